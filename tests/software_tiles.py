@@ -5,6 +5,7 @@ With AVX512-BF16 nothing else changes. On other machines the vector operations a
 
 from __future__ import annotations
 
+import ctypes
 from dataclasses import replace
 
 from numerics.faults import Fault, TileFault
@@ -59,14 +60,25 @@ def software(kernel: KernelSpec, text: str | None = None) -> str:
     return text if kernel.arch == VECTORS else _with(text, {vectors: sixteen_floats() + _PAIRS})
 
 
-def planted_software(kernel: KernelSpec) -> str:
-    """The same with short blocks of keys and every fault, of which a variable chooses one: all cost one compile."""
+def planted_tiles(kernel: KernelSpec) -> str:
+    """The text with short blocks of keys and every fault, of which a variable chooses one: all cost one compile."""
     macros = {
         f"#define FAULT_{fault.name} 0\n": f"#define FAULT_{fault.name} ({CHOSEN} == {number})\n"
         for number, fault in enumerate(FAULTS, 1)
     }
     variable = f'extern "C" {{ __attribute__((visibility("default"))) int {CHOSEN} = 0; }}\n'
-    return software(kernel, _with(f"{variable}{_short_blocks(kernel)}", macros))
+    return _with(f"{variable}{_short_blocks(kernel)}", macros)
+
+
+def planted_software(kernel: KernelSpec) -> str:
+    """The same with software tiles."""
+    return software(kernel, planted_tiles(kernel))
+
+
+def choose(library: ctypes.CDLL, fault: object) -> ctypes.CDLL:
+    """A library of :func:`planted_tiles` with one fault on, or with none."""
+    ctypes.c_int.in_dll(library, CHOSEN).value = 0 if fault is None else [*FAULTS].index(fault) + 1  # type: ignore[arg-type]
+    return library
 
 
 def sixteen_floats() -> str:

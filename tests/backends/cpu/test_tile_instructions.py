@@ -1,4 +1,4 @@
-"""The hardware build of kernels with matrix tiles: its disassembly, and the system's refusal. It is not executed."""
+"""The hardware build of kernels with matrix tiles: its disassembly, and the refusal of a system without tiles."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from fmha_cli.domain.tensors import shapes_of
 from fmha_cli.domain.verdict import Verdict
 from fmha_cli.toolchain.cpp.toolchain import ToolchainKind
 
-pytestmark = pytest.mark.skipif(AMX in backend.probe().devices[0].archs, reason="this machine has AMX: nothing refuses")
+REFUSED = pytest.mark.skipif(AMX in backend.probe().devices[0].archs, reason="this machine has AMX: nothing refuses")
 PRODUCT, KERNEL = "tdpbf16ps", kernel_of(AMX, "bf16", "prefill")
 COMPILERS = {"g++": ToolchainKind.GCC, "clang++": ToolchainKind.CLANG, "zig": ToolchainKind.ZIG}
 
@@ -111,6 +111,7 @@ def test_inspect_counts_and_names_the_products(library: Path) -> None:
     assert seen["matrix_instructions"] >= 4 + 4 + 2  # type: ignore[operator]
 
 
+@REFUSED
 def test_a_system_without_tiles_is_a_status(library: Path) -> None:
     """The launch asks first, so that no instruction is refused by a signal."""
     case = Case("bf16")
@@ -118,6 +119,7 @@ def test_a_system_without_tiles_is_a_status(library: Path) -> None:
     assert ctypes.CDLL(str(library))[ENTRY](ctypes.byref(pack(arguments(case)))) == Status.NOT_PERMITTED
 
 
+@REFUSED
 def test_a_refusal_names_the_way_out(shared_cache: Path) -> None:
     problem = Problem.from_cli("-H 1 -s 32 -d 32 --dtype bf16")
     tensors, at = {}, 0
@@ -136,6 +138,7 @@ def test_a_refusal_names_the_way_out(shared_cache: Path) -> None:
     session.close()
 
 
+@REFUSED
 def test_rows_are_not_run_and_kernels_are_built() -> None:
     (row,) = api.run(Problem.from_cli("-H 1 -s 32 -d 32 --dtype bf16"), arch=AMX)
     assert row.verdict is Verdict.NOT_RUN
