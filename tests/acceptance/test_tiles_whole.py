@@ -1,4 +1,7 @@
-"""The whole command on a machine that seems to have AMX: random problems by the kernel with matrix tiles, which are software."""
+"""The whole command on a machine that has AMX, or seems to: random problems by the kernel with matrix tiles.
+
+Its tiles are software. On a machine with AMX, they are those of the processor too.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from dataclasses import replace
 from itertools import count, islice
 
 import pytest
-from software_tiles import AMX, HOST, VECTORS, software
+from software_tiles import AMX, HOST, VECTORS, WHOLE, software
 
 from acceptance.problems import supported
 from fmha_cli.backends.cpu import building
@@ -42,14 +45,18 @@ LINES = (
 """Stages of another architecture before the kernel's own, caches, features together, 8-bit inputs, V inside K."""
 
 
-@pytest.fixture
-def with_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
-    """This machine's facts with AMX before all else, and kernels with software tiles."""
+@pytest.fixture(params=["software", "processor"])
+def with_tiles(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """This machine's facts with AMX before all else, and kernels with software tiles; or this machine as it is."""
+    if request.param == "processor":
+        if AMX not in detect().archs:
+            pytest.skip("this machine has no AMX: NOT_RUN")
+        return
 
     def text(kernel: KernelSpec) -> str:
         return software(replace(kernel, arch=HOST), emit(kernel)) if kernel.arch == AMX else emit(kernel)
 
-    here = replace(detect(), archs=(AMX, *detect().archs))
+    here = replace(detect(), archs=(AMX, *WHOLE))
     monkeypatch.setattr(CpuBackend, "probe", lambda self: Availability(state=State.OK, devices=(here,)))
     monkeypatch.setattr(building, "emit", text)
 
