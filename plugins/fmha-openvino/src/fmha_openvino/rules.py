@@ -30,7 +30,7 @@ def _tensor(p: api.Problem, kernel: api.KernelSpec, device: api.DeviceFacts) -> 
 def _half(p: api.Problem, kernel: api.KernelSpec, device: api.DeviceFacts) -> api.Refusal | None:
     if precision_of(kernel) is not Precision.F16 or p.dtype is not api.DType.FP16:
         return None
-    return api.Refusal('"f16" computes fp16 tensors in bf16', "--dtype bf16")
+    return api.Refusal('"f16" rounds scores and weights, to bf16 without AVX512_FP16', "--dtype bf16")
 
 
 def _scores(p: api.Problem, kernel: api.KernelSpec, device: api.DeviceFacts) -> api.Refusal | None:
