@@ -46,7 +46,9 @@ def build_of(arch: str, case: Case) -> str | None:
 
 
 def kept(
-    rows: Iterable[dict[str, Any]], points: Iterable[tuple[str, Case]], build: Callable[[str, Case], str | None] = build_of
+    rows: Iterable[dict[str, Any]],
+    points: Iterable[tuple[str, Case]],
+    build: Callable[[str, Case], str | None] = build_of,
 ) -> dict[tuple[str, str], dict[str, Any]]:
     """The rows of an earlier run that still stand, by architecture and flags. A row that says nothing of its build does not."""
     passed = {(row["arch"], row["flags"]): row for row in rows if row["verdict"] == "PASSED" and row.get("build")}
