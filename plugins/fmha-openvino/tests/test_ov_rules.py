@@ -26,6 +26,7 @@ EVIDENCE = {
 
 NEEDLESS = {
     "K948": "a query that sees one key has no use for a bias",
+    "K950": "a processor with AVX512_FP16 computes some shapes rightly",
     "K951": "weights that are nearly equal lose little in bf16",
 }
 """Rules that also refuse what the library computes rightly, and why."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 from random import Random
@@ -57,8 +58,9 @@ def records_of(problems: Iterable[Assigned], arch: str, cache: Path, part: int) 
     fills = (conformance.FILLS[part % len(conformance.FILLS)],)
     options: dict[str, Any] = {"fills": fills, "all_kernels": False, "repeats": bool(part % 2)}
     records = conformance.judged(subject, kernels, device=f"emu:{arch}", **options)
-    assert [r.kernel and r.kernel.name for r in records] == [kernel.name for kernel in kernels.values()]
-    return records
+    absent = Counter(kernel.name for kernel in kernels.values()) - Counter(r.kernel.name for r in records if r.kernel)
+    assert not absent, absent
+    return records  # repeated rows without an LSE stand twice, the second time with one
 
 
 def faults_in(records: Iterable[api.Record]) -> str:
