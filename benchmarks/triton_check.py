@@ -4,20 +4,24 @@
 
 ``triton_cases.py`` defines the problems. Each goes through the same walk as ``fmha run``: chosen, compiled by Triton for the architecture,
 launched on ``emu:ARCH``, compared with the reference in float64. The script exits with 1 unless every row passed. No figure is a
-GPU time. The file of ``--json`` is written after every row; with ``--resume`` the rows in it that passed are kept.
+GPU time. The file of ``--json`` is written after every row. With ``--resume`` a row in it is kept if it passed and the kernels that would be
+built for its problem now are those that it was executed with.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import importlib.metadata
 import json
 import sys
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+from fmha_triton import TritonBackend
+from fmha_triton.building import key_of
 from triton_cases import ARCHS, Case, all_cases
 
 from fmha_cli import api
@@ -25,9 +29,36 @@ from fmha_cli import api
 SCHEMA = "fmha.triton-check/1"
 
 
+def build_of(arch: str, case: Case) -> str | None:
+    """A digest of everything that is built for a case: texts, options, Triton's version, the compiling program. None if it is refused.
+
+    Raises:
+        EnvironmentProblem: K972, Triton is not installed.
+    """
+    backend, device = TritonBackend(driven=False), api.DeviceFacts.of_arch(arch)
+    problem = api.Problem.from_cli(case.flags)
+    fitting = [d for d in backend.decide(problem, device) if isinstance(d, api.Supported)]
+    if not fitting:
+        return None
+    plan = backend.plan(problem, min(fitting, key=lambda d: d.rank).kernel, device)
+    keys = " ".join(key_of(stage.kernel).digest for stage in plan.stages)
+    return hashlib.sha256(keys.encode()).hexdigest()
+
+
+def kept(
+    rows: Iterable[dict[str, Any]],
+    points: Iterable[tuple[str, Case]],
+    build: Callable[[str, Case], str | None] = build_of,
+) -> dict[tuple[str, str], dict[str, Any]]:
+    """The rows of an earlier run that still stand, by architecture and flags. A row that says nothing of its build does not."""
+    passed = {(row["arch"], row["flags"]): row for row in rows if row["verdict"] == "PASSED" and row.get("build")}
+    asked = ((arch, case, passed.get((arch, case.flags))) for arch, case in points)
+    return {(arch, case.flags): row for arch, case, row in asked if row and row["build"] == build(arch, case)}
+
+
 def executed(arch: str, case: Case) -> dict[str, Any]:
     """The row of one case on one emulated device."""
-    row: dict[str, Any] = {"arch": arch, "kind": case.kind, "flags": case.flags}
+    row: dict[str, Any] = {"arch": arch, "kind": case.kind, "flags": case.flags, "build": build_of(arch, case)}
     try:
         (record,) = api.run(api.Problem.from_cli(case.flags), backend="triton", device=f"emu:{arch}")
     except api.FmhaError as fault:
@@ -76,14 +107,12 @@ def main() -> int:
     parser.add_argument("--resume", action="store_true")
     parser.add_argument("--markdown", type=Path, metavar="FILE")
     args = parser.parse_args()
-    kept: dict[tuple[str, str], dict[str, Any]] = {}
-    if args.resume and args.json and args.json.exists():
-        old = json.loads(args.json.read_text("utf-8"))["rows"]
-        kept = {(row["arch"], row["flags"]): row for row in old if row["verdict"] == "PASSED"}
     rows: list[dict[str, Any]] = []
     points = [(a, c) for c in all_cases() for a in args.arch if a in c.archs and args.only in f"{c.kind} {c.flags}"]
+    resumed = args.resume and args.json and args.json.exists()
+    standing = kept(json.loads(args.json.read_text("utf-8"))["rows"], points) if resumed else {}
     for arch, case in points:
-        row = kept.get((arch, case.flags)) or executed(arch, case)
+        row = standing.get((arch, case.flags)) or executed(arch, case)
         rows.append(row)
         print(f"{row['verdict']:12} {arch} {case.flags} {row['why'] or ''}", flush=True)
         if args.json:

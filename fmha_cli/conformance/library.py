@@ -36,6 +36,7 @@ def judged(
     all_kernels: bool = True,
     repeats: bool = True,
     threads: int = 0,
+    device: str | None = None,
 ) -> tuple[Record, ...]:
     """A record for every kernel that claims a problem, and one for every problem that none claims.
 
@@ -43,6 +44,7 @@ def judged(
         all_kernels: whether every such kernel runs, or the chosen one.
         repeats: whether a row is repeated on other data and must be deterministic (as ``fmha validate`` does), or runs once.
         threads: of every row; 0 = all that are allowed.
+        device: where they run (``emu:ARCH`` with an emulator among ``Subject.beside``); None for the backend's own choice.
     """
     request = Request(
         command=Command.VALIDATE if repeats else Command.RUN,
@@ -50,6 +52,7 @@ def judged(
         all_kernels=all_kernels,
         fills=fills,
         threads=threads,
+        device=device,
         cache_root=str(subject.cache_root),
     )
     return run_points(list(problems), request, subject.registry).records

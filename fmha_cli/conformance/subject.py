@@ -1,4 +1,4 @@
-"""``Subject``: the backend under test, in a registry with nothing else, and the problems that it is asked about."""
+"""``Subject``: the backend under test, in a registry of its own, and the problems that it is asked about."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import random
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from importlib.metadata import EntryPoint
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -31,6 +32,7 @@ class Subject:
         seed: seed of the drawn problems.
         dropout_streams: what the plugin's ``fmha_register_dropout_streams`` returns.
         arch_specs: what the plugin's ``fmha_register_arch_specs`` returns.
+        beside: modules of further plugins in the registry, such as the emulator that executes its kernels.
     """
 
     backend: Backend
@@ -39,17 +41,19 @@ class Subject:
     seed: int = 0
     dropout_streams: Mapping[str, Any] = field(default_factory=dict)
     arch_specs: Mapping[str, str] = field(default_factory=dict)
+    beside: tuple[str, ...] = ()
 
     @cached_property
     def registry(self) -> Registry:
-        """A registry with this backend alone."""
+        """A registry with this backend, the plugins beside it, and nothing else."""
         module = SimpleNamespace(
             fmha_register_backends=hookimpl(lambda: [self.backend]),
             fmha_register_dropout_streams=hookimpl(lambda: self.dropout_streams),
             fmha_register_arch_specs=hookimpl(lambda: self.arch_specs),
         )
         plugin = SimpleNamespace(name="subject", value=self.entry, dist=None, load=lambda: module)
-        return Registry({}, lambda: [cast(Any, plugin)])
+        others = [EntryPoint(name, name, "fmha") for name in self.beside]
+        return Registry({}, lambda: [cast(Any, plugin), *others])
 
     @cached_property
     def devices(self) -> tuple[DeviceFacts, ...]:

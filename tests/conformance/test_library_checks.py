@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import fake_emulator
 import framework_plugin
 import pytest
 
@@ -88,3 +89,15 @@ def test_what_is_judged_is_every_kernel_or_the_chosen_one_once_or_repeatedly(tmp
     once = conformance.judged(strict, PROBLEMS[:1], fills=fills[:1], all_kernels=False, repeats=False, threads=1)
     assert [record.verdict for record in once] == [api.Verdict.PASSED]
     assert conformance.told(records).splitlines()[2].startswith("UNSUPPORTED fmha validate ")
+
+
+def test_rows_run_on_a_device_of_an_emulator_that_is_beside_the_backend(tmp_path: Path) -> None:
+    """Without the emulator's plugin there is no such device, and a backend that does not use its runtime finds none there."""
+    alone = subject(tmp_path / "cache")
+    assert not alone.registry.emulators
+    with pytest.raises(api.EnvironmentProblem, match="no emulator is installed"):
+        conformance.judged(alone, PROBLEMS[:1], device=fake_emulator.ID)
+    beside = replace(alone, beside=("fake_emulator",))
+    assert beside.registry.faults == ()
+    with pytest.raises(api.EnvironmentProblem, match="no such device for framework"):
+        conformance.judged(beside, PROBLEMS[:1], device=fake_emulator.ID)
