@@ -19,7 +19,7 @@ def check_libraries(where: str) -> None:
         EnvironmentProblem: X052.
     """
     try:
-        import altair  # noqa: F401 - is it here?
+        import altair as alt  # noqa: F401 - is it here?
         import vl_convert  # noqa: F401
     except ImportError as fault:
         what = "pages and SVG files need Altair and vl-convert"
@@ -47,6 +47,6 @@ def svg_of(spec: dict[str, Any], config: dict[str, Any]) -> str:
 
 def _version() -> str:
     """The version of Vega-Lite that Altair writes, in the words of vl-convert: ``6.4``."""
-    import altair
+    import altair as alt
 
-    return ".".join(altair.SCHEMA_VERSION.removeprefix("v").split(".")[:2])
+    return ".".join(alt.SCHEMA_VERSION.removeprefix("v").split(".")[:2])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from itertools import groupby
+from itertools import groupby, pairwise
 from typing import Any
 
 from fmha_cli.pages.plot import Rows
@@ -32,7 +32,7 @@ def column(values: Sequence[Any]) -> Any:
         runs = [(key[1], len(list(same))) for key, same in groupby(keyed)]
         forms.append({"of": [value for value, _ in runs], "runs": [length for _, length in runs]})
     if len(values) > 1 and all(type(value) is int for value in values):
-        forms.append({"steps": [values[0], *(b - a for a, b in zip(values, values[1:], strict=False))]})
+        forms.append({"steps": [values[0], *(b - a for a, b in pairwise(values))]})
     return min(forms, key=lambda form: len(text_of(form)))
 
 

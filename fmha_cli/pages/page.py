@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from html import escape
 from importlib import resources
 from string import Template
@@ -18,7 +19,7 @@ from fmha_cli.pages.rows import rows_of
 from fmha_cli.pages.tables import PageTable, tables
 from fmha_cli.pages.theme import DARK, HATCH_PATTERN, LIGHT
 from fmha_cli.report.documents.report import summary
-from fmha_cli.report.escaping import escaped
+from fmha_cli.report.escaping import cleaned, escaped
 from fmha_cli.report.lines import counted
 
 POLICY = "default-src 'none'; script-src 'unsafe-inline' 'unsafe-eval'; style-src 'unsafe-inline'; img-src data: blob:"
@@ -29,8 +30,14 @@ _PLOTS = (throughput, roofline, regret, history, forest, samples, verdicts)
 
 def plots(content: Content) -> tuple[Plot, ...]:
     """The seven plots, in the order of the page; the comparison comes first if there is one."""
-    found = [module.plot(content) for module in _PLOTS]
+    found = [_cleaned(module.plot(content)) for module in _PLOTS]
     return tuple(sorted(found, key=lambda plot: content.comparison is None or plot.id != forest.ID))
+
+
+def _cleaned(plot: Plot) -> Plot:
+    """A plot without control characters, for which SVG has no place; in charts and data alike, which must agree."""
+    panels = tuple(replace(panel, title=escaped(panel.title), spec=cleaned(panel.spec)) for panel in plot.panels)
+    return replace(plot, panels=panels, data=cleaned(plot.data))
 
 
 def page(content: Content) -> str:
@@ -62,7 +69,7 @@ def _html(text: str) -> str:
 
 def _data(content: Content, drawn: Sequence[Plot], listed: Sequence[PageTable]) -> dict[str, object]:
     return {
-        "rows": packed(rows_of(content.records, content.run_of)),
+        "rows": packed(cleaned(rows_of(content.records, content.run_of))),
         "plots": [
             {
                 "id": plot.id,

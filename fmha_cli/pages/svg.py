@@ -38,7 +38,7 @@ def _spec(plot: Plot, rows: list[dict[str, Any]]) -> dict[str, Any]:
     for panel, spec in zip(plot.panels, panels, strict=True):
         spec |= {"title": panel.title} if panel.title else {}
     whole: dict[str, Any] = panels[0] if len(panels) == 1 else {"concat": panels, "columns": COLUMNS}
-    data, _ = nulled(cleaned({ROWS: rows, **plot.data}))
+    data, _ = nulled({ROWS: cleaned(rows), **plot.data})
     return {**whole, "datasets": data}
 
 

@@ -8,16 +8,16 @@ import sys
 from pathlib import Path
 
 import pytest
+import runs_to_compare
+from pages.contents import history_store, kernels, odd, sweep
 from report.samples import ENVIRONMENT
+from results.kept import filled, run_row
 from runs_to_compare import processes
 
-import runs_to_compare
 from cli.conftest import Fmha
 from cli.test_compare import saved
 from fmha_cli.pages import page as pages
 from fmha_cli.report.documents.report import report_document
-from pages.contents import history_store, kernels, odd, sweep
-from results.kept import filled, run_row
 
 SWEPT = ("bench", "--backend", "null", "--heads", "1", "--hdim", "32", "--budget", "0.01", "--no-check")
 

@@ -6,7 +6,7 @@ import base64
 import json
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -43,10 +43,8 @@ class Browser:
         for kind in ("browser", "performance"):
             self.driver.get_log(kind)
         self.driver.get(path.as_uri())
-        try:
+        with suppress(TimeoutException):  # the page's console says why
             WebDriverWait(self.driver, 60, 0.1).until(lambda driver: driver.execute_script(DRAWN) == "yes")
-        except TimeoutException:
-            pass  # the page's console says why
         return Page(self.driver, path.as_uri())
 
 

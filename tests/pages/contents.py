@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -110,9 +110,10 @@ def failed(problem: Problem, verdict: Verdict = Verdict.UNSUPPORTED, *reasons: R
     return replace(row, measurement=None, verdict=verdict, reasons=reasons, kernel=None, stages=())
 
 
+@cache
 def sweep(
-    lengths: Sequence[int] = (256, 512, 1024, 2048, 4096), backends: Sequence[str] = tuple(SPEED)
-) -> list[Record]:
+    lengths: tuple[int, ...] = (256, 512, 1024, 2048, 4096), backends: tuple[str, ...] = tuple(SPEED)
+) -> tuple[Record, ...]:
     """A sweep over lengths, head dims and types by several backends, the fastest of which leads."""
     rows = []
     for dtype in ("fp32", "bf16"):
@@ -125,7 +126,7 @@ def sweep(
                     *(row.measurement.samples_ns for row in here[:2] if row.measurement), against="b", paired=False
                 )
                 rows += [replace(here[0], lead=lead), *here[1:]]
-    return rows
+    return tuple(rows)
 
 
 def kernels(seqlen: int = 1024, count: int = 5) -> list[Record]:

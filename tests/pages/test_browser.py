@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from fmha_cli.domain.problem import Problem
 from fmha_cli.pages.content import Content
 from fmha_cli.pages.page import POLICY, page, plots
+from fmha_cli.report.escaping import escaped
 from pages.browser import Browser, browser
 from pages.contents import HOSTILE, everything, odd, run, timed
-from fmha_cli.domain.problem import Problem
 
 pytestmark = [pytest.mark.slow, pytest.mark.ci]
 
@@ -102,7 +103,7 @@ def test_hostile_texts_are_shown_and_never_obeyed(opened: Browser) -> None:
     assert shown.drawn
     assert shown.errors() == []
     assert shown.requests() == []
-    assert shown.run("return document.querySelector('tr[data-row=\"1\"] code').textContent") == HOSTILE
+    assert shown.run("return document.querySelector('tr[data-row=\"1\"] code').textContent") == escaped(HOSTILE)
     assert shown.run("return document.images.length") == 0
 
 

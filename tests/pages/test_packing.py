@@ -24,9 +24,9 @@ def test_a_column_is_unpacked_as_it_was(values: list[Any]) -> None:
     ("values", "form"),
     [
         (["a", "b"], ["a", "b"]),
-        (["long", "text", "long", "text"], {"of": ["long", "text"], "at": [0, 1, 0, 1]}),
+        (["long", "text"] * 9, {"of": ["long", "text"], "at": [0, 1] * 9}),
         (["long"] * 30, {"of": ["long"], "runs": [30]}),
-        ([10001, 10002, 10004], {"steps": [10001, 1, 2]}),
+        ([10001, 10002, 10004, 10005], {"steps": [10001, 1, 2, 1]}),
     ],
 )
 def test_the_shortest_form_is_taken(values: list[Any], form: Any) -> None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from xml.etree import ElementTree
+from xml.etree import ElementTree as ET
 
+from fmha_cli.domain.problem import Problem
 from fmha_cli.pages.svg import svg_files
 from pages.contents import HOSTILE, bare_content, everything, timed
-from fmha_cli.domain.problem import Problem
 
 
 def test_each_plot_is_a_file_that_needs_nothing_else(tmp_path: Path) -> None:
@@ -23,7 +23,7 @@ def test_each_plot_is_a_file_that_needs_nothing_else(tmp_path: Path) -> None:
         "verdicts.svg",
     ]
     for text in files.values():
-        ElementTree.fromstring(text)
+        ET.fromstring(text)
         assert set(re.findall(r"https?://[^\"' )]+", text)) <= {
             "http://www.w3.org/2000/svg",
             "http://www.w3.org/1999/xlink",
@@ -36,4 +36,4 @@ def test_plots_without_data_have_no_file_and_hostile_texts_stay_texts() -> None:
     files = dict(svg_files(bare_content(timed(Problem.of(dtype="fp32"), HOSTILE))))
     assert sorted(files) == ["roofline.svg", "samples.svg", "throughput.svg", "verdicts.svg"]
     for text in files.values():
-        assert not [one for one in ElementTree.fromstring(text).iter() if one.tag.endswith("script")]
+        assert not [one for one in ET.fromstring(text).iter() if one.tag.endswith("script")]

