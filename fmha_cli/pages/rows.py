@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from fmha_cli.domain.device import is_emulated
@@ -32,6 +33,21 @@ class Timed:
     @property
     def backend(self) -> str:
         return self.record.backend or ""
+
+    @cached_property
+    def median_ns(self) -> int:
+        """The measurement's, which is computed from all samples each time."""
+        return self.measured.median_ns
+
+    @cached_property
+    def interval_ns(self) -> tuple[int, int] | None:
+        """The 95 % interval of the median; None for too few samples."""
+        return self.measured.ci95_ns
+
+    @property
+    def rate(self) -> float:
+        """FLOP/s at the median."""
+        return self.measured.flops / max(1, self.median_ns) * 1e9
 
     @property
     def kernel(self) -> str:

@@ -50,7 +50,7 @@ def series_of(rows: Sequence[Timed], axes: Sequence[str], without: Sequence[str]
 
 def rate_unit(rows: Sequence[Timed]) -> tuple[str, float]:
     """The unit in which the largest throughput is at least 0.1, and its FLOP/s."""
-    unit = flop_rate(max(row.measured.tflops for row in rows) * 1e12).unit
+    unit = flop_rate(max(row.rate for row in rows)).unit
     return unit, _PREFIXES[unit[0]]
 
 

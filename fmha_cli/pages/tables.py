@@ -15,6 +15,7 @@ from fmha_cli.report.documents.report import records_view, report_document
 from fmha_cli.report.escaping import cleaned
 from fmha_cli.report.ordering import at
 from fmha_cli.report.parts import no_environment
+from fmha_cli.report.record import Record
 from fmha_cli.report.table import Table
 
 AGAIN = "again"
@@ -58,7 +59,7 @@ class PageTable:
 
 def tables(content: Content) -> tuple[PageTable, ...]:
     """The rows, and the rows of the comparison if there is one."""
-    document = report_document(content.records, no_environment())
+    document = report_document(map(_shown, content.records), no_environment())
     view = records_view(cleaned(document))
     if len(content.runs) > 1:
         view = replace(
@@ -71,6 +72,14 @@ def tables(content: Content) -> tuple[PageTable, ...]:
         compared = compare_view(cleaned(content.comparison))
         found.insert(0, _table("compared", "Compared rows", compared, content.comparison["rows"], again=False))
     return tuple(found)
+
+
+def _shown(record: Record) -> dict[str, Any]:
+    """The JSON of a record without its samples, of which no table shows any and which are most of it."""
+    row = record.to_dict()
+    if row["measurement"] is not None:
+        row["measurement"] |= {"samples_ns": [], "stage_samples_ns": None, "process_of_sample": None}
+    return row
 
 
 def _table(id: str, title: str, view: Table, entries: Sequence[Mapping[str, Any]], *, again: bool) -> PageTable:

@@ -91,16 +91,16 @@ def _drawn(series: dict[str, list[Timed]], axis: str, scale: float, width: int, 
     }
     colors = dict(zip(series, COLORS, strict=False))
     for name, found in points.items():
-        xs, ys = [x for x, _ in found], [row.measured.tflops * 1e12 / scale for _, row in found]
+        xs, ys = [x for x, _ in found], [row.rate / scale for _, row in found]
         if len(xs) > 1:
             plotext.plot(xs, ys, marker="·", color=colors[name])
     for name, found in points.items():
         for x, row in found:
-            if ends := row.measured.ci95_ns:
+            if ends := row.interval_ns:
                 rates = [row.measured.flops / max(1, ns) * 1e9 / scale for ns in ends]
                 plotext.plot([x, x], rates, marker="│", color=colors[name])
     for letter, (name, found) in zip(LETTERS, points.items(), strict=False):
-        xs, ys = [x for x, _ in found], [row.measured.tflops * 1e12 / scale for _, row in found]
+        xs, ys = [x for x, _ in found], [row.rate / scale for _, row in found]
         plotext.scatter(xs, ys, marker=letter, color=colors[name])
     ticks = sorted({_value(row, axis) for rows in series.values() for row in rows})
     plotext.xticks([math.log2(tick) for tick in ticks], [_size(tick) for tick in ticks])

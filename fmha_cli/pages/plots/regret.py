@@ -80,25 +80,38 @@ def _column(row: Timed, several: bool) -> str:
 
 
 def _cells(name: str, group: Sequence[Timed], several: bool) -> list[dict[str, Any]]:
-    best = min(group, key=lambda row: row.measured.median_ns)
+    best = min(group, key=lambda row: row.median_ns)
     out: dict[str, dict[str, Any]] = {}
     for row in group:
-        found = Regret.of(row.measured.samples_ns, [best.measured.samples_ns] if row is not best else [])
-        sure = found.ci95 is not None and (found.ci95[0] > 0 or row is best)
+        slower = row.median_ns / max(1, best.median_ns) - 1
         out.setdefault(
             _column(row, several),
             {
                 "row": row.row,
                 "name": name,
                 "column": _column(row, several),
-                "slower": rounded(found.value * 100, 4),
-                "text": percent_text(found.value),
-                "unsure": not sure,
+                "slower": rounded(slower * 100, 4),
+                "text": percent_text(slower),
+                "unsure": not _is_sure(row, best),
                 "chosen": bool(row.record.default_choice),
                 "won": row.record.lead is not None,
             },
         )
     return list(out.values())
+
+
+def _is_sure(row: Timed, best: Timed) -> bool:
+    """Whether a row is surely slower than the best one of its problem; of the best itself, whether its time has an interval.
+
+    Where the intervals of both medians do not touch, the bootstrap of their ratio need not be drawn.
+    """
+    own, other = row.interval_ns, best.interval_ns
+    if own is None or other is None:
+        return False
+    if row is best or own[0] > other[1]:
+        return True
+    found = Regret.of(row.measured.samples_ns, [best.measured.samples_ns]).ci95
+    return found is not None and found[0] > 0
 
 
 def _chart(data: Sequence[dict[str, Any]], columns: Sequence[str], names: Sequence[str], height: int) -> dict[str, Any]:

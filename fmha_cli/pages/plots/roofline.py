@@ -50,7 +50,7 @@ def plot(content: Content) -> Plot:
             "backend": row.backend,
             "dtype": str(row.record.problem["dtype"]),
             "intensity": rounded(row.measured.flops / max(1, row.measured.bytes)),
-            "rate": rounded(row.measured.tflops * 1e12),
+            "rate": rounded(row.rate),
         }
         for row in rows
     ]

@@ -34,7 +34,7 @@ def plot(content: Content) -> Plot:
     data = [
         {"row": row.row, "process": number, "unit": unit, "level": round(ns / unit)}
         for row, parts in zip(rows, processes, strict=True)
-        for unit in (unit_of(row.measured.median_ns),)
+        for unit in (unit_of(row.median_ns),)
         for number, part in enumerate(parts)
         for ns in quantiles(part, kept)
     ]

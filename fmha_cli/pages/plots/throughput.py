@@ -70,16 +70,11 @@ def _coarse(rows: Sequence[Timed]) -> list[str]:
     return found if len(set(found)) <= MOST_SERIES else [row.backend for row in rows]
 
 
-def _rate(row: Timed) -> float:
-    """FLOP/s at the median."""
-    return row.measured.tflops * 1e12
-
-
 def _rates(row: Timed, unit: float) -> dict[str, float | None]:
-    measured, ends = row.measured, row.measured.ci95_ns
+    measured, ends = row.measured, row.interval_ns
     low, high = (None, None) if ends is None else (measured.flops / max(1, ns) * 1e9 / unit for ns in reversed(ends))
     return {
-        "rate": rounded(_rate(row) / unit),
+        "rate": rounded(row.rate / unit),
         "low": None if low is None else rounded(low),
         "high": None if high is None else rounded(high),
     }
@@ -145,6 +140,7 @@ THOUSANDS = "datum.value >= 1024 && datum.value % 1024 == 0 ? datum.value / 1024
 
 
 def _ticks(lengths: Sequence[int]) -> list[int]:
-    """The lengths themselves, at most eight of them."""
-    step = -(-len(lengths) // 8)
-    return list(lengths[::step])
+    """The lengths themselves; of many, the powers of two, at most eight."""
+    powers = [length for length in lengths if length & (length - 1) == 0]
+    shown = powers if len(lengths) > 6 and len(powers) > 1 else list(lengths)
+    return shown[:: -(-len(shown) // 8)]

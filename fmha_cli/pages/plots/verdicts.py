@@ -16,6 +16,8 @@ NAME = "verdicts"
 _GOOD, _QUIET, _BAD = "#009e73", "#8a929b", "#d55e00"
 MOST = 60
 LONGEST = 48
+LEAST = 520
+"""Pixels that labels and bars need."""
 
 
 def plot(content: Content) -> Plot:
@@ -43,7 +45,7 @@ def plot(content: Content) -> Plot:
         id=ID,
         title=TITLE,
         caption=f"{len(content.records)} rows. A row counts once, under its first reason.",
-        panels=(Panel("", _chart(data, height), height),),
+        panels=(Panel("", _chart(data, height), height, LEAST),),
         data={NAME: data},
         notes=notes,
     )
