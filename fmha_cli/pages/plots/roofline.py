@@ -43,7 +43,7 @@ def plot(content: Content) -> Plot:
     if not rows:
         return Plot(id=ID, title=TITLE, caption="", missing="No row was timed, so there is nothing below the roof.")
     devices = list(dict.fromkeys(row.record.device or "" for row in rows))
-    points = [
+    points: list[dict[str, Any]] = [
         {
             "row": row.row,
             "panel": devices.index(row.record.device or ""),

@@ -8,7 +8,7 @@ from typing import Any
 from fmha_cli.measure.processes import split
 from fmha_cli.measure.stats import quantile
 from fmha_cli.pages.content import Content
-from fmha_cli.pages.plot import Chooser, Panel, Plot, spec_of
+from fmha_cli.pages.plot import ROWS, Chooser, Panel, Plot, spec_of
 from fmha_cli.pages.plots.history import SECONDS
 from fmha_cli.pages.rows import timed, where_of
 from fmha_cli.report.lines import problem_text
@@ -72,8 +72,19 @@ def _chart(first: int) -> dict[str, Any]:
     base = base.transform_calculate(ns="datum.level * datum.unit")
     y = alt.Y("ns:Q", title="time", scale=alt.Scale(zero=False), axis=alt.Axis(labelExpr=SECONDS))
     x = alt.X("process:O", title="process", axis=alt.Axis(labelAngle=0, labelOverlap=True))
-    point = base.mark_point(size=34, opacity=0.75, strokeWidth=1.4).encode(
-        x=x, y=y, tooltip=[alt.Tooltip("process:O"), alt.Tooltip("ns:Q", title="time [ns]", format=",d")]
+    again = alt.LookupData(alt.NamedData(ROWS), "row", ["again"])
+    point = (
+        base.transform_lookup(lookup="row", from_=again)
+        .mark_point(size=34, opacity=0.75, strokeWidth=1.4)
+        .encode(
+            x=x,
+            y=y,
+            tooltip=[
+                alt.Tooltip("process:O"),
+                alt.Tooltip("ns:Q", title="time [ns]", format=",d"),
+                alt.Tooltip("again:N"),
+            ],
+        )
     )
     middle = (
         base.transform_aggregate(middle="median(ns)", groupby=["process"])
