@@ -200,7 +200,8 @@ def _write(call: Call, paper: Paper, runs: Sequence[Run], document: dict[str, An
     from fmha_cli.cli.paging import content_of
 
     title = f"fmha compare: {runs[0].name}, {runs[1].name}"
-    paper.write(call, content_of(call, title, list({run.name: run for run in runs}.values()), document))
+    shown = runs if runs[0] != runs[1] else runs[:1]
+    paper.write(call, content_of(call, title, shown, document))
 
 
 def _filtered(call: Call, records: Sequence[Record]) -> tuple[Record, ...]:

@@ -106,7 +106,8 @@ def _drawn(series: dict[str, list[Timed]], axis: str, scale: float, width: int, 
     plotext.xticks([math.log2(tick) for tick in ticks], [_size(tick) for tick in ticks])
     plotext.ylim(0, None)
     text = str(plotext.build())
-    return text if color else str(plotext.uncolorize(text))
+    lines = (text if color else str(plotext.uncolorize(text))).splitlines()
+    return "\n".join(line.rstrip() for line in lines).rstrip()
 
 
 def _size(value: int) -> str:

@@ -119,6 +119,7 @@ def browser(folder: Path) -> Iterator[Browser]:
     options.add_argument(f"--user-data-dir={folder / 'profile'}")
     options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
     started = selenium.Chrome(options=options, service=selenium.ChromeService(executable_path=driver))
+    started.set_script_timeout(120)  # of a busy machine
     try:
         yield Browser(started, folder)
     finally:

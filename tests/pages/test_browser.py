@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import pytest
 
 from fmha_cli.domain.problem import Problem
 from fmha_cli.pages.content import Content
+from fmha_cli.pages.packing import script_text
 from fmha_cli.pages.page import POLICY, page, plots
 from fmha_cli.report.escaping import escaped
 from pages.browser import Browser, browser
@@ -35,7 +35,7 @@ def text(content: Content) -> str:
     return page(content)
 
 
-LEAST = {"throughput": 85, "roofline": 85, "regret": 65, "history": 14, "compare": 12, "samples": 33, "verdicts": 4}
+LEAST = {"throughput": 85, "roofline": 80, "regret": 65, "history": 14, "compare": 12, "samples": 33, "verdicts": 4}
 """Marks of data that each plot has at least; points, bars and cells."""
 
 
@@ -121,7 +121,7 @@ def planted(text: str, spec: dict[str, object]) -> str:
     data, end, after = rest.partition("</script>")
     held = json.loads(data)
     held["plots"][0]["panels"][0] = spec
-    return f"{before}{start}{json.dumps(held)}{end}{after}"
+    return f"{before}{start}{script_text(held)}{end}{after}"
 
 
 def test_a_chart_that_asks_the_network_is_noticed(opened: Browser, text: str) -> None:
@@ -133,8 +133,7 @@ def test_a_chart_that_asks_the_network_is_noticed(opened: Browser, text: str) ->
 
 
 def test_an_error_of_the_page_is_noticed(opened: Browser, text: str) -> None:
-    shown = opened.open(re.sub("await draw\\(\\);", "throw Error('planted');", text))
-    assert not shown.drawn or any("planted" in line for line in shown.errors())
+    shown = opened.open(text.replace("await draw();", "await draw();\nthrow Error('planted');"))
     assert any("planted" in line for line in shown.errors())
 
 
