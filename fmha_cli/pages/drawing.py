@@ -30,7 +30,7 @@ def vega_bundle() -> str:
     """JavaScript of Vega, Vega-Lite and Vega-Embed, which sets ``window.vegaEmbed``; about 900 kB."""
     import vl_convert
 
-    return str(vl_convert.javascript_bundle(None, vl_version=_version()))
+    return str(vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;", vl_version=_version()))
 
 
 def svg_of(spec: dict[str, Any], config: dict[str, Any]) -> str:
