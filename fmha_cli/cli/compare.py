@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from fmha_cli.cli.call import Call
 from fmha_cli.cli.command import Argument, Command, Opt
@@ -17,9 +19,11 @@ from fmha_cli.domain.suggest import suggest
 from fmha_cli.report.form import Format
 
 if TYPE_CHECKING:
+    from fmha_cli.cli.paging import Paper
     from fmha_cli.report.record import Record
     from fmha_cli.results.comparison import Comparison, FailOn
     from fmha_cli.results.conditions import By
+    from fmha_cli.results.run import Run
     from fmha_cli.results.turns import Turns
 
 PROCESSES_EACH = 8
@@ -54,6 +58,8 @@ BY = _judging(
 )
 
 
+HTML = Opt("html", FlagKind.FILE, "Also write a page with plots (see fmha report)", panel="Output", flag_only=True)
+
 OWN = (RUN, PROCESSES, CONFIRM, TOLERANCE, ALPHA, FAIL_ON, BY, FILTER, *ROWS)
 """Options whose variables the commands of ``--run`` do not inherit."""
 
@@ -64,24 +70,29 @@ def compare(call: Call) -> int:
     from fmha_cli.results.comparison import compared
     from fmha_cli.results.conditions import parse_by
     from fmha_cli.results.documents import Source, compare_document
+    from fmha_cli.results.run import Run
 
     by, fail_on = parse_by(call.settings.text("by")), _fail_on(call)
     names, commands = _names(call), _commands(call)
+    paper = _paper(call)
     rule = Rule(tolerance=_tolerance(call), alpha=_alpha(call), interleaved=names is None)
     with call.console.progress("compare") as progress:
         turns = None if commands is None else _turns(call, commands, progress)
         if names is not None:
-            sources = [Source(name, _stored(call, name)) for name in names]
+            runs = [_stored(call, name) for name in names]
         else:
             assert turns is not None
             taken = turns.run(call.settings.size("processes", PROCESSES_EACH, 1))
             lines = map(shlex.join, turns.commands)
-            sources = [Source(line, _filtered(call, side)) for line, side in zip(lines, taken, strict=True)]
-        before, after = sources
+            runs = [Run(line, _filtered(call, side)) for line, side in zip(lines, taken, strict=True)]
+        before, after = (Source(run.name, run.records) for run in runs)
         found = compared(before.records, after.records, rule, by)
         if turns is not None:
             found = _confirmed(call, found, turns, by)
-    call.output.document(compare_document(found, before, after, by))
+    document = compare_document(found, before, after, by)
+    call.output.document(document)
+    if paper is not None:
+        _write(call, paper, runs, document)
     if turns is None:
         _say_how_to_confirm(call, found)
     return int(found.exit_code(fail_on))
@@ -165,11 +176,32 @@ def _turns(
     return Turns(commands, environ, tell)
 
 
-def _stored(call: Call, name: str) -> tuple[Record, ...]:
+def _stored(call: Call, name: str) -> Run:
     from fmha_cli.cli.storing import store_of
     from fmha_cli.results.run import load_run
 
-    return _filtered(call, load_run(name, store_of(call)).records)
+    run = load_run(name, store_of(call))
+    return replace(run, records=_filtered(call, run.records))
+
+
+def _paper(call: Call) -> Paper | None:
+    """The page of ``--html``, after a check that it can be written. Raises EnvironmentProblem: X040, X052."""
+    from fmha_cli.cli.paging import Paper
+
+    text = call.settings.text("html")
+    if text is None:
+        return None
+    paper = Paper((Path(text), "--html"))
+    paper.check()
+    return paper
+
+
+def _write(call: Call, paper: Paper, runs: Sequence[Run], document: dict[str, Any]) -> None:
+    from fmha_cli.cli.paging import content_of
+
+    title = f"fmha compare: {runs[0].name}, {runs[1].name}"
+    shown = runs if runs[0] != runs[1] else runs[:1]
+    paper.write(call, content_of(call, title, shown, document))
 
 
 def _filtered(call: Call, records: Sequence[Record]) -> tuple[Record, ...]:
@@ -217,7 +249,7 @@ def _fail_on(call: Call) -> tuple[FailOn, ...]:
 COMMANDS = {
     "compare": Command(
         compare,
-        options=(*OWN, STORE),
+        options=(*OWN, HTML, STORE),
         arguments=(
             Argument(
                 "before", "A run: its id, label, rev:COMMIT or latest~1 in the store, or a file of --json or --jsonl"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from fmha_cli.cli.output import silence
 from fmha_cli.cli.terminal import terminal_width
-from fmha_cli.report.escaping import escaped
+from fmha_cli.report.escaping import escaped, printable
 
 if TYPE_CHECKING:
     from fmha_cli.cli.progress import ProgressLine
@@ -62,6 +62,11 @@ class Console:
     def warn(self, text: str) -> None:
         """A warning; shown even with ``-q``."""
         self._write((_paint("warning", _YELLOW) if self.color else "warning") + f": {escaped(text)}")
+
+    def draw(self, drawing: str) -> None:
+        """A drawing that was asked for, as it is; its maker escapes what others wrote."""
+        with self.room():
+            self._put(f"{printable(drawing, getattr(self.stream, 'encoding', None) or 'utf-8')}\n")
 
     def error(self, rendered: str) -> None:
         """An error as ``FmhaError.render`` gives it, its first word in red."""

@@ -132,6 +132,14 @@ class Output:
         """Print text that is already data. It is the same in every format; control characters are escaped."""
         self._print(escaped(text))
 
+    def drawing(self, text: str) -> None:
+        """Print a drawing below a table; its maker escapes what others wrote.
+
+        Raises:
+            EnvironmentProblem: X040, stdout cannot be written.
+        """
+        self._print(text)
+
     def _print(self, text: str) -> None:
         if self.path is None:
             with self._room():

@@ -30,6 +30,7 @@ COMMANDS = {
     "validate": Entry("walks", "Check kernels thoroughly: several fills, poison, guards, repeats", report=True),
     "bench": Entry("walks", "Check once, then time: median with confidence interval", report=True),
     "compare": Entry("compare", "Compare two runs: which rows are surely slower, faster or the same"),
+    "report": Entry("report", "Runs as one HTML page: plots, history, comparison, tables"),
     "explain": Entry("explain", "Why each candidate kernel fits or not; or the page of a rule: explain K012"),
     "plan": Entry("explain", "Stages, kernels, workspace and predicted memory of a problem"),
     "list-kernels": Entry("kernels", "Every kernel that exists for an architecture"),

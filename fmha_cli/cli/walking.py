@@ -11,6 +11,7 @@ from fmha_cli.cli.storing import keeper_of
 from fmha_cli.domain.errors import EnvironmentProblem, ExitCode
 from fmha_cli.domain.verdict import Verdict, exit_code_of
 from fmha_cli.measure.compare import Speed
+from fmha_cli.report.form import Format
 from fmha_cli.report.record import Record
 from fmha_cli.walk.request import Command, Request
 
@@ -31,6 +32,10 @@ def walk_points(call: Call) -> int:
     from fmha_cli.cli.points import points_of
     from fmha_cli.walk.run import run_points
 
+    if call.settings.on("plot"):
+        from fmha_cli.pages.terminal import check_plotext
+
+        check_plotext("--plot")
     points = points_of(call)
     request = request_of(call, Command(call.command))
     if request.dry_run:
@@ -53,6 +58,8 @@ def walk_points(call: Call) -> int:
         return int(exit_code(delivery.streamed, interrupted=False))  # nobody reads: the rows so far, and no word
     if delivery.failed is not None:
         raise delivery.resumable(outcome.journal)
+    if call.settings.on("plot"):
+        _plot(call, outcome.records)
     if outcome.interrupted:
         call.console.error("interrupted")
         if outcome.journal is not None:
@@ -62,6 +69,17 @@ def walk_points(call: Call) -> int:
     code = exit_code(outcome.records, interrupted=outcome.interrupted)
     lost = outcome.unwritten and code in (ExitCode.OK, ExitCode.UNSUPPORTED)
     return int(ExitCode.ENVIRONMENT if lost else code)
+
+
+def _plot(call: Call, records: Sequence[Record]) -> None:
+    """Draw the rows below the table; on stderr where stdout or the file of ``-o`` has another format."""
+    from fmha_cli.cli.terminal import UNKNOWN
+    from fmha_cli.pages.terminal import terminal_plot
+
+    if call.output.form is Format.TABLE and call.output.path is None:
+        call.output.drawing(terminal_plot(records, call.output.width or UNKNOWN, color=call.color))
+    else:
+        call.console.draw(terminal_plot(records, call.console.width or UNKNOWN, color=call.console.color))
 
 
 class _Delivery:

@@ -81,6 +81,8 @@ BASELINE = _measuring(
     "baseline", FlagKind.FILE, "Earlier report (JSON) to compare with, as fmha compare does; exit 1 if surely slower"
 )
 
+PLOT = Opt("plot", FlagKind.SWITCH, "Draw throughput against the swept axis below the table", panel="Output")
+
 FORMULAS = (
     "FLOP forward = sum over sequences of heads * 2 * A * (hdim + hdim_v), A = visible (query, key) pairs, counted "
     "exactly; backward = heads * A * (6 * hdim + 4 * hdim_v). With --flops dense, A counts all pairs. "
@@ -163,6 +165,7 @@ COMMANDS = {
                 *EMULATING,
                 *JOURNALS,
                 *ROWS,
+                PLOT,
             ),
         ),
         documents=("report",),

@@ -1,22 +1,32 @@
-"""Questions about many runs that the store answers without reading a record: its columns and indexes suffice.
+"""Questions about many runs that the store answers without putting a record together: its columns, indexes and samples suffice.
 
 Times are medians of whole records in nanoseconds, all processes together. Rows that are not good have none here.
 """
 
 from __future__ import annotations
 
+import sqlite3
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
 
 from fmha_cli.report.record import Record
+from fmha_cli.results.packing import DamagedError, unpacked_samples
 from fmha_cli.results.parts import Place, taken_apart
-from fmha_cli.results.store import Store
+from fmha_cli.results.store import Store, unusable
 
 _GOOD = "verdict in ('PASSED', 'UNCHECKED') and whole_ns is not null"
 
 
 @dataclass(frozen=True)
 class Point:
-    """The time of one row in one run; the interval is that of its median, None for too few samples."""
+    """The time of one row in one run.
+
+    Attributes:
+        interval_ns: of the median; None for too few samples.
+        processes_ns: the samples of each process.
+    """
 
     run: str
     started: str
@@ -24,6 +34,7 @@ class Point:
     revision: str | None
     median_ns: int
     interval_ns: tuple[int, int] | None
+    processes_ns: tuple[tuple[int, ...], ...]
 
 
 @dataclass(frozen=True)
@@ -58,18 +69,28 @@ def history(store: Store, record: Record) -> tuple[Point, ...]:
     if measured is None or problem is None or kernel is None:
         return ()
     asked = (problem.digest, kernel.digest, record.device, measured.cache.value, measured.threads)
+    good = _GOOD.replace("verdict", "r.verdict").replace("whole_ns", "r.whole_ns")
     with store.reading() as db:
         rows = db.execute(
-            "select run.uuid, run.started, run.label, run.rev, whole_ns, ci_lo, ci_hi from record join run on run.id = record.run "
-            "where process = 0 and problem = (select id from problem where digest = ?) "
-            "and kernel = (select id from kernel where digest = ?) and record.device is ? and cache = ? and threads = ? "
-            f"and {_GOOD} order by record.run, record.id",
+            "select r.id, run.uuid, run.started, run.label, run.rev, r.whole_ns, r.ci_lo, r.ci_hi, s.samples "
+            "from record r join run on run.id = r.run join record s on s.run = r.run and s.row = r.row "
+            "where r.process = 0 and r.problem = (select id from problem where digest = ?) "
+            "and r.kernel = (select id from kernel where digest = ?) and r.device is ? and r.cache = ? and r.threads = ? "
+            f"and {good} order by r.run, r.id, s.process",
             asked,
         ).fetchall()
-    return tuple(
-        Point(run, started, label, commit, ns, None if low is None else (low, high))
-        for run, started, label, commit, ns, low, high in rows
-    )
+    try:
+        return tuple(_point(list(group)) for _, group in groupby(rows, key=itemgetter(0)))
+    except DamagedError as fault:
+        raise unusable(store.path, f"samples of {kernel.digest.hex()} are damaged: {fault}") from fault
+
+
+def _point(processes: Sequence[sqlite3.Row]) -> Point:
+    """The point of one record from the rows of its processes."""
+    _, run, started, label, commit, ns, low, high, _ = processes[0]
+    stages = [unpacked_samples(row[-1]) for row in processes if row[-1] is not None]
+    samples = tuple(tuple(map(sum, zip(*of, strict=True))) for of in stages)
+    return Point(run, started, label, commit, ns, None if low is None else (low, high), samples)
 
 
 def pairs(store: Store, first: str, second: str) -> tuple[Pair, ...]:

@@ -45,7 +45,7 @@ def store(tmp_path: Path) -> Store:
 
 def point(run: int, ns: int) -> Point:
     about = RUNS[run]
-    return Point(about.id, about.started, about.label, about.revision, ns, (ns, ns))
+    return Point(about.id, about.started, about.label, about.revision, ns, (ns, ns), ((ns,) * 6, (ns,) * 2))
 
 
 def test_a_history_has_the_good_rows_of_the_same_point_alone(store: Store) -> None:

@@ -45,7 +45,9 @@ def test_f16_is_refused_as_fp16_and_wrong_if_it_is_named(tmp_path: Path) -> None
     problem, root = api.Problem.from_cli("-H 2 -s 64 -d 64 --dtype fp16"), str(tmp_path / "cache")
     kernel = next(k for k in BACKEND.listed("generic") if k.algorithm.precision == "f16")
     refusal = next(d for d in BACKEND.decide(problem, BACKEND.probe().devices[0]) if d.kernel == kernel)
-    assert [(r.id, r.text) for r in refusal.reasons] == [("K950", '"f16" rounds scores and weights, to bf16 without AVX512_FP16')]
+    assert [(r.id, r.text) for r in refusal.reasons] == [
+        ("K950", '"f16" rounds scores and weights, to bf16 without AVX512_FP16')
+    ]
     (chosen,) = api.run(problem, backend="openvino", cache_root=root)
     assert (chosen.verdict, chosen.kernel.algorithm["precision"]) == (api.Verdict.PASSED, "f32")
     (named,) = api.run(problem, backend="openvino", kernel=kernel.name, cache_root=root)

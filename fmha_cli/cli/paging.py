@@ -1,0 +1,89 @@
+"""Pages and SVG files as outputs of commands: their targets are checked before any work and written as a whole."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fmha_cli.cli.call import Call
+from fmha_cli.cli.storing import store_of
+from fmha_cli.domain.quantities import size
+
+if TYPE_CHECKING:
+    from fmha_cli.pages.content import Content
+    from fmha_cli.report.documents.compare import Row
+    from fmha_cli.results.run import Run
+
+
+@dataclass(frozen=True)
+class Paper:
+    """What is written.
+
+    Attributes:
+        page: the HTML file, and the option that named it; None for none.
+        svg: the folder of the SVG files.
+    """
+
+    page: tuple[Path, str] | None
+    svg: Path | None = None
+
+    def check(self) -> None:
+        """Refuse what cannot be written.
+
+        Raises:
+            EnvironmentProblem: X040; X052, a library is missing.
+        """
+        from fmha_cli.pages.drawing import check_libraries
+        from fmha_cli.report.target import Target, check_folder
+
+        if self.page is not None:
+            check_libraries(self.page[1])
+            Target(*self.page).check()
+        if self.svg is not None:
+            check_libraries("--svg")
+            check_folder(self.svg, "--svg")
+
+    def write(self, call: Call, content: Content) -> None:
+        """Write the page and the files, and say so.
+
+        Raises:
+            EnvironmentProblem: X040.
+        """
+        from fmha_cli.report.target import Target
+
+        if self.page is not None:
+            from fmha_cli.pages.page import page
+
+            data = page(content).encode()
+            with Target(*self.page).opened() as file:
+                file.write(data)
+            call.console.say(f"{self.page[0]}: {len(content.records)} rows, {size(len(data))}")
+        if self.svg is not None:
+            from fmha_cli.pages.svg import svg_files
+
+            written = []
+            for name, text in svg_files(content):
+                target = Target(self.svg / name, "--svg")
+                self._make_folder()
+                with target.opened() as file:
+                    file.write(text.encode())
+                written.append(name)
+            call.console.say(f"{self.svg}: {', '.join(written) or 'no plot has data'}")
+
+    def _make_folder(self) -> None:
+        from fmha_cli.report.target import refused
+
+        assert self.svg is not None
+        try:
+            self.svg.mkdir(parents=True, exist_ok=True)
+        except OSError as fault:
+            raise refused("--svg", self.svg, fault) from fault
+
+
+def content_of(call: Call, title: str, runs: Sequence[Run], comparison: Row | None = None) -> Content:
+    """What a page shows of some runs; earlier runs of their points come from the store."""
+    from fmha_cli.pages.gathering import gathered
+
+    return gathered(title, runs, store_of(call), comparison)

@@ -1,0 +1,62 @@
+"""From runs to ``Content``: the histories of their rows, looked up in the store."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from fmha_cli.domain.errors import EnvironmentProblem
+from fmha_cli.pages.content import Content
+from fmha_cli.pages.rows import timed
+from fmha_cli.results.changes import Track, tracked
+from fmha_cli.results.parts import about
+from fmha_cli.results.queries import history
+from fmha_cli.results.run import Run
+from fmha_cli.results.store import Store
+
+MOST_TRACKS = 40
+"""Rows whose history a page has."""
+MOST_POINTS = 4_000
+"""Points of all histories of a page."""
+MOST_RUNS = 200
+"""The latest runs of one history."""
+
+
+def gathered(title: str, runs: Sequence[Run], store: Path, comparison: Mapping[str, Any] | None = None) -> Content:
+    """What a page shows of some runs.
+
+    Args:
+        store: path of the store, in which earlier runs of the same points are looked up. A store that is not there or cannot be
+            used costs the history alone, and the page says so.
+    """
+    content = Content(title=title, runs=runs, comparison=comparison)
+    tracks, why = _tracks(content, store)
+    return Content(title=title, runs=runs, comparison=comparison, tracks=tracks, untracked=why)
+
+
+def _tracks(content: Content, path: Path) -> tuple[list[tuple[int, Track]], str]:
+    """The histories of at least two runs, with the place of their row; and what is missing, in words."""
+    if not path.exists():
+        return [], "There is no store of results, so no row has a history. fmha bench keeps its runs there."
+    rows = {about(row.record): row for row in timed(content.records, content.run_of)}
+    found: list[tuple[int, Track]] = []
+    points = 0
+    try:
+        with Store.open(path, create=False) as store:
+            for looked, row in enumerate(rows.values()):
+                if len(found) == MOST_TRACKS or points > MOST_POINTS:
+                    rest = len(rows) - looked
+                    return (
+                        found,
+                        f"{len(found)} histories are drawn; {rest} further rows were not looked up. --filter chooses rows.",
+                    )
+                known = history(store, row.record)[-MOST_RUNS:]
+                if len(known) > 1:
+                    found.append((row.row - 1, tracked(known)))
+                    points += len(known)
+    except EnvironmentProblem as fault:
+        return [], f"No history: {fault.what}: {fault.why}."
+    if found:
+        return found, ""
+    return [], "The store has no second run of any of these rows, so there is no history."

@@ -1,0 +1,108 @@
+"""The tables of a page: those that the commands print, with what their rows are sorted by."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from fmha_cli.pages.content import Content
+from fmha_cli.pages.packing import column
+from fmha_cli.pages.rows import rounded
+from fmha_cli.report.column import Column
+from fmha_cli.report.documents.compare import compare_view
+from fmha_cli.report.documents.report import records_view, report_document
+from fmha_cli.report.escaping import cleaned
+from fmha_cli.report.ordering import at
+from fmha_cli.report.parts import no_environment
+from fmha_cli.report.record import Record
+from fmha_cli.report.table import Table
+
+AGAIN = "again"
+
+
+@dataclass(frozen=True)
+class PageTable:
+    """A table of a page.
+
+    Attributes:
+        columns: header, whether its cells are numbers, the cells, and the values that order them (None: the cells do).
+        again: whether each row has the line that gives it again, which ``rows`` holds.
+        notes: the lines below it.
+    """
+
+    id: str
+    title: str
+    columns: Sequence[tuple[str, bool, Sequence[str], Sequence[float | None] | None]]
+    count: int
+    summary: str
+    again: bool
+    notes: Sequence[str]
+
+    def packed(self) -> dict[str, Any]:
+        """Its JSON in the page."""
+        return {
+            "id": self.id,
+            "count": self.count,
+            "again": self.again,
+            "columns": [
+                {
+                    "header": header,
+                    "number": number,
+                    "cells": column(cells),
+                    "keys": None if keys is None else column(keys),
+                }
+                for header, number, cells, keys in self.columns
+            ],
+        }
+
+
+def tables(content: Content) -> tuple[PageTable, ...]:
+    """The rows, and the rows of the comparison if there is one."""
+    document = report_document(map(_shown, content.records), no_environment())
+    view = records_view(cleaned(document))
+    if len(content.runs) > 1:
+        view = replace(
+            view,
+            columns=[*view.columns, Column("run")],
+            rows=[[*row, name] for row, name in zip(view.rows, content.run_of, strict=True)],
+        )
+    found = [_table("rows", "All rows", view, document["records"], again=True)]
+    if content.comparison is not None:
+        compared = compare_view(cleaned(content.comparison))
+        found.insert(0, _table("compared", "Compared rows", compared, content.comparison["rows"], again=False))
+    return tuple(found)
+
+
+def _shown(record: Record) -> dict[str, Any]:
+    """The JSON of a record without its samples, of which no table shows any and which are most of it."""
+    row = record.to_dict()
+    if row["measurement"] is not None:
+        row["measurement"] |= {"samples_ns": [], "stage_samples_ns": None, "process_of_sample": None}
+    return row
+
+
+def _table(id: str, title: str, view: Table, entries: Sequence[Mapping[str, Any]], *, again: bool) -> PageTable:
+    shown = view.narrowed()
+    columns = []
+    for place, head in enumerate(shown.columns):
+        cells = [row[place] for row in shown.rows]
+        columns.append((head.header, head.number, cells, _keys(head, cells, entries)))
+    notes = [line.strip() for line in view.details]
+    return PageTable(id, title, columns, len(shown.rows), view.summary, again, notes)
+
+
+def _keys(head: Column, cells: Sequence[str], entries: Sequence[Mapping[str, Any]]) -> list[float | None] | None:
+    """What a column of numbers is sorted by, unless its cells say it: cells with several units do not."""
+    if not head.number or not head.path or all(_is_number(cell) for cell in cells):
+        return None
+    values = [at(entry, head.path.split(".")) for entry in entries]
+    return [rounded(value) if isinstance(value, int | float) else None for value in values]
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        float(cell or 0)
+    except ValueError:
+        return False
+    return True
