@@ -23,7 +23,9 @@ check_libraries("tests")
 
 SEVEN = ["throughput", "roofline", "regret", "history", "compare", "samples", "verdicts"]
 LARGEST = 2_000_000
-"""Bytes of a page of 1,000 rows (issue 16)."""
+"""Bytes of a page of 1,000 rows of 8 processes."""
+VEGA = 950_000
+"""Of these, what a page has without rows."""
 
 
 class Elements(HTMLParser):
@@ -59,23 +61,20 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Content:
     return everything(tmp_path_factory.mktemp("pages"))
 
 
-def test_a_page_of_1000_rows_is_small_and_names_no_address() -> None:
-    lengths = [64 * n for n in range(1, 126)]
+@pytest.mark.parametrize("count", [100, pytest.param(1000, marks=[pytest.mark.slow, pytest.mark.ci])])
+def test_a_page_of_1000_rows_is_small_and_names_no_address(count: int) -> None:
+    lengths = [64 * n for n in range(1, count // 8 + 1)]
     problems = [Problem.of(heads=8, seqlen=n, hdim=64, dtype=dtype) for n in lengths for dtype in ("fp32", "bf16")]
-    rows = [
-        timed(problem, name, processes=8, samples=11)
-        for problem in problems
-        for name in ("cpu", "torch", "openvino", "x")
-    ]
-    assert len(rows) == 1000
+    backends = ("cpu", "torch", "openvino", "x")
+    rows = [timed(problem, name, processes=8, samples=11) for problem in problems for name in backends]
     text = page(bare_content(*rows))
-    assert len(text.encode()) <= LARGEST
+    assert len(text.encode()) <= VEGA + (LARGEST - VEGA) * len(rows) // 1000
     found = Elements(text)
     assert [
         a for _, a in found.found for name in ("src", "href") if not (a.get(name) or "#").startswith(("#", "data:"))
     ] == []
     assert "@import" not in text.partition("</style>")[0]
-    assert found.data["rows"]["n"] == 1000
+    assert found.data["rows"]["n"] == len(rows) > count - 8
 
 
 def test_seven_plots_have_data_or_say_in_words_why_not(whole: Content) -> None:
