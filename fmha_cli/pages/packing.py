@@ -10,6 +10,9 @@ from typing import Any
 from fmha_cli.pages.plot import Rows
 from fmha_cli.report.finite import nulled
 
+_SHORT = (",", ":")
+"""Separators without spaces."""
+
 
 def packed(rows: Rows) -> dict[str, Any]:
     """``{"n": 3, "columns": {name: column}}``; all rows have the same members.
@@ -33,12 +36,12 @@ def column(values: Sequence[Any]) -> Any:
         forms.append({"of": [value for value, _ in runs], "runs": [length for _, length in runs]})
     if len(values) > 1 and all(type(value) is int for value in values):
         forms.append({"steps": [values[0], *(b - a for a, b in pairwise(values))]})
-    return min(forms, key=lambda form: len(text_of(form)))
+    return min(forms, key=lambda form: len(json.dumps(form, separators=_SHORT, ensure_ascii=False)))
 
 
 def text_of(value: Any) -> str:
     """JSON without spaces. NaN and infinity, for which JSON has no word, are null."""
-    return json.dumps(nulled(value)[0], separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    return json.dumps(nulled(value)[0], separators=_SHORT, ensure_ascii=False, allow_nan=False)
 
 
 def script_text(value: Any) -> str:
