@@ -22,6 +22,7 @@ from fmha_cli.cli.options import (
     ROOM,
     ROWS,
     RUNNING,
+    SELECT,
     WATCH,
 )
 from fmha_cli.domain.errors import UsageError
@@ -110,6 +111,7 @@ COMMANDS = {
         walk,
         options=(
             *ROOM,
+            SELECT,
             *FILES,
             FILL,
             FILL_SEED,
@@ -134,7 +136,7 @@ COMMANDS = {
     "validate": Command(
         walk,
         options=(
-            *(*ROOM, ALL_KERNELS, *FILES[:4], FILLS, FILL_SEED, SAVE),
+            *(*ROOM, SELECT, ALL_KERNELS, *FILES[:4], FILLS, FILL_SEED, SAVE),
             *(REPEATS, CHECK_BUDGET, NO_PROBE, DRY_RUN, WATCH, *RUNNING, *REVISIONS, *EMULATING, *JOURNALS, *ROWS),
         ),
         documents=("report",),
@@ -144,7 +146,7 @@ COMMANDS = {
     "bench": Command(
         walk,
         options=(
-            *(*ROOM, ALL_KERNELS, AB, ONLY, *FILES[:4], FILL, FILL_SEED),
+            *(*ROOM, SELECT, ALL_KERNELS, AB, ONLY, *FILES[:4], FILL, FILL_SEED),
             *(
                 CACHE,
                 BUDGET,

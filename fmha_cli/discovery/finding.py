@@ -7,9 +7,11 @@ from itertools import islice
 
 from fmha_cli.discovery.kernel_index import make_table, places_by_digest, places_by_name
 from fmha_cli.discovery.registry import Registry
+from fmha_cli.domain.arch import ArchSpec
 from fmha_cli.domain.errors import UsageError
 from fmha_cli.domain.kernel import KernelSpec
 from fmha_cli.domain.protocols import Backend, Refusing, Revised
+from fmha_cli.domain.tuning import Varied
 
 MIN_PREFIX = 8
 """Hex digits that a digest prefix must have (contract, section 4)."""
@@ -34,11 +36,12 @@ def find_kernel(
     if text.count(":") == 4:
         return _by_canonical_name(registry, text)
     matches: dict[str, KernelSpec] = {}
-    wanted = list(archs)
+    wanted, backends = list(archs), tuple(backends)
     for backend in backends:
         served = set(backend.archs())
         for arch in filter(served.__contains__, wanted):
             matches.update((kernel.digest, kernel) for kernel in _matching(registry, backend, arch, text))
+    matches = matches or _variants_named(registry, backends, wanted, text)
     if len(matches) == 1:
         return next(iter(matches.values()))
     if not matches:
@@ -52,12 +55,38 @@ def find_kernel(
 def _by_canonical_name(registry: Registry, text: str) -> KernelSpec:
     kernel = registry.parse_kernel(text)
     backend = registry.backend(kernel.backend)
-    if kernel.arch not in backend.archs() or kernel not in backend.kernels(registry.arch(kernel.arch)):
+    listed = kernel.arch in backend.archs() and any(
+        kernel in kernels for kernels in _offered(backend, registry.arch(kernel.arch))
+    )
+    if not listed:
         reasons = backend.refusals(kernel) if isinstance(backend, Refusing) else ()
         what = f"--kernel {text}: {backend.name} has no such kernel"
         why = "; ".join(f"{reason.id} {reason.text}" for reason in reasons) or None
         raise UsageError(what, code="E006", where="--kernel", why=why)
     return kernel
+
+
+def _offered(backend: Backend, arch: ArchSpec) -> Iterator[Iterable[KernelSpec]]:
+    """The kernels of an architecture, then those for tuning."""
+    yield backend.kernels(arch)
+    if isinstance(backend, Varied):
+        yield backend.variants(arch)
+
+
+def _variants_named(
+    registry: Registry, backends: Iterable[Backend], archs: Iterable[str], text: str
+) -> dict[str, KernelSpec]:
+    """The kernels for tuning whose digests begin with a text. They have no upstream."""
+    prefix = digest_prefix(text)
+    return {
+        kernel.digest: kernel
+        for backend in backends
+        if isinstance(backend, Varied) and prefix
+        for arch in archs
+        if arch in backend.archs()
+        for kernel in backend.variants(registry.arch(arch))
+        if kernel.digest.startswith(prefix)
+    }
 
 
 def _matching(registry: Registry, backend: Backend, arch: str, text: str) -> Iterator[KernelSpec]:

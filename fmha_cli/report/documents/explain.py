@@ -66,6 +66,18 @@ class PreferenceRow:
 
 
 @dataclass(frozen=True, kw_only=True)
+class TunedRow:
+    """What fmha tune remembered for the problem, or for the nearest one that differs in its seqlen."""
+
+    used: Annotated[bool, "whether it decided which kernel is chosen"]
+    kernel: Annotated[str, "name of the kernel to choose; the default's where it was kept"]
+    flags: Annotated[str, "the problem that was tuned"]
+    made: Annotated[str, "ISO 8601 in UTC"]
+    reasons: Annotated[tuple[Reason, ...], "why it is not used"]
+    text: Annotated[str, "one sentence"]
+
+
+@dataclass(frozen=True, kw_only=True)
 class Explanation:
     """explain --json: supported kernels best first, then refusals, nearest miss first."""
 
@@ -79,6 +91,7 @@ class Explanation:
     chosen: Annotated[str | None, "name of the best kernel"]
     because: Annotated[str | None, "why it was chosen, and why not the next one; null when no kernel was"]
     preference: PreferenceRow
+    tuned: Annotated[TunedRow | None, "null: nothing was tuned, or --select is not tuned"]
     trees: Annotated[Mapping[str, SourceTree], "backend -> the user's tree that its kernels would be built against"]
     decisions: tuple[DecisionRow, ...]
 
@@ -94,6 +107,7 @@ def explain_document(
     because: str | None = None,
     trees: Mapping[str, SourceTree] | None = None,
     preference: PreferenceRow = _UNKNOWN,
+    tuned: TunedRow | None = None,
 ) -> dict[str, Any]:
     """The document of a trace; ``chosen`` is what ``run`` would use (``Selection.best``), and ``trees`` are the user's."""
     served = tuple(DecisionRow.of(decision, rank) for rank, decision in enumerate(trace.supported, 1))
@@ -105,6 +119,7 @@ def explain_document(
             chosen=None if chosen is None else chosen.name,
             because=because,
             preference=preference,
+            tuned=tuned,
             trees=trees or {},
             decisions=(*served, *map(DecisionRow.of, trace.unsupported)),
         )
