@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 from fmha_cli.domain.arch import ArchSpec
@@ -26,3 +27,47 @@ class Varied(Protocol):
     def decide_variants(self, problem: Problem, device: DeviceFacts) -> Iterable[Decision]:
         """One decision for every further candidate on a device, with all reasons of a refusal; also those that cannot be
         built."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TunedKernel:
+    """One tuned problem for a file in an upstream's own form.
+
+    Attributes:
+        kernel: the kernel to choose.
+        level_ns: its time when it was tuned, None if unknown.
+    """
+
+    problem: Problem
+    kernel: KernelSpec
+    level_ns: float | None = None
+
+
+@dataclass(frozen=True)
+class TunedFile:
+    """A file in an upstream's own form.
+
+    Attributes:
+        proof: what showed that the upstream takes it; None if nothing did.
+        why: why nothing did.
+    """
+
+    text: str
+    proof: str | None = None
+    why: str | None = None
+
+
+@runtime_checkable
+class Exporting(Protocol):
+    """A backend whose upstream reads tuned kernels from a file."""
+
+    def export_tuned(self, form: str, kernels: Sequence[TunedKernel], options: Mapping[str, str]) -> TunedFile:
+        """The file of some tuned kernels of this backend.
+
+        Args:
+            form: one that ``Builtin.exports`` declares.
+            options: the backend's own options that the user gave, by flag name.
+
+        Raises:
+            UsageError: E066, these problems cannot share a file of that form.
+        """

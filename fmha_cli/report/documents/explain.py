@@ -1,4 +1,4 @@
-"""``fmha.explain/2`` and ``fmha.why/1``: which kernels serve a problem, why the others do not, and two kernels compared."""
+"""``fmha.explain/3`` and ``fmha.why/1``: which kernels serve a problem, why the others do not, and two kernels compared."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class TunedRow:
 class Explanation:
     """explain --json: supported kernels best first, then refusals, nearest miss first."""
 
-    schema: Literal["fmha.explain/2"] = "fmha.explain/2"
+    schema: Literal["fmha.explain/3"] = "fmha.explain/3"
     problem: Annotated[Mapping[str, Any], ShownAs(Problem)]
     change: Annotated[
         str | None,
