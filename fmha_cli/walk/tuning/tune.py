@@ -185,7 +185,7 @@ class _Tuner:
 
     def _search(self, course: Course) -> None:
         asked, context = self.asked, self.context
-        executor = Executor(context, _cases(context), lambda row: None)
+        executor = Executor(context, cases_of(context), lambda row: None)
         ready = [row for row in course.rows if all(order.key in course.built for order in row.orders)]
         with Ring(context, executor) as ring, context.supervisor.holding(len(ready)):
             try:
@@ -253,7 +253,7 @@ class _Tuner:
             self.on_record(self.origin.stamped(record, None))
 
 
-def _cases(context: Context) -> Cases:
+def cases_of(context: Context) -> Cases:
     """Inputs and references, of one fill."""
     request, registry = context.request, context.registry
 
