@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 from fmha_cli.backends.cpu.kernels import algorithm_of
 from fmha_cli.codegen.cpu.algorithm import CpuAlgorithm, Kind
 from fmha_cli.codegen.cpu.emit import WIDE_ROWS
@@ -24,12 +26,19 @@ def registers_of(algorithm: CpuAlgorithm) -> int:
     return max(vectors * rows + vectors for vectors, rows in tiles) + 1
 
 
+@cache
+def _vector_registers(arch: str) -> int | None:
+    """Vector registers of an architecture; None if no fact says how many it has."""
+    spec = load_arch(arch)
+    return int(spec.fact("vector_registers")) if "vector_registers" in spec.facts else None
+
+
 def _registers(problem: Problem, kernel: KernelSpec, device: DeviceFacts) -> Refusal | None:
-    algorithm, arch = algorithm_of(kernel), load_arch(kernel.arch)
-    if algorithm.kind not in _TILED or algorithm.simd.tiles or "vector_registers" not in arch.facts:
+    algorithm = algorithm_of(kernel)
+    if algorithm.kind not in _TILED or algorithm.simd.tiles:
         return None
-    have, wants = arch.fact("vector_registers"), registers_of(algorithm)
-    if wants <= have:
+    have, wants = _vector_registers(kernel.arch), registers_of(algorithm)
+    if have is None or wants <= have:
         return None
     tile = f"{algorithm.lanes_q} vectors x {algorithm.rows_s}"
     return Refusal(f"a register tile of {tile} wants {wants} vector registers: {kernel.arch} has {have}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from functools import cache
 from itertools import product
 from typing import Any
 
@@ -45,34 +46,39 @@ def variants(arch: ArchSpec) -> Iterator[KernelSpec]:
 def decide_variants(problem: Problem, device: DeviceFacts) -> Iterator[Decision]:
     """A decision about each variant of the device's first architecture, and of the one that serves what it has no kernels for.
 
-    The rank is the distance from the default's tile: how many lanes and keys it differs by.
+    The rank is the distance from the default's tile and block of keys.
     """
     for place, arch in enumerate(_archs(device)):
-        for kernel in every_variant(arch):
+        for kernel, distance in _ranked(arch):
             if kernel.signature.dtype is not problem.dtype:
                 continue  # no candidate: another type's kernels have tiles of their own
             reasons = [*reasons_against(CPU_RULES, problem, kernel, device), *tile_reasons(kernel)]
             if reasons:
-                yield Unsupported(BACKEND, arch.name, kernel, tuple(reasons))
+                yield Unsupported(BACKEND, arch, kernel, tuple(reasons))
             else:
-                yield Supported(kernel, (2, place, _distance(kernel)), NOTE)
+                yield Supported(kernel, (2, place, distance), NOTE)
 
 
-def _archs(device: DeviceFacts) -> list[ArchSpec]:
+def _archs(device: DeviceFacts) -> tuple[str, ...]:
     for name in device.archs:
         arch = load_arch(name)
         if BACKEND in arch.backends:
-            return [arch, *map(load_arch, others_from(arch))]
-    return []
+            return (name, *others_from(arch))
+    return ()
 
 
-def _distance(kernel: KernelSpec) -> int:
-    """How far a variant's tile and block are from those of the architecture's own kernel of its kind."""
-    mine, own = algorithm_of(kernel), None
-    for other in cpu_kernels(load_arch(kernel.arch)):
-        algorithm = algorithm_of(other)
-        if (algorithm.kind, other.signature) == (mine.kind, kernel.signature):
-            own = algorithm
+@cache
+def _ranked(arch: str) -> tuple[tuple[KernelSpec, int], ...]:
+    """Every variant of an architecture, with how far its tile and block are from those of the kernel of its type and kind."""
+    spec = load_arch(arch)
+    own = {(kernel.signature, algorithm_of(kernel).kind): algorithm_of(kernel) for kernel in cpu_kernels(spec)}
+    return tuple(
+        (kernel, _distance(algorithm_of(kernel), own.get((kernel.signature, algorithm_of(kernel).kind))))
+        for kernel in every_variant(spec)
+    )
+
+
+def _distance(mine: CpuAlgorithm, own: CpuAlgorithm | None) -> int:
     if own is None:
         return 0
     return abs(mine.lanes_q * mine.rows_s - own.lanes_q * own.rows_s) + abs(mine.block_k - own.block_k) // 64
