@@ -29,7 +29,6 @@ from fmha_cli.domain.problem import Problem
 from fmha_cli.execution.supervisor import Supervisor
 from fmha_cli.measure.roofline import CacheState
 from fmha_cli.measure.stats import quantile
-from fmha_cli.report.json_text import json_text
 from fmha_cli.tuning.search import Found, Method, Policy, level, search
 from fmha_cli.walk.builds import build_context
 from fmha_cli.walk.execute import Executor
@@ -134,8 +133,27 @@ class Bench:
 
 
 def read(path: Path) -> dict[str, Any]:
-    """The file so far."""
-    return json.loads(path.read_text("utf-8")) if path.exists() else {"rows": []}
+    """The file so far. Kernels stand there once; rows have their numbers."""
+    data: dict[str, Any] = json.loads(path.read_text("utf-8")) if path.exists() else {"rows": []}
+    names = data.pop("kernels", ())
+    for row in data["rows"]:
+        row["kernels"] = [names[one] if isinstance(one, int) else one for one in row["kernels"]]
+        row["problem"] = Problem.from_cli(row["flags"]).to_dict()
+    return data
+
+
+def write(path: Path, data: Mapping[str, Any]) -> None:
+    """Replace the file."""
+    names = sorted({name for row in data["rows"] for name in row["kernels"]})
+    places = {name: place for place, name in enumerate(names)}
+    rows = [{**row, "kernels": [places[name] for name in row["kernels"]]} for row in data["rows"]]
+    for row in rows:
+        row.pop("problem", None)
+    lines = ",\n".join(json.dumps(row, sort_keys=True, separators=(",", ":")) for row in rows)
+    head = json.dumps({**data, "kernels": names, "rows": []}, sort_keys=True, indent=1)
+    scratch = path.with_suffix(".part")
+    scratch.write_text(head.replace('"rows": []', f'"rows": [\n{lines}\n]') + "\n", "utf-8")
+    scratch.replace(path)
 
 
 def measure(asked: argparse.Namespace) -> None:
@@ -153,9 +171,7 @@ def measure(asked: argparse.Namespace) -> None:
             if end is not None and time.monotonic() >= end:
                 break
             data["rows"].append(bench.measure(number, problem, exhaustive=number < asked.exhaustive))
-            scratch = asked.json.with_suffix(".part")
-            scratch.write_text(json_text(data), "utf-8")
-            scratch.replace(asked.json)
+            write(asked.json, data)
             print(f"{number + 1} of {asked.shapes}: {problem.repro()}", file=sys.stderr)
 
 

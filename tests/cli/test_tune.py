@@ -25,7 +25,13 @@ pytestmark = pytest.mark.usefixtures("ring")
 
 
 def difference(speed: Speed = Speed.FASTER, **changes: Any) -> Difference:
-    told: dict[str, Any] = {"processes_before": 5, "processes_after": 5, "before_ns": 200.0, "after_ns": 100.0, "ratio": 0.5}
+    told: dict[str, Any] = {
+        "processes_before": 5,
+        "processes_after": 5,
+        "before_ns": 200.0,
+        "after_ns": 100.0,
+        "ratio": 0.5,
+    }
     told |= {"ratio_ci95": (0.4, 0.625), "spread": 0.1, "drift": None, "p": 0.01, "p_adjusted": 0.01, "could_see": 0.05}
     told |= {"suspicious": False, "speed": speed, "why": "processes differ by 10 %" if speed is Speed.UNSURE else None}
     return Difference(**(told | changes))
@@ -240,3 +246,33 @@ def test_fresh_processes_confirm_a_winner(fmha: Fmha) -> None:
     assert (row["state"], row["kernel"]) == ("tuned", HONEST.digest)
     assert row["difference"]["processes_before"] == row["difference"]["processes_after"] == 5
     assert row["gain"] > 0.02
+
+
+@pytest.mark.slow
+@pytest.mark.ci
+def test_a_backend_without_kernels_for_tuning_is_searched_among_its_own(fmha: Fmha) -> None:
+    """The null backend, whose kernels fail in every way: each has its row, and the search goes on among those that are right."""
+    done = fmha(
+        "tune",
+        "--backend",
+        "null",
+        "-H",
+        "1",
+        "-s",
+        "16",
+        "-d",
+        "8",
+        "--dtype",
+        "fp32",
+        "--timeout",
+        "2",
+        "--processes",
+        "1",
+        "--json",
+    )
+    (row,) = done.document["rows"]
+    assert (done.code, row["state"]) == (0, "kept")
+    verdicts = {candidate["verdict"] for candidate in row["candidates"] if not candidate["reasons"]}
+    assert {"PASSED", "WRONG", "BUILD_FAILED", "LAUNCH_FAILED", "CRASHED", "TIMED_OUT", "OUT_OF_MEMORY"} <= verdicts
+    assert all(bool(one["samples"]) == (one["verdict"] == "PASSED") for one in row["candidates"])
+    assert not any(one["tuning_only"] for one in row["candidates"])

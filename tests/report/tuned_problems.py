@@ -70,7 +70,9 @@ def _row(state: Tuned, **changes: Any) -> TuneRow:
         "candidates": (
             _candidate(),
             _candidate(digest="b" * 64, default=False, tuning_only=True, samples=10, rounds=1, notes=("a note",)),
-            _candidate(digest="c" * 64, default=False, verdict=None, samples=0, level_ns=None, rounds=0, reasons=(late,)),
+            _candidate(
+                digest="c" * 64, default=False, verdict=None, samples=0, level_ns=None, rounds=0, reasons=(late,)
+            ),
         ),
         "samples": 90,
         "share": 0.3,

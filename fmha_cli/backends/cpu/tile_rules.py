@@ -60,6 +60,15 @@ def _query_rows(problem: Problem, kernel: KernelSpec, device: DeviceFacts) -> Re
     return Refusal(f"a tile of {rows} query rows does not divide a vector of {lanes} lanes")
 
 
+def _columns(problem: Problem, kernel: KernelSpec, device: DeviceFacts) -> Refusal | None:
+    algorithm = algorithm_of(kernel)
+    if algorithm.kind not in _STREAMS or algorithm.lanes_q > 1:
+        return None
+    return Refusal(
+        "a decode tile of one vector of columns is the one for the last columns, which each kernel has already"
+    )
+
+
 TILE_RULES: tuple[Rule, ...] = (
     Rule(
         "K105",
@@ -84,6 +93,14 @@ TILE_RULES: tuple[Rule, ...] = (
         _query_rows,
         "A decode tile computes the scores of some query rows and lanes / rows keys as one vector.",
         "fmha_cli/codegen/cpu/streams.py dot_tile",
+        severity=Severity.KIND,
+    ),
+    Rule(
+        "K108",
+        "a decode tile has several vectors of columns",
+        _columns,
+        "Each decode kernel has tiles of one vector for the columns that are left; a kernel with no others would define them twice.",
+        "fmha_cli/codegen/cpu/emit.py _wide_tiles",
         severity=Severity.KIND,
     ),
 )

@@ -102,13 +102,13 @@ def test_without_a_checkout_nothing_is_proved() -> None:
     assert "--ck-home" in str(made.why)
 
 
-GENERATOR = '''
+GENERATOR = """
 import json, os, sys
 out = sys.argv[sys.argv.index("--list_blobs") + 1]
 config = json.load(open(os.environ["{variable}"]))
 assert config["target"] == sys.argv[sys.argv.index("--targets") + 1]
 open(out, "w").write("".join(f"/there/{{name}}.cpp\\n" for name in {names!r}))
-'''
+"""
 
 
 def checkout(folder: Path, names: list[str], *, reads: bool = True) -> Path:
