@@ -128,6 +128,7 @@ def _tuned_row(advice: Advice | None) -> TunedRow | None:
     return TunedRow(
         used=advice.used,
         kernel=entry.kernel,
+        digest=None if advice.choice is None else advice.choice.kernel.digest,
         flags=entry.flags,
         made=entry.made,
         reasons=advice.reasons,

@@ -60,13 +60,8 @@ def explain_view(document: Row, *, limit: int | None = None) -> Table:
 def _chosen(document: Row) -> Iterator[str]:
     """The choice, and what was tuned for the problem."""
     tuned, chosen = document["tuned"], document["chosen"]
-    other = (
-        tuned is not None
-        and tuned["used"]
-        and not any(d["rank"] == 1 and d["kernel"] == chosen for d in document["decisions"])
-    )
-    if other:
-        yield f"chosen: {chosen}, {tuned['text']}"
+    if tuned is not None and tuned["digest"] is not None:
+        yield f"chosen: {tuned['digest'][:DIGITS]}, {tuned['text']}"
         yield f"without that: {document['because']}"
         return
     if chosen:

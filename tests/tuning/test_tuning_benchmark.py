@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tuning import interval, read, regrets, shapes
 from tuning import gains as gains_of
+from tuning import interval, read, regrets, shapes
 from tuning_learned import algorithm, features, judged
 
 from fmha_cli.domain.problem import Problem

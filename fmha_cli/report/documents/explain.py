@@ -71,6 +71,7 @@ class TunedRow:
 
     used: Annotated[bool, "whether it decided which kernel is chosen"]
     kernel: Annotated[str, "name of the kernel to choose; the default's where it was kept"]
+    digest: Annotated[Sha256 | None, "of that kernel; null: it is not chosen, or it is the default"]
     flags: Annotated[str, "the problem that was tuned"]
     made: Annotated[str, "ISO 8601 in UTC"]
     reasons: Annotated[tuple[Reason, ...], "why it is not used"]

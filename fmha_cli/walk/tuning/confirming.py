@@ -14,7 +14,7 @@ from fmha_cli.measure.compare import Speed
 from fmha_cli.measure.difference import Difference, Rule
 from fmha_cli.report.record import Record
 from fmha_cli.results.comparison import compared
-from fmha_cli.results.conditions import is_good
+from fmha_cli.results.conditions import By, is_good
 from fmha_cli.results.turns import ONLY, Turns
 from fmha_cli.walk.request import Command, Request
 from fmha_cli.walk.rows import Row
@@ -31,6 +31,9 @@ _ASKING = (
     "FMHA_OUTPUT",
 )
 """Variables of options that the processes get on their command lines."""
+
+EQUAL = (By.PROBLEM, By.BACKEND, By.DEVICE, By.CACHE, By.THREADS)
+"""What corresponds in a confirmation. The kernels may be for two architectures of one device."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,7 +67,7 @@ class Confirmer:
         environ[ONLY] = default.problem.digest[:16]
         turns = Turns((self._command(default), self._command(winner)), environ, self.tell)
         before, after = turns.run(self.processes)
-        (row, *_) = compared(before, after, Rule(tolerance=self.min_gain)).rows
+        (row, *_) = compared(before, after, Rule(tolerance=self.min_gain), EQUAL).rows
         return row.difference
 
     def _command(self, row: Row) -> tuple[str, ...]:
