@@ -10,6 +10,7 @@ from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.rules import Reason
 from fmha_cli.domain.verdict import Verdict
 from fmha_cli.measure.difference import Rule
+from fmha_cli.report.documents.explain import TunedRow
 from fmha_cli.report.documents.tune import TuneCandidate, Tuned, TuneRow, tune_document
 from fmha_cli.report.documents.tuned import TunedEntry, tuned_document
 from fmha_cli.results.comparison import compared
@@ -121,3 +122,14 @@ def tuned_documents() -> list[dict[str, Any]]:
         tuned_document("export", "/data/results.sqlite", rows),
         tuned_document("ls", "/data/results.sqlite", ()),
     ]
+
+
+def tuned_row(*, used: bool = True) -> TunedRow:
+    """What explain says of an entry."""
+    reasons = () if used else (Reason("X061", "threads 1 then, 2 now"),)
+    text = f"tuned as `{PROBLEM.repro()}`" + ("" if used else ", not used: threads 1 then, 2 now")
+    made = "2026-11-25T19:00:00Z"
+    digest = "a" * 64 if used else None
+    return TunedRow(
+        used=used, kernel="cpu:fwd", digest=digest, flags=PROBLEM.repro(), made=made, reasons=reasons, text=text
+    )
