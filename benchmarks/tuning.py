@@ -20,6 +20,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from statistics import mean, median
 from typing import Any
@@ -257,6 +258,8 @@ def learn(asked: argparse.Namespace) -> None:
     """Judge learned choices by leave-one-shape-out regret."""
     from tuning_learned import judged
 
+    if find_spec("sklearn") is None:
+        raise SystemExit('scikit-learn is not installed: pip install "fmha[tune]"')
     rows = read(asked.json)["rows"]
     for name, values in judged(rows).items():
         print(f"{name}: regret | p95: {share(values)}")

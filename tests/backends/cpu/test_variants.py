@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import ctypes
 import random
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from cpu_cases import complaints, make_data, random_case, run
 
-from conftest import built
 from fmha_cli.backends.cpu import backend
 from fmha_cli.backends.cpu.kernels import algorithm_of, cpu_kernels
 from fmha_cli.backends.cpu.tile_rules import registers_of, tile_reasons
@@ -29,6 +29,7 @@ WHOLE = ("x86_64_v4_bf16", "x86_64_v4", "x86_64_v3")
 """Architectures with a search space for each dtype."""
 ARCHS = ("x86_64_amx", *WHOLE)
 SAMPLE, CASES = 4, 6
+Build = Callable[[KernelSpec, Callable[[KernelSpec], str]], ctypes.CDLL]
 
 
 @pytest.mark.parametrize(("arch", "dtype"), [*product(WHOLE, ("fp32", "fp16", "bf16"))])
@@ -106,9 +107,9 @@ def buildable() -> list[Any]:
 
 
 @pytest.mark.parametrize("kernel", buildable())
-def test_a_variant_compiles_and_computes_attention(kernel: KernelSpec, shared_cache: Path) -> None:
+def test_a_variant_compiles_and_computes_attention(kernel: KernelSpec, build_text: Build) -> None:
     kind = algorithm_of(kernel).kind
-    library = built(kernel, shared_cache, emit)
+    library = build_text(kernel, emit)
     if kind is Kind.SPLIT:
         return  # its results are parts for a combine kernel; tests/walk/test_tune_splits.py runs both
     for seed in range(CASES):
