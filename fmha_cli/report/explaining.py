@@ -62,7 +62,8 @@ def _chosen(document: Row) -> Iterator[str]:
     tuned, chosen = document["tuned"], document["chosen"]
     if tuned is not None and tuned["digest"] is not None:
         yield f"chosen: {tuned['digest'][:DIGITS]}, {tuned['text']}"
-        yield f"without that: {document['because']}"
+        if document["because"]:
+            yield f"without that: {document['because']}"
         return
     if chosen:
         yield f"chosen: {document['because'] or chosen}"
