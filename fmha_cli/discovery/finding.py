@@ -77,23 +77,31 @@ def _variants_named(
     registry: Registry, backends: Iterable[Backend], archs: Iterable[str], text: str
 ) -> dict[str, KernelSpec]:
     """The kernels for tuning whose digests begin with a text. They have no upstream."""
-    prefix = digest_prefix(text)
+    if not digest_prefix(text):
+        return {}
     return {
         kernel.digest: kernel
         for backend in backends
-        if isinstance(backend, Varied) and prefix
+        if isinstance(backend, Varied)
         for arch in archs
         if arch in backend.archs()
-        for kernel in backend.variants(registry.arch(arch))
-        if kernel.digest.startswith(prefix)
+        for kernel in _matching(registry, backend, arch, text, tuning=True)
     }
 
 
-def _matching(registry: Registry, backend: Backend, arch: str, text: str) -> Iterator[KernelSpec]:
-    """The kernels of a backend and architecture that a text names, found by the index where there is one."""
+def _matching(
+    registry: Registry, backend: Backend, arch: str, text: str, *, tuning: bool = False
+) -> Iterator[KernelSpec]:
+    """The kernels of a backend and architecture that a text names, found by the index where there is one.
+
+    Args:
+        tuning: look among the kernels for tuning.
+    """
     prefix = digest_prefix(text)
     tables = registry.tables if registry.is_builtin(backend.name) else None  # plugins change without a new version
-    kernels = backend.kernels(registry.arch(arch))
+    spec = registry.arch(arch)
+    offered = backend.variants if tuning and isinstance(backend, Varied) else backend.kernels
+    kernels = iter(offered(spec))
 
     def named(kernel: KernelSpec) -> bool:
         return kernel.digest.startswith(prefix) if prefix else backend.upstream_name(kernel) == text
@@ -102,6 +110,7 @@ def _matching(registry: Registry, backend: Backend, arch: str, text: str) -> Ite
         yield from filter(named, kernels)
         return
     owner = f"{backend.name}-{backend.revision}" if isinstance(backend, Revised) else backend.name
+    owner = f"{owner}-tuning" if tuning else owner
     table = tables.load(owner, arch)
     if table is not None:
         places = places_by_digest(table, prefix) if prefix else places_by_name(table, text)
@@ -110,7 +119,7 @@ def _matching(registry: Registry, backend: Backend, arch: str, text: str) -> Ite
         if len(found) == len(places):
             yield from found
             return
-        kernels = backend.kernels(registry.arch(arch))  # the entry is wrong
+        kernels = iter(offered(spec))  # the entry is wrong
     tables.announce()
     every = list(kernels)
     tables.keep(owner, arch, make_table((k.digest, backend.upstream_name(k)) for k in every))
