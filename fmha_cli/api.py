@@ -59,6 +59,7 @@ from fmha_cli.domain.rules import (
 )
 from fmha_cli.domain.settings import Settings, SettingsFrom
 from fmha_cli.domain.signature import BiasKey, CacheKey, Fp8Key, MaskKey, ModeKey, Need, QScaleKey, RotaryKey, Signature
+from fmha_cli.domain.tuning import Varied
 from fmha_cli.domain.verdict import Verdict
 
 if TYPE_CHECKING:
@@ -253,7 +254,7 @@ __all__ = [
     "Mode", "ModeKey", "Need", "Observed", "PackedArguments", "PeakLoops", "Plan", "Problem", "QScale", "QScaleKey",
     "Reason", "Refusal", "Region", "Registry", "Remarking", "RotaryKey", "Rule", "Session", "Settings", "SettingsFrom",
     "Severity", "Shape", "Signature", "Stage", "StageTimer", "State", "Supported", "Surroundings", "TensorMap",
-    "Toolchain", "Trace", "Tunable", "TwoPasses", "Unsupported", "UnsupportedError", "Upstream", "UsageError",
+    "Toolchain", "Trace", "Tunable", "TwoPasses", "Unsupported", "UnsupportedError", "Upstream", "UsageError", "Varied",
     "Verdict", "Workspace", "attention", "build_by_program", "build_cpp", "build_many", "build_registry", "cache_root",
     "code_object_figures", "cubin_figures", "encoded", "environment", "explain", "from_json", "hip_host_files",
     "hookimpl", "kernel_build", "limits_of", "list_kernels", "llvm_tool", "load_arch", "mask_forms", "merged",

@@ -14,7 +14,7 @@ from fmha_cli.discovery.builtins import BUILTINS
 
 ROOMS = (
     *("api", "cli", "conformance", "discovery", "domain", "execution", "measure", "parity", "report"),
-    *("results", "sources", "walk"),
+    *("results", "sources", "tuning", "walk"),
 )
 
 NEUTRAL = frozenset({"cpu"})

@@ -39,6 +39,7 @@ BUILTINS: Mapping[str, Builtin] = {
         binaries=("tile_example_fmha_fwd", "tile_example_fmha_bwd"),
         suites=("basic", "smoke", "smoke_fwd", "smoke_bwd", "smoke_fwd_splitkv", "smoke_fwd_appendkv"),
         variables=("FMHA_HIPCC",),
+        exports=("ck-custom", "aiter-csv"),
     ),
     "cpu": Builtin(
         "fmha_cli.backends.cpu", device="cpu", variables=("FMHA_CXX", "FMHA_CXX_AARCH64", "FMHA_CXX_X86_64")

@@ -54,12 +54,15 @@ def request_of(call: Call, command: Command = Command.RUN) -> Request:
         others = {f"--{key}": s.text(key) for key in ("resume", "journal", "out")}
         refuse_shared({**others, "-o": str(call.output.path)})
     kernels = s.many("ab")
+    select, named = _selecting(call)
     same: dict[str, Any] = {name: s.text(name) or getattr(default, name) for name in _TEXTS}
     same |= {name: s.size(name, getattr(default, name)) for name in _SIZES}
     same |= {name: s.on(name) for name in _SWITCHES}
+    same |= {} if named is None else {"kernel": named}
     return Request(
         command=command,
         argv=call.argv,
+        select=select,
         device=None if s.text("device") == "auto" else s.text("device"),
         files=file_flags(call),
         fills=_fills(call, command),
@@ -100,6 +103,23 @@ def _fills(call: Call, command: Command) -> tuple[str, ...]:
                 f"--fill {name}: no such fill", code="E008", where=where, help=suggest(name, known, Kind.FILL)
             )
     return given or (FILLS if command is Command.VALIDATE else FILLS[:1])
+
+
+def _selecting(call: Call) -> tuple[str, str | None]:
+    """What ``--select`` says: ``tuned`` or ``default``, and the kernel that it names.
+
+    Raises:
+        UsageError: E002, it and ``--kernel`` name kernels.
+    """
+    from fmha_cli.walk.tuning.choosing import DEFAULT, TUNED
+
+    text = call.settings.text("select")
+    if text in (None, TUNED, DEFAULT):
+        return text or TUNED, None
+    if call.settings.text("kernel") is not None:
+        where = call.settings.where("select")
+        raise UsageError(f"{where} {text} and --kernel each name a kernel", code="E002", where=where)
+    return DEFAULT, text
 
 
 def own_options(call: Call) -> dict[str, str]:

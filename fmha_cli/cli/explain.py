@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from fmha_cli.cli.call import Call
 from fmha_cli.cli.command import Argument, Command, Opt
-from fmha_cli.cli.options import BUILDING, CACHE_DIR, FILES, REVISIONS, ROOM, ROWS, TABLE
+from fmha_cli.cli.options import BUILDING, CACHE_DIR, FILES, KEPT, REVISIONS, ROOM, ROWS, SELECT, TABLE, THREADS
 from fmha_cli.domain.errors import ExitCode, UsageError
 from fmha_cli.domain.flags import FlagKind
 from fmha_cli.report.form import Format
@@ -17,8 +17,12 @@ from fmha_cli.report.form import Format
 if TYPE_CHECKING:
     from fmha_cli.cli.points import Point
     from fmha_cli.discovery.preference import Preference
+    from fmha_cli.discovery.select import Selection
+    from fmha_cli.domain.device import Availability
     from fmha_cli.domain.problem import Problem
-    from fmha_cli.report.documents.explain import PreferredRow
+    from fmha_cli.report.documents.explain import PreferredRow, TunedRow
+    from fmha_cli.walk.request import Request
+    from fmha_cli.walk.tuning.choice import Advice
 
 WHY = Opt(
     "why",
@@ -69,7 +73,8 @@ def explain(call: Call) -> None:
         problem = points[0].problem
     else:
         problem = one_problem(call)
-    wanted = request_of(call).wanted
+    request = request_of(call)
+    wanted = request.wanted
     found = found_by(call, wanted)
     selection = select(problem, call.registry, found, wanted, refusals_too=True)
     if pair:
@@ -87,15 +92,48 @@ def explain(call: Call) -> None:
 
         changes = nearest_changes(problem, selection.trace, serves)
     chosen = selection.best.kernel if selection.best else None
+    advice = _advice(call, problem, request, selection, found)
+    chosen = chosen if advice is None or advice.choice is None else advice.choice.kernel
     trees = trees_of(call, named=True)
     preference = PreferenceRow(order=order_of(found, selection.preference), because=backend_because(selection))
-    document = explain_document(problem, selection.trace, chosen, changes, because(selection), trees, preference)
+    document = explain_document(
+        problem, selection.trace, chosen, changes, because(selection), trees, preference, _tuned_row(advice)
+    )
     if call.output.form is Format.TABLE:
         most = call.settings.size("limit", 0, 1) if "limit" in call.settings.values else None
         limit = 0 if call.settings.on("all") else most
         call.output.table(document, partial(explain_view, limit=limit))
     else:
         call.output.document(document)
+
+
+def _advice(
+    call: Call, problem: Problem, request: Request, selection: Selection, found: Mapping[str, Availability]
+) -> Advice | None:
+    """What was tuned for a problem in hot caches, as ``run`` has them."""
+    from fmha_cli.cli.storing import tuned_of
+    from fmha_cli.measure.roofline import CacheState
+    from fmha_cli.walk.tuning.choosing import chooser_of
+
+    chooser = chooser_of(request, call.registry, found, tuned_of(call), call.console.say)
+    return None if chooser is None else chooser.advice(problem, selection, CacheState.HOT)
+
+
+def _tuned_row(advice: Advice | None) -> TunedRow | None:
+    from fmha_cli.report.documents.explain import TunedRow
+
+    if advice is None:
+        return None
+    entry = advice.entry
+    return TunedRow(
+        used=advice.used,
+        kernel=entry.kernel,
+        digest=None if advice.choice is None else advice.choice.kernel.digest,
+        flags=entry.flags,
+        made=entry.made,
+        reasons=advice.reasons,
+        text=advice.text,
+    )
 
 
 def choices_of(call: Call, points: Sequence[Point]) -> dict[str, Any]:
@@ -163,7 +201,21 @@ def plan(call: Call) -> int:
 COMMANDS = {
     "explain": Command(
         explain,
-        options=(*ROOM, *REVISIONS, *BUILDING, WHY, *FILES[:4], CACHE_DIR, RULES, ALL, *TABLE, LIMIT),
+        options=(
+            *ROOM,
+            SELECT,
+            *REVISIONS,
+            *BUILDING,
+            WHY,
+            *FILES[:4],
+            CACHE_DIR,
+            THREADS,
+            RULES,
+            ALL,
+            *KEPT,
+            *TABLE,
+            LIMIT,
+        ),
         arguments=(Argument("rule", "Id of a rule or error (K012, P006): print its page instead"),),
         detail="Shows the ranked kernels with the reasons for their order, those that do not fit with the reasons "
         "against them, nearest first, and the smallest change that would work. Of a sweep with several backends, and of a model, it "

@@ -19,6 +19,7 @@ from fmha_cli.domain.flags import FlagKind
 from fmha_cli.domain.kernel import Family, KernelSpec
 from fmha_cli.domain.protocols import Backend, Catalogued, Counting, Profiled
 from fmha_cli.domain.suggest import Kind, suggest
+from fmha_cli.domain.tuning import Varied
 from fmha_cli.report.form import Format
 
 if TYPE_CHECKING:
@@ -29,8 +30,12 @@ if TYPE_CHECKING:
 _globs = partial(Opt, kind=FlagKind.TEXT, panel="Choosing", metavar="GLOB,...")
 FAMILY = _globs("family", help="Globs over the family, like --filter family:GLOB")
 DTYPE = _globs("dtype", help="Globs over the input type, like --filter dtype:GLOB")
+TUNING = Opt(
+    "tuning", FlagKind.SWITCH, "The kernels that exist for fmha tune alone, in place of the others", panel="Choosing"
+)
 COUNT = Opt("count", FlagKind.SWITCH, "Print only their number", panel="Output")
 SELECTING = (ARCH, BACKEND, FAMILY, DTYPE, PROFILE, *REVISIONS, FILTER)
+LISTING = (*SELECTING, TUNING)
 
 
 def selected_kernels(call: Call) -> Iterator[KernelSpec]:
@@ -46,7 +51,8 @@ def selected_kernels(call: Call) -> Iterator[KernelSpec]:
     filter_ = _filter(call, profiles)
     missing: list[EmptySelection] = []
     empty = True
-    for offered in (_kernels(call, profiles, filter_, missing), _unbuildable(call, profiles)):
+    others = () if settings.on("tuning") else _unbuildable(call, profiles)
+    for offered in (_kernels(call, profiles, filter_, missing), others):
         for kernel in filter_.apply(offered, lambda kernel: registry.backend(kernel.backend).upstream_name(kernel)):
             empty = False
             yield kernel
@@ -55,6 +61,7 @@ def selected_kernels(call: Call) -> Iterator[KernelSpec]:
     if missing:
         raise missing[0]
     where = " ".join(f"--{key} {settings.text(key)}" for key in ("backend", "arch", "profile") if settings.text(key))
+    where += " --tuning" if settings.on("tuning") else ""
     what = f"no kernel exists for {where or 'any architecture'}"
     raise EmptySelection(
         what, code="F004", where=where or None, help="`fmha archs` and `fmha plugins` list what exists"
@@ -67,7 +74,9 @@ def number_selected(call: Call) -> int:
     Raises:
         UsageError, EmptySelection: as ``selected_kernels``.
     """
-    families = None if _profiles(call) else _filter(call).values_of("family", list(Family))
+    families = (
+        None if _profiles(call) or call.settings.on("tuning") else _filter(call).values_of("family", list(Family))
+    )
     total = sum(_number(call, *place, tuple(map(Family, families))) for place in _places(call)) if families else 0
     return total or sum(1 for _ in selected_kernels(call))  # which says why there are none
 
@@ -121,6 +130,9 @@ def _kernels(
     families = tuple(map(Family, filter_.first_values("family", list(Family), after=("backend",))))
     named = {profile.backend: profile.name for profile in profiles}
     for backend, arch in _places(call, profiles):
+        if call.settings.on("tuning"):
+            yield from backend.variants(arch) if isinstance(backend, Varied) else ()
+            continue
         mine = named.get(backend.name)
         if not isinstance(backend, Catalogued):
             if mine is not None and isinstance(backend, Profiled):
@@ -224,7 +236,7 @@ def _print_number(call: Call, number: int) -> None:
 COMMANDS = {
     "list-kernels": Command(
         list_kernels,
-        options=(*SELECTING, COUNT, *ROWS),
+        options=(*LISTING, COUNT, *ROWS),
         detail="Without --arch, the kernels of every architecture. On a terminal more than 100 kernels are summed up by "
         "family, type and head dim; --limit N or --wide lists them. Terms of --filter match fields of the kernel, of its "
         "signature and of its algorithm; several terms with one key are alternatives. A profile of a project (fmha "

@@ -76,6 +76,12 @@ CHOOSING = (
     _choosing("kernel", _T, "Canonical name, upstream name, or 8 or more digits of the digest", metavar="K"),
 )
 BACKEND, ARCH, *_ = CHOOSING
+SELECT = _choosing(
+    "select",
+    _T,
+    "tuned: what fmha tune remembered, else the default; default; or a kernel, as --kernel [default: tuned]",
+    metavar="tuned|default|K",
+)
 ALL_KERNELS = _choosing("all-kernels", _B, "Every kernel that fits, not only the best")
 FILTER = _choosing(
     "filter", _T, "KEY:GLOB[,KEY:GLOB...]; -KEY:GLOB excludes; repeatable", repeats=True, metavar="TERMS"

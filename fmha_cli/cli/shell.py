@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from keyword import iskeyword
 from typing import Annotated, Any
 
 import typer
@@ -58,7 +59,8 @@ class Shell:
     def command(self, name: str) -> Any:
         """The Typer command of a name in the table."""
         entry, found = self.table[name], declared(name)
-        app = typer.Typer(cls=_Group, add_completion=False, rich_markup_mode=None, context_settings=CONTEXT)
+        kind = _Choosing if isinstance(found, CommandSet) and found.alone is not None else _Group
+        app = typer.Typer(cls=kind, add_completion=False, rich_markup_mode=None, context_settings=CONTEXT)
         if isinstance(found, CommandSet):
             self._group(app, name, entry.summary + ".", found)
             for part, (summary, command) in found.commands.items():
@@ -128,12 +130,12 @@ class _Group(_Unread, TyperGroup):
         return found
 
 
-class _Sectioned(_Unread, TyperCommand):
-    """A command whose help shows its options under headings."""
+class _Headed:
+    """Options under headings in the help."""
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         sections: dict[str, list[tuple[str, str]]] = {}
-        for param in self.get_params(ctx):
+        for param in self.get_params(ctx):  # type: ignore[attr-defined]
             record = param.get_help_record(ctx)
             if record is not None:
                 kind = "Arguments" if param.param_type_name == "argument" else "Other options"
@@ -141,6 +143,18 @@ class _Sectioned(_Unread, TyperCommand):
         for title, records in sections.items():
             with formatter.section(title):
                 formatter.write_dl(records)
+
+
+class _Sectioned(_Unread, _Headed, TyperCommand):
+    """A command whose help shows its options under headings."""
+
+
+class _Choosing(_Headed, _Group):
+    """A command with subcommands that has options of its own; the help shows the subcommands first."""
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        self.format_commands(ctx, formatter)
+        super().format_options(ctx, formatter)
 
 
 def _root_class(shell: Shell) -> type[TyperGroup]:
@@ -181,7 +195,7 @@ def _given(options: tuple[Opt, ...], given: Mapping[str, Any]) -> dict[str, Valu
     """The options that were given on the command line, as values."""
     out: dict[str, Value] = {}
     for option in options:
-        value = given.get(option.key)
+        value = given.get(_named(option))
         if option.is_switch and given.get(_undone(option)):
             out[option.key] = Value(False, FLAG)
         elif value:
@@ -189,6 +203,11 @@ def _given(options: tuple[Opt, ...], given: Mapping[str, Any]) -> dict[str, Valu
         elif value == "":
             raise UsageError(f"--{option.name} needs a value", code="E002", where=f"--{option.name}")
     return out
+
+
+def _named(option: Opt) -> str:
+    """The name of an option's parameter, which may be no word of Python (``--from``)."""
+    return f"{option.key}_" if iskeyword(option.key) else option.key
 
 
 def _undone(option: Opt) -> str:
@@ -201,9 +220,9 @@ def _parameters(option: Opt) -> list[inspect.Parameter]:
     if option.is_switch:
         info = typer.Option(*names, help=option.help, rich_help_panel=option.panel, show_default=False)
         if option.lasting:
-            return [_parameter(option.key, bool, info)]
+            return [_parameter(_named(option), bool, info)]
         undo = typer.Option(f"--{option.negation}", hidden=True)
-        return [_parameter(option.key, bool, info), _parameter(_undone(option), bool, undo)]
+        return [_parameter(_named(option), bool, info), _parameter(_undone(option), bool, undo)]
     info = typer.Option(
         *names,
         help=option.help,
@@ -213,7 +232,7 @@ def _parameters(option: Opt) -> list[inspect.Parameter]:
         autocompletion=completer(option.complete, option.choices, option.sweeps or option.lists),
     )
     kind: Any = tuple[str, str] if option.pair else list[str] if option.repeats else str
-    return [_parameter(option.key, kind, info)]
+    return [_parameter(_named(option), kind, info)]
 
 
 def _positional(argument: Argument) -> inspect.Parameter:

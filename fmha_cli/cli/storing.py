@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fmha_cli.cli.call import Call
 from fmha_cli.cli.table import MAY_STAND_ALONE
-from fmha_cli.domain.errors import UsageError
+from fmha_cli.domain.errors import EnvironmentProblem, UsageError
 
 if TYPE_CHECKING:
     from fmha_cli.results.keeping import Keeper
+    from fmha_cli.tuning.entry import Entry
+    from fmha_cli.walk.tuning.choice import EntriesOf
+
+READ_WAIT_S = 5.0
+"""How long a command waits for another process's transaction before it goes on without what was tuned."""
 
 
 def store_of(call: Call) -> Path:
@@ -21,6 +27,31 @@ def store_of(call: Call) -> Path:
     text = call.settings.text("store")
     environ = {name: value for name, value in call.environ.items() if name != "FMHA_STORE"}  # the settings have it
     return store_path(None if text == MAY_STAND_ALONE["--store"] else text, environ)
+
+
+def tuned_of(call: Call) -> EntriesOf | None:
+    """What gives the tuned entries of a family of problems; None without a store. Whatever is wrong with it costs one line."""
+    path = store_of(call)
+    if call.settings.on("no_store") or not path.exists():
+        return None
+    broken = False
+
+    def entries_of(family: str) -> Sequence[Entry]:
+        nonlocal broken
+        from fmha_cli.results.store import Store
+        from fmha_cli.results.tuned import entries
+
+        if broken:
+            return ()
+        try:
+            with Store.open(path, create=False, wait_s=READ_WAIT_S) as store:
+                return entries(store, family)
+        except EnvironmentProblem as fault:
+            broken = True
+            call.console.warn(f"no tuned kernel is used: {fault.what} ({fault.where}: {fault.why}); {fault.help}")
+            return ()
+
+    return entries_of
 
 
 def keeper_of(call: Call) -> Keeper | None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from fmha_cli.cli.call import Call
-from fmha_cli.cli.storing import keeper_of
+from fmha_cli.cli.storing import keeper_of, tuned_of
 from fmha_cli.domain.errors import EnvironmentProblem, ExitCode
 from fmha_cli.domain.verdict import Verdict, exit_code_of
 from fmha_cli.measure.compare import Speed
@@ -47,6 +47,7 @@ def walk_points(call: Call) -> int:
             request,
             call.registry,
             layers=[point.layer for point in points],
+            tuned=tuned_of(call),
             on_found=delivery.found,
             on_record=delivery.record,
             deliver=delivery.outcome,
@@ -192,13 +193,15 @@ def dry_run(call: Call, points: Sequence[Point], request: Request) -> int:
     from fmha_cli.walk.outputs import check_outputs
     from fmha_cli.walk.records import record_of
     from fmha_cli.walk.rows import plan_rows
+    from fmha_cli.walk.tuning.choosing import chooser_of
 
     problems = [point.problem for point in points]
     check_outputs(problems, request)
     refuse_timing(request)
     found = found_by(call, request.wanted)
     layers = [point.layer for point in points]
-    rows = plan_rows(problems, request, call.registry, found, call.console.say, layers)
+    chooser = chooser_of(request, call.registry, found, tuned_of(call), call.console.say)
+    rows = plan_rows(problems, request, call.registry, found, call.console.say, layers, chooser)
     check_outputs(problems, request, len(rows))
     fates, missing = dry_fates(rows, request, call.registry, call.console.say)
     pairs = zip(rows, fates, strict=True)

@@ -22,6 +22,7 @@ from fmha_cli.cli.options import (
     ROOM,
     ROWS,
     RUNNING,
+    SELECT,
     WATCH,
 )
 from fmha_cli.domain.errors import UsageError
@@ -112,6 +113,7 @@ COMMANDS = {
         walk,
         options=(
             *ROOM,
+            SELECT,
             *FILES,
             FILL,
             FILL_SEED,
@@ -136,7 +138,7 @@ COMMANDS = {
     "validate": Command(
         walk,
         options=(
-            *(*ROOM, ALL_KERNELS, *FILES[:4], FILLS, FILL_SEED, SAVE),
+            *(*ROOM, SELECT, ALL_KERNELS, *FILES[:4], FILLS, FILL_SEED, SAVE),
             *(REPEATS, CHECK_BUDGET, NO_PROBE, DRY_RUN, WATCH, *RUNNING, *REVISIONS, *EMULATING, *JOURNALS, *ROWS),
         ),
         documents=("report",),
@@ -146,7 +148,7 @@ COMMANDS = {
     "bench": Command(
         walk,
         options=(
-            *(*ROOM, ALL_KERNELS, AB, ONLY, *FILES[:4], FILL, FILL_SEED),
+            *(*ROOM, SELECT, ALL_KERNELS, AB, ONLY, *FILES[:4], FILL, FILL_SEED),
             *(
                 CACHE,
                 BUDGET,

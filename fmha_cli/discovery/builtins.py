@@ -55,3 +55,13 @@ def revisions_in(text: Callable[[str], str | None]) -> dict[str, str]:
 def compared() -> tuple[str, Builtin]:
     """The first backend whose upstream has programs, by its name, and what is known of it without importing it."""
     return next((name, builtin) for name, builtin in BUILTINS.items() if builtin.binaries)
+
+
+def export_forms() -> tuple[str, ...]:
+    """The forms of ``fmha tune export`` that the built-in backends offer."""
+    return tuple(form for builtin in BUILTINS.values() for form in builtin.exports)
+
+
+def exporter_of(form: str) -> str:
+    """The name of the backend that offers a form of ``fmha tune export``."""
+    return next(name for name, builtin in BUILTINS.items() if form in builtin.exports)

@@ -7,9 +7,11 @@ from itertools import islice
 
 from fmha_cli.discovery.kernel_index import make_table, places_by_digest, places_by_name
 from fmha_cli.discovery.registry import Registry
+from fmha_cli.domain.arch import ArchSpec
 from fmha_cli.domain.errors import UsageError
 from fmha_cli.domain.kernel import KernelSpec
 from fmha_cli.domain.protocols import Backend, Refusing, Revised
+from fmha_cli.domain.tuning import Varied
 
 MIN_PREFIX = 8
 """Hex digits that a digest prefix must have (contract, section 4)."""
@@ -34,11 +36,12 @@ def find_kernel(
     if text.count(":") == 4:
         return _by_canonical_name(registry, text)
     matches: dict[str, KernelSpec] = {}
-    wanted = list(archs)
+    wanted, backends = list(archs), tuple(backends)
     for backend in backends:
         served = set(backend.archs())
         for arch in filter(served.__contains__, wanted):
             matches.update((kernel.digest, kernel) for kernel in _matching(registry, backend, arch, text))
+    matches = matches or _variants_named(registry, backends, wanted, text)
     if len(matches) == 1:
         return next(iter(matches.values()))
     if not matches:
@@ -52,7 +55,10 @@ def find_kernel(
 def _by_canonical_name(registry: Registry, text: str) -> KernelSpec:
     kernel = registry.parse_kernel(text)
     backend = registry.backend(kernel.backend)
-    if kernel.arch not in backend.archs() or kernel not in backend.kernels(registry.arch(kernel.arch)):
+    listed = kernel.arch in backend.archs() and any(
+        kernel in kernels for kernels in _offered(backend, registry.arch(kernel.arch))
+    )
+    if not listed:
         reasons = backend.refusals(kernel) if isinstance(backend, Refusing) else ()
         what = f"--kernel {text}: {backend.name} has no such kernel"
         why = "; ".join(f"{reason.id} {reason.text}" for reason in reasons) or None
@@ -60,11 +66,42 @@ def _by_canonical_name(registry: Registry, text: str) -> KernelSpec:
     return kernel
 
 
-def _matching(registry: Registry, backend: Backend, arch: str, text: str) -> Iterator[KernelSpec]:
-    """The kernels of a backend and architecture that a text names, found by the index where there is one."""
+def _offered(backend: Backend, arch: ArchSpec) -> Iterator[Iterable[KernelSpec]]:
+    """The kernels of an architecture, then those for tuning."""
+    yield backend.kernels(arch)
+    if isinstance(backend, Varied):
+        yield backend.variants(arch)
+
+
+def _variants_named(
+    registry: Registry, backends: Iterable[Backend], archs: Iterable[str], text: str
+) -> dict[str, KernelSpec]:
+    """The kernels for tuning whose digests begin with a text. They have no upstream."""
+    if not digest_prefix(text):
+        return {}
+    return {
+        kernel.digest: kernel
+        for backend in backends
+        if isinstance(backend, Varied)
+        for arch in archs
+        if arch in backend.archs()
+        for kernel in _matching(registry, backend, arch, text, tuning=True)
+    }
+
+
+def _matching(
+    registry: Registry, backend: Backend, arch: str, text: str, *, tuning: bool = False
+) -> Iterator[KernelSpec]:
+    """The kernels of a backend and architecture that a text names, found by the index where there is one.
+
+    Args:
+        tuning: look among the kernels for tuning.
+    """
     prefix = digest_prefix(text)
     tables = registry.tables if registry.is_builtin(backend.name) else None  # plugins change without a new version
-    kernels = backend.kernels(registry.arch(arch))
+    spec = registry.arch(arch)
+    offered = backend.variants if tuning and isinstance(backend, Varied) else backend.kernels
+    kernels = iter(offered(spec))
 
     def named(kernel: KernelSpec) -> bool:
         return kernel.digest.startswith(prefix) if prefix else backend.upstream_name(kernel) == text
@@ -73,6 +110,7 @@ def _matching(registry: Registry, backend: Backend, arch: str, text: str) -> Ite
         yield from filter(named, kernels)
         return
     owner = f"{backend.name}-{backend.revision}" if isinstance(backend, Revised) else backend.name
+    owner = f"{owner}-tuning" if tuning else owner
     table = tables.load(owner, arch)
     if table is not None:
         places = places_by_digest(table, prefix) if prefix else places_by_name(table, text)
@@ -81,7 +119,7 @@ def _matching(registry: Registry, backend: Backend, arch: str, text: str) -> Ite
         if len(found) == len(places):
             yield from found
             return
-        kernels = backend.kernels(registry.arch(arch))  # the entry is wrong
+        kernels = iter(offered(spec))  # the entry is wrong
     tables.announce()
     every = list(kernels)
     tables.keep(owner, arch, make_table((k.digest, backend.upstream_name(k)) for k in every))

@@ -6,7 +6,7 @@ System facts are passed in (``Availability`` of each backend), so selection is t
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from fmha_cli.discovery.builtins import device_kinds
 from fmha_cli.discovery.finding import digest_prefix, find_kernel
@@ -21,6 +21,7 @@ from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.protocols import Backend
 from fmha_cli.domain.rules import Reason, Severity, reasons_against
 from fmha_cli.domain.suggest import Kind, suggest
+from fmha_cli.domain.tuning import Varied
 
 
 @dataclass(frozen=True)
@@ -93,6 +94,10 @@ def select(
         arch = wanted.arch or (pinned.arch if pinned else None)
         devices, refusal = _devices_of(backend, availability, arch, wanted)
         decisions.extend((d, device) for device in devices for d in _asked(backend, problem, device, arch))
+        if pinned is not None and isinstance(backend, Varied) and all(d.kernel != pinned for d, _ in decisions):
+            for device in devices:
+                facts = device if arch is None else replace(device, archs=(arch,))
+                decisions.extend((d, device) for d in backend.decide_variants(problem, facts))
         decisions.extend([(refusal, DeviceFacts(id=NO_DEVICE, archs=()))] if refusal else [])
     if pinned is not None:
         decisions = [(d, device) for d, device in decisions if d.kernel is None or d.kernel == pinned]

@@ -29,6 +29,7 @@ class Builtin:
         binaries: of a ``Comparable`` backend, the file names of its upstream's programs (``domain.counterpart``), the
             forward one first; ``fmha parity --help`` shows them.
         suites: the suites of cases for these programs that come with the tool, the default first.
+        exports: of an ``Exporting`` backend, the forms of ``fmha tune export``.
         variables: ``FMHA_*`` variables that it reads and that are no options.
     """
 
@@ -38,3 +39,4 @@ class Builtin:
     binaries: tuple[str, ...] = ()
     suites: tuple[str, ...] = ()
     variables: tuple[str, ...] = ()
+    exports: tuple[str, ...] = ()

@@ -48,13 +48,27 @@ def explain_view(document: Row, *, limit: int | None = None) -> Table:
     details += _notes(shown)
     details += _changes(document)
     details += refused(groups, most or (_BESIDE if served else _REFUSED), every=limit == 0)
-    details += [f"chosen: {document['because'] or document['chosen']}"] if document["chosen"] else []
+    details += _chosen(document)
     details += _backends(document["preference"])
     details += _trees(document)
     summary = f"{problem_text(document['problem'])}: {len(served)} supported, {len(decisions) - len(served)} refused"
     if not document["chosen"]:
         summary += "; no kernel serves this problem"
     return Table(_COLUMNS, rows, summary, details)
+
+
+def _chosen(document: Row) -> Iterator[str]:
+    """The choice, and what was tuned for the problem."""
+    tuned, chosen = document["tuned"], document["chosen"]
+    if tuned is not None and tuned["digest"] is not None:
+        yield f"chosen: {tuned['digest'][:DIGITS]}, {tuned['text']}"
+        if document["because"]:
+            yield f"without that: {document['because']}"
+        return
+    if chosen:
+        yield f"chosen: {document['because'] or chosen}"
+    if tuned is not None:
+        yield tuned["text"]
 
 
 def _shown(served: Sequence[Row], most: int) -> list[Row]:

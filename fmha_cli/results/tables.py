@@ -52,7 +52,23 @@ def _first(connection: sqlite3.Connection) -> None:
             connection.execute(statement)
 
 
-STEPS: Sequence[Step] = (_first,)
+_TUNED = """
+create table tuned(
+  problem int not null references problem, device_digest text not null, scope text not null, family text not null, at int not null,
+  flags text not null, result text not null, kernel text not null, fallback text not null, run text, gain real, gain_lo real,
+  gain_hi real, made text not null, why text, primary key(problem, device_digest, scope)) without rowid;
+create index by_family on tuned(family, device_digest);
+"""
+
+
+def _tuned(connection: sqlite3.Connection) -> None:
+    """``tuned`` has one row for each tuned problem and scope. Kernels stand there by name, because a kernel that was never run by this
+    version is none of the table ``kernel``; ``fallback`` is the default at that time."""
+    for statement in filter(str.strip, _TUNED.split(";")):
+        connection.execute(statement)
+
+
+STEPS: Sequence[Step] = (_first, _tuned)
 """Step n leads from version n to version n + 1; an empty file has version 0."""
 
 

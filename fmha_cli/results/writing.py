@@ -128,14 +128,26 @@ def _shared_ids(
     store: Store, db: sqlite3.Connection, record: Record, parts: Parts, kind: str
 ) -> Mapping[str, int | None]:
     """The numbers of what the record shares with others, by the table that has it."""
-    problem, kernel = record.problem, record.kernel
-    names = ("dtype", "mask", "direction", "batch", "heads", "kv_heads", "seqlen_q", "seqlen_k", "hdim", "hdim_v")
+    kernel = record.kernel
     told = {} if kernel is None else {"family": kernel.family.value, "name": kernel.name}
     about: dict[str, Mapping[str, Any]] = {
-        "problem": {name: problem.get(name) for name in names},
+        "problem": _asked_of(record.problem),
         "kernel": {"backend": record.backend, "arch": record.arch, **told},
     }
     return {table: _id(store, db, table, text, about.get(table, {}), kind) for table, text in parts.shared.items()}
+
+
+def _asked_of(problem: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The columns of a problem."""
+    names = ("dtype", "mask", "direction", "batch", "heads", "kv_heads", "seqlen_q", "seqlen_k", "hdim", "hdim_v")
+    return {name: problem.get(name) for name in names}
+
+
+def problem_id(store: Store, db: sqlite3.Connection, problem: Mapping[str, Any]) -> int:
+    """The number of a problem (its JSON form), which is written if it is new."""
+    found = _id(store, db, "problem", Shared.of(dict(problem)), _asked_of(problem), "")
+    assert found is not None
+    return found
 
 
 def _id(

@@ -77,9 +77,9 @@ class Executor:
             KeyboardInterrupt: the user interrupted; the row is not done.
         """
         settings = settings_of(row, artifacts, self._context)
-        job = self._job(row, artifacts, settings)
+        job = self.job(row, artifacts, settings)
         try:
-            arena = self._arena(job)
+            arena = self.arena(job)
         except MemoryError as fault:
             return Fate(
                 verdict=Verdict.OUT_OF_MEMORY,
@@ -87,14 +87,14 @@ class Executor:
                 reasons=(shortage(fault, "inputs, outputs and reference"),),
             )
         with arena:
-            judged, timed = self._judge(job, arena), None
+            judged, timed = self.judge(job, arena), None
             if judged.verdict in _TIMED and not job.device.emulated:  # times on an emulated device mean nothing
                 judged, timed = self._timed(row, job, arena, judged)
                 self._retire_after(judged)
             known = len(self.unwritten)
             out = self._written(lambda: self._write_out(judged, index))
             saved = self._written(lambda: self._save_failure(row, judged))
-            fate = replace(self._fate(row, artifacts, judged, timed), settings=settings)
+            fate = replace(self.fate(row, artifacts, judged, timed), settings=settings)
             return replace(fate, out=out, saved=saved, notes=(*fate.notes, *self.unwritten[known:]))
 
     def run_in_turns(self, rows: Sequence[Row], artifacts: Sequence[tuple[Artifact, ...]]) -> list[Fate]:
@@ -105,18 +105,16 @@ class Executor:
             KeyboardInterrupt: the user interrupted; the rows are not done.
         """
         settings = [settings_of(row, built, self._context) for row, built in zip(rows, artifacts, strict=True)]
-        jobs = [self._job(*of) for of in zip(rows, artifacts, settings, strict=True)]
+        jobs = [self.job(*of) for of in zip(rows, artifacts, settings, strict=True)]
         with ExitStack() as stack:
-            arenas = [stack.enter_context(self._arena(job)) for job in jobs]
+            arenas = [stack.enter_context(self.arena(job)) for job in jobs]
             stack.enter_context(self._supervisor.holding(len(jobs)))
-            judged = [self._judge(job, arena) for job, arena in zip(jobs, arenas, strict=True)]
+            judged = [self.judge(job, arena) for job, arena in zip(jobs, arenas, strict=True)]
             if any(one.verdict is Verdict.OUT_OF_MEMORY for one in judged):
                 raise MemoryError("; ".join(note for one in judged for note in one.notes) or "on the device")
             timed: list[Timed | None] = [None] * len(jobs)
             if not jobs[0].device.emulated:
-                launchers = [
-                    self._launcher(job, arena, row) for job, arena, row in zip(jobs, arenas, rows, strict=True)
-                ]
+                launchers = [self.launcher(job, arena, row) for job, arena, row in zip(jobs, arenas, rows, strict=True)]
                 good = [row if one.verdict in _TIMED else None for row, one in zip(rows, judged, strict=True)]
                 with self._watched(good) as beside:
                     judged, timed = self._sampled(launchers, judged)
@@ -127,7 +125,7 @@ class Executor:
                 ]
                 self._retire_after(*judged)
         shared = sum(one is not None for one in timed) > 1
-        fates = [self._fate(*of) for of in zip(rows, artifacts, judged, timed, strict=True)]
+        fates = [self.fate(*of) for of in zip(rows, artifacts, judged, timed, strict=True)]
         return [
             replace(fate, in_turns=shared and fate.measurement is not None, settings=used)
             for fate, used in zip(fates, settings, strict=True)
@@ -153,7 +151,7 @@ class Executor:
         """The row after its timed launches. ``run`` times a launch that is judged, ``bench`` those that follow it."""
         if self._request.command is Command.VALIDATE:
             return judged, Timed(judged.stage_ns[-1:]) if judged.stage_ns else None
-        launcher = self._launcher(job, arena, row)
+        launcher = self.launcher(job, arena, row)
         if self._request.command is Command.RUN:
             slow = sum(sum(stages) for stages in judged.stage_ns) >= _AGAIN_NS
             judged = self._rechecked(job, arena, judged, launcher, again=not slow)
@@ -201,14 +199,15 @@ class Executor:
         looks.append(look())
         after[:] = [None if row is None else self._ceiling(row) for row in rows]
 
-    def _arena(self, job: Job) -> Arena:
-        """Raises MemoryError: it, the copies of its tensors and the reference do not fit; nothing was allocated."""
+    def arena(self, job: Job) -> Arena:
+        """The memory of a job's tensors. Raises MemoryError: it, the copies of its tensors and the reference do not fit; nothing was allocated."""
         problem, request = job.plan.problem, self._request
         check_device(job.plan, job.device)
         layout = layout_of(problem, job.plan.workspaces, gaps=request.command is Command.VALIDATE)
         return Arena(layout, also=reference_bytes(problem) if request.check else 0)
 
-    def _job(self, row: Row, artifacts: tuple[Artifact, ...], settings: Settings | None) -> Job:
+    def job(self, row: Row, artifacts: tuple[Artifact, ...], settings: Settings | None) -> Job:
+        """What the worker is given to run a row that has a kernel."""
         assert row.choice is not None
         assert row.plan is not None
         backend = row.choice.kernel.backend
@@ -222,7 +221,8 @@ class Executor:
             emulation=self._context.emulation if row.choice.device.emulated else None,
         )
 
-    def _judge(self, job: Job, arena: Arena) -> Judged:
+    def judge(self, job: Job, arena: Arena) -> Judged:
+        """Run a job once for each fill and repeat that the request wants, and judge it."""
         request = self._request
         validating = request.command is Command.VALIDATE
         policy = JudgePolicy(
@@ -273,7 +273,8 @@ class Executor:
     def _stream(self, backend: str) -> str:
         return self._registry.backend(backend).dropout_stream
 
-    def _launcher(self, job: Job, arena: Arena, row: Row) -> Launcher:
+    def launcher(self, job: Job, arena: Arena, row: Row) -> Launcher:
+        """What launches a job that was judged, in the cache mode of its row."""
         cold, timeout = row.cache is CacheState.COLD, self._request.timeout or None
 
         def run(count: int) -> JobResult:
@@ -283,7 +284,7 @@ class Executor:
 
         return Launcher(run)
 
-    def _fate(self, row: Row, artifacts: tuple[Artifact, ...], judged: Judged, timed: Timed | None) -> Fate:
+    def fate(self, row: Row, artifacts: tuple[Artifact, ...], judged: Judged, timed: Timed | None) -> Fate:
         """The outcome of a row that was judged, with its times if they can be believed."""
         fate = Fate.of(judged, artifacts)
         if row.choice is not None and row.choice.device.emulated:
@@ -294,9 +295,10 @@ class Executor:
         if judged.mistimed:
             reason = Reason(CONTRADICTED, judged.mistimed, "the session's timer is wrong: no time of this row counts")
             return replace(fate, verdict=Verdict.MISTRUSTED, reasons=(*fate.reasons, reason))
-        return fate if timed is None else replace(fate, measurement=self._measurement(row, timed))
+        return fate if timed is None else replace(fate, measurement=self.measurement(row, timed))
 
-    def _measurement(self, row: Row, timed: Timed) -> Measurement:
+    def measurement(self, row: Row, timed: Timed) -> Measurement:
+        """The times of a row, with its peaks."""
         return measurement_of(
             row.problem,
             timed.launches,

@@ -54,6 +54,8 @@ def selected_by(row: Row, request: Request) -> SelectedBy | None:
         return SelectedBy.PAIR
     if request.all_kernels:
         return SelectedBy.ALL_KERNELS
+    if row.tuned:
+        return SelectedBy.TUNED
     if row.asked is not None:
         return SelectedBy.BACKEND
     return SelectedBy.DEFAULT if request.kernel is None else SelectedBy.KERNEL

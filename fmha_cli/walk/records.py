@@ -120,7 +120,7 @@ def record_of(row: Row, fate: Fate, request: Request, registry: Registry, paths:
         repro=repro_line(
             row.problem,
             replace(request, options=options_at(registry, request.options, kernel.backend, row.home)),
-            kernel.digest if named or request.ab is not None else None,
+            kernel.digest if named or row.tuned or request.ab is not None else None,
         ),
         backend=kernel.backend,
         device=row.choice.device.id if row.choice.runnable else None,

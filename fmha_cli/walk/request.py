@@ -54,6 +54,7 @@ class Request:
         timeout: seconds for one row in the worker.
         cache: ``hot``, ``cold`` or ``both``.
         ab: two kernels to time in turns.
+        select: ``tuned``: what ``fmha tune`` remembered goes before the backends' own choice; ``default``: it does not.
         peak: ``measured`` or ``spec``.
         probe: measure what kernels need to know of the processor and no fact tells, once per machine.
         budget_s: time for the samples of one row of ``bench``, once there are enough of them.
@@ -72,6 +73,7 @@ class Request:
     arch: str | None = None
     device: str | None = None
     kernel: str | None = None
+    select: str = "tuned"
     files: Mapping[str, str] = field(default_factory=dict)
     out: str | None = None
     fills: tuple[str, ...] = ("normal",)

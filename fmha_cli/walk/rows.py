@@ -21,6 +21,7 @@ from fmha_cli.domain.verdict import Verdict
 from fmha_cli.measure.roofline import CacheState
 from fmha_cli.walk.request import Command, Request
 from fmha_cli.walk.sides import Order, Side, home_option
+from fmha_cli.walk.tuning.choice import Chooser
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,6 +40,7 @@ class Row:
         home: the tree of sources from which the kernels of this side of ``--ab`` are built (``K@DIR``); None for the one
             that the options choose.
         layer: the layers of ``--model`` for which the problem stands; None without a model.
+        tuned: whether the kernel was tuned for the problem, and ``auto`` would have chosen another one without that.
     """
 
     group: int
@@ -54,6 +56,7 @@ class Row:
     fallback: str | None = None
     home: str | None = None
     layer: Layer | None = None
+    tuned: bool = False
 
     @property
     def orders(self) -> tuple[Order, ...]:
@@ -116,12 +119,14 @@ def plan_rows(
     found: Mapping[str, Availability],
     notify: Callable[[str], None] = lambda text: None,
     layers: Sequence[Layer | None] = (),
+    chooser: Chooser | None = None,
 ) -> list[Row]:
     """Every row of a run, in the order in which they will be shown.
 
     Args:
         layers: the layers of a model for which each point stands; empty without a model.
         notify: takes a line that says what ``--backend all`` compares, and what it leaves out.
+        chooser: knows what was tuned; None without that.
 
     Raises:
         UsageError, EnvironmentProblem, UnsupportedError: see ``select``; E002, ``--kernel`` with several backends.
@@ -129,7 +134,7 @@ def plan_rows(
     compared = _compared(request, registry, found) if request.wanted.several and request.ab is None else None
     if compared is not None and compared.text is not None:
         notify(compared.text)
-    planner = _Planner(request, registry, found, _caches(request), compared)
+    planner = _Planner(request, registry, found, _caches(request), compared, chooser)
     return [
         replace(row, layer=layer)
         for group, (point, layer) in enumerate(zip_longest(points, layers))
@@ -164,6 +169,7 @@ class _Planner:
     found: Mapping[str, Availability]
     caches: tuple[CacheState, ...]
     compared: Contenders | None
+    chooser: Chooser | None
 
     def rows_of(self, group: int, problem: Problem) -> Iterator[Row]:
         """The rows of one point."""
@@ -222,20 +228,27 @@ class _Planner:
             return
         every = self.request.all_kernels and side is None
         for choice in _distinct(selection.choices) if every else [selection.best]:
-            backend = self.registry.backend(choice.kernel.backend)
-            plan = backend.plan(problem, choice.kernel, choice.device)
             for cache in self.caches:
+                tuned = None if every or side is not None else self._tuned(problem, selection, cache)
+                used = tuned or choice
+                backend = self.registry.backend(used.kernel.backend)
                 yield Row(
                     group=group,
                     problem=problem,
-                    choice=choice,
-                    plan=plan,
-                    reasons=choice.decision.despite,
+                    choice=used,
+                    plan=backend.plan(problem, used.kernel, used.device),
+                    reasons=used.decision.despite,
                     cache=cache,
-                    default=choice is selection.best,
+                    default=used is selection.best,
+                    tuned=tuned is not None,
                     turn=side,
                     fallback=next((r.text for r in selection.trace.reasons()), None),
                 )
+
+    def _tuned(self, problem: Problem, selection: Selection, cache: CacheState) -> Choice | None:
+        """The kernel that was tuned for a problem, if it is another one than the default."""
+        advice = None if self.chooser is None else self.chooser.advice(problem, selection, cache)
+        return None if advice is None else advice.choice
 
     def _lse_sibling(self, group: int, sibling: Problem) -> Iterator[Row]:
         """The same problem with LSE returned: a kernel is never replaced for judging, so it gets a separate row."""

@@ -33,6 +33,8 @@ from fmha_cli.walk.probing import probe_backends
 from fmha_cli.walk.request import Command, Context, OnOutputs, Request
 from fmha_cli.walk.revision import Revision
 from fmha_cli.walk.rows import Row, plan_rows
+from fmha_cli.walk.tuning.choice import EntriesOf
+from fmha_cli.walk.tuning.choosing import chooser_of
 from fmha_cli.walk.walker import Progress, Walker
 
 
@@ -61,6 +63,7 @@ def run_points(
     *,
     layers: Sequence[Layer | None] = (),
     given: InputFiles | None = None,
+    tuned: EntriesOf | None = None,
     on_found: Callable[[Mapping[str, Availability]], None] = lambda found: None,
     on_record: Callable[[Record], None] = lambda record: None,
     deliver: Callable[[Outcome], None] = lambda outcome: None,
@@ -74,6 +77,7 @@ def run_points(
     Args:
         layers: the layers of a model for which each point stands; empty without a model.
         given: the tensors that are not filled, if they do not come from the files of the request.
+        tuned: what ``fmha tune`` remembered of a family of problems; None without a store of it.
         on_found: receives the answers of the backends before the first record.
         on_record: receives each record as soon as it is complete; may raise ``StopWalk``.
         deliver: receives the outcome, with its journal, before the journal of a complete walk is removed. If it raises,
@@ -98,7 +102,8 @@ def run_points(
         supervisor.start()  # it starts while rows are planned and kernels are built
         found = probe_backends(registry, wanted_backends(registry, request.wanted), supervisor, request.device)
         on_found(found)
-        rows = plan_rows(points, request, registry, found, notify, layers)
+        chooser = chooser_of(request, registry, found, tuned, notify)
+        rows = plan_rows(points, request, registry, found, notify, layers, chooser)
         check_outputs(points, request, len(rows))
         for line in notices(rows, registry, found, request):
             notify(line)

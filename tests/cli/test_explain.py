@@ -51,7 +51,7 @@ REFUSED = ("explain", "--arch", "gfx950", "-d", "128", "--kv-cache", "paged:100"
 
 def test_ranked_kernels_have_digests_and_notes(fmha: Fmha) -> None:
     document = fmha(*CK, "--json").document
-    assert document["schema"] == "fmha.explain/2"
+    assert document["schema"] == "fmha.explain/3"
     served = [d for d in document["decisions"] if d["supported"]]
     assert all(len(d["digest"]) == 64 and d["note"] for d in served)
     (passed,) = [d for d in served if NOTE in d["note"]]

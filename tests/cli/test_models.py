@@ -237,7 +237,7 @@ def test_explain_shows_what_each_kind_of_layer_would_get(fmha: Fmha, tiny: str) 
     ]
     assert "6 local" in fmha("explain", "--model", tiny, "-s", "16", *NULL).out
     single = fmha("explain", "--model", f"{tiny}:local", "-s", "16", *NULL, "--json").document
-    assert single["schema"] == "fmha.explain/2"
+    assert single["schema"] == "fmha.explain/3"
 
 
 def test_validate_keeps_the_layer_on_every_row(fmha: Fmha, tiny: str) -> None:

@@ -6,11 +6,20 @@ from importlib import import_module
 
 import pytest
 
-from fmha_cli.discovery.builtins import BUILTINS, compared, device_kinds, own_options, revision_option
+from fmha_cli.discovery.builtins import (
+    BUILTINS,
+    compared,
+    device_kinds,
+    export_forms,
+    exporter_of,
+    own_options,
+    revision_option,
+)
 from fmha_cli.domain.builtin import Use
 from fmha_cli.domain.counterpart import Comparable
 from fmha_cli.domain.device import DeviceFacts
 from fmha_cli.domain.protocols import Catalogued
+from fmha_cli.domain.tuning import Exporting
 
 
 @pytest.mark.parametrize("name", BUILTINS)
@@ -19,6 +28,7 @@ def test_an_entry_describes_its_backend(name: str) -> None:
     assert backend.name == name
     assert isinstance(backend, Comparable) == bool(entry.binaries)
     assert isinstance(backend, Catalogued) == (revision_option(name) is not None)
+    assert isinstance(backend, Exporting) == bool(entry.exports)
 
 
 def test_options_are_found_by_their_use() -> None:
@@ -33,6 +43,11 @@ def test_options_are_found_by_their_use() -> None:
     assert [flag.name for flag in own_options(Use.REVISION)] == ["ck-rev"]
     assert revision_option("a plugin's backend") is None
     assert compared()[0] == "ck_tile"
+
+
+def test_every_form_of_an_export_has_one_backend() -> None:
+    assert len(set(export_forms())) == len(export_forms()) == 2
+    assert {exporter_of(form) for form in export_forms()} == {"ck_tile"}
 
 
 def test_help_names_every_kind_of_device() -> None:

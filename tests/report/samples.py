@@ -335,6 +335,7 @@ CHOSEN = (
 def documents() -> dict[str, list[dict[str, Any]]]:
     """Schema name -> its golden documents, the full and the empty ones."""
     from report.compared_runs import compare_documents  # its rows are of this module's kernel
+    from report.tuned_problems import tune_documents, tuned_documents, tuned_row
 
     failure = KernelFailure("it did not build", code="B010", where="k", why="w", help="h")
     twice = replace(measurement(), process_of_sample=(0, 0, 0, 0, 1, 1, 1, 1))
@@ -394,7 +395,8 @@ def documents() -> dict[str, list[dict[str, Any]]]:
         ],
         "explain": [
             explain.explain_document(PROBLEM, TRACE, kernel(), because="it fits"),
-            explain.explain_document(PROBLEM, TRACE, kernel(), preference=PREFERENCE),
+            explain.explain_document(PROBLEM, TRACE, kernel(), preference=PREFERENCE, tuned=tuned_row()),
+            explain.explain_document(PROBLEM, TRACE, kernel(), because="it fits", tuned=tuned_row(used=False)),
             explain.explain_document(PROBLEM, Trace(()), None, ["--hdim 80", "no --lse"]),
         ],
         "models": [models_document(presets().values()), models_document([presets()["gemma-3-27b"]])],
@@ -424,6 +426,8 @@ def documents() -> dict[str, list[dict[str, Any]]]:
         ],
         "journal": [to_json(line) for line in journal_lines()],
         "compare": compare_documents(),
+        "tune": tune_documents(),
+        "tuned": tuned_documents(),
         "kernels": [
             kernels.kernels_document(
                 "x86_64_v4",

@@ -29,7 +29,7 @@ from fmha_cli.report.record import Record
 
 GOLDEN = [(name, i) for name, found in documents().items() for i in range(len(found))]
 
-VERSIONS = {"cache": 3, "explain": 2, "journal": 2, "record": 3, "sources": 2}
+VERSIONS = {"cache": 3, "explain": 3, "journal": 2, "record": 3, "sources": 2}
 
 
 def errors(name: str, document: Any) -> list[str]:

@@ -20,6 +20,7 @@ from fmha_cli.domain.plan import Artifact, Plan, Stage
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.protocols import BoundTensor, BuildContext, LaunchView, Session
 from fmha_cli.domain.rules import CORE_RULES, Reason, Rule
+from fmha_cli.domain.tuning import TunedFile, TunedKernel
 
 if TYPE_CHECKING:
     from fmha_cli.domain.counterpart import Counterpart
@@ -111,6 +112,11 @@ class CkTileBackend:
         from fmha_cli.backends.ck_tile.plan import plan_of
 
         return TwoPasses(partial(decide, revision=self.revision), plan_of)
+
+    def export_tuned(self, form: str, kernels: Sequence[TunedKernel], options: Mapping[str, str]) -> TunedFile:
+        from fmha_cli.backends.ck_tile.tuned_files import export_tuned
+
+        return export_tuned(form, kernels, options)
 
     def upstream_name(self, kernel: KernelSpec) -> str | None:
         from fmha_cli.backends.ck_tile.upstream_names import upstream_name

@@ -10,6 +10,8 @@ from fmha_cli.backends.cpu.arch_detect import ARCHS, detect
 from fmha_cli.backends.cpu.kernels import BACKEND, algorithm_of, cpu_kernels
 from fmha_cli.backends.cpu.rules import CPU_RULES
 from fmha_cli.backends.cpu.stages import plan_of
+from fmha_cli.backends.cpu.tile_rules import TILE_RULES, tile_reasons
+from fmha_cli.backends.cpu.variants import decide_variants, variants
 from fmha_cli.codegen.cpu.algorithm import CpuAlgorithm, Kind
 from fmha_cli.domain.arch import ArchSpec, load_arch
 from fmha_cli.domain.decision import Decision, Supported, Unsupported
@@ -20,7 +22,7 @@ from fmha_cli.domain.plan import Artifact, Plan, Stage
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.processor import this_processor
 from fmha_cli.domain.protocols import BuildContext, Session
-from fmha_cli.domain.rules import Rule, reasons_against
+from fmha_cli.domain.rules import Reason, Rule, reasons_against
 from fmha_cli.domain.settings import Settings
 
 DECODE_QUERIES = 16
@@ -46,7 +48,16 @@ class CpuBackend:
         return cpu_kernels(arch)
 
     def rules(self) -> tuple[Rule, ...]:
-        return CPU_RULES
+        return (*CPU_RULES, *TILE_RULES)
+
+    def variants(self, arch: ArchSpec) -> Iterable[KernelSpec]:
+        return variants(arch)
+
+    def decide_variants(self, problem: Problem, device: DeviceFacts) -> Iterable[Decision]:
+        return () if problem.direction.backward else decide_variants(problem, device)
+
+    def refusals(self, kernel: KernelSpec) -> tuple[Reason, ...]:
+        return tile_reasons(kernel)
 
     def decide(self, problem: Problem, device: DeviceFacts) -> Iterable[Decision]:
         return _PASSES.decide(problem, device)

@@ -45,12 +45,12 @@ def cpu_kernels(arch: ArchSpec) -> Iterator[KernelSpec]:
     Each row of the architecture's table is a kernel. The kernels that split keys, combine splits and append keys have the
     vectors of the decode kernel of their dtype. After these come the kernels of 8-bit inputs (:func:`_narrow`).
     """
-    rows = [(DType(row["dtype"]), _algorithm(row)) for row in arch.backends.get(BACKEND, {}).get("kernels", ())]
+    rows = [(DType(row["dtype"]), algorithm_of_row(row)) for row in arch.backends.get(BACKEND, {}).get("kernels", ())]
     for dtype, algorithm in rows:
-        yield _kernel(arch.name, dtype, algorithm)
+        yield kernel_of(arch.name, dtype, algorithm)
         if algorithm.kind is Kind.DECODE:
             for kind in (Kind.SPLIT, Kind.COMBINE, Kind.APPEND):
-                yield _kernel(arch.name, dtype, replace(algorithm, kind=kind))
+                yield kernel_of(arch.name, dtype, replace(algorithm, kind=kind))
     for dtype, algorithm in rows:
         if algorithm.simd not in WITHOUT_BYTES:
             yield from _narrow(arch.name, dtype, algorithm)
@@ -69,7 +69,7 @@ def _narrow(arch: str, dtype: DType, algorithm: CpuAlgorithm) -> Iterator[Kernel
     if algorithm.kind not in (Kind.PREFILL, Kind.DECODE):
         return
     for kind in (algorithm.kind, *((Kind.APPEND,) if algorithm.kind is Kind.DECODE else ())):
-        wide = _kernel(arch, dtype, replace(algorithm, kind=kind))
+        wide = kernel_of(arch, dtype, replace(algorithm, kind=kind))
         any_cache = replace(
             wide.signature,
             fp8_encoding=Fp8Key.ANY,
@@ -88,7 +88,7 @@ def _narrow(arch: str, dtype: DType, algorithm: CpuAlgorithm) -> Iterator[Kernel
                 fp8_encoding=Fp8Key.ANY,
                 qscale=QScaleKey.ANY,
             )
-            yield replace(_kernel(arch, dtype, algorithm), signature=signature)
+            yield replace(kernel_of(arch, dtype, algorithm), signature=signature)
 
 
 def stage_kernel(main: KernelSpec, kind: Kind) -> KernelSpec:
@@ -109,7 +109,8 @@ def others_from(arch: ArchSpec) -> tuple[str, ...]:
     return (arch.fact("others_from"),) if "others_from" in arch.facts else ()
 
 
-def _kernel(arch: str, dtype: DType, algorithm: CpuAlgorithm) -> KernelSpec:
+def kernel_of(arch: str, dtype: DType, algorithm: CpuAlgorithm) -> KernelSpec:
+    """The kernel of an algorithm that reads inputs of one type and writes the same."""
     family, signature = FAMILIES[algorithm.kind], _signature(dtype, algorithm.kind)
     return KernelSpec(backend=BACKEND, family=family, arch=arch, signature=signature, algorithm=algorithm)
 
@@ -130,7 +131,8 @@ def interface_of(kernel: KernelSpec) -> Interface:
     return {Kind.BACKWARD: BACKWARD, Kind.APPEND: APPEND}.get(algorithm_of(kernel).kind, FORWARD)
 
 
-def _algorithm(row: Mapping[str, Any]) -> CpuAlgorithm:
+def algorithm_of_row(row: Mapping[str, Any]) -> CpuAlgorithm:
+    """The algorithm of a row of the tables in ``arch_specs/``."""
     return CpuAlgorithm(
         kind=Kind(row["kind"]),
         simd=Simd(row["simd"]),

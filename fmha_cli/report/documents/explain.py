@@ -1,4 +1,4 @@
-"""``fmha.explain/2`` and ``fmha.why/1``: which kernels serve a problem, why the others do not, and two kernels compared."""
+"""``fmha.explain/3`` and ``fmha.why/1``: which kernels serve a problem, why the others do not, and two kernels compared."""
 
 from __future__ import annotations
 
@@ -66,10 +66,23 @@ class PreferenceRow:
 
 
 @dataclass(frozen=True, kw_only=True)
+class TunedRow:
+    """What fmha tune remembered for the problem, or for the nearest one that differs in its seqlen."""
+
+    used: Annotated[bool, "whether it decided which kernel is chosen"]
+    kernel: Annotated[str, "name of the kernel to choose; the default's where it was kept"]
+    digest: Annotated[Sha256 | None, "of that kernel; null: it is not chosen, or it is the default"]
+    flags: Annotated[str, "the problem that was tuned"]
+    made: Annotated[str, "ISO 8601 in UTC"]
+    reasons: Annotated[tuple[Reason, ...], "why it is not used"]
+    text: Annotated[str, "one sentence"]
+
+
+@dataclass(frozen=True, kw_only=True)
 class Explanation:
     """explain --json: supported kernels best first, then refusals, nearest miss first."""
 
-    schema: Literal["fmha.explain/2"] = "fmha.explain/2"
+    schema: Literal["fmha.explain/3"] = "fmha.explain/3"
     problem: Annotated[Mapping[str, Any], ShownAs(Problem)]
     change: Annotated[
         str | None,
@@ -79,6 +92,7 @@ class Explanation:
     chosen: Annotated[str | None, "name of the best kernel"]
     because: Annotated[str | None, "why it was chosen, and why not the next one; null when no kernel was"]
     preference: PreferenceRow
+    tuned: Annotated[TunedRow | None, "null: nothing was tuned, or --select is not tuned"]
     trees: Annotated[Mapping[str, SourceTree], "backend -> the user's tree that its kernels would be built against"]
     decisions: tuple[DecisionRow, ...]
 
@@ -94,6 +108,7 @@ def explain_document(
     because: str | None = None,
     trees: Mapping[str, SourceTree] | None = None,
     preference: PreferenceRow = _UNKNOWN,
+    tuned: TunedRow | None = None,
 ) -> dict[str, Any]:
     """The document of a trace; ``chosen`` is what ``run`` would use (``Selection.best``), and ``trees`` are the user's."""
     served = tuple(DecisionRow.of(decision, rank) for rank, decision in enumerate(trace.supported, 1))
@@ -105,6 +120,7 @@ def explain_document(
             chosen=None if chosen is None else chosen.name,
             because=because,
             preference=preference,
+            tuned=tuned,
             trees=trees or {},
             decisions=(*served, *map(DecisionRow.of, trace.unsupported)),
         )

@@ -1,0 +1,195 @@
+"""``fmha tune ls``, ``rm``, ``verify`` and ``export``: what was remembered."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fmha_cli.cli.call import Call
+from fmha_cli.cli.command import Argument, Command, Opt
+from fmha_cli.cli.options import BUILDING, CACHE_DIR, DRY_RUN, OUTPUT_FILE, REVISIONS, ROWS, STORE, THREADS
+from fmha_cli.cli.storing import store_of
+from fmha_cli.discovery.builtins import export_forms
+from fmha_cli.domain.errors import ExitCode, UsageError
+from fmha_cli.domain.flags import FlagKind
+from fmha_cli.report.form import Format
+
+if TYPE_CHECKING:
+    from fmha_cli.report.documents.tuned import TunedEntry
+    from fmha_cli.tuning.entry import Entry
+
+OWN_FORMS = ("table", "json")
+FORM = Opt(
+    "format",
+    FlagKind.TEXT,
+    "What to write [default: table]",
+    panel="Output",
+    choices=(*OWN_FORMS, *export_forms()),
+    flag_only=True,
+)
+ENTRIES = Argument(
+    "entries", "Ids of tuned problems, or the beginnings of ids; `fmha tune ls` shows them", required=True, many=True
+)
+SOME = Argument("entries", "Ids of tuned problems, or the beginnings of ids [default: all]", many=True)
+
+
+def _all(call: Call) -> tuple[Entry, ...]:
+    """Every entry of the store; none without a store."""
+    from fmha_cli.results.store import Store
+    from fmha_cli.results.tuned import entries
+
+    path = store_of(call)
+    if not path.exists():
+        return ()
+    with Store.open(path, create=False) as store:
+        return entries(store)
+
+
+def _named(call: Call) -> tuple[Entry, ...]:
+    """The entries that the arguments name; all without arguments.
+
+    Raises:
+        UsageError: E067, none has an id that begins so.
+    """
+    every, names = _all(call), list(call.arguments.get("entries") or ())
+    for name in names:
+        if not any(entry.digest.startswith(name) for entry in every):
+            help = "`fmha tune ls` shows the ids"
+            raise UsageError(
+                f"{name}: no tuned problem has an id that begins so", code="E067", where="entries", help=help
+            )
+    return tuple(entry for entry in every if not names or entry.digest.startswith(tuple(names)))
+
+
+def _print(call: Call, action: str, rows: Sequence[TunedEntry]) -> int:
+    from fmha_cli.report.documents.tuned import tuned_document
+
+    call.output.document(tuned_document(action, str(store_of(call)), rows))  # type: ignore[arg-type]
+    return int(ExitCode.OK)
+
+
+def ls(call: Call) -> int:
+    """Every tuned problem."""
+    from fmha_cli.report.documents.tuned import TunedEntry
+
+    return _print(call, "ls", [TunedEntry.of(entry) for entry in _named(call)])
+
+
+def rm(call: Call) -> int:
+    """Forget tuned problems."""
+    from fmha_cli.report.documents.tuned import TunedEntry
+    from fmha_cli.results.store import Store
+    from fmha_cli.results.tuned import remove_entries
+
+    gone = _named(call)
+    if gone and not call.settings.on("dry_run"):
+        with Store.open(store_of(call), create=False) as store:
+            remove_entries(store, gone)
+    return _print(call, "rm", [TunedEntry.of(entry) for entry in gone])
+
+
+def verify(call: Call) -> int:
+    """Whether each entry would be used here and now, and if not, why. One that would not is no failure."""
+
+    return _print(call, "verify", [_verified(call, entry) for entry in _named(call)])
+
+
+def _verified(call: Call, entry: Entry) -> TunedEntry:
+    from dataclasses import replace
+
+    from fmha_cli.cli.asked import found_by, request_of
+    from fmha_cli.discovery.select import select
+    from fmha_cli.domain.errors import FmhaError
+    from fmha_cli.domain.rules import Reason
+    from fmha_cli.measure.roofline import CacheState
+    from fmha_cli.report.documents.tuned import TunedEntry
+    from fmha_cli.walk.tuning.choice import GONE
+    from fmha_cli.walk.tuning.choosing import chooser_of
+
+    backend = entry.default.partition(":")[0]
+    try:
+        request = replace(request_of(call), backend=backend)
+        found = found_by(call, request.wanted)
+        selection = select(entry.problem, call.registry, found, request.wanted)
+        chooser = chooser_of(request, call.registry, found, lambda family: (entry,))
+        cache = CacheState(entry.scope.cache)
+        advice = None if chooser is None else chooser.advice(entry.problem, selection, cache)
+    except FmhaError as fault:
+        return TunedEntry.of(entry, counts=False, reasons=(Reason(GONE, fault.what),))
+    if advice is None:
+        return TunedEntry.of(entry, counts=False, reasons=(Reason(GONE, f"{backend} chooses no kernel here"),))
+    return TunedEntry.of(entry, counts=advice.used, reasons=advice.reasons)
+
+
+def export(call: Call) -> int:
+    """Write tuned problems into a file, in this tool's forms or in those of an upstream project."""
+    from fmha_cli.report.documents.tuned import TunedEntry
+
+    form = call.settings.text("format") or OWN_FORMS[0]
+    chosen = _named(call)
+    if form not in OWN_FORMS:
+        return _upstream(call, form, chosen)
+    rows = [TunedEntry.of(entry) for entry in chosen]
+    if form == Format.JSON:
+        from fmha_cli.cli.output import Output
+        from fmha_cli.report.documents.tuned import tuned_document
+
+        Output(Format.JSON, call.output.path, color=False).document(tuned_document("export", str(store_of(call)), rows))
+        return int(ExitCode.OK)
+    return _print(call, "export", rows)
+
+
+def _upstream(call: Call, form: str, chosen: Sequence[Entry]) -> int:
+    """A file in the form of an upstream project.
+
+    Raises:
+        UsageError: E066, nothing of that project was tuned, or these problems cannot share a file.
+    """
+    from fmha_cli.cli.asked import own_options
+    from fmha_cli.discovery.builtins import exporter_of
+    from fmha_cli.domain.tuning import Exporting, TunedKernel
+    from fmha_cli.report.lines import counted
+    from fmha_cli.tuning.entry import Result
+
+    name = exporter_of(form)
+    backend = call.registry.backend(name)
+    assert isinstance(backend, Exporting)  # a test compares the table with the backends
+    mine = [entry for entry in chosen if entry.kernel.partition(":")[0] == name and entry.result is Result.TUNED]
+    if not mine:
+        why = f"{counted(len(chosen), 'tuned problem')}, none with a kernel of {name} that is not the default"
+        raise UsageError(f"--format {form}: nothing to export", code="E066", where="--format", why=why)
+    kernels = [TunedKernel(problem=entry.problem, kernel=call.registry.parse_kernel(entry.kernel)) for entry in mine]
+    made = backend.export_tuned(form, kernels, own_options(call))
+    path = call.output.path
+    if path is None:
+        call.output.text(made.text.rstrip("\n"))
+    else:
+        from fmha_cli.report.target import Target
+
+        target = Target(Path(path), "-o")
+        with target.opened() as file:
+            file.write(made.text.encode("utf-8"))
+    proof = f"checked: {made.proof}" if made.proof is not None else f"NOT_RUN: {made.why}"
+    call.console.say(f"{counted(len(mine), 'tuned problem')} exported; {proof}")
+    return int(ExitCode.OK)
+
+
+COMMANDS: dict[str, tuple[str, Command]] = {
+    "ls": ("List the tuned problems", Command(ls, (*ROWS, STORE), (SOME,))),
+    "rm": ("Forget tuned problems", Command(rm, (DRY_RUN, *ROWS, STORE), (ENTRIES,))),
+    "verify": (
+        "Say whether tuned kernels would be used here and now",
+        Command(verify, (THREADS, CACHE_DIR, *BUILDING, *REVISIONS, *ROWS, STORE), (SOME,)),
+    ),
+    "export": (
+        "Write tuned problems into a file",
+        Command(
+            export,
+            (FORM, OUTPUT_FILE, *BUILDING, *REVISIONS, STORE),
+            (SOME,),
+            detail="Forms of an upstream project hold the kernels of its backend that are not the default. They are checked by the "
+            "project's own generator where the user's checkout has one that reads them; else the file is NOT_RUN.",
+        ),
+    ),
+}

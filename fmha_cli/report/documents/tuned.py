@@ -1,0 +1,105 @@
+"""``fmha.tuned/1``: what was remembered, and whether it still counts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from fmha_cli.domain.codec import to_json
+from fmha_cli.domain.members import Count, Pattern, ShownAs
+from fmha_cli.domain.problem import Problem
+from fmha_cli.domain.rules import Reason
+from fmha_cli.report.column import Column, Fit
+from fmha_cli.report.document import Document
+from fmha_cli.report.lines import counted, problem_text
+from fmha_cli.report.table import Table, table_of
+from fmha_cli.tuning.entry import Entry, Result
+from fmha_cli.tuning.scope import Scope
+
+Action = Literal["ls", "rm", "verify", "export"]
+
+
+def _percent(share: float | None) -> str:
+    return "" if share is None else f"{share * 100:+.1f} %"
+
+
+def _interval(ends: list[float] | None) -> str:
+    return "" if ends is None else f"{ends[0] * 100:.1f} to {ends[1] * 100:.1f}"
+
+
+def _reasons(reasons: Iterable[Mapping[str, Any]]) -> str:
+    return "; ".join(f"{reason['id']} {reason['text']}" for reason in reasons)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TunedEntry:
+    """One tuned problem in one scope."""
+
+    id: Annotated[str, Pattern("^[0-9a-f]{16}$"), Column("id", lambda text: text[:8])]
+    problem: Annotated[Mapping[str, Any], ShownAs(Problem), Column("problem", problem_text, fit=Fit.FOLD)]
+    flags: Annotated[str, "the shortest flags of the problem"]
+    result: Annotated[Result, Column("result")]
+    kernel: Annotated[str, "name of the kernel to choose", Column("kernel", fit=Fit.END, rank=2)]
+    default: Annotated[str, "name of what was chosen without tuning"]
+    gain: Annotated[
+        float | None, "the default takes this share longer; null: it was kept", Column("gain", _percent, number=True)
+    ]
+    gain_ci95: Annotated[tuple[float, float] | None, Column("95 % [%]", _interval, number=True, rank=3)]
+    made: Annotated[str, "ISO 8601 in UTC", Column("made (UTC)", lambda text: text[:10], rank=4)]
+    run: Annotated[str | None, "id of the run that measured it"]
+    why: Annotated[str | None, "why the default was kept"]
+    scope: Scope
+    counts: Annotated[bool | None, "verify: it would be used now", Column("counts")] = None
+    reasons: Annotated[
+        tuple[Reason, ...], "verify: why it would not be used", Column("why not", _reasons, fit=Fit.FOLD)
+    ] = ()
+
+    @staticmethod
+    def of(entry: Entry, counts: bool | None = None, reasons: tuple[Reason, ...] = ()) -> TunedEntry:
+        """The row of an entry."""
+        return TunedEntry(
+            id=entry.digest,
+            problem=entry.problem.to_dict(),
+            flags=entry.flags,
+            result=entry.result,
+            kernel=entry.kernel,
+            default=entry.default,
+            gain=entry.gain,
+            gain_ci95=entry.gain_ci95,
+            made=entry.made,
+            run=entry.run,
+            why=entry.why,
+            scope=entry.scope,
+            counts=counts,
+            reasons=reasons,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class TunedPage:
+    """What tune ls, rm, verify and export --format json print."""
+
+    schema: Literal["fmha.tuned/1"] = "fmha.tuned/1"
+    action: Action
+    store: Annotated[str, "path"]
+    count: Annotated[Count, "of entries"]
+    entries: tuple[TunedEntry, ...]
+
+
+def tuned_document(action: Action, store: str, entries: Iterable[TunedEntry]) -> dict[str, Any]:
+    """The document of an action."""
+    rows = tuple(entries)
+    return to_json(TunedPage(action=action, store=store, count=len(rows), entries=rows))
+
+
+def tuned_view(document: Mapping[str, Any]) -> Table:
+    """One line for each entry."""
+    rows, action = document["entries"], document["action"]
+    done = {"ls": "", "rm": " removed", "verify": "", "export": ""}[action]
+    counts = f", {sum(bool(row['counts']) for row in rows)} of them count here and now" if action == "verify" else ""
+    summary = f"{counted(document['count'], 'tuned problem')}{done}{counts}; {document['store']}"
+    return table_of(TunedEntry, rows, summary).narrowed() if rows else table_of(TunedEntry, rows, summary)
+
+
+DOCUMENTS = (Document(TunedPage, tuned_view, rows="entries"),)

@@ -1,0 +1,62 @@
+"""``Entry``: what is remembered of one tuned problem."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Annotated
+
+from fmha_cli.domain.encode import digest_of
+from fmha_cli.domain.problem import Problem
+from fmha_cli.tuning.intervals import Place, place_of
+from fmha_cli.tuning.scope import Scope
+
+
+class Result(StrEnum):
+    """What tuning a problem came to."""
+
+    TUNED = "tuned"
+    """A kernel is surely faster than the default, and passed validation."""
+    KEPT = "kept"
+    """The default: it is the fastest, or no other is surely faster by what is asked for."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """One tuned problem in one scope.
+
+    Attributes:
+        problem: what was tuned.
+        default: the kernel that would have been chosen, by name.
+        kernel: the kernel to choose; the default's name where it was kept.
+        gain: by what share the default takes longer than the kernel, with its interval; None where the default was kept.
+        run: id of the run whose records say what was measured.
+        made: ISO 8601 in UTC.
+        why: why the default was kept.
+    """
+
+    problem: Problem
+    scope: Scope
+    result: Result
+    default: str
+    kernel: str
+    gain: Annotated[float | None, "the default takes this share longer; null: it was kept"] = None
+    gain_ci95: tuple[float, float] | None = None
+    run: Annotated[str | None, "id of the run that measured it"] = None
+    made: Annotated[str, "ISO 8601 in UTC"] = ""
+    why: Annotated[str | None, "why the default was kept"] = None
+
+    @property
+    def flags(self) -> str:
+        """The shortest flags of the problem."""
+        return self.problem.repro()
+
+    @property
+    def place(self) -> Place:
+        """Where the problem lies among those that differ in one length."""
+        return place_of(self.problem)
+
+    @property
+    def digest(self) -> str:
+        """What names the entry: 16 digits over problem and scope."""
+        return digest_of([self.problem.digest, self.scope.digest])[:16]

@@ -1,0 +1,281 @@
+"""``fmha tune``: every problem in turn: build its candidates, search, confirm the fastest, and remember it."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field, replace
+
+from fmha_cli.discovery.registry import Registry
+from fmha_cli.discovery.wanted import wanted_backends
+from fmha_cli.domain.device import Availability
+from fmha_cli.domain.phases import Tell, silent
+from fmha_cli.domain.problem import Problem
+from fmha_cli.execution.cases import Cases
+from fmha_cli.execution.supervisor import Supervisor
+from fmha_cli.measure.roofline import CacheState
+from fmha_cli.oracle.dropout import STREAMS
+from fmha_cli.oracle.fills import fill
+from fmha_cli.oracle.tensors import Inputs
+from fmha_cli.report.documents.tune import Tuned, TuneRow
+from fmha_cli.report.record import Record
+from fmha_cli.tuning.entry import Entry, Result
+from fmha_cli.tuning.search import Method, Policy, search
+from fmha_cli.walk.builds import build_context
+from fmha_cli.walk.emulation import refuse_timing
+from fmha_cli.walk.execute import Executor
+from fmha_cli.walk.host import this_host
+from fmha_cli.walk.origin import Origin, now
+from fmha_cli.walk.probing import probe_backends
+from fmha_cli.walk.records import record_of
+from fmha_cli.walk.request import Context, Request
+from fmha_cli.walk.rows import Row
+from fmha_cli.walk.tuning.builds import build_within
+from fmha_cli.walk.tuning.candidates import Candidates, candidates_of
+from fmha_cli.walk.tuning.confirming import Confirmation, Confirmer, confirmed, gain_of
+from fmha_cli.walk.tuning.sampling import KernelSampler, Ring, timed
+from fmha_cli.walk.tuning.scopes import Scopes
+from fmha_cli.walk.tuning.telling import Course, row_of
+
+Progress = Callable[[int, int, str], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TuneRequest:
+    """What ``fmha tune`` asks for besides its problems.
+
+    Attributes:
+        request: of ``bench``; its budget is that of each process of a confirmation.
+        budget_s: time for the search of one problem; None = until it ends.
+        build_budget_s: time for the builds of one problem; None = all.
+        min_gain: the least gain of a winner, as a share.
+        processes: fresh processes of each kernel in a confirmation.
+        environ: the variables that they inherit.
+    """
+
+    request: Request
+    method: Method = Method.HALVING
+    policy: Policy = field(default_factory=Policy)
+    budget_s: float | None = None
+    build_budget_s: float | None = None
+    min_gain: float = 0.02
+    processes: int = 5
+    environ: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One row for each problem, in order."""
+
+    rows: tuple[TuneRow, ...]
+    interrupted: bool
+
+
+def tune(
+    points: Sequence[Problem],
+    asked: TuneRequest,
+    registry: Registry,
+    *,
+    on_found: Callable[[Mapping[str, Availability]], None] = lambda found: None,
+    on_record: Callable[[Record], None] = lambda record: None,
+    on_entry: Callable[[Entry], None] = lambda entry: None,
+    on_row: Callable[[TuneRow], None] = lambda row: None,
+    notify: Callable[[str], None] = lambda text: None,
+    progress: Progress = lambda done, total, what: None,
+    phase: Tell = silent,
+) -> Outcome:
+    """Tune every problem.
+
+    Args:
+        on_found: receives the answers of the backends before anything runs.
+        on_record: receives a record for every candidate of a problem, also after an interruption.
+        on_entry: receives what is to be remembered, as soon as it is known.
+        on_row: receives the row of each problem as soon as it is complete.
+
+    Raises:
+        UsageError, EnvironmentProblem, UnsupportedError: before anything runs.
+    """
+    request = asked.request
+    refuse_timing(request)
+    with ExitStack() as stack:
+        supervisor = stack.enter_context(Supervisor())
+        supervisor.start()
+        found = probe_backends(registry, wanted_backends(registry, request.wanted), supervisor, request.device)
+        on_found(found)
+        every = [candidates_of(problem, registry, found, request.wanted) for problem in points]
+        building = build_context(request, notify, phase)
+        context = Context(
+            request=request, registry=registry, supervisor=supervisor, building=building, notify=notify, phase=phase
+        )
+        host = this_host()
+        scopes = Scopes(registry=registry, found=found, building=building, host=host, threads=context.threads)
+        origin = Origin.new(host, request)
+        origin = replace(origin, run=replace(origin.run, command="tune"))
+        tuner = _Tuner(asked, context, scopes, origin, on_record, on_entry, progress)
+        rows, interrupted = list[TuneRow](), False
+        for number, candidates in enumerate(every):
+            row, interrupted = tuner.row(candidates, number, len(every), skip=interrupted)
+            rows.append(row)
+            on_row(row)
+    return Outcome(tuple(rows), interrupted)
+
+
+@dataclass
+class _Tuner:
+    """What all problems of an invocation share."""
+
+    asked: TuneRequest
+    context: Context
+    scopes: Scopes
+    origin: Origin
+    on_record: Callable[[Record], None]
+    on_entry: Callable[[Entry], None]
+    progress: Progress
+
+    def row(self, candidates: Candidates, number: int, total: int, *, skip: bool) -> tuple[TuneRow, bool]:
+        """The row of a problem, and whether the user interrupted.
+
+        Args:
+            skip: the user interrupted before.
+        """
+        course = Course(candidates)
+        if candidates.default is None:
+            return self._row(course, Tuned.UNSUPPORTED), skip
+        if skip or self.asked.request.dry_run:
+            return self._row(course, Tuned.INTERRUPTED if skip else Tuned.PLANNED), skip
+        what = candidates.problem.repro()
+        self.progress(number, total, what)
+        try:
+            state = self._tuned(course, number)
+        except KeyboardInterrupt:
+            state = Tuned.INTERRUPTED
+        finally:
+            with suppress(KeyboardInterrupt):
+                self._tell(course)
+        self.progress(number + 1, total, what)
+        return self._row(course, state), state is Tuned.INTERRUPTED
+
+    def _row(self, course: Course, state: Tuned) -> TuneRow:
+        return row_of(course, state, self.asked.policy, self.asked.build_budget_s)
+
+    def _tuned(self, course: Course, number: int) -> Tuned:
+        """Take a problem as far as it goes; ``course`` keeps what was found. Raises KeyboardInterrupt."""
+        asked, candidates = self.asked, course.candidates
+        course.rows = candidates.rows(self.context.registry, CacheState(asked.request.cache), number)
+        with _timing(course, "build_ns"):
+            course.built = build_within(course.rows, self.context.registry, self.context.building, asked.build_budget_s)
+        with _timing(course, "search_ns"):
+            self._search(course)
+        found = course.found
+        if found is None or not found.order:
+            course.why = "no kernel ran and was right"
+            return Tuned.FAILED
+        best = course.good[found.order[0]].row
+        default = next((one.row for one in course.good if one.row.default), None)
+        if default is None or course.good[course.place_of(default)].launch is None:
+            course.why = "the default did not run, so that nothing can be compared with it"
+            return Tuned.FAILED
+        confirmation = self._confirmed(course, default, best)
+        course.why = confirmation.why
+        course.winner = best if confirmation.why is None else default
+        self._remember(course, default, confirmation)
+        return Tuned.TUNED if confirmation.why is None else Tuned.KEPT
+
+    def _search(self, course: Course) -> None:
+        asked, context = self.asked, self.context
+        executor = Executor(context, cases_of(context), lambda row: None)
+        ready = [row for row in course.rows if all(order.key in course.built for order in row.orders)]
+        with Ring(context, executor) as ring, context.supervisor.holding(len(ready)):
+            try:
+                for row in ready:
+                    course.contenders.append(ring.enter(row, course.built))
+                course.good = [one for one in course.contenders if one.launch is not None]
+                if course.good:
+                    sampler = KernelSampler(course.good, asked.budget_s)
+                    course.found = search(len(course.good), sampler, asked.method, asked.policy)
+            finally:
+                for one in course.contenders:
+                    times = timed(one, whole=course.found is not None)
+                    if times is not None:
+                        one.fate = replace(one.fate, measurement=executor.measurement(one.row, times))
+
+    def _confirmed(self, course: Course, default: Row, best: Row) -> Confirmation:
+        if best.default:
+            return Confirmation(None, f"the default is the fastest of {len(course.good)}")
+        asked = self.asked
+        confirmer = Confirmer(
+            request=asked.request,
+            registry=self.context.registry,
+            environ=asked.environ,
+            processes=asked.processes,
+            min_gain=asked.min_gain,
+            budget_s=asked.request.budget_s,
+        )
+        with _timing(course, "confirm_ns"):
+            self.context.supervisor.close()  # nothing of this process runs beside those that are timed
+            confirmation = confirmed(confirmer, default, best)
+        course.difference = confirmation.difference
+        return confirmation
+
+    def _remember(self, course: Course, default: Row, confirmation: Confirmation) -> None:
+        winner = course.winner
+        assert winner is not None
+        assert winner.choice is not None
+        assert default.choice is not None
+        tuned = confirmation.why is None
+        gain, ends = (None, None)
+        if tuned and confirmation.difference is not None:
+            gain, ends = gain_of(confirmation.difference)
+        course.gain, course.gain_ci95 = gain, ends
+        scope = self.scopes.of(winner.problem, (winner.choice, default.choice), winner.cache)
+        self.on_entry(
+            Entry(
+                problem=winner.problem,
+                scope=scope,
+                result=Result.TUNED if tuned else Result.KEPT,
+                default=default.choice.kernel.name,
+                kernel=winner.choice.kernel.name,
+                gain=gain,
+                gain_ci95=ends,
+                run=self.origin.run.id,
+                made=now(),
+                why=confirmation.why,
+            )
+        )
+
+    def _tell(self, course: Course) -> None:
+        """Hand on the record of every candidate that was built or failed to be."""
+        request = replace(self.asked.request, all_kernels=True)  # as the rows of bench --all-kernels
+        for one in course.contenders:
+            record = record_of(one.row, one.fate, request, self.context.registry, {})
+            self.on_record(self.origin.stamped(record, None))
+
+
+def cases_of(context: Context) -> Cases:
+    """Inputs and references, of one fill."""
+    request, registry = context.request, context.registry
+
+    def inputs(problem: Problem, kind: str) -> Inputs:
+        custom = registry.fills if kind in registry.fills else None
+        return fill(problem, kind, request.fill_seed, custom=custom)
+
+    return Cases(
+        inputs,
+        oracle_s=request.oracle_s,
+        seed=request.fill_seed,
+        streams={**STREAMS, **registry.dropout_streams},
+        given=frozenset(),
+        phase=context.phase,
+    )
+
+
+@contextmanager
+def _timing(course: Course, name: str) -> Iterator[None]:
+    """Keep the wall time of the body, also if it is interrupted."""
+    start = time.perf_counter_ns()
+    try:
+        yield
+    finally:
+        setattr(course, name, time.perf_counter_ns() - start)
