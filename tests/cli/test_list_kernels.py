@@ -68,7 +68,7 @@ def test_a_revision_without_the_architecture_names_the_one_that_has_it(fmha: Fmh
     assert done.code == 5
     assert "F006" in done.err
     assert "--ck-rev 2026-08" in done.err
-    assert fmha("list-kernels", "--arch", "gfx1100", "--ck-rev", "baseline").code == 5
+    assert fmha("list-kernels", "--backend", "ck_tile", "--arch", "gfx1100", "--ck-rev", "baseline").code == 5
     assert int(fmha(*CK, "--arch", "gfx1100", "--ck-rev", "2026-08", "--count").out) > 10000
 
 
