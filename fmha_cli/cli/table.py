@@ -29,6 +29,8 @@ COMMANDS = {
     "run": Entry("walks", "Resolve, build if needed, run, and check against the reference", report=True),
     "validate": Entry("walks", "Check kernels thoroughly: several fills, poison, guards, repeats", report=True),
     "bench": Entry("walks", "Check once, then time: median with confidence interval", report=True),
+    "sweep": Entry("sweep", "Many rows over many devices; a killed sweep is resumed", report=True),
+    "worker": Entry("worker", "Lend this host's devices to a sweep of a cluster"),
     "compare": Entry("compare", "Compare two runs: which rows are surely slower, faster or the same"),
     "explain": Entry("explain", "Why each candidate kernel fits or not; or the page of a rule: explain K012"),
     "plan": Entry("explain", "Stages, kernels, workspace and predicted memory of a problem"),

@@ -47,11 +47,14 @@ class WorkerProcess:
     It dies with the parent: through a pipe whose end it watches, and on Linux through a signal of the system
     when it was started by the main thread. What it prints, on stdout or stderr, is kept as a log.
 
+    Args:
+        held: further descriptors that it inherits and never uses; a lock of such a file lasts until it has ended.
+
     Raises:
         EnvironmentProblem: no process could be started.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, held: Sequence[int] = ()) -> None:
         if not handover.possible():
             raise EnvironmentProblem("no worker process", code="X020", why=handover.WHY_NOT, help=handover.HELP)
         self._channel, theirs = socket.socketpair()
@@ -70,7 +73,7 @@ class WorkerProcess:
                 stdin=subprocess.DEVNULL,
                 stdout=output_write,
                 stderr=output_write,
-                pass_fds=descriptors,
+                pass_fds=(*descriptors, *held),
                 **new_group(),
                 env=_environment(),
             )
