@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     from fmha_cli.sweeps.folder import Spec
     from fmha_cli.sweeps.spreading import Finder
 
-CHUNK, TRIES = 16, 2
-"""Defaults of ``--chunk`` and ``--retries``."""
+CHUNK, TRIES, SILENCE_S = 16, 2, 60.0
+"""Defaults of ``--chunk``, ``--retries`` and ``--silence``."""
 
 _spreading = partial(Opt, panel="Spreading")
 STEP = _spreading(
@@ -51,13 +51,19 @@ CHUNK_OPTION = _spreading("chunk", FlagKind.SIZE, f"Rows that a worker gets at o
 RETRIES = _spreading(
     "retries", FlagKind.SIZE, f"How often a row runs again after its worker died with it [default: {TRIES}]"
 )
+SILENCE = _spreading(
+    "silence",
+    FlagKind.NUMBER,
+    f"Seconds without a sign of life after which a worker is given up [default: {SILENCE_S:g}]",
+    metavar="S",
+)
 RESUME = _spreading(
     "resume",
     FlagKind.TEXT,
     "Finish a sweep: its id, its label, or latest; takes no other options of problems",
     metavar="RUN",
 )
-SPREADING = (DEVICES, SCHEDULER, *TLS, STEP, CHUNK_OPTION, RETRIES, RESUME)
+SPREADING = (DEVICES, SCHEDULER, *TLS, STEP, CHUNK_OPTION, RETRIES, SILENCE, RESUME)
 _PLAIN = {option.key for option in (*ROWS, *KEPT, *TLS, RESUME)}
 """What may stand beside ``--resume``."""
 
@@ -124,6 +130,7 @@ def _spec(call: Call) -> Spec:
         scheduler=scheduler,
         chunk=call.settings.size("chunk", CHUNK, 1),
         retries=call.settings.size("retries", TRIES, 0),
+        silence_s=call.settings.number("silence", SILENCE_S),
     )
 
 

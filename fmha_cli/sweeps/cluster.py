@@ -6,7 +6,7 @@ import json
 import queue
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from fmha_cli.domain.codec import to_json
@@ -22,9 +22,6 @@ from fmha_cli.walk.request import Request
 if TYPE_CHECKING:
     from distributed import Client, Future
     from distributed.security import Security
-
-SILENCE_S = 60.0
-"""Seconds without a word after which a worker's chunk is given to another one. A chunk that runs gives a sign every second."""
 
 WAIT_S = 60.0
 """Seconds to wait for the first worker."""
@@ -59,6 +56,9 @@ class ClusterScheduler:
         url: of the Dask scheduler.
         run: the id of the sweep.
         security: certificates; None for a scheduler on this machine.
+        silence_s: seconds without a word after which a worker's chunk is given to another one. A chunk that runs gives a
+            sign every second.
+        wait_s: seconds to wait for the first worker.
 
     Raises:
         EnvironmentProblem: X063, Dask is not installed; X064, nobody answers at the address.
@@ -73,7 +73,7 @@ class ClusterScheduler:
         request: Request,
         security: Security | None = None,
         *,
-        silence_s: float = SILENCE_S,
+        silence_s: float,
         wait_s: float = WAIT_S,
     ) -> None:
         need_dask()
@@ -187,9 +187,10 @@ class ClusterScheduler:
         archive = self._archives.get(seat.builds)
         sent = {seat.builds: archive} if archive and seat.builds not in have else {}
         have.update(sent)
+        own = replace(job.request, device=place.device, cache_root=None)  # each host has its own build cache
         seat.future = self._client.submit(
             run_chunk,
-            job.on(place.device, 0).line().decode(),
+            replace(job, request=own).line().decode(),
             self._run,
             place.name,
             sent,

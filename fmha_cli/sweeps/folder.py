@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from fmha_cli.domain.codec import DecodeError, from_json, to_json
+from fmha_cli.domain.codec import from_json, to_json
 from fmha_cli.domain.errors import EnvironmentProblem, UsageError
 from fmha_cli.domain.layer import Layer
 from fmha_cli.domain.problem import Problem
-from fmha_cli.domain.reading import parsed, regular_bytes
+from fmha_cli.domain.reading import regular_bytes
 from fmha_cli.domain.suggest import suggest
 from fmha_cli.walk.request import Request
 
@@ -34,7 +34,8 @@ class Spec:
         argv: the words after ``fmha``.
         points: the flags of every problem.
         layers: of a model, one for each problem; empty without a model.
-        devices, scheduler, chunk, retries, overlap: as the options of ``fmha sweep``; overlap is a share.
+        devices, scheduler, chunk, retries: as the options of ``fmha sweep``.
+        silence_s: seconds without a sign of life after which a worker is given up.
     """
 
     schema: Literal["fmha.sweep-folder/1"] = "fmha.sweep-folder/1"
@@ -48,7 +49,7 @@ class Spec:
     scheduler: str
     chunk: int
     retries: int
-    overlap: float = 0.0
+    silence_s: float
 
     @property
     def problems(self) -> tuple[Problem, ...]:
@@ -133,8 +134,8 @@ def named_sweep(states: Path, name: str) -> Path:
 
 def _label(folder: Path) -> str | None:
     try:
-        spec = parsed(regular_bytes(folder / SPEC))
-    except (OSError, DecodeError):
+        spec = json.loads(regular_bytes(folder / SPEC))  # a budget without a limit is no strict JSON
+    except (OSError, ValueError):
         return None
     request = spec.get("request") if isinstance(spec, dict) else None
     label = request.get("label") if isinstance(request, dict) else None

@@ -15,9 +15,6 @@ from fmha_cli.sweeps.places import Place
 from fmha_cli.sweeps.process import ChildProcess
 from fmha_cli.sweeps.scheduler import News
 
-SILENCE_S = 60.0
-"""Seconds without a sign of life after which a worker is ended. It gives one every second, whatever its kernels do."""
-
 _LONGEST_TICK_S = 1.0
 """A longer time between two looks does not count against the workers: this process was asleep too."""
 
@@ -46,14 +43,13 @@ class LocalScheduler:
         states: the folder of states, where leases are.
         folder: of the sweep, for what its workers print.
         run: the id of the sweep.
-        silence_s: see ``SILENCE_S``.
+        silence_s: seconds without a sign of life after which a worker is ended. It gives one every second, whatever its
+            kernels do.
     """
 
     shared_cache = True
 
-    def __init__(
-        self, places: Sequence[Place], states: Path, folder: Path, run: str, silence_s: float = SILENCE_S
-    ) -> None:
+    def __init__(self, places: Sequence[Place], states: Path, folder: Path, run: str, silence_s: float) -> None:
         self._slots = [_Slot(place) for place in places]
         self._states, self._folder, self._run, self._silence_s = states, folder, run, silence_s
         self._selector = selectors.DefaultSelector()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from typing import Any
@@ -36,6 +38,7 @@ async def _serve(url: str, places: Sequence[Place], tls: Tls | None, tell: Calla
     from distributed import Nanny
 
     async with AsyncExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="fmha-worker-"))
         nannies: list[Any] = []
         for place in places:
             copy = place.name.rpartition("#")[2] if is_emulated(place.device) else ""
@@ -48,6 +51,8 @@ async def _serve(url: str, places: Sequence[Place], tls: Tls | None, tell: Calla
                 security=None if tls is None else tls.security(),
                 host=None if tls is not None else "127.0.0.1",
                 dashboard_address=None,
+                local_directory=folder,
+                silence_logs=logging.WARNING,
             )
             nannies.append(await stack.enter_async_context(nanny))
             tell(f"{place.text}: at {url}")

@@ -15,6 +15,7 @@ from fmha_cli.sweeps.addresses import Tls, need_dask
 
 if TYPE_CHECKING:
     from dask_jobqueue import SLURMCluster
+    from dask_jobqueue.core import Job
 
 OPTIONS: Mapping[str, str] = {
     "queue": "the partition (sbatch -p)",
@@ -32,22 +33,37 @@ OPTIONS: Mapping[str, str] = {
 _DEFAULTS = {"cores": "8", "memory": "32GB", "walltime": "01:00:00", "jobs": "1", "devices": "all"}
 
 
-def slurm_cluster(options: Mapping[str, str], tls: Tls, **scheduler: Any) -> SLURMCluster:
-    """A cluster without jobs yet; ``jobs_of`` says how many to ask for.
-
-    Args:
-        scheduler: further options of the Dask scheduler, which runs in this process.
+def slurm_cluster(options: Mapping[str, str], tls: Tls) -> SLURMCluster:
+    """A cluster without jobs yet; ``jobs_of`` says how many to ask for. Its scheduler runs in this process.
 
     Raises:
         EnvironmentProblem: X063, dask-jobqueue is not installed.
         UsageError: E002, an unknown name.
+    """
+    job, more = job_of(options, tls)
+    from dask_jobqueue import SLURMCluster
+
+    return SLURMCluster(
+        n_workers=0,
+        job_cls=job,
+        protocol="tls://",
+        security=tls.security(),
+        scheduler_options={"dashboard_address": None},
+        **more,
+    )
+
+
+def job_of(options: Mapping[str, str], tls: Tls) -> tuple[type[Job], dict[str, Any]]:
+    """The class of a job, and the arguments by which Dask makes one.
+
+    Raises:
+        EnvironmentProblem, UsageError: as ``slurm_cluster``.
     """
     unknown = next((name for name in options if name not in OPTIONS), None)
     if unknown is not None:
         help = suggest(unknown, tuple(OPTIONS), otherwise=f"one of {', '.join(OPTIONS)}")
         raise UsageError(f"--scheduler slurm: {unknown}", code="E002", where="--scheduler", help=help)
     need_dask("dask_jobqueue")
-    from dask_jobqueue import SLURMCluster
     from dask_jobqueue.slurm import SLURMJob
 
     given = {**_DEFAULTS, **options}
@@ -61,26 +77,21 @@ def slurm_cluster(options: Mapping[str, str], tls: Tls, **scheduler: Any) -> SLU
 
         def __init__(self, *args: Any, **kwargs: Any) -> None:
             super().__init__(*args, **kwargs)
-            python = self._command_template.partition(" ")[0]
+            python = str(vars(self)["_command_template"]).partition(" ")[0]
             self._command_template = shlex.join([python, "-m", "fmha_cli", *command, str(self.scheduler)])
 
     directives = [f"--gres={given['gres']}"] if "gres" in given else []
     directives += [f"-C {given['constraint']}"] if "constraint" in given else []
-    return SLURMCluster(
-        n_workers=0,
-        job_cls=FmhaJob,
-        queue=given.get("queue"),
-        account=given.get("account"),
-        walltime=given["walltime"],
-        cores=int(given["cores"]),
-        processes=1,
-        memory=given["memory"],
-        job_extra_directives=directives,
-        job_name="fmha-worker",
-        protocol="tls://",
-        security=tls.security(),
-        scheduler_options={"dashboard_address": None, **scheduler},
-    )
+    return FmhaJob, {
+        "queue": given.get("queue"),
+        "account": given.get("account"),
+        "walltime": given["walltime"],
+        "cores": int(given["cores"]),
+        "processes": 1,
+        "memory": given["memory"],
+        "job_extra_directives": directives,
+        "job_name": "fmha-worker",
+    }
 
 
 def jobs_of(options: Mapping[str, str]) -> int:

@@ -58,7 +58,9 @@ class Finder:
             self._closing.append(cluster.close)
             cluster.scale(jobs=jobs_of(self._address.options))
             url = cluster.scheduler_address
-        self._cluster = ClusterScheduler(url, self._spec.run, self._spec.request, security)
+        self._cluster = ClusterScheduler(
+            url, self._spec.run, self._spec.request, security, silence_s=self._spec.silence_s
+        )
         self._closing.append(self._cluster.close)
         return self._cluster
 
@@ -66,7 +68,7 @@ class Finder:
         """What gives chunks to the devices that were found."""
         if self._cluster is not None:
             return self._cluster
-        return LocalScheduler(places, state_folder(self._environ), folder, self._spec.run)
+        return LocalScheduler(places, state_folder(self._environ), folder, self._spec.run, self._spec.silence_s)
 
     def close(self) -> None:
         """Leave the cluster; jobs of Slurm are cancelled."""

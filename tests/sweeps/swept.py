@@ -111,6 +111,12 @@ def children_of(pid: int) -> list[int]:
     return sorted(found)
 
 
+def descendants(pid: int) -> list[int]:
+    """The live processes below a process."""
+    below = children_of(pid)
+    return [*below, *(deeper for child in below for deeper in descendants(child))]
+
+
 def words_of(pid: int) -> str:
     """The command line of a process."""
     try:
