@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
@@ -57,13 +58,19 @@ SILENCE = _spreading(
     f"Seconds without a sign of life after which a worker is given up [default: {SILENCE_S:g}]",
     metavar="S",
 )
+OVERLAP = _spreading(
+    "overlap",
+    FlagKind.TEXT,
+    "Share of the problems that run on every device and host, to compare these [default: 0%]",
+    metavar="N%",
+)
 RESUME = _spreading(
     "resume",
     FlagKind.TEXT,
     "Finish a sweep: its id, its label, or latest; takes no other options of problems",
     metavar="RUN",
 )
-SPREADING = (DEVICES, SCHEDULER, *TLS, STEP, CHUNK_OPTION, RETRIES, SILENCE, RESUME)
+SPREADING = (DEVICES, SCHEDULER, *TLS, STEP, CHUNK_OPTION, RETRIES, SILENCE, OVERLAP, RESUME)
 _PLAIN = {option.key for option in (*ROWS, *KEPT, *TLS, RESUME)}
 """What may stand beside ``--resume``."""
 
@@ -131,7 +138,17 @@ def _spec(call: Call) -> Spec:
         chunk=call.settings.size("chunk", CHUNK, 1),
         retries=call.settings.size("retries", TRIES, 0),
         silence_s=call.settings.number("silence", SILENCE_S),
+        overlap=_overlap(call),
     )
+
+
+def _overlap(call: Call) -> float:
+    """The share of ``--overlap``: ``5%`` is 0.05. Raises UsageError: E002, no share."""
+    text = call.settings.text("overlap") or "0%"
+    match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)\s*%", text.strip())
+    if match is None or float(match[1]) > 100:
+        raise UsageError(f"--overlap {text}", code="E002", where="--overlap", help="a share, as 5%")
+    return float(match[1]) / 100
 
 
 def _finder(call: Call, spec: Spec) -> Finder:
@@ -160,7 +177,7 @@ def _show(call: Call, spec: Spec) -> int:
             kinds, places = finder.find(supervisor)
         finally:
             finder.close()
-    plan = planned_sweep(spec, call.registry, kinds, call.console.say)
+    plan = planned_sweep(spec, call.registry, kinds, places, call.console.say)
     kernels = {kernel for unit in plan.units for kernel in unit.builds}
     chunks = len(list(plan.chunks(spec.chunk)))
     call.console.say(
@@ -188,6 +205,7 @@ def _carry_out(call: Call, spec: Spec, make_folder: Callable[[], Path]) -> int:
     from fmha_cli.cli.sweep_board import sweep_board
     from fmha_cli.cli.walking import Delivery
     from fmha_cli.sweeps.driver import Driver
+    from fmha_cli.sweeps.effects import place_effects
     from fmha_cli.sweeps.folder import remove
     from fmha_cli.sweeps.opening import open_sweep
 
@@ -217,7 +235,7 @@ def _carry_out(call: Call, spec: Spec, make_folder: Callable[[], Path]) -> int:
                 changed=board.show,
             )
             done = driver.go(opened.past)
-            delivery.all(done.records, opened.found)
+            delivery.all(done.records, opened.found, place_effects(opened.plan, done))
     finally:
         if not begun and not (folder / "journal.jsonl").exists():
             remove(folder)  # nothing was planned, so nothing can be resumed

@@ -17,6 +17,7 @@ from fmha_cli.walk.request import Command, Request
 if TYPE_CHECKING:
     from fmha_cli.cli.points import Point
     from fmha_cli.domain.device import Availability
+    from fmha_cli.report.places import PlaceEffect
     from fmha_cli.results.keeping import Keeper
     from fmha_cli.walk.run import Outcome
 
@@ -128,8 +129,17 @@ class Delivery:
         if self.failed is not before:
             raise self.resumable(outcome.journal)
 
-    def all(self, records: Sequence[Record], availability: Mapping[str, Availability]) -> None:
-        """Print every record that was not printed at once. ``failed`` says what went wrong."""
+    def all(
+        self,
+        records: Sequence[Record],
+        availability: Mapping[str, Availability],
+        places: Sequence[PlaceEffect] = (),
+    ) -> None:
+        """Print every record that was not printed at once. ``failed`` says what went wrong.
+
+        Args:
+            places: how the devices and hosts of a sweep compare.
+        """
         output = self._call.output
         if self.failed is not None or output.gone:
             return
@@ -143,7 +153,7 @@ class Delivery:
                 from fmha_cli.report.documents.report import report_document
                 from fmha_cli.report.parts import environment
 
-                output.document(report_document(records, environment(availability)))
+                output.document(report_document(records, environment(availability), places=places))
         except EnvironmentProblem as fault:
             self.failed = fault
 

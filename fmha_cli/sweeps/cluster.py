@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from distributed import Client, Future
     from distributed.security import Security
 
-WAIT_S = 60.0
-"""Seconds to wait for the first worker."""
+WAIT_S = 120.0
+"""Seconds to wait for the first worker, and for the answer of one about its device."""
 
 _LOOK_S = 1.0
 _LONGEST_TICK_S = 1.0
@@ -58,7 +58,7 @@ class ClusterScheduler:
         security: certificates; None for a scheduler on this machine.
         silence_s: seconds without a word after which a worker's chunk is given to another one. A chunk that runs gives a
             sign every second.
-        wait_s: seconds to wait for the first worker.
+        wait_s: seconds to wait for the first worker, and for the answer of one about its device.
 
     Raises:
         EnvironmentProblem: X063, Dask is not installed; X064, nobody answers at the address.
@@ -136,7 +136,9 @@ class ClusterScheduler:
             describe, json.dumps(to_json(self._request)), device, workers=[address], pure=False, retries=0
         )
         try:
-            found = found_of(asking.result(timeout=self._silence_s))
+            found = found_of(asking.result(timeout=self._wait_s))
+        except TimeoutError:  # it is busy, and is asked again
+            return
         except Exception:  # noqa: BLE001 - whatever a worker raises, the sweep goes on without it
             self._strange.add(address)
             return

@@ -95,7 +95,7 @@ class Driver:
                 for news in self.scheduler.news(TICK_S):
                     self._take(news)
                 self.changed(self)
-                if self.ledger.stuck(place.kind for place in self.scheduler.places()):
+                if self.ledger.stuck((place.kind, place.text) for place in self.scheduler.places()):
                     stranded = True
                     break
         except (KeyboardInterrupt, StopWalk):

@@ -35,6 +35,7 @@ class Spec:
         points: the flags of every problem.
         layers: of a model, one for each problem; empty without a model.
         devices, scheduler, chunk, retries: as the options of ``fmha sweep``.
+        overlap: the share of the problems that run at every place.
         silence_s: seconds without a sign of life after which a worker is given up.
     """
 
@@ -50,6 +51,7 @@ class Spec:
     chunk: int
     retries: int
     silence_s: float
+    overlap: float = 0.0
 
     @property
     def problems(self) -> tuple[Problem, ...]:

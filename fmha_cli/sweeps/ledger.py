@@ -54,6 +54,7 @@ class Ledger:
     _out: dict[int, Out] = field(default_factory=dict)
     _failures: dict[str, int] = field(default_factory=dict)
     _barren: dict[frozenset[int], list[str]] = field(default_factory=dict)
+    _built: set[frozenset[str]] = field(default_factory=set)
     _next: int = 0
 
     def add(self, chunks: Iterable[Chunk]) -> None:
@@ -80,10 +81,15 @@ class Ledger:
         """The next chunk for a device of a kind; rather one whose kernels nobody builds at this moment.
 
         Args:
-            alone: give no chunk whose kernels another worker may still be building: there is no common cache.
+            alone: give no chunk whose kernels another worker is the first to build: there is no common cache, and they are
+                sent to the others when its chunk is done.
         """
-        building = {out.chunk.builds for out in self._out.values() if not self._started(out)}
-        fitting = [chunk for chunk in self._waiting if chunk.kind == kind]
+        building = {
+            out.chunk.builds
+            for out in self._out.values()
+            if (out.chunk.builds not in self._built if alone else not out.running)
+        }
+        fitting = [chunk for chunk in self._waiting if chunk.kind == kind and chunk.place in ("", place)]
         chosen = next((chunk for chunk in fitting if chunk.builds not in building), None)
         if chosen is None and fitting and not alone:
             chosen = fitting[0]
@@ -91,10 +97,6 @@ class Ledger:
             self._waiting.remove(chosen)
             self._out[chosen.number] = Out(chosen, place)
         return chosen
-
-    @staticmethod
-    def _started(out: Out) -> bool:
-        return bool(out.running)
 
     def began(self, chunk: int, rows: Sequence[int]) -> tuple[int, ...]:
         """Rows of a chunk run now: their numbers among all rows. A chunk that is not out has nothing to say."""
@@ -120,6 +122,8 @@ class Ledger:
     def closed(self, chunk: int) -> None:
         """A worker has run all of a chunk. Rows that it left out, which should not happen, are given out again."""
         out = self._out.pop(chunk, None)
+        if out is not None:
+            self._built.add(out.chunk.builds)
         if out is not None and (left := self._left(out.chunk.units)):
             self._again(out.chunk.kind, [left])
 
@@ -169,7 +173,17 @@ class Ledger:
         """Whether a place has failed so often in a row that it is set aside."""
         return self._failures.get(place, 0) >= FAILURES
 
-    def stuck(self, kinds: Iterable[int]) -> bool:
-        """Whether chunks wait for kinds of devices that no place has any more."""
-        left = set(kinds)
-        return bool(self._waiting) and not self._out and all(chunk.kind not in left for chunk in self._waiting)
+    def stuck(self, places: Iterable[tuple[int, str]]) -> bool:
+        """Whether all chunks that wait do so for places that are no more.
+
+        Args:
+            places: the kind and the text of each place that there is.
+        """
+        there = list(places)
+        return (
+            bool(self._waiting)
+            and not self._out
+            and not any(
+                chunk.kind == kind and chunk.place in ("", text) for chunk in self._waiting for kind, text in there
+            )
+        )

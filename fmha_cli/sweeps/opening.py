@@ -48,7 +48,9 @@ class Opened:
     found: Mapping[str, Availability]
 
 
-def planned_sweep(spec: Spec, registry: Registry, kinds: Sequence[Kind], notify: Callable[[str], None]) -> SweepPlan:
+def planned_sweep(
+    spec: Spec, registry: Registry, kinds: Sequence[Kind], places: Sequence[Place], notify: Callable[[str], None]
+) -> SweepPlan:
     """The plan of what was asked for.
 
     Raises:
@@ -56,7 +58,7 @@ def planned_sweep(spec: Spec, registry: Registry, kinds: Sequence[Kind], notify:
     """
     for kind in kinds:
         refuse_timing(replace(spec.request, device=kind.first))
-    return plan_sweep(spec.problems, spec.layers, spec.request, registry, kinds, notify)
+    return plan_sweep(spec.problems, spec.layers, spec.request, registry, kinds, notify, places, spec.overlap)
 
 
 def open_sweep(
@@ -80,7 +82,7 @@ def open_sweep(
     with Revision() as revision:
         with Supervisor() as supervisor:
             kinds, places = find(supervisor)
-            plan = planned_sweep(spec, registry, kinds, notify)
+            plan = planned_sweep(spec, registry, kinds, places, notify)
             parts = _parts(plan, registry, supervisor, notify)
         revision.wait()
         run = RunRow(

@@ -12,7 +12,7 @@ from fmha_cli.domain.layer import Layer
 from fmha_cli.domain.problem import Problem
 from fmha_cli.report.record import Record
 from fmha_cli.sweeps.jobs import Job, mark_of
-from fmha_cli.sweeps.places import Kind
+from fmha_cli.sweeps.places import Kind, Place
 from fmha_cli.walk.request import Request
 from fmha_cli.walk.rows import Row, plan_rows
 
@@ -23,12 +23,14 @@ class Unit:
 
     Attributes:
         first: number of its first row among all rows of the sweep.
+        place: the only place that may run it (``Place.text``); empty for every place of its kind.
     """
 
     kind: int
     problem: int
     first: int
     rows: tuple[Row, ...]
+    place: str = ""
 
     @property
     def numbers(self) -> range:
@@ -63,6 +65,11 @@ class Chunk:
     def builds(self) -> frozenset[str]:
         return self.units[0].builds
 
+    @property
+    def place(self) -> str:
+        """The only place that may run it; empty for every place of its kind."""
+        return self.units[0].place
+
 
 @dataclass(frozen=True)
 class SweepPlan:
@@ -92,12 +99,12 @@ class SweepPlan:
 
     def chunks(self, size: int) -> Iterator[Chunk]:
         """The rows that need a worker, in chunks of about ``size`` rows; rows with the same kernels follow each other."""
-        groups: dict[tuple[int, frozenset[str]], list[Unit]] = {}
+        groups: dict[tuple[int, frozenset[str], str], list[Unit]] = {}
         for unit in self.units:
             if unit.runs:
-                groups.setdefault((unit.kind, unit.builds), []).append(unit)
+                groups.setdefault((unit.kind, unit.builds, unit.place), []).append(unit)
         number = 0
-        for (kind, _), units in groups.items():
+        for (kind, _, _), units in groups.items():
             for part in _parts(units, size):
                 yield Chunk(number, kind, part)
                 number += 1
@@ -140,8 +147,13 @@ def plan_sweep(
     registry: Registry,
     kinds: Sequence[Kind],
     notify: Callable[[str], None],
+    places: Sequence[Place] = (),
+    overlap: float = 0.0,
 ) -> SweepPlan:
     """Plan every row for every kind of device; the rows of one problem stand side by side.
+
+    Args:
+        overlap: the share of the problems that run at every one of the places, so that the places can be compared.
 
     Raises:
         UsageError, EnvironmentProblem, UnsupportedError: see ``plan_rows``.
@@ -150,16 +162,25 @@ def plan_sweep(
     for kind in kinds:
         rows = plan_rows(points, replace(request, device=kind.first), registry, kind.found, notify, layers)
         planned.append({group: tuple(those) for group, those in groupby(rows, lambda row: row.group)})
-    plan = SweepPlan(request, tuple(points), tuple(layers), tuple(kinds), tuple(_units(len(points), planned)))
+    plan = SweepPlan(
+        request, tuple(points), tuple(layers), tuple(kinds), tuple(_units(len(points), planned, places, overlap))
+    )
     if len({row.key for row in plan.rows}) != len(plan.rows):
         raise InternalError("two rows of a sweep have one key")
     return plan
 
 
-def _units(points: int, planned: Iterable[dict[int, tuple[Row, ...]]]) -> Iterator[Unit]:
+def _units(
+    points: int, planned: Iterable[dict[int, tuple[Row, ...]]], places: Sequence[Place], overlap: float
+) -> Iterator[Unit]:
     kinds = list(planned)
     first = 0
     for problem in range(points):
+        everywhere = int((problem + 1) * overlap) > int(problem * overlap)
         for kind, rows in enumerate(kinds):
-            yield Unit(kind, problem, first, rows[problem])
-            first += len(rows[problem])
+            mine = [place.text for place in places if place.kind == kind] if everywhere else []
+            for copy, place in enumerate(mine if len(mine) > 1 else [""]):
+                # the number of the group tells the keys of the copies apart
+                copies = tuple(replace(row, group=row.group + copy * points) for row in rows[problem])
+                yield Unit(kind, problem, first, copies, place)
+                first += len(copies)

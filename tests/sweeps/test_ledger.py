@@ -114,10 +114,22 @@ def test_a_place_is_failing_after_some_deaths_in_a_row_only() -> None:
     assert not ledger.failing("b")
 
 
+def test_without_a_common_cache_kernels_are_built_by_the_first_chunk_alone() -> None:
+    ledger = ledger_of(3, size=1)
+    first = ledger.give(0, "a", alone=True)
+    assert first is not None
+    ledger.began(first.number, [0])
+    assert ledger.give(0, "b", alone=True) is None
+    ledger.ended(first.number, 0, RECORD)
+    ledger.closed(first.number)
+    assert ledger.give(0, "a", alone=True) is not None
+    assert ledger.give(0, "b", alone=True) is not None
+
+
 def test_rows_that_wait_for_a_kind_without_places_are_stuck() -> None:
     ledger = ledger_of(1)
-    assert not ledger.stuck([0])
-    assert ledger.stuck([1])
+    assert not ledger.stuck([(0, "a")])
+    assert ledger.stuck([(1, "a")])
     chunk = ledger.give(0, "a")
     assert chunk is not None
     assert not ledger.stuck([])

@@ -11,8 +11,9 @@ from fmha_cli.discovery.registry import build_registry
 from fmha_cli.domain.device import Availability, DeviceFacts, State
 from fmha_cli.domain.problem import Problem
 from fmha_cli.sweeps.jobs import Job
-from fmha_cli.sweeps.places import Kind
-from fmha_cli.sweeps.plan import SweepPlan, plan_sweep
+from fmha_cli.sweeps.ledger import Ledger
+from fmha_cli.sweeps.places import Kind, Place
+from fmha_cli.sweeps.plan import Chunk, SweepPlan, plan_sweep
 from fmha_cli.walk.request import Command, Request
 
 
@@ -74,3 +75,27 @@ def test_a_job_survives_its_way_to_the_worker() -> None:
         assert Job.of_line(job.line()) == job
         assert list(job.problems) == [MIXED[unit.problem] for unit in chunk.units]
         assert job.on("null:1", 2).request.device == "null:1"
+
+
+def test_a_share_of_the_problems_runs_at_every_place_with_keys_of_their_own() -> None:
+    plan = plan_of(*MIXED)
+    places = [Place(device="null:0", name=f"null:{n}", kind=0) for n in range(3)]
+    spread = plan_sweep(
+        plan.points, (), plan.request, build_registry(), plan.kinds, lambda text: None, places, overlap=0.2
+    )
+    pinned = [unit for unit in spread.units if unit.place]
+    assert [(unit.problem, unit.place) for unit in pinned] == [(p, f"null:{n}") for p in (4, 9) for n in range(3)]
+    assert len({row.key for row in spread.rows}) == len(spread.rows) == 14
+    for chunk in spread.chunks(16):
+        assert {unit.place for unit in chunk.units} == {chunk.place}
+
+
+def test_a_pinned_chunk_goes_to_its_place_alone() -> None:
+    plan = plan_of(MIXED[0])
+    unit = replace(plan.units[0], place="null:1")
+    ledger = Ledger(1)
+    ledger.add([Chunk(0, 0, (unit,))])
+    assert ledger.give(0, "null:0") is None
+    assert ledger.stuck([(0, "null:0")])
+    assert not ledger.stuck([(0, "null:0"), (0, "null:1")])
+    assert ledger.give(0, "null:1") is not None
