@@ -65,6 +65,7 @@ class ClusterScheduler:
     """
 
     shared_cache = False
+    patience_s = WAIT_S
 
     def __init__(
         self,

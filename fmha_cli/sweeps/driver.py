@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -72,6 +73,7 @@ class Driver:
         self.rows = self.plan.rows
         self.ledger = Ledger(len(self.rows), self.retries)
         self.where: dict[int, Place] = {}
+        self._stuck_since: float | None = None
         self.phases: dict[str, str] = {}
         """Place -> what its worker does besides running a row."""
 
@@ -95,7 +97,7 @@ class Driver:
                 for news in self.scheduler.news(TICK_S):
                     self._take(news)
                 self.changed(self)
-                if self.ledger.stuck((place.kind, place.text) for place in self.scheduler.places()):
+                if self._stranded():
                     stranded = True
                     break
         except (KeyboardInterrupt, StopWalk):
@@ -105,6 +107,15 @@ class Driver:
         why = "no worker was left for this row" if stranded else "interrupted before this row was done"
         records = tuple(self.ledger.done.get(n) or self._made(n, Verdict.NOT_RUN, why) for n in range(len(self.rows)))
         return Done(records, interrupted, stranded, self.where, self.ledger.lost, self.ledger.doubled)
+
+    def _stranded(self) -> bool:
+        """Whether the rows that are left have had no place for longer than the scheduler's patience."""
+        if not self.ledger.stuck((place.kind, place.text) for place in self.scheduler.places()):
+            self._stuck_since = None
+            return False
+        now = time.monotonic()
+        self._stuck_since = now if self._stuck_since is None else self._stuck_since
+        return now - self._stuck_since >= self.scheduler.patience_s
 
     def _settle_unserved(self, unit: Unit) -> None:
         """Rows without a kernel need no worker."""

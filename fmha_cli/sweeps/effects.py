@@ -23,7 +23,7 @@ def place_effects(plan: SweepPlan, done: Done) -> tuple[PlaceEffect, ...]:
     differing: Counter[str] = Counter()
     for group in _together(plan, done.records):
         usual = Counter(record.verdict for record in group.values()).most_common(1)[0][0]
-        rows.update(group)
+        rows.update(group.keys())
         differing.update(place for place, record in group.items() if record.verdict is not usual)
         times = {place: _median(record.measurement) for place, record in group.items()}
         known = {place: math.log(time) for place, time in times.items() if time}

@@ -48,6 +48,7 @@ class LocalScheduler:
     """
 
     shared_cache = True
+    patience_s = 0.0
 
     def __init__(self, places: Sequence[Place], states: Path, folder: Path, run: str, silence_s: float) -> None:
         self._slots = [_Slot(place) for place in places]

@@ -23,9 +23,11 @@ class Scheduler(Protocol):
 
     Attributes:
         shared_cache: whether all workers have one build cache, which keeps two of them from building the same kernel.
+        patience_s: how long rows wait for a place when there is none; a worker that died may be replaced.
     """
 
     shared_cache: bool
+    patience_s: float
 
     def places(self) -> Sequence[Place]:
         """The places that are not set aside."""

@@ -31,7 +31,7 @@ def done_of(plan: SweepPlan, *, slow: float, wrong: int = 0, timed: bool = True)
     for unit in plan.units:
         second = unit.place == "null:1"
         time = round((1000 + 100 * unit.problem) * (slow if second else 1.0))
-        measured = replace(measurement(), stage_samples_ns=((time,) * 12,)) if timed else None
+        measured = replace(measurement(), launches=((time, 0),) * 12) if timed else None
         verdict = Verdict.WRONG if second and unit.problem < wrong else Verdict.PASSED
         records.append(Record(problem={}, repro="", verdict=verdict, measurement=measured))
     return Done(tuple(records), False, False, {}, 0, 0)

@@ -37,6 +37,7 @@ class Played:
     """A scheduler whose workers do what a script says: a row's number among all rows -> how often a worker dies with it."""
 
     shared_cache = True
+    patience_s = 0.0
 
     def __init__(self, places: Sequence[Place], plan: SweepPlan, deadly: dict[int, int]) -> None:
         self._places, self._plan, self._deadly = list(places), plan, dict(deadly)
