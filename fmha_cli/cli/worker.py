@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -28,6 +29,11 @@ SCHEDULER = _spreading(
     "Where the workers are: local, a Dask scheduler, or jobs of Slurm [default: local]",
     metavar="local|tcp://HOST:PORT|slurm:NAME=VALUE,...",
     lists=True,
+)
+ADDRESS = replace(
+    SCHEDULER,
+    help="Address of a Dask scheduler, which `dask scheduler` starts",
+    metavar="tcp://HOST:PORT|tls://HOST:PORT",
 )
 TLS = (
     _spreading("tls-ca", FlagKind.FILE, "Certificate of the authority that both sides trust (PEM)"),
@@ -90,7 +96,7 @@ def worker(call: Call) -> int:
 COMMANDS = {
     "worker": Command(
         worker,
-        options=(SCHEDULER, DEVICES, *TLS, BACKEND),
+        options=(ADDRESS, DEVICES, *TLS, BACKEND),
         detail="One worker for each device, in a Dask cluster (pip install fmha[dask]). It runs the chunks of fmha sweep "
         "--scheduler ADDRESS, each in a process that holds the device's lease. A worker that dies is replaced. The port of a "
         "scheduler runs what is sent to it, so beyond this machine all sides need certificates.",

@@ -92,6 +92,7 @@ class ClusterScheduler:
         self._seats: dict[str, _Seat] = {}
         self._aside: set[str] = set()
         self._strange: set[str] = set()
+        self._asking: dict[str, Future[Any]] = {}
         self._kinds: list[Kind] = []
         self._asked: Sequence[Asked] = ()
         self._archives: dict[str, bytes] = {}
@@ -106,7 +107,7 @@ class ClusterScheduler:
         """
         self._asked = asked
         end = time.monotonic() + self._wait_s
-        while not self._seats and time.monotonic() < end:
+        while (not self._seats or self._asking) and time.monotonic() < end:
             self._look(new_kinds=True)
             time.sleep(0.1)
         if not self._seats:
@@ -117,44 +118,38 @@ class ClusterScheduler:
         return tuple(self._kinds), tuple(self.places())
 
     def _look(self, *, new_kinds: bool = False) -> Sequence[News]:
-        """Which workers are there now. Returns what became of those that are gone."""
+        """Which workers are there now; new ones are asked about their devices. Returns what became of those that are gone."""
         there: Mapping[str, Any] = self._client.scheduler_info()["workers"]
         gone = [self._left(address) for address in [*self._seats] if address not in there]
-        wanted = {one.device for one in self._asked}
         for address, about in there.items():
             name = str(about.get("name", "")).split("|")
             if address in self._seats or address in self._strange or len(name) != 4 or name[0] != MARK:
                 continue
             _, host, device, copy = name
-            if wanted and device not in wanted:
+            if self._asked and all(device != one.device for one in self._asked):
                 self._strange.add(address)
-                continue
-            self._take_in(address, host, device, copy, new_kinds)
+            elif address not in self._asking:  # one that is busy answers later
+                self._asking[address] = self._client.submit(
+                    describe, json.dumps(to_json(self._request)), device, workers=[address], pure=False, retries=0
+                )
+            elif self._asking[address].done():
+                self._take_in(address, host, device, copy, self._asking.pop(address), new_kinds)
+        for address in [address for address in self._asking if address not in there]:
+            self._asking.pop(address).release()
         return [news for news in gone if news is not None]
 
-    def _take_in(self, address: str, host: str, device: str, copy: str, new_kinds: bool) -> None:
-        asking = self._client.submit(
-            describe, json.dumps(to_json(self._request)), device, workers=[address], pure=False, retries=0
-        )
-        try:
-            found = found_of(asking.result(timeout=self._wait_s))
-        except TimeoutError:  # it is busy, and is asked again
-            return
-        except Exception:  # noqa: BLE001 - whatever a worker raises, the sweep goes on without it
-            self._strange.add(address)
-            return
-        finally:
-            asking.release()
+    def _take_in(self, address: str, host: str, device: str, copy: str, answer: Future[Any], new_kinds: bool) -> None:
+        found = found_of(answer.result()) if answer.status == "finished" else {}
+        answer.release()
         alike = described(found, device)
         kind = next((n for n, one in enumerate(self._kinds) if described(one.found, one.first) == alike), None)
         if kind is None and new_kinds and alike:
             kind = len(self._kinds)
             self._kinds.append(Kind(first=device, found=found))
-        if kind is None:
+        place = Place(device=device, name=f"{device}#{copy}" if copy else device, kind=kind or 0, host=host)
+        if kind is None or place.text in self._aside:
             self._strange.add(address)
-            return
-        place = Place(device=device, name=f"{device}#{copy}" if copy else device, kind=kind, host=host)
-        if place.text not in self._aside:
+        else:
             self._seats[address] = _Seat(place, address)
 
     def _left(self, address: str) -> News | None:
@@ -277,6 +272,8 @@ class ClusterScheduler:
         """Take the chunks back that are out, and leave the cluster; its workers stay."""
         for seat in self._seats.values():
             self._release(seat)
+        for asking in self._asking.values():
+            asking.release()
         self._client.close()
 
     def workers(self) -> dict[str, str]:

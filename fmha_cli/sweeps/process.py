@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from fmha_cli.domain.blas import as_the_user_set_it
+from fmha_cli.execution.process import same_code, signal_name
 from fmha_cli.sweeps.jobs import Event, Job, event_lines
 from fmha_cli.sweeps.leases import Lease
 from fmha_cli.system.processes import end_group, kill_group, new_group
@@ -41,7 +40,7 @@ class ChildProcess:
                     stdout=talk,
                     stderr=talk,
                     pass_fds=(theirs, lease.descriptor),
-                    env=_environment(),
+                    env=same_code(),
                     **new_group(),
                 )
         except BaseException:
@@ -79,7 +78,7 @@ class ChildProcess:
         end_group(self._process)
         self._close()
         status = self._process.returncode
-        how = f"exit status {status}" if status is None or status >= 0 else _signal_name(-status)
+        how = f"exit status {status}" if status is None or status >= 0 else signal_name(-status)
         return how if not (words := self._last_words()) else f"{how}: {words}"
 
     def close(self) -> None:
@@ -108,16 +107,3 @@ def events_of(child: ChildProcess) -> Iterator[Event]:
     """Every event of a child until it ends."""
     while (events := child.hear()) is not None:
         yield from events
-
-
-def _environment() -> dict[str, str]:
-    """This environment with its module search path, so that the child imports the same code."""
-    path = [os.path.abspath(entry) for entry in sys.path]
-    return {**as_the_user_set_it(os.environ), "PYTHONPATH": os.pathsep.join(path)}
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:  # a real-time signal
-        return f"signal {number}"
