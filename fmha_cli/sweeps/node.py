@@ -15,8 +15,9 @@ from fmha_cli.sweeps.addresses import Tls, need_dask
 from fmha_cli.sweeps.places import Place
 from fmha_cli.sweeps.remote import worker_name
 
-LEAVE_S = 60
-"""Seconds without the scheduler after which a worker gives up, so that none stays behind on a machine."""
+LEAVE_S = 300
+"""Seconds without the scheduler after which a worker gives up, so that none stays behind on a machine. It may take as long to
+start."""
 
 
 def serve(url: str, places: Sequence[Place], tls: Tls | None, tell: Callable[[str], None]) -> None:
@@ -28,10 +29,15 @@ def serve(url: str, places: Sequence[Place], tls: Tls | None, tell: Callable[[st
     need_dask()
     try:
         asyncio.run(_serve(url, places, tls, tell))
-    except (OSError, TimeoutError) as fault:
+    except (
+        OSError,
+        TimeoutError,
+        RuntimeError,
+        AssertionError,
+    ) as fault:  # Dask raises all of them when it cannot start
         help = "`dask scheduler` starts one"
-        what = f"no scheduler answers at {url}"
-        raise EnvironmentProblem(what, code="X064", where="--scheduler", why=str(fault), help=help) from fault
+        what, why = f"the workers could not join the scheduler at {url}", str(fault) or type(fault).__name__
+        raise EnvironmentProblem(what, code="X064", where="--scheduler", why=why, help=help) from fault
 
 
 async def _serve(url: str, places: Sequence[Place], tls: Tls | None, tell: Callable[[str], None]) -> None:
