@@ -164,20 +164,16 @@ def _finder(call: Call, spec: Spec) -> Finder:
 def _show(call: Call, spec: Spec) -> int:
     """Plan everything and run nothing: each row with its kernel, as NOT_RUN."""
     from fmha_cli.domain.verdict import Verdict
-    from fmha_cli.execution.supervisor import Supervisor
     from fmha_cli.report.documents.report import report_document
     from fmha_cli.report.lines import counted
     from fmha_cli.report.parts import environment
-    from fmha_cli.sweeps.opening import planned_sweep
     from fmha_cli.walk.records import Fate, record_of
 
-    with Supervisor() as supervisor:
-        finder = _finder(call, spec)
-        try:
-            kinds, places = finder.find(supervisor)
-        finally:
-            finder.close()
-    plan = planned_sweep(spec, call.registry, kinds, places, call.console.say)
+    finder = _finder(call, spec)
+    try:
+        plan, places = finder.planned(call.console.say)
+    finally:
+        finder.close()
     kernels = {kernel for unit in plan.units for kernel in unit.builds}
     chunks = len(list(plan.chunks(spec.chunk)))
     call.console.say(
@@ -195,7 +191,7 @@ def _show(call: Call, spec: Spec) -> int:
         for unit in plan.units
         for row in unit.rows
     ]
-    call.output.document(report_document(records, environment(kinds[0].found)))
+    call.output.document(report_document(records, environment(plan.kinds[0].found)))
     return int(ExitCode.OK)
 
 

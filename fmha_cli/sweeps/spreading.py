@@ -12,8 +12,9 @@ from fmha_cli.sweeps.cluster import ClusterScheduler
 from fmha_cli.sweeps.folder import Spec
 from fmha_cli.sweeps.leases import state_folder
 from fmha_cli.sweeps.local import LocalScheduler
-from fmha_cli.sweeps.opening import Found
+from fmha_cli.sweeps.opening import Found, planned_sweep
 from fmha_cli.sweeps.places import Place, local_places, parse_devices, timed_alone
+from fmha_cli.sweeps.plan import SweepPlan
 from fmha_cli.sweeps.scheduler import Scheduler
 from fmha_cli.walk.request import Command
 
@@ -48,6 +49,16 @@ class Finder:
         if self._spec.request.command is Command.BENCH:
             timed_alone(places)
         return kinds, places
+
+    def planned(self, notify: Callable[[str], None]) -> tuple[SweepPlan, Sequence[Place]]:
+        """The plan and the devices, for somebody who runs nothing.
+
+        Raises:
+            UsageError, EnvironmentProblem, UnsupportedError: as ``find`` and ``planned_sweep``.
+        """
+        with Supervisor() as supervisor:
+            kinds, places = self.find(supervisor)
+        return planned_sweep(self._spec, self._registry, kinds, places, notify), places
 
     def _joined(self) -> ClusterScheduler:
         url, security = self._address.url, None if self._tls is None else self._tls.security()
