@@ -148,8 +148,8 @@ def page(command: Sequence[str], outcome: Outcome) -> str:
     again = sum(any("given out" in note for note in row["notes"]) for row in rows)
     facts = {
         "rows planned": f"{PROBLEMS:,}",
-        "rows recorded": f"{len(keys):,}",
-        "rows recorded twice": f"{len(rows) - len(keys)}",
+        "rows that came out": f"{len(keys):,}",
+        "rows that came out twice": f"{len(rows) - len(keys)}",
         "verdicts": ", ".join(
             f"{n:,} {verdict}" for verdict, n in Counter(row["verdict"] for row in rows).most_common()
         ),

@@ -73,10 +73,9 @@ def worker(call: Call) -> int:
         UsageError: E002, no address of a scheduler.
     """
     from fmha_cli.discovery.wanted import Wanted
-    from fmha_cli.execution.supervisor import Supervisor
     from fmha_cli.sweeps.addresses import Where, need_dask, parse_scheduler
     from fmha_cli.sweeps.node import serve
-    from fmha_cli.sweeps.places import local_places, parse_devices
+    from fmha_cli.sweeps.places import places_here
 
     tls = tls_of(call)
     text = call.settings.text("scheduler")
@@ -85,10 +84,8 @@ def worker(call: Call) -> int:
         help = "--scheduler tcp://HOST:8786; `dask scheduler` starts one"
         raise UsageError("fmha worker needs the address of a scheduler", code="E002", where="--scheduler", help=help)
     need_dask()
-    asked = parse_devices(call.settings.text("devices") or "all")
-    with Supervisor() as supervisor:
-        wanted = Wanted(backend=call.settings.text("backend") or "auto")
-        _, places = local_places(asked, call.registry, wanted, supervisor)
+    wanted = Wanted(backend=call.settings.text("backend") or "auto")
+    places = places_here(call.settings.text("devices") or "all", call.registry, wanted)
     serve(address.url, places, tls, call.console.say)
     return int(ExitCode.OK)
 

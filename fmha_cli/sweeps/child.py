@@ -125,4 +125,4 @@ def _do(job: Job, answers: _Answers, lease: int) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    raise SystemExit(main(sys.argv[1:]))

@@ -117,6 +117,16 @@ def local_places(
     )
 
 
+def places_here(text: str, registry: Registry, wanted: Wanted) -> tuple[Place, ...]:
+    """The devices of this machine that ``--devices`` names.
+
+    Raises:
+        UsageError, EnvironmentProblem: as ``parse_devices`` and ``local_places``.
+    """
+    with Supervisor() as supervisor:
+        return local_places(parse_devices(text), registry, wanted, supervisor)[1]
+
+
 def _of_kinds(
     found: Iterable[tuple[Asked, Mapping[str, Availability]]],
 ) -> tuple[tuple[Kind, ...], tuple[Place, ...]]:
