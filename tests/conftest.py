@@ -40,5 +40,6 @@ def _isolated(monkeypatch: pytest.MonkeyPatch, shared_cache: Path, tmp_path_fact
     monkeypatch.setenv("FMHA_NO_STORE", "1")
     monkeypatch.setenv("XDG_DATA_HOME", str(shared_cache.parent / "no-data"))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(shared_cache.parent / "no-config"))
+    monkeypatch.setenv("XDG_STATE_HOME", str(shared_cache.parent / "states"))
     monkeypatch.setenv("COLUMNS", "80")  # readline, which pytest loads, sets it where os.environ does not see it
     monkeypatch.delenv("COLUMNS")

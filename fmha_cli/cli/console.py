@@ -5,16 +5,18 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, TextIO, TypeVar
 
 from fmha_cli.cli.output import silence
 from fmha_cli.cli.terminal import terminal_width
 from fmha_cli.report.escaping import escaped, printable
 
 if TYPE_CHECKING:
-    from fmha_cli.cli.progress import ProgressLine
+    from fmha_cli.cli.progress import ProgressLine, Shown
+
+Board = TypeVar("Board", bound="Shown")
 
 _RED, _YELLOW = 31, 33
 
@@ -47,7 +49,7 @@ class Console:
         self.verbose = verbose
         self.color = color
         self.width = width
-        self._line: ProgressLine | None = None
+        self._line: Shown | None = None
 
     def say(self, text: str) -> None:
         """An announcement; silent with ``-q``."""
@@ -101,17 +103,32 @@ class Console:
     @contextmanager
     def progress(self, title: str) -> Iterator[ProgressLine]:
         """A line about long work, without ``-q``; with ``-v`` the time of each phase at its end."""
-        from fmha_cli.cli.progress import PIPED_S, TERMINAL_S, ProgressLine, ticking
+        from fmha_cli.cli.progress import ProgressLine
+
+        with self.board(
+            lambda write, terminal, width: ProgressLine(title, write, terminal=terminal, width=width)
+        ) as line:
+            yield line
+        if not self.quiet:
+            self.detail(line.summary())
+
+    @contextmanager
+    def board(self, make: Callable[[Callable[[str], None], bool, Callable[[], int | None]], Board]) -> Iterator[Board]:
+        """What is shown during long work, unless ``-q`` forbids it.
+
+        Args:
+            make: from what takes the text, whether that is a terminal, and the terminal's width.
+        """
+        from fmha_cli.cli.progress import PIPED_S, TERMINAL_S, ticking
 
         terminal = self.stream.isatty() and os.environ.get("TERM") != "dumb"
-        line = ProgressLine(title, self._put, terminal=terminal, width=lambda: terminal_width(os.environ, self.stream))
+        shown = make(self._put, terminal, lambda: terminal_width(os.environ, self.stream))
         if self.quiet:
-            yield line
+            yield shown
             return
-        self._line = line
+        self._line = shown
         try:
-            with ticking(line, TERMINAL_S if terminal else PIPED_S):
-                yield line
+            with ticking(shown, TERMINAL_S if terminal else PIPED_S):
+                yield shown
         finally:
             self._line = None
-            self.detail(line.summary())

@@ -9,8 +9,9 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from typing import Protocol
 
 from fmha_cli.cli.terminal import UNKNOWN
 from fmha_cli.domain.phases import Phase
@@ -165,8 +166,21 @@ class ProgressLine:
             return f"took {wall:.1f} s (CPU {cpu:.1f} s): {', '.join(own)}"
 
 
+class Shown(Protocol):
+    """What a console shows while long work goes on."""
+
+    def tick(self) -> None:
+        """Show it as it is now."""
+
+    def erase(self) -> None:
+        """Make room for other output."""
+
+    def room(self) -> AbstractContextManager[None]:
+        """Other output, during which nothing is shown."""
+
+
 @contextmanager
-def ticking(line: ProgressLine, period: float) -> Iterator[None]:
+def ticking(line: Shown, period: float) -> Iterator[None]:
     """Show the line every ``period`` seconds while the work goes on, and erase it at the end."""
     over = threading.Event()
 

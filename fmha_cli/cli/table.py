@@ -30,6 +30,8 @@ COMMANDS = {
     "validate": Entry("walks", "Check kernels thoroughly: several fills, poison, guards, repeats", report=True),
     "bench": Entry("walks", "Check once, then time: median with confidence interval", report=True),
     "tune": Entry("tune", "Find the fastest kernel of a problem and remember it: ls, rm, verify, export"),
+    "sweep": Entry("sweep", "Many rows over many devices; a killed sweep is resumed", report=True),
+    "worker": Entry("worker", "Lend this host's devices to a sweep of a cluster"),
     "compare": Entry("compare", "Compare two runs: which rows are surely slower, faster or the same"),
     "report": Entry("report", "Runs as one HTML page: plots, history, comparison, tables"),
     "explain": Entry("explain", "Why each candidate kernel fits or not; or the page of a rule: explain K012"),

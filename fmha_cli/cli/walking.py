@@ -18,6 +18,7 @@ from fmha_cli.walk.request import Command, Request
 if TYPE_CHECKING:
     from fmha_cli.cli.points import Point
     from fmha_cli.domain.device import Availability
+    from fmha_cli.report.places import PlaceEffect
     from fmha_cli.results.keeping import Keeper
     from fmha_cli.walk.run import Outcome
 
@@ -40,7 +41,7 @@ def walk_points(call: Call) -> int:
     request = request_of(call, Command(call.command))
     if request.dry_run:
         return dry_run(call, points, request)
-    delivery = _Delivery(call, keeper_of(call))
+    delivery = Delivery(call, keeper_of(call))
     with delivery, call.console.progress(call.command) as progress:
         outcome = run_points(
             [point.problem for point in points],
@@ -83,7 +84,7 @@ def _plot(call: Call, records: Sequence[Record]) -> None:
         call.console.draw(terminal_plot(records, call.console.width or UNKNOWN, color=call.console.color))
 
 
-class _Delivery:
+class Delivery:
     """Keeps the rows of a walk in the store, and prints them: each at once (``--jsonl`` on stdout), or all in one document at
     the end.
 
@@ -131,7 +132,7 @@ class _Delivery:
             self._environment = None
         self._call.output.row(record.to_dict())
 
-    def __enter__(self) -> _Delivery:
+    def __enter__(self) -> Delivery:
         return self
 
     def __exit__(self, *exc: object) -> None:
@@ -142,23 +143,38 @@ class _Delivery:
 
     def outcome(self, outcome: Outcome) -> None:
         """Raises EnvironmentProblem: X040, the output cannot be written; the journal stays."""
+        before = self.failed
+        self.all(outcome.records, outcome.availability)
+        if self.failed is not before:
+            raise self.resumable(outcome.journal)
+
+    def all(
+        self,
+        records: Sequence[Record],
+        availability: Mapping[str, Availability],
+        places: Sequence[PlaceEffect] = (),
+    ) -> None:
+        """Print every record that was not printed at once. ``failed`` says what went wrong.
+
+        Args:
+            places: how the devices and hosts of a sweep compare.
+        """
         output = self._call.output
         if self.failed is not None or output.gone:
             return
         try:
             if output.streams:
                 told = {id(record) for record in self.streamed}
-                for record in outcome.records:
+                for record in records:
                     if id(record) not in told:
                         self._row(record)
             else:
                 from fmha_cli.report.documents.report import report_document
                 from fmha_cli.report.parts import environment
 
-                output.document(report_document(outcome.records, environment(outcome.availability)))
+                output.document(report_document(records, environment(availability), places=places))
         except EnvironmentProblem as fault:
             self.failed = fault
-            raise self.resumable(outcome.journal) from fault
 
     def resumable(self, journal: str | None) -> EnvironmentProblem:
         """The failure, with the command line that prints the rows without running them again."""

@@ -47,11 +47,14 @@ class WorkerProcess:
     It dies with the parent: through a pipe whose end it watches, and on Linux through a signal of the system
     when it was started by the main thread. What it prints, on stdout or stderr, is kept as a log.
 
+    Args:
+        held: further descriptors that it inherits and never uses; a lock of such a file lasts until it has ended.
+
     Raises:
         EnvironmentProblem: no process could be started.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, held: Sequence[int] = ()) -> None:
         if not handover.possible():
             raise EnvironmentProblem("no worker process", code="X020", why=handover.WHY_NOT, help=handover.HELP)
         self._channel, theirs = socket.socketpair()
@@ -70,9 +73,9 @@ class WorkerProcess:
                 stdin=subprocess.DEVNULL,
                 stdout=output_write,
                 stderr=output_write,
-                pass_fds=descriptors,
+                pass_fds=(*descriptors, *held),
                 **new_group(),
-                env=_environment(),
+                env=same_code(),
             )
         except OSError as fault:
             self._release()
@@ -198,7 +201,7 @@ class WorkerProcess:
         self.kill()
         if status >= 0:
             return Death(Verdict.CRASHED, f"the worker exited with status {status}")
-        name = _signal_name(-status)
+        name = signal_name(-status)
         if status == KILLED and ended_for_memory() > self._oom_kills:
             return Death(Verdict.OUT_OF_MEMORY, "the system ran out of memory and killed the worker")
         self._drain_output()
@@ -229,13 +232,14 @@ class WorkerProcess:
             os.close(descriptor)
 
 
-def _environment() -> dict[str, str]:
+def same_code() -> dict[str, str]:
     """The parent's environment with its module search path, so that both processes import the same code."""
     path = [os.path.abspath(entry) for entry in sys.path]
     return {**as_the_user_set_it(os.environ), "PYTHONPATH": os.pathsep.join(path)}
 
 
-def _signal_name(number: int) -> str:
+def signal_name(number: int) -> str:
+    """``SIGKILL``, or ``signal 40`` for one without a name."""
     try:
         return signal.Signals(number).name
     except ValueError:  # a real-time signal

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from types import NoneType
@@ -85,9 +85,13 @@ class Supervisor:
 
     Create it in the main thread: on Linux the worker is bound to the thread that started it. Ctrl-C during a
     call kills the worker's process group and raises ``KeyboardInterrupt``; the next call starts a new worker.
+
+    Args:
+        held: descriptors that every worker inherits (``WorkerProcess``).
     """
 
-    def __init__(self) -> None:
+    def __init__(self, held: Sequence[int] = ()) -> None:
+        self._held = tuple(held)
         self._worker: WorkerProcess | None = None
         self._loaded: OrderedDict[str, Arena] = OrderedDict()
         self._remarks: dict[str, tuple[str, ...]] = {}
@@ -110,7 +114,7 @@ class Supervisor:
         if self._worker is not None and not self._worker.alive:
             self.retire()
         if self._worker is None:
-            self._worker = WorkerProcess()
+            self._worker = WorkerProcess(self._held)
             self.started += 1
 
     def probe(self, entry: str, backend: str, *, timeout: float | None = 60.0) -> Availability:

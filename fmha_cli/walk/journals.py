@@ -49,14 +49,19 @@ def open_journal(
         path = Path(request.resume)
         journal, history = Journal.resume(path, start)
         stack.enter_context(journal)
-        return journal, {row.key: _past(path, row, history.done[row.key]) for row in rows if row.key in history.done}
+        return journal, {
+            row.key: past_record(path, row, history.done[row.key]) for row in rows if row.key in history.done
+        }
     name = f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}-{time.time_ns() % 10**6:06d}.jsonl"
     path = Path(request.journal) if request.journal else cache_root(request.cache_root) / "journals" / name
     return stack.enter_context(Journal.create(path, start)), {}
 
 
-def _past(path: Path, row: Row, data: Mapping[str, object]) -> Record:
+def past_record(path: Path, row: Row, data: Mapping[str, object], *, anywhere: bool = False) -> Record:
     """The record of a row in a journal.
+
+    Args:
+        anywhere: whether another device of the same kind may have run the row.
 
     Raises:
         UsageError: it is not a record, or belongs to another row.
@@ -70,7 +75,7 @@ def _past(path: Path, row: Row, data: Mapping[str, object]) -> Record:
     same = (
         record.problem == row.problem.to_dict()
         and (None if record.kernel is None else record.kernel.digest) == kernel
-        and record.device == device
+        and (anywhere or record.device == device)
         and (row.asked is None or record.backend == row.asked)
         and (record.measurement is None or record.measurement.cache is row.cache)
     )

@@ -36,6 +36,7 @@ from fmha_cli.walk.rows import Row, plan_rows
 from fmha_cli.walk.tuning.choice import EntriesOf
 from fmha_cli.walk.tuning.choosing import chooser_of
 from fmha_cli.walk.walker import Progress, Walker
+from fmha_cli.walk.watch import Watch
 
 
 @dataclass(frozen=True)
@@ -71,6 +72,7 @@ def run_points(
     notify: Callable[[str], None] = lambda text: None,
     progress: Progress = lambda done, total, what: None,
     phase: Tell = silent,
+    watch: Watch | None = None,
 ) -> Outcome:
     """Run every problem.
 
@@ -85,10 +87,12 @@ def run_points(
         on_outputs: receives the outputs of a row that was judged, with the row's number from 0.
         progress: rows done, rows in all, the flags of the row that runs.
         phase: takes the phases of the work.
+        watch: of whoever carries out part of a larger run.
 
     Raises:
         UsageError, EnvironmentProblem, UnsupportedError: before anything runs.
     """
+    watch = watch or Watch()
     check_outputs(points, request)
     refuse_timing(request)
     files = read_input_files(request.files) if given is None else given
@@ -98,12 +102,13 @@ def run_points(
     baseline = load_baseline(Path(request.baseline)) if request.baseline else None
     with ExitStack() as stack:
         revision = stack.enter_context(Revision())
-        supervisor = stack.enter_context(Supervisor())
+        supervisor = stack.enter_context(Supervisor(watch.held))
         supervisor.start()  # it starts while rows are planned and kernels are built
         found = probe_backends(registry, wanted_backends(registry, request.wanted), supervisor, request.device)
         on_found(found)
         chooser = chooser_of(request, registry, found, tuned, notify)
         rows = plan_rows(points, request, registry, found, notify, layers, chooser)
+        watch.planned(rows)
         check_outputs(points, request, len(rows))
         for line in notices(rows, registry, found, request):
             notify(line)
@@ -127,7 +132,7 @@ def run_points(
             baseline = baseline.among(planned)
         origin = Origin.new(this_host(), request)
         parts = partial(parts_of, rows, context, files, found, origin.host)
-        journal, past = open_journal(rows, request, origin.run, parts, stack)
+        journal, past = open_journal(rows, request, origin.run, parts, stack) if watch.journalled else (None, {})
         walk = Walker(
             context=context,
             origin=origin if journal is None else origin.within(journal.start),
@@ -136,7 +141,8 @@ def run_points(
             files=files,
             baseline=baseline,
             journal=journal,
-            past=past,
+            past={**past, **{rows[number].key: record for number, record in watch.past.items()}},
+            watch=watch,
             on_record=on_record,
             progress=progress,
         )

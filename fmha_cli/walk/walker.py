@@ -31,6 +31,7 @@ from fmha_cli.walk.request import Context
 from fmha_cli.walk.revision import Revision
 from fmha_cli.walk.rows import Row
 from fmha_cli.walk.turns import beside, lead_of, ratios_of, turns_of
+from fmha_cli.walk.watch import Watch
 
 Progress = Callable[[int, int, str], None]
 
@@ -53,6 +54,7 @@ class Walker:
         baseline: earlier results to compare with.
         journal: takes each record.
         past: records of earlier sessions, by row key.
+        watch: of whoever carries out part of a larger run.
     """
 
     context: Context
@@ -63,6 +65,7 @@ class Walker:
     baseline: Baseline | None
     journal: Journal | None
     past: Mapping[str, Record]
+    watch: Watch
     on_record: Callable[[Record], None]
     progress: Progress
 
@@ -115,17 +118,20 @@ class Walker:
             built = build_orders(orders, self.registry, self.context.building)
         if self.journal is not None:  # the rows of earlier sessions too: their kernels must be the ones built now
             self.journal.built(keys_of(built))
+        self.watch.built([outcome.value.digest for outcome in built.values() if outcome.value is not None])
         return built
 
-    def _planned(self, row: Row) -> None:
-        self.started[row.key] = now()
-        if self.journal is not None:
-            self.journal.planned(row.key)
+    def _planned(self, indices: Sequence[int]) -> None:
+        self.watch.began(indices)
+        for key in (self.rows[index].key for index in indices):
+            self.started[key] = now()
+            if self.journal is not None:
+                self.journal.planned(key)
 
     def _single(self, index: int, built: Mapping[str, Built], *notes: str) -> None:
         row = self.rows[index]
         self.progress(len(self.records), len(self.rows), row.problem.repro())
-        self._planned(row)
+        self._planned([index])
         fate = self._fate(row, built, index)
         self._keep_compared({index: replace(fate, notes=(*fate.notes, *notes))})
 
@@ -175,8 +181,7 @@ class Walker:
     def _in_turns(self, turns: Mapping[int, tuple[Artifact, ...]], built: Mapping[str, Built]) -> None:
         rows = [self.rows[index] for index in turns]
         self.progress(len(self.records), len(self.rows), rows[0].problem.repro())
-        for row in rows:
-            self._planned(row)
+        self._planned(list(turns))
         try:
             fates = self.executor.run_in_turns(rows, list(turns.values()))
         except MemoryError as fault:
@@ -224,6 +229,7 @@ class Walker:
             known = [self.records[i] for i in group if i in self.records]
             self.records[index] = _with_regret(self.records[index], known)
             self.told.add(index)
+            self.watch.ended(index, self.records[index])
             self.on_record(self.records[index])
             self.progress(len(self.told), len(self.rows), row.problem.repro())
 

@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from fmha_cli.domain.codec import from_json, to_json
 from fmha_cli.domain.device import is_emulated
@@ -28,6 +28,7 @@ from fmha_cli.report.finite import is_note
 from fmha_cli.report.layers import LAYER_COLUMNS, ModelSum, cells_of, model_sums, sum_lines
 from fmha_cli.report.lines import counted, launch_lines, percent, problem_text, ranges, reason_text, spelled, united
 from fmha_cli.report.parts import OUTPUTS, Environment, ErrorRow, SelectedBy
+from fmha_cli.report.places import PlaceEffect, place_lines
 from fmha_cli.report.record import Record
 from fmha_cli.report.table import Table, headed
 
@@ -41,15 +42,23 @@ class Report:
     environment: Annotated[Mapping[str, Any], ShownAs(Environment)]
     records: Annotated[tuple[Mapping[str, Any], ...], ShownAs(tuple[Record, ...])]
     sums: Annotated[tuple[ModelSum, ...], "of --model: what all layers cost"] = ()
+    places: Annotated[tuple[PlaceEffect, ...], "of sweep --overlap: how devices and hosts compare"] = ()
+
+    json_later: ClassVar[tuple[str, ...]] = ("places",)
 
 
 def report_document(
-    records: Iterable[Record | Mapping[str, Any]], environment: Mapping[str, Any], error: FmhaError | None = None
+    records: Iterable[Record | Mapping[str, Any]],
+    environment: Mapping[str, Any],
+    error: FmhaError | None = None,
+    places: Sequence[PlaceEffect] = (),
 ) -> dict[str, Any]:
     """The document of some records. The commands print it at every exit code except 70 and 130."""
     rows = tuple(record.to_dict() if isinstance(record, Record) else record for record in records)
     failure = None if error is None else ErrorRow.of(error)
-    return to_json(Report(error=failure, environment=environment, records=rows, sums=tuple(model_sums(rows))))
+    return to_json(
+        Report(error=failure, environment=environment, records=rows, sums=tuple(model_sums(rows)), places=tuple(places))
+    )
 
 
 Row = Mapping[str, Any]
@@ -93,6 +102,7 @@ def records_view(document: Row, color: bool = False) -> Table:
     details += _edits(records)
     details += judged_lines(records)
     details += sum_lines([from_json(ModelSum, one) for one in document.get("sums", ())])
+    details += place_lines([from_json(PlaceEffect, one) for one in document.get("places", ())])
     details += _unsure_of_baseline(records)
     if compared:
         details.append("  against: the first backend of the same problem and cache mode that was timed")

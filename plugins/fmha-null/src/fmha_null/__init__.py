@@ -7,6 +7,7 @@ this backend. Its correct kernels rank before all others.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from importlib import resources
 
@@ -24,6 +25,9 @@ from fmha_null.kernels import (
 
 DEFAULT_SPLITS = 2
 
+DEVICES = "NULL_BACKEND_DEVICES"
+"""Variable: the number of devices, ``null:0`` and so on. Without it there is one, ``null``."""
+
 
 class NullBackend:
     """See ``fmha_cli.api.Backend`` for the contract of the methods."""
@@ -36,8 +40,10 @@ class NullBackend:
     runtime = "null"
 
     def probe(self) -> api.Availability:
-        device = api.DeviceFacts(id="null", archs=(ARCH,), name="numpy")
-        return api.Availability(state=api.State.OK, devices=(device,), version="1")
+        number = int(os.environ.get(DEVICES, "0"))
+        ids = [f"null:{n}" for n in range(number)] or ["null"]
+        devices = tuple(api.DeviceFacts(id=id, archs=(ARCH,), name="numpy") for id in ids)
+        return api.Availability(state=api.State.OK, devices=devices, version="1")
 
     def archs(self) -> tuple[str, ...]:
         return (ARCH,)
@@ -87,7 +93,7 @@ class NullBackend:
     def open(self, device: api.DeviceFacts) -> api.Session:
         from fmha_null.session import NullSession  # only the worker needs numpy
 
-        return NullSession()
+        return NullSession(device.id)
 
 
 backend: api.Backend = NullBackend()

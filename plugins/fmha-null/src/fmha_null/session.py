@@ -15,6 +15,7 @@ from fmha_cli import api
 from fmha_null.attention import F32, Array, OneSequence, combine, partial
 from fmha_null.behaviour import after_launch, before_launch
 from fmha_null.kernels import Behaviour, NullAlgorithm
+from fmha_null.use import use_of
 
 O_ACC, LSE_ACC = "o_acc", "lse_acc"
 """Workspaces of a split plan: fp32 (splits, rows x heads, hdim_v) and fp32 (splits, rows x heads)."""
@@ -26,7 +27,8 @@ _NUMPY = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "int32": "in
 class NullSession:
     """Computes one plan; see ``fmha_cli.api.Session`` for the contract of the methods."""
 
-    def __init__(self) -> None:
+    def __init__(self, device: str = "null") -> None:
+        self._use = use_of(device)
         self._plan: api.Plan | None = None
         self._tensors: dict[str, Array] = {}
         self._behaviour = Behaviour.HONEST
@@ -47,6 +49,11 @@ class NullSession:
         """Nothing to do: the arena is the device's memory."""
 
     def launch(self) -> tuple[int, ...]:
+        assert self._plan is not None
+        with self._use():
+            return self._launch()
+
+    def _launch(self) -> tuple[int, ...]:
         assert self._plan is not None
         start = time.perf_counter_ns()
         times = [start]

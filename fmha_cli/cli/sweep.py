@@ -1,0 +1,281 @@
+"""``fmha sweep``: many rows over many devices, resumable."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+from fmha_cli.cli.call import Call
+from fmha_cli.cli.command import Command, Opt
+from fmha_cli.cli.options import (
+    ALL_KERNELS,
+    CHECK_BUDGET,
+    DRY_RUN,
+    EMULATING,
+    FILL_SEED,
+    KEPT,
+    LABEL,
+    NO_CHECK,
+    NO_PROBE,
+    REVISIONS,
+    ROOM,
+    ROWS,
+    RUNNING,
+)
+from fmha_cli.cli.settings import FLAG
+from fmha_cli.cli.walks import AB, BUDGET, CACHE, FILLS, FLOPS, MAX_TIME, ONLY, PEAK, PROCESSES, REPEATS
+from fmha_cli.cli.worker import DEVICES, SCHEDULER, TLS, tls_of
+from fmha_cli.domain.errors import EnvironmentProblem, ExitCode, UsageError
+from fmha_cli.domain.flags import FlagKind
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from fmha_cli.cli.walking import Delivery
+    from fmha_cli.sweeps.driver import Done
+    from fmha_cli.sweeps.folder import Spec
+    from fmha_cli.sweeps.spreading import Finder
+
+CHUNK, TRIES, SILENCE_S = 16, 2, 60.0
+"""Defaults of ``--chunk``, ``--retries`` and ``--silence``."""
+
+_spreading = partial(Opt, panel="Spreading")
+STEP = _spreading(
+    "step", FlagKind.TEXT, "What is done with each row [default: bench]", choices=("run", "validate", "bench")
+)
+CHUNK_OPTION = _spreading("chunk", FlagKind.SIZE, f"Rows that a worker gets at once [default: {CHUNK}]")
+RETRIES = _spreading(
+    "retries", FlagKind.SIZE, f"How often a row runs again after its worker died with it [default: {TRIES}]"
+)
+SILENCE = _spreading(
+    "silence",
+    FlagKind.NUMBER,
+    f"Seconds without a sign of life after which a worker is given up [default: {SILENCE_S:g}]",
+    metavar="S",
+)
+OVERLAP = _spreading(
+    "overlap",
+    FlagKind.TEXT,
+    "Share of the problems that run on every device and host, to compare these [default: 0%]",
+    metavar="N%",
+)
+RESUME = _spreading(
+    "resume",
+    FlagKind.TEXT,
+    "Finish a sweep: its id, its label, or latest; takes no other options of problems",
+    metavar="RUN",
+)
+SPREADING = (DEVICES, SCHEDULER, *TLS, STEP, CHUNK_OPTION, RETRIES, SILENCE, OVERLAP, RESUME)
+_PLAIN = {option.key for option in (*ROWS, *KEPT, *TLS, RESUME)}
+"""What may stand beside ``--resume``."""
+
+
+def sweep(call: Call) -> int:
+    """Carry out a sweep, or finish one; every row is printed, also after Ctrl-C."""
+    from fmha_cli.sweeps.folder import named_sweep, read_spec, write_spec
+    from fmha_cli.sweeps.leases import state_folder
+
+    states = state_folder(call.environ)
+    if name := call.settings.text("resume"):
+        _refuse_beside_resume(call)
+        folder = named_sweep(states, name)
+        return _carry_out(call, read_spec(folder), lambda: folder)
+    spec = _spec(call)
+    if call.settings.on("dry_run"):
+        return _show(call, spec)
+    return _carry_out(call, spec, lambda: write_spec(states, spec))
+
+
+def _refuse_beside_resume(call: Call) -> None:
+    strange = sorted(
+        option.key for option in OPTIONS if option.key in call.settings.values and option.key not in _PLAIN
+    )
+    told = [key for key in strange if call.settings.values[key].source == FLAG]
+    if told:
+        why = "what was asked for is kept with the sweep"
+        where = f"--{told[0].replace('_', '-')}"
+        raise UsageError(f"--resume beside {where}", code="E002", where=where, why=why, help="fmha sweep --resume RUN")
+
+
+def _spec(call: Call) -> Spec:
+    """What the command line asks for.
+
+    Raises:
+        UsageError: see ``points_of`` and ``request_of``; a malformed ``--devices``.
+    """
+    from fmha_cli.cli.asked import request_of
+    from fmha_cli.cli.points import file_flags, points_of
+    from fmha_cli.sweeps.addresses import Where, parse_scheduler
+    from fmha_cli.sweeps.folder import Spec
+    from fmha_cli.sweeps.places import parse_devices
+    from fmha_cli.walk.origin import now
+    from fmha_cli.walk.request import Command as Step
+
+    devices = call.settings.text("devices") or "all"
+    parse_devices(devices)
+    scheduler = call.settings.text("scheduler") or "local"
+    address = parse_scheduler(scheduler, tls=tls_of(call) is not None)
+    points = points_of(call)
+    layers = tuple(point.layer for point in points)
+    if address.where is not Where.LOCAL and (file := next(iter(file_flags(call)), None)):
+        why = "the workers are on other machines, and have other files"
+        raise UsageError(f"--{file.replace('_', '-')} with --scheduler", code="E002", where="--scheduler", why=why)
+    step = Step(call.settings.text("step") or Step.BENCH)
+    return Spec(
+        run=uuid4().hex,
+        started=now(),
+        argv=call.argv,
+        request=replace(request_of(call, step), dry_run=False),
+        points=tuple(point.problem.repro() for point in points),
+        layers=layers if any(layers) else (),
+        devices=devices,
+        scheduler=scheduler,
+        chunk=call.settings.size("chunk", CHUNK, 1),
+        retries=call.settings.size("retries", TRIES, 0),
+        silence_s=call.settings.number("silence", SILENCE_S),
+        overlap=_overlap(call),
+    )
+
+
+def _overlap(call: Call) -> float:
+    """The share of ``--overlap``: ``5%`` is 0.05. Raises UsageError: E002, no share."""
+    text = call.settings.text("overlap") or "0%"
+    match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)\s*%", text.strip())
+    if match is None or float(match[1]) > 100:
+        raise UsageError(f"--overlap {text}", code="E002", where="--overlap", help="a share, as 5%")
+    return float(match[1]) / 100
+
+
+def _finder(call: Call, spec: Spec) -> Finder:
+    """Where the workers of a sweep are."""
+    from fmha_cli.sweeps.addresses import parse_scheduler
+    from fmha_cli.sweeps.spreading import Finder
+
+    tls = tls_of(call)
+    address = parse_scheduler(spec.scheduler, tls=tls is not None)
+    return Finder(spec, address, tls, call.registry, call.environ)
+
+
+def _show(call: Call, spec: Spec) -> int:
+    """Plan everything and run nothing: each row with its kernel, as NOT_RUN."""
+    from fmha_cli.domain.verdict import Verdict
+    from fmha_cli.report.documents.report import report_document
+    from fmha_cli.report.lines import counted
+    from fmha_cli.report.parts import environment
+    from fmha_cli.walk.records import Fate, record_of
+
+    finder = _finder(call, spec)
+    try:
+        plan, places = finder.planned(call.console.say)
+    finally:
+        finder.close()
+    kernels = {kernel for unit in plan.units for kernel in unit.builds}
+    chunks = len(list(plan.chunks(spec.chunk)))
+    call.console.say(
+        f"{counted(len(plan.rows), 'row')} in {counted(chunks, 'chunk')} with {counted(len(kernels), 'kernel')} "
+        f"on {counted(len(places), 'device')}; nothing runs"
+    )
+    records = [
+        record_of(
+            row,
+            Fate(verdict=Verdict.NOT_RUN if row.choice else row.unserved),
+            plan.request_of(unit.kind),
+            call.registry,
+            {},
+        )
+        for unit in plan.units
+        for row in unit.rows
+    ]
+    call.output.document(report_document(records, environment(plan.kinds[0].found)))
+    return int(ExitCode.OK)
+
+
+def _carry_out(call: Call, spec: Spec, make_folder: Callable[[], Path]) -> int:
+    """Run what is left of a sweep, and print all of it."""
+    from fmha_cli.cli.storing import keeper_of
+    from fmha_cli.cli.sweep_board import sweep_board
+    from fmha_cli.cli.walking import Delivery
+    from fmha_cli.sweeps.driver import Driver
+    from fmha_cli.sweeps.effects import place_effects
+    from fmha_cli.sweeps.folder import remove
+    from fmha_cli.sweeps.opening import open_sweep
+
+    keeper = keeper_of(call)
+    delivery = Delivery(call, keeper)
+    folder = make_folder()
+    begun = False
+    try:
+        with ExitStack() as stack:
+            stack.enter_context(delivery)
+            finder = _finder(call, spec)
+            stack.callback(finder.close)
+            opened = open_sweep(spec, call.registry, finder.find, folder, call.console.say, stack)
+            begun = True
+            delivery.found(opened.found)
+            board = stack.enter_context(sweep_board(call.console))
+            driver = Driver(
+                plan=opened.plan,
+                scheduler=finder.scheduler(opened.places, folder),
+                registry=call.registry,
+                journal=opened.journal,
+                run=opened.run,
+                chunk=spec.chunk,
+                retries=spec.retries,
+                on_record=delivery.record,
+                tell=call.console.say,
+                changed=board.show,
+            )
+            done = driver.go(opened.past)
+            delivery.all(done.records, opened.found, place_effects(opened.plan, done))
+    finally:
+        if not begun and not (folder / "journal.jsonl").exists():
+            remove(folder)  # nothing was planned, so nothing can be resumed
+    return _ended(call, spec, folder, done, delivery)
+
+
+def _ended(call: Call, spec: Spec, folder: Path, done: Done, delivery: Delivery) -> int:
+    from fmha_cli.cli.walking import exit_code
+    from fmha_cli.report.lines import counted
+    from fmha_cli.sweeps.folder import remove
+
+    line = f"`fmha sweep --resume {spec.run[:8]}` continues; the finished rows are kept"
+    if delivery.failed is not None:
+        fault: EnvironmentProblem = delivery.failed
+        fault.help = f"{fault.help}; then {line}" if fault.help else line
+        raise fault
+    if call.output.gone:
+        return int(exit_code(delivery.streamed, interrupted=False))
+    if done.lost:
+        call.console.say(f"{counted(done.lost, 'worker')} lost; every row has one record")
+    if done.interrupted or done.stranded:
+        call.console.error("interrupted" if done.interrupted else "no worker is left")
+        call.console.error(f"  = help: {line}")
+    else:
+        remove(folder)
+    return int(exit_code(done.records, interrupted=done.interrupted))
+
+
+OPTIONS = (
+    *(option for option in ROOM if option.name != "device"),
+    *SPREADING,
+    *(ALL_KERNELS, AB, ONLY, FILLS, FILL_SEED, REPEATS),
+    *(CACHE, BUDGET, MAX_TIME, PROCESSES, FLOPS, PEAK, CHECK_BUDGET, NO_CHECK, NO_PROBE, DRY_RUN),
+    *(*RUNNING, *REVISIONS, *EMULATING, LABEL, *KEPT, *ROWS),
+)
+
+COMMANDS = {
+    "sweep": Command(
+        sweep,
+        options=OPTIONS,
+        documents=("report",),
+        detail="All rows are planned and written to a journal before the first one runs. Each device has a worker, which holds "
+        "the device's lease; equal devices share the rows, and every other kind of device gets each row once. A row is executed "
+        "at least once and recorded exactly once. A row with which a worker died runs again; after the retries it is CRASHED. "
+        "After Ctrl-C, or when this command was killed, --resume RUN runs the rows that are left.",
+    )
+}

@@ -1,0 +1,128 @@
+"""The process that runs chunks on one device: ``python -m fmha_cli.sweeps.child ANSWERS LEASE``.
+
+Jobs come as lines on stdin, events leave on the descriptor ANSWERS; LEASE is the lock of the device, which this process and
+the worker that it starts hold as long as they live. When stdin ends, whoever wanted the rows is gone: the process ends at
+once with everything that it started.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import signal
+import sys
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+from fmha_cli.domain.blas import use_one_thread
+from fmha_cli.domain.errors import FmhaError
+from fmha_cli.sweeps.jobs import Job, mark_of
+
+BEAT_S = 1.0
+"""Seconds between two signs of life."""
+
+
+class _Answers:
+    """Writes events; several threads may."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._lock = threading.Lock()
+
+    def tell(self, event: str, **members: Any) -> None:
+        data = json.dumps({"event": event, **members}).encode("ascii") + b"\n"
+        with self._lock:
+            while data:
+                data = data[os.write(self._descriptor, data) :]
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the jobs that come, one after the other."""
+    from fmha_cli.system.processes import end_own_group
+
+    use_one_thread(os.environ)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the driver's: it ends this process
+    answers, lease = _Answers(int(arguments[0])), int(arguments[1])
+    jobs: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+
+    def hear() -> None:
+        while line := sys.stdin.buffer.readline():
+            jobs.put(line)
+        end_own_group()
+
+    def beat() -> None:
+        while not threading.Event().wait(BEAT_S):
+            try:
+                answers.tell("beat")
+            except OSError:
+                end_own_group()
+
+    for work in (hear, beat):
+        threading.Thread(target=work, daemon=True).start()
+    answers.tell("ready", pid=os.getpid())
+    while True:
+        job = Job.of_line(jobs.get())
+        try:
+            _do(job, answers, lease)
+        except FmhaError as fault:
+            answers.tell("refused", chunk=job.number, why=fault.what + (f" ({fault.why})" if fault.why else ""))
+        else:
+            answers.tell("done", chunk=job.number)
+
+
+def _do(job: Job, answers: _Answers, lease: int) -> None:
+    """Run a chunk.
+
+    Raises:
+        FmhaError: it cannot be run here, or its rows are others than planned.
+    """
+    from fmha_cli.discovery.builtins import revisions_in
+    from fmha_cli.discovery.registry import build_registry
+    from fmha_cli.domain.errors import EnvironmentProblem
+    from fmha_cli.report.record import Record
+    from fmha_cli.toolchain.cache.root import cache_root
+    from fmha_cli.walk.kernel_tables import StoredTables
+    from fmha_cli.walk.rows import Row
+    from fmha_cli.walk.run import run_points
+    from fmha_cli.walk.watch import Watch
+
+    request, number = job.request, job.number
+
+    def say(text: str) -> None:
+        answers.tell("said", chunk=number, text=text)
+
+    def planned(rows: Sequence[Row]) -> None:
+        found = tuple(map(mark_of, rows))
+        if found != job.expected:
+            other = next((n for n, pair in enumerate(zip(found, job.expected, strict=False)) if len({*pair}) > 1), 0)
+            why = f"{len(found)} rows instead of {len(job.expected)}; the first other one is row {other + 1}"
+            raise EnvironmentProblem("this place plans other rows than the driver", code="X061", why=why)
+
+    registry = build_registry(lambda: StoredTables(cache_root(request.cache_root), say))
+    chosen = revisions_in(lambda key: request.options.get(key.replace("_", "-")))
+    past = {int(row): Record.from_dict(record) for row, record in job.past.items()}
+    watch = Watch(
+        planned=planned,
+        built=lambda digests: answers.tell("built", chunk=number, digests=list(digests)),
+        began=lambda numbers: answers.tell("began", chunk=number, rows=list(numbers)),
+        ended=lambda row, record: (
+            None if row in past else answers.tell("ended", chunk=number, row=row, record=record.to_dict())
+        ),
+        past=past,
+        held=(lease,),
+        journalled=False,
+    )
+    run_points(
+        job.problems,
+        request,
+        registry.at_revisions(chosen) if chosen else registry,
+        layers=job.layers,
+        phase=lambda phase, done, total: answers.tell("phase", chunk=number, name=phase.value) if not done else None,
+        watch=watch,
+    )
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

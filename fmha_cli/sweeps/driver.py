@@ -1,0 +1,204 @@
+"""The driver: gives chunks to workers until every row has its record. It alone writes the journal and the store."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from fmha_cli.discovery.registry import Registry
+from fmha_cli.domain.codec import DecodeError
+from fmha_cli.domain.verdict import Verdict
+from fmha_cli.execution.journal import Journal
+from fmha_cli.report.lines import counted
+from fmha_cli.report.parts import RunRow
+from fmha_cli.report.record import Record
+from fmha_cli.sweeps.ledger import FAILURES, Ledger
+from fmha_cli.sweeps.places import Place
+from fmha_cli.sweeps.plan import SweepPlan, Unit
+from fmha_cli.sweeps.scheduler import News, Scheduler
+from fmha_cli.walk.records import Fate, record_of
+from fmha_cli.walk.walker import StopWalk
+
+TICK_S = 0.25
+"""The longest time that the driver waits for news before it looks whether it can do something."""
+
+
+@dataclass(frozen=True)
+class Done:
+    """What a sweep came to.
+
+    Attributes:
+        records: one for each planned row, in order.
+        interrupted: whether the user ended it, or nobody takes the rows.
+        stranded: whether rows are left because no place was left for them.
+        where: number of a row -> the place that ran it; not of rows of earlier sessions.
+        lost: workers that died. doubled: records that came a second time and were dropped.
+    """
+
+    records: tuple[Record, ...]
+    interrupted: bool
+    stranded: bool
+    where: Mapping[int, Place]
+    lost: int
+    doubled: int
+
+
+@dataclass(kw_only=True)
+class Driver:
+    """One sweep.
+
+    Attributes:
+        run: what the records say of it.
+        chunk: rows of one chunk.
+        retries: see ``Ledger``.
+        on_record: takes each record once, in the order in which they come; may raise ``StopWalk``.
+        tell: takes a line for people.
+        changed: called after every event, to show the state.
+    """
+
+    plan: SweepPlan
+    scheduler: Scheduler
+    registry: Registry
+    journal: Journal
+    run: RunRow
+    chunk: int
+    retries: int
+    on_record: Callable[[Record], None]
+    tell: Callable[[str], None]
+    changed: Callable[[Driver], None] = lambda driver: None
+
+    def __post_init__(self) -> None:
+        self.rows = self.plan.rows
+        self.ledger = Ledger(len(self.rows), self.retries)
+        self.where: dict[int, Place] = {}
+        self._stuck_since: float | None = None
+        self.phases: dict[str, str] = {}
+        """Place -> what its worker does besides running a row."""
+
+    def go(self, past: Mapping[str, Record]) -> Done:
+        """Run what is left.
+
+        Args:
+            past: records of earlier sessions, by row key.
+        """
+        interrupted = stranded = False
+        try:
+            for number, row in enumerate(self.rows):
+                if row.key in past:
+                    self.ledger.settle(number, past[row.key])
+                    self.on_record(past[row.key])
+            for unit in self.plan.units:
+                self._settle_unserved(unit)
+            self.ledger.add(self.plan.chunks(self.chunk))
+            while self.ledger.open:
+                self._give()
+                for news in self.scheduler.news(TICK_S):
+                    self._take(news)
+                self.changed(self)
+                if self._stranded():
+                    stranded = True
+                    break
+        except (KeyboardInterrupt, StopWalk):
+            interrupted = True
+        finally:
+            self.scheduler.close()
+        why = "no worker was left for this row" if stranded else "interrupted before this row was done"
+        records = tuple(self.ledger.done.get(n) or self._made(n, Verdict.NOT_RUN, why) for n in range(len(self.rows)))
+        return Done(records, interrupted, stranded, self.where, self.ledger.lost, self.ledger.doubled)
+
+    def _stranded(self) -> bool:
+        """Whether the rows that are left have had no place for longer than the scheduler's patience."""
+        if not self.ledger.stuck((place.kind, place.text) for place in self.scheduler.places()):
+            self._stuck_since = None
+            return False
+        now = time.monotonic()
+        self._stuck_since = now if self._stuck_since is None else self._stuck_since
+        return now - self._stuck_since >= self.scheduler.patience_s
+
+    def _settle_unserved(self, unit: Unit) -> None:
+        """Rows without a kernel need no worker."""
+        for number, row in zip(unit.numbers, unit.rows, strict=True):
+            if not unit.runs and number not in self.ledger.done:
+                record = self._made(number, row.unserved)
+                self.ledger.settle(number, record)
+                self._keep(number, record)
+
+    def _give(self) -> None:
+        for place in self.scheduler.free():
+            chunk = self.ledger.give(place.kind, place.text, alone=not self.scheduler.shared_cache)
+            if chunk is not None:
+                self.phases[place.text] = "plans"
+                self.scheduler.give(place, self.plan.job(chunk, self.ledger.done.get))
+
+    def _take(self, news: News) -> None:
+        place, event = news.place, news.event
+        match event["event"]:
+            case "began":
+                for number in self.ledger.began(event["chunk"], event["rows"]):
+                    if number not in self.ledger.done:
+                        self.journal.planned(self.rows[number].key)
+            case "ended":
+                self._ended(place, event)
+            case "phase":
+                self.phases[place.text] = str(event["name"])
+            case "done":
+                self.ledger.closed(event["chunk"])
+            case "waits":
+                self.tell(f"waiting: {event['text']}")
+            case "said":
+                self.tell(f"{place.text}: {event['text']}")
+            case "refused":
+                self._lost(place, event["chunk"], str(event["why"]))
+            case "died":
+                self._lost(place, event["chunk"], str(event["why"]))
+
+    def _ended(self, place: Place, event: Mapping[str, Any]) -> None:
+        try:
+            record = Record.from_dict(event["record"])
+        except DecodeError as fault:
+            self.tell(f"{place.text}: a record that cannot be read ({fault}); its row runs again")
+            return
+        number = self.ledger.ended(event["chunk"], event["row"], record)
+        if number is None:
+            return
+        died = self.ledger.deaths.get(number, ())
+        notes = (f"given out {len(died) + 1} times, because workers died: {'; '.join(died)}",) if died else ()
+        record = replace(record, run=self.run, row=self.rows[number].key, notes=(*record.notes, *notes))
+        self.ledger.done[number] = record
+        self.where[number] = place
+        self._keep(number, record)
+
+    def _lost(self, place: Place, chunk: int | None, why: str) -> None:
+        self.phases.pop(place.text, None)
+        given_up = self.ledger.died(place.text, chunk, why)
+        self.tell(f"worker lost: {place.text} ({why})")
+        for number in given_up:
+            workers = self.ledger.deaths[number]
+            note = f"{counted(len(workers), 'worker')} died with this row: {'; '.join(workers)}"
+            record = self._made(number, Verdict.CRASHED, note)
+            self.ledger.settle(number, record)
+            self._keep(number, record)
+        if self.ledger.failing(place.text):
+            self.tell(f"set aside: {place.text}, where {FAILURES} workers in a row died")
+            self.scheduler.set_aside(place)
+
+    def _made(self, number: int, verdict: Verdict, note: str | None = None) -> Record:
+        """A record that no worker made."""
+        row = self.rows[number]
+        kind = next(unit.kind for unit in self.plan.units if number in unit.numbers)
+        fate = Fate(verdict=verdict, notes=() if note is None else (note,))
+        record = record_of(row, fate, self.plan.request_of(kind), self.registry, {})
+        return replace(record, run=self.run)
+
+    def _keep(self, number: int, record: Record) -> None:
+        self.journal.done({self.rows[number].key: record.to_dict()})
+        self.on_record(record)
+
+    @property
+    def working(self) -> Sequence[tuple[str, str]]:
+        """Every worker's place and what it does."""
+        running = self.ledger.running
+        words = {place: self.rows[number].problem.repro() for place, number in running.items()}
+        return [(p.text, words.get(p.text) or self.phases.get(p.text, "starts")) for p in self.scheduler.places()]

@@ -1,0 +1,86 @@
+"""What a driver and its workers tell each other: JSON lines over pipes, or through a cluster.
+
+The driver sends ``Job``; the worker answers with events, each a JSON object with the member ``event``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from fmha_cli.domain.codec import from_json, to_json
+from fmha_cli.domain.layer import Layer
+from fmha_cli.domain.problem import Problem
+from fmha_cli.walk.request import Request
+from fmha_cli.walk.rows import Row
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """A chunk of rows for one worker. Rows are numbered from 0 in the order in which the worker plans them.
+
+    Attributes:
+        number: of the chunk; events carry it.
+        request: the options, with the worker's own device.
+        points: the flags of every problem.
+        layers: the layers of a model, one for each problem; empty without a model.
+        expected: what each row must be (``mark_of``), so that a worker never runs other rows than were planned.
+        past: row number -> record of rows that are done.
+        builds: what has to be built for the rows, by ``Order.key``.
+    """
+
+    number: int
+    request: Request
+    points: tuple[str, ...]
+    layers: tuple[Layer | None, ...]
+    expected: tuple[str, ...]
+    past: Mapping[str, Mapping[str, Any]]
+    builds: tuple[str, ...] = ()
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """The problems, in order."""
+        return tuple(map(Problem.from_cli, self.points))
+
+    def on(self, device: str, jobs: int) -> Job:
+        """The same job for one device, with a number of compilers at once unless the user gave one."""
+        return replace(self, request=replace(self.request, device=device, jobs=self.request.jobs or jobs))
+
+    def line(self) -> bytes:
+        """One line of JSON. A budget without a limit is infinite, which Python's JSON writes and reads."""
+        return json.dumps(to_json(self)).encode("ascii") + b"\n"
+
+    @staticmethod
+    def of_line(line: bytes | str) -> Job:
+        """The inverse of :meth:`line`. Raises DecodeError."""
+        return from_json(Job, json.loads(line), "job")
+
+
+def mark_of(row: Row) -> str:
+    """What makes a row the row that was planned, wherever it runs: problem, kernel, cache mode and place in its group."""
+    kernel = "" if row.choice is None else row.choice.kernel.digest[:16]
+    return f"{row.problem.digest[:16]} {kernel} {row.cache.value} {row.asked or ''} {row.turn}"
+
+
+Event = Mapping[str, Any]
+"""``built`` (digests of entries of the build cache), ``began`` (rows), ``ended`` (row, record), ``phase`` (name), ``beat``, ``said`` (text), ``done``, ``refused`` (why), ``ready``.
+Those of a chunk have its number in ``chunk``."""
+
+
+def event_lines(buffer: bytearray, data: bytes) -> Sequence[Event]:
+    """The whole lines of what came so far; the rest stays in the buffer. What is no event is dropped: a process that is
+    killed may leave half a line."""
+    buffer += data
+    *whole, rest = bytes(buffer).split(b"\n")
+    buffer[:] = rest
+    found = []
+    for line in whole:
+        try:
+            value = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(value, dict) and isinstance(value.get("event"), str):
+            found.append(value)
+    return found

@@ -1,0 +1,189 @@
+"""``Ledger``: which rows are done, which chunks wait, and which rows took workers with them. It opens no file and no process.
+
+A row is executed at least once and recorded exactly once: the first record of a row counts, and later ones are dropped. A
+row that was running when a worker died is given out again, alone in a chunk, so that it cannot take others with it; after
+``retries`` further deaths its record is CRASHED.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from fmha_cli.report.record import Record
+from fmha_cli.sweeps.plan import Chunk, Unit
+
+FAILURES = 3
+"""Deaths of workers at a place, with no row recorded between them, after which the place is set aside."""
+
+
+@dataclass
+class Out:
+    """A chunk that a worker has.
+
+    Attributes:
+        running: numbers of the rows that run now.
+    """
+
+    chunk: Chunk
+    place: str
+    running: tuple[int, ...] = ()
+
+
+@dataclass
+class Ledger:
+    """The state of a sweep.
+
+    Attributes:
+        total: number of rows.
+        retries: how often a row is given out again after a worker died with it.
+        done: number of a row -> its record.
+        deaths: number of a row -> the workers that died while it ran.
+        doubled: records that came for a row that had one already.
+        lost: workers that died.
+    """
+
+    total: int
+    retries: int = 2
+    done: dict[int, Record] = field(default_factory=dict)
+    deaths: dict[int, list[str]] = field(default_factory=dict)
+    doubled: int = 0
+    lost: int = 0
+    _waiting: deque[Chunk] = field(default_factory=deque)
+    _out: dict[int, Out] = field(default_factory=dict)
+    _failures: dict[str, int] = field(default_factory=dict)
+    _barren: dict[frozenset[int], list[str]] = field(default_factory=dict)
+    _built: set[frozenset[str]] = field(default_factory=set)
+    _next: int = 0
+
+    def add(self, chunks: Iterable[Chunk]) -> None:
+        """Queue chunks without the units that are done."""
+        for chunk in chunks:
+            self._next = max(self._next, chunk.number + 1)
+            if units := self._left(chunk.units):
+                self._waiting.append(Chunk(chunk.number, chunk.kind, units))
+
+    def _left(self, units: Sequence[Unit]) -> tuple[Unit, ...]:
+        return tuple(unit for unit in units if any(number not in self.done for number in unit.numbers))
+
+    @property
+    def open(self) -> bool:
+        """Whether a chunk waits or is out."""
+        return bool(self._waiting or self._out)
+
+    @property
+    def running(self) -> dict[str, int]:
+        """Place -> number of the row that runs there."""
+        return {out.place: out.running[0] for out in self._out.values() if out.running}
+
+    def give(self, kind: int, place: str, *, alone: bool = False) -> Chunk | None:
+        """The next chunk for a device of a kind; rather one whose kernels nobody builds at this moment.
+
+        Args:
+            alone: give no chunk whose kernels another worker is the first to build: there is no common cache, and they are
+                sent to the others when its chunk is done.
+        """
+        building = {
+            out.chunk.builds
+            for out in self._out.values()
+            if (out.chunk.builds not in self._built if alone else not out.running)
+        }
+        fitting = [chunk for chunk in self._waiting if chunk.kind == kind and chunk.place in ("", place)]
+        chosen = next((chunk for chunk in fitting if chunk.builds not in building), None)
+        if chosen is None and fitting and not alone:
+            chosen = fitting[0]
+        if chosen is not None:
+            self._waiting.remove(chosen)
+            self._out[chosen.number] = Out(chosen, place)
+        return chosen
+
+    def began(self, chunk: int, rows: Sequence[int]) -> tuple[int, ...]:
+        """Rows of a chunk run now: their numbers among all rows. A chunk that is not out has nothing to say."""
+        out = self._out.get(chunk)
+        if out is None:
+            return ()
+        out.running = tuple(out.chunk.numbers[row] for row in rows)
+        return out.running
+
+    def ended(self, chunk: int, row: int, record: Record) -> int | None:
+        """A record came: the number of its row, or None if the row has one, or the chunk was taken from the worker."""
+        out = self._out.get(chunk)
+        number = None if out is None else out.chunk.numbers[row]
+        if out is None or number is None or number in self.done:
+            self.doubled += 1
+            return None
+        self.done[number] = record
+        out.running = tuple(one for one in out.running if one != number)
+        self._failures.pop(out.place, None)
+        self._barren.pop(frozenset(out.chunk.numbers), None)
+        return number
+
+    def closed(self, chunk: int) -> None:
+        """A worker has run all of a chunk. Rows that it left out, which should not happen, are given out again."""
+        out = self._out.pop(chunk, None)
+        if out is not None:
+            self._built.add(out.chunk.builds)
+        if out is not None and (left := self._left(out.chunk.units)):
+            self._again(out.chunk.kind, [left])
+
+    def died(self, place: str, chunk: int | None, why: str) -> tuple[int, ...]:
+        """A worker died, with the chunk that it had: the numbers of the rows that are given up.
+
+        Without a running row the worker died while it built or planned; then the whole chunk is to blame, if that happens
+        to it as often as a row may.
+        """
+        self.lost += 1
+        self._failures[place] = self._failures.get(place, 0) + 1
+        out = None if chunk is None else self._out.pop(chunk, None)
+        if out is None:
+            return ()
+        worker = f"{place} ({why})"
+        blamed = [number for number in out.running if number not in self.done]
+        given_up: list[int] = []
+        if blamed:
+            for number in blamed:
+                self.deaths.setdefault(number, []).append(worker)
+            given_up = [number for number in blamed if len(self.deaths[number]) > self.retries]
+        else:
+            before = self._barren.setdefault(frozenset(out.chunk.numbers), [])
+            before.append(worker)
+            if len(before) > self.retries:
+                given_up = [number for number in out.chunk.numbers if number not in self.done]
+                self.deaths |= {number: list(before) for number in given_up}
+        left = [unit for unit in self._left(out.chunk.units) if any(n not in given_up for n in self._open(unit))]
+        suspects = tuple(unit for unit in left if any(number in blamed for number in unit.numbers))
+        rest = tuple(unit for unit in left if unit not in suspects)
+        self._again(out.chunk.kind, [part for part in (rest, *((unit,) for unit in suspects)) if part])
+        return tuple(given_up)
+
+    def _open(self, unit: Unit) -> list[int]:
+        return [number for number in unit.numbers if number not in self.done]
+
+    def settle(self, number: int, record: Record) -> None:
+        """Give a row its record without a worker."""
+        self.done[number] = record
+
+    def _again(self, kind: int, parts: Iterable[tuple[Unit, ...]]) -> None:
+        for units in parts:
+            self._waiting.append(Chunk(self._next, kind, units))
+            self._next += 1
+
+    def failing(self, place: str) -> bool:
+        """Whether a place has failed so often in a row that it is set aside."""
+        return self._failures.get(place, 0) >= FAILURES
+
+    def stuck(self, places: Iterable[tuple[int, str]]) -> bool:
+        """Whether all chunks that wait do so for places that are no more.
+
+        Args:
+            places: the kind and the text of each place that there is.
+        """
+        there = list(places)
+        return (
+            bool(self._waiting)
+            and not self._out
+            and not any(
+                chunk.kind == kind and chunk.place in ("", text) for chunk in self._waiting for kind, text in there
+            )
+        )
