@@ -31,7 +31,14 @@ class FindingKind(StrEnum):
     UNINITIALISED_LDS = "uninitialised-lds"
     UNINITIALISED_REGISTER = "uninitialised-register"
     DIVERGENT_BARRIER = "divergent-barrier"
-    """Waves of a workgroup wait at a barrier that others never reach."""
+    """Waves of a workgroup wait at a barrier that others never reach, or lanes of a warp at an instruction that needs all."""
+    MISALIGNED = "misaligned"
+    """An address that is no multiple of the access's size."""
+    SHARED_RACE = "shared-race"
+    """As ``LDS_RACE``, in the shared memory of an NVIDIA device."""
+    UNINITIALISED_SHARED = "uninitialised-shared"
+    WRITE_CONFLICT = "write-conflict"
+    """Two blocks write different values to the same bytes of global memory, and nothing orders them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,6 +85,7 @@ class Executed:
     lds_written_bytes: Count = 0
     lds_accesses: Count = 0
     lds_conflict_cycles: Annotated[int, Least(0), "beyond those of accesses without bank conflicts"] = 0
+    global_sectors: Annotated[int, Least(0), "32-byte sectors of global memory that warps touch; NVIDIA"] = 0
     buffer_out_of_range: Annotated[int, Least(0), "lanes beyond num_records: read as zero or dropped"] = 0
     barriers: Annotated[int, Least(0), "arrivals of waves"] = 0
 
