@@ -166,8 +166,12 @@ template <class H> void halves_from_f32(Warp& w, const Inst& i, uint32_t mask) {
   if (how == 0) map2<uint32_t, float, float>(w, i, mask, [](float a, float b) { return half_bits<H>(a, 0) << 16 | half_bits<H>(b, 0); });
   else map2<uint32_t, float, float>(w, i, mask, [how](float a, float b) { return half_bits<H>(a, how) << 16 | half_bits<H>(b, how); });
 }
-void f64_from_f32(Warp& w, const Inst& i, uint32_t mask) { map1<double, float>(w, i, mask, [](float a) { return double(a); }); }
-void f32_from_f64(Warp& w, const Inst& i, uint32_t mask) { map1<float, double>(w, i, mask, [](double a) { return canonical(float(a)); }); }
+template <bool ftz> void f64_from_f32(Warp& w, const Inst& i, uint32_t mask) {
+  map1<double, float>(w, i, mask, [](float a) { return double(flush<ftz>(a)); });
+}
+template <bool ftz> void f32_from_f64(Warp& w, const Inst& i, uint32_t mask) {
+  map1<float, double>(w, i, mask, [](double a) { return canonical(flush<ftz>(float(a))); });
+}
 void tf32_away(Warp& w, const Inst& i, uint32_t mask) {  // ties away from zero, 13 bits dropped
   map1<uint32_t, uint32_t>(w, i, mask, [](uint32_t a) {
     return (a & 0x7f800000) == 0x7f800000 ? (a & 0x7fffff ? kNan : a) : (a + 0x1000) & 0xffffe000;
@@ -261,14 +265,14 @@ Handler bind_cvt(Binding& b) {
   if (integral || sat) return nullptr;
   if (to == Type::F32 && from == Type::F16) return f32_from_half<f16>;  // .ftz does not apply to half inputs
   if (to == Type::F32 && from == Type::BF16) return f32_from_half<bf16>;
+  if (to == Type::F64 && from == Type::F32) return ftz ? f64_from_f32<true> : f64_from_f32<false>;
+  if (to == Type::F32 && from == Type::F64 && how == Round::Nearest) return ftz ? f32_from_f64<true> : f32_from_f64<false>;
   if (ftz) return nullptr;
   if (to == Type::TF32 && from == Type::F32) return how == Round::Away ? tf32_away : how == Round::Nearest ? tf32_nearest : nullptr;
   if (how != Round::Nearest && how != Round::Zero) return nullptr;
   if (to == Type::F16 && from == Type::F32) return half_from_f32<f16>;
   if (to == Type::BF16 && from == Type::F32) return half_from_f32<bf16>;
   if (how != Round::Nearest) return nullptr;
-  if (to == Type::F64 && from == Type::F32) return f64_from_f32;
-  if (to == Type::F32 && from == Type::F64) return f32_from_f64;
   return nullptr;
 }
 
