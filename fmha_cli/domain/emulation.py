@@ -54,7 +54,7 @@ class Finding:
     kind: FindingKind
     kernel: Annotated[str, "symbol of the function in the code object"]
     instruction: str
-    address: Annotated[int, Least(0), "of the instruction, in the code object"]
+    address: Annotated[int, Least(0), "of the instruction, in the code object; its line, in PTX"]
     text: Annotated[str, "lane, address and nearest allocation, or the register"]
     wave: Annotated[int, Least(0), "in its workgroup; of the first example, like what follows"] = 0
     lane: Annotated[int, Least(-1), "-1: no matter of one lane"] = -1
@@ -85,7 +85,6 @@ class Executed:
     lds_written_bytes: Count = 0
     lds_accesses: Count = 0
     lds_conflict_cycles: Annotated[int, Least(0), "beyond those of accesses without bank conflicts"] = 0
-    global_sectors: Annotated[int, Least(0), "32-byte sectors of global memory that warps touch; NVIDIA"] = 0
     buffer_out_of_range: Annotated[int, Least(0), "lanes beyond num_records: read as zero or dropped"] = 0
     barriers: Annotated[int, Least(0), "arrivals of waves"] = 0
 

@@ -24,6 +24,7 @@ RIGHT = {
     "cp.async": SHARED + OUT + "cp.async.ca.shared.global [%r31], [%rd3], 4; cp.async.commit_group; cp.async.wait_group 0; bar.sync 0;"
     "ld.shared.u32 %r5, [tile+64]; st.global.u32 [%rd3], %r5;",
     "undefined lanes that nothing uses": "setp.eq.u32 %p1, %r0, 400; selp.b32 %r6, %r5, %r0, %p1;" + OUT + "st.global.u32 [%rd3], %r6;",
+    "a branch on nothing that decides nothing": "setp.eq.s32 %p1, %r5, 1; @%p1 bra L; mov.u32 %r6, 1; bra E; L: mov.u32 %r6, 2; E:" + OUT + "st.global.u32 [%rd3], %r0;",
     "the same value by two warps": "st.shared.u32 [tile], 7;",
     "other bytes of a word": "mov.u32 %r31, tile; add.s32 %r31, %r31, %r0; cvt.u16.u32 %h1, %r0; st.shared.b8 [%r31], %h1;",
     "atomics of two warps": "setp.eq.u32 %p1, %r0, 0; @%p1 st.shared.u32 [tile], 0; bar.sync 0; atom.shared.add.u32 %r5, [tile], 1;",
@@ -50,7 +51,18 @@ PLANTED = {
     "ldmatrix, odd": ("misaligned", SHARED + "ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r5}, [%r31];", "not a multiple of 16"),
     "address": ("uninitialised-register", "mad.wide.u32 %rd3, %r5, 0, %rd0; ld.global.u32 %r6, [%rd3];", "an address"),
     "data": ("uninitialised-register", OUT + "add.s32 %r6, %r5, 1; st.global.u32 [%rd3], %r6;", "stored"),
-    "branch": ("uninitialised-register", "setp.eq.s32 %p1, %r5, 1; @%p1 bra L; mov.u32 %r6, 1; L:", "a branch"),
+    "branch back": ("uninitialised-register", "L: setp.eq.s32 %p1, %r5, 1; @%p1 bra L;", "a branch"),
+    "branch around a store": ("uninitialised-register", OUT + "setp.eq.s32 %p1, %r5, 1; @%p1 bra L; st.global.u32 [%rd3], %r0; L:", "in a branch before"),
+    "branch around a value": (
+        "uninitialised-register",
+        OUT + "mov.u32 %r6, 0; setp.eq.s32 %p1, %r5, 1; @%p1 bra L; mov.u32 %r6, 1; L: st.global.u32 [%rd3], %r6;",
+        "data that is stored",
+    ),
+    "branch to one of two values": (
+        "uninitialised-register",
+        OUT + "setp.eq.s32 %p1, %r5, 1; @%p1 bra L; mov.u32 %r6, 1; bra E; L: mov.u32 %r6, 2; E: st.global.u32 [%rd3], %r6;",
+        "data that is stored",
+    ),
     "guard of a store": ("uninitialised-register", OUT + "setp.eq.s32 %p1, %r5, 1; @%p1 st.global.u32 [%rd3], %r0;", "executed"),
     "never stored to shared": ("uninitialised-register", "ld.shared.u32 %r5, [tile];" + OUT + "st.global.u32 [%rd3], %r5;", "stored"),
     "never stored to local": ("uninitialised-register", ".local .align 4 .b8 l[8]; ld.local.u32 %r5, [l];" + OUT + "st.global.u32 [%rd3], %r5;", "stored"),
@@ -163,7 +175,7 @@ def test_sectors_are_counted(stride: int, sectors: int) -> None:
     out = np.zeros(512, np.uint8).repeat(2).view(np.uint32)
     seen = launch(module(f"mad.wide.u32 %rd3, %r0, {stride}, %rd0; ld.global.u32 %r5, [%rd3];"), out)
     aligned = out.ctypes.data % 32 == 0
-    assert seen.executed["global_sectors"] in ({sectors} if aligned else {sectors, sectors + 1})
+    assert seen.sectors in ({sectors} if aligned else {sectors, sectors + 1})
 
 
 def test_counts_by_class_and_space() -> None:

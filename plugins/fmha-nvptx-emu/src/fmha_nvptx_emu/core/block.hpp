@@ -52,6 +52,8 @@ struct Warp {
   static constexpr uint32_t kGroups = 256;
   uint32_t completed_at[kGroups] = {};
   std::vector<uint8_t> local, local_defined;
+  // Lanes that branched on a value that was never written, and the instructions up to where their ways meet again.
+  uint32_t tainted = 0, region_begin = 0, region_end = 0;
 
   uint8_t* row(Slot slot) const { return file + size_t(slot.row) * kRowBytes; }
   uint32_t predicate(Slot slot) const { return *reinterpret_cast<const uint32_t*>(row(slot)); }
@@ -97,6 +99,8 @@ void leave(Warp& w, uint32_t mask);                    // lanes that end
 // For an instruction that needs all of `lanes`: false if this part has to wait for the others first.
 bool together(Warp& w, const Inst& i, uint32_t mask, uint32_t lanes, const char* what);
 void regroup(Warp& w);
+bool taint(Warp& w, uint32_t at, uint32_t lanes);  // false: the ways of this branch do not meet soon
+void meet_again(Warp& w);
 void interpret(Warp& w, uint64_t most);
 
 inline std::string of_lane(int lane) { return "lane " + std::to_string(lane); }

@@ -118,8 +118,8 @@ API int cuGetProcAddress_v2(const char* name, void** out, int, uint64_t, int* st
 
 // ---- For tests: one launch without the driver ----
 
-// Runs a kernel of a PTX text on memory that the caller owns. Regions are absolute. Returns the JSON of what was observed;
-// its `fault` also says why the text does not load.
+// Runs a kernel of a PTX text on memory that the caller owns. Regions are absolute. Returns JSON: the sectors that it
+// touched and what was observed, whose `fault` also says why the text does not load.
 API const char* emu_run(const char* text, const char* kernel, const uint32_t* grid, const uint32_t* block, uint32_t shared,
                         const void* parameters, uint64_t parameter_bytes, const EmuRegion* regions, uint64_t count) {
   Guard guard(driver().mutex);
@@ -129,6 +129,7 @@ API const char* emu_run(const char* text, const char* kernel, const uint32_t* gr
   std::string fault;
   std::vector<std::string> executed;
   std::vector<Found> findings;
+  uint64_t sectors = 0;
   try {
     const auto program = load(text);
     Report report;
@@ -145,14 +146,14 @@ API const char* emu_run(const char* text, const char* kernel, const uint32_t* gr
     launch.units = 108;
     launch.report = &report;
     run(launch);
-    fault = launch.fault;
+    fault = launch.fault, sectors = launch.sectors;
     executed.push_back(launch.json);
     findings = report.take();
   } catch (const Unusable& why) {
     fault = why.why;
   }
   for (uint64_t k = 0; k < count; ++k) memory().freed(regions[k].start);
-  d.taken = observed_json(executed, fault, findings);
+  d.taken = "{\"sectors\":" + std::to_string(sectors) + ",\"observed\":" + observed_json(executed, fault, findings) + "}";
   return d.taken.c_str();
 }
 

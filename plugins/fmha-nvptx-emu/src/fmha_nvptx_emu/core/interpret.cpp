@@ -82,6 +82,17 @@ void flow(Warp& w, const Inst& i, uint32_t mask) {
 }
 
 
+// Lanes execute an instruction behind a branch on a value that was never written.
+void decided_by_nothing(Warp& w, const Inst& i, uint32_t lanes) {
+  for (unsigned k = 0; k < i.dests; ++k) w.define(i.slots[k], 0, lanes);
+  const bool writes = i.cls == Class::Atomic || i.cls == Class::Async || (!i.dests && (i.cls == Class::Global || i.cls == Class::Shared || i.cls == Class::Local));
+  if (!writes) return;
+  const int lane = __builtin_ctz(lanes);
+  w.block->launch->report->add(Finding::UninitialisedRegister, w, i, lane, [&] {
+    return of_lane(lane) + ": a value that was never written decides, in a branch before, whether it is executed";
+  });
+}
+
 }  // namespace
 
 void interpret(Warp& w, uint64_t most) {
@@ -91,6 +102,7 @@ void interpret(Warp& w, uint64_t most) {
   const bool checks = block.checks;
   for (uint64_t n = 0; n < most; ++n) {
     if (w.pc >= w.next) regroup(w);
+    if (w.tainted && w.pc >= w.region_end) meet_again(w);
     const Inst& i = code[w.pc];
     uint32_t mask = w.mask;
     const uint32_t active = mask;
@@ -103,13 +115,15 @@ void interpret(Warp& w, uint64_t most) {
     ++w.pc;
     // A guard that was never written decides a branch or a store, or leaves the destinations undefined.
     const uint32_t unknown = i.guarded && checks ? active & ~w.defined[i.guard.id] : 0;
-    if (unknown && !i.dests) require_defined(w, i, i.guard, active, i.cls == Class::Branch ? "a branch" : "whether it is executed");
+    if (unknown && !i.dests && !(i.cls == Class::Branch && taint(w, w.pc - 1, unknown)))
+      require_defined(w, i, i.guard, active, i.cls == Class::Branch ? "a branch" : "whether it is executed");
     if (mask) {
       i.run(w, i, mask);
       if (checks && !i.own_flow) flow(w, i, mask);
     }
     if (unknown && w.mask == active)
       for (unsigned k = 0; k < i.dests; ++k) w.define(i.slots[k], 0, unknown);
+    if (w.tainted & mask) decided_by_nothing(w, i, w.tainted & mask);
     if (w.going != Going::On) return;
   }
 }

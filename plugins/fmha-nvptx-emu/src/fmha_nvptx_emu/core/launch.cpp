@@ -52,7 +52,7 @@ std::string executed_json(const Kernel& kernel, const std::vector<uint64_t>& exe
       pair("matrix_flops", flops), pair("global_read_bytes", c.global_read), pair("global_written_bytes", c.global_written),
       pair("scratch_read_bytes", c.local_read), pair("scratch_written_bytes", c.local_written),
       pair("scalar_read_bytes", c.param_read), pair("lds_read_bytes", c.shared_read), pair("lds_written_bytes", c.shared_written),
-      pair("lds_accesses", c.shared_accesses), pair("lds_conflict_cycles", c.conflicts), pair("global_sectors", c.sectors),
+      pair("lds_accesses", c.shared_accesses), pair("lds_conflict_cycles", c.conflicts), pair("buffer_out_of_range", 0),
       pair("barriers", c.barriers)};
   std::string out;
   for (const std::string& part : parts) out += (out.empty() ? "{" : ",") + part;
@@ -86,6 +86,7 @@ void run(Launch& launch) {
   for (unsigned k = 1; k < threads; ++k) others.emplace_back(work);
   work();
   for (std::thread& thread : others) thread.join();
+  launch.sectors = counts.sectors;
   launch.json = executed_json(*launch.kernel, executed, counts);
 }
 

@@ -49,6 +49,7 @@ struct Launch {
   std::unique_ptr<Writers> writers;
   // Results.
   std::string fault;
+  uint64_t sectors = 0;  // of 32 bytes of global memory, touched by warps; the record has no member for them yet
   std::string json;  // one element of `executed`
 };
 
