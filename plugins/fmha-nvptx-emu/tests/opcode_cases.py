@@ -16,7 +16,19 @@ Array = npt.NDArray[Any]
 U16, U32, U64, S16, S32, S64, F16, F32, F64 = (
     np.uint16, np.uint32, np.uint64, np.int16, np.int32, np.int64, np.float16, np.float32, np.float64,
 )  # fmt: skip
-OF = {"u16": U16, "s16": S16, "b16": U16, "u32": U32, "s32": S32, "b32": U32, "u64": U64, "s64": S64, "b64": U64, "f32": F32, "f64": F64}
+OF = {
+    "u16": U16,
+    "s16": S16,
+    "b16": U16,
+    "u32": U32,
+    "s32": S32,
+    "b32": U32,
+    "u64": U64,
+    "s64": S64,
+    "b64": U64,
+    "f32": F32,
+    "f64": F64,
+}
 REGISTER = {2: "h", 4: "r", 8: "rd"}
 
 
@@ -60,7 +72,9 @@ def _integer(op: str, names: str, count: int, formula: Callable[..., Any]) -> It
 
 
 def _truncated(a: Array, b: Array) -> Array:
-    return np.array([(abs(x) // abs(y)) * (1 if (x < 0) == (y < 0) else -1) if y else -1 for x, y in zip(a, b, strict=True)], object)
+    return np.array(
+        [(abs(x) // abs(y)) * (1 if (x < 0) == (y < 0) else -1) if y else -1 for x, y in zip(a, b, strict=True)], object
+    )
 
 
 def _remainder(a: Array, b: Array) -> Array:
@@ -143,9 +157,21 @@ def _permuted(a: Array, b: Array, selector: Array) -> Array:
 
 def _bits() -> Iterator[Case]:
     for name in ("b16", "b32", "b64"):
-        yield Case(f"shl.{name} D, A, B", (OF[name], "shift"), REGISTER[np.dtype(OF[name]).itemsize], OF[name], _shifted(True, OF[name]))
+        yield Case(
+            f"shl.{name} D, A, B",
+            (OF[name], "shift"),
+            REGISTER[np.dtype(OF[name]).itemsize],
+            OF[name],
+            _shifted(True, OF[name]),
+        )
     for name in ("u16", "s16", "u32", "s32", "u64", "s64", "b32"):
-        yield Case(f"shr.{name} D, A, B", (OF[name], "shift"), REGISTER[np.dtype(OF[name]).itemsize], OF[name], _shifted(False, OF[name]))
+        yield Case(
+            f"shr.{name} D, A, B",
+            (OF[name], "shift"),
+            REGISTER[np.dtype(OF[name]).itemsize],
+            OF[name],
+            _shifted(False, OF[name]),
+        )
     for name in ("u32", "s32", "u64", "s64"):
         dtype, bits = OF[name], np.dtype(OF[name]).itemsize * 8
 
@@ -158,7 +184,11 @@ def _bits() -> Iterator[Case]:
     for table in (0x96, 0xE8, 0x01, 0xCA):
 
         def lop(a: Array, b: Array, c: Array, table: int = table) -> Array:
-            index = [((int(x) >> k & 1) << 2 | (int(y) >> k & 1) << 1 | int(z) >> k & 1) for x, y, z in zip(a, b, c, strict=True) for k in range(32)]
+            index = [
+                ((int(x) >> k & 1) << 2 | (int(y) >> k & 1) << 1 | int(z) >> k & 1)
+                for x, y, z in zip(a, b, c, strict=True)
+                for k in range(32)
+            ]
             bit = np.array([table >> i & 1 for i in index], np.uint64).reshape(-1, 32)
             return (bit << np.arange(32, dtype=np.uint64)).sum(1).astype(U32)
 
@@ -175,7 +205,13 @@ def _bits() -> Iterator[Case]:
     for name in ("b32", "b64"):
         dtype, bits = OF[name], np.dtype(OF[name]).itemsize * 8
         yield Case(f"popc.{name} D, A", (dtype,), "r", U32, lambda a: np.array([int(x).bit_count() for x in a], U32))
-        yield Case(f"clz.{name} D, A", (dtype,), "r", U32, lambda a, bits=bits: np.array([bits - int(x).bit_length() for x in a], U32))
+        yield Case(
+            f"clz.{name} D, A",
+            (dtype,),
+            "r",
+            U32,
+            lambda a, bits=bits: np.array([bits - int(x).bit_length() for x in a], U32),
+        )
 
         def reverse(a: Array, bits: int = bits, dtype: Any = dtype) -> Array:
             return np.array([int(f"{int(x):0{bits}b}"[::-1], 2) for x in a], dtype)
@@ -210,14 +246,21 @@ def _floats() -> Iterator[Case]:
         yield Case(f"{op}.f32 D, A, B", two, "f", F32, f)
         yield Case(f"{op}.rn.ftz.f32 D, A, B", two, "f", F32, lambda a, b, f=f: flush(f(flush(a), flush(b))))
         yield Case(f"{op}.f64 D, A, B", (F64, F64), "d", F64, f)
-        yield Case(f"{op}.f16x2 D, A, B", ("halves", "halves"), "r", F16, lambda a, b, f=f: f(a.view(F16).astype(F64), b.view(F16).astype(F64)).astype(F16))
+        yield Case(
+            f"{op}.f16x2 D, A, B",
+            ("halves", "halves"),
+            "r",
+            F16,
+            lambda a, b, f=f: f(a.view(F16).astype(F64), b.view(F16).astype(F64)).astype(F16),
+        )
     yield Case("add.sat.f32 D, A, B", two, "f", F32, lambda a, b: np.nan_to_num(np.clip(a + b, 0, 1), nan=0.0))
     yield Case("div.rn.f32 D, A, B", two, "f", F32, np.divide)
     yield Case("div.full.f32 D, A, B", two, "f", F32, np.divide, 2)
     for op, larger in (("min", False), ("max", True)):
         yield Case(f"{op}.f32 D, A, B", two, "f", F32, _pick(larger, False))
         yield Case(f"{op}.NaN.f32 D, A, B", two, "f", F32, _pick(larger, True))
-        yield Case(f"{op}.ftz.f32 D, A, B", two, "f", F32, lambda a, b, p=_pick(larger, False): p(flush(a), flush(b)))
+        pick = _pick(larger, False)
+        yield Case(f"{op}.ftz.f32 D, A, B", two, "f", F32, lambda a, b, p=pick: p(flush(a), flush(b)))
     yield Case("fma.rn.f32 D, A, B, C", ("near", "near", "near"), "f", F32, _rounded(lambda a, b, c: a * b + c))
     yield Case("fma.rn.f16x2 D, A, B, C", ("halves", "halves", "halves"), "r", F16,
                lambda a, b, c: (a.view(F16).astype(F64) * b.view(F16).astype(F64) + c.view(F16).astype(F64)).astype(F16))  # fmt: skip
@@ -226,7 +269,13 @@ def _floats() -> Iterator[Case]:
     yield Case("neg.ftz.f32 D, A", (F32,), "f", F32, lambda a: -flush(a))
     yield Case("rcp.rn.f32 D, A", (F32,), "f", F32, lambda a: F32(1) / a)
     yield Case("sqrt.rn.f32 D, A", (F32,), "f", F32, np.sqrt)
-    approximations = {"rcp": lambda x: 1 / x, "rsqrt": lambda x: 1 / np.sqrt(x), "sqrt": np.sqrt, "ex2": np.exp2, "lg2": np.log2}
+    approximations = {
+        "rcp": lambda x: 1 / x,
+        "rsqrt": lambda x: 1 / np.sqrt(x),
+        "sqrt": np.sqrt,
+        "ex2": np.exp2,
+        "lg2": np.log2,
+    }
     for op, f in approximations.items():
         yield Case(f"{op}.approx.ftz.f32 D, A", (F32,), "f", F32, lambda a, f=f: flush(_rounded(f)(flush(a))), 1)
     for op, f in (("tanh", np.tanh), ("sin", np.sin), ("cos", np.cos), ("ex2", np.exp2)):
@@ -234,14 +283,23 @@ def _floats() -> Iterator[Case]:
 
 
 def _comparisons() -> Iterator[Case]:
-    relations = {"eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal}
+    relations = {
+        "eq": np.equal,
+        "ne": np.not_equal,
+        "lt": np.less,
+        "le": np.less_equal,
+        "gt": np.greater,
+        "ge": np.greater_equal,
+    }
     for name, f in relations.items():
         for kind in ("s32", "u32", "s64", "u16", "s16"):
             yield Case(f"setp.{name}.{kind} D, A, B", (OF[kind], OF[kind]), "p", bool, f)
         ordered = lambda a, b, f=f: f(a, b) & ~(np.isnan(a) | np.isnan(b))  # noqa: E731 - one line of a table
         yield Case(f"setp.{name}.f32 D, A, B", (F32, F32), "p", bool, ordered)
         yield Case(f"setp.{name}.ftz.f32 D, A, B", (F32, F32), "p", bool, lambda a, b, g=ordered: g(flush(a), flush(b)))
-        yield Case(f"setp.{name}u.f32 D, A, B", (F32, F32), "p", bool, lambda a, b, f=f: f(a, b) | np.isnan(a) | np.isnan(b))
+        yield Case(
+            f"setp.{name}u.f32 D, A, B", (F32, F32), "p", bool, lambda a, b, f=f: f(a, b) | np.isnan(a) | np.isnan(b)
+        )
     yield Case("setp.lt.and.s32 D, A, B, C", (S32, S32, bool), "p", bool, lambda a, b, c: (a < b) & c)
     yield Case("setp.lt.or.s32 D, A, B, !C", (S32, S32, bool), "p", bool, lambda a, b, c: (a < b) | ~c)
     yield Case("setp.num.f32 D, A, B", (F32, F32), "p", bool, lambda a, b: ~(np.isnan(a) | np.isnan(b)))
@@ -254,7 +312,10 @@ def _comparisons() -> Iterator[Case]:
 
 def _saturated(x: Array, dtype: Any, way: Callable[[Any], Any]) -> Array:
     limits = np.iinfo(dtype)
-    whole = [0 if np.isnan(v) else limits.min if v == -np.inf else limits.max if v == np.inf else int(way(float(v))) for v in x]
+    whole = [
+        0 if np.isnan(v) else limits.min if v == -np.inf else limits.max if v == np.inf else int(way(float(v)))
+        for v in x
+    ]
     return np.array([min(max(v, int(limits.min)), int(limits.max)) for v in whole], dtype)
 
 
@@ -281,7 +342,9 @@ def _moves() -> Iterator[Case]:
     yield Case("cvt.f64.f32 D, A", (F32,), "d", F64, lambda a: a.astype(F64))
     yield Case("cvt.rn.f32.f64 D, A", (F64,), "f", F32, lambda a: a.astype(F32))
     yield Case("cvt.rn.f16.f32 D, A", (F32,), "h", F16, lambda a: a.astype(F16))
-    yield Case("cvt.rn.f16x2.f32 D, A, B", (F32, F32), "r", F16, lambda a, b: np.stack([b, a], 1).astype(F16).reshape(-1))
+    yield Case(
+        "cvt.rn.f16x2.f32 D, A, B", (F32, F32), "r", F16, lambda a, b: np.stack([b, a], 1).astype(F16).reshape(-1)
+    )
     yield Case("cvt.rn.bf16x2.f32 D, A, B", (F32, F32), "r", "bf16", lambda a, b: np.stack([b, a], 1).reshape(-1))
 
 

@@ -76,7 +76,7 @@ def library() -> ctypes.CDLL:
 def opcodes() -> dict[str, str]:
     """Every opcode with its section of the PTX ISA."""
     rows: list[list[str]] = json.loads(library().emu_opcodes())
-    return {root: section for root, section in rows}
+    return {row[0]: row[1] for row in rows}
 
 
 def launch(
@@ -175,7 +175,11 @@ def evaluate(instruction: str, inputs: Sequence[Array], result: str, dtype: Any)
     names["D"] = "%p7" if result == "p" else f"%{result}3"
     text = re.sub(r"(?<![\w.%])[ABCDE](?![\w.])", lambda found: names[found[0]], instruction)
     type_, size = WIDTHS[result]
-    store = "selp.u32 %r40, 1, 0, %p7; st.global.u32 [%rd30], %r40;" if result == "p" else f"st.global.{type_} [%rd30], {names['D']};"
+    store = (
+        "selp.u32 %r40, 1, 0, %p7; st.global.u32 [%rd30], %r40;"
+        if result == "p"
+        else f"st.global.{type_} [%rd30], {names['D']};"
+    )
     code += [text + ";", f"mad.wide.u32 %rd30, %r0, {size}, %rd0;", store]
     parameters = ", ".join(f".param .u64 p{k}" for k in range(len(inputs) + 1))
     output = np.zeros(32, {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}[size])

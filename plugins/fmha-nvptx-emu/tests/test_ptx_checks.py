@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+
+pytest.importorskip("fmha_nvptx_emu", reason="plugins/fmha-nvptx-emu is not installed")
+
 from ptx_machine import Seen, launch, module
 
 TILE = ".shared .align 16 .b8 tile[1024];"
@@ -141,7 +144,12 @@ def test_blocks_that_overwrite_each_other() -> None:
     block = "mov.u32 %r5, %ctaid.x;"
     assert run(block + OUT + "st.global.u32 [%rd3], %r5;", blocks=3).kinds == ["write-conflict"]
     assert run(OUT + "st.global.u32 [%rd3], %r0;", blocks=3).kinds == []
-    ordered = block + "atom.global.add.u32 %r6, [%rd0+128], 1;" + OUT + "st.global.u32 [%rd3], %r5; membar.gl; atom.global.add.u32 %r6, [%rd0+128], 1;"
+    ordered = (
+        block
+        + "atom.global.add.u32 %r6, [%rd0+128], 1;"
+        + OUT
+        + "st.global.u32 [%rd3], %r5; membar.gl; atom.global.add.u32 %r6, [%rd0+128], 1;"
+    )
     assert run(ordered, blocks=3).kinds == []
 
 
@@ -161,12 +169,23 @@ def test_without_checks_only_bounds_and_alignment_are_looked_at() -> None:
 
 @pytest.mark.parametrize(
     ("stride", "width", "cycles"),
-    [(4, "u32", 0), (8, "u32", 1), (128, "u32", 31), (0, "u32", 0), (8, "u64", 0), (16, "v4.u32", 0), (32, "v4.u32", 4)],
+    [
+        (4, "u32", 0),
+        (8, "u32", 1),
+        (128, "u32", 31),
+        (0, "u32", 0),
+        (8, "u64", 0),
+        (16, "v4.u32", 0),
+        (32, "v4.u32", 4),
+    ],
 )
 def test_bank_conflicts_are_counted(stride: int, width: str, cycles: int) -> None:
     """Cycles beyond those of the same access without conflicts: 32 banks of 4 bytes, wide accesses in phases."""
     vector = {"u32": "%r5", "u64": "%rd5", "v4.u32": "{%r5, %r6, %r7, %r8}"}[width]
-    seen = run(f"mul.lo.u32 %r6, %r0, {stride}; mov.u32 %r7, tile; add.u32 %r6, %r6, %r7; ld.shared.{width} {vector}, [%r6];", head=".shared .align 16 .b8 tile[4096];")
+    seen = run(
+        f"mul.lo.u32 %r6, %r0, {stride}; mov.u32 %r7, tile; add.u32 %r6, %r6, %r7; ld.shared.{width} {vector}, [%r6];",
+        head=".shared .align 16 .b8 tile[4096];",
+    )
     assert seen.executed["lds_conflict_cycles"] == cycles
 
 
@@ -179,7 +198,13 @@ def test_sectors_are_counted(stride: int, sectors: int) -> None:
 
 
 def test_counts_by_class_and_space() -> None:
-    seen = run(SHARED + "st.shared.u32 [%r31], %r0; bar.sync 0; ld.shared.u32 %r5, [%r31];" + OUT + "st.global.u32 [%rd3], %r5;", threads=64)
+    seen = run(
+        SHARED
+        + "st.shared.u32 [%r31], %r0; bar.sync 0; ld.shared.u32 %r5, [%r31];"
+        + OUT
+        + "st.global.u32 [%rd3], %r5;",
+        threads=64,
+    )
     counts = seen.executed
     assert counts["instructions"] == 2 * 11
     assert sum(counts["classes"].values()) == counts["instructions"]

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+
+pytest.importorskip("fmha_nvptx_emu", reason="plugins/fmha-nvptx-emu is not installed")
+
 from ptx_machine import Array, launch, module
 
 OUT = "mad.wide.u32 %rd3, %r0, 4, %rd0;"
@@ -103,7 +106,9 @@ def test_cas_takes_one_lane_only() -> None:
     assert out[:32].tolist() == [0] + [100] * 31
 
 
-@pytest.mark.parametrize(("width", "kind"), [("b8", "%h"), ("s8", "%r"), ("u16", "%r"), ("b32", "%r"), ("s32", "%rd"), ("b64", "%rd")])
+@pytest.mark.parametrize(
+    ("width", "kind"), [("b8", "%h"), ("s8", "%r"), ("u16", "%r"), ("b32", "%r"), ("s32", "%rd"), ("b64", "%rd")]
+)
 @pytest.mark.parametrize("space", ["global", "shared", "local", "generic shared", "generic local", "generic global"])
 def test_a_value_survives_every_space(space: str, width: str, kind: str) -> None:
     size = int(width[1:]) // 8
@@ -143,4 +148,6 @@ def test_cp_async_fills_with_zeros() -> None:
     seen = launch(module(body, ".param .u64 p0, .param .u64 p1", head=".shared .align 16 .b8 s[512];"), out, source)
     assert (seen.fault, seen.findings) == (None, [])
     keep = np.arange(16)[None] < (np.arange(32) & 15)[:, None]
-    np.testing.assert_array_equal(out.view(np.uint8).reshape(32, 16), np.where(keep, source.view(np.uint8).reshape(32, 16), 0))
+    np.testing.assert_array_equal(
+        out.view(np.uint8).reshape(32, 16), np.where(keep, source.view(np.uint8).reshape(32, 16), 0)
+    )

@@ -7,6 +7,9 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
+
+pytest.importorskip("fmha_nvptx_emu", reason="plugins/fmha-nvptx-emu is not installed")
+
 from ptx_machine import Array, launch, module
 
 KINDS: dict[str, Any] = {"f16": np.float16, "bf16": ml_dtypes.bfloat16, "tf32": np.float32}
@@ -44,7 +47,11 @@ def multiply(kind: str, k: int, sums: str, a: Array, b: Array, c: Array) -> Arra
     per_in, per_out = 4 // a.dtype.itemsize, 4 // c.dtype.itemsize
     counts = 16 * k // 32 // per_in, 8 * k // 32 // per_in, 4 // per_out
     fragments = np.concatenate(
-        [registers(a, place_a(per_in), counts[0]), registers(b, place_b(per_in), counts[1]), registers(c, place_d(per_out), counts[2])]
+        [
+            registers(a, place_a(per_in), counts[0]),
+            registers(b, place_b(per_in), counts[1]),
+            registers(c, place_d(per_out), counts[2]),
+        ]
     )
     names = [f"%r{10 + n}" for n in range(sum(counts))]
     loads = "\n".join(f"ld.global.b32 {name}, [%rd2+{128 * n}];" for n, name in enumerate(names))
@@ -89,7 +96,9 @@ def test_products_are_exact_and_sums_ascend(kind: str) -> None:
     c = random.normal(0, 1, (16, 8)).astype(np.float32)
     wanted = c.copy()
     for k in range(16):  # a product of two halves and its sum with a float are exact in binary64 but for one rounding
-        wanted = (a[:, k : k + 1].astype(np.longdouble) * b[k : k + 1].astype(np.longdouble) + wanted).astype(np.float32)
+        wanted = (a[:, k : k + 1].astype(np.longdouble) * b[k : k + 1].astype(np.longdouble) + wanted).astype(
+            np.float32
+        )
     np.testing.assert_array_equal(multiply(kind, 16, "f32", a, b, c), wanted)
 
 

@@ -7,6 +7,9 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
+
+pytest.importorskip("fmha_nvptx_emu", reason="plugins/fmha-nvptx-emu is not installed")
+
 from opcode_cases import F16, F32, Case, cases
 from ptx_machine import Array, evaluate, opcodes
 
@@ -43,7 +46,9 @@ def drawn(kind: Any, random: np.random.Generator) -> Array:
         words = random.integers(0, 1 << 16, count).astype(np.uint16)
         return words if kind == "half" else words.view(np.uint32)
     if kind is F32:
-        values = np.concatenate([random.integers(0, 1 << 32, 16, np.uint32).view(F32), random.normal(0, 3, 16).astype(F32)])
+        values = np.concatenate(
+            [random.integers(0, 1 << 32, 16, np.uint32).view(F32), random.normal(0, 3, 16).astype(F32)]
+        )
     elif kind is np.float64:
         values = random.normal(0, 1e3, 32)
     else:
@@ -60,9 +65,17 @@ def assert_same(got: Array, wanted: Array, ulps: int, text: str, inputs: list[Ar
     else:
         both_nan = np.isnan(got) & np.isnan(wanted)
         words = {2: np.int16, 4: np.int32, 8: np.int64}[got.dtype.itemsize]
-        near = np.abs(got.view(words).astype(np.int64) - np.asarray(wanted, got.dtype).view(words).astype(np.int64)) <= ulps
+        near = (
+            np.abs(got.view(words).astype(np.int64) - np.asarray(wanted, got.dtype).view(words).astype(np.int64))
+            <= ulps
+        )
         bad = ~(both_nan | near)
-    assert not bad.any(), (text, [x[bad[: len(x)]][:3] if len(bad) == len(x) else x for x in inputs], got[bad][:3], wanted[bad][:3])
+    assert not bad.any(), (
+        text,
+        [x[bad[: len(x)]][:3] if len(bad) == len(x) else x for x in inputs],
+        got[bad][:3],
+        wanted[bad][:3],
+    )
 
 
 @pytest.mark.parametrize("case", cases(), ids=lambda case: case.text.replace(" ", ""))

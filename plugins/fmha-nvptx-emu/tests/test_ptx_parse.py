@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+
+pytest.importorskip("fmha_nvptx_emu", reason="plugins/fmha-nvptx-emu is not installed")
+
 from ptx_machine import launch, module
 
 OUT = "mad.wide.u32 %rd3, %r0, 4, %rd0;"
@@ -29,7 +32,9 @@ def test_a_branch_out_of_a_block_and_to_a_table() -> None:
 
 
 def test_loops_whose_lanes_leave_one_by_one() -> None:
-    assert lanes("mov.u32 %r5, 0; L: add.s32 %r5, %r5, 2; setp.le.u32 %p1, %r5, %r0; @%p1 bra L;" + STORE) == [k // 2 * 2 + 2 for k in range(32)]
+    assert lanes("mov.u32 %r5, 0; L: add.s32 %r5, %r5, 2; setp.le.u32 %p1, %r5, %r0; @%p1 bra L;" + STORE) == [
+        k // 2 * 2 + 2 for k in range(32)
+    ]
 
 
 def test_variables_have_their_values_and_addresses() -> None:
@@ -57,8 +62,8 @@ def test_parameters_lie_at_their_alignment() -> None:
 
 
 def test_any_version_comments_and_debug_sections() -> None:
-    text = module("/* a; { */ mov.u32 %r5, 3; // } \n.loc 1 2 3\n.pragma \"nounroll\";" + STORE).replace("8.7", "12.5")
-    text += '.section .debug_info { .b32 1, 2 }\n'
+    text = module('/* a; { */ mov.u32 %r5, 3; // } \n.loc 1 2 3\n.pragma "nounroll";' + STORE).replace("8.7", "12.5")
+    text += ".section .debug_info { .b32 1, 2 }\n"
     out = np.zeros(32, np.uint32)
     assert launch(text, out).fault is None
     assert out[0] == 3

@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import sys
 
-from fmha_nvptx_emu.units import core_units
 from fmha_cli.api import (
     Artifact,
     BuildContext,
@@ -20,6 +19,7 @@ from fmha_cli.api import (
     cache_root,
     load_arch,
 )
+from fmha_nvptx_emu.units import core_units
 
 SONAME = "libcuda.so.1"
 """A program that opens this name once the library is loaded gets the emulator."""

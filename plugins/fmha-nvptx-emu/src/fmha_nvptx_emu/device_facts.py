@@ -73,6 +73,6 @@ def device_rows() -> str:
     rows = (", ".join(json.dumps(value) for value in astuple(device_of(arch))) for arch in ARCHS)
     table = "".join(f"    {{{row}}},\n" for row in rows)
     return (
-        "// Made from arch_specs/ by device_facts.py.\n#pragma once\n\n#include \"driver.hpp\"\n\nnamespace ptx {\n"
+        '// Made from arch_specs/ by device_facts.py.\n#pragma once\n\n#include "driver.hpp"\n\nnamespace ptx {\n'
         f"constexpr DeviceRow kDeviceRows[] = {{\n{table}}};\n}}  // namespace ptx\n"
     )
