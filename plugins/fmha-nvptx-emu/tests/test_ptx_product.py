@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -33,6 +35,12 @@ def test_listing_devices_loads_nothing_heavy() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_the_page_lists_the_devices() -> None:
+    page = Path(__file__).resolve().parents[3].joinpath("docs", "nvptx-emulator.md").read_text("utf-8")
+    line = next(line for line in page.splitlines() if line.startswith("Devices: "))
+    assert re.findall(r"`emu:(\w+)`", line) == list(ARCHS)
 
 
 def test_files_are_small_enough_to_read() -> None:
