@@ -18,16 +18,19 @@ uint64_t extended(uint64_t bits, const Inst& i, bool wide) {
 
 // Puts element k of a lane into its register.
 inline void put(Warp& w, const Inst& i, unsigned k, int lane, const uint8_t* from) {
+  const bool wide = i.wide >> k & 1;
+  if (i.width == 4 && !wide) return void(std::memcpy(w.row(i.slots[k]) + lane * 4, from, 4));
+  if (i.width == 8) return void(std::memcpy(w.row(i.slots[k]) + lane * 8, from, 8));
   uint64_t bits = 0;
   std::memcpy(&bits, from, i.width);
-  const bool wide = i.wide >> k & 1;
   if (i.width < 4) bits = extended(bits, i, wide);
   else if (wide && i.width == 4) bits = extended(bits, i, true);
   if (wide) reinterpret_cast<uint64_t*>(w.row(i.slots[k]))[lane] = bits;
   else reinterpret_cast<uint32_t*>(w.row(i.slots[k]))[lane] = uint32_t(bits);
 }
 inline void fetch(const Warp& w, const Inst& i, unsigned k, Slot slot, int lane, uint8_t* to) {
-  if (i.wide >> k & 1) std::memcpy(to, w.row(slot) + lane * 8, i.width);
+  if (i.width == 4 && !(i.wide >> k & 1)) std::memcpy(to, w.row(slot) + lane * 4, 4);
+  else if (i.wide >> k & 1) std::memcpy(to, w.row(slot) + lane * 8, i.width);
   else std::memcpy(to, w.row(slot) + lane * 4, i.width);
 }
 
