@@ -54,7 +54,7 @@ class Finding:
     kind: FindingKind
     kernel: Annotated[str, "symbol of the function in the code object"]
     instruction: str
-    address: Annotated[int, Least(0), "of the instruction, in the code object; its line, in PTX"]
+    address: Annotated[int, Least(0), "of the instruction, in the code object; its line, where the code is text"]
     text: Annotated[str, "lane, address and nearest allocation, or the register"]
     wave: Annotated[int, Least(0), "in its workgroup; of the first example, like what follows"] = 0
     lane: Annotated[int, Least(-1), "-1: no matter of one lane"] = -1

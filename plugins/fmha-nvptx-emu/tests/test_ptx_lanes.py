@@ -51,6 +51,20 @@ def test_votes_and_reductions() -> None:
     assert (lanes("redux.sync.xor.b32 %r5, %r0, -1;") == 0).all()
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_barriers_that_join_predicates(seed: int) -> None:
+    """Warps may be one round ahead; each round's answer is its own."""
+    body = (
+        "mov.u32 %r5, 0; mov.u32 %r9, 0; L: setp.lt.u32 %p1, %r0, %r9; bar.red.popc.u32 %r6, 0, %p1; bar.red.or.pred %p2, 0, %p1;"
+        "bar.red.and.pred %p3, 0, !%p1; selp.u32 %r7, 1000, 0, %p2; selp.u32 %r8, 100000, 0, %p3; add.s32 %r5, %r5, %r6;"
+        "add.s32 %r5, %r5, %r7; add.s32 %r5, %r5, %r8; add.s32 %r9, %r9, 10; setp.lt.u32 %p4, %r9, 70; @%p4 bra L;"
+    )
+    out = np.zeros(96, np.uint32)
+    seen = launch(module(body + STORE), out, block=(96, 1, 1), seed=seed)
+    assert (seen.fault, seen.findings) == (None, [])
+    assert (out == sum(range(0, 70, 10)) + 6 * 1000 + 100000).all()
+
+
 def test_special_registers() -> None:
     body = "mov.u32 %r6, %laneid; mov.u32 %r7, %warpid; shl.b32 %r7, %r7, 8; add.s32 %r5, %r6, %r7; mov.u32 %r8, %lanemask_lt; popc.b32 %r8, %r8; shl.b32 %r8, %r8, 16; add.s32 %r5, %r5, %r8;"
     t = np.arange(64)

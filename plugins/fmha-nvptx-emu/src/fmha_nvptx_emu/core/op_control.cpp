@@ -83,6 +83,54 @@ void barrier(Warp& w, const Inst& i, uint32_t mask) {
   ++w.block->counts.barriers;
   w.going = Going::Barrier;
 }
+// bar.red runs twice: it leaves the warp's contribution and waits, then joins the contributions of all warps. They lie in
+// a row that every warp has for this instruction: the state (rounds so far, times two, plus one while it waits), and for
+// even and odd rounds the round's number and the value. A warp cannot be two rounds ahead of one that still reads.
+enum class Join { Count, And, Or };
+template <Join how> void reducing_barrier(Warp& w, const Inst& i, uint32_t mask) {
+  const Slot hidden = i.slots[i.dests + i.sources - 1], value = i.slots[i.dests + i.sources - 2];
+  uint32_t* own = lanes_of<uint32_t>(w, hidden);
+  if (own[0] == 0xCDCDCDCD) own[0] = 0;  // as a block begins
+  const uint32_t round = own[0] / 2 + 1, at = 2 + round % 2 * 2;
+  if (!(own[0] & 1)) {
+    if (!together(w, i, mask, w.alive, i.at->opcode.c_str())) return;
+    const uint32_t yes = (w.predicate(value) ^ (i.imm ? kAll : 0)) & mask;
+    own[0] |= 1, own[at] = round;
+    own[at + 1] = how == Join::Count ? uint32_t(__builtin_popcount(yes)) : how == Join::And ? yes == mask : yes != 0;
+    if (w.block->checks) require_defined(w, i, value, mask, "what a barrier returns");
+    const uint32_t* name = lanes_of<uint32_t>(w, i.slots[i.dests]);
+    w.barrier = name[__builtin_ctz(mask)] & 15;
+    w.barrier_count = i.sources == 4 ? lanes_of<uint32_t>(w, i.slots[i.dests + 1])[__builtin_ctz(mask)] : 0;
+    ++w.block->counts.barriers;
+    --w.block->executed[w.pc - 1];
+    --w.pc;
+    w.going = Going::Barrier;
+    return;
+  }
+  own[0] = round * 2;
+  uint32_t joined = how == Join::And ? 1 : 0;
+  for (const auto& other : w.block->warps) {
+    const uint32_t* theirs = lanes_of<uint32_t>(*other, hidden);
+    if (theirs[at] != round) continue;  // it ended before, or takes no part
+    joined = how == Join::Count ? joined + theirs[at + 1] : how == Join::And ? joined & theirs[at + 1] : joined | theirs[at + 1];
+  }
+  if (how == Join::Count) each_lane(mask, [&](int l) { lanes_of<uint32_t>(w, i.slots[0])[l] = joined; });
+  else w.set_predicate(i.slots[0], joined ? kAll : 0, mask);
+  w.define(i.slots[0], kAll, mask);
+}
+Handler bind_reducing(Binding& b) {
+  const bool count = b.take("popc"), all = b.take("and"), any = b.take("or");
+  const Type type = b.type();
+  if (count != (type == Type::U32) || (!count && type != Type::Pred)) return nullptr;
+  b.count(3, 4);
+  const size_t last = b.s.operands.size() - 1;
+  b.dest(0, type);
+  for (size_t k = 1; k < last; ++k) b.source(k, Type::U32);
+  b.source(last, Type::Pred);
+  b.out.imm = b.operand(last).negated;
+  b.sources.push_back({b.kernel.rows++, b.kernel.ids++});
+  return count ? reducing_barrier<Join::Count> : all ? reducing_barrier<Join::And> : any ? reducing_barrier<Join::Or> : nullptr;
+}
 void warp_barrier(Warp& w, const Inst& i, uint32_t mask) {
   const uint32_t lanes = lanes_of<uint32_t>(w, i.slots[0])[__builtin_ctz(mask)] & w.alive;
   together(w, i, mask, lanes, "bar.warp.sync");
@@ -98,6 +146,7 @@ Handler bind_bar(Binding& b) {
   }
   b.take("cta");
   const bool aligned = b.take("aligned") || b.s.root == "bar";
+  if (aligned && b.take("red")) return bind_reducing(b);
   if (!b.take("sync")) return nullptr;
   b.count(1, 2);
   b.source(0, Type::U32);
