@@ -68,13 +68,14 @@ if TYPE_CHECKING:
     from fmha_cli.backends.cuda.inspect import cubin_figures, parameter_places
     from fmha_cli.backends.cuda.launch import Launch
     from fmha_cli.backends.cuda.modules import CudaKernel, PackedArguments, Shape
-    from fmha_cli.backends.cuda.probe import probe_cuda
+    from fmha_cli.backends.cuda.probe import archs_of, probe_cuda
     from fmha_cli.backends.cuda.session import CudaSession
     from fmha_cli.backends.cuda.tables import Expected
     from fmha_cli.backends.cuda.tensor_maps import TensorMap, encoded, rows_map
     from fmha_cli.backends.cuda.timing import StageTimer
     from fmha_cli.backends.cuda.upstream import Upstream
     from fmha_cli.backends.gpu.call import Call
+    from fmha_cli.backends.gpu.emulator_library import EmulatorLibrary, read_report, variables_of
     from fmha_cli.backends.gpu.mirror import Mirror
     from fmha_cli.backends.gpu.session import GpuSession
     from fmha_cli.backends.hip.inspection import code_object_figures
@@ -90,7 +91,9 @@ if TYPE_CHECKING:
     from fmha_cli.toolchain.cache.key import BuildKind, BuildSpec
     from fmha_cli.toolchain.cache.root import cache_root
     from fmha_cli.toolchain.cpp.library import PORTABLE_FLAGS, build_cpp
+    from fmha_cli.toolchain.cpp.many import UnitsLibrary, build_units
     from fmha_cli.toolchain.cpp.toolchain import Compiler, Toolchain
+    from fmha_cli.toolchain.cpp.units import Units, units_of
     from fmha_cli.toolchain.framework import FrameworkBackend, environment, probe_package
     from fmha_cli.toolchain.kernels import kernel_build, no_build, no_build_key
     from fmha_cli.toolchain.parallel import Job, build_many
@@ -141,6 +144,14 @@ _LATE = {
     "BuildSpec": "fmha_cli.toolchain.cache.key",
     "PORTABLE_FLAGS": "fmha_cli.toolchain.cpp.library",
     "build_cpp": "fmha_cli.toolchain.cpp.library",
+    "UnitsLibrary": "fmha_cli.toolchain.cpp.many",
+    "build_units": "fmha_cli.toolchain.cpp.many",
+    "Units": "fmha_cli.toolchain.cpp.units",
+    "units_of": "fmha_cli.toolchain.cpp.units",
+    "EmulatorLibrary": "fmha_cli.backends.gpu.emulator_library",
+    "variables_of": "fmha_cli.backends.gpu.emulator_library",
+    "read_report": "fmha_cli.backends.gpu.emulator_library",
+    "archs_of": "fmha_cli.backends.cuda.probe",
     "FrameworkBackend": "fmha_cli.toolchain.framework",
     "environment": "fmha_cli.toolchain.framework",
     "probe_package": "fmha_cli.toolchain.framework",
@@ -247,17 +258,18 @@ __all__ = [
     "ArchSpec", "Artifact", "Attached", "Attention", "Availability", "Backend", "Bias", "BiasKey", "BoundTensor",
     "BuildContext", "BuildKind", "BuildSpec", "CacheKey", "CacheKind", "Call", "Canary", "Check", "CheckState",
     "Compiler", "CubinBackend", "Cuda", "CudaKernel", "CudaSession", "DType", "Decision", "DeviceFacts", "DeviceLost",
-    "Direction", "DoctorCheck", "Emulator", "EmulatorOptions", "EnvironmentProblem", "Executed", "Expected", "Family",
-    "Finding", "FindingKind", "FmhaError", "Fp8Key", "FrameworkBackend", "GpuSession", "Hip", "HipArguments",
-    "HipKernel", "HipSession", "HostArrays", "HostSession", "Interrupted", "Job", "KernelFailure", "KernelSpec",
-    "Launch", "Layout", "LibraryBackend", "LibrarySession", "Mask", "MaskForm", "MaskKey", "MaskKind", "Mirror",
-    "Mode", "ModeKey", "Need", "Observed", "PackedArguments", "PeakLoops", "Plan", "Problem", "QScale", "QScaleKey",
-    "Reason", "Refusal", "Region", "Registry", "Remarking", "RotaryKey", "Rule", "Session", "Settings", "SettingsFrom",
-    "Severity", "Shape", "Signature", "Stage", "StageTimer", "State", "Supported", "Surroundings", "TensorMap",
-    "Toolchain", "Trace", "Tunable", "TwoPasses", "Unsupported", "UnsupportedError", "Upstream", "UsageError", "Varied",
-    "Verdict", "Workspace", "attention", "build_by_program", "build_cpp", "build_many", "build_registry", "cache_root",
-    "code_object_figures", "cubin_figures", "encoded", "environment", "explain", "from_json", "hip_host_files",
-    "hookimpl", "kernel_build", "limits_of", "list_kernels", "llvm_tool", "load_arch", "mask_forms", "merged",
-    "no_build", "no_build_key", "parameter_places", "probe_cuda", "probe_hip", "probe_package", "program_key",
-    "reasons_against", "rows_map", "rules_from", "run", "sees_nothing", "select", "summed", "to_json", "visible_keys",
+    "Direction", "DoctorCheck", "Emulator", "EmulatorLibrary", "EmulatorOptions", "EnvironmentProblem", "Executed",
+    "Expected", "Family", "Finding", "FindingKind", "FmhaError", "Fp8Key", "FrameworkBackend", "GpuSession", "Hip",
+    "HipArguments", "HipKernel", "HipSession", "HostArrays", "HostSession", "Interrupted", "Job", "KernelFailure",
+    "KernelSpec", "Launch", "Layout", "LibraryBackend", "LibrarySession", "Mask", "MaskForm", "MaskKey", "MaskKind",
+    "Mirror", "Mode", "ModeKey", "Need", "Observed", "PackedArguments", "PeakLoops", "Plan", "Problem", "QScale",
+    "QScaleKey", "Reason", "Refusal", "Region", "Registry", "Remarking", "RotaryKey", "Rule", "Session", "Settings",
+    "SettingsFrom", "Severity", "Shape", "Signature", "Stage", "StageTimer", "State", "Supported", "Surroundings",
+    "TensorMap", "Toolchain", "Trace", "Tunable", "TwoPasses", "Units", "UnitsLibrary", "Unsupported",
+    "UnsupportedError", "Upstream", "UsageError", "Varied", "Verdict", "Workspace", "archs_of", "attention", "build_by_program",
+    "build_cpp", "build_many", "build_registry", "build_units", "cache_root", "code_object_figures", "cubin_figures",
+    "encoded", "environment", "explain", "from_json", "hip_host_files", "hookimpl", "kernel_build", "limits_of",
+    "list_kernels", "llvm_tool", "load_arch", "mask_forms", "merged", "no_build", "no_build_key", "parameter_places",
+    "probe_cuda", "probe_hip", "probe_package", "program_key", "read_report", "reasons_against", "rows_map",
+    "rules_from", "run", "sees_nothing", "select", "summed", "to_json", "units_of", "variables_of", "visible_keys",
 ]  # fmt: skip

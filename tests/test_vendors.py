@@ -32,8 +32,8 @@ ALLOWED: Mapping[str, tuple[frozenset[str], str]] = {
         "the stable names by which a plugin reaches a vendor's runtime and tools",
     ),
     "discovery/emulated_devices.py": (
-        frozenset({"amdgpu"}),
-        "the package that a user installs to get emulated devices",
+        frozenset({"amdgpu", "gfx"}),
+        "the packages that a user installs to get emulated devices",
     ),
     "domain/features.py": (frozenset({"ck"}), "the name of a dropout stream, as backends declare it"),
     "domain/flags.py": (frozenset({"ck"}), "the contract lets --mask take CK's spellings, and its help says so"),

@@ -11,8 +11,14 @@ from fmha_cli.domain.errors import EnvironmentProblem
 from fmha_cli.domain.protocols import Backend
 from fmha_cli.domain.suggest import Kind, near_names
 
-PACKAGE = "fmha-amdgpu-emu"
-"""The package that provides emulated AMD GPUs."""
+PACKAGES = {"gfx": "fmha-amdgpu-emu", "sm_": "fmha-nvptx-emu"}
+"""How the architectures begin that a package emulates -> the package."""
+
+
+def _package(id: str) -> str | None:
+    """The package that would provide a device."""
+    arch = id.partition(":")[2]
+    return next((package for prefix, package in PACKAGES.items() if arch.startswith(prefix)), None)
 
 
 def emulated_devices(registry: Registry) -> Iterator[tuple[Emulator, DeviceFacts]]:
@@ -33,18 +39,22 @@ def emulated_device(registry: Registry, id: str) -> tuple[Emulator, DeviceFacts]
         known.setdefault(device.id, (emulator, device))
     if id in known:
         return known[id]
+    wanted = _package(id)
     if not known:
-        broken = [fault for fault in registry.faults if PACKAGE.endswith(fault.plugin)]
+        packages = [wanted] if wanted else list(PACKAGES.values())
+        broken = [fault for fault in registry.faults if any(package.endswith(fault.plugin) for package in packages)]
         raise EnvironmentProblem(
             f"--device {id}: no emulator is installed",
             code="Z001",
             where="--device",
             why=f"plugin {broken[0].plugin}: {broken[0].what}" if broken else None,
-            help=f"pip install {PACKAGE}",
+            help=f"pip install {' or '.join(packages)}",
         )
     what = f"--device {id}: no such emulated device"
     near = near_names(id.partition(":")[2], (name.partition(":")[2] for name in known), Kind.ARCH)
     help = f"did you mean {' or '.join(f'emu:{name}' for name in near)}?" if near else "`fmha devices` lists them"
+    if wanted and wanted not in map(_package, known):
+        help = f"pip install {wanted}"
     raise EnvironmentProblem(what, code="Z002", where="--device", why=f"emulated are {', '.join(known)}", help=help)
 
 

@@ -31,7 +31,14 @@ class FindingKind(StrEnum):
     UNINITIALISED_LDS = "uninitialised-lds"
     UNINITIALISED_REGISTER = "uninitialised-register"
     DIVERGENT_BARRIER = "divergent-barrier"
-    """Waves of a workgroup wait at a barrier that others never reach."""
+    """Waves of a workgroup wait at a barrier that others never reach, or lanes of a warp at an instruction that needs all."""
+    MISALIGNED = "misaligned"
+    """An address that is no multiple of the access's size."""
+    SHARED_RACE = "shared-race"
+    """As ``LDS_RACE``, in the shared memory of an NVIDIA device."""
+    UNINITIALISED_SHARED = "uninitialised-shared"
+    WRITE_CONFLICT = "write-conflict"
+    """Two blocks write different values to the same bytes of global memory, and nothing orders them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,7 +54,7 @@ class Finding:
     kind: FindingKind
     kernel: Annotated[str, "symbol of the function in the code object"]
     instruction: str
-    address: Annotated[int, Least(0), "of the instruction, in the code object"]
+    address: Annotated[int, Least(0), "of the instruction, in the code object; its line, where the code is text"]
     text: Annotated[str, "lane, address and nearest allocation, or the register"]
     wave: Annotated[int, Least(0), "in its workgroup; of the first example, like what follows"] = 0
     lane: Annotated[int, Least(-1), "-1: no matter of one lane"] = -1

@@ -239,11 +239,17 @@ def test_an_unknown_device_names_what_to_install() -> None:
     with pytest.raises(EnvironmentProblem) as raised:
         api.run(PROBLEM, registry=bare, device="emu:gfx942")
     assert (raised.value.code, raised.value.help) == ("Z001", "pip install fmha-amdgpu-emu")
+    with pytest.raises(EnvironmentProblem) as raised:
+        api.run(PROBLEM, registry=bare, device="emu:sm_80")
+    assert (raised.value.code, raised.value.help) == ("Z001", "pip install fmha-nvptx-emu")
     paper = Registry(entries=lambda: (ENTRY,))
     with pytest.raises(EnvironmentProblem) as raised:
         api.run(PROBLEM, registry=paper, device="emu:gfx999")
     assert raised.value.code == "Z002"
     assert ID in (raised.value.why or "")
+    with pytest.raises(EnvironmentProblem) as raised:
+        api.run(PROBLEM, registry=paper, device="emu:sm_80")
+    assert (raised.value.code, raised.value.help) == ("Z002", "pip install fmha-nvptx-emu")
     with pytest.raises(EnvironmentProblem) as raised:
         api.run(PROBLEM, registry=paper, device=ID, backend="cpu")
     assert raised.value.code == "E021"

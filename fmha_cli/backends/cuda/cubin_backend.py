@@ -42,6 +42,7 @@ class CubinBackend:
     """
 
     automatic = True
+    runtime = "cuda"
 
     def __init__(self, upstream: Upstream, driven: bool | None = None) -> None:
         self.upstream = upstream

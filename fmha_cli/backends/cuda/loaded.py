@@ -15,13 +15,36 @@ from fmha_cli.backends.cuda.tensor_maps import encoded
 from fmha_cli.backends.gpu.driver import DriverError, DriverLost
 from fmha_cli.domain.errors import KernelFailure
 from fmha_cli.domain.kernel import KernelSpec
+from fmha_cli.toolchain.cache.layout import PTX
 
 Room = tuple[int, int]
 """Device address and bytes of some memory."""
 
 
+def ptx_beside(cubin: Path) -> bytes:
+    """The PTX that a cubin was assembled from, as the driver takes it.
+
+    Raises:
+        KernelFailure: N010, nvcc made the cubin, or it was imported without its PTX.
+    """
+    try:
+        return cubin.with_name(PTX).read_bytes() + b"\0"
+    except FileNotFoundError as fault:
+        raise KernelFailure(
+            "the kernel has no PTX beside its cubin, and an emulated device executes PTX",
+            code="N010",
+            where=str(cubin),
+            why="nvcc compiled it, or it was imported without",
+            help="build it with NVRTC: pip install 'fmha[cuda]', and no compiler=nvcc",
+        ) from fault
+
+
 class LoadedKernel:
     """A kernel's cubin in the current context.
+
+    Args:
+        path: the cubin, whose exported tables are checked.
+        image: what the driver loads in place of the cubin: its PTX, for an emulated device.
 
     Attributes:
         separate: the places of its parameters where each is a field of the block; else None.
@@ -31,13 +54,15 @@ class LoadedKernel:
         MemoryError: no device memory for its code.
     """
 
-    def __init__(self, cuda: Cuda, kernel: KernelSpec, path: Path, expected: Expected) -> None:
+    def __init__(
+        self, cuda: Cuda, kernel: KernelSpec, path: Path, expected: Expected, image: bytes | None = None
+    ) -> None:
         self._cuda, self.kernel = cuda, kernel
         cubin = path.read_bytes()
         fields = check_exports(cubin, kernel, expected).fields
         self.separate = fields if expected.separate else None
         try:
-            self._loaded = CudaKernel(cuda, cubin, expected.symbol)
+            self._loaded = CudaKernel(cuda, cubin if image is None else image, expected.symbol)
         except DriverLost:
             raise
         except DriverError as fault:

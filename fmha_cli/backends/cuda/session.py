@@ -17,7 +17,7 @@ from typing import Any
 
 from fmha_cli.backends.cuda.copies import fill_outputs
 from fmha_cli.backends.cuda.driver import Cuda
-from fmha_cli.backends.cuda.loaded import LoadedKernel, PreparedLaunch
+from fmha_cli.backends.cuda.loaded import LoadedKernel, PreparedLaunch, ptx_beside
 from fmha_cli.backends.cuda.timing import StageTimer
 from fmha_cli.backends.cuda.upstream import Upstream
 from fmha_cli.backends.gpu.arena_views import Array, Bytes
@@ -43,7 +43,9 @@ class CudaSession(GpuSession[Any]):
     """
 
     def __init__(self, upstream: Upstream, device: DeviceFacts) -> None:
-        self._upstream, self._number = upstream, device_number(device, "cuda", "N006")
+        self._upstream = upstream
+        # an emulator's driver shows the one device that it emulates
+        self._number = 0 if device.emulated else device_number(device, "cuda", "N006")
         self._cuda = Cuda.open()
         super().__init__(device, self._cuda, UNKNOWN_LLC)
         self._kernels: dict[Stage, LoadedKernel] = {}
@@ -91,8 +93,8 @@ class CudaSession(GpuSession[Any]):
 
     def _load(self, plan: Plan, artifacts: Sequence[Path]) -> None:
         for stage, path in zip(plan.stages, artifacts, strict=True):
-            kernel = stage.kernel
-            self._kernels[stage] = LoadedKernel(self._cuda, kernel, path, self._upstream.expected(kernel))
+            kernel, image = stage.kernel, ptx_beside(path) if self._device.emulated else None
+            self._kernels[stage] = LoadedKernel(self._cuda, kernel, path, self._upstream.expected(kernel), image)
 
     def _situation(self, plan: Plan) -> Any:
         return self._upstream.situation_of(plan.problem, self._device)

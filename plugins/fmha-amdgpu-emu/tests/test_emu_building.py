@@ -10,11 +10,13 @@ from typing import Any
 
 import pytest
 from fmha_amdgpu_emu import building
-from fmha_amdgpu_emu.units import Units, amalgamated, core_files, core_units, units_of
+from fmha_amdgpu_emu.units import core_files, core_units
 
-from fmha_cli.api import BuildContext, KernelFailure
+from fmha_cli.api import BuildContext, KernelFailure, Units, units_of
 from fmha_cli.toolchain.cache.layout import CacheLayout
 from fmha_cli.toolchain.cache.listing import EntryInfo, list_entries
+from fmha_cli.toolchain.cpp import many
+from fmha_cli.toolchain.cpp.units import amalgamated
 
 TWO = {
     "shared.hpp": "#pragma once\nint twice(int);\n",
@@ -136,8 +138,8 @@ def test_objects_do_not_depend_on_the_compiled_prefix(
         done.append(ended.returncode)
         return ended
 
-    monkeypatch.setattr(building, "_WORTH_IT", 0)
-    monkeypatch.setattr(building.subprocess, "run", asked)
+    monkeypatch.setattr(many, "_WORTH_IT", 0)
+    monkeypatch.setattr(many.subprocess, "run", asked)
     fast = building.build_emulator(BuildContext(cache_root=tmp_path / "cache", jobs=1))
     assert [code == 0 for code in done] == [works]
     assert fast.sha256 == plain.sha256

@@ -13,10 +13,10 @@ import pytest
 from emu_device import kernel
 from fmha_amdgpu_emu import AmdgpuEmulator
 from fmha_amdgpu_emu.device_facts import emulated_archs
-from fmha_amdgpu_emu.reports import read_report
 from harness import core
 
 from fmha_cli import api
+from fmha_cli.api import read_report
 
 REGISTRY = api.Registry(
     entries=lambda: (

@@ -46,9 +46,10 @@ class AmdgpuEmulator:
         return build_emulator(context)
 
     def attach(self, library: Path, device: DeviceFacts, options: EmulatorOptions) -> Attached:
-        from fmha_amdgpu_emu.attached import AttachedLibrary
+        from fmha_amdgpu_emu.attached import variables
+        from fmha_cli.api import EmulatorLibrary
 
-        return AttachedLibrary(library, device, options)
+        return EmulatorLibrary(library, device, options, variables(device, options))
 
     def program_environment(
         self, library: Path, device: DeviceFacts, options: EmulatorOptions, report: Path
@@ -62,7 +63,7 @@ class AmdgpuEmulator:
         }
 
     def read_report(self, text: str) -> Observed:
-        from fmha_amdgpu_emu.reports import read_report
+        from fmha_cli.api import read_report
 
         return read_report(text)
 

@@ -1,50 +1,15 @@
-"""The emulator's C++ as translation units: a prefix that all of them share, and each ``.cpp`` joined with its other headers.
-
-The build cache keys a compile by its source text, so an unchanged unit is never compiled again. A unit's text names the
-prefix by its digest.
-"""
+"""The emulator's C++ as translation units: a prefix that all of them share, and each ``.cpp`` joined with its other headers."""
 
 from __future__ import annotations
 
-import hashlib
-import re
-from collections.abc import Mapping
-from dataclasses import dataclass
 from importlib import resources
 from importlib.resources.abc import Traversable
 
 from fmha_amdgpu_emu.device_facts import arch_facts
-from fmha_cli.api import hip_host_files
+from fmha_cli.api import Units, hip_host_files, units_of
 
-_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]+"([^"]+)"[^\n]*$', re.MULTILINE)
-_SHARED = ("lanes.hpp", "launch.hpp", "report.hpp", "tables.hpp", "formats.hpp")
+SHARED = ("lanes.hpp", "launch.hpp", "report.hpp", "tables.hpp", "formats.hpp")
 """The headers of the prefix. With what they include, most units read them."""
-_ONCE = re.compile(r"^[ \t]*#[ \t]*pragma[ \t]+once[^\n]*\n", re.MULTILINE)
-
-
-def amalgamated(name: str, files: Mapping[str, str], seen: set[str] | None = None) -> str:
-    """One text of a file and of all local headers that it includes, each header once.
-
-    Args:
-        name: the file, a key of ``files``.
-        files: texts by file name.
-        seen: headers that the text already has.
-
-    Raises:
-        KeyError: an ``#include "x"`` names no file.
-    """
-    known = set() if seen is None else seen
-    known.add(name)
-
-    def header(match: re.Match[str]) -> str:
-        wanted = match[1]
-        line = text.count("\n", 0, match.start()) + 2
-        if wanted in known:
-            return ""
-        return f'{amalgamated(wanted, files, known)}\n#line {line} "{name}"'
-
-    text = files[name]
-    return f'#line 1 "{name}"\n' + _INCLUDE.sub(header, _ONCE.sub("\n", text))
 
 
 def core_files() -> dict[str, str]:
@@ -54,33 +19,6 @@ def core_files() -> dict[str, str]:
     return {**hip_host_files(), **own, "arch_facts.hpp": arch_facts()}
 
 
-@dataclass(frozen=True)
-class Units:
-    """What is compiled.
-
-    Attributes:
-        prefix: the text that comes before each unit's (``-include``).
-        texts: the translation units by name (``listing`` for ``listing.cpp``), in alphabetical order.
-    """
-
-    prefix: str
-    texts: Mapping[str, str]
-
-
-def units_of(files: Mapping[str, str], shared: tuple[str, ...] = _SHARED) -> Units:
-    """The units of some files, with a prefix of the headers ``shared``.
-
-    Raises:
-        KeyError: an ``#include "x"`` names no file.
-    """
-    seen: set[str] = set()
-    joined = "".join(f'#include "{name}"\n' for name in shared)
-    prefix = "#pragma once\n" + amalgamated("prefix.hpp", {**files, "prefix.hpp": joined}, seen)
-    digest = f"// prefix {hashlib.sha256(prefix.encode()).hexdigest()}\n"
-    names = sorted(name for name in files if name.endswith(".cpp"))
-    return Units(prefix, {name.removesuffix(".cpp"): digest + amalgamated(name, files, set(seen)) for name in names})
-
-
 def core_units() -> Units:
     """The units of the emulator."""
-    return units_of(core_files())
+    return units_of(core_files(), SHARED)

@@ -1,0 +1,78 @@
+"""Build the emulator: one object for each translation unit, linked to a library with the CUDA driver's own name.
+
+``python -m fmha_nvptx_emu.building`` builds it and prints its path.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from fmha_cli.api import (
+    Artifact,
+    BuildContext,
+    BuildKind,
+    FmhaError,
+    UnitsLibrary,
+    build_registry,
+    build_units,
+    cache_root,
+    load_arch,
+)
+from fmha_nvptx_emu.units import core_units
+
+SONAME = "libcuda.so.1"
+"""A program that opens this name once the library is loaded gets the emulator."""
+
+_COMPILE = (
+    "-std=c++20",
+    "-O3",
+    "-c",
+    "-fPIC",
+    "-fvisibility=hidden",
+    "-fno-math-errno",
+    "-ffp-contract=off",
+    "-pthread",
+    "-w",
+)
+"""-ffp-contract=off: a product and a sum round separately, unless the instruction fuses them. -w: GCC 12 warns inside its
+own intrinsic headers."""
+
+_SECONDS = 600.0
+
+
+def build_emulator(context: BuildContext) -> Artifact:
+    """The library, from the cache or compiled now by ``context.jobs`` compilers at once.
+
+    Raises:
+        KernelFailure: a unit does not compile, or they do not link.
+        EnvironmentProblem: no C++ compiler, or the cache is unusable.
+        Interrupted: ``context.stop`` was set.
+    """
+    arch = build_registry().backend("cpu").probe().devices[0].archs[0]  # this machine's best CPU architecture
+    library = UnitsLibrary(
+        name="nvptx_emu",
+        kind=BuildKind.EMULATOR,
+        soname=SONAME,
+        arch=arch,
+        flags=_COMPILE,
+        flags_of=load_arch(arch).backends["cpu"]["compile"],
+        units=core_units(),
+        notice="building the emulator ({count} files), once for this machine",
+    )
+    return build_units(library, context)
+
+
+def main() -> int:
+    """Build with two compilers at once and print the library's path."""
+    context = BuildContext(cache_root=cache_root(), jobs=min(2, os.cpu_count() or 1), timeout=_SECONDS)
+    try:
+        print(build_emulator(context).path)
+    except FmhaError as error:
+        print(error, getattr(error, "where", ""), getattr(error, "help", ""), sep="\n", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

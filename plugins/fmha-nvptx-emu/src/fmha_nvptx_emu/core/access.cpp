@@ -1,0 +1,135 @@
+#include "access.hpp"
+
+#include <algorithm>
+
+namespace ptx {
+
+void addresses(Warp& w, const Inst& i, Slot base, uint32_t mask, Lanes& out) {
+  const uint64_t by = uint64_t(i.imm);
+  if (i.wide & 0x80) {
+    const uint32_t* a = reinterpret_cast<const uint32_t*>(w.row(base));
+    for (int l = 0; l < 32; ++l) out.at[l] = uint32_t(a[l] + uint32_t(by));
+  } else {
+    const uint64_t* a = reinterpret_cast<const uint64_t*>(w.row(base));
+    for (int l = 0; l < 32; ++l) out.at[l] = a[l] + by;
+  }
+  if (w.block->checks && (mask & ~w.defined[base.id])) require_defined(w, i, base, mask, "an address");
+}
+
+namespace {
+
+bool within(const Range& r, uint64_t at, uint32_t bytes, bool write) {
+  return at >= r.start && at < r.end && bytes <= r.end - at && (r.writable || !write);
+}
+
+bool known(Block& b, uint64_t at, uint32_t bytes, bool write, uint64_t epoch) {
+  for (const Range& r : b.ranges)
+    if (r.epoch == epoch && within(r, at, bytes, write)) return true;
+  const Range found = memory().around(at);
+  if (!within(found, at, bytes, write)) return false;
+  b.ranges[b.last_range++ % 4] = found;
+  return true;
+}
+
+void misaligned(Warp& w, const Inst& i, int lane, uint64_t at, uint32_t bytes) {
+  w.block->launch->report->add(Finding::Misaligned, w, i, lane, [&] {
+    return of_lane(lane) + ": " + hex(at) + " is not a multiple of " + std::to_string(bytes);
+  });
+}
+
+}  // namespace
+
+uint32_t global_lanes(Warp& w, const Inst& i, uint32_t mask, const Lanes& a, uint32_t bytes, bool write) {
+  uint64_t low = ~uint64_t(0), high = 0, bits = 0;
+  each_lane(mask, [&](int l) { low = std::min(low, a.at[l]), high = std::max(high, a.at[l]), bits |= a.at[l]; });
+  const uint64_t epoch = memory().epoch();
+  const bool aligned = !(bits & (bytes - 1));
+  if (aligned)
+    for (const Range& r : w.block->ranges)
+      if (r.epoch == epoch && low >= r.start && high < r.end && bytes <= r.end - high && (r.writable || !write)) return mask;
+  uint32_t good = 0;
+  each_lane(mask, [&](int l) {
+    if (a.at[l] & (bytes - 1)) return misaligned(w, i, l, a.at[l], bytes);
+    if (known(*w.block, a.at[l], bytes, write, epoch)) return void(good |= 1u << l);
+    w.block->launch->report->add(Finding::OutOfBounds, w, i, l, [&] {
+      const Range r = memory().around(a.at[l]);
+      return of_lane(l) + (write ? " writes " : " reads ") + std::to_string(bytes) + " bytes at " + hex(a.at[l]) +
+             (write && r.end && !r.writable ? ", which is read-only: " : ": ") + memory().nearest(a.at[l]);
+    });
+  });
+  return good;
+}
+
+uint32_t limited_lanes(Warp& w, const Inst& i, uint32_t mask, const Lanes& a, uint32_t bytes, uint64_t size, const char* space,
+                       uint32_t align) {
+  if (!align) align = bytes;
+  uint64_t high = 0, bits = 0;
+  each_lane(mask, [&](int l) { high = std::max(high, a.at[l]), bits |= a.at[l]; });
+  if (!(bits & (align - 1)) && bytes <= size && high <= size - bytes) return mask;
+  uint32_t good = 0;
+  each_lane(mask, [&](int l) {
+    if (a.at[l] & (align - 1)) return misaligned(w, i, l, a.at[l], align);
+    if (bytes <= size && a.at[l] <= size - bytes) return void(good |= 1u << l);
+    w.block->launch->report->add(Finding::OutOfBounds, w, i, l, [&] {
+      return of_lane(l) + ": " + std::to_string(bytes) + " bytes at " + hex(a.at[l]) + " of " + std::to_string(size) + " bytes of " +
+             space + " memory";
+    });
+  });
+  return good;
+}
+
+// Sectors of 32 bytes that a warp's access touches.
+void count_sectors(Warp& w, uint32_t mask, const Lanes& a, uint32_t bytes) {
+  uint64_t sectors[32];
+  unsigned n = 0;
+  each_lane(mask, [&](int l) {
+    const uint64_t s = a.at[l] >> 5;
+    if (!n || sectors[n - 1] != s) sectors[n++] = s;
+  });
+  if (n > 1 && !std::is_sorted(sectors, sectors + n)) std::sort(sectors, sectors + n);
+  w.block->counts.sectors += uint64_t(std::unique(sectors, sectors + n) - sectors) * (bytes > 32 ? bytes / 32 : 1);
+}
+
+// Shared memory has 32 banks of 4 bytes. Wide accesses take several phases, of as many lanes as make 128 bytes. A phase
+// costs as many cycles as the most loaded bank has different words.
+void count_conflicts(Warp& w, uint32_t mask, const Lanes& a, uint32_t bytes) {
+  const unsigned lanes = bytes >= 16 ? 8 : bytes == 8 ? 16 : 32, words = bytes >= 4 ? bytes / 4 : 1;
+  uint64_t extra = 0;
+  for (unsigned first = 0; first < 32; first += lanes) {
+    const uint32_t phase = uint32_t(mask & (lanes == 32 ? kAll : ((1u << lanes) - 1) << first));
+    uint64_t seen[32] = {};
+    bool clash = false;
+    each_lane(phase, [&](int l) {
+      const uint64_t word = a.at[l] / 4;
+      uint64_t& bank = seen[word % 32];
+      clash |= bank && bank != word + 1;
+      bank = word + 1;
+    });
+    if (!clash) continue;
+    uint64_t of_bank[32][32];
+    unsigned count[32] = {}, most = 1;
+    each_lane(phase, [&](int l) {
+      for (unsigned k = 0; k < words; ++k) {
+        const uint64_t word = a.at[l] / 4 + k;
+        const unsigned bank = word % 32;
+        if (std::find(of_bank[bank], of_bank[bank] + count[bank], word) != of_bank[bank] + count[bank]) continue;
+        if (count[bank] < 32) of_bank[bank][count[bank]++] = word;
+        most = std::max(most, count[bank]);
+      }
+    });
+    extra += most - 1;
+  }
+  w.block->counts.conflicts += extra;
+  ++w.block->counts.shared_accesses;
+}
+
+void note_global_write(Warp& w, const Inst& i, int lane, uint64_t at, uint32_t bytes, const uint8_t* values) {
+  const int64_t other = w.block->launch->writers->write(w.block->number, at, bytes);
+  if (other < 0 || !std::memcmp(reinterpret_cast<const void*>(at), values, bytes)) return;
+  w.block->launch->report->add(Finding::WriteConflict, w, i, lane, [&] {
+    return of_lane(lane) + " writes " + hex(at) + ", which block " + std::to_string(other) +
+           " wrote with another value, and nothing orders the two";
+  });
+}
+
+}  // namespace ptx

@@ -1,0 +1,156 @@
+// A block: its warps run from barrier to barrier, in the order that the seed gives.
+#include "block.hpp"
+
+#include <algorithm>
+
+namespace ptx {
+
+void Counts::add(const Counts& o) {
+  global_read += o.global_read, global_written += o.global_written, local_read += o.local_read;
+  local_written += o.local_written, param_read += o.param_read, shared_read += o.shared_read;
+  shared_written += o.shared_written, shared_accesses += o.shared_accesses, conflicts += o.conflicts;
+  sectors += o.sectors, barriers += o.barriers;
+}
+
+namespace {
+
+constexpr uint32_t kOnlyLater = uint32_t(1) << 31;  // below it lies every stamp of a plain access
+
+// Every stamp below the floor is before what the warp does next.
+void set_floor(Warp& w, size_t warps) {
+  uint32_t least = kOnlyLater >> 8;
+  for (size_t k = 0; k < warps; ++k)
+    if (k != w.index) least = std::min(least, w.known[k] + 1);
+  w.floor = std::min(least << 8, kOnlyLater);
+}
+
+uint64_t mixed(uint64_t x) {  // splitmix64
+  x += 0x9e3779b97f4a7c15u;
+  x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
+  x = (x ^ x >> 27) * 0x94d049bb133111ebu;
+  return x ^ x >> 31;
+}
+
+}  // namespace
+
+Block::Block(const Launch& on) : launch(&on), kernel(on.kernel), executed(on.kernel->code.size()), checks(on.options.checks) {
+  const uint32_t threads = on.block[0] * on.block[1] * on.block[2];
+  const size_t count = (threads + 31) / 32, room = size_t(kernel->rows) * kRowBytes;
+  registers.resize(room * count + 64);
+  defined.resize(size_t(kernel->ids) * count);
+  uint8_t* base = registers.data() + (64 - reinterpret_cast<uintptr_t>(registers.data()) % 64) % 64;
+  for (size_t k = 0; k < count; ++k) {
+    warps.push_back(std::make_unique<Warp>());
+    Warp& w = *warps.back();
+    w.block = this, w.index = uint32_t(k);
+    w.file = base + room * k, w.defined = defined.data() + size_t(kernel->ids) * k;
+    std::memcpy(w.file + size_t(kernel->first_constant) * kRowBytes, kernel->constants.data(), kernel->constants.size());
+  }
+}
+
+void Block::begin(uint32_t at) {
+  number = at;
+  id[0] = at % launch->grid[0], id[1] = at / launch->grid[0] % launch->grid[1], id[2] = at / launch->grid[0] / launch->grid[1];
+  shared.begin(kernel->static_shared + launch->dynamic_shared);
+  for (size_t k = 0; k < warps.size(); ++k) start(*warps[k], uint32_t(k));
+}
+
+void Block::start(Warp& w, uint32_t index) {
+  const Launch& on = *launch;
+  const uint32_t threads = on.block[0] * on.block[1] * on.block[2], first = index * 32;
+  std::memset(w.file, 0xCD, size_t(kernel->first_constant) * kRowBytes);
+  std::memset(w.defined, 0, size_t(kernel->ids) * 4);
+  w.defined[0] = kAll;
+  w.alive = w.mask = threads - first >= 32 ? kAll : (1u << (threads - first)) - 1;
+  w.pc = 0, w.next = kNever, w.going = Going::On;
+  w.others.clear();
+  w.tainted = 0;
+  w.time = 1, w.committed = w.complete = 0, w.uncommitted = false;
+  std::fill(std::begin(w.known), std::end(w.known), 0);
+  set_floor(w, warps.size());
+  w.local.assign(size_t(kernel->local_bytes) * 32, 0xA5);
+  w.local_defined.assign(size_t(kernel->local_bytes) * 32, 0);
+  for (const Kernel::SpecialRow& s : kernel->specials) {
+    const size_t slash = s.name.find('/');
+    const std::string name = s.name.substr(1, slash == std::string::npos ? std::string::npos : slash - 1);
+    const bool wide = slash != std::string::npos;
+    const unsigned axis = name.back() == 'x' ? 0 : name.back() == 'y' ? 1 : 2;
+    const auto is = [&](const char* prefix) { return name.rfind(prefix, 0) == 0; };
+    for (uint32_t lane = 0; lane < 32; ++lane) {
+      const uint32_t t = first + lane;
+      const uint32_t tid[3] = {t % on.block[0], t / on.block[0] % on.block[1], t / on.block[0] / on.block[1]};
+      uint64_t v = 0;
+      if (is("tid")) v = tid[axis];
+      else if (is("ntid")) v = on.block[axis];
+      else if (is("ctaid")) v = id[axis];
+      else if (is("nctaid")) v = on.grid[axis];
+      else if (name == "laneid") v = lane;
+      else if (name == "warpid") v = index;
+      else if (name == "nwarpid") v = warps.size();
+      else if (name == "smid") v = number % on.units;
+      else if (name == "nsmid") v = on.units;
+      else if (name == "lanemask_eq") v = 1u << lane;
+      else if (name == "lanemask_lt") v = (1u << lane) - 1;
+      else if (name == "lanemask_le") v = (2u << lane) - 1;
+      else if (name == "lanemask_ge") v = ~((1u << lane) - 1);
+      else if (name == "lanemask_gt") v = ~((2u << lane) - 1);
+      else if (name == "dynamic_smem_size") v = on.dynamic_shared;
+      else if (name == "total_smem_size") v = kernel->static_shared + on.dynamic_shared;
+      else throw Fault{"the register %" + name + " is not implemented in " + kernel->name};
+      std::memcpy(w.file + size_t(s.row) * kRowBytes + lane * (wide ? 8 : 4), &v, wide ? 8 : 4);
+    }
+  }
+}
+
+void Block::run() {
+  std::vector<Warp*> order;
+  for (const auto& w : warps) order.push_back(w.get());
+  uint64_t random = mixed(launch->options.seed ^ mixed(number));
+  const uint64_t most = launch->options.turn ? launch->options.turn : ~uint64_t(0);
+  while (true) {
+    for (size_t k = order.size(); k > 1; --k) std::swap(order[k - 1], order[(random = mixed(random)) % k]);
+    bool ran = false;
+    for (Warp* w : order)
+      if (w->going == Going::On) ran = true, interpret(*w, most);
+    if (std::all_of(order.begin(), order.end(), [](Warp* w) { return w->going == Going::Done; })) return;
+    if (release() || ran) continue;
+    std::string who;
+    for (const auto& w : warps)
+      who += (who.empty() ? "warp " : "; warp ") + std::to_string(w->index) +
+             (w->going == Going::Done ? " ended" : " waits at line " + std::to_string(w->inst->at->line) + ", " + std::string(w->inst->at->text));
+    throw Fault{"deadlock in " + kernel->name + ": " + who};
+  }
+}
+
+// Lets the warps go on that wait at a complete barrier. A barrier without a count needs every warp that has not ended.
+bool Block::release() {
+  bool any = false;
+  for (uint32_t barrier = 0; barrier < 16; ++barrier) {
+    std::vector<Warp*> here;
+    uint32_t running = 0, wanted = 0;
+    for (const auto& w : warps) {
+      running += w->going != Going::Done;
+      if (w->going == Going::Barrier && w->barrier == barrier) here.push_back(w.get()), wanted = w->barrier_count;
+    }
+    if (here.empty() || (wanted ? here.size() * 32 < wanted : here.size() < running)) continue;
+    std::vector<Warp*> ordered = here;
+    if (!wanted)
+      for (const auto& w : warps)
+        if (w->going == Going::Done) ordered.push_back(w.get());
+    uint32_t times[kWarps] = {};
+    for (Warp* w : ordered) {
+      for (size_t k = 0; k < warps.size(); ++k) times[k] = std::max(times[k], w->known[k]);
+      times[w->index] = std::max(times[w->index], w->time);
+    }
+    for (Warp* w : here) {
+      std::copy(std::begin(times), std::end(times), std::begin(w->known));
+      ++w->time;
+      set_floor(*w, warps.size());
+      w->going = Going::On;
+    }
+    any = true;
+  }
+  return any;
+}
+
+}  // namespace ptx

@@ -1,0 +1,111 @@
+// The state of a block and its warps while it executes.
+#pragma once
+
+#include <cstring>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "launch.hpp"
+#include "memory.hpp"
+#include "shared.hpp"
+
+namespace ptx {
+
+constexpr uint32_t kAll = 0xffffffff;
+constexpr uint32_t kNever = 0xffffffff;
+constexpr unsigned kWarps = 32;
+
+// Generic addresses of the other spaces. User addresses of the host have 47 bits.
+constexpr uint64_t kWindow = uint64_t(1) << 56;
+constexpr uint64_t kSharedWindow = kWindow, kLocalWindow = 2 * kWindow, kParamWindow = 3 * kWindow;
+
+struct Counts {
+  uint64_t global_read = 0, global_written = 0, local_read = 0, local_written = 0, param_read = 0, shared_read = 0,
+           shared_written = 0, shared_accesses = 0, conflicts = 0, sectors = 0, barriers = 0;
+  void add(const Counts& o);
+};
+
+// Lanes of a warp at one instruction. Lanes that are at different instructions are different parts.
+struct Part {
+  uint32_t pc, mask;
+  bool waiting;  // at an instruction that needs other lanes too
+};
+
+enum class Going : uint8_t { On, Barrier, Done };
+
+struct Warp {
+  uint8_t* file = nullptr;
+  uint32_t* defined = nullptr;  // by id: the lanes that hold a value
+  uint32_t pc = 0, mask = 0, alive = 0;
+  uint32_t next = kNever;       // the lowest pc of the other parts that can run
+  std::vector<Part> others;
+  Going going = Going::On;
+  uint32_t index = 0, barrier = 0, barrier_count = 0;
+  Block* block = nullptr;
+  const Inst* inst = nullptr;
+  // Order of accesses to shared memory: this warp's own time, and the time of each warp that lies before it.
+  uint32_t time = 1, floor = 0, known[kWarps] = {};
+  // cp.async: groups committed, groups that are complete, and when they became so (for the last ones).
+  uint32_t committed = 0, complete = 0;
+  bool uncommitted = false;
+  static constexpr uint32_t kGroups = 256;
+  uint32_t completed_at[kGroups] = {};
+  std::vector<uint8_t> local, local_defined;
+  // Lanes that branched on a value that was never written, and the instructions up to where their ways meet again.
+  uint32_t tainted = 0, region_begin = 0, region_end = 0;
+
+  uint8_t* row(Slot slot) const { return file + size_t(slot.row) * kRowBytes; }
+  uint32_t predicate(Slot slot) const { return *reinterpret_cast<const uint32_t*>(row(slot)); }
+  void set_predicate(Slot slot, uint32_t value, uint32_t lanes) const {
+    uint32_t& at = *reinterpret_cast<uint32_t*>(row(slot));
+    at = (at & ~lanes) | (value & lanes);
+  }
+  void define(Slot slot, uint32_t value, uint32_t lanes) const {
+    if (slot.id) defined[slot.id] = (defined[slot.id] & ~lanes) | (value & lanes);
+  }
+};
+
+struct Block {
+  const Launch* launch = nullptr;
+  const Kernel* kernel = nullptr;
+  uint32_t id[3] = {0, 0, 0}, number = 0;
+  std::vector<std::unique_ptr<Warp>> warps;
+  std::vector<uint8_t> registers;
+  std::vector<uint32_t> defined;
+  SharedMemory shared;
+  Counts counts;
+  std::vector<uint64_t> executed;  // by instruction
+  Range ranges[4];                 // of global memory, the last ones found
+  unsigned last_range = 0;
+  bool checks = true;
+
+  explicit Block(const Launch& launch);
+  void begin(uint32_t number);
+  void run();  // raises Fault
+
+ private:
+  void start(Warp& w, uint32_t index);
+  bool release();
+};
+
+// A launch stops: an instruction that cannot be executed, or a deadlock. `why` says all.
+struct Fault {
+  std::string why;
+};
+
+void split(Warp& w, uint32_t taken, uint32_t target);  // lanes that branch
+void leave(Warp& w, uint32_t mask);                    // lanes that end
+// For an instruction that needs all of `lanes`: false if this part has to wait for the others first.
+bool together(Warp& w, const Inst& i, uint32_t mask, uint32_t lanes, const char* what);
+void regroup(Warp& w);
+bool taint(Warp& w, uint32_t at, uint32_t lanes);  // false: the ways of this branch do not meet soon
+void meet_again(Warp& w);
+void interpret(Warp& w, uint64_t most);
+
+inline std::string of_lane(int lane) { return "lane " + std::to_string(lane); }
+
+// Whether values decide something: reports lanes whose value is not defined.
+void require_defined(Warp& w, const Inst& i, Slot slot, uint32_t mask, const char* what);
+
+}  // namespace ptx

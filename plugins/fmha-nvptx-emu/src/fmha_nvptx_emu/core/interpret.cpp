@@ -1,0 +1,131 @@
+// The instructions of a warp. Lanes at different instructions are parts; the part with the lowest pc runs, and parts that
+// meet become one. So no analysis of the control flow is needed, and irreducible flow is right too.
+#include <algorithm>
+
+#include "block.hpp"
+
+namespace ptx {
+
+void split(Warp& w, uint32_t taken, uint32_t target) {
+  const uint32_t rest = w.mask & ~taken;
+  if (!rest) {
+    w.pc = target;
+    return;
+  }
+  w.others.push_back({target, taken, false});
+  w.mask = rest;
+  w.next = std::min(w.next, target);
+}
+
+void leave(Warp& w, uint32_t mask) {
+  w.alive &= ~mask;
+  w.mask &= ~mask;
+  if (w.mask) return;
+  if (w.others.empty()) w.going = Going::Done;
+  else regroup(w);
+}
+
+void regroup(Warp& w) {
+  const auto merge = [&] {
+    for (size_t k = 0; k < w.others.size();)
+      if (w.mask && w.others[k].pc == w.pc) w.mask |= w.others[k].mask, w.others.erase(w.others.begin() + ptrdiff_t(k));
+      else ++k;
+  };
+  merge();
+  const auto before = [](const Part& a, const Part& b) { return a.waiting != b.waiting ? b.waiting : a.pc < b.pc; };
+  const auto lowest = std::min_element(w.others.begin(), w.others.end(), before);
+  if (lowest != w.others.end() && (!w.mask || (!lowest->waiting && lowest->pc < w.pc))) {
+    const Part next = *lowest;
+    w.others.erase(lowest);
+    if (w.mask) w.others.push_back({w.pc, w.mask, false});
+    w.pc = next.pc, w.mask = next.mask;
+    merge();
+  }
+  w.next = kNever;
+  for (const Part& part : w.others) w.next = std::min(w.next, part.pc);
+}
+
+bool together(Warp& w, const Inst& i, uint32_t mask, uint32_t lanes, const char* what) {
+  if ((mask & lanes) == lanes) return true;
+  const auto running = std::find_if(w.others.begin(), w.others.end(), [](const Part& p) { return !p.waiting; });
+  if (running != w.others.end()) {
+    --w.block->executed[w.pc - 1];
+    w.others.push_back({w.pc - 1, w.mask, true});
+    w.mask = 0;
+    regroup(w);
+    return false;
+  }
+  w.block->launch->report->add(Finding::DivergentBarrier, w, i, -1, [&] {
+    return std::string(what) + " needs the lanes " + hex(lanes) + ", and only " + hex(mask) + " execute it";
+  });
+  return true;
+}
+
+void require_defined(Warp& w, const Inst& i, Slot slot, uint32_t mask, const char* what) {
+  const uint32_t missing = mask & ~w.defined[slot.id];
+  if (!missing) return;
+  const int lane = __builtin_ctz(missing);
+  w.block->launch->report->add(Finding::UninitialisedRegister, w, i, lane, [&] {
+    return of_lane(lane) + ": a value that was never written decides " + what;
+  });
+}
+
+namespace {
+
+void flow(Warp& w, const Inst& i, uint32_t mask) {
+  uint32_t defined = kAll;
+  for (unsigned k = 0; k < i.sources; ++k) defined &= w.defined[i.slots[i.dests + k].id];
+  for (unsigned k = 0; k < i.dests; ++k) {
+    uint32_t& at = w.defined[i.slots[k].id];
+    at = (at & ~mask) | (defined & mask);
+  }
+}
+
+
+// Lanes execute an instruction behind a branch on a value that was never written.
+void decided_by_nothing(Warp& w, const Inst& i, uint32_t lanes) {
+  for (unsigned k = 0; k < i.dests; ++k) w.define(i.slots[k], 0, lanes);
+  const bool writes = i.cls == Class::Atomic || i.cls == Class::Async || (!i.dests && (i.cls == Class::Global || i.cls == Class::Shared || i.cls == Class::Local));
+  if (!writes) return;
+  const int lane = __builtin_ctz(lanes);
+  w.block->launch->report->add(Finding::UninitialisedRegister, w, i, lane, [&] {
+    return of_lane(lane) + ": a value that was never written decides, in a branch before, whether it is executed";
+  });
+}
+
+}  // namespace
+
+void interpret(Warp& w, uint64_t most) {
+  Block& block = *w.block;
+  const Inst* code = block.kernel->code.data();
+  uint64_t* executed = block.executed.data();
+  const bool checks = block.checks;
+  for (uint64_t n = 0; n < most; ++n) {
+    if (w.pc >= w.next) regroup(w);
+    if (w.tainted && w.pc >= w.region_end) meet_again(w);
+    const Inst& i = code[w.pc];
+    uint32_t mask = w.mask;
+    const uint32_t active = mask;
+    if (i.guarded) {
+      const uint32_t p = w.predicate(i.guard);
+      mask &= i.negated ? ~p : p;
+    }
+    ++executed[w.pc];
+    w.inst = &i;
+    ++w.pc;
+    // A guard that was never written decides a branch or a store, or leaves the destinations undefined.
+    const uint32_t unknown = i.guarded && checks ? active & ~w.defined[i.guard.id] : 0;
+    if (unknown && !i.dests && !(i.cls == Class::Branch && taint(w, w.pc - 1, unknown)))
+      require_defined(w, i, i.guard, active, i.cls == Class::Branch ? "a branch" : "whether it is executed");
+    if (mask) {
+      i.run(w, i, mask);
+      if (checks && !i.own_flow) flow(w, i, mask);
+    }
+    if (unknown && w.mask == active)
+      for (unsigned k = 0; k < i.dests; ++k) w.define(i.slots[k], 0, unknown);
+    if (w.tainted & mask) decided_by_nothing(w, i, w.tainted & mask);
+    if (w.going != Going::On) return;
+  }
+}
+
+}  // namespace ptx

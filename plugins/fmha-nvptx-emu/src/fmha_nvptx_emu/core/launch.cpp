@@ -1,0 +1,93 @@
+// A launch: several threads take blocks in their order.
+#include "launch.hpp"
+
+#include <algorithm>
+#include <thread>
+
+#include "block.hpp"
+
+namespace ptx {
+
+int64_t Writers::write(uint32_t block, uint64_t address, uint64_t bytes) {
+  std::lock_guard lock(mutex_);
+  int64_t other = -1;
+  for (uint64_t half = address / 2, end = (address + bytes + 1) / 2; half < end; ++half) {
+    std::vector<uint32_t>& page = pages_[half >> 11];
+    if (page.empty()) page.resize(1 << 11);
+    uint32_t& at = page[half & 0x7ff];
+    if (at && at - 1 != block && !known_[block].count(at - 1)) other = at - 1;
+    at = block + 1;
+  }
+  return other;
+}
+
+void Writers::meet(uint32_t block, uint64_t address) {
+  std::lock_guard lock(mutex_);
+  std::set<uint32_t>& met = met_[address];
+  known_[block].insert(met.begin(), met.end());
+  met.insert(known_[block].begin(), known_[block].end());
+  met.insert(block);
+}
+
+namespace {
+
+constexpr const char* kClassNames[size_t(Class::Count)] = {"integer", "float", "convert", "special", "move", "matrix", "shared",
+                                                           "global", "local", "param", "async", "atomic", "barrier",
+                                                           "shuffle", "branch"};
+
+std::string pair(const char* name, uint64_t value) { return std::string("\"") + name + "\":" + std::to_string(value); }
+
+std::string executed_json(const Kernel& kernel, const std::vector<uint64_t>& executed, const Counts& c) {
+  uint64_t classes[size_t(Class::Count)] = {}, total = 0, flops = 0;
+  for (size_t k = 0; k < executed.size(); ++k) {
+    classes[size_t(kernel.code[k].cls)] += executed[k];
+    total += executed[k];
+    flops += executed[k] * kernel.code[k].flops;
+  }
+  std::string by_class;
+  for (size_t k = 0; k < size_t(Class::Count); ++k)
+    if (classes[k]) by_class += (by_class.empty() ? "" : ",") + pair(kClassNames[k], classes[k]);
+  const std::string parts[] = {
+      "\"kernel\":" + json_string(kernel.name), pair("launches", 1), pair("instructions", total), "\"classes\":{" + by_class + "}",
+      pair("matrix_flops", flops), pair("global_read_bytes", c.global_read), pair("global_written_bytes", c.global_written),
+      pair("scratch_read_bytes", c.local_read), pair("scratch_written_bytes", c.local_written),
+      pair("scalar_read_bytes", c.param_read), pair("lds_read_bytes", c.shared_read), pair("lds_written_bytes", c.shared_written),
+      pair("lds_accesses", c.shared_accesses), pair("lds_conflict_cycles", c.conflicts), pair("buffer_out_of_range", 0),
+      pair("barriers", c.barriers)};
+  std::string out;
+  for (const std::string& part : parts) out += (out.empty() ? "{" : ",") + part;
+  return out + "}";
+}
+
+}  // namespace
+
+void run(Launch& launch) {
+  const uint32_t blocks = launch.grid[0] * launch.grid[1] * launch.grid[2];
+  launch.writers = launch.options.checks ? std::make_unique<Writers>(blocks) : nullptr;
+  std::atomic<uint32_t> next{0};
+  std::mutex mutex;
+  Counts counts;
+  std::vector<uint64_t> executed(launch.kernel->code.size());
+  const auto work = [&] {
+    Block block(launch);
+    try {
+      for (uint32_t at; (at = next.fetch_add(1)) < blocks;) block.begin(at), block.run();
+    } catch (const Fault& fault) {
+      next = blocks;
+      std::lock_guard lock(mutex);
+      if (launch.fault.empty()) launch.fault = fault.why;
+    }
+    std::lock_guard lock(mutex);
+    counts.add(block.counts);
+    for (size_t k = 0; k < executed.size(); ++k) executed[k] += block.executed[k];
+  };
+  const unsigned threads = std::min<uint32_t>(uint32_t(std::max(1, launch.options.threads)), blocks);
+  std::vector<std::thread> others;
+  for (unsigned k = 1; k < threads; ++k) others.emplace_back(work);
+  work();
+  for (std::thread& thread : others) thread.join();
+  launch.sectors = counts.sectors;
+  launch.json = executed_json(*launch.kernel, executed, counts);
+}
+
+}  // namespace ptx

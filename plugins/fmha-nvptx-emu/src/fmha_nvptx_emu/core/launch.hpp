@@ -1,0 +1,58 @@
+// One launch: its shape, its parameters, and what came of it.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "program.hpp"
+#include "report.hpp"
+
+namespace ptx {
+
+struct Block;
+
+struct Options {
+  uint64_t seed = 0, turn = 0;
+  int threads = 1;
+  bool checks = true;
+};
+
+// Which block wrote which half word of global memory, and which blocks an atomic operation orders before which.
+class Writers {
+ public:
+  explicit Writers(uint32_t blocks) : known_(blocks) {}
+  // The other block that wrote one of the bytes and is not ordered before this one; -1 if there is none.
+  int64_t write(uint32_t block, uint64_t address, uint64_t bytes);
+  void meet(uint32_t block, uint64_t address);  // an atomic operation on a lock or counter
+
+ private:
+  std::mutex mutex_;
+  std::unordered_map<uint64_t, std::vector<uint32_t>> pages_;  // page -> block + 1 by half word
+  std::unordered_map<uint64_t, std::set<uint32_t>> met_;
+  std::vector<std::set<uint32_t>> known_;
+};
+
+struct Launch {
+  const Kernel* kernel = nullptr;
+  uint32_t grid[3] = {1, 1, 1}, block[3] = {1, 1, 1};
+  uint32_t dynamic_shared = 0;
+  std::vector<uint8_t> parameters;
+  Options options;
+  uint32_t units = 1;
+  Report* report = nullptr;
+  std::unique_ptr<Writers> writers;
+  // Results.
+  std::string fault;
+  uint64_t sectors = 0;  // of 32 bytes of global memory, touched by warps; the record has no member for them yet
+  std::string json;  // one element of `executed`
+};
+
+void run(Launch& launch);
+
+}  // namespace ptx

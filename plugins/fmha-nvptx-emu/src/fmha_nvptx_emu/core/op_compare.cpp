@@ -1,0 +1,143 @@
+// Comparison and selection. Source: PTX ISA 9.1, 9.7.6 and 9.7.7. Unordered comparisons (equ, ltu, ...) are true for NaN.
+#include "binding.hpp"
+#include "floats.hpp"
+
+namespace ptx {
+
+namespace {
+
+enum class Rel { Eq, Ne, Lt, Le, Gt, Ge };
+
+template <Rel rel, bool unordered, class T> inline bool holds(T a, T b) {
+  if (unordered && (a != a || b != b)) return true;
+  if constexpr (rel == Rel::Eq) return a == b;
+  if constexpr (rel == Rel::Ne) return !(a != a || b != b) && a != b;
+  if constexpr (rel == Rel::Lt) return a < b;
+  if constexpr (rel == Rel::Le) return a <= b;
+  if constexpr (rel == Rel::Gt) return a > b;
+  return a >= b;
+}
+
+// imm: 0 no combination, 1 and, 2 or, 3 xor with source 3; bit 2: source 3 is complemented.
+template <class T, Rel rel, bool unordered, bool ftz> void compare(Warp& w, const Inst& i, uint32_t mask) {
+  const Lane<T>*a = lanes_of<T>(w, i.slots[i.dests]), *b = lanes_of<T>(w, i.slots[i.dests + 1]);
+  uint32_t bits[32], result = 0;
+  for (int l = 0; l < 32; ++l) {
+    T x = narrow<T>(a[l]), y = narrow<T>(b[l]);
+    if constexpr (std::is_same_v<T, float> && ftz) x = flushed(x), y = flushed(y);
+    bits[l] = uint32_t(holds<rel, unordered>(x, y)) << l;
+  }
+  for (int l = 0; l < 32; ++l) result |= bits[l];
+  uint32_t other = ~result;
+  if (const auto how = i.imm & 3) {
+    const uint32_t c = w.predicate(i.slots[i.dests + 2]) ^ (i.imm & 4 ? kAll : 0);
+    const auto joined = [&](uint32_t r) { return how == 1 ? r & c : how == 2 ? r | c : r ^ c; };
+    result = joined(result), other = joined(other);
+  }
+  w.set_predicate(i.slots[0], result, mask);
+  if (i.dests == 2) w.set_predicate(i.slots[1], other, mask);
+}
+
+struct Comparison {
+  Rel rel;
+  bool unordered = false;
+  bool unsigned_only = false;
+};
+const std::pair<const char*, Comparison> comparisons[] = {
+    {"eq", {Rel::Eq}}, {"ne", {Rel::Ne}}, {"lt", {Rel::Lt}}, {"le", {Rel::Le}}, {"gt", {Rel::Gt}}, {"ge", {Rel::Ge}},
+    {"lo", {Rel::Lt, false, true}}, {"ls", {Rel::Le, false, true}}, {"hi", {Rel::Gt, false, true}}, {"hs", {Rel::Ge, false, true}},
+    {"equ", {Rel::Eq, true}}, {"neu", {Rel::Ne, true}}, {"ltu", {Rel::Lt, true}}, {"leu", {Rel::Le, true}},
+    {"gtu", {Rel::Gt, true}}, {"geu", {Rel::Ge, true}},
+};
+
+template <class T, bool unordered, bool ftz> Handler by_relation(Rel rel) {
+  switch (rel) {
+    case Rel::Eq: return compare<T, Rel::Eq, unordered, ftz>;
+    case Rel::Ne: return compare<T, Rel::Ne, unordered, ftz>;
+    case Rel::Lt: return compare<T, Rel::Lt, unordered, ftz>;
+    case Rel::Le: return compare<T, Rel::Le, unordered, ftz>;
+    case Rel::Gt: return compare<T, Rel::Gt, unordered, ftz>;
+    case Rel::Ge: return compare<T, Rel::Ge, unordered, ftz>;
+  }
+  return nullptr;
+}
+
+template <bool number> void ordered(Warp& w, const Inst& i, uint32_t mask) {  // .num and .nan of f32
+  const float *a = reinterpret_cast<const float*>(w.row(i.slots[1])), *b = reinterpret_cast<const float*>(w.row(i.slots[2]));
+  uint32_t result = 0;
+  for (int l = 0; l < 32; ++l) result |= uint32_t((a[l] == a[l] && b[l] == b[l]) == number) << l;
+  w.set_predicate(i.slots[0], result, mask);
+}
+
+Handler bind_setp(Binding& b) {
+  bool num = b.take("num"), nan = b.take("nan");
+  const Comparison* how = nullptr;
+  for (const auto& [name, comparison] : comparisons)
+    if (b.take(name)) {
+      how = &comparison;
+      break;
+    }
+  int64_t combine = b.take("and") ? 1 : b.take("or") ? 2 : b.take("xor") ? 3 : 0;
+  const bool ftz = b.take("ftz");
+  const Type type = b.type();
+  const Operand& d = b.operand(0);
+  if (d.kind == Operand::Vector) {
+    for (const Operand& part : d.parts) b.dest(part, Type::Pred);
+  } else b.dest(d, Type::Pred);
+  b.source(1, type), b.source(2, type);
+  b.count(combine ? 4 : 3, combine ? 4 : 3);
+  if (combine) {
+    b.source(3, Type::Pred);
+    if (b.operand(3).negated) combine |= 4;
+  }
+  b.out.imm = combine;
+  if (num || nan) return combine || type != Type::F32 || b.dests.size() != 1 ? nullptr : num ? ordered<true> : ordered<false>;
+  if (!how || (how->unordered && !is_float(type)) || (ftz && type != Type::F32)) return nullptr;
+  switch (type) {
+    case Type::B16: case Type::U16: return by_relation<uint16_t, false, false>(how->rel);
+    case Type::S16: return by_relation<int16_t, false, false>(how->rel);
+    case Type::B32: case Type::U32: return by_relation<uint32_t, false, false>(how->rel);
+    case Type::S32: return by_relation<int32_t, false, false>(how->rel);
+    case Type::B64: case Type::U64: return by_relation<uint64_t, false, false>(how->rel);
+    case Type::S64: return by_relation<int64_t, false, false>(how->rel);
+    case Type::F16: return how->unordered ? by_relation<f16, true, false>(how->rel) : by_relation<f16, false, false>(how->rel);
+    case Type::F64: return how->unordered ? by_relation<double, true, false>(how->rel) : by_relation<double, false, false>(how->rel);
+    case Type::F32:
+      if (ftz) return how->unordered ? by_relation<float, true, true>(how->rel) : by_relation<float, false, true>(how->rel);
+      return how->unordered ? by_relation<float, true, false>(how->rel) : by_relation<float, false, false>(how->rel);
+    default: return nullptr;
+  }
+}
+
+// A lane is defined if its predicate and the chosen source are.
+template <class T> void select(Warp& w, const Inst& i, uint32_t mask) {
+  const uint32_t p = w.predicate(i.slots[3]) ^ (i.imm ? kAll : 0);
+  const T *a = reinterpret_cast<const T*>(w.row(i.slots[1])), *b = reinterpret_cast<const T*>(w.row(i.slots[2]));
+  T* d = reinterpret_cast<T*>(w.row(i.slots[0]));
+#pragma GCC ivdep
+  for (int l = 0; l < 32; ++l) {
+    const T r = p >> l & 1 ? a[l] : b[l];
+    d[l] = mask >> l & 1 ? r : d[l];
+  }
+  const uint32_t da = w.defined[i.slots[1].id], db = w.defined[i.slots[2].id], dp = w.defined[i.slots[3].id];
+  w.define(i.slots[0], dp & ((p & da) | (~p & db)), mask);
+}
+Handler bind_selp(Binding& b) {
+  const Type type = b.type();
+  b.count(4, 4);
+  b.dest(0, type), b.source(1, type), b.source(2, type), b.source(3, Type::Pred);
+  b.out.imm = b.operand(3).negated;
+  b.out.own_flow = true;
+  return bits_of(type) == 64 ? select<uint64_t> : select<uint32_t>;
+}
+
+constexpr Opcode rows[] = {
+    {"setp", "9.7.6.2", Class::Integer, bind_setp},
+    {"selp", "9.7.6.3", Class::Move, bind_selp},
+};
+
+}  // namespace
+
+extern const Table kCompareOpcodes{rows, std::size(rows)};
+
+}  // namespace ptx

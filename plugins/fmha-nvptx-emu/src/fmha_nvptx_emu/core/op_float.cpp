@@ -1,0 +1,225 @@
+// Floating point. Source: PTX ISA 9.1, 9.7.3 (f32, f64) and 9.7.4 (half precision). The approximations are rounded
+// correctly, which their documented bounds allow. `.ftz` flushes the inputs and the result of its own instruction.
+#include "binding.hpp"
+#include "floats.hpp"
+
+namespace ptx {
+
+namespace {
+
+struct Add { template <class T> T operator()(T a, T b) const { return a + b; } };
+struct Sub { template <class T> T operator()(T a, T b) const { return a - b; } };
+struct Mul { template <class T> T operator()(T a, T b) const { return a * b; } };
+struct Div { template <class T> T operator()(T a, T b) const { return a / b; } };
+template <bool nan, bool larger> struct Pick {  // without .NaN, a number wins over NaN; +0 > -0
+  template <class T> T operator()(T a, T b) const {
+    if (a != a || b != b) return nan || (a != a && b != b) ? std::numeric_limits<T>::quiet_NaN() : a != a ? b : a;
+    if (a == b) return std::signbit(a) == larger ? b : a;
+    return (a < b) == larger ? b : a;
+  }
+};
+struct Neg { template <class T> T operator()(T a) const { return -a; } };
+struct Abs { template <class T> T operator()(T a) const { return std::fabs(a); } };
+struct Rcp { template <class T> T operator()(T a) const { return T(1) / a; } };
+struct Sqrt { template <class T> T operator()(T a) const { return std::sqrt(a); } };
+struct Rsqrt { float operator()(float a) const { return float(1.0 / std::sqrt(double(a))); } };
+struct Ex2 { float operator()(float a) const { return exp2_rounded(a); } };
+struct Lg2 { float operator()(float a) const { return float(std::log2(double(a))); } };
+struct Sin { float operator()(float a) const { return float(std::sin(double(a))); } };
+struct Cos { float operator()(float a) const { return float(std::cos(double(a))); } };
+struct Tanh { float operator()(float a) const { return float(std::tanh(double(a))); } };
+struct Fma { template <class T> T operator()(T a, T b, T c) const { return std::fma(a, b, c); } };
+
+template <class Op, bool ftz, bool sat> void f32_1(Warp& w, const Inst& i, uint32_t mask) {
+  map1<float, float>(w, i, mask, [](float a) {
+    const float r = canonical(flush<ftz>(Op{}(flush<ftz>(a))));
+    return sat ? saturated(r) : r;
+  });
+}
+template <class Op, bool ftz, bool sat> void f32_2(Warp& w, const Inst& i, uint32_t mask) {
+  map2<float, float, float>(w, i, mask, [](float a, float b) {
+    const float r = canonical(flush<ftz>(Op{}(flush<ftz>(a), flush<ftz>(b))));
+    return sat ? saturated(r) : r;
+  });
+}
+template <bool ftz, bool sat> void f32_fma(Warp& w, const Inst& i, uint32_t mask) {
+  map3<float, float, float, float>(w, i, mask, [](float a, float b, float c) {
+    const float r = canonical(flush<ftz>(__builtin_fmaf(flush<ftz>(a), flush<ftz>(b), flush<ftz>(c))));
+    return sat ? saturated(r) : r;
+  });
+}
+template <class Op> void f64_1(Warp& w, const Inst& i, uint32_t mask) { map1<double, double>(w, i, mask, Op{}); }
+template <class Op> void f64_2(Warp& w, const Inst& i, uint32_t mask) { map2<double, double, double>(w, i, mask, Op{}); }
+void f64_fma(Warp& w, const Inst& i, uint32_t mask) { map3<double, double, double, double>(w, i, mask, Fma{}); }
+// Sign changes are bit operations: NaNs keep their bits.
+template <bool keep> void sign_f32(Warp& w, const Inst& i, uint32_t mask) {
+  map1<uint32_t, uint32_t>(w, i, mask, [](uint32_t a) { return keep ? a & 0x7fffffff : a ^ 0x80000000; });
+}
+template <bool keep> void sign_f32_ftz(Warp& w, const Inst& i, uint32_t mask) {
+  map1<float, float>(w, i, mask, [](float a) { return float_of(keep ? bits_of_float(flushed(a)) & 0x7fffffff : bits_of_float(flushed(a)) ^ 0x80000000); });
+}
+template <uint32_t bits, bool keep> void sign_bits(Warp& w, const Inst& i, uint32_t mask) {
+  map1<uint32_t, uint32_t>(w, i, mask, [](uint32_t a) { return keep ? a & ~bits : a ^ bits; });
+}
+
+// Half precision: each operation in double, where products and sums of halves are exact or nearly so, rounded once.
+template <class H> double value_of(uint16_t bits);
+template <> inline double value_of<f16>(uint16_t bits) { return double(narrow<f16>(bits)); }
+template <> inline double value_of<bf16>(uint16_t bits) { return double(wide(bf16{bits})); }
+template <class H> uint16_t half_of(double x);
+template <> inline uint16_t half_of<f16>(double x) { return x != x ? kHalfNan : uint16_t(widen<f16>(f16(x))); }
+template <> inline uint16_t half_of<bf16>(double x) {
+  // Through float with the rounding bit sticky, so that the value is rounded once.
+  float f = float(x);
+  if (double(f) != x && std::isfinite(f)) {
+    uint32_t b = bits_of_float(f);
+    if (std::fabs(double(f)) > std::fabs(x)) --b;
+    f = float_of(b | 1);
+  }
+  return to_bf16(f).bits;
+}
+template <class H, class Op> uint16_t half_op(uint16_t a, uint16_t b) { return half_of<H>(Op{}(value_of<H>(a), value_of<H>(b))); }
+
+template <class H, class Op, unsigned lanes> void half_2(Warp& w, const Inst& i, uint32_t mask) {
+  map2<uint32_t, uint32_t, uint32_t>(w, i, mask, [](uint32_t a, uint32_t b) {
+    const uint32_t low = half_op<H, Op>(uint16_t(a), uint16_t(b));
+    return lanes == 1 ? low : low | uint32_t(half_op<H, Op>(uint16_t(a >> 16), uint16_t(b >> 16))) << 16;
+  });
+}
+template <class H> uint16_t half_fma(uint16_t a, uint16_t b, uint16_t c) {
+  return half_of<H>(std::fma(value_of<H>(a), value_of<H>(b), value_of<H>(c)));
+}
+template <class H, unsigned lanes> void half_3(Warp& w, const Inst& i, uint32_t mask) {
+  map3<uint32_t, uint32_t, uint32_t, uint32_t>(w, i, mask, [](uint32_t a, uint32_t b, uint32_t c) {
+    const uint32_t low = half_fma<H>(uint16_t(a), uint16_t(b), uint16_t(c));
+    return lanes == 1 ? low : low | uint32_t(half_fma<H>(uint16_t(a >> 16), uint16_t(b >> 16), uint16_t(c >> 16))) << 16;
+  });
+}
+template <class H, class Op, unsigned lanes> void half_1(Warp& w, const Inst& i, uint32_t mask) {
+  map1<uint32_t, uint32_t>(w, i, mask, [](uint32_t a) {
+    const auto one = [](uint16_t x) { return half_of<H>(double(Op{}(float(value_of<H>(x))))); };
+    return lanes == 1 ? uint32_t(one(uint16_t(a))) : uint32_t(one(uint16_t(a))) | uint32_t(one(uint16_t(a >> 16))) << 16;
+  });
+}
+
+template <class Op> Handler half_two(Type type) {
+  switch (type) {
+    case Type::F16: return half_2<f16, Op, 1>;
+    case Type::F16x2: return half_2<f16, Op, 2>;
+    case Type::BF16: return half_2<bf16, Op, 1>;
+    case Type::BF16x2: return half_2<bf16, Op, 2>;
+    default: return nullptr;
+  }
+}
+template <class Op> Handler half_one(Type type) {
+  switch (type) {
+    case Type::F16: return half_1<f16, Op, 1>;
+    case Type::F16x2: return half_1<f16, Op, 2>;
+    case Type::BF16: return half_1<bf16, Op, 1>;
+    case Type::BF16x2: return half_1<bf16, Op, 2>;
+    default: return nullptr;
+  }
+}
+template <class Op> Handler f32_two(bool ftz, bool sat) {
+  return ftz ? (sat ? f32_2<Op, true, true> : f32_2<Op, true, false>) : (sat ? f32_2<Op, false, true> : f32_2<Op, false, false>);
+}
+template <class Op> Handler f32_one(bool ftz) { return ftz ? f32_1<Op, true, false> : f32_1<Op, false, false>; }
+
+template <class Op> Handler two_of(Type type, bool ftz, bool sat) {
+  if (type == Type::F32) return f32_two<Op>(ftz, sat);
+  if (type == Type::F64) return ftz || sat ? nullptr : f64_2<Op>;
+  return ftz || sat ? nullptr : half_two<Op>(type);
+}
+template <bool keep> Handler sign_of(Type type, bool ftz) {
+  if (type == Type::F32) return ftz ? sign_f32_ftz<keep> : sign_f32<keep>;
+  if (type == Type::F64) return f64_1<std::conditional_t<keep, Abs, Neg>>;
+  if (ftz) return nullptr;
+  return type == Type::F16 || type == Type::BF16 ? sign_bits<0x8000, keep> : sign_bits<0x80008000, keep>;
+}
+
+Handler bind_fma(Binding& b) {
+  b.out.cls = Class::Float;
+  const Type type = b.type();
+  b.take("rn");
+  const bool ftz = b.take("ftz"), sat = b.take("sat");
+  b.three(type, 3);
+  if (type == Type::F32)
+    return ftz ? (sat ? f32_fma<true, true> : f32_fma<true, false>) : (sat ? f32_fma<false, true> : f32_fma<false, false>);
+  if (ftz || sat) return nullptr;
+  switch (type) {
+    case Type::F64: return f64_fma;
+    case Type::F16: return half_3<f16, 1>;
+    case Type::F16x2: return half_3<f16, 2>;
+    case Type::BF16: return half_3<bf16, 1>;
+    case Type::BF16x2: return half_3<bf16, 2>;
+    default: return nullptr;
+  }
+}
+
+// One source; `approx` needs to be written, or `rn` where the root has both.
+template <class Op, bool exact> Handler special(Binding& b) {
+  const bool approx = b.take("approx"), rn = exact && b.take("rn");
+  const bool ftz = b.take("ftz");
+  const Type type = b.type();
+  if (!approx && !rn) b.refuse("it needs .approx or .rn");
+  b.three(type, 1);
+  if (type == Type::F32) return f32_one<Op>(ftz);
+  if constexpr (exact)
+    if (type == Type::F64 && rn) return f64_1<Op>;
+  return nullptr;
+}
+template <class Op> Handler special_or_half(Binding& b) {
+  const bool approx = b.take("approx"), ftz = b.take("ftz");
+  const Type type = b.type();
+  if (!approx) b.refuse("it needs .approx");
+  b.three(type, 1);
+  return type == Type::F32 ? f32_one<Op>(ftz) : half_one<Op>(type);
+}
+
+constexpr Opcode rows[] = {
+    {"fma", "9.7.3.6", Class::Float, bind_fma},
+    {"rcp", "9.7.3.13", Class::Special, special<Rcp, true>},
+    {"sqrt", "9.7.3.15", Class::Special, special<Sqrt, true>},
+    {"rsqrt", "9.7.3.16", Class::Special, special<Rsqrt, false>},
+    {"sin", "9.7.3.18", Class::Special, special<Sin, false>},
+    {"cos", "9.7.3.19", Class::Special, special<Cos, false>},
+    {"lg2", "9.7.3.20", Class::Special, special<Lg2, false>},
+    {"ex2", "9.7.3.21", Class::Special, special_or_half<Ex2>},
+    {"tanh", "9.7.3.22", Class::Special, special_or_half<Tanh>},
+};
+
+}  // namespace
+
+// The roots that integers have too: add, sub, mul, mad, div, min, max, neg, abs.
+Handler bind_float(Binding& b, Type type) {
+  const std::string& root = b.s.root;
+  b.out.cls = Class::Float;
+  const bool ftz = b.take("ftz"), sat = b.take("sat"), nan = b.take("NaN");
+  if (root == "neg" || root == "abs") {
+    b.three(type, 1);
+    return sat || nan ? nullptr : root == "abs" ? sign_of<true>(type, ftz) : sign_of<false>(type, ftz);
+  }
+  if (root == "min" || root == "max") {
+    b.three(type, 2);
+    if (sat) return nullptr;
+    if (root == "max") return nan ? two_of<Pick<true, true>>(type, ftz, false) : two_of<Pick<false, true>>(type, ftz, false);
+    return nan ? two_of<Pick<true, false>>(type, ftz, false) : two_of<Pick<false, false>>(type, ftz, false);
+  }
+  if (nan) return nullptr;
+  if (root == "div") b.any({"rn", "full", "approx"});
+  else b.take("rn");
+  if (root == "mad") {
+    b.three(type, 3);
+    return type == Type::F32 ? (ftz ? f32_fma<true, false> : f32_fma<false, false>) : nullptr;
+  }
+  b.three(type, 2);
+  if (root == "add") return two_of<Add>(type, ftz, sat);
+  if (root == "sub") return two_of<Sub>(type, ftz, sat);
+  if (root == "mul") return two_of<Mul>(type, ftz, sat);
+  if (root == "div") return b.out.cls = Class::Special, two_of<Div>(type, ftz, sat);
+  return nullptr;
+}
+
+extern const Table kFloatOpcodes{rows, std::size(rows)};
+
+}  // namespace ptx

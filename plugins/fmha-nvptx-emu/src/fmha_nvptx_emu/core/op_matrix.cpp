@@ -1,0 +1,157 @@
+// Matrix loads and products. Source: PTX ISA 9.1, 9.7.14.5: fragments .8, mma .14, ldmatrix .15, and facts about the sums
+// in docs/nvptx-emulator.md: exact products, binary32 fma in ascending k.
+#include "access.hpp"
+#include "binding.hpp"
+#include "floats.hpp"
+#include "product.hpp"
+
+namespace ptx {
+
+namespace {
+
+// ldmatrix: lane 8j+r gives the address of row r of matrix j. Without .trans lane l gets elements 2(l%4), 2(l%4)+1 of row
+// l/4; with it, of column l/4.
+template <bool transposed> void load_matrix(Warp& w, const Inst& i, uint32_t mask) {
+  if (!together(w, i, mask, w.alive, "ldmatrix")) return;
+  Block& b = *w.block;
+  const uint32_t sources = i.count == 4 ? kAll : (1u << 8 * i.count) - 1;
+  Lanes a;
+  addresses(w, i, i.slots[i.count], sources, a);
+  const uint32_t good = limited_lanes(w, i, sources, a, 16, b.shared.bytes(), "shared");
+  count_conflicts(w, sources, a, 16);
+  b.counts.shared_read += 128u * i.count;
+  uint16_t rows[32][8];
+  uint32_t defined = 0;
+  each_lane(sources, [&](int l) {
+    if (!(good >> l & 1)) return void(std::memset(rows[l], 0, 16));
+    if (!b.checks || b.shared.read(w, i, l, uint32_t(a.at[l]), 16)) defined |= 1u << l;
+    std::memcpy(rows[l], b.shared.data() + a.at[l], 16);
+  });
+  for (unsigned j = 0; j < i.count; ++j) {
+    uint32_t* d = lanes_of<uint32_t>(w, i.slots[j]);
+    const uint32_t here = defined >> 8 * j & 0xff;
+    if (!transposed) {
+      std::memcpy(d, rows[8 * j], 128);  // row l/4 is 16 bytes of 4 lanes
+    } else {
+      for (int l = 0; l < 32; ++l) {
+        const int r = 8 * int(j) + l % 4 * 2;
+        d[l] = uint32_t(rows[r][l / 4]) | uint32_t(rows[r + 1][l / 4]) << 16;
+      }
+    }
+    uint32_t lanes = kAll;
+    if (here != 0xff) {
+      lanes = 0;
+      for (int l = 0; l < 32; ++l) {
+        const uint32_t needs = transposed ? 3u << l % 4 * 2 : 1u << l / 4;
+        lanes |= uint32_t((here & needs) == needs) << l;
+      }
+    }
+    w.define(i.slots[j], lanes, kAll);
+  }
+}
+
+Handler bind_ldmatrix(Binding& b) {
+  if (!b.take("sync") || !b.take("aligned") || !b.take("m8n8")) return nullptr;
+  b.out.count = b.take("x4") ? 4 : b.take("x2") ? 2 : b.take("x1") ? 1 : 0;
+  const bool transposed = b.take("trans");
+  b.any({"shared", "shared::cta"});
+  if (!b.out.count || b.type() != Type::B16) return nullptr;
+  b.out.space = Space::Shared;
+  const Operand& d = b.operand(0);
+  b.count(2, 2);
+  if (d.kind == Operand::Vector) {
+    if (d.parts.size() != b.out.count) b.refuse("a vector of another length");
+    for (const Operand& part : d.parts) b.dest(part, Type::B32);
+  } else b.dest(d, Type::B32);
+  b.address(1);
+  b.out.own_flow = true;
+  b.out.cls = Class::Shared;
+  return transposed ? load_matrix<true> : load_matrix<false>;
+}
+
+// Lanes of a fragment with a hole: rows of A (two halves of 8) and columns of B whose elements are all defined.
+uint32_t groups(uint32_t lanes) {  // bit g: lanes 4g to 4g+3
+  uint32_t out = 0;
+  for (int g = 0; g < 8; ++g) out |= uint32_t((lanes >> 4 * g & 0xf) == 0xf) << g;
+  return out;
+}
+void matrix_flow(Warp& w, const Inst& i, const Shape& shape) {
+  const Slot *a = i.slots + shape.d, *b = a + shape.a, *c = b + shape.b;
+  uint32_t low = kAll, high = kAll, columns = kAll, sums = kAll;
+  for (unsigned k = 0; k < shape.a; ++k) (k & 1 ? high : low) &= w.defined[a[k].id];
+  for (unsigned k = 0; k < shape.b; ++k) columns &= w.defined[b[k].id];
+  for (unsigned k = 0; k < shape.d; ++k) sums &= w.defined[c[k].id];
+  if ((low & high & columns & sums) == kAll) {
+    for (unsigned k = 0; k < shape.d; ++k) w.define(i.slots[k], kAll, kAll);
+    return;
+  }
+  const uint32_t rows[2] = {groups(low), groups(high)}, n = groups(columns);
+  for (unsigned k = 0; k < shape.d; ++k) {
+    uint32_t lanes = 0;
+    for (int l = 0; l < 32; ++l) {
+      const unsigned half = shape.d == 4 ? k >> 1 : k, column = unsigned(l % 4 * 2);
+      const uint32_t needs = shape.d == 4 ? 1u << (column + (k & 1)) : 3u << column;
+      lanes |= uint32_t((rows[half] >> l / 4 & 1) && (n & needs) == needs) << l;
+    }
+    w.define(i.slots[k], lanes & w.defined[c[k].id], kAll);
+  }
+}
+
+template <Element element, unsigned k, bool half_sums> void multiply(Warp& w, const Inst& i, uint32_t mask) {
+  if (!together(w, i, mask, w.alive, "mma")) return;
+  constexpr Shape shape = shape_of(element, k, half_sums);
+  const uint32_t* in[12];
+  uint32_t* out[4];
+  for (unsigned n = 0; n < shape.a + shape.b + shape.d; ++n) in[n] = lanes_of<uint32_t>(w, i.slots[shape.d + n]);
+  for (unsigned n = 0; n < shape.d; ++n) out[n] = lanes_of<uint32_t>(w, i.slots[n]);
+  product<element, k, half_sums>(out, in);
+  if (w.block->checks) matrix_flow(w, i, shape);
+}
+
+Handler bind_mma(Binding& b) {
+  if (!b.take("sync") || !b.take("aligned")) return nullptr;
+  unsigned k = 0;
+  for (const auto& [name, depth] : {std::pair{"m16n8k4", 4u}, {"m16n8k8", 8u}, {"m16n8k16", 16u}, {"m16n8k32", 32u}})
+    if (b.take(name)) k = depth;
+  if (!k || !b.take("row") || !b.take("col")) return nullptr;
+  const Type d = b.type(), a = b.type(), bt = b.type(), c = b.type();
+  const bool half = d == Type::F16;
+  if (d != c || (d != Type::F32 && !half)) return nullptr;
+  Handler out = nullptr;
+  Shape shape{};
+  const auto choose = [&](Handler handler, Element element) { out = handler, shape = shape_of(element, k, half); };
+  if (a == Type::F16 && bt == a && k == 16) choose(half ? multiply<Element::F16, 16, true> : multiply<Element::F16, 16, false>, Element::F16);
+  if (a == Type::F16 && bt == a && k == 8) choose(half ? multiply<Element::F16, 8, true> : multiply<Element::F16, 8, false>, Element::F16);
+  if (a == Type::BF16 && bt == a && !half && k == 16) choose(multiply<Element::BF16, 16, false>, Element::BF16);
+  if (a == Type::BF16 && bt == a && !half && k == 8) choose(multiply<Element::BF16, 8, false>, Element::BF16);
+  if (a == Type::TF32 && bt == a && !half && k == 8) choose(multiply<Element::TF32, 8, false>, Element::TF32);
+  if (a == Type::TF32 && bt == a && !half && k == 4) choose(multiply<Element::TF32, 4, false>, Element::TF32);
+  if (!out) return nullptr;
+  b.count(4, 4);
+  const unsigned sizes[4] = {shape.d, shape.a, shape.b, shape.d};
+  for (size_t o = 0; o < 4; ++o) {
+    const Operand& operand = b.operand(o);
+    const bool vector = operand.kind == Operand::Vector;
+    if ((vector ? operand.parts.size() : 1) != sizes[o]) b.refuse("a fragment of another length");
+    for (unsigned part = 0; part < sizes[o]; ++part) {
+      const Operand& one = vector ? operand.parts[part] : operand;
+      const Type type = one.kind == Operand::Float ? Type::F32 : Type::B32;
+      if (o == 0) b.dest(one, type);
+      else b.source(one, type);
+    }
+  }
+  b.out.own_flow = true;
+  b.out.flops = 2 * 16 * 8 * k;
+  return out;
+}
+
+constexpr Opcode rows[] = {
+    {"mma", "9.7.14.5.14", Class::Matrix, bind_mma},
+    {"ldmatrix", "9.7.14.5.15", Class::Shared, bind_ldmatrix},
+};
+
+}  // namespace
+
+extern const Table kMatrixOpcodes{rows, std::size(rows)};
+
+}  // namespace ptx

@@ -1,0 +1,111 @@
+// Moves, packing, addresses. Source: PTX ISA 9.1, 9.7.9.3, 9.7.9.4, 9.7.9.20, 9.7.9.19.
+#include "binding.hpp"
+#include "lanes.hpp"
+
+namespace ptx {
+
+namespace {
+
+template <class T> void move(Warp& w, const Inst& i, uint32_t mask) {
+  T* d = reinterpret_cast<T*>(w.row(i.slots[0]));
+  const T* a = reinterpret_cast<const T*>(w.row(i.slots[1]));
+  if (mask == kAll) std::memcpy(d, a, 32 * sizeof(T));
+  else
+    for (int l = 0; l < 32; ++l) d[l] = mask >> l & 1 ? a[l] : d[l];
+}
+void move_predicate(Warp& w, const Inst& i, uint32_t mask) {
+  w.set_predicate(i.slots[0], w.predicate(i.slots[1]) ^ (i.imm ? kAll : 0), mask);
+}
+
+// One register to or from parts of equal widths: 16 in 32, 16 or 32 in 64.
+template <class Whole, unsigned bits> void pack(Warp& w, const Inst& i, uint32_t mask) {
+  Whole* d = reinterpret_cast<Whole*>(w.row(i.slots[0]));
+  each_lane(mask, [&](int l) {
+    Whole out = 0;
+    for (unsigned k = 0; k < i.sources; ++k) {
+      const uint32_t part = lanes_of<uint32_t>(w, i.slots[1 + k])[l];
+      out |= Whole(bits == 16 ? part & 0xffff : part) << (bits * k);
+    }
+    d[l] = out;
+  });
+}
+template <class Whole, unsigned bits> void unpack(Warp& w, const Inst& i, uint32_t mask) {
+  const Whole* a = reinterpret_cast<const Whole*>(w.row(i.slots[i.dests]));
+  each_lane(mask, [&](int l) {
+    const Whole from = a[l];
+    for (unsigned k = 0; k < i.dests; ++k) {
+      const uint32_t part = uint32_t(from >> (bits * k));
+      lanes_of<uint32_t>(w, i.slots[k])[l] = bits == 16 ? part & 0xffff : part;
+    }
+  });
+}
+
+Type part_of(Binding& b, Type whole, size_t parts) {
+  const unsigned bits = bits_of(whole) / unsigned(parts);
+  if (bits != 16 && bits != 32) b.refuse("parts of " + std::to_string(bits) + " bits are not implemented");
+  return bits == 16 ? Type::B16 : Type::B32;
+}
+
+uint64_t window(Space space) {
+  return space == Space::Shared ? kSharedWindow : space == Space::Local ? kLocalWindow : space == Space::Param ? kParamWindow : 0;
+}
+
+Handler bind_mov(Binding& b) {
+  const Type type = b.type();
+  b.count(2, 2);
+  const Operand &d = b.operand(0), &a = b.operand(1);
+  if (d.kind == Operand::Vector) {
+    const Type part = part_of(b, type, d.parts.size());
+    for (const Operand& o : d.parts) b.dest(o, part);
+    b.source(a, type);
+    return bits_of(type) == 32 ? unpack<uint32_t, 16> : part == Type::B16 ? unpack<uint64_t, 16> : unpack<uint64_t, 32>;
+  }
+  b.dest(d, type);
+  if (a.kind == Operand::Vector) {
+    const Type part = part_of(b, type, a.parts.size());
+    for (const Operand& o : a.parts) b.source(o, part);
+    return bits_of(type) == 32 ? pack<uint32_t, 16> : part == Type::B16 ? pack<uint64_t, 16> : pack<uint64_t, 32>;
+  }
+  b.source(a, type);
+  if (type == Type::Pred) return b.out.imm = a.negated, move_predicate;
+  return bits_of(type) == 64 ? move<uint64_t> : move<uint32_t>;
+}
+
+// Generic addresses of shared, local and param memory lie in windows; global ones are the same.
+template <class T> void offset(Warp& w, const Inst& i, uint32_t mask) {
+  const uint64_t by = uint64_t(i.imm);
+  map1<T, T>(w, i, mask, [by](T a) { return T(a + by); });
+}
+Handler bind_cvta(Binding& b) {
+  const bool back = b.take("to");
+  const Space space = b.take("shared") || b.take("shared::cta") ? Space::Shared : b.take("local") ? Space::Local : b.take("param") ? Space::Param : Space::Global;
+  if (space == Space::Global) b.any({"global", "const"});
+  const Type type = b.type();
+  b.three(type, 1);
+  b.out.imm = int64_t(back ? -window(space) : window(space));
+  return type == Type::U64 ? offset<uint64_t> : nullptr;
+}
+
+template <unsigned which> void is_space(Warp& w, const Inst& i, uint32_t mask) {
+  const uint64_t* a = reinterpret_cast<const uint64_t*>(w.row(i.slots[1]));
+  uint32_t out = 0;
+  each_lane(mask, [&](int l) { out |= uint32_t(a[l] >> 56 == which) << l; });
+  w.set_predicate(i.slots[0], out, mask);
+}
+Handler bind_isspacep(Binding& b) {
+  b.count(2, 2);
+  b.dest(0, Type::Pred), b.source(1, Type::U64);
+  return b.take("global") ? is_space<0> : b.take("shared") ? is_space<1> : b.take("local") ? is_space<2> : nullptr;
+}
+
+constexpr Opcode rows[] = {
+    {"mov", "9.7.9.3", Class::Move, bind_mov},
+    {"isspacep", "9.7.9.19", Class::Move, bind_isspacep},
+    {"cvta", "9.7.9.20", Class::Move, bind_cvta},
+};
+
+}  // namespace
+
+extern const Table kMoveOpcodes{rows, std::size(rows)};
+
+}  // namespace ptx

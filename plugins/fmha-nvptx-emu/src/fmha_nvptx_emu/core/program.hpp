@@ -1,0 +1,76 @@
+// A kernel as decoded instructions: a handler, and the rows of a warp's register file that it reads and writes.
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "syntax.hpp"
+
+namespace ptx {
+
+struct Warp;
+struct Inst;
+using Handler = void (*)(Warp&, const Inst&, uint32_t mask);  // mask: the lanes that execute it; never 0
+
+constexpr unsigned kRowBytes = 128;  // 32 lanes of 4 bytes; a 64-bit register has two rows, a predicate the first word
+
+struct Slot {
+  uint32_t row, id;  // id: index of the mask of defined lanes; 0 belongs to all constants
+};
+
+enum class Class : uint8_t {
+  Integer, Float, Convert, Special, Move, Matrix, Shared, Global, Local, Param, Async, Atomic, Barrier, Shuffle, Branch, Count
+};
+
+struct Inst {
+  Handler run = nullptr;
+  const Slot* slots = nullptr;  // destinations first, then sources
+  uint8_t dests = 0, sources = 0;
+  bool guarded = false, negated = false;
+  bool own_flow = false;  // the handler itself says which lanes of its destinations are defined
+  Class cls = Class::Integer;
+  Space space = Space::Generic;
+  uint8_t width = 0;      // memory: bytes of an element
+  uint8_t count = 1;      // memory: elements of a lane
+  uint8_t wide = 0;       // memory: bit k: the register of element k has 64 bits
+  bool sign = false;      // memory: loads extend the sign
+  Slot guard{0, 0};
+  uint32_t target = 0;
+  int64_t imm = 0;        // memory: the offset of the address
+  uint32_t flops = 0;     // of a warp
+  const Statement* at = nullptr;
+  const std::vector<uint32_t>* targets = nullptr;
+};
+
+struct Kernel {
+  std::string name;
+  const Function* function = nullptr;
+  std::vector<Inst> code;
+  std::deque<std::vector<Slot>> pools;
+  std::deque<std::vector<uint32_t>> target_lists;
+  uint32_t rows = 0, ids = 1;
+  uint32_t first_constant = 0;      // row
+  std::vector<uint8_t> constants;   // the rows from there on
+  struct SpecialRow {
+    std::string name;
+    uint32_t row;
+  };
+  std::vector<SpecialRow> specials;
+  uint32_t static_shared = 0, local_bytes = 0, parameter_bytes = 0;
+  uint32_t shared_align = 1;
+};
+
+// A module in memory: its variables have addresses and its kernels are decoded.
+struct Program {
+  std::unique_ptr<Module> module;
+  std::deque<std::vector<uint8_t>> storage;  // of .global and .const variables
+  std::deque<Kernel> kernels;
+  ~Program();
+};
+
+// Raises Unusable, with the line and its text.
+std::unique_ptr<Program> load(std::string text);
+
+}  // namespace ptx

@@ -1,0 +1,57 @@
+// Findings: faults that hardware would hide. Each place in a kernel is one finding, with a count and its first example.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <string>
+#include <vector>
+
+namespace ptx {
+
+struct Warp;
+struct Inst;
+
+enum class Finding : uint8_t {
+  OutOfBounds,
+  Misaligned,
+  MissingWait,            // a word used while a cp.async to it is outstanding
+  SharedRace,
+  WriteConflict,          // two blocks wrote different values, and nothing orders them
+  UninitialisedShared,
+  UninitialisedRegister,
+  DivergentBarrier,       // also every other .aligned instruction
+  Count
+};
+const char* name_of(Finding kind);
+
+struct Found {
+  Finding kind;
+  std::string kernel, instruction, text;
+  uint64_t line = 0;  // of the PTX text
+  uint32_t warp = 0;
+  int lane = -1;
+  uint32_t block[3] = {0, 0, 0};
+  uint64_t count = 0;
+};
+
+class Report {
+ public:
+  // `text` runs only for the first example of a place.
+  template <class F> void add(Finding kind, const Warp& w, const Inst& i, int lane, F text) {
+    std::lock_guard lock(mutex_);
+    if (Found* fresh = count(kind, w, i, lane)) fresh->text = text();
+  }
+  std::vector<Found> take();
+
+ private:
+  Found* count(Finding kind, const Warp& w, const Inst& i, int lane);
+  std::mutex mutex_;
+  std::map<std::pair<const Inst*, Finding>, Found> places_;
+};
+
+std::string hex(uint64_t value);
+std::string json_string(const std::string& text);
+std::string json_of(const std::vector<Found>& findings);
+
+}  // namespace ptx

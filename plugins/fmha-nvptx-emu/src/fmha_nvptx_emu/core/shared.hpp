@@ -1,0 +1,40 @@
+// Shared memory of a block with its books: which warp wrote and read each word, and when.
+//
+// A stamp is 31: asynchronous, 30 to 8: time of the warp (of an asynchronous write: its group), 7 to 0: the warp. At a
+// barrier, a warp learns the times of the others; an access with a stamp that it does not know is unordered with its own.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace ptx {
+
+struct Warp;
+struct Inst;
+
+class SharedMemory {
+ public:
+  void begin(uint32_t bytes);
+  uint32_t bytes() const { return bytes_; }
+  uint8_t* data() { return data_.data(); }
+
+  // Lane `lane` reads bytes; whether all of them were written. Also reports races and outstanding writes.
+  bool read(Warp& w, const Inst& i, int lane, uint32_t at, uint32_t bytes);
+  // Called before the bytes are stored, with their new values.
+  void write(Warp& w, const Inst& i, int lane, uint32_t at, uint32_t bytes, const uint8_t* values, bool defined);
+  // An atomic operation: no race with another one. Whether all bytes hold a value.
+  bool update(Warp& w, const Inst& i, int lane, uint32_t at, uint32_t bytes);
+  void write_later(Warp& w, const Inst& i, int lane, uint32_t at, uint32_t bytes);  // by cp.async
+
+ private:
+  static constexpr uint32_t kLater = uint32_t(1) << 31;
+  void settle(Warp& w, const Inst& i, int lane, uint32_t word, bool reads, bool same);
+  void readers(Warp& w, const Inst& i, int lane, uint32_t word);
+
+  uint32_t bytes_ = 0;
+  std::vector<uint8_t> data_, state_;  // state: 0 to 3 the bytes that hold a value, 4 to 7 those of the last writer
+  std::vector<uint32_t> writer_, reader_, reader_before_;
+  std::vector<bool> atomic_;  // the last write was an atomic operation
+};
+
+}  // namespace ptx

@@ -1,0 +1,65 @@
+"""The emulator as ``fmha`` sees it. Each method imports what it needs, because listing kernels imports every plugin."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from fmha_cli.api import (
+    Artifact,
+    Attached,
+    Availability,
+    BuildContext,
+    DeviceFacts,
+    EmulatorOptions,
+    Observed,
+    State,
+)
+
+
+class NvptxEmulator:
+    """See ``fmha_cli.domain.emulation.Emulator`` for the contract of the methods."""
+
+    name = "nvptx-emu"
+    runtime = "cuda"
+
+    def devices(self) -> tuple[DeviceFacts, ...]:
+        from fmha_nvptx_emu.device_facts import ARCHS
+
+        return tuple(_facts(arch) for arch in ARCHS)
+
+    def probe(self) -> Availability:
+        return Availability(state=State.OK, devices=self.devices(), version="PTX")
+
+    def build(self, device: DeviceFacts, context: BuildContext) -> Artifact:
+        from fmha_nvptx_emu.building import build_emulator
+
+        return build_emulator(context)
+
+    def attach(self, library: Path, device: DeviceFacts, options: EmulatorOptions) -> Attached:
+        from fmha_cli.api import EmulatorLibrary, variables_of
+
+        return EmulatorLibrary(library, device, options, variables_of(device, options))
+
+    def program_environment(
+        self, library: Path, device: DeviceFacts, options: EmulatorOptions, report: Path
+    ) -> Mapping[str, str]:
+        from fmha_cli.api import variables_of
+
+        return {**variables_of(device, options), "FMHA_EMU_REPORT": str(report), "LD_PRELOAD": str(library)}
+
+    def read_report(self, text: str) -> Observed:
+        from fmha_cli.api import read_report
+
+        return read_report(text)
+
+
+def _facts(arch: str) -> DeviceFacts:
+    """A device runs the PTX of its own architecture and of lower ones with the same major number, as it runs cubins."""
+    from fmha_cli.api import archs_of
+    from fmha_nvptx_emu.device_facts import ARCHS, device_of
+
+    row = device_of(arch)
+    runs = tuple(name for name in archs_of((row.major, row.minor), ARCHS) if name in ARCHS)
+    name = f"{row.title}, emulated"
+    return DeviceFacts(id=f"emu:{arch}", archs=runs, name=name, units=row.units, llc_bytes=row.l2_bytes)
