@@ -262,7 +262,10 @@ def _long_latent(rng: random.Random) -> Flags:
 
 REFUSALS: dict[str, tuple[str, Callable[[random.Random], Flags]]] = {
     "fp8 output": ("K002", lambda rng: {"--dtype": rng.choice(["fp8_e4m3:fp8_e4m3", "fp8_e5m2:fp8_e5m2"])}),
-    "gradients in fp8": ("K001", lambda rng: {"--dtype": rng.choice(["fp8_e4m3", "fp8_e5m2"]), "--direction": "bwd"}),
+    "gradients in fp8": (
+        "K001 K025",
+        lambda rng: {"--dtype": rng.choice(["fp8_e4m3", "fp8_e5m2"]), "--direction": "bwd"},
+    ),
     "other cache of fp8 queries": (
         "K001 K028",
         lambda rng: {"--dtype": "fp8_e4m3", "--kv-cache": "linear", "--kv-dtype": rng.choice(["int8", "fp8_e5m2"])},
@@ -275,7 +278,7 @@ REFUSALS: dict[str, tuple[str, Callable[[random.Random], Flags]]] = {
     "mx": ("K001", lambda rng: {"--dtype": rng.choice(["mxfp8", "mxfp4"])}),
     "other output type": ("K001 K002", lambda rng: {"--dtype": rng.choice(["fp16:fp32", "bf16:fp32", "fp32:bf16"])}),
     "backward in splits": ("K017", lambda rng: {"--direction": "bwd", "--splits": str(rng.randint(2, 9))}),
-    "both passes in fp8": ("K001", lambda rng: {"--dtype": "fp8_e4m3:bf16", "--direction": "fwd+bwd"}),
+    "both passes in fp8": ("K001 K025", lambda rng: {"--dtype": "fp8_e4m3:bf16", "--direction": "fwd+bwd"}),
     "hdim": ("K012", lambda rng: {"-d": str(rng.randint(577, 900))}),
     "hdim-v": ("K012", lambda rng: {"--hdim-v": str(rng.randint(577, 900)), "--mla-rope": "0"}),
     "V in a K that is too long": ("K012", _long_latent),

@@ -48,6 +48,11 @@ EVERY: dict[str, tuple[str, ...]] = {
     "archs": ("archs",),
     "profiles": ("profiles",),
     "models": ("models",),
+    "sweep": ("sweep", *SMALL, "--step", "run"),
+    "sweep --dry-run": ("sweep", *SMALL, "--dry-run"),
+    "tune --dry-run": ("tune", *SMALL, "--dry-run"),
+    "tune ls": ("tune", "ls"),
+    "tune verify": ("tune", "verify"),
     "results ls": ("results", "ls"),
     "cache ls": ("cache", "ls"),
     "cache stats": ("cache", "stats"),
@@ -62,11 +67,11 @@ EVERY: dict[str, tuple[str, ...]] = {
 }
 
 
-SETS = ("cache", "plugins", "results", "sources")
+SETS = ("cache", "plugins", "results", "sources", "tune")
 """Commands with subcommands that share options."""
 
-PAGES = "report"
-"""The command that prints no document: ``test_report.py``."""
+WITHOUT = {"report", "worker"}
+"""Commands that print no document: ``test_report.py``, ``tests/sweeps``."""
 
 
 def faults_of(document: dict[str, Any]) -> list[str]:
@@ -78,7 +83,7 @@ def faults_of(document: dict[str, Any]) -> list[str]:
 
 
 def test_every_command_is_here() -> None:
-    assert {words[0] for words in EVERY.values()} == set(COMMANDS) - {PAGES}
+    assert {words[0] for words in EVERY.values()} == set(COMMANDS) - WITHOUT
 
 
 @pytest.mark.parametrize("name", EVERY)

@@ -61,7 +61,7 @@ class Kept(Supervisor):
 @pytest.fixture
 def kept(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     one = Kept()
-    monkeypatch.setattr("fmha_cli.walk.run.Supervisor", lambda: one)
+    monkeypatch.setattr("fmha_cli.walk.run.Supervisor", lambda held=(): one)
     yield
     one.close()
 
