@@ -282,11 +282,12 @@ REFUSALS: dict[str, tuple[str, Callable[[random.Random], Flags]]] = {
     "hdim": ("K012", lambda rng: {"-d": str(rng.randint(577, 900))}),
     "hdim-v": ("K012", lambda rng: {"--hdim-v": str(rng.randint(577, 900)), "--mla-rope": "0"}),
     "V in a K that is too long": ("K012", _long_latent),
-    "scales": ("K018", lambda rng: {"--qscale": rng.choice(["tensor", "block", "kv-block", "head"])}),
+    "scales": ("K001 K018", lambda rng: {"--qscale": rng.choice(["tensor", "block", "kv-block", "head"])}),
     "splits of many rows": (
         "K017 K103",
         lambda rng: {"-s": str(rng.randint(DECODE_ROWS + 1, 300)), "--splits": str(rng.randint(2, 16))},
     ),
     "offset": ("K102", lambda rng: {"--dropout": "0.2", "--offset": str(rng.randrange(2**32, 2**64))}),
 }
-"""Kind of refusal -> the rules, one of which refuses it, and the flags that trigger it."""
+"""Kind of refusal -> the rules, one of which refuses it, and the flags that trigger it. The nearest kernel is one of the best
+architecture, which has no kernel of some types (AMX), so another rule speaks there."""
