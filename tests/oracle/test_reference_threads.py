@@ -14,7 +14,7 @@ import pytest
 
 from fmha_cli.domain.blas import VARIABLE, as_the_user_set_it, use_one_thread, uses_one_thread
 from fmha_cli.domain.problem import Problem
-from fmha_cli.execution.process import _environment
+from fmha_cli.execution.process import same_code
 from fmha_cli.oracle import reference
 from fmha_cli.oracle.fills import fill
 from fmha_cli.oracle.reference import RowResult, forward
@@ -64,9 +64,9 @@ def test_a_variable_of_the_user_is_kept_and_reaches_the_worker(monkeypatch: pyte
     assert (theirs, uses_one_thread(theirs), as_the_user_set_it(theirs)) == ({VARIABLE: "2"}, False, theirs)
     monkeypatch.delenv(VARIABLE)
     use_one_thread(os.environ)
-    assert VARIABLE not in _environment()
+    assert VARIABLE not in same_code()
     monkeypatch.setenv(VARIABLE, "1")
-    assert _environment()[VARIABLE] == "1"
+    assert same_code()[VARIABLE] == "1"
 
 
 def test_the_command_line_chooses_before_numpy_is_imported() -> None:

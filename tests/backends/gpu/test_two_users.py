@@ -1,4 +1,4 @@
-"""Every public name of ``backends/gpu`` is used for both vendors."""
+"""Every public name of ``backends/gpu`` is used for both vendors, by their backends or by their emulators."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 BACKENDS = Path(__file__).resolve().parents[3] / "fmha_cli" / "backends"
+PLUGINS = [BACKENDS.parents[1] / "plugins" / f"fmha-{name}-emu" for name in ("amdgpu", "nvptx")]
 SIDES = {"amd": "hip", "nvidia": "cuda"}
 """Each vendor's shared folder. Backends that import it are on that vendor's side."""
 MODULES = sorted(p for p in (BACKENDS / "gpu").glob("*.py") if p.stem != "__init__")
@@ -45,10 +46,25 @@ def public(module: Path) -> Iterator[str]:
             yield node.name
 
 
+@cache
+def emulators() -> set[str]:
+    """The names of ``fmha_cli.api`` that the emulators of both vendors use."""
+    return set.intersection(*(set(_names(folder)) for folder in PLUGINS))
+
+
+def _names(folder: Path) -> Iterator[str]:
+    for file in (folder / "src").rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "api":
+                yield node.attr
+            elif isinstance(node, ast.ImportFrom) and node.module == "fmha_cli.api":
+                yield from (alias.name for alias in node.names)
+
+
 def lonely(module: Path) -> list[str]:
     """Public names that only one vendor uses; a name that another shared module uses counts as used by both."""
     inside = imported(BACKENDS / "gpu")
-    used = inside | set.intersection(*map(side, SIDES.values()))
+    used = inside | set.intersection(*map(side, SIDES.values())) | {(module.stem, name) for name in emulators()}
     own = ast.parse(module.read_text("utf-8"))
     read = {node.id for node in ast.walk(own) if isinstance(node, ast.Name)}
     return [name for name in public(module) if (module.stem, name) not in used and name not in read]
