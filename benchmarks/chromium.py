@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -98,17 +99,23 @@ class Page:
         path.write_bytes(base64.b64decode(taken["data"]))
 
 
-@contextmanager
-def browser(folder: Path) -> Iterator[Browser]:
-    """A browser that can reach no host. Raises NoBrowser where there is none."""
-    try:
-        from selenium import webdriver as selenium
-    except ImportError as fault:
-        raise NoBrowser("Selenium is not installed") from fault
+def programs() -> tuple[str, str]:
+    """The paths of Chromium and of its driver. Raises NoBrowser."""
+    if find_spec("selenium") is None:
+        raise NoBrowser("Selenium is not installed")
     program = next((found for name in NAMES if (found := shutil.which(name))), None)
     driver = shutil.which("chromedriver")
     if program is None or driver is None:
         raise NoBrowser("no chromium with chromedriver on the search path")
+    return program, driver
+
+
+@contextmanager
+def browser(folder: Path) -> Iterator[Browser]:
+    """A browser that can reach no host. Raises NoBrowser where there is none."""
+    program, driver = programs()
+    from selenium import webdriver as selenium
+
     options = selenium.ChromeOptions()
     options.binary_location = program
     for word in (

@@ -8,7 +8,7 @@
 3. ``fmha compare --run A --run B`` runs both in turns, in two stages, and writes a page.
 4. ``fmha report --compare`` makes a page of the same processes from their stored runs.
 5. A headless Chromium opens both pages.
-6. Exit code 0 if every row of the changed kernel is SLOWER, and no other row is SLOWER or FASTER.
+6. Exit code 0 if every row of the changed kernel is SLOWER, and no other row is SLOWER or FASTER; 1 if not; 2 if a step failed.
 """
 
 from __future__ import annotations
@@ -27,11 +27,10 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from statistics import median
 from typing import Any
 
-from chromium import browser
-from nightly_judge import Builds, Judgement, Shown, builds_of, judge, key_of
+from chromium import browser, programs
+from nightly_judge import Judgement, Shown, builds_of, judge, key_of, slow_downs, table
 from nightly_plant import CHECKOUT, CONSTANTS, KIND, Plant, checkout, cost_of, nearest
 
 DTYPES, HDIMS, HEADS = ("fp32", "bf16"), "64,128", "2,3,4"
@@ -101,7 +100,7 @@ def flags_of(rows: int) -> tuple[str, ...]:
         ValueError: the number is no multiple of 12.
     """
     pairs, rest = divmod(rows, SHAPES)
-    if rest or not pairs:
+    if rest or pairs < 1:
         raise ValueError(f"--rows {rows}: a multiple of {SHAPES} is needed")
     queries = math.gcd(pairs, 5)
     lengths, keys = (
@@ -207,32 +206,9 @@ def carried_out(
     with night.step("browser"):
         pages = shown((page, report), night.folder)
     planted = {key_of(record["problem"]) for record in swept if record["problem"]["dtype"] == PLANTED}
-    before: Builds = builds_of(swept)
-    judgement = judge(document, rows, planted, before, builds_of(changed), pages)
-    facts = {"planted": plant.words, "tried": tried, "slow_down": _slow_downs(document, planted), "commands": commands}
+    judgement = judge(document, rows, planted, builds_of(swept), builds_of(changed), pages)
+    facts = {"planted": plant.words, "tried": tried, "slow_down": slow_downs(document, planted), "commands": commands}
     return judgement, {**facts, "pages": [{**asdict(one), "verdicts": len(one.verdicts)} for one in pages]}
-
-
-def _slow_downs(document: Mapping[str, Any], planted: Collection[str]) -> dict[str, float]:
-    """The least, the middle and the largest ratio of the planted rows."""
-    ratios = [row["difference"]["ratio"] for row in document["rows"] if key_of(row["problem"]) in planted]
-    known = [ratio for ratio in ratios if ratio is not None]
-    return {"least": min(known), "median": median(known), "most": max(known)} if known else {}
-
-
-def table(judgement: Judgement, facts: Mapping[str, Any], seconds: Mapping[str, float]) -> str:
-    ratios = ", ".join(f"{name} {ratio:.3f}" for name, ratio in facts["slow_down"].items())
-    lines = {
-        "planted": facts["planted"],
-        "planted rows": f"{judgement.planted}, found SLOWER {judgement.found}; ratio {ratios}",
-        "untouched rows": f"{judgement.untouched}, false alarms {len(judgement.alarms)}",
-        "verdicts": ", ".join(f"{count} {word}" for word, count in judgement.verdicts.items()),
-        "pages": ", ".join(f"{page['name']}: {page['marks']} marks" for page in facts["pages"]),
-        "seconds": ", ".join(f"{name} {taken:.0f}" for name, taken in seconds.items()),
-        "result": "PASSED" if judgement.passed else "FAILED",
-    }
-    told = [f"  {line}" for line in (*judgement.missed, *judgement.alarms, *judgement.faults)]
-    return "\n".join([*(f"{name:15}{text}" for name, text in lines.items()), *told])
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -248,7 +224,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = parser.parse_args(argv)
     with tempfile.TemporaryDirectory() as folder:
         night = Night(Path(folder))
-        judgement, facts = carried_out(night, args.rows, args.processes, args.confirm, args.plant)
+        try:
+            programs()  # before all the work
+            judgement, facts = carried_out(night, args.rows, args.processes, args.confirm, args.plant)
+        except (RuntimeError, ValueError, LookupError) as fault:
+            print(f"nightly.py: {fault}", file=sys.stderr)
+            return 2
         if args.html:
             shutil.copyfile(night.folder / "report.html", args.html)
     print(table(judgement, facts, night.seconds))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from statistics import median
 from typing import Any
 
 from fmha_cli.domain.encode import digest_of
@@ -99,6 +100,29 @@ def judge(
             *_of_pages(document, tuple(pages)),
         ),
     )
+
+
+def slow_downs(document: Row, planted: Collection[str]) -> dict[str, float]:
+    """The least, the middle and the largest ratio of the planted rows."""
+    ratios = [row["difference"]["ratio"] for row in document["rows"] if key_of(row["problem"]) in planted]
+    known = [ratio for ratio in ratios if ratio is not None]
+    return {"least": min(known), "median": median(known), "most": max(known)} if known else {}
+
+
+def table(judgement: Judgement, facts: Mapping[str, Any], seconds: Mapping[str, float]) -> str:
+    """What a person reads; ``facts`` as the job gives them, and the seconds of each step."""
+    ratios = ", ".join(f"{name} {ratio:.3f}" for name, ratio in facts["slow_down"].items())
+    lines = {
+        "planted": facts["planted"],
+        "planted rows": f"{judgement.planted}, found SLOWER {judgement.found}; ratio {ratios}",
+        "untouched rows": f"{judgement.untouched}, false alarms {len(judgement.alarms)}",
+        "verdicts": ", ".join(f"{count} {word}" for word, count in judgement.verdicts.items()),
+        "pages": ", ".join(f"{page['name']}: {page['marks']} marks" for page in facts["pages"]),
+        "seconds": ", ".join(f"{name} {taken:.0f}" for name, taken in seconds.items()),
+        "result": "PASSED" if judgement.passed else "FAILED",
+    }
+    told = [f"  {line}" for line in (*judgement.missed, *judgement.alarms, *judgement.faults)]
+    return "\n".join([*(f"{name:15}{text}" for name, text in lines.items()), *told])
 
 
 def _word(row: Row) -> str:
