@@ -107,20 +107,8 @@ def flags_of(rows: int) -> tuple[str, ...]:
         ",".join(str(first + STEP * n) for n in range(count))
         for first, count in ((FIRST_Q, queries), (FIRST_K, pairs // queries))
     )
-    return (
-        "--backend",
-        "cpu",
-        "-H",
-        HEADS,
-        "-s",
-        lengths,
-        "--seqlen-k",
-        keys,
-        "-d",
-        HDIMS,
-        "--dtype",
-        ",".join(DTYPES),
-    )
+    text = f"--backend cpu -H {HEADS} -s {lengths} --seqlen-k {keys} -d {HDIMS} --dtype {','.join(DTYPES)}"
+    return tuple(text.split())
 
 
 def chosen(night: Night, arch: str, algorithm: Mapping[str, Any], how: str) -> tuple[Plant, list[dict[str, Any]]]:

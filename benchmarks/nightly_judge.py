@@ -64,7 +64,8 @@ class Judgement:
 
 def key_of(problem: Mapping[str, Any]) -> str:
     """The name of a problem in the judge's tables."""
-    return digest_of(dict(problem))[:16]
+    digest: str = digest_of(dict(problem))
+    return digest[:16]
 
 
 def builds_of(records: Iterable[Row]) -> dict[str, tuple[str, ...]]:
