@@ -23,6 +23,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
@@ -196,7 +197,9 @@ def carried_out(
     planted = {key_of(record["problem"]) for record in swept if record["problem"]["dtype"] == PLANTED}
     judgement = judge(document, rows, planted, builds_of(swept), builds_of(changed), pages)
     facts = {"planted": plant.words, "tried": tried, "slow_down": slow_downs(document, planted), "commands": commands}
-    return judgement, {**facts, "pages": [{**asdict(one), "verdicts": len(one.verdicts)} for one in pages]}
+    words = [dict(Counter(word.partition(" ")[0] for word in page.verdicts)) for page in pages]
+    told = [{**asdict(page), "verdicts": counts} for page, counts in zip(pages, words, strict=True)]
+    return judgement, {**facts, "pages": told}
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -118,7 +118,7 @@ def table(judgement: Judgement, facts: Mapping[str, Any], seconds: Mapping[str, 
         "planted rows": f"{judgement.planted}, found SLOWER {judgement.found}; ratio {ratios}",
         "untouched rows": f"{judgement.untouched}, false alarms {len(judgement.alarms)}",
         "verdicts": ", ".join(f"{count} {word}" for word, count in judgement.verdicts.items()),
-        "pages": ", ".join(f"{page['name']}: {page['marks']} marks" for page in facts["pages"]),
+        "pages": ", ".join(f"{page['name']}: {page['verdicts'].get('SLOWER', 0)} SLOWER" for page in facts["pages"]),
         "seconds": ", ".join(f"{name} {taken:.0f}" for name, taken in seconds.items()),
         "result": "PASSED" if judgement.passed else "FAILED",
     }

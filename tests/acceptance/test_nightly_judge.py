@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -167,9 +167,10 @@ def test_the_table_says_what_was_missed() -> None:
     seen = judged(found)
     ratios = slow_downs(found, planted(found))
     assert ratios == {"least": 1.0, "median": 1.1, "most": 1.12}
-    facts = {"planted": "a tile", "slow_down": ratios, "pages": [asdict(page(found))]}
+    facts = {"planted": "a tile", "slow_down": ratios, "pages": [{"name": "compare.html", "verdicts": {"SLOWER": 2}}]}
     text = table(seen, facts, {"compare": 61.2})
     assert "3, found SLOWER 2; ratio least 1.000, median 1.100, most 1.120" in text
     assert text.splitlines()[-1] == f"  {seen.missed[0]}"
+    assert "compare.html: 2 SLOWER" in text
     assert "FAILED" in text
     assert "PASSED" in table(judged(document()), facts, {})
