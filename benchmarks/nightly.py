@@ -196,7 +196,8 @@ def carried_out(
         pages = shown((page, report), night.folder)
     planted = {key_of(record["problem"]) for record in swept if record["problem"]["dtype"] == PLANTED}
     judgement = judge(document, rows, planted, builds_of(swept), builds_of(changed), pages)
-    facts = {"planted": plant.words, "tried": tried, "slow_down": slow_downs(document, planted), "commands": commands}
+    facts = {"planted": plant.words, "tried": tried, "slow_down": slow_downs(document, planted)}
+    facts |= {"command": shlex.join(("fmha", *timed[: -len(keep)])), "rows_compared": document["rows"]}
     words = [dict(Counter(word.partition(" ")[0] for word in page.verdicts)) for page in pages]
     told = [{**asdict(page), "verdicts": counts} for page, counts in zip(pages, words, strict=True)]
     return judgement, {**facts, "pages": told}
