@@ -17,10 +17,10 @@ from fmha_cli.execution import memory
 from fmha_cli.walk.request import Request
 
 HUGE = ("--backend", "null", "--heads", "8", "--hdim", "128", "--dtype", "fp16")
-PAGE = "explain K012"
-"""The page of an id: of ``explain``, only problems have threads."""
+WITHOUT = {"explain K012", "tune ls", "tune verify"}
+"""Of these commands, other forms have threads."""
 
-THREADED = [name for name in EVERY if "threads" in known_options()[EVERY[name][0]] and name != PAGE]
+THREADED = [name for name in EVERY if "threads" in known_options()[EVERY[name][0]] and name not in WITHOUT]
 
 
 @pytest.mark.parametrize("name", THREADED)

@@ -47,6 +47,11 @@ class Swept:
                 count = None if count is None else count - 1
                 yield row
 
+    def hear(self, text: str) -> bool:
+        """Wait until it says a line with a text; False if it ends without."""
+        assert self.process.stderr is not None
+        return any(text in line for line in self.process.stderr)
+
     def end(self) -> tuple[int, str]:
         """Read all that is left: the exit code, and what it said."""
         list(self.rows())
