@@ -76,6 +76,29 @@ def test_a_folder_that_pytest_leaves_out_is_noticed(folder: str, tmp_path: Path)
     assert missed == {f"{folder}/test_{folder.replace('/', '_')}.py"}
 
 
+@pytest.mark.parametrize("marks", ["ci", "slow, ci"])
+def test_a_test_of_ci_alone_is_noticed(marks: str, tmp_path: Path) -> None:
+    shutil.copy(ROOT / "conftest.py", tmp_path)
+    lines = ["import pytest", *(f"@pytest.mark.{mark}" for mark in marks.split(", ")), "def test_it() -> None: ..."]
+    (tmp_path / "test_it.py").write_text("\n".join(lines), "utf-8")
+    argv = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-c",
+        str(ROOT / "pyproject.toml"),
+        "--rootdir",
+        str(tmp_path),
+        "-m",
+        "ci",
+    ]
+    done = subprocess.run([*argv, "test_it.py"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, "marked ci and not slow" in done.stderr + done.stdout) == (
+        (4, True) if marks == "ci" else (0, False)
+    )
+
+
 def test_no_two_test_files_have_one_name() -> None:
     """Without packages, pytest imports a test file by its bare name, so two files of one name conflict."""
     packages = {p.parent for p in (ROOT / "tests").rglob("__init__.py")}
