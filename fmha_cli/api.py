@@ -90,8 +90,9 @@ if TYPE_CHECKING:
     from fmha_cli.report.record import Record
     from fmha_cli.toolchain.cache.key import BuildKind, BuildSpec
     from fmha_cli.toolchain.cache.root import cache_root
+    from fmha_cli.toolchain.cpp.emulators import emulator_library
     from fmha_cli.toolchain.cpp.library import PORTABLE_FLAGS, build_cpp
-    from fmha_cli.toolchain.cpp.many import UnitsLibrary, build_units
+    from fmha_cli.toolchain.cpp.many import build_units
     from fmha_cli.toolchain.cpp.toolchain import Compiler, Toolchain
     from fmha_cli.toolchain.cpp.units import Units, units_of
     from fmha_cli.toolchain.framework import FrameworkBackend, environment, probe_package
@@ -144,8 +145,8 @@ _LATE = {
     "BuildSpec": "fmha_cli.toolchain.cache.key",
     "PORTABLE_FLAGS": "fmha_cli.toolchain.cpp.library",
     "build_cpp": "fmha_cli.toolchain.cpp.library",
-    "UnitsLibrary": "fmha_cli.toolchain.cpp.many",
     "build_units": "fmha_cli.toolchain.cpp.many",
+    "emulator_library": "fmha_cli.toolchain.cpp.emulators",
     "Units": "fmha_cli.toolchain.cpp.units",
     "units_of": "fmha_cli.toolchain.cpp.units",
     "EmulatorLibrary": "fmha_cli.backends.gpu.emulator_library",
@@ -265,10 +266,10 @@ __all__ = [
     "Mirror", "Mode", "ModeKey", "Need", "Observed", "PackedArguments", "PeakLoops", "Plan", "Problem", "QScale",
     "QScaleKey", "Reason", "Refusal", "Region", "Registry", "Remarking", "RotaryKey", "Rule", "Session", "Settings",
     "SettingsFrom", "Severity", "Shape", "Signature", "Stage", "StageTimer", "State", "Supported", "Surroundings",
-    "TensorMap", "Toolchain", "Trace", "Tunable", "TwoPasses", "Units", "UnitsLibrary", "Unsupported",
+    "TensorMap", "Toolchain", "Trace", "Tunable", "TwoPasses", "Units", "Unsupported",
     "UnsupportedError", "Upstream", "UsageError", "Varied", "Verdict", "Workspace", "archs_of", "attention", "build_by_program",
     "build_cpp", "build_many", "build_registry", "build_units", "cache_root", "code_object_figures", "cubin_figures",
-    "encoded", "environment", "explain", "from_json", "hip_host_files", "hookimpl", "kernel_build", "limits_of",
+    "emulator_library", "encoded", "environment", "explain", "from_json", "hip_host_files", "hookimpl", "kernel_build", "limits_of",
     "list_kernels", "llvm_tool", "load_arch", "mask_forms", "merged", "no_build", "no_build_key", "parameter_places",
     "probe_cuda", "probe_hip", "probe_package", "program_key", "read_report", "reasons_against", "rows_map",
     "rules_from", "run", "sees_nothing", "select", "summed", "to_json", "units_of", "variables_of", "visible_keys",

@@ -11,32 +11,16 @@ import sys
 from fmha_cli.api import (
     Artifact,
     BuildContext,
-    BuildKind,
     FmhaError,
-    UnitsLibrary,
     build_registry,
     build_units,
     cache_root,
-    load_arch,
+    emulator_library,
 )
 from fmha_nvptx_emu.units import core_units
 
 SONAME = "libcuda.so.1"
 """A program that opens this name once the library is loaded gets the emulator."""
-
-_COMPILE = (
-    "-std=c++20",
-    "-O3",
-    "-c",
-    "-fPIC",
-    "-fvisibility=hidden",
-    "-fno-math-errno",
-    "-ffp-contract=off",
-    "-pthread",
-    "-w",
-)
-"""-ffp-contract=off: a product and a sum round separately, unless the instruction fuses them. -w: GCC 12 warns inside its
-own intrinsic headers."""
 
 _SECONDS = 600.0
 
@@ -50,16 +34,7 @@ def build_emulator(context: BuildContext) -> Artifact:
         Interrupted: ``context.stop`` was set.
     """
     arch = build_registry().backend("cpu").probe().devices[0].archs[0]  # this machine's best CPU architecture
-    library = UnitsLibrary(
-        name="nvptx_emu",
-        kind=BuildKind.EMULATOR,
-        soname=SONAME,
-        arch=arch,
-        flags=_COMPILE,
-        flags_of=load_arch(arch).backends["cpu"]["compile"],
-        units=core_units(),
-        notice="building the emulator ({count} files), once for this machine",
-    )
+    library = emulator_library("nvptx_emu", SONAME, arch, core_units(), level="-O3")
     return build_units(library, context)
 
 
