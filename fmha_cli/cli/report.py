@@ -103,6 +103,6 @@ COMMANDS = {
         detail="The page is complete in itself: it fetches nothing, and has light and dark colours. Plots: throughput against the "
         "sequence length, roofline, regret, history over the runs of the store, comparison, samples by process, verdicts by reason. "
         "Below them: the rows, each with the line that gives it again; rows without a time and why; the environment. "
-        "It needs the extra report: pip install 'fmha[report]'. The verdicts are no matter of the exit code.",
+        "It needs the extra report: pip install 'fmha[report]'. The exit code does not depend on the verdicts.",
     ),
 }

@@ -74,7 +74,7 @@ def ls(call: Call) -> int:
 
 
 def show(call: Call) -> int:
-    """The rows of a run, as the command that made them printed them. The verdicts are no matter of the exit code."""
+    """The rows of a run, as the command that made them printed them. The exit code does not depend on the verdicts."""
     from fmha_cli.report.documents.report import report_document
     from fmha_cli.report.parts import no_environment
     from fmha_cli.results.filtering import filtered
