@@ -144,7 +144,7 @@ class Driver:
             case "phase":
                 self.phases[place.text] = str(event["name"])
             case "done":
-                self.ledger.closed(event["chunk"])
+                self._give_up(self.ledger.closed(event["chunk"]), "tried this row")
             case "waits":
                 self.tell(f"waiting: {event['text']}")
             case "said":
@@ -164,7 +164,7 @@ class Driver:
         if number is None:
             return
         died = self.ledger.deaths.get(number, ())
-        notes = (f"given out {len(died) + 1} times, because workers died: {'; '.join(died)}",) if died else ()
+        notes = (f"given out {len(died) + 1} times, because workers failed: {'; '.join(died)}",) if died else ()
         record = replace(record, run=self.run, row=self.rows[number].key, notes=(*record.notes, *notes))
         self.ledger.done[number] = record
         self.where[number] = place
@@ -174,15 +174,19 @@ class Driver:
         self.phases.pop(place.text, None)
         given_up = self.ledger.died(place.text, chunk, why)
         self.tell(f"worker lost: {place.text} ({why})")
-        for number in given_up:
-            workers = self.ledger.deaths[number]
-            note = f"{counted(len(workers), 'worker')} died with this row: {'; '.join(workers)}"
-            record = self._made(number, Verdict.CRASHED, note)
-            self.ledger.settle(number, record)
-            self._keep(number, record)
+        self._give_up(given_up, "died with this row")
         if self.ledger.failing(place.text):
             self.tell(f"set aside: {place.text}, where {FAILURES} workers in a row died")
             self.scheduler.set_aside(place)
+
+    def _give_up(self, numbers: Sequence[int], what: str) -> None:
+        """Rows that no worker brings to an end are CRASHED; ``what`` says what their workers did."""
+        for number in numbers:
+            workers = self.ledger.deaths[number]
+            note = f"{counted(len(workers), 'worker')} {what}: {'; '.join(workers)}"
+            record = self._made(number, Verdict.CRASHED, note)
+            self.ledger.settle(number, record)
+            self._keep(number, record)
 
     def _made(self, number: int, verdict: Verdict, note: str | None = None) -> Record:
         """A record that no worker made."""

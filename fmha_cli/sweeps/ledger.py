@@ -119,13 +119,19 @@ class Ledger:
         self._barren.pop(frozenset(out.chunk.numbers), None)
         return number
 
-    def closed(self, chunk: int) -> None:
-        """A worker has run all of a chunk. Rows that it left out, which should not happen, are given out again."""
+    def closed(self, chunk: int) -> tuple[int, ...]:
+        """A worker has run all of a chunk: the numbers of the rows that are given up.
+
+        A row without a record, as when its record could not be read, counts as one that the worker died with.
+        """
         out = self._out.pop(chunk, None)
-        if out is not None:
-            self._built.add(out.chunk.builds)
-        if out is not None and (left := self._left(out.chunk.units)):
-            self._again(out.chunk.kind, [left])
+        if out is None:
+            return ()
+        self._built.add(out.chunk.builds)
+        left = self._left(out.chunk.units)
+        given_up = self._blame([n for unit in left for n in self._open(unit)], f"{out.place} (gave no readable record)")
+        self._again(out.chunk.kind, [units] if (units := self._kept(left, given_up)) else [])
+        return given_up
 
     def died(self, place: str, chunk: int | None, why: str) -> tuple[int, ...]:
         """A worker died, with the chunk that it had: the numbers of the rows that are given up.
@@ -142,20 +148,27 @@ class Ledger:
         blamed = [number for number in out.running if number not in self.done]
         given_up: list[int] = []
         if blamed:
-            for number in blamed:
-                self.deaths.setdefault(number, []).append(worker)
-            given_up = [number for number in blamed if len(self.deaths[number]) > self.retries]
+            given_up = list(self._blame(blamed, worker))
         else:
             before = self._barren.setdefault(frozenset(out.chunk.numbers), [])
             before.append(worker)
             if len(before) > self.retries:
                 given_up = [number for number in out.chunk.numbers if number not in self.done]
                 self.deaths |= {number: list(before) for number in given_up}
-        left = [unit for unit in self._left(out.chunk.units) if any(n not in given_up for n in self._open(unit))]
+        left = self._kept(self._left(out.chunk.units), given_up)
         suspects = tuple(unit for unit in left if any(number in blamed for number in unit.numbers))
         rest = tuple(unit for unit in left if unit not in suspects)
         self._again(out.chunk.kind, [part for part in (rest, *((unit,) for unit in suspects)) if part])
         return tuple(given_up)
+
+    def _blame(self, numbers: Sequence[int], worker: str) -> tuple[int, ...]:
+        """Add a failure to rows; those that have more of them than retries."""
+        for number in numbers:
+            self.deaths.setdefault(number, []).append(worker)
+        return tuple(number for number in numbers if len(self.deaths[number]) > self.retries)
+
+    def _kept(self, units: Sequence[Unit], given_up: Sequence[int]) -> tuple[Unit, ...]:
+        return tuple(unit for unit in units if any(number not in given_up for number in self._open(unit)))
 
     def _open(self, unit: Unit) -> list[int]:
         return [number for number in unit.numbers if number not in self.done]

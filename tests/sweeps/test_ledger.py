@@ -89,6 +89,23 @@ def test_a_chunk_that_kills_workers_before_its_rows_run_is_given_up_as_a_whole()
     assert given_up == [0, 1, 2, 3]
 
 
+def test_a_row_whose_record_never_comes_is_given_up_and_holds_no_other_back() -> None:
+    ledger, given_up, rounds = ledger_of(3, size=3), [], 0
+    while (chunk := ledger.give(0, "here")) is not None:
+        rounds += 1
+        assert rounds < 10, "the row is given out for ever"
+        for row, number in enumerate(chunk.numbers):
+            if number != 1:
+                ledger.began(chunk.number, [row])
+                ledger.ended(chunk.number, row, RECORD)
+        for number in ledger.closed(chunk.number):
+            given_up.append(number)
+            ledger.settle(number, RECORD)
+    assert given_up == [1]
+    assert ledger.deaths == {1: ["here (gave no readable record)"] * 3}
+    assert set(ledger.done) == {0, 1, 2}
+
+
 def test_a_late_record_counts_for_nothing() -> None:
     ledger = ledger_of(1)
     first = ledger.give(0, "a")

@@ -124,7 +124,7 @@ def test_a_row_that_is_given_out_again_says_so(tmp_path: Path) -> None:
     done, _, told = driven(tmp_path, {5: 1})
     assert {record.verdict for record in done.records} == {Verdict.PASSED}
     assert [bool(record.notes) for record in done.records] == [n == 5 for n in range(8)]
-    assert done.records[5].notes[0].startswith("given out 2 times, because workers died: null:")
+    assert done.records[5].notes[0].startswith("given out 2 times, because workers failed: null:")
     assert len([text for text in told if text.startswith("worker lost: ")]) == done.lost == 1
 
 
