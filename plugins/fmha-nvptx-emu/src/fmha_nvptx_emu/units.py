@@ -8,6 +8,14 @@ from importlib.resources.abc import Traversable
 from fmha_cli.api import Units, units_of
 from fmha_nvptx_emu.device_facts import device_rows
 
+RECORDER = (
+    "capi", "cubin", "driver_device", "driver_memory", "driver_modules", "driver_recording", "driver_streams",
+    "driver_tensor_map", "memory", "no_executor", "report",
+)  # fmt: skip
+"""The units of a library that records launches: the driver, without what reads and executes PTX."""
+
+_RECORDER_ONLY = ("no_executor",)
+
 
 def core_files() -> dict[str, str]:
     """The texts of ``core/*.hpp`` and ``core/*.cpp`` by file name, with the facts of the devices."""
@@ -18,4 +26,11 @@ def core_files() -> dict[str, str]:
 
 def core_units() -> Units:
     """The units of the emulator."""
-    return units_of(core_files())
+    units = units_of(core_files())
+    return Units(units.prefix, {name: text for name, text in units.texts.items() if name not in _RECORDER_ONLY})
+
+
+def recorder_units() -> Units:
+    """The units of the recorder."""
+    units = units_of(core_files())
+    return Units(units.prefix, {name: units.texts[name] for name in RECORDER})

@@ -1,4 +1,4 @@
-// The library's C interface: the driver's entry point, what the worker controls, and what tests ask.
+// The library's C interface: the driver's entry point, and what the worker controls.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -6,28 +6,15 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "binding.hpp"
-#include "driver.hpp"
-
-#define API extern "C" __attribute__((visibility("default")))
-
-struct EmuRegion {
-  const char* name;
-  uint64_t start, end;  // relative to the watched memory
-  int writable;
-};
+#include "capi.hpp"
 
 namespace ptx {
-
-namespace {
 
 std::string observed_json(const std::vector<std::string>& executed, const std::string& fault, const std::vector<Found>& findings) {
   std::string list;
   for (const std::string& one : executed) list += (list.empty() ? "" : ",") + one;
   return "{\"executed\":[" + list + "],\"fault\":" + (fault.empty() ? "null" : json_string(fault)) + ",\"findings\":" + json_of(findings) + "}";
 }
-
-}  // namespace
 
 void observe(const LaunchRequest&, std::vector<Found> findings, const Launch& launch) {
   Driver& d = driver();
@@ -108,59 +95,10 @@ API const char* emu_take() {
 
 API int cuGetProcAddress_v2(const char* name, void** out, int, uint64_t, int* status) {
   *out = nullptr;
-  for (const Entries* entries : {&kDeviceEntries, &kMemoryEntries, &kStreamEntries, &kModuleEntries})
+  for (const Entries* entries : {&kDeviceEntries, &kMemoryEntries, &kStreamEntries, &kModuleEntries, &kTensorMapEntries})
     for (size_t k = 0; k < entries->count; ++k)
       if (!std::strcmp(entries->rows[k].name, name)) *out = entries->rows[k].function;
   if (!std::strcmp(name, "cuGetProcAddress")) *out = reinterpret_cast<void*>(&cuGetProcAddress_v2);
   if (status) *status = *out ? 0 : 1;
   return *out ? Success : NotFound;
-}
-
-// ---- For tests: one launch without the driver ----
-
-// Runs a kernel of a PTX text on memory that the caller owns. Regions are absolute. Returns JSON: the sectors that it
-// touched and what was observed, whose `fault` also says why the text does not load.
-API const char* emu_run(const char* text, const char* kernel, const uint32_t* grid, const uint32_t* block, uint32_t shared,
-                        const void* parameters, uint64_t parameter_bytes, const EmuRegion* regions, uint64_t count) {
-  Guard guard(driver().mutex);
-  Driver& d = driver();
-  for (uint64_t k = 0; k < count; ++k)
-    memory().allocated(regions[k].start, regions[k].end - regions[k].start, regions[k].name, regions[k].writable != 0);
-  std::string fault;
-  std::vector<std::string> executed;
-  std::vector<Found> findings;
-  uint64_t sectors = 0;
-  try {
-    const auto program = load(text);
-    Report report;
-    Launch launch;
-    for (const Kernel& one : program->kernels)
-      if (one.name == kernel) launch.kernel = &one;
-    if (!launch.kernel) throw Unusable{std::string("no kernel ") + kernel};
-    std::memcpy(launch.grid, grid, sizeof launch.grid);
-    std::memcpy(launch.block, block, sizeof launch.block);
-    launch.dynamic_shared = shared;
-    const auto* first = static_cast<const uint8_t*>(parameters);
-    launch.parameters.assign(first, first + parameter_bytes);
-    launch.options = d.options;
-    launch.units = 108;
-    launch.report = &report;
-    run(launch);
-    fault = launch.fault, sectors = launch.sectors;
-    executed.push_back(launch.json);
-    findings = report.take();
-  } catch (const Unusable& why) {
-    fault = why.why;
-  }
-  for (uint64_t k = 0; k < count; ++k) memory().freed(regions[k].start);
-  d.taken = "{\"sectors\":" + std::to_string(sectors) + ",\"observed\":" + observed_json(executed, fault, findings) + "}";
-  return d.taken.c_str();
-}
-
-// The table of opcodes, as JSON: [root, section].
-API const char* emu_opcodes() {
-  static std::string out;
-  out = "[";
-  for (const Opcode* row : all_opcodes()) out += (out.size() > 1 ? ",[" : "[") + json_string(row->root) + "," + json_string(row->section) + "]";
-  return (out += "]").c_str();
 }
