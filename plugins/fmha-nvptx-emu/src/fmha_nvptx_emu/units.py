@@ -10,7 +10,7 @@ from fmha_nvptx_emu.device_facts import device_rows
 
 RECORDER = (
     "capi", "cubin", "driver_device", "driver_memory", "driver_modules", "driver_recording", "driver_streams",
-    "driver_tensor_map", "memory", "no_executor", "report",
+    "driver_tensor_map", "fatbin", "memory", "no_executor", "report",
 )  # fmt: skip
 """The units of a library that records launches: the driver, without what reads and executes PTX."""
 

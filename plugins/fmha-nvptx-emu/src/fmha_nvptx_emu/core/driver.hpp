@@ -129,6 +129,10 @@ int settle();                             // 0, or the error of a recorded kerne
 int perform(const Node& node, bool replayed);
 uint8_t* holder(const void* address, size_t bytes);
 LoadedFunction* function_of(void* handle);
+bool runs(const std::string& target);         // whether the device runs PTX for it ("sm_80")
+bool is_fatbin(const char* image);
+struct NoTextForDevice : Unusable {};
+std::string ptx_in_fatbin(const char* image);  // the best text for the device; raises these, or Unusable for a damaged one
 int read_cubin(const char* image, LoadedModule& out);
 int record(const LaunchRequest& request, bool replayed);
 void observe(const LaunchRequest& request, std::vector<Found> findings, const Launch& launch);

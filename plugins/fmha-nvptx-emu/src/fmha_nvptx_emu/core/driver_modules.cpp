@@ -1,4 +1,4 @@
-// Modules and launches of the driver. An image is a PTX text; where launches are recorded, also a cubin.
+// Modules and launches of the driver. An image is a PTX text, or a fatbin with some; where launches are recorded, also a cubin.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -15,9 +15,7 @@ LoadedFunction* function_of(void* handle) {
   return nullptr;
 }
 
-namespace {
-
-// Whether the device runs code for a target: an equal or lower one, and with the suffix "a" only its own.
+// An equal or lower target, and with the suffix "a" only the device's own.
 bool runs(const std::string& target) {
   const DeviceRow& row = *driver().device;
   int number = 0;
@@ -26,6 +24,8 @@ bool runs(const std::string& target) {
   const int own = row.major * 10 + row.minor;
   return suffix ? target == row.name : number <= own;
 }
+
+namespace {
 
 int refuse(const char* what, const std::string& why, int error) {
   std::fprintf(stderr, "fmha-emu: %s: %s\n", what, why.c_str());
@@ -47,12 +47,19 @@ int module_load(void** out, const void* image) {
   const char* text = static_cast<const char*>(image);
   const bool cubin = !std::memcmp(text, "\x7f" "ELF", 4);
   if (cubin && !driver().recording.on) return refuse("cuModuleLoadData", "a cubin; the emulator executes PTX", NoBinaryForGpu);
-  if (!std::memcmp(text, "\x50\xed\x55\xba", 4)) return refuse("cuModuleLoadData", "fatbins are not implemented; pass the PTX", InvalidImage);
   auto module = std::make_unique<LoadedModule>();
+  std::string unpacked;
   if (cubin) {
     if (const int error = read_cubin(text, *module); error) return error;
     driver().modules.insert(module.get());
     return *out = module.release(), Success;
+  }
+  try {
+    if (is_fatbin(text)) unpacked = ptx_in_fatbin(text), text = unpacked.c_str();
+  } catch (const NoTextForDevice& none) {
+    return refuse("cuModuleLoadData", none.why, NoBinaryForGpu);
+  } catch (const Unusable& damage) {
+    return refuse("cuModuleLoadData", damage.why, InvalidImage);
   }
   try {
     module->program = load(text);
@@ -223,6 +230,7 @@ int launch_with(const LaunchConfig* config, void* function, void** parameters, v
 const Entry rows[] = {
     ENTRY("cuModuleLoadData", module_load),
     ENTRY("cuModuleLoadDataEx", module_load_options),
+    ENTRY("cuModuleLoadFatBinary", module_load),
     ENTRY("cuModuleUnload", module_unload),
     ENTRY("cuModuleGetFunction", module_function),
     ENTRY("cuModuleGetGlobal", module_global),
