@@ -5,12 +5,12 @@ from __future__ import annotations
 from importlib import resources
 from importlib.resources.abc import Traversable
 
-from fmha_cli.api import Units, units_of
+from fmha_cli.api import Units, emulation_files, units_of
 from fmha_nvptx_emu.device_facts import device_rows
 
 RECORDER = (
     "capi", "cubin", "driver_device", "driver_memory", "driver_modules", "driver_recording", "driver_streams",
-    "driver_tensor_map", "fatbin", "memory", "no_executor", "report",
+    "driver_tensor_map", "emu_found", "emu_memory", "fatbin", "no_executor", "report",
 )  # fmt: skip
 """The units of a library that records launches: the driver, without what reads and executes PTX."""
 
@@ -18,10 +18,10 @@ _RECORDER_ONLY = ("no_executor",)
 
 
 def core_files() -> dict[str, str]:
-    """The texts of ``core/*.hpp`` and ``core/*.cpp`` by file name, with the facts of the devices."""
+    """The texts of ``core/*.hpp`` and ``core/*.cpp`` by file name, with those that emulators share and the facts of the devices."""
     folder: Traversable = resources.files("fmha_nvptx_emu") / "core"
     own = {f.name: f.read_text("utf-8") for f in folder.iterdir() if f.name.endswith((".hpp", ".cpp"))}
-    return {**own, "device_rows.hpp": device_rows()}
+    return {**emulation_files(), **own, "device_rows.hpp": device_rows()}
 
 
 def core_units() -> Units:

@@ -1,7 +1,4 @@
 // The library's C interface: the driver's entry point, and what the worker controls.
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -10,28 +7,11 @@
 
 namespace ptx {
 
-std::string observed_json(const std::vector<std::string>& executed, const std::string& fault, const std::vector<Found>& findings) {
-  std::string list;
-  for (const std::string& one : executed) list += (list.empty() ? "" : ",") + one;
-  return "{\"executed\":[" + list + "],\"fault\":" + (fault.empty() ? "null" : json_string(fault)) + ",\"findings\":" + json_of(findings) + "}";
-}
-
 void observe(const LaunchRequest&, std::vector<Found> findings, const Launch& launch) {
   Driver& d = driver();
-  report_line(observed_json({launch.json}, launch.fault, findings));
+  emulation::report_line(observed_json({launch.json}, launch.fault, to_json(findings)));
   d.executed.push_back(launch.json);
   for (Found& found : findings) d.findings.push_back(std::move(found));
-}
-
-void report_line(const std::string& json) {
-  const char* path = std::getenv("FMHA_EMU_REPORT");
-  if (!path || !*path) return;
-  const int file = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
-  const std::string line = json + "\n";
-  // A single write, so that lines of several processes do not mix.
-  const bool whole = file >= 0 && write(file, line.data(), line.size()) == ssize_t(line.size());
-  if (file >= 0) close(file);
-  if (!whole) std::fprintf(stderr, "fmha-emu: the report %s cannot be written\n", path);
 }
 
 namespace {
@@ -88,7 +68,7 @@ API void emu_watch(const void* start, uint64_t bytes, const EmuRegion* regions, 
 API const char* emu_take() {
   Guard guard(driver().mutex);
   Driver& d = driver();
-  d.taken = observed_json(d.executed, d.fault, d.findings);
+  d.taken = observed_json(d.executed, d.fault, to_json(d.findings));
   d.executed.clear(), d.findings.clear();
   return d.taken.c_str();
 }

@@ -13,6 +13,6 @@ struct EmuRegion {
 
 namespace ptx {
 
-std::string observed_json(const std::vector<std::string>& executed, const std::string& fault, const std::vector<Found>& findings);
+using emulation::observed_json;
 
 }  // namespace ptx

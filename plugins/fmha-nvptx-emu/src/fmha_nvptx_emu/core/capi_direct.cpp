@@ -41,7 +41,7 @@ API const char* emu_run(const char* text, const char* kernel, const uint32_t* gr
     fault = why.why;
   }
   for (uint64_t k = 0; k < count; ++k) memory().freed(regions[k].start);
-  d.taken = "{\"sectors\":" + std::to_string(sectors) + ",\"observed\":" + observed_json(executed, fault, findings) + "}";
+  d.taken = "{\"sectors\":" + std::to_string(sectors) + ",\"observed\":" + observed_json(executed, fault, to_json(findings)) + "}";
   return d.taken.c_str();
 }
 

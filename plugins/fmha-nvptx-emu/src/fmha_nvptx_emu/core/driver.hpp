@@ -136,7 +136,6 @@ std::string ptx_in_fatbin(const char* image);  // the best text for the device; 
 int read_cubin(const char* image, LoadedModule& out);
 int record(const LaunchRequest& request, bool replayed);
 void observe(const LaunchRequest& request, std::vector<Found> findings, const Launch& launch);
-void report_line(const std::string& json);
 
 #define REQUIRE_CONTEXT(name)                  \
   Guard guard(driver().mutex);                 \
