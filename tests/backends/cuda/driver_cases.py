@@ -113,6 +113,8 @@ def memory(standin: str) -> None:
         lambda: cuda.copy_in(back.ctypes.data, data.ctypes.data, 100),
         lambda: cuda.fill(a, 0, 101, stream),
         lambda: cuda.free(a + 1),
+        lambda: cuda.copy_in(b, a, 100),
+        lambda: cuda.copy_out(a, b, 100),
     ):
         fault = raised(call)
         assert isinstance(fault, DriverError)
