@@ -8,11 +8,9 @@ from importlib.resources.abc import Traversable
 from fmha_cli.api import Units, emulation_files, units_of
 from fmha_nvptx_emu.device_facts import device_rows
 
-RECORDER = (
-    "capi", "cubin", "driver_device", "driver_memory", "driver_modules", "driver_recording", "driver_streams",
-    "driver_tensor_map", "emu_found", "emu_memory", "fatbin", "no_executor", "report",
-)  # fmt: skip
-"""The units of a library that records launches: the driver, without what reads and executes PTX."""
+_DRIVER = ("capi", "cubin", "fatbin", "no_executor", "report")
+_DRIVER_GROUPS = ("driver_", "emu_")
+"""The units of a library that only records: the driver, without what reads and executes PTX."""
 
 _RECORDER_ONLY = ("no_executor",)
 
@@ -33,4 +31,5 @@ def core_units() -> Units:
 def recorder_units() -> Units:
     """The units of the recorder."""
     units = units_of(core_files())
-    return Units(units.prefix, {name: units.texts[name] for name in RECORDER})
+    driver = {n: text for n, text in units.texts.items() if n in _DRIVER or n.startswith(_DRIVER_GROUPS)}
+    return Units(units.prefix, driver)
