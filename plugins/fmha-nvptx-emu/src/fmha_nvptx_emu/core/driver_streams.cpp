@@ -20,7 +20,8 @@ int perform(const Node& node, bool replayed) {
   if (node.kind == Node::Fill || node.kind == Node::Move) d.clock += 1 + node.bytes / 4096;
   switch (node.kind) {
     case Node::Fill:
-      for (size_t at = 0; at < node.bytes; at += node.width) std::memcpy(node.to + at, &node.value, node.width);
+      if (node.width == 1) std::memset(node.to, int(node.value), node.bytes);
+      else for (size_t at = 0; at < node.bytes; at += node.width) std::memcpy(node.to + at, &node.value, node.width);
       return Success;
     case Node::Move: std::memmove(node.to, node.from, node.bytes); return Success;
     case Node::Mark: node.event->at = d.clock, node.event->recorded = true; return Success;
