@@ -185,6 +185,12 @@ def hip_host_files() -> dict[str, str]:
     return files
 
 
+def emulation_files() -> dict[str, str]:
+    """Name -> text of the C++ files that emulators share; their names begin with ``emu_``."""
+    files: dict[str, str] = import_module("fmha_cli.backends.gpu.emulation.sources").emulation_files()
+    return files
+
+
 def run(*problems: Problem, registry: Registry | None = None, **options: Any) -> tuple[Record, ...]:
     """``fmha run`` (or, with ``command=``, ``validate`` or ``bench``): one record for every row.
 
@@ -269,7 +275,7 @@ __all__ = [
     "TensorMap", "Toolchain", "Trace", "Tunable", "TwoPasses", "Units", "Unsupported",
     "UnsupportedError", "Upstream", "UsageError", "Varied", "Verdict", "Workspace", "archs_of", "attention", "build_by_program",
     "build_cpp", "build_many", "build_registry", "build_units", "cache_root", "code_object_figures", "cubin_figures",
-    "emulator_library", "encoded", "environment", "explain", "from_json", "hip_host_files", "hookimpl", "kernel_build", "limits_of",
+    "emulation_files", "emulator_library", "encoded", "environment", "explain", "from_json", "hip_host_files", "hookimpl", "kernel_build", "limits_of",
     "list_kernels", "llvm_tool", "load_arch", "mask_forms", "merged", "no_build", "no_build_key", "parameter_places",
     "probe_cuda", "probe_hip", "probe_package", "program_key", "read_report", "reasons_against", "rows_map",
     "rules_from", "run", "sees_nothing", "select", "summed", "to_json", "units_of", "variables_of", "visible_keys",

@@ -9,7 +9,7 @@ import traceback
 from collections.abc import Sequence
 from pathlib import Path
 
-from cuda_standin.recording import Launch, Recording
+from fmha_nvptx_emu.recording import Launch, Recording
 from kernel_memory import BadAddress, Bytes, HostMemory
 from modelled_run import Model
 

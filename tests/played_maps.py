@@ -1,4 +1,4 @@
-"""TMA descriptors as the stand-in driver encodes them (``cuda_standin/tensor_map.hpp``): written and read in Python."""
+"""TMA descriptors as the stand-in driver encodes them (``tensor_map.hpp`` of the PTX emulator): written and read in Python."""
 
 from __future__ import annotations
 

@@ -6,8 +6,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from cuda_standin.building import build_standin
-from cuda_standin.recording import LONG_NS, VARIABLE, settings_text
 
 from fmha_cli.backends.cuda.driver import LIBRARY
 from fmha_cli.domain.protocols import BuildContext
@@ -17,7 +15,11 @@ from fmha_cli.execution.supervisor import Supervisor
 @pytest.fixture
 def played(shared_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     """Place the stand-in where a worker's loader finds it; returns the monkeypatch for further settings."""
-    standin = build_standin(BuildContext(cache_root=shared_cache))
+    pytest.importorskip("fmha_nvptx_emu", reason="plugins/fmha-nvptx-emu is not installed")
+    from fmha_nvptx_emu.building import build_recorder
+    from fmha_nvptx_emu.recording import LONG_NS, VARIABLE, settings_text
+
+    standin = build_recorder(BuildContext(cache_root=shared_cache, jobs=3))
     (tmp_path / LIBRARY).symlink_to(standin.path)
     monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
     monkeypatch.setenv(VARIABLE, settings_text(kernel_ns=LONG_NS))

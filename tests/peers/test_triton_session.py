@@ -9,20 +9,22 @@ from multiprocessing import get_context
 from pathlib import Path
 
 import pytest
-from cuda_standin.building import build_standin
 
 from fmha_cli.domain.protocols import BuildContext
 
 pytest.importorskip("fmha_triton", reason="plugins/fmha-triton is not installed")
+pytest.importorskip("fmha_nvptx_emu", reason="plugins/fmha-nvptx-emu is not installed")
 for module, package in (("triton", "triton"), ("cuda", "cuda-python")):
     if importlib.util.find_spec(module) is None:
         pytest.skip(f"{package} is not installed", allow_module_level=True)
+
+from fmha_nvptx_emu.building import build_recorder  # noqa: E402
 
 from peers import triton_session_cases  # noqa: E402 - it imports what the lines above look for
 
 
 @pytest.mark.parametrize("case", triton_session_cases.CASES, ids=lambda c: c.__name__)
 def test_session(case: Callable[[str, str], None], shared_cache: Path) -> None:
-    standin = build_standin(BuildContext(cache_root=shared_cache))
+    standin = build_recorder(BuildContext(cache_root=shared_cache, jobs=3))
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
         pool.submit(case, str(standin.path), str(shared_cache)).result(timeout=600)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from cuda_standin.recording import LONG_NS, Launch, Recording
+from fmha_nvptx_emu.recording import LONG_NS, Launch, Recording
 from fmha_triton.deciding import decide
 from fmha_triton.image import read_image
 from fmha_triton.plan import plan_of

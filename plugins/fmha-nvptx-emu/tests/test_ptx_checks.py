@@ -42,8 +42,8 @@ def test_no_finding_where_nothing_is_wrong(name: str) -> None:
 
 
 PLANTED = {
-    "behind an array": ("out-of-bounds", OUT + "st.global.u32 [%rd3+256], %r0;", "behind the end of array 0"),
-    "before an array": ("out-of-bounds", OUT + "ld.global.u32 %r5, [%rd3+-4];", "before array 0"),
+    "behind an array": ("out-of-bounds", OUT + "st.global.u32 [%rd3+256], %r0;", "at the end of array 0"),
+    "before an array": ("out-of-bounds", OUT + "ld.global.u32 %r5, [%rd3+-4];", "4 bytes before the start of array 0"),
     "half outside": ("out-of-bounds", "mad.wide.u32 %rd3, %r0, 16, %rd0; ld.global.v4.u32 {%r5,%r6,%r7,%r8}, [%rd3];", "lane 16"),
     "shared": ("out-of-bounds", SHARED + "st.shared.u32 [%r31+1000], %r0;", "of 1024 bytes of shared memory"),
     "local": ("out-of-bounds", ".local .align 4 .b8 l[8]; st.local.u32 [l+8], %r0;", "of 8 bytes of local memory"),

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from cubin_tiny import tiny_cubin
-from cuda_standin.recording import Launch, Recording
+from fmha_nvptx_emu.recording import Launch, Recording
 from played_maps import played_map, read_map
 
 from fmha_cli.backends.cuda.driver import Cuda
@@ -23,7 +23,7 @@ from fmha_cli.backends.cuda.tensor_maps import TensorMap, encoded
 from fmha_cli.backends.cuda.timing import MOST_PASSES, REPLAY_NS, StageTimer
 from fmha_cli.backends.gpu.driver import DriverError, DriverLost
 from fmha_cli.domain.device import Availability, State
-from fmha_cli.domain.errors import EnvironmentProblem, InternalError
+from fmha_cli.domain.errors import EnvironmentProblem
 
 KERNEL = "fmha_fa2"
 
@@ -91,7 +91,7 @@ def unavailable(standin: str) -> None:
     assert odd.state is State.BROKEN
     assert "12345" in (odd.why or "")
     assert probe(driver=13020).state is State.OK
-    with pytest.raises(InternalError, match="colour"):
+    with pytest.raises(ValueError, match="colour"):
         recording.play(colour="blue")
 
 
@@ -113,6 +113,8 @@ def memory(standin: str) -> None:
         lambda: cuda.copy_in(back.ctypes.data, data.ctypes.data, 100),
         lambda: cuda.fill(a, 0, 101, stream),
         lambda: cuda.free(a + 1),
+        lambda: cuda.copy_in(b, a, 100),
+        lambda: cuda.copy_out(a, b, 100),
     ):
         fault = raised(call)
         assert isinstance(fault, DriverError)
@@ -142,7 +144,7 @@ def kernels(standin: str) -> None:
     shape = Shape((7, 2, 3), (128, 1, 1), 100_000)
     unasked = raised(kernel.launch, shape, arguments, stream)
     assert isinstance(unasked, DriverError)
-    assert "without consent" in recording.complaint
+    assert "100000 bytes of dynamic shared memory, 49152 are allowed" in recording.complaint
     assert isinstance(raised(kernel.allow_shared, 232_449), DriverError)
     kernel.allow_shared(100_000)
     cuda.record(events[0], stream)
@@ -181,7 +183,7 @@ def images(standin: str) -> None:
     loaded = recording.objects
     text = raised(CudaKernel, cuda, b"// PTX, not a cubin" + bytes(64), KERNEL)
     assert isinstance(text, DriverError)
-    assert text.number == 200
+    assert text.number == 218
     other = raised(CudaKernel, cuda, tiny_cubin("other", (4,), capability=100), KERNEL)
     assert isinstance(other, DriverError)
     assert other.number == 500

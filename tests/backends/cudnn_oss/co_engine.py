@@ -5,10 +5,9 @@ from __future__ import annotations
 import ctypes
 from dataclasses import dataclass
 from functools import cache
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
-
-from cuda_standin.building import PARTS
 
 from fmha_cli.domain.protocols import BuildContext
 from fmha_cli.sources.store import fetched
@@ -79,7 +78,8 @@ def source_tree(cache_root: Path) -> Path:
 def engines(cache_root: Path) -> Any:
     """The library with both engines, from the cache or compiled now."""
     tree = source_tree(cache_root)
-    text = "".join(path.read_text("utf-8") for path in (PARTS[0], HOST / "host.cpp"))
+    maps = files("fmha_nvptx_emu") / "core" / "tensor_map.hpp"
+    text = maps.read_text("utf-8") + (HOST / "host.cpp").read_text("utf-8")
     digests = f"// {tree_digest(tree, ('*',))} {tree_digest(HOST, ('*',))}\n"
     # Upstream's files come first, and what they lack is found in the folder of the host.
     include = ("-I${tree}", "-I${host}", "-I${host}/cudnn_frontend/experimental")

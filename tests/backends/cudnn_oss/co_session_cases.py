@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from co_played import cubin_of, device_of, plan_of
-from cuda_standin.recording import Launch, Recording
+from fmha_nvptx_emu.recording import Launch, Recording
 from modelled_session import together
 from played_maps import read_map
 

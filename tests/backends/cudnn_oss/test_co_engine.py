@@ -8,6 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+pytest.importorskip("fmha_nvptx_emu", reason="plugins/fmha-nvptx-emu is not installed")
+
 from co_engine import TENSORS, Asked, engines, launch_of_engine, source_tree
 from hypothesis import given, settings
 from hypothesis import strategies as st

@@ -6,8 +6,11 @@ import importlib.util
 from pathlib import Path
 
 import pytest
+
+pytest.importorskip("fmha_nvptx_emu", reason="plugins/fmha-nvptx-emu is not installed")
+
 from co_played import job_of
-from cuda_standin.recording import LONG_NS, VARIABLE, settings_text
+from fmha_nvptx_emu.recording import LONG_NS, VARIABLE, settings_text
 
 from fmha_cli.domain.verdict import Verdict
 from fmha_cli.execution.arena import Arena

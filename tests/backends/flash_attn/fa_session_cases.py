@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from cuda_standin.recording import Launch, Recording
 from fa_cubins import fake_cubin, fake_cubins
+from fmha_nvptx_emu.recording import Launch, Recording
 
 from fmha_cli.backends.cuda.cubin_backend import CubinBackend
 from fmha_cli.backends.cuda.session import CudaSession

@@ -8,9 +8,12 @@ from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
 
-import fa_session_cases
 import pytest
-from cuda_standin.building import build_standin
+
+pytest.importorskip("fmha_nvptx_emu", reason="plugins/fmha-nvptx-emu is not installed")
+
+import fa_session_cases
+from fmha_nvptx_emu.building import build_recorder
 
 from fmha_cli.domain.protocols import BuildContext
 
@@ -19,6 +22,6 @@ pytestmark = pytest.mark.skipif(importlib.util.find_spec("cuda") is None, reason
 
 @pytest.mark.parametrize("case", fa_session_cases.CASES, ids=lambda c: c.__name__)
 def test_session(case: Callable[[str, str], None], shared_cache: Path, tmp_path: Path) -> None:
-    standin = build_standin(BuildContext(cache_root=shared_cache))
+    standin = build_recorder(BuildContext(cache_root=shared_cache, jobs=3))
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
         pool.submit(case, str(standin.path), str(tmp_path)).result(timeout=600)

@@ -6,8 +6,11 @@ import importlib.util
 from pathlib import Path
 
 import pytest
-from cuda_standin.recording import LONG_NS, VARIABLE, settings_text
+
+pytest.importorskip("fmha_nvptx_emu", reason="plugins/fmha-nvptx-emu is not installed")
+
 from fa_played import PLAIN, job_for
+from fmha_nvptx_emu.recording import LONG_NS, VARIABLE, settings_text
 
 from fmha_cli.domain.verdict import Verdict
 from fmha_cli.execution.arena import Arena

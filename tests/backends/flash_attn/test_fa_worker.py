@@ -6,8 +6,11 @@ import importlib.util
 from pathlib import Path
 
 import pytest
-from cuda_standin.recording import LONG_NS, VARIABLE, settings_text
+
+pytest.importorskip("fmha_nvptx_emu", reason="plugins/fmha-nvptx-emu is not installed")
+
 from fa_played import ENTRY, OTHER, PLAIN, job_for
+from fmha_nvptx_emu.recording import LONG_NS, VARIABLE, settings_text
 
 from fmha_cli.backends.cuda.cubin_backend import CubinBackend
 from fmha_cli.backends.flash_attn.upstream import UPSTREAM

@@ -6,17 +6,17 @@ from importlib import resources
 from importlib.resources.abc import Traversable
 
 from fmha_amdgpu_emu.device_facts import arch_facts
-from fmha_cli.api import Units, hip_host_files, units_of
+from fmha_cli.api import Units, emulation_files, hip_host_files, units_of
 
 SHARED = ("lanes.hpp", "launch.hpp", "report.hpp", "tables.hpp", "formats.hpp")
 """The headers of the prefix. With what they include, most units read them."""
 
 
 def core_files() -> dict[str, str]:
-    """The texts of ``core/*.hpp`` and ``core/*.cpp`` by file name, with the HIP host API and the facts of the architectures."""
+    """The texts of ``core/*.hpp`` and ``core/*.cpp`` by file name, with those that emulators share, the HIP host API and the facts of the architectures."""
     folder: Traversable = resources.files("fmha_amdgpu_emu") / "core"
     own = {f.name: f.read_text("utf-8") for f in folder.iterdir() if f.name.endswith((".hpp", ".cpp"))}
-    return {**hip_host_files(), **own, "arch_facts.hpp": arch_facts()}
+    return {**emulation_files(), **hip_host_files(), **own, "arch_facts.hpp": arch_facts()}
 
 
 def core_units() -> Units:

@@ -17,7 +17,7 @@ from fmha_cli.api import (
     cache_root,
     emulator_library,
 )
-from fmha_nvptx_emu.units import core_units
+from fmha_nvptx_emu.units import core_units, recorder_units
 
 SONAME = "libcuda.so.1"
 """A program that opens this name once the library is loaded gets the emulator."""
@@ -33,9 +33,21 @@ def build_emulator(context: BuildContext) -> Artifact:
         EnvironmentProblem: no C++ compiler, or the cache is unusable.
         Interrupted: ``context.stop`` was set.
     """
-    arch = build_registry().backend("cpu").probe().devices[0].archs[0]  # this machine's best CPU architecture
-    library = emulator_library("nvptx_emu", SONAME, arch, core_units(), level="-O3")
-    return build_units(library, context)
+    return build_units(emulator_library("nvptx_emu", SONAME, _arch(), core_units(), level="-O3"), context)
+
+
+def build_recorder(context: BuildContext) -> Artifact:
+    """The library without what executes PTX, for tests that only record launches. It compiles in seconds.
+
+    Raises:
+        KernelFailure, EnvironmentProblem, Interrupted: like :func:`build_emulator`.
+    """
+    return build_units(emulator_library("nvptx_emu_recorder", SONAME, _arch(), recorder_units(), level="-O1"), context)
+
+
+def _arch() -> str:
+    """This machine's best CPU architecture."""
+    return build_registry().backend("cpu").probe().devices[0].archs[0]
 
 
 def main() -> int:

@@ -5,17 +5,31 @@ from __future__ import annotations
 from importlib import resources
 from importlib.resources.abc import Traversable
 
-from fmha_cli.api import Units, units_of
+from fmha_cli.api import Units, emulation_files, units_of
 from fmha_nvptx_emu.device_facts import device_rows
+
+_DRIVER = ("capi", "cubin", "fatbin", "no_executor", "report")
+_DRIVER_GROUPS = ("driver_", "emu_")
+"""The units of a library that only records: the driver, without what reads and executes PTX."""
+
+_RECORDER_ONLY = ("no_executor",)
 
 
 def core_files() -> dict[str, str]:
-    """The texts of ``core/*.hpp`` and ``core/*.cpp`` by file name, with the facts of the devices."""
+    """The texts of ``core/*.hpp`` and ``core/*.cpp`` by file name, with those that emulators share and the facts of the devices."""
     folder: Traversable = resources.files("fmha_nvptx_emu") / "core"
     own = {f.name: f.read_text("utf-8") for f in folder.iterdir() if f.name.endswith((".hpp", ".cpp"))}
-    return {**own, "device_rows.hpp": device_rows()}
+    return {**emulation_files(), **own, "device_rows.hpp": device_rows()}
 
 
 def core_units() -> Units:
     """The units of the emulator."""
-    return units_of(core_files())
+    units = units_of(core_files())
+    return Units(units.prefix, {name: text for name, text in units.texts.items() if name not in _RECORDER_ONLY})
+
+
+def recorder_units() -> Units:
+    """The units of the recorder."""
+    units = units_of(core_files())
+    driver = {n: text for n, text in units.texts.items() if n in _DRIVER or n.startswith(_DRIVER_GROUPS)}
+    return Units(units.prefix, driver)

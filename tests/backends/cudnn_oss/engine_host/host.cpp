@@ -1,6 +1,6 @@
 // Upstream's engines on the host: execute() runs as it is, and what it would launch is recorded.
 //
-// The text of cuda_standin/tensor_map.hpp precedes this file.
+// The text of the stand-in's tensor_map.hpp precedes this file.
 
 #include <cuda_runtime.h>
 

@@ -29,7 +29,6 @@ class Observed {
   std::string fault_;
 };
 
-// Appends one line to the file that FMHA_EMU_REPORT names, if it names one.
-void report_line(const std::string& json);
+using emulation::report_line;
 
 }  // namespace emu

@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "emu_found.hpp"
+
 namespace emu {
 
 struct Wave;
@@ -26,15 +28,7 @@ enum class Finding : uint8_t {
 
 const char* name_of(Finding kind);  // "out-of-bounds", "missing-wait", "lds-race", ...
 
-struct Found {
-  Finding kind;
-  std::string kernel, instruction, text;  // text: a sentence with lane, address and the nearest allocation
-  uint64_t address = 0;                   // of the instruction, in the code object
-  uint32_t wave = 0;
-  int lane = -1;
-  uint32_t group[3] = {0, 0, 0};
-  uint64_t count = 0;
-};
+using Found = emulation::FoundOf<Finding>;
 
 // Keeps one Found for each (kind, kernel, instruction address); safe for several threads.
 class Report {

@@ -1,4 +1,5 @@
 // The engine: one thread's workgroups and their waves.
+#include "emu_random.hpp"
 #include "scheduler.hpp"
 
 #include <algorithm>
@@ -21,16 +22,7 @@ constexpr size_t kMostGroups = 1024;  // of one thread at once
 thread_local Counts* current = nullptr;
 thread_local uint64_t clock_ = 0;
 
-// Random order of waves, the same for the same seed, workgroup and round (splitmix64, Steele et al. 2014).
-struct Random {
-  uint64_t state;
-  uint64_t next() {
-    uint64_t z = state += 0x9e3779b97f4a7c15ull;
-    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9ull;
-    z = (z ^ z >> 27) * 0x94d049bb133111ebull;
-    return z ^ z >> 31;
-  }
-};
+using emulation::Random;  // the order of waves is the same for the same seed, workgroup and round
 
 struct Running {
   std::unique_ptr<Group> group;

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "emu_random.hpp"
+
 namespace ptx {
 
 void Counts::add(const Counts& o) {
@@ -24,12 +26,7 @@ void set_floor(Warp& w, size_t warps) {
   w.floor = std::min(least << 8, kOnlyLater);
 }
 
-uint64_t mixed(uint64_t x) {  // splitmix64
-  x += 0x9e3779b97f4a7c15u;
-  x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
-  x = (x ^ x >> 27) * 0x94d049bb133111ebu;
-  return x ^ x >> 31;
-}
+using emulation::mixed;
 
 }  // namespace
 

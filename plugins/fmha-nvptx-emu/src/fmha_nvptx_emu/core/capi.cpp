@@ -1,50 +1,17 @@
-// The library's C interface: the driver's entry point, what the worker controls, and what tests ask.
-#include <fcntl.h>
-#include <unistd.h>
-
+// The library's C interface: the driver's entry point, and what the worker controls.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 
-#include "binding.hpp"
-#include "driver.hpp"
-
-#define API extern "C" __attribute__((visibility("default")))
-
-struct EmuRegion {
-  const char* name;
-  uint64_t start, end;  // relative to the watched memory
-  int writable;
-};
+#include "capi.hpp"
 
 namespace ptx {
 
-namespace {
-
-std::string observed_json(const std::vector<std::string>& executed, const std::string& fault, const std::vector<Found>& findings) {
-  std::string list;
-  for (const std::string& one : executed) list += (list.empty() ? "" : ",") + one;
-  return "{\"executed\":[" + list + "],\"fault\":" + (fault.empty() ? "null" : json_string(fault)) + ",\"findings\":" + json_of(findings) + "}";
-}
-
-}  // namespace
-
 void observe(const LaunchRequest&, std::vector<Found> findings, const Launch& launch) {
   Driver& d = driver();
-  report_line(observed_json({launch.json}, launch.fault, findings));
+  emulation::report_line(observed_json({launch.json}, launch.fault, to_json(findings)));
   d.executed.push_back(launch.json);
   for (Found& found : findings) d.findings.push_back(std::move(found));
-}
-
-void report_line(const std::string& json) {
-  const char* path = std::getenv("FMHA_EMU_REPORT");
-  if (!path || !*path) return;
-  const int file = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
-  const std::string line = json + "\n";
-  // A single write, so that lines of several processes do not mix.
-  const bool whole = file >= 0 && write(file, line.data(), line.size()) == ssize_t(line.size());
-  if (file >= 0) close(file);
-  if (!whole) std::fprintf(stderr, "fmha-emu: the report %s cannot be written\n", path);
 }
 
 namespace {
@@ -101,66 +68,17 @@ API void emu_watch(const void* start, uint64_t bytes, const EmuRegion* regions, 
 API const char* emu_take() {
   Guard guard(driver().mutex);
   Driver& d = driver();
-  d.taken = observed_json(d.executed, d.fault, d.findings);
+  d.taken = observed_json(d.executed, d.fault, to_json(d.findings));
   d.executed.clear(), d.findings.clear();
   return d.taken.c_str();
 }
 
 API int cuGetProcAddress_v2(const char* name, void** out, int, uint64_t, int* status) {
   *out = nullptr;
-  for (const Entries* entries : {&kDeviceEntries, &kMemoryEntries, &kStreamEntries, &kModuleEntries})
+  for (const Entries* entries : {&kDeviceEntries, &kMemoryEntries, &kStreamEntries, &kModuleEntries, &kTensorMapEntries})
     for (size_t k = 0; k < entries->count; ++k)
       if (!std::strcmp(entries->rows[k].name, name)) *out = entries->rows[k].function;
   if (!std::strcmp(name, "cuGetProcAddress")) *out = reinterpret_cast<void*>(&cuGetProcAddress_v2);
   if (status) *status = *out ? 0 : 1;
   return *out ? Success : NotFound;
-}
-
-// ---- For tests: one launch without the driver ----
-
-// Runs a kernel of a PTX text on memory that the caller owns. Regions are absolute. Returns JSON: the sectors that it
-// touched and what was observed, whose `fault` also says why the text does not load.
-API const char* emu_run(const char* text, const char* kernel, const uint32_t* grid, const uint32_t* block, uint32_t shared,
-                        const void* parameters, uint64_t parameter_bytes, const EmuRegion* regions, uint64_t count) {
-  Guard guard(driver().mutex);
-  Driver& d = driver();
-  for (uint64_t k = 0; k < count; ++k)
-    memory().allocated(regions[k].start, regions[k].end - regions[k].start, regions[k].name, regions[k].writable != 0);
-  std::string fault;
-  std::vector<std::string> executed;
-  std::vector<Found> findings;
-  uint64_t sectors = 0;
-  try {
-    const auto program = load(text);
-    Report report;
-    Launch launch;
-    for (const Kernel& one : program->kernels)
-      if (one.name == kernel) launch.kernel = &one;
-    if (!launch.kernel) throw Unusable{std::string("no kernel ") + kernel};
-    std::memcpy(launch.grid, grid, sizeof launch.grid);
-    std::memcpy(launch.block, block, sizeof launch.block);
-    launch.dynamic_shared = shared;
-    const auto* first = static_cast<const uint8_t*>(parameters);
-    launch.parameters.assign(first, first + parameter_bytes);
-    launch.options = d.options;
-    launch.units = 108;
-    launch.report = &report;
-    run(launch);
-    fault = launch.fault, sectors = launch.sectors;
-    executed.push_back(launch.json);
-    findings = report.take();
-  } catch (const Unusable& why) {
-    fault = why.why;
-  }
-  for (uint64_t k = 0; k < count; ++k) memory().freed(regions[k].start);
-  d.taken = "{\"sectors\":" + std::to_string(sectors) + ",\"observed\":" + observed_json(executed, fault, findings) + "}";
-  return d.taken.c_str();
-}
-
-// The table of opcodes, as JSON: [root, section].
-API const char* emu_opcodes() {
-  static std::string out;
-  out = "[";
-  for (const Opcode* row : all_opcodes()) out += (out.size() > 1 ? ",[" : "[") + json_string(row->root) + "," + json_string(row->section) + "]";
-  return (out += "]").c_str();
 }

@@ -1,5 +1,5 @@
 // The stand-in for the CUDA driver: what a process's calls made. A launch is over when its call returns, so streams and
-// events only keep order; times are a counter.
+// events only keep order; times are a counter. It executes launches, or records them (recording.hpp).
 #pragma once
 
 #include <cstdint>
@@ -13,6 +13,7 @@
 
 #include "launch.hpp"
 #include "memory.hpp"
+#include "recording.hpp"
 
 namespace ptx {
 
@@ -43,13 +44,21 @@ struct DeviceRow {
 };
 
 struct LoadedModule;
+struct Parameter {
+  size_t offset, bytes;
+};
 struct LoadedFunction {
-  LoadedModule* module;
-  const Kernel* kernel;
+  LoadedModule* module = nullptr;
+  const Kernel* kernel = nullptr;  // of a PTX text; a cubin has none, so it is recorded and never executed
+  std::string name;
+  std::vector<Parameter> parameters;
+  size_t parameter_bytes = 0;      // of a cubin, 0: it does not state them
+  size_t static_shared = 0, local_bytes = 0;
+  int registers = 0;               // 0: unknown, because ptxas assigns them
   size_t allowed_shared = 48 << 10;
 };
 struct LoadedModule {
-  std::unique_ptr<Program> program;
+  std::unique_ptr<Program> program;  // of a PTX text
   std::deque<LoadedFunction> functions;
 };
 
@@ -90,8 +99,11 @@ struct Driver {
   const DeviceRow* device = nullptr;
   bool started = false;
   std::string complaint;
+  int devices = 1, version = 13000;
   int context = -1, failed = 0;  // failed: every later call returns it
-  uint64_t clock = 0, memory = 0, used = 0, launches = 0;
+  uint64_t clock = 0, kernel_ns = 1000, gap_ns = 0;  // gap_ns: of the host between launches, outside of graphs
+  uint64_t memory = 0, used = 0, launches = 0;
+  Recording recording;
   Options options;
   std::map<uint8_t*, size_t> blocks;
   std::map<uint64_t, Watch> watches;  // by the host's address
@@ -113,11 +125,17 @@ int fail(int error, const std::string& complaint);
 int alive(const char* call);              // 0, or the error of a call that needs a context
 int quiet(const char* call);              // 0, or the error of a call that is forbidden while a stream captures
 int queue(void* stream, Node node, const char* call);
-int perform(const Node& node);
+int settle();                             // 0, or the error of a recorded kernel, which appears where the host waits
+int perform(const Node& node, bool replayed);
 uint8_t* holder(const void* address, size_t bytes);
 LoadedFunction* function_of(void* handle);
+bool runs(const std::string& target);         // whether the device runs PTX for it ("sm_80")
+bool is_fatbin(const char* image);
+struct NoTextForDevice : Unusable {};
+std::string ptx_in_fatbin(const char* image);  // the best text for the device; raises these, or Unusable for a damaged one
+int read_cubin(const char* image, LoadedModule& out);
+int record(const LaunchRequest& request, bool replayed);
 void observe(const LaunchRequest& request, std::vector<Found> findings, const Launch& launch);
-void report_line(const std::string& json);
 
 #define REQUIRE_CONTEXT(name)                  \
   Guard guard(driver().mutex);                 \
@@ -132,6 +150,6 @@ struct Entries {
   const Entry* rows;
   size_t count;
 };
-extern const Entries kDeviceEntries, kMemoryEntries, kStreamEntries, kModuleEntries;
+extern const Entries kDeviceEntries, kMemoryEntries, kStreamEntries, kModuleEntries, kTensorMapEntries;
 
 }  // namespace ptx

@@ -37,22 +37,28 @@ namespace {
 
 int init(unsigned) {
   Guard guard(driver().mutex);
-  if (!driver().device) return fail(NoDevice, "cuInit: FMHA_EMU_ARCH names no device");
-  driver().started = true;
-  driver().memory = uint64_t(sysconf(_SC_PHYS_PAGES)) * uint64_t(sysconf(_SC_PAGESIZE));
+  Driver& d = driver();
+  if (d.recording.init) return fail(d.recording.init, "cuInit: refused, as was asked for");
+  if (!d.device) return fail(NoDevice, "cuInit: FMHA_EMU_ARCH names no device");
+  if (!d.devices) return fail(NoDevice, "cuInit: no device");
+  d.started = true;
+  if (!d.memory) d.memory = uint64_t(sysconf(_SC_PHYS_PAGES)) * uint64_t(sysconf(_SC_PAGESIZE));
   return Success;
 }
-int driver_version(int* out) { return *out = 13000, Success; }
+int driver_version(int* out) { return *out = driver().version, Success; }
 int device_count(int* out) {
   if (!driver().started) return fail(NotInitialized, "cuDeviceGetCount: cuInit was not called");
-  return *out = 1, Success;
+  return *out = driver().devices, Success;
 }
+bool is_device(int ordinal) { return ordinal >= 0 && ordinal < driver().devices; }
 int device_get(int* out, int ordinal) {
-  if (ordinal != 0) return fail(InvalidDevice, "cuDeviceGet: no device " + std::to_string(ordinal));
-  return *out = 0, Success;
+  if (!driver().started) return fail(NotInitialized, "cuDeviceGet: cuInit was not called");
+  if (!is_device(ordinal)) return fail(InvalidDevice, "cuDeviceGet: no device " + std::to_string(ordinal));
+  return *out = ordinal, Success;
 }
 int device_name(char* out, int length, int) {
-  if (length > 0) std::snprintf(out, size_t(length), "NVIDIA %s (emulated)", driver().device->title);
+  const char* form = driver().recording.on ? "%s" : "NVIDIA %s (emulated)";
+  if (length > 0) std::snprintf(out, size_t(length), form, driver().device->title);
   return Success;
 }
 int device_uuid(char* out, int) {
@@ -63,7 +69,7 @@ int device_uuid(char* out, int) {
 int device_memory(size_t* out, int) { return *out = driver().memory, Success; }
 int device_attribute(int* out, int attribute, int device) {
   const DeviceRow& row = *driver().device;
-  if (device != 0) return fail(InvalidDevice, "cuDeviceGetAttribute: no such device");
+  if (!is_device(device)) return fail(InvalidDevice, "cuDeviceGetAttribute: no such device");
   switch (attribute) {
     case 1: case 2: case 3: *out = 1024; break;        // MAX_THREADS_PER_BLOCK, MAX_BLOCK_DIM_X, _Y
     case 4: *out = 64; break;                          // MAX_BLOCK_DIM_Z
@@ -92,12 +98,15 @@ int device_attribute(int* out, int attribute, int device) {
   return Success;
 }
 int context_retain(void** out, int device) {
-  if (device != 0) return fail(InvalidDevice, "cuDevicePrimaryCtxRetain: no such device");
-  return *out = reinterpret_cast<void*>(uintptr_t(1)), Success;
+  Guard guard(driver().mutex);
+  if (driver().failed) return fail(driver().failed, "cuDevicePrimaryCtxRetain: an earlier kernel failed: " + driver().fault);
+  if (!is_device(device)) return fail(InvalidDevice, "cuDevicePrimaryCtxRetain: no such device");
+  return *out = reinterpret_cast<void*>(uintptr_t(device) + 1), Success;
 }
 int context_release(int) { return Success; }
 int context_current(void* context) {
   Guard guard(driver().mutex);
+  if (driver().failed) return fail(driver().failed, "cuCtxSetCurrent: an earlier kernel failed: " + driver().fault);
   driver().context = int(reinterpret_cast<uintptr_t>(context)) - 1;
   return Success;
 }
@@ -107,11 +116,12 @@ int context_get(void** out) {
 }
 int context_device(int* out) {
   REQUIRE_CONTEXT("cuCtxGetDevice");
-  return *out = 0, Success;
+  return *out = driver().context, Success;
 }
 int context_wait() {
   REQUIRE_CONTEXT("cuCtxSynchronize");
-  return quiet("cuCtxSynchronize");
+  if (const int error = quiet("cuCtxSynchronize"); error) return error;
+  return settle();
 }
 
 struct Word {
@@ -123,6 +133,7 @@ constexpr Word words[] = {
     {1, "CUDA_ERROR_INVALID_VALUE", "invalid argument"},
     {2, "CUDA_ERROR_OUT_OF_MEMORY", "out of memory"},
     {3, "CUDA_ERROR_NOT_INITIALIZED", "initialization error"},
+    {34, "CUDA_ERROR_STUB_LIBRARY", "CUDA driver is a stub library"},
     {100, "CUDA_ERROR_NO_DEVICE", "no CUDA-capable device is detected"},
     {101, "CUDA_ERROR_INVALID_DEVICE", "invalid device ordinal"},
     {200, "CUDA_ERROR_INVALID_IMAGE", "device kernel image is invalid"},
@@ -131,19 +142,23 @@ constexpr Word words[] = {
     {218, "CUDA_ERROR_INVALID_PTX", "a PTX JIT compilation failed"},
     {400, "CUDA_ERROR_INVALID_HANDLE", "invalid resource handle"},
     {500, "CUDA_ERROR_NOT_FOUND", "named symbol not found"},
+    {700, "CUDA_ERROR_ILLEGAL_ADDRESS", "an illegal memory access was encountered"},
+    {701, "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES", "too many resources requested for launch"},
+    {710, "CUDA_ERROR_ASSERT", "device-side assert triggered"},
     {719, "CUDA_ERROR_LAUNCH_FAILED", "unspecified launch failure"},
     {801, "CUDA_ERROR_NOT_SUPPORTED", "operation not supported"},
+    {803, "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH", "system has unsupported display driver / cuda driver combination"},
     {900, "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED", "operation not permitted when stream is capturing"},
     {901, "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED", "operation failed due to a previous error during capture"},
 };
-// The text of the error, with what the last refusal said where it is about this error.
+// The text of the error. The emulator adds what the last refusal said; a recording has the driver's words alone.
 int error_string(int error, const char** out) {
   static thread_local std::string said;
   for (const Word& it : words)
     if (it.number == error) {
       Guard guard(driver().mutex);
       said = it.text;
-      if (error && !driver().complaint.empty()) said += ": " + driver().complaint;
+      if (error && !driver().recording.on && !driver().complaint.empty()) said += ": " + driver().complaint;
       return *out = said.c_str(), Success;
     }
   return *out = nullptr, InvalidValue;

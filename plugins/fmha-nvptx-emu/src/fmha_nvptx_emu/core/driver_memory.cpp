@@ -22,6 +22,15 @@ bool on_device(uint64_t address, size_t bytes) {
   return !bytes || holder(reinterpret_cast<void*>(address), bytes) || memory().mapped(address, bytes);
 }
 
+// Whether a recorded program passes the device's memory where the host's belongs. Unified addressing would hide the mistake.
+bool mistaken(const void* host, size_t bytes) {
+  if (!driver().recording.on) return false;
+  const auto* at = static_cast<const uint8_t*>(host);
+  for (const auto& [start, size] : driver().blocks)
+    if (at < start + size && start < at + bytes) return true;
+  return false;
+}
+
 int memory_get(uint64_t* out, size_t bytes) {
   REQUIRE_CONTEXT("cuMemAlloc");
   Driver& d = driver();
@@ -45,7 +54,7 @@ int memory_free(uint64_t address) {
   memory().freed(address);
   std::free(it->first);
   d.blocks.erase(it);
-  return Success;
+  return settle();
 }
 int memory_info(size_t* free, size_t* total) {
   REQUIRE_CONTEXT("cuMemGetInfo");
@@ -56,6 +65,8 @@ int memory_info(size_t* free, size_t* total) {
 int copy_in(uint64_t to, const void* from, size_t bytes) {
   REQUIRE_CONTEXT("cuMemcpyHtoD");
   if (const int error = quiet("cuMemcpyHtoD"); error) return error;
+  if (const int error = settle(); error) return error;
+  if (mistaken(from, bytes)) return fail(InvalidValue, "cuMemcpyHtoD: the source lies on the device");
   if (!on_device(to, bytes)) return fail(InvalidValue, "cuMemcpyHtoD: " + std::to_string(bytes) + " bytes do not lie on the device");
   std::memcpy(reinterpret_cast<void*>(to), from, bytes);
   const auto watch = driver().watches.find(reinterpret_cast<uint64_t>(from));
@@ -69,6 +80,8 @@ int copy_in(uint64_t to, const void* from, size_t bytes) {
 int copy_out(void* to, uint64_t from, size_t bytes) {
   REQUIRE_CONTEXT("cuMemcpyDtoH");
   if (const int error = quiet("cuMemcpyDtoH"); error) return error;
+  if (const int error = settle(); error) return error;
+  if (mistaken(to, bytes)) return fail(InvalidValue, "cuMemcpyDtoH: the destination lies on the device");
   if (!on_device(from, bytes)) return fail(InvalidValue, "cuMemcpyDtoH: " + std::to_string(bytes) + " bytes do not lie on the device");
   std::memcpy(to, reinterpret_cast<void*>(from), bytes);
   return Success;

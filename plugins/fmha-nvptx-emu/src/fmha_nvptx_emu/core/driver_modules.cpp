@@ -1,4 +1,4 @@
-// Modules and launches of the driver. An image is a PTX text.
+// Modules and launches of the driver. An image is a PTX text, or a fatbin with some; where launches are recorded, also a cubin.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -15,9 +15,7 @@ LoadedFunction* function_of(void* handle) {
   return nullptr;
 }
 
-namespace {
-
-// Whether the device runs code for a target: an equal or lower one, and with the suffix "a" only its own.
+// An equal or lower target, and with the suffix "a" only the device's own.
 bool runs(const std::string& target) {
   const DeviceRow& row = *driver().device;
   int number = 0;
@@ -27,17 +25,42 @@ bool runs(const std::string& target) {
   return suffix ? target == row.name : number <= own;
 }
 
+namespace {
+
 int refuse(const char* what, const std::string& why, int error) {
   std::fprintf(stderr, "fmha-emu: %s: %s\n", what, why.c_str());
   return fail(error, std::string(what) + ": " + why);
 }
 
+LoadedFunction function_from(LoadedModule& module, const Kernel& kernel) {
+  LoadedFunction out;
+  out.module = &module, out.kernel = &kernel, out.name = kernel.name;
+  for (const Variable& p : kernel.function->parameters) out.parameters.push_back({size_t(p.address), size_t(p.bytes)});
+  out.parameter_bytes = kernel.function->parameter_bytes;
+  out.static_shared = kernel.static_shared, out.local_bytes = kernel.local_bytes;
+  out.registers = int(kernel.function->max_registers);  // known from .maxnreg alone
+  return out;
+}
+
 int module_load(void** out, const void* image) {
   REQUIRE_CONTEXT("cuModuleLoadData");
   const char* text = static_cast<const char*>(image);
-  if (!std::memcmp(text, "\x7f" "ELF", 4)) return refuse("cuModuleLoadData", "a cubin; the emulator executes PTX", NoBinaryForGpu);
-  if (!std::memcmp(text, "\x50\xed\x55\xba", 4)) return refuse("cuModuleLoadData", "fatbins are not implemented; pass the PTX", InvalidImage);
+  const bool cubin = !std::memcmp(text, "\x7f" "ELF", 4);
+  if (cubin && !driver().recording.on) return refuse("cuModuleLoadData", "a cubin; the emulator executes PTX", NoBinaryForGpu);
   auto module = std::make_unique<LoadedModule>();
+  std::string unpacked;
+  if (cubin) {
+    if (const int error = read_cubin(text, *module); error) return error;
+    driver().modules.insert(module.get());
+    return *out = module.release(), Success;
+  }
+  try {
+    if (is_fatbin(text)) unpacked = ptx_in_fatbin(text), text = unpacked.c_str();
+  } catch (const NoTextForDevice& none) {
+    return refuse("cuModuleLoadData", none.why, NoBinaryForGpu);
+  } catch (const Unusable& damage) {
+    return refuse("cuModuleLoadData", damage.why, InvalidImage);
+  }
   try {
     module->program = load(text);
   } catch (const Unusable& fault) {
@@ -45,7 +68,7 @@ int module_load(void** out, const void* image) {
   }
   if (!runs(module->program->module->target))
     return refuse("cuModuleLoadData", "the PTX is for " + module->program->module->target + ", the device is " + driver().device->name, NoBinaryForGpu);
-  for (const Kernel& kernel : module->program->kernels) module->functions.push_back({module.get(), &kernel});
+  for (const Kernel& kernel : module->program->kernels) module->functions.push_back(function_from(*module, kernel));
   driver().modules.insert(module.get());
   return *out = module.release(), Success;
 }
@@ -67,13 +90,14 @@ int module_function(void** out, void* handle, const char* name) {
   LoadedModule* module = known(handle);
   if (!module) return fail(InvalidHandle, "cuModuleGetFunction: no such module");
   for (LoadedFunction& function : module->functions)
-    if (function.kernel->name == name) return *out = &function, Success;
+    if (function.name == name) return *out = &function, Success;
   return fail(NotFound, std::string("cuModuleGetFunction: no kernel ") + name);
 }
 int module_global(uint64_t* address, size_t* bytes, void* handle, const char* name) {
   REQUIRE_CONTEXT("cuModuleGetGlobal");
   LoadedModule* module = known(handle);
   if (!module) return fail(InvalidHandle, "cuModuleGetGlobal: no such module");
+  if (!module->program) return fail(NotFound, "cuModuleGetGlobal: the variables of a cubin are not read");
   const auto found = module->program->module->names.find(name);
   if (found == module->program->module->names.end() || found->second->space == Space::Shared)
     return fail(NotFound, std::string("cuModuleGetGlobal: no variable ") + name);
@@ -86,14 +110,14 @@ int function_get(int* out, int attribute, void* handle) {
   const LoadedFunction* f = function_of(handle);
   if (!f) return fail(InvalidHandle, "cuFuncGetAttribute: no such function");
   switch (attribute) {
-    case 0: *out = f->kernel->function->max_threads ? int(f->kernel->function->max_threads) : 1024; break;  // MAX_THREADS_PER_BLOCK
-    case 1: *out = int(f->kernel->static_shared); break;  // SHARED_SIZE_BYTES
-    case 3: *out = int(f->kernel->local_bytes); break;    // LOCAL_SIZE_BYTES
-    case 4:                                               // NUM_REGS: known from .maxnreg alone
-      if (!f->kernel->function->max_registers) return fail(NotSupported, "cuFuncGetAttribute: ptxas assigns registers, and no .maxnreg limits them");
-      *out = int(f->kernel->function->max_registers);
+    case 0: *out = f->kernel && f->kernel->function->max_threads ? int(f->kernel->function->max_threads) : 1024; break;  // MAX_THREADS_PER_BLOCK
+    case 1: *out = int(f->static_shared); break;   // SHARED_SIZE_BYTES
+    case 3: *out = int(f->local_bytes); break;     // LOCAL_SIZE_BYTES
+    case 4:                                        // NUM_REGS
+      if (!f->registers) return fail(NotSupported, "cuFuncGetAttribute: ptxas assigns registers, and no .maxnreg limits them");
+      *out = f->registers;
       break;
-    case 8: *out = int(f->allowed_shared); break;         // MAX_DYNAMIC_SHARED_SIZE_BYTES
+    case 8: *out = int(f->allowed_shared); break;  // MAX_DYNAMIC_SHARED_SIZE_BYTES
     default: return fail(InvalidValue, "cuFuncGetAttribute: attribute " + std::to_string(attribute) + " is not emulated");
   }
   return Success;
@@ -104,7 +128,7 @@ int function_set(void* handle, int attribute, int value) {
   if (!f) return fail(InvalidHandle, "cuFuncSetAttribute: no such function");
   if (attribute == 9) return Success;  // PREFERRED_SHARED_MEMORY_CARVEOUT
   if (attribute != 8) return fail(InvalidValue, "cuFuncSetAttribute: attribute " + std::to_string(attribute) + " is not emulated");
-  if (value < 0 || value + int(f->kernel->static_shared) > driver().device->shared_optin)
+  if (value < 0 || value + int(f->static_shared) > driver().device->shared_optin)
     return fail(InvalidValue, "cuFuncSetAttribute: " + std::to_string(value) + " bytes of shared memory, and a block has at most " +
                                   std::to_string(driver().device->shared_optin));
   f->allowed_shared = size_t(value);
@@ -118,22 +142,21 @@ int occupancy(int* out, void* handle, int threads, size_t shared) {
   const LoadedFunction* f = function_of(handle);
   if (!f || threads <= 0) return fail(InvalidValue, "cuOccupancyMaxActiveBlocksPerMultiprocessor: no such function, or no threads");
   const DeviceRow& row = *driver().device;
-  const size_t used = f->kernel->static_shared + shared + (row.major >= 8 ? 1024 : 0);
+  const size_t used = f->static_shared + shared + (row.major >= 8 ? 1024 : 0);
   const int by_shared = used ? int(size_t(row.shared_unit) / used) : row.blocks_unit;
   return *out = std::min({row.blocks_unit, row.threads_unit / ((threads + 31) / 32 * 32), by_shared}), Success;
 }
 
 // The parameters as one block: given so (`extra`), or one by one.
 int pack(const LoadedFunction& f, void** parameters, void** extra, std::vector<uint8_t>& out) {
-  const Function& form = *f.kernel->function;
-  const std::string& name = f.kernel->name;
-  out.assign(form.parameter_bytes, 0);
+  const std::string& name = f.name;
+  out.assign(f.parameter_bytes, 0);
   if (!extra) {
-    if (!parameters && !form.parameters.empty()) return fail(InvalidValue, name + ": it takes parameters");
+    if (!parameters && !f.parameters.empty()) return fail(InvalidValue, name + ": it takes parameters");
     size_t index = 0;
-    for (const Variable& p : form.parameters) {
+    for (const Parameter& p : f.parameters) {
       if (!parameters[index]) return fail(InvalidValue, name + ": parameter " + std::to_string(index) + " is not given");
-      std::memcpy(out.data() + p.address, parameters[index++], p.bytes);
+      std::memcpy(out.data() + p.offset, parameters[index++], p.bytes);
     }
     return Success;
   }
@@ -144,9 +167,12 @@ int pack(const LoadedFunction& f, void** parameters, void** extra, std::vector<u
     else if (*at == reinterpret_cast<void*>(2)) bytes = *static_cast<size_t*>(at[1]);
     else return fail(InvalidValue, name + ": an unknown entry in the launch's extra");
   }
-  if (!data || bytes < form.parameter_bytes)
-    return fail(InvalidValue, name + ": " + std::to_string(bytes) + " bytes of parameters, it takes " + std::to_string(form.parameter_bytes));
-  std::memcpy(out.data(), data, form.parameter_bytes);
+  // A record must show a block that is too long, too.
+  const bool fits = f.kernel ? bytes >= f.parameter_bytes : !f.parameter_bytes || bytes == f.parameter_bytes;
+  if (!data || !fits)
+    return fail(InvalidValue, name + ": " + std::to_string(bytes) + " bytes of parameters, it takes " + std::to_string(f.parameter_bytes));
+  const auto* first = static_cast<const uint8_t*>(data);
+  out.assign(first, first + (f.kernel ? f.parameter_bytes : bytes));
   return Success;
 }
 
@@ -155,13 +181,15 @@ int launch(void* function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, u
   REQUIRE_CONTEXT("cuLaunchKernel");
   LoadedFunction* f = function_of(function);
   if (!f) return fail(InvalidHandle, "cuLaunchKernel: no such function");
-  const Function& form = *f->kernel->function;
-  const std::string& name = f->kernel->name;
+  const std::string& name = f->name;
+  if (driver().recording.refuse) return fail(driver().recording.refuse, name + ": refused, as was asked for");
   if (!gx || !gy || !gz || gx > 0x7fffffff || gy > 65535 || gz > 65535)
     return fail(InvalidValue, name + ": a grid of " + std::to_string(gx) + ", " + std::to_string(gy) + ", " + std::to_string(gz));
   if (uint64_t(gx) * gy * gz > 0xffffffff) return fail(NotSupported, name + ": a grid of more than 2^32 blocks");
   const uint64_t threads = uint64_t(bx) * by * bz;
   if (!threads || threads > 1024 || bz > 64) return fail(InvalidValue, name + ": a block of " + std::to_string(threads) + " threads");
+  static const Function anything{};
+  const Function& form = f->kernel ? *f->kernel->function : anything;
   if (form.max_threads && threads > form.max_threads)
     return fail(InvalidValue, name + ": a block of " + std::to_string(threads) + " threads, .maxntid allows " + std::to_string(form.max_threads));
   if (form.required[0] && (bx != form.required[0] || by != form.required[1] || bz != form.required[2]))
@@ -202,6 +230,7 @@ int launch_with(const LaunchConfig* config, void* function, void** parameters, v
 const Entry rows[] = {
     ENTRY("cuModuleLoadData", module_load),
     ENTRY("cuModuleLoadDataEx", module_load_options),
+    ENTRY("cuModuleLoadFatBinary", module_load),
     ENTRY("cuModuleUnload", module_unload),
     ENTRY("cuModuleGetFunction", module_function),
     ENTRY("cuModuleGetGlobal", module_global),

@@ -14,18 +14,21 @@ int quiet(const char* call) {
   return Success;
 }
 
-int perform(const Node& node) {
+int perform(const Node& node, bool replayed) {
   Driver& d = driver();
-  d.clock += 1000 + node.bytes / 4096;
+  if (node.kind == Node::Run) d.clock += d.kernel_ns + (replayed ? 0 : d.gap_ns);
+  if (node.kind == Node::Fill || node.kind == Node::Move) d.clock += 1 + node.bytes / 4096;
   switch (node.kind) {
     case Node::Fill:
-      for (size_t at = 0; at < node.bytes; at += node.width) std::memcpy(node.to + at, &node.value, node.width);
+      if (node.width == 1) std::memset(node.to, int(node.value), node.bytes);
+      else for (size_t at = 0; at < node.bytes; at += node.width) std::memcpy(node.to + at, &node.value, node.width);
       return Success;
     case Node::Move: std::memmove(node.to, node.from, node.bytes); return Success;
     case Node::Mark: node.event->at = d.clock, node.event->recorded = true; return Success;
     case Node::Run: break;
   }
   const LaunchRequest& request = node.launch;
+  if (d.recording.on) return record(request, replayed);
   Report report;
   Launch launch;
   launch.kernel = request.function->kernel;
@@ -49,7 +52,7 @@ int queue(void* handle, Node node, const char* call) {
   const bool special = reinterpret_cast<uintptr_t>(handle) <= 2;  // the default streams
   if (!special && !driver().streams.count(stream)) return fail(InvalidHandle, std::string(call) + ": no such stream");
   if (!special && stream->capturing) return stream->captured.push_back(std::move(node)), Success;
-  return perform(node);
+  return perform(node, false);
 }
 
 namespace {
@@ -71,7 +74,8 @@ int stream_wait(void* handle) {
   REQUIRE_CONTEXT("cuStreamSynchronize");
   if (reinterpret_cast<uintptr_t>(handle) > 2 && !driver().streams.count(static_cast<Stream*>(handle)))
     return fail(InvalidHandle, "cuStreamSynchronize: no such stream");
-  return quiet("cuStreamSynchronize");
+  if (const int error = quiet("cuStreamSynchronize"); error) return error;
+  return settle();
 }
 int stream_query(void* handle) { return stream_wait(handle); }
 int stream_wait_event(void*, void*, unsigned) {
@@ -111,13 +115,14 @@ int event_record_flags(void* event, void* stream, unsigned flags) {
 }
 int event_wait(void* handle) {
   REQUIRE_CONTEXT("cuEventSynchronize");
-  return driver().events.count(static_cast<Event*>(handle)) ? int(Success) : fail(InvalidHandle, "cuEventSynchronize: no such event");
+  return driver().events.count(static_cast<Event*>(handle)) ? settle() : fail(InvalidHandle, "cuEventSynchronize: no such event");
 }
 int event_elapsed(float* out, void* start, void* stop) {
   REQUIRE_CONTEXT("cuEventElapsedTime");
   auto *a = static_cast<Event*>(start), *b = static_cast<Event*>(stop);
   if (!driver().events.count(a) || !driver().events.count(b) || !a->recorded || !b->recorded)
     return fail(InvalidHandle, "cuEventElapsedTime: an event that was not recorded");
+  if (const int error = settle(); error) return error;
   *out = float(double(b->at) - double(a->at)) / 1e6f;
   return Success;
 }
@@ -155,8 +160,10 @@ int graph_launch(void* handle, void* stream) {
   auto* exec = static_cast<Graph*>(handle);
   if (!driver().execs.count(exec)) return fail(InvalidValue, "cuGraphLaunch: no such graph");
   if (!driver().streams.count(static_cast<Stream*>(stream))) return fail(InvalidHandle, "cuGraphLaunch: no such stream");
+  ++driver().recording.graph_launches;
+  driver().clock += driver().gap_ns;
   for (const Node& node : exec->nodes)
-    if (const int error = perform(node); error) return error;
+    if (const int error = perform(node, true); error) return error;
   return Success;
 }
 int graph_destroy(void* handle) {

@@ -35,8 +35,6 @@ constexpr const char* kClassNames[size_t(Class::Count)] = {"integer", "float", "
                                                            "global", "local", "param", "async", "atomic", "barrier",
                                                            "shuffle", "branch"};
 
-std::string pair(const char* name, uint64_t value) { return std::string("\"") + name + "\":" + std::to_string(value); }
-
 std::string executed_json(const Kernel& kernel, const std::vector<uint64_t>& executed, const Counts& c) {
   uint64_t classes[size_t(Class::Count)] = {}, total = 0, flops = 0;
   for (size_t k = 0; k < executed.size(); ++k) {
@@ -44,19 +42,10 @@ std::string executed_json(const Kernel& kernel, const std::vector<uint64_t>& exe
     total += executed[k];
     flops += executed[k] * kernel.code[k].flops;
   }
-  std::string by_class;
-  for (size_t k = 0; k < size_t(Class::Count); ++k)
-    if (classes[k]) by_class += (by_class.empty() ? "" : ",") + pair(kClassNames[k], classes[k]);
-  const std::string parts[] = {
-      "\"kernel\":" + json_string(kernel.name), pair("launches", 1), pair("instructions", total), "\"classes\":{" + by_class + "}",
-      pair("matrix_flops", flops), pair("global_read_bytes", c.global_read), pair("global_written_bytes", c.global_written),
-      pair("scratch_read_bytes", c.local_read), pair("scratch_written_bytes", c.local_written),
-      pair("scalar_read_bytes", c.param_read), pair("lds_read_bytes", c.shared_read), pair("lds_written_bytes", c.shared_written),
-      pair("lds_accesses", c.shared_accesses), pair("lds_conflict_cycles", c.conflicts), pair("buffer_out_of_range", 0),
-      pair("barriers", c.barriers)};
-  std::string out;
-  for (const std::string& part : parts) out += (out.empty() ? "{" : ",") + part;
-  return out + "}";
+  emulation::Executed e{kernel.name, 1, total, {}, flops, c.global_read, c.global_written, c.local_read, c.local_written,
+                        c.param_read, c.shared_read, c.shared_written, c.shared_accesses, c.conflicts, 0, c.barriers};
+  for (size_t k = 0; k < size_t(Class::Count); ++k) e.classes.push_back({kClassNames[k], classes[k]});
+  return emulation::executed_json(e);
 }
 
 }  // namespace

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "emu_found.hpp"
+
 namespace ptx {
 
 struct Warp;
@@ -25,15 +27,9 @@ enum class Finding : uint8_t {
 };
 const char* name_of(Finding kind);
 
-struct Found {
-  Finding kind;
-  std::string kernel, instruction, text;
-  uint64_t line = 0;  // of the PTX text
-  uint32_t warp = 0;
-  int lane = -1;
-  uint32_t block[3] = {0, 0, 0};
-  uint64_t count = 0;
-};
+using Found = emulation::FoundOf<Finding>;  // its address is the line of the PTX text
+using emulation::json_string;
+using emulation::to_json;
 
 class Report {
  public:
@@ -51,7 +47,5 @@ class Report {
 };
 
 std::string hex(uint64_t value);
-std::string json_string(const std::string& text);
-std::string json_of(const std::vector<Found>& findings);
 
 }  // namespace ptx

@@ -1,4 +1,4 @@
-// A TMA descriptor as the stand-ins encode it: what it describes, as packed numbers (see played_maps.py), then zeros.
+// A TMA descriptor as the stand-in encodes it: what it describes, as packed numbers, then zeros.
 //
 // It refuses what the documentation of cuTensorMapEncodeTiled refuses. The real encoding is not documented.
 

@@ -1,4 +1,9 @@
-"""``Recording``: the calls that the stand-in driver of this process received, read through its C interface."""
+"""``Recording``: the stand-in driver of this process records launches in place of executing them.
+
+Tests of a CUDA backend use it with unmodified cuda-python: the driver accepts cubins, keeps each launch with its parameter
+bytes, and a Python model may do a kernel's work. ``core/recording.hpp`` lists the settings of the simulated device and the
+faults that a test can plant. Build the library with ``building.build_recorder``, or take ``building.build_emulator``'s.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fmha_cli.domain.errors import InternalError
-
 LONG_NS = 10_000_000
 """A kernel of this length is not replayed; a numpy model would take minutes."""
-VARIABLE = "FMHA_CUDA_STANDIN"
+VARIABLE = "FMHA_EMU_RECORD"
 """Environment variable that describes the simulated device to a process that :class:`Recording` does not reach."""
 
 
@@ -73,16 +76,16 @@ class Recording:
     """The stand-in of this process. Load it before cuda-python's first call, and only if no real driver is loaded.
 
     Args:
-        settings: the simulated device and planted faults, as ``driver.cpp`` describes them.
+        settings: the simulated device and planted faults, as ``core/recording.hpp`` describes them.
 
     Raises:
-        InternalError: settings that are not understood.
+        ValueError: settings that are not understood.
     """
 
     def __init__(self, path: Path, **settings: object) -> None:
         self.path = path
         self.library = ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL | os.RTLD_NOW)
-        for name in ("launches", "bytes_in_use", "objects", "graph_launches"):
+        for name in ("recorded_launches", "bytes_in_use", "objects", "graph_launches"):
             self._entry(name).restype = ctypes.c_uint64
         self._entry("complaint").restype = ctypes.c_char_p
         self._hook: Any = None
@@ -91,18 +94,18 @@ class Recording:
         self.play(**settings)
 
     def _entry(self, name: str) -> Any:
-        return getattr(self.library, f"fmha_standin_{name}")  # getattr caches the function, and so its restype
+        return getattr(self.library, f"emu_{name}")  # getattr caches the function, and so its restype
 
     def play(self, **settings: object) -> None:
         """Change the device or plant a fault."""
         text = settings_text(**settings)
-        if not self._entry("configure")(text.encode()):
-            raise InternalError(f"the stand-in driver does not understand {text!r}")
+        if not self._entry("record")(text.encode()):
+            raise ValueError(f"the stand-in driver does not understand {text!r}")
 
     def model(self, run: Model | None) -> None:
         """From now on, run this Python model for every kernel; None removes it."""
         if run is None:
-            self._entry("hook")(None)
+            self._entry("record_hook")(None)
             self._hook = None
             return
 
@@ -114,15 +117,15 @@ class Recording:
                 return _MODEL_RAISED
 
         self._hook = _HOOK(call)
-        self._entry("hook")(self._hook)
+        self._entry("record_hook")(self._hook)
 
     @property
     def launches(self) -> tuple[Launch, ...]:
         """The kernels run since the last :meth:`forget`, including those of graphs."""
         out = []
-        for index in range(self._entry("launches")()):
+        for index in range(self._entry("recorded_launches")()):
             found = _Launch()
-            self._entry("launch")(ctypes.c_uint64(index), ctypes.byref(found))
+            self._entry("recorded")(ctypes.c_uint64(index), ctypes.byref(found))
             out.append(found.value())
         return tuple(out)
 
@@ -132,7 +135,7 @@ class Recording:
 
     def forget(self) -> None:
         """Forget the launches so far."""
-        self._entry("forget")()
+        self._entry("record_forget")()
 
     @property
     def complaint(self) -> str:
@@ -155,5 +158,5 @@ class Recording:
 
 
 def settings_text(**settings: object) -> str:
-    """Settings in the form that ``FMHA_CUDA_STANDIN`` takes."""
+    """Settings in the form that ``VARIABLE`` takes."""
     return ";".join(f"{key}={value}" for key, value in settings.items())

@@ -1,11 +1,11 @@
 // Live allocations, the regions inside them, and where an access lies.
-#include "memory.hpp"
+#include "emu_memory.hpp"
 
 #include <algorithm>
 #include <cstdio>
 #include <mutex>
 
-namespace emu {
+namespace emulation {
 
 namespace {
 
@@ -115,6 +115,16 @@ Memory::Place Memory::find(uint64_t address, uint64_t end, bool write) const {
   return end <= allocation->end ? Place::Guard : Place::Outside;
 }
 
+Range Memory::around(uint64_t address) const {
+  std::shared_lock lock(mutex_);
+  const Allocation* a = holding(address);
+  if (!a) return {};
+  if (a->regions.empty()) return {a->start, a->end, a->writable, epoch_};
+  for (const Region& r : a->regions)
+    if (address >= r.start && address < r.end) return {r.start, r.end, r.writable && a->writable, epoch_};
+  return {};
+}
+
 bool Memory::mapped(uint64_t address, uint64_t bytes) const {
   std::shared_lock lock(mutex_);
   const Allocation* allocation = holding(address);
@@ -147,4 +157,4 @@ Memory& memory() {
   return *one;
 }
 
-}  // namespace emu
+}  // namespace emulation

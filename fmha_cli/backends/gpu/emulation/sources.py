@@ -1,0 +1,11 @@
+"""The C++ texts that emulators share. Their names begin with ``emu_``, so that they do not meet an emulator's own files."""
+
+from __future__ import annotations
+
+from importlib import resources
+
+
+def emulation_files() -> dict[str, str]:
+    """Texts by file name: headers, and translation units of which each includes what it needs by these names."""
+    folder = resources.files("fmha_cli.backends.gpu.emulation")
+    return {f.name: f.read_text("utf-8") for f in folder.iterdir() if f.name.endswith((".hpp", ".cpp"))}

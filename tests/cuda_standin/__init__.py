@@ -1,1 +1,0 @@
-"""A stand-in for the CUDA driver: it records launches and runs nothing itself."""
