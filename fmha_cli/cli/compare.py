@@ -46,7 +46,11 @@ CONFIRM = _running(
 TOLERANCE = _judging(
     "tolerance", _N, "A smaller difference counts as none, in per cent [default: 2]", metavar="PERCENT"
 )
-ALPHA = _judging("alpha", _N, "Share of false ones among the sure differences [default: 0.05]")
+ALPHA = _judging(
+    "alpha",
+    _N,
+    "Chance of any false one among the rows that are run again; without that, share of false ones [default: 0.05]",
+)
 FAIL_ON = _judging(
     "fail-on", _T, "What ends with exit code 1: slower, unsure, wrong [default: slower,wrong]", metavar="WHAT,..."
 )
