@@ -163,7 +163,7 @@ class Executor:
         timed = None
         try:
             with self._watched((row,)) as (beside,):
-                (timed,) = self._samples([launcher])
+                (timed,) = self._samples([launcher], lead=row.cache is CacheState.HOT)
             timed = beside(timed)
         except RowFailed as fault:
             return _failed(judged, fault), None
@@ -172,13 +172,17 @@ class Executor:
         return self._rechecked(job, arena, judged, launcher), timed
 
     def _samples(self, sides: Sequence[Launcher], *, lead: bool = False) -> tuple[Timed, ...]:
-        """The samples of rows in turns, or of one by itself, in as many processes as the request wants; ``lead`` as for ``sample_turns``."""
+        """The samples of rows in turns, or of one by itself, in as many processes as the request wants.
+
+        Args:
+            lead: as for ``sample`` and ``sample_turns``.
+        """
         request, told = self._request, partial(self._context.phase, Phase.TIME)
         policy = policy_of(request.budget_s, request.max_time_s, request.processes)
 
         def once(process: int) -> tuple[Timed, ...]:
             if len(sides) == 1:
-                return (sample(sides[0], policy, told),)
+                return (sample(sides[0], policy, told, lead=lead),)
             return sample_turns(sides, policy, request.fill_seed + process, told, lead=lead)
 
         return in_processes(request.processes, self._supervisor.renew, once)

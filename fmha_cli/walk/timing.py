@@ -19,11 +19,14 @@ Launch = Callable[[int], tuple[tuple[int, ...], ...]]
 
 
 LEAD_NS = 30_000_000
-"""How long a kernel runs, uncounted, before a sample in turns with those of other backends. After tens of milliseconds of other work a matrix kernel takes up to a quarter
+"""How long a kernel runs, uncounted, before its samples, and before each sample in turns with those of other backends. After tens of milliseconds of other work a matrix kernel takes up to a quarter
 longer on some processors and needs about as long to come back, whatever the caches hold (docs/benchmarking.md)."""
 
 MOST_LEADING = 1000
 """Launches before a counted one at most, however short they are."""
+
+_LEAD_SHARE = 5
+"""What leads the samples of a kernel alone takes a fifth of the budget at most, as warm-up does."""
 
 LED_ROUNDS = 5
 """Rounds of warm-up at most where launches lead each sample: those launches warm the kernel."""
@@ -95,24 +98,38 @@ class Launcher:
 
 
 def sample(
-    launch: Launch, policy: SamplingPolicy, told: Callable[[int, int], None] = lambda spent, limit: None
+    launch: Launch,
+    policy: SamplingPolicy,
+    told: Callable[[int, int], None] = lambda spent, limit: None,
+    *,
+    lead: bool = False,
 ) -> Timed:
     """Launch until the stopping rule of ``policy`` is satisfied.
 
     Args:
+        lead: some launches go before the first of the rule, because the kernel was not launched for a while. They take ``LEAD_NS``, and
+            at most a share of the budget, and count as warm-up.
         told: takes the nanoseconds that were spent, and those after which the samples are enough.
     """
     sampler = Sampler(policy)
     launches: list[tuple[int, ...]] = []
     totals: list[int] = []
     start = time.perf_counter_ns()
+    led = _led(launch, min(LEAD_NS, policy.budget_ns // _LEAD_SHARE)) if lead else 0
     while count := sampler.next_batch(totals, spent := time.perf_counter_ns() - start):
         told(spent, policy.budget_ns)
         batch = launch(count)
         launches.extend(batch)
         totals.extend(sum(stages) for stages in batch)
     warm = sampler.warmup(totals) or 0
-    return Timed(tuple(launches[warm:]), warm, sampler.stop(totals, spent) or StopReason.INTERRUPTED)
+    return Timed(tuple(launches[warm:]), led + warm, sampler.stop(totals, spent) or StopReason.INTERRUPTED)
+
+
+def _led(launch: Launch, least_ns: int) -> int:
+    """Launch for so long: the number of launches."""
+    (first,) = launch(1)
+    count = min(MOST_LEADING, math.ceil(least_ns / max(1, sum(first)))) - 1
+    return 1 + len(launch(count)) if count > 0 else 1
 
 
 def leading(totals: Sequence[int]) -> int:

@@ -12,11 +12,28 @@ from fmha_cli import api
 from fmha_cli.domain.verdict import Verdict
 from fmha_cli.measure.sampling import SamplingPolicy
 from fmha_cli.walk import execute
-from fmha_cli.walk.timing import LEAD_NS, LONG_NS, MOST_LEADING, leading, sample_turns
+from fmha_cli.walk.timing import LEAD_NS, LONG_NS, MOST_LEADING, leading, sample, sample_turns
 
 __all__ = ["trio"]
 
 POLICY = SamplingPolicy(budget_ns=1, max_ns=10**12, min_samples=10)
+
+
+def test_the_samples_of_a_kernel_alone_are_led_within_its_budget() -> None:
+    policy = SamplingPolicy(budget_ns=10**9, min_samples=10)
+    for ns, count in ((4_000_000, 7), (20_000, 1000), (10**9, 1)):
+        machine = Machine(wakes_ns=20_000_000, slower=1.25)
+        timed = sample(machine.kernel(0, ns), policy, lead=True)
+        if ns < 10**9:
+            assert {sum(launch) for launch in timed.launches} == {ns}
+        assert timed.warmup >= count
+    machine = Machine(wakes_ns=20_000_000, slower=1.25)
+    assert {sum(launch) for launch in sample(machine.kernel(0, 20_000), policy).launches} == {25_000}, (
+        "converged asleep"
+    )
+    machine = Machine(wakes_ns=20_000_000, slower=1.25)
+    sample(machine.kernel(0, 1_000_000), SamplingPolicy(budget_ns=10**7), lead=True)
+    assert machine.counts[:2] == [(0, 1), (0, 1)], "two of ten milliseconds, each launch 1.25"
 
 
 class Machine:
