@@ -37,7 +37,17 @@ from fmha_cli.walk.request import Command, Context
 from fmha_cli.walk.rows import Row
 from fmha_cli.walk.settings import settings_of
 from fmha_cli.walk.tensor_io import write_tensors
-from fmha_cli.walk.timing import Launcher, Mistimed, RowFailed, Timed, in_processes, policy_of, sample, sample_turns
+from fmha_cli.walk.timing import (
+    LONG_NS,
+    Launcher,
+    Mistimed,
+    RowFailed,
+    Timed,
+    in_processes,
+    policy_of,
+    sample,
+    sample_turns,
+)
 
 _TIMED = (Verdict.PASSED, Verdict.UNCHECKED, Verdict.MISTRUSTED)
 """Verdicts after which a time is meaningful."""
@@ -163,7 +173,8 @@ class Executor:
         timed = None
         try:
             with self._watched((row,)) as (beside,):
-                (timed,) = self._samples([launcher], lead=row.cache is CacheState.HOT)
+                short = bool(judged.stage_ns) and sum(judged.stage_ns[-1]) <= LONG_NS
+                (timed,) = self._samples([launcher], lead=short and row.cache is CacheState.HOT)
             timed = beside(timed)
         except RowFailed as fault:
             return _failed(judged, fault), None

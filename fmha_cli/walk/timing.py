@@ -139,7 +139,7 @@ def leading(totals: Sequence[int]) -> int:
         totals: nanoseconds of the counted launches so far.
     """
     if not totals:
-        return 1
+        return 0  # warm-up: it is not counted
     return 0 if totals[-1] > LONG_NS else math.ceil(LEAD_NS / max(totals[-1], LEAD_NS / MOST_LEADING))
 
 

@@ -98,6 +98,25 @@ def test_backends_are_led_and_the_sides_of_ab_are_not(
     assert seen == [led]
 
 
+@pytest.mark.parametrize(("slow", "cache", "led"), [(False, "hot", True), (True, "hot", False), (False, "cold", False)])
+def test_a_kernel_alone_is_led_unless_its_launches_are_long_or_cold(
+    monkeypatch: pytest.MonkeyPatch, slow: bool, cache: str, led: bool
+) -> None:
+    seen: list[bool] = []
+    real = execute.sample
+
+    def watched(*given: Any, lead: bool) -> Any:
+        seen.append(lead)
+        return real(*given, lead=lead)
+
+    monkeypatch.setattr(execute, "sample", watched)
+    monkeypatch.setattr(execute, "LONG_NS", 0 if slow else LONG_NS)
+    api.run(
+        api.Problem.from_cli("-H 1 -s 8 -d 8 --dtype fp32"), command="bench", budget_s=0.02, backend="null", cache=cache
+    )
+    assert seen == [led]
+
+
 def test_without_a_lead_each_kernel_is_launched_once_a_turn() -> None:
     machine = Machine(wakes_ns=0, slower=1.0)
     sample_turns([machine.kernel(0, 10**6), machine.kernel(1, 10**6)], POLICY, seed=1)
@@ -106,7 +125,7 @@ def test_without_a_lead_each_kernel_is_launched_once_a_turn() -> None:
 
 @pytest.mark.parametrize(
     ("totals", "count"),
-    [([], 1), ([LEAD_NS], 1), ([LEAD_NS // 4], 4), ([5, LEAD_NS // 3 + 1], 3), ([1], MOST_LEADING), ([LONG_NS + 1], 0)],
+    [([], 0), ([LEAD_NS], 1), ([LEAD_NS // 4], 4), ([5, LEAD_NS // 3 + 1], 3), ([1], MOST_LEADING), ([LONG_NS + 1], 0)],
 )
 def test_the_number_of_leading_launches(totals: list[int], count: int) -> None:
     assert leading(totals) == count
