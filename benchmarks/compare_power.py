@@ -2,6 +2,7 @@
 
     python benchmarks/compare_power.py pack quiet "what the machine did" FOLDER... -o benchmarks/compare_noise.json
     python benchmarks/compare_power.py table benchmarks/compare_noise.json
+    python benchmarks/compare_power.py nights benchmarks/compare_noise.json
 
 ``pack`` keeps what the test looks at of the files FOLDER/*.jsonl, each of which is one `fmha bench` process: the 10 % quantile of
 every row, and the machine's best rate beside it, in the order in which the processes ran. ``table`` plays comparisons with them. Each row of a comparison is a problem and a window of successive
@@ -44,10 +45,14 @@ Series = Sequence[Process]
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one comparison said: whether the planted row was found, and whether another one was."""
+    """What one comparison said: whether every planted row was found, and whether another one was called slower or faster.
+
+    ``missed`` counts the planted rows that were not found.
+    """
 
     found: bool
     alarm: bool
+    missed: int = 0
 
 
 def packed(folders: Sequence[Path]) -> dict[str, list[list[float | None]]]:
@@ -90,31 +95,41 @@ def pair_of(processes: Series, factor: float, *, interleaved: bool, draw: random
 
 
 def compared(
-    series: Sequence[Series], rows: int, factor: float, *, stages: int, stored: bool, draw: random.Random
+    series: Sequence[Series],
+    rows: int,
+    factor: float,
+    *,
+    stages: int,
+    stored: bool,
+    draw: random.Random,
+    planted: int = 1,
+    any_false: bool = True,
 ) -> Outcome:
-    """One comparison of so many rows, the first of which is slowed down by a factor; 1 plants nothing.
+    """One comparison of so many rows, the first of which are slowed down by a factor; 1 plants nothing.
 
     Args:
         stages: 1 for the first look alone; 2 with fresh processes for the suspicious rows.
         stored: whether the sides of the first look ran one after the other.
+        planted: number of rows that are slowed down.
+        any_false: of the rule for fresh processes.
     """
-    factors = [factor, *[1.0] * (rows - 1)]
+    factors = [*[factor] * planted, *[1.0] * (rows - planted)]
     windows = [window(series, 2 * PROCESSES, draw) for _ in factors]
     pairs = [pair_of(w, f, interleaved=not stored, draw=draw) for w, f in zip(windows, factors, strict=True)]
     first = decided(pairs, Rule(interleaved=not stored))
     if stages == 1:
-        return _outcome(dict(enumerate(first)), factor)
+        return _outcome(dict(enumerate(first)), factor, planted)
     places = [place for place, decision in enumerate(first) if decision.suspicious]
     count = processes_to_confirm(len(places), Rule().alpha)
     fresh = [pair_of(window(series, 2 * count, draw), factors[i], interleaved=True, draw=draw) for i in places]
-    return _outcome(dict(zip(places, decided(fresh, Rule()), strict=True)), factor)
+    return _outcome(dict(zip(places, decided(fresh, Rule(any_false=any_false)), strict=True)), factor, planted)
 
 
-def _outcome(decisions: Mapping[int, Decision], factor: float) -> Outcome:
+def _outcome(decisions: Mapping[int, Decision], factor: float, rows: int) -> Outcome:
     sure = {place: decision.sure for place, decision in decisions.items() if decision.sure is not None}
-    planted = factor != 1
-    found = planted and sure.get(0) is Speed.SLOWER
-    return Outcome(found, any(place > 0 or not planted for place in sure))
+    planted = range(rows if factor != 1 else 0)
+    missed = sum(sure.get(place) is not Speed.SLOWER for place in planted)
+    return Outcome(bool(planted) and not missed, any(place not in planted for place in sure), missed)
 
 
 MODES: Mapping[str, Mapping[str, Any]] = {
@@ -151,6 +166,27 @@ def table(noise: Mapping[str, Any], trials: int) -> list[str]:
     return lines
 
 
+def nights(noise: Mapping[str, Any], trials: int) -> list[str]:
+    """The lines of a Markdown table: half of the rows are slower by 10 %, as in ``nightly.py``."""
+    lines = [
+        "| machine | rows | corrected by | a false alarm | a planted row missed | planted rows found |",
+        "|---|---|---|---|---|---|",
+    ]
+    for machine, recorded in noise.items():
+        series = series_of(recorded)
+        for rows in ROWS[1:]:
+            for any_false in (False, True):
+                draw = random.Random(f"night {rows}")
+                how = {"stages": 2, "stored": False, "planted": rows // 2, "any_false": any_false}
+                each = [compared(series, rows, 1.10, draw=draw, **how) for _ in range(trials)]
+                alarms, missed = share(o.alarm for o in each), share(o.missed > 0 for o in each)
+                found = 100 - 100 * sum(o.missed for o in each) / (trials * (rows // 2))
+                rule = "Holm" if any_false else "Benjamini and Hochberg"
+                lines.append(f"| {machine} | {rows} | {rule} | {alarms} | {missed} | {found:.2f} % |")
+                print(lines[-1], flush=True)
+    return lines
+
+
 def share(answers: Any) -> str:
     """``4.2 %``."""
     every = list(answers)
@@ -165,12 +201,17 @@ def main() -> None:
     pack.add_argument("what", help="what the machine did meanwhile")
     pack.add_argument("folders", type=Path, nargs="+", metavar="FOLDER")
     pack.add_argument("-o", "--output", type=Path, required=True)
-    play = commands.add_parser("table", help="play comparisons")
-    play.add_argument("noise", type=Path)
-    play.add_argument("--trials", type=int, default=300)
+    for name, help in (
+        ("table", "play comparisons"),
+        ("nights", "play comparisons in which half of the rows are slower"),
+    ):
+        play = commands.add_parser(name, help=help)
+        play.add_argument("noise", type=Path)
+        play.add_argument("--trials", type=int, default=300)
     args = parser.parse_args()
-    if args.command == "table":
-        table(json.loads(args.noise.read_text("utf-8")), args.trials)
+    if args.command != "pack":
+        played = table if args.command == "table" else nights
+        played(json.loads(args.noise.read_text("utf-8")), args.trials)
         return
     noise = json.loads(args.output.read_text("utf-8")) if args.output.exists() else {}
     noise[args.machine] = {"what": args.what, "rows": packed(args.folders)}

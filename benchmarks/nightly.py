@@ -1,6 +1,6 @@
 """A nightly job on the CPU backend, whose right answer is known: a kernel gets slower, and the report must say which rows did.
 
-    python benchmarks/nightly.py --rows 300 --processes 8 --html nightly.html --json nightly.json
+    python benchmarks/nightly.py --rows 300 --folder night --html nightly.html --json nightly.json
 
 1. ``fmha sweep`` checks and times all rows and keeps them in a store of its own.
 2. A copy of the checkout gets another tile for one type's kernel: the variant of ``fmha list-kernels --tuning`` whose cost is
@@ -8,12 +8,14 @@
 3. ``fmha compare --run A --run B`` runs both in turns, in two stages, and writes a page.
 4. ``fmha report --compare`` makes a page of the same processes from their stored runs.
 5. A headless Chromium opens both pages.
+   What is finished stays in ``--folder``, down to each turn of the comparison: the same command goes on there after an interruption.
 6. Exit code 0 if every row of the changed kernel is SLOWER, and no other row is SLOWER or FASTER; 1 if not; 2 if a step failed.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import math
 import os
@@ -24,15 +26,17 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from chromium import browser, programs
 from nightly_judge import Judgement, Shown, builds_of, judge, key_of, slow_downs, table
-from nightly_plant import CHECKOUT, CONSTANTS, KIND, Plant, checkout, cost_of, nearest
+from nightly_plant import CHECKOUT, CONSTANTS, KIND, PACKAGES, Plant, checkout, cost_of, nearest
+
+from fmha_cli.walk.host import this_host
 
 DTYPES, HDIMS, HEADS = ("fp32", "bf16"), "64,128", "2,3,4"
 PLANTED = "fp32"
@@ -40,7 +44,12 @@ STEP, FIRST_Q, FIRST_K = 32, 64, 128
 SHAPES = len(DTYPES) * 2 * 3
 """Rows for each pair of lengths."""
 
-TIMING = ("--threads", "1", "--budget", "0.01", "--no-probe", "--peak", "spec")
+TIMING = ("--threads", "1", "--budget", "0.1", "--no-probe", "--peak", "spec")
+"""A fifth of the budget leads the samples: with less, all of them are taken before the processor is awake (docs/benchmarking.md)."""
+
+CONFIRM = 20
+"""Fresh processes of each side. Half of the rows are planted, and every one is to be found (``compare_power.py nights``)."""
+
 PROBE = ("-H", "2", "-s", "96,160", "--seqlen-k", "192", "-d", HDIMS, "--dtype", PLANTED)
 PROBE_TIMING = ("--threads", "1", "--budget", "0.1", "--no-probe", "--peak", "spec", "--no-check")
 BEFORE, AFTER = "before", "after"
@@ -63,6 +72,15 @@ class Night:
 
     folder: Path
     seconds: dict[str, float] = field(default_factory=dict)
+
+    def kept(self, name: str, make: Callable[[], Any]) -> Any:
+        """What a step found, as JSON values: now, or in an earlier session."""
+        path = self.folder / f"{name}.json"
+        if not path.exists():
+            part = path.with_suffix(".part")
+            part.write_text(json.dumps(make()), "utf-8")
+            part.rename(path)
+        return json.loads(path.read_text("utf-8"))
 
     @contextmanager
     def step(self, name: str) -> Iterator[None]:
@@ -145,8 +163,11 @@ def compared(
     night: Night, commands: tuple[str, str], processes: int, confirm: int | None
 ) -> tuple[dict[str, Any], Path]:
     """The document and the page of ``fmha compare`` in turns."""
-    page = night.folder / "compare.html"
-    runs = [word for command in commands for word in ("--run", command)]
+    page, session = night.folder / "compare.html", night.folder / "session"
+    shutil.rmtree(session, ignore_errors=True)
+    turn = (sys.executable, str(Path(__file__).with_name("nightly_turn.py")), str(night.folder / "turns"), str(session))
+    told = [shlex.join(("env", f"PYTHONPATH={CHECKOUT}", *turn, side)) for side in (BEFORE, AFTER)]
+    runs = [word for first, command in zip(told, commands, strict=True) for word in ("--run", f"{first} {command}")]
     more = () if confirm is None else ("--confirm", str(confirm))
     words = ("compare", *runs, "--processes", str(processes), *more, "--html", str(page), "--json", "-q")
     document: dict[str, Any] = json.loads(night.fmha(*words, codes=(0, 1)))
@@ -160,15 +181,31 @@ def reported(night: Night, before: Path, after: Path) -> Path:
     return page
 
 
-def exported(night: Night, store: Path, label: str) -> Path:
-    """All runs of a label in one file, in which they are the processes of its rows."""
-    path = night.folder / f"{label}.jsonl"
-    listed = json.loads(night.fmha("results", "ls", "--store", str(store), "--json"))["runs"]
-    with path.open("w", encoding="utf-8") as file:
-        for run in reversed([run for run in listed if run["label"] == label]):
-            night.fmha("results", "export", run["id"], "--jsonl", "one.jsonl", "--store", str(store), "-q")
-            file.write((night.folder / "one.jsonl").read_text("utf-8"))
+def exported(night: Night, side: str) -> Path:
+    """All turns of a side in one file, in which they are the processes of its rows."""
+    path = night.folder / f"{side}.jsonl"
+    with path.open("wb") as file:
+        for turn in sorted((night.folder / "turns").glob(f"{side}-*.jsonl")):
+            file.write(turn.read_bytes())
     return path
+
+
+def same_night(folder: Path, asked: Sequence[object]) -> None:
+    """Make the folder of a night, or go on with it.
+
+    Raises:
+        ValueError: it is that of another night: other options, another machine, or another state of this checkout.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    digest = hashlib.sha256()
+    for path in sorted(path for name in PACKAGES for path in (CHECKOUT / name).rglob("*") if path.is_file()):
+        if "__pycache__" not in path.parts:
+            digest.update(str(path.relative_to(CHECKOUT)).encode() + path.read_bytes())
+    identity = [*asked, list(TIMING), this_host().text, this_host().digest, digest.hexdigest()]
+    path = folder / "asked.json"
+    if path.exists() and json.loads(path.read_text("utf-8")) != identity:
+        raise ValueError(f"{folder} is the folder of another night: other options, sources, or another machine")
+    path.write_text(json.dumps(identity), "utf-8")
 
 
 def carried_out(
@@ -178,26 +215,33 @@ def carried_out(
     store, flags = night.folder / "nightly.sqlite", flags_of(rows)
     keep = ("--store", str(store), "--label")
     with night.step("sweep"):
-        swept = night.records("sweep", *flags, *TIMING, *keep, "nightly")
+        swept = night.kept("swept", lambda: night.records("sweep", *flags, *TIMING, *keep, "nightly"))
     old = next(record for record in swept if record["problem"]["dtype"] == PLANTED)
     algorithm = {**old["kernel"]["algorithm"], "digest": old["kernel"]["digest"]}
     with night.step("search for a constant"):
-        plant, tried = chosen(night, old["arch"], algorithm, how)
+        found = night.kept(
+            "plant",
+            lambda: [asdict(part[0]) | {"tried": part[1]} for part in [chosen(night, old["arch"], algorithm, how)]],
+        )[0]
+        tried = found.pop("tried")
+        plant = Plant(**{**found, "cost": tuple(found["cost"])})
     with night.step("sweep of the changed checkout"):
-        tree = checkout(night.folder / "checkout", plant)
-        changed = night.records("sweep", *flags, *TIMING, *keep, "changed", tree=tree)
-    timed = ("bench", *flags, *TIMING, "--no-check", *keep)
-    commands = shlex.join((*program(CHECKOUT), *timed, BEFORE)), shlex.join((*program(tree), *timed, AFTER))
+        tree = night.folder / "checkout"
+        shutil.rmtree(tree, ignore_errors=True)
+        checkout(tree, plant)
+        changed = night.kept("changed", lambda: night.records("sweep", *flags, *TIMING, *keep, "changed", tree=tree))
+    timed = ("bench", *flags, *TIMING, "--no-check", "--no-store")
+    commands = shlex.join((*program(CHECKOUT), *timed)), shlex.join((*program(tree), *timed))
     with night.step("compare"):
         document, page = compared(night, commands, processes, confirm)
     with night.step("report"):
-        report = reported(night, exported(night, store, BEFORE), exported(night, store, AFTER))
+        report = reported(night, exported(night, BEFORE), exported(night, AFTER))
     with night.step("browser"):
         pages = shown((page, report), night.folder)
     planted = {key_of(record["problem"]) for record in swept if record["problem"]["dtype"] == PLANTED}
     judgement = judge(document, rows, planted, builds_of(swept), builds_of(changed), pages)
     facts = {"planted": plant.words, "tried": tried, "slow_down": slow_downs(document, planted)}
-    facts |= {"command": shlex.join(("fmha", *timed[: -len(keep)])), "rows_compared": document["rows"]}
+    facts |= {"command": shlex.join(("fmha", *timed)), "rows_compared": document["rows"]}
     words = [dict(Counter(word.partition(" ")[0] for word in page.verdicts)) for page in pages]
     told = [{**asdict(page), "verdicts": counts} for page, counts in zip(pages, words, strict=True)]
     return judgement, {**facts, "pages": told}
@@ -208,15 +252,21 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--rows", type=int, default=300, help=f"rows, a multiple of {SHAPES} (default: 300)")
     parser.add_argument("--processes", type=int, default=8, help="of each side for the first look (default: 8)")
     parser.add_argument(
-        "--confirm", type=int, help="fresh processes of each side for suspicious rows (default: fmha's)"
+        "--confirm",
+        type=int,
+        default=CONFIRM,
+        help=f"fresh processes of each side for suspicious rows (default: {CONFIRM})",
     )
     parser.add_argument("--plant", choices=("tile", "delay"), default="tile", help="a tile, or a delay (default: tile)")
+    parser.add_argument("--folder", type=Path, help="keep everything there, and go on with what is there")
     parser.add_argument("--html", type=Path, metavar="FILE", help="keep the page of fmha report")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write everything found")
     args = parser.parse_args(argv)
-    with tempfile.TemporaryDirectory() as folder:
-        night = Night(Path(folder))
+    with ExitStack() as stack:
+        folder = args.folder or Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        night = Night(folder.resolve())
         try:
+            same_night(night.folder, [args.rows, args.processes, args.confirm, args.plant])
             programs()  # before all the work
             judgement, facts = carried_out(night, args.rows, args.processes, args.confirm, args.plant)
         except (RuntimeError, ValueError, LookupError) as fault:

@@ -1,4 +1,4 @@
-"""The bars of the store: bytes for each record, and the time of queries, at a million records.
+"""The bars of the store: bytes for each record, and the time of the query over all runs, at a million records.
 
 The records are real rows of ``fmha bench`` on this machine's CPU, for a thousand problems of other sizes. Each is measured again
 in several ways: its samples are drawn anew from those measured, scaled by a drift, and what changes from row to row (clock,
@@ -16,7 +16,7 @@ import random
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -31,7 +31,7 @@ from fmha_cli.report.record import Record
 from fmha_cli.results.loading import records_of, summaries
 from fmha_cli.results.packing import packed_samples, packed_text
 from fmha_cli.results.parts import Place, taken_apart
-from fmha_cli.results.queries import best, history, pairs
+from fmha_cli.results.queries import history
 from fmha_cli.results.store import Store
 from fmha_cli.results.writing import put_record, put_run
 from fmha_cli.walk.host import this_host
@@ -178,13 +178,6 @@ def timed(ask: Callable[[], object]) -> dict[str, float]:
     return {"first_s": seconds[0], "warm_s": statistics.median(seconds[1:])}
 
 
-def questions(store: Store, points: list[Record], runs: int) -> Iterator[tuple[str, Callable[[], object]]]:
-    first, last = run_of(0).id, run_of(runs - 1).id
-    yield "history of a point", lambda: history(store, points[17])
-    yield "join of two runs", lambda: pairs(store, first, last)
-    yield "best of every problem", lambda: best(store)
-
-
 def main() -> int:
     asked = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     asked.add_argument("--records", type=int, default=20_000)
@@ -200,8 +193,8 @@ def main() -> int:
     with Store.open(given.store) as store:  # the write-ahead log is folded in now
         (records,) = store.connection.execute("select count(*) from record").fetchone()
         runs = records // len(points)
-        answers = {name: len(ask()) for name, ask in questions(store, points, runs)}  # type: ignore[arg-type]
-        times = {name: timed(ask) for name, ask in questions(store, points, runs)}
+        assert len(history(store, points[17])) == runs
+        times = {"history of a point": timed(lambda: history(store, points[17]))}
         times["list of the runs"] = timed(lambda: summaries(store))
         newest = summaries(store)[0]
         times["records of a run"] = timed(lambda: records_of(store, newest))
@@ -217,7 +210,6 @@ def main() -> int:
         "file_bytes": size,
         "bytes_a_record": size / records,
         "host": this_host().text,
-        "answers": answers,
         "queries": times,
         **costs,
     }
@@ -225,8 +217,8 @@ def main() -> int:
     print(text)
     if given.json is not None:
         given.json.write_text(text + "\n")
-    slow = [name for name in answers if times[name]["warm_s"] > LONGEST_S]
-    return int(found["bytes_a_record"] > MOST_BYTES or bool(slow))
+    slow = times["history of a point"]["warm_s"] > LONGEST_S
+    return int(found["bytes_a_record"] > MOST_BYTES or slow)
 
 
 if __name__ == "__main__":

@@ -41,12 +41,16 @@ RUN = _running(
 )
 PROCESSES = _running("processes", _S, "Processes of each command for the first look at every row [default: 8]")
 CONFIRM = _running(
-    "confirm", _S, "Fresh processes of each for the suspicious rows, 0 = none [default: 12, or more if they need it]"
+    "confirm", _S, "Fresh processes of each for the suspicious rows, 0 = none [default: 13, or more if they need it]"
 )
 TOLERANCE = _judging(
     "tolerance", _N, "A smaller difference counts as none, in per cent [default: 2]", metavar="PERCENT"
 )
-ALPHA = _judging("alpha", _N, "Share of false ones among the sure differences [default: 0.05]")
+ALPHA = _judging(
+    "alpha",
+    _N,
+    "Chance of any false one among the rows that are run again; without that, share of false ones [default: 0.05]",
+)
 FAIL_ON = _judging(
     "fail-on", _T, "What ends with exit code 1: slower, unsure, wrong [default: slower,wrong]", metavar="WHAT,..."
 )

@@ -26,6 +26,7 @@ from fmha_cli.cli.options import (
     ROOM,
     ROWS,
     RUNNING,
+    SELECT,
 )
 from fmha_cli.cli.settings import FLAG
 from fmha_cli.cli.walks import AB, BUDGET, CACHE, FILLS, FLOPS, MAX_TIME, ONLY, PEAK, PROCESSES, REPEATS
@@ -110,11 +111,13 @@ def _spec(call: Call) -> Spec:
     """
     from fmha_cli.cli.asked import request_of
     from fmha_cli.cli.points import file_flags, points_of
+    from fmha_cli.cli.storing import tuned_of
     from fmha_cli.sweeps.addresses import Where, parse_scheduler
     from fmha_cli.sweeps.folder import Spec
     from fmha_cli.sweeps.places import parse_devices
     from fmha_cli.walk.origin import now
     from fmha_cli.walk.request import Command as Step
+    from fmha_cli.walk.tuning.choosing import chooses, kept_of
 
     devices = call.settings.text("devices") or "all"
     parse_devices(devices)
@@ -126,11 +129,14 @@ def _spec(call: Call) -> Spec:
         why = "the workers are on other machines, and have other files"
         raise UsageError(f"--{file.replace('_', '-')} with --scheduler", code="E002", where="--scheduler", why=why)
     step = Step(call.settings.text("step") or Step.BENCH)
+    request = replace(request_of(call, step), dry_run=False)
+    local = address.where is Where.LOCAL
+    _refuse_tuned_afar(call, local=local)
     return Spec(
         run=uuid4().hex,
         started=now(),
         argv=call.argv,
-        request=replace(request_of(call, step), dry_run=False),
+        request=request,
         points=tuple(point.problem.repro() for point in points),
         layers=layers if any(layers) else (),
         devices=devices,
@@ -139,7 +145,24 @@ def _spec(call: Call) -> Spec:
         retries=call.settings.size("retries", TRIES, 0),
         silence_s=call.settings.number("silence", SILENCE_S),
         overlap=_overlap(call),
+        tuned=kept_of((point.problem for point in points), tuned_of(call) if local and chooses(request) else None),
     )
+
+
+def _refuse_tuned_afar(call: Call, *, local: bool) -> None:
+    """Without ``--select``, a cluster's workers choose by default.
+
+    Raises:
+        UsageError: E002, ``--select tuned`` for workers that may be on other machines.
+    """
+    from fmha_cli.walk.tuning.choosing import TUNED
+
+    if not local and call.settings.text("select") == TUNED:
+        why = "a tuned kernel counts on the machine on which it was tuned, and the workers may be on others"
+        help = "--select default, or --select KERNEL"
+        raise UsageError(
+            "--select tuned with --scheduler", code="E002", where=call.settings.where("select"), why=why, help=help
+        )
 
 
 def _overlap(call: Call) -> float:
@@ -263,7 +286,7 @@ def _ended(call: Call, spec: Spec, folder: Path, done: Done, delivery: Delivery)
 OPTIONS = (
     *(option for option in ROOM if option.name != "device"),
     *SPREADING,
-    *(ALL_KERNELS, AB, ONLY, FILLS, FILL_SEED, REPEATS),
+    *(SELECT, ALL_KERNELS, AB, ONLY, FILLS, FILL_SEED, REPEATS),
     *(CACHE, BUDGET, MAX_TIME, PROCESSES, FLOPS, PEAK, CHECK_BUDGET, NO_CHECK, NO_PROBE, DRY_RUN),
     *(*RUNNING, *REVISIONS, *EMULATING, LABEL, *KEPT, *ROWS),
 )

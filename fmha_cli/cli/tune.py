@@ -62,7 +62,8 @@ PROCESSES = _tuning(
     "Fresh processes of the default and of the fastest, in turns, that confirm it [default: 5]",
     flag_only=True,
 )
-OWN = (FROM, SHAPES, METHOD, BUDGET, BUILD_BUDGET, MIN_GAIN, PROCESSES, CACHE)
+ANEW = _tuning("anew", FlagKind.SWITCH, "Start over, where an interrupted run of this command could go on")
+OWN = (FROM, SHAPES, ANEW, METHOD, BUDGET, BUILD_BUDGET, MIN_GAIN, PROCESSES, CACHE)
 BACKEND, ARCH, DEVICE, _KERNEL = CHOOSING
 
 
@@ -96,7 +97,7 @@ def tune(call: Call) -> int:
     call.output.document(tune_document(outcome.rows, asked.method, asked.min_gain, asked.processes, store))
     if outcome.interrupted:
         call.console.error(
-            "interrupted: what was measured and decided is kept; the same command tunes every problem anew"
+            "interrupted: what was measured and decided is kept; the same command goes on, and with --anew it starts over"
         )
     return int(_exit_code(outcome.rows, interrupted=outcome.interrupted))
 
@@ -110,13 +111,15 @@ class _Memory:
 
     def entry(self, entry: Entry) -> None:
         from fmha_cli.results.store import Store
-        from fmha_cli.results.tuned import put_entry
+        from fmha_cli.results.tuned import entries, put_entry
 
         if self.path is None:
             return
         try:
             with Store.open(self.path) as store:
-                put_entry(store, entry)
+                there = entries(store, entry.place.family)
+                if not any(one.digest == entry.digest and one.made > entry.made for one in there):
+                    put_entry(store, entry)  # an entry of an earlier session is no newer than what is there
         except EnvironmentProblem as fault:
             self._call.console.warn(f"nothing is remembered: {fault.what} ({fault.where}: {fault.why}); {fault.help}")
             self.path = None
@@ -202,6 +205,7 @@ def _request(call: Call) -> TuneRequest:
     from dataclasses import replace
 
     from fmha_cli.cli.asked import one_backend, request_of
+    from fmha_cli.sweeps.leases import state_folder
     from fmha_cli.tuning.search import Method
     from fmha_cli.walk.request import Command as Walk
     from fmha_cli.walk.tuning.tune import TuneRequest
@@ -219,6 +223,9 @@ def _request(call: Call) -> TuneRequest:
         min_gain=0.0 if text == "0" else settings.number("min_gain", 2.0) / 100,
         processes=settings.size("processes", 5, 1),
         environ=dict(call.environ),
+        states=state_folder(call.environ),
+        anew=settings.on("anew"),
+        place=None if settings.on("no_store") else str(store_of(call)),
     )
 
 
@@ -251,7 +258,8 @@ COMMANDS = {
                     documents=("tune",),
                     detail="All kernels that serve a problem are built and checked; the search times them, and the fastest is "
                     "compared with the default in fresh processes that take turns. It is remembered in the store if it is "
-                    "surely faster by --min-gain and passes validate. Exit codes are those of fmha bench.",
+                    "surely faster by --min-gain and passes validate. When the command was interrupted or killed, the same "
+                    "command goes on: finished searches and choices are kept. Exit codes are those of fmha bench.",
                 ),
             ),
             **TUNED,

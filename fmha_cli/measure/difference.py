@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from fmha_cli.domain.members import Count
 from fmha_cli.measure.compare import TOLERANCE, Speed
 from fmha_cli.measure.processes import LEAST_SAMPLES, Side
-from fmha_cli.measure.ranks import ALPHA, FEWEST_PROCESSES, adjusted, two_sided
+from fmha_cli.measure.ranks import ALPHA, FEWEST_PROCESSES, adjusted, holm, two_sided
 from fmha_cli.measure.stats import CONFIDENCE, quantile
 
 if TYPE_CHECKING:
@@ -36,17 +36,20 @@ class Rule:
 
     Attributes:
         tolerance: a smaller difference counts as none, however certain it is.
-        alpha: share of false ones among the sure differences.
+        alpha: share of false ones among the sure differences, or the chance of any (``any_false``).
         interleaved: whether the processes of the two sides took turns. If not, what moved between the runs adds to the
             tolerance (``drift``).
         family: number of rows that are tested, where only some of them are at hand: then p values are multiplied by it
             (Bonferroni), which is never less strict.
+        any_false: bound the chance that there is any false one among the sure differences (Holm), not their share (Benjamini and
+            Hochberg). Where many rows are truly slower, a share lets some others be called slower too.
     """
 
     tolerance: float = TOLERANCE
     alpha: float = ALPHA
     interleaved: bool = True
     family: int | None = None
+    any_false: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,7 +77,9 @@ class Difference:
     spread: Annotated[float, "by what share the processes of the more uneven side differ"]
     drift: Annotated[float | None, "what the machine may have moved between the sides; null: they took turns"]
     p: Annotated[float | None, "exact Mann-Whitney test over the processes; null: too few of them"]
-    p_adjusted: Annotated[float | None, "after Benjamini and Hochberg, over all rows"]
+    p_adjusted: Annotated[
+        float | None, "corrected over all rows (Benjamini and Hochberg), or over those that were run again (Holm)"
+    ]
     could_see: Annotated[float | None, "the least slow-down that these data would have shown; null: none"]
     suspicious: Annotated[bool, "fresh processes might make it sure: it is beyond the tolerance, and p is low"]
     speed: Speed
@@ -142,10 +147,11 @@ def decided(pairs: Sequence[Pair], rule: Rule) -> tuple[Decision, ...]:
     p_values = [two_sided(pair.before.levels, pair.after.levels) if pair.testable else None for pair in pairs]
     tested = [p for p in p_values if p is not None]
     many = rule.family or len(tested)
-    corrected = iter(adjusted(tested) if rule.family is None else [min(1.0, p * many) for p in tested])
+    correct = holm if rule.any_false else adjusted
+    corrected = iter(correct(tested) if rule.family is None else [min(1.0, p * many) for p in tested])
     p_adjusted = [None if p is None else next(corrected) for p in p_values]
     found = sum(p is not None and p <= rule.alpha for p in p_adjusted) if rule.family is None else 0
-    least = rule.alpha * min(many, found + 1) / max(1, many)
+    least = rule.alpha / max(1, many - found) if rule.any_false else rule.alpha * min(many, found + 1) / max(1, many)
     return tuple(
         _decided(pair, p, corrected_p, least, rule)
         for pair, p, corrected_p in zip(pairs, p_values, p_adjusted, strict=True)

@@ -2,7 +2,8 @@
 
 Sources: H. B. Mann and D. R. Whitney, "On a Test of Whether one of Two Random Variables is Stochastically Larger than the
 Other" (1947); with ties, the distribution is that of the midranks under all ways to split them (E. L. Lehmann,
-"Nonparametrics" (1975), section 1.4). Y. Benjamini and Y. Hochberg, "Controlling the False Discovery Rate" (1995).
+"Nonparametrics" (1975), section 1.4). Y. Benjamini and Y. Hochberg, "Controlling the False Discovery Rate" (1995). S. Holm, "A
+Simple Sequentially Rejective Multiple Test Procedure" (1979).
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 ALPHA = 0.05
-"""Share of false ones among the differences that are called sure."""
+"""Share of false ones among the differences that are called sure; with ``holm``, the chance that there is any."""
 
 FEWEST_PROCESSES = 5
 """With fewer processes a side the test would need a difference that no single process contradicts, and would rarely have it."""
@@ -91,6 +92,16 @@ def adjusted(p_values: Sequence[float]) -> tuple[float, ...]:
         place = order[rank - 1]
         least = min(least, p_values[place] * count / rank)
         out[place] = least
+    return tuple(out)
+
+
+def holm(p_values: Sequence[float]) -> tuple[float, ...]:
+    """The p values after Holm: the chance that any of those up to alpha is a false one is alpha at most."""
+    count = len(p_values)
+    out, most = [1.0] * count, 0.0
+    for done, place in enumerate(sorted(range(count), key=lambda i: p_values[i])):
+        most = max(most, min(1.0, p_values[place] * (count - done)))
+        out[place] = most
     return tuple(out)
 
 

@@ -68,7 +68,12 @@ def _tuned(connection: sqlite3.Connection) -> None:
         connection.execute(statement)
 
 
-STEPS: Sequence[Step] = (_first, _tuned)
+def _without_by_time(connection: sqlite3.Connection) -> None:
+    """``by_time`` served a question that no command asks."""
+    connection.execute("drop index by_time")
+
+
+STEPS: Sequence[Step] = (_first, _tuned, _without_by_time)
 """Step n leads from version n to version n + 1; an empty file has version 0."""
 
 

@@ -7,14 +7,12 @@ import sqlite3
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from fmha_cli.domain.codec import DecodeError, from_json, to_json
+from fmha_cli.domain.codec import DecodeError, to_json
 from fmha_cli.domain.encode import canonical_json
 from fmha_cli.domain.errors import FmhaError
-from fmha_cli.domain.problem import Problem
 from fmha_cli.results.store import Store
 from fmha_cli.results.writing import problem_id
-from fmha_cli.tuning.entry import Entry, Result
-from fmha_cli.tuning.scope import Scope
+from fmha_cli.tuning.entry import Entry
 
 _COLUMNS = "flags, scope, result, fallback, kernel, gain, gain_lo, gain_hi, run, made, why"
 
@@ -68,17 +66,19 @@ def entries(store: Store, family: str | None = None) -> tuple[Entry, ...]:
 def _read(rows: Iterable[sqlite3.Row]) -> Iterator[Entry]:
     for flags, scope, result, default, kernel, gain, low, high, run, made, why in rows:
         try:
-            yield Entry(
-                problem=Problem.from_cli(flags),
-                scope=from_json(Scope, json.loads(scope), "scope"),
-                result=Result(result),
-                default=default,
-                kernel=kernel,
-                gain=gain,
-                gain_ci95=None if low is None else (low, high),
-                run=run,
-                made=made,
-                why=why,
+            yield Entry.from_dict(
+                {
+                    "flags": flags,
+                    "scope": json.loads(scope),
+                    "result": result,
+                    "default": default,
+                    "kernel": kernel,
+                    "gain": gain,
+                    "gain_ci95": None if low is None else (low, high),
+                    "run": run,
+                    "made": made,
+                    "why": why,
+                }
             )
         except (FmhaError, DecodeError, ValueError):
             continue

@@ -86,6 +86,7 @@ def _do(job: Job, answers: _Answers, lease: int) -> None:
     from fmha_cli.walk.kernel_tables import StoredTables
     from fmha_cli.walk.rows import Row
     from fmha_cli.walk.run import run_points
+    from fmha_cli.walk.tuning.choosing import entries_among
     from fmha_cli.walk.watch import Watch
 
     request, number = job.request, job.number
@@ -119,6 +120,7 @@ def _do(job: Job, answers: _Answers, lease: int) -> None:
         request,
         registry.at_revisions(chosen) if chosen else registry,
         layers=job.layers,
+        tuned=entries_among(job.tuned),
         phase=lambda phase, done, total: answers.tell("phase", chunk=number, name=phase.value) if not done else None,
         watch=watch,
     )

@@ -9,7 +9,7 @@ import json
 import os
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
@@ -20,6 +20,7 @@ from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.reading import regular_bytes
 from fmha_cli.domain.suggest import suggest
 from fmha_cli.walk.request import Request
+from fmha_cli.walk.tuning.choosing import Kept
 
 SPEC, JOURNAL = "sweep.json", "journal.jsonl"
 _SHORTEST = 4
@@ -36,6 +37,7 @@ class Spec:
         layers: of a model, one for each problem; empty without a model.
         devices, scheduler, chunk, retries: as the options of ``fmha sweep``.
         overlap: the share of the problems that run at every place.
+        tuned: what ``fmha tune`` had remembered of the problems when the sweep began; empty for a cluster.
         silence_s: seconds without a sign of life after which a worker is given up.
     """
 
@@ -52,6 +54,7 @@ class Spec:
     retries: int
     silence_s: float
     overlap: float = 0.0
+    tuned: Kept = field(default_factory=dict)
 
     @property
     def problems(self) -> tuple[Problem, ...]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from fmha_cli.domain.codec import from_json, to_json
@@ -15,6 +15,7 @@ from fmha_cli.domain.layer import Layer
 from fmha_cli.domain.problem import Problem
 from fmha_cli.walk.request import Request
 from fmha_cli.walk.rows import Row
+from fmha_cli.walk.tuning.choosing import Kept
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,6 +30,7 @@ class Job:
         expected: what each row must be (``mark_of``), so that a worker never runs other rows than were planned.
         past: row number -> record of rows that are done.
         builds: what has to be built for the rows, by ``Order.key``.
+        tuned: the part of ``Spec.tuned`` that concerns the problems.
     """
 
     number: int
@@ -38,6 +40,7 @@ class Job:
     expected: tuple[str, ...]
     past: Mapping[str, Mapping[str, Any]]
     builds: tuple[str, ...] = ()
+    tuned: Kept = field(default_factory=dict)
 
     @property
     def problems(self) -> tuple[Problem, ...]:

@@ -58,7 +58,9 @@ def planned_sweep(
     """
     for kind in kinds:
         refuse_timing(replace(spec.request, device=kind.first))
-    return plan_sweep(spec.problems, spec.layers, spec.request, registry, kinds, notify, places, spec.overlap)
+    return plan_sweep(
+        spec.problems, spec.layers, spec.request, registry, kinds, notify, places, spec.overlap, spec.tuned
+    )
 
 
 def open_sweep(

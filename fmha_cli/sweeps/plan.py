@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 
 from fmha_cli.discovery.registry import Registry
@@ -15,6 +15,7 @@ from fmha_cli.sweeps.jobs import Job, mark_of
 from fmha_cli.sweeps.places import Kind, Place
 from fmha_cli.walk.request import Request
 from fmha_cli.walk.rows import Row, plan_rows
+from fmha_cli.walk.tuning.choosing import Kept, among, chooser_of, entries_among
 
 
 @dataclass(frozen=True)
@@ -80,6 +81,7 @@ class SweepPlan:
         points: every problem.
         layers: of a model, one for each problem; empty without a model.
         units: in the order in which rows are shown.
+        tuned: what was remembered of the problems.
     """
 
     request: Request
@@ -87,6 +89,7 @@ class SweepPlan:
     layers: tuple[Layer | None, ...]
     kinds: tuple[Kind, ...]
     units: tuple[Unit, ...]
+    tuned: Kept = field(default_factory=dict)
 
     @property
     def rows(self) -> tuple[Row, ...]:
@@ -125,6 +128,7 @@ class SweepPlan:
             expected=tuple(mark_of(row) for unit in chunk.units for row in unit.rows),
             past={place: record.to_dict() for place, record in past.items() if record is not None},
             builds=tuple(sorted(chunk.builds)),
+            tuned=among(self.tuned, (self.points[n] for n in problems)),
         )
 
 
@@ -149,22 +153,26 @@ def plan_sweep(
     notify: Callable[[str], None],
     places: Sequence[Place] = (),
     overlap: float = 0.0,
+    tuned: Kept | None = None,
 ) -> SweepPlan:
     """Plan every row for every kind of device; the rows of one problem stand side by side.
 
     Args:
         overlap: the share of the problems that run at every one of the places, so that the places can be compared.
+        tuned: see ``Spec``.
 
     Raises:
         UsageError, EnvironmentProblem, UnsupportedError: see ``plan_rows``.
     """
+    kept: Kept = tuned or {}
     planned: list[dict[int, tuple[Row, ...]]] = []
     for kind in kinds:
-        rows = plan_rows(points, replace(request, device=kind.first), registry, kind.found, notify, layers)
+        own = replace(request, device=kind.first)
+        chooser = chooser_of(own, registry, kind.found, entries_among(kept), notify)
+        rows = plan_rows(points, own, registry, kind.found, notify, layers, chooser)
         planned.append({group: tuple(those) for group, those in groupby(rows, lambda row: row.group)})
-    plan = SweepPlan(
-        request, tuple(points), tuple(layers), tuple(kinds), tuple(_units(len(points), planned, places, overlap))
-    )
+    units = tuple(_units(len(points), planned, places, overlap))
+    plan = SweepPlan(request, tuple(points), tuple(layers), tuple(kinds), units, kept)
     if len({row.key for row in plan.rows}) != len(plan.rows):
         raise InternalError("two rows of a sweep have one key")
     return plan

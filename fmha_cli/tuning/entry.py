@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Any
 
+from fmha_cli.domain.codec import from_json, to_json
 from fmha_cli.domain.encode import digest_of
 from fmha_cli.domain.problem import Problem
 from fmha_cli.tuning.intervals import Place, place_of
@@ -60,3 +62,23 @@ class Entry:
     def digest(self) -> str:
         """What names the entry: 16 digits over problem and scope."""
         return digest_of([self.problem.digest, self.scope.digest])[:16]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The entry as plain JSON values, its problem as ``flags``."""
+        return {name: value for name, value in to_json(self).items() if name != "problem"} | {"flags": self.flags}
+
+    @staticmethod
+    def from_dict(data: Mapping[str, Any]) -> Entry:
+        """The inverse of :meth:`to_dict`.
+
+        Raises:
+            FmhaError, DecodeError, ValueError, LookupError: another version of fmha wrote it, or it is damaged.
+        """
+        ends = data["gain_ci95"]
+        return Entry(
+            problem=Problem.from_cli(data["flags"]),
+            scope=from_json(Scope, data["scope"], "scope"),
+            result=Result(data["result"]),
+            gain_ci95=None if ends is None else (ends[0], ends[1]),
+            **{name: data[name] for name in ("default", "kernel", "gain", "run", "made", "why")},
+        )

@@ -37,7 +37,17 @@ from fmha_cli.walk.request import Command, Context
 from fmha_cli.walk.rows import Row
 from fmha_cli.walk.settings import settings_of
 from fmha_cli.walk.tensor_io import write_tensors
-from fmha_cli.walk.timing import Launcher, Mistimed, RowFailed, Timed, in_processes, policy_of, sample, sample_turns
+from fmha_cli.walk.timing import (
+    LONG_NS,
+    Launcher,
+    Mistimed,
+    RowFailed,
+    Timed,
+    in_processes,
+    policy_of,
+    sample,
+    sample_turns,
+)
 
 _TIMED = (Verdict.PASSED, Verdict.UNCHECKED, Verdict.MISTRUSTED)
 """Verdicts after which a time is meaningful."""
@@ -117,7 +127,9 @@ class Executor:
                 launchers = [self.launcher(job, arena, row) for job, arena, row in zip(jobs, arenas, rows, strict=True)]
                 good = [row if one.verdict in _TIMED else None for row, one in zip(rows, judged, strict=True)]
                 with self._watched(good) as beside:
-                    judged, timed = self._sampled(launchers, judged)
+                    # kernels of one backend disturb each other alike, and evicted caches have no warm state to come back to
+                    lead = rows[0].asked is not None and rows[0].cache is CacheState.HOT
+                    judged, timed = self._sampled(launchers, judged, lead=lead)
                 timed = [one and at(one) for one, at in zip(timed, beside, strict=True)]
                 judged = [
                     self._rechecked(job, arena, one, launcher)
@@ -131,7 +143,9 @@ class Executor:
             for fate, used in zip(fates, settings, strict=True)
         ]
 
-    def _sampled(self, launchers: Sequence[Launcher], judged: list[Judged]) -> tuple[list[Judged], list[Timed | None]]:
+    def _sampled(
+        self, launchers: Sequence[Launcher], judged: list[Judged], *, lead: bool
+    ) -> tuple[list[Judged], list[Timed | None]]:
         """The times of the good ones in turns. One whose launch fails, or whose times cannot be true, leaves the others, which
         begin anew."""
         judged = list(judged)
@@ -139,7 +153,7 @@ class Executor:
         found: Sequence[Timed] = ()
         while good and not found:
             try:
-                found = self._samples([launchers[n] for n in good])
+                found = self._samples([launchers[n] for n in good], lead=lead)
             except (RowFailed, Mistimed):
                 broken = next(n for n in good if launchers[n].failed is not None or launchers[n].mistimed is not None)
                 fault = launchers[broken].failed
@@ -159,7 +173,8 @@ class Executor:
         timed = None
         try:
             with self._watched((row,)) as (beside,):
-                (timed,) = self._samples([launcher])
+                short = bool(judged.stage_ns) and sum(judged.stage_ns[-1]) <= LONG_NS
+                (timed,) = self._samples([launcher], lead=short and row.cache is CacheState.HOT)
             timed = beside(timed)
         except RowFailed as fault:
             return _failed(judged, fault), None
@@ -167,15 +182,19 @@ class Executor:
             pass
         return self._rechecked(job, arena, judged, launcher), timed
 
-    def _samples(self, sides: Sequence[Launcher]) -> tuple[Timed, ...]:
-        """The samples of rows in turns, or of one by itself, in as many processes as the request wants."""
+    def _samples(self, sides: Sequence[Launcher], *, lead: bool = False) -> tuple[Timed, ...]:
+        """The samples of rows in turns, or of one by itself, in as many processes as the request wants.
+
+        Args:
+            lead: as for ``sample`` and ``sample_turns``.
+        """
         request, told = self._request, partial(self._context.phase, Phase.TIME)
         policy = policy_of(request.budget_s, request.max_time_s, request.processes)
 
         def once(process: int) -> tuple[Timed, ...]:
             if len(sides) == 1:
-                return (sample(sides[0], policy, told),)
-            return sample_turns(sides, policy, request.fill_seed + process, told)
+                return (sample(sides[0], policy, told, lead=lead),)
+            return sample_turns(sides, policy, request.fill_seed + process, told, lead=lead)
 
         return in_processes(request.processes, self._supervisor.renew, once)
 

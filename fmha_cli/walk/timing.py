@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -15,6 +16,23 @@ from fmha_cli.measure.sampling import Sampler, SamplingPolicy, StopReason
 
 Launch = Callable[[int], tuple[tuple[int, ...], ...]]
 """Launches n times in a row: nanoseconds per launch and stage. See ``Launcher`` for what it raises."""
+
+
+LEAD_NS = 30_000_000
+"""How long a kernel runs, uncounted, before its samples, and before each sample in turns with those of other backends. After tens of milliseconds of other work a matrix kernel takes up to a quarter
+longer on some processors and needs about as long to come back, whatever the caches hold (docs/benchmarking.md)."""
+
+MOST_LEADING = 1000
+"""Launches before a counted one at most, however short they are."""
+
+_LEAD_SHARE = 5
+"""What leads the samples of a kernel alone takes a fifth of the budget at most, as warm-up does."""
+
+LED_ROUNDS = 5
+"""Rounds of warm-up at most where launches lead each sample: those launches warm the kernel."""
+
+LONG_NS = 10 * LEAD_NS
+"""Launches that take longer hold the slow beginning themselves, and it counts for little."""
 
 
 @dataclass(frozen=True)
@@ -80,24 +98,49 @@ class Launcher:
 
 
 def sample(
-    launch: Launch, policy: SamplingPolicy, told: Callable[[int, int], None] = lambda spent, limit: None
+    launch: Launch,
+    policy: SamplingPolicy,
+    told: Callable[[int, int], None] = lambda spent, limit: None,
+    *,
+    lead: bool = False,
 ) -> Timed:
     """Launch until the stopping rule of ``policy`` is satisfied.
 
     Args:
+        lead: some launches go before the first of the rule, because the kernel was not launched for a while. They take ``LEAD_NS``, and
+            at most a share of the budget, and count as warm-up.
         told: takes the nanoseconds that were spent, and those after which the samples are enough.
     """
     sampler = Sampler(policy)
     launches: list[tuple[int, ...]] = []
     totals: list[int] = []
     start = time.perf_counter_ns()
+    led = _led(launch, min(LEAD_NS, policy.budget_ns // _LEAD_SHARE)) if lead else 0
     while count := sampler.next_batch(totals, spent := time.perf_counter_ns() - start):
         told(spent, policy.budget_ns)
         batch = launch(count)
         launches.extend(batch)
         totals.extend(sum(stages) for stages in batch)
     warm = sampler.warmup(totals) or 0
-    return Timed(tuple(launches[warm:]), warm, sampler.stop(totals, spent) or StopReason.INTERRUPTED)
+    return Timed(tuple(launches[warm:]), led + warm, sampler.stop(totals, spent) or StopReason.INTERRUPTED)
+
+
+def _led(launch: Launch, least_ns: int) -> int:
+    """Launch for so long: the number of launches."""
+    (first,) = launch(1)
+    count = min(MOST_LEADING, math.ceil(least_ns / max(1, sum(first)))) - 1
+    return 1 + len(launch(count)) if count > 0 else 1
+
+
+def leading(totals: Sequence[int]) -> int:
+    """How many launches go before the next counted one.
+
+    Args:
+        totals: nanoseconds of the counted launches so far.
+    """
+    if not totals:
+        return 0  # warm-up: it is not counted
+    return 0 if totals[-1] > LONG_NS else math.ceil(LEAD_NS / max(totals[-1], LEAD_NS / MOST_LEADING))
 
 
 def sample_turns(
@@ -105,13 +148,16 @@ def sample_turns(
     policy: SamplingPolicy,
     seed: int,
     told: Callable[[int, int], None] = lambda spent, limit: None,
+    *,
+    lead: bool = False,
 ) -> tuple[Timed, ...]:
     """Two kernels or more in interleaved rounds, in orders drawn from ``seed``, until their ratios to the first are known.
 
     Args:
+        lead: launches of its own kernel go before each sample, as where a kernel is timed alone. Otherwise another kernel's does.
         told: as for :func:`sample`.
     """
-    sampler = AbSampler(policy)
+    sampler = AbSampler(replace(policy, warmup_max=min(policy.warmup_max, LED_ROUNDS)) if lead else policy)
     launches: list[list[tuple[int, ...]]] = [[] for _ in sides]
     totals: list[list[int]] = [[] for _ in sides]
     start = time.perf_counter_ns()
@@ -119,9 +165,9 @@ def sample_turns(
         told(spent, policy.budget_ns)
         for order in orders(rounds, seed, len(totals[0]), len(sides)):
             for side in order:
-                batch = sides[side](1)
-                launches[side].extend(batch)
-                totals[side].append(sum(batch[0]))
+                batch = sides[side](1 + (leading(totals[side]) if lead else 0))
+                launches[side].append(batch[-1])
+                totals[side].append(sum(batch[-1]))
     warm, stop = sampler.warmup(*totals) or 0, sampler.stop(*totals, spent_ns=spent) or StopReason.INTERRUPTED
     return tuple(Timed(tuple(each[warm:]), warm, stop) for each in launches)
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import nightly
+import nightly_turn
 import pytest
 from nightly_judge import Builds, judge, key_of
 from nightly_plant import CHECKOUT, Plant, checkout, cost_of, nearest
@@ -149,3 +150,40 @@ def test_the_job_names_the_planted_rows_and_no_other(tmp_path: Path) -> None:
     assert [word.partition(" ")[0] for word in pages[1].verdicts].count("SLOWER") == 6
     untold = sorted(planted)[0]
     assert len(judge(document, 12, planted - {untold}, old, {**new, untold: old[untold]}, pages).alarms) == 1
+
+
+def test_a_night_goes_on_with_the_turns_that_were_kept(tmp_path: Path) -> None:
+    """A turn is run once, whatever session asks for it; another number, side or choice of problems is another turn."""
+    turns, count = tmp_path / "turns", tmp_path / "count"
+    count.write_text("")
+    command = (sys.executable, "-c", f"open({str(count)!r}, 'a').write('x'); print('a row')")
+
+    def asked(session: str, side: str, only: str = "", words: tuple[str, ...] = command) -> tuple[int, bytes]:
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setenv("FMHA_ONLY", only)
+            return nightly_turn.taken(turns, tmp_path / session, side, words)
+
+    failing = (sys.executable, "-c", "raise SystemExit(4)")
+    assert asked("first", "before", words=failing)[0] == 4
+    assert not turns.exists(), "a turn that failed is not kept"
+    for session in ("second", "third"):
+        for side, only in (("before", ""), ("after", ""), ("before", ""), ("before", "ab"), ("before", "cd")):
+            assert asked(session, side, only) == (0, b"a row\n")
+    assert count.read_text() == "x" * 5
+    assert len(list(turns.iterdir())) == 5
+
+
+def test_a_step_that_is_done_is_not_done_again(tmp_path: Path) -> None:
+    night = nightly.Night(tmp_path)
+    assert night.kept("step", lambda: {"found": 1}) == {"found": 1}
+    assert night.kept("step", lambda: 1 / 0) == {"found": 1}
+
+
+def test_the_folder_of_another_night_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    nightly.same_night(tmp_path, [12, 8])
+    nightly.same_night(tmp_path, [12, 8])
+    with pytest.raises(ValueError, match="another night"):
+        nightly.same_night(tmp_path, [24, 8])
+    monkeypatch.setattr(nightly, "PACKAGES", ("arch_specs",))
+    with pytest.raises(ValueError, match="another night"):
+        nightly.same_night(tmp_path, [12, 8])

@@ -13,6 +13,7 @@ import ring_backend
 from ring_backend import DEFAULT, HONEST
 from ring_fixtures import ring
 from schema_checks import validator
+from tuned_for import difference
 
 from cli.conftest import Fmha
 from fmha_cli.measure.compare import Speed
@@ -24,19 +25,6 @@ __all__ = ["ring"]
 SHAPE = ("--backend", "ring", "-H", "1", "-d", "8", "--dtype", "fp32")
 SMALL = (*SHAPE, "-s", "8")
 pytestmark = pytest.mark.usefixtures("ring")
-
-
-def difference(speed: Speed = Speed.FASTER, **changes: Any) -> Difference:
-    told: dict[str, Any] = {
-        "processes_before": 5,
-        "processes_after": 5,
-        "before_ns": 200.0,
-        "after_ns": 100.0,
-        "ratio": 0.5,
-    }
-    told |= {"ratio_ci95": (0.4, 0.625), "spread": 0.1, "drift": None, "p": 0.01, "p_adjusted": 0.01, "could_see": 0.05}
-    told |= {"suspicious": False, "speed": speed, "why": "processes differ by 10 %" if speed is Speed.UNSURE else None}
-    return Difference(**(told | changes))
 
 
 @pytest.fixture
@@ -131,7 +119,7 @@ def test_kernels_are_built_until_the_time_is_used_up(fmha: Fmha) -> None:
 
 
 def test_a_search_without_time_keeps_what_was_measured(fmha: Fmha) -> None:
-    (row,) = tuned(fmha, *SMALL, "--budget", "0.000001", code=6)
+    (row,) = tuned(fmha, *SMALL, "--budget", "0.000000001", code=6)
     assert (row["state"], row["samples"], row["stop"]) == ("failed", 0, "budget")
 
 

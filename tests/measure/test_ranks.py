@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fmha_cli.measure.ranks import FEWEST_PROCESSES, adjusted, fewest_processes, smallest_p, two_sided
+from fmha_cli.measure.ranks import FEWEST_PROCESSES, adjusted, fewest_processes, holm, smallest_p, two_sided
 
 small = st.lists(st.integers(0, 6).map(float), min_size=1, max_size=5)
 """Few different values, so that ties are common."""
@@ -98,8 +98,56 @@ def test_the_correction_is_scipys() -> None:
 
 
 def test_one_row_is_not_corrected() -> None:
-    assert adjusted([0.04]) == (0.04,)
-    assert adjusted([]) == ()
+    for correct in (adjusted, holm):
+        assert correct([0.04]) == (0.04,)
+        assert correct([]) == ()
+
+
+def by_holm(p_values: list[float], alpha: float) -> set[int]:
+    """Holm's rule: from the smallest p on, as long as the k-th is at most alpha / (m - k + 1)."""
+    order = sorted(range(len(p_values)), key=lambda i: p_values[i])
+    found = set()
+    for k, i in enumerate(order, 1):
+        if p_values[i] > alpha / (len(order) - k + 1):
+            break
+        found.add(i)
+    return found
+
+
+P_VALUES = st.lists(st.floats(1e-6, 1), min_size=1, max_size=30)
+
+
+@given(P_VALUES, st.sampled_from([0.01, 0.05, 0.2]))
+def test_holms_correction_is_its_definition(p_values: list[float], alpha: float) -> None:
+    corrected = holm(p_values)
+    near = {
+        i for i, p in enumerate(corrected) if p == pytest.approx(alpha)
+    }  # the quotient and the product may round apart
+    found = {i for i, p in enumerate(corrected) if p <= alpha}
+    assert found - near <= by_holm(p_values, alpha) <= found | near
+
+
+@given(P_VALUES)
+def test_holm_lies_between_no_correction_for_a_share_and_bonferroni(p_values: list[float]) -> None:
+    count = len(p_values)
+    for p, share, anyone in zip(p_values, adjusted(p_values), holm(p_values), strict=True):
+        assert p <= share * (1 + 1e-12)
+        assert share <= anyone * (1 + 1e-12)
+        assert anyone <= min(1.0, p * count) * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("slower", [0, 15, 150])
+def test_the_chance_of_any_false_one_is_alpha_however_many_rows_are_slower(slower: int) -> None:
+    """Twenty untouched rows beside others that are surely slower. A share lets some of the twenty through once many are."""
+    draw, nights, alpha = random.Random(slower), 1000, 0.05
+    alarms = {holm: 0, adjusted: 0}
+    for _ in range(nights):
+        p_values = [*[1e-6] * slower, *[draw.random() for _ in range(20)]]
+        for correct in alarms:
+            alarms[correct] += any(p <= alpha for p in correct(p_values)[slower:])
+    assert alarms[holm] / nights <= alpha + 0.02
+    if slower == 150:
+        assert alarms[adjusted] / nights > 0.4
 
 
 @pytest.mark.parametrize(("rows", "fewest"), [(1, 5), (6, 5), (7, 6), (321, 8), (322, 9), (1215, 9), (1216, 10)])

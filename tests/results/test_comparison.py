@@ -77,6 +77,26 @@ def test_fresh_processes_are_corrected_over_their_rows_alone() -> None:
     assert again.rows[3].difference.p_adjusted == again.rows[3].difference.p
 
 
+def test_a_slow_row_lends_no_certainty_to_another_that_is_run_again() -> None:
+    """Rows beside others that are surely slower. Their p values are enough for a share of 5 %, and not for a chance of 5 %."""
+    names = [f"s{64 * n}" for n in range(1, 6)]
+    first = compared(run(**dict.fromkeys(names, CALM)), run(**dict.fromkeys(names, SLOW)), RULE)
+    assert len(first.suspicious) == 5
+    calm, slow = processes(1_000_000, 5, 12), processes(1_100_000, 6, 12)
+    doubtful = [*processes(1_100_000, 7, 9), *processes(940_000, 8, 3)]
+    again = confirmed(
+        first, run(**dict.fromkeys(names, calm)), run(**{**dict.fromkeys(names, slow), names[4]: doubtful})
+    )
+    *sure, last = (row.difference for row in again.rows)
+    assert {one.speed for one in sure} == {Speed.SLOWER}
+    assert last.p is not None
+    assert 0.025 < last.p <= 0.05
+    assert last.speed is Speed.SLOWER, "it is the last one, and Holm tests the last one at alpha itself"
+    two = {**dict.fromkeys(names, slow), names[3]: doubtful, names[4]: doubtful}
+    again = confirmed(first, run(**dict.fromkeys(names, calm)), run(**two))
+    assert [row.difference.speed for row in again.rows] == [Speed.SLOWER] * 3 + [Speed.UNSURE] * 2
+
+
 def test_a_suspicious_row_that_did_not_run_again_is_unsure() -> None:
     first = compared(run(s64=CALM, s128=CALM), run(s64=SLOW, s128=SLOW), RULE)
     again = confirmed(first, run(s64=CALM), run(s64=SLOW))
@@ -92,7 +112,7 @@ def test_fresh_processes_take_turns_although_the_first_look_did_not() -> None:
 
 
 def test_how_many_processes_confirm() -> None:
-    assert [processes_to_confirm(rows, 0.05) for rows in (1, 300, 100_000)] == [12, 12, 17]
+    assert [processes_to_confirm(rows, 0.05) for rows in (1, 300, 100_000)] == [13, 16, 21]
 
 
 def test_means_are_of_each_backend() -> None:

@@ -1,8 +1,7 @@
-"""Questions about many runs, answered by the store's columns as its records would answer them."""
+"""The history of a row, answered by the store's columns as its records would answer it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +11,7 @@ from report.samples import bare, measurement, record
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.verdict import Verdict
 from fmha_cli.report.record import Record
-from fmha_cli.results.queries import Best, Pair, Point, best, history, pairs
+from fmha_cli.results.queries import Point, history
 from fmha_cli.results.store import Store
 from results.kept import filled, row_of, run_row
 
@@ -55,33 +54,12 @@ def test_a_history_has_the_good_rows_of_the_same_point_alone(store: Store) -> No
     assert history(store, ROWS[7]) == history(store, record(arch="x86_64_v3")) == ()
 
 
-def test_two_runs_are_joined_by_what_they_have_in_common(store: Store) -> None:
-    assert pairs(store, RUNS[0].id, RUNS[2].id) == (Pair(1, 1, "cold", 500, 600), Pair(2, 1, "cold", 900, 800))
-    assert pairs(store, RUNS[0].id, RUNS[1].id) == (Pair(1, 1, "cold", 500, 400),)
-    assert pairs(store, RUNS[0].id, "0" * 32) == ()
-
-
-def test_the_best_of_each_problem_is_a_good_row(store: Store) -> None:
-    assert [(one.run, one.median_ns) for one in best(store)] == [(RUNS[1].id, 400), (RUNS[2].id, 800)]
-    assert isinstance(best(store)[0], Best)
-
-
-@pytest.mark.parametrize(
-    ("question", "index"),
-    [
-        (lambda store: history(store, ROWS[0]), "by_point (problem=? AND kernel=?"),
-        (lambda store: pairs(store, RUNS[0].id, RUNS[2].id), "by_point (problem=? AND kernel=? AND run=?"),
-        (best, "by_time (problem=?"),
-    ],
-)
-def test_no_question_reads_all_records(store: Store, question: Callable[[Store], object], index: str) -> None:
+def test_the_question_reads_no_other_records(store: Store) -> None:
     asked: list[str] = []
     store.connection.set_trace_callback(asked.append)
-    question(store)
+    history(store, ROWS[0])
     store.connection.set_trace_callback(None)
     (statement,) = [text for text in asked if text.startswith("select")]
     plan = [row[3] for row in store.connection.execute(f"explain query plan {statement}")]
-    assert [step for step in plan if index in step]
-    assert [
-        step for step in plan if step.startswith("SCAN") and step != "SCAN p"
-    ] == []  # p: every problem has an answer
+    assert [step for step in plan if "by_point (problem=? AND kernel=?" in step]
+    assert [step for step in plan if step.startswith("SCAN")] == []

@@ -118,7 +118,7 @@ def _chart(data: list[dict[str, Any]], height: int) -> dict[str, Any]:
         legend=alt.Legend(title=None, orient="top"),
     )
     told = {"problem": "problem", "ratio": "ratio", "low": "from", "high": "to", "speed": "verdict", "why": "why"}
-    told |= {"processes": "processes", "p": "p(BH)", "sees": "could see", "conditions": "conditions", "again": "again"}
+    told |= {"processes": "processes", "p": "p(adj)", "sees": "could see", "conditions": "conditions", "again": "again"}
     band = (
         alt.Chart(alt.NamedData(BAND))
         .mark_rect(style="tolerance", aria=False)

@@ -98,7 +98,7 @@ _COLUMNS = (
     Column("before", number=True, path="difference.before_ns", rank=3),
     Column("after", number=True, path="difference.after_ns", rank=3),
     Column("ratio [95 %]", number=True, path="difference.ratio", called="ratio"),
-    Column("p(BH)", number=True, path="difference.p_adjusted", called="p", rank=4),
+    Column("p(adj)", number=True, path="difference.p_adjusted", called="p", rank=4),
     Column("could see", number=True, path="difference.could_see", rank=1),
     Column("verdict", path="difference.speed", fit=Fit.FOLD, least=24),
 )

@@ -1,11 +1,15 @@
-"""The ``Chooser`` of a request."""
+"""The ``Chooser`` of a request, and what a sweep keeps of the store, so that every worker and every session chooses alike."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 from fmha_cli.discovery.registry import Registry
 from fmha_cli.domain.device import Availability, usable_cores
+from fmha_cli.domain.problem import Problem
+from fmha_cli.tuning.entry import Entry
+from fmha_cli.tuning.intervals import place_of
 from fmha_cli.walk.builds import build_context
 from fmha_cli.walk.host import this_host
 from fmha_cli.walk.request import Request
@@ -14,6 +18,14 @@ from fmha_cli.walk.tuning.scopes import Scopes
 
 TUNED, DEFAULT = "tuned", "default"
 """Values of ``--select`` that name no kernel."""
+
+Kept = Mapping[str, tuple[Mapping[str, Any], ...]]
+"""Family of problems -> its entries as JSON, in the order of the store."""
+
+
+def chooses(request: Request) -> bool:
+    """Whether a request leaves the choice to what was tuned."""
+    return request.select == TUNED and request.kernel is None and not request.wanted.several
 
 
 def chooser_of(
@@ -24,7 +36,7 @@ def chooser_of(
     notify: Callable[[str], None] = lambda text: None,
 ) -> Chooser | None:
     """What chooses among tuned kernels; None if nothing shall, or if nothing is remembered."""
-    if tuned is None or request.select != TUNED or request.kernel is not None or request.wanted.several:
+    if tuned is None or not chooses(request):
         return None
 
     def scopes() -> Scopes:
@@ -33,3 +45,30 @@ def chooser_of(
         return Scopes(registry=registry, found=found, building=building, host=this_host(), threads=threads)
 
     return Chooser(entries_of=tuned, registry=registry, found=found, wanted=request.wanted, scopes=scopes)
+
+
+def kept_of(problems: Iterable[Problem], tuned: EntriesOf | None) -> Kept:
+    """What is remembered of the families of some problems; families without an entry are left out."""
+    if tuned is None:
+        return {}
+    families = dict.fromkeys(place_of(problem).family for problem in problems)
+    found = {family: tuple(entry.to_dict() for entry in tuned(family)) for family in families}
+    return {family: entries for family, entries in found.items() if entries}
+
+
+def among(kept: Kept, problems: Iterable[Problem]) -> Kept:
+    """The part that concerns some problems."""
+    families = {place_of(problem).family for problem in problems} if kept else set()
+    return {family: entries for family, entries in kept.items() if family in families}
+
+
+def entries_among(kept: Kept) -> EntriesOf | None:
+    """What gives the entries that were kept; None if there are none."""
+    if not kept:
+        return None
+    read = {family: tuple(map(Entry.from_dict, entries)) for family, entries in kept.items()}
+
+    def entries_of(family: str) -> Sequence[Entry]:
+        return read.get(family, ())
+
+    return entries_of

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -10,11 +10,14 @@ from fmha_cli.domain.kernel import KernelSpec
 from fmha_cli.domain.rules import Reason
 from fmha_cli.measure.difference import Difference
 from fmha_cli.report.documents.tune import TuneCandidate, Tuned, TuneRow
+from fmha_cli.report.record import Record
+from fmha_cli.tuning.entry import Entry
 from fmha_cli.tuning.search import Found, Policy, level
 from fmha_cli.walk.builds import Built
 from fmha_cli.walk.rows import Row
 from fmha_cli.walk.tuning.builds import unbuilt
 from fmha_cli.walk.tuning.candidates import Candidates
+from fmha_cli.walk.tuning.resuming import Searched
 from fmha_cli.walk.tuning.sampling import Contender
 
 
@@ -28,6 +31,8 @@ class Course:
         good: the contenders that may be chosen; the search numbers these.
         winner: the row of the kernel to choose.
         why: why the default was kept, or nothing was tuned.
+        entry: what is remembered.
+        past: the row that an earlier session kept of its search; there are no contenders then.
     """
 
     candidates: Candidates
@@ -44,39 +49,63 @@ class Course:
     build_ns: int = 0
     search_ns: int = 0
     confirm_ns: int = 0
-
-    def place_of(self, row: Row) -> int:
-        """The number of a row among those that may be chosen."""
-        return next(place for place, one in enumerate(self.good) if one.row is row)
+    past: TuneRow | None = None
+    entry: Entry | None = None
 
 
 def row_of(course: Course, state: Tuned, policy: Policy, build_budget_s: float | None = None) -> TuneRow:
     """The row of a problem."""
     candidates, found = course.candidates, course.found
     default = candidates.default
-    winner = None if course.winner is None or course.winner.choice is None else course.winner.choice.kernel.digest
-    samples = sum(len(one.launches) for one in course.contenders)
-    why = course.why
-    if state is Tuned.UNSUPPORTED:
-        why = "; ".join(f"{reason.id} {reason.text}" for reason in candidates.reasons) or "no kernel serves it"
-    elif state is Tuned.INTERRUPTED:
-        why = "interrupted"
-    return TuneRow(
+    row = TuneRow(
         problem=candidates.problem.to_dict(),
         flags=candidates.problem.repro(),
         backend=None if default is None else default.kernel.backend,
         device=None if default is None else default.device.id,
         state=state,
-        kernel=winner,
+        kernel=None,
         default=None if default is None else default.kernel.digest,
-        gain=course.gain,
-        gain_ci95=course.gain_ci95,
+        gain=None,
+        gain_ci95=None,
         candidates=tuple(_candidates(course, build_budget_s)),
-        samples=samples,
+        samples=(samples := sum(len(one.launches) for one in course.contenders)),
         share=samples / (len(course.good) * policy.most) if course.good else None,
         stop=None if found is None else found.stop,
         build_ns=course.build_ns,
         search_ns=course.search_ns,
+        confirm_ns=0,
+        difference=None,
+        why=None,
+    )
+    return _concluded(course.past or row, course, state)
+
+
+def searched_of(course: Course, row: TuneRow, records: Sequence[Record]) -> Searched:
+    """What is kept of a search that ended."""
+    found = course.found
+    kernels = [one.row.choice.kernel.digest for one in course.good if one.row.choice is not None]
+    return Searched(
+        row=row,
+        records=tuple(record.to_dict() for record in records),
+        order=() if found is None else tuple(kernels[place] for place in found.order),
+        running=tuple(kernel for kernel, one in zip(kernels, course.good, strict=True) if one.launch is not None),
+        good=len(course.good),
+    )
+
+
+def _concluded(row: TuneRow, course: Course, state: Tuned) -> TuneRow:
+    """The row of a search with what was chosen after it."""
+    why = course.why
+    if state is Tuned.UNSUPPORTED:
+        why = "; ".join(f"{reason.id} {reason.text}" for reason in course.candidates.reasons) or "no kernel serves it"
+    elif state is Tuned.INTERRUPTED:
+        why = "interrupted"
+    return replace(
+        row,
+        state=state,
+        kernel=None if course.winner is None or course.winner.choice is None else course.winner.choice.kernel.digest,
+        gain=course.gain,
+        gain_ci95=course.gain_ci95,
         confirm_ns=course.confirm_ns,
         difference=course.difference,
         why=why,

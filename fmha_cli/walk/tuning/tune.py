@@ -6,7 +6,8 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
 
 from fmha_cli.discovery.registry import Registry
 from fmha_cli.discovery.wanted import wanted_backends
@@ -35,9 +36,10 @@ from fmha_cli.walk.rows import Row
 from fmha_cli.walk.tuning.builds import build_within
 from fmha_cli.walk.tuning.candidates import Candidates, candidates_of
 from fmha_cli.walk.tuning.confirming import Confirmation, Confirmer, confirmed, gain_of
+from fmha_cli.walk.tuning.resuming import Chosen, Notes, Searched, notes_of
 from fmha_cli.walk.tuning.sampling import KernelSampler, Ring, timed
 from fmha_cli.walk.tuning.scopes import Scopes
-from fmha_cli.walk.tuning.telling import Course, row_of
+from fmha_cli.walk.tuning.telling import Course, row_of, searched_of
 
 Progress = Callable[[int, int, str], None]
 
@@ -53,6 +55,9 @@ class TuneRequest:
         min_gain: the least gain of a winner, as a share.
         processes: fresh processes of each kernel in a confirmation.
         environ: the variables that they inherit.
+        states: the folder of what an interrupted run keeps, from which the same run goes on; None to keep nothing.
+        anew: throw away what an earlier session kept.
+        place: the store; a run that remembers elsewhere is another run.
     """
 
     request: Request
@@ -63,6 +68,15 @@ class TuneRequest:
     min_gain: float = 0.02
     processes: int = 5
     environ: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
+    states: Path | None = None
+    anew: bool = False
+    place: str | None = None
+
+    @property
+    def parts(self) -> dict[str, str]:
+        """Everything besides ``request`` that could change a choice, by readable names."""
+        apart = {"request", "environ", "states", "anew"}
+        return {one.name: str(getattr(self, one.name)) for one in fields(self) if one.name not in apart}
 
 
 @dataclass(frozen=True)
@@ -113,12 +127,17 @@ def tune(
         scopes = Scopes(registry=registry, found=found, building=building, host=host, threads=context.threads)
         origin = Origin.new(host, request)
         origin = replace(origin, run=replace(origin.run, command="tune"))
-        tuner = _Tuner(asked, context, scopes, origin, on_record, on_entry, progress)
+        notes = notes_of(every, asked.states, asked.parts, context, scopes, origin, stack, anew=asked.anew)
+        if notes.journal is not None:
+            origin = origin.within(notes.journal.start)
+        tuner = _Tuner(asked, context, scopes, origin, notes, on_record, on_entry, progress)
         rows, interrupted = list[TuneRow](), False
         for number, candidates in enumerate(every):
             row, interrupted = tuner.row(candidates, number, len(every), skip=interrupted)
             rows.append(row)
             on_row(row)
+        if not interrupted:
+            notes.complete()
     return Outcome(tuple(rows), interrupted)
 
 
@@ -130,6 +149,7 @@ class _Tuner:
     context: Context
     scopes: Scopes
     origin: Origin
+    notes: Notes
     on_record: Callable[[Record], None]
     on_entry: Callable[[Entry], None]
     progress: Progress
@@ -143,6 +163,8 @@ class _Tuner:
         course = Course(candidates)
         if candidates.default is None:
             return self._row(course, Tuned.UNSUPPORTED), skip
+        if (row := self._kept(candidates, number)) is not None:
+            return row, skip
         if skip or self.asked.request.dry_run:
             return self._row(course, Tuned.INTERRUPTED if skip else Tuned.PLANNED), skip
         what = candidates.problem.repro()
@@ -151,11 +173,36 @@ class _Tuner:
             state = self._tuned(course, number)
         except KeyboardInterrupt:
             state = Tuned.INTERRUPTED
-        finally:
-            with suppress(KeyboardInterrupt):
-                self._tell(course)
         self.progress(number + 1, total, what)
-        return self._row(course, state), state is Tuned.INTERRUPTED
+        row = self._row(course, state)
+        if state is not Tuned.INTERRUPTED:
+            entry = None if course.entry is None else course.entry.to_dict()
+            self.notes.keep_choice(number, Chosen(row=row, entry=entry))
+        return row, state is Tuned.INTERRUPTED
+
+    def _kept(self, candidates: Candidates, number: int) -> TuneRow | None:
+        """The row of a problem that an earlier session finished; None if it is to be tuned."""
+        chosen = self.notes.choices.get(number)
+        if chosen is None:
+            return None
+        entry = None if chosen.entry is None else Entry.from_dict(chosen.entry)
+        if entry is not None and (differs := self._differences(candidates, entry)):
+            self.context.notify(f"{chosen.row.flags} is tuned anew: {'; '.join(differs)}")
+            self.notes.forget(number)
+            return None
+        for data in self.notes.searches[number].records if number in self.notes.searches else ():
+            self.on_record(Record.from_dict(data))
+        if entry is not None:
+            self.on_entry(entry)
+        return chosen.row
+
+    def _differences(self, candidates: Candidates, entry: Entry) -> tuple[str, ...]:
+        """What is different now from when a choice was made: the kernels' sources, in particular."""
+        named = {choice.kernel.name: choice for choice in candidates.choices}
+        if not {entry.kernel, entry.default} <= named.keys():
+            return ("its kernels are others now",)
+        choices = named[entry.kernel], named[entry.default]
+        return entry.scope.differences(self.scopes.of(entry.problem, choices, CacheState(entry.scope.cache)))
 
     def _row(self, course: Course, state: Tuned) -> TuneRow:
         return row_of(course, state, self.asked.policy, self.asked.build_budget_s)
@@ -164,24 +211,44 @@ class _Tuner:
         """Take a problem as far as it goes; ``course`` keeps what was found. Raises KeyboardInterrupt."""
         asked, candidates = self.asked, course.candidates
         course.rows = candidates.rows(self.context.registry, CacheState(asked.request.cache), number)
-        with _timing(course, "build_ns"):
-            course.built = build_within(course.rows, self.context.registry, self.context.building, asked.build_budget_s)
-        with _timing(course, "search_ns"):
-            self._search(course)
-        found = course.found
-        if found is None or not found.order:
+        searched = self._searched(course, number)
+        if not searched.order:
             course.why = "no kernel ran and was right"
             return Tuned.FAILED
-        best = course.good[found.order[0]].row
-        default = next((one.row for one in course.good if one.row.default), None)
-        if default is None or course.good[course.place_of(default)].launch is None:
+        named = {row.choice.kernel.digest: row for row in course.rows if row.choice is not None}
+        best, default = named[searched.order[0]], course.rows[0]
+        if default.choice is None or default.choice.kernel.digest not in searched.running:
             course.why = "the default did not run, so that nothing can be compared with it"
             return Tuned.FAILED
-        confirmation = self._confirmed(course, default, best)
+        confirmation = self._confirmed(course, default, best, searched.good)
         course.why = confirmation.why
         course.winner = best if confirmation.why is None else default
         self._remember(course, default, confirmation)
         return Tuned.TUNED if confirmation.why is None else Tuned.KEPT
+
+    def _searched(self, course: Course, number: int) -> Searched:
+        """The search of a problem, now or in an earlier session. Raises KeyboardInterrupt."""
+        asked = self.asked
+        past = self.notes.searches.get(number)
+        if past is not None:
+            course.past = past.row
+            for data in past.records:
+                self.on_record(Record.from_dict(data))
+            return past
+        self.notes.begin(number)
+        try:
+            with _timing(course, "build_ns"):
+                course.built = build_within(
+                    course.rows, self.context.registry, self.context.building, asked.build_budget_s
+                )
+            with _timing(course, "search_ns"):
+                self._search(course)
+        finally:
+            with suppress(KeyboardInterrupt):
+                records = self._tell(course, number)
+        searched = searched_of(course, self._row(course, Tuned.INTERRUPTED), records)
+        self.notes.keep_search(number, searched)
+        return searched
 
     def _search(self, course: Course) -> None:
         asked, context = self.asked, self.context
@@ -201,9 +268,9 @@ class _Tuner:
                     if times is not None:
                         one.fate = replace(one.fate, measurement=executor.measurement(one.row, times))
 
-    def _confirmed(self, course: Course, default: Row, best: Row) -> Confirmation:
+    def _confirmed(self, course: Course, default: Row, best: Row, good: int) -> Confirmation:
         if best.default:
-            return Confirmation(None, f"the default is the fastest of {len(course.good)}")
+            return Confirmation(None, f"the default is the fastest of {good}")
         asked = self.asked
         confirmer = Confirmer(
             request=asked.request,
@@ -230,27 +297,31 @@ class _Tuner:
             gain, ends = gain_of(confirmation.difference)
         course.gain, course.gain_ci95 = gain, ends
         scope = self.scopes.of(winner.problem, (winner.choice, default.choice), winner.cache)
-        self.on_entry(
-            Entry(
-                problem=winner.problem,
-                scope=scope,
-                result=Result.TUNED if tuned else Result.KEPT,
-                default=default.choice.kernel.name,
-                kernel=winner.choice.kernel.name,
-                gain=gain,
-                gain_ci95=ends,
-                run=self.origin.run.id,
-                made=now(),
-                why=confirmation.why,
-            )
+        course.entry = Entry(
+            problem=winner.problem,
+            scope=scope,
+            result=Result.TUNED if tuned else Result.KEPT,
+            default=default.choice.kernel.name,
+            kernel=winner.choice.kernel.name,
+            gain=gain,
+            gain_ci95=ends,
+            run=self.origin.run.id,
+            made=now(),
+            why=confirmation.why,
         )
+        self.on_entry(course.entry)
 
-    def _tell(self, course: Course) -> None:
+    def _tell(self, course: Course, number: int) -> tuple[Record, ...]:
         """Hand on the record of every candidate that was built or failed to be."""
         request = replace(self.asked.request, all_kernels=True)  # as the rows of bench --all-kernels
+        records = []
         for one in course.contenders:
-            record = record_of(one.row, one.fate, request, self.context.registry, {})
-            self.on_record(self.origin.stamped(record, None))
+            record = self.origin.stamped(record_of(one.row, one.fate, request, self.context.registry, {}), None)
+            if one.row.choice is not None:
+                record = replace(record, row=self.notes.row_of(number, one.row.choice.kernel.digest))
+            records.append(record)
+            self.on_record(record)
+        return tuple(records)
 
 
 def cases_of(context: Context) -> Cases:

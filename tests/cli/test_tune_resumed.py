@@ -1,0 +1,165 @@
+"""An interrupted ``fmha tune``: the same command goes on, and nothing of another run is reused."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import ring_backend
+from ring_backend import HONEST
+from ring_fixtures import ring
+from tuned_for import difference
+
+from cli.conftest import Fmha
+from fmha_cli.measure.compare import Speed
+from fmha_cli.measure.difference import Difference
+from fmha_cli.walk.tuning import confirming
+from fmha_cli.walk.tuning import tune as walk
+
+__all__ = ["ring"]
+
+WORDS = ("tune", "--backend", "ring", "-H", "1", "-d", "8", "--dtype", "fp32", "-s", "8,16,24")
+SECOND = 2
+"""The run is killed while the winner of the second of three problems is confirmed."""
+
+
+@pytest.fixture
+def searches(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Receives the number of kernels of every search from now on; confirmations find the fastest surely faster."""
+    seen: list[int] = []
+    real: Callable[..., Any] = walk.search
+
+    def search(arms: int, *more: Any) -> Any:
+        seen.append(arms)
+        return real(arms, *more)
+
+    monkeypatch.setattr(walk, "search", search)
+    monkeypatch.setattr(confirming.Confirmer, "difference", lambda self, default, winner: difference())
+    return seen
+
+
+@pytest.fixture
+def killed(ring: Path, home: Path, searches: list[int]) -> Path:
+    """The journal of a killed run: the first problem is done, the second one searched."""
+    places = (ring.parent / "ring-site", Path(ring_backend.__file__).parent)
+    environ = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, places))}
+    words = [sys.executable, "-m", "killed_tune", str(SECOND), *WORDS]
+    done = subprocess.run(words, env=environ, capture_output=True, text=True, check=False)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    (journal,) = journals(ring)
+    return journal
+
+
+def journals(ring: Path) -> list[Path]:
+    return list((ring.parent / "state" / "fmha" / "tune").glob("*.jsonl"))
+
+
+def states(fmha: Fmha, *more: str, words: tuple[str, ...] = WORDS) -> tuple[list[str], str]:
+    done = fmha(*words, *more, "--json")
+    assert done.code == 0, done.err
+    return [row["state"] for row in done.document["rows"]], done.err
+
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="nothing is killed by a signal there")
+
+
+def test_after_a_kill_the_same_command_goes_on(fmha: Fmha, ring: Path, killed: Path, searches: list[int]) -> None:
+    before = fmha("results", "show", "latest", "--json").document["records"]
+    (first,) = fmha("tune", "ls", "--json").document["entries"]
+    done = fmha(*WORDS, "--json")
+    rows = done.document["rows"]
+    assert [(row["state"], row["kernel"]) for row in rows] == [("tuned", HONEST.digest)] * 3
+    assert "1 problem of 3 and 2 searches are done; --anew starts over" in done.err
+    assert len(searches) == 1  # the third problem alone was searched
+    records = fmha("results", "show", "latest", "--json").document["records"]
+    assert records[: len(before)] == before
+    assert len({record["row"] for record in records}) == len(records) == 6  # two kernels of each problem, once
+    assert len({record["run"]["id"] for record in records}) == 1
+    every = fmha("tune", "ls", "--json").document["entries"]
+    assert len(every) == 3
+    assert first in every
+    assert not journals(ring)
+    states(fmha)
+    assert len(searches) == 4  # a complete run is not gone on with
+
+
+@pytest.mark.slow
+@pytest.mark.ci
+def test_nothing_of_another_run_is_reused(
+    fmha: Fmha, killed: Path, searches: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(confirming.Confirmer, "difference", lambda self, default, winner: difference(Speed.SAME))
+    other = (*WORDS[:-1], "8,16")
+    for more in ((), ("--method", "race"), ("--min-gain", "3"), ("--cache", "cold"), ("--label", "other")):
+        said = states(fmha, *more, words=WORDS if more else other)[1]
+        assert "goes on" not in said
+    for name, text in (("RING_DEVICE", "another"), ("RING_VARIANTS", "honest,zeros")):
+        with monkeypatch.context() as patched:
+            patched.setenv(name, text)
+            assert "goes on" not in states(fmha)[1]
+    assert len(searches) == 2 + 3 * 6
+    assert killed.exists()
+
+
+def test_anew_starts_over(fmha: Fmha, ring: Path, killed: Path, searches: list[int]) -> None:
+    found, said = states(fmha, "--anew")
+    assert found == ["tuned"] * 3
+    assert "goes on" not in said
+    assert len(searches) == 3
+    assert not journals(ring)
+
+
+def test_a_choice_among_other_sources_is_made_anew(
+    fmha: Fmha, killed: Path, searches: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The winner's own source has changed. That of the default, which is in the journal's name, is as it was."""
+    real: Callable[..., Any] = walk.Scopes.of
+
+    def of(self: Any, problem: Any, choices: Any, cache: Any) -> Any:
+        scope = real(self, problem, choices, cache)
+        return scope if len(choices) == 1 else walk.replace(scope, source="other")
+
+    monkeypatch.setattr(walk.Scopes, "of", of)
+    found, said = states(fmha)
+    assert found == ["tuned"] * 3
+    assert "-s 8" in said
+    assert "is tuned anew: source" in said
+    assert len(searches) == 2
+
+
+def test_an_interruption_is_gone_on_with_too(
+    fmha: Fmha, ring: Path, searches: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(self: Any, default: Any, winner: Any) -> Difference:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(confirming.Confirmer, "difference", interrupted)
+        done = fmha(*WORDS, "--json")
+    assert (done.code, len(searches)) == (130, 1)
+    assert "the same command goes on" in done.err
+    assert states(fmha)[0] == ["tuned"] * 3
+    assert len(searches) == 3
+
+
+def test_a_damaged_journal_is_refused(fmha: Fmha, killed: Path) -> None:
+    lines = killed.read_bytes().splitlines(keepends=True)
+    killed.write_bytes(b"".join([*lines[:2], b"no line\n", *lines[2:]]))
+    done = fmha(*WORDS)
+    assert done.code == 2
+    assert "X030" in done.err
+    assert "--anew starts over" in done.err
+
+
+@pytest.mark.usefixtures("searches")
+def test_a_folder_that_cannot_be_written_costs_one_line(fmha: Fmha, ring: Path) -> None:
+    (ring.parent / "state").write_text("no folder")
+    found, said = states(fmha)
+    assert found == ["tuned"] * 3
+    assert said.count("an interruption would lose what is measured") == 1
