@@ -108,7 +108,7 @@ API const char* emu_take() {
 
 API int cuGetProcAddress_v2(const char* name, void** out, int, uint64_t, int* status) {
   *out = nullptr;
-  for (const Entries* entries : {&kDeviceEntries, &kMemoryEntries, &kStreamEntries, &kModuleEntries})
+  for (const Entries* entries : {&kDeviceEntries, &kMemoryEntries, &kStreamEntries, &kModuleEntries, &kTensorMapEntries})
     for (size_t k = 0; k < entries->count; ++k)
       if (!std::strcmp(entries->rows[k].name, name)) *out = entries->rows[k].function;
   if (!std::strcmp(name, "cuGetProcAddress")) *out = reinterpret_cast<void*>(&cuGetProcAddress_v2);

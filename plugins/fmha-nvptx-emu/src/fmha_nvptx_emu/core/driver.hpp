@@ -132,6 +132,6 @@ struct Entries {
   const Entry* rows;
   size_t count;
 };
-extern const Entries kDeviceEntries, kMemoryEntries, kStreamEntries, kModuleEntries;
+extern const Entries kDeviceEntries, kMemoryEntries, kStreamEntries, kModuleEntries, kTensorMapEntries;
 
 }  // namespace ptx
