@@ -97,7 +97,7 @@ PLANTED = {
         SHARED, {"behind": "wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 1; add.f32 %f1, %a3, %a3; wgmma.wait_group.sync.aligned 0;"},
         "missing-wait", "reads a register",
     ),
-    "a copy of the sums read before the wait": (SHARED, {"behind": "mov.b32 %r9, %a3; add.s32 %r9, %r9, 1;" + END}, "missing-wait", "reads a register"),
+    "a copy of the sums read before the wait": (SHARED, {"behind": "mov.b32 %r9, %a3; add.s32 %r10, %r9, 1;" + END}, "missing-wait", "reads a register"),
     "an input overwritten before the wait": (REGISTERS, {"behind": "add.s32 %a129, %a129, 1;" + END}, "missing-wait", "writes a register"),
     "shared memory overwritten before the wait": (SHARED, {"behind": f"@%p1 {STORE}" + END}, "missing-wait", "no wgmma.wait_group lies between"),
     "no wgmma.fence": (SHARED, {"before": ""}, "missing-fence", "no wgmma.fence"),

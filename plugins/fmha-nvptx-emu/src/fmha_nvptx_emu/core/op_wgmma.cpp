@@ -106,13 +106,32 @@ void fragment(const Warp& w, const Slot* a, Tile& out) {
 }
 
 // Register r of D: row g + 8(r%4/2), column 8(r/4) + 2t + r%2; of two halves: row g + 8(r%2), columns 8(r/2) + 2t, + 1.
-template <class F> void each_sum(unsigned n, bool half, F f) {
-  for (unsigned r = 0; r < n / (half ? 4 : 2); ++r)
-    for (unsigned l = 0; l < 32; ++l)
-      for (unsigned h = 0; h < (half ? 2u : 1u); ++h) {
-        const unsigned row = l / 4 + 8 * (half ? r % 2 : r % 4 / 2), column = half ? 8 * (r / 2) + 2 * (l % 4) + h : 8 * (r / 4) + 2 * (l % 4) + r % 2;
-        f(r, l, h, row, column);
-      }
+template <bool half, class F> inline void each_sum(unsigned n, F f) {
+  for (unsigned tile = 0; tile < n / 8; ++tile)
+    for (unsigned side = 0; side < 2; ++side)
+      for (unsigned h = 0; h < 2; ++h)
+        for (unsigned l = 0; l < 32; ++l)
+          f(half ? 2 * tile + side : 4 * tile + 2 * side + h, l, half ? h : 0, l / 4 + 8 * side, 8 * tile + 2 * (l % 4) + h);
+}
+
+constexpr unsigned kColumns = 256 + 16;  // of a row of floats; the rest keeps rows apart in the cache
+struct Work {
+  Tile a, b;
+  alignas(64) float sums[16][kColumns], left[kRowK][16], right[kRowK][kColumns];
+};
+// The same for whole registers of binary32: eight columns of a row are four lanes of two registers.
+using Four = uint32_t __attribute__((vector_size(16), aligned(4), may_alias));
+using Eight = uint32_t __attribute__((vector_size(32), aligned(4), may_alias));
+template <class F> inline void each_row(unsigned n, float (*sums)[kColumns], uint32_t* const* d, F f) {
+  for (unsigned tile = 0; tile < n / 8; ++tile)
+    for (unsigned side = 0; side < 2; ++side)
+      for (unsigned g = 0; g < 8; ++g)
+        f(*reinterpret_cast<Eight*>(sums[g + 8 * side] + 8 * tile), *reinterpret_cast<Four*>(d[4 * tile + 2 * side] + 4 * g),
+          *reinterpret_cast<Four*>(d[4 * tile + 2 * side + 1] + 4 * g));
+}
+Work& work() {
+  static thread_local Work it;
+  return it;
 }
 
 void note_registers(Warp& w, const Inst& i, const Slot* a, bool adds) {
@@ -127,9 +146,13 @@ void note_registers(Warp& w, const Inst& i, const Slot* a, bool adds) {
   if (!fenced)
     w.block->launch->report->add(Finding::MissingFence, w, i, -1, [] { return std::string("no wgmma.fence lies before the first wgmma"); });
   const uint32_t group = w.wgmma_committed + 1;
+  size_t next = 0;  // products of one group have the same registers in the same order
   const auto hold = [&](Slot slot, bool read_only) {
-    for (Outstanding& one : w.outstanding)
-      if (one.id == slot.id) return void((one.group = group, one.read_only &= read_only));
+    const size_t count = w.outstanding.size();
+    for (size_t k = 0; k < count; ++k, ++next) {
+      Outstanding& one = w.outstanding[next < count ? next : next = 0];
+      if (one.id == slot.id) return void((one.group = group, one.read_only &= read_only, ++next));
+    }
     w.outstanding.push_back({slot.id, group, read_only});
   };
   for (unsigned k = 0; k < i.dests; ++k) hold(i.slots[k], false);
@@ -145,7 +168,11 @@ template <Kind kind> void multiply(Warp& w, const Inst& i, uint32_t mask) {
   const Slot* s = i.slots + i.dests;
   const Slot *a = s, *b = s + (from_registers ? 4 : 1), *scale = b + 1;
   const int lane = __builtin_ctz(mask);
-  static thread_local Tile ta, tb;
+  Work& at = work();
+  Tile &ta = at.a, &tb = at.b;
+  auto& sums = at.sums;
+  auto& left = at.left;
+  auto& right = at.right;
   const auto descriptor = [&](Slot slot) {
     if (w.block->checks) require_defined(w, i, slot, mask, "a matrix descriptor");
     const Descriptor d(lanes_of<uint64_t>(w, slot)[lane]);
@@ -160,29 +187,33 @@ template <Kind kind> void multiply(Warp& w, const Inst& i, uint32_t mask) {
     if (!(options & (kAlwaysAdds | kNeverAdds))) require_defined(w, i, *scale, mask, "whether a wgmma adds");
     note_registers(w, i, from_registers ? a : nullptr, adds);
   }
-  alignas(64) static thread_local float sums[16][256], left[K][16], right[K][256];
   const float sign_a = options & kNegateA ? -1.0f : 1.0f, sign_b = options & kNegateB ? -1.0f : 1.0f;
   for (unsigned r = 0; r < 16; ++r)
     for (unsigned k = 0; k < K; ++k) left[k][r] = sign_a * element<kind>(ta.at[r] + k * bytes_of(kind));
   for (unsigned c = 0; c < n; ++c)
     for (unsigned k = 0; k < K; ++k) right[k][c] = sign_b * element<kind>(tb.at[c] + k * bytes_of(kind));
+  uint32_t* d[128];
+  for (unsigned r = 0; r < i.dests; ++r) d[r] = lanes_of<uint32_t>(w, i.slots[r]);
   if (!adds) std::memset(sums, 0, sizeof sums);
-  else
-    each_sum(n, half, [&](unsigned r, unsigned l, unsigned h, unsigned row, unsigned column) {
-      const uint32_t bits = lanes_of<uint32_t>(w, i.slots[r])[l];
-      sums[row][column] = half ? float(narrow<f16>(bits >> 16 * h & 0xffff)) : float_of(bits);
+  else if (half)
+    each_sum<true>(n, [&](unsigned r, unsigned l, unsigned h, unsigned row, unsigned column) {
+      sums[row][column] = float(narrow<f16>(d[r][l] >> 16 * h & 0xffff));
     });
+  else each_row(n, sums, d, [](Eight& row, Four& even, Four& odd) { row = __builtin_shufflevector(even, odd, 0, 4, 1, 5, 2, 6, 3, 7); });
   for (unsigned r = 0; r < 16; ++r)
     for (unsigned k = 0; k < K; ++k) {
       const float by = left[k][r];
 #pragma GCC ivdep
       for (unsigned c = 0; c < n; ++c) sums[r][c] = __builtin_fmaf(by, right[k][c], sums[r][c]);
     }
-  each_sum(n, half, [&](unsigned r, unsigned l, unsigned h, unsigned row, unsigned column) {
-    uint32_t& bits = lanes_of<uint32_t>(w, i.slots[r])[l];
-    if (!half) bits = bits_of_float(sums[row][column]);
-    else bits = (h ? bits & 0xffff : 0) | widen<f16>(f16(sums[row][column])) << 16 * h;
-  });
+  if (half)
+    each_sum<true>(n, [&](unsigned r, unsigned l, unsigned h, unsigned row, unsigned column) {
+      d[r][l] = (h ? d[r][l] & 0xffff : 0) | widen<f16>(f16(sums[row][column])) << 16 * h;
+    });
+  else
+    each_row(n, sums, d, [](Eight& row, Four& even, Four& odd) {
+      even = __builtin_shufflevector(row, row, 0, 2, 4, 6), odd = __builtin_shufflevector(row, row, 1, 3, 5, 7);
+    });
   if (!w.block->checks) return;
   if (ta.whole && tb.whole) {
     if (!adds)
@@ -190,9 +221,10 @@ template <Kind kind> void multiply(Warp& w, const Inst& i, uint32_t mask) {
     return;
   }
   uint32_t holes[128] = {};
-  each_sum(n, half, [&](unsigned r, unsigned l, unsigned, unsigned row, unsigned column) {
+  const auto hole = [&](unsigned r, unsigned l, unsigned, unsigned row, unsigned column) {
     if (ta.missing[row] || tb.missing[column]) holes[r] |= 1u << l;
-  });
+  };
+  half ? each_sum<true>(n, hole) : each_sum<false>(n, hole);
   for (unsigned r = 0; r < i.dests; ++r) w.define(i.slots[r], (adds ? w.defined[i.slots[r].id] : kAll) & ~holes[r], kAll);
 }
 

@@ -89,10 +89,13 @@ uint32_t SharedMemory::settled_reader(Warp& w, const Inst& i, int lane, uint32_t
 bool SharedMemory::read_later(Warp& w, const Inst& i, int lane, uint32_t at, uint32_t bytes, bool copies) {
   const uint32_t mine = copies ? kLater | (w.bulk.committed + 1) << 8 | w.index : (w.wgmma_committed + 1) << 8 | (kWarps + w.index / 4);
   bool whole = true;
+  uint32_t sound = 0;  // a stamp that lies before, with a fence; 0: never written
   for (uint32_t word = at / 4, end = (at + bytes + 3) / 4; word < end; ++word) {
-    const uint32_t from = owner(writer_[word]);
-    if (writer_[word] >= w.floor && (writer_[word] & 0x800000ff) != w.index) settle(w, i, lane, word, true, false);
-    if (writer_[word] && !(writer_[word] & kLater) && from < kWarps && time_of(writer_[word]) > w.fenced[from])
+    const uint32_t stamp = writer_[word], from = owner(stamp);
+    if (stamp == sound || (!(stamp & kLater) && time_of(stamp) <= w.known[from] && (from >= kWarps || time_of(stamp) <= w.fenced[from])))
+      sound = stamp;
+    else if (stamp >= w.floor && (stamp & 0x800000ff) != w.index) settle(w, i, lane, word, true, false);
+    if (stamp != sound && !(writer_[word] & kLater) && from < kWarps && time_of(writer_[word]) > w.fenced[from])
       w.block->launch->report->add(Finding::MissingFence, w, i, lane, [&] {
         return of_lane(lane) + " reads " + word_text(word) + " in the asynchronous proxy, warp " + std::to_string(from) +
                " wrote it, and there is no fence.proxy.async between";
