@@ -102,6 +102,15 @@ def test_a_planted_misuse_is_named(name: str) -> None:
     assert any(words in found["text"] for found in seen.findings), seen.findings
 
 
+def test_an_init_that_no_barrier_follows() -> None:
+    """In every order of the warps: either there is none yet, or nothing says that there is."""
+    for seed in range(4):
+        _, seen = run(FIRST + "@%p1 mbarrier.init.shared::cta.b64 [bar], 32; @!%p2 mbarrier.arrive.shared::cta.b64 _, [bar];", seed=seed)
+        assert seen.kinds == ["mbarrier-misuse"]
+    _, seen = run(init(32) + "@!%p2 mbarrier.arrive.shared::cta.b64 _, [bar];")
+    assert (seen.fault, seen.findings) == (None, [])
+
+
 def test_a_wait_for_the_wrong_phase_uses_the_word_too_early() -> None:
     _, seen = run(init(1) + PASS_ON.replace("ARRIVE", "@%p1 mbarrier.arrive.shared::cta.b64 _, [bar];").replace("WAIT", wait("1")))
     assert "shared-race" in seen.kinds

@@ -161,6 +161,7 @@ PLANTED = {
     "overwritten before it is read": (
         PROXY + "@%p1 STORE".replace("STORE", "HALF") + "@%p1 st.shared.u32 [tile], 7; cp.async.bulk.wait_group 0;", "missing-wait", "while a bulk copy",
     ),
+    "not over as the block ends": (PROXY + "@%p1 HALF", "missing-wait", "the block ended"),
     "overwritten after a wait for another group": (
         PROXY + "@%p1 HALF cp.async.bulk.wait_group.read 1; @%p1 st.shared.u32 [tile], 7;", "missing-wait", "while a bulk copy",
     ),

@@ -40,6 +40,8 @@ enum class Going : uint8_t { On, Barrier, Poll, Done };  // Poll: a wait for an 
 struct AsyncGroups {
   static constexpr uint32_t kKept = 64;
   uint32_t committed = 0, complete = 0, completed_at[kKept] = {};
+  const Inst* last = nullptr;  // the last copy that read shared memory, and its group
+  uint32_t newest = 0;
   void finish(uint32_t groups, uint32_t time) {
     while (complete < groups) completed_at[++complete % kKept] = time;
   }

@@ -16,6 +16,7 @@ unsigned agents_of(const Block& b) {
 }
 
 void misuse(Warp& w, const Inst& i, int lane, const std::string& text) {
+  if (!w.block->checks) return;
   w.block->launch->report->add(Finding::MbarrierMisuse, w, i, lane, [&] { return of_lane(lane) + ": " + text; });
 }
 std::string at_text(uint32_t at) { return "the mbarrier at " + hex(at); }
@@ -52,7 +53,7 @@ void Mbarriers::init(Warp& w, const Inst& i, int lane, uint32_t at, uint32_t cou
   const uint32_t agent = m.agent, phase = m.phase;
   m = {};
   m.agent = agent, m.phase = fresh ? 0 : phase + (phase & 1);  // times of an agent never go back; parity starts at 0
-  m.count = m.pending = count, m.valid = true;
+  m.count = m.pending = count, m.valid = true, m.by = w.index, m.since = w.time;
   ++w.block->events;
 }
 
@@ -62,7 +63,12 @@ void Mbarriers::invalidate(Warp& w, const Inst& i, int lane, uint32_t at) {
 
 Mbarrier* Mbarriers::find(Warp& w, const Inst& i, int lane, uint32_t at) {
   const auto found = all_.find(at);
-  if (found != all_.end() && found->second.valid) return &found->second;
+  if (found != all_.end() && found->second.valid) {
+    const Mbarrier& m = found->second;
+    if (m.by != w.index && w.known[m.by] < m.since)
+      misuse(w, i, lane, "warp " + std::to_string(m.by) + " initialised " + at_text(at) + ", with no barrier between");
+    return &found->second;
+  }
   misuse(w, i, lane, "there is no initialised mbarrier at " + hex(at));
   return nullptr;
 }
@@ -109,6 +115,11 @@ void Mbarriers::end(Block& block) const {
   for (const auto& [at, m] : all_)
     if (m.valid && m.bytes && m.last)
       misuse(*block.warps[m.warp], *m.last, 0, "the block ended, and " + std::to_string(m.bytes) + " bytes of " + at_text(at) + " never came");
+  for (const auto& w : block.warps)
+    if (block.checks && w->bulk.last && w->bulk.complete < w->bulk.newest)
+      block.launch->report->add(Finding::MissingWait, *w, *w->bulk.last, -1, [] {
+        return std::string("the block ended while this bulk copy still read its shared memory");
+      });
 }
 
 }  // namespace ptx

@@ -31,6 +31,7 @@ struct Mbarrier {
   uint32_t count = 0, pending = 0, agent = 0, phase = 0;  // phase: how many are complete
   int64_t bytes = 0;                                      // expected, less those that came
   bool valid = false;
+  uint32_t by = 0, since = 0;                             // the warp that initialised it, and when
   Order arriving, complete;                               // of the phase that runs, and of the last one that ended
   const Inst* last = nullptr;                             // what last changed the bytes, for the block's end
   uint32_t warp = 0;
@@ -41,7 +42,7 @@ class Mbarriers {
   void begin() { all_.clear(); }
   void init(Warp& w, const Inst& i, int lane, uint32_t at, uint32_t count);
   void invalidate(Warp& w, const Inst& i, int lane, uint32_t at);
-  // nullptr, with a finding, if there is none at the address.
+  // nullptr, with a finding, if there is none at the address. Also reports one whose initialisation does not lie before.
   Mbarrier* find(Warp& w, const Inst& i, int lane, uint32_t at);
   void arrive(Warp& w, const Inst& i, int lane, Mbarrier& m, uint32_t count, bool drop, bool releases);
   void expect(Warp& w, const Inst& i, int lane, Mbarrier& m, int64_t bytes);  // negative: complete_tx

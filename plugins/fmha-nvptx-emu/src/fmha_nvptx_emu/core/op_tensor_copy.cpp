@@ -47,6 +47,7 @@ void to_shared(Warp& w, const Inst& i, int lane, uint32_t at, const uint8_t* fro
   std::memcpy(w.block->shared.data() + at, from, bytes);
 }
 void from_shared(Warp& w, const Inst& i, int lane, uint32_t at, uint8_t* to, uint32_t bytes) {
+  w.bulk.last = &i, w.bulk.newest = w.bulk.committed + 1;
   if (w.block->checks && !w.block->shared.read_later(w, i, lane, at, bytes, true))
     w.block->launch->report->add(Finding::UninitialisedShared, w, i, lane, [&] {
       return of_lane(lane) + " copies shared bytes at " + hex(at) + ", which were never written, to global memory";
