@@ -52,7 +52,10 @@ def test_a_value_passes_from_warp_to_warp(count: int, arrive: str, seed: int) ->
 
 
 def test_a_wait_by_state_and_the_count_that_is_pending() -> None:
-    body = init(64) + "mbarrier.arrive.shared::cta.b64 %rd9, [bar]; mbarrier.pending_count.b64 %r5, %rd9; S: mbarrier.test_wait.shared::cta.b64 %p3, [bar], %rd9; @!%p3 bra S;"
+    body = (
+        init(64)
+        + "mbarrier.arrive.shared::cta.b64 %rd9, [bar]; mbarrier.pending_count.b64 %r5, %rd9; S: mbarrier.test_wait.shared::cta.b64 %p3, [bar], %rd9; @!%p3 bra S;"
+    )
     out, seen = run(body + OUT)
     assert (seen.fault, seen.findings) == (None, [])
     assert sorted(out.tolist()) == list(range(1, 65))
@@ -74,7 +77,12 @@ def test_phases_of_a_ring(seed: int) -> None:
 
 
 def test_lanes_of_one_warp_wait_for_others_of_it() -> None:
-    body = init(1) + "@%p1 bra G; mov.u32 %r9, 0; setp.eq.u32 %p4, %r0, 5; @!%p4 bra G2; mbarrier.arrive.shared::cta.b64 _, [bar]; G2: bra D; G:" + wait() + "D: mov.u32 %r5, 9;"
+    body = (
+        init(1)
+        + "@%p1 bra G; mov.u32 %r9, 0; setp.eq.u32 %p4, %r0, 5; @!%p4 bra G2; mbarrier.arrive.shared::cta.b64 _, [bar]; G2: bra D; G:"
+        + wait()
+        + "D: mov.u32 %r5, 9;"
+    )
     out, seen = run(body + OUT, threads=32)
     assert (seen.fault, seen.findings) == (None, [])
     assert out.tolist() == [9] * 32
@@ -105,19 +113,29 @@ def test_a_planted_misuse_is_named(name: str) -> None:
 def test_an_init_that_no_barrier_follows() -> None:
     """In every order of the warps: either there is none yet, or nothing says that there is."""
     for seed in range(4):
-        _, seen = run(FIRST + "@%p1 mbarrier.init.shared::cta.b64 [bar], 32; @!%p2 mbarrier.arrive.shared::cta.b64 _, [bar];", seed=seed)
+        _, seen = run(
+            FIRST + "@%p1 mbarrier.init.shared::cta.b64 [bar], 32; @!%p2 mbarrier.arrive.shared::cta.b64 _, [bar];",
+            seed=seed,
+        )
         assert seen.kinds == ["mbarrier-misuse"]
     _, seen = run(init(32) + "@!%p2 mbarrier.arrive.shared::cta.b64 _, [bar];")
     assert (seen.fault, seen.findings) == (None, [])
 
 
 def test_a_wait_for_the_wrong_phase_uses_the_word_too_early() -> None:
-    _, seen = run(init(1) + PASS_ON.replace("ARRIVE", "@%p1 mbarrier.arrive.shared::cta.b64 _, [bar];").replace("WAIT", wait("1")))
+    _, seen = run(
+        init(1) + PASS_ON.replace("ARRIVE", "@%p1 mbarrier.arrive.shared::cta.b64 _, [bar];").replace("WAIT", wait("1"))
+    )
     assert "shared-race" in seen.kinds
 
 
 def test_an_arrival_that_releases_nothing() -> None:
-    _, seen = run(init(1) + PASS_ON.replace("ARRIVE", "@%p1 mbarrier.arrive.relaxed.cta.shared::cta.b64 _, [bar];").replace("WAIT", wait()))
+    _, seen = run(
+        init(1)
+        + PASS_ON.replace("ARRIVE", "@%p1 mbarrier.arrive.relaxed.cta.shared::cta.b64 _, [bar];").replace(
+            "WAIT", wait()
+        )
+    )
     assert "shared-race" in seen.kinds
 
 
@@ -131,7 +149,10 @@ def test_a_deadlock_says_what_each_mbarrier_lacks() -> None:
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("root", ["bar", "barrier"])
 def test_warps_that_only_arrive(root: str, seed: int) -> None:
-    body = FIRST + f"@!%p2 bra C; st.shared.u32 [tile], 77; {root}.arrive 3, 64; bra E; C: {root}.sync 3, 64; ld.shared.u32 %r5, [tile]; E: @%p2 mov.u32 %r5, 77;"
+    body = (
+        FIRST
+        + f"@!%p2 bra C; st.shared.u32 [tile], 77; {root}.arrive 3, 64; bra E; C: {root}.sync 3, 64; ld.shared.u32 %r5, [tile]; E: @%p2 mov.u32 %r5, 77;"
+    )
     out, seen = run(body + OUT, seed=seed)
     assert (seen.fault, seen.findings) == (None, [])
     assert out.tolist() == [77] * 64
@@ -144,7 +165,10 @@ def test_a_barrier_whose_numbers_differ_stops() -> None:
 
 
 def test_one_lane_is_elected() -> None:
-    out, seen = run("mov.u32 %r5, 0; elect.sync %r6|%p3, -1; @%p3 add.s32 %r5, %r6, 100; elect.sync _|%p4, -1; @%p4 add.s32 %r5, %r5, 1;" + OUT)
+    out, seen = run(
+        "mov.u32 %r5, 0; elect.sync %r6|%p3, -1; @%p3 add.s32 %r5, %r6, 100; elect.sync _|%p4, -1; @%p4 add.s32 %r5, %r5, 1;"
+        + OUT
+    )
     assert (seen.fault, seen.findings) == (None, [])
     assert sorted(out.tolist()) == [0] * 62 + [101] * 2
 
@@ -162,7 +186,9 @@ def test_setmaxnreg_takes_steps_of_eight() -> None:
 def test_stmatrix_gives_back_what_ldmatrix_takes(count: int, transposed: bool) -> None:
     words = "{" + ", ".join(f"%r{10 + k}" for k in range(count)) + "}"
     sets = "".join(f"mad.lo.u32 %r{10 + k}, %r0, 131074, {65536 + 256 * k + 256 * 65536 * k};" for k in range(count))
-    loads = "".join(f"mad.wide.u32 %rd3, %r0, 4, %rd0; st.global.u32 [%rd3+{128 * k}], %r{20 + k};" for k in range(count))
+    loads = "".join(
+        f"mad.wide.u32 %rd3, %r0, 4, %rd0; st.global.u32 [%rd3+{128 * k}], %r{20 + k};" for k in range(count)
+    )
     trans = ".trans" if transposed else ""
     body = (
         f"{sets} mov.u32 %r6, tile; shl.b32 %r7, %r0, 4; add.s32 %r6, %r6, %r7; stmatrix.sync.aligned.m8n8.x{count}{trans}.shared::cta.b16 [%r6], {words};"

@@ -82,7 +82,7 @@ def test_any_version_comments_and_debug_sections() -> None:
         ("cp.async.cg.shared.global [%r5], [%rd0], 8;", "it copies 4, 8 or 16 bytes"),
         ("tcgen05.wait::ld.sync.aligned;", "tcgen05 is not implemented"),
         ("fence.proxy.tensormap::generic.release.gpu;", "of the proxies, alias and async are implemented"),
-        ("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%r5], [%rd0, {%r6, %r7}], [%r8], %h1;", "it has 4 operands"),
+        ("cp.async.bulk.tensor.2d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes [%r5], [%rd0, {%r6, %r7}], [%r8];", ".im2col of cp is not implemented"),
         ("ld.global.u32 %r5, [%rd0;", "expected ']'"),
     ],
 )  # fmt: skip

@@ -64,6 +64,11 @@ def test_a_kernel_passes_under_three_seeds(backend: str, problem: str) -> None:
     """NVRTC compiles each kernel for up to a minute."""
     pytest.importorskip("cuda.bindings")
     for seed in range(3):
-        (row,) = api.run(api.Problem.from_cli(problem), backend=backend, device="emu:sm_90a" if backend == "cudnn_oss" else "emu:sm_80", emu_seed=seed)
+        (row,) = api.run(
+            api.Problem.from_cli(problem),
+            backend=backend,
+            device="emu:sm_90a" if backend == "cudnn_oss" else "emu:sm_80",
+            emu_seed=seed,
+        )
         assert row.verdict is api.Verdict.PASSED, row.notes
         assert row.findings == ()

@@ -33,7 +33,9 @@ def encode(tensor: Array, box: tuple[int, ...], swizzle: int = 0, fill: int = 0,
     held.emu_device(b"sm_90a")
     function = ctypes.c_void_p()
     held.cuGetProcAddress_v2(b"cuTensorMapEncodeTiled", ctypes.byref(function), 13000, ctypes.c_uint64(0), None)
-    made = ctypes.CFUNCTYPE(ctypes.c_int, *(ctypes.c_void_p, ctypes.c_int, ctypes.c_uint32), *(ctypes.c_void_p,) * 5, *(ctypes.c_int,) * 4)(function.value or 0)
+    made = ctypes.CFUNCTYPE(
+        ctypes.c_int, *(ctypes.c_void_p, ctypes.c_int, ctypes.c_uint32), *(ctypes.c_void_p,) * 5, *(ctypes.c_int,) * 4
+    )(function.value or 0)
     out, rank = aligned(np.zeros(128, np.uint8)), tensor.ndim
     sizes, strides = tensor.shape[::-1], changed.get("strides", tensor.strides[::-1][1:])
     steps = changed.get("steps", (1,) * rank)
@@ -66,7 +68,9 @@ def in_shared(box: Array, span: int) -> Array:
     return out
 
 
-def load(tensor: Array, box: tuple[int, ...], at: tuple[int, ...], swizzle: int = 0, fill: int = 0) -> tuple[Array, Seen]:
+def load(
+    tensor: Array, box: tuple[int, ...], at: tuple[int, ...], swizzle: int = 0, fill: int = 0
+) -> tuple[Array, Seen]:
     answer, map_ = encode(tensor, box, swizzle, fill)
     assert answer == 0
     size = int(np.prod(box)) * tensor.itemsize
@@ -119,7 +123,9 @@ FILL = "F: shl.b32 %r5, %r0, 2; mov.u32 %r6, tile; add.s32 %r6, %r6, %r5; st.sha
 PROXY = "fence.proxy.async.shared::cta;"
 
 
-def store(go: str, tensor: Array, box: tuple[int, ...], at: tuple[int, ...], swizzle: int = 0, fill: bool = True) -> Seen:
+def store(
+    go: str, tensor: Array, box: tuple[int, ...], at: tuple[int, ...], swizzle: int = 0, fill: bool = True
+) -> Seen:
     answer, map_ = encode(tensor, box, swizzle)
     assert answer == 0
     text = STORE.format(n=tensor.ndim, at=", ".join(map(str, at[::-1])))
@@ -202,7 +208,17 @@ def test_a_word_of_a_copy_that_is_not_waited_for() -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"strides": (130,)}, {"steps": (1, 2)}, {"box": (8, 300)}, {"box": (8, 4)}, {"shift": 16}, {"swizzle": 1}, {"fill": 1, "dtype": np.int32}], ids=str
+    "wrong",
+    [
+        {"strides": (130,)},
+        {"steps": (1, 2)},
+        {"box": (8, 300)},
+        {"box": (8, 4)},
+        {"shift": 16},
+        {"swizzle": 1},
+        {"fill": 1, "dtype": np.int32},
+    ],
+    ids=str,
 )
 def test_the_driver_refuses_what_hardware_cannot(wrong: dict[str, Any]) -> None:
     tensor = np.zeros((8, 64), wrong.pop("dtype", np.float16))
@@ -212,6 +228,11 @@ def test_the_driver_refuses_what_hardware_cannot(wrong: dict[str, Any]) -> None:
 
 def test_an_address_without_a_map_stops() -> None:
     body = f"{BEGIN} @%p1 {LOAD.format(n=2, at='0, 0')}"
-    seen = launch(module(body, PARAMETERS, head=HEAD), np.zeros(64, np.uint32), np.zeros(64, np.uint32), aligned(np.zeros(128, np.uint8)))
+    seen = launch(
+        module(body, PARAMETERS, head=HEAD),
+        np.zeros(64, np.uint32),
+        np.zeros(64, np.uint32),
+        aligned(np.zeros(128, np.uint8)),
+    )
     assert seen.fault is not None
     assert "there is no tensor map" in seen.fault

@@ -128,5 +128,7 @@ def test_a_move_behind_the_fence_is_the_compilers() -> None:
 
 
 def test_operands_that_were_never_written() -> None:
-    setup = SETUP.replace("cp.async.bulk.", "//").replace("arrive.expect_tx.shared::cta.b64 _, [tile+65536], 65536", "arrive.shared::cta.b64 _, [tile+65536]")
+    setup = SETUP.replace("cp.async.bulk.", "//").replace(
+        "arrive.expect_tx.shared::cta.b64 _, [tile+65536], 65536", "arrive.shared::cta.b64 _, [tile+65536]"
+    )
     assert {one[0] for one in found(SHARED, setup=setup)} == {"uninitialised-register"}

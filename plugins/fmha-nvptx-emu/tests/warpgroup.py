@@ -53,7 +53,12 @@ def image(matrix: Array, layout: Layout, start: int) -> tuple[Array, int]:
                 place = row // 8 * stride + chunk * leading + row % 8 * 16
             else:
                 inside = (chunk % (span // 16)) ^ permuted(row, span)
-                place = row // 8 * stride + row % 8 * span + inside * 16 + (chunk // (span // 16) * leading if layout.across else 0)
+                place = (
+                    row // 8 * stride
+                    + row % 8 * span
+                    + inside * 16
+                    + (chunk // (span // 16) * leading if layout.across else 0)
+                )
             out[place + rest : place + rest + item] = raw[mn, k]
     first = start + layout.at
     return out, first >> 4 | leading >> 4 << 16 | stride >> 4 << 32 | SWIZZLE[span] << 62
@@ -127,7 +132,16 @@ class Product:
              *(f"ld.global.b32 %a{128 + k}, [%rd3+{512 * k}];" for k in range(4)), *(f"ld.global.b32 %a{k}, [%rd4+{512 * k}];" for k in every),
              setup, before, self.instruction(), behind, *(f"st.global.b32 [%rd5+{512 * k}], %a{k};" for k in every))
         )  # fmt: skip
-        seen = launch(module(body, PARAMETERS, head=HEAD), out, memory, aligned(descriptors), words, sums, block=(128, 1, 1), seed=seed)
+        seen = launch(
+            module(body, PARAMETERS, head=HEAD),
+            out,
+            memory,
+            aligned(descriptors),
+            words,
+            sums,
+            block=(128, 1, 1),
+            seed=seed,
+        )
         return from_fragments(out, self.b.shape[0], np.float16 if self.sums == "f16" else np.float32), seen
 
 

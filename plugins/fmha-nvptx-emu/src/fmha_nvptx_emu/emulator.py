@@ -61,6 +61,10 @@ def _facts(arch: str) -> DeviceFacts:
     from fmha_nvptx_emu.device_facts import ARCHS, device_of
 
     row = device_of(arch)
-    runs = tuple(name for name in archs_of((row.major, row.minor), ARCHS) if name == arch or (name in ARCHS and not name.endswith("a")))
+    runs = tuple(
+        name
+        for name in archs_of((row.major, row.minor), ARCHS)
+        if name == arch or (name in ARCHS and not name.endswith("a"))
+    )
     name = f"{row.title}, emulated"
     return DeviceFacts(id=f"emu:{arch}", archs=runs, name=name, units=row.units, llc_bytes=row.l2_bytes)

@@ -78,7 +78,8 @@ struct Table {
 };
 
 extern const Table kIntegerOpcodes, kBitOpcodes, kFloatOpcodes, kCompareOpcodes, kMoveOpcodes, kConvertOpcodes, kMemoryOpcodes,
-    kAtomicOpcodes, kAsyncOpcodes, kMatrixOpcodes, kControlOpcodes, kMbarrierOpcodes, kWgmmaOpcodes, kStoreMatrixOpcodes;
+    kAtomicOpcodes, kAsyncOpcodes, kMatrixOpcodes, kControlOpcodes, kMbarrierOpcodes, kWgmmaOpcodes, kStoreMatrixOpcodes, kClusterOpcodes;
+Handler bind_cluster_barrier(Binding& b);  // barrier.cluster
 Handler bind_bulk(Binding& b);  // cp.async.bulk, behind its first two modifiers
 
 

@@ -14,8 +14,6 @@ void Counts::add(const Counts& o) {
 
 namespace {
 
-constexpr unsigned kMostIdle = 1000;  // turns in which warps only ask again for mbarriers that do not change
-
 uint64_t mixed(uint64_t x) {  // splitmix64
   x += 0x9e3779b97f4a7c15u;
   x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
@@ -46,6 +44,10 @@ void Block::begin(uint32_t at) {
   shared.begin(kernel->static_shared + launch->dynamic_shared);
   mbarriers.begin(), named.begin();
   for (size_t k = 0; k < warps.size(); ++k) start(*warps[k], uint32_t(k));
+  random_ = mixed(launch->options.seed ^ mixed(number));
+  order_.clear();
+  for (const auto& w : warps) order_.push_back(w.get());
+  cluster_arriving.clear(), cluster_complete.clear();
 }
 
 void Block::start(Warp& w, uint32_t index) {
@@ -63,6 +65,7 @@ void Block::start(Warp& w, uint32_t index) {
   w.outstanding.clear();
   w.written_at.assign(kernel->asynchronous_matrix && checks ? kernel->ids : 0, 0);
   w.instruction = w.fence_at = 0, w.recent_poll = 0;
+  w.cluster_arrived = false, w.cluster_phase = 0;
   std::fill(std::begin(w.known), std::end(w.known), 0);
   std::fill(std::begin(w.fenced), std::end(w.fenced), 0);
   set_floor(w);
@@ -92,10 +95,12 @@ void Block::start(Warp& w, uint32_t index) {
       else if (name == "lanemask_le") v = (2u << lane) - 1;
       else if (name == "lanemask_ge") v = ~((1u << lane) - 1);
       else if (name == "lanemask_gt") v = ~((2u << lane) - 1);
-      else if (is("clusterid")) v = id[axis];  // clusters of one block
-      else if (is("nclusterid")) v = on.grid[axis];
-      else if (is("cluster_ctaid") || name == "cluster_ctarank") v = 0;
-      else if (is("cluster_nctaid") || name == "cluster_nctarank") v = 1;
+      else if (is("clusterid")) v = id[axis] / on.cluster[axis];
+      else if (is("nclusterid")) v = on.grid[axis] / on.cluster[axis];
+      else if (name == "cluster_ctarank") v = rank;
+      else if (name == "cluster_nctarank") v = on.cluster[0] * on.cluster[1] * on.cluster[2];
+      else if (is("cluster_ctaid")) v = id[axis] % on.cluster[axis];
+      else if (is("cluster_nctaid")) v = on.cluster[axis];
       else if (name == "dynamic_smem_size") v = on.dynamic_shared;
       else if (name == "total_smem_size") v = kernel->static_shared + on.dynamic_shared;
       else throw Fault{"the register %" + name + " is not implemented in " + kernel->name};
@@ -104,21 +109,13 @@ void Block::start(Warp& w, uint32_t index) {
   }
 }
 
-void Block::run() {
-  std::vector<Warp*> order;
-  for (const auto& w : warps) order.push_back(w.get());
-  random_ = mixed(launch->options.seed ^ mixed(number)), idle_ = 0;
-  const uint64_t most = launch->options.turn ? launch->options.turn : ~uint64_t(0);
-  while (turn(order, most)) {}
-  mbarriers.end(*this);
-}
-
-// Every warp that can runs once, in a drawn order. Whether one is left.
-bool Block::turn(std::vector<Warp*>& order, uint64_t most) {
-  for (size_t k = order.size(); k > 1; --k) std::swap(order[k - 1], order[(random_ = mixed(random_)) % k]);
-  const uint64_t before = events;
+Turn Block::turn() {
+  const uint64_t most = launch->options.turn ? launch->options.turn : ~uint64_t(0), before = events;
+  const auto over = [&] { return std::all_of(order_.begin(), order_.end(), [](Warp* w) { return w->going == Going::Done; }); };
+  if (over()) return Turn::Done;
+  for (size_t k = order_.size(); k > 1; --k) std::swap(order_[k - 1], order_[(random_ = mixed(random_)) % k]);
   bool went_on = false, polled = false;
-  for (Warp* w : order) {
+  for (Warp* w : order_) {
     if (w->going == Going::Poll) w->going = Going::On;
     if (w->going != Going::On) continue;
     interpret(*w, most);
@@ -126,13 +123,11 @@ bool Block::turn(std::vector<Warp*>& order, uint64_t most) {
     went_on |= w->going != Going::Poll && !w->recent_poll;
     w->recent_poll -= w->recent_poll && w->going == Going::On;
   }
-  if (std::all_of(order.begin(), order.end(), [](Warp* w) { return w->going == Going::Done; })) return false;
-  if (release() || went_on || events != before) return idle_ = 0, true;
-  if (!polled || ++idle_ == kMostIdle) stuck();
-  return true;
+  if (over()) return Turn::Done;
+  return release() || went_on || events != before ? Turn::On : polled ? Turn::Polls : Turn::Stuck;
 }
 
-void Block::stuck() const {
+std::string Block::waiting() const {
   std::string who;
   for (const auto& w : warps) {
     who += (who.empty() ? "warp " : "; warp ") + std::to_string(w->index);
@@ -140,7 +135,7 @@ void Block::stuck() const {
     else who += " waits at line " + std::to_string(w->inst->at->line) + ", " + std::string(w->inst->at->text);
     if (w->going != Going::Done && w->recent_poll) who += " (" + mbarriers.state(w->polled) + ")";
   }
-  throw Fault{"deadlock in " + kernel->name + ": " + who};
+  return who;
 }
 
 // Lets the warps go on that wait at a complete barrier. A barrier without a count needs every warp that has not ended.

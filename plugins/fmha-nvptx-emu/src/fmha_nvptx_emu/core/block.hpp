@@ -36,6 +36,8 @@ struct Part {
 
 enum class Going : uint8_t { On, Barrier, Poll, Done };  // Poll: a wait for an mbarrier failed, so others run first
 
+class Cluster;
+
 // Groups committed and complete, and when the last ones became so.
 struct AsyncGroups {
   static constexpr uint32_t kKept = 64;
@@ -74,7 +76,9 @@ struct Warp {
   std::vector<Outstanding> outstanding;   // registers of wgmma that are not complete
   std::vector<uint32_t> written_at;       // by id, of kernels with wgmma: when an instruction last wrote the register
   uint32_t instruction = 0, fence_at = 0; // counters of `written_at`
-  uint64_t polled = 0;                    // the address of the mbarrier whose wait failed last, or kForWarpgroup
+  uint64_t polled = 0;                    // the address of the mbarrier whose wait failed last, kForWarpgroup or kForCluster
+  bool cluster_arrived = false;
+  uint32_t cluster_phase = 0;             // of barrier.cluster, that it waits for
   uint32_t recent_poll = 0;               // turns since then count down
   std::vector<uint8_t> local, local_defined;
   // Lanes that branched on a value that was never written, and the instructions up to where their ways meet again.
@@ -91,6 +95,8 @@ struct Warp {
   }
 };
 
+enum class Turn : uint8_t { Done, On, Polls, Stuck };  // Polls: warps only asked again; Stuck: not even that
+
 struct Block {
   const Launch* launch = nullptr;
   const Kernel* kernel = nullptr;
@@ -101,6 +107,9 @@ struct Block {
   SharedMemory shared;
   Mbarriers mbarriers;
   NamedBarriers named;
+  Cluster* cluster = nullptr;
+  uint32_t rank = 0;                         // in the cluster
+  Order cluster_arriving, cluster_complete;  // of barrier.cluster: what this block's warps released
   uint64_t events = 0;             // what lets a waiting warp go on
   Counts counts;
   std::vector<uint64_t> executed;  // by instruction
@@ -110,15 +119,14 @@ struct Block {
 
   explicit Block(const Launch& launch);
   void begin(uint32_t number);
-  void run();  // raises Fault
+  Turn turn();                    // every warp that can runs once, in a drawn order; raises Fault
+  std::string waiting() const;    // what its warps wait for
 
  private:
   void start(Warp& w, uint32_t index);
   bool release();
-  bool turn(std::vector<Warp*>& order, uint64_t most);
-  [[noreturn]] void stuck() const;
   uint64_t random_ = 0;
-  unsigned idle_ = 0;
+  std::vector<Warp*> order_;
 };
 
 // A launch stops: an instruction that cannot be executed, or a deadlock. `why` says all.

@@ -9,7 +9,7 @@ namespace {
 int encode_tiled(TensorMap* out, int type, uint32_t rank, uint64_t address, const uint64_t* sizes, const uint64_t* strides,
                  const uint32_t* box, const uint32_t* steps, int interleave, int swizzle, int promotion, int fill) {
   Guard guard(driver().mutex);
-  if (driver().device->major < 9) return fail(NotSupported, "cuTensorMapEncodeTiled: the device has no tensor maps");
+  if (!driver().device || driver().device->major < 9) return fail(NotSupported, "cuTensorMapEncodeTiled: the device has no tensor maps");
   if (!out || reinterpret_cast<uintptr_t>(out) % 64) return fail(InvalidValue, "cuTensorMapEncodeTiled: the map's address is no multiple of 64");
   const std::string why = encode({type, rank, address, sizes, strides, box, steps, interleave, swizzle, promotion, fill}, *out);
   return why.empty() ? int(Success) : fail(InvalidValue, "cuTensorMapEncodeTiled: " + why);

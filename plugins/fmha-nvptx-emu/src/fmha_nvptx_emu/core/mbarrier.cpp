@@ -61,11 +61,11 @@ void Mbarriers::invalidate(Warp& w, const Inst& i, int lane, uint32_t at) {
   if (Mbarrier* m = find(w, i, lane, at)) m->valid = false;
 }
 
-Mbarrier* Mbarriers::find(Warp& w, const Inst& i, int lane, uint32_t at) {
+Mbarrier* Mbarriers::find(Warp& w, const Inst& i, int lane, uint32_t at, bool remote) {
   const auto found = all_.find(at);
   if (found != all_.end() && found->second.valid) {
     const Mbarrier& m = found->second;
-    if (m.by != w.index && w.known[m.by] < m.since)
+    if (!remote && m.by != w.index && w.known[m.by] < m.since)
       misuse(w, i, lane, "warp " + std::to_string(m.by) + " initialised " + at_text(at) + ", with no barrier between");
     return &found->second;
   }
@@ -104,6 +104,7 @@ void Mbarriers::settle(Warp& w, const Inst& i, int lane, Mbarrier& m) {
 
 std::string Mbarriers::state(uint64_t at) const {
   if (at == kForWarpgroup) return "other warps of its warpgroup have not committed that group";
+  if (at == kForCluster) return "other warps of the cluster have not arrived";
   const auto found = all_.find(uint32_t(at));
   if (found == all_.end()) return "no mbarrier at " + hex(at);
   const Mbarrier& m = found->second;

@@ -25,6 +25,7 @@ struct Order {
   void clear();
 };
 constexpr uint64_t kForWarpgroup = ~uint64_t(0);  // in place of an address: what a warp waits for is its warpgroup
+constexpr uint64_t kForCluster = ~uint64_t(1);    // ... its cluster
 void set_floor(Warp& w);          // every stamp below it is before what the warp does next
 
 struct Mbarrier {
@@ -43,7 +44,7 @@ class Mbarriers {
   void init(Warp& w, const Inst& i, int lane, uint32_t at, uint32_t count);
   void invalidate(Warp& w, const Inst& i, int lane, uint32_t at);
   // nullptr, with a finding, if there is none at the address. Also reports one whose initialisation does not lie before.
-  Mbarrier* find(Warp& w, const Inst& i, int lane, uint32_t at);
+  Mbarrier* find(Warp& w, const Inst& i, int lane, uint32_t at, bool remote = false);  // remote: of another block
   void arrive(Warp& w, const Inst& i, int lane, Mbarrier& m, uint32_t count, bool drop, bool releases);
   void expect(Warp& w, const Inst& i, int lane, Mbarrier& m, int64_t bytes);  // negative: complete_tx
   uint32_t stamp(const Mbarrier& m) const { return (m.phase + 1) << 8 | m.agent; }  // of words that a copy writes

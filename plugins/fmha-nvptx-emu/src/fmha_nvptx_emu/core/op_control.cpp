@@ -167,11 +167,11 @@ Handler bind_bar(Binding& b) {
     b.out.cls = Class::Shuffle;
     return warp_barrier;
   }
+  if (b.take("cluster")) return bind_cluster_barrier(b);
   b.take("cta");
   const bool aligned = b.take("aligned") || b.s.root == "bar";
   if (aligned && b.take("red")) return bind_reducing(b);
   b.out.sign = true;  // without .aligned, the lanes of a warp are waited for all the same
-  if (!aligned) b.out.imm = 1;
   if (b.take("arrive")) {
     b.count(2, 2);
     b.source(0, Type::U32), b.source(1, Type::U32);

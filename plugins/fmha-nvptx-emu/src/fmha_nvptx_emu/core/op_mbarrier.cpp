@@ -1,21 +1,23 @@
 // mbarrier. Source: PTX ISA 9.1, 9.7.13.15. A wait that fails answers false and lets others run: try_wait may do so.
 #include "access.hpp"
 #include "binding.hpp"
+#include "cluster.hpp"
 
 namespace ptx {
 
 namespace {
 
-constexpr int64_t kParity = 1, kDrop = 2, kExpect = 4, kRelaxed = 8, kNoComplete = 16;  // in `imm2`: Inst::target
+constexpr int64_t kParity = 1, kDrop = 2, kExpect = 4, kRelaxed = 8;  // options, in `target`
 
-// The lanes whose operand is an mbarrier in this block's shared memory; their offsets.
-uint32_t places(Warp& w, const Inst& i, Slot slot, uint32_t mask, Lanes& a) {
+// The lanes whose operand is an mbarrier in shared memory; their offsets, and blocks where they may be others'.
+uint32_t places(Warp& w, const Inst& i, Slot slot, uint32_t mask, Lanes& a, Block** of = nullptr) {
   addresses(w, i, slot, mask, a);
   if (i.space == Space::Generic)
     each_lane(mask, [&](int l) {
       const Placed p = placed(Space::Generic, a.at[l]);
       a.at[l] = p.space == Space::Shared ? p.at : ~uint64_t(7);
     });
+  if (of) each_lane(mask, [&](int l) { of[l] = a.at[l] == ~uint64_t(7) ? w.block : &block_of(w, i, a.at[l]); });
   return limited_lanes(w, i, mask, a, 8, w.block->shared.bytes(), "shared");
 }
 uint32_t value(const Warp& w, Slot slot, int lane) { return reinterpret_cast<const uint32_t*>(w.row(slot))[lane]; }
@@ -43,15 +45,17 @@ void arrive(Warp& w, const Inst& i, uint32_t mask) {
   Lanes a;
   const Slot* s = i.slots + i.dests;
   const bool expects = i.target & kExpect;
-  each_lane(places(w, i, s[0], mask, a), [&](int l) {
-    Mbarriers& all = w.block->mbarriers;
-    Mbarrier* m = all.find(w, i, l, uint32_t(a.at[l]));
+  Block* of[32];
+  each_lane(places(w, i, s[0], mask, a, of), [&](int l) {
+    Mbarriers& all = of[l]->mbarriers;
+    const bool remote = of[l] != w.block;
+    Mbarrier* m = all.find(w, i, l, uint32_t(a.at[l]), remote);
     const uint32_t operand = i.sources > 1 ? value(w, s[1], l) : 1;
     const uint64_t state = m ? uint64_t(m->phase) << 32 | m->pending : 0;
     if (i.dests) reinterpret_cast<uint64_t*>(w.row(i.slots[0]))[l] = state;
     if (!m) return;
     if (expects) m->bytes += operand, m->last = &i, m->warp = w.index;
-    all.arrive(w, i, l, *m, expects ? 1 : operand, i.target & kDrop, !(i.target & kRelaxed));
+    all.arrive(w, i, l, *m, expects ? 1 : operand, i.target & kDrop, !remote && !(i.target & kRelaxed));
   });
   if (i.dests) w.define(i.slots[0], kAll, mask);
 }
@@ -75,6 +79,7 @@ void wait(Warp& w, const Inst& i, uint32_t mask) {
   w.set_predicate(i.slots[0], done, mask);
   w.define(i.slots[0], kAll, mask);
   if (done != mask) yield_to_others(w);
+  else w.recent_poll = 0;
 }
 
 void pending(Warp& w, const Inst& i, uint32_t mask) {
@@ -82,7 +87,7 @@ void pending(Warp& w, const Inst& i, uint32_t mask) {
 }
 
 Handler bind_mbarrier(Binding& b) {
-  const bool shared = b.any({"shared", "shared::cta"});
+  const bool shared = b.any({"shared", "shared::cta", "shared::cluster"});
   b.out.space = shared ? Space::Shared : Space::Generic;
   if (b.take("relaxed")) b.out.target |= kRelaxed;
   b.any({"cta", "cluster", "acquire", "release"});
@@ -105,7 +110,7 @@ Handler bind_mbarrier(Binding& b) {
   const bool arrives = b.take("arrive"), drops = b.take("arrive_drop"), expects = b.take("expect_tx");
   if (arrives || drops) {
     if (b.type() != Type::B64) return nullptr;
-    if (b.take("noComplete")) b.out.target |= kNoComplete;
+    b.take("noComplete");  // a promise; the arrival is the same
     b.out.target |= (drops ? kDrop : 0) | (expects ? kExpect : 0);
     size_t k = 0;
     b.count(1, 3);

@@ -4,6 +4,7 @@
 
 #include "access.hpp"
 #include "binding.hpp"
+#include "cluster.hpp"
 #include "matrix_tile.hpp"
 #include "tensor_map.hpp"
 
@@ -42,9 +43,9 @@ bool global_place(Warp& w, const Inst& i, int lane, uint64_t at, uint64_t bytes,
   return false;
 }
 
-void to_shared(Warp& w, const Inst& i, int lane, uint32_t at, const uint8_t* from, uint32_t bytes, uint32_t stamp) {
-  if (w.block->checks) w.block->shared.write_bulk(w, i, lane, at, bytes, stamp);
-  std::memcpy(w.block->shared.data() + at, from, bytes);
+void to_shared(Warp& w, const Inst& i, int lane, Block& to, uint32_t at, const uint8_t* from, uint32_t bytes, uint32_t stamp) {
+  if (w.block->checks) to.shared.write_bulk(w, i, lane, at, bytes, stamp, &to != w.block);
+  std::memcpy(to.shared.data() + at, from, bytes);
 }
 void from_shared(Warp& w, const Inst& i, int lane, uint32_t at, uint8_t* to, uint32_t bytes) {
   w.bulk.last = &i, w.bulk.newest = w.bulk.committed + 1;
@@ -80,7 +81,31 @@ void fill_row(const TensorMap& map, uint8_t* row) {
   for (uint32_t at = 0; at < map.row_bytes(); at += map.element) std::memcpy(row + at, &nan, map.element);
 }
 
-// slots: shared address, map, mbarrier, coordinates; of a store: map, shared address, coordinates
+struct Target {
+  Block* block;
+  Mbarrier* m;
+};
+// Where a load goes: the block of its address, or all of a multicast's. `at` loses its block.
+bool targets_of(Warp& w, const Inst& i, int lane, uint64_t& at, uint64_t bar, uint32_t cast, std::vector<Target>& out) {
+  if (at >> 56) at = placed(Space::Generic, at).at;
+  if (bar >> 56) bar = placed(Space::Generic, bar).at;
+  Block &to = block_of(w, i, at), &counts = block_of(w, i, bar);
+  if (&to != &counts) stop(i, w, "the data and the mbarrier lie in different blocks");
+  if (!shared_place(w, i, lane, bar, 8, 8)) return false;
+  const auto add = [&](Block& block) {
+    if (Mbarrier* m = block.mbarriers.find(w, i, lane, uint32_t(bar), &block != w.block)) out.push_back({&block, m});
+  };
+  if (!cast) add(to);
+  for (uint32_t rank = 0; cast >> rank; ++rank) {
+    if (!(cast >> rank & 1)) continue;
+    Block* block = w.block->cluster->at(rank);
+    if (!block) stop(i, w, "the cluster has no block " + std::to_string(rank));
+    add(*block);
+  }
+  return !out.empty();
+}
+
+// slots: shared address, map, mbarrier, coordinates, [blocks of a multicast]; of a store: map, shared address, coordinates
 template <bool load> void tensor_copy(Warp& w, const Inst& i, uint32_t mask) {
   Block& b = *w.block;
   const Slot *s = i.slots, shared = s[load ? 0 : 1], map_slot = s[load ? 1 : 0], *axes = s + (load ? 3 : 2);
@@ -96,12 +121,8 @@ template <bool load> void tensor_copy(Warp& w, const Inst& i, uint32_t mask) {
     std::memcpy(before, key, sizeof key), repeated = true;
     const TensorMap map = map_at(w, i, key[1]);
     const uint32_t bytes = map.row_bytes(), rows = map.rows();
-    Mbarrier* m = nullptr;
-    if (load) {
-      uint64_t bar = place(w, i, s[2], 2, lane);
-      if (!shared_place(w, i, lane, bar, 8, 8) || !(m = b.mbarriers.find(w, i, lane, uint32_t(bar)))) return;
-    }
-    const uint32_t stamp = m ? b.mbarriers.stamp(*m) : 0;
+    std::vector<Target> targets;
+    if (load && !targets_of(w, i, lane, at, place(w, i, s[2], 2, lane), i.target ? lanes_of<uint32_t>(w, axes[i.count])[lane] & 0xffff : 0, targets)) return;
     if (shared_place(w, i, lane, at, bytes * rows, 128)) {
       Range range;
       uint8_t row[256 * 8];
@@ -114,8 +135,8 @@ template <bool load> void tensor_copy(Warp& w, const Inst& i, uint32_t mask) {
         } else if (!inside.bytes) continue;
         for (uint32_t byte = 0; byte < bytes; byte += 16) {
           const uint32_t chunk = swizzled(uint32_t(at) + r * bytes + byte, map.swizzle);
-          if (load) to_shared(w, i, lane, chunk, row + byte, 16, stamp);
-          else from_shared(w, i, lane, chunk, row + byte, 16);
+          for (const Target& to : targets) to_shared(w, i, lane, *to.block, chunk, row + byte, 16, to.block->mbarriers.stamp(*to.m));
+          if (!load) from_shared(w, i, lane, chunk, row + byte, 16);
         }
         if (!load && global_place(w, i, lane, inside.address, inside.bytes, true, range))
           to_global(w, i, lane, inside.address, row + inside.skipped, inside.bytes);
@@ -124,7 +145,7 @@ template <bool load> void tensor_copy(Warp& w, const Inst& i, uint32_t mask) {
       }
       (load ? b.counts.shared_written : b.counts.shared_read) += uint64_t(bytes) * rows;
     }
-    if (m) b.mbarriers.expect(w, i, lane, *m, -int64_t(bytes) * rows);
+    for (const Target& to : targets) to.block->mbarriers.expect(w, i, lane, *to.m, -int64_t(bytes) * rows);
   });
 }
 
@@ -152,7 +173,7 @@ template <bool load> void bulk_copy(Warp& w, const Inst& i, uint32_t mask) {
     (load ? b.counts.global_read : b.counts.global_written) += bytes, (load ? b.counts.shared_written : b.counts.shared_read) += bytes;
     b.counts.sectors += (bytes + 31) / 32;
     if (load) {
-      if (there && global) to_shared(w, i, lane, uint32_t(to), reinterpret_cast<const uint8_t*>(from), bytes, b.mbarriers.stamp(*m));
+      if (there && global) to_shared(w, i, lane, b, uint32_t(to), reinterpret_cast<const uint8_t*>(from), bytes, b.mbarriers.stamp(*m));
       b.mbarriers.expect(w, i, lane, *m, -int64_t(bytes));
     } else if (there && global) {
       std::vector<uint8_t> values(bytes);
@@ -197,10 +218,13 @@ Handler bind_tensor(Binding& b) {
   const size_t tensor = load ? 1 : 0;
   const Operand& o = b.operand(tensor);
   if (o.kind != Operand::Address || o.parts.size() != 1 || o.parts[0].parts.size() != rank) b.refuse("it needs [map, {coordinates}]");
-  b.count(load ? 3u + hint : 2u + hint, load ? 3u + hint : 2u + hint);
+  const bool cast = load && b.take("multicast::cluster");
+  b.out.target = cast;
+  b.count((load ? 3u : 2u) + hint + cast, (load ? 3u : 2u) + hint + cast);
   address(b, 0, 0), address(b, 1, 1);
   if (load) address(b, 2, 2);
   for (const Operand& axis : o.parts[0].parts) b.source(axis, Type::S32);
+  if (cast) b.source(3, Type::U16);
   return load ? tensor_copy<true> : tensor_copy<false>;
 }
 

@@ -245,6 +245,7 @@ void wait(Warp& w, const Inst& i, uint32_t mask) {
     w.polled = kForWarpgroup;
     return yield_to_others(w);
   }
+  w.recent_poll = 0;
   w.wgmma_complete = std::max(w.wgmma_complete, done);
   uint32_t &known = w.known[kWarps + w.index / 4], &fenced = w.fenced[kWarps + w.index / 4];
   known = std::max(known, done), fenced = std::max(fenced, done);

@@ -61,7 +61,8 @@ void function(Lexer& in, Module& module, bool entry) {
     else if (word == ".maxntid") bounds(in, three), f.max_threads = three[0] * three[1] * three[2];
     else if (word == ".maxnreg") f.max_registers = uint32_t(in.integer());
     else if (word == ".minnctapersm" || word == ".maxnctapersm" || word == ".maxclusterrank") in.integer();
-    else if (word == ".noreturn") continue;
+    else if (word == ".reqnctapercluster") bounds(in, f.cluster);
+    else if (word == ".noreturn" || word == ".explicitcluster") continue;
     else if (word == ".pragma") {
       in.rest_of_line_until(';');
       in.expect(';');

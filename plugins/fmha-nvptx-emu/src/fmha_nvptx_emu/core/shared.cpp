@@ -109,13 +109,21 @@ bool SharedMemory::read_later(Warp& w, const Inst& i, int lane, uint32_t at, uin
   return whole;
 }
 
-void SharedMemory::write_bulk(Warp& w, const Inst& i, int lane, uint32_t at, uint32_t bytes, uint32_t stamp) {
+void SharedMemory::write_bulk(Warp& w, const Inst& i, int lane, uint32_t at, uint32_t bytes, uint32_t stamp, bool remote) {
   for (uint32_t word = at / 4, end = (at + bytes + 3) / 4; word < end; ++word) {
-    if (writer_[word] >= w.floor && writer_[word] != stamp && (writer_[word] & 0x800000ff) != w.index)
+    if (!remote && writer_[word] >= w.floor && writer_[word] != stamp && (writer_[word] & 0x800000ff) != w.index)
       settle(w, i, lane, word, false, false);
-    if (reader_[word] >= w.floor || reader_before_[word] >= w.floor) readers(w, i, lane, word);
+    if (!remote && (reader_[word] >= w.floor || reader_before_[word] >= w.floor)) readers(w, i, lane, word);
     writer_[word] = stamp, atomic_[word] = false;
     state_[word] = 0xff;
+  }
+}
+
+void SharedMemory::store_remote(uint32_t at, uint32_t bytes, const uint8_t* values) {
+  std::memcpy(data_.data() + at, values, bytes);
+  for (uint32_t word = at / 4, end = (at + bytes + 3) / 4; word < end; ++word) {
+    writer_[word] = 0, atomic_[word] = false;
+    state_[word] |= bytes >= 4 ? 0xff : mask_of(at, bytes);
   }
 }
 

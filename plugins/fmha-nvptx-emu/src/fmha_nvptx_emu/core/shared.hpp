@@ -29,7 +29,8 @@ class SharedMemory {
   // By the asynchronous proxy: wgmma, or a bulk copy from shared memory. Whether all bytes were written.
   bool read_later(Warp& w, const Inst& i, int lane, uint32_t at, uint32_t bytes, bool copies);
   // By a bulk copy whose completion an mbarrier counts; `stamp` is the mbarrier's.
-  void write_bulk(Warp& w, const Inst& i, int lane, uint32_t at, uint32_t bytes, uint32_t stamp);
+  void write_bulk(Warp& w, const Inst& i, int lane, uint32_t at, uint32_t bytes, uint32_t stamp, bool remote);  // remote: by another block
+  void store_remote(uint32_t at, uint32_t bytes, const uint8_t* values);  // by another block
   void write_later(Warp& w, const Inst& i, int lane, uint32_t at, uint32_t bytes);  // by cp.async
 
  private:
