@@ -39,6 +39,10 @@ class FindingKind(StrEnum):
     UNINITIALISED_SHARED = "uninitialised-shared"
     WRITE_CONFLICT = "write-conflict"
     """Two blocks write different values to the same bytes of global memory, and nothing orders them."""
+    MISSING_FENCE = "missing-fence"
+    """The asynchronous proxy reads what the generic proxy wrote, or wgmma uses registers, with no fence between."""
+    MBARRIER_MISUSE = "mbarrier-misuse"
+    """An mbarrier that is not initialised, gets too many arrivals, or whose bytes never come."""
 
 
 @dataclass(frozen=True, kw_only=True)

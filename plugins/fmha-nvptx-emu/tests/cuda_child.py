@@ -73,6 +73,13 @@ def main(library: str, arch: str) -> dict[str, Any]:
     config.blockDimX, config.hStream = 32, stream
     call("cuLaunchKernelEx", config, function, one_by_one(2), 0)
     out["launched ex"] = got()
+    size = cuda.CUlaunchAttribute()
+    size.id = cuda.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
+    size.value.clusterDim.x, size.value.clusterDim.y, size.value.clusterDim.z = 2, 1, 1
+    config.gridDimX, config.attrs, config.numAttrs = 2, [size], 1
+    out["cluster"] = refused("cuLaunchKernelEx", config, function, one_by_one(2), 0)
+    config.gridDimX = 3
+    out["uneven"] = refused("cuLaunchKernelEx", config, function, one_by_one(2), 0)
     call("cuStreamBeginCapture", stream, cuda.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_GLOBAL)
     call("cuLaunchKernel", function, 1, 1, 1, 32, 1, 1, 0, stream, one_by_one(3), 0)
     graph = call("cuStreamEndCapture", stream)
@@ -84,7 +91,7 @@ def main(library: str, arch: str) -> dict[str, Any]:
     out["threads"] = refused("cuLaunchKernel", function, 1, 1, 1, 512, 1, 1, 0, stream, one_by_one(1), 0)
     out["shared"] = refused("cuLaunchKernel", function, 1, 1, 1, 32, 1, 1, 50_000, stream, one_by_one(1), 0)
     most = cuda.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-    out["optin"] = refused("cuFuncSetAttribute", function, most, 200_000)
+    out["optin"] = refused("cuFuncSetAttribute", function, most, 240_000)
     out["registers"] = refused("cuFuncGetAttribute", cuda.CUfunction_attribute.CU_FUNC_ATTRIBUTE_NUM_REGS, function)
     out["occupancy"] = call("cuOccupancyMaxActiveBlocksPerMultiprocessor", function, 256, 0)
     out["cubin"] = refused("cuModuleLoadData", b"\x7fELF" + bytes(64))

@@ -26,7 +26,7 @@ def seen_by_cuda_python(arch: str) -> dict[str, Any]:
     return told
 
 
-@pytest.mark.parametrize("arch", ["sm_75", "sm_80"])
+@pytest.mark.parametrize("arch", ["sm_75", "sm_80", "sm_90a"])
 def test_cuda_python_runs_on_it(arch: str) -> None:
     seen = seen_by_cuda_python(arch)
     device = device_of(arch)
@@ -42,6 +42,7 @@ def test_cuda_python_runs_on_it(arch: str) -> None:
     ]
     refusals = {
         "early": "201", "threads": "1 invalid argument: add: a block of 512 threads, .maxntid allows 256", "shared": "1 ", "optin": "1 ",
+        "cluster": "0 " if device.major == 9 else "801 ", "uneven": "1 " if device.major == 9 else "801 ",
         "registers": "801 ", "cubin": "209 ", "newer": "209 ", "bad": "218 ",
     }  # fmt: skip
     assert {name: seen[name][: len(start)] for name, start in refusals.items()} == refusals

@@ -56,12 +56,19 @@ def test_files_are_small_enough_to_read() -> None:
         ("flash_attn", "-b 1 -H 2 -s 200 -d 128 --causal --direction bwd"),
         ("mem_efficient", "-b 1 -H 2 -s 200 -d 128 --causal"),
         ("mem_efficient", "-b 1 -H 2 -s 200 -d 64 --causal --direction bwd"),
+        ("cudnn_oss", "-b 1 -H 2 --kv-heads 1 -s 256 -d 64 --dtype bf16 --causal --lse"),
+        ("cudnn_oss", "-b 2 -H 1 -s 384 -d 128 --dtype bf16 --causal"),
     ],
 )
 def test_a_kernel_passes_under_three_seeds(backend: str, problem: str) -> None:
     """NVRTC compiles each kernel for up to a minute."""
     pytest.importorskip("cuda.bindings")
     for seed in range(3):
-        (row,) = api.run(api.Problem.from_cli(problem), backend=backend, device="emu:sm_80", emu_seed=seed)
+        (row,) = api.run(
+            api.Problem.from_cli(problem),
+            backend=backend,
+            device="emu:sm_90a" if backend == "cudnn_oss" else "emu:sm_80",
+            emu_seed=seed,
+        )
         assert row.verdict is api.Verdict.PASSED, row.notes
         assert row.findings == ()

@@ -78,8 +78,11 @@ def source_tree(cache_root: Path) -> Path:
 def engines(cache_root: Path) -> Any:
     """The library with both engines, from the cache or compiled now."""
     tree = source_tree(cache_root)
-    maps = files("fmha_nvptx_emu") / "core" / "tensor_map.hpp"
-    text = maps.read_text("utf-8") + (HOST / "host.cpp").read_text("utf-8")
+    core = files("fmha_nvptx_emu") / "core"
+    maps = [(core / f"tensor_map.{ending}").read_text("utf-8") for ending in ("hpp", "cpp")]
+    text = "".join(maps).replace('#include "tensor_map.hpp"\n', "").replace("#pragma once\n", "") + (
+        HOST / "host.cpp"
+    ).read_text("utf-8")
     digests = f"// {tree_digest(tree, ('*',))} {tree_digest(HOST, ('*',))}\n"
     # Upstream's files come first, and what they lack is found in the folder of the host.
     include = ("-I${tree}", "-I${host}", "-I${host}/cudnn_frontend/experimental")

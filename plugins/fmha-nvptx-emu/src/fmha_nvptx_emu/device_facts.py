@@ -12,8 +12,8 @@ from typing import Any
 
 from fmha_cli.api import load_arch
 
-ARCHS = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_120")
-"""Architectures whose base instructions are emulated. ``sm_90`` is without what ``sm_90a`` adds."""
+ARCHS = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_90a", "sm_120")
+"""The emulated architectures. ``sm_120`` is without what only Blackwell has."""
 
 
 @dataclass(frozen=True)

@@ -55,11 +55,16 @@ class NvptxEmulator:
 
 
 def _facts(arch: str) -> DeviceFacts:
-    """A device runs the PTX of its own architecture and of lower ones with the same major number, as it runs cubins."""
+    """A device runs the PTX of its own architecture and of lower ones with the same major number, as it runs cubins.
+    ``emu:sm_90`` refuses what only ``sm_90a`` has, as a device of a later architecture would."""
     from fmha_cli.api import archs_of
     from fmha_nvptx_emu.device_facts import ARCHS, device_of
 
     row = device_of(arch)
-    runs = tuple(name for name in archs_of((row.major, row.minor), ARCHS) if name in ARCHS)
+    runs = tuple(
+        name
+        for name in archs_of((row.major, row.minor), ARCHS)
+        if name == arch or (name in ARCHS and not name.endswith("a"))
+    )
     name = f"{row.title}, emulated"
     return DeviceFacts(id=f"emu:{arch}", archs=runs, name=name, units=row.units, llc_bytes=row.l2_bytes)

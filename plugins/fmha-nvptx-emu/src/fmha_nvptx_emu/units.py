@@ -8,7 +8,7 @@ from importlib.resources.abc import Traversable
 from fmha_cli.api import Units, emulation_files, units_of
 from fmha_nvptx_emu.device_facts import device_rows
 
-_DRIVER = ("capi", "cubin", "fatbin", "no_executor", "report")
+_DRIVER = ("capi", "cubin", "fatbin", "no_executor", "report", "tensor_map")
 _DRIVER_GROUPS = ("driver_", "emu_")
 """The units of a library that only records: the driver, without what reads and executes PTX."""
 

@@ -1,6 +1,6 @@
 // Upstream's engines on the host: execute() runs as it is, and what it would launch is recorded.
 //
-// The text of the stand-in's tensor_map.hpp precedes this file.
+// The text of the stand-in's tensor_map.hpp and .cpp precedes this file.
 
 #include <cuda_runtime.h>
 
@@ -30,9 +30,10 @@ unsigned char* arguments = nullptr;
 CUresult encode(CUtensorMap* out, CUtensorMapDataType type, cuuint32_t rank, void* address, const cuuint64_t* shape,
                 const cuuint64_t* strides, const cuuint32_t* box, const cuuint32_t* steps, CUtensorMapInterleave interleave,
                 CUtensorMapSwizzle swizzle, CUtensorMapL2promotion promotion, CUtensorMapFloatOOBfill fill) {
-  const char* why = encode_tensor_map(out, type, rank, reinterpret_cast<uint64_t>(address), shape, strides, box, steps,
-                                      interleave, swizzle, promotion, fill);
-  return why ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+  const std::string why = ptx::encode({type, rank, reinterpret_cast<uint64_t>(address), shape, strides, box, steps, interleave,
+                                       swizzle, promotion, fill},
+                                      *reinterpret_cast<ptx::TensorMap*>(out));
+  return why.empty() ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 }  // namespace

@@ -127,7 +127,8 @@ const Opcode* opcode_named(const std::string& root) {
 std::vector<const Opcode*> all_opcodes() {
   std::vector<const Opcode*> out;
   for (const Table* table : {&kIntegerOpcodes, &kBitOpcodes, &kFloatOpcodes, &kCompareOpcodes, &kMoveOpcodes, &kConvertOpcodes,
-                             &kMemoryOpcodes, &kAtomicOpcodes, &kAsyncOpcodes, &kMatrixOpcodes, &kControlOpcodes})
+                             &kMemoryOpcodes, &kAtomicOpcodes, &kAsyncOpcodes, &kMatrixOpcodes, &kControlOpcodes, &kMbarrierOpcodes, &kWgmmaOpcodes,
+                             &kStoreMatrixOpcodes, &kClusterOpcodes})
     for (size_t k = 0; k < table->count; ++k) out.push_back(&table->rows[k]);
   return out;
 }

@@ -78,7 +78,10 @@ struct Table {
 };
 
 extern const Table kIntegerOpcodes, kBitOpcodes, kFloatOpcodes, kCompareOpcodes, kMoveOpcodes, kConvertOpcodes, kMemoryOpcodes,
-    kAtomicOpcodes, kAsyncOpcodes, kMatrixOpcodes, kControlOpcodes;
+    kAtomicOpcodes, kAsyncOpcodes, kMatrixOpcodes, kControlOpcodes, kMbarrierOpcodes, kWgmmaOpcodes, kStoreMatrixOpcodes, kClusterOpcodes;
+Handler bind_cluster_barrier(Binding& b);  // barrier.cluster
+Handler bind_bulk(Binding& b);  // cp.async.bulk, behind its first two modifiers
+
 
 const Opcode* opcode_named(const std::string& root);
 std::vector<const Opcode*> all_opcodes();

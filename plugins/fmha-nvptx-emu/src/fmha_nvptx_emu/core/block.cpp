@@ -16,16 +16,6 @@ void Counts::add(const Counts& o) {
 
 namespace {
 
-constexpr uint32_t kOnlyLater = uint32_t(1) << 31;  // below it lies every stamp of a plain access
-
-// Every stamp below the floor is before what the warp does next.
-void set_floor(Warp& w, size_t warps) {
-  uint32_t least = kOnlyLater >> 8;
-  for (size_t k = 0; k < warps; ++k)
-    if (k != w.index) least = std::min(least, w.known[k] + 1);
-  w.floor = std::min(least << 8, kOnlyLater);
-}
-
 using emulation::mixed;
 
 }  // namespace
@@ -49,7 +39,12 @@ void Block::begin(uint32_t at) {
   number = at;
   id[0] = at % launch->grid[0], id[1] = at / launch->grid[0] % launch->grid[1], id[2] = at / launch->grid[0] / launch->grid[1];
   shared.begin(kernel->static_shared + launch->dynamic_shared);
+  mbarriers.begin(), named.begin();
   for (size_t k = 0; k < warps.size(); ++k) start(*warps[k], uint32_t(k));
+  random_ = mixed(launch->options.seed ^ mixed(number));
+  order_.clear();
+  for (const auto& w : warps) order_.push_back(w.get());
+  cluster_arriving.clear(), cluster_complete.clear();
 }
 
 void Block::start(Warp& w, uint32_t index) {
@@ -63,8 +58,14 @@ void Block::start(Warp& w, uint32_t index) {
   w.others.clear();
   w.tainted = 0;
   w.time = 1, w.committed = w.complete = 0, w.uncommitted = false;
+  w.bulk = {}, w.wgmma_committed = w.wgmma_complete = 0;
+  w.outstanding.clear();
+  w.written_at.assign(kernel->asynchronous_matrix && checks ? kernel->ids : 0, 0);
+  w.instruction = w.fence_at = 0, w.recent_poll = 0;
+  w.cluster_arrived = false, w.cluster_phase = 0;
   std::fill(std::begin(w.known), std::end(w.known), 0);
-  set_floor(w, warps.size());
+  std::fill(std::begin(w.fenced), std::end(w.fenced), 0);
+  set_floor(w);
   w.local.assign(size_t(kernel->local_bytes) * 32, 0xA5);
   w.local_defined.assign(size_t(kernel->local_bytes) * 32, 0);
   for (const Kernel::SpecialRow& s : kernel->specials) {
@@ -91,6 +92,12 @@ void Block::start(Warp& w, uint32_t index) {
       else if (name == "lanemask_le") v = (2u << lane) - 1;
       else if (name == "lanemask_ge") v = ~((1u << lane) - 1);
       else if (name == "lanemask_gt") v = ~((2u << lane) - 1);
+      else if (is("clusterid")) v = id[axis] / on.cluster[axis];
+      else if (is("nclusterid")) v = on.grid[axis] / on.cluster[axis];
+      else if (name == "cluster_ctarank") v = rank;
+      else if (name == "cluster_nctarank") v = on.cluster[0] * on.cluster[1] * on.cluster[2];
+      else if (is("cluster_ctaid")) v = id[axis] % on.cluster[axis];
+      else if (is("cluster_nctaid")) v = on.cluster[axis];
       else if (name == "dynamic_smem_size") v = on.dynamic_shared;
       else if (name == "total_smem_size") v = kernel->static_shared + on.dynamic_shared;
       else throw Fault{"the register %" + name + " is not implemented in " + kernel->name};
@@ -99,24 +106,33 @@ void Block::start(Warp& w, uint32_t index) {
   }
 }
 
-void Block::run() {
-  std::vector<Warp*> order;
-  for (const auto& w : warps) order.push_back(w.get());
-  uint64_t random = mixed(launch->options.seed ^ mixed(number));
-  const uint64_t most = launch->options.turn ? launch->options.turn : ~uint64_t(0);
-  while (true) {
-    for (size_t k = order.size(); k > 1; --k) std::swap(order[k - 1], order[(random = mixed(random)) % k]);
-    bool ran = false;
-    for (Warp* w : order)
-      if (w->going == Going::On) ran = true, interpret(*w, most);
-    if (std::all_of(order.begin(), order.end(), [](Warp* w) { return w->going == Going::Done; })) return;
-    if (release() || ran) continue;
-    std::string who;
-    for (const auto& w : warps)
-      who += (who.empty() ? "warp " : "; warp ") + std::to_string(w->index) +
-             (w->going == Going::Done ? " ended" : " waits at line " + std::to_string(w->inst->at->line) + ", " + std::string(w->inst->at->text));
-    throw Fault{"deadlock in " + kernel->name + ": " + who};
+Turn Block::turn() {
+  const uint64_t most = launch->options.turn ? launch->options.turn : ~uint64_t(0), before = events;
+  const auto over = [&] { return std::all_of(order_.begin(), order_.end(), [](Warp* w) { return w->going == Going::Done; }); };
+  if (over()) return Turn::Done;
+  for (size_t k = order_.size(); k > 1; --k) std::swap(order_[k - 1], order_[(random_ = mixed(random_)) % k]);
+  bool went_on = false, polled = false;
+  for (Warp* w : order_) {
+    if (w->going == Going::Poll) w->going = Going::On;
+    if (w->going != Going::On) continue;
+    interpret(*w, most);
+    polled |= w->recent_poll != 0;
+    went_on |= w->going != Going::Poll && !w->recent_poll;
+    w->recent_poll -= w->recent_poll && w->going == Going::On;
   }
+  if (over()) return Turn::Done;
+  return release() || went_on || events != before ? Turn::On : polled ? Turn::Polls : Turn::Stuck;
+}
+
+std::string Block::waiting() const {
+  std::string who;
+  for (const auto& w : warps) {
+    who += (who.empty() ? "warp " : "; warp ") + std::to_string(w->index);
+    if (w->going == Going::Done) who += " ended";
+    else who += " waits at line " + std::to_string(w->inst->at->line) + ", " + std::string(w->inst->at->text);
+    if (w->going != Going::Done && w->recent_poll) who += " (" + mbarriers.state(w->polled) + ")";
+  }
+  return who;
 }
 
 // Lets the warps go on that wait at a complete barrier. A barrier without a count needs every warp that has not ended.
@@ -134,15 +150,11 @@ bool Block::release() {
     if (!wanted)
       for (const auto& w : warps)
         if (w->going == Going::Done) ordered.push_back(w.get());
-    uint32_t times[kWarps] = {};
-    for (Warp* w : ordered) {
-      for (size_t k = 0; k < warps.size(); ++k) times[k] = std::max(times[k], w->known[k]);
-      times[w->index] = std::max(times[w->index], w->time);
-    }
+    Order order;
+    for (Warp* w : ordered) order.gather(*w);
     for (Warp* w : here) {
-      std::copy(std::begin(times), std::end(times), std::begin(w->known));
+      order.give(*w);
       ++w->time;
-      set_floor(*w, warps.size());
       w->going = Going::On;
     }
     any = true;

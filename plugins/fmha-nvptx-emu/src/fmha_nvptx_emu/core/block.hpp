@@ -7,14 +7,15 @@
 #include <vector>
 
 #include "launch.hpp"
+#include "mbarrier.hpp"
 #include "memory.hpp"
+#include "named_barriers.hpp"
 #include "shared.hpp"
 
 namespace ptx {
 
 constexpr uint32_t kAll = 0xffffffff;
 constexpr uint32_t kNever = 0xffffffff;
-constexpr unsigned kWarps = 32;
 
 // Generic addresses of the other spaces. User addresses of the host have 47 bits.
 constexpr uint64_t kWindow = uint64_t(1) << 56;
@@ -27,12 +28,30 @@ struct Counts {
 };
 
 // Lanes of a warp at one instruction. Lanes that are at different instructions are different parts.
+enum class Ready : uint8_t { Runs, Polls, Waits };  // Polls: a wait failed; Waits: an instruction needs other lanes too
 struct Part {
   uint32_t pc, mask;
-  bool waiting;  // at an instruction that needs other lanes too
+  Ready ready;
 };
 
-enum class Going : uint8_t { On, Barrier, Done };
+enum class Going : uint8_t { On, Barrier, Poll, Done };  // Poll: a wait for an mbarrier failed, so others run first
+
+class Cluster;
+
+// Groups committed and complete, and when the last ones became so.
+struct AsyncGroups {
+  static constexpr uint32_t kKept = 64;
+  uint32_t committed = 0, complete = 0, completed_at[kKept] = {};
+  const Inst* last = nullptr;  // the last copy that read shared memory, and its group
+  uint32_t newest = 0;
+  void finish(uint32_t groups, uint32_t time) {
+    while (complete < groups) completed_at[++complete % kKept] = time;
+  }
+};
+struct Outstanding {
+  uint32_t id, group;
+  bool read_only;  // of A: it may be read
+};
 
 struct Warp {
   uint8_t* file = nullptr;
@@ -45,12 +64,22 @@ struct Warp {
   Block* block = nullptr;
   const Inst* inst = nullptr;
   // Order of accesses to shared memory: this warp's own time, and the time of each warp that lies before it.
-  uint32_t time = 1, floor = 0, known[kWarps] = {};
+  // `fenced` is the same for the asynchronous proxy: what lies before a proxy fence that lies before this warp.
+  uint32_t time = 1, floor = 0, known[kAgents] = {}, fenced[kAgents] = {};
   // cp.async: groups committed, groups that are complete, and when they became so (for the last ones).
   uint32_t committed = 0, complete = 0;
   bool uncommitted = false;
   static constexpr uint32_t kGroups = 256;
   uint32_t completed_at[kGroups] = {};
+  AsyncGroups bulk;                       // bulk copies from shared memory
+  uint32_t wgmma_committed = 0, wgmma_complete = 0;  // groups
+  std::vector<Outstanding> outstanding;   // registers of wgmma that are not complete
+  std::vector<uint32_t> written_at;       // by id, of kernels with wgmma: when an instruction last wrote the register
+  uint32_t instruction = 0, fence_at = 0; // counters of `written_at`
+  uint64_t polled = 0;                    // the address of the mbarrier whose wait failed last, kForWarpgroup or kForCluster
+  bool cluster_arrived = false;
+  uint32_t cluster_phase = 0;             // of barrier.cluster, that it waits for
+  uint32_t recent_poll = 0;               // turns since then count down
   std::vector<uint8_t> local, local_defined;
   // Lanes that branched on a value that was never written, and the instructions up to where their ways meet again.
   uint32_t tainted = 0, region_begin = 0, region_end = 0;
@@ -66,6 +95,8 @@ struct Warp {
   }
 };
 
+enum class Turn : uint8_t { Done, On, Polls, Stuck };  // Polls: warps only asked again; Stuck: not even that
+
 struct Block {
   const Launch* launch = nullptr;
   const Kernel* kernel = nullptr;
@@ -74,6 +105,12 @@ struct Block {
   std::vector<uint8_t> registers;
   std::vector<uint32_t> defined;
   SharedMemory shared;
+  Mbarriers mbarriers;
+  NamedBarriers named;
+  Cluster* cluster = nullptr;
+  uint32_t rank = 0;                         // in the cluster
+  Order cluster_arriving, cluster_complete;  // of barrier.cluster: what this block's warps released
+  uint64_t events = 0;             // what lets a waiting warp go on
   Counts counts;
   std::vector<uint64_t> executed;  // by instruction
   Range ranges[4];                 // of global memory, the last ones found
@@ -82,11 +119,14 @@ struct Block {
 
   explicit Block(const Launch& launch);
   void begin(uint32_t number);
-  void run();  // raises Fault
+  Turn turn();                    // every warp that can runs once, in a drawn order; raises Fault
+  std::string waiting() const;    // what its warps wait for
 
  private:
   void start(Warp& w, uint32_t index);
   bool release();
+  uint64_t random_ = 0;
+  std::vector<Warp*> order_;
 };
 
 // A launch stops: an instruction that cannot be executed, or a deadlock. `why` says all.
@@ -98,7 +138,9 @@ void split(Warp& w, uint32_t taken, uint32_t target);  // lanes that branch
 void leave(Warp& w, uint32_t mask);                    // lanes that end
 // For an instruction that needs all of `lanes`: false if this part has to wait for the others first.
 bool together(Warp& w, const Inst& i, uint32_t mask, uint32_t lanes, const char* what);
+void yield_to_others(Warp& w);  // these lanes wait for an mbarrier: other lanes or warps run before they try again
 void regroup(Warp& w);
+void touch_outstanding(Warp& w, const Inst& i);  // reports a use of registers of a wgmma that is not complete
 bool taint(Warp& w, uint32_t at, uint32_t lanes);  // false: the ways of this branch do not meet soon
 void meet_again(Warp& w);
 void interpret(Warp& w, uint64_t most);

@@ -11,7 +11,9 @@ const char* const specials[] = {
     "%tid.x", "%tid.y", "%tid.z", "%ntid.x", "%ntid.y", "%ntid.z", "%ctaid.x", "%ctaid.y", "%ctaid.z", "%nctaid.x",
     "%nctaid.y", "%nctaid.z", "%laneid", "%warpid", "%nwarpid", "%smid", "%nsmid", "%gridid", "%lanemask_eq", "%lanemask_le",
     "%lanemask_lt", "%lanemask_ge", "%lanemask_gt", "%clock", "%clock_hi", "%clock64", "%globaltimer", "%globaltimer_lo",
-    "%globaltimer_hi", "%dynamic_smem_size", "%total_smem_size"};
+    "%globaltimer_hi", "%clusterid.x", "%clusterid.y", "%clusterid.z", "%nclusterid.x", "%nclusterid.y", "%nclusterid.z",
+    "%cluster_ctaid.x", "%cluster_ctaid.y", "%cluster_ctaid.z", "%cluster_nctaid.x", "%cluster_nctaid.y", "%cluster_nctaid.z",
+    "%cluster_ctarank", "%cluster_nctarank", "%dynamic_smem_size", "%total_smem_size"};
 
 bool special(const std::string& name) {
   for (const char* one : specials)
@@ -174,7 +176,13 @@ Operand Body::operand() {
     return out;
   }
   std::string name = in_.name();
-  if (name == "_") return out;
+  if (name == "_") {
+    if (!in_.take('|')) return out;
+    Operand pair;
+    pair.kind = Operand::Vector;
+    pair.parts = {out, operand()};
+    return pair;
+  }
   if (in_.peek() == '.' && name[0] == '%') name += in_.word();
   out = named(name);
   if (in_.take('|')) {

@@ -64,7 +64,7 @@ struct LoadedModule {
 
 struct LaunchRequest {
   LoadedFunction* function;
-  uint32_t grid[3], block[3];
+  uint32_t grid[3], block[3], cluster[3];
   size_t shared;
   std::vector<uint8_t> parameters;
 };

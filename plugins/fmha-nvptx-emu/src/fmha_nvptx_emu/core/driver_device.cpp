@@ -92,7 +92,7 @@ int device_attribute(int* out, int attribute, int device) {
     case 97: *out = row.shared_optin; break;           // MAX_SHARED_MEMORY_PER_BLOCK_OPTIN
     case 106: *out = row.blocks_unit; break;           // MAX_BLOCKS_PER_MULTIPROCESSOR
     case 111: *out = row.major >= 8 ? 1024 : 0; break; // RESERVED_SHARED_MEMORY_PER_BLOCK
-    case 120: *out = 0; break;                         // CLUSTER_LAUNCH: the clusters of sm_90 are not emulated
+    case 120: *out = row.major >= 9; break;            // CLUSTER_LAUNCH
     default: return fail(InvalidValue, "cuDeviceGetAttribute: attribute " + std::to_string(attribute) + " is not emulated");
   }
   return Success;

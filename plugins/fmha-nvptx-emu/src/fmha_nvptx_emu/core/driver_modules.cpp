@@ -176,8 +176,23 @@ int pack(const LoadedFunction& f, void** parameters, void** extra, std::vector<u
   return Success;
 }
 
-int launch(void* function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared,
-           void* stream, void** parameters, void** extra) {
+// The blocks of a cluster: the launch's, or else the kernel's own.
+int choose_cluster(const LoadedFunction& f, const unsigned (&grid)[3], const uint32_t (&asked)[3], uint32_t (&out)[3]) {
+  static const uint32_t none[3] = {0, 0, 0};  // a cubin's own cluster is not read
+  const uint32_t* own = f.kernel ? f.kernel->function->cluster : none;
+  const std::string& name = f.name;
+  for (unsigned k = 0; k < 3; ++k) out[k] = asked[0] ? asked[k] : own[0] ? own[k] : 1;
+  if (asked[0] && own[0] && std::memcmp(asked, own, sizeof asked)) return fail(InvalidValue, name + ": .reqnctapercluster requires another cluster");
+  const uint64_t blocks = uint64_t(out[0]) * out[1] * out[2];
+  if (blocks > 1 && driver().device->major < 9) return fail(NotSupported, name + ": the device has no clusters");
+  if (!blocks || blocks > 8) return fail(InvalidValue, name + ": a cluster of " + std::to_string(blocks) + " blocks; 8 are portable");
+  for (unsigned k = 0; k < 3; ++k)
+    if (grid[k] % out[k]) return fail(InvalidValue, name + ": a grid that is no multiple of its cluster");
+  return Success;
+}
+
+int launch_cluster(void* function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared,
+                   void* stream, void** parameters, void** extra, const uint32_t (&asked)[3]) {
   REQUIRE_CONTEXT("cuLaunchKernel");
   LoadedFunction* f = function_of(function);
   if (!f) return fail(InvalidHandle, "cuLaunchKernel: no such function");
@@ -198,9 +213,15 @@ int launch(void* function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, u
     return fail(InvalidValue, name + ": " + std::to_string(shared) + " bytes of dynamic shared memory, " + std::to_string(f->allowed_shared) + " are allowed");
   Node node{};
   node.kind = Node::Run;
-  node.launch = {f, {gx, gy, gz}, {bx, by, bz}, shared, {}};
+  node.launch = {f, {gx, gy, gz}, {bx, by, bz}, {1, 1, 1}, shared, {}};
+  if (const int error = choose_cluster(*f, {gx, gy, gz}, asked, node.launch.cluster); error) return error;
   if (const int error = pack(*f, parameters, extra, node.launch.parameters); error) return error;
   return queue(stream, std::move(node), "cuLaunchKernel");
+}
+
+int launch(void* function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared, void* stream,
+           void** parameters, void** extra) {
+  return launch_cluster(function, gx, gy, gz, bx, by, bz, shared, stream, parameters, extra, {0, 0, 0});
 }
 
 struct LaunchAttribute {
@@ -216,15 +237,17 @@ struct LaunchConfig {
 };
 int launch_with(const LaunchConfig* config, void* function, void** parameters, void** extra) {
   Guard guard(driver().mutex);
+  uint32_t cluster[3] = {0, 0, 0};
   for (unsigned k = 0; k < config->count; ++k) {
     const LaunchAttribute& a = config->attributes[k];
-    const bool alone = a.id == 4 && a.value[0] == 1 && a.value[1] == 1 && a.value[2] == 1;  // a cluster of one block
+    const bool size = a.id == 4;  // the blocks of a cluster
+    if (size) std::memcpy(cluster, a.value, sizeof cluster);
     const bool off = (a.id == 2 || a.id == 6) && a.value[0] == 0;                          // cooperative, serialization
     const bool order = a.id == 0 || a.id == 6;  // ignore; programmatic serialization: launches follow each other anyway
-    if (!alone && !off && !order) return fail(NotSupported, "cuLaunchKernelEx: attribute " + std::to_string(a.id) + " is not emulated");
+    if (!size && !off && !order) return fail(NotSupported, "cuLaunchKernelEx: attribute " + std::to_string(a.id) + " is not emulated");
   }
   const unsigned *g = config->grid, *b = config->block;
-  return launch(function, g[0], g[1], g[2], b[0], b[1], b[2], config->shared, config->stream, parameters, extra);
+  return launch_cluster(function, g[0], g[1], g[2], b[0], b[1], b[2], config->shared, config->stream, parameters, extra, cluster);
 }
 
 const Entry rows[] = {

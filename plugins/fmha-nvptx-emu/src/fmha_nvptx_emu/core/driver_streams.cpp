@@ -34,6 +34,7 @@ int perform(const Node& node, bool replayed) {
   launch.kernel = request.function->kernel;
   std::memcpy(launch.grid, request.grid, sizeof launch.grid);
   std::memcpy(launch.block, request.block, sizeof launch.block);
+  std::memcpy(launch.cluster, request.cluster, sizeof launch.cluster);
   launch.dynamic_shared = uint32_t(request.shared);
   launch.parameters = request.parameters;
   launch.options = d.options;

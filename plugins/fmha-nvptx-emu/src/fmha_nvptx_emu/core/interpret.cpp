@@ -12,7 +12,7 @@ void split(Warp& w, uint32_t taken, uint32_t target) {
     w.pc = target;
     return;
   }
-  w.others.push_back({target, taken, false});
+  w.others.push_back({target, taken, Ready::Runs});
   w.mask = rest;
   w.next = std::min(w.next, target);
 }
@@ -32,12 +32,12 @@ void regroup(Warp& w) {
       else ++k;
   };
   merge();
-  const auto before = [](const Part& a, const Part& b) { return a.waiting != b.waiting ? b.waiting : a.pc < b.pc; };
+  const auto before = [](const Part& a, const Part& b) { return a.ready != b.ready ? a.ready < b.ready : a.pc < b.pc; };
   const auto lowest = std::min_element(w.others.begin(), w.others.end(), before);
-  if (lowest != w.others.end() && (!w.mask || (!lowest->waiting && lowest->pc < w.pc))) {
+  if (lowest != w.others.end() && (!w.mask || (lowest->ready == Ready::Runs && lowest->pc < w.pc))) {
     const Part next = *lowest;
     w.others.erase(lowest);
-    if (w.mask) w.others.push_back({w.pc, w.mask, false});
+    if (w.mask) w.others.push_back({w.pc, w.mask, Ready::Runs});
     w.pc = next.pc, w.mask = next.mask;
     merge();
   }
@@ -47,10 +47,10 @@ void regroup(Warp& w) {
 
 bool together(Warp& w, const Inst& i, uint32_t mask, uint32_t lanes, const char* what) {
   if ((mask & lanes) == lanes) return true;
-  const auto running = std::find_if(w.others.begin(), w.others.end(), [](const Part& p) { return !p.waiting; });
+  const auto running = std::find_if(w.others.begin(), w.others.end(), [](const Part& p) { return p.ready != Ready::Waits; });
   if (running != w.others.end()) {
     --w.block->executed[w.pc - 1];
-    w.others.push_back({w.pc - 1, w.mask, true});
+    w.others.push_back({w.pc - 1, w.mask, Ready::Waits});
     w.mask = 0;
     regroup(w);
     return false;
@@ -59,6 +59,18 @@ bool together(Warp& w, const Inst& i, uint32_t mask, uint32_t lanes, const char*
     return std::string(what) + " needs the lanes " + hex(lanes) + ", and only " + hex(mask) + " execute it";
   });
   return true;
+}
+
+void yield_to_others(Warp& w) {
+  bool runs = false, polls = false;
+  for (const Part& part : w.others) runs |= part.ready == Ready::Runs, polls |= part.ready == Ready::Polls;
+  if (!runs) w.going = Going::Poll, w.recent_poll = 64;
+  if (!runs && !polls) return;
+  const Part self{w.pc, w.mask, Ready::Polls};
+  w.mask = 0;
+  regroup(w);
+  w.others.push_back(self);
+  w.next = std::min(w.next, self.pc);
 }
 
 void require_defined(Warp& w, const Inst& i, Slot slot, uint32_t mask, const char* what) {
@@ -118,7 +130,12 @@ void interpret(Warp& w, uint64_t most) {
     if (unknown && !i.dests && !(i.cls == Class::Branch && taint(w, w.pc - 1, unknown)))
       require_defined(w, i, i.guard, active, i.cls == Class::Branch ? "a branch" : "whether it is executed");
     if (mask) {
+      if (!w.outstanding.empty() && checks) touch_outstanding(w, i);
       i.run(w, i, mask);
+      if (!w.written_at.empty() && i.cls != Class::Matrix && i.cls != Class::Move) {
+        ++w.instruction;
+        for (unsigned k = 0; k < i.dests; ++k) w.written_at[i.slots[k].id] = w.instruction;
+      }
       if (checks && !i.own_flow) flow(w, i, mask);
     }
     if (unknown && w.mask == active)

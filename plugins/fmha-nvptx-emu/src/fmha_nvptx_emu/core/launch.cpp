@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <thread>
 
-#include "block.hpp"
+#include "cluster.hpp"
 
 namespace ptx {
 
@@ -52,25 +52,28 @@ std::string executed_json(const Kernel& kernel, const std::vector<uint64_t>& exe
 
 void run(Launch& launch) {
   const uint32_t blocks = launch.grid[0] * launch.grid[1] * launch.grid[2];
+  const uint32_t clusters = blocks / (launch.cluster[0] * launch.cluster[1] * launch.cluster[2]);
   launch.writers = launch.options.checks ? std::make_unique<Writers>(blocks) : nullptr;
   std::atomic<uint32_t> next{0};
   std::mutex mutex;
   Counts counts;
   std::vector<uint64_t> executed(launch.kernel->code.size());
   const auto work = [&] {
-    Block block(launch);
+    Cluster cluster(launch);
     try {
-      for (uint32_t at; (at = next.fetch_add(1)) < blocks;) block.begin(at), block.run();
+      for (uint32_t at; (at = next.fetch_add(1)) < clusters;) cluster.begin(at), cluster.run();
     } catch (const Fault& fault) {
-      next = blocks;
+      next = clusters;
       std::lock_guard lock(mutex);
       if (launch.fault.empty()) launch.fault = fault.why;
     }
     std::lock_guard lock(mutex);
-    counts.add(block.counts);
-    for (size_t k = 0; k < executed.size(); ++k) executed[k] += block.executed[k];
+    for (const auto& block : cluster.blocks()) {
+      counts.add(block->counts);
+      for (size_t k = 0; k < executed.size(); ++k) executed[k] += block->executed[k];
+    }
   };
-  const unsigned threads = std::min<uint32_t>(uint32_t(std::max(1, launch.options.threads)), blocks);
+  const unsigned threads = std::min<uint32_t>(uint32_t(std::max(1, launch.options.threads)), clusters);
   std::vector<std::thread> others;
   for (unsigned k = 1; k < threads; ++k) others.emplace_back(work);
   work();

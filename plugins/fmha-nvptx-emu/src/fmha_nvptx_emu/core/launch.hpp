@@ -40,7 +40,7 @@ class Writers {
 
 struct Launch {
   const Kernel* kernel = nullptr;
-  uint32_t grid[3] = {1, 1, 1}, block[3] = {1, 1, 1};
+  uint32_t grid[3] = {1, 1, 1}, block[3] = {1, 1, 1}, cluster[3] = {1, 1, 1};
   uint32_t dynamic_shared = 0;
   std::vector<uint8_t> parameters;
   Options options;

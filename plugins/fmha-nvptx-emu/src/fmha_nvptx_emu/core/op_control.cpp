@@ -58,8 +58,21 @@ Handler bind_trap(Binding& b) { return b.count(0, 0), trap; }
 void call(Warp& w, const Inst& i, uint32_t) { stop(i, w, "calls of functions are not implemented"); }
 Handler bind_call(Binding& b) { return b.take("uni"), call; }
 void nothing(Warp&, const Inst&, uint32_t) {}
+// What this warp did and knows is visible to the asynchronous proxy for whoever comes after it.
+void proxy_fence(Warp& w, const Inst&, uint32_t) {
+  std::copy(std::begin(w.known), std::end(w.known), std::begin(w.fenced));
+  w.fenced[w.index] = w.time++;
+}
+Handler bind_proxy_fence(Binding& b) {
+  if (b.take("alias")) return nothing;
+  if (!b.take("async")) b.refuse("of the proxies, alias and async are implemented");
+  if (b.take("global")) return nothing;  // global memory has no such books
+  b.any({"shared::cta", "shared::cluster"});
+  return proxy_fence;
+}
 Handler bind_fence(Binding& b) {  // what it orders is in order here
-  b.any({"cta", "gl", "sys", "gpu", "cluster", "sc", "acq_rel"});
+  if (b.take("proxy")) return bind_proxy_fence(b);
+  b.any({"cta", "gl", "sys", "gpu", "cluster", "sc", "acq_rel", "acquire", "release", "mbarrier_init"});
   return nothing;
 }
 Handler bind_nanosleep(Binding& b) {
@@ -81,7 +94,17 @@ void barrier(Warp& w, const Inst& i, uint32_t mask) {
   if (w.barrier > 15) stop(i, w, "there are 16 barriers");
   if (w.barrier_count % 32) stop(i, w, "a number of threads that is no multiple of 32");
   ++w.block->counts.barriers;
-  w.going = Going::Barrier;
+  if (w.barrier_count) w.block->named.arrive(w, i, w.barrier, w.barrier_count, true);
+  else w.going = Going::Barrier;
+}
+void barrier_arrive(Warp& w, const Inst& i, uint32_t mask) {
+  if (i.sign && !together(w, i, mask, w.alive, i.at->opcode.c_str())) return;
+  const int lane = __builtin_ctz(mask);
+  const uint32_t name = lanes_of<uint32_t>(w, i.slots[0])[lane], wanted = lanes_of<uint32_t>(w, i.slots[1])[lane];
+  if (name > 15) stop(i, w, "there are 16 barriers");
+  if (!wanted || wanted % 32) stop(i, w, "a number of threads that is no multiple of 32");
+  ++w.block->counts.barriers;
+  w.block->named.arrive(w, i, name, wanted, false);
 }
 // bar.red runs twice: it leaves the warp's contribution and waits, then joins the contributions of all warps. They lie in
 // a row that every warp has for this instruction: the state (rounds so far, times two, plus one while it waits), and for
@@ -144,15 +167,20 @@ Handler bind_bar(Binding& b) {
     b.out.cls = Class::Shuffle;
     return warp_barrier;
   }
+  if (b.take("cluster")) return bind_cluster_barrier(b);
   b.take("cta");
   const bool aligned = b.take("aligned") || b.s.root == "bar";
   if (aligned && b.take("red")) return bind_reducing(b);
+  b.out.sign = true;  // without .aligned, the lanes of a warp are waited for all the same
+  if (b.take("arrive")) {
+    b.count(2, 2);
+    b.source(0, Type::U32), b.source(1, Type::U32);
+    return barrier_arrive;
+  }
   if (!b.take("sync")) return nullptr;
   b.count(1, 2);
   b.source(0, Type::U32);
   if (b.s.operands.size() == 2) b.source(1, Type::U32);
-  if (!aligned) b.refuse("barriers without .aligned are not implemented");
-  b.out.sign = true;
   return barrier;
 }
 
@@ -263,6 +291,38 @@ Handler bind_redux(Binding& b) {
   return add ? redux_add : both ? redux_and : either ? redux_or : odd ? redux_xor : nullptr;
 }
 
+// One lane of those that execute it: here the lowest.
+void elect(Warp& w, const Inst& i, uint32_t mask) {
+  const uint32_t members = lanes_of<uint32_t>(w, i.slots[2])[__builtin_ctz(mask)];
+  if (!together(w, i, mask, members & w.alive, "elect.sync")) return;
+  const uint32_t leader = uint32_t(__builtin_ctz(mask & members ? mask & members : mask));
+  each_lane(mask, [&](int l) { lanes_of<uint32_t>(w, i.slots[0])[l] = leader; });
+  w.set_predicate(i.slots[1], 1u << leader, mask);
+  w.define(i.slots[0], kAll, mask), w.define(i.slots[1], kAll, mask);
+}
+Handler bind_elect(Binding& b) {
+  if (!b.take("sync")) return nullptr;
+  b.count(2, 2);
+  const Operand& d = b.operand(0);
+  if (d.kind != Operand::Vector || d.parts.size() != 2) b.refuse("its destination is lane|predicate");
+  b.dest(d.parts[0], Type::B32), b.dest(d.parts[1], Type::Pred);
+  b.source(1, Type::B32);
+  b.out.own_flow = true;
+  return elect;
+}
+
+// The registers of PTX have no limit, so only the form is checked.
+void set_registers(Warp& w, const Inst& i, uint32_t mask) { together(w, i, mask, w.alive, "setmaxnreg"); }
+Handler bind_setmaxnreg(Binding& b) {
+  if (b.take("inc") == b.take("dec") || !b.take("sync") || !b.take("aligned")) return nullptr;
+  if (b.type() != Type::U32) return nullptr;
+  b.count(1, 1);
+  const Operand& o = b.operand(0);
+  if (o.kind != Operand::Integer || o.value < 24 || o.value > 256 || o.value % 8) b.refuse("it takes 24 to 256 registers, a multiple of 8");
+  b.out.own_flow = true;
+  return set_registers;
+}
+
 constexpr Opcode rows[] = {
     {"bra", "9.7.12.3", Class::Branch, bind_bra},
     {"brx", "9.7.12.4", Class::Branch, bind_brx},
@@ -276,6 +336,8 @@ constexpr Opcode rows[] = {
     {"vote", "9.7.13.8", Class::Shuffle, bind_vote},
     {"activemask", "9.7.13.10", Class::Shuffle, bind_activemask},
     {"redux", "9.7.13.11", Class::Shuffle, bind_redux},
+    {"elect", "9.7.13.14", Class::Shuffle, bind_elect},
+    {"setmaxnreg", "9.7.19.5", Class::Barrier, bind_setmaxnreg},
     {"griddepcontrol", "9.7.13.12", Class::Barrier, bind_griddepcontrol},
     {"shfl", "9.7.9.6", Class::Shuffle, bind_shfl},
     {"trap", "9.7.19.3", Class::Branch, bind_trap},

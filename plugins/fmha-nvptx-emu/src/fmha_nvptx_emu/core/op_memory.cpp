@@ -4,6 +4,7 @@
 
 #include "access.hpp"
 #include "binding.hpp"
+#include "cluster.hpp"
 
 namespace ptx {
 
@@ -147,18 +148,36 @@ void store_in(Space space, Warp& w, const Inst& i, uint32_t mask, const Lanes& a
   }
 }
 
+// The lanes whose address lies in another block of the cluster are served here, without books; the others are returned.
+template <bool write> uint32_t distributed(Warp& w, const Inst& i, uint32_t mask, Lanes& a, uint32_t bytes) {
+  uint32_t own = 0;
+  each_lane(mask, [&](int l) {
+    Block& of = block_of(w, i, a.at[l]);
+    if (&of == w.block) return void(own |= 1u << l);
+    if (!limited_lanes(w, i, 1u << l, a, bytes, of.shared.bytes(), "another block's shared")) return;
+    uint8_t values[32];
+    for (unsigned k = 0; write && k < i.count; ++k) fetch(w, i, k, i.slots[1 + k], l, values + k * i.width);
+    if (write) of.shared.store_remote(uint32_t(a.at[l]), bytes, values);
+    for (unsigned k = 0; !write && k < i.count; ++k) put(w, i, k, l, of.shared.data() + a.at[l] + k * i.width);
+  });
+  if (!write) define_all(w, i, kAll, mask & ~own);
+  return own;
+}
+
 template <bool write> void access(Warp& w, const Inst& i, uint32_t mask) {
   Lanes a;
   addresses(w, i, i.slots[write ? 0 : i.count], mask, a);
   const uint32_t bytes = uint32_t(i.width) * i.count;
   const auto go = [&](Space space, uint32_t lanes) { write ? store_in(space, w, i, lanes, a, bytes) : load_in(space, w, i, lanes, a, bytes); };
+  if (i.target && i.space == Space::Shared && !(mask = distributed<write>(w, i, mask, a, bytes))) return;
   if (i.space != Space::Generic) return go(i.space == Space::Const ? Space::Global : i.space, mask);
   for (const Space space : {Space::Global, Space::Shared, Space::Local, Space::Param}) {
     uint32_t lanes = 0;
     each_lane(mask, [&](int l) { lanes |= uint32_t(placed(Space::Generic, a.at[l]).space == space) << l; });
     if (!lanes) continue;
     each_lane(lanes, [&](int l) { a.at[l] = placed(Space::Generic, a.at[l]).at; });
-    go(space, lanes);
+    if (space == Space::Shared) lanes = distributed<write>(w, i, lanes, a, bytes);
+    if (lanes) go(space, lanes);
   }
 }
 
@@ -188,7 +207,8 @@ Space space_of(Binding& b) {
 }
 
 template <bool write> Handler bind_access(Binding& b) {
-  b.out.space = space_of(b);
+  if (b.take("shared::cluster")) b.out.space = Space::Shared, b.out.target = 1;
+  else b.out.space = space_of(b);
   const bool ordered = b.any({"volatile", "relaxed", "acquire", "release"});
   hints(b);
   const unsigned n = b.take("v2") ? 2 : b.take("v4") ? 4 : b.take("v8") ? 8 : 1;

@@ -1,6 +1,8 @@
 // Modules: directives, variables, and functions. Source: PTX ISA 9.1, 4.2 and 11.
 #include "parse.hpp"
 
+#include <cstdlib>
+
 namespace ptx {
 
 namespace {
@@ -14,9 +16,16 @@ void add(Module& module, std::vector<Variable> variables, bool external) {
   }
 }
 
-void place_parameters(Function& f) {
+// Parameters are aligned in the constant bank, where they begin behind the driver's own values; their offsets count from
+// there. Source: EIATTR_PARAM_CBANK in cubins of CUDA 13.0.
+uint64_t parameter_base(const std::string& target) {
+  const int arch = target.rfind("sm_", 0) == 0 ? std::atoi(target.c_str() + 3) : 0;
+  return arch >= 100 ? 0x380 : arch >= 90 ? 0x210 : 0x160;
+}
+
+void place_parameters(Function& f, uint64_t base) {
   for (Variable& p : f.parameters) {
-    p.address = (f.parameter_bytes + p.align - 1) / p.align * p.align;
+    p.address = (base + f.parameter_bytes + p.align - 1) / p.align * p.align - base;
     f.parameter_bytes = p.address + p.bytes;
   }
 }
@@ -44,15 +53,16 @@ void function(Lexer& in, Module& module, bool entry) {
       in.take(',');
     }
   }
-  place_parameters(f);
+  place_parameters(f, parameter_base(module.target));
   while (in.peek() == '.') {
     const std::string word = in.word();
     uint32_t three[3];
     if (word == ".reqntid") bounds(in, f.required);
     else if (word == ".maxntid") bounds(in, three), f.max_threads = three[0] * three[1] * three[2];
     else if (word == ".maxnreg") f.max_registers = uint32_t(in.integer());
-    else if (word == ".minnctapersm" || word == ".maxnctapersm") in.integer();
-    else if (word == ".noreturn") continue;
+    else if (word == ".minnctapersm" || word == ".maxnctapersm" || word == ".maxclusterrank") in.integer();
+    else if (word == ".reqnctapercluster") bounds(in, f.cluster);
+    else if (word == ".noreturn" || word == ".explicitcluster") continue;
     else if (word == ".pragma") {
       in.rest_of_line_until(';');
       in.expect(';');

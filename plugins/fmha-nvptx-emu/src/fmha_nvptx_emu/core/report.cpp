@@ -16,6 +16,8 @@ const char* name_of(Finding kind) {
     case Finding::WriteConflict: return "write-conflict";
     case Finding::UninitialisedShared: return "uninitialised-shared";
     case Finding::UninitialisedRegister: return "uninitialised-register";
+    case Finding::MissingFence: return "missing-fence";
+    case Finding::MbarrierMisuse: return "mbarrier-misuse";
     case Finding::DivergentBarrier: return "divergent-barrier";
     case Finding::Count: break;
   }

@@ -17,11 +17,13 @@ struct Inst;
 enum class Finding : uint8_t {
   OutOfBounds,
   Misaligned,
-  MissingWait,            // a word used while a cp.async to it is outstanding
+  MissingWait,            // a word or register used while a copy or wgmma that touches it is outstanding
   SharedRace,
   WriteConflict,          // two blocks wrote different values, and nothing orders them
   UninitialisedShared,
   UninitialisedRegister,
+  MissingFence,           // a proxy fence, or wgmma.fence
+  MbarrierMisuse,
   DivergentBarrier,       // also every other .aligned instruction
   Count
 };

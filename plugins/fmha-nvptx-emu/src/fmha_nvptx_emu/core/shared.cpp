@@ -42,6 +42,12 @@ void SharedMemory::settle(Warp& w, const Inst& i, int lane, uint32_t word, bool 
     stamp = other.completed_at[group % Warp::kGroups] << 8 | from;
   }
   if (from == w.index || time_of(stamp) <= w.known[from] || same) return;
+  if (from >= kWarps) {
+    w.block->launch->report->add(Finding::MissingWait, w, i, lane, [&] {
+      return of_lane(lane) + (reads ? " reads " : " writes ") + word_text(word) + ", and no wait for the mbarrier of the bulk copy to it lies before";
+    });
+    return;
+  }
   w.block->launch->report->add(Finding::SharedRace, w, i, lane, [&] {
     return of_lane(lane) + (reads ? " reads " : " writes ") + word_text(word) + ", which warp " + std::to_string(from) +
            " wrote, with no barrier between";
@@ -49,13 +55,75 @@ void SharedMemory::settle(Warp& w, const Inst& i, int lane, uint32_t word, bool 
 }
 
 void SharedMemory::readers(Warp& w, const Inst& i, int lane, uint32_t word) {
-  for (const uint32_t stamp : {reader_[word], reader_before_[word]}) {
+  for (const uint32_t found : {reader_[word], reader_before_[word]}) {
+    const uint32_t stamp = found & kLater ? settled_reader(w, i, lane, word, found) : found;
     if (owner(stamp) == w.index || time_of(stamp) <= w.known[owner(stamp)]) continue;
+    if (owner(stamp) >= kWarps) {
+      w.block->launch->report->add(Finding::MissingWait, w, i, lane, [&] {
+        return of_lane(lane) + " writes " + word_text(word) + ", a wgmma of warpgroup " + std::to_string(owner(stamp) - kWarps) +
+               " reads it, and no wgmma.wait_group lies between";
+      });
+      return;
+    }
     w.block->launch->report->add(Finding::SharedRace, w, i, lane, [&] {
       return of_lane(lane) + " writes " + word_text(word) + ", which warp " + std::to_string(owner(stamp)) +
              " read, with no barrier between";
     });
     return;
+  }
+}
+
+// When an asynchronous read was over: 0, with a finding, if it is not.
+uint32_t SharedMemory::settled_reader(Warp& w, const Inst& i, int lane, uint32_t word, uint32_t stamp) {
+  const Warp& other = *w.block->warps[owner(stamp)];
+  const AsyncGroups& groups = other.bulk;
+  const uint32_t group = time_of(stamp);
+  if (group <= groups.complete) return groups.completed_at[group % AsyncGroups::kKept] << 8 | owner(stamp);
+  w.block->launch->report->add(Finding::MissingWait, w, i, lane, [&] {
+    return of_lane(lane) + " writes " + word_text(word) + " while a bulk copy of warp " + std::to_string(owner(stamp)) +
+           " that reads it is outstanding";
+  });
+  return owner(stamp);
+}
+
+bool SharedMemory::read_later(Warp& w, const Inst& i, int lane, uint32_t at, uint32_t bytes, bool copies) {
+  const uint32_t mine = copies ? kLater | (w.bulk.committed + 1) << 8 | w.index : (w.wgmma_committed + 1) << 8 | (kWarps + w.index / 4);
+  bool whole = true;
+  uint32_t sound = 0;  // a stamp that lies before, with a fence; 0: never written
+  for (uint32_t word = at / 4, end = (at + bytes + 3) / 4; word < end; ++word) {
+    const uint32_t stamp = writer_[word], from = owner(stamp);
+    if (stamp == sound || (!(stamp & kLater) && time_of(stamp) <= w.known[from] && (from >= kWarps || time_of(stamp) <= w.fenced[from])))
+      sound = stamp;
+    else if (stamp >= w.floor && (stamp & 0x800000ff) != w.index) settle(w, i, lane, word, true, false);
+    if (stamp != sound && !(writer_[word] & kLater) && from < kWarps && time_of(writer_[word]) > w.fenced[from])
+      w.block->launch->report->add(Finding::MissingFence, w, i, lane, [&] {
+        return of_lane(lane) + " reads " + word_text(word) + " in the asynchronous proxy, warp " + std::to_string(from) +
+               " wrote it, and there is no fence.proxy.async between";
+      });
+    if (reader_[word] != mine) {
+      if (owner(reader_[word]) != owner(mine)) reader_before_[word] = reader_[word];
+      reader_[word] = mine;
+    }
+    whole &= (state_[word] & 0xf) == 0xf;
+  }
+  return whole;
+}
+
+void SharedMemory::write_bulk(Warp& w, const Inst& i, int lane, uint32_t at, uint32_t bytes, uint32_t stamp, bool remote) {
+  for (uint32_t word = at / 4, end = (at + bytes + 3) / 4; word < end; ++word) {
+    if (!remote && writer_[word] >= w.floor && writer_[word] != stamp && (writer_[word] & 0x800000ff) != w.index)
+      settle(w, i, lane, word, false, false);
+    if (!remote && (reader_[word] >= w.floor || reader_before_[word] >= w.floor)) readers(w, i, lane, word);
+    writer_[word] = stamp, atomic_[word] = false;
+    state_[word] = 0xff;
+  }
+}
+
+void SharedMemory::store_remote(uint32_t at, uint32_t bytes, const uint8_t* values) {
+  std::memcpy(data_.data() + at, values, bytes);
+  for (uint32_t word = at / 4, end = (at + bytes + 3) / 4; word < end; ++word) {
+    writer_[word] = 0, atomic_[word] = false;
+    state_[word] |= bytes >= 4 ? 0xff : mask_of(at, bytes);
   }
 }
 

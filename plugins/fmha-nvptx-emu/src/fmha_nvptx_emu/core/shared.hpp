@@ -1,7 +1,9 @@
 // Shared memory of a block with its books: which warp wrote and read each word, and when.
 //
-// A stamp is 31: asynchronous, 30 to 8: time of the warp (of an asynchronous write: its group), 7 to 0: the warp. At a
+// A stamp is 31: asynchronous, 30 to 8: time of the warp (of an asynchronous access: its group), 7 to 0: the warp. At a
 // barrier, a warp learns the times of the others; an access with a stamp that it does not know is unordered with its own.
+// Words that a wgmma read, or that a bulk copy with an mbarrier wrote, have the warpgroup or the mbarrier in place of the
+// warp (mbarrier.hpp).
 #pragma once
 
 #include <cstdint>
@@ -24,12 +26,18 @@ class SharedMemory {
   void write(Warp& w, const Inst& i, int lane, uint32_t at, uint32_t bytes, const uint8_t* values, bool defined);
   // An atomic operation: no race with another one. Whether all bytes hold a value.
   bool update(Warp& w, const Inst& i, int lane, uint32_t at, uint32_t bytes);
+  // By the asynchronous proxy: wgmma, or a bulk copy from shared memory. Whether all bytes were written.
+  bool read_later(Warp& w, const Inst& i, int lane, uint32_t at, uint32_t bytes, bool copies);
+  // By a bulk copy whose completion an mbarrier counts; `stamp` is the mbarrier's.
+  void write_bulk(Warp& w, const Inst& i, int lane, uint32_t at, uint32_t bytes, uint32_t stamp, bool remote);  // remote: by another block
+  void store_remote(uint32_t at, uint32_t bytes, const uint8_t* values);  // by another block
   void write_later(Warp& w, const Inst& i, int lane, uint32_t at, uint32_t bytes);  // by cp.async
 
  private:
   static constexpr uint32_t kLater = uint32_t(1) << 31;
   void settle(Warp& w, const Inst& i, int lane, uint32_t word, bool reads, bool same);
   void readers(Warp& w, const Inst& i, int lane, uint32_t word);
+  uint32_t settled_reader(Warp& w, const Inst& i, int lane, uint32_t word, uint32_t stamp);
 
   uint32_t bytes_ = 0;
   std::vector<uint8_t> data_, state_;  // state: 0 to 3 the bytes that hold a value, 4 to 7 those of the last writer

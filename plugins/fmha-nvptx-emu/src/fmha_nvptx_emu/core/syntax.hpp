@@ -66,7 +66,7 @@ struct Function {
   std::deque<Variable> variables;                       // .shared and .local of its body
   std::map<std::string, std::vector<int64_t>> targets;  // of .branchtargets: statements
   std::vector<Statement> statements;
-  uint32_t max_threads = 0, required[3] = {0, 0, 0}, max_registers = 0;
+  uint32_t max_threads = 0, required[3] = {0, 0, 0}, cluster[3] = {0, 0, 0}, max_registers = 0;
 };
 
 struct Module {

@@ -1,44 +1,42 @@
-// A TMA descriptor as the stand-in encodes it: what it describes, as packed numbers, then zeros.
-//
-// It refuses what the documentation of cuTensorMapEncodeTiled refuses. The real encoding is not documented.
+// Tensor maps: what cuTensorMapEncodeTiled writes into 128 bytes, and the boxes that copies move. The driver's content is
+// not documented, so these bytes are the emulator's own. Source: CUDA Driver API, cuTensorMapEncodeTiled; PTX ISA 9.1, 5.5.
+#pragma once
 
 #include <cstdint>
-#include <cstring>
-#include <initializer_list>
+#include <string>
 
-// Element sizes in bytes by CUtensorMapDataType, up to TFLOAT32_FTZ.
-constexpr unsigned tensor_map_bytes[] = {1, 2, 4, 4, 8, 8, 2, 4, 8, 2, 4, 4, 4};
-constexpr unsigned swizzle_bytes[] = {0, 32, 64, 128};
+namespace ptx {
 
-// Returns why the driver would refuse, or nullptr.
-inline const char* encode_tensor_map(void* out, int type, uint32_t rank, uint64_t address, const uint64_t* shape,
-                                     const uint64_t* strides, const uint32_t* box, const uint32_t* steps, int interleave,
-                                     int swizzle, int promotion, int fill) {
-  if (reinterpret_cast<uintptr_t>(out) % 64) return "the descriptor is not aligned to 64 bytes";
-  if (type < 0 || type > 12) return "the element type is not played";
-  if (rank < 1 || rank > 5) return "the rank is not 1 to 5";
-  if (address % 16) return "the address is not a multiple of 16";
-  if (interleave) return "interleaved layouts are not played";
-  if (swizzle < 0 || swizzle > 3) return "the swizzle is not played";
-  if (promotion < 0 || promotion > 3 || fill < 0 || fill > 1) return "no such promotion or fill";
-  if (fill == 1 && (type < 6 || type > 12)) return "NaN is no integer";
-  const unsigned item = tensor_map_bytes[type];
-  for (uint32_t i = 0; i < rank; ++i) {
-    if (!shape[i] || shape[i] > uint64_t(1) << 32) return "an axis is empty or too long";
-    if (!box[i] || box[i] > 256) return "a side of the box is not 1 to 256";
-    if (!steps[i] || steps[i] > 8) return "a step is not 1 to 8";
-    if (i + 1 < rank && (strides[i] % 16 || strides[i] >= uint64_t(1) << 40)) return "a stride is odd or too long";
-  }
-  if (box[0] * item % 16) return "the box's rows are not multiples of 16 bytes";
-  if (swizzle && box[0] * item > swizzle_bytes[swizzle]) return "the box's rows are longer than the swizzle";
-  unsigned char bytes[128] = {};
-  unsigned char* at = bytes;
-  const auto put = [&at](const auto& value) { std::memcpy(at, &value, sizeof value), at += sizeof value; };
-  put(address);
-  for (uint32_t i = 0; i < 4; ++i) put(i + 1 < rank ? strides[i] : uint64_t(0));
-  for (uint32_t i = 0; i < 5; ++i) put(uint32_t(i < rank ? shape[i] : 0));
-  for (uint32_t i = 0; i < 5; ++i) put(uint16_t(i < rank ? box[i] : 0));
-  for (int value : {type, int(rank), swizzle, promotion, fill}) put(uint8_t(value));
-  std::memcpy(out, bytes, sizeof bytes);
-  return nullptr;
-}
+struct TensorMap {
+  static constexpr uint64_t kMark = 0x70614d726f736e54;  // "TnsorMap"
+  uint64_t mark, address;
+  uint64_t strides[4];  // bytes from item to item along axes 1 to 4
+  uint32_t last[5];     // elements along each axis, less one
+  uint16_t box[5];
+  uint8_t rank, type, element, swizzle, fill, promotion;  // element: bytes; swizzle: span in bytes, 16 for none
+  uint8_t pad[128 - 16 - 32 - 20 - 10 - 6];
+
+  uint32_t row_bytes() const { return uint32_t(box[0]) * element; }
+  uint32_t rows() const { return uint32_t(box[1]) * box[2] * box[3] * box[4]; }
+};
+static_assert(sizeof(TensorMap) == 128);
+
+// A row of a box: where its elements lie in the tensor, and which of them are inside of it.
+struct BoxRow {
+  uint64_t address;      // of the first element that is inside
+  uint32_t skipped, bytes;  // of elements before it, and of those inside; bytes is 0 if none is
+};
+BoxRow row_of(const TensorMap& map, const int32_t* at, uint32_t row);
+
+// The numbers of CUtensorMapDataType and so on. Empty, or why there is no such map.
+struct TensorMapRequest {
+  int type;
+  uint32_t rank;
+  uint64_t address;
+  const uint64_t *sizes, *strides;
+  const uint32_t *box, *steps;
+  int interleave, swizzle, promotion, fill;
+};
+std::string encode(const TensorMapRequest& request, TensorMap& out);
+
+}  // namespace ptx

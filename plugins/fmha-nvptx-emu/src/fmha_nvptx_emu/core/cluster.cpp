@@ -1,0 +1,93 @@
+#include "cluster.hpp"
+
+#include <algorithm>
+
+namespace ptx {
+
+namespace {
+constexpr unsigned kMostIdle = 1000;  // turns in which warps only ask again for mbarriers that do not change
+
+[[noreturn]] void stop(const Warp& w, const Inst& i, const std::string& why) {
+  throw Fault{"line " + std::to_string(i.at->line) + ": " + std::string(i.at->text) + " in " + w.block->kernel->name + ": " + why};
+}
+}  // namespace
+
+Block& block_of(Warp& w, const Inst& i, uint64_t& at) {
+  const uint64_t rank = at >> kRankBit;
+  if (!rank) return *w.block;
+  Block* found = rank <= 16 ? w.block->cluster->at(uint32_t(rank - 1)) : nullptr;
+  if (!found) stop(w, i, "the address " + hex(at) + " lies in no block of the cluster");
+  at &= (uint64_t(1) << kRankBit) - 1;
+  return *found;
+}
+
+Cluster::Cluster(const Launch& launch) : launch_(launch) {
+  for (uint32_t rank = 0, size = launch.cluster[0] * launch.cluster[1] * launch.cluster[2]; rank < size; ++rank) {
+    blocks_.push_back(std::make_unique<Block>(launch));
+    blocks_.back()->cluster = this, blocks_.back()->rank = rank;
+  }
+}
+
+void Cluster::begin(uint32_t number) {
+  phase_ = 0;
+  const uint32_t *grid = launch_.grid, *size = launch_.cluster, across[2] = {grid[0] / size[0], grid[1] / size[1]};
+  const uint32_t at[3] = {number % across[0], number / across[0] % across[1], number / across[0] / across[1]};
+  for (uint32_t rank = 0; rank < blocks_.size(); ++rank) {
+    const uint32_t x = at[0] * size[0] + rank % size[0], y = at[1] * size[1] + rank / size[0] % size[1];
+    const uint32_t z = at[2] * size[2] + rank / size[0] / size[1];
+    blocks_[rank]->begin(x + grid[0] * (y + grid[1] * z));
+  }
+}
+
+void Cluster::run() {
+  for (unsigned idle = 0;;) {
+    bool done = true, on = false, polls = false;
+    for (const auto& block : blocks_) {
+      const Turn turn = block->turn();
+      done &= turn == Turn::Done, on |= turn == Turn::On, polls |= turn == Turn::Polls;
+    }
+    if (done) break;
+    if (on) idle = 0;
+    else if (!polls || ++idle == kMostIdle) {
+      std::string who;
+      for (const auto& block : blocks_)
+        who += (who.empty() ? "" : "; ") + (blocks_.size() > 1 ? "block " + std::to_string(block->rank) + " of the cluster: " : "") + block->waiting();
+      throw Fault{"deadlock in " + launch_.kernel->name + ": " + who};
+    }
+  }
+  for (const auto& block : blocks_) block->mbarriers.end(*block);
+}
+
+void Cluster::arrive(Warp& w, const Inst& i, bool releases) {
+  if (w.cluster_arrived) stop(w, i, "it arrives twice, with no barrier.cluster.wait between");
+  w.cluster_arrived = true, w.cluster_phase = phase_ + 1;
+  if (releases) w.block->cluster_arriving.gather(w), ++w.time;
+  settle();
+}
+
+bool Cluster::passed(Warp& w) {
+  settle();
+  if (phase_ < w.cluster_phase) return false;
+  w.block->cluster_complete.give(w);
+  return true;
+}
+
+// The phase is over when every warp that has not ended arrived.
+void Cluster::settle() {
+  bool any = false;
+  for (const auto& block : blocks_)
+    for (const auto& w : block->warps) {
+      if (w->going != Going::Done && !w->cluster_arrived) return;
+      any |= w->cluster_arrived;
+    }
+  if (!any) return;
+  ++phase_;
+  for (const auto& block : blocks_) {
+    block->cluster_complete = block->cluster_arriving;
+    block->cluster_arriving.clear();
+    ++block->events;
+    for (const auto& w : block->warps) w->cluster_arrived = false;
+  }
+}
+
+}  // namespace ptx

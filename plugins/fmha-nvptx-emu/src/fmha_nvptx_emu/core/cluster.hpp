@@ -1,0 +1,36 @@
+// A cluster: blocks that run together. Source: PTX ISA 9.1, 2.2.2, 9.7.9.23 (mapa), 9.7.13.3 (barrier.cluster).
+//
+// An address in shared memory of another block has the block's rank, plus 1, in bits 24 and up; without it, it is one's own.
+// The books of shared memory are each block's own: what another block writes or reads there is not ordered with anything.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "block.hpp"
+
+namespace ptx {
+
+class Cluster {
+ public:
+  explicit Cluster(const Launch& launch);
+  void begin(uint32_t number);
+  void run();  // raises Fault
+  Block* at(uint32_t rank) { return rank < blocks_.size() ? blocks_[rank].get() : nullptr; }
+  const std::vector<std::unique_ptr<Block>>& blocks() const { return blocks_; }
+
+  void arrive(Warp& w, const Inst& i, bool releases);
+  bool passed(Warp& w);  // whether all arrived; takes over what they released
+
+ private:
+  void settle();
+  const Launch& launch_;
+  std::vector<std::unique_ptr<Block>> blocks_;
+  uint32_t phase_ = 0;
+};
+
+constexpr unsigned kRankBit = 24;
+// The block whose shared memory holds the address, which loses its rank. Raises Fault if there is no such block.
+Block& block_of(Warp& w, const Inst& i, uint64_t& at);
+
+}  // namespace ptx

@@ -1,0 +1,150 @@
+// mbarrier. Source: PTX ISA 9.1, 9.7.13.15. A wait that fails answers false and lets others run: try_wait may do so.
+#include "access.hpp"
+#include "binding.hpp"
+#include "cluster.hpp"
+
+namespace ptx {
+
+namespace {
+
+constexpr int64_t kParity = 1, kDrop = 2, kExpect = 4, kRelaxed = 8;  // options, in `target`
+
+// The lanes whose operand is an mbarrier in shared memory; their offsets, and blocks where they may be others'.
+uint32_t places(Warp& w, const Inst& i, Slot slot, uint32_t mask, Lanes& a, Block** of = nullptr) {
+  addresses(w, i, slot, mask, a);
+  if (i.space == Space::Generic)
+    each_lane(mask, [&](int l) {
+      const Placed p = placed(Space::Generic, a.at[l]);
+      a.at[l] = p.space == Space::Shared ? p.at : ~uint64_t(7);
+    });
+  if (of) each_lane(mask, [&](int l) { of[l] = a.at[l] == ~uint64_t(7) ? w.block : &block_of(w, i, a.at[l]); });
+  return limited_lanes(w, i, mask, a, 8, w.block->shared.bytes(), "shared");
+}
+uint32_t value(const Warp& w, Slot slot, int lane) { return reinterpret_cast<const uint32_t*>(w.row(slot))[lane]; }
+
+void init(Warp& w, const Inst& i, uint32_t mask) {
+  Lanes a;
+  each_lane(places(w, i, i.slots[0], mask, a), [&](int l) { w.block->mbarriers.init(w, i, l, uint32_t(a.at[l]), value(w, i.slots[1], l)); });
+  if (w.block->checks) require_defined(w, i, i.slots[1], mask, "the count of an mbarrier");
+}
+void invalidate(Warp& w, const Inst& i, uint32_t mask) {
+  Lanes a;
+  each_lane(places(w, i, i.slots[0], mask, a), [&](int l) { w.block->mbarriers.invalidate(w, i, l, uint32_t(a.at[l])); });
+}
+
+template <bool completes> void transactions(Warp& w, const Inst& i, uint32_t mask) {
+  Lanes a;
+  each_lane(places(w, i, i.slots[0], mask, a), [&](int l) {
+    const int64_t bytes = value(w, i.slots[1], l);
+    if (Mbarrier* m = w.block->mbarriers.find(w, i, l, uint32_t(a.at[l]))) w.block->mbarriers.expect(w, i, l, *m, completes ? -bytes : bytes);
+  });
+}
+
+// slots: [state], address, [count or bytes]. The state is the phase and what was pending before.
+void arrive(Warp& w, const Inst& i, uint32_t mask) {
+  Lanes a;
+  const Slot* s = i.slots + i.dests;
+  const bool expects = i.target & kExpect;
+  Block* of[32];
+  each_lane(places(w, i, s[0], mask, a, of), [&](int l) {
+    Mbarriers& all = of[l]->mbarriers;
+    const bool remote = of[l] != w.block;
+    Mbarrier* m = all.find(w, i, l, uint32_t(a.at[l]), remote);
+    const uint32_t operand = i.sources > 1 ? value(w, s[1], l) : 1;
+    const uint64_t state = m ? uint64_t(m->phase) << 32 | m->pending : 0;
+    if (i.dests) reinterpret_cast<uint64_t*>(w.row(i.slots[0]))[l] = state;
+    if (!m) return;
+    if (expects) m->bytes += operand, m->last = &i, m->warp = w.index;
+    all.arrive(w, i, l, *m, expects ? 1 : operand, i.target & kDrop, !remote && !(i.target & kRelaxed));
+  });
+  if (i.dests) w.define(i.slots[0], kAll, mask);
+}
+
+// slots: p, address, state or parity. The lanes of a warp that ask together go on together.
+void wait(Warp& w, const Inst& i, uint32_t mask) {
+  Lanes a;
+  uint32_t done = 0;
+  const Slot operand = i.slots[2];
+  if (w.block->checks) require_defined(w, i, operand, mask, "which phase is waited for");
+  each_lane(places(w, i, i.slots[1], mask, a), [&](int l) {
+    Mbarrier* m = w.block->mbarriers.find(w, i, l, uint32_t(a.at[l]));
+    if (!m) return void(done |= 1u << l);  // reported; else nobody ever goes on
+    bool over;
+    if (i.target & kParity) over = (m->phase & 1) != (value(w, operand, l) & 1);
+    else over = m->phase != uint32_t(reinterpret_cast<const uint64_t*>(w.row(operand))[l] >> 32);
+    done |= uint32_t(over) << l;
+    if (over && !(i.target & kRelaxed)) m->complete.give(w);
+    if (!over) w.polled = a.at[l];
+  });
+  w.set_predicate(i.slots[0], done, mask);
+  w.define(i.slots[0], kAll, mask);
+  if (done != mask) yield_to_others(w);
+  else w.recent_poll = 0;
+}
+
+void pending(Warp& w, const Inst& i, uint32_t mask) {
+  each_lane(mask, [&](int l) { lanes_of<uint32_t>(w, i.slots[0])[l] = uint32_t(reinterpret_cast<const uint64_t*>(w.row(i.slots[1]))[l]); });
+}
+
+Handler bind_mbarrier(Binding& b) {
+  const bool shared = b.any({"shared", "shared::cta", "shared::cluster"});
+  b.out.space = shared ? Space::Shared : Space::Generic;
+  if (b.take("relaxed")) b.out.target |= kRelaxed;
+  b.any({"cta", "cluster", "acquire", "release"});
+  b.out.own_flow = true;
+  if (b.take("pending_count")) {
+    if (b.type() != Type::B64) return nullptr;
+    b.count(2, 2);
+    b.dest(0, Type::B32), b.source(1, Type::B64);
+    b.out.own_flow = false;
+    return pending;
+  }
+  if (b.take("init") || b.take("inval")) {
+    const bool first = b.s.operands.size() == 2;
+    if (b.type() != Type::B64) return nullptr;
+    b.count(1, 2);
+    b.address(0);
+    if (first) b.source(1, Type::U32);
+    return first ? init : invalidate;
+  }
+  const bool arrives = b.take("arrive"), drops = b.take("arrive_drop"), expects = b.take("expect_tx");
+  if (arrives || drops) {
+    if (b.type() != Type::B64) return nullptr;
+    b.take("noComplete");  // a promise; the arrival is the same
+    b.out.target |= (drops ? kDrop : 0) | (expects ? kExpect : 0);
+    size_t k = 0;
+    b.count(1, 3);
+    if (b.operand(0).kind != Operand::Address) {
+      if (b.operand(0).kind != Operand::Sink) b.dest(0, Type::B64);
+      ++k;
+    }
+    b.address(k++);
+    if (k < b.s.operands.size()) b.source(k, Type::U32);
+    else if (expects) b.refuse("it needs a number of bytes");
+    return arrive;
+  }
+  const bool completes = b.take("complete_tx");
+  if (expects || completes) {
+    if (b.type() != Type::B64) return nullptr;
+    b.count(2, 2);
+    b.address(0), b.source(1, Type::U32);
+    return completes ? transactions<true> : transactions<false>;
+  }
+  if (!b.take("test_wait") && !b.take("try_wait")) return nullptr;
+  const bool parity = b.take("parity");
+  if (parity) b.out.target |= kParity;
+  if (b.type() != Type::B64) return nullptr;
+  b.count(3, 4);  // the fourth: how long it may wait
+  b.dest(0, Type::Pred);
+  b.address(1);
+  b.source(2, parity ? Type::U32 : Type::B64);
+  return wait;
+}
+
+constexpr Opcode rows[] = {{"mbarrier", "9.7.13.15", Class::Barrier, bind_mbarrier}};
+
+}  // namespace
+
+extern const Table kMbarrierOpcodes{rows, std::size(rows)};
+
+}  // namespace ptx

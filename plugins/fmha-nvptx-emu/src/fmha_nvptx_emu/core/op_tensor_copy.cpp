@@ -1,0 +1,255 @@
+// Bulk copies, of bytes and of boxes of tensors. Source: PTX ISA 9.1, 9.7.9.25.4 and 9.7.9.25.5. The data arrives at once;
+// the books say that it is outstanding until the mbarrier's phase, or the group, has been waited for.
+#include <algorithm>
+
+#include "access.hpp"
+#include "binding.hpp"
+#include "cluster.hpp"
+#include "matrix_tile.hpp"
+#include "tensor_map.hpp"
+
+namespace ptx {
+
+namespace {
+
+// Offsets of addresses: of the first in the lower half of imm, of the second in the upper half. Bits 0 to 2 of `wide`: the
+// base of the first, second or third address has 32 bits.
+uint64_t place(const Warp& w, const Inst& i, Slot slot, unsigned which, int lane) {
+  const int64_t by = which == 2 ? 0 : int64_t(int32_t(uint64_t(i.imm) >> 32 * which));
+  if (i.wide >> which & 1) return uint32_t(reinterpret_cast<const uint32_t*>(w.row(slot))[lane] + uint32_t(by));
+  return reinterpret_cast<const uint64_t*>(w.row(slot))[lane] + uint64_t(by);
+}
+
+[[noreturn]] void stop(const Inst& i, const Warp& w, const std::string& why) {
+  throw Fault{"line " + std::to_string(i.at->line) + ": " + std::string(i.at->text) + " in " + w.block->kernel->name + ": " + why};
+}
+
+// The offset of an address in shared memory, with room for `bytes` at a multiple of `align`.
+bool shared_place(Warp& w, const Inst& i, int lane, uint64_t& at, uint32_t bytes, uint32_t align) {
+  const Placed p = at >> 56 ? placed(Space::Generic, at) : Placed{Space::Shared, at};
+  Lanes a;
+  a.at[lane] = at = p.space == Space::Shared ? p.at : ~uint64_t(0) - align + 1;
+  return limited_lanes(w, i, 1u << lane, a, bytes, w.block->shared.bytes(), "shared", align) != 0;
+}
+
+// Whether global memory has these bytes; `range` keeps the last one that was found.
+bool global_place(Warp& w, const Inst& i, int lane, uint64_t at, uint64_t bytes, bool write, Range& range) {
+  if (!(at >= range.start && at < range.end)) range = memory().around(at);
+  if (at >= range.start && at < range.end && bytes <= range.end - at && (range.writable || !write)) return true;
+  w.block->launch->report->add(Finding::OutOfBounds, w, i, lane, [&] {
+    return of_lane(lane) + (write ? " writes " : " reads ") + std::to_string(bytes) + " bytes at " + hex(at) +
+           (write && range.end && !range.writable ? ", which is read-only: " : ": ") + memory().nearest(at);
+  });
+  return false;
+}
+
+void to_shared(Warp& w, const Inst& i, int lane, Block& to, uint32_t at, const uint8_t* from, uint32_t bytes, uint32_t stamp) {
+  if (w.block->checks) to.shared.write_bulk(w, i, lane, at, bytes, stamp, &to != w.block);
+  std::memcpy(to.shared.data() + at, from, bytes);
+}
+void from_shared(Warp& w, const Inst& i, int lane, uint32_t at, uint8_t* to, uint32_t bytes) {
+  w.bulk.last = &i, w.bulk.newest = w.bulk.committed + 1;
+  if (w.block->checks && !w.block->shared.read_later(w, i, lane, at, bytes, true))
+    w.block->launch->report->add(Finding::UninitialisedShared, w, i, lane, [&] {
+      return of_lane(lane) + " copies shared bytes at " + hex(at) + ", which were never written, to global memory";
+    });
+  std::memcpy(to, w.block->shared.data() + at, bytes);
+}
+void to_global(Warp& w, const Inst& i, int lane, uint64_t at, const uint8_t* from, uint32_t bytes) {
+  if (w.block->checks) note_global_write(w, i, lane, at, bytes, from);
+  std::memcpy(reinterpret_cast<void*>(at), from, bytes);
+}
+
+// ---- Boxes of tensors ----
+
+TensorMap map_at(Warp& w, const Inst& i, uint64_t address) {
+  const Placed p = placed(Space::Generic, address);
+  TensorMap out{};
+  if (p.space == Space::Global && p.at % 64) stop(i, w, "the tensor map at " + hex(p.at) + " is not at a multiple of 64");
+  const std::vector<uint8_t>& parameters = w.block->launch->parameters;
+  if (p.space == Space::Param && p.at + sizeof out <= parameters.size()) std::memcpy(&out, parameters.data() + p.at, sizeof out);
+  else if (p.space == Space::Global && memory().mapped(p.at, sizeof out)) std::memcpy(&out, reinterpret_cast<void*>(p.at), sizeof out);
+  if (out.mark != TensorMap::kMark) stop(i, w, "there is no tensor map at " + hex(address));
+  if (out.rank != i.count) stop(i, w, "the tensor map has " + std::to_string(out.rank) + " axes");
+  return out;
+}
+
+void fill_row(const TensorMap& map, uint8_t* row) {
+  std::memset(row, 0, map.row_bytes());
+  if (!map.fill) return;
+  const uint64_t nan = map.type == 6 || map.type == 9 ? 0x7fff : map.element == 4 ? 0x7fffffff : 0x7fffffffffffffff;
+  for (uint32_t at = 0; at < map.row_bytes(); at += map.element) std::memcpy(row + at, &nan, map.element);
+}
+
+struct Target {
+  Block* block;
+  Mbarrier* m;
+};
+// Where a load goes: the block of its address, or all of a multicast's. `at` loses its block.
+bool targets_of(Warp& w, const Inst& i, int lane, uint64_t& at, uint64_t bar, uint32_t cast, std::vector<Target>& out) {
+  if (at >> 56) at = placed(Space::Generic, at).at;
+  if (bar >> 56) bar = placed(Space::Generic, bar).at;
+  Block &to = block_of(w, i, at), &counts = block_of(w, i, bar);
+  if (&to != &counts) stop(i, w, "the data and the mbarrier lie in different blocks");
+  if (!shared_place(w, i, lane, bar, 8, 8)) return false;
+  const auto add = [&](Block& block) {
+    if (Mbarrier* m = block.mbarriers.find(w, i, lane, uint32_t(bar), &block != w.block)) out.push_back({&block, m});
+  };
+  if (!cast) add(to);
+  for (uint32_t rank = 0; cast >> rank; ++rank) {
+    if (!(cast >> rank & 1)) continue;
+    Block* block = w.block->cluster->at(rank);
+    if (!block) stop(i, w, "the cluster has no block " + std::to_string(rank));
+    add(*block);
+  }
+  return !out.empty();
+}
+
+// slots: shared address, map, mbarrier, coordinates, [blocks of a multicast]; of a store: map, shared address, coordinates
+template <bool load> void tensor_copy(Warp& w, const Inst& i, uint32_t mask) {
+  Block& b = *w.block;
+  const Slot *s = i.slots, shared = s[load ? 0 : 1], map_slot = s[load ? 1 : 0], *axes = s + (load ? 3 : 2);
+  if (b.checks)
+    for (unsigned k = 0; k < i.sources; ++k) require_defined(w, i, s[k], mask, "a bulk copy");
+  uint64_t before[8] = {};
+  bool repeated = false;
+  each_lane(mask, [&](int lane) {
+    uint64_t at = place(w, i, shared, load ? 0 : 1, lane), key[8] = {at, place(w, i, map_slot, load ? 1 : 0, lane)};
+    int32_t coordinates[5] = {};
+    for (unsigned k = 0; k < i.count; ++k) key[2 + k] = uint32_t(coordinates[k] = int32_t(lanes_of<uint32_t>(w, axes[k])[lane]));
+    if (!load && repeated && !std::memcmp(key, before, sizeof key)) return;  // the same store by another lane
+    std::memcpy(before, key, sizeof key), repeated = true;
+    const TensorMap map = map_at(w, i, key[1]);
+    const uint32_t bytes = map.row_bytes(), rows = map.rows();
+    std::vector<Target> targets;
+    if (load && !targets_of(w, i, lane, at, place(w, i, s[2], 2, lane), i.target ? lanes_of<uint32_t>(w, axes[i.count])[lane] & 0xffff : 0, targets)) return;
+    if (shared_place(w, i, lane, at, bytes * rows, 128)) {
+      Range range;
+      uint8_t row[256 * 8];
+      for (uint32_t r = 0; r < rows; ++r) {
+        const BoxRow inside = row_of(map, coordinates, r);
+        if (load) {
+          fill_row(map, row);
+          if (inside.bytes && global_place(w, i, lane, inside.address, inside.bytes, false, range))
+            std::memcpy(row + inside.skipped, reinterpret_cast<const void*>(inside.address), inside.bytes);
+        } else if (!inside.bytes) continue;
+        for (uint32_t byte = 0; byte < bytes; byte += 16) {
+          const uint32_t chunk = swizzled(uint32_t(at) + r * bytes + byte, map.swizzle);
+          for (const Target& to : targets) to_shared(w, i, lane, *to.block, chunk, row + byte, 16, to.block->mbarriers.stamp(*to.m));
+          if (!load) from_shared(w, i, lane, chunk, row + byte, 16);
+        }
+        if (!load && global_place(w, i, lane, inside.address, inside.bytes, true, range))
+          to_global(w, i, lane, inside.address, row + inside.skipped, inside.bytes);
+        b.counts.sectors += (inside.bytes + 31) / 32;
+        (load ? b.counts.global_read : b.counts.global_written) += inside.bytes;
+      }
+      (load ? b.counts.shared_written : b.counts.shared_read) += uint64_t(bytes) * rows;
+    }
+    for (const Target& to : targets) to.block->mbarriers.expect(w, i, lane, *to.m, -int64_t(bytes) * rows);
+  });
+}
+
+// ---- Bytes ----
+
+// slots: destination, source, size, [mbarrier]
+template <bool load> void bulk_copy(Warp& w, const Inst& i, uint32_t mask) {
+  Block& b = *w.block;
+  if (b.checks)
+    for (unsigned k = 0; k < i.sources; ++k) require_defined(w, i, i.slots[k], mask, "a bulk copy");
+  each_lane(mask, [&](int lane) {
+    const uint32_t bytes = lanes_of<uint32_t>(w, i.slots[2])[lane];
+    uint64_t to = place(w, i, i.slots[0], 0, lane), from = place(w, i, i.slots[1], 1, lane);
+    if (bytes % 16) stop(i, w, "it copies " + std::to_string(bytes) + " bytes, no multiple of 16");
+    Mbarrier* m = nullptr;
+    if (load) {
+      uint64_t bar = place(w, i, i.slots[3], 2, lane);
+      if (!shared_place(w, i, lane, bar, 8, 8) || !(m = b.mbarriers.find(w, i, lane, uint32_t(bar)))) return;
+    }
+    Range range;
+    const uint64_t outside = load ? from : to;
+    if (outside % 16)
+      b.launch->report->add(Finding::Misaligned, w, i, lane, [&] { return of_lane(lane) + ": " + hex(outside) + " is not a multiple of 16"; });
+    const bool there = shared_place(w, i, lane, load ? to : from, bytes, 16), global = global_place(w, i, lane, outside, bytes, !load, range);
+    (load ? b.counts.global_read : b.counts.global_written) += bytes, (load ? b.counts.shared_written : b.counts.shared_read) += bytes;
+    b.counts.sectors += (bytes + 31) / 32;
+    if (load) {
+      if (there && global) to_shared(w, i, lane, b, uint32_t(to), reinterpret_cast<const uint8_t*>(from), bytes, b.mbarriers.stamp(*m));
+      b.mbarriers.expect(w, i, lane, *m, -int64_t(bytes));
+    } else if (there && global) {
+      std::vector<uint8_t> values(bytes);
+      from_shared(w, i, lane, uint32_t(from), values.data(), bytes);
+      to_global(w, i, lane, to, values.data(), bytes);
+    }
+  });
+}
+
+void commit(Warp& w, const Inst&, uint32_t) { ++w.bulk.committed; }
+void wait(Warp& w, const Inst& i, uint32_t) {
+  const uint32_t left = uint32_t(i.imm), all = w.bulk.committed;
+  w.bulk.finish(all > left ? all - left : 0, w.time);
+}
+void nothing(Warp&, const Inst&, uint32_t) {}
+
+// Adds the base of the address that is operand k; its offset, and whether the base has 32 bits, under number `which`.
+void address(Binding& b, size_t k, unsigned which) {
+  const Operand& o = b.operand(k);
+  if (o.kind != Operand::Address) b.refuse("operand " + std::to_string(k) + " is no address");
+  if (o.variable) return b.sources.push_back(b.layout.address(*o.variable, o.value, true));
+  if (!o.reg || bits_of(o.reg->type) < 32) b.refuse("an address has a register of 32 or 64 bits");
+  if (bits_of(o.reg->type) == 32) b.out.wide |= uint8_t(1u << which);
+  if (which == 2 && o.value) b.refuse("an offset of the mbarrier's address is not implemented");
+  if (which < 2) b.out.imm |= int64_t(uint64_t(uint32_t(o.value)) << 32 * which);
+  b.sources.push_back(b.layout.reg(*o.reg));
+}
+
+bool shared_destination(Binding& b) {
+  return b.any({"shared::cluster", "shared::cta"});
+}
+
+Handler bind_tensor(Binding& b) {
+  unsigned rank = 0;
+  for (const auto& [name, axes] : {std::pair{"1d", 1u}, {"2d", 2u}, {"3d", 3u}, {"4d", 4u}, {"5d", 5u}})
+    if (b.take(name)) rank = axes;
+  b.take("tile");
+  if (!rank) b.refuse("it has no number of axes");
+  b.out.count = uint8_t(rank);
+  const bool hint = b.take("L2::cache_hint"), load = b.take("mbarrier::complete_tx::bytes");
+  if (!b.take("global") || !shared_destination(b) || (!load && !b.take("bulk_group"))) return nullptr;
+  const size_t tensor = load ? 1 : 0;
+  const Operand& o = b.operand(tensor);
+  if (o.kind != Operand::Address || o.parts.size() != 1 || o.parts[0].parts.size() != rank) b.refuse("it needs [map, {coordinates}]");
+  const bool cast = load && b.take("multicast::cluster");
+  b.out.target = cast;
+  b.count((load ? 3u : 2u) + hint + cast, (load ? 3u : 2u) + hint + cast);
+  address(b, 0, 0), address(b, 1, 1);
+  if (load) address(b, 2, 2);
+  for (const Operand& axis : o.parts[0].parts) b.source(axis, Type::S32);
+  if (cast) b.source(3, Type::U16);
+  return load ? tensor_copy<true> : tensor_copy<false>;
+}
+
+}  // namespace
+
+Handler bind_bulk(Binding& b) {
+  b.out.own_flow = true;
+  if (b.take("commit_group")) return b.count(0, 0), commit;
+  if (b.take("wait_group")) {
+    b.take("read");
+    if (b.operand(0).kind != Operand::Integer) b.refuse("the number of groups is a constant");
+    return b.out.imm = b.operand(0).value, wait;
+  }
+  if (b.take("prefetch")) {
+    b.any({"tensor", "1d", "2d", "3d", "4d", "5d", "L2", "global", "tile", "L2::cache_hint"});
+    return nothing;
+  }
+  if (b.take("tensor")) return bind_tensor(b);
+  const bool hint = b.take("L2::cache_hint"), load = b.take("mbarrier::complete_tx::bytes");
+  if (!b.take("global") || !shared_destination(b) || (!load && !b.take("bulk_group"))) return nullptr;
+  b.count((load ? 4u : 3u) + hint, (load ? 4u : 3u) + hint);
+  address(b, 0, 0), address(b, 1, 1);
+  b.source(2, Type::U32);
+  if (load) address(b, 3, 2);
+  return load ? bulk_copy<true> : bulk_copy<false>;
+}
+
+}  // namespace ptx
