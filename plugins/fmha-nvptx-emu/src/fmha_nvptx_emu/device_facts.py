@@ -14,6 +14,9 @@ from fmha_cli.api import load_arch
 
 ARCHS = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_120")
 """Architectures whose base instructions are emulated. ``sm_90`` is without what ``sm_90a`` adds."""
+SUFFIXED = {"sm_120": ("sm_120a",)}
+"""Architectures with the suffix ``a`` whose code a device accepts too: Triton compiles for ``sm_120a`` alone. Where such code
+uses an instruction that is not emulated, the load stops with its line."""
 
 
 @dataclass(frozen=True)
