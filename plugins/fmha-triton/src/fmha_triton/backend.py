@@ -29,7 +29,9 @@ class TritonBackend:
     def probe(self) -> api.Availability:
         if not self._driven:
             why = "no driver of an NVIDIA or AMD GPU is loaded here"
-            help = "--arch A builds for an architecture without one; --device emu:gfx942 or emu:sm_80 executes without one"
+            help = (
+                "--arch A builds for an architecture without one; --device emu:gfx942 or emu:sm_80 executes without one"
+            )
             return api.Availability(state=api.State.NO_DEVICE, why=why, help=help)
         found = (api.probe_cuda(), api.probe_hip())
         devices = tuple(device for one in found for device in one.devices if set(device.archs) & set(archs()))
