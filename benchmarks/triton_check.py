@@ -1,9 +1,9 @@
-"""Execute the kernels of ``plugins/fmha-triton`` on emulated AMD devices, and judge what they compute.
+"""Execute the kernels of ``plugins/fmha-triton`` on emulated AMD and NVIDIA devices, and judge what they compute.
 
     python benchmarks/triton_check.py [--arch A ...] [--only TEXT] [--json FILE [--resume]] [--markdown FILE]
 
 ``triton_cases.py`` defines the problems. Each goes through the same walk as ``fmha run``: chosen, compiled by Triton for the architecture,
-launched on ``emu:ARCH``, compared with the reference in float64. The script exits with 1 unless every row passed. No figure is a
+launched on the emulated device, compared with the reference in float64. The script exits with 1 unless every row passed. No figure is a
 GPU time. The file of ``--json`` is written after every row. With ``--resume`` a row in it is kept if it passed and the kernels that would be
 built for its problem now are those that it was executed with.
 """
@@ -22,11 +22,16 @@ from typing import Any
 
 from fmha_triton import TritonBackend
 from fmha_triton.building import key_of
-from triton_cases import ARCHS, Case, all_cases
+from triton_cases import ABSENT, ARCHS, Case, all_cases
 
 from fmha_cli import api
 
 SCHEMA = "fmha.triton-check/1"
+
+
+def device_of(arch: str) -> str:
+    """The emulated device that runs an architecture's kernels: ``emu:sm_120`` runs the code of sm_120a too."""
+    return f"emu:{arch.removesuffix('a')}" if arch.startswith("sm_") else f"emu:{arch}"
 
 
 def build_of(arch: str, case: Case) -> str | None:
@@ -60,16 +65,16 @@ def executed(arch: str, case: Case) -> dict[str, Any]:
     """The row of one case on one emulated device."""
     row: dict[str, Any] = {"arch": arch, "kind": case.kind, "flags": case.flags, "build": build_of(arch, case)}
     try:
-        (record,) = api.run(api.Problem.from_cli(case.flags), backend="triton", device=f"emu:{arch}")
+        (record,) = api.run(api.Problem.from_cli(case.flags), backend="triton", device=device_of(arch))
     except api.FmhaError as fault:
         return {**row, "verdict": "REFUSED", "why": str(fault), "kernel": None, "error": None, "executed": None}
     document = api.to_json(record)
-    figures = {name: one for name, one in document["checks"].items() if one}
+    figures = {name: one for name, one in (document["checks"] or {}).items() if one}
     passed = document["verdict"] == "PASSED" and not document["findings"]
     return {
         **row,
         "verdict": "PASSED" if passed else f"{document['verdict']} with findings" if figures else document["verdict"],
-        "why": None if passed else json.dumps(document["findings"] or document["error"] or figures)[:600],
+        "why": None if passed else json.dumps(document["findings"] or figures or document["notes"])[:600],
         "kernel": document["kernel"] and document["kernel"]["digest"],
         "error": {name: {"row_l2": one["row_l2"], "budget": one["row_l2_budget"]} for name, one in figures.items()},
         "executed": [{k: s[k] for k in ("kernel", "instructions", "matrix_flops")} for s in document["executed"] or ()],
@@ -86,7 +91,7 @@ def markdown(rows: Iterable[dict[str, Any]]) -> str:
     lines = [
         f"{passed} of {len(rows)} rows PASSED; {kernels} distinct kernels; triton {importlib.metadata.version('triton')}.",
         "",
-        f"| kind | {' | '.join(f'emu:{arch}' for arch in archs)} |",
+        f"| kind | {' | '.join(device_of(arch) for arch in archs)} |",
         f"|---|{'---|' * len(archs)}",
     ]
     for kind in kinds:
@@ -95,6 +100,7 @@ def markdown(rows: Iterable[dict[str, Any]]) -> str:
             found = Counter(row["verdict"] for row in rows if row["kind"] == kind and row["arch"] == arch)
             cells.append(", ".join(f"{count} {verdict}" for verdict, count in sorted(found.items())) or "-")
         lines.append(f"| {kind} | {' | '.join(cells)} |")
+    lines += ["", *(f"{arch}: NOT_RUN, {why}." for arch, why in ABSENT.items())]
     return "\n".join((*lines, ""))
 
 

@@ -70,7 +70,7 @@ def emulated_availability(registry: Registry, backends: Iterable[Backend], id: s
 
 def runs_on(backend: Backend, emulator: Emulator) -> bool:
     """Whether a backend's sessions call the runtime that the emulator stands in for."""
-    return isinstance(backend, UsesRuntime) and backend.runtime == emulator.runtime
+    return isinstance(backend, UsesRuntime) and emulator.runtime in backend.runtimes
 
 
 def _availability(backend: Backend, emulator: Emulator, device: DeviceFacts) -> Availability:

@@ -184,7 +184,7 @@ class Emulator(Protocol):
 
     Attributes:
         name: as in ``fmha doctor``.
-        runtime: the runtime that it replaces (``hip``); backends of that ``runtime`` run on it.
+        runtime: the runtime that it replaces (``hip``); backends whose ``runtimes`` hold it run on it.
     """
 
     name: str
@@ -225,6 +225,6 @@ class Emulator(Protocol):
 
 @runtime_checkable
 class UsesRuntime(Protocol):
-    """A backend that names the runtime that its sessions call, so that an emulator can replace that runtime."""
+    """A backend that names the runtimes that its sessions call (``hip``, ``cuda``), so that an emulator can replace one."""
 
-    runtime: str
+    runtimes: tuple[str, ...]

@@ -41,7 +41,7 @@ class CkTileBackend:
     algorithm: type[Algorithm] = CkAlgorithm
     dropout_stream = "ck"
     automatic = True
-    runtime = "hip"
+    runtimes = ("hip",)
     home_option: str | None = HOME_OPTION
 
     def __init__(self, drivers: Sequence[Path] = DRIVERS, revision: str = BASELINE) -> None:

@@ -42,7 +42,7 @@ class CubinBackend:
     """
 
     automatic = True
-    runtime = "cuda"
+    runtimes = ("cuda",)
 
     def __init__(self, upstream: Upstream, driven: bool | None = None) -> None:
         self.upstream = upstream

@@ -91,6 +91,8 @@ def _integers() -> Iterator[Case]:
     yield from _integer("rem", all_sizes, 2, _remainder)
     yield from _integer("min", all_sizes, 2, np.minimum)
     yield from _integer("max", all_sizes, 2, np.maximum)
+    yield from _integer("min.relu", "s32", 2, lambda a, b: np.maximum(np.minimum(a, b), 0))
+    yield from _integer("max.relu", "s32", 2, lambda a, b: np.maximum(np.maximum(a, b), 0))
     yield from _integer("abs", "s16 s32 s64", 1, abs)
     yield from _integer("neg", "s16 s32 s64", 1, lambda a: -a)
     yield from _integer("and", "b16 b32 b64", 2, lambda a, b: a & b)
@@ -253,6 +255,13 @@ def _floats() -> Iterator[Case]:
             F16,
             lambda a, b, f=f: f(a.view(F16).astype(F64), b.view(F16).astype(F64)).astype(F16),
         )
+        yield Case(
+            f"{op}.rn.f32x2 D, A, B", ("pairs", "pairs"), "rd", F32, lambda a, b, f=f: f(a.view(F32), b.view(F32))
+        )
+        yield Case(
+            f"{op}.ftz.f32x2 D, A, B", ("pairs", "pairs"), "rd", F32,
+            lambda a, b, f=f: flush(f(flush(a.view(F32)), flush(b.view(F32)))),
+        )  # fmt: skip
     yield Case("add.sat.f32 D, A, B", two, "f", F32, lambda a, b: np.nan_to_num(np.clip(a + b, 0, 1), nan=0.0))
     yield Case("div.rn.f32 D, A, B", two, "f", F32, np.divide)
     yield Case("div.full.f32 D, A, B", two, "f", F32, np.divide, 2)
@@ -261,7 +270,12 @@ def _floats() -> Iterator[Case]:
         yield Case(f"{op}.NaN.f32 D, A, B", two, "f", F32, _pick(larger, True))
         pick = _pick(larger, False)
         yield Case(f"{op}.ftz.f32 D, A, B", two, "f", F32, lambda a, b, p=pick: p(flush(a), flush(b)))
+        for nan in ("", ".NaN"):
+            pick = _pick(larger, bool(nan))
+            yield Case(f"{op}{nan}.f32 D, A, B, C", (F32,) * 3, "f", F32, lambda a, b, c, p=pick: p(p(a, b), c))
     yield Case("fma.rn.f32 D, A, B, C", ("near", "near", "near"), "f", F32, _rounded(lambda a, b, c: a * b + c))
+    yield Case("fma.rn.f32x2 D, A, B, C", ("pairs",) * 3, "rd", F32,
+               lambda a, b, c: _rounded(lambda x, y, z: x * y + z)(a.view(F32), b.view(F32), c.view(F32)))  # fmt: skip
     yield Case("fma.rn.f16x2 D, A, B, C", ("halves", "halves", "halves"), "r", F16,
                lambda a, b, c: (a.view(F16).astype(F64) * b.view(F16).astype(F64) + c.view(F16).astype(F64)).astype(F16))  # fmt: skip
     yield Case("neg.f32 D, A", (F32,), "f", F32, np.negative)
@@ -331,6 +345,9 @@ def _moves() -> Iterator[Case]:
             if to != source:
                 yield Case(f"cvt.{to}.{source} D, A", (OF[source],), REGISTER[np.dtype(OF[to]).itemsize], OF[to],
                            lambda a, to=to: wrapped(exact(a), OF[to]))  # fmt: skip
+    for source in ("u8", "s8", "u16", "s16", "u32", "s32"):  # the register has 64 bits and is chopped
+        yield Case(f"cvt.s64.{source} D, A", (U64,), "rd", S64, lambda a, t=source: a.astype(f"{t[0].replace('s', 'i')}{int(t[1:]) // 8}").astype(S64))  # fmt: skip
+    yield Case("cvt.u32.s16 D, A", (U64,), "r", U32, lambda a: a.astype(S16).astype(U32))
     yield Case("cvt.sat.s16.s32 D, A", (S32,), "h", S16, lambda a: np.clip(a, -32768, 32767).astype(S16))
     for way, f in (("rzi", np.trunc), ("rni", np.rint), ("rmi", np.floor), ("rpi", np.ceil)):
         yield Case(f"cvt.{way}.s32.f32 D, A", (F32,), "r", S32, lambda a, f=f: _saturated(a, S32, f))

@@ -41,6 +41,8 @@ def drawn(kind: Any, random: np.random.Generator) -> Array:
         return random.choice(np.array([0, 1, 5, 8, 15, 16, 31, 32, 33, 63, 64, 200], np.uint32), 32)
     if kind == "near":
         return random.uniform(-4, 4, 32).astype(F32)
+    if kind == "pairs":
+        return random.uniform(-4, 4, 64).astype(F32).view(np.uint64)
     if kind in ("half", "halves"):
         count = 32 if kind == "half" else 64
         words = random.integers(0, 1 << 16, count).astype(np.uint16)

@@ -1,6 +1,6 @@
 """500 seeded random problems: what the plugin accepts passes on emulated devices, with every configuration; a refusal has Reasons.
 
-All of it is slow. CI runs a drawn part of the problems. NVIDIA's architectures are not among them: nothing here executes their kernels.
+All of it is slow. CI runs a drawn part of the problems. NVIDIA's architectures are not among them: ``test_triton_nvidia.py`` executes chosen problems there.
 """
 
 from __future__ import annotations

@@ -13,7 +13,10 @@ from typing import Any
 from fmha_cli.api import load_arch
 
 ARCHS = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_90a", "sm_120")
-"""The emulated architectures. ``sm_120`` is without what only Blackwell has."""
+"""The emulated architectures."""
+SUFFIXED = {"sm_120": ("sm_120a",)}
+"""Architectures with the suffix ``a`` whose code a device accepts too: Triton compiles for ``sm_120a`` alone. Where such code
+uses an instruction that is not emulated, the load stops with its line."""
 
 
 @dataclass(frozen=True)

@@ -55,16 +55,18 @@ class NvptxEmulator:
 
 
 def _facts(arch: str) -> DeviceFacts:
-    """A device runs the PTX of its own architecture and of lower ones with the same major number, as it runs cubins.
-    ``emu:sm_90`` refuses what only ``sm_90a`` has, as a device of a later architecture would."""
+    """A device runs the PTX of its own architecture (with the suffix ``a`` too, where ``SUFFIXED`` says so) and of lower ones
+    with the same major number, as it runs cubins. ``emu:sm_90`` refuses what only ``sm_90a`` has, as a device of a later
+    architecture would."""
     from fmha_cli.api import archs_of
-    from fmha_nvptx_emu.device_facts import ARCHS, device_of
+    from fmha_nvptx_emu.device_facts import ARCHS, SUFFIXED, device_of
 
     row = device_of(arch)
-    runs = tuple(
+    own = (
         name
         for name in archs_of((row.major, row.minor), ARCHS)
         if name == arch or (name in ARCHS and not name.endswith("a"))
     )
+    runs = (*own, *SUFFIXED.get(arch, ()))
     name = f"{row.title}, emulated"
     return DeviceFacts(id=f"emu:{arch}", archs=runs, name=name, units=row.units, llc_bytes=row.l2_bytes)

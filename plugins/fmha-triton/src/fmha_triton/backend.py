@@ -20,7 +20,7 @@ class TritonBackend:
     algorithm: type[api.Algorithm] = TritonAlgorithm
     dropout_stream = "fmha"
     automatic = False
-    runtime = "hip"
+    runtimes = ("cuda", "hip")
 
     def __init__(self, driven: bool | None = None) -> None:
         self._driven = any(path.exists() for path in _DRIVERS) if driven is None else driven
@@ -29,7 +29,9 @@ class TritonBackend:
     def probe(self) -> api.Availability:
         if not self._driven:
             why = "no driver of an NVIDIA or AMD GPU is loaded here"
-            help = "--arch A builds for an architecture without one; --device emu:gfx942 executes without one"
+            help = (
+                "--arch A builds for an architecture without one; --device emu:gfx942 or emu:sm_80 executes without one"
+            )
             return api.Availability(state=api.State.NO_DEVICE, why=why, help=help)
         found = (api.probe_cuda(), api.probe_hip())
         devices = tuple(device for one in found for device in one.devices if set(device.archs) & set(archs()))
@@ -86,8 +88,8 @@ class TritonBackend:
     def open(self, device: api.DeviceFacts) -> api.Session:
         from fmha_triton.sessions import TritonCudaSession, TritonHipSession
 
-        amd = device.emulated or target_of(device.archs[0]).kind == "hip"
-        return TritonHipSession(device) if amd else TritonCudaSession(device)
+        kinds = {target_of(arch).kind for arch in device.archs if arch in archs()}
+        return TritonHipSession(device) if "hip" in kinds else TritonCudaSession(device)
 
 
 def _passes() -> api.TwoPasses:

@@ -64,13 +64,17 @@ def _nothing(stream: object) -> None:
 
 
 class TritonCudaSession(api.GpuSession[None]):
-    """Runs one plan at a time on an NVIDIA device. It has run on the stand-in driver of the tests alone."""
+    """Runs one plan at a time on an NVIDIA device, real or emulated. No real one has run it.
+
+    An emulated device takes the PTX beside the binary; sizes, symbol and the places of arguments are the binary's.
+    """
 
     def __init__(self, device: api.DeviceFacts) -> None:
-        kind, _, number = device.id.partition(":")
+        kind, _, number = ("cuda", ":", "0") if device.emulated else device.id.partition(":")
         if kind != "cuda" or not number.isdigit():
             raise api.EnvironmentProblem(f"{device.id} is not a CUDA device", code="N006", where="--device")
         self._number, self._cuda = int(number), api.Cuda.open()
+        self._emulated = device.emulated
         self._images: Mapping[api.Stage, Image] = {}
         self._kernels: dict[api.Stage, api.CudaKernel] = {}
         self._launches: list[Callable[[Any], None]] = []
@@ -93,8 +97,9 @@ class TritonCudaSession(api.GpuSession[None]):
 
     def _load(self, plan: api.Plan, artifacts: Sequence[Path]) -> None:
         self._images = images_of(plan, artifacts)
-        for stage, image in self._images.items():
-            kernel = self._kernels[stage] = api.CudaKernel(self._cuda, image.binary, image.symbol)
+        for (stage, image), path in zip(self._images.items(), artifacts, strict=True):
+            code = api.ptx_beside(path) if self._emulated else image.binary
+            kernel = self._kernels[stage] = api.CudaKernel(self._cuda, code, image.symbol)
             kernel.allow_shared(image.shared_bytes)
 
     def _situation(self, plan: api.Plan) -> None:

@@ -78,6 +78,30 @@ template <class From> Handler int_from(Type to, bool sat) {
     default: return nullptr;
   }
 }
+// A source register of 64 bits with a narrower type is chopped (PTX ISA 9.1, 9.4.1).
+template <class To, class From> void chopped(Warp& w, const Inst& i, uint32_t mask) {
+  map1<To, uint64_t>(w, i, mask, [](uint64_t a) { return To(From(a)); });
+}
+template <class From> Handler chopped_to(Type to) {
+  switch (to) {
+    case Type::U32: return chopped<uint32_t, From>;
+    case Type::S32: return chopped<int32_t, From>;
+    case Type::U64: return chopped<uint64_t, From>;
+    case Type::S64: return chopped<int64_t, From>;
+    default: return nullptr;
+  }
+}
+Handler chopped_from(Type from, Type to) {
+  switch (from) {
+    case Type::U8: return chopped_to<uint8_t>(to);
+    case Type::S8: return chopped_to<int8_t>(to);
+    case Type::U16: return chopped_to<uint16_t>(to);
+    case Type::S16: return chopped_to<int16_t>(to);
+    case Type::U32: return chopped_to<uint32_t>(to);
+    case Type::S32: return chopped_to<int32_t>(to);
+    default: return nullptr;
+  }
+}
 template <class To> Handler float_from_int(Type from, Round how) {
   const auto choose = [&]<class F>(F) -> Handler {
     switch (how) {
@@ -219,6 +243,10 @@ Handler bind_cvt(Binding& b) {
   };
   const Type into = fits(d, to);
   if (bits_of(into) > bits_of(to) && bits_of(to) > 8 && !integer(to) && to != Type::F16 && to != Type::BF16) b.refuse("its destination is too wide");
+  if (integer(to) && integer(from) && a.kind == Operand::Reg && bits_of(a.reg->type) == 64 && bits_of(from) < 64) {
+    b.dest(d, into), b.source(a, a.reg->type);
+    return sat ? nullptr : chopped_from(from, to);
+  }
   b.dest(d, into), b.source(a, fits(a, from));
   if (finite && to != Type::F16 && to != Type::BF16 && to != Type::TF32) return nullptr;
   if (relu && to != Type::F16 && to != Type::BF16) return nullptr;

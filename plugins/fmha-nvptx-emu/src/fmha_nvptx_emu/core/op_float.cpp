@@ -48,6 +48,30 @@ template <bool ftz, bool sat> void f32_fma(Warp& w, const Inst& i, uint32_t mask
     return sat ? saturated(r) : r;
   });
 }
+template <bool nan, bool larger, bool ftz> void f32_pick3(Warp& w, const Inst& i, uint32_t mask) {
+  map3<float, float, float, float>(w, i, mask, [](float a, float b, float c) {
+    const Pick<nan, larger> pick;
+    return canonical(pick(pick(flush<ftz>(a), flush<ftz>(b)), flush<ftz>(c)));
+  });
+}
+// Two floats in 64 bits, from sm_100 on.
+template <class Op, bool ftz> uint64_t f32_half(uint64_t a, uint64_t b) {
+  return bits_of_float(canonical(flush<ftz>(Op{}(flush<ftz>(float_of(uint32_t(a))), flush<ftz>(float_of(uint32_t(b)))))));
+}
+template <class Op, bool ftz> void f32x2_2(Warp& w, const Inst& i, uint32_t mask) {
+  map2<uint64_t, uint64_t, uint64_t>(w, i, mask, [](uint64_t a, uint64_t b) {
+    return f32_half<Op, ftz>(a, b) | f32_half<Op, ftz>(a >> 32, b >> 32) << 32;
+  });
+}
+template <bool ftz> void f32x2_fma(Warp& w, const Inst& i, uint32_t mask) {
+  map3<uint64_t, uint64_t, uint64_t, uint64_t>(w, i, mask, [](uint64_t a, uint64_t b, uint64_t c) {
+    const auto one = [](uint64_t x, uint64_t y, uint64_t z) {
+      const float r = __builtin_fmaf(flush<ftz>(float_of(uint32_t(x))), flush<ftz>(float_of(uint32_t(y))), flush<ftz>(float_of(uint32_t(z))));
+      return uint64_t(bits_of_float(canonical(flush<ftz>(r))));
+    };
+    return one(a, b, c) | one(a >> 32, b >> 32, c >> 32) << 32;
+  });
+}
 template <class Op> void f64_1(Warp& w, const Inst& i, uint32_t mask) { map1<double, double>(w, i, mask, Op{}); }
 template <class Op> void f64_2(Warp& w, const Inst& i, uint32_t mask) { map2<double, double, double>(w, i, mask, Op{}); }
 void f64_fma(Warp& w, const Inst& i, uint32_t mask) { map3<double, double, double, double>(w, i, mask, Fma{}); }
@@ -125,10 +149,21 @@ template <class Op> Handler f32_two(bool ftz, bool sat) {
 }
 template <class Op> Handler f32_one(bool ftz) { return ftz ? f32_1<Op, true, false> : f32_1<Op, false, false>; }
 
+template <class Op> Handler pair_of(bool ftz, bool sat) { return sat ? nullptr : ftz ? f32x2_2<Op, true> : f32x2_2<Op, false>; }
 template <class Op> Handler two_of(Type type, bool ftz, bool sat) {
   if (type == Type::F32) return f32_two<Op>(ftz, sat);
   if (type == Type::F64) return ftz || sat ? nullptr : f64_2<Op>;
   return ftz || sat ? nullptr : half_two<Op>(type);
+}
+template <bool larger> Handler pick_of(Binding& b, Type type, bool ftz, bool nan) {
+  if (b.s.operands.size() == 4) {  // of f32 alone, from sm_100 on
+    b.three(type, 3);
+    if (type != Type::F32) return nullptr;
+    return nan ? (ftz ? f32_pick3<true, larger, true> : f32_pick3<true, larger, false>)
+               : (ftz ? f32_pick3<false, larger, true> : f32_pick3<false, larger, false>);
+  }
+  b.three(type, 2);
+  return nan ? two_of<Pick<true, larger>>(type, ftz, false) : two_of<Pick<false, larger>>(type, ftz, false);
 }
 template <bool keep> Handler sign_of(Type type, bool ftz) {
   if (type == Type::F32) return ftz ? sign_f32_ftz<keep> : sign_f32<keep>;
@@ -145,6 +180,7 @@ Handler bind_fma(Binding& b) {
   b.three(type, 3);
   if (type == Type::F32)
     return ftz ? (sat ? f32_fma<true, true> : f32_fma<true, false>) : (sat ? f32_fma<false, true> : f32_fma<false, false>);
+  if (type == Type::F32x2 && !sat) return ftz ? f32x2_fma<true> : f32x2_fma<false>;
   if (ftz || sat) return nullptr;
   switch (type) {
     case Type::F64: return f64_fma;
@@ -200,10 +236,8 @@ Handler bind_float(Binding& b, Type type) {
     return sat || nan ? nullptr : root == "abs" ? sign_of<true>(type, ftz) : sign_of<false>(type, ftz);
   }
   if (root == "min" || root == "max") {
-    b.three(type, 2);
     if (sat) return nullptr;
-    if (root == "max") return nan ? two_of<Pick<true, true>>(type, ftz, false) : two_of<Pick<false, true>>(type, ftz, false);
-    return nan ? two_of<Pick<true, false>>(type, ftz, false) : two_of<Pick<false, false>>(type, ftz, false);
+    return root == "max" ? pick_of<true>(b, type, ftz, nan) : pick_of<false>(b, type, ftz, nan);
   }
   if (nan) return nullptr;
   if (root == "div") b.any({"rn", "full", "approx"});
@@ -213,6 +247,11 @@ Handler bind_float(Binding& b, Type type) {
     return type == Type::F32 ? (ftz ? f32_fma<true, false> : f32_fma<false, false>) : nullptr;
   }
   b.three(type, 2);
+  if (type == Type::F32x2) {
+    if (root == "add") return pair_of<Add>(ftz, sat);
+    if (root == "sub") return pair_of<Sub>(ftz, sat);
+    return root == "mul" ? pair_of<Mul>(ftz, sat) : nullptr;
+  }
   if (root == "add") return two_of<Add>(type, ftz, sat);
   if (root == "sub") return two_of<Sub>(type, ftz, sat);
   if (root == "mul") return two_of<Mul>(type, ftz, sat);

@@ -1,4 +1,6 @@
 // Integer arithmetic. Source: PTX ISA 9.1, 9.7.1; without saturation, results are modulo 2^n.
+#include <algorithm>
+
 #include "binding.hpp"
 #include "lanes.hpp"
 
@@ -35,6 +37,7 @@ struct Rem {
     return T(a % b);
   }
 };
+template <class Op> struct Relu { template <class T> T operator()(T a, T b) const { return std::max(Op{}(a, b), T(0)); } };
 struct Neg { template <class T> T operator()(T a) const { return T(-Unsigned<T>(a)); } };
 struct Abs { template <class T> T operator()(T a) const { return a < 0 ? T(-Unsigned<T>(a)) : a; } };
 
@@ -88,6 +91,13 @@ template <class Op> Handler arithmetic(Binding& b) {
   if (is_float(type)) return bind_float(b, type);
   b.three(type, 2);
   return two_of<Op>(type);
+}
+template <class Op> Handler extremum(Binding& b) {
+  if (!b.take("relu")) return arithmetic<Op>(b);
+  const Type type = b.type();
+  if (type != Type::S32) return nullptr;
+  b.three(type, 2);
+  return two<int32_t, Relu<Op>>;
 }
 template <class Op> Handler unary(Binding& b) {
   const Type type = b.type();
@@ -149,7 +159,7 @@ constexpr Opcode rows[] = {
     {"mul", "9.7.1.3", Class::Integer, bind_mul},        {"mad", "9.7.1.4", Class::Integer, bind_mad},
     {"div", "9.7.1.8", Class::Integer, arithmetic<Div>}, {"rem", "9.7.1.9", Class::Integer, arithmetic<Rem>},
     {"abs", "9.7.1.10", Class::Integer, unary<Abs>},     {"neg", "9.7.1.11", Class::Integer, unary<Neg>},
-    {"min", "9.7.1.12", Class::Integer, arithmetic<Min>}, {"max", "9.7.1.13", Class::Integer, arithmetic<Max>},
+    {"min", "9.7.1.12", Class::Integer, extremum<Min>},  {"max", "9.7.1.13", Class::Integer, extremum<Max>},
 };
 
 }  // namespace

@@ -15,7 +15,7 @@ constexpr Row rows[] = {
     {"u32", Type::U32, 32},       {"s32", Type::S32, 32},       {"f32", Type::F32, 32},        {"tf32", Type::TF32, 32},
     {"b64", Type::B64, 64},       {"u64", Type::U64, 64},       {"s64", Type::S64, 64},        {"f64", Type::F64, 64},
     {"b128", Type::B128, 128},    {"e4m3", Type::E4M3, 8},      {"e5m2", Type::E5M2, 8},       {"e4m3x2", Type::E4M3x2, 16},
-    {"e5m2x2", Type::E5M2x2, 16},
+    {"e5m2x2", Type::E5M2x2, 16}, {"f32x2", Type::F32x2, 64},
 };
 }  // namespace
 

@@ -1,0 +1,107 @@
+"""The problems of ``nvptx_emulator_check.py``: for each kind of kernel two that fill its tiles and two ragged ones.
+
+FlashAttention-2 has kernels of their own for lengths that fill every tile, so each sort of problem stands twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import product
+
+EVEN = ("-s 256", "-s 256 --seqlen-k 384")
+RAGGED = ("-s 200 --seqlen-k 333", "-s 261 --seqlen-k 300")
+Lengths = tuple[tuple[str, str], tuple[str, str]]
+"""At least two blocks of queries and of keys for every kernel: the largest tile has 128 of each."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One kind of kernel.
+
+    Attributes:
+        name: what its problems have in common.
+        backend, device: what executes it.
+        even, ragged: flags of the problems, each with lengths of its own.
+    """
+
+    name: str
+    backend: str
+    device: str
+    even: tuple[str, ...]
+    ragged: tuple[str, ...]
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        return (*self.even, *self.ragged)
+
+
+_FEATURES = {
+    "plain": "",
+    "causal": "--causal",
+    "window": "--mask window:70,30",
+    "ALiBi, causal": "--alibi --causal",
+    "softcap": "--softcap 20",
+    "dropout": "--dropout 0.2 --seed 7 --offset 3",
+    "GQA, causal": "-H 4 --kv-heads 2 --causal --lse",
+}
+_PACKED = (
+    ("--seqlens-q 256,256 --seqlens-k 256,256", "--seqlens-q 256,384 --seqlens-k 384,384"),
+    ("--seqlens-q 200,130,1 --seqlens-k 333,200,150", "--seqlens-q 1,261 --seqlens-k 270,300"),
+)
+_CACHES = {
+    "append": "--kv-cache linear --append 140 --splits 2",
+    "append, rotary": "--kv-cache linear --append 140 --rotary 32 --causal --splits 2",
+    "paged": "--kv-cache paged:256 --splits 2",
+    "left padding": "--kv-cache linear --splits 2 --cache-leftpad 5,40",
+}
+_CACHE_LENGTHS = (
+    ("-b 2 -s 140 --cache-seqlens 384,384", "-b 2 -s 140 --cache-seqlens 512,512"),
+    ("-b 2 -s 140 --cache-seqlens 333,290", "-b 2 -s 140 --cache-seqlens 401,275"),
+)
+_HDIMS = (32, 64, 96, 128, 192, 256)
+
+
+def _kind(name: str, backend: str, device: str, flags: str, lengths: Lengths = (EVEN, RAGGED)) -> Kind:
+    even, ragged = (tuple(f"{length} {flags}".strip() for length in some) for some in lengths)
+    return Kind(name, backend, device, even, ragged)
+
+
+def flash_cases(device: str = "emu:sm_80") -> Iterator[Kind]:
+    """FlashAttention-2 over its six families and their features."""
+    for hdim, dtype in product(_HDIMS, ("fp16", "bf16")):
+        common = f"-d {hdim} --dtype {dtype}"
+        heads = "-b 1 -H 2"
+        for name, flags in _FEATURES.items():
+            shape = "-b 1" if "-H" in flags else heads
+            yield _kind(f"forward, {name}, d{hdim} {dtype}", "flash_attn", device, f"{shape} {common} {flags}")
+        packed = f"-H 2 {common} --causal"
+        yield _kind(f"forward, packed, d{hdim} {dtype}", "flash_attn", device, packed, _PACKED)
+        yield _kind(f"splits, d{hdim} {dtype}", "flash_attn", device, f"{heads} {common} --splits 3 --lse")
+        for name, flags in _CACHES.items():
+            yield _kind(f"{name}, d{hdim} {dtype}", "flash_attn", device, f"-H 2 {common} {flags}", _CACHE_LENGTHS)
+        for name in ("plain", "causal", "window", "ALiBi, causal", "softcap", "dropout"):
+            flags = f"{heads} {common} {_FEATURES[name]} --direction bwd"
+            yield _kind(f"backward, {name}, d{hdim} {dtype}", "flash_attn", device, flags)
+        flags = f"{heads} {common} --direction bwd --deterministic"
+        yield _kind(f"backward, deterministic, d{hdim} {dtype}", "flash_attn", device, flags)
+        flags = f"-H 2 {common} --causal --direction bwd"
+        yield _kind(f"backward, packed, d{hdim} {dtype}", "flash_attn", device, flags, _PACKED)
+
+
+def efficient_cases() -> Iterator[Kind]:
+    """Memory-efficient kernels. The backward kernels with tiles of 96 keys need the shared memory of sm_86."""
+    for device, dtypes in (
+        ("emu:sm_80", ("fp16", "bf16", "fp32")),
+        ("emu:sm_86", ("fp16", "bf16")),
+        ("emu:sm_75", ("fp16", "fp32")),
+    ):
+        for dtype, hdim, (name, flags) in product(dtypes, _HDIMS, (("plain", ""), ("causal", "--causal"))):
+            for direction in ("fwd", "bwd"):
+                common = f"-b 1 -H 2 -d {hdim} --dtype {dtype} {flags} --direction {direction}".replace("  ", " ")
+                yield _kind(f"{direction}, {name}, d{hdim} {dtype}", "mem_efficient", device, common)
+
+
+def all_cases() -> tuple[Kind, ...]:
+    """Every kind."""
+    return (*flash_cases(), *efficient_cases())

@@ -1,0 +1,67 @@
+"""The kernels' PTX executes on emulated NVIDIA devices, and faults planted in their text are found. What executes is slow.
+
+CI runs a drawn part of it: one problem on each architecture and one fault. ``benchmarks/triton_check.py`` executes every kind of
+kernel on every architecture.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+
+import pytest
+
+pytest.importorskip("fmha_triton", reason="plugins/fmha-triton is not installed")
+pytest.importorskip("fmha_nvptx_emu", reason="plugins/fmha-nvptx-emu is not installed")
+
+from emulated_runs import FAULTS, drawn, faulty, is_noticed, record, rows
+from fmha_nvptx_emu import NvptxEmulator
+from fmha_triton import TritonBackend
+from run_cache import run_cache
+from triton_cases import ABSENT, NVIDIA
+from triton_check import device_of
+
+from fmha_cli import api
+
+ARCHS = ("sm_80", "sm_89", "sm_120")
+needs_triton = pytest.mark.skipif(
+    importlib.util.find_spec("triton") is None or importlib.util.find_spec("cuda") is None,
+    reason="Triton or cuda-python is not installed (pip install triton 'fmha[cuda]')",
+)
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The folder of the run, or the one that CI names: compiling the emulator takes more than all of these tests."""
+    return os.environ.get("FMHA_CACHE_DIR") or str(run_cache(tmp_path_factory))
+
+
+def test_every_architecture_is_executed_or_has_a_reason() -> None:
+    """What ``triton_check.py`` runs and what it reports as NOT_RUN are all architectures of NVIDIA that have kernels."""
+    own = {arch for arch in TritonBackend(driven=False).archs() if arch.startswith("sm_")}
+    assert own == {*NVIDIA, *ABSENT}
+    devices = {device.id: device for device in NvptxEmulator().devices()}
+    assert all(arch in devices[device_of(arch)].archs for arch in NVIDIA)
+    assert not any(arch in device.archs for arch in ABSENT for device in devices.values())
+
+
+def test_a_device_of_each_vendor_gets_its_own_session() -> None:
+    """The same backend runs on emulators of both runtimes."""
+    assert set(TritonBackend(driven=False).runtimes) == {"cuda", "hip"}
+
+
+@pytest.mark.slow
+@needs_triton
+@pytest.mark.parametrize(("arch", "flags"), rows(ARCHS))
+def test_a_kernel_passes(arch: str, flags: str, cache: str) -> None:
+    found = record(flags, arch, cache)
+    assert found.verdict is api.Verdict.PASSED, found.notes
+    assert not found.findings
+    assert found.executed
+
+
+@pytest.mark.slow
+@needs_triton
+@pytest.mark.parametrize("name", drawn([(name,) for name in FAULTS], 1, "faults of NVIDIA"))
+def test_a_planted_fault_is_found(name: str, cache: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert is_noticed(faulty(name, "sm_80", cache, monkeypatch))
