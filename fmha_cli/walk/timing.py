@@ -126,21 +126,25 @@ def sample(
 
 
 def _led(launch: Launch, least_ns: int) -> int:
-    """Launch for so long: the number of launches."""
-    (first,) = launch(1)
-    count = min(MOST_LEADING, math.ceil(least_ns / max(1, sum(first)))) - 1
-    return 1 + len(launch(count)) if count > 0 else 1
+    """Launch for so long by the host's clock, which counts what a session leaves out of its times: the number of launches."""
+    start, done, count = time.perf_counter_ns(), 0, 1
+    while count > 0:
+        launch(count)
+        done += count
+        passed = max(1, time.perf_counter_ns() - start)
+        count = min(done, MOST_LEADING - done, math.ceil((least_ns - passed) * done / passed))
+    return done
 
 
-def leading(totals: Sequence[int]) -> int:
+def leading(each_ns: int | None) -> int:
     """How many launches go before the next counted one.
 
     Args:
-        totals: nanoseconds of the counted launches so far.
+        each_ns: what a launch took by the host's clock in the last turn; None in the first, which is warm-up.
     """
-    if not totals:
-        return 0  # warm-up: it is not counted
-    return 0 if totals[-1] > LONG_NS else math.ceil(LEAD_NS / max(totals[-1], LEAD_NS / MOST_LEADING))
+    if each_ns is None or each_ns > LONG_NS:
+        return 0
+    return math.ceil(LEAD_NS / max(each_ns, LEAD_NS // MOST_LEADING))
 
 
 def sample_turns(
@@ -160,16 +164,19 @@ def sample_turns(
     sampler = AbSampler(replace(policy, warmup_max=min(policy.warmup_max, LED_ROUNDS)) if lead else policy)
     launches: list[list[tuple[int, ...]]] = [[] for _ in sides]
     totals: list[list[int]] = [[] for _ in sides]
+    each: list[int | None] = [None for _ in sides]
     start = time.perf_counter_ns()
     while rounds := sampler.next_rounds(*totals, spent_ns=(spent := time.perf_counter_ns() - start)):
         told(spent, policy.budget_ns)
         for order in orders(rounds, seed, len(totals[0]), len(sides)):
             for side in order:
-                batch = sides[side](1 + (leading(totals[side]) if lead else 0))
+                count, begun = 1 + (leading(each[side]) if lead else 0), time.perf_counter_ns()
+                batch = sides[side](count)
+                each[side] = (time.perf_counter_ns() - begun) // count
                 launches[side].append(batch[-1])
                 totals[side].append(sum(batch[-1]))
     warm, stop = sampler.warmup(*totals) or 0, sampler.stop(*totals, spent_ns=spent) or StopReason.INTERRUPTED
-    return tuple(Timed(tuple(each[warm:]), warm, stop) for each in launches)
+    return tuple(Timed(tuple(side[warm:]), warm, stop) for side in launches)
 
 
 def policy_of(budget_s: float, max_time_s: float, processes: int) -> SamplingPolicy:

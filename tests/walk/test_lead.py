@@ -11,7 +11,7 @@ from trio_fixtures import trio
 from fmha_cli import api
 from fmha_cli.domain.verdict import Verdict
 from fmha_cli.measure.sampling import SamplingPolicy
-from fmha_cli.walk import execute
+from fmha_cli.walk import execute, timing
 from fmha_cli.walk.timing import LEAD_NS, LONG_NS, MOST_LEADING, leading, sample, sample_turns
 
 __all__ = ["trio"]
@@ -19,19 +19,27 @@ __all__ = ["trio"]
 POLICY = SamplingPolicy(budget_ns=1, max_ns=10**12, min_samples=10)
 
 
-def test_the_samples_of_a_kernel_alone_are_led_within_its_budget() -> None:
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The host's clock, which the modelled machine moves."""
+    now = [0]
+    monkeypatch.setattr(timing.time, "perf_counter_ns", lambda: now[0])
+    return now
+
+
+def test_the_samples_of_a_kernel_alone_are_led_within_its_budget(clock: list[int]) -> None:
     policy = SamplingPolicy(budget_ns=10**9, min_samples=10)
     for ns, count in ((4_000_000, 7), (20_000, 1000), (10**9, 1)):
-        machine = Machine(wakes_ns=20_000_000, slower=1.25)
+        machine = Machine(clock, wakes_ns=20_000_000, slower=1.25)
         timed = sample(machine.kernel(0, ns), policy, lead=True)
         if ns < 10**9:
             assert {sum(launch) for launch in timed.launches} == {ns}
         assert timed.warmup >= count
-    machine = Machine(wakes_ns=20_000_000, slower=1.25)
+    machine = Machine(clock, wakes_ns=20_000_000, slower=1.25)
     assert {sum(launch) for launch in sample(machine.kernel(0, 20_000), policy).launches} == {25_000}, (
         "converged asleep"
     )
-    machine = Machine(wakes_ns=20_000_000, slower=1.25)
+    machine = Machine(clock, wakes_ns=20_000_000, slower=1.25)
     sample(machine.kernel(0, 1_000_000), SamplingPolicy(budget_ns=10**7), lead=True)
     assert machine.counts[:2] == [(0, 1), (0, 1)], "two of ten milliseconds, each launch 1.25"
 
@@ -39,7 +47,8 @@ def test_the_samples_of_a_kernel_alone_are_led_within_its_budget() -> None:
 class Machine:
     """One processor whose wide units fall asleep while another kernel runs, and wake up over some time of one kernel's own launches."""
 
-    def __init__(self, wakes_ns: int, slower: float) -> None:
+    def __init__(self, clock: list[int], wakes_ns: int, slower: float) -> None:
+        self.clock = clock
         self.wakes_ns, self.slower = wakes_ns, slower
         self.last, self.awake_ns = -1, 0
         self.counts: list[tuple[int, int]] = []
@@ -54,15 +63,16 @@ class Machine:
             for _ in range(count):
                 took = ns if self.awake_ns >= self.wakes_ns else int(ns * self.slower)
                 self.awake_ns += took
+                self.clock[0] += took
                 found.append((took,))
             return tuple(found)
 
         return launch
 
 
-def test_a_sample_in_turns_is_that_of_the_kernel_alone() -> None:
+def test_a_sample_in_turns_is_that_of_the_kernel_alone(clock: list[int]) -> None:
     times = 4_000_000, 8_000_000, 45_000_000
-    machine = Machine(wakes_ns=25_000_000, slower=1.25)
+    machine = Machine(clock, wakes_ns=25_000_000, slower=1.25)
     sides = [machine.kernel(number, ns) for number, ns in enumerate(times)]
     led = sample_turns(sides, POLICY, seed=1, lead=True)
     assert [{sum(launch) for launch in side.launches} for side in led] == [{ns} for ns in times]
@@ -117,15 +127,28 @@ def test_a_kernel_alone_is_led_unless_its_launches_are_long_or_cold(
     assert seen == [led]
 
 
-def test_without_a_lead_each_kernel_is_launched_once_a_turn() -> None:
-    machine = Machine(wakes_ns=0, slower=1.0)
+def test_without_a_lead_each_kernel_is_launched_once_a_turn(clock: list[int]) -> None:
+    machine = Machine(clock, wakes_ns=0, slower=1.0)
     sample_turns([machine.kernel(0, 10**6), machine.kernel(1, 10**6)], POLICY, seed=1)
     assert {count for _, count in machine.counts} == {1}
 
 
 @pytest.mark.parametrize(
-    ("totals", "count"),
-    [([], 0), ([LEAD_NS], 1), ([LEAD_NS // 4], 4), ([5, LEAD_NS // 3 + 1], 3), ([1], MOST_LEADING), ([LONG_NS + 1], 0)],
+    ("each_ns", "count"),
+    [(None, 0), (LEAD_NS, 1), (LEAD_NS // 4, 4), (LEAD_NS // 3 + 1, 3), (1, MOST_LEADING), (LONG_NS + 1, 0)],
 )
-def test_the_number_of_leading_launches(totals: list[int], count: int) -> None:
-    assert leading(totals) == count
+def test_the_number_of_leading_launches(each_ns: int | None, count: int) -> None:
+    assert leading(each_ns) == count
+
+
+def test_a_lead_ends_by_the_hosts_clock_whatever_the_kernel_reports(clock: list[int]) -> None:
+    """A session may leave most of a launch out of its time: its copies, for example."""
+    counts: list[int] = []
+
+    def launch(count: int) -> tuple[tuple[int, ...], ...]:
+        counts.append(count)
+        clock[0] += count * 5_000_000
+        return ((1,),) * count
+
+    sample(launch, SamplingPolicy(budget_ns=10**9), lead=True)
+    assert sum(counts[:4]) == LEAD_NS // 5_000_000
