@@ -16,7 +16,9 @@ from fmha_cli.domain.decision import Decision, Supported, Trace, Unsupported
 from fmha_cli.domain.device import Availability, DeviceFacts, State
 from fmha_cli.domain.dtypes import DType
 from fmha_cli.domain.emulation import (
+    Arithmetic,
     Attached,
+    ChoosesArithmetic,
     Emulator,
     EmulatorOptions,
     Executed,
@@ -264,9 +266,9 @@ def list_kernels(arch: str, *, backend: str = "auto", registry: Registry | None 
 
 __all__ = [
     "CORE_RULES", "LEFTPAD_CORE_RULES", "OWN_V_RULE", "PORTABLE_FLAGS", "SIGNATURE_RULE_IDS", "Algorithm", "Alibi",
-    "ArchSpec", "Artifact", "Attached", "Attention", "Availability", "Backend", "Bias", "BiasKey", "BoundTensor",
+    "ArchSpec", "Arithmetic", "Artifact", "Attached", "Attention", "Availability", "Backend", "Bias", "BiasKey", "BoundTensor",
     "BuildContext", "BuildKind", "BuildSpec", "CacheKey", "CacheKind", "Call", "Canary", "Check", "CheckState",
-    "Compiler", "CubinBackend", "Cuda", "CudaKernel", "CudaSession", "DType", "Decision", "DeviceFacts", "DeviceLost",
+    "ChoosesArithmetic", "Compiler", "CubinBackend", "Cuda", "CudaKernel", "CudaSession", "DType", "Decision", "DeviceFacts", "DeviceLost",
     "Direction", "DoctorCheck", "Emulator", "EmulatorLibrary", "EmulatorOptions", "EnvironmentProblem", "Executed",
     "Expected", "Family", "Finding", "FindingKind", "FmhaError", "Fp8Key", "FrameworkBackend", "GpuSession", "Hip",
     "HipArguments", "HipKernel", "HipSession", "HostArrays", "HostSession", "Interrupted", "Job", "KernelFailure",

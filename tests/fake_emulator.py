@@ -71,6 +71,7 @@ def counts(launches: int) -> api.Executed:
 class PaperEmulator:
     name = "paper-emulator"
     runtime = "null"
+    arithmetics = (api.Arithmetic.DOCUMENT, api.Arithmetic.HARDWARE)
 
     def devices(self) -> tuple[api.DeviceFacts, ...]:
         return (

@@ -14,6 +14,7 @@ from fmha_cli.discovery.builtins import lonely_option
 from fmha_cli.discovery.select import Choice, Selection, select
 from fmha_cli.discovery.wanted import Wanted, wanted_backends
 from fmha_cli.domain.device import Availability
+from fmha_cli.domain.emulation import Arithmetic
 from fmha_cli.domain.errors import FmhaError, UnsupportedError, UsageError
 from fmha_cli.domain.features import CLOSED_FILLS, FILLS
 from fmha_cli.domain.installation import Sourced, SourceTree, Surroundings
@@ -78,6 +79,7 @@ def request_of(call: Call, command: Command = Command.RUN) -> Request:
         oracle_s=_check_budget(call, default.oracle_s),
         cache_root=s.text("cache_dir"),
         emu_checks=not s.on("no_emu_checks"),
+        emu_arith=Arithmetic(s.text("emu_arith") or default.emu_arith),
         options=own_options(call),
         **same,
     )

@@ -9,6 +9,7 @@ from functools import partial
 from fmha_cli.cli.command import Opt
 from fmha_cli.discovery.builtins import device_kinds, own_options
 from fmha_cli.domain.builtin import Use
+from fmha_cli.domain.emulation import Arithmetic
 from fmha_cli.domain.features import CLOSED_FILLS, FILLS
 from fmha_cli.domain.flags import PROBLEM_FLAGS, FlagKind
 from fmha_cli.report.form import Format
@@ -135,6 +136,12 @@ EMULATING = (
     ),
     _running("emu-threads", _S, "Workgroups at once on an emulated device, 0 = all allowed [default: 0]"),
     _running("no-emu-checks", _B, "On an emulated device, check only for accesses out of bounds"),
+    _running(
+        "emu-arith",
+        _T,
+        "Sums of matrix instructions on an emulated device [default: document]",
+        choices=tuple(Arithmetic),
+    ),
 )
 """Options of emulated devices (``--device emu:ARCH``)."""
 

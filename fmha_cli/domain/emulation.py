@@ -45,6 +45,15 @@ class FindingKind(StrEnum):
     """An mbarrier that is not initialised, gets too many arrivals, or whose bytes never come."""
 
 
+class Arithmetic(StrEnum):
+    """How matrix instructions add up what their documents leave open."""
+
+    DOCUMENT = "document"
+    """As the document says; the plainest order and rounding where it says nothing."""
+    HARDWARE = "hardware"
+    """As the tensor cores of the architecture have been measured to do it."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Finding:
     """One place in a kernel where something was found, with its first example.
@@ -143,6 +152,7 @@ class EmulatorOptions:
         threads: number of workgroups that execute at once.
         checks: whether to look for all findings. Accesses out of bounds are always reported.
         cache: a private folder for results that are worth keeping between processes; None = keep nothing.
+        arithmetic: of matrix instructions; DOCUMENT unless the emulator ``ChoosesArithmetic``.
     """
 
     seed: int = 0
@@ -150,6 +160,7 @@ class EmulatorOptions:
     threads: int = 1
     checks: bool = True
     cache: str | None = None
+    arithmetic: Arithmetic = Arithmetic.DOCUMENT
 
 
 @dataclass(frozen=True)
@@ -221,6 +232,13 @@ class Emulator(Protocol):
         Raises:
             ValueError: the file is not a report.
         """
+
+
+@runtime_checkable
+class ChoosesArithmetic(Protocol):
+    """An emulator whose matrix instructions have more than the document's arithmetic."""
+
+    arithmetics: tuple[Arithmetic, ...]
 
 
 @runtime_checkable

@@ -7,7 +7,7 @@ from pathlib import Path
 from fmha_cli.discovery.emulated_devices import emulated_device
 from fmha_cli.discovery.registry import Registry
 from fmha_cli.domain.device import is_emulated, usable_cores
-from fmha_cli.domain.emulation import EmulatorOptions
+from fmha_cli.domain.emulation import Arithmetic, ChoosesArithmetic, Emulator, EmulatorOptions
 from fmha_cli.domain.errors import UsageError
 from fmha_cli.domain.protocols import BuildContext
 from fmha_cli.domain.rules import Reason
@@ -47,20 +47,39 @@ def _options(request: Request, cache: Path) -> EmulatorOptions:
         make_private_dir(cache)
     threads = request.emu_threads or usable_cores()
     return EmulatorOptions(
-        seed=request.emu_seed, turn=request.emu_turn, threads=threads, checks=request.emu_checks, cache=str(cache)
+        seed=request.emu_seed,
+        turn=request.emu_turn,
+        threads=threads,
+        checks=request.emu_checks,
+        cache=str(cache),
+        arithmetic=request.emu_arith,
     )
+
+
+def _refuse_arithmetic(emulator: Emulator, device: str, wanted: Arithmetic) -> None:
+    has = emulator.arithmetics if isinstance(emulator, ChoosesArithmetic) else (Arithmetic.DOCUMENT,)
+    if wanted not in has:
+        raise UsageError(
+            f"{emulator.name} has no arithmetic {wanted.value}",
+            code="Z007",
+            where="--emu-arith",
+            why=f"on {device} it has {', '.join(has)}",
+            help="leave --emu-arith out",
+        )
 
 
 def emulation_of(request: Request, registry: Registry, context: BuildContext) -> Emulation | None:
     """Build what the jobs of a request need on its emulated device; None for any other device.
 
     Raises:
+        UsageError: Z007, the emulator has no such arithmetic.
         EnvironmentProblem: Z001, Z002; no compiler; the cache cannot be written.
         KernelFailure: the emulator does not compile.
     """
     if request.device is None or not is_emulated(request.device):
         return None
     emulator, device = emulated_device(registry, request.device)
+    _refuse_arithmetic(emulator, device.id, request.emu_arith)
     return Emulation(
         entry=registry.emulator_entry(emulator.name),
         name=emulator.name,

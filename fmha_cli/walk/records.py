@@ -167,6 +167,7 @@ def repro_line(problem: Problem, request: Request, digest: str | None = None) ->
         words += ["--emu-seed", str(request.emu_seed)] if request.emu_seed else []
         words += ["--emu-turn", str(request.emu_turn)] if request.emu_turn else []
         words += ["--no-emu-checks"] if not request.emu_checks else []
+        words += ["--emu-arith", request.emu_arith.value] if request.emu_arith != Request.emu_arith else []
     words += ["--no-check"] if not request.check else []
     words += ["--no-probe"] if not request.probe else []
     if request.check and request.oracle_s != Request.oracle_s:

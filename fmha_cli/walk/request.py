@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from fmha_cli.discovery.registry import Registry
 from fmha_cli.discovery.wanted import Wanted
 from fmha_cli.domain.device import usable_cores
+from fmha_cli.domain.emulation import Arithmetic
 from fmha_cli.domain.errors import UsageError
 from fmha_cli.domain.phases import Tell, silent
 from fmha_cli.domain.protocols import BuildContext
@@ -64,7 +65,7 @@ class Request:
             are checked on a sample of their rows.
         label: the user's name for the run, kept in every record.
         options: the backends' own options that the user gave, by flag name (``ck-home``, ``ck-rev``).
-        emu_seed, emu_turn, emu_threads, emu_checks: as in ``EmulatorOptions``; 0 threads = all allowed.
+        emu_seed, emu_turn, emu_threads, emu_checks, emu_arith: as in ``EmulatorOptions``; 0 threads = all allowed.
     """
 
     command: Command = Command.RUN
@@ -106,6 +107,7 @@ class Request:
     emu_turn: int = 0
     emu_threads: int = 0
     emu_checks: bool = True
+    emu_arith: Arithmetic = Arithmetic.DOCUMENT
 
     def __post_init__(self) -> None:
         """Raises UsageError: E002, more threads than the process may use cores: it would only wait for itself."""

@@ -159,6 +159,23 @@ def test_options_reach_the_emulator(emulator: Told) -> None:
     assert Path(options["cache"]).is_dir()
 
 
+def test_the_arithmetic_reaches_the_emulator_and_the_record(emulator: Told) -> None:
+    (plain,) = run()
+    (row,) = run(emu_arith=api.Arithmetic.HARDWARE)
+    assert [call["options"]["arithmetic"] for call in emulator("attach")] == ["document", "hardware"]
+    assert "--emu-arith hardware" in row.repro
+    assert "--emu-arith" not in plain.repro
+
+
+def test_an_arithmetic_that_an_emulator_lacks_is_refused(emulator: Told, monkeypatch: pytest.MonkeyPatch) -> None:
+    from fake_emulator import PaperEmulator
+
+    monkeypatch.setattr(PaperEmulator, "arithmetics", (api.Arithmetic.DOCUMENT,))
+    with pytest.raises(UsageError) as refused:
+        run(emu_arith=api.Arithmetic.HARDWARE)
+    assert refused.value.code == "Z007"
+
+
 def test_one_worker_serves_one_runtime(emulator: Told, shared_cache: Path) -> None:
     registry = build_registry()
     backend, emulated = registry.backend("null"), registry.emulators["paper-emulator"].devices()[0]

@@ -83,6 +83,7 @@ class EmulatorLibrary:
 def variables_of(device: DeviceFacts, options: EmulatorOptions) -> dict[str, str]:
     """The environment variables that every library reads."""
     return {
+        "FMHA_EMU_ARITH": options.arithmetic.value,
         "FMHA_EMU_ARCH": device.id.partition(":")[2],
         "FMHA_EMU_CHECKS": str(int(options.checks)),
         "FMHA_EMU_SEED": str(options.seed),

@@ -12,8 +12,14 @@ pytest.importorskip("fmha_nvptx_emu", reason="plugins/fmha-nvptx-emu is not inst
 
 from ptx_machine import Array, launch, module
 
-KINDS: dict[str, Any] = {"f16": np.float16, "bf16": ml_dtypes.bfloat16, "tf32": np.float32}
-SHAPES = [("f16", 16, "f32"), ("f16", 8, "f32"), ("bf16", 16, "f32"), ("bf16", 8, "f32"), ("tf32", 8, "f32"), ("tf32", 4, "f32"), ("f16", 16, "f16"), ("f16", 8, "f16")]  # fmt: skip
+KINDS: dict[str, Any] = {
+    "f16": np.float16,
+    "bf16": ml_dtypes.bfloat16,
+    "tf32": np.float32,
+    "e4m3": ml_dtypes.float8_e4m3fn,
+    "e5m2": ml_dtypes.float8_e5m2,
+}
+SHAPES = [("f16", 16, "f32"), ("f16", 8, "f32"), ("bf16", 16, "f32"), ("bf16", 8, "f32"), ("tf32", 8, "f32"), ("tf32", 4, "f32"), ("f16", 16, "f16"), ("f16", 8, "f16"), *[(kind, k, sums) for kind in ("e4m3", "e5m2") for k in (16, 32) for sums in ("f32", "f16")]]  # fmt: skip
 
 
 def registers(matrix: Array, place: Any, count: int) -> Array:
@@ -43,7 +49,9 @@ def place_d(per: int) -> Any:
 
 
 def multiply(kind: str, k: int, sums: str, a: Array, b: Array, c: Array) -> Array:
-    """D of one mma."""
+    """D of one mma; ``kind`` names the formats of A and B."""
+    kind_a, _, kind_b = kind.partition(".")
+    kind_b = kind_b or kind_a
     per_in, per_out = 4 // a.dtype.itemsize, 4 // c.dtype.itemsize
     counts = 16 * k // 32 // per_in, 8 * k // 32 // per_in, 4 // per_out
     fragments = np.concatenate(
@@ -63,7 +71,7 @@ def multiply(kind: str, k: int, sums: str, a: Array, b: Array, c: Array) -> Arra
 mad.wide.u32 %rd2, %r0, 4, %rd1;
 mad.wide.u32 %rd3, %r0, 4, %rd0;
 {loads}
-mma.sync.aligned.m16n8k{k}.row.col.{sums}.{kind}.{kind}.{sums} {operands};
+mma.sync.aligned.m16n8k{k}.row.col.{sums}.{kind_a}.{kind_b}.{sums} {operands};
 {stores}"""
     result = np.zeros((counts[2], 32), np.uint32)
     seen = launch(module(body, ".param .u64 p0, .param .u64 p1"), result, fragments)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -9,6 +11,7 @@ import pytest
 
 pytest.importorskip("fmha_nvptx_emu", reason="plugins/fmha-nvptx-emu is not installed")
 
+from ptx_machine import library
 from warpgroup import KINDS, SETUP, Layout, Product
 
 K = {"f16": 16, "bf16": 16, "tf32": 8, "e4m3": 32, "e5m2": 32}
@@ -132,3 +135,38 @@ def test_operands_that_were_never_written() -> None:
         "arrive.expect_tx.shared::cta.b64 _, [tile+65536], 65536", "arrive.shared::cta.b64 _, [tile+65536]"
     )
     assert {one[0] for one in found(SHARED, setup=setup)} == {"uninitialised-register"}
+
+
+def truncating(a: Any, b: Any, c: float, bits: int, kept: int) -> float:
+    """Products and C cut at ``bits`` binary places below the largest exponent, summed exactly, and cut to ``kept`` places."""
+    exponent = [math.frexp(x)[1] - 1 for x in (*a, *b, c)]
+    k = len(a)
+    top = max(*(exponent[n] + exponent[k + n] for n in range(k)), exponent[-1])
+    terms = [Fraction(float(x)) * Fraction(float(y)) for x, y in zip(a, b, strict=True)]
+    total = sum(math.trunc(term * Fraction(2) ** (bits - top)) for term in (*terms, Fraction(float(c))))
+    if not total:
+        return 0.0
+    places = kept - (abs(total).bit_length() - 1)
+    cut = math.trunc(total * Fraction(2) ** places)
+    return float(Fraction(cut) * Fraction(2) ** (top - bits - places))
+
+
+@pytest.mark.parametrize(("kind", "bits", "kept"), [("f16", 25, 23), ("bf16", 25, 23), ("e4m3", 13, 13)])
+def test_sums_of_the_hardware_are_truncated(kind: str, bits: int, kept: int) -> None:
+    random, k = np.random.default_rng(5), K[kind]
+    a, b = (np.where(np.abs(x := random.normal(0, 2, (rows, k))) < 0.05, 1, x).astype(KINDS[kind]) for rows in (64, 8))
+    c = random.normal(0, 1, (64, 8)).astype(np.float32)
+    it = Product(kind, a, b, c, Layout(128 if k == 16 else 32), Layout(128 if k == 16 else 32))
+    plain_sums, _ = it.run()
+    library().emu_device(b"sm_90a")
+    library().emu_hardware(1)
+    try:
+        d, seen = it.run()
+    finally:
+        library().emu_hardware(0)
+        library().emu_device(b"sm_80")
+    assert (seen.fault, seen.findings) == (None, [])
+    left, right = (x.astype(np.float64) for x in (a, b))
+    wanted = [[truncating(left[m], right[n], c[m, n], bits, kept) for n in range(8)] for m in range(64)]
+    np.testing.assert_array_equal(d.astype(np.float64), wanted)
+    assert (d != plain_sums).any()

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from fmha_cli.api import (
+    Arithmetic,
     Artifact,
     Attached,
     Availability,
@@ -22,6 +23,7 @@ class NvptxEmulator:
 
     name = "nvptx-emu"
     runtime = "cuda"
+    arithmetics = (Arithmetic.DOCUMENT, Arithmetic.HARDWARE)
 
     def devices(self) -> tuple[DeviceFacts, ...]:
         from fmha_nvptx_emu.device_facts import ARCHS

@@ -34,6 +34,8 @@ struct FromEnvironment {
     Options& o = driver().options;
     o.seed = number_in("FMHA_EMU_SEED", 0), o.turn = number_in("FMHA_EMU_TURN", 0);
     o.threads = int(number_in("FMHA_EMU_THREADS", 1)), o.checks = number_in("FMHA_EMU_CHECKS", 1) != 0;
+    const char* arithmetic = std::getenv("FMHA_EMU_ARITH");
+    o.hardware = arithmetic && !std::strcmp(arithmetic, "hardware");
   }
 } from_environment;
 
@@ -56,6 +58,10 @@ API void emu_options(uint64_t seed, int threads, int checks) {
 API void emu_turn(uint64_t instructions) {
   Guard guard(driver().mutex);
   driver().options.turn = instructions;
+}
+API void emu_hardware(int on) {
+  Guard guard(driver().mutex);
+  driver().options.hardware = on != 0;
 }
 API void emu_watch(const void* start, uint64_t bytes, const EmuRegion* regions, uint64_t count) {
   Guard guard(driver().mutex);

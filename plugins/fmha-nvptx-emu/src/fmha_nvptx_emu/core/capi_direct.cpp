@@ -33,6 +33,7 @@ API const char* emu_run(const char* text, const char* kernel, const uint32_t* gr
     launch.parameters.assign(first, first + parameter_bytes);
     launch.options = d.options;
     launch.units = 108;
+    if (d.device) launch.major = d.device->major, launch.minor = d.device->minor;
     launch.report = &report;
     run(launch);
     fault = launch.fault, sectors = launch.sectors;

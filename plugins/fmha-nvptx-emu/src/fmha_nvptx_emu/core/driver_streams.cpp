@@ -40,6 +40,7 @@ int perform(const Node& node, bool replayed) {
   launch.options = d.options;
   launch.options.seed += d.launches++;
   launch.units = uint32_t(d.device->units);
+  launch.major = d.device->major, launch.minor = d.device->minor;
   launch.report = &report;
   run(launch);
   observe(request, report.take(), launch);

@@ -21,6 +21,7 @@ struct Options {
   uint64_t seed = 0, turn = 0;
   int threads = 1;
   bool checks = true;
+  bool hardware = false;  // tensor_sum.hpp
 };
 
 // Which block wrote which half word of global memory, and which blocks an atomic operation orders before which.
@@ -45,6 +46,7 @@ struct Launch {
   std::vector<uint8_t> parameters;
   Options options;
   uint32_t units = 1;
+  int major = 8, minor = 0;  // compute capability of the device
   Report* report = nullptr;
   std::unique_ptr<Writers> writers;
   // Results.

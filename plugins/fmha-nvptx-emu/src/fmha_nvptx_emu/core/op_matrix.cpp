@@ -97,15 +97,33 @@ void matrix_flow(Warp& w, const Inst& i, const Shape& shape) {
   }
 }
 
-template <Element element, unsigned k, bool half_sums> void multiply(Warp& w, const Inst& i, uint32_t mask) {
+template <Element element, unsigned k, bool half_sums, Element element_b = element> void multiply(Warp& w, const Inst& i, uint32_t mask) {
   if (!together(w, i, mask, w.alive, "mma")) return;
   constexpr Shape shape = shape_of(element, k, half_sums);
   const uint32_t* in[12];
   uint32_t* out[4];
   for (unsigned n = 0; n < shape.a + shape.b + shape.d; ++n) in[n] = lanes_of<uint32_t>(w, i.slots[shape.d + n]);
   for (unsigned n = 0; n < shape.d; ++n) out[n] = lanes_of<uint32_t>(w, i.slots[n]);
-  product<element, k, half_sums>(out, in);
+  const Launch& launch = *w.block->launch;
+  if (launch.options.hardware) {
+    const TensorSums how = mma_sums(launch.major, launch.minor, element, k);
+    if (!how.fraction)
+      throw Fault{"line " + std::to_string(i.at->line) + ": " + std::string(i.at->text) + " in " + w.block->kernel->name +
+                  ": nobody has measured how this architecture sums here; the arithmetic of the document can execute it"};
+    product_by_elements<element, k, half_sums, element_b>(out, in, &how);
+  } else product<element, k, half_sums, element_b>(out, in);
   if (w.block->checks) matrix_flow(w, i, shape);
+}
+
+template <Element a, Element b> Handler bytes_of(unsigned k, bool half) {
+  if (k == 32) return half ? multiply<a, 32, true, b> : multiply<a, 32, false, b>;
+  if (k == 16) return half ? multiply<a, 16, true, b> : multiply<a, 16, false, b>;
+  return nullptr;
+}
+Handler byte_product(Type a, Type b, unsigned k, bool half) {
+  if (a == Type::E4M3) return b == Type::E4M3 ? bytes_of<Element::E4M3, Element::E4M3>(k, half) : b == Type::E5M2 ? bytes_of<Element::E4M3, Element::E5M2>(k, half) : nullptr;
+  if (a == Type::E5M2) return b == Type::E4M3 ? bytes_of<Element::E5M2, Element::E4M3>(k, half) : b == Type::E5M2 ? bytes_of<Element::E5M2, Element::E5M2>(k, half) : nullptr;
+  return nullptr;
 }
 
 Handler bind_mma(Binding& b) {
@@ -113,6 +131,7 @@ Handler bind_mma(Binding& b) {
   unsigned k = 0;
   for (const auto& [name, depth] : {std::pair{"m16n8k4", 4u}, {"m16n8k8", 8u}, {"m16n8k16", 16u}, {"m16n8k32", 32u}})
     if (b.take(name)) k = depth;
+  b.any({"kind::f8f6f4"});
   if (!k || !b.take("row") || !b.take("col")) return nullptr;
   const Type d = b.type(), a = b.type(), bt = b.type(), c = b.type();
   const bool half = d == Type::F16;
@@ -126,6 +145,7 @@ Handler bind_mma(Binding& b) {
   if (a == Type::BF16 && bt == a && !half && k == 8) choose(multiply<Element::BF16, 8, false>, Element::BF16);
   if (a == Type::TF32 && bt == a && !half && k == 8) choose(multiply<Element::TF32, 8, false>, Element::TF32);
   if (a == Type::TF32 && bt == a && !half && k == 4) choose(multiply<Element::TF32, 4, false>, Element::TF32);
+  if (const Handler bytes = byte_product(a, bt, k, half)) choose(bytes, Element::E4M3);
   if (!out) return nullptr;
   b.count(4, 4);
   const unsigned sizes[4] = {shape.d, shape.a, shape.b, shape.d};

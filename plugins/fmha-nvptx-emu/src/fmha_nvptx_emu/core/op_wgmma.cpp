@@ -1,6 +1,6 @@
 // wgmma: products of a warpgroup. Source: PTX ISA 9.1, 9.7.15. Each warp owns 16 of the 64 rows, so the warps of a warpgroup
-// execute it one after another. Sums: exact products, binary32 fma in ascending k. The result is there at once; the books
-// say that registers and shared memory are in use until a wait_group.
+// execute it one after another. Sums: exact products, binary32 fma in ascending k, or those of tensor_sum.hpp. The result is
+// there at once; the books say that registers and shared memory are in use until a wait_group.
 #include <algorithm>
 #include <array>
 
@@ -8,6 +8,7 @@
 #include "binding.hpp"
 #include "floats.hpp"
 #include "matrix_tile.hpp"
+#include "tensor_sum.hpp"
 
 namespace ptx {
 
@@ -159,6 +160,24 @@ void note_registers(Warp& w, const Inst& i, const Slot* a, bool adds) {
   for (unsigned k = 0; a && k < 4; ++k) late(a[k]), hold(a[k], true);
 }
 
+template <Kind kind, bool half> void sum_truncating(unsigned n, Work& at) {
+  constexpr unsigned K = kRowK / bytes_of(kind);
+  constexpr Element e = Element(int(kind));
+  static_assert(int(Element::E5M2) == int(Kind::E5M2) && int(Element::TF32) == int(Kind::TF32));
+  for (unsigned first = 0; first < n; first += 8) {
+    float a[K][16], b[8][K], sums[8][16];
+    for (unsigned k = 0; k < K; ++k)
+      for (unsigned r = 0; r < 16; ++r) a[k][r] = at.left[k][r];
+    for (unsigned c = 0; c < 8; ++c) {
+      for (unsigned k = 0; k < K; ++k) b[c][k] = at.right[k][first + c];
+      for (unsigned r = 0; r < 16; ++r) sums[c][r] = at.sums[r][first + c];
+    }
+    truncating_tile<e, e, K, half>(a, b, sums, wgmma_sums(e));
+    for (unsigned c = 0; c < 8; ++c)
+      for (unsigned r = 0; r < 16; ++r) at.sums[r][first + c] = sums[c][r];
+  }
+}
+
 template <Kind kind> void multiply(Warp& w, const Inst& i, uint32_t mask) {
   if (!together(w, i, mask, w.alive, "wgmma")) return;
   constexpr unsigned K = kRowK / bytes_of(kind);
@@ -200,12 +219,14 @@ template <Kind kind> void multiply(Warp& w, const Inst& i, uint32_t mask) {
       sums[row][column] = float(narrow<f16>(d[r][l] >> 16 * h & 0xffff));
     });
   else each_row(n, sums, d, [](Eight& row, Four& even, Four& odd) { row = __builtin_shufflevector(even, odd, 0, 4, 1, 5, 2, 6, 3, 7); });
-  for (unsigned r = 0; r < 16; ++r)
-    for (unsigned k = 0; k < K; ++k) {
-      const float by = left[k][r];
+  if (w.block->launch->options.hardware) half ? sum_truncating<kind, true>(n, at) : sum_truncating<kind, false>(n, at);
+  else
+    for (unsigned r = 0; r < 16; ++r)
+      for (unsigned k = 0; k < K; ++k) {
+        const float by = left[k][r];
 #pragma GCC ivdep
-      for (unsigned c = 0; c < n; ++c) sums[r][c] = __builtin_fmaf(by, right[k][c], sums[r][c]);
-    }
+        for (unsigned c = 0; c < n; ++c) sums[r][c] = __builtin_fmaf(by, right[k][c], sums[r][c]);
+      }
   if (half)
     each_sum<true>(n, [&](unsigned r, unsigned l, unsigned h, unsigned row, unsigned column) {
       d[r][l] = (h ? d[r][l] & 0xffff : 0) | widen<f16>(f16(sums[row][column])) << 16 * h;

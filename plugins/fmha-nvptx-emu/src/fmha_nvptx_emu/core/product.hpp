@@ -1,35 +1,27 @@
 // The product of one mma: D = A B + C with A 16 x k, B k x 8. Source of the fragments: PTX ISA 9.1, 9.7.14.5.8.
 #pragma once
 
-#include "floats.hpp"
+#include "tensor_sum.hpp"
 #if defined(__AVX512F__) && defined(__AVX512BW__)
 #include <immintrin.h>
 #endif
 
 namespace ptx {
 
-enum class Element { F16, BF16, TF32 };
-
 struct Shape {
   unsigned d, a, b;  // registers of each fragment
 };
 constexpr Shape shape_of(Element element, unsigned k, bool half_sums) {
-  const unsigned elements = element == Element::TF32 ? 1 : 2;  // of a register
-  return {half_sums ? 2u : 4u, 16 * k / 32 / elements, 8 * k / 32 / elements};
-}
-
-template <Element element> inline float element_of(uint32_t bits, unsigned h) {
-  if constexpr (element == Element::TF32) return float_of(bits & 0xffffe000);
-  const uint16_t half = uint16_t(bits >> 16 * h);
-  if constexpr (element == Element::F16) return float(narrow<f16>(half));
-  return float_of(uint32_t(half) << 16);
+  return {half_sums ? 2u : 4u, 16 * k / 32 / elements_of(element), 8 * k / 32 / elements_of(element)};
 }
 
 // Register r of A: row g + 8(r%2), k E t + h + 4E(r/2); of B: column g, k E t + h + 4E r; of D: row g + 8(r/2), column
 // 2t + r%2. g = lane / 4, t = lane % 4, E elements a register.
-template <Element element, unsigned k, bool half_sums> void product_by_elements(uint32_t* const* d, const uint32_t* const* in) {
+// `how`: the sums of tensor cores, or null for fma in ascending k.
+template <Element element, unsigned k, bool half_sums, Element element_b = element>
+void product_by_elements(uint32_t* const* d, const uint32_t* const* in, const TensorSums* how = nullptr) {
   constexpr Shape shape = shape_of(element, k, half_sums);
-  constexpr unsigned elements = element == Element::TF32 ? 1 : 2;
+  constexpr unsigned elements = elements_of(element);
   float a[k][16], b[8][k], sums[8][16];
   const uint32_t* const* bs = in + shape.a;
   const uint32_t* const* cs = bs + shape.b;
@@ -39,14 +31,15 @@ template <Element element, unsigned k, bool half_sums> void product_by_elements(
         a[elements * (l % 4) + h + 4 * elements * (r / 2)][l / 4 + 8 * (r % 2)] = element_of<element>(in[r][l], h);
   for (unsigned r = 0; r < shape.b; ++r)
     for (unsigned l = 0; l < 32; ++l)
-      for (unsigned h = 0; h < elements; ++h) b[l / 4][elements * (l % 4) + h + 4 * elements * r] = element_of<element>(bs[r][l], h);
+      for (unsigned h = 0; h < elements; ++h) b[l / 4][elements * (l % 4) + h + 4 * elements * r] = element_of<element_b>(bs[r][l], h);
   for (unsigned r = 0; r < shape.d; ++r)
     for (unsigned l = 0; l < 32; ++l) {
       if constexpr (half_sums) {
         for (unsigned h = 0; h < 2; ++h) sums[2 * (l % 4) + h][l / 4 + 8 * r] = element_of<Element::F16>(cs[r][l], h);
       } else sums[2 * (l % 4) + r % 2][l / 4 + 8 * (r / 2)] = float_of(cs[r][l]);
     }
-  for (unsigned n = 0; n < 8; ++n)
+  if (how) truncating_tile<element, element_b, k, half_sums>(a, b, sums, *how);
+  else for (unsigned n = 0; n < 8; ++n)
     for (unsigned at = 0; at < k; ++at)
       for (unsigned row = 0; row < 16; ++row) sums[n][row] = __builtin_fmaf(a[at][row], b[n][at], sums[n][row]);
   for (unsigned r = 0; r < shape.d; ++r)
@@ -125,11 +118,12 @@ template <Element element> inline void product_by_columns(uint32_t* const* d, co
 }
 #endif
 
-template <Element element, unsigned k, bool half_sums> inline void product(uint32_t* const* d, const uint32_t* const* in) {
+template <Element element, unsigned k, bool half_sums, Element element_b = element>
+inline void product(uint32_t* const* d, const uint32_t* const* in) {
 #if defined(__AVX512F__) && defined(__AVX512BW__)
-  if constexpr (k == 16 && !half_sums && element != Element::TF32) return product_by_columns<element>(d, in);
+  if constexpr (k == 16 && !half_sums && elements_of(element) == 2) return product_by_columns<element>(d, in);
 #endif
-  product_by_elements<element, k, half_sums>(d, in);
+  product_by_elements<element, k, half_sums, element_b>(d, in);
 }
 
 }  // namespace ptx

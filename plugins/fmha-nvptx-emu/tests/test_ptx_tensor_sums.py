@@ -1,0 +1,86 @@
+"""``--emu-arith hardware``: the sums of tensor cores, bit for bit those of MMA-Sim."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("fmha_nvptx_emu", reason="plugins/fmha-nvptx-emu is not installed")
+
+import mma_sums
+from mma_sums import Shape
+from ptx_machine import Array, launch, library, module
+from test_ptx_matrix import multiply
+
+SHAPES = tuple(mma_sums.shapes())
+VECTORS = int(os.environ.get("FMHA_MMA_SIM_VECTORS", "100000"))
+"""Of each shape and architecture, 128 of them a tile."""
+
+
+@pytest.fixture(autouse=True)
+def _hardware() -> Iterator[None]:
+    library().emu_hardware(1)
+    yield
+    library().emu_hardware(0)
+    library().emu_device(b"sm_80")
+
+
+def summed(shape: Shape, seed: int) -> Array:
+    """The emulator's D of a tile, as bits."""
+    assert library().emu_device(shape.arch.encode()) == 0
+    d = multiply(shape.kinds, shape.k, shape.sums, *mma_sums.tile(shape, seed))
+    return d.view(f"u{d.dtype.itemsize}")
+
+
+@pytest.mark.parametrize("shape", [s for s in SHAPES if str(s) in mma_sums.recorded()["answers"]], ids=str)
+def test_sums_are_the_recorded_ones(shape: Shape) -> None:
+    wanted = np.array([int(word, 16) for word in mma_sums.recorded()["answers"][str(shape)].split()]).reshape(16, 8)
+    np.testing.assert_array_equal(summed(shape, 0), wanted)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_sums_are_those_of_mma_sim(shape: Shape, tmp_path: Path) -> None:
+    """Minutes for each shape: MMA-Sim is Python for each element."""
+    checkout = os.environ.get(mma_sums.CHECKOUT)
+    if not checkout:
+        pytest.skip(f"{mma_sums.CHECKOUT} names no checkout of MMA-Sim")
+    seeds = range(1, 1 + -(-VECTORS // 128))
+    for seed, wanted in zip(seeds, mma_sums.simulated(shape, seeds, Path(checkout), tmp_path), strict=True):
+        np.testing.assert_array_equal(summed(shape, seed), wanted, err_msg=f"tile {seed}")
+
+
+def one_sum(arch: str, k: int, low: float, high: float, c: float) -> float:
+    """f16 products ``low`` at k = 0 and ``high`` at the last k, plus c."""
+    assert library().emu_device(arch.encode()) == 0
+    a, b = np.zeros((16, k), np.float16), np.ones((k, 8), np.float16)
+    a[:, 0], a[:, -1] = low, high
+    return float(multiply("f16", k, "f32", a, b, np.full((16, 8), c, np.float32))[0, 0])
+
+
+def test_architectures_keep_different_bits() -> None:
+    """2^-25 beside 1 survives alignment to 25 bits only; the sum of two such terms is what shows it."""
+    tiny = 2.0**-24
+    assert one_sum("sm_75", 8, tiny, 1.0, tiny) == 1 + 2.0**-23
+    assert one_sum("sm_80", 8, tiny / 2, 1.0, 3 * tiny / 2) == 1.0
+    assert one_sum("sm_90", 8, tiny, 1.0, tiny) == 1 + 2.0**-23
+    assert one_sum("sm_80", 8, tiny, -1.0, 0.0) == -1 + tiny
+
+
+def test_ampere_sums_two_halves_of_k16() -> None:
+    """The first half and C lose a term of 2^-25 to 1; Hopper sums all 16 at once and keeps it."""
+    assert one_sum("sm_80", 16, 2.0**-14 * 2.0**-10, 1.0, 2.0**-24) == one_sum("sm_90", 16, 2.0**-24, 1.0, 2.0**-24)
+    assert one_sum("sm_80", 16, 1.0, -1.0, 2.0**-25) == 0.0
+    assert one_sum("sm_90", 16, 1.0, -1.0, 2.0**-25) == 2.0**-25
+
+
+def test_sums_that_nobody_measured_stop_the_launch() -> None:
+    body = "mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32 {%f0,%f1,%f2,%f3}, {%r1,%r1,%r1,%r1}, {%r1,%r1}, {%f4,%f4,%f4,%f4};"
+    library().emu_device(b"sm_90")
+    seen = launch(module(body), np.zeros(1, np.uint32))
+    assert seen.fault is not None
+    assert "nobody has measured" in seen.fault
