@@ -49,6 +49,19 @@ def test_files_are_small_enough_to_read() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("dtype", ["fp16", "bf16"])
+@pytest.mark.parametrize("direction", ["fwd", "bwd"])
+@pytest.mark.parametrize("backend", ["flash_attn", "mem_efficient"])
+def test_rows_pass_with_the_sums_of_tensor_cores(backend: str, direction: str, dtype: str) -> None:
+    """The budgets hold whichever way the tensor cores add up."""
+    pytest.importorskip("cuda.bindings")
+    problem = api.Problem.from_cli(f"-b 1 -H 2 -s 200 -d 64 --causal --dtype {dtype} --direction {direction}")
+    for arithmetic in api.Arithmetic:
+        (row,) = api.run(problem, backend=backend, device="emu:sm_80", emu_arith=arithmetic)
+        assert row.verdict is api.Verdict.PASSED, row.notes
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("backend", "problem"),
     [

@@ -63,19 +63,25 @@ def one_sum(arch: str, k: int, low: float, high: float, c: float) -> float:
 
 
 def test_architectures_keep_different_bits() -> None:
-    """2^-25 beside 1 survives alignment to 25 bits only; the sum of two such terms is what shows it."""
-    tiny = 2.0**-24
-    assert one_sum("sm_75", 8, tiny, 1.0, tiny) == 1 + 2.0**-23
-    assert one_sum("sm_80", 8, tiny / 2, 1.0, 3 * tiny / 2) == 1.0
-    assert one_sum("sm_90", 8, tiny, 1.0, tiny) == 1 + 2.0**-23
-    assert one_sum("sm_80", 8, tiny, -1.0, 0.0) == -1 + tiny
+    """2^-25 beside -1 survives alignment to 25 bits, and truncation then shows it; 24 bits lose it."""
+    assert one_sum("sm_75", 8, 0.0, -1.0, 2.0**-25) == -1.0
+    assert one_sum("sm_80", 8, 0.0, -1.0, 2.0**-25) == -1.0
+    assert one_sum("sm_90", 8, 0.0, -1.0, 2.0**-25) == -1 + 2.0**-24
 
 
 def test_ampere_sums_two_halves_of_k16() -> None:
-    """The first half and C lose a term of 2^-25 to 1; Hopper sums all 16 at once and keeps it."""
-    assert one_sum("sm_80", 16, 2.0**-14 * 2.0**-10, 1.0, 2.0**-24) == one_sum("sm_90", 16, 2.0**-24, 1.0, 2.0**-24)
+    """The first half loses C, 2^-25, beside its 1; Hopper sums all 16 at once and keeps it."""
     assert one_sum("sm_80", 16, 1.0, -1.0, 2.0**-25) == 0.0
     assert one_sum("sm_90", 16, 1.0, -1.0, 2.0**-25) == 2.0**-25
+
+
+def test_a_half_that_overflows_stays_infinite() -> None:
+    """The first half of k16 rounds up to 65536, which binary16 lacks; the second half cannot bring it back."""
+    library().emu_device(b"sm_80")
+    a, b = np.zeros((16, 16), np.float16), np.ones((16, 8), np.float16)
+    a[:, 0], a[:, 15] = 20.0, -100.0
+    d = multiply("f16", 16, "f16", a, b, np.full((16, 8), 65504.0, np.float16))
+    assert np.isposinf(d).all()
 
 
 def test_sums_that_nobody_measured_stop_the_launch() -> None:

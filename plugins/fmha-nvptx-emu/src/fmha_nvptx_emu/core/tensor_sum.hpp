@@ -99,7 +99,8 @@ inline float to_half(int64_t sum, int exponent, int fraction) {
     kept += rest > half || (rest == half && (kept & 1));
   }
   if (!kept) return 0.0f;
-  const float out = e > 15 ? std::numeric_limits<float>::infinity() : std::ldexp(float(kept), e - 10);
+  const float whole = e > 15 ? 65536.0f : std::ldexp(float(kept), e - 10);  // rounding may reach the next power of two
+  const float out = whole < 65536.0f ? whole : std::numeric_limits<float>::infinity();
   return sum < 0 ? -out : out;
 }
 
