@@ -41,7 +41,7 @@ RUN = _running(
 )
 PROCESSES = _running("processes", _S, "Processes of each command for the first look at every row [default: 8]")
 CONFIRM = _running(
-    "confirm", _S, "Fresh processes of each for the suspicious rows, 0 = none [default: 13, or more if they need it]"
+    "confirm", _S, "Fresh processes of each for the suspicious rows, 0 = none [default: 12, or more if they need it]"
 )
 TOLERANCE = _judging(
     "tolerance", _N, "A smaller difference counts as none, in per cent [default: 2]", metavar="PERCENT"
