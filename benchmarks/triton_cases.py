@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 AMD = ("gfx942", "gfx950", "gfx90a", "gfx1100", "gfx1201")
-NVIDIA = ("sm_80", "sm_86", "sm_89", "sm_120a")
-ABSENT = {"sm_90a": "wgmma and TMA are not emulated yet", "sm_100a": "tcgen05 is not emulated yet"}
+NVIDIA = ("sm_80", "sm_86", "sm_89", "sm_90a", "sm_120a")
+ABSENT = {"sm_100a": "tcgen05 is not emulated yet"}
 """Architectures that the kernels are compiled for and no emulated device executes, each with the reason."""
 ARCHS = (*AMD, *NVIDIA)
-_OCP, _FNUZ = ("gfx950", "gfx1201", "sm_89", "sm_120a"), ("gfx942",)
+_OCP, _FNUZ = ("gfx950", "gfx1201", "sm_89", "sm_90a", "sm_120a"), ("gfx942",)
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ SCHEMA = "fmha.triton-check/1"
 
 def device_of(arch: str) -> str:
     """The emulated device that runs an architecture's kernels: ``emu:sm_120`` runs the code of sm_120a too."""
-    return f"emu:{arch.removesuffix('a')}" if arch.startswith("sm_") else f"emu:{arch}"
+    return "emu:sm_120" if arch == "sm_120a" else f"emu:{arch}"
 
 
 def build_of(arch: str, case: Case) -> str | None:

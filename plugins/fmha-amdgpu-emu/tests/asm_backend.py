@@ -72,7 +72,7 @@ class AsmSession(NullSession):
 class AsmBackend(NullBackend):
     name = "asm"
     algorithm = AsmAlgorithm
-    runtime = "hip"
+    runtimes = ("hip",)
 
     def probe(self) -> api.Availability:
         raise AssertionError("an emulated device is not probed")
