@@ -44,15 +44,13 @@ POINTS = (
 )
 
 
-def measured(
-    arch: str, flags: str, threads: int, checks: bool, rounds: int, backend_name: str = BACKEND
-) -> dict[str, Any]:
+def measured(arch: str, flags: str, threads: int, checks: bool, rounds: int) -> dict[str, Any]:
     """Measure one configuration in this process."""
     registry = build_registry()
     emulator, device = emulated_device(registry, f"emu:{arch}")
-    backend, problem = registry.backend(backend_name), Problem.from_cli(flags)
+    backend, problem = registry.backend(BACKEND), Problem.from_cli(flags)
     found = emulated_availability(registry, (backend,), device.id)
-    best = select(problem, registry, found, Wanted(backend=backend_name, device=device.id)).best
+    best = select(problem, registry, found, Wanted(backend=BACKEND, device=device.id)).best
     assert best is not None
     plan = backend.plan(problem, best.kernel, best.device)
     context = BuildContext(cache_root=cache_root(), jobs=usable_cores())
@@ -67,9 +65,7 @@ def measured(
         cases = Cases(lambda one, kind: fill(one, kind, 0), oracle_s=1.0)
         arena.write(cases.case(problem, "normal", stream=backend.dropout_stream, check=True).inputs)
         arena.prepare()
-        began = time.process_time()
         session.load(plan, [built[stage.kernel.digest].value.path for stage in plan.stages])
-        loading = time.process_time() - began
         session.bind(memoryview(memory), dict(layout.tensors), 1)
         session.upload()
         session.launch()  # loads and decodes the code objects
@@ -90,7 +86,6 @@ def measured(
         "checks": checks,
         "instructions": int(count),
         "findings": len(seen.findings),
-        "load_s": loading,
         "cpu_s": statistics.median(spent),
         "wall_s": statistics.median(walls),
         "million_per_cpu_s": count / statistics.median(spent) / 1e6,
