@@ -43,14 +43,19 @@ POINTS = (
     ("gfx942", "-b 1 -H 2 -s 256 -d 128 --direction bwd"),
 )
 
+TILE_FLOPS = 2 * 16 * 8 * 16
+"""Of an m16n8k16 product: larger matrix instructions count as so many of these, so that their kernels compare."""
 
-def measured(arch: str, flags: str, threads: int, checks: bool, rounds: int) -> dict[str, Any]:
+
+def measured(
+    arch: str, flags: str, threads: int, checks: bool, rounds: int, backend_name: str = BACKEND
+) -> dict[str, Any]:
     """Measure one configuration in this process."""
     registry = build_registry()
     emulator, device = emulated_device(registry, f"emu:{arch}")
-    backend, problem = registry.backend(BACKEND), Problem.from_cli(flags)
+    backend, problem = registry.backend(backend_name), Problem.from_cli(flags)
     found = emulated_availability(registry, (backend,), device.id)
-    best = select(problem, registry, found, Wanted(backend=BACKEND, device=device.id)).best
+    best = select(problem, registry, found, Wanted(backend=backend_name, device=device.id)).best
     assert best is not None
     plan = backend.plan(problem, best.kernel, best.device)
     context = BuildContext(cache_root=cache_root(), jobs=usable_cores())
@@ -65,7 +70,9 @@ def measured(arch: str, flags: str, threads: int, checks: bool, rounds: int) -> 
         cases = Cases(lambda one, kind: fill(one, kind, 0), oracle_s=1.0)
         arena.write(cases.case(problem, "normal", stream=backend.dropout_stream, check=True).inputs)
         arena.prepare()
+        began = time.process_time()
         session.load(plan, [built[stage.kernel.digest].value.path for stage in plan.stages])
+        loading = time.process_time() - began
         session.bind(memoryview(memory), dict(layout.tensors), 1)
         session.upload()
         session.launch()  # loads and decodes the code objects
@@ -79,6 +86,8 @@ def measured(arch: str, flags: str, threads: int, checks: bool, rounds: int) -> 
         seen = attached.take()
         session.close()
     count = sum(one.instructions for one in seen.executed) / rounds
+    others = sum(one.instructions - one.classes.get("matrix", 0) for one in seen.executed)
+    tiles = sum(one.matrix_flops for one in seen.executed) / TILE_FLOPS
     return {
         "arch": arch,
         "flags": flags,
@@ -86,8 +95,10 @@ def measured(arch: str, flags: str, threads: int, checks: bool, rounds: int) -> 
         "checks": checks,
         "instructions": int(count),
         "findings": len(seen.findings),
+        "load_s": loading,
         "cpu_s": statistics.median(spent),
         "wall_s": statistics.median(walls),
+        "equivalents_per_cpu_s": (others + tiles) / rounds / statistics.median(spent) / 1e6,
         "million_per_cpu_s": count / statistics.median(spent) / 1e6,
         "spread": [count / max(spent) / 1e6, count / min(spent) / 1e6],
         "peak_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
