@@ -37,7 +37,7 @@ class NullBackend:
     dropout_stream = "fmha"
     probes_in_parent = True
     automatic = False
-    runtime = "null"
+    runtimes = ("null",)
 
     def probe(self) -> api.Availability:
         number = int(os.environ.get(DEVICES, "0"))
