@@ -195,7 +195,7 @@ def test_a_map_that_reaches_behind_its_array() -> None:
     body = f"{BEGIN} @%p1 mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], 1024; @%p1 {LOAD.format(n=2, at='0, 4')} {WAIT}"
     seen = launch(module(body, PARAMETERS, head=HEAD), np.zeros(64, np.uint32), tensor, map_)
     assert seen.kinds == ["out-of-bounds"]
-    assert "behind the end of array 1" in seen.findings[0]["text"]
+    assert "the end of array 1" in seen.findings[0]["text"]
 
 
 def test_a_word_of_a_copy_that_is_not_waited_for() -> None:
