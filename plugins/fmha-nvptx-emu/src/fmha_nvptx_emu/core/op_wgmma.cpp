@@ -2,7 +2,6 @@
 // execute it one after another. Sums: exact products, binary32 fma in ascending k, or those of tensor_sum.hpp. The result is
 // there at once; the books say that registers and shared memory are in use until a wait_group.
 #include <algorithm>
-#include <array>
 
 #include "access.hpp"
 #include "binding.hpp"
@@ -14,41 +13,16 @@ namespace ptx {
 
 namespace {
 
-enum class Kind { F16, BF16, TF32, E4M3, E5M2 };
-constexpr unsigned bytes_of(Kind kind) { return kind == Kind::TF32 ? 4 : kind == Kind::F16 || kind == Kind::BF16 ? 2 : 1; }
+constexpr unsigned bytes_of(Element kind) { return 4 / elements_of(kind); }
 constexpr unsigned kRowK = 32;  // bytes of an instruction's k
 
 // Options of an instruction, in `target`.
 constexpr uint32_t kFromRegisters = 1, kNegateA = 2, kNegateB = 4, kAcrossA = 8, kAcrossB = 16, kHalfSums = 32, kAlwaysAdds = 64, kNeverAdds = 128;
 
-float e4m3(uint8_t b) {
-  const int exponent = b >> 3 & 15, mantissa = b & 7;
-  if ((b & 0x7f) == 0x7f) return float_of(kNan);
-  const float v = exponent ? std::ldexp(float(8 + mantissa), exponent - 10) : std::ldexp(float(mantissa), -9);
-  return b & 0x80 ? -v : v;
-}
-float of_e4m3(uint8_t b) {
-  static const auto table = [] {
-    std::array<float, 256> out;
-    for (unsigned k = 0; k < 256; ++k) out[k] = e4m3(uint8_t(k));
-    return out;
-  }();
-  return table[b];
-}
-template <Kind kind> float element(const uint8_t* at) {
-  if constexpr (kind == Kind::TF32) {
-    uint32_t bits;
-    std::memcpy(&bits, at, 4);
-    return float_of(bits & 0xffffe000);
-  } else if constexpr (kind == Kind::F16 || kind == Kind::BF16) {
-    uint16_t bits;
-    std::memcpy(&bits, at, 2);
-    return kind == Kind::F16 ? float(narrow<f16>(bits)) : float_of(uint32_t(bits) << 16);
-  } else if constexpr (kind == Kind::E4M3) {
-    return of_e4m3(*at);
-  } else {
-    return float(narrow<f16>(uint32_t(*at) << 8));
-  }
+template <Element kind> float element(const uint8_t* at) {
+  uint32_t bits = 0;
+  std::memcpy(&bits, at, bytes_of(kind));
+  return element_of<kind>(bits, 0);
 }
 
 // `rows` rows of 32 bytes along k, as bytes, from row `first` of a tile. Rows that are not whole are in `missing`.
@@ -160,10 +134,8 @@ void note_registers(Warp& w, const Inst& i, const Slot* a, bool adds) {
   for (unsigned k = 0; a && k < 4; ++k) late(a[k]), hold(a[k], true);
 }
 
-template <Kind kind, bool half> void sum_truncating(unsigned n, Work& at) {
+template <Element kind, bool half> void sum_truncating(unsigned n, Work& at) {
   constexpr unsigned K = kRowK / bytes_of(kind);
-  constexpr Element e = Element(int(kind));
-  static_assert(int(Element::E5M2) == int(Kind::E5M2) && int(Element::TF32) == int(Kind::TF32));
   for (unsigned first = 0; first < n; first += 8) {
     float a[K][16], b[8][K], sums[8][16];
     for (unsigned k = 0; k < K; ++k)
@@ -172,13 +144,13 @@ template <Kind kind, bool half> void sum_truncating(unsigned n, Work& at) {
       for (unsigned k = 0; k < K; ++k) b[c][k] = at.right[k][first + c];
       for (unsigned r = 0; r < 16; ++r) sums[c][r] = at.sums[r][first + c];
     }
-    truncating_tile<e, e, K, half>(a, b, sums, wgmma_sums(e));
+    truncating_tile<kind, kind, K, half>(a, b, sums, wgmma_sums(kind));
     for (unsigned c = 0; c < 8; ++c)
       for (unsigned r = 0; r < 16; ++r) at.sums[r][first + c] = sums[c][r];
   }
 }
 
-template <Kind kind> void multiply(Warp& w, const Inst& i, uint32_t mask) {
+template <Element kind> void multiply(Warp& w, const Inst& i, uint32_t mask) {
   if (!together(w, i, mask, w.alive, "wgmma")) return;
   constexpr unsigned K = kRowK / bytes_of(kind);
   const uint32_t options = i.target;
@@ -335,11 +307,11 @@ Handler bind_wgmma(Binding& b) {
   b.out.target = options, b.out.imm = n;
   b.out.flops = 2 * 16 * n * (kRowK / (eight ? 1 : sixteen ? 2 : 4));
   switch (a) {
-    case Type::F16: return multiply<Kind::F16>;
-    case Type::BF16: return multiply<Kind::BF16>;
-    case Type::TF32: return multiply<Kind::TF32>;
-    case Type::E4M3: return multiply<Kind::E4M3>;
-    default: return multiply<Kind::E5M2>;
+    case Type::F16: return multiply<Element::F16>;
+    case Type::BF16: return multiply<Element::BF16>;
+    case Type::TF32: return multiply<Element::TF32>;
+    case Type::E4M3: return multiply<Element::E4M3>;
+    default: return multiply<Element::E5M2>;
   }
 }
 

@@ -105,7 +105,7 @@ inline float to_half(int64_t sum, int exponent, int fraction) {
 }
 
 // One column of a tile for k in [from, to): sums holds C and receives D.
-template <Element ea, Element eb, unsigned k, bool half_sums>
+template <unsigned k, bool half_sums>
 void truncating_column(const Scaled (&a)[k][16], const Scaled (&b)[k], float (&sums)[16], unsigned from, unsigned to, TensorSums how) {
   constexpr int least = half_sums ? -14 : -126;
   int32_t top[16], exponents[k][16];
@@ -154,7 +154,7 @@ void truncating_tile(const float (&a)[k][16], const float (&b)[8][k], float (&su
           for (unsigned at = from; at < from + step; ++at) sum += double(a[at][row]) * double(b[n][at]);
           if (!std::isfinite(sum)) special[row] = sum != sum ? float_of(kNan) : float(sum);
         }
-      truncating_column<ea, eb, k, half_sums>(as, bs, sums[n], from, from + step, how);
+      truncating_column<k, half_sums>(as, bs, sums[n], from, from + step, how);
       if (!finite)
         for (unsigned row = 0; row < 16; ++row)
           if (!std::isfinite(special[row])) sums[n][row] = special[row];
