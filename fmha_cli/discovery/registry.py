@@ -18,7 +18,7 @@ from fmha_cli.domain.errors import EnvironmentProblem, FmhaError, UsageError
 from fmha_cli.domain.features import CLOSED_FILLS, DROPOUT_STREAMS, FILLS
 from fmha_cli.domain.kernel import Algorithm, KernelSpec, parse_kernel
 from fmha_cli.domain.protocols import Backend, Revised
-from fmha_cli.domain.rules import Rule, duplicate_ids
+from fmha_cli.domain.rules import CORE_RULES, FIRST_PLUGIN_RULE, Rule, duplicate_ids
 from fmha_cli.domain.suggest import Kind, suggest
 
 if TYPE_CHECKING:
@@ -33,6 +33,9 @@ _RESERVED: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {"commands": (), "fills": (*FILLS, *CLOSED_FILLS), "dropout_streams": DROPOUT_STREAMS}
 )
 """The kinds of things that plugins register by name, and the names that they cannot take."""
+
+_Found = dict[str, tuple[Backend, Plugin]]
+"""Backends and who brought them, by name."""
 
 _WORDS = ("auto", "all")
 """What ``--backend`` takes in the place of names (``wanted``)."""
@@ -91,29 +94,42 @@ class Registry:
         return tuple(self._loaded[0])
 
     @cached_property
-    def _backends(self) -> tuple[dict[str, tuple[Backend, Plugin]], list[PluginFault]]:
-        found: dict[str, tuple[Backend, Plugin]] = {}
+    def _backends(self) -> tuple[_Found, list[PluginFault]]:
+        found: _Found = {}
         faults: list[PluginFault] = []
         for plugin, answer in self._answers("fmha_register_backends", faults):
             for backend in answer:
-                problem = self._objection(backend, found)
+                problem = self._objection(backend, plugin, found)
                 if problem is None:
                     found[backend.name] = (backend, plugin)
                 else:
                     faults.append(PluginFault(plugin.name, *problem))
         return found, faults
 
-    def _objection(self, backend: Any, found: Mapping[str, tuple[Backend, Plugin]]) -> tuple[str, str] | None:
+    def _objection(self, backend: Any, plugin: Plugin, found: _Found) -> tuple[str, str] | None:
+        """What is wrong with a plugin's backend, and what helps."""
         if not isinstance(backend, Backend):
             return f"{backend!r} is not a Backend", "see docs/writing-a-backend.md"
         if backend.name in _WORDS or "," in backend.name:
             return f"backend {backend.name!r}: --backend gives that text another meaning", "rename it"
         if backend.name in found:
             return f"backend {backend.name!r} is registered already", "rename it, or uninstall one of the two"
-        twice = duplicate_ids([b.rules() for b, _ in found.values()] + [backend.rules()])
-        if twice:
-            return f"rule ids {', '.join(sorted(set(twice)))} are taken", "use K900 and above"
-        return None
+        taken = () if self._is_own(plugin) else self._taken_ids(backend, found)
+        return (f"rule ids {', '.join(taken)} are taken", "use K900 and above") if taken else None
+
+    def _taken_ids(self, backend: Backend, found: _Found) -> tuple[str, ...]:
+        """Ids of a backend's rules that name other rules of those found before.
+
+        The built-in ones have many rules, in modules that most commands need not import. So they are asked only if an id
+        could be theirs; that they share none among themselves is left to a test.
+        """
+        rules = backend.rules()
+        low = any(rule.id < FIRST_PLUGIN_RULE and rule not in CORE_RULES for rule in rules)
+        others = [other.rules() for other, plugin in found.values() if low or not self._is_own(plugin)]
+        return tuple(sorted({*duplicate_ids([*others, rules])}))
+
+    def _is_own(self, plugin: Plugin) -> bool:
+        return plugin.value in self._builtins.values()
 
     @cached_property
     def _plugin_archs(self) -> tuple[dict[str, ArchSpec], list[PluginFault]]:

@@ -247,6 +247,9 @@ DIRECTION_RULE = Rule(
 CORE_RULES: tuple[Rule, ...] = (*SIGNATURE_RULES, HDIM_RULE, ARCH_RULE, DIRECTION_RULE, LEFTPAD_RULE, OWN_V_RULE)
 """Rules that hold for every backend; a backend adds its own."""
 
+FIRST_PLUGIN_RULE = "K900"
+"""No rule of this tool has this id or a later one."""
+
 LEFTPAD_CORE_RULES = tuple(rule for rule in CORE_RULES if rule is not LEFTPAD_RULE)
 """The core rules of a backend whose kernels can start behind left padding."""
 

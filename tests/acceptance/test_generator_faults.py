@@ -19,7 +19,7 @@ from software_tiles import WHOLE
 
 from acceptance.pasting import words_after_fmha
 from fmha_cli.backends.cpu import building
-from fmha_cli.backends.cpu.backend import DECODE_QUERIES
+from fmha_cli.backends.cpu.decide import DECODE_QUERIES
 from fmha_cli.backends.cpu.kernels import algorithm_of
 from fmha_cli.codegen.cpu.algorithm import Kind
 from fmha_cli.codegen.cpu.emit import DECODE_ROWS

@@ -13,7 +13,8 @@ from numerics.faults import BackwardFault, CacheFault, Fault, TileFault
 from planted_cpu import planted, planted_backward
 
 from fmha_cli.backends.cpu.arch_detect import ARCHS
-from fmha_cli.backends.cpu.kernels import cpu_kernels, interface_of
+from fmha_cli.backends.cpu.arguments import interface_of
+from fmha_cli.backends.cpu.kernels import cpu_kernels
 from fmha_cli.codegen.cpu.algorithm import CpuAlgorithm
 from fmha_cli.codegen.cpu.backward import ROWS, gradient_columns, gradient_tile, product_tile
 from fmha_cli.codegen.cpu.blocks import block_weights, gradient_blocks, product_blocks, score_blocks, value_blocks

@@ -11,6 +11,7 @@ import pytest
 
 from fmha_cli.discovery.registry import Registry
 from fmha_cli.domain.errors import EnvironmentProblem, UsageError
+from fmha_cli.domain.rules import FIRST_PLUGIN_RULE, duplicate_ids
 
 GOOD = """
 from fmha_cli.discovery.hookspecs import hookimpl
@@ -104,3 +105,34 @@ def test_two_plugins_of_one_name(site: Path) -> None:
     entries = [plugin(site, "good", GOOD), plugin(site, "good", GOOD)]
     registry = Registry({}, lambda: entries)
     assert "second plugin" in registry.faults[0].what
+
+
+RULED = """
+from fmha_cli.backends.cpu.backend import CpuBackend
+from fmha_cli.discovery.hookspecs import hookimpl
+from fmha_cli.domain.rules import CORE_RULES, Rule
+class Ruled(CpuBackend):
+    name = "{name}"
+    def rules(self): return (*CORE_RULES, Rule("{id}", "{name}", lambda *of: None, "", ""))
+@hookimpl
+def fmha_register_backends(): return [Ruled()]
+"""
+"""A plugin whose backend has one rule of its own."""
+
+
+@pytest.mark.parametrize(
+    ("id", "second", "taken"), [("K102", "K901", True), ("K901", "K901", True), ("K901", "K902", False)]
+)
+def test_rule_ids_of_plugins_are_their_own(site: Path, id: str, second: str, taken: bool) -> None:
+    texts = {"first": RULED.format(name="first", id=id), "second": RULED.format(name="second", id=second)}
+    registry = Registry({"cpu": "fmha_cli.backends.cpu"}, lambda: [plugin(site, name, t) for name, t in texts.items()])
+    assert [fault.what for fault in registry.faults] == ([f"rule ids {id} are taken"] if taken else [])
+    assert "cpu" in registry.backends
+
+
+def test_the_built_in_rules_have_ids_of_their_own_below_those_of_plugins() -> None:
+    """The registry relies on it: it does not ask these backends for their rules."""
+    tables = [backend.rules() for backend in Registry(entries=list).backends.values()]
+    assert len(tables) > 4
+    assert duplicate_ids(tables) == []
+    assert all(rule.id < FIRST_PLUGIN_RULE for table in tables for rule in table)

@@ -7,11 +7,23 @@ from collections.abc import Mapping, Sequence
 from math import prod
 from types import MappingProxyType
 
+from fmha_cli.backends.cpu.kernels import algorithm_of
 from fmha_cli.backends.cpu.meanings import meanings, scales
 from fmha_cli.backends.cpu.rules import group_rows
-from fmha_cli.codegen.abi import FmhaCpuAppendArgs, FmhaCpuArgs, FmhaCpuBwdArgs, part_floats
+from fmha_cli.codegen.abi import (
+    APPEND,
+    BACKWARD,
+    FORWARD,
+    FmhaCpuAppendArgs,
+    FmhaCpuArgs,
+    FmhaCpuBwdArgs,
+    Interface,
+    part_floats,
+)
+from fmha_cli.codegen.cpu.algorithm import Kind
 from fmha_cli.domain.errors import InternalError
 from fmha_cli.domain.features import CacheKind, Layout, Mode, RotaryStyle
+from fmha_cli.domain.kernel import KernelSpec
 from fmha_cli.domain.mask import Align
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.protocols import BoundTensor
@@ -193,3 +205,8 @@ def _rows(tensor: BoundTensor, layout: Layout) -> tuple[int, int, int]:
     *batch, first, second, _ = tensor.strides
     head, row = (first, second) if layout is Layout.BHSD else (second, first)
     return batch[0] if batch else 0, head, row
+
+
+def interface_of(kernel: KernelSpec) -> Interface:
+    """How the kernel is called. Raises as ``algorithm_of``."""
+    return {Kind.BACKWARD: BACKWARD, Kind.APPEND: APPEND}.get(algorithm_of(kernel).kind, FORWARD)

@@ -7,7 +7,6 @@ from dataclasses import replace
 from itertools import product
 from typing import Any
 
-from fmha_cli.codegen.abi import APPEND, BACKWARD, FORWARD, Interface
 from fmha_cli.codegen.cpu.algorithm import CpuAlgorithm, Kind, Simd
 from fmha_cli.codegen.cpu.parts import MAX_HDIM
 from fmha_cli.domain.arch import ArchSpec, load_arch
@@ -124,11 +123,6 @@ def algorithm_of(kernel: KernelSpec) -> CpuAlgorithm:
     if not isinstance(kernel.algorithm, CpuAlgorithm):
         raise TypeError(f"{kernel.name} is not a CPU kernel")
     return kernel.algorithm
-
-
-def interface_of(kernel: KernelSpec) -> Interface:
-    """How the kernel is called. Raises as :func:`algorithm_of`."""
-    return {Kind.BACKWARD: BACKWARD, Kind.APPEND: APPEND}.get(algorithm_of(kernel).kind, FORWARD)
 
 
 def algorithm_of_row(row: Mapping[str, Any]) -> CpuAlgorithm:

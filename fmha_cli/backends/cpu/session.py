@@ -8,8 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from fmha_cli.backends.cpu.arguments import Arguments
-from fmha_cli.backends.cpu.kernels import interface_of
+from fmha_cli.backends.cpu.arguments import Arguments, interface_of
 from fmha_cli.codegen import abi
 from fmha_cli.codegen.struct import ctypes_structure, layout_faults, pack
 from fmha_cli.domain.device import DeviceFacts, usable_cores

@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from fmha_cli.backends.cpu.arguments import interface_of
 from fmha_cli.backends.cpu.building import compile_flags
-from fmha_cli.backends.cpu.kernels import interface_of
 from fmha_cli.codegen.abi import FmhaCpuArgs
 from fmha_cli.codegen.cpu.emit import emit
 from fmha_cli.codegen.struct import c_fields, ctypes_structure, host_layout, pack

@@ -1,0 +1,65 @@
+"""Which CPU kernels serve a problem, and in which order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from fmha_cli.backends.cpu.arch_detect import ARCHS
+from fmha_cli.backends.cpu.kernels import BACKEND, algorithm_of, cpu_kernels
+from fmha_cli.backends.cpu.rules import CPU_RULES
+from fmha_cli.backends.cpu.stages import plan_of
+from fmha_cli.codegen.cpu.algorithm import Kind
+from fmha_cli.domain.arch import load_arch
+from fmha_cli.domain.decision import Decision, Supported, Unsupported
+from fmha_cli.domain.device import DeviceFacts
+from fmha_cli.domain.passes import TwoPasses
+from fmha_cli.domain.problem import Problem
+from fmha_cli.domain.rules import reasons_against
+
+DECODE_QUERIES = 16
+"""Up to this sequence length a decode kernel is the faster one where it fits (docs/cpu-kernel.md, Decode)."""
+
+
+def _decide(problem: Problem, device: DeviceFacts) -> Iterator[Decision]:
+    """The decision about every kernel, for a problem of one direction."""
+    rows = max(problem.query_lengths(), default=0)
+    few = rows <= DECODE_QUERIES
+    before: dict[Kind, str] = {}  # the first architecture whose kernel of a kind fits
+    for place, arch in enumerate(a for a in device.archs if a in ARCHS):
+        for kernel in cpu_kernels(load_arch(arch)):
+            if algorithm_of(kernel).kind in (Kind.COMBINE, Kind.APPEND):
+                continue  # stages around other kernels
+            reasons = reasons_against(CPU_RULES, problem, kernel, device)
+            if reasons:
+                yield Unsupported(BACKEND, arch, kernel, tuple(reasons))
+                continue
+            kind = algorithm_of(kernel).kind
+            ahead = before.setdefault(kind, arch)
+            first = None if ahead == arch else ahead
+            if kind in _ALONE:
+                yield Supported(kernel, (0, place), _late(first) if first else f"the architecture's {_ALONE[kind]}")
+            else:
+                decode = kind is Kind.DECODE
+                note = _note(rows, decode=decode, few=few, first=first)
+                yield Supported(kernel, (int(decode is not few), place), note)
+
+
+_ALONE = {Kind.BACKWARD: "backward kernel", Kind.SPLIT: "kernel for split keys, a combine kernel after it"}
+"""Kinds whose kernels no other kind of the architecture competes with."""
+
+PASSES = TwoPasses(_decide, plan_of)
+"""Backward kernels read O and LSE where forward kernels leave them, so every pair of kernels is possible."""
+
+
+def _late(first: str) -> str:
+    return f"not the first choice: {first} comes first"
+
+
+def _note(rows: int, *, decode: bool, few: bool, first: str | None) -> str:
+    """The reason for a kernel's rank. ``first`` names the architecture that comes before the kernel's, if one does."""
+    late = [f"{first} comes first"] if first else []
+    if decode is few:
+        kind = "a decode kernel streams K and V once" if decode else "in a prefill kernel many rows share each key"
+        return _late(first) if first else f"{rows} query rows: {kind}"
+    late.append(f"a {'decode' if few else 'prefill'} kernel is faster for {rows} query rows")
+    return f"not the first choice: {' and '.join(late)}"
