@@ -30,7 +30,7 @@ PREFIX = "fmha_cpu"
 ENTRY = "fmha_cpu_fwd"
 RELEASE = "fmha_cpu_release"
 """Stops the pool's threads and frees its scratch memory. Call it before unloading the library."""
-VERSION = 4
+VERSION = 5
 
 BACKWARD_PREFIX = "fmha_cpu_bwd"
 BACKWARD_ENTRY = "fmha_cpu_bwd"
@@ -97,6 +97,8 @@ class FmhaCpuArgs(ArgumentBlock):
             kv_scale_head_stride + j / SCALE_ROWS * kv_scale_block_stride``; with ``scale_pages`` at the key's page in place of b.
         block_keys: the most keys whose scores a prefill kernel computes before their weights, if that is fewer than
             its own; 0 = its own.
+        query_tiles: the most tiles of queries of one head that take turns at each block of keys in a prefill kernel, which reads
+            K and V from a far cache that much less often; below 2 = none.
     """
 
     rows: ClassVar[Rows] = (
@@ -117,7 +119,7 @@ class FmhaCpuArgs(ArgumentBlock):
         (Int64, "batch heads kv_heads seqlen_q seqlen_k hdim hdim_v"),
         (Int64, "left right sink splits", 0),
         (Int64, "prefetch_near", -1),
-        (Int64, "prefetch_far block_keys", 0),
+        (Int64, "prefetch_far block_keys query_tiles", 0),
         (ConstInt32s, "block_table", 0),
         (Floats, "parts", 0),
         (Int64, "block_table_stride page k_page_stride v_page_stride part_floats", 0),

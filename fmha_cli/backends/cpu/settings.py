@@ -1,4 +1,4 @@
-"""Run-time settings of the CPU kernels that depend on the processor: prefetch hints of decode, block of keys of prefill.
+"""Run-time settings of the CPU kernels that depend on the processor: prefetch hints of decode, blocks and turns of prefill.
 
 Facts of the microarchitecture decide. Where there are none, a short measurement with the kernel itself does, once per machine.
 """
@@ -27,7 +27,7 @@ from fmha_cli.domain.settings import Settings, SettingsFrom
 from fmha_cli.domain.signature import KvKey, Signature
 from fmha_cli.domain.tensors import shapes_of
 
-NEAR, FAR, BLOCK = "prefetch_near", "prefetch_far", "block_keys"
+NEAR, FAR, BLOCK, TURNS = "prefetch_near", "prefetch_far", "block_keys", "query_tiles"
 """Members of ``FmhaCpuArgs``."""
 
 KIB = 1024
@@ -43,6 +43,8 @@ HINTS = (
 """Distances into the first-level cache and the second that the measurement tries, besides the kernel's own."""
 SHARES = (1, 2, 4)
 """The parts of the kernel's own block of keys that it tries."""
+TURNS_TRIED = (4, 8)
+"""The tiles of queries that take turns at each block of keys."""
 
 ROUNDS = 7
 GAIN = 0.95
@@ -55,19 +57,26 @@ LEAST_BYTES, MOST_BYTES = 64 << 20, 512 << 20
 """K and V of the measurement: four times the last-level cache, within these limits."""
 LONG = 1024
 """Keys from which a prefill kernel has several blocks."""
+MEASURED_KEYS = 4096
+"""Keys of its measurement: more of K and V than a second-level cache holds."""
 
 
 def default_settings(kernel: KernelSpec, processor: Processor) -> Settings | None:
     """The settings of a kernel by the facts, else its own; None if it takes none."""
     algorithm, known = algorithm_of(kernel), microarchitecture(processor)
     streams = algorithm.kind in (Kind.DECODE, Kind.SPLIT)
-    fact = None if known is None else known.fact("decode_prefetch" if streams else "block_keys")
+    fact = None if known is None else known.fact("decode_prefetch" if streams else BLOCK)
     if streams:
         own = {NEAR: algorithm.prefetch, FAR: 0}
         found = None if fact is None else {NEAR: fact["near"], FAR: fact["far"]}
     elif algorithm.kind is Kind.PREFILL:
-        own = {BLOCK: algorithm.block_k}
-        found = None if fact is None else {BLOCK: min(fact, algorithm.block_k) or algorithm.block_k}
+        own = {BLOCK: algorithm.block_k, TURNS: 1}
+        turns = None if known is None else known.fact(TURNS)
+        found = (
+            None
+            if fact is None or turns is None
+            else {BLOCK: min(fact, algorithm.block_k) or algorithm.block_k, TURNS: turns}
+        )
     else:
         return None
     return (
@@ -141,7 +150,7 @@ def measurement_of(kernel: KernelSpec, device: DeviceFacts, threads: int) -> tup
     cached = kernel.signature.kv_dtype is not KvKey.SAME
     tried = list({tuple(values.items()): values for values in _candidates(algorithm)}.values())
     if algorithm.kind is Kind.PREFILL:
-        return Problem.of(heads=threads, seqlen=LONG, hdim=128, **flags), tried
+        return Problem.of(heads=threads, seqlen=LONG, seqlen_k=MEASURED_KEYS, hdim=128, **flags), tried
     one = 2 * 8 * 4096 * 128 * (8 if cached else kernel.signature.dtype.bits) // 8
     batch = -(-min(max(4 * device.llc_bytes, LEAST_BYTES), MOST_BYTES) // one)
     return Problem.of(batch=batch, heads=8, seqlen=1, seqlen_k=4096, hdim=128, **flags), tried
@@ -158,7 +167,8 @@ def _candidates(algorithm: CpuAlgorithm) -> Iterator[dict[str, int]]:
         yield {NEAR: algorithm.prefetch, FAR: 0}
         yield from ({NEAR: near, FAR: far} for near, far in HINTS)
     else:
-        yield from ({BLOCK: algorithm.block_k // share} for share in SHARES)
+        yield from ({BLOCK: algorithm.block_k // share, TURNS: 1} for share in SHARES)
+        yield from ({BLOCK: algorithm.block_k, TURNS: turns} for turns in TURNS_TRIED)
 
 
 def dense(problem: Problem) -> tuple[Mapping[str, BoundTensor], int]:

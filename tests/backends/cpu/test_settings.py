@@ -25,6 +25,7 @@ from fmha_cli.backends.cpu.settings import (
     BLOCK,
     FAR,
     NEAR,
+    TURNS,
     chosen,
     default_settings,
     dense,
@@ -71,8 +72,8 @@ def test_the_backend_is_tunable() -> None:
         (Kind.DECODE, "zen5", Settings(values={NEAR: 8192, FAR: 0}, source=SettingsFrom.FACTS)),
         (Kind.DECODE, "sapphire-rapids", Settings(values={NEAR: 8192, FAR: 0}, source=SettingsFrom.KERNEL)),
         (Kind.DECODE, None, Settings(values={NEAR: 8192, FAR: 0}, source=SettingsFrom.KERNEL)),
-        (Kind.PREFILL, "zen4", Settings(values={BLOCK: 384}, source=SettingsFrom.FACTS)),
-        (Kind.PREFILL, None, Settings(values={BLOCK: 384}, source=SettingsFrom.KERNEL)),
+        (Kind.PREFILL, "zen4", Settings(values={BLOCK: 384, TURNS: 1}, source=SettingsFrom.FACTS)),
+        (Kind.PREFILL, None, Settings(values={BLOCK: 384, TURNS: 1}, source=SettingsFrom.KERNEL)),
     ],
 )
 def test_facts_decide_where_there_are_any(kind: Kind, name: str | None, wanted: Settings) -> None:
@@ -114,6 +115,7 @@ def test_the_facts_of_every_row_are_settings_of_every_forward_kernel() -> None:
         assert set(found.values) <= members
         assert all(isinstance(value, int) and value >= 0 for value in found.values.values()), (row.name, one.name)
         assert found.values.get(BLOCK, 0) <= algorithm_of(one).block_k
+        assert found.values.get(TURNS, 1) >= 1
         assert all(found.values.get(name, 0) % 64 == 0 for name in (NEAR, FAR)), f"{row.name}: not whole cache lines"
 
 
@@ -141,6 +143,7 @@ def test_the_measurement_runs_with_the_kernel_itself(
     monkeypatch.setattr(settings, "LEAST_BYTES", 1 << 20)
     monkeypatch.setattr(settings, "MOST_BYTES", 1 << 20)
     monkeypatch.setattr(settings, "LONG", 128)
+    monkeypatch.setattr(settings, "MEASURED_KEYS", 512)
     one = kernel(kind, WHOLE[0])
     artifact = CpuBackend().build(Stage(one), BuildContext(cache_root=shared_cache))
     _, tried = measurement_of(one, detect(), 1)
@@ -195,14 +198,49 @@ def test_prefill_is_right_with_every_block(dtype: str, load: Load) -> None:
         assert complaints(case) == [], keys
 
 
+TURNING = {
+    "plain": {},
+    "causal": {"right": 0},
+    "causal from the top": {"right": 0, "top_left": True, "k_len": (90,), "capacity": 90},
+    "window and sink": {"left": 40, "right": 10, "sink": 9, "softcap": 20.0},
+    "only a sink": {"left": -500, "right": 600, "sink": 3},
+    "packed": {"packed": True, "q_len": (200, 0, 33, 129), "k_len": (300, 5, 0, 700), "capacity": 0, "right": 0},
+    "a group's heads": {"kv_heads": 2, "dropout": 0.3, "alibi": 1},
+    "pages": {"page": 16, "k_len": (411, 7), "q_len": (260, 260), "right": 0, "sink_logits": True},
+}
+
+
+@pytest.mark.parametrize("dtype", ["fp32", "fp16", "bf16"])
+@pytest.mark.parametrize("name", TURNING)
+def test_prefill_gives_the_same_bits_however_many_tiles_take_turns(name: str, dtype: str, load: Load) -> None:
+    one = {
+        "heads": 8,
+        "kv_heads": 8,
+        "hdim": 40,
+        "hdim_v": 24,
+        "q_len": (270,),
+        "k_len": (411,),
+        "capacity": 411,
+        "threads": 1,
+    }
+    case, results = Case(dtype, **{**one, **TURNING[name]}), []
+    make_data(case, np.random.default_rng(5))
+    for turns in (0, 1, 2, 3, 5, 10**6):
+        case.data["o"][...] = case.data["lse"][...] = np.nan
+        run(load(ARCHS[0], dtype, "prefill"), case, query_tiles=turns)
+        assert complaints(case) == [], turns
+        results.append(case.data["o_buffer"].tobytes() + case.data["lse"].tobytes())
+    assert len(set(results)) == 1
+
+
 def test_settings_reach_the_argument_block() -> None:
     problem = Problem.from_cli("-b 1 -H 1 -s 1 --seqlen-k 8 -d 8 --dtype fp32")
     tensors, size = dense(problem)
     assert size >= problem.bytes()
     own = Arguments(FmhaCpuArgs, problem, tensors, 4096, 1).block
-    given = Arguments(FmhaCpuArgs, problem, tensors, 4096, 1, {FAR: 4096, NEAR: 1024}).block
-    assert (own.prefetch_near, own.prefetch_far, own.block_keys) == (-1, 0, 0)
-    assert (given.prefetch_near, given.prefetch_far, given.block_keys) == (1024, 4096, 0)
+    given = Arguments(FmhaCpuArgs, problem, tensors, 4096, 1, {FAR: 4096, NEAR: 1024, TURNS: 4}).block
+    assert (own.prefetch_near, own.prefetch_far, own.block_keys, own.query_tiles) == (-1, 0, 0, 0)
+    assert (given.prefetch_near, given.prefetch_far, given.block_keys, given.query_tiles) == (1024, 4096, 0, 4)
 
 
 def test_planted_a_setting_that_no_kernel_has(monkeypatch: pytest.MonkeyPatch) -> None:

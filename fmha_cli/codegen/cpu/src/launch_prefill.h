@@ -4,7 +4,8 @@
 struct Job {
   Context x;
   bool copy_k, copy_v;
-  i64 threads, tile_stride;
+  i64 threads, room;  // floats of each thread's tiles
+  i64 group;  // rows of the tiles that take turns
   float *tiles, *copies;
   i64* first_item;  // by group of the current round, and the end
   i64* first_copy;
@@ -12,6 +13,7 @@ struct Job {
 };
 
 enum { CONVERT_ROWS = 128 };
+enum { MOST_TURNS = 16, LEAST_ITEMS = 8 };  // tiles that take turns; items for each thread, so that all end together
 const i64 COPY_FLOATS = (i64)1 << 21;  // bounds the scratch: 8 MiB, or one group
 
 INLINE i64 key_copy_floats(const Job& job, i64 keys) {
@@ -57,29 +59,29 @@ NOINLINE void convert_task(void* context, i64) {
   }
 }
 
-// The tile of an item of this round.
+// The rows of an item of this round.
 struct Place {
   Sequence s;
-  i64 g, b, hk, h, i0;
+  i64 g, b, hk, h, i0, i1;
 };
 
 INLINE Place place_of(const Job& job, i64 item) {
   const FmhaCpuArgs& a = *job.x.a;
   const i64 at = group_of(job, item), g = job.g0 + at, b = g / a.kv_heads, hk = g % a.kv_heads, ratio = a.heads / a.kv_heads;
   const Sequence s = sequence_of(job.x, b);
-  const i64 n = item - job.first_item[at], tile = ceil_div(s.nq, BQ) - 1 - n / ratio;
+  const i64 n = item - job.first_item[at], i0 = (ceil_div(s.nq, job.group) - 1 - n / ratio) * job.group;
   const i64 h = FAULT_GQA_HEADS_SWAPPED ? hk + n % ratio * a.kv_heads : hk * ratio + n % ratio;
-  return {s, g, b, hk, h, tile * BQ};
+  return {s, g, b, hk, h, i0, min64(i0 + job.group, s.nq)};
 }
 
-// Q of a later tile, and the lines that its O will be written to, into the second-level cache: packing the one and storing the
+// Q of later tiles, and the lines that its O will be written to, into the second-level cache: packing the one and storing the
 // other would wait for memory.
 static void ask_rows(const Job& job, i64 item) {
   const FmhaCpuArgs& a = *job.x.a;
   const Place p = place_of(job, item);
   const auto* q = q_row(a, p.s, p.b, p.h, p.i0);
   const auto* o = o_row(a, p.s, p.b, p.h, p.i0);
-  for (i64 row = min64(BQ, p.s.nq - p.i0); row > 0; --row, q += a.q_row_stride, o += a.o_row_stride) {
+  for (i64 row = p.i0; row < p.i1; ++row, q += a.q_row_stride, o += a.o_row_stride) {
     for (i64 c = 0; c < a.hdim; c += 64 / (i64)sizeof *q) __builtin_prefetch(q + c, 0, 2);
     for (i64 c = 0; c < a.hdim_v; c += 64 / (i64)sizeof *o) __builtin_prefetch(o + c, 1, 2);
   }
@@ -92,7 +94,7 @@ NOINLINE void tile_task(void* context, i64 thread) {
   for (i64 item; (item = __atomic_fetch_add(&job.next, 1, __ATOMIC_RELAXED)) < end;) {
     if (item + job.threads < end) ask_rows(job, item + job.threads);
     const Place p = place_of(job, item);
-    attend(job.x, operands_of(job, p.s, p.g, p.b, p.hk), p.b, p.h, p.i0, job.tiles + thread * job.tile_stride);
+    attend(job.x, operands_of(job, p.s, p.g, p.b, p.hk), p.b, p.h, p.i0, p.i1, job.tiles + thread * job.room);
   }
   release_tiles();
 }
@@ -104,7 +106,7 @@ static void number_items(Job& job, bool tiles) {
   for (i64 g = job.g0; g < job.g1; ++g) {
     const Sequence s = sequence_of(job.x, g / a.kv_heads);
     job.first_item[g - job.g0] = items;
-    items += tiles ? ceil_div(s.nq, BQ) * (a.heads / a.kv_heads) : s.nq ? conversions(s.nk) : 0;
+    items += tiles ? ceil_div(s.nq, job.group) * (a.heads / a.kv_heads) : s.nq ? conversions(s.nk) : 0;
   }
   job.first_item[job.g1 - job.g0] = items;
   job.next = 0;
@@ -131,15 +133,17 @@ static int launch(const FmhaCpuArgs* args) {
   if (!tiles) return STATUS_OK;
   room = min64(room, max64(longest, COPY_FLOATS));
   job.threads = clamp64(min64(a.threads, min64(tiles, 1 + (work >> 20))), 1, MAX_THREADS);
-  job.tile_stride = tile_floats(a.hdim, a.hdim_v);
-  const i64 floats = job.threads * job.tile_stride + room;
+  const i64 turns = clamp64(tiles / (LEAST_ITEMS * job.threads), 1, clamp64(a.query_tiles, 1, MOST_TURNS));
+  job.group = turns * BQ;
+  job.room = shared_floats(a.hdim) + turns * tile_floats(a.hdim, a.hdim_v);
+  const i64 floats = job.threads * job.room + room;
   Lease lease = lease_scratch((size_t)floats * sizeof(float) + (size_t)(groups + 1) * 2 * sizeof(i64));
   if (!lease.memory) {
     end_lease(lease);
     return STATUS_OUT_OF_MEMORY;
   }
   job.tiles = (float*)lease.memory;
-  job.copies = job.tiles + job.threads * job.tile_stride;
+  job.copies = job.tiles + job.threads * job.room;
   job.first_item = (i64*)(job.tiles + floats);
   job.first_copy = job.first_item + groups + 1;
   for (job.g0 = 0; job.g0 < groups; job.g0 = job.g1) {

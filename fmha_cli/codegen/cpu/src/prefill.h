@@ -3,6 +3,7 @@
 //   P^T = exp2(S^T * exponent - top)     running maximum and sum for each lane
 //   O^T[d][query] += V[key][d] * P^T     V scalars broadcast
 // so K and V are never transposed, no sum runs across lanes, and any hdim is only a loop count.
+// Several tiles of one head may take turns at each block of keys, which then comes from a near cache for all but the first.
 // K and V of one sequence and head as the tile loop reads them; strides in elements.
 struct KeysValues {
   const KEY* k;
@@ -13,6 +14,12 @@ struct KeysValues {
 
 const i64 FAR_BYTES = 4 << 20;  // of K and V of a sequence
 
+// Keys [lo, hi) in blocks of about equal size, each a multiple of the register tile; j is where the next one begins.
+struct Sweep {
+  i64 j, lo, hi, step;
+  bool final;
+};
+
 struct Tile {
   const Context* x;
   Sequence s;
@@ -21,6 +28,7 @@ struct Tile {
   i64 ahead;  // keys behind those at hand that are asked for; 0: none
   float down;     // minus the ALiBi slope
   bool started;  // O holds something
+  Sweep now, then;
   float *q, *o, *p, *bias, *k_tail;
   float top[BQ], sum[BQ], peak[BQ], shrink[BQ], floor[BQ];
   Scaled scaled;
@@ -37,9 +45,13 @@ struct Ones {
 };
 static constexpr Ones ONES;
 
+// Scratch of a tile, and what the tiles of a thread share.
 INLINE i64 tile_floats(i64 hdim, i64 hdim_v) {
-  const i64 width = key_width(hdim), tile = (i64)(sizeof(Tile) / sizeof(float)), wide = BYTES_Q ? BQ * (width + 1) : 0;
-  return (BQ * (whole_columns(hdim) + whole_columns(hdim_v) + BC + NL) + RS * width + wide + tile + 127) / 64 * 64;
+  return ((i64)(sizeof(Tile) / sizeof(float)) + BQ * (whole_columns(hdim) + whole_columns(hdim_v)) + 127) / 64 * 64;
+}
+INLINE i64 shared_floats(i64 hdim) {
+  const i64 width = key_width(hdim), wide = BYTES_Q ? BQ * (width + 1) : 0;
+  return (BQ * (BC + NL) + RS * width + wide + 127) / 64 * 64;
 }
 
 // K and V of RS keys from j on, into the second-level cache: a sequence that it does not hold is read once for each tile.
@@ -272,21 +284,30 @@ static void block(Tile& t, i64 j0, i64 j1, bool last) {
   value_block(t, j0, upper - j0, j1 - j0);
 }
 
-// Keys [lo, hi) in blocks of about equal size, each a multiple of the register tile.
-static void sweep(Tile& t, i64 lo, i64 hi, bool final) {
-  if (lo >= hi) return;
-  const i64 most = t.x->a->block_keys > 0 ? min64(BC, t.x->a->block_keys) : BC;
-  const i64 blocks = ceil_div(hi - lo, most), step = ceil_div(ceil_div(hi - lo, blocks), RS) * RS;
-  for (i64 j = lo, n = 0; j < hi; j += step, ++n) {
-    i64 end = min64(j + step, hi);
-    if (FAULT_TILE_SKIPPED && n == 1) continue;
-    if (FAULT_TILE_SKIPPED && lo + step >= hi) end = j + max64(1, (end - j) / 2);
-    block(t, j, end, final && j + step >= hi);
-  }
+static Sweep sweep_of(const FmhaCpuArgs& a, i64 lo, i64 hi, bool final) {
+  if (lo >= hi) return {hi, hi, hi, 0, final};
+  const i64 most = a.block_keys > 0 ? min64(BC, a.block_keys) : BC, blocks = ceil_div(hi - lo, most);
+  return {lo, lo, hi, ceil_div(ceil_div(hi - lo, blocks), RS) * RS, final};
+}
+
+// Takes the next block of keys; false if there is none left.
+static bool advance(Tile& t) {
+  if (t.now.j >= t.now.hi) t.now = t.then, t.then.j = t.then.hi;
+  Sweep& w = t.now;
+  if (w.j >= w.hi) return false;
+  const i64 j = w.j;
+  i64 end = min64(j + w.step, w.hi);
+  w.j += w.step;
+  if (FAULT_TILE_SKIPPED && j == w.lo + w.step) return true;
+  if (FAULT_TILE_SKIPPED && w.lo + w.step >= w.hi) end = j + max64(1, (end - j) / 2);
+  block(t, j, end, w.final && w.j >= w.hi);
+  return true;
 }
 
 static void finish(Tile& t) {
   const FmhaCpuArgs& a = *t.x->a;
+  if (!t.started)
+    for (i64 e = 0; e < a.hdim_v * BQ; ++e) t.o[e] = 0;
   float bad[BQ], all_bad = 0;
   for (int z = 0; z < NZ; ++z) {
     const i64 rows = clamp64(t.rows - z * NL, 0, NL);
@@ -309,14 +330,12 @@ static void finish(Tile& t) {
     for (i64 d = 0; d < a.hdim_v; ++d) from_float(o_row(a, t.s, t.b, t.h, t.s.nq - 1) + d, __builtin_nanf(""));
 }
 
-// One tile: rows [i0, i0 + BQ) of head h of sequence b.
-static void attend(const Context& x, const KeysValues& kv, i64 b, i64 h, i64 i0, float* scratch) {
+// A tile of which no key was taken yet: rows [i0, i0 + BQ) of head h of sequence b.
+static void begin(Tile& t, const Context& x, const KeysValues& kv, i64 b, i64 h, i64 i0, float* own, float* shared) {
   const FmhaCpuArgs& a = *x.a;
-  Tile& t = *(Tile*)scratch;
-  float* free_at = scratch + (sizeof(Tile) / sizeof(float) + 63) / 64 * 64;
-  t.q = free_at;
+  t.q = own;
   t.o = t.q + BQ * whole_columns(a.hdim);
-  t.p = t.o + BQ * whole_columns(a.hdim_v);
+  t.p = shared;
   t.bias = t.p + BQ * BC;
   t.k_tail = t.bias + BQ * NL;
   t.x = &x;
@@ -350,9 +369,23 @@ static void attend(const Context& x, const KeysValues& kv, i64 b, i64 h, i64 i0,
   // Paired values start at even keys: the mask hides the one before.
   const i64 lo = span.lo / V_STEP * V_STEP;
   const bool joined = span.head >= lo;
-  if (!joined) sweep(t, 0, span.head, span.lo >= span.hi);
-  sweep(t, joined ? 0 : lo, span.hi, true);
-  if (!t.started)
-    for (i64 e = 0; e < a.hdim_v * BQ; ++e) t.o[e] = 0;
-  finish(t);
+  t.now = sweep_of(a, 0, joined ? 0 : span.head, span.lo >= span.hi);
+  t.then = sweep_of(a, joined ? 0 : lo, span.hi, true);
+}
+
+// Rows [i0, i1) of head h of sequence b, in tiles that take turns at the blocks of keys.
+static void attend(const Context& x, const KeysValues& kv, i64 b, i64 h, i64 i0, i64 i1, float* scratch) {
+  const FmhaCpuArgs& a = *x.a;
+  const i64 step = tile_floats(a.hdim, a.hdim_v), head = (i64)(sizeof(Tile) / sizeof(float) + 63) / 64 * 64;
+  float* first = scratch + shared_floats(a.hdim);
+  float* at = first;
+  for (i64 i = i0; i < i1; i += BQ, at += step) {
+    begin(*(Tile*)at, x, kv, b, h, i, at + head, scratch);
+    if (i > i0) ((Tile*)at)->ahead = 0;  // the first one has asked
+  }
+  for (bool more = true; more;) {
+    more = false;
+    for (float* tile = first; tile < at; tile += step) more |= advance(*(Tile*)tile);
+  }
+  for (float* tile = first; tile < at; tile += step) finish(*(Tile*)tile);
 }
