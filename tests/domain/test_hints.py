@@ -104,7 +104,9 @@ def checked(problem: Problem) -> None:
             assert any(raw.get(key) != (True if value == ON else value) for key, value in change), reason
 
 
-@pytest.mark.parametrize("line", ["-s 64", *list(LED)[:2], "--alibi --direction bwd"])
+@pytest.mark.parametrize(
+    "line", ["-s 64", *list(LED)[:2], "--alibi --direction bwd", "-d 8 --mla-rope 1", "-d 16 --hdim-v 7"]
+)
 def test_no_hint_repeats_its_rule(line: str) -> None:
     checked(Problem.from_cli(line))
 

@@ -14,11 +14,13 @@ MAIN = (api.Family.FWD, api.Family.FWD_SPLITKV, api.Family.BWD_DQ_DK_DV)
 
 def _whole_vectors(problem: api.Problem, kernel: api.KernelSpec, device: api.DeviceFacts) -> api.Refusal | None:
     step = 128 // problem.dtype.bits
-    odd = [f"{flag} {n}" for flag, n in (("--hdim", problem.hdim), ("--hdim-v", problem.hdim_v)) if n % step]
+    odd = {flag: n for flag, n in (("--hdim", problem.hdim), ("--hdim-v", problem.hdim_v)) if n % step}
     if not odd:
         return None
-    up = -(-problem.hdim // step) * step
-    return api.Refusal(f"{' and '.join(odd)}: rows are loaded in vectors of {step} elements", f"--hdim {up}")
+    text = f"{' and '.join(f'{flag} {n}' for flag, n in odd.items())}: rows are loaded in vectors of {step} elements"
+    if problem.hdim == problem.hdim_v:
+        odd = {"--hdim": problem.hdim}  # the other one follows
+    return api.Refusal(text, " and ".join(f"{flag} {-(-n // step) * step}" for flag, n in odd.items()))
 
 
 def _equal_head_dims(problem: api.Problem, kernel: api.KernelSpec, device: api.DeviceFacts) -> api.Refusal | None:
