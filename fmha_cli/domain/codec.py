@@ -189,42 +189,81 @@ def from_json(kind: type[T], data: Any, where: str = "") -> T:
         DecodeError: a member is unknown, missing or of another type, or the class refuses the values.
     """
     try:
-        return cast(T, _read_object(kind, data))
+        return cast(T, _reader(cast(Any, kind))(data))
     except DecodeError as fault:
         raise (fault.within(where) if where else DecodeError(fault.what, fault.path.lstrip("."))) from fault
 
 
 _WORDS = {int: "not an integer", float: "not a number", str: "not a text", bool: "not true or false"}
 
+_Reader = Callable[[Any], Any]
+"""Takes a JSON value and returns that of the type for which it was made, or raises DecodeError."""
 
-def _read(hint: Any, value: Any) -> Any:
+
+@cache
+def _reader(hint: Any) -> _Reader:
+    """The reader of a type, which is examined once: a stored run has thousands of values of each type."""
     if get_origin(hint) is Annotated:
-        found = _read(bare(hint), value)
-        if value is not None:
-            for limit in extras(hint):
-                if isinstance(limit, Keyword) and not limit.allows(value):
-                    raise DecodeError(limit.refusal)
-        return found
+        limits = tuple(limit for limit in extras(hint) if isinstance(limit, Keyword))
+        return _limited(_reader(bare(hint)), limits) if limits else _reader(bare(hint))
     origin, args, kinds = get_origin(hint), get_args(hint), alternatives(hint)
     if len(kinds) > 1:
-        return _read_union(kinds, value)
+        return _reader_of_union(kinds)
     if hint is Any:
-        return value
+        return lambda value: value
     if origin is Literal:
-        return _checked(value, value in args, f"not {' or '.join(map(str, args))}")
+        return _reader_of_choices({value: value for value in args}, f"not {' or '.join(map(str, args))}")
     if origin is tuple:
-        return _read_list(args, value)
+        return _reader_of_list(args)
     if origin in (Mapping, dict):
-        return _read_mapping(args[0], args[1], value)
+        return _reader_of_mapping(args[0], args[1])
     if dataclasses.is_dataclass(hint):
-        return _read_object(hint, value)
+        return _reader_of_object(cast(Any, hint))
     if isinstance(hint, type) and issubclass(hint, Enum):
-        return hint(_checked(value, value in choices(hint), f"{value!r} is not a valid {hint.__name__}"))
+        return _reader_of_choices(
+            {member.value: member for member in hint}, f"is not a valid {hint.__name__}", told=True
+        )
     if hint is Path:
-        return Path(_read(str, value))
+        text = _reader(str)
+        return lambda value: Path(text(value))
     if hint in _WORDS:
-        return _checked(value, type(value) is hint or (hint is float and _is_float(value)), _WORDS[hint])
+        return _reader_of_word(hint)
     raise TypeError(f"a member of type {hint} has no JSON form")
+
+
+def _limited(read: _Reader, limits: tuple[Keyword, ...]) -> _Reader:
+    def limited(value: Any) -> Any:
+        found = read(value)
+        if value is not None:
+            for limit in limits:
+                if not limit.allows(value):
+                    raise DecodeError(limit.refusal)
+        return found
+
+    return limited
+
+
+def _reader_of_word(kind: type) -> _Reader:
+    what = _WORDS[kind]
+
+    def word(value: Any) -> Any:
+        if type(value) is kind or (kind is float and _is_float(value)):
+            return value
+        raise DecodeError(what)
+
+    return word
+
+
+def _reader_of_choices(found: Mapping[Any, Any], what: str, *, told: bool = False) -> _Reader:
+    """``told``: the refusal begins with the value."""
+
+    def choice(value: Any) -> Any:
+        try:
+            return found[value]
+        except (KeyError, TypeError):  # a list is no key
+            raise DecodeError(f"{value!r} {what}" if told else what) from None
+
+    return choice
 
 
 def _is_float(value: Any) -> bool:
@@ -244,48 +283,87 @@ def _check_keys(data: Mapping[str, Any], names: Set[str]) -> None:
         raise DecodeError(f"lacks {', '.join(lacking)}" if lacking else f"unknown: {', '.join(surprising)}")
 
 
-def _read_part(part: str, hint: Any, value: Any) -> Any:
+def _part(part: str, read: _Reader, value: Any) -> Any:
     try:
-        return _read(hint, value)
+        return read(value)
     except DecodeError as fault:
         raise fault.within(part) from fault
 
 
-def _read_union(kinds: Sequence[Any], value: Any) -> Any:
-    if value is None and type(None) in kinds:
-        return None
-    fault = DecodeError("not null")
-    for kind in kinds:
-        if kind is not type(None):
+def _reader_of_union(kinds: Sequence[Any]) -> _Reader:
+    readers = tuple(_reader(kind) for kind in kinds if kind is not type(None))
+    optional = len(readers) < len(kinds)
+
+    def union(value: Any) -> Any:
+        if value is None and optional:
+            return None
+        fault = DecodeError("not null")
+        for read in readers:
             try:
-                return _read(kind, value)
+                return read(value)
             except DecodeError as found:
                 fault = found
-    raise fault
+        raise fault
+
+    return union
 
 
-def _read_list(args: Sequence[Any], value: Any) -> tuple[Any, ...]:
-    _checked(value, isinstance(value, list | tuple), "not a list")
-    hints = [args[0]] * len(value) if args[-1] is Ellipsis else args
-    _checked(value, len(value) == len(hints), f"has {len(value)} items instead of {len(hints)}")
-    return tuple(_read_part(f"[{i}]", hint, item) for i, (hint, item) in enumerate(zip(hints, value, strict=True)))
+def _reader_of_list(args: Sequence[Any]) -> _Reader:
+    same = args[-1] is Ellipsis
+    readers = tuple(_reader(hint) for hint in args if hint is not Ellipsis)
+    word = args[0] if same and args[0] in _WORDS else None
+
+    def items(value: Any) -> tuple[Any, ...]:
+        _checked(value, isinstance(value, list | tuple), "not a list")
+        if word is not None and all(type(item) is word for item in value):
+            return tuple(value)
+        each = readers * len(value) if same else readers
+        _checked(value, len(value) == len(each), f"has {len(value)} items instead of {len(each)}")
+        return tuple(_part(f"[{i}]", read, item) for i, (read, item) in enumerate(zip(each, value, strict=True)))
+
+    return items
 
 
-def _read_mapping(key: Any, item: Any, value: Any) -> dict[Any, Any]:
-    _checked(value, isinstance(value, Mapping), "not an object")
-    if names := choices(key):
-        _check_keys(value, frozenset(names))
-    return {_read_part(f".{k}", key, k): _read_part(f".{k}", item, v) for k, v in value.items()}
+def _reader_of_mapping(key: Any, item: Any) -> _Reader:
+    names, read_key, read_item = frozenset(choices(key)), _reader(key), _reader(item)
+
+    def mapping(value: Any) -> dict[Any, Any]:
+        _checked(value, isinstance(value, Mapping), "not an object")
+        if names:
+            _check_keys(value, names)
+        return {_part(f".{k}", read_key, k): _part(f".{k}", read_item, v) for k, v in value.items()}
+
+    return mapping
 
 
-def _read_object(kind: Any, value: Any) -> Any:
-    _checked(value, isinstance(value, Mapping), "not an object")
-    members = tuple(m for m in members_of(kind) if m.key in value or not m.default)
-    _check_keys(value, frozenset(m.key for m in members))
-    values = {m.name: _read_part(f".{m.key}", m.hint, value[m.key]) for m in members}
-    try:
-        if hasattr(kind, "from_members"):
-            return kind.from_members(values)
-        return kind(**{m.name: values[m.name] for m in members if m.stored})
-    except (TypeError, ValueError) as fault:
-        raise DecodeError(str(fault)) from fault
+def _reader_of_object(kind: Any) -> _Reader:
+    """The readers of its members are made when it is first read: a type may hold itself."""
+    make = getattr(kind, "from_members", None)
+
+    def noun(value: Any) -> Any:
+        _checked(value, isinstance(value, Mapping), "not an object")
+        members, names = _member_readers(kind)
+        if value.keys() != names:
+            members = tuple(m for m in members if m[0].key in value or not m[0].default)
+            _check_keys(value, frozenset(member.key for member, _ in members))
+        values = {}
+        for member, read in members:
+            try:
+                values[member.name] = read(value[member.key])
+            except DecodeError as fault:
+                raise fault.within(f".{member.key}") from fault
+        try:
+            if make is not None:
+                return make(values)
+            return kind(**{member.name: values[member.name] for member, _ in members if member.stored})
+        except (TypeError, ValueError) as fault:
+            raise DecodeError(str(fault)) from fault
+
+    return noun
+
+
+@cache
+def _member_readers(kind: Any) -> tuple[tuple[tuple[Member, _Reader], ...], frozenset[str]]:
+    """The members of a class, each with the reader of its type, and the keys of all."""
+    members = members_of(kind)
+    return tuple((member, _reader(member.hint)) for member in members), frozenset(member.key for member in members)
