@@ -30,6 +30,7 @@ from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.processor import microarchitecture, this_processor
 from fmha_cli.domain.protocols import Backend, BuildContext, Session
 from fmha_cli.domain.rules import Severity
+from fmha_cli.domain.settings import SettingsFrom
 from fmha_cli.execution.arena import Arena
 from fmha_cli.execution.cases import Cases
 from fmha_cli.execution.layout import layout_of
@@ -76,7 +77,12 @@ def ours(problem: Problem, inputs: dict[str, Array], threads: int, isa: str | No
     plan = backend.plan(problem, kernel, device)
     artifacts = [backend.build(stage, context()).path for stage in plan.stages]
     settings = backend.default_settings(plan.main, device)
-    device = device if settings is None else replace(device, settings=tuple(settings.values.items()))
+    if settings is not None:
+        values = settings.values
+        if settings.source is SettingsFrom.KERNEL and backend.worth_measuring(problem, plan.main, device):
+            main = next(path for path, stage in zip(artifacts, plan.stages, strict=True) if stage.kernel == plan.main)
+            values = backend.measure_settings(main, plan.main, threads)
+        device = replace(device, settings=tuple(values.items()))
     arena = Arena(layout_of(problem, plan.workspaces))
     arena.write(inputs)
     arena.prepare()

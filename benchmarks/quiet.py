@@ -12,6 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from fmha_cli.walk.timing import LEAD_NS, LONG_NS
+
 _STAT = Path("/proc/stat")
 _TICK = os.sysconf("SC_CLK_TCK")
 CPUS = os.cpu_count() or 1
@@ -46,7 +48,8 @@ class Clock:
     cpu: bool = False
 
     def sample(self, run: Callable[[], object], repeats: int) -> Sample:
-        """One sample of ``repeats`` runs."""
+        """One sample of ``repeats`` runs. As in ``fmha bench``, the run's own launches lead it: a processor that rested, or did
+        other work, is slower for some tens of milliseconds, and not for every kernel alike."""
         if self.cpu:
             start = time.process_time_ns()
             for _ in range(repeats):
@@ -55,6 +58,7 @@ class Clock:
         best: Sample | None = None
         for _ in range(self.tries):
             self._wait()
+            lead(run)
             busy, own, start = busy_seconds(), _own(), time.perf_counter_ns()
             for _ in range(repeats):
                 run()
@@ -77,6 +81,15 @@ class Clock:
             if max(0.0, (busy_seconds() - busy) - (_own() - own)) / (passed * CPUS) <= 2 * self.limit:
                 return
             self.patience -= passed
+
+
+def lead(run: Callable[[], object]) -> None:
+    """Run, uncounted, until the processor is at work; once, if a run takes long enough to hold its own slow beginning."""
+    start = time.perf_counter_ns()
+    run()
+    if time.perf_counter_ns() - start < LONG_NS:
+        while time.perf_counter_ns() - start < LEAD_NS:
+            run()
 
 
 def repeats_for(run: Callable[[], object]) -> int:
