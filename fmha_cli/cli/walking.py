@@ -13,13 +13,14 @@ from fmha_cli.domain.verdict import Verdict, exit_code_of
 from fmha_cli.measure.compare import Speed
 from fmha_cli.report.form import Format
 from fmha_cli.report.record import Record
-from fmha_cli.walk.request import Command, Request
+from fmha_cli.walk.request import Command
 
 if TYPE_CHECKING:
     from fmha_cli.cli.points import Point
     from fmha_cli.domain.device import Availability
     from fmha_cli.report.places import PlaceEffect
     from fmha_cli.results.keeping import Keeper
+    from fmha_cli.walk.head_start import HeadStart
     from fmha_cli.walk.run import Outcome
 
 
@@ -29,18 +30,25 @@ def walk_points(call: Call) -> int:
     Raises:
         FmhaError: before the first row: a usage error, a missing environment.
     """
-    from fmha_cli.cli.asked import request_of
     from fmha_cli.cli.points import points_of
-    from fmha_cli.walk.run import run_points
+    from fmha_cli.walk.head_start import HeadStart
 
     if call.settings.on("plot"):
         from fmha_cli.pages.terminal import check_plotext
 
         check_plotext("--plot")
     points = points_of(call)
+    if call.settings.on("dry_run"):
+        return dry_run(call, points)
+    with HeadStart() as ahead:
+        return _walked(call, points, ahead)
+
+
+def _walked(call: Call, points: Sequence[Point], ahead: HeadStart) -> int:
+    from fmha_cli.cli.asked import request_of
+    from fmha_cli.walk.run import run_points
+
     request = request_of(call, Command(call.command))
-    if request.dry_run:
-        return dry_run(call, points, request)
     delivery = Delivery(call, keeper_of(call))
     with delivery, call.console.progress(call.command) as progress:
         outcome = run_points(
@@ -55,6 +63,7 @@ def walk_points(call: Call) -> int:
             notify=call.console.say,
             progress=progress,
             phase=progress.phase,
+            ahead=ahead,
         )
     if call.output.gone and len(delivery.streamed) < len(outcome.records):
         return int(exit_code(delivery.streamed, interrupted=False))  # nobody reads: the rows so far, and no word
@@ -198,10 +207,10 @@ def resume_line(argv: Sequence[str], journal: str) -> str:
     return shlex.join(("fmha", *kept, "--resume", journal))
 
 
-def dry_run(call: Call, points: Sequence[Point], request: Request) -> int:
+def dry_run(call: Call, points: Sequence[Point]) -> int:
     """Show every row with its kernel and stages, and with launches if the backend can show them. Nothing runs, so
     NOT_RUN is not a failure. Kernels are built only to show their launches; without a compiler the exit code is 4."""
-    from fmha_cli.cli.asked import found_by
+    from fmha_cli.cli.asked import found_by, request_of
     from fmha_cli.report.documents.report import report_document
     from fmha_cli.report.parts import environment
     from fmha_cli.walk.dry_run import dry_fates
@@ -211,7 +220,7 @@ def dry_run(call: Call, points: Sequence[Point], request: Request) -> int:
     from fmha_cli.walk.rows import plan_rows
     from fmha_cli.walk.tuning.choosing import chooser_of
 
-    problems = [point.problem for point in points]
+    request, problems = request_of(call, Command(call.command)), [point.problem for point in points]
     check_outputs(problems, request)
     refuse_timing(request)
     found = found_by(call, request.wanted)

@@ -85,7 +85,9 @@ def select(
     if wanted.arch is not None:
         registry.arch(wanted.arch)  # an unknown architecture is a usage error, whatever the backends say
     _require_device(backends, found, wanted)
-    pinned = find_kernel(registry, backends, wanted.kernel, archs_in_play(backends, found, wanted))
+    pinned = None
+    if wanted.kernel is not None:  # to know every backend's architectures takes longer than everything else here
+        pinned = find_kernel(registry, backends, wanted.kernel, archs_in_play(backends, found, wanted))
     decisions: list[tuple[Decision, DeviceFacts]] = []
     for backend in backends:
         if pinned is not None and pinned.backend != backend.name:

@@ -217,10 +217,14 @@ class WorkerProcess:
 
     def close(self, grace: float = _GRACE_S) -> None:
         """Let the worker close its devices, then end it; frees the descriptors."""
+        end = time.monotonic() + grace
         with suppress(OSError):
             self._channel.shutdown(socket.SHUT_WR)
+            self._channel.settimeout(grace)
+            while self._channel.recv(1 << 16):  # to its end: waiting for a process looks at it at ever longer intervals
+                pass
         with suppress(subprocess.TimeoutExpired):
-            self._process.wait(grace)
+            self._process.wait(max(0.0, end - time.monotonic()))
         self.kill()
         self._selector.close()
         self._release()

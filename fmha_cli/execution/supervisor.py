@@ -88,17 +88,18 @@ class Supervisor:
 
     Args:
         held: descriptors that every worker inherits (``WorkerProcess``).
+        first: a worker that was started before.
     """
 
-    def __init__(self, held: Sequence[int] = ()) -> None:
+    def __init__(self, held: Sequence[int] = (), first: WorkerProcess | None = None) -> None:
         self._held = tuple(held)
-        self._worker: WorkerProcess | None = None
+        self._worker = first
         self._loaded: OrderedDict[str, Arena] = OrderedDict()
         self._remarks: dict[str, tuple[str, ...]] = {}
         self._ran: OrderedDict[str, None] = OrderedDict()
         self._runtime: str | None = None
         self._kept = KEPT_JOBS
-        self.started = 0
+        self.started = int(first is not None)
         """Workers started so far."""
 
     @property

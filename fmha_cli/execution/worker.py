@@ -360,6 +360,11 @@ def main(arguments: list[str]) -> None:
         os.set_inheritable(descriptor, False)
     confine(lifeline, parent, pdeathsig=bool(pdeathsig))
     Worker(socket.socket(fileno=channel)).serve()
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    os._exit(
+        0
+    )  # every device is closed; what Python and its libraries would still tidy up is time that the parent waits
 
 
 if __name__ == "__main__":

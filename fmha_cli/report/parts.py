@@ -245,11 +245,13 @@ def environment(backends: Mapping[str, Availability]) -> dict[str, Any]:
     """Versions, platform, and the reply of every backend that was asked, by backend name."""
     import platform
 
+    from fmha_cli.system.machine import platform_text
+
     return to_json(
         Environment(
             fmha=__version__,
             python=platform.python_version(),
-            platform=platform.platform(),
+            platform=platform_text(),
             devices=device_rows(backends),
             backends=backend_rows(backends),
         )

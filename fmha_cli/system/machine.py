@@ -47,3 +47,13 @@ def kernel_number(name: bytes) -> int:
     size = ctypes.c_size_t(ctypes.sizeof(value))
     known = ask is not None and ask(name, ctypes.byref(value), ctypes.byref(size), None, ctypes.c_size_t(0)) == 0
     return value.value if known else 0
+
+
+def platform_text() -> str:
+    """What ``platform.platform()`` says. On Linux without the process that it starts to learn a name which it leaves out."""
+    import platform
+
+    if platform.system() != "Linux":
+        return platform.platform()
+    libc = "".join(platform.libc_ver())
+    return "-".join(filter(None, ("Linux", platform.release(), platform.machine(), libc and f"with-{libc}")))

@@ -19,9 +19,9 @@ from fmha_cli.domain.problem import Problem
 from fmha_cli.execution.supervisor import Supervisor
 from fmha_cli.report.record import Record
 from fmha_cli.walk.baseline import Conditions
-from fmha_cli.walk.baseline_file import load_baseline
 from fmha_cli.walk.builds import build_context
 from fmha_cli.walk.emulation import emulation_of, refuse_timing
+from fmha_cli.walk.head_start import HeadStart
 from fmha_cli.walk.host import this_host
 from fmha_cli.walk.input_files import InputFiles, check_fit, read_input_files
 from fmha_cli.walk.invocation import parts_of
@@ -73,6 +73,7 @@ def run_points(
     progress: Progress = lambda done, total, what: None,
     phase: Tell = silent,
     watch: Watch | None = None,
+    ahead: HeadStart | None = None,
 ) -> Outcome:
     """Run every problem.
 
@@ -88,6 +89,7 @@ def run_points(
         progress: rows done, rows in all, the flags of the row that runs.
         phase: takes the phases of the work.
         watch: of whoever carries out part of a larger run.
+        ahead: has a worker that was started before.
 
     Raises:
         UsageError, EnvironmentProblem, UnsupportedError: before anything runs.
@@ -99,10 +101,14 @@ def run_points(
     for point in points if files.arrays else ():
         with suppress(UnsupportedError):  # its row says so
             check_fit(point, files)
-    baseline = load_baseline(Path(request.baseline)) if request.baseline else None
+    baseline = None
+    if request.baseline:
+        from fmha_cli.walk.baseline_file import load_baseline  # no other walk reads a report
+
+        baseline = load_baseline(Path(request.baseline))
     with ExitStack() as stack:
         revision = stack.enter_context(Revision())
-        supervisor = stack.enter_context(Supervisor(watch.held))
+        supervisor = stack.enter_context(Supervisor(watch.held, None if ahead is None else ahead.take()))
         supervisor.start()  # it starts while rows are planned and kernels are built
         found = probe_backends(registry, wanted_backends(registry, request.wanted), supervisor, request.device)
         on_found(found)

@@ -13,17 +13,17 @@ from fmha_cli.codegen.ck_tile.algorithm import CkAlgorithm
 from fmha_cli.domain.arch import ArchSpec, arch_names, load_arch
 from fmha_cli.domain.decision import Decision
 from fmha_cli.domain.device import Availability, DeviceFacts
-from fmha_cli.domain.installation import Checker, SourceTree, Surroundings
 from fmha_cli.domain.kernel import Algorithm, Family, KernelSpec
 from fmha_cli.domain.passes import TwoPasses
 from fmha_cli.domain.plan import Artifact, Plan, Stage
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.protocols import BoundTensor, BuildContext, LaunchView, Session
 from fmha_cli.domain.rules import CORE_RULES, Reason, Rule
-from fmha_cli.domain.tuning import TunedFile, TunedKernel
 
 if TYPE_CHECKING:
     from fmha_cli.domain.counterpart import Counterpart
+    from fmha_cli.domain.installation import Checker, SourceTree, Surroundings
+    from fmha_cli.domain.tuning import TunedFile, TunedKernel
 
 # Each method imports what it needs: listing kernels needs no problem rules, choosing a kernel needs no compiler, and
 # only running needs a runtime.

@@ -5,18 +5,21 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from fmha_cli.backends.cuda.upstream import Upstream
 from fmha_cli.backends.gpu.devices import undriven
 from fmha_cli.domain.arch import ArchSpec, arch_names, load_arch
 from fmha_cli.domain.decision import Decision
 from fmha_cli.domain.device import Availability, DeviceFacts
-from fmha_cli.domain.installation import Checker, DoctorCheck, SourceTree, Surroundings
 from fmha_cli.domain.kernel import KernelSpec
 from fmha_cli.domain.plan import Artifact, Plan, Stage
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.protocols import BoundTensor, BuildContext, LaunchView, Session
 from fmha_cli.domain.rules import Reason, Rule
+
+if TYPE_CHECKING:
+    from fmha_cli.domain.installation import Checker, DoctorCheck, SourceTree, Surroundings
 
 # Each method imports what it needs. Listing kernels needs no rules about problems, choosing a kernel needs no compiler,
 # and only running needs cuda-python.

@@ -9,12 +9,12 @@ from __future__ import annotations
 from functools import lru_cache
 
 from fmha_cli.backends.cuda.listed import REFUSED, capability
+from fmha_cli.codegen.mem_efficient.algorithm import NAME
 from fmha_cli.codegen.mem_efficient.traits import FAMILIES, Traits, document, kernels_of
 from fmha_cli.domain.arch import ArchSpec
 from fmha_cli.domain.kernel import KernelSpec
 from fmha_cli.domain.signature import BiasKey, CacheKey, MaskKey, ModeKey, Need, Signature
 
-NAME = "mem_efficient"
 WIDEST = "pytorch"
 """The profile of the most devices. The other one holds a part of its kernels."""
 

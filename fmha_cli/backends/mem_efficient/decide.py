@@ -6,11 +6,12 @@ from functools import partial
 
 from fmha_cli.backends.cuda.few import Few
 from fmha_cli.backends.gpu.index import Candidate
-from fmha_cli.backends.mem_efficient.catalogue import NAME, WIDEST, kernels, profile_kernels
+from fmha_cli.backends.mem_efficient.catalogue import WIDEST, kernels, profile_kernels
 from fmha_cli.backends.mem_efficient.pairs import OF_PAIRS
 from fmha_cli.backends.mem_efficient.problem_rules import CONDITIONS
 from fmha_cli.backends.mem_efficient.scratch import storage_of
 from fmha_cli.backends.mem_efficient.situation import Situation
+from fmha_cli.codegen.mem_efficient.algorithm import NAME
 from fmha_cli.domain.decision import Supported
 from fmha_cli.domain.rules import LEFTPAD_RULE
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from fmha_cli.backends.cuda.choosing import Found, told, told_conditions
-from fmha_cli.backends.mem_efficient.catalogue import NAME
 from fmha_cli.backends.mem_efficient.scratch import storage_of
+from fmha_cli.codegen.mem_efficient.algorithm import NAME
 from fmha_cli.codegen.mem_efficient.traits import traits_of
 from fmha_cli.domain.kernel import KernelSpec
 from fmha_cli.domain.problem import Problem

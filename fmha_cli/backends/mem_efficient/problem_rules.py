@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from fmha_cli.backends.cuda.choosing import Found, told, told_conditions
 from fmha_cli.backends.cuda.listed import capability
 from fmha_cli.backends.gpu.arithmetic import GRID_END, SMALLEST_NORMAL, single
-from fmha_cli.backends.mem_efficient.catalogue import NAME
 from fmha_cli.backends.mem_efficient.scratch import Storage, storage_of
 from fmha_cli.backends.mem_efficient.situation import BOTTOM_RIGHT, Situation
+from fmha_cli.codegen.mem_efficient.algorithm import NAME
 from fmha_cli.codegen.mem_efficient.traits import traits_of
 from fmha_cli.domain.arch import load_arch
 from fmha_cli.domain.dtypes import DType

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from fmha_cli.domain.kernel import Algorithm
 
+NAME = "mem_efficient"
+
 
 @dataclass(frozen=True, kw_only=True)
 class MemEffAlgorithm(Algorithm):

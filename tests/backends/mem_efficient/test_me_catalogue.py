@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 
 from fmha_cli.backends.cuda.listed import capability
-from fmha_cli.backends.mem_efficient.catalogue import NAME, kernels, profile_kernels
+from fmha_cli.backends.mem_efficient.catalogue import kernels, profile_kernels
 from fmha_cli.backends.mem_efficient.upstream import UPSTREAM
-from fmha_cli.codegen.mem_efficient.algorithm import MemEffAlgorithm
+from fmha_cli.codegen.mem_efficient.algorithm import NAME, MemEffAlgorithm
 from fmha_cli.codegen.mem_efficient.traits import FAMILIES, Traits, document, kernels_of, traits_of
 from fmha_cli.domain.arch import arch_names, load_arch
 from fmha_cli.domain.dtypes import DType
