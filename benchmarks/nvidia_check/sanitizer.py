@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import re
+import shlex
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from nvidia_check.budget import Budget, out_of_time
 from nvidia_check.results import Result
-from nvidia_check.shards import SCRIPT, Setting, Wanted, environ_of_children, row_of, write_job
+from nvidia_check.shards import Setting, Wanted, environ_of_children, program, row_of
 
 TOOLS = ("memcheck", "racecheck")
 FOLDERS = ("/usr/local/cuda/bin", "/usr/local/cuda-13.0/bin", "/opt/cuda/bin")
@@ -41,11 +41,14 @@ def run_command(words: Sequence[str], seconds: float) -> tuple[int, str]:
     return done.returncode, done.stdout + done.stderr
 
 
-def command(program: str, name: str, case: Wanted, setting: Setting) -> list[str]:
+def command(tool_path: str, name: str, case: Wanted, setting: Setting) -> list[str]:
     """The command line of one case under one tool. Child processes are checked too, because the worker is one."""
     slow = replace(setting, fills=("normal",), timeout_s=MOST_S)
-    job = write_job(f"sanitizer-{name}-{re.sub(r'[^a-z0-9]+', '-', case.name.lower())}", [case], slow)
-    return [program, "--tool", name, "--target-processes", "all", sys.executable, str(SCRIPT), str(job)]
+    records = setting.folder / f"sanitizer-{name}-{re.sub(r'[^a-z0-9]+', '-', case.name.lower())}.jsonl"
+    records.unlink(missing_ok=True)
+    tool_words = [tool_path, "--tool", name, "--target-processes", "all"]
+    own = [*program(), "validate", "--device", setting.device, *shlex.split(case.flags), *slow.options]
+    return [*tool_words, *own, "-o", str(records)]
 
 
 def sanitize(

@@ -1,7 +1,7 @@
-"""Check many problems at once: parallel processes on one device, each with its own worker.
+"""Check many problems at once: ``fmha sweep`` with several workers that share one device.
 
-Judging takes much longer on the host than on the device, so the processes hardly wait for each other. A problem is
-NOT_RUN if its process did not finish it in time or died, in which case the row has the process's last output.
+Judging takes much longer on the host than on the device, so the workers hardly wait for each other. A problem whose time was
+over is NOT_RUN. Where the sweep did not end well, rows without a record have its last words.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from typing import Any
 
 import fmha_cli
 from fmha_cli.domain.problem import Problem
-from nvidia_check.budget import Budget
 from nvidia_check.results import Result
 
-SCRIPT = Path(__file__).with_name("shard.py")
 WORST = ("PASSED", "UNCHECKED", "MISTRUSTED", "NOT_RUN", "UNSUPPORTED")
 """The verdicts from good to bad; any other verdict is worse."""
 _LAST_WORDS = 300
+_LATE_S = 20.0
+"""Seconds more than its own limit after which a sweep is killed."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Wanted:
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """The settings that all processes share."""
+    """The settings that all workers share."""
 
     backend: str
     device: str
@@ -50,54 +50,51 @@ class Setting:
     timeout_s: float = 30.0
     oracle_s: float = 4.0
 
+    @property
+    def options(self) -> list[str]:
+        """As options of ``validate`` and of ``sweep --step validate``, which print records."""
+        return [
+            *("--backend", self.backend, "--fill", ",".join(self.fills), "--fill-seed", str(self.seed)),
+            *(
+                "--timeout",
+                f"{self.timeout_s:g}",
+                "--check-budget",
+                f"{self.oracle_s:g}",
+                "--cache-dir",
+                self.cache_root,
+            ),
+            *("--offline", "--no-store", "--jsonl"),
+        ]
+
 
 def validate(part: str, wanted: Sequence[Wanted], setting: Setting, seconds: float) -> list[Result]:
-    """The verdict of every problem, in the given order, after at most ``seconds``."""
-    lists = [wanted[n :: setting.processes] for n in range(setting.processes)]
-    lists = [mine for mine in lists if mine]
-    budget = Budget(seconds)
-    running = [_start(part, n, mine, setting) for n, mine in enumerate(lists)]
-    words = [_finish(process, budget) for process in running]
-    found: dict[str, Result] = {}
-    for n, (mine, said) in enumerate(zip(lists, words, strict=True)):
-        records = _records(setting.folder / f"{part}{n}.jsonl")
-        found |= {w.name: judged(part, w, records.get(key_of(w.flags), []), said) for w in mine}
-    return [found[w.name] for w in wanted]
+    """The verdict of every problem, in the given order, after about ``seconds`` at most."""
+    problems, records = (setting.folder / f"{part}.{ending}" for ending in ("txt", "jsonl"))
+    problems.write_text("".join(f"{w.flags}  # {w.name}\n" for w in wanted), "utf-8")
+    devices = f"{setting.device}*{setting.processes}"
+    words = ["sweep", "--step", "validate", "--devices", devices, "--problems", str(problems), "--chunk", "4"]
+    said = _said([*program(), *words, "--time-limit", f"{max(seconds, 1e-3):g}", *setting.options], records, seconds + _LATE_S)
+    found = _records(records)
+    return [judged(part, w, found.get(key_of(w.flags), []), said) for w in wanted]
 
 
-def write_job(name: str, wanted: Sequence[Wanted], setting: Setting) -> Path:
-    """Write the job of one process and delete its old records and journal."""
-    records = setting.folder / f"{name}.jsonl"
-    records.unlink(missing_ok=True)
-    Path(f"{records}.journal").unlink(missing_ok=True)
-    job = {
-        "backend": setting.backend,
-        "cache_root": setting.cache_root,
-        "device": setting.device,
-        "fills": setting.fills,
-        "flags": [w.flags for w in wanted],
-        "oracle_s": setting.oracle_s,
-        "records": str(records),
-        "seed": setting.seed,
-        "timeout_s": setting.timeout_s,
-    }
-    path = setting.folder / f"{name}.json"
-    path.write_text(json.dumps(job), "utf-8")
-    return path
+def program() -> list[str]:
+    """``fmha`` of this very package, as words."""
+    return [sys.executable, "-m", "fmha_cli"]
 
 
-def _start(part: str, n: int, wanted: Sequence[Wanted], setting: Setting) -> subprocess.Popen[str]:
-    path = write_job(f"{part}{n}", wanted, setting)
-    # Each process's numpy would use all cores for its products, so the processes share them.
-    threads = str(max(1, (os.cpu_count() or 1) // setting.processes))
-    environ = environ_of_children() | dict.fromkeys(
-        ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), threads
-    )
-    talk = path.with_suffix(".log").open("w", encoding="utf-8")
-    with talk:
-        return subprocess.Popen(
-            [sys.executable, str(SCRIPT), str(path)], stdout=talk, stderr=talk, text=True, env=environ
-        )
+def _said(words: Sequence[str], records: Path, seconds: float) -> str:
+    """Run a command whose output is the records. Returns why some may be missing, or an empty string."""
+    log = records.with_suffix(".log")
+    with records.open("wb") as out, log.open("wb") as talk:
+        try:
+            code = subprocess.run(
+                words, stdout=out, stderr=talk, timeout=seconds, check=False, env=environ_of_children()
+            ).returncode
+        except subprocess.TimeoutExpired:
+            return "the time of this part was over"
+    last = log.read_text("utf-8").strip()[-_LAST_WORDS:]
+    return f"fmha sweep ended with {code}: {last}" if code else ""
 
 
 def environ_of_children() -> dict[str, str]:
@@ -119,20 +116,6 @@ def children_find_us() -> Iterator[None]:
         os.environ.update({} if before is None else {"PYTHONPATH": before})
 
 
-def _finish(process: subprocess.Popen[str], budget: Budget) -> str:
-    """Wait within the budget. Returns why the process did not do everything, or an empty string."""
-    try:
-        code = process.wait(budget.left)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
-        return "the time of this part was over"
-    if code == 0:
-        return ""
-    log = Path(process.args[-1]).with_suffix(".log")  # type: ignore[index]
-    return f"its process ended with {code}: {log.read_text('utf-8').strip()[-_LAST_WORDS:]}"
-
-
 def key_of(flags: str) -> str:
     """A key that identifies a problem, with or without a returned LSE."""
     return _key(Problem.from_cli(flags).to_dict())
@@ -143,14 +126,15 @@ def _key(problem: Mapping[str, Any]) -> str:
 
 
 def _records(path: Path) -> dict[str, list[dict[str, Any]]]:
-    """The records of a process by problem, without an incomplete last line."""
+    """The records of a file by problem, without an incomplete last line."""
     out: dict[str, list[dict[str, Any]]] = {}
     for line in path.read_text("utf-8").splitlines() if path.exists() else ():
         try:
             record = json.loads(line)
         except ValueError:
             continue
-        out.setdefault(_key(record["problem"]), []).append(record)
+        if "problem" in record:  # the first line is the environment
+            out.setdefault(_key(record["problem"]), []).append(record)
     return out
 
 
@@ -158,7 +142,7 @@ def judged(part: str, wanted: Wanted, records: Sequence[Mapping[str, Any]], said
     """The row of one problem from its records: the problem itself, and its LSE sibling where LSE can be returned."""
     result = Result(part, wanted.name, wanted.flags)
     if not records:
-        result.why = said or "its process gave no record"
+        result.why = said or "there is no record of it"
         return result
     worst = max(records, key=lambda r: _badness(r["verdict"]))
     result.verdict = worst["verdict"]
@@ -177,9 +161,9 @@ def judged(part: str, wanted: Wanted, records: Sequence[Mapping[str, Any]], said
     return result
 
 
-def row_of(part: str, wanted: Wanted, job: Path) -> Result:
-    """The row of a job's only problem, after its process has ended."""
-    return judged(part, wanted, _records(job.with_suffix(".jsonl")).get(key_of(wanted.flags), []), "")
+def row_of(part: str, wanted: Wanted, records: Path) -> Result:
+    """The row of the only problem in a file of records."""
+    return judged(part, wanted, _records(records).get(key_of(wanted.flags), []), "")
 
 
 def _badness(verdict: str) -> int:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from fmha_cli.cli.call import Call
 from fmha_cli.cli.options import EXCLUDES, MODELS
 from fmha_cli.discovery.sweep import Dropped, Raw, Sweep, expand, nothing_left, resolve_point
-from fmha_cli.domain.errors import EmptySelection, UsageError
+from fmha_cli.domain.errors import EmptySelection, ImpossibleProblem, UsageError
 from fmha_cli.domain.layer import Layer
 from fmha_cli.domain.problem import Problem
 from fmha_cli.report.lines import counted
@@ -74,6 +75,47 @@ def _points_of(call: Call, asked: Asked) -> tuple[Point, ...]:
     _announce(call, [sweep for group in asked for sweep, _ in group], len(points), len(dropped))
     for text in dict.fromkeys(filter(None, (_empty_splits(point.problem) for point in points))):
         call.console.say(text)
+    return _only(call, points)
+
+
+def listed_points(call: Call, path: Path) -> tuple[Point, ...]:
+    """The problems of a file with the flags of one in each line.
+
+    Raises:
+        UsageError: E002, flags of a problem or a model beside it, an unreadable file, a line that defines no problem.
+        EmptySelection: F008, ``--only`` names none of them.
+    """
+    beside = next(
+        (key for key in (*call.problem_flags, *(option.key for option in MODELS)) if key in call.settings.values), None
+    )
+    if beside is not None:
+        where = call.settings.where(beside)
+        raise UsageError(
+            f"--problems beside {where}", code="E002", where=where, why="each line has all flags of its problem"
+        )
+    try:
+        lines = path.read_text("utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as fault:
+        why = getattr(fault, "strerror", None) or "not text in UTF-8"
+        raise UsageError(f"--problems {path} cannot be read", code="E002", where="--problems", why=why) from fault
+    points = []
+    for number, line in enumerate(lines, 1):
+        flags = line.partition("#")[0].strip()
+        try:
+            points += [Point(Problem.from_cli(flags))] if flags else []
+        except ImpossibleProblem as fault:
+            if not call.settings.on("skip_impossible"):
+                fault.where = f"{path}:{number}: {fault.where or flags}"
+                raise
+            call.console.say(f"dropped {path}:{number}: {fault.what}")
+        except UsageError as fault:
+            fault.where = f"{path}:{number}: {fault.where or flags}"
+            raise
+    if not points:
+        raise UsageError(
+            f"--problems {path} has no problem", code="E002", where="--problems", help="a line: -H 8 -s 1k --causal"
+        )
+    call.console.say(f"{counted(len(points), 'problem')} of {path}")
     return _only(call, points)
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import re
+import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
@@ -35,8 +38,6 @@ from fmha_cli.domain.errors import EnvironmentProblem, ExitCode, UsageError
 from fmha_cli.domain.flags import FlagKind
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from fmha_cli.cli.walking import Delivery
     from fmha_cli.sweeps.driver import Done
     from fmha_cli.sweeps.folder import Spec
@@ -65,14 +66,26 @@ OVERLAP = _spreading(
     "Share of the problems that run on every device and host, to compare these [default: 0%]",
     metavar="N%",
 )
+TIME_LIMIT = _spreading(
+    "time-limit",
+    FlagKind.NUMBER,
+    "Seconds after which the sweep ends; the rows that are left are NOT_RUN, and --resume runs them",
+    metavar="S",
+)
+PROBLEMS = Opt(
+    "problems",
+    FlagKind.FILE,
+    "Problems that differ in anything: the flags of one in each line, in place of flags here; # begins a comment",
+    panel="Problem",
+)
 RESUME = _spreading(
     "resume",
     FlagKind.TEXT,
     "Finish a sweep: its id, its label, or latest; takes no other options of problems",
     metavar="RUN",
 )
-SPREADING = (DEVICES, SCHEDULER, *TLS, STEP, CHUNK_OPTION, RETRIES, SILENCE, OVERLAP, RESUME)
-_PLAIN = {option.key for option in (*ROWS, *KEPT, *TLS, RESUME)}
+SPREADING = (DEVICES, SCHEDULER, *TLS, STEP, CHUNK_OPTION, RETRIES, SILENCE, OVERLAP, TIME_LIMIT, RESUME)
+_PLAIN = {option.key for option in (*ROWS, *KEPT, *TLS, TIME_LIMIT, RESUME)}
 """What may stand beside ``--resume``."""
 
 
@@ -110,7 +123,7 @@ def _spec(call: Call) -> Spec:
         UsageError: see ``points_of`` and ``request_of``; a malformed ``--devices``.
     """
     from fmha_cli.cli.asked import request_of
-    from fmha_cli.cli.points import file_flags, points_of
+    from fmha_cli.cli.points import file_flags, listed_points, points_of
     from fmha_cli.cli.storing import tuned_of
     from fmha_cli.sweeps.addresses import Where, parse_scheduler
     from fmha_cli.sweeps.folder import Spec
@@ -120,17 +133,18 @@ def _spec(call: Call) -> Spec:
     from fmha_cli.walk.tuning.choosing import chooses, kept_of
 
     devices = call.settings.text("devices") or "all"
-    parse_devices(devices)
+    step = Step(call.settings.text("step") or Step.BENCH)
     scheduler = call.settings.text("scheduler") or "local"
     address = parse_scheduler(scheduler, tls=tls_of(call) is not None)
-    points = points_of(call)
+    local = address.where is Where.LOCAL
+    parse_devices(devices, shared=local and step is not Step.BENCH)
+    listed = call.settings.text("problems")
+    points = points_of(call) if listed is None else listed_points(call, Path(listed))
     layers = tuple(point.layer for point in points)
-    if address.where is not Where.LOCAL and (file := next(iter(file_flags(call)), None)):
+    if not local and (file := next(iter(file_flags(call)), None)):
         why = "the workers are on other machines, and have other files"
         raise UsageError(f"--{file.replace('_', '-')} with --scheduler", code="E002", where="--scheduler", why=why)
-    step = Step(call.settings.text("step") or Step.BENCH)
     request = replace(request_of(call, step), dry_run=False)
-    local = address.where is Where.LOCAL
     _refuse_tuned_afar(call, local=local)
     return Spec(
         run=uuid4().hex,
@@ -228,6 +242,8 @@ def _carry_out(call: Call, spec: Spec, make_folder: Callable[[], Path]) -> int:
     from fmha_cli.sweeps.folder import remove
     from fmha_cli.sweeps.opening import open_sweep
 
+    start = time.monotonic()
+    limit = call.settings.number("time_limit", 0.0) if "time_limit" in call.settings.values else None
     keeper = keeper_of(call)
     delivery = Delivery(call, keeper)
     folder = make_folder()
@@ -252,6 +268,8 @@ def _carry_out(call: Call, spec: Spec, make_folder: Callable[[], Path]) -> int:
                 on_record=delivery.record,
                 tell=call.console.say,
                 changed=board.show,
+                seconds=limit,
+                end=math.inf if limit is None else start + limit,
             )
             done = driver.go(opened.past)
             delivery.all(done.records, opened.found, place_effects(opened.plan, done))
@@ -275,8 +293,10 @@ def _ended(call: Call, spec: Spec, folder: Path, done: Done, delivery: Delivery)
         return int(exit_code(delivery.streamed, interrupted=False))
     if done.lost:
         call.console.say(f"{counted(done.lost, 'worker')} lost; every row has one record")
-    if done.interrupted or done.stranded:
-        call.console.error("interrupted" if done.interrupted else "no worker is left")
+    if done.interrupted or done.stranded or done.late:
+        call.console.error(
+            "interrupted" if done.interrupted else "the time is over" if done.late else "no worker is left"
+        )
         call.console.error(f"  = help: {line}")
     else:
         remove(folder)
@@ -285,6 +305,7 @@ def _ended(call: Call, spec: Spec, folder: Path, done: Done, delivery: Delivery)
 
 OPTIONS = (
     *(option for option in ROOM if option.name != "device"),
+    PROBLEMS,
     *SPREADING,
     *(SELECT, ALL_KERNELS, AB, ONLY, FILLS, FILL_SEED, REPEATS),
     *(CACHE, BUDGET, MAX_TIME, PROCESSES, FLOPS, PEAK, CHECK_BUDGET, NO_CHECK, NO_PROBE, DRY_RUN),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -32,7 +33,7 @@ class Done:
     Attributes:
         records: one for each planned row, in order.
         interrupted: whether the user ended it, or nobody takes the rows.
-        stranded: whether rows are left because no place was left for them.
+        stranded: whether rows are left because no place was left for them. late: because the time was over.
         where: number of a row -> the place that ran it; not of rows of earlier sessions.
         lost: workers that died. doubled: records that came a second time and were dropped.
     """
@@ -40,6 +41,7 @@ class Done:
     records: tuple[Record, ...]
     interrupted: bool
     stranded: bool
+    late: bool
     where: Mapping[int, Place]
     lost: int
     doubled: int
@@ -53,6 +55,7 @@ class Driver:
         run: what the records say of it.
         chunk: rows of one chunk.
         retries: see ``Ledger``.
+        seconds, end: the longest time, and when it is over by ``time.monotonic``; what runs then is ended, and the rest is left.
         on_record: takes each record once, in the order in which they come; may raise ``StopWalk``.
         tell: takes a line for people.
         changed: called after every event, to show the state.
@@ -68,6 +71,8 @@ class Driver:
     on_record: Callable[[Record], None]
     tell: Callable[[str], None]
     changed: Callable[[Driver], None] = lambda driver: None
+    seconds: float | None = None
+    end: float = math.inf
 
     def __post_init__(self) -> None:
         self.rows = self.plan.rows
@@ -83,7 +88,7 @@ class Driver:
         Args:
             past: records of earlier sessions, by row key.
         """
-        interrupted = stranded = False
+        interrupted = stranded = late = False
         try:
             for number, row in enumerate(self.rows):
                 if row.key in past:
@@ -92,7 +97,7 @@ class Driver:
             for unit in self.plan.units:
                 self._settle_unserved(unit)
             self.ledger.add(self.plan.chunks(self.chunk))
-            while self.ledger.open:
+            while self.ledger.open and not (late := time.monotonic() >= self.end):
                 self._give()
                 for news in self.scheduler.news(TICK_S):
                     self._take(news)
@@ -105,8 +110,9 @@ class Driver:
         finally:
             self.scheduler.close()
         why = "no worker was left for this row" if stranded else "interrupted before this row was done"
+        why = f"the {self.seconds:g} s of the sweep were over before this row was done" if late else why
         records = tuple(self.ledger.done.get(n) or self._made(n, Verdict.NOT_RUN, why) for n in range(len(self.rows)))
-        return Done(records, interrupted, stranded, self.where, self.ledger.lost, self.ledger.doubled)
+        return Done(records, interrupted, stranded, late, self.where, self.ledger.lost, self.ledger.doubled)
 
     def _stranded(self) -> bool:
         """Whether the rows that are left have had no place for longer than the scheduler's patience."""

@@ -2,7 +2,8 @@
 
 The lock is taken before a worker starts and inherited by every process that may use the device. It ends when the last of
 them has ended, however that happens, so a device whose worker was killed is not given away while a child of that worker
-still runs on it. The file says who holds it; what it says counts only while it is locked.
+still runs on it. The file says who holds it; what it says counts only while it is locked. Workers that time nothing may share a
+device's lease with others of their sort.
 """
 
 from __future__ import annotations
@@ -86,8 +87,8 @@ def file_name(text: str) -> str:
     return re.sub(r"[^\w.-]", "_", text)
 
 
-def take(folder: Path, device: str, run: str) -> Lease | None:
-    """The lease of a device without waiting; None while another process holds it.
+def take(folder: Path, device: str, run: str, *, shared: bool = False) -> Lease | None:
+    """The lease of a device without waiting; None while another process holds it, or some share it and this one will not.
 
     Raises:
         EnvironmentProblem: X060, the file cannot be made or locked.
@@ -97,7 +98,7 @@ def take(folder: Path, device: str, run: str) -> Lease | None:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | CLOEXEC | BINARY, 0o600)
         try:
-            if not try_lock(descriptor):
+            if not try_lock(descriptor, shared=shared):
                 os.close(descriptor)
                 return None
             since = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())

@@ -94,9 +94,9 @@ class LocalScheduler:
         if slot.child is not None or time.monotonic() - slot.tried < _LEASE_S:
             return
         slot.tried = time.monotonic()
-        lease = take(self._states, slot.place.name, self._run)
+        lease = take(self._states, slot.place.lease, self._run, shared=slot.place.shared)
         if lease is None:
-            if not slot.told and (holder := holder_of(self._states, slot.place.name)) is not None:
+            if not slot.told and (holder := holder_of(self._states, slot.place.lease)) is not None:
                 slot.told = holder.run != self._run
                 if slot.told:
                     yield News(slot.place, {"event": "waits", "text": holder.text})

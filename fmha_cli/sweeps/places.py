@@ -23,7 +23,7 @@ _ITEM = re.compile(r"([^*\s]+)(?:\*([1-9][0-9]{0,2}))?")
 
 @dataclass(frozen=True, kw_only=True)
 class Asked:
-    """A device of ``--devices``; of an emulated one there may be several."""
+    """A device of ``--devices``; of an emulated one there may be several, and several workers may share one that times nothing."""
 
     device: str
     copies: int = 1
@@ -48,7 +48,7 @@ class Place:
 
     Attributes:
         device: the id of its device.
-        name: of the lease and for people: the id, with a number where a device is emulated several times.
+        name: for people: the id, with a number where a device is emulated several times, or shared.
         kind: number of the kind of its device.
         host: the name of the machine; empty for this one.
     """
@@ -59,16 +59,29 @@ class Place:
     host: str = ""
 
     @property
+    def shared(self) -> bool:
+        """Whether it is one of several places on one real device."""
+        return self.name != self.device and not is_emulated(self.device)
+
+    @property
+    def lease(self) -> str:
+        """The name of its lease: each emulation of a device has its own."""
+        return self.device if self.shared else self.name
+
+    @property
     def text(self) -> str:
         """The place for people."""
         return f"{self.name} on {self.host}" if self.host else self.name
 
 
-def parse_devices(text: str) -> tuple[Asked, ...]:
+def parse_devices(text: str, *, shared: bool = False) -> tuple[Asked, ...]:
     """The value of ``--devices``: ``all`` (then nothing), or ids with commas; ``emu:ARCH*N`` emulates a device N times.
 
+    Args:
+        shared: nothing is timed, so several workers may use one real device: ``cuda:0*4``.
+
     Raises:
-        UsageError: E002, an empty id, a device twice, several copies of real hardware, ``all`` among ids.
+        UsageError: E002, an empty id, a device twice, several workers that time on one, ``all`` among ids.
     """
     if text.strip() == ALL:
         return ()
@@ -77,8 +90,9 @@ def parse_devices(text: str) -> tuple[Asked, ...]:
         match = _ITEM.fullmatch(word)
         if match is None or match[1] == ALL:
             raise _malformed(text, "all, or ids with commas: cuda:0,cuda:1", "all stands alone" if match else None)
-        if match[2] and not is_emulated(match[1]):
-            raise _malformed(text, f"{match[1]} is one device, and one worker at a time uses it")
+        if match[2] and not shared and not is_emulated(match[1]):
+            why = f"{match[1]} is one device, and one worker at a time times kernels on it"
+            raise _malformed(text, why, "--step validate lets several workers share a device")
         if any(one.device == match[1] for one in found):
             raise _malformed(text, f"{match[1]} is there twice", f"{match[1]}*2" if is_emulated(match[1]) else None)
         found.append(Asked(device=match[1], copies=int(match[2] or 1)))
@@ -136,7 +150,7 @@ def _of_kinds(
         alike = described(answers, one.device)
         number, _ = kinds.setdefault(alike, (len(kinds), Kind(first=one.device, found=answers)))
         for copy in range(1, one.copies + 1):
-            name = f"{one.device}#{copy}" if is_emulated(one.device) else one.device
+            name = f"{one.device}#{copy}" if one.copies > 1 or is_emulated(one.device) else one.device
             places.append(Place(device=one.device, name=name, kind=number))
     return tuple(kind for _, kind in kinds.values()), tuple(places)
 

@@ -19,6 +19,11 @@ from fmha_cli.sweeps.scheduler import Scheduler
 from fmha_cli.walk.request import Command
 
 
+def shares(spec: Spec, address: Address) -> bool:
+    """Whether several workers may share a device: on this machine, where none of them times anything."""
+    return address.where is Where.LOCAL and spec.request.command is not Command.BENCH
+
+
 class Finder:
     """Finds the devices first, then gives the scheduler that uses them.
 
@@ -41,7 +46,7 @@ class Finder:
             UsageError: the processor is to be timed beside other devices.
             EnvironmentProblem: no such device, no cluster, no extra.
         """
-        asked = parse_devices(self._spec.devices)
+        asked = parse_devices(self._spec.devices, shared=shares(self._spec, self._address))
         if self._address.where is Where.LOCAL:
             kinds, places = local_places(asked, self._registry, self._spec.request.wanted, supervisor)
         else:

@@ -19,15 +19,18 @@ _LAST = 0x7FFFFFFF
 """The byte that Windows locks: far behind every file's end, because others could not read a locked one."""
 
 
-def try_lock(descriptor: int) -> bool:
+def try_lock(descriptor: int, *, shared: bool = False) -> bool:
     """Take the lock of an open file without waiting; False when another process has it. It ends when the file is closed.
+
+    Args:
+        shared: others may share it. Windows' byte locks know no sharing, so one process at a time has it there.
 
     Raises:
         OSError: the file system has no locks, or (``ENOTSUP``) this Python has none.
     """
     if _FCNTL is not None:
         try:
-            _FCNTL.flock(descriptor, _FCNTL.LOCK_EX | _FCNTL.LOCK_NB)
+            _FCNTL.flock(descriptor, (_FCNTL.LOCK_SH if shared else _FCNTL.LOCK_EX) | _FCNTL.LOCK_NB)
         except BlockingIOError:
             return False
         return True

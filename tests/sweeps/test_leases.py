@@ -29,6 +29,21 @@ def test_one_process_at_a_time_holds_a_device(tmp_path: Path) -> None:
         lease.let_go()
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no shared locks")
+def test_some_share_a_device_and_whoever_times_it_has_it_alone(tmp_path: Path) -> None:
+    first, second = (take(tmp_path, "cuda:0", RUN, shared=True) for _ in range(2))
+    assert first is not None
+    assert second is not None
+    assert take(tmp_path, "cuda:0", RUN) is None
+    first.let_go()
+    assert take(tmp_path, "cuda:0", RUN) is None
+    second.let_go()
+    alone = take(tmp_path, "cuda:0", RUN)
+    assert alone is not None
+    assert take(tmp_path, "cuda:0", RUN, shared=True) is None
+    alone.let_go()
+
+
 def test_who_holds_a_device_can_be_read(tmp_path: Path) -> None:
     lease = take(tmp_path, "cuda:0", RUN)
     assert lease is not None

@@ -48,14 +48,26 @@ def test_what_is_no_list_of_devices(text: str, why: str) -> None:
     assert why in str(caught.value.why)
 
 
+def test_workers_that_time_nothing_share_a_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert parse_devices("cuda:0*2,cpu", shared=True) == (Asked(device="cuda:0", copies=2), Asked(device="cpu"))
+    with pytest.raises(UsageError):
+        parse_devices("cuda:0*2,cuda:0", shared=True)
+    _, there = found_places(monkeypatch, here(flash_attn=(gpu(0), gpu(1))), "cuda:0*2,cuda:1", shared=True)
+    assert [(place.name, place.lease, place.shared) for place in there] == [
+        ("cuda:0#1", "cuda:0", True),
+        ("cuda:0#2", "cuda:0", True),
+        ("cuda:1", "cuda:1", False),
+    ]
+
+
 def found_places(
-    monkeypatch: pytest.MonkeyPatch, found: Mapping[str, Availability], asked: str
+    monkeypatch: pytest.MonkeyPatch, found: Mapping[str, Availability], asked: str, *, shared: bool = False
 ) -> tuple[tuple[Kind, ...], tuple[Place, ...]]:
     """The places on a machine where backends found this."""
     monkeypatch.setattr(places, "wanted_backends", lambda registry, wanted: ())
     monkeypatch.setattr(places, "probe_backends", lambda registry, backends, supervisor, device=None: found)
     nothing: object = None
-    return places.local_places(parse_devices(asked), nothing, nothing, nothing)  # type: ignore[arg-type]
+    return places.local_places(parse_devices(asked, shared=shared), nothing, nothing, nothing)  # type: ignore[arg-type]
 
 
 def test_equal_devices_are_of_one_kind_in_the_words_of_every_backend(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -76,6 +88,7 @@ def test_copies_of_an_emulated_device_have_names_of_their_own(monkeypatch: pytes
     emulated = DeviceFacts(id="emu:gfx942", archs=("gfx942",))
     kinds, there = found_places(monkeypatch, here(ck_tile=(emulated,)), "emu:gfx942*2")
     assert len(kinds) == 1
+    assert [(place.lease, place.shared) for place in there] == [(f"emu:gfx942#{n}", False) for n in (1, 2)]
     assert [(place.device, place.name) for place in there] == [("emu:gfx942", f"emu:gfx942#{n}") for n in (1, 2)]
 
 

@@ -205,6 +205,7 @@ TURNING = {
     "window and sink": {"left": 40, "right": 10, "sink": 9, "softcap": 20.0},
     "only a sink": {"left": -500, "right": 600, "sink": 3},
     "packed": {"packed": True, "q_len": (200, 0, 33, 129), "k_len": (300, 5, 0, 700), "capacity": 0, "right": 0},
+    "rows far apart": {"bshd": True, "heads": 32, "kv_heads": 32, "right": 0},
     "a group's heads": {"kv_heads": 2, "dropout": 0.3, "alibi": 1},
     "pages": {"page": 16, "k_len": (411, 7), "q_len": (260, 260), "right": 0, "sink_logits": True},
 }

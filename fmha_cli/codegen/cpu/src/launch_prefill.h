@@ -1,6 +1,7 @@
 // A launch: groups of (sequence, key/value head), as many at a time as the prepared copies of K and V have
 // room for; in a group all heads and tiles, longest first. Threads draw work from a counter.
-// The tile loop reads K and V by strides and in its own types, so paged and other rows are copied first.
+// The tile loop reads K and V by strides and in its own types, so paged and other rows are copied first; so are rows that lie
+// far apart, which share few sets of a cache and need a page each.
 struct Job {
   Context x;
   bool copy_k, copy_v;
@@ -13,6 +14,7 @@ struct Job {
 };
 
 enum { CONVERT_ROWS = 128 };
+enum { APART = 2048, COPY_QUERIES = 256 };  // bytes between rows, and queries, from which on a copy pays
 enum { MOST_TURNS = 16, LEAST_ITEMS = 8 };  // tiles that take turns; items for each thread, so that all end together
 const i64 COPY_FLOATS = (i64)1 << 21;  // bounds the scratch: 8 MiB, or one group
 
@@ -117,8 +119,11 @@ static int launch(const FmhaCpuArgs* args) {
   if (!tiles_permitted()) return STATUS_NOT_PERMITTED;
   Job job;
   job.x = make_context(args);
-  job.copy_k = COPY_K || a.block_table || key_width(a.hdim) != a.hdim;
-  job.copy_v = COPY_V || a.block_table;
+  i64 longest_q = 0;
+  for (i64 b = 0; b < a.batch; ++b) longest_q = max64(longest_q, sequence_of(job.x, b).nq);
+  const bool many = longest_q >= COPY_QUERIES;
+  job.copy_k = COPY_K || a.block_table || key_width(a.hdim) != a.hdim || (many && a.k_row_stride * (i64)sizeof(KT) >= APART);
+  job.copy_v = COPY_V || a.block_table || (many && a.v_row_stride * (i64)sizeof(KT) >= APART);
   const bool copies = job.copy_k || job.copy_v;
   const i64 groups = a.batch * a.kv_heads;
   i64 room = 0, work = 0, tiles = 0, longest = 0;
