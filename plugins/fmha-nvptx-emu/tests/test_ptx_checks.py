@@ -17,7 +17,8 @@ OUT = "mad.wide.u32 %rd3, %r0, 4, %rd0;"
 
 def run(body: str, threads: int = 32, blocks: int = 1, words: int = 64, head: str = TILE, **options: int) -> Seen:
     out = np.zeros(words, np.uint32)
-    return launch(module(body, head=head), out, block=(threads, 1, 1), grid=(blocks, 1, 1), **options)
+    host = options.pop("threads_of_host", 1)
+    return launch(module(body, head=head), out, block=(threads, 1, 1), grid=(blocks, 1, 1), threads=host, **options)
 
 
 RIGHT = {
@@ -151,6 +152,13 @@ def test_blocks_that_overwrite_each_other() -> None:
         + "st.global.u32 [%rd3], %r5; membar.gl; atom.global.add.u32 %r6, [%rd0+128], 1;"
     )
     assert run(ordered, blocks=3).kinds == []
+
+
+def test_blocks_that_write_the_same_values_at_one_time_are_in_no_conflict() -> None:
+    """Four threads execute the blocks: no other one may come between the look at who wrote and the store."""
+    body = "mov.u32 %r5, 0; L: mad.wide.u32 %rd3, %r0, 4, %rd0; st.global.u32 [%rd3], %r0; add.u32 %r0, %r0, 32; add.u32 %r5, %r5, 1; setp.lt.u32 %p1, %r5, 512; @%p1 bra L;"
+    for seed in range(5):
+        assert run(body, blocks=4, words=1 << 14, seed=seed, threads_of_host=4).findings == []
 
 
 def test_what_is_read_only_stays() -> None:

@@ -35,7 +35,7 @@ inline Placed placed(Space space, uint64_t at) {
   }
 }
 
-// Another block wrote these bytes before, and nothing orders the two.
-void note_global_write(Warp& w, const Inst& i, int lane, uint64_t at, uint32_t bytes, const uint8_t* values);
+// Stores the bytes; a finding if another block wrote others there before, and nothing orders the two.
+void write_global(Warp& w, const Inst& i, int lane, uint64_t at, uint32_t bytes, const uint8_t* values);
 
 }  // namespace ptx

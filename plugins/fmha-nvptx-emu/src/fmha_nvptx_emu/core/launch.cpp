@@ -2,13 +2,14 @@
 #include "launch.hpp"
 
 #include <algorithm>
+#include <cstring>
 #include <thread>
 
 #include "cluster.hpp"
 
 namespace ptx {
 
-int64_t Writers::write(uint32_t block, uint64_t address, uint64_t bytes) {
+int64_t Writers::write(uint32_t block, uint64_t address, uint64_t bytes, const uint8_t* values) {
   std::lock_guard lock(mutex_);
   int64_t other = -1;
   for (uint64_t half = address / 2, end = (address + bytes + 1) / 2; half < end; ++half) {
@@ -18,6 +19,9 @@ int64_t Writers::write(uint32_t block, uint64_t address, uint64_t bytes) {
     if (at && at - 1 != block && !known_[block].count(at - 1)) other = at - 1;
     at = block + 1;
   }
+  uint8_t* to = reinterpret_cast<uint8_t*>(address);
+  if (other >= 0 && !std::memcmp(to, values, bytes)) other = -1;
+  std::memcpy(to, values, bytes);
   return other;
 }
 

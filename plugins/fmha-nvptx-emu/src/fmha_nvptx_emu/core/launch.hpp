@@ -28,8 +28,9 @@ struct Options {
 class Writers {
  public:
   explicit Writers(uint32_t blocks) : known_(blocks) {}
-  // The other block that wrote one of the bytes and is not ordered before this one; -1 if there is none.
-  int64_t write(uint32_t block, uint64_t address, uint64_t bytes);
+  // Stores the values. Returns another block that wrote other values and is not ordered before this one; -1 if there is none.
+  // Blocks run on several threads, so to look, to compare and to store are one step.
+  int64_t write(uint32_t block, uint64_t address, uint64_t bytes, const uint8_t* values);
   void meet(uint32_t block, uint64_t address);  // an atomic operation on a lock or counter
 
  private:

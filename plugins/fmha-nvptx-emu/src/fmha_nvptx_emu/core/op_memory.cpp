@@ -142,8 +142,7 @@ void store_in(Space space, Warp& w, const Inst& i, uint32_t mask, const Lanes& a
         if (mask & ~w.defined[i.slots[1 + k].id]) require_defined(w, i, i.slots[1 + k], mask, "data that is stored");
     each_lane(good, [&](int l) {
       gather(l);
-      if (b.checks) note_global_write(w, i, l, a.at[l], bytes, values);
-      std::memcpy(reinterpret_cast<void*>(a.at[l]), values, bytes);
+      write_global(w, i, l, a.at[l], bytes, values);
     });
   }
 }

@@ -56,8 +56,7 @@ void from_shared(Warp& w, const Inst& i, int lane, uint32_t at, uint8_t* to, uin
   std::memcpy(to, w.block->shared.data() + at, bytes);
 }
 void to_global(Warp& w, const Inst& i, int lane, uint64_t at, const uint8_t* from, uint32_t bytes) {
-  if (w.block->checks) note_global_write(w, i, lane, at, bytes, from);
-  std::memcpy(reinterpret_cast<void*>(at), from, bytes);
+  write_global(w, i, lane, at, bytes, from);
 }
 
 // ---- Boxes of tensors ----
