@@ -1,4 +1,5 @@
-// mbarrier. Source: PTX ISA 9.1, 9.7.13.15. A wait that fails answers false and lets others run: try_wait may do so.
+// mbarrier. Source: PTX ISA 9.1, 9.7.13.15. A try_wait suspends its warp until the phase is over; its time limit passes when
+// nothing else can go on. A test_wait that fails answers false and lets others run.
 #include "access.hpp"
 #include "binding.hpp"
 #include "cluster.hpp"
@@ -7,7 +8,7 @@ namespace ptx {
 
 namespace {
 
-constexpr int64_t kParity = 1, kDrop = 2, kExpect = 4, kRelaxed = 8;  // options, in `target`
+constexpr int64_t kParity = 1, kDrop = 2, kExpect = 4, kRelaxed = 8, kSuspends = 16;  // options, in `target`
 
 // The lanes whose operand is an mbarrier in shared memory; their offsets, and blocks where they may be others'.
 uint32_t places(Warp& w, const Inst& i, Slot slot, uint32_t mask, Lanes& a, Block** of = nullptr) {
@@ -76,6 +77,10 @@ void wait(Warp& w, const Inst& i, uint32_t mask) {
     if (over && !(i.target & kRelaxed)) m->complete.give(w);
     if (!over) w.polled = a.at[l];
   });
+  if (done != mask && i.target & kSuspends && !w.block->cluster->late()) {
+    --w.block->executed[--w.pc];  // however often it is tried, it is executed once
+    return yield_to_others(w);
+  }
   w.set_predicate(i.slots[0], done, mask);
   w.define(i.slots[0], kAll, mask);
   if (done != mask) yield_to_others(w);
@@ -130,7 +135,9 @@ Handler bind_mbarrier(Binding& b) {
     b.address(0), b.source(1, Type::U32);
     return completes ? transactions<true> : transactions<false>;
   }
-  if (!b.take("test_wait") && !b.take("try_wait")) return nullptr;
+  const bool suspends = b.take("try_wait");
+  if (!suspends && !b.take("test_wait")) return nullptr;
+  if (suspends) b.out.target |= kSuspends;
   const bool parity = b.take("parity");
   if (parity) b.out.target |= kParity;
   if (b.type() != Type::B64) return nullptr;
