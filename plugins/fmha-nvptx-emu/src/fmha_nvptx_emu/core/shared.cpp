@@ -175,7 +175,18 @@ bool SharedMemory::read(Warp& w, const Inst& i, int lane, uint32_t at, uint32_t 
   uint32_t word = at / 4;
   for (; word + 4 <= end; word += 4) {
     const Four last = four(&writer_[word]);
-    if (any((last >= w.floor) & ((last & kOwn) != w.index))) break;
+    if (any((last >= w.floor) & ((last & kOwn) != w.index))) {
+      uint32_t stamp = last[0];
+      const uint32_t from = owner(stamp);
+      if (any(last != stamp)) break;
+      if (stamp & kLater) {  // by cp.async: when its wait was
+        const Warp& other = *w.block->warps[from];
+        if (time_of(stamp) > other.complete) break;
+        stamp = other.completed_at[time_of(stamp) % Warp::kGroups] << 8 | from;
+        put(&writer_[word], Four{} + stamp);
+      }
+      if (from != w.index && time_of(stamp) > w.known[from]) break;
+    }
     join_readers(&reader_[word], &reader_before_[word], mine);
     whole &= all_hold(&state_[word]);
   }
