@@ -88,6 +88,11 @@ def main(library: str, arch: str) -> dict[str, Any]:
     out["replayed"] = got()
     call("cuMemsetD8Async", room, 255, 128, stream)
     out["filled"] = got()
+    events = [call("cuEventCreate", 0) for _ in range(2)]
+    call("cuEventRecord", events[0], stream)
+    call("cuLaunchKernel", function, 1, 1, 1, 32, 1, 1, 0, stream, one_by_one(1), 0)
+    call("cuEventRecord", events[1], stream)
+    out["launch ns"] = call("cuEventElapsedTime", *events) * 1e6
     out["threads"] = refused("cuLaunchKernel", function, 1, 1, 1, 512, 1, 1, 0, stream, one_by_one(1), 0)
     out["shared"] = refused("cuLaunchKernel", function, 1, 1, 1, 32, 1, 1, 50_000, stream, one_by_one(1), 0)
     most = cuda.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES

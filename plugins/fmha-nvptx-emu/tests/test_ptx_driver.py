@@ -15,6 +15,8 @@ pytest.importorskip("fmha_nvptx_emu", reason="plugins/fmha-nvptx-emu is not inst
 from fmha_nvptx_emu.device_facts import ARCHS, device_of
 from ptx_machine import library
 
+from fmha_cli.backends.cuda.timing import REPLAY_BELOW_NS
+
 pytest.importorskip("cuda.bindings")
 
 
@@ -40,6 +42,7 @@ def test_cuda_python_runs_on_it(arch: str) -> None:
         203,
         2**32 - 1,
     ]
+    assert seen["launch ns"] >= REPLAY_BELOW_NS, "a session would execute every launch hundreds of times to time it"
     refusals = {
         "early": "201", "threads": "1 invalid argument: add: a block of 512 threads, .maxntid allows 256", "shared": "1 ", "optin": "1 ",
         "cluster": "0 " if device.major == 9 else "801 ", "uneven": "1 " if device.major == 9 else "801 ",

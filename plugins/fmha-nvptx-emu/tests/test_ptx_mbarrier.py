@@ -51,6 +51,38 @@ def test_a_value_passes_from_warp_to_warp(count: int, arrive: str, seed: int) ->
     assert out.tolist() == [77] * 64
 
 
+def test_a_wait_counts_twice_at_most_however_long_it_lasts() -> None:
+    """The consumer comes first under some seeds. The work before the arrival is as long as many turns."""
+    late = "mov.u32 %r7, 0; L: add.s32 %r7, %r7, 1; bar.sync 1, 32; setp.lt.u32 %p4, %r7, 50; @%p4 bra L; @%p1 mbarrier.arrive.shared::cta.b64 _, [bar];"
+    body = init(1) + PASS_ON.replace("ARRIVE", late).replace("WAIT", wait())
+    counts = [run(body + OUT, seed=seed)[1].executed["instructions"] for seed in range(8)]
+    assert max(counts) - min(counts) <= 2, "more than one more try and its branch"
+
+
+def test_the_time_limit_of_a_wait_passes_when_nothing_else_can_go_on() -> None:
+    """The warp waits for an arrival that it makes itself once the wait has answered false a second time."""
+    body = init(32) + (
+        "mbarrier.try_wait.parity.shared::cta.b64 %p3, [bar], 0;" * 2
+        + "selp.u32 %r5, 1, 2, %p3; mbarrier.arrive.shared::cta.b64 _, [bar];"
+        + wait()
+    )
+    out, seen = run(body + OUT, threads=32)
+    assert (seen.fault, seen.findings) == (None, [])
+    assert out.tolist() == [2] * 32
+
+
+def test_a_test_wait_answers_at_once() -> None:
+    """A warp that tests a phase and goes on is not held up by it."""
+    body = (
+        init(64)
+        + "mbarrier.test_wait.parity.shared::cta.b64 %p3, [bar], 0; selp.u32 %r5, 1, 2, %p3; mbarrier.arrive.shared::cta.b64 _, [bar];"
+    )
+    for seed in range(4):
+        out, seen = run(body + OUT, seed=seed)
+        assert (seen.fault, seen.findings) == (None, [])
+        assert out.tolist() == [2] * 64
+
+
 def test_a_wait_by_state_and_the_count_that_is_pending() -> None:
     body = (
         init(64)

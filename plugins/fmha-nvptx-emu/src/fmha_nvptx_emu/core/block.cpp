@@ -61,7 +61,7 @@ void Block::start(Warp& w, uint32_t index) {
   w.bulk = {}, w.wgmma_committed = w.wgmma_complete = 0;
   w.outstanding.clear();
   w.written_at.assign(kernel->asynchronous_matrix && checks ? kernel->ids : 0, 0);
-  w.instruction = w.fence_at = 0, w.recent_poll = 0;
+  w.instruction = w.fence_at = 0, w.recent_poll = 0, w.polled = 0;
   w.cluster_arrived = false, w.cluster_phase = 0;
   std::fill(std::begin(w.known), std::end(w.known), 0);
   std::fill(std::begin(w.fenced), std::end(w.fenced), 0);

@@ -29,7 +29,7 @@ Cluster::Cluster(const Launch& launch) : launch_(launch) {
 }
 
 void Cluster::begin(uint32_t number) {
-  phase_ = 0;
+  phase_ = 0, late_ = false;
   const uint32_t *grid = launch_.grid, *size = launch_.cluster, across[2] = {grid[0] / size[0], grid[1] / size[1]};
   const uint32_t at[3] = {number % across[0], number / across[0] % across[1], number / across[0] / across[1]};
   for (uint32_t rank = 0; rank < blocks_.size(); ++rank) {
@@ -47,6 +47,7 @@ void Cluster::run() {
       done &= turn == Turn::Done, on |= turn == Turn::On, polls |= turn == Turn::Polls;
     }
     if (done) break;
+    late_ = !on;
     if (on) idle = 0;
     else if (!polls || ++idle == kMostIdle) {
       std::string who;

@@ -21,12 +21,14 @@ class Cluster {
 
   void arrive(Warp& w, const Inst& i, bool releases);
   bool passed(Warp& w);  // whether all arrived; takes over what they released
+  bool late() const { return late_; }  // nothing can go on: the time limits of suspended waits pass
 
  private:
   void settle();
   const Launch& launch_;
   std::vector<std::unique_ptr<Block>> blocks_;
   uint32_t phase_ = 0;
+  bool late_ = false;
 };
 
 constexpr unsigned kRankBit = 24;

@@ -101,7 +101,8 @@ struct Driver {
   std::string complaint;
   int devices = 1, version = 13000;
   int context = -1, failed = 0;  // failed: every later call returns it
-  uint64_t clock = 0, kernel_ns = 1000, gap_ns = 0;  // gap_ns: of the host between launches, outside of graphs
+  uint64_t clock = 0, gap_ns = 0;      // gap_ns: of the host between launches, outside of graphs
+  uint64_t kernel_ns = 1000000;        // so long that no program repeats an executed launch to time it better
   uint64_t memory = 0, used = 0, launches = 0;
   Recording recording;
   Options options;

@@ -12,12 +12,14 @@ namespace ptx {
 int64_t Writers::write(uint32_t block, uint64_t address, uint64_t bytes, const uint8_t* values) {
   std::lock_guard lock(mutex_);
   int64_t other = -1;
-  for (uint64_t half = address / 2, end = (address + bytes + 1) / 2; half < end; ++half) {
+  for (uint64_t half = address / 2, end = (address + bytes + 1) / 2; half < end;) {
     std::vector<uint32_t>& page = pages_[half >> 11];
     if (page.empty()) page.resize(1 << 11);
-    uint32_t& at = page[half & 0x7ff];
-    if (at && at - 1 != block && !known_[block].count(at - 1)) other = at - 1;
-    at = block + 1;
+    for (const uint64_t stop = std::min(end, ((half >> 11) + 1) << 11); half < stop; ++half) {
+      uint32_t& at = page[half & 0x7ff];
+      if (at && at - 1 != block && !known_[block].count(at - 1)) other = at - 1;
+      at = block + 1;
+    }
   }
   uint8_t* to = reinterpret_cast<uint8_t*>(address);
   if (other >= 0 && !std::memcmp(to, values, bytes)) other = -1;

@@ -1,4 +1,5 @@
-// mbarrier. Source: PTX ISA 9.1, 9.7.13.15. A wait that fails answers false and lets others run: try_wait may do so.
+// mbarrier. Source: PTX ISA 9.1, 9.7.13.15. A try_wait that fails answers false, so whoever ignores the answer goes on too
+// early; tried again, it suspends its warp until the phase is over, or nothing else can go on. A test_wait only answers.
 #include "access.hpp"
 #include "binding.hpp"
 #include "cluster.hpp"
@@ -7,7 +8,7 @@ namespace ptx {
 
 namespace {
 
-constexpr int64_t kParity = 1, kDrop = 2, kExpect = 4, kRelaxed = 8;  // options, in `target`
+constexpr int64_t kParity = 1, kDrop = 2, kExpect = 4, kRelaxed = 8, kSuspends = 16;  // options, in `target`
 
 // The lanes whose operand is an mbarrier in shared memory; their offsets, and blocks where they may be others'.
 uint32_t places(Warp& w, const Inst& i, Slot slot, uint32_t mask, Lanes& a, Block** of = nullptr) {
@@ -64,6 +65,7 @@ void arrive(Warp& w, const Inst& i, uint32_t mask) {
 void wait(Warp& w, const Inst& i, uint32_t mask) {
   Lanes a;
   uint32_t done = 0;
+  const uint64_t failed = w.polled;
   const Slot operand = i.slots[2];
   if (w.block->checks) require_defined(w, i, operand, mask, "which phase is waited for");
   each_lane(places(w, i, i.slots[1], mask, a), [&](int l) {
@@ -74,12 +76,16 @@ void wait(Warp& w, const Inst& i, uint32_t mask) {
     else over = m->phase != uint32_t(reinterpret_cast<const uint64_t*>(w.row(operand))[l] >> 32);
     done |= uint32_t(over) << l;
     if (over && !(i.target & kRelaxed)) m->complete.give(w);
-    if (!over) w.polled = a.at[l];
+    if (!over) w.polled = uint64_t(m->phase + 1) << 32 | a.at[l];
   });
+  if (done != mask && w.polled == failed && i.target & kSuspends && !w.block->cluster->late()) {
+    --w.block->executed[--w.pc];
+    return yield_to_others(w);
+  }
   w.set_predicate(i.slots[0], done, mask);
   w.define(i.slots[0], kAll, mask);
   if (done != mask) yield_to_others(w);
-  else w.recent_poll = 0;
+  else w.recent_poll = 0, w.polled = 0;
 }
 
 void pending(Warp& w, const Inst& i, uint32_t mask) {
@@ -130,7 +136,9 @@ Handler bind_mbarrier(Binding& b) {
     b.address(0), b.source(1, Type::U32);
     return completes ? transactions<true> : transactions<false>;
   }
-  if (!b.take("test_wait") && !b.take("try_wait")) return nullptr;
+  const bool suspends = b.take("try_wait");
+  if (!suspends && !b.take("test_wait")) return nullptr;
+  if (suspends) b.out.target |= kSuspends;
   const bool parity = b.take("parity");
   if (parity) b.out.target |= kParity;
   if (b.type() != Type::B64) return nullptr;

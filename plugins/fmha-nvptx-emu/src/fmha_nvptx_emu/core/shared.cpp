@@ -12,6 +12,36 @@ uint32_t time_of(uint32_t stamp) { return stamp >> 8 & 0x7fffff; }
 uint32_t stamp_of(const Warp& w) { return w.time << 8 | w.index; }
 uint8_t mask_of(uint32_t at, uint32_t bytes) { return uint8_t(((1u << bytes) - 1) << (at & 3)); }
 std::string word_text(uint32_t word) { return "shared word " + hex(uint64_t(word) * 4); }
+
+// Four words at once, where nothing is to report. The loops over single words are the definition.
+using Four = uint32_t __attribute__((vector_size(16)));
+constexpr uint32_t kOwn = 0x800000ff;  // of a plain access: the warp alone
+Four four(const uint32_t* at) {
+  Four out;
+  std::memcpy(&out, at, sizeof out);
+  return out;
+}
+void put(uint32_t* at, Four value) { std::memcpy(at, &value, sizeof value); }
+template <class V> bool any(V v) {
+  uint64_t halves[2];
+  std::memcpy(halves, &v, sizeof halves);
+  return halves[0] | halves[1];
+}
+bool all_hold(const uint8_t* state) {  // a value
+  uint32_t four_states;
+  std::memcpy(&four_states, state, sizeof four_states);
+  return (four_states & 0x0f0f0f0f) == 0x0f0f0f0f;
+}
+void join_readers(uint32_t* reader, uint32_t* before, uint32_t mine) {
+  const Four now = four(reader), others = Four(((now ^ mine) & 0xff) != 0);
+  put(before, (now & others) | (four(before) & ~others));
+  put(reader, Four{} + mine);
+}
+// Nobody else's access that a write with this stamp must be compared with.
+bool free_to_write(const Warp& w, const uint32_t* writer, const uint32_t* reader, const uint32_t* before, uint32_t stamp) {
+  const Four last = four(writer), recent = Four((last >= w.floor) & (last != stamp) & ((last & kOwn) != w.index));
+  return !any(recent | Four((four(reader) >= w.floor) | (four(before) >= w.floor)));
+}
 }  // namespace
 
 void SharedMemory::begin(uint32_t bytes) {
@@ -91,10 +121,15 @@ bool SharedMemory::read_later(Warp& w, const Inst& i, int lane, uint32_t at, uin
   bool whole = true;
   uint32_t sound = 0;  // a stamp that lies before, with a fence; 0: never written
   for (uint32_t word = at / 4, end = (at + bytes + 3) / 4; word < end; ++word) {
+    for (; word + 4 <= end && !any(four(&writer_[word]) != sound); word += 4) {
+      join_readers(&reader_[word], &reader_before_[word], mine);
+      whole &= all_hold(&state_[word]);
+    }
+    if (word == end) break;
     const uint32_t stamp = writer_[word], from = owner(stamp);
     if (stamp == sound || (!(stamp & kLater) && time_of(stamp) <= w.known[from] && (from >= kWarps || time_of(stamp) <= w.fenced[from])))
       sound = stamp;
-    else if (stamp >= w.floor && (stamp & 0x800000ff) != w.index) settle(w, i, lane, word, true, false);
+    else if (stamp >= w.floor && (stamp & kOwn) != w.index) settle(w, i, lane, word, true, false);
     if (stamp != sound && !(writer_[word] & kLater) && from < kWarps && time_of(writer_[word]) > w.fenced[from])
       w.block->launch->report->add(Finding::MissingFence, w, i, lane, [&] {
         return of_lane(lane) + " reads " + word_text(word) + " in the asynchronous proxy, warp " + std::to_string(from) +
@@ -110,8 +145,15 @@ bool SharedMemory::read_later(Warp& w, const Inst& i, int lane, uint32_t at, uin
 }
 
 void SharedMemory::write_bulk(Warp& w, const Inst& i, int lane, uint32_t at, uint32_t bytes, uint32_t stamp, bool remote) {
-  for (uint32_t word = at / 4, end = (at + bytes + 3) / 4; word < end; ++word) {
-    if (!remote && writer_[word] >= w.floor && writer_[word] != stamp && (writer_[word] & 0x800000ff) != w.index)
+  uint32_t word = at / 4;
+  const uint32_t end = (at + bytes + 3) / 4;
+  for (; !remote && word + 4 <= end && free_to_write(w, &writer_[word], &reader_[word], &reader_before_[word], stamp); word += 4) {
+    put(&writer_[word], Four{} + stamp);
+    for (unsigned k = 0; k < 4; ++k) atomic_[word + k] = false;
+    std::memset(&state_[word], 0xff, 4);
+  }
+  for (; word < end; ++word) {
+    if (!remote && writer_[word] >= w.floor && writer_[word] != stamp && (writer_[word] & kOwn) != w.index)
       settle(w, i, lane, word, false, false);
     if (!remote && (reader_[word] >= w.floor || reader_before_[word] >= w.floor)) readers(w, i, lane, word);
     writer_[word] = stamp, atomic_[word] = false;
@@ -128,10 +170,28 @@ void SharedMemory::store_remote(uint32_t at, uint32_t bytes, const uint8_t* valu
 }
 
 bool SharedMemory::read(Warp& w, const Inst& i, int lane, uint32_t at, uint32_t bytes) {
-  const uint32_t mine = stamp_of(w);
+  const uint32_t mine = stamp_of(w), end = (at + bytes + 3) / 4;
   bool whole = true;
-  for (uint32_t word = at / 4, end = (at + bytes + 3) / 4; word < end; ++word) {
-    if (writer_[word] >= w.floor && (writer_[word] & 0x800000ff) != w.index) settle(w, i, lane, word, true, false);
+  uint32_t word = at / 4;
+  for (; word + 4 <= end; word += 4) {
+    const Four last = four(&writer_[word]);
+    if (any((last >= w.floor) & ((last & kOwn) != w.index))) {
+      uint32_t stamp = last[0];
+      const uint32_t from = owner(stamp);
+      if (any(last != stamp)) break;
+      if (stamp & kLater) {  // by cp.async: when its wait was
+        const Warp& other = *w.block->warps[from];
+        if (time_of(stamp) > other.complete) break;
+        stamp = other.completed_at[time_of(stamp) % Warp::kGroups] << 8 | from;
+        put(&writer_[word], Four{} + stamp);
+      }
+      if (from != w.index && time_of(stamp) > w.known[from]) break;
+    }
+    join_readers(&reader_[word], &reader_before_[word], mine);
+    whole &= all_hold(&state_[word]);
+  }
+  for (; word < end; ++word) {
+    if (writer_[word] >= w.floor && (writer_[word] & kOwn) != w.index) settle(w, i, lane, word, true, false);
     if (reader_[word] != mine) {
       if (owner(reader_[word]) != w.index) reader_before_[word] = reader_[word];
       reader_[word] = mine;
@@ -148,7 +208,7 @@ void SharedMemory::write(Warp& w, const Inst& i, int lane, uint32_t at, uint32_t
     const uint32_t here = bytes < 4 ? bytes : 4;
     const uint8_t wanted = bytes >= 4 ? 0xf : mask_of(at, bytes);
     bool joins = false;  // another warp wrote other bytes of the word
-    if (writer_[word] >= w.floor && (writer_[word] & 0x800000ff) != w.index) {
+    if (writer_[word] >= w.floor && (writer_[word] & kOwn) != w.index) {
       joins = !(state_[word] >> 4 & wanted);
       const bool same = joins || !std::memcmp(data_.data() + word * 4 + (bytes >= 4 ? 0 : at & 3), values + from, here);
       settle(w, i, lane, word, false, same);
@@ -164,7 +224,7 @@ void SharedMemory::write(Warp& w, const Inst& i, int lane, uint32_t at, uint32_t
 bool SharedMemory::update(Warp& w, const Inst& i, int lane, uint32_t at, uint32_t bytes) {
   bool whole = true;
   for (uint32_t word = at / 4, end = (at + bytes + 3) / 4; word < end; ++word) {
-    if (!atomic_[word] && writer_[word] >= w.floor && (writer_[word] & 0x800000ff) != w.index) settle(w, i, lane, word, false, false);
+    if (!atomic_[word] && writer_[word] >= w.floor && (writer_[word] & kOwn) != w.index) settle(w, i, lane, word, false, false);
     if (reader_[word] >= w.floor || reader_before_[word] >= w.floor) readers(w, i, lane, word);
     writer_[word] = stamp_of(w), atomic_[word] = true;
     whole &= (state_[word] & 0xf) == 0xf;
@@ -174,14 +234,7 @@ bool SharedMemory::update(Warp& w, const Inst& i, int lane, uint32_t at, uint32_
 }
 
 void SharedMemory::write_later(Warp& w, const Inst& i, int lane, uint32_t at, uint32_t bytes) {
-  const uint32_t stamp = kLater | (w.committed + 1) << 8 | w.index;
-  for (uint32_t word = at / 4, end = (at + bytes + 3) / 4; word < end; ++word) {
-    if (writer_[word] >= w.floor && writer_[word] != stamp && (writer_[word] & 0x800000ff) != w.index)
-      settle(w, i, lane, word, false, false);
-    if (reader_[word] >= w.floor || reader_before_[word] >= w.floor) readers(w, i, lane, word);
-    writer_[word] = stamp, atomic_[word] = false;
-    state_[word] = 0xff;
-  }
+  write_bulk(w, i, lane, at, bytes, kLater | (w.committed + 1) << 8 | w.index, false);
 }
 
 }  // namespace ptx
