@@ -6,7 +6,8 @@
 Kernels of several compilers and writers (``planted_ptx_runs.KERNELS``) run as with ``fmha run``. Each fault of ``planted_ptx.py``
 is one text and one run, judged like every other row. A fault is caught by name if a finding or a message names its kind and
 instruction, also if a deadlock names who waits. Every other fault that was not caught by numbers has a reason that a further run
-found. The script exits with 1 if a fault has no reason. ``--json`` is written after every row; ``--resume`` keeps its rows.
+found. The script exits with 1 if a fault has no reason. ``--json`` is written after every row; ``--resume`` keeps its rows that have
+a reason.
 """
 
 from __future__ import annotations
@@ -115,7 +116,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     old: list[Row] = []
     if given.resume and given.json.exists():
         old = json.loads(given.json.read_text("utf-8"))["rows"]
-    standing = {key_of(row): row for row in old}
+    standing = {key_of(row): row for row in old if row["caught"] != Caught.UNEXPLAINED}
     registry, done, refused = build_registry(), list[Row](), list[str]()
     for kernel in (k for k in KERNELS if given.kernels in name_of(k)):
         try:

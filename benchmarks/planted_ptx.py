@@ -7,7 +7,7 @@ Where a fault needs a register of its own, the line becomes a scope ``{ .reg ...
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -64,8 +64,8 @@ ORDERING = (
 )  # fmt: skip
 """Faults that may leave every number as it is here, because copies and products are over at once."""
 
-DROPS = (Planted.WAIT_DROPPED, Planted.WAIT_SKIPPED, Planted.BARRIER, Planted.FENCE)
-"""What may do the work of another wait, barrier or fence."""
+DROPS = (Planted.WAIT_DROPPED, Planted.WAIT_RAISED, Planted.WAIT_SKIPPED, Planted.BARRIER, Planted.FENCE)
+"""What may do the work of another wait, barrier, commit or fence."""
 
 
 @dataclass(frozen=True)
@@ -276,8 +276,3 @@ def _registers(s: Statement) -> Iterator[Change]:
             neighbour = f"{match[1]}{int(match[2]) - 1 if int(match[2]) > 1 else int(match[2]) + 1}"
             yield Planted.RENUMBERED, s.with_(*s.operands[:place], neighbour, *s.operands[place + 1 :])
             return
-
-
-def of_kinds(every: Sequence[Fault], kinds: Sequence[Planted]) -> list[Fault]:
-    """The faults of some classes."""
-    return [fault for fault in every if fault.kind in kinds]

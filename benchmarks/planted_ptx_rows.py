@@ -20,6 +20,10 @@ NEAREST = 6
 """The number of other waits, barriers and fences that are tried as cover for one, each alone; then 2, 4, ... together."""
 
 
+Known = dict[tuple[tuple[int, str], ...], Places]
+"""The findings of runs with several faults, by their lines and texts."""
+
+
 class Subject(Protocol):
     """A kernel to plant in; see ``planted_ptx_runs.PlantedPtx``."""
 
@@ -36,7 +40,7 @@ def rows(kernel: Subject, chosen: Sequence[Fault], among: Sequence[Fault]) -> It
         among: all faults of the kernel, in which to look for cover. Faults that are no valid PTX have a row whose ``caught``
             is None.
     """
-    known: dict[tuple[int, ...], Places] = {}
+    known: Known = {}
     for fault in chosen:
         row: dict[str, Any] = {
             "fault": fault.kind.value,
@@ -69,7 +73,7 @@ def _by_itself(seen: Result) -> Caught | None:
 
 
 def _caught(
-    kernel: Subject, fault: Fault, seen: Result, among: Sequence[Fault], known: dict[tuple[int, ...], Places]
+    kernel: Subject, fault: Fault, seen: Result, among: Sequence[Fault], known: Known
 ) -> tuple[Caught, str, Result]:
     if found := _by_itself(seen):
         return found, "", seen
@@ -82,32 +86,36 @@ def _caught(
     if fault.kind not in ORDERING:
         same = seen.outputs == kernel.plain.outputs
         return (Caught.NO_EFFECT if same else Caught.WITHIN_BUDGET), "", seen
+    same = seen.outputs == kernel.plain.outputs
     for seed in SEEDS:
         again = kernel.run(fault, seed=seed)
         if found := _by_itself(again):
             return found, f"seed {seed}", again
-    return (*_covered(kernel, fault, among, known), seen)
+        same &= again.outputs == kernel.plain.outputs
+    if why := _cover(kernel, fault, among, known):
+        return Caught.COVERED, why, seen
+    return (Caught.IDLE if same else Caught.UNEXPLAINED), "", seen
 
 
-def _covered(
-    kernel: Subject, fault: Fault, among: Sequence[Fault], known: dict[tuple[int, ...], Places]
-) -> tuple[Caught, str]:
+def _cover(kernel: Subject, fault: Fault, among: Sequence[Fault], known: Known) -> str | None:
     """Look for waits, barriers and fences that do the fault's work: the nearest ones alone, then more and more of them."""
     others = sorted(
         (d for d in among if d.kind in DROPS and d.line != fault.line), key=lambda d: abs(d.line - fault.line)
     )
     groups = [*([other] for other in others[:NEAREST]), *(others[:n] for n in (2, 4, NEAREST, len(others)))]
     for near in groups:
+        near = list({other.line: other for other in reversed(near)}.values())
         lines = tuple(sorted(other.line + 1 for other in near))
-        if lines not in known:
-            known[lines] = _places(kernel, near)
-        if _places(kernel, [fault, *near]) - known[lines]:
-            return Caught.COVERED, f"lines {', '.join(map(str, lines[:4]))}{', ...' if len(lines) > 4 else ''}"
-    return Caught.UNEXPLAINED, ""
+        texts = tuple(sorted((other.line, other.after) for other in near))
+        if texts not in known:
+            known[texts] = _places(kernel, near)
+        if _places(kernel, [fault, *near]) - known[texts]:
+            return f"lines {', '.join(map(str, lines[:4]))}{', ...' if len(lines) > 4 else ''}"
+    return None
 
 
 def _places(kernel: Subject, faults: Sequence[Fault]) -> Places:
     """The findings of a run, and a stopped launch as one of them."""
     seen = kernel.run(*faults)
     stopped = Counter({(seen.verdict, 0): 1}) if seen.verdict in ("LAUNCH_FAILED", "TIMED_OUT") else Counter()
-    return Counter({place: 1 for place in seen.places}) + stopped
+    return Counter(dict.fromkeys(seen.places, 1)) + stopped

@@ -157,10 +157,12 @@ def test_another_barrier_that_does_the_work_is_found_by_dropping_both() -> None:
     assert (row["caught"], row["why"]) == (Caught.COVERED, "lines 6")
 
 
-def test_an_equal_output_does_not_explain_a_missing_wait() -> None:
-    assert outcome(Machine(lambda faults, seed: GOOD), WAIT)["caught"] == Caught.UNEXPLAINED
+def test_a_wait_guards_nothing_if_no_bit_changes_alone_or_with_others_under_any_seed() -> None:
+    assert outcome(Machine(lambda faults, seed: GOOD), WAIT)["caught"] == Caught.IDLE
     alone = Machine(lambda faults, seed: Seen("HAZARD", FINDING, "") if OTHER in faults else GOOD)
-    assert outcome(alone, WAIT)["caught"] == Caught.UNEXPLAINED
+    assert outcome(alone, WAIT)["caught"] == Caught.IDLE
+    other = Machine(lambda faults, seed: Seen("PASSED", (), "", "other") if seed == 2 else GOOD)
+    assert outcome(other, WAIT)["caught"] == Caught.UNEXPLAINED
 
 
 def test_a_text_that_does_not_load_keeps_its_row_and_counts_nowhere() -> None:

@@ -77,6 +77,15 @@ def test_a_function_writes_its_callers_array(compiler: str) -> None:
     np.testing.assert_array_equal(ran(compiler, "arrays", (X,), (np.int32,))[0], 8 * (X & 7))
 
 
+@pytest.mark.parametrize("compiler", ["nvrtc", "clang -O0"])
+def test_lanes_recurse_as_compilers_write_it(compiler: str) -> None:
+    def triangle(n: int) -> int:
+        return 0 if n <= 0 else n + triangle(n - 1) * (1 if n & 1 else 3)
+
+    n = X & 15
+    np.testing.assert_array_equal(ran(compiler, "recursion", (n,), (np.int32,))[0], [triangle(int(k)) for k in n])
+
+
 FUNCTIONS = """
 .func (.param .b32 back) down(.param .b32 n) {
   .reg .pred %p; .reg .b32 %r<4>;
@@ -144,7 +153,9 @@ def test_lanes_that_call_under_a_predicate_and_return_early(guard: str) -> None:
 
 
 def test_a_parameter_that_was_never_given_is_found() -> None:
-    body = "{ .param .b32 a; .param .b32 b; call.uni (b), down, (a); ld.param.b32 %r2, [b]; } st.global.u32 [%rd0], %r2;"
+    body = (
+        "{ .param .b32 a; .param .b32 b; call.uni (b), down, (a); ld.param.b32 %r2, [b]; } st.global.u32 [%rd0], %r2;"
+    )
     assert "uninitialised-register" in launch(module(body, head=FUNCTIONS), np.zeros(32, np.uint32)).kinds
 
 
