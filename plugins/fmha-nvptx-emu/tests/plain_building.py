@@ -20,16 +20,17 @@ COMPILERS = ("nvrtc", "clang")
 @cache
 def ptx(compiler: str, arch: str) -> str:
     """The module. Skips the test where the compiler is not installed or does not know the architecture."""
-    return _nvrtc(arch) if compiler == "nvrtc" else _clang(arch)
+    return nvrtc(KERNELS.read_text("utf-8"), arch) if compiler == "nvrtc" else _clang(arch)
 
 
-def _nvrtc(arch: str) -> str:
+def nvrtc(text: str, arch: str) -> str:
+    """NVRTC's PTX of a source. Skips the test where NVRTC is not installed."""
     try:
         library = next(path for path in recorded(wheel(COMPILER), "lib") if path.name == LIBRARY)
     except WheelProblem as fault:
         pytest.skip(f"NVRTC is not installed (pip install 'fmha[cuda]'): {fault}")
     options = (f"-arch={arch.replace('sm_', 'compute_')}", "-std=c++17")
-    made = Nvrtc(library.parent).compile(KERNELS.read_bytes(), options, KERNELS.name)
+    made = Nvrtc(library.parent).compile(text.encode(), options, KERNELS.name)
     assert made.ptx is not None, made.log
     return made.ptx
 

@@ -123,6 +123,7 @@ void Body::directive(const std::string& word) {
   const Space space = word == ".shared" ? Space::Shared : word == ".local" ? Space::Local : Space::Param;
   if (space == Space::Param && word != ".param") in_.fail(word + " is not known in the body of a function");
   for (Variable& v : declared(in_, space)) {
+    if (space == Space::Param) v.space = Space::Local;  // what a call gives and returns: each lane has its own
     function_.variables.push_back(std::move(v));
     scopes_.back().variables[function_.variables.back().name] = &function_.variables.back();
   }

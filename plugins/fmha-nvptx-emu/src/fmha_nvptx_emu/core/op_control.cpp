@@ -1,5 +1,6 @@
 // Control, barriers, and exchange between lanes. Source: PTX ISA 9.1, 9.7.12, 9.7.13 and 9.7.9.6.
 #include "binding.hpp"
+#include "inline.hpp"
 #include "lanes.hpp"
 
 namespace ptx {
@@ -55,7 +56,7 @@ Handler bind_end(Binding& b) {
 }
 void trap(Warp& w, const Inst& i, uint32_t) { stop(i, w, "the kernel trapped"); }
 Handler bind_trap(Binding& b) { return b.count(0, 0), trap; }
-void call(Warp& w, const Inst& i, uint32_t) { stop(i, w, "calls of functions are not implemented"); }
+void call(Warp& w, const Inst& i, uint32_t) { stop(i, w, "a function that the module does not hold, a pointer, or more than " + std::to_string(kDeepestCall) + " nested calls"); }
 Handler bind_call(Binding& b) { return b.take("uni"), call; }
 void nothing(Warp&, const Inst&, uint32_t) {}
 // What this warp did and knows is visible to the asynchronous proxy for whoever comes after it.

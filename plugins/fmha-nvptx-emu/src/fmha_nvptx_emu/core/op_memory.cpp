@@ -201,13 +201,15 @@ Space space_of(Binding& b) {
   if (b.take("const")) return Space::Const;
   if (b.take("shared") || b.take("shared::cta")) return Space::Shared;
   if (b.take("local")) return Space::Local;
-  if (b.any({"param", "param::entry"})) return Space::Param;
+  if (b.any({"param", "param::entry", "param::func"})) return Space::Param;
   return Space::Generic;
 }
 
 template <bool write> Handler bind_access(Binding& b) {
   if (b.take("shared::cluster")) b.out.space = Space::Shared, b.out.target = 1;
   else b.out.space = space_of(b);
+  const Operand& place = b.operand(write ? 0 : 1);
+  if (b.out.space == Space::Param && place.variable && place.variable->space == Space::Local) b.out.space = Space::Local;  // of a call
   const bool ordered = b.any({"volatile", "relaxed", "acquire", "release"});
   hints(b);
   const unsigned n = b.take("v2") ? 2 : b.take("v4") ? 4 : b.take("v8") ? 8 : 1;

@@ -41,8 +41,9 @@ void bounds(Lexer& in, uint32_t (&out)[3]) {
 void function(Lexer& in, Module& module, bool entry) {
   Function f;
   f.entry = entry;
-  if (!entry && in.take('(')) {
-    parameter(in);
+  if (!entry && in.take('(')) {  // what it returns counts as its first parameter
+    if (in.peek() == '.' && in.take_word(".reg")) in.fail("a function that returns a .reg");
+    f.parameters.push_back(parameter(in));
     in.expect(')');
   }
   f.name = in.name();
@@ -69,9 +70,17 @@ void function(Lexer& in, Module& module, bool entry) {
     } else throw Unusable{"the directive " + word + " of " + f.name + " is not implemented", in.line()};
   }
   if (in.take(';')) return;  // a prototype
-  if (!entry) return in.skip_braces();  // a call of it stops the kernel
   module.functions.push_back(std::move(f));
-  Body(in, module, module.functions.back()).parse();
+  if (entry) return Body(in, module, module.functions.back()).parse();
+  for (Variable& p : module.functions.back().parameters) p.space = Space::Local;
+  const Lexer before = in;
+  try {
+    Body(in, module, module.functions.back()).parse();
+  } catch (const Unusable&) {  // it may never be called; a call of it stops the kernel
+    module.functions.pop_back();
+    in = before;
+    in.skip_braces();
+  }
 }
 
 }  // namespace

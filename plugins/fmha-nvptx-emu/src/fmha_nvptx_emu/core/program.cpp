@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "binding.hpp"
+#include "inline.hpp"
 #include "memory.hpp"
 
 namespace ptx {
@@ -82,7 +83,9 @@ std::unique_ptr<Program> load(std::string text) {
     throw Unusable{fault.line ? "line " + std::to_string(fault.line) + ": " + fault.why : fault.why, fault.line};
   }
   give_addresses(*out);
-  for (const Function& f : out->module->functions) decode(out->kernels.emplace_back(), f);
+  inline_calls(*out->module);
+  for (const Function& f : out->module->functions)
+    if (f.entry) decode(out->kernels.emplace_back(), f);
   return out;
 }
 

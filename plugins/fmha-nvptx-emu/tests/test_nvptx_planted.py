@@ -1,0 +1,33 @@
+"""A sample of the faults of ``benchmarks/nvptx_emulator_faults.py``: each is caught, or a further run explains it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("fmha_nvptx_emu", reason="plugins/fmha-nvptx-emu is not installed")
+
+from nvptx_emulator_faults import sampled
+from planted_ptx import ORDERING, faults
+from planted_ptx_rows import rows
+from planted_ptx_runs import KERNELS, PlantedPtx
+from planted_rows import Caught
+
+from fmha_cli.api import build_registry
+
+
+def test_a_sample_of_faults_in_a_hopper_kernel_is_caught_or_explained(tmp_path: Path) -> None:
+    """The kernel has every class of faults but those of ``mma.sync``."""
+    pytest.importorskip("cuda.bindings")
+    kernel = next(k for k in KERNELS if k.backend == "cudnn_oss")
+    with PlantedPtx(kernel, build_registry(), tmp_path) as subject:
+        assert (subject.plain.verdict, subject.plain.findings) == ("PASSED", ())
+        every = faults(subject.text, subject.problem.hdim * 2)
+        done = list(rows(subject, sampled(every, 1, seed=0), every))
+    assert {row["line"]: row for row in done if row["caught"] == Caught.UNEXPLAINED} == {}
+    found = {row["fault"]: row["caught"] for row in done if row["caught"] is not None}
+    assert len(found) >= 18
+    assert sum(how in (Caught.NAMED, Caught.NUMBERS, Caught.HANGS) for how in found.values()) >= 12
+    named = [row["fault"] for row in done if row["caught"] == Caught.NAMED]
+    assert sum(kind in named for kind in ORDERING) >= 4
