@@ -66,6 +66,13 @@ def stands(row: Mapping[str, Any], code: str) -> bool:
     return row["verdict"] == "PASSED" or (row["verdict"] in RIGHT and row["revision"] == code)
 
 
+def shown(findings: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The first finding of each kind in each kernel, with the number of ``places`` that have one. A row may have a hundred."""
+    places = Counter((one["kernel"], one["kind"]) for one in findings)
+    first = {(one["kernel"], one["kind"]): one for one in reversed(findings)}
+    return [{**one, "places": places[key]} for key, one in sorted(first.items())]
+
+
 def row_of(point: Point, registry: Registry, code: str, plain: Mapping[str, str]) -> dict[str, Any]:
     """Execute and judge one point. A refusal is a row too."""
     kind, flags, seed = point
@@ -92,7 +99,7 @@ def row_of(point: Point, registry: Registry, code: str, plain: Mapping[str, str]
         "repro": worst["repro"],
         "kernels": {plain.get(stage["digest"], stage["digest"]): stage["family"] for stage in worst["stages"]},
         "checks": {name: check for name, check in (worst["checks"] or {}).items() if check},
-        "findings": worst["findings"] or [],
+        "findings": shown(worst["findings"] or []),
         "notes": worst["notes"],
     }
 

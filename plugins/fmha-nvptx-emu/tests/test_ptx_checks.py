@@ -139,6 +139,15 @@ def test_a_deadlock_says_who_waits_where() -> None:
     assert "bar.sync 1" in seen.fault
 
 
+def test_the_same_value_from_blocks_of_two_threads() -> None:
+    """Whoever sees that another block wrote a word sees what it wrote."""
+    body = "mov.u32 %r5, 7; mov.u32 %r6, %r0; L: mad.wide.u32 %rd3, %r6, 4, %rd0; st.global.u32 [%rd3], %r5;"
+    body += "add.u32 %r6, %r6, 32; setp.lt.u32 %p1, %r6, 320000; @%p1 bra L;"
+    text = module(body)
+    for seed in range(8):
+        assert launch(text, np.zeros(320000, np.uint32), grid=(2, 1, 1), seed=seed, threads=2).kinds == []
+
+
 def test_blocks_that_overwrite_each_other() -> None:
     """Unless the value is the same, or an atomic operation on a counter orders the blocks."""
     block = "mov.u32 %r5, %ctaid.x;"

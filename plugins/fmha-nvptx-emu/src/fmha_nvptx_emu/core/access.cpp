@@ -123,9 +123,18 @@ void count_conflicts(Warp& w, uint32_t mask, const Lanes& a, uint32_t bytes) {
   ++w.block->counts.shared_accesses;
 }
 
+// Blocks run in several threads. Who writes and what is there must change at once: a block that found the other's name
+// and not yet its value would take the same value for another one. So the store is made here, under the lock.
 void note_global_write(Warp& w, const Inst& i, int lane, uint64_t at, uint32_t bytes, const uint8_t* values) {
-  const int64_t other = w.block->launch->writers->write(w.block->number, at, bytes);
-  if (other < 0 || !std::memcmp(reinterpret_cast<const void*>(at), values, bytes)) return;
+  static std::mutex storing;
+  int64_t other;
+  {
+    const std::lock_guard lock(storing);
+    other = w.block->launch->writers->write(w.block->number, at, bytes);
+    if (!std::memcmp(reinterpret_cast<const void*>(at), values, bytes)) return;
+    std::memcpy(reinterpret_cast<void*>(at), values, bytes);
+  }
+  if (other < 0) return;
   w.block->launch->report->add(Finding::WriteConflict, w, i, lane, [&] {
     return of_lane(lane) + " writes " + hex(at) + ", which block " + std::to_string(other) +
            " wrote with another value, and nothing orders the two";
