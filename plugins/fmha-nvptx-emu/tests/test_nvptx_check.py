@@ -97,7 +97,7 @@ def test_every_kernel_of_sm_80_and_most_of_sm_75_are_reached() -> None:
     assert all(len(some) >= check.PROBLEMS for some in problems.values())
     for backend, arch, least in (
         ("mem_efficient", "sm_80", 55),
-        ("mem_efficient", "sm_75", 20),
+        ("mem_efficient", "sm_75", 25),
         ("cudnn_oss", "sm_90a", 2),
     ):
         kernels = {replace(k, arch="").digest for k in registry.backend(backend).kernels(registry.arch(arch))}
