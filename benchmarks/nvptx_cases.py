@@ -1,39 +1,19 @@
-"""The problems of ``nvptx_emulator_check.py``: for each kind of kernel two that fill its tiles and two ragged ones.
+"""The problems of ``nvptx_emulator_check.py``: for each of FlashAttention-2's kinds two that fill its tiles and two ragged ones.
 
-FlashAttention-2 has kernels of their own for lengths that fill every tile, so each sort of problem stands twice.
+``nvptx_efficient_cases.py`` has the other backends' kinds. FlashAttention-2 has kernels of their own for lengths that fill every tile, so each sort of problem stands twice.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import product
+
+from nvptx_efficient_cases import Kind, cudnn_cases, efficient_cases
 
 EVEN = ("-s 256", "-s 256 --seqlen-k 384")
 RAGGED = ("-s 200 --seqlen-k 333", "-s 261 --seqlen-k 300")
 Lengths = tuple[tuple[str, str], tuple[str, str]]
 """At least two blocks of queries and of keys for every kernel: the largest tile has 128 of each."""
-
-
-@dataclass(frozen=True)
-class Kind:
-    """One kind of kernel.
-
-    Attributes:
-        name: what its problems have in common.
-        backend, device: what executes it.
-        even, ragged: flags of the problems, each with lengths of its own.
-    """
-
-    name: str
-    backend: str
-    device: str
-    even: tuple[str, ...]
-    ragged: tuple[str, ...]
-
-    @property
-    def problems(self) -> tuple[str, ...]:
-        return (*self.even, *self.ragged)
 
 
 _FEATURES = {
@@ -89,19 +69,6 @@ def flash_cases(device: str = "emu:sm_80") -> Iterator[Kind]:
         yield _kind(f"backward, packed, d{hdim} {dtype}", "flash_attn", device, flags, _PACKED)
 
 
-def efficient_cases() -> Iterator[Kind]:
-    """Memory-efficient kernels. The backward kernels with tiles of 96 keys need the shared memory of sm_86."""
-    for device, dtypes in (
-        ("emu:sm_80", ("fp16", "bf16", "fp32")),
-        ("emu:sm_86", ("fp16", "bf16")),
-        ("emu:sm_75", ("fp16", "fp32")),
-    ):
-        for dtype, hdim, (name, flags) in product(dtypes, _HDIMS, (("plain", ""), ("causal", "--causal"))):
-            for direction in ("fwd", "bwd"):
-                common = f"-b 1 -H 2 -d {hdim} --dtype {dtype} {flags} --direction {direction}".replace("  ", " ")
-                yield _kind(f"{direction}, {name}, d{hdim} {dtype}", "mem_efficient", device, common)
-
-
 def all_cases() -> tuple[Kind, ...]:
-    """Every kind."""
-    return (*flash_cases(), *efficient_cases())
+    """Every kind, those first that are soon compiled: FlashAttention-2's by head dim, because NVRTC needs minutes for each."""
+    return (*cudnn_cases(), *efficient_cases(), *flash_cases())

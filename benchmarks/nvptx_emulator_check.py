@@ -1,12 +1,13 @@
-"""Execute the PTX of FlashAttention-2's and the memory-efficient kernels on emulated NVIDIA devices, and count what is right.
+"""Execute the PTX of FlashAttention-2's, the memory-efficient and cuDNN's kernels on emulated devices, and count what is right.
 
     python benchmarks/nvptx_emulator_check.py [--only TEXT] [--first N] [--list] [--json FILE [--resume]] [--markdown FILE]
 
-``nvptx_cases.py`` has the problems: four for each kind of kernel, two of them ragged. Each goes through the walk of ``fmha validate``
+``nvptx_cases.py`` has the problems: two of each sort for a kind of kernel. Each goes through the walk of ``fmha validate``
 once for each seed of the emulator. A kernel counts once, whatever the architecture, when two of its problems, one of them ragged, passed
 without a finding under every seed. A kernel that is compiled for lengths that fill its tiles serves no ragged
-problem; it is counted apart, after two problems of that sort. NVRTC needs up to a minute for one kernel, so the file of ``--json`` is written after every row;
-``--resume`` keeps the rows in it that passed. The script exits with 1 unless every row passed. No figure is a GPU time.
+problem; it is counted apart, after two problems of that sort. So is a kernel whose numbers were right in every row and that has
+findings. NVRTC needs up to a minute for one kernel, so the file of ``--json`` is written after every row;
+``--resume`` keeps the rows in it that passed, those of other problems, and those with which this same code had findings. The script exits with 1 unless every row passed. No figure is a GPU time.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ from fmha_cli.toolchain.cache.files import replacing
 SCHEMA = "fmha.nvptx-emulator-check/1"
 SEEDS = (0, 1, 2)
 PROBLEMS = 2
+RIGHT = frozenset({"PASSED", "HAZARD"})
+"""The verdicts of rows whose numbers are right, findings or none."""
 Point = tuple[Kind, str, int]
 """A kind, the flags of one of its problems, and a seed of the emulator."""
 
@@ -39,15 +42,15 @@ def points_of(kinds: Iterable[Kind]) -> list[Point]:
     return [(kind, flags, seed) for kind in kinds for flags in kind.problems for seed in SEEDS]
 
 
-def key_of(row: Mapping[str, Any]) -> tuple[str, str, str, int]:
+def key_of(row: Mapping[str, Any]) -> tuple[str, str, str, str, int]:
     """What a row is a row of."""
-    return row["backend"], row["device"], row["flags"], row["seed"]
+    return row["backend"], row["device"], row.get("kernel", ""), row["flags"], row["seed"]
 
 
-def asked(point: Point) -> tuple[str, str, str, int]:
+def asked(point: Point) -> tuple[str, str, str, str, int]:
     """The key of a point's row."""
     kind, flags, seed = point
-    return kind.backend, kind.device, flags, seed
+    return kind.backend, kind.device, kind.kernel, flags, seed
 
 
 def plain_digests(backend: str, device: str, registry: Registry) -> dict[str, str]:
@@ -58,12 +61,24 @@ def plain_digests(backend: str, device: str, registry: Registry) -> dict[str, st
     return {kernel.digest: replace(kernel, arch="").digest for kernel in kernels}
 
 
+def stands(row: Mapping[str, Any], code: str) -> bool:
+    """Whether a row need not be run again: it passed, or the same code had the same findings."""
+    return row["verdict"] == "PASSED" or (row["verdict"] in RIGHT and row["revision"] == code)
+
+
+def shown(findings: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The first finding of each kind in each kernel, with the number of ``places`` that have one. A row may have a hundred."""
+    places = Counter((one["kernel"], one["kind"]) for one in findings)
+    first = {(one["kernel"], one["kind"]): one for one in reversed(findings)}
+    return [{**one, "places": places[key]} for key, one in sorted(first.items())]
+
+
 def row_of(point: Point, registry: Registry, code: str, plain: Mapping[str, str]) -> dict[str, Any]:
     """Execute and judge one point. A refusal is a row too."""
     kind, flags, seed = point
     row: dict[str, Any] = {
         "arch": kind.device, "kind": kind.name, "case": kind.name, "backend": kind.backend, "device": kind.device, "flags": flags,
-        "seed": seed, "ragged": flags in kind.ragged, "revision": code, "kernels": {}, "checks": {}, "findings": [],
+        "kernel": kind.kernel, "seed": seed, "ragged": flags in kind.ragged, "revision": code, "kernels": {}, "checks": {}, "findings": [],
     }  # fmt: skip
     try:
         options: dict[str, Any] = {
@@ -72,6 +87,7 @@ def row_of(point: Point, registry: Registry, code: str, plain: Mapping[str, str]
             "device": kind.device,
             "emu_seed": seed,
         }
+        options |= {"kernel": kind.kernel} if kind.kernel else {}
         records = [one.to_dict() for one in run(Problem.from_cli(flags), registry=registry, **options)]
     except FmhaError as fault:
         return {**row, "verdict": "REFUSED", "notes": [str(fault)], "repro": f"fmha validate {flags}"}
@@ -83,38 +99,49 @@ def row_of(point: Point, registry: Registry, code: str, plain: Mapping[str, str]
         "repro": worst["repro"],
         "kernels": {plain.get(stage["digest"], stage["digest"]): stage["family"] for stage in worst["stages"]},
         "checks": {name: check for name, check in (worst["checks"] or {}).items() if check},
-        "findings": worst["findings"] or [],
+        "findings": shown(worst["findings"] or []),
         "notes": worst["notes"],
     }
 
 
-def counted(rows: Iterable[Mapping[str, Any]], *, full_tiles: bool = False) -> dict[tuple[str, str], set[str]]:
+def counted(
+    rows: Sequence[Mapping[str, Any]], *, full_tiles: bool = False, findings: bool = False
+) -> dict[tuple[str, str], set[str]]:
     """The kernels that count, by backend and family: enough problems, one of them ragged, right under every seed.
 
     Args:
         full_tiles: the others instead, which ran problems enough but no ragged one.
+        findings: those instead that have findings in a row, of either sort. No row of theirs is wrong.
     """
     seeds: dict[tuple[str, str, str], dict[tuple[str, bool], set[int]]] = defaultdict(lambda: defaultdict(set))
+    spoiled: dict[bool, set[str]] = {True: set(), False: set()}
     for row in rows:
-        if row["verdict"] == "PASSED":
+        if row["verdict"] != "PASSED":
+            spoiled[row["verdict"] in RIGHT].update(row["kernels"])
+        if row["verdict"] in RIGHT:
             for digest, family in row["kernels"].items():
                 seeds[row["backend"], family, digest][row["flags"], row["ragged"]].add(row["seed"])
     found: dict[tuple[str, str], set[str]] = defaultdict(set)
     for (backend, family, digest), problems in seeds.items():
         right = {problem for problem, under in problems.items() if under >= set(SEEDS)}
-        if len(right) >= PROBLEMS and any(ragged for _, ragged in right) is not full_tiles:
+        sort = findings or any(ragged for _, ragged in right) is not full_tiles
+        if len(right) >= PROBLEMS and sort and digest not in spoiled[False] and (digest in spoiled[True]) is findings:
             found[backend, family].add(digest)
     return dict(found)
 
 
 def table(rows: Sequence[Mapping[str, Any]]) -> str:
     """Markdown: the kernels that count, the verdicts, the worst errors, and what did not pass."""
-    kernels, full = counted(rows), counted(rows, full_tiles=True)
-    lines = ["| backend | family | kernels that count | of full tiles alone |", "|---|---|---|---|"]
-    for backend, family in sorted(kernels.keys() | full.keys()):
-        own = len(kernels.get((backend, family), ())), len(full.get((backend, family), ()))
-        lines.append(f"| {backend} | {family} | {own[0]} | {own[1]} |")
-    lines.append(f"| **all** | | **{sum(map(len, kernels.values()))}** | {sum(map(len, full.values()))} |")
+    kernels, full, found = counted(rows), counted(rows, full_tiles=True), counted(rows, findings=True)
+    lines = [
+        "| backend | family | kernels that count | of full tiles alone | right, with findings |",
+        "|---|---|---|---|---|",
+    ]
+    for key in sorted(kernels.keys() | full.keys() | found.keys()):
+        own = " | ".join(str(len(some.get(key, ()))) for some in (kernels, full, found))
+        lines.append(f"| {key[0]} | {key[1]} | {own} |")
+    sums = " | ".join(str(sum(map(len, some.values()))) for some in (full, found))
+    lines.append(f"| **all** | | **{sum(map(len, kernels.values()))}** | {sums} |")
     verdicts = Counter((row["backend"], row["device"], row["verdict"]) for row in rows)
     lines += ["", "| backend | device | verdict | rows |", "|---|---|---|---|"]
     lines += [
@@ -136,7 +163,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--first", type=int, metavar="N", help="only the first N kinds")
     parser.add_argument("--list", action="store_true", help="print the problems and stop")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all rows, after each one")
-    parser.add_argument("--resume", action="store_true", help="keep the rows in the file of --json that passed")
+    parser.add_argument("--resume", action="store_true", help="keep the rows in the file of --json that stand")
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the table")
     given = parser.parse_args(arguments)
     if given.resume and not given.json:
@@ -146,10 +173,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("\n".join(f"{k.backend} {k.device} {k.name}: {flags}" for k in kinds for flags in k.problems))
         return 0
     old = json.loads(given.json.read_text("utf-8"))["rows"] if given.resume and given.json.exists() else []
-    standing = {key_of(row): row for row in old if row["verdict"] == "PASSED"}
-    registry, code, rows = build_registry(), revision(), []
+    registry, code, points = build_registry(), revision(), points_of(kinds)
+    standing = {key_of(row): row for row in old if stands(row, code)}
+    wanted = {asked(point) for point in points}
+    rows = [row for row in old if key_of(row) not in wanted]
     digests: dict[tuple[str, str], dict[str, str]] = {}
-    for point in points_of(kinds):
+    for point in points:
         kind = point[0]
         plain = digests.setdefault((kind.backend, kind.device), {}) or plain_digests(
             kind.backend, kind.device, registry

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import random
+from collections import defaultdict
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +16,13 @@ pytest.importorskip("fmha_nvptx_emu", reason="plugins/fmha-nvptx-emu is not inst
 import nvptx_emulator_check as check
 from nvptx_cases import Kind, all_cases
 
-from fmha_cli.api import Problem, build_registry
+from fmha_cli.api import Problem, build_registry, explain
 
 EVEN, RAGGED = "-s 256", "-s 200 --seqlen-k 333"
+CHEAP = {
+    *(("cudnn_oss", f"fwd, causal, d{hdim} bf16") for hdim in (64, 128)),
+    *(("mem_efficient", f"fwd, d{hdim} {dtype}") for hdim in (64, 128) for dtype in ("fp16", "bf16")),
+}
 BLOCK = 129
 """The fewest rows that are two blocks of every kernel."""
 
@@ -48,7 +55,16 @@ def test_a_kernel_without_a_ragged_problem_is_counted_apart() -> None:
     rows = [row(flags, seed) for flags in (EVEN, RAGGED) for seed in check.SEEDS]
     assert check.counted(rows) == {}
     assert check.counted(rows, full_tiles=True) == {("flash_attn", "fwd"): {"k"}}
-    assert "| flash_attn | fwd | 0 | 1 |" in check.table(rows)
+    assert "| flash_attn | fwd | 0 | 1 | 0 |" in check.table(rows)
+
+
+def test_a_kernel_with_a_finding_is_counted_apart() -> None:
+    """One finding in one row suffices; a row that is wrong leaves a kernel out altogether."""
+    found = [*enough(), row("-s 384", 0, verdict="HAZARD")]
+    assert check.counted(found) == check.counted(found, full_tiles=True) == {}
+    assert check.counted(found, findings=True) == {("flash_attn", "fwd"): {"k"}}
+    assert "| flash_attn | fwd | 0 | 0 | 1 |" in check.table(found)
+    assert check.counted([*found, row("-s 512", 0, verdict="WRONG")], findings=True) == {}
 
 
 def test_the_architecture_is_not_in_the_digest() -> None:
@@ -64,7 +80,28 @@ def test_every_problem_has_two_blocks_of_queries_and_keys() -> None:
             problem = Problem.from_cli(flags)
             rows, keys = max(problem.query_lengths()), max(problem.key_lengths())
             assert min(rows, keys) >= BLOCK, (kind.name, flags)
-    assert {kind.device for kind in all_cases()} == {"emu:sm_75", "emu:sm_80", "emu:sm_86"}
+    assert {kind.device for kind in all_cases()} == {"emu:sm_75", "emu:sm_80", "emu:sm_86", "emu:sm_90a"}
+
+
+def test_every_kernel_of_sm_80_and_most_of_sm_75_are_reached() -> None:
+    """By the choice of ``fmha explain``; a kernel counts after two problems, so each has two, even or ragged ones alone."""
+    registry = build_registry()
+    problems: dict[str, set[tuple[str, str]]] = defaultdict(set)
+    for kind in all_cases():
+        if kind.backend in ("mem_efficient", "cudnn_oss"):
+            for flags in kind.problems:
+                asked = {"backend": kind.backend, "device": kind.device, "kernel": kind.kernel or None}
+                chosen = explain(Problem.from_cli(flags), registry=registry, **asked).chosen
+                assert chosen is not None, (kind.name, flags)
+                problems[replace(chosen.kernel, arch="").digest].add((kind.device, flags))
+    assert all(len(some) >= check.PROBLEMS for some in problems.values())
+    for backend, arch, least in (
+        ("mem_efficient", "sm_80", 55),
+        ("mem_efficient", "sm_75", 25),
+        ("cudnn_oss", "sm_90a", 2),
+    ):
+        kernels = {replace(k, arch="").digest for k in registry.backend(backend).kernels(registry.arch(arch))}
+        assert len(kernels & problems.keys()) >= least, arch
 
 
 def test_ragged_problems_fill_no_tile() -> None:
@@ -91,6 +128,48 @@ def test_rows_that_passed_stand_and_others_run_again(tmp_path: Path, monkeypatch
     assert check.main(["--json", str(file), "--resume"]) == 0
     assert ran == [check.key_of(old[1])]
     assert [one["seed"] for one in json.loads(file.read_text("utf-8"))["rows"]] == [*check.SEEDS] * 2
+
+
+def test_of_many_findings_the_first_of_each_kind_is_shown() -> None:
+    one = {"kernel": "k", "kind": "missing-wait", "address": 7}
+    found = check.shown([one, {**one, "address": 8}, {**one, "kind": "shared-race"}])
+    assert found == [{**one, "places": 2}, {**one, "kind": "shared-race", "places": 1}]
+
+
+SAMPLE = [
+    random.Random(17).choice([k for k in all_cases() if (k.backend, k.name) in CHEAP and k.backend == backend])
+    for backend in ("cudnn_oss", "mem_efficient")
+]
+"""Of the kernels that NVRTC compiles in seconds; those of FlashAttention-2 need minutes each."""
+
+
+@pytest.mark.parametrize("kind", SAMPLE, ids=lambda kind: f"{kind.backend} {kind.name}")
+def test_a_sample_of_the_count(kind: Kind) -> None:
+    """One problem of a kernel, built, executed and judged; ``docs/results/nvptx_emulator.md`` has the rest."""
+    pytest.importorskip("cuda.bindings")
+    registry = build_registry()
+    plain = check.plain_digests(kind.backend, kind.device, registry)
+    found = check.row_of((kind, kind.problems[0], 0), registry, "", plain)
+    assert (found["verdict"], found["findings"]) == ("PASSED", []), found["notes"]
+    assert found["kernels"]
+
+
+def test_findings_stand_while_the_code_is_the_same() -> None:
+    known = {**row(EVEN, 0, verdict="HAZARD"), "revision": "abc"}
+    assert check.stands(known, "abc")
+    assert not check.stands(known, "abd")
+    assert not check.stands({**known, "verdict": "WRONG"}, "abc")
+
+
+def test_rows_of_other_problems_stay_in_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "rows.json"
+    other = row("-s 512", 0)
+    file.write_text(json.dumps({"rows": [other]}), "utf-8")
+    monkeypatch.setattr(check, "all_cases", lambda: (Kind("c", "flash_attn", "emu:sm_80", (EVEN,), ()),))
+    monkeypatch.setattr(check, "plain_digests", lambda *a: {})
+    monkeypatch.setattr(check, "row_of", lambda point, *a: row(point[1], point[2]))
+    assert check.main(["--json", str(file), "--resume"]) == 0
+    assert json.loads(file.read_text("utf-8"))["rows"][0] == other
 
 
 def test_a_row_that_did_not_pass_fails_the_script_and_is_named(
