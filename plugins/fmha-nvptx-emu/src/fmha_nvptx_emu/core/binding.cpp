@@ -128,7 +128,7 @@ std::vector<const Opcode*> all_opcodes() {
   std::vector<const Opcode*> out;
   for (const Table* table : {&kIntegerOpcodes, &kBitOpcodes, &kFloatOpcodes, &kCompareOpcodes, &kMoveOpcodes, &kConvertOpcodes,
                              &kMemoryOpcodes, &kAtomicOpcodes, &kAsyncOpcodes, &kMatrixOpcodes, &kControlOpcodes, &kMbarrierOpcodes, &kWgmmaOpcodes,
-                             &kStoreMatrixOpcodes, &kClusterOpcodes})
+                             &kStoreMatrixOpcodes, &kClusterOpcodes, &kTensorMemoryOpcodes, &kLaunchControlOpcodes})
     for (size_t k = 0; k < table->count; ++k) out.push_back(&table->rows[k]);
   return out;
 }

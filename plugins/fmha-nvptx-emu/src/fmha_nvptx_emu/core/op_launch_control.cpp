@@ -1,0 +1,4 @@
+#include "binding.hpp"
+namespace ptx {
+extern const Table kLaunchControlOpcodes{nullptr, 0};
+}
