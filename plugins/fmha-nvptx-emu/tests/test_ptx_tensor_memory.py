@@ -127,7 +127,7 @@ CP = {
     "128x256b": (128, 8, [[r] for r in range(128)]),
     "4x256b": (4, 8, [[32 * r] for r in range(4)]),
     "128x128b": (128, 4, [[r] for r in range(128)]),
-    "64x128b.warpx2::02_13": (64, 4, [[r, r + 64] if r < 32 else [r, r + 64] for r in range(64)]),
+    "64x128b.warpx2::02_13": (64, 4, [[r, r + 64] for r in range(64)]),
     "64x128b.warpx2::01_23": (64, 4, [[r, r + 32] if r < 32 else [r + 32, r + 64] for r in range(64)]),
     "32x128b.warpx4": (32, 4, [[r, r + 32, r + 64, r + 96] for r in range(32)]),
 }  # fmt: skip
