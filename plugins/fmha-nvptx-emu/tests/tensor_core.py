@@ -108,6 +108,7 @@ class TensorProduct:
     negated: tuple[bool, bool] = (False, False)
     scale: int | None = None
     pair: bool = False
+    left_out: str = ""
 
     @property
     def descriptor(self) -> int:
@@ -167,7 +168,7 @@ class TensorProduct:
              setup, "setp.lt.u32 %p3, %r0, 32;", alloc, f"@%p1 mbarrier.init.shared::cta.b64 [tile+{DONE}], 1; bar.sync 0; ld.shared.b32 %r10, [tile+{HOLD}];",
              "shr.u32 %r11, %r0, 5; shl.b32 %r11, %r11, 21; add.s32 %r12, %r10, %r11; setp.eq.and.u32 %p9, %r40, 0, %p1;", *store, order,
              f"mov.u32 %r20, {self.descriptor if descriptor is None else descriptor}; setp.eq.u32 %p4, {int(self.adds)}, 1;", before,
-             f"@{lead} tcgen05.mma.cta_group::1.kind::{KIND_OF[self.kind_a]} [%r10], {left}, %rd7, %r20, %p4{scale};", commit, wait, *load, free)
+             f"@{lead} tcgen05.mma.cta_group::1.kind::{KIND_OF[self.kind_a]} [%r10], {left}, %rd7, %r20{self.left_out}, %p4{scale};", commit, wait, *load, free)
         )  # fmt: skip
         return body.replace("cta_group::1", "cta_group::2") if self.pair else body
 

@@ -71,6 +71,14 @@ def test_what_its_operands_scale() -> None:
     assert_product(replace(it, adds=True, scale=2), it.c / 4 + plain(it))
 
 
+def test_lanes_of_d_that_are_left_out() -> None:
+    it = small("f16", 128, 16, PLAIN, PLAIN, left_out=", {%r30, %r31, %r32, %r33}")
+    masks = [0x1, 0x80000000, 0, 0xFFFF0000]
+    before = " ".join(f"mov.b32 %r{30 + k}, {mask};" for k, mask in enumerate(masks))
+    left_out = np.array([masks[lane // 32] >> lane % 32 & 1 for lane in range(128)], bool)
+    assert_product(it, np.where(left_out[:, None], it.c, plain(it) + it.c), before=before)
+
+
 def random_product(kind: str, rows: int = 8) -> TensorProduct:
     random, k = np.random.default_rng(5), 32 // np.dtype(KINDS[kind]).itemsize
     a, b = (np.where(np.abs(x := random.normal(0, 2, (r, k))) < 0.05, 1, x).astype(KINDS[kind]) for r in (64, rows))
@@ -121,7 +129,7 @@ PLANTED = {
     "freed in part": (IT, {"free": FREE.replace("512", "256")}, "tensor-memory-misuse", "not allocated like this"),
     "freed before it is read": (IT, {"wait": "WAITED: " + FREE, "free": ""}, "tensor-memory-misuse", "not all of them are allocated"),
     "the wrong quarter": (
-        IT, {"before": "mov.b32 %r12, %r10;"}, "tensor-memory-misuse", "the quarter of warp",
+        IT, {"before": "xor.b32 %r12, %r12, 0x400000;"}, "tensor-memory-misuse", "the quarter of warp",
     ),
     "outside of what is allocated": (IT, {"alloc": ALLOC.replace("512", "32"), "free": FREE.replace("512", "32")}, "tensor-memory-misuse", "not all of them are allocated"),
     "shared memory overwritten before the wait": (IT, {"wait": f"@%p1 {STORE} LATER: mbarrier.try_wait.parity.shared::cta.b64 %p2, [tile+65560], 0; @!%p2 bra LATER;"}, "missing-wait", "no wait for a tcgen05.commit lies between"),

@@ -45,6 +45,15 @@ def test_sums_of_halves() -> None:
     assert_product(it, plain(it) + it.c)
 
 
+def test_lanes_of_d_that_are_left_out() -> None:
+    it = small("f16", 256, 32, PLAIN, PLAIN, pair=True, left_out=", {%r30, %r31, %r30, %r30, %r30, %r30, %r30, %r32}")
+    wanted = plain(it) + it.c
+    wanted[[33, 224]] = it.c[[33, 224]]
+    d, seen = run(it, before="mov.b32 %r30, 0; mov.b32 %r31, 2; mov.b32 %r32, 1;")
+    assert (seen.fault, seen.findings) == (None, [])
+    np.testing.assert_array_equal(d, wanted)
+
+
 IT = small("f16", 256, 32, PLAIN, PLAIN, pair=True)
 ONE = PAIR["commit"].replace("mov.u16 %h1, 3;", "mov.u16 %h1, 1;")
 

@@ -173,7 +173,7 @@ def test_words_that_were_never_written_are_reported_where_they_are_stored() -> N
 @pytest.mark.parametrize(
     ("body", "words"),
     [
-        ("tcgen05.ld.sync.aligned.32x32b.x1.b32 {%a0}, [%r10];", "the quarter of warp"),
+        ("tcgen05.ld.sync.aligned.32x32b.x1.b32 {%a0}, [%r12+2097152];", "the quarter of warp"),
         ("tcgen05.ld.sync.aligned.16x64b.x1.b32 {%a0}, [%r12+524288];", "the quarter of warp"),
         ("tcgen05.ld.sync.aligned.32x32b.x2.b32 {%a0, %a1}, [%r12+511];", "not all of them are allocated"),
         ("mov.u32 %r13, %laneid; add.s32 %r13, %r12, %r13; tcgen05.ld.sync.aligned.32x32b.x1.b32 {%a0}, [%r13];", "has another address in tensor memory"),
@@ -204,3 +204,13 @@ def test_what_is_not_implemented_stops_by_its_name(body: str, words: str) -> Non
     seen = run(body, np.zeros(1, np.uint32))
     assert seen.fault is not None
     assert words in seen.fault
+
+
+def test_an_address_of_the_first_quarter_stands_for_the_warps_own() -> None:
+    """As cuDNN's kernels use it."""
+    out = np.zeros(128, np.uint32)
+    body = """mad.wide.u32 %rd4, %r0, 4, %rd0; tcgen05.st.sync.aligned.32x32b.x1.b32 [%r10], {%r0}; tcgen05.wait::st.sync.aligned;
+tcgen05.ld.sync.aligned.32x32b.x1.b32 {%a0}, [%r12]; tcgen05.wait::ld.sync.aligned; st.global.b32 [%rd4], %a0;"""
+    seen = run(body, out)
+    assert (seen.fault, seen.findings) == (None, [])
+    assert out.tolist() == list(range(128))

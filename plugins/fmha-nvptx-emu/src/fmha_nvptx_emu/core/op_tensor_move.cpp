@@ -27,16 +27,16 @@ Cell cell(Shape shape, uint32_t thread, uint32_t r) {
   }
 }
 
-// Whether the warp may use the lanes of the address: its own quarter, and the shape's first lane in it.
-bool own_quarter(Warp& w, const Inst& i, Shape shape, uint32_t address) {
-  const uint32_t lane = address >> 16, quarter = w.index % 4;
-  const bool fits = lane / 32 == quarter && (lane % 32 == 0 || (shape != Shape::L32x32 && lane % 32 == 16));
-  if (!fits)
-    w.block->launch->report->add(Finding::TensorMemoryMisuse, w, i, -1, [&] {
-      return "it begins at lane " + std::to_string(lane) + " of tensor memory, and the quarter of warp " + std::to_string(w.index) + " is lanes " +
-             std::to_string(32 * quarter) + " to " + std::to_string(32 * quarter + 31);
-    });
-  return lane < TensorMemory::kLanes && (lane % 32 == 0 || lane % 32 == 16);
+// Whether the warp may use the lanes of the address: its own quarter, and the shape's first lane in it. A lane of the first
+// quarter stands for the same lane of the warp's own: cuDNN's kernels leave the quarter out.
+bool own_quarter(Warp& w, const Inst& i, Shape shape, uint32_t& lane) {
+  const uint32_t quarter = w.index % 4;
+  if ((lane / 32 == quarter || lane < 32) && (lane % 32 == 0 || (shape != Shape::L32x32 && lane % 32 == 16))) return lane = 32 * quarter + lane % 32, true;
+  w.block->launch->report->add(Finding::TensorMemoryMisuse, w, i, -1, [&] {
+    return "it begins at lane " + std::to_string(lane) + " of tensor memory, and the quarter of warp " + std::to_string(w.index) + " is lanes " +
+           std::to_string(32 * quarter) + " to " + std::to_string(32 * quarter + 31);
+  });
+  return lane < TensorMemory::kLanes && lane % 16 == 0 && (shape != Shape::L32x32 || lane % 32 == 0);
 }
 
 // slots of a load: registers, address; of a store: address, registers. `count`: the shape; `width`: 2 where 16-bit halves of
@@ -53,10 +53,11 @@ template <bool load> void move(Warp& w, const Inst& i, uint32_t mask) {
     if (addresses[l] != addresses[first])
       w.block->launch->report->add(Finding::TensorMemoryMisuse, w, i, l, [&] { return of_lane(l) + " has another address in tensor memory than lane " + std::to_string(first); });
   });
-  const uint32_t address = addresses[first] + uint32_t(i.imm), split = uint32_t(uint64_t(i.imm) >> 32), lane0 = address >> 16, column0 = address & 0xffff;
+  const uint32_t address = addresses[first] + uint32_t(i.imm), split = uint32_t(uint64_t(i.imm) >> 32), column0 = address & 0xffff;
+  uint32_t lane0 = address >> 16;
   const unsigned packed = i.width == 2 ? 2 : 1;
   TensorMemory& memory = *w.block->tensor;
-  const bool reaches = own_quarter(w, i, shape, address);
+  const bool reaches = own_quarter(w, i, shape, lane0);
   uint32_t last = 0;
   for (uint32_t t = 0; t < 32; t += 1) last = std::max(last, cell(shape, t, registers - 1).column);
   const uint32_t span = (last + 1) * packed;

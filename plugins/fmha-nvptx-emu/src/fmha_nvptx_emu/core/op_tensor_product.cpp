@@ -15,7 +15,7 @@ namespace ptx {
 
 namespace {
 
-constexpr uint32_t kPair = 1, kFromTensorMemory = 2, kAlwaysAdds = 4, kNeverAdds = 8, kScaled = 16;  // options, in `target`
+constexpr uint32_t kPair = 1, kFromTensorMemory = 2, kAlwaysAdds = 4, kNeverAdds = 8, kScaled = 16, kMasked = 32;  // options, in `target`
 constexpr unsigned kScaleShift = 8;                                                                  // scale-input-d above them
 constexpr unsigned kRowBytesOfK = 32, kColumns = 256;
 
@@ -175,6 +175,7 @@ struct Issued {
   uint32_t d, a;  // addresses in tensor memory
   bool adds, pair, from_tensor_memory;
   float scale;
+  uint32_t left_out[8];  // lanes of D that keep their values, of both blocks
 };
 
 void multiply_in(Warp& w, const Inst& i, Block& block, const Issued& it, Work& at) {
@@ -212,6 +213,7 @@ void multiply_in(Warp& w, const Inst& i, Block& block, const Issued& it, Work& a
         }
     for (unsigned r = 0; r < 16; ++r) {
       const unsigned lane = lane0 + g.lane + r;
+      if (it.left_out[(it.pair ? block.rank % 2 * 4 : 0) + lane / 32] >> lane % 32 & 1) continue;
       uint32_t* d = memory.row(lane) + column;
       bool before[kColumns];
       for (unsigned c = 0; checks && c < g.n; ++c) before[c] = !it.adds || memory.defined(lane, column + c);
@@ -224,7 +226,8 @@ void multiply_in(Warp& w, const Inst& i, Block& block, const Issued& it, Work& a
   }
 }
 
-// slots: D, A (a descriptor or an address in tensor memory), descriptor of B, instruction descriptor, [whether it adds]
+// slots: D, A (a descriptor or an address in tensor memory), descriptor of B, instruction descriptor, [whether it adds],
+// [lanes that are left out, by 32]
 template <Kind kind> void multiply(Warp& w, const Inst& i, uint32_t mask) {
   const uint32_t options = i.target;
   const bool pair = options & kPair;
@@ -241,6 +244,11 @@ template <Kind kind> void multiply(Warp& w, const Inst& i, uint32_t mask) {
     it.d = lanes_of<uint32_t>(w, i.slots[0])[lane] + uint32_t(i.imm);
     it.adds = options & kAlwaysAdds || (!(options & kNeverAdds) && (w.predicate(i.slots[4]) >> lane & 1));
     it.scale = options & kScaled ? std::ldexp(1.0f, -int(options >> kScaleShift)) : 1.0f;
+    for (unsigned k = 0; options & kMasked && k < (pair ? 8u : 4u); ++k) {
+      const Slot slot = i.slots[i.sources - (pair ? 8u : 4u) + k];
+      if (w.block->checks) require_defined(w, i, slot, 1u << lane, "the lanes of D that are left out");
+      it.left_out[k] = lanes_of<uint32_t>(w, slot)[lane];
+    }
     const Form& f = it.form;
     Descriptor a(0);
     if (it.from_tensor_memory) {
@@ -282,17 +290,22 @@ Handler bind_tensor_product(Binding& b) {
   if (b.operand(1).kind == Operand::Address) b.out.target |= kFromTensorMemory, tensor_address(1, 1);
   else b.source(1, Type::B64);
   b.source(2, Type::B64), b.source(3, Type::B32);
-  if (b.operand(4).kind == Operand::Vector) b.refuse("lanes that are left out are not implemented");
-  if (b.operand(4).kind == Operand::Integer) b.out.target |= b.operand(4).value ? kAlwaysAdds : kNeverAdds;
+  const size_t enable = b.operand(4).kind == Operand::Vector ? 5 : 4;
+  if (b.operand(enable).kind == Operand::Integer) b.out.target |= b.operand(enable).value ? kAlwaysAdds : kNeverAdds;
   else {
-    if (b.operand(4).negated) b.refuse("a negated enable-input-d");
-    b.source(4, Type::Pred);
+    if (b.operand(enable).negated) b.refuse("a negated enable-input-d");
+    b.source(enable, Type::Pred);
   }
-  if (b.s.operands.size() == 6) {
-    const Operand& scale = b.operand(5);
+  if (enable == 5) {
+    if (b.operand(4).parts.size() != (b.out.target & kPair ? 8 : 4)) b.refuse("lanes that are left out are a vector of 4, or 8 for two blocks");
+    for (const Operand& part : b.operand(4).parts) b.source(part, Type::B32);
+    b.out.target |= kMasked;
+  }
+  if (b.s.operands.size() == enable + 2) {
+    const Operand& scale = b.operand(enable + 1);
     if (bytes || scale.kind != Operand::Integer || scale.value < 0 || scale.value > 15) b.refuse("scale-input-d is a constant from 0 to 15, of f16 and tf32");
     b.out.target |= kScaled | uint32_t(scale.value) << kScaleShift;
-  } else b.count(5, 5);
+  } else b.count(enable + 1, enable + 1);
   return f16s ? multiply<Kind::F16> : tf32 ? multiply<Kind::TF32> : multiply<Kind::F8F6F4>;
 }
 
