@@ -74,7 +74,12 @@ void commit(Warp& w, const Inst& i, uint32_t mask) {
       if (remote && !note_signal(w, i, lane, block)) return;
       Mbarrier* m = block.mbarriers.find(w, i, lane, uint32_t(at), remote);
       if (!m) return;
-      if (!remote) m->arriving.known[pipe] = m->arriving.fenced[pipe] = w.wgmma_committed;
+      if (!remote) {  // what lay before the products lies before the waiter; what this warp itself did does not
+        const uint32_t own = m->arriving.known[w.index];
+        m->arriving.gather(w);
+        m->arriving.known[w.index] = own;
+        m->arriving.known[pipe] = m->arriving.fenced[pipe] = w.wgmma_committed;
+      }
       block.mbarriers.arrive(w, i, lane, *m, 1, false, false);
       ++block.events;
     };
