@@ -43,6 +43,10 @@ class FindingKind(StrEnum):
     """The asynchronous proxy reads what the generic proxy wrote, or wgmma uses registers, with no fence between."""
     MBARRIER_MISUSE = "mbarrier-misuse"
     """An mbarrier that is not initialised, gets too many arrivals, or whose bytes never come."""
+    TENSOR_MEMORY_MISUSE = "tensor-memory-misuse"
+    """Tensor memory outside of an allocation or of a warp's quarter, freed twice, or never freed."""
+    CLUSTER_MISUSE = "cluster-misuse"
+    """A block signals, or copies to, a block of its cluster that has ended or does not exist."""
 
 
 class Arithmetic(StrEnum):

@@ -16,6 +16,7 @@ from ptx_machine import Array, evaluate, opcodes
 ELSEWHERE = {
     "ld", "ldu", "st", "prefetch", "atom", "red", "cp", "mma", "ldmatrix", "bra", "brx", "call", "ret", "exit", "bar", "barrier",
     "membar", "fence", "mbarrier", "wgmma", "stmatrix", "mapa", "getctarank", "elect", "setmaxnreg", "vote", "activemask", "redux", "griddepcontrol", "shfl", "trap", "nanosleep", "isspacep",
+    "tcgen05", "clusterlaunchcontrol",
 }  # fmt: skip
 """Opcodes that are no function of their operands; other files of tests execute them."""
 

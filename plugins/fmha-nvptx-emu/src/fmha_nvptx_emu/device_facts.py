@@ -12,7 +12,7 @@ from typing import Any
 
 from fmha_cli.api import load_arch
 
-ARCHS = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_90a", "sm_120")
+ARCHS = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_90a", "sm_100a", "sm_103a", "sm_120")
 """The emulated architectures."""
 SUFFIXED = {"sm_120": ("sm_120a",)}
 """Architectures with the suffix ``a`` whose code a device accepts too: Triton compiles for ``sm_120a`` alone. Where such code

@@ -44,6 +44,10 @@ void Binding::count(size_t least, size_t most) const {
 
 namespace {
 bool wide(Type type) { return bits_of(type) == 64; }
+bool fits(Type type, Type reg) {
+  const bool whole = type == Type::B128, register_whole = reg == Type::B128;
+  return (type == Type::Pred) == (reg == Type::Pred) && wide(type) == wide(reg) && whole == register_whole;
+}
 }  // namespace
 
 void Binding::dest(const Operand& o, Type type) {
@@ -53,7 +57,7 @@ void Binding::dest(const Operand& o, Type type) {
     return dests.push_back(slot);
   }
   if (o.kind != Operand::Reg) refuse("a destination is a register");
-  if ((type == Type::Pred) != (o.reg->type == Type::Pred) || wide(type) != wide(o.reg->type))
+  if (!fits(type, o.reg->type))
     refuse("the register " + o.reg->name + " does not fit its type");
   dests.push_back(layout.reg(*o.reg));
 }
@@ -62,7 +66,7 @@ void Binding::source(const Operand& o, Type type) {
   const bool big = wide(type);
   switch (o.kind) {
     case Operand::Reg:
-      if ((type == Type::Pred) != (o.reg->type == Type::Pred) || big != wide(o.reg->type))
+      if (!fits(type, o.reg->type))
         refuse("the register " + o.reg->name + " does not fit its type");
       return sources.push_back(layout.reg(*o.reg));
     case Operand::Integer: {
@@ -128,7 +132,7 @@ std::vector<const Opcode*> all_opcodes() {
   std::vector<const Opcode*> out;
   for (const Table* table : {&kIntegerOpcodes, &kBitOpcodes, &kFloatOpcodes, &kCompareOpcodes, &kMoveOpcodes, &kConvertOpcodes,
                              &kMemoryOpcodes, &kAtomicOpcodes, &kAsyncOpcodes, &kMatrixOpcodes, &kControlOpcodes, &kMbarrierOpcodes, &kWgmmaOpcodes,
-                             &kStoreMatrixOpcodes, &kClusterOpcodes})
+                             &kStoreMatrixOpcodes, &kClusterOpcodes, &kTensorMemoryOpcodes, &kLaunchControlOpcodes})
     for (size_t k = 0; k < table->count; ++k) out.push_back(&table->rows[k]);
   return out;
 }

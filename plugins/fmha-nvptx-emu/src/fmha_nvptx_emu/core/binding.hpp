@@ -78,10 +78,12 @@ struct Table {
 };
 
 extern const Table kIntegerOpcodes, kBitOpcodes, kFloatOpcodes, kCompareOpcodes, kMoveOpcodes, kConvertOpcodes, kMemoryOpcodes,
-    kAtomicOpcodes, kAsyncOpcodes, kMatrixOpcodes, kControlOpcodes, kMbarrierOpcodes, kWgmmaOpcodes, kStoreMatrixOpcodes, kClusterOpcodes;
+    kAtomicOpcodes, kAsyncOpcodes, kMatrixOpcodes, kControlOpcodes, kMbarrierOpcodes, kWgmmaOpcodes, kStoreMatrixOpcodes, kClusterOpcodes,
+    kTensorMemoryOpcodes, kLaunchControlOpcodes;
 Handler bind_cluster_barrier(Binding& b);  // barrier.cluster
 Handler bind_bulk(Binding& b);  // cp.async.bulk, behind its first two modifiers
-
+Handler bind_tensor_product(Binding& b);  // tcgen05.mma
+Handler bind_tensor_move(Binding& b);  // tcgen05.ld and st, tcgen05.wait
 
 const Opcode* opcode_named(const std::string& root);
 std::vector<const Opcode*> all_opcodes();

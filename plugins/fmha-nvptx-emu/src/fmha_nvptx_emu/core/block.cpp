@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "emu_random.hpp"
+#include "tensor_memory.hpp"
 
 namespace ptx {
 
@@ -40,6 +41,7 @@ void Block::begin(uint32_t at) {
   id[0] = at % launch->grid[0], id[1] = at / launch->grid[0] % launch->grid[1], id[2] = at / launch->grid[0] / launch->grid[1];
   shared.begin(kernel->static_shared + launch->dynamic_shared);
   mbarriers.begin(), named.begin();
+  tensor = kernel->tensor_memory ? std::make_shared<TensorMemory>() : nullptr;
   for (size_t k = 0; k < warps.size(); ++k) start(*warps[k], uint32_t(k));
   random_ = mixed(launch->options.seed ^ mixed(number));
   order_.clear();

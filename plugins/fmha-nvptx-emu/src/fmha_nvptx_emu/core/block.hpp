@@ -37,6 +37,7 @@ struct Part {
 enum class Going : uint8_t { On, Barrier, Poll, Done };  // Poll: a wait for an mbarrier failed, so others run first
 
 class Cluster;
+class TensorMemory;
 
 // Groups committed and complete, and when the last ones became so.
 struct AsyncGroups {
@@ -107,6 +108,7 @@ struct Block {
   SharedMemory shared;
   Mbarriers mbarriers;
   NamedBarriers named;
+  std::shared_ptr<TensorMemory> tensor;      // of blocks that use tcgen05
   Cluster* cluster = nullptr;
   uint32_t rank = 0;                         // in the cluster
   Order cluster_arriving, cluster_complete;  // of barrier.cluster: what this block's warps released

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "tensor_memory.hpp"
+
 namespace ptx {
 
 namespace {
@@ -19,6 +21,19 @@ Block& block_of(Warp& w, const Inst& i, uint64_t& at) {
   if (!found) stop(w, i, "the address " + hex(at) + " lies in no block of the cluster");
   at &= (uint64_t(1) << kRankBit) - 1;
   return *found;
+}
+
+bool note_signal(Warp& w, const Inst& i, int lane, const Block& to) {
+  const auto ended = [](const auto& warp) { return warp->going == Going::Done; };
+  if (&to == w.block || !std::all_of(to.warps.begin(), to.warps.end(), ended)) return true;
+  w.block->launch->report->add(Finding::ClusterMisuse, w, i, lane, [&] {
+    return of_lane(lane) + " reaches block " + std::to_string(to.rank) + " of the cluster, which has ended; a barrier.cluster keeps it until then";
+  });
+  return false;
+}
+
+void no_such_block(Warp& w, const Inst& i, int lane, uint32_t rank) {
+  w.block->launch->report->add(Finding::ClusterMisuse, w, i, lane, [&] { return of_lane(lane) + ": the cluster has no block " + std::to_string(rank); });
 }
 
 Cluster::Cluster(const Launch& launch) : launch_(launch) {
@@ -56,7 +71,10 @@ void Cluster::run() {
       throw Fault{"deadlock in " + launch_.kernel->name + ": " + who};
     }
   }
-  for (const auto& block : blocks_) block->mbarriers.end(*block);
+  for (const auto& block : blocks_) {
+    block->mbarriers.end(*block);
+    if (block->tensor) block->tensor->end(*block);
+  }
 }
 
 void Cluster::arrive(Warp& w, const Inst& i, bool releases) {

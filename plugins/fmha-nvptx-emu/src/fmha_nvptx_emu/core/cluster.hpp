@@ -35,4 +35,8 @@ constexpr unsigned kRankBit = 24;
 // The block whose shared memory holds the address, which loses its rank. Raises Fault if there is no such block.
 Block& block_of(Warp& w, const Inst& i, uint64_t& at);
 
+// Before a block signals another one, copies to it or computes for it: false, with a finding, if that block has ended.
+bool note_signal(Warp& w, const Inst& i, int lane, const Block& to);
+void no_such_block(Warp& w, const Inst& i, int lane, uint32_t rank);  // a finding: the cluster does not have this block
+
 }  // namespace ptx

@@ -58,9 +58,10 @@ std::string executed_json(const Kernel& kernel, const std::vector<uint64_t>& exe
 
 void run(Launch& launch) {
   const uint32_t blocks = launch.grid[0] * launch.grid[1] * launch.grid[2];
-  const uint32_t clusters = blocks / (launch.cluster[0] * launch.cluster[1] * launch.cluster[2]);
+  const uint32_t clusters = launch.clusters = blocks / (launch.cluster[0] * launch.cluster[1] * launch.cluster[2]);
   launch.writers = launch.options.checks ? std::make_unique<Writers>(blocks) : nullptr;
-  std::atomic<uint32_t> next{0};
+  launch.next = std::make_unique<std::atomic<uint32_t>>(0);
+  std::atomic<uint32_t>& next = *launch.next;
   std::mutex mutex;
   Counts counts;
   std::vector<uint64_t> executed(launch.kernel->code.size());

@@ -50,6 +50,8 @@ struct Launch {
   int major = 8, minor = 0;  // compute capability of the device
   Report* report = nullptr;
   std::unique_ptr<Writers> writers;
+  std::unique_ptr<std::atomic<uint32_t>> next;  // the cluster that begins next, and how many there are
+  uint32_t clusters = 0;
   // Results.
   std::string fault;
   uint64_t sectors = 0;  // of 32 bytes of global memory, touched by warps; the record has no member for them yet

@@ -1,5 +1,6 @@
 #include "binding.hpp"
 
+#include <algorithm>
 #include <cstring>
 
 namespace ptx {
@@ -7,9 +8,8 @@ namespace ptx {
 Slot Layout::reg(const Register& r) {
   const auto known = registers_.find(&r);
   if (known != registers_.end()) return known->second;
-  if (r.type == Type::B128) throw Unusable{"128-bit registers are not implemented: " + r.name};
   const Slot slot{kernel_.rows, kernel_.ids++};
-  kernel_.rows += bits_of(r.type) == 64 ? 2 : 1;
+  kernel_.rows += std::max(1u, bits_of(r.type) / 32);  // 128 bits: the lower halves of all lanes, then the upper ones
   return registers_[&r] = slot;
 }
 

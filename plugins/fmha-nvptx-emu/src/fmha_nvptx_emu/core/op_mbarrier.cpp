@@ -54,7 +54,7 @@ void arrive(Warp& w, const Inst& i, uint32_t mask) {
     const uint32_t operand = i.sources > 1 ? value(w, s[1], l) : 1;
     const uint64_t state = m ? uint64_t(m->phase) << 32 | m->pending : 0;
     if (i.dests) reinterpret_cast<uint64_t*>(w.row(i.slots[0]))[l] = state;
-    if (!m) return;
+    if (!m || !note_signal(w, i, l, *of[l])) return;
     if (expects) m->bytes += operand, m->last = &i, m->warp = w.index;
     all.arrive(w, i, l, *m, expects ? 1 : operand, i.target & kDrop, !remote && !(i.target & kRelaxed));
   });

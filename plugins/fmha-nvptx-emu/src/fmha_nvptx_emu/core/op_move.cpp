@@ -50,9 +50,31 @@ uint64_t window(Space space) {
   return space == Space::Shared ? kSharedWindow : space == Space::Local ? kLocalWindow : space == Space::Param ? kParamWindow : 0;
 }
 
+// 128 bits: a register's lower halves and its upper halves are like two registers of 64 bits.
+Slot upper(Slot slot) { return {slot.row + 2, slot.id}; }
+void move_whole(Warp& w, const Inst& i, uint32_t mask) {
+  const unsigned d = i.dests == 2 ? 1 : 0, a = i.dests + (i.sources == 2 ? 1u : 0u);
+  const Slot to[2] = {i.slots[0], d ? i.slots[1] : upper(i.slots[0])}, from[2] = {i.slots[i.dests], a > i.dests ? i.slots[a] : upper(i.slots[a])};
+  for (unsigned half = 0; half < 2; ++half)
+    each_lane(mask, [&](int l) { lanes_of<uint64_t>(w, to[half])[l] = lanes_of<uint64_t>(w, from[half])[l]; });
+}
+Handler bind_whole(Binding& b) {
+  const Operand &d = b.operand(0), &a = b.operand(1);
+  for (const Operand* o : {&d, &a})
+    if (o->kind == Operand::Vector && o->parts.size() != 2) b.refuse("128 bits have two parts of 64 bits here");
+  if (d.kind == Operand::Vector)
+    for (const Operand& o : d.parts) b.dest(o, Type::B64);
+  else b.dest(d, Type::B128);
+  if (a.kind == Operand::Vector)
+    for (const Operand& o : a.parts) b.source(o, Type::B64);
+  else b.source(a, Type::B128);
+  return move_whole;
+}
+
 Handler bind_mov(Binding& b) {
   const Type type = b.type();
   b.count(2, 2);
+  if (type == Type::B128) return bind_whole(b);
   const Operand &d = b.operand(0), &a = b.operand(1);
   if (d.kind == Operand::Vector) {
     const Type part = part_of(b, type, d.parts.size());

@@ -92,14 +92,15 @@ bool targets_of(Warp& w, const Inst& i, int lane, uint64_t& at, uint64_t bar, ui
   if (&to != &counts) stop(i, w, "the data and the mbarrier lie in different blocks");
   if (!shared_place(w, i, lane, bar, 8, 8)) return false;
   const auto add = [&](Block& block) {
+    if (!note_signal(w, i, lane, block)) return;
     if (Mbarrier* m = block.mbarriers.find(w, i, lane, uint32_t(bar), &block != w.block)) out.push_back({&block, m});
   };
   if (!cast) add(to);
   for (uint32_t rank = 0; cast >> rank; ++rank) {
     if (!(cast >> rank & 1)) continue;
     Block* block = w.block->cluster->at(rank);
-    if (!block) stop(i, w, "the cluster has no block " + std::to_string(rank));
-    add(*block);
+    if (block) add(*block);
+    else no_such_block(w, i, lane, rank);
   }
   return !out.empty();
 }

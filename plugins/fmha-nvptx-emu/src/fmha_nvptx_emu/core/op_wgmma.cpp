@@ -7,6 +7,7 @@
 #include "binding.hpp"
 #include "floats.hpp"
 #include "matrix_tile.hpp"
+#include "tensor_memory.hpp"
 #include "tensor_sum.hpp"
 
 namespace ptx {
@@ -334,7 +335,7 @@ void touch_outstanding(Warp& w, const Inst& i) {
       continue;
     }
     w.block->launch->report->add(Finding::MissingWait, w, i, -1, [&] {
-      return std::string(k < i.dests ? "it writes" : "it reads") + " a register of a wgmma that no wgmma.wait_group has waited for";
+      return std::string(k < i.dests ? "it writes" : "it reads") + (found->group == kLoadGroup ? " a register of a tcgen05.ld that no tcgen05.wait::ld has waited for" : " a register of a wgmma that no wgmma.wait_group has waited for");
     });
   }
 }

@@ -61,6 +61,7 @@ struct Kernel {
   uint32_t static_shared = 0, local_bytes = 0, parameter_bytes = 0;
   uint32_t shared_align = 1;
   bool asynchronous_matrix = false;  // it has wgmma
+  bool tensor_memory = false;        // it has tcgen05
 };
 
 // A module in memory: its variables have addresses and its kernels are decoded.

@@ -19,6 +19,8 @@ const char* name_of(Finding kind) {
     case Finding::MissingFence: return "missing-fence";
     case Finding::MbarrierMisuse: return "mbarrier-misuse";
     case Finding::DivergentBarrier: return "divergent-barrier";
+    case Finding::TensorMemoryMisuse: return "tensor-memory-misuse";
+    case Finding::ClusterMisuse: return "cluster-misuse";
     case Finding::Count: break;
   }
   return "unknown";

@@ -25,6 +25,8 @@ enum class Finding : uint8_t {
   MissingFence,           // a proxy fence, or wgmma.fence
   MbarrierMisuse,
   DivergentBarrier,       // also every other .aligned instruction
+  TensorMemoryMisuse,     // outside of an allocation or of a warp's quarter, freed twice, never freed
+  ClusterMisuse,          // a block is signalled that has ended, or that the cluster does not have
   Count
 };
 const char* name_of(Finding kind);

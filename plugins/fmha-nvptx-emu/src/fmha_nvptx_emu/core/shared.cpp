@@ -90,8 +90,8 @@ void SharedMemory::readers(Warp& w, const Inst& i, int lane, uint32_t word) {
     if (owner(stamp) == w.index || time_of(stamp) <= w.known[owner(stamp)]) continue;
     if (owner(stamp) >= kWarps) {
       w.block->launch->report->add(Finding::MissingWait, w, i, lane, [&] {
-        return of_lane(lane) + " writes " + word_text(word) + ", a wgmma of warpgroup " + std::to_string(owner(stamp) - kWarps) +
-               " reads it, and no wgmma.wait_group lies between";
+        return of_lane(lane) + " writes " + word_text(word) + (w.block->kernel->tensor_memory ? ", the tensor pipe of warpgroup " : ", a wgmma of warpgroup ") + std::to_string(owner(stamp) - kWarps) +
+               (w.block->kernel->tensor_memory ? " reads it, and no wait for a tcgen05.commit lies between" : " reads it, and no wgmma.wait_group lies between");
       });
       return;
     }

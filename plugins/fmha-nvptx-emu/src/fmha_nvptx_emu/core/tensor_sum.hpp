@@ -53,6 +53,9 @@ inline TensorSums wgmma_sums(Element element) {
   return elements_of(element) == 4 ? TensorSums{13, false, true} : TensorSums{25, false, false};
 }
 
+// Of tcgen05.mma, whatever the format.
+inline TensorSums tcgen05_sums() { return {25, false, false}; }
+
 struct Scaled {
   int32_t significand;  // in units of 2^-10 (of C: 2^-23)
   int32_t exponent;

@@ -1,0 +1,214 @@
+// tcgen05 but for its products and its loads and stores. Source: PTX ISA 9.1, 9.7.16: allocation, copies from shared memory,
+// commits and fences. What is asynchronous is done at once; the books of tensor_memory.hpp say what is outstanding.
+#include <algorithm>
+
+#include "access.hpp"
+#include "binding.hpp"
+#include "cluster.hpp"
+#include "matrix_tile.hpp"
+#include "tensor_memory.hpp"
+
+namespace ptx {
+
+namespace {
+
+constexpr uint32_t kPair = 1, kCast = 2;  // options, in `target`
+
+[[noreturn]] void stop(const Inst& i, const Warp& w, const std::string& why) {
+  throw Fault{"line " + std::to_string(i.at->line) + ": " + std::string(i.at->text) + " in " + w.block->kernel->name + ": " + why};
+}
+uint32_t value(const Warp& w, Slot slot, int lane) { return lanes_of<uint32_t>(w, slot)[lane]; }
+
+uint32_t columns_of(Warp& w, const Inst& i, Slot slot, int lane) {
+  if (w.block->checks) require_defined(w, i, slot, 1u << lane, "a number of columns");
+  const uint32_t n = value(w, slot, lane);
+  if (n < 32 || n > TensorMemory::kColumns || (n & (n - 1))) stop(i, w, std::to_string(n) + " columns; it is a power of 2 from 32 to 512");
+  return n;
+}
+
+void allocate(Warp& w, const Inst& i, uint32_t mask) {
+  if (!together(w, i, mask, w.alive, "tcgen05.alloc")) return;
+  const int lane = __builtin_ctz(mask);
+  Lanes a;
+  addresses(w, i, i.slots[0], mask, a);
+  if (i.space == Space::Generic) a.at[lane] = placed(Space::Generic, a.at[lane]).at;
+  if (!limited_lanes(w, i, 1u << lane, a, 4, w.block->shared.bytes(), "shared")) return;
+  uint32_t at;
+  if (!w.block->tensor->allocate(w, i, columns_of(w, i, i.slots[1], lane), at)) {
+    --w.block->executed[--w.pc];
+    w.polled = kForTensorMemory;
+    return yield_to_others(w);
+  }
+  w.recent_poll = 0;
+  ++w.block->events;
+  if (w.block->checks) w.block->shared.write(w, i, lane, uint32_t(a.at[lane]), 4, reinterpret_cast<const uint8_t*>(&at), true);
+  std::memcpy(w.block->shared.data() + a.at[lane], &at, 4);
+}
+void deallocate(Warp& w, const Inst& i, uint32_t mask) {
+  if (!together(w, i, mask, w.alive, "tcgen05.dealloc")) return;
+  const int lane = __builtin_ctz(mask);
+  if (w.block->checks) require_defined(w, i, i.slots[0], 1u << lane, "an address in tensor memory");
+  w.block->tensor->free(w, i, value(w, i.slots[0], lane), columns_of(w, i, i.slots[1], lane));
+  ++w.block->events;
+}
+void relinquish(Warp& w, const Inst& i, uint32_t mask) {
+  if (together(w, i, mask, w.alive, "tcgen05.relinquish_alloc_permit")) w.block->tensor->relinquish();
+}
+void nothing(Warp&, const Inst&, uint32_t) {}
+
+// slots: mbarrier, [blocks]. Later waiters for the phase know what the warpgroup's pipe was given up to here.
+void commit(Warp& w, const Inst& i, uint32_t mask) {
+  Lanes a;
+  addresses(w, i, i.slots[0], mask, a);
+  const uint32_t pipe = kWarps + w.index / 4;
+  each_lane(mask, [&](int lane) {
+    const auto& warps = w.block->warps;
+    for (size_t k = w.index / 4 * 4; k < warps.size() && k < w.index / 4 * 4 + 4; ++k) ++warps[k]->wgmma_committed;
+    uint64_t at = placed(Space::Generic, a.at[lane]).space == Space::Shared ? placed(Space::Generic, a.at[lane]).at : a.at[lane];
+    Block& to = block_of(w, i, at);
+    Lanes b;
+    b.at[lane] = at;
+    if (!limited_lanes(w, i, 1u << lane, b, 8, w.block->shared.bytes(), "shared")) return;
+    const auto arrive = [&](Block& block) {
+      const bool remote = &block != w.block;
+      if (remote && !note_signal(w, i, lane, block)) return;
+      Mbarrier* m = block.mbarriers.find(w, i, lane, uint32_t(at), remote);
+      if (!m) return;
+      if (!remote) {  // what lay before the products lies before the waiter; what this warp itself did does not
+        const uint32_t own = m->arriving.known[w.index];
+        m->arriving.gather(w);
+        m->arriving.known[w.index] = own;
+        m->arriving.known[pipe] = m->arriving.fenced[pipe] = w.wgmma_committed;
+      }
+      block.mbarriers.arrive(w, i, lane, *m, 1, false, false);
+      ++block.events;
+    };
+    if (!(i.target & kCast)) return arrive(to);
+    const uint32_t cast = value(w, i.slots[1], lane) & 0xffff;
+    if (w.block->checks) require_defined(w, i, i.slots[1], 1u << lane, "the blocks of a multicast");
+    for (uint32_t rank = 0; cast >> rank; ++rank)
+      if (cast >> rank & 1) {
+        Block* block = w.block->cluster->at(rank);
+        if (block) arrive(*block);
+        else no_such_block(w, i, lane, rank);
+      }
+  });
+}
+
+// ---- Copies from shared memory ----
+
+struct Shape {
+  const char *name, *cast;
+  uint32_t rows, bytes;
+};
+constexpr Shape kShapes[] = {{"128x256b", nullptr, 128, 32}, {"4x256b", nullptr, 4, 32},       {"128x128b", nullptr, 128, 16},
+                             {"64x128b", "warpx2::02_13", 64, 16}, {"64x128b", "warpx2::01_23", 64, 16}, {"32x128b", "warpx4", 32, 16}};
+
+// The lanes that receive a row: of all four quarters, those in `quarters`.
+uint32_t quarters_of(unsigned shape, uint32_t row) {
+  switch (shape) {
+    case 3: return row < 32 ? 0b0101 : 0b1010;
+    case 4: return row < 32 ? 0b0011 : 0b1100;
+    case 5: return 0b1111;
+    default: return 0;
+  }
+}
+
+// slots: address in tensor memory, descriptor; imm: the offset, `count`: the shape
+void copy(Warp& w, const Inst& i, uint32_t mask) {
+  const Shape& shape = kShapes[i.count];
+  each_lane(mask, [&](int lane) {
+    if (w.block->checks) require_defined(w, i, i.slots[0], 1u << lane, "an address in tensor memory"), require_defined(w, i, i.slots[1], 1u << lane, "a matrix descriptor");
+    const uint32_t to = value(w, i.slots[0], lane) + uint32_t(i.imm);
+    const Descriptor d(lanes_of<uint64_t>(w, i.slots[1])[lane]);
+    if (d.based) stop(i, w, "a matrix descriptor with a base offset is not implemented");
+    for (uint32_t rank = w.block->rank & ~1u, k = 0; k < (i.target & kPair ? 2u : 1u); ++k) {
+      Block* block = i.target & kPair ? w.block->cluster->at(rank + k) : w.block;
+      if (!block) stop(i, w, "the block has no other of its pair");
+      if (!block->tensor->inside(w, i, 0, to & 0xffff, shape.bytes / 4)) return;
+      const auto by = block == w.block ? TensorMemory::By::Pipe : TensorMemory::By::Peer;
+      for (uint32_t row = 0; row < shape.rows; ++row) {
+        uint8_t bytes[32];
+        bool whole = true;
+        for (uint32_t byte = 0; byte < shape.bytes; byte += 16) {
+          const uint32_t at = place_along_k(d, row, byte);
+          if (at + 16 > block->shared.bytes()) {
+            w.block->launch->report->add(Finding::OutOfBounds, w, i, lane, [&] { return "a matrix descriptor leads to " + hex(at) + " of " + std::to_string(block->shared.bytes()) + " bytes of shared memory"; });
+            return;
+          }
+          if (w.block->checks && block == w.block) whole &= w.block->shared.read_later(w, i, lane, at, 16, false);
+          std::memcpy(bytes + byte, block->shared.data() + at, 16);
+        }
+        const auto put = [&](uint32_t tensor_lane) {
+          const uint32_t column = to & 0xffff;
+          if (w.block->checks) block->tensor->write(w, i, tensor_lane, column, shape.bytes / 4, by);
+          std::memcpy(block->tensor->row(tensor_lane) + column, bytes, shape.bytes);
+          for (uint32_t c = 0; !whole && c < shape.bytes / 4; ++c) block->tensor->define(tensor_lane, column + c, false);
+        };
+        if (const uint32_t quarters = quarters_of(i.count, row)) {
+          for (uint32_t q = 0; q < 4; ++q)
+            if (quarters >> q & 1) put(32 * q + row % 32);
+        } else put(shape.rows == 4 ? 32 * row : row);
+      }
+    }
+  });
+}
+
+Handler bind_copy(Binding& b) {
+  unsigned found = unsigned(std::size(kShapes));
+  for (unsigned k = 0; k < std::size(kShapes); ++k) {
+    const auto has = [&](const char* name) { return std::find(b.s.mods.begin(), b.s.mods.end(), name) != b.s.mods.end(); };
+    if (has(kShapes[k].name) && (!kShapes[k].cast || has(kShapes[k].cast))) found = k;
+  }
+  if (found == std::size(kShapes)) b.refuse("its shape is not implemented");
+  b.take(kShapes[found].name);
+  if (kShapes[found].cast) b.take(kShapes[found].cast);
+  b.out.count = uint8_t(found);
+  b.count(2, 2);
+  b.address(0), b.source(1, Type::B64);
+  return copy;
+}
+
+Handler bind_tcgen05(Binding& b) {
+  b.out.own_flow = true;
+  b.kernel.tensor_memory = true;
+  if (b.any({"fence::before_thread_sync", "fence::after_thread_sync"})) return b.count(0, 0), nothing;
+  const bool load = std::find(b.s.mods.begin(), b.s.mods.end(), "ld") != b.s.mods.end(), store = std::find(b.s.mods.begin(), b.s.mods.end(), "st") != b.s.mods.end();
+  const bool waits = std::any_of(b.s.mods.begin(), b.s.mods.end(), [](const std::string& mod) { return mod.rfind("wait::", 0) == 0; });
+  if (load || store || waits) return bind_tensor_move(b);
+  const bool one = b.take("cta_group::1"), pair = b.take("cta_group::2");
+  if (one == pair) b.refuse("it needs .cta_group::1 or .cta_group::2");
+  b.out.target = pair ? kPair : 0;
+  if (b.take("mma")) return bind_tensor_product(b);
+  if (b.take("cp")) return bind_copy(b);
+  if (b.take("commit")) {
+    b.any({"shared::cluster"});
+    if (!b.take("mbarrier::arrive::one") || b.type() != Type::B64) return nullptr;
+    const bool cast = b.take("multicast::cluster");
+    b.count(cast ? 2 : 1, cast ? 2 : 1);
+    b.address(0);
+    if (cast) b.source(1, Type::U16), b.out.target |= kCast;
+    return commit;
+  }
+  b.out.cls = Class::Barrier;
+  const bool allocates = b.take("alloc"), frees = b.take("dealloc");
+  if (!b.take("sync") || !b.take("aligned")) return nullptr;
+  if (b.take("relinquish_alloc_permit")) return b.count(0, 0), relinquish;
+  if (b.type() != Type::B32) return nullptr;
+  b.count(2, 2);
+  if (allocates) {
+    b.out.space = b.any({"shared::cta"}) ? Space::Shared : Space::Generic;
+    b.address(0), b.source(1, Type::U32);
+    return allocate;
+  }
+  b.source(0, Type::B32), b.source(1, Type::U32);
+  return frees ? deallocate : nullptr;
+}
+
+constexpr Opcode rows[] = {{"tcgen05", "9.7.16", Class::Matrix, bind_tcgen05}};
+
+}  // namespace
+
+extern const Table kTensorMemoryOpcodes{rows, std::size(rows)};
+
+}  // namespace ptx

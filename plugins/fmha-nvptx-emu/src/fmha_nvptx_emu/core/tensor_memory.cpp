@@ -1,0 +1,118 @@
+#include "tensor_memory.hpp"
+
+#include <algorithm>
+
+namespace ptx {
+
+namespace {
+constexpr uint32_t kLater = uint32_t(1) << 31;
+uint32_t agent_of(uint32_t stamp) { return stamp & 0xff; }
+uint32_t time_of(uint32_t stamp) { return stamp >> 8 & 0x7fffff; }
+uint32_t pipe_of(const Warp& w) { return kWarps + w.index / 4; }
+
+uint32_t stamp_of(const Warp& w, TensorMemory::By by) {
+  if (by == TensorMemory::By::Peer) return 0;
+  return by == TensorMemory::By::Pipe ? (w.wgmma_committed + 1) << 8 | pipe_of(w) : w.time << 8 | w.index;
+}
+// Whether an access of the stamp lies before what the warp, or the pipe that it issues to, does now.
+bool before(const Warp& w, uint32_t stamp, TensorMemory::By by) {
+  const uint32_t agent = agent_of(stamp);
+  if (!stamp || by == TensorMemory::By::Peer) return true;
+  if (stamp & kLater) return false;
+  if (agent == w.index || (by == TensorMemory::By::Pipe && agent == pipe_of(w))) return true;
+  return w.known[agent] >= time_of(stamp);
+}
+
+void misuse(Warp& w, const Inst& i, const std::string& text) {
+  if (!w.block->checks) return;
+  w.block->launch->report->add(Finding::TensorMemoryMisuse, w, i, -1, [&] { return text; });
+}
+std::string columns_text(uint32_t at, uint32_t count) {
+  return std::to_string(count) + " columns of tensor memory from column " + std::to_string(at);
+}
+}  // namespace
+
+TensorMemory::TensorMemory()
+    : data_(kLanes * kColumns, 0xA5A5A5A5), writer_(kLanes * kColumns), reader_(kLanes * kColumns), defined_(kLanes * kColumns) {}
+
+bool TensorMemory::allocate(Warp& w, const Inst& i, uint32_t columns, uint32_t& at) {
+  if (relinquished_) misuse(w, i, "it allocates tensor memory, and tcgen05.relinquish_alloc_permit was executed before");
+  for (at = 0; at + columns <= kColumns; at += columns)
+    if (std::none_of(taken_ + at, taken_ + at + columns, [](bool taken) { return taken; })) {
+      std::fill(taken_ + at, taken_ + at + columns, true);
+      allocations_.push_back({at, columns, w.index, &i});
+      for (uint32_t lane = 0; lane < kLanes; ++lane) {
+        std::fill_n(defined_.begin() + ptrdiff_t(place(lane, at)), columns, uint8_t(0));
+        std::fill_n(row(lane) + at, columns, 0xA5A5A5A5);
+      }
+      return true;
+    }
+  return false;
+}
+
+void TensorMemory::free(Warp& w, const Inst& i, uint32_t at, uint32_t columns) {
+  const auto found = std::find_if(allocations_.begin(), allocations_.end(), [&](const Allocation& a) { return a.at == at && a.columns == columns; });
+  if (found == allocations_.end()) return misuse(w, i, "it frees " + columns_text(at, columns) + ", which are not allocated like this");
+  std::fill(taken_ + at, taken_ + at + columns, false);
+  allocations_.erase(found);
+}
+
+bool TensorMemory::inside(Warp& w, const Inst& i, uint32_t lane, uint32_t column, uint32_t count) {
+  const bool there = lane < kLanes && column + count <= kColumns && std::all_of(taken_ + column, taken_ + column + count, [](bool taken) { return taken; });
+  if (!there)
+    w.block->launch->report->add(Finding::TensorMemoryMisuse, w, i, -1, [&] {
+      return "it uses " + columns_text(column, count) + " in lane " + std::to_string(lane) + ", and not all of them are allocated";
+    });
+  return there;
+}
+
+void TensorMemory::unordered(Warp& w, const Inst& i, uint32_t lane, uint32_t column, uint32_t stamp, bool reads, bool written) const {
+  const uint32_t agent = agent_of(stamp);
+  const std::string what = std::string(reads ? "it reads" : "it writes") + " lane " + std::to_string(lane) + ", column " + std::to_string(column) + " of tensor memory";
+  const auto add = [&](Finding kind, const std::string& why) { w.block->launch->report->add(kind, w, i, -1, [&] { return what + ", " + why; }); };
+  if (stamp & kLater) return add(Finding::MissingWait, "which a tcgen05.st of warp " + std::to_string(agent) + " wrote, with no tcgen05.wait::st between");
+  if (agent >= kWarps)
+    return add(Finding::MissingWait, std::string(written ? "which the tensor pipe of warpgroup " : "which is read by the tensor pipe of warpgroup ") +
+                                         std::to_string(agent - kWarps) + (written ? " wrote" : "") + ", and no wait for a tcgen05.commit lies between");
+  add(Finding::SharedRace, "which warp " + std::to_string(agent) + (written ? " wrote" : " read") + ", and nothing orders the two");
+}
+
+bool TensorMemory::read(Warp& w, const Inst& i, uint32_t lane, uint32_t column, uint32_t count, By by) {
+  const uint32_t mine = stamp_of(w, by);
+  bool whole = true;
+  for (size_t at = place(lane, column), end = at + count; at < end; ++at) {
+    if (writer_[at] != mine && !before(w, writer_[at], by)) unordered(w, i, lane, uint32_t(at % kColumns), writer_[at], true, true);
+    reader_[at] = mine;
+    whole &= defined_[at] != 0;
+  }
+  return whole;
+}
+
+void TensorMemory::write(Warp& w, const Inst& i, uint32_t lane, uint32_t column, uint32_t count, By by) {
+  const uint32_t mine = stamp_of(w, by) | (by == By::Warp ? kLater : 0);
+  for (size_t at = place(lane, column), end = at + count; at < end; ++at) {
+    const bool own = writer_[at] == mine || (by == By::Warp && agent_of(writer_[at]) == w.index);
+    if (!own && !before(w, writer_[at], by)) unordered(w, i, lane, uint32_t(at % kColumns), writer_[at], false, true);
+    if (!before(w, reader_[at], by)) unordered(w, i, lane, uint32_t(at % kColumns), reader_[at], false, false);
+    writer_[at] = mine, reader_[at] = 0;
+    defined_[at] = 1;
+  }
+  if (by == By::Warp) pending_.push_back({w.index, lane, column, count});
+}
+
+void TensorMemory::waited(const Warp& w) {
+  const uint32_t stamp = w.time << 8 | w.index;
+  std::erase_if(pending_, [&](const Piece& piece) {
+    if (piece.warp != w.index) return false;
+    for (size_t at = place(piece.lane, piece.column), end = at + piece.count; at < end; ++at)
+      if (writer_[at] & kLater && agent_of(writer_[at]) == w.index) writer_[at] = stamp;
+    return true;
+  });
+}
+
+void TensorMemory::end(Block& block) const {
+  for (const Allocation& a : allocations_)
+    misuse(*block.warps[a.warp], *a.by, "the block ended, and " + columns_text(a.at, a.columns) + " were not freed");
+}
+
+}  // namespace ptx
