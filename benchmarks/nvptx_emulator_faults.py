@@ -82,8 +82,8 @@ def table(every: Iterable[Row]) -> str:
         for row in valid:
             counts[row[member]][row["caught"]] += 1
         lines += [
-            f"| {title} | planted | by name | by numbers alone | not caught | of these |",
-            "|---|---|---|---|---|---|",
+            f"| {title} | planted | by name | by numbers alone | endless | not caught | of these |",
+            "|---|---|---|---|---|---|---|",
         ]
         total = sum(counts.values(), Counter[str]())
         lines += [_line(name, how) for name, how in sorted(counts.items())] + [_line("**all**", total), ""]
@@ -95,7 +95,7 @@ def table(every: Iterable[Row]) -> str:
 def _line(name: str, how: Counter[str]) -> str:
     missed = {kind: how[kind] for kind in (*EXPLAINED, Caught.UNEXPLAINED) if how[kind]}
     reasons = ", ".join(f"{count} {kind.value}" for kind, count in missed.items())
-    cells = (how.total(), how[Caught.NAMED], how[Caught.NUMBERS] + how[Caught.HANGS], sum(missed.values()), reasons)
+    cells = (how.total(), how[Caught.NAMED], how[Caught.NUMBERS], how[Caught.HANGS], sum(missed.values()), reasons)
     return f"| {name} | {' | '.join(map(str, cells))} |"
 
 

@@ -30,7 +30,8 @@ from fmha_cli.walk.request import Context, Request
 from fmha_cli.walk.rows import plan_rows
 
 SECONDS = 6.0
-"""A launch that takes longer counts as endless, if it does so twice."""
+PATIENCE = 5
+"""A launch that takes longer is tried again with so many times the limit, and then counts as endless."""
 
 DOES_NOT_LOAD = "N009"
 """The error of a PTX that the emulator refuses: a fault that is no valid PTX."""
@@ -79,7 +80,7 @@ class PlantedPtx(AbstractContextManager["PlantedPtx"]):
             backend=kernel.backend, device=f"emu:{kernel.arch}", timeout=seconds, out=str(self._out), emu_threads=1
         )
         self._stack = ExitStack()
-        self._executors: dict[int, Executor] = {}
+        self._executors: dict[tuple[int, int], Executor] = {}
 
     def __enter__(self) -> PlantedPtx:
         request, registry = self._request, self._registry
@@ -115,9 +116,12 @@ class PlantedPtx(AbstractContextManager["PlantedPtx"]):
         """Whether any warp of this problem reaches the place of the fault, and its predicate lets a lane execute it."""
         return "trap" in self._judged(trapped(self.text, fault, guarded=guarded), 0).note
 
-    def _executor(self, seed: int) -> Executor:
-        if seed not in self._executors:
-            request = replace(self._request, threads=1, emu_seed=seed)
+    def _executor(self, seed: int, patience: int) -> Executor:
+        key = seed, patience
+        if key not in self._executors:
+            assert self._request.timeout is not None
+            limit = self._request.timeout * patience
+            request = replace(self._request, threads=1, emu_seed=seed, timeout=limit)
             context = Context(
                 request=request,
                 registry=self._registry,
@@ -126,14 +130,14 @@ class PlantedPtx(AbstractContextManager["PlantedPtx"]):
                 emulation=emulation_of(request, self._registry, self._building),
             )
             cases = Cases(lambda problem, kind: fill(problem, kind, 0), oracle_s=60.0)
-            self._executors[seed] = Executor(context, cases, lambda row: None)
-        return self._executors[seed]
+            self._executors[key] = Executor(context, cases, lambda row: None)
+        return self._executors[key]
 
     def _judged(self, text: str, seed: int) -> Seen:
         seen = self._once(text, seed)
-        return self._once(text, seed) if seen.verdict == "TIMED_OUT" else seen  # a busy machine is slow, not endless
+        return self._once(text, seed, PATIENCE) if seen.verdict == "TIMED_OUT" else seen  # a busy machine is slow
 
-    def _once(self, text: str, seed: int) -> Seen:
+    def _once(self, text: str, seed: int, patience: int = 1) -> Seen:
         folder = self._folder / hashlib.sha256(text.encode()).hexdigest()[:24]
         folder.mkdir(exist_ok=True)
         self._out.unlink(missing_ok=True)
@@ -143,7 +147,7 @@ class PlantedPtx(AbstractContextManager["PlantedPtx"]):
         folder.joinpath(PTX).write_text(text, "utf-8")
         artifacts[self._stage] = replace(held, path=path)
         try:
-            fate = self._executor(seed).run(self._row, tuple(artifacts), 0)
+            fate = self._executor(seed, patience).run(self._row, tuple(artifacts), 0)
         finally:
             shutil.rmtree(folder)
         note = "; ".join(fate.notes)[:600]

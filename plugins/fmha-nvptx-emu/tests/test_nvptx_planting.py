@@ -171,5 +171,5 @@ def test_a_text_that_does_not_load_keeps_its_row_and_counts_nowhere() -> None:
 
     row = {"kernel": "k", **outcome(Machine(refused), NUMBER)}
     assert (row["caught"], row["note"]) == (None, "line 5: it is no PTX")
-    assert "| **all** | 0 | 0 | 0 | 0 |  |" in table([row])
+    assert "| **all** | 0 | 0 | 0 | 0 | 0 |  |" in table([row])
     assert key_of(row) == ("k", 5, NUMBER.after)
