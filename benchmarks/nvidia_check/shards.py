@@ -73,7 +73,9 @@ def validate(part: str, wanted: Sequence[Wanted], setting: Setting, seconds: flo
     problems.write_text("".join(f"{w.flags}  # {w.name}\n" for w in wanted), "utf-8")
     devices = f"{setting.device}*{setting.processes}"
     words = ["sweep", "--step", "validate", "--devices", devices, "--problems", str(problems), "--chunk", "4"]
-    said = _said([*program(), *words, "--time-limit", f"{max(seconds, 1e-3):g}", *setting.options], records, seconds + _LATE_S)
+    said = _said(
+        [*program(), *words, "--time-limit", f"{max(seconds, 1e-3):g}", *setting.options], records, seconds + _LATE_S
+    )
     found = _records(records)
     return [judged(part, w, found.get(key_of(w.flags), []), said) for w in wanted]
 
