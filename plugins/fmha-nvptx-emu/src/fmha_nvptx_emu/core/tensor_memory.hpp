@@ -30,7 +30,7 @@ class TensorMemory {
   // Whether all of them are allocated; reports them if not.
   bool inside(Warp& w, const Inst& i, uint32_t lane, uint32_t column, uint32_t count);
 
-  // Columns of one lane; the caller has asked `inside`. `missing`, if given, gets a true for each word that was never written.
+  // Columns of one lane; the caller has asked `inside`. Both report what is not in order; `read`: whether all were written.
   bool read(Warp& w, const Inst& i, uint32_t lane, uint32_t column, uint32_t count, By by);
   void write(Warp& w, const Inst& i, uint32_t lane, uint32_t column, uint32_t count, By by);
   bool defined(uint32_t lane, uint32_t column) const { return defined_[place(lane, column)]; }
