@@ -108,7 +108,9 @@ def main() -> int:
     rows = []
     for point in points:
         rows.append(row_of(*point))
-        print(f"{rows[-1].verdict:8} {rows[-1].arch} {rows[-1].kernel} {rows[-1].size} seed {rows[-1].seed}", flush=True)
+        print(
+            f"{rows[-1].verdict:8} {rows[-1].arch} {rows[-1].kernel} {rows[-1].size} seed {rows[-1].seed}", flush=True
+        )
     if args.json:
         document = {"schema": SCHEMA, "rows": [asdict(row) for row in rows]}
         args.json.write_text(json.dumps(document, indent=1) + "\n", "utf-8")

@@ -13,6 +13,7 @@ import textwrap
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -60,7 +61,7 @@ def softmax(random: Random, ragged: bool) -> Case:
     offsets = np.concatenate(([0], np.cumsum(blocks))).astype(np.int64)
     values = random.normal(0, 3, (rows, int(offsets[-1]) * width)).astype(np.float16)
     wanted = values.astype(np.float64)
-    for a, b in zip(offsets[:-1] * width, offsets[1:] * width, strict=True):
+    for a, b in pairwise(offsets * width):
         if a < b:
             e = np.exp(wanted[:, a:b] - wanted[:, a:b].max(1, keepdims=True))
             wanted[:, a:b] = e / e.sum(1, keepdims=True)
@@ -84,7 +85,7 @@ def matmul(random: Random, ragged: bool) -> Case:
     pairs = random.integers(0, 3, (sum(groups), 2)).astype(np.int64)
     offsets = np.concatenate(([0], np.cumsum(groups))).astype(np.int64)
     products = a.astype(np.float64)[pairs[:, 0]] @ b.astype(np.float64)[pairs[:, 1]]
-    wanted = np.stack([products[i:j].sum(0) for i, j in zip(offsets[:-1], offsets[1:], strict=True)])
+    wanted = np.stack([products[i:j].sum(0) for i, j in pairwise(offsets)])
     out = np.zeros((len(groups), side, side), np.float16)
     strides = {
         f"{name}_stride_{axis}": step // array.itemsize
