@@ -22,6 +22,6 @@ def test_a_kernel_agrees_with_numpy(name: str, ragged: bool) -> None:
 
 
 def test_a_wrong_sum_is_noticed() -> None:
-    """Rows that are divided by their maximum's exponential alone do not agree with numpy."""
+    """A planted fault: a reciprocal in place of each power of two."""
     _, error = execute("sm_80", CASES["softmax"](np.random.default_rng(0), False), 0, ("ex2.approx", "rcp.approx"))
     assert not error < ROUNDING
