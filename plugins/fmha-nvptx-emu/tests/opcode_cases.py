@@ -278,6 +278,16 @@ def _floats() -> Iterator[Case]:
                lambda a, b, c: _rounded(lambda x, y, z: x * y + z)(a.view(F32), b.view(F32), c.view(F32)))  # fmt: skip
     yield Case("fma.rn.f16x2 D, A, B, C", ("halves", "halves", "halves"), "r", F16,
                lambda a, b, c: (a.view(F16).astype(F64) * b.view(F16).astype(F64) + c.view(F16).astype(F64)).astype(F16))  # fmt: skip
+    for kind, widened in (
+        ("f16", lambda a: a.view(F16).astype(F32)),
+        ("bf16", lambda a: (a.astype(U32) << 16).view(F32)),
+    ):
+        for op, f in (("add", np.add), ("sub", np.subtract)):
+            yield Case(f"{op}.rn.f32.{kind} D, A, B", ("half", F32), "f", F32, lambda a, c, f=f, w=widened: f(w(a), c))
+        yield Case(f"fma.rn.sat.f32.{kind} D, A, B, C", ("half", "half", "near"), "f", F32,
+                   lambda a, b, c, w=widened: np.nan_to_num(np.clip(_rounded(lambda x, y, z: x * y + z)(w(a), w(b), c), 0, 1), nan=0.0))  # fmt: skip
+        yield Case(f"fma.rn.f32.{kind} D, A, B, C", ("half", "half", "near"), "f", F32,
+                   lambda a, b, c, w=widened: _rounded(lambda x, y, z: x * y + z)(w(a), w(b), c))  # fmt: skip
     yield Case("neg.f32 D, A", (F32,), "f", F32, np.negative)
     yield Case("abs.f32 D, A", (F32,), "f", F32, np.abs)
     yield Case("neg.ftz.f32 D, A", (F32,), "f", F32, lambda a: -flush(a))

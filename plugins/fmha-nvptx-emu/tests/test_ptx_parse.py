@@ -61,6 +61,17 @@ def test_parameters_lie_at_their_alignment() -> None:
     assert (seen.fault, out[0]) == (None, 1207)
 
 
+@pytest.mark.parametrize("align", [1, 16])
+def test_the_alignment_behind_ptr_is_of_the_memory(align: int) -> None:
+    """It says nothing of where the parameter lies (PTX ISA 9.1, 5.1.6.3). Triton writes it for each pointer."""
+    parameters = f".param .u64 p0, .param .u32 p1, .param .u64 .ptr .global .align {align} p2"
+    out, given = np.zeros(32, np.uint32), np.full(4, 9, np.uint32)
+    seen = launch(
+        module("ld.param.u64 %rd5, [p2]; ld.global.u32 %r5, [%rd5];" + STORE, parameters), out, np.uint32(1), given
+    )
+    assert (seen.fault, seen.findings, out[0]) == (None, [], 9)
+
+
 def test_any_version_comments_and_debug_sections() -> None:
     text = module('/* a; { */ mov.u32 %r5, 3; // } \n.loc 1 2 3\n.pragma "nounroll";' + STORE).replace("8.7", "12.5")
     text += ".section .debug_info { .b32 1, 2 }\n"

@@ -172,11 +172,40 @@ template <bool keep> Handler sign_of(Type type, bool ftz) {
   return type == Type::F16 || type == Type::BF16 ? sign_bits<0x8000, keep> : sign_bits<0x80008000, keep>;
 }
 
+// Mixed precision (9.7.5), from sm_100 on: the factors of fma, and the first operand of add and sub, are halves; the rest is f32.
+template <class H, class Op, bool sat> void mixed_2(Warp& w, const Inst& i, uint32_t mask) {
+  map2<float, uint32_t, float>(w, i, mask, [](uint32_t a, float c) {
+    const float r = canonical(Op{}(float(value_of<H>(uint16_t(a))), c));
+    return sat ? saturated(r) : r;
+  });
+}
+template <class H, bool sat> void mixed_fma(Warp& w, const Inst& i, uint32_t mask) {
+  map3<float, uint32_t, uint32_t, float>(w, i, mask, [](uint32_t a, uint32_t b, float c) {
+    const float r = canonical(__builtin_fmaf(float(value_of<H>(uint16_t(a))), float(value_of<H>(uint16_t(b))), c));
+    return sat ? saturated(r) : r;
+  });
+}
+template <class H> Handler mixed_of(const std::string& root, bool sat) {
+  if (root == "add") return sat ? mixed_2<H, Add, true> : mixed_2<H, Add, false>;
+  if (root == "sub") return sat ? mixed_2<H, Sub, true> : mixed_2<H, Sub, false>;
+  return sat ? mixed_fma<H, true> : mixed_fma<H, false>;
+}
+Handler mixed(Binding& b, bool sat) {  // behind .f32
+  const Type half = b.type();
+  const unsigned halves = b.s.root == "fma" ? 2 : 1;
+  b.count(halves + 2, halves + 2);
+  b.dest(0, Type::F32);
+  for (unsigned k = 1; k <= halves; ++k) b.source(k, half);
+  b.source(halves + 1, Type::F32);
+  return half == Type::F16 ? mixed_of<f16>(b.s.root, sat) : half == Type::BF16 ? mixed_of<bf16>(b.s.root, sat) : nullptr;
+}
+
 Handler bind_fma(Binding& b) {
   b.out.cls = Class::Float;
   const Type type = b.type();
   b.take("rn");
   const bool ftz = b.take("ftz"), sat = b.take("sat");
+  if (type == Type::F32 && !ftz && b.has_type()) return mixed(b, sat);
   b.three(type, 3);
   if (type == Type::F32)
     return ftz ? (sat ? f32_fma<true, true> : f32_fma<true, false>) : (sat ? f32_fma<false, true> : f32_fma<false, false>);
@@ -246,6 +275,7 @@ Handler bind_float(Binding& b, Type type) {
     b.three(type, 3);
     return type == Type::F32 ? (ftz ? f32_fma<true, false> : f32_fma<false, false>) : nullptr;
   }
+  if ((root == "add" || root == "sub") && type == Type::F32 && !ftz && b.has_type()) return mixed(b, sat);
   b.three(type, 2);
   if (type == Type::F32x2) {
     if (root == "add") return pair_of<Add>(ftz, sat);

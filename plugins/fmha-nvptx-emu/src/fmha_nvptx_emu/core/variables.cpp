@@ -1,4 +1,4 @@
-// Variable declarations. Source: PTX ISA 9.1, 5.4.
+// Variable declarations. Source: PTX ISA 9.1, 5.4; of a kernel's pointers (.ptr), 5.1.6.3.
 #include <cstring>
 
 #include "parse.hpp"
@@ -55,11 +55,15 @@ std::vector<Variable> some(Lexer& in, Space space, bool several) {
   Type type = Type::None;
   unsigned vector = 1;
   uint64_t align = 0;
+  bool pointer = false;  // behind .ptr, .align is that of the memory pointed to
   while (in.peek() == '.') {
     const std::string word = in.word();
-    if (word == ".align") align = in.integer();
-    else if (word == ".v2" || word == ".v4") vector = unsigned(word[2] - '0');
-    else if (word == ".ptr" || word == ".global" || word == ".const" || word == ".shared" || word == ".local") continue;
+    if (word == ".align") {
+      const uint64_t given = in.integer();
+      if (!pointer) align = given;
+    } else if (word == ".v2" || word == ".v4") vector = unsigned(word[2] - '0');
+    else if (word == ".ptr") pointer = true;
+    else if (word == ".global" || word == ".const" || word == ".shared" || word == ".local") continue;
     else if (word == ".attribute") {
       while (!in.take(')')) in.take('(') || in.take('.') || in.take(',') || (in.at_number() ? in.integer(), true : in.name().size());
     } else if ((type = type_named(word.substr(1))) == Type::None) in.fail(word + " is not a type of variables");
