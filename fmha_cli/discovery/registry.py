@@ -18,7 +18,7 @@ from fmha_cli.domain.errors import EnvironmentProblem, FmhaError, UsageError
 from fmha_cli.domain.features import CLOSED_FILLS, DROPOUT_STREAMS, FILLS
 from fmha_cli.domain.kernel import Algorithm, KernelSpec, parse_kernel
 from fmha_cli.domain.protocols import Backend, Revised
-from fmha_cli.domain.rules import CORE_RULES, FIRST_PLUGIN_RULE, Rule, duplicate_ids
+from fmha_cli.domain.rules import CORE_RULES, Rule, duplicate_ids, is_of_a_plugin
 from fmha_cli.domain.suggest import Kind, suggest
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ class Registry:
         could be theirs; that they share none among themselves is left to a test.
         """
         rules = backend.rules()
-        low = any(rule.id < FIRST_PLUGIN_RULE and rule not in CORE_RULES for rule in rules)
+        low = any(not is_of_a_plugin(rule.id) and rule not in CORE_RULES for rule in rules)
         others = [other.rules() for other, plugin in found.values() if low or not self._is_own(plugin)]
         return tuple(sorted({*duplicate_ids([*others, rules])}))
 

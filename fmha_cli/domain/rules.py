@@ -247,8 +247,8 @@ DIRECTION_RULE = Rule(
 CORE_RULES: tuple[Rule, ...] = (*SIGNATURE_RULES, HDIM_RULE, ARCH_RULE, DIRECTION_RULE, LEFTPAD_RULE, OWN_V_RULE)
 """Rules that hold for every backend; a backend adds its own."""
 
-FIRST_PLUGIN_RULE = "K900"
-"""No rule of this tool has this id or a later one."""
+FIRST_PLUGIN_RULE = 900
+"""No rule of this tool has this number or a higher one."""
 
 LEFTPAD_CORE_RULES = tuple(rule for rule in CORE_RULES if rule is not LEFTPAD_RULE)
 """The core rules of a backend whose kernels can start behind left padding."""
@@ -264,6 +264,11 @@ def unbuildable(kernel: KernelSpec, reasons: Sequence[Reason]) -> UnsupportedErr
         why="; ".join(f"{reason.id} {reason.text}" for reason in reasons),
         help=first.hint,
     )
+
+
+def is_of_a_plugin(id: str) -> bool:
+    """Whether a rule's id is among those that this tool leaves to plugins."""
+    return id[1:].isdigit() and int(id[1:]) >= FIRST_PLUGIN_RULE
 
 
 def duplicate_ids(tables: Sequence[Sequence[Rule]]) -> list[str]:

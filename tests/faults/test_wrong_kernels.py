@@ -61,7 +61,7 @@ class Kept(Supervisor):
 @pytest.fixture
 def kept(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     one = Kept()
-    monkeypatch.setattr("fmha_cli.walk.run.Supervisor", lambda held=(): one)
+    monkeypatch.setattr("fmha_cli.walk.run.Supervisor", lambda held=(), first=None: one)
     yield
     one.close()
 

@@ -8,6 +8,7 @@ from types import MappingProxyType as Map
 from fmha_cli.backends.cuda.own import own
 from fmha_cli.backends.cuda.small import SmallUpstream
 from fmha_cli.codegen.mem_efficient.algorithm import NAME, MemEffAlgorithm
+from fmha_cli.codegen.mem_efficient.traits import traits_of
 from fmha_cli.domain.kernel import Family, KernelSpec
 
 _FLAGS = ("-std=c++17", "-DNDEBUG", "-DHAS_PYTORCH")
@@ -48,13 +49,9 @@ class MemEfficient(SmallUpstream):
     emit = own("fmha_cli.codegen.mem_efficient.emit")
 
     def upstream_name(self, kernel: KernelSpec) -> str:
-        from fmha_cli.codegen.mem_efficient.traits import traits_of
-
         return traits_of(kernel).name
 
     def template(self, kernel: KernelSpec) -> str:
-        from fmha_cli.codegen.mem_efficient.traits import traits_of
-
         return traits_of(kernel).template
 
 
