@@ -17,11 +17,8 @@ from fmha_cli.domain.rules import LEFTPAD_RULE
 
 
 def _supported(s: Situation, place: int, candidate: Candidate) -> Supported:
-    """A kernel that fits. Upstream takes the first of its order.
-
-    The ``rank``: the place of the kernel's architecture among the device's; 1 if upstream's host would pass over the kernel
-    because of strides, so that the host must pad the tensors first, else 0; the kernel's place in upstream's order.
-    """
+    """A kernel that fits; upstream takes the first of its order. The ``rank``: the place of its architecture among the device's; 1 if
+    upstream's host would pass over it because of strides, so that the host must pad the tensors first, else 0; its place in that order."""
     p, m = s.problem, storage_of(s.problem, candidate.kernel)
     odd = [str(stride) for stride in m.tested_strides if stride % m.traits.tested]
     why = "upstream takes the first in its order that fits"
