@@ -42,6 +42,7 @@ from quiet import Clock, repeats_for  # noqa: E402
 
 from fmha_cli.domain.problem import Problem  # noqa: E402
 from fmha_cli.measure.stats import median, median_interval  # noqa: E402
+from fmha_cli.system.heap import keep_freed_memory  # noqa: E402
 
 PAUSE_S = 0.010
 CEILING, OWN, BASE = "ceiling", "fmha", "base"
@@ -199,6 +200,7 @@ def main() -> None:
     parser.add_argument("--patience", type=float, default=600, help="seconds to wait for a quiet machine, in all")
     parser.add_argument("--json", type=Path, help="write every sample")
     chosen = parser.parse_args()
+    keep_freed_memory()  # as the worker of `fmha bench` does
     rounds = 3 if chosen.quick else chosen.rounds
     rates = ceilings(chosen.threads, chosen.isa)
     clock = Clock(patience=chosen.patience, cpu=chosen.clock == "cpu")

@@ -60,6 +60,7 @@ from fmha_cli.execution.loading import load
 from fmha_cli.execution.memory import map_shared
 from fmha_cli.execution.protocol import VERSION, Decoder, Failure, Message, encode
 from fmha_cli.system import handover
+from fmha_cli.system.heap import give_back, keep_freed_memory
 from fmha_cli.system.processes import die_with_parent, end_first, end_own_group
 from fmha_cli.system.usage import no_core_dumps, peak_from_here, resident_peak
 
@@ -273,7 +274,8 @@ IDLE_S = 0.005
 
 
 def _level(arena: mmap.mmap) -> int | None:
-    """The resident size of this process, with every page of the tensors in it."""
+    """The resident size of this process, with every page of the tensors in it and nothing that an earlier job freed."""
+    give_back()
     for page in range(0, len(arena), mmap.PAGESIZE):
         arena[page]
     return peak_from_here()
@@ -359,6 +361,7 @@ def main(arguments: list[str]) -> None:
     for descriptor in (channel, lifeline):
         os.set_inheritable(descriptor, False)
     confine(lifeline, parent, pdeathsig=bool(pdeathsig))
+    keep_freed_memory()
     Worker(socket.socket(fileno=channel)).serve()
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
