@@ -160,6 +160,7 @@ class WorkerProcess:
     def _wait(self, deadline: float | None, timeout: float | None) -> Message | Death:
         while True:
             left = _TICK_S if deadline is None else min(_TICK_S, deadline - time.monotonic())
+            ended = not self.alive  # looked at first: a worker may answer, and end, after the look at its channel
             events = self._selector.select(max(0.0, left))
             ready = [key.fileobj for key, _ in events]
             if self._output in ready:
@@ -173,7 +174,7 @@ class WorkerProcess:
                     raise ProtocolError("an answer without a request")
                 if answers:
                     return answers[0]
-            elif not events and not self.alive:
+            elif not events and ended:
                 raise EOFError
             if deadline is not None and time.monotonic() >= deadline:
                 self.kill()

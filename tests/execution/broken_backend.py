@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
+import resource
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -77,6 +79,25 @@ class LosesDevice(NullSession):
         raise AssertionError("a lost device was asked to free something")
 
 
+class Frees(NullSession):
+    """A launch uses a block of 64 MiB and frees it. Its time is 10 ns for each page that this faulted in, and 10 more."""
+
+    def launch(self) -> tuple[int, ...]:
+        super().launch()
+        library, size = ctypes.CDLL(None), 64 << 20
+        library.malloc.restype = ctypes.c_void_p
+        block, before = library.malloc(ctypes.c_size_t(size)), faults()
+        for page in range(0, size, 4096):
+            ctypes.memset(block + page, 1, 1)
+        library.free(ctypes.c_void_p(block))
+        return (10 * (1 + faults() - before),)
+
+
+def faults() -> int:
+    """The minor page faults of this process."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+
+
 class ProbeLosesDevice(NullBackend):
     def probe(self) -> Availability:
         raise DeviceLost("unspecified launch failure (719)", code="N001")
@@ -96,7 +117,7 @@ def lying(ns: object) -> NullBackend:
 probe_prints = ProbePrints()
 probe_crashes, probe_hangs, probe_raises, open_fails = ProbeCrashes(), ProbeHangs(), ProbeRaises(), OpenFails()
 load_raises, bind_raises, loses_device = opening(LoadRaises), opening(BindRaises), opening(LosesDevice)
-probe_loses_device = ProbeLosesDevice()
+probe_loses_device, frees = ProbeLosesDevice(), opening(Frees)
 too_many_times, negative_time, no_time, one_ns = opening(TooManyTimes), lying(-1), lying(0), lying(1)
 nan_time, endless_time, age_of_the_universe = lying(float("nan")), lying(float("inf")), lying(1e30)
 not_a_backend = object()

@@ -156,6 +156,25 @@ def test_a_lost_device_ends_its_worker_by_itself(job: Job) -> None:
     worker.close()
 
 
+def test_an_answer_is_read_although_the_worker_has_ended_since(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing has come when the channel is looked at; when the process is looked at, it has answered and ended."""
+    worker = process.WorkerProcess()
+    worker.greet()
+    looked = worker._selector.select
+
+    def busy(timeout: float | None = None) -> list[object]:
+        monkeypatch.undo()
+        worker._process.wait(60)
+        return []
+
+    monkeypatch.setattr(worker._selector, "select", busy)
+    answer = worker.ask({"do": "probe", "entry": f"{HERE}:probe_loses_device", "backend": "null"}, timeout=60.0)
+    assert worker._selector.select == looked
+    assert not isinstance(answer, process.Death)
+    assert answer["what"] == "unspecified launch failure (719)"
+    worker.close()
+
+
 def test_a_lost_device_costs_one_row_and_one_worker(job: Job) -> None:
     with Supervisor() as supervisor:
         lost = run(supervisor, replace(job, entry=f"{HERE}:loses_device"))
@@ -199,6 +218,14 @@ def test_every_launch_is_timed(supervisor: Supervisor, job: Job) -> None:
     result = run(supervisor, job, launches=17)
     assert len(result.stage_ns) == 17
     assert all(len(stages) == 1 and stages[0] > 0 for stages in result.stage_ns)
+
+
+def test_a_worker_keeps_what_is_freed(supervisor: Supervisor, job: Job) -> None:
+    """glibc alone would map the block anew for each launch: 32 faults of huge pages, or 16,384."""
+    result = run(supervisor, replace(job, entry=f"{HERE}:frees"), launches=3)
+    first, *later = (stages[0] for stages in result.stage_ns)
+    assert first > 10 * 30
+    assert later == [10, 10]
 
 
 def test_an_idle_worker_that_was_killed_is_replaced_silently(job: Job) -> None:
