@@ -1,6 +1,6 @@
 """Execute the PTX of FlashAttention-2's, the memory-efficient and cuDNN's kernels on emulated devices, and count what is right.
 
-    python benchmarks/nvptx_emulator_check.py [--only TEXT] [--first N] [--list] [--json FILE [--resume]] [--markdown FILE]
+    python benchmarks/nvptx_emulator_check.py [--only TEXT] [--first N] [--ragged] [--list] [--json FILE [--resume]] [--markdown FILE]
 
 ``nvptx_cases.py`` has the problems: two of each sort for a kind of kernel. Each goes through the walk of ``fmha validate``
 once for each seed of the emulator. A kernel counts once, whatever the architecture, when two of its problems, one of them ragged, passed
@@ -37,9 +37,10 @@ Point = tuple[Kind, str, int]
 """A kind, the flags of one of its problems, and a seed of the emulator."""
 
 
-def points_of(kinds: Iterable[Kind]) -> list[Point]:
-    """Every problem of every kind under every seed."""
-    return [(kind, flags, seed) for kind in kinds for flags in kind.problems for seed in SEEDS]
+def points_of(kinds: Iterable[Kind], *, ragged: bool = False) -> list[Point]:
+    """Every problem of every kind under every seed; of the ragged problems alone, which suffice for a kernel to count."""
+    problems = ((kind, flags) for kind in kinds for flags in (kind.ragged if ragged else kind.problems))
+    return [(kind, flags, seed) for kind, flags in problems for seed in SEEDS]
 
 
 def key_of(row: Mapping[str, Any]) -> tuple[str, str, str, str, int]:
@@ -161,6 +162,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="", help="kinds whose backend, device and name hold this text")
     parser.add_argument("--first", type=int, metavar="N", help="only the first N kinds")
+    parser.add_argument("--ragged", action="store_true", help="the ragged problems alone")
     parser.add_argument("--list", action="store_true", help="print the problems and stop")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all rows, after each one")
     parser.add_argument("--resume", action="store_true", help="keep the rows in the file of --json that stand")
@@ -170,10 +172,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error("--resume needs --json, the file whose rows it keeps")
     kinds = [kind for kind in all_cases() if given.only in f"{kind.backend} {kind.device} {kind.name}"][: given.first]
     if given.list:
-        print("\n".join(f"{k.backend} {k.device} {k.name}: {flags}" for k in kinds for flags in k.problems))
+        print(
+            "\n".join(
+                f"{k.backend} {k.device} {k.name}: {flags}"
+                for k, flags, seed in points_of(kinds, ragged=given.ragged)
+                if seed == SEEDS[0]
+            )
+        )
         return 0
     old = json.loads(given.json.read_text("utf-8"))["rows"] if given.resume and given.json.exists() else []
-    registry, code, points = build_registry(), revision(), points_of(kinds)
+    registry, code, points = build_registry(), revision(), points_of(kinds, ragged=given.ragged)
     standing = {key_of(row): row for row in old if stands(row, code)}
     wanted = {asked(point) for point in points}
     rows = [row for row in old if key_of(row) not in wanted]

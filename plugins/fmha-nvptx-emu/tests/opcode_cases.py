@@ -324,6 +324,13 @@ def _comparisons() -> Iterator[Case]:
         yield Case(
             f"setp.{name}u.f32 D, A, B", (F32, F32), "p", bool, lambda a, b, f=f: f(a, b) | np.isnan(a) | np.isnan(b)
         )
+        for kind in ("s32", "u32", "s64", "u16", "s16"):
+            yield Case(f"set.{name}.u32.{kind} D, A, B", (OF[kind],) * 2, "r", U32, lambda a, b, f=f: _ones(f(a, b)))
+        yield Case(f"set.{name}.u32.f32 D, A, B", (F32, F32), "r", U32, lambda a, b, g=ordered: _ones(g(a, b)))
+        yield Case(f"set.{name}.f32.s32 D, A, B", (S32, S32), "f", F32, lambda a, b, f=f: f(a, b).astype(F32))
+        for to, one in (("u32", 0xFFFF), ("f16x2", 0x3C00)):
+            yield Case(f"set.{name}.{to}.f16x2 D, A, B", (U32, U32), "r", U32, lambda a, b, g=ordered, one=one: _halves(a, b, g, one))  # fmt: skip
+    yield Case("set.leu.u32.f16x2 D, A, B", (U32, U32), "r", U32, lambda a, b: _halves(a, b, lambda x, y: ~(x > y), 0xFFFF))  # fmt: skip
     yield Case("setp.lt.and.s32 D, A, B, C", (S32, S32, bool), "p", bool, lambda a, b, c: (a < b) & c)
     yield Case("setp.lt.or.s32 D, A, B, !C", (S32, S32, bool), "p", bool, lambda a, b, c: (a < b) | ~c)
     yield Case("setp.num.f32 D, A, B", (F32, F32), "p", bool, lambda a, b: ~(np.isnan(a) | np.isnan(b)))
@@ -332,6 +339,18 @@ def _comparisons() -> Iterator[Case]:
     yield Case("and.pred D, A, !B", (bool, bool), "p", bool, lambda a, b: a & ~b)
     yield Case("xor.pred D, A, B", (bool, bool), "p", bool, np.logical_xor)
     yield Case("not.pred D, A", (bool,), "p", bool, np.logical_not)
+
+
+def _ones(truth: Array) -> Array:
+    return np.where(truth, np.uint32(0xFFFFFFFF), np.uint32(0))
+
+
+def _halves(a: Array, b: Array, relation: Callable[[Array, Array], Array], truth: int) -> Array:
+    """A relation of both f16 halves of words; each half that holds becomes ``truth``."""
+    parts = [relation(*((word >> shift).astype(np.uint16).view(np.float16) for word in (a, b))) for shift in (0, 16)]
+    return sum(
+        (np.where(part, np.uint32(truth << s), np.uint32(0)) for part, s in zip(parts, (0, 16), strict=True)), U32(0)
+    )
 
 
 def _saturated(x: Array, dtype: Any, way: Callable[[Any], Any]) -> Array:

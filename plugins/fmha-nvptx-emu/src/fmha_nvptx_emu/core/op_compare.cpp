@@ -69,14 +69,15 @@ template <bool number> void ordered(Warp& w, const Inst& i, uint32_t mask) {  //
   w.set_predicate(i.slots[0], result, mask);
 }
 
+const Comparison* take_comparison(Binding& b) {
+  for (const auto& [name, comparison] : comparisons)
+    if (b.take(name)) return &comparison;
+  return nullptr;
+}
+
 Handler bind_setp(Binding& b) {
   bool num = b.take("num"), nan = b.take("nan");
-  const Comparison* how = nullptr;
-  for (const auto& [name, comparison] : comparisons)
-    if (b.take(name)) {
-      how = &comparison;
-      break;
-    }
+  const Comparison* how = take_comparison(b);
   int64_t combine = b.take("and") ? 1 : b.take("or") ? 2 : b.take("xor") ? 3 : 0;
   const bool ftz = b.take("ftz");
   const Type type = b.type();
@@ -109,6 +110,62 @@ Handler bind_setp(Binding& b) {
   }
 }
 
+// set writes a number for the truth: all ones or 1.0, in each half for a pair. imm: the relation, 8 for unordered, the number from bit 8 on.
+template <class T> inline bool related(int64_t how, T a, T b) {
+  if (how & 8 && (a != a || b != b)) return true;
+  switch (Rel(how & 7)) {
+    case Rel::Eq: return holds<Rel::Eq, false>(a, b);
+    case Rel::Ne: return holds<Rel::Ne, false>(a, b);
+    case Rel::Lt: return holds<Rel::Lt, false>(a, b);
+    case Rel::Le: return holds<Rel::Le, false>(a, b);
+    case Rel::Gt: return holds<Rel::Gt, false>(a, b);
+    case Rel::Ge: return holds<Rel::Ge, false>(a, b);
+  }
+  return false;
+}
+
+template <class T, bool ftz = false> void set_number(Warp& w, const Inst& i, uint32_t mask) {
+  const uint32_t truth = uint32_t(i.imm >> 8);
+  map2<uint32_t, T, T>(w, i, mask, [&](T x, T y) {
+    if constexpr (ftz) x = flushed(x), y = flushed(y);
+    return related(i.imm, x, y) ? truth : 0u;
+  });
+}
+
+void set_pair(Warp& w, const Inst& i, uint32_t mask) {  // of f16x2
+  const uint32_t truth = uint32_t(i.imm >> 8);
+  map2<uint32_t, uint32_t, uint32_t>(w, i, mask, [&](uint32_t x, uint32_t y) {
+    const bool low = related(i.imm, narrow<f16>(x & 0xffff), narrow<f16>(y & 0xffff));
+    return (low ? truth & 0xffff : 0u) | (related(i.imm, narrow<f16>(x >> 16), narrow<f16>(y >> 16)) ? truth & 0xffff0000 : 0u);
+  });
+}
+
+// The forms without a combination with a predicate; of halves, pairs of f16 alone.
+Handler bind_set(Binding& b) {
+  const Comparison* how = take_comparison(b);
+  const bool ftz = b.take("ftz");
+  const Type to = b.type(), from = b.type();
+  b.count(3, 3);
+  b.dest(0, to), b.source(1, from), b.source(2, from);
+  const bool pair = from == Type::F16x2, number = to == (pair ? Type::F16x2 : Type::F32);
+  if (!how || (how->unordered && !is_float(from) && !pair) || (ftz && from != Type::F32)) return nullptr;
+  if (!number && to != Type::U32 && to != Type::S32) return nullptr;
+  const int64_t truth = !number ? 0xffffffff : pair ? 0x3c003c00 : 0x3f800000;
+  b.out.imm = int64_t(how->rel) | (how->unordered ? 8 : 0) | truth << 8;
+  switch (from) {
+    case Type::B16: case Type::U16: return set_number<uint16_t>;
+    case Type::S16: return set_number<int16_t>;
+    case Type::B32: case Type::U32: return set_number<uint32_t>;
+    case Type::S32: return set_number<int32_t>;
+    case Type::B64: case Type::U64: return set_number<uint64_t>;
+    case Type::S64: return set_number<int64_t>;
+    case Type::F64: return set_number<double>;
+    case Type::F32: return ftz ? set_number<float, true> : set_number<float>;
+    case Type::F16x2: return set_pair;
+    default: return nullptr;
+  }
+}
+
 // A lane is defined if its predicate and the chosen source are.
 template <class T> void select(Warp& w, const Inst& i, uint32_t mask) {
   const uint32_t p = w.predicate(i.slots[3]) ^ (i.imm ? kAll : 0);
@@ -132,6 +189,7 @@ Handler bind_selp(Binding& b) {
 }
 
 constexpr Opcode rows[] = {
+    {"set", "9.7.6.1", Class::Integer, bind_set},
     {"setp", "9.7.6.2", Class::Integer, bind_setp},
     {"selp", "9.7.6.3", Class::Move, bind_selp},
 };
