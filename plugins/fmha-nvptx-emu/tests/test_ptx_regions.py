@@ -14,7 +14,9 @@ NOTHING = "setp.eq.s32 %p1, %r5, 1;"
 OWN = "mov.u32 %r31, tile; shl.b32 %r30, %r0, 2; add.s32 %r31, %r31, %r30; st.shared.u32 [%r31], %r0;"
 """%r31: the thread's own word of the tile, which holds a value."""
 OUT = "mad.wide.u32 %rd3, %r0, 4, %rd0;"
-MAXIMUM = NOTHING + "@%p1 bra L; atom.shared.max.s32 %r6, [%r31], %r5; bra E; L: atom.shared.min.u32 %r6, [%r31], %r5; E:"
+MAXIMUM = (
+    NOTHING + "@%p1 bra L; atom.shared.max.s32 %r6, [%r31], %r5; bra E; L: atom.shared.min.u32 %r6, [%r31], %r5; E:"
+)
 """The larger of two floats, by the sign of one, as the memory-efficient kernels of CUTLASS compute it."""
 
 
