@@ -38,10 +38,10 @@ ME, FA = "mem_efficient", "flash_attn"
 HAZARDS = (
     Hazard("K521", ME, "-b 1 -H 1 -s 200 --seqlen-k 100 -d 64 --causal", "the first rows see every key"),
     Hazard("K522", ME, "-b 1 -H 1 -s 64 --seqlen-k 100 -d 64 --mask window:30,0 --direction bwd", "the window lies elsewhere"),
-    Hazard("K523", ME, "-b 1 -H 1 -s 70 -d 64 --lse --scale 0", "the maximum -0.0 is lost, and the LSE is -inf"),
-    Hazard("K523", ME, "-b 1 -H 1 -s 70 -d 64 --lse --scale -0.5", "as with 0, where a score is 0"),
+    Hazard("K523", ME, "-b 1 -H 1 -s 70 --seqlen-k 1 -d 64 --lse --scale 0", "the maximum -0.0 is lost, and the LSE is -inf"),
+    Hazard("K523", ME, "-b 1 -H 1 -s 70 --seqlen-k 1 -d 64 --lse --scale 1e-40", "a scale below 2^-126 counts as 0"),
     Hazard("K524", ME, "-b 1 -H 1 -s 70 -d 64 --dropout 0.99999", "P is multiplied by an infinite factor"),
-    Hazard("K527", ME, "--seqlens-q 70,40 --seqlens-k 70,130 -H 1 -d 64 --bias elementwise --direction bwd", "sequences get the bias of the first"),
+    Hazard("K527", ME, "--seqlens-q 70,40 --seqlens-k 70,130 -H 1 -d 64 --bias elementwise:bhss --direction bwd", "sequences get the bias of the first"),
     Hazard("K530", ME, "-b 65536 -H 1 -s 1 --seqlen-k 1 -d 8", "the grid has too many blocks on one axis"),
     Hazard("K532", ME, "-b 1 -H 1 -s 100 --seqlen-k 70 -d 64 --direction bwd", "whole tiles are read and written"),
     Hazard("K535", ME, "-b 1 -H 1 -s 100 --seqlen-k 9 -d 64 --mask window-tl:4,0 --direction fwd+bwd", "the backward kernel reads NaN"),

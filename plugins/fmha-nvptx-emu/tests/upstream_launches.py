@@ -26,6 +26,7 @@ from fmha_cli.backends.cuda.modules import PackedArguments
 from fmha_cli.backends.flash_attn.upstream import UPSTREAM
 from fmha_cli.discovery.emulated_devices import emulated_availability, emulated_device
 from fmha_cli.discovery.wanted import Wanted
+from fmha_cli.domain.codec import to_json
 from fmha_cli.execution.arena import Arena
 from fmha_cli.execution.cases import Cases
 from fmha_cli.execution.layout import layout_of
@@ -98,7 +99,7 @@ def compared(device_id: str, text: str) -> dict[str, Any]:
         "api": both.call.api if both.call else "",
         "kernels": [one.kernel.partition("<")[0] for one in both.theirs.launches],
         "instructions": [[one.instructions for one in part.executed] for part in (seen, seen_theirs)],
-        "findings": [len(part.findings) for part in (seen, seen_theirs)],
+        "findings": [[to_json(one) for one in part.findings] for part in (seen, seen_theirs)],
         "launch_faults": faults,
         "bytes": {name: len(data) for name, data in ours.items()},
         "constant": [name for name, data in ours.items() if len(set(data)) < 2],
