@@ -60,9 +60,9 @@ class Planted(StrEnum):
 
 ORDERING = (
     Planted.WAIT_DROPPED, Planted.WAIT_RAISED, Planted.WAIT_SKIPPED, Planted.COMMIT, Planted.BARRIER, Planted.BARRIER_NUMBER,
-    Planted.BARRIER_COUNT, Planted.FENCE,
+    Planted.BARRIER_COUNT, Planted.FENCE, Planted.PARITY, Planted.ARRIVAL, Planted.ARRIVAL_COUNT, Planted.BYTES,
 )  # fmt: skip
-"""Faults that may leave every number as it is here, because copies and products are over at once."""
+"""Faults that may leave every number as it is here, because copies and products are over at once, or that show in some orders of warps."""
 
 DROPS = (Planted.WAIT_DROPPED, Planted.WAIT_RAISED, Planted.WAIT_SKIPPED, Planted.BARRIER, Planted.FENCE)
 """What may do the work of another wait, barrier, commit or fence."""

@@ -8,26 +8,16 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-from contextlib import AbstractContextManager, ExitStack
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import TracebackType
+from typing import Self
 
 from planted_ptx import Fault, planted, trapped
-from planted_runs import Seen
+from planted_workers import PlantedWorkers, Seen
 
-from fmha_cli.api import Artifact, BuildContext, Problem, Registry, cache_root, wanted_backends
-from fmha_cli.domain.codec import to_json
-from fmha_cli.execution.cases import Cases
-from fmha_cli.execution.supervisor import Supervisor
-from fmha_cli.oracle.fills import fill
+from fmha_cli.api import Registry, Stage
 from fmha_cli.toolchain.cache.layout import PTX
-from fmha_cli.walk.builds import build_stages
-from fmha_cli.walk.emulation import emulation_of
-from fmha_cli.walk.execute import Executor
-from fmha_cli.walk.probing import probe_backends
-from fmha_cli.walk.request import Context, Request
-from fmha_cli.walk.rows import plan_rows
 
 SECONDS = 6.0
 PATIENCE = 5
@@ -63,7 +53,7 @@ KERNELS = (
 )  # fmt: skip
 
 
-class PlantedPtx(AbstractContextManager["PlantedPtx"]):
+class PlantedPtx(PlantedWorkers):
     """One kernel, its text, and workers that run it with faults, one worker for each seed of the emulator.
 
     Raises on entry:
@@ -72,37 +62,17 @@ class PlantedPtx(AbstractContextManager["PlantedPtx"]):
     """
 
     def __init__(self, kernel: Kernel, registry: Registry, folder: Path, seconds: float = SECONDS) -> None:
+        super().__init__(kernel.backend, kernel.arch, kernel.flags, registry, folder, seconds)
         self.kernel = kernel
-        self.problem = Problem.from_cli(kernel.flags)
-        self._registry, self._folder = registry, folder
-        self._out = folder / "outputs.safetensors"
-        self._request = Request(
-            backend=kernel.backend, device=f"emu:{kernel.arch}", timeout=seconds, out=str(self._out), emu_threads=1
-        )
-        self._stack = ExitStack()
-        self._executors: dict[tuple[int, int], Executor] = {}
 
-    def __enter__(self) -> PlantedPtx:
-        request, registry = self._request, self._registry
-        found = probe_backends(registry, wanted_backends(registry, request.wanted), None, request.device)
-        (self._row,) = plan_rows([self.problem], request, registry, found)
-        if self._row.plan is None:
-            raise ValueError(f"no kernel for {self.problem.repro()} on {request.device}")
-        stages = self._row.plan.stages
-        self._stage = self.kernel.stage % len(stages)
-        self._building = BuildContext(cache_root=cache_root(), jobs=2)
-        built = build_stages(stages, registry, self._building)
-        self._artifacts = tuple(_value(built[s.kernel.digest]) for s in stages)
-        self.spec = stages[self._stage].kernel
-        self.text = self._artifacts[self._stage].path.with_name(PTX).read_text("utf-8")
-        self._emulation = emulation_of(request, registry, self._building)
+    def __enter__(self) -> Self:
+        super().__enter__()
+        self.text = self._artifact.path.with_name(PTX).read_text("utf-8")
         self.plain = self.run()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._stack.close()
+    def _place(self, stages: Sequence[Stage]) -> int:
+        return self.kernel.stage % len(stages)
 
     def run(self, *faults: Fault, seed: int = 0) -> Seen:
         """Run the kernel with faults, or without any.
@@ -116,50 +86,21 @@ class PlantedPtx(AbstractContextManager["PlantedPtx"]):
         """Whether any warp of this problem reaches the place of the fault, and its predicate lets a lane execute it."""
         return "trap" in self._judged(trapped(self.text, fault, guarded=guarded), 0).note
 
-    def _executor(self, seed: int, patience: int) -> Executor:
-        key = seed, patience
-        if key not in self._executors:
-            assert self._request.timeout is not None
-            limit = self._request.timeout * patience
-            request = replace(self._request, threads=1, emu_seed=seed, timeout=limit)
-            context = Context(
-                request=request,
-                registry=self._registry,
-                supervisor=self._stack.enter_context(Supervisor()),
-                building=self._building,
-                emulation=emulation_of(request, self._registry, self._building),
-            )
-            cases = Cases(lambda problem, kind: fill(problem, kind, 0), oracle_s=60.0)
-            self._executors[key] = Executor(context, cases, lambda row: None)
-        return self._executors[key]
-
     def _judged(self, text: str, seed: int) -> Seen:
         seen = self._once(text, seed)
         return self._once(text, seed, PATIENCE) if seen.verdict == "TIMED_OUT" else seen  # a busy machine is slow
 
     def _once(self, text: str, seed: int, patience: int = 1) -> Seen:
+        assert self._request.timeout is not None
+        request = replace(self._request, emu_seed=seed, timeout=self._request.timeout * patience)
         folder = self._folder / hashlib.sha256(text.encode()).hexdigest()[:24]
         folder.mkdir(exist_ok=True)
-        self._out.unlink(missing_ok=True)
-        artifacts = list(self._artifacts)
-        held = artifacts[self._stage]
-        path = shutil.copyfile(held.path, folder / held.path.name)
+        path = shutil.copyfile(self._artifact.path, folder / self._artifact.path.name)
         folder.joinpath(PTX).write_text(text, "utf-8")
-        artifacts[self._stage] = replace(held, path=path)
         try:
-            fate = self._executor(seed, patience).run(self._row, tuple(artifacts), 0)
+            seen = self._seen((seed, patience), request, replace(self._artifact, path=path))
         finally:
             shutil.rmtree(folder)
-        note = "; ".join(fate.notes)[:600]
-        if DOES_NOT_LOAD in note or "does not load" in note:
-            raise ValueError(note)
-        outputs = hashlib.sha256(self._out.read_bytes()).hexdigest() if self._out.is_file() else ""
-        return Seen(fate.verdict.value, tuple(to_json(finding) for finding in fate.findings or ()), note, outputs)
-
-
-def _value(outcome: object) -> Artifact:
-    error = getattr(outcome, "error", None)
-    if error is not None:
-        raise error
-    artifact: Artifact = outcome.value  # type: ignore[attr-defined]
-    return artifact
+        if DOES_NOT_LOAD in seen.note or "does not load" in seen.note:
+            raise ValueError(seen.note)
+        return seen

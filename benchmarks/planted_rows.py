@@ -60,7 +60,7 @@ Lines = tuple[int, ...]
 
 
 class Result(Protocol):
-    """See ``planted_runs.Seen``."""
+    """See ``planted_workers.Seen``."""
 
     verdict: str
     findings: tuple[dict[str, Any], ...]

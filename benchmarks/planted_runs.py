@@ -9,29 +9,19 @@ from __future__ import annotations
 import hashlib
 import os
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import TracebackType
-from typing import Any
+from typing import Self
 
 from planted_code import assembled, device_assembly, with_code_object
 from planted_text import Fault, planted, trapped
+from planted_workers import PlantedWorkers, Seen
 
-from fmha_cli.api import Artifact, BuildContext, Problem, Registry, cache_root, wanted_backends
+from fmha_cli.api import Registry, Stage
 from fmha_cli.backends.ck_tile.building import workshop
-from fmha_cli.domain.codec import to_json
-from fmha_cli.execution.cases import Cases
-from fmha_cli.execution.supervisor import Supervisor
-from fmha_cli.oracle.fills import fill
 from fmha_cli.toolchain.rocm.offload import code_objects
-from fmha_cli.walk.builds import build_stages
-from fmha_cli.walk.emulation import emulation_of
-from fmha_cli.walk.execute import Executor
-from fmha_cli.walk.probing import probe_backends
-from fmha_cli.walk.request import Context, Request
-from fmha_cli.walk.rows import plan_rows
 
 SECONDS = 60.0
 """A launch that takes longer counts as endless: the fault broke a loop's exit."""
@@ -63,68 +53,30 @@ KERNELS = (
 )
 
 
-@dataclass(frozen=True)
-class Seen:
-    """The result of a run.
-
-    Attributes:
-        verdict: as in the record. findings: of the emulator. note: why it stopped, or what differs.
-        outputs: digest of everything that the kernel computed; empty if it did not end.
-    """
-
-    verdict: str
-    findings: tuple[dict[str, Any], ...]
-    note: str
-    outputs: str = ""
-
-    @property
-    def places(self) -> Counter[tuple[str, int]]:
-        """The number of findings for each (kind, instruction's address)."""
-        return Counter({(finding["kind"], finding["address"]): finding["count"] for finding in self.findings})
-
-
-class PlantedKernel(AbstractContextManager["PlantedKernel"]):
+class PlantedKernel(PlantedWorkers):
     """One kernel, its text, and workers that run it with faults, one after the other.
 
     Raises on entry:
         EnvironmentProblem, KernelFailure: there is no compiler or source, or it does not build.
+        ValueError: no kernel for the problem.
     """
 
     def __init__(self, kernel: Kernel, registry: Registry, folder: Path, seconds: float = SECONDS) -> None:
+        super().__init__("ck_tile", kernel.arch, kernel.flags, registry, folder, seconds)
         self.kernel = kernel
-        self.problem = Problem.from_cli(kernel.flags)
-        self._registry, self._folder = registry, folder
-        self._out = folder / "outputs.safetensors"
-        self._request = Request(
-            backend="ck_tile", device=f"emu:{kernel.arch}", timeout=seconds, out=str(self._out), emu_threads=1
-        )
-        self._stack = ExitStack()
-        self._executors: dict[bool, Executor] = {}
 
-    def __enter__(self) -> PlantedKernel:
-        request, registry = self._request, self._registry
-        found = probe_backends(registry, wanted_backends(registry, request.wanted), None, request.device)
-        (self._row,) = plan_rows([self.problem], request, registry, found)
-        assert self._row.plan is not None, f"no kernel for {self.problem.repro()}"
-        stages = self._row.plan.stages
-        self._stage = [s.kernel.family.value for s in stages].index(self.kernel.family)
-        self._building = BuildContext(cache_root=cache_root(), jobs=2)
-        built = build_stages(stages, registry, self._building)
-        self._artifacts = tuple(_value(built[s.kernel.digest]) for s in stages)
+    def __enter__(self) -> Self:
+        super().__enter__()
         shop = workshop(self._building)
         self._compiler = shop.toolchain.argv0
-        self.spec = stages[self._stage].kernel
         self.text = device_assembly(self.spec, shop)
-        self._library = self._artifacts[self._stage].path.read_bytes()
-        self._emulation = emulation_of(request, registry, self._building)
+        self._library = self._artifact.path.read_bytes()
         self.plain = self.run()
         self.plain_strict: Seen | None = None
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._stack.close()
+    def _place(self, stages: Sequence[Stage]) -> int:
+        return [s.kernel.family.value for s in stages].index(self.kernel.family)
 
     @property
     def original(self) -> bytes:
@@ -149,36 +101,16 @@ class PlantedKernel(AbstractContextManager["PlantedKernel"]):
             self.plain_strict = self.run(strict=True)
         return self.run(fault, strict=True).places - self.plain_strict.places
 
-    def _executor(self, strict: bool) -> Executor:
-        if strict not in self._executors:
-            supervisor = self._stack.enter_context(Supervisor())
-            cases = Cases(lambda problem, kind: fill(problem, kind, 0), oracle_s=60.0)
-            context = Context(
-                request=replace(self._request, threads=1),
-                registry=self._registry,
-                supervisor=supervisor,
-                building=self._building,
-                emulation=self._emulation,
-            )
-            self._executors[strict] = Executor(context, cases, lambda row: None)
-        return self._executors[strict]
-
     def _judged(self, text: str, strict: bool = False) -> Seen:
         library = with_code_object(self._library, self.assembled(text))
         digest = hashlib.sha256(library).hexdigest()
         path = self._folder / f"{digest[:24]}.so"
         path.write_bytes(library)
-        self._out.unlink(missing_ok=True)
-        artifacts = list(self._artifacts)
-        artifacts[self._stage] = replace(artifacts[self._stage], path=path, sha256=digest)
         try:
             with _variable(STRICT, "1" if strict else "0"):
-                fate = self._executor(strict).run(self._row, tuple(artifacts), 0)
+                return self._seen(strict, self._request, replace(self._artifact, path=path, sha256=digest))
         finally:
             path.unlink()
-        outputs = hashlib.sha256(self._out.read_bytes()).hexdigest() if self._out.is_file() else ""
-        findings = tuple(to_json(finding) for finding in fate.findings or ())
-        return Seen(fate.verdict.value, findings, "; ".join(fate.notes)[:300], outputs)
 
 
 @contextmanager
@@ -193,10 +125,3 @@ def _variable(name: str, value: str) -> Iterator[None]:
             del os.environ[name]
         else:
             os.environ[name] = before
-
-
-def _value(outcome: Any) -> Artifact:
-    if outcome.error is not None:
-        raise outcome.error
-    artifact: Artifact = outcome.value
-    return artifact

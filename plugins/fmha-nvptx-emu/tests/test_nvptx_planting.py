@@ -12,7 +12,7 @@ from nvptx_emulator_faults import key_of, sampled, table
 from planted_ptx import Fault, Planted, faults, planted, statements, trapped
 from planted_ptx_rows import rows
 from planted_rows import Caught
-from planted_runs import Seen
+from planted_workers import Seen
 
 
 def changes(line: str, kind: Planted) -> list[str]:
@@ -147,8 +147,12 @@ def test_a_place_that_nothing_reaches_is_an_explanation() -> None:
     assert outcome(Machine(lambda faults, seed: GOOD, reached=False), WAIT)["caught"] == Caught.NEVER_EXECUTED
 
 
-def test_an_order_of_warps_may_show_a_fault() -> None:
-    row = outcome(Machine(lambda faults, seed: Seen("HAZARD", FINDING, "") if seed == 2 else GOOD), WAIT)
+@pytest.mark.parametrize(
+    "kind", [Planted.WAIT_DROPPED, Planted.PARITY, Planted.ARRIVAL, Planted.ARRIVAL_COUNT, Planted.BYTES]
+)
+def test_an_order_of_warps_may_show_a_fault(kind: Planted) -> None:
+    fault = Fault(kind, 3, "a;", "b;")
+    row = outcome(Machine(lambda faults, seed: Seen("HAZARD", FINDING, "") if seed == 2 else GOOD), fault)
     assert (row["caught"], row["why"], row["kinds"]) == (Caught.NAMED, "seed 2", ["missing-wait"])
 
 

@@ -270,6 +270,8 @@ def known_difference(found: Compared, name: str, a: int, b: int) -> str:
         return "no keys: no element of dK and dV"
     if name in ("q_batch_stride", "o_batch_stride") and problem.batch == 1 and not situation.api.varlen:
         return "one sequence: multiplied by 0"
+    if situation.api.varlen and name in _UNSET:
+        return "packed: upstream sets no stride of sequences, and the kernels read none"
     if situation.swapped and situation.api.varlen and name in _EXCHANGED and _exchanged(found, name, a, b):
         return "upstream copies, strides say the same here"
     main = found.ours.plan.main
@@ -279,6 +281,8 @@ def known_difference(found: Compared, name: str, a: int, b: int) -> str:
     return ""
 
 
+_UNSET = tuple(f"{name}_batch_stride" for name in ("do", "dq", "dk", "dv"))
+"""Members of ``Flash_bwd_params`` that ``set_params_dgrad`` sets only without ``cu_seqlens_q``. They hold whatever the stack held."""
 _EXCHANGED = {f"{t}_{what}": (t, what) for t in "qo" for what in ("ptr", "batch_stride", "row_stride", "head_stride")}
 
 

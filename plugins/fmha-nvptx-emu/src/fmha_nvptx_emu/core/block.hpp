@@ -84,6 +84,7 @@ struct Warp {
   std::vector<uint8_t> local, local_defined;
   // Lanes that branched on a value that was never written, and the instructions up to where their ways meet again.
   uint32_t tainted = 0, region_begin = 0, region_end = 0;
+  std::vector<uint32_t> meetings;  // where ways of these branches meet before the end
 
   uint8_t* row(Slot slot) const { return file + size_t(slot.row) * kRowBytes; }
   uint32_t predicate(Slot slot) const { return *reinterpret_cast<const uint32_t*>(row(slot)); }
@@ -144,12 +145,14 @@ void yield_to_others(Warp& w);  // these lanes wait for an mbarrier: other lanes
 void regroup(Warp& w);
 void touch_outstanding(Warp& w, const Inst& i);  // reports a use of registers of a wgmma that is not complete
 bool taint(Warp& w, uint32_t at, uint32_t lanes);  // false: the ways of this branch do not meet soon
-void meet_again(Warp& w);
+void meet(Warp& w);  // before an instruction that lanes behind such a branch execute
 void interpret(Warp& w, uint64_t most);
 
 inline std::string of_lane(int lane) { return "lane " + std::to_string(lane); }
 
 // Whether values decide something: reports lanes whose value is not defined.
 void require_defined(Warp& w, const Inst& i, Slot slot, uint32_t mask, const char* what);
+// Reports lanes whose store a branch on a value that was never written decides.
+void require_decided(Warp& w, const Inst& i, uint32_t mask);
 
 }  // namespace ptx

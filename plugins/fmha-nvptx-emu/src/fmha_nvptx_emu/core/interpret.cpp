@@ -82,6 +82,14 @@ void require_defined(Warp& w, const Inst& i, Slot slot, uint32_t mask, const cha
   });
 }
 
+void require_decided(Warp& w, const Inst& i, uint32_t mask) {
+  if (!(w.tainted & mask)) return;
+  const int lane = __builtin_ctz(w.tainted & mask);
+  w.block->launch->report->add(Finding::UninitialisedRegister, w, i, lane, [&] {
+    return of_lane(lane) + ": a value that was never written decides, in a branch before, whether it is executed";
+  });
+}
+
 namespace {
 
 void flow(Warp& w, const Inst& i, uint32_t mask) {
@@ -93,18 +101,6 @@ void flow(Warp& w, const Inst& i, uint32_t mask) {
   }
 }
 
-
-// Lanes execute an instruction behind a branch on a value that was never written.
-void decided_by_nothing(Warp& w, const Inst& i, uint32_t lanes) {
-  for (unsigned k = 0; k < i.dests; ++k) w.define(i.slots[k], 0, lanes);
-  const bool writes = i.cls == Class::Atomic || i.cls == Class::Async || (!i.dests && (i.cls == Class::Global || i.cls == Class::Shared || i.cls == Class::Local));
-  if (!writes) return;
-  const int lane = __builtin_ctz(lanes);
-  w.block->launch->report->add(Finding::UninitialisedRegister, w, i, lane, [&] {
-    return of_lane(lane) + ": a value that was never written decides, in a branch before, whether it is executed";
-  });
-}
-
 }  // namespace
 
 void interpret(Warp& w, uint64_t most) {
@@ -114,7 +110,7 @@ void interpret(Warp& w, uint64_t most) {
   const bool checks = block.checks;
   for (uint64_t n = 0; n < most; ++n) {
     if (w.pc >= w.next) regroup(w);
-    if (w.tainted && w.pc >= w.region_end) meet_again(w);
+    if (w.tainted) meet(w);
     const Inst& i = code[w.pc];
     uint32_t mask = w.mask;
     const uint32_t active = mask;
@@ -140,7 +136,7 @@ void interpret(Warp& w, uint64_t most) {
     }
     if (unknown && w.mask == active)
       for (unsigned k = 0; k < i.dests; ++k) w.define(i.slots[k], 0, unknown);
-    if (w.tainted & mask) decided_by_nothing(w, i, w.tainted & mask);
+    if ((w.tainted & mask) && i.cls == Class::Async) require_decided(w, i, mask);
     if (w.going != Going::On) return;
   }
 }

@@ -45,10 +45,16 @@ template <class T, class Op, bool returns> void atomic(Warp& w, const Inst& i, u
   Lanes a;
   addresses(w, i, i.slots[first], mask, a);
   const Slot value = i.slots[first + 1], other = i.slots[first + (i.count == 2 ? 2 : 1)];
-  if (b.checks) require_defined(w, i, value, mask, "data that is stored");
   const Space space = i.space == Space::Generic ? placed(Space::Generic, a.at[__builtin_ctz(mask)]).space : i.space;
   if (i.space == Space::Generic) each_lane(mask, [&](int l) { a.at[l] = placed(Space::Generic, a.at[l]).at; });
   const bool shared = space == Space::Shared;
+  const uint32_t known = w.defined[value.id] & w.defined[other.id] & ~w.tainted;
+  uint32_t defined = mask;  // of what was there
+  if (b.checks && !shared) {
+    require_defined(w, i, value, mask, "data that is stored");
+    require_defined(w, i, other, mask, "data that is stored");
+    require_decided(w, i, mask);
+  }
   const uint32_t good = shared ? limited_lanes(w, i, mask, a, sizeof(T), b.shared.bytes(), "shared") : global_lanes(w, i, mask, a, sizeof(T), true);
   const uint64_t bytes = sizeof(T) * unsigned(__builtin_popcount(mask));
   if (shared) b.counts.shared_read += bytes, b.counts.shared_written += bytes;
@@ -57,7 +63,9 @@ template <class T, class Op, bool returns> void atomic(Warp& w, const Inst& i, u
     T old{};
     if (good >> l & 1) {
       uint8_t* at = shared ? b.shared.data() + a.at[l] : reinterpret_cast<uint8_t*>(a.at[l]);
-      if (b.checks && shared && !b.shared.update(w, i, l, uint32_t(a.at[l]), sizeof(T)))
+      const auto held = b.checks && shared ? b.shared.update(w, i, l, uint32_t(a.at[l]), sizeof(T), known >> l & 1) : SharedMemory::Held::Value;
+      if (held != SharedMemory::Held::Value) defined &= ~(1u << l);
+      if (held == SharedMemory::Held::Nothing)
         b.launch->report->add(Finding::UninitialisedShared, w, i, l, [&] {
           return of_lane(l) + " updates shared word " + hex(a.at[l]) + ", which was never written";
         });
@@ -67,7 +75,7 @@ template <class T, class Op, bool returns> void atomic(Warp& w, const Inst& i, u
     }
     if (returns) lanes_of<T>(w, i.slots[0])[l] = widen<T>(old);
   });
-  if (returns) w.define(i.slots[0], kAll, mask);
+  if (returns) w.define(i.slots[0], defined, mask);
 }
 
 template <class T, bool returns> Handler of_integer(const std::string& op) {

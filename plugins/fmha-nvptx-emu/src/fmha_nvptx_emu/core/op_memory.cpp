@@ -99,9 +99,9 @@ void load_in(Space space, Warp& w, const Inst& i, uint32_t mask, const Lanes& a,
   }
 }
 
-// Whether all bytes of a lane's stored values are defined.
+// Whether all bytes of a lane's stored values are defined, and whether they are stored at all.
 uint32_t stored_defined(const Warp& w, const Inst& i) {
-  uint32_t defined = kAll;
+  uint32_t defined = ~w.tainted;
   for (unsigned k = 0; k < i.count; ++k) defined &= w.defined[i.slots[1 + k].id];
   return defined;
 }
@@ -140,6 +140,7 @@ void store_in(Space space, Warp& w, const Inst& i, uint32_t mask, const Lanes& a
     if (b.checks)
       for (unsigned k = 0; k < i.count; ++k)
         if (mask & ~w.defined[i.slots[1 + k].id]) require_defined(w, i, i.slots[1 + k], mask, "data that is stored");
+    if (b.checks) require_decided(w, i, mask);
     each_lane(good, [&](int l) {
       gather(l);
       write_global(w, i, l, a.at[l], bytes, values);

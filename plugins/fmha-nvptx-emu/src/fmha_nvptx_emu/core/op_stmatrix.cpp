@@ -29,7 +29,7 @@ template <bool transposed> void store_matrix(Warp& w, const Inst& i, uint32_t ma
       from |= 1u << lane;
     }
     const auto* bytes = reinterpret_cast<const uint8_t*>(values);
-    if (b.checks) b.shared.write(w, i, l, uint32_t(a.at[l]), 16, bytes, (w.defined[slot.id] & from) == from);
+    if (b.checks) b.shared.write(w, i, l, uint32_t(a.at[l]), 16, bytes, (w.defined[slot.id] & from & ~w.tainted) == from);
     std::memcpy(b.shared.data() + a.at[l], bytes, 16);
   });
 }

@@ -1,5 +1,6 @@
 #include "shared.hpp"
 
+#include <algorithm>
 #include <cstring>
 
 #include "block.hpp"
@@ -221,16 +222,17 @@ void SharedMemory::write(Warp& w, const Inst& i, int lane, uint32_t at, uint32_t
   }
 }
 
-bool SharedMemory::update(Warp& w, const Inst& i, int lane, uint32_t at, uint32_t bytes) {
-  bool whole = true;
+SharedMemory::Held SharedMemory::update(Warp& w, const Inst& i, int lane, uint32_t at, uint32_t bytes, bool defined) {
+  Held held = Held::Value;
   for (uint32_t word = at / 4, end = (at + bytes + 3) / 4; word < end; ++word) {
     if (!atomic_[word] && writer_[word] >= w.floor && (writer_[word] & kOwn) != w.index) settle(w, i, lane, word, false, false);
     if (reader_[word] >= w.floor || reader_before_[word] >= w.floor) readers(w, i, lane, word);
     writer_[word] = stamp_of(w), atomic_[word] = true;
-    whole &= (state_[word] & 0xf) == 0xf;
+    if (const uint8_t state = state_[word]; (state & 0xf) != 0xf) held = std::max(held, state >> 4 == 0xf ? Held::Undefined : Held::Nothing);
     state_[word] |= 0xf0;
+    if (!defined) state_[word] &= 0xf0;
   }
-  return whole;
+  return held;
 }
 
 void SharedMemory::write_later(Warp& w, const Inst& i, int lane, uint32_t at, uint32_t bytes) {

@@ -24,8 +24,10 @@ class SharedMemory {
   bool read(Warp& w, const Inst& i, int lane, uint32_t at, uint32_t bytes);
   // Called before the bytes are stored, with their new values.
   void write(Warp& w, const Inst& i, int lane, uint32_t at, uint32_t bytes, const uint8_t* values, bool defined);
-  // An atomic operation: no race with another one. Whether all bytes hold a value.
-  bool update(Warp& w, const Inst& i, int lane, uint32_t at, uint32_t bytes);
+  // An atomic operation with a value: no race with another one. What the bytes held before: a value, one that never was
+  // written in its own place (it stays so, whatever is added), or nothing.
+  enum class Held : uint8_t { Value, Undefined, Nothing };
+  Held update(Warp& w, const Inst& i, int lane, uint32_t at, uint32_t bytes, bool defined);
   // By the asynchronous proxy: wgmma, or a bulk copy from shared memory. Whether all bytes were written.
   bool read_later(Warp& w, const Inst& i, int lane, uint32_t at, uint32_t bytes, bool copies);
   // By a bulk copy whose completion an mbarrier counts; `stamp` is the mbarrier's.

@@ -1,0 +1,125 @@
+"""What planting faults has in common on every emulated device: a kernel's plan and artifacts, workers, and judged runs of another artifact.
+
+``planted_runs.py`` and ``planted_ptx_runs.py`` say how a fault gets into an artifact. A worker that dies or hangs costs one run; the next
+one gets a fresh worker.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Hashable, Sequence
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from fmha_cli.api import Artifact, BuildContext, Problem, Registry, Stage, cache_root, wanted_backends
+from fmha_cli.domain.codec import to_json
+from fmha_cli.execution.cases import Cases
+from fmha_cli.execution.supervisor import Supervisor
+from fmha_cli.oracle.fills import fill
+from fmha_cli.walk.builds import build_stages
+from fmha_cli.walk.emulation import emulation_of
+from fmha_cli.walk.execute import Executor
+from fmha_cli.walk.probing import probe_backends
+from fmha_cli.walk.request import Context, Request
+from fmha_cli.walk.rows import plan_rows
+
+
+@dataclass(frozen=True)
+class Seen:
+    """The result of a run.
+
+    Attributes:
+        verdict: as in the record. findings: of the emulator. note: why it stopped, or what differs.
+        outputs: digest of everything that the kernel computed; empty if it did not end.
+    """
+
+    verdict: str
+    findings: tuple[dict[str, Any], ...]
+    note: str
+    outputs: str = ""
+
+    @property
+    def places(self) -> Counter[tuple[str, int]]:
+        """The number of findings for each (kind, instruction's address)."""
+        return Counter({(finding["kind"], finding["address"]): finding["count"] for finding in self.findings})
+
+
+class PlantedWorkers(AbstractContextManager[Any]):
+    """One kernel of a problem's plan, and workers that run the plan with another artifact for it.
+
+    Raises on entry:
+        EnvironmentProblem, KernelFailure: there is no compiler or source, or it does not build.
+        ValueError: no kernel for the problem.
+    """
+
+    def __init__(self, backend: str, arch: str, flags: str, registry: Registry, folder: Path, seconds: float) -> None:
+        self.problem = Problem.from_cli(flags)
+        self._registry, self._folder = registry, folder
+        self._out = folder / "outputs.safetensors"
+        device = f"emu:{arch}"
+        self._request = Request(backend=backend, device=device, timeout=seconds, out=str(self._out), emu_threads=1)
+        self._stack = ExitStack()
+        self._executors: dict[Hashable, Executor] = {}
+
+    def __enter__(self) -> Self:
+        request, registry = self._request, self._registry
+        found = probe_backends(registry, wanted_backends(registry, request.wanted), None, request.device)
+        (self._row,) = plan_rows([self.problem], request, registry, found)
+        if self._row.plan is None:
+            raise ValueError(f"no kernel for {self.problem.repro()} on {request.device}")
+        stages = self._row.plan.stages
+        self._stage = self._place(stages)
+        self._building = BuildContext(cache_root=cache_root(), jobs=2)
+        built = build_stages(stages, registry, self._building)
+        self._artifacts = tuple(_value(built[s.kernel.digest]) for s in stages)
+        self.spec = stages[self._stage].kernel
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.close()
+
+    def _place(self, stages: Sequence[Stage]) -> int:
+        """Which stage of the plan is the kernel to plant in."""
+        raise NotImplementedError
+
+    @property
+    def _artifact(self) -> Artifact:
+        return self._artifacts[self._stage]
+
+    def _executor(self, key: Hashable, request: Request) -> Executor:
+        """The executor of a key, with a worker of its own."""
+        if key not in self._executors:
+            context = Context(
+                request=replace(request, threads=1),
+                registry=self._registry,
+                supervisor=self._stack.enter_context(Supervisor()),
+                building=self._building,
+                emulation=emulation_of(request, self._registry, self._building),
+            )
+            cases = Cases(lambda problem, kind: fill(problem, kind, 0), oracle_s=60.0)
+            self._executors[key] = Executor(context, cases, lambda row: None)
+        return self._executors[key]
+
+    def _seen(self, key: Hashable, request: Request, artifact: Artifact) -> Seen:
+        """Run the plan with ``artifact`` in the kernel's place."""
+        self._out.unlink(missing_ok=True)
+        artifacts = list(self._artifacts)
+        artifacts[self._stage] = artifact
+        fate = self._executor(key, request).run(self._row, tuple(artifacts), 0)
+        outputs = hashlib.sha256(self._out.read_bytes()).hexdigest() if self._out.is_file() else ""
+        findings = tuple(to_json(finding) for finding in fate.findings or ())
+        return Seen(fate.verdict.value, findings, "; ".join(fate.notes)[:600], outputs)
+
+
+def _value(outcome: object) -> Artifact:
+    error = getattr(outcome, "error", None)
+    if error is not None:
+        raise error
+    artifact: Artifact = outcome.value  # type: ignore[attr-defined]
+    return artifact

@@ -1,0 +1,74 @@
+"""The script that executes what rules refuse: its hazards break their rules alone, and its states say what was seen."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+pytest.importorskip("fmha_nvptx_emu", reason="plugins/fmha-nvptx-emu is not installed")
+pytest.importorskip("cuda.bindings")
+
+import nvptx_hazards
+from nvptx_hazards import HAZARDS, NOT_EXECUTED, Hazard, Row
+
+from fmha_cli.api import Problem, Unsupported, build_registry
+from fmha_cli.discovery.emulated_devices import emulated_device
+
+IDS = [f"{h.rule} {h.problem}" for h in HAZARDS]
+RECORD: dict[str, Any] = {
+    "verdict": "PASSED",
+    "findings": [],
+    "checks": {"o": {"row_l2": 1e-4}, "lse": None},
+    "notes": [],
+}
+
+
+@pytest.mark.parametrize("hazard", HAZARDS, ids=IDS)
+def test_its_rule_alone_refuses_a_hazard(hazard: Hazard) -> None:
+    """Of the kernel nearest to serving it, so nothing else needs to be loosened."""
+    backend = build_registry().backend(hazard.backend)
+    decisions = list(
+        backend.decide(Problem.from_cli(hazard.problem), emulated_device(build_registry(), "emu:sm_80")[1])
+    )
+    assert any({reason.id for reason in d.reasons} == {hazard.rule} for d in decisions if isinstance(d, Unsupported))
+
+
+def test_every_rule_of_memory_efficient_attention_has_a_hazard_or_a_reason() -> None:
+    run = {h.rule for h in HAZARDS}
+    assert not run & set(NOT_EXECUTED)
+    assert {f"K{number}" for number in range(520, 537)} <= run | set(NOT_EXECUTED)
+
+
+@pytest.mark.parametrize(
+    ("verdict", "state"),
+    [("PASSED", "withdrawn"), ("WRONG", "confirmed"), ("OUT_OF_BOUNDS", "confirmed"), ("LAUNCH_FAILED", "confirmed"), ("UNSUPPORTED", "NOT_RUN"), ("NOT_RUN", "NOT_RUN")],
+)  # fmt: skip
+def test_a_hazard_that_did_not_run_is_never_confirmed(verdict: str, state: str) -> None:
+    assert nvptx_hazards.of_record(HAZARDS[0], RECORD | {"verdict": verdict}).state == state
+    assert Row(HAZARDS[0], "", {}, {}, "", "no compiler").state == "NOT_RUN"
+
+
+def test_the_table_has_every_row_and_every_rule() -> None:
+    found = {"findings": [{"kind": "out-of-bounds"}, {"kind": "out-of-bounds"}], "verdict": "OUT_OF_BOUNDS"}
+    text = nvptx_hazards.table(
+        [nvptx_hazards.of_record(HAZARDS[0], RECORD | found), Row(HAZARDS[1], "", {}, {}, "", "no compiler")]
+    )
+    assert "`out-of-bounds` at 2 instructions" in text
+    assert "no compiler | NOT_RUN" in text
+    assert all(f"| {rule} | {why} |" in text for rule, why in NOT_EXECUTED.items())
+
+
+def test_a_rule_that_is_loosened_too_late_is_refused() -> None:
+    """The backend of these tests holds the checks already."""
+    import fmha_cli.backends.mem_efficient.problem_rules  # noqa: F401
+
+    with pytest.raises(RuntimeError, match="made already"):
+        nvptx_hazards.loosen("K521")
+
+
+def test_a_bottom_right_mask_with_more_rows_than_keys_is_wrong_upstream() -> None:
+    """K521, executed: NVRTC compiles the kernel for half a minute."""
+    (hazard,) = (h for h in HAZARDS if h.rule == "K521")
+    row = nvptx_hazards.row_of(hazard)
+    assert (row.error, row.verdict, row.state) == ("", "WRONG", "confirmed")
