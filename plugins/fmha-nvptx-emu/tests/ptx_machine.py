@@ -105,7 +105,7 @@ def launch(
             name = f"array {index}".encode()
             regions.append(_Region(name, start, start + argument.nbytes, index not in read_only))
             value = np.uint64(start)
-        size = value.dtype.itemsize
+        size = min(value.dtype.itemsize, 64)  # a tensor map's 128 bytes are aligned to 64
         data += bytes(-len(data) % size) + value.tobytes()
     held = library()
     held.emu_options(ctypes.c_uint64(seed), threads, int(checks))

@@ -90,9 +90,9 @@ void flow(Warp& w, const Inst& i, uint32_t mask) {
   for (unsigned k = 0; k < i.dests; ++k) {
     uint32_t& at = w.defined[i.slots[k].id];
     at = (at & ~mask) | (defined & mask);
+    if (!w.partly.empty()) w.forget_parts(i.slots[k], mask);
   }
 }
-
 
 // Lanes execute an instruction behind a branch on a value that was never written.
 void decided_by_nothing(Warp& w, const Inst& i, uint32_t lanes) {
