@@ -62,10 +62,11 @@ class Row:
 def cases() -> dict[str, Any]:
     """The makers of cases by name: PyTorch's, and the tutorials' if there is a checkout."""
     import attention_anchors
+    import fla_anchors
     import pytorch_anchors
     import tutorial_anchors
 
-    found = {**pytorch_anchors.CASES}
+    found = pytorch_anchors.CASES | (fla_anchors.CASES if importlib.util.find_spec("fla") else {})
     return found | (
         tutorial_anchors.CASES | attention_anchors.CASES if os.environ.get(tutorial_anchors.VARIABLE) else {}
     )

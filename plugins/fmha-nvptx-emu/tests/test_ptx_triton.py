@@ -1,10 +1,11 @@
-"""Triton kernels of PyTorch and of Triton's tutorials against numpy: code that nobody here wrote, from a third compiler.
+"""Triton kernels of PyTorch, flash-linear-attention and Triton's tutorials against numpy: code that nobody here wrote.
 
-The tutorials need ``FMHA_TRITON_HOME``: a checkout of triton-lang/triton at the pinned commit.
+The tutorials need ``FMHA_TRITON_HOME``, a checkout of triton-lang/triton at the pinned commit; flash-linear-attention needs its package.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import os
 from pathlib import Path
 from random import Random
@@ -17,22 +18,24 @@ pytest.importorskip("triton", reason="Triton's compiler is not installed (pip in
 pytest.importorskip("torch", reason="PyTorch is not installed (pip install torch)")
 
 import attention_anchors
+import fla_anchors
 import pytorch_anchors
 import tutorial_anchors
-from triton_anchors import ARCHS, ROUNDING, Maker, execute, jitted, worst
+from triton_anchors import ARCHS, ROUNDING, WITH_MAPS, Maker, execute, jitted, worst
 
 TUTORIALS = {**tutorial_anchors.CASES, **attention_anchors.CASES}
 needs_tutorials = pytest.mark.skipif(
     not os.environ.get(tutorial_anchors.VARIABLE), reason=f"{tutorial_anchors.VARIABLE} names no checkout of Triton"
 )
-DRAWN = Random("anchors").sample([(n, a, r) for n in TUTORIALS for a in ARCHS for r in (False, True)], 8)
+DRAWN = Random("anchors").sample(
+    [(n, a, r) for n in TUTORIALS for a in (WITH_MAPS if "TMA" in n else ARCHS) for r in (False, True)], 8
+)
 """A part of what ``benchmarks/nvptx_anchors.py`` executes."""
 
 
 def assert_right(maker: Maker, arch: str, ragged: bool) -> None:
     case = maker(np.random.default_rng(0), ragged, arch)
-    if arch not in case.archs:
-        pytest.skip(f"{case.kernel} is not for {arch}")
+    assert arch in case.archs
     ran = execute(arch, case, 0)
     assert ran.seen.fault is None, ran.seen.fault
     assert not ran.seen.findings, ran.seen.findings
@@ -45,6 +48,12 @@ def test_a_kernel_agrees_with_numpy(name: str, ragged: bool) -> None:
     assert_right(pytorch_anchors.CASES[name], "sm_80", ragged)
 
 
+@pytest.mark.skipif(importlib.util.find_spec("fla") is None, reason="pip install --no-deps fla-core==0.6.0")
+@pytest.mark.parametrize("name", fla_anchors.CASES)
+def test_packed_attention_agrees_with_numpy(name: str) -> None:
+    assert_right(fla_anchors.CASES[name], "sm_80", ragged=True)
+
+
 @needs_tutorials
 @pytest.mark.parametrize(("name", "arch", "ragged"), DRAWN)
 def test_a_tutorial_agrees_with_numpy(name: str, arch: str, ragged: bool) -> None:
@@ -55,6 +64,19 @@ def test_a_wrong_sum_is_noticed() -> None:
     """A planted fault: a reciprocal in place of each power of two."""
     case = pytorch_anchors.CASES["sparse softmax"](np.random.default_rng(0), False, "sm_80")
     assert not execute("sm_80", case, 0, ("ex2.approx", "rcp.approx")).error < ROUNDING
+
+
+@needs_tutorials
+@pytest.mark.parametrize(
+    ("name", "arch", "text", "kind"),
+    [
+        ("matmul", "sm_80", "cp.async.wait_group", "missing-wait"),
+        ("matmul, TMA", "sm_90", "wgmma.wait_group", "missing-wait"),
+    ],
+)
+def test_a_wait_that_is_left_out_is_found(name: str, arch: str, text: str, kind: str) -> None:
+    case = TUTORIALS[name](np.random.default_rng(0), False, arch)
+    assert kind in execute(arch, case, 0, (text, f"// {text}")).seen.kinds
 
 
 def test_a_row_of_zeros_and_a_nan_count() -> None:

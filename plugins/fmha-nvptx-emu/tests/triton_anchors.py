@@ -45,7 +45,7 @@ class Case:
     """One launch of a kernel.
 
     Attributes:
-        file: that has the kernel.
+        files: that have the kernel and what it calls.
         kernel: the function's name.
         arguments: by name; arrays become pointers, numbers what their type says, int i32.
         constants: what is compiled in.
@@ -56,7 +56,7 @@ class Case:
         archs: where it runs.
     """
 
-    file: Path
+    files: Path | tuple[Path, ...]
     kernel: str
     size: str
     arguments: Mapping[str, Any]
@@ -88,11 +88,12 @@ def jitted(text: str) -> str:
 
 
 @cache
-def _module(file: Path) -> ModuleType:
-    """The file's kernels. Triton reads their text from a file, which lives as long as the process."""
+def _module(files: Path | tuple[Path, ...]) -> ModuleType:
+    """The files' kernels. Triton reads their text from a file, which lives as long as the process."""
     folder = tempfile.TemporaryDirectory(prefix="fmha-anchor-")
     path = Path(folder.name, "anchor.py")
-    path.write_text(jitted(file.read_text("utf-8")), "utf-8")
+    texts = [one.read_text("utf-8") for one in ((files,) if isinstance(files, Path) else files)]
+    path.write_text("\n\n".join(jitted(text) for text in texts), "utf-8")
     spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec is not None
     assert spec.loader is not None
@@ -121,7 +122,7 @@ def compiled(arch: str, case: Case) -> Any:
     import triton
     from triton.backends.compiler import GPUTarget
 
-    function = getattr(_module(case.file), case.kernel)
+    function = getattr(_module(case.files), case.kernel)
     names = function.arg_names
     ones = {n: 1 for n, v in case.arguments.items() if isinstance(v, int) and v == 1}
     constants = {**case.constants, **ones}
@@ -178,7 +179,7 @@ def execute(arch: str, case: Case, seed: int, change: tuple[str, str] | None = N
         assert change[0] in text
         text = text.replace(*change)
     ones = {n for n, v in case.arguments.items() if isinstance(v, int) and v == 1}
-    names = [n for n in getattr(_module(case.file), case.kernel).arg_names if n in case.arguments and n not in ones]
+    names = [n for n in getattr(_module(case.files), case.kernel).arg_names if n in case.arguments and n not in ones]
     given = {n: a.copy() if isinstance(a, np.ndarray) else a for n, a in case.arguments.items()}
     metas = iter(getattr(kernel.metadata, "tensordesc_meta", None) or ())
     passed: list[Any] = []
