@@ -90,11 +90,13 @@ def launch(
     checks: bool = True,
     read_only: Sequence[int] = (),
     threads: int = 1,
+    base: int = 0,
 ) -> Seen:
     """Run a kernel. Arrays become pointers, at the offsets that ``.param .u64`` and so on give; kernels write into them.
 
     Args:
         read_only: indices of arrays that the kernel may not write.
+        base: where parameters begin in the constant bank, which their alignment counts from.
     """
     data, regions = bytearray(), []
     for index, argument in enumerate(arguments):
@@ -105,8 +107,8 @@ def launch(
             name = f"array {index}".encode()
             regions.append(_Region(name, start, start + argument.nbytes, index not in read_only))
             value = np.uint64(start)
-        size = value.dtype.itemsize
-        data += bytes(-len(data) % size) + value.tobytes()
+        size = min(value.dtype.itemsize, 64)  # a tensor map's 128 bytes are aligned to 64
+        data += bytes(-(base + len(data)) % size) + value.tobytes()
     held = library()
     held.emu_options(ctypes.c_uint64(seed), threads, int(checks))
     three = ctypes.c_uint32 * 3

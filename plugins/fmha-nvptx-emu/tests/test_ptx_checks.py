@@ -28,6 +28,8 @@ RIGHT = {
     "ld.shared.u32 %r5, [tile+64]; st.global.u32 [%rd3], %r5;",
     "undefined lanes that nothing uses": "setp.eq.u32 %p1, %r0, 400; selp.b32 %r6, %r5, %r0, %p1;" + OUT + "st.global.u32 [%rd3], %r6;",
     "a branch on nothing that decides nothing": "setp.eq.s32 %p1, %r5, 1; @%p1 bra L; mov.u32 %r6, 1; bra E; L: mov.u32 %r6, 2; E:" + OUT + "st.global.u32 [%rd3], %r0;",
+    "a part beside one that was never written": "mov.b64 %rd5, {%r0, %r5}; mov.b64 {%r6, _}, %rd5;" + OUT + "st.global.u32 [%rd3], %r6;",
+    "a half beside one that was never written": "cvt.u16.u32 %h1, %r0; mov.b32 %r5, {%h2, %h1}; mov.b32 {_, %h3}, %r5; cvt.u32.u16 %r6, %h3;" + OUT + "st.global.u32 [%rd3], %r6;",
     "the same value by two warps": "st.shared.u32 [tile], 7;",
     "other bytes of a word": "mov.u32 %r31, tile; add.s32 %r31, %r31, %r0; cvt.u16.u32 %h1, %r0; st.shared.b8 [%r31], %h1;",
     "atomics of two warps": "setp.eq.u32 %p1, %r0, 0; @%p1 st.shared.u32 [tile], 0; bar.sync 0; atom.shared.add.u32 %r5, [tile], 1;",
@@ -54,6 +56,18 @@ PLANTED = {
     "ldmatrix, odd": ("misaligned", SHARED + "ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r5}, [%r31];", "not a multiple of 16"),
     "address": ("uninitialised-register", "mad.wide.u32 %rd3, %r5, 0, %rd0; ld.global.u32 %r6, [%rd3];", "an address"),
     "data": ("uninitialised-register", OUT + "add.s32 %r6, %r5, 1; st.global.u32 [%rd3], %r6;", "stored"),
+    "the part that was never written": ("uninitialised-register", "mov.b64 %rd5, {%r0, %r5}; mov.b64 {_, %r6}, %rd5;" + OUT + "st.global.u32 [%rd3], %r6;", "stored"),
+    "a register with such a part": ("uninitialised-register", "mov.b64 %rd5, {%r0, %r5}; st.global.u64 [%rd0], %rd5;", "stored"),
+    "a part, and then nothing in all of it": (
+        "uninitialised-register",
+        "mov.b64 %rd5, {%r0, %r5}; add.s64 %rd5, %rd6, %rd6; mov.b64 {%r6, _}, %rd5;" + OUT + "st.global.u32 [%rd3], %r6;",
+        "stored",
+    ),
+    "a part, and then another part": (
+        "uninitialised-register",
+        "mov.b64 %rd5, {%r0, %r5}; mov.b64 %rd5, {%r5, %r0}; mov.b64 {%r6, _}, %rd5;" + OUT + "st.global.u32 [%rd3], %r6;",
+        "stored",
+    ),
     "branch back": ("uninitialised-register", "L: setp.eq.s32 %p1, %r5, 1; @%p1 bra L;", "a branch"),
     "branch around a store": ("uninitialised-register", OUT + "setp.eq.s32 %p1, %r5, 1; @%p1 bra L; st.global.u32 [%rd3], %r0; L:", "in a branch before"),
     "branch around a value": (

@@ -1,7 +1,7 @@
-"""Triton kernels of PyTorch, compiled by Triton for NVIDIA architectures and executed on numpy arrays.
+"""Triton kernels that nobody here wrote, compiled by Triton for NVIDIA architectures and executed on numpy arrays.
 
-Nobody here wrote them. Their text is read from the installed PyTorch (``torch/sparse/_triton_ops.py``), which defines them only where
-it finds a GPU; so each function is cut out of the file and put into a module of its own. Nothing of it is kept.
+Their text is read from the file that has them. Such files define them only where they find a GPU; so the functions are cut out of the file
+and put into a module of their own. Nothing of it is kept.
 """
 
 from __future__ import annotations
@@ -11,23 +11,33 @@ import importlib.util
 import tempfile
 import textwrap
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
-from itertools import pairwise
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from ptx_machine import Seen, launch
+from test_ptx_tensor_copy import encode
 
 Array = npt.NDArray[Any]
 Random = np.random.Generator
 ARCHS = ("sm_80", "sm_89", "sm_90", "sm_120")
-TYPES = {"float16": "*fp16", "float32": "*fp32", "int64": "*i64"}
+PARAMETERS = {"sm_90": 0x210, "sm_120": 0x380}
+"""Where parameters begin in the constant bank: the alignment of tensor maps counts from there."""
+WITH_MAPS = ("sm_90", "sm_120")
+"""Where a descriptor is a tensor map, and its copies are TMA's."""
+TYPES = {"float16": "fp16", "float32": "fp32", "int32": "i32", "int64": "i64"}
 NO_POINTER = np.uint64(0)
 """Triton passes two scratch pointers after the arguments; these kernels use none."""
 ROUNDING = 2.0**-11
+MARKS = {
+    "mma": "mma.sync", "wgmma": "wgmma.mma_async", "cp.async": "cp.async.c", "TMA": "cp.async.bulk.tensor", "mbarrier": "mbarrier.init",
+    "setmaxnreg": "setmaxnreg", "atomic": "atom.",
+}  # fmt: skip
+"""Classes of instructions, and text that shows each."""
 
 
 @dataclass(frozen=True)
@@ -35,121 +45,130 @@ class Case:
     """One launch of a kernel.
 
     Attributes:
-        kernel: the function's name in PyTorch.
-        arguments: by name, in the function's order; arrays become pointers, numbers i32.
+        files: that have the kernel and what it calls.
+        kernel: the function's name.
+        arguments: by name; arrays become pointers, numbers what their type says, int i32.
         constants: what is compiled in.
-        output: the name of the argument that the kernel writes.
-        wanted: what numpy says of it, in float64.
-        ragged: whether rows or groups differ in length, and some are empty.
+        wanted: what numpy says of the arrays that the kernel writes, in float64.
+        ragged: whether sizes fill no tile, or rows or groups differ in length and some are empty.
+        budget: the largest error of a row divided by its norm.
+        blocks: shapes of the blocks of arguments that are descriptors on ``WITH_MAPS``, and pointers elsewhere.
+        archs: where it runs.
     """
 
+    files: Path | tuple[Path, ...]
     kernel: str
     size: str
-    arguments: Mapping[str, Array | int]
+    arguments: Mapping[str, Any]
     constants: Mapping[str, Any]
-    output: str
-    wanted: Array
+    wanted: Mapping[str, Array]
     grid: tuple[int, int, int]
-    warps: int
     ragged: bool
+    warps: int = 4
+    stages: int = 2
+    budget: float = ROUNDING
+    blocks: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    archs: tuple[str, ...] = ARCHS
 
 
-def softmax(random: Random, ragged: bool) -> Case:
-    """Softmax of each row's elements; a row's number of blocks is irregular, and one row has none."""
-    blocks, tile, most = ([3, 0, 1, 5], 32, 128) if ragged else ([4, 4, 4, 4], 64, 64)
-    rows, width = 4, 16
-    offsets = np.concatenate(([0], np.cumsum(blocks))).astype(np.int64)
-    values = random.normal(0, 3, (rows, int(offsets[-1]) * width)).astype(np.float16)
-    wanted = values.astype(np.float64)
-    for a, b in pairwise(offsets * width):
-        if a < b:
-            e = np.exp(wanted[:, a:b] - wanted[:, a:b].max(1, keepdims=True))
-            wanted[:, a:b] = e / e.sum(1, keepdims=True)
-    arguments = {
-        "crow_indices_ptr": offsets, "crow_indices_batch_stride": len(offsets), "crow_indices_stride": 1, "values_ptr": values,
-        "values_batch_stride": values.size, "values_row_block_stride": values.shape[1], "values_nnz_col_block_stride": 1,
-        "row_block": rows, "col_block": width,
-    }  # fmt: skip
-    constants = {"MAX_ROW_NNZ": most, "TILE": tile}
-    size = f"blocks {blocks}"
-    return Case(
-        "_bsr_softmax_kernel", size, arguments, constants, "values_ptr", wanted, (len(blocks), rows, 1), 4, ragged
-    )
+Maker = Callable[[Random, bool, str], Case]
+"""A case from random numbers, whether it is ragged (or of a second size), and the architecture."""
 
 
-def matmul(random: Random, ragged: bool) -> Case:
-    """Sums of products of listed pairs of matrices. The kernel asks for square results; a group may have no pair."""
-    side, depth, tile, groups = (32, 16, 16, [2, 0, 1, 4]) if ragged else (64, 64, 32, [2, 2])
-    a = random.normal(0, 1, (3, side, depth)).astype(np.float16)
-    b = random.normal(0, 1, (3, depth, side)).astype(np.float16)
-    pairs = random.integers(0, 3, (sum(groups), 2)).astype(np.int64)
-    offsets = np.concatenate(([0], np.cumsum(groups))).astype(np.int64)
-    products = a.astype(np.float64)[pairs[:, 0]] @ b.astype(np.float64)[pairs[:, 1]]
-    wanted = np.stack([products[i:j].sum(0) for i, j in pairwise(offsets)])
-    out = np.zeros((len(groups), side, side), np.float16)
-    strides = {
-        f"{name}_stride_{axis}": step // array.itemsize
-        for name, array, axes in (("blocks", a, "PMK"), ("others", b, "QKN"), ("accumulators", out, "RMN"))
-        for axis, step in zip(axes, array.strides, strict=True)
-    }
-    arguments = {
-        "blocks_ptr": a, "others_ptr": b, "accumulators_ptr": out, "pq_offsets_ptr": offsets, "pq_offsets_stride": 1,
-        "pq_ptr": pairs, "pq_stride_T": 2, "pq_stride_1": 1, **strides,
-    }  # fmt: skip
-    constants = {"M": side, "K": depth, "N": side, "TILE_M": tile, "TILE_N": tile, "allow_tf32": True}
-    size = f"{side}x{side}x{depth}, groups {groups}"
-    grid = (len(groups), (side // tile) ** 2, 1)
-    return Case("_scatter_mm2_kernel", size, arguments, constants, "accumulators_ptr", wanted, grid, 2, ragged)
-
-
-CASES: dict[str, Callable[[Random, bool], Case]] = {"softmax": softmax, "matmul": matmul}
+def jitted(text: str) -> str:
+    """A module with the functions of a text that ``triton.jit`` decorates, without other decorators."""
+    lines = text.splitlines()
+    found = [
+        node
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.FunctionDef) and any("triton.jit" in ast.unparse(d) for d in node.decorator_list)
+    ]
+    bodies = [textwrap.dedent("\n".join(lines[node.lineno - 1 : node.end_lineno])) for node in found]
+    return "\n\n\n".join(("import triton\nimport triton.language as tl", *(f"@triton.jit\n{b}" for b in bodies), ""))
 
 
 @cache
-def _function(name: str) -> Any:
-    """The jitted function of this name. Triton reads its text from a file, which lives as long as the process."""
-    found = importlib.util.find_spec("torch")
-    assert found is not None
-    assert found.origin is not None
-    text = Path(found.origin).with_name("sparse").joinpath("_triton_ops.py").read_text("utf-8")
-    nodes = [n for n in ast.walk(ast.parse(text)) if isinstance(n, ast.FunctionDef) and n.name == name]
-    assert len(nodes) == 1, f"PyTorch has no kernel {name}"
-    first = min(node.lineno for node in (nodes[0], *nodes[0].decorator_list))
-    body = textwrap.dedent("\n".join(text.splitlines()[first - 1 : nodes[0].end_lineno]))
+def _module(files: Path | tuple[Path, ...]) -> ModuleType:
+    """The files' kernels. Triton reads their text from a file, which lives as long as the process."""
     folder = tempfile.TemporaryDirectory(prefix="fmha-anchor-")
-    path = Path(folder.name, f"anchor{name}.py")
-    path.write_text(f"import triton\nimport triton.language as tl\n\n\n{body}\n", "utf-8")
+    path = Path(folder.name, "anchor.py")
+    texts = [one.read_text("utf-8") for one in ((files,) if isinstance(files, Path) else files)]
+    path.write_text("\n\n".join(jitted(text) for text in texts), "utf-8")
     spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    function = getattr(module, name)
-    function.anchor_folder = folder  # removed with the function
-    return function
+    module.folder = folder  # type: ignore[attr-defined]  # removed with the module
+    return module
+
+
+def _type(case: Case, name: str, arch: str) -> str:
+    """The type of an argument, as Triton writes it."""
+    value = case.arguments[name]
+    if not isinstance(value, np.ndarray):
+        return TYPES[value.dtype.name] if isinstance(value, np.generic) else "i32"
+    element = TYPES[value.dtype.name]
+    if name in case.blocks and arch in WITH_MAPS:
+        return f"tensordesc<{element}[{', '.join(map(str, case.blocks[name]))}]>"
+    return f"*{element}"
 
 
 def compiled(arch: str, case: Case) -> Any:
-    """What Triton makes of a case. No GPU is needed: ptxas comes with Triton's package."""
+    """What Triton makes of a case. No GPU is needed: ptxas comes with Triton's package.
+
+    As Triton's launcher does it, an integer of 1 is compiled in, and multiples of 16 are known as such.
+    """
     import triton
-    import triton.language as tl
     from triton.backends.compiler import GPUTarget
 
-    function = _function(case.kernel)
-    types = {n: TYPES[str(a.dtype)] if isinstance(a, np.ndarray) else "i32" for n, a in case.arguments.items()}
+    function = getattr(_module(case.files), case.kernel)
     names = function.arg_names
-    constants = {**case.constants, **({"dot_out_dtype": tl.float32} if "dot_out_dtype" in names else {})}
+    ones = {n: 1 for n, v in case.arguments.items() if isinstance(v, int) and v == 1}
+    constants = {**case.constants, **ones}
+    types = {n: _type(case, n, arch) for n in case.arguments if n not in ones}
     assert {*types, *constants} == {*names}
-    aligned = {(names.index(n),): [["tt.divisibility", 16]] for n, kind in types.items() if kind.startswith("*")}
+    aligned = {
+        (names.index(n),): [["tt.divisibility", 16]]
+        for n, kind in types.items()
+        if kind.startswith("*") or (kind == "i32" and case.arguments[n] % 16 == 0)
+    }
     source = triton.compiler.ASTSource(
         function, {n: types.get(n, "constexpr") for n in names}, {(names.index(n),): v for n, v in constants.items()}, aligned
     )  # fmt: skip
     target = GPUTarget("cuda", int(arch.removeprefix("sm_")), 32)
-    return triton.compile(source, target=target, options={"num_warps": case.warps, "num_stages": 2})
+    return triton.compile(source, target=target, options={"num_warps": case.warps, "num_stages": case.stages})
 
 
-def execute(arch: str, case: Case, seed: int, change: tuple[str, str] | None = None) -> tuple[Seen, float]:
-    """What a launch left, and the largest error of a row divided by the norm of that row; rows of zeros count absolutely.
+def _descriptor(array: Array, meta: Mapping[str, Any]) -> list[Any]:
+    """A descriptor's arguments: the tensor map, the sizes and the strides."""
+    answer, map_ = encode(array, tuple(meta["block_size"]), int(meta["swizzle"]))
+    assert answer == 0
+    strides = [np.int64(step // array.itemsize) for step in array.strides]
+    return [np.void(map_.tobytes()), *(np.int32(size) for size in array.shape), *strides]
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What a launch left.
+
+    Attributes:
+        error: the largest of a row, divided by the norm of that row; rows of zeros count absolutely.
+        ptx: what was executed.
+    """
+
+    seen: Seen
+    error: float
+    ptx: str
+
+    @property
+    def marks(self) -> list[str]:
+        """What the PTX has of MARKS."""
+        return [mark for mark, text in MARKS.items() if text in self.ptx]
+
+
+def execute(arch: str, case: Case, seed: int, change: tuple[str, str] | None = None) -> Ran:
+    """Compile, launch and compare a case.
 
     Args:
         change: text of the PTX and what takes its place: a planted fault.
@@ -159,13 +178,34 @@ def execute(arch: str, case: Case, seed: int, change: tuple[str, str] | None = N
     if change is not None:
         assert change[0] in text
         text = text.replace(*change)
-    names = [n for n in _function(case.kernel).arg_names if n in case.arguments]
-    given = {n: a.copy() if isinstance(a, np.ndarray) else np.int32(a) for n, a in case.arguments.items()}
+    ones = {n for n, v in case.arguments.items() if isinstance(v, int) and v == 1}
+    names = [n for n in getattr(_module(case.files), case.kernel).arg_names if n in case.arguments and n not in ones]
+    given = {n: a.copy() if isinstance(a, np.ndarray) else a for n, a in case.arguments.items()}
+    metas = iter(getattr(kernel.metadata, "tensordesc_meta", None) or ())
+    passed: list[Any] = []
+    behind_maps = []
+    for name in names:
+        value = given[name]
+        if name in case.blocks and arch in WITH_MAPS:
+            passed += _descriptor(value, next(metas))
+            behind_maps.append(value)
+        else:
+            passed.append(np.int32(value) if isinstance(value, int) else value)
     seen = launch(
-        text, *(given[n] for n in names), NO_POINTER, NO_POINTER, grid=case.grid, block=(32 * case.warps, 1, 1),
-        shared=int(kernel.metadata.shared), kernel=kernel.metadata.name, seed=seed,
+        text, *passed, NO_POINTER, NO_POINTER, *behind_maps, grid=case.grid, block=(32 * warps_of(kernel, case), 1, 1),
+        shared=int(kernel.metadata.shared), kernel=kernel.metadata.name, seed=seed, base=PARAMETERS.get(arch, 0),
     )  # fmt: skip
-    got = np.asarray(given[case.output], np.float64)
-    norms = np.linalg.norm(case.wanted, axis=-1)
-    errors = np.linalg.norm(got - case.wanted, axis=-1) / np.where(norms, norms, 1)
-    return seen, float(errors.max())
+    errors = [worst(np.asarray(given[name], np.float64), wanted) for name, wanted in case.wanted.items()]
+    return Ran(seen, max(errors), text)
+
+
+def warps_of(kernel: Any, case: Case) -> int:
+    """Warps of a block: a warp-specialised kernel has more than were asked for."""
+    return max(case.warps, int(getattr(kernel.metadata, "num_warps", 0)))
+
+
+def worst(got: Array, wanted: Array) -> float:
+    """The largest error of a row (the last axis) divided by its norm."""
+    norms = np.linalg.norm(wanted, axis=-1)
+    errors = np.linalg.norm(got - wanted, axis=-1) / np.where(norms, norms, 1)
+    return float(np.max(np.where(np.isnan(errors), np.inf, errors)))

@@ -58,7 +58,7 @@ void Block::start(Warp& w, uint32_t index) {
   w.alive = w.mask = threads - first >= 32 ? kAll : (1u << (threads - first)) - 1;
   w.pc = 0, w.next = kNever, w.going = Going::On;
   w.others.clear();
-  w.tainted = 0;
+  w.tainted = 0, w.partly.clear();
   w.time = 1, w.committed = w.complete = 0, w.uncommitted = false;
   w.bulk = {}, w.wgmma_committed = w.wgmma_complete = 0;
   w.outstanding.clear();

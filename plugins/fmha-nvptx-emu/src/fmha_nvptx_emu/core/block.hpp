@@ -54,9 +54,15 @@ struct Outstanding {
   bool read_only;  // of A: it may be read
 };
 
+// A packed register that has lanes where some parts were never written: which lanes of each part hold a value.
+struct Partly {
+  uint32_t id, parts[4];
+};
+
 struct Warp {
   uint8_t* file = nullptr;
   uint32_t* defined = nullptr;  // by id: the lanes that hold a value
+  std::vector<Partly> partly;   // few: what `defined` cannot say of packed registers
   uint32_t pc = 0, mask = 0, alive = 0;
   uint32_t next = kNever;       // the lowest pc of the other parts that can run
   std::vector<Part> others;
@@ -92,8 +98,15 @@ struct Warp {
     uint32_t& at = *reinterpret_cast<uint32_t*>(row(slot));
     at = (at & ~lanes) | (value & lanes);
   }
-  void define(Slot slot, uint32_t value, uint32_t lanes) const {
+  void define(Slot slot, uint32_t value, uint32_t lanes) {
     if (slot.id) defined[slot.id] = (defined[slot.id] & ~lanes) | (value & lanes);
+    if (!partly.empty()) forget_parts(slot, lanes);
+  }
+  // Lanes of a register were written as a whole.
+  void forget_parts(Slot slot, uint32_t lanes) {
+    for (Partly& p : partly)
+      if (p.id == slot.id)
+        for (uint32_t& part : p.parts) part &= ~lanes;
   }
 };
 

@@ -98,6 +98,7 @@ void flow(Warp& w, const Inst& i, uint32_t mask) {
   for (unsigned k = 0; k < i.dests; ++k) {
     uint32_t& at = w.defined[i.slots[k].id];
     at = (at & ~mask) | (defined & mask);
+    if (!w.partly.empty()) w.forget_parts(i.slots[k], mask);
   }
 }
 

@@ -1,6 +1,7 @@
 // Conversions. Source: PTX ISA 9.1, 9.7.9.21. A float that does not fit saturates to the integer's range; NaN gives 0 in 32
 // bits and fewer, and the largest magnitude negative in 64 bits; half precision overflows to infinity unless satfinite.
 #include "binding.hpp"
+#include "convert_narrow.hpp"
 #include "floats.hpp"
 
 namespace ptx {
@@ -229,6 +230,8 @@ Handler bind_cvt(Binding& b) {
   const Type to = b.type(), from = b.type();
   const int64_t half = int64_t(relu) | (how == Round::Zero ? 2 : 0) | (finite ? 4 : 0);
   b.out.imm = half;
+  const bool plain = how == Round::Nearest && !integral && !ftz && !sat;
+  if (const Handler pairs = plain ? bind_narrow(b, to, from, finite, relu) : nullptr) return pairs;
   if (to == Type::F16x2 || to == Type::BF16x2) {
     b.count(3, 3);
     b.dest(0, to), b.source(1, Type::F32), b.source(2, Type::F32);

@@ -1,4 +1,6 @@
 // Moves, packing, addresses. Source: PTX ISA 9.1, 9.7.9.3, 9.7.9.4, 9.7.9.20, 9.7.9.19.
+#include <algorithm>
+
 #include "binding.hpp"
 #include "lanes.hpp"
 
@@ -17,6 +19,31 @@ void move_predicate(Warp& w, const Inst& i, uint32_t mask) {
   w.set_predicate(i.slots[0], w.predicate(i.slots[1]) ^ (i.imm ? kAll : 0), mask);
 }
 
+// Which lanes of a packed register hold a value, for all of it and for each part. Compilers pack a value beside a register that
+// nothing wrote, and unpack the value alone.
+void flow_pack(Warp& w, const Inst& i, uint32_t mask) {
+  uint32_t whole = kAll, some = 0;
+  for (unsigned k = 0; k < i.sources; ++k) {
+    const uint32_t part = w.defined[i.slots[1 + k].id];
+    whole &= part, some |= part;
+  }
+  w.define(i.slots[0], whole, mask);
+  if (!(some & ~whole & mask)) return;
+  const uint32_t id = i.slots[0].id;
+  auto at = std::find_if(w.partly.begin(), w.partly.end(), [id](const Partly& p) { return p.id == id; });
+  if (at == w.partly.end()) at = w.partly.insert(at, {id, {0, 0, 0, 0}});
+  for (unsigned k = 0; k < i.sources; ++k) at->parts[k] |= w.defined[i.slots[1 + k].id] & mask;
+}
+void flow_unpack(Warp& w, const Inst& i, uint32_t mask) {
+  const Slot from = i.slots[i.dests];
+  const uint32_t whole = w.defined[from.id];
+  uint32_t known[4] = {whole, whole, whole, whole};
+  for (const Partly& p : w.partly)
+    if (p.id == from.id)
+      for (unsigned k = 0; k < i.dests; ++k) known[k] |= p.parts[k];
+  for (unsigned k = 0; k < i.dests; ++k) w.define(i.slots[k], known[k], mask);
+}
+
 // One register to or from parts of equal widths: 16 in 32, 16 or 32 in 64.
 template <class Whole, unsigned bits> void pack(Warp& w, const Inst& i, uint32_t mask) {
   Whole* d = reinterpret_cast<Whole*>(w.row(i.slots[0]));
@@ -28,6 +55,7 @@ template <class Whole, unsigned bits> void pack(Warp& w, const Inst& i, uint32_t
     }
     d[l] = out;
   });
+  flow_pack(w, i, mask);
 }
 template <class Whole, unsigned bits> void unpack(Warp& w, const Inst& i, uint32_t mask) {
   const Whole* a = reinterpret_cast<const Whole*>(w.row(i.slots[i.dests]));
@@ -38,6 +66,7 @@ template <class Whole, unsigned bits> void unpack(Warp& w, const Inst& i, uint32
       lanes_of<uint32_t>(w, i.slots[k])[l] = bits == 16 ? part & 0xffff : part;
     }
   });
+  flow_unpack(w, i, mask);
 }
 
 Type part_of(Binding& b, Type whole, size_t parts) {
@@ -76,6 +105,7 @@ Handler bind_mov(Binding& b) {
   b.count(2, 2);
   if (type == Type::B128) return bind_whole(b);
   const Operand &d = b.operand(0), &a = b.operand(1);
+  b.out.own_flow = d.kind == Operand::Vector || a.kind == Operand::Vector;
   if (d.kind == Operand::Vector) {
     const Type part = part_of(b, type, d.parts.size());
     for (const Operand& o : d.parts) b.dest(o, part);
