@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("fmha_triton", reason="plugins/fmha-triton is not installed")
 
 from fmha_triton.algorithm import archs, data
-from fmha_triton.catalogue import HOPPER, KERNELS, function_of, kernels_of
+from fmha_triton.catalogue import BLACKWELL, HOPPER, KERNELS, function_of, kernels_of
 from fmha_triton.emit import MARK, arguments, constants, divisible, emit, parameters
 
 from fmha_cli import api
@@ -21,7 +21,7 @@ def one_of_each(arch: str) -> list[api.KernelSpec]:
     return list({function_of(kernel): kernel for kernel in kernels_of(arch)}.values())
 
 
-@pytest.mark.parametrize("kernel", one_of_each("sm_90a"), ids=function_of)
+@pytest.mark.parametrize("kernel", [*one_of_each("sm_90a"), one_of_each("sm_100a")[0]], ids=function_of)
 def test_the_text_is_python_and_says_how_it_is_built(kernel: api.KernelSpec) -> None:
     text = emit(kernel)
     assert emit(kernel) == text
@@ -69,6 +69,6 @@ def test_triton_is_imported_by_the_compiling_child_alone() -> None:
 
 
 def test_the_data_has_configurations_of_every_function_and_names_its_source() -> None:
-    assert set(data()["kernels"]) == {*KERNELS.values(), HOPPER}
+    assert set(data()["kernels"]) == {*KERNELS.values(), HOPPER, BLACKWELL}
     assert set(archs()) == set(data()["archs"])
     assert data()["source"]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from fmha_cli import api
-from fmha_triton.plan import key_blocks
+from fmha_triton.plan import heads_in_turn, key_blocks, tiles_of
 
 UNLIMITED = 1 << 30
 """A bound of the mask that hides nothing; positions are added to it in 32 bits (rule K965)."""
@@ -56,6 +56,8 @@ def values_of(kernel: api.KernelSpec, call: api.Call[None], splits: int) -> dict
         "most_rows": p.seqlen_q,
         "key_blocks": key_blocks(p, kernel) if kernel.family is api.Family.BWD_DQ_DK_DV else 0,
         "splits": splits,
+        "tiles": tiles_of(p, kernel),
+        "neighbours": heads_in_turn(p, kernel),
         "page": max(1, p.kv_cache.page),
         "table_width": call.tensor("block_table").shape[1] if p.paged else 0,
         "hdim": p.hdim,

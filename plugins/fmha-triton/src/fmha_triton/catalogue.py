@@ -24,13 +24,21 @@ KERNELS = {
     api.Family.BWD_DQ_DK_DV: "dq_dk_dv",
 }
 """The function of each family in Triton's language."""
-HOPPER, HOPPER_HDIMS = "forward_hopper", (64, 128)
-"""The function in Gluon, and its head dims."""
+HOPPER, BLACKWELL, GLUON_HDIMS = "forward_hopper", "forward_blackwell", (64, 128)
+"""The functions in Gluon, and their head dims."""
 
 
 def function_of(kernel: api.KernelSpec) -> str:
     """The function of a kernel."""
-    return HOPPER if algorithm_of(kernel).language is Language.GLUON else KERNELS[kernel.family]
+    if algorithm_of(kernel).language is Language.TRITON:
+        return KERNELS[kernel.family]
+    return HOPPER if _has(kernel.arch, HOPPER) else BLACKWELL
+
+
+def _has(arch: str, function: str) -> bool:
+    """Whether the data has configurations of a function for an architecture."""
+    found: bool = data()["archs"][arch]["class"] in data()["kernels"][function]["by_class"]
+    return found
 
 
 def algorithm_of(kernel: api.KernelSpec) -> TritonAlgorithm:
@@ -61,7 +69,7 @@ def base(dtype: api.DType, hdim: int) -> api.Signature:
 @cache
 def kernels_of(arch: str) -> tuple[api.KernelSpec, ...]:
     """All kernels of an architecture, main kernels before those of further stages."""
-    return (*_hopper(arch), *_forward(arch), *_split(arch), *_combine(arch), *_backward(arch), *_dots(arch))
+    return (*_gluon(arch), *_forward(arch), *_split(arch), *_combine(arch), *_backward(arch), *_dots(arch))
 
 
 def _kernel(arch: str, family: api.Family, signature: api.Signature, *, pad: bool) -> api.KernelSpec:
@@ -99,13 +107,13 @@ def _forward(arch: str) -> Iterator[api.KernelSpec]:
         yield _kernel(arch, api.Family.FWD, replace(signature, sink_logits=api.Need.ANY), pad=pad)
 
 
-def _hopper(arch: str) -> Iterator[api.KernelSpec]:
+def _gluon(arch: str) -> Iterator[api.KernelSpec]:
     """The kernels in Gluon, where the data has configurations of them."""
-    if data()["archs"][arch]["class"] not in data()["kernels"][HOPPER]["by_class"]:
-        return
-    for dtype, hdim, mask in product(_HALVES, HOPPER_HDIMS, (api.MaskKey.NONE, api.MaskKey.CAUSAL)):
+    functions = (function for function in (HOPPER, BLACKWELL) if _has(arch, function))
+    masks = (api.MaskKey.NONE, api.MaskKey.CAUSAL)
+    for function, dtype, hdim, mask in product(functions, _HALVES, GLUON_HDIMS, masks):
         shown = replace(base(dtype, hdim), mode=api.ModeKey.BATCH, mask=mask)
-        algorithm = replace(configuration(arch, HOPPER, hdim, pad=False), language=Language.GLUON)
+        algorithm = replace(configuration(arch, function, hdim, pad=False), language=Language.GLUON)
         yield api.KernelSpec(backend=NAME, family=api.Family.FWD, arch=arch, signature=shown, algorithm=algorithm)
 
 

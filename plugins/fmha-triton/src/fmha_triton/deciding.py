@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator
 
 from fmha_cli import api
 from fmha_triton.algorithm import Language, archs
-from fmha_triton.catalogue import NAME, algorithm_of, kernels_of
+from fmha_triton.catalogue import BLACKWELL, NAME, algorithm_of, function_of, kernels_of
+from fmha_triton.choices import reason
 from fmha_triton.rules import ALL_RULES
 
 _DECODE_ROWS = 64
@@ -87,4 +88,7 @@ def _note(problem: api.Problem, kernel: api.KernelSpec) -> str:
     why = (
         "few rows, many keys" if kernel.family is api.Family.FWD_SPLITKV and _decodes(problem) else "smallest head dim"
     )
-    return f"{why}; tile {a.block_m}x{a.block_n}"
+    s, few = kernel.signature, ""
+    if function_of(kernel) == BLACKWELL:
+        few = f"; upstream's example: {reason(s.dtype, s.hdim, causal=s.mask is api.MaskKey.CAUSAL)}; here one CTA"
+    return f"{why}; tile {a.block_m}x{a.block_n}{few}"

@@ -14,7 +14,7 @@ from importlib import resources
 
 from fmha_cli import api
 from fmha_triton.algorithm import Language, TritonAlgorithm, target_of
-from fmha_triton.catalogue import HOPPER, algorithm_of, function_of
+from fmha_triton.catalogue import BLACKWELL, HOPPER, algorithm_of, function_of
 
 MARK = "# build: "
 _FILES = {
@@ -24,8 +24,11 @@ _FILES = {
     "dot_do_o": "backward",
     "dq_dk_dv": "backward",
     HOPPER: "hopper",
+    BLACKWELL: "blackwell",
 }
 _SHARED = "fmha_triton.kernels"
+_BEFORE = {HOPPER: (), BLACKWELL: ("channels",)}
+"""The files that come before a kernel's own in its text, if not the functions of all kernels in Triton's language."""
 _HALF_TYPES = {"fp16": "fp16", "bf16": "bf16", "fp32": "fp32"}
 _TABLES = ("Table", "QStart", "QLen", "KStart", "KLen")
 _NUMBERS = ("scale", "softcap")
@@ -40,8 +43,12 @@ MAPS = {"QMap": "q", "KMap": "k", "VMap": "v", "OutMap": "o"}
 _SWIZZLE_BYTES = 128
 BOX_ELEMENTS = _SWIZZLE_BYTES // 2
 """Elements of a row that one copy moves: longer rows are moved in parts."""
-_MAX_REGISTERS = 168
-"""Registers of a thread at launch: 65,536 over 384 threads, in steps of 8. The loading warp gives most of its own back."""
+_MAX_REGISTERS = {HOPPER: 168, BLACKWELL: 128}
+"""Registers of a thread at launch: 65,536 over 384 or 512 threads, in steps of 8. Warps that need few give theirs back."""
+_TURNS_HDIM = 64
+"""Head dim whose products are so short that both halves of a tile would compute exp2 at once."""
+_LANES = 128
+"""Lanes of tensor memory: the rows of one product on Blackwell."""
 
 
 @dataclass(frozen=True)
@@ -98,7 +105,9 @@ def _type(kernel: api.KernelSpec, name: str) -> str:
 def box_rows(kernel: api.KernelSpec, name: str) -> int:
     """Rows of a tile that one descriptor moves."""
     algorithm = algorithm_of(kernel)
-    return algorithm.block_n if name in ("KMap", "VMap") else algorithm.block_m
+    if name in ("KMap", "VMap"):
+        return algorithm.block_n
+    return _LANES if function_of(kernel) == BLACKWELL else algorithm.block_m
 
 
 def _map_type(kernel: api.KernelSpec, name: str) -> str:
@@ -149,6 +158,7 @@ def constants(kernel: api.KernelSpec) -> dict[str, int | bool]:
         "PAGED": s.cache is api.CacheKey.PAGED,
         "CAUSAL": s.mask is api.MaskKey.CAUSAL,
         "BUFFERS": a.num_stages,
+        "TURNSTILE": s.hdim == _TURNS_HDIM,
         "WARPS": a.num_warps,
     }
     return {name: known[name] for name, constant in parameters(function_of(kernel)) if constant}
@@ -157,7 +167,11 @@ def constants(kernel: api.KernelSpec) -> dict[str, int | bool]:
 def options(kernel: api.KernelSpec, algorithm: TritonAlgorithm) -> dict[str, int | bool]:
     """Triton's options. Each is written out, so that no default of a release or of the environment decides."""
     if algorithm.language is Language.GLUON:
-        return {"num_warps": algorithm.num_warps, "maxnreg": _MAX_REGISTERS, "enable_fp_fusion": True}
+        return {
+            "num_warps": algorithm.num_warps,
+            "maxnreg": _MAX_REGISTERS[function_of(kernel)],
+            "enable_fp_fusion": True,
+        }
     common = {"num_warps": algorithm.num_warps, "num_stages": algorithm.num_stages, "enable_fp_fusion": True}
     return common | ({"waves_per_eu": algorithm.waves_per_eu} if target_of(kernel.arch).kind == "hip" else {})
 
@@ -174,5 +188,5 @@ def emit(kernel: api.KernelSpec) -> str:
         "divisible": divisible(kernel),
         "options": options(kernel, algorithm_of(kernel)),
     }
-    shared = () if function == HOPPER else (text_of("common"),)
-    return "\n".join((*shared, text_of(_FILES[function]), MARK + json.dumps(build, sort_keys=True), ""))
+    shared = _BEFORE.get(function, ("common",))
+    return "\n".join((*map(text_of, shared), text_of(_FILES[function]), MARK + json.dumps(build, sort_keys=True), ""))

@@ -37,12 +37,14 @@ def prepared(
     stage: api.Stage,
     image: Image,
     call: api.Call[None],
+    units: int,
     encode: Callable[[api.TensorMap], bytes] | None = None,
     places: Sequence[Place] | None = None,
 ) -> Prepared:
     """The launch of a stage.
 
     Args:
+        units: multiprocessors of the device.
         encode: returns the bytes of a TMA descriptor; None where there are none.
         places: the places of the arguments in the binary, where it records them.
 
@@ -53,7 +55,7 @@ def prepared(
     check_divisible(stage.kernel, values)
     if encode is not None:
         values |= descriptors(stage.kernel, call, encode)
-    grid = shape_of(call.problem, stage.kernel, call.plan.splits).grid
+    grid = shape_of(call.problem, stage.kernel, call.plan.splits, units).grid
     return Prepared(grid, image.packed(values, places))
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from fmha_cli import api
-from fmha_triton.catalogue import algorithm_of, kernels_of
+from fmha_triton.catalogue import BLACKWELL, algorithm_of, function_of, kernels_of
+from fmha_triton.choices import choice
 
 _MOST_SPLITS = 64
 _FLOAT = 4
@@ -42,8 +43,24 @@ def key_blocks(problem: api.Problem, kernel: api.KernelSpec) -> int:
     return -(-problem.seqlen_k // algorithm_of(kernel).block_n)
 
 
-def shape_of(problem: api.Problem, kernel: api.KernelSpec, splits: int) -> Shape:
-    """The grid of a stage."""
+def tiles_of(problem: api.Problem, kernel: api.KernelSpec) -> int:
+    """Tiles of rows of all heads and sequences."""
+    return -(-problem.seqlen_q // algorithm_of(kernel).block_m) * problem.heads * problem.batch
+
+
+def heads_in_turn(problem: api.Problem, kernel: api.KernelSpec) -> int:
+    """Heads whose tiles a persistent kernel takes in turn: as many as upstream takes, or the next divisor of all heads below."""
+    s = kernel.signature
+    causal = s.mask is api.MaskKey.CAUSAL
+    found = choice(kernel.arch, s.dtype, s.hdim, causal=causal, length=problem.seqlen_q)
+    heads = problem.heads * problem.batch
+    return next(n for n in range(found.heads_in_turn if found else 1, 0, -1) if heads % n == 0)
+
+
+def shape_of(problem: api.Problem, kernel: api.KernelSpec, splits: int, units: int) -> Shape:
+    """The grid of a stage on a device with so many multiprocessors, which a persistent kernel fills once."""
+    if function_of(kernel) == BLACKWELL:
+        return Shape(min(max(1, units), tiles_of(problem, kernel)), 1, 1)
     block = algorithm_of(kernel).block_m
     blocks = -(-problem.seqlen_q // block)
     if kernel.family is api.Family.FWD_SPLITKV:
@@ -68,7 +85,7 @@ def plan_of(problem: api.Problem, kernel: api.KernelSpec, device: api.DeviceFact
     elif kernel.family is api.Family.BWD_DQ_DK_DV:
         kernels.insert(0, _stage_kernel(problem, kernel, api.Family.BWD_DOT_DO_O))
         spaces = [api.Workspace("sums", rows * _FLOAT)]
-    stages = tuple(api.Stage(k, _detail(problem, k, splits)) for k in kernels)
+    stages = tuple(api.Stage(k, _detail(problem, k, splits, device.units)) for k in kernels)
     return api.Plan(problem, stages, tuple(spaces), splits)
 
 
@@ -85,7 +102,7 @@ def _stage_kernel(problem: api.Problem, main: api.KernelSpec, family: api.Family
     )
 
 
-def _detail(problem: api.Problem, kernel: api.KernelSpec, splits: int) -> tuple[tuple[str, str], ...]:
-    grid = " x ".join(str(n) for n in shape_of(problem, kernel, splits).grid)
+def _detail(problem: api.Problem, kernel: api.KernelSpec, splits: int, units: int) -> tuple[tuple[str, str], ...]:
+    grid = " x ".join(str(n) for n in shape_of(problem, kernel, splits, units).grid)
     parts = (("splits", str(splits)),) if kernel.family is api.Family.FWD_SPLITKV else ()
     return (("grid", grid), *parts)

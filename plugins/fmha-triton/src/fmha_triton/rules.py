@@ -116,7 +116,7 @@ RULES: tuple[api.Rule, ...] = (
         "K967",
         "tensors that TMA copies are not empty",
         _descriptors,
-        "The Hopper kernel in Gluon reads Q, K and V and writes O through TMA descriptors, whose axes have at least one element.",
+        "The kernels in Gluon read Q, K and V and write O through TMA descriptors, whose axes have at least one element.",
         "CUDA Driver API, cuTensorMapEncodeTiled: globalDim",
         api.Severity.SHAPE,
     ),

@@ -37,7 +37,7 @@ class TritonHipSession(api.HipSession[None]):
     def _prepare(self, call: api.Call[None]) -> None:
         for stage in call.plan.stages:
             image = self._images[stage]
-            launch = prepared(stage, image, call)
+            launch = prepared(stage, image, call, self._device.units)
             block, arguments = (image.threads, 1, 1), api.HipArguments(launch.data)
             run = partial(self._kernels[stage].launch, launch.grid, block, image.shared_bytes, arguments)
             self._launches[stage] = _nothing if launch.empty else run
@@ -114,7 +114,8 @@ class TritonCudaSession(api.GpuSession[None]):
             self._launches = []
         for stage in call.plan.stages:
             image = self._images[stage]
-            launch = prepared(stage, image, call, partial(api.encoded, self._cuda), api.parameter_places(image.binary))
+            encode, places = partial(api.encoded, self._cuda), api.parameter_places(image.binary)
+            launch = prepared(stage, image, call, self._device.units, encode, places)
             self._launches.append(_nothing if launch.empty else self._queued(stage, launch))
 
     def _queued(self, stage: api.Stage, launch: Prepared) -> Callable[[Any], None]:

@@ -1,0 +1,345 @@
+"""The Blackwell forward kernel in Gluon: persistent, six partitions, scores and O in tensor memory.
+
+A tile is 256 rows of one head, in two halves of 128. One warp loads Q, K and V by TMA, one issues the products by tcgen05, and one stores O.
+Four warps for each half compute its softmax, and four more multiply O by the factors that the softmax sends. P lies where the scores of
+its block lay. Keys are taken from the last visible block to the first, so that the blocks that need a mask come first. Descriptors
+have the axes (batch, heads, rows, head dim), so rows behind the end of a sequence are loaded as 0 and never stored.
+"""
+
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+from triton.experimental.gluon.language.nvidia.blackwell import (
+    TensorMemoryLayout,
+    fence_async_shared,
+    mul2,
+    sub2,
+    tcgen05_commit,
+    tcgen05_mma,
+    tma,
+)
+
+from fmha_triton.kernels.channels import SharedChannel, TensorChannel
+
+LOG2E = gl.constexpr(1.4426950408889634)
+LN2 = gl.constexpr(0.6931471805599453)
+HALF = gl.constexpr(128)
+"""Rows of a half: one for each lane of tensor memory."""
+PART = gl.constexpr(32)
+"""Columns of O that the correction has in registers at a time."""
+STORED = gl.constexpr(64)
+"""Columns of O that one row of the swizzle of shared memory holds."""
+
+
+@gluon.aggregate
+class Tile:
+    """256 rows of one head, and its blocks of keys: the end of the visible ones, and of those that every row sees whole."""
+
+    batch: gl.tensor
+    head: gl.tensor
+    start: gl.tensor
+    end: gl.tensor
+    whole: gl.tensor
+
+
+@gluon.aggregate
+class Work:
+    """The problem, and its constants."""
+
+    rows: gl.tensor
+    keys: gl.tensor
+    heads: gl.tensor
+    group: gl.tensor
+    tiles: gl.tensor
+    neighbours: gl.tensor
+    scale: gl.tensor
+    D: gl.constexpr
+    BN: gl.constexpr
+    CAUSAL: gl.constexpr
+    TURNSTILE: gl.constexpr
+
+    @gluon.jit
+    def tile(self, number):
+        """The tile of a number. Tiles of ``neighbours`` heads, a divisor of all, alternate; at least one block is visible."""
+        blocks = gl.cdiv(self.rows, 2 * HALF)
+        first = number // (blocks * self.neighbours) * self.neighbours
+        inside = number % (blocks * self.neighbours)
+        sequence = first + inside % self.neighbours
+        start = inside // self.neighbours * (2 * HALF)
+        end = gl.cdiv(self.keys, self.BN)
+        whole = self.keys // self.BN
+        if self.CAUSAL:
+            end = gl.cdiv(gl.maximum(gl.minimum(start + 2 * HALF, self.rows) + self.keys - self.rows, 1), self.BN)
+            whole = gl.maximum(start + 1 + self.keys - self.rows, 0) // self.BN
+        return Tile(sequence // self.heads, sequence % self.heads, start, end, whole)
+
+
+@gluon.jit
+def load_partition(work, maps, channels):
+    """Q of both halves, and K and V of every block through one ring."""
+    q_map, k_map, v_map = maps[0], maps[1], maps[2]
+    q, kv = channels[0].producer(), channels[1].producer()
+    for number in range(gl.program_id(0), work.tiles, gl.num_programs(0)):
+        tile = work.tile(number)
+        for half in gl.static_range(2):
+            rows, q = q.acquire()
+            rows.fill(q_map, [tile.batch, tile.head, tile.start + half * HALF, 0])
+        for n in range(tile.end):
+            row = (tile.end - 1 - n) * work.BN
+            k, kv = kv.acquire()
+            k.fill(k_map, [tile.batch, tile.head // work.group, row, 0])
+            v, kv = kv.acquire()
+            v.fill(v_map, [tile.batch, tile.head // work.group, row, 0])
+
+
+@gluon.jit
+def matrix(tile):
+    """A box of one sequence and head as a matrix of its rows."""
+    return tile.reshape([tile.shape[2], tile.shape[3]])
+
+
+@gluon.jit
+def waited(x):
+    """The values of a load from tensor memory, used behind the load's wait.
+
+    Triton 3.9 lets LLVM move uses of the registers ahead of tcgen05.wait::ld, where they are undefined. A volatile mov stays behind it.
+    """
+    return gl.inline_asm_elementwise("mov.b32 $0, $1;", "=f,f", [x], dtype=gl.float32, is_pure=False, pack=1)
+
+
+@gluon.jit
+def p_in(scores, dtype: gl.constexpr):
+    """P of a block, in the first columns of its scores."""
+    BN: gl.constexpr = scores.shape[1]
+    layout: gl.constexpr = TensorMemoryLayout((HALF, BN), col_stride=1)
+    wide: gl.constexpr = 32 // dtype.primitive_bitwidth * BN
+    return scores.reinterpret(dtype, [HALF, wide], layout).slice(0, BN)
+
+
+@gluon.jit
+def product_partition(work, maps, channels):
+    """The products. They are done in order, so the scores of a block may follow the product of P that lies in their place."""
+    q, kv = channels[0].consumer(), channels[1].consumer()
+    s0, s1 = channels[2].producer(), channels[3].producer()
+    o0, o1 = channels[4].producer(), channels[5].producer()
+    own0, s0 = s0.acquire()
+    own1, s1 = s1.acquire()
+    for number in range(gl.program_id(0), work.tiles, gl.num_programs(0)):
+        end = work.tile(number).end
+        q0, q = q.acquire()
+        k, kv = kv.acquire()
+        tcgen05_mma(
+            matrix(q0.memory), matrix(k.memory).permute((1, 0)), own0.memory, use_acc=False, mbarriers=[own0.signal]
+        )
+        q1, q = q.acquire()
+        tcgen05_mma(
+            matrix(q1.memory),
+            matrix(k.memory).permute((1, 0)),
+            own1.memory,
+            use_acc=False,
+            mbarriers=[own1.signal, k.signal],
+        )
+        for n in range(1, end):
+            v, kv = kv.acquire()
+            k, kv = kv.acquire()
+            own0, s0 = s0.acquire()
+            out0, o0 = o0.acquire()
+            tcgen05_mma(
+                p_in(own0.memory, v.memory.dtype), matrix(v.memory), out0.memory, use_acc=n > 1, mbarriers=[out0.signal]
+            )
+            tcgen05_mma(
+                matrix(q0.memory), matrix(k.memory).permute((1, 0)), own0.memory, use_acc=False, mbarriers=[own0.signal]
+            )
+            own1, s1 = s1.acquire()
+            out1, o1 = o1.acquire()
+            tcgen05_mma(
+                p_in(own1.memory, v.memory.dtype), matrix(v.memory), out1.memory, use_acc=n > 1,
+                mbarriers=[out1.signal, v.signal],
+            )  # fmt: skip
+            tcgen05_mma(
+                matrix(q1.memory), matrix(k.memory).permute((1, 0)), own1.memory, use_acc=False,
+                mbarriers=[own1.signal, k.signal],
+            )  # fmt: skip
+        tcgen05_commit(q0.signal)
+        tcgen05_commit(q1.signal)
+        v, kv = kv.acquire()
+        own0, s0 = s0.acquire()
+        out0, o0 = o0.acquire()
+        tcgen05_mma(
+            p_in(own0.memory, v.memory.dtype), matrix(v.memory), out0.memory, use_acc=end > 1, mbarriers=[out0.signal]
+        )
+        own1, s1 = s1.acquire()
+        out1, o1 = o1.acquire()
+        tcgen05_mma(
+            p_in(own1.memory, v.memory.dtype), matrix(v.memory), out1.memory, use_acc=end > 1,
+            mbarriers=[out1.signal, v.signal],
+        )  # fmt: skip
+
+
+@gluon.jit
+def softmax_step(work, s, factors, turn, n, end, i, top, total, dtype: gl.constexpr, MASKED: gl.constexpr):
+    """One block: P in the place of its scores, and the factor of what was summed before, which block 0 has none of."""
+    lease, s = s.acquire()
+    x = mul2(waited(lease.memory.load()), work.scale)
+    layout: gl.constexpr = x.type.layout
+    if MASKED:
+        j = (end - 1 - n) * work.BN + gl.arange(0, work.BN, layout=gl.SliceLayout(0, layout))
+        seen = gl.expand_dims(j, 0) < work.keys
+        if work.CAUSAL:
+            seen = seen & (gl.expand_dims(j, 0) <= gl.expand_dims(i, 1) + work.keys - work.rows)
+        x = gl.where(seen, x, gl.full([HALF, work.BN], float("-inf"), gl.float32, layout=layout))
+    new = gl.maximum(top, gl.max(x, 1))
+    safe = gl.where(new == float("-inf"), 0.0, new)
+    alpha = gl.exp2(top - safe)
+    if n > 0:
+        sent, factors = factors.acquire()
+        sent.memory.store(alpha)
+        sent.release()
+    x = sub2(x, gl.expand_dims(safe, 1))
+    if work.TURNSTILE:
+        mine, turn = turn.acquire()
+    p = gl.exp2(x)
+    p_in(lease.memory, dtype).store(p.to(dtype))
+    lease.release()
+    if work.TURNSTILE:
+        mine.release()
+    return s, factors, turn, new, total * alpha + gl.sum(p, 1)
+
+
+@gluon.jit
+def softmax_half(
+    work, Lse, lse_batch, lse_head, has_lse, s, factors, turn, dtype: gl.constexpr, HALF_NUMBER: gl.constexpr
+):
+    """The softmax of one half: a factor for O of every block but the first, then that which makes O of its sum."""
+    layout: gl.constexpr = gl.SliceLayout(1, s.memory.index(0).get_reg_layout())
+    for number in range(gl.program_id(0), work.tiles, gl.num_programs(0)):
+        tile = work.tile(number)
+        i = tile.start + HALF_NUMBER * HALF + gl.arange(0, HALF, layout=layout)
+        top = gl.full([HALF], float("-inf"), gl.float32, layout=layout)
+        total = gl.full([HALF], 0.0, gl.float32, layout=layout)
+        for n in range(tile.end - tile.whole):
+            s, factors, turn, top, total = softmax_step(work, s, factors, turn, n, tile.end, i, top, total, dtype, True)
+        for n in range(tile.end - tile.whole, tile.end):
+            s, factors, turn, top, total = softmax_step(
+                work, s, factors, turn, n, tile.end, i, top, total, dtype, False
+            )
+        seen = total > 0
+        whole_sum = gl.where(seen, total, 1.0)
+        sent, factors = factors.acquire()
+        sent.memory.store(1.0 / whole_sum)
+        sent.release()
+        lse = gl.where(seen, (top + gl.log2(whole_sum)) * LN2, float("-inf"))
+        at = Lse + tile.batch.to(gl.int64) * lse_batch + tile.head.to(gl.int64) * lse_head + i
+        gl.store(at, lse, mask=(i < work.rows) & (has_lse != 0))
+
+
+@gluon.jit
+def softmax0_partition(work, maps, channels, Lse, lse_batch, lse_head, has_lse):
+    s, factors, turn = channels[2].consumer(), channels[6].producer(), channels[9].producer()
+    softmax_half(work, Lse, lse_batch, lse_head, has_lse, s, factors, turn, maps[3].dtype, 0)
+
+
+@gluon.jit
+def softmax1_partition(work, maps, channels, Lse, lse_batch, lse_head, has_lse):
+    s, factors, turn = channels[3].consumer(), channels[7].producer(), channels[9].consumer()
+    softmax_half(work, Lse, lse_batch, lse_head, has_lse, s, factors, turn, maps[3].dtype, 1)
+
+
+@gluon.jit
+def rescale(o, factors, D: gl.constexpr):
+    """O of one half times the factors of a block."""
+    lease, o = o.acquire()
+    sent, factors = factors.acquire()
+    layout: gl.constexpr = lease.memory.slice(0, PART).get_reg_layout()
+    alpha = sent.memory.load(gl.SliceLayout(1, layout))
+    sent.release()
+    for n in gl.static_range(D // PART):
+        part = lease.memory.slice(n * PART, PART)
+        part.store(mul2(waited(part.load(layout)), gl.expand_dims(alpha, 1)))
+    lease.release()
+    return o, factors
+
+
+@gluon.jit
+def finish(o, factors, out, D: gl.constexpr):
+    """O of one half over its sums, in shared memory."""
+    room, out = out.acquire()
+    lease, o = o.acquire()
+    sent, factors = factors.acquire()
+    layout: gl.constexpr = lease.memory.slice(0, STORED).get_reg_layout()
+    share = sent.memory.load(gl.SliceLayout(1, layout))
+    sent.release()
+    tile = matrix(room.memory)
+    for n in gl.static_range(D // STORED):
+        part = waited(lease.memory.slice(n * STORED, STORED).load(layout))
+        tile.slice(n * STORED, STORED, dim=1).store(mul2(part, gl.expand_dims(share, 1)).to(tile.dtype))
+    lease.release()
+    fence_async_shared()
+    room.release()
+    return o, factors, out
+
+
+@gluon.jit
+def correction_partition(work, maps, channels):
+    o0, o1 = channels[4].consumer(), channels[5].consumer()
+    factors0, factors1 = channels[6].consumer(), channels[7].consumer()
+    out = channels[8].producer()
+    for number in range(gl.program_id(0), work.tiles, gl.num_programs(0)):
+        end = work.tile(number).end
+        for _n in range(1, end):
+            o0, factors0 = rescale(o0, factors0, work.D)
+            o1, factors1 = rescale(o1, factors1, work.D)
+        o0, factors0, out = finish(o0, factors0, out, work.D)
+        o1, factors1, out = finish(o1, factors1, out, work.D)
+
+
+@gluon.jit
+def store_partition(work, maps, channels):
+    """O of both halves to global memory; a buffer is free again when its copy has read it."""
+    out = channels[8].consumer()
+    for number in range(gl.program_id(0), work.tiles, gl.num_programs(0)):
+        tile = work.tile(number)
+        first, out = out.acquire()
+        tma.async_store(maps[3], [tile.batch, tile.head, tile.start, 0], first.memory)
+        second, out = out.acquire()
+        tma.async_store(maps[3], [tile.batch, tile.head, tile.start + HALF, 0], second.memory)
+        tma.store_wait(1)
+        first.release()
+        tma.store_wait(0)
+        second.release()
+
+
+@gluon.jit
+def forward_blackwell(
+    QMap, KMap, VMap, OutMap, Lse, lse_batch, lse_head, rows, keys, heads, group, tiles, neighbours, scale, has_lse,
+    D: gl.constexpr, BN: gl.constexpr, BUFFERS: gl.constexpr, CAUSAL: gl.constexpr,
+    TURNSTILE: gl.constexpr,
+):  # fmt: skip
+    """O, and the LSE where it is wanted. Grid (programs); program p computes the tiles p, p + programs ..."""
+    work = Work(
+        rows, keys, heads, group, tiles, neighbours, scale * LOG2E,
+        D, BN, CAUSAL, TURNSTILE,
+    )  # fmt: skip
+    s_layout: gl.constexpr = TensorMemoryLayout((HALF, BN), col_stride=1)
+    o_layout: gl.constexpr = TensorMemoryLayout((HALF, D), col_stride=1)
+    plain: gl.constexpr = gl.SwizzledSharedLayout(1, 1, 1, [0])
+    channels = (
+        SharedChannel.create(QMap.dtype, QMap.block_type.shape, QMap.layout, 2),
+        SharedChannel.create(KMap.dtype, KMap.block_type.shape, KMap.layout, BUFFERS),
+        TensorChannel.create(gl.float32, [HALF, BN], s_layout, 1),
+        TensorChannel.create(gl.float32, [HALF, BN], s_layout, 1),
+        TensorChannel.create(gl.float32, [HALF, D], o_layout, 1),
+        TensorChannel.create(gl.float32, [HALF, D], o_layout, 1),
+        SharedChannel.create(gl.float32, [HALF], plain, 1),
+        SharedChannel.create(gl.float32, [HALF], plain, 1),
+        SharedChannel.create(OutMap.dtype, OutMap.block_type.shape, OutMap.layout, 2),
+        SharedChannel.create(gl.int8, [1], plain, 1),
+    )
+    maps = (QMap, KMap, VMap, OutMap)
+    gl.warp_specialize([
+        (correction_partition, (work, maps, channels)),
+        (softmax0_partition, (work, maps, channels, Lse, lse_batch, lse_head, has_lse)),
+        (softmax1_partition, (work, maps, channels, Lse, lse_batch, lse_head, has_lse)),
+        (product_partition, (work, maps, channels)),
+        (load_partition, (work, maps, channels)),
+        (store_partition, (work, maps, channels)),
+    ], [4, 4, 1, 1, 1], [192, 192, 24, 24, 24])  # fmt: skip

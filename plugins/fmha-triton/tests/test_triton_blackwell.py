@@ -1,0 +1,114 @@
+"""The Blackwell kernel in Gluon: chosen where it fits, executed on an emulated device, and faults planted in its text are found."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+
+import pytest
+
+pytest.importorskip("fmha_triton", reason="plugins/fmha-triton is not installed")
+pytest.importorskip("fmha_nvptx_emu", reason="plugins/fmha-nvptx-emu is not installed")
+
+from emulated_runs import drawn, record
+from fmha_triton import building
+from fmha_triton.catalogue import BLACKWELL, algorithm_of, function_of
+from fmha_triton.deciding import decide
+from fmha_triton.emit import emit, text_of
+from fmha_triton.plan import plan_of, shape_of
+from run_cache import run_cache
+
+from fmha_cli import api
+
+DEVICE = api.DeviceFacts(id="none", archs=("sm_100a",), units=4)
+SMALL = "-H 2 -s 256 -d 64 --dtype fp16"
+needs_triton = pytest.mark.skipif(
+    importlib.util.find_spec("triton") is None or importlib.util.find_spec("cuda") is None,
+    reason="Triton or cuda-python is not installed (pip install triton 'fmha[cuda]')",
+)
+FAULTS = {
+    "values are used ahead of their wait": ("is_pure=False", "is_pure=True", "missing-wait"),
+    "O is stored without a fence": (
+        "    fence_async_shared()\n    room.release()",
+        "    room.release()",
+        "missing-fence",
+    ),
+    "O is not multiplied by the factors": ("gl.expand_dims(alpha, 1)))", "gl.expand_dims(alpha * 0 + 1, 1)))", ""),
+}
+"""The text, what stands there instead, and the finding; without one, the numbers are wrong. Head dim 64, 2 blocks of keys."""
+
+
+def candidates(flags: str) -> list[api.Supported]:
+    found = [d for d in decide(api.Problem.from_cli(flags), DEVICE) if isinstance(d, api.Supported)]
+    return sorted(found, key=lambda d: d.rank)
+
+
+@pytest.mark.parametrize(("flags", "words"), [
+    (SMALL, "one CTA: non-causal, d 64, 16 bits"),
+    ("-H 2 -s 256 -d 128 --dtype bf16", "multi-CTA: non-causal, d 128, 16 bits"),
+    ("-H 2 -s 256 -d 128 --dtype bf16 --causal", "one CTA: causal, d 128, 16 bits"),
+])  # fmt: skip
+def test_it_is_first_where_it_fits_and_says_what_upstream_takes(flags: str, words: str) -> None:
+    first = candidates(flags)[0]
+    assert function_of(first.kernel) == BLACKWELL
+    assert words in first.note
+    assert first.note.endswith("here one CTA")
+
+
+@pytest.mark.parametrize("flags", ["-H 2 -s 256 -d 256 --dtype fp16", "-H 2 -s 256 -d 64 --dtype fp16 --softcap 20"])
+def test_other_problems_take_the_general_kernel(flags: str) -> None:
+    assert all(function_of(d.kernel) != BLACKWELL for d in candidates(flags))
+
+
+def test_the_grid_fills_the_device_once() -> None:
+    """A tile is 256 rows of a head; programs take further tiles in turn."""
+    kernel = candidates(SMALL)[0].kernel
+    many = api.Problem.from_cli("-b 2 -H 3 -s 300 -d 64 --dtype fp16")
+    assert algorithm_of(kernel).block_m == 256
+    assert shape_of(many, kernel, 1, 4).grid == (4, 1, 1)
+    assert shape_of(many, kernel, 1, 148).grid == (12, 1, 1)
+    assert dict(plan_of(many, kernel, DEVICE).stages[0].detail)["grid"] == "4 x 1 x 1"
+
+
+def test_barriers_are_never_invalidated() -> None:
+    """The other block of a cluster may still signal one."""
+    assert "invalidate" not in text_of("channels").replace("never invalidated", "") + text_of("blackwell")
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The folder of the run, or the one that CI names: compiling the emulator takes more than all of these tests."""
+    return os.environ.get("FMHA_CACHE_DIR") or str(run_cache(tmp_path_factory))
+
+
+@pytest.mark.slow
+@needs_triton
+@pytest.mark.parametrize("flags", drawn([
+    (SMALL,),
+    ("-b 2 -H 4 --kv-heads 2 -s 300 --seqlen-k 333 -d 128 --dtype bf16 --causal --lse",),
+    ("-H 3 -s 200 --seqlen-k 150 -d 64 --dtype bf16 --causal --lse",),
+], 1, "Blackwell"))  # fmt: skip
+def test_it_passes(flags: str, cache: str) -> None:
+    found = record(flags, "sm_100a", cache)
+    assert found.verdict is api.Verdict.PASSED, found.notes
+    assert not found.findings
+
+
+@pytest.mark.slow
+@needs_triton
+@pytest.mark.parametrize("name", drawn([(name,) for name in FAULTS], 1, "faults of Blackwell"))
+def test_a_planted_fault_is_found(name: str, cache: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    text, other, finding = FAULTS[name]
+
+    def changed(kernel: api.KernelSpec) -> str:
+        source = emit(kernel)
+        assert source.count(text) == 1
+        return source.replace(text, other)
+
+    monkeypatch.setattr(building, "emit", changed)
+    found = record(SMALL, "sm_100a", cache)
+    if finding:
+        assert found.verdict is api.Verdict.HAZARD, found.notes
+        assert finding in {one.kind for one in found.findings}
+    else:
+        assert found.verdict is api.Verdict.FAILED, found.notes
