@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -68,7 +69,7 @@ NOT_EXECUTED = {
 
 @dataclass(frozen=True)
 class Row:
-    """What one hazard came to. ``error``: why there is no record; then the rest is empty."""
+    """What one hazard came to. ``worst``: of finite rows. ``error``: why there is no record; then the rest is empty."""
 
     hazard: Hazard
     verdict: str
@@ -76,6 +77,7 @@ class Row:
     worst: dict[str, float | None]
     notes: str
     error: str = ""
+    nonfinite: dict[str, int] = field(default_factory=dict)
 
     @property
     def state(self) -> str:
@@ -130,7 +132,17 @@ def of_record(hazard: Hazard, record: Mapping[str, Any]) -> Row:
     for found in record["findings"] or ():
         kinds[found["kind"]] = kinds.get(found["kind"], 0) + 1
     worst = {name: check["row_l2"] for name, check in (record["checks"] or {}).items() if check}
-    return Row(hazard, record["verdict"], kinds, worst, "; ".join(map(str, record["notes"] or ()))[:300])
+    infinite = {
+        name: check["nonfinite"] for name, check in (record["checks"] or {}).items() if check and check["nonfinite"]
+    }
+    notes = "; ".join(map(str, record["notes"] or ()))[:300]
+    return Row(hazard, record["verdict"], kinds, worst, notes, nonfinite=infinite)
+
+
+def unwritten(notes: str) -> str:
+    """The outputs that hold NaN, which the judge calls never written, because it fills them with NaN before the launch."""
+    found = re.findall(r"(\w+): (\d+) of (\d+) elements never written", notes)
+    return ", ".join(f"{name}: {some} of {every} elements are NaN or were never written" for name, some, every in found)
 
 
 def table(rows: Sequence[Row]) -> str:
@@ -142,7 +154,17 @@ def table(rows: Sequence[Row]) -> str:
         errors = ", ".join(
             f"{name} {value:.1e}" if value is not None else f"{name} not finite" for name, value in row.worst.items()
         )
-        seen = row.error or "; ".join(filter(None, (kinds, f"worst row error: {errors}" if errors else row.notes)))
+        seen = row.error or "; ".join(
+            filter(
+                None,
+                (
+                    kinds,
+                    unwritten(row.notes),
+                    *(f"{name}: {n} elements finite on one side alone" for name, n in row.nonfinite.items()),
+                    f"worst finite row: {errors}" if errors else "",
+                ),
+            )
+        )
         lines.append(
             f"| {h.rule} | {h.backend} | `{h.problem}` | {h.says} | {row.verdict or '-'} | {seen} | {row.state} |"
         )

@@ -19,7 +19,7 @@ IDS = [f"{h.rule} {h.problem}" for h in HAZARDS]
 RECORD: dict[str, Any] = {
     "verdict": "PASSED",
     "findings": [],
-    "checks": {"o": {"row_l2": 1e-4}, "lse": None},
+    "checks": {"o": {"row_l2": 1e-4, "nonfinite": 0}, "lse": None},
     "notes": [],
 }
 
