@@ -164,7 +164,7 @@ class TensorProduct:
             (".reg .b32 %a<8>; .reg .pred %p9; mov.u32 %r40, %cluster_ctarank; mad.lo.u32 %r41, %r40, 128, %r0;",
              f"ld.param.u64 %rd1, [p1]; ld.param.u64 %rd2, [p2]; ld.param.u64 %rd4, [p3]; mad.wide.u32 %rd1, %r40, {BYTES}, %rd1;",
              f"ld.global.v2.u64 {{%rd6, %rd7}}, [%rd2]; mad.wide.u32 %rd4, %r41, {4 * (width + 8)}, %rd4; mad.wide.u32 %rd5, %r41, {4 * width}, %rd0;",
-             "mov.u32 %r9, tile; shr.u32 %r9, %r9, 4; cvt.u64.u32 %rd8, %r9; add.s64 %rd6, %rd6, %rd8; add.s64 %rd7, %rd7, %rd8;",
+             "mov.u32 %r9, tile; shr.u32 %r9, %r9, 4; and.b32 %r9, %r9, 0x3fff; cvt.u64.u32 %rd8, %r9; add.s64 %rd6, %rd6, %rd8; add.s64 %rd7, %rd7, %rd8;",
              setup, "setp.lt.u32 %p3, %r0, 32;", alloc, f"@%p1 mbarrier.init.shared::cta.b64 [tile+{DONE}], 1; bar.sync 0; ld.shared.b32 %r10, [tile+{HOLD}];",
              "shr.u32 %r11, %r0, 5; shl.b32 %r11, %r11, 21; add.s32 %r12, %r10, %r11; setp.eq.and.u32 %p9, %r40, 0, %p1;", *store, order,
              f"mov.u32 %r20, {self.descriptor if descriptor is None else descriptor}; setp.eq.u32 %p4, {int(self.adds)}, 1;", before,

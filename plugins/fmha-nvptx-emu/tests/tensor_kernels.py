@@ -18,6 +18,7 @@ from triton.experimental.gluon.language.nvidia.blackwell import (
     fence_async_shared,
     mbarrier,
     tcgen05_mma,
+    tma,
 )
 
 
@@ -61,6 +62,34 @@ def pair(a, b, c, M: gl.constexpr, N: gl.constexpr, K: gl.constexpr):  # type: i
     gl.store(c + cm[:, None] * N + cn[None, :], out)
 
 
+@gluon.jit
+def pair_of_copies(a, b, c, M: gl.constexpr, N: gl.constexpr, K: gl.constexpr):  # type: ignore[no-untyped-def]
+    """The same product, whose operands bulk copies bring; the mbarrier of the first block counts those of both."""
+    of_sums: gl.constexpr = TensorMemoryLayout([128, N], col_stride=1, cga_layout=[[1, 0]], two_ctas=True)
+    left = gl.allocate_shared_memory(gl.float16, [M, K], a.layout)
+    right = gl.allocate_shared_memory(gl.float16, [K, N], b.layout)
+    sums = allocate_tensor_memory(gl.float32, [M, N], of_sums)
+    full = mbarrier.allocate_mbarrier(two_ctas=True)
+    done = mbarrier.allocate_mbarrier()
+    mbarrier.init(full, count=1)
+    mbarrier.init(done, count=1)
+    fence_async_shared(cluster=True)
+    cluster.barrier()
+    mbarrier.expect(full, a.nbytes_per_cta + b.nbytes_per_cta)
+    tma.async_load(a, [0, 0], full, left)
+    tma.async_load(b, [0, 0], full, right)
+    mbarrier.wait(full, 0)
+    tcgen05_mma(left, right, sums, use_acc=False, multicast=True, mbarriers=[done])
+    mbarrier.wait(done, 0)
+    cluster.barrier()
+    mbarrier.invalidate(done)
+    mbarrier.invalidate(full)
+    out = sums.load()
+    of_c: gl.constexpr = out.type.layout
+    cm, cn = gl.arange(0, M, layout=gl.SliceLayout(1, of_c)), gl.arange(0, N, layout=gl.SliceLayout(0, of_c))
+    gl.store(c + cm[:, None] * N + cn[None, :], out)
+
+
 def _text(source: Any, blocks: int) -> str:
     made = triton.compile(source, target=GPUTarget("cuda", 100, 32), options={"num_warps": 4, "num_ctas": blocks})
     return str(made.asm["ptx"])
@@ -75,3 +104,9 @@ def text_of_plain(type_: str, m: int, n: int, k: int, blocks: int = 1) -> str:
 def text_of_pair(m: int, n: int, k: int) -> str:
     types = {"a": "*fp16", "b": "*fp16", "c": "*fp32", "M": "constexpr", "N": "constexpr", "K": "constexpr"}
     return _text(GluonASTSource(fn=pair, signature=types, constexprs={"M": m, "N": n, "K": k}), 2)
+
+
+def text_of_copies(m: int, n: int, k: int) -> str:
+    layouts = [gl.NVMMASharedLayout(128, 16, rank=2, cga_layout=[basis]) for basis in ([1, 0], [0, 1])]
+    types = {"a": f"tensordesc<fp16[{m}, {k}],{layouts[0]!r}>", "b": f"tensordesc<fp16[{k}, {n}],{layouts[1]!r}>", "c": "*fp32", "M": "constexpr", "N": "constexpr", "K": "constexpr"}  # fmt: skip
+    return _text(GluonASTSource(fn=pair_of_copies, signature=types, constexprs={"M": m, "N": n, "K": k}), 2)

@@ -123,7 +123,6 @@ PLANTED = {
     "C stored without a wait": (IT, {"order": ORDER.replace("tcgen05.wait::st.sync.aligned;", "")}, "missing-wait", "no tcgen05.wait::st between"),
     "C stored without a barrier": (IT, {"order": ORDER.replace("bar.sync 0;", "")}, "shared-race", "nothing orders the two"),
     "A stored without a barrier": (FROM_TENSOR, {"order": ORDER.replace("bar.sync 0;", "")}, "shared-race", "nothing orders the two"),
-    "registers used before the load is waited for": (IT, {"loaded": ""}, "missing-wait", "a register of a tcgen05.ld"),
     "tensor memory is not freed": (IT, {"free": ""}, "tensor-memory-misuse", "512 columns of tensor memory from column 0 were not freed"),
     "freed twice": (IT, {"free": FREE + FREE}, "tensor-memory-misuse", "not allocated like this"),
     "freed in part": (IT, {"free": FREE.replace("512", "256")}, "tensor-memory-misuse", "not allocated like this"),

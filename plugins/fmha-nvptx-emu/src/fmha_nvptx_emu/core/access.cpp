@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "cluster.hpp"
+
 namespace ptx {
 
 void addresses(Warp& w, const Inst& i, Slot base, uint32_t mask, Lanes& out) {
@@ -13,6 +15,9 @@ void addresses(Warp& w, const Inst& i, Slot base, uint32_t mask, Lanes& out) {
     const uint64_t* a = reinterpret_cast<const uint64_t*>(w.row(base));
     for (int l = 0; l < 32; ++l) out.at[l] = a[l] + by;
   }
+  if (w.block->clustered && (i.space == Space::Shared || i.space == Space::Generic))
+    for (int l = 0; l < 32; ++l)
+      if (i.space == Space::Shared || out.at[l] >> 56 == kSharedWindow >> 56) out.at[l] = seen_from(*w.block, out.at[l]);
   if (w.block->checks && (mask & ~w.defined[base.id])) require_defined(w, i, base, mask, "an address");
 }
 

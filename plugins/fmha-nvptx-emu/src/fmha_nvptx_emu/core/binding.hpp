@@ -30,6 +30,7 @@ class Layout {
     }
   };
   Slot keep(const Constant& constant);
+  uint64_t value_of(const Constant& constant) const;  // once static shared memory has its size
   uint64_t place(const Variable& v);
 
   Kernel& kernel_;

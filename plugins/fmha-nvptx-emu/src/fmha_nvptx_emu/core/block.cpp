@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "cluster.hpp"
 #include "emu_random.hpp"
 #include "tensor_memory.hpp"
 
@@ -12,7 +13,7 @@ void Counts::add(const Counts& o) {
   global_read += o.global_read, global_written += o.global_written, local_read += o.local_read;
   local_written += o.local_written, param_read += o.param_read, shared_read += o.shared_read;
   shared_written += o.shared_written, shared_accesses += o.shared_accesses, conflicts += o.conflicts;
-  sectors += o.sectors, barriers += o.barriers;
+  sectors += o.sectors, barriers += o.barriers, matrix_flops += o.matrix_flops;
 }
 
 namespace {
@@ -34,6 +35,19 @@ Block::Block(const Launch& on) : launch(&on), kernel(on.kernel), executed(on.ker
     w.file = base + room * k, w.defined = defined.data() + size_t(kernel->ids) * k;
     std::memcpy(w.file + size_t(kernel->first_constant) * kRowBytes, kernel->constants.data(), kernel->constants.size());
   }
+}
+
+void Block::join(Cluster& with, uint32_t as) {
+  cluster = &with, rank = as, clustered = true;
+  for (const auto& w : warps)
+    for (const Kernel::SharedAddress& one : kernel->shared_addresses)
+      for (unsigned lane = 0; lane < 32; ++lane) {
+        uint8_t* at = w->file + size_t(one.row) * kRowBytes + lane * (one.wide ? 8 : 4);
+        uint32_t low;  // the offset and the rank have 32 bits
+        std::memcpy(&low, at, sizeof low);
+        low |= as << kRankBit;
+        std::memcpy(at, &low, sizeof low);
+      }
 }
 
 void Block::begin(uint32_t at) {
@@ -64,9 +78,10 @@ void Block::start(Warp& w, uint32_t index) {
   w.outstanding.clear();
   w.written_at.assign(kernel->asynchronous_matrix && checks ? kernel->ids : 0, 0);
   w.instruction = w.fence_at = 0, w.recent_poll = 0, w.polled = 0;
-  w.cluster_arrived = false, w.cluster_phase = 0;
+  w.cluster_arrived = false, w.cluster_phase = w.cluster_passed = 0;
   std::fill(std::begin(w.known), std::end(w.known), 0);
   std::fill(std::begin(w.fenced), std::end(w.fenced), 0);
+  for (uint32_t* times : {w.sent, w.received, w.fenced_tensor}) std::fill_n(times, kAgents, 0);
   set_floor(w);
   w.local.assign(size_t(kernel->local_bytes) * 32, 0xA5);
   w.local_defined.assign(size_t(kernel->local_bytes) * 32, 0);

@@ -24,6 +24,7 @@ constexpr uint64_t kSharedWindow = kWindow, kLocalWindow = 2 * kWindow, kParamWi
 struct Counts {
   uint64_t global_read = 0, global_written = 0, local_read = 0, local_written = 0, param_read = 0, shared_read = 0,
            shared_written = 0, shared_accesses = 0, conflicts = 0, sectors = 0, barriers = 0;
+  uint64_t matrix_flops = 0;  // of products whose descriptor decides them; those of other instructions are in Inst
   void add(const Counts& o);
 };
 
@@ -73,6 +74,9 @@ struct Warp {
   // Order of accesses to shared memory: this warp's own time, and the time of each warp that lies before it.
   // `fenced` is the same for the asynchronous proxy: what lies before a proxy fence that lies before this warp.
   uint32_t time = 1, floor = 0, known[kAgents] = {}, fenced[kAgents] = {};
+  // Order of accesses to tensor memory in kernels with tcgen05.fence, in the same terms: what a before_thread_sync of this warp
+  // released, what reached it from others, and what lies before an after_thread_sync of this warp.
+  uint32_t sent[kAgents] = {}, received[kAgents] = {}, fenced_tensor[kAgents] = {};
   // cp.async: groups committed, groups that are complete, and when they became so (for the last ones).
   uint32_t committed = 0, complete = 0;
   bool uncommitted = false;
@@ -86,6 +90,7 @@ struct Warp {
   uint64_t polled = 0;                    // the address of the mbarrier whose wait failed last, kForWarpgroup or kForCluster
   bool cluster_arrived = false;
   uint32_t cluster_phase = 0;             // of barrier.cluster, that it waits for
+  uint32_t cluster_passed = 0;            // ... that it waited for
   uint32_t recent_poll = 0;               // turns since then count down
   std::vector<uint8_t> local, local_defined;
   // Lanes that branched on a value that was never written, and the instructions up to where their ways meet again.
@@ -125,6 +130,7 @@ struct Block {
   std::shared_ptr<TensorMemory> tensor;      // of blocks that use tcgen05
   Cluster* cluster = nullptr;
   uint32_t rank = 0;                         // in the cluster
+  bool clustered = false;                    // it has other blocks
   Order cluster_arriving, cluster_complete;  // of barrier.cluster: what this block's warps released
   uint64_t events = 0;             // what lets a waiting warp go on
   Counts counts;
@@ -134,6 +140,7 @@ struct Block {
   bool checks = true;
 
   explicit Block(const Launch& launch);
+  void join(Cluster& cluster, uint32_t rank);  // of several blocks
   void begin(uint32_t number);
   Turn turn();                    // every warp that can runs once, in a drawn order; raises Fault
   std::string waiting() const;    // what its warps wait for

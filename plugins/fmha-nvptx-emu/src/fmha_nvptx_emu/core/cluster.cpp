@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "emu_random.hpp"
 #include "tensor_memory.hpp"
 
 namespace ptx {
@@ -13,6 +14,13 @@ constexpr unsigned kMostIdle = 1000;  // turns in which warps only ask again for
   throw Fault{"line " + std::to_string(i.at->line) + ": " + std::string(i.at->text) + " in " + w.block->kernel->name + ": " + why};
 }
 }  // namespace
+
+uint64_t seen_from(const Block& block, uint64_t at) {
+  const uint64_t window = at & ~(kWindow - 1);
+  if (!block.clustered || (window && window != kSharedWindow)) return at;
+  const uint64_t rank = (at & (kWindow - 1)) >> kRankBit;
+  return rank == block.rank ? at - (rank << kRankBit) : at + (uint64_t(1) << kRankBit);
+}
 
 Block& block_of(Warp& w, const Inst& i, uint64_t& at) {
   const uint64_t rank = at >> kRankBit;
@@ -36,15 +44,30 @@ void no_such_block(Warp& w, const Inst& i, int lane, uint32_t rank) {
   w.block->launch->report->add(Finding::ClusterMisuse, w, i, lane, [&] { return of_lane(lane) + ": the cluster has no block " + std::to_string(rank); });
 }
 
+bool partners(const Block& a, const Block& b) { return a.cluster == b.cluster && (a.rank ^ 1) == b.rank; }
+
+void tell_partner(const Warp& w, Order& order) {
+  const auto pass = [](uint32_t* to, const uint32_t* from) {
+    for (unsigned k = 0; k < kWarps / 4; ++k) {
+      to[kPeerPipes + k] = std::max(to[kPeerPipes + k], from[kWarps + k]);
+      to[kWarps + k] = std::max(to[kWarps + k], from[kPeerPipes + k]);
+    }
+  };
+  pass(order.known, w.known), pass(order.fenced, w.fenced);
+  pass(order.sent, w.sent), pass(order.sent, w.received);
+}
+
 Cluster::Cluster(const Launch& launch) : launch_(launch) {
   for (uint32_t rank = 0, size = launch.cluster[0] * launch.cluster[1] * launch.cluster[2]; rank < size; ++rank) {
     blocks_.push_back(std::make_unique<Block>(launch));
-    blocks_.back()->cluster = this, blocks_.back()->rank = rank;
+    if (size > 1) blocks_.back()->join(*this, rank);
+    else blocks_.back()->cluster = this;
   }
 }
 
 void Cluster::begin(uint32_t number) {
   phase_ = 0, late_ = false;
+  random_ = emulation::mixed(launch_.options.seed ^ emulation::mixed(~uint64_t(number)));
   const uint32_t *grid = launch_.grid, *size = launch_.cluster, across[2] = {grid[0] / size[0], grid[1] / size[1]};
   const uint32_t at[3] = {number % across[0], number / across[0] % across[1], number / across[0] / across[1]};
   for (uint32_t rank = 0; rank < blocks_.size(); ++rank) {
@@ -55,9 +78,12 @@ void Cluster::begin(uint32_t number) {
 }
 
 void Cluster::run() {
+  std::vector<Block*> order;
+  for (const auto& block : blocks_) order.push_back(block.get());
   for (unsigned idle = 0;;) {
     bool done = true, on = false, polls = false;
-    for (const auto& block : blocks_) {
+    for (size_t k = order.size(); k > 1; --k) std::swap(order[k - 1], order[(random_ = emulation::mixed(random_)) % k]);
+    for (Block* block : order) {
       const Turn turn = block->turn();
       done &= turn == Turn::Done, on |= turn == Turn::On, polls |= turn == Turn::Polls;
     }
@@ -80,7 +106,10 @@ void Cluster::run() {
 void Cluster::arrive(Warp& w, const Inst& i, bool releases) {
   if (w.cluster_arrived) stop(w, i, "it arrives twice, with no barrier.cluster.wait between");
   w.cluster_arrived = true, w.cluster_phase = phase_ + 1;
-  if (releases) w.block->cluster_arriving.gather(w), ++w.time;
+  if (releases) {
+    w.block->cluster_arriving.gather(w), ++w.time;
+    if (Block* other = w.block->kernel->tensor_pair ? at(w.block->rank ^ 1) : nullptr) tell_partner(w, other->cluster_arriving);
+  } else w.block->cluster_arriving.gather_tensor(w);
   settle();
 }
 
@@ -88,6 +117,7 @@ bool Cluster::passed(Warp& w) {
   settle();
   if (phase_ < w.cluster_phase) return false;
   w.block->cluster_complete.give(w);
+  w.cluster_passed = w.cluster_phase;
   return true;
 }
 

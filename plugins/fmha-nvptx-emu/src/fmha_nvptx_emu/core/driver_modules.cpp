@@ -15,7 +15,7 @@ LoadedFunction* function_of(void* handle) {
   return nullptr;
 }
 
-// An equal or lower target, and with the suffix "a" only the device's own.
+// An equal or lower target; with the suffix "a" only the device's own, with "f" also a lower one of its family (its major number).
 bool runs(const std::string& target) {
   const DeviceRow& row = *driver().device;
   int number = 0;
@@ -24,6 +24,7 @@ bool runs(const std::string& target) {
   const int own = row.major * 10 + row.minor;
   // Triton compiles for sm_120a alone; an instruction of it that is not emulated stops the load.
   const bool also = own == 120 && number == own && suffix == 'a';
+  if (suffix == 'f') return number / 10 == own / 10 && number <= own;
   return suffix ? also || target == row.name : number <= own;
 }
 

@@ -42,7 +42,7 @@ constexpr const char* kClassNames[size_t(Class::Count)] = {"integer", "float", "
                                                            "shuffle", "branch"};
 
 std::string executed_json(const Kernel& kernel, const std::vector<uint64_t>& executed, const Counts& c) {
-  uint64_t classes[size_t(Class::Count)] = {}, total = 0, flops = 0;
+  uint64_t classes[size_t(Class::Count)] = {}, total = 0, flops = c.matrix_flops;
   for (size_t k = 0; k < executed.size(); ++k) {
     classes[size_t(kernel.code[k].cls)] += executed[k];
     total += executed[k];

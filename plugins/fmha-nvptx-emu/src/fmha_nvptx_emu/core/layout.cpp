@@ -19,6 +19,10 @@ Slot Layout::keep(const Constant& constant) {
   return {kConstantRow + known->second, 0};
 }
 
+uint64_t Layout::value_of(const Constant& constant) const {
+  return constant.bits + (constant.variable && constant.variable->dynamic ? kernel_.static_shared : 0);
+}
+
 Slot Layout::constant(uint64_t bits, bool wide) { return keep({wide ? bits : bits & 0xffffffff, nullptr, wide}); }
 
 // The offset of a shared, local or param variable in its space; the address of a global one.
@@ -38,7 +42,8 @@ Slot Layout::address(const Variable& v, int64_t offset, bool wide) {
     if (v.align > kernel_.shared_align) kernel_.shared_align = uint32_t(v.align);
     return keep({uint64_t(offset), &v, wide});
   }
-  return constant(place(v) + uint64_t(offset), wide);
+  const uint64_t at = place(v) + uint64_t(offset);
+  return v.space == Space::Shared ? keep({at, &v, wide}) : constant(at, wide);
 }
 
 Slot Layout::special(const std::string& name, bool wide) {
@@ -58,8 +63,9 @@ void Layout::finish() {
   const uint64_t align = kernel_.shared_align;
   kernel_.static_shared = uint32_t((kernel_.static_shared + align - 1) / align * align);
   for (const auto& [constant, row] : constants_) {
-    const uint64_t value = constant.bits + (constant.variable ? kernel_.static_shared : 0);
+    const uint64_t value = value_of(constant);
     const unsigned bytes = constant.wide ? 8 : 4;
+    if (constant.variable) kernel_.shared_addresses.push_back({kernel_.first_constant + row, constant.wide});
     for (unsigned lane = 0; lane < 32; ++lane)
       std::memcpy(kernel_.constants.data() + size_t(row) * kRowBytes + lane * bytes, &value, bytes);
   }

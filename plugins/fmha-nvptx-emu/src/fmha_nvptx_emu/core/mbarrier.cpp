@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "block.hpp"
+#include "cluster.hpp"
 #include "tensor_memory.hpp"
 
 namespace ptx {
@@ -21,12 +22,21 @@ void misuse(Warp& w, const Inst& i, int lane, const std::string& text) {
   w.block->launch->report->add(Finding::MbarrierMisuse, w, i, lane, [&] { return of_lane(lane) + ": " + text; });
 }
 std::string at_text(uint32_t at) { return "the mbarrier at " + hex(at); }
+
+// Whether the last arrival from another block may still be on its way, as far as the warp knows.
+bool remote_open(const Warp& w, const Mbarrier& m) {
+  if (!m.remote_phase || w.known[m.agent] >= m.remote_phase) return false;
+  if (m.remote_commit) return w.known[m.remote_commit & 0xff] < m.remote_commit >> 8;
+  return w.cluster_passed <= m.remote_cluster;
+}
 }  // namespace
 
 void set_floor(Warp& w) {
   uint32_t least = kOnlyLater >> 8;
   for (unsigned k = 0, end = agents_of(*w.block), warps = unsigned(w.block->warps.size()); k < end; ++k)
-    if (k != w.index && (k < warps || (k >= kWarps && k < kWarps + (warps + 3) / 4) || k >= kFirstMbarrier)) least = std::min(least, w.known[k] + 1);
+    if (k != w.index && (k < warps || (k >= kWarps && k < kWarps + (warps + 3) / 4) ||
+                         (w.block->kernel->tensor_pair && k >= kPeerPipes && k < kPeerPipes + (warps + 3) / 4) || k >= kFirstMbarrier))
+      least = std::min(least, w.known[k] + 1);
   w.floor = std::min(least << 8, kOnlyLater);
 }
 
@@ -34,11 +44,23 @@ void Order::gather(const Warp& w) {
   for (unsigned k = 0, end = agents_of(*w.block); k < end; ++k)
     known[k] = std::max(known[k], w.known[k]), fenced[k] = std::max(fenced[k], w.fenced[k]);
   known[w.index] = std::max(known[w.index], w.time);
+  gather_tensor(w);
+}
+
+void Order::gather_tensor(const Warp& w) {
+  if (!w.block->kernel->tensor_fences) return;
+  for (unsigned k = 0; k < kAgents; ++k) sent[k] = std::max({sent[k], w.sent[k], w.received[k]});
+}
+
+void Order::give_tensor(Warp& w) const {
+  if (!w.block->kernel->tensor_fences) return;
+  for (unsigned k = 0; k < kAgents; ++k) w.received[k] = std::max(w.received[k], sent[k]);
 }
 
 void Order::give(Warp& w) const {
   for (unsigned k = 0, end = agents_of(*w.block); k < end; ++k)
     w.known[k] = std::max(w.known[k], known[k]), w.fenced[k] = std::max(w.fenced[k], fenced[k]);
+  give_tensor(w);
   set_floor(w);
 }
 
@@ -59,7 +81,16 @@ void Mbarriers::init(Warp& w, const Inst& i, int lane, uint32_t at, uint32_t cou
 }
 
 void Mbarriers::invalidate(Warp& w, const Inst& i, int lane, uint32_t at) {
-  if (Mbarrier* m = find(w, i, lane, at)) m->valid = false;
+  Mbarrier* m = find(w, i, lane, at);
+  if (!m) return;
+  if (remote_open(w, *m))
+    misuse(w, i, lane, at_text(at) + " is invalidated, and nothing orders this behind an arrival from block " + std::to_string(m->remote_rank) + " of the cluster");
+  m->valid = false;
+}
+
+void Mbarriers::note_remote(const Warp& from, Mbarrier& m, uint32_t commit) const {
+  m.remote_phase = m.phase + 1, m.remote_commit = commit;
+  m.remote_cluster = from.block->cluster->phase(), m.remote_rank = from.block->rank;
 }
 
 Mbarrier* Mbarriers::find(Warp& w, const Inst& i, int lane, uint32_t at, bool remote) {
@@ -99,7 +130,7 @@ void Mbarriers::settle(Warp& w, const Inst& i, int lane, Mbarrier& m) {
   ++m.phase;
   m.pending = m.count;
   m.complete = m.arriving;
-  m.complete.known[m.agent] = m.complete.fenced[m.agent] = m.phase;
+  m.complete.known[m.agent] = m.complete.fenced[m.agent] = m.complete.sent[m.agent] = m.phase;
   m.arriving.clear();
 }
 
@@ -118,6 +149,14 @@ void Mbarriers::end(Block& block) const {
   for (const auto& [at, m] : all_)
     if (m.valid && m.bytes && m.last)
       misuse(*block.warps[m.warp], *m.last, 0, "the block ended, and " + std::to_string(m.bytes) + " bytes of " + at_text(at) + " never came");
+  for (const auto& [at, m] : all_) {
+    const auto open = [&m = m](const auto& w) { return remote_open(*w, m); };
+    if (!block.checks || !m.valid || !std::all_of(block.warps.begin(), block.warps.end(), open)) continue;
+    const Warp& w = *block.warps[m.by];
+    block.launch->report->add(Finding::ClusterMisuse, w, *w.inst, -1, [&, at = at, &m = m] {
+      return "the block ended, and nothing orders this behind an arrival from block " + std::to_string(m.remote_rank) + " of the cluster at " + at_text(at);
+    });
+  }
   for (const auto& w : block.warps)
     if (block.checks && w->bulk.last && w->bulk.complete < w->bulk.newest)
       block.launch->report->add(Finding::MissingWait, *w, *w->bulk.last, -1, [] {

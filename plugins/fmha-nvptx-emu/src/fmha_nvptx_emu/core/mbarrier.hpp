@@ -1,8 +1,9 @@
 // Order between warps, and mbarriers. Source: PTX ISA 9.1, 9.7.13.15. The eight bytes of an mbarrier are opaque, so its
 // state is kept beside shared memory.
 //
-// A clock has a time for each agent: warps 0 to 31, behind them the warpgroups, then the mbarriers. The time of a warpgroup
-// is the number of its wgmma groups, that of an mbarrier the number of its phases. Words that a wgmma reads or a bulk copy
+// A clock has a time for each agent: warps 0 to 31, behind them the warpgroups, those of the other block of a pair
+// (cta_group::2), then the mbarriers. The time of a warpgroup is the number of its wgmma groups or tcgen05 commits, that of an
+// mbarrier the number of its phases. Words that a wgmma reads or a bulk copy
 // writes carry such a stamp, so whoever has not waited for that group or phase uses a word that is outstanding.
 #pragma once
 
@@ -16,12 +17,14 @@ struct Warp;
 struct Inst;
 struct Block;
 
-constexpr unsigned kWarps = 32, kFirstMbarrier = kWarps + kWarps / 4, kAgents = 256;
+constexpr unsigned kWarps = 32, kPeerPipes = kWarps + kWarps / 4, kFirstMbarrier = kPeerPipes + kWarps / 4, kAgents = 256;
 
 struct Order {
-  uint32_t known[kAgents] = {}, fenced[kAgents] = {};
-  void gather(const Warp& w);     // what the warp did and knows comes before
-  void give(Warp& w) const;       // ... what this warp does next
+  uint32_t known[kAgents] = {}, fenced[kAgents] = {}, sent[kAgents] = {};  // sent: behind it is a tcgen05.fence::before_thread_sync
+  void gather(const Warp& w);         // what the warp did and knows comes before
+  void give(Warp& w) const;           // ... what this warp does next
+  void gather_tensor(const Warp& w);  // the part that a .relaxed operation passes on
+  void give_tensor(Warp& w) const;
   void clear();
 };
 constexpr uint64_t kForWarpgroup = ~uint64_t(0);  // in place of an address: what a warp waits for is its warpgroup
@@ -36,6 +39,9 @@ struct Mbarrier {
   Order arriving, complete;                               // of the phase that runs, and of the last one that ended
   const Inst* last = nullptr;                             // what last changed the bytes, for the block's end
   uint32_t warp = 0;
+  // The last arrival from another block: in which phase, counted from 1 (0: none), and what would order it before this block's
+  // warps: the commit of a tensor pipe (a stamp), or a phase of barrier.cluster behind this one.
+  uint32_t remote_phase = 0, remote_commit = 0, remote_cluster = 0, remote_rank = 0;
 };
 
 class Mbarriers {
@@ -47,6 +53,8 @@ class Mbarriers {
   Mbarrier* find(Warp& w, const Inst& i, int lane, uint32_t at, bool remote = false);  // remote: of another block
   void arrive(Warp& w, const Inst& i, int lane, Mbarrier& m, uint32_t count, bool drop, bool releases);
   void expect(Warp& w, const Inst& i, int lane, Mbarrier& m, int64_t bytes);  // negative: complete_tx
+  // Before an arrival by a warp of another block; `commit`: the stamp of a commit as this block knows it, or 0.
+  void note_remote(const Warp& from, Mbarrier& m, uint32_t commit) const;
   uint32_t stamp(const Mbarrier& m) const { return (m.phase + 1) << 8 | m.agent; }  // of words that a copy writes
   uint32_t agents() const { return all_.empty() ? 0 : kFirstMbarrier + uint32_t(all_.size()); }
   std::string state(uint64_t at) const;

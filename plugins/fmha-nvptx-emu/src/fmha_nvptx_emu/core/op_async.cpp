@@ -2,6 +2,7 @@
 // outstanding until its thread waits. Groups are counted by warp: the lanes of a warp that commit apart share one count.
 #include "access.hpp"
 #include "binding.hpp"
+#include "cluster.hpp"
 
 namespace ptx {
 
@@ -39,6 +40,8 @@ void copy(Warp& w, const Inst& i, uint32_t mask) {
     }
     readable |= uint32_t(good) << l;
   });
+  if (b.clustered)
+    for (int l = 0; l < 32; ++l) to.at[l] = seen_from(b, to.at[l]);
   const uint32_t good = limited_lanes(w, i, mask, to, bytes, b.shared.bytes(), "shared");
   const uint64_t total = uint64_t(bytes) * unsigned(__builtin_popcount(mask));
   b.counts.global_read += total, b.counts.shared_written += total;

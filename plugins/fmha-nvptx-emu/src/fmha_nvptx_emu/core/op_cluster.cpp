@@ -17,7 +17,7 @@ template <class T> void map(Warp& w, const Inst& i, uint32_t mask) {
   each_lane(mask, [&](int l) {
     if (!w.block->cluster->at(rank[l]))
       throw Fault{"line " + std::to_string(i.at->line) + ": " + std::string(i.at->text) + ": the cluster has no block " + std::to_string(rank[l])};
-    d[l] = T((a[l] & kOffset) | uint64_t(rank[l] + 1) << kRankBit | uint64_t(i.imm));
+    d[l] = T((a[l] & kOffset) | uint64_t(rank[l]) << kRankBit | uint64_t(i.imm));
   });
 }
 Handler bind_mapa(Binding& b) {
@@ -34,8 +34,7 @@ Handler bind_mapa(Binding& b) {
 template <class T> void rank(Warp& w, const Inst& i, uint32_t mask) {
   const T* a = reinterpret_cast<const T*>(w.row(i.slots[1]));
   each_lane(mask, [&](int l) {
-    const uint32_t above = uint32_t((a[l] & (kWindow - 1)) >> kRankBit);
-    lanes_of<uint32_t>(w, i.slots[0])[l] = above ? above - 1 : w.block->rank;
+    lanes_of<uint32_t>(w, i.slots[0])[l] = uint32_t((a[l] & (kWindow - 1)) >> kRankBit);
   });
 }
 Handler bind_getctarank(Binding& b) {

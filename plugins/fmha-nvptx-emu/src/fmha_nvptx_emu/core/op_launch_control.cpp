@@ -37,7 +37,7 @@ void try_cancel(Warp& w, const Inst& i, uint32_t mask) {
     for (unsigned k = 0; k < 2; ++k) {
       if (w.block->checks) require_defined(w, i, i.slots[k], 1u << lane, "an address");
       const uint64_t base = i.wide >> k & 1 ? lanes_of<uint32_t>(w, i.slots[k])[lane] : lanes_of<uint64_t>(w, i.slots[k])[lane];
-      at[k] = placed(Space::Generic, base).at + uint32_t(uint64_t(i.imm) >> 32 * k);
+      at[k] = placed(Space::Generic, seen_from(*w.block, base)).at + uint32_t(uint64_t(i.imm) >> 32 * k);
       Lanes a;
       a.at[lane] = at[k];
       if (!limited_lanes(w, i, 1u << lane, a, k ? 8 : 16, w.block->shared.bytes(), "shared")) return;

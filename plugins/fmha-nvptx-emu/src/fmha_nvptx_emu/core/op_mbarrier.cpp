@@ -56,6 +56,10 @@ void arrive(Warp& w, const Inst& i, uint32_t mask) {
     if (i.dests) reinterpret_cast<uint64_t*>(w.row(i.slots[0]))[l] = state;
     if (!m || !note_signal(w, i, l, *of[l])) return;
     if (expects) m->bytes += operand, m->last = &i, m->warp = w.index;
+    if (remote) {
+      all.note_remote(w, *m, 0);
+      if (w.block->kernel->tensor_pair && partners(*w.block, *of[l])) tell_partner(w, m->arriving);
+    } else if (i.target & kRelaxed) m->arriving.gather_tensor(w);
     all.arrive(w, i, l, *m, expects ? 1 : operand, i.target & kDrop, !remote && !(i.target & kRelaxed));
   });
   if (i.dests) w.define(i.slots[0], kAll, mask);
@@ -75,7 +79,7 @@ void wait(Warp& w, const Inst& i, uint32_t mask) {
     if (i.target & kParity) over = (m->phase & 1) != (value(w, operand, l) & 1);
     else over = m->phase != uint32_t(reinterpret_cast<const uint64_t*>(w.row(operand))[l] >> 32);
     done |= uint32_t(over) << l;
-    if (over && !(i.target & kRelaxed)) m->complete.give(w);
+    if (over) i.target & kRelaxed ? m->complete.give_tensor(w) : m->complete.give(w);
     if (!over) w.polled = uint64_t(m->phase + 1) << 32 | a.at[l];
   });
   if (done != mask && w.polled == failed && i.target & kSuspends && !w.block->cluster->late()) {

@@ -54,7 +54,14 @@ void deallocate(Warp& w, const Inst& i, uint32_t mask) {
 void relinquish(Warp& w, const Inst& i, uint32_t mask) {
   if (together(w, i, mask, w.alive, "tcgen05.relinquish_alloc_permit")) w.block->tensor->relinquish();
 }
-void nothing(Warp&, const Inst&, uint32_t) {}
+// What this warp did and knows may be relied on behind the next synchronisation; what reached it may be relied on from here.
+void before_sync(Warp& w, const Inst&, uint32_t) {
+  for (unsigned k = 0; k < kAgents; ++k) w.sent[k] = std::max(w.sent[k], w.known[k]);
+  w.sent[w.index] = w.time++;
+}
+void after_sync(Warp& w, const Inst&, uint32_t) {
+  for (unsigned k = 0; k < kAgents; ++k) w.fenced_tensor[k] = std::max(w.fenced_tensor[k], w.received[k]);
+}
 
 // slots: mbarrier, [blocks]. Later waiters for the phase know what the warpgroup's pipe was given up to here.
 void commit(Warp& w, const Inst& i, uint32_t mask) {
@@ -74,12 +81,16 @@ void commit(Warp& w, const Inst& i, uint32_t mask) {
       if (remote && !note_signal(w, i, lane, block)) return;
       Mbarrier* m = block.mbarriers.find(w, i, lane, uint32_t(at), remote);
       if (!m) return;
+      Order& order = m->arriving;
+      uint32_t as = pipe;  // the pipe in the other block's terms
       if (!remote) {  // what lay before the products lies before the waiter; what this warp itself did does not
-        const uint32_t own = m->arriving.known[w.index];
-        m->arriving.gather(w);
-        m->arriving.known[w.index] = own;
-        m->arriving.known[pipe] = m->arriving.fenced[pipe] = w.wgmma_committed;
-      }
+        const uint32_t own = order.known[w.index];
+        order.gather(w);
+        order.known[w.index] = own;
+      } else if (i.target & kPair && partners(*w.block, block)) as += kPeerPipes - kWarps, tell_partner(w, order);
+      else as = 0;
+      if (as) order.known[as] = order.fenced[as] = order.sent[as] = w.wgmma_committed;
+      if (remote) block.mbarriers.note_remote(w, *m, as ? w.wgmma_committed << 8 | as : 0);
       block.mbarriers.arrive(w, i, lane, *m, 1, false, false);
       ++block.events;
     };
@@ -136,7 +147,7 @@ void copy(Warp& w, const Inst& i, uint32_t mask) {
             w.block->launch->report->add(Finding::OutOfBounds, w, i, lane, [&] { return "a matrix descriptor leads to " + hex(at) + " of " + std::to_string(block->shared.bytes()) + " bytes of shared memory"; });
             return;
           }
-          if (w.block->checks && block == w.block) whole &= w.block->shared.read_later(w, i, lane, at, 16, false);
+          if (w.block->checks) whole &= block == w.block ? w.block->shared.read_later(w, i, lane, at, 16, false) : block->shared.read_peer(w, i, lane, at, 16);
           std::memcpy(bytes + byte, block->shared.data() + at, 16);
         }
         const auto put = [&](uint32_t tensor_lane) {
@@ -172,17 +183,19 @@ Handler bind_copy(Binding& b) {
 Handler bind_tcgen05(Binding& b) {
   b.out.own_flow = true;
   b.kernel.tensor_memory = true;
-  if (b.any({"fence::before_thread_sync", "fence::after_thread_sync"})) return b.count(0, 0), nothing;
+  const bool before = b.take("fence::before_thread_sync");
+  if (before || b.take("fence::after_thread_sync")) return b.kernel.tensor_fences = true, b.count(0, 0), before ? before_sync : after_sync;
   const bool load = std::find(b.s.mods.begin(), b.s.mods.end(), "ld") != b.s.mods.end(), store = std::find(b.s.mods.begin(), b.s.mods.end(), "st") != b.s.mods.end();
   const bool waits = std::any_of(b.s.mods.begin(), b.s.mods.end(), [](const std::string& mod) { return mod.rfind("wait::", 0) == 0; });
   if (load || store || waits) return bind_tensor_move(b);
   const bool one = b.take("cta_group::1"), pair = b.take("cta_group::2");
   if (one == pair) b.refuse("it needs .cta_group::1 or .cta_group::2");
   b.out.target = pair ? kPair : 0;
+  b.kernel.tensor_pair |= pair;
   if (b.take("mma")) return bind_tensor_product(b);
   if (b.take("cp")) return bind_copy(b);
   if (b.take("commit")) {
-    b.any({"shared::cluster"});
+    if (b.take("shared::cluster")) b.out.space = Space::Shared;
     if (!b.take("mbarrier::arrive::one") || b.type() != Type::B64) return nullptr;
     const bool cast = b.take("multicast::cluster");
     b.count(cast ? 2 : 1, cast ? 2 : 1);

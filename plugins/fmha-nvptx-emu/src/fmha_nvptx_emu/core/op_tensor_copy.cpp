@@ -81,19 +81,25 @@ void fill_row(const TensorMap& map, uint8_t* row) {
 }
 
 struct Target {
-  Block* block;
+  Block *block, *counts;  // where the data goes, and whose mbarrier counts it: with cta_group::2 it may be the other one of the pair
   Mbarrier* m;
 };
+constexpr uint32_t kCast = 1, kPair = 2;  // options, in `target`
 // Where a load goes: the block of its address, or all of a multicast's. `at` loses its block.
 bool targets_of(Warp& w, const Inst& i, int lane, uint64_t& at, uint64_t bar, uint32_t cast, std::vector<Target>& out) {
+  at = seen_from(*w.block, at), bar = seen_from(*w.block, bar);
   if (at >> 56) at = placed(Space::Generic, at).at;
   if (bar >> 56) bar = placed(Space::Generic, bar).at;
   Block &to = block_of(w, i, at), &counts = block_of(w, i, bar);
-  if (&to != &counts) stop(i, w, "the data and the mbarrier lie in different blocks");
+  const bool pair = i.target & kPair;
+  if (&to != &counts && !(pair && partners(to, counts))) stop(i, w, "the data and the mbarrier lie in different blocks");
   if (!shared_place(w, i, lane, bar, 8, 8)) return false;
   const auto add = [&](Block& block) {
     if (!note_signal(w, i, lane, block)) return;
-    if (Mbarrier* m = block.mbarriers.find(w, i, lane, uint32_t(bar), &block != w.block)) out.push_back({&block, m});
+    Block* of = pair ? w.block->cluster->at((block.rank & ~1u) | (counts.rank & 1)) : &block;  // the signal's parity is the mbarrier's
+    if (!of) return no_such_block(w, i, lane, block.rank ^ 1);
+    if (of != &block && !note_signal(w, i, lane, *of)) return;
+    if (Mbarrier* m = of->mbarriers.find(w, i, lane, uint32_t(bar), of != w.block)) out.push_back({&block, of, m});
   };
   if (!cast) add(to);
   for (uint32_t rank = 0; cast >> rank; ++rank) {
@@ -122,7 +128,8 @@ template <bool load> void tensor_copy(Warp& w, const Inst& i, uint32_t mask) {
     const TensorMap map = map_at(w, i, key[1]);
     const uint32_t bytes = map.row_bytes(), rows = map.rows();
     std::vector<Target> targets;
-    if (load && !targets_of(w, i, lane, at, place(w, i, s[2], 2, lane), i.target ? lanes_of<uint32_t>(w, axes[i.count])[lane] & 0xffff : 0, targets)) return;
+    if (load && !targets_of(w, i, lane, at, place(w, i, s[2], 2, lane), i.target & kCast ? lanes_of<uint32_t>(w, axes[i.count])[lane] & 0xffff : 0, targets)) return;
+    if (!load) at = seen_from(b, at);
     if (shared_place(w, i, lane, at, bytes * rows, 128)) {
       Range range;
       uint8_t row[256 * 8];
@@ -135,7 +142,11 @@ template <bool load> void tensor_copy(Warp& w, const Inst& i, uint32_t mask) {
         } else if (!inside.bytes) continue;
         for (uint32_t byte = 0; byte < bytes; byte += 16) {
           const uint32_t chunk = swizzled(uint32_t(at) + r * bytes + byte, map.swizzle);
-          for (const Target& to : targets) to_shared(w, i, lane, *to.block, chunk, row + byte, 16, to.block->mbarriers.stamp(*to.m));
+          for (const Target& to : targets) {
+            const uint32_t stamp = to.counts->mbarriers.stamp(*to.m);
+            to_shared(w, i, lane, *to.block, chunk, row + byte, 16, to.block == to.counts ? stamp : 0);
+            if (to.block != to.counts && b.checks) to.block->shared.expect_peer(*to.counts, chunk, 16, stamp);
+          }
           if (!load) from_shared(w, i, lane, chunk, row + byte, 16);
         }
         if (!load && global_place(w, i, lane, inside.address, inside.bytes, true, range))
@@ -145,7 +156,7 @@ template <bool load> void tensor_copy(Warp& w, const Inst& i, uint32_t mask) {
       }
       (load ? b.counts.shared_written : b.counts.shared_read) += uint64_t(bytes) * rows;
     }
-    for (const Target& to : targets) to.block->mbarriers.expect(w, i, lane, *to.m, -int64_t(bytes) * rows);
+    for (const Target& to : targets) to.counts->mbarriers.expect(w, i, lane, *to.m, -int64_t(bytes) * rows);
   });
 }
 
@@ -159,10 +170,11 @@ template <bool load> void bulk_copy(Warp& w, const Inst& i, uint32_t mask) {
   each_lane(mask, [&](int lane) {
     const uint32_t bytes = lanes_of<uint32_t>(w, i.slots[2])[lane];
     uint64_t to = place(w, i, i.slots[0], 0, lane), from = place(w, i, i.slots[1], 1, lane);
+    (load ? to : from) = seen_from(b, load ? to : from);
     if (bytes % 16) stop(i, w, "it copies " + std::to_string(bytes) + " bytes, no multiple of 16");
     Mbarrier* m = nullptr;
     if (load) {
-      uint64_t bar = place(w, i, i.slots[3], 2, lane);
+      uint64_t bar = seen_from(b, place(w, i, i.slots[3], 2, lane));
       if (!shared_place(w, i, lane, bar, 8, 8) || !(m = b.mbarriers.find(w, i, lane, uint32_t(bar)))) return;
     }
     Range range;
@@ -219,7 +231,9 @@ Handler bind_tensor(Binding& b) {
   const Operand& o = b.operand(tensor);
   if (o.kind != Operand::Address || o.parts.size() != 1 || o.parts[0].parts.size() != rank) b.refuse("it needs [map, {coordinates}]");
   const bool cast = load && b.take("multicast::cluster");
-  b.out.target = cast;
+  b.any({"cta_group::1"});
+  b.out.target = (cast ? kCast : 0) | (b.take("cta_group::2") ? kPair : 0);
+  b.kernel.tensor_pair |= bool(b.out.target & kPair);
   b.count((load ? 3u : 2u) + hint + cast, (load ? 3u : 2u) + hint + cast);
   address(b, 0, 0), address(b, 1, 1);
   if (load) address(b, 2, 2);

@@ -103,9 +103,10 @@ template <bool load> void move(Warp& w, const Inst& i, uint32_t mask) {
 void wait_load(Warp& w, const Inst& i, uint32_t mask) {
   if (!together(w, i, mask, w.alive, "tcgen05.wait::ld")) return;
   std::erase_if(w.outstanding, [](const Outstanding& one) { return one.group == kLoadGroup; });
+  w.block->tensor->waited(w, true);
 }
 void wait_store(Warp& w, const Inst& i, uint32_t mask) {
-  if (together(w, i, mask, w.alive, "tcgen05.wait::st")) w.block->tensor->waited(w);
+  if (together(w, i, mask, w.alive, "tcgen05.wait::st")) w.block->tensor->waited(w, false);
 }
 
 }  // namespace

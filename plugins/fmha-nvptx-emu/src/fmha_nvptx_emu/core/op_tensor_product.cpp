@@ -103,7 +103,8 @@ bool fetch(Warp& w, const Inst& i, int lane, Block& block, uint32_t at, const ui
     return true;
   }
   from = block.shared.data() + at;
-  return !w.block->checks || &block != w.block || block.shared.read_later(w, i, lane, at, 16, false);
+  if (!w.block->checks) return true;
+  return &block == w.block ? block.shared.read_later(w, i, lane, at, 16, false) : block.shared.read_peer(w, i, lane, at, 16);
 }
 
 void read_tile(Warp& w, const Inst& i, int lane, Block& block, const Descriptor& d, Element kind, bool across, float sign, unsigned first, unsigned rows, Tile& out) {
@@ -261,6 +262,7 @@ template <Kind kind> void multiply(Warp& w, const Inst& i, uint32_t mask) {
       for (uint32_t k = 0; k < 2; ++k)
         if (!(blocks[k] = w.block->cluster->at((w.block->rank & ~1u) + k))) stop(i, w, "the block has no other of its pair");
     if (pair && !note_signal(w, i, lane, *w.block->cluster->at(w.block->rank ^ 1))) return;
+    w.block->counts.matrix_flops += 2ull * f.m * f.n * (kRowBytesOfK * elements_of(f.a) / 4);
     const unsigned part = pair ? f.n / 2 : f.n;
     for (unsigned k = 0; k < (pair ? 2u : 1u); ++k) read_tile(w, i, lane, *blocks[k], b, f.b, f.across_b, f.sign_b, k * part, part, at.b);
     for (unsigned k = 0, depth = kRowBytesOfK / (4 / elements_of(f.b)); k < depth; ++k)

@@ -329,6 +329,10 @@ void touch_outstanding(Warp& w, const Inst& i) {
   for (unsigned k = 0; k < unsigned(i.dests + i.sources); ++k) {
     const auto found = of(i.slots[k]);
     if (found == w.outstanding.end() || (k >= i.dests && found->read_only)) continue;
+    if (k >= i.dests && found->group == kLoadGroup) {  // a true dependency is kept (9.7.16.6.4.5), so the value has arrived
+      w.outstanding.erase(found);
+      continue;
+    }
     if (k >= i.dests && i.cls == Class::Move && i.dests == 1) {
       const Outstanding copy{i.slots[0].id, found->group, false};
       w.outstanding.push_back(copy);

@@ -58,10 +58,17 @@ struct Kernel {
     uint32_t row;
   };
   std::vector<SpecialRow> specials;
+  struct SharedAddress {
+    uint32_t row;
+    bool wide;
+  };
+  std::vector<SharedAddress> shared_addresses;  // constants that name a place in the block's shared memory
   uint32_t static_shared = 0, local_bytes = 0, parameter_bytes = 0;
   uint32_t shared_align = 1;
   bool asynchronous_matrix = false;  // it has wgmma
   bool tensor_memory = false;        // it has tcgen05
+  bool tensor_fences = false;        // it has tcgen05.fence
+  bool tensor_pair = false;          // it has tcgen05 with cta_group::2
 };
 
 // A module in memory: its variables have addresses and its kernels are decoded.

@@ -54,6 +54,7 @@ void SharedMemory::begin(uint32_t bytes) {
   reader_.assign(words, 0);
   reader_before_.assign(words, 0);
   atomic_.assign(words, false);
+  landings_.clear();
 }
 
 // The last write of a word is not plainly before this access: outstanding, another warp's, or this warp's own.
@@ -89,6 +90,12 @@ void SharedMemory::readers(Warp& w, const Inst& i, int lane, uint32_t word) {
   for (const uint32_t found : {reader_[word], reader_before_[word]}) {
     const uint32_t stamp = found & kLater ? settled_reader(w, i, lane, word, found) : found;
     if (owner(stamp) == w.index || time_of(stamp) <= w.known[owner(stamp)]) continue;
+    if (owner(stamp) >= kPeerPipes) {
+      w.block->launch->report->add(Finding::MissingWait, w, i, lane, [&] {
+        return of_lane(lane) + " writes " + word_text(word) + ", a product of the other block of the pair reads it, and no wait for its tcgen05.commit lies between";
+      });
+      return;
+    }
     if (owner(stamp) >= kWarps) {
       w.block->launch->report->add(Finding::MissingWait, w, i, lane, [&] {
         return of_lane(lane) + " writes " + word_text(word) + (w.block->kernel->tensor_memory ? ", the tensor pipe of warpgroup " : ", a wgmma of warpgroup ") + std::to_string(owner(stamp) - kWarps) +
@@ -160,6 +167,27 @@ void SharedMemory::write_bulk(Warp& w, const Inst& i, int lane, uint32_t at, uin
     writer_[word] = stamp, atomic_[word] = false;
     state_[word] = 0xff;
   }
+}
+
+void SharedMemory::expect_peer(const Block& counts, uint32_t at, uint32_t bytes, uint32_t stamp) {
+  std::erase_if(landings_, [&](const Landing& one) { return one.at < at + bytes && at < one.end; });
+  landings_.push_back({&counts, at, at + bytes, stamp});
+}
+
+bool SharedMemory::read_peer(Warp& w, const Inst& i, int lane, uint32_t at, uint32_t bytes) {
+  const uint32_t mine = (w.wgmma_committed + 1) << 8 | (kPeerPipes + w.index / 4);
+  for (const Landing& one : landings_)
+    if (one.counts == w.block && one.at < at + bytes && at < one.end && w.known[owner(one.stamp)] < time_of(one.stamp))
+      w.block->launch->report->add(Finding::MissingWait, w, i, lane, [&] {
+        return of_lane(lane) + " reads " + word_text(at / 4) + " of the other block of the pair, and no wait for the mbarrier of the bulk copy to it lies before";
+      });
+  bool whole = true;
+  for (uint32_t word = at / 4, end = (at + bytes + 3) / 4; word < end; ++word) {
+    if (owner(reader_[word]) != owner(mine)) reader_before_[word] = reader_[word];
+    reader_[word] = mine;
+    whole &= (state_[word] & 0xf) == 0xf;
+  }
+  return whole;
 }
 
 void SharedMemory::store_remote(uint32_t at, uint32_t bytes, const uint8_t* values) {

@@ -13,6 +13,7 @@ namespace ptx {
 
 struct Warp;
 struct Inst;
+struct Block;
 
 class SharedMemory {
  public:
@@ -32,6 +33,11 @@ class SharedMemory {
   bool read_later(Warp& w, const Inst& i, int lane, uint32_t at, uint32_t bytes, bool copies);
   // By a bulk copy whose completion an mbarrier counts; `stamp` is the mbarrier's.
   void write_bulk(Warp& w, const Inst& i, int lane, uint32_t at, uint32_t bytes, uint32_t stamp, bool remote);  // remote: by another block
+  // By a product of the other block of a pair. Whether all bytes were written, and no copy to them is under way that its warp
+  // would have to wait for.
+  bool read_peer(Warp& w, const Inst& i, int lane, uint32_t at, uint32_t bytes);
+  // A copy lands here, and an mbarrier of another block counts it.
+  void expect_peer(const Block& counts, uint32_t at, uint32_t bytes, uint32_t stamp);
   void store_remote(uint32_t at, uint32_t bytes, const uint8_t* values);  // by another block
   void write_later(Warp& w, const Inst& i, int lane, uint32_t at, uint32_t bytes);  // by cp.async
 
@@ -41,6 +47,11 @@ class SharedMemory {
   void readers(Warp& w, const Inst& i, int lane, uint32_t word);
   uint32_t settled_reader(Warp& w, const Inst& i, int lane, uint32_t word, uint32_t stamp);
 
+  struct Landing {
+    const Block* counts;
+    uint32_t at, end, stamp;
+  };
+  std::vector<Landing> landings_;
   uint32_t bytes_ = 0;
   std::vector<uint8_t> data_, state_;  // state: 0 to 3 the bytes that hold a value, 4 to 7 those of the last writer
   std::vector<uint32_t> writer_, reader_, reader_before_;

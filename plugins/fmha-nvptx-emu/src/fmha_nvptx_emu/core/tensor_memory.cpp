@@ -11,7 +11,7 @@ uint32_t time_of(uint32_t stamp) { return stamp >> 8 & 0x7fffff; }
 uint32_t pipe_of(const Warp& w) { return kWarps + w.index / 4; }
 
 uint32_t stamp_of(const Warp& w, TensorMemory::By by) {
-  if (by == TensorMemory::By::Peer) return 0;
+  if (by == TensorMemory::By::Peer) return (w.wgmma_committed + 1) << 8 | (kPeerPipes + w.index / 4);
   return by == TensorMemory::By::Pipe ? (w.wgmma_committed + 1) << 8 | pipe_of(w) : w.time << 8 | w.index;
 }
 // Whether an access of the stamp lies before what the warp, or the pipe that it issues to, does now.
@@ -20,7 +20,13 @@ bool before(const Warp& w, uint32_t stamp, TensorMemory::By by) {
   if (!stamp || by == TensorMemory::By::Peer) return true;
   if (stamp & kLater) return false;
   if (agent == w.index || (by == TensorMemory::By::Pipe && agent == pipe_of(w))) return true;
-  return w.known[agent] >= time_of(stamp);
+  return std::max(w.known[agent], w.fenced_tensor[agent]) >= time_of(stamp);
+}
+// Whether the fences are missing that a synchronisation needs, in a kernel that has any (9.7.16.6.4).
+bool unfenced(const Warp& w, uint32_t stamp, TensorMemory::By by) {
+  const uint32_t agent = agent_of(stamp);
+  if (!w.block->kernel->tensor_fences || !stamp || by == TensorMemory::By::Peer || stamp & kLater) return false;
+  return agent != w.index && !(by == TensorMemory::By::Pipe && agent == pipe_of(w)) && w.fenced_tensor[agent] < time_of(stamp);
 }
 
 void misuse(Warp& w, const Inst& i, const std::string& text) {
@@ -70,21 +76,39 @@ void TensorMemory::unordered(Warp& w, const Inst& i, uint32_t lane, uint32_t col
   const uint32_t agent = agent_of(stamp);
   const std::string what = std::string(reads ? "it reads" : "it writes") + " lane " + std::to_string(lane) + ", column " + std::to_string(column) + " of tensor memory";
   const auto add = [&](Finding kind, const std::string& why) { w.block->launch->report->add(kind, w, i, -1, [&] { return what + ", " + why; }); };
+  if (stamp & kLater && !written) return add(Finding::MissingWait, "which a tcgen05.ld of warp " + std::to_string(agent) + " reads, with no tcgen05.wait::ld between");
   if (stamp & kLater) return add(Finding::MissingWait, "which a tcgen05.st of warp " + std::to_string(agent) + " wrote, with no tcgen05.wait::st between");
+  if (agent >= kPeerPipes)
+    return add(Finding::MissingWait, std::string(written ? "which a product of the other block of the pair wrote" : "which a product of the other block of the pair reads") + ", and no wait for its tcgen05.commit lies between");
   if (agent >= kWarps)
     return add(Finding::MissingWait, std::string(written ? "which the tensor pipe of warpgroup " : "which is read by the tensor pipe of warpgroup ") +
                                          std::to_string(agent - kWarps) + (written ? " wrote" : "") + ", and no wait for a tcgen05.commit lies between");
   add(Finding::SharedRace, "which warp " + std::to_string(agent) + (written ? " wrote" : " read") + ", and nothing orders the two");
 }
 
+void TensorMemory::ordered(Warp& w, const Inst& i, uint32_t lane, uint32_t column, uint32_t stamp, By by, bool reads, bool written) const {
+  if (!before(w, stamp, by)) return unordered(w, i, lane, column, stamp, reads, written);
+  if (unfenced(w, stamp, by))
+    w.block->launch->report->add(Finding::MissingFence, w, i, -1, [&] {
+      const uint32_t agent = agent_of(stamp);
+      const std::string who = agent >= kPeerPipes ? "a product of the other block of the pair" : agent >= kWarps ? "a product" : "warp " + std::to_string(agent);
+      return std::string(reads ? "it reads" : "it writes") + " lane " + std::to_string(lane) + ", column " + std::to_string(column) + " of tensor memory, which " + who +
+             (written ? " wrote" : " read") + ", and between the two lies no tcgen05.fence::" + (w.received[agent] >= time_of(stamp) ? "after_thread_sync" : "before_thread_sync");
+    });
+}
+
 bool TensorMemory::read(Warp& w, const Inst& i, uint32_t lane, uint32_t column, uint32_t count, By by) {
   const uint32_t mine = stamp_of(w, by);
   bool whole = true;
+  const bool later = by == By::Warp;
+  bool fresh = false;
   for (size_t at = place(lane, column), end = at + count; at < end; ++at) {
-    if (writer_[at] != mine && !before(w, writer_[at], by)) unordered(w, i, lane, uint32_t(at % kColumns), writer_[at], true, true);
-    reader_[at] = mine;
+    if (writer_[at] != mine) ordered(w, i, lane, uint32_t(at % kColumns), writer_[at], by, true, true);
+    fresh |= !(reader_[at] & kLater) || agent_of(reader_[at]) != w.index;
+    reader_[at] = later ? mine | kLater : mine;
     whole &= defined_[at] != 0;
   }
+  if (later && fresh) pending_.push_back({w.index, lane, column, count, true});
   return whole;
 }
 
@@ -92,20 +116,21 @@ void TensorMemory::write(Warp& w, const Inst& i, uint32_t lane, uint32_t column,
   const uint32_t mine = stamp_of(w, by) | (by == By::Warp ? kLater : 0);
   for (size_t at = place(lane, column), end = at + count; at < end; ++at) {
     const bool own = writer_[at] == mine || (by == By::Warp && agent_of(writer_[at]) == w.index);
-    if (!own && !before(w, writer_[at], by)) unordered(w, i, lane, uint32_t(at % kColumns), writer_[at], false, true);
-    if (!before(w, reader_[at], by)) unordered(w, i, lane, uint32_t(at % kColumns), reader_[at], false, false);
+    if (!own) ordered(w, i, lane, uint32_t(at % kColumns), writer_[at], by, false, true);
+    ordered(w, i, lane, uint32_t(at % kColumns), reader_[at], by, false, false);
     writer_[at] = mine, reader_[at] = 0;
     defined_[at] = 1;
   }
-  if (by == By::Warp) pending_.push_back({w.index, lane, column, count});
+  if (by == By::Warp) pending_.push_back({w.index, lane, column, count, false});
 }
 
-void TensorMemory::waited(const Warp& w) {
+void TensorMemory::waited(const Warp& w, bool loads) {
   const uint32_t stamp = w.time << 8 | w.index;
   std::erase_if(pending_, [&](const Piece& piece) {
-    if (piece.warp != w.index) return false;
+    if (piece.warp != w.index || piece.load != loads) return false;
+    std::vector<uint32_t>& of = loads ? reader_ : writer_;
     for (size_t at = place(piece.lane, piece.column), end = at + piece.count; at < end; ++at)
-      if (writer_[at] & kLater && agent_of(writer_[at]) == w.index) writer_[at] = stamp;
+      if (of[at] & kLater && agent_of(of[at]) == w.index) of[at] = stamp;
     return true;
   });
 }

@@ -2,7 +2,7 @@
 // 9.7.16.7 (allocation).
 //
 // A stamp is that of shared.hpp: a warp with its time, or the tensor pipe of a warpgroup (what its warps issued) with the
-// number of its commits. Bit 31: a tcgen05.st that no tcgen05.wait::st has waited for.
+// number of its commits. Bit 31: a tcgen05.ld or st that no tcgen05.wait has waited for.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ constexpr uint32_t kLoadGroup = 0xfffffff0;          // of `Warp::outstanding`: 
 class TensorMemory {
  public:
   static constexpr uint32_t kLanes = 128, kColumns = 512;
-  enum class By : uint8_t { Warp, Pipe, Peer };  // Peer: the tensor pipe of the other block, whose order is not kept here
+  enum class By : uint8_t { Warp, Pipe, Peer };  // Peer: the tensor pipe of the other block; what lies before it is not known here
 
   TensorMemory();
   uint32_t* row(uint32_t lane) { return data_.data() + size_t(lane) * kColumns; }
@@ -36,7 +36,7 @@ class TensorMemory {
   bool defined(uint32_t lane, uint32_t column) const { return defined_[place(lane, column)]; }
   void define(uint32_t lane, uint32_t column, bool is) { defined_[place(lane, column)] = is; }
 
-  void waited(const Warp& w);     // tcgen05.wait::st
+  void waited(const Warp& w, bool loads);  // tcgen05.wait::ld, tcgen05.wait::st
   void end(Block& block) const;   // what was never freed
 
  private:
@@ -46,14 +46,16 @@ class TensorMemory {
   };
   struct Piece {
     uint32_t warp, lane, column, count;
+    bool load;
   };
   static size_t place(uint32_t lane, uint32_t column) { return size_t(lane) * kColumns + column; }
+  void ordered(Warp& w, const Inst& i, uint32_t lane, uint32_t column, uint32_t stamp, By by, bool reads, bool written) const;
   void unordered(Warp& w, const Inst& i, uint32_t lane, uint32_t column, uint32_t stamp, bool reads, bool written) const;
 
   std::vector<uint32_t> data_, writer_, reader_;
   std::vector<uint8_t> defined_;
   std::vector<Allocation> allocations_;
-  std::vector<Piece> pending_;  // of tcgen05.st
+  std::vector<Piece> pending_;  // of tcgen05.ld and st
   bool taken_[kColumns] = {};
   bool relinquished_ = false;
 };
