@@ -33,7 +33,7 @@ FAULTS = {
         "    room.release()",
         "missing-fence",
     ),
-    "O is not multiplied by the factors": ("gl.expand_dims(alpha, 1)))", "gl.expand_dims(alpha * 0 + 1, 1)))", ""),
+    "O is not multiplied by the factors": ("spread(alpha, PART)", "spread(alpha * 0 + 1, PART)", ""),
 }
 """The text, what stands there instead, and the finding; without one, the numbers are wrong. Head dim 64, 2 blocks of keys."""
 
