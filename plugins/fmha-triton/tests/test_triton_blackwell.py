@@ -111,4 +111,4 @@ def test_a_planted_fault_is_found(name: str, cache: str, monkeypatch: pytest.Mon
         assert found.verdict is api.Verdict.HAZARD, found.notes
         assert finding in {one.kind for one in found.findings}
     else:
-        assert found.verdict is api.Verdict.FAILED, found.notes
+        assert found.verdict is api.Verdict.WRONG, found.notes
