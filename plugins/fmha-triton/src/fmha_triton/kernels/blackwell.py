@@ -107,6 +107,12 @@ def waited(x):
 
 
 @gluon.jit
+def spread(x, COLUMNS: gl.constexpr):
+    """A factor of each row for all columns, each in a register of its own: else LLVM pairs one value with an undefined half."""
+    return waited(gl.expand_dims(x, 1).broadcast_to(x.shape[0], COLUMNS))
+
+
+@gluon.jit
 def p_in(scores, dtype: gl.constexpr):
     """P of a block, in the first columns of its scores."""
     BN: gl.constexpr = scores.shape[1]
@@ -254,7 +260,7 @@ def rescale(o, factors, D: gl.constexpr):
     sent.release()
     for n in gl.static_range(D // PART):
         part = lease.memory.slice(n * PART, PART)
-        part.store(mul2(waited(part.load(layout)), gl.expand_dims(alpha, 1)))
+        part.store(mul2(waited(part.load(layout)), spread(alpha, PART)))
     lease.release()
     return o, factors
 
@@ -271,7 +277,7 @@ def finish(o, factors, out, D: gl.constexpr):
     tile = matrix(room.memory)
     for n in gl.static_range(D // STORED):
         part = waited(lease.memory.slice(n * STORED, STORED).load(layout))
-        tile.slice(n * STORED, STORED, dim=1).store(mul2(part, gl.expand_dims(share, 1)).to(tile.dtype))
+        tile.slice(n * STORED, STORED, dim=1).store(mul2(part, spread(share, STORED)).to(tile.dtype))
     lease.release()
     fence_async_shared()
     room.release()
