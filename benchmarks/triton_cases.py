@@ -6,11 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 AMD = ("gfx942", "gfx950", "gfx90a", "gfx1100", "gfx1201")
-NVIDIA = ("sm_80", "sm_86", "sm_89", "sm_90a", "sm_120a")
-ABSENT = {
-    "sm_100a": "Triton 3.9.0 reads registers of tcgen05.ld before their wait, so a run on emu:sm_100a is a HAZARD"
-}
-"""Architectures that the kernels are compiled for and whose rows are not run on emulated devices, each with the reason."""
+NVIDIA = ("sm_80", "sm_86", "sm_89", "sm_90a", "sm_100a", "sm_120a")
 ARCHS = (*AMD, *NVIDIA)
 _OCP, _FNUZ = ("gfx950", "gfx1201", "sm_89", "sm_90a", "sm_120a"), ("gfx942",)
 

@@ -22,7 +22,7 @@ from typing import Any
 
 from fmha_triton import TritonBackend
 from fmha_triton.building import key_of
-from triton_cases import ABSENT, ARCHS, Case, all_cases
+from triton_cases import ARCHS, Case, all_cases
 
 from fmha_cli import api
 
@@ -100,7 +100,6 @@ def markdown(rows: Iterable[dict[str, Any]]) -> str:
             found = Counter(row["verdict"] for row in rows if row["kind"] == kind and row["arch"] == arch)
             cells.append(", ".join(f"{count} {verdict}" for verdict, count in sorted(found.items())) or "-")
         lines.append(f"| {kind} | {' | '.join(cells)} |")
-    lines += ["", *(f"{arch}: NOT_RUN, {why}." for arch, why in ABSENT.items())]
     return "\n".join((*lines, ""))
 
 

@@ -27,7 +27,11 @@ needs_triton = pytest.mark.skipif(
     reason="Triton or cuda-python is not installed (pip install triton 'fmha[cuda]')",
 )
 FAULTS = {
-    "values are used ahead of their wait": ("is_pure=False", "is_pure=True", "missing-wait"),
+    "buffers are taken before they are ready": (
+        "            mbarrier.wait(self.own.index(self.index), self.phase)\n",
+        "",
+        "missing-wait",
+    ),
     "O is stored without a fence": (
         "    fence_async_shared()\n    room.release()",
         "    room.release()",

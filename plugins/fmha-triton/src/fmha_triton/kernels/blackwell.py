@@ -98,18 +98,9 @@ def matrix(tile):
 
 
 @gluon.jit
-def waited(x):
-    """The values of a load from tensor memory, used behind the load's wait.
-
-    Triton 3.9 lets LLVM move uses of the registers ahead of tcgen05.wait::ld, where they are undefined. A volatile mov stays behind it.
-    """
-    return gl.inline_asm_elementwise("mov.b32 $0, $1;", "=f,f", [x], dtype=gl.float32, is_pure=False, pack=1)
-
-
-@gluon.jit
 def spread(x, COLUMNS: gl.constexpr):
-    """A factor of each row for all columns, each in a register of its own: else LLVM pairs one value with an undefined half."""
-    return waited(gl.expand_dims(x, 1).broadcast_to(x.shape[0], COLUMNS))
+    """A factor of each row, for all columns."""
+    return gl.expand_dims(x, 1).broadcast_to(x.shape[0], COLUMNS)
 
 
 @gluon.jit
@@ -185,7 +176,7 @@ def product_partition(work, maps, channels):
 def softmax_step(work, s, factors, turn, n, end, i, top, total, dtype: gl.constexpr, MASKED: gl.constexpr):
     """One block: P in the place of its scores, and the factor of what was summed before, which block 0 has none of."""
     lease, s = s.acquire()
-    x = mul2(waited(lease.memory.load()), work.scale)
+    x = mul2(lease.memory.load(), work.scale)
     layout: gl.constexpr = x.type.layout
     if MASKED:
         j = (end - 1 - n) * work.BN + gl.arange(0, work.BN, layout=gl.SliceLayout(0, layout))
@@ -260,7 +251,7 @@ def rescale(o, factors, D: gl.constexpr):
     sent.release()
     for n in gl.static_range(D // PART):
         part = lease.memory.slice(n * PART, PART)
-        part.store(mul2(waited(part.load(layout)), spread(alpha, PART)))
+        part.store(mul2(part.load(layout), spread(alpha, PART)))
     lease.release()
     return o, factors
 
@@ -276,7 +267,7 @@ def finish(o, factors, out, D: gl.constexpr):
     sent.release()
     tile = matrix(room.memory)
     for n in gl.static_range(D // STORED):
-        part = waited(lease.memory.slice(n * STORED, STORED).load(layout))
+        part = lease.memory.slice(n * STORED, STORED).load(layout)
         tile.slice(n * STORED, STORED, dim=1).store(mul2(part, spread(share, STORED)).to(tile.dtype))
     lease.release()
     fence_async_shared()
