@@ -152,7 +152,7 @@ def table(rows: Sequence[Mapping[str, Any]]) -> str:
     failed = [row for row in rows if row["verdict"] != "PASSED"]
     lines += [
         "",
-        *(f"- {r['verdict']}: `{r['repro']} --emu-seed {r['seed']}`: {'; '.join(r['notes'])[:300]}" for r in failed),
+        *(f"- {r['verdict']}: `{r['repro']}`: {'; '.join(r['notes'])[:300]}" for r in failed),
     ]
     return "\n".join(lines)
 

@@ -61,6 +61,12 @@ def kept(
     return {(arch, case.flags): row for arch, case, row in asked if row and row["build"] == build(arch, case)}
 
 
+def others(rows: Iterable[dict[str, Any]], points: Iterable[tuple[str, Case]]) -> list[dict[str, Any]]:
+    """The rows of an earlier run that this one does not ask for."""
+    asked = {(arch, case.flags) for arch, case in points}
+    return [row for row in rows if (row["arch"], row["flags"]) not in asked]
+
+
 def executed(arch: str, case: Case) -> dict[str, Any]:
     """The row of one case on one emulated device."""
     row: dict[str, Any] = {"arch": arch, "kind": case.kind, "flags": case.flags, "build": build_of(arch, case)}
@@ -112,10 +118,10 @@ def main() -> int:
     parser.add_argument("--resume", action="store_true")
     parser.add_argument("--markdown", type=Path, metavar="FILE")
     args = parser.parse_args()
-    rows: list[dict[str, Any]] = []
     points = [(a, c) for c in all_cases() for a in args.arch if a in c.archs and args.only in f"{c.kind} {c.flags}"]
     resumed = args.resume and args.json and args.json.exists()
-    standing = kept(json.loads(args.json.read_text("utf-8"))["rows"], points) if resumed else {}
+    old = json.loads(args.json.read_text("utf-8"))["rows"] if resumed else []
+    rows, standing = others(old, points), kept(old, points)
     for arch, case in points:
         row = standing.get((arch, case.flags)) or executed(arch, case)
         rows.append(row)

@@ -54,6 +54,11 @@ def test_what_nothing_supports_has_no_build() -> None:
     assert triton_check.build_of(ARCH, Case("forward", "-H 2 -s 50 -d 20 --dtype fp16")) is None
 
 
+def test_rows_that_are_not_asked_for_are_kept() -> None:
+    other = row(arch="gfx950")
+    assert triton_check.others([row(), other], POINTS) == [other]
+
+
 def test_the_script_executes_again_what_does_not_stand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file, stale = tmp_path / "rows.json", Case("forward", "-H 2 -s 50 -d 64 --dtype fp16")
     old = [row(kernel="kept"), row(flags=stale.flags, kernel="stale")]
