@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Protocol, runtime_checkable
+from typing import Annotated, Any, Protocol, runtime_checkable
 
 from fmha_cli.domain.device import Availability, DeviceFacts
 from fmha_cli.domain.members import Count, Least
@@ -104,13 +104,19 @@ class Executed:
     lds_conflict_cycles: Annotated[int, Least(0), "beyond those of accesses without bank conflicts"] = 0
     buffer_out_of_range: Annotated[int, Least(0), "lanes beyond num_records: read as zero or dropped"] = 0
     barriers: Annotated[int, Least(0), "arrivals of waves"] = 0
+    global_sectors: Annotated[
+        int | None, Least(0), "of 32 bytes of global memory that waves touched; null: not counted"
+    ] = None
 
     def plus(self, other: Executed) -> Executed:
         """The sum of both, under this one's name."""
         names = set(self.classes) | set(other.classes)
         classes = {name: self.classes.get(name, 0) + other.classes.get(name, 0) for name in sorted(names)}
-        plain = (item.name for item in fields(self) if item.name not in ("kernel", "classes"))
-        return replace(self, classes=classes, **{name: getattr(self, name) + getattr(other, name) for name in plain})
+        plain = (item.name for item in fields(self) if item.name not in ("kernel", "classes", "global_sectors"))
+        sums: dict[str, Any] = {name: getattr(self, name) + getattr(other, name) for name in plain}
+        if self.global_sectors is not None and other.global_sectors is not None:
+            sums["global_sectors"] = self.global_sectors + other.global_sectors
+        return replace(self, classes=classes, **{"global_sectors": None, **sums})
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ _FURTHER = {
     "matrix_flops": "matrix FLOP",
     "global_read_bytes": "bytes read",
     "global_written_bytes": "bytes written",
+    "global_sectors": "sectors",
     "scratch_read_bytes": "scratch bytes read",
     "scratch_written_bytes": "scratch bytes written",
     "lds_accesses": "LDS accesses",
@@ -32,7 +33,8 @@ def compared_counts(mine: Sequence[Executed], other: Sequence[Executed], against
         name: here.classes.get(name, 0) - there.classes.get(name, 0) for name in sorted({*here.classes, *there.classes})
     }
     parts = [f"{name} {by:+,}" for name, by in sorted(classes.items(), key=lambda item: -abs(item[1])) if by]
-    further = {text: getattr(here, name) - getattr(there, name) for name, text in _FURTHER.items()}
+    known = (name for name in _FURTHER if None not in (getattr(here, name), getattr(there, name)))
+    further = {_FURTHER[name]: getattr(here, name) - getattr(there, name) for name in known}
     parts += [f"{text} {by:+,}" for text, by in further.items() if by]
     counted = f"executed {here.instructions:,} instructions"
     if not parts and here.instructions == there.instructions:

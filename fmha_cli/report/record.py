@@ -200,6 +200,8 @@ def upgraded(row: dict[str, Any]) -> dict[str, Any]:
     """
     for name in _LATER:
         row.setdefault(name, None)
+    for kernel in row.get("executed") or ():
+        kernel.setdefault("global_sectors", None)
     if isinstance(row["measurement"], dict):
         row["measurement"].setdefault("conditions", None)
     for name in _JUDGED if isinstance(row["baseline"], dict) else ():

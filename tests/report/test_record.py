@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,7 @@ from fmha_cli.domain.verdict import Comparison, Verdict
 from fmha_cli.report.finite import nulled, restored
 from fmha_cli.report.parts import OUTPUTS, worst
 from fmha_cli.report.record import Record
-from report.samples import bare, check, kernel, record, records
+from report.samples import EXECUTED, bare, check, kernel, record, records
 
 
 def through_json(row: Record) -> Record:
@@ -115,6 +117,15 @@ def test_a_row_of_the_first_version_is_read() -> None:
     }
     with pytest.raises(DecodeError, match="lacks repro"):
         Record.from_dict({name: value for name, value in old.items() if name != "repro"})
+
+
+def test_counts_without_sectors_are_read() -> None:
+    new = record(executed=(replace(EXECUTED, global_sectors=7),)).to_dict()
+    assert new["executed"][0]["global_sectors"] == 7
+    old = copy.deepcopy(new)
+    del old["executed"][0]["global_sectors"]
+    (read,) = Record.from_dict(old).executed or ()
+    assert read == EXECUTED
 
 
 def test_a_row_of_the_second_version_is_read() -> None:

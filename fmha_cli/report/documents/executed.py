@@ -69,6 +69,7 @@ def executed_document(problem: Problem, record: Record) -> dict[str, Any]:
 
 
 _SHORT = 40
+_SECTOR = 32
 _BYTES = {
     "global_read_bytes": "global memory read",
     "global_written_bytes": "global memory written",
@@ -103,6 +104,9 @@ def executed_view(document: Mapping[str, Any]) -> Table:
     rows += [[text, *(size(c[key]) for c in columns)] for key, text in _BYTES.items()]
     rows += [_last(columns, "memory needed, every tensor once", size(needed["bytes"]))]
     rows += [[text, *(str(c[key]) for c in columns)] for key, text in _COUNTS.items()]
+    if document["total"]["global_sectors"] is not None:
+        rows += [["global memory, sectors of 32 bytes", *(str(c["global_sectors"]) for c in columns)]]
+        rows += [["  their bytes / bytes accessed", *(_moved(c) for c in columns)]]
     details = [f"  kernel {i}: {_short(c['kernel'])}, launched {c['launches']}x" for i, c in enumerate(kernels, 1)]
     details += [f"  {f['kind']} at {f['address']:#x}: {f['text']}" for f in document["findings"]]
     summary = f"{problem_text(document['problem'])} on {document['device']}: {document['verdict']}; its times are not those of a GPU"
@@ -113,6 +117,11 @@ def executed_view(document: Mapping[str, Any]) -> Table:
 
 def _last(columns: list[Mapping[str, Any]], text: str, value: str) -> list[str]:
     return [text, *[""] * (len(columns) - 1), value]
+
+
+def _moved(count: Mapping[str, Any]) -> str:
+    accessed = count["global_read_bytes"] + count["global_written_bytes"]
+    return digits(_SECTOR * count["global_sectors"] / accessed) if accessed else ""
 
 
 def _short(symbol: str) -> str:

@@ -40,13 +40,11 @@ class Seen:
         fault: why it stopped, or why the text does not load.
         findings: as the library describes them.
         executed: its counts; empty if it did not start.
-        sectors: of 32 bytes of global memory, touched by warps.
     """
 
     fault: str | None
     findings: list[dict[str, Any]]
     executed: dict[str, Any]
-    sectors: int
 
     @property
     def kinds(self) -> list[str]:
@@ -117,9 +115,8 @@ def launch(
         text.encode(), kernel.encode(), three(*grid), three(*block), shared, bytes(data), ctypes.c_uint64(len(data)), rows,
         ctypes.c_uint64(len(regions)),
     )  # fmt: skip
-    told = json.loads(answer)
-    seen = told["observed"]
-    return Seen(seen["fault"], seen["findings"], seen["executed"][0] if seen["executed"] else {}, told["sectors"])
+    seen = json.loads(answer)
+    return Seen(seen["fault"], seen["findings"], seen["executed"][0] if seen["executed"] else {})
 
 
 def module(body: str, parameters: str = ".param .u64 p0", directives: str = "", head: str = "") -> str:

@@ -31,6 +31,9 @@ int main() {
       {Kind::Race, "k", "st \"x\"", "tab\there \\", 12, 3, -1, {1, 2, 3}, 7}, {Kind::Bounds, "k", "ld", "far", 1ull << 40, 0, 31, {0, 0, 0}, 1}};
   const Executed done{"k", 2, 30, {{"float", 10}, {"shared", 0}, {"global", 20}}, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12};
   report_line(observed_json({executed_json(done)}, "line 1: \"sad\"", to_json(found)));
+  Executed counted = done;
+  counted.kernel = "l", counted.global_sectors = 13;
+  report_line(observed_json({executed_json(counted)}, "", to_json(std::vector<FoundOf<Kind>>())));
   report_line(observed_json({}, "", to_json(std::vector<FoundOf<Kind>>())));
   memory().allocated(0x1000, 0x100, "q");
   memory().allocated(0x2000, 0x100, "k");
@@ -47,14 +50,23 @@ int main() {
   std::printf("%d %d %016llx\n", first == mixed(0), random.next() == mixed(kGolden), (unsigned long long)first);
 }
 """
-REPORT = (
+COUNTS = (
     r'{"executed":[{"kernel":"k","launches":2,"instructions":30,"classes":{"float":10,"global":20},"matrix_flops":1,'
     r'"global_read_bytes":2,"global_written_bytes":3,"scratch_read_bytes":4,"scratch_written_bytes":5,'
     r'"scalar_read_bytes":6,"lds_read_bytes":7,"lds_written_bytes":8,"lds_accesses":9,"lds_conflict_cycles":10,'
-    r'"buffer_out_of_range":11,"barriers":12}],"fault":"line 1: \"sad\"","findings":[{"kind":"lds-race","kernel":"k",'
+    r'"buffer_out_of_range":11,"barriers":12,"global_sectors":'
+)
+REPORT = (
+    COUNTS + r'null}],"fault":"line 1: \"sad\"","findings":[{"kind":"lds-race","kernel":"k",'
     r'"instruction":"st \"x\"","text":"tab\u0009here \\","address":12,"wave":3,"lane":-1,"group":[1,2,3],"count":7},'
     r'{"kind":"out-of-bounds","kernel":"k","instruction":"ld","text":"far","address":1099511627776,"wave":0,"lane":31,'
-    r'"group":[0,0,0],"count":1}]}' + "\n" + r'{"executed":[],"fault":null,"findings":[]}' + "\n"
+    r'"group":[0,0,0],"count":1}]}'
+    + "\n"
+    + COUNTS.replace('"k"', '"l"')
+    + r'13}],"fault":null,"findings":[]}'
+    + "\n"
+    + r'{"executed":[],"fault":null,"findings":[]}'
+    + "\n"
 )
 """What each emulator wrote before they shared the code."""
 INSIDE, GUARD, OUTSIDE, READ_ONLY = range(4)
@@ -103,4 +115,5 @@ def test_the_report_is_what_the_host_reads() -> None:
     assert [finding.kind for finding in observed.findings] == [FindingKind.LDS_RACE, FindingKind.OUT_OF_BOUNDS]
     assert observed.findings[0].text == "tab\there \\"
     assert observed.fault == 'line 1: "sad"'
+    assert [one.global_sectors for one in observed.executed] == [None, 13]
     assert json.loads(REPORT.splitlines()[0])["executed"][0]["classes"] == dict(observed.executed[0].classes)

@@ -48,7 +48,8 @@ std::string executed_json(const Executed& e) {
       pair("scalar_read_bytes", e.scalar_read), pair("lds_read_bytes", e.lds_read),
       pair("lds_written_bytes", e.lds_written), pair("lds_accesses", e.lds_accesses),
       pair("lds_conflict_cycles", e.lds_conflict_cycles), pair("buffer_out_of_range", e.buffer_out_of_range),
-      pair("barriers", e.barriers)};
+      pair("barriers", e.barriers),
+      "\"global_sectors\":" + (e.global_sectors ? std::to_string(*e.global_sectors) : std::string("null"))};
   std::string out;
   for (const std::string& part : parts) out += (out.empty() ? "{" : ",") + part;
   return out + "}";

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -27,6 +28,7 @@ struct Executed {
   std::vector<std::pair<const char*, uint64_t>> classes;  // those without instructions are left out
   uint64_t matrix_flops = 0, global_read = 0, global_written = 0, scratch_read = 0, scratch_written = 0, scalar_read = 0;
   uint64_t lds_read = 0, lds_written = 0, lds_accesses = 0, lds_conflict_cycles = 0, buffer_out_of_range = 0, barriers = 0;
+  std::optional<uint64_t> global_sectors = std::nullopt;  // of 32 bytes; not every emulator counts them
 };
 
 std::string json_string(std::string_view text);

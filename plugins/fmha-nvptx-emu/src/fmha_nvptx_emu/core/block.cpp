@@ -20,6 +20,9 @@ namespace {
 
 using emulation::mixed;
 
+// A warp may wait in a loop for what another warp or block stores, so none runs for ever.
+constexpr uint64_t kLongTurn = 1 << 20;
+
 }  // namespace
 
 Block::Block(const Launch& on) : launch(&on), kernel(on.kernel), executed(on.kernel->code.size()), checks(on.options.checks) {
@@ -124,7 +127,7 @@ void Block::start(Warp& w, uint32_t index) {
 }
 
 Turn Block::turn() {
-  const uint64_t most = launch->options.turn ? launch->options.turn : ~uint64_t(0), before = events;
+  const uint64_t most = launch->options.turn ? launch->options.turn : kLongTurn, before = events;
   const auto over = [&] { return std::all_of(order_.begin(), order_.end(), [](Warp* w) { return w->going == Going::Done; }); };
   if (over()) return Turn::Done;
   for (size_t k = order_.size(); k > 1; --k) std::swap(order_[k - 1], order_[(random_ = mixed(random_)) % k]);
@@ -132,7 +135,7 @@ Turn Block::turn() {
   for (Warp* w : order_) {
     if (w->going == Going::Poll) w->going = Going::On;
     if (w->going != Going::On) continue;
-    interpret(*w, most);
+    spent += interpret(*w, most);
     polled |= w->recent_poll != 0;
     went_on |= w->going != Going::Poll && !w->recent_poll;
     w->recent_poll -= w->recent_poll && w->going == Going::On;

@@ -133,6 +133,7 @@ struct Block {
   bool clustered = false;                    // it has other blocks
   Order cluster_arriving, cluster_complete;  // of barrier.cluster: what this block's warps released
   uint64_t events = 0;             // what lets a waiting warp go on
+  uint64_t spent = 0;              // instructions of its warps
   Counts counts;
   std::vector<uint64_t> executed;  // by instruction
   Range ranges[4];                 // of global memory, the last ones found
@@ -166,7 +167,7 @@ void regroup(Warp& w);
 void touch_outstanding(Warp& w, const Inst& i);  // reports a use of registers of a wgmma that is not complete
 bool taint(Warp& w, uint32_t at, uint32_t lanes);  // false: the ways of this branch do not meet soon
 void meet(Warp& w);  // before an instruction that lanes behind such a branch execute
-void interpret(Warp& w, uint64_t most);
+uint64_t interpret(Warp& w, uint64_t most);  // returns the number of instructions, `most` at most
 
 inline std::string of_lane(int lane) { return "lane " + std::to_string(lane); }
 

@@ -6,8 +6,8 @@
 
 using namespace ptx;
 
-// Runs a kernel of a PTX text on memory that the caller owns. Regions are absolute. Returns JSON: the sectors that it
-// touched and what was observed, whose `fault` also says why the text does not load.
+// Runs a kernel of a PTX text on memory that the caller owns. Regions are absolute. Returns JSON: what was observed,
+// whose `fault` also says why the text does not load.
 API const char* emu_run(const char* text, const char* kernel, const uint32_t* grid, const uint32_t* block, uint32_t shared,
                         const void* parameters, uint64_t parameter_bytes, const EmuRegion* regions, uint64_t count) {
   Guard guard(driver().mutex);
@@ -17,7 +17,6 @@ API const char* emu_run(const char* text, const char* kernel, const uint32_t* gr
   std::string fault;
   std::vector<std::string> executed;
   std::vector<Found> findings;
-  uint64_t sectors = 0;
   try {
     const auto program = load(text);
     Report report;
@@ -32,18 +31,18 @@ API const char* emu_run(const char* text, const char* kernel, const uint32_t* gr
     const auto* first = static_cast<const uint8_t*>(parameters);
     launch.parameters.assign(first, first + parameter_bytes);
     launch.options = d.options;
-    launch.units = 108;
+    launch.units = launch.resident = 108;
     if (d.device) launch.major = d.device->major, launch.minor = d.device->minor;
     launch.report = &report;
     run(launch);
-    fault = launch.fault, sectors = launch.sectors;
+    fault = launch.fault;
     executed.push_back(launch.json);
     findings = report.take();
   } catch (const Unusable& why) {
     fault = why.why;
   }
   for (uint64_t k = 0; k < count; ++k) memory().freed(regions[k].start);
-  d.taken = "{\"sectors\":" + std::to_string(sectors) + ",\"observed\":" + observed_json(executed, fault, to_json(findings)) + "}";
+  d.taken = observed_json(executed, fault, to_json(findings));
   return d.taken.c_str();
 }
 

@@ -8,6 +8,7 @@
 namespace ptx {
 
 namespace {
+constexpr uint64_t kLongRun = 1 << 22;  // instructions after which other clusters have a turn: one may wait for what a later one stores
 constexpr unsigned kMostIdle = 1000;  // turns in which warps only ask again for mbarriers that do not change
 
 [[noreturn]] void stop(const Warp& w, const Inst& i, const std::string& why) {
@@ -66,7 +67,7 @@ Cluster::Cluster(const Launch& launch) : launch_(launch) {
 }
 
 void Cluster::begin(uint32_t number) {
-  phase_ = 0, late_ = false;
+  phase_ = 0, late_ = false, idle_ = 0;
   random_ = emulation::mixed(launch_.options.seed ^ emulation::mixed(~uint64_t(number)));
   const uint32_t *grid = launch_.grid, *size = launch_.cluster, across[2] = {grid[0] / size[0], grid[1] / size[1]};
   const uint32_t at[3] = {number % across[0], number / across[0] % across[1], number / across[0] / across[1]};
@@ -77,30 +78,34 @@ void Cluster::begin(uint32_t number) {
   }
 }
 
-void Cluster::run() {
+bool Cluster::run() {
   std::vector<Block*> order;
-  for (const auto& block : blocks_) order.push_back(block.get());
-  for (unsigned idle = 0;;) {
+  for (const auto& block : blocks_) order.push_back(block.get()), block->spent = 0;
+  for (;;) {
+    uint64_t spent = 0;
     bool done = true, on = false, polls = false;
     for (size_t k = order.size(); k > 1; --k) std::swap(order[k - 1], order[(random_ = emulation::mixed(random_)) % k]);
     for (Block* block : order) {
       const Turn turn = block->turn();
       done &= turn == Turn::Done, on |= turn == Turn::On, polls |= turn == Turn::Polls;
+      spent += block->spent;
     }
     if (done) break;
     late_ = !on;
-    if (on) idle = 0;
-    else if (!polls || ++idle == kMostIdle) {
+    if (on) idle_ = 0;
+    else if (!polls || ++idle_ == kMostIdle) {
       std::string who;
       for (const auto& block : blocks_)
         who += (who.empty() ? "" : "; ") + (blocks_.size() > 1 ? "block " + std::to_string(block->rank) + " of the cluster: " : "") + block->waiting();
       throw Fault{"deadlock in " + launch_.kernel->name + ": " + who};
     }
+    if (spent > kLongRun) return false;
   }
   for (const auto& block : blocks_) {
     block->mbarriers.end(*block);
     if (block->tensor) block->tensor->end(*block);
   }
+  return true;
 }
 
 void Cluster::arrive(Warp& w, const Inst& i, bool releases) {

@@ -17,7 +17,7 @@ class Cluster {
  public:
   explicit Cluster(const Launch& launch);
   void begin(uint32_t number);
-  void run();  // raises Fault
+  bool run();  // false: it did not end within kLongRun instructions, and goes on at the next call; raises Fault
   Block* at(uint32_t rank) { return rank < blocks_.size() ? blocks_[rank].get() : nullptr; }
   const std::vector<std::unique_ptr<Block>>& blocks() const { return blocks_; }
 
@@ -33,6 +33,7 @@ class Cluster {
   uint32_t phase_ = 0;
   uint64_t random_ = 0;
   bool late_ = false;
+  unsigned idle_ = 0;  // turns in a row in which warps only asked again
 };
 
 constexpr unsigned kRankBit = 24;

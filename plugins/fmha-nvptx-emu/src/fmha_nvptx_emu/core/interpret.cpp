@@ -104,12 +104,14 @@ void flow(Warp& w, const Inst& i, uint32_t mask) {
 
 }  // namespace
 
-void interpret(Warp& w, uint64_t most) {
+uint64_t interpret(Warp& w, uint64_t most) {
   Block& block = *w.block;
   const Inst* code = block.kernel->code.data();
   uint64_t* executed = block.executed.data();
   const bool checks = block.checks;
-  for (uint64_t n = 0; n < most; ++n) {
+  uint64_t n = 0;
+  while (n < most) {
+    ++n;
     if (w.pc >= w.next) regroup(w);
     if (w.tainted) meet(w);
     const Inst& i = code[w.pc];
@@ -138,8 +140,9 @@ void interpret(Warp& w, uint64_t most) {
     if (unknown && w.mask == active)
       for (unsigned k = 0; k < i.dests; ++k) w.define(i.slots[k], 0, unknown);
     if ((w.tainted & mask) && i.cls == Class::Async) require_decided(w, i, mask);
-    if (w.going != Going::On) return;
+    if (w.going != Going::On) break;
   }
+  return n;
 }
 
 }  // namespace ptx

@@ -1,8 +1,10 @@
-// A launch: several threads take blocks in their order.
+// A launch: several threads take clusters in their order. A cluster that runs for long lets others begin, as many as the device
+// holds at once, because it may wait for one of them.
 #include "launch.hpp"
 
 #include <algorithm>
 #include <cstring>
+#include <deque>
 #include <thread>
 
 #include "cluster.hpp"
@@ -49,7 +51,7 @@ std::string executed_json(const Kernel& kernel, const std::vector<uint64_t>& exe
     flops += executed[k] * kernel.code[k].flops;
   }
   emulation::Executed e{kernel.name, 1, total, {}, flops, c.global_read, c.global_written, c.local_read, c.local_written,
-                        c.param_read, c.shared_read, c.shared_written, c.shared_accesses, c.conflicts, 0, c.barriers};
+                        c.param_read, c.shared_read, c.shared_written, c.shared_accesses, c.conflicts, 0, c.barriers, c.sectors};
   for (size_t k = 0; k < size_t(Class::Count); ++k) e.classes.push_back({kClassNames[k], classes[k]});
   return emulation::executed_json(e);
 }
@@ -65,27 +67,39 @@ void run(Launch& launch) {
   std::mutex mutex;
   Counts counts;
   std::vector<uint64_t> executed(launch.kernel->code.size());
+  std::atomic<bool> stopped = false;
+  const unsigned threads = std::min<uint32_t>(uint32_t(std::max(1, launch.options.threads)), clusters);
+  const uint32_t together = std::max(1u, launch.resident / threads);
   const auto work = [&] {
-    Cluster cluster(launch);
+    std::vector<std::unique_ptr<Cluster>> made;
+    std::deque<Cluster*> begun, free;
     try {
-      for (uint32_t at; (at = next.fetch_add(1)) < clusters;) cluster.begin(at), cluster.run();
+      for (uint32_t at; !stopped;) {
+        Cluster* cluster;
+        if (begun.size() < together && next < clusters && (at = next.fetch_add(1)) < clusters) {
+          if (free.empty()) made.push_back(std::make_unique<Cluster>(launch)), free.push_back(made.back().get());
+          cluster = free.front(), free.pop_front();
+          cluster->begin(at);
+        } else if (!begun.empty()) cluster = begun.front(), begun.pop_front();
+        else break;
+        (cluster->run() ? free : begun).push_back(cluster);
+      }
     } catch (const Fault& fault) {
-      next = clusters;
+      next = clusters, stopped = true;
       std::lock_guard lock(mutex);
       if (launch.fault.empty()) launch.fault = fault.why;
     }
     std::lock_guard lock(mutex);
-    for (const auto& block : cluster.blocks()) {
-      counts.add(block->counts);
-      for (size_t k = 0; k < executed.size(); ++k) executed[k] += block->executed[k];
-    }
+    for (const auto& cluster : made)
+      for (const auto& block : cluster->blocks()) {
+        counts.add(block->counts);
+        for (size_t k = 0; k < executed.size(); ++k) executed[k] += block->executed[k];
+      }
   };
-  const unsigned threads = std::min<uint32_t>(uint32_t(std::max(1, launch.options.threads)), clusters);
   std::vector<std::thread> others;
   for (unsigned k = 1; k < threads; ++k) others.emplace_back(work);
   work();
   for (std::thread& thread : others) thread.join();
-  launch.sectors = counts.sectors;
   launch.json = executed_json(*launch.kernel, executed, counts);
 }
 

@@ -46,7 +46,7 @@ struct Launch {
   uint32_t dynamic_shared = 0;
   std::vector<uint8_t> parameters;
   Options options;
-  uint32_t units = 1;
+  uint32_t units = 1, resident = 1;  // multiprocessors, and the clusters that all of them hold at once
   int major = 8, minor = 0;  // compute capability of the device
   Report* report = nullptr;
   std::unique_ptr<Writers> writers;
@@ -54,7 +54,6 @@ struct Launch {
   uint32_t clusters = 0;
   // Results.
   std::string fault;
-  uint64_t sectors = 0;  // of 32 bytes of global memory, touched by warps; the record has no member for them yet
   std::string json;  // one element of `executed`
 };
 
