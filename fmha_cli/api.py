@@ -67,9 +67,9 @@ from fmha_cli.domain.verdict import Verdict
 if TYPE_CHECKING:
     from fmha_cli.backends.cuda.cubin_backend import CubinBackend
     from fmha_cli.backends.cuda.driver import Cuda
+    from fmha_cli.backends.cuda.emulated_image import emulated_image
     from fmha_cli.backends.cuda.inspect import cubin_figures, parameter_places
     from fmha_cli.backends.cuda.launch import Launch
-    from fmha_cli.backends.cuda.loaded import ptx_beside
     from fmha_cli.backends.cuda.modules import CudaKernel, PackedArguments, Shape
     from fmha_cli.backends.cuda.probe import archs_of, probe_cuda
     from fmha_cli.backends.cuda.session import CudaSession
@@ -113,7 +113,7 @@ _LATE = {
     "Launch": "fmha_cli.backends.cuda.launch",
     "probe_cuda": "fmha_cli.backends.cuda.probe",
     "CudaSession": "fmha_cli.backends.cuda.session",
-    "ptx_beside": "fmha_cli.backends.cuda.loaded",
+    "emulated_image": "fmha_cli.backends.cuda.emulated_image",
     "Expected": "fmha_cli.backends.cuda.tables",
     "CudaKernel": "fmha_cli.backends.cuda.modules",
     "PackedArguments": "fmha_cli.backends.cuda.modules",
@@ -279,8 +279,8 @@ __all__ = [
     "TensorMap", "Toolchain", "Trace", "Tunable", "TwoPasses", "Units", "Unsupported",
     "UnsupportedError", "Upstream", "UsageError", "Varied", "Verdict", "Workspace", "archs_of", "attention", "build_by_program",
     "build_cpp", "build_many", "build_registry", "build_units", "cache_root", "code_object_figures", "cubin_figures",
-    "emulation_files", "emulator_library", "encoded", "environment", "explain", "from_json", "hip_host_files", "hookimpl", "kernel_build", "limits_of",
+    "emulated_image", "emulation_files", "emulator_library", "encoded", "environment", "explain", "from_json", "hip_host_files", "hookimpl", "kernel_build", "limits_of",
     "list_kernels", "llvm_tool", "load_arch", "mask_forms", "merged", "no_build", "no_build_key", "parameter_places",
-    "probe_cuda", "probe_hip", "probe_package", "program_key", "ptx_beside", "read_report", "reasons_against", "rows_map",
+    "probe_cuda", "probe_hip", "probe_package", "program_key", "read_report", "reasons_against", "rows_map",
     "rules_from", "run", "sees_nothing", "select", "summed", "to_json", "units_of", "variables_of", "visible_keys",
 ]  # fmt: skip

@@ -15,28 +15,9 @@ from fmha_cli.backends.cuda.tensor_maps import encoded
 from fmha_cli.backends.gpu.driver import DriverError, DriverLost
 from fmha_cli.domain.errors import KernelFailure
 from fmha_cli.domain.kernel import KernelSpec
-from fmha_cli.toolchain.cache.layout import PTX
 
 Room = tuple[int, int]
 """Device address and bytes of some memory."""
-
-
-def ptx_beside(cubin: Path) -> bytes:
-    """The PTX that a cubin was assembled from, as the driver takes it.
-
-    Raises:
-        KernelFailure: N010, nvcc made the cubin, or it was imported without its PTX.
-    """
-    try:
-        return cubin.with_name(PTX).read_bytes() + b"\0"
-    except FileNotFoundError as fault:
-        raise KernelFailure(
-            "the kernel has no PTX beside its cubin, and an emulated device executes PTX",
-            code="N010",
-            where=str(cubin),
-            why="nvcc compiled it, or it was imported without",
-            help="build it with NVRTC: pip install 'fmha[cuda]', and no compiler=nvcc",
-        ) from fault
 
 
 class LoadedKernel:
@@ -44,7 +25,7 @@ class LoadedKernel:
 
     Args:
         path: the cubin, whose exported tables are checked.
-        image: what the driver loads in place of the cubin: its PTX, for an emulated device.
+        image: what the driver loads in place of the cubin (``emulated_image``).
 
     Attributes:
         separate: the places of its parameters where each is a field of the block; else None.

@@ -17,7 +17,8 @@ from typing import Any
 
 from fmha_cli.backends.cuda.copies import fill_outputs
 from fmha_cli.backends.cuda.driver import Cuda
-from fmha_cli.backends.cuda.loaded import LoadedKernel, PreparedLaunch, ptx_beside
+from fmha_cli.backends.cuda.emulated_image import emulated_image
+from fmha_cli.backends.cuda.loaded import LoadedKernel, PreparedLaunch
 from fmha_cli.backends.cuda.timing import StageTimer
 from fmha_cli.backends.cuda.upstream import Upstream
 from fmha_cli.backends.gpu.arena_views import Array, Bytes
@@ -93,7 +94,7 @@ class CudaSession(GpuSession[Any]):
 
     def _load(self, plan: Plan, artifacts: Sequence[Path]) -> None:
         for stage, path in zip(plan.stages, artifacts, strict=True):
-            kernel, image = stage.kernel, ptx_beside(path) if self._device.emulated else None
+            kernel, image = stage.kernel, emulated_image(path) if self._device.emulated else None
             self._kernels[stage] = LoadedKernel(self._cuda, kernel, path, self._upstream.expected(kernel), image)
 
     def _situation(self, plan: Plan) -> Any:

@@ -66,7 +66,7 @@ def _nothing(stream: object) -> None:
 class TritonCudaSession(api.GpuSession[None]):
     """Runs one plan at a time on an NVIDIA device, real or emulated. No real one has run it.
 
-    An emulated device takes the PTX beside the binary; sizes, symbol and the places of arguments are the binary's.
+    An emulated device takes the PTX beside the binary too; sizes, symbol and the places of arguments are the binary's.
     """
 
     def __init__(self, device: api.DeviceFacts) -> None:
@@ -98,7 +98,7 @@ class TritonCudaSession(api.GpuSession[None]):
     def _load(self, plan: api.Plan, artifacts: Sequence[Path]) -> None:
         self._images = images_of(plan, artifacts)
         for (stage, image), path in zip(self._images.items(), artifacts, strict=True):
-            code = api.ptx_beside(path) if self._emulated else image.binary
+            code = api.emulated_image(path) if self._emulated else image.binary
             kernel = self._kernels[stage] = api.CudaKernel(self._cuda, code, image.symbol)
             kernel.allow_shared(image.shared_bytes)
 

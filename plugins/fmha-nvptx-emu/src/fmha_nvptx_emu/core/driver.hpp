@@ -30,6 +30,7 @@ enum Result : int {
   InvalidPtx = 218,
   InvalidHandle = 400,
   NotFound = 500,
+  LaunchOutOfResources = 701,
   LaunchFailed = 719,
   NotSupported = 801,
   StreamCaptureUnsupported = 900,
@@ -134,7 +135,9 @@ bool runs(const std::string& target);         // whether the device runs PTX for
 bool is_fatbin(const char* image);
 struct NoTextForDevice : Unusable {};
 std::string ptx_in_fatbin(const char* image);  // the best text for the device; raises these, or Unusable for a damaged one
+std::map<std::string, int> registers_in_fatbin(const char* image);  // by kernel, of its cubins for the device
 int read_cubin(const char* image, LoadedModule& out);
+int resident_blocks(const LoadedFunction& f, int threads, size_t dynamic_shared);  // that a multiprocessor holds at once
 int record(const LaunchRequest& request, bool replayed);
 void observe(const LaunchRequest& request, std::vector<Found> findings, const Launch& launch);
 

@@ -35,13 +35,14 @@ int refuse(const char* what, const std::string& why, int error) {
   return fail(error, std::string(what) + ": " + why);
 }
 
-LoadedFunction function_from(LoadedModule& module, const Kernel& kernel) {
+LoadedFunction function_from(LoadedModule& module, const Kernel& kernel, const std::map<std::string, int>& registers) {
   LoadedFunction out;
   out.module = &module, out.kernel = &kernel, out.name = kernel.name;
   for (const Variable& p : kernel.function->parameters) out.parameters.push_back({size_t(p.address), size_t(p.bytes)});
   out.parameter_bytes = kernel.function->parameter_bytes;
   out.static_shared = kernel.static_shared, out.local_bytes = kernel.local_bytes;
-  out.registers = int(kernel.function->max_registers);  // known from .maxnreg alone
+  const auto known = registers.find(kernel.name);
+  out.registers = known != registers.end() ? known->second : int(kernel.function->max_registers);
   return out;
 }
 
@@ -52,13 +53,14 @@ int module_load(void** out, const void* image) {
   if (cubin && !driver().recording.on) return refuse("cuModuleLoadData", "a cubin; the emulator executes PTX", NoBinaryForGpu);
   auto module = std::make_unique<LoadedModule>();
   std::string unpacked;
+  std::map<std::string, int> registers;
   if (cubin) {
     if (const int error = read_cubin(text, *module); error) return error;
     driver().modules.insert(module.get());
     return *out = module.release(), Success;
   }
   try {
-    if (is_fatbin(text)) unpacked = ptx_in_fatbin(text), text = unpacked.c_str();
+    if (is_fatbin(text)) registers = registers_in_fatbin(text), unpacked = ptx_in_fatbin(text), text = unpacked.c_str();
   } catch (const NoTextForDevice& none) {
     return refuse("cuModuleLoadData", none.why, NoBinaryForGpu);
   } catch (const Unusable& damage) {
@@ -71,7 +73,7 @@ int module_load(void** out, const void* image) {
   }
   if (!runs(module->program->module->target))
     return refuse("cuModuleLoadData", "the PTX is for " + module->program->module->target + ", the device is " + driver().device->name, NoBinaryForGpu);
-  for (const Kernel& kernel : module->program->kernels) module->functions.push_back(function_from(*module, kernel));
+  for (const Kernel& kernel : module->program->kernels) module->functions.push_back(function_from(*module, kernel, registers));
   driver().modules.insert(module.get());
   return *out = module.release(), Success;
 }
@@ -117,7 +119,7 @@ int function_get(int* out, int attribute, void* handle) {
     case 1: *out = int(f->static_shared); break;   // SHARED_SIZE_BYTES
     case 3: *out = int(f->local_bytes); break;     // LOCAL_SIZE_BYTES
     case 4:                                        // NUM_REGS
-      if (!f->registers) return fail(NotSupported, "cuFuncGetAttribute: ptxas assigns registers, and no .maxnreg limits them");
+      if (!f->registers) return fail(NotSupported, "cuFuncGetAttribute: ptxas assigns registers; there is no cubin beside the text, and no .maxnreg");
       *out = f->registers;
       break;
     case 8: *out = int(f->allowed_shared); break;  // MAX_DYNAMIC_SHARED_SIZE_BYTES
@@ -139,15 +141,14 @@ int function_set(void* handle, int attribute, int value) {
 }
 int function_cache(void*, int) { return Success; }
 
-// Blocks of a kernel that one multiprocessor holds by threads, blocks and shared memory; registers are unknown.
+// Registers of a block, which warps get in units of 256. 0: unknown.
+int registers_of(const LoadedFunction& f, int threads) { return (threads + 31) / 32 * ((f.registers * 32 + 255) / 256 * 256); }
+
 int occupancy(int* out, void* handle, int threads, size_t shared) {
   REQUIRE_CONTEXT("cuOccupancyMaxActiveBlocksPerMultiprocessor");
   const LoadedFunction* f = function_of(handle);
   if (!f || threads <= 0) return fail(InvalidValue, "cuOccupancyMaxActiveBlocksPerMultiprocessor: no such function, or no threads");
-  const DeviceRow& row = *driver().device;
-  const size_t used = f->static_shared + shared + (row.major >= 8 ? 1024 : 0);
-  const int by_shared = used ? int(size_t(row.shared_unit) / used) : row.blocks_unit;
-  return *out = std::min({row.blocks_unit, row.threads_unit / ((threads + 31) / 32 * 32), by_shared}), Success;
+  return *out = resident_blocks(*f, threads, shared), Success;
 }
 
 // The parameters as one block: given so (`extra`), or one by one.
@@ -212,6 +213,9 @@ int launch_cluster(void* function, unsigned gx, unsigned gy, unsigned gz, unsign
     return fail(InvalidValue, name + ": a block of " + std::to_string(threads) + " threads, .maxntid allows " + std::to_string(form.max_threads));
   if (form.required[0] && (bx != form.required[0] || by != form.required[1] || bz != form.required[2]))
     return fail(InvalidValue, name + ": .reqntid requires another block");
+  if (registers_of(*f, int(threads)) > driver().device->registers_unit)
+    return fail(LaunchOutOfResources, name + ": " + std::to_string(f->registers) + " registers for each of " + std::to_string(threads) +
+                                          " threads, a block has at most " + std::to_string(driver().device->registers_unit));
   if (shared > f->allowed_shared)
     return fail(InvalidValue, name + ": " + std::to_string(shared) + " bytes of dynamic shared memory, " + std::to_string(f->allowed_shared) + " are allowed");
   Node node{};
@@ -271,5 +275,14 @@ const Entry rows[] = {
 }  // namespace
 
 extern const Entries kModuleEntries{rows, std::size(rows)};
+
+int resident_blocks(const LoadedFunction& f, int threads, size_t dynamic_shared) {
+  const DeviceRow& row = *driver().device;
+  const size_t used = f.static_shared + dynamic_shared + (row.major >= 8 ? 1024 : 0);
+  const int by_shared = used ? int(size_t(row.shared_unit) / used) : row.blocks_unit;
+  const int registers = registers_of(f, threads);
+  const int by_registers = registers ? row.registers_unit / registers : row.blocks_unit;
+  return std::min({row.blocks_unit, row.threads_unit / ((threads + 31) / 32 * 32), by_shared, by_registers});
+}
 
 }  // namespace ptx

@@ -40,6 +40,8 @@ int perform(const Node& node, bool replayed) {
   launch.options = d.options;
   launch.options.seed += d.launches++;
   launch.units = uint32_t(d.device->units);
+  const uint32_t *b = request.block, *c = request.cluster;
+  launch.resident = launch.units * uint32_t(resident_blocks(*request.function, int(b[0] * b[1] * b[2]), request.shared)) / (c[0] * c[1] * c[2]);
   launch.major = d.device->major, launch.minor = d.device->minor;
   launch.report = &report;
   run(launch);

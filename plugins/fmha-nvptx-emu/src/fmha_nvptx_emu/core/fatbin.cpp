@@ -14,7 +14,8 @@ namespace {
 
 constexpr uint32_t kMagic = 0xBA55ED50, kWrapper = 0x466243B1;
 constexpr uint64_t kLz4 = 0x2000, kZstd = 0x8000;
-constexpr uint16_t kPtx = 1;
+constexpr uint16_t kPtx = 1, kCubin = 2;
+constexpr uint64_t kElfHead = 64;  // bytes of the header of an ELF file
 
 struct Head {
   uint32_t magic;
@@ -75,15 +76,15 @@ bool is_fatbin(const char* image) {
   return magic == kMagic || magic == kWrapper;
 }
 
-std::string ptx_in_fatbin(const char* image) {
+namespace {
+
+// Calls each(entry, payload) for every text and cubin.
+template <class Each> void entries_of(const char* image, const Each& each) {
   if (Wrapper outer; std::memcpy(&outer, image, sizeof outer), outer.magic == kWrapper) image = outer.fatbin;
   Head head;
   std::memcpy(&head, image, sizeof head);
   if (head.magic != kMagic || head.version != 1 || head.bytes < sizeof head) throw Unusable{"a fatbin of an unknown version"};
   const char *at = image + head.bytes, *end = at + head.entries;
-  std::string best, others;
-  uint32_t arch = 0;
-  bool own = false;  // the best is for this device's features alone (sm_90a)
   while (at + sizeof(Entry64) <= end) {
     Entry64 entry;
     std::memcpy(&entry, at, sizeof entry);
@@ -91,16 +92,37 @@ std::string ptx_in_fatbin(const char* image) {
     if (entry.bytes < sizeof entry || payload > end || entry.payload > uint64_t(end - payload) || entry.compressed > entry.payload)
       throw Unusable{"a damaged fatbin"};
     at = payload + entry.payload;
+    each(entry, payload);
+  }
+}
+
+}  // namespace
+
+std::string ptx_in_fatbin(const char* image) {
+  std::string best, others;
+  uint32_t arch = 0;
+  bool own = false;  // the best is for this device's features alone (sm_90a)
+  entries_of(image, [&](const Entry64& entry, const char* payload) {
     others += (others.empty() ? "" : ", ") + std::string(entry.kind == kPtx ? "PTX" : "a cubin") + " for sm_" + std::to_string(entry.arch);
-    if (entry.kind != kPtx) continue;
+    if (entry.kind != kPtx) return;
     std::string text = text_of(entry, payload);
     const std::string target = target_of(text);
     const bool exact = !target.empty() && target.back() > '9';
-    if (!runs(target) || (!best.empty() && (entry.arch < arch || (entry.arch == arch && own)))) continue;
+    if (!runs(target) || (!best.empty() && (entry.arch < arch || (entry.arch == arch && own)))) return;
     best = std::move(text), arch = entry.arch, own = exact;
-  }
+  });
   if (best.empty()) throw NoTextForDevice{{std::string("the fatbin has no PTX for ") + driver().device->name + ": it has " + (others.empty() ? "nothing" : others)}};
   return best;
+}
+
+std::map<std::string, int> registers_in_fatbin(const char* image) {
+  std::map<std::string, int> out;
+  entries_of(image, [&](const Entry64& entry, const char* payload) {
+    LoadedModule cubin;
+    if (entry.kind != kCubin || entry.compressed || entry.payload < kElfHead || read_cubin(payload, cubin)) return;
+    for (const LoadedFunction& function : cubin.functions) out[function.name] = function.registers;
+  });
+  return out;
 }
 
 }  // namespace ptx
