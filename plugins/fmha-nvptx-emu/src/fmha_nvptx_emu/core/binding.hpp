@@ -83,6 +83,8 @@ extern const Table kIntegerOpcodes, kBitOpcodes, kFloatOpcodes, kCompareOpcodes,
     kTensorMemoryOpcodes, kLaunchControlOpcodes;
 Handler bind_cluster_barrier(Binding& b);  // barrier.cluster
 Handler bind_bulk(Binding& b);  // cp.async.bulk, behind its first two modifiers
+Handler bind_store_async(Binding& b);   // st.async, behind its first modifier
+Handler bind_reduce_async(Binding& b);  // red.async
 Handler bind_tensor_product(Binding& b);  // tcgen05.mma
 Handler bind_tensor_move(Binding& b);  // tcgen05.ld and st, tcgen05.wait
 

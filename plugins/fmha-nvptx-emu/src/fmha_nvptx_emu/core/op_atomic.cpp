@@ -1,24 +1,13 @@
 // Atomic operations, on global and shared memory. Source: PTX ISA 9.1, 9.7.13.5 (atom), .6 (red).
-#include <atomic>
-
 #include "access.hpp"
+#include "atomic_change.hpp"
 #include "binding.hpp"
-#include "floats.hpp"
+#include "cluster.hpp"
 
 namespace ptx {
 
 namespace {
 
-struct Add { template <class T> T operator()(T old, T b, T) const { if constexpr (std::is_integral_v<T>) return T(std::make_unsigned_t<T>(old) + std::make_unsigned_t<T>(b)); else return old + b; } };
-struct Min { template <class T> T operator()(T old, T b, T) const { return old < b ? old : b; } };
-struct Max { template <class T> T operator()(T old, T b, T) const { return old > b ? old : b; } };
-struct And { template <class T> T operator()(T old, T b, T) const { return T(old & b); } };
-struct Or { template <class T> T operator()(T old, T b, T) const { return T(old | b); } };
-struct Xor { template <class T> T operator()(T old, T b, T) const { return T(old ^ b); } };
-struct Exch { template <class T> T operator()(T, T b, T) const { return b; } };
-struct Inc { template <class T> T operator()(T old, T b, T) const { return old >= b ? T(0) : T(old + 1); } };
-struct Dec { template <class T> T operator()(T old, T b, T) const { return old == 0 || old > b ? b : T(old - 1); } };
-struct Cas { template <class T> T operator()(T old, T b, T c) const { return old == b ? c : old; } };
 template <class H> struct AddHalves {
   uint32_t operator()(uint32_t old, uint32_t b, uint32_t) const {
     const auto one = [](uint32_t x, uint32_t y) -> uint32_t {
@@ -28,14 +17,6 @@ template <class H> struct AddHalves {
     return one(old & 0xffff, b & 0xffff) | one(old >> 16, b >> 16) << 16;
   }
 };
-
-template <class T, class Op> T changed(uint8_t* at, T b, T c) {
-  using Word = Lane<T>;
-  std::atomic_ref<Word> word(*reinterpret_cast<Word*>(at));
-  Word old = word.load();
-  while (!word.compare_exchange_weak(old, widen<T>(Op{}(narrow<T>(old), b, c)))) {}
-  return narrow<T>(old);
-}
 
 // imm keeps the address's offset; count: operands (1, or 2 of cas). Integer operations order blocks: locks and counters
 // are integers. Sums of floats do not.
@@ -55,6 +36,8 @@ template <class T, class Op, bool returns> void atomic(Warp& w, const Inst& i, u
     require_defined(w, i, other, mask, "data that is stored");
     require_decided(w, i, mask);
   }
+  Block* of[32];  // whose shared memory
+  if (shared) each_lane(mask, [&](int l) { of[l] = &block_of(w, i, a.at[l]); });
   const uint32_t good = shared ? limited_lanes(w, i, mask, a, sizeof(T), b.shared.bytes(), "shared") : global_lanes(w, i, mask, a, sizeof(T), true);
   const uint64_t bytes = sizeof(T) * unsigned(__builtin_popcount(mask));
   if (shared) b.counts.shared_read += bytes, b.counts.shared_written += bytes;
@@ -62,8 +45,11 @@ template <class T, class Op, bool returns> void atomic(Warp& w, const Inst& i, u
   each_lane(mask, [&](int l) {
     T old{};
     if (good >> l & 1) {
-      uint8_t* at = shared ? b.shared.data() + a.at[l] : reinterpret_cast<uint8_t*>(a.at[l]);
-      const auto held = b.checks && shared ? b.shared.update(w, i, l, uint32_t(a.at[l]), sizeof(T), known >> l & 1) : SharedMemory::Held::Value;
+      if (shared && !note_signal(w, i, l, *of[l])) return;
+      uint8_t* at = shared ? of[l]->shared.data() + a.at[l] : reinterpret_cast<uint8_t*>(a.at[l]);
+      const auto held = !b.checks || !shared ? SharedMemory::Held::Value
+                        : of[l] == &b        ? b.shared.update(w, i, l, uint32_t(a.at[l]), sizeof(T), known >> l & 1)
+                                             : of[l]->shared.update_remote(uint32_t(a.at[l]), sizeof(T), 0);
       if (held != SharedMemory::Held::Value) defined &= ~(1u << l);
       if (held == SharedMemory::Held::Nothing)
         b.launch->report->add(Finding::UninitialisedShared, w, i, l, [&] {
@@ -79,21 +65,12 @@ template <class T, class Op, bool returns> void atomic(Warp& w, const Inst& i, u
 }
 
 template <class T, bool returns> Handler of_integer(const std::string& op) {
-  if (op == "add") return atomic<T, Add, returns>;
-  if (op == "min") return atomic<T, Min, returns>;
-  if (op == "max") return atomic<T, Max, returns>;
-  if (op == "and") return atomic<T, And, returns>;
-  if (op == "or") return atomic<T, Or, returns>;
-  if (op == "xor") return atomic<T, Xor, returns>;
-  if (op == "exch") return atomic<T, Exch, returns>;
-  if (op == "cas") return atomic<T, Cas, returns>;
-  if (op == "inc") return atomic<T, Inc, returns>;
-  if (op == "dec") return atomic<T, Dec, returns>;
-  return nullptr;
+  return of_operation(op, [](auto change) -> Handler { return atomic<T, decltype(change), returns>; });
 }
 
 template <bool returns> Handler bind_atomic(Binding& b) {
-  b.out.space = b.take("global") ? Space::Global : b.take("shared") || b.take("shared::cta") ? Space::Shared : Space::Generic;
+  if (!returns && b.take("async")) return bind_reduce_async(b);
+  b.out.space = b.take("global") ? Space::Global : b.any({"shared", "shared::cta", "shared::cluster"}) ? Space::Shared : Space::Generic;
   b.any({"relaxed", "acquire", "release", "acq_rel", "cta", "cluster", "gpu", "sys", "noftz", "L2::cache_hint"});
   std::string op;
   for (const char* one : {"add", "min", "max", "and", "or", "xor", "exch", "cas", "inc", "dec"})

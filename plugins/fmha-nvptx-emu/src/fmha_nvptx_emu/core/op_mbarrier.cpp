@@ -35,9 +35,11 @@ void invalidate(Warp& w, const Inst& i, uint32_t mask) {
 
 template <bool completes> void transactions(Warp& w, const Inst& i, uint32_t mask) {
   Lanes a;
-  each_lane(places(w, i, i.slots[0], mask, a), [&](int l) {
+  Block* of[32];
+  each_lane(places(w, i, i.slots[0], mask, a, of), [&](int l) {
     const int64_t bytes = value(w, i.slots[1], l);
-    if (Mbarrier* m = w.block->mbarriers.find(w, i, l, uint32_t(a.at[l]))) w.block->mbarriers.expect(w, i, l, *m, completes ? -bytes : bytes);
+    Mbarrier* m = of[l]->mbarriers.find(w, i, l, uint32_t(a.at[l]), of[l] != w.block);
+    if (m && note_signal(w, i, l, *of[l])) of[l]->mbarriers.expect(w, i, l, *m, completes ? -bytes : bytes);
   });
 }
 

@@ -207,6 +207,7 @@ Space space_of(Binding& b) {
 }
 
 template <bool write> Handler bind_access(Binding& b) {
+  if (write && b.take("async")) return bind_store_async(b);
   if (b.take("shared::cluster")) b.out.space = Space::Shared, b.out.target = 1;
   else b.out.space = space_of(b);
   const Operand& place = b.operand(write ? 0 : 1);

@@ -2,35 +2,13 @@
 // the books say that it is outstanding until the mbarrier's phase, or the group, has been waited for.
 #include <algorithm>
 
-#include "access.hpp"
-#include "binding.hpp"
-#include "cluster.hpp"
+#include "bulk.hpp"
 #include "matrix_tile.hpp"
 #include "tensor_map.hpp"
 
 namespace ptx {
 
 namespace {
-
-// Offsets of addresses: of the first in the lower half of imm, of the second in the upper half. Bits 0 to 2 of `wide`: the
-// base of the first, second or third address has 32 bits.
-uint64_t place(const Warp& w, const Inst& i, Slot slot, unsigned which, int lane) {
-  const int64_t by = which == 2 ? 0 : int64_t(int32_t(uint64_t(i.imm) >> 32 * which));
-  if (i.wide >> which & 1) return uint32_t(reinterpret_cast<const uint32_t*>(w.row(slot))[lane] + uint32_t(by));
-  return reinterpret_cast<const uint64_t*>(w.row(slot))[lane] + uint64_t(by);
-}
-
-[[noreturn]] void stop(const Inst& i, const Warp& w, const std::string& why) {
-  throw Fault{"line " + std::to_string(i.at->line) + ": " + std::string(i.at->text) + " in " + w.block->kernel->name + ": " + why};
-}
-
-// The offset of an address in shared memory, with room for `bytes` at a multiple of `align`.
-bool shared_place(Warp& w, const Inst& i, int lane, uint64_t& at, uint32_t bytes, uint32_t align) {
-  const Placed p = at >> 56 ? placed(Space::Generic, at) : Placed{Space::Shared, at};
-  Lanes a;
-  a.at[lane] = at = p.space == Space::Shared ? p.at : ~uint64_t(0) - align + 1;
-  return limited_lanes(w, i, 1u << lane, a, bytes, w.block->shared.bytes(), "shared", align) != 0;
-}
 
 // Whether global memory has these bytes; `range` keeps the last one that was found.
 bool global_place(Warp& w, const Inst& i, int lane, uint64_t at, uint64_t bytes, bool write, Range& range) {
@@ -64,12 +42,12 @@ void to_global(Warp& w, const Inst& i, int lane, uint64_t at, const uint8_t* fro
 TensorMap map_at(Warp& w, const Inst& i, uint64_t address) {
   const Placed p = placed(Space::Generic, address);
   TensorMap out{};
-  if (p.space == Space::Global && p.at % 64) stop(i, w, "the tensor map at " + hex(p.at) + " is not at a multiple of 64");
+  if (p.space == Space::Global && p.at % 64) bulk_stop(i, w, "the tensor map at " + hex(p.at) + " is not at a multiple of 64");
   const std::vector<uint8_t>& parameters = w.block->launch->parameters;
   if (p.space == Space::Param && p.at + sizeof out <= parameters.size()) std::memcpy(&out, parameters.data() + p.at, sizeof out);
   else if (p.space == Space::Global && memory().mapped(p.at, sizeof out)) std::memcpy(&out, reinterpret_cast<void*>(p.at), sizeof out);
-  if (out.mark != TensorMap::kMark) stop(i, w, "there is no tensor map at " + hex(address));
-  if (out.rank != i.count) stop(i, w, "the tensor map has " + std::to_string(out.rank) + " axes");
+  if (out.mark != TensorMap::kMark) bulk_stop(i, w, "there is no tensor map at " + hex(address));
+  if (out.rank != i.count) bulk_stop(i, w, "the tensor map has " + std::to_string(out.rank) + " axes");
   return out;
 }
 
@@ -92,7 +70,7 @@ bool targets_of(Warp& w, const Inst& i, int lane, uint64_t& at, uint64_t bar, ui
   if (bar >> 56) bar = placed(Space::Generic, bar).at;
   Block &to = block_of(w, i, at), &counts = block_of(w, i, bar);
   const bool pair = i.target & kPair;
-  if (&to != &counts && !(pair && partners(to, counts))) stop(i, w, "the data and the mbarrier lie in different blocks");
+  if (&to != &counts && !(pair && partners(to, counts))) bulk_stop(i, w, "the data and the mbarrier lie in different blocks");
   if (!shared_place(w, i, lane, bar, 8, 8)) return false;
   const auto add = [&](Block& block) {
     if (!note_signal(w, i, lane, block)) return;
@@ -120,7 +98,7 @@ template <bool load> void tensor_copy(Warp& w, const Inst& i, uint32_t mask) {
   uint64_t before[8] = {};
   bool repeated = false;
   each_lane(mask, [&](int lane) {
-    uint64_t at = place(w, i, shared, load ? 0 : 1, lane), key[8] = {at, place(w, i, map_slot, load ? 1 : 0, lane)};
+    uint64_t at = bulk_place(w, i, shared, load ? 0 : 1, lane), key[8] = {at, bulk_place(w, i, map_slot, load ? 1 : 0, lane)};
     int32_t coordinates[5] = {};
     for (unsigned k = 0; k < i.count; ++k) key[2 + k] = uint32_t(coordinates[k] = int32_t(lanes_of<uint32_t>(w, axes[k])[lane]));
     if (!load && repeated && !std::memcmp(key, before, sizeof key)) return;  // the same store by another lane
@@ -128,7 +106,7 @@ template <bool load> void tensor_copy(Warp& w, const Inst& i, uint32_t mask) {
     const TensorMap map = map_at(w, i, key[1]);
     const uint32_t bytes = map.row_bytes(), rows = map.rows();
     std::vector<Target> targets;
-    if (load && !targets_of(w, i, lane, at, place(w, i, s[2], 2, lane), i.target & kCast ? lanes_of<uint32_t>(w, axes[i.count])[lane] & 0xffff : 0, targets)) return;
+    if (load && !targets_of(w, i, lane, at, bulk_place(w, i, s[2], 2, lane), i.target & kCast ? lanes_of<uint32_t>(w, axes[i.count])[lane] & 0xffff : 0, targets)) return;
     if (!load) at = seen_from(b, at);
     if (shared_place(w, i, lane, at, bytes * rows, 128)) {
       Range range;
@@ -169,12 +147,12 @@ template <bool load> void bulk_copy(Warp& w, const Inst& i, uint32_t mask) {
     for (unsigned k = 0; k < i.sources; ++k) require_defined(w, i, i.slots[k], mask, "a bulk copy");
   each_lane(mask, [&](int lane) {
     const uint32_t bytes = lanes_of<uint32_t>(w, i.slots[2])[lane];
-    uint64_t to = place(w, i, i.slots[0], 0, lane), from = place(w, i, i.slots[1], 1, lane);
+    uint64_t to = bulk_place(w, i, i.slots[0], 0, lane), from = bulk_place(w, i, i.slots[1], 1, lane);
     (load ? to : from) = seen_from(b, load ? to : from);
-    if (bytes % 16) stop(i, w, "it copies " + std::to_string(bytes) + " bytes, no multiple of 16");
+    if (bytes % 16) bulk_stop(i, w, "it copies " + std::to_string(bytes) + " bytes, no multiple of 16");
     Mbarrier* m = nullptr;
     if (load) {
-      uint64_t bar = seen_from(b, place(w, i, i.slots[3], 2, lane));
+      uint64_t bar = seen_from(b, bulk_place(w, i, i.slots[3], 2, lane));
       if (!shared_place(w, i, lane, bar, 8, 8) || !(m = b.mbarriers.find(w, i, lane, uint32_t(bar)))) return;
     }
     Range range;
@@ -202,18 +180,6 @@ void wait(Warp& w, const Inst& i, uint32_t) {
 }
 void nothing(Warp&, const Inst&, uint32_t) {}
 
-// Adds the base of the address that is operand k; its offset, and whether the base has 32 bits, under number `which`.
-void address(Binding& b, size_t k, unsigned which) {
-  const Operand& o = b.operand(k);
-  if (o.kind != Operand::Address) b.refuse("operand " + std::to_string(k) + " is no address");
-  if (o.variable) return b.sources.push_back(b.layout.address(*o.variable, o.value, true));
-  if (!o.reg || bits_of(o.reg->type) < 32) b.refuse("an address has a register of 32 or 64 bits");
-  if (bits_of(o.reg->type) == 32) b.out.wide |= uint8_t(1u << which);
-  if (which == 2 && o.value) b.refuse("an offset of the mbarrier's address is not implemented");
-  if (which < 2) b.out.imm |= int64_t(uint64_t(uint32_t(o.value)) << 32 * which);
-  b.sources.push_back(b.layout.reg(*o.reg));
-}
-
 bool shared_destination(Binding& b) {
   return b.any({"shared::cluster", "shared::cta"});
 }
@@ -235,8 +201,8 @@ Handler bind_tensor(Binding& b) {
   b.out.target = (cast ? kCast : 0) | (b.take("cta_group::2") ? kPair : 0);
   b.kernel.tensor_pair |= bool(b.out.target & kPair);
   b.count((load ? 3u : 2u) + hint + cast, (load ? 3u : 2u) + hint + cast);
-  address(b, 0, 0), address(b, 1, 1);
-  if (load) address(b, 2, 2);
+  bulk_address(b, 0, 0), bulk_address(b, 1, 1);
+  if (load) bulk_address(b, 2, 2);
   for (const Operand& axis : o.parts[0].parts) b.source(axis, Type::S32);
   if (cast) b.source(3, Type::U16);
   return load ? tensor_copy<true> : tensor_copy<false>;
@@ -258,11 +224,12 @@ Handler bind_bulk(Binding& b) {
   }
   if (b.take("tensor")) return bind_tensor(b);
   const bool hint = b.take("L2::cache_hint"), load = b.take("mbarrier::complete_tx::bytes");
-  if (!b.take("global") || !shared_destination(b) || (!load && !b.take("bulk_group"))) return nullptr;
+  if (!b.take("global")) return load && b.take("shared::cluster") && b.take("shared::cta") ? bind_bulk_between(b) : nullptr;
+  if (!shared_destination(b) || (!load && !b.take("bulk_group"))) return nullptr;
   b.count((load ? 4u : 3u) + hint, (load ? 4u : 3u) + hint);
-  address(b, 0, 0), address(b, 1, 1);
+  bulk_address(b, 0, 0), bulk_address(b, 1, 1);
   b.source(2, Type::U32);
-  if (load) address(b, 3, 2);
+  if (load) bulk_address(b, 3, 2);
   return load ? bulk_copy<true> : bulk_copy<false>;
 }
 

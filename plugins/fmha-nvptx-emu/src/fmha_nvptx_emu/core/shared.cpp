@@ -263,6 +263,16 @@ SharedMemory::Held SharedMemory::update(Warp& w, const Inst& i, int lane, uint32
   return held;
 }
 
+SharedMemory::Held SharedMemory::update_remote(uint32_t at, uint32_t bytes, uint32_t stamp) {
+  Held held = Held::Value;
+  for (uint32_t word = at / 4, end = (at + bytes + 3) / 4; word < end; ++word) {
+    if ((state_[word] & 0xf) != 0xf) held = std::max(held, state_[word] >> 4 == 0xf ? Held::Undefined : Held::Nothing);
+    writer_[word] = stamp, atomic_[word] = true;
+    state_[word] |= 0xf0;
+  }
+  return held;
+}
+
 void SharedMemory::write_later(Warp& w, const Inst& i, int lane, uint32_t at, uint32_t bytes) {
   write_bulk(w, i, lane, at, bytes, kLater | (w.committed + 1) << 8 | w.index, false);
 }

@@ -39,6 +39,8 @@ class SharedMemory {
   // A copy lands here, and an mbarrier of another block counts it.
   void expect_peer(const Block& counts, uint32_t at, uint32_t bytes, uint32_t stamp);
   void store_remote(uint32_t at, uint32_t bytes, const uint8_t* values);  // by another block
+  // An atomic operation by another block, or one that an mbarrier counts: `stamp` is the mbarrier's, or 0.
+  Held update_remote(uint32_t at, uint32_t bytes, uint32_t stamp);
   void write_later(Warp& w, const Inst& i, int lane, uint32_t at, uint32_t bytes);  // by cp.async
 
  private:
