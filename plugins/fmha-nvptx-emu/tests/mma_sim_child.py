@@ -6,14 +6,15 @@ import sys
 
 import numpy as np
 import torch
-from mmasim.simulator.nv_ptx import mma, tcgen05mma
+from mmasim.simulator.nv_ptx import mma, tcgen05mma, wgmma
 
 BITS = {torch.float32: torch.int32, torch.float16: torch.int16}
 
 
 def main(generation: str, qualifier: str, asked: str, answered: str) -> None:
     torch.set_num_threads(1)
-    product = (tcgen05mma if qualifier.count(".") == 3 else mma)(generation, qualifier)
+    wide = wgmma if generation == "Hopper" else tcgen05mma
+    product = (wide if qualifier.count(".") == 3 else mma)(generation, qualifier)
     answers = {}
     with np.load(asked) as tiles:
         for n in range(len(tiles.files) // 3):

@@ -110,7 +110,7 @@ def simulated(shape: Shape, seeds: Sequence[int], checkout: Path, folder: Path) 
 def answered(
     generation: str, qualifier: str, tiles: Sequence[tuple[Array, Array, Array]], checkout: Path, folder: Path
 ) -> list[Array]:
-    """MMA-Sim's D of each (A, B, C), as bits. A qualifier of three types is one of tcgen05.mma."""
+    """MMA-Sim's D of each (A, B, C), as bits. A qualifier of three types is one of tcgen05.mma, or of Hopper's wgmma."""
     asked, answers = folder / "asked.npz", folder / "answered.npz"
     words = {f"{n}{name}": part.view(f"u{part.dtype.itemsize}") for n, parts in enumerate(tiles) for name, part in zip("abc", parts, strict=True)}  # fmt: skip
     np.savez(asked, **words)

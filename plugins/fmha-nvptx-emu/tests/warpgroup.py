@@ -98,6 +98,7 @@ class Product:
     sums: str = "f32"
     scale_d: str = "1"
     negated: tuple[int, int] = (1, 1)
+    kind_b: str = ""  # where B has another type
 
     @property
     def registers(self) -> int:
@@ -110,7 +111,7 @@ class Product:
         if self.kind in ("f16", "bf16"):
             options += "" if self.layout_a is None else f", {int(self.layout_a.across)}"
             options += f", {int(self.layout_b.across)}"
-        return f"wgmma.mma_async.sync.aligned.m64n{n}k{k}.{self.sums}.{self.kind}.{self.kind} {names(self.registers)}, {left}, %rd7, {self.scale_d}{options};"
+        return f"wgmma.mma_async.sync.aligned.m64n{n}k{k}.{self.sums}.{self.kind}.{self.kind_b or self.kind} {names(self.registers)}, {left}, %rd7, {self.scale_d}{options};"
 
     def run(self, before: str = "wgmma.fence.sync.aligned;", behind: str = "wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0;",
             setup: str = SETUP, seed: int = 0) -> tuple[Array, Seen]:  # fmt: skip

@@ -135,7 +135,7 @@ void note_registers(Warp& w, const Inst& i, const Slot* a, bool adds) {
   for (unsigned k = 0; a && k < 4; ++k) late(a[k]), hold(a[k], true);
 }
 
-template <Element kind, bool half> void sum_truncating(unsigned n, Work& at) {
+template <Element kind, Element kind_b, bool half> void sum_truncating(unsigned n, Work& at) {
   constexpr unsigned K = kRowK / bytes_of(kind);
   for (unsigned first = 0; first < n; first += 8) {
     float a[K][16], b[8][K], sums[8][16];
@@ -145,13 +145,13 @@ template <Element kind, bool half> void sum_truncating(unsigned n, Work& at) {
       for (unsigned k = 0; k < K; ++k) b[c][k] = at.right[k][first + c];
       for (unsigned r = 0; r < 16; ++r) sums[c][r] = at.sums[r][first + c];
     }
-    truncating_tile<kind, kind, K, half>(a, b, sums, wgmma_sums(kind));
+    truncating_tile<kind, kind_b, K, half>(a, b, sums, wgmma_sums(kind));
     for (unsigned c = 0; c < 8; ++c)
       for (unsigned r = 0; r < 16; ++r) at.sums[r][first + c] = sums[c][r];
   }
 }
 
-template <Element kind> void multiply(Warp& w, const Inst& i, uint32_t mask) {
+template <Element kind, Element kind_b = kind> void multiply(Warp& w, const Inst& i, uint32_t mask) {
   if (!together(w, i, mask, w.alive, "wgmma")) return;
   constexpr unsigned K = kRowK / bytes_of(kind);
   const uint32_t options = i.target;
@@ -183,7 +183,7 @@ template <Element kind> void multiply(Warp& w, const Inst& i, uint32_t mask) {
   for (unsigned r = 0; r < 16; ++r)
     for (unsigned k = 0; k < K; ++k) left[k][r] = sign_a * element<kind>(ta.at[r] + k * bytes_of(kind));
   for (unsigned c = 0; c < n; ++c)
-    for (unsigned k = 0; k < K; ++k) right[k][c] = sign_b * element<kind>(tb.at[c] + k * bytes_of(kind));
+    for (unsigned k = 0; k < K; ++k) right[k][c] = sign_b * element<kind_b>(tb.at[c] + k * bytes_of(kind));
   uint32_t* d[128];
   for (unsigned r = 0; r < i.dests; ++r) d[r] = lanes_of<uint32_t>(w, i.slots[r]);
   if (!adds) std::memset(sums, 0, sizeof sums);
@@ -192,7 +192,7 @@ template <Element kind> void multiply(Warp& w, const Inst& i, uint32_t mask) {
       sums[row][column] = float(narrow<f16>(d[r][l] >> 16 * h & 0xffff));
     });
   else each_row(n, sums, d, [](Eight& row, Four& even, Four& odd) { row = __builtin_shufflevector(even, odd, 0, 4, 1, 5, 2, 6, 3, 7); });
-  if (w.block->launch->options.hardware) half ? sum_truncating<kind, true>(n, at) : sum_truncating<kind, false>(n, at);
+  if (w.block->launch->options.hardware) half ? sum_truncating<kind, kind_b, true>(n, at) : sum_truncating<kind, kind_b, false>(n, at);
   else
     for (unsigned r = 0; r < 16; ++r)
       for (unsigned k = 0; k < K; ++k) {
@@ -275,7 +275,8 @@ Handler bind_wgmma(Binding& b) {
   if (!multiplies) return nullptr;
   const Type d = b.type(), a = b.type(), bt = b.type();
   const bool eight = a == Type::E4M3 || a == Type::E5M2, sixteen = a == Type::F16 || a == Type::BF16;
-  if (bt != a || (!eight && !sixteen && a != Type::TF32)) b.refuse("its types are not implemented");
+  const bool eight_b = bt == Type::E4M3 || bt == Type::E5M2;
+  if ((bt != a && !(eight && eight_b)) || (!eight && !sixteen && a != Type::TF32)) b.refuse("its types are not implemented");
   const bool half = d == Type::F16;
   if (d != Type::F32 && (!half || a == Type::BF16 || a == Type::TF32)) return nullptr;
   const unsigned n = columns_of(b, eight ? 32 : sixteen ? 16 : 8);
@@ -311,8 +312,8 @@ Handler bind_wgmma(Binding& b) {
     case Type::F16: return multiply<Element::F16>;
     case Type::BF16: return multiply<Element::BF16>;
     case Type::TF32: return multiply<Element::TF32>;
-    case Type::E4M3: return multiply<Element::E4M3>;
-    default: return multiply<Element::E5M2>;
+    case Type::E4M3: return bt == a ? multiply<Element::E4M3> : multiply<Element::E4M3, Element::E5M2>;
+    default: return bt == a ? multiply<Element::E5M2> : multiply<Element::E5M2, Element::E4M3>;
   }
 }
 
