@@ -135,7 +135,8 @@ def of_record(hazard: Hazard, record: Mapping[str, Any]) -> Row:
     infinite = {
         name: check["nonfinite"] for name, check in (record["checks"] or {}).items() if check and check["nonfinite"]
     }
-    notes = "; ".join(map(str, record["notes"] or ()))[:300]
+    fills = (note for fill in record["fill_notes"] or () for note in fill["notes"])
+    notes = "; ".join(map(str, (*(record["notes"] or ()), *fills)))[:300]
     return Row(hazard, record["verdict"], kinds, worst, notes, nonfinite=infinite)
 
 
@@ -160,6 +161,7 @@ def table(rows: Sequence[Row]) -> str:
                 (
                     kinds,
                     unwritten(row.notes),
+                    *re.findall(r"\w+ after the append is wrong: \d+ of \d+ rows", row.notes),
                     *(f"{name}: {n} elements finite on one side alone" for name, n in row.nonfinite.items()),
                     f"worst finite row: {errors}" if errors else "",
                 ),

@@ -100,7 +100,9 @@ def compare(
     if lse is not None:
         checks.append(("lse", lse_check(LseErrors.joined(lse_parts), budget, fill, judged, total)))
     for name, tensor in (cache or {}).items():
-        checks.append((name, cache_check(tensor, reference.cache[name], cache_budget(problem, budget), fill)))
+        cached, words = cache_check(name, tensor, reference.cache[name], cache_budget(problem, budget), fill)
+        checks.append((name, cached))
+        notes += words
     return Comparison(
         checks=tuple(checks),
         distrust=distrust_of(Worth.joined(worths), fill),
@@ -217,9 +219,18 @@ def cache_budget(problem: Problem, budget: Budget) -> Budget:
     return budget if eps <= budget.eps else replace(budget, eps=eps)
 
 
-def cache_check(actual: Array, expected: Array, budget: Budget, fill: str) -> Check:
-    """A cache after the append, with the budgets of O (a kernel rotates in float32), and NaN where it was NaN."""
+def cache_check(name: str, actual: Array, expected: Array, budget: Budget, fill: str) -> tuple[Check, list[str]]:
+    """A cache after the append, with the budgets of O (a kernel rotates in float32), and NaN where it was NaN.
+
+    A record has no place for this check, so a note says which row of the tensor is wrong.
+    """
     got, want = (x.astype(np.float64).reshape(-1, x.shape[-1]) for x in (actual, expected))
     size: F64 = np.maximum(np.linalg.norm(np.nan_to_num(want), axis=1), np.finfo(np.float64).tiny)
     errors = row_errors(got, want, size, np.inf)
-    return output_check(errors, budget, fill, None, len(got))
+    check = output_check(errors, budget, fill, None, len(got))
+    if check.passed:
+        return check, []
+    worst = ", ".join(str(n) for n in np.unravel_index(worst_row(errors, budget)[1], actual.shape[:-1]))
+    wrong = int(((errors.mismatched > 0) | (errors.relative > check.row_l2_budget)).sum())
+    often = f"{wrong} of {len(got)} rows differ from the reference" if wrong else "the error is spread over all rows"
+    return check, [f"{name} after the append is wrong: {often}; the worst is {name}[{worst}]"]

@@ -151,6 +151,21 @@ def test_cache_after_an_append(dtype: str) -> None:
     assert verdict("k", unused, 0, 0.0) is Verdict.WRONG  # written outside the new rows
 
 
+def test_a_wrong_cache_says_which_row() -> None:
+    problem = Problem.from_cli("-b 2 -H 2 -s 1 -d 16 --kv-cache paged:4 --cache-seqlens 6,2 --append 2 --dtype fp16")
+    inputs = fill(problem)
+    reference, o = forward(problem, inputs), model_forward(problem, inputs).o
+    cache = {key: x.copy() for key, x in reference.cache.items()}
+    cache["v"][3, 2, 1] = 4
+    cache["v"][1, 0, 0, 5] += 1
+    found = compare(problem, o, None, reference, cache=cache)
+    rows = cache["v"].size // 16
+    assert found.notes == (
+        f"v after the append is wrong: 2 of {rows} rows differ from the reference; the worst is v[3, 2, 1]",
+    )
+    assert compare(problem, o, None, reference, cache=dict(reference.cache)).notes == ()
+
+
 @pytest.mark.parametrize("dtype", ["fp16", "bf16"])
 @pytest.mark.parametrize("kind", FILLS)
 def test_rotated_queries_of_16_bits_pass_and_queries_rotated_for_the_next_position_do_not(

@@ -21,6 +21,7 @@ RECORD: dict[str, Any] = {
     "findings": [],
     "checks": {"o": {"row_l2": 1e-4, "nonfinite": 0}, "lse": None},
     "notes": [],
+    "fill_notes": [],
 }
 
 
@@ -72,3 +73,9 @@ def test_a_bottom_right_mask_with_more_rows_than_keys_is_wrong_upstream() -> Non
     (hazard,) = (h for h in HAZARDS if h.rule == "K521")
     row = nvptx_hazards.row_of(hazard)
     assert (row.error, row.verdict, row.state) == ("", "WRONG", "confirmed")
+
+
+def test_the_table_says_that_a_cache_is_wrong() -> None:
+    note = "k after the append is wrong: 3 of 9 rows differ from the reference; the worst is k[0, 0, 1]"
+    record = RECORD | {"verdict": "WRONG", "fill_notes": [{"fill": "normal", "distrust": None, "notes": [note]}]}
+    assert "| k after the append is wrong: 3 of 9 rows; worst finite row" in nvptx_hazards.table([nvptx_hazards.of_record(HAZARDS[0], record)])  # fmt: skip
