@@ -91,10 +91,13 @@ def block_weights(vectors: int) -> str:
     """``weigh``, as ``micro.weights``. Every block is written behind the scores that it needs, and before those of others."""
     zs, keys = range(vectors), "abcd"
 
-    def group(loads: Sequence[str]) -> list[str]:
-        lines = [f"    const vf {key}{z} = {loads[n].format(z=z)};" for n, key in enumerate(keys) for z in zs]
+    def group(loads: Sequence[str], factors: Sequence[str]) -> list[str]:
+        lines = [f"    vf {key}{z} = {loads[n].format(z=z)};" for n, key in enumerate(keys) for z in zs]
+        lines += [f"    sum{z} += (a{z} + b{z}) + (c{z} + d{z});" for z in zs]
+        for factor, key in zip(factors, keys, strict=True):
+            scaled = ", ".join(f"{key}{z} *= vset({factor})" for z in zs)
+            lines.append(f"    if (BYTES && by) {scaled};")
         for z in zs:
-            lines.append(f"    sum{z} += (a{z} + b{z}) + (c{z} + d{z});")
             lines.append(f"    const vf low{z} = vjoin(a{z}, b{z}), high{z} = vjoin(c{z}, d{z});")
         for z in zs:
             lines.append(f"    vstore(out + {2 * z} * NL, words_low(low{z}, high{z}));")
@@ -104,18 +107,20 @@ def block_weights(vectors: int) -> str:
     load = "vexp2(vfma(vload(s + {n} * BQ + {{z}} * NL), c, floor{{z}}))"
     whole = [load.format(n=n) for n in range(4)]
     rest = [whole[0], *(f"j + {n} < n ? {whole[n]} : vset(0)" for n in (1, 2, 3))]
+    every = [f"by[j + {n}]" for n in range(4)]
+    some = [every[0], *(f"j + {n} < n ? {every[n]} : 0" for n in (1, 2, 3))]
     return "\n".join(
         [
             "static void weigh(const float* s, float* out, i64 n, vf c, const float* floor, float* sum, const float* shrink,",
-            "                  bool keep, const float*) {",
+            "                  bool keep, const float* by) {",
             *(f"  const vf floor{z} = -vload(floor + {z} * NL);" for z in zs),
             f"  vf {', '.join(f'sum{z} = vset(0)' for z in zs)};",
             "  i64 j = 0;",
             "  for (; j + 3 < n; j += 4, s += 4 * BQ, out += 2 * BQ) {",
-            *group(whole),
+            *group(whole, every),
             "  }",
             "  if (j < n) {",
-            *group(rest),
+            *group(rest, some),
             "  }",
             "  const vf on = vset(keep ? 0.0f : 1.0f);",
             *(
