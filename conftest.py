@@ -10,6 +10,9 @@ import pytest
 os.environ["FMHA_NO_STORE"] = "1"
 os.environ.pop("FMHA_STORE", None)
 
+# Hundreds of tests start processes; without compiled modules each of them compiles the whole program again.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
 
 def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
     """CI runs the tests marked ``ci`` after README's command, which leaves out the slow ones: a test that is only ``ci`` would run twice."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import shutil
@@ -97,6 +98,26 @@ def test_a_test_of_ci_alone_is_noticed(marks: str, tmp_path: Path) -> None:
     assert (done.returncode, "marked ci and not slow" in done.stderr + done.stdout) == (
         (4, True) if marks == "ci" else (0, False)
     )
+
+
+def test_processes_that_tests_start_keep_compiled_modules(tmp_path: Path) -> None:
+    shutil.copy(ROOT / "conftest.py", tmp_path)
+    lines = ["import os", "def test_it() -> None:", '    assert "PYTHONDONTWRITEBYTECODE" not in os.environ']
+    (tmp_path / "test_it.py").write_text("\n".join(lines), "utf-8")
+    argv = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-c",
+        str(ROOT / "pyproject.toml"),
+        "--rootdir",
+        str(tmp_path),
+        "test_it.py",
+    ]
+    env = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
+    done = subprocess.run(argv, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
 
 
 def test_no_two_test_files_have_one_name() -> None:

@@ -155,14 +155,15 @@ NEVER_SHOWN = {
 }
 """Faults that need data which no fill has: a missing LSE, infinities, NaN. ``tests/backends/cpu`` shows them."""
 
-IN_CI = (BackwardFault.DROPOUT_OFFSET, "fp32")
-"""The default suite plants this one; ``tests/backends/cpu`` shows all of them against the formula."""
+IN_DEFAULT, IN_CI = (BackwardFault.DROPOUT_OFFSET, "fp32"), (BackwardFault.DK_WRONG_HEAD, "fp32")
+"""The default suite plants the first, CI the second too; ``tests/backends/cpu`` shows all of them against the formula."""
 
 
 def backward_cases() -> Iterator[Any]:
     for fault in sorted(set(BackwardFault) - NEVER_SHOWN):
         for dtype in ("fp32", "fp16", "bf16"):
-            yield pytest.param(fault, dtype, marks=() if (fault, dtype) == IN_CI else pytest.mark.slow)
+            ci = (pytest.mark.ci,) if (fault, dtype) == IN_CI else ()
+            yield pytest.param(fault, dtype, marks=() if (fault, dtype) == IN_DEFAULT else (pytest.mark.slow, *ci))
 
 
 @pytest.mark.parametrize(("fault", "dtype"), list(backward_cases()))

@@ -30,8 +30,11 @@ from fmha_cli.walk.rows import plan_rows
 from fmha_cli.walk.run import run_points
 
 COUNT, CHUNKS, EACH = 4000, 40, 100
-IN_DEFAULT, IN_CI, MORE_CHUNKS = 2, 8, 100
+IN_DEFAULT, IN_CI, MORE_CHUNKS = 1, 8, 100
 """Chunks of the default suite, a seeded sample; with those that CI runs afterwards; and of all suites together."""
+
+IN_A_ROW = 2
+"""Neighbouring chunks of one architecture."""
 
 REFUSED = 500
 FEW_KERNELS = 40
@@ -50,12 +53,12 @@ def registry() -> Registry:
 
 def request_of(chunk: int) -> Request:
     """The options of a chunk. The chunks cover every pair of fill and architecture, with one to three threads where there are as
-    many cores. Those of the default suite have one architecture, whose kernels other tests compile too."""
+    many cores. That of the default suite has the architecture whose kernels other tests compile too."""
     archs = WHOLE
     return Request(
         command=Command.RUN if chunk % WITHOUT_GAPS == 3 else Command.VALIDATE,
         backend="cpu",
-        arch=archs[chunk // IN_DEFAULT % len(archs)],
+        arch=archs[chunk // IN_A_ROW % len(archs)],
         fills=(FILLS[chunk % len(FILLS)],),
         fill_seed=chunk,
         threads=1 + chunk % min(3, usable_cores()),

@@ -41,6 +41,8 @@ def swept(seqlens: Iterable[int], env: Environment, folder: Path) -> tuple[int, 
     return code, document["records"]
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_twenty_faults_cost_twenty_rows(env: Environment, tmp_path: Path) -> None:
     seqlens = range(1, ROWS + 1)
     assert len(FATES) == FAULTS == ROWS // EVERY

@@ -51,12 +51,7 @@ def cpu_kernels(arch: ArchSpec) -> Iterator[KernelSpec]:
             for kind in (Kind.SPLIT, Kind.COMBINE, Kind.APPEND):
                 yield kernel_of(arch.name, dtype, replace(algorithm, kind=kind))
     for dtype, algorithm in rows:
-        if algorithm.simd not in WITHOUT_BYTES:
-            yield from _narrow(arch.name, dtype, algorithm)
-
-
-WITHOUT_BYTES = (Simd.NEON,)
-"""Vectors for which kernels of 8-bit inputs are not offered: they have not been executed."""
+        yield from _narrow(arch.name, dtype, algorithm)
 
 
 def _narrow(arch: str, dtype: DType, algorithm: CpuAlgorithm) -> Iterator[KernelSpec]:

@@ -88,34 +88,49 @@ def score_blocks(vectors: int, rows: int) -> str:
 
 
 def block_weights(vectors: int) -> str:
-    """``weigh``, as ``micro.weights``. Every block is written behind the scores that it needs, and before those of others."""
-    zs, keys = range(vectors), "abcd"
+    """``weigh``, as ``micro.weights``, four keys at a time.
 
-    def group(loads: Sequence[str]) -> list[str]:
-        lines = [f"    const vf {key}{z} = {loads[n].format(z=z)};" for n, key in enumerate(keys) for z in zs]
+    Blocks are written over the scores of the first two keys, so weights of these come first for all queries. Half of them at a time is
+    what registers hold beside the constants of exp2.
+    """
+    zs = range(vectors)
+
+    def pair(z: int, n: int, joined: str, *, rest: bool) -> list[str]:
+        """The weights of keys n and n + 1 of a group, of which at least the first key is there."""
+        both = []
+        for key, m in (("x", n), ("y", n + 1)):
+            weight = f"vexp2(vfma(vload(s + {m} * BQ + {z} * NL), c, floor{z}))"
+            both.append(f"vf {key} = " + (f"j + {m} < n ? {weight} : vset(0);" if rest and m else f"{weight};"))
+        factors = [f"j + {m} < n ? by[j + {m}] : 0" if rest and m else f"by[j + {m}]" for m in (n, n + 1)]
+        return [
+            *(f"      {one}" for one in both),
+            f"      sum{z} += x + y;",
+            f"      if (BYTES && by) x *= vset({factors[0]}), y *= vset({factors[1]});",
+            f"      {joined} = vjoin(x, y);",
+        ]
+
+    def group(*, rest: bool) -> list[str]:
+        lines = [f"    vf {', '.join(f'low{z}' for z in zs)};"]
         for z in zs:
-            lines.append(f"    sum{z} += (a{z} + b{z}) + (c{z} + d{z});")
-            lines.append(f"    const vf low{z} = vjoin(a{z}, b{z}), high{z} = vjoin(c{z}, d{z});")
+            lines += ["    {", *pair(z, 0, f"low{z}", rest=rest), "    }"]
         for z in zs:
-            lines.append(f"    vstore(out + {2 * z} * NL, words_low(low{z}, high{z}));")
-            lines.append(f"    vstore(out + {2 * z + 1} * NL, words_high(low{z}, high{z}));")
+            lines += ["    {", *pair(z, 2, "const vf high", rest=rest)]
+            lines += [f"      vstore(out + {2 * z} * NL, words_low(low{z}, high));"]
+            lines += [f"      vstore(out + {2 * z + 1} * NL, words_high(low{z}, high));", "    }"]
         return lines
 
-    load = "vexp2(vfma(vload(s + {n} * BQ + {{z}} * NL), c, floor{{z}}))"
-    whole = [load.format(n=n) for n in range(4)]
-    rest = [whole[0], *(f"j + {n} < n ? {whole[n]} : vset(0)" for n in (1, 2, 3))]
     return "\n".join(
         [
             "static void weigh(const float* s, float* out, i64 n, vf c, const float* floor, float* sum, const float* shrink,",
-            "                  bool keep, const float*) {",
+            "                  bool keep, const float* by) {",
             *(f"  const vf floor{z} = -vload(floor + {z} * NL);" for z in zs),
             f"  vf {', '.join(f'sum{z} = vset(0)' for z in zs)};",
             "  i64 j = 0;",
             "  for (; j + 3 < n; j += 4, s += 4 * BQ, out += 2 * BQ) {",
-            *group(whole),
+            *group(rest=False),
             "  }",
             "  if (j < n) {",
-            *group(rest),
+            *group(rest=True),
             "  }",
             "  const vf on = vset(keep ? 0.0f : 1.0f);",
             *(

@@ -137,7 +137,8 @@ def _prefill(algorithm: CpuAlgorithm) -> list[str]:
     operands = "blocks" if algorithm.blocks else "pairs" if algorithm.pairs else "plain"
     return [
         "enum { BQ = NZ * NL };\n",
-        *_files(*(("pack_blocks",) if algorithm.blocks else ()), f"operands_{operands}"),
+        *_files(*(("pack_blocks",) if algorithm.blocks else ()), *(("wide_row",) if algorithm.pairs else ())),
+        *_files(f"operands_{operands}"),
         *([] if algorithm.simd.tiles else _files("untiled")),
         MIX,
         transpositions(algorithm.simd.lanes, algorithm.lanes_q),

@@ -10,10 +10,8 @@ from cpu_cases import best_first
 from software_tiles import WHOLE
 
 from fmha_cli import api
-from fmha_cli.backends.cpu.kernels import WITHOUT_BYTES, algorithm_of, cpu_kernels
 from fmha_cli.backends.cpu.meanings import meanings
 from fmha_cli.discovery.registry import build_registry
-from fmha_cli.domain.arch import load_arch
 from fmha_cli.domain.tensors import Element, shapes_of
 from fmha_cli.oracle.fills import fill
 from fmha_cli.oracle.reference import forward
@@ -22,7 +20,6 @@ from fmha_cli.walk.input_files import InputFiles
 from fmha_cli.walk.request import Request
 from fmha_cli.walk.run import run_points
 
-ARCHS = [a for a in WHOLE if algorithm_of(next(iter(cpu_kernels(load_arch(a))))).simd not in WITHOUT_BYTES]
 CACHES = ("int8", "fp8_e4m3", "fp8_e5m2", "fp8_e4m3 --fp8-encoding fnuz", "fp8_e5m2 --fp8-encoding fnuz")
 TYPES = [e for e in Element if e.nbytes == 1 and e not in (Element.FP4_E2M1, Element.E8M0)]
 
@@ -61,14 +58,14 @@ LATENT = (
 """V is a part of K, and has its scales."""
 
 
-@pytest.mark.parametrize("arch", best_first(ARCHS))
+@pytest.mark.parametrize("arch", best_first(WHOLE))
 @pytest.mark.parametrize("line", range(len(FP8)))
 def test_fp8_inputs(arch: str, line: int) -> None:
     (record,) = api.run(api.Problem.from_cli(FP8[line]), backend="cpu", arch=arch, fills=("normal",))
     assert record.verdict is api.Verdict.PASSED, record.repro
 
 
-@pytest.mark.parametrize("arch", best_first(ARCHS))
+@pytest.mark.parametrize("arch", best_first(WHOLE))
 @pytest.mark.parametrize("dtype", ["fp32", "fp16", "bf16"])
 def test_caches_of_every_type_and_scale(arch: str, dtype: str) -> None:
     lines = [
@@ -95,7 +92,7 @@ def test_keys_are_appended_where_values_are_in_them() -> None:
 
 
 @pytest.mark.parametrize("rows", [2, 40])
-@pytest.mark.parametrize("arch", best_first(ARCHS))
+@pytest.mark.parametrize("arch", best_first(WHOLE))
 @pytest.mark.parametrize("kv", CACHES)
 def test_every_byte_is_read_as_it_means(arch: str, kv: str, rows: int) -> None:
     """V holds all 256 bytes; the bytes that mean NaN or infinity appear in O, and in their own columns alone."""

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import ctypes
-import importlib.util
-import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 from backward_cases import DTYPES, backward_complaints, make_backward, random_backward, run_backward
+from compilers import COMPILERS, command_of
 from cpu_cases import Case, complaints, kernel_of, make_data, random_case, run
 
 from fmha_cli.backends.cpu import backend
@@ -19,10 +17,9 @@ from fmha_cli.backends.cpu.arch_detect import ARCHS
 from fmha_cli.backends.cpu.building import compile_flags
 from fmha_cli.codegen.cpu.emit import emit
 from fmha_cli.domain.arch import load_arch
-from fmha_cli.toolchain.cpp.toolchain import ToolchainKind
 
 pytestmark = pytest.mark.slow
-COMPILERS, KINDS = ["clang++", "zig"], ["prefill", "decode"]
+OTHERS, KINDS = ("clang++", "zig"), ("prefill", "decode")
 
 
 def cases(dtype: str, kind: str, count: int) -> list[Case]:
@@ -38,16 +35,9 @@ def compiled(compiler: str, arch: str, dtype: str, kind: str, folder: Path) -> c
     """The library of a kernel by another compiler. Skips the test if that or the architecture is not here."""
     if arch not in backend.probe().devices[0].archs:
         pytest.skip(f"this machine does not run {arch}")
-    if compiler == "zig":
-        if importlib.util.find_spec("ziglang") is None:
-            pytest.skip("no ziglang package")
-        command, family = [sys.executable, "-m", "ziglang", "c++"], ToolchainKind.ZIG
-    else:
-        if shutil.which(compiler) is None:
-            pytest.skip(f"no {compiler}")
-        command, family = [compiler], ToolchainKind.CLANG
+    command = command_of(compiler)
     (folder / "k.cpp").write_text(emit(kernel_of(arch, dtype, kind)))
-    flags = compile_flags(load_arch(arch), family)
+    flags = compile_flags(load_arch(arch), COMPILERS[compiler])
     subprocess.run([*command, *flags, "k.cpp", "-o", "k.so"], cwd=folder, check=True)
     return ctypes.CDLL(str(folder / "k.so"))
 
@@ -55,7 +45,7 @@ def compiled(compiler: str, arch: str, dtype: str, kind: str, folder: Path) -> c
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("arch", ARCHS)
-@pytest.mark.parametrize("compiler", COMPILERS)
+@pytest.mark.parametrize("compiler", OTHERS)
 def test_compiler(compiler: str, arch: str, dtype: str, kind: str, tmp_path: Path) -> None:
     library = compiled(compiler, arch, dtype, kind, tmp_path)
     for case in cases(dtype, kind, 12):
@@ -65,7 +55,7 @@ def test_compiler(compiler: str, arch: str, dtype: str, kind: str, tmp_path: Pat
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("arch", ARCHS)
-@pytest.mark.parametrize("compiler", COMPILERS)
+@pytest.mark.parametrize("compiler", OTHERS)
 def test_backward_by_a_compiler(compiler: str, arch: str, dtype: str, tmp_path: Path) -> None:
     library = compiled(compiler, arch, dtype, "backward", tmp_path)
     for seed in range(12):

@@ -1,4 +1,4 @@
-"""The innermost loops of compiled x86 kernels keep their vectors in registers, as ``fmha inspect`` reports."""
+"""The innermost loops of compiled kernels keep their vectors in registers, as ``fmha inspect`` reports."""
 
 from __future__ import annotations
 
@@ -10,31 +10,33 @@ from typing import Any
 
 import pytest
 from cpu_cases import kernel_of
+from software_tiles import WHOLE
 
-from fmha_cli.backends.cpu.arch_detect import detect
-from fmha_cli.backends.cpu.building import build_cpu
+from fmha_cli.backends.cpu.building import build_cpu, machine_of
 from fmha_cli.backends.cpu.inspection import inspect_library
 from fmha_cli.backends.cpu.kernels import algorithm_of, cpu_kernels
 from fmha_cli.codegen.cpu.algorithm import CpuAlgorithm, Kind
 from fmha_cli.domain.arch import load_arch
 from fmha_cli.domain.dtypes import DType
+from fmha_cli.domain.errors import EnvironmentProblem
 from fmha_cli.domain.kernel import KernelSpec
 from fmha_cli.domain.processor import machine_here
 from fmha_cli.domain.protocols import BuildContext
 from fmha_cli.toolchain.cache.store import Cache
-from fmha_cli.toolchain.cpp.find import find_toolchain
+from fmha_cli.toolchain.cpp.cross import toolchain_for
 from fmha_cli.toolchain.cpp.toolchain import ToolchainKind
 
-ARCHS = ("x86_64_v4_bf16", "x86_64_v4", "x86_64_v3")
+ARCHS = ("x86_64_v4_bf16", "x86_64_v4", "x86_64_v3", "x86_64_amx", "aarch64_bf16", "aarch64")
 FEW_REGISTERS = {
     "x86_64_v3": {
         **dict.fromkeys(("finish_keys", "tile_task", "weigh_keys", "weigh_row", "numbers_task"), tuple(DType)),
         **dict.fromkeys(("merge_task",), (DType.BF16,)),  # rounding of O
-    }
+    },
+    **{arch: {"attend_chunk": tuple(DType)} for arch in ("aarch64", "aarch64_bf16")},  # softcap, dropout
 }
-"""Functions whose loops need more constants than AVX2 has registers, and for which dtypes of O; docs/cpu-kernel.md says why."""
+"""Functions whose loops need more constants than there are registers, and for which dtypes of O; docs/cpu-kernel.md says why."""
 SAMPLE = 3
-pytestmark = pytest.mark.skipif(machine_here() != "x86_64", reason="x86 kernels, built by this machine's compiler")
+pytestmark = pytest.mark.skipif(machine_here() != "x86_64", reason="GCC for x86 is this machine's compiler")
 
 
 def kernels() -> list[KernelSpec]:
@@ -42,27 +44,37 @@ def kernels() -> list[KernelSpec]:
 
 
 def parameters() -> list[Any]:
-    """A seeded sample of the kernels of this machine's best architecture, and all others in the slow suite."""
-    own = [kernel for kernel in kernels() if kernel.arch == detect().archs[0]]
+    """A seeded sample of kernels that other tests compile too, one of each kind for Arm in CI, and all in the slow suite."""
+    own = [kernel for kernel in kernels() if kernel.arch == WHOLE[0]]
     sample = random.Random(14).sample(own, min(SAMPLE, len(own)))
-    marks = [() if kernel in sample else pytest.mark.slow for kernel in kernels()]
+    arm = {
+        algorithm_of(k).kind: k for k in kernels() if k.arch == "aarch64_bf16" and k.signature.dtype_out is DType.BF16
+    }
+    slow, ci = (pytest.mark.slow,), (pytest.mark.slow, pytest.mark.ci)
+    marks = [() if kernel in sample else ci if kernel in arm.values() else slow for kernel in kernels()]
     ids = [f"{k.arch}-{k.signature.dtype}-{algorithm_of(k).kind}-{k.digest[:8]}" for k in kernels()]
     return [pytest.param(k, id=i, marks=m) for k, i, m in zip(kernels(), ids, marks, strict=True)]
 
 
 @pytest.fixture
 def inspected(shared_cache: Path) -> Any:
-    if find_toolchain(Cache(shared_cache).layout).kind is not ToolchainKind.GCC:
-        pytest.skip("the figures are those of g++")
+    @cache
+    def compiler(machine: str) -> ToolchainKind | str:
+        try:
+            return toolchain_for(machine, Cache(shared_cache).layout).kind
+        except EnvironmentProblem as fault:
+            return str(fault)
 
     @cache
-    def figures(kernel: KernelSpec) -> dict[str, Any]:
-        found = inspect_library(build_cpu(kernel, BuildContext(cache_root=shared_cache)).path)
-        if found["why"] is not None:
-            pytest.skip(str(found["why"]))
-        return found
+    def inspect(kernel: KernelSpec) -> dict[str, Any]:
+        if (found := compiler(machine_of(load_arch(kernel.arch)))) is not ToolchainKind.GCC:
+            pytest.skip(f"the figures are those of g++: {found}")
+        figures = inspect_library(build_cpu(kernel, BuildContext(cache_root=shared_cache)).path)
+        if figures["why"] is not None:
+            pytest.skip(str(figures["why"]))
+        return figures
 
-    return figures
+    return inspect
 
 
 @pytest.mark.parametrize("kernel", parameters())

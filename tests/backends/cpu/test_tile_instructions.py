@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import ctypes
-import importlib.util
-import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from compilers import COMPILERS, command_of
 from cpu_cases import Case, arguments, kernel_of, make_data
 from software_tiles import AMX
 
@@ -32,11 +30,9 @@ from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.protocols import BoundTensor, BuildContext
 from fmha_cli.domain.tensors import shapes_of
 from fmha_cli.domain.verdict import Verdict
-from fmha_cli.toolchain.cpp.toolchain import ToolchainKind
 
 REFUSED = pytest.mark.skipif(AMX in backend.probe().devices[0].archs, reason="this machine has AMX: nothing refuses")
 PRODUCT, KERNEL = "tdpbf16ps", kernel_of(AMX, "bf16", "prefill")
-COMPILERS = {"g++": ToolchainKind.GCC, "clang++": ToolchainKind.CLANG, "zig": ToolchainKind.ZIG}
 
 
 @pytest.fixture(
@@ -45,9 +41,7 @@ COMPILERS = {"g++": ToolchainKind.GCC, "clang++": ToolchainKind.CLANG, "zig": To
 def library(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The kernel with the flags of ``fmha build``, by each compiler."""
     name = request.param
-    if importlib.util.find_spec("ziglang") is None if name == "zig" else shutil.which(name) is None:
-        pytest.skip(f"no {name}")
-    command = [sys.executable, "-m", "ziglang", "c++"] if name == "zig" else [name]
+    command = command_of(name)
     folder = tmp_path_factory.mktemp("tiles")
     (folder / "k.cpp").write_text(emit(KERNEL))
     subprocess.run(

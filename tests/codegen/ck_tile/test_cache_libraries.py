@@ -25,7 +25,8 @@ SPLITS = 6
 QUICK = {
     "combine_plain": ("gfx90a", "fmha_fwd_splitkv_combine_d128_fp16_batch_*_ps_nlse_nsquant*"),
 }
-"""A kernel that other tests of the default suite compile too."""
+"""A kernel that other tests of CI compile too."""
+CI = (pytest.mark.slow, pytest.mark.ci)
 SLOW = {
     "append": ("gfx942", "fmha_fwd_appendkv_d128_fp16_*_vr_psskddv_inter_pagedkv*"),
     "splitkv": ("gfx942", "fmha_fwd_splitkv_d128_fp16_batch_*_psskddv_nlogits_nbias_nmask_*_npagedkv*"),
@@ -54,7 +55,7 @@ SLOW = {
     ),
 }
 CASES = [
-    *(pytest.param(name, id=name) for name in QUICK),
+    *(pytest.param(name, marks=CI, id=name) for name in QUICK),
     *(pytest.param(name, marks=pytest.mark.slow, id=name) for name in SLOW),
 ]
 BOOLEAN = ("is_gappy", "has_mask")
@@ -277,7 +278,7 @@ BAD = {
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow, id=name) for name in BAD]
+    "name", [pytest.param(name, marks=CI if name in QUICK else pytest.mark.slow, id=name) for name in BAD]
 )
 def test_bad_arguments_are_named(context: BuildContext, name: str) -> None:
     kernel, bad = kernel_of(name), BAD[name]

@@ -15,14 +15,6 @@ INLINE vf load_columns(const bf16* p, i64 n) { return vload_pairs(p, n); }
 template <class E>
 INLINE vf load_columns(const E* p, i64 n) { return vload_n(p, n); }  // not called: the bias has no columns of pairs
 
-#if BYTES
-INLINE const bf16* wide_row(const Context& x, bf16* room, const KT* in, i64 columns) {
-  widen(widener_of(x.keys), room, in, columns);
-  return room;
-}
-#else
-INLINE const bf16* wide_row(const Context&, bf16*, const KT* in, i64) { return in; }
-#endif
 #if !TILES
 INLINE i64 whole_columns(i64 columns) { return columns; }
 INLINE i64 value_copy_stride(i64 columns) { return columns; }

@@ -19,11 +19,11 @@ INLINE vf block_of(const void* first, const void* second, i64 n) {
 }
 
 // Q of one tile in blocks of 4 columns and 2 queries, zeros behind the last column and row; flip moves the scale's sign in.
-static void pack_queries(float* out, const T* q, i64 q_stride, i64 rows, i64 hdim, uint32_t flip) {
-  const T none[BLOCK] = {};
+static void pack_queries(float* out, const bf16* q, i64 q_stride, i64 rows, i64 hdim, uint32_t flip) {
+  const bf16 none[BLOCK] = {};
   for (i64 c = 0; c < hdim; c += BLOCK, out += 2 * BQ)
     for (i64 r = 0; r < BQ; r += 2) {
-      const T *first = r < rows ? q + r * q_stride + c : none, *second = r + 1 < rows ? q + (r + 1) * q_stride + c : none;
+      const bf16 *first = r < rows ? q + r * q_stride + c : none, *second = r + 1 < rows ? q + (r + 1) * q_stride + c : none;
       const vf block = block_of(first, second, min64(BLOCK, hdim - c));
       vstore(out + r / NL * NL + (r % NL ? BQ : 0), vxor(block, flip | flip >> 16));
     }

@@ -20,11 +20,28 @@ INLINE uint16x4_t load_bits(const void* p) {
 }
 INLINE vf vload(const f16* p) { return vcvt_f32_f16(vreinterpret_f16_u16(load_bits(p))); }
 INLINE vf vload(const bf16* p) { return vreinterpretq_f32_u32(vshll_n_u16(load_bits(p), 16)); }
+// Up to NL elements, zeros behind them, in pieces of fixed size: a copy of n bytes is a call, before which every vector goes to
+// the stack.
 template <class T>
 INLINE vf vload_n(const T* p, i64 n) {
-  T row[NL] = {};
-  memcpy(row, p, (size_t)n * sizeof(T));
-  return vload(row);
+  if (n >= NL) return vload(p);
+  uint64_t row = 0;
+  if (n & 1) memcpy(&row, p + (n & 2), sizeof(T));
+  if (n & 2) {
+    uint32_t two;
+    memcpy(&two, p, sizeof two);
+    row = row << 32 | two;
+  }
+  return vload((const T*)&row);
+}
+INLINE vf vload_n(const float* p, i64 n) {
+  if (n >= NL) return vload(p);
+  float last = 0;
+  if (n & 1) memcpy(&last, p + (n & 2), sizeof last);
+  if (!(n & 2)) return vf{last};
+  float32x2_t two;
+  memcpy(&two, p, sizeof two);
+  return vcombine_f32(two, float32x2_t{last});
 }
 INLINE void vstore(float* p, vf x) { memcpy(p, &x, sizeof x); }
 INLINE uint16x4_t half_bits(vf x, const f16*) { return vreinterpret_u16_f16(vcvt_f16_f32(x)); }
@@ -44,9 +61,22 @@ INLINE void vstore(T* p, vf x) {
 }
 template <class T>
 INLINE void vstore_n(T* p, vf x, i64 n) {
-  T row[NL];
-  vstore(row, x);
-  memcpy(p, row, (size_t)n * sizeof(T));
+  if (n >= NL) return vstore(p, x);
+  uint64_t row = vget_lane_u64(vreinterpret_u64_u16(half_bits(x, p)), 0);
+  if (n & 2) {
+    memcpy(p, &row, 2 * sizeof(T));
+    row >>= 32;
+  }
+  if (n & 1) memcpy(p + (n & 2), &row, sizeof(T));
+}
+INLINE void vstore_n(float* p, vf x, i64 n) {
+  if (n >= NL) return vstore(p, x);
+  float32x2_t part = vget_low_f32(x);
+  if (n & 2) {
+    memcpy(p, &part, sizeof part);
+    part = vget_high_f32(x);
+  }
+  if (n & 1) memcpy(p + (n & 2), &part, sizeof(float));
 }
 INLINE vf vfma(vf a, vf b, vf c) { return vfmaq_f32(c, a, b); }
 INLINE vf vpick(vm m, vf yes, vf no) { return vbslq_f32(m, yes, no); }
