@@ -57,7 +57,9 @@ def test_votes_and_reductions() -> None:
 ])  # fmt: skip
 def test_redux_of_floats(modifiers: str, first: str, wanted: float) -> None:
     """The values -10 to 21 of 32 lanes, and another one in lane 0."""
-    value = f"cvt.rn.f32.u32 %f1, %r0; sub.f32 %f1, %f1, 0f41200000; setp.eq.u32 %p1, %r0, 0; @%p1 mov.f32 %f1, {first};"
+    value = (
+        f"cvt.rn.f32.u32 %f1, %r0; sub.f32 %f1, %f1, 0f41200000; setp.eq.u32 %p1, %r0, 0; @%p1 mov.f32 %f1, {first};"
+    )
     got = lanes(f"{value} redux.sync.{modifiers}.f32 %f2, %f1, -1; mov.b32 %r5, %f2;").view(np.float32)
     np.testing.assert_array_equal(got, np.float32(wanted))
 
