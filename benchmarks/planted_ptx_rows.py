@@ -9,8 +9,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
-from planted_ptx import DROPS, ORDERING, Fault
 from planted_rows import Caught, Places, Result
+from planted_statements import DROPS, ORDERING, Fault
 
 SEEDS = (1, 2)
 """Seeds of the emulator's order of warps that are tried beside 0."""

@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 from nvptx_emulator_faults import key_of, sampled, table
-from planted_ptx import Fault, Planted, faults, planted, statements, trapped
+from planted_ptx import faults
 from planted_ptx_rows import rows
 from planted_rows import Caught
+from planted_statements import Fault, Planted, planted, statements, trapped
 from planted_workers import Seen
 
 
