@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 _STATEMENT = re.compile(
-    r"^\s*(?:@(?P<negated>!?)(?P<guard>[%$\w]+)\s+)?(?P<opcode>[a-z][\w:.]*)(?:\s+(?P<rest>[^;]*?))?\s*;\s*$"
+    r"^\s*(?:@(?P<negated>!?)(?P<guard>[%$\w]+)\s+)?(?P<opcode>[a-z][\w:.]*)(?:(?:\s+|(?=[\[{]))(?P<rest>[^;]*?))?\s*;\s*$"
 )
 ADDRESS = re.compile(r"\[\s*(?P<base>%\w+)\s*(?:\+?\s*(?P<offset>-?\d+))?\s*\]")
 

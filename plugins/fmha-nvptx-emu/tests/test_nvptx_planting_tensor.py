@@ -50,6 +50,7 @@ def scope(type_: str, operation: str, line: str) -> str:
         (PRODUCT, Planted.KEPT, [scope("pred", "not.pred %planted, %p2", moved(PRODUCT, ("%p2", "%planted")))]),
         ("tcgen05.ld.sync.aligned.32x32b.x2.b32 {%r1, %r2}, [%r3 + 64];", Planted.COLUMN, ["tcgen05.ld.sync.aligned.32x32b.x2.b32 {%r1, %r2}, [%r3+65];"]),
         ("tcgen05.st.sync.aligned.32x32b.x1.b32 [%r3 + 0], {%r1};", Planted.QUARTER, [f"tcgen05.st.sync.aligned.32x32b.x1.b32 [%r3+{32 << 16}], {{%r1}};"]),
+        ("tcgen05.st.sync.aligned.32x32b.x1.b32[%r22],{%r1};", Planted.COLUMN, ["tcgen05.st.sync.aligned.32x32b.x1.b32 [%r22+1], {%r1};"]),
         ("tcgen05.wait::ld.sync.aligned;", Planted.WAIT_DROPPED, [""]),
         ("tcgen05.fence::after_thread_sync;", Planted.FENCE, [""]),
         (LOAD, Planted.COORDINATE, [scope("b32", f"add.s32 %planted, {r}, 1", moved(LOAD, (r, "%planted"))) for r in ("%r2", "%r3")]),
