@@ -57,7 +57,7 @@ def asked(given: argparse.Namespace) -> Iterator[tuple[Row, Any]]:
 def executed(row: Row, point: Any, library: Path) -> Row:
     """The row with its results."""
     from emulated_triton import emulated_triton
-    from example_attention import example, module, run
+    from example_attention import LSE, example, module, run
 
     with emulated_triton(row["arch"], library, row["seed"], row["units"]) as driver:
         try:
@@ -71,6 +71,7 @@ def executed(row: Row, point: Any, library: Path) -> Row:
         "error": None if launched.fault else ran.error,
         "budget": ran.budget,
         "lse_error": None if launched.fault else ran.lse_error,
+        "lse_budget": LSE,
         "grid": launched.grid,
         "pair": "cta_group::2" in launched.ptx,
         "findings": dict(Counter(str(kind) for kind in launched.kinds)),
@@ -80,27 +81,39 @@ def executed(row: Row, point: Any, library: Path) -> Row:
 
 
 def table(rows: Sequence[Row]) -> str:
-    """Markdown: a line for each point of the grid without its CTAs, a column for each number of CTAs."""
-    right = sum(row["verdict"] == "right" for row in rows)
-    states = ", ".join(sorted({f"{row['revision']}, Triton {row['triton']}" for row in rows}))
-    lines = [f"{right} of {len(rows)} launches are right ({states}).", ""]
-    lines += [
-        "| device | kernel | rows | CTAs | O, of its budget | logarithms | instructions | verdict |",
-        "|---|---|---|---|---|---|---|---|",
-    ]
-    for row in rows:
-        kind = row["point"].rpartition(", ")[0]
-        programs = f", {row['units']} multiprocessors" if row["units"] else ""
-        error, lse = row.get("error"), row.get("lse_error")
-        said = f"{error:.1e} ({error / row['budget']:.0%})" if error is not None else "-"
-        sums = f"{lse:.1e}" if lse is not None else "-"
-        found = ", ".join(f"`{kind}` {count}" for kind, count in row.get("findings", {}).items())
-        verdict = row["verdict"] if row["verdict"] != "FINDING" else found
-        lines.append(
-            f"| emu:{row['arch']} | {kind} | {row['heads']} x {row['length']}{programs}, seed {row['seed']} | {row['ctas']} | {said} | {sums} "
-            f"| {row.get('instructions', 0):,} | {verdict} |"
-        )
-    return "\n".join((*lines, ""))
+    """Markdown: for each state of the example, a line for each launch."""
+    lines = []
+    for state in dict.fromkeys((row["revision"], row["triton"]) for row in rows):
+        some = [row for row in rows if (row["revision"], row["triton"]) == state]
+        right = sum(row["verdict"] == "right" for row in some)
+        numbers = sum(within(row) for row in some)
+        said = f"{right} of {len(some)} launches are right; the numbers of {numbers} are"
+        lines += [
+            f"{state[0]}, Triton {state[1]}: {said}.", "",
+            "| device | kernel | heads x rows | CTAs | O (of its budget) | logarithms | instructions | verdict |", "|---|---|---|---|---|---|---|---|",
+            *map(_line, some), "",
+        ]  # fmt: skip
+    return "\n".join(lines)
+
+
+def within(row: Row) -> bool:
+    """Whether O and the logarithms are within their budgets, findings or none."""
+    return row.get("error") is not None and row["error"] < row["budget"] and row["lse_error"] < row["lse_budget"]
+
+
+def _line(row: Row) -> str:
+    error, sums = row.get("error"), row.get("lse_error")
+    size = f"{row['heads']} x {row['length']}{', seed ' + str(row['seed']) if row['seed'] else ''}"
+    if row["units"]:
+        size += f", {row['units']} multiprocessors"
+    o = f"{error:.1e} ({error / row['budget']:.0%})" if error is not None else "-"
+    found = ", ".join(f"`{kind}` {count}" for kind, count in row.get("findings", {}).items())
+    verdict = row["verdict"] if row["verdict"] != "FINDING" else found
+    cells = (
+        f"emu:{row['arch']}", row["point"].rpartition(", ")[0], size, row["ctas"], o, f"{sums:.1e}" if sums is not None else "-",
+        f"{row.get('instructions', 0):,}", verdict,
+    )  # fmt: skip
+    return f"| {' | '.join(map(str, cells))} |"
 
 
 def main() -> int:

@@ -118,7 +118,7 @@ def test_the_table_has_a_line_for_each_row() -> None:
     """Wrong, stopped and named rows are not right ones."""
     row = {
         "revision": "r", "triton": "3.9.0", "arch": "sm_100a", "length": 512, "heads": 2, "seed": 0, "units": None, "ctas": 2,
-        "budget": 1e-3, "error": 5e-4, "lse_error": 1e-7, "findings": {}, "instructions": 1000,
+        "budget": 1e-3, "error": 5e-4, "lse_error": 1e-7, "lse_budget": 1e-5, "findings": {}, "instructions": 1000,
     }  # fmt: skip
     rows = [
         {**row, "point": str(PAIR), "verdict": "right"},
@@ -126,8 +126,8 @@ def test_the_table_has_a_line_for_each_row() -> None:
         {**row, "point": str(PAIR), "verdict": "STOPPED: line 3: x", "error": None, "lse_error": None},
     ]
     text = gluon_example.table(rows)
-    assert "1 of 3 launches are right" in text
-    assert text.count("| emu:sm_100a | fp16 d128 | 2 x 512, seed 0 | 2 |") == 3
+    assert "r, Triton 3.9.0: 1 of 3 launches are right; the numbers of 2 are." in text
+    assert text.count("| emu:sm_100a | fp16 d128 | 2 x 512 | 2 |") == 3
     assert "`mbarrier-misuse` 4" in text
     assert "STOPPED: line 3: x" in text
 
