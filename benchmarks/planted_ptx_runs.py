@@ -23,8 +23,8 @@ SECONDS = 6.0
 PATIENCE = 5
 """A launch that takes longer is tried again with so many times the limit, and then counts as endless."""
 
-DOES_NOT_LOAD = "N009"
-"""The error of a PTX that the emulator refuses: a fault that is no valid PTX."""
+DOES_NOT_LOAD = ("N009", "does not load", "PTX JIT compilation failed")
+"""In the notes of a run whose PTX the emulator refuses: a fault that is no valid PTX."""
 
 
 @dataclass(frozen=True)
@@ -105,6 +105,6 @@ class PlantedPtx(PlantedWorkers):
             seen = self._seen((seed, patience), request, replace(self._artifact, path=path))
         finally:
             shutil.rmtree(folder)
-        if DOES_NOT_LOAD in seen.note or "does not load" in seen.note:
+        if any(words in seen.note for words in DOES_NOT_LOAD):
             raise ValueError(seen.note)
         return seen

@@ -87,7 +87,9 @@ def _boxes(s: Statement) -> Iterator[Change]:
         yield Planted.COORDINATE, f"{{ .reg .b32 %planted; add.s32 %planted, {coordinates[place]}, 1; {moved} }}"
     yield Planted.COPIED, s.with_(*o[:shared], _moved(o[shared], 1024), *o[shared + 1 :])
     if loads:
-        yield Planted.COMMITTED, s.with_(*o[:2], _moved(o[2], 8), *o[3:])
+        base = o[2].strip("[] ")
+        moved = s.with_(*o[:2], "[%planted]", *o[3:])
+        yield Planted.COMMITTED, f"{{ .reg .b32 %planted; add.s32 %planted, {base}, 8; {moved} }}"
     if "multicast" in s.opcode:
         yield Planted.MULTICAST, changed(s, 3, "xor.b16", "1", "b16")
 

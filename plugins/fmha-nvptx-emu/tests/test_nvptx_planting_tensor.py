@@ -56,7 +56,7 @@ def scope(type_: str, operation: str, line: str) -> str:
         (LOAD, Planted.COORDINATE, [scope("b32", f"add.s32 %planted, {r}, 1", moved(LOAD, (r, "%planted"))) for r in ("%r2", "%r3")]),
         (LOAD, Planted.COPIED, [moved(LOAD, ("[%r1]", "[%r1+1024]"))]),
         (STORE, Planted.COPIED, [moved(STORE, ("[%r1]", "[%r1+1024]"))]),
-        (LOAD, Planted.COMMITTED, [moved(LOAD, ("[%r4]", "[%r4+8]"))]),
+        (LOAD, Planted.COMMITTED, [scope("b32", "add.s32 %planted, %r4, 8", moved(LOAD, ("[%r4]", "[%planted]")))]),
         (STORE, Planted.COMMITTED, []),
         (LOAD, Planted.MULTICAST, [scope("b16", "xor.b16 %planted, %rs1, 1", moved(LOAD, ("%rs1", "%planted")))]),
         ("mapa.shared::cluster.u32 %r1, %r2, %r3;", Planted.RANK, [scope("b32", "xor.b32 %planted, %r3, 1", "mapa.shared::cluster.u32 %r1, %r2, %planted;")]),
