@@ -1,6 +1,6 @@
 """Plant faults in real kernels' PTX and record how an emulated device catches them.
 
-    python benchmarks/nvptx_emulator_faults.py [--kernels TEXT] [--fault TEXT] [--sample N] [--seed S] [--limit N]
+    python benchmarks/nvptx_emulator_faults.py [--kernels TEXT] [--fault TEXT ...] [--sample N] [--seed S] [--limit N]
                                                [--json FILE [--resume]] [--markdown FILE]
 
 Kernels of several compilers and writers (``planted_ptx_runs.KERNELS``) run as with ``fmha run``. Each fault of ``planted_ptx.py``
@@ -22,10 +22,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from planted_ptx import Fault, Planted, faults
+from planted_ptx import faults
 from planted_ptx_rows import rows
 from planted_ptx_runs import KERNELS, Kernel, PlantedPtx
 from planted_rows import EXPLAINED, Caught
+from planted_statements import Fault, Planted
 
 from fmha_cli.api import FmhaError, Registry, build_registry
 from fmha_cli.toolchain.cache.files import replacing
@@ -55,14 +56,14 @@ def name_of(kernel: Kernel) -> str:
 
 
 def of_kernel(
-    kernel: Kernel, registry: Registry, wanted: str, count: int, seed: int, standing: Mapping[Any, Row]
+    kernel: Kernel, registry: Registry, wanted: Sequence[str], count: int, seed: int, standing: Mapping[Any, Row]
 ) -> Iterator[Row]:
     """The rows of one kernel, those that stand first as they are."""
     with tempfile.TemporaryDirectory() as folder, PlantedPtx(kernel, registry, Path(folder)) as subject:
         if subject.plain.verdict != "PASSED" or subject.plain.findings:
             raise ValueError(f"{name_of(kernel)}, its text unchanged: {subject.plain}")
         every = faults(subject.text, subject.problem.hdim * 2)
-        chosen = sampled([f for f in every if wanted in f.kind.value], count, seed)
+        chosen = sampled([f for f in every if any(text in f.kind.value for text in wanted)], count, seed)
         name = name_of(kernel)
         yield from (standing[key] for f in chosen if (key := (name, f.line + 1, f.after)) in standing)
         fresh = [f for f in chosen if (name, f.line + 1, f.after) not in standing]
@@ -103,7 +104,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the script and return its exit status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kernels", default="", help="kernels whose architecture, backend and name hold this text")
-    parser.add_argument("--fault", default="", help="classes of faults whose name holds this text")
+    parser.add_argument(
+        "--fault", nargs="+", default=[""], metavar="TEXT", help="classes of faults whose name holds one of these texts"
+    )
     parser.add_argument("--sample", type=int, default=12, help="at most so many faults of each class of a kernel")
     parser.add_argument("--seed", type=int, default=0, help="of the samples")
     parser.add_argument("--limit", type=int, help="stop after so many rows")

@@ -1,144 +1,27 @@
-"""Faults in a kernel's PTX: every place for a fault of each class, and the text with a fault in it.
+"""Faults in a kernel's PTX: every place for a fault of each class.
 
-A fault replaces one line, so the lines of the text keep their numbers. Lines with more than one statement are left alone.
-Where a fault needs a register of its own, the line becomes a scope ``{ .reg ...; }``, as PTX ISA 9.1, 4.4 allows.
+``planted_tensor.py`` has those of tensor memory, clusters and bulk copies, ``planted_statements.py`` the classes. Where a fault needs a register of its own, the line becomes a scope ``{ .reg ...; }``, as PTX ISA 9.1, 4.4 allows.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
-from enum import StrEnum
+
+from planted_statements import ADDRESS, Fault, Planted, Statement, changed, operands_of, statements
+from planted_tensor import invalidations, tensor_faults
 
 FAR = 1 << 24
 """An offset in bytes that is beyond every tensor of a small problem."""
 
-_STATEMENT = re.compile(
-    r"^\s*(?:@(?P<negated>!?)(?P<guard>[%$\w]+)\s+)?(?P<opcode>[a-z][\w:.]*)(?:\s+(?P<rest>[^;]*?))?\s*;\s*$"
-)
-_ADDRESS = re.compile(r"\[\s*(?P<base>%\w+)\s*(?:\+?\s*(?P<offset>-?\d+))?\s*\]")
 _NUMBERED = re.compile(r"^(%[a-z]+)(\d+)$")
-_WAITS = ("cp.async.wait_group", "cp.async.wait_all", "wgmma.wait_group", "cp.async.bulk.wait_group")
-_COMMITS = ("cp.async.commit_group", "wgmma.commit_group", "cp.async.bulk.commit_group")
-_FENCES = ("fence.proxy.async", "wgmma.fence")
+_WAITS = ("tcgen05.wait", "cp.async.wait_group", "cp.async.wait_all", "wgmma.wait_group", "cp.async.bulk.wait_group")
+_COMMITS = ("tcgen05.commit", "cp.async.commit_group", "wgmma.commit_group", "cp.async.bulk.commit_group")
+_FENCES = ("fence.proxy.async", "wgmma.fence", "tcgen05.fence")
 _TRYING = ("mbarrier.try_wait", "mbarrier.test_wait")
 _MEMORY = ("ld.global", "ld.shared", "st.global", "st.shared", "ldmatrix", "stmatrix", "red.global", "atom.global")
 _ORDERED = ("setp.lt", "setp.gt", "setp.le", "setp.ge", "setp.lo", "setp.hi", "setp.ls", "setp.hs")
 _CONSTANTS = ("add.s32", "add.s64", "mov.b32", "mov.u32", "mul.lo.s32", "shl.b32", "and.b32", "xor.b32", "mad.lo.s32")
-
-
-class Planted(StrEnum):
-    """The classes of faults."""
-
-    WAIT_DROPPED = "wait dropped"
-    WAIT_RAISED = "wait too weak by one"
-    WAIT_SKIPPED = "mbarrier not waited for"
-    PARITY = "mbarrier's parity flipped"
-    COMMIT = "commit dropped"
-    BARRIER = "barrier dropped"
-    BARRIER_NUMBER = "barrier's number changed"
-    BARRIER_COUNT = "barrier's count changed"
-    FENCE = "fence dropped"
-    ARRIVAL = "arrival dropped"
-    ARRIVAL_COUNT = "mbarrier's count changed"
-    BYTES = "expected bytes changed"
-    BY_AN_ELEMENT = "address off by an element"
-    BY_A_ROW = "address off by a row"
-    FAR_AWAY = "address far away"
-    SWIZZLE = "address with a swizzle bit flipped"
-    NEGATED = "predicate negated"
-    UNGUARDED = "predicate dropped"
-    SWAPPED = "operands swapped"
-    FRAGMENT = "matrix fragment's registers swapped"
-    CONSTANT = "constant off by one"
-    ROUNDING = "rounding changed"
-    VECTOR = "vector's elements swapped"
-    SHUFFLE = "shuffle's lanes changed"
-    RENUMBERED = "register renumbered"
-
-
-ORDERING = (
-    Planted.WAIT_DROPPED, Planted.WAIT_RAISED, Planted.WAIT_SKIPPED, Planted.COMMIT, Planted.BARRIER, Planted.BARRIER_NUMBER,
-    Planted.BARRIER_COUNT, Planted.FENCE, Planted.PARITY, Planted.ARRIVAL, Planted.ARRIVAL_COUNT, Planted.BYTES,
-)  # fmt: skip
-"""Faults that may leave every number as it is here, because copies and products are over at once, or that show in some orders of warps."""
-
-DROPS = (Planted.WAIT_DROPPED, Planted.WAIT_RAISED, Planted.WAIT_SKIPPED, Planted.BARRIER, Planted.FENCE)
-"""What may do the work of another wait, barrier, commit or fence."""
-
-
-@dataclass(frozen=True)
-class Fault:
-    """Line ``line`` (from 0) of the text becomes ``after``; ``before`` is the original statement."""
-
-    kind: Planted
-    line: int
-    before: str
-    after: str
-
-
-@dataclass(frozen=True)
-class Statement:
-    """One instruction.
-
-    Attributes:
-        line: from 0. guard: ``@%p`` or ``@!%p`` with a blank behind it; empty without. operands: as written.
-    """
-
-    line: int
-    guard: str
-    opcode: str
-    operands: tuple[str, ...]
-    text: str
-
-    def with_(self, *operands: str, opcode: str = "", guard: str | None = None) -> str:
-        """The text with other operands."""
-        head = self.guard if guard is None else guard
-        return f"{head}{opcode or self.opcode} {', '.join(operands or self.operands)};"
-
-
-def statements(text: str) -> list[Statement]:
-    """The instructions of the text that stand on a line of their own."""
-    found = []
-    for number, line in enumerate(text.splitlines()):
-        match = _STATEMENT.match(line.split("//")[0])
-        if match:
-            guard = f"@{match['negated']}{match['guard']} " if match["guard"] else ""
-            found.append(Statement(number, guard, match["opcode"], _operands(match["rest"] or ""), line.strip()))
-    return found
-
-
-def _operands(text: str) -> tuple[str, ...]:
-    """Split at the commas outside of brackets and braces."""
-    out, depth, start = [], 0, 0
-    for at, letter in enumerate(text):
-        depth += (letter in "[{(") - (letter in "]})")
-        if letter == "," and not depth:
-            out.append(text[start:at].strip())
-            start = at + 1
-    return (*out, text[start:].strip()) if text.strip() else ()
-
-
-def planted(text: str, *faults: Fault) -> str:
-    """The text with the faults in it."""
-    lines = text.splitlines()
-    for fault in faults:
-        lines[fault.line] = fault.after
-    return "\n".join(lines) + "\n"
-
-
-def trapped(text: str, fault: Fault, *, guarded: bool = False) -> str:
-    """The text with a trap at the fault's place, which shows whether any warp comes there.
-
-    Args:
-        guarded: whether the statement's own predicate decides about the trap too.
-    """
-    lines = text.splitlines()
-    match = _STATEMENT.match(lines[fault.line].split("//")[0])
-    guard = f"@{match['negated']}{match['guard']} " if guarded and match and match["guard"] else ""
-    lines[fault.line] = f"{guard}trap; {lines[fault.line]}"
-    return "\n".join(lines) + "\n"
 
 
 def faults(text: str, row_bytes: int) -> list[Fault]:
@@ -148,10 +31,18 @@ def faults(text: str, row_bytes: int) -> list[Fault]:
         row_bytes: of a row of the problem's tensors.
     """
     found: list[Fault] = []
-    for s in statements(text):
-        for kind, after in (*_order(s), *_addresses(s, row_bytes), *_guards(s), *_operations(s), *_registers(s)):
+    every = statements(text)
+    for s in every:
+        for kind, after in (
+            *_order(s),
+            *_addresses(s, row_bytes),
+            *_guards(s),
+            *_operations(s),
+            *_registers(s),
+            *tensor_faults(s),
+        ):
             found.append(Fault(kind, s.line, s.text, after))
-    return found
+    return sorted((*found, *invalidations(every)), key=lambda fault: fault.line)
 
 
 Change = tuple[Planted, str]
@@ -174,20 +65,14 @@ def _order(s: Statement) -> Iterator[Change]:
     elif s.opcode in ("bar.sync", "barrier.sync", "bar.arrive", "barrier.sync.aligned", "barrier.cta.sync.aligned"):
         yield Planted.BARRIER, ""
         if len(s.operands) == 2:
-            yield Planted.BARRIER_NUMBER, _changed(s, 0, "add.s32", "1")
-            yield Planted.BARRIER_COUNT, _changed(s, 1, "add.s32", "32")
+            yield Planted.BARRIER_NUMBER, changed(s, 0, "add.s32", "1")
+            yield Planted.BARRIER_COUNT, changed(s, 1, "add.s32", "32")
     elif s.opcode.startswith("mbarrier.init"):
-        yield Planted.ARRIVAL_COUNT, _changed(s, 1, "add.s32", "1")
+        yield Planted.ARRIVAL_COUNT, changed(s, 1, "add.s32", "1")
     elif s.opcode.startswith("mbarrier.arrive"):
         yield Planted.ARRIVAL, ""
         if "expect_tx" in s.opcode:
-            yield Planted.BYTES, _changed(s, len(s.operands) - 1, "add.s32", "16")
-
-
-def _changed(s: Statement, index: int, operation: str, by: str, kind: str = "b32") -> str:
-    """The statement with another value of one operand, which a register of its own holds."""
-    operands = (*s.operands[:index], "%planted", *s.operands[index + 1 :])
-    return f"{{ .reg .{kind} %planted; {operation} %planted, {s.operands[index]}, {by}; {s.with_(*operands)} }}"
+            yield Planted.BYTES, changed(s, len(s.operands) - 1, "add.s32", "16")
 
 
 def _addresses(s: Statement, row_bytes: int) -> Iterator[Change]:
@@ -195,7 +80,7 @@ def _addresses(s: Statement, row_bytes: int) -> Iterator[Change]:
     if not (s.opcode.startswith(_MEMORY) or asynchronous):
         return
     for index, operand in enumerate(s.operands):
-        match = _ADDRESS.fullmatch(operand)
+        match = ADDRESS.fullmatch(operand)
         if not match:
             continue
         base, offset = match["base"], int(match["offset"] or 0)
@@ -235,22 +120,22 @@ def _operations(s: Statement) -> Iterator[Change]:
     elif root in ("selp", "fma", "mad") and len(o) == 4 and ".wide" not in s.opcode:
         first, second = (1, 2) if root == "selp" else (2, 3)
         if o[first] != o[second]:
-            changed = list(o)
-            changed[first], changed[second] = o[second], o[first]
-            yield Planted.SWAPPED, s.with_(*changed)
+            turned = list(o)
+            turned[first], turned[second] = o[second], o[first]
+            yield Planted.SWAPPED, s.with_(*turned)
     elif root == "mma" and len(o) == 4:
         for place in (1, 2):
-            parts = _operands(o[place].strip("{}"))
+            parts = operands_of(o[place].strip("{}"))
             if len(parts) > 1:
                 swapped = "{" + ", ".join((parts[1], parts[0], *parts[2:])) + "}"
                 yield Planted.FRAGMENT, s.with_(*o[:place], swapped, *o[place + 1 :])
     elif root == "wgmma" and len(o) > 3 and not o[1].startswith("{"):
         yield Planted.SWAPPED, s.with_(o[0], o[2], o[1], *o[3:])
     elif root == "wgmma" and len(o) > 3:
-        parts = _operands(o[1].strip("{}"))
+        parts = operands_of(o[1].strip("{}"))
         yield Planted.FRAGMENT, s.with_(o[0], "{" + ", ".join((parts[1], parts[0], *parts[2:])) + "}", *o[2:])
     elif root == "shfl" and len(o) >= 4:
-        change = _changed(s, 2, "xor.b32", "1")
+        change = changed(s, 2, "xor.b32", "1")
         yield Planted.SHUFFLE, change
     elif root == "cvt" and ".rn." in s.opcode:
         yield Planted.ROUNDING, s.with_(opcode=s.opcode.replace(".rn.", ".rz."))
@@ -258,10 +143,10 @@ def _operations(s: Statement) -> Iterator[Change]:
             yield Planted.VECTOR, s.with_(o[0], o[2], o[1])
     if root in ("ld", "st", "mov"):
         for place, operand in enumerate(o):
-            parts = _operands(operand[1:-1]) if operand.startswith("{") else ()
+            parts = operands_of(operand[1:-1]) if operand.startswith("{") else ()
             if len(parts) > 1:
-                turned = "{" + ", ".join((parts[1], parts[0], *parts[2:])) + "}"
-                yield Planted.VECTOR, s.with_(*o[:place], turned, *o[place + 1 :])
+                vector = "{" + ", ".join((parts[1], parts[0], *parts[2:])) + "}"
+                yield Planted.VECTOR, s.with_(*o[:place], vector, *o[place + 1 :])
     if s.opcode in _CONSTANTS and re.fullmatch(r"-?\d+", o[-1]):
         yield Planted.CONSTANT, s.with_(*o[:-1], str(int(o[-1]) + 1))
     elif o and re.fullmatch(r"0f[0-9A-Fa-f]{8}", o[-1]):

@@ -9,8 +9,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
-from planted_ptx import DROPS, ORDERING, Fault
 from planted_rows import Caught, Places, Result
+from planted_statements import DROPS, ORDERING, Fault
 
 SEEDS = (1, 2)
 """Seeds of the emulator's order of warps that are tried beside 0."""
@@ -79,10 +79,10 @@ def _caught(
         return found, "", seen
     if not kernel.reaches(fault):
         return Caught.NEVER_EXECUTED, "", seen
-    if fault.before.startswith("@") and not kernel.reaches(fault, guarded=True) and fault.after.startswith("@"):
-        same = fault.after.split()[0] == fault.before.split()[0]
-        if same:
-            return Caught.NEVER_EXECUTED, GUARD_FALSE, seen
+    guard = fault.before.split()[0]
+    kept = not fault.after or fault.after.startswith(f"{guard} ") or f" {guard} " in fault.after
+    if guard.startswith("@") and kept and not kernel.reaches(fault, guarded=True):
+        return Caught.NEVER_EXECUTED, GUARD_FALSE, seen
     if fault.kind not in ORDERING:
         same = seen.outputs == kernel.plain.outputs
         return (Caught.NO_EFFECT if same else Caught.WITHIN_BUDGET), "", seen

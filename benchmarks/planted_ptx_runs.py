@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
 
-from planted_ptx import Fault, planted, trapped
+from planted_statements import Fault, planted, trapped
 from planted_workers import PlantedWorkers, Seen
 
 from fmha_cli.api import Registry, Stage
@@ -23,8 +23,8 @@ SECONDS = 6.0
 PATIENCE = 5
 """A launch that takes longer is tried again with so many times the limit, and then counts as endless."""
 
-DOES_NOT_LOAD = "N009"
-"""The error of a PTX that the emulator refuses: a fault that is no valid PTX."""
+DOES_NOT_LOAD = ("N009", "does not load", "PTX JIT compilation failed")
+"""In the notes of a run whose PTX the emulator refuses: a fault that is no valid PTX."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +50,10 @@ KERNELS = (
     Kernel("forward d64 causal", "cudnn_oss", "sm_90a", "-b 1 -H 1 -s 256 -d 64 --dtype bf16 --causal"),
     Kernel("forward d64 causal", "triton", "sm_80", "-b 1 -H 1 -s 70 --seqlen-k 100 -d 64 --causal"),
     Kernel("forward d64 causal", "triton", "sm_90a", "-b 1 -H 1 -s 70 --seqlen-k 100 -d 64 --causal"),
+    *(
+        Kernel(f"forward d{hdim} {dtype}{' causal' * bool(mask)}", "triton", "sm_100a", f"-b 1 -H 1 -s 256 -d {hdim} --dtype {dtype}{mask}")
+        for hdim in (64, 128) for dtype in ("fp16", "bf16") for mask in ("", " --causal")
+    ),
 )  # fmt: skip
 
 
@@ -101,6 +105,6 @@ class PlantedPtx(PlantedWorkers):
             seen = self._seen((seed, patience), request, replace(self._artifact, path=path))
         finally:
             shutil.rmtree(folder)
-        if DOES_NOT_LOAD in seen.note or "does not load" in seen.note:
+        if any(words in seen.note for words in DOES_NOT_LOAD):
             raise ValueError(seen.note)
         return seen

@@ -9,10 +9,11 @@ import pytest
 pytest.importorskip("fmha_nvptx_emu", reason="plugins/fmha-nvptx-emu is not installed")
 
 from nvptx_emulator_faults import sampled
-from planted_ptx import ORDERING, faults
+from planted_ptx import faults
 from planted_ptx_rows import rows
 from planted_ptx_runs import KERNELS, PlantedPtx
 from planted_rows import Caught
+from planted_statements import ORDERING
 
 from fmha_cli.api import build_registry
 

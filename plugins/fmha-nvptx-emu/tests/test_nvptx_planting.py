@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 from nvptx_emulator_faults import key_of, sampled, table
-from planted_ptx import Fault, Planted, faults, planted, statements, trapped
-from planted_ptx_rows import rows
+from planted_ptx import faults
+from planted_ptx_rows import GUARD_FALSE, rows
 from planted_rows import Caught
+from planted_statements import Fault, Planted, planted, statements, trapped
 from planted_workers import Seen
 
 
@@ -145,6 +146,26 @@ def test_what_a_run_shows(seen: Seen, caught: Caught) -> None:
 
 def test_a_place_that_nothing_reaches_is_an_explanation() -> None:
     assert outcome(Machine(lambda faults, seed: GOOD, reached=False), WAIT)["caught"] == Caught.NEVER_EXECUTED
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "caught"),
+    [
+        ("@%p1 bar.sync 0;", "", Caught.NEVER_EXECUTED),
+        ("@%p1 mbarrier.arrive [%r1];", "{ .reg .b32 %planted; @%p1 mbarrier.arrive [%planted]; }", Caught.NEVER_EXECUTED),
+        ("@%p1 bra L;", "bra L;", Caught.NO_EFFECT),
+        ("@%p1 bra L;", "@!%p1 bra L;", Caught.NO_EFFECT),
+    ],
+)  # fmt: skip
+def test_a_statement_whose_predicate_is_false_is_not_executed(before: str, after: str, caught: Caught) -> None:
+    """Unless the fault is in the predicate."""
+
+    class Guarded(Machine):
+        def reaches(self, fault: Fault, *, guarded: bool = False) -> bool:
+            return not guarded
+
+    row = outcome(Guarded(lambda faults, seed: GOOD), Fault(Planted.CONSTANT, 3, before, after))
+    assert (row["caught"], row["why"]) == (caught, GUARD_FALSE if caught == Caught.NEVER_EXECUTED else "")
 
 
 @pytest.mark.parametrize(

@@ -91,6 +91,8 @@ def test_a_deadlock_names_the_blocks() -> None:
     [
         ("mapa.shared::cluster.u32 %r5, %r0, 2;", "the cluster has no block 2"),
         ("barrier.cluster.arrive; barrier.cluster.arrive;", "arrives twice"),
+        ("barrier.cluster.wait;", "has not arrived"),
+        (f"{SYNC} barrier.cluster.wait;", "has not arrived"),
         ("mov.u32 %r6, 67108864; ld.shared::cluster.u32 %r5, [%r6];", "lies in no block of the cluster"),
     ],
 )

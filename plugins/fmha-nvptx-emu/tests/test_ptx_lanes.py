@@ -51,6 +51,27 @@ def test_votes_and_reductions() -> None:
     assert (lanes("redux.sync.xor.b32 %r5, %r0, -1;") == 0).all()
 
 
+@pytest.mark.parametrize(("modifiers", "first", "wanted"), [
+    ("max", "0fC1200000", 21.0), ("min", "0fC1200000", -10.0), ("max.abs", "0fC2000000", 32.0), ("min.abs", "0fC1200000", 0.0),
+    ("max", "0f7FC00000", 21.0), ("max.NaN", "0f7FC00000", np.nan), ("min.abs.NaN", "0fFFC00000", np.nan),
+])  # fmt: skip
+def test_redux_of_floats(modifiers: str, first: str, wanted: float) -> None:
+    """The values -10 to 21 of 32 lanes, and another one in lane 0."""
+    value = (
+        f"cvt.rn.f32.u32 %f1, %r0; sub.f32 %f1, %f1, 0f41200000; setp.eq.u32 %p1, %r0, 0; @%p1 mov.f32 %f1, {first};"
+    )
+    got = lanes(f"{value} redux.sync.{modifiers}.f32 %f2, %f1, -1; mov.b32 %r5, %f2;").view(np.float32)
+    np.testing.assert_array_equal(got, np.float32(wanted))
+
+
+def test_redux_of_floats_without_a_number_and_of_zeros() -> None:
+    nan = "mov.f32 %f1, 0fFFC00001; redux.sync.max.f32 %f2, %f1, -1; mov.b32 %r5, %f2;"
+    assert (lanes(nan) == 0x7FFFFFFF).all()
+    zeros = "and.b32 %r6, %r0, 1; shl.b32 %r6, %r6, 31; mov.b32 %f1, %r6; redux.sync.{} %f2, %f1, -1; mov.b32 %r5, %f2;"
+    assert (lanes(zeros.format("max.f32")) == 0).all()
+    assert (lanes(zeros.format("min.f32")) == 0x80000000).all()
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_barriers_that_join_predicates(seed: int) -> None:
     """Warps may be one round ahead; each round's answer is its own."""

@@ -24,17 +24,17 @@ from test_ptx_tensor_copy import encode
 
 Array = npt.NDArray[Any]
 Random = np.random.Generator
-ARCHS = ("sm_80", "sm_89", "sm_90", "sm_120")
-PARAMETERS = {"sm_90": 0x210, "sm_120": 0x380}
+ARCHS = ("sm_80", "sm_89", "sm_90", "sm_100", "sm_103", "sm_120")
+PARAMETERS = {"sm_90": 0x210, "sm_100": 0x380, "sm_103": 0x380, "sm_120": 0x380}
 """Where parameters begin in the constant bank: the alignment of tensor maps counts from there."""
-WITH_MAPS = ("sm_90", "sm_120")
+WITH_MAPS = ("sm_90", "sm_100", "sm_103", "sm_120")
 """Where a descriptor is a tensor map, and its copies are TMA's."""
 TYPES = {"float16": "fp16", "float32": "fp32", "int32": "i32", "int64": "i64"}
 NO_POINTER = np.uint64(0)
 """Triton passes two scratch pointers after the arguments; these kernels use none."""
 ROUNDING = 2.0**-11
 MARKS = {
-    "mma": "mma.sync", "wgmma": "wgmma.mma_async", "cp.async": "cp.async.c", "TMA": "cp.async.bulk.tensor", "mbarrier": "mbarrier.init",
+    "mma": "mma.sync", "wgmma": "wgmma.mma_async", "tcgen05": "tcgen05.mma", "cp.async": "cp.async.c", "TMA": "cp.async.bulk.tensor", "mbarrier": "mbarrier.init",
     "setmaxnreg": "setmaxnreg", "atomic": "atom.",
 }  # fmt: skip
 """Classes of instructions, and text that shows each."""

@@ -52,6 +52,8 @@ void arrive(Warp& w, const Inst& i, uint32_t mask) {
 }
 void wait(Warp& w, const Inst& i, uint32_t mask) {
   if (!together(w, i, mask, w.alive, "barrier.cluster")) return;
+  if (w.cluster_passed == w.cluster_phase)
+    throw Fault{"line " + std::to_string(i.at->line) + ": " + std::string(i.at->text) + ": it waits, and has not arrived: the others do not go on without it"};
   if (w.block->cluster->passed(w)) return void(w.recent_poll = 0);
   --w.block->executed[--w.pc];
   w.polled = kForCluster;

@@ -278,13 +278,35 @@ void redux_or(Warp& w, const Inst& i, uint32_t m) { reduce<uint32_t>(w, i, m, []
 void redux_xor(Warp& w, const Inst& i, uint32_t m) { reduce<uint32_t>(w, i, m, [](uint32_t a, uint32_t b) { return a ^ b; }); }
 template <class T> void redux_min(Warp& w, const Inst& i, uint32_t m) { reduce<T>(w, i, m, [](T a, T b) { return a < b ? a : b; }); }
 template <class T> void redux_max(Warp& w, const Inst& i, uint32_t m) { reduce<T>(w, i, m, [](T a, T b) { return a > b ? a : b; }); }
+// +0.0 is above -0.0; without .NaN only numbers count, and if there are none the result is the canonical NaN.
+template <bool Abs, bool Nan, bool High> struct Extreme {
+  uint32_t bits;
+  explicit Extreme(uint32_t raw) : bits(Abs ? raw & 0x7fffffffu : raw) {}
+  explicit operator uint32_t() const { return nan() ? 0x7fffffffu : bits; }
+  bool nan() const { return (bits & 0x7fffffffu) > 0x7f800000u; }
+  int32_t order() const { return int32_t(bits) ^ ((int32_t(bits) >> 31) & 0x7fffffff); }
+  Extreme with(Extreme b) const {
+    if (nan() || b.nan()) return nan() == Nan ? *this : b;
+    return (order() > b.order()) == High ? *this : b;
+  }
+};
+template <class T> void redux_extreme(Warp& w, const Inst& i, uint32_t m) { reduce<T>(w, i, m, [](T a, T b) { return a.with(b); }); }
+template <bool Abs, bool Nan> Handler extreme_of(bool high) {
+  return high ? redux_extreme<Extreme<Abs, Nan, true>> : redux_extreme<Extreme<Abs, Nan, false>>;
+}
 Handler bind_redux(Binding& b) {
   if (!b.take("sync")) b.refuse("it needs .sync");
   const bool add = b.take("add"), low = b.take("min"), high = b.take("max"), both = b.take("and"), either = b.take("or"), odd = b.take("xor");
+  const bool abs = b.take("abs"), nan = b.take("NaN");
   const Type type = b.type();
   b.count(3, 3);
   b.dest(0, type), b.source(1, type), b.source(2, Type::B32);
   b.out.own_flow = true;
+  if (type == Type::F32 && (low || high)) {
+    if (abs) return nan ? extreme_of<true, true>(high) : extreme_of<true, false>(high);
+    return nan ? extreme_of<false, true>(high) : extreme_of<false, false>(high);
+  }
+  if (abs || nan) return nullptr;
   const bool sign = type == Type::S32;
   if (bits_of(type) != 32 || is_float(type)) return nullptr;
   if (low) return sign ? redux_min<int32_t> : redux_min<uint32_t>;
