@@ -6,14 +6,14 @@ import sys
 
 import numpy as np
 import torch
-from mmasim.simulator.nv_ptx import mma
+from mmasim.simulator.nv_ptx import mma, tcgen05mma
 
 BITS = {torch.float32: torch.int32, torch.float16: torch.int16}
 
 
 def main(generation: str, qualifier: str, asked: str, answered: str) -> None:
     torch.set_num_threads(1)
-    product = mma(generation, qualifier)
+    product = (tcgen05mma if qualifier.count(".") == 3 else mma)(generation, qualifier)
     answers = {}
     with np.load(asked) as tiles:
         for n in range(len(tiles.files) // 3):

@@ -102,16 +102,23 @@ def tile(shape: Shape, seed: int) -> tuple[Array, Array, Array]:
 
 
 def simulated(shape: Shape, seeds: Sequence[int], checkout: Path, folder: Path) -> list[Array]:
-    """MMA-Sim's D of each tile, as bits."""
-    asked, answered = folder / "asked.npz", folder / "answered.npz"
-    words = {f"{n}{name}": part.view(f"u{part.dtype.itemsize}") for n, seed in enumerate(seeds) for name, part in zip("abc", tile(shape, seed), strict=True)}  # fmt: skip
-    np.savez(asked, **words)
+    """MMA-Sim's D of each tile of a shape, as bits."""
     qualifier = f"m16n8k{shape.k}.{shape.sums}.{shape.kinds}.{shape.sums}"
+    return answered(GENERATIONS[shape.arch], qualifier, [tile(shape, seed) for seed in seeds], checkout, folder)
+
+
+def answered(
+    generation: str, qualifier: str, tiles: Sequence[tuple[Array, Array, Array]], checkout: Path, folder: Path
+) -> list[Array]:
+    """MMA-Sim's D of each (A, B, C), as bits. A qualifier of three types is one of tcgen05.mma."""
+    asked, answers = folder / "asked.npz", folder / "answered.npz"
+    words = {f"{n}{name}": part.view(f"u{part.dtype.itemsize}") for n, parts in enumerate(tiles) for name, part in zip("abc", parts, strict=True)}  # fmt: skip
+    np.savez(asked, **words)
     child = Path(__file__).with_name("mma_sim_child.py")
-    command = [sys.executable, str(child), GENERATIONS[shape.arch], qualifier, str(asked), str(answered)]
+    command = [sys.executable, str(child), generation, qualifier, str(asked), str(answers)]
     subprocess.run(command, check=True, env={**os.environ, "PYTHONPATH": str(checkout)})
-    with np.load(answered) as found:
-        return [found[str(n)] for n in range(len(seeds))]
+    with np.load(answers) as found:
+        return [found[str(n)] for n in range(len(tiles))]
 
 
 def recorded() -> dict[str, Any]:
