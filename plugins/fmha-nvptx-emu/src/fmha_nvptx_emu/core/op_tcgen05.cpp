@@ -6,6 +6,7 @@
 #include "binding.hpp"
 #include "cluster.hpp"
 #include "matrix_tile.hpp"
+#include "tensor_form.hpp"
 #include "tensor_memory.hpp"
 
 namespace ptx {
@@ -14,9 +15,6 @@ namespace {
 
 constexpr uint32_t kPair = 1, kCast = 2;  // options, in `target`
 
-[[noreturn]] void stop(const Inst& i, const Warp& w, const std::string& why) {
-  throw Fault{"line " + std::to_string(i.at->line) + ": " + std::string(i.at->text) + " in " + w.block->kernel->name + ": " + why};
-}
 uint32_t value(const Warp& w, Slot slot, int lane) { return lanes_of<uint32_t>(w, slot)[lane]; }
 
 uint32_t columns_of(Warp& w, const Inst& i, Slot slot, int lane) {
