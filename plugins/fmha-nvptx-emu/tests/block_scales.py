@@ -29,6 +29,8 @@ SCALES = {
 }
 """Name -> kind, size of its scales, type of its scales."""
 
+PLAIN = Layout(128)
+
 
 def numbers(codes: Array, type_: str) -> Any:
     return codes.astype(np.uint8).view(TYPES[type_][0]).astype(np.float64)
@@ -118,14 +120,12 @@ class Case:
     scales_b: Array
     c: Array
 
-    def product(
-        self, first: tuple[int, int] = (0, 0), layout_a: Layout | None = Layout(128), **more: Any
-    ) -> ScaledProduct:
+    def product(self, first: tuple[int, int] = (0, 0), layout_a: Layout | None = PLAIN, **more: Any) -> ScaledProduct:
         whole = self.name.startswith("mxf4")
         a, b = bytes_of(self.a, self.kind_a, whole, layout_a is None), bytes_of(self.b, self.kind_b, whole, False)
         places = Places.of(len(a), len(b), bool(more.get("pair")))
         beside = scale_words(self.scales_a, self.scales_b, first, places, len(a))
-        return ScaledProduct(self.kind_a, self.kind_b, a, b, self.c, layout_a, more.pop("layout_b", Layout(128)), name=self.name, first=first, beside=beside, **more)  # fmt: skip
+        return ScaledProduct(self.kind_a, self.kind_b, a, b, self.c, layout_a, more.pop("layout_b", PLAIN), name=self.name, first=first, beside=beside, **more)  # fmt: skip
 
     def scaled(self) -> tuple[Any, Any]:
         """Both matrices with their scales."""

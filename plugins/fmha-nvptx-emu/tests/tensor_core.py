@@ -76,8 +76,10 @@ class Places:
     columns: int
 
     @classmethod
-    def of(cls, m: int, n: int, pair: bool) -> Places:
+    def of(cls, m: int, n: int, pair: bool, stationary: bool = False) -> Places:
         lane = np.arange(128)
+        if stationary:
+            return cls((lane % m)[None], lane // m * (n * m // 128), n * m // 128)
         if pair and m == 128:
             return cls(np.stack([64 * block + lane % 64 for block in (0, 1)]), lane // 64 * (n // 2), n // 2)
         if pair:
@@ -108,15 +110,17 @@ class TensorProduct:
     sums: str = "f32"
     adds: bool = True
     negated: tuple[bool, bool] = (False, False)
-    scale: int | None = None
+    scale: int | str | None = None
+    """What stands behind ``enable-input-d``: scale-input-d, or the zero-column mask of ``.ws``."""
     pair: bool = False
+    stationary: bool = False
     left_out: str = ""
     beside: Array | None = None
     """Eight or sixteen words of each (block, lane) for the columns from ``AT_BESIDE`` on."""
 
     @property
     def kind(self) -> str:
-        return "kind::" + KIND_OF.get(self.kind_a, "f8f6f4")
+        return ("ws." if self.stationary else "") + "kind::" + KIND_OF.get(self.kind_a, "f8f6f4")
 
     @property
     def behind(self) -> str:
@@ -136,7 +140,7 @@ class TensorProduct:
             before: str = "", descriptor: int | None = None, lead: str = "%p1", seed: int = 0) -> tuple[Array, Seen]:  # fmt: skip
         """D, and what was seen. ``lead``: the predicate of the thread that issues the product."""
         (m, _), n, half = self.a.shape, self.b.shape[0], self.sums == "f16"
-        places, blocks = Places.of(m, n, self.pair), 2 if self.pair else 1
+        places, blocks = Places.of(m, n, self.pair, self.stationary), 2 if self.pair else 1
         width, descriptors = places.columns, np.zeros(2, np.uint64)
         memory, words = np.zeros((blocks, BYTES), np.uint8), np.zeros((blocks, 128, width + 8), np.uint32)
         if self.layout_a is None:

@@ -84,6 +84,8 @@ extern const Table kIntegerOpcodes, kBitOpcodes, kFloatOpcodes, kCompareOpcodes,
 Handler bind_cluster_barrier(Binding& b);  // barrier.cluster
 Handler bind_bulk(Binding& b);  // cp.async.bulk, behind its first two modifiers
 Handler bind_tensor_product(Binding& b);  // tcgen05.mma
+Handler bind_tensor_fill(Binding& b);  // tcgen05.cp
+Handler bind_tensor_shift(Binding& b);  // tcgen05.shift
 Handler bind_tensor_move(Binding& b);  // tcgen05.ld and st, tcgen05.wait
 
 const Opcode* opcode_named(const std::string& root);

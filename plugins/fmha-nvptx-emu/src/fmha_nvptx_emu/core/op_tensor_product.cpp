@@ -14,7 +14,8 @@ namespace ptx {
 
 namespace {
 
-constexpr uint32_t kPair = 1, kFromTensorMemory = 2, kAlwaysAdds = 4, kNeverAdds = 8, kScaled = 16, kMasked = 32;  // options, in `target`
+constexpr uint32_t kPair = 1, kFromTensorMemory = 2, kAlwaysAdds = 4, kNeverAdds = 8, kScaled = 16, kMasked = 32, kStationary = 64,
+                   kZeroColumns = 128;  // options, in `target`
 constexpr unsigned kScaleShift = 8, kKindShift = 12, kScalesShift = 16;  // above them: scale-input-d, the kind, block scales of a row
 constexpr unsigned kRowBytesOfK = 32, kDepth = 64, kColumns = 256;
 
@@ -112,9 +113,11 @@ template <bool half> void truncate(const TensorForm& f, Work& at, const unsigned
 struct Group {
   unsigned lane, row, n0, n;
 };
-std::vector<Group> groups_of(const TensorForm& f, bool pair) {
+std::vector<Group> groups_of(const TensorForm& f, bool pair, bool stationary) {
   std::vector<Group> out;
-  if (pair && f.m == 128)  // 64 rows a block; the second half of the columns in lanes 64 and up
+  if (stationary)  // all lanes: the next part of the columns in the lanes behind the rows
+    for (unsigned g = 0; g < 8; ++g) out.push_back({16 * g, 16 * g % f.m, 16 * g / f.m * (f.n * f.m / 128), f.n * f.m / 128});
+  else if (pair && f.m == 128)  // 64 rows a block; the second half of the columns in lanes 64 and up
     for (unsigned g = 0; g < 8; ++g) out.push_back({16 * g, 16 * (g % 4), g / 4 * (f.n / 2), f.n / 2});
   else if (f.m == 64)  // the first (or second) half of each quarter
     for (unsigned g = 0; g < 4; ++g) out.push_back({32 * g, 16 * g, 0, f.n});
@@ -127,7 +130,7 @@ struct Issued {
   TensorForm form;
   uint32_t d, a;  // addresses in tensor memory
   ScalePlaces scales;
-  bool adds, pair, from_tensor_memory;
+  bool adds, pair, stationary, from_tensor_memory;
   float scale;
   uint32_t left_out[8];  // lanes of D that keep their values, of both blocks
 };
@@ -139,12 +142,12 @@ void multiply_in(Warp& w, const Inst& i, Block& block, const Issued& it, Work& a
   const bool hardware = w.block->launch->options.hardware;
   const unsigned column = it.d & 0xffff, lane0 = it.d >> 16;
   TensorMemory& memory = *block.tensor;
-  if (lane0 != 0 && !(f.m == 64 && lane0 == 16)) stop(i, w, "D begins at lane " + std::to_string(lane0) + " of tensor memory");
-  const unsigned columns = it.pair && f.m == 128 ? f.n / 2 : f.n;
+  if (lane0 != 0 && !(f.m == 64 && lane0 == 16 && !it.stationary)) stop(i, w, "D begins at lane " + std::to_string(lane0) + " of tensor memory");
+  const unsigned columns = it.stationary ? f.n * f.m / 128 : it.pair && f.m == 128 ? f.n / 2 : f.n;
   if (!memory.inside(w, i, lane0, column, columns)) return;
   if (it.from_tensor_memory && !memory.inside(w, i, it.a >> 16, it.a & 0xffff, kRowBytesOfK / 4)) return;
   if (f.scales && !check_scales(w, i, memory, f, it.scales, by)) return;
-  for (const Group& g : groups_of(f, it.pair)) {
+  for (const Group& g : groups_of(f, it.pair, it.stationary)) {
     unsigned rows[16];
     for (unsigned r = 0; r < 16; ++r) {
       const unsigned lane = lane0 + g.lane + r;
@@ -186,13 +189,26 @@ void multiply_in(Warp& w, const Inst& i, Block& block, const Issued& it, Work& a
   }
 }
 
+// 9.7.16.4.3: which columns of B count as zeros. As the examples there have it, the spans' names are those of the mask's bits.
+void zero_columns(const Inst& i, const Warp& w, uint64_t bits, const TensorForm& f, Work& at) {
+  if (bits >> 56 & 63) stop(i, w, "its zero-column mask shifts columns, which is not implemented");
+  if (!(bits >> 39 & 1)) return;
+  const unsigned zeros = unsigned(bits >> 40 & 255) + 1, used = unsigned(bits >> 48 & 255) + 1, part = f.n * f.m / 128;
+  for (unsigned c = 0; c < f.n; ++c) {
+    const unsigned mask = c / part, start = unsigned(bits >> 8 * mask & 255), first = bits >> (32 + mask) & 1 ? 0 : zeros;
+    if ((first + start + c % part) % (zeros + used) >= zeros) continue;
+    for (unsigned k = 0; k < f.k; ++k) at.right[k][c] = 0;
+    at.b.missing[c] = false;
+  }
+}
+
 // slots: D, A (a descriptor or an address in tensor memory), descriptor of B, instruction descriptor, [whether it adds],
-// [lanes that are left out, by 32], [addresses of the scales of A and of B, and their offsets]
+// [lanes that are left out, by 32], [addresses of the scales of A and of B, and their offsets], [mask of columns that are zeros]
 void multiply(Warp& w, const Inst& i, uint32_t mask) {
   const uint32_t options = i.target;
-  const TensorKind kind = TensorKind(options >> kKindShift & 15);
   const unsigned scales = options >> kScalesShift;
   const bool pair = options & kPair;
+  const TensorMode mode{TensorKind(options >> kKindShift & 15), pair, bool(options & kStationary), scales};
   Work& at = work();
   each_lane(mask, [&](int lane) {
     if (w.block->checks) {
@@ -201,8 +217,8 @@ void multiply(Warp& w, const Inst& i, uint32_t mask) {
       if (!(options & (kAlwaysAdds | kNeverAdds))) require_defined(w, i, i.slots[4], 1u << lane, "whether a tcgen05.mma adds");
     }
     Issued it{};
-    it.form = form_of(i, w, kind, pair, scales, lanes_of<uint32_t>(w, i.slots[3])[lane]);
-    it.pair = pair, it.from_tensor_memory = options & kFromTensorMemory;
+    it.form = form_of(i, w, mode, lanes_of<uint32_t>(w, i.slots[3])[lane]);
+    it.pair = pair, it.stationary = mode.stationary, it.from_tensor_memory = options & kFromTensorMemory;
     it.d = lanes_of<uint32_t>(w, i.slots[0])[lane] + uint32_t(i.imm);
     it.adds = options & kAlwaysAdds || (!(options & kNeverAdds) && (w.predicate(i.slots[4]) >> lane & 1));
     it.scale = options & kScaled ? std::ldexp(1.0f, -int(options >> kScaleShift & 15)) : 1.0f;
@@ -218,6 +234,7 @@ void multiply(Warp& w, const Inst& i, uint32_t mask) {
       it.left_out[k] = lanes_of<uint32_t>(w, slot)[lane];
     }
     const TensorForm& f = it.form;
+    if (it.stationary && it.from_tensor_memory && f.m < 128) stop(i, w, "A in tensor memory of .ws with fewer than 128 rows is not implemented");
     Descriptor a(0);
     if (it.from_tensor_memory) {
       if (w.block->checks) require_defined(w, i, i.slots[1], 1u << lane, "an address in tensor memory");
@@ -234,6 +251,11 @@ void multiply(Warp& w, const Inst& i, uint32_t mask) {
     for (unsigned k = 0; k < (pair ? 2u : 1u); ++k) read_tile(w, i, lane, *blocks[k], b, f, false, k * part, part, at.b);
     for (unsigned k = 0; k < f.k; ++k)
       for (unsigned c = 0; c < f.n; ++c) at.right[k][c] = at.b.at[c][k];
+    if (options & kZeroColumns) {
+      const Slot slot = i.slots[i.sources - 1];
+      if (w.block->checks) require_defined(w, i, slot, 1u << lane, "a zero-column mask");
+      zero_columns(i, w, lanes_of<uint64_t>(w, slot)[lane], f, at);
+    }
     for (unsigned k = 0; k < (pair ? 2u : 1u); ++k) {
       if (!it.from_tensor_memory) read_tile(w, i, lane, *blocks[k], a, f, true, 0, pair ? f.m / 2 : f.m, at.a);
       multiply_in(w, i, *blocks[k], it, at);
@@ -267,7 +289,10 @@ Handler bind_tensor_product(Binding& b) {
   const TensorKind kind = TensorKind(found);
   const unsigned scales = scales_named(b, kind);
   b.out.target |= uint32_t(found) << kKindShift | scales << kScalesShift;
-  for (const char* which : {"a", "b"})  // what the collector keeps between instructions has no effect here
+  const bool stationary = b.take("ws");
+  if (stationary && (scales || b.out.target & kPair)) b.refuse(".ws has neither block scales nor .cta_group::2");
+  if (stationary) b.out.target |= kStationary;
+  for (const char* which : {"a", "b", "b0", "b1", "b2", "b3"})  // what the collector keeps between instructions has no effect here
     for (const char* use : {"fill", "use", "lastuse", "discard"}) b.take((std::string("collector::") + which + "::" + use).c_str());
   b.count(5, 7);
   const auto base = [&](size_t k) {
@@ -281,7 +306,7 @@ Handler bind_tensor_product(Binding& b) {
   if (b.operand(1).kind == Operand::Address) b.out.target |= kFromTensorMemory, tensor_address(1, 1);
   else b.source(1, Type::B64);
   b.source(2, Type::B64), b.source(3, Type::B32);
-  const bool masked = !scales && b.operand(4).kind == Operand::Vector;
+  const bool masked = !scales && !stationary && b.operand(4).kind == Operand::Vector;
   const size_t enable = scales ? 6 : masked ? 5 : 4;
   if (b.operand(enable).kind == Operand::Integer) b.out.target |= b.operand(enable).value ? kAlwaysAdds : kNeverAdds;
   else {
@@ -293,7 +318,8 @@ Handler bind_tensor_product(Binding& b) {
     for (const Operand& part : b.operand(4).parts) b.source(part, Type::B32);
     b.out.target |= kMasked;
   }
-  if (b.s.operands.size() == enable + 2) {
+  if (stationary && b.s.operands.size() == enable + 2) b.source(enable + 1, Type::B64), b.out.target |= kZeroColumns;
+  else if (b.s.operands.size() == enable + 2) {
     const Operand& scale = b.operand(enable + 1);
     if (kind > TensorKind::TF32 || scale.kind != Operand::Integer || scale.value < 0 || scale.value > 15) b.refuse("scale-input-d is a constant from 0 to 15, of f16 and tf32");
     b.out.target |= kScaled | uint32_t(scale.value) << kScaleShift;

@@ -22,8 +22,13 @@ Element element_named(const Inst& i, const Warp& w, TensorKind kind, unsigned fo
   stop(i, w, "the format " + std::to_string(format) + " of a matrix in its instruction descriptor is not implemented");
 }
 
-void shape(TensorForm& f, const Inst& i, const Warp& w, bool pair, uint32_t bits) {
+void shape(TensorForm& f, const Inst& i, const Warp& w, const TensorMode& mode, uint32_t bits) {
+  const bool pair = mode.pair;
   f.n = (bits >> 17 & 63) * 8, f.m = (bits >> 24 & 31) * 16;
+  if (mode.stationary) {
+    if ((f.m == 32 || f.m == 64 || f.m == 128) && (f.n == 64 || f.n == 128 || f.n == 256)) return;
+    stop(i, w, "its instruction descriptor has the shape m" + std::to_string(f.m) + "n" + std::to_string(f.n) + ", which .ws does not have");
+  }
   const bool small = f.m == 64 && !pair && !f.scales, whole = f.m == 128 || (f.m == 256 && pair);
   if (!(small || whole) || !f.n || f.n > kMostColumns || f.n % (small || (f.scales && !pair) ? 8 : 16))
     stop(i, w, "its instruction descriptor has the shape m" + std::to_string(f.m) + "n" + std::to_string(f.n) + ", which cta_group::" + (pair ? "2" : "1") + " does not have");
@@ -65,9 +70,10 @@ float nibble(const uint8_t* from, unsigned index) { return small_number(from[ind
 
 }  // namespace
 
-TensorForm form_of(const Inst& i, const Warp& w, TensorKind kind, bool pair, unsigned scales, uint32_t bits) {
+TensorForm form_of(const Inst& i, const Warp& w, const TensorMode& mode, uint32_t bits) {
+  const TensorKind kind = mode.kind;
   TensorForm f{};
-  f.scales = scales;
+  f.scales = mode.scales;
   if (bits & 7) stop(i, w, "its instruction descriptor asks for sparse matrices, which are not implemented");
   f.a = element_named(i, w, kind, bits >> 7 & 7), f.b = element_named(i, w, kind, bits >> 10 & (kind >= TensorKind::MXF4 ? 3 : 7));
   if (has_scales(kind)) scaling(f, i, w, kind, bits);
@@ -81,7 +87,7 @@ TensorForm form_of(const Inst& i, const Warp& w, TensorKind kind, bool pair, uns
   f.k = f.packed ? 64 : 8 * elements_of(f.a);
   f.sign_a = bits >> 13 & 1 ? -1.0f : 1.0f, f.sign_b = bits >> 14 & 1 ? -1.0f : 1.0f;
   f.across_a = bits >> 15 & 1, f.across_b = bits >> 16 & 1;
-  shape(f, i, w, pair, bits);
+  shape(f, i, w, mode, bits);
   const auto turned = [&](Element e, bool across) { return across && (e == Element::TF32 || is_narrow(e)); };
   if (turned(f.a, f.across_a) || turned(f.b, f.across_b))
     stop(i, w, std::string("matrices of ") + (kind == TensorKind::TF32 ? "tf32" : "4 and 6 bits") + " whose m or n is contiguous are not implemented");

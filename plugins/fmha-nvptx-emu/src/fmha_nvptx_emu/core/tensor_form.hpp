@@ -22,8 +22,14 @@ struct TensorForm {
 
 [[noreturn]] void stop(const Inst& i, const Warp& w, const std::string& why);  // raises Fault with the instruction's line
 
-// `scales`: of a row, as the instruction says. What is not implemented stops the launch by its name.
-TensorForm form_of(const Inst& i, const Warp& w, TensorKind kind, bool pair, unsigned scales, uint32_t bits);
+// What the modifiers of an instruction say. `scales`: of a row; `stationary`: .ws
+struct TensorMode {
+  TensorKind kind;
+  bool pair, stationary;
+  unsigned scales;
+};
+// What is not implemented stops the launch by its name.
+TensorForm form_of(const Inst& i, const Warp& w, const TensorMode& mode, uint32_t bits);
 
 inline bool is_narrow(Element e) { return e == Element::E2M3 || e == Element::E3M2 || e == Element::E2M1; }
 
