@@ -65,7 +65,7 @@ def shapes() -> Iterator[Shape]:
             yield Shape(arch, kinds, k, sums)
 
 
-def _numbers(random: np.random.Generator, name: str, size: tuple[int, int], kinds: Array) -> Array:
+def numbers(random: np.random.Generator, name: str, size: tuple[int, int], kinds: Array) -> Array:
     """Bit patterns, by kind: 0 near one, 1 any finite exponent, 2 subnormal and next to it, 3 special values among
     numbers near one."""
     dtype, exponent_bits, fraction_bits = FORMATS[name]
@@ -95,9 +95,9 @@ def tile(shape: Shape, seed: int) -> tuple[Array, Array, Array]:
     a, b = shape.kinds.split(".")
     rows, columns = random.integers(0, 4, (16, 1)), random.integers(0, 4, (1, 8))
     return (
-        _numbers(random, a, (16, shape.k), np.broadcast_to(rows, (16, shape.k))),
-        _numbers(random, b, (shape.k, 8), np.broadcast_to(columns, (shape.k, 8))),
-        _numbers(random, shape.sums, (16, 8), random.integers(0, 4, (16, 8))),
+        numbers(random, a, (16, shape.k), np.broadcast_to(rows, (16, shape.k))),
+        numbers(random, b, (shape.k, 8), np.broadcast_to(columns, (shape.k, 8))),
+        numbers(random, shape.sums, (16, 8), random.integers(0, 4, (16, 8))),
     )
 
 
@@ -108,11 +108,12 @@ def simulated(shape: Shape, seeds: Sequence[int], checkout: Path, folder: Path) 
 
 
 def answered(
-    generation: str, qualifier: str, tiles: Sequence[tuple[Array, Array, Array]], checkout: Path, folder: Path
+    generation: str, qualifier: str, tiles: Sequence[tuple[Array, ...]], checkout: Path, folder: Path
 ) -> list[Array]:
-    """MMA-Sim's D of each (A, B, C), as bits. A qualifier of three types is one of tcgen05.mma, or of Hopper's wgmma."""
+    """MMA-Sim's D of each (A, B, C) or (A, B, C, scales of A, scales of B), as bits. A
+    qualifier of three types is one of tcgen05.mma, or of Hopper's wgmma."""
     asked, answers = folder / "asked.npz", folder / "answered.npz"
-    words = {f"{n}{name}": part.view(f"u{part.dtype.itemsize}") for n, parts in enumerate(tiles) for name, part in zip("abc", parts, strict=True)}  # fmt: skip
+    words = {f"{n}{name}": part.view(f"u{part.dtype.itemsize}") for n, parts in enumerate(tiles) for name, part in zip("abcst", parts, strict=False)}  # fmt: skip
     np.savez(asked, **words)
     child = Path(__file__).with_name("mma_sim_child.py")
     command = [sys.executable, str(child), generation, qualifier, str(asked), str(answers)]

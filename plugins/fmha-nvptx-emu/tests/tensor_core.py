@@ -15,10 +15,12 @@ from warpgroup import KINDS, PLACE_B, SETUP, Layout, aligned, permuted
 
 SWIZZLE = {16: 0, 32: 6, 64: 4, 128: 2}
 """The field of a descriptor by the bytes of a swizzled row; 16: none."""
-FORMATS = {"f16": 0, "bf16": 1, "tf32": 2, "e4m3": 0, "e5m2": 1}
-KIND_OF = {"f16": "f16", "bf16": "f16", "tf32": "tf32", "e4m3": "f8f6f4", "e5m2": "f8f6f4"}
-BYTES, HOLD, DONE, AT_A = 65536, 65552, 65560, 256
-"""Shared memory: the operands, the address of tensor memory, the mbarrier of the commit; the column of A."""
+FORMATS = {"f16": 0, "bf16": 1, "tf32": 2, "e4m3": 0, "e5m2": 1, "e2m3": 3, "e3m2": 4, "e2m1": 5}
+KIND_OF = {"f16": "f16", "bf16": "f16", "tf32": "tf32"}
+"""Every other type: f8f6f4."""
+BYTES, HOLD, DONE, AT_A, AT_BESIDE = 65536, 65552, 65560, 256, 384
+"""Shared memory: the operands, the address of tensor memory, the mbarrier of the commit; the columns of A, and of what else the
+product reads."""
 HEAD = f".shared .align 1024 .b8 tile[{BYTES + 64}];"
 PARAMETERS = ", ".join(f".param .u64 p{k}" for k in range(5))
 ALLOC = f"""@%p3 tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [tile+{HOLD}], 512;
@@ -74,8 +76,10 @@ class Places:
     columns: int
 
     @classmethod
-    def of(cls, m: int, n: int, pair: bool) -> Places:
+    def of(cls, m: int, n: int, pair: bool, stationary: bool = False) -> Places:
         lane = np.arange(128)
+        if stationary:
+            return cls((lane % m)[None], lane // m * (n * m // 128), n * m // 128)
         if pair and m == 128:
             return cls(np.stack([64 * block + lane % 64 for block in (0, 1)]), lane // 64 * (n // 2), n // 2)
         if pair:
@@ -106,9 +110,22 @@ class TensorProduct:
     sums: str = "f32"
     adds: bool = True
     negated: tuple[bool, bool] = (False, False)
-    scale: int | None = None
+    scale: int | str | None = None
+    """What stands behind ``enable-input-d``: scale-input-d, or the zero-column mask of ``.ws``."""
     pair: bool = False
+    stationary: bool = False
     left_out: str = ""
+    beside: Array | None = None
+    """Eight or sixteen words of each (block, lane) for the columns from ``AT_BESIDE`` on."""
+
+    @property
+    def kind(self) -> str:
+        return ("ws." if self.stationary else "") + "kind::" + KIND_OF.get(self.kind_a, "f8f6f4")
+
+    @property
+    def behind(self) -> str:
+        """The operands between the instruction descriptor and ``enable-input-d``."""
+        return self.left_out
 
     @property
     def descriptor(self) -> int:
@@ -123,13 +140,15 @@ class TensorProduct:
             before: str = "", descriptor: int | None = None, lead: str = "%p1", seed: int = 0) -> tuple[Array, Seen]:  # fmt: skip
         """D, and what was seen. ``lead``: the predicate of the thread that issues the product."""
         (m, _), n, half = self.a.shape, self.b.shape[0], self.sums == "f16"
-        places, blocks = Places.of(m, n, self.pair), 2 if self.pair else 1
+        places, blocks = Places.of(m, n, self.pair, self.stationary), 2 if self.pair else 1
         width, descriptors = places.columns, np.zeros(2, np.uint64)
         memory, words = np.zeros((blocks, BYTES), np.uint8), np.zeros((blocks, 128, width + 8), np.uint32)
         if self.layout_a is None:
             whole = np.ascontiguousarray(self.a).view(np.uint32)
             for block, lane in np.argwhere(places.rows >= 0):
                 words[block, lane, width:] = whole[places.rows[block, lane]]
+        if self.beside is not None:
+            words = np.concatenate([words, self.beside], axis=2)
         for block in range(blocks):
             if self.layout_a is not None:
                 memory[block, :PLACE_B], descriptors[0] = image(
@@ -152,9 +171,11 @@ class TensorProduct:
         eight = "{" + ", ".join(f"%a{k}" for k in range(8)) + "}"
         left = f"[%r10+{AT_A}]" if self.layout_a is None else "%rd6"
         scale = "" if self.scale is None else f", {self.scale}"
+        row = width + 8 + (0 if self.beside is None else self.beside.shape[2])
+        columns = [*range(0, width, 8), AT_A, *range(AT_BESIDE, AT_BESIDE + row - width - 8, 8)]
         store = [
             "\n".join((*(f"ld.global.b32 %a{k}, [%rd4+{4 * (8 * at + k)}];" for k in range(8)), f"tcgen05.st.sync.aligned.32x32b.x8.b32 [%r12+{place}], {eight};"))
-            for at, place in enumerate([*range(0, width, 8), AT_A])
+            for at, place in enumerate(columns)
         ]  # fmt: skip
         load = [
             "\n".join((f"tcgen05.ld.sync.aligned.32x32b.x8.b32 {eight}, [%r12+{place}];", loaded, *(f"st.global.b32 [%rd5+{4 * (place + k)}], %a{k};" for k in range(8))))
@@ -163,12 +184,12 @@ class TensorProduct:
         body = "\n".join(
             (".reg .b32 %a<8>; .reg .pred %p9; mov.u32 %r40, %cluster_ctarank; mad.lo.u32 %r41, %r40, 128, %r0;",
              f"ld.param.u64 %rd1, [p1]; ld.param.u64 %rd2, [p2]; ld.param.u64 %rd4, [p3]; mad.wide.u32 %rd1, %r40, {BYTES}, %rd1;",
-             f"ld.global.v2.u64 {{%rd6, %rd7}}, [%rd2]; mad.wide.u32 %rd4, %r41, {4 * (width + 8)}, %rd4; mad.wide.u32 %rd5, %r41, {4 * width}, %rd0;",
+             f"ld.global.v2.u64 {{%rd6, %rd7}}, [%rd2]; mad.wide.u32 %rd4, %r41, {4 * row}, %rd4; mad.wide.u32 %rd5, %r41, {4 * width}, %rd0;",
              "mov.u32 %r9, tile; shr.u32 %r9, %r9, 4; and.b32 %r9, %r9, 0x3fff; cvt.u64.u32 %rd8, %r9; add.s64 %rd6, %rd6, %rd8; add.s64 %rd7, %rd7, %rd8;",
              setup, "setp.lt.u32 %p3, %r0, 32;", alloc, f"@%p1 mbarrier.init.shared::cta.b64 [tile+{DONE}], 1; bar.sync 0; ld.shared.b32 %r10, [tile+{HOLD}];",
              "shr.u32 %r11, %r0, 5; shl.b32 %r11, %r11, 21; add.s32 %r12, %r10, %r11; setp.eq.and.u32 %p9, %r40, 0, %p1;", *store, order,
              f"mov.u32 %r20, {self.descriptor if descriptor is None else descriptor}; setp.eq.u32 %p4, {int(self.adds)}, 1;", before,
-             f"@{lead} tcgen05.mma.cta_group::1.kind::{KIND_OF[self.kind_a]} [%r10], {left}, %rd7, %r20{self.left_out}, %p4{scale};", commit, wait, *load, free)
+             f"@{lead} tcgen05.mma.cta_group::1.{self.kind} [%r10], {left}, %rd7, %r20{self.behind}, %p4{scale};", commit, wait, *load, free)
         )  # fmt: skip
         return body.replace("cta_group::1", "cta_group::2") if self.pair else body
 

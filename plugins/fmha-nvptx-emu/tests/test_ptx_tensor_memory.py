@@ -134,33 +134,44 @@ CP = {
 """Shape -> rows, words of a row, and the lanes that get each row."""
 
 
-@pytest.mark.parametrize("shape", CP)
-def test_copies_from_shared_memory(shape: str) -> None:
-    rows, words, lanes = CP[shape]
-    out, values = np.zeros((128, 8), np.uint32), np.arange(1024, dtype=np.uint32) + 7
-    # no swizzle: groups of 8 rows of 16 bytes, 256 bytes apart; the second 16 bytes of a row 128 further on
-    descriptor = 128 >> 4 << 16 | 256 >> 4 << 32 | 1 << 46
+def copied(shape: str, values: Array, stored: range | list[int] = range(8)) -> tuple[Array, Seen]:
+    """Eight columns of each lane behind a copy from shared memory, of whose rows of 32 bytes the words ``stored`` are written.
+
+    No swizzle: groups of 8 rows of 16 bytes, 256 bytes apart; the second 16 bytes of a row 128 further on.
+    """
+    out, descriptor = np.zeros((128, 8), np.uint32), 128 >> 4 << 16 | 256 >> 4 << 32 | 1 << 46
     body = "\n".join([
         "mad.wide.u32 %rd4, %r0, 32, %rd0; ld.param.u64 %rd1, [p1];", *(f"mov.b32 %a{k}, 0;" for k in range(8)),
         f"tcgen05.st.sync.aligned.32x32b.x8.b32 [%r12], {vector(8)}; tcgen05.wait::st.sync.aligned;",
         "mov.u32 %r30, hold; add.s32 %r31, %r30, 1024; mad.lo.u32 %r32, %r0, 32, %r31; mad.wide.u32 %rd5, %r0, 32, %rd1;",
-        *(f"ld.global.b32 %r33, [%rd5+{4 * k}]; st.shared.b32 [%r32+{4 * k}], %r33;" for k in range(8)),
+        *(f"ld.global.b32 %r33, [%rd5+{4 * k}]; st.shared.b32 [%r32+{4 * k}], %r33;" for k in stored),
         "setp.eq.u32 %p1, %r0, 0; @%p1 mbarrier.init.shared::cta.b64 [hold+512], 1; fence.proxy.async.shared::cta; bar.sync 0;",
         f"shr.u32 %r31, %r31, 4; cvt.u64.u32 %rd6, %r31; add.s64 %rd6, %rd6, {descriptor};",
         f"@%p1 tcgen05.cp.cta_group::1.{shape} [%r10], %rd6; add.s32 %r34, %r30, 512; @%p1 tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%r34];",
         "W: mbarrier.try_wait.parity.shared::cta.b64 %p2, [hold+512], 0; @!%p2 bra W;",
         f"tcgen05.ld.sync.aligned.32x32b.x8.b32 {vector(8)}, [%r12]; tcgen05.wait::ld.sync.aligned;", *(f"st.global.b32 [%rd4+{4 * k}], %a{k};" for k in range(8)),
     ])  # fmt: skip
-    seen = run(body, out, values)
-    assert (seen.fault, seen.findings) == (None, [])
+    return out, run(body, out, values)
+
+
+def placed(shape: str, image: Array) -> Array:
+    """Eight columns of each lane, of the bytes of shared memory."""
+    rows, words, lanes = CP[shape]
     wanted: Any = np.zeros((128, 8), np.uint32)
-    image = values.view(np.uint8)
     for row in range(rows):
         for chunk in range(words // 4):
             first = row // 8 * 256 + row % 8 * 16 + chunk * 128
             for lane in lanes[row]:
                 wanted[lane, 4 * chunk : 4 * chunk + 4] = image[first : first + 16].view(np.uint32)
-    np.testing.assert_array_equal(out, wanted)
+    return wanted
+
+
+@pytest.mark.parametrize("shape", CP)
+def test_copies_from_shared_memory(shape: str) -> None:
+    values = np.arange(1024, dtype=np.uint32) + 7
+    out, seen = copied(shape, values)
+    assert (seen.fault, seen.findings) == (None, [])
+    np.testing.assert_array_equal(out, placed(shape, values.view(np.uint8)))
 
 
 def test_words_that_were_never_written_are_reported_where_they_are_stored() -> None:
@@ -193,7 +204,7 @@ def test_misuse_is_named(body: str, words: str) -> None:
             "@%p3 tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [hold+8], 48;",
             "48 columns; it is a power of 2",
         ),
-        ("tcgen05.shift.cta_group::1.down [%r10];", "not implemented"),
+        ("tcgen05.shift.cta_group::1.up [%r10];", "not implemented"),
         ("tcgen05.ld.sync.aligned.32x32b.x2.b32 {%a0}, [%r12];", "has not 2 registers"),
         ("tcgen05.ld.sync.aligned.8x8b.x2.b32 {%a0}, [%r12];", "its shape is not implemented"),
         ("tcgen05.mma.cta_group::1.kind::i8 [%r12], %rd0, %rd0, %r0, 1;", "of its kinds"),

@@ -86,6 +86,8 @@ Handler bind_bulk(Binding& b);  // cp.async.bulk, behind its first two modifiers
 Handler bind_store_async(Binding& b);   // st.async, behind its first modifier
 Handler bind_reduce_async(Binding& b);  // red.async
 Handler bind_tensor_product(Binding& b);  // tcgen05.mma
+Handler bind_tensor_fill(Binding& b);  // tcgen05.cp
+Handler bind_tensor_shift(Binding& b);  // tcgen05.shift
 Handler bind_tensor_move(Binding& b);  // tcgen05.ld and st, tcgen05.wait
 
 const Opcode* opcode_named(const std::string& root);

@@ -57,7 +57,7 @@ struct Outstanding {
 
 // A packed register that has lanes where some parts were never written: which lanes of each part hold a value.
 struct Partly {
-  uint32_t id, parts[4];
+  uint32_t id, count, parts[4];
 };
 
 struct Warp {

@@ -1,6 +1,7 @@
 // Logic, shifts and bit fields. Source: PTX ISA 9.1, 9.7.1.14 to 9.7.1.21, 9.7.8 and 9.7.9.7.
 #include "binding.hpp"
 #include "lanes.hpp"
+#include "partly.hpp"
 
 namespace ptx {
 
@@ -171,7 +172,20 @@ Handler bind_lop3(Binding& b) {
   return lop3;
 }
 
+// Bytes of the result are as well defined as the bytes that they come from.
+void flow_prmt(Warp& w, const Inst& i, uint32_t mask) {
+  const uint32_t chosen = w.defined[i.slots[3].id];
+  if (!(mask & ~(w.defined[i.slots[1].id] & w.defined[i.slots[2].id] & chosen))) return w.define(i.slots[0], kAll, mask);
+  uint32_t bytes[8], known[4] = {};
+  for (unsigned k = 0; k < 8; ++k) bytes[k] = known_part(w, i.slots[1 + k / 4], k % 4, 4);
+  const uint32_t* selectors = lanes_of<uint32_t>(w, i.slots[3]);
+  each_lane(mask & chosen, [&](int l) {
+    for (unsigned k = 0; k < 4; ++k) known[k] |= bytes[selectors[l] >> 4 * k & 7] & 1u << l;
+  });
+  define_parts(w, i.slots[0], known, 4, mask);
+}
 void prmt(Warp& w, const Inst& i, uint32_t mask) {
+  if (w.block->checks) flow_prmt(w, i, mask);
   map3<uint32_t, uint32_t, uint32_t, uint32_t>(w, i, mask, [](uint32_t a, uint32_t c, uint32_t selector) {
     const uint64_t both = uint64_t(c) << 32 | a;
     uint32_t out = 0;
@@ -184,6 +198,7 @@ void prmt(Warp& w, const Inst& i, uint32_t mask) {
 }
 Handler bind_prmt(Binding& b) {
   if (b.type() != Type::B32) return nullptr;
+  b.out.own_flow = true;
   b.three(Type::B32, 3);
   return prmt;
 }

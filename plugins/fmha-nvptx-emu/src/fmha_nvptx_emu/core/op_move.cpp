@@ -1,8 +1,7 @@
 // Moves, packing, addresses. Source: PTX ISA 9.1, 9.7.9.3, 9.7.9.4, 9.7.9.20, 9.7.9.19.
-#include <algorithm>
-
 #include "binding.hpp"
 #include "lanes.hpp"
+#include "partly.hpp"
 
 namespace ptx {
 
@@ -19,28 +18,14 @@ void move_predicate(Warp& w, const Inst& i, uint32_t mask) {
   w.set_predicate(i.slots[0], w.predicate(i.slots[1]) ^ (i.imm ? kAll : 0), mask);
 }
 
-// Which lanes of a packed register hold a value, for all of it and for each part. Compilers pack a value beside a register that
-// nothing wrote, and unpack the value alone.
 void flow_pack(Warp& w, const Inst& i, uint32_t mask) {
-  uint32_t whole = kAll, some = 0;
-  for (unsigned k = 0; k < i.sources; ++k) {
-    const uint32_t part = w.defined[i.slots[1 + k].id];
-    whole &= part, some |= part;
-  }
-  w.define(i.slots[0], whole, mask);
-  if (!(some & ~whole & mask)) return;
-  const uint32_t id = i.slots[0].id;
-  auto at = std::find_if(w.partly.begin(), w.partly.end(), [id](const Partly& p) { return p.id == id; });
-  if (at == w.partly.end()) at = w.partly.insert(at, {id, {0, 0, 0, 0}});
-  for (unsigned k = 0; k < i.sources; ++k) at->parts[k] |= w.defined[i.slots[1 + k].id] & mask;
+  uint32_t known[4] = {};
+  for (unsigned k = 0; k < i.sources; ++k) known[k] = w.defined[i.slots[1 + k].id];
+  define_parts(w, i.slots[0], known, i.sources, mask);
 }
 void flow_unpack(Warp& w, const Inst& i, uint32_t mask) {
-  const Slot from = i.slots[i.dests];
-  const uint32_t whole = w.defined[from.id];
-  uint32_t known[4] = {whole, whole, whole, whole};
-  for (const Partly& p : w.partly)
-    if (p.id == from.id)
-      for (unsigned k = 0; k < i.dests; ++k) known[k] |= p.parts[k];
+  uint32_t known[4] = {};
+  for (unsigned k = 0; k < i.dests; ++k) known[k] = known_part(w, i.slots[i.dests], k, i.dests);
   for (unsigned k = 0; k < i.dests; ++k) w.define(i.slots[k], known[k], mask);
 }
 

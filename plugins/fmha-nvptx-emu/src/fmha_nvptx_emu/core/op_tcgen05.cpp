@@ -1,11 +1,10 @@
-// tcgen05 but for its products and its loads and stores. Source: PTX ISA 9.1, 9.7.16: allocation, copies from shared memory,
-// commits and fences. What is asynchronous is done at once; the books of tensor_memory.hpp say what is outstanding.
+// tcgen05 but for its products, loads, stores and copies. Source: PTX ISA 9.1, 9.7.16: allocation, commits and fences. What is asynchronous is done at once; the books of tensor_memory.hpp say what is outstanding.
 #include <algorithm>
 
 #include "access.hpp"
 #include "binding.hpp"
 #include "cluster.hpp"
-#include "matrix_tile.hpp"
+#include "tensor_form.hpp"
 #include "tensor_memory.hpp"
 
 namespace ptx {
@@ -14,9 +13,6 @@ namespace {
 
 constexpr uint32_t kPair = 1, kCast = 2;  // options, in `target`
 
-[[noreturn]] void stop(const Inst& i, const Warp& w, const std::string& why) {
-  throw Fault{"line " + std::to_string(i.at->line) + ": " + std::string(i.at->text) + " in " + w.block->kernel->name + ": " + why};
-}
 uint32_t value(const Warp& w, Slot slot, int lane) { return lanes_of<uint32_t>(w, slot)[lane]; }
 
 uint32_t columns_of(Warp& w, const Inst& i, Slot slot, int lane) {
@@ -106,80 +102,6 @@ void commit(Warp& w, const Inst& i, uint32_t mask) {
   });
 }
 
-// ---- Copies from shared memory ----
-
-struct Shape {
-  const char *name, *cast;
-  uint32_t rows, bytes;
-};
-constexpr Shape kShapes[] = {{"128x256b", nullptr, 128, 32}, {"4x256b", nullptr, 4, 32},       {"128x128b", nullptr, 128, 16},
-                             {"64x128b", "warpx2::02_13", 64, 16}, {"64x128b", "warpx2::01_23", 64, 16}, {"32x128b", "warpx4", 32, 16}};
-
-// The lanes that receive a row: of all four quarters, those in `quarters`.
-uint32_t quarters_of(unsigned shape, uint32_t row) {
-  switch (shape) {
-    case 3: return row < 32 ? 0b0101 : 0b1010;
-    case 4: return row < 32 ? 0b0011 : 0b1100;
-    case 5: return 0b1111;
-    default: return 0;
-  }
-}
-
-// slots: address in tensor memory, descriptor; imm: the offset, `count`: the shape
-void copy(Warp& w, const Inst& i, uint32_t mask) {
-  const Shape& shape = kShapes[i.count];
-  each_lane(mask, [&](int lane) {
-    if (w.block->checks) require_defined(w, i, i.slots[0], 1u << lane, "an address in tensor memory"), require_defined(w, i, i.slots[1], 1u << lane, "a matrix descriptor");
-    const uint32_t to = value(w, i.slots[0], lane) + uint32_t(i.imm);
-    const Descriptor d(lanes_of<uint64_t>(w, i.slots[1])[lane]);
-    if (d.based) stop(i, w, "a matrix descriptor with a base offset is not implemented");
-    for (uint32_t rank = w.block->rank & ~1u, k = 0; k < (i.target & kPair ? 2u : 1u); ++k) {
-      Block* block = i.target & kPair ? w.block->cluster->at(rank + k) : w.block;
-      if (!block) stop(i, w, "the block has no other of its pair");
-      if (!block->tensor->inside(w, i, 0, to & 0xffff, shape.bytes / 4)) return;
-      const auto by = block == w.block ? TensorMemory::By::Pipe : TensorMemory::By::Peer;
-      for (uint32_t row = 0; row < shape.rows; ++row) {
-        uint8_t bytes[32];
-        bool whole = true;
-        for (uint32_t byte = 0; byte < shape.bytes; byte += 16) {
-          const uint32_t at = place_along_k(d, row, byte);
-          if (at + 16 > block->shared.bytes()) {
-            w.block->launch->report->add(Finding::OutOfBounds, w, i, lane, [&] { return "a matrix descriptor leads to " + hex(at) + " of " + std::to_string(block->shared.bytes()) + " bytes of shared memory"; });
-            return;
-          }
-          if (w.block->checks) whole &= block == w.block ? w.block->shared.read_later(w, i, lane, at, 16, false) : block->shared.read_peer(w, i, lane, at, 16);
-          std::memcpy(bytes + byte, block->shared.data() + at, 16);
-        }
-        const auto put = [&](uint32_t tensor_lane) {
-          const uint32_t column = to & 0xffff;
-          if (w.block->checks) block->tensor->write(w, i, tensor_lane, column, shape.bytes / 4, by);
-          std::memcpy(block->tensor->row(tensor_lane) + column, bytes, shape.bytes);
-          for (uint32_t c = 0; !whole && c < shape.bytes / 4; ++c) block->tensor->define(tensor_lane, column + c, false);
-        };
-        if (const uint32_t quarters = quarters_of(i.count, row)) {
-          for (uint32_t q = 0; q < 4; ++q)
-            if (quarters >> q & 1) put(32 * q + row % 32);
-        } else put(shape.rows == 4 ? 32 * row : row);
-      }
-    }
-  });
-}
-
-Handler bind_copy(Binding& b) {
-  unsigned found = unsigned(std::size(kShapes));
-  for (unsigned k = 0; k < std::size(kShapes); ++k) {
-    const auto has = [&](const char* name) { return std::find(b.s.mods.begin(), b.s.mods.end(), name) != b.s.mods.end(); };
-    if (has(kShapes[k].name) && (!kShapes[k].cast || has(kShapes[k].cast))) found = k;
-  }
-  if (found == std::size(kShapes)) b.refuse("its shape is not implemented");
-  b.take(kShapes[found].name);
-  if (kShapes[found].cast) b.take(kShapes[found].cast);
-  b.out.count = uint8_t(found);
-  b.count(2, 2);
-  b.address(0), b.source(1, Type::B64);
-  return copy;
-}
-
 Handler bind_tcgen05(Binding& b) {
   b.out.own_flow = true;
   b.kernel.tensor_memory = true;
@@ -193,7 +115,8 @@ Handler bind_tcgen05(Binding& b) {
   b.out.target = pair ? kPair : 0;
   b.kernel.tensor_pair |= pair;
   if (b.take("mma")) return bind_tensor_product(b);
-  if (b.take("cp")) return bind_copy(b);
+  if (b.take("cp")) return bind_tensor_fill(b);
+  if (b.take("shift")) return bind_tensor_shift(b);
   if (b.take("commit")) {
     if (b.take("shared::cluster")) b.out.space = Space::Shared;
     if (!b.take("mbarrier::arrive::one") || b.type() != Type::B64) return nullptr;

@@ -4,6 +4,7 @@
 
 #include "access.hpp"
 #include "binding.hpp"
+#include "floats.hpp"
 #include "tensor_memory.hpp"
 
 namespace ptx {
@@ -39,12 +40,38 @@ bool own_quarter(Warp& w, const Inst& i, Shape shape, uint32_t& lane) {
   return lane < TensorMemory::kLanes && lane % 16 == 0 && (shape != Shape::L32x32 || lane % 32 == 0);
 }
 
-// slots of a load: registers, address; of a store: address, registers. `count`: the shape; `width`: 2 where 16-bit halves of
+// What tcgen05.ld.red makes of a thread's columns; bits of `target`. NaN is left out where no .NaN asks for it (as of min and max).
+constexpr uint32_t kReduces = 1, kLargest = 2, kAbsolute = 4, kKeepsNan = 8, kUnsigned = 16, kSigned = 32;
+
+uint32_t reduced(uint32_t how, uint32_t a, uint32_t b) {
+  const bool largest = how & kLargest;
+  if (how & kUnsigned) return largest ? std::max(a, b) : std::min(a, b);
+  if (how & kSigned) return uint32_t(largest ? std::max(int32_t(a), int32_t(b)) : std::min(int32_t(a), int32_t(b)));
+  const float x = float_of(a), y = float_of(b);
+  if (x != x || y != y) return how & kKeepsNan || (x != x && y != y) ? kNan : x != x ? b : a;
+  if (x == y) return largest ? a & b : a | b;  // zeros differ by their sign, and -0 is the smaller one
+  return (x < y) == largest ? b : a;
+}
+void reduce(Warp& w, const Inst& i, unsigned registers, uint32_t mask) {
+  const Slot to = i.slots[registers];
+  uint32_t* out = lanes_of<uint32_t>(w, to);
+  const uint32_t sign = i.target & kAbsolute ? 0x7fffffff : kAll;
+  uint32_t known = kAll;
+  for (unsigned r = 0; r < registers; ++r) {
+    const uint32_t* values = lanes_of<uint32_t>(w, i.slots[r]);
+    known &= w.defined[i.slots[r].id];
+    each_lane(mask, [&](int l) { out[l] = r ? reduced(i.target, out[l], values[l] & sign) : values[l] & sign; });
+  }
+  w.define(to, w.block->checks ? known : kAll, mask);
+  if (w.block->checks) w.outstanding.push_back({to.id, kLoadGroup, false});
+}
+
+// slots of a load: registers, [what is made of them], address; of a store: address, registers. `count`: the shape; `width`: 2 where 16-bit halves of
 // two columns share a register; imm: the offset of the address, and above it that of the second half of 16x32bx2.
 template <bool load> void move(Warp& w, const Inst& i, uint32_t mask) {
   if (!together(w, i, mask, w.alive, load ? "tcgen05.ld" : "tcgen05.st")) return;
   const Shape shape = Shape(i.count);
-  const unsigned registers = load ? i.dests : i.sources - 1u;
+  const unsigned registers = load ? i.dests - (i.target & kReduces) : i.sources - 1u;
   const Slot base = load ? i.slots[i.dests] : i.slots[0], *regs = load ? i.slots : i.slots + 1;
   const int first = __builtin_ctz(mask);
   if (w.block->checks) require_defined(w, i, base, mask, "an address in tensor memory");
@@ -65,7 +92,7 @@ template <bool load> void move(Warp& w, const Inst& i, uint32_t mask) {
   if (there && shape == Shape::L16x32x2) there = memory.inside(w, i, lane0, column0 + split, span);
   if (!there) {
     if (load)
-      for (unsigned r = 0; r < registers; ++r) w.define(regs[r], 0, mask);
+      for (unsigned r = 0; r < i.dests; ++r) w.define(regs[r], 0, mask);
     return;
   }
   const bool checks = w.block->checks;
@@ -98,6 +125,7 @@ template <bool load> void move(Warp& w, const Inst& i, uint32_t mask) {
       if (checks) w.outstanding.push_back({regs[r].id, kLoadGroup, false});
     }
   }
+  if (load && i.target & kReduces) reduce(w, i, registers, mask);
 }
 
 void wait_load(Warp& w, const Inst& i, uint32_t mask) {
@@ -118,6 +146,7 @@ Handler bind_tensor_move(Binding& b) {
   b.out.cls = Class::Move;
   const bool load = b.take("ld");
   if (!load && !b.take("st")) return nullptr;
+  const bool reduces = load && b.take("red");
   unsigned shape = 0, times = 1;
   while (shape < unsigned(Shape::Count) && !b.take(kNames[shape])) ++shape;
   if (shape == unsigned(Shape::Count)) b.refuse("its shape is not implemented");
@@ -125,16 +154,25 @@ Handler bind_tensor_move(Binding& b) {
   const unsigned registers = times * kRegisters[shape];
   if (registers > 128) b.refuse("its shape is not implemented");
   b.out.count = uint8_t(shape), b.out.width = b.any({"pack::16b", "unpack::16b"}) ? 2 : 4;
-  if (b.type() != Type::B32) return nullptr;
   const bool split = shape == unsigned(Shape::L16x32x2);
-  b.count(split ? 3 : 2, split ? 3 : 2);
+  if (reduces) {
+    if (shape != unsigned(Shape::L32x32) || times < 2 || b.out.width == 2) b.refuse("of tcgen05.ld.red, 32x32b from .x2 on is implemented");
+    const bool largest = b.take("max"), absolute = b.take("abs"), keeps = b.take("NaN");
+    if (!largest && !b.take("min")) b.refuse("it needs .min or .max");
+    const Type type = b.type();
+    if (type != Type::F32 && (absolute || keeps || (type != Type::U32 && type != Type::S32))) return nullptr;
+    b.out.target = kReduces | (largest ? kLargest : 0) | (absolute ? kAbsolute : 0) | (keeps ? kKeepsNan : 0) |
+                   (type == Type::U32 ? kUnsigned : type == Type::S32 ? kSigned : 0);
+  } else if (b.type() != Type::B32) return nullptr;
+  b.count(split || reduces ? 3 : 2, split || reduces ? 3 : 2);
   const Operand& values = b.operand(load ? 0 : split ? 2 : 1);
   const std::vector<Operand> single{values};
   const std::vector<Operand>& parts = values.kind == Operand::Vector ? values.parts : single;
   if (parts.size() != registers) b.refuse("its vector has not " + std::to_string(registers) + " registers");
   if (load)
     for (const Operand& part : parts) b.dest(part, Type::B32);
-  b.address(load ? 1 : 0);
+  if (reduces) b.dest(1, Type::B32);
+  b.address(reduces ? 2 : load ? 1 : 0);
   if (!(b.out.wide & 0x80)) b.refuse("an address in tensor memory has 32 bits");
   b.out.imm = int64_t(uint32_t(b.out.imm));
   if (split) {

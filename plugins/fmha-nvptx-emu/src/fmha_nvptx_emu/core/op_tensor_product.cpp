@@ -1,6 +1,6 @@
 // tcgen05.mma. Source: PTX ISA 9.1, 9.7.16.10: descriptors, shapes and the places of D. One thread issues it for its block, or
 // for both blocks of a pair (cta_group::2). Sums as in op_wgmma.cpp: exact products, binary32 fma in ascending k, or those of
-// tensor_sum.hpp. The result is there at once; the books say that it is outstanding until a commit has been waited for.
+// tensor_sum.hpp; with block scales, those of tensor_scale.hpp. The result is there at once; the books say that it is outstanding until a commit has been waited for.
 #include <algorithm>
 
 #include "access.hpp"
@@ -8,74 +8,25 @@
 #include "cluster.hpp"
 #include "floats.hpp"
 #include "matrix_tile.hpp"
-#include "tensor_memory.hpp"
-#include "tensor_sum.hpp"
+#include "tensor_scale.hpp"
 
 namespace ptx {
 
 namespace {
 
-constexpr uint32_t kPair = 1, kFromTensorMemory = 2, kAlwaysAdds = 4, kNeverAdds = 8, kScaled = 16, kMasked = 32;  // options, in `target`
-constexpr unsigned kScaleShift = 8;                                                                  // scale-input-d above them
-constexpr unsigned kRowBytesOfK = 32, kColumns = 256;
-
-enum class Kind : uint8_t { F16, TF32, F8F6F4 };
-
-[[noreturn]] void stop(const Inst& i, const Warp& w, const std::string& why) {
-  throw Fault{"line " + std::to_string(i.at->line) + ": " + std::string(i.at->text) + " in " + w.block->kernel->name + ": " + why};
-}
-
-// 9.7.16.4.2: what an instruction descriptor says. Everything that is not implemented stops the launch by its name.
-struct Form {
-  Element a, b;
-  bool half, across_a, across_b;
-  float sign_a, sign_b;
-  unsigned m, n;
-};
-Element element_named(const Inst& i, const Warp& w, Kind kind, unsigned format) {
-  if (kind == Kind::F16 && format < 2) return format ? Element::BF16 : Element::F16;
-  if (kind == Kind::TF32 && format == 2) return Element::TF32;
-  if (kind == Kind::F8F6F4 && format < 2) return format ? Element::E5M2 : Element::E4M3;
-  stop(i, w, "the format " + std::to_string(format) + " of a matrix in its instruction descriptor is not implemented");
-}
-Form form_of(const Inst& i, const Warp& w, Kind kind, bool pair, uint32_t bits) {
-  Form f{};
-  if (bits & 7) stop(i, w, "its instruction descriptor asks for sparse matrices, which are not implemented");
-  if (bits >> 3 & 1 || bits >> 30) stop(i, w, "its instruction descriptor asks to saturate or to shift, which is not implemented");
-  f.a = element_named(i, w, kind, bits >> 7 & 7), f.b = element_named(i, w, kind, bits >> 10 & 7);
-  if (kind == Kind::F16 && f.a != f.b) stop(i, w, "its instruction descriptor has matrices of f16 and of bf16");
-  const unsigned sums = bits >> 4 & 3;
-  f.half = sums == 0;
-  if (sums > 1 || (f.half && (f.a == Element::BF16 || f.a == Element::TF32))) stop(i, w, "the format " + std::to_string(sums) + " of D in its instruction descriptor does not fit");
-  f.sign_a = bits >> 13 & 1 ? -1.0f : 1.0f, f.sign_b = bits >> 14 & 1 ? -1.0f : 1.0f;
-  f.across_a = bits >> 15 & 1, f.across_b = bits >> 16 & 1;
-  f.n = (bits >> 17 & 63) * 8, f.m = (bits >> 24 & 31) * 16;
-  const bool small = f.m == 64 && !pair;
-  if (!(small || f.m == 128 || (f.m == 256 && pair)) || !f.n || f.n > kColumns || f.n % (small ? 8 : 16))
-    stop(i, w, "its instruction descriptor has the shape m" + std::to_string(f.m) + "n" + std::to_string(f.n) + ", which cta_group::" + (pair ? "2" : "1") + " does not have");
-  if (kind == Kind::TF32 && (f.across_a || f.across_b)) stop(i, w, "matrices of tf32 whose m or n is contiguous are not implemented");
-  return f;
-}
-
-float element_at(Element kind, const uint8_t* at) {
-  uint32_t bits = 0;
-  std::memcpy(&bits, at, 4 / elements_of(kind));
-  switch (kind) {
-    case Element::F16: return element_of<Element::F16>(bits, 0);
-    case Element::BF16: return element_of<Element::BF16>(bits, 0);
-    case Element::TF32: return element_of<Element::TF32>(bits, 0);
-    case Element::E4M3: return element_of<Element::E4M3>(bits, 0);
-    default: return element_of<Element::E5M2>(bits, 0);
-  }
-}
+constexpr uint32_t kPair = 1, kFromTensorMemory = 2, kAlwaysAdds = 4, kNeverAdds = 8, kScaled = 16, kMasked = 32, kStationary = 64,
+                   kZeroColumns = 128;  // options, in `target`
+constexpr unsigned kScaleShift = 8, kKindShift = 12, kScalesShift = 16;  // above them: scale-input-d, the kind, block scales of a row
+constexpr unsigned kRowBytesOfK = 32, kDepth = 64, kColumns = 256;
 
 struct Tile {  // rows along k
-  float at[kColumns][kRowBytesOfK];
+  float at[kColumns][kDepth];
   bool missing[kColumns];
 };
 struct Work {
   Tile a, b;
-  float left[kRowBytesOfK], right[kRowBytesOfK][kColumns], sums[16][kColumns];
+  float right[kDepth][kColumns], sums[16][kColumns];
+  Scales scales;
 };
 Work& work() {
   static thread_local Work it;
@@ -92,8 +43,8 @@ Descriptor descriptor_of(const Inst& i, Warp& w, Slot slot, int lane) {
   return d;
 }
 
-// Sixteen bytes of a block's shared memory. False where some of them were never written.
-bool fetch(Warp& w, const Inst& i, int lane, Block& block, uint32_t at, const uint8_t*& from) {
+// Sixteen bytes of a block's shared memory, of which the first `needed` are read. False where some of these were never written.
+bool fetch(Warp& w, const Inst& i, int lane, Block& block, uint32_t at, unsigned needed, const uint8_t*& from) {
   static const uint8_t none[16] = {};
   from = none;
   if (at + 16 > block.shared.bytes()) {
@@ -104,26 +55,28 @@ bool fetch(Warp& w, const Inst& i, int lane, Block& block, uint32_t at, const ui
   }
   from = block.shared.data() + at;
   if (!w.block->checks) return true;
-  return &block == w.block ? block.shared.read_later(w, i, lane, at, 16, false) : block.shared.read_peer(w, i, lane, at, 16);
+  return &block == w.block ? block.shared.read_later(w, i, lane, at, needed, false) : block.shared.read_peer(w, i, lane, at, needed);
 }
 
-void read_tile(Warp& w, const Inst& i, int lane, Block& block, const Descriptor& d, Element kind, bool across, float sign, unsigned first, unsigned rows, Tile& out) {
-  const unsigned size = 4 / elements_of(kind), depth = kRowBytesOfK / size, chunk = 16 / size;
+void read_tile(Warp& w, const Inst& i, int lane, Block& block, const Descriptor& d, const TensorForm& f, bool of_a, unsigned first, unsigned rows, Tile& out) {
+  const Element kind = of_a ? f.a : f.b;
+  const float sign = of_a ? f.sign_a : f.sign_b;
+  const unsigned chunk = elements_of_chunk(kind, f.packed), needed = bytes_of_chunk(kind, f.packed);
   const uint8_t* from;
   std::fill_n(out.missing + first, rows, false);
-  if (!across) {
+  if (!(of_a ? f.across_a : f.across_b)) {
     for (unsigned r = 0; r < rows; ++r)
-      for (unsigned byte = 0; byte < kRowBytesOfK; byte += 16) {
-        if (!fetch(w, i, lane, block, place_along_k(d, r, byte), from)) out.missing[first + r] = true;
-        for (unsigned e = 0; e < chunk; ++e) out.at[first + r][byte / size + e] = sign * element_at(kind, from + e * size);
+      for (unsigned k = 0; k < f.k; k += chunk) {
+        if (!fetch(w, i, lane, block, place_along_k(d, r, k / chunk * 16), needed, from)) out.missing[first + r] = true;
+        for (unsigned e = 0; e < chunk; ++e) out.at[first + r][k + e] = sign * element_of_chunk(kind, f.packed, from, e);
       }
   } else {
-    for (unsigned k = 0; k < depth; ++k)
+    for (unsigned k = 0; k < f.k; ++k)
       for (unsigned r = 0; r < rows; r += chunk) {
-        const bool whole = fetch(w, i, lane, block, place_across_k(d, size * r, k), from);
+        const bool whole = fetch(w, i, lane, block, place_across_k(d, 16 / chunk * r, k), needed, from);
         for (unsigned e = 0; e < chunk && r + e < rows; ++e) {
           if (!whole) out.missing[first + r + e] = true;
-          out.at[first + r + e][k] = sign * element_at(kind, from + e * size);
+          out.at[first + r + e][k] = sign * element_of_chunk(kind, f.packed, from, e);
         }
       }
   }
@@ -145,7 +98,7 @@ template <Element ea, Element eb, bool half> void truncate_as(Work& at, const un
       for (unsigned r = 0; r < 16; ++r) at.sums[r][first + c] = sums[c][r];
   }
 }
-template <bool half> void truncate(const Form& f, Work& at, const unsigned* rows, unsigned n0, unsigned n) {
+template <bool half> void truncate(const TensorForm& f, Work& at, const unsigned* rows, unsigned n0, unsigned n) {
   const auto pair = [&](Element a, Element b) { return f.a == a && f.b == b; };
   if (pair(Element::F16, Element::F16)) return truncate_as<Element::F16, Element::F16, half>(at, rows, n0, n);
   if (pair(Element::BF16, Element::BF16)) return truncate_as<Element::BF16, Element::BF16, half>(at, rows, n0, n);
@@ -160,9 +113,11 @@ template <bool half> void truncate(const Form& f, Work& at, const unsigned* rows
 struct Group {
   unsigned lane, row, n0, n;
 };
-std::vector<Group> groups_of(const Form& f, bool pair) {
+std::vector<Group> groups_of(const TensorForm& f, bool pair, bool stationary) {
   std::vector<Group> out;
-  if (pair && f.m == 128)  // 64 rows a block; the second half of the columns in lanes 64 and up
+  if (stationary)  // all lanes: the next part of the columns in the lanes behind the rows
+    for (unsigned g = 0; g < 8; ++g) out.push_back({16 * g, 16 * g % f.m, 16 * g / f.m * (f.n * f.m / 128), f.n * f.m / 128});
+  else if (pair && f.m == 128)  // 64 rows a block; the second half of the columns in lanes 64 and up
     for (unsigned g = 0; g < 8; ++g) out.push_back({16 * g, 16 * (g % 4), g / 4 * (f.n / 2), f.n / 2});
   else if (f.m == 64)  // the first (or second) half of each quarter
     for (unsigned g = 0; g < 4; ++g) out.push_back({32 * g, 16 * g, 0, f.n});
@@ -172,24 +127,27 @@ std::vector<Group> groups_of(const Form& f, bool pair) {
 }
 
 struct Issued {
-  Form form;
+  TensorForm form;
   uint32_t d, a;  // addresses in tensor memory
-  bool adds, pair, from_tensor_memory;
+  ScalePlaces scales;
+  bool adds, pair, stationary, from_tensor_memory;
   float scale;
   uint32_t left_out[8];  // lanes of D that keep their values, of both blocks
 };
 
 void multiply_in(Warp& w, const Inst& i, Block& block, const Issued& it, Work& at) {
-  const Form& f = it.form;
+  const TensorForm& f = it.form;
   const auto by = &block == w.block ? TensorMemory::By::Pipe : TensorMemory::By::Peer;
   const bool checks = w.block->checks;
-  const unsigned size = 4 / elements_of(f.a), depth = kRowBytesOfK / size, column = it.d & 0xffff, lane0 = it.d >> 16;
+  const bool hardware = w.block->launch->options.hardware;
+  const unsigned column = it.d & 0xffff, lane0 = it.d >> 16;
   TensorMemory& memory = *block.tensor;
-  if (lane0 != 0 && !(f.m == 64 && lane0 == 16)) stop(i, w, "D begins at lane " + std::to_string(lane0) + " of tensor memory");
-  const unsigned columns = it.pair && f.m == 128 ? f.n / 2 : f.n;
+  if (lane0 != 0 && !(f.m == 64 && lane0 == 16 && !it.stationary)) stop(i, w, "D begins at lane " + std::to_string(lane0) + " of tensor memory");
+  const unsigned columns = it.stationary ? f.n * f.m / 128 : it.pair && f.m == 128 ? f.n / 2 : f.n;
   if (!memory.inside(w, i, lane0, column, columns)) return;
   if (it.from_tensor_memory && !memory.inside(w, i, it.a >> 16, it.a & 0xffff, kRowBytesOfK / 4)) return;
-  for (const Group& g : groups_of(f, it.pair)) {
+  if (f.scales && !check_scales(w, i, memory, f, it.scales, by)) return;
+  for (const Group& g : groups_of(f, it.pair, it.stationary)) {
     unsigned rows[16];
     for (unsigned r = 0; r < 16; ++r) {
       const unsigned lane = lane0 + g.lane + r;
@@ -197,16 +155,19 @@ void multiply_in(Warp& w, const Inst& i, Block& block, const Issued& it, Work& a
       if (it.from_tensor_memory) {
         const uint32_t* words = memory.row(lane) + (it.a & 0xffff);
         at.a.missing[lane] = checks && !memory.read(w, i, lane, it.a & 0xffff, kRowBytesOfK / 4, by);
-        for (unsigned k = 0; k < depth; ++k) at.a.at[lane][k] = f.sign_a * element_at(f.a, reinterpret_cast<const uint8_t*>(words) + k * size);
+        for (unsigned k = 0; k < f.k; ++k) at.a.at[lane][k] = f.sign_a * element_of_row(f.a, f.packed, reinterpret_cast<const uint8_t*>(words), k);
       }
       const uint32_t* d = memory.row(lane) + column;
       for (unsigned c = 0; c < g.n; ++c)
         at.sums[r][c] = !it.adds ? 0.0f : it.scale * (f.half ? float(narrow<f16>(uint16_t(d[c]))) : float_of(d[c]));
     }
-    if (w.block->launch->options.hardware) f.half ? truncate<true>(f, at, rows, g.n0, g.n) : truncate<false>(f, at, rows, g.n0, g.n);
+    if (f.scales) {
+      read_scales(memory, f, it.scales, g.lane, g.row, g.n, at.scales);
+      add_scaled(f, at.scales, at.a.at, rows, at.right, g.n0, g.n, at.sums, hardware);
+    } else if (hardware) f.half ? truncate<true>(f, at, rows, g.n0, g.n) : truncate<false>(f, at, rows, g.n0, g.n);
     else
       for (unsigned r = 0; r < 16; ++r)
-        for (unsigned k = 0; k < depth; ++k) {
+        for (unsigned k = 0; k < f.k; ++k) {
           const float left = at.a.at[rows[r]][k];
           const float* right = at.right[k] + g.n0;
 #pragma GCC ivdep
@@ -221,17 +182,33 @@ void multiply_in(Warp& w, const Inst& i, Block& block, const Issued& it, Work& a
       if (checks) memory.write(w, i, lane, column, g.n, by);
       for (unsigned c = 0; c < g.n; ++c) {
         d[c] = f.half ? widen<f16>(f16(at.sums[r][c])) : bits_of_float(at.sums[r][c]);
-        if (checks && (!before[c] || at.a.missing[rows[r]] || at.b.missing[g.n0 + c])) memory.define(lane, column + c, false);
+        const bool unscaled = f.scales && (at.scales.missing_a[r] || at.scales.missing_b[c]);
+        if (checks && (!before[c] || unscaled || at.a.missing[rows[r]] || at.b.missing[g.n0 + c])) memory.define(lane, column + c, false);
       }
     }
   }
 }
 
+// 9.7.16.4.3: which columns of B count as zeros. As the examples there have it, the spans' names are those of the mask's bits.
+void zero_columns(const Inst& i, const Warp& w, uint64_t bits, const TensorForm& f, Work& at) {
+  if (bits >> 56 & 63) stop(i, w, "its zero-column mask shifts columns, which is not implemented");
+  if (!(bits >> 39 & 1)) return;
+  const unsigned zeros = unsigned(bits >> 40 & 255) + 1, used = unsigned(bits >> 48 & 255) + 1, part = f.n * f.m / 128;
+  for (unsigned c = 0; c < f.n; ++c) {
+    const unsigned mask = c / part, start = unsigned(bits >> 8 * mask & 255), first = bits >> (32 + mask) & 1 ? 0 : zeros;
+    if ((first + start + c % part) % (zeros + used) >= zeros) continue;
+    for (unsigned k = 0; k < f.k; ++k) at.right[k][c] = 0;
+    at.b.missing[c] = false;
+  }
+}
+
 // slots: D, A (a descriptor or an address in tensor memory), descriptor of B, instruction descriptor, [whether it adds],
-// [lanes that are left out, by 32]
-template <Kind kind> void multiply(Warp& w, const Inst& i, uint32_t mask) {
+// [lanes that are left out, by 32], [addresses of the scales of A and of B, and their offsets], [mask of columns that are zeros]
+void multiply(Warp& w, const Inst& i, uint32_t mask) {
   const uint32_t options = i.target;
+  const unsigned scales = options >> kScalesShift;
   const bool pair = options & kPair;
+  const TensorMode mode{TensorKind(options >> kKindShift & 15), pair, bool(options & kStationary), scales};
   Work& at = work();
   each_lane(mask, [&](int lane) {
     if (w.block->checks) {
@@ -240,17 +217,24 @@ template <Kind kind> void multiply(Warp& w, const Inst& i, uint32_t mask) {
       if (!(options & (kAlwaysAdds | kNeverAdds))) require_defined(w, i, i.slots[4], 1u << lane, "whether a tcgen05.mma adds");
     }
     Issued it{};
-    it.form = form_of(i, w, kind, pair, lanes_of<uint32_t>(w, i.slots[3])[lane]);
-    it.pair = pair, it.from_tensor_memory = options & kFromTensorMemory;
+    it.form = form_of(i, w, mode, lanes_of<uint32_t>(w, i.slots[3])[lane]);
+    it.pair = pair, it.stationary = mode.stationary, it.from_tensor_memory = options & kFromTensorMemory;
     it.d = lanes_of<uint32_t>(w, i.slots[0])[lane] + uint32_t(i.imm);
     it.adds = options & kAlwaysAdds || (!(options & kNeverAdds) && (w.predicate(i.slots[4]) >> lane & 1));
-    it.scale = options & kScaled ? std::ldexp(1.0f, -int(options >> kScaleShift)) : 1.0f;
+    it.scale = options & kScaled ? std::ldexp(1.0f, -int(options >> kScaleShift & 15)) : 1.0f;
+    const auto scale_address = [&](unsigned which) {
+      const Slot* slots = i.slots + i.sources - 4;
+      if (w.block->checks) require_defined(w, i, slots[which], 1u << lane, "an address in tensor memory");
+      return lanes_of<uint32_t>(w, slots[which])[lane] + lanes_of<uint32_t>(w, slots[2 + which])[lane];
+    };
+    if (scales) it.scales = {scale_address(0), scale_address(1), pair && it.form.m == 128};
     for (unsigned k = 0; options & kMasked && k < (pair ? 8u : 4u); ++k) {
       const Slot slot = i.slots[i.sources - (pair ? 8u : 4u) + k];
       if (w.block->checks) require_defined(w, i, slot, 1u << lane, "the lanes of D that are left out");
       it.left_out[k] = lanes_of<uint32_t>(w, slot)[lane];
     }
-    const Form& f = it.form;
+    const TensorForm& f = it.form;
+    if (it.stationary && it.from_tensor_memory && f.m < 128) stop(i, w, "A in tensor memory of .ws with fewer than 128 rows is not implemented");
     Descriptor a(0);
     if (it.from_tensor_memory) {
       if (w.block->checks) require_defined(w, i, i.slots[1], 1u << lane, "an address in tensor memory");
@@ -262,13 +246,18 @@ template <Kind kind> void multiply(Warp& w, const Inst& i, uint32_t mask) {
       for (uint32_t k = 0; k < 2; ++k)
         if (!(blocks[k] = w.block->cluster->at((w.block->rank & ~1u) + k))) stop(i, w, "the block has no other of its pair");
     if (pair && !note_signal(w, i, lane, *w.block->cluster->at(w.block->rank ^ 1))) return;
-    w.block->counts.matrix_flops += 2ull * f.m * f.n * (kRowBytesOfK * elements_of(f.a) / 4);
+    w.block->counts.matrix_flops += 2ull * f.m * f.n * f.k;
     const unsigned part = pair ? f.n / 2 : f.n;
-    for (unsigned k = 0; k < (pair ? 2u : 1u); ++k) read_tile(w, i, lane, *blocks[k], b, f.b, f.across_b, f.sign_b, k * part, part, at.b);
-    for (unsigned k = 0, depth = kRowBytesOfK / (4 / elements_of(f.b)); k < depth; ++k)
+    for (unsigned k = 0; k < (pair ? 2u : 1u); ++k) read_tile(w, i, lane, *blocks[k], b, f, false, k * part, part, at.b);
+    for (unsigned k = 0; k < f.k; ++k)
       for (unsigned c = 0; c < f.n; ++c) at.right[k][c] = at.b.at[c][k];
+    if (options & kZeroColumns) {
+      const Slot slot = i.slots[i.sources - 1];
+      if (w.block->checks) require_defined(w, i, slot, 1u << lane, "a zero-column mask");
+      zero_columns(i, w, lanes_of<uint64_t>(w, slot)[lane], f, at);
+    }
     for (unsigned k = 0; k < (pair ? 2u : 1u); ++k) {
-      if (!it.from_tensor_memory) read_tile(w, i, lane, *blocks[k], a, f.a, f.across_a, f.sign_a, 0, pair ? f.m / 2 : f.m, at.a);
+      if (!it.from_tensor_memory) read_tile(w, i, lane, *blocks[k], a, f, true, 0, pair ? f.m / 2 : f.m, at.a);
       multiply_in(w, i, *blocks[k], it, at);
     }
   });
@@ -276,39 +265,70 @@ template <Kind kind> void multiply(Warp& w, const Inst& i, uint32_t mask) {
 
 }  // namespace
 
+namespace {
+// The block scales of a row that the modifiers ask for; 0: none.
+unsigned scales_named(Binding& b, TensorKind kind) {
+  if (kind < TensorKind::MXF8F6F4) return 0;
+  if (!b.take("block_scale")) b.refuse("its kind needs .block_scale");
+  const bool sixteen = b.any({"block16"}), of_four = sixteen || b.take("scale_vec::4X");
+  const bool of_two = !of_four && b.take("scale_vec::2X"), of_one = !of_four && !of_two && b.take("scale_vec::1X");
+  const bool any = !of_four && !of_two && !of_one && b.take("block32");
+  if (kind == TensorKind::MXF8F6F4 && !of_two && !of_four) return 1;
+  if (kind == TensorKind::MXF4 && !of_one && !of_four) return 2;
+  if (kind == TensorKind::MXF4NVF4 && of_four) return 4;
+  if (kind == TensorKind::MXF4NVF4 && (of_two || any)) return 2;
+  b.refuse("its kind does not have scales of this size");
+}
+}  // namespace
+
 Handler bind_tensor_product(Binding& b) {
-  const bool f16s = b.take("kind::f16"), tf32 = b.take("kind::tf32"), bytes = b.take("kind::f8f6f4");
-  if (!f16s && !tf32 && !bytes) b.refuse("of its kinds, f16, tf32 and f8f6f4 are implemented");
-  for (const char* which : {"a", "b"})  // what the collector keeps between instructions has no effect here
+  constexpr const char* kinds[] = {"kind::f16", "kind::tf32", "kind::f8f6f4", "kind::mxf8f6f4", "kind::mxf4", "kind::mxf4nvf4"};
+  unsigned found = 0;
+  while (found < std::size(kinds) && !b.take(kinds[found])) ++found;
+  if (found == std::size(kinds)) b.refuse("of its kinds, i8 is not implemented");
+  const TensorKind kind = TensorKind(found);
+  const unsigned scales = scales_named(b, kind);
+  b.out.target |= uint32_t(found) << kKindShift | scales << kScalesShift;
+  const bool stationary = b.take("ws");
+  if (stationary && (scales || b.out.target & kPair)) b.refuse(".ws has neither block scales nor .cta_group::2");
+  if (stationary) b.out.target |= kStationary;
+  for (const char* which : {"a", "b", "b0", "b1", "b2", "b3"})  // what the collector keeps between instructions has no effect here
     for (const char* use : {"fill", "use", "lastuse", "discard"}) b.take((std::string("collector::") + which + "::" + use).c_str());
   b.count(5, 7);
-  const auto tensor_address = [&](size_t k, unsigned which) {
+  const auto base = [&](size_t k) {
     const Operand& o = b.operand(k);
     if (o.kind != Operand::Address || !o.reg || bits_of(o.reg->type) != 32) b.refuse("operand " + std::to_string(k) + " is no address in tensor memory");
-    b.out.imm |= int64_t(uint64_t(uint32_t(o.value)) << 32 * which);
     b.sources.push_back(b.layout.reg(*o.reg));
+    return uint32_t(o.value);
   };
+  const auto tensor_address = [&](size_t k, unsigned which) { b.out.imm |= int64_t(uint64_t(base(k)) << 32 * which); };
   tensor_address(0, 0);
   if (b.operand(1).kind == Operand::Address) b.out.target |= kFromTensorMemory, tensor_address(1, 1);
   else b.source(1, Type::B64);
   b.source(2, Type::B64), b.source(3, Type::B32);
-  const size_t enable = b.operand(4).kind == Operand::Vector ? 5 : 4;
+  const bool masked = !scales && !stationary && b.operand(4).kind == Operand::Vector;
+  const size_t enable = scales ? 6 : masked ? 5 : 4;
   if (b.operand(enable).kind == Operand::Integer) b.out.target |= b.operand(enable).value ? kAlwaysAdds : kNeverAdds;
   else {
     if (b.operand(enable).negated) b.refuse("a negated enable-input-d");
     b.source(enable, Type::Pred);
   }
-  if (enable == 5) {
+  if (masked) {
     if (b.operand(4).parts.size() != (b.out.target & kPair ? 8 : 4)) b.refuse("lanes that are left out are a vector of 4, or 8 for two blocks");
     for (const Operand& part : b.operand(4).parts) b.source(part, Type::B32);
     b.out.target |= kMasked;
   }
-  if (b.s.operands.size() == enable + 2) {
+  if (stationary && b.s.operands.size() == enable + 2) b.source(enable + 1, Type::B64), b.out.target |= kZeroColumns;
+  else if (b.s.operands.size() == enable + 2) {
     const Operand& scale = b.operand(enable + 1);
-    if (bytes || scale.kind != Operand::Integer || scale.value < 0 || scale.value > 15) b.refuse("scale-input-d is a constant from 0 to 15, of f16 and tf32");
+    if (kind > TensorKind::TF32 || scale.kind != Operand::Integer || scale.value < 0 || scale.value > 15) b.refuse("scale-input-d is a constant from 0 to 15, of f16 and tf32");
     b.out.target |= kScaled | uint32_t(scale.value) << kScaleShift;
   } else b.count(enable + 1, enable + 1);
-  return f16s ? multiply<Kind::F16> : tf32 ? multiply<Kind::TF32> : multiply<Kind::F8F6F4>;
+  if (scales) {
+    const uint32_t offsets[] = {base(4), base(5)};
+    for (const uint32_t offset : offsets) b.sources.push_back(b.layout.constant(offset, false));
+  }
+  return multiply;
 }
 
 }  // namespace ptx
