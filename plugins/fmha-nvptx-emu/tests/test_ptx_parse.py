@@ -91,7 +91,7 @@ def test_any_version_comments_and_debug_sections() -> None:
         ("bra NOWHERE;", "NOWHERE"),
         ("mma.sync.aligned.m16n8k64.row.col.s32.s4.s4.s32 %r5, %r6, %r7, %r8;", "m16n8k64"),
         ("cp.async.cg.shared.global [%r5], [%rd0], 8;", "it copies 4, 8 or 16 bytes"),
-        ("tcgen05.shift.cta_group::1.down [%r1];", "tcgen05"),
+        ("tcgen05.turn.cta_group::1.down [%r1];", "tcgen05"),
         ("fence.proxy.tensormap::generic.release.gpu;", "of the proxies, alias and async are implemented"),
         ("cp.async.bulk.tensor.2d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes [%r5], [%rd0, {%r6, %r7}], [%r8];", ".im2col of cp is not implemented"),
         ("ld.global.u32 %r5, [%rd0;", "expected ']'"),

@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("fmha_nvptx_emu", reason="plugins/fmha-nvptx-emu is not installed")
 
 from ptx_machine import Seen, launch, module
-from tensor_core import DONE, MEET, ORDER, PAIR, WAIT, plain, small
+from tensor_core import ALLOC, DONE, MEET, ORDER, PAIR, WAIT, plain, small
 from test_ptx_tensor_copy import encode
 from warpgroup import Layout
 
@@ -95,11 +95,43 @@ def test_a_wait_for_the_wrong_phase_in_the_other_block() -> None:
     shown = set()
     for seed in range(10):
         d, seen = TWO.run(seed=seed, **{**PAIR, "wait": WAIT.replace(f"[tile+{DONE}], 0", f"[tile+{DONE}], %r40")})
+        if seen.fault is None:
+            assert "of the other block read, and nothing orders the two" in texts(seen, "shared-race")
         shown.add(
             "deadlock" if seen.fault and "deadlock" in seen.fault
             else "wrong" if seen.fault is None and (d != plain(TWO) + TWO.c).any() else "nothing"
         )  # fmt: skip
     assert shown == {"deadlock", "wrong"}
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize(
+    ("order", "kind", "words"),
+    [
+        (ORDER, "shared-race", "of the other block wrote, and nothing orders the two"),
+        (ORDER.replace("tcgen05.wait::st.sync.aligned;", "") + MEET, "missing-wait", "no tcgen05.wait::st between"),
+    ],
+)
+def test_what_the_other_block_stored_lies_before_the_product(order: str, kind: str, words: str, seed: int) -> None:
+    """C of both blocks. Where the blocks do not meet, the first one's product reads what the second one stored or is storing."""
+    late = "mov.u32 %r50, 0; AGAIN: mbarrier.test_wait.parity.shared::cta.b64 %p7, [tile+65560], 0; add.s32 %r50, %r50, 1; setp.lt.u32 %p7, %r50, 60; @%p7 bra AGAIN;"
+    _, seen = TWO.run(
+        seed=seed, **{**PAIR, "order": order, "before": f"setp.eq.u32 %p6, %r40, 1; @%p6 bra GO; {late} GO:"}
+    )
+    assert words in texts(seen, kind)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_an_arrival_at_the_issuing_block_orders_what_the_other_block_stored(seed: int) -> None:
+    """In place of barrier.cluster: one arrival of the second block, behind a barrier of its warps."""
+    ready = DONE + 16
+    arrive = f"""mov.u32 %r51, tile; add.s32 %r51, %r51, {ready}; mapa.shared::cluster.u32 %r52, %r51, 0; setp.eq.and.u32 %p6, %r40, 1, %p1;
+@%p6 mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%r52]; setp.eq.u32 %p6, %r40, 1; @%p6 bra GO;
+HEAR: mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 %p7, [tile+{ready}], 0; @!%p7 bra HEAR; tcgen05.fence::after_thread_sync; GO:"""
+    alloc = f"@%p1 mbarrier.init.shared::cta.b64 [tile+{ready}], 1; fence.mbarrier_init.release.cluster; {MEET}" + ALLOC
+    d, seen = TWO.run(seed=seed, **{**PAIR, "alloc": alloc, "order": ORDER + arrive})
+    assert (seen.fault, seen.findings) == (None, [])
+    np.testing.assert_array_equal(d, plain(TWO) + TWO.c)
 
 
 def test_shared_memory_of_the_other_block_is_overwritten_under_its_product() -> None:

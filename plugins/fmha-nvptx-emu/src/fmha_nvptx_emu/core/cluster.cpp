@@ -47,15 +47,25 @@ void no_such_block(Warp& w, const Inst& i, int lane, uint32_t rank) {
 
 bool partners(const Block& a, const Block& b) { return a.cluster == b.cluster && (a.rank ^ 1) == b.rank; }
 
-void tell_partner(const Warp& w, Order& order) {
-  const auto pass = [](uint32_t* to, const uint32_t* from) {
-    for (unsigned k = 0; k < kWarps / 4; ++k) {
-      to[kPeerPipes + k] = std::max(to[kPeerPipes + k], from[kWarps + k]);
-      to[kWarps + k] = std::max(to[kWarps + k], from[kPeerPipes + k]);
+namespace {
+// Agents of this block in the other's terms, and the other's own.
+void pass(uint32_t* to, const uint32_t* from) {
+  const auto swap = [&](unsigned mine, unsigned theirs, unsigned count) {
+    for (unsigned k = 0; k < count; ++k) {
+      to[theirs + k] = std::max(to[theirs + k], from[mine + k]);
+      to[mine + k] = std::max(to[mine + k], from[theirs + k]);
     }
   };
-  pass(order.known, w.known), pass(order.fenced, w.fenced);
+  swap(0, kPeerWarps, kWarps), swap(kWarps, kPeerPipes, kWarps / 4);
+}
+}  // namespace
+
+void tell_partner(const Warp& w, Order& order, bool releases) {
   pass(order.sent, w.sent), pass(order.sent, w.received);
+  if (!releases) return;
+  pass(order.known, w.known), pass(order.fenced, w.fenced);
+  uint32_t& own = order.known[kPeerWarps + w.index];
+  own = std::max(own, w.time);
 }
 
 Cluster::Cluster(const Launch& launch) : launch_(launch) {
@@ -111,10 +121,9 @@ bool Cluster::run() {
 void Cluster::arrive(Warp& w, const Inst& i, bool releases) {
   if (w.cluster_arrived) stop(w, i, "it arrives twice, with no barrier.cluster.wait between");
   w.cluster_arrived = true, w.cluster_phase = phase_ + 1;
-  if (releases) {
-    w.block->cluster_arriving.gather(w), ++w.time;
-    if (Block* other = w.block->kernel->tensor_pair ? at(w.block->rank ^ 1) : nullptr) tell_partner(w, other->cluster_arriving);
-  } else w.block->cluster_arriving.gather_tensor(w);
+  if (Block* other = w.block->kernel->tensor_pair ? at(w.block->rank ^ 1) : nullptr) tell_partner(w, other->cluster_arriving, releases);
+  if (releases) w.block->cluster_arriving.gather(w), ++w.time;
+  else w.block->cluster_arriving.gather_tensor(w);
   settle();
 }
 

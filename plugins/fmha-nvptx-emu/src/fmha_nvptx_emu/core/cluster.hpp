@@ -43,8 +43,9 @@ Block& block_of(Warp& w, const Inst& i, uint64_t& at);
 
 // Before a block signals another one, copies to it or computes for it: false, with a finding, if that block has ended.
 bool note_signal(Warp& w, const Inst& i, int lane, const Block& to);
-// What the warp knows of the products of both blocks of a pair becomes an order in the other block's terms.
-void tell_partner(const Warp& w, Order& order);
+// What the warp knows of the warps and products of both blocks of a pair becomes an order in the other block's terms; of a .relaxed
+// operation, what tcgen05 fences pass on.
+void tell_partner(const Warp& w, Order& order, bool releases);
 bool partners(const Block& a, const Block& b);  // of a pair
 void no_such_block(Warp& w, const Inst& i, int lane, uint32_t rank);  // a finding: the cluster does not have this block
 

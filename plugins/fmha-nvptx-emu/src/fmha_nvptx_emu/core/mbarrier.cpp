@@ -13,7 +13,7 @@ constexpr uint32_t kOnlyLater = uint32_t(1) << 31;  // below it lies every stamp
 constexpr int64_t kMostBytes = (1 << 20) - 1;       // 9.7.13.15.2
 
 unsigned agents_of(const Block& b) {
-  const unsigned others = std::max(b.mbarriers.agents(), b.kernel->asynchronous_matrix ? kFirstMbarrier : 0u);
+  const unsigned others = std::max(b.mbarriers.agents(), b.kernel->asynchronous_matrix || b.kernel->tensor_pair ? kFirstMbarrier : 0u);
   return std::max(unsigned(b.warps.size()), std::min(others, kAgents));
 }
 

@@ -1,8 +1,8 @@
 // Order between warps, and mbarriers. Source: PTX ISA 9.1, 9.7.13.15. The eight bytes of an mbarrier are opaque, so its
 // state is kept beside shared memory.
 //
-// A clock has a time for each agent: warps 0 to 31, behind them the warpgroups, those of the other block of a pair
-// (cta_group::2), then the mbarriers. The time of a warpgroup is the number of its wgmma groups or tcgen05 commits, that of an
+// A clock has a time for each agent: warps 0 to 31, behind them the warpgroups, the warpgroups and the warps of the other block of
+// a pair (cta_group::2), then the mbarriers. The time of a warpgroup is the number of its wgmma groups or tcgen05 commits, that of an
 // mbarrier the number of its phases. Words that a wgmma reads or a bulk copy
 // writes carry such a stamp, so whoever has not waited for that group or phase uses a word that is outstanding.
 #pragma once
@@ -17,7 +17,8 @@ struct Warp;
 struct Inst;
 struct Block;
 
-constexpr unsigned kWarps = 32, kPeerPipes = kWarps + kWarps / 4, kFirstMbarrier = kPeerPipes + kWarps / 4, kAgents = 256;
+constexpr unsigned kWarps = 32, kPeerPipes = kWarps + kWarps / 4, kPeerWarps = kPeerPipes + kWarps / 4, kFirstMbarrier = kPeerWarps + kWarps,
+                   kAgents = 256;
 
 struct Order {
   uint32_t known[kAgents] = {}, fenced[kAgents] = {}, sent[kAgents] = {};  // sent: behind it is a tcgen05.fence::before_thread_sync

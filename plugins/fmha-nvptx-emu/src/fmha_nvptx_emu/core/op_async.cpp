@@ -66,8 +66,9 @@ void wait(Warp& w, const Inst& i, uint32_t) {
 }
 
 Handler bind_cp(Binding& b) {
+  const bool reduces = b.take("reduce");
   if (!b.take("async")) b.refuse("it needs .async");
-  if (b.take("bulk")) return bind_bulk(b);
+  if (b.take("bulk")) return bind_bulk(b, reduces);
   if (b.take("commit_group")) return b.count(0, 0), commit;
   if (b.take("wait_all")) return b.out.target = 1, wait;
   if (b.take("wait_group")) {

@@ -60,7 +60,7 @@ void arrive(Warp& w, const Inst& i, uint32_t mask) {
     if (expects) m->bytes += operand, m->last = &i, m->warp = w.index;
     if (remote) {
       all.note_remote(w, *m, 0);
-      if (w.block->kernel->tensor_pair && partners(*w.block, *of[l])) tell_partner(w, m->arriving);
+      if (w.block->kernel->tensor_pair && partners(*w.block, *of[l])) tell_partner(w, m->arriving, true), ++w.time;
     } else if (i.target & kRelaxed) m->arriving.gather_tensor(w);
     all.arrive(w, i, l, *m, expects ? 1 : operand, i.target & kDrop, !remote && !(i.target & kRelaxed));
   });

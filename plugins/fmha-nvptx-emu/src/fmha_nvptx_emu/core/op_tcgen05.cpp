@@ -83,7 +83,7 @@ void commit(Warp& w, const Inst& i, uint32_t mask) {
         const uint32_t own = order.known[w.index];
         order.gather(w);
         order.known[w.index] = own;
-      } else if (i.target & kPair && partners(*w.block, block)) as += kPeerPipes - kWarps, tell_partner(w, order);
+      } else if (i.target & kPair && partners(*w.block, block)) as += kPeerPipes - kWarps, tell_partner(w, order, true);
       else as = 0;
       if (as) order.known[as] = order.fenced[as] = order.sent[as] = w.wgmma_committed;
       if (remote) block.mbarriers.note_remote(w, *m, as ? w.wgmma_committed << 8 | as : 0);

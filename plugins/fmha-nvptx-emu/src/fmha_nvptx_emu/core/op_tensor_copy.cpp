@@ -1,8 +1,9 @@
-// Bulk copies, of bytes and of boxes of tensors. Source: PTX ISA 9.1, 9.7.9.25.4 and 9.7.9.25.5. The data arrives at once;
-// the books say that it is outstanding until the mbarrier's phase, or the group, has been waited for.
+// Bulk copies and reductions, of bytes and of boxes of tensors. Source: PTX ISA 9.1, 9.7.9.25.4 and 9.7.9.27.1. The data arrives at
+// once; the books say that it is outstanding until the mbarrier's phase, or the group, has been waited for.
 #include <algorithm>
 
 #include "bulk.hpp"
+#include "bulk_reduce.hpp"
 #include "matrix_tile.hpp"
 #include "tensor_map.hpp"
 
@@ -33,8 +34,15 @@ void from_shared(Warp& w, const Inst& i, int lane, uint32_t at, uint8_t* to, uin
     });
   std::memcpy(to, w.block->shared.data() + at, bytes);
 }
-void to_global(Warp& w, const Inst& i, int lane, uint64_t at, const uint8_t* from, uint32_t bytes) {
-  write_global(w, i, lane, at, bytes, from);
+// `width`: what becomes of the values that are there. Reductions are atomic operations, so no order of blocks makes them a conflict.
+void to_global(Warp& w, const Inst& i, int lane, uint64_t at, const uint8_t* from, uint32_t bytes, Reduce reduce) {
+  if (reduce) reduce(reinterpret_cast<uint8_t*>(at), from, bytes);
+  else write_global(w, i, lane, at, bytes, from);
+}
+Reduce reduce_of(const Inst& i, const Warp& w, Type type, bool flushes) {
+  if (!i.width) return nullptr;
+  if (const Reduce found = reducer(Reduction(i.width), type, flushes)) return found;
+  bulk_stop(i, w, "its reduction does not exist for the elements of this tensor map");
 }
 
 // ---- Boxes of tensors ----
@@ -101,10 +109,11 @@ template <bool load> void tensor_copy(Warp& w, const Inst& i, uint32_t mask) {
     uint64_t at = bulk_place(w, i, shared, load ? 0 : 1, lane), key[8] = {at, bulk_place(w, i, map_slot, load ? 1 : 0, lane)};
     int32_t coordinates[5] = {};
     for (unsigned k = 0; k < i.count; ++k) key[2 + k] = uint32_t(coordinates[k] = int32_t(lanes_of<uint32_t>(w, axes[k])[lane]));
-    if (!load && repeated && !std::memcmp(key, before, sizeof key)) return;  // the same store by another lane
+    if (!load && !i.width && repeated && !std::memcmp(key, before, sizeof key)) return;  // the same store by another lane
     std::memcpy(before, key, sizeof key), repeated = true;
     const TensorMap map = map_at(w, i, key[1]);
     const uint32_t bytes = map.row_bytes(), rows = map.rows();
+    const Reduce reduce = reduce_of(i, w, type_of_map(map.type), false);
     std::vector<Target> targets;
     if (load && !targets_of(w, i, lane, at, bulk_place(w, i, s[2], 2, lane), i.target & kCast ? lanes_of<uint32_t>(w, axes[i.count])[lane] & 0xffff : 0, targets)) return;
     if (!load) at = seen_from(b, at);
@@ -128,7 +137,7 @@ template <bool load> void tensor_copy(Warp& w, const Inst& i, uint32_t mask) {
           if (!load) from_shared(w, i, lane, chunk, row + byte, 16);
         }
         if (!load && global_place(w, i, lane, inside.address, inside.bytes, true, range))
-          to_global(w, i, lane, inside.address, row + inside.skipped, inside.bytes);
+          to_global(w, i, lane, inside.address, row + inside.skipped, inside.bytes, reduce);
         b.counts.sectors += (inside.bytes + 31) / 32;
         (load ? b.counts.global_read : b.counts.global_written) += inside.bytes;
       }
@@ -168,7 +177,7 @@ template <bool load> void bulk_copy(Warp& w, const Inst& i, uint32_t mask) {
     } else if (there && global) {
       std::vector<uint8_t> values(bytes);
       from_shared(w, i, lane, uint32_t(from), values.data(), bytes);
-      to_global(w, i, lane, to, values.data(), bytes);
+      to_global(w, i, lane, to, values.data(), bytes, reduce_of(i, w, Type(i.target), true));
     }
   });
 }
@@ -193,6 +202,7 @@ Handler bind_tensor(Binding& b) {
   b.out.count = uint8_t(rank);
   const bool hint = b.take("L2::cache_hint"), load = b.take("mbarrier::complete_tx::bytes");
   if (!b.take("global") || !shared_destination(b) || (!load && !b.take("bulk_group"))) return nullptr;
+  if (load && b.out.width) b.refuse("a reduction goes to global memory");
   const size_t tensor = load ? 1 : 0;
   const Operand& o = b.operand(tensor);
   if (o.kind != Operand::Address || o.parts.size() != 1 || o.parts[0].parts.size() != rank) b.refuse("it needs [map, {coordinates}]");
@@ -210,8 +220,8 @@ Handler bind_tensor(Binding& b) {
 
 }  // namespace
 
-Handler bind_bulk(Binding& b) {
-  b.out.own_flow = true;
+Handler bind_bulk(Binding& b, bool reduces) {
+  b.out.own_flow = true, b.out.width = 0;
   if (b.take("commit_group")) return b.count(0, 0), commit;
   if (b.take("wait_group")) {
     b.take("read");
@@ -222,10 +232,26 @@ Handler bind_bulk(Binding& b) {
     b.any({"tensor", "1d", "2d", "3d", "4d", "5d", "L2", "global", "tile", "L2::cache_hint"});
     return nothing;
   }
-  if (b.take("tensor")) return bind_tensor(b);
+  const bool tensor = b.take("tensor");
+  if (reduces) {
+    for (const auto& [name, op] : {std::pair{"add", Reduction::Add}, {"min", Reduction::Min}, {"max", Reduction::Max}, {"inc", Reduction::Inc},
+                                   {"dec", Reduction::Dec}, {"and", Reduction::And}, {"or", Reduction::Or}, {"xor", Reduction::Xor}})
+      if (b.take(name)) b.out.width = uint8_t(op);
+    if (!b.out.width) b.refuse("it has no reduction");
+  }
+  if (tensor) return bind_tensor(b);
   const bool hint = b.take("L2::cache_hint"), load = b.take("mbarrier::complete_tx::bytes");
-  if (!b.take("global")) return load && b.take("shared::cluster") && b.take("shared::cta") ? bind_bulk_between(b) : nullptr;
+  if (!b.take("global")) return !reduces && load && b.take("shared::cluster") && b.take("shared::cta") ? bind_bulk_between(b) : nullptr;
   if (!shared_destination(b) || (!load && !b.take("bulk_group"))) return nullptr;
+  if (b.out.width) {
+    if (load) b.refuse("of reductions, those of global memory are implemented");
+    const bool exact = b.take("noftz");
+    const Type type = b.type();
+    const bool half_sum = Reduction(b.out.width) == Reduction::Add && (type == Type::F16 || type == Type::BF16);
+    if (half_sum != exact) b.refuse("sums of f16 and bf16 need .noftz, and nothing else has it");
+    if (!reducer(Reduction(b.out.width), type, true)) b.refuse("its reduction does not exist for its type");
+    b.out.target = uint32_t(type);
+  }
   b.count((load ? 4u : 3u) + hint, (load ? 4u : 3u) + hint);
   bulk_address(b, 0, 0), bulk_address(b, 1, 1);
   b.source(2, Type::U32);

@@ -17,8 +17,10 @@ uint32_t stamp_of(const Warp& w, TensorMemory::By by) {
 // Whether an access of the stamp lies before what the warp, or the pipe that it issues to, does now.
 bool before(const Warp& w, uint32_t stamp, TensorMemory::By by) {
   const uint32_t agent = agent_of(stamp);
-  if (!stamp || by == TensorMemory::By::Peer) return true;
+  const bool peer = by == TensorMemory::By::Peer;
+  if (!stamp || (peer && agent >= kWarps)) return true;
   if (stamp & kLater) return false;
+  if (peer) return std::max(w.known[kPeerWarps + agent], w.fenced_tensor[kPeerWarps + agent]) >= time_of(stamp);
   if (agent == w.index || (by == TensorMemory::By::Pipe && agent == pipe_of(w))) return true;
   return std::max(w.known[agent], w.fenced_tensor[agent]) >= time_of(stamp);
 }
@@ -72,9 +74,10 @@ bool TensorMemory::inside(Warp& w, const Inst& i, uint32_t lane, uint32_t column
   return there;
 }
 
-void TensorMemory::unordered(Warp& w, const Inst& i, uint32_t lane, uint32_t column, uint32_t stamp, bool reads, bool written) const {
+void TensorMemory::unordered(Warp& w, const Inst& i, uint32_t lane, uint32_t column, uint32_t stamp, By by, bool reads, bool written) const {
   const uint32_t agent = agent_of(stamp);
-  const std::string what = std::string(reads ? "it reads" : "it writes") + " lane " + std::to_string(lane) + ", column " + std::to_string(column) + " of tensor memory";
+  const std::string whose = by == By::Peer ? " of the other block" : "";
+  const std::string what = std::string(reads ? "it reads" : "it writes") + " lane " + std::to_string(lane) + ", column " + std::to_string(column) + " of tensor memory" + whose;
   const auto add = [&](Finding kind, const std::string& why) { w.block->launch->report->add(kind, w, i, -1, [&] { return what + ", " + why; }); };
   if (stamp & kLater && !written) return add(Finding::MissingWait, "which a tcgen05.ld of warp " + std::to_string(agent) + " reads, with no tcgen05.wait::ld between");
   if (stamp & kLater) return add(Finding::MissingWait, "which a tcgen05.st of warp " + std::to_string(agent) + " wrote, with no tcgen05.wait::st between");
@@ -83,11 +86,11 @@ void TensorMemory::unordered(Warp& w, const Inst& i, uint32_t lane, uint32_t col
   if (agent >= kWarps)
     return add(Finding::MissingWait, std::string(written ? "which the tensor pipe of warpgroup " : "which is read by the tensor pipe of warpgroup ") +
                                          std::to_string(agent - kWarps) + (written ? " wrote" : "") + ", and no wait for a tcgen05.commit lies between");
-  add(Finding::SharedRace, "which warp " + std::to_string(agent) + (written ? " wrote" : " read") + ", and nothing orders the two");
+  add(Finding::SharedRace, "which warp " + std::to_string(agent) + whose + (written ? " wrote" : " read") + ", and nothing orders the two");
 }
 
 void TensorMemory::ordered(Warp& w, const Inst& i, uint32_t lane, uint32_t column, uint32_t stamp, By by, bool reads, bool written) const {
-  if (!before(w, stamp, by)) return unordered(w, i, lane, column, stamp, reads, written);
+  if (!before(w, stamp, by)) return unordered(w, i, lane, column, stamp, by, reads, written);
   if (unfenced(w, stamp, by))
     w.block->launch->report->add(Finding::MissingFence, w, i, -1, [&] {
       const uint32_t agent = agent_of(stamp);

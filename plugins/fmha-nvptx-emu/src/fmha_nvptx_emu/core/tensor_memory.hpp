@@ -18,7 +18,7 @@ constexpr uint32_t kLoadGroup = 0xfffffff0;          // of `Warp::outstanding`: 
 class TensorMemory {
  public:
   static constexpr uint32_t kLanes = 128, kColumns = 512;
-  enum class By : uint8_t { Warp, Pipe, Peer };  // Peer: the tensor pipe of the other block; what lies before it is not known here
+  enum class By : uint8_t { Warp, Pipe, Peer };  // Peer: the tensor pipe of the other block
 
   TensorMemory();
   uint32_t* row(uint32_t lane) { return data_.data() + size_t(lane) * kColumns; }
@@ -50,7 +50,7 @@ class TensorMemory {
   };
   static size_t place(uint32_t lane, uint32_t column) { return size_t(lane) * kColumns + column; }
   void ordered(Warp& w, const Inst& i, uint32_t lane, uint32_t column, uint32_t stamp, By by, bool reads, bool written) const;
-  void unordered(Warp& w, const Inst& i, uint32_t lane, uint32_t column, uint32_t stamp, bool reads, bool written) const;
+  void unordered(Warp& w, const Inst& i, uint32_t lane, uint32_t column, uint32_t stamp, By by, bool reads, bool written) const;
 
   std::vector<uint32_t> data_, writer_, reader_;
   std::vector<uint8_t> defined_;
