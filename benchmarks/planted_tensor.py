@@ -95,11 +95,11 @@ def _boxes(s: Statement) -> Iterator[Change]:
 
 
 def invalidations(every: Sequence[Statement]) -> Iterator[Fault]:
-    """Each mbarrier, invalidated ahead of the last two barriers before tensor memory is freed: blocks or warps may still arrive at it."""
+    """Each mbarrier, invalidated ahead of the last three barriers before tensor memory is freed: blocks or warps may still arrive at it."""
     inits = [s for s in every if s.opcode.startswith("mbarrier.init")]
     for at, s in enumerate(every):
         if s.opcode.startswith("tcgen05.dealloc"):
-            before = [one for one in every[:at] if one.opcode.startswith(_BARRIERS)][-2:]
+            before = [one for one in every[:at] if one.opcode.startswith(_BARRIERS)][-3:]
             for barrier in before:
                 for init in inits:
                     after = f"{init.guard}mbarrier.inval.shared::cta.b64 {init.operands[0]}; {barrier.text}"

@@ -73,8 +73,8 @@ def test_every_mbarrier_is_invalidated_ahead_of_the_closing_barriers() -> None:
         f"{inits}bar.sync 0;\nbarrier.sync 1;\nbarrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;\n{FREE}\n"
     )
     found = [fault for fault in faults(text, 128) if fault.kind is Planted.INVALIDATED]
-    assert [fault.line for fault in found] == [3, 3, 4, 4]
-    assert found[2].after == "@%p1 mbarrier.inval.shared::cta.b64 [%r1]; barrier.cluster.arrive.aligned;"
+    assert [fault.line for fault in found] == [2, 2, 3, 3, 4, 4]
+    assert found[4].after == "@%p1 mbarrier.inval.shared::cta.b64 [%r1]; barrier.cluster.arrive.aligned;"
 
 
 def test_the_blackwell_kernels_are_those_of_the_plan() -> None:
