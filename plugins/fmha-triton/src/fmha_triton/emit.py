@@ -47,8 +47,7 @@ _MAX_REGISTERS = {HOPPER: 168, BLACKWELL: 128}
 """Registers of a thread at launch: 65,536 over 384 or 512 threads, in steps of 8. Warps that need few give theirs back."""
 _TURNS_HDIM = 64
 """Head dim whose products are so short that both halves of a tile would compute exp2 at once."""
-_LANES = 128
-"""Lanes of tensor memory: the rows of one product on Blackwell."""
+_ROWS_AXIS, _HDIM_AXIS = 2, 3
 
 
 @dataclass(frozen=True)
@@ -102,18 +101,39 @@ def _type(kernel: api.KernelSpec, name: str) -> str:
     return "i64" if name.endswith(_LARGE) and name not in _SMALL else "i32"
 
 
-def box_rows(kernel: api.KernelSpec, name: str) -> int:
-    """Rows of a tile that one descriptor moves."""
+def cga_layout(kernel: api.KernelSpec, name: str) -> list[list[int]]:
+    """The CGA layout of a descriptor's box: for each doubling of the CTAs, the step along (batch, heads, rows, head dim).
+
+    The CTAs split the rows of Q and O. Two that compute a product together each have half of the rows of K, and half
+    of the columns of V, and all such pairs have the same ones.
+    """
+    bases = [[0, 0, 0, 0] for _ in range(algorithm_of(kernel).num_ctas.bit_length() - 1)]
+    axis = _HDIM_AXIS if name == "VMap" else _ROWS_AXIS
+    for n, basis in enumerate(bases[:1] if name in ("KMap", "VMap") else bases):
+        basis[axis] = 1 << n
+    return bases
+
+
+def _box_rows(kernel: api.KernelSpec, name: str) -> int:
+    """Rows of a box, of all CTAs of a cluster together."""
     algorithm = algorithm_of(kernel)
     if name in ("KMap", "VMap"):
         return algorithm.block_n
-    return _LANES if function_of(kernel) == BLACKWELL else algorithm.block_m
+    return algorithm.block_m // (2 if function_of(kernel) == BLACKWELL else 1)
+
+
+def rows_per_copy(kernel: api.KernelSpec, name: str) -> int:
+    """Rows that one copy of a descriptor moves: those of one CTA."""
+    return _box_rows(kernel, name) >> sum(basis[_ROWS_AXIS] > 0 for basis in cga_layout(kernel, name))
 
 
 def _map_type(kernel: api.KernelSpec, name: str) -> str:
     """Triton's type of a descriptor with the axes (batch, heads, rows, head dim), swizzled over 128 bytes."""
-    block = f"1,1,{box_rows(kernel, name)},{kernel.signature.hdim}"
-    layout = f"swizzle_byte_width={_SWIZZLE_BYTES}, element_bitwidth=16, rank=4, transposed=False, fp4_padded=False, cga_layout=[]"
+    block = f"1,1,{_box_rows(kernel, name)},{kernel.signature.hdim}"
+    layout = (
+        f"swizzle_byte_width={_SWIZZLE_BYTES}, element_bitwidth=16, rank=4, transposed=False, fp4_padded=False, "
+        f"cga_layout={cga_layout(kernel, name)}"
+    )
     return f"tensordesc<{element_of(kernel)}[{block}],NVMMASharedLayout({layout})>"
 
 
@@ -169,6 +189,7 @@ def options(kernel: api.KernelSpec, algorithm: TritonAlgorithm) -> dict[str, int
     if algorithm.language is Language.GLUON:
         return {
             "num_warps": algorithm.num_warps,
+            "num_ctas": algorithm.num_ctas,
             "maxnreg": _MAX_REGISTERS[function_of(kernel)],
             "enable_fp_fusion": True,
         }

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from fmha_cli import api
 from fmha_triton.arguments import values_of
-from fmha_triton.emit import BOX_ELEMENTS, MAPS, arguments, box_rows, divisible
+from fmha_triton.emit import BOX_ELEMENTS, MAPS, arguments, divisible, rows_per_copy
 from fmha_triton.image import Descriptor, Image, Place, Value, read_image
 from fmha_triton.plan import shape_of
 
@@ -71,7 +71,7 @@ def descriptors(
         wanted = api.rows_map(
             call,
             tensor,
-            (BOX_ELEMENTS, box_rows(kernel, argument.name)),
+            (BOX_ELEMENTS, rows_per_copy(kernel, argument.name)),
             element=_ELEMENTS[call.tensor(tensor).dtype],
             swizzle="128B",
             promotion="L2_128B",

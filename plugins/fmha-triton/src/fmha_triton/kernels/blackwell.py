@@ -22,10 +22,12 @@ from fmha_triton.kernels.channels import SharedChannel, TensorChannel
 
 LOG2E = gl.constexpr(1.4426950408889634)
 LN2 = gl.constexpr(0.6931471805599453)
-HALF = gl.constexpr(128)
-"""Rows of a half: one for each lane of tensor memory."""
+LANES = gl.constexpr(128)
+"""Lanes of tensor memory: the rows of a half that one CTA has."""
 PART = gl.constexpr(32)
 """Columns of O that the correction has in registers at a time."""
+P_PARTS = gl.constexpr(4)
+"""Parts in which P is computed, stored and summed up. All of P in two types, beside the scores, would not fit the registers."""
 STORED = gl.constexpr(64)
 """Columns of O that one row of the swizzle of shared memory holds."""
 
@@ -54,21 +56,22 @@ class Work:
     scale: gl.tensor
     D: gl.constexpr
     BN: gl.constexpr
+    HALF: gl.constexpr
     CAUSAL: gl.constexpr
     TURNSTILE: gl.constexpr
 
     @gluon.jit
     def tile(self, number):
         """The tile of a number. Tiles of ``neighbours`` heads, a divisor of all, alternate; at least one block is visible."""
-        blocks = gl.cdiv(self.rows, 2 * HALF)
+        blocks = gl.cdiv(self.rows, 2 * self.HALF)
         first = number // (blocks * self.neighbours) * self.neighbours
         inside = number % (blocks * self.neighbours)
         sequence = first + inside % self.neighbours
-        start = inside // self.neighbours * (2 * HALF)
+        start = inside // self.neighbours * (2 * self.HALF)
         end = gl.cdiv(self.keys, self.BN)
         whole = self.keys // self.BN
         if self.CAUSAL:
-            end = gl.cdiv(gl.maximum(gl.minimum(start + 2 * HALF, self.rows) + self.keys - self.rows, 1), self.BN)
+            end = gl.cdiv(gl.maximum(gl.minimum(start + 2 * self.HALF, self.rows) + self.keys - self.rows, 1), self.BN)
             whole = gl.maximum(start + 1 + self.keys - self.rows, 0) // self.BN
         return Tile(sequence // self.heads, sequence % self.heads, start, end, whole)
 
@@ -82,13 +85,15 @@ def load_partition(work, maps, channels):
         tile = work.tile(number)
         for half in gl.static_range(2):
             rows, q = q.acquire()
-            rows.fill(q_map, [tile.batch, tile.head, tile.start + half * HALF, 0])
+            rows.fill(q_map, [tile.batch, tile.head, tile.start + half * work.HALF, 0])
         for n in range(tile.end):
             row = (tile.end - 1 - n) * work.BN
             k, kv = kv.acquire()
             k.fill(k_map, [tile.batch, tile.head // work.group, row, 0])
             v, kv = kv.acquire()
             v.fill(v_map, [tile.batch, tile.head // work.group, row, 0])
+    q.drain()
+    kv.drain()
 
 
 @gluon.jit
@@ -103,18 +108,61 @@ def spread(x, COLUMNS: gl.constexpr):
     return gl.expand_dims(x, 1).broadcast_to(x.shape[0], COLUMNS)
 
 
+@gluon.constexpr_function
+def cga_of(layout):
+    """The CGA layout of the matrix in a descriptor's box: for each doubling of the CTAs, where (row, column) it takes one."""
+    return [basis[2:] for basis in layout.cga_layout]
+
+
+@gluon.constexpr_function
+def products(cga):
+    """Products that read a CTA's part of K: those of its own pair, and of all pairs that have the same part."""
+    return 1 << sum(not any(basis) for basis in cga)
+
+
+@gluon.constexpr_function
+def in_lanes(columns, cga):
+    """The layout of a matrix of fp32 in tensor memory, whose rows are those of the lanes of every CTA. Pairs share their products."""
+    return TensorMemoryLayout((LANES.value, columns), col_stride=1, cga_layout=cga, two_ctas=bool(cga))
+
+
+@gluon.constexpr_function
+def one_each(cga):
+    """The layout of numbers of rows in shared memory: each CTA has those of its own rows."""
+    return gl.SwizzledSharedLayout(1, 1, 1, [0], cga_layout=[basis[:1] for basis in cga])
+
+
 @gluon.jit
 def p_in(scores, dtype: gl.constexpr):
     """P of a block, in the first columns of its scores."""
     BN: gl.constexpr = scores.shape[1]
-    layout: gl.constexpr = TensorMemoryLayout((HALF, BN), col_stride=1)
     wide: gl.constexpr = 32 // dtype.primitive_bitwidth * BN
-    return scores.reinterpret(dtype, [HALF, wide], layout).slice(0, BN)
+    return scores.reinterpret(dtype, [scores.shape[0], wide], scores.layout).slice(0, BN)
+
+
+@gluon.jit
+def transposed(keys):
+    """K of a block, as the product with Q reads it."""
+    return matrix(keys).permute((1, 0))
+
+
+@gluon.jit
+def scores(q, k, s, signals):
+    """The scores of a block: Q·K."""
+    tcgen05_mma(matrix(q.memory), transposed(k.memory), s.memory, use_acc=False, multicast=True, mbarriers=signals)
+
+
+@gluon.jit
+def sums(s, v, v_map, o, more, signals):
+    """P·V, added to the O of the blocks before if there are ``more``."""
+    p = p_in(s.memory, v_map.dtype)
+    tcgen05_mma(p, matrix(v.box(v_map)), o.memory, use_acc=more, multicast=True, mbarriers=signals)
 
 
 @gluon.jit
 def product_partition(work, maps, channels):
     """The products. They are done in order, so the scores of a block may follow the product of P that lies in their place."""
+    v_map = maps[2]
     q, kv = channels[0].consumer(), channels[1].consumer()
     s0, s1 = channels[2].producer(), channels[3].producer()
     o0, o1 = channels[4].producer(), channels[5].producer()
@@ -124,52 +172,39 @@ def product_partition(work, maps, channels):
         end = work.tile(number).end
         q0, q = q.acquire()
         k, kv = kv.acquire()
-        tcgen05_mma(
-            matrix(q0.memory), matrix(k.memory).permute((1, 0)), own0.memory, use_acc=False, mbarriers=[own0.signal]
-        )
+        scores(q0, k, own0, (own0.signal,))
         q1, q = q.acquire()
-        tcgen05_mma(
-            matrix(q1.memory),
-            matrix(k.memory).permute((1, 0)),
-            own1.memory,
-            use_acc=False,
-            mbarriers=[own1.signal, k.signal],
-        )
+        scores(q1, k, own1, (own1.signal, k.signal))
         for n in range(1, end):
             v, kv = kv.acquire()
             k, kv = kv.acquire()
             own0, s0 = s0.acquire()
             out0, o0 = o0.acquire()
-            tcgen05_mma(
-                p_in(own0.memory, v.memory.dtype), matrix(v.memory), out0.memory, use_acc=n > 1, mbarriers=[out0.signal]
-            )
-            tcgen05_mma(
-                matrix(q0.memory), matrix(k.memory).permute((1, 0)), own0.memory, use_acc=False, mbarriers=[own0.signal]
-            )
+            sums(own0, v, v_map, out0, n > 1, (out0.signal,))
+            scores(q0, k, own0, (own0.signal,))
             own1, s1 = s1.acquire()
             out1, o1 = o1.acquire()
-            tcgen05_mma(
-                p_in(own1.memory, v.memory.dtype), matrix(v.memory), out1.memory, use_acc=n > 1,
-                mbarriers=[out1.signal, v.signal],
-            )  # fmt: skip
-            tcgen05_mma(
-                matrix(q1.memory), matrix(k.memory).permute((1, 0)), own1.memory, use_acc=False,
-                mbarriers=[own1.signal, k.signal],
-            )  # fmt: skip
-        tcgen05_commit(q0.signal)
-        tcgen05_commit(q1.signal)
+            sums(own1, v, v_map, out1, n > 1, (out1.signal, v.signal))
+            scores(q1, k, own1, (own1.signal, k.signal))
+        tcgen05_commit(q0.signal, descs=[matrix(q0.memory), transposed(k.memory)])
+        tcgen05_commit(q1.signal, descs=[matrix(q1.memory), transposed(k.memory)])
         v, kv = kv.acquire()
         own0, s0 = s0.acquire()
         out0, o0 = o0.acquire()
-        tcgen05_mma(
-            p_in(own0.memory, v.memory.dtype), matrix(v.memory), out0.memory, use_acc=end > 1, mbarriers=[out0.signal]
-        )
+        sums(own0, v, v_map, out0, end > 1, (out0.signal,))
         own1, s1 = s1.acquire()
         out1, o1 = o1.acquire()
-        tcgen05_mma(
-            p_in(own1.memory, v.memory.dtype), matrix(v.memory), out1.memory, use_acc=end > 1,
-            mbarriers=[out1.signal, v.signal],
-        )  # fmt: skip
+        sums(own1, v, v_map, out1, end > 1, (out1.signal, v.signal))
+
+
+@gluon.jit
+def parts_of(x, COUNT: gl.constexpr):
+    """The columns in equal parts, in order."""
+    if COUNT == 1:
+        return (x,)
+    else:
+        first, second = x.reshape([x.shape[0], 2, x.shape[1] // 2]).permute(0, 2, 1).split()
+        return parts_of(first, COUNT // 2) + parts_of(second, COUNT // 2)
 
 
 @gluon.jit
@@ -183,7 +218,7 @@ def softmax_step(work, s, factors, turn, n, end, i, top, total, dtype: gl.conste
         seen = gl.expand_dims(j, 0) < work.keys
         if work.CAUSAL:
             seen = seen & (gl.expand_dims(j, 0) <= gl.expand_dims(i, 1) + work.keys - work.rows)
-        x = gl.where(seen, x, gl.full([HALF, work.BN], float("-inf"), gl.float32, layout=layout))
+        x = gl.where(seen, x, gl.full([work.HALF, work.BN], float("-inf"), gl.float32, layout=layout))
     new = gl.maximum(top, gl.max(x, 1))
     safe = gl.where(new == float("-inf"), 0.0, new)
     alpha = gl.exp2(top - safe)
@@ -194,25 +229,29 @@ def softmax_step(work, s, factors, turn, n, end, i, top, total, dtype: gl.conste
     x = sub2(x, gl.expand_dims(safe, 1))
     if work.TURNSTILE:
         mine, turn = turn.acquire()
-    p = gl.exp2(x)
-    p_in(lease.memory, dtype).store(p.to(dtype))
+    total = total * alpha
+    room = p_in(lease.memory, dtype)
+    xs = parts_of(x, P_PARTS)
+    for part in gl.static_range(P_PARTS):
+        place = room.slice(part * (work.BN // P_PARTS), work.BN // P_PARTS)
+        p = gl.exp2(gl.convert_layout(xs[part], place.get_reg_layout(), assert_trivial=True))
+        place.store(p.to(dtype))
+        total += gl.convert_layout(gl.sum(p, 1), total.type.layout, assert_trivial=True)
     lease.release()
     if work.TURNSTILE:
         mine.release()
-    return s, factors, turn, new, total * alpha + gl.sum(p, 1)
+    return s, factors, turn, new, total
 
 
 @gluon.jit
-def softmax_half(
-    work, Lse, lse_batch, lse_head, has_lse, s, factors, turn, dtype: gl.constexpr, HALF_NUMBER: gl.constexpr
-):
+def softmax_half(work, Lse, lse_batch, lse_head, has_lse, s, factors, turn, dtype: gl.constexpr, NUMBER: gl.constexpr):
     """The softmax of one half: a factor for O of every block but the first, then that which makes O of its sum."""
     layout: gl.constexpr = gl.SliceLayout(1, s.memory.index(0).get_reg_layout())
     for number in range(gl.program_id(0), work.tiles, gl.num_programs(0)):
         tile = work.tile(number)
-        i = tile.start + HALF_NUMBER * HALF + gl.arange(0, HALF, layout=layout)
-        top = gl.full([HALF], float("-inf"), gl.float32, layout=layout)
-        total = gl.full([HALF], 0.0, gl.float32, layout=layout)
+        i = tile.start + NUMBER * work.HALF + gl.arange(0, work.HALF, layout=layout)
+        top = gl.full([work.HALF], float("-inf"), gl.float32, layout=layout)
+        total = gl.full([work.HALF], 0.0, gl.float32, layout=layout)
         for n in range(tile.end - tile.whole):
             s, factors, turn, top, total = softmax_step(work, s, factors, turn, n, tile.end, i, top, total, dtype, True)
         for n in range(tile.end - tile.whole, tile.end):
@@ -298,7 +337,7 @@ def store_partition(work, maps, channels):
         first, out = out.acquire()
         tma.async_store(maps[3], [tile.batch, tile.head, tile.start, 0], first.memory)
         second, out = out.acquire()
-        tma.async_store(maps[3], [tile.batch, tile.head, tile.start + HALF, 0], second.memory)
+        tma.async_store(maps[3], [tile.batch, tile.head, tile.start + work.HALF, 0], second.memory)
         tma.store_wait(1)
         first.release()
         tma.store_wait(0)
@@ -312,24 +351,30 @@ def forward_blackwell(
     TURNSTILE: gl.constexpr,
 ):  # fmt: skip
     """O, and the LSE where it is wanted. Grid (programs); program p computes the tiles p, p + programs ..."""
+    HALF: gl.constexpr = QMap.block_type.shape[2]
+    CGA: gl.constexpr = cga_of(OutMap.layout)
+    PAIRS: gl.constexpr = gl.num_ctas() > 1
     work = Work(
         rows, keys, heads, group, tiles, neighbours, scale * LOG2E,
-        D, BN, CAUSAL, TURNSTILE,
+        D, BN, HALF, CAUSAL, TURNSTILE,
     )  # fmt: skip
-    s_layout: gl.constexpr = TensorMemoryLayout((HALF, BN), col_stride=1)
-    o_layout: gl.constexpr = TensorMemoryLayout((HALF, D), col_stride=1)
-    plain: gl.constexpr = gl.SwizzledSharedLayout(1, 1, 1, [0])
+    split: gl.constexpr = one_each(CGA)
+    count: gl.constexpr = products(KMap.layout.cga_layout)
+    s_box: gl.constexpr = [HALF, BN]
+    o_box: gl.constexpr = [HALF, D]
+    s_layout: gl.constexpr = in_lanes(BN, CGA)
+    o_layout: gl.constexpr = in_lanes(D, CGA)
     channels = (
-        SharedChannel.create(QMap.dtype, QMap.block_type.shape, QMap.layout, 2),
-        SharedChannel.create(KMap.dtype, KMap.block_type.shape, KMap.layout, BUFFERS),
-        TensorChannel.create(gl.float32, [HALF, BN], s_layout, 1),
-        TensorChannel.create(gl.float32, [HALF, BN], s_layout, 1),
-        TensorChannel.create(gl.float32, [HALF, D], o_layout, 1),
-        TensorChannel.create(gl.float32, [HALF, D], o_layout, 1),
-        SharedChannel.create(gl.float32, [HALF], plain, 1),
-        SharedChannel.create(gl.float32, [HALF], plain, 1),
+        SharedChannel.create(QMap.dtype, QMap.block_type.shape, QMap.layout, 2, False, PAIRS, 1, count),
+        SharedChannel.create(KMap.dtype, KMap.block_type.shape, KMap.layout, BUFFERS, False, PAIRS, 1, count),
+        TensorChannel.create(gl.float32, s_box, s_layout, 1, PAIRS, False, count, 1),
+        TensorChannel.create(gl.float32, s_box, s_layout, 1, PAIRS, False, count, 1),
+        TensorChannel.create(gl.float32, o_box, o_layout, 1, PAIRS, False, count, 1),
+        TensorChannel.create(gl.float32, o_box, o_layout, 1, PAIRS, False, count, 1),
+        SharedChannel.create(gl.float32, [HALF], split, 1),
+        SharedChannel.create(gl.float32, [HALF], split, 1),
         SharedChannel.create(OutMap.dtype, OutMap.block_type.shape, OutMap.layout, 2),
-        SharedChannel.create(gl.int8, [1], plain, 1),
+        SharedChannel.create(gl.int8, [gl.num_ctas()], split, 1),
     )
     maps = (QMap, KMap, VMap, OutMap)
     gl.warp_specialize([
