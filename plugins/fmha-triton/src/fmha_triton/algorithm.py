@@ -11,7 +11,6 @@ from typing import Any, ClassVar
 
 from fmha_cli import api
 
-
 _HALF_BITS = 16
 
 

@@ -8,7 +8,7 @@ from fmha_cli import api
 from fmha_triton.algorithm import Language, archs
 from fmha_triton.catalogue import BLACKWELL, NAME, algorithm_of, function_of, kernels_of
 from fmha_triton.choices import reason
-from fmha_triton.plan import ctas_of
+from fmha_triton.plan import ctas_of, upstream_choice
 from fmha_triton.rules import ALL_RULES
 
 _DECODE_ROWS = 64
@@ -98,7 +98,9 @@ def _note(problem: api.Problem, kernel: api.KernelSpec) -> str:
     )
     s, few = kernel.signature, ""
     if function_of(kernel) == BLACKWELL:
-        few = f"; upstream's example: {reason(s.dtype, s.hdim, causal=s.mask is api.MaskKey.CAUSAL)}; here {_ctas(a.num_ctas)}"
+        known = upstream_choice(problem, kernel) is not None
+        example = reason(s.dtype, s.hdim, causal=s.mask is api.MaskKey.CAUSAL) if known else f"none for {s.dtype.value}"
+        few = f"; upstream's example: {example}; here {_ctas(a.num_ctas)}"
     return f"{why}; tile {a.block_m}x{a.block_n}{few}"
 
 

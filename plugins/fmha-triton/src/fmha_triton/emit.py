@@ -27,7 +27,7 @@ _FILES = {
     BLACKWELL: "blackwell",
 }
 _SHARED = "fmha_triton.kernels"
-_BEFORE = {HOPPER: (), BLACKWELL: ("channels",)}
+_BEFORE = {HOPPER: (), BLACKWELL: ("channels", "tiles", "layouts")}
 """The files that come before a kernel's own in its text, if not the functions of all kernels in Triton's language."""
 _HALF_TYPES = {"fp16": "fp16", "bf16": "bf16", "fp32": "fp32"}
 _TABLES = ("Table", "QStart", "QLen", "KStart", "KLen")
@@ -41,8 +41,6 @@ _BYTES = 16
 MAPS = {"QMap": "q", "KMap": "k", "VMap": "v", "OutMap": "o"}
 """Parameters that are TMA descriptors, and the tensors that they describe."""
 _SWIZZLE_BYTES = 128
-BOX_ELEMENTS = _SWIZZLE_BYTES // 2
-"""Elements of a row that one copy moves: longer rows are moved in parts."""
 _MAX_REGISTERS = {HOPPER: 168, BLACKWELL: 128}
 """Registers of a thread at launch: 65,536 over 384 or 512 threads, in steps of 8. Warps that need few give theirs back."""
 _TURNS_HDIM = 64
@@ -127,14 +125,25 @@ def rows_per_copy(kernel: api.KernelSpec, name: str) -> int:
     return _box_rows(kernel, name) >> sum(basis[_ROWS_AXIS] > 0 for basis in cga_layout(kernel, name))
 
 
+def map_dtype(kernel: api.KernelSpec, name: str) -> api.DType:
+    """The type of what a descriptor describes."""
+    return kernel.signature.dtype_out if name == "OutMap" else kernel.signature.dtype
+
+
+def swizzle_bytes(kernel: api.KernelSpec, name: str) -> int:
+    """The width of a swizzle, which is what one copy moves of a row: longer rows are moved in parts."""
+    return min(_SWIZZLE_BYTES, kernel.signature.hdim * map_dtype(kernel, name).bits // 8)
+
+
 def _map_type(kernel: api.KernelSpec, name: str) -> str:
-    """Triton's type of a descriptor with the axes (batch, heads, rows, head dim), swizzled over 128 bytes."""
+    """Triton's type of a descriptor with the axes (batch, heads, rows, head dim), swizzled over as many bytes of a row as can be."""
     block = f"1,1,{_box_rows(kernel, name)},{kernel.signature.hdim}"
     layout = (
-        f"swizzle_byte_width={_SWIZZLE_BYTES}, element_bitwidth=16, rank=4, transposed=False, fp4_padded=False, "
-        f"cga_layout={cga_layout(kernel, name)}"
+        f"swizzle_byte_width={swizzle_bytes(kernel, name)}, element_bitwidth={map_dtype(kernel, name).bits}, rank=4, "
+        f"transposed=False, fp4_padded=False, cga_layout={cga_layout(kernel, name)}"
     )
-    return f"tensordesc<{element_of(kernel)}[{block}],NVMMASharedLayout({layout})>"
+    element = _HALF_TYPES[kernel.signature.dtype_out.value] if name == "OutMap" else element_of(kernel)
+    return f"tensordesc<{element}[{block}],NVMMASharedLayout({layout})>"
 
 
 def element_of(kernel: api.KernelSpec) -> str:

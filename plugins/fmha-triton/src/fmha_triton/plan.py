@@ -49,7 +49,7 @@ def tiles_of(problem: api.Problem, kernel: api.KernelSpec) -> int:
     return -(-problem.seqlen_q // algorithm_of(kernel).block_m) * problem.heads * problem.batch
 
 
-def _upstream(problem: api.Problem, kernel: api.KernelSpec) -> Choice | None:
+def upstream_choice(problem: api.Problem, kernel: api.KernelSpec) -> Choice | None:
     """What upstream's example takes for a problem that a kernel serves."""
     s = kernel.signature
     causal = s.mask is api.MaskKey.CAUSAL
@@ -58,13 +58,13 @@ def _upstream(problem: api.Problem, kernel: api.KernelSpec) -> Choice | None:
 
 def ctas_of(problem: api.Problem, kernel: api.KernelSpec) -> int:
     """CTAs of a cluster as upstream takes them."""
-    found = _upstream(problem, kernel)
+    found = upstream_choice(problem, kernel)
     return found.num_ctas if found else 1
 
 
 def heads_in_turn(problem: api.Problem, kernel: api.KernelSpec) -> int:
     """Heads whose tiles a persistent kernel takes in turn: as many as upstream takes, or the next divisor of all heads below."""
-    found = _upstream(problem, kernel)
+    found = upstream_choice(problem, kernel)
     heads = problem.heads * problem.batch
     return next(n for n in range(found.heads_in_turn if found else 1, 0, -1) if heads % n == 0)
 

@@ -9,7 +9,6 @@ have the axes (batch, heads, rows, head dim), so rows behind the end of a sequen
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.blackwell import (
-    TensorMemoryLayout,
     fence_async_shared,
     mul2,
     sub2,
@@ -19,61 +18,19 @@ from triton.experimental.gluon.language.nvidia.blackwell import (
 )
 
 from fmha_triton.kernels.channels import SharedChannel, TensorChannel
+from fmha_triton.kernels.layouts import cga_of, in_lanes, matrix, one_each, p_in, products
+from fmha_triton.kernels.tiles import Work
 
 LOG2E = gl.constexpr(1.4426950408889634)
 LN2 = gl.constexpr(0.6931471805599453)
-LANES = gl.constexpr(128)
-"""Lanes of tensor memory: the rows of a half that one CTA has."""
 PART = gl.constexpr(32)
 """Columns of O that the correction has in registers at a time."""
 P_PARTS = gl.constexpr(4)
 """Parts in which P is computed, stored and summed up. All of P in two types, beside the scores, would not fit the registers."""
+P_SHIFT = gl.constexpr(8)
+"""Binary places by which P is larger in e4m3, so that its least step is 2^-17 of the largest P, not 2^-9."""
 STORED = gl.constexpr(64)
 """Columns of O that one row of the swizzle of shared memory holds."""
-
-
-@gluon.aggregate
-class Tile:
-    """256 rows of one head, and its blocks of keys: the end of the visible ones, and of those that every row sees whole."""
-
-    batch: gl.tensor
-    head: gl.tensor
-    start: gl.tensor
-    end: gl.tensor
-    whole: gl.tensor
-
-
-@gluon.aggregate
-class Work:
-    """The problem, and its constants."""
-
-    rows: gl.tensor
-    keys: gl.tensor
-    heads: gl.tensor
-    group: gl.tensor
-    tiles: gl.tensor
-    neighbours: gl.tensor
-    scale: gl.tensor
-    D: gl.constexpr
-    BN: gl.constexpr
-    HALF: gl.constexpr
-    CAUSAL: gl.constexpr
-    TURNSTILE: gl.constexpr
-
-    @gluon.jit
-    def tile(self, number):
-        """The tile of a number. Tiles of ``neighbours`` heads, a divisor of all, alternate; at least one block is visible."""
-        blocks = gl.cdiv(self.rows, 2 * self.HALF)
-        first = number // (blocks * self.neighbours) * self.neighbours
-        inside = number % (blocks * self.neighbours)
-        sequence = first + inside % self.neighbours
-        start = inside // self.neighbours * (2 * self.HALF)
-        end = gl.cdiv(self.keys, self.BN)
-        whole = self.keys // self.BN
-        if self.CAUSAL:
-            end = gl.cdiv(gl.maximum(gl.minimum(start + 2 * self.HALF, self.rows) + self.keys - self.rows, 1), self.BN)
-            whole = gl.maximum(start + 1 + self.keys - self.rows, 0) // self.BN
-        return Tile(sequence // self.heads, sequence % self.heads, start, end, whole)
 
 
 @gluon.jit
@@ -97,47 +54,9 @@ def load_partition(work, maps, channels):
 
 
 @gluon.jit
-def matrix(tile):
-    """A box of one sequence and head as a matrix of its rows."""
-    return tile.reshape([tile.shape[2], tile.shape[3]])
-
-
-@gluon.jit
 def spread(x, COLUMNS: gl.constexpr):
     """A factor of each row, for all columns."""
     return gl.expand_dims(x, 1).broadcast_to(x.shape[0], COLUMNS)
-
-
-@gluon.constexpr_function
-def cga_of(layout):
-    """The CGA layout of the matrix in a descriptor's box: for each doubling of the CTAs, where (row, column) it takes one."""
-    return [basis[2:] for basis in layout.cga_layout]
-
-
-@gluon.constexpr_function
-def products(cga):
-    """Products that read a CTA's part of K: those of its own pair, and of all pairs that have the same part."""
-    return 1 << sum(not any(basis) for basis in cga)
-
-
-@gluon.constexpr_function
-def in_lanes(columns, cga):
-    """The layout of a matrix of fp32 in tensor memory, whose rows are those of the lanes of every CTA. Pairs share their products."""
-    return TensorMemoryLayout((LANES.value, columns), col_stride=1, cga_layout=cga, two_ctas=bool(cga))
-
-
-@gluon.constexpr_function
-def one_each(cga):
-    """The layout of numbers of rows in shared memory: each CTA has those of its own rows."""
-    return gl.SwizzledSharedLayout(1, 1, 1, [0], cga_layout=[basis[:1] for basis in cga])
-
-
-@gluon.jit
-def p_in(scores, dtype: gl.constexpr):
-    """P of a block, in the first columns of its scores."""
-    BN: gl.constexpr = scores.shape[1]
-    wide: gl.constexpr = 32 // dtype.primitive_bitwidth * BN
-    return scores.reinterpret(dtype, [scores.shape[0], wide], scores.layout).slice(0, BN)
 
 
 @gluon.jit
@@ -208,10 +127,12 @@ def parts_of(x, COUNT: gl.constexpr):
 
 
 @gluon.jit
-def softmax_step(work, s, factors, turn, n, end, i, top, total, dtype: gl.constexpr, MASKED: gl.constexpr):
+def softmax_step(
+    work, scale, s, factors, turn, n, end, i, top, total, dtype: gl.constexpr, SHIFT: gl.constexpr, MASKED: gl.constexpr
+):
     """One block: P in the place of its scores, and the factor of what was summed before, which block 0 has none of."""
     lease, s = s.acquire()
-    x = mul2(lease.memory.load(), work.scale)
+    x = mul2(lease.memory.load(), scale)
     layout: gl.constexpr = x.type.layout
     if MASKED:
         j = (end - 1 - n) * work.BN + gl.arange(0, work.BN, layout=gl.SliceLayout(0, layout))
@@ -226,7 +147,7 @@ def softmax_step(work, s, factors, turn, n, end, i, top, total, dtype: gl.conste
         sent, factors = factors.acquire()
         sent.memory.store(alpha)
         sent.release()
-    x = sub2(x, gl.expand_dims(safe, 1))
+    x = sub2(x, gl.expand_dims(safe - SHIFT, 1))
     if work.TURNSTILE:
         mine, turn = turn.acquire()
     total = total * alpha
@@ -247,23 +168,27 @@ def softmax_step(work, s, factors, turn, n, end, i, top, total, dtype: gl.conste
 def softmax_half(work, Lse, lse_batch, lse_head, has_lse, s, factors, turn, dtype: gl.constexpr, NUMBER: gl.constexpr):
     """The softmax of one half: a factor for O of every block but the first, then that which makes O of its sum."""
     layout: gl.constexpr = gl.SliceLayout(1, s.memory.index(0).get_reg_layout())
+    SHIFT: gl.constexpr = P_SHIFT if dtype == gl.float8e4nv else 0
     for number in range(gl.program_id(0), work.tiles, gl.num_programs(0)):
         tile = work.tile(number)
         i = tile.start + NUMBER * work.HALF + gl.arange(0, work.HALF, layout=layout)
+        scale = work.score_scale(tile)
         top = gl.full([work.HALF], float("-inf"), gl.float32, layout=layout)
         total = gl.full([work.HALF], 0.0, gl.float32, layout=layout)
         for n in range(tile.end - tile.whole):
-            s, factors, turn, top, total = softmax_step(work, s, factors, turn, n, tile.end, i, top, total, dtype, True)
+            s, factors, turn, top, total = softmax_step(
+                work, scale, s, factors, turn, n, tile.end, i, top, total, dtype, SHIFT, True
+            )
         for n in range(tile.end - tile.whole, tile.end):
             s, factors, turn, top, total = softmax_step(
-                work, s, factors, turn, n, tile.end, i, top, total, dtype, False
+                work, scale, s, factors, turn, n, tile.end, i, top, total, dtype, SHIFT, False
             )
         seen = total > 0
         whole_sum = gl.where(seen, total, 1.0)
         sent, factors = factors.acquire()
         sent.memory.store(1.0 / whole_sum)
         sent.release()
-        lse = gl.where(seen, (top + gl.log2(whole_sum)) * LN2, float("-inf"))
+        lse = gl.where(seen, (top - SHIFT + gl.log2(whole_sum)) * LN2, float("-inf"))
         at = Lse + tile.batch.to(gl.int64) * lse_batch + tile.head.to(gl.int64) * lse_head + i
         gl.store(at, lse, mask=(i < work.rows) & (has_lse != 0))
 
@@ -271,13 +196,13 @@ def softmax_half(work, Lse, lse_batch, lse_head, has_lse, s, factors, turn, dtyp
 @gluon.jit
 def softmax0_partition(work, maps, channels, Lse, lse_batch, lse_head, has_lse):
     s, factors, turn = channels[2].consumer(), channels[6].producer(), channels[9].producer()
-    softmax_half(work, Lse, lse_batch, lse_head, has_lse, s, factors, turn, maps[3].dtype, 0)
+    softmax_half(work, Lse, lse_batch, lse_head, has_lse, s, factors, turn, maps[2].dtype, 0)
 
 
 @gluon.jit
 def softmax1_partition(work, maps, channels, Lse, lse_batch, lse_head, has_lse):
     s, factors, turn = channels[3].consumer(), channels[7].producer(), channels[9].consumer()
-    softmax_half(work, Lse, lse_batch, lse_head, has_lse, s, factors, turn, maps[3].dtype, 1)
+    softmax_half(work, Lse, lse_batch, lse_head, has_lse, s, factors, turn, maps[2].dtype, 1)
 
 
 @gluon.jit
@@ -296,13 +221,13 @@ def rescale(o, factors, D: gl.constexpr):
 
 
 @gluon.jit
-def finish(o, factors, out, D: gl.constexpr):
-    """O of one half over its sums, in shared memory."""
+def finish(o, factors, out, scale, D: gl.constexpr):
+    """O of one half over its sums, times the scale of V, in shared memory."""
     room, out = out.acquire()
     lease, o = o.acquire()
     sent, factors = factors.acquire()
     layout: gl.constexpr = lease.memory.slice(0, STORED).get_reg_layout()
-    share = sent.memory.load(gl.SliceLayout(1, layout))
+    share = sent.memory.load(gl.SliceLayout(1, layout)) * scale
     sent.release()
     tile = matrix(room.memory)
     for n in gl.static_range(D // STORED):
@@ -320,12 +245,13 @@ def correction_partition(work, maps, channels):
     factors0, factors1 = channels[6].consumer(), channels[7].consumer()
     out = channels[8].producer()
     for number in range(gl.program_id(0), work.tiles, gl.num_programs(0)):
-        end = work.tile(number).end
-        for _n in range(1, end):
+        tile = work.tile(number)
+        for _n in range(1, tile.end):
             o0, factors0 = rescale(o0, factors0, work.D)
             o1, factors1 = rescale(o1, factors1, work.D)
-        o0, factors0, out = finish(o0, factors0, out, work.D)
-        o1, factors1, out = finish(o1, factors1, out, work.D)
+        scale = work.value_scale(tile)
+        o0, factors0, out = finish(o0, factors0, out, scale, work.D)
+        o1, factors1, out = finish(o1, factors1, out, scale, work.D)
 
 
 @gluon.jit
@@ -346,9 +272,10 @@ def store_partition(work, maps, channels):
 
 @gluon.jit
 def forward_blackwell(
-    QMap, KMap, VMap, OutMap, Lse, lse_batch, lse_head, rows, keys, heads, group, tiles, neighbours, scale, has_lse,
+    QMap, KMap, VMap, OutMap, Lse, DescaleQ, DescaleK, DescaleV, lse_batch, lse_head, descale_batch, descale_head,
+    rows, keys, heads, group, tiles, neighbours, scale, has_lse,
     D: gl.constexpr, BN: gl.constexpr, BUFFERS: gl.constexpr, CAUSAL: gl.constexpr,
-    TURNSTILE: gl.constexpr,
+    TURNSTILE: gl.constexpr, DESCALE: gl.constexpr,
 ):  # fmt: skip
     """O, and the LSE where it is wanted. Grid (programs); program p computes the tiles p, p + programs ..."""
     HALF: gl.constexpr = QMap.block_type.shape[2]
@@ -356,7 +283,8 @@ def forward_blackwell(
     PAIRS: gl.constexpr = gl.num_ctas() > 1
     work = Work(
         rows, keys, heads, group, tiles, neighbours, scale * LOG2E,
-        D, BN, HALF, CAUSAL, TURNSTILE,
+        DescaleQ, DescaleK, DescaleV, descale_batch, descale_head,
+        D, BN, HALF, CAUSAL, TURNSTILE, DESCALE,
     )  # fmt: skip
     split: gl.constexpr = one_each(CGA)
     count: gl.constexpr = products(KMap.layout.cga_layout)
