@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 AMD = ("gfx942", "gfx950", "gfx90a", "gfx1100", "gfx1201")
-NVIDIA = ("sm_80", "sm_86", "sm_89", "sm_90a", "sm_100a", "sm_120a")
+NVIDIA = ("sm_80", "sm_86", "sm_89", "sm_90a", "sm_100a", "sm_103a", "sm_120a")
 ARCHS = (*AMD, *NVIDIA)
 _OCP, _FNUZ = ("gfx950", "gfx1201", "sm_89", "sm_90a", "sm_120a"), ("gfx942",)
 

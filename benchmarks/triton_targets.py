@@ -108,7 +108,10 @@ def markdown(rows: Iterable[Mapping[str, Any]]) -> str:
         m, n, warps, stages, _ = row["config"]
         cells = row["why"] if "why" in row else " | ".join(f"{row[name]:g}" for name in FIGURES)
         shape = f"{m}x{n}, {warps}, {stages}" if n else f"{m}, {warps}, {stages}"
-        place = f"{row['arch']} | `{row['function']}` | {hdim}{' fp8' if narrow else ''}"
+        hdim, _, ctas = hdim.partition("x")
+        place = (
+            f"{row['arch']} | `{row['function']}` | {hdim}{' fp8' if narrow else ''}{f', {ctas} CTAs' if ctas else ''}"
+        )
         lines.append(f"| {place} | {shape} | {mark_of(row)} | {cells} |")
     return "\n".join((*lines, ""))
 

@@ -85,6 +85,13 @@ class Figures:
     scratch_instructions: Annotated[int | None, at("details", "instruction_classes", "scratch")]
     local_instructions: Annotated[int | None, at("details", "instruction_classes", "local")]
     transcendental_instructions: Annotated[int | None, at("details", "instruction_classes", "transcendental")]
+    tensor_memory_instructions: Annotated[int | None, at("details", "instruction_classes", "tensor_memory")]
+    barrier_instructions: Annotated[int | None, at("details", "instruction_classes", "barrier")]
+    instructions_per_mflop: Annotated[
+        float | None,
+        "instructions over the million FLOP that one block does if each product of the code runs once",
+        at("details", "instructions_per_mflop"),
+    ]
     code_bytes: Annotated[int | None, at("details", "code_bytes")]
     build_ns: Annotated[int | None, "what building took (then, if cached)", at("artifact", "build_ns")]
     compile_peak_bytes: Annotated[int | None, at("details", "compile_peak_bytes")]

@@ -15,8 +15,8 @@ pytest.importorskip("fmha_triton", reason="plugins/fmha-triton is not installed"
 
 from fmha_triton.algorithm import archs, configuration, data
 from fmha_triton.building import triton_version
-from fmha_triton.catalogue import KERNELS, algorithm_of, function_of, kernels_of
-from fmha_triton.inspected import FIGURES, Mark, keys_of, mark_of, representative, rows
+from fmha_triton.catalogue import algorithm_of, kernels_of
+from fmha_triton.inspected import FIGURES, Mark, keys_of, mark_of, representative, row_of, rows
 
 PLACES = [
     (arch, function, key) for arch in archs() for function in data()["kernels"] for key in keys_of(arch, function)
@@ -36,10 +36,8 @@ def test_every_configuration_was_compiled_for_every_architecture() -> None:
 def test_every_kernel_has_a_configuration_that_was_compiled() -> None:
     for arch in archs():
         for kernel in kernels_of(arch):
-            algorithm, hdim, function = algorithm_of(kernel), kernel.signature.hdim, function_of(kernel)
-            narrow = f"{hdim}:8" if kernel.signature.dtype.is_fp8 and function in KERNELS.values() else str(hdim)
-            row = rows()[arch, function, narrow]
-            assert row["config"] == [getattr(algorithm, name) for name in data()["columns"]]
+            algorithm = algorithm_of(kernel)
+            assert row_of(kernel)["config"] == [getattr(algorithm, name) for name in data()["columns"]]
 
 
 def work(row: dict[str, Any]) -> float:

@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
 from importlib import resources
-from typing import Any
+from typing import Any, ClassVar
 
 from fmha_cli import api
+
+_HALF_BITS = 16
 
 
 class Language(StrEnum):
@@ -29,7 +31,10 @@ class TritonAlgorithm(api.Algorithm):
         num_stages: stages of the software pipeline, as Triton counts them.
         waves_per_eu: the occupancy that AMD's compiler aims at, 0 = its own choice.
         pad: head dims below the kernel's own are served; else only equal ones.
+        num_ctas: CTAs of a cluster, which compute a tile together. The digest has it where there are several.
     """
+
+    json_later: ClassVar[tuple[str, ...]] = ("num_ctas",)
 
     block_m: int
     block_n: int
@@ -38,6 +43,7 @@ class TritonAlgorithm(api.Algorithm):
     waves_per_eu: int = 0
     pad: bool
     language: Language = Language.TRITON
+    num_ctas: int = 1
 
 
 @cache
@@ -82,12 +88,19 @@ def target_of(arch: str) -> Target:
     return Target(row["kind"], row["triton"], row["wave"], tuple(row["fp8"].items()))
 
 
-def configuration(arch: str, kernel: str, hdim: int, *, pad: bool, bits: int = 16) -> TritonAlgorithm:
+def key_of(hdim: int, bits: int = 16, num_ctas: int = 1) -> str:
+    """The key of a configuration: ``128``, ``128:8`` of 8 bits, ``128x2`` of two CTAs."""
+    return f"{hdim}{'' if bits == _HALF_BITS else f':{bits}'}{'' if num_ctas == 1 else f'x{num_ctas}'}"
+
+
+def configuration(
+    arch: str, kernel: str, hdim: int, *, pad: bool, bits: int = 16, num_ctas: int = 1
+) -> TritonAlgorithm:
     """The configuration of a kernel (``forward``, ``split`` ...) with a head dim.
 
     Raises:
         KeyError: the data has none.
     """
     table = data()["kernels"][kernel]["by_class"][data()["archs"][arch]["class"]]
-    row = table.get(f"{hdim}:{bits}") or table[str(hdim)]
-    return TritonAlgorithm(**dict(zip(data()["columns"], row, strict=True)), pad=pad)
+    row = table.get(key_of(hdim, bits, num_ctas)) or table[key_of(hdim, num_ctas=num_ctas)]
+    return TritonAlgorithm(**dict(zip(data()["columns"], row, strict=True)), pad=pad, num_ctas=num_ctas)

@@ -10,8 +10,10 @@ from importlib import resources
 
 from fmha_cli import api
 from fmha_triton.algorithm import target_of
+from fmha_triton.catalogue import BLACKWELL, function_of
 from fmha_triton.emit import emit
 from fmha_triton.image import read_image
+from fmha_triton.tensor_figures import tensor_memory_figures
 
 INSTALL_HELP = "pip install triton"
 COMPILE_BYTES = 1 << 30
@@ -57,4 +59,7 @@ def inspect(kernel: api.KernelSpec, artifact: api.Artifact) -> dict[str, object]
         found = api.code_object_figures(image.binary, kernel.arch, image.shared_bytes)
     else:
         found = api.cubin_figures(image.binary, kernel.arch, image.threads, image.shared_bytes)
+    ptx = artifact.path.with_name("kernel.ptx")
+    if function_of(kernel) == BLACKWELL and ptx.exists():  # an imported artifact may come without
+        found |= tensor_memory_figures(kernel, ptx.read_text("utf-8"), found)
     return {**found, "compiler": f"triton {triton_version()}", "symbol": image.symbol}

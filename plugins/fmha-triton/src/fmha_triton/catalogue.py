@@ -15,6 +15,7 @@ HDIMS = (32, 64, 128, 256)
 _HALVES = (api.DType.FP16, api.DType.BF16)
 _BIASES = (api.BiasKey.NONE, api.BiasKey.ALIBI, api.BiasKey.ELEMENTWISE)
 _MASKS = (api.MaskKey.NONE, api.MaskKey.ANY)
+_GLUON_MASKS = (api.MaskKey.NONE, api.MaskKey.CAUSAL)
 _CAPS = (api.Need.NO, api.Need.YES)
 KERNELS = {
     api.Family.FWD: "forward",
@@ -26,6 +27,10 @@ KERNELS = {
 """The function of each family in Triton's language."""
 HOPPER, BLACKWELL, GLUON_HDIMS = "forward_hopper", "forward_blackwell", (64, 128)
 """The functions in Gluon, and their head dims."""
+TENSOR_COLUMNS = 512
+"""Columns of tensor memory of a multiprocessor (PTX ISA 9.1, 9.7.16.1)."""
+CLUSTERS, CLUSTER_HDIM = (1, 2, 4), 128
+"""CTAs of a cluster on Blackwell, and the head dim of several: half of V's columns are as many as a swizzled row holds."""
 
 
 def function_of(kernel: api.KernelSpec) -> str:
@@ -50,6 +55,11 @@ def algorithm_of(kernel: api.KernelSpec) -> TritonAlgorithm:
     if not isinstance(kernel.algorithm, TritonAlgorithm):
         raise api.UsageError(f"{kernel.name} is not a kernel of triton", code="E004")
     return kernel.algorithm
+
+
+def tensor_columns(kernel: api.KernelSpec, hdim_v: int) -> int:
+    """Columns of tensor memory of a Blackwell kernel with a head dim of V: scores and O of the two halves of a tile, in fp32."""
+    return 2 * (algorithm_of(kernel).block_n + hdim_v)
 
 
 def base(dtype: api.DType, hdim: int) -> api.Signature:
@@ -109,11 +119,24 @@ def _forward(arch: str) -> Iterator[api.KernelSpec]:
 
 def _gluon(arch: str) -> Iterator[api.KernelSpec]:
     """The kernels in Gluon, where the data has configurations of them."""
-    functions = (function for function in (HOPPER, BLACKWELL) if _has(arch, function))
-    masks = (api.MaskKey.NONE, api.MaskKey.CAUSAL)
-    for function, dtype, hdim, mask in product(functions, _HALVES, GLUON_HDIMS, masks):
+    functions = [function for function in (HOPPER, BLACKWELL) if _has(arch, function)]
+    for function, dtype, hdim, mask in product(functions, _HALVES, GLUON_HDIMS, _GLUON_MASKS):
         shown = replace(base(dtype, hdim), mode=api.ModeKey.BATCH, mask=mask)
-        algorithm = replace(configuration(arch, function, hdim, pad=False), language=Language.GLUON)
+        for num_ctas in CLUSTERS if (function, hdim) == (BLACKWELL, CLUSTER_HDIM) else (1,):
+            found = configuration(arch, function, hdim, pad=False, num_ctas=num_ctas)
+            algorithm = replace(found, language=Language.GLUON)
+            yield api.KernelSpec(backend=NAME, family=api.Family.FWD, arch=arch, signature=shown, algorithm=algorithm)
+
+    if BLACKWELL in functions:
+        yield from _gluon_narrow(arch)
+
+
+def _gluon_narrow(arch: str) -> Iterator[api.KernelSpec]:
+    """The kernels in Gluon of fp8 inputs: one CTA, P in the type of V."""
+    scales = (api.QScaleKey.NONE, api.QScaleKey.TENSOR, api.QScaleKey.HEAD)
+    for name, hdim, mask, scale in product(dict(target_of(arch).fp8), GLUON_HDIMS, _GLUON_MASKS, scales):
+        shown = replace(base(api.DType(name), hdim), mode=api.ModeKey.BATCH, mask=mask, qscale=scale)
+        algorithm = replace(configuration(arch, BLACKWELL, hdim, pad=False, bits=8), language=Language.GLUON)
         yield api.KernelSpec(backend=NAME, family=api.Family.FWD, arch=arch, signature=shown, algorithm=algorithm)
 
 

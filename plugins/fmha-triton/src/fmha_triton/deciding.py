@@ -8,6 +8,7 @@ from fmha_cli import api
 from fmha_triton.algorithm import Language, archs
 from fmha_triton.catalogue import BLACKWELL, NAME, algorithm_of, function_of, kernels_of
 from fmha_triton.choices import reason
+from fmha_triton.plan import ctas_of, upstream_choice
 from fmha_triton.rules import ALL_RULES
 
 _DECODE_ROWS = 64
@@ -27,7 +28,12 @@ LOOKS: dict[str, _Look] = {
     "K025": lambda kernel: kernel.family,
     "K029": lambda kernel: None,
     "K960": lambda kernel: None,
-    "K961": lambda kernel: (kernel.signature.hdim, algorithm_of(kernel).pad),
+    "K961": lambda kernel: (
+        kernel.arch,
+        kernel.signature.hdim,
+        algorithm_of(kernel).pad,
+        algorithm_of(kernel).language,
+    ),
     "K963": lambda kernel: kernel.family,
     "K964": lambda kernel: (algorithm_of(kernel).block_m, algorithm_of(kernel).block_n),
     "K965": lambda kernel: None,
@@ -74,7 +80,9 @@ def _rank(problem: api.Problem, kernel: api.KernelSpec) -> tuple[int, ...]:
     signature, algorithm = kernel.signature, algorithm_of(kernel)
     wrong_kind = (kernel.family is api.Family.FWD_SPLITKV) is not _decodes(problem)
     general = algorithm.language is Language.TRITON
-    return (int(wrong_kind), signature.hdim, int(general), int(algorithm.pad), int(signature.mask is api.MaskKey.ANY))
+    wrong_cluster = not general and algorithm.num_ctas != ctas_of(problem, kernel)
+    any_mask = signature.mask is api.MaskKey.ANY
+    return (int(wrong_kind), signature.hdim, int(general), int(wrong_cluster), int(algorithm.pad), int(any_mask))
 
 
 def _decodes(problem: api.Problem) -> bool:
@@ -90,5 +98,11 @@ def _note(problem: api.Problem, kernel: api.KernelSpec) -> str:
     )
     s, few = kernel.signature, ""
     if function_of(kernel) == BLACKWELL:
-        few = f"; upstream's example: {reason(s.dtype, s.hdim, causal=s.mask is api.MaskKey.CAUSAL)}; here one CTA"
+        known = upstream_choice(problem, kernel) is not None
+        example = reason(s.dtype, s.hdim, causal=s.mask is api.MaskKey.CAUSAL) if known else f"none for {s.dtype.value}"
+        few = f"; upstream's example: {example}; here {_ctas(a.num_ctas)}"
     return f"{why}; tile {a.block_m}x{a.block_n}{few}"
+
+
+def _ctas(number: int) -> str:
+    return "one CTA" if number == 1 else f"num_ctas {number}"

@@ -27,7 +27,7 @@ _FILES = {
     BLACKWELL: "blackwell",
 }
 _SHARED = "fmha_triton.kernels"
-_BEFORE = {HOPPER: (), BLACKWELL: ("channels",)}
+_BEFORE = {HOPPER: (), BLACKWELL: ("channels", "tiles", "layouts")}
 """The files that come before a kernel's own in its text, if not the functions of all kernels in Triton's language."""
 _HALF_TYPES = {"fp16": "fp16", "bf16": "bf16", "fp32": "fp32"}
 _TABLES = ("Table", "QStart", "QLen", "KStart", "KLen")
@@ -41,14 +41,11 @@ _BYTES = 16
 MAPS = {"QMap": "q", "KMap": "k", "VMap": "v", "OutMap": "o"}
 """Parameters that are TMA descriptors, and the tensors that they describe."""
 _SWIZZLE_BYTES = 128
-BOX_ELEMENTS = _SWIZZLE_BYTES // 2
-"""Elements of a row that one copy moves: longer rows are moved in parts."""
 _MAX_REGISTERS = {HOPPER: 168, BLACKWELL: 128}
 """Registers of a thread at launch: 65,536 over 384 or 512 threads, in steps of 8. Warps that need few give theirs back."""
 _TURNS_HDIM = 64
 """Head dim whose products are so short that both halves of a tile would compute exp2 at once."""
-_LANES = 128
-"""Lanes of tensor memory: the rows of one product on Blackwell."""
+_ROWS_AXIS, _HDIM_AXIS = 2, 3
 
 
 @dataclass(frozen=True)
@@ -102,19 +99,51 @@ def _type(kernel: api.KernelSpec, name: str) -> str:
     return "i64" if name.endswith(_LARGE) and name not in _SMALL else "i32"
 
 
-def box_rows(kernel: api.KernelSpec, name: str) -> int:
-    """Rows of a tile that one descriptor moves."""
+def cga_layout(kernel: api.KernelSpec, name: str) -> list[list[int]]:
+    """The CGA layout of a descriptor's box: for each doubling of the CTAs, the step along (batch, heads, rows, head dim).
+
+    The CTAs split the rows of Q and O. Two that compute a product together each have half of the rows of K, and half
+    of the columns of V, and all such pairs have the same ones.
+    """
+    bases = [[0, 0, 0, 0] for _ in range(algorithm_of(kernel).num_ctas.bit_length() - 1)]
+    axis = _HDIM_AXIS if name == "VMap" else _ROWS_AXIS
+    for n, basis in enumerate(bases[:1] if name in ("KMap", "VMap") else bases):
+        basis[axis] = 1 << n
+    return bases
+
+
+def _box_rows(kernel: api.KernelSpec, name: str) -> int:
+    """Rows of a box, of all CTAs of a cluster together."""
     algorithm = algorithm_of(kernel)
     if name in ("KMap", "VMap"):
         return algorithm.block_n
-    return _LANES if function_of(kernel) == BLACKWELL else algorithm.block_m
+    return algorithm.block_m // (2 if function_of(kernel) == BLACKWELL else 1)
+
+
+def rows_per_copy(kernel: api.KernelSpec, name: str) -> int:
+    """Rows that one copy of a descriptor moves: those of one CTA."""
+    return _box_rows(kernel, name) >> sum(basis[_ROWS_AXIS] > 0 for basis in cga_layout(kernel, name))
+
+
+def map_dtype(kernel: api.KernelSpec, name: str) -> api.DType:
+    """The type of what a descriptor describes."""
+    return kernel.signature.dtype_out if name == "OutMap" else kernel.signature.dtype
+
+
+def swizzle_bytes(kernel: api.KernelSpec, name: str) -> int:
+    """The width of a swizzle, which is what one copy moves of a row: longer rows are moved in parts."""
+    return min(_SWIZZLE_BYTES, kernel.signature.hdim * map_dtype(kernel, name).bits // 8)
 
 
 def _map_type(kernel: api.KernelSpec, name: str) -> str:
-    """Triton's type of a descriptor with the axes (batch, heads, rows, head dim), swizzled over 128 bytes."""
-    block = f"1,1,{box_rows(kernel, name)},{kernel.signature.hdim}"
-    layout = f"swizzle_byte_width={_SWIZZLE_BYTES}, element_bitwidth=16, rank=4, transposed=False, fp4_padded=False, cga_layout=[]"
-    return f"tensordesc<{element_of(kernel)}[{block}],NVMMASharedLayout({layout})>"
+    """Triton's type of a descriptor with the axes (batch, heads, rows, head dim), swizzled over as many bytes of a row as can be."""
+    block = f"1,1,{_box_rows(kernel, name)},{kernel.signature.hdim}"
+    layout = (
+        f"swizzle_byte_width={swizzle_bytes(kernel, name)}, element_bitwidth={map_dtype(kernel, name).bits}, rank=4, "
+        f"transposed=False, fp4_padded=False, cga_layout={cga_layout(kernel, name)}"
+    )
+    element = _HALF_TYPES[kernel.signature.dtype_out.value] if name == "OutMap" else element_of(kernel)
+    return f"tensordesc<{element}[{block}],NVMMASharedLayout({layout})>"
 
 
 def element_of(kernel: api.KernelSpec) -> str:
@@ -169,6 +198,7 @@ def options(kernel: api.KernelSpec, algorithm: TritonAlgorithm) -> dict[str, int
     if algorithm.language is Language.GLUON:
         return {
             "num_warps": algorithm.num_warps,
+            "num_ctas": algorithm.num_ctas,
             "maxnreg": _MAX_REGISTERS[function_of(kernel)],
             "enable_fp_fusion": True,
         }

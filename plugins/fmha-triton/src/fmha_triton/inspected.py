@@ -14,7 +14,7 @@ from importlib import resources
 from typing import Any
 
 from fmha_cli import api
-from fmha_triton.algorithm import data
+from fmha_triton.algorithm import data, key_of
 from fmha_triton.catalogue import algorithm_of, function_of, kernels_of
 
 SCHEMA = "fmha.triton.inspected/1"
@@ -45,8 +45,14 @@ def rows() -> dict[tuple[str, str, str], dict[str, Any]]:
     return {(row["arch"], row["function"], row["key"]): row for row in json.loads(text)["rows"]}
 
 
+def row_of(kernel: api.KernelSpec) -> dict[str, Any]:
+    """The row of a kernel's configuration; empty if it was not compiled."""
+    narrow = kernel.signature.dtype.is_fp8 and _key(kernel, narrow=True) in keys_of(kernel.arch, function_of(kernel))
+    return rows().get((kernel.arch, function_of(kernel), _key(kernel, narrow)), {})
+
+
 def keys_of(arch: str, function: str) -> tuple[str, ...]:
-    """The keys of the configurations that an architecture uses: its head dims, and those with ``:8`` if it has fp8 kernels."""
+    """The keys of the configurations that an architecture uses (``algorithm.key_of``); those of 8 bits if it has fp8 kernels."""
     about = data()["archs"][arch]
     table = data()["kernels"][function]["by_class"].get(about["class"], {})
     return tuple(key for key in table if about["fp8"] or not key.endswith(":8"))
@@ -58,11 +64,14 @@ def representative(arch: str, function: str, key: str) -> api.KernelSpec:
     Raises:
         KeyError: the architecture has no such kernel.
     """
-    hdim, _, bits = key.partition(":")
     for kernel in kernels_of(arch):
-        if function_of(kernel) == function and kernel.signature.hdim == int(hdim) and _plain(kernel, bool(bits)):
+        if function_of(kernel) == function and _key(kernel, ":" in key) == key and _plain(kernel, ":" in key):
             return kernel
     raise KeyError(f"{arch} {function} {key}")
+
+
+def _key(kernel: api.KernelSpec, narrow: bool) -> str:
+    return key_of(kernel.signature.hdim, 8 if narrow else 16, algorithm_of(kernel).num_ctas)
 
 
 def _plain(kernel: api.KernelSpec, narrow: bool) -> bool:

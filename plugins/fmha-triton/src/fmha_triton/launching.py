@@ -8,7 +8,7 @@ from pathlib import Path
 
 from fmha_cli import api
 from fmha_triton.arguments import values_of
-from fmha_triton.emit import BOX_ELEMENTS, MAPS, arguments, box_rows, divisible
+from fmha_triton.emit import MAPS, arguments, divisible, map_dtype, rows_per_copy, swizzle_bytes
 from fmha_triton.image import Descriptor, Image, Place, Value, read_image
 from fmha_triton.plan import shape_of
 
@@ -67,16 +67,16 @@ def descriptors(
     for argument in arguments(kernel):
         if argument.name not in MAPS:
             continue
-        tensor = MAPS[argument.name]
+        tensor, item = MAPS[argument.name], map_dtype(kernel, argument.name).bits // 8
+        width = swizzle_bytes(kernel, argument.name)
         wanted = api.rows_map(
             call,
             tensor,
-            (BOX_ELEMENTS, box_rows(kernel, argument.name)),
-            element=_ELEMENTS[call.tensor(tensor).dtype],
-            swizzle="128B",
+            (width // item, rows_per_copy(kernel, argument.name)),
+            element=_ELEMENTS.get(call.tensor(tensor).dtype, "UINT8"),
+            swizzle=f"{width}B",
             promotion="L2_128B",
         )
-        item = 2
         strides = (*(step // item for step in reversed(wanted.strides)), 1)
         out[argument.name] = Descriptor(encode(wanted), tuple(reversed(wanted.shape)), strides)
     return out

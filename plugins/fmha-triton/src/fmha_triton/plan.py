@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from fmha_cli import api
-from fmha_triton.catalogue import BLACKWELL, algorithm_of, function_of, kernels_of
-from fmha_triton.choices import choice
+from fmha_triton.catalogue import BLACKWELL, TENSOR_COLUMNS, algorithm_of, function_of, kernels_of, tensor_columns
+from fmha_triton.choices import Choice, choice
+from fmha_triton.inspected import row_of
 
 _MOST_SPLITS = 64
 _FLOAT = 4
@@ -27,7 +28,7 @@ def splits_of(problem: api.Problem, kernel: api.KernelSpec, device: api.DeviceFa
 
 @dataclass(frozen=True)
 class Shape:
-    """Programs along x, y and z."""
+    """CTAs along x, y and z."""
 
     x: int
     y: int
@@ -48,19 +49,34 @@ def tiles_of(problem: api.Problem, kernel: api.KernelSpec) -> int:
     return -(-problem.seqlen_q // algorithm_of(kernel).block_m) * problem.heads * problem.batch
 
 
-def heads_in_turn(problem: api.Problem, kernel: api.KernelSpec) -> int:
-    """Heads whose tiles a persistent kernel takes in turn: as many as upstream takes, or the next divisor of all heads below."""
+def upstream_choice(problem: api.Problem, kernel: api.KernelSpec) -> Choice | None:
+    """What upstream's example takes for a problem that a kernel serves."""
     s = kernel.signature
     causal = s.mask is api.MaskKey.CAUSAL
-    found = choice(kernel.arch, s.dtype, s.hdim, causal=causal, length=problem.seqlen_q)
+    return choice(kernel.arch, s.dtype, s.hdim, causal=causal, length=problem.seqlen_q)
+
+
+def ctas_of(problem: api.Problem, kernel: api.KernelSpec) -> int:
+    """CTAs of a cluster as upstream takes them."""
+    found = upstream_choice(problem, kernel)
+    return found.num_ctas if found else 1
+
+
+def heads_in_turn(problem: api.Problem, kernel: api.KernelSpec) -> int:
+    """Heads whose tiles a persistent kernel takes in turn: as many as upstream takes, or the next divisor of all heads below."""
+    found = upstream_choice(problem, kernel)
     heads = problem.heads * problem.batch
     return next(n for n in range(found.heads_in_turn if found else 1, 0, -1) if heads % n == 0)
 
 
 def shape_of(problem: api.Problem, kernel: api.KernelSpec, splits: int, units: int) -> Shape:
-    """The grid of a stage on a device with so many multiprocessors, which a persistent kernel fills once."""
+    """The grid of a stage on a device with so many multiprocessors, which a persistent kernel fills once.
+
+    A cluster is one program; the grid counts its CTAs.
+    """
     if function_of(kernel) == BLACKWELL:
-        return Shape(min(max(1, units), tiles_of(problem, kernel)), 1, 1)
+        ctas = algorithm_of(kernel).num_ctas
+        return Shape(min(max(1, units // ctas), tiles_of(problem, kernel)) * ctas, 1, 1)
     block = algorithm_of(kernel).block_m
     blocks = -(-problem.seqlen_q // block)
     if kernel.family is api.Family.FWD_SPLITKV:
@@ -105,4 +121,15 @@ def _stage_kernel(problem: api.Problem, main: api.KernelSpec, family: api.Family
 def _detail(problem: api.Problem, kernel: api.KernelSpec, splits: int, units: int) -> tuple[tuple[str, str], ...]:
     grid = " x ".join(str(n) for n in shape_of(problem, kernel, splits, units).grid)
     parts = (("splits", str(splits)),) if kernel.family is api.Family.FWD_SPLITKV else ()
-    return (("grid", grid), *parts)
+    return (("grid", grid), *parts, *(_blackwell_detail(kernel) if function_of(kernel) == BLACKWELL else ()))
+
+
+def _blackwell_detail(kernel: api.KernelSpec) -> tuple[tuple[str, str], ...]:
+    """What a kernel with tensor memory takes of a multiprocessor. The shared memory is that of the kernel that was inspected."""
+    ctas, columns = algorithm_of(kernel).num_ctas, tensor_columns(kernel, kernel.signature.hdim_v)
+    shared = row_of(kernel).get("shared_bytes")
+    return (
+        ("cluster", f"{ctas} CTA{'s' if ctas > 1 else ''}"),
+        ("shared memory", "not inspected" if shared is None else f"{shared} bytes"),
+        ("tensor memory", f"{columns} of {TENSOR_COLUMNS} columns"),
+    )

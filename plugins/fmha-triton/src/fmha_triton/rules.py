@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fmha_cli import api
 from fmha_triton.algorithm import Language
-from fmha_triton.catalogue import algorithm_of
+from fmha_triton.catalogue import BLACKWELL, TENSOR_COLUMNS, algorithm_of, function_of, tensor_columns
 
 _AXIS = 65535
 _LENGTH = 1 << 29
@@ -27,7 +27,12 @@ def _equal_head_dims(problem: api.Problem, kernel: api.KernelSpec, device: api.D
     own = kernel.signature.hdim
     if algorithm_of(kernel).pad or problem.hdim == problem.hdim_v == own:
         return None
-    return api.Refusal(f"the kernel is compiled for head dims of exactly {own}, without padding", f"--hdim {own}")
+    text = f"the kernel is compiled for head dims of exactly {own}, without padding"
+    if algorithm_of(kernel).language is Language.GLUON and function_of(kernel) == BLACKWELL:
+        columns = tensor_columns(kernel, problem.hdim_v)
+        if columns > TENSOR_COLUMNS:
+            text += f"; {problem.hdim_v} would need {columns} columns of tensor memory, of {TENSOR_COLUMNS}"
+    return api.Refusal(text, f"--hdim {own}")
 
 
 def _grid(problem: api.Problem, kernel: api.KernelSpec, device: api.DeviceFacts) -> api.Refusal | None:
@@ -77,7 +82,8 @@ RULES: tuple[api.Rule, ...] = (
         "K961",
         "a kernel without padding serves its own head dim alone",
         _equal_head_dims,
-        "Kernels whose algorithm says pad=0 load whole rows without a comparison.",
+        "Kernels whose algorithm says pad=0 load whole rows without a comparison. Those with tensor memory have two tiles of "
+        "scores and two of O in its 512 columns.",
         "plugins/fmha-triton/src/fmha_triton/kernels/common.py loaded_rows",
         api.Severity.SHAPE,
     ),

@@ -3,6 +3,10 @@
 A partition takes an end of a channel, the producer's or the consumer's. ``acquire`` waits until the next buffer is its own, and returns a
 lease of it and the end as it is afterwards. A lease holds the buffer and the barrier that tells the other side, so it cannot signal for memory
 that it did not acquire. The barriers are never invalidated: the other block of a cluster may still signal one when a block is done.
+
+In a cluster each CTA has its part of every buffer, and barriers of its own. Of the CTAs that compute a product together, two by two, the
+first one issues it. So the end of a channel that belongs to the products "leads": its barriers lie in the first CTA of a pair, and both
+CTAs of the pair arrive there.
 """
 
 from triton.experimental import gluon
@@ -32,7 +36,12 @@ def channel_of(memory_type, allocate):
         def fill(self, desc, place):
             """Give the buffer to the other side when a copy of a box to it is done."""
             mbarrier.expect(self.signal, desc.nbytes_per_cta)
-            tma.async_load(desc, place, self.signal, self.memory)
+            tma.async_load(desc, place, self.signal, self.box(desc), multicast=True)
+
+        @gluon.jit
+        def box(self, desc):
+            """The buffer as a descriptor's box lies in it: one ring holds boxes that CTAs split in different ways."""
+            return self.memory.reinterpret(desc.dtype, desc.block_shape, desc.layout)
 
     @gluon.aggregate
     class End:
@@ -54,6 +63,13 @@ def channel_of(memory_type, allocate):
             index = gl.where(wraps, 0, after)
             return lease, End(self.memory, self.own, self.other, index, self.phase ^ wraps.to(gl.int32), self.buffers)
 
+        @gluon.jit
+        def drain(self):
+            """Wait until the other side has given back every buffer, so that no arrival of it is on its way to a block that ends."""
+            end = self
+            for _ in gl.static_range(self.buffers):
+                _lease, end = end.acquire()
+
     @gluon.aggregate
     class Channel:
         memory: memory_type
@@ -62,13 +78,23 @@ def channel_of(memory_type, allocate):
         buffers: gl.constexpr
 
         @gluon.jit
-        def create(dtype: gl.constexpr, shape: gl.constexpr, layout: gl.constexpr, buffers: gl.constexpr):  # noqa: N805 - static
+        def create(
+            dtype: gl.constexpr,  # noqa: N805 - static
+            shape: gl.constexpr,
+            layout: gl.constexpr,
+            buffers: gl.constexpr,
+            producer_leads: gl.constexpr = False,
+            consumer_leads: gl.constexpr = False,
+            fills: gl.constexpr = 1,
+            frees: gl.constexpr = 1,
+        ):
+            """``fills`` and ``frees``: arrivals that give a buffer to the consumer, and back."""
             memory = allocate(dtype, [buffers] + shape, layout)
-            ready = mbarrier.allocate_mbarrier(batch=buffers)
-            empty = mbarrier.allocate_mbarrier(batch=buffers)
+            ready = mbarrier.allocate_mbarrier(batch=buffers, two_ctas=consumer_leads)
+            empty = mbarrier.allocate_mbarrier(batch=buffers, two_ctas=producer_leads)
             for n in gl.static_range(buffers):
-                mbarrier.init(ready.index(n), count=1)
-                mbarrier.init(empty.index(n), count=1)
+                mbarrier.init(ready.index(n), count=fills)
+                mbarrier.init(empty.index(n), count=frees)
             return Channel(memory, ready, empty, buffers)
 
         @gluon.jit

@@ -1,0 +1,98 @@
+"""The Blackwell kernel of 8-bit floats: chosen where it fits, executed on an emulated device, and planted faults are found."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+
+import pytest
+
+pytest.importorskip("fmha_triton", reason="plugins/fmha-triton is not installed")
+pytest.importorskip("fmha_nvptx_emu", reason="plugins/fmha-nvptx-emu is not installed")
+
+from emulated_runs import drawn, record
+from fmha_triton import building
+from fmha_triton.catalogue import BLACKWELL, algorithm_of, function_of
+from fmha_triton.deciding import decide
+from fmha_triton.emit import arguments, emit, swizzle_bytes
+from run_cache import run_cache
+
+from fmha_cli import api
+
+DEVICE = api.DeviceFacts(id="none", archs=("sm_100a",), units=4)
+NARROW = "-H 2 -s 200 -d 64 --dtype fp8_e4m3 --causal --lse --qscale tensor"
+needs_triton = pytest.mark.skipif(
+    importlib.util.find_spec("triton") is None or importlib.util.find_spec("cuda") is None,
+    reason="Triton or cuda-python is not installed (pip install triton 'fmha[cuda]')",
+)
+FAULTS = {
+    "the scale of V is left out": ("gl.SliceLayout(1, layout)) * scale", "gl.SliceLayout(1, layout))"),
+    "the LSE is of P as it is stored": ("(top - SHIFT + gl.log2(whole_sum))", "(top + gl.log2(whole_sum))"),
+}
+"""The text, and what stands there instead; the numbers are wrong then."""
+
+
+def best(flags: str) -> api.Supported:
+    found = (d for d in decide(api.Problem.from_cli(flags), DEVICE) if isinstance(d, api.Supported))
+    return min(found, key=lambda d: d.rank)
+
+
+@pytest.mark.parametrize(("dtype", "words"), [
+    ("fp8_e5m2", "upstream's example: one CTA: non-causal, d 128, 8 bits; here one CTA"),
+    ("fp8_e4m3", "upstream's example: none for fp8_e4m3; here one CTA"),
+])  # fmt: skip
+def test_it_is_first_and_says_what_upstream_has(dtype: str, words: str) -> None:
+    first = best(f"-H 2 -s 256 -d 128 --dtype {dtype}")
+    assert function_of(first.kernel) == BLACKWELL
+    assert first.note.endswith(words)
+    assert algorithm_of(first.kernel).num_stages == 4
+
+
+def test_rows_of_8_bits_are_swizzled_over_what_they_have() -> None:
+    """64 bytes of head dim 64; O has 16 bits."""
+    narrow, wide = (best(f"-H 2 -s 256 -d {n} --dtype fp8_e5m2").kernel for n in (64, 128))
+    assert [swizzle_bytes(narrow, name) for name in ("QMap", "VMap", "OutMap")] == [64, 64, 128]
+    assert [swizzle_bytes(wide, name) for name in ("QMap", "VMap", "OutMap")] == [128, 128, 128]
+    types = {a.name: a.type for a in arguments(narrow)}
+    assert types["VMap"].startswith(
+        "tensordesc<fp8e5[1,1,128,64],NVMMASharedLayout(swizzle_byte_width=64, element_bitwidth=8"
+    )
+    assert types["OutMap"].startswith(
+        "tensordesc<bf16[1,1,128,64],NVMMASharedLayout(swizzle_byte_width=128, element_bitwidth=16"
+    )
+    assert types["DescaleV"] == "*fp32"
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The folder of the run, or the one that CI names: compiling the emulator takes more than all of these tests."""
+    return os.environ.get("FMHA_CACHE_DIR") or str(run_cache(tmp_path_factory))
+
+
+@pytest.mark.slow
+@needs_triton
+@pytest.mark.parametrize("flags", drawn([
+    (NARROW,),
+    ("-H 2 -s 256 --seqlen-k 200 -d 128 --dtype fp8_e4m3 --qscale tensor",),
+    ("-H 2 -s 200 -d 64 --dtype fp8_e5m2 --causal --lse --qscale head",),
+    ("-H 1 -s 256 -d 128 --dtype fp8_e5m2 --causal",),
+], 1, "fp8 on Blackwell"))  # fmt: skip
+def test_it_passes(flags: str, cache: str) -> None:
+    found = record(flags, "sm_100a", cache)
+    assert found.verdict is api.Verdict.PASSED, found.notes
+    assert not found.findings
+
+
+@pytest.mark.slow
+@needs_triton
+@pytest.mark.parametrize("name", list(FAULTS))
+def test_a_planted_fault_is_found(name: str, cache: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    text, other = FAULTS[name]
+
+    def changed(kernel: api.KernelSpec) -> str:
+        source = emit(kernel)
+        assert source.count(text) == 1
+        return source.replace(text, other)
+
+    monkeypatch.setattr(building, "emit", changed)
+    assert record(NARROW, "sm_100a", cache).verdict is api.Verdict.WRONG

@@ -1,0 +1,182 @@
+"""Blackwell kernels of several CTAs: their layouts, and runs on emulated devices, also with several tiles for a program."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+pytest.importorskip("fmha_triton", reason="plugins/fmha-triton is not installed")
+pytest.importorskip("fmha_nvptx_emu", reason="plugins/fmha-nvptx-emu is not installed")
+
+from emulated_runs import drawn, record
+from fmha_nvptx_emu import emulator
+from fmha_triton import building, launching
+from fmha_triton.catalogue import BLACKWELL, algorithm_of, function_of, kernels_of
+from fmha_triton.deciding import decide
+from fmha_triton.emit import cga_layout, emit, rows_per_copy
+from fmha_triton.plan import Shape, plan_of, shape_of, tiles_of
+from run_cache import run_cache
+
+from fmha_cli import api
+
+DEVICE = api.DeviceFacts(id="none", archs=("sm_103a",), units=5)
+PAIR = "-H 1 -s 512 --seqlen-k 256 -d 128 --dtype fp16"
+needs_triton = pytest.mark.skipif(
+    importlib.util.find_spec("triton") is None or importlib.util.find_spec("cuda") is None,
+    reason="Triton or cuda-python is not installed (pip install triton 'fmha[cuda]')",
+)
+PARTITIONS = "], [4, 4, 1, 1, 1], [192, 192, 24, 24, 24])"
+FAULTS = {
+    "the block does not wait for the last buffers": ("    q.drain()\n    kv.drain()\n", "", "cluster-misuse"),
+    "barriers are invalidated while the other CTA may still arrive": (
+        PARTITIONS,
+        f"{PARTITIONS}\n    mbarrier.invalidate(channels[4].empty.index(0))",
+        "mbarrier-misuse",
+    ),
+}
+"""The text, what stands there instead, and the finding. Two CTAs, two blocks of keys."""
+
+
+def kernel_of(num_ctas: int, mask: api.MaskKey = api.MaskKey.NONE) -> api.KernelSpec:
+    return next(
+        k
+        for k in kernels_of("sm_103a")
+        if function_of(k) == BLACKWELL and algorithm_of(k).num_ctas == num_ctas and k.signature.mask is mask
+    )
+
+
+def candidates(flags: str) -> list[api.Supported]:
+    found = (d for d in decide(api.Problem.from_cli(flags), DEVICE) if isinstance(d, api.Supported))
+    return sorted(found, key=lambda d: d.rank)
+
+
+def test_a_cluster_splits_the_rows_of_q_and_shares_k_and_v() -> None:
+    pair, four = kernel_of(2), kernel_of(4)
+    assert cga_layout(pair, "QMap") == cga_layout(pair, "KMap") == cga_layout(pair, "OutMap") == [[0, 0, 1, 0]]
+    assert cga_layout(pair, "VMap") == [[0, 0, 0, 1]]
+    assert cga_layout(four, "OutMap") == [[0, 0, 1, 0], [0, 0, 2, 0]]
+    assert cga_layout(four, "KMap") == [[0, 0, 1, 0], [0, 0, 0, 0]]
+    for kernel in (pair, four):
+        assert [rows_per_copy(kernel, name) for name in ("QMap", "KMap", "VMap", "OutMap")] == [128, 64, 128, 128]
+
+
+def test_the_number_of_ctas_is_in_name_digest_and_text() -> None:
+    names = [kernel_of(n).name for n in (1, 2, 4)]
+    assert "num_ctas" not in names[0]
+    assert [name.endswith(f"num_ctas={n}") for name, n in zip(names[1:], (2, 4), strict=True)] == [True, True]
+    assert len({kernel_of(n).digest for n in (1, 2, 4)}) == len({emit(kernel_of(n)) for n in (1, 2, 4)}) == 3
+    assert all(f'"num_ctas": {n}' in emit(kernel_of(n)) for n in (1, 2, 4))
+
+
+def test_other_numbers_of_ctas_stay_candidates_behind_upstream_s() -> None:
+    assert [algorithm_of(d.kernel).num_ctas for d in candidates(PAIR)[:3]] == [2, 1, 4]
+    assert [algorithm_of(d.kernel).num_ctas for d in candidates(f"{PAIR} --causal")[:3]] == [1, 2, 4]
+
+
+def test_the_grid_holds_whole_clusters_and_the_plan_says_what_they_take() -> None:
+    problem = api.Problem.from_cli("-H 9 -s 512 -d 128 --dtype fp16")
+    assert shape_of(problem, kernel_of(2), 1, 5).grid == (4, 1, 1)
+    assert shape_of(problem, kernel_of(4), 1, 2).grid == (4, 1, 1)
+    detail = dict(plan_of(problem, kernel_of(2), DEVICE).stages[0].detail)
+    assert detail["cluster"] == "2 CTAs"
+    assert detail["tensor memory"] == "512 of 512 columns"
+    assert detail["shared memory"].endswith(" bytes")
+
+
+def test_head_dim_256_is_refused_with_the_columns_that_it_needs() -> None:
+    found = decide(api.Problem.from_cli("-H 2 -s 256 -d 256 --dtype fp16"), DEVICE)
+    refused = next(d for d in found if d.kernel is not None and function_of(d.kernel) == BLACKWELL)
+    assert isinstance(refused, api.Unsupported)
+    text = next(reason.text for reason in refused.reasons if reason.id == "K961")
+    assert text.endswith("256 would need 768 columns of tensor memory, of 512")
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The folder of the run, or the one that CI names: compiling the emulator takes more than all of these tests."""
+    return os.environ.get("FMHA_CACHE_DIR") or str(run_cache(tmp_path_factory))
+
+
+@pytest.fixture
+def launched(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int, int]]:
+    """The grids that are launched. Emulated devices have two multiprocessors: one cluster of two CTAs at a time."""
+    whole, seen = emulator._facts, []
+    monkeypatch.setattr(emulator, "_facts", lambda arch: replace(whole(arch), units=2))
+
+    def shape(*asked: Any) -> Shape:
+        seen.append(shape_of(*asked).grid)
+        return shape_of(*asked)
+
+    monkeypatch.setattr(launching, "shape_of", shape)
+    return seen
+
+
+@pytest.mark.slow
+@needs_triton
+@pytest.mark.parametrize(("arch", "flags"), drawn([
+    ("sm_103a", "-H 2 -s 512 -d 128 --dtype fp16"),
+    ("sm_103a", "-b 2 -H 4 --kv-heads 2 -s 300 --seqlen-k 333 -d 128 --dtype bf16 --lse"),
+    ("sm_103a", "-H 2 -s 256 -d 64 --dtype fp16"),
+], 1, "clusters"))  # fmt: skip
+def test_it_passes(arch: str, flags: str, cache: str) -> None:
+    found = record(flags, arch, cache)
+    assert found.verdict is api.Verdict.PASSED, found.notes
+    assert not found.findings
+
+
+@pytest.mark.slow
+@needs_triton
+@pytest.mark.parametrize(("num_ctas", "flags"), [
+    (4, "-H 1 -s 700 --seqlen-k 300 -d 128 --dtype fp16"),
+    (2, "-H 1 -s 4096 -d 128 --dtype fp16"),
+])  # fmt: skip
+def test_the_named_kernel_passes(num_ctas: int, flags: str, cache: str) -> None:
+    """Four CTAs, which upstream takes for no problem, and 4,096 rows, which take half a minute."""
+    kernel = kernel_of(num_ctas).name
+    (found,) = api.run(
+        api.Problem.from_cli(flags), backend="triton", device="emu:sm_103a", kernel=kernel, cache_root=cache
+    )
+    assert found.verdict is api.Verdict.PASSED, found.notes
+    assert not found.findings
+    assert found.kernel is not None
+    assert found.kernel.name == kernel
+
+
+@pytest.mark.slow
+@needs_triton
+@pytest.mark.parametrize(("flags", "tiles", "programs"), [
+    pytest.param("-H 3 -s 300 --seqlen-k 200 -d 64 --dtype bf16 --causal --lse", 6, 2, marks=pytest.mark.ci),
+    ("-H 2 --kv-heads 1 -s 600 --seqlen-k 200 -d 128 --dtype fp16 --lse", 4, 1),
+])  # fmt: skip
+def test_a_program_computes_several_tiles_in_turn(
+    flags: str, tiles: int, programs: int, cache: str, launched: list[tuple[int, int, int]]
+) -> None:
+    """Six tiles in two programs of one CTA; four in one of two CTAs."""
+    found = record(flags, "sm_100a", cache)
+    assert found.verdict is api.Verdict.PASSED, found.notes
+    assert not found.findings
+    assert set(launched) == {(2, 1, 1)}
+    kernel = candidates(flags)[0].kernel
+    assert tiles_of(found.problem, kernel) == tiles
+    assert 2 // algorithm_of(kernel).num_ctas == programs
+
+
+@pytest.mark.slow
+@needs_triton
+@pytest.mark.parametrize("name", drawn([(name,) for name in FAULTS], 1, "faults of clusters"))
+def test_a_planted_fault_is_found(name: str, cache: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    text, other, finding = FAULTS[name]
+
+    def changed(kernel: api.KernelSpec) -> str:
+        source = emit(kernel)
+        assert source.count(text) == 1
+        return source.replace(text, other)
+
+    monkeypatch.setattr(building, "emit", changed)
+    found = record(PAIR, "sm_103a", cache)
+    assert found.verdict is api.Verdict.HAZARD, found.notes
+    assert finding in {one.kind for one in found.findings}
