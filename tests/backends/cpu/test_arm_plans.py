@@ -14,6 +14,8 @@ from arm_plans import arm_plan, complaints
 from numerics.faults import ByteFault
 from planted_cpu import planted
 
+from fmha_cli.codegen.cpu.emit import emit
+from fmha_cli.domain.kernel import KernelSpec
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.tensors import Element
 
@@ -22,7 +24,7 @@ pytestmark = [pytest.mark.slow]
 SHARE, SHARES = 50, 4
 """Random problems of a test, and tests for each architecture and kind of problem."""
 CI = (
-    "-b 2 -H 4 --kv-heads 2 -s 40 --seqlen-k 300 -d 33 --dtype fp8_e4m3:bf16 --qscale block --causal --lse",
+    "-b 2 -H 4 --kv-heads 2 -s 40 --seqlen-k 300 -d 33 --hdim-v 35 --dtype fp8_e4m3:bf16 --qscale block --causal --lse",
     "-b 2 -H 4 --kv-heads 2 -s 3 -d 72 --hdim-v 40 --kv-cache paged:16 --cache-seqlens 300,17 --dtype bf16 --kv-dtype fp8_e4m3"
     " --fp8-encoding fnuz --qscale kv-block --append 2 --rotary 8 --causal --lse",
 )
@@ -51,6 +53,26 @@ def test_a_planted_fault_is_seen(arm: Emulator, fault: ByteFault, tmp_path: Path
     plan = arm_plan(Problem.from_cli(CI[0]), ARCHS[0])
     assert complaints(arm, plan, tmp_path, partial(planted, fault=None)) == []
     assert complaints(arm, plan, tmp_path, partial(planted, fault=fault)) != []
+
+
+ENDS = {
+    "end of a row of V": ("if (n & 1) memcpy(&row, p + (n & 2), sizeof(T));", "if (n & 1) memcpy(&row, p, sizeof(T));"),
+    "end of a row of O": ("if (n & 1) memcpy(p + (n & 2), &row, sizeof(T));", "if (n & 1) memcpy(p, &row, sizeof(T));"),
+}
+"""What a fault replaces in the source, and by what."""
+
+
+@pytest.mark.ci
+@pytest.mark.parametrize("name", ENDS)
+def test_a_wrong_end_is_seen(arm: Emulator, name: str, tmp_path: Path) -> None:
+    right, wrong = ENDS[name]
+    plan = arm_plan(Problem.from_cli(CI[0]), ARCHS[0])
+
+    def text(kernel: KernelSpec) -> str:
+        assert right in emit(kernel)
+        return emit(kernel).replace(right, wrong)
+
+    assert complaints(arm, plan, tmp_path, text) != []
 
 
 @pytest.mark.parametrize("share", range(SHARES))
