@@ -40,7 +40,7 @@ from nvidia_check.dry import dry_run
 from nvidia_check.page import page
 from nvidia_check.results import good, table
 from nvidia_check.shards import children_find_us
-from nvidia_check.subjects import SUBJECTS, subjects_of
+from nvidia_check.subjects import subjects_of
 
 from fmha_cli.domain.errors import UsageError
 
@@ -210,7 +210,7 @@ def main() -> int:
         "--processes", type=int, default=max(1, (os.cpu_count() or 2) * 3 // 4), help="that check at once"
     )
     nvidia.add_argument(
-        "--backend", type=subjects_of, default=SUBJECTS, help="what to check, a comma list [every installed one]"
+        "--backend", type=subjects_of, default="", help="what to check, a comma list [every installed one]"
     )
     nvidia.add_argument("--count", type=int, help="random problems of each backend [its own number]")
     nvidia.add_argument("--cache-dir", type=Path, help="where kernels are kept [a temporary folder]")

@@ -8,7 +8,7 @@ from typing import Any
 
 from nvidia_check.results import NOT_RUN, Result
 from nvidia_check.speed_points import GOAL
-from nvidia_check.subjects import SUBJECTS
+from nvidia_check.subjects import KNOWN
 
 TITLES = {
     "cases": "Every family and feature, all fills",
@@ -39,7 +39,7 @@ def _lines(document: Mapping[str, Any], results: Sequence[Result]) -> Iterator[s
         yield f"Device: {device['name']} ({', '.join(device['archs'])}). The whole check took {document['seconds']:.0f} s."
     yield ""
     yield from _environment(notes)
-    titles = {subject.backend: subject.title for subject in SUBJECTS}
+    titles = {subject.backend: subject.title for subject in KNOWN}
     for backend in dict.fromkeys(r.backend for r in results):
         of = f"{titles.get(backend, backend)}: " if backend else ""
         for part, title in TITLES.items():

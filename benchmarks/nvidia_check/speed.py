@@ -32,7 +32,7 @@ from nvidia_check.budget import Budget, out_of_time
 from nvidia_check.plans import planned
 from nvidia_check.results import Result
 from nvidia_check.speed_points import GOAL, Point
-from nvidia_check.subjects import SUBJECTS, Subject
+from nvidia_check.subjects import KNOWN, Subject
 from nvidia_check.torch_side import Torch, ceilings
 
 POLICY = SamplingPolicy(min_samples=20, max_samples=200, budget_ns=1_000_000_000, rel_ci=0.01)
@@ -175,7 +175,7 @@ def results(job: Mapping[str, Any], budget: Budget) -> Iterator[Result]:
     found = {device.id: device for device in backend.probe().devices}
     device = found[job["device"]]
     context = BuildContext(cache_root=Path(job["cache_root"]), offline=True)
-    (subject,) = (one.at(device) for one in SUBJECTS if one.backend == job["backend"])
+    (subject,) = (one.at(device) for one in KNOWN if one.backend == job["backend"])
     torch = Torch(int(job["device"].partition(":")[2]))
     if job["ceilings"]:
         yield from ceilings(torch)

@@ -9,13 +9,15 @@ from random import Random
 
 from check_case import Case
 
+from fmha_cli.discovery.registry import build_registry
 from fmha_cli.domain.device import DeviceFacts
 from fmha_cli.domain.problem import Problem
-from nvidia_check import cudnn_cases, efficient_cases, flash_cases
+from nvidia_check import cudnn_cases, efficient_cases, flash_cases, triton_cases
 from nvidia_check.shards import Wanted
 from nvidia_check.speed_points import Point
 
 WITHOUT_BF16 = ("sm_60", "sm_70", "sm_75")
+WITHOUT_FP8 = (*WITHOUT_BF16, "sm_80", "sm_86", "sm_87")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +47,9 @@ class Subject:
     share: float = 1.0
 
     def at(self, device: DeviceFacts) -> Subject:
-        """The subject on a device: where there is no bf16, fp16 takes its place."""
+        """The subject on a device: without the cases of fp8 where there is none; where there is no bf16, fp16 takes its place."""
+        if device.archs[0] in WITHOUT_FP8:
+            self = replace(self, cases=tuple(case for case in self.cases if "fp8" not in case.flags))  # noqa: PLW0642
         if device.archs[0] not in WITHOUT_BF16:
             return self
         cases = {case.name: replace(case, flags=case.flags.replace("bf16", "fp16")) for case in self.cases}
@@ -98,16 +102,31 @@ CUDNN = Subject(
     share=0.15,
 )
 SUBJECTS = (FLASH, EFFICIENT, CUDNN)
+TRITON = Subject(
+    backend="triton",
+    title="Triton's kernels",
+    cases=triton_cases.CASES,
+    sanitized=triton_cases.SANITIZED,
+    points=triton_cases.POINTS,
+    draw=triton_cases.drawn,
+    count=100,
+    rivals=("flash", "cudnn"),
+    share=0.25,
+)
+PLUGGED = (TRITON,)
+"""Subjects whose backends are plugins, which a check without names leaves out where they are not installed."""
+KNOWN = (*SUBJECTS, *PLUGGED)
 
 
 def subjects_of(names: str) -> tuple[Subject, ...]:
-    """The subjects of a comma list of backends, in the order of the check; all for an empty text.
+    """The subjects of a comma list of backends, in the order of the check; every installed one for an empty text.
 
     Raises:
         ArgumentTypeError: the check does not know a backend.
     """
-    wanted, known = names.split(",") if names else [], {subject.backend: subject for subject in SUBJECTS}
+    known = {subject.backend: subject for subject in KNOWN}
+    wanted = names.split(",") if names else [name for name in known if name in build_registry().backends]
     unknown = [name for name in wanted if name not in known]
     if unknown:
         raise ArgumentTypeError(f"no check for {', '.join(unknown)}; there are {', '.join(known)}")
-    return tuple(subject for name, subject in known.items() if not wanted or name in wanted)
+    return tuple(subject for name, subject in known.items() if name in wanted)

@@ -16,7 +16,7 @@ from check_case import Case
 from gpu_cases import device_or_skip
 from nvidia_check.kernels import pool_of
 from nvidia_check.plans import planned
-from nvidia_check.subjects import CUDNN, EFFICIENT, FLASH, SUBJECTS, Subject, subjects_of
+from nvidia_check.subjects import CUDNN, EFFICIENT, FLASH, KNOWN, PLUGGED, SUBJECTS, TRITON, Subject, subjects_of
 
 from fmha_cli.codegen.cudnn_oss.facts import facts_of, kernels
 from fmha_cli.codegen.mem_efficient.traits import kernels_of
@@ -31,12 +31,18 @@ from fmha_cli.domain.verdict import Verdict
 from fmha_cli.walk.request import Command, Request
 from fmha_cli.walk.run import run_points
 
-EVERY = [(subject, case) for subject in SUBJECTS for case in subject.cases]
+EVERY = [(subject, case) for subject in KNOWN for case in subject.cases]
 PLACES = (
     *((FLASH, arch) for arch in ("sm_80", "sm_86", "sm_90", "sm_100", "sm_120")),
     *((EFFICIENT, arch) for arch in ("sm_75", "sm_86", "sm_120")),
     *((CUDNN, arch) for arch in ("sm_90a", "sm_100a", "sm_103a")),
+    *((TRITON, arch) for arch in ("sm_80", "sm_90a", "sm_100a", "sm_103a", "sm_120a")),
 )
+
+
+def installed_or_skip(subject: Subject) -> None:
+    if subject.backend not in build_registry().backends:
+        pytest.skip(f"the plugin with the backend {subject.backend} is not installed")
 
 
 def problems(subject: Subject) -> list[Problem]:
@@ -45,6 +51,7 @@ def problems(subject: Subject) -> list[Problem]:
 
 @pytest.mark.parametrize(("subject", "case"), EVERY, ids=lambda x: getattr(x, "name", None) or x.backend)
 def test_every_case_on_the_device(subject: Subject, case: Case, shared_cache: Path) -> None:
+    installed_or_skip(subject)
     device = device_or_skip(subject.backend, "NVIDIA")
     request = Request(command=Command.VALIDATE, backend=subject.backend, device=device.id, cache_root=str(shared_cache))
     for record in run_points([Problem.from_cli(case.flags)], request, build_registry()).records:
@@ -54,6 +61,7 @@ def test_every_case_on_the_device(subject: Subject, case: Case, shared_cache: Pa
 
 @pytest.mark.parametrize(("subject", "arch"), PLACES, ids=lambda x: x if isinstance(x, str) else x.backend)
 def test_the_cases_lead_to_their_families(subject: Subject, arch: str) -> None:
+    installed_or_skip(subject)
     device = DeviceFacts.of_arch(arch)
     here = subject.at(device)
     pool = pool_of(build_registry().backend(subject.backend), device, here.flags)
@@ -68,7 +76,7 @@ def test_the_cases_lead_to_their_families(subject: Subject, arch: str) -> None:
 def test_all_families_and_names() -> None:
     found = {family for case in FLASH.cases for family in case.families}
     assert found == {"fwd", "fwd_splitkv", "fwd_splitkv_combine", "bwd_dot_do_o", "bwd_dq_dk_dv", "bwd_convert_dq"}
-    for subject in SUBJECTS:
+    for subject in KNOWN:
         names = [case.name for case in subject.cases]
         assert len(set(names)) == len(names)
         assert set(subject.sanitized) <= set(names)
@@ -76,14 +84,16 @@ def test_all_families_and_names() -> None:
 
 
 def test_the_backends_of_a_check_are_chosen_by_name() -> None:
-    assert subjects_of("") == SUBJECTS
+    installed = build_registry().backends
+    assert subjects_of("") == (*SUBJECTS, *(one for one in PLUGGED if one.backend in installed))
+    assert subjects_of("triton") == (TRITON,)
     assert subjects_of("cudnn_oss,flash_attn") == (FLASH, CUDNN)
 
 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--backend", "nope,cudnn_oss"), "no check for nope; there are flash_attn, mem_efficient, cudnn_oss"),
+        (("--backend", "nope,cudnn_oss"), "no check for nope; there are flash_attn, mem_efficient, cudnn_oss, triton"),
         (("--parts", "cases,"), "no part ; there are cases, speed, random, sanitizer"),
         (("--parts", "casez"), "no part casez"),
         (("--archive", "nowhere.tar.xz"), "nowhere.tar.xz"),
