@@ -130,6 +130,11 @@ def test_the_table_has_a_line_for_each_row() -> None:
     assert text.count("| emu:sm_100a | fp16 d128 | 2 x 512 | 2 |") == 3
     assert "`mbarrier-misuse` 4" in text
     assert "STOPPED: line 3: x" in text
+    text = gluon_example.table(
+        [{**row, "point": str(PAIR), "verdict": "WRONG", "lse_error": gluon_example.finite(float("inf"))}]
+    )
+    assert "0 of 1 launches are right; the numbers of 0 are." in text
+    assert "| 5.0e-04 (50%) | not all written | 1,000 | WRONG |" in text
 
 
 def test_the_grid_is_that_of_the_examples_test() -> None:
