@@ -18,6 +18,7 @@ import importlib.util
 import json
 import math
 import os
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -116,7 +117,7 @@ def _line(row: Row) -> str:
     none = "not all written" if row["verdict"] == "WRONG" else "-"
     o = f"{error:.1e} ({error / row['budget']:.0%})" if error is not None else none
     found = ", ".join(f"`{kind}` {count}" for kind, count in row.get("findings", {}).items())
-    verdict = row["verdict"] if row["verdict"] != "FINDING" else found
+    verdict = re.sub(r"\{[^}]*\}", "{...}", row["verdict"]) if row["verdict"] != "FINDING" else found
     cells = (
         f"emu:{row['arch']}", row["point"].rpartition(", ")[0], size, row["ctas"], o, f"{sums:.1e}" if sums is not None else none,
         f"{row.get('instructions', 0):,}", verdict,
