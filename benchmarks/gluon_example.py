@@ -16,7 +16,9 @@ import argparse
 import importlib.metadata
 import importlib.util
 import json
+import math
 import os
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -68,9 +70,9 @@ def executed(row: Row, point: Any, library: Path) -> Row:
     return {
         **row,
         "verdict": ran.verdict,
-        "error": None if launched.fault else ran.error,
+        "error": None if launched.fault else finite(ran.error),
         "budget": ran.budget,
-        "lse_error": None if launched.fault else ran.lse_error,
+        "lse_error": None if launched.fault else finite(ran.lse_error),
         "lse_budget": LSE,
         "grid": launched.grid,
         "pair": "cta_group::2" in launched.ptx,
@@ -78,6 +80,11 @@ def executed(row: Row, point: Any, library: Path) -> Row:
         "first": [one.text for one in launched.observed.findings[:1]],
         "instructions": launched.instructions,
     }
+
+
+def finite(error: float) -> float | None:
+    """The error, or None where something was not written or is no number: JSON has no infinity."""
+    return error if math.isfinite(error) else None
 
 
 def table(rows: Sequence[Row]) -> str:
@@ -98,7 +105,8 @@ def table(rows: Sequence[Row]) -> str:
 
 def within(row: Row) -> bool:
     """Whether O and the logarithms are within their budgets, findings or none."""
-    return row.get("error") is not None and row["error"] < row["budget"] and row["lse_error"] < row["lse_budget"]
+    pairs = ((row.get("error"), row.get("budget")), (row.get("lse_error"), row.get("lse_budget")))
+    return all(error is not None and budget is not None and error < budget for error, budget in pairs)
 
 
 def _line(row: Row) -> str:
@@ -106,11 +114,12 @@ def _line(row: Row) -> str:
     size = f"{row['heads']} x {row['length']}{', seed ' + str(row['seed']) if row['seed'] else ''}"
     if row["units"]:
         size += f", {row['units']} multiprocessors"
-    o = f"{error:.1e} ({error / row['budget']:.0%})" if error is not None else "-"
+    none = "not all written" if row["verdict"] == "WRONG" else "-"
+    o = f"{error:.1e} ({error / row['budget']:.0%})" if error is not None else none
     found = ", ".join(f"`{kind}` {count}" for kind, count in row.get("findings", {}).items())
-    verdict = row["verdict"] if row["verdict"] != "FINDING" else found
+    verdict = re.sub(r"\{[^}]*\}", "{...}", row["verdict"]) if row["verdict"] != "FINDING" else found
     cells = (
-        f"emu:{row['arch']}", row["point"].rpartition(", ")[0], size, row["ctas"], o, f"{sums:.1e}" if sums is not None else "-",
+        f"emu:{row['arch']}", row["point"].rpartition(", ")[0], size, row["ctas"], o, f"{sums:.1e}" if sums is not None else none,
         f"{row.get('instructions', 0):,}", verdict,
     )  # fmt: skip
     return f"| {' | '.join(map(str, cells))} |"

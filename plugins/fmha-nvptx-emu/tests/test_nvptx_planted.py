@@ -13,7 +13,7 @@ from planted_ptx import faults
 from planted_ptx_rows import rows
 from planted_ptx_runs import KERNELS, PlantedPtx
 from planted_rows import Caught
-from planted_statements import ORDERING
+from planted_statements import ORDERING, Planted
 
 from fmha_cli.api import build_registry
 
@@ -32,3 +32,24 @@ def test_a_sample_of_faults_in_a_hopper_kernel_is_caught_or_explained(tmp_path: 
     assert sum(how in (Caught.NAMED, Caught.NUMBERS, Caught.HANGS) for how in found.values()) >= 12
     named = [row["fault"] for row in done if row["caught"] == Caught.NAMED]
     assert sum(kind in named for kind in ORDERING) >= 4
+
+
+TENSOR = (
+    Planted.ALLOCATED, Planted.COMMITTED, Planted.PRODUCT, Planted.MATRIX, Planted.MATRIX_SWIZZLE, Planted.QUARTER, Planted.COORDINATE, Planted.KEPT,
+)  # fmt: skip
+
+
+def test_faults_of_tensor_memory_in_the_blackwell_kernel_are_caught_or_explained(tmp_path: Path) -> None:
+    pytest.importorskip("cuda.bindings")
+    pytest.importorskip("triton", minversion="3.9", reason="Triton 3.9 is not installed")
+    pytest.importorskip("fmha_triton", reason="plugins/fmha-triton is not installed")
+    kernel = next(k for k in KERNELS if k.arch == "sm_100a")
+    with PlantedPtx(kernel, build_registry(), tmp_path) as subject:
+        assert (subject.plain.verdict, subject.plain.findings) == ("PASSED", ())
+        every = faults(subject.text, subject.problem.hdim * 2)
+        done = list(rows(subject, sampled([f for f in every if f.kind in TENSOR], 1, seed=0), every))
+    assert {row["fault"] for row in done} == {kind.value for kind in TENSOR}
+    found = {row["fault"]: row["caught"] for row in done}
+    assert Caught.UNEXPLAINED not in found.values()
+    assert sum(how in (Caught.NAMED, Caught.NUMBERS, Caught.HANGS) for how in found.values()) >= 5
+    assert found[Planted.ALLOCATED.value] == Caught.NAMED

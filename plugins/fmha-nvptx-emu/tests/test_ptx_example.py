@@ -123,13 +123,24 @@ def test_the_table_has_a_line_for_each_row() -> None:
     rows = [
         {**row, "point": str(PAIR), "verdict": "right"},
         {**row, "point": str(PAIR), "verdict": "FINDING", "findings": {"mbarrier-misuse": 4}},
-        {**row, "point": str(PAIR), "verdict": "STOPPED: line 3: x", "error": None, "lse_error": None},
+        {
+            **row,
+            "point": str(PAIR),
+            "verdict": "STOPPED: line 3: x {%r1, %r2}, [%r3]",
+            "error": None,
+            "lse_error": None,
+        },
     ]
     text = gluon_example.table(rows)
     assert "r, Triton 3.9.0: 1 of 3 launches are right; the numbers of 2 are." in text
     assert text.count("| emu:sm_100a | fp16 d128 | 2 x 512 | 2 |") == 3
     assert "`mbarrier-misuse` 4" in text
-    assert "STOPPED: line 3: x" in text
+    assert "STOPPED: line 3: x {...}, [%r3] |" in text
+    text = gluon_example.table(
+        [{**row, "point": str(PAIR), "verdict": "WRONG", "lse_error": gluon_example.finite(float("inf"))}]
+    )
+    assert "0 of 1 launches are right; the numbers of 0 are." in text
+    assert "| 5.0e-04 (50%) | not all written | 1,000 | WRONG |" in text
 
 
 def test_the_grid_is_that_of_the_examples_test() -> None:
