@@ -49,7 +49,7 @@ class Subject:
     def at(self, device: DeviceFacts) -> Subject:
         """The subject on a device: without the cases of fp8 where there is none; where there is no bf16, fp16 takes its place."""
         if device.archs[0] in WITHOUT_FP8:
-            self = replace(self, cases=tuple(case for case in self.cases if "fp8" not in case.flags))  # noqa: PLW0642
+            self = replace(self, cases=tuple(case for case in self.cases if "fp8" not in case.flags))
         if device.archs[0] not in WITHOUT_BF16:
             return self
         cases = {case.name: replace(case, flags=case.flags.replace("bf16", "fp16")) for case in self.cases}

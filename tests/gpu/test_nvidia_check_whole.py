@@ -139,9 +139,10 @@ def archive(tmp_path: Path) -> Path:
 def test_a_dry_run_does_what_it_can(
     tmp_path: Path, archive: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """All backends without kernels and sources: every row is planned and reports what is missing."""
+    """All built-in backends without kernels and sources: every row is planned and reports what is missing."""
     out = tmp_path / "out.json"
     words = ["--vendor", "nvidia", "--dry-run", "--archive", str(archive), "--count", "3", "-o", str(out)]
+    words += ["--backend", ",".join(subject.backend for subject in SUBJECTS)]
     monkeypatch.setattr("sys.argv", ["gpu_check.py", *words])
     assert gpu_check.main() == 0
     document = json.loads(out.read_text())
