@@ -88,14 +88,14 @@ def test_a_shift_begins_at_a_multiple_of_32_lanes() -> None:
     assert "no multiple of 32" in seen.fault
 
 
-def loaded(modifiers: str, words: Array, before: str = "", behind: str = "tcgen05.wait::ld.sync.aligned;") -> tuple[Array, Seen]:  # fmt: skip
+def loaded(modifiers: str, words: Array, before: str = "", behind: str = "tcgen05.wait::ld.sync.aligned;", result: str = "%r20") -> tuple[Array, Seen]:  # fmt: skip
     """What a load with a reduction of ``words`` (128, n) leaves: the columns, and behind them what became of them."""
     n = words.shape[1]
     out = np.zeros((128, n + 1), np.uint32)
     body = "\n".join([
         f"ld.param.u64 %rd1, [p1]; mad.wide.u32 %rd1, %r0, {4 * n}, %rd1; mad.wide.u32 %rd4, %r0, {4 * n + 4}, %rd0;", *(f"ld.global.b32 %a{k}, [%rd1+{4 * k}];" for k in range(n)),
         f"tcgen05.st.sync.aligned.32x32b.x{n}.b32 [%r12], {vector(n)}; tcgen05.wait::st.sync.aligned; {before}",
-        f"tcgen05.ld.red.sync.aligned.32x32b.x{n}.{modifiers} {vector(n)}, %r20, [%r12]; {behind}",
+        f"tcgen05.ld.red.sync.aligned.32x32b.x{n}.{modifiers} {vector(n)}, {result}, [%r12]; {behind}",
         *(f"st.global.b32 [%rd4+{4 * k}], %a{k};" for k in range(n)), f"st.global.b32 [%rd4+{4 * n}], %r20; tcgen05.wait::ld.sync.aligned;",
     ])  # fmt: skip
     return out, run(body, out, np.ascontiguousarray(words).view(np.uint32))
@@ -111,6 +111,14 @@ def test_a_load_reduces_its_columns(what: str, type_: str, n: int) -> None:
     assert (seen.fault, seen.findings) == (None, [])
     np.testing.assert_array_equal(out[:, :n], words.view(np.uint32))
     np.testing.assert_array_equal(out[:, n].view(dtype), getattr(words, what)(axis=1))
+
+
+def test_the_result_may_be_a_vector_of_one() -> None:
+    """So Triton writes it."""
+    words = np.random.default_rng(1).normal(0, 5, (128, 4)).astype(np.float32)
+    out, seen = loaded("max.f32", words, result="{%r20}")
+    assert (seen.fault, seen.findings) == (None, [])
+    np.testing.assert_array_equal(out[:, 4].view(np.float32), words.max(axis=1))
 
 
 def test_a_reduction_of_special_values() -> None:

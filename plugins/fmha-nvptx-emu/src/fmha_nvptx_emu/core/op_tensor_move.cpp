@@ -171,7 +171,10 @@ Handler bind_tensor_move(Binding& b) {
   if (parts.size() != registers) b.refuse("its vector has not " + std::to_string(registers) + " registers");
   if (load)
     for (const Operand& part : parts) b.dest(part, Type::B32);
-  if (reduces) b.dest(1, Type::B32);
+  if (reduces) {
+    const Operand& result = b.operand(1);  // Triton writes it as a vector of one
+    b.dest(result.kind == Operand::Vector && result.parts.size() == 1 ? result.parts[0] : result, Type::B32);
+  }
   b.address(reduces ? 2 : load ? 1 : 0);
   if (!(b.out.wide & 0x80)) b.refuse("an address in tensor memory has 32 bits");
   b.out.imm = int64_t(uint32_t(b.out.imm));
