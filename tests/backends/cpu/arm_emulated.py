@@ -84,7 +84,7 @@ class Emulator:
         values, places = {}, []
         for name, kind in c_fields(type(block)):
             if "*" in kind.spelling and (pointer := getattr(block, name)):
-                n = next(i for i, b in enumerate(buffers) if b.ctypes.data <= pointer <= b.ctypes.data + b.nbytes)
+                n = next(i for i, b in enumerate(buffers) if 0 <= pointer - b.ctypes.data < max(b.nbytes, 1))
                 values[name] = starts[n] + pointer - buffers[n].ctypes.data
                 places.append(next(offset for field, offset, _ in host_layout(type(block)) if field == name))
         raw = bytes(pack(replace(block, **values)))
