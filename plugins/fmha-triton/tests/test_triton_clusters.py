@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import os
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
@@ -14,11 +13,11 @@ pytest.importorskip("fmha_nvptx_emu", reason="plugins/fmha-nvptx-emu is not inst
 
 from emulated_runs import drawn, record
 from fmha_nvptx_emu import emulator
-from fmha_triton import building, launching
+from fmha_triton import building
 from fmha_triton.catalogue import BLACKWELL, algorithm_of, function_of, kernels_of
 from fmha_triton.deciding import decide
 from fmha_triton.emit import cga_layout, emit, rows_per_copy
-from fmha_triton.plan import Shape, plan_of, shape_of, tiles_of
+from fmha_triton.plan import plan_of, shape_of, tiles_of
 from run_cache import run_cache
 
 from fmha_cli import api
@@ -101,20 +100,6 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> str:
     return os.environ.get("FMHA_CACHE_DIR") or str(run_cache(tmp_path_factory))
 
 
-@pytest.fixture
-def launched(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int, int]]:
-    """The grids that are launched. Emulated devices have two multiprocessors: one cluster of two CTAs at a time."""
-    whole, seen = emulator._facts, []
-    monkeypatch.setattr(emulator, "_facts", lambda arch: replace(whole(arch), units=2))
-
-    def shape(*asked: Any) -> Shape:
-        seen.append(shape_of(*asked).grid)
-        return shape_of(*asked)
-
-    monkeypatch.setattr(launching, "shape_of", shape)
-    return seen
-
-
 @pytest.mark.slow
 @needs_triton
 @pytest.mark.parametrize(("arch", "flags"), drawn([
@@ -153,16 +138,25 @@ def test_the_named_kernel_passes(num_ctas: int, flags: str, cache: str) -> None:
     ("-H 2 --kv-heads 1 -s 600 --seqlen-k 200 -d 128 --dtype fp16 --lse", 4, 1),
 ])  # fmt: skip
 def test_a_program_computes_several_tiles_in_turn(
-    flags: str, tiles: int, programs: int, cache: str, launched: list[tuple[int, int, int]]
+    flags: str, tiles: int, programs: int, cache: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Six tiles in two programs of one CTA; four in one of two CTAs."""
-    found = record(flags, "sm_100a", cache)
-    assert found.verdict is api.Verdict.PASSED, found.notes
-    assert not found.findings
-    assert set(launched) == {(2, 1, 1)}
-    kernel = candidates(flags)[0].kernel
-    assert tiles_of(found.problem, kernel) == tiles
+    """Six tiles in two programs of one CTA; four in one of two CTAs, on a device that is told to have two multiprocessors.
+
+    A whole device gives each tile a program. Each program loads its parameters once.
+    """
+    kernel, whole = candidates(flags)[0].kernel, emulator._facts
+    assert tiles_of(api.Problem.from_cli(flags), kernel) == tiles
     assert 2 // algorithm_of(kernel).num_ctas == programs
+    loads = []
+    for units in (None, 2):
+        if units:
+            monkeypatch.setattr(emulator, "_facts", lambda arch: replace(whole(arch), units=2))
+        found = record(flags, "sm_100a", cache)
+        assert found.verdict is api.Verdict.PASSED, found.notes
+        assert not found.findings
+        assert found.executed
+        loads.append(found.executed[0].classes["param"])
+    assert loads[0] * programs == loads[1] * tiles
 
 
 @pytest.mark.slow
