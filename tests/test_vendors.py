@@ -28,7 +28,7 @@ PATTERN = re.compile(rf"(?:^|_)({'|'.join(sorted(BUILTINS.keys() - NEUTRAL))}|{V
 
 ALLOWED: Mapping[str, tuple[frozenset[str], str]] = {
     "api.py": (
-        frozenset({"cubin", "cuda", "hip", "ptx", "rocm"}),
+        frozenset({"cubin", "cuda", "hip", "rocm"}),
         "the stable names by which a plugin reaches a vendor's runtime and tools",
     ),
     "discovery/emulated_devices.py": (
