@@ -109,6 +109,7 @@ def markdown(rows: Iterable[Mapping[str, Any]]) -> str:
         cells = row["why"] if "why" in row else " | ".join(f"{row[name]:g}" for name in FIGURES)
         shape = f"{m}x{n}, {warps}, {stages}" if n else f"{m}, {warps}, {stages}"
         hdim, _, ctas = hdim.partition("x")
+        hdim = hdim.replace("v", ", V ")
         place = (
             f"{row['arch']} | `{row['function']}` | {hdim}{' fp8' if narrow else ''}{f', {ctas} CTAs' if ctas else ''}"
         )

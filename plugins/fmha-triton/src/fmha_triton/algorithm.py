@@ -88,19 +88,20 @@ def target_of(arch: str) -> Target:
     return Target(row["kind"], row["triton"], row["wave"], tuple(row["fp8"].items()))
 
 
-def key_of(hdim: int, bits: int = 16, num_ctas: int = 1) -> str:
-    """The key of a configuration: ``128``, ``128:8`` of 8 bits, ``128x2`` of two CTAs."""
-    return f"{hdim}{'' if bits == _HALF_BITS else f':{bits}'}{'' if num_ctas == 1 else f'x{num_ctas}'}"
+def key_of(hdim: int, bits: int = 16, num_ctas: int = 1, hdim_v: int | None = None) -> str:
+    """The key of a configuration: ``128``, ``128v64`` with another head dim of V, ``128:8`` of 8 bits, ``128x2`` of two CTAs."""
+    values = "" if hdim_v in (None, hdim) else f"v{hdim_v}"
+    return f"{hdim}{values}{'' if bits == _HALF_BITS else f':{bits}'}{'' if num_ctas == 1 else f'x{num_ctas}'}"
 
 
 def configuration(
-    arch: str, kernel: str, hdim: int, *, pad: bool, bits: int = 16, num_ctas: int = 1
+    arch: str, kernel: str, hdim: int, *, pad: bool, bits: int = 16, num_ctas: int = 1, hdim_v: int | None = None
 ) -> TritonAlgorithm:
-    """The configuration of a kernel (``forward``, ``split`` ...) with a head dim.
+    """The configuration of a kernel (``forward``, ``split`` ...) with a head dim, and another one of V if there is one.
 
     Raises:
         KeyError: the data has none.
     """
     table = data()["kernels"][kernel]["by_class"][data()["archs"][arch]["class"]]
-    row = table.get(key_of(hdim, bits, num_ctas)) or table[key_of(hdim, num_ctas=num_ctas)]
+    row = table.get(key_of(hdim, bits, num_ctas, hdim_v)) or table[key_of(hdim, num_ctas=num_ctas, hdim_v=hdim_v)]
     return TritonAlgorithm(**dict(zip(data()["columns"], row, strict=True)), pad=pad, num_ctas=num_ctas)

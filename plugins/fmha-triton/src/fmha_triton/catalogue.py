@@ -27,6 +27,8 @@ KERNELS = {
 """The function of each family in Triton's language."""
 HOPPER, BLACKWELL, GLUON_HDIMS = "forward_hopper", "forward_blackwell", (64, 128)
 """The functions in Gluon, and their head dims."""
+UNEQUAL_HDIMS = ((128, 64), (64, 128))
+"""Head dims of Q and K, and of V, where they differ."""
 TENSOR_COLUMNS = 512
 """Columns of tensor memory of a multiprocessor (PTX ISA 9.1, 9.7.16.1)."""
 CLUSTERS, CLUSTER_HDIM = (1, 2, 4), 128
@@ -129,6 +131,7 @@ def _gluon(arch: str) -> Iterator[api.KernelSpec]:
 
     if BLACKWELL in functions:
         yield from _gluon_narrow(arch)
+        yield from _gluon_unequal(arch)
 
 
 def _gluon_narrow(arch: str) -> Iterator[api.KernelSpec]:
@@ -137,6 +140,15 @@ def _gluon_narrow(arch: str) -> Iterator[api.KernelSpec]:
     for name, hdim, mask, scale in product(dict(target_of(arch).fp8), GLUON_HDIMS, _GLUON_MASKS, scales):
         shown = replace(base(api.DType(name), hdim), mode=api.ModeKey.BATCH, mask=mask, qscale=scale)
         algorithm = replace(configuration(arch, BLACKWELL, hdim, pad=False, bits=8), language=Language.GLUON)
+        yield api.KernelSpec(backend=NAME, family=api.Family.FWD, arch=arch, signature=shown, algorithm=algorithm)
+
+
+def _gluon_unequal(arch: str) -> Iterator[api.KernelSpec]:
+    """The kernels in Gluon whose V has another head dim than Q and K: one CTA, 16 bits."""
+    for dtype, (hdim, hdim_v), mask in product(_HALVES, UNEQUAL_HDIMS, _GLUON_MASKS):
+        shown = replace(base(dtype, hdim), hdim_v=hdim_v, mode=api.ModeKey.BATCH, mask=mask)
+        found = configuration(arch, BLACKWELL, hdim, pad=False, hdim_v=hdim_v)
+        algorithm = replace(found, language=Language.GLUON)
         yield api.KernelSpec(backend=NAME, family=api.Family.FWD, arch=arch, signature=shown, algorithm=algorithm)
 
 

@@ -31,6 +31,7 @@ LOOKS: dict[str, _Look] = {
     "K961": lambda kernel: (
         kernel.arch,
         kernel.signature.hdim,
+        kernel.signature.hdim_v,
         algorithm_of(kernel).pad,
         algorithm_of(kernel).language,
     ),
@@ -99,9 +100,14 @@ def _note(problem: api.Problem, kernel: api.KernelSpec) -> str:
     s, few = kernel.signature, ""
     if function_of(kernel) == BLACKWELL:
         known = upstream_choice(problem, kernel) is not None
-        example = reason(s.dtype, s.hdim, causal=s.mask is api.MaskKey.CAUSAL) if known else f"none for {s.dtype.value}"
+        example = reason(s.dtype, s.hdim, causal=s.mask is api.MaskKey.CAUSAL) if known else f"none for {_unknown(s)}"
         few = f"; upstream's example: {example}; here {_ctas(a.num_ctas)}"
     return f"{why}; tile {a.block_m}x{a.block_n}{few}"
+
+
+def _unknown(signature: api.Signature) -> str:
+    """What upstream's example lacks for a signature."""
+    return signature.dtype.value if signature.hdim_v == signature.hdim else f"hdim_v {signature.hdim_v}"
 
 
 def _ctas(number: int) -> str:

@@ -130,14 +130,23 @@ def map_dtype(kernel: api.KernelSpec, name: str) -> api.DType:
     return kernel.signature.dtype_out if name == "OutMap" else kernel.signature.dtype
 
 
+def _box_columns(kernel: api.KernelSpec, name: str) -> int:
+    """Columns of a box, of all CTAs of a cluster together: the head dim of what it describes, and of K at least that of V.
+
+    The buffers of the ring of K and V have the size of a box of K. TMA fills columns behind the head dim of Q and K with zeros.
+    """
+    hdim, hdim_v = kernel.signature.hdim, kernel.signature.hdim_v
+    return hdim_v if name in ("VMap", "OutMap") else max(hdim, hdim_v)
+
+
 def swizzle_bytes(kernel: api.KernelSpec, name: str) -> int:
     """The width of a swizzle, which is what one copy moves of a row: longer rows are moved in parts."""
-    return min(_SWIZZLE_BYTES, kernel.signature.hdim * map_dtype(kernel, name).bits // 8)
+    return min(_SWIZZLE_BYTES, _box_columns(kernel, name) * map_dtype(kernel, name).bits // 8)
 
 
 def _map_type(kernel: api.KernelSpec, name: str) -> str:
     """Triton's type of a descriptor with the axes (batch, heads, rows, head dim), swizzled over as many bytes of a row as can be."""
-    block = f"1,1,{_box_rows(kernel, name)},{kernel.signature.hdim}"
+    block = f"1,1,{_box_rows(kernel, name)},{_box_columns(kernel, name)}"
     layout = (
         f"swizzle_byte_width={swizzle_bytes(kernel, name)}, element_bitwidth={map_dtype(kernel, name).bits}, rank=4, "
         f"transposed=False, fp4_padded=False, cga_layout={cga_layout(kernel, name)}"
@@ -175,7 +184,7 @@ def constants(kernel: api.KernelSpec) -> dict[str, int | bool]:
     s, a = kernel.signature, algorithm_of(kernel)
     kinds = {api.BiasKey.ELEMENTWISE: 1, api.BiasKey.ALIBI: 2}
     known: dict[str, int | bool] = {
-        "D": s.hdim,
+        "D": s.hdim_v,  # where Q and K have another one, the kernel takes it from their descriptors
         "BM": a.block_m,
         "BN": a.block_n,
         "MASK": s.mask is not api.MaskKey.NONE,
@@ -187,7 +196,7 @@ def constants(kernel: api.KernelSpec) -> dict[str, int | bool]:
         "PAGED": s.cache is api.CacheKey.PAGED,
         "CAUSAL": s.mask is api.MaskKey.CAUSAL,
         "BUFFERS": a.num_stages,
-        "TURNSTILE": s.hdim == _TURNS_HDIM,
+        "TURNSTILE": max(s.hdim, s.hdim_v) == _TURNS_HDIM,
         "WARPS": a.num_warps,
     }
     return {name: known[name] for name, constant in parameters(function_of(kernel)) if constant}

@@ -71,7 +71,8 @@ def representative(arch: str, function: str, key: str) -> api.KernelSpec:
 
 
 def _key(kernel: api.KernelSpec, narrow: bool) -> str:
-    return key_of(kernel.signature.hdim, 8 if narrow else 16, algorithm_of(kernel).num_ctas)
+    s = kernel.signature
+    return key_of(s.hdim, 8 if narrow else 16, algorithm_of(kernel).num_ctas, s.hdim_v)
 
 
 def _plain(kernel: api.KernelSpec, narrow: bool) -> bool:

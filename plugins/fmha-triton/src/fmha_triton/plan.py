@@ -52,6 +52,8 @@ def tiles_of(problem: api.Problem, kernel: api.KernelSpec) -> int:
 def upstream_choice(problem: api.Problem, kernel: api.KernelSpec) -> Choice | None:
     """What upstream's example takes for a problem that a kernel serves."""
     s = kernel.signature
+    if s.hdim_v != s.hdim:
+        return None  # the example has one head dim
     causal = s.mask is api.MaskKey.CAUSAL
     return choice(kernel.arch, s.dtype, s.hdim, causal=causal, length=problem.seqlen_q)
 

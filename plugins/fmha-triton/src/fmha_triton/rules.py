@@ -24,15 +24,16 @@ def _whole_vectors(problem: api.Problem, kernel: api.KernelSpec, device: api.Dev
 
 
 def _equal_head_dims(problem: api.Problem, kernel: api.KernelSpec, device: api.DeviceFacts) -> api.Refusal | None:
-    own = kernel.signature.hdim
-    if algorithm_of(kernel).pad or problem.hdim == problem.hdim_v == own:
+    own, own_v = kernel.signature.hdim, kernel.signature.hdim_v
+    if algorithm_of(kernel).pad or (problem.hdim, problem.hdim_v) == (own, own_v):
         return None
-    text = f"the kernel is compiled for head dims of exactly {own}, without padding"
+    exactly = f"{own}" if own == own_v else f"{own} and, of V, {own_v}"
+    text = f"the kernel is compiled for head dims of exactly {exactly}, without padding"
     if algorithm_of(kernel).language is Language.GLUON and function_of(kernel) == BLACKWELL:
         columns = tensor_columns(kernel, problem.hdim_v)
         if columns > TENSOR_COLUMNS:
             text += f"; {problem.hdim_v} would need {columns} columns of tensor memory, of {TENSOR_COLUMNS}"
-    return api.Refusal(text, f"--hdim {own}")
+    return api.Refusal(text, f"--hdim {own}" + ("" if own == own_v else f" --hdim-v {own_v}"))
 
 
 def _grid(problem: api.Problem, kernel: api.KernelSpec, device: api.DeviceFacts) -> api.Refusal | None:
