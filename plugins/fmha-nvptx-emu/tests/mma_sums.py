@@ -10,14 +10,16 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import ml_dtypes
 import numpy as np
-from ptx_machine import Array
+import pytest
+from ptx_machine import Array, library
 
 CHECKOUT = "FMHA_MMA_SIM"
 """A checkout of MMA-Sim."""
@@ -101,12 +103,6 @@ def tile(shape: Shape, seed: int) -> tuple[Array, Array, Array]:
     )
 
 
-def simulated(shape: Shape, seeds: Sequence[int], checkout: Path, folder: Path) -> list[Array]:
-    """MMA-Sim's D of each tile of a shape, as bits."""
-    qualifier = f"m16n8k{shape.k}.{shape.sums}.{shape.kinds}.{shape.sums}"
-    return answered(GENERATIONS[shape.arch], qualifier, [tile(shape, seed) for seed in seeds], checkout, folder)
-
-
 def answered(
     generation: str, qualifier: str, tiles: Sequence[tuple[Array, ...]], checkout: Path, folder: Path
 ) -> list[Array]:
@@ -120,6 +116,33 @@ def answered(
     subprocess.run(command, check=True, env={**os.environ, "PYTHONPATH": str(checkout)})
     with np.load(answers) as found:
         return [found[str(n)] for n in range(len(tiles))]
+
+
+def vectors(default: int) -> int:
+    """How many sums of each pair of types a checkout answers."""
+    return int(os.environ.get("FMHA_MMA_SIM_VECTORS", default))
+
+
+def compare(
+    generation: str, qualifier: str, seeds: Sequence[int], tile: Callable[[int], tuple[Array, ...]],
+    summed: Callable[[int], Array], folder: Path,
+) -> None:  # fmt: skip
+    """Check the sums of every tile against MMA-Sim's, bit for bit; skips the test without a checkout."""
+    checkout = os.environ.get(CHECKOUT)
+    if not checkout:
+        pytest.skip(f"{CHECKOUT} names no checkout of MMA-Sim")
+    tiles = [tile(seed) for seed in seeds]
+    for seed, wanted in zip(seeds, answered(generation, qualifier, tiles, Path(checkout), folder), strict=True):
+        np.testing.assert_array_equal(summed(seed), wanted, err_msg=f"tile {seed}")
+
+
+@contextmanager
+def hardware() -> Iterator[None]:
+    """Sums as tensor cores make them; afterwards those of the document, on sm_80."""
+    library().emu_hardware(1)
+    yield
+    library().emu_hardware(0)
+    library().emu_device(b"sm_80")
 
 
 def recorded() -> dict[str, Any]:

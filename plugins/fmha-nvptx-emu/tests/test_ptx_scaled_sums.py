@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import base64
 import json
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -16,9 +16,10 @@ pytest.importorskip("fmha_nvptx_emu", reason="plugins/fmha-nvptx-emu is not inst
 
 import mma_sums
 from block_scales import SCALES, Case, case
-from ptx_machine import Array, library
-from test_ptx_tcgen05_sums import ANSWERS, VECTORS
+from ptx_machine import Array
 
+ANSWERS = Path(__file__).with_name("mma_sim_tcgen05.json")
+VECTORS = mma_sums.vectors(10000)
 N = 8
 
 
@@ -74,9 +75,8 @@ EVERY = [
 
 @pytest.fixture(autouse=True)
 def _hardware() -> Iterator[None]:
-    library().emu_hardware(1)
-    yield
-    library().emu_hardware(0)
+    with mma_sums.hardware():
+        yield
 
 
 def summed(it: Scaled, seed: int) -> Array:
@@ -95,13 +95,8 @@ def test_sums_are_the_recorded_ones(it: Scaled) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("it", EVERY, ids=str)
 def test_sums_are_those_of_mma_sim(it: Scaled, tmp_path: Path) -> None:
-    checkout = os.environ.get(mma_sums.CHECKOUT)
-    if not checkout:
-        pytest.skip(f"{mma_sums.CHECKOUT} names no checkout of MMA-Sim")
     seeds = range(1, 1 + -(-VECTORS // (128 * N)))
-    tiles = [it.tile(seed) for seed in seeds]
-    for seed, wanted in zip(seeds, mma_sums.answered("Blackwell", str(it), tiles, Path(checkout), tmp_path), strict=True):  # fmt: skip
-        np.testing.assert_array_equal(summed(it, seed), wanted, err_msg=f"tile {seed}")
+    mma_sums.compare("Blackwell", str(it), seeds, it.tile, partial(summed, it), tmp_path)
 
 
 def test_both_kinds_with_one_scale_for_32_elements_sum_alike() -> None:

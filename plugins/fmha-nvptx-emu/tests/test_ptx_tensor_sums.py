@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -17,16 +17,14 @@ from ptx_machine import Array, launch, library, module
 from test_ptx_matrix import multiply
 
 SHAPES = tuple(mma_sums.shapes())
-VECTORS = int(os.environ.get("FMHA_MMA_SIM_VECTORS", "100000"))
+VECTORS = mma_sums.vectors(100000)
 """Of each shape and architecture, 128 of them a tile."""
 
 
 @pytest.fixture(autouse=True)
 def _hardware() -> Iterator[None]:
-    library().emu_hardware(1)
-    yield
-    library().emu_hardware(0)
-    library().emu_device(b"sm_80")
+    with mma_sums.hardware():
+        yield
 
 
 def summed(shape: Shape, seed: int) -> Array:
@@ -46,12 +44,9 @@ def test_sums_are_the_recorded_ones(shape: Shape) -> None:
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_sums_are_those_of_mma_sim(shape: Shape, tmp_path: Path) -> None:
     """Minutes for each shape: MMA-Sim is Python for each element."""
-    checkout = os.environ.get(mma_sums.CHECKOUT)
-    if not checkout:
-        pytest.skip(f"{mma_sums.CHECKOUT} names no checkout of MMA-Sim")
-    seeds = range(1, 1 + -(-VECTORS // 128))
-    for seed, wanted in zip(seeds, mma_sums.simulated(shape, seeds, Path(checkout), tmp_path), strict=True):
-        np.testing.assert_array_equal(summed(shape, seed), wanted, err_msg=f"tile {seed}")
+    seeds, qualifier = range(1, 1 + -(-VECTORS // 128)), f"m16n8k{shape.k}.{shape.sums}.{shape.kinds}.{shape.sums}"
+    generation = mma_sums.GENERATIONS[shape.arch]
+    mma_sums.compare(generation, qualifier, seeds, partial(mma_sums.tile, shape), partial(summed, shape), tmp_path)
 
 
 def one_sum(arch: str, k: int, low: float, high: float, c: float) -> float:

@@ -48,6 +48,23 @@ def record(flags: str, arch: str, cache: str) -> api.Record:
     return found
 
 
+def assert_clean(found: api.Record) -> None:
+    """It passed, and the emulator has no findings."""
+    assert found.verdict is api.Verdict.PASSED, found.notes
+    assert not found.findings
+
+
+def plant(text: str, other: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From here on, kernels are built with ``other`` where their text has ``text``, once."""
+
+    def changed(kernel: api.KernelSpec) -> str:
+        source = emit(kernel)
+        assert source.count(text) == 1
+        return source.replace(text, other)
+
+    monkeypatch.setattr(building, "emit", changed)
+
+
 def faulty(name: str, arch: str, cache: str, monkeypatch: pytest.MonkeyPatch) -> api.Record:
     """The record of a fault's problem with the fault in the kernels' text. Asserts that the text was there."""
     flags, text, other = FAULTS[name]

@@ -10,11 +10,10 @@ import pytest
 pytest.importorskip("fmha_triton", reason="plugins/fmha-triton is not installed")
 pytest.importorskip("fmha_nvptx_emu", reason="plugins/fmha-nvptx-emu is not installed")
 
-from emulated_runs import drawn, record
-from fmha_triton import building
+from emulated_runs import assert_clean, drawn, plant, record
 from fmha_triton.catalogue import BLACKWELL, algorithm_of, function_of
 from fmha_triton.deciding import decide
-from fmha_triton.emit import arguments, emit, swizzle_bytes
+from fmha_triton.emit import arguments, swizzle_bytes
 from run_cache import run_cache
 
 from fmha_cli import api
@@ -79,8 +78,7 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> str:
 ], 1, "fp8 on Blackwell"))  # fmt: skip
 def test_it_passes(flags: str, cache: str) -> None:
     found = record(flags, "sm_100a", cache)
-    assert found.verdict is api.Verdict.PASSED, found.notes
-    assert not found.findings
+    assert_clean(found)
 
 
 @pytest.mark.slow
@@ -88,11 +86,5 @@ def test_it_passes(flags: str, cache: str) -> None:
 @pytest.mark.parametrize("name", list(FAULTS))
 def test_a_planted_fault_is_found(name: str, cache: str, monkeypatch: pytest.MonkeyPatch) -> None:
     text, other = FAULTS[name]
-
-    def changed(kernel: api.KernelSpec) -> str:
-        source = emit(kernel)
-        assert source.count(text) == 1
-        return source.replace(text, other)
-
-    monkeypatch.setattr(building, "emit", changed)
+    plant(text, other, monkeypatch)
     assert record(NARROW, "sm_100a", cache).verdict is api.Verdict.WRONG

@@ -10,8 +10,7 @@ import pytest
 pytest.importorskip("fmha_triton", reason="plugins/fmha-triton is not installed")
 pytest.importorskip("fmha_nvptx_emu", reason="plugins/fmha-nvptx-emu is not installed")
 
-from emulated_runs import drawn, record
-from fmha_triton import building
+from emulated_runs import assert_clean, drawn, plant, record
 from fmha_triton.algorithm import Language
 from fmha_triton.catalogue import BLACKWELL, TENSOR_COLUMNS, UNEQUAL_HDIMS, algorithm_of, function_of, kernels_of
 from fmha_triton.deciding import decide
@@ -107,8 +106,7 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.mark.parametrize("flags", drawn([(NARROW_V,), (WIDE_V,)], 1, "head dims on Blackwell"))
 def test_it_passes(flags: str, cache: str) -> None:
     found = record(flags, "sm_100a", cache)
-    assert found.verdict is api.Verdict.PASSED, found.notes
-    assert not found.findings
+    assert_clean(found)
     assert found.kernel is not None
     assert found.kernel.name == best(flags).kernel.name
 
@@ -117,13 +115,7 @@ def test_it_passes(flags: str, cache: str) -> None:
 @needs_triton
 def test_bytes_that_never_come_are_found(cache: str, monkeypatch: pytest.MonkeyPatch) -> None:
     text, other = EXPECTED
-
-    def changed(kernel: api.KernelSpec) -> str:
-        source = emit(kernel)
-        assert source.count(text) == 1
-        return source.replace(text, other)
-
-    monkeypatch.setattr(building, "emit", changed)
+    plant(text, other, monkeypatch)
     found = record("-H 1 -s 256 -d 128 --hdim-v 64 --dtype fp16", "sm_100a", cache)
     assert found.verdict is api.Verdict.LAUNCH_FAILED, found.notes
     assert "deadlock in forward_blackwell" in found.notes[0]

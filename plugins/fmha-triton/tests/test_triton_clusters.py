@@ -11,9 +11,8 @@ import pytest
 pytest.importorskip("fmha_triton", reason="plugins/fmha-triton is not installed")
 pytest.importorskip("fmha_nvptx_emu", reason="plugins/fmha-nvptx-emu is not installed")
 
-from emulated_runs import drawn, record
+from emulated_runs import assert_clean, drawn, plant, record
 from fmha_nvptx_emu import emulator
-from fmha_triton import building
 from fmha_triton.catalogue import BLACKWELL, algorithm_of, function_of, kernels_of
 from fmha_triton.deciding import decide
 from fmha_triton.emit import cga_layout, emit, rows_per_copy
@@ -109,8 +108,7 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> str:
 ], 1, "clusters"))  # fmt: skip
 def test_it_passes(arch: str, flags: str, cache: str) -> None:
     found = record(flags, arch, cache)
-    assert found.verdict is api.Verdict.PASSED, found.notes
-    assert not found.findings
+    assert_clean(found)
 
 
 @pytest.mark.slow
@@ -125,8 +123,7 @@ def test_the_named_kernel_passes(num_ctas: int, flags: str, cache: str) -> None:
     (found,) = api.run(
         api.Problem.from_cli(flags), backend="triton", device="emu:sm_103a", kernel=kernel, cache_root=cache
     )
-    assert found.verdict is api.Verdict.PASSED, found.notes
-    assert not found.findings
+    assert_clean(found)
     assert found.kernel is not None
     assert found.kernel.name == kernel
 
@@ -152,8 +149,7 @@ def test_a_program_computes_several_tiles_in_turn(
         if units:
             monkeypatch.setattr(emulator, "_facts", lambda arch: replace(whole(arch), units=2))
         found = record(flags, "sm_100a", cache)
-        assert found.verdict is api.Verdict.PASSED, found.notes
-        assert not found.findings
+        assert_clean(found)
         assert found.executed
         loads.append(found.executed[0].classes["param"])
     assert loads[0] * programs == loads[1] * tiles
@@ -164,13 +160,7 @@ def test_a_program_computes_several_tiles_in_turn(
 @pytest.mark.parametrize("name", drawn([(name,) for name in FAULTS], 1, "faults of clusters"))
 def test_a_planted_fault_is_found(name: str, cache: str, monkeypatch: pytest.MonkeyPatch) -> None:
     text, other, finding = FAULTS[name]
-
-    def changed(kernel: api.KernelSpec) -> str:
-        source = emit(kernel)
-        assert source.count(text) == 1
-        return source.replace(text, other)
-
-    monkeypatch.setattr(building, "emit", changed)
+    plant(text, other, monkeypatch)
     found = record(PAIR, "sm_103a", cache)
     assert found.verdict is api.Verdict.HAZARD, found.notes
     assert finding in {one.kind for one in found.findings}
