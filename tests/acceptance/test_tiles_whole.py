@@ -77,6 +77,8 @@ def failing(problems: list[Problem], *, arch: str | None = AMX) -> Iterator[str]
             yield f"{record.repro}\n    {record.verdict.value}: {'; '.join(record.notes) or record.comparisons}"
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_problems_of_every_kind(with_tiles: None) -> None:
     """The kernel with tiles is the first choice for them."""
     assert list(failing([Problem.from_cli(line) for line in LINES], arch=None)) == []

@@ -66,6 +66,8 @@ def parts_of(results: list[Result]) -> dict[str, list[tuple[str, str]]]:
     return out
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_the_whole_check(tmp_path: Path, shared_cache: Path) -> None:
     device, why = checking.first_device(["cpu"])
     assert device is not None, why
@@ -204,6 +206,8 @@ def test_a_dry_run_supplies_all_kernels_before_the_first_row(tmp_path: Path, mon
     assert asked == ["kernels", "kernels", "rows of mem_efficient", "rows of cudnn_oss"]
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_what_a_check_needs_is_packed(
     tmp_path: Path,
     shared_cache: Path,

@@ -138,6 +138,8 @@ def test_without_a_place_rows_are_not_run_and_can_be_resumed(tmp_path: Path) -> 
     assert all(record.notes == ("no worker was left for this row",) for record in left)
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_a_stopped_worker_is_given_up(tmp_path: Path) -> None:
     swept = start(tmp_path, *sweep_of("-b", "1,2", "-s", "1:10:+1", chunk=4), "--silence", "4", devices=2)
     list(swept.rows(2))

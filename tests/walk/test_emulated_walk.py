@@ -230,6 +230,8 @@ def test_times_are_refused(emulator: Told, dry_run: bool) -> None:
     assert emulator("build") == []
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_a_sweep_and_all_kernels_have_no_times_and_no_regret(emulator: Told) -> None:
     points = [api.Problem.from_cli(f"-H 1 -s {length} -d 8 --dtype fp16") for length in (8, 16)]
     rows = run("run", *points)

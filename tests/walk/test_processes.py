@@ -69,6 +69,8 @@ def test_one_process_is_the_worker_that_checked(workers: list[tuple[str, int]]) 
     assert len({pid for _, pid in workers}) == 1
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_rows_in_turns_share_each_process(workers: list[tuple[str, int]]) -> None:
     first, second = bench(processes=2, ab=(HONEST, SLOW))
     assert processes_of(first) == processes_of(second)

@@ -1,9 +1,8 @@
 #include "bulk_reduce.hpp"
 
-#include <algorithm>
 #include <atomic>
 
-#include "floats.hpp"
+#include "atomic_change.hpp"
 
 namespace ptx {
 
@@ -19,19 +18,22 @@ template <class Word, class F> void each(uint8_t* to, const uint8_t* from, uint3
   }
 }
 
+template <Reduction> struct Change;
+template <> struct Change<Reduction::Add> : Add {};
+template <> struct Change<Reduction::Min> : Min {};
+template <> struct Change<Reduction::Max> : Max {};
+template <> struct Change<Reduction::Inc> : Inc {};
+template <> struct Change<Reduction::Dec> : Dec {};
+template <> struct Change<Reduction::And> : And {};
+template <> struct Change<Reduction::Or> : Or {};
+template <> struct Change<Reduction::Xor> : Xor {};
+
 template <class Word, Reduction op> void integers(uint8_t* to, const uint8_t* from, uint32_t bytes) {
-  each<Word>(to, from, bytes, [](Word a, Word b) -> Word {
-    switch (op) {
-      case Reduction::Add: return Word(std::make_unsigned_t<Word>(a) + std::make_unsigned_t<Word>(b));
-      case Reduction::Min: return std::min(a, b);
-      case Reduction::Max: return std::max(a, b);
-      case Reduction::Inc: return a >= b ? Word(0) : Word(a + 1);
-      case Reduction::Dec: return a == 0 || a > b ? b : Word(a - 1);
-      case Reduction::And: return a & b;
-      case Reduction::Or: return a | b;
-      default: return a ^ b;
-    }
-  });
+  for (uint32_t at = 0; at < bytes; at += sizeof(Word)) {
+    Word value;
+    std::memcpy(&value, from + at, sizeof value);
+    changed<Word, Change<op>>(to + at, value, Word{});
+  }
 }
 
 template <class Float, class Word, bool flushes> void sums(uint8_t* to, const uint8_t* from, uint32_t bytes) {
