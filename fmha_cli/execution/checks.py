@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +19,7 @@ from fmha_cli.domain.verdict import Comparison, Verdict
 from fmha_cli.execution.arena import Unwritten
 from fmha_cli.execution.cases import Case
 from fmha_cli.execution.poison import as_words
+from fmha_cli.oracle.measure import F32_EPS
 from fmha_cli.oracle.tensors import Array, packed_bias
 from fmha_cli.oracle.tolerance import compare, compare_gradients
 
@@ -28,6 +30,8 @@ _GRADIENTS = ("dq", "dk", "dv", "dbias")
 
 FLUSHES = "matrix_flushes_subnormals"
 """The fact of an architecture that lists the types whose subnormal numbers its matrix instructions treat as zero."""
+SUM_BITS = "matrix_sum_bits"
+"""The fact that says how many bits behind the point its matrix instructions keep of sums, by the type of the terms' factors."""
 
 
 def compared(plan: Plan, case: Case, outputs: Outputs) -> Comparison:
@@ -36,7 +40,7 @@ def compared(plan: Plan, case: Case, outputs: Outputs) -> Comparison:
     An output without a measured error budget cannot be judged, so its comparison is distrusted.
     """
     forward, backward = plan.passes()[0], plan.passes()[-1]
-    flushes = _flushes(plan)
+    flushes, sums = _flushes(plan), _sums(plan)
     parts = []
     try:
         if case.reference is not None:
@@ -50,6 +54,7 @@ def compared(plan: Plan, case: Case, outputs: Outputs) -> Comparison:
                     case.reference,
                     cache=cache,
                     flushes=flushes,
+                    sums=sums,
                     **_judged_as(forward, case),
                 )
             )
@@ -77,10 +82,20 @@ def _judged_as(part: Plan, case: Case) -> dict[str, str]:
     return {"fill": case.fill, "family": part.main.family.value, "backend": part.main.backend}
 
 
-def _flushes(plan: Plan) -> bool:
+def _facts(plan: Plan) -> Mapping[str, Any]:
     arch = plan.main.arch
-    facts = load_arch(arch).facts if arch in arch_names() else {}
+    return load_arch(arch).facts if arch in arch_names() else {}
+
+
+def _flushes(plan: Plan) -> bool:
+    facts = _facts(plan)
     return FLUSHES in facts and plan.problem.dtype.value in facts[FLUSHES]["value"]
+
+
+def _sums(plan: Plan) -> float:
+    """The error of a sum, relative to its largest term."""
+    bits = _facts(plan).get(SUM_BITS, {}).get("value", {}).get(plan.problem.dtype.value)
+    return F32_EPS if bits is None else float(2.0**-bits)
 
 
 def _place(name: str, where: Bools, what: str) -> list[str]:

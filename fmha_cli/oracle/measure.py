@@ -121,20 +121,20 @@ def lse_errors(actual: Array, reference: RowResult, per_reach: float) -> LseErro
     return LseErrors(absolute, allowance, (np.isfinite(got) != np.isfinite(expected)) | infinite)
 
 
-def score_error(problem: Problem) -> float:
+def score_error(problem: Problem, sums: float = F32_EPS) -> float:
     """The size of a score's error, in units of ``reach``.
 
-    It is that of single precision. With rotary embedding in 16 bits, the error of an inner product whose d terms have
+    It is that of sums, which is single precision's but for some matrix units. With rotary embedding in 16 bits, the error of an inner product whose d terms have
     independent errors of eps is added.
     """
     rotated = problem.rotary.dim > 0 and problem.dtype in (DType.FP16, DType.BF16)
-    return F32_EPS + (EPS[problem.dtype] / problem.hdim**0.5 if rotated else 0.0)
+    return sums + (EPS[problem.dtype] / problem.hdim**0.5 if rotated else 0.0)
 
 
-def floors(problem: Problem, reference: RowResult, dim: int, *, flushes: bool = False) -> F64:
-    """(R,) the floor of each row's scale; ``flushes``: the matrix unit treats subnormal P as zero."""
+def floors(problem: Problem, reference: RowResult, dim: int, *, flushes: bool = False, sums: float = F32_EPS) -> F64:
+    """(R,) the floor of each row's scale; ``flushes``: the matrix unit treats subnormal P as zero; ``sums``: its error of a sum."""
     eps = eps_of(problem)
-    scores = (score_error(problem) * reference.reach + F32_EPS * np.sqrt(reference.visible)) / eps
+    scores = (score_error(problem, sums) * reference.reach + F32_EPS * np.sqrt(reference.visible)) / eps
     floor: F64 = reference.noise * (1 + scores) + dim**0.5 * HALF_STEP[problem.dtype_out] / eps
     floor += reference.width * HALF_STEP[problem.dtype] / eps
     return floor + reference.lost / eps if flushes else floor

@@ -57,6 +57,7 @@ def compare(
     family: str = ANY,
     backend: str = ANY,
     flushes: bool = False,
+    sums: float = F32_EPS,
     cache: dict[str, Array] | None = None,
 ) -> Comparison:
     """Judge a kernel's output on the reference's rows.
@@ -67,6 +68,7 @@ def compare(
         fill: name of the data, for the record. Under ``coded``, a note can name a wrong key.
         family, backend: select the budget.
         flushes: the device's matrix unit treats subnormal numbers as zero.
+        sums: the error of its sums, relative to the largest term.
         cache: k and v after an append, if the kernel appends.
 
     Raises:
@@ -75,12 +77,12 @@ def compare(
     budget = budget_of(problem, "o", family, backend)
     total = problem.heads * sum(problem.query_lengths())
     limit = largest(Element.of(problem.dtype_out, problem.fp8_encoding))
-    per_reach = LSE_SPREAD * score_error(problem) / budget.lse
+    per_reach = LSE_SPREAD * score_error(problem, sums) / budget.lse
     rows, errors, lse_parts, worths = [], [], [], []
     suspect: tuple[float, Array, Reference, int] | None = None
     for piece in reference.pieces():
         got = piece.rows.take(problem, o, problem.layout_out)
-        floor = floors(problem, piece, problem.hdim_v, flushes=flushes)
+        floor = floors(problem, piece, problem.hdim_v, flushes=flushes, sums=sums)
         found = row_errors(got, piece.o, floor, limit, piece.leaks)
         if lse is not None:
             lse_parts.append(lse_errors(piece.rows.take(problem, lse), piece, per_reach))
