@@ -77,24 +77,19 @@ def test_a_folder_that_pytest_leaves_out_is_noticed(folder: str, tmp_path: Path)
     assert missed == {f"{folder}/test_{folder.replace('/', '_')}.py"}
 
 
+def pytest_in(folder: Path, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """What pytest says of ``test_it.py`` in a folder, under the project's settings."""
+    argv = [sys.executable, "-m", "pytest", "-q", "-c", str(ROOT / "pyproject.toml"), "--rootdir", str(folder), *words]
+    env = {**os.environ, **variables}
+    return subprocess.run([*argv, "test_it.py"], cwd=folder, env=env, capture_output=True, text=True, check=False)
+
+
 @pytest.mark.parametrize("marks", ["ci", "slow, ci"])
 def test_a_test_of_ci_alone_is_noticed(marks: str, tmp_path: Path) -> None:
     shutil.copy(ROOT / "conftest.py", tmp_path)
     lines = ["import pytest", *(f"@pytest.mark.{mark}" for mark in marks.split(", ")), "def test_it() -> None: ..."]
     (tmp_path / "test_it.py").write_text("\n".join(lines), "utf-8")
-    argv = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-q",
-        "-c",
-        str(ROOT / "pyproject.toml"),
-        "--rootdir",
-        str(tmp_path),
-        "-m",
-        "ci",
-    ]
-    done = subprocess.run([*argv, "test_it.py"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    done = pytest_in(tmp_path, "-m", "ci")
     assert (done.returncode, "marked ci and not slow" in done.stderr + done.stdout) == (
         (4, True) if marks == "ci" else (0, False)
     )
@@ -104,19 +99,7 @@ def test_processes_that_tests_start_keep_compiled_modules(tmp_path: Path) -> Non
     shutil.copy(ROOT / "conftest.py", tmp_path)
     lines = ["import os", "def test_it() -> None:", '    assert "PYTHONDONTWRITEBYTECODE" not in os.environ']
     (tmp_path / "test_it.py").write_text("\n".join(lines), "utf-8")
-    argv = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-q",
-        "-c",
-        str(ROOT / "pyproject.toml"),
-        "--rootdir",
-        str(tmp_path),
-        "test_it.py",
-    ]
-    env = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
-    done = subprocess.run(argv, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
+    done = pytest_in(tmp_path, PYTHONDONTWRITEBYTECODE="1")
     assert done.returncode == 0, done.stdout
 
 

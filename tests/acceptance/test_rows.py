@@ -63,7 +63,8 @@ def test_without_wrong_results_the_exit_code_is_6(env: Environment, tmp_path: Pa
     assert code == ExitCode.FAILED
 
 
-@pytest.mark.parametrize("kills", [6, pytest.param(20, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("kills", [pytest.param(6, marks=pytest.mark.ci), 20])
 def test_kills_lose_and_double_no_row(env: Environment, tmp_path: Path, kills: int) -> None:
     """``kill -9`` hits the command line again and again, each time a few rows further on and at a random moment."""
     rng = random.Random("twenty kills")

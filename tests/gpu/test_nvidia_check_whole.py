@@ -138,6 +138,8 @@ def archive(tmp_path: Path) -> Path:
     return export_entries(Cache(tmp_path / "empty").layout, [], tmp_path / "none.tar.xz").archive
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_a_dry_run_does_what_it_can(
     tmp_path: Path, archive: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -49,6 +49,8 @@ def test_twenty_killed_workers_of_a_thousand_rows(tmp_path: Path) -> None:
     assert "20 workers lost" in said
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_a_killed_driver_is_resumed(tmp_path: Path) -> None:
     first = start(tmp_path, *sweep_of(*SMALL), devices=2)
     list(first.rows(12))

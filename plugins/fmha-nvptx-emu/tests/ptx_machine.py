@@ -51,6 +51,10 @@ class Seen:
         """The kinds of the findings, in the order of their lines."""
         return [found["kind"] for found in self.findings]
 
+    def named(self, kind: str, words: str) -> bool:
+        """Whether it ran to its end, and a finding of this kind has these words."""
+        return self.fault is None and any(one["kind"] == kind and words in one["text"] for one in self.findings)
+
 
 @cache
 def library_at(path: str) -> ctypes.CDLL:

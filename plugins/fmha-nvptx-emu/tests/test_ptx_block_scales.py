@@ -170,9 +170,7 @@ PLANTED = {
 def test_a_planted_misuse_is_named(name: str) -> None:
     it, changed, kind, words = PLANTED[name]
     _, seen = it.run(**changed)
-    assert seen.fault is None, seen.fault
-    found = [(one["kind"], one["text"]) for one in seen.findings]
-    assert any(one == kind and words in text for one, text in found), found
+    assert seen.named(kind, words), seen
 
 
 def test_a_word_beyond_the_last_column_of_b_may_differ() -> None:

@@ -142,9 +142,7 @@ PLANTED = {
 def test_a_planted_misuse_is_named(name: str) -> None:
     it, changed, kind, words = PLANTED[name]
     _, seen = it.run(**changed)
-    assert seen.fault is None, seen.fault
-    found = [(one["kind"], one["text"]) for one in seen.findings]
-    assert any(one == kind and words in text for one, text in found), found
+    assert seen.named(kind, words), seen
 
 
 def test_allocation_after_the_permit_is_given_up() -> None:

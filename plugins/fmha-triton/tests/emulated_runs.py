@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Sequence
 from random import Random
 from typing import Any
@@ -12,6 +13,10 @@ from fmha_triton.emit import emit
 
 from fmha_cli import api
 
+needs_triton = pytest.mark.skipif(
+    importlib.util.find_spec("triton") is None or importlib.util.find_spec("cuda") is None,
+    reason="Triton or cuda-python is not installed (pip install triton 'fmha[cuda]')",
+)
 FORWARD = "-H 2 -s 40 --seqlen-k 50 -d 64 --dtype fp16 --causal --lse"
 PADDED = "-H 1 -s 33 --seqlen-k 40 -d 40 --dtype fp16 --lse"
 DECODE = "-b 2 -H 4 --kv-heads 2 -s 1 --kv-cache paged:16 --cache-seqlens 50,21 -d 64 --dtype bf16 --splits 2 --lse"

@@ -2,29 +2,21 @@
 
 from __future__ import annotations
 
-import importlib.util
-import os
-
 import pytest
 
 pytest.importorskip("fmha_triton", reason="plugins/fmha-triton is not installed")
 pytest.importorskip("fmha_nvptx_emu", reason="plugins/fmha-nvptx-emu is not installed")
 
-from emulated_runs import assert_clean, drawn, plant, record
+from emulated_runs import assert_clean, drawn, needs_triton, plant, record
 from fmha_triton.catalogue import BLACKWELL, algorithm_of, function_of
 from fmha_triton.deciding import decide
 from fmha_triton.emit import text_of
 from fmha_triton.plan import plan_of, shape_of
-from run_cache import run_cache
 
 from fmha_cli import api
 
 DEVICE = api.DeviceFacts(id="none", archs=("sm_100a",), units=4)
 SMALL = "-H 2 -s 256 -d 64 --dtype fp16"
-needs_triton = pytest.mark.skipif(
-    importlib.util.find_spec("triton") is None or importlib.util.find_spec("cuda") is None,
-    reason="Triton or cuda-python is not installed (pip install triton 'fmha[cuda]')",
-)
 FAULTS = {
     "buffers are taken before they are ready": (
         "            mbarrier.wait(self.own.index(self.index), self.phase)\n",
@@ -76,12 +68,6 @@ def test_the_grid_fills_the_device_once() -> None:
 def test_barriers_are_never_invalidated() -> None:
     """The other block of a cluster may still signal one."""
     assert "invalidate" not in text_of("channels").replace("never invalidated", "") + text_of("blackwell")
-
-
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The folder of the run, or the one that CI names: compiling the emulator takes more than all of these tests."""
-    return os.environ.get("FMHA_CACHE_DIR") or str(run_cache(tmp_path_factory))
 
 
 @pytest.mark.slow

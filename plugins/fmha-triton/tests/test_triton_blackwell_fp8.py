@@ -2,28 +2,20 @@
 
 from __future__ import annotations
 
-import importlib.util
-import os
-
 import pytest
 
 pytest.importorskip("fmha_triton", reason="plugins/fmha-triton is not installed")
 pytest.importorskip("fmha_nvptx_emu", reason="plugins/fmha-nvptx-emu is not installed")
 
-from emulated_runs import assert_clean, drawn, plant, record
+from emulated_runs import assert_clean, drawn, needs_triton, plant, record
 from fmha_triton.catalogue import BLACKWELL, algorithm_of, function_of
 from fmha_triton.deciding import decide
 from fmha_triton.emit import arguments, swizzle_bytes
-from run_cache import run_cache
 
 from fmha_cli import api
 
 DEVICE = api.DeviceFacts(id="none", archs=("sm_100a",), units=4)
 NARROW = "-H 2 -s 200 -d 64 --dtype fp8_e4m3 --causal --lse --qscale tensor"
-needs_triton = pytest.mark.skipif(
-    importlib.util.find_spec("triton") is None or importlib.util.find_spec("cuda") is None,
-    reason="Triton or cuda-python is not installed (pip install triton 'fmha[cuda]')",
-)
 FAULTS = {
     "the scale of V is left out": ("gl.SliceLayout(1, layout)) * scale", "gl.SliceLayout(1, layout))"),
     "the LSE is of P as it is stored": ("(top - SHIFT + gl.log2(whole_sum))", "(top + gl.log2(whole_sum))"),
@@ -60,12 +52,6 @@ def test_rows_of_8_bits_are_swizzled_over_what_they_have() -> None:
         "tensordesc<bf16[1,1,128,64],NVMMASharedLayout(swizzle_byte_width=128, element_bitwidth=16"
     )
     assert types["DescaleV"] == "*fp32"
-
-
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The folder of the run, or the one that CI names: compiling the emulator takes more than all of these tests."""
-    return os.environ.get("FMHA_CACHE_DIR") or str(run_cache(tmp_path_factory))
 
 
 @pytest.mark.slow

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import importlib.util
-import os
-
 import pytest
 
 pytest.importorskip("fmha_triton", reason="plugins/fmha-triton is not installed")
 pytest.importorskip("fmha_nvptx_emu", reason="plugins/fmha-nvptx-emu is not installed")
 
-from emulated_runs import assert_clean, drawn, plant, record
+from emulated_runs import assert_clean, drawn, needs_triton, plant, record
 from fmha_triton.algorithm import Language
 from fmha_triton.catalogue import BLACKWELL, TENSOR_COLUMNS, UNEQUAL_HDIMS, algorithm_of, function_of, kernels_of
 from fmha_triton.deciding import decide
 from fmha_triton.emit import arguments, constants, emit
 from fmha_triton.plan import plan_of
-from run_cache import run_cache
 
 from fmha_cli import api
 
@@ -29,10 +25,6 @@ EXPECTED = (
     "mbarrier.expect(self.signal, self.memory.nbytes_per_cta)",
 )
 """The bytes that a barrier waits for, and those of a whole buffer of the ring, half of which V of 64 columns leaves as it is."""
-needs_triton = pytest.mark.skipif(
-    importlib.util.find_spec("triton") is None or importlib.util.find_spec("cuda") is None,
-    reason="Triton or cuda-python is not installed (pip install triton 'fmha[cuda]')",
-)
 
 
 def best(flags: str) -> api.Supported:
@@ -93,12 +85,6 @@ def test_kernels_of_one_head_dim_have_the_same_text_but_for_the_last_line() -> N
     blackwell = [k for k in kernels_of("sm_100a") if function_of(k) == BLACKWELL]
     assert {(k.signature.hdim, k.signature.hdim_v) for k in blackwell} == {(64, 64), (128, 128), *UNEQUAL_HDIMS}
     assert len({emit(k).rstrip().rsplit("\n", 1)[0] for k in blackwell}) == 1
-
-
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The folder of the run, or the one that CI names: compiling the emulator takes more than all of these tests."""
-    return os.environ.get("FMHA_CACHE_DIR") or str(run_cache(tmp_path_factory))
 
 
 @pytest.mark.slow

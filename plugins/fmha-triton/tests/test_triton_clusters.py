@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
-import os
 from dataclasses import replace
 
 import pytest
@@ -11,22 +9,17 @@ import pytest
 pytest.importorskip("fmha_triton", reason="plugins/fmha-triton is not installed")
 pytest.importorskip("fmha_nvptx_emu", reason="plugins/fmha-nvptx-emu is not installed")
 
-from emulated_runs import assert_clean, drawn, plant, record
+from emulated_runs import assert_clean, drawn, needs_triton, plant, record
 from fmha_nvptx_emu import emulator
 from fmha_triton.catalogue import BLACKWELL, algorithm_of, function_of, kernels_of
 from fmha_triton.deciding import decide
 from fmha_triton.emit import cga_layout, emit, rows_per_copy
 from fmha_triton.plan import plan_of, shape_of, tiles_of
-from run_cache import run_cache
 
 from fmha_cli import api
 
 DEVICE = api.DeviceFacts(id="none", archs=("sm_103a",), units=5)
 PAIR = "-H 1 -s 512 --seqlen-k 256 -d 128 --dtype fp16"
-needs_triton = pytest.mark.skipif(
-    importlib.util.find_spec("triton") is None or importlib.util.find_spec("cuda") is None,
-    reason="Triton or cuda-python is not installed (pip install triton 'fmha[cuda]')",
-)
 PARTITIONS = "], [4, 4, 1, 1, 1], [192, 192, 24, 24, 24])"
 FAULTS = {
     "the block does not wait for the last buffers": ("    q.drain()\n    kv.drain()\n", "", "cluster-misuse"),
@@ -91,12 +84,6 @@ def test_head_dim_256_is_refused_with_the_columns_that_it_needs() -> None:
     assert isinstance(refused, api.Unsupported)
     text = next(reason.text for reason in refused.reasons if reason.id == "K961")
     assert text.endswith("256 would need 768 columns of tensor memory, of 512")
-
-
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The folder of the run, or the one that CI names: compiling the emulator takes more than all of these tests."""
-    return os.environ.get("FMHA_CACHE_DIR") or str(run_cache(tmp_path_factory))
 
 
 @pytest.mark.slow

@@ -7,7 +7,6 @@ kernel on every architecture.
 from __future__ import annotations
 
 import importlib.util
-import os
 
 import pytest
 
@@ -17,18 +16,11 @@ if importlib.util.find_spec("triton") is None:
     pytest.skip("Triton is not installed (pip install triton)", allow_module_level=True)
 
 from emulated_runs import FAULTS, drawn, faulty, is_noticed, record, rows
-from run_cache import run_cache
 
 from fmha_cli import api
 
 pytestmark = pytest.mark.slow
 ARCHS = ("gfx942", "gfx1201")
-
-
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The folder of the run, or the one that CI names: compiling the emulator takes more than all of these tests."""
-    return os.environ.get("FMHA_CACHE_DIR") or str(run_cache(tmp_path_factory))
 
 
 @pytest.mark.parametrize(("arch", "flags"), rows(ARCHS))

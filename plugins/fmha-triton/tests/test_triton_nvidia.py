@@ -6,34 +6,20 @@ kernel on every architecture.
 
 from __future__ import annotations
 
-import importlib.util
-import os
-
 import pytest
 
 pytest.importorskip("fmha_triton", reason="plugins/fmha-triton is not installed")
 pytest.importorskip("fmha_nvptx_emu", reason="plugins/fmha-nvptx-emu is not installed")
 
-from emulated_runs import FAULTS, drawn, faulty, is_noticed, record, rows
+from emulated_runs import FAULTS, drawn, faulty, is_noticed, needs_triton, record, rows
 from fmha_nvptx_emu import NvptxEmulator
 from fmha_triton import TritonBackend
-from run_cache import run_cache
 from triton_cases import NVIDIA
 from triton_check import device_of
 
 from fmha_cli import api
 
 ARCHS = ("sm_80", "sm_89", "sm_120")
-needs_triton = pytest.mark.skipif(
-    importlib.util.find_spec("triton") is None or importlib.util.find_spec("cuda") is None,
-    reason="Triton or cuda-python is not installed (pip install triton 'fmha[cuda]')",
-)
-
-
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The folder of the run, or the one that CI names: compiling the emulator takes more than all of these tests."""
-    return os.environ.get("FMHA_CACHE_DIR") or str(run_cache(tmp_path_factory))
 
 
 def test_every_architecture_is_executed() -> None:
