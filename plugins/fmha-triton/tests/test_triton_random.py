@@ -6,7 +6,6 @@ All of it is slow. CI runs a drawn part of the problems. NVIDIA's architectures 
 from __future__ import annotations
 
 import importlib.util
-import os
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
@@ -23,7 +22,6 @@ if importlib.util.find_spec("triton") is None:
 from fmha_triton import building
 from fmha_triton.catalogue import function_of
 from fmha_triton.emit import emit
-from run_cache import run_cache
 from triton_problems import ARCHS, COUNT, Assigned, AssignedBackend, added, all_marks, assigned, drawn
 
 from fmha_cli import api, conformance
@@ -42,19 +40,12 @@ def chunks() -> list[Any]:
     return [pytest.param(*chunk, marks=[pytest.mark.ci] if n == chosen else []) for n, chunk in enumerate(found)]
 
 
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of the run, or the one that CI names: compiling the emulator takes as much as a part of these tests."""
-    named = os.environ.get("FMHA_CACHE_DIR")
-    return Path(named) if named else run_cache(tmp_path_factory)
-
-
-def records_of(problems: Iterable[Assigned], arch: str, cache: Path, part: int) -> tuple[api.Record, ...]:
+def records_of(problems: Iterable[Assigned], arch: str, cache: str, part: int) -> tuple[api.Record, ...]:
     """The records of the problems of an architecture that are accepted, each from the kernel that it is assigned."""
     kernels = {one.problem: one.kernel for one in problems if one.arch == arch and one.kernel is not None}
     assert kernels
     backend = AssignedBackend(kernels)
-    subject = conformance.Subject(backend, entry="fmha_triton", cache_root=cache, beside=("fmha_amdgpu_emu",))
+    subject = conformance.Subject(backend, entry="fmha_triton", cache_root=Path(cache), beside=("fmha_amdgpu_emu",))
     fills = (conformance.FILLS[part % len(conformance.FILLS)],)
     options: dict[str, Any] = {"fills": fills, "all_kernels": False, "repeats": bool(part % 2)}
     records = conformance.judged(subject, kernels, device=f"emu:{arch}", **options)
@@ -77,19 +68,19 @@ def test_enough_problems_are_accepted_and_every_kind_of_kernel_is_among_them() -
 
 
 @pytest.mark.parametrize(("arch", "part"), chunks())
-def test_what_is_accepted_passes(arch: str, part: int, cache: Path) -> None:
+def test_what_is_accepted_passes(arch: str, part: int, cache: str) -> None:
     own = range(ARCHS.index(arch), COUNT, len(ARCHS))
     found = faults_in(records_of([assigned(n) for n in own[part::PARTS]], arch, cache, part))
     assert not found, found
 
 
 @pytest.mark.parametrize("arch", ARCHS)
-def test_what_was_added_passes(arch: str, cache: Path) -> None:
+def test_what_was_added_passes(arch: str, cache: str) -> None:
     found = faults_in(records_of(added(), arch, cache, ARCHS.index(arch)))
     assert not found, found
 
 
-def test_a_planted_fault_is_noticed(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_planted_fault_is_noticed(cache: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The sum of every row's weights is lost."""
     planted = []
 

@@ -1,0 +1,32 @@
+"""What the tests of the emulators' plugins have in common: their mark, and the cache of the whole run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+from run_cache import run_cache
+
+PLUGINS = Path(__file__).parents[1] / "plugins"
+FOLDERS = (PLUGINS / "fmha-amdgpu-emu", PLUGINS / "fmha-nvptx-emu")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
+    """Every test of an emulator may need its library, which takes a minute or more to compile: CI runs them after README's command.
+
+    ``pytest plugins/fmha-nvptx-emu -m ci`` runs them. Tests that are marked slow already stay out of CI.
+    """
+    for item in items:
+        if not item.get_closest_marker("slow") and any(folder in item.path.parents for folder in FOLDERS):
+            item.add_marker(pytest.mark.slow)
+            item.add_marker(pytest.mark.ci)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def cache_of_the_run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """A user's cache stays as it is, and other tests' kernels need no second compile."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("FMHA_CACHE_DIR", str(run_cache(tmp_path_factory)))
+        yield
