@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -14,7 +15,7 @@ from pathlib import Path
 
 from live_processes import gone
 
-from sweeps.swept import descendants, environ_of, words_of
+from sweeps.swept import descendants, environ_of, kill, words_of
 
 START_S = 120.0
 
@@ -43,6 +44,15 @@ class Node:
     def group(self) -> list[int]:
         """The nanny and everything that it started."""
         return [self.process.pid, *descendants(self.process.pid)]
+
+    def pause(self) -> list[int]:
+        """Stop them all, and what they start or end meanwhile; the stopped ones."""
+        seen: set[int] = set()
+        stopped: list[int] = []
+        while new := [pid for pid in self.group if pid not in seen]:
+            seen.update(new)
+            stopped += [pid for pid in new if kill(pid, signal.SIGSTOP)]
+        return stopped
 
 
 def waited(path: Path, text: str) -> None:

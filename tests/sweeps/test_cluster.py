@@ -38,8 +38,8 @@ def test_workers_of_a_cluster_are_killed_and_paused(tmp_path: Path) -> None:
             if number in (5, 10) and (worker := nodes[number // 5 - 1].worker) is not None:
                 assert kill(worker)
             if number == 15:
-                paused = nodes[2].group
-                assert all(kill(pid, signal.SIGSTOP) for pid in paused)
+                paused = nodes[2].pause()
+                assert nodes[2].process.pid in paused
             if number == 35:
                 for pid in paused:
                     kill(pid, signal.SIGCONT)
