@@ -3,7 +3,7 @@
     python benchmarks/blackwell_check.py [--arch A ...] [--only TEXT] [--first N] [--json FILE [--resume]] [--markdown FILE]
 
 ``blackwell_cases.py`` has the problems, ``triton_check.py`` the walk: each is chosen, compiled, executed and judged as with ``fmha run``. A row counts
-only if the plugin's Blackwell kernel was chosen; the number of its CTAs is the plan's. Rows of the file of ``--json`` that are not run are NOT_RUN. The
+only if the plugin's Blackwell kernel was chosen; the number of its CTAs is the plan's, or that of a case that names one, as with ``--kernel``. Rows of the file of ``--json`` that are not run are NOT_RUN. The
 script exits with 1 unless every row that was asked for passed. No figure is a GPU time.
 """
 
@@ -19,27 +19,12 @@ from pathlib import Path
 from typing import Any
 
 from blackwell_cases import ARCHS, all_cases
-from fmha_triton import TritonBackend
 from fmha_triton.catalogue import BLACKWELL, algorithm_of, function_of
 from triton_cases import Case
-from triton_check import executed, kept
-
-from fmha_cli import api
+from triton_check import chosen, executed, kept
 
 SCHEMA = "fmha.blackwell-check/1"
 Point = tuple[str, Case]
-
-
-def chosen(arch: str, case: Case) -> api.KernelSpec | None:
-    """The kernel that is chosen for a case; None if there is none on this architecture.
-
-    Raises:
-        EnvironmentProblem: K972, Triton is not installed.
-    """
-    backend, device = TritonBackend(driven=False), api.DeviceFacts.of_arch(arch)
-    decisions = backend.decide(api.Problem.from_cli(case.flags), device)
-    fitting = [one for one in decisions if isinstance(one, api.Supported)]
-    return min(fitting, key=lambda one: one.rank).kernel if fitting else None
 
 
 def empty(arch: str, case: Case) -> dict[str, Any]:
@@ -101,8 +86,8 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
 
 
 def points_of(archs: Iterable[str]) -> list[Point]:
-    """Every case on every architecture: the cases in order, so that a run that is cut short has some of each device."""
-    return [(arch, case) for case in all_cases() for arch in archs]
+    """Every case on each of its architectures: the cases in order, so that a run that is cut short has some of each device."""
+    return [(arch, case) for case in all_cases() for arch in archs if arch in case.archs]
 
 
 def main(arguments: Sequence[str] | None = None, run: Callable[[str, Case], dict[str, Any]] = row_of) -> int:

@@ -8,11 +8,18 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Case:
-    """One case. ``flags`` are problem flags; ``families`` are the families of its stages, in order."""
+    """One case.
+
+    Attributes:
+        flags: problem flags, which no other case has.
+        families: the families of its stages, in order.
+        kernels: what the kernel's name holds, if it is not the first one: ``num_ctas=2``.
+    """
 
     name: str
     flags: str
     families: tuple[str, ...]
+    kernels: str = ""
 
 
 FWD, SPLITKV = ("fwd",), ("fwd_splitkv", "fwd_splitkv_combine")

@@ -43,7 +43,7 @@ def main() -> int:
     device, registry, artifacts, whole = machine_of(wanted.arch), build_registry(), list[Artifact](), True
     for subject in wanted.backend:
         backend, here = registry.backend(subject.backend), subject.at(device)
-        pool = pool_of(backend, device, here.flags)
+        pool = pool_of(backend, device, here.flags, here.kernels)
         refused = {flags: plan for flags, plan in pool.plans.items() if isinstance(plan, str)}
         left = 60 * wanted.minutes - (time.monotonic() - started)
         made = supply(pool, backend, root, jobs=wanted.jobs, seconds=max(0.0, left), offline=wanted.offline)

@@ -62,7 +62,7 @@ def of_kernel(
     with tempfile.TemporaryDirectory() as folder, PlantedPtx(kernel, registry, Path(folder)) as subject:
         if subject.plain.verdict != "PASSED" or subject.plain.findings:
             raise ValueError(f"{name_of(kernel)}, its text unchanged: {subject.plain}")
-        every = faults(subject.text, subject.problem.hdim * 2)
+        every = faults(subject.text, subject.problem.hdim * subject.problem.dtype.bits // 8)
         chosen = sampled([f for f in every if any(text in f.kind.value for text in wanted)], count, seed)
         name = name_of(kernel)
         yield from (standing[key] for f in chosen if (key := (name, f.line + 1, f.after)) in standing)

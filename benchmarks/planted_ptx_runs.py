@@ -13,10 +13,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
 
+from nvidia_check.plans import planned as planned_of
 from planted_statements import Fault, planted, trapped
 from planted_workers import PlantedWorkers, Seen
 
-from fmha_cli.api import Registry, Stage
+from fmha_cli.api import DeviceFacts, Problem, Registry, Stage
 from fmha_cli.toolchain.cache.layout import PTX
 
 SECONDS = 6.0
@@ -34,6 +35,7 @@ class Kernel:
     Attributes:
         name: of the row. backend, arch, flags: what chooses it.
         stage: its place among the launches of the plan.
+        kernels: what the name of the plan's main kernel holds, if it is not the first one.
     """
 
     name: str
@@ -41,6 +43,7 @@ class Kernel:
     arch: str
     flags: str
     stage: int = 0
+    kernels: str = ""
 
 
 KERNELS = (
@@ -54,7 +57,23 @@ KERNELS = (
         Kernel(f"forward d{hdim} {dtype}{' causal' * bool(mask)}", "triton", "sm_100a", f"-b 1 -H 1 -s 256 -d {hdim} --dtype {dtype}{mask}")
         for hdim in (64, 128) for dtype in ("fp16", "bf16") for mask in ("", " --causal")
     ),
+    Kernel("pair d64 fp8_e4m3 causal", "triton", "sm_100a", "-b 1 -H 1 -s 512 --seqlen-k 512 -d 64 --dtype fp8_e4m3 --causal --qscale tensor", kernels="num_ctas=2"),
 )  # fmt: skip
+
+
+def _named(kernel: Kernel, registry: Registry) -> str | None:
+    """The name of the main kernel, if it is not the first one.
+
+    Raises:
+        ValueError: no kernel for the problem.
+    """
+    if not kernel.kernels:
+        return None
+    problem, device = Problem.from_cli(kernel.flags), DeviceFacts.of_arch(kernel.arch)
+    plan = planned_of(registry.backend(kernel.backend), problem, device, kernel.kernels)
+    if isinstance(plan, str):
+        raise ValueError(plan)
+    return plan.stages[0].kernel.name
 
 
 class PlantedPtx(PlantedWorkers):
@@ -66,7 +85,7 @@ class PlantedPtx(PlantedWorkers):
     """
 
     def __init__(self, kernel: Kernel, registry: Registry, folder: Path, seconds: float = SECONDS) -> None:
-        super().__init__(kernel.backend, kernel.arch, kernel.flags, registry, folder, seconds)
+        super().__init__(kernel.backend, kernel.arch, kernel.flags, registry, folder, seconds, _named(kernel, registry))
         self.kernel = kernel
 
     def __enter__(self) -> Self:

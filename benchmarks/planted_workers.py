@@ -56,12 +56,23 @@ class PlantedWorkers(AbstractContextManager[Any]):
         ValueError: no kernel for the problem.
     """
 
-    def __init__(self, backend: str, arch: str, flags: str, registry: Registry, folder: Path, seconds: float) -> None:
+    def __init__(
+        self,
+        backend: str,
+        arch: str,
+        flags: str,
+        registry: Registry,
+        folder: Path,
+        seconds: float,
+        kernel: str | None = None,
+    ) -> None:
         self.problem = Problem.from_cli(flags)
         self._registry, self._folder = registry, folder
         self._out = folder / "outputs.safetensors"
         device = f"emu:{arch}"
-        self._request = Request(backend=backend, device=device, timeout=seconds, out=str(self._out), emu_threads=1)
+        self._request = Request(
+            backend=backend, device=device, kernel=kernel, timeout=seconds, out=str(self._out), emu_threads=1
+        )
         self._stack = ExitStack()
         self._executors: dict[Hashable, Executor] = {}
 

@@ -19,11 +19,13 @@ class Case:
         kind: the kind of kernel that it is for.
         flags: the problem on a command line.
         archs: where it runs.
+        ctas: CTAs of the kernel's cluster; None: as the plugin chooses.
     """
 
     kind: str
     flags: str
     archs: tuple[str, ...] = ARCHS
+    ctas: int | None = None
 
 
 _EVERYWHERE = (

@@ -22,6 +22,7 @@ from typing import Any
 
 from fmha_triton import TritonBackend
 from fmha_triton.building import key_of
+from fmha_triton.catalogue import algorithm_of
 from triton_cases import ARCHS, Case, all_cases
 
 from fmha_cli import api
@@ -34,18 +35,26 @@ def device_of(arch: str) -> str:
     return "emu:sm_120" if arch == "sm_120a" else f"emu:{arch}"
 
 
+def chosen(arch: str, case: Case) -> api.KernelSpec | None:
+    """The kernel of a case: the first one, of those with its number of CTAs if it names one. None if there is none on this architecture."""
+    backend, device = TritonBackend(driven=False), api.DeviceFacts.of_arch(arch)
+    decisions = backend.decide(api.Problem.from_cli(case.flags), device)
+    fitting = [
+        d for d in decisions if isinstance(d, api.Supported) and case.ctas in (None, algorithm_of(d.kernel).num_ctas)
+    ]
+    return min(fitting, key=lambda d: d.rank).kernel if fitting else None
+
+
 def build_of(arch: str, case: Case) -> str | None:
     """A digest of everything that is built for a case: texts, options, Triton's version, the compiling program. None if it is refused.
 
     Raises:
         EnvironmentProblem: K972, Triton is not installed.
     """
-    backend, device = TritonBackend(driven=False), api.DeviceFacts.of_arch(arch)
-    problem = api.Problem.from_cli(case.flags)
-    fitting = [d for d in backend.decide(problem, device) if isinstance(d, api.Supported)]
-    if not fitting:
+    kernel = chosen(arch, case)
+    if kernel is None:
         return None
-    plan = backend.plan(problem, min(fitting, key=lambda d: d.rank).kernel, device)
+    plan = TritonBackend(driven=False).plan(api.Problem.from_cli(case.flags), kernel, api.DeviceFacts.of_arch(arch))
     keys = " ".join(key_of(stage.kernel).digest for stage in plan.stages)
     return hashlib.sha256(keys.encode()).hexdigest()
 
@@ -71,7 +80,9 @@ def executed(arch: str, case: Case) -> dict[str, Any]:
     """The row of one case on one emulated device."""
     row: dict[str, Any] = {"arch": arch, "kind": case.kind, "flags": case.flags, "build": build_of(arch, case)}
     try:
-        (record,) = api.run(api.Problem.from_cli(case.flags), backend="triton", device=device_of(arch))
+        named = chosen(arch, case) if case.ctas else None
+        problem, kernel = api.Problem.from_cli(case.flags), named.name if named else None
+        (record,) = api.run(problem, backend="triton", device=device_of(arch), kernel=kernel)
     except api.FmhaError as fault:
         return {**row, "verdict": "REFUSED", "why": str(fault), "kernel": None, "error": None, "executed": None}
     document = api.to_json(record)

@@ -104,11 +104,11 @@ def markdown(rows: Iterable[Mapping[str, Any]]) -> str:
         f"|---|---|---|---|---|{'---|' * len(FIGURES)}",
     ]
     for row in rows:
-        hdim, narrow, _ = row["key"].partition(":")
+        key, _, ctas = row["key"].partition("x")
+        hdim, narrow, _ = key.partition(":")
         m, n, warps, stages, _ = row["config"]
         cells = row["why"] if "why" in row else " | ".join(f"{row[name]:g}" for name in FIGURES)
         shape = f"{m}x{n}, {warps}, {stages}" if n else f"{m}, {warps}, {stages}"
-        hdim, _, ctas = hdim.partition("x")
         hdim = hdim.replace("v", ", V ")
         place = (
             f"{row['arch']} | `{row['function']}` | {hdim}{' fp8' if narrow else ''}{f', {ctas} CTAs' if ctas else ''}"

@@ -9,7 +9,7 @@ import subprocess
 import sys
 from argparse import ArgumentTypeError
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -140,7 +140,7 @@ def _begun(
     """Bring or build the kernels of a backend."""
     backend = build_registry().backend(subject.backend)
     weight = subject.share / sum(other.share for other in subjects)
-    pool = pool_of(backend, device, subject.flags)
+    pool = pool_of(backend, device, subject.flags, subject.kernels)
     seconds = budget.share(0, MOST["build"] * weight) or 0
     kernels = supply(pool, backend, options.cache_root, jobs=options.jobs, seconds=seconds)
     folder = options.folder / subject.backend
@@ -171,11 +171,18 @@ def _cases(one: Going, options: Options, budget: Budget) -> list[Result]:
     ready, out = [], {}
     for wanted in one.subject.wanted:
         out[wanted.name] = result = planned_row("cases", wanted, one.pool.plans[wanted.flags], one.kernels)
-        ready += [] if result.why else [wanted]
+        ready += [] if result.why else [with_kernel(wanted, one.subject, one.pool)]
     seconds = one.seconds(budget, "cases")
     found = validate("cases", ready, one.setting, seconds) if seconds else _left_out(budget, "cases", ready)
     out |= {result.name: result for result in found}
     return list(out.values())
+
+
+def with_kernel(wanted: Wanted, subject: Subject, pool: Pool) -> Wanted:
+    """The problem with the name of its kernel, if that is not the first one."""
+    plan = pool.plans[wanted.flags]
+    named = wanted.flags in subject.kernels and not isinstance(plan, str)
+    return replace(wanted, kernel=plan.stages[0].kernel.name) if named else wanted
 
 
 def planned_row(part: str, wanted: Wanted, plan: Plan | str, kernels: Supply) -> Result:
@@ -254,7 +261,8 @@ def drawn(subject: Subject, pool: Pool, backend: Backend, device: DeviceFacts, o
     Raises:
         ValueError: they support too few.
     """
-    bases = [Problem.from_cli(case.flags) for case in subject.cases if pool.serves(pool.plans[case.flags])]
+    plain = [case.flags for case in subject.cases if not case.kernels]
+    bases = [Problem.from_cli(flags) for flags in plain if pool.serves(pool.plans[flags])]
     if not bases:
         raise ValueError("no case has all its kernels")
     count = options.drawn(subject)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from fmha_cli.discovery.registry import Registry, build_registry
@@ -15,7 +16,7 @@ from fmha_cli.walk.dry_run import dry_fates
 from fmha_cli.walk.request import Command, Request
 from fmha_cli.walk.rows import plan_rows
 from nvidia_check.budget import Budget
-from nvidia_check.check import MOST, Options, bring, drawn, environment, planned_row, unready
+from nvidia_check.check import MOST, Options, bring, drawn, environment, planned_row, unready, with_kernel
 from nvidia_check.kernels import Pool, Supply, pool_of, supply
 from nvidia_check.plans import machine_of, planned
 from nvidia_check.results import Result
@@ -34,7 +35,7 @@ def dry_run(
     supplied = []
     for subject in (subject.at(device) for subject in subjects):
         backend = registry.backend(subject.backend)
-        pool = pool_of(backend, device, subject.flags)
+        pool = pool_of(backend, device, subject.flags, subject.kernels)
         seconds = budget.share(0, MOST["build"]) or 0
         kernels = supply(pool, backend, options.cache_root, jobs=options.jobs, seconds=seconds)
         notes["kernels"][subject.backend] = {"text": kernels.text(), "missing": dict(kernels.faults)}
@@ -61,7 +62,8 @@ def _rows(
 ) -> Iterator[Result]:
     if "cases" in options.parts:
         arch = pool.arch or device.archs[0]
-        yield from launches("cases", subject.wanted, backend, arch, pool.plans, kernels, registry, options)
+        wanted = [with_kernel(w, subject, pool) for w in subject.wanted]
+        yield from launches("cases", wanted, backend, arch, pool.plans, kernels, registry, options)
         budget.done("cases")
     if "speed" in options.parts:
         yield from _speed(subject, pool.plans, kernels)
@@ -95,8 +97,12 @@ def launches(
         offline=True,
         cache_root=str(options.cache_root),
     )
-    points = [Problem.from_cli(w.flags) for w in ready]
-    rows = plan_rows(points, request, registry, {backend.name: backend.probe()})
+    found = {backend.name: backend.probe()}
+    rows = [
+        row
+        for w in ready
+        for row in plan_rows([Problem.from_cli(w.flags)], replace(request, kernel=w.kernel or None), registry, found)
+    ]
     try:
         fates, _ = dry_fates(rows, request, registry)
     except FmhaError as fault:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Event, Timer
+from types import MappingProxyType
 
 from fmha_cli.domain.device import DeviceFacts
 from fmha_cli.domain.errors import EnvironmentProblem, Interrupted
@@ -43,9 +44,11 @@ class Pool:
         return Pool(self.plans, {digest: stage for digest, stage in self.stages.items() if digest in have})
 
 
-def pool_of(backend: Backend, device: DeviceFacts, flags: Sequence[str]) -> Pool:
-    """The kernels that some problems need on a device."""
-    plans = {line: planned(backend, Problem.from_cli(line), device) for line in flags}
+def pool_of(
+    backend: Backend, device: DeviceFacts, flags: Sequence[str], kernels: Mapping[str, str] = MappingProxyType({})
+) -> Pool:
+    """The kernels that some problems need on a device. ``kernels``: flags -> what the kernel's name holds."""
+    plans = {line: planned(backend, Problem.from_cli(line), device, kernels.get(line, "")) for line in flags}
     return Pool(plans, stages_of(plan for plan in plans.values() if isinstance(plan, Plan)))
 
 

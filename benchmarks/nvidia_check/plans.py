@@ -24,10 +24,12 @@ def machine_of(arch: str) -> DeviceFacts:
     return replace(DeviceFacts.of_arch(arch), archs=archs_of((int(major), int(minor)), known))
 
 
-def planned(backend: Backend, problem: Problem, device: DeviceFacts) -> Plan | str:
-    """The plan of the best kernel, or the first reason of the nearest refusal."""
-    decisions = list(backend.decide(problem, device))
+def planned(backend: Backend, problem: Problem, device: DeviceFacts, kernels: str = "") -> Plan | str:
+    """The plan of the best kernel, of those whose names hold ``kernels``, or the first reason of the nearest refusal."""
+    decisions = [d for d in backend.decide(problem, device) if d.kernel is None or kernels in d.kernel.name]
     fits = [d for d in decisions if isinstance(d, Supported)]
+    if not decisions:
+        return f"no kernel's name holds {kernels}"
     if fits:
         return backend.plan(problem, min(fits, key=lambda d: d.rank).kernel, device)
     refused = min((d for d in decisions if isinstance(d, Unsupported)), key=lambda d: len(d.reasons))

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import fmha_cli
@@ -29,11 +32,12 @@ _LATE_S = 20.0
 
 @dataclass(frozen=True)
 class Wanted:
-    """A problem to check: its name, its flags, and the families that it must use (empty: any)."""
+    """A problem to check: its name, its flags, the families that it must use (empty: any), and its kernel (empty: the first one)."""
 
     name: str
     flags: str
     families: tuple[str, ...] = ()
+    kernel: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,7 +72,28 @@ class Setting:
 
 
 def validate(part: str, wanted: Sequence[Wanted], setting: Setting, seconds: float) -> list[Result]:
-    """The verdict of every problem, in the given order, after about ``seconds`` at most."""
+    """The verdict of every problem, in the given order, after about ``seconds`` at most: first of those that are for the first kernel."""
+    end = monotonic() + seconds
+    together = [w for w in wanted if not w.kernel]
+    done = _swept(part, together, setting, seconds) if together or not wanted else {}
+    for w in wanted:
+        if w.kernel:
+            done[w.name] = _alone(part, w, setting, end - monotonic())
+    return [done[w.name] for w in wanted]
+
+
+def _alone(part: str, wanted: Wanted, setting: Setting, seconds: float) -> Result:
+    """The verdict of a problem with its own kernel, which a sweep does not take."""
+    if seconds <= 0:
+        return Result(part, wanted.name, wanted.flags, why="the time of this part was over")
+    records = setting.folder / f"{part}-{re.sub(r'[^a-z0-9]+', '-', wanted.name.lower())}.jsonl"
+    words = ["validate", "--device", setting.device, *shlex.split(wanted.flags), "--kernel", wanted.kernel]
+    said = _said([*program(), *words, *setting.options], records, seconds + _LATE_S)
+    return judged(part, wanted, _records(records).get(key_of(wanted.flags), []), said)
+
+
+def _swept(part: str, wanted: Sequence[Wanted], setting: Setting, seconds: float) -> dict[str, Result]:
+    """The verdicts by name of problems that one sweep checks."""
     problems, records = (setting.folder / f"{part}.{ending}" for ending in ("txt", "jsonl"))
     problems.write_text("".join(f"{w.flags}  # {w.name}\n" for w in wanted), "utf-8")
     devices = f"{setting.device}*{setting.processes}"
@@ -77,7 +102,7 @@ def validate(part: str, wanted: Sequence[Wanted], setting: Setting, seconds: flo
         [*program(), *words, "--time-limit", f"{max(seconds, 1e-3):g}", *setting.options], records, seconds + _LATE_S
     )
     found = _records(records)
-    return [judged(part, w, found.get(key_of(w.flags), []), said) for w in wanted]
+    return {w.name: judged(part, w, found.get(key_of(w.flags), []), said) for w in wanted}
 
 
 def program() -> list[str]:
@@ -96,7 +121,8 @@ def _said(words: Sequence[str], records: Path, seconds: float) -> str:
         except subprocess.TimeoutExpired:
             return "the time of this part was over"
     last = log.read_text("utf-8").strip()[-_LAST_WORDS:]
-    return f"fmha sweep ended with {code}: {last}" if code else ""
+    verb = next(word for word in words if word in ("sweep", "validate"))
+    return f"fmha {verb} ended with {code}: {last}" if code else ""
 
 
 def environ_of_children() -> dict[str, str]:

@@ -18,6 +18,7 @@ from nvidia_check.speed_points import Point
 
 WITHOUT_BF16 = ("sm_60", "sm_70", "sm_75")
 WITHOUT_FP8 = (*WITHOUT_BF16, "sm_80", "sm_86", "sm_87")
+WITH_CLUSTERS = ("sm_100a", "sm_103a")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,7 +48,12 @@ class Subject:
     share: float = 1.0
 
     def at(self, device: DeviceFacts) -> Subject:
-        """The subject on a device: without the cases of fp8 where there is none; where there is no bf16, fp16 takes its place."""
+        """The subject on a device.
+
+        Cases of fp8, and of clusters of the kernel for Blackwell, are left out where there is none. Where there is no bf16, fp16 takes its place.
+        """
+        if not set(device.archs) & set(WITH_CLUSTERS):
+            self = replace(self, cases=tuple(case for case in self.cases if not case.kernels))
         if device.archs[0] in WITHOUT_FP8:
             self = replace(self, cases=tuple(case for case in self.cases if "fp8" not in case.flags))
         if device.archs[0] not in WITHOUT_BF16:
@@ -60,6 +66,11 @@ class Subject:
     def wanted(self) -> tuple[Wanted, ...]:
         """The cases as problems to check."""
         return tuple(Wanted(case.name, case.flags, case.families) for case in self.cases)
+
+    @property
+    def kernels(self) -> dict[str, str]:
+        """What the kernel's name holds, by flags, of the cases that are not for the first kernel."""
+        return {case.flags: case.kernels for case in self.cases if case.kernels}
 
     @property
     def flags(self) -> tuple[str, ...]:

@@ -1,6 +1,6 @@
 """The cases of ``plugins/fmha-triton``: every kind of kernel. On sm_90a and sm_100a, plain forward problems go to the Gluon kernels.
 
-With head dim 128, 16 bits and no mask, the kernel for Blackwell has clusters of two CTAs.
+With head dim 128, 16 bits and no mask, the kernel for Blackwell has clusters of two CTAs. Two cases name a number of CTAs.
 """
 
 from __future__ import annotations
@@ -29,6 +29,8 @@ CASES: tuple[Case, ...] = (
     Case("pages, split", "-b 4 -H 8 --kv-heads 2 -s 1 -d 128 --dtype bf16 --kv-cache paged:64 --cache-seqlens 1000 --splits 4", SPLITKV),
     Case("fp8_e4m3", "-b 1 -H 4 -s 512 -d 128 --dtype fp8_e4m3 --qscale tensor", FWD),
     Case("fp8_e5m2, causal", "-b 1 -H 4 -s 300 -d 64 --dtype fp8_e5m2 --qscale head --causal", FWD),
+    Case("d64, causal, two CTAs", "-b 1 -H 3 -s 700 --seqlen-k 471 -d 64 --dtype bf16 --causal --lse", FWD, "num_ctas=2"),
+    Case("fp8_e4m3, four CTAs", "-b 1 -H 2 -s 1100 --seqlen-k 300 -d 64 --dtype fp8_e4m3 --qscale head --lse", FWD, "num_ctas=4"),
     Case("backward", "-b 2 -H 4 -s 512 -d 64 --dtype fp16 --direction bwd", BWD),
     Case("backward, causal, GQA", "-b 1 -H 4 --kv-heads 2 -s 333 --seqlen-k 471 -d 128 --dtype bf16 --causal --direction bwd", BWD),
 )  # fmt: skip

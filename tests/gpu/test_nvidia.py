@@ -7,6 +7,7 @@ that run everywhere check that they use the named families.
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
@@ -16,7 +17,18 @@ from check_case import Case
 from gpu_cases import device_or_skip
 from nvidia_check.kernels import pool_of
 from nvidia_check.plans import planned
-from nvidia_check.subjects import CUDNN, EFFICIENT, FLASH, KNOWN, PLUGGED, SUBJECTS, TRITON, Subject, subjects_of
+from nvidia_check.subjects import (
+    CUDNN,
+    EFFICIENT,
+    FLASH,
+    KNOWN,
+    PLUGGED,
+    SUBJECTS,
+    TRITON,
+    WITH_CLUSTERS,
+    Subject,
+    subjects_of,
+)
 
 from fmha_cli.codegen.cudnn_oss.facts import facts_of, kernels
 from fmha_cli.codegen.mem_efficient.traits import kernels_of
@@ -54,6 +66,11 @@ def test_every_case_on_the_device(subject: Subject, case: Case, shared_cache: Pa
     installed_or_skip(subject)
     device = device_or_skip(subject.backend, "NVIDIA")
     request = Request(command=Command.VALIDATE, backend=subject.backend, device=device.id, cache_root=str(shared_cache))
+    if case.kernels:
+        plan = planned(build_registry().backend(subject.backend), Problem.from_cli(case.flags), device, case.kernels)
+        if isinstance(plan, str):
+            pytest.skip(plan)
+        request = replace(request, kernel=plan.stages[0].kernel.name)
     for record in run_points([Problem.from_cli(case.flags)], request, build_registry()).records:
         assert record.verdict is Verdict.PASSED, record.notes
         assert tuple(stage.family for stage in record.stages) == case.families
@@ -64,11 +81,13 @@ def test_the_cases_lead_to_their_families(subject: Subject, arch: str) -> None:
     installed_or_skip(subject)
     device = DeviceFacts.of_arch(arch)
     here = subject.at(device)
-    pool = pool_of(build_registry().backend(subject.backend), device, here.flags)
+    assert bool(here.kernels) is (subject is TRITON and arch in WITH_CLUSTERS)
+    pool = pool_of(build_registry().backend(subject.backend), device, here.flags, here.kernels)
     for case in here.cases:
         plan = pool.plans[case.flags]
         assert isinstance(plan, Plan), (case.name, plan)
         assert tuple(stage.family.value for stage in plan.stages) == case.families, case.name
+        assert case.kernels in plan.stages[0].kernel.name
     assert {point.name for point in here.points if isinstance(pool.plans[point.flags], str)} == set()
     assert {stage.kernel.arch for stage in pool.stages.values()} == {arch}
 

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -122,6 +123,20 @@ def test_processes_side_by_side_check_unlike_problems(setting: Setting) -> None:
     assert 0 < (found[0].used or 0) < 1
     assert found[2].why == "fwd_splitkv expected, not fwd"
     assert "K012" in (found[3].why or "")
+
+
+def test_a_problem_with_a_kernel_of_its_own_is_checked_with_it(setting: Setting) -> None:
+    """It is not in the sweep, whose problems have their first kernels, and the rows keep their order."""
+    named = replace(PROBLEMS[0], name="named", kernel="no such kernel")
+    found = validate("cases", (named, PROBLEMS[0]), setting, 120)
+    assert [(r.name, r.verdict) for r in found] == [("named", "NOT_RUN"), ("a", "PASSED")]
+    assert "fmha validate ended with 2" in (found[0].why or "")
+    assert "no such kernel" in (found[0].why or "")
+    digest = found[1].figures["kernels"][0]
+    (other,) = validate("cases", (replace(named, kernel=digest),), setting, 120)
+    assert (other.verdict, other.figures["kernels"]) == ("PASSED", [digest])
+    late = validate("cases", (named,), setting, 0.0)
+    assert [(r.verdict, r.why) for r in late] == [("NOT_RUN", "the time of this part was over")]
 
 
 def test_what_was_not_done_in_time_is_not_run(setting: Setting) -> None:

@@ -78,7 +78,9 @@ def test_every_mbarrier_is_invalidated_ahead_of_the_closing_barriers() -> None:
 
 
 def test_the_blackwell_kernels_are_those_of_the_plan() -> None:
-    """16-bit floats, head dims 64 and 128, with a causal mask and without: one problem each."""
-    flags = [kernel.flags for kernel in KERNELS if kernel.arch == "sm_100a"]
+    """16-bit floats, head dims 64 and 128, with a causal mask and without: one problem each. One more names two CTAs, with fp8."""
+    here = [kernel for kernel in KERNELS if kernel.arch == "sm_100a"]
+    flags = [kernel.flags for kernel in here if not kernel.kernels]
+    assert [kernel.kernels for kernel in here if "fp8" in kernel.flags] == ["num_ctas=2"]
     assert len(set(flags)) == 8
     assert sum("--causal" in one for one in flags) == sum("-d 128" in one for one in flags) == 4

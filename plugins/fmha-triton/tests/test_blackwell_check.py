@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,13 @@ import pytest
 pytest.importorskip("fmha_triton", reason="plugins/fmha-triton is not installed")
 
 import blackwell_check
+import triton_check
 from blackwell_cases import ARCHS, all_cases
 from fmha_triton import building
-from fmha_triton.catalogue import BLACKWELL, function_of
+from fmha_triton.catalogue import BLACKWELL, algorithm_of, function_of
 from triton_cases import Case
+
+from fmha_cli import api
 
 CASE = next(all_cases())
 
@@ -36,9 +40,35 @@ def test_the_problems_are_enough_and_the_blackwell_kernel_is_chosen_for_them() -
     points = blackwell_check.points_of(ARCHS)
     assert len({(arch, case.flags) for arch, case in points}) == len(points) >= 60
     for case in all_cases():
-        kernel = blackwell_check.chosen("sm_100a", case)
+        kernel = blackwell_check.chosen(case.archs[0], case)
         assert kernel is not None, case.flags
         assert function_of(kernel) == BLACKWELL, case.flags
+        assert case.ctas in (None, algorithm_of(kernel).num_ctas)
+
+
+def test_a_case_that_names_a_number_of_ctas_runs_with_that_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Upstream takes one CTA for these problems. The build of a row is that of the named kernel."""
+    named = [case for case in all_cases() if case.ctas]
+    assert len(named) >= 12
+    assert {(case.ctas, dtype) for case in named for dtype in ("16", "e4m3", "e5m2") if dtype in case.flags} == {
+        (ctas, dtype) for ctas in (2, 4) for dtype in ("16", "e4m3", "e5m2")
+    }
+    case = named[0]
+    asked: list[str | None] = []
+
+    def run(problem: api.Problem, *, backend: str, device: str, kernel: str | None) -> tuple[api.Record, ...]:
+        asked.append(kernel)
+        raise api.UsageError("far enough", code="E002")
+
+    monkeypatch.setattr(triton_check.api, "run", run)
+    for one in (case, replace(case, ctas=None)):
+        triton_check.executed("sm_100a", one)
+    kernel = blackwell_check.chosen("sm_100a", case)
+    assert kernel is not None
+    assert asked == [kernel.name, None]
+    builds = {triton_check.build_of("sm_100a", replace(case, ctas=ctas)) for ctas in (None, 1, 2, 4)}
+    assert len(builds) == 3
+    assert triton_check.build_of("sm_100a", replace(case, ctas=3)) is None
 
 
 def test_a_problem_of_another_kernel_or_of_none_does_not_pass() -> None:

@@ -11,15 +11,21 @@ pytest.importorskip("fmha_nvptx_emu", reason="plugins/fmha-nvptx-emu is not inst
 
 from emulated_runs import assert_clean, drawn, needs_triton, plant, record
 from fmha_nvptx_emu import emulator
-from fmha_triton.catalogue import BLACKWELL, algorithm_of, function_of, kernels_of
+from fmha_triton.catalogue import BLACKWELL, algorithm_of, function_of
 from fmha_triton.deciding import decide
-from fmha_triton.emit import cga_layout, emit, rows_per_copy
+from fmha_triton.emit import arguments, cga_layout, constants, emit, rows_per_copy, swizzle_bytes
 from fmha_triton.plan import plan_of, shape_of, tiles_of
 
 from fmha_cli import api
 
 DEVICE = api.DeviceFacts(id="none", archs=("sm_103a",), units=5)
-PAIR = "-H 1 -s 512 --seqlen-k 256 -d 128 --dtype fp16"
+LENGTHS = "-H 1 -s 512 --seqlen-k 256"
+PAIR = f"{LENGTHS} -d 128 --dtype fp16"
+SIGNATURES = (
+    *(f"-d {hdim} --dtype {dtype}" for hdim in (64, 128) for dtype in ("fp16", "bf16", "fp8_e4m3", "fp8_e5m2")),
+    "-d 128 --hdim-v 64 --dtype fp16",
+    "-d 64 --hdim-v 128 --dtype bf16",
+)
 PARTITIONS = "], [4, 4, 1, 1, 1], [192, 192, 24, 24, 24])"
 FAULTS = {
     "the block does not wait for the last buffers": ("    q.drain()\n    kv.drain()\n", "", "cluster-misuse"),
@@ -32,12 +38,10 @@ FAULTS = {
 """The text, what stands there instead, and the finding. Two CTAs, two blocks of keys."""
 
 
-def kernel_of(num_ctas: int, mask: api.MaskKey = api.MaskKey.NONE) -> api.KernelSpec:
-    return next(
-        k
-        for k in kernels_of("sm_103a")
-        if function_of(k) == BLACKWELL and algorithm_of(k).num_ctas == num_ctas and k.signature.mask is mask
-    )
+def kernel_of(num_ctas: int, flags: str = PAIR) -> api.KernelSpec:
+    """The Blackwell kernel of a problem with a number of CTAs."""
+    found = (d.kernel for d in candidates(flags) if function_of(d.kernel) == BLACKWELL)
+    return next(k for k in found if algorithm_of(k).num_ctas == num_ctas)
 
 
 def candidates(flags: str) -> list[api.Supported]:
@@ -63,9 +67,38 @@ def test_the_number_of_ctas_is_in_name_digest_and_text() -> None:
     assert all(f'"num_ctas": {n}' in emit(kernel_of(n)) for n in (1, 2, 4))
 
 
-def test_other_numbers_of_ctas_stay_candidates_behind_upstream_s() -> None:
-    assert [algorithm_of(d.kernel).num_ctas for d in candidates(PAIR)[:3]] == [2, 1, 4]
-    assert [algorithm_of(d.kernel).num_ctas for d in candidates(f"{PAIR} --causal")[:3]] == [1, 2, 4]
+@pytest.mark.parametrize(("flags", "widths"), [
+    ("-d 128 --dtype fp16", [128, 128]),
+    ("-d 64 --dtype bf16", [128, 64]),
+    ("-d 128 --dtype fp8_e5m2", [128, 64]),
+    ("-d 64 --dtype fp8_e4m3", [64, 32]),
+    ("-d 128 --hdim-v 64 --dtype fp16", [128, 64]),
+    ("-d 64 --hdim-v 128 --dtype bf16", [128, 128]),
+])  # fmt: skip
+def test_a_row_of_v_is_swizzled_over_the_half_that_a_cta_has(flags: str, widths: list[int]) -> None:
+    """Bytes of a row of K and of V, of several CTAs. One CTA has rows of V twice as long, up to the widest swizzle."""
+    one, pair, four = (kernel_of(n, f"{LENGTHS} {flags}") for n in (1, 2, 4))
+    for kernel in (pair, four):
+        assert [swizzle_bytes(kernel, name) for name in ("KMap", "VMap")] == widths
+        types = {a.name: a.type for a in arguments(kernel)}
+        assert f"(swizzle_byte_width={widths[1]}," in types["VMap"]
+    assert swizzle_bytes(one, "VMap") == min(2 * widths[1], 128)
+
+
+@pytest.mark.parametrize("flags", SIGNATURES)
+def test_other_numbers_of_ctas_stay_candidates_behind_upstream_s(flags: str) -> None:
+    """Upstream takes two CTAs without a mask, with head dim 128 and 16 bits."""
+    first = 2 if flags in ("-d 128 --dtype fp16", "-d 128 --dtype bf16") else 1
+    order = [first, *(n for n in (1, 2, 4) if n != first)]
+    assert [algorithm_of(d.kernel).num_ctas for d in candidates(f"{LENGTHS} {flags}")[:3]] == order
+    assert [algorithm_of(d.kernel).num_ctas for d in candidates(f"{LENGTHS} {flags} --causal")[:3]] == [1, 2, 4]
+
+
+@pytest.mark.parametrize(("flags", "buffers"), [("-d 64 --dtype fp16", 6), ("-d 64 --dtype fp8_e4m3", 8)])
+def test_head_dim_64_takes_turns_and_has_more_buffers_also_in_clusters(flags: str, buffers: int) -> None:
+    for num_ctas in (1, 2, 4):
+        found = constants(kernel_of(num_ctas, f"{LENGTHS} {flags}"))
+        assert (found["TURNSTILE"], found["BUFFERS"]) == (True, buffers)
 
 
 def test_the_grid_holds_whole_clusters_and_the_plan_says_what_they_take() -> None:
@@ -103,10 +136,14 @@ def test_it_passes(arch: str, flags: str, cache: str) -> None:
 @pytest.mark.parametrize(("num_ctas", "flags"), [
     (4, "-H 1 -s 700 --seqlen-k 300 -d 128 --dtype fp16"),
     (2, "-H 1 -s 4096 -d 128 --dtype fp16"),
+    (2, f"{LENGTHS} -d 64 --dtype fp16 --causal --lse"),
+    pytest.param(2, "-H 1 -s 300 --seqlen-k 200 -d 64 --dtype fp8_e4m3 --qscale tensor --causal --lse", marks=pytest.mark.ci),
+    (4, "-H 1 -s 700 --seqlen-k 300 -d 128 --dtype fp8_e5m2 --qscale head"),
+    (2, "-H 1 -s 300 --seqlen-k 200 -d 128 --hdim-v 64 --dtype bf16"),
 ])  # fmt: skip
 def test_the_named_kernel_passes(num_ctas: int, flags: str, cache: str) -> None:
-    """Four CTAs, which upstream takes for no problem, and 4,096 rows, which take half a minute."""
-    kernel = kernel_of(num_ctas).name
+    """Numbers of CTAs that upstream takes for no problem, and 4,096 rows, which take half a minute."""
+    kernel = kernel_of(num_ctas, flags).name
     (found,) = api.run(
         api.Problem.from_cli(flags), backend="triton", device="emu:sm_103a", kernel=kernel, cache_root=cache
     )

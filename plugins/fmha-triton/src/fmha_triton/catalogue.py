@@ -31,8 +31,8 @@ UNEQUAL_HDIMS = ((128, 64), (64, 128))
 """Head dims of Q and K, and of V, where they differ."""
 TENSOR_COLUMNS = 512
 """Columns of tensor memory of a multiprocessor (PTX ISA 9.1, 9.7.16.1)."""
-CLUSTERS, CLUSTER_HDIM = (1, 2, 4), 128
-"""CTAs of a cluster on Blackwell, and the head dim of several: half of V's columns are as many as a swizzled row holds."""
+CLUSTERS = (1, 2, 4)
+"""CTAs of a cluster on Blackwell."""
 
 
 def function_of(kernel: api.KernelSpec) -> str:
@@ -123,33 +123,34 @@ def _gluon(arch: str) -> Iterator[api.KernelSpec]:
     """The kernels in Gluon, where the data has configurations of them."""
     functions = [function for function in (HOPPER, BLACKWELL) if _has(arch, function)]
     for function, dtype, hdim, mask in product(functions, _HALVES, GLUON_HDIMS, _GLUON_MASKS):
-        shown = replace(base(dtype, hdim), mode=api.ModeKey.BATCH, mask=mask)
-        for num_ctas in CLUSTERS if (function, hdim) == (BLACKWELL, CLUSTER_HDIM) else (1,):
-            found = configuration(arch, function, hdim, pad=False, num_ctas=num_ctas)
-            algorithm = replace(found, language=Language.GLUON)
-            yield api.KernelSpec(backend=NAME, family=api.Family.FWD, arch=arch, signature=shown, algorithm=algorithm)
-
+        yield from _clusters(arch, function, replace(base(dtype, hdim), mask=mask))
     if BLACKWELL in functions:
         yield from _gluon_narrow(arch)
         yield from _gluon_unequal(arch)
 
 
+def _clusters(arch: str, function: str, signature: api.Signature) -> Iterator[api.KernelSpec]:
+    """The kernels in Gluon of a signature: one for each number of CTAs."""
+    shown = replace(signature, mode=api.ModeKey.BATCH)
+    for num_ctas in CLUSTERS if function == BLACKWELL else (1,):
+        found = configuration(
+            arch, function, shown.hdim, pad=False, bits=shown.dtype.bits, num_ctas=num_ctas, hdim_v=shown.hdim_v
+        )
+        algorithm = replace(found, language=Language.GLUON)
+        yield api.KernelSpec(backend=NAME, family=api.Family.FWD, arch=arch, signature=shown, algorithm=algorithm)
+
+
 def _gluon_narrow(arch: str) -> Iterator[api.KernelSpec]:
-    """The kernels in Gluon of fp8 inputs: one CTA, P in the type of V."""
+    """The kernels in Gluon of fp8 inputs: P in the type of V."""
     scales = (api.QScaleKey.NONE, api.QScaleKey.TENSOR, api.QScaleKey.HEAD)
     for name, hdim, mask, scale in product(dict(target_of(arch).fp8), GLUON_HDIMS, _GLUON_MASKS, scales):
-        shown = replace(base(api.DType(name), hdim), mode=api.ModeKey.BATCH, mask=mask, qscale=scale)
-        algorithm = replace(configuration(arch, BLACKWELL, hdim, pad=False, bits=8), language=Language.GLUON)
-        yield api.KernelSpec(backend=NAME, family=api.Family.FWD, arch=arch, signature=shown, algorithm=algorithm)
+        yield from _clusters(arch, BLACKWELL, replace(base(api.DType(name), hdim), mask=mask, qscale=scale))
 
 
 def _gluon_unequal(arch: str) -> Iterator[api.KernelSpec]:
-    """The kernels in Gluon whose V has another head dim than Q and K: one CTA, 16 bits."""
+    """The kernels in Gluon whose V has another head dim than Q and K: 16 bits."""
     for dtype, (hdim, hdim_v), mask in product(_HALVES, UNEQUAL_HDIMS, _GLUON_MASKS):
-        shown = replace(base(dtype, hdim), hdim_v=hdim_v, mode=api.ModeKey.BATCH, mask=mask)
-        found = configuration(arch, BLACKWELL, hdim, pad=False, hdim_v=hdim_v)
-        algorithm = replace(found, language=Language.GLUON)
-        yield api.KernelSpec(backend=NAME, family=api.Family.FWD, arch=arch, signature=shown, algorithm=algorithm)
+        yield from _clusters(arch, BLACKWELL, replace(base(dtype, hdim), hdim_v=hdim_v, mask=mask))
 
 
 def _split(arch: str) -> Iterator[api.KernelSpec]:

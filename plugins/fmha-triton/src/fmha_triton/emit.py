@@ -140,8 +140,9 @@ def _box_columns(kernel: api.KernelSpec, name: str) -> int:
 
 
 def swizzle_bytes(kernel: api.KernelSpec, name: str) -> int:
-    """The width of a swizzle, which is what one copy moves of a row: longer rows are moved in parts."""
-    return min(_SWIZZLE_BYTES, _box_columns(kernel, name) * map_dtype(kernel, name).bits // 8)
+    """The width of a swizzle, which is what one copy moves of a row: longer rows of a CTA are moved in parts."""
+    columns = _box_columns(kernel, name) >> sum(basis[_HDIM_AXIS] > 0 for basis in cga_layout(kernel, name))
+    return min(_SWIZZLE_BYTES, columns * map_dtype(kernel, name).bits // 8)
 
 
 def _map_type(kernel: api.KernelSpec, name: str) -> str:
