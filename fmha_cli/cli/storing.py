@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -32,7 +33,7 @@ def store_of(call: Call) -> Path:
 def tuned_of(call: Call) -> EntriesOf | None:
     """What gives the tuned entries of a family of problems; None without a store. Whatever is wrong with it costs one line."""
     path = store_of(call)
-    if call.settings.on("no_store") or not path.exists():
+    if call.settings.on("no_store") or not os.path.exists(path):
         return None
     broken = False
 

@@ -329,6 +329,7 @@ def _rest(given: dict[str, Any], out: dict[str, Any]) -> None:
     splits = given.get("splits", "auto")
     out["splits"] = 0 if splits == "auto" else parse_size(splits, "--splits")
     if splits != "auto":
+        _at_most("splits", out["splits"])
         _at_least(1, {"splits": out["splits"]})
 
 

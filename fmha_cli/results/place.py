@@ -6,6 +6,8 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
+from fmha_cli.system.files import named_path
+
 FILE = "results.sqlite"
 
 
@@ -17,7 +19,7 @@ def store_path(explicit: str | None = None, environ: Mapping[str, str] | None = 
     """
     env = os.environ if environ is None else environ
     if named := explicit or env.get("FMHA_STORE"):
-        return Path(named).expanduser().absolute()
+        return named_path(named)
     xdg = env.get("XDG_DATA_HOME", "")
     if xdg and Path(xdg).is_absolute():
         return Path(xdg) / "fmha" / FILE

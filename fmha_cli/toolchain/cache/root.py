@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from fmha_cli.domain.errors import EnvironmentProblem
-from fmha_cli.system.files import foreign_owner, user_id, writable_by_others
+from fmha_cli.system.files import foreign_owner, named_path, user_id, writable_by_others
 from fmha_cli.toolchain.cache.files import as_environment_problem, make_private_dir
 from fmha_cli.toolchain.cache.layout import CacheLayout
 
@@ -21,9 +21,9 @@ def cache_root(explicit: Path | str | None = None, environ: Mapping[str, str] | 
     """
     env = os.environ if environ is None else environ
     if explicit is not None:
-        return Path(explicit).expanduser().absolute()
+        return named_path(explicit)
     if env.get("FMHA_CACHE_DIR"):
-        return Path(env["FMHA_CACHE_DIR"]).expanduser().absolute()
+        return named_path(env["FMHA_CACHE_DIR"])
     xdg = env.get("XDG_CACHE_HOME", "")
     if xdg and Path(xdg).is_absolute():
         return Path(xdg) / "fmha"
@@ -50,8 +50,10 @@ def open_root(root: Path, *, create: bool = True) -> CacheLayout:
             make_private_dir(root)
         if not root.is_dir():
             raise _unsafe(root, "it is not a directory")
-    elif not root.exists():
-        return layout
+    else:
+        with as_environment_problem("looking for the cache directory"):
+            if not root.exists():
+                return layout
     if root.is_symlink():
         _refuse_foreign_link(root)
     for path in (root, *layout.rooms):

@@ -1,0 +1,92 @@
+"""Words that the system or Python itself refuses: endless numbers, endless names, a folder that is gone, unknown homes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from cli.conftest import Fmha
+
+from fmha_cli.cli.config import project_file
+from fmha_cli.cli.terminal import terminal_width
+from fmha_cli.domain.errors import UsageError
+from fmha_cli.results.place import store_path
+from fmha_cli.sweeps.slurm import jobs_of
+from fmha_cli.toolchain.cache.root import cache_root
+
+DIGITS = "1" * 5000
+"""Python reads no integer of more than 4300 digits."""
+NAME = "a" * 300
+"""File systems refuse such a name, where a look for a shorter one would find nothing."""
+
+
+@pytest.mark.parametrize("flag", ["-s", "--seed", "--window", "--splits", "--seqlens-q", "--threads", "-s 1:8:+"])
+def test_a_number_without_end_is_no_number(fmha: Fmha, flag: str) -> None:
+    done = fmha("run", *f"{flag} {DIGITS}".replace("+ ", "+").split())
+    assert (done.code, done.out) == (2, "")
+    assert done.err.startswith("error[P003]: --")
+    assert "...: not an integer of at most 40 digits\n" in done.err
+
+
+@pytest.mark.parametrize(
+    "argv", [f"run --mask window:{DIGITS},0", f"cache prune --max-age {DIGITS}d", f"cache prune --max-size {DIGITS}g"]
+)
+def test_nor_is_one_inside_of_a_word(fmha: Fmha, argv: str) -> None:
+    assert fmha(*argv.split()).code == 2
+
+
+@pytest.mark.parametrize("option", ["jobs=²", "jobs=0", f"jobs={DIGITS}", "jobs="])
+def test_the_jobs_of_slurm_are_a_number(option: str) -> None:
+    with pytest.raises(UsageError, match="--scheduler slurm: jobs="):
+        jobs_of(dict([option.split("=")]))
+
+
+def test_splits_have_a_limit_too(fmha: Fmha) -> None:
+    done = fmha("explain", "--splits", "2147483648")
+    assert (done.code, done.out) == (2, "")
+    assert done.err.startswith("error[P017]: --splits 2147483648\n")
+
+
+@pytest.mark.parametrize(
+    ("argv", "code", "id"),
+    [
+        ("run --model NAME", 2, "E060"),
+        ("models NAME", 2, "E060"),
+        ("results show NAME --store no.sqlite", 2, "E051"),
+        ("results ls --store NAME", 4, "X050"),
+        ("tune ls --store NAME", 4, "X050"),
+        ("sweep --resume NAME", 2, "E051"),
+        ("parity --upstream-bin NAME", 4, "Y003"),
+        ("cache ls --cache-dir NAME", 4, "B002"),
+    ],
+)
+def test_a_name_that_is_too_long_is_no_bug(
+    fmha: Fmha, monkeypatch: pytest.MonkeyPatch, argv: str, code: int, id: str
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(Path.cwd()))
+    done = fmha(*argv.replace("NAME", NAME).split())
+    assert (done.code, done.out) == (code, "")
+    assert done.err.startswith(f"error[{id}]: ")
+
+
+def test_a_folder_that_may_not_be_looked_into_holds_no_configuration() -> None:
+    assert project_file(Path("/", NAME)) is None
+
+
+def test_a_removed_folder_is_named(fmha: Fmha, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    gone = home / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    done = fmha("archs")
+    assert (done.code, done.out) == (4, "")
+    assert done.err.startswith("error[X041]: the current folder cannot be used\n")
+
+
+def test_the_home_of_an_unknown_user_is_a_name_like_any_other() -> None:
+    for path in (store_path("~no such user/x"), cache_root("~no such user/x")):
+        assert path == Path.cwd() / "~no such user" / "x"
+
+
+def test_a_width_without_end_is_none() -> None:
+    assert terminal_width({"COLUMNS": DIGITS}, None) is None
