@@ -90,3 +90,49 @@ def test_the_home_of_an_unknown_user_is_a_name_like_any_other() -> None:
 
 def test_a_width_without_end_is_none() -> None:
     assert terminal_width({"COLUMNS": DIGITS}, None) is None
+
+
+@pytest.mark.parametrize(
+    ("flags", "error"),
+    [
+        ("--scale 1e300", "--scale 1e+300"),
+        ("--scale=-3.5e38", "--scale -3.5e+38"),
+        ("--softcap 1e300", "--softcap 1e+300"),
+        ("--softcap 1e-46", "--softcap 1e-46"),
+    ],
+)
+def test_a_scalar_that_no_kernel_can_be_given_is_no_kernels_fault(fmha: Fmha, flags: str, error: str) -> None:
+    done = fmha("plan", *flags.split(), "--backend", "null")
+    assert (done.code, done.out) == (2, "")
+    assert done.err.startswith(f"error[P020]: {error}\n")
+
+
+def test_the_ends_of_32_bits_are_taken(fmha: Fmha) -> None:
+    for flags in (("--scale", "3.4e38"), ("--scale", "1e-300"), ("--softcap", "1.5e-45")):
+        assert fmha("plan", *flags, "--backend", "null").code == 0
+
+
+@pytest.mark.parametrize(
+    ("flags", "error"),
+    [
+        ("--seqlens-q 3,-1", "error[P005]: --seqlens-q -1\n  --> --seqlens-q\n"),
+        ("--seqlens-q 3,1 --seqlens-k 3,-1", "error[P005]: --seqlens-k -1\n"),
+        ("--append 3", "error[P007]: --append needs --kv-cache\n  --> --append\n"),
+        ("--direction bwd --dbias", "error[P007]: --dbias needs --bias elementwise\n"),
+        ("-s 1:1m:+1", "error[S002]: the sweep has at least 100,001 points\n"),
+        ("-s 1:1001:+1 -H 1:100:+1", "error[S002]: the sweep has 100,100 points\n"),
+    ],
+)
+def test_an_error_names_what_was_given(fmha: Fmha, flags: str, error: str) -> None:
+    done = fmha("run", *flags.split())
+    assert (done.code, done.out) == (2, "")
+    assert done.err.startswith(error)
+
+
+def test_one_of_a_kind_is_not_several(fmha: Fmha) -> None:
+    few = fmha("explain", "-s", "1", "-H", "8,12", "--kv-heads", "3", "--skip-impossible", "--dtype", "fp32")
+    assert "2 problems (heads x2), dropped 1 impossible one\n" in few.err
+    assert "1 query row: a decode kernel" in few.out
+    assert fmha("run", "--splits", "2", "-s", "1", "--dry-run", "--backend", "null").err.startswith(
+        "--splits 2 for 1 key: at least 1 split will be empty\n"
+    )
