@@ -61,6 +61,11 @@ class FmhaError(Exception):
         return "\n".join(lines)
 
     @property
+    def in_one_line(self) -> str:
+        """What is wrong, and why if that is known."""
+        return f"{self.what}: {self.why}" if self.why else self.what
+
+    @property
     def _reason(self) -> str:
         """What ``why`` is: a rule of the product, or what another program, the system or a library said."""
         foreign = self.__cause__ is not None and not isinstance(self.__cause__, FmhaError)

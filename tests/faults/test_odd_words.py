@@ -136,3 +136,18 @@ def test_one_of_a_kind_is_not_several(fmha: Fmha) -> None:
     assert fmha("run", "--splits", "2", "-s", "1", "--dry-run", "--backend", "null").err.startswith(
         "--splits 2 for 1 key: at least 1 split will be empty\n"
     )
+
+
+def test_a_plugin_that_cannot_be_written_leaves_nothing(fmha: Fmha, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(path: Path, *given: object) -> int:
+        raise OSError(28, "No space left on device", str(path))
+
+    monkeypatch.setattr(Path, "write_text", full)
+    done = fmha("plugins", "new", "abcd")
+    assert (done.code, list(Path.cwd().iterdir())) == (4, [])
+    assert fmha("plugins", "new", "abcd", "--dir", NAME).code == 4
+
+
+def test_an_error_in_one_line_says_why_only_if_it_knows() -> None:
+    assert UsageError("what").in_one_line == "what"
+    assert UsageError("what", why="why").in_one_line == "what: why"
