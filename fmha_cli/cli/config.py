@@ -42,7 +42,10 @@ def user_file() -> Path | None:
     """The user's ``fmha.toml`` in the platform's configuration folder."""
     from platformdirs import user_config_path
 
-    path = user_config_path("fmha", appauthor=False) / NAME
+    try:
+        path = user_config_path("fmha", appauthor=False) / NAME
+    except RuntimeError:  # the user has no home, and so no file there
+        return None
     return path if os.path.isfile(path) else None
 
 

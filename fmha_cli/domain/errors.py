@@ -94,6 +94,14 @@ class EnvironmentProblem(FmhaError):
     exit_code = ExitCode.ENVIRONMENT
 
 
+def no_home(help: str) -> EnvironmentProblem:
+    """X042: the system names no home for this user, whose folders are below it. Containers run such users."""
+    what = "the home of this user is unknown"
+    return EnvironmentProblem(
+        what, code="X042", where="HOME", why="it is not set, and the system knows none", help=help
+    )
+
+
 class EmptySelection(FmhaError):
     """A filter or profile that matches nothing (exit 5)."""
 

@@ -151,3 +151,26 @@ def test_a_plugin_that_cannot_be_written_leaves_nothing(fmha: Fmha, monkeypatch:
 def test_an_error_in_one_line_says_why_only_if_it_knows() -> None:
     assert UsageError("what").in_one_line == "what"
     assert UsageError("what", why="why").in_one_line == "what: why"
+
+
+def test_a_user_without_a_home_is_told_what_to_set(fmha: Fmha, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in (
+        "HOME",
+        "XDG_CACHE_HOME",
+        "XDG_DATA_HOME",
+        "XDG_STATE_HOME",
+        "XDG_CONFIG_HOME",
+        "FMHA_CACHE_DIR",
+        "FMHA_STORE",
+    ):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("os.path.expanduser", str)  # what it gives a user whom the system does not know
+    for argv in ("cache ls", "results ls", "sweep --resume latest"):
+        done = fmha(*argv.split())
+        assert (done.code, done.out) == (4, "")
+        assert done.err.startswith("error[X042]: the home of this user is unknown\n")
+        assert "  = help: set HOME" in done.err
+    monkeypatch.delenv("FMHA_NO_STORE", raising=False)
+    done = fmha("run", "-s", "8", "-d", "8", "--backend", "null", "--dry-run", "--cache-dir", "cache")
+    assert done.code == 0, done.err
+    assert fmha("archs", "gfx942").code == 0
