@@ -6,7 +6,6 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any, NoReturn
 
 from fmha_cli.cli import failure
@@ -117,9 +116,9 @@ class Process:
         return Registry({}).commands
 
     def _invoke(self, name: str, command: Command, given: Mapping[str, Value], arguments: Mapping[str, Any]) -> int:
-        from fmha_cli.cli.config import config_files, layers_of_file
+        from fmha_cli.cli.config import config_files, current_folder, layers_of_file
 
-        options, files = (*command.options, *TALK), config_files(Path.cwd())
+        options, files = (*command.options, *TALK), config_files(current_folder())
         self.command = name
         elsewhere = [option for option in options if not option.flag_only]
         layers = [given, layer_of_variables(elsewhere, self.environ)]

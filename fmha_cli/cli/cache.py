@@ -13,7 +13,7 @@ from fmha_cli.cli.call import Call
 from fmha_cli.cli.command import Argument, Command, CommandSet, Opt
 from fmha_cli.cli.options import ARCH, BACKEND, BUILDING, CACHE_DIR, DRY_RUN, OFFLINE, ROWS
 from fmha_cli.domain.errors import EmptySelection, ExitCode, UsageError
-from fmha_cli.domain.flags import FlagKind
+from fmha_cli.domain.flags import DIGITS, FlagKind
 from fmha_cli.domain.protocols import Keyed
 from fmha_cli.toolchain.cache.key import BuildKind
 
@@ -94,8 +94,8 @@ def prune(call: Call) -> int:
 
     s, layout = call.settings, call.cache()
     policy = PrunePolicy(
-        max_age_s=_amount(call, "max_age", r"(\d+)([smhdw])", _SECONDS),
-        max_bytes=_amount(call, "max_size", r"(\d+)([kmgt]?)b?", _BYTES),
+        max_age_s=_amount(call, "max_age", rf"(\d{{1,{DIGITS}}})([smhdw])", _SECONDS),
+        max_bytes=_amount(call, "max_size", rf"(\d{{1,{DIGITS}}})([kmgt]?)b?", _BYTES),
         quarantine=s.on("quarantine"),
         failed=s.on("failed"),
         dry_run=s.on("dry_run"),

@@ -6,29 +6,47 @@ takes precedence over the keys outside it (``[bench]`` / ``cache = "both"``). A 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from fmha_cli.cli.command import Opt
 from fmha_cli.cli.settings import Value
-from fmha_cli.domain.errors import UsageError
+from fmha_cli.domain.errors import EnvironmentProblem, UsageError
 from fmha_cli.domain.suggest import Kind, suggest
 
 NAME = "fmha.toml"
 
 
+def current_folder() -> Path:
+    """The current folder.
+
+    Raises:
+        EnvironmentProblem: X041, it was removed, or a folder above it cannot be read.
+    """
+    try:
+        return Path.cwd()
+    except OSError as fault:
+        help = "cd into a folder that exists"
+        what = "the current folder cannot be used"
+        raise EnvironmentProblem(what, code="X041", where=".", why=fault.strerror, help=help) from fault
+
+
 def project_file(start: Path) -> Path | None:
-    """The nearest ``fmha.toml`` in ``start`` or above it."""
-    return next((folder / NAME for folder in (start, *start.parents) if (folder / NAME).is_file()), None)
+    """The nearest ``fmha.toml`` in ``start`` or above it. One in a folder that this user may not look into does not count."""
+    return next((folder / NAME for folder in (start, *start.parents) if os.path.isfile(folder / NAME)), None)
 
 
 def user_file() -> Path | None:
     """The user's ``fmha.toml`` in the platform's configuration folder."""
     from platformdirs import user_config_path
 
-    path = user_config_path("fmha", appauthor=False) / NAME
-    return path if path.is_file() else None
+    try:
+        path = user_config_path("fmha", appauthor=False) / NAME
+    except RuntimeError:  # the user has no home, and so no file there
+        return None
+    return path if os.path.isfile(path) else None
 
 
 def config_files(start: Path) -> tuple[Path, ...]:

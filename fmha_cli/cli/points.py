@@ -193,7 +193,7 @@ def _in_step(asked: Asked) -> Iterator[tuple[Sweep, Raw, Layer | None]]:
 
 def _announce(call: Call, sweeps: Sequence[Sweep], points: int, dropped: int) -> None:
     """One line about a sweep of several problems."""
-    less = f", {dropped} impossible ones dropped" if dropped else ""
+    less = f", dropped {counted(dropped, 'impossible one')}" if dropped else ""
     if len(sweeps) == 1:
         if sweeps[0].axes:
             call.console.say(f"{sweeps[0].text()}{less}")
@@ -206,7 +206,7 @@ def _empty_splits(problem: Problem) -> str | None:
     keys, splits = max(problem.key_lengths(), default=0), problem.splits
     if splits <= keys:
         return None
-    return f"--splits {splits} for {counted(keys, 'key')}: {counted(splits - keys, 'split')} at least will be empty"
+    return f"--splits {splits} for {counted(keys, 'key')}: at least {counted(splits - keys, 'split')} will be empty"
 
 
 def one_problem(call: Call) -> Problem:

@@ -55,8 +55,9 @@ def _entry(run: Summary) -> RunEntry:
 
 def _print(call: Call, action: Action, runs: list[Summary], path: Path, **more: int) -> int:
     from fmha_cli.report.documents.results import results_document
+    from fmha_cli.results.store import is_there
 
-    held = path.stat().st_size if path.exists() else None
+    held = path.stat().st_size if is_there(path) else None
     call.output.document(results_document(action, str(path), held, map(_entry, runs), **more))
     return int(ExitCode.OK)
 
@@ -64,10 +65,10 @@ def _print(call: Call, action: Action, runs: list[Summary], path: Path, **more: 
 def ls(call: Call) -> int:
     """The runs, the newest first. Without a store there are none."""
     from fmha_cli.results.loading import summaries
-    from fmha_cli.results.store import Store
+    from fmha_cli.results.store import Store, is_there
 
     path = store_of(call)
-    if not path.exists():
+    if not is_there(path):
         return _print(call, "ls", [], path)
     with Store.open(path, create=False) as store:
         return _print(call, "ls", list(summaries(store)), path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -31,8 +32,13 @@ def store_of(call: Call) -> Path:
 
 def tuned_of(call: Call) -> EntriesOf | None:
     """What gives the tuned entries of a family of problems; None without a store. Whatever is wrong with it costs one line."""
-    path = store_of(call)
-    if call.settings.on("no_store") or not path.exists():
+    if call.settings.on("no_store"):
+        return None
+    try:
+        path = store_of(call)
+    except EnvironmentProblem:  # a user without a home; keeper_of says so
+        return None
+    if not os.path.exists(path):
         return None
     broken = False
 
@@ -66,4 +72,8 @@ def keeper_of(call: Call) -> Keeper | None:
         if call.settings.text("store") is not None:
             raise UsageError("--store and --no-store contradict each other", code="E002", where="--no-store")
         return None
-    return Keeper(store_of(call), call.argv, call.console.warn)
+    try:
+        return Keeper(store_of(call), call.argv, call.console.warn)
+    except EnvironmentProblem as fault:
+        call.console.warn(f"results are not kept: {fault.what}; {fault.help}")
+        return None

@@ -13,11 +13,14 @@ from typing import TextIO
 UNKNOWN = 80
 """Columns of a terminal that does not tell."""
 
+_LONGEST = 9
+"""Digits of ``COLUMNS``; a longer text is no width, and Python does not read one of any length."""
+
 
 def terminal_width(environ: Mapping[str, str], stream: TextIO | None) -> int | None:
     """Columns of the terminal behind a stream; None if there is none."""
     columns = environ.get("COLUMNS", "")
-    if columns.isascii() and columns.isdecimal() and int(columns):
+    if columns.isascii() and columns.isdecimal() and len(columns) <= _LONGEST and int(columns):
         return int(columns)
     try:
         if stream is None or not stream.isatty():

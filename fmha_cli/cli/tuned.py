@@ -36,11 +36,11 @@ SOME = Argument("entries", "Ids of tuned problems, or the beginnings of ids [def
 
 def _all(call: Call) -> tuple[Entry, ...]:
     """Every entry of the store; none without a store."""
-    from fmha_cli.results.store import Store
+    from fmha_cli.results.store import Store, is_there
     from fmha_cli.results.tuned import entries
 
     path = store_of(call)
-    if not path.exists():
+    if not is_there(path):
         return ()
     with Store.open(path, create=False) as store:
         return entries(store)

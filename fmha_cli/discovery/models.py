@@ -6,6 +6,7 @@ context in both phases: the queries and keys of a prompt, the keys of a decoding
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -91,7 +92,7 @@ def _named(name: str) -> tuple[Model, str]:
     if name in known:
         return known[name], ""
     path = Path(name)
-    if path.exists() and (path.is_dir() or path.suffix == ".json" or path.parent != Path(".")):
+    if os.path.exists(path) and (path.is_dir() or path.suffix == ".json" or path.parent != Path(".")):
         read = read_config(path, name)
         return read.model, read.note
     last = path.name if path.suffix != ".json" else name

@@ -6,7 +6,9 @@ installed, run and tested like any other plugin.
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
 from collections.abc import Iterable, Mapping
 from importlib import resources
 from importlib.resources.abc import Traversable
@@ -73,13 +75,14 @@ def write_plugin(name: str, folder: Path, taken: Iterable[str]) -> Path:
             f"the name {name} is taken", code="E041", where=where, help="`fmha plugins` lists the backends"
         )
     root = folder / f"fmha-{name.replace('_', '-')}"
-    if root.exists():
+    if os.path.exists(root):
         raise UsageError(f"{root} exists already", code="E041", where=where, help="choose another name or --dir")
     try:
         for path, text in plugin_files(name).items():
             (root / path).parent.mkdir(parents=True, exist_ok=True)
             (root / path).write_text(text, "utf-8")
     except OSError as fault:
+        shutil.rmtree(root, ignore_errors=True)  # a part of a plugin would be in the way of the next try
         raise EnvironmentProblem(
             f"{root} cannot be written",
             code="X040",

@@ -99,7 +99,10 @@ def expand(given: Given) -> Sweep:
             axes.append(Axis(flag, tuple(str(text) for text in texts)))
     sweep = Sweep(fixed, tuple(axes))
     if sweep.count > LIMIT:
-        what = f"the sweep has {sweep.count:,} points"
+        most = (
+            "at least " if any(len(axis.values) > LIMIT for axis in axes) else ""
+        )  # of such an axis the rest was not read
+        what = f"the sweep has {most}{sweep.count:,} points"
         help = "split it, or take wider steps: a:b:*2"
         raise UsageError(what, code="S002", why=f"more than {LIMIT:,} points are assumed to be a mistake", help=help)
     return sweep

@@ -61,6 +61,11 @@ class FmhaError(Exception):
         return "\n".join(lines)
 
     @property
+    def in_one_line(self) -> str:
+        """What is wrong, and why if that is known."""
+        return f"{self.what}: {self.why}" if self.why else self.what
+
+    @property
     def _reason(self) -> str:
         """What ``why`` is: a rule of the product, or what another program, the system or a library said."""
         foreign = self.__cause__ is not None and not isinstance(self.__cause__, FmhaError)
@@ -87,6 +92,14 @@ class EnvironmentProblem(FmhaError):
     """A missing device, compiler or source tree, a broken plugin that was named (exit 4)."""
 
     exit_code = ExitCode.ENVIRONMENT
+
+
+def no_home(help: str) -> EnvironmentProblem:
+    """X042: the system names no home for this user, whose folders are below it. Containers run such users."""
+    what = "the home of this user is unknown"
+    return EnvironmentProblem(
+        what, code="X042", where="HOME", why="it is not set, and the system knows none", help=help
+    )
 
 
 class EmptySelection(FmhaError):

@@ -109,7 +109,10 @@ BY_KEY = {flag.key: flag for flag in PROBLEM_FLAGS}
 FILLED = "filled"
 """The word in a FILE flag that means a tensor made from the fill seed."""
 
-_SIZE = re.compile(r"([+-]?\d+)([kKmM]?)\Z")
+DIGITS = 40
+"""The most digits of an integer in a text. Far longer ones (more than 4300) Python itself refuses to read."""
+
+_SIZE = re.compile(rf"([+-]?\d{{1,{DIGITS}}})([kKmM]?)\Z")
 
 
 def parse_size(text: str, where: str) -> int:
@@ -120,8 +123,10 @@ def parse_size(text: str, where: str) -> int:
     """
     match = _SIZE.match(text.strip())
     if match is None:
+        long = len(text) > DIGITS
+        what = f"{text[:DIGITS]}...: not an integer of at most {DIGITS} digits" if long else f"{text}: not an integer"
         raise ImpossibleProblem(
-            f"{where} {text}: not an integer",
+            f"{where} {what}",
             code="P003",
             where=where,
             help="e.g. 1024, 1k, 2m; sweeps: 512,1k or a:b:+n",

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from fmha_cli.domain.errors import ImpossibleProblem
+from fmha_cli.domain.flags import DIGITS
 from fmha_cli.domain.suggest import Kind, suggest
 
 
@@ -128,7 +129,7 @@ def _bound(bound: int | None) -> int:
     return -1 if bound is None else bound
 
 
-_NUMBER = r"\s*([+-]?\d+)\s*"
+_NUMBER = rf"\s*([+-]?\d{{1,{DIGITS}}})\s*"
 _TWO = re.compile(rf"{_NUMBER},{_NUMBER}\Z")
 _THREE = re.compile(rf"{_NUMBER},{_NUMBER}(?:,{_NUMBER})?\Z")
 

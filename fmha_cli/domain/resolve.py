@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from enum import StrEnum
+from struct import pack, unpack
 from typing import Any, TypeVar
 
 from fmha_cli.domain.dtypes import DType, Fp8Encoding, KvDType, parse_dtypes
@@ -46,7 +47,7 @@ def resolve_fields(raw: RawFlags) -> dict[str, Any]:
     """The keyword arguments of ``Problem`` for the given flags, with defaults applied and equal problems made equal.
 
     Raises:
-        ImpossibleProblem: P001-P018, naming the rule and the values.
+        ImpossibleProblem: P001-P018, P020, naming the rule and the values.
     """
     given = _read(raw)
     out: dict[str, Any] = {}
@@ -138,12 +139,16 @@ def _conflict(first: str, second: str, why: str) -> ImpossibleProblem:
     return impossible("P007", f"{first} and {second} contradict each other", second, why)
 
 
+def _lacks(flag: str, other: str, why: str) -> ImpossibleProblem:
+    return impossible("P007", f"{flag} needs {other}", flag, why)
+
+
 def _lengths(given: dict[str, Any], out: dict[str, Any]) -> None:
     """Batch, lengths, group mode and the KV cache."""
     _cache_storage(given, out)
     seqlens_q, seqlens_k = given.get("seqlens_q"), given.get("seqlens_k")
     if seqlens_k is not None and seqlens_q is None:
-        raise _conflict("--seqlens-k", "no --seqlens-q", "packed keys need packed queries")
+        raise _lacks("--seqlens-k", "--seqlens-q", "packed keys need packed queries")
     if seqlens_q is not None:
         for flag in ("seqlen", "seqlen_k"):
             if flag in given:
@@ -159,13 +164,13 @@ def _lengths(given: dict[str, Any], out: dict[str, Any]) -> None:
     cached = out["kv_cache"].kind is not CacheKind.NONE
     if cached and seqlens_k is not None:
         raise _conflict("--kv-cache", "--seqlens-k", "with a cache, --cache-seqlens gives the key lengths")
+    if seqlens_q is not None:
+        _at_least(0, {"seqlens-q": min(seqlens_q)})
     if seqlens_q is not None and not cached:
         seqlens_k = seqlens_q if seqlens_k is None else seqlens_k
         if len(seqlens_k) != len(seqlens_q):
             raise _conflict(f"--seqlens-q of {len(seqlens_q)}", f"--seqlens-k of {len(seqlens_k)}", "one length each")
         _at_least(0, {"seqlens-k": min(seqlens_k)})
-    if seqlens_q is not None:
-        _at_least(0, {"seqlens-q": min(seqlens_q)})
     out["seqlens_q"], out["seqlens_k"] = seqlens_q, seqlens_k
     out["seqlen_q"] = given.get("seqlen", 1024) if seqlens_q is None else max(seqlens_q)
     if seqlens_q is None:
@@ -198,12 +203,14 @@ def _cache_storage(given: dict[str, Any], out: dict[str, Any]) -> None:
     if word == "none":
         for flag in ("cache_seqlens", "append", "rotary"):
             if given.get(flag):
-                raise _conflict(f"--{flag.replace('_', '-')}", "no --kv-cache", "it describes a KV cache")
+                raise _lacks(f"--{flag.replace('_', '-')}", "--kv-cache", "it describes a KV cache")
     if any(given.get("cache_leftpad", ())) and word != "linear":
-        storage = "no --kv-cache" if word == "none" else f"--kv-cache {text}"
-        raise _conflict("--cache-leftpad", storage, "padding rows are in front of the keys of a linear cache")
+        why = "padding rows are in front of the keys of a linear cache"
+        if word == "none":
+            raise _lacks("--cache-leftpad", "--kv-cache linear", why)
+        raise _conflict("--cache-leftpad", f"--kv-cache {text}", why)
     if out["rotary"].dim and not out["append"]:
-        raise _conflict("--rotary", "no --append", "rotary embedding is applied only while keys are appended")
+        raise _lacks("--rotary", "--append", "rotary embedding is applied only while keys are appended")
     if "block_table" in given and word != "paged":
         raise _conflict("--block-table", f"--kv-cache {word}", "only a paged cache has a block table")
 
@@ -309,6 +316,22 @@ def _numbers(given: dict[str, Any], out: dict[str, Any]) -> None:
             raise impossible("P013", f"--{name} {value}", f"--{name}", "an unsigned 64-bit integer")
         out[name] = value if dropout else 0
     out["scale"] = given.get("scale", out["hdim"] ** -0.5)
+    _single_precision("scale", out["scale"])
+    _single_precision("softcap", softcap)
+    if softcap and not _float32(softcap):
+        raise impossible("P020", f"--softcap {softcap}", "--softcap", "a cap that is 0 as a 32-bit float caps nothing")
+
+
+def _float32(value: float) -> float:
+    return float(unpack("<f", pack("<f", value))[0])
+
+
+def _single_precision(name: str, value: float) -> None:
+    """Refuse a scalar that no kernel can be given: all of them take 32-bit floats."""
+    try:
+        _float32(value)
+    except OverflowError as fault:
+        raise impossible("P020", f"--{name} {value}", f"--{name}", "kernels take it as a 32-bit float") from fault
 
 
 def _choice(kind: type[E], text: str, flag: str) -> E:
@@ -329,6 +352,7 @@ def _rest(given: dict[str, Any], out: dict[str, Any]) -> None:
     splits = given.get("splits", "auto")
     out["splits"] = 0 if splits == "auto" else parse_size(splits, "--splits")
     if splits != "auto":
+        _at_most("splits", out["splits"])
         _at_least(1, {"splits": out["splits"]})
 
 
@@ -338,7 +362,7 @@ def _quantised(given: dict[str, Any], out: dict[str, Any]) -> None:
     text = given.get("kv_dtype", KvDType.SAME.value)
     kv = out["kv_dtype"] = KvDType.SAME if text == dtype.value else _choice(KvDType, text, "kv-dtype")
     if kv is not KvDType.SAME and out["kv_cache"].kind is CacheKind.NONE:
-        raise _conflict(f"--kv-dtype {text}", "no --kv-cache", "it describes a KV cache")
+        raise _lacks(f"--kv-dtype {text}", "--kv-cache", "it describes a KV cache")
     encoding = _choice(Fp8Encoding, given.get("fp8_encoding", "ocp"), "fp8-encoding")
     coded = dtype.is_fp8 or out["dtype_out"].is_fp8 or kv in (KvDType.FP8_E4M3, KvDType.FP8_E5M2)
     out["fp8_encoding"] = encoding if coded else Fp8Encoding.OCP  # without fp8 it changes nothing
@@ -363,6 +387,6 @@ def _passes(given: dict[str, Any], out: dict[str, Any]) -> None:
     if out["dbias"] and not direction.backward:
         raise _conflict("--dbias", "--direction fwd", "a gradient needs the backward pass")
     if out["dbias"] and out["bias"] is Bias.NONE:
-        raise _conflict("--dbias", "no elementwise --bias", "there is no bias to differentiate")
+        raise _lacks("--dbias", "--bias elementwise", "there is no other bias to differentiate")
     if direction.backward and out["kv_cache"].kind is not CacheKind.NONE:
         raise _conflict(f"--direction {direction.value}", "--kv-cache", "a KV cache is used for inference only")

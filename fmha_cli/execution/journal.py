@@ -180,7 +180,8 @@ def _refuse_irregular(path: Path) -> None:
 
 
 def _unusable(verb: str, path: Path, fault: OSError) -> EnvironmentProblem:
-    return EnvironmentProblem(f"the journal cannot be {verb}", code="X031", where=str(path), why=fault.strerror)
+    what, help = f"the journal cannot be {verb}", "--journal FILE names another place"
+    return EnvironmentProblem(what, code="X031", where=str(path), why=fault.strerror, help=help)
 
 
 def _taken(path: Path) -> UsageError:

@@ -123,7 +123,7 @@ class Supervisor:
         try:
             answer, fault = self._asked(HOST, {"do": "probe", "entry": entry, "backend": backend}, timeout)
         except EnvironmentProblem as problem:
-            return Availability(state=State.BROKEN, why=f"{problem.what}: {problem.why}")
+            return Availability(state=State.BROKEN, why=problem.in_one_line)
         if not answer:
             why = f"the probe of {backend} failed: {fault}"
             return Availability(state=State.BROKEN, why=why, help="`fmha doctor` shows more")
@@ -235,7 +235,7 @@ class Supervisor:
                 return result
             again, _ = self._attempt(job, arena, request, timeout)
         except EnvironmentProblem as fault:
-            return JobResult(verdict=Verdict.NOT_RUN, note=f"{fault.what}: {fault.why}")
+            return JobResult(verdict=Verdict.NOT_RUN, note=fault.in_one_line)
         if again.verdict is not None:
             return again
         suspects = ", ".join(before[-KEPT_JOBS:])

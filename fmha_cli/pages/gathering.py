@@ -56,7 +56,7 @@ def _tracks(content: Content, path: Path) -> tuple[list[tuple[int, Track]], str]
                     found.append((row.row - 1, tracked(known)))
                     points += len(known)
     except EnvironmentProblem as fault:
-        return [], f"No history: {fault.what}: {fault.why}."
+        return [], f"No history: {fault.in_one_line}."
     if found:
         return found, ""
     return [], "The store has no second run of any of these rows, so there is no history."

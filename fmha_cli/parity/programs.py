@@ -24,7 +24,7 @@ def find_binaries(folder: Path, names: Mapping[Program, str]) -> Binaries:
     Raises:
         EnvironmentProblem: Y003, no such folder.
     """
-    if not folder.is_dir():
+    if not os.path.isdir(folder):
         what = f"--upstream-bin {folder}: no such folder"
         help = f"a folder with {' and '.join(names.values())}; or --build-upstream"
         raise EnvironmentProblem(what, code="Y003", where="--upstream-bin", help=help)

@@ -11,7 +11,7 @@ from typing import Any
 from fmha_cli.domain.codec import from_json
 from fmha_cli.domain.installation import SourceTree
 from fmha_cli.report.column import Column, Fit
-from fmha_cli.report.lines import DIGITS, counted, labels, problem_text
+from fmha_cli.report.lines import DIGITS, labels, problem_text
 from fmha_cli.report.refusing import refusals, refused
 from fmha_cli.report.table import Table
 
@@ -42,9 +42,8 @@ def explain_view(document: Row, *, limit: int | None = None) -> Table:
     most = _ALL if limit == 0 else limit
     shown = _shown(served, most or _RANKED)
     rows = _ranked(shown)
-    details = (
-        [f"... {counted(len(served) - len(rows), 'more kernel')} also fit (--all)"] if len(served) > len(rows) else []
-    )
+    more = len(served) - len(rows)
+    details = [f"... {more} more {'kernel also fits' if more == 1 else 'kernels also fit'} (--all)"] if more else []
     details += _notes(shown)
     details += _changes(document)
     details += refused(groups, most or (_BESIDE if served else _REFUSED), every=limit == 0)

@@ -6,6 +6,9 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
+from fmha_cli.domain.errors import no_home
+from fmha_cli.system.files import named_path
+
 FILE = "results.sqlite"
 
 
@@ -14,13 +17,19 @@ def store_path(explicit: str | None = None, environ: Mapping[str, str] | None = 
     the platform's data folder.
 
     The path is absolute and may not exist yet. A relative ``XDG_DATA_HOME`` counts as unset, as its specification demands.
+
+    Raises:
+        EnvironmentProblem: X042, none is named, and the user has no home.
     """
     env = os.environ if environ is None else environ
     if named := explicit or env.get("FMHA_STORE"):
-        return Path(named).expanduser().absolute()
+        return named_path(named)
     xdg = env.get("XDG_DATA_HOME", "")
     if xdg and Path(xdg).is_absolute():
         return Path(xdg) / "fmha" / FILE
     from platformdirs import user_data_path
 
-    return user_data_path("fmha", appauthor=False).absolute() / FILE
+    try:
+        return user_data_path("fmha", appauthor=False).absolute() / FILE
+    except RuntimeError as fault:
+        raise no_home("set HOME, or name the store: --store FILE; --no-store goes without") from fault

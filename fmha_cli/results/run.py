@@ -18,7 +18,7 @@ from fmha_cli.report.record import Record
 from fmha_cli.results.loading import records_of, summaries
 from fmha_cli.results.naming import named
 from fmha_cli.results.place import store_path
-from fmha_cli.results.store import Store
+from fmha_cli.results.store import Store, is_there
 
 _ENDINGS = (".json", ".jsonl")
 
@@ -62,7 +62,7 @@ def opened_for(name: str, path: Path) -> Store:
         UsageError: E051, there is no store, so no run has the name.
         EnvironmentProblem: X050, X051, it cannot be used.
     """
-    if not path.exists():
+    if not is_there(path):
         help, why = "fmha bench keeps its results there; a path names a file", f"there is no store {path}"
         raise UsageError(f"no run is called {name}", code="E051", where=name, why=why, help=help)
     return Store.open(path, create=False)
@@ -71,7 +71,7 @@ def opened_for(name: str, path: Path) -> Store:
 def is_file_name(name: str) -> bool:
     """Whether the name of a run is a path: it has a separator or an ending of such files, or the file exists."""
     separators = (os.sep, *filter(None, (os.altsep,)))
-    return name.endswith(_ENDINGS) or any(mark in name for mark in separators) or Path(name).is_file()
+    return name.endswith(_ENDINGS) or any(mark in name for mark in separators) or os.path.isfile(name)
 
 
 def run_of_file(path: Path) -> Run:

@@ -124,6 +124,16 @@ def guarded(path: Path) -> Iterator[None]:
         raise unusable(path, fault.strerror or str(fault)) from fault
 
 
+def is_there(path: Path) -> bool:
+    """Whether there is a store.
+
+    Raises:
+        EnvironmentProblem: X050, the system does not let its folder be looked into, or refuses the name.
+    """
+    with guarded(path):
+        return path.exists()
+
+
 def unusable(path: Path, why: str) -> EnvironmentProblem:
     """X050."""
     return EnvironmentProblem("the store of results cannot be used", code="X050", where=str(path), why=why, help=HELP)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,7 +47,7 @@ def local_path(address: str) -> Path | None:
     parts = urlsplit(address)
     if parts.scheme == "file":
         return Path(url2pathname(unquote(parts.path)))
-    return None if len(parts.scheme) > 1 else Path(address).expanduser()
+    return None if len(parts.scheme) > 1 else Path(os.path.expanduser(address))
 
 
 def _linked(archive: Archive, link: str, web: Web) -> Iterator[Place | FetchError]:

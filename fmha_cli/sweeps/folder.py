@@ -121,7 +121,7 @@ def named_sweep(states: Path, name: str) -> Path:
     Raises:
         UsageError: E051, no unfinished sweep has the name, or several begin so.
     """
-    if (Path(name) / SPEC).is_file():
+    if os.path.isfile(Path(name) / SPEC):
         return Path(name)
     there = unfinished(states)
     fitting = [path for path in there if len(name) >= _SHORTEST and path.name.startswith(name)]

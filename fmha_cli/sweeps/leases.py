@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from fmha_cli.domain.errors import EnvironmentProblem
+from fmha_cli.domain.errors import EnvironmentProblem, no_home
 from fmha_cli.system.files import BINARY, CLOEXEC, write_at_start
 from fmha_cli.system.locks import try_lock
 
@@ -27,13 +27,20 @@ _LONGEST = 4096
 
 def state_folder(environ: Mapping[str, str] | None = None) -> Path:
     """``$XDG_STATE_HOME/fmha``, else the platform's folder of states. A relative variable counts as unset, as its
-    specification demands."""
+    specification demands.
+
+    Raises:
+        EnvironmentProblem: X042, the variable is not set, and the user has no home.
+    """
     xdg = (os.environ if environ is None else environ).get("XDG_STATE_HOME", "")
     if xdg and Path(xdg).is_absolute():
         return Path(xdg) / "fmha"
     from platformdirs import user_state_path
 
-    return user_state_path("fmha", appauthor=False).absolute()
+    try:
+        return user_state_path("fmha", appauthor=False).absolute()
+    except RuntimeError as fault:
+        raise no_home("set HOME or XDG_STATE_HOME") from fault
 
 
 @dataclass(frozen=True, kw_only=True)

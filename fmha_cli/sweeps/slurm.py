@@ -5,6 +5,7 @@ Source: dask_jobqueue/core.py ``Job`` and dask_jobqueue/slurm.py ``SLURMJob`` (0
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -63,6 +64,7 @@ def job_of(options: Mapping[str, str], tls: Tls) -> tuple[type[Job], dict[str, A
     if unknown is not None:
         help = suggest(unknown, tuple(OPTIONS), otherwise=f"one of {', '.join(OPTIONS)}")
         raise UsageError(f"--scheduler slurm: {unknown}", code="E002", where="--scheduler", help=help)
+    cores = _number_of("cores", options)
     need_dask("dask_jobqueue")
     from dask_jobqueue.slurm import SLURMJob
 
@@ -86,7 +88,7 @@ def job_of(options: Mapping[str, str], tls: Tls) -> tuple[type[Job], dict[str, A
         "queue": given.get("queue"),
         "account": given.get("account"),
         "walltime": given["walltime"],
-        "cores": int(given["cores"]),
+        "cores": cores,
         "processes": 1,
         "memory": given["memory"],
         "job_extra_directives": directives,
@@ -96,7 +98,11 @@ def job_of(options: Mapping[str, str], tls: Tls) -> tuple[type[Job], dict[str, A
 
 def jobs_of(options: Mapping[str, str]) -> int:
     """How many jobs were asked for. Raises UsageError: E002, no number."""
-    text = options.get("jobs", _DEFAULTS["jobs"])
-    if not text.isdigit() or not int(text):
-        raise UsageError(f"--scheduler slurm: jobs={text}", code="E002", where="--scheduler", help="a number above 0")
+    return _number_of("jobs", options)
+
+
+def _number_of(name: str, options: Mapping[str, str]) -> int:
+    text = options.get(name, _DEFAULTS[name])
+    if not re.fullmatch(r"[0-9]{1,9}", text) or not int(text):
+        raise UsageError(f"--scheduler slurm: {name}={text}", code="E002", where="--scheduler", help="a number above 0")
     return int(text)

@@ -18,6 +18,12 @@ BINARY = int(getattr(os, "O_BINARY", 0))
 _DIRECTORY = getattr(os, "O_DIRECTORY", None)
 
 
+def named_path(text: str | Path) -> Path:
+    """The absolute path of a name that a user gave. A leading ``~`` is the home; ``~NAME`` of a user that the system does
+    not know is a name like any other."""
+    return Path(os.path.expanduser(text)).absolute()
+
+
 def user_id() -> int | None:
     """The user whose files these are; None where files have no numeric owner."""
     ask = getattr(os, "geteuid", None)

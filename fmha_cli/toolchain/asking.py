@@ -32,6 +32,20 @@ class Answer:
         return (line or (lines[-1] if lines else "failed without a message")).strip()[:300]
 
 
+_ROOM = 4096
+
+
+def _need_room(work: Path) -> None:
+    """A program whose words a full disk swallowed is not one that does not answer.
+
+    Raises:
+        OSError: the folder cannot be written.
+    """
+    file = work / f"{uuid.uuid4().hex}.room"
+    file.write_bytes(bytes(_ROOM))
+    file.unlink()
+
+
 def ask(command: Sequence[str], work: Path) -> Answer:
     """Run a command in a folder of the cache.
 
@@ -47,6 +61,8 @@ def ask(command: Sequence[str], work: Path) -> Answer:
         except OSError as error:
             return Answer(ok=False, text=f"{command[0]} cannot be started: {error.strerror}")
     text = said.read_text("utf-8", errors="replace")
+    if ended.returncode or not text:
+        _need_room(work)
     said.unlink()
     killed_after = None if ended.over is None else limits.text(ended.over)
     return Answer(ended.returncode == 0 and not killed_after, text, killed_after)

@@ -338,7 +338,7 @@ class Executor:
         try:
             return write()
         except EnvironmentProblem as fault:
-            self.unwritten.append(f"{fault.what}: {fault.why}")
+            self.unwritten.append(fault.in_one_line)
         except (BrokenPipeError, MemoryError) as fault:
             self.unwritten.append(f"the tensors could not be written: {fault or type(fault).__name__}")
         return None

@@ -188,7 +188,7 @@ def test_impossible_points_are_dropped_and_the_others_stay_in_step(fmha: Fmha, t
     assert fmha(*line).code == 2
     done = fmha(*line, "--skip-impossible")
     assert rows(done, "heads", "layer_kind") == [(4, "local"), (4, "global")]
-    assert "2 problems of ./config.json, 2 impossible ones dropped" in done.err
+    assert "2 problems of ./config.json, dropped 2 impossible ones" in done.err
 
 
 @pytest.mark.parametrize(

@@ -58,8 +58,9 @@ def _late(first: str) -> str:
 def _note(rows: int, *, decode: bool, few: bool, first: str | None) -> str:
     """The reason for a kernel's rank. ``first`` names the architecture that comes before the kernel's, if one does."""
     late = [f"{first} comes first"] if first else []
+    seen = "1 query row" if rows == 1 else f"{rows} query rows"
     if decode is few:
         kind = "a decode kernel streams K and V once" if decode else "in a prefill kernel many rows share each key"
-        return _late(first) if first else f"{rows} query rows: {kind}"
-    late.append(f"a {'decode' if few else 'prefill'} kernel is faster for {rows} query rows")
+        return _late(first) if first else f"{seen}: {kind}"
+    late.append(f"a {'decode' if few else 'prefill'} kernel is faster for {seen}")
     return f"not the first choice: {' and '.join(late)}"

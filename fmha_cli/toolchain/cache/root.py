@@ -7,8 +7,8 @@ import stat
 from collections.abc import Mapping
 from pathlib import Path
 
-from fmha_cli.domain.errors import EnvironmentProblem
-from fmha_cli.system.files import foreign_owner, user_id, writable_by_others
+from fmha_cli.domain.errors import EnvironmentProblem, no_home
+from fmha_cli.system.files import foreign_owner, named_path, user_id, writable_by_others
 from fmha_cli.toolchain.cache.files import as_environment_problem, make_private_dir
 from fmha_cli.toolchain.cache.layout import CacheLayout
 
@@ -18,18 +18,24 @@ def cache_root(explicit: Path | str | None = None, environ: Mapping[str, str] | 
 
     The path is absolute and may not exist yet. An empty variable counts as unset, and so does a relative
     ``XDG_CACHE_HOME``, as its specification demands.
+
+    Raises:
+        EnvironmentProblem: X042, none is named, and the user has no home.
     """
     env = os.environ if environ is None else environ
     if explicit is not None:
-        return Path(explicit).expanduser().absolute()
+        return named_path(explicit)
     if env.get("FMHA_CACHE_DIR"):
-        return Path(env["FMHA_CACHE_DIR"]).expanduser().absolute()
+        return named_path(env["FMHA_CACHE_DIR"])
     xdg = env.get("XDG_CACHE_HOME", "")
     if xdg and Path(xdg).is_absolute():
         return Path(xdg) / "fmha"
     from platformdirs import user_cache_path
 
-    return user_cache_path("fmha", appauthor=False).absolute()
+    try:
+        return user_cache_path("fmha", appauthor=False).absolute()
+    except RuntimeError as fault:
+        raise no_home("set HOME, or name the cache: --cache-dir DIR or FMHA_CACHE_DIR") from fault
 
 
 def open_root(root: Path, *, create: bool = True) -> CacheLayout:
@@ -50,8 +56,10 @@ def open_root(root: Path, *, create: bool = True) -> CacheLayout:
             make_private_dir(root)
         if not root.is_dir():
             raise _unsafe(root, "it is not a directory")
-    elif not root.exists():
-        return layout
+    else:
+        with as_environment_problem("looking for the cache directory"):
+            if not root.exists():
+                return layout
     if root.is_symlink():
         _refuse_foreign_link(root)
     for path in (root, *layout.rooms):

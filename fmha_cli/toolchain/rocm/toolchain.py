@@ -53,7 +53,7 @@ def survey_rocm(
         try:
             found.append(search.examine(candidate))
         except EnvironmentProblem as error:
-            found.append(Finding(candidate, None, f"{error.what}: {error.why}", error.help))
+            found.append(Finding(candidate, None, error.in_one_line, error.help))
         if found[-1].toolchain is not None:
             break
     return found
