@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import concurrent.futures
 import json
 import queue
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 from fmha_cli.domain.codec import to_json
@@ -93,6 +97,7 @@ class ClusterScheduler:
         self._aside: set[str] = set()
         self._strange: set[str] = set()
         self._asking: dict[str, Future[Any]] = {}
+        self._answers: dict[str, str | None] = {}
         self._kinds: list[Kind] = []
         self._asked: Sequence[Asked] = ()
         self._archives: dict[str, bytes] = {}
@@ -129,18 +134,43 @@ class ClusterScheduler:
             if self._asked and all(device != one.device for one in self._asked):
                 self._strange.add(address)
             elif address not in self._asking:  # one that is busy answers later
-                self._asking[address] = self._client.submit(
-                    describe, json.dumps(to_json(self._request)), device, workers=[address], pure=False, retries=0
-                )
-            elif self._asking[address].done():
-                self._take_in(address, host, device, copy, self._asking.pop(address), new_kinds)
+                self._ask(address, device)
+            elif address in self._answers:
+                self._asking.pop(address).release()
+                self._take_in(address, host, device, copy, self._answers.pop(address), new_kinds)
         for address in [address for address in self._asking if address not in there]:
             self._asking.pop(address).release()
+            self._answers.pop(address, None)
         return [news for news in gone if news is not None]
 
-    def _take_in(self, address: str, host: str, device: str, copy: str, answer: Future[Any], new_kinds: bool) -> None:
-        found = found_of(answer.result()) if answer.status == "finished" else {}
-        answer.release()
+    def _ask(self, address: str, device: str) -> None:
+        answer = self._asking[address] = self._client.submit(
+            describe, json.dumps(to_json(self._request)), device, workers=[address], pure=False, retries=0
+        )
+
+        def heard(text: str | None) -> None:
+            if self._asking.get(address) is answer:
+                self._answers[address] = text
+
+        self._fetch(answer, heard)
+
+    def _fetch(self, future: Future[Any], then: Callable[[Any], None]) -> None:
+        """Call ``then`` with the result of a future when it is here, or with None if there is none.
+
+        Each waits in a thread of its own: a result that lies on a host that was cut off may never come, and Dask does not make
+        it again, because the future belongs to that host.
+        """
+
+        def bring() -> None:
+            closed = (OSError, RuntimeError, TimeoutError, asyncio.CancelledError, concurrent.futures.CancelledError)
+            with suppress(*closed):  # the client left the cluster
+                found = self._client.gather([future], errors="skip")
+                then(found[0] if found else None)
+
+        future.add_done_callback(lambda done: Thread(target=bring, daemon=True).start())
+
+    def _take_in(self, address: str, host: str, device: str, copy: str, answer: str | None, new_kinds: bool) -> None:
+        found = found_of(answer) if answer is not None else {}
         alike = described(found, device)
         kind = next((n for n, one in enumerate(self._kinds) if described(one.found, one.first) == alike), None)
         if kind is None and new_kinds and alike:
@@ -186,7 +216,7 @@ class ClusterScheduler:
         sent = {seat.builds: archive} if archive and seat.builds not in have else {}
         have.update(sent)
         own = replace(job.request, device=place.device, cache_root=None)  # each host has its own build cache
-        seat.future = self._client.submit(
+        future = seat.future = self._client.submit(
             run_chunk,
             replace(job, request=own).line().decode(),
             self._run,
@@ -200,7 +230,7 @@ class ClusterScheduler:
             key=f"fmha-{self._run[:8]}-{job.number}-{place.name}",
         )
         address = seat.address
-        seat.future.add_done_callback(lambda future: self._events.put(("ended", (address, job.number, future))))
+        self._fetch(future, lambda result: self._events.put(("ended", (address, job.number, future, result))))
 
     def news(self, timeout_s: float) -> Iterator[News]:
         """What workers said, which chunks ended, and which workers are gone or silent."""
@@ -237,12 +267,12 @@ class ClusterScheduler:
             seat.told.add(event["row"])
         yield News(seat.place, event)
 
-    def _ended(self, address: str, chunk: int, future: Future[Any]) -> Iterator[News]:
+    def _ended(self, address: str, chunk: int, future: Future[Any], result: Any) -> Iterator[News]:
         seat = self._seats.get(address)
         if seat is None or seat.chunk != chunk or seat.future is None:
             future.release()
             return
-        if future.status != "finished":
+        if result is None:
             why = (
                 f"the cluster gave it up ({type(future.exception()).__name__})"
                 if future.status == "error"
@@ -251,7 +281,7 @@ class ClusterScheduler:
             self._release(seat)
             yield News(seat.place, {"event": "died", "chunk": chunk, "why": why})
             return
-        result, told, builds = future.result(), set(seat.told), seat.builds
+        told, builds = set(seat.told), seat.builds
         self._release(seat)
         for row, record in result["records"].items():
             if int(row) not in told:
