@@ -294,6 +294,7 @@ static Sweep sweep_of(const FmhaCpuArgs& a, i64 lo, i64 hi, bool final) {
 
 // Takes the next block of keys; false if there is none left.
 static bool advance(Tile& t) {
+  const Flush tiny;
   if (t.now.j >= t.now.hi) t.now = t.then, t.then.j = t.then.hi;
   Sweep& w = t.now;
   if (w.j >= w.hi) return false;
