@@ -11,6 +11,7 @@ import math
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +20,15 @@ from isa import ISAS
 
 from fmha_cli.backends.cpu.arch_detect import detect
 from fmha_cli.backends.cpu.backend import CpuBackend
+from fmha_cli.backends.cpu.kernels import algorithm_of
 from fmha_cli.backends.cpu.peaks import build_peak_loops, vector_bits
 from fmha_cli.backends.host.masks import MaskForm, mask_forms
+from fmha_cli.codegen.cpu.algorithm import Simd
 from fmha_cli.domain.arch import load_arch
 from fmha_cli.domain.decision import Supported
 from fmha_cli.domain.device import CPU, DeviceFacts, State
 from fmha_cli.domain.features import Layout
+from fmha_cli.domain.kernel import KernelSpec
 from fmha_cli.domain.mask import Mask
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.processor import microarchitecture, this_processor
@@ -69,11 +73,24 @@ def device_for(isa: str | None) -> DeviceFacts:
     return device if isa is None else replace(device, archs=device.archs[device.archs.index(ISAS[isa].arch) :])
 
 
+def chosen(problem: Problem, device: DeviceFacts) -> KernelSpec:
+    """The kernel of this project that a device takes for a problem."""
+    found = [d for d in CpuBackend().decide(problem, device) if isinstance(d, Supported)]
+    return min(found, key=lambda d: d.rank).kernel
+
+
+def ceiling_of(problem: Problem, device: DeviceFacts) -> str:
+    """Which of :func:`ceilings` a kernel is compared with: the loop of its own instructions, or the read sweep for decode."""
+    if problem.seqlen_q == 1:
+        return "read"
+    algorithm = algorithm_of(chosen(problem, device))
+    return "tiles" if algorithm.simd.tiles else "dot" if algorithm.pairs else "fma"
+
+
 def ours(problem: Problem, inputs: dict[str, Array], threads: int, isa: str | None = None) -> Contender:
     """This project's kernel through its backend and session, run as in the worker, with the settings of this processor."""
     backend, device = CpuBackend(), device_for(isa)
-    found = [d for d in backend.decide(problem, device) if isinstance(d, Supported)]
-    kernel = min(found, key=lambda d: d.rank).kernel
+    kernel = chosen(problem, device)
     plan = backend.plan(problem, kernel, device)
     artifacts = [backend.build(stage, context()).path for stage in plan.stages]
     settings = backend.default_settings(plan.main, device)
@@ -110,30 +127,38 @@ class Ceiling:
     work: float | None
 
 
-_STEPS, _ROUNDS, _CHAINS = 4_000_000, 2, 24
+_STEPS, _ROUNDS, _CHAINS, _TILE_FLOPS = 4_000_000, 2, 24, 12288  # the last: of a step of fmha_peak_dot with tiles
 _READ_BYTES, _READ_ROUNDS = 192 << 20, 8
 
 
 def ceilings(threads: int, isa: str | None = None) -> dict[str, Ceiling]:
-    """The peak loops, each tens of milliseconds long: fma, dot and read."""
+    """The peak loops, each tens of milliseconds long: fma, dot and read, and tiles where there are matrix tiles."""
     device = device_for(isa)
-    library = ctypes.CDLL(str(build_peak_loops(device, context()).path))
+    tiled = load_arch(device.archs[0]).backends["cpu"]["kernels"][0]["simd"] == Simd.AMX
+    vectors = _loops(replace(device, archs=device.archs[1:]) if tiled else device)
     f32, i64 = ctypes.c_float, ctypes.c_int64
-    for name in ("fmha_peak_fma", "fmha_peak_dot", "fmha_peak_read"):
-        getattr(library, name).restype = ctypes.c_double
 
     def fma() -> float:
-        return float(library.fmha_peak_fma(threads, _ROUNDS, i64(_STEPS), f32(0.9999), f32(1e-4)))
+        return float(vectors.fmha_peak_fma(threads, _ROUNDS, i64(_STEPS), f32(0.9999), f32(1e-4)))
 
-    def dot() -> float:
+    def dot(library: ctypes.CDLL) -> float:
         return float(library.fmha_peak_dot(threads, _ROUNDS, i64(_STEPS), f32(0.001)))
 
     def read() -> float:
-        return float(library.fmha_peak_read(threads, _READ_ROUNDS, i64(_READ_BYTES)))
+        return float(vectors.fmha_peak_read(threads, _READ_ROUNDS, i64(_READ_BYTES)))
 
     bits = vector_bits(load_arch(device.archs[0]))
-    work = 2.0 * _ROUNDS * threads * _STEPS * (_CHAINS if bits == 512 else _CHAINS // 2) * (bits // 32)
-    return {"fma": Ceiling(fma, work), "dot": Ceiling(dot, 2 * work), "read": Ceiling(read, None)}
+    steps = 1.0 * _ROUNDS * threads * _STEPS
+    work = 2 * steps * (_CHAINS if bits == 512 else _CHAINS // 2) * (bits // 32)
+    loops = {"fma": Ceiling(fma, work), "dot": Ceiling(partial(dot, vectors), 2 * work), "read": Ceiling(read, None)}
+    return loops | ({"tiles": Ceiling(partial(dot, _loops(device)), steps * _TILE_FLOPS)} if tiled else {})
+
+
+def _loops(device: DeviceFacts) -> ctypes.CDLL:
+    library = ctypes.CDLL(str(build_peak_loops(device, context()).path))
+    for name in ("fmha_peak_fma", "fmha_peak_dot", "fmha_peak_read"):
+        getattr(library, name).restype = ctypes.c_double
+    return library
 
 
 def tensors(problem: Problem) -> dict[str, Array]:

@@ -36,7 +36,18 @@ if "--isa" in sys.argv[1:-1]:
     os.environ.update(ISAS[sys.argv[sys.argv.index("--isa") + 1]].variables)
 
 import numpy as np  # noqa: E402 - the variables above must be set first
-from contenders import Ceiling, Contender, ceilings, library_versions, machine, ours, peers, tensors  # noqa: E402
+from contenders import (  # noqa: E402
+    Ceiling,
+    Contender,
+    ceiling_of,
+    ceilings,
+    device_for,
+    library_versions,
+    machine,
+    ours,
+    peers,
+    tensors,
+)
 from cpu_cells import Cell, cells  # noqa: E402
 from quiet import Clock, repeats_for  # noqa: E402
 
@@ -216,12 +227,11 @@ def main() -> None:
     for cell in cells():
         if chosen.only not in cell.regime or cell.isa != chosen.isa or (cell.base_threads or 0) >= chosen.threads:
             continue
-        decode, dot = cell.problem.seqlen_q == 1, cell.problem.dtype.value == "bf16" and chosen.isa is None
         raw = measure(
             cell,
             rounds,
             chosen.threads,
-            rates["read" if decode else "dot" if dot else "fma"],
+            rates[ceiling_of(cell.problem, device_for(chosen.isa))],
             clock,
             alone=chosen.alone,
         )

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import ast
+import math
+import re
+from dataclasses import replace
 from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 
@@ -11,6 +14,8 @@ import numpy as np
 import pytest
 from contenders import openvino_contenders, ort_contenders, ours, tensors, torch_contenders
 
+from fmha_cli.backends.cpu.arch_detect import detect
+from fmha_cli.codegen.cpu.parts import source_text
 from fmha_cli.domain.problem import Problem
 
 LINES = {
@@ -70,3 +75,34 @@ def test_a_library_that_is_missing_is_a_line(monkeypatch: pytest.MonkeyPatch) ->
         "ort: onnxruntime is not installed: pip install onnxruntime",
         "openvino: openvino is not installed: pip install openvino",
     ]
+
+
+@pytest.mark.parametrize(
+    ("line", "archs", "wanted"),
+    [
+        ("-s 64 --dtype bf16", ("x86_64_amx", "x86_64_v4_bf16"), "tiles"),
+        ("-s 64 --dtype bf16 --direction bwd", ("x86_64_amx", "x86_64_v4_bf16"), "dot"),
+        ("-s 64 --dtype bf16", ("x86_64_v4_bf16",), "dot"),
+        ("-s 64 --dtype bf16", ("x86_64_v3",), "fma"),
+        ("-s 64 --dtype fp32", ("x86_64_amx", "x86_64_v4_bf16"), "fma"),
+        ("-s 1 --seqlen-k 64 --dtype bf16", ("x86_64_amx", "x86_64_v4_bf16"), "read"),
+    ],
+)
+def test_a_kernel_is_compared_with_the_loop_of_its_own_instructions(
+    line: str, archs: tuple[str, ...], wanted: str
+) -> None:
+    assert contenders.ceiling_of(Problem.from_cli(line), replace(detect(), archs=archs)) == wanted
+
+
+def test_a_step_of_the_tile_loop_counts_what_the_loop_does() -> None:
+    """Shares taken by processor time divide by it; it was that of vectors, an eighth."""
+    text = source_text("peaks.cpp")
+    numbers = {
+        name: math.prod(map(int, found.split("*"))) for name, found in re.findall(r"(TILE_[A-Z]+) = ([\d* ]+)", text)
+    }
+    assert numbers.keys() == {"TILE_SUMS", "TILE_FLOPS", "TILE_SHARE"}
+    step = numbers["TILE_SUMS"] * numbers["TILE_FLOPS"] // numbers["TILE_SHARE"]
+    assert step == contenders._TILE_FLOPS
+    if "tiles" in (loops := contenders.ceilings(1)):
+        assert loops["tiles"].work == step * contenders._STEPS * contenders._ROUNDS
+        assert loops["dot"].work == 2 * (loops["fma"].work or 0)

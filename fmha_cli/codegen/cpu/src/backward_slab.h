@@ -28,6 +28,7 @@ INLINE bool tile_sees(const Head& head, i64 i0, i64 from, i64 to) {
 // One chunk of the keys against a slab. part: dQ of the slab's rows, in fp32, padded.
 static void attend_chunk(const Head& head, const Group& g, const Blocks& blocks, i64 chunk, const Slab& slab, float* part,
                          float* room) {
+  const Flush tiny;
   const FmhaCpuArgs& a = *head.x->a;
   const i64 from = chunk_start(blocks, chunk), end = chunk_start(blocks, chunk + 1), tile_floats = BQ * padded(a.hdim);
   const Scores scores = scores_at(room);

@@ -194,6 +194,7 @@ struct StepRows {
 // row starts with. A step of keys goes through all heads, so that memory is read in order where rows of heads are neighbours.
 template <bool FORM>
 static void attend(Group g, i64 heads, i64 first, i64 end, bool leads, const DecodeScratch& work) {
+  const Flush tiny;
   const FmhaCpuArgs& a = *g.x->a;
   const i64 blocks = blocks_of(g), hk = g.hk, last = g.hi - 1, q_size = g.rows * q_stride_of(a), p_size = g.rows * BC;
   const KeyRows k = key_rows(a, g.s, g.b, hk), v = value_rows(a, g.s, g.b, hk);

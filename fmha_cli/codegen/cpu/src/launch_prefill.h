@@ -1,5 +1,5 @@
 // A launch: groups of (sequence, key/value head), as many at a time as the prepared copies of K and V have
-// room for; in a group all heads and tiles, longest first. Threads draw work from a counter.
+// room for; in a group all heads and tiles, longest first. Threads draw work from counters.
 // The tile loop reads K and V by strides and in its own types, so paged and other rows are copied first; so are rows that lie
 // far apart, which share few sets of a cache and need a page each.
 struct Job {
@@ -10,13 +10,16 @@ struct Job {
   float *tiles, *copies;
   i64* first_item;  // by group of the current round, and the end
   i64* first_copy;
+  i64* next_item;  // by group
   i64 g0, g1, next;
+  bool apart;  // a thread takes all tiles of a group before those of another
 };
 
 enum { CONVERT_ROWS = 128 };
 enum { APART = 2048, COPY_QUERIES = 256 };  // bytes between rows, and queries, from which on a copy pays
 enum { MOST_TURNS = 16, LEAST_ITEMS = 8 };  // tiles that take turns; items for each thread, so that all end together
 const i64 COPY_FLOATS = (i64)1 << 21;  // bounds the scratch: 8 MiB, or one group
+const i64 OWN_BYTES = 1 << 20;  // of K and V of a group, which the second-level cache of one core holds or almost holds
 
 INLINE i64 key_copy_floats(const Job& job, i64 keys) {
   return job.copy_k ? ceil_div(keys * key_copy_stride(job.x.a->hdim) * (i64)sizeof(KEY), (i64)sizeof(float)) : 0;
@@ -61,6 +64,24 @@ NOINLINE void convert_task(void* context, i64) {
   }
 }
 
+// The next item of a thread whose last one was of group `own`; all groups: none yet. Where one core's cache holds K and V of a
+// group, each thread keeps to its group, so that K and V come from farther away once and not once for each thread. Threads that
+// find no group left help with those that others have begun.
+static i64 draw(Job& job, i64& own) {
+  const i64 groups = job.g1 - job.g0;
+  if (!job.apart) return __atomic_fetch_add(&job.next, 1, __ATOMIC_RELAXED);
+  for (;;) {
+    if (own < groups) {
+      const i64 item = __atomic_fetch_add(job.next_item + own, 1, __ATOMIC_RELAXED);
+      if (item < job.first_item[own + 1]) return item;
+    }
+    if ((own = __atomic_fetch_add(&job.next, 1, __ATOMIC_RELAXED)) < groups) continue;
+    for (own = 0; own < groups; ++own)
+      if (__atomic_load_n(job.next_item + own, __ATOMIC_RELAXED) < job.first_item[own + 1]) break;
+    if (own == groups) return job.first_item[groups];
+  }
+}
+
 // The rows of an item of this round.
 struct Place {
   Sequence s;
@@ -91,12 +112,14 @@ static void ask_rows(const Job& job, i64 item) {
 
 NOINLINE void tile_task(void* context, i64 thread) {
   Job& job = *(Job*)context;
-  const i64 end = job.first_item[job.g1 - job.g0];
+  const i64 groups = job.g1 - job.g0, end = job.first_item[groups], step = job.apart && groups >= job.threads ? 1 : job.threads;
+  i64 own = groups, known = -1;
   configure_tiles();
-  for (i64 item; (item = __atomic_fetch_add(&job.next, 1, __ATOMIC_RELAXED)) < end;) {
-    if (item + job.threads < end) ask_rows(job, item + job.threads);
+  for (i64 item; (item = draw(job, own)) < end;) {
+    if (item + step < end) ask_rows(job, item + step);
     const Place p = place_of(job, item);
-    attend(job.x, operands_of(job, p.s, p.g, p.b, p.hk), p.b, p.h, p.i0, p.i1, job.tiles + thread * job.room);
+    attend(job.x, operands_of(job, p.s, p.g, p.b, p.hk), p.b, p.h, p.i0, p.i1, job.tiles + thread * job.room, p.g != known);
+    known = p.g;
   }
   release_tiles();
 }
@@ -108,6 +131,7 @@ static void number_items(Job& job, bool tiles) {
   for (i64 g = job.g0; g < job.g1; ++g) {
     const Sequence s = sequence_of(job.x, g / a.kv_heads);
     job.first_item[g - job.g0] = items;
+    job.next_item[g - job.g0] = items;
     items += tiles ? ceil_div(s.nq, job.group) * (a.heads / a.kv_heads) : s.nq ? conversions(s.nk) : 0;
   }
   job.first_item[job.g1 - job.g0] = items;
@@ -126,11 +150,12 @@ static int launch(const FmhaCpuArgs* args) {
   job.copy_v = COPY_V || a.block_table || (many && a.v_row_stride * (i64)sizeof(KT) >= APART);
   const bool copies = job.copy_k || job.copy_v;
   const i64 groups = a.batch * a.kv_heads;
-  i64 room = 0, work = 0, tiles = 0, longest = 0;
+  i64 room = 0, work = 0, tiles = 0, longest = 0, keys = 0;
   for (i64 b = 0; b < a.batch; ++b) {
     const Sequence s = sequence_of(job.x, b);
     const i64 copy = copy_floats(job, s.nk);
     longest = max64(longest, copy);
+    keys = max64(keys, s.nk);
     room += copy * a.kv_heads;
     tiles += ceil_div(s.nq, BQ) * a.heads;
     work += s.nq * s.nk * a.heads * (a.hdim + a.hdim_v);
@@ -140,9 +165,10 @@ static int launch(const FmhaCpuArgs* args) {
   job.threads = clamp64(min64(a.threads, min64(tiles, 1 + (work >> 20))), 1, MAX_THREADS);
   const i64 turns = clamp64(tiles / (LEAST_ITEMS * job.threads), 1, clamp64(a.query_tiles, 1, MOST_TURNS));
   job.group = turns * BQ;
+  job.apart = keys * (a.hdim + a.hdim_v) * (i64)sizeof(KEY) <= OWN_BYTES;
   job.room = shared_floats(a.hdim) + turns * tile_floats(a.hdim, a.hdim_v);
   const i64 floats = job.threads * job.room + room;
-  Lease lease = lease_scratch((size_t)floats * sizeof(float) + (size_t)(groups + 1) * 2 * sizeof(i64));
+  Lease lease = lease_scratch((size_t)floats * sizeof(float) + (size_t)(groups + 1) * 3 * sizeof(i64));
   if (!lease.memory) {
     end_lease(lease);
     return STATUS_OUT_OF_MEMORY;
@@ -151,6 +177,7 @@ static int launch(const FmhaCpuArgs* args) {
   job.copies = job.tiles + job.threads * job.room;
   job.first_item = (i64*)(job.tiles + floats);
   job.first_copy = job.first_item + groups + 1;
+  job.next_item = job.first_copy + groups + 1;
   for (job.g0 = 0; job.g0 < groups; job.g0 = job.g1) {
     i64 used = 0;
     for (job.g1 = job.g0; job.g1 < groups; ++job.g1) {

@@ -13,6 +13,7 @@ struct KeysValues {
 };
 
 const i64 FAR_BYTES = 4 << 20;  // of K and V of a sequence
+enum { ASKED = 4 * RS };  // keys ahead of their use
 
 // Keys [lo, hi) in blocks of about equal size, each a multiple of the register tile; j is where the next one begins.
 struct Sweep {
@@ -54,7 +55,8 @@ INLINE i64 shared_floats(i64 hdim) {
   return (BQ * (BC + NL) + RS * width + wide + 127) / 64 * 64;
 }
 
-// K and V of RS keys from j on, into the second-level cache: a sequence that it does not hold is read once for each tile.
+// K and V of RS keys from j on, into the second-level cache: a thread's first tile of a head finds them farther away, and so does
+// each tile of a sequence that this cache does not hold.
 INLINE void ask_keys(const Tile& t, i64 j) {
   const KEY* k = t.kv.k + j * t.kv.k_stride;
   const VALUE* v = t.kv.v + j / V_STEP * t.kv.v_stride;
@@ -77,7 +79,7 @@ static void score_block(Tile& t, i64 j0, i64 j1, float* p, float* top) {
   const i64 hdim = t.x->a->hdim, width = key_width(hdim);
   i64 j = j0;
   for (; j + RS <= j1; j += RS) {
-    if (t.ahead) ask_keys(t, j + t.ahead);
+    if (t.ahead && j + t.ahead < t.s.nk) ask_keys(t, j + t.ahead);
     tile((const char*)(t.kv.k + j * t.kv.k_stride), t.kv.k_stride * (i64)sizeof(KEY), t.q + FIRST, hdim,
          p + (j - j0) * BQ + FIRST, top + FIRST);
   }
@@ -292,6 +294,7 @@ static Sweep sweep_of(const FmhaCpuArgs& a, i64 lo, i64 hi, bool final) {
 
 // Takes the next block of keys; false if there is none left.
 static bool advance(Tile& t) {
+  const Flush tiny;
   if (t.now.j >= t.now.hi) t.now = t.then, t.then.j = t.then.hi;
   Sweep& w = t.now;
   if (w.j >= w.hi) return false;
@@ -345,7 +348,7 @@ static void begin(Tile& t, const Context& x, const KeysValues& kv, i64 b, i64 h,
   t.rows = min64(BQ, t.s.nq - i0);
   t.down = down_of(a, b, h);
   t.started = false;
-  t.ahead = t.s.nk * (a.hdim + a.hdim_v) * (i64)sizeof(KEY) > FAR_BYTES ? 4 * RS : 0;
+  t.ahead = t.s.nk * (a.hdim + a.hdim_v) * (i64)sizeof(KEY) > FAR_BYTES ? ASKED : 0;
   t.scaled = scaled_of(x, b, h, i0);
   t.capped = capped_of(t.scaled, a);
   const QT* q = q_row(a, t.s, b, h, i0);
@@ -373,15 +376,19 @@ static void begin(Tile& t, const Context& x, const KeysValues& kv, i64 b, i64 h,
   t.then = sweep_of(a, joined ? 0 : lo, span.hi, true);
 }
 
-// Rows [i0, i1) of head h of sequence b, in tiles that take turns at the blocks of keys.
-static void attend(const Context& x, const KeysValues& kv, i64 b, i64 h, i64 i0, i64 i1, float* scratch) {
+// Rows [i0, i1) of head h of sequence b, in tiles that take turns at the blocks of keys. fresh: this core has not read K and V yet.
+static void attend(const Context& x, const KeysValues& kv, i64 b, i64 h, i64 i0, i64 i1, float* scratch, bool fresh) {
   const FmhaCpuArgs& a = *x.a;
   const i64 step = tile_floats(a.hdim, a.hdim_v), head = (i64)(sizeof(Tile) / sizeof(float) + 63) / 64 * 64;
   float* first = scratch + shared_floats(a.hdim);
   float* at = first;
   for (i64 i = i0; i < i1; i += BQ, at += step) {
-    begin(*(Tile*)at, x, kv, b, h, i, at + head, scratch);
-    if (i > i0) ((Tile*)at)->ahead = 0;  // the first one has asked
+    Tile& t = *(Tile*)at;
+    begin(t, x, kv, b, h, i, at + head, scratch);
+    if (i > i0)
+      t.ahead = 0;  // the first one has asked
+    else if (fresh && !TILES && t.s.nk > 2 * ASKED)  // matrix tiles have no time to ask: they take 4 % longer
+      t.ahead = ASKED;
   }
   for (bool more = true; more;) {
     more = false;

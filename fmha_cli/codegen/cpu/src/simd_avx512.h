@@ -61,6 +61,15 @@ INLINE float vsum(vf x) { return _mm512_reduce_add_ps(x); }
 INLINE float vtop(vf x) { return _mm512_reduce_max_ps(x); }
 // On Zen 4 the divider works beside the multipliers: an estimate of the reciprocal with one correction took 2 % more of a launch.
 INLINE vf vquotient(vf p, vf q) { return _mm512_div_ps(p, q); }
+// While it lives, results too small for normal numbers are 0. Intel's processors leave the pipeline for each vector in which scalef
+// makes one, and for each product with one: far keys under ALiBi made a launch take four times as long.
+// Sums of products below 2^-126 are 0 too.
+#define FLUSHES
+struct Flush {
+  const unsigned old;
+  Flush() : old(_mm_getcsr()) { _mm_setcsr(old | _MM_FLUSH_ZERO_ON); }
+  ~Flush() { _mm_setcsr(old); }
+};
 // x - floor(x) is 0 for infinities, and scalef takes the floor of its exponent itself.
 INLINE vf vexp2(vf x) {
   return _mm512_scalef_ps(exp2_fraction(_mm512_reduce_ps(x, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC)), x);

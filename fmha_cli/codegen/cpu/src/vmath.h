@@ -1,4 +1,9 @@
 // exp2, tanh, Philox: one text for vectors and, where the row by row path needs them, for scalars.
+#ifndef FLUSHES
+struct Flush {
+  Flush() {}  // vexp2 clamps its argument
+};
+#endif
 INLINE float vset_like(float, float x) { return x; }
 INLINE vf vset_like(vf, float x) { return vset(x); }
 INLINE float vfma(float a, float b, float c) { return a * b + c; }
