@@ -116,6 +116,14 @@ class Process:
         return Registry({}).commands
 
     def _invoke(self, name: str, command: Command, given: Mapping[str, Value], arguments: Mapping[str, Any]) -> int:
+        try:
+            return self._carried_out(name, command, given, arguments)
+        except KeyboardInterrupt:  # Typer would end without a word
+            return failure.interrupted(self.console)
+
+    def _carried_out(
+        self, name: str, command: Command, given: Mapping[str, Value], arguments: Mapping[str, Any]
+    ) -> int:
         from fmha_cli.cli.config import config_files, current_folder, layers_of_file
 
         options, files = (*command.options, *TALK), config_files(current_folder())

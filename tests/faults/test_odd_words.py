@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 from cli.conftest import Fmha
 
@@ -174,3 +175,17 @@ def test_a_user_without_a_home_is_told_what_to_set(fmha: Fmha, monkeypatch: pyte
     done = fmha("run", "-s", "8", "-d", "8", "--backend", "null", "--dry-run", "--cache-dir", "cache")
     assert done.code == 0, done.err
     assert fmha("archs", "gfx942").code == 0
+
+
+def test_prune_says_what_had_to_stay(fmha: Fmha) -> None:
+    assert fmha("build", "-s", "8", "-d", "8", "--backend", "null", "--cache-dir", "cache").code == 0
+    done = fmha("cache", "prune", "--max-age", "0s", "--dry-run", "--cache-dir", "cache")
+    assert done.out.splitlines()[-1].endswith("cache; kept 1 entry used in the last minutes")
+    assert done.err == "a dry run: nothing was removed\n"
+
+
+def test_a_file_without_names_is_not_asked_for_one(fmha: Fmha) -> None:
+    np.save("q.npy", np.zeros((1, 1, 8, 8), np.float32))
+    np.savez("empty.npz")
+    assert "  = help: name the file alone: a .npy" in fmha("run", "--q", "q.npy:q").err
+    assert "  = help: the file holds no arrays\n" in fmha("run", "--q", "empty.npz").err
