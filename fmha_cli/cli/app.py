@@ -31,7 +31,12 @@ def main() -> NoReturn:
             signal.signal(ended_by, signal.default_int_handler)
     _open_streams()
     use_one_thread(os.environ)
-    sys.exit(run(sys.argv[1:], os.environ))
+    code = run(sys.argv[1:], os.environ)
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(
+            signal.SIGINT, signal.SIG_IGN
+        )  # all is done: while Python ends, Ctrl-C would change the exit code
+    sys.exit(code)
 
 
 def _open_streams() -> None:

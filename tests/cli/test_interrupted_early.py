@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import builtins
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -41,3 +43,11 @@ def test_the_imports_of_the_command_end_without_a_traceback(
         main()
     assert ended.value.code == 130
     assert capfd.readouterr() == ("", "")
+
+
+def test_ctrl_c_after_the_end_changes_no_exit_code() -> None:
+    late = "import atexit, os, signal; atexit.register(os.kill, os.getpid(), signal.SIGINT)"
+    start = f"{late}; import sys; sys.argv = ['fmha', 'archs', 'gfx942']; from fmha_cli.__main__ import main; main()"
+    done = subprocess.run([sys.executable, "-c", start], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "MI300X" in done.stdout

@@ -189,3 +189,12 @@ def test_a_file_without_names_is_not_asked_for_one(fmha: Fmha) -> None:
     np.savez("empty.npz")
     assert "  = help: name the file alone: a .npy" in fmha("run", "--q", "q.npy:q").err
     assert "  = help: the file holds no arrays\n" in fmha("run", "--q", "empty.npz").err
+
+
+def test_the_name_that_a_document_gives_its_schema_is_understood(fmha: Fmha) -> None:
+    assert "  = help: did you mean record?\n" in fmha("schema", "fmha.record/3").err
+
+
+def test_inspect_takes_a_model_as_its_help_says(fmha: Fmha) -> None:
+    flags = "--executed --model gemma-3-1b:local --phase decode --batch 1 --seqlen-k 8"
+    assert fmha("inspect", *flags.split()).err.startswith("error[Z005]: --executed: only an emulated device")
