@@ -206,7 +206,8 @@ def _one_type(names: set[str]) -> str:
     fixed = names - {"float32", "float64"}
     if not fixed:
         return "name one with --dtype, to which they are rounded"
-    if len(fixed) == 1 and (known := _DTYPE_OF.get(*fixed)):
+    known = [_DTYPE_OF[name][0] for name in fixed if name in _DTYPE_OF]
+    if len(fixed) == len(known) == 1:
         return f"--dtype {known[0].value}, to which the others are rounded"
     return "save them as one of fp32, fp16, bf16 or fp8"
 
