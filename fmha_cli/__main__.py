@@ -1,6 +1,7 @@
 """``python -m fmha_cli``, and the command ``fmha``."""
 
 import gc
+import sys
 from typing import NoReturn
 
 YOUNG_OBJECTS = 50_000
@@ -12,8 +13,10 @@ def main() -> NoReturn:
     """``fmha`` as the shell calls it."""
     gc.set_threshold(YOUNG_OBJECTS)
     try:
-        from fmha_cli.cli.app import main as start
-
+        try:
+            from fmha_cli.cli.app import main as start
+        except KeyboardInterrupt:
+            sys.exit(130)  # nothing has begun, so there is nothing to say
         start()
     finally:
         gc.freeze()  # the interpreter's end looks through all objects again, which takes a tenth of a cached run

@@ -31,7 +31,12 @@ def main() -> NoReturn:
             signal.signal(ended_by, signal.default_int_handler)
     _open_streams()
     use_one_thread(os.environ)
-    sys.exit(run(sys.argv[1:], os.environ))
+    code = run(sys.argv[1:], os.environ)
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(
+            signal.SIGINT, signal.SIG_IGN
+        )  # all is done: while Python ends, Ctrl-C would change the exit code
+    sys.exit(code)
 
 
 def _open_streams() -> None:
@@ -116,6 +121,14 @@ class Process:
         return Registry({}).commands
 
     def _invoke(self, name: str, command: Command, given: Mapping[str, Value], arguments: Mapping[str, Any]) -> int:
+        try:
+            return self._carried_out(name, command, given, arguments)
+        except KeyboardInterrupt:  # Typer would end without a word
+            return failure.interrupted(self.console)
+
+    def _carried_out(
+        self, name: str, command: Command, given: Mapping[str, Value], arguments: Mapping[str, Any]
+    ) -> int:
         from fmha_cli.cli.config import config_files, current_folder, layers_of_file
 
         options, files = (*command.options, *TALK), config_files(current_folder())

@@ -54,6 +54,9 @@ def request_of(call: Call, command: Command = Command.RUN) -> Request:
         refuse_inputs((call.output.path,), "-o", file_flags(call))
         others = {f"--{key}": s.text(key) for key in ("resume", "journal", "out")}
         refuse_shared({**others, "-o": str(call.output.path)})
+    if s.text("resume") and s.text("journal"):
+        why = "a journal that is resumed goes on in its own file"
+        raise UsageError("--resume and --journal contradict each other", code="E002", where="--journal", why=why)
     kernels = s.many("ab")
     select, named = _selecting(call)
     same: dict[str, Any] = {name: s.text(name) or getattr(default, name) for name in _TEXTS}

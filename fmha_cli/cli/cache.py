@@ -101,6 +101,8 @@ def prune(call: Call) -> int:
         dry_run=s.on("dry_run"),
     )
     pruned = prune_cache(layout, policy)
+    if policy.dry_run:
+        call.console.say("a dry run: nothing was removed")
     return _show(call, layout, pruned, pruned.entries)
 
 

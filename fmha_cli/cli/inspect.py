@@ -18,6 +18,7 @@ from fmha_cli.cli.options import (
     EMULATING,
     FILL_SEED,
     JOBS,
+    MODELS,
     OFFLINE,
     PROBLEM,
     REVISIONS,
@@ -58,7 +59,9 @@ _KINDS = {
 
 _SELECTION = tuple(option.key for option in SELECTING if option.key not in ("arch", "backend"))
 _SELECTORS = {option.key for option in SELECTING}
-_EXECUTING = tuple(option for option in (*PROBLEM, CHOOSING[2], FILL_SEED, *EMULATING) if option.key not in _SELECTORS)
+_EXECUTING = tuple(
+    option for option in (*PROBLEM, *MODELS, CHOOSING[2], FILL_SEED, *EMULATING) if option.key not in _SELECTORS
+)
 
 
 def inspect(call: Call) -> int:

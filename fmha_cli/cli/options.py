@@ -192,6 +192,7 @@ EXCLUDES: Mapping[str, tuple[str, ...]] = {
         "k",
         "v",
     ),
+    "resume": ("journal",),
     "mask": ("causal", "window"),
     "causal": ("mask", "window"),
     "window": ("mask", "causal"),

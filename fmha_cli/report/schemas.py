@@ -140,6 +140,11 @@ _REFERENCE = re.compile(rf'"\$ref": "{_URN}(\w+)')
 _SHARED = {**references(COMMON, f"{_URN}common#/$defs/"), Record: f"{_URN}record", "record": f"{_URN}record"}
 
 
+def _bare(name: str) -> str:
+    """``record`` of ``fmha.record/3``, as a document spells its schema."""
+    return name.removeprefix("fmha.").partition("/")[0]
+
+
 def schema(name: str) -> dict[str, Any]:
     """One schema as a self-contained document.
 
@@ -147,7 +152,7 @@ def schema(name: str) -> dict[str, Any]:
         UsageError: no such schema; the message suggests near names.
     """
     if name not in names():
-        raise UsageError(f"schema {name}: no such schema", code="E014", where=name, help=suggest(name, names()))
+        raise UsageError(f"schema {name}: no such schema", code="E014", where=name, help=suggest(_bare(name), names()))
     found = {name: load(name)}
     pending = [name]
     while pending:

@@ -9,6 +9,7 @@ import numpy as np
 
 from fmha_cli.domain.dtypes import DType, Fp8Encoding, KvDType
 from fmha_cli.domain.errors import ImpossibleProblem, UsageError
+from fmha_cli.domain.features import Direction
 from fmha_cli.domain.flags import FILLED, parse_list, parse_size
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.tensors import Element, pages_of, shapes_of
@@ -192,13 +193,23 @@ def _common_dtype(dtypes: Mapping[str, np.dtype[np.generic]]) -> dict[str, str]:
     names = {str(d) for d in dtypes.values()}
     if len(names) != 1:
         listed = ", ".join(f"{k} {v}" for k, v in dtypes.items())
-        raise UsageError(f"the files have several element types: {listed}", code="E035", help="name one with --dtype")
+        raise UsageError(f"the files have several element types: {listed}", code="E035", help=_one_type(names))
     name = names.pop()
     if name not in _DTYPE_OF:
-        help = "fp32, fp16, bf16 or fp8, or name one with --dtype"
-        raise UsageError(f"element type {name} of the files", code="E035", help=help)
+        raise UsageError(f"element type {name} of the files", code="E035", help=_one_type({name}))
     dtype, encoding = _DTYPE_OF[name]
     return {"dtype": dtype.value, **_encoded(encoding)}
+
+
+def _one_type(names: set[str]) -> str:
+    """What makes tensors of these types one problem: only float32 and float64 are rounded to another type."""
+    fixed = names - {"float32", "float64"}
+    if not fixed:
+        return "name one with --dtype, to which they are rounded"
+    known = [_DTYPE_OF[name][0] for name in fixed if name in _DTYPE_OF]
+    if len(fixed) == len(known) == 1:
+        return f"--dtype {known[0].value}, to which the others are rounded"
+    return "save them as one of fp32, fp16, bf16 or fp8"
 
 
 def check_fit(problem: Problem, given: InputFiles) -> None:
@@ -213,7 +224,9 @@ def check_fit(problem: Problem, given: InputFiles) -> None:
     for name, array in _used(problem, given).items():
         flag = _FLAG_OF.get(name, f"--{name}")
         if name not in shapes:
-            raise _contradiction(f"the problem has no tensor {name}", flag)
+            what, why = f"the problem has no tensor {name}", "its other flags leave none"
+            backward = f"; or --direction {Direction.BWD.value}" if name == "do" else ""
+            raise ImpossibleProblem(what, code="P015", where=flag, why=why, help=f"leave {flag} out{backward}")
         want = shapes[name]
         if array.shape != want.shape:
             what = f"the file of {name} has shape {array.shape}, the problem needs {want.shape}"

@@ -37,9 +37,10 @@ def read_tensor(spec: str, flag: str, default_key: str) -> Array:
             return ""
         wanted = key if key is not None else default_key if default_key in held or len(held) != 1 else held[0]
         if wanted not in held:
-            listed = ", ".join(sorted(name for name in held if name)) or "none: a .npy holds one array without a name"
-            what = f"{flag} {path}: no array {wanted!r}"
-            raise UsageError(what, code="E032", where=flag, help=f"FILE:KEY with one of {listed}")
+            listed = ", ".join(sorted(name for name in held if name))
+            alone = "name the file alone: a .npy holds one array without a name" if held else "the file holds no arrays"
+            help = f"FILE:KEY with one of {listed}" if listed else alone
+            raise UsageError(f"{flag} {path}: no array {wanted!r}", code="E032", where=flag, help=help)
         return wanted
 
     try:

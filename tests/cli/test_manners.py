@@ -134,7 +134,7 @@ def test_a_window_has_no_negative_size(fmha: Fmha) -> None:
 
 def test_more_splits_than_keys_get_a_word(fmha: Fmha) -> None:
     done = fmha("explain", "-s", "64", "-d", "64", "--splits", "65", "--backend", "null")
-    assert done.err == "--splits 65 for 64 keys: 1 split at least will be empty\n"
+    assert done.err == "--splits 65 for 64 keys: at least 1 split will be empty\n"
     done = fmha("explain", "-s", "64", "-d", "64", "--splits", "64", "--backend", "null")
     assert done.err == ""
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 from cli.conftest import Fmha
+from cli.test_commands import SMALL
 
 from fmha_cli.cli.config import project_file
 from fmha_cli.cli.terminal import terminal_width
@@ -174,3 +176,56 @@ def test_a_user_without_a_home_is_told_what_to_set(fmha: Fmha, monkeypatch: pyte
     done = fmha("run", "-s", "8", "-d", "8", "--backend", "null", "--dry-run", "--cache-dir", "cache")
     assert done.code == 0, done.err
     assert fmha("archs", "gfx942").code == 0
+
+
+def test_prune_says_what_had_to_stay(fmha: Fmha) -> None:
+    assert fmha("build", "-s", "8", "-d", "8", "--backend", "null", "--cache-dir", "cache").code == 0
+    done = fmha("cache", "prune", "--max-age", "0s", "--dry-run", "--cache-dir", "cache")
+    assert done.out.splitlines()[-1].endswith("cache; kept 1 entry used in the last minutes")
+    assert done.err == "a dry run: nothing was removed\n"
+
+
+def test_a_file_without_names_is_not_asked_for_one(fmha: Fmha) -> None:
+    np.save("q.npy", np.zeros((1, 1, 8, 8), np.float32))
+    np.savez("empty.npz")
+    assert "  = help: name the file alone: a .npy" in fmha("run", "--q", "q.npy:q").err
+    assert "  = help: the file holds no arrays\n" in fmha("run", "--q", "empty.npz").err
+
+
+def test_the_name_that_a_document_gives_its_schema_is_understood(fmha: Fmha) -> None:
+    assert "  = help: did you mean record?\n" in fmha("schema", "fmha.record/3").err
+
+
+def test_inspect_takes_a_model_as_its_help_says(fmha: Fmha) -> None:
+    flags = "--executed --model gemma-3-1b:local --phase decode --batch 1 --seqlen-k 8"
+    assert fmha("inspect", *flags.split()).err.startswith("error[Z005]: --executed: only an emulated device")
+
+
+@pytest.mark.parametrize(
+    ("types", "help"),
+    [
+        (("float64", "float32"), "name one with --dtype, to which they are rounded"),
+        (("float16", "float32"), "--dtype fp16, to which the others are rounded"),
+        (("int32", "float32"), "save them as one of fp32, fp16, bf16 or fp8"),
+        (("int32", "int32"), "save them as one of fp32, fp16, bf16 or fp8"),
+    ],
+)
+def test_the_way_out_of_several_types_is_one(fmha: Fmha, types: tuple[str, str], help: str) -> None:
+    for name, kind in zip("qk", types, strict=True):
+        np.save(f"{name}.npy", np.ones((1, 1, 8, 8), kind))
+    files = ("plan", "--backend", "null", "--q", "q.npy", "--k", "k.npy")
+    assert f"  = help: {help}\n" in fmha(*files).err
+    if "--dtype" in help:
+        assert fmha(*files, "--dtype", "fp16").code == 0
+
+
+def test_a_journal_that_is_resumed_has_no_second_file(fmha: Fmha) -> None:
+    done = fmha("run", "--resume", "a", "--journal", "b")
+    assert (done.code, done.out) == (2, "")
+    assert done.err.startswith("error[E002]: --resume and --journal contradict each other\n")
+    assert "journal a: there is no such file" in fmha("run", *SMALL, "--resume", "a", FMHA_JOURNAL="b").err
+
+
+def test_a_tensor_that_only_another_direction_has_is_not_a_matter_of_shapes(fmha: Fmha) -> None:
+    np.save("do.npy", np.ones((1, 1, 8, 8), np.float32))
+    assert "  = help: leave --do out; or --direction bwd\n" in fmha("run", *SMALL, "--do", "do.npy").err

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +14,6 @@ from fmha_cli.domain.plan import Edited
 from fmha_cli.domain.wording import edited_text, listed
 from fmha_cli.sources.homes import Home, Known, home_files, looked_at, require_same, unfit
 from fmha_cli.sources.pins import pin_of
-from fmha_cli.system.files import named_path
 from fmha_cli.toolchain.cache.files import as_environment_problem
 from fmha_cli.toolchain.cache.layout import CacheLayout
 from fmha_cli.toolchain.cache.root import open_root
@@ -148,7 +148,7 @@ def _difference(own: OwnTree) -> str:
 
 
 def _parts(upstream: Upstream, home: str) -> tuple[Path, dict[str, Path]]:
-    root = named_path(home)
+    root = Path(os.path.expanduser(home)).absolute()
     parts = {name: root / folder for name, folder in upstream.folders.items()}
     missing = [str(upstream.folders[name]) for name, folder in parts.items() if not _holds_any(folder)]
     if missing:

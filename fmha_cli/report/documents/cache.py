@@ -116,10 +116,7 @@ def cache_view(document: Mapping[str, Any]) -> Table:
         return _entries(document, counted(document["count"], "entry") + f", {size(document['bytes'])}")
     figures = document[action]
     if action == "prune":
-        return _entries(
-            document,
-            f"{counted(document['count'], 'entry')} and {counted(len(figures['others']), 'leftover')}: {size(figures['freed_bytes'])} freed",
-        )
+        return _entries(document, _freed(figures, document["count"]), _kept(figures))
     if action == "import":
         return _imported(figures)
     if action == "verify":
@@ -132,6 +129,17 @@ def cache_view(document: Mapping[str, Any]) -> Table:
         return Table(_facts(action), [*kinds, *rows], f"cache: {document['root']}")
     details = [f"  {key}: {line}" for key, value in figures.items() if _listed(value) for line in _lines(value)]
     return Table(_facts(action), rows, f"cache: {document['root']}", details)
+
+
+def _freed(figures: Mapping[str, Any], count: int) -> str:
+    leftovers = counted(len(figures["others"]), "leftover")
+    return f"{counted(count, 'entry')} and {leftovers}: {size(figures['freed_bytes'])} freed"
+
+
+def _kept(figures: Mapping[str, Any]) -> str:
+    """What the limits would remove, and had to stay."""
+    stayed = {"used in the last minutes": len(figures["kept_recent"]), "in use": len(figures["kept_locked"])}
+    return "".join(f"; kept {counted(number, 'entry')} {why}" for why, number in stayed.items() if number)
 
 
 def _facts(action: str) -> tuple[Column, Column]:
@@ -193,8 +201,8 @@ def _side(value: Any) -> str:
     return "absent" if value is None else cell(value) or "empty"
 
 
-def _entries(document: Mapping[str, Any], summary: str) -> Table:
-    return table_of(COLUMNS, document["entries"], f"{summary} in {document['root']}")
+def _entries(document: Mapping[str, Any], summary: str, more: str = "") -> Table:
+    return table_of(COLUMNS, document["entries"], f"{summary} in {document['root']}{more}")
 
 
 def _listed(value: Any) -> bool:
