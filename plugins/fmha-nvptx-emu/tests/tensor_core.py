@@ -15,9 +15,15 @@ from warpgroup import KINDS, PLACE_B, SETUP, Layout, aligned, permuted
 
 SWIZZLE = {16: 0, 32: 6, 64: 4, 128: 2}
 """The field of a descriptor by the bytes of a swizzled row; 16: none."""
-FORMATS = {"f16": 0, "bf16": 1, "tf32": 2, "e4m3": 0, "e5m2": 1, "e2m3": 3, "e3m2": 4, "e2m1": 5}
-KIND_OF = {"f16": "f16", "bf16": "f16", "tf32": "tf32"}
+FORMATS = {"f16": 0, "bf16": 1, "tf32": 2, "e4m3": 0, "e5m2": 1, "e2m3": 3, "e3m2": 4, "e2m1": 5, "u8": 0, "s8": 1}
+KIND_OF = {"f16": "f16", "bf16": "f16", "tf32": "tf32", "u8": "i8", "s8": "i8"}
 """Every other type: f8f6f4."""
+SUMS: dict[str, tuple[int, Any, Any]] = {
+    "f16": (0, np.float16, np.uint16),
+    "f32": (1, np.float32, np.uint32),
+    "s32": (2, np.int32, np.uint32),
+}
+"""Type of D -> its field of the instruction descriptor, numpy's type, and its bits."""
 BYTES, HOLD, DONE, AT_A, AT_BESIDE = 65536, 65552, 65560, 256, 384
 """Shared memory: the operands, the address of tensor memory, the mbarrier of the commit; the columns of A, and of what else the
 product reads."""
@@ -110,6 +116,7 @@ class TensorProduct:
     sums: str = "f32"
     adds: bool = True
     negated: tuple[bool, bool] = (False, False)
+    saturates: bool = False
     scale: int | str | None = None
     """What stands behind ``enable-input-d``: scale-input-d, or the zero-column mask of ``.ws``."""
     pair: bool = False
@@ -132,14 +139,14 @@ class TensorProduct:
         """The instruction descriptor, 9.7.16.4.2."""
         (m, _), n = self.a.shape, self.b.shape[0]
         across = (self.layout_a is not None and self.layout_a.across, self.layout_b.across)
-        bits = (self.sums == "f32") << 4 | FORMATS[self.kind_a] << 7 | FORMATS[self.kind_b] << 10
+        bits = self.saturates << 3 | SUMS[self.sums][0] << 4 | FORMATS[self.kind_a] << 7 | FORMATS[self.kind_b] << 10
         bits |= self.negated[0] << 13 | self.negated[1] << 14 | across[0] << 15 | across[1] << 16
         return bits | n // 8 << 17 | m // 16 << 24
 
     def run(self, *, alloc: str = ALLOC, order: str = ORDER, setup: str = SETUP, commit: str = COMMIT, wait: str = WAIT, loaded: str = LOADED, free: str = FREE,
             before: str = "", descriptor: int | None = None, lead: str = "%p1", seed: int = 0) -> tuple[Array, Seen]:  # fmt: skip
         """D, and what was seen. ``lead``: the predicate of the thread that issues the product."""
-        (m, _), n, half = self.a.shape, self.b.shape[0], self.sums == "f16"
+        (m, _), n, (_, numbers, patterns) = self.a.shape, self.b.shape[0], SUMS[self.sums]
         places, blocks = Places.of(m, n, self.pair, self.stationary), 2 if self.pair else 1
         width, descriptors = places.columns, np.zeros(2, np.uint64)
         memory, words = np.zeros((blocks, BYTES), np.uint8), np.zeros((blocks, 128, width + 8), np.uint32)
@@ -156,16 +163,16 @@ class TensorProduct:
                 )
             memory[block, PLACE_B:], descriptors[1] = image(self.b[n // blocks * block :][: n // blocks], self.layout_b)
         descriptors[1] += np.uint64(PLACE_B >> 4)
-        places.spread(self.c.astype(np.float16).view(np.uint16) if half else self.c.astype(np.float32).view(np.uint32), words[:, :, :width])  # fmt: skip
+        places.spread(self.c.astype(numbers).view(patterns), words[:, :, :width])
         out = np.zeros((blocks, 128, width), np.uint32)
         body = self.body(width, alloc, order, setup, commit, wait, loaded, free, before, descriptor, lead)
         seen = launch(
             module(body, PARAMETERS, head=HEAD, directives=".reqnctapercluster 2, 1, 1 .explicitcluster" if self.pair else ""),
             out, memory, aligned(descriptors), words, np.zeros(1, np.uint32), grid=(blocks, 1, 1), block=(128, 1, 1), seed=seed,
         )  # fmt: skip
-        d = np.zeros((m, n), np.uint16 if half else np.uint32)
+        d = np.zeros((m, n), patterns)
         places.gather(out, d)
-        return d.view(np.float16 if half else np.float32), seen
+        return d.view(numbers), seen
 
     def body(self, width: int, alloc: str, order: str, setup: str, commit: str, wait: str, loaded: str, free: str, before: str, descriptor: int | None, lead: str) -> str:  # fmt: skip
         eight = "{" + ", ".join(f"%a{k}" for k in range(8)) + "}"

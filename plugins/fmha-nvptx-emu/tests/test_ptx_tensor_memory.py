@@ -207,7 +207,7 @@ def test_misuse_is_named(body: str, words: str) -> None:
         ("tcgen05.shift.cta_group::1.up [%r10];", "not implemented"),
         ("tcgen05.ld.sync.aligned.32x32b.x2.b32 {%a0}, [%r12];", "has not 2 registers"),
         ("tcgen05.ld.sync.aligned.8x8b.x2.b32 {%a0}, [%r12];", "its shape is not implemented"),
-        ("tcgen05.mma.cta_group::1.kind::i8 [%r12], %rd0, %rd0, %r0, 1;", "of its kinds"),
+        ("tcgen05.mma.cta_group::1.kind::i4 [%r12], %rd0, %rd0, %r0, 1;", "its kind is not implemented"),
         ("tcgen05.mma.kind::f16 [%r12], %rd0, %rd0, %r0, 1;", "it needs .cta_group::1 or .cta_group::2"),
     ],
 )

@@ -26,6 +26,7 @@ struct Tile {  // rows along k
 struct Work {
   Tile a, b;
   float right[kDepth][kColumns], sums[16][kColumns];
+  int64_t whole[16][kColumns];
   Scales scales;
 };
 Work& work() {
@@ -135,6 +136,11 @@ struct Issued {
   uint32_t left_out[8];  // lanes of D that keep their values, of both blocks
 };
 
+// A sum of integers as s32. The products of an instruction are added exactly, so that it leaves the range once or never.
+uint32_t whole_sum(int64_t sum, bool saturates) {
+  return uint32_t(saturates ? std::clamp<int64_t>(sum, std::numeric_limits<int32_t>::min(), std::numeric_limits<int32_t>::max()) : sum);
+}
+
 void multiply_in(Warp& w, const Inst& i, Block& block, const Issued& it, Work& at) {
   const TensorForm& f = it.form;
   const auto by = &block == w.block ? TensorMemory::By::Pipe : TensorMemory::By::Peer;
@@ -158,10 +164,17 @@ void multiply_in(Warp& w, const Inst& i, Block& block, const Issued& it, Work& a
         for (unsigned k = 0; k < f.k; ++k) at.a.at[lane][k] = f.sign_a * element_of_row(f.a, f.packed, reinterpret_cast<const uint8_t*>(words), k);
       }
       const uint32_t* d = memory.row(lane) + column;
-      for (unsigned c = 0; c < g.n; ++c)
-        at.sums[r][c] = !it.adds ? 0.0f : it.scale * (f.half ? float(narrow<f16>(uint16_t(d[c]))) : float_of(d[c]));
+      if (f.whole)
+        for (unsigned c = 0; c < g.n; ++c) at.whole[r][c] = it.adds ? int32_t(d[c]) : 0;
+      else
+        for (unsigned c = 0; c < g.n; ++c)
+          at.sums[r][c] = !it.adds ? 0.0f : it.scale * (f.half ? float(narrow<f16>(uint16_t(d[c]))) : float_of(d[c]));
     }
-    if (f.scales) {
+    if (f.whole) {
+      for (unsigned r = 0; r < 16; ++r)
+        for (unsigned k = 0; k < f.k; ++k)
+          for (unsigned c = 0; c < g.n; ++c) at.whole[r][c] += int64_t(at.a.at[rows[r]][k] * at.right[k][g.n0 + c]);
+    } else if (f.scales) {
       read_scales(memory, f, it.scales, g.lane, g.row, g.n, at.scales);
       add_scaled(f, at.scales, at.a.at, rows, at.right, g.n0, g.n, at.sums, hardware);
     } else if (hardware) f.half ? truncate<true>(f, at, rows, g.n0, g.n) : truncate<false>(f, at, rows, g.n0, g.n);
@@ -181,7 +194,7 @@ void multiply_in(Warp& w, const Inst& i, Block& block, const Issued& it, Work& a
       for (unsigned c = 0; checks && c < g.n; ++c) before[c] = !it.adds || memory.defined(lane, column + c);
       if (checks) memory.write(w, i, lane, column, g.n, by);
       for (unsigned c = 0; c < g.n; ++c) {
-        d[c] = f.half ? widen<f16>(f16(at.sums[r][c])) : bits_of_float(at.sums[r][c]);
+        d[c] = f.whole ? whole_sum(at.whole[r][c], f.saturates) : f.half ? widen<f16>(f16(at.sums[r][c])) : bits_of_float(at.sums[r][c]);
         const bool unscaled = f.scales && (at.scales.missing_a[r] || at.scales.missing_b[c]);
         if (checks && (!before[c] || unscaled || at.a.missing[rows[r]] || at.b.missing[g.n0 + c])) memory.define(lane, column + c, false);
       }
@@ -282,10 +295,10 @@ unsigned scales_named(Binding& b, TensorKind kind) {
 }  // namespace
 
 Handler bind_tensor_product(Binding& b) {
-  constexpr const char* kinds[] = {"kind::f16", "kind::tf32", "kind::f8f6f4", "kind::mxf8f6f4", "kind::mxf4", "kind::mxf4nvf4"};
+  constexpr const char* kinds[] = {"kind::f16", "kind::tf32", "kind::f8f6f4", "kind::i8", "kind::mxf8f6f4", "kind::mxf4", "kind::mxf4nvf4"};
   unsigned found = 0;
   while (found < std::size(kinds) && !b.take(kinds[found])) ++found;
-  if (found == std::size(kinds)) b.refuse("of its kinds, i8 is not implemented");
+  if (found == std::size(kinds)) b.refuse("its kind is not implemented");
   const TensorKind kind = TensorKind(found);
   const unsigned scales = scales_named(b, kind);
   b.out.target |= uint32_t(found) << kKindShift | scales << kScalesShift;

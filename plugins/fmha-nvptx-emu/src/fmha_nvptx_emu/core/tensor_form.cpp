@@ -17,6 +17,7 @@ Element element_named(const Inst& i, const Warp& w, TensorKind kind, unsigned fo
   const bool any = kind == TensorKind::F8F6F4 || kind == TensorKind::MXF8F6F4;
   if (kind == TensorKind::F16 && format < 2) return format ? Element::BF16 : Element::F16;
   if (kind == TensorKind::TF32 && format == 2) return Element::TF32;
+  if (kind == TensorKind::I8 && format < 2) return format ? Element::S8 : Element::U8;
   if (any && format < 6 && format != 2) return bytes[format];
   if (kind >= TensorKind::MXF4 && format == 1) return Element::E2M1;
   stop(i, w, "the format " + std::to_string(format) + " of a matrix in its instruction descriptor is not implemented");
@@ -30,7 +31,8 @@ void shape(TensorForm& f, const Inst& i, const Warp& w, const TensorMode& mode, 
     stop(i, w, "its instruction descriptor has the shape m" + std::to_string(f.m) + "n" + std::to_string(f.n) + ", which .ws does not have");
   }
   const bool small = f.m == 64 && !pair && !f.scales, whole = f.m == 128 || (f.m == 256 && pair);
-  if (!(small || whole) || !f.n || f.n > kMostColumns || f.n % (small || (f.scales && !pair) ? 8 : 16))
+  const unsigned step = !f.whole ? (small || (f.scales && !pair) ? 8 : 16) : pair ? 32 : f.n < 32 ? 8 : 16;
+  if (!(small || whole) || !f.n || f.n > kMostColumns || f.n % step)
     stop(i, w, "its instruction descriptor has the shape m" + std::to_string(f.m) + "n" + std::to_string(f.n) + ", which cta_group::" + (pair ? "2" : "1") + " does not have");
 }
 
@@ -61,6 +63,8 @@ float element_at(Element e, const uint8_t* at) {
     case Element::TF32: return element_of<Element::TF32>(bits, 0);
     case Element::E4M3: return element_of<Element::E4M3>(bits, 0);
     case Element::E5M2: return element_of<Element::E5M2>(bits, 0);
+    case Element::U8: return float(uint8_t(bits));
+    case Element::S8: return float(int8_t(bits));
     case Element::E2M3: return small_number(bits & 63, 2, 3);
     case Element::E3M2: return small_number(bits & 63, 3, 2);
     default: return small_number(bits >> 2 & 15, 2, 1);
@@ -78,11 +82,13 @@ TensorForm form_of(const Inst& i, const Warp& w, const TensorMode& mode, uint32_
   f.a = element_named(i, w, kind, bits >> 7 & 7), f.b = element_named(i, w, kind, bits >> 10 & (kind >= TensorKind::MXF4 ? 3 : 7));
   if (has_scales(kind)) scaling(f, i, w, kind, bits);
   else {
-    if (bits >> 3 & 1 || bits >> 30) stop(i, w, "its instruction descriptor asks to saturate or to shift, which is not implemented");
+    f.whole = kind == TensorKind::I8, f.saturates = bits >> 3 & 1;
+    if ((f.saturates && !f.whole) || bits >> 30) stop(i, w, f.whole ? "its instruction descriptor asks to shift, which is not implemented" : "its instruction descriptor asks to saturate or to shift, which is not implemented");
+    if (f.whole && bits >> 13 & 3) stop(i, w, "its instruction descriptor negates a matrix of integers");
     if (kind == TensorKind::F16 && f.a != f.b) stop(i, w, "its instruction descriptor has matrices of f16 and of bf16");
     const unsigned sums = bits >> 4 & 3;
     f.half = sums == 0;
-    if (sums > 1 || (f.half && (f.a == Element::BF16 || f.a == Element::TF32))) stop(i, w, "the format " + std::to_string(sums) + " of D in its instruction descriptor does not fit");
+    if (f.whole ? sums != 2 : sums > 1 || (f.half && (f.a == Element::BF16 || f.a == Element::TF32))) stop(i, w, "the format " + std::to_string(sums) + " of D in its instruction descriptor does not fit");
   }
   f.k = f.packed ? 64 : 8 * elements_of(f.a);
   f.sign_a = bits >> 13 & 1 ? -1.0f : 1.0f, f.sign_b = bits >> 14 & 1 ? -1.0f : 1.0f;

@@ -7,11 +7,12 @@
 
 namespace ptx {
 
-enum class TensorKind : uint8_t { F16, TF32, F8F6F4, MXF8F6F4, MXF4, MXF4NVF4 };
+enum class TensorKind : uint8_t { F16, TF32, F8F6F4, I8, MXF8F6F4, MXF4, MXF4NVF4 };
 
 struct TensorForm {
   Element a, b;
   bool half, across_a, across_b;
+  bool whole, saturates;  // sums of s32, which wrap around or keep to the range
   float sign_a, sign_b;
   unsigned m, n, k;
   bool packed;                   // two elements of 4 bits in a byte, without padding

@@ -10,7 +10,7 @@
 
 namespace ptx {
 
-enum class Element { F16, BF16, TF32, E4M3, E5M2, E2M3, E3M2, E2M1 };
+enum class Element { F16, BF16, TF32, E4M3, E5M2, E2M3, E3M2, E2M1, U8, S8 };
 
 constexpr unsigned elements_of(Element e) {  // of a register; those of 4 and 6 bits have a byte each
   return e == Element::TF32 ? 1 : e == Element::F16 || e == Element::BF16 ? 2 : 4;
