@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pytest
 from cpu_cases import Case, complaints, make_data, random_case, run, tile_faults
 from numerics.faults import CacheFault, Fault, TileFault
-from planted_cpu import planted
+from planted_cpu import _with, planted
 from software_tiles import AMX, ANYWHERE, FAULTS, HOST, HOSTS, planted_software, software, tiles_kernel
 from tile_cases import BASE, check_fault
 
@@ -77,6 +77,35 @@ def test_many_blocks_of_keys(tiles: Software, change: dict[str, object]) -> None
     make_data(case, np.random.default_rng(5))
     run(tiles(), case)
     assert complaints(case) == []
+
+
+def rising(powers: float, blocks: int = 5) -> Case:
+    """Blocks of 192 keys. The largest score of a row rises by so many powers of 2 from one block to the next."""
+    keys = 192 * blocks
+    case = Case("bf16", heads=1, kv_heads=1, q_len=(64,), k_len=(keys,), capacity=keys, hdim=32, scale=1.0)
+    make_data(case, np.random.default_rng(3))
+    case.data["q"][..., 1:] = case.data["q"][..., 1:] * 0.125
+    case.data["q"][..., 0] = 1
+    case.data["k"][..., 0] = np.arange(keys) // 192 * (powers * np.log(2))
+    return case
+
+
+@pytest.mark.parametrize("powers", [-30.0, 1.0, 7.0, 9.0, 30.0])
+def test_maxima_that_rise_a_little_and_a_lot(tiles: Software, powers: float) -> None:
+    case = rising(powers)
+    run(tiles(), case)
+    assert complaints(case) == []
+
+
+def test_sums_that_are_not_scaled_show(build_text: Build) -> None:
+    """A maximum that rises by 30 powers is taken; one that rises by 5 once is not, and needs no factor."""
+    broken = {"all_ones(shrink + lane) && all_ones(shrink + lane + NL)": "true"}
+    library = build_text(tiles_kernel(), lambda kernel: _with(software(kernel), broken))
+    seen = []
+    for case in (rising(30.0), rising(5.0, blocks=2)):
+        run(library, case)
+        seen.append(complaints(case) != [])
+    assert seen == [True, False]
 
 
 @pytest.mark.parametrize("hdim", [1, 31, 32, 33, 64, 65])
