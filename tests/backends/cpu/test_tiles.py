@@ -155,12 +155,29 @@ extern "C" EXPORT void probe(const TileConfig* config, const char* a, const char
   tile_store(0, c, 64);
   release_tiles();
 }
+extern "C" EXPORT void probe_exp2(const float* x, float* y, i64 n) {
+  for (i64 i = 0; i < n; i += NL) vstore(y + i, vexp2(vload(x + i)));
+}
 """
 
 
 @pytest.fixture(scope="session")
 def probe(build_text: Build) -> ctypes.CDLL:
     return build_text(tiles_kernel(), lambda kernel: software(kernel) + PROBE)
+
+
+def test_exp2_of_weights_is_within_its_bound(probe: ctypes.CDLL) -> None:
+    """Weights are rounded to bf16 (2e-3), but LSE, whose limit is 1e-5, is the logarithm of their fp32 sum."""
+    x = np.concatenate([np.linspace(-126, 0, 1_000_000), np.linspace(-1, 8.25, 500_000)]).astype(np.float32)
+    ends = np.array([0, -np.inf, -1e30, -300, 1, -1, 8, np.nan], np.float32)
+    seen = []
+    for given in (x, np.concatenate([ends, ends])):
+        y = np.empty_like(given)
+        probe.probe_exp2(ctypes.c_void_p(given.ctypes.data), ctypes.c_void_p(y.ctypes.data), ctypes.c_int64(len(y)))
+        seen.append(y)
+    assert np.abs(seen[0] / np.exp2(x.astype(np.float64)) - 1).max() <= 3.5e-6
+    assert seen[1][:7].tolist() == [1, 0, 0, 0, 2, 0.5, 256]
+    assert np.isnan(seen[1][7])
 
 
 def configuration(rows: tuple[int, ...], row_bytes: tuple[int, ...], palette: int = 1) -> npt.NDArray[np.uint8]:
