@@ -9,7 +9,16 @@ from fmha_cli.codegen.cpu.byte_streams import dot_bytes, mix_bytes
 from fmha_cli.codegen.cpu.elements import WORDS, score_elements, value_elements
 from fmha_cli.codegen.cpu.emit_backward import backward_parts
 from fmha_cli.codegen.cpu.micro import MIX, score_tile, square, transpositions, value_columns, value_tile, weights
-from fmha_cli.codegen.cpu.parts import ELEMENT, MAX_HDIM, constants, element_types, is_bytes, joined, source_text
+from fmha_cli.codegen.cpu.parts import (
+    ELEMENT,
+    MAX_HDIM,
+    constants,
+    element_types,
+    is_bytes,
+    joined,
+    source_text,
+    vector_math,
+)
 from fmha_cli.codegen.cpu.streams import dot_tile, mix_tile, pair_mix_tile
 from fmha_cli.codegen.struct import struct_text, table_text
 from fmha_cli.domain.dtypes import DType
@@ -66,7 +75,7 @@ def emit(kernel: KernelSpec) -> str:
         source_text("base.h"),
         _constants(kernel, algorithm),
         source_text(algorithm.simd.header),
-        source_text("vmath.h"),
+        *vector_math(tiles=algorithm.simd.tiles),
         *(_files("bytes") if is_bytes(kernel.signature) else []),
         struct_text(block),
         *renamed,
@@ -145,8 +154,7 @@ def _prefill(algorithm: CpuAlgorithm) -> list[str]:
         *(() if algorithm.blocks else (source_text("pack.h"),)),
         *_tiles(algorithm),
         *_files("capped"),
-        source_text("prefill.h"),
-        source_text("launch_prefill.h"),
+        *_files("prefill", "tile_maximum" if algorithm.simd.tiles else "maximum", "key_blocks", "launch_prefill"),
     ]
 
 

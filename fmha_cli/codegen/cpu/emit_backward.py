@@ -8,7 +8,7 @@ from fmha_cli.codegen.cpu.backward import ROWS, gradient_columns, gradient_tile,
 from fmha_cli.codegen.cpu.blocks import gradient_blocks, product_blocks
 from fmha_cli.codegen.cpu.elements import gradient_elements, product_elements
 from fmha_cli.codegen.cpu.micro import MIX, transpositions
-from fmha_cli.codegen.cpu.parts import MAX_HDIM, constants, element_types, source_text
+from fmha_cli.codegen.cpu.parts import MAX_HDIM, constants, element_types, source_text, vector_math
 from fmha_cli.codegen.struct import struct_text, table_text
 from fmha_cli.domain.kernel import KernelSpec
 
@@ -49,7 +49,7 @@ def backward_parts(kernel: KernelSpec, algorithm: CpuAlgorithm) -> list[str]:
         source_text("base.h"),
         _constants(kernel, algorithm),
         source_text(f"simd_{algorithm.simd.value}.h"),
-        source_text("vmath.h"),
+        *vector_math(),
         *args,
         table_text(FmhaCpuBwdArgs, BACKWARD_PREFIX, VERSION),
         source_text("context.h"),

@@ -43,6 +43,11 @@ def source_text(name: str) -> str:
     return resources.files(__package__).joinpath("src", name).read_text("utf-8")
 
 
+def vector_math(*, tiles: bool = False) -> list[str]:
+    """exp2, tanh and Philox. ``tiles``: weights are rounded to bf16 and matrix tiles multiply them, so that a shorter exp2 pays."""
+    return [source_text(name) for name in ("scalars.h", "tile_exp2.h" if tiles else "exp2.h", "vmath.h")]
+
+
 def constants(flags: Mapping[str, bool], sizes: Mapping[str, int]) -> list[str]:
     """Lines of C++: flags as macros, because the preprocessor asks for them, and sizes as an enum."""
     lines = [f"#define {name} {int(on)}" for name, on in flags.items()]

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pytest
 from cpu_cases import Case, complaints, make_data, random_case, run, tile_faults
 from numerics.faults import CacheFault, Fault, TileFault
-from planted_cpu import planted
+from planted_cpu import _with, planted
 from software_tiles import AMX, ANYWHERE, FAULTS, HOST, HOSTS, planted_software, software, tiles_kernel
 from tile_cases import BASE, check_fault
 
@@ -79,6 +79,35 @@ def test_many_blocks_of_keys(tiles: Software, change: dict[str, object]) -> None
     assert complaints(case) == []
 
 
+def rising(powers: float, blocks: int = 5) -> Case:
+    """Blocks of 192 keys. The largest score of a row rises by so many powers of 2 from one block to the next."""
+    keys = 192 * blocks
+    case = Case("bf16", heads=1, kv_heads=1, q_len=(64,), k_len=(keys,), capacity=keys, hdim=32, scale=1.0)
+    make_data(case, np.random.default_rng(3))
+    case.data["q"][..., 1:] = case.data["q"][..., 1:] * 0.125
+    case.data["q"][..., 0] = 1
+    case.data["k"][..., 0] = np.arange(keys) // 192 * (powers * np.log(2))
+    return case
+
+
+@pytest.mark.parametrize("powers", [-30.0, 1.0, 7.0, 9.0, 30.0])
+def test_maxima_that_rise_a_little_and_a_lot(tiles: Software, powers: float) -> None:
+    case = rising(powers)
+    run(tiles(), case)
+    assert complaints(case) == []
+
+
+def test_sums_that_are_not_scaled_show(build_text: Build) -> None:
+    """A maximum that rises by 30 powers is taken; one that rises by 5 once is not, and needs no factor."""
+    broken = {"all_ones(shrink + lane) && all_ones(shrink + lane + NL)": "true"}
+    library = build_text(tiles_kernel(), lambda kernel: _with(software(kernel), broken))
+    seen = []
+    for case in (rising(30.0), rising(5.0, blocks=2)):
+        run(library, case)
+        seen.append(complaints(case) != [])
+    assert seen == [True, False]
+
+
 @pytest.mark.parametrize("hdim", [1, 31, 32, 33, 64, 65])
 def test_every_end_of_a_tile(tiles: Software, hdim: int) -> None:
     for hdim_v, keys, rows in ((1, 1, 1), (16, 31, 15), (17, 32, 16), (32, 33, 17), (33, 64, 64), (48, 97, 65)):
@@ -126,12 +155,29 @@ extern "C" EXPORT void probe(const TileConfig* config, const char* a, const char
   tile_store(0, c, 64);
   release_tiles();
 }
+extern "C" EXPORT void probe_exp2(const float* x, float* y, i64 n) {
+  for (i64 i = 0; i < n; i += NL) vstore(y + i, vexp2(vload(x + i)));
+}
 """
 
 
 @pytest.fixture(scope="session")
 def probe(build_text: Build) -> ctypes.CDLL:
     return build_text(tiles_kernel(), lambda kernel: software(kernel) + PROBE)
+
+
+def test_exp2_of_weights_is_within_its_bound(probe: ctypes.CDLL) -> None:
+    """Weights are rounded to bf16 (2e-3), but LSE, whose limit is 1e-5, is the logarithm of their fp32 sum."""
+    x = np.concatenate([np.linspace(-126, 0, 1_000_000), np.linspace(-1, 8.25, 500_000)]).astype(np.float32)
+    ends = np.array([0, -np.inf, -1e30, -300, 1, -1, 8, np.nan], np.float32)
+    seen = []
+    for given in (x, np.concatenate([ends, ends])):
+        y = np.empty_like(given)
+        probe.probe_exp2(ctypes.c_void_p(given.ctypes.data), ctypes.c_void_p(y.ctypes.data), ctypes.c_int64(len(y)))
+        seen.append(y)
+    assert np.abs(seen[0] / np.exp2(x.astype(np.float64)) - 1).max() <= 3.5e-6
+    assert seen[1][:7].tolist() == [1, 0, 0, 0, 2, 0.5, 256]
+    assert np.isnan(seen[1][7])
 
 
 def configuration(rows: tuple[int, ...], row_bytes: tuple[int, ...], palette: int = 1) -> npt.NDArray[np.uint8]:

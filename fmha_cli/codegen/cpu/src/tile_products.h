@@ -40,7 +40,7 @@ static void QK_FULL(const char* k, const i64 stride, const float* q, i64 hdim, f
   }
 }
 
-// O of up to 32 columns and 32 queries: rescaled by shrink, and V times the weights added.
+// O of up to 32 columns and 32 queries: rescaled by shrink unless that is null, and V times the weights added.
 template <bool WIDE>
 static void values_of(const VALUE* v, i64 stride, const float* p, i64 steps, float* o, const float* shrink, bool first) {
   if (first) {
@@ -51,7 +51,7 @@ static void values_of(const VALUE* v, i64 stride, const float* p, i64 steps, flo
       tile_zero(3);
     }
   } else {
-    for (i64 lane = 0; lane < 32; lane += NL) {
+    for (i64 lane = 0; shrink && lane < 32; lane += NL) {
       const vf factor = vload(shrink + lane);
       for (i64 r = 0; r < (WIDE ? 32 : 16); ++r) vstore(o + r * BQ + lane, vload(o + r * BQ + lane) * factor);
     }
@@ -83,11 +83,16 @@ static void values_of(const VALUE* v, i64 stride, const float* p, i64 steps, flo
   }
 }
 
+INLINE bool all_ones(const float* x) { return vsum(vabs(vload(x) - vset(1))) == 0; }
+
 static void values(const VALUE* v, i64 stride, const float* p, i64 steps, float* o, i64 columns, const float* shrink,
                    bool first) {
+  const float* changed[BQ / 32];  // what has kept its maximum is not scaled
+  for (i64 lane = 0; lane < BQ; lane += 32)
+    changed[lane / 32] = all_ones(shrink + lane) && all_ones(shrink + lane + NL) ? nullptr : shrink + lane;
   tile_fence();
   for (i64 d = 0; d < columns; d += 32)
     for (i64 lane = 0; lane < BQ; lane += 32)
       (columns - d > TILE_ROWS ? values_of<true> : values_of<false>)(v + d * TILE_ROWS, stride, p + lane, steps,
-                                                                     o + d * BQ + lane, shrink + lane, first);
+                                                                     o + d * BQ + lane, changed[lane / 32], first);
 }

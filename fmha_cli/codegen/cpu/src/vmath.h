@@ -1,26 +1,8 @@
-// exp2, tanh, Philox: one text for vectors and, where the row by row path needs them, for scalars.
 #ifndef FLUSHES
 struct Flush {
   Flush() {}  // vexp2 clamps its argument
 };
 #endif
-INLINE float vset_like(float, float x) { return x; }
-INLINE vf vset_like(vf, float x) { return vset(x); }
-INLINE float vfma(float a, float b, float c) { return a * b + c; }
-INLINE float vabs(float a) { return __builtin_fabsf(a); }
-INLINE float vmax(float a, float b) { return a > b ? a : b; }
-INLINE float vmin(float a, float b) { return a < b ? a : b; }
-INLINE float vquotient(float p, float q) { return p / q; }
-
-// 2^f for f in [0, 1]: minimax of degree 5 with value 1 at 0, relative error below 1.5e-7 in fp32.
-INLINE vf exp2_fraction(vf f) {
-  vf p = vfma(vset(0.0018671301659196615f), f, vset(0.009017029777169228f));
-  p = vfma(p, f, vset(0.05579990893602371f));
-  p = vfma(p, f, vset(0.24016445875167847f));
-  p = vfma(p, f, vset(0.6931512951850891f));
-  return vfma(p, f, vset(1.0f));
-}
-
 // tanh(x) = x * P(x^2) / Q(x^2), minimax of degrees 3 and 4 on |x| <= 8 (1.5e-7 before rounding); beyond, 1 is as near.
 struct Tanh {
   float end, p[4], q[5];

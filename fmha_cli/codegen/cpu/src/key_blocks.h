@@ -1,0 +1,205 @@
+// Scores of n keys to weights, in place (paired weights take half the room), and the sums. The first `raw` of them are not capped
+// yet.
+static void weigh_block(Tile& t, i64 raw, i64 n, bool last) {
+  const vf c = vset(t.scaled.exponent);
+  if (FAULT_V_ROWS_SWAPPED && n > 1)
+    for (int lane = 0; lane < BQ; ++lane) {
+      float keep = t.p[lane];
+      t.p[lane] = t.p[BQ + lane];
+      t.p[BQ + lane] = keep;
+    }
+  const bool kept = FAULT_ROW_SUM_SHORT && last;
+  float* out = t.p;
+  const float* shrink = t.shrink;
+  if (raw > 0) {
+    weigh_capped(t.capped, t.p, raw, t.floor, t.sum, t.shrink, kept);
+    if (raw == n) return;
+    shrink = ONES.of;
+    out += raw / (PAIRS ? 2 : 1) * BQ;
+  }
+  weigh(t.p + raw * BQ, out, n - raw, c, t.floor, t.sum, shrink, kept, by_key(*t.x->a) ? t.v_factor : nullptr);
+}
+
+// Dropout on the scores' exponents would change the sum, so it is applied to the weights afterwards.
+static void drop_block(Tile& t, i64 j0, i64 j1) {
+  const FmhaCpuArgs& a = *t.x->a;
+  for (i64 quad = j0 >> 2; quad * 4 < j1; ++quad)
+    for (int z = 0; z < NZ; ++z) {
+      vu c[4] = {vu{} + (uint32_t)quad, vlanes() + (uint32_t)(t.i0 + z * NL),
+                 vu{} + (uint32_t)(t.b * a.heads + t.h), vu{} + a.offset};
+      philox(c, a.seed);
+      for (i64 w = 0; w < 4; ++w) {
+        const i64 j = quad * 4 + w;
+        if (j < j0 || j >= j1) continue;
+        const vm keep = vreaches(c[w], a.dropout_threshold);
+        if (FAULT_DROPOUT_INVERTED)
+          drop_weight(t.p, j - j0, z, vpick(keep, vset(0), vset(as_float(~0u))));
+        else
+          drop_weight(t.p, j - j0, z, vpick(keep, vset(as_float(~0u)), vset(0)));
+      }
+    }
+}
+
+static void value_block(Tile& t, i64 j0, i64 upper, i64 n) {
+  const VALUE* v = t.kv.v + (j0 / V_STEP) * t.kv.v_stride;
+  const i64 columns = whole_columns(t.x->a->hdim_v), steps = (n + V_STEP - 1) / V_STEP, all = ceil_div(upper, V_STEP);
+  const bool first = !t.started;
+  pad_weights(t.p, n);
+  values(v, t.kv.v_stride, t.p, UPPER ? all : steps, t.o, columns, t.shrink, first);
+#if UPPER
+  if (all < steps)
+    upper_values(v + all * t.kv.v_stride, t.kv.v_stride, t.p + all * BQ + BQ / 2, steps - all, t.o + BQ / 2, columns, ONES.of, false);
+#endif
+  t.started = true;
+  if (FAULT_LOW_PRECISION_ACC)
+    for (i64 e = 0; e < columns * BQ; ++e) {
+      LOW low;
+      from_float(&low, t.o[e]);
+      t.o[e] = to_float(low);
+    }
+}
+
+static void block(Tile& t, i64 j0, i64 j1, bool last) {
+  const i64 partial = first_partial(t, j0, j1), upper = first_upper(t, partial, j1);
+  float unused[BQ], *p = t.p + (partial - j0) * BQ;
+  clear_peak(t);
+  if (by_key(*t.x->a)) {
+    const FmhaCpuArgs& a = *t.x->a;
+    const i64 hk = kv_head(a, t.h);
+    for (i64 j = j0; j < j1; ++j) {
+      t.k_factor[j - j0] = key_factor(a, a.k_scale, t.b, hk, j);
+      t.v_factor[j - j0] = key_factor(a, a.v_scale, t.b, hk, j);
+    }
+  }
+  i64 raw = 0;  // keys whose scores are capped with the exponent
+  if (!t.scaled.featured || (t.capped.late && partial > j0)) {
+    score_block(t, j0, partial, t.p, t.peak);
+    if (t.scaled.featured) {
+      raw = partial - j0;
+      cap_peak(t);
+    }
+  } else {
+    score_block(t, j0, partial, t.p, unused);
+    feature_block(t, j0, partial, t.p, t.peak);
+  }
+  score_hidden(t, partial, upper, j1, p);
+  if (t.scaled.featured) feature_block(t, partial, j1, p, unused);
+  mask_block(t, partial, j1, p);
+  raise_top(t);
+  weigh_block(t, raw, j1 - j0, last);
+  if (t.x->a->dropout_threshold) drop_block(t, j0, j1);
+  if (FAULT_STALE_MAX)
+    for (int z = 0; z < NZ; ++z) vstore(t.shrink + z * NL, vset(1));
+  value_block(t, j0, upper - j0, j1 - j0);
+}
+
+static Sweep sweep_of(const FmhaCpuArgs& a, i64 lo, i64 hi, bool final) {
+  if (lo >= hi) return {hi, hi, hi, 0, final};
+  const i64 most = a.block_keys > 0 ? min64(BC, a.block_keys) : BC, blocks = ceil_div(hi - lo, most);
+  return {lo, lo, hi, ceil_div(ceil_div(hi - lo, blocks), RS) * RS, final};
+}
+
+// Takes the next block of keys; false if there is none left.
+static bool advance(Tile& t) {
+  const Flush tiny;
+  if (t.now.j >= t.now.hi) t.now = t.then, t.then.j = t.then.hi;
+  Sweep& w = t.now;
+  if (w.j >= w.hi) return false;
+  const i64 j = w.j;
+  i64 end = min64(j + w.step, w.hi);
+  w.j += w.step;
+  if (FAULT_TILE_SKIPPED && j == w.lo + w.step) return true;
+  if (FAULT_TILE_SKIPPED && w.lo + w.step >= w.hi) end = j + max64(1, (end - j) / 2);
+  block(t, j, end, w.final && w.j >= w.hi);
+  return true;
+}
+
+static void finish(Tile& t) {
+  const FmhaCpuArgs& a = *t.x->a;
+  if (!t.started)
+    for (i64 e = 0; e < a.hdim_v * BQ; ++e) t.o[e] = 0;
+  float bad[BQ], all_bad = 0;
+  for (int z = 0; z < NZ; ++z) {
+    const i64 rows = clamp64(t.rows - z * NL, 0, NL);
+    if (!rows) break;
+    const vf sum = vload(t.sum + z * NL), none = sum * vset(0);  // 0, or NaN where the sum is not finite
+    const vf factor = vpick(vabove(sum, vset(0)), vset(a.keep_scale * t.scaled.values) / sum, none);
+    vf found = none;
+    T* out = o_row(a, t.s, t.b, t.h, t.i0 + z * NL);
+    for (i64 d = 0; d < a.hdim_v; d += NL)
+      transpose_out(out + d, a.o_row_stride, t.o + d * BQ + z * NL, factor, rows, min64(NL, a.hdim_v - d), found);
+    vstore(bad + z * NL, found);
+    all_bad += vsum(found);
+  }
+  if (a.lse)
+    for (i64 n = 0; n < t.rows; ++n) *lse_at(a, t.s, t.b, t.h, t.i0 + n) = lse_of(t.top[n], t.sum[n]);
+  if (all_bad != 0)
+    for (i64 n = 0; n < t.rows; ++n)
+      if (bad[n] != 0) exact_row(*t.x, t.b, t.h, t.i0 + n);
+  if (FAULT_NAN_ROW && t.b == a.batch - 1 && t.h == a.heads - 1 && t.i0 + t.rows == t.s.nq)
+    for (i64 d = 0; d < a.hdim_v; ++d) from_float(o_row(a, t.s, t.b, t.h, t.s.nq - 1) + d, __builtin_nanf(""));
+}
+
+// A tile of which no key was taken yet: rows [i0, i0 + BQ) of head h of sequence b.
+static void begin(Tile& t, const Context& x, const KeysValues& kv, i64 b, i64 h, i64 i0, float* own, float* shared) {
+  const FmhaCpuArgs& a = *x.a;
+  t.q = own;
+  t.o = t.q + BQ * whole_columns(a.hdim);
+  t.p = shared;
+  t.bias = t.p + BQ * BC;
+  t.k_tail = t.bias + BQ * NL;
+  t.x = &x;
+  t.kv = kv;
+  t.s = sequence_of(x, b);
+  t.b = b, t.h = h, t.i0 = i0;
+  t.rows = min64(BQ, t.s.nq - i0);
+  t.down = down_of(a, b, h);
+  t.started = false;
+  t.ahead = t.s.nk * (a.hdim + a.hdim_v) * (i64)sizeof(KEY) > FAR_BYTES ? ASKED : 0;
+  t.scaled = scaled_of(x, b, h, i0);
+  t.capped = capped_of(t.scaled, a);
+  const QT* q = q_row(a, t.s, b, h, i0);
+#if BYTES_Q
+  ROW* wide = (ROW*)(t.k_tail + RS * key_width(a.hdim));
+  const i64 stride = key_copy_stride(a.hdim);
+  const Widener by = widener_of(x.queries);
+  for (i64 n = 0; n < t.rows; ++n) widen(by, wide + n * stride, q + n * a.q_row_stride, a.hdim);
+  pack_queries(t.q, wide, stride, t.rows, a.hdim, t.scaled.flip);
+#else
+  pack_queries(t.q, q, a.q_row_stride, t.rows, a.hdim, t.scaled.flip);
+#endif
+  pad_queries(t.q, a.hdim);
+  float top, sum;
+  start_row(x, h, top, sum);
+  for (int z = 0; z < NZ; ++z) {
+    vstore(t.top + z * NL, vset(top));
+    vstore(t.sum + z * NL, vset(sum));
+  }
+  const Span span = span_of(x, t.s, i0, i0 + t.rows - 1);
+  // Paired values start at even keys: the mask hides the one before.
+  const i64 lo = span.lo / V_STEP * V_STEP;
+  const bool joined = span.head >= lo;
+  t.now = sweep_of(a, 0, joined ? 0 : span.head, span.lo >= span.hi);
+  t.then = sweep_of(a, joined ? 0 : lo, span.hi, true);
+}
+
+// Rows [i0, i1) of head h of sequence b, in tiles that take turns at the blocks of keys. fresh: this core has not read K and V yet.
+static void attend(const Context& x, const KeysValues& kv, i64 b, i64 h, i64 i0, i64 i1, float* scratch, bool fresh) {
+  const FmhaCpuArgs& a = *x.a;
+  const i64 step = tile_floats(a.hdim, a.hdim_v), head = (i64)(sizeof(Tile) / sizeof(float) + 63) / 64 * 64;
+  float* first = scratch + shared_floats(a.hdim);
+  float* at = first;
+  for (i64 i = i0; i < i1; i += BQ, at += step) {
+    Tile& t = *(Tile*)at;
+    begin(t, x, kv, b, h, i, at + head, scratch);
+    if (i > i0)
+      t.ahead = 0;  // the first one has asked
+    else if (fresh && !TILES && t.s.nk > 2 * ASKED)  // matrix tiles have no time to ask: they take 4 % longer
+      t.ahead = ASKED;
+  }
+  for (bool more = true; more;) {
+    more = false;
+    for (float* tile = first; tile < at; tile += step) more |= advance(*(Tile*)tile);
+  }
+  for (float* tile = first; tile < at; tile += step) finish(*(Tile*)tile);
+}
