@@ -99,10 +99,8 @@ def expand(given: Given) -> Sweep:
             axes.append(Axis(flag, tuple(str(text) for text in texts)))
     sweep = Sweep(fixed, tuple(axes))
     if sweep.count > LIMIT:
-        most = (
-            "at least " if any(len(axis.values) > LIMIT for axis in axes) else ""
-        )  # of such an axis the rest was not read
-        what = f"the sweep has {most}{sweep.count:,} points"
+        unread = any(len(axis.values) > LIMIT for axis in axes)  # the rest of such an axis
+        what = f"the sweep has {'at least ' if unread else ''}{sweep.count:,} points"
         help = "split it, or take wider steps: a:b:*2"
         raise UsageError(what, code="S002", why=f"more than {LIMIT:,} points are assumed to be a mistake", help=help)
     return sweep

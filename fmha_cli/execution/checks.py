@@ -69,12 +69,8 @@ def compared(plan: Plan, case: Case, outputs: Outputs) -> Comparison:
         return Comparison(checks=(), distrust=f"not judged: {fault.what}")
     notes = [note for part in parts for note in part.notes]
     if case.nonfinite and parts:
-        notes.insert(
-            0,
-            "inputs hold 1 non-finite value"
-            if case.nonfinite == 1
-            else f"inputs hold {case.nonfinite} non-finite values",
-        )
+        values = "value" if case.nonfinite == 1 else "values"
+        notes.insert(0, f"inputs hold {case.nonfinite} non-finite {values}")
     return Comparison(
         checks=tuple(check for part in parts for check in part.checks),
         distrust=next((part.distrust for part in parts if part.distrust), None),

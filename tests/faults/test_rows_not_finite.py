@@ -50,7 +50,7 @@ def test_one_nan_in_q_is_no_error_of_the_kernel(any_supervisor: Supervisor, valu
     problem = Problem.from_cli(FLAGS.format("fp16"))
     found = row(any_supervisor, planted(problem, "q", (0, 1, 5, 3), value))
     assert found.verdict is Verdict.PASSED, (found.notes, found.comparisons)
-    assert found.comparisons[0].notes == ("inputs hold 1 non-finite values",)
+    assert found.comparisons[0].notes == ("inputs hold 1 non-finite value",)
     assert np.isnan(found.outputs["o"][0, 1, 5].astype(np.float32)).all()
 
 
