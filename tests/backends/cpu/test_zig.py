@@ -74,7 +74,8 @@ def test_every_default_kernel_runs_as_built_by_zig(arch: str, dtype: str, shared
     assert len(kernels) == 6, kernels  # prefill, decode, split, combine, append, backward
 
 
-SAMPLE = [("x86_64-windows-gnu", "x86_64_v3", "fp32", "decode"), ("x86_64-macos", "x86_64_v3", "fp32", "decode")]
+SAMPLE = [("x86_64-windows-gnu", "x86_64_v3", "fp32", "decode")]
+"""For each system, zig first builds its libraries for a minute."""
 ALL = [
     (target, arch, dtype, kind)
     for target in TARGETS
@@ -92,7 +93,7 @@ def check_library(target: str, arch: str, dtype: str, kind: str, folder: Path) -
 @pytest.mark.slow
 @pytest.mark.ci
 @pytest.mark.parametrize("asked", SAMPLE, ids=lambda asked: "-".join(asked))
-def test_a_sample_compiles_for_other_systems(asked: tuple[str, str, str, str], tmp_path: Path) -> None:
+def test_a_sample_compiles_for_another_system(asked: tuple[str, str, str, str], tmp_path: Path) -> None:
     check_library(*asked, tmp_path)
 
 
