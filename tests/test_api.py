@@ -13,7 +13,13 @@ def test_the_three_verbs() -> None:
     assert record.kernel is not None
     assert record.kernel.digest == trace.chosen.kernel.digest
     assert record.settings is not None
-    assert set(record.settings.values) <= {"prefetch_near", "prefetch_far", "block_keys", "query_tiles"}
+    assert set(record.settings.values) <= {
+        "prefetch_near",
+        "prefetch_far",
+        "prefetch_pages",
+        "block_keys",
+        "query_tiles",
+    }
     assert record.processor is not None
     assert trace.chosen.kernel in list(api.list_kernels(trace.chosen.kernel.arch))
 

@@ -30,7 +30,7 @@ PREFIX = "fmha_cpu"
 ENTRY = "fmha_cpu_fwd"
 RELEASE = "fmha_cpu_release"
 """Stops the pool's threads and frees its scratch memory. Call it before unloading the library."""
-VERSION = 5
+VERSION = 6
 
 BACKWARD_PREFIX = "fmha_cpu_bwd"
 BACKWARD_ENTRY = "fmha_cpu_bwd"
@@ -84,7 +84,8 @@ class FmhaCpuArgs(ArgumentBlock):
         splits: parts into which decode kernels split the keys; 0 lets the kernel choose.
         prefetch_near: bytes ahead of their use at which decode kernels ask for K and V in the first-level cache; 0 = not,
             below 0 = the kernel's own.
-        prefetch_far: the same for the second-level cache; 0 = not.
+        prefetch_far: the same for the second-level cache, of K and V that are not on pages; 0 = not.
+        prefetch_pages: whether the next 16 keys on pages are asked for in the second-level cache too.
         block_table: pages of each sequence, or absent. Entries behind a sequence's last key are not read.
         page: keys in a page.
         parts: what split kernels leave for the combine kernel: ``splits`` parts for each (sequence, key/value head), each
@@ -119,7 +120,7 @@ class FmhaCpuArgs(ArgumentBlock):
         (Int64, "batch heads kv_heads seqlen_q seqlen_k hdim hdim_v"),
         (Int64, "left right sink splits", 0),
         (Int64, "prefetch_near", -1),
-        (Int64, "prefetch_far block_keys query_tiles", 0),
+        (Int64, "prefetch_far prefetch_pages block_keys query_tiles", 0),
         (ConstInt32s, "block_table", 0),
         (Floats, "parts", 0),
         (Int64, "block_table_stride page k_page_stride v_page_stride part_floats", 0),

@@ -62,7 +62,7 @@ def test_the_doctor_shows_the_processor_and_what_was_measured_on_it(
     shown = {check.name: check for check in _processor(call, _here(tmp_path))}
     assert len(list(_processor(call, _here(tmp_path)))) == len(shown) == 3
     assert shown["processor"].subject == "AMD EPYC (AMD Zen 4, family 25 model 17)"
-    assert "decode_prefetch near 2048 far 16384; query_tiles 1; zmm_rate 1.0" in str(shown["processor"].what)
+    assert "decode_prefetch near 2048 far 16384 pages 1; query_tiles 1; zmm_rate 1.0" in str(shown["processor"].what)
     assert shown["settings"].subject.startswith("null ")
     assert shown["settings"].what == "ahead 4096, measured with 1 thread"
     assert all(check.state is CheckState.OK for check in shown.values())

@@ -5,17 +5,19 @@ Facts of the microarchitecture decide. Where there are none, a short measurement
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import struct
+from collections.abc import Mapping
 from dataclasses import replace
 from math import prod
 from mmap import mmap
 from pathlib import Path
+from random import Random
 from statistics import median
 from time import process_time_ns
 
 from fmha_cli.backends.cpu.arch_detect import detect
 from fmha_cli.backends.cpu.kernels import algorithm_of
-from fmha_cli.codegen.cpu.algorithm import CpuAlgorithm, Kind
+from fmha_cli.codegen.cpu.algorithm import Kind
 from fmha_cli.domain.device import DeviceFacts
 from fmha_cli.domain.dtypes import dtypes_text
 from fmha_cli.domain.kernel import KernelSpec
@@ -27,8 +29,9 @@ from fmha_cli.domain.settings import Settings, SettingsFrom
 from fmha_cli.domain.signature import KvKey, Signature
 from fmha_cli.domain.tensors import shapes_of
 
-NEAR, FAR, BLOCK, TURNS = "prefetch_near", "prefetch_far", "block_keys", "query_tiles"
-"""Members of ``FmhaCpuArgs``."""
+NEAR, FAR, PAGES = "prefetch_near", "prefetch_far", "prefetch_pages"
+BLOCK, TURNS = "block_keys", "query_tiles"
+"""Members of ``FmhaCpuArgs``: hints of decode, and how prefill goes through keys and queries."""
 
 KIB = 1024
 HINTS = (
@@ -40,7 +43,8 @@ HINTS = (
     (2 * KIB, 16 * KIB),
     (0, 8 * KIB),
 )
-"""Distances into the first-level cache and the second that the measurement tries, besides the kernel's own."""
+"""Distances into the first-level cache and the second that the measurement tries, besides the kernel's own. Their last-level cache may
+be as slow as memory, so no hint is left out for one."""
 SHARES = (1, 2, 4)
 """The parts of the kernel's own block of keys that it tries."""
 TURNS_TRIED = (4, 8)
@@ -53,7 +57,7 @@ GAIN = 0.95
 FILLING = b"\x3c"
 """Repeated, it is 0.01 in fp32 and bf16, and 1.06 in fp16."""
 
-LEAST_BYTES, MOST_BYTES = 64 << 20, 512 << 20
+LEAST_BYTES, MOST_BYTES = 64 << 20, 128 << 20
 """K and V of the measurement: four times the last-level cache, within these limits."""
 LONG = 1024
 """Keys from which a prefill kernel has several blocks."""
@@ -67,8 +71,8 @@ def default_settings(kernel: KernelSpec, processor: Processor) -> Settings | Non
     streams = algorithm.kind in (Kind.DECODE, Kind.SPLIT)
     fact = None if known is None else known.fact("decode_prefetch" if streams else BLOCK)
     if streams:
-        own = {NEAR: algorithm.prefetch, FAR: 0}
-        found = None if fact is None else {NEAR: fact["near"], FAR: fact["far"]}
+        own = {NEAR: algorithm.prefetch, FAR: 0, PAGES: 0}
+        found = None if fact is None else {NEAR: fact["near"], FAR: fact["far"], PAGES: fact["pages"]}
     elif algorithm.kind is Kind.PREFILL:
         own = {BLOCK: algorithm.block_k, TURNS: 1}
         turns = None if known is None else known.fact(TURNS)
@@ -87,12 +91,16 @@ def default_settings(kernel: KernelSpec, processor: Processor) -> Settings | Non
 
 
 def worth_measuring(problem: Problem, kernel: KernelSpec, device: DeviceFacts) -> bool:
-    """Whether the settings matter for a problem: K and V that no cache holds, or several blocks of keys and rows."""
+    """Whether the settings matter for a problem: K and V that no cache of a core holds, or several blocks of keys and rows.
+
+    A last-level cache is no reason against it: that of a large server, shared by its cores and its guests, may read as slowly as
+    memory (docs/results/cpu_intel.md).
+    """
     if algorithm_of(kernel).kind is Kind.SPLIT:
         return False  # the decode kernel is the one to measure
     if algorithm_of(kernel).kind is Kind.DECODE:
         keys = sum(problem.key_lengths()) * problem.kv_heads * (problem.hdim + problem.hdim_v)
-        return keys * problem.kv_bits // 8 > max(2 * device.llc_bytes, LEAST_BYTES)
+        return keys * problem.kv_bits // 8 >= LEAST_BYTES
     return min(problem.seqlen_q, problem.seqlen_k) >= LONG
 
 
@@ -104,14 +112,20 @@ def measured_settings(artifact: Path, kernel: KernelSpec, threads: int) -> dict[
         KernelFailure: the artifact does not load, or refuses the launch.
         MemoryError: no memory for the tensors.
     """
+    found: dict[str, int] = {}
+    for problem, tried in measurements_of(kernel, detect(), threads):
+        found |= chosen(tried, _times(problem, tried, artifact, kernel, threads))
+    return found
+
+
+def _times(
+    problem: Problem, tried: list[dict[str, int]], artifact: Path, kernel: KernelSpec, threads: int
+) -> list[list[int]]:
+    """Nanoseconds of processor time of each launch with each of the settings. Raises as ``measured_settings``."""
     from fmha_cli.backends.cpu.session import CpuSession
 
-    device = detect()
-    problem, tried = measurement_of(kernel, device, threads)
-    tensors, size = dense(problem)
-    arena, filling = mmap(-1, size), FILLING * (1 << 20)
-    while arena.tell() < size:
-        arena.write(filling[: size - arena.tell()])
+    device, (tensors, size) = detect(), dense(problem)
+    arena = _filled(problem, tensors, size)
     sessions = [CpuSession(replace(device, settings=tuple(values.items()))) for values in tried]
     times: list[list[int]] = [[] for _ in tried]
     try:
@@ -126,7 +140,20 @@ def measured_settings(artifact: Path, kernel: KernelSpec, threads: int) -> dict[
     finally:
         for session in sessions:
             session.close()
-    return chosen(tried, times)
+    return times
+
+
+def _filled(problem: Problem, tensors: Mapping[str, BoundTensor], size: int) -> mmap:
+    """Memory of the tensors: numbers everywhere, and pages in the order in which an allocator hands them out over time."""
+    arena, filling = mmap(-1, size), FILLING * (1 << 20)
+    while arena.tell() < size:
+        arena.write(filling[: size - arena.tell()])
+    if problem.paged:
+        at, count = tensors["block_table"].offset, prod(tensors["block_table"].shape)
+        pages = list(range(count))
+        Random(count).shuffle(pages)
+        arena[at : at + 4 * count] = struct.pack(f"={count}i", *pages)
+    return arena
 
 
 def chosen(tried: list[dict[str, int]], times: list[list[int]]) -> dict[str, int]:
@@ -144,31 +171,36 @@ def chosen(tried: list[dict[str, int]], times: list[list[int]]) -> dict[str, int
     return tried[best] if share(best) <= GAIN else tried[0]
 
 
-def measurement_of(kernel: KernelSpec, device: DeviceFacts, threads: int) -> tuple[Problem, list[dict[str, int]]]:
-    """The problem of the measurement, and the settings that it tries, the kernel's own first."""
+def measurements_of(
+    kernel: KernelSpec, device: DeviceFacts, threads: int
+) -> list[tuple[Problem, list[dict[str, int]]]]:
+    """The problems of the measurement, each with the settings that it tries, the kernel's own first.
+
+    Distances of hints are found on a linear cache, and whether pages need more of them on pages of 16 keys.
+    """
     algorithm, flags = algorithm_of(kernel), _type_flags(kernel.signature)
-    cached = kernel.signature.kv_dtype is not KvKey.SAME
-    tried = list({tuple(values.items()): values for values in _candidates(algorithm)}.values())
     if algorithm.kind is Kind.PREFILL:
-        return Problem.of(heads=threads, seqlen=LONG, seqlen_k=MEASURED_KEYS, hdim=128, **flags), tried
-    one = 2 * 8 * 4096 * 128 * (8 if cached else kernel.signature.dtype.bits) // 8
+        problem = Problem.of(heads=threads, seqlen=LONG, seqlen_k=MEASURED_KEYS, hdim=128, **flags)
+        blocks = [{BLOCK: algorithm.block_k // share, TURNS: 1} for share in SHARES]
+        return [(problem, [*blocks, *({BLOCK: algorithm.block_k, TURNS: turns} for turns in TURNS_TRIED)])]
+    cached = kernel.signature.kv_dtype is not KvKey.SAME
+    one = 2 * 8 * MEASURED_KEYS * 128 * (8 if cached else kernel.signature.dtype.bits) // 8
     batch = -(-min(max(4 * device.llc_bytes, LEAST_BYTES), MOST_BYTES) // one)
-    return Problem.of(batch=batch, heads=8, seqlen=1, seqlen_k=4096, hdim=128, **flags), tried
+    shape = {"batch": batch, "heads": 8, "seqlen": 1, "hdim": 128, **flags}
+    hints = dict.fromkeys(((algorithm.prefetch, 0), *HINTS))
+    return [
+        (Problem.of(**{"seqlen_k": MEASURED_KEYS, **shape}), [{NEAR: near, FAR: far} for near, far in hints]),
+        (
+            Problem.of(**{**shape, "kv_cache": "paged:16", "cache_seqlens": str(MEASURED_KEYS)}),
+            [{PAGES: 0}, {PAGES: 1}],
+        ),
+    ]
 
 
 def _type_flags(signature: Signature) -> dict[str, str]:
     """The flags of a problem whose types a kernel reads. Any 8-bit type stands for all: none takes longer than another."""
     dtype = {"dtype": dtypes_text(signature.dtype, signature.dtype_out)}
     return dtype if signature.kv_dtype is KvKey.SAME else {**dtype, "kv_cache": "linear", "kv_dtype": "int8"}
-
-
-def _candidates(algorithm: CpuAlgorithm) -> Iterator[dict[str, int]]:
-    if algorithm.kind is Kind.DECODE:
-        yield {NEAR: algorithm.prefetch, FAR: 0}
-        yield from ({NEAR: near, FAR: far} for near, far in HINTS)
-    else:
-        yield from ({BLOCK: algorithm.block_k // share, TURNS: 1} for share in SHARES)
-        yield from ({BLOCK: algorithm.block_k, TURNS: turns} for turns in TURNS_TRIED)
 
 
 def dense(problem: Problem) -> tuple[Mapping[str, BoundTensor], int]:

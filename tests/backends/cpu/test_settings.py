@@ -25,12 +25,14 @@ from fmha_cli.backends.cpu.settings import (
     BLOCK,
     FAR,
     NEAR,
+    PAGES,
     TURNS,
+    _filled,
     chosen,
     default_settings,
     dense,
     measured_settings,
-    measurement_of,
+    measurements_of,
     worth_measuring,
 )
 from fmha_cli.codegen.abi import FmhaCpuArgs
@@ -68,10 +70,10 @@ def test_the_backend_is_tunable() -> None:
 @pytest.mark.parametrize(
     ("kind", "name", "wanted"),
     [
-        (Kind.DECODE, "zen4", Settings(values={NEAR: 2048, FAR: 16384}, source=SettingsFrom.FACTS)),
-        (Kind.DECODE, "zen5", Settings(values={NEAR: 8192, FAR: 0}, source=SettingsFrom.FACTS)),
-        (Kind.DECODE, "sapphire-rapids", Settings(values={NEAR: 8192, FAR: 0}, source=SettingsFrom.KERNEL)),
-        (Kind.DECODE, None, Settings(values={NEAR: 8192, FAR: 0}, source=SettingsFrom.KERNEL)),
+        (Kind.DECODE, "zen4", Settings(values={NEAR: 2048, FAR: 16384, PAGES: 1}, source=SettingsFrom.FACTS)),
+        (Kind.DECODE, "zen5", Settings(values={NEAR: 8192, FAR: 0, PAGES: 0}, source=SettingsFrom.FACTS)),
+        (Kind.DECODE, "sapphire-rapids", Settings(values={NEAR: 8192, FAR: 0, PAGES: 0}, source=SettingsFrom.KERNEL)),
+        (Kind.DECODE, None, Settings(values={NEAR: 8192, FAR: 0, PAGES: 0}, source=SettingsFrom.KERNEL)),
         (Kind.PREFILL, "zen4", Settings(values={BLOCK: 384, TURNS: 1}, source=SettingsFrom.FACTS)),
         (Kind.PREFILL, None, Settings(values={BLOCK: 384, TURNS: 1}, source=SettingsFrom.KERNEL)),
     ],
@@ -84,23 +86,27 @@ def test_facts_decide_where_there_are_any(kind: Kind, name: str | None, wanted: 
     ("kind", "line", "worth"),
     [
         (Kind.DECODE, "-b 4 -H 8 -s 1 --seqlen-k 8192 --dtype fp32", True),
+        (Kind.DECODE, "-b 2 -H 8 -s 1 --seqlen-k 8192 --dtype bf16", True),
         (Kind.DECODE, "-b 1 -H 8 -s 1 --seqlen-k 4096 --dtype fp32", False),
         (Kind.PREFILL, "-H 1 -s 1024 --dtype fp32", True),
         (Kind.PREFILL, "-H 1 -s 1023 --dtype fp32", False),
     ],
 )
-def test_a_small_problem_is_not_worth_a_measurement(kind: Kind, line: str, worth: bool) -> None:
-    assert worth_measuring(Problem.from_cli(line), kernel(kind), DEVICE) is worth
+@pytest.mark.parametrize("llc", [1 << 20, 32 << 20, 480 << 20])
+def test_a_small_problem_is_not_worth_a_measurement(kind: Kind, line: str, worth: bool, llc: int) -> None:
+    """Whatever the last-level cache holds: that of a server can be as slow as memory."""
+    assert worth_measuring(Problem.from_cli(line), kernel(kind), replace(DEVICE, llc_bytes=llc)) is worth
 
 
 @pytest.mark.parametrize("kind", [Kind.DECODE, Kind.PREFILL])
 def test_the_kernels_own_settings_are_tried_first_and_each_once(kind: Kind) -> None:
-    problem, tried = measurement_of(kernel(kind), DEVICE, 2)
-    own = default_settings(kernel(kind), processor(None))
+    measured, own = measurements_of(kernel(kind), DEVICE, 2), default_settings(kernel(kind), processor(None))
     assert own is not None
-    assert tried[0] == own.values
-    assert len({tuple(values.items()) for values in tried}) == len(tried) > 2
-    assert worth_measuring(problem, kernel(kind), DEVICE)
+    assert {name: value for _, tried in measured for name, value in tried[0].items()} == own.values
+    for problem, tried in measured:
+        assert len({tuple(values.items()) for values in tried}) == len(tried) > 1
+        assert worth_measuring(problem, kernel(kind), DEVICE)
+    assert [problem.paged for problem, _ in measured] == ([False, True] if kind is Kind.DECODE else [False])
 
 
 def test_the_facts_of_every_row_are_settings_of_every_forward_kernel() -> None:
@@ -146,8 +152,23 @@ def test_the_measurement_runs_with_the_kernel_itself(
     monkeypatch.setattr(settings, "MEASURED_KEYS", 512)
     one = kernel(kind, WHOLE[0])
     artifact = CpuBackend().build(Stage(one), BuildContext(cache_root=shared_cache))
-    _, tried = measurement_of(one, detect(), 1)
-    assert measured_settings(artifact.path, one, 1) in tried
+    measured = measurements_of(one, detect(), 1)
+    found = measured_settings(artifact.path, one, 1)
+    for _, tried in measured:
+        assert {name: found.pop(name) for name in tried[0]} in tried
+    assert found == {}
+
+
+def test_the_measurement_of_pages_visits_each_page_once() -> None:
+    ((problem, _),) = (one for one in measurements_of(kernel(Kind.DECODE), DEVICE, 1) if one[0].paged)
+    small = Problem.from_cli("-b 3 -H 8 -s 1 --kv-cache paged:16 --cache-seqlens 64 --dtype fp32")
+    assert problem.kv_cache == small.kv_cache
+    tensors, size = dense(small)
+    table = tensors["block_table"]
+    arena = _filled(small, tensors, size)
+    pages = np.frombuffer(arena, np.int32, 12, table.offset)
+    assert sorted(pages) == list(range(12)) != list(pages)
+    assert set(bytes(arena[: table.offset])) <= {0x3C}
 
 
 def test_the_worker_measures(shared_cache: Path) -> None:
@@ -155,7 +176,7 @@ def test_the_worker_measures(shared_cache: Path) -> None:
     artifact = CpuBackend().build(Stage(one), BuildContext(cache_root=shared_cache))
     with Supervisor() as supervisor:
         found = supervisor.settings("fmha_cli.backends.cpu", "cpu", artifact, one.name, 1)
-        assert found in measurement_of(one, detect(), 1)[1]
+        assert found in measurements_of(one, detect(), 1)[0][1]
         with pytest.raises(EnvironmentProblem, match="cannot be measured") as fault:
             supervisor.settings("fmha_null", "null", artifact, null_kernel(DType.FP32, Family.FWD).name, 1)
         assert (fault.value.code, "no settings" in str(fault.value.why)) == ("X025", True)

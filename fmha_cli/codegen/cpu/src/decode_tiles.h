@@ -34,6 +34,8 @@ INLINE void ask(const Lines& l, const ROW* p, const ROW*& next) {
   next += 64 / (i64)sizeof(ROW);
 }
 
+INLINE bool hints_far(const FmhaCpuArgs& a) { return (a.block_table ? a.prefetch_pages : a.prefetch_far) > 0; }
+
 // Rows of one head: the caller says how many bytes ahead, at least; whole rows.
 INLINE i64 rows_ahead(i64 bytes, i64 columns) { return bytes > 0 ? bytes / (columns * (i64)sizeof(KT)) + 1 : 0; }
 enum {
@@ -80,7 +82,7 @@ INLINE Lines for_head(const Context& x, Lines l, i64 h, i64 heads, i64 head_stri
   }
 #if DIRECT
   l.by = &x.keys;
-  if (x.a->prefetch_far <= 0) l.far_stride = 0;
+  if (!hints_far(*x.a)) l.far_stride = 0;
 #endif
   return l;
 }
@@ -111,7 +113,7 @@ INLINE vf load_keys(const ROW* p) { return vload(p); }
 #if DIRECT
 INLINE bool form_of(const Context& x) { return x.keys.sign_bit; }
 #else
-INLINE bool form_of(const Context& x) { return x.a->prefetch_far > 0; }
+INLINE bool form_of(const Context& x) { return hints_far(*x.a); }
 enum { LEFT = NL };  // columns of a tile at the end of rows
 INLINE WideRows widen_keys(const Lines&, i64, i64, float*) { return {}; }
 INLINE WideRows widen_values(const Lines&, i64, i64, float*) { return {}; }
