@@ -42,13 +42,14 @@ def cpu_kernels(arch: ArchSpec) -> Iterator[KernelSpec]:
     """The kernels of an architecture. Everything but dtype and kind is a run-time value.
 
     Each row of the architecture's table is a kernel. The kernels that split keys, combine splits and append keys have the
-    vectors of the decode kernel of their dtype. After these come the kernels of 8-bit inputs (:func:`_narrow`).
+    vectors of the decode kernel of their dtype; a decode kernel of matrix tiles has no combine and append kernels of its own, because
+    these multiply nothing. After these come the kernels of 8-bit inputs (:func:`_narrow`).
     """
     rows = [(DType(row["dtype"]), algorithm_of_row(row)) for row in arch.backends.get(BACKEND, {}).get("kernels", ())]
     for dtype, algorithm in rows:
         yield kernel_of(arch.name, dtype, algorithm)
         if algorithm.kind is Kind.DECODE:
-            for kind in (Kind.SPLIT, Kind.COMBINE, Kind.APPEND):
+            for kind in (Kind.SPLIT,) if algorithm.simd.tiles else (Kind.SPLIT, Kind.COMBINE, Kind.APPEND):
                 yield kernel_of(arch.name, dtype, replace(algorithm, kind=kind))
     for dtype, algorithm in rows:
         yield from _narrow(arch.name, dtype, algorithm)
@@ -62,7 +63,8 @@ def _narrow(arch: str, dtype: DType, algorithm: CpuAlgorithm) -> Iterator[Kernel
     """
     if algorithm.kind not in (Kind.PREFILL, Kind.DECODE):
         return
-    for kind in (algorithm.kind, *((Kind.APPEND,) if algorithm.kind is Kind.DECODE else ())):
+    append = algorithm.kind is Kind.DECODE and not algorithm.simd.tiles
+    for kind in (algorithm.kind, *((Kind.APPEND,) if append else ())):
         wide = kernel_of(arch, dtype, replace(algorithm, kind=kind))
         any_cache = replace(
             wide.signature,

@@ -8,7 +8,16 @@ from fmha_cli.codegen.cpu.blocks import block_weights, score_blocks, value_block
 from fmha_cli.codegen.cpu.byte_streams import dot_bytes, mix_bytes
 from fmha_cli.codegen.cpu.elements import WORDS, score_elements, value_elements
 from fmha_cli.codegen.cpu.emit_backward import backward_parts
-from fmha_cli.codegen.cpu.micro import MIX, score_tile, square, transpositions, value_columns, value_tile, weights
+from fmha_cli.codegen.cpu.micro import (
+    MIX,
+    score_tile,
+    square,
+    transposition,
+    transpositions,
+    value_columns,
+    value_tile,
+    weights,
+)
 from fmha_cli.codegen.cpu.parts import (
     ELEMENT,
     MAX_HDIM,
@@ -42,8 +51,8 @@ FAULTS = (
 )
 """Faults that can be planted in the source: each is a macro ``FAULT_<NAME>``, which is 0 unless a test sets it to 1."""
 
-VBMI = "x86_64_v4_bf16"
-"""The architecture whose processors look up 128 bytes in registers: AVX512-VBMI is among its flags."""
+VBMI = ("x86_64_amx", "x86_64_v4_bf16")
+"""The architectures whose processors look up 128 bytes in registers: AVX512-VBMI is among their flags."""
 
 BYTE_FAULTS = ("WRONG_ENCODING", "SCALE_BLOCK")
 """Faults of 8-bit keys and values."""
@@ -94,7 +103,7 @@ def _loop(kernel: KernelSpec, algorithm: CpuAlgorithm) -> list[str]:
     kind, shared = algorithm.kind, _files("exact_row", "threads")
     if kind is Kind.PREFILL:
         return [*shared, *_prefill(algorithm), *_files("entry")]
-    loop = [] if kind is Kind.COMBINE else [*_decode(kernel, algorithm), *_files("decode")]
+    loop = [] if kind is Kind.COMBINE else _decode(kernel, algorithm)
     tasks = {
         Kind.DECODE: ("attend_task", "merge_task", "launch_decode"),
         Kind.SPLIT: ("attend_task", "launch_split"),
@@ -203,7 +212,7 @@ def _tile_products(algorithm: CpuAlgorithm) -> list[str]:
 
 def _widened(kernel: KernelSpec, algorithm: CpuAlgorithm) -> int:
     """Bytes that a kernel widens at a time; 0 = one by one."""
-    if algorithm.simd is Simd.AVX512 and kernel.arch == VBMI:
+    if algorithm.simd in (Simd.AVX512, Simd.AMX) and kernel.arch in VBMI:
         return 64
     return 16 if algorithm.simd in (Simd.AVX512, Simd.AVX2) else 0
 
@@ -215,10 +224,22 @@ WIDE_ROWS = 2
 def _direct(kernel: KernelSpec, algorithm: CpuAlgorithm) -> bool:
     """Whether the tiles of a decode kernel widen bytes in their own registers."""
     narrow = is_bytes(kernel.signature) and algorithm.kind is Kind.DECODE
-    return narrow and algorithm.pairs and _widened(kernel, algorithm) == 64
+    return narrow and algorithm.pairs and not algorithm.simd.tiles and _widened(kernel, algorithm) == 64
 
 
 def _decode(kernel: KernelSpec, algorithm: CpuAlgorithm) -> list[str]:
+    """The loop of the kernels that stream K and V, and its tiles."""
+    direct = _direct(kernel, algorithm)
+    widened = ("decode_widened",) if is_bytes(kernel.signature) and not direct else ()
+    if algorithm.simd.tiles:
+        lanes = algorithm.simd.lanes
+        tiles = [MIX, transposition(lanes), square(lanes), "#define TILES_SOFTWARE 0\n", *_files("tiles")]
+        return [*_files("decode_tiles"), *tiles, *_files("decode_rows", *widened, "decode_matrix")]
+    return [*_decode_tiles(kernel, algorithm), *_files("untiled", "decode_rows", *widened, "decode_products")]
+
+
+def _decode_tiles(kernel: KernelSpec, algorithm: CpuAlgorithm) -> list[str]:
+    """The register tiles of a decode kernel."""
     lanes, many, vectors = algorithm.simd.lanes, algorithm.rows_s, algorithm.lanes_q
     names = {
         "MANY": f"{many}",

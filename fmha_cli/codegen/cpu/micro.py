@@ -195,17 +195,19 @@ def square(lanes: int) -> str:
     )
 
 
+def transposition(lanes: int) -> str:
+    """``transpose``: as many registers as each has lanes, in place."""
+    refs = ", ".join(f"vf& r{i}" for i in range(lanes))
+    return "\n".join([f"INLINE void transpose({refs}) {{", *butterfly(lanes, "r"), "}", ""])
+
+
 def transpositions(lanes: int, vectors: int) -> str:
     """``transpose_in<RAW>`` (rows of a tensor to [column][query]) and ``transpose_out`` (back, scaled)."""
     rs = range(lanes)
-    refs = ", ".join(f"vf& r{i}" for i in rs)
     call = ", ".join(f"r{i}" for i in rs)
     return "\n".join(
         [
-            f"INLINE void transpose({refs}) {{",
-            *butterfly(lanes, "r"),
-            "}",
-            "",
+            transposition(lanes),
             "// Up to NL columns of up to BQ rows; n elements are left in each row. Whole squares take no decisions.",
             "template <bool COLUMNS, class E>",
             "static void transpose_in(float* out, const E* in, i64 stride, i64 rows, i64 n) {",

@@ -1,22 +1,11 @@
 // Items of a launch into their parts; without splits, straight into O.
 INLINE i64 scratch_floats(const Job& job) { return job.together * decode_floats(*job.x.a, job.rows); }
-INLINE DecodeScratch scratch_of(const Job& job, i64 thread) {
-  const FmhaCpuArgs& a = *job.x.a;
-  DecodeScratch work;
-  work.q = job.scratch + thread * scratch_floats(job);
-  work.p = work.q + job.together * job.rows * q_stride_of(a);
-  work.parts = work.p + job.together * job.rows * BC;
-  work.part_stride = part_floats(a, job.rows);
-  work.rows = job.rows;
-  work.wide = work.parts + job.together * work.part_stride;
-  work.copy = (KT*)(work.wide + job.together * wide_floats(a, job.rows));
-  return work;
-}
 
 NOINLINE void attend_task(void* context, i64 thread) {
   Job& job = *(Job*)context;
-  DecodeScratch work = scratch_of(job, thread);
   const FmhaCpuArgs& a = *job.x.a;
+  DecodeScratch work = scratch_at(a, job.scratch + thread * scratch_floats(job), job.together, job.rows);
+  configure_tiles();
   const i64 items = items_of(job), own = part_floats(a, job.rows);
   for (i64 item; (item = draw(job)) < items;) {
     const i64 split = item % job.splits, band = item / job.splits % bands(job), b = item / job.splits / bands(job);
@@ -29,4 +18,5 @@ NOINLINE void attend_task(void* context, i64 thread) {
         g, heads, blocks * split / job.splits, blocks * (split + 1) / job.splits, split == 0, work);
     for (i64 h = 0; h < heads && !job.parts; ++h, ++g.hk) finish(g, part_in(work.parts + h * own, job.rows));
   }
+  release_tiles();
 }

@@ -11,6 +11,7 @@ static int launch(const FmhaCpuArgs* args) {
   Job job;
   if (!measure_job(job, args)) return STATUS_BAD_ARGUMENT;
   if (!job.groups || !job.rows) return STATUS_OK;
+  if (!tiles_permitted()) return STATUS_NOT_PERMITTED;
   const i64 threads = threads_for(job);
   job.splits = choose_splits(job, threads);
   job.threads = min64(threads, items_of(job));

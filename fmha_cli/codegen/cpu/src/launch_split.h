@@ -4,6 +4,7 @@ static int launch(const FmhaCpuArgs* args) {
   if (!measure_job(job, args) || args->splits < 1 || !args->parts) return STATUS_BAD_ARGUMENT;
   if (args->part_floats != part_floats(*args, job.rows)) return STATUS_BAD_ARGUMENT;
   if (!job.groups || !job.rows) return STATUS_OK;
+  if (!tiles_permitted()) return STATUS_NOT_PERMITTED;
   job.splits = args->splits;
   job.parts = args->parts;
   job.threads = min64(threads_for(job), items_of(job));

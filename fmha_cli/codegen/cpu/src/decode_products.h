@@ -16,15 +16,19 @@ INLINE i64 decode_floats(const FmhaCpuArgs& a, i64 rows) {
   return (rows * (q_stride_of(a) + BC) + part_floats(a, rows) + copy + wide_floats(a, rows) + 63) / 64 * 64;
 }
 
-INLINE Part part_of(const DecodeScratch& work, i64 h) { return part_in(work.parts + h * work.part_stride, work.rows); }
-
-static void start_part(const Group& g, const Part& part, bool leads) {
-  for (i64 row = 0; row < g.rows; ++row) {
-    part.top[row] = NEG_INF, part.sum[row] = 0;
-    if (leads) start_row(*g.x, head_of(g, row), part.top[row], part.sum[row]);
-  }
-  memset(part.o, 0, (size_t)(g.rows * o_stride_of(*g.x->a)) * sizeof(float));
+INLINE DecodeScratch scratch_at(const FmhaCpuArgs& a, float* at, i64 heads, i64 rows) {
+  DecodeScratch work;
+  work.q = at;
+  work.p = work.q + heads * rows * q_stride_of(a);
+  work.parts = work.p + heads * rows * BC;
+  work.part_stride = part_floats(a, rows);
+  work.rows = rows;
+  work.wide = work.parts + heads * work.part_stride;
+  work.copy = (KT*)(work.wide + heads * wide_floats(a, rows));
+  return work;
 }
+
+INLINE Part part_of(const DecodeScratch& work, i64 h) { return part_in(work.parts + h * work.part_stride, work.rows); }
 
 static void load_queries(const Group& g, float* q) {
   const FmhaCpuArgs& a = *g.x->a;
@@ -50,79 +54,6 @@ static void score_keys(const Group& g, const float* q, float* p, const Lines& ke
   for (; row < g.rows; ++row)
     for (i64 j = 0; j < n; j += NL)
       vstore(p + row * BC + j, dot_1<FORM>(q + row * q_stride, q_stride, from_line(keys, j), n - 1 - j, a.hdim));
-}
-
-// Factors of the keys of a block, where they change from key to key; 1 behind the last one.
-struct Factors {
-  float k[BYTES ? BC : 1], v[BYTES ? BC : 1];
-};
-
-static const Factors* factors_of(const Group& g, i64 j0, i64 n, Factors& out) {
-  const FmhaCpuArgs& a = *g.x->a;
-  if (!by_key(a)) return nullptr;
-  for (i64 t = 0; t < BC; ++t) {
-    out.k[t] = t < n ? key_factor(a, a.k_scale, g.b, g.hk, j0 + t) : 1;
-    out.v[t] = t < n ? key_factor(a, a.v_scale, g.b, g.hk, j0 + t) : 1;
-  }
-  return &out;
-}
-
-// Lane by lane whether keys j.. are kept; weights that are not become 0.
-static vf drop(const Context& x, vf weight, i64 b, i64 h, i64 i, i64 j) {
-  const FmhaCpuArgs& a = *x.a;
-  vu c[4] = {(vlanes() + (uint32_t)j) >> 2, vu{} + (uint32_t)i, vu{} + (uint32_t)(b * a.heads + h), vu{} + a.offset};
-  philox(c, a.seed);
-  for (int lane = 0; lane < NL; ++lane)
-    if (!kept(c[lane & 3][lane], a.dropout_threshold)) weight[lane] = 0;
-  return weight;
-}
-
-// Scores of one row to weights, in place; updates top and sum, returns the factor for the past.
-static float weigh_row(const Group& g, i64 row, float* p, i64 j0, i64 n, float& top, float& sum, bool last,
-                       const Factors* by) {
-  const Context& x = *g.x;
-  const FmhaCpuArgs& a = *x.a;
-  const i64 h = head_of(g, row), i = query_of(g, row);
-  const Span span = span_of(x, g.s, i, i);
-  const BT* bias = a.bias ? bias_row(a, g.b, h, i) + j0 : nullptr;
-  const vf down = vset(down_of(a, g.b, h));
-  const Scaled scaled = scaled_of(x, g.b, h, i);
-  const Finish f = scaled.finish;
-  // Without features the scale is part of the exponent's factor; its sign is not.
-  const vf sign = vset(scaled.flip ? -1.0f : 1.0f), hidden = vset(NEG_INF);
-  vf peak = hidden;
-  for (i64 t = 0; t < n; t += NL) {
-    const i64 j = j0 + t, count = min64(NL, n - t);
-    vf s = vload(p + t) * sign;
-    if (BYTES && by) s = s * vload(by->k + t);
-    if (scaled.featured) {
-      const vf add = bias ? vload_n(bias + t, count) : vset(0), distance = vset((float)(i + g.s.delta - j)) - viota();
-      s = f.cap > 0 ? finish_score<true>(f, s, add, distance, down) : finish_score<false>(f, s, add, distance, down);
-    }
-    const vm window = vrange(clamp64(span.lo - j, 0, NL), clamp64(min64(span.hi - j, count), 0, NL));
-    const vm sink = vrange(0, clamp64(min64(span.head - j, count), 0, NL));
-    s = vpick(window, s, vpick(sink, s, hidden));
-    vstore(p + t, s);
-    peak = vmax(s, peak);
-  }
-  const float raised = vmax(vtop(peak) * scaled.exponent, top), floor = raised == NEG_INF ? 0 : raised;
-  const float shrink = __builtin_exp2f(top - floor);
-  const vf c = vset(scaled.exponent), base = vset(-floor);
-  vf total = vset(0);
-  for (i64 t = 0; t < n; t += NL) {
-    vf w = vexp2(vfma(vload(p + t), c, base));
-    total += w;
-    if (a.dropout_threshold) w = drop(x, w, g.b, h, i, j0 + t);
-    if (BYTES && by) w = w * vload(by->v + t);
-    vstore((WEIGHT*)p + t, w);
-  }
-  top = raised;
-  sum = FAULT_ROW_SUM_SHORT && last ? sum * shrink : sum * shrink + vsum(total);
-  if (FAULT_V_ROWS_SWAPPED && n > 1) {
-    WEIGHT *first = (WEIGHT*)p, w = first[0];
-    first[0] = first[1], first[1] = w;
-  }
-  return FAULT_STALE_MAX ? 1.0f : shrink;
 }
 
 // O = O times factors + weights of n keys from j on times V, n so small that their rows of V stay in the first-level cache.
@@ -157,38 +88,6 @@ static void mix_values(const Group& g, const float* p, i64 j, float* o, const Li
       o[e] = to_float(low);
     }
 }
-
-#if BYTES && !DIRECT
-// A step of keys of K or V of an item's heads: each head's rows are widened in turn, and stay in the first-level cache.
-struct StepRows {
-  const Context& x;
-  const KeyRows& from;
-  i64 columns, head_stride, last, ahead;
-  alignas(64) ROW room[STEP * ((MAX_HDIM + 63) / 64 * 64)];  // whole lines: no store is torn
-
-  StepRows(const Context& context, const KeyRows& rows, i64 width, i64 apart, i64 end)
-      : x(context), from(rows), columns(width), head_stride(apart), last(end) {
-    const FmhaCpuArgs& a = *x.a;
-    const i64 bytes = a.prefetch_far > 0 ? a.prefetch_far : a.prefetch_near < 0 ? PREFETCH : a.prefetch_near;
-    ahead = from.pages ? STEPS_AHEAD * STEP : rows_ahead(bytes, columns);
-  }
-
-  template <bool FORM>
-  Lines widened(i64 j, i64 n, i64 h) {
-    const i64 stride = ceil_div(columns, 64) * 64;
-    const bool torn = from.pages && from.page % STEP;
-    const KT *at = row_at(from, j), *later = row_at(from, min64(j + ahead, last));
-    const Widener by = widener_of(x.keys);
-    for (i64 t = 0; t < n; ++t) {
-      const KT* row = (torn ? row_at(from, j + t) : at + t * from.stride) + h * head_stride;
-      const KT* ask = (torn ? row_at(from, min64(j + t + ahead, last)) : later + t * from.stride) + h * head_stride;
-      for (i64 c = 0; c < columns; c += 64) FORM ? __builtin_prefetch(ask + c, 0, 2) : __builtin_prefetch(ask + c, 0, 3);
-      widen(by, room + t * stride, row, columns);
-    }
-    return {room, stride, 0, room, 0};
-  }
-};
-#endif
 
 // Blocks [first, end) of the groups of `heads` key/value heads from g on into their parts; those that lead hold what every
 // row starts with. A step of keys goes through all heads, so that memory is read in order where rows of heads are neighbours.
