@@ -12,7 +12,8 @@ from numerics.faults import Fault, TileFault
 from planted_cpu import CHOSEN, _short_blocks, _with
 
 from fmha_cli.backends.cpu.arch_detect import detect
-from fmha_cli.backends.cpu.kernels import cpu_kernels
+from fmha_cli.backends.cpu.kernels import algorithm_of, cpu_kernels
+from fmha_cli.codegen.cpu.algorithm import Kind
 from fmha_cli.codegen.cpu.emit import emit
 from fmha_cli.codegen.cpu.parts import source_text
 from fmha_cli.domain.arch import load_arch
@@ -48,9 +49,9 @@ INLINE vf vzip(vf a, vf b) { return (vf)(((vu)a >> 16) | (vu)b); }
 """
 
 
-def tiles_kernel(host: str = HOST) -> KernelSpec:
-    """The AMX kernel, to be built with the flags of another architecture."""
-    return replace(next(iter(cpu_kernels(load_arch(AMX)))), arch=host)
+def tiles_kernel(host: str = HOST, kind: Kind = Kind.PREFILL) -> KernelSpec:
+    """The AMX kernel of bf16 and a kind, to be built with the flags of another architecture."""
+    return replace(next(k for k in cpu_kernels(load_arch(AMX)) if algorithm_of(k).kind is kind), arch=host)
 
 
 def software(kernel: KernelSpec, text: str | None = None) -> str:

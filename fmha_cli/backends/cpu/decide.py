@@ -12,7 +12,6 @@ from fmha_cli.codegen.cpu.algorithm import Kind
 from fmha_cli.domain.arch import load_arch
 from fmha_cli.domain.decision import Decision, Supported, Unsupported
 from fmha_cli.domain.device import DeviceFacts
-from fmha_cli.domain.dtypes import DType
 from fmha_cli.domain.kernel import KernelSpec
 from fmha_cli.domain.passes import TwoPasses
 from fmha_cli.domain.problem import Problem
@@ -27,7 +26,7 @@ def _decide(problem: Problem, device: DeviceFacts) -> Iterator[Decision]:
     rows = max(problem.query_lengths(), default=0)
     few = rows <= DECODE_QUERIES
     before: dict[Kind, str] = {}  # the first architecture whose kernel of a kind fits
-    for place, arch, kernel in _in_order(problem, tuple(a for a in device.archs if a in ARCHS)):
+    for place, arch, kernel in _in_order(tuple(a for a in device.archs if a in ARCHS)):
         reasons = reasons_against(CPU_RULES, problem, kernel, device)
         if reasons:
             yield Unsupported(BACKEND, arch, kernel, tuple(reasons))
@@ -43,18 +42,10 @@ def _decide(problem: Problem, device: DeviceFacts) -> Iterator[Decision]:
             yield Supported(kernel, (int(decode is not few), place), note)
 
 
-BF16_BACKWARD = "bf16_backward_from"
-"""The fact of an architecture that names the one with the fastest backward kernel of bf16 on its processors, if that is not its
-own or the next."""
-
-
-def _in_order(problem: Problem, archs: tuple[str, ...]) -> Iterator[tuple[int, str, KernelSpec]]:
+def _in_order(archs: tuple[str, ...]) -> Iterator[tuple[int, str, KernelSpec]]:
     """Main kernels, the place of their architecture among those of the device, and its name. Backward kernels come last."""
-    first = load_arch(archs[0]) if archs and problem.dtype is DType.BF16 else None
-    fastest = first.fact(BF16_BACKWARD) if first and BF16_BACKWARD in first.facts else None
-    backward = sorted(archs, key=lambda arch: arch != fastest)
-    for order, chosen in ((archs, _FORWARD), (backward, (Kind.BACKWARD,))):
-        for place, arch in enumerate(order):
+    for chosen in (_FORWARD, (Kind.BACKWARD,)):
+        for place, arch in enumerate(archs):
             for kernel in cpu_kernels(load_arch(arch)):
                 if algorithm_of(kernel).kind in chosen:
                     yield place, arch, kernel

@@ -14,7 +14,7 @@ enum { MAX_CHUNKS = 32 };
 
 INLINE Blocks blocks_of(i64 keys) {
   const i64 count = max64(1, ceil_div(keys, BC));
-  const i64 step = max64(ROWS, whole_strips(ceil_div(keys, count)));
+  const i64 step = max64(PRODUCT_ROWS, whole_products(ceil_div(keys, count)));
   const i64 used = max64(1, ceil_div(keys, step));
   return {keys, step, used, min64(used, MAX_CHUNKS)};
 }

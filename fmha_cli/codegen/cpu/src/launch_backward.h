@@ -31,11 +31,13 @@ INLINE i64 patch_floats() { return scores_floats() + NL * BQ; }
 NOINLINE void numbers_task(void* context, i64 thread) {
   Job& job = *(Job*)context;
   const FmhaCpuArgs& a = *job.x.a;
+  configure_tiles();
   for (i64 item; draw(job, a.batch * a.heads * job.most_tiles, item);) {
     const i64 row = item % job.most_tiles * BQ, h = item / job.most_tiles;
     const Head head = head_at(job, h / a.heads, h % a.heads);
     if (row < head.s.nq) find_numbers(head, row, job.rooms + thread * job.room_step);
   }
+  release_tiles();
 }
 
 // Whole groups, one thread each.
@@ -61,6 +63,7 @@ static void own_head(const Head& head, i64 hk, const Group& g, float* room) {
 NOINLINE void own_task(void* context, i64 thread) {
   Job& job = *(Job*)context;
   const FmhaCpuArgs& a = *job.x.a;
+  configure_tiles();
   for (i64 item; draw(job, job.groups, item);) {
     const Head first = group_head(job, item, 0);
     const i64 hk = item % a.kv_heads, keys = first.s.nk;
@@ -70,6 +73,7 @@ NOINLINE void own_task(void* context, i64 thread) {
     for (i64 n = 0; n < job.ratio; ++n) own_head(group_head(job, item, n), hk, g, room + group_floats(a, keys));
     finish_keys(first, hk, g, 0, keys);
   }
+  release_tiles();
 }
 
 // Shared groups: what belongs to one is in its store.
@@ -111,6 +115,7 @@ NOINLINE void rows_task(void* context, i64) {
 }
 NOINLINE void chunks_task(void* context, i64 thread) {
   Job& job = *(Job*)context;
+  configure_tiles();
   for (i64 item; draw(job, job.groups * job.chunks, item);) {
     const Share share = share_of(job, item % job.groups);
     const i64 chunk = item / job.groups;
@@ -118,6 +123,7 @@ NOINLINE void chunks_task(void* context, i64 thread) {
       attend_chunk(share.head, share.g, share.blocks, chunk, share.slab,
                    share.parts + chunk * share.slab.tiles * tile_floats(*job.x.a), job.rooms + thread * job.room_step);
   }
+  release_tiles();
 }
 NOINLINE void sums_task(void* context, i64) {
   Job& job = *(Job*)context;
@@ -153,10 +159,12 @@ NOINLINE void bias_task(void* context, i64 thread) {
   const BiasPlanes planes = planes_of(a);
   const i64 tiles = tiles_of(a.seqlen_q), batches = a.batch / planes.batches, heads = a.heads / planes.heads;
   const auto get = [&](i64 b, i64 h) { return head_at(job, b, h); };
+  configure_tiles();
   for (i64 item; draw(job, planes.batches * planes.heads * tiles, item);) {
     const i64 plane = item / tiles, b = plane / planes.heads * batches, h = plane % planes.heads * heads;
     sum_bias(job.x, get, b, b + batches, h, h + heads, item % tiles * BQ, job.rooms + thread * job.room_step);
   }
+  release_tiles();
 }
 
 static void run_all(Job& job, bool pooled, Task task) {
@@ -179,6 +187,7 @@ static void run_shared(Job& job, bool pooled) {
 
 static int launch(const FmhaCpuArgs* args) {
   const FmhaCpuArgs& a = *args;
+  if (!tiles_permitted()) return STATUS_NOT_PERMITTED;
   Job job;
   job.x = make_context(args);
   job.groups = a.batch * a.kv_heads;
