@@ -116,7 +116,7 @@ def test_a_tile_of_queries_is_whole_register_tiles_and_vectors(kernel: KernelSpe
     algorithm = kernel.algorithm
     assert isinstance(algorithm, CpuAlgorithm)
     queries = tile_queries(algorithm)
-    assert 48 <= queries <= (128 if algorithm.simd.tiles else 96)
+    assert 48 <= queries <= (256 if algorithm.simd.tiles else 96)
     assert [queries % n for n in (algorithm.lanes_q * algorithm.simd.lanes, algorithm.simd.lanes, ROWS, 2)] == [0] * 4
     keys = 32 if algorithm.simd.tiles else ROWS
     assert (algorithm.rows_s, algorithm.block_k % keys) == (keys, 0)

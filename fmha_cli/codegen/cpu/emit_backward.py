@@ -15,8 +15,11 @@ from fmha_cli.domain.kernel import KernelSpec
 TILE_QUERIES = 64
 """The wanted number of queries in a tile: its Q and dO fill half of a first-level cache of 48 KiB at hdim 128, its dQ too."""
 
-MATRIX_QUERIES = 128
-"""The same with matrix tiles: dK and dV of a block of keys are loaded and stored once for each tile, which costs as much as products."""
+MATRIX_QUERIES = 256
+"""The same with matrix tiles: dK and dV are loaded and stored once for each tile, which costs as much as products."""
+
+SLABS, MATRIX_SLABS = (4, 16), (2, 4)
+"""Tiles in a slab, of one thread and of all: without matrix tiles, and with them."""
 
 SHARED_FAULTS = (
     *("LAST_KEY_DROPPED", "MASK_OFF_BY_ONE", "SCALE_WRONG", "GQA_HEADS_SWAPPED", "WINDOW_SIDE", "LSE_LOG2"),
@@ -60,7 +63,7 @@ def backward_parts(kernel: KernelSpec, algorithm: CpuAlgorithm) -> list[str]:
         *((source_text("pack_blocks.h"),) if blocks else ()),
         MIX,
         *_operands(algorithm),
-        transpositions(lanes, tile_queries(algorithm) // lanes),
+        transpositions(lanes, tile_queries(algorithm) // lanes, algorithm.lanes_q if tiles else None),
         *(() if blocks else (source_text("pack.h"),)),
         *_products(algorithm),
         *(source_text(f"backward_{name}.h") for name in ("strip", "rows", "block", "exact")),
@@ -75,11 +78,12 @@ def _operands(algorithm: CpuAlgorithm) -> list[str]:
     """The forms of Q, K, V, dO, P and dS that the products read."""
     if algorithm.simd.tiles:
         names = ["tiles", "backward_tiles", "backward_pair_steps", "backward_words"]
+        names += ["round_avx512", "backward_tile_scores"]
         return ["#define TILES_SOFTWARE 0\n", *(source_text(f"{name}.h") for name in names)]
     if algorithm.blocks:
-        names = ["backward_blocks", "backward_words"]
+        names = ["backward_blocks", "backward_words", "backward_scores"]
     elif algorithm.pairs:
-        names = ["backward_pairs", "backward_pair_steps", "backward_words"]
+        names = ["backward_pairs", "backward_pair_steps", "backward_words", "backward_scores"]
     else:
         names = ["backward_plain"]
     return [source_text(f"{name}.h") for name in (*names, "backward_untiled", "untiled")]
@@ -102,7 +106,7 @@ def _products(algorithm: CpuAlgorithm) -> list[str]:
 def _constants(kernel: KernelSpec, algorithm: CpuAlgorithm) -> str:
     own = TILE_FAULTS if algorithm.simd.tiles else ()
     faults = {f"FAULT_{name}": False for name in (*SHARED_FAULTS, *BACKWARD_FAULTS, *own)}
-    queries = tile_queries(algorithm)
+    queries, (one, every) = tile_queries(algorithm), MATRIX_SLABS if algorithm.simd.tiles else SLABS
     sizes = {
         **{f"STATUS_{s.name}": s.value for s in Status},
         "MAX_HDIM": MAX_HDIM,
@@ -112,6 +116,8 @@ def _constants(kernel: KernelSpec, algorithm: CpuAlgorithm) -> str:
         "ROWS": ROWS,
         "PRODUCT_ROWS": algorithm.rows_s,
         "BC": algorithm.block_k,
+        "OWN_TILES": one,
+        "SHARED_TILES": every,
         "COLUMN_ELEMENTS": 2 if algorithm.pairs else 1,
     }
     return "\n".join(

@@ -50,12 +50,12 @@ INLINE Rows rows_at(const FmhaCpuArgs& a, float* room) {
 }
 static void prepare_rows(const Head& head, i64 i0, const Rows& r) {
   const FmhaCpuArgs& a = *head.x->a;
-  const i64 rows = min64(BQ, head.s.nq - i0);
+  const i64 rows = min64(BQ, head.s.nq - i0), all = ceil_div(rows, STEP * GROUP) * STEP * GROUP;
   const T *q = q_row(a, head.s, head.b, head.h, i0), *dout = do_row(a, head.s, head.b, head.h, i0);
   pack_queries(r.q, q, a.q_row_stride, rows, a.hdim, 0);
   pack_queries(r.dout, dout, a.dout_row_stride, rows, a.hdim_v, 0);
-  copy_steps(r.q_steps, q, a.q_row_stride, rows, BQ, a.hdim);
-  copy_steps(r.do_steps, dout, a.dout_row_stride, rows, BQ, a.hdim_v);
+  copy_steps(r.q_steps, q, a.q_row_stride, rows, all, a.hdim);
+  copy_steps(r.do_steps, dout, a.dout_row_stride, rows, all, a.hdim_v);
 }
 
 struct PreparedKeys {
@@ -78,12 +78,12 @@ struct ScoreSink {
   }
 };
 
-// Steps [from, to) of the queries that see some key of a product.
-INLINE void query_steps(const Tile& t, i64 j, i64& from, i64& to) {
+// Steps [from, to) of the queries that see some of the keys [j, end).
+INLINE void query_steps(const Tile& t, i64 j, i64 end, i64& from, i64& to) {
   i64 unused;
   rows_that_see(t, j, from, unused);
   const bool sink = j < t.head.x->a->sink;
-  rows_that_see(t, sink ? j : min64(j + PRODUCT_ROWS, t.head.s.keys) - 1, unused, to);
+  rows_that_see(t, sink ? j : min64(end, t.head.s.keys) - 1, unused, to);
   from = from / (STEP * GROUP) * GROUP;
   to = ceil_div(to, STEP * GROUP) * GROUP;
 }

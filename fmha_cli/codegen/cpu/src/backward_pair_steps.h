@@ -10,5 +10,3 @@ static void copy_steps(float* out, const T* in, i64 stride, i64 rows, i64 all, i
       vstore(out + c, vzip(a, b));
     }
 }
-// Gradients of the scores of two neighbouring keys, as a pair of keys.
-INLINE void store_steps(float* at, i64, vf ds0, vf ds1) { vstore(at, vjoin(ds0, ds1)); }

@@ -17,21 +17,24 @@ INLINE void key_steps(const Tile& t, i64 q, i64 j0, i64 j1, i64& from, i64& to) 
 enum { NEAR_BYTES = 24 << 10 };
 INLINE i64 near_keys(i64 k) { return max64(4, NEAR_BYTES / (k * (i64)sizeof(float)) / 4 * 4) * STEP; }
 
-// Keys [j0, j1) of a block against a tile. dq: the tile's rows of dQ in fp32, padded.
-static void add_patch(Tile& t, const Rows& rows, const Group& g, const Scores& scores, i64 j0, i64 j1, float* dq) {
+enum { PATCH_SUMS = 0 };  // whether a patch of dQ is summed before it is added
+
+// Keys [j0, j1) of a block against a tile. dq: the tile's rows of dQ in fp32, padded, which hold nothing yet if `first`.
+static void add_patch(Tile& t, const Rows& rows, const Group& g, const Scores& scores, i64 j0, i64 j1, float* dq, bool first) {
   const FmhaCpuArgs& a = *t.head.x->a;
   const i64 k = padded(a.hdim), v = padded(a.hdim_v), row_bytes = BQ * (i64)sizeof(WEIGHT);
   PreparedKeys keys = {g, row_words(a.hdim) * (i64)sizeof(float), row_words(a.hdim_v) * (i64)sizeof(float)};
   ScoreSink sink = {scores, j0};
+  if (first) memset(dq, 0, (size_t)(BQ * k) * sizeof(float));
   weigh_keys(t, j0, j1, 0, t.rows, keys, sink);
   i64 from, to;
   for (i64 j = j0; j < j1; j += ROWS) {
-    query_steps(t, j, from, to);
+    query_steps(t, j, j + ROWS, from, to);
     add((const char*)(scores.p + (j - j0) * BQ + from * STEP), 4, row_bytes, rows.do_steps + from * v, v, to - from,
         g.dv + j * v, v, v);
   }
   for (i64 j = j0; j < j1; j += ROWS) {
-    query_steps(t, j, from, to);
+    query_steps(t, j, j + ROWS, from, to);
     add((const char*)(scores.ds + (j - j0) * BQ + from * STEP), 4, row_bytes, rows.q_steps + from * k, k, to - from,
         g.dk + j * k, k, k);
   }

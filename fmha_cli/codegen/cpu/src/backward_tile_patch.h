@@ -4,8 +4,10 @@
 //   dQ^T[:][query] += K^T[:][key] dS[key][query]
 // transposed, because dS is at hand in pairs of keys.
 
-// Keys [j0, j1) of a block against a tile. dq: the tile's columns of dQ in fp32, [column][BQ].
-static void add_patch(Tile& t, const Rows& rows, const Group& g, const Scores& scores, i64 j0, i64 j1, float* dq) {
+enum { PATCH_SUMS = 1, NEAR_QUERIES = 64 };  // whether a patch of dQ is summed before it is added; queries that share K^T
+
+// Keys [j0, j1) of a block against a tile. dq: the tile's columns of dQ in fp32, [column][BQ], which hold nothing yet if `first`.
+static void add_patch(Tile& t, const Rows& rows, const Group& g, const Scores& scores, i64 j0, i64 j1, float* dq, bool first) {
   const FmhaCpuArgs& a = *t.head.x->a;
   const i64 k = padded(a.hdim), v = padded(a.hdim_v);
   PreparedKeys keys = {g, row_words(a.hdim) * (i64)sizeof(float), row_words(a.hdim_v) * (i64)sizeof(float)};
@@ -13,21 +15,24 @@ static void add_patch(Tile& t, const Rows& rows, const Group& g, const Scores& s
   i64 count[BQ / SQUARE] = {};
   for (i64 j = j0; j < j1; j += PRODUCT_ROWS) {
     i64 from, to;
-    query_steps(t, j, from, to);
+    query_steps(t, j, j + PRODUCT_ROWS, from, to);
     if (from >= to) continue;
     float* steps = scores.ds_steps + (j - j0) / STEP * BQ;
     ScoreSink sink = {{scores.p, scores.ds, steps}, j};
-    weigh_keys(t, j, FAULT_TILE_TAIL ? min64(j + PRODUCT_ROWS, j1) : j + PRODUCT_ROWS, from * STEP / STRIP * STRIP, to * STEP, keys, sink);
+    weigh_keys(t, j, FAULT_TILE_TAIL ? min64(j + PRODUCT_ROWS, j1) : j + PRODUCT_ROWS, from * STEP / STRIP * STRIP, to * STEP, keys,
+               sink);
     add(scores.p + from * STEP, rows.do_steps + from * v, to - from, g.dv + j * v, v);
     add(scores.ds + from * STEP, rows.q_steps + from * k, to - from, g.dk + j * k, k);
     for (i64 q = from * STEP; q < to * STEP; q += SQUARE)
       seen[q / SQUARE][count[q / SQUARE]++] = {g.k_steps + j / STEP * k, steps + q};
   }
   tile_fence();
-  for (i64 n = 0; n < BQ / SQUARE; ++n)
-    if (count[n])
-      for (i64 c = 0; c < k; c += SQUARE)
-        (k - c > TILE_ROWS ? add_keys<true> : add_keys<false>)(seen[n], seen[n] + count[n], c, dq + c * BQ + n * SQUARE);
+  for (i64 q0 = 0; q0 < t.rows; q0 += NEAR_QUERIES)
+    for (i64 c = 0; c < k; c += SQUARE)
+      for (i64 q = q0; q < min64(q0 + NEAR_QUERIES, t.rows); q += SQUARE) {
+        const Seen* at = seen[q / SQUARE];
+        (k - c > TILE_ROWS ? add_keys<true> : add_keys<false>)(at, at + count[q / SQUARE], c, dq + c * BQ + q, first);
+      }
 }
 
 // The rows of a tile: dQ from its sums.

@@ -80,14 +80,18 @@ NOINLINE void add(const bf16* w, const float* x, i64 steps, float* a, i64 column
 struct Seen {
   const float *k, *ds;
 };
-// Adds, to columns of dQ [column][BQ] of 32 queries, the sum over keys of K [column][key] times dS [key][query].
+// Columns of dQ [column][BQ] of 32 queries: the sum over keys of K [column][key] times dS [key][query], or this added to what is
+// there.
 template <bool WIDE>
-static void add_keys(const Seen* at, const Seen* end, i64 c, float* a) {
-  tile_load(0, a, BQ * (i64)sizeof(float));
-  tile_load(1, a + TILE_ROWS, BQ * (i64)sizeof(float));
+static void add_keys(const Seen* at, const Seen* end, i64 c, float* a, bool first) {
+  alignas(64) float fresh[SQUARE * SQUARE];
+  float* to = first ? a : fresh;
+  const i64 row = first ? (i64)BQ : (i64)SQUARE, rows = (WIDE ? 2 : 1) * TILE_ROWS;
+  tile_zero(0);
+  tile_zero(1);
   if (WIDE) {
-    tile_load(2, a + TILE_ROWS * BQ, BQ * (i64)sizeof(float));
-    tile_load(3, a + TILE_ROWS * BQ + TILE_ROWS, BQ * (i64)sizeof(float));
+    tile_zero(2);
+    tile_zero(3);
   }
   for (; at < end; ++at) {
     const float *k = at->k + c * NL, *ds = at->ds;
@@ -102,10 +106,13 @@ static void add_keys(const Seen* at, const Seen* end, i64 c, float* a) {
       tile_dot(3, 5, 7);
     }
   }
-  tile_store(0, a, BQ * (i64)sizeof(float));
-  tile_store(1, a + TILE_ROWS, BQ * (i64)sizeof(float));
+  tile_store(0, to, row * (i64)sizeof(float));
+  tile_store(1, to + TILE_ROWS, row * (i64)sizeof(float));
   if (WIDE) {
-    tile_store(2, a + TILE_ROWS * BQ, BQ * (i64)sizeof(float));
-    tile_store(3, a + TILE_ROWS * BQ + TILE_ROWS, BQ * (i64)sizeof(float));
+    tile_store(2, to + TILE_ROWS * row, row * (i64)sizeof(float));
+    tile_store(3, to + TILE_ROWS * row + TILE_ROWS, row * (i64)sizeof(float));
   }
+  if (first) return;
+  for (i64 r = 0; r < rows; ++r, a += BQ)
+    for (i64 n = 0; n < SQUARE; n += NL) vstore(a + n, vload(a + n) + vload(fresh + r * SQUARE + n));
 }

@@ -1,7 +1,7 @@
 // A launch: the numbers of all rows, then each group (a sequence and a key/value head) with its heads and slabs of rows,
 // then dBias. With many groups a thread takes whole groups. With few, all threads share them: rounds of one slab for each
 // group, chunks of keys side by side. Both ways add the same numbers in the same order.
-enum { OWN_TILES = 4, SHARED_TILES = 16, PIECE = 128 };  // tiles in a slab; keys in an item of preparation
+enum { PIECE = 128 };  // keys in an item of preparation
 
 struct Job {
   Context x;
@@ -52,11 +52,8 @@ static void own_head(const Head& head, i64 hk, const Group& g, float* room) {
     const Slab slab = {i0, min64(OWN_TILES, tiles_of(head.s.nq - i0)), room, rows_floats(a)};
     bool any[OWN_TILES] = {};
     for (i64 n = 0; n < slab.tiles; ++n) prepare_rows(head, i0 + n * BQ, rows_at(a, slab.rows + n * slab.row_step));
-    for (i64 chunk = 0; chunk < blocks.chunks; ++chunk) {
-      attend_chunk(head, g, blocks, chunk, slab, part, sum + OWN_TILES * tile_floats(a));
-      for (i64 n = 0, at = 0; n < slab.tiles; ++n, at += tile_floats(a))
-        add_part(head, blocks, i0 + n * BQ, chunk, part + at, sum + at, any[n]);
-    }
+    for (i64 chunk = 0; chunk < blocks.chunks; ++chunk)
+      attend_chunk(head, g, blocks, chunk, slab, part, sum + OWN_TILES * tile_floats(a), sum, any);
     for (i64 n = 0; n < slab.tiles; ++n) finish_tile(head, hk, i0 + n * BQ, sum + n * tile_floats(a), any[n]);
   }
 }
@@ -121,7 +118,8 @@ NOINLINE void chunks_task(void* context, i64 thread) {
     const i64 chunk = item / job.groups;
     if (chunk < share.blocks.chunks)
       attend_chunk(share.head, share.g, share.blocks, chunk, share.slab,
-                   share.parts + chunk * share.slab.tiles * tile_floats(*job.x.a), job.rooms + thread * job.room_step);
+                   share.parts + chunk * share.slab.tiles * tile_floats(*job.x.a), job.rooms + thread * job.room_step, nullptr,
+                   nullptr);
   }
   release_tiles();
 }
