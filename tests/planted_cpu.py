@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from numerics.faults import BackwardFault, ByteFault, CacheFault, Fault
+from numerics.faults import BackwardFault, ByteFault, CacheFault, Fault, TileFault
 
 from fmha_cli.backends.cpu.kernels import algorithm_of
 from fmha_cli.codegen.cpu.algorithm import Kind
@@ -28,11 +28,17 @@ def planted(kernel: KernelSpec, fault: Fault | BackwardFault | ByteFault | Cache
     return _with(text, {f"#define FAULT_{fault.name} 0\n": f"#define FAULT_{fault.name} 1\n"})
 
 
+def backward_faults(kernel: KernelSpec) -> tuple[BackwardFault | TileFault, ...]:
+    """The faults that a backward kernel can have."""
+    return (*BackwardFault, *(TileFault if algorithm_of(kernel).simd.tiles else ()))
+
+
 def planted_backward(kernel: KernelSpec) -> str:
     """The source of a backward kernel with every fault, of which a variable chooses one: all cost one compile."""
+    faults = backward_faults(kernel)
     macros = {
         f"#define FAULT_{fault.name} 0\n": f"#define FAULT_{fault.name} ({CHOSEN} == {number})\n"
-        for number, fault in enumerate(BackwardFault, 1)
+        for number, fault in enumerate(faults, 1)
     }
     variable = f'extern "C" {{ __attribute__((visibility("default"))) int {CHOSEN} = 0; }}\n'
     return _with(f"{variable}{_short_blocks(kernel)}", macros)

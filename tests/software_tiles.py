@@ -12,7 +12,8 @@ from numerics.faults import Fault, TileFault
 from planted_cpu import CHOSEN, _short_blocks, _with
 
 from fmha_cli.backends.cpu.arch_detect import detect
-from fmha_cli.backends.cpu.kernels import cpu_kernels
+from fmha_cli.backends.cpu.kernels import algorithm_of, cpu_kernels
+from fmha_cli.codegen.cpu.algorithm import Kind
 from fmha_cli.codegen.cpu.emit import emit
 from fmha_cli.codegen.cpu.parts import source_text
 from fmha_cli.domain.arch import load_arch
@@ -46,18 +47,42 @@ INLINE vf vjoin(vf a, vf b) {
 }
 INLINE vf vzip(vf a, vf b) { return (vf)(((vu)a >> 16) | (vu)b); }
 """
+_ROUND = """
+INLINE vf vround(vf a, vf b) {
+  bf16 x[2 * NL];
+  vstore(x, a), vstore(x + NL, b);
+  vf both;
+  memcpy(&both, x, sizeof both);
+  return both;
+}
+INLINE void vstore_rows(bf16* a, bf16* b, vf both) {
+  memcpy(a, &both, NL * sizeof(bf16));
+  memcpy(b, (const char*)&both + NL * sizeof(bf16), NL * sizeof(bf16));
+}
+INLINE vf vpairs(vf both) {
+  uint16_t x[2 * NL];
+  memcpy(x, &both, sizeof x);
+  vu y;
+  for (int i = 0; i < NL; ++i) y[i] = (uint32_t)x[NL + i] << 16 | x[i];
+  return (vf)y;
+}
+"""
 
 
-def tiles_kernel(host: str = HOST) -> KernelSpec:
-    """The AMX kernel, to be built with the flags of another architecture."""
-    return replace(next(iter(cpu_kernels(load_arch(AMX)))), arch=host)
+def tiles_kernel(host: str = HOST, kind: Kind = Kind.PREFILL) -> KernelSpec:
+    """The AMX kernel of bf16 and a kind, to be built with the flags of another architecture."""
+    return replace(next(k for k in cpu_kernels(load_arch(AMX)) if algorithm_of(k).kind is kind), arch=host)
 
 
 def software(kernel: KernelSpec, text: str | None = None) -> str:
     """The text of :func:`tiles_kernel` with functions in place of instructions."""
     text = _with(text or emit(kernel), {"#define TILES_SOFTWARE 0\n": "#define TILES_SOFTWARE 1\n"})
-    vectors = source_text("simd_avx512.h")
-    return text if kernel.arch == VECTORS else _with(text, {vectors: sixteen_floats() + _PAIRS})
+    if kernel.arch == VECTORS:
+        return text
+    own = {source_text("simd_avx512.h"): sixteen_floats() + _PAIRS}
+    if algorithm_of(kernel).kind is Kind.BACKWARD:
+        own[source_text("round_avx512.h")] = _ROUND
+    return _with(text, own)
 
 
 def planted_tiles(kernel: KernelSpec) -> str:

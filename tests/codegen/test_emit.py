@@ -20,9 +20,10 @@ from fmha_cli.codegen.cpu.backward import ROWS, gradient_columns, gradient_tile,
 from fmha_cli.codegen.cpu.blocks import block_weights, gradient_blocks, product_blocks, score_blocks, value_blocks
 from fmha_cli.codegen.cpu.byte_streams import dot_bytes, mix_bytes
 from fmha_cli.codegen.cpu.elements import gradient_elements, product_elements, score_elements, value_elements
-from fmha_cli.codegen.cpu.emit import CACHE_FAULTS, FAULTS, TILE_FAULTS, emit
+from fmha_cli.codegen.cpu.emit import CACHE_FAULTS, FAULTS, emit
 from fmha_cli.codegen.cpu.emit_backward import BACKWARD_FAULTS, SHARED_FAULTS, tile_queries
 from fmha_cli.codegen.cpu.micro import score_tile, value_columns, value_tile
+from fmha_cli.codegen.cpu.parts import TILE_FAULTS
 from fmha_cli.codegen.cpu.streams import dot_tile, mix_tile, pair_mix_tile
 from fmha_cli.domain.arch import load_arch
 from fmha_cli.domain.kernel import Family, KernelSpec
@@ -115,9 +116,10 @@ def test_a_tile_of_queries_is_whole_register_tiles_and_vectors(kernel: KernelSpe
     algorithm = kernel.algorithm
     assert isinstance(algorithm, CpuAlgorithm)
     queries = tile_queries(algorithm)
-    assert 48 <= queries <= 96
+    assert 48 <= queries <= (256 if algorithm.simd.tiles else 96)
     assert [queries % n for n in (algorithm.lanes_q * algorithm.simd.lanes, algorithm.simd.lanes, ROWS, 2)] == [0] * 4
-    assert (algorithm.rows_s, algorithm.block_k % ROWS) == (ROWS, 0)
+    keys = 32 if algorithm.simd.tiles else ROWS
+    assert (algorithm.rows_s, algorithm.block_k % keys) == (keys, 0)
     assert [*algorithm.rows_o] == [*range(algorithm.rows_o[0], 0, -1)]
 
 

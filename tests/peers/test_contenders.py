@@ -81,7 +81,7 @@ def test_a_library_that_is_missing_is_a_line(monkeypatch: pytest.MonkeyPatch) ->
     ("line", "archs", "wanted"),
     [
         ("-s 64 --dtype bf16", ("x86_64_amx", "x86_64_v4_bf16"), "tiles"),
-        ("-s 64 --dtype bf16 --direction bwd", ("x86_64_amx", "x86_64_v4_bf16"), "dot"),
+        ("-s 64 --dtype bf16 --direction bwd", ("x86_64_amx", "x86_64_v4_bf16"), "tiles"),
         ("-s 64 --dtype bf16", ("x86_64_v4_bf16",), "dot"),
         ("-s 64 --dtype bf16", ("x86_64_v3",), "fma"),
         ("-s 64 --dtype fp32", ("x86_64_amx", "x86_64_v4_bf16"), "fma"),

@@ -6,13 +6,12 @@ from collections.abc import Iterator
 
 from fmha_cli.backends.cpu.arch_detect import ARCHS
 from fmha_cli.backends.cpu.kernels import BACKEND, algorithm_of, cpu_kernels
-from fmha_cli.backends.cpu.rules import CPU_RULES
+from fmha_cli.backends.cpu.rules import CPU_RULES, group_rows
 from fmha_cli.backends.cpu.stages import plan_of
 from fmha_cli.codegen.cpu.algorithm import Kind
 from fmha_cli.domain.arch import load_arch
 from fmha_cli.domain.decision import Decision, Supported, Unsupported
 from fmha_cli.domain.device import DeviceFacts
-from fmha_cli.domain.dtypes import DType
 from fmha_cli.domain.kernel import KernelSpec
 from fmha_cli.domain.passes import TwoPasses
 from fmha_cli.domain.problem import Problem
@@ -43,24 +42,35 @@ def _decide(problem: Problem, device: DeviceFacts) -> Iterator[Decision]:
             yield Supported(kernel, (int(decode is not few), place), note)
 
 
-BF16_BACKWARD = "bf16_backward_from"
-"""The fact of an architecture that names the one with the fastest backward kernel of bf16 on its processors, if that is not its
-own or the next."""
+DECODE_ORDER = "decode_order"
+"""The fact of an architecture that says which architectures' decode kernels are the fastest on its processors, if those are not its
+own and then the next ones: lists for each type of K and V, and the query rows of a key/value head from which each counts."""
 
 
 def _in_order(problem: Problem, archs: tuple[str, ...]) -> Iterator[tuple[int, str, KernelSpec]]:
     """Main kernels, the place of their architecture among those of the device, and its name. Backward kernels come last."""
-    first = load_arch(archs[0]) if archs and problem.dtype is DType.BF16 else None
-    fastest = first.fact(BF16_BACKWARD) if first and BF16_BACKWARD in first.facts else None
-    backward = sorted(archs, key=lambda arch: arch != fastest)
-    for order, chosen in ((archs, _FORWARD), (backward, (Kind.BACKWARD,))):
+    for order, chosen in ((archs, _PREFILL), (_streaming(problem, archs), _DECODE), (archs, (Kind.BACKWARD,))):
         for place, arch in enumerate(order):
             for kernel in cpu_kernels(load_arch(arch)):
                 if algorithm_of(kernel).kind in chosen:
                     yield place, arch, kernel
 
 
-_FORWARD = (Kind.PREFILL, Kind.DECODE, Kind.SPLIT)
+def _streaming(problem: Problem, archs: tuple[str, ...]) -> tuple[str, ...]:
+    """The order of the architectures by their decode kernels."""
+    facts = load_arch(archs[0]).facts if archs else {}
+    if DECODE_ORDER not in facts:
+        return archs
+    bits = "8-bit" if problem.kv_bits == 8 else problem.dtype.value
+    rows = group_rows(problem)
+    for row in load_arch(archs[0]).fact(DECODE_ORDER):
+        if row["keys"] == bits and rows >= row["from_rows"]:
+            ahead = [arch for arch in row["archs"] if arch in archs]
+            return (*ahead, *(arch for arch in archs if arch not in ahead))
+    return archs
+
+
+_PREFILL, _DECODE = (Kind.PREFILL,), (Kind.DECODE, Kind.SPLIT)
 """Kinds of main kernels of the forward pass. Combine and append kernels are stages around others."""
 
 

@@ -21,6 +21,7 @@ from fmha_cli.codegen.cpu.micro import (
 from fmha_cli.codegen.cpu.parts import (
     ELEMENT,
     MAX_HDIM,
+    TILE_FAULTS,
     constants,
     element_types,
     is_bytes,
@@ -59,9 +60,6 @@ BYTE_FAULTS = ("WRONG_ENCODING", "SCALE_BLOCK")
 
 CACHE_FAULTS = ("STALE_PAGE", "PAGE_TABLE_END", "SPLIT_LOST", "ROTARY_OFF_BY_ONE", "ROTARY_STYLE", "APPEND_ROW")
 """Faults of caches and of the stages around attention, as macros like ``FAULTS``."""
-
-TILE_FAULTS = ("TILE_PAIRS", "TILE_TAIL")
-"""Faults of operands in matrix tiles."""
 
 
 def emit(kernel: KernelSpec) -> str:

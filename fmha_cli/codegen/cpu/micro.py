@@ -201,8 +201,13 @@ def transposition(lanes: int) -> str:
     return "\n".join([f"INLINE void transpose({refs}) {{", *butterfly(lanes, "r"), "}", ""])
 
 
-def transpositions(lanes: int, vectors: int) -> str:
-    """``transpose_in<RAW>`` (rows of a tensor to [column][query]) and ``transpose_out`` (back, scaled)."""
+def transpositions(lanes: int, vectors: int, strip: int | None = None) -> str:
+    """``transpose_in<RAW>`` (rows of a tensor to [column][query]) and ``transpose_out`` (back, scaled).
+
+    Args:
+        strip: vectors of queries that products read together. Where they are fewer than all, strips without rows are left out.
+    """
+    end = "" if strip is None else f", end = min64(NZ, ceil_div(rows, {strip} * NL) * {strip})"
     rs = range(lanes)
     call = ", ".join(f"r{i}" for i in rs)
     return "\n".join(
@@ -212,7 +217,7 @@ def transpositions(lanes: int, vectors: int) -> str:
             "template <bool COLUMNS, class E>",
             "static void transpose_in(float* out, const E* in, i64 stride, i64 rows, i64 n) {",
             "  const i64 count = min64(NL, COLUMNS ? query_columns(n) : n);",
-            "  for (i64 z = 0; z < NZ; ++z, out += NL, in += NL * stride, rows -= NL) {",
+            f"  for (i64 z = 0{end}; z < {'end' if end else 'NZ'}; ++z, out += NL, in += NL * stride, rows -= NL) {{",
             f"    vf {', '.join(f'r{i} = vset(0)' for i in rs)};",
             "    if (rows >= NL && count == NL) {",
             *(f"      r{i} = COLUMNS ? load_columns(in + {i} * stride, n) : vload(in + {i} * stride);" for i in rs),

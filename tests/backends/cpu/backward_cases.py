@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from cpu_cases import TINY, WORD, Array, Case, _rows, arguments, formula, make_data, philox, random_case, score_error
-from software_tiles import WHOLE
+from software_tiles import AMX, WHOLE
 
 from fmha_cli.backends.cpu.arch_detect import ARCHS
 from fmha_cli.codegen.abi import BACKWARD_ENTRY, FmhaCpuArgs, FmhaCpuBwdArgs
@@ -20,7 +20,7 @@ DTYPES = ("fp32", "fp16", "bf16")
 BEST = WHOLE[0]
 """The architecture that this machine prefers."""
 
-DAILY = {*((BEST, dtype) for dtype in DTYPES), ("x86_64_v3", "bf16")}
+DAILY = {*((BEST, dtype) for dtype in DTYPES), ("x86_64_v3", "bf16"), (AMX, "bf16")}
 """The kernels that the default suite compiles; each takes seconds."""
 
 KERNELS = [

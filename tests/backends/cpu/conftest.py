@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 from cpu_cases import Load, kernel_of
-from numerics.faults import BackwardFault, Fault
-from planted_cpu import CHOSEN, planted, planted_backward
+from numerics.faults import BackwardFault, Fault, TileFault
+from planted_cpu import CHOSEN, backward_faults, planted, planted_backward
 from software_tiles import AMX, software, tiles_kernel
 
 from fmha_cli.backends.cpu import backend, building
+from fmha_cli.codegen.cpu.algorithm import Kind
 from fmha_cli.domain.kernel import KernelSpec
 from fmha_cli.domain.protocols import BuildContext
 
@@ -46,7 +47,9 @@ def load(shared_cache: Path) -> Load:
     def get(arch: str, dtype: str, kind: str, fault: Fault | None = None) -> ctypes.CDLL:
         kernel = kernel_of(arch, dtype, kind)
         if kernel.arch == AMX and AMX not in backend.probe().devices[0].archs:
-            return built(tiles_kernel(), shared_cache, lambda kernel: software(kernel, planted(kernel, fault)))
+            return built(
+                tiles_kernel(kind=Kind(kind)), shared_cache, lambda kernel: software(kernel, planted(kernel, fault))
+            )
         return built(kernel, shared_cache, partial(planted, fault=fault))
 
     return get
@@ -54,15 +57,22 @@ def load(shared_cache: Path) -> Load:
 
 @pytest.fixture(scope="session")
 def load_faulty(shared_cache: Path) -> Load:
-    """``load_faulty(arch, dtype, fault)``: a backward kernel with short blocks of keys, in which the fault (or none) is on."""
+    """``load_faulty(arch, dtype, fault)``: a backward kernel with short blocks of keys, in which the fault (or none) is on.
+
+    Tiles are software where :func:`load` has software.
+    """
 
     @cache
-    def get(arch: str, dtype: str) -> ctypes.CDLL:
-        return built(kernel_of(arch, dtype, "backward"), shared_cache, planted_backward)
+    def get(kernel: KernelSpec) -> ctypes.CDLL:
+        if kernel.arch == AMX and AMX not in backend.probe().devices[0].archs:
+            return built(tiles_kernel(kind=Kind.BACKWARD), shared_cache, lambda k: software(k, planted_backward(k)))
+        return built(kernel, shared_cache, planted_backward)
 
-    def chosen(arch: str, dtype: str, fault: BackwardFault | None) -> ctypes.CDLL:
-        library = get(arch, dtype)
-        ctypes.c_int.in_dll(library, CHOSEN).value = 0 if fault is None else [*BackwardFault].index(fault) + 1
+    def chosen(arch: str, dtype: str, fault: BackwardFault | TileFault | None) -> ctypes.CDLL:
+        kernel = kernel_of(arch, dtype, "backward")
+        library = get(kernel)
+        number = 0 if fault is None else backward_faults(kernel).index(fault) + 1
+        ctypes.c_int.in_dll(library, CHOSEN).value = number
         return library
 
     return chosen

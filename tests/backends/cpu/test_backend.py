@@ -50,7 +50,7 @@ def test_names_read_back(kernel: object) -> None:
 
 
 def test_few_kernels_and_all_different() -> None:
-    assert len({k.digest for k in KERNELS}) == len(KERNELS) == 206
+    assert len({k.digest for k in KERNELS}) == len(KERNELS) == 207
 
 
 @pytest.mark.parametrize(
@@ -72,9 +72,9 @@ def test_few_kernels_and_all_different() -> None:
         ("-s 64 --kv-cache linear --dtype bf16 --kv-dtype fp8_e4m3 --qscale head", "x86_64_amx", Kind.PREFILL),
         ("-s 64 --dtype fp8_e4m3:bf16 --qscale tensor", "x86_64_amx", Kind.PREFILL),
         ("-s 1 --dtype fp8_e5m2:fp32 --qscale kv-block --fp8-encoding fnuz", "x86_64_amx", Kind.PREFILL),
-        ("-s 1 --seqlen-k 64 -H 2 --dtype bf16 --direction bwd", "x86_64_v4", Kind.BACKWARD),
+        ("-s 1 --seqlen-k 64 -H 2 --dtype bf16 --direction bwd", "x86_64_amx", Kind.BACKWARD),
         ("-s 64 -H 2 --dtype fp16 --direction bwd", "x86_64_v4_bf16", Kind.BACKWARD),
-        ("-s 64 -H 2 --dtype bf16 --direction fwd+bwd", "x86_64_v4", Kind.BACKWARD),
+        ("-s 64 -H 2 --dtype bf16 --direction fwd+bwd", "x86_64_amx", Kind.BACKWARD),
         ("-s 64 -H 2 --bias elementwise --direction bwd --dbias --deterministic", "x86_64_v4_bf16", Kind.BACKWARD),
         ("-s 64 -H 2 --direction fwd+bwd --splits 1", "x86_64_v4_bf16", Kind.BACKWARD),
     ],
@@ -109,14 +109,14 @@ def test_refusals_carry_all_reasons(line: str, ids: set[str]) -> None:
 
 @pytest.mark.parametrize(("rows", "kind"), [(16, Kind.DECODE), (17, Kind.PREFILL)])
 def test_both_passes_are_one_plan(rows: int, kind: Kind) -> None:
-    """Every architecture pairs its own kernels; the forward kernel is the one that it would take alone."""
+    """Every architecture pairs its own kernels; the forward kernel is the one that it would take alone. Tiles have no decode."""
     problem = Problem.from_cli(f"-s {rows} -H 2 --dtype bf16 --direction fwd+bwd")
     found = [d for d in backend.decide(problem, DEVICE) if isinstance(d, Supported)]
-    others = [arch for arch in ARCHS[1:] if arch != "x86_64_v4"]  # no tiles backward
-    assert [d.arch for d in sorted(found, key=lambda d: d.rank)] == ["x86_64_v4", *others]
+    assert [d.arch for d in sorted(found, key=lambda d: d.rank)] == [*ARCHS]
     for decision in found:
         first, second = backend.plan(problem, decision.kernel, DEVICE).stages
-        assert (dict(first.detail)["kind"], first.kernel.arch) == (kind, decision.arch)
+        wanted = Kind.PREFILL if decision.arch == "x86_64_amx" else kind
+        assert (dict(first.detail)["kind"], first.kernel.arch) == (wanted, decision.arch)
         assert second.kernel == decision.kernel
         assert decision.note.endswith(f"; after fwd {first.kernel.digest[:8]}")
 
@@ -198,21 +198,3 @@ def test_every_tile_row_has_a_source() -> None:
         assert all(row["source"] for row in table["kernels"])
         names = {f.name for f in dataclasses.fields(CpuAlgorithm)} | {"dtype", "source"}
         assert all(set(row) | {"blocks"} == names for row in table["kernels"])
-
-
-def test_bf16_backward_follows_the_first_architecture_of_the_machine() -> None:
-    """Processors with matrix tiles multiply pairs of bf16 at half the rate of fp32; those with AVX512-BF16 alone at twice."""
-    problem = Problem.from_cli("-s 64 -H 2 --dtype bf16 --direction bwd")
-    for first, wanted in (
-        ("x86_64_amx", "x86_64_v4"),
-        ("x86_64_v4_bf16", "x86_64_v4_bf16"),
-        ("x86_64_v4", "x86_64_v4"),
-    ):
-        device = DeviceFacts(id="cpu", archs=ARCHS[ARCHS.index(first) :])
-        found = sorted((d for d in backend.decide(problem, device) if isinstance(d, Supported)), key=lambda d: d.rank)
-        assert found[0].kernel.arch == wanted
-        assert [d.note for d in found[:2]] == [
-            "the architecture's backward kernel",
-            f"not the first choice: {wanted} comes first",
-        ]
-        assert len({d.kernel for d in found}) == len(found)

@@ -33,21 +33,33 @@ from fmha_cli.domain.verdict import Verdict
 
 REFUSED = pytest.mark.skipif(AMX in backend.probe().devices[0].archs, reason="this machine has AMX: nothing refuses")
 PRODUCT, KERNEL = "tdpbf16ps", kernel_of(AMX, "bf16", "prefill")
+TASKS = {"prefill": ["tile_task"], "backward": ["bias_task", "chunks_task", "numbers_task", "own_task"]}
+"""The functions in which a thread begins and ends its work with tiles."""
 
 
 @pytest.fixture(
-    scope="module", params=[pytest.param(c, marks=() if c == "g++" else pytest.mark.slow) for c in COMPILERS]
+    scope="module",
+    params=[
+        pytest.param((kind, c), id=f"{kind}-{c}", marks=() if c == "g++" else pytest.mark.slow)
+        for kind in TASKS
+        for c in COMPILERS
+    ],
 )
-def library(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The kernel with the flags of ``fmha build``, by each compiler."""
-    name = request.param
+def built(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
+    """Kind and library of a kernel with the flags of ``fmha build``, by each compiler."""
+    kind, name = request.param
     command = command_of(name)
     folder = tmp_path_factory.mktemp("tiles")
-    (folder / "k.cpp").write_text(emit(KERNEL))
+    (folder / "k.cpp").write_text(emit(kernel_of(AMX, "bf16", kind)))
     subprocess.run(
         [*command, *compile_flags(load_arch(AMX), COMPILERS[name]), "k.cpp", "-o", "k.so"], cwd=folder, check=True
     )
-    return folder / "k.so"
+    return kind, folder / "k.so"
+
+
+@pytest.fixture(scope="module")
+def library(built: tuple[str, Path]) -> Path:
+    return built[1]
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +72,7 @@ def listing(library: Path) -> str:
 
 
 def test_products_are_in_the_innermost_loops(listing: str) -> None:
-    """Scores and values of 32 columns use a loaded tile twice, values of 16 columns two of three. No vector goes to the stack.
+    """Products of 32 columns use a loaded tile twice, those of 16 columns two of three. No vector goes to the stack.
 
     clang++ and zig repeat the body of a loop, and leave the rest of its steps behind it.
     """
@@ -82,15 +94,16 @@ def test_no_tile_is_spilled(listing: str) -> None:
     assert not any("rsp" in one.operands for one in instructions(listing) if one.mnemonic.startswith("tile"))
 
 
-def test_tiles_are_configured_before_their_first_use(listing: str) -> None:
+def test_tiles_are_configured_before_their_first_use(built: tuple[str, Path], listing: str) -> None:
     """A task begins with the configuration and ends with the release; what it calls has neither."""
     code = list(instructions(listing))
     configured = [one for one in code if one.mnemonic == "ldtilecfg"]
-    assert len(configured) == 1
-    task = [one for one in code if one.symbol == configured[0].symbol]
-    assert "tile_task" in configured[0].symbol
-    assert task.index(configured[0]) < min((n for n, one in enumerate(task) if _uses_tiles(one)), default=len(task))
-    assert {one.symbol for one in code if one.mnemonic == "tilerelease"} == {configured[0].symbol}
+    assert sorted(name for one in configured for name in TASKS[built[0]] if name in one.symbol) == TASKS[built[0]]
+    assert len(configured) == len(TASKS[built[0]])
+    for first in configured:
+        task = [one for one in code if one.symbol == first.symbol]
+        assert task.index(first) < min((n for n, one in enumerate(task) if _uses_tiles(one)), default=len(task))
+    assert {one.symbol for one in code if one.mnemonic == "tilerelease"} == {one.symbol for one in configured}
 
 
 def _uses_tiles(one: Instruction) -> bool:

@@ -6,7 +6,7 @@ struct BiasKeys {  // strips of K and V straight from the tensors
   i64 keys;
   float* room;
   KeyStrip strip(const T* from, i64 stride, i64 j, i64 d) const {
-    copy_words(room, from + j * stride, stride, min64(ROWS, keys - j), ROWS, d);
+    copy_words(room, from + j * stride, stride, min64(PRODUCT_ROWS, keys - j), PRODUCT_ROWS, d);
     return {(const char*)room, row_words(d) * (i64)sizeof(float)};
   }
   KeyStrip k(i64 j) const { return strip(k_from, a.k_row_stride, j, a.hdim); }
@@ -24,10 +24,10 @@ struct BiasSink {
   }
 };
 
-INLINE i64 bias_keys(const FmhaCpuArgs& a) { return ceil_div(a.seqlen_k, NL) * NL + ROWS; }
+INLINE i64 bias_keys(const FmhaCpuArgs& a) { return ceil_div(a.seqlen_k, NL) * NL + PRODUCT_ROWS; }
 INLINE i64 bias_floats(const FmhaCpuArgs& a) {
   return BQ * (bias_keys(a) + query_columns(a.hdim) + query_columns(a.hdim_v) + NL) +
-         ROWS * padded(max64(a.hdim, a.hdim_v));
+         PRODUCT_ROWS * padded(max64(a.hdim, a.hdim_v));
 }
 
 // Rows [i0, i0 + BQ) of the plane of dBias that sequences [b0, b1) and heads [h0, h1) share.
@@ -49,7 +49,7 @@ static void sum_bias(const Context& x, const Heads& head_at, i64 b0, i64 b1, i64
       const i64 hk = kv_head(a, h);
       BiasKeys keys = {k_rows(a, head.s, b, hk), v_rows(a, head.s, b, hk), a, head.s.nk, bias + NL * BQ};
       const Ranges ranges = ranges_of(head, i0, t.rows, 0, head.s.nk);
-      for (i64 n = 0; n < ranges.count; ++n) weigh_keys(t, ranges.from[n], ranges.to[n], keys, sink);
+      for (i64 n = 0; n < ranges.count; ++n) weigh_keys(t, ranges.from[n], ranges.to[n], 0, t.rows, keys, sink);
     }
   for (i64 z = 0; z < NZ; ++z) {
     const i64 rows = clamp64(a.seqlen_q - i0 - z * NL, 0, NL);

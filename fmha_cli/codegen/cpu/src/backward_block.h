@@ -1,7 +1,4 @@
-// A tile of queries against a block of keys: P and dS of all its strips, then the three products that need them.
-//   dV[key][:] += P^T[key][query] dO[query][:]     dK[key][:] += dS^T[key][query] Q[query][:]
-//   dQ[query][:] += dS[query][key] K[key][:]
-// Gradients lie as their tensors do: no sum runs across lanes, and nothing is transposed.
+// What the products of a tile of queries and a block of keys read: K and V of a group, Q and dO of a tile, prepared.
 
 // K and V of one sequence and key/value head, prepared; dK and dV in fp32, padded.
 struct Group {
@@ -9,12 +6,12 @@ struct Group {
 };
 
 INLINE i64 group_floats(const FmhaCpuArgs& a, i64 keys) {
-  const i64 rows = whole_strips(keys), k = padded(a.hdim), v = padded(a.hdim_v);
+  const i64 rows = whole_products(keys), k = padded(a.hdim), v = padded(a.hdim_v);
   return rows / STEP * k + rows * (k + v) + (ONE_FORM ? 0 : ceil_div(rows * row_words(a.hdim), NL) * NL) +
          ceil_div(rows * row_words(a.hdim_v), NL) * NL;
 }
 static Group group_at(const FmhaCpuArgs& a, i64 keys, float* room) {
-  const i64 rows = whole_strips(keys), k = padded(a.hdim), v = padded(a.hdim_v);
+  const i64 rows = whole_products(keys), k = padded(a.hdim), v = padded(a.hdim_v);
   Group g;
   g.dk = room;
   g.dv = g.dk + rows * k;
@@ -27,9 +24,9 @@ static Group group_at(const FmhaCpuArgs& a, i64 keys, float* room) {
 // Keys [j0, j1) of a group from the tensors; j0 is a multiple of ROWS, and j1 too or the end.
 static void prepare_keys(const Context& x, const Sequence& s, i64 b, i64 hk, const Group& g, i64 j0, i64 j1) {
   const FmhaCpuArgs& a = *x.a;
-  const i64 rows = j1 - j0, all = whole_strips(rows), k = padded(a.hdim), v = padded(a.hdim_v);
+  const i64 rows = j1 - j0, all = whole_products(rows), k = padded(a.hdim), v = padded(a.hdim_v);
   const T* from = k_rows(a, s, b, hk) + j0 * a.k_row_stride;
-  copy_steps(g.k_steps + j0 / STEP * k, from, a.k_row_stride, rows, all, a.hdim);
+  copy_key_steps(g.k_steps + j0 / STEP * k, from, a.k_row_stride, rows, all, a.hdim);
   if (!ONE_FORM) copy_words(g.k + j0 * row_words(a.hdim), from, a.k_row_stride, rows, all, a.hdim);
   copy_words(g.v + j0 * row_words(a.hdim_v), v_rows(a, s, b, hk) + j0 * a.v_row_stride, a.v_row_stride, rows, all, a.hdim_v);
   memset(g.dk + j0 * k, 0, (size_t)(all * k) * sizeof(float));
@@ -53,12 +50,12 @@ INLINE Rows rows_at(const FmhaCpuArgs& a, float* room) {
 }
 static void prepare_rows(const Head& head, i64 i0, const Rows& r) {
   const FmhaCpuArgs& a = *head.x->a;
-  const i64 rows = min64(BQ, head.s.nq - i0);
+  const i64 rows = min64(BQ, head.s.nq - i0), all = ceil_div(rows, STEP * GROUP) * STEP * GROUP;
   const T *q = q_row(a, head.s, head.b, head.h, i0), *dout = do_row(a, head.s, head.b, head.h, i0);
   pack_queries(r.q, q, a.q_row_stride, rows, a.hdim, 0);
   pack_queries(r.dout, dout, a.dout_row_stride, rows, a.hdim_v, 0);
-  copy_steps(r.q_steps, q, a.q_row_stride, rows, BQ, a.hdim);
-  copy_steps(r.do_steps, dout, a.dout_row_stride, rows, BQ, a.hdim_v);
+  copy_steps(r.q_steps, q, a.q_row_stride, rows, all, a.hdim);
+  copy_steps(r.do_steps, dout, a.dout_row_stride, rows, all, a.hdim_v);
 }
 
 struct PreparedKeys {
@@ -81,50 +78,12 @@ struct ScoreSink {
   }
 };
 
-// Steps [from, to) of the queries that see some key of a strip, and of the keys that some of ROWS queries see.
-INLINE void query_steps(const Tile& t, i64 j, i64& from, i64& to) {
+// Steps [from, to) of the queries that see some of the keys [j, end).
+INLINE void query_steps(const Tile& t, i64 j, i64 end, i64& from, i64& to) {
   i64 unused;
   rows_that_see(t, j, from, unused);
   const bool sink = j < t.head.x->a->sink;
-  rows_that_see(t, sink ? j : min64(j + ROWS, t.head.s.keys) - 1, unused, to);
+  rows_that_see(t, sink ? j : min64(end, t.head.s.keys) - 1, unused, to);
   from = from / (STEP * GROUP) * GROUP;
   to = ceil_div(to, STEP * GROUP) * GROUP;
-}
-INLINE void key_steps(const Tile& t, i64 q, i64 j0, i64 j1, i64& from, i64& to) {
-  const Context& x = *t.head.x;
-  const i64 row = t.i0 + q + t.head.s.delta;
-  from = x.has_left && j0 >= x.a->sink ? clamp64(row - x.left, j0, j1) : j0;
-  to = x.has_right ? clamp64(row + ROWS + x.right, from, j1) : j1;
-  from = (from - j0) / (STEP * GROUP) * GROUP;
-  to = ceil_div(to - j0, STEP * GROUP) * GROUP;
-}
-
-// Keys whose rows of K stay in the first-level cache while all rows of a tile meet them.
-enum { NEAR_BYTES = 24 << 10 };
-INLINE i64 near_keys(i64 k) { return max64(4, NEAR_BYTES / (k * (i64)sizeof(float)) / 4 * 4) * STEP; }
-
-// Keys [j0, j1) of a block against a tile. dq: the tile's rows of dQ in fp32, padded.
-static void add_patch(Tile& t, const Rows& rows, const Group& g, const Scores& scores, i64 j0, i64 j1, float* dq) {
-  const FmhaCpuArgs& a = *t.head.x->a;
-  const i64 k = padded(a.hdim), v = padded(a.hdim_v), row_bytes = BQ * (i64)sizeof(WEIGHT);
-  PreparedKeys keys = {g, row_words(a.hdim) * (i64)sizeof(float), row_words(a.hdim_v) * (i64)sizeof(float)};
-  ScoreSink sink = {scores, j0};
-  weigh_keys(t, j0, j1, keys, sink);
-  i64 from, to;
-  for (i64 j = j0; j < j1; j += ROWS) {
-    query_steps(t, j, from, to);
-    add((const char*)(scores.p + (j - j0) * BQ + from * STEP), 4, row_bytes, rows.do_steps + from * v, v, to - from,
-        g.dv + j * v, v, v);
-  }
-  for (i64 j = j0; j < j1; j += ROWS) {
-    query_steps(t, j, from, to);
-    add((const char*)(scores.ds + (j - j0) * BQ + from * STEP), 4, row_bytes, rows.q_steps + from * k, k, to - from,
-        g.dk + j * k, k, k);
-  }
-  for (i64 j = j0; j < j1; j += near_keys(k))
-    for (i64 q = 0; q < t.rows; q += ROWS) {
-      key_steps(t, q, j, min64(j + near_keys(k), j1), from, to);
-      add((const char*)(scores.ds_steps + ((j - j0) / STEP + from) * BQ + q), BQ * (i64)sizeof(float), 4,
-          g.k_steps + (j / STEP + from) * k, k, to - from, dq + q * k, k, k);
-    }
 }

@@ -1,6 +1,8 @@
 // What the backward pass adds to a launch: rows of dO and of the gradients, and which keys a tile sees.
+enum { STRIP = NS * NL };  // queries of one product
+
 INLINE i64 padded(i64 d) { return ceil_div(d, NL) * NL; }
-INLINE i64 whole_strips(i64 n) { return ceil_div(n, ROWS) * ROWS; }
+INLINE i64 whole_products(i64 n) { return ceil_div(n, PRODUCT_ROWS) * PRODUCT_ROWS; }
 INLINE i64 whole_tiles(i64 n) { return ceil_div(n, BQ) * BQ; }
 
 // Query head number n of a key/value head.
@@ -41,19 +43,19 @@ INLINE Head other_head(const Head& head, i64 h) {
   return {head.x, head.s, head.b, h, head.base + step, head.delta + step};
 }
 
-// Up to two ranges of keys; a range starts at a multiple of ROWS.
+// Up to two ranges of keys; a range starts at a multiple of PRODUCT_ROWS.
 struct Ranges {
   i64 count, from[2], to[2];
 };
 
-// The keys of [from, to) that some row of [i0, i0 + rows) sees. ``from`` is a multiple of ROWS.
+// The keys of [from, to) that some row of [i0, i0 + rows) sees. ``from`` is a multiple of PRODUCT_ROWS.
 static Ranges ranges_of(const Head& head, i64 i0, i64 rows, i64 from, i64 to) {
   Ranges r = {0, {0, 0}, {0, 0}};
   const Span v = span_of(*head.x, head.s, i0, i0 + rows - 1);
-  const i64 sinks = min64(to, v.head), lo = max64(from, v.lo / ROWS * ROWS), hi = min64(to, v.hi);
+  const i64 sinks = min64(to, v.head), lo = max64(from, v.lo / PRODUCT_ROWS * PRODUCT_ROWS), hi = min64(to, v.hi);
   if (from < sinks) r.from[r.count] = from, r.to[r.count++] = sinks;
   if (lo >= hi) return r;
-  if (r.count && lo <= whole_strips(sinks))
+  if (r.count && lo <= whole_products(sinks))
     r.to[0] = hi;
   else
     r.from[r.count] = lo, r.to[r.count++] = hi;

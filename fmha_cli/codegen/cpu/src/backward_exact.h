@@ -109,11 +109,3 @@ static void finish_keys(const Head& first, i64 hk, const Group& g, i64 j0, i64 j
     if (!k || !v) exact_key(first, hk, j);
   }
 }
-
-// The rows of a tile: dQ from its sums.
-static void finish_rows(const Head& head, i64 hk, i64 i0, const float* dq) {
-  const FmhaCpuArgs& a = *head.x->a;
-  for (i64 n = 0; n < min64(BQ, head.s.nq - i0); ++n)
-    if (!write_row(dq_row(a, head.s, head.b, head.h, i0 + n), dq + n * padded(a.hdim), head.x->scale, a.hdim))
-      exact_query(head, hk, i0 + n);
-}

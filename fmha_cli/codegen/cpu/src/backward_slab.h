@@ -1,4 +1,5 @@
-// A slab: neighbouring tiles of one query head, small enough to stay in a cache while blocks of keys pass by.
+// A slab: neighbouring tiles of one query head, small enough to stay in a cache while blocks of keys pass by. OWN_TILES at most
+// where a thread has a group for itself, SHARED_TILES where all share it.
 struct Slab {
   i64 i0, tiles;
   float* rows;   // rows_floats for each tile
@@ -14,7 +15,7 @@ enum { MAX_CHUNKS = 32 };
 
 INLINE Blocks blocks_of(i64 keys) {
   const i64 count = max64(1, ceil_div(keys, BC));
-  const i64 step = max64(ROWS, whole_strips(ceil_div(keys, count)));
+  const i64 step = max64(PRODUCT_ROWS, whole_products(ceil_div(keys, count)));
   const i64 used = max64(1, ceil_div(keys, step));
   return {keys, step, used, min64(used, MAX_CHUNKS)};
 }
@@ -23,26 +24,6 @@ INLINE i64 chunk_start(const Blocks& b, i64 chunk) { return min64(b.keys, b.coun
 INLINE i64 tiles_of(i64 rows) { return ceil_div(rows, BQ); }
 INLINE bool tile_sees(const Head& head, i64 i0, i64 from, i64 to) {
   return ranges_of(head, i0, min64(BQ, head.s.nq - i0), from, to).count > 0;
-}
-
-// One chunk of the keys against a slab. part: dQ of the slab's rows, in fp32, padded.
-static void attend_chunk(const Head& head, const Group& g, const Blocks& blocks, i64 chunk, const Slab& slab, float* part,
-                         float* room) {
-  const Flush tiny;
-  const FmhaCpuArgs& a = *head.x->a;
-  const i64 from = chunk_start(blocks, chunk), end = chunk_start(blocks, chunk + 1), tile_floats = BQ * padded(a.hdim);
-  const Scores scores = scores_at(room);
-  float* bias = room + scores_floats();
-  for (i64 n = 0; n < slab.tiles; ++n)
-    if (tile_sees(head, slab.i0 + n * BQ, from, end)) memset(part + n * tile_floats, 0, (size_t)tile_floats * sizeof(float));
-  for (i64 j = from; j < end; j += blocks.step)
-    for (i64 n = 0; n < slab.tiles; ++n) {
-      const i64 i0 = slab.i0 + n * BQ;
-      const Rows rows = rows_at(a, slab.rows + n * slab.row_step);
-      Tile t = tile_at(head, i0, rows.q, rows.dout, bias);
-      const Ranges r = ranges_of(head, i0, t.rows, j, min64(j + blocks.step, end));
-      for (i64 m = 0; m < r.count; ++m) add_patch(t, rows, g, scores, r.from[m], r.to[m], part + n * tile_floats);
-    }
 }
 
 // Adds a chunk's part of a tile's dQ to its sum, if the tile sees the chunk; the first part that does is the sum.
@@ -55,6 +36,32 @@ static void add_part(const Head& head, const Blocks& blocks, i64 i0, i64 chunk, 
   else if (sum != part)
     memcpy(sum, part, (size_t)floats * sizeof(float));
   any = true;
+}
+
+// One chunk of the keys against a slab. part: its dQ of the slab's rows, in fp32, padded. Where `sum` is given, the part is added to
+// it, as `any` says; a chunk that is one patch has no need of a part of its own then.
+static void attend_chunk(const Head& head, const Group& g, const Blocks& blocks, i64 chunk, const Slab& slab, float* part,
+                         float* room, float* sum, bool* any) {
+  const Flush tiny;
+  const FmhaCpuArgs& a = *head.x->a;
+  const i64 from = chunk_start(blocks, chunk), end = chunk_start(blocks, chunk + 1), tile_floats = BQ * padded(a.hdim);
+  const Scores scores = scores_at(room);
+  const bool alone = PATCH_SUMS && !FAULT_DQ_CHUNK_LOST && sum && from + blocks.step >= end;
+  float* bias = room + scores_floats();
+  bool held[SHARED_TILES] = {}, added[SHARED_TILES] = {};
+  for (i64 j = from; j < end; j += blocks.step)
+    for (i64 n = 0; n < slab.tiles; ++n) {
+      const i64 i0 = slab.i0 + n * BQ, at = n * tile_floats;
+      const Rows rows = rows_at(a, slab.rows + n * slab.row_step);
+      Tile t = tile_at(head, i0, rows.q, rows.dout, bias);
+      const Ranges r = ranges_of(head, i0, t.rows, j, min64(j + blocks.step, end));
+      added[n] = alone && r.count == 1;
+      bool& started = added[n] ? any[n] : held[n];
+      for (i64 m = 0; m < r.count; ++m, started = true)
+        add_patch(t, rows, g, scores, r.from[m], r.to[m], (added[n] ? sum : part) + at, !started);
+    }
+  for (i64 n = 0; sum && n < slab.tiles; ++n)
+    if (!added[n]) add_part(head, blocks, slab.i0 + n * BQ, chunk, part + n * tile_floats, sum + n * tile_floats, any[n]);
 }
 
 // dQ of a tile from its sum; a tile that sees nothing has none.

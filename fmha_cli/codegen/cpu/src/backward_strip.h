@@ -1,7 +1,5 @@
 // A strip: ROWS keys and a tile of queries. Its raw products S = K Q and dP = V dO become weights P and gradients dS.
-enum { STRIP = NS * NL };  // queries of one product tile
-
-struct KeyStrip {  // ROWS rows of words, with a stride in bytes
+struct KeyStrip {  // PRODUCT_ROWS rows of words, with a stride in bytes
   const char* rows;
   i64 stride;
 };
@@ -45,7 +43,7 @@ static void load_bias(Tile& t, i64 j) {
   const FmhaCpuArgs& a = *t.head.x->a;
   t.bias_key = j;
   transpose_in<false>(t.bias, bias_row(a, t.head.b, t.head.h, t.i0) + j, a.bias_row_stride, t.rows,
-                      min64(NL, t.head.s.nk - j));
+                      clamp64(t.head.s.nk - j, 0, NL));
 }
 
 // 1 - tanh(x)^2 as 4 e / (1 + e)^2 with e = exp(-2 |x|): where tanh is near 1, nothing is left of its square.
@@ -140,24 +138,24 @@ INLINE void need_bias(Tile& t, i64 j) {
   if (t.f.bias && j / NL * NL != t.bias_key) load_bias(t, j / NL * NL);
 }
 
-// Keys [j0, j1) against a tile. ``keys`` has the strips of K and V; ``sink`` weighs the raw
-// products with those forms of ``weigh_strip`` that it needs, and takes the results. Q and dO of a tile may not fit the
-// first-level cache together, so several strips meet one of them before the other.
-enum { STRIPS = 6 };
+// Keys [j0, j1) against rows [q0, q1) of a tile; j0 starts a product, q0 a strip. ``keys`` has rows of K and V for whole products;
+// ``sink`` weighs the raw products with those forms of ``weigh_strip`` that it needs, and takes the results. Q and dO of a tile may
+// not fit the first-level cache together, so several strips meet one of them before the other.
+enum { STRIPS = PRODUCT_ROWS == ROWS ? 6 : PRODUCT_ROWS / ROWS };
 
 template <class Keys, class Sink>
-static void weigh_keys(Tile& t, i64 j0, i64 j1, Keys& keys, Sink& sink) {
+static void weigh_keys(Tile& t, i64 j0, i64 j1, i64 q0, i64 q1, Keys& keys, Sink& sink) {
   const FmhaCpuArgs& a = *t.head.x->a;
   const i64 words = query_columns(a.hdim), words_v = query_columns(a.hdim_v);
-  float raw[STRIPS][ROWS * STRIP], dp[STRIPS][ROWS * STRIP];
+  alignas(64) float raw[STRIPS][ROWS * STRIP], dp[STRIPS][ROWS * STRIP];
   for (i64 first = j0; first < j1; first += STRIPS * ROWS) {
     const i64 end = min64(first + STRIPS * ROWS, j1);
-    for (i64 q = 0; q < t.rows; q += STRIP) {
-      for (i64 j = first, n = 0; j < end; j += ROWS, ++n) {
+    for (i64 q = q0; q < q1; q += STRIP) {
+      for (i64 j = first, n = 0; j < end; j += PRODUCT_ROWS, n += PRODUCT_ROWS / ROWS) {
         const KeyStrip k = keys.k(j);
         products(k.rows, k.stride, t.q + q, words, raw[n]);
       }
-      for (i64 j = first, n = 0; j < end; j += ROWS, ++n) {
+      for (i64 j = first, n = 0; j < end; j += PRODUCT_ROWS, n += PRODUCT_ROWS / ROWS) {
         const KeyStrip v = keys.v(j);
         products(v.rows, v.stride, t.dout + q, words_v, dp[n]);
       }

@@ -1,4 +1,4 @@
-// What operands in pairs and in blocks of bf16 have in common: weights, and rows whose words are pairs of neighbouring columns.
+// What operands in pairs, in blocks and in matrix tiles of bf16 have in common: weights, and rows whose words are pairs of neighbouring columns.
 typedef bf16 WEIGHT;
 
 INLINE i64 row_words(i64 d) { return query_columns(d); }
@@ -6,7 +6,7 @@ INLINE i64 row_words(i64 d) { return query_columns(d); }
 // Rows of a tensor as they are, with zeros behind the last column and in rows [rows, all).
 static void copy_words(float* out, const T* in, i64 stride, i64 rows, i64 all, i64 d) {
   for (i64 r = 0; r < all; ++r, in += stride, out += row_words(d)) {
-    memset(out + row_words(d) - GROUP, 0, GROUP * sizeof(float));
+    memset(out + d / 2, 0, (size_t)(row_words(d) - d / 2) * sizeof(float));
     if (r < rows)
       memcpy(out, in, (size_t)d * sizeof(T));
     else
@@ -22,11 +22,4 @@ struct Scores {
 INLINE i64 scores_floats() { return 3 * BC * BQ / 2; }
 INLINE Scores scores_at(float* room) {
   return {(bf16*)room, (bf16*)(room + BC * BQ / 2), room + BC * BQ};
-}
-INLINE void store_scores(const Scores& s, i64 key, i64 query, vf p0, vf p1, vf ds0, vf ds1) {
-  vstore(s.p + key * BQ + query, p0);
-  vstore(s.p + (key + 1) * BQ + query, p1);
-  vstore(s.ds + key * BQ + query, ds0);
-  vstore(s.ds + (key + 1) * BQ + query, ds1);
-  store_steps(s.ds_steps + key / 2 * BQ + query, key, ds0, ds1);
 }

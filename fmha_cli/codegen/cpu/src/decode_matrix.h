@@ -5,12 +5,12 @@ enum {
   GROUP = TILE_ROWS,
   TILE = TILE_ROWS * TILE_ROWS,    // words
   DEPTH = 4 * TILE_ROWS,           // keys that are copied or paired before their products: in four tiles of scores
-  P_STRIDE = BC + TILE_ROWS,       // floats of a row of scores: rows of a tile do not share sets of the first-level cache
+  P_STRIDE = (BC < DEPTH ? DEPTH : BC) + TILE_ROWS,  // floats of a row of scores: rows of a tile do not share sets of the first-level cache
   ROW_BYTES = P_STRIDE * 4,
   COLUMNS = 4 * TILE_ROWS,         // of O, in four tiles
   AWAKE = 8,                       // rows that are copied between two products
 };
-static_assert(STEP == TILE_ROWS && BC % DEPTH == 0, "whole tiles");
+static_assert(STEP == TILE_ROWS && BC % TILE_KEYS == 0 && (BC < DEPTH || BC % DEPTH == 0), "whole tiles");
 
 struct DecodeScratch {
   float *q, *p, *o;  // [head][group][..]: queries as pairs [16 pairs][16 rows] each, rows of scores, tiles of sums

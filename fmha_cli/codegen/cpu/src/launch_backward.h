@@ -1,7 +1,7 @@
 // A launch: the numbers of all rows, then each group (a sequence and a key/value head) with its heads and slabs of rows,
 // then dBias. With many groups a thread takes whole groups. With few, all threads share them: rounds of one slab for each
 // group, chunks of keys side by side. Both ways add the same numbers in the same order.
-enum { OWN_TILES = 4, SHARED_TILES = 16, PIECE = 128 };  // tiles in a slab; keys in an item of preparation
+enum { PIECE = 128 };  // keys in an item of preparation
 
 struct Job {
   Context x;
@@ -31,11 +31,13 @@ INLINE i64 patch_floats() { return scores_floats() + NL * BQ; }
 NOINLINE void numbers_task(void* context, i64 thread) {
   Job& job = *(Job*)context;
   const FmhaCpuArgs& a = *job.x.a;
+  configure_tiles();
   for (i64 item; draw(job, a.batch * a.heads * job.most_tiles, item);) {
     const i64 row = item % job.most_tiles * BQ, h = item / job.most_tiles;
     const Head head = head_at(job, h / a.heads, h % a.heads);
     if (row < head.s.nq) find_numbers(head, row, job.rooms + thread * job.room_step);
   }
+  release_tiles();
 }
 
 // Whole groups, one thread each.
@@ -50,17 +52,15 @@ static void own_head(const Head& head, i64 hk, const Group& g, float* room) {
     const Slab slab = {i0, min64(OWN_TILES, tiles_of(head.s.nq - i0)), room, rows_floats(a)};
     bool any[OWN_TILES] = {};
     for (i64 n = 0; n < slab.tiles; ++n) prepare_rows(head, i0 + n * BQ, rows_at(a, slab.rows + n * slab.row_step));
-    for (i64 chunk = 0; chunk < blocks.chunks; ++chunk) {
-      attend_chunk(head, g, blocks, chunk, slab, part, sum + OWN_TILES * tile_floats(a));
-      for (i64 n = 0, at = 0; n < slab.tiles; ++n, at += tile_floats(a))
-        add_part(head, blocks, i0 + n * BQ, chunk, part + at, sum + at, any[n]);
-    }
+    for (i64 chunk = 0; chunk < blocks.chunks; ++chunk)
+      attend_chunk(head, g, blocks, chunk, slab, part, sum + OWN_TILES * tile_floats(a), sum, any);
     for (i64 n = 0; n < slab.tiles; ++n) finish_tile(head, hk, i0 + n * BQ, sum + n * tile_floats(a), any[n]);
   }
 }
 NOINLINE void own_task(void* context, i64 thread) {
   Job& job = *(Job*)context;
   const FmhaCpuArgs& a = *job.x.a;
+  configure_tiles();
   for (i64 item; draw(job, job.groups, item);) {
     const Head first = group_head(job, item, 0);
     const i64 hk = item % a.kv_heads, keys = first.s.nk;
@@ -70,6 +70,7 @@ NOINLINE void own_task(void* context, i64 thread) {
     for (i64 n = 0; n < job.ratio; ++n) own_head(group_head(job, item, n), hk, g, room + group_floats(a, keys));
     finish_keys(first, hk, g, 0, keys);
   }
+  release_tiles();
 }
 
 // Shared groups: what belongs to one is in its store.
@@ -111,13 +112,16 @@ NOINLINE void rows_task(void* context, i64) {
 }
 NOINLINE void chunks_task(void* context, i64 thread) {
   Job& job = *(Job*)context;
+  configure_tiles();
   for (i64 item; draw(job, job.groups * job.chunks, item);) {
     const Share share = share_of(job, item % job.groups);
     const i64 chunk = item / job.groups;
     if (chunk < share.blocks.chunks)
       attend_chunk(share.head, share.g, share.blocks, chunk, share.slab,
-                   share.parts + chunk * share.slab.tiles * tile_floats(*job.x.a), job.rooms + thread * job.room_step);
+                   share.parts + chunk * share.slab.tiles * tile_floats(*job.x.a), job.rooms + thread * job.room_step, nullptr,
+                   nullptr);
   }
+  release_tiles();
 }
 NOINLINE void sums_task(void* context, i64) {
   Job& job = *(Job*)context;
@@ -153,10 +157,12 @@ NOINLINE void bias_task(void* context, i64 thread) {
   const BiasPlanes planes = planes_of(a);
   const i64 tiles = tiles_of(a.seqlen_q), batches = a.batch / planes.batches, heads = a.heads / planes.heads;
   const auto get = [&](i64 b, i64 h) { return head_at(job, b, h); };
+  configure_tiles();
   for (i64 item; draw(job, planes.batches * planes.heads * tiles, item);) {
     const i64 plane = item / tiles, b = plane / planes.heads * batches, h = plane % planes.heads * heads;
     sum_bias(job.x, get, b, b + batches, h, h + heads, item % tiles * BQ, job.rooms + thread * job.room_step);
   }
+  release_tiles();
 }
 
 static void run_all(Job& job, bool pooled, Task task) {
@@ -179,6 +185,7 @@ static void run_shared(Job& job, bool pooled) {
 
 static int launch(const FmhaCpuArgs* args) {
   const FmhaCpuArgs& a = *args;
+  if (!tiles_permitted()) return STATUS_NOT_PERMITTED;
   Job job;
   job.x = make_context(args);
   job.groups = a.batch * a.kv_heads;
