@@ -46,6 +46,15 @@ INLINE vf vjoin(vf a, vf b) {
   return (vf)x;
 }
 INLINE vf vzip(vf a, vf b) { return (vf)(((vu)a >> 16) | (vu)b); }
+INLINE vf vweave(vf a, vf b, int first) {
+  uint16_t x[2 * NL], y[2 * NL];
+  memcpy(x, &a, sizeof x), memcpy(y, &b, sizeof y);
+  vu z;
+  for (int i = 0; i < NL; ++i) z[i] = (uint32_t)y[first + i] << 16 | x[first + i];
+  return (vf)z;
+}
+INLINE vf vweave_low(vf a, vf b) { return vweave(a, b, 0); }
+INLINE vf vweave_high(vf a, vf b) { return vweave(a, b, NL); }
 """
 _ROUND = """
 INLINE vf vround(vf a, vf b) {

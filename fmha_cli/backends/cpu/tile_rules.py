@@ -84,7 +84,7 @@ TILE_RULES: tuple[Rule, ...] = (
         "the block of keys is a whole number of register tiles",
         _block,
         "Blocks are split evenly and rounded up to whole register tiles; the scratch holds one block.",
-        "fmha_cli/codegen/cpu/src/prefill.h, decode.h BC",
+        "fmha_cli/codegen/cpu/src/prefill.h, decode_products.h BC",
         severity=Severity.KIND,
     ),
     Rule(

@@ -179,6 +179,13 @@ static void mix_values(const Group& g, const float* p, i64 keys, const float* v,
       two ? mix_two(p, v + c, words, steps, o + c * GROUP, o_group) : mix_one(p, v + c, words, steps, o + c * GROUP);
   }
 }
+static void round_sums(float* o, i64 n) {
+  for (i64 e = 0; e < n; ++e) {
+    LOW low;
+    from_float(&low, o[e]);
+    o[e] = to_float(low);
+  }
+}
 
 // Sums of rows whose maximum has risen.
 static void scale_sums(const Group& g, float* o, const float* shrink) {
@@ -194,16 +201,8 @@ static void scale_sums(const Group& g, float* o, const float* shrink) {
 static void take_sums(const Group& g, const float* o, const Part& part) {
   const FmhaCpuArgs& a = *g.x->a;
   for (i64 row = 0; row < g.rows; ++row)
-    for (i64 c = 0; c < o_stride_of(a); c += NL) {
-      vf sum = vload(o + row / GROUP * GROUP * v_words(a) + c * GROUP + row % GROUP * NL);
-      if (FAULT_LOW_PRECISION_ACC)
-        for (int lane = 0; lane < NL; ++lane) {
-          LOW low;
-          from_float(&low, sum[lane]);
-          sum[lane] = to_float(low);
-        }
-      vstore(part.o + row * o_stride_of(a) + c, sum);
-    }
+    for (i64 c = 0; c < o_stride_of(a); c += NL)
+      vstore(part.o + row * o_stride_of(a) + c, vload(o + row / GROUP * GROUP * v_words(a) + c * GROUP + row % GROUP * NL));
 }
 
 // Blocks [first, end) of the groups of `heads` key/value heads from g on into their parts; those that lead hold what every
@@ -289,6 +288,7 @@ static void attend(Group g, i64 heads, i64 first, i64 end, bool leads, const Dec
         float* paired = work.v + h * v_size;
         if (!FAULT_TILE_TAIL) memset(paired + pairs * words, 0, (size_t)((all - pairs) * words) * sizeof(float));
         mix_values(g, (const float*)((const WEIGHT*)(work.p + h * p_size) + from), some, paired, work.o + h * o_size);
+        if (FAULT_LOW_PRECISION_ACC) round_sums(work.o + h * o_size, o_size);
       }
     }
   }
