@@ -186,15 +186,11 @@ def measurements_of(
     cached = kernel.signature.kv_dtype is not KvKey.SAME
     one = 2 * 8 * MEASURED_KEYS * 128 * (8 if cached else kernel.signature.dtype.bits) // 8
     batch = -(-min(max(4 * device.llc_bytes, LEAST_BYTES), MOST_BYTES) // one)
-    shape = {"batch": batch, "heads": 8, "seqlen": 1, "hdim": 128, **flags}
     hints = dict.fromkeys(((algorithm.prefetch, 0), *HINTS))
-    return [
-        (Problem.of(**{"seqlen_k": MEASURED_KEYS, **shape}), [{NEAR: near, FAR: far} for near, far in hints]),
-        (
-            Problem.of(**{**shape, "kv_cache": "paged:16", "cache_seqlens": str(MEASURED_KEYS)}),
-            [{PAGES: 0}, {PAGES: 1}],
-        ),
-    ]
+    linear = Problem.of(batch=batch, heads=8, seqlen=1, seqlen_k=MEASURED_KEYS, hdim=128, **flags)
+    pages = {**flags, "kv_cache": "paged:16", "cache_seqlens": str(MEASURED_KEYS)}
+    paged = Problem.of(batch=batch, heads=8, seqlen=1, hdim=128, **pages)
+    return [(linear, [{NEAR: near, FAR: far} for near, far in hints]), (paged, [{PAGES: 0}, {PAGES: 1}])]
 
 
 def _type_flags(signature: Signature) -> dict[str, str]:

@@ -82,7 +82,7 @@ def emit(kernel: KernelSpec) -> str:
         source_text("base.h"),
         _constants(kernel, algorithm),
         source_text(algorithm.simd.header),
-        *vector_math(tiles=algorithm.simd.tiles),
+        *vector_math(tiles=algorithm.simd.tiles and algorithm.kind is Kind.PREFILL),
         *(_files("bytes") if is_bytes(kernel.signature) else []),
         struct_text(block),
         *renamed,
