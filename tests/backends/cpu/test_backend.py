@@ -72,7 +72,7 @@ def test_few_kernels_and_all_different() -> None:
         ("-s 16 --seqlen-k 8192 -H 72 --kv-heads 8 --dtype fp32", "x86_64_v4_bf16", Kind.PREFILL),
         ("-s 17 --seqlen-k 8192 -H 8 --dtype fp32", "x86_64_v4_bf16", Kind.PREFILL),
         ("-s 1 --seqlen-k 64 -H 2 --dtype fp32 --splits 4 --softcap 3 --dropout 0.1", "x86_64_v4_bf16", Kind.SPLIT),
-        ("-s 1 --kv-cache paged:16 --cache-seqlens 8k --dtype bf16", "x86_64_v4_bf16", Kind.DECODE),
+        ("-s 1 --kv-cache paged:16 --cache-seqlens 8k --dtype bf16", "x86_64_v4", Kind.DECODE),
         ("-s 100 --kv-cache paged:1 --cache-seqlens 8k --append 100", "x86_64_v4_bf16", Kind.PREFILL),
         ("-s 9 --kv-cache paged:7 --cache-seqlens 500 --append 9 --rotary 64 --splits 2", "x86_64_v4_bf16", Kind.SPLIT),
         ("-s 1 --kv-cache paged:16 --cache-seqlens 8k --dtype bf16 --kv-dtype int8", "x86_64_v4_bf16", Kind.DECODE),
