@@ -59,6 +59,9 @@ FILLING = b"\x3c"
 
 LEAST_BYTES, MOST_BYTES = 64 << 20, 128 << 20
 """K and V of the measurement: four times the last-level cache, within these limits."""
+KV_HEADS = 8
+"""Each is read by four query heads: with one, arithmetic leaves the processor so much time that hints hardly differ. Bytes take more
+arithmetic: one query head is enough."""
 LONG = 1024
 """Keys from which a prefill kernel has several blocks."""
 MEASURED_KEYS = 4096
@@ -184,12 +187,13 @@ def measurements_of(
         blocks = [{BLOCK: algorithm.block_k // share, TURNS: 1} for share in SHARES]
         return [(problem, [*blocks, *({BLOCK: algorithm.block_k, TURNS: turns} for turns in TURNS_TRIED)])]
     cached = kernel.signature.kv_dtype is not KvKey.SAME
-    one = 2 * 8 * MEASURED_KEYS * 128 * (8 if cached else kernel.signature.dtype.bits) // 8
+    one = 2 * KV_HEADS * MEASURED_KEYS * 128 * (8 if cached else kernel.signature.dtype.bits) // 8
     batch = -(-min(max(4 * device.llc_bytes, LEAST_BYTES), MOST_BYTES) // one)
     hints = dict.fromkeys(((algorithm.prefetch, 0), *HINTS))
-    linear = Problem.of(batch=batch, heads=8, seqlen=1, seqlen_k=MEASURED_KEYS, hdim=128, **flags)
+    heads = {"heads": KV_HEADS if cached else 4 * KV_HEADS, "kv_heads": KV_HEADS}
+    linear = Problem.of(batch=batch, seqlen=1, seqlen_k=MEASURED_KEYS, hdim=128, **heads, **flags)
     pages = {**flags, "kv_cache": "paged:16", "cache_seqlens": str(MEASURED_KEYS)}
-    paged = Problem.of(batch=batch, heads=8, seqlen=1, hdim=128, **pages)
+    paged = Problem.of(batch=batch, seqlen=1, hdim=128, **heads, **pages)
     return [(linear, [{NEAR: near, FAR: far} for near, far in hints]), (paged, [{PAGES: 0}, {PAGES: 1}])]
 
 
