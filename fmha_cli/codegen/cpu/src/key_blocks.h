@@ -12,12 +12,15 @@ static void weigh_block(Tile& t, i64 raw, i64 n, bool last) {
   float* out = t.p;
   const float* shrink = t.shrink;
   if (raw > 0) {
-    weigh_capped(t.capped, t.p, raw, t.floor, t.sum, t.shrink, kept);
+    if (are_near(t.capped, t.high, t.low))
+      weigh(t.p, t.p, raw, Near{t.capped.near}, t.floor, t.sum, t.shrink, kept, nullptr);
+    else
+      weigh(t.p, t.p, raw, Far{t.capped.by}, t.floor, t.sum, t.shrink, kept, nullptr);
     if (raw == n) return;
     shrink = ONES.of;
     out += raw / (PAIRS ? 2 : 1) * BQ;
   }
-  weigh(t.p + raw * BQ, out, n - raw, c, t.floor, t.sum, shrink, kept, by_key(*t.x->a) ? t.v_factor : nullptr);
+  weigh(t.p + raw * BQ, out, n - raw, Linear{c}, t.floor, t.sum, shrink, kept, by_key(*t.x->a) ? t.v_factor : nullptr);
 }
 
 // Dropout on the scores' exponents would change the sum, so it is applied to the weights afterwards.
@@ -72,15 +75,16 @@ static void block(Tile& t, i64 j0, i64 j1, bool last) {
     }
   }
   i64 raw = 0;  // keys whose scores are capped with the exponent
-  if (!t.scaled.featured || (t.capped.late && partial > j0)) {
-    score_block(t, j0, partial, t.p, t.peak);
-    if (t.scaled.featured) {
-      raw = partial - j0;
-      cap_peak(t);
-    }
-  } else {
+  if (t.capped.late && partial > j0) {
+    raw = partial - j0;
+    for (int z = 0; z < NZ; ++z) vstore(t.low + z * NL, vset(-NEG_INF));
+    score_block(t, j0, partial, t.p, t.peak, t.low);
+    cap_peak(t);
+  } else if (t.scaled.featured) {
     score_block(t, j0, partial, t.p, unused);
     feature_block(t, j0, partial, t.p, t.peak);
+  } else {
+    score_block(t, j0, partial, t.p, t.peak);
   }
   score_hidden(t, partial, upper, j1, p);
   if (t.scaled.featured) feature_block(t, partial, j1, p, unused);

@@ -32,6 +32,7 @@ struct Tile {
   Sweep now, then;
   float *q, *o, *p, *bias, *k_tail;
   float top[BQ], sum[BQ], peak[BQ], shrink[BQ], floor[BQ];
+  float high[BQ], low[BQ];  // extremes of scores that are capped with the exponent
   Scaled scaled;
   Capped capped;
   float k_factor[BYTES ? BC : 1], v_factor[BYTES ? BC : 1];  // of the keys of a block, if they change from key to key
@@ -66,9 +67,19 @@ INLINE void ask_keys(const Tile& t, i64 j) {
     for (i64 c = 0; c < t.x->a->hdim_v; c += 64 / (i64)sizeof *v) __builtin_prefetch(v + c, 0, 2);
 }
 
-// S of keys [j0, j1) into p, and the running maximum of the raw scores into top. UPPER_HALF: of the upper half of the queries.
+// The running minimum of n rows of scores, which were just stored.
+static void lower(const float* s, i64 n, float* low) {
+  for (int z = 0; z < NZ; ++z, s += NL, low += NL) {
+    vf a = vload(low), b = vload(s);
+    for (i64 r = 1; r < n; r += 2) a = vmin(vload(s + r * BQ), a), b = vmin(vload(s + (r + 1 < n ? r + 1 : 0) * BQ), b);
+    vstore(low, vmin(a, b));
+  }
+}
+
+// S of keys [j0, j1) into p, the running maximum of the raw scores into top, and their minimum into low unless that is null.
+// UPPER_HALF: of the upper half of the queries.
 template <bool UPPER_HALF = false>
-static void score_block(Tile& t, i64 j0, i64 j1, float* p, float* top) {
+static void score_block(Tile& t, i64 j0, i64 j1, float* p, float* top, float* low = nullptr) {
 #if UPPER
   enum { FIRST = UPPER_HALF ? BQ / 2 : 0 };
   const auto tile = UPPER_HALF ? QK_UPPER : QK_FULL;
@@ -82,6 +93,7 @@ static void score_block(Tile& t, i64 j0, i64 j1, float* p, float* top) {
     if (t.ahead && j + t.ahead < t.s.nk) ask_keys(t, j + t.ahead);
     tile((const char*)(t.kv.k + j * t.kv.k_stride), t.kv.k_stride * (i64)sizeof(KEY), t.q + FIRST, hdim,
          p + (j - j0) * BQ + FIRST, top + FIRST);
+    if (low) lower(p + (j - j0) * BQ, RS, low);
   }
   if (j == j1) return;
   // The last rows alone: what lies behind them may not exist, and must not enter the maximum.
@@ -89,6 +101,7 @@ static void score_block(Tile& t, i64 j0, i64 j1, float* p, float* top) {
   for (i64 r = 0; r < RS; ++r)
     memcpy(tail + r * width, t.kv.k + min64(j + r, j1 - 1) * t.kv.k_stride, (size_t)width * sizeof(KEY));
   tile((const char*)tail, width * (i64)sizeof(KEY), t.q + FIRST, hdim, p + (j - j0) * BQ + FIRST, top + FIRST);
+  if (low) lower(p + (j - j0) * BQ, j1 - j, low);
 }
 
 // The first key of [j0, j1) from which on only the upper half of the queries sees any; a multiple of RS from j0, or j1.
@@ -173,8 +186,12 @@ INLINE void clear_peak(Tile& t) {
   for (int z = 0; z < NZ; ++z) vstore(t.peak + z * NL, vset(NEG_INF));
 }
 
-// The maxima of raw scores as those of capped ones: tanh rises with its argument.
+// The maxima of raw scores, which are kept, as those of capped ones: tanh rises with its argument.
 static void cap_peak(Tile& t) {
   const vf whole = vset(1 / t.scaled.exponent);
-  for (int z = 0; z < NZ; ++z) vstore(t.peak + z * NL, capped(t.capped, vload(t.peak + z * NL)) * whole);
+  for (int z = 0; z < NZ; ++z) {
+    const vf raw = vload(t.peak + z * NL);
+    vstore(t.high + z * NL, raw);
+    vstore(t.peak + z * NL, capped(t.capped.by, raw) * whole);
+  }
 }
