@@ -66,6 +66,9 @@ static void block(Tile& t, i64 j0, i64 j1, bool last) {
   const i64 partial = first_partial(t, j0, j1), upper = first_upper(t, partial, j1);
   float unused[BQ], *p = t.p + (partial - j0) * BQ;
   clear_peak(t);
+#if TILES
+  if (t.sloped.late) t.start = slope_block(t.sloped, t.i0 + t.s.delta, j0, j1, t.base);
+#endif
   if (by_key(*t.x->a)) {
     const FmhaCpuArgs& a = *t.x->a;
     const i64 hk = kv_head(a, t.h);
@@ -162,6 +165,12 @@ static void begin(Tile& t, const Context& x, const KeysValues& kv, i64 b, i64 h,
   t.ahead = t.s.nk * (a.hdim + a.hdim_v) * (i64)sizeof(KEY) > FAR_BYTES ? ASKED : 0;
   t.scaled = scaled_of(x, b, h, i0);
   t.capped = capped_of(t.scaled, a);
+#if TILES
+  t.sloped = sloped_of(t.scaled, t.down, shared + shared_floats(a.hdim) - SLOPE_FLOATS);
+  t.start = {};
+  for (int z = 0; z < NZ; ++z) vstore(t.base + z * NL, vset(0));
+  if (t.sloped.late) t.scaled.featured = false, t.scaled.exponent = t.scaled.finish.before * LOG2E;
+#endif
   const QT* q = q_row(a, t.s, b, h, i0);
 #if BYTES_Q
   ROW* wide = (ROW*)(t.k_tail + RS * key_width(a.hdim));
@@ -196,6 +205,9 @@ static void attend(const Context& x, const KeysValues& kv, i64 b, i64 h, i64 i0,
   for (i64 i = i0; i < i1; i += BQ, at += step) {
     Tile& t = *(Tile*)at;
     begin(t, x, kv, b, h, i, at + head, scratch);
+#if TILES
+    if (i == i0 && t.sloped.late) fill_slopes(t.sloped);
+#endif
     if (i > i0)
       t.ahead = 0;  // the first one has asked
     else if (fresh && !TILES && t.s.nk > 2 * ASKED)  // matrix tiles have no time to ask: they take 4 % longer

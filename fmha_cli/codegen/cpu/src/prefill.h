@@ -35,6 +35,11 @@ struct Tile {
   float high[BQ], low[BQ];  // extremes of scores that are capped with the exponent
   Scaled scaled;
   Capped capped;
+#if TILES
+  Sloped sloped;
+  Start start;
+  float base[BQ];  // what is to be added to the exponents of a block
+#endif
   float k_factor[BYTES ? BC : 1], v_factor[BYTES ? BC : 1];  // of the keys of a block, if they change from key to key
 };
 
@@ -53,7 +58,7 @@ INLINE i64 tile_floats(i64 hdim, i64 hdim_v) {
 }
 INLINE i64 shared_floats(i64 hdim) {
   const i64 width = key_width(hdim), wide = BYTES_Q ? BQ * (width + 1) : 0;
-  return (BQ * (BC + NL) + RS * width + wide + 127) / 64 * 64;
+  return (BQ * (BC + NL) + RS * width + wide + 127) / 64 * 64 + SLOPE_FLOATS;
 }
 
 // K and V of RS keys from j on, into the second-level cache: a thread's first tile of a head finds them farther away, and so does
@@ -80,6 +85,11 @@ static void lower(const float* s, i64 n, float* low) {
 // UPPER_HALF: of the upper half of the queries.
 template <bool UPPER_HALF = false>
 static void score_block(Tile& t, i64 j0, i64 j1, float* p, float* top, float* low = nullptr) {
+#if TILES
+#define FROM(j) , t.start, j
+#else
+#define FROM(j)
+#endif
 #if UPPER
   enum { FIRST = UPPER_HALF ? BQ / 2 : 0 };
   const auto tile = UPPER_HALF ? QK_UPPER : QK_FULL;
@@ -92,7 +102,7 @@ static void score_block(Tile& t, i64 j0, i64 j1, float* p, float* top, float* lo
   for (; j + RS <= j1; j += RS) {
     if (t.ahead && j + t.ahead < t.s.nk) ask_keys(t, j + t.ahead);
     tile((const char*)(t.kv.k + j * t.kv.k_stride), t.kv.k_stride * (i64)sizeof(KEY), t.q + FIRST, hdim,
-         p + (j - j0) * BQ + FIRST, top + FIRST);
+         p + (j - j0) * BQ + FIRST, top + FIRST FROM(j));
     if (low) lower(p + (j - j0) * BQ, RS, low);
   }
   if (j == j1) return;
@@ -100,7 +110,7 @@ static void score_block(Tile& t, i64 j0, i64 j1, float* p, float* top, float* lo
   KEY* tail = (KEY*)t.k_tail;
   for (i64 r = 0; r < RS; ++r)
     memcpy(tail + r * width, t.kv.k + min64(j + r, j1 - 1) * t.kv.k_stride, (size_t)width * sizeof(KEY));
-  tile((const char*)tail, width * (i64)sizeof(KEY), t.q + FIRST, hdim, p + (j - j0) * BQ + FIRST, top + FIRST);
+  tile((const char*)tail, width * (i64)sizeof(KEY), t.q + FIRST, hdim, p + (j - j0) * BQ + FIRST, top + FIRST FROM(j));
   if (low) lower(p + (j - j0) * BQ, j1 - j, low);
 }
 
