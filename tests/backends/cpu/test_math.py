@@ -66,7 +66,7 @@ class ProbeArgs(ArgumentBlock):
 def call(request: pytest.FixtureRequest, shared_cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Call:
     arch: str = request.param
     folder: Path = tmp_path_factory.mktemp(arch)
-    parts = ["base.h", f"simd_{SIMD[arch]}.h", "scalars.h", "exp2.h", "vmath.h"]
+    parts = ["base.h", f"simd_{SIMD[arch]}.h", "scalars.h", "exp2.h", "vmath.h", "near_tanh.h"]
     entries = "".join(
         f'extern "C" EXPORT int probe_{n}_of(const {ProbeArgs.__name__}* a) {{\n'
         f"  probe_{n}((const float*)a->x, (float*)a->y, a->n);\n  return 0;\n}}\n"
