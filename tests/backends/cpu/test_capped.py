@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,11 +17,14 @@ from fmha_cli.domain.kernel import KernelSpec
 Build = Callable[[KernelSpec, Callable[[KernelSpec], str]], ctypes.CDLL]
 NEAR = "return vtop(most) <= c.near.end;"
 LOWER = "if (low) lower("
+EDGE = "behind(last - x.left"
+WINDOW = {"left": 250, "right": 30}
 
 
-def wrong_rows(library: ctypes.CDLL, dtype: str, far: float) -> list[str]:
+def wrong_rows(library: ctypes.CDLL, dtype: str, far: float, **mask: int) -> list[str]:
     """What is wrong where a cap of 1 presses scores of about 0.1, every third of which is ``far`` instead."""
-    case = Case(dtype, heads=1, kv_heads=1, q_len=(70,), k_len=(500,), capacity=500, hdim=32, scale=1.0, softcap=1.0)
+    sizes: dict[str, Any] = {"heads": 1, "kv_heads": 1, "q_len": (70,), "k_len": (500,), "capacity": 500, "hdim": 32}
+    case = Case(dtype, scale=1.0, softcap=1.0, **sizes, **mask)
     make_data(case, np.random.default_rng(5))
     q, k = case.data["q"], case.data["k"]
     q[...], k[...] = 0, np.float32(0.1) * k.astype(np.float32)
@@ -35,13 +39,20 @@ def wrong_rows(library: ctypes.CDLL, dtype: str, far: float) -> list[str]:
 @pytest.mark.parametrize("arch", best_first(ARCHS))
 def test_both_forms(arch: str, far: float, dtype: str, load: Load) -> None:
     assert wrong_rows(load(arch, dtype, "prefill"), dtype, far) == []
+    assert wrong_rows(load(arch, dtype, "prefill"), dtype, far, **WINDOW) == []
 
 
 @pytest.mark.parametrize(
-    ("right", "wrong", "far"),
-    [(NEAR, "return true;", 1.5), (NEAR, "return true;", -1.5), (LOWER, "if (0) lower(", -1.5)],
+    ("right", "wrong", "far", "mask"),
+    [
+        (NEAR, "return true;", 1.5, {}),
+        (NEAR, "return true;", -1.5, {}),
+        (LOWER, "if (0) lower(", -1.5, {}),
+        (EDGE, "behind(first - x.left", 0.1, WINDOW),
+    ],
+    ids=["above", "below", "no minimum", "edge of a window"],
 )
-def test_planted_the_form_near_0_for_every_score(right: str, wrong: str, far: float, build_text: Build) -> None:
+def test_planted(right: str, wrong: str, far: float, mask: dict[str, int], build_text: Build) -> None:
     def planted(kernel: KernelSpec) -> str:
         text = emit(kernel)
         assert right in text
@@ -49,4 +60,4 @@ def test_planted_the_form_near_0_for_every_score(right: str, wrong: str, far: fl
 
     library = build_text(kernel_of("x86_64_v4", "fp32", "prefill"), planted)
     assert wrong_rows(library, "fp32", 0.1) == []
-    assert wrong_rows(library, "fp32", far) != []
+    assert wrong_rows(library, "fp32", far, **mask) != []

@@ -114,27 +114,31 @@ static void score_block(Tile& t, i64 j0, i64 j1, float* p, float* top, float* lo
   if (low) lower(p + (j - j0) * BQ, j1 - j, low);
 }
 
-// The first key of [j0, j1) from which on only the upper half of the queries sees any; a multiple of RS from j0, or j1.
-static i64 first_upper(const Tile& t, i64 j0, i64 j1) {
-  if (!UPPER || !t.x->has_right) return j1;
-  const i64 lower = t.i0 + BQ / 2 - 1 + t.s.delta + t.x->right;  // the last key that the lower half sees
-  return lower + 1 >= j1 ? j1 : min64(j1, j0 + ceil_div(max64(lower + 1 - j0, 0), RS) * RS);
-}
+// What a mask leaves of keys [j0, j1), in register tiles from j0 on: keys [whole, partial) are seen by every row, and from `upper`
+// on only the upper half of the queries sees any.
+struct Parts {
+  i64 whole, partial, upper;
+};
 
-// Scores whose maximum is found later, by the mask or with features; those of the lower half from `upper` on are not computed.
-static void score_hidden(Tile& t, i64 j0, i64 upper, i64 j1, float* p) {
-  float unused[BQ];
-  score_block(t, j0, upper, p, unused);
-  score_block<true>(t, upper, j1, p + (upper - j0) * BQ, unused);
-}
-
-// The first key of [j0, j1) that some row does not see; a multiple of RS from j0, or j1.
-static i64 first_partial(const Tile& t, i64 j0, i64 j1) {
+static Parts parts_of(const Tile& t, i64 j0, i64 j1) {
   const Context& x = *t.x;
   const i64 first = t.i0 + t.s.delta, last = first + t.rows - 1;
-  if (x.has_left && j1 > x.a->sink && j0 < last - x.left) return j0;
-  const i64 seen = x.has_right ? first + x.right + 1 : j1;
-  return seen >= j1 ? j1 : j0 + max64(seen - j0, 0) / RS * RS;
+  const auto before = [&](i64 j, i64 end) { return j >= end ? end : j0 + max64(j - j0, 0) / RS * RS; };
+  const auto behind = [&](i64 j, i64 end) { return j >= end ? end : min64(end, j0 + ceil_div(max64(j - j0, 0), RS) * RS); };
+  Parts at;
+  at.partial = x.has_right ? before(first + x.right + 1, j1) : j1;
+  at.whole = x.has_left && j1 > x.a->sink ? behind(last - x.left, at.partial) : j0;
+  at.upper = UPPER && x.has_right ? max64(at.partial, behind(first + BQ / 2 + x.right, j1)) : j1;
+  return at;
+}
+
+// Scores of keys that some row does not see. Their maximum is found later, by the mask or with features; those of the lower half of
+// the queries from `upper` on are not computed.
+static void score_hidden(Tile& t, i64 j0, const Parts& at, i64 j1) {
+  float unused[BQ];
+  score_block(t, j0, at.whole, t.p, unused);
+  score_block(t, at.partial, at.upper, t.p + (at.partial - j0) * BQ, unused);
+  score_block<true>(t, at.upper, j1, t.p + (at.upper - j0) * BQ, unused);
 }
 
 // Hides keys of [j0, j1), whose scores start at p; what remains enters t.peak.
