@@ -99,7 +99,7 @@ def block_weights(vectors: int) -> str:
         """The weights of keys n and n + 1 of a group, of which at least the first key is there."""
         both = []
         for key, m in (("x", n), ("y", n + 1)):
-            weight = f"vexp2(vfma(vload(s + {m} * BQ + {z} * NL), c, floor{z}))"
+            weight = f"vexp2(exponent(of, vload(s + {m} * BQ + {z} * NL), floor{z}))"
             both.append(f"vf {key} = " + (f"j + {m} < n ? {weight} : vset(0);" if rest and m else f"{weight};"))
         factors = [f"j + {m} < n ? by[j + {m}] : 0" if rest and m else f"by[j + {m}]" for m in (n, n + 1)]
         return [
@@ -121,8 +121,9 @@ def block_weights(vectors: int) -> str:
 
     return "\n".join(
         [
-            "static void weigh(const float* s, float* out, i64 n, vf c, const float* floor, float* sum, const float* shrink,",
-            "                  bool keep, const float* by) {",
+            "template <class Exponent>",
+            "static void weigh(const float* s, float* out, i64 n, const Exponent of, const float* floor, float* sum,",
+            "                  const float* shrink, bool keep, const float* by) {",
             *(f"  const vf floor{z} = -vload(floor + {z} * NL);" for z in zs),
             f"  vf {', '.join(f'sum{z} = vset(0)' for z in zs)};",
             "  i64 j = 0;",

@@ -160,7 +160,7 @@ def _prefill(algorithm: CpuAlgorithm) -> list[str]:
         transpositions(algorithm.simd.lanes, algorithm.lanes_q),
         *(() if algorithm.blocks else (source_text("pack.h"),)),
         *_tiles(algorithm),
-        *_files("capped"),
+        *_files("near_tanh", "capped", *(("sloped",) if algorithm.simd.tiles else ())),
         *_files("prefill", "tile_maximum" if algorithm.simd.tiles else "maximum", "key_blocks", "launch_prefill"),
     ]
 

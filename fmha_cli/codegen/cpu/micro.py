@@ -54,13 +54,14 @@ def score_tile(vectors: int, rows: int, pairs: bool, name: str = "QK_FULL") -> s
 
 def weights(vectors: int, pairs: bool) -> str:
     """``weigh``: turns the scores of n keys into weights, at out, and sums them for each lane. ``out`` is at or before the scores.
+    The overload of ``exponent`` says what the exponent of a score is.
 
     Paired weights need half the space. Each pair of keys is written at or before the place from which it was read.
     """
     zs = range(vectors)
 
     def weight(name: str, at: str, z: int) -> str:
-        return f"    vf {name}{z} = vexp2(vfma(vload({at} + {z} * NL), c, floor{z}));"
+        return f"    vf {name}{z} = vexp2(exponent(of, vload({at} + {z} * NL), floor{z}));"
 
     both = [line for z in zs for line in (weight("a", "s", z), weight("b", "s + BQ", z))]
     for z in zs:
@@ -78,8 +79,9 @@ def weights(vectors: int, pairs: bool) -> str:
     return "\n".join(
         [
             "// by: factors of the keys, after the sum; null, or always null without 8-bit values.",
-            "static void weigh(const float* s, float* out, i64 n, vf c, const float* floor, float* sum, const float* shrink,",
-            "                  bool keep, const float* by) {",
+            "template <class Exponent>",
+            "static void weigh(const float* s, float* out, i64 n, const Exponent of, const float* floor, float* sum,",
+            "                  const float* shrink, bool keep, const float* by) {",
             *(f"  const vf floor{z} = -vload(floor + {z} * NL);" for z in zs),
             f"  vf {', '.join(f'sum{z} = vset(0)' for z in zs)};",
             "  i64 j = 0;",

@@ -32,6 +32,12 @@ extern "C" EXPORT void probe_tanh(const float* x, float* y, i64 n) {
 extern "C" EXPORT void probe_short_tanh(const float* x, float* y, i64 n) {
   for (i64 i = 0; i < n; i += NL) vstore(y + i, tanh_by<true>(vload(x + i), SHORT_TANH));
 }
+extern "C" EXPORT void probe_near_tanh(const float* x, float* y, i64 n) {
+  for (i64 i = 0; i < n; i += NL) vstore(y + i, vload(x + i) * near_tanh_by<false>(vload(x + i), NEAR_TANH));
+}
+extern "C" EXPORT void probe_short_near_tanh(const float* x, float* y, i64 n) {
+  for (i64 i = 0; i < n; i += NL) vstore(y + i, vload(x + i) * near_tanh_by<true>(vload(x + i), SHORT_NEAR_TANH));
+}
 extern "C" EXPORT void probe_f16(const float* x, float* y, i64 n) {
   f16 half[NL];
   for (i64 i = 0; i < n; i += NL) vstore(half, vload(x + i)), vstore(y + i, vload(half));
@@ -42,7 +48,7 @@ extern "C" EXPORT void probe_f16_scalar(const float* x, float* y, i64 n) {
 }
 """
 SIMD = {"x86_64_v4": "avx512", "x86_64_v3": "avx2", "aarch64": "neon", "generic": "generic"}
-NAMES = ("exp2", "tanh", "short_tanh", "f16", "f16_scalar")
+NAMES = ("exp2", "tanh", "short_tanh", "near_tanh", "short_near_tanh", "f16", "f16_scalar")
 Array = npt.NDArray[Any]
 Call = Callable[[str, Array], Array]
 """``call(name, x)``: one of the functions, of every element."""
@@ -60,7 +66,7 @@ class ProbeArgs(ArgumentBlock):
 def call(request: pytest.FixtureRequest, shared_cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Call:
     arch: str = request.param
     folder: Path = tmp_path_factory.mktemp(arch)
-    parts = ["base.h", f"simd_{SIMD[arch]}.h", "scalars.h", "exp2.h", "vmath.h"]
+    parts = ["base.h", f"simd_{SIMD[arch]}.h", "scalars.h", "exp2.h", "vmath.h", "near_tanh.h"]
     entries = "".join(
         f'extern "C" EXPORT int probe_{n}_of(const {ProbeArgs.__name__}* a) {{\n'
         f"  probe_{n}((const float*)a->x, (float*)a->y, a->n);\n  return 0;\n}}\n"
@@ -126,6 +132,18 @@ def test_tanh_is_within_its_bound(call: Call, name: str, bound: float) -> None:
     assert np.abs(ends[:2] - [1, -1]).max() <= max(bound, 1e-6)
     assert np.isnan(ends[2])
     assert ends[3] == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "end", "bound"), [("probe_near_tanh", 0.6, 3e-7), ("probe_short_near_tanh", 0.4, 7e-6)]
+)
+def test_tanh_near_0_is_within_its_bound(call: Call, name: str, end: float, bound: float) -> None:
+    x = np.concatenate([np.linspace(-end, end, 500_009), np.geomspace(1e-30, end, 100_003)]).astype(np.float32)
+    exact = np.tanh(x.astype(np.float64))
+    y = call(name, x).astype(np.float64)
+    some = x != 0
+    assert np.abs(y[some] / exact[some] - 1).max() <= bound
+    assert np.isnan(call(name, np.array([np.nan]))).all()
 
 
 @pytest.mark.parametrize("name", ["probe_f16", "probe_f16_scalar"])

@@ -1,7 +1,5 @@
-// Scores of n keys to weights, in place (paired weights take half the room), and the sums. The first `raw` of them are not capped
-// yet.
-static void weigh_block(Tile& t, i64 raw, i64 n, bool last) {
-  const vf c = vset(t.scaled.exponent);
+// Scores of n keys to weights, in place (paired weights take half the room), and the sums. Keys [from, end) are not capped yet.
+static void weigh_block(Tile& t, i64 from, i64 end, i64 n, bool last) {
   if (FAULT_V_ROWS_SWAPPED && n > 1)
     for (int lane = 0; lane < BQ; ++lane) {
       float keep = t.p[lane];
@@ -9,15 +7,19 @@ static void weigh_block(Tile& t, i64 raw, i64 n, bool last) {
       t.p[BQ + lane] = keep;
     }
   const bool kept = FAULT_ROW_SUM_SHORT && last;
-  float* out = t.p;
   const float* shrink = t.shrink;
-  if (raw > 0) {
-    weigh_capped(t.capped, t.p, raw, t.floor, t.sum, t.shrink, kept);
-    if (raw == n) return;
+  const auto weigh_keys = [&](i64 j, i64 keys, const auto& of) {
+    if (!keys) return;
+    weigh(t.p + j * BQ, t.p + j / (PAIRS ? 2 : 1) * BQ, keys, of, t.floor, t.sum, shrink, kept,
+          by_key(*t.x->a) ? t.v_factor + j : nullptr);
     shrink = ONES.of;
-    out += raw / (PAIRS ? 2 : 1) * BQ;
-  }
-  weigh(t.p + raw * BQ, out, n - raw, c, t.floor, t.sum, shrink, kept, by_key(*t.x->a) ? t.v_factor : nullptr);
+  };
+  const Linear plain = {vset(t.scaled.exponent)};
+  weigh_keys(0, from, plain);
+  if (from < end)
+    are_near(t.capped, t.high, t.low) ? weigh_keys(from, end - from, Near{t.capped.near})
+                                      : weigh_keys(from, end - from, Far{t.capped.by});
+  weigh_keys(end, n - end, plain);
 }
 
 // Dropout on the scores' exponents would change the sum, so it is applied to the weights afterwards.
@@ -60,9 +62,13 @@ static void value_block(Tile& t, i64 j0, i64 upper, i64 n) {
 }
 
 static void block(Tile& t, i64 j0, i64 j1, bool last) {
-  const i64 partial = first_partial(t, j0, j1), upper = first_upper(t, partial, j1);
-  float unused[BQ], *p = t.p + (partial - j0) * BQ;
+  const Parts at = parts_of(t, j0, j1);
+  const i64 whole = at.whole, partial = at.partial;
+  float unused[BQ], *seen = t.p + (whole - j0) * BQ, *rest = t.p + (partial - j0) * BQ;
   clear_peak(t);
+#if TILES
+  if (t.sloped.late) t.start = slope_block(t.sloped, t.i0 + t.s.delta, j0, j1, t.base);
+#endif
   if (by_key(*t.x->a)) {
     const FmhaCpuArgs& a = *t.x->a;
     const i64 hk = kv_head(a, t.h);
@@ -71,26 +77,31 @@ static void block(Tile& t, i64 j0, i64 j1, bool last) {
       t.v_factor[j - j0] = key_factor(a, a.v_scale, t.b, hk, j);
     }
   }
-  i64 raw = 0;  // keys whose scores are capped with the exponent
-  if (!t.scaled.featured || (t.capped.late && partial > j0)) {
-    score_block(t, j0, partial, t.p, t.peak);
-    if (t.scaled.featured) {
-      raw = partial - j0;
-      cap_peak(t);
-    }
+  i64 end = whole;  // keys from `whole` to here are capped with the exponent
+  if (t.capped.late && whole < partial) {
+    end = partial;
+    for (int z = 0; z < NZ; ++z) vstore(t.low + z * NL, vset(-NEG_INF));
+    score_block(t, whole, partial, seen, t.peak, t.low);
+    cap_peak(t);
+  } else if (t.scaled.featured) {
+    score_block(t, whole, partial, seen, unused);
+    feature_block(t, whole, partial, seen, t.peak);
   } else {
-    score_block(t, j0, partial, t.p, unused);
-    feature_block(t, j0, partial, t.p, t.peak);
+    score_block(t, whole, partial, seen, t.peak);
   }
-  score_hidden(t, partial, upper, j1, p);
-  if (t.scaled.featured) feature_block(t, partial, j1, p, unused);
-  mask_block(t, partial, j1, p);
+  score_hidden(t, j0, at, j1);
+  if (t.scaled.featured) {
+    feature_block(t, j0, whole, t.p, unused);
+    feature_block(t, partial, j1, rest, unused);
+  }
+  mask_block(t, j0, whole, t.p);
+  mask_block(t, partial, j1, rest);
   raise_top(t);
-  weigh_block(t, raw, j1 - j0, last);
+  weigh_block(t, whole - j0, end - j0, j1 - j0, last);
   if (t.x->a->dropout_threshold) drop_block(t, j0, j1);
   if (FAULT_STALE_MAX)
     for (int z = 0; z < NZ; ++z) vstore(t.shrink + z * NL, vset(1));
-  value_block(t, j0, upper - j0, j1 - j0);
+  value_block(t, j0, at.upper - j0, j1 - j0);
 }
 
 static Sweep sweep_of(const FmhaCpuArgs& a, i64 lo, i64 hi, bool final) {
@@ -158,6 +169,12 @@ static void begin(Tile& t, const Context& x, const KeysValues& kv, i64 b, i64 h,
   t.ahead = t.s.nk * (a.hdim + a.hdim_v) * (i64)sizeof(KEY) > FAR_BYTES ? ASKED : 0;
   t.scaled = scaled_of(x, b, h, i0);
   t.capped = capped_of(t.scaled, a);
+#if TILES
+  t.sloped = sloped_of(t.scaled, t.down, shared + shared_floats(a.hdim) - SLOPE_FLOATS);
+  t.start = {};
+  for (int z = 0; z < NZ; ++z) vstore(t.base + z * NL, vset(0));
+  if (t.sloped.late) t.scaled.featured = false, t.scaled.exponent = t.scaled.finish.before * LOG2E;
+#endif
   const QT* q = q_row(a, t.s, b, h, i0);
 #if BYTES_Q
   ROW* wide = (ROW*)(t.k_tail + RS * key_width(a.hdim));
@@ -192,6 +209,9 @@ static void attend(const Context& x, const KeysValues& kv, i64 b, i64 h, i64 i0,
   for (i64 i = i0; i < i1; i += BQ, at += step) {
     Tile& t = *(Tile*)at;
     begin(t, x, kv, b, h, i, at + head, scratch);
+#if TILES
+    if (i == i0 && t.sloped.late) fill_slopes(t.sloped);
+#endif
     if (i > i0)
       t.ahead = 0;  // the first one has asked
     else if (fresh && !TILES && t.s.nk > 2 * ASKED)  // matrix tiles have no time to ask: they take 4 % longer

@@ -32,8 +32,14 @@ struct Tile {
   Sweep now, then;
   float *q, *o, *p, *bias, *k_tail;
   float top[BQ], sum[BQ], peak[BQ], shrink[BQ], floor[BQ];
+  float high[BQ], low[BQ];  // extremes of scores that are capped with the exponent
   Scaled scaled;
   Capped capped;
+#if TILES
+  Sloped sloped;
+  Start start;
+  float base[BQ];  // what is to be added to the exponents of a block
+#endif
   float k_factor[BYTES ? BC : 1], v_factor[BYTES ? BC : 1];  // of the keys of a block, if they change from key to key
 };
 
@@ -52,7 +58,7 @@ INLINE i64 tile_floats(i64 hdim, i64 hdim_v) {
 }
 INLINE i64 shared_floats(i64 hdim) {
   const i64 width = key_width(hdim), wide = BYTES_Q ? BQ * (width + 1) : 0;
-  return (BQ * (BC + NL) + RS * width + wide + 127) / 64 * 64;
+  return (BQ * (BC + NL) + RS * width + wide + 127) / 64 * 64 + SLOPE_FLOATS;
 }
 
 // K and V of RS keys from j on, into the second-level cache: a thread's first tile of a head finds them farther away, and so does
@@ -66,9 +72,24 @@ INLINE void ask_keys(const Tile& t, i64 j) {
     for (i64 c = 0; c < t.x->a->hdim_v; c += 64 / (i64)sizeof *v) __builtin_prefetch(v + c, 0, 2);
 }
 
-// S of keys [j0, j1) into p, and the running maximum of the raw scores into top. UPPER_HALF: of the upper half of the queries.
+// The running minimum of n rows of scores, which were just stored.
+static void lower(const float* s, i64 n, float* low) {
+  for (int z = 0; z < NZ; ++z, s += NL, low += NL) {
+    vf a = vload(low), b = vload(s);
+    for (i64 r = 1; r < n; r += 2) a = vmin(vload(s + r * BQ), a), b = vmin(vload(s + (r + 1 < n ? r + 1 : 0) * BQ), b);
+    vstore(low, vmin(a, b));
+  }
+}
+
+// S of keys [j0, j1) into p, the running maximum of the raw scores into top, and their minimum into low unless that is null.
+// UPPER_HALF: of the upper half of the queries.
 template <bool UPPER_HALF = false>
-static void score_block(Tile& t, i64 j0, i64 j1, float* p, float* top) {
+static void score_block(Tile& t, i64 j0, i64 j1, float* p, float* top, float* low = nullptr) {
+#if TILES
+#define FROM(j) , t.start, j
+#else
+#define FROM(j)
+#endif
 #if UPPER
   enum { FIRST = UPPER_HALF ? BQ / 2 : 0 };
   const auto tile = UPPER_HALF ? QK_UPPER : QK_FULL;
@@ -81,37 +102,43 @@ static void score_block(Tile& t, i64 j0, i64 j1, float* p, float* top) {
   for (; j + RS <= j1; j += RS) {
     if (t.ahead && j + t.ahead < t.s.nk) ask_keys(t, j + t.ahead);
     tile((const char*)(t.kv.k + j * t.kv.k_stride), t.kv.k_stride * (i64)sizeof(KEY), t.q + FIRST, hdim,
-         p + (j - j0) * BQ + FIRST, top + FIRST);
+         p + (j - j0) * BQ + FIRST, top + FIRST FROM(j));
+    if (low) lower(p + (j - j0) * BQ, RS, low);
   }
   if (j == j1) return;
   // The last rows alone: what lies behind them may not exist, and must not enter the maximum.
   KEY* tail = (KEY*)t.k_tail;
   for (i64 r = 0; r < RS; ++r)
     memcpy(tail + r * width, t.kv.k + min64(j + r, j1 - 1) * t.kv.k_stride, (size_t)width * sizeof(KEY));
-  tile((const char*)tail, width * (i64)sizeof(KEY), t.q + FIRST, hdim, p + (j - j0) * BQ + FIRST, top + FIRST);
+  tile((const char*)tail, width * (i64)sizeof(KEY), t.q + FIRST, hdim, p + (j - j0) * BQ + FIRST, top + FIRST FROM(j));
+  if (low) lower(p + (j - j0) * BQ, j1 - j, low);
 }
 
-// The first key of [j0, j1) from which on only the upper half of the queries sees any; a multiple of RS from j0, or j1.
-static i64 first_upper(const Tile& t, i64 j0, i64 j1) {
-  if (!UPPER || !t.x->has_right) return j1;
-  const i64 lower = t.i0 + BQ / 2 - 1 + t.s.delta + t.x->right;  // the last key that the lower half sees
-  return lower + 1 >= j1 ? j1 : min64(j1, j0 + ceil_div(max64(lower + 1 - j0, 0), RS) * RS);
-}
+// What a mask leaves of keys [j0, j1), in register tiles from j0 on: keys [whole, partial) are seen by every row, and from `upper`
+// on only the upper half of the queries sees any.
+struct Parts {
+  i64 whole, partial, upper;
+};
 
-// Scores whose maximum is found later, by the mask or with features; those of the lower half from `upper` on are not computed.
-static void score_hidden(Tile& t, i64 j0, i64 upper, i64 j1, float* p) {
-  float unused[BQ];
-  score_block(t, j0, upper, p, unused);
-  score_block<true>(t, upper, j1, p + (upper - j0) * BQ, unused);
-}
-
-// The first key of [j0, j1) that some row does not see; a multiple of RS from j0, or j1.
-static i64 first_partial(const Tile& t, i64 j0, i64 j1) {
+static Parts parts_of(const Tile& t, i64 j0, i64 j1) {
   const Context& x = *t.x;
   const i64 first = t.i0 + t.s.delta, last = first + t.rows - 1;
-  if (x.has_left && j1 > x.a->sink && j0 < last - x.left) return j0;
-  const i64 seen = x.has_right ? first + x.right + 1 : j1;
-  return seen >= j1 ? j1 : j0 + max64(seen - j0, 0) / RS * RS;
+  const auto before = [&](i64 j, i64 end) { return j >= end ? end : j0 + max64(j - j0, 0) / RS * RS; };
+  const auto behind = [&](i64 j, i64 end) { return j >= end ? end : min64(end, j0 + ceil_div(max64(j - j0, 0), RS) * RS); };
+  Parts at;
+  at.partial = x.has_right ? before(first + x.right + 1, j1) : j1;
+  at.whole = x.has_left && j1 > x.a->sink ? behind(last - x.left, at.partial) : j0;
+  at.upper = UPPER && x.has_right ? max64(at.partial, behind(first + BQ / 2 + x.right, j1)) : j1;
+  return at;
+}
+
+// Scores of keys that some row does not see. Their maximum is found later, by the mask or with features; those of the lower half of
+// the queries from `upper` on are not computed.
+static void score_hidden(Tile& t, i64 j0, const Parts& at, i64 j1) {
+  float unused[BQ];
+  score_block(t, j0, at.whole, t.p, unused);
+  score_block(t, at.partial, at.upper, t.p + (at.partial - j0) * BQ, unused);
+  score_block<true>(t, at.upper, j1, t.p + (at.upper - j0) * BQ, unused);
 }
 
 // Hides keys of [j0, j1), whose scores start at p; what remains enters t.peak.
@@ -173,8 +200,12 @@ INLINE void clear_peak(Tile& t) {
   for (int z = 0; z < NZ; ++z) vstore(t.peak + z * NL, vset(NEG_INF));
 }
 
-// The maxima of raw scores as those of capped ones: tanh rises with its argument.
+// The maxima of raw scores, which are kept, as those of capped ones: tanh rises with its argument.
 static void cap_peak(Tile& t) {
   const vf whole = vset(1 / t.scaled.exponent);
-  for (int z = 0; z < NZ; ++z) vstore(t.peak + z * NL, capped(t.capped, vload(t.peak + z * NL)) * whole);
+  for (int z = 0; z < NZ; ++z) {
+    const vf raw = vload(t.peak + z * NL);
+    vstore(t.high + z * NL, raw);
+    vstore(t.peak + z * NL, capped(t.capped.by, raw) * whole);
+  }
 }

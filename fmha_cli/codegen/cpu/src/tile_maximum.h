@@ -4,11 +4,11 @@ const float SLACK = 8;
 static void raise_top(Tile& t) {
   const vf c = vset(t.scaled.exponent);
   for (int z = 0; z < NZ; ++z) {
-    const vf old = vload(t.top + z * NL), most = vmax(vload(t.peak + z * NL) * c, old);
+    const vf base = vload(t.base + z * NL), old = vload(t.top + z * NL), most = vmax(vfma(vload(t.peak + z * NL), c, base), old);
     const vf top = FAULT_STALE_MAX ? most : vpick(vabove(most, old + vset(SLACK)), most, old);
     const vf floor = vpick(vabove(top, vset(NEG_INF)), top, vset(0));  // nothing seen yet: exponents stay -inf
     vstore(t.top + z * NL, top);
-    vstore(t.floor + z * NL, floor);
+    vstore(t.floor + z * NL, floor - base);
     vstore(t.shrink + z * NL, vexp2(old - floor));
   }
 }

@@ -3,16 +3,31 @@
 static_assert(RS == 2 * TILE_ROWS && BQ % 32 == 0 && BC % TILE_KEYS == 0, "whole tiles");
 const i64 LANE_BYTES = BQ * (i64)sizeof(float);
 
-// S of RS keys and the packed queries, and the maximum of each lane.
-static void QK_FULL(const char* k, const i64 stride, const float* q, i64 hdim, float* s, float* top) {
+// Numbers with which the sums of scores begin; zeros if there are none. Distances between keys and between queries in floats.
+struct Start {
+  const float* at;  // of key j and the first query
+  i64 key, query, j;
+};
+
+// S of RS keys from j on and the packed queries, and the maximum of each lane.
+static void QK_FULL(const char* k, const i64 stride, const float* q, i64 hdim, float* s, float* top, const Start& start, i64 j) {
   const i64 end = key_width(hdim) * (i64)sizeof(bf16);
   tile_fence();
   for (i64 lane = 0; lane < BQ; lane += 32) {
     const float* at = q + lane;
-    tile_zero(0);
-    tile_zero(1);
-    tile_zero(2);
-    tile_zero(3);
+    if (start.at) {
+      const float *upper = start.at + (j - start.j) * start.key + lane * start.query, *lower = upper + TILE_ROWS * start.key;
+      const i64 step = start.key * (i64)sizeof(float);
+      tile_load(0, upper, step);
+      tile_load(1, upper + 16 * start.query, step);
+      tile_load(2, lower, step);
+      tile_load(3, lower + 16 * start.query, step);
+    } else {
+      tile_zero(0);
+      tile_zero(1);
+      tile_zero(2);
+      tile_zero(3);
+    }
     for (i64 t = 0; t < end; t += TILE_BYTES, at += TILE_ROWS * BQ) {
       tile_load(4, k + t, stride);
       tile_load(6, at, LANE_BYTES);

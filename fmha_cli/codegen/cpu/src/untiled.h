@@ -5,3 +5,4 @@ INLINE void pad_weights(float*, i64) {}  // zeros behind the last key of a block
 INLINE bool tiles_permitted() { return true; }
 INLINE void configure_tiles() {}
 INLINE void release_tiles() {}
+enum { SLOPE_FLOATS = 0 };
