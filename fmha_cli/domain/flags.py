@@ -145,7 +145,9 @@ def parse_number(text: str, where: str) -> float:
     except ValueError:
         value = float("nan")
     if value != value or value in (float("inf"), float("-inf")):
-        raise ImpossibleProblem(f"{where} {text}: not a finite number", code="P003", where=where)
+        raise ImpossibleProblem(
+            f"{where} {text}: not a finite number", code="P003", where=where, help="e.g. 0.5, 30 or 1e-3"
+        )
     return value
 
 
