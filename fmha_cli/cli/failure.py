@@ -35,6 +35,7 @@ def from_typer(error: Any, command: str | None) -> FmhaError:
 
 def report(error: FmhaError, console: Console, output: Output | None, command: str | None) -> int:
     """Report the error on stderr, and as a document with ``--json``. Returns the exit code."""
+    error.help = error.help or _remedy(error.code, command)
     console.error(error.render())
     code = error.exit_code
     if output is not None and output.form is Format.JSON and code not in (ExitCode.INTERNAL, ExitCode.INTERRUPTED):
@@ -57,6 +58,15 @@ def report(error: FmhaError, console: Console, output: Output | None, command: s
             except EnvironmentProblem:
                 continue
     return int(code)
+
+
+def _remedy(code: str, command: str | None) -> str | None:
+    """What to do about an error that does not say it itself: the help of its page."""
+    from fmha_cli.cli.pages import error_pages
+
+    if code in ("E001", "E002"):
+        return f"`fmha {command} --help` shows the form of every option" if command else "`fmha --help`"
+    return None if code == "E000" else error_pages().get(code, ("", None))[1]
 
 
 def bug(fault: BaseException, console: Console, argv: Sequence[str]) -> int:
