@@ -210,7 +210,7 @@ def _given(options: tuple[Opt, ...], given: Mapping[str, Any]) -> dict[str, Valu
 
 def _argument(argument: Argument, value: Any) -> Any:
     """The value of a positional argument. Raises UsageError: E002, an empty one, as of a variable that is not set."""
-    if value == "" or (isinstance(value, list | tuple) and "" in value):
+    if not argument.blank and (value == "" or (isinstance(value, list | tuple) and "" in value)):
         where = argument.name.upper()
         raise UsageError(f"{where} needs a value", code="E002", where=where, help=argument.help)
     return value

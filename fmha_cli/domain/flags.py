@@ -106,6 +106,8 @@ PROBLEM_FLAGS: tuple[Flag, ...] = (
 
 BY_KEY = {flag.key: flag for flag in PROBLEM_FLAGS}
 
+_SWEPT = frozenset(f"--{flag.name}" for flag in PROBLEM_FLAGS if flag.sweeps)
+
 FILLED = "filled"
 """The word in a FILE flag that means a tensor made from the fill seed."""
 
@@ -129,7 +131,7 @@ def parse_size(text: str, where: str) -> int:
             f"{where} {what}",
             code="P003",
             where=where,
-            help="e.g. 1024, 1k, 2m; sweeps: 512,1k or a:b:+n",
+            help="e.g. 1024, 1k or 2m" + ("; sweeps: 512,1k or a:b:+n" if where in _SWEPT else ""),
         )
     return int(match[1]) * {"": 1, "k": 1024, "m": 1024 * 1024}[match[2].lower()]
 

@@ -66,12 +66,28 @@ def refuse_inputs(paths: Iterable[Path], flag: str, inputs: Mapping[str, str]) -
     Raises:
         UsageError: E038.
     """
-    read: dict[tuple[int, int], str] = {}
+    read: dict[str, Path] = {}
     for key, spec in inputs.items():
         with suppress(OSError, ValueError):
-            status = file_of(spec)[0].stat()
             if not spec.startswith(FILLED):
-                read[status.st_dev, status.st_ino] = f"--{key.replace('_', '-')}"
+                read[f"--{key.replace('_', '-')}"] = file_of(spec)[0]
+    refuse_overwriting(paths, flag, read)
+
+
+def refuse_overwriting(paths: Iterable[Path], flag: str, inputs: Mapping[str, Path]) -> None:
+    """Like ``refuse_inputs``.
+
+    Args:
+        inputs: what names a file that is read -> the file, which need not exist.
+
+    Raises:
+        UsageError: E038.
+    """
+    read: dict[tuple[int, int], str] = {}
+    for name, one in inputs.items():
+        with suppress(OSError, ValueError):
+            status = one.stat()
+            read[status.st_dev, status.st_ino] = name
     for path in paths if read else ():
         with suppress(OSError, ValueError):
             status = path.stat()

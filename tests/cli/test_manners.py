@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from cli.conftest import Fmha
-from cli.test_commands import SMALL
+from cli.test_commands import HONEST, SMALL
 
 
 @pytest.mark.parametrize(
@@ -76,6 +76,15 @@ def test_variables_get_the_names_of_options_alone(fmha: Fmha) -> None:
         (["explain", "K012", "-s", "8"], "K012 beside --seqlen"),
         (["explain", "--rules", "--backend", "cpu"], "--rules beside --backend"),
         (["models", "gemma"], "fmha models gemma: no such preset"),
+        (["bench", "--threads", "-1"], "--threads -1: at least 0"),
+        (["bench", "--budget", "0"], "--budget 0: not positive"),
+        (["bench", "--ab", "x", "y", "--kernel", "x"], "--ab and --kernel contradict each other"),
+        (["validate", "--kernel", "x", "--all-kernels"], "--kernel and --all-kernels contradict each other"),
+        (["bench", *SMALL, "--ab", "deadbeef", HONEST], "--ab deadbeef: no such kernel"),
+        (["explain", *SMALL, "--why", "deadbeef", HONEST], "--why deadbeef: no such kernel"),
+        (["run", *SMALL, "--select", "deadbeef"], "--select deadbeef: no such kernel"),
+        (["compare", "--run", "no-such-program-here", "--run", "x"], "--run no-such-program-here: does not start"),
+        (["compare", "a.json", "b.json", "--fail-on", ","], "--fail-on ,: no such choice"),
     ],
 )
 def test_a_refusal_says_what_is_wrong_and_what_to_do(fmha: Fmha, argv: list[str], says: str) -> None:
@@ -184,6 +193,28 @@ def test_a_file_without_elements_is_named_by_its_axis(fmha: Fmha, home: Path) ->
     done = fmha("run", "--q", "q.npy")
     assert (done.code, done.out) == (2, "")
     assert done.err.startswith("error[P005]: the file of q has shape (1, 2, 0, 8), whose axis s is 0\n  --> --q\n")
+
+
+@pytest.mark.parametrize(
+    ("argv", "says"),
+    [
+        (
+            ["compare", "rows.jsonl", "b", "--json", "-o", "rows.jsonl"],
+            "-o rows.jsonl: this is the file of BEFORE",
+        ),
+        (["results", "show", "rows.jsonl", "-o", "link"], "-o link: this is the file of RUN rows.jsonl"),
+        (["results", "export", "rows.jsonl", "--csv", "rows.jsonl"], "--csv rows.jsonl: this is the file of RUN"),
+        (["report", "rows.jsonl", "-o", "rows.jsonl"], "-o rows.jsonl: this is the file of RUNS"),
+        (["bench", *SMALL, "--baseline", "rows.jsonl", "-o", "link"], "-o link: this is the file of --baseline"),
+    ],
+)
+def test_no_command_overwrites_what_it_reads(fmha: Fmha, home: Path, argv: list[str], says: str) -> None:
+    (home / "work" / "rows.jsonl").write_text("rows")
+    (home / "work" / "link").symlink_to("rows.jsonl")
+    done = fmha(*argv)
+    assert done.code == 2
+    assert done.err.startswith(f"error[E038]: {says}")
+    assert (home / "work" / "rows.jsonl").read_text() == "rows"
 
 
 # -- words -------------------------------------------------------------------------------------------------------------
