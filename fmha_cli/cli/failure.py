@@ -15,6 +15,9 @@ from fmha_cli.domain.errors import EnvironmentProblem, ExitCode, FmhaError, Usag
 from fmha_cli.domain.suggest import Kind, near_names
 from fmha_cli.report.form import Format
 
+_READ_TOO = "E038"
+"""The file of ``-o`` is one that is read: no document of an error may replace it either."""
+
 
 def from_typer(error: Any, command: str | None) -> FmhaError:
     """Typer's complaint about the command line as a ``UsageError``, with near names of options."""
@@ -51,7 +54,10 @@ def report(error: FmhaError, console: Console, output: Output | None, command: s
             document = report_document([], environment({}), error)
         else:
             document = to_json(Failure(error=ErrorRow.of(error)))
-        for place in (output, Output(Format.JSON, None, color=False)):  # stdout, if the file of -o is what failed
+        stdout = Output(Format.JSON, None, color=False)
+        for place in (
+            (stdout,) if error.code == _READ_TOO else (output, stdout)
+        ):  # stdout, if the file of -o is what failed
             try:
                 place.document(document)
                 break

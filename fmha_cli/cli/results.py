@@ -70,7 +70,7 @@ def ls(call: Call) -> int:
     path = store_of(call)
     if not is_there(path):
         return _print(call, "ls", [], path)
-    with Store.open(path, create=False) as store:
+    with Store.open(path, create=False, reads=True) as store:
         return _print(call, "ls", list(summaries(store)), path)
 
 

@@ -42,7 +42,7 @@ def _all(call: Call) -> tuple[Entry, ...]:
     path = store_of(call)
     if not is_there(path):
         return ()
-    with Store.open(path, create=False) as store:
+    with Store.open(path, create=False, reads=True) as store:
         return entries(store)
 
 

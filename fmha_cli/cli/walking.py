@@ -65,7 +65,7 @@ def _walked(call: Call, points: Sequence[Point], ahead: HeadStart) -> int:
             phase=progress.phase,
             ahead=ahead,
         )
-    if call.output.gone and len(delivery.streamed) < len(outcome.records):
+    if call.output.gone and call.output.streams:
         return int(exit_code(delivery.streamed, interrupted=False))  # nobody reads: the rows so far, and no word
     if delivery.failed is not None:
         raise delivery.resumable(outcome.journal)
