@@ -13,7 +13,8 @@ from fmha_cli.cli.call import Call
 from fmha_cli.cli.command import Command, CommandSet, Opt
 from fmha_cli.cli.console import Console, colored
 from fmha_cli.cli.output import Output, flush_stdout, silence, unwritable
-from fmha_cli.cli.settings import FLAG, Value, check_choices, layer_of_variables, merge, variable_of
+from fmha_cli.cli.overwriting import refuse_overwriting_inputs
+from fmha_cli.cli.settings import FLAG, Settings, Value, check_choices, layer_of_variables, merge, variable_of
 from fmha_cli.cli.shell import Shell
 from fmha_cli.cli.table import COMMANDS, MAY_STAND_ALONE, TALK, declared
 from fmha_cli.cli.terminal import terminal_width
@@ -150,6 +151,7 @@ class Process:
         call = Call(name, self.argv, settings, arguments, self.console, self.environ, files, on_stdout)
         self.output = call.output
         call.output.check(command.documents)
+        refuse_overwriting_inputs(call)
         check_choices(options, settings)
         self._warn_of_variables(options)
         for key, value in settings.values.items():
@@ -158,6 +160,7 @@ class Process:
         try:
             return command.run(call) or 0
         except FmhaError as error:
+            _name_as_given(error, settings)
             error.where = settings.located(error.where, error.what)
             raise
 
@@ -171,6 +174,14 @@ class Process:
             everything = {name for names in known_options().values() for name in names}
             for name, help in strange_variables(self.environ, everything).items():
                 self.console.warn(f"{name} is set, but nothing reads it: {help}")
+
+
+def _name_as_given(error: FmhaError, settings: Settings) -> None:
+    """Let an error about a kernel name the option that named it, which need not be ``--kernel``."""
+    given = next((key for key in ("ab", "why", "select") if key in settings.values), None)
+    if error.where == "--kernel" and given is not None and "kernel" not in settings.values:
+        error.where = f"--{given}"
+        error.what = error.what.replace("--kernel", error.where, 1)
 
 
 def known_options() -> dict[str, list[str]]:

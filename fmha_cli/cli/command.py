@@ -61,13 +61,14 @@ class Opt(Flag):
 
 @dataclass(frozen=True)
 class Argument:
-    """One positional argument; ``many`` takes any number."""
+    """One positional argument; ``many`` takes any number, ``blank`` an empty text."""
 
     name: str
     help: str
     required: bool = False
     many: bool = False
     complete: str | None = None
+    blank: bool = False
 
 
 @dataclass(frozen=True)

@@ -158,7 +158,8 @@ def _commands(call: Call) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
         try:
             words.append(tuple(shlex.split(text)))
         except ValueError as fault:
-            raise UsageError(f"{where} {text!r}: {fault}", code="E002", where=where) from fault
+            help = "a command with its words as in a shell: --run 'fmha bench -s 4k'"
+            raise UsageError(f"{where} {text!r}: {str(fault).lower()}", code="E002", where=where, help=help) from fault
         if not words[-1]:
             raise UsageError(f"{where}: an empty command", code="E002", where=where)
     return words[0], words[1]
@@ -219,8 +220,7 @@ def _tolerance(call: Call) -> float:
     """The tolerance as a share; 0 is one."""
     from fmha_cli.measure.compare import TOLERANCE as USUAL
 
-    text = call.settings.text("tolerance")
-    return 0.0 if text == "0" else call.settings.number("tolerance", USUAL * 100) / 100
+    return call.settings.number("tolerance", USUAL * 100, zero=True) / 100
 
 
 def _alpha(call: Call) -> float:
@@ -229,7 +229,7 @@ def _alpha(call: Call) -> float:
     alpha = call.settings.number("alpha", USUAL)
     if alpha >= 1:
         where = call.settings.where("alpha")
-        raise UsageError(f"{where} {alpha}: not below 1", code="E002", where=where)
+        raise UsageError(f"{where} {alpha}: not below 1", code="E002", where=where, help="e.g. --alpha 0.05")
     return alpha
 
 
@@ -240,8 +240,8 @@ def _fail_on(call: Call) -> tuple[FailOn, ...]:
     text = call.settings.text("fail_on")
     if text is None:
         return USUAL
-    names = [name.strip() for name in text.split(",")]
-    for name in names:
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    for name in names or [text]:
         if name not in list(FailOn):
             where = call.settings.where("fail_on")
             raise UsageError(

@@ -46,7 +46,7 @@ def _runs() -> Iterable[str]:
 
     try:
         path = store_path()
-        with Store.open(path, create=False, wait_s=1.0) as store:
+        with Store.open(path, create=False, reads=True, wait_s=1.0) as store:
             runs = summaries(store)
     except FmhaError:
         runs = ()

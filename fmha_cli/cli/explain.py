@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from fmha_cli.cli.call import Call
 from fmha_cli.cli.command import Argument, Command, Opt
 from fmha_cli.cli.options import BUILDING, CACHE_DIR, FILES, KEPT, REVISIONS, ROOM, ROWS, SELECT, TABLE, THREADS
+from fmha_cli.cli.settings import FLAG
 from fmha_cli.domain.errors import ExitCode, UsageError
 from fmha_cli.domain.flags import FlagKind
 from fmha_cli.report.form import Format
@@ -46,6 +47,7 @@ def explain(call: Call) -> None:
     if code is not None or call.settings.on("rules"):
         from fmha_cli.cli.pages import page, rulebook
 
+        _refuse_problem(call, "--rules" if code is None else code)
         if call.settings.on("rules"):
             call.output.document(rulebook(call, code or ""))
         elif code is not None:
@@ -105,6 +107,20 @@ def explain(call: Call) -> None:
         call.output.table(document, partial(explain_view, limit=limit))
     else:
         call.output.document(document)
+
+
+def _refuse_problem(call: Call, asked: str) -> None:
+    """Refuse flags of a problem beside the page of a rule. Those of variables and files are for other calls.
+
+    Raises:
+        UsageError: E002.
+    """
+    for option in (*ROOM, SELECT, *FILES[:4], WHY):
+        value = call.settings.values.get(option.key)
+        if value is not None and value.source == FLAG:
+            what, why = f"{asked} beside --{option.name}", "a page of rules is about no problem"
+            help = f"leave --{option.name} out, or {asked}"
+            raise UsageError(what, code="E002", where=f"--{option.name}", why=why, help=help)
 
 
 def _advice(

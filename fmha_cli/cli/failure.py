@@ -15,6 +15,9 @@ from fmha_cli.domain.errors import EnvironmentProblem, ExitCode, FmhaError, Usag
 from fmha_cli.domain.suggest import Kind, near_names
 from fmha_cli.report.form import Format
 
+_READ_TOO = "E038"
+"""The file of ``-o`` is one that is read: no document of an error may replace it either."""
+
 
 def from_typer(error: Any, command: str | None) -> FmhaError:
     """Typer's complaint about the command line as a ``UsageError``, with near names of options."""
@@ -35,6 +38,7 @@ def from_typer(error: Any, command: str | None) -> FmhaError:
 
 def report(error: FmhaError, console: Console, output: Output | None, command: str | None) -> int:
     """Report the error on stderr, and as a document with ``--json``. Returns the exit code."""
+    error.help = error.help or _remedy(error.code, command)
     console.error(error.render())
     code = error.exit_code
     if output is not None and output.form is Format.JSON and code not in (ExitCode.INTERNAL, ExitCode.INTERRUPTED):
@@ -50,13 +54,25 @@ def report(error: FmhaError, console: Console, output: Output | None, command: s
             document = report_document([], environment({}), error)
         else:
             document = to_json(Failure(error=ErrorRow.of(error)))
-        for place in (output, Output(Format.JSON, None, color=False)):  # stdout, if the file of -o is what failed
+        stdout = Output(Format.JSON, None, color=False)
+        for place in (
+            (stdout,) if error.code == _READ_TOO else (output, stdout)
+        ):  # stdout, if the file of -o is what failed
             try:
                 place.document(document)
                 break
             except EnvironmentProblem:
                 continue
     return int(code)
+
+
+def _remedy(code: str, command: str | None) -> str | None:
+    """What to do about an error that does not say it itself: the help of its page."""
+    from fmha_cli.cli.pages import error_pages
+
+    if code in ("E001", "E002"):
+        return f"`fmha {command} --help` shows the form of every option" if command else "`fmha --help`"
+    return None if code == "E000" else error_pages().get(code, ("", None))[1]
 
 
 def bug(fault: BaseException, console: Console, argv: Sequence[str]) -> int:

@@ -111,7 +111,7 @@ def models(call: Call) -> None:
     if name is None:
         call.output.document(models_document(presets().values()))
         return
-    wanted = wanted_model(name)
+    wanted = wanted_model(name, "fmha models")
     if wanted.note:
         call.console.say(wanted.note)
     call.output.document(models_document((wanted.model,)))

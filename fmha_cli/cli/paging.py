@@ -51,6 +51,7 @@ class Paper:
         Raises:
             EnvironmentProblem: X040.
         """
+        from fmha_cli.report.lines import counted
         from fmha_cli.report.target import Target
 
         if self.page is not None:
@@ -59,7 +60,7 @@ class Paper:
             data = page(content).encode()
             with Target(*self.page).opened() as file:
                 file.write(data)
-            call.console.say(f"{self.page[0]}: {len(content.records)} rows, {size(len(data))}")
+            call.console.say(f"{self.page[0]}: {counted(len(content.records), 'row')}, {size(len(data))}")
         if self.svg is not None:
             from fmha_cli.pages.svg import svg_files
 

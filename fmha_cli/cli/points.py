@@ -132,7 +132,10 @@ def _only(call: Call, points: Sequence[Point]) -> tuple[Point, ...]:
     chosen = tuple(point for point in points if point.problem.digest.startswith(digests))
     if not chosen:
         where = call.settings.where("only")
-        what = f"{where} {text}: none of the {counted(len(points), 'problem')} has such a digest"
+        missed = (
+            "the only problem has another digest" if len(points) == 1 else f"none of the {len(points)} problems has it"
+        )
+        what = f"{where} {text}: {missed}"
         raise EmptySelection(what, code="F008", where=where)
     return chosen
 

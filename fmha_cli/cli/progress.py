@@ -16,6 +16,7 @@ from typing import Protocol
 from fmha_cli.cli.terminal import UNKNOWN
 from fmha_cli.domain.phases import Phase
 from fmha_cli.domain.quantities import size, span
+from fmha_cli.report.fitting import folded
 
 TERMINAL_S = 0.5
 """Seconds between two looks of the terminal's line; the first one comes after as many."""
@@ -102,7 +103,7 @@ class ProgressLine:
         with self._lock:
             text = self.text()
             if not self._terminal:
-                self._write(f"{text}\n")
+                self._write("\n".join(folded(text, self._width(), hang=4)) + "\n")
                 return
             self._write(_BACK + text[: max((self._width() or UNKNOWN) - 1, 1)])
             self._shown = True

@@ -24,7 +24,7 @@ _WHAT = "id, label, rev:COMMIT, latest, latest~1 (the one before), or a file of 
 RUN = Argument("run", _WHAT, required=True, complete="runs")
 RUNS = Argument("runs", "ids, labels, rev:COMMIT, latest, latest~1", required=True, many=True, complete="runs")
 FILES = Argument("files", "Files of --json or --jsonl, or journals", required=True, many=True)
-TEXT = Argument("text", "The label; none takes it away")
+TEXT = Argument("text", "The label; none takes it away", blank=True)
 
 _to = partial(Opt, kind=FlagKind.FILE, panel="Output", flag_only=True)
 TARGETS = (
@@ -70,7 +70,7 @@ def ls(call: Call) -> int:
     path = store_of(call)
     if not is_there(path):
         return _print(call, "ls", [], path)
-    with Store.open(path, create=False) as store:
+    with Store.open(path, create=False, reads=True) as store:
         return _print(call, "ls", list(summaries(store)), path)
 
 
@@ -108,6 +108,7 @@ def export(call: Call) -> int:
     Raises:
         UsageError: E002, no target, or several.
     """
+    from fmha_cli.report.lines import counted
     from fmha_cli.report.target import Target
     from fmha_cli.results.exporting import EXPORTS
     from fmha_cli.results.filtering import filtered
@@ -126,7 +127,7 @@ def export(call: Call) -> int:
     data = EXPORTS[form](run)
     with target.opened() as file:
         file.write(data)
-    call.console.say(f"{len(run.records)} rows of {run.name} written to {text}")
+    call.console.say(f"{counted(len(run.records), 'row')} of {run.name} written to {text}")
     return int(ExitCode.OK)
 
 
@@ -148,7 +149,7 @@ def label(call: Call) -> int:
     name = str(call.argument("run"))
     with opened_for(name, store_of(call)) as store:
         (run,) = _named(store, [name])
-        set_label(store, run, call.argument("text"))
+        set_label(store, run, call.argument("text") or None)
         changed = [other for other in summaries(store) if other.number == run.number]
         return _print(call, "label", changed, store.path)
 
@@ -163,6 +164,8 @@ def rm(call: Call) -> int:
         runs = _named(store, names)
         dry = call.settings.on("dry_run")
         removed = sum(run.records for run in runs) if dry else remove(store, runs)
+        if dry:
+            call.console.say("a dry run: nothing was removed")
         return _print(call, "rm", runs, store.path, removed=removed)
 
 

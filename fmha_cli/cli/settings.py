@@ -58,19 +58,26 @@ class Settings:
         text = self.text(key)
         value = default if text is None else parse_size(text, self.where(key))
         if value < least:
-            raise UsageError(f"{self.where(key)} {value}: at least {least}", code="E002", where=self.where(key))
+            where = self.where(key)
+            raise UsageError(
+                f"{where} {text}: at least {least}", code="E002", where=where, help=f"e.g. {max(least, 1)}"
+            )
         return value
 
-    def number(self, key: str, default: float) -> float:
+    def number(self, key: str, default: float, *, zero: bool = False) -> float:
         """A positive number.
+
+        Args:
+            zero: 0 is allowed too.
 
         Raises:
             UsageError: not a positive number.
         """
         text = self.text(key)
         value = default if text is None else parse_number(text, self.where(key))
-        if value <= 0:
-            raise UsageError(f"{self.where(key)} {value}: not positive", code="E002", where=self.where(key))
+        if value < 0 or (value == 0 and not zero):
+            where, help = self.where(key), "0 or more" if zero else "a number above 0"
+            raise UsageError(f"{where} {text}: not positive", code="E002", where=where, help=help)
         return value
 
     def where(self, key: str) -> str:

@@ -88,7 +88,7 @@ class Shell:
         options = (*command.options, *TALK)
 
         def call(**given: Any) -> int:
-            taken = {a.name: given.get(a.name) for a in command.arguments}
+            taken = {a.name: _argument(a, given.get(a.name)) for a in command.arguments}
             return self.invoke(name, command, {**self.talk, **_given(options, given)}, taken)
 
         parameters = [_positional(a) for a in command.arguments]
@@ -198,11 +198,22 @@ def _given(options: tuple[Opt, ...], given: Mapping[str, Any]) -> dict[str, Valu
         value = given.get(_named(option))
         if option.is_switch and given.get(_undone(option)):
             out[option.key] = Value(False, FLAG)
+        elif value == "" or (isinstance(value, list | tuple) and "" in value):
+            what = f"--{option.name} needs a value"
+            raise UsageError(
+                what, code="E002", where=f"--{option.name}", help=f"--{option.name} {option.placeholder}: {option.help}"
+            )
         elif value:
             out[option.key] = Value(tuple(value) if isinstance(value, list | tuple) else value, FLAG)
-        elif value == "":
-            raise UsageError(f"--{option.name} needs a value", code="E002", where=f"--{option.name}")
     return out
+
+
+def _argument(argument: Argument, value: Any) -> Any:
+    """The value of a positional argument. Raises UsageError: E002, an empty one, as of a variable that is not set."""
+    if not argument.blank and (value == "" or (isinstance(value, list | tuple) and "" in value)):
+        where = argument.name.upper()
+        raise UsageError(f"{where} needs a value", code="E002", where=where, help=argument.help)
+    return value
 
 
 def _named(option: Opt) -> str:

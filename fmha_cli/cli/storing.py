@@ -50,7 +50,7 @@ def tuned_of(call: Call) -> EntriesOf | None:
         if broken:
             return ()
         try:
-            with Store.open(path, create=False, wait_s=READ_WAIT_S) as store:
+            with Store.open(path, create=False, reads=True, wait_s=READ_WAIT_S) as store:
                 return entries(store, family)
         except EnvironmentProblem as fault:
             broken = True

@@ -42,7 +42,7 @@ def _all(call: Call) -> tuple[Entry, ...]:
     path = store_of(call)
     if not is_there(path):
         return ()
-    with Store.open(path, create=False) as store:
+    with Store.open(path, create=False, reads=True) as store:
         return entries(store)
 
 
@@ -86,6 +86,8 @@ def rm(call: Call) -> int:
     if gone and not call.settings.on("dry_run"):
         with Store.open(store_of(call), create=False) as store:
             remove_entries(store, gone)
+    elif gone:
+        call.console.say("a dry run: nothing was removed")
     return _print(call, "rm", [TunedEntry.of(entry) for entry in gone])
 
 

@@ -65,7 +65,7 @@ def _walked(call: Call, points: Sequence[Point], ahead: HeadStart) -> int:
             phase=progress.phase,
             ahead=ahead,
         )
-    if call.output.gone and len(delivery.streamed) < len(outcome.records):
+    if call.output.gone and call.output.streams:
         return int(exit_code(delivery.streamed, interrupted=False))  # nobody reads: the rows so far, and no word
     if delivery.failed is not None:
         raise delivery.resumable(outcome.journal)
@@ -215,6 +215,7 @@ def dry_run(call: Call, points: Sequence[Point]) -> int:
     from fmha_cli.report.parts import environment
     from fmha_cli.walk.dry_run import dry_fates
     from fmha_cli.walk.emulation import refuse_timing
+    from fmha_cli.walk.input_files import read_input_files, refuse_misfits
     from fmha_cli.walk.outputs import check_outputs
     from fmha_cli.walk.records import record_of
     from fmha_cli.walk.rows import plan_rows
@@ -223,6 +224,7 @@ def dry_run(call: Call, points: Sequence[Point]) -> int:
     request, problems = request_of(call, Command(call.command)), [point.problem for point in points]
     check_outputs(problems, request)
     refuse_timing(request)
+    refuse_misfits(problems, read_input_files(request.files))
     found = found_by(call, request.wanted)
     layers = [point.layer for point in points]
     chooser = chooser_of(request, call.registry, found, tuned_of(call), call.console.say)

@@ -101,11 +101,29 @@ def walk(call: Call) -> int:
         raise UsageError(
             f"{where}: two kernels are compared", code="E002", where=where, help="--ab K1 K2 or --ab K K@DIR"
         )
+    _refuse_more_kernels(call)
     if call.settings.on("watch"):
         from fmha_cli.cli.watching import watch
 
         return watch(call, walk_points)
     return walk_points(call)
+
+
+def _refuse_more_kernels(call: Call) -> None:
+    """Refuse options that choose kernels differently.
+
+    Raises:
+        UsageError: E002.
+    """
+    given = call.settings.values
+    named = [
+        f"--{key.replace('_', '-')}"
+        for key in ("ab", "kernel", "all_kernels")
+        if key in given and given[key].value is not False
+    ]
+    if len(named) > 1:
+        what, why = f"{named[0]} and {named[1]} contradict each other", "each says which kernels run"
+        raise UsageError(what, code="E002", where=named[1], why=why, help=f"leave {named[0]} or {named[1]} out")
 
 
 COMMANDS = {

@@ -45,11 +45,12 @@ class Read:
     note: str = ""
 
 
-def read_config(path: Path, name: str) -> Read:
+def read_config(path: Path, name: str, flag: str = "--model") -> Read:
     """The model of a configuration, or of the folder that holds one.
 
     Args:
         name: of the model in records.
+        flag: where it was given, for errors.
 
     Raises:
         UsageError: E061, no configuration of a model that problem flags can express.
@@ -65,7 +66,7 @@ def read_config(path: Path, name: str) -> Read:
     except (OSError, ValueError) as fault:
         why = (isinstance(fault, OSError) and fault.strerror) or str(fault)
         help = "the config.json of a decoder, as transformers writes it; `fmha models` lists the presets"
-        raise UsageError(f"--model {path}: no model", code="E061", where="--model", why=why, help=help) from fault
+        raise UsageError(f"{flag} {path}: no model", code="E061", where=flag, why=why, help=help) from fault
 
 
 @dataclass(frozen=True)

@@ -69,8 +69,11 @@ def presets_of(document: Mapping[str, Any]) -> dict[str, Model]:
     return found
 
 
-def wanted_model(text: str) -> Wanted:
+def wanted_model(text: str, flag: str = "--model") -> Wanted:
     """The model and the layers of ``NAME[:local|:global|:all]`` or ``PATH[:...]``.
+
+    Args:
+        flag: where it was given, for errors.
 
     Raises:
         UsageError: E060, no such preset; E061, no configuration of a model; E062, no such layers.
@@ -78,28 +81,29 @@ def wanted_model(text: str) -> Wanted:
     head, colon, tail = text.rpartition(":")
     kinds = (*(kind.value for kind in LayerKind), ALL)
     name, suffix = (head, tail) if colon and tail in kinds else (text, ALL)
-    model, note = _named(name)
+    model, note = _named(name, flag)
     layers = tuple(one for one in model.layers if suffix in (ALL, one.kind))
     if not layers:
         has = " and ".join(f"{one.count} {one.kind}" for one in model.layers)
         why = f"{model.name} has {has} layers"
-        raise UsageError(f"--model {text}: no {suffix} layers", code="E062", where="--model", why=why)
+        help = f"{flag} {name}:{model.layers[0].kind}"
+        raise UsageError(f"{flag} {text}: no {suffix} layers", code="E062", where=flag, why=why, help=help)
     return Wanted(model, layers, note)
 
 
-def _named(name: str) -> tuple[Model, str]:
+def _named(name: str, flag: str) -> tuple[Model, str]:
     known = presets()
     if name in known:
         return known[name], ""
     path = Path(name)
     if os.path.exists(path) and (path.is_dir() or path.suffix == ".json" or path.parent != Path(".")):
-        read = read_config(path, name)
+        read = read_config(path, name, flag)
         return read.model, read.note
     last = path.name if path.suffix != ".json" else name
     help = suggest(
         last, known, Kind.MODEL, "`fmha models` lists the presets; a configuration is given as ./config.json"
     )
-    raise UsageError(f"--model {name}: no such preset, and no such file", code="E060", where="--model", help=help)
+    raise UsageError(f"{flag} {name}: no such preset, and no such file", code="E060", where=flag, help=help)
 
 
 def phases_of(text: str | None) -> tuple[Phase, ...]:

@@ -119,7 +119,7 @@ def _require_device(backends: Iterable[Backend], found: Mapping[str, Availabilit
     whys = [found[b.name].why for b in backends if b.name in found]
     of = "" if wanted.backend == AUTO else f" for {wanted.backend}"
     what = f"--device {wanted.device}: no such device{of}"
-    why = "; ".join(filter(None, whys)) or f"devices here: {', '.join(here) or 'none'}"
+    why = "; ".join(filter(None, dict.fromkeys(whys))) or f"devices here: {', '.join(here) or 'none'}"
     known = here if ":" in wanted.device else [*here, *device_kinds()]
     help = suggest(wanted.device, known, Kind.DEVICE, otherwise="")
     help = f"{help} `fmha devices` lists them".lstrip()
@@ -228,6 +228,6 @@ def _refuse_pinned(pinned: KernelSpec, decisions: list[Decision]) -> None:
         return
     reasons = [r for d in decisions if isinstance(d, Unsupported) for r in d.reasons]
     first = reasons[0]
-    what = f"--kernel {pinned.name}: {first.text}"
+    what = f"--kernel {pinned.backend} {pinned.arch} {pinned.digest[:8]}: {first.text}"
     why = "; ".join(f"{r.id} {r.text}" for r in reasons)
     raise UnsupportedError(what, code=first.id, where="--kernel", why=why, help=first.hint)

@@ -141,7 +141,8 @@ def resolve_point(
 def nothing_left(dropped: Sequence[Dropped]) -> EmptySelection:
     """The error for points that were all dropped."""
     what = f"every one of the {len(dropped)} points is impossible"
-    return EmptySelection(what, code="S003", where=dropped[0].error.where, why=f"the first: {dropped[0].error.what}")
+    first = dropped[0].error
+    return EmptySelection(what, code="S003", where=first.where, why=f"the first: {first.what}", help=first.help)
 
 
 def _at(error: ImpossibleProblem, raw: Mapping[str, object], sweep: Sweep) -> ImpossibleProblem:
@@ -159,7 +160,8 @@ def _values(text: str, flag: Flag) -> list[str]:
     out: list[str] = []
     for part in text.split(","):
         if not part.strip():
-            raise UsageError(f"--{flag.name} {text}: an empty element", code="S001", where=f"--{flag.name}")
+            what, help = f"--{flag.name} {text}: an empty element", "values are separated by single commas: 512,1k"
+            raise UsageError(what, code="S001", where=f"--{flag.name}", help=help)
         match = _RANGE.match(part.strip())
         if match is None:
             out.append(part.strip())
@@ -174,7 +176,8 @@ def _range(match: re.Match[str], where: str, decimal: bool) -> Iterator[str]:
     grows = step > 0 if match[3] == "+" else step > 1 and first > 0
     if not grows or last < first:
         why = "a:b:+n needs a <= b and n > 0; a:b:*n needs 0 < a <= b and n > 1"
-        raise UsageError(f"{where} {match[0]}: not an increasing range", code="S001", where=where, why=why)
+        help = "e.g. 512:4k:+512 or 512:4k:*2; other orders are lists: 4k,2k,1k"
+        raise UsageError(f"{where} {match[0]}: not an increasing range", code="S001", where=where, why=why, help=help)
     value = first
     while value < last:
         yield _plain(value, decimal)

@@ -106,6 +106,8 @@ PROBLEM_FLAGS: tuple[Flag, ...] = (
 
 BY_KEY = {flag.key: flag for flag in PROBLEM_FLAGS}
 
+_SWEPT = frozenset(f"--{flag.name}" for flag in PROBLEM_FLAGS if flag.sweeps)
+
 FILLED = "filled"
 """The word in a FILE flag that means a tensor made from the fill seed."""
 
@@ -129,7 +131,7 @@ def parse_size(text: str, where: str) -> int:
             f"{where} {what}",
             code="P003",
             where=where,
-            help="e.g. 1024, 1k, 2m; sweeps: 512,1k or a:b:+n",
+            help="e.g. 1024, 1k or 2m" + ("; sweeps: 512,1k or a:b:+n" if where in _SWEPT else ""),
         )
     return int(match[1]) * {"": 1, "k": 1024, "m": 1024 * 1024}[match[2].lower()]
 
@@ -145,7 +147,9 @@ def parse_number(text: str, where: str) -> float:
     except ValueError:
         value = float("nan")
     if value != value or value in (float("inf"), float("-inf")):
-        raise ImpossibleProblem(f"{where} {text}: not a finite number", code="P003", where=where)
+        raise ImpossibleProblem(
+            f"{where} {text}: not a finite number", code="P003", where=where, help="e.g. 0.5, 30 or 1e-3"
+        )
     return value
 
 

@@ -74,7 +74,10 @@ def _read(raw: RawFlags) -> dict[str, Any]:
     for key, value in raw.items():
         flag = BY_KEY.get(key)
         if flag is None:
-            raise impossible("P004", f"{key}: no such problem flag", f"--{key}", "the flags of the contract, section 1")
+            help = suggest(key, BY_KEY, otherwise="`fmha run --help` lists the problem flags")
+            raise impossible(
+                "P004", f"{key}: no such problem flag", f"--{key}", "a problem is given by its flags", help
+            )
         if flag.kind is FlagKind.SWITCH:
             given.update({key: True} if value else {})
         else:
@@ -91,13 +94,16 @@ def _at_most(name: str, value: Any) -> None:
     numbers = value if isinstance(value, tuple) else (value,)
     if name not in ("seed", "offset") and any(isinstance(n, int) and n > high for n in numbers):
         shown = next(n for n in numbers if n > high)
-        raise impossible("P017", f"--{name} {shown}", f"--{name}", f"{name} can be at most {high}")
+        raise impossible(
+            "P017", f"--{name} {shown}", f"--{name}", f"{name} can be at most {high}", f"--{name} {high} or less"
+        )
 
 
 def _at_least(low: int, values: Mapping[str, int]) -> None:
     for name, value in values.items():
         if value < low:
-            raise impossible("P005", f"--{name} {value}", f"--{name}", f"{name} must be at least {low}")
+            why, one = f"{name} must be at least {low}", f"--{name}{':' if name == 'kv-cache paged' else ' '}{low}"
+            raise impossible("P005", f"--{name} {value}", f"--{name}", why, f"{one} or more")
 
 
 def _sizes(given: dict[str, Any], out: dict[str, Any]) -> None:
@@ -125,7 +131,7 @@ def _values_in_keys(given: dict[str, Any], out: dict[str, Any]) -> None:
     """Refuse what contradicts a V that is the first columns of K."""
     rope, hdim = out["mla_rope"], out["hdim"]
     if rope >= hdim:
-        help = f"--mla-rope {hdim - 1} or less" if hdim > 1 else None
+        help = f"--mla-rope {hdim - 1} or less" if hdim > 1 else "--mla-rope 0, or a larger --hdim"
         raise impossible(
             "P018", f"--mla-rope {rope}", "--mla-rope", f"V = the first {hdim} - {rope} columns of K", help
         )
@@ -135,12 +141,17 @@ def _values_in_keys(given: dict[str, Any], out: dict[str, Any]) -> None:
         raise _conflict(f"--mla-rope {rope}", "--v-descale", "V is a part of K and has K's scales")
 
 
-def _conflict(first: str, second: str, why: str) -> ImpossibleProblem:
-    return impossible("P007", f"{first} and {second} contradict each other", second, why)
+def _conflict(first: str, second: str, why: str, help: str = "leave one of them out") -> ImpossibleProblem:
+    return impossible("P007", f"{first} and {second} contradict each other", second, why, help)
 
 
 def _lacks(flag: str, other: str, why: str) -> ImpossibleProblem:
-    return impossible("P007", f"{flag} needs {other}", flag, why)
+    ways = {
+        "--kv-cache": "--kv-cache linear or paged:128",
+        "--append": "--append N",
+        "--seqlens-q": "--seqlens-q N,N...",
+    }
+    return impossible("P007", f"{flag} needs {other}", flag, why, f"add {ways.get(other, other)}, or leave {flag} out")
 
 
 def _lengths(given: dict[str, Any], out: dict[str, Any]) -> None:
@@ -169,7 +180,8 @@ def _lengths(given: dict[str, Any], out: dict[str, Any]) -> None:
     if seqlens_q is not None and not cached:
         seqlens_k = seqlens_q if seqlens_k is None else seqlens_k
         if len(seqlens_k) != len(seqlens_q):
-            raise _conflict(f"--seqlens-q of {len(seqlens_q)}", f"--seqlens-k of {len(seqlens_k)}", "one length each")
+            several = f"--seqlens-q of {len(seqlens_q)}", f"--seqlens-k of {len(seqlens_k)}"
+            raise _conflict(*several, "one length each", "give both lists the same number of lengths")
         _at_least(0, {"seqlens-k": min(seqlens_k)})
     out["seqlens_q"], out["seqlens_k"] = seqlens_q, seqlens_k
     out["seqlen_q"] = given.get("seqlen", 1024) if seqlens_q is None else max(seqlens_q)
@@ -191,7 +203,7 @@ def _cache_storage(given: dict[str, Any], out: dict[str, Any]) -> None:
     word, _, page = text.partition(":")
     known = word in CacheKind._value2member_map_
     if not known or (word == "paged") != bool(page):
-        example = f"--kv-cache paged:{page or 128}" if word.startswith("pag") else None
+        example = f"--kv-cache paged:{page or 128}" if word.startswith("pag") else "e.g. --kv-cache linear or paged:128"
         raise impossible("P008", f"--kv-cache {text}", "--kv-cache", "none, linear or paged:PAGE", example)
     size = parse_size(page, "--kv-cache paged") if page else 0
     if page:
@@ -208,11 +220,12 @@ def _cache_storage(given: dict[str, Any], out: dict[str, Any]) -> None:
         why = "padding rows are in front of the keys of a linear cache"
         if word == "none":
             raise _lacks("--cache-leftpad", "--kv-cache linear", why)
-        raise _conflict("--cache-leftpad", f"--kv-cache {text}", why)
+        raise _conflict("--cache-leftpad", f"--kv-cache {text}", why, "--kv-cache linear, or leave --cache-leftpad out")
     if out["rotary"].dim and not out["append"]:
         raise _lacks("--rotary", "--append", "rotary embedding is applied only while keys are appended")
     if "block_table" in given and word != "paged":
-        raise _conflict("--block-table", f"--kv-cache {word}", "only a paged cache has a block table")
+        help = "--kv-cache paged:PAGE, or leave --block-table out"
+        raise _conflict("--block-table", f"--kv-cache {word}", "only a paged cache has a block table", help)
 
 
 def _cache_lengths(given: dict[str, Any], out: dict[str, Any], batch: int) -> tuple[int, ...]:
@@ -235,7 +248,8 @@ def _leftpads(given: dict[str, Any], batch: int) -> tuple[int, ...] | None:
 def _per_sequence(flag: str, values: tuple[int, ...], batch: int) -> tuple[int, ...]:
     """One number for each sequence; a single number applies to all."""
     if len(values) not in (1, batch):
-        raise _conflict(f"--{flag} of {len(values)}", f"--batch {batch}", "one number, or one for each sequence")
+        why, help = "one number, or one for each sequence", f"give --{flag} one number or {batch} of them"
+        raise _conflict(f"--{flag} of {len(values)}", f"--batch {batch}", why, help)
     _at_least(0, {flag: min(values)})
     return values * batch if len(values) == 1 else values
 
@@ -244,9 +258,11 @@ def _rotary(text: str, hdim: int) -> Rotary:
     dim_text, _, style = text.partition(":")
     dim = parse_size(dim_text, "--rotary")
     if style and style not in RotaryStyle._value2member_map_:
-        raise impossible("P009", f"--rotary {text}", "--rotary", "DIM, DIM:half or DIM:interleaved")
+        help = f"e.g. --rotary {dim}:half"
+        raise impossible("P009", f"--rotary {text}", "--rotary", "DIM, DIM:half or DIM:interleaved", help)
     if dim < 0 or dim % 2 or dim > hdim:
-        raise impossible("P009", f"--rotary {dim} with --hdim {hdim}", "--rotary", "DIM is even and at most hdim")
+        help = f"--rotary {max(0, min(dim, hdim)) // 2 * 2}"
+        raise impossible("P009", f"--rotary {dim} with --hdim {hdim}", "--rotary", "DIM is even and at most hdim", help)
     return Rotary(dim, RotaryStyle(style or "half")) if dim else Rotary()
 
 
@@ -287,7 +303,14 @@ def _bias(given: dict[str, Any], out: dict[str, Any]) -> None:
         rank and (word != "elementwise" or rank not in Bias._value2member_map_)
     ):
         text = given["bias"]
-        raise impossible("P010", f"--bias {text}", "--bias", "none, alibi, or elementwise[:11ss|1hss|bhss]")
+        known = (
+            "none",
+            "alibi",
+            "elementwise",
+            *(f"elementwise:{rank.value}" for rank in Bias if rank is not Bias.NONE),
+        )
+        help = suggest(text, known, otherwise="e.g. --bias elementwise")
+        raise impossible("P010", f"--bias {text}", "--bias", "none, alibi, or elementwise[:11ss|1hss|bhss]", help)
     out["bias"] = Bias(rank or "11ss") if word == "elementwise" else Bias.NONE
     if "bias_file" in given and out["bias"] is Bias.NONE:
         if word == "alibi" or "bias" in given:
@@ -306,20 +329,32 @@ def _bias(given: dict[str, Any], out: dict[str, Any]) -> None:
 def _numbers(given: dict[str, Any], out: dict[str, Any]) -> None:
     softcap, dropout = given.get("softcap", 0.0), given.get("dropout", 0.0)
     if softcap < 0:
-        raise impossible("P011", f"--softcap {softcap}", "--softcap", "the cap is 0 (off) or positive")
+        raise impossible(
+            "P011", f"--softcap {softcap}", "--softcap", "the cap is 0 (off) or positive", "e.g. --softcap 30"
+        )
     if not 0 <= dropout < 1:
-        raise impossible("P012", f"--dropout {dropout}", "--dropout", "a probability p with 0 <= p < 1")
+        raise impossible(
+            "P012", f"--dropout {dropout}", "--dropout", "a probability p with 0 <= p < 1", "e.g. --dropout 0.1"
+        )
     out["softcap"], out["dropout"] = softcap, dropout
     for name in ("seed", "offset"):
         value = given.get(name, 0)
         if not 0 <= value < 2**64:
-            raise impossible("P013", f"--{name} {value}", f"--{name}", "an unsigned 64-bit integer")
+            raise impossible(
+                "P013", f"--{name} {value}", f"--{name}", "an unsigned 64-bit integer", f"--{name} 0 to {2**64 - 1}"
+            )
         out[name] = value if dropout else 0
     out["scale"] = given.get("scale", out["hdim"] ** -0.5)
     _single_precision("scale", out["scale"])
     _single_precision("softcap", softcap)
     if softcap and not _float32(softcap):
-        raise impossible("P020", f"--softcap {softcap}", "--softcap", "a cap that is 0 as a 32-bit float caps nothing")
+        raise impossible(
+            "P020",
+            f"--softcap {softcap}",
+            "--softcap",
+            "a cap that is 0 as a 32-bit float caps nothing",
+            "--softcap 0 is none",
+        )
 
 
 def _float32(value: float) -> float:
@@ -331,15 +366,17 @@ def _single_precision(name: str, value: float) -> None:
     try:
         _float32(value)
     except OverflowError as fault:
-        raise impossible("P020", f"--{name} {value}", f"--{name}", "kernels take it as a 32-bit float") from fault
+        raise impossible(
+            "P020", f"--{name} {value}", f"--{name}", "kernels take it as a 32-bit float", "at most 3.4e38"
+        ) from fault
 
 
 def _choice(kind: type[E], text: str, flag: str) -> E:
     if text not in kind._value2member_map_:
         known = ", ".join(m.value for m in kind)
         spoken = Kind(flag) if flag in Kind._value2member_map_ else None
-        near = suggest(text, kind, spoken, otherwise="")
-        raise impossible("P014", f"--{flag} {text}", f"--{flag}", f"one of {known}", near or None)
+        near = suggest(text, kind, spoken, otherwise=f"--{flag} {next(iter(kind)).value}")
+        raise impossible("P014", f"--{flag} {text}", f"--{flag}", f"one of {known}", near)
     return kind(text)
 
 
@@ -370,14 +407,27 @@ def _quantised(given: dict[str, Any], out: dict[str, Any]) -> None:
     scales = out["qscale"] = _choice(QScale, given.get("qscale", default.value), "qscale")
     if (scales is QScale.MX) is not dtype.is_mx:
         why = "MX types have one scale for every 32 elements, and no other type has"
-        raise _conflict(f"--dtype {dtype.value}", f"--qscale {scales.value}", why)
+        raise _conflict(
+            f"--dtype {dtype.value}", f"--qscale {scales.value}", why, "leave --qscale out, or choose another --dtype"
+        )
     for flag in ("q_descale", "k_descale", "v_descale"):
         if flag in given and scales is QScale.NONE:
-            raise _conflict(f"--{flag.replace('_', '-')}", "--qscale none", "scales need a granularity")
+            raise _conflict(
+                f"--{flag.replace('_', '-')}",
+                "--qscale none",
+                "scales need a granularity",
+                "--qscale tensor, block or head",
+            )
         if flag in given and scales is QScale.MX:
-            raise _conflict(f"--{flag.replace('_', '-')}", "--qscale mx", "an MX file holds its scales: FILE:q_scale")
+            raise _conflict(
+                f"--{flag.replace('_', '-')}",
+                "--qscale mx",
+                "an MX file holds its scales: FILE:q_scale",
+                f"leave --{flag.replace('_', '-')} out",
+            )
     if "q_descale" in given and kv is not KvDType.SAME and not dtype.is_fp8:
-        raise _conflict("--q-descale", f"--kv-dtype {text}", f"only the cache is quantised, Q is {dtype.value}")
+        why = f"only the cache is quantised, Q is {dtype.value}"
+        raise _conflict("--q-descale", f"--kv-dtype {text}", why, "leave --q-descale out")
 
 
 def _passes(given: dict[str, Any], out: dict[str, Any]) -> None:
@@ -385,7 +435,7 @@ def _passes(given: dict[str, Any], out: dict[str, Any]) -> None:
     out["deterministic"] = bool(given.get("deterministic"))
     out["dbias"] = bool(given.get("dbias"))
     if out["dbias"] and not direction.backward:
-        raise _conflict("--dbias", "--direction fwd", "a gradient needs the backward pass")
+        raise _conflict("--dbias", "--direction fwd", "a gradient needs the backward pass", "--direction bwd")
     if out["dbias"] and out["bias"] is Bias.NONE:
         raise _lacks("--dbias", "--bias elementwise", "there is no other bias to differentiate")
     if direction.backward and out["kv_cache"].kind is not CacheKind.NONE:

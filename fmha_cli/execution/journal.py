@@ -50,8 +50,7 @@ class Journal:
         """
         if len(set(start.keys)) != len(start.rows):
             raise InternalError("two rows of a plan have one key")
-        if os.path.exists(path):  # unlike Path.exists, False for a name that is too long; opening it says so
-            raise _taken(path)
+        refuse_taken(path)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as fault:
@@ -184,8 +183,15 @@ def _unusable(verb: str, path: Path, fault: OSError) -> EnvironmentProblem:
     return EnvironmentProblem(what, code="X031", where=str(path), why=fault.strerror, help=help)
 
 
+def refuse_taken(path: Path) -> None:
+    """Raises UsageError: X030, there is such a file already."""
+    if os.path.exists(path):  # unlike Path.exists, False for a name that is too long; opening it says so
+        raise _taken(path)
+
+
 def _taken(path: Path) -> UsageError:
-    return refused(path, "it already exists", f"--resume {path} finishes it")
+    help = f"name another file; if it is the journal of this command, --resume {path} finishes it"
+    return UsageError(f"journal {path}: it already exists", code="X030", where="--journal", help=help)
 
 
 def _publish(part: Path, path: Path) -> None:

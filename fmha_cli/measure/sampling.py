@@ -179,9 +179,10 @@ def sanity_notes(samples: Sequence[int]) -> tuple[str, ...]:
         spread = median([abs(s - middle) for s in samples])
         far = [s for s in samples if spread and abs(s - middle) > OUTLIER_MADS * spread]
         if far:
-            notes.append(
-                f"{len(far)} of {len(samples)} samples are outliers (slowest {max(far) / middle:.1f}x the median)"
-            )
+            farthest = max(far, key=lambda sample: abs(sample - middle)) / max(1, middle)
+            are = "is an outlier" if len(far) == 1 else "are outliers"
+            extreme = f"{'slowest' if farthest > 1 else 'fastest'} {farthest:.{1 if farthest > 1 else 2}f}x the median"
+            notes.append(f"{len(far)} of {len(samples)} samples {are} ({extreme})")
     if len(samples) >= _DRIFT_MIN:
         third = len(samples) // 3
         first, last = samples[:third], samples[-third:]

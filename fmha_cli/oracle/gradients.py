@@ -79,7 +79,12 @@ def backward(
         UnsupportedError: O001 (the offset of a dropout stream), T001 (tensors without a form).
     """
     if problem.kv_cache.kind is not CacheKind.NONE:
-        raise ImpossibleProblem("--direction bwd and --kv-cache contradict each other", code="P007", where="--kv-cache")
+        raise ImpossibleProblem(
+            "--direction bwd and --kv-cache contradict each other",
+            code="P007",
+            where="--kv-cache",
+            help="leave one of them out",
+        )
     out = _zeros(problem)
     rows, reach, sizes, done = all_rows(problem), 0.0, np.zeros(3), 0
     for b, g, part in rows.groups(problem):

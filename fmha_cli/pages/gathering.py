@@ -43,7 +43,7 @@ def _tracks(content: Content, path: Path) -> tuple[list[tuple[int, Track]], str]
     found: list[tuple[int, Track]] = []
     points = 0
     try:
-        with Store.open(path, create=False) as store:
+        with Store.open(path, create=False, reads=True) as store:
             for looked, row in enumerate(rows.values()):
                 if len(found) == MOST_TRACKS or points > MOST_POINTS:
                     rest = len(rows) - looked

@@ -63,15 +63,12 @@ def terminal_plot(records: Sequence[Record], width: int, *, color: bool = False)
     named = sorted(zip(series_of(rows, (axis,)), rows, strict=True), key=lambda pair: pair[0])
     series = {name: [row for _, row in found] for name, found in groupby(named, key=lambda pair: pair[0])}
     shown = dict(list(series.items())[: len(LETTERS)])
-    lines = [
-        f"{unit} against {axis}, log2; the bars are 95 % intervals of the median",
-        _drawn(shown, axis, scale, width, color),
-    ]
-    lines += [f"  {letter} {escaped(name)}" for letter, name in zip(LETTERS, shown, strict=False)]
+    title = f"{unit} against {axis}, log2; the bars are 95 % intervals of the median"
+    lines = [f"  {letter} {escaped(name)}" for letter, name in zip(LETTERS, shown, strict=False)]
     left = len(series) - len(shown)
     lines += [f"  {left} further series are not drawn"] if left else []
-    fitting = [lines[0], lines[1], *(part for line in lines[2:] for part in folded(line, width, hang=4))]
-    return "\n".join(fitting)
+    below = [part for line in lines for part in folded(line, width, hang=4)]
+    return "\n".join([*folded(title, width), _drawn(shown, axis, scale, width, color), *below])
 
 
 def _value(row: Timed, axis: str) -> int:

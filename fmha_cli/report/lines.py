@@ -39,8 +39,14 @@ def problem_text(problem: Row) -> str:
     parts += ["lse"] if problem["lse"] else []
     for key in sorted(set(problem) - set(_SHOWN) - set(_HIDDEN)):
         value = problem[key]
-        parts.append(key if value is True else f"{key}={cell(value)}")
+        parts.append(key if value is True else f"{key}={_exact(value)}")
     return " ".join(parts)
+
+
+def _exact(value: Any) -> str:
+    """A value of a problem: three digits, or all of them where three would be another value."""
+    text = cell(value)
+    return repr(value) if isinstance(value, float) and float(text or 0) != value else text
 
 
 _SPELLED = {"b": "batch", "h": "heads", "s": "seqlen", "d": "hdim"}

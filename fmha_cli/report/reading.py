@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fmha_cli.domain.codec import DecodeError
-from fmha_cli.domain.reading import parsed
+from fmha_cli.domain.reading import NotJson, parsed
 from fmha_cli.report.documents.pages import EnvironmentLine
 from fmha_cli.report.documents.report import Report
 from fmha_cli.report.record import Record
@@ -31,13 +31,15 @@ def content_of(data: bytes) -> Content:
     Raises:
         DecodeError: none of them.
     """
+    if not data.strip():
+        raise DecodeError("it is empty")
     lines = {number: line for number, line in enumerate(data.splitlines(), 1) if line.strip()}
     try:
         document = parsed(data)
     except DecodeError:
         if len(lines) < 2:
             raise
-        return _of_lines(lines)
+        return _of_lines(lines, ended=data.endswith(b"\n"))
     if not isinstance(document, dict) or document.get("schema") != Report.schema:
         return _of_lines({1: data}, "the document")
     rows = document.get("records")
@@ -47,7 +49,7 @@ def content_of(data: bytes) -> Content:
     return Content(records, _environment(document, ""))
 
 
-def _of_lines(lines: Mapping[int, bytes], where: str | None = None) -> Content:
+def _of_lines(lines: Mapping[int, bytes], where: str | None = None, *, ended: bool = True) -> Content:
     records: list[Record] = []
     environment = None
     for number, line in lines.items():
@@ -59,6 +61,8 @@ def _of_lines(lines: Mapping[int, bytes], where: str | None = None) -> Content:
             else:
                 records.append(Record.from_dict(value, place))
         except DecodeError as fault:
+            if number == max(lines) > 1 and not ended and isinstance(fault, NotJson):
+                raise DecodeError("the last line is cut short, as by a command that was killed", place) from fault
             raise fault if fault.path else fault.within(place) from fault
     return Content(tuple(records), environment)
 

@@ -159,7 +159,9 @@ class Record:
         if not isinstance(data, Mapping):
             raise DecodeError("not an object", where)
         if data.get("schema") not in (Record.schema, *_EARLIER):
-            raise DecodeError(f"not a row of {Record.schema}, {' or '.join(_EARLIER)}", where)
+            name = data.get("schema")
+            said = f"its schema is {name}, and" if isinstance(name, str) else "it names no schema;"
+            raise DecodeError(f"{said} this fmha reads {', '.join(_EARLIER)} and {Record.schema}", where)
         try:
             row, notes = restored(upgraded(copy.deepcopy(dict(data))), data["notes"])
             record = from_json(Record, {**row, "notes": notes}, where)

@@ -10,10 +10,10 @@ from fmha_cli.domain.errors import EmptySelection, ExitCode
 from fmha_cli.measure.compare import Speed
 from fmha_cli.measure.difference import Difference, Mean, Rule, judged, mean_of
 from fmha_cli.measure.ranks import fewest_processes
-from fmha_cli.report.lines import counted
+from fmha_cli.report.lines import counted, problem_text
 from fmha_cli.report.record import Record
-from fmha_cli.results.conditions import USUAL, By, kernel_name
-from fmha_cli.results.matching import Entry, Matched, matching
+from fmha_cli.results.conditions import USUAL, By, kernel_name, value_of
+from fmha_cli.results.matching import Entry, Matched, Matching, matching
 
 
 class FailOn(StrEnum):
@@ -87,14 +87,7 @@ def compared(
     """
     found = matching(before, after, by)
     if not found.rows:
-        counts = [counted(len(side), "row") for side in (found.only_before, found.only_after)]
-        raise EmptySelection(
-            f"nothing corresponds: {counts[0]} before, {counts[1]} after",
-            code="E057",
-            where=where,
-            why=f"{', '.join(by)} must be equal",
-            help="--by says what must be, for example --by problem to compare two backends",
-        )
+        raise _nothing_corresponds(found, by, where)
     rows = tuple(map(Row, found.rows, judged([row.pair for row in found.rows], rule)))
     return Comparison(
         rows=rows,
@@ -104,6 +97,38 @@ def compared(
         rule=rule,
         notes=(*_differing(found.rows, by), *_needs(rows, rule)),
     )
+
+
+def _nothing_corresponds(found: Matching, by: Sequence[By], where: str) -> EmptySelection:
+    """E057 with the first condition that no two rows share, and the conditions under which some would be compared."""
+    sides = [[entry.one for entry in side] for side in (found.only_before, found.only_after)]
+    what = "nothing corresponds: {} before, {} after".format(*(counted(len(side), "row") for side in sides))
+    if not all(sides):
+        why = f"the run {'after' if sides[0] else 'before'} has no rows"
+        return EmptySelection(what, code="E057", where=where, why=why, help="`fmha results show RUN` shows its rows")
+    rest, first = list(by), _unshared(sides, by)
+    while (one := _unshared(sides, rest)) not in (None, By.PROBLEM):
+        rest.remove(one)
+    if one is By.PROBLEM or first is None:
+        texts = [problem_text(side[0].problem) for side in sides]
+        why = f"the runs have no problem in common: {texts[0]} before, {texts[1]} after"
+        help = "run both with the same problem flags"
+    else:
+        values = [", ".join(sorted({str(value_of(record, first)) for record in side})) for side in sides]
+        why = f"{first} is {values[0]} before and {values[1]} after"
+        help = f"--by {','.join(rest)} compares them all the same"
+    return EmptySelection(what, code="E057", where=where, why=why, help=help)
+
+
+def _unshared(sides: Sequence[Sequence[Record]], by: Sequence[By]) -> By | None:
+    """The first condition that no rows share which share those before it; None if some rows share all."""
+    for one in by:
+        values = [{value_of(record, one) for record in side} for side in sides]
+        shared = values[0] & values[1]
+        if not shared:
+            return one
+        sides = [[record for record in side if value_of(record, one) in shared] for side in sides]
+    return None
 
 
 TO_CONFIRM = 12

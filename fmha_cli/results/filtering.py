@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from typing import Any
 
 from fmha_cli.discovery.filters import Filter, fits, parse_terms
@@ -37,13 +38,16 @@ def filtered(records: Sequence[Record], texts: Sequence[str]) -> tuple[Record, .
         UsageError: F001, an unknown key or a term without a colon.
         EmptySelection: F002, no record is left.
     """
-    keys = (*_KEYS, *Problem.__dataclass_fields__)
+    keys = (*_KEYS, *(field.name for field in fields(Problem)))
     parts = (part for text in texts for part in text.split(","))
     steps = list(Filter(parse_terms(parts, keys, example="dtype:bf16,-backend:cpu")).steps())
     kept = tuple(record for record in records if all(fits(step, _value(record, step[0].key)) for step in steps))
     if steps and records and not kept:
         terms = ",".join(term.text() for step in steps for term in step)
-        what = f"--filter {terms} matches none of the {len(records):,} records"
+        missed = (
+            "does not match the only record" if len(records) == 1 else f"matches none of the {len(records):,} records"
+        )
+        what = f"--filter {terms} {missed}"
         raise EmptySelection(what, code="F002", where="--filter", help="without it the table shows all of them")
     return kept
 

@@ -50,13 +50,16 @@ def load_run(name: str, store: Path | None = None) -> Run:
     """
     if is_file_name(name):
         return run_of_file(Path(name))
-    with opened_for(name, store_path() if store is None else store) as opened:
+    with opened_for(name, store_path() if store is None else store, reads=True) as opened:
         found = named(summaries(opened), name)
         return Run(name, records_of(opened, found), found.environment)
 
 
-def opened_for(name: str, path: Path) -> Store:
+def opened_for(name: str, path: Path, *, reads: bool = False) -> Store:
     """The store, to look for a run.
+
+    Args:
+        reads: the caller changes nothing (``Store.open``).
 
     Raises:
         UsageError: E051, there is no store, so no run has the name.
@@ -65,7 +68,7 @@ def opened_for(name: str, path: Path) -> Store:
     if not is_there(path):
         help, why = "fmha bench keeps its results there; a path names a file", f"there is no store {path}"
         raise UsageError(f"no run is called {name}", code="E051", where=name, why=why, help=help)
-    return Store.open(path, create=False)
+    return Store.open(path, create=False, reads=reads)
 
 
 def is_file_name(name: str) -> bool:

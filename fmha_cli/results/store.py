@@ -9,6 +9,7 @@ that mode loses nothing when a process is killed), /lang_vacuum.html (``VACUUM I
 
 from __future__ import annotations
 
+import errno
 import os
 import sqlite3
 from collections.abc import Iterator, Sequence
@@ -36,11 +37,21 @@ class Store:
         """(table, digest) -> id of what earlier records of this process have in common."""
 
     @classmethod
-    def open(cls, path: Path, *, create: bool = True, wait_s: float = WAIT_S, steps: Sequence[Step] = STEPS) -> Store:
+    def open(
+        cls,
+        path: Path,
+        *,
+        create: bool = True,
+        reads: bool = False,
+        wait_s: float = WAIT_S,
+        steps: Sequence[Step] = STEPS,
+    ) -> Store:
         """Open a store, and bring an older one to the newest version.
 
         Args:
             create: make one if there is none.
+            reads: the caller changes nothing, so one of the newest version may be on a file system or in a folder that
+                cannot be written.
 
         Raises:
             EnvironmentProblem: X050, it cannot be used; X051, it is on a network file system.
@@ -59,6 +70,11 @@ class Store:
                 migrate(connection, path, steps)
                 connection.execute("pragma journal_mode = wal")
                 connection.execute("pragma synchronous = normal")
+            except sqlite3.OperationalError as fault:
+                connection.close()
+                if not (reads and fault.sqlite_errorcode & 0xFF in _UNWRITABLE):
+                    raise
+                connection = _unchanging(path, steps)
             except BaseException:
                 connection.close()
                 raise
@@ -109,6 +125,28 @@ class Store:
         self.close()
 
 
+_UNWRITABLE = (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN)
+
+
+def _unchanging(path: Path, steps: Sequence[Step]) -> sqlite3.Connection:
+    """A store that this user cannot write, as it is (sqlite.org/uri.html, ``immutable``). What a write-ahead log beside it holds
+    would be left out, so there must be none.
+
+    Raises:
+        sqlite3.Error, OSError, Newer, Foreign: it is no store of this version, or another process has it open.
+    """
+    log = path.with_name(f"{path.name}-wal")
+    if log.exists() and log.stat().st_size:
+        raise PermissionError(errno.EACCES, "it cannot be written, and another process has it open")
+    connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro&immutable=1", uri=True, isolation_level=None)
+    try:
+        migrate(connection, path, steps)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
 @contextmanager
 def guarded(path: Path) -> Iterator[None]:
     """Turn what goes wrong with the file into an ``EnvironmentProblem``."""
@@ -118,6 +156,9 @@ def guarded(path: Path) -> Iterator[None]:
         raise unusable(path, f"a newer fmha wrote it: {fault}") from fault
     except Foreign as fault:
         raise unusable(path, "it is another program's database") from fault
+    except sqlite3.OperationalError as fault:
+        readonly = fault.sqlite_errorcode & 0xFF == sqlite3.SQLITE_READONLY
+        raise unusable(path, "this user may not write it" if readonly else str(fault)) from fault
     except (sqlite3.Error, OverflowError, UnicodeError) as fault:  # also a number or a text that SQLite cannot hold
         raise unusable(path, str(fault)) from fault
     except OSError as fault:

@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from shutil import which
 from typing import BinaryIO
 
 from fmha_cli.domain.codec import DecodeError
@@ -50,6 +51,11 @@ class Turns:
         Raises:
             UsageError: E058, a command prints no rows.
         """
+        for command in self.commands:
+            if which(command[0], path=self.environ.get("PATH")) is None:
+                what, why = f"--run {' '.join(command)}: does not start", "no program of this name is found"
+                help = "install it, or name it by its path"
+                raise UsageError(what, code="E058", where="--run", why=why, help=help)
         digests = ",".join(dict.fromkeys(problem_digest(record) for record in only))
         environ = {**self.environ, **({ONLY: digests} if digests else {})}
         sides: tuple[list[Record], list[Record]] = ([], [])
@@ -85,9 +91,10 @@ def _records(command: Sequence[str], environ: Mapping[str, str]) -> Iterator[Rec
         err.seek(0)
         said = err.read().decode("utf-8", "replace").strip().splitlines()
         try:
-            if code not in list(_WITH_ROWS):
-                raise DecodeError(f"exit code {code}" + (f": {said[0]}" if said else ""))
-            yield from content_of(out.read()).records
+            text_out = out.read()
+            if code not in list(_WITH_ROWS) or not text_out.strip():
+                raise DecodeError(f"exit code {code}: {said[0] if said else 'it printed nothing'}")
+            yield from content_of(text_out).records
         except DecodeError as fault:
             help = "a command of --run is fmha bench ..., or a script that prints the rows of one with --jsonl"
             raise UsageError(

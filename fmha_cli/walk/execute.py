@@ -188,10 +188,13 @@ class Executor:
         Args:
             lead: as for ``sample`` and ``sample_turns``.
         """
-        request, told = self._request, partial(self._context.phase, Phase.TIME)
+        request = self._request
         policy = policy_of(request.budget_s, request.max_time_s, request.processes)
 
         def once(process: int) -> tuple[Timed, ...]:
+            def told(spent: int, limit: int) -> None:  # of all processes
+                self._context.phase(Phase.TIME, process * limit + min(spent, limit), request.processes * limit)
+
             if len(sides) == 1:
                 return (sample(sides[0], policy, told, lead=lead),)
             return sample_turns(sides, policy, request.fill_seed + process, told, lead=lead)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
 
 from fmha_cli.domain.dtypes import DType, Fp8Encoding, KvDType
-from fmha_cli.domain.errors import ImpossibleProblem, UsageError
+from fmha_cli.domain.errors import ImpossibleProblem, UnsupportedError, UsageError
 from fmha_cli.domain.features import Direction
 from fmha_cli.domain.flags import FILLED, parse_list, parse_size
 from fmha_cli.domain.problem import Problem
@@ -105,6 +106,7 @@ def flags_from_files(raw: Mapping[str, str | bool], given: InputFiles) -> dict[s
             what = f"--{name}: axes ({', '.join(form)}) are needed, the file has shape {array.shape}"
             raise UsageError(what, code="E034", where=f"--{name}")
         size = dict(zip(form, array.shape, strict=True))
+        _refuse_empty(name, form, array.shape)
         if not paged:
             _refuse_other_layout(name, array.shape, (form, _AXES[not bshd, packed]), raw)
         say("hdim_v" if name == "v" else "hdim", size["d"], name)
@@ -154,6 +156,20 @@ def _cache_type(dtypes: dict[str, np.dtype[np.generic]]) -> dict[str, str]:
 
 def _encoded(encoding: Fp8Encoding) -> dict[str, str]:
     return {"fp8_encoding": encoding.value} if encoding is Fp8Encoding.FNUZ else {}
+
+
+def _refuse_empty(name: str, form: tuple[str, ...], shape: tuple[int, ...]) -> None:
+    """Refuse a file without elements; only keys may be none, and packed sequences may all be empty.
+
+    Raises:
+        ImpossibleProblem: P005.
+    """
+    may = ("total", "pages") if name == "q" else ("total", "pages", "s")
+    empty = next((axis for axis, size in zip(form, shape, strict=True) if size == 0 and axis not in may), None)
+    if empty is not None:
+        what = f"the file of {name} has shape {shape}, whose axis {empty} is 0"
+        why = f"the axes are ({', '.join(form)}), and {empty} must be at least 1"
+        raise ImpossibleProblem(what, code="P005", where=f"--{name}", why=why, help="save a tensor that has elements")
 
 
 def _refuse_other_layout(
@@ -210,6 +226,17 @@ def _one_type(names: set[str]) -> str:
     if len(fixed) == len(known) == 1:
         return f"--dtype {known[0].value}, to which the others are rounded"
     return "save them as one of fp32, fp16, bf16 or fp8"
+
+
+def refuse_misfits(problems: Iterable[Problem], given: InputFiles) -> None:
+    """Refuse files that do not fit one of the problems, before any of them runs.
+
+    Raises:
+        ImpossibleProblem, UsageError: see ``check_fit``.
+    """
+    for problem in problems if given.arrays else ():
+        with suppress(UnsupportedError):  # its row says so
+            check_fit(problem, given)
 
 
 def check_fit(problem: Problem, given: InputFiles) -> None:

@@ -1,4 +1,5 @@
-"""The files that a walk writes, ``--out`` and ``--save-failures``: refused before anything runs if they cannot be written."""
+"""The files that a walk writes, ``--out``, ``--save-failures`` and ``--journal``: refused before anything runs if they cannot be
+written."""
 
 from __future__ import annotations
 
@@ -10,23 +11,28 @@ from pathlib import Path
 from fmha_cli.domain.errors import UsageError
 from fmha_cli.domain.flags import FILLED
 from fmha_cli.domain.problem import Problem
+from fmha_cli.execution.journal import refuse_taken
 from fmha_cli.report.target import Target, check_folder
 from fmha_cli.walk.request import Request
 from fmha_cli.walk.tensor_read import SUFFIXES, file_of
 
 
 def check_outputs(points: Sequence[Problem], request: Request, rows: int | None = None) -> None:
-    """Refuse ``--out`` and ``--save-failures`` that could not take the results.
+    """Refuse ``--out``, ``--save-failures`` and ``--journal`` that could not take the results.
 
     Args:
         rows: how many rows there are, once that is known; there is at least one for each point.
 
     Raises:
-        UsageError: unknown suffix, more than O in a ``.npy``, several rows and no ``{i}``, an input as the output.
+        UsageError: unknown suffix, more than O in a ``.npy``, several rows and no ``{i}``, an input as the output, a journal
+            that is there already.
         EnvironmentProblem: X040, a place that cannot be written to.
     """
     if request.save_failures is not None:
         check_folder(Path(request.save_failures), "--save-failures")
+    if request.journal is not None and rows is None:
+        refuse_taken(Path(request.journal))
+        Target(Path(request.journal), "--journal").check()
     if request.out is None:
         return
     path = Path(request.out)
@@ -60,12 +66,28 @@ def refuse_inputs(paths: Iterable[Path], flag: str, inputs: Mapping[str, str]) -
     Raises:
         UsageError: E038.
     """
-    read: dict[tuple[int, int], str] = {}
+    read: dict[str, Path] = {}
     for key, spec in inputs.items():
         with suppress(OSError, ValueError):
-            status = file_of(spec)[0].stat()
             if not spec.startswith(FILLED):
-                read[status.st_dev, status.st_ino] = f"--{key.replace('_', '-')}"
+                read[f"--{key.replace('_', '-')}"] = file_of(spec)[0]
+    refuse_overwriting(paths, flag, read)
+
+
+def refuse_overwriting(paths: Iterable[Path], flag: str, inputs: Mapping[str, Path]) -> None:
+    """Like ``refuse_inputs``.
+
+    Args:
+        inputs: what names a file that is read -> the file, which need not exist.
+
+    Raises:
+        UsageError: E038.
+    """
+    read: dict[tuple[int, int], str] = {}
+    for name, one in inputs.items():
+        with suppress(OSError, ValueError):
+            status = one.stat()
+            read[status.st_dev, status.st_ino] = name
     for path in paths if read else ():
         with suppress(OSError, ValueError):
             status = path.stat()

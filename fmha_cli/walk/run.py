@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -12,7 +12,6 @@ from fmha_cli.discovery.registry import Registry
 from fmha_cli.discovery.wanted import wanted_backends
 from fmha_cli.domain.device import Availability
 from fmha_cli.domain.encode import canonical_json
-from fmha_cli.domain.errors import UnsupportedError
 from fmha_cli.domain.layer import Layer
 from fmha_cli.domain.phases import Tell, silent
 from fmha_cli.domain.problem import Problem
@@ -23,7 +22,7 @@ from fmha_cli.walk.builds import build_context
 from fmha_cli.walk.emulation import emulation_of, refuse_timing
 from fmha_cli.walk.head_start import HeadStart
 from fmha_cli.walk.host import this_host
-from fmha_cli.walk.input_files import InputFiles, check_fit, read_input_files
+from fmha_cli.walk.input_files import InputFiles, read_input_files, refuse_misfits
 from fmha_cli.walk.invocation import parts_of
 from fmha_cli.walk.journals import open_journal
 from fmha_cli.walk.notices import notices
@@ -98,9 +97,7 @@ def run_points(
     check_outputs(points, request)
     refuse_timing(request)
     files = read_input_files(request.files) if given is None else given
-    for point in points if files.arrays else ():
-        with suppress(UnsupportedError):  # its row says so
-            check_fit(point, files)
+    refuse_misfits(points, files)
     baseline = None
     if request.baseline:
         from fmha_cli.walk.baseline_file import load_baseline  # no other walk reads a report

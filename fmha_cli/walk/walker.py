@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 
-from fmha_cli.domain.errors import InternalError
+from fmha_cli.domain.errors import EnvironmentProblem, InternalError
 from fmha_cli.domain.plan import Artifact
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.verdict import Verdict
@@ -116,8 +117,8 @@ class Walker:
         orders = [order for row in self.rows for order in row.orders]
         with self.book.building(self.rows):
             built = build_orders(orders, self.registry, self.context.building)
-        if self.journal is not None:  # the rows of earlier sessions too: their kernels must be the ones built now
-            self.journal.built(keys_of(built))
+        # the rows of earlier sessions too: their kernels must be the ones built now
+        self._journalled(lambda journal: journal.built(keys_of(built)))
         self.watch.built([outcome.value.digest for outcome in built.values() if outcome.value is not None])
         return built
 
@@ -125,8 +126,7 @@ class Walker:
         self.watch.began(indices)
         for key in (self.rows[index].key for index in indices):
             self.started[key] = now()
-            if self.journal is not None:
-                self.journal.planned(key)
+            self._journalled(partial(Journal.planned, key=key))
 
     def _single(self, index: int, built: Mapping[str, Built], *notes: str) -> None:
         row = self.rows[index]
@@ -209,9 +209,24 @@ class Walker:
         return record if self.baseline is None else replace(record, baseline=self.baseline.ratio(record))
 
     def _keep(self, records: Mapping[int, Record]) -> None:
-        if self.journal is not None:
-            self.journal.done({self.rows[index].key: record.to_dict() for index, record in records.items()})
+        self._journalled(
+            lambda journal: journal.done({self.rows[index].key: one.to_dict() for index, one in records.items()})
+        )
         self.records.update(records)
+
+    def _journalled(self, write: Callable[[Journal], None]) -> None:
+        """Write into the journal. A disk that is full ends the journal and no row."""
+        if self.journal is None:
+            return
+        try:
+            write(self.journal)
+        except EnvironmentProblem as fault:
+            self.journal = None
+            told = f"{fault.what} any more, and the rows go on without it ({fault.where}: {fault.why})"
+            if self.request.journal or self.request.resume:
+                self.executor.unwritten.append(told)
+            else:
+                self.context.notify(told)
 
     def _tell(self) -> None:
         """Report every complete record. With ``--all-kernels`` the default's regret needs its whole group, and of

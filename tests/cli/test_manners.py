@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from cli.conftest import Fmha
-from cli.test_commands import SMALL
+from cli.test_commands import HONEST, SMALL
 
 
 @pytest.mark.parametrize(
@@ -58,6 +59,43 @@ def test_variables_get_the_names_of_options_alone(fmha: Fmha) -> None:
     assert "did you mean FMHA_HDIM?" in fmha("archs", "gfx942", FMHA_HEAD_DIM="1").err
     assert "did you mean" not in fmha("archs", "gfx942", FMHA_XQZ="1").err
     assert "did you mean" not in fmha("archs", "gfx942", FMHA_QUUX="1").err
+
+
+@pytest.mark.parametrize(
+    ("argv", "says"),
+    [
+        (["run", "--mask", ""], "--mask needs a value"),
+        (["run", "--model", ""], "--model needs a value"),
+        (["bench", "--ab", "", "x"], "--ab needs a value"),
+        (["results", "show", ""], "RUN needs a value"),
+        (["compare", "", "x"], "BEFORE needs a value"),
+        (["run", "-s", "1,,2"], "an empty element"),
+        (["run", "-s", "4:2:+1"], "not an increasing range"),
+        (["run", "--json", "--csv"], "--json and --csv contradict each other"),
+        (["run", "--softcap", "x"], "not a finite number"),
+        (["explain", "K012", "-s", "8"], "K012 beside --seqlen"),
+        (["explain", "--rules", "--backend", "cpu"], "--rules beside --backend"),
+        (["models", "gemma"], "fmha models gemma: no such preset"),
+        (["bench", "--threads", "-1"], "--threads -1: at least 0"),
+        (["bench", "--budget", "0"], "--budget 0: not positive"),
+        (["bench", "--ab", "x", "y", "--kernel", "x"], "--ab and --kernel contradict each other"),
+        (["validate", "--kernel", "x", "--all-kernels"], "--kernel and --all-kernels contradict each other"),
+        (["bench", *SMALL, "--ab", "deadbeef", HONEST], "--ab deadbeef: no such kernel"),
+        (["explain", *SMALL, "--why", "deadbeef", HONEST], "--why deadbeef: no such kernel"),
+        (["run", *SMALL, "--select", "deadbeef"], "--select deadbeef: no such kernel"),
+        (["compare", "--run", "no-such-program-here", "--run", "x"], "--run no-such-program-here: does not start"),
+        (["compare", "a.json", "b.json", "--fail-on", ","], "--fail-on ,: no such choice"),
+    ],
+)
+def test_a_refusal_says_what_is_wrong_and_what_to_do(fmha: Fmha, argv: list[str], says: str) -> None:
+    done = fmha(*argv)
+    assert done.code == 2
+    assert says in done.err.splitlines()[0]
+    assert "\n  = help: " in done.err
+
+
+def test_the_page_of_a_rule_ignores_the_problem_of_a_variable(fmha: Fmha) -> None:
+    assert fmha("explain", "K012", FMHA_SEQLEN="8").code == 0
 
 
 # -- help --------------------------------------------------------------------------------------------------------------
@@ -129,6 +167,56 @@ def test_a_window_has_no_negative_size(fmha: Fmha) -> None:
     assert (done.code, done.err.splitlines()[0]) == (2, "error[P005]: --window -1")
 
 
+# -- places ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_journal_is_refused_before_any_work_and_its_folder_is_not_made(fmha: Fmha, home: Path) -> None:
+    done = fmha("run", *SMALL, "--journal", "no/such/j")
+    assert (done.code, done.out) == (4, "")
+    assert done.err.startswith("error[X040]: --journal no/such/j: cannot be written\n  --> --journal\n")
+    assert not (home / "work" / "no").exists()
+    (home / "work" / "taken").write_text("")
+    done = fmha("run", *SMALL, "--journal", "taken", "--dry-run")
+    assert (done.code, done.out) == (2, "")
+    assert done.err.startswith("error[X030]: journal taken: it already exists\n  --> --journal\n")
+
+
+def test_a_dry_run_refuses_the_files_that_the_run_refuses(fmha: Fmha, home: Path) -> None:
+    np.save(home / "work" / "do.npy", np.zeros((1, 1, 32, 32), np.float16))
+    wet, dry = (fmha("run", *SMALL, "--do", "do.npy", *more) for more in ((), ("--dry-run",)))
+    assert wet.err.startswith("error[P015]: the problem has no tensor do\n")
+    assert dry == wet
+
+
+def test_a_file_without_elements_is_named_by_its_axis(fmha: Fmha, home: Path) -> None:
+    np.save(home / "work" / "q.npy", np.zeros((1, 2, 0, 8), np.float16))
+    done = fmha("run", "--q", "q.npy")
+    assert (done.code, done.out) == (2, "")
+    assert done.err.startswith("error[P005]: the file of q has shape (1, 2, 0, 8), whose axis s is 0\n  --> --q\n")
+
+
+@pytest.mark.parametrize(
+    ("argv", "says"),
+    [
+        (
+            ["compare", "rows.jsonl", "b", "--json", "-o", "rows.jsonl"],
+            "-o rows.jsonl: this is the file of BEFORE",
+        ),
+        (["results", "show", "rows.jsonl", "-o", "link"], "-o link: this is the file of RUN rows.jsonl"),
+        (["results", "export", "rows.jsonl", "--csv", "rows.jsonl"], "--csv rows.jsonl: this is the file of RUN"),
+        (["report", "rows.jsonl", "-o", "rows.jsonl"], "-o rows.jsonl: this is the file of RUNS"),
+        (["bench", *SMALL, "--baseline", "rows.jsonl", "-o", "link"], "-o link: this is the file of --baseline"),
+    ],
+)
+def test_no_command_overwrites_what_it_reads(fmha: Fmha, home: Path, argv: list[str], says: str) -> None:
+    (home / "work" / "rows.jsonl").write_text("rows")
+    (home / "work" / "link").symlink_to("rows.jsonl")
+    done = fmha(*argv)
+    assert done.code == 2
+    assert done.err.startswith(f"error[E038]: {says}")
+    assert (home / "work" / "rows.jsonl").read_text() == "rows"
+
+
 # -- words -------------------------------------------------------------------------------------------------------------
 
 
@@ -150,3 +238,8 @@ def test_a_sweep_is_refused_by_the_flag_that_swept(fmha: Fmha, command: str) -> 
 def test_a_page_size_is_shown_by_an_example(fmha: Fmha) -> None:
     done = fmha("run", *SMALL, "--kv-cache", "paged")
     assert (done.code, done.err.splitlines()[-1]) == (2, "  = help: --kv-cache paged:128")
+
+
+def test_a_probability_near_1_is_not_rounded_to_it(fmha: Fmha) -> None:
+    assert "dropout=0.999999:" in fmha("plan", *SMALL, "--dropout", "0.999999").out
+    assert "softcap=30.0" in fmha("plan", *SMALL, "--softcap", "30").out

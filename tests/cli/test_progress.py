@@ -271,3 +271,14 @@ def test_a_walk_tells_its_phases_in_order(tmp_path: Path) -> None:
     assert Phase.TIME in told
     assert builds == [(0, 1), (1, 1)]
     assert rows == [(0, 1), (1, 1)]
+
+
+def test_a_line_in_a_pipe_is_folded_where_columns_are_known(times: Times) -> None:
+    what = "fmha bench --seqlen 4096 --heads 32 --kv-heads 8 --causal --dtype bf16 --label a-long-name"
+    for width, lines in ((40, 3), (200, 1)):
+        times.written.clear()
+        line = times.line(width=width)
+        line(0, 2, what)
+        line.tick()
+        assert max(map(len, times.written[0].splitlines())) <= width
+        assert len(times.written[0].splitlines()) == lines

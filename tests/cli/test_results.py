@@ -171,7 +171,9 @@ def test_labels_change_and_go(fmha: Fmha, store: Path) -> None:
 
 
 def test_rm_removes_runs_and_nothing_else(fmha: Fmha, store: Path) -> None:
-    planned = fmha("results", "rm", "before", "--dry-run", "--json").document
+    dry = fmha("results", "rm", "before", "--dry-run", "--json")
+    assert "a dry run: nothing was removed" in dry.err
+    planned = dry.document
     assert (planned["removed"], planned["count"]) == (2, 1)
     assert load_run("before", store).records == tuple(ROWS[:2])
     done = fmha("results", "rm", "before", RUNS[0].id, "--json").document

@@ -6,9 +6,22 @@ from dataclasses import fields
 
 import pytest
 
-from fmha_cli.cli.options import EXCLUDES, FORMATS, JOURNAL, KEPT, MODELS, PROBLEM, RESUME, ROWS
+from fmha_cli.cli.options import (
+    ALL_KERNELS,
+    CHOOSING,
+    EXCLUDES,
+    FORMATS,
+    JOURNAL,
+    KEPT,
+    MODELS,
+    PROBLEM,
+    RESUME,
+    ROWS,
+    SELECT,
+)
 from fmha_cli.cli.settings import FLAG, Layer, Settings, Text, Value, layer_of_variables, merge, switch_of
 from fmha_cli.cli.table import TALK
+from fmha_cli.cli.walks import AB
 from fmha_cli.domain.errors import UsageError
 from fmha_cli.domain.flags import PROBLEM_FLAGS, Flag
 from fmha_cli.report.form import Format
@@ -99,7 +112,9 @@ def test_every_problem_flag_is_an_option() -> None:
 
 
 def test_exclusions_name_options_that_exist() -> None:
-    known = {o.key for o in (*PROBLEM, *MODELS, *ROWS, *KEPT, *TALK, RESUME, JOURNAL)} | {"q", "k", "v"}
+    known = {
+        o.key for o in (*PROBLEM, *MODELS, *ROWS, *KEPT, *TALK, RESUME, JOURNAL, AB, ALL_KERNELS, SELECT, *CHOOSING)
+    } | {"q", "k", "v"}
     assert {name for names in EXCLUDES.values() for name in names} | set(EXCLUDES) <= known
     assert set(FORMATS) <= known
 

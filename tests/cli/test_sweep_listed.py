@@ -51,7 +51,7 @@ def test_each_line_is_a_problem(fmha: Fmha, listed: Path) -> None:
         ("-s 16", "-b 2", "--problems beside --batch"),
         ("-s 16", "--model gemma-3-27b", "--problems beside --model"),
         (None, "", "cannot be read"),
-        ("-s 16", "--only 0123456789", "none of the 1 problem has such a digest"),
+        ("-s 16", "--only 0123456789", "the only problem has another digest"),
     ],
 )
 def test_a_list_that_is_none(fmha: Fmha, tmp_path: Path, text: str | None, more: str, said: str) -> None:

@@ -125,6 +125,12 @@ def test_defaults_of_the_contract() -> None:
         ("--mla-rope -1", "P005", "-1"),
         ("-d 64 --mla-rope 16 --hdim-v 64", "P007", "first 48 columns"),
         ("--mla-rope 16 --qscale tensor --v-descale x.npy", "P007", "K's scales"),
+        ("--heads 3000000000", "P017", "--heads 2147483647 or less"),
+        ("--kv-cache paged:0", "P005", "--kv-cache paged:1 or more"),
+        ("--kv-cache linear --append 1 --rotary 7", "P009", "--rotary 6"),
+        ("--kv-cache linear --append 1 --rotary 8:whole", "P009", "--rotary 8:half"),
+        ("--append 3", "P007", "add --kv-cache linear"),
+        ("--softcap 1e39", "P020", "at most 3.4e38"),
     ],
 )
 def test_the_impossible_names_rule_and_values(line: str, code: str, says: str) -> None:
@@ -132,6 +138,7 @@ def test_the_impossible_names_rule_and_values(line: str, code: str, says: str) -
         Problem.from_cli(line)
     assert caught.value.code == code
     assert says in caught.value.render()
+    assert caught.value.help
 
 
 def test_unknown_words_are_usage_errors() -> None:

@@ -79,13 +79,16 @@ def test_a_row_that_lacks_a_member_is_refused(fmha: Fmha, report: Any, member: s
 
 
 DOCUMENTS = {
-    "nothing": (b"", "not JSON"),
+    "nothing": (b"", "it is empty"),
     "no JSON": (b"nonsense", "not JSON"),
     "not UTF-8": (b'{"schema": "\xff"}', "not JSON"),
     "deep JSON": (DEEP.encode(), "levels deep"),
     "JSON deeper than any document": (DEEPER_THAN_DOCUMENTS.encode(), "levels deep"),
     "a list": (b"[]", "not an object"),
-    "another document": (b'{"schema": "fmha.kernels/1"}', "not a row"),
+    "another document": (
+        b'{"schema": "fmha.kernels/1"}',
+        "its schema is fmha.kernels/1, and this fmha reads fmha.record/1",
+    ),
     "records that are a number": (b'{"schema": "fmha.report/1", "records": 5}', "records: not a list"),
     "records that are numbers": (b'{"schema": "fmha.report/1", "records": [5]}', "records[0]: not an object"),
     "no records": (b'{"schema": "fmha.report/1"}', "records: not a list"),
@@ -104,6 +107,7 @@ def test_a_damaged_document_is_refused(fmha: Fmha, name: str) -> None:
 def test_a_line_is_named(fmha: Fmha, report: Any) -> None:
     lines = [json.dumps(report["records"][0])] * 2
     refused(compared(fmha, "\n".join([*lines, '{"schema": ']) + "\n"), "line 3: not JSON")
+    refused(compared(fmha, "\n".join([*lines, '{"schema": '])), "line 3: the last line is cut short")
     refused(compared(fmha, "\n".join([*lines, DEEP]) + "\n"), "line 3: nested")
 
 
@@ -161,4 +165,4 @@ def test_a_row_of_one_process_is_told_how_to_become_sure(fmha: Fmha, report: Any
     done = compared(fmha, json.dumps(report))
     assert done.code == 0
     assert "1 process a row" in done.err
-    assert "1 row unsure of the baseline: a difference is sure from 5 processes a side on" in done.out
+    assert "1 row cannot be judged: a difference can be sure only with 5 processes or more on either side" in done.out

@@ -437,7 +437,7 @@ def test_names_of_any_length_that_fits(fmha: Fmha, tmp_path: Path) -> None:
 def test_a_journal_of_a_long_name(fmha: Fmha, tmp_path: Path, length: int, code: int) -> None:
     done = fmha(*SWEEP, "--journal", str(tmp_path / ("x" * length)))
     assert done.code == code, done.err
-    assert code == 0 or done.err.startswith("4 problems (softcap x4)\nerror[X031]: ")
+    assert code == 0 or done.err.startswith("4 problems (softcap x4)\nerror[X040]: --journal ")
 
 
 # -- inputs ------------------------------------------------------------------------------------------------------------

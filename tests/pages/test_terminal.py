@@ -26,6 +26,10 @@ def test_every_series_has_a_letter_and_every_length_a_tick() -> None:
     assert sum(letter in drawn for letter in LETTERS) >= 6
 
 
+def test_a_narrow_terminal_gets_no_wider_line() -> None:
+    assert max(map(len, terminal_plot(sweep(), 40).splitlines())) <= 40
+
+
 def test_points_stand_at_equal_distances_for_doubled_lengths() -> None:
     rows = [timed(Problem.of(seqlen=n, dtype="fp32"), processes=1, samples=1) for n in (64, 128, 256, 512)]
     line = next(line for line in terminal_plot(rows, 80).splitlines() if "128" in line and "512" in line)

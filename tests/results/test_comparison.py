@@ -12,6 +12,7 @@ from fmha_cli.measure.compare import Speed
 from fmha_cli.measure.difference import Rule
 from fmha_cli.report.record import Record
 from fmha_cli.results.comparison import FailOn, compared, confirmed, processes_to_confirm
+from fmha_cli.results.conditions import parse_by
 
 CALM, NOISY = processes(1_000_000, 1), processes(1_000_000, 2, noise=0.1)
 SLOW = processes(1_100_000, 3)
@@ -130,3 +131,21 @@ def test_notes_name_what_differs_and_what_the_rows_need() -> None:
     rows = {f"s{16 * n}": processes(1_000_000, n, 5) for n in range(1, 9)}
     (note,) = compared(run(**rows), run(**rows), RULE).notes
     assert note == "8 rows: a lone difference needs at least 6 processes a side to be sure; here are 5"
+
+
+def test_where_nothing_corresponds_the_first_condition_and_the_way_out_are_named() -> None:
+    def refused(after: list[Record]) -> tuple[str, str]:
+        with pytest.raises(EmptySelection) as caught:
+            compared([timed(CALM)], after, RULE)
+        return str(caught.value.why), str(caught.value.help)
+
+    assert refused([]) == ("the run after has no rows", "`fmha results show RUN` shows its rows")
+    why, help = refused([timed(CALM, seqlen=128)])
+    assert why.startswith("the runs have no problem in common: ")
+    assert help == "run both with the same problem flags"
+    other = replace(timed(CALM, backend="torch"), device="cuda:0")
+    why, help = refused([other])
+    assert why == "backend is cpu before and torch after"
+    assert help == "--by problem,arch,cache,threads compares them all the same"
+    by = parse_by(help.removeprefix("--by ").partition(" ")[0])
+    assert len(compared([timed(CALM)], [other], RULE, by).rows) == 1

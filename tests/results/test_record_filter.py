@@ -52,3 +52,10 @@ def test_a_filter_that_matches_nothing_names_its_term() -> None:
 def test_an_unknown_key_is_refused() -> None:
     with pytest.raises(UsageError, match="no such key 'hdin'"):
         filtered(RECORDS, ["hdin:64"])
+
+
+def test_the_keys_are_members_of_a_problem_and_nothing_else() -> None:
+    with pytest.raises(UsageError) as caught:
+        filtered([], ["nonsense:x"])
+    assert "seqlen_q" in str(caught.value.help)
+    assert "json_always" not in str(caught.value.help)

@@ -170,3 +170,37 @@ def test_a_step_that_fails_leaves_the_store_as_it_was(path: Path) -> None:
 
     assert "syntax error" in str(refusal(path, steps=(*STEPS, broken)).why)
     assert loaded(path) == ROWS
+
+
+def unwritable(monkeypatch: pytest.MonkeyPatch, tries: int) -> None:
+    """Let the next tries to bring a store to the newest version fail as in a folder that cannot be written."""
+    left, migrate = [tries], module.migrate
+
+    def failing(*args: Any) -> None:
+        if left[0]:
+            left[0] -= 1
+            fault = sqlite3.OperationalError("attempt to write a readonly database")
+            fault.sqlite_errorcode = sqlite3.SQLITE_READONLY
+            raise fault
+        migrate(*args)
+
+    monkeypatch.setattr(module, "migrate", failing)
+
+
+def test_a_store_that_cannot_be_written_can_be_read(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    filled(path, *ROWS)
+    unwritable(monkeypatch, 1)
+    with Store.open(path, create=False, reads=True) as store:
+        assert records_of(store, summaries(store)[0]) == ROWS
+        with pytest.raises(EnvironmentProblem, match="cannot be used"), store.transaction() as db:
+            db.execute("delete from record")
+    unwritable(monkeypatch, 1)
+    with pytest.raises(EnvironmentProblem) as caught:
+        Store.open(path, create=False)
+    assert caught.value.why == "this user may not write it"
+    log = path.with_name(f"{path.name}-wal")
+    log.write_bytes(b"rows of another process")
+    unwritable(monkeypatch, 1)
+    with pytest.raises(EnvironmentProblem) as caught:
+        Store.open(path, create=False, reads=True)
+    assert caught.value.why == "it cannot be written, and another process has it open"

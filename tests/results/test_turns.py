@@ -83,7 +83,7 @@ def test_rows_count_although_some_are_not_good(code: int) -> None:
 @pytest.mark.parametrize(
     ("a", "why"),
     [
-        (("no-such-program-here",), "No such file"),
+        (("no-such-program-here",), "no program of this name is found"),
         (command("A", 2), "exit code 2"),
         (command("A", 70), "exit code 70"),
         ((sys.executable, "-c", "print('hello')"), "not JSON"),

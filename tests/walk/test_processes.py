@@ -8,11 +8,15 @@ from typing import Any
 import pytest
 
 from fmha_cli import api
+from fmha_cli.discovery.registry import build_registry
+from fmha_cli.domain.phases import Phase
 from fmha_cli.domain.verdict import Verdict
 from fmha_cli.execution.job import Job
 from fmha_cli.execution.supervisor import JobResult, Supervisor
 from fmha_cli.measure.sampling import StopReason
 from fmha_cli.report.record import Record
+from fmha_cli.walk.request import Command, Request
+from fmha_cli.walk.run import run_points
 from fmha_cli.walk.timing import Timed, in_processes, policy_of
 
 PROBLEM = api.Problem.from_cli("-H 2 -s 16 -d 8 --dtype fp16")
@@ -112,3 +116,18 @@ def test_samples_of_processes_are_joined_in_order() -> None:
         ((0, 7),), warmup=3, stop=StopReason.CONVERGED
     )
     assert done.count("renew") == 3
+
+
+def test_progress_counts_the_time_of_all_processes() -> None:
+    told: list[tuple[int, int]] = []
+
+    def phase(name: Phase, done: int, total: int) -> None:
+        if name is Phase.TIME and total:
+            told.append((done, total))
+
+    request = Request(command=Command.BENCH, backend="null", budget_s=0.05, processes=2)
+    run_points([PROBLEM], request, build_registry(), phase=phase)
+    assert len({total for _, total in told}) == 1
+    assert [done for done, _ in told] == sorted(done for done, _ in told)
+    assert max(done for done, _ in told) >= told[0][1] // 2
+    assert told[0][0] <= told[0][1] // 2

@@ -315,8 +315,8 @@ def _unsure_of_baseline(records: Sequence[Row]) -> list[str]:
     few = sum(count < FEWEST_PROCESSES for count in counts)
     if not few:
         return []
-    text = f"{counted(few, 'row')} unsure of the baseline: a difference is sure from {FEWEST_PROCESSES} processes a side on"
-    return [f"  {text} (--processes 8, for the baseline too)"]
+    needed = f"a difference can be sure only with {FEWEST_PROCESSES} processes or more on either side"
+    return [f"  {counted(few, 'row')} cannot be judged: {needed} (--processes 8, for the baseline too)"]
 
 
 def _lead(record: Row) -> str:
