@@ -49,7 +49,7 @@ own or the next."""
 
 
 def _in_order(problem: Problem, archs: tuple[str, ...]) -> Iterator[tuple[int, str, KernelSpec]]:
-    """Main kernels, the place of their architecture among those of the device, and its name. Backward kernels come last."""
+    """An architecture's place among those of the device, its name, and one of its main kernels. Backward kernels come last."""
     first = load_arch(archs[0]) if archs and problem.dtype is DType.BF16 else None
     fastest = first.fact(BF16_BACKWARD) if first and BF16_BACKWARD in first.facts else None
     backward = sorted(archs, key=lambda arch: arch != fastest)
