@@ -14,6 +14,7 @@ ROOT = Path(__file__).parents[1]
 INSTEAD = {
     "is not to be had": "is not available",
     "are no matter": "do not matter",
+    "belongs into": "belongs in",
     "what takes part": "the participants",
     "who comes in": "the parties",
 }

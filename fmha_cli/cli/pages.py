@@ -50,6 +50,7 @@ def page_of(code: str, registry: Registry) -> RulePage:
 
 def all_pages(registry: Registry) -> dict[str, RulePage]:
     """Every page by id, sorted: the rules of the backends, and the errors."""
+    from fmha_cli.domain.protocols import Explained
     from fmha_cli.report.documents.pages import RulePage
 
     owners: dict[str, set[str]] = {}
@@ -59,6 +60,9 @@ def all_pages(registry: Registry) -> dict[str, RulePage]:
     found = {
         code: RulePage(id=code, text=t, help=h, source=None, backends=()) for code, (t, h) in error_pages().items()
     }
+    for backend in registry.backends.values():
+        for code, (t, h) in backend.errors.items() if isinstance(backend, Explained) else ():
+            found[code] = RulePage(id=code, text=t, help=h, source=None, backends=(backend.name,))
     for id, rule in registry.rules().items():
         backends = tuple(sorted(owners[id]))
         found[id] = RulePage(id=id, text=rule.text, help=rule.help, source=rule.source or None, backends=backends)
@@ -82,6 +86,6 @@ def rulebook(call: Call, start: str) -> dict[str, Any]:
 
 
 def error_pages() -> dict[str, tuple[str, str]]:
-    """Every error code with its meaning and remedy, from ``codes.json``. Rules of backends have their own pages."""
+    """Every error code of this package with its meaning and remedy, from ``codes.json``."""
     data = json.loads(resources.files("fmha_cli.cli").joinpath("codes.json").read_text("utf-8"))
     return {code: (text, help) for code, (text, help) in data.items()}

@@ -33,7 +33,7 @@ from fmha_cli.conformance.library import (
     told,
 )
 from fmha_cli.conformance.library_problems import library_problems
-from fmha_cli.conformance.plugin import check_parent, check_sources, probed
+from fmha_cli.conformance.plugin import check_codes, check_parent, check_sources, probed
 from fmha_cli.conformance.subject import Subject
 from fmha_cli.domain.features import FILLS
 
@@ -46,6 +46,7 @@ __all__ = [
     "borne_out",
     "check_agreement",
     "check_claims",
+    "check_codes",
     "check_decisions",
     "check_names",
     "check_parent",

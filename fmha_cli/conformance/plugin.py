@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,7 +13,7 @@ from unittest import mock
 
 from fmha_cli.conformance.subject import Subject
 from fmha_cli.domain.device import Availability
-from fmha_cli.domain.protocols import Backend
+from fmha_cli.domain.protocols import Backend, Explained
 from fmha_cli.toolchain import framework
 
 _PARENT = """
@@ -40,6 +41,16 @@ def check_sources(folder: Path, lines: int) -> None:
     assert not other, f"a plugin imports fmha_cli.api alone: {other}"
 
 
+def check_codes(backend: Backend, folder: Path) -> None:
+    """Every rule or error of a plugin's own (K900 on) that stands in the modules below a folder has a page: it is among the
+    backend's rules, or in its ``errors``."""
+    nodes = (node for path in sorted(folder.rglob("*.py")) for node in ast.walk(ast.parse(path.read_text("utf-8"))))
+    codes = {str(node.value) for node in nodes if isinstance(node, ast.Constant)}
+    own = {code for code in codes if re.fullmatch(r"K9\d\d", code)}
+    known = {rule.id for rule in backend.rules()} | set(backend.errors if isinstance(backend, Explained) else ())
+    assert not own - known, f"`fmha explain` has no page of {sorted(own - known)}"
+
+
 def _imported(text: str) -> Iterator[str]:
     """The modules of ``fmha_cli`` that a text imports."""
     for node in ast.walk(ast.parse(text)):
@@ -52,7 +63,7 @@ def _imported(text: str) -> Iterator[str]:
 
 def check_parent(subject: Subject, *packages: str) -> None:
     """Registration, the probe of a backend that answers in the parent, and decisions for every architecture import none of
-    these packages: the library belongs into the worker, which may crash, and whose threads do not stay beside other rows.
+    these packages: the library belongs in the worker, which may crash, and whose threads do not stay beside other rows.
     """
     command = [sys.executable, "-c", _PARENT, subject.entry, subject.backend.name, *packages]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

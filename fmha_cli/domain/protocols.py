@@ -360,3 +360,12 @@ class Keyed(Protocol):
         Raises:
             EnvironmentProblem: as ``Backend.build``.
         """
+
+
+@runtime_checkable
+class Explained(Protocol):
+    """A backend with errors of its own, for ``fmha explain CODE``. Its rules have their pages without it."""
+
+    @property
+    def errors(self) -> Mapping[str, tuple[str, str]]:
+        """Code -> what the error means, and what to do."""

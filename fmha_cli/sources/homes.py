@@ -16,6 +16,7 @@ from fmha_cli.domain.arch import arch_document
 from fmha_cli.domain.encode import digest_of
 from fmha_cli.domain.errors import EnvironmentProblem
 from fmha_cli.domain.plan import Edited
+from fmha_cli.system.files import named_path
 from fmha_cli.toolchain.cache.layout import CacheLayout
 from fmha_cli.toolchain.cache.memo import recall, remember, stamps
 
@@ -95,6 +96,11 @@ class Home:
         """The files that differ, each with how."""
         words = ((self.changed, ""), (self.added, " (new)"), (self.missing, " (missing)"))
         return tuple(f"{path}{word}" for paths, word in words for path in paths)
+
+
+def home_path(given: str) -> Path:
+    """The folder that an option or a variable names as the user's own tree."""
+    return named_path(given)
 
 
 def home_files(parts: Mapping[str, Path]) -> dict[str, Path]:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fmha_null.kernels import Behaviour, null_kernel
+from fmha_null.kernels import null_kernel
 from jsonschema import Draft202012Validator
 from schema_checks import validator
 
@@ -238,83 +238,11 @@ def test_list_kernels(fmha: Fmha) -> None:
     assert "did you mean forward" in fmha("list-kernels", "--profile", "froward").err
 
 
-def test_build_takes_a_problem_or_a_set(fmha: Fmha) -> None:
-    done = fmha("build", *SMALL, "--splits", "2", "--json")
-    assert [b["kernel"]["family"] for b in done.document["builds"]] == ["fwd_splitkv", "fwd_splitkv_combine"]
-    assert fmha("build", *SMALL, "--filter", "dtype:fp16").code == 2
-    failing = null_kernel(DType.FP16, Family.FWD, Behaviour.BUILD_ERROR).digest
-    done = fmha("build", "--backend", "null", "--filter", f"digest:{failing}", "--json")
-    assert done.code == 6
-    assert done.document["failed"] == 1
-    assert fmha("build", *SMALL, "--dropout", "0.5").code == 3
-
-
 def test_plan_of_an_unsupported_problem(fmha: Fmha) -> None:
     done = fmha("plan", *SMALL, "--dropout", "0.5", "--json")
     assert done.code == 3
     assert done.document["kernel"] is None
     assert done.document["reasons"][0]["id"] == "K009"
-
-
-def test_inspect_names_kernels_that_do_not_exist(fmha: Fmha) -> None:
-    assert fmha("inspect", "00000000").code == 2
-    assert fmha("inspect").code == 2
-    assert fmha("inspect", "--diff", HONEST, "00000000", "--arch", "null").code == 2
-
-
-@pytest.mark.parametrize(
-    "argv",
-    [
-        (HONEST, "--all"),
-        (HONEST, "--diff", HONEST, SPLIT),
-        ("--all", "--diff", HONEST, SPLIT),
-        (HONEST, "--compiler", "a", "--compiler", "b", "--compiler", "c"),
-        ("--all", "--compiler", "a", "--compiler", "b"),
-        (HONEST, "--profile", "forward"),
-        (HONEST, "--filter", "dtype:fp16"),
-    ],
-)
-def test_inspect_takes_one_kernel_or_all_or_two(fmha: Fmha, argv: tuple[str, ...]) -> None:
-    done = fmha("inspect", "--arch", "null", *argv)
-    assert done.code == 2
-    assert "E002" in done.err
-
-
-def test_inspect_all_keeps_a_row_for_what_does_not_build(fmha: Fmha) -> None:
-    done = fmha("inspect", "--all", "--arch", "null", "--filter", "dtype:fp16,family:fwd", "--json")
-    assert done.code == 6
-    assert faults_of(done.document) == []
-    rows = done.document["kernels"]
-    failed = [row for row in rows if row["error"]]
-    assert len(failed) == done.document["failed"] == 1 < done.document["count"] == len(rows)
-    assert failed[0]["kernel"]["algorithm"]["behaviour"] == "build_error"
-    assert set(failed[0]["figures"].values()) == {None}
-    text = fmha("inspect", "--all", "--arch", "null", "--filter", "dtype:fp16,family:fwd").out
-    assert "1 not built" in text
-
-
-def test_two_kernels_side_by_side(fmha: Fmha) -> None:
-    done = fmha("inspect", "--arch", "null", "--diff", HONEST, SPLIT, "--json").document
-    rows = {(row["kind"], row["name"]): row for row in done["rows"]}
-    family = rows["kernel", "family"]
-    assert (family["left"], family["right"], family["differs"]) == ("fwd", "fwd_splitkv", True)
-    assert ("kernel", "dtype") not in rows
-    assert done["differing"] == sum(row["differs"] for row in done["rows"])
-    same = fmha("inspect", "--arch", "null", HONEST, "--compiler", "a", "--compiler", "b", "--json").document
-    assert same["differing"] == 0
-    assert same["left"]["kernel"] == same["right"]["kernel"]
-
-
-def test_kernels_of_two_backends_are_compared(fmha: Fmha) -> None:
-    """Each side is built and inspected by its own backend; what one of them does not know is empty on its side."""
-    listed = fmha(
-        "list-kernels", "--backend", "cpu", "--arch", "generic", "--family", "fwd", "--limit", "1", "--json"
-    ).document
-    mine, other = null_kernel(DType.FP16, Family.FWD).name, listed["kernels"][0]["name"]
-    done = fmha("inspect", "--diff", mine, other, "--json").document
-    assert [done[side]["backend"] for side in ("left", "right")] == ["null", "cpu"]
-    figures = {row["name"]: row for row in done["rows"] if row["kind"] == "figure"}
-    assert figures["instruction_count"]["right"] > figures["instruction_count"]["left"]
 
 
 def test_cache_round_trip(fmha: Fmha, home: Path) -> None:
@@ -369,70 +297,3 @@ def test_doctor_fails_for_a_named_backend_that_is_broken(fmha: Fmha, monkeypatch
     assert done.code == 4
     states = {c["subject"]: c["state"] for c in done.document["checks"] if c["name"] == "backend"}
     assert states["null"] == "failed"
-
-
-def test_build_sums_up_what_failed(fmha: Fmha, home: Path) -> None:
-    """If one kernel of a set does not compile, the rest is built; the summary and a second run name the log."""
-    fresh = ("--cache-dir", str(home / "fresh"))
-    good, bad = HONEST, null_kernel(DType.FP16, Family.FWD, Behaviour.BUILD_ERROR).digest
-    argv = ("build", "--backend", "null", "--filter", f"digest:{good}*,digest:{bad}", *fresh)
-    done = fmha(*argv, "--json")
-    assert done.code == 6
-    assert {k: done.document[k] for k in ("compiled", "cached", "failed", "refused", "not_run")} == {
-        "compiled": 1,
-        "cached": 0,
-        "failed": 1,
-        "refused": 0,
-        "not_run": 0,
-    }
-    (failure,) = (b["error"] for b in done.document["builds"] if b["state"] == "failed")
-    assert Path(failure["where"]).is_file()
-    assert "1 of 2 kernels did not compile" in done.err
-    last = done.err.strip().splitlines()[-3:]
-    assert bad[:8] in last[0]
-    assert last[1].strip() == "planted: behaviour build_error"
-    assert last[2].strip() == f"log: {failure['where']}"
-    assert "/2] failed: " in done.err
-    assert "/2] compiled in" in done.err
-    again = fmha(*argv)
-    assert again.code == 6
-    assert "compiled in" not in again.err
-    assert "1 cached, 1 failed" in again.out
-    assert fmha(*argv, "-q").err.splitlines()[0].startswith("warning: 1 of 2")
-
-
-def test_a_build_of_nothing_but_cached_kernels_is_silent(fmha: Fmha, home: Path) -> None:
-    argv = (
-        "build",
-        "--backend",
-        "null",
-        "--filter",
-        "dtype:fp16,-behaviour:build_error",
-        "--cache-dir",
-        str(home / "c"),
-    )
-    assert fmha(*argv).code == 0
-    again = fmha(*argv)
-    assert again.code == 0
-    assert again.err == ""
-    assert "0 compiled" in again.out
-
-
-def test_build_says_an_error_of_many_kernels_once(fmha: Fmha) -> None:
-    """For a revision whose sources are missing, all rows are not run, one error covers them, and the exit code is 4."""
-    argv = ("build", "--arch", "gfx1250", "--ck-rev", "2026-08", "--family", "fwd", "--filter", "hdim:64,dtype:fp16")
-    done = fmha(*argv, "--json", FMHA_HIPCC="/nonexistent/clang++", FMHA_OFFLINE="1")
-    assert done.code == 4
-    assert faults_of(done.document) == []
-    assert done.document["not_run"] == len(done.document["builds"]) > 20
-    table = fmha(*argv, FMHA_HIPCC="/nonexistent/clang++", FMHA_OFFLINE="1").out
-    assert table.count("error[") == 1
-    assert f"{done.document['not_run']} not run" in table
-
-
-def test_build_refuses_what_a_rule_refuses_without_a_compiler(fmha: Fmha) -> None:
-    argv = ("build", "--arch", "gfx1201", "--profile", "receipt:2", "--family", "batch_prefill")
-    done = fmha(*argv, "--json", FMHA_HIPCC="/nonexistent/clang++", FMHA_OFFLINE="1")
-    assert done.code == 3
-    assert done.document["refused"] == len(done.document["builds"]) > 20
-    assert {build["error"]["code"][:2] for build in done.document["builds"]} == {"K2"}

@@ -39,6 +39,8 @@ def fmha_process(*argv: str) -> subprocess.CompletedProcess[str]:
         (0, ["run", *SMALL, "--no-check"], "UNCHECKED"),
         (1, ["run", *SMALL, "--kernel", kernel(Behaviour.NAN)], "WRONG"),
         (1, ["run", *SMALL, "--kernel", kernel(Behaviour.OOB_AFTER)], "OUT_OF_BOUNDS"),
+        (1, ["validate", *SMALL, "--lse", "--kernel", kernel(Behaviour.NONDETERMINISTIC)], "NONDETERMINISTIC"),
+        (1, ["run", *SMALL, "--scale", "1e9"], "MISTRUSTED"),
         (3, ["run", *SMALL, "--dropout", "0.5"], "UNSUPPORTED"),
         (6, ["run", *SMALL, "--kernel", kernel(Behaviour.SEGFAULT)], "CRASHED"),
         (6, ["run", *SMALL, "--kernel", kernel(Behaviour.BUILD_ERROR)], "BUILD_FAILED"),

@@ -14,6 +14,7 @@ import fmha_cli
 from cli.conftest import Fmha
 from fmha_cli.cli.pages import error_pages
 from fmha_cli.discovery.registry import build_registry
+from fmha_cli.domain.protocols import Explained
 
 
 def test_a_supported_problem(fmha: Fmha) -> None:
@@ -163,7 +164,11 @@ def test_all_rules_are_listed_by_id(fmha: Fmha) -> None:
     rules = fmha("explain", "--rules", "--json").document["rules"]
     ids = [rule["id"] for rule in rules]
     assert ids == sorted(set(ids))
-    assert set(ids) == set(error_pages()) | set(build_registry().rules())
+    registry = build_registry()
+    plugins = {
+        code for backend in registry.backends.values() if isinstance(backend, Explained) for code in backend.errors
+    }
+    assert set(ids) == set(error_pages()) | set(registry.rules()) | plugins
     done = fmha("explain", "--rules", "k32", COLUMNS="80")
     assert done.code == 0
     assert [line[:4] for line in done.out.splitlines() if line.startswith("K")] == [
@@ -203,6 +208,14 @@ def codes_in_the_source() -> Iterator[str]:
 def test_every_code_has_a_page() -> None:
     known = set(error_pages()) | set(build_registry().rules())
     assert set(codes_in_the_source()) - known == set()
+
+
+def test_a_plugins_errors_have_pages(fmha: Fmha, monkeypatch: pytest.MonkeyPatch) -> None:
+    help = "mend it"
+    monkeypatch.setattr("fmha_null.NullBackend.errors", {"K990": ("it is broken", help)}, raising=False)
+    page = fmha("explain", "k990", "--json").document
+    assert (page["id"], page["text"], page["help"], page["backends"]) == ("K990", "it is broken", help, ["null"])
+    assert [row["id"] for row in fmha("explain", "--rules", "K99", "--json").document["rules"]] == ["K990"]
 
 
 def test_no_page_stands_twice() -> None:

@@ -56,6 +56,11 @@ def test_a_long_list_is_summed_up_on_a_terminal_alone(terminal: Terminal, fmha: 
     assert len(fmha(*words).out.splitlines()) > 120
     assert len(fmha(*words, "--limit", "5", COLUMNS="80").out.splitlines()) < 20
     assert len(fmha(*words, "--wide", COLUMNS="80").out.splitlines()) > 120
+    fewer = fmha(
+        "list-kernels", "--arch", "gfx942", "--backend", "ck_tile", "--family", "fwd_appendkv", COLUMNS="80"
+    ).out
+    assert "99 kernels for gfx942" in fewer
+    assert len(fewer.splitlines()) > 99, "up to 100 are listed"
 
 
 def test_kernels_of_every_architecture_name_theirs(fmha: Fmha) -> None:

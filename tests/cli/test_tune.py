@@ -12,6 +12,7 @@ import pytest
 import ring_backend
 from ring_backend import DEFAULT, HONEST
 from ring_fixtures import ring
+from runs_to_compare import processes, timed
 from schema_checks import validator
 from tuned_for import difference
 
@@ -86,6 +87,19 @@ def test_the_default_is_kept_unless_another_is_surely_faster(
     assert ran(fmha)["selected_by"] == "default"
     (entry,) = fmha("tune", "ls", "--json").document["entries"]
     assert (entry["result"], entry["why"]) == ("kept", row["why"])
+
+
+@pytest.mark.parametrize(("least", "state"), [("5", "tuned"), ("20", "kept")])
+def test_a_winner_is_faster_by_the_least_gain(
+    fmha: Fmha, monkeypatch: pytest.MonkeyPatch, least: str, state: str
+) -> None:
+    """Fresh processes find it surely 10 % faster."""
+    sides = tuple((timed(processes(middle, seed)),) for seed, middle in enumerate((1_100_000, 1_000_000)))
+    monkeypatch.setattr(confirming.Turns, "run", lambda self, count: sides)
+    (row,) = tuned(fmha, *SMALL, "--min-gain", least)
+    assert row["state"] == state
+    assert row["difference"]["ratio"] == pytest.approx(1 / 1.1, rel=0.01)
+    assert (row["why"] is None) == (state == "tuned")
 
 
 @pytest.mark.usefixtures("sure")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import types
 from pathlib import Path
 
 import framework_plugin
@@ -38,6 +39,19 @@ def test_sources_have_so_many_lines_and_exist(tmp_path: Path) -> None:
     (tmp_path / "module.py").write_text("\n" * 3, "utf-8")
     with pytest.raises(AssertionError, match="3 lines"):
         conformance.check_sources(tmp_path, 2)
+
+
+@pytest.mark.parametrize(("code", "good"), [("K901", True), ("K902", False), ("N006", True)])
+def test_a_code_without_a_page_is_noticed(code: str, good: bool, tmp_path: Path) -> None:
+    class Explaining(framework_plugin.Backend):
+        errors = types.MappingProxyType({"K901": ("it is broken", "mend it")})
+
+    (tmp_path / "module.py").write_text(f"CODE = {code!r}\n", "utf-8")
+    if good:
+        conformance.check_codes(Explaining(), tmp_path)
+        return
+    with pytest.raises(AssertionError, match="no page of "):
+        conformance.check_codes(Explaining(), tmp_path)
 
 
 DECIDING = "from framework_plugin import *\n{more}\n"

@@ -1,4 +1,4 @@
-"""The plugin that ``docs/writing-a-backend.md`` shows: at most 60 lines, and it passes the published tests."""
+"""``docs/writing-a-backend.md``: the plugin that it shows is short and passes the published tests; its table has every protocol."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from fmha_cli import api, conformance
+from fmha_cli import api, conformance, domain
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "writing-a-backend.md"
 LINES = 60
@@ -36,3 +36,16 @@ def test_it_passes_the_conformance_tests(tmp_path: Path, monkeypatch: pytest.Mon
     served = [r for r in conformance.judged(subject, conformance.library_problems(3, 30)) if r.kernel is not None]
     assert len(served) >= 3
     assert {record.verdict for record in served} == {api.Verdict.PASSED}
+
+
+def test_the_table_has_every_protocol_that_a_backend_may_implement() -> None:
+    """``Backend`` has a table of its own, ``Remarking`` belongs to sessions, and emulators have a section."""
+    files = [path for path in Path(domain.__file__).parent.glob("*.py") if path.name != "emulation.py"]
+    found = {
+        name: path.name
+        for path in files
+        for name in re.findall(r"^@runtime_checkable\nclass (\w+)", path.read_text("utf-8"), re.MULTILINE)
+    }
+    rows = re.findall(r"^\| (`[^|]+`) \| `(\w+\.py)` \|", PAGE.read_text("utf-8"), re.MULTILINE)
+    told = {name: file for names, file in rows for name in re.findall(r"\w+", names)}
+    assert told == {name: file for name, file in found.items() if name not in ("Backend", "Remarking")}

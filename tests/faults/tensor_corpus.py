@@ -6,19 +6,16 @@ Every maker writes into the folder and returns the ``FILE[:KEY]`` that a user wo
 from __future__ import annotations
 
 import io
-import json
 import os
-import random
 import socket
-import struct
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from tensor_bytes import Q, central, described, entry, header, npy, npz, patched, payload, put, safetensors
 
-Q = np.random.Generator(np.random.PCG64(1)).standard_normal((1, 1, 8, 16)).astype(np.float32)
 Maker = Callable[[Path], str]
 
 DAMAGED: dict[str, tuple[Maker, str]] = {}
@@ -36,51 +33,6 @@ def kind(words: str, **given: Any) -> Callable[[Callable[..., str]], Callable[..
         return make
 
     return add
-
-
-def npy(array: np.ndarray[Any, Any] = Q, *, pickled: bool = False) -> bytes:
-    out = io.BytesIO()
-    np.save(out, array, allow_pickle=pickled)
-    return out.getvalue()
-
-
-def header(text: str, version: int = 1, data: bytes = b"") -> bytes:
-    """A ``.npy`` with a header of one's own."""
-    body = text.encode("latin-1") + b"\n"
-    length = struct.pack("<H" if version == 1 else "<I", len(body))
-    return b"\x93NUMPY" + bytes([version, 0]) + length + body + data
-
-
-def described(shape: str, descr: str = "'<f4'", fortran: str = "False") -> str:
-    return f"{{'descr': {descr}, 'fortran_order': {fortran}, 'shape': {shape}}}"
-
-
-def npz(members: Mapping[str, bytes], method: int = zipfile.ZIP_STORED) -> bytes:
-    out = io.BytesIO()
-    with zipfile.ZipFile(out, "w", method) as archive:
-        for name, data in members.items():
-            archive.writestr(name, data)
-    return out.getvalue()
-
-
-def put(folder: Path, name: str, data: bytes) -> str:
-    (folder / name).write_bytes(data)
-    return str(folder / name)
-
-
-def patched(data: bytes, at: int, new: bytes) -> bytes:
-    return data[:at] + new + data[at + len(new) :]
-
-
-def central(data: bytes) -> int:
-    """Where the central directory of an archive begins."""
-    return data.index(b"PK\x01\x02")
-
-
-def payload(data: bytes) -> int:
-    """Where the data of the first member begin."""
-    name, extra = struct.unpack("<HH", data[26:30])
-    return 30 + name + extra
 
 
 # -- .npy ---------------------------------------------------------------------------------------------------------------
@@ -294,15 +246,6 @@ def _npz_that_declares_more_than_it_holds(folder: Path) -> str:
 # -- .safetensors -------------------------------------------------------------------------------------------------------
 
 
-def safetensors(entries: object, data: bytes = Q.tobytes(), length: int | None = None) -> bytes:
-    text = entries if isinstance(entries, bytes) else json.dumps(entries).encode()
-    return struct.pack("<Q", len(text) if length is None else length) + text + data
-
-
-def entry(start: int = 0, end: int = Q.nbytes, dtype: str = "F32", shape: object = Q.shape) -> dict[str, object]:
-    return {"dtype": dtype, "shape": shape, "data_offsets": [start, end]}
-
-
 @kind("a header of", foreign=b"nonsense\n" * 9, short=b"\1\0\0", all_ones=b"\xff" * 64)
 def _foreign_safetensors(folder: Path, data: bytes) -> str:
     return put(folder, "q.safetensors", data)
@@ -407,48 +350,3 @@ def _ring_of_links(folder: Path) -> str:
 @kind("unknown kind of file", pt="q.pt", none="q", upper="q.NPY")
 def _suffix(folder: Path, name: str) -> str:
     return put(folder, name, npy())
-
-
-# -- files that are good, and their slight changes ----------------------------------------------------------------------
-
-
-def good(folder: Path) -> dict[str, str]:
-    """Files of the array ``Q`` that must be read: other byte orders, Fortran order, compression, unneeded members."""
-    bad = npz({"k.npy": b"not an array", "q.npy": npy()}, zipfile.ZIP_DEFLATED)
-    offsets = {"k": entry(0, 512, dtype="U32"), "q": entry(512, 1024), "__metadata__": {"a": "b"}}
-    return {
-        "Fortran order": put(folder, "fortran.npy", npy(np.asfortranarray(Q))),
-        "big-endian": put(folder, "big.npy", npy(Q.astype(">f4"))),
-        "version 2": put(folder, "two.npy", header(described(str(Q.shape)), version=2, data=Q.tobytes())),
-        "version 3": put(folder, "three.npy", header(described(str(Q.shape)), version=3, data=Q.tobytes())),
-        "compressed": put(folder, "q.npz", npz({"q.npy": npy()}, zipfile.ZIP_DEFLATED)),
-        "lzma": put(folder, "lzma.npz", npz({"q.npy": npy()}, zipfile.ZIP_LZMA)),
-        "beside a damaged member": put(folder, "beside.npz", bad),
-        "key": put(folder, "keys.npz", npz({"a.npy": npy(), "b.npy": npy()})) + ":a",
-        "colon": put(folder, "a:b.npy", npy()),
-        "safetensors": put(folder, "q.safetensors", safetensors(offsets, Q.tobytes() * 2)),
-    }
-
-
-def mutations(count: int, seed: int) -> list[tuple[str, bytes]]:
-    """(name, content) of good files with a few bytes changed, removed, doubled or exchanged."""
-    draw = random.Random(seed)
-    whole = {
-        "q.npy": npy(),
-        "q.npz": npz({"q.npy": npy()}, zipfile.ZIP_DEFLATED),
-        "stored.npz": npz({"q.npy": npy()}),
-        "lzma.npz": npz({"q.npy": npy()}, zipfile.ZIP_LZMA),
-        "q.safetensors": safetensors({"q": entry()}),
-    }
-    out = []
-    for _ in range(count):
-        name = draw.choice(list(whole))
-        data = bytearray(whole[name])
-        for _ in range(draw.choice((1, 1, 2, 8))):
-            at = draw.choice((draw.randrange(len(data)), draw.randrange(min(len(data), 160)), len(data) - 1))
-            end = min(len(data), at + draw.choice((1, 1, 2, 4, 30)))
-            new = draw.choice((b"", bytes(end - at), b"\xff" * (end - at), draw.randbytes(end - at), bytes(data[:at])))
-            data[at:end] = new
-            data = data or bytearray(b"\0")
-        out.append((name, bytes(data)))
-    return out

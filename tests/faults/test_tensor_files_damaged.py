@@ -10,8 +10,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import tensor_corpus as corpus
 from cli.conftest import Fmha
+from tensor_bytes import Q, described, header, npy
+from tensor_changes import good, mutations
+from tensor_corpus import DAMAGED
 
 from fmha_cli.domain.errors import UsageError
 from fmha_cli.walk import npy_files
@@ -21,10 +23,10 @@ STRANGE = ("Traceback", "allow_pickle", "pickled", "zlib", "Errno", "BadZip", "u
 """Words that are not this tool's."""
 
 
-@pytest.mark.parametrize("kind", corpus.DAMAGED)
+@pytest.mark.parametrize("kind", DAMAGED)
 @pytest.mark.timeout(60)
 def test_every_kind_is_refused(fmha: Fmha, tmp_path: Path, kind: str) -> None:
-    make, words = corpus.DAMAGED[kind]
+    make, words = DAMAGED[kind]
     done = fmha("run", "--backend", "null", "--q", make(tmp_path))
     assert (done.code, done.out) == (2, ""), done.err
     error, *rest = done.err.splitlines()
@@ -36,13 +38,13 @@ def test_every_kind_is_refused(fmha: Fmha, tmp_path: Path, kind: str) -> None:
 
 
 def test_there_are_many_kinds() -> None:
-    assert len(corpus.DAMAGED) >= 76
+    assert len(DAMAGED) >= 76
 
 
 def test_good_files_are_read(tmp_path: Path) -> None:
-    for name, spec in corpus.good(tmp_path).items():
+    for name, spec in good(tmp_path).items():
         array = read_tensor(spec, "--q", "q")
-        np.testing.assert_array_equal(array, corpus.Q, err_msg=name)
+        np.testing.assert_array_equal(array, Q, err_msg=name)
         assert array.dtype == np.float32, name
         assert array.flags.c_contiguous, name
 
@@ -55,7 +57,7 @@ def test_an_array_without_axes_keeps_its_shape(tmp_path: Path) -> None:
 @pytest.mark.parametrize("seed", range(4))
 def test_changed_bytes_never_surprise(tmp_path: Path, seed: int) -> None:
     refused = 0
-    for name, data in corpus.mutations(250, seed):
+    for name, data in mutations(250, seed):
         (tmp_path / name).write_bytes(data)
         try:
             read_tensor(str(tmp_path / name), "--q", "q")
@@ -67,7 +69,7 @@ def test_changed_bytes_never_surprise(tmp_path: Path, seed: int) -> None:
 def test_sizes_are_compared_with_the_memory_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(npy_files, "available_bytes", lambda: 100)
     for suffix in ("npy", "npz", "safetensors"):
-        spec = next(s for n, s in corpus.good(tmp_path).items() if s.endswith(suffix) and n != "key")
+        spec = next(s for n, s in good(tmp_path).items() if s.endswith(suffix) and n != "key")
         with pytest.raises(UsageError, match="memory are available"):
             read_tensor(spec, "--q", "q")
 
@@ -78,9 +80,9 @@ def test_a_bomb_costs_no_memory(tmp_path: Path) -> None:
     bomb = zipfile.ZipInfo("bomb.npy")
     bomb.compress_type = zipfile.ZIP_DEFLATED
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
-        archive.writestr("q.npy", corpus.npy())
+        archive.writestr("q.npy", npy())
         with archive.open(bomb, "w", force_zip64=True) as stream:
-            stream.write(corpus.header(corpus.described("(268435456,)")))
+            stream.write(header(described("(268435456,)")))
             for _ in range(1024 // 64):
                 stream.write(bytes(64 << 20))
     script = (

@@ -131,6 +131,13 @@ def test_could_see_is_what_a_planted_slow_down_shows() -> None:
             assert (one(Pair(calm.before, planted)).speed is Speed.SLOWER) is expected
 
 
+def test_could_see_does_not_count_the_difference_itself() -> None:
+    calm = pair(1.0, 7, noise=0.02)
+    for factor in (0.975, 1.1):
+        moved = Side.of([[round(ns * factor) for ns in p] for p in calm.after.processes])
+        assert one(Pair(calm.before, moved)).could_see == one(calm).could_see
+
+
 def test_nothing_can_be_seen_where_the_rows_are_too_many() -> None:
     found = judged([pair(1.0, 3 * i, 5) for i in range(7)], Rule())
     assert {row.could_see for row in found} == {None}

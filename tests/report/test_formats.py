@@ -21,7 +21,9 @@ from fmha_cli.report.form import Format
 from fmha_cli.report.formats import columns, json_text, jsonl_lines, render, rows_of
 from fmha_cli.report.lines import problem_text, united
 from fmha_cli.report.record import Record
-from report.samples import ENVIRONMENT, PROBLEM, bare, check, documents, emulated, measurement, record, records
+from report.random_records import records
+from report.sample_documents import documents
+from report.samples import ENVIRONMENT, PROBLEM, bare, check, emulated, measurement, record
 
 ALL = [
     (name, i, doc)

@@ -70,10 +70,18 @@ def test_what_must_stay_whole_does(table: Table, width: int) -> None:
     for i, column in enumerate(laid.columns):
         if column.fit is Fit.WHOLE and not column.words:
             assert {" ".join(row[i].split()) for row in laid.rows} <= originals[column.name]
+            assert not any("\n" in row[i] for row in laid.rows)
         if column.fit is Fit.FOLD and not column.words:
             assert {"".join(row[i].split()) for row in laid.rows} == {
                 "".join(text.split()) for text in originals[column.name]
             }
+
+
+def test_a_number_is_neither_cut_nor_folded() -> None:
+    kinds = [Column("time", number=True, least=1), Column("digest", rank=1)]
+    laid = lay_out(Table(kinds, [["123,456.78 ms", "d" * 30]], ""), 40)
+    assert [list(row) for row in laid.rows] == [["123,456.78 ms"]]
+    assert laid.left_out == ("digest",)
 
 
 @given(tables())

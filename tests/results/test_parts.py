@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from report.samples import PLAN, bare, emulated, measurement, record, records
+from report.random_records import records
+from report.samples import PLAN, bare, emulated, measurement, record
 
 from fmha_cli.domain.codec import DecodeError
 from fmha_cli.report.parts import RunRow, stage_rows

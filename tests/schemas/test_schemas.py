@@ -13,7 +13,9 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from jsonschema import Draft202012Validator
-from report.samples import ENVIRONMENT, documents, record, records
+from report.random_records import records
+from report.sample_documents import documents
+from report.samples import ENVIRONMENT, record
 from schema_checks import validator
 from strategies import problems
 

@@ -63,6 +63,12 @@ def test_types_that_numpy_refuses(dtype: type, code: int, carrier: type) -> None
     np.testing.assert_array_equal(taken.astype(np.float64), values.astype(np.float64))
 
 
+@pytest.mark.parametrize("device", [1, 3, 11], ids=["of the host", "pinned by CUDA", "pinned by ROCm"])
+def test_memory_that_the_host_can_read_is_taken(device: int) -> None:
+    array = np.arange(4, dtype=np.float32)
+    np.testing.assert_array_equal(host_array(Foreign(array, device=(device, 0)), "q"), array)
+
+
 def test_what_is_taken_is_a_copy() -> None:
     array = np.zeros(4, np.float32)
     taken = host_array(Foreign(array), "q")

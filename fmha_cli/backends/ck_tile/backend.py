@@ -19,7 +19,6 @@ from fmha_cli.domain.plan import Artifact, Plan, Stage
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.protocols import BoundTensor, BuildContext, LaunchView, Session
 from fmha_cli.domain.rules import CORE_RULES, Reason, Rule
-from fmha_cli.system.files import named_path
 
 if TYPE_CHECKING:
     from fmha_cli.domain.counterpart import Counterpart
@@ -162,8 +161,9 @@ class CkTileBackend:
 
     def home_files(self, home: str) -> Mapping[str, Path]:
         from fmha_cli.backends.ck_tile.tree import watched_files
+        from fmha_cli.sources.homes import home_path
 
-        return watched_files(named_path(home))
+        return watched_files(home_path(home))
 
     def source_tree(self, surroundings: Surroundings) -> SourceTree:
         from fmha_cli.backends.ck_tile.checks import source_tree

@@ -12,9 +12,8 @@ from fmha_cli.domain.arch import arch_document
 from fmha_cli.domain.errors import EnvironmentProblem
 from fmha_cli.domain.plan import Edited
 from fmha_cli.domain.wording import edited_text, listed
-from fmha_cli.sources.homes import Home, Known, home_files, looked_at, require_same, unfit
+from fmha_cli.sources.homes import Home, Known, home_files, home_path, looked_at, require_same, unfit
 from fmha_cli.sources.trees import text_digest
-from fmha_cli.system.files import named_path
 from fmha_cli.toolchain.cache.files import as_environment_problem
 from fmha_cli.toolchain.cache.layout import CacheLayout
 from fmha_cli.toolchain.cache.root import open_root
@@ -118,7 +117,7 @@ def ck_tree(
     """
     layout = open_root(cache_root)
     if home:
-        tree = _named(named_path(home), layout, taken_as)
+        tree = _named(home_path(home), layout, taken_as)
         if tree.edited is not None:
             notify(Notice(NoticeKind.SOURCE, f"the Composable Kernel of {tree.origin} is {'; '.join(tree.notes)}"))
         return tree

@@ -48,7 +48,7 @@ own and then the next ones: lists for each type of K and V, and the query rows o
 
 
 def _in_order(problem: Problem, archs: tuple[str, ...]) -> Iterator[tuple[int, str, KernelSpec]]:
-    """Main kernels, the place of their architecture among those of the device, and its name. Backward kernels come last."""
+    """An architecture's place among those of the device, its name, and one of its main kernels. Backward kernels come last."""
     for order, chosen in ((archs, _PREFILL), (_streaming(problem, archs), _DECODE), (archs, (Kind.BACKWARD,))):
         for place, arch in enumerate(order):
             for kernel in cpu_kernels(load_arch(arch)):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +11,7 @@ from fmha_cli.domain.errors import EnvironmentProblem, UsageError
 from fmha_cli.domain.installation import CheckState, DoctorCheck, SourceState, SourceTree, Surroundings
 from fmha_cli.domain.plan import Edited
 from fmha_cli.domain.wording import edited_text, listed
-from fmha_cli.sources.homes import Home, Known, home_files, looked_at, require_same, unfit
+from fmha_cli.sources.homes import Home, Known, home_files, home_path, looked_at, require_same, unfit
 from fmha_cli.sources.pins import pin_of
 from fmha_cli.toolchain.cache.files import as_environment_problem
 from fmha_cli.toolchain.cache.layout import CacheLayout
@@ -148,7 +147,7 @@ def _difference(own: OwnTree) -> str:
 
 
 def _parts(upstream: Upstream, home: str) -> tuple[Path, dict[str, Path]]:
-    root = Path(os.path.expanduser(home)).absolute()
+    root = home_path(home)
     parts = {name: root / folder for name, folder in upstream.folders.items()}
     missing = [str(upstream.folders[name]) for name, folder in parts.items() if not _holds_any(folder)]
     if missing:

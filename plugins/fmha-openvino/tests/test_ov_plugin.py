@@ -27,8 +27,9 @@ def test_conformance(check: Callable[[conformance.Subject], None], subject: conf
     check(subject)
 
 
-def test_it_stays_short_and_imports_the_api_alone() -> None:
+def test_it_stays_short_imports_the_api_alone_and_explains_its_codes() -> None:
     conformance.check_sources(Path(plugin.__file__).parent, LIMIT)
+    conformance.check_codes(BACKEND, Path(plugin.__file__).parent)
 
 
 def test_the_parent_does_not_import_the_library(subject: conformance.Subject) -> None:

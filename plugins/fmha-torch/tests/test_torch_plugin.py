@@ -113,3 +113,7 @@ def test_limits_and_rules_have_sources() -> None:
 def test_it_stays_short_and_imports_the_api_alone() -> None:
     assert fmha_torch.__file__ is not None
     conformance.check_sources(Path(fmha_torch.__file__).parent, LINES)
+
+
+def test_every_code_has_a_page() -> None:
+    conformance.check_codes(fmha_torch.TorchBackend(), Path(fmha_torch.__file__).parent)

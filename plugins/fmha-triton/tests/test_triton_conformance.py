@@ -22,3 +22,7 @@ class OneArch(fmha_triton.TritonBackend):
 def test_conformance(check, tmp_path: Path) -> None:
     kind = fmha_triton.TritonBackend if check is conformance.check_names else OneArch
     check(conformance.Subject(kind(driven=False), entry="fmha_triton", cache_root=tmp_path / "cache"))
+
+
+def test_every_code_has_a_page() -> None:
+    conformance.check_codes(fmha_triton.TritonBackend(driven=False), Path(fmha_triton.__file__).parent)

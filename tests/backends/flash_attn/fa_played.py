@@ -6,7 +6,7 @@ import hashlib
 from pathlib import Path
 
 from fa_cubins import fake_cubins
-from fa_session_cases import device_for, plan_for
+from fa_plans import device_for, plan_for
 
 from fmha_cli.domain.plan import Artifact
 from fmha_cli.execution.job import Job

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from fa_cubins import fake_cubin, fake_cubins
-from fa_session_cases import FAMILIES, device_for, plan_for
+from fa_plans import FAMILIES, device_for, plan_for
 
 from fmha_cli.backends.cuda.dry_run import describe_launches
 from fmha_cli.backends.flash_attn.upstream import UPSTREAM

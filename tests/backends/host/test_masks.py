@@ -1,4 +1,4 @@
-"""What masks come to, held against the definition of visibility."""
+"""What masks come to, compared with the definition of visibility."""
 
 from __future__ import annotations
 

@@ -153,9 +153,10 @@ def test_import_keeps_a_sound_entry_and_replaces_a_damaged_one(
 ) -> None:
     built[0].path.chmod(0o600)
     built[0].path.write_bytes(b"library byteZ")
+    would = import_entries(cache.layout, archive, notify=notices, dry_run=True)
     done = import_entries(cache.layout, archive, notify=notices, trust=True)
-    assert done.added == (built[0].digest,)
-    assert set(done.present) == {built[1].digest, built[2].digest}
+    assert done.added == would.added == (built[0].digest,)
+    assert set(done.present) == set(would.present) == {built[1].digest, built[2].digest}
     assert verify_cache(cache.layout).damaged == ()
 
 

@@ -24,6 +24,7 @@ class TorchBackend(api.FrameworkBackend):
     algorithm: type[api.Algorithm] = TorchAlgorithm
 
     def __init__(self) -> None:
+        self.errors = table()["errors"]
         self.probes_in_parent = not built_for_gpu()  # such a build must open a driver, and answers from the worker
         self._passes = api.TwoPasses(self._decide, lambda p, kernel, device: api.Plan(p, (api.Stage(kernel),)), discord)
 
@@ -77,8 +78,7 @@ def built_for_gpu() -> bool:
     """Whether ``torch/version.py`` names CUDA or HIP; the file is read, not imported."""
     spec = find_spec("torch")
     files = [Path(folder) / "version.py" for folder in (spec.submodule_search_locations or () if spec else ())]
-    build = re.compile(r"^(cuda|hip)\b[^=]*= *'", re.MULTILINE)
-    return any(build.search(file.read_text("utf-8")) for file in files if file.is_file())
+    return any(re.search(r"^(cuda|hip)\b[^=]*= *'", f.read_text("utf-8"), re.MULTILINE) for f in files if f.is_file())
 
 
 def _gpus() -> Iterator[api.DeviceFacts]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
+from importlib import resources
 from pathlib import Path
 
 from fmha_cli import api
@@ -50,6 +52,11 @@ class TritonBackend:
         from fmha_triton.rules import ALL_RULES
 
         return ALL_RULES
+
+    @property
+    def errors(self) -> dict[str, tuple[str, str]]:
+        pages = json.loads(resources.files("fmha_triton").joinpath("errors.json").read_text("utf-8"))
+        return {code: (text, help) for code, (text, help) in pages.items()}
 
     def decide(self, problem: api.Problem, device: api.DeviceFacts) -> Iterable[api.Decision]:
         return _passes().decide(problem, device)

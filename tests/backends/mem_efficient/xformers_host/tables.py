@@ -1,4 +1,4 @@
-"""The table of kernels held against upstream's types and dispatch functions."""
+"""The table of kernels compared with upstream's types and dispatch functions."""
 
 from __future__ import annotations
 
