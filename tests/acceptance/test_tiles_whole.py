@@ -22,7 +22,6 @@ from fmha_cli.discovery.registry import build_registry
 from fmha_cli.domain.decision import Supported
 from fmha_cli.domain.device import Availability, State
 from fmha_cli.domain.dtypes import DType
-from fmha_cli.domain.features import Direction
 from fmha_cli.domain.kernel import KernelSpec
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.verdict import Verdict
@@ -41,8 +40,11 @@ LINES = (
     "-b 2 -H 4 --kv-heads 2 -s 100 -d 33 --dtype fp8_e5m2:fp16 --qscale block --causal --lse",
     "-b 2 -H 2 -s 50 -d 64 --dtype bf16 --kv-dtype int8 --kv-cache paged:3 --cache-seqlens 200,50 --qscale kv-block --append 50 --causal",
     "-H 4 --kv-heads 1 -s 40 -d 288 --mla-rope 32 --kv-cache paged:16 --cache-seqlens 300 --dtype bf16 --causal --lse",
+    "-H 4 --kv-heads 2 -s 300 -d 80 --hdim-v 48 --dtype bf16 --direction bwd --mask window:100,20 --dropout 0.2 --softcap 20 --bias elementwise --dbias",
+    "-H 4 --kv-heads 1 -s 130 -d 576 --mla-rope 64 --dtype bf16 --direction bwd --causal",
+    "--seqlens-q 290,40,17 -H 4 -d 96 --dtype bf16 --direction fwd+bwd --causal --alibi",
 )
-"""Stages of another architecture before the kernel's own, caches, features together, 8-bit inputs, V inside K."""
+"""Stages of another architecture before the kernel's own, caches, features together, 8-bit inputs, V inside K, gradients."""
 
 
 @pytest.fixture(params=["software", "processor"])
@@ -65,7 +67,7 @@ def fitting(first: int) -> Iterator[Problem]:
     """Random problems that the kernel serves."""
     for n in count(first):
         problem = supported(n)
-        if problem.dtype is DType.BF16 and problem.direction is Direction.FWD and problem.splits <= 1:
+        if problem.dtype is DType.BF16 and problem.splits <= 1:
             yield problem
 
 

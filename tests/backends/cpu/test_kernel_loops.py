@@ -32,7 +32,7 @@ FEW_REGISTERS = {
         **dict.fromkeys(("finish_keys", "tile_task", "weigh_keys", "weigh_row", "numbers_task"), tuple(DType)),
         **dict.fromkeys(("merge_task",), (DType.BF16,)),  # rounding of O
     },
-    **{arch: {"attend_chunk": tuple(DType)} for arch in ("aarch64", "aarch64_bf16")},  # softcap, dropout
+    **{arch: {"weigh_keys": tuple(DType)} for arch in ("aarch64", "aarch64_bf16")},  # softcap, dropout
 }
 """Functions whose loops need more constants than there are registers, and for which dtypes of O; docs/cpu-kernel.md says why."""
 SAMPLE = 3
