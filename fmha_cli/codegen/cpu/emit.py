@@ -52,6 +52,9 @@ FAULTS = (
 )
 """Faults that can be planted in the source: each is a macro ``FAULT_<NAME>``, which is 0 unless a test sets it to 1."""
 
+QUAD = 4
+"""Keys in the register tile of those that fill no larger one."""
+
 VBMI = ("x86_64_amx", "x86_64_v4_bf16")
 """The architectures whose processors look up 128 bytes in registers: AVX512-VBMI is among their flags."""
 
@@ -152,7 +155,7 @@ def _constants(kernel: KernelSpec, algorithm: CpuAlgorithm) -> str:
 def _prefill(algorithm: CpuAlgorithm) -> list[str]:
     operands = "blocks" if algorithm.blocks else "pairs" if algorithm.pairs else "plain"
     return [
-        "enum { BQ = NZ * NL };\n",
+        f"enum {{ BQ = NZ * NL, QUAD = {QUAD} }};\n#define QUADS {int(_quads(algorithm))}\n",
         *_files(*(("pack_blocks",) if algorithm.blocks else ()), *(("wide_row",) if algorithm.pairs else ())),
         *_files(f"operands_{operands}"),
         *([] if algorithm.simd.tiles else _files("untiled")),
@@ -182,6 +185,7 @@ def _tiles(algorithm: CpuAlgorithm) -> list[str]:
         *(tile(vectors, rows, pairs) for rows, tile in values.items()),
         value_columns(sizes),
         *(_upper_tiles(algorithm) if _upper(algorithm) else ()),
+        *([score_tile(vectors, QUAD, pairs, "QK_QUAD")] if _quads(algorithm) else ()),
     ]
 
 
@@ -189,6 +193,15 @@ def _upper(algorithm: CpuAlgorithm) -> bool:
     """Whether keys that only the upper half of a tile's queries sees have register tiles of their own."""
     simd = algorithm.simd
     return algorithm.lanes_q >= 4 and not (algorithm.blocks or simd.tiles or simd.by_element)
+
+
+def _quads(algorithm: CpuAlgorithm) -> bool:
+    """Whether the keys that fill no register tile have one of four keys."""
+    simd = algorithm.simd
+    if _upper(algorithm) or algorithm.blocks or simd.tiles or simd.by_element:
+        return False
+    many = algorithm.lanes_q > 1  # one vector would wait for its sums
+    return many and algorithm.rows_s > QUAD and algorithm.rows_s % QUAD == 0
 
 
 def _upper_tiles(algorithm: CpuAlgorithm) -> list[str]:

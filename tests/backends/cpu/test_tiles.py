@@ -286,3 +286,18 @@ def test_machines_without_tiles_refuse_the_architecture() -> None:
     needs = set(load_arch(AMX).fact("cpu_flags"))
     assert {"amx_tile", "amx_bf16"} == needs - set(load_arch(HOSTS[0]).fact("cpu_flags"))
     assert backend.archs()[0] == AMX
+
+
+def test_copies_of_v_in_rounds_give_the_same_bits(tiles: Software, build_text: Build) -> None:
+    """A round's copies are few enough for a thread's cache; here each round has one key/value head."""
+    short = build_text(
+        tiles_kernel(), lambda kernel: _with(software(kernel), {"NEAR_FLOATS = (i64)1 << 19": "NEAR_FLOATS = 1"})
+    )
+    found = []
+    for library in (tiles(), short):
+        case = Case("bf16", heads=6, kv_heads=3, q_len=(70, 40), k_len=(300, 129), packed=True)
+        make_data(case, np.random.default_rng(3))
+        run(library, case)
+        assert complaints(case) == []
+        found.append(case.data["o"].tobytes())
+    assert found[0] == found[1]

@@ -19,6 +19,7 @@ enum { CONVERT_ROWS = 128 };
 enum { APART = 2048, COPY_QUERIES = 256 };  // bytes between rows, and queries, from which on a copy pays
 enum { MOST_TURNS = 16, LEAST_ITEMS = 8 };  // tiles that take turns; items for each thread, so that all end together
 const i64 COPY_FLOATS = (i64)1 << 21;  // bounds the scratch: 8 MiB, or one group
+const i64 NEAR_FLOATS = (i64)1 << 19;  // for each thread: copies that are read before they leave its second-level cache
 const i64 OWN_BYTES = 1 << 20;  // of K and V of a group, which the second-level cache of one core holds or almost holds
 
 INLINE i64 key_copy_floats(const Job& job, i64 keys) {
@@ -161,8 +162,8 @@ static int launch(const FmhaCpuArgs* args) {
     work += s.nq * s.nk * a.heads * (a.hdim + a.hdim_v);
   }
   if (!tiles) return STATUS_OK;
-  room = min64(room, max64(longest, COPY_FLOATS));
   job.threads = clamp64(min64(a.threads, min64(tiles, 1 + (work >> 20))), 1, MAX_THREADS);
+  room = min64(room, max64(longest, TILES ? min64(COPY_FLOATS, job.threads * NEAR_FLOATS) : COPY_FLOATS));
   const i64 turns = clamp64(tiles / (LEAST_ITEMS * job.threads), 1, clamp64(a.query_tiles, 1, MOST_TURNS));
   job.group = turns * BQ;
   job.apart = keys * (a.hdim + a.hdim_v) * (i64)sizeof(KEY) <= OWN_BYTES;

@@ -99,18 +99,30 @@ static void score_block(Tile& t, i64 j0, i64 j1, float* p, float* top, float* lo
 #endif
   const i64 hdim = t.x->a->hdim, width = key_width(hdim);
   i64 j = j0;
-  for (; j + RS <= j1; j += RS) {
-    if (t.ahead && j + t.ahead < t.s.nk) ask_keys(t, j + t.ahead);
-    tile((const char*)(t.kv.k + j * t.kv.k_stride), t.kv.k_stride * (i64)sizeof(KEY), t.q + FIRST, hdim,
-         p + (j - j0) * BQ + FIRST, top + FIRST FROM(j));
-    if (low) lower(p + (j - j0) * BQ, RS, low);
-  }
+  const auto rows_by = [&](const auto multiply, i64 rows) {
+    for (; j + rows <= j1; j += rows) {
+      float* at = p + (j - j0) * BQ;
+      if (t.ahead && j + t.ahead < t.s.nk) ask_keys(t, j + t.ahead);
+      multiply((const char*)(t.kv.k + j * t.kv.k_stride), t.kv.k_stride * (i64)sizeof(KEY), t.q + FIRST, hdim, at + FIRST,
+               top + FIRST FROM(j));
+      if (low) lower(at, rows, low);
+    }
+  };
+  rows_by(tile, RS);
+#if QUADS
+  rows_by(QK_QUAD, QUAD);
+  enum { LAST = QUAD };
+  const auto last = QK_QUAD;
+#else
+  enum { LAST = RS };
+  const auto last = tile;
+#endif
   if (j == j1) return;
   // The last rows alone: what lies behind them may not exist, and must not enter the maximum.
   KEY* tail = (KEY*)t.k_tail;
-  for (i64 r = 0; r < RS; ++r)
+  for (i64 r = 0; r < LAST; ++r)
     memcpy(tail + r * width, t.kv.k + min64(j + r, j1 - 1) * t.kv.k_stride, (size_t)width * sizeof(KEY));
-  tile((const char*)tail, width * (i64)sizeof(KEY), t.q + FIRST, hdim, p + (j - j0) * BQ + FIRST, top + FIRST FROM(j));
+  last((const char*)tail, width * (i64)sizeof(KEY), t.q + FIRST, hdim, p + (j - j0) * BQ + FIRST, top + FIRST FROM(j));
   if (low) lower(p + (j - j0) * BQ, j1 - j, low);
 }
 
