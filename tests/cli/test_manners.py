@@ -85,6 +85,8 @@ def test_variables_get_the_names_of_options_alone(fmha: Fmha) -> None:
         (["run", *SMALL, "--select", "deadbeef"], "--select deadbeef: no such kernel"),
         (["compare", "--run", "no-such-program-here", "--run", "x"], "--run no-such-program-here: does not start"),
         (["compare", "a.json", "b.json", "--fail-on", ","], "--fail-on ,: no such choice"),
+        (["sweep", "-s", "8", "--overlap", "200%"], "--overlap 200%: not a share from 0% to 100%"),
+        (["sweep", "-s", "8", "--scheduler", "foo"], "--scheduler foo: no address of a scheduler"),
     ],
 )
 def test_a_refusal_says_what_is_wrong_and_what_to_do(fmha: Fmha, argv: list[str], says: str) -> None:
