@@ -184,7 +184,8 @@ def _overlap(call: Call) -> float:
     text = call.settings.text("overlap") or "0%"
     match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)\s*%", text.strip())
     if match is None or float(match[1]) > 100:
-        raise UsageError(f"--overlap {text}", code="E002", where="--overlap", help="a share, as 5%")
+        what = f"--overlap {text}: not a share from 0% to 100%"
+        raise UsageError(what, code="E002", where="--overlap", help="e.g. --overlap 5%")
     return float(match[1]) / 100
 
 

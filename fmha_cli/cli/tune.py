@@ -150,7 +150,8 @@ def _points(call: Call) -> tuple[Problem, ...]:
     given = [*sources, *(["model"] if call.settings.many("model") else []), *(["seqlen"] if call.problem_flags else [])]
     if sources and len(given) > 1:
         names = " and ".join(f"--{key}" for key in given[:2])
-        raise UsageError(f"{names}: the problems come from one place", code="E002", where=f"--{given[0]}")
+        what, help = f"{names}: the problems come from one place", "leave one of them out"
+        raise UsageError(what, code="E002", where=f"--{given[0]}", help=help)
     if "from" in sources:
         found = _of_run(call)
     elif "shapes" in sources:
@@ -173,7 +174,8 @@ def _of_run(call: Call) -> tuple[Problem, ...]:
     if len(found) < len(problems):
         call.console.say(f"{counted(len(problems) - len(found), 'row')} of {name} left out: the shapes came from files")
     if not found:
-        raise EmptySelection(f"--from {name}: no row has a problem to tune", code="E065", where="--from")
+        help = f"`fmha results show {name}` shows its rows; --shapes FILE takes problems from a file"
+        raise EmptySelection(f"--from {name}: no row has a problem to tune", code="E065", where="--from", help=help)
     return found
 
 
@@ -186,7 +188,11 @@ def _of_file(path: Path) -> tuple[Problem, ...]:
     try:
         lines = regular_bytes(path).decode("utf-8").splitlines()
     except (OSError, ValueError) as fault:
-        raise UsageError(f"--shapes {path}: cannot be read", code="E064", where="--shapes", why=str(fault)) from fault
+        why = (isinstance(fault, OSError) and fault.strerror) or str(fault)
+        help = "a text file with the flags of one problem on each line: -H 8 -s 1k --causal"
+        raise UsageError(
+            f"--shapes {path}: cannot be read", code="E064", where="--shapes", why=why, help=help
+        ) from fault
     for number, line in enumerate(lines, 1):
         text = line.partition("#")[0].strip()
         if not text:
@@ -195,9 +201,11 @@ def _of_file(path: Path) -> tuple[Problem, ...]:
             found.append(Problem.from_cli(text))
         except FmhaError as fault:
             where = f"{path}:{number}"
-            raise UsageError(f"--shapes: {text}: {fault.what}", code="E064", where=where, help=fault.help) from fault
+            help = fault.help or "`fmha run --help` lists the problem flags"
+            raise UsageError(f"--shapes: {text}: {fault.what}", code="E064", where=where, help=help) from fault
     if not found:
-        raise EmptySelection(f"--shapes {path}: no line has a problem", code="E065", where="--shapes")
+        help = "a line: -H 8 -s 1k --causal"
+        raise EmptySelection(f"--shapes {path}: no line has a problem", code="E065", where="--shapes", help=help)
     return tuple(found)
 
 

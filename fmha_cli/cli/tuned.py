@@ -160,7 +160,13 @@ def _upstream(call: Call, form: str, chosen: Sequence[Entry]) -> int:
     mine = [entry for entry in chosen if entry.kernel.partition(":")[0] == name and entry.result is Result.TUNED]
     if not mine:
         why = f"{counted(len(chosen), 'tuned problem')}, none with a kernel of {name} that is not the default"
-        raise UsageError(f"--format {form}: nothing to export", code="E066", where="--format", why=why)
+        raise UsageError(
+            f"--format {form}: nothing to export",
+            code="E066",
+            where="--format",
+            why=why,
+            help="`fmha tune ls` shows what was tuned",
+        )
     kernels = [TunedKernel(problem=entry.problem, kernel=call.registry.parse_kernel(entry.kernel)) for entry in mine]
     made = backend.export_tuned(form, kernels, own_options(call))
     path = call.output.path

@@ -82,7 +82,7 @@ def parse_scheduler(text: str, *, tls: bool) -> Address:
     match = _ADDRESS.fullmatch(text)
     if match is None or int(match[3]) > 65535:
         help = "local, tcp://HOST:8786, tls://HOST:8786 or slurm:queue=NAME,..."
-        raise UsageError(f"--scheduler {text}", code="E002", where="--scheduler", help=help)
+        raise UsageError(f"--scheduler {text}: no address of a scheduler", code="E002", where="--scheduler", help=help)
     if match[1] == "tls" and not tls:
         raise _unsafe(text, "tls://")
     if match[1] == "tcp" and not tls and not _loopback(match[2]):

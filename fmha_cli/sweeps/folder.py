@@ -85,7 +85,7 @@ def write_spec(states: Path, spec: Spec) -> Path:
             os.fsync(file.fileno())
         part.rename(folder / SPEC)
     except OSError as fault:
-        what, help = "the sweep cannot be kept", "XDG_STATE_HOME names another folder of states"
+        what, help = "the sweep cannot be kept", "set XDG_STATE_HOME to a folder that can be written"
         raise EnvironmentProblem(what, code="X060", where=str(folder), why=fault.strerror, help=help) from fault
     return folder
 

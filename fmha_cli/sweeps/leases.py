@@ -115,7 +115,7 @@ def take(folder: Path, device: str, run: str, *, shared: bool = False) -> Lease 
             os.close(descriptor)
             raise
     except OSError as fault:
-        what, help = f"{device} cannot be leased", "XDG_STATE_HOME names another folder of states"
+        what, help = f"{device} cannot be leased", "set XDG_STATE_HOME to a folder that can be written"
         raise EnvironmentProblem(what, code="X060", where=str(path), why=fault.strerror, help=help) from fault
     return Lease(descriptor, holder)
 

@@ -28,7 +28,7 @@ from fmha_cli.walk.journals import keys_of
 from fmha_cli.walk.origin import Origin, now
 from fmha_cli.walk.peaks import PeakBook
 from fmha_cli.walk.records import Fate, record_of
-from fmha_cli.walk.request import Context
+from fmha_cli.walk.request import Command, Context
 from fmha_cli.walk.revision import Revision
 from fmha_cli.walk.rows import Row
 from fmha_cli.walk.turns import beside, lead_of, ratios_of, turns_of
@@ -242,7 +242,8 @@ class Walker:
             if lead is not None and rivals[lead[0]] == index:
                 self.records[index] = replace(self.records[index], lead=lead[1])
             known = [self.records[i] for i in group if i in self.records]
-            self.records[index] = _with_regret(self.records[index], known)
+            if self.request.command is Command.BENCH:  # the time of one launch says little
+                self.records[index] = _with_regret(self.records[index], known)
             self.told.add(index)
             self.watch.ended(index, self.records[index])
             self.on_record(self.records[index])

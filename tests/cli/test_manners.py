@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,8 @@ import pytest
 
 from cli.conftest import Fmha
 from cli.test_commands import HONEST, SMALL
+from fmha_cli.cli.app import known_options
+from fmha_cli.cli.pages import error_pages
 
 
 @pytest.mark.parametrize(
@@ -85,6 +88,10 @@ def test_variables_get_the_names_of_options_alone(fmha: Fmha) -> None:
         (["run", *SMALL, "--select", "deadbeef"], "--select deadbeef: no such kernel"),
         (["compare", "--run", "no-such-program-here", "--run", "x"], "--run no-such-program-here: does not start"),
         (["compare", "a.json", "b.json", "--fail-on", ","], "--fail-on ,: no such choice"),
+        (["tune", "-s", "8", "--from", "latest"], "--from and --seqlen: the problems come from one place"),
+        (["tune", "--shapes", "nowhere"], "--shapes nowhere: cannot be read"),
+        (["sweep", "-s", "8", "--overlap", "200%"], "--overlap 200%: not a share from 0% to 100%"),
+        (["sweep", "-s", "8", "--scheduler", "foo"], "--scheduler foo: no address of a scheduler"),
     ],
 )
 def test_a_refusal_says_what_is_wrong_and_what_to_do(fmha: Fmha, argv: list[str], says: str) -> None:
@@ -96,6 +103,16 @@ def test_a_refusal_says_what_is_wrong_and_what_to_do(fmha: Fmha, argv: list[str]
 
 def test_the_page_of_a_rule_ignores_the_problem_of_a_variable(fmha: Fmha) -> None:
     assert fmha("explain", "K012", FMHA_SEQLEN="8").code == 0
+
+
+def test_no_page_names_an_option_that_its_command_lacks() -> None:
+    known = known_options()
+    for id, (_, help) in error_pages().items():
+        for command, words in re.findall(r"`fmha ([a-z-]+)([^`]*)`", help):
+            missing = [
+                word for word in re.findall(r"--([a-z-]+)", words) if word not in {*known.get(command, ()), "help"}
+            ]
+            assert not missing, id
 
 
 # -- help --------------------------------------------------------------------------------------------------------------

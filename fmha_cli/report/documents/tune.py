@@ -60,6 +60,11 @@ def _short(digest: str | None) -> str:
     return (digest or "")[:8]
 
 
+def _spent(nanoseconds: float | None) -> str:
+    """A time; empty where nothing was done."""
+    return duration(nanoseconds or None)
+
+
 @dataclass(frozen=True, kw_only=True)
 class TuneRow:
     """One problem."""
@@ -85,8 +90,8 @@ class TuneRow:
     samples: Annotated[Count, "in all", Column("samples", number=True, rank=3)]
     share: Annotated[float | None, "samples taken of those that all kernels could have had; null without any"]
     stop: Annotated[Stop | None, "why the search ended"]
-    build_ns: Annotated[Count, "wall time of building", Column("built in", duration, rank=5)]
-    search_ns: Annotated[Count, "wall time of judging and sampling", Column("timed in", duration, rank=5)]
+    build_ns: Annotated[Count, "wall time of building", Column("built in", _spent, rank=5)]
+    search_ns: Annotated[Count, "wall time of judging and sampling", Column("timed in", _spent, rank=5)]
     confirm_ns: Annotated[Count, "wall time of the confirmation and of validate"]
     difference: Annotated[Difference | None, "the default (before) and the fastest (after) in fresh processes"]
     why: Annotated[str | None, "why the default was kept, or nothing was tuned", Column("why", fit=Fit.FOLD, rank=1)]
