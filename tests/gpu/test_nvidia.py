@@ -7,11 +7,13 @@ that run everywhere check that they use the named families.
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from random import Random
 
 import gpu_check
+import gpu_prepare
 import pytest
 from check_case import Case
 from gpu_cases import device_or_skip
@@ -100,6 +102,21 @@ def test_all_families_and_names() -> None:
         assert len(set(names)) == len(names)
         assert set(subject.sanitized) <= set(names)
         assert len({point.name for point in subject.points}) == len(subject.points)
+
+
+@pytest.mark.slow
+@pytest.mark.ci
+def test_the_page_has_the_numbers_of_a_check() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "cuda.md").read_text("utf-8")
+    device, registry, counts = gpu_prepare.machine_of("sm_90"), build_registry(), []
+    for subject in subjects_of(""):
+        here = subject.at(device)
+        kernels = len(pool_of(registry.backend(subject.backend), device, here.flags, here.kernels).stages)
+        row = f"{kernels} | {len(here.cases)} | {len(here.points)} | {here.count} |"
+        assert re.search(rf"^\| `{subject.backend}`[^|]*\| {re.escape(row)}$", page, re.MULTILINE), row
+        counts.append(kernels)
+    assert f"these are {sum(counts[: len(SUBJECTS)])} kernels, or" in page
+    assert len(counts) == len(SUBJECTS) or f"{sum(counts)} with the plugin" in page
 
 
 def test_the_backends_of_a_check_are_chosen_by_name() -> None:
