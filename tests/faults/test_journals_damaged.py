@@ -175,7 +175,7 @@ RECORDS: dict[str, tuple[str, Any, str]] = {
     "a measurement without samples": ("measurement.samples_ns", [], "record.measurement.samples_ns: fewer items"),
     "notes of another type": ("notes", 5, "record"),
     "a further member": ("extra", 1, "record: unknown: extra"),
-    "another schema": ("schema", "fmha.report/1", "record: not a row"),
+    "another schema": ("schema", "fmha.report/1", "record: its schema is fmha.report/1"),
     "a problem without members": ("problem", {}, "belongs to another row"),
     "another device": ("device", "cuda:0", "belongs to another row"),
     "another kernel": ("kernel.digest", "0" * 64, "belongs to another row"),
