@@ -38,7 +38,8 @@ class Change:
     first: tuple[int, ...]
 
     def text(self) -> str:
-        return f"input {self.tensor} was written to: {self.count} elements, first at {list(self.first)}"
+        elements = "1 element" if self.count == 1 else f"{self.count} elements"
+        return f"input {self.tensor} was written to: {elements}, first at {list(self.first)}"
 
 
 @dataclass(frozen=True)
