@@ -29,7 +29,7 @@ from fmha_cli.toolchain.cpp.toolchain import ToolchainKind
 ARCHS = ("x86_64_v4_bf16", "x86_64_v4", "x86_64_v3", "x86_64_amx", "aarch64_bf16", "aarch64")
 FEW_REGISTERS = {
     "x86_64_v3": {
-        **dict.fromkeys(("finish_keys", "tile_task", "weigh_keys", "weigh_row", "numbers_task"), tuple(DType)),
+        **dict.fromkeys(("finish_keys", "tile_task", "weigh", "numbers_task"), tuple(DType)),
         **dict.fromkeys(("merge_task",), (DType.BF16,)),  # rounding of O
     },
     **{arch: {"weigh_keys": tuple(DType)} for arch in ("aarch64", "aarch64_bf16")},  # softcap, dropout

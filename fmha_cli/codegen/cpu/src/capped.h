@@ -34,16 +34,35 @@ static bool are_near(const Capped& c, const float* high, const float* low) {
   return vtop(most) <= c.near.end;
 }
 
-// The exponent of a raw score, less a floor, of which `rest` is the negative: without a cap, and with one.
+// The exponent of a raw score, less a floor, of which `rest` is the negative: without a cap, and with one where all scores are near 0.
 struct Linear {
   vf factor;
 };
 struct Near {
   NearTanh by;
 };
-struct Far {
-  Tanh by;
-};
 INLINE vf exponent(const Linear& of, vf raw, vf rest) { return vfma(raw, of.factor, rest); }
 INLINE vf exponent(const Near& of, vf raw, vf rest) { return vfma(raw, near_tanh_by<(bool)PAIRS>(raw, of.by), rest); }
-INLINE vf exponent(const Far& of, vf raw, vf rest) { return capped(of.by, raw) + rest; }
+
+// As `weigh`, from raw scores of any size. A column of vectors at a time: tanh's coefficients fill the registers.
+static void weigh_capped(const Tanh by, const float* s, float* p, i64 n, const float* floor, float* sum, const float* shrink,
+                         bool keep) {
+  for (int z = 0; z < NZ; ++z) {
+    const vf base = vload(floor + z * NL);
+    const float* in = s + z * NL;
+    float* out = p + z * NL;
+    vf total = vset(0);
+    for (i64 j = 0; j < n; j += 2, in += 2 * BQ) {
+      const vf a = vexp2(capped(by, vload(in)) - base);
+      const vf b = j + 1 < n ? vexp2(capped(by, vload(in + BQ)) - base) : vset(0);
+      total += a + b;
+#if PAIRS
+      vstore(out, vjoin(a, b)), out += BQ;
+#else
+      vstore(out, a), out += BQ;
+      if (j + 1 < n) vstore(out, b), out += BQ;
+#endif
+    }
+    vstore(sum + z * NL, vfma(vload(sum + z * NL), vload(shrink + z * NL), total * vset(keep ? 0.0f : 1.0f)));
+  }
+}

@@ -16,9 +16,12 @@ static void weigh_block(Tile& t, i64 from, i64 end, i64 n, bool last) {
   };
   const Linear plain = {vset(t.scaled.exponent)};
   weigh_keys(0, from, plain);
-  if (from < end)
-    are_near(t.capped, t.high, t.low) ? weigh_keys(from, end - from, Near{t.capped.near})
-                                      : weigh_keys(from, end - from, Far{t.capped.by});
+  if (from < end && are_near(t.capped, t.high, t.low)) {
+    weigh_keys(from, end - from, Near{t.capped.near});
+  } else if (from < end) {
+    weigh_capped(t.capped.by, t.p + from * BQ, t.p + from / (PAIRS ? 2 : 1) * BQ, end - from, t.floor, t.sum, shrink, kept);
+    shrink = ONES.of;
+  }
   weigh_keys(end, n - end, plain);
 }
 
