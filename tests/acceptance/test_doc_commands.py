@@ -18,8 +18,8 @@ TABLE = table()
 README = blocks_of((CHECKOUT / "README.md").read_text("utf-8"))
 SCRIPTS = [text for language, text in README if language == "python"]
 OUTPUTS = [one for one in SHOWN if one.output is not None]
-LACKING = ("error[S10", "error[B03", "error[B05", "no sources", "is not installed")
-"""Words of a machine that lacks sources, a compiler or a package. A slow command is skipped there."""
+LACKING = ("error[S10", "error[B03", "error[B05", "no sources", "is not installed", "= help: pip install 'fmha[")
+"""Words of a machine that lacks sources, a compiler, a package or an extra. A slow command is skipped there."""
 
 
 @pytest.fixture(scope="module")
