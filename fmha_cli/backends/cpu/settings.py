@@ -43,8 +43,7 @@ HINTS = (
     (2 * KIB, 16 * KIB),
     (0, 8 * KIB),
 )
-"""Distances into the first-level cache and the second that the measurement tries, besides the kernel's own. Their last-level cache may
-be as slow as memory, so no hint is left out for one."""
+"""Distances into the first-level cache and the second that the measurement tries, besides the kernel's own."""
 SHARES = (1, 2, 4)
 """The parts of the kernel's own block of keys that it tries."""
 TURNS_TRIED = (4, 8)

@@ -3,12 +3,13 @@
 // scores are transposed into rows. O stays in tiles until the keys are done.
 enum {
   GROUP = TILE_ROWS,
-  TILE = TILE_ROWS * TILE_ROWS,    // words
-  DEPTH = 4 * TILE_ROWS,           // keys that are copied or paired before their products: in four tiles of scores
-  P_STRIDE = (BC < DEPTH ? DEPTH : BC) + TILE_ROWS,  // floats of a row of scores: rows of a tile do not share sets of the first-level cache
+  TILE = TILE_ROWS * TILE_ROWS,  // words
+  DEPTH = 4 * TILE_ROWS,         // keys that are copied or paired before their products: in four tiles of scores
+  // Floats of a row of scores: rows of a tile do not share sets of the first-level cache.
+  P_STRIDE = (BC < DEPTH ? DEPTH : BC) + TILE_ROWS,
   ROW_BYTES = P_STRIDE * 4,
-  COLUMNS = 4 * TILE_ROWS,         // of O, in four tiles
-  AWAKE = 8,                       // rows that are copied between two products
+  COLUMNS = 4 * TILE_ROWS,  // of O, in four tiles
+  AWAKE = 8,                // rows that are copied between two products
 };
 static_assert(STEP == TILE_ROWS && BC % TILE_KEYS == 0 && (BC < DEPTH || BC % DEPTH == 0), "whole tiles");
 
@@ -16,8 +17,8 @@ struct DecodeScratch {
   float *q, *p, *o;  // [head][group][..]: queries as pairs [16 pairs][16 rows] each, rows of scores, tiles of sums
   float* parts;      // one for each head, part_stride apart, laid out for `rows`
   i64 part_stride, rows;
-  KT* copy;     // [key of a step][head][column]
-  float *k, *v;  // [head][key][pair of columns], [head][pair of keys][column]
+  KT* copy;          // [key of a step][head][column]
+  float *k, *v;      // [head][key][pair of columns], [head][pair of keys][column]
 };
 
 INLINE i64 whole_rows(i64 rows) { return ceil_div(rows, GROUP) * GROUP; }
