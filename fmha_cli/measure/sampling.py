@@ -153,7 +153,7 @@ class Sampler:
             wanted = rule.warmup_min - len(samples) if len(samples) < rule.warmup_min else 1
             return max(1, min(wanted, self._fitting(samples, spent_ns, 0)))
         count = len(samples) - warm
-        target = min(rule.max_samples, max(rule.min_samples, int(count * rule.growth) + 1))
+        target = min(rule.max_samples, rule.min_samples if count < rule.min_samples else int(count * rule.growth) + 1)
         return max(1, min(target - count, self._fitting(samples, spent_ns, count)))
 
     def _fitting(self, samples: Sequence[int], spent_ns: int | None, counted: int) -> int:

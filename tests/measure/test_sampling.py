@@ -36,6 +36,15 @@ def test_a_steady_kernel_converges_at_once() -> None:
     assert len(sampler.counted(samples)) == SamplingPolicy().min_samples
 
 
+def test_a_slow_first_launch_does_not_add_samples_beyond_a_small_budget() -> None:
+    """The first launch is slow, so the first batch has fewer launches than are wanted: the next one has the rest, no more."""
+    policy = SamplingPolicy(budget_ns=1, batch_ns=200)
+    samples, batches = play(policy, lambda i: 25 if i == 0 else 10 + 9 * (i % 2))
+    assert batches[:2] == [1, 8]
+    sampler = Sampler(policy)
+    assert (sampler.stop(samples), len(sampler.counted(samples))) == (StopReason.BUDGET, policy.min_samples)
+
+
 def test_noise_takes_more_samples_until_the_interval_is_narrow() -> None:
     samples, _ = play(SamplingPolicy(budget_ns=10**12), noisy(100_000, 0.05))
     sampler = Sampler()
