@@ -146,7 +146,8 @@ class WorkerProcess:
             frame = encode({"seq": self._seq, **request})
             self._channel.settimeout(START_S)
             sent = handover.send(self._channel, frame, descriptors)
-            self._channel.sendall(frame[sent:])
+            if sent < len(frame):  # sending nothing fails too, if the worker has answered and ended meanwhile
+                self._channel.sendall(frame[sent:])
             return self._wait(deadline, timeout)
         except (OSError, EOFError):
             return self._bury("closed its channel")

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -28,6 +29,7 @@ from fmha_cli.execution.job import Job
 from fmha_cli.execution.layout import layout_of
 from fmha_cli.execution.supervisor import JobResult, Supervisor
 from fmha_cli.oracle.fills import fill
+from fmha_cli.system import handover
 
 HERE = "broken_backend"
 NULL = "fmha_null"
@@ -170,6 +172,25 @@ def test_an_answer_is_read_although_the_worker_has_ended_since(monkeypatch: pyte
     monkeypatch.setattr(worker._selector, "select", busy)
     answer = worker.ask({"do": "probe", "entry": f"{HERE}:probe_loses_device", "backend": "null"}, timeout=60.0)
     assert worker._selector.select == looked
+    assert not isinstance(answer, process.Death)
+    assert answer["what"] == "unspecified launch failure (719)"
+    worker.close()
+
+
+def test_an_answer_is_read_although_the_worker_ended_while_the_request_was_sent(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The parent stands still after the last byte of the request; meanwhile the worker answers and ends."""
+    worker, send = process.WorkerProcess(), handover.send
+    worker.greet()
+
+    def slow(channel: socket.socket, data: bytes, descriptors: Sequence[int]) -> int:
+        sent = send(channel, data, descriptors)
+        worker._process.wait(60)
+        return sent
+
+    monkeypatch.setattr(handover, "send", slow)
+    answer = worker.ask({"do": "probe", "entry": f"{HERE}:probe_loses_device", "backend": "null"}, timeout=60.0)
     assert not isinstance(answer, process.Death)
     assert answer["what"] == "unspecified launch failure (719)"
     worker.close()
