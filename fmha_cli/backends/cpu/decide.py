@@ -58,12 +58,12 @@ def _in_order(problem: Problem, archs: tuple[str, ...]) -> Iterator[tuple[int, s
 
 def _streaming(problem: Problem, archs: tuple[str, ...]) -> tuple[str, ...]:
     """The order of the architectures by their decode kernels."""
-    facts = load_arch(archs[0]).facts if archs else {}
-    if DECODE_ORDER not in facts:
+    best = load_arch(archs[0]) if archs else None
+    if best is None or DECODE_ORDER not in best.facts:
         return archs
     bits = "8-bit" if problem.kv_bits == 8 else problem.dtype.value
     rows = group_rows(problem)
-    for row in load_arch(archs[0]).fact(DECODE_ORDER):
+    for row in best.fact(DECODE_ORDER):
         if row["keys"] == bits and rows >= row["from_rows"]:
             ahead = [arch for arch in row["archs"] if arch in archs]
             return (*ahead, *(arch for arch in archs if arch not in ahead))

@@ -12,7 +12,8 @@ import pytest
 from cpu_cases import FAULT_NEEDS, Case, Load, complaints, make_data, random_case, run, tile_faults
 from numerics.faults import CacheFault, Fault, TileFault
 from planted_cpu import _with, planted
-from software_tiles import AMX, FAULTS, HOST, HOSTS, choose, planted_software, software, tiles_kernel
+from software_tiles import AMX, FAULTS, HOST, HOSTS, planted_software, software, tiles_kernel
+from tile_cases import check_fault
 
 from fmha_cli.backends.cpu import backend
 from fmha_cli.codegen.cpu.algorithm import Kind
@@ -114,16 +115,7 @@ would be there, and the row would be computed again."""
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_fault_shows(faulty: ctypes.CDLL, fault: Fault | TileFault) -> None:
-    """The problem passes without the fault, and fails with it."""
-    found = []
-    for chosen in (None, fault):
-        case = replace(BASE, **NEEDS.get(fault, {}), data={})
-        make_data(case, np.random.default_rng(11))
-        run(choose(faulty, chosen), case)
-        found.append(complaints(case))
-    assert found[0] == []
-    if fault is not Fault.LOW_PRECISION_ACC:  # its error is near the budget of bf16; the oracle's rules judge it
-        assert found[1] != []
+    check_fault(faulty, fault, BASE, NEEDS)
 
 
 @pytest.mark.slow
