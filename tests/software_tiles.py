@@ -88,7 +88,7 @@ def software(kernel: KernelSpec, text: str | None = None) -> str:
     text = _with(text or emit(kernel), {"#define TILES_SOFTWARE 0\n": "#define TILES_SOFTWARE 1\n"})
     if kernel.arch == VECTORS:
         return text
-    own = {source_text("simd_avx512.h"): sixteen_floats() + _PAIRS}
+    own = {source_text("x86_intrinsics.h"): "", source_text("simd_avx512.h"): sixteen_floats() + _PAIRS}
     if algorithm_of(kernel).kind is Kind.BACKWARD:
         own[source_text("round_avx512.h")] = _ROUND
     return _with(text, own)

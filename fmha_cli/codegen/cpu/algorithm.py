@@ -41,9 +41,10 @@ class Simd(StrEnum):
         return {Simd.AMX: 16, Simd.AVX512: 16, Simd.AVX2: 8, Simd.NEON: 4, Simd.GENERIC: 4}[self]
 
     @property
-    def header(self) -> str:
-        """The file of its vector operations."""
-        return f"simd_{Simd.AVX512 if self is Simd.AMX else self}.h"
+    def headers(self) -> tuple[str, ...]:
+        """The files of its vector operations, in order."""
+        own = f"simd_{Simd.AVX512 if self is Simd.AMX else self}.h"
+        return ("x86_intrinsics.h", own) if self in (Simd.AMX, Simd.AVX512, Simd.AVX2) else (own,)
 
     @property
     def tiles(self) -> bool:

@@ -12,7 +12,6 @@ from fmha_cli.codegen.cpu.micro import (
     MIX,
     score_tile,
     square,
-    transposition,
     transpositions,
     value_columns,
     value_tile,
@@ -84,7 +83,7 @@ def emit(kernel: KernelSpec) -> str:
         f"// {kernel.name}",
         source_text("base.h"),
         _constants(kernel, algorithm),
-        source_text(algorithm.simd.header),
+        *map(source_text, algorithm.simd.headers),
         *vector_math(tiles=algorithm.simd.tiles and algorithm.kind is Kind.PREFILL),
         *(_files("bytes") if is_bytes(kernel.signature) else []),
         struct_text(block),
@@ -216,7 +215,6 @@ def _upper_tiles(algorithm: CpuAlgorithm) -> list[str]:
 def _tile_products(algorithm: CpuAlgorithm) -> list[str]:
     return [
         "#define TILES_SOFTWARE 0\n",
-        square(algorithm.simd.lanes),
         *_files("tiles", "operands_tiles", "tile_products"),
     ]
 
@@ -244,7 +242,7 @@ def _decode(kernel: KernelSpec, algorithm: CpuAlgorithm) -> list[str]:
     widened = ("decode_widened",) if is_bytes(kernel.signature) and not direct else ()
     if algorithm.simd.tiles:
         lanes = algorithm.simd.lanes
-        tiles = [MIX, transposition(lanes), square(lanes), "#define TILES_SOFTWARE 0\n", *_files("tiles")]
+        tiles = [MIX, square(lanes), "#define TILES_SOFTWARE 0\n", *_files("tiles")]
         return [*_files("decode_tiles"), *tiles, *_files("decode_rows", *widened, "decode_matrix")]
     return [*_decode_tiles(kernel, algorithm), *_files("untiled", "decode_rows", *widened, "decode_products")]
 

@@ -7,7 +7,7 @@ from fmha_cli.codegen.cpu.algorithm import CpuAlgorithm
 from fmha_cli.codegen.cpu.backward import ROWS, gradient_columns, gradient_tile, product_tile
 from fmha_cli.codegen.cpu.blocks import gradient_blocks, product_blocks
 from fmha_cli.codegen.cpu.elements import gradient_elements, product_elements
-from fmha_cli.codegen.cpu.micro import MIX, square, transpositions
+from fmha_cli.codegen.cpu.micro import MIX, transpositions
 from fmha_cli.codegen.cpu.parts import MAX_HDIM, TILE_FAULTS, constants, element_types, source_text, vector_math
 from fmha_cli.codegen.struct import struct_text, table_text
 from fmha_cli.domain.kernel import KernelSpec
@@ -53,7 +53,7 @@ def backward_parts(kernel: KernelSpec, algorithm: CpuAlgorithm) -> list[str]:
         f"// {kernel.name}",
         source_text("base.h"),
         _constants(kernel, algorithm),
-        source_text(algorithm.simd.header),
+        *map(source_text, algorithm.simd.headers),
         *vector_math(tiles=tiles),
         *args,
         table_text(FmhaCpuBwdArgs, BACKWARD_PREFIX, VERSION),
@@ -63,7 +63,7 @@ def backward_parts(kernel: KernelSpec, algorithm: CpuAlgorithm) -> list[str]:
         *((source_text("pack_blocks.h"),) if blocks else ()),
         MIX,
         *_operands(algorithm),
-        transpositions(lanes, tile_queries(algorithm) // lanes, algorithm.lanes_q if tiles else None),
+        transpositions(lanes, algorithm.lanes_q if tiles else tile_queries(algorithm) // lanes),
         *(() if blocks else (source_text("pack.h"),)),
         *_products(algorithm),
         *(source_text(f"backward_{name}.h") for name in ("strip", "rows", "block", "exact")),
@@ -93,7 +93,7 @@ def _products(algorithm: CpuAlgorithm) -> list[str]:
     """The register tiles of the products."""
     vectors, pairs, sizes = algorithm.lanes_q, algorithm.pairs, algorithm.rows_o
     if algorithm.simd.tiles:
-        return [square(algorithm.simd.lanes), *map(source_text, ("backward_tile_keys.h", "backward_tile_products.h"))]
+        return [*map(source_text, ("backward_tile_keys.h", "backward_tile_products.h"))]
     if algorithm.blocks:
         tiles = [product_blocks(vectors), *map(gradient_blocks, sizes)]
     elif algorithm.simd.by_element:

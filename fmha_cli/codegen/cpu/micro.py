@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from fmha_cli.codegen.cpu.parts import source_text
+
 
 def score_tile(vectors: int, rows: int, pairs: bool, name: str = "QK_FULL") -> str:
     """``name``: computes and stores S of ``rows`` keys and the packed queries, and updates the maximum of each lane.
@@ -156,7 +158,12 @@ def value_columns(sizes: Sequence[int], width: int = 1, name: str = "values", ti
     )
 
 
-MIX = "#define MIX(x, y, ...) __builtin_shufflevector(x, y, __VA_ARGS__)\n"
+MIX = """#if defined(__clang__) || __GNUC__ > 11
+#define MIX(x, y, ...) __builtin_shufflevector(x, y, __VA_ARGS__)
+#else
+#define MIX(x, y, ...) __builtin_shuffle(x, y, (vu){__VA_ARGS__})
+#endif
+"""
 
 
 def butterfly(lanes: int, name: str, total: bool = False) -> list[str]:
@@ -183,13 +190,14 @@ def butterfly(lanes: int, name: str, total: bool = False) -> list[str]:
 
 
 def square(lanes: int) -> str:
-    """``transpose_square``: lanes x lanes words without gaps, transposed into rows that are ``stride`` words apart."""
+    """``transpose_square``: lanes x lanes words, the only transposition of a source, because its shuffles take long to compile."""
     rs = range(lanes)
     return "\n".join(
         [
-            "INLINE void transpose_square(float* out, i64 stride, const float* in) {",
-            *(f"  vf r{i} = vload(in + {i} * NL);" for i in rs),
-            f"  transpose({', '.join(f'r{i}' for i in rs)});",
+            "// Words, in rows that are so many words apart. May be in place.",
+            "NOINLINE void transpose_square(float* out, i64 stride, const float* in, i64 in_stride) {",
+            *(f"  vf r{i} = vload(in + {i} * in_stride);" for i in rs),
+            *butterfly(lanes, "r"),
             *(f"  vstore(out + {i} * stride, r{i});" for i in rs),
             "}",
             "",
@@ -197,61 +205,6 @@ def square(lanes: int) -> str:
     )
 
 
-def transposition(lanes: int) -> str:
-    """``transpose``: as many registers as each has lanes, in place."""
-    refs = ", ".join(f"vf& r{i}" for i in range(lanes))
-    return "\n".join([f"INLINE void transpose({refs}) {{", *butterfly(lanes, "r"), "}", ""])
-
-
-def transpositions(lanes: int, vectors: int, strip: int | None = None) -> str:
-    """``transpose_in<RAW>`` (rows of a tensor to [column][query]) and ``transpose_out`` (back, scaled).
-
-    Args:
-        strip: vectors of queries that products read together. Where they are fewer than all, strips without rows are left out.
-    """
-    end = "" if strip is None else f", end = min64(NZ, ceil_div(rows, {strip} * NL) * {strip})"
-    rs = range(lanes)
-    call = ", ".join(f"r{i}" for i in rs)
-    return "\n".join(
-        [
-            transposition(lanes),
-            "// Up to NL columns of up to BQ rows; n elements are left in each row. Whole squares take no decisions.",
-            "template <bool COLUMNS, class E>",
-            "static void transpose_in(float* out, const E* in, i64 stride, i64 rows, i64 n) {",
-            "  const i64 count = min64(NL, COLUMNS ? query_columns(n) : n);",
-            f"  for (i64 z = 0{end}; z < {'end' if end else 'NZ'}; ++z, out += NL, in += NL * stride, rows -= NL) {{",
-            f"    vf {', '.join(f'r{i} = vset(0)' for i in rs)};",
-            "    if (rows >= NL && count == NL) {",
-            *(f"      r{i} = COLUMNS ? load_columns(in + {i} * stride, n) : vload(in + {i} * stride);" for i in rs),
-            f"      transpose({call});",
-            *(f"      vstore(out + {i} * BQ, r{i});" for i in rs),
-            "      continue;",
-            "    }",
-            *(
-                f"    if (rows > {i}) r{i} = COLUMNS ? load_columns(in + {i} * stride, n) : vload_n(in + {i} * stride, count);"
-                for i in rs
-            ),
-            f"    transpose({call});",
-            *(f"    if (count > {i}) vstore(out + {i} * BQ, r{i});" for i in rs),
-            "  }",
-            "}",
-            "",
-            "// Up to NL columns of O for up to NL rows; bad becomes NaN in lanes that are not finite.",
-            "NOINLINE void transpose_out(T* out, i64 stride, const float* in, vf factor, i64 rows, i64 columns, vf& bad) {",
-            f"  vf {', '.join(f'r{i} = vset(0)' for i in rs)};",
-            "  if (rows == NL && columns == NL) {",
-            *(f"    r{i} = vload(in + {i} * BQ) * factor, bad = vfma(r{i}, vset(0), bad);" for i in rs),
-            f"    transpose({call});",
-            *(f"    vstore(out + {i} * stride, r{i});" for i in rs),
-            "    return;",
-            "  }",
-            *(
-                f"  if (columns > {i}) r{i} = vload(in + {i} * BQ) * factor, bad = vfma(r{i}, vset(0), bad);"
-                for i in rs
-            ),
-            f"  transpose({call});",
-            *(f"  if (rows > {i}) vstore_n(out + {i} * stride, r{i}, columns);" for i in rs),
-            "}",
-            "",
-        ]
-    )
+def transpositions(lanes: int, filled: int) -> str:
+    """``transpose_in`` and ``transpose_out``. Of the rows of a tile, so many vectors are filled together, with zeros behind the last row."""
+    return "\n".join([square(lanes), f"enum {{ FILLED = {filled} }};", source_text("transpose.h")])

@@ -15,6 +15,7 @@ from arm_emulated import emulator
 
 from fmha_cli.backends.cpu import backend
 from fmha_cli.backends.cpu.building import compile_flags, machine_of
+from fmha_cli.codegen.cpu.algorithm import Simd
 from fmha_cli.codegen.cpu.parts import source_text
 from fmha_cli.codegen.struct import ArgumentBlock, ConstPointer, Int64, Pointer, Rows, pack, struct_text
 from fmha_cli.domain.arch import load_arch
@@ -47,7 +48,7 @@ extern "C" EXPORT void probe_f16_scalar(const float* x, float* y, i64 n) {
   for (i64 i = 0; i < n; ++i) from_float(&half, x[i]), y[i] = to_float(half);
 }
 """
-SIMD = {"x86_64_v4": "avx512", "x86_64_v3": "avx2", "aarch64": "neon", "generic": "generic"}
+SIMD = {"x86_64_v4": Simd.AVX512, "x86_64_v3": Simd.AVX2, "aarch64": Simd.NEON, "generic": Simd.GENERIC}
 NAMES = ("exp2", "tanh", "short_tanh", "near_tanh", "short_near_tanh", "f16", "f16_scalar")
 Array = npt.NDArray[Any]
 Call = Callable[[str, Array], Array]
@@ -66,7 +67,7 @@ class ProbeArgs(ArgumentBlock):
 def call(request: pytest.FixtureRequest, shared_cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Call:
     arch: str = request.param
     folder: Path = tmp_path_factory.mktemp(arch)
-    parts = ["base.h", f"simd_{SIMD[arch]}.h", "scalars.h", "exp2.h", "vmath.h", "near_tanh.h"]
+    parts = ["base.h", *SIMD[arch].headers, "scalars.h", "exp2.h", "vmath.h", "near_tanh.h"]
     entries = "".join(
         f'extern "C" EXPORT int probe_{n}_of(const {ProbeArgs.__name__}* a) {{\n'
         f"  probe_{n}((const float*)a->x, (float*)a->y, a->n);\n  return 0;\n}}\n"

@@ -31,7 +31,11 @@ from fmha_cli.domain.protocols import BoundTensor, BuildContext
 from fmha_cli.domain.tensors import shapes_of
 from fmha_cli.domain.verdict import Verdict
 
-REFUSED = pytest.mark.skipif(AMX in backend.probe().devices[0].archs, reason="this machine has AMX: nothing refuses")
+HERE = backend.probe().devices[0].archs
+REFUSED = pytest.mark.skipif(
+    AMX in HERE or "x86_64_v4" not in HERE,
+    reason="this machine has AMX, so that nothing refuses, or no AVX-512 to ask with",
+)
 PRODUCT, KERNEL = "tdpbf16ps", kernel_of(AMX, "bf16", "prefill")
 TASKS = {"prefill": ["tile_task"], "backward": ["bias_task", "chunks_task", "numbers_task", "own_task"]}
 """The functions in which a thread begins and ends its work with tiles."""

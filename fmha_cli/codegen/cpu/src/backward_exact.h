@@ -37,7 +37,7 @@ INLINE void add_row(float* sum, float weight, const T* row, i64 n) {
 }
 
 // dQ of one row.
-NOINLINE void exact_query(const Head& head, i64 hk, i64 i) {
+COLD void exact_query(const Head& head, i64 hk, i64 i) {
   const Context& x = *head.x;
   const FmhaCpuArgs& a = *x.a;
   const Span span = span_of(x, head.s, i, i);
@@ -50,7 +50,7 @@ NOINLINE void exact_query(const Head& head, i64 hk, i64 i) {
 }
 
 // dK and dV of one key. ``first`` is any head of the sequence.
-NOINLINE void exact_key(const Head& first, i64 hk, i64 j) {
+COLD void exact_key(const Head& first, i64 hk, i64 j) {
   const Context& x = *first.x;
   const FmhaCpuArgs& a = *x.a;
   const Sequence& s = first.s;

@@ -10,6 +10,6 @@ static void copy_key_steps(float* out, const T* in, i64 stride, i64 rows, i64 al
         const vf a = row < rows ? vload_n(at, n) : vset(0), b = row + 1 < rows ? vload_n(at + stride, n) : vset(0);
         vstore(square + pair * NL, FAULT_TILE_PAIRS ? vzip(b, a) : vzip(a, b));
       }
-      transpose_square(out, NL, square);
+      transpose_square(out, NL, square, NL);
     }
 }

@@ -12,6 +12,9 @@
 #endif
 #define INLINE static inline __attribute__((always_inline))
 #define NOINLINE static __attribute__((noinline))
+// Called once in a launch, or hardly ever: made small, which takes less time to compile.
+#define COLD static __attribute__((noinline, cold))
+#define ROLLED _Pragma("GCC unroll 1")
 
 typedef int64_t i64;
 

@@ -57,7 +57,7 @@ static void load_queries(const Group& g, float* q) {
         vstore(square + (row - first) * NL,
                there ? vload_pairs(q_row(a, g.s, g.b, head_of(g, row), query_of(g, row)) + c, a.hdim - c) : vset(0));
       }
-      transpose_square(q, NL, square);
+      transpose_square(q, NL, square, NL);
     }
 }
 
@@ -106,7 +106,7 @@ static void score_keys(const Group& g, const float* q, float* p, const float* ke
     tile_store(1, s + TILE, TILE_BYTES);
     tile_store(2, s + 2 * TILE, TILE_BYTES);
     tile_store(3, s + 3 * TILE, TILE_BYTES);
-    for (i64 n = 0; n < 4; ++n) transpose_square(p + n * TILE_ROWS, P_STRIDE, s + n * TILE);
+    for (i64 n = 0; n < 4; ++n) transpose_square(p + n * TILE_ROWS, P_STRIDE, s + n * TILE, NL);
   }
 }
 

@@ -1,6 +1,6 @@
 // One row, key by key. Slow; used for rows that came out infinite or NaN: there a hidden key whose weight
 // is 0 may have met an infinite V (0 * inf = NaN), and only visible keys may speak.
-NOINLINE void exact_row(const Context& x, i64 b, i64 h, i64 i) {
+COLD void exact_row(const Context& x, i64 b, i64 h, i64 i) {
   const FmhaCpuArgs& a = *x.a;
   const Sequence s = sequence_of(x, b);
   const i64 hk = kv_head(a, h);

@@ -183,7 +183,7 @@ static void run_shared(Job& job, bool pooled) {
   run_all(job, pooled, finish_task);
 }
 
-static int launch(const FmhaCpuArgs* args) {
+COLD int launch(const FmhaCpuArgs* args) {
   const FmhaCpuArgs& a = *args;
   if (!tiles_permitted()) return STATUS_NOT_PERMITTED;
   Job job;

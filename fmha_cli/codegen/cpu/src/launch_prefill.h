@@ -139,7 +139,7 @@ static void number_items(Job& job, bool tiles) {
   job.next = 0;
 }
 
-static int launch(const FmhaCpuArgs* args) {
+COLD int launch(const FmhaCpuArgs* args) {
   const FmhaCpuArgs& a = *args;
   if (!tiles_permitted()) return STATUS_NOT_PERMITTED;
   Job job;

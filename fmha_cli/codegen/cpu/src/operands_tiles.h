@@ -39,7 +39,7 @@ static void copy_values(const Context& x, VALUE* out, const KeyRows& in, i64 fir
           const vf a = at && left ? vload_n(at + d, left) : vset(0), b = next && left ? vload_n(next + d, left) : vset(0);
           vstore(square + pair * NL, FAULT_TILE_PAIRS ? vzip(b, a) : vzip(a, b));
         }
-        transpose_square(out + d * TILE_ROWS + part / 2, TILE_ROWS, square);
+        transpose_square(out + d * TILE_ROWS + part / 2, TILE_ROWS, square, NL);
       }
   }
 }

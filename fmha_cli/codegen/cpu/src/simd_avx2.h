@@ -1,5 +1,4 @@
 // Vector operations on 8 floats: AVX2, FMA, F16C.
-#include <immintrin.h>
 
 enum { NL = 8 };
 typedef __m256 vf;

@@ -1,5 +1,4 @@
 // Vector operations on 16 floats: AVX-512 F, BW, DQ, VL (and BF16 where PAIRS is set).
-#include <immintrin.h>
 
 enum { NL = 16 };
 typedef __m512 vf;
