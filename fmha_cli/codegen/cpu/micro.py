@@ -190,21 +190,23 @@ def butterfly(lanes: int, name: str, total: bool = False) -> list[str]:
 
 
 def square(lanes: int) -> str:
-    """``transpose_square``: lanes x lanes words, the only transposition of a source, because its shuffles take long to compile."""
-    rs = range(lanes)
-    return "\n".join(
-        [
-            "// Words, in rows that are so many words apart. May be in place.",
-            "NOINLINE void transpose_square(float* out, i64 stride, const float* in, i64 in_stride) {",
-            *(f"  vf r{i} = vload(in + {i} * in_stride);" for i in rs),
-            *butterfly(lanes, "r"),
-            *(f"  vstore(out + {i} * stride, r{i});" for i in rs),
-            "}",
-            "",
-        ]
+    """``transpose_square``: lanes x lanes words. A source has few transpositions, because their shuffles take long to compile."""
+    return _turned(
+        lanes, "transpose_square(float* out, i64 stride, const float* in, i64 in_stride)", "vload(in + {} * in_stride)"
     )
 
 
 def transpositions(lanes: int, filled: int) -> str:
     """``transpose_in`` and ``transpose_out``. Of the rows of a tile, so many vectors are filled together, with zeros behind the last row."""
-    return "\n".join([square(lanes), f"enum {{ FILLED = {filled} }};", source_text("transpose.h")])
+    scaled = "vload(in + {0} * BQ) * factor, bad = vfma(r{0}, vset(0), bad)"
+    out = _turned(lanes, "scale_square(T* out, i64 stride, const float* in, vf factor, vf& bad)", scaled)
+    return "\n".join([square(lanes), out, f"enum {{ FILLED = {filled} }};", source_text("transpose.h")])
+
+
+def _turned(lanes: int, function: str, load: str) -> str:
+    """Rows are ``stride`` elements apart. Input and output may be the same place."""
+    rs = range(lanes)
+    loads = [f"  r{i} = {load.format(i)};" for i in rs]
+    stores = [f"  vstore(out + {i} * stride, r{i});" for i in rs]
+    vectors = f"  vf {', '.join(f'r{i}' for i in rs)};"
+    return "\n".join([f"NOINLINE void {function} {{", vectors, *loads, *butterfly(lanes, "r"), *stores, "}", ""])

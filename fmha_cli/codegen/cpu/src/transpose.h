@@ -26,17 +26,14 @@ static void transpose_in(float* out, const E* in, i64 stride, i64 rows, i64 n) {
 }
 
 // Up to NL columns of O for up to NL rows; bad becomes NaN in lanes that are not finite.
-NOINLINE void transpose_out(T* out, i64 stride, const float* in, vf factor, i64 rows, i64 columns, vf& bad) {
+static void transpose_out(T* out, i64 stride, const float* in, vf factor, i64 rows, i64 columns, vf& bad) {
+  if (rows == NL && columns == NL) return scale_square(out, stride, in, factor, bad);
   float square[NL * NL];
-  vf found = bad;
   ROLLED for (i64 c = 0; c < NL; ++c) {
     const vf x = c < columns ? vload(in + c * BQ) * factor : vset(0);
-    found = vfma(x, vset(0), found);
+    bad = vfma(x, vset(0), bad);
     vstore(square + c * NL, x);
   }
-  bad = found;
-  if (sizeof(T) == sizeof(float) && rows == NL && columns == NL) return transpose_square((float*)out, stride, square, NL);
   transpose_square(square, NL, square, NL);
-  ROLLED for (i64 r = 0; r < rows; ++r, out += stride)
-    columns == NL ? vstore(out, vload(square + r * NL)) : vstore_n(out, vload(square + r * NL), columns);
+  ROLLED for (i64 r = 0; r < rows; ++r) vstore_n(out + r * stride, vload(square + r * NL), columns);
 }
