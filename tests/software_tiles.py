@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from numerics.faults import Fault, TileFault
 from planted_cpu import CHOSEN, _short_blocks, _with
+from software_vectors import PAIRS, sixteen_floats
 
 from fmha_cli.backends.cpu.arch_detect import detect
 from fmha_cli.backends.cpu.kernels import algorithm_of, cpu_kernels
@@ -30,32 +31,6 @@ TILE_FAULTS = "fmha_tile_faults"
 
 FAULTS = (*Fault, *TileFault)
 
-_PAIRS = """
-INLINE vf vload_pairs(const bf16* p, i64 n) {
-  vf x = {};
-  memcpy(&x, p, (size_t)min64(n, 2 * NL) * sizeof(bf16));
-  return x;
-}
-INLINE vf vjoin(vf a, vf b) {
-  vu x;
-  for (int i = 0; i < NL; ++i) {
-    bf16 low, high;
-    from_float(&low, a[i]), from_float(&high, b[i]);
-    x[i] = (uint32_t)high.bits << 16 | low.bits;
-  }
-  return (vf)x;
-}
-INLINE vf vzip(vf a, vf b) { return (vf)(((vu)a >> 16) | (vu)b); }
-INLINE vf vweave(vf a, vf b, int first) {
-  uint16_t x[2 * NL], y[2 * NL];
-  memcpy(x, &a, sizeof x), memcpy(y, &b, sizeof y);
-  vu z;
-  for (int i = 0; i < NL; ++i) z[i] = (uint32_t)y[first + i] << 16 | x[first + i];
-  return (vf)z;
-}
-INLINE vf vweave_low(vf a, vf b) { return vweave(a, b, 0); }
-INLINE vf vweave_high(vf a, vf b) { return vweave(a, b, NL); }
-"""
 _ROUND = """
 INLINE vf vround(vf a, vf b) {
   bf16 x[2 * NL];
@@ -88,7 +63,7 @@ def software(kernel: KernelSpec, text: str | None = None) -> str:
     text = _with(text or emit(kernel), {"#define TILES_SOFTWARE 0\n": "#define TILES_SOFTWARE 1\n"})
     if kernel.arch == VECTORS:
         return text
-    own = {source_text("x86_intrinsics.h"): "", source_text("simd_avx512.h"): sixteen_floats() + _PAIRS}
+    own = {source_text("x86_intrinsics.h"): "", source_text("simd_avx512.h"): sixteen_floats() + PAIRS}
     if algorithm_of(kernel).kind is Kind.BACKWARD:
         own[source_text("round_avx512.h")] = _ROUND
     return _with(text, own)
@@ -113,27 +88,3 @@ def choose(library: ctypes.CDLL, fault: object) -> ctypes.CDLL:
     """A library of :func:`planted_tiles` with one fault on, or with none."""
     ctypes.c_int.in_dll(library, CHOSEN).value = 0 if fault is None else [*FAULTS].index(fault) + 1  # type: ignore[arg-type]
     return library
-
-
-def sixteen_floats() -> str:
-    """``simd_generic.h`` with vectors of 16 floats."""
-    text = source_text("simd_generic.h")
-    assert text.count("vector_size(16)") == 3
-    lanes = range(16)
-    return _with(
-        text.replace("vector_size(16)", "vector_size(64)"),
-        {
-            "NL = 4": "NL = 16",
-            "(vf){x, x, x, x}": "x - vf{}",
-            "(vi){0, 1, 2, 3}": f"(vi){{{', '.join(map(str, lanes))}}}",
-            "(vu){0, 1, 2, 3}": f"(vu){{{', '.join(map(str, lanes))}}}",
-            "(vf){0, 1, 2, 3}": f"(vf){{{', '.join(map(str, lanes))}}}",
-            "(vf){to_float(p[0]), to_float(p[1]), to_float(p[2]), to_float(p[3])}": (
-                f"(vf){{{', '.join(f'to_float(p[{i}])' for i in lanes)}}}"
-            ),
-            "(x[0] + x[1]) + (x[2] + x[3])": " + ".join(f"x[{i}]" for i in lanes),
-            "float a = x[0] > x[1] ? x[0] : x[1], b = x[2] > x[3] ? x[2] : x[3];": (
-                "float a = x[0], b = a;\n  for (int i = 0; i < NL; ++i) b = b > x[i] ? b : x[i];"
-            ),
-        },
-    )

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
-import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from compilers import kernels_run
 from cpu_cases import kernel_of
 
 from fmha_cli.backends.cpu.arch_detect import detect
@@ -32,12 +30,6 @@ TARGETS = {
     "x86_64-macos": bytes.fromhex("cffaedfe"),
 }
 """Target -> the first bytes of its libraries."""
-PROBLEMS = (
-    "-b 2 -H 4 --kv-heads 2 -s 70 -d 40 --causal --direction fwd+bwd --bias elementwise --dbias",
-    "-b 2 -H 8 --kv-heads 2 -s 2 --kv-cache paged:16 --cache-seqlens 300,70 --append 2 --rotary 8 -d 40 --splits 3 --causal",
-    "-b 2 -H 8 --kv-heads 1 -s 1 --kv-cache linear --cache-seqlens 300,70 -d 72 --mla-rope 8",
-)
-"""Together they need a kernel of every kind."""
 
 
 def cross_compiled(target: str, arch: str, dtype: str, kind: str, folder: Path, text: str | None = None) -> Path:
@@ -62,16 +54,9 @@ def by_zig(words: Sequence[str], out: Path) -> Path:
 @pytest.mark.parametrize("dtype", ["fp32", "fp16", "bf16"])
 @pytest.mark.parametrize("arch", detect().archs)
 def test_every_default_kernel_runs_as_built_by_zig(arch: str, dtype: str, shared_cache: Path) -> None:
-    env = {**os.environ, "FMHA_CXX": shlex.join(ZIG), "FMHA_CACHE_DIR": str(shared_cache)}
-    kernels = set()
-    for problem in PROBLEMS:
-        words = ["validate", "--backend", "cpu", "--arch", arch, "--dtype", dtype, *problem.split(), "--json"]
-        done = subprocess.run(
-            [sys.executable, "-m", "fmha_cli", *words], env=env, capture_output=True, text=True, check=False
-        )
-        assert done.returncode == 0, done.stdout[-2000:] + done.stderr
-        kernels |= {stage["kernel"] for record in json.loads(done.stdout)["records"] for stage in record["stages"]}
-    assert len(kernels) == 6, kernels  # prefill, decode, split, combine, append, backward
+    assert (
+        len(kernels_run(shlex.join(ZIG), arch, dtype, shared_cache)) == 6
+    )  # prefill, decode, split, combine, append, backward
 
 
 SAMPLE = [("x86_64-windows-gnu", "x86_64_v3", "fp32", "decode")]
