@@ -95,35 +95,39 @@ INLINE void widen(const Widener& w, float* out, const byte8* in, i64 n) {
 typedef const Meaning& Widener;
 INLINE Widener widener_of(const Meaning& by) { return by; }
 #if WIDE_BYTES == 16
-// 16 bytes at a time: fp8 by way of fp16, int8 by conversion. Bytes that fp16 cannot express are looked up.
-INLINE void widen_16(const Meaning& by, float* out, __m128i x) {
-  __m256i words = _mm256_cvtepi8_epi16(x);
-  if (by.whole) {
-    for (int half = 0; half < 2; ++half)
-      _mm256_storeu_ps(out + 8 * half, _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(half ? _mm_srli_si128(x, 8) : x)));
-    return;
-  }
-  const __m256i kept = _mm256_set1_epi16((short)(0x8000 | 0x7f << by.shift));
-  words = _mm256_and_si256(_mm256_sll_epi16(words, _mm_cvtsi32_si128(by.shift)), kept);
-  const __m256 factor = _mm256_set1_ps(by.factor);
-  _mm256_storeu_ps(out, _mm256_mul_ps(_mm256_cvtph_ps(_mm256_castsi256_si128(words)), factor));
-  _mm256_storeu_ps(out + 8, _mm256_mul_ps(_mm256_cvtph_ps(_mm256_extracti128_si256(words, 1)), factor));
+// 16 bytes at a time: fp8 by way of fp16, int8 by conversion. Bytes that fp16 cannot express are looked up. What is the same for all
+// bytes is copied first, because every store might change the table.
+struct Halves {
+  __m128i shift, most, minus;  // by how much a byte is shifted; the largest plain one; 0x80 where that is not minus zero, else 0x7f
+  __m256i kept;
+  __m256 factor;
+  explicit Halves(const Meaning& by)
+      : shift(_mm_cvtsi32_si128(by.shift)), most(_mm_set1_epi8((char)by.limit)), minus(_mm_set1_epi8(by.minus_zero ? 0x7f : (char)0x80)),
+        kept(_mm256_set1_epi16((short)(0x8000 | 0x7f << by.shift))), factor(_mm256_set1_ps(by.factor)) {}
+};
+INLINE bool are_plain(const Halves& by, __m128i x) {
+  const __m128i size = _mm_and_si128(x, _mm_set1_epi8(0x7f));
+  return !_mm_movemask_epi8(_mm_or_si128(_mm_cmpgt_epi8(size, by.most), _mm_cmpeq_epi8(x, by.minus)));
 }
-INLINE bool plain_16(const Meaning& by, __m128i x) {
-  if (by.whole) return true;
-  const __m128i size = _mm_and_si128(x, _mm_set1_epi8(0x7f)), minus = _mm_cmpeq_epi8(x, _mm_set1_epi8((char)0x80));
-  __m128i odd = _mm_cmpgt_epi8(size, _mm_set1_epi8((char)by.limit));
-  if (!by.minus_zero) odd = _mm_or_si128(odd, minus);
-  return !_mm_movemask_epi8(odd);
+INLINE void widen_16(const Halves& by, float* out, __m128i x) {
+  const __m256i words = _mm256_and_si256(_mm256_sll_epi16(_mm256_cvtepi8_epi16(x), by.shift), by.kept);
+  _mm256_storeu_ps(out, _mm256_mul_ps(_mm256_cvtph_ps(_mm256_castsi256_si128(words)), by.factor));
+  _mm256_storeu_ps(out + 8, _mm256_mul_ps(_mm256_cvtph_ps(_mm256_extracti128_si256(words, 1)), by.factor));
 }
 static void widen(const Meaning& by, float* out, const byte8* in, i64 n) {
   i64 d = 0;
-  for (; d + 16 <= n; d += 16) {
-    const __m128i x = _mm_loadu_si128((const __m128i*)(in + d));
-    if (__builtin_expect(plain_16(by, x), 1))
-      widen_16(by, out + d, x);
-    else
-      for (int t = 0; t < 16; ++t) widen_one(by, out + d + t, in[d + t]);
+  if (by.whole) {
+    for (; d + 8 <= n; d += 8)
+      _mm256_storeu_ps(out + d, _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i*)(in + d)))));
+  } else {
+    const Halves halves(by);
+    for (; d + 16 <= n; d += 16) {
+      const __m128i x = _mm_loadu_si128((const __m128i*)(in + d));
+      if (__builtin_expect(are_plain(halves, x), 1))
+        widen_16(halves, out + d, x);
+      else
+        for (int t = 0; t < 16; ++t) widen_one(by, out + d + t, in[d + t]);
+    }
   }
   for (; d < n; ++d) widen_one(by, out + d, in[d]);
 }
