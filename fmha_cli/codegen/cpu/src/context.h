@@ -51,7 +51,7 @@ INLINE Span span_of(const Context& x, const Sequence& s, i64 first_row, i64 last
   return v;
 }
 
-COLD Context make_context(const FmhaCpuArgs* a) {
+NOINLINE Context make_context(const FmhaCpuArgs* a) {
   Context x;
   x.a = a;
   x.scale = a->scale * (FAULT_SCALE_WRONG ? 1.0625f : 1.0f);

@@ -26,7 +26,7 @@ static void transpose_in(float* out, const E* in, i64 stride, i64 rows, i64 n) {
 }
 
 // Up to NL columns of O for up to NL rows; bad becomes NaN in lanes that are not finite.
-static void transpose_out(T* out, i64 stride, const float* in, vf factor, i64 rows, i64 columns, vf& bad) {
+NOINLINE void transpose_out(T* out, i64 stride, const float* in, vf factor, i64 rows, i64 columns, vf& bad) {
   if (rows == NL && columns == NL) return scale_square(out, stride, in, factor, bad);
   float square[NL * NL];
   ROLLED for (i64 c = 0; c < NL; ++c) {
