@@ -93,7 +93,7 @@ def _products(algorithm: CpuAlgorithm) -> list[str]:
     """The register tiles of the products."""
     vectors, pairs, sizes = algorithm.lanes_q, algorithm.pairs, algorithm.rows_o
     if algorithm.simd.tiles:
-        return [*map(source_text, ("backward_tile_keys.h", "backward_tile_products.h"))]
+        return [source_text("backward_tile_keys.h"), source_text("backward_tile_products.h")]
     if algorithm.blocks:
         tiles = [product_blocks(vectors), *map(gradient_blocks, sizes)]
     elif algorithm.simd.by_element:

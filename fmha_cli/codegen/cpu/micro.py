@@ -204,7 +204,12 @@ def transpositions(lanes: int, filled: int) -> str:
 
 
 def _turned(lanes: int, function: str, load: str) -> str:
-    """Rows are ``stride`` elements apart. Input and output may be the same place."""
+    """A function that loads lanes x lanes words, transposes them, and stores rows that are ``stride`` elements apart. It may work in place.
+
+    Args:
+        function: its name and parameters.
+        load: what is loaded as row ``{}``.
+    """
     rs = range(lanes)
     loads = [f"  r{i} = {load.format(i)};" for i in rs]
     stores = [f"  vstore(out + {i} * stride, r{i});" for i in rs]

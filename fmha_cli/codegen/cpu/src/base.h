@@ -14,6 +14,7 @@
 #define NOINLINE static __attribute__((noinline))
 // Called once in a launch, or hardly ever: made small, which takes less time to compile.
 #define COLD static __attribute__((noinline, cold))
+// Before a loop that is seldom run: GCC would repeat its body for each step, which takes longer to compile.
 #define ROLLED _Pragma("GCC unroll 1")
 
 typedef int64_t i64;
