@@ -102,10 +102,15 @@ def borne_out(subject: Subject, problem: Problem, kernel: KernelSpec) -> bool:
     return any(record.verdict not in RIGHT for records in found for _, _, record in records)
 
 
-def check_refusal(subject: Subject, rule: str, problem: Problem, kernel: KernelSpec) -> None:
-    """A rule alone refuses the problem, and the library bears it out."""
+def check_refused(subject: Subject, rule: str, problem: Problem, kernel: KernelSpec) -> None:
+    """A rule alone refuses the problem."""
     found = {reason.id for reason in reasons_against(subject.backend.rules(), problem, kernel, subject.devices[0])}
     assert found == {rule}, f"{rule} alone should refuse {problem.repro()}, not {sorted(found)}"
+
+
+def check_refusal(subject: Subject, rule: str, problem: Problem, kernel: KernelSpec) -> None:
+    """A rule alone refuses the problem, and the library bears it out."""
+    check_refused(subject, rule, problem, kernel)
     assert borne_out(subject, problem, kernel), (
         f"{rule} refuses {problem.repro()}, which {kernel.name} computes rightly"
     )

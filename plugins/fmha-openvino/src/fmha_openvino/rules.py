@@ -30,13 +30,16 @@ def _tensor(p: api.Problem, kernel: api.KernelSpec, device: api.DeviceFacts) -> 
 def _half(p: api.Problem, kernel: api.KernelSpec, device: api.DeviceFacts) -> api.Refusal | None:
     if precision_of(kernel) is not Precision.F16 or p.dtype is not api.DType.FP16:
         return None
-    return api.Refusal('"f16" rounds scores and weights, to bf16 without AVX512_FP16', "--dtype bf16")
+    text = '"f16" rounds scores and weights, to bf16 without AVX512_FP16; without AVX-512 it has no effect'
+    return api.Refusal(text, "--dtype bf16")
 
 
 def _scores(p: api.Problem, kernel: api.KernelSpec, device: api.DeviceFacts) -> api.Refusal | None:
     if precision_of(kernel) is not Precision.BF16 or p.dtype is not api.DType.BF16:
         return None
-    return api.Refusal("the bf16 kernel rounds scores and weights to bf16", "--dtype fp32")
+    return api.Refusal(
+        "the bf16 kernel rounds scores and weights to bf16, or without AVX-512 is the f32 kernel", "--dtype fp32"
+    )
 
 
 _TEXTS = files("fmha_openvino").joinpath("rules.json").read_text("utf-8")
