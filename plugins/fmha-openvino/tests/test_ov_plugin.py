@@ -43,7 +43,7 @@ def test_without_the_library_it_says_what_to_install() -> None:
 
 
 @needs_library
-def test_f16_is_refused_as_fp16_and_wrong_if_it_is_named_where_it_has_an_effect(tmp_path: Path) -> None:
+def test_f16_is_refused_as_fp16_and_wrong_if_it_is_named(tmp_path: Path) -> None:
     problem, root = api.Problem.from_cli("-H 2 -s 64 -d 64 --dtype fp16"), str(tmp_path / "cache")
     kernel = next(k for k in BACKEND.listed("generic") if k.algorithm.precision == "f16")
     refusal = next(d for d in BACKEND.decide(problem, BACKEND.probe().devices[0]) if d.kernel == kernel)
