@@ -19,6 +19,7 @@ from fmha_cli.codegen.cpu.algorithm import CpuAlgorithm
 from fmha_cli.codegen.cpu.backward import ROWS, gradient_columns, gradient_tile, product_tile
 from fmha_cli.codegen.cpu.blocks import block_weights, gradient_blocks, product_blocks, score_blocks, value_blocks
 from fmha_cli.codegen.cpu.byte_streams import dot_bytes, mix_bytes
+from fmha_cli.codegen.cpu.code_streams import dot_codes, mix_codes
 from fmha_cli.codegen.cpu.elements import gradient_elements, product_elements, score_elements, value_elements
 from fmha_cli.codegen.cpu.emit import CACHE_FAULTS, FAULTS, emit
 from fmha_cli.codegen.cpu.emit_backward import BACKWARD_FAULTS, SHARED_FAULTS, tile_queries
@@ -49,6 +50,8 @@ def tiles() -> dict[str, str]:
         "dot_4_of_16.h": dot_tile(16, 4, pairs=False, half=False),
         "mix_4x4.h": mix_tile(4, 4, partial=False, half=False),
         "mix_pairs_2x8.h": pair_mix_tile(8, 2, partial=False),
+        "dot_codes_1_of_8.h": dot_codes(8, 1),
+        "mix_codes_2x4.h": mix_codes(8, 4, 2),
         "dot_bytes_4_of_16.h": dot_bytes(16, 4),
         "dot_wide_4_of_16.h": dot_bytes(16, 4, wide=True),
         "mix_bytes_4.h": mix_bytes(4),

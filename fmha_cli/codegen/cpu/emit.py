@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from fmha_cli.codegen.abi import APPEND_PREFIX, PREFIX, VERSION, FmhaCpuAppendArgs, FmhaCpuArgs, Status
 from fmha_cli.codegen.cpu.algorithm import CpuAlgorithm, Kind, Simd
 from fmha_cli.codegen.cpu.blocks import block_weights, score_blocks, value_blocks
 from fmha_cli.codegen.cpu.byte_streams import dot_bytes, mix_bytes
+from fmha_cli.codegen.cpu.code_streams import dot_codes, mix_codes
 from fmha_cli.codegen.cpu.elements import WORDS, score_elements, value_elements
 from fmha_cli.codegen.cpu.emit_backward import backward_parts
 from fmha_cli.codegen.cpu.micro import (
@@ -232,8 +235,9 @@ WIDE_ROWS = 2
 
 def _direct(kernel: KernelSpec, algorithm: CpuAlgorithm) -> bool:
     """Whether the tiles of a decode kernel widen bytes in their own registers."""
-    narrow = is_bytes(kernel.signature) and algorithm.kind is Kind.DECODE
-    return narrow and algorithm.pairs and not algorithm.simd.tiles and _widened(kernel, algorithm) == 64
+    narrow, simd = is_bytes(kernel.signature) and algorithm.kind is Kind.DECODE, algorithm.simd
+    looked_up = algorithm.pairs and not simd.tiles and _widened(kernel, algorithm) == 64
+    return narrow and (looked_up or simd is Simd.AVX2)
 
 
 def _decode(kernel: KernelSpec, algorithm: CpuAlgorithm) -> list[str]:
@@ -249,7 +253,7 @@ def _decode(kernel: KernelSpec, algorithm: CpuAlgorithm) -> list[str]:
 
 def _decode_tiles(kernel: KernelSpec, algorithm: CpuAlgorithm) -> list[str]:
     """The register tiles of a decode kernel."""
-    lanes, many, vectors = algorithm.simd.lanes, algorithm.rows_s, algorithm.lanes_q
+    many, vectors = algorithm.rows_s, algorithm.lanes_q
     names = {
         "MANY": f"{many}",
         "DOT_MANY": f"dot_{many}",
@@ -261,17 +265,36 @@ def _decode_tiles(kernel: KernelSpec, algorithm: CpuAlgorithm) -> list[str]:
         "MIX_WIDE": f"mix_{WIDE_ROWS}_{2 * vectors}",
         "MIX_ONE_WIDE": f"mix_1_{2 * vectors}",
     }
-    if _direct(kernel, algorithm):
-        dots = [dot_bytes(lanes, many, wide=True), *(dot_bytes(lanes, rows) for rows in (many, 1))]
-        mixes = [mix_bytes(many, wide=True), *(mix_bytes(rows) for rows in (many, 1))]
-        tiles = [source_text("decode_bytes.h"), *dots, *mixes, source_text("decode_wide.h")]
+    if not _direct(kernel, algorithm):
+        tiles = _wide_tiles(kernel, algorithm)
+    else:  # tiles of many rows read bytes, or the rows of a step that were widened before; no row has an end
         names |= {"DOT_BYTES": names["DOT_MANY"], "MIX_BYTES": names["MIX_MANY"], "DOT_MANY": "dot_many"}
         names |= {"MIX_MANY": "mix_many", "MIX_MANY_N": "mix_many", "MIX_ONE_N": names["MIX_ONE"]}
-        names |= {"MIX_WIDE": "mix_many", "MIX_ONE_WIDE": names["MIX_ONE"]}  # none is wider
-    else:
-        tiles = _wide_tiles(kernel, algorithm)
+        own, tiles = _pair_tiles(algorithm, names) if algorithm.pairs else _code_tiles(algorithm, names)
+        names |= own
+        tiles.append(source_text("decode_wide.h"))
     defines = "".join(f"#define {name} {value}\n" for name, value in names.items())
     return [defines, source_text("decode_tiles.h"), MIX, *tiles]
+
+
+def _pair_tiles(algorithm: CpuAlgorithm, names: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
+    """The tiles that look bytes up, and their names beside those of all."""
+    lanes, many = algorithm.simd.lanes, algorithm.rows_s
+    dots = [dot_bytes(lanes, many, wide=True), *(dot_bytes(lanes, rows) for rows in (many, 1))]
+    mixes = [mix_bytes(many, wide=True), *(mix_bytes(rows) for rows in (many, 1))]
+    own = {"MIX_WIDE": "mix_many", "MIX_ONE_WIDE": names["MIX_ONE"]}  # none is wider
+    own |= {"DOT_WIDENED": "dot_wide", "MIX_WIDENED": "mix_wide"}
+    return own, [source_text("decode_bytes.h"), *dots, *mixes]
+
+
+def _code_tiles(algorithm: CpuAlgorithm, names: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
+    """The tiles that convert bytes, and their names beside those of all."""
+    lanes, many, vectors = algorithm.simd.lanes, algorithm.rows_s, algorithm.lanes_q
+    dots = [dot_codes(lanes, rows) for rows in (many, 1)]
+    sizes = ((vectors, many), (vectors, 1), (2 * vectors, WIDE_ROWS), (4 * vectors, 1))
+    own = {"MIX_ONE_WIDE": f"mix_1_{4 * vectors}"}
+    own |= {f"{name}_WIDENED": f"{names[f'{name}_BYTES']}<false, WideRows>" for name in ("DOT", "MIX")}
+    return own, [source_text("decode_codes.h"), *dots, *(mix_codes(lanes, *size) for size in sizes)]
 
 
 def _wide_tiles(kernel: KernelSpec, algorithm: CpuAlgorithm) -> list[str]:

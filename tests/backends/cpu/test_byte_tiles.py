@@ -1,4 +1,4 @@
-"""Tiles of bf16 decode kernels that widen bytes in their own registers: every byte in every column, and planted faults."""
+"""Tiles of decode kernels that widen bytes in their own registers: every byte in every column, and planted faults."""
 
 from __future__ import annotations
 
@@ -12,13 +12,16 @@ from fmha_cli import api
 from fmha_cli.backends.cpu import building
 from fmha_cli.backends.cpu.arch_detect import detect
 from fmha_cli.backends.cpu.meanings import meanings
-from fmha_cli.codegen.cpu.emit import VBMI, emit
+from fmha_cli.codegen.cpu.emit import emit
 from fmha_cli.domain.kernel import KernelSpec
 from fmha_cli.domain.tensors import Element
 from fmha_cli.oracle.fills import fill
 from fmha_cli.oracle.tensors import Array
 
 CACHES = ("int8", "fp8_e4m3", "fp8_e5m2", "fp8_e4m3 --fp8-encoding fnuz", "fp8_e5m2 --fp8-encoding fnuz")
+LOOKED_UP, CONVERTED = "x86_64_v4_bf16", "x86_64_v3"
+"""Architectures whose tiles look bytes up, and whose tiles convert them."""
+
 ROWS = (1, 5, 9)
 """Rows of queries for each key/value head: one by one, four at a time and one, from eight on in tiles of keys widened before."""
 
@@ -31,18 +34,29 @@ SHAPES = (
 """Whole steps, steps on several pages, odd last keys, and columns that fill no tile."""
 
 
+def archs() -> Iterator[Any]:
+    """The default suite has the best tiles that this machine runs; CI has those of AVX2 on machines with both."""
+    both = LOOKED_UP in detect().archs
+    for arch in (LOOKED_UP, CONVERTED):
+        missing = pytest.mark.skipif(arch not in detect().archs, reason=f"this machine does not run {arch} kernels")
+        yield pytest.param(
+            arch, marks=(missing, *((pytest.mark.slow, pytest.mark.ci) if both and arch == CONVERTED else ()))
+        )
+
+
 @pytest.mark.parametrize("rows", ROWS)
-def test_shapes(rows: int) -> None:
+@pytest.mark.parametrize("arch", list(archs()))
+def test_shapes(arch: str, rows: int) -> None:
     lines = [
         f"{shape.format(rows=rows)} --dtype bf16 --kv-dtype {kv}" for shape, kv in zip(SHAPES, CACHES[1:], strict=True)
     ]
     lines.append(f"{SHAPES[1].format(rows=rows)} --dtype bf16 --kv-dtype {CACHES[0]}")
-    records = api.run(*(api.Problem.from_cli(line) for line in lines), backend="cpu", fills=("normal",))
+    records = api.run(*(api.Problem.from_cli(line) for line in lines), backend="cpu", arch=arch, fills=("normal",))
     assert {r.repro: r.verdict for r in records} == {r.repro: api.Verdict.PASSED for r in records}
     assert len(records) == len(lines)
 
 
-def values_as_read(kv: str, rows: int) -> bool:
+def values_as_read(arch: str, kv: str, rows: int) -> bool:
     """Whether O is the one visible row of V, bit by bit, for all bytes that mean numbers; the others make their column NaN or infinite.
 
     The keys of both halves of a pair are looked at: each of two launches gives all weight to one of them.
@@ -60,14 +74,14 @@ def values_as_read(kv: str, rows: int) -> bool:
             inputs[name].view(np.uint8)[...] = 0
         inputs["k"].view(np.uint8)[:, :, seen] = one
         inputs["v"].view(np.uint8)[:, :, seen] = every
-        o = launched(problem, inputs)["o"]
+        o = launched(arch, problem, inputs)["o"]
         expected = np.broadcast_to(codes[every][:, :, None], o.shape)
         finite = np.isfinite(expected)
         right.append(bool((o[finite] == expected[finite]).all() and not np.isfinite(o[~finite]).any()))
     return all(right)
 
 
-def keys_as_read(kv: str, rows: int) -> bool:
+def keys_as_read(arch: str, kv: str, rows: int) -> bool:
     """Whether the LSE over one key, of which each query sees one column, is what the byte there means."""
     problem = api.Problem.from_cli(
         f"-b 256 -H 1 -s {rows} -d 72 --kv-cache linear --cache-seqlens 1 --dtype bf16 --kv-dtype {kv} --scale 1 --lse"
@@ -78,7 +92,7 @@ def keys_as_read(kv: str, rows: int) -> bool:
         inputs[name].view(np.uint8)[...] = 0
     inputs["q"][batch, :, :, column] = 1
     inputs["k"].view(np.uint8)[batch, 0, 0, column] = batch
-    lse = launched(problem, inputs)["lse"]
+    lse = launched(arch, problem, inputs)["lse"]
     expected = np.broadcast_to(codes[:, None, None], lse.shape)
     finite = np.isfinite(expected)
     close = np.allclose(
@@ -87,16 +101,17 @@ def keys_as_read(kv: str, rows: int) -> bool:
     return bool(close and not np.isfinite(lse[~finite]).any())
 
 
-def launched(problem: api.Problem, inputs: dict[str, Array]) -> Mapping[str, Array]:
+def launched(arch: str, problem: api.Problem, inputs: dict[str, Array]) -> Mapping[str, Array]:
     """O and the LSE, whatever the verdict."""
     names = ("kv_cache", "kv_dtype", "fp8_encoding", "scale", "lse")
     flags = {name: value for name, value in problem.to_dict().items() if name in names}
     lengths = problem.cache_seqlens
-    found = api.attention(inputs["q"], inputs["k"], inputs["v"], backend="cpu", cache_seqlens=lengths, **flags)
+    tensors = (inputs["q"], inputs["k"], inputs["v"])
+    found = api.attention(*tensors, backend="cpu", arch=arch, cache_seqlens=lengths, **flags)
     return {name: array.astype(np.float64) for name, array in found.outputs.items()}
 
 
-CHECKS: tuple[Callable[[str, int], bool], ...] = (values_as_read, keys_as_read)
+CHECKS: tuple[Callable[[str, str, int], bool], ...] = (values_as_read, keys_as_read)
 
 
 def readings() -> Iterator[Any]:
@@ -108,31 +123,42 @@ def readings() -> Iterator[Any]:
 
 
 @pytest.mark.parametrize(("kv", "rows"), list(readings()))
+@pytest.mark.parametrize("arch", list(archs()))
 @pytest.mark.parametrize("check", CHECKS)
-def test_every_byte_is_read_as_it_means(check: Callable[[str, int], bool], kv: str, rows: int) -> None:
-    assert check(kv, rows)
+def test_every_byte_is_read_as_it_means(check: Callable[[str, str, int], bool], arch: str, kv: str, rows: int) -> None:
+    assert check(arch, kv, rows)
 
 
 FAULTS = {
-    "byte 0 is looked up": ("some = _mm512_test_epi8_mask(x, x)", "some = ~0ull"),
-    "two's complement is taken for a sign": ("_mm512_mask_abs_epi8(x, w.whole, x)", "x"),
-    "columns of queries in the order of memory": ("_mm512_shuffle_f32x4(a, b, 0x88)), vstore(q", "a), vstore(q"),
-    "columns of O as tiles leave them": ("h < heads && DIRECT; ++h", "h < 0; ++h"),
-    "keys of a pair exchanged": ("load_codes(a, some), load_codes(b, some)", "load_codes(b, some), load_codes(a, some)"),
+    LOOKED_UP: {
+        "byte 0 is looked up": ("some = _mm512_test_epi8_mask(x, x)", "some = ~0ull"),
+        "two's complement is taken for a sign": ("_mm512_mask_abs_epi8(x, w.whole, x)", "x"),
+        "columns of queries in the order of memory": ("_mm512_shuffle_f32x4(a, b, 0x88)), vstore(q", "a), vstore(q"),
+        "columns of O as tiles leave them": ("h < heads && DIRECT; ++h", "h < 0; ++h"),
+        "keys of a pair exchanged": ("load_codes(a, some), load_codes(b, some)", "load_codes(b, some), load_codes(a, some)"),
+    },
+    CONVERTED: {
+        "a NaN is converted": ("l.odd || !_mm256_testz_si256(over, over)", "l.odd"),
+        "sizes are not doubled": ("_mm256_add_epi8(x, x)", "x"),
+        "0x80 is always minus zero": ("by->whole || l.by->minus_zero", "by->whole || !l.by->minus_zero"),
+        "the sign is a bit of the exponent": ("(short)(0x8000 | 0x7f << by.shift)", "(short)0xffff"),
+        "O keeps the units of fp16": ("by.unit, 1 / by.unit", "1, 1"),
+    },
 }  # fmt: skip
 """What a fault replaces in the source, and by what."""
 
 
 def faults() -> Iterator[Any]:
-    """CI plants all but the first, which is in the default suite."""
-    for number, name in enumerate(FAULTS):
-        yield pytest.param(name, marks=(pytest.mark.slow, pytest.mark.ci) if number else ())
+    """The default suite plants the first fault of the tiles that this machine runs, CI all."""
+    for arch, found in zip((LOOKED_UP, CONVERTED), archs(), strict=True):
+        for number, name in enumerate(FAULTS[arch]):
+            more = (pytest.mark.slow, pytest.mark.ci) if number else ()
+            yield pytest.param(arch, name, marks=(*found.marks, *more))
 
 
-@pytest.mark.skipif(not {*VBMI} & {*detect().archs}, reason="no tiles of this machine widen bytes")
-@pytest.mark.parametrize("name", list(faults()))
-def test_a_planted_fault_is_seen(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    right, wrong = FAULTS[name]
+@pytest.mark.parametrize(("arch", "name"), list(faults()))
+def test_a_planted_fault_is_seen(monkeypatch: pytest.MonkeyPatch, arch: str, name: str) -> None:
+    right, wrong = FAULTS[arch][name]
 
     def planted(kernel: KernelSpec) -> str:
         text = emit(kernel)
@@ -140,4 +166,5 @@ def test_a_planted_fault_is_seen(monkeypatch: pytest.MonkeyPatch, name: str) -> 
         return text.replace(right, wrong)
 
     monkeypatch.setattr(building, "emit", planted)
-    assert not all(check(kv, 1) for check in CHECKS for kv in CACHES[:2])
+    caches = (*CACHES[:2], CACHES[3]) if arch == CONVERTED else CACHES[:2]
+    assert not all(check(arch, kv, 1) for check in CHECKS for kv in caches)

@@ -8,6 +8,7 @@ struct Meaning {
   // Up to `limit` a byte without its sign, shifted, is a number of fp16 over `factor`; int8 is the number itself.
   int shift, limit;
   float factor;
+  float unit;  // of the numbers that a byte is converted to
   bool whole, minus_zero;
   bool sign_bit;  // byte 0x80 is minus byte 0, so that the upper half is the lower one with another sign
 };
@@ -25,6 +26,7 @@ static void read_table(Meaning& out, const float* table) {
   out.sign_bit = out.minus_zero && !out.whole;
   out.shift = table[9] == 9 * table[1] ? 7 : 8;  // subnormals go up to 7 in e4m3, and to 3 in e5m2
   out.factor = out.value[1] / to_float(f16{(uint16_t)(1 << out.shift)});
+  out.unit = out.whole ? out.value[1] : out.factor;
   for (out.limit = 0; out.limit < 127; ++out.limit) {
     const int n = out.limit + 1;
     if (to_float(f16{(uint16_t)(n << out.shift)}) * out.factor != out.value[n]) break;

@@ -15,8 +15,12 @@ struct Part {
 };
 
 enum { LINE = 16 };
-// Tiles that widen bytes have whole tiles of O, of 64 columns.
-INLINE i64 o_stride_of(const FmhaCpuArgs& a) { return ceil_div(a.hdim_v, DIRECT ? 4 * LINE : LINE) * (DIRECT ? 4 * LINE : LINE); }
+#define BY_CODES (DIRECT && !PAIRS)  // tiles widen bytes vector by vector
+// Tiles that widen bytes have whole tiles of O.
+enum { CODES = PAIRS ? 4 * LINE : NZ * NL < LINE ? LINE : NZ * NL, O_STEP = DIRECT ? CODES : LINE };
+// Columns of a row that the tiles read. Tiles that widen vectors have no ends of rows: shorter ones are copied, with zeros behind.
+INLINE i64 read_columns(i64 columns) { return BY_CODES ? ceil_div(columns, CODES) * CODES : columns; }
+INLINE i64 o_stride_of(const FmhaCpuArgs& a) { return ceil_div(a.hdim_v, O_STEP) * O_STEP; }
 INLINE i64 part_floats(const FmhaCpuArgs& a, i64 rows) { return 2 * ceil_div(rows, LINE) * LINE + rows * o_stride_of(a); }
 INLINE Part part_in(float* at, i64 rows) {
   const i64 lines = ceil_div(rows, LINE) * LINE;

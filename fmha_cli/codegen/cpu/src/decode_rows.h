@@ -33,7 +33,7 @@ static vf drop(const Context& x, vf weight, i64 b, i64 h, i64 i, i64 j) {
 }
 
 // Scores of one row to weights, in place; updates top and sum, returns the factor for the past.
-static float weigh_row(const Group& g, i64 row, float* p, i64 j0, i64 n, float& top, float& sum, bool last,
+NOINLINE float weigh_row(const Group& g, i64 row, float* p, i64 j0, i64 n, float& top, float& sum, bool last,
                        const Factors* by) {
   const Context& x = *g.x;
   const FmhaCpuArgs& a = *x.a;

@@ -16,11 +16,12 @@ struct Lines {
   // Only where tiles widen bytes (DIRECT): what those mean, and the same keys as they were widened before, or null.
   const Meaning* by;
   WideRows wide;
+  bool odd;  // a byte of a step is no number, which the tiles do not see themselves
 };
 
 INLINE Lines from_line(const Lines& l, i64 n) {
   const WideRows wide = {l.wide.first + n * l.wide.stride, l.wide.stride};
-  return {l.first + n * l.stride, l.stride, l.near, l.far_at + n * l.far_stride, l.far_stride, l.by, wide};
+  return {l.first + n * l.stride, l.stride, l.near, l.far_at + n * l.far_stride, l.far_stride, l.by, wide, l.odd};
 }
 
 // Asks for the near line of p, and for the next far line: those in the order of memory, whatever order the tile reads in, because
@@ -33,6 +34,8 @@ INLINE void ask(const Lines& l, const ROW* p, const ROW*& next) {
   __builtin_prefetch(next, 0, 2);
   next += 64 / (i64)sizeof(ROW);
 }
+template <bool FORM>
+INLINE void ask(const WideRows&, const float*, const float*&) {}
 
 INLINE bool hints_far(const FmhaCpuArgs& a) { return (a.block_table ? a.prefetch_pages : a.prefetch_far) > 0; }
 
@@ -61,12 +64,14 @@ INLINE Lines step_lines(const KeyRows& from, i64 j, i64 last) {
 
 // A step whose keys are on several pages: rows of all heads are copied, `columns` of each of `heads`.
 static Lines gather(const KeyRows& from, i64 j, i64 n, i64 last, i64 heads, i64 head_stride, i64 columns, KT* copy) {
-  const i64 width = heads * columns, line = 64 / sizeof(KT), run = head_stride == columns ? width : columns;
+  const i64 room = read_columns(columns), width = heads * room, line = 64 / sizeof(KT);
+  const i64 run = head_stride == room ? width : columns, step = max64(run, room);
   for (i64 t = 0; t < n; ++t) {
     const KT *row = row_at(from, j + t), *later = row_at(from, min64(j + t + STEPS_AHEAD * STEP, last));
-    for (KT* to = copy + t * width; to < copy + (t + 1) * width; to += run, row += head_stride, later += head_stride) {
+    for (KT* to = copy + t * width; to < copy + (t + 1) * width; to += step, row += head_stride, later += head_stride) {
       for (i64 c = 0; c < run; c += line) __builtin_prefetch(later + c, 0, 2);
       memcpy(to, row, (size_t)run * sizeof(KT));
+      if (run < step) memset((void*)(to + run), 0, (size_t)(step - run) * sizeof(KT));
     }
   }
   return {copy, width, 0, copy, 0};
@@ -89,9 +94,9 @@ INLINE Lines for_head(const Context& x, Lines l, i64 h, i64 heads, i64 head_stri
 #endif
 
 // Columns of a query are stored in steps, zeros behind the last one. Weights of neighbouring keys are pairs where products are.
-#if DIRECT
+#if DIRECT && PAIRS
 // Pairs in the order in which bytes are unpacked: the even eights of 64 columns, then the odd ones.
-enum { CODES = 64, QUERY_STEP = CODES, QUERY_VECTORS = 2 };
+enum { QUERY_STEP = CODES, QUERY_VECTORS = 2 };
 typedef bf16 WEIGHT;
 INLINE void store_query(float* q, const QT* p, i64 n) {
   const vf a = vload_pairs(p, n), b = vload_pairs(p + 2 * NL, max64(n - 2 * NL, 0));
@@ -107,15 +112,32 @@ INLINE vf load_keys(const ROW* p) { return vload((const float*)p); }
 enum { QUERY_STEP = NL, QUERY_VECTORS = 1 };
 typedef float WEIGHT;
 INLINE void store_query(float* q, const QT* p, i64 n) { vstore(q, n < NL ? vload_n(p, n) : vload(p)); }
-INLINE vf load_keys(const ROW* p) { return vload(p); }
+template <class E>
+INLINE vf load_keys(const E* p) {
+  return vload(p);
+}
 #endif
 
+#if BY_CODES
+// Loops are there once, and tiles twice: the meaning of a step's bytes says which.
+INLINE bool form_of(const Context&) { return false; }
+#define BY_FORM(function, rows, ...) ((rows).by->whole ? function<true>(__VA_ARGS__) : function<false>(__VA_ARGS__))
+#else
 #if DIRECT
 INLINE bool form_of(const Context& x) { return x.keys.sign_bit; }
 #else
 INLINE bool form_of(const Context& x) { return hints_far(*x.a); }
-enum { LEFT = NL };  // columns of a tile at the end of rows
+#endif
+#define BY_FORM(function, rows, ...) function<FORM>(__VA_ARGS__)
+#endif
+#if !DIRECT
 INLINE WideRows widen_keys(const Lines&, i64, i64, float*) { return {}; }
 INLINE WideRows widen_values(const Lines&, i64, i64, float*) { return {}; }
+#endif
+#if !BY_CODES
+INLINE bool holds_no_number(const Lines&, i64, i64) { return false; }
+#endif
+#if !DIRECT || BY_CODES
+enum { LEFT = BY_CODES ? CODES : NL };  // columns of a tile at the end of rows
 INLINE void straighten(float*, i64) {}
 #endif
