@@ -5,12 +5,22 @@ from __future__ import annotations
 import ctypes
 import mmap
 import threading
+from collections.abc import Callable
 
+import ml_dtypes
 import numpy as np
 import pytest
 from cpu_cases import Case, Load, complaints, make_data, run
 
 from fmha_cli.backends.cpu.arch_detect import ARCHS
+from fmha_cli.backends.cpu.kernels import algorithm_of, cpu_kernels
+from fmha_cli.backends.cpu.meanings import meanings
+from fmha_cli.codegen.cpu.algorithm import Kind
+from fmha_cli.codegen.cpu.emit import emit
+from fmha_cli.domain.arch import load_arch
+from fmha_cli.domain.dtypes import DType
+from fmha_cli.domain.signature import KvKey
+from fmha_cli.domain.tensors import Element
 
 PAGE = mmap.PAGESIZE
 LIBC = ctypes.CDLL(None, use_errno=True)
@@ -51,6 +61,35 @@ def test_nothing_outside_is_touched(load: Load, arch: str, dtype: str, kind: str
                     case.data[name] = fenced(np.ascontiguousarray(case.data[name]), at_end, keep)
             case.data["o_buffer"] = case.data["o"].reshape(-1)
             run(library, case)
+            assert complaints(case) == [], case
+
+
+@pytest.mark.parametrize("arch", ARCHS)
+def test_nothing_outside_8_bit_keys_and_values_is_read(build_text: Callable[..., ctypes.CDLL], arch: str) -> None:
+    """Columns that fill no vector and no tile, with one head, whose rows are read in one run, and with two."""
+    kernel = next(
+        k for k in cpu_kernels(load_arch(arch))
+        if algorithm_of(k).kind is Kind.DECODE and (k.signature.dtype, k.signature.kv_dtype) == (DType.BF16, KvKey.BYTE)
+    )  # fmt: skip
+    library, rng, table = (
+        build_text(kernel, emit),
+        np.random.default_rng(8),
+        np.array(meanings(Element.FP8_E4M3), np.float32),
+    )
+    for number, (hdim, hdim_v, keys) in enumerate(((1, 8, 1), (24, 5, 13), (72, 17, 29), (64, 100, 50), (128, 33, 7))):
+        for rows in (1, 7):
+            heads = 1 + (number + rows) % 2
+            case = Case(
+                "bf16", heads=heads, kv_heads=heads, hdim=hdim, hdim_v=hdim_v, q_len=(rows,) * 2, k_len=(keys,) * 2,
+                capacity=keys, threads=1, bshd=True,
+            )  # fmt: skip
+            make_data(case, rng)
+            keep: list[mmap.mmap] = []
+            for name in ("k", "v"):
+                rows_of_heads = np.ascontiguousarray(case.data[name].transpose(0, 2, 1, 3))
+                whole = fenced(rows_of_heads.astype(ml_dtypes.float8_e4m3fn), True, keep)
+                case.data[name] = whole.transpose(0, 2, 1, 3)
+            run(library, case, k_table=table.ctypes.data)
             assert complaints(case) == [], case
 
 

@@ -61,7 +61,9 @@ static bool holds_no_number(const Lines& l, i64 keys, i64 columns) {
   return _mm256_movemask_epi8(found);
 }
 
-// Rows that were widened before are none of these.
+// Rows that were widened before are none of these, and ask for nothing.
+template <bool FORM>
+INLINE void ask(const WideRows&, const float*, const float*&) {}
 INLINE Widened nothing_seen(const WideRows&) { return {}; }
 template <bool WHOLE, int N>
 INLINE void see(Widened&, const float*) {}

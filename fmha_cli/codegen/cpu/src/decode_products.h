@@ -126,10 +126,11 @@ static void attend(Group g, i64 heads, i64 first, i64 end, bool leads, const Dec
   const bool whole = false;
   StepRows wide_k(*g.x, k, a.hdim, a.k_head_stride, last), wide_v(*g.x, v, a.hdim_v, a.v_head_stride, last);
 #else
-  const bool whole = heads == 1 && !k.pages && g.rows < WIDENED_ROWS;  // a block of one head is read as one run
-  const bool torn = k.pages && k.page % STEP;  // steps are on several pages
   const i64 columns = read_columns(a.hdim), columns_v = read_columns(a.hdim_v);
+  const bool torn = k.pages && k.page % STEP;  // steps are on several pages
   const bool copied_k = torn || columns != a.hdim, copied_v = torn || columns_v != a.hdim_v;
+  // A block of one head is read as one run.
+  const bool whole = heads == 1 && !k.pages && !copied_k && !copied_v && g.rows < WIDENED_ROWS;
 #endif
   for (i64 n = first; n < end; ++n) {
     const i64 j0 = block_start(g, n);
@@ -143,9 +144,9 @@ static void attend(Group g, i64 heads, i64 first, i64 end, bool leads, const Dec
       for (i64 h = 0; h < heads; ++h)
         score_keys<FORM>(g, work.q + h * q_size, work.p + h * p_size + j, wide_k.template widened<FORM>(j0 + j, keys, h), keys);
 #else
-      const Lines step_k = whole  ? lines_of(a, k, j0, a.hdim)
+      const Lines step_k = whole      ? lines_of(a, k, j0, a.hdim)
                            : copied_k ? gather(k, j0 + j, keys, last, heads, a.k_head_stride, a.hdim, work.copy)
-                                  : step_lines(k, j0 + j, last);
+                                      : step_lines(k, j0 + j, last);
       for (i64 h = 0; h < heads; ++h) {
         Lines at = for_head(*g.x, step_k, h, heads, copied_k ? columns : a.k_head_stride, columns);
         if (DIRECT && g.rows >= WIDENED_ROWS) at.wide = widen_keys(at, keys, columns, work.wide);
@@ -170,9 +171,9 @@ static void attend(Group g, i64 heads, i64 first, i64 end, bool leads, const Dec
         mix_values<FORM>(g, work.p + h * p_size, j, part_of(work, h).o, wide_v.template widened<FORM>(j0 + j, keys, h), keys,
                         j ? ones : shrink + h * g.rows);
 #else
-      const Lines step_v = whole  ? lines_of(a, v, j0 + j, a.hdim_v)
+      const Lines step_v = whole      ? lines_of(a, v, j0 + j, a.hdim_v)
                            : copied_v ? gather(v, j0 + j, keys, last, heads, a.v_head_stride, a.hdim_v, work.copy)
-                                  : step_lines(v, j0 + j, last);
+                                      : step_lines(v, j0 + j, last);
       for (i64 h = 0; h < heads; ++h) {
         Lines at = for_head(*g.x, step_v, h, heads, copied_v ? columns_v : a.v_head_stride, columns_v);
         if (DIRECT && g.rows >= WIDENED_ROWS) at.wide = widen_values(at, keys, columns_v, work.wide);

@@ -34,8 +34,6 @@ INLINE void ask(const Lines& l, const ROW* p, const ROW*& next) {
   __builtin_prefetch(next, 0, 2);
   next += 64 / (i64)sizeof(ROW);
 }
-template <bool FORM>
-INLINE void ask(const WideRows&, const float*, const float*&) {}
 
 INLINE bool hints_far(const FmhaCpuArgs& a) { return (a.block_table ? a.prefetch_pages : a.prefetch_far) > 0; }
 
@@ -65,7 +63,7 @@ INLINE Lines step_lines(const KeyRows& from, i64 j, i64 last) {
 // A step whose keys are on several pages: rows of all heads are copied, `columns` of each of `heads`.
 static Lines gather(const KeyRows& from, i64 j, i64 n, i64 last, i64 heads, i64 head_stride, i64 columns, KT* copy) {
   const i64 room = read_columns(columns), width = heads * room, line = 64 / sizeof(KT);
-  const i64 run = head_stride == room ? width : columns, step = max64(run, room);
+  const i64 run = head_stride == columns && columns == room ? width : columns, step = max64(run, room);
   for (i64 t = 0; t < n; ++t) {
     const KT *row = row_at(from, j + t), *later = row_at(from, min64(j + t + STEPS_AHEAD * STEP, last));
     for (KT* to = copy + t * width; to < copy + (t + 1) * width; to += step, row += head_stride, later += head_stride) {
@@ -112,10 +110,9 @@ INLINE vf load_keys(const ROW* p) { return vload((const float*)p); }
 enum { QUERY_STEP = NL, QUERY_VECTORS = 1 };
 typedef float WEIGHT;
 INLINE void store_query(float* q, const QT* p, i64 n) { vstore(q, n < NL ? vload_n(p, n) : vload(p)); }
-template <class E>
-INLINE vf load_keys(const E* p) {
-  return vload(p);
-}
+#if !BY_CODES
+INLINE vf load_keys(const ROW* p) { return vload(p); }
+#endif
 #endif
 
 #if BY_CODES
