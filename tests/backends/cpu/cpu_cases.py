@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from numerics.faults import Fault
+from software_tiles import AMX
 
 from fmha_cli.backends.cpu.arch_detect import detect
 from fmha_cli.backends.cpu.kernels import cpu_kernels, others_from
@@ -31,10 +32,19 @@ Load = Callable[..., ctypes.CDLL]
 """``load(arch, dtype, kind, fault=None)``: a compiled kernel."""
 
 
+BEST = detect().archs[0]
+"""This machine's best architecture; what it has no kernel for comes from the next ones (``kernel_of``)."""
+
+
 def best_first(archs: Iterable[str]) -> list[Any]:
     """Architectures as parameters: the default suite has this machine's best one, CI the others after it."""
-    best = detect().archs[0]
-    return [arch if arch == best else pytest.param(arch, marks=(pytest.mark.slow, pytest.mark.ci)) for arch in archs]
+    return [arch if arch == BEST else pytest.param(arch, marks=(pytest.mark.slow, pytest.mark.ci)) for arch in archs]
+
+
+def best_and_tiles() -> list[Any]:
+    """Architectures and types as parameters: this machine's best one; slow, bf16 in matrix tiles, which are software without AMX."""
+    tiles = [] if BEST == AMX else [pytest.param(AMX, "bf16", marks=pytest.mark.slow)]
+    return [*((BEST, dtype) for dtype in ("fp32", "fp16", "bf16")), *tiles]
 
 
 def kernel_of(arch: str, dtype: str, kind: str) -> KernelSpec:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from cpu_cases import NUMPY, Load
+from cpu_cases import BEST, NUMPY, Load
 from numerics.faults import CacheFault
 
 from fmha_cli.backends.cpu.arch_detect import ARCHS
@@ -120,7 +120,7 @@ class Appended:
 def launch(load: Load, case: Appended, fault: CacheFault | None = None) -> list[str]:
     before = {name: array.copy() for name, array in case.data.items()}
     block = pack(case.block())
-    assert load(ARCHS[0], case.dtype, "append", fault)[APPEND_ENTRY](ctypes.byref(block)) == Status.OK
+    assert load(BEST, case.dtype, "append", fault)[APPEND_ENTRY](ctypes.byref(block)) == Status.OK
     return case.wrong(before)
 
 
@@ -162,4 +162,4 @@ def test_a_planted_fault_shows(load: Load, fault: CacheFault, seen: list[str]) -
 )
 def test_wrong_arguments_are_refused(load: Load, wrong: dict[str, int]) -> None:
     block = Appended("fp32", 0, 8).block(**wrong)
-    assert load(ARCHS[0], "fp32", "append")[APPEND_ENTRY](ctypes.byref(pack(block))) == Status.BAD_ARGUMENT
+    assert load(BEST, "fp32", "append")[APPEND_ENTRY](ctypes.byref(pack(block))) == Status.BAD_ARGUMENT

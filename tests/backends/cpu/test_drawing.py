@@ -8,10 +8,9 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from cpu_cases import Case, Load, complaints, kernel_of, make_data, run
+from cpu_cases import Case, Load, best_and_tiles, complaints, kernel_of, make_data, run
 from software_tiles import WHOLE
 
-from fmha_cli.backends.cpu.arch_detect import ARCHS
 from fmha_cli.codegen.cpu.emit import emit
 from fmha_cli.domain.kernel import KernelSpec
 
@@ -95,9 +94,9 @@ def test_planted_draws_in_order_do_not_keep_to_heads(probe: ctypes.CDLL) -> None
     assert not keeps_to_groups(draws(probe, sizes, 2, False, 1), sizes)
 
 
-@pytest.mark.parametrize("dtype", ["fp32", "fp16", "bf16"])
+@pytest.mark.parametrize(("arch", "dtype"), best_and_tiles())
 @pytest.mark.parametrize("keys", [300, 3000], ids=["held by a core", "not held"])
-def test_the_bits_do_not_depend_on_the_number_of_threads(keys: int, dtype: str, load: Load) -> None:
+def test_the_bits_do_not_depend_on_the_number_of_threads(keys: int, arch: str, dtype: str, load: Load) -> None:
     """Either way of sharing: K and V of a head below a megabyte, and above it (in fp32; two megabytes)."""
     shape = {"heads": 6, "kv_heads": 3, "hdim": 96, "hdim_v": 88, "q_len": (150, 0, 33), "packed": True, "right": 0}
     case, results = Case(dtype, **shape, k_len=(keys, 5, keys // 3), capacity=0), []
@@ -105,7 +104,7 @@ def test_the_bits_do_not_depend_on_the_number_of_threads(keys: int, dtype: str, 
     for threads in (1, 2, 3, 7):
         case.threads = threads
         case.data["o"][...] = case.data["lse"][...] = np.nan
-        run(load(ARCHS[0], dtype, "prefill"), case)
+        run(load(arch, dtype, "prefill"), case)
         assert complaints(case) == [], threads
         results.append(case.data["o_buffer"].tobytes() + case.data["lse"].tobytes())
     assert len(set(results)) == 1

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import ml_dtypes
 import numpy as np
 import pytest
-from cpu_cases import Case, Load, complaints, make_data, run
+from cpu_cases import BEST, Case, Load, complaints, make_data, run
 
 from fmha_cli.backends.cpu.arch_detect import ARCHS
 from fmha_cli.backends.cpu.kernels import algorithm_of, cpu_kernels
@@ -95,7 +95,7 @@ def test_nothing_outside_8_bit_keys_and_values_is_read(build_text: Callable[...,
 
 def test_two_launches_at_once(load: Load) -> None:
     """The second launch runs without the pool."""
-    library = load(ARCHS[0], "fp32", "prefill")
+    library = load(BEST, "fp32", "prefill")
     cases = [Case("fp32", heads=4, q_len=(200,), k_len=(300,), capacity=300, data={}) for _ in range(4)]
     for seed, case in enumerate(cases):
         make_data(case, np.random.default_rng(seed))
@@ -113,7 +113,7 @@ def test_two_launches_at_once(load: Load) -> None:
 
 
 def test_release_and_again(load: Load) -> None:
-    library = load(ARCHS[0], "fp32", "prefill")
+    library = load(BEST, "fp32", "prefill")
     for threads in (2, 6, 1, 3):
         case = Case("fp32", heads=8, q_len=(200,), k_len=(300,), capacity=300, threads=threads, data={})
         make_data(case, np.random.default_rng(threads))
@@ -127,7 +127,7 @@ def test_out_of_memory_is_a_status(load: Load) -> None:
     from fmha_cli.codegen.abi import ENTRY, FmhaCpuArgs, Status
     from fmha_cli.codegen.struct import pack
 
-    library = load(ARCHS[0], "fp16", "prefill")
+    library = load(BEST, "fp16", "prefill")
     word = np.zeros(4, np.float16).ctypes.data
     block = FmhaCpuArgs(
         q=word, k=word, v=word, o=word, batch=1, heads=1, kv_heads=1, seqlen_q=1, seqlen_k=1 << 40, hdim=256,

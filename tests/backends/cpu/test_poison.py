@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from cpu_cases import Case, Load, complaints, make_data, run
+from cpu_cases import BEST, Case, Load, complaints, make_data, run
 
 from fmha_cli.backends.cpu.arch_detect import ARCHS
 
@@ -43,7 +43,7 @@ def test_keys_hidden_from_all_rows(load: Load, dtype: str, kind: str) -> None:
         seen[max(row - 3, 0) : row - 1] = True
     seen[:2] = True
     case.data["k"][0, :, ~seen], case.data["v"][0, :, ~seen] = np.nan, np.nan
-    run(load(ARCHS[0], dtype, kind), case)
+    run(load(BEST, dtype, kind), case)
     assert complaints(case) == []
     assert np.isfinite(case.data["o"].astype(np.float32)).all()
 
@@ -63,7 +63,7 @@ def test_a_nan_with_payload_stays_nan(load: Load, arch: str, kind: str) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_rows_that_see_nothing(load: Load, kind: str) -> None:
     case = case_of("fp32", kind, right=-60 if kind == "prefill" else -88)
-    run(load(ARCHS[0], "fp32", kind), case)
+    run(load(BEST, "fp32", kind), case)
     assert complaints(case) == []
     assert np.isneginf(case.data["lse"][0, 0, 0])
     assert (case.data["o"][0, :, 0] == 0).all()

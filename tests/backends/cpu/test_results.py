@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from cpu_cases import Case, Load, complaints, make_data, random_case, run
+from cpu_cases import BEST, Case, Load, complaints, make_data, random_case, run
 
 from fmha_cli.backends.cpu.arch_detect import ARCHS
 
@@ -39,7 +39,6 @@ def test_many(load: Load, arch: str, dtype: str, kind: str) -> None:
 
 
 LONG = Case("fp32", q_len=(64,), k_len=(2000,), capacity=2000, hdim=32, hdim_v=32, right=0)
-BEST = ARCHS[0]
 
 
 @pytest.mark.parametrize("dtype", ["fp32", "fp16", "bf16"])

@@ -10,7 +10,7 @@ from typing import cast
 
 import numpy as np
 import pytest
-from cpu_cases import Case, Load, complaints, make_data, run
+from cpu_cases import BEST, Case, Load, best_and_tiles, complaints, make_data, run
 from fmha_null.kernels import null_kernel
 from software_tiles import WHOLE
 
@@ -201,7 +201,7 @@ def test_decode_has_a_loop_for_both_hints(kind: Kind, hinted: bool, shared_cache
 def test_decode_gives_the_same_bits_with_every_hint(dtype: str, load: Load) -> None:
     case = Case(dtype, heads=4, hdim=72, q_len=(3, 3), k_len=(300, 17), capacity=300, right=0, threads=1)
     make_data(case, np.random.default_rng(3))
-    library, results = load(ARCHS[0], dtype, "decode"), []
+    library, results = load(BEST, dtype, "decode"), []
     for near, far in ((-1, 0), (0, 0), (8192, 0), (2048, 8192), (0, 4096), (1 << 20, 1 << 20)):
         run(library, case, prefetch_near=near, prefetch_far=far)
         assert complaints(case) == []
@@ -215,7 +215,7 @@ def test_prefill_is_right_with_every_block(dtype: str, load: Load) -> None:
     make_data(case, np.random.default_rng(4))
     for keys in (0, 1, 7, 100, 10**6):
         case.data["o"][...] = np.nan
-        run(load(ARCHS[0], dtype, "prefill"), case, block_keys=keys)
+        run(load(BEST, dtype, "prefill"), case, block_keys=keys)
         assert complaints(case) == [], keys
 
 
@@ -232,9 +232,11 @@ TURNING = {
 }
 
 
-@pytest.mark.parametrize("dtype", ["fp32", "fp16", "bf16"])
+@pytest.mark.parametrize(("arch", "dtype"), best_and_tiles())
 @pytest.mark.parametrize("name", TURNING)
-def test_prefill_gives_the_same_bits_however_many_tiles_take_turns(name: str, dtype: str, load: Load) -> None:
+def test_prefill_gives_the_same_bits_however_many_tiles_take_turns(
+    name: str, arch: str, dtype: str, load: Load
+) -> None:
     one = {
         "heads": 8,
         "kv_heads": 8,
@@ -249,7 +251,7 @@ def test_prefill_gives_the_same_bits_however_many_tiles_take_turns(name: str, dt
     make_data(case, np.random.default_rng(5))
     for turns in (0, 1, 2, 3, 5, 10**6):
         case.data["o"][...] = case.data["lse"][...] = np.nan
-        run(load(ARCHS[0], dtype, "prefill"), case, query_tiles=turns)
+        run(load(arch, dtype, "prefill"), case, query_tiles=turns)
         assert complaints(case) == [], turns
         results.append(case.data["o_buffer"].tobytes() + case.data["lse"].tobytes())
     assert len(set(results)) == 1

@@ -33,6 +33,8 @@ CASES: dict[str, dict[str, Any]] = {
 RIGHT, LIMIT = "return {t.keys, TILE_ROWS, 0, j0};", "down >= -1 &&"
 ACROSS, LEFT = "return {t.hill + from, -1, 1, j0};", "left = j1 - 1 <= diagonal"
 
+CI = (pytest.mark.slow, pytest.mark.ci)
+
 
 def wrong_rows(library: ctypes.CDLL, slope: float, case: dict[str, Any]) -> list[str]:
     """What is wrong with two heads of the slope and of a third of it."""
@@ -53,9 +55,9 @@ def test_slopes(name: str, slope: float, load: Load) -> None:
     ("right", "wrong", "slope", "case"),
     [
         (RIGHT, "return {t.keys, -TILE_ROWS, 0, j0};", 0.02, "other side"),
-        (ACROSS, "return {t.hill + from, 1, 1, j0};", 0.5, "causal"),
-        (LEFT, "left = j0 <= diagonal", 0.5, "full"),
-        (LIMIT, "", 40.0, "behind"),
+        pytest.param(ACROSS, "return {t.hill + from, 1, 1, j0};", 0.5, "causal", marks=CI),
+        pytest.param(LEFT, "left = j0 <= diagonal", 0.5, "full", marks=CI),
+        pytest.param(LIMIT, "", 40.0, "behind", marks=CI),
     ],
 )
 def test_planted_distances(right: str, wrong: str, slope: float, case: str, build_text: Build) -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from cpu_cases import Case, Load, arguments, best_first, complaints, make_data, random_case, run
+from cpu_cases import BEST, Case, Load, arguments, best_first, complaints, make_data, random_case, run
 from numerics.faults import CacheFault
 
 from fmha_cli.backends.cpu.arch_detect import ARCHS
@@ -43,9 +43,9 @@ def test_random_cases(load: Load, arch: str, dtype: str) -> None:
 def test_a_lost_split_shows(load: Load) -> None:
     case = replace(CASE, data={})
     make_data(case, np.random.default_rng(1))
-    run_both(load, ARCHS[0], case)
+    run_both(load, BEST, case)
     assert complaints(case) == []
-    run_both(load, ARCHS[0], case, CacheFault.SPLIT_LOST)
+    run_both(load, BEST, case, CacheFault.SPLIT_LOST)
     assert complaints(case) != []
 
 
@@ -57,7 +57,7 @@ def test_parts_of_another_size_are_refused(load: Load, kind: str, wrong: dict[st
     floats = part_floats(most_rows(case), case.hdim_v)
     parts = np.zeros(case.kv_heads * case.splits * floats, np.float32)
     block = replace(arguments(case), **({"parts": parts.ctypes.data, "part_floats": floats} | wrong))
-    assert load(ARCHS[0], "fp32", kind)[ENTRY](ctypes.byref(pack(block))) == Status.BAD_ARGUMENT
+    assert load(BEST, "fp32", kind)[ENTRY](ctypes.byref(pack(block))) == Status.BAD_ARGUMENT
 
 
 def test_the_host_and_the_kernel_agree_on_the_size_of_parts(load: Load) -> None:
@@ -67,5 +67,5 @@ def test_the_host_and_the_kernel_agree_on_the_size_of_parts(load: Load) -> None:
             "fp32", heads=rows, kv_heads=1, q_len=(1,), k_len=(3,), capacity=3, hdim_v=hdim_v, splits=2, data={}
         )
         make_data(case, np.random.default_rng(1))
-        run_both(load, ARCHS[0], case)
+        run_both(load, BEST, case)
         assert complaints(case) == []

@@ -68,7 +68,7 @@ def test_the_recorder_has_the_same_host_api() -> None:
             assert all(line in text for line in tail), name
 
 
-@pytest.mark.parametrize("compiler", ["g++", "clang++-22"])
+@pytest.mark.parametrize("compiler", ["g++", pytest.param("clang++-22", marks=(pytest.mark.slow, pytest.mark.ci))])
 def test_it_compiles_without_warnings_with_any_sink(compiler: str, tmp_path: Path) -> None:
     if shutil.which(compiler) is None:
         pytest.skip(f"{compiler} is not installed")

@@ -21,7 +21,13 @@ from fmha_cli.toolchain.cuda.sass import count, instructions_of, mnemonics_of, s
 from fmha_cli.toolchain.elf import MalformedObject
 from fmha_cli.toolchain.instruction_classes import Isa, classes_of
 
-QUICK = ("sm_80", "sm_90a", "sm_120a")
+QUICK, CI = ("sm_80", "sm_90a"), ("sm_120a",)
+SLOW = {
+    arch: (pytest.mark.slow, pytest.mark.ci) if arch in CI else (pytest.mark.slow,)
+    for arch in ARCHS
+    if arch not in QUICK
+}
+CASES = [pytest.param(arch, marks=SLOW.get(arch, ())) for arch in ARCHS]
 ONE_NAME = {"UTCHMMA": "UTCMMA", "UTCQMMA": "UTCMMA", "IMUL": "IMAD", "FHADD": "FADD", "FHFMA": "FFMA"}
 """Mnemonics that share an opcode and so have one name in the table."""
 
@@ -31,9 +37,7 @@ def kernel_of(probe: Probe, arch: str) -> CubinKernel:
     return kernel
 
 
-@pytest.mark.parametrize(
-    "arch", [arch if arch in QUICK else pytest.param(arch, marks=pytest.mark.slow) for arch in ARCHS]
-)
+@pytest.mark.parametrize("arch", CASES)
 def test_every_instruction_is_known(arch: str) -> None:
     names = mnemonics_of(capability(arch))
     for title, probe in PROBES.items():
@@ -47,9 +51,7 @@ def test_every_instruction_is_known(arch: str) -> None:
         assert listing.code_bytes == 16 * listing.total <= len(kernel.code)
 
 
-@pytest.mark.parametrize(
-    "arch", [arch if arch in QUICK else pytest.param(arch, marks=pytest.mark.slow) for arch in ARCHS]
-)
+@pytest.mark.parametrize("arch", CASES)
 def test_the_disassembler_counts_the_same(arch: str, tmp_path: Path) -> None:
     names = mnemonics_of(capability(arch))
     for title, probe in PROBES.items():
