@@ -15,7 +15,7 @@ UNROLLED = 2
 """Keys whose code stands one behind the other, as ``streams.UNROLLED``; that of one key is a line long."""
 
 SUMS = 8
-"""Vectors that add up the products of a key. Converting fills the scheduler, so the next key begins late: one chain would be waited for."""
+"""Vectors that add up the products of a key. Converting takes many instructions, so the next key begins late: one chain would be waited for."""
 
 TEMPLATE = "template <bool FORM, class Rows = Lines>"
 

@@ -1,5 +1,5 @@
 // Tiles that widen bytes in their registers as they read them, a vector at a time: int8 by conversion (FORM), fp8 by way of fp16, of
-// which it is then in units. Both are exact. A step that holds a byte which fp16 cannot express is odd, and goes by the table.
+// which it is then in units. Both are exact. A byte that fp16 cannot express is odd: a tile that saw one begins again, by the table.
 struct Codes {
   __m128i shift, kept;
   float unit, inverse;

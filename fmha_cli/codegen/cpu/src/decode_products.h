@@ -4,7 +4,7 @@ struct DecodeScratch {
   float* parts;  // one for each head, part_stride apart, laid out for `rows`
   i64 part_stride, rows;
   KT* copy;  // [key of a step][head][column]
-  float* wide;  // a widened step of one head, for tiles that read it (decode_bytes.h)
+  float* wide;  // a widened step of one head, for tiles that read it (decode_bytes.h, decode_codes.h)
 };
 
 INLINE i64 q_stride_of(const FmhaCpuArgs& a) { return ceil_div(read_columns(a.hdim), QUERY_STEP) * QUERY_VECTORS * NL; }
