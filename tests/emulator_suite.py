@@ -18,8 +18,9 @@ def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
 
     ``pytest plugins/fmha-nvptx-emu -m ci`` runs them. Tests that are marked slow already stay out of CI.
     """
+    folders = {path: any(path.is_relative_to(folder) for folder in FOLDERS) for path in {item.path for item in items}}
     for item in items:
-        if not item.get_closest_marker("slow") and any(folder in item.path.parents for folder in FOLDERS):
+        if folders[item.path] and not item.get_closest_marker("slow"):
             item.add_marker(pytest.mark.slow)
             item.add_marker(pytest.mark.ci)
 

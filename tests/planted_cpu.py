@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
+from collections.abc import Iterable
+from contextlib import suppress
+
 from numerics.faults import BackwardFault, ByteFault, CacheFault, Fault, TileFault
 
 from fmha_cli.backends.cpu.kernels import algorithm_of
@@ -12,8 +16,11 @@ from fmha_cli.domain.kernel import KernelSpec
 BLOCKS = 2
 """Register tiles per block of keys: few, so that a small problem has several blocks and shows block-loop faults."""
 
-CHOSEN = "planted_fault"
-"""The variable of a library of :func:`planted_backward` that chooses the fault; 0 is none."""
+NAMES = tuple(dict.fromkeys(f.name for kind in (Fault, BackwardFault, ByteFault, CacheFault, TileFault) for f in kind))
+"""Every fault that a text can have."""
+
+SWITCH = "planted_"
+"""What the variables of :func:`switchable` begin with."""
 
 
 def planted(kernel: KernelSpec, fault: Fault | BackwardFault | ByteFault | CacheFault | None) -> str:
@@ -33,15 +40,31 @@ def backward_faults(kernel: KernelSpec) -> tuple[BackwardFault | TileFault, ...]
     return (*BackwardFault, *(TileFault if algorithm_of(kernel).simd.tiles else ()))
 
 
-def planted_backward(kernel: KernelSpec) -> str:
-    """The source of a backward kernel with every fault, of which a variable chooses one: all cost one compile."""
-    faults = backward_faults(kernel)
-    macros = {
-        f"#define FAULT_{fault.name} 0\n": f"#define FAULT_{fault.name} ({CHOSEN} == {number})\n"
-        for number, fault in enumerate(faults, 1)
-    }
-    variable = f'extern "C" {{ __attribute__((visibility("default"))) int {CHOSEN} = 0; }}\n'
-    return _with(f"{variable}{_short_blocks(kernel)}", macros)
+def switchable(kernel: KernelSpec) -> str:
+    """The source of a kernel with short blocks of keys and every fault behind a variable: all of them cost one compile."""
+    text = emit(kernel) if algorithm_of(kernel).kind is Kind.APPEND else _short_blocks(kernel)
+    found = [name for name in NAMES if f"#define FAULT_{name} 0\n" in text]
+    text = _with(text, {f"#define FAULT_{name} 0\n": f"#define FAULT_{name} {SWITCH}{name}\n" for name in found})
+    return "".join(map(switch, found)) + text
+
+
+def switch(name: str) -> str:
+    """The definition of a variable that :func:`choose` sets."""
+    return f'extern "C" {{ __attribute__((visibility("default"))) int {SWITCH}{name} = 0; }}\n'
+
+
+def choose(library: ctypes.CDLL, name: str | None, names: Iterable[str] = NAMES) -> ctypes.CDLL:
+    """A library of :func:`switchable` with one fault on and the others off.
+
+    Raises:
+        ValueError: the library has no such fault.
+    """
+    for other in names:
+        with suppress(ValueError):
+            ctypes.c_int.in_dll(library, SWITCH + other).value = 0
+    if name is not None:
+        ctypes.c_int.in_dll(library, SWITCH + name).value = 1
+    return library
 
 
 def _short_blocks(kernel: KernelSpec) -> str:

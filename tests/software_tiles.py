@@ -5,11 +5,10 @@ With AVX512-BF16 nothing else changes. On other machines the vector operations a
 
 from __future__ import annotations
 
-import ctypes
 from dataclasses import replace
 
 from numerics.faults import Fault, TileFault
-from planted_cpu import CHOSEN, _short_blocks, _with
+from planted_cpu import _with
 from software_vectors import PAIRS, sixteen_floats
 
 from fmha_cli.backends.cpu.arch_detect import detect
@@ -69,24 +68,3 @@ def software(kernel: KernelSpec, text: str | None = None) -> str:
     if algorithm_of(kernel).kind is Kind.BACKWARD:
         own[source_text("round_avx512.h")] = _ROUND
     return _QUICK + _with(text, own)
-
-
-def planted_tiles(kernel: KernelSpec) -> str:
-    """The text with short blocks of keys and every fault, of which a variable chooses one: all cost one compile."""
-    macros = {
-        f"#define FAULT_{fault.name} 0\n": f"#define FAULT_{fault.name} ({CHOSEN} == {number})\n"
-        for number, fault in enumerate(FAULTS, 1)
-    }
-    variable = f'extern "C" {{ __attribute__((visibility("default"))) int {CHOSEN} = 0; }}\n'
-    return _with(f"{variable}{_short_blocks(kernel)}", macros)
-
-
-def planted_software(kernel: KernelSpec) -> str:
-    """The same with software tiles."""
-    return software(kernel, planted_tiles(kernel))
-
-
-def choose(library: ctypes.CDLL, fault: object) -> ctypes.CDLL:
-    """A library of :func:`planted_tiles` with one fault on, or with none."""
-    ctypes.c_int.in_dll(library, CHOSEN).value = 0 if fault is None else [*FAULTS].index(fault) + 1  # type: ignore[arg-type]
-    return library

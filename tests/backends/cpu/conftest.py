@@ -4,55 +4,61 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 
 import pytest
 from cpu_cases import Load, kernel_of
-from numerics.faults import BackwardFault, Fault, TileFault
-from planted_cpu import CHOSEN, backward_faults, planted, planted_backward
+from numerics.faults import BackwardFault, CacheFault, Fault, TileFault
+from planted_cpu import choose, switchable
 from software_tiles import AMX, software, tiles_kernel
+from tile_cases import breakable, chosen
 
 from fmha_cli.backends.cpu import backend, building
+from fmha_cli.backends.cpu.kernels import algorithm_of
 from fmha_cli.codegen.cpu.algorithm import Kind
+from fmha_cli.codegen.cpu.emit import emit
 from fmha_cli.domain.kernel import KernelSpec
 from fmha_cli.domain.protocols import BuildContext
 
 Emit = Callable[[KernelSpec], str]
 
 
-def built(kernel: KernelSpec, cache: Path, emit: Emit) -> ctypes.CDLL:
+def built(kernel: KernelSpec, cache: Path, text: Emit) -> ctypes.CDLL:
     """The library of a kernel whose text another function emits; skips the test if this machine cannot run it."""
     if kernel.arch not in backend.probe().devices[0].archs:
         pytest.skip(f"this machine does not run {kernel.arch} kernels")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(building, "emit", emit)
+        patch.setattr(building, "emit", text)
         return ctypes.CDLL(str(building.build_cpu(kernel, BuildContext(cache_root=cache)).path))
 
 
 @pytest.fixture(scope="session")
 def build_text(shared_cache: Path) -> Callable[[KernelSpec, Emit], ctypes.CDLL]:
-    """``build_text(kernel, emit)``: the library of the text that ``emit`` makes of a kernel."""
-    return lambda kernel, emit: built(kernel, shared_cache, emit)
+    """``build_text(kernel, text)``: the library of what ``text`` makes of a kernel."""
+    return lambda kernel, text: built(kernel, shared_cache, text)
 
 
 @pytest.fixture(scope="session")
 def load(shared_cache: Path) -> Load:
-    """``load(arch, dtype, kind, fault=None)``: the library, with a fault planted at compile time.
+    """``load(arch, dtype, kind, fault=None)``: the library; with a fault, one of short blocks of keys in which it is on.
 
-    Without AMX here, the tiles of its kernels are software.
+    Without AMX here, the tiles of its kernels are software. One library has all faults, so the last call decides.
     """
 
     @cache
-    def get(arch: str, dtype: str, kind: str, fault: Fault | None = None) -> ctypes.CDLL:
-        kernel = kernel_of(arch, dtype, kind)
+    def get(kernel: KernelSpec, *, faulty: bool) -> ctypes.CDLL:
+        text = switchable if faulty else emit
         if kernel.arch == AMX and AMX not in backend.probe().devices[0].archs:
-            return built(
-                tiles_kernel(kind=Kind(kind)), shared_cache, lambda kernel: software(kernel, planted(kernel, fault))
-            )
-        return built(kernel, shared_cache, partial(planted, fault=fault))
+            kind = algorithm_of(kernel).kind
+            return built(tiles_kernel(kind=kind), shared_cache, lambda other: software(other, text(other)))
+        return built(kernel, shared_cache, text)
 
-    return get
+    def get_one(arch: str, dtype: str, kind: str, fault: Fault | CacheFault | None = None) -> ctypes.CDLL:
+        library = get(kernel_of(arch, dtype, kind), faulty=fault is not None)
+        return library if fault is None else choose(library, fault.name)
+
+    return get_one
 
 
 @pytest.fixture(scope="session")
@@ -65,14 +71,16 @@ def load_faulty(shared_cache: Path) -> Load:
     @cache
     def get(kernel: KernelSpec) -> ctypes.CDLL:
         if kernel.arch == AMX and AMX not in backend.probe().devices[0].archs:
-            return built(tiles_kernel(kind=Kind.BACKWARD), shared_cache, lambda k: software(k, planted_backward(k)))
-        return built(kernel, shared_cache, planted_backward)
+            return built(tiles_kernel(kind=Kind.BACKWARD), shared_cache, lambda k: software(k, switchable(k)))
+        return built(kernel, shared_cache, switchable)
 
-    def chosen(arch: str, dtype: str, fault: BackwardFault | TileFault | None) -> ctypes.CDLL:
-        kernel = kernel_of(arch, dtype, "backward")
-        library = get(kernel)
-        number = 0 if fault is None else backward_faults(kernel).index(fault) + 1
-        ctypes.c_int.in_dll(library, CHOSEN).value = number
-        return library
+    def get_one(arch: str, dtype: str, fault: BackwardFault | TileFault | None) -> ctypes.CDLL:
+        return choose(get(kernel_of(arch, dtype, "backward")), fault and fault.name)
 
-    return chosen
+    return get_one
+
+
+@pytest.fixture(scope="session")
+def breakable_tiles(build_text: Callable[[KernelSpec, Emit], ctypes.CDLL]) -> Callable[[str | None], ctypes.CDLL]:
+    """``breakable_tiles(switch)``: the prefill kernel with software tiles, broken by a switch of :mod:`tile_cases` or not."""
+    return lambda name: chosen(build_text(tiles_kernel(), breakable), name)

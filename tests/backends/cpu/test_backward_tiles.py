@@ -12,14 +12,14 @@ import pytest
 from backward_cases import BackwardCase, backward_complaints, make_backward, random_backward, run_backward
 from cpu_cases import Load, tile_faults
 from numerics.faults import BackwardFault, TileFault
-from planted_cpu import CHOSEN, backward_faults, planted_backward
+from planted_cpu import backward_faults
 from software_tiles import AMX, HOST, HOSTS, VECTORS, software, tiles_kernel
 from test_backward_faults import case_for
+from tile_cases import UNCONFIGURED, chosen, faulty_tiles
 
 from fmha_cli.backends.cpu import backend
 from fmha_cli.codegen.cpu.algorithm import Kind
 from fmha_cli.codegen.cpu.emit import emit
-from fmha_cli.codegen.cpu.parts import source_text
 from fmha_cli.domain.kernel import KernelSpec
 
 Software = Callable[..., ctypes.CDLL]
@@ -37,7 +37,7 @@ def tiles(build_text: Build) -> Software:
 
 @pytest.fixture(scope="session")
 def faulty(build_text: Build) -> ctypes.CDLL:
-    return build_text(KERNEL, lambda kernel: software(kernel, planted_backward(kernel)))
+    return build_text(KERNEL, lambda kernel: faulty_tiles(kernel, "launch_backward.h"))
 
 
 def checked(library: ctypes.CDLL, case: BackwardCase) -> list[str]:
@@ -116,10 +116,9 @@ def test_same_bits_for_any_number_of_threads(tiles: Software) -> None:
 @pytest.mark.parametrize("fault", backward_faults(KERNEL))
 def test_fault_shows(faulty: ctypes.CDLL, fault: BackwardFault | TileFault) -> None:
     found = []
-    for chosen in (None, fault):
+    for planted in (None, fault):
         case = tile_case(fault) if isinstance(fault, TileFault) else case_for(fault, "bf16")
-        ctypes.c_int.in_dll(faulty, CHOSEN).value = 0 if chosen is None else backward_faults(KERNEL).index(chosen) + 1
-        found.append(checked(faulty, case))
+        found.append(checked(chosen(faulty, planted and planted.name), case))
     assert found[0] == []
     assert found[1] != []
 
@@ -133,16 +132,13 @@ def tile_case(fault: TileFault) -> BackwardCase:
     return case
 
 
-def test_tiles_that_nobody_configured_are_seen(build_text: Build) -> None:
-    source = source_text("launch_backward.h")
-    broken = source.replace("  configure_tiles();\n", "")
-    assert broken != source
-    library = build_text(KERNEL, lambda kernel: software(kernel).replace(source, broken))
+def test_tiles_that_nobody_configured_are_seen(faulty: ctypes.CDLL) -> None:
     case = BackwardCase("bf16")
     make_backward(case, np.random.default_rng(1))
+    assert checked(chosen(faulty, None), case) == []
     with pytest.raises(AssertionError):
-        checked(library, case)
-    assert tile_faults(library) == 2
+        checked(chosen(faulty, UNCONFIGURED), case)
+    assert tile_faults(faulty) == 2
 
 
 def test_software_tiles_execute_the_text_of_the_hardware() -> None:

@@ -12,8 +12,8 @@ import pytest
 from cpu_cases import FAULT_NEEDS, Case, Load, complaints, make_data, random_case, run, tile_faults
 from numerics.faults import CacheFault, Fault, TileFault
 from planted_cpu import _with, planted
-from software_tiles import AMX, FAULTS, HOST, HOSTS, planted_software, software, tiles_kernel
-from tile_cases import check_fault
+from software_tiles import AMX, FAULTS, HOST, HOSTS, software, tiles_kernel
+from tile_cases import UNCONFIGURED, check_fault, chosen, faulty_tiles
 
 from fmha_cli.backends.cpu import backend
 from fmha_cli.codegen.cpu.algorithm import Kind
@@ -33,7 +33,7 @@ def tiles(build_text: Build) -> Software:
 
 @pytest.fixture(scope="session")
 def faulty(build_text: Build) -> ctypes.CDLL:
-    return build_text(KERNEL, planted_software)
+    return build_text(KERNEL, lambda kernel: faulty_tiles(kernel, "attend_task.h"))
 
 
 def checked(library: ctypes.CDLL, case: Case) -> list[str]:
@@ -129,14 +129,13 @@ def test_a_wrong_page_shows(build_text: Build, fault: CacheFault) -> None:
     assert complaints(case) != []
 
 
-def test_tiles_that_nobody_configured_are_seen(build_text: Build) -> None:
-    broken = {"  configure_tiles();\n": ""}
-    library = build_text(KERNEL, lambda kernel: _with(software(kernel), broken))
+def test_tiles_that_nobody_configured_are_seen(faulty: ctypes.CDLL) -> None:
     case = replace(BASE, data={})
     make_data(case, np.random.default_rng(1))
+    run(chosen(faulty, None), case)
     with pytest.raises(AssertionError):
-        run(library, case)
-    assert tile_faults(library) == 2
+        run(chosen(faulty, UNCONFIGURED), case)
+    assert tile_faults(faulty) == 2
 
 
 def test_products_that_keep_tiles_awake_change_no_bit(build_text: Build, tiles: Software) -> None:

@@ -10,11 +10,13 @@ import numpy as np
 import pytest
 from cpu_cases import Case, Load, complaints, make_data, run
 from software_tiles import AMX, software, tiles_kernel
+from tile_cases import DISTANCE
 
 from fmha_cli.codegen.cpu.emit import emit
 from fmha_cli.domain.kernel import KernelSpec
 
 Build = Callable[[KernelSpec, Callable[[KernelSpec], str]], ctypes.CDLL]
+Breakable = Callable[[str | None], ctypes.CDLL]
 LENGTHS: dict[str, Any] = {"q_len": (150,), "k_len": (517,), "capacity": 517}
 SHORT: dict[str, Any] = {"q_len": (70,), "k_len": (45,), "capacity": 45, "top_left": True}
 """Rows behind the last key: there a block's copies of that key seem to be nearer than it is."""
@@ -30,10 +32,8 @@ CASES: dict[str, dict[str, Any]] = {
     "turned": {**LENGTHS, "scale": -0.2},
     "capped": {**LENGTHS, "softcap": 9.0},
 }
-RIGHT, LIMIT = "return {t.keys, TILE_ROWS, 0, j0};", "down >= -1 &&"
+LIMIT = "down >= -1 &&"
 ACROSS, LEFT = "return {t.hill + from, -1, 1, j0};", "left = j1 - 1 <= diagonal"
-
-CI = (pytest.mark.slow, pytest.mark.ci)
 
 
 def wrong_rows(library: ctypes.CDLL, slope: float, case: dict[str, Any]) -> list[str]:
@@ -51,13 +51,19 @@ def test_slopes(name: str, slope: float, load: Load) -> None:
     assert wrong_rows(load(AMX, "bf16", "prefill"), slope, CASES[name]) == []
 
 
+def test_a_planted_distance(breakable_tiles: Breakable) -> None:
+    assert wrong_rows(breakable_tiles(None), 0.02, CASES["other side"]) == []
+    assert wrong_rows(breakable_tiles(DISTANCE), 0.02, CASES["other side"]) != []
+
+
+@pytest.mark.slow
+@pytest.mark.ci
 @pytest.mark.parametrize(
     ("right", "wrong", "slope", "case"),
     [
-        (RIGHT, "return {t.keys, -TILE_ROWS, 0, j0};", 0.02, "other side"),
-        pytest.param(ACROSS, "return {t.hill + from, 1, 1, j0};", 0.5, "causal", marks=CI),
-        pytest.param(LEFT, "left = j0 <= diagonal", 0.5, "full", marks=CI),
-        pytest.param(LIMIT, "", 40.0, "behind", marks=CI),
+        (ACROSS, "return {t.hill + from, 1, 1, j0};", 0.5, "causal"),
+        (LEFT, "left = j0 <= diagonal", 0.5, "full"),
+        (LIMIT, "", 40.0, "behind"),
     ],
 )
 def test_planted_distances(right: str, wrong: str, slope: float, case: str, build_text: Build) -> None:

@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 from cpu_cases import Case, Load, complaints, kernel_of, make_data, random_case, run
 from numerics.faults import Fault, TileFault
-from software_tiles import AMX, FAULTS, VECTORS, planted_tiles, software, tiles_kernel
+from planted_cpu import switchable
+from software_tiles import AMX, FAULTS, VECTORS, software, tiles_kernel
 from tile_cases import check_fault
 
 from fmha_cli.backends.cpu import backend
@@ -65,4 +66,4 @@ def test_the_processor_gives_the_bits_of_the_software_many_times(pair: tuple[cty
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_fault_shows(build_text: Build, fault: Fault | TileFault) -> None:
-    check_fault(build_text(kernel_of(AMX, "bf16", "prefill"), planted_tiles), fault)
+    check_fault(build_text(kernel_of(AMX, "bf16", "prefill"), switchable), fault)

@@ -13,9 +13,9 @@ import numpy.typing as npt
 import pytest
 from cpu_cases import Case, complaints, make_data, random_case, run, tile_faults
 from numerics.faults import CacheFault, Fault, TileFault
-from planted_cpu import _with, planted
-from software_tiles import AMX, ANYWHERE, FAULTS, HOST, HOSTS, planted_software, software, tiles_kernel
-from tile_cases import BASE, check_fault
+from planted_cpu import planted
+from software_tiles import AMX, ANYWHERE, FAULTS, HOST, HOSTS, software, tiles_kernel
+from tile_cases import BASE, NEAR_FLOATS, UNCONFIGURED, UNSCALED, check_fault, chosen, faulty_tiles
 
 from fmha_cli.backends.cpu import backend
 from fmha_cli.codegen.abi import ENTRY
@@ -25,6 +25,7 @@ from fmha_cli.domain.kernel import KernelSpec
 
 Software = Callable[..., ctypes.CDLL]
 Build = Callable[[KernelSpec, Callable[[KernelSpec], str]], ctypes.CDLL]
+Breakable = Callable[[str | None], ctypes.CDLL]
 COMMON, MANY = 40, 400
 
 
@@ -36,7 +37,7 @@ def tiles(build_text: Build) -> Software:
 
 @pytest.fixture(scope="session")
 def faulty(build_text: Build) -> ctypes.CDLL:
-    return build_text(tiles_kernel(), planted_software)
+    return build_text(tiles_kernel(), lambda kernel: faulty_tiles(kernel, "launch_prefill.h"))
 
 
 def check(library: ctypes.CDLL, seeds: range) -> None:
@@ -97,15 +98,13 @@ def test_maxima_that_rise_a_little_and_a_lot(tiles: Software, powers: float) -> 
     assert complaints(case) == []
 
 
-def test_sums_that_are_not_scaled_show(build_text: Build) -> None:
+def test_sums_that_are_not_scaled_show(breakable_tiles: Breakable) -> None:
     """A maximum that rises by 30 powers is taken; one that rises by 5 once is not, and needs no factor."""
-    broken = {"all_ones(shrink + lane) && all_ones(shrink + lane + NL)": "true"}
-    library = build_text(tiles_kernel(), lambda kernel: _with(software(kernel), broken))
     seen = []
-    for case in (rising(30.0), rising(5.0, blocks=2)):
-        run(library, case)
+    for broken, case in ((None, rising(30.0)), (UNSCALED, rising(30.0)), (UNSCALED, rising(5.0, blocks=2))):
+        run(breakable_tiles(broken), case)
         seen.append(complaints(case) != [])
-    assert seen == [True, False]
+    assert seen == [False, True, False]
 
 
 @pytest.mark.parametrize("hdim", [1, 31, 32, 33, 64, 65])
@@ -144,26 +143,10 @@ def test_a_wrong_page_shows(build_text: Build, fault: CacheFault) -> None:
 
 # The software tiles against a model of their own: the manual's operation, written again with numpy.
 
-PROBE = """
-extern "C" EXPORT void probe(const TileConfig* config, const char* a, const char* b, char* c, int left) {
-  load_tile_config(*config);
-  tile_load(0, c, 64);
-  tile_load(1, a, 64);
-  tile_load(2, b, 64);
-  tile_dot(0, left, 2);
-  memset(c, 0xee, 1024);
-  tile_store(0, c, 64);
-  release_tiles();
-}
-extern "C" EXPORT void probe_exp2(const float* x, float* y, i64 n) {
-  for (i64 i = 0; i < n; i += NL) vstore(y + i, vexp2(vload(x + i)));
-}
-"""
-
 
 @pytest.fixture(scope="session")
-def probe(build_text: Build) -> ctypes.CDLL:
-    return build_text(tiles_kernel(), lambda kernel: software(kernel) + PROBE)
+def probe(breakable_tiles: Breakable) -> ctypes.CDLL:
+    return breakable_tiles(None)
 
 
 def test_exp2_of_weights_is_within_its_bound(probe: ctypes.CDLL) -> None:
@@ -258,18 +241,15 @@ def test_what_a_processor_refuses(probe: ctypes.CDLL, config: npt.NDArray[np.uin
     assert dot(probe, config, *tiles, left=left) == fault
 
 
-def test_tiles_that_nobody_configured_are_seen(build_text: Build) -> None:
+def test_tiles_that_nobody_configured_are_seen(faulty: ctypes.CDLL) -> None:
     """A task that begins without the configuration is caught by every later test of results."""
-    source = source_text("launch_prefill.h")
-    broken = source.replace("  configure_tiles();\n", "")
-    assert broken != source
-    library = build_text(tiles_kernel(), lambda kernel: software(kernel).replace(source, broken))
     case = replace(BASE, data={})
     make_data(case, np.random.default_rng(1))
+    run(chosen(faulty, None), case)
     with pytest.raises(AssertionError):
-        run(library, case)
-    assert tile_faults(library) == 2
-    assert library[ENTRY] is not None
+        run(chosen(faulty, UNCONFIGURED), case)
+    assert tile_faults(faulty) == 2
+    assert faulty[ENTRY] is not None
 
 
 def test_both_texts_of_software_tiles_hold_the_products_of_the_hardware() -> None:
@@ -288,11 +268,9 @@ def test_machines_without_tiles_refuse_the_architecture() -> None:
     assert backend.archs()[0] == AMX
 
 
-def test_copies_of_v_in_rounds_give_the_same_bits(tiles: Software, build_text: Build) -> None:
+def test_copies_of_v_in_rounds_give_the_same_bits(tiles: Software, breakable_tiles: Breakable) -> None:
     """A round's copies are few enough for a thread's cache; here each round has one key/value head."""
-    short = build_text(
-        tiles_kernel(), lambda kernel: _with(software(kernel), {"NEAR_FLOATS = (i64)1 << 19": "NEAR_FLOATS = 1"})
-    )
+    short = breakable_tiles(NEAR_FLOATS)
     found = []
     for library in (tiles(), short):
         case = Case("bf16", heads=6, kv_heads=3, q_len=(70, 40), k_len=(300, 129), packed=True)

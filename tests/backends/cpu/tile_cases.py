@@ -1,9 +1,10 @@
-"""The problem in which every fault of the kernels with matrix tiles must show."""
+"""Kernels with software tiles that can be broken, and the problem in which every fault of them must show."""
 
 from __future__ import annotations
 
 import ctypes
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
@@ -11,7 +12,69 @@ from typing import Any
 import numpy as np
 from cpu_cases import FAULT_NEEDS, Case, complaints, make_data, run
 from numerics.faults import Fault, TileFault
-from software_tiles import choose
+from planted_cpu import NAMES, SWITCH, _with, choose, switch, switchable
+from software_tiles import TILE_FAULTS, software
+
+from fmha_cli.codegen.cpu.emit import emit
+from fmha_cli.codegen.cpu.parts import source_text
+from fmha_cli.domain.kernel import KernelSpec
+
+UNCONFIGURED = "UNCONFIGURED"
+"""The switch of a library whose tasks begin without the tiles' configuration."""
+
+UNSCALED, NEAR_FLOATS, DISTANCE = "UNSCALED", "NEAR_FLOATS", "DISTANCE"
+_BROKEN = {
+    UNSCALED: ("", "all_ones(shrink + lane) && all_ones(shrink + lane + NL)", "true"),
+    NEAR_FLOATS: ("", "job.threads * NEAR_FLOATS", "job.threads"),
+    DISTANCE: ("Start", "{t.keys, TILE_ROWS, 0, j0}", "{t.keys, -TILE_ROWS, 0, j0}"),
+}
+"""The type of an expression if it needs to be named, the expression, and what a switch of :func:`breakable` puts in its place."""
+
+PROBE = """
+extern "C" EXPORT void probe(const TileConfig* config, const char* a, const char* b, char* c, int left) {
+  load_tile_config(*config);
+  tile_load(0, c, 64);
+  tile_load(1, a, 64);
+  tile_load(2, b, 64);
+  tile_dot(0, left, 2);
+  memset(c, 0xee, 1024);
+  tile_store(0, c, 64);
+  release_tiles();
+}
+extern "C" EXPORT void probe_exp2(const float* x, float* y, i64 n) {
+  for (i64 i = 0; i < n; i += NL) vstore(y + i, vexp2(vload(x + i)));
+}
+"""
+
+
+def unconfigured(text: str, file: str) -> str:
+    """A kernel whose tasks, which are in one file of its sources, configure no tiles if a switch is on."""
+    source = source_text(file)
+    call, skipped = "  configure_tiles();\n", f"  if (!{SWITCH}{UNCONFIGURED}) configure_tiles();\n"
+    assert call in source
+    return switch(UNCONFIGURED) + _with(text, {source: source.replace(call, skipped)})
+
+
+def faulty_tiles(kernel: KernelSpec, file: str) -> str:
+    """Every fault and the missing configuration in one text with software tiles, which takes seconds to compile."""
+    return unconfigured(software(kernel, switchable(kernel)), file)
+
+
+def breakable(kernel: KernelSpec) -> str:
+    """A prefill kernel with software tiles that :func:`~planted_cpu.choose` breaks, in blocks of the usual size, and with ``PROBE``."""
+    changes = {
+        right: f"({SWITCH}{name} ? {kind}{wrong} : {kind}{right})" for name, (kind, right, wrong) in _BROKEN.items()
+    }
+    text = _with(software(kernel, emit(kernel)), changes)
+    return "".join(map(switch, _BROKEN)) + text + PROBE
+
+
+def chosen(library: ctypes.CDLL, name: str | None) -> ctypes.CDLL:
+    """The library with one switch on and the others off; what its tiles have noted is forgotten."""
+    with suppress(ValueError):  # the processor's own tiles note nothing
+        ctypes.c_int.in_dll(library, TILE_FAULTS).value = 0
+    return choose(library, name, (*NAMES, UNCONFIGURED, *_BROKEN))
+
 
 BASE = Case("bf16", heads=4, kv_heads=2, q_len=(40,), k_len=(150,), capacity=150, hdim=32, hdim_v=32)
 NEEDS: dict[object, Mapping[str, Any]] = {
@@ -28,12 +91,12 @@ def check_fault(
     base: Case = BASE,
     needs: Mapping[object, Mapping[str, Any]] = MappingProxyType(NEEDS),
 ) -> None:
-    """The problem passes in a library of ``planted_tiles`` without the fault, and fails with it."""
+    """The problem passes in a library of ``switchable`` without the fault, and fails with it."""
     found = []
-    for chosen in (None, fault):
+    for planted in (None, fault):
         case = replace(base, **needs.get(fault, {}), data={})
         make_data(case, np.random.default_rng(11))
-        run(choose(library, chosen), case)
+        run(chosen(library, planted and planted.name), case)
         found.append(complaints(case))
     assert found[0] == []
     if fault is not Fault.LOW_PRECISION_ACC:  # its error is near the budget of bf16; the oracle's rules judge it
