@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -39,6 +40,17 @@ class Plugin:
     version: str | None
     value: str
     module: Any
+
+    @cached_property
+    def manager(self) -> pluggy.PluginManager:
+        """A manager that has only this plugin; pluggy reads every attribute of a module that is registered.
+
+        Raises:
+            Exception: whatever reading an attribute raises, or pluggy's own.
+        """
+        manager = _manager()
+        manager.register(self.module, name=self.name)
+        return manager
 
 
 def load_plugins(entries: Iterable[EntryPoint]) -> tuple[list[Plugin], list[PluginFault]]:
@@ -98,10 +110,8 @@ def builtin_plugin(name: str, path: str) -> Plugin:
 
 def collect(plugin: Plugin, hook: str) -> tuple[Any | None, PluginFault | None]:
     """One plugin's answer to one hook: (answer or None, fault or None)."""
-    manager = _manager()
     try:
-        manager.register(plugin.module, name=plugin.name)
-        answers = getattr(manager.hook, hook)()
+        answers = getattr(plugin.manager.hook, hook)()
     except Exception as fault:  # noqa: BLE001 - a plugin's hook may raise anything
         what = f"{hook} raised {type(fault).__name__}: {fault}"
         return None, PluginFault(plugin.name, what, "report it to the plugin's author, or uninstall it")
