@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -14,6 +15,9 @@ from acceptance.processes import CHECKOUT
 _FENCE = re.compile(r"^( *)```(\S*)\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
 _COMMENT = re.compile(r"\s+#\s.*$")
 _INDENTED = re.compile(r"^(?: {4,}|\t)(?:\S+=\S+ )*(?:fmha|python3?|pip|apt) ", re.MULTILINE)
+
+SHELL = frozenset("|&;<>()$`\\\"'*?[]#~{}\n")
+"""Characters that mean something to a shell."""
 
 OTHERS = ("python", "toml", "json", "text")
 """Languages of blocks that hold no commands."""
@@ -101,16 +105,34 @@ class How:
     @property
     def line(self) -> str:
         """The line that is run."""
-        words = (self.words.get(word, word) for word in f"{self.text} {self.add}".split(" "))
-        return f"{self.before} && {' '.join(words)}".strip()
+        return f"{self.before} && {self._command}".strip()
+
+    @property
+    def argv(self) -> list[str] | None:
+        """The words after ``fmha``, if the line is one ``fmha`` in which a shell changes nothing."""
+        command, *words = shlex.split(self._command)
+        plain = self.before == "true" and not SHELL.intersection(self._command)
+        return words if plain and command == "fmha" else None
+
+    @property
+    def _command(self) -> str:
+        return " ".join(self.words.get(word, word) for word in f"{self.text} {self.add}".split(" "))
 
 
 def table() -> dict[str, How]:
     """How every command is run, by the command."""
-    rows = tomllib.loads(Path(__file__).with_name("doc_commands.toml").read_text("utf-8"))["command"]
+    document = tomllib.loads(Path(__file__).with_name("doc_commands.toml").read_text("utf-8"))
+    before = document["before"]
     made = [
-        How(**{**row, "suite": Suite(row.get("suite", "default")), "codes": tuple(row.get("codes", (0,)))})
-        for row in rows
+        How(
+            **{
+                **row,
+                "suite": Suite(row.get("suite", "default")),
+                "codes": tuple(row.get("codes", (0,))),
+                "before": before.get(words := row.get("before", "true"), words),
+            }
+        )
+        for row in document["command"]
     ]
     found = {how.text: how for how in made}
     if len(found) != len(made):

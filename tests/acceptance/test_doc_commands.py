@@ -5,9 +5,11 @@ from __future__ import annotations
 import shlex
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from served import Served
 
 from acceptance.doc_commands import How, Shown, Suite, blocks_of, normalised, pages, shown_in, table
 from acceptance.processes import CHECKOUT, environment, two_kernels
@@ -16,6 +18,7 @@ from fmha_cli import api
 SHOWN = [one for page in pages() for one in shown_in(page)]
 TABLE = table()
 README = blocks_of((CHECKOUT / "README.md").read_text("utf-8"))
+DEFAULT = [how for how in TABLE.values() if how.suite is Suite.DEFAULT]
 SCRIPTS = [text for language, text in README if language == "python"]
 OUTPUTS = [one for one in SHOWN if one.output is not None]
 LACKING = ("error[S10", "error[B03", "error[B05", "no sources", "is not installed", "= help: pip install 'fmha[")
@@ -35,6 +38,14 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "work"
 
 
+@pytest.fixture(scope="module")
+def served(work: Path) -> Iterator[Served]:
+    """Carries out commands in the same folder; only the first one pays for the start of a process."""
+    one = Served(work, 600.0)
+    yield one
+    one.close()
+
+
 def executed(line: str, work: Path) -> subprocess.CompletedProcess[str]:
     """Run a line by the shell: stdout and stderr in one text."""
     env = environment()
@@ -52,6 +63,7 @@ def executed(line: str, work: Path) -> subprocess.CompletedProcess[str]:
 
 
 def carried_out(how: How, work: Path) -> subprocess.CompletedProcess[str]:
+    """Run a command by the shell."""
     line = how.line
     if "FIRST" in line:
         for name, digest in two_kernels(api.Problem.of(seqlen=4096)).items():
@@ -80,10 +92,30 @@ def test_blocks_and_stray_commands_are_noticed(tmp_path: Path, monkeypatch: pyte
         How("fmha", Suite.SLOW)
 
 
-@pytest.mark.parametrize("how", [how for how in TABLE.values() if how.suite is Suite.DEFAULT], ids=lambda how: how.text)
-def test_a_command(how: How, work: Path) -> None:
+@pytest.mark.parametrize("how", DEFAULT, ids=lambda how: how.text)
+def test_a_command(how: How, work: Path, served: Served) -> None:
+    """Only a line that needs a shell has one here. The slow suite runs each in a process of its own."""
+    if how.argv is None:
+        done = carried_out(how, work)
+        assert done.returncode in how.codes, done.stdout
+    else:
+        answer = served.run(how.argv)
+        assert answer.fault() is None, answer
+        assert answer.code in how.codes, answer
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", [how for how in DEFAULT if how.argv is not None], ids=lambda how: how.text)
+def test_a_command_by_the_shell(how: How, work: Path) -> None:
     done = carried_out(how, work)
     assert done.returncode in how.codes, done.stdout
+
+
+def test_what_needs_a_shell_has_one() -> None:
+    lines = ("fmha a --b c:d,1", "fmha a 'b c'", "fmha a | less", "fmha a > b", "X=1 fmha a", "python -m fmha_cli")
+    assert [How(line).argv for line in lines] == [["a", "--b", "c:d,1"], *[None] * 5]
+    assert How("fmha a", before="fmha b").argv is None
+    assert How("fmha X", words={"X": "y"}, add="--z", why="time").argv == ["y", "--z"]
 
 
 @pytest.mark.slow

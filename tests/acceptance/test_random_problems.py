@@ -30,13 +30,15 @@ from fmha_cli.walk.rows import plan_rows
 from fmha_cli.walk.run import run_points
 
 COUNT, CHUNKS, EACH = 4000, 40, 100
-IN_DEFAULT, IN_CI, MORE_CHUNKS = 1, 8, 100
-"""Chunks of the default suite, a seeded sample; with those that CI runs afterwards; and of all suites together."""
+IN_CI, MORE_CHUNKS = 8, 100
+"""Chunks of the default suite and of what CI runs afterwards; and of all suites together."""
+IN_DEFAULT, ALL = slice(0, 25), slice(0, EACH)
+"""The problems of the first chunk that the default suite runs: all families and dtypes, most kernels. CI runs its others."""
 
 IN_A_ROW = 2
 """Neighbouring chunks of one architecture."""
 
-REFUSED = 500
+REFUSED, REFUSED_IN_DEFAULT = 500, 120
 FEW_KERNELS = 40
 """The most kernels of one architecture for all problems."""
 DISTRUSTED = 0.03
@@ -72,16 +74,20 @@ def problems_of(chunk: int) -> list[Problem]:
     return [supported(n) for n in range(EACH * chunk, EACH * (chunk + 1))]
 
 
+CI, SLOW = (pytest.mark.slow, pytest.mark.ci), pytest.mark.slow
+
+
 @pytest.mark.parametrize(
-    "chunk",
+    ("chunk", "part"),
     [
-        *range(IN_DEFAULT),
-        *(pytest.param(n, marks=(pytest.mark.slow, pytest.mark.ci)) for n in range(IN_DEFAULT, IN_CI)),
-        *(pytest.param(n, marks=pytest.mark.slow) for n in range(IN_CI, MORE_CHUNKS)),
+        pytest.param(0, IN_DEFAULT, id="0"),
+        pytest.param(0, slice(IN_DEFAULT.stop, EACH), marks=CI, id="0-rest"),
+        *(pytest.param(n, ALL, marks=CI, id=str(n)) for n in range(1, IN_CI)),
+        *(pytest.param(n, ALL, marks=SLOW, id=str(n)) for n in range(IN_CI, MORE_CHUNKS)),
     ],
 )
-def test_random_problems_pass(registry: Registry, chunk: int, fmha: Fmha) -> None:
-    request, problems = request_of(chunk), problems_of(chunk)
+def test_random_problems_pass(registry: Registry, chunk: int, part: slice, fmha: Fmha) -> None:
+    request, problems = request_of(chunk), problems_of(chunk)[part]
     records = run_points(problems, request, registry).records
     bad = list(_failing(records, request))
     assert not bad, f"{len(bad)} of {len(records)} rows; paste a line to see it again\n" + "\n".join(bad)
@@ -157,7 +163,7 @@ def _paste(record: Record, fmha: Fmha) -> None:
     assert [(row["kernel"]["name"], row["repro"]) for row in rows] == [(record.kernel.name, record.repro)]
 
 
-@pytest.mark.parametrize("chunks", [IN_DEFAULT, pytest.param(CHUNKS, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("chunks", [1, pytest.param(CHUNKS, marks=SLOW)])
 def test_four_thousand_problems_need_few_kernels(registry: Registry, chunks: int) -> None:
     kernels: dict[str, set[str]] = defaultdict(set)
     for chunk in range(chunks):
@@ -218,8 +224,9 @@ def test_the_problems_cover_the_surface() -> None:
     assert sum(problem.seqlen_q <= 16 for problem in problems) >= 400
 
 
-def test_refused_problems_say_why(registry: Registry) -> None:
-    asked = [refused(n) for n in range(REFUSED)]
+@pytest.mark.parametrize("count", [REFUSED_IN_DEFAULT, pytest.param(REFUSED, marks=SLOW)])
+def test_refused_problems_say_why(registry: Registry, count: int) -> None:
+    asked = [refused(n) for n in range(count)]
     records = run_points([a.problem for a in asked], Request(backend="cpu"), registry).records
     for wanted, record in zip(asked, records, strict=True):
         assert record.verdict is Verdict.UNSUPPORTED, record.repro
@@ -233,7 +240,7 @@ def test_refused_problems_say_why(registry: Registry) -> None:
             assert reason.hint or implied, record.repro
         assert exit_code_of([record.verdict]) is ExitCode.UNSUPPORTED
         assert pasted(record.repro)[1] == wanted.problem
-    assert len({a.problem for a in asked}) == REFUSED
+    assert len({a.problem for a in asked}) == count
 
 
 @pytest.mark.parametrize("n", range(len(REFUSALS)))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import json
 import os
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,10 +13,11 @@ from typing import Any
 
 import pytest
 from emulated_fixtures import emulator, sees
+from ring_fixtures import ring
 
 from fmha_cli.cli.app import run
 
-__all__ = ["emulator", "sees"]
+__all__ = ["emulator", "ring", "sees"]
 
 
 @dataclass(frozen=True)
@@ -53,5 +56,52 @@ def fmha(home: Path, capfd: pytest.CaptureFixture[str]) -> Fmha:
         code = run(argv, {**os.environ, **variables})
         out, err = capfd.readouterr()
         return Result(code, out, err)
+
+    return call
+
+
+LARGE = ("example", "onnxruntime", "openvino", "torch")
+"""Plugins whose backends run here, which ``fmha doctor`` therefore judges: seconds of imports for each command."""
+
+
+@pytest.fixture
+def few_plugins(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hide plugins that a test of ``fmha doctor`` is not about; the cpu and the null backend are still judged."""
+    real = importlib.metadata.entry_points
+
+    def some(**wanted: Any) -> list[Any]:
+        found: Any = real(**wanted)
+        return [entry for entry in found if entry.name not in LARGE]
+
+    monkeypatch.setattr(importlib.metadata, "entry_points", some)
+
+
+Begin = Callable[[str, Callable[[], object]], None]
+
+
+@pytest.fixture(scope="session")
+def kept_states(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Stores and folders of states that several tests begin with."""
+    return tmp_path_factory.mktemp("kept-states")
+
+
+@pytest.fixture
+def begin(ring: Path, kept_states: Path) -> Begin:
+    """``begin("tuned", tune)`` calls ``tune`` the first time, and later copies the store and the states that it left.
+
+    A search takes a second and more, and what most tests look at comes after it.
+    """
+
+    def call(name: str, make: Callable[[], object]) -> None:
+        kept, here = kept_states / name, ring.parent
+        if kept.exists():
+            shutil.copytree(kept, here, dirs_exist_ok=True)
+            return
+        make()
+        kept.mkdir()
+        for path in here.glob("store.sqlite*"):
+            shutil.copy2(path, kept)
+        if (here / "state").exists():
+            shutil.copytree(here / "state", kept / "state")
 
     return call

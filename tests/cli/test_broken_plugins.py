@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from cli.conftest import LARGE
+
 BROKEN = {
     "torn": ("import no_such_module_anywhere\n", "No module named"),
     "typo": ("from fmha_cli.api import hookimpl\n\n@hookimpl\ndef fmha_register_backend():\n    return ()\n", "hooks"),
@@ -25,6 +27,13 @@ BROKEN = {
     ),
 }
 """Plugin name -> (its module, the reported problem). ``cpu`` reuses the name of a built-in."""
+
+FEW = f"""
+import importlib.metadata
+real = importlib.metadata.entry_points
+importlib.metadata.entry_points = lambda **wanted: [e for e in real(**wanted) if e.name not in {LARGE}]
+"""
+"""Hides large plugins, which ``fmha doctor`` would import and judge every time, and which no test here is about."""
 
 SMALL = ("--backend", "null", "--seqlen", "32", "--heads", "1", "--hdim", "32")
 
@@ -42,6 +51,7 @@ def install(folder: Path, name: str, text: str) -> None:
 def site(tmp_path: Path) -> Path:
     for name, (text, _) in BROKEN.items():
         install(tmp_path, name, text)
+    (tmp_path / "sitecustomize.py").write_text(FEW)
     return tmp_path
 
 

@@ -95,9 +95,19 @@ def test_json_is_one_valid_document_with_sorted_keys(fmha: Fmha, name: str) -> N
         assert list(done.document) == sorted(done.document)
 
 
-@pytest.mark.parametrize("name", [name for name in EVERY if not name.startswith(("schema", "doctor"))])
+OTHER_FORMATS = [
+    name for name in EVERY if not name.startswith(("schema", "doctor")) and name not in ("bench", "validate")
+]
+"""``bench`` and ``validate`` print the same kind of rows as ``run``."""
+
+
+@pytest.mark.parametrize(
+    "name",
+    # A sweep gives the report of its step, as tests/cli/test_sweep.py shows, and starts a process for each format.
+    [pytest.param(name, marks=pytest.mark.slow) if name == "sweep" else name for name in OTHER_FORMATS],
+)
 def test_other_formats_print(fmha: Fmha, name: str) -> None:
-    argv = EVERY["run" if name in ("bench", "validate") else name]  # the same kind of rows, but faster
+    argv = EVERY[name]
     table = fmha(*argv)
     assert table.code == 0
     assert table.out.strip()
@@ -264,7 +274,7 @@ def test_cache_round_trip(fmha: Fmha, home: Path) -> None:
 
 
 def test_cache_why(fmha: Fmha, home: Path) -> None:
-    why = ("cache", "why", HONEST, "--cache-dir", str(home / "fresh"), "--json")
+    why = ("cache", "why", HONEST, "--arch", "null", "--cache-dir", str(home / "fresh"), "--json")
     assert fmha(*why).document["why"]["standing"] == "unknown"
     assert fmha("build", *SMALL, "--cache-dir", str(home / "fresh")).code == 0
     assert fmha(*why).document["why"]["standing"] == "hit"
@@ -278,6 +288,7 @@ def test_an_unsafe_cache_root_is_refused(fmha: Fmha, home: Path) -> None:
     assert done.document["error"]["code"] == "B001"
 
 
+@pytest.mark.usefixtures("few_plugins")
 def test_doctor_judges_what_is_named(fmha: Fmha) -> None:
     done = fmha("doctor", "null", "--json")
     assert done.code == 0
@@ -290,6 +301,7 @@ def test_doctor_judges_what_is_named(fmha: Fmha) -> None:
     }
 
 
+@pytest.mark.usefixtures("few_plugins")
 def test_doctor_fails_for_a_named_backend_that_is_broken(fmha: Fmha, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fmha_null.rank_of", lambda kernel: (-ord(kernel.algorithm.behaviour.value[0]),))
     assert fmha("doctor").code == 0

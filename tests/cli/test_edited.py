@@ -50,5 +50,5 @@ def test_inspect_compares_two_trees(fmha: Fmha, tree: Path, tmp_path: Path) -> N
 def test_a_revision_without_a_tree_is_refused(fmha: Fmha, tree: Path) -> None:
     done = fmha("run", "-s", "8", "--backend", "cpu", "--ck-as", "baseline")
     assert (done.code, "--ck-as" in done.err, "--ck-home" in done.err) == (2, True, True)
-    by_variable = fmha("run", "-s", "8", "--backend", "cpu", "--no-check", FMHA_CK_AS="baseline")
+    by_variable = fmha("run", "-s", "8", "--backend", "cpu", "--dry-run", FMHA_CK_AS="baseline")
     assert by_variable.code == 0

@@ -92,6 +92,7 @@ def test_devices_lists_them_for_the_backends_that_run_on_them(fmha: Fmha, emulat
     assert ID in fmha("devices", "--backend", "null").out
 
 
+@pytest.mark.usefixtures("few_plugins")
 def test_doctor_and_plugins_know_the_emulator(fmha: Fmha, emulator: Told) -> None:
     done = fmha("doctor", "paper-emulator", "null", "--json")
     assert done.code == 0, done.err
@@ -158,7 +159,7 @@ def test_inspect_executed_shows_counts_of_a_row_with_findings(fmha: Fmha, emulat
     assert [f["kind"] for f in done.document["findings"]] == ["lds-race"]
 
 
-@pytest.mark.parametrize("argv", [("--help",), ("list-kernels", "--arch", "gfx942", "--backend", "ck_tile")])
+@pytest.mark.parametrize("argv", [("--help",), ("list-kernels", "--arch", "gfx942", "--family", "fwd_pagedkv")])
 def test_quick_commands_ask_no_emulator(argv: tuple[str, ...], emulator: Told, tmp_path: Path) -> None:
     """These commands load neither the emulator's library nor numpy."""
     code = (

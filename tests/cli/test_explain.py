@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -50,8 +51,19 @@ NOTE = "K352: 4096 keys need no padding to 128"
 REFUSED = ("explain", "--arch", "gfx950", "-d", "128", "--kv-cache", "paged:100", "--cache-seqlens", "300", "-s", "20")
 
 
-def test_ranked_kernels_have_digests_and_notes(fmha: Fmha) -> None:
-    document = fmha(*CK, "--json").document
+KEPT: list[dict[str, Any]] = []
+
+
+@pytest.fixture
+def explained(fmha: Fmha) -> dict[str, Any]:
+    """What CK answers, asked once, because it ranks hundreds of kernels. A module's fixture could not use ``fmha``."""
+    if not KEPT:
+        KEPT.append(fmha(*CK, "--json").document)
+    return KEPT[0]
+
+
+def test_ranked_kernels_have_digests_and_notes(fmha: Fmha, explained: dict[str, Any]) -> None:
+    document = explained
     assert document["schema"] == "fmha.explain/3"
     served = [d for d in document["decisions"] if d["supported"]]
     assert all(len(d["digest"]) == 64 and d["note"] for d in served)
@@ -63,24 +75,24 @@ def test_ranked_kernels_have_digests_and_notes(fmha: Fmha) -> None:
     assert all(d["digest"] and d["note"] is None for d in refused)
 
 
-def test_one_sentence_tells_why_the_chosen_kernel_and_not_the_next(fmha: Fmha) -> None:
-    document = fmha(*CK, "--json").document
-    first, second = document["decisions"][:2]
-    because = document["because"]
+def test_one_sentence_tells_why_the_chosen_kernel_and_not_the_next(fmha: Fmha, explained: dict[str, Any]) -> None:
+    first, second = explained["decisions"][:2]
+    because = explained["because"]
     assert because.startswith(f"fwd {first['digest'][:12]} because ")
     assert f"instead of fwd {second['digest'][:12]} because " in because
     assert " ".join(because.split()) in " ".join(fmha(*CK).out.split())
     assert fmha(*REFUSED, "--json").document["because"] is None
 
 
-def pair_of(fmha: Fmha) -> tuple[dict[str, str], dict[str, str]]:
+@pytest.fixture
+def pair(explained: dict[str, Any]) -> tuple[dict[str, str], dict[str, str]]:
     """The first kernel in upstream's order, and the one that K352 passes over."""
-    served = [d for d in fmha(*CK, "--json").document["decisions"] if d["supported"]]
+    served = [d for d in explained["decisions"] if d["supported"]]
     return served[0], next(d for d in served if NOTE in d["note"])
 
 
-def test_two_kernels_are_compared(fmha: Fmha) -> None:
-    first, passed = pair_of(fmha)
+def test_two_kernels_are_compared(fmha: Fmha, pair: tuple[dict[str, str], dict[str, str]]) -> None:
+    first, passed = pair
     document = fmha(*CK, "--why", passed["digest"][:12], first["kernel"], "--json").document
     assert document["schema"] == "fmha.why/1"
     assert {(d["part"], d["field"], d["a"], d["b"]) for d in document["differences"]} == {
@@ -97,9 +109,8 @@ def test_two_kernels_are_compared(fmha: Fmha) -> None:
     assert max(map(len, shown.splitlines())) <= 80
 
 
-def test_a_refused_kernel_and_one_that_is_no_candidate_are_compared(fmha: Fmha) -> None:
-    document = fmha(*CK, "--json").document
-    refused = next(d for d in document["decisions"] if d["kernel"] and [r["id"] for r in d["reasons"]] == ["K008"])
+def test_a_refused_kernel_and_one_that_is_no_candidate_are_compared(fmha: Fmha, explained: dict[str, Any]) -> None:
+    refused = next(d for d in explained["decisions"] if d["kernel"] and [r["id"] for r in d["reasons"]] == ["K008"])
     backward = fmha("list-kernels", "--arch", "gfx942", "--family", "bwd_dq_dk_dv", "--jsonl").out.splitlines()[0]
     other = json.loads(backward)["name"]
     why = fmha(*CK, "--why", refused["kernel"], other, "--json").document
@@ -110,15 +121,15 @@ def test_a_refused_kernel_and_one_that_is_no_candidate_are_compared(fmha: Fmha) 
     assert why["because"].startswith("neither fits")
 
 
-def test_wrong_pairs_of_kernels(fmha: Fmha) -> None:
-    first, _ = pair_of(fmha)
+def test_wrong_pairs_of_kernels(fmha: Fmha, pair: tuple[dict[str, str], dict[str, str]]) -> None:
+    first, _ = pair
     assert "one kernel" in fmha(*CK, "--why", first["kernel"], first["digest"][:12]).err
     assert fmha(*CK, "--why", first["kernel"], "nope").code == 2
     assert fmha(*CK, FMHA_WHY=first["kernel"]).code == 2
 
 
 @pytest.mark.parametrize("argv", [REFUSED, CK, ("explain", "-s", "64"), ("explain", "--backend", "null")])
-@pytest.mark.parametrize("columns", ["80", "60"])
+@pytest.mark.parametrize("columns", ["80", pytest.param("60", marks=pytest.mark.slow)])
 def test_the_answer_fits_a_terminal(fmha: Fmha, argv: tuple[str, ...], columns: str) -> None:
     lines = fmha(*argv, COLUMNS=columns).out.splitlines()
     assert max(map(len, lines)) <= int(columns)
@@ -140,12 +151,8 @@ def test_every_candidate_on_request(fmha: Fmha) -> None:
     assert fmha("explain", "--backend", "null", "--limit", "0").code == 2
 
 
-def test_a_refused_kernel_is_an_answer(fmha: Fmha) -> None:
-    refused = next(
-        d
-        for d in fmha(*CK, "--json").document["decisions"]
-        if d["kernel"] and [r["id"] for r in d["reasons"]] == ["K010"]
-    )
+def test_a_refused_kernel_is_an_answer(fmha: Fmha, explained: dict[str, Any]) -> None:
+    refused = next(d for d in explained["decisions"] if d["kernel"] and [r["id"] for r in d["reasons"]] == ["K010"])
     done = fmha(*CK, "--kernel", refused["kernel"], "--json")
     assert done.code == 0
     assert done.document["change"] == "--lse"

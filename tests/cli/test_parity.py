@@ -80,7 +80,24 @@ EXPECTED = {
 """Form of the stand-in -> outcome and exit code; this tool's side passes."""
 
 
-@pytest.mark.parametrize("form", EXPECTED)
+def test_the_outcome_of_every_form(fmha: Fmha, programs: Path, tmp_path: Path) -> None:
+    """All of them in one command, one form for each number of heads."""
+    suite = suite_of(tmp_path, *({"h": str(heads)} for heads in range(1, len(EXPECTED) + 1)))
+    forms = ";".join(f"{form}@h={heads}" for heads, form in enumerate(EXPECTED, 1))
+    done = fmha("parity", "--upstream-bin", str(programs), "--suite", suite, *NULL, "--json", STANDIN=forms)
+    assert outcomes(done) == [outcome for outcome, _ in EXPECTED.values()]
+    for form, case in zip(EXPECTED, done.document["cases"], strict=True):
+        assert case["why"] or form == "valid"
+        assert case["upstream"]["argv"][1:] == case["argv"]
+
+
+OFTEN = {outcome: form for form, outcome in reversed(EXPECTED.items())}.values()
+"""The first form of each outcome and exit code, whose exit code is looked at in the default run."""
+
+
+@pytest.mark.parametrize(
+    "form", [pytest.param(form, marks=[] if form in OFTEN else pytest.mark.slow) for form in EXPECTED]
+)
 def test_outcome_and_exit_code_of_every_form(fmha: Fmha, programs: Path, tmp_path: Path, form: str) -> None:
     suite = suite_of(tmp_path, {})
     done = fmha("parity", "--upstream-bin", str(programs), "--suite", suite, *NULL, "--json", STANDIN=form)

@@ -25,7 +25,8 @@ def backends(document: Any) -> list[str]:
     return [record["backend"] for record in document["records"]]
 
 
-@pytest.mark.parametrize("command", QUICK)
+# tests/walk/test_compared_backends.py has the rows of ``validate`` by default.
+@pytest.mark.parametrize("command", ["run", pytest.param("validate", marks=pytest.mark.slow), "bench"])
 def test_a_sweep_has_one_row_for_each_problem_and_backend(fmha: Fmha, command: str) -> None:
     done = fmha(
         command, *SMALL, "--lse", "--kv-heads", "1", "--heads", "1,2", "--backend", "two,one", *QUICK[command], "--json"

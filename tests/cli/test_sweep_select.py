@@ -9,13 +9,10 @@ from typing import Any
 import pytest
 import ring_backend
 from ring_backend import DEFAULT, HONEST
-from ring_fixtures import ring
 from tuned_for import remember
 
-from cli.conftest import Fmha
+from cli.conftest import Begin, Fmha
 from fmha_cli.sweeps.driver import Driver
-
-__all__ = ["ring"]
 
 SHAPE = ("--backend", "ring", "-H", "1", "-d", "8", "--dtype", "fp32")
 SWEEP = ("sweep", "--step", "run", *SHAPE, "-s", "8,32", "--json")
@@ -23,12 +20,12 @@ TUNED, OUTSIDE = (HONEST.digest, "tuned"), (DEFAULT.digest, "default")
 
 
 @pytest.fixture(autouse=True)
-def tuned(fmha: Fmha, ring: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def tuned(fmha: Fmha, ring: Path, begin: Begin, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A store in which 8 keys are tuned, and places of the test's own; the folder of states."""
     places = (ring.parent / "ring-site", Path(ring_backend.__file__).parent)
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(map(str, places)))
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    remember(fmha, monkeypatch, *SHAPE, "-s", "8")
+    begin("tuned", lambda: remember(fmha, monkeypatch, *SHAPE, "-s", "8"))
     return tmp_path / "state" / "fmha"
 
 

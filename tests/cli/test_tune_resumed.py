@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,20 +14,28 @@ from typing import Any
 import pytest
 import ring_backend
 from ring_backend import HONEST
-from ring_fixtures import ring
 from tuned_for import difference
 
-from cli.conftest import Fmha
+from cli.conftest import Begin, Fmha
 from fmha_cli.measure.compare import Speed
 from fmha_cli.measure.difference import Difference
 from fmha_cli.walk.tuning import confirming
 from fmha_cli.walk.tuning import tune as walk
 
-__all__ = ["ring"]
-
 WORDS = ("tune", "--backend", "ring", "-H", "1", "-d", "8", "--dtype", "fp32", "-s", "8,16,24")
 SECOND = 2
 """The run is killed while the winner of the second of three problems is confirmed."""
+
+
+@pytest.fixture
+def ring(ring: Path, kept_states: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The store and the folder of states at one place for all tests, because the journal of a killed run names its store."""
+    place = kept_states / "resumed"
+    shutil.rmtree(place, ignore_errors=True)
+    place.mkdir()
+    monkeypatch.setenv("FMHA_STORE", str(place / ring.name))
+    monkeypatch.setenv("XDG_STATE_HOME", str(place / "state"))
+    return place / ring.name
 
 
 @pytest.fixture
@@ -45,13 +54,17 @@ def searches(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 @pytest.fixture
-def killed(ring: Path, home: Path, searches: list[int]) -> Path:
+def killed(ring: Path, home: Path, searches: list[int], begin: Begin) -> Path:
     """The journal of a killed run: the first problem is done, the second one searched."""
-    places = (ring.parent / "ring-site", Path(ring_backend.__file__).parent)
+    places = (home / "ring-site", Path(ring_backend.__file__).parent)
     environ = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, places))}
     words = [sys.executable, "-m", "killed_tune", str(SECOND), *WORDS]
-    done = subprocess.run(words, env=environ, capture_output=True, text=True, check=False)
-    assert done.returncode == -signal.SIGKILL, done.stderr
+
+    def kill() -> None:
+        done = subprocess.run(words, env=environ, capture_output=True, text=True, check=False)
+        assert done.returncode == -signal.SIGKILL, done.stderr
+
+    begin("killed", kill)
     (journal,) = journals(ring)
     return journal
 

@@ -70,7 +70,13 @@ FIRST = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", FIRST)
+LIKE_OTHERS = ("pages of one key", "append", "splits", "layout")
+"""The slow suite has these: the default suite has a page, a rotary embedding and a flag to leave out in others."""
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow if name in LIKE_OTHERS else ()) for name in FIRST]
+)
 def test_the_smallest_change_comes_first(name: str) -> None:
     arch, line, wanted = FIRST[name]
     found = changes(Problem.from_cli(line), arch)
@@ -131,7 +137,7 @@ def refused(arch: str, count: int) -> list[Problem]:
     return out
 
 
-@pytest.mark.parametrize(("arch", "count"), [("sm_86", 6), ("gfx942", 3)])
+@pytest.mark.parametrize(("arch", "count"), [("sm_86", 4), ("gfx942", 2)])
 def test_every_printed_change_works(arch: str, count: int) -> None:
     found = [check_every_change(problem, arch, asks=20) for problem in refused(arch, count)]
     assert sum(map(bool, found)) >= count // 2

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from fmha_cli import api, conformance, domain
+from fmha_cli.conformance import checks
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "writing-a-backend.md"
 LINES = 60
@@ -26,7 +27,9 @@ def test_it_is_short() -> None:
     assert len(shown().splitlines()) <= LINES
 
 
-def test_it_passes_the_conformance_tests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("claims", [4, pytest.param(checks.RUN, marks=pytest.mark.slow)])
+def test_it_passes_the_conformance_tests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, claims: int) -> None:
+    monkeypatch.setattr(checks, "RUN", claims)
     (tmp_path / "numpy_attention.py").write_text(shown(), "utf-8")
     monkeypatch.syspath_prepend(str(tmp_path))
     backend: api.LibraryBackend = importlib.import_module("numpy_attention").BACKEND

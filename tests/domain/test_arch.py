@@ -133,7 +133,11 @@ def test_peaks_are_those_of_the_named_product(name: str) -> None:
         assert set(row["peak_flops"]) == set(peaks.flops), product
 
 
-@pytest.mark.parametrize("name", NVIDIA)
+ASSEMBLED = ("sm_60", "sm_75", "sm_80", "sm_90", "sm_90a", "sm_100a", "sm_120")
+"""One architecture of each set of instructions, one that NVRTC refuses, and one on each side of a suffix."""
+
+
+@pytest.mark.parametrize("name", [n if n in ASSEMBLED else pytest.param(n, marks=pytest.mark.slow) for n in NVIDIA])
 def test_nvrtc_assembles_exactly_the_instructions_that_the_facts_name(name: str) -> None:
     pytest.importorskip("cuda.bindings.nvrtc", reason="cuda-python is not installed")
     refused = "nvrtc_refuses" in load_arch(name).facts

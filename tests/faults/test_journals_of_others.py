@@ -79,25 +79,32 @@ def journalled(fmha: Fmha, words: Words) -> None:
     assert done.code in (0, 1), done.err
 
 
+Journals = dict[Words, bytes]
+
+
 @pytest.fixture(scope="module")
-def journals() -> dict[Words, bytes]:
+def journals() -> Journals:
     """The journals of command lines that ran before in this module. They name no folder of a test."""
     return {}
 
 
+def journalled_once(fmha: Fmha, journals: Journals, words: Words) -> None:
+    if words not in journals:
+        journalled(fmha, words)
+        journals[words] = Path("rows.journal").read_bytes()
+    Path("rows.journal").write_bytes(journals[words])
+
+
 @pytest.mark.parametrize("name", OTHERS)
-def test_another_invocation_is_refused_with_what_differs(fmha: Fmha, journals: dict[Words, bytes], name: str) -> None:
+def test_another_invocation_is_refused_with_what_differs(fmha: Fmha, journals: Journals, name: str) -> None:
     first, second, why = OTHERS[name]
-    if first not in journals:
-        journalled(fmha, first)
-        journals[first] = Path("rows.journal").read_bytes()
-    Path("rows.journal").write_bytes(journals[first])
+    journalled_once(fmha, journals, first)
     refused(fmha, second, why)
 
 
-def test_what_changes_no_row_may_differ(fmha: Fmha) -> None:
+def test_what_changes_no_row_may_differ(fmha: Fmha, journals: Journals) -> None:
     """Where the output goes, how many compilers run, and an output format."""
-    journalled(fmha, RUN)
+    journalled_once(fmha, journals, RUN)
     again = fmha(*RUN, "--resume", "rows.journal", "--jobs", "1", "--json", "-o", "rows.json")
     assert again.code == 0, again.err
 
@@ -132,8 +139,8 @@ def test_a_changed_baseline_is_refused(fmha: Fmha) -> None:
     refused(fmha, row, "the content of base.json has changed")
 
 
-def test_a_label_may_come_from_a_variable(fmha: Fmha) -> None:
-    journalled(fmha, RUN)
+def test_a_label_may_come_from_a_variable(fmha: Fmha, journals: Journals) -> None:
+    journalled_once(fmha, journals, RUN)
     refused(fmha, RUN, "--label is nightly here", FMHA_LABEL="nightly")
 
 
@@ -194,9 +201,13 @@ def _edited_plugin(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_another_environment_is_refused(
-    fmha: Fmha, monkeypatch: pytest.MonkeyPatch, change: Callable[[pytest.MonkeyPatch], None], why: str
+    fmha: Fmha,
+    journals: Journals,
+    monkeypatch: pytest.MonkeyPatch,
+    change: Callable[[pytest.MonkeyPatch], None],
+    why: str,
 ) -> None:
-    journalled(fmha, RUN)
+    journalled_once(fmha, journals, RUN)
     change(monkeypatch)
     refused(fmha, RUN, why)
 

@@ -6,6 +6,7 @@ import os
 import signal
 import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -57,13 +58,27 @@ def test_each_deed_has_its_verdict(supervisor: Supervisor, library: Artifact, de
     assert row.verdict is EXPECTED[deed], row.notes
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_a_hundred_rows_with_twenty_faults(any_supervisor: Supervisor, library: Artifact) -> None:
     faults = [deed for deed in EXPECTED if deed not in (Deed.HONEST, Deed.PRINT)]
     faults += [Deed.SEGFAULT, Deed.NAN, Deed.AFTER]
     assert len(faults) == 20
-    deeds = [Deed.HONEST] * 100
-    for n, deed in enumerate(faults):  # some isolated, some adjacent, and the last row
-        deeds[99 - n * 4 - n % 2] = deed
+    rows_with_faults(any_supervisor, library, 100, faults)
+
+
+def test_rows_with_a_fault_of_each_kind(any_supervisor: Supervisor, library: Artifact) -> None:
+    """A fault of each verdict, and of the crashes one more."""
+    first = {verdict: deed for deed, verdict in reversed(EXPECTED.items()) if verdict is not Verdict.PASSED}
+    assert len(first) == 5
+    rows_with_faults(any_supervisor, library, 30, [*first.values(), Deed.CLOSE_ALL])
+
+
+def rows_with_faults(any_supervisor: Supervisor, library: Artifact, rows: int, faults: Sequence[Deed]) -> None:
+    """Each fault costs its own row. The last row has one, and between two of them are two or four honest rows."""
+    deeds = [Deed.HONEST] * rows
+    for n, deed in enumerate(faults):
+        deeds[rows - 1 - n * 4 - n % 2] = deed
     shared = cases()
     found = [judged(any_supervisor, c_job(library, deed), policy_of(deed), shared) for deed in deeds]
     assert [row.verdict for row in found] == [EXPECTED[deed] for deed in deeds]

@@ -36,19 +36,30 @@ EXPECTED = {
     Behaviour.NONDETERMINISTIC: Verdict.NONDETERMINISTIC,
     Behaviour.SLOW: Verdict.PASSED,
 }
+LASTING = (Verdict.PASSED, Verdict.WRONG, Verdict.NONDETERMINISTIC)
+"""Verdicts after which the worker goes on. Of these the dtype matters; each of the others costs the start of a worker."""
 
 
-@pytest.mark.parametrize("dtype", ["fp32", "fp16", "bf16"])
-def test_each_behaviour_has_its_verdict(any_supervisor: Supervisor, cache: Path, dtype: str) -> None:
+@pytest.mark.parametrize(
+    ("dtype", "lasting"),
+    [
+        ("fp32", False),
+        ("fp16", True),
+        ("bf16", True),
+        *(pytest.param(dtype, False, marks=pytest.mark.slow) for dtype in ("fp16", "bf16")),
+    ],
+)
+def test_each_behaviour_has_its_verdict(any_supervisor: Supervisor, cache: Path, dtype: str, lasting: bool) -> None:
     shared = cases()
     assert set(EXPECTED) == set(Behaviour) - {Behaviour.BUILD_ERROR}
+    expected = {behaviour: verdict for behaviour, verdict in EXPECTED.items() if not lasting or verdict in LASTING}
     found = {}
-    for behaviour in EXPECTED:
+    for behaviour in expected:
         job = null_job(cache, behaviour, TINY.replace("fp32", dtype))
         timeout = 0.7 if behaviour is Behaviour.HANG else 60.0
         policy = JudgePolicy(fills=("normal", "coded"), repeats=2, timeout=timeout)
         found[behaviour] = judged(any_supervisor, job, policy, shared).verdict
-    assert found == EXPECTED
+    assert found == expected
 
 
 def test_a_kernel_that_does_not_build(cache: Path) -> None:

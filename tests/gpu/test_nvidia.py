@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from random import Random
 
@@ -52,10 +53,26 @@ PLACES = (
     *((CUDNN, arch) for arch in ("sm_90a", "sm_100a", "sm_103a")),
     *((TRITON, arch) for arch in ("sm_80", "sm_90a", "sm_100a", "sm_103a", "sm_120a")),
 )
+PLACES_FIRST = {
+    (FLASH.backend, "sm_90"),
+    (FLASH.backend, "sm_120"),
+    (EFFICIENT.backend, "sm_75"),
+    (CUDNN.backend, "sm_90a"),
+    (CUDNN.backend, "sm_100a"),
+    (TRITON.backend, "sm_80"),
+    (TRITON.backend, "sm_100a"),
+}
+"""What the default run asks: much and little shared memory, the oldest tensor cores, with and without clusters."""
+
+
+@cache
+def installed() -> frozenset[str]:
+    """The backends' names. Loading all plugins again for each of two hundred cases takes seconds."""
+    return frozenset(build_registry().backends)
 
 
 def installed_or_skip(subject: Subject) -> None:
-    if subject.backend not in build_registry().backends:
+    if subject.backend not in installed():
         pytest.skip(f"the plugin with the backend {subject.backend} is not installed")
 
 
@@ -78,7 +95,14 @@ def test_every_case_on_the_device(subject: Subject, case: Case, shared_cache: Pa
         assert tuple(stage.family for stage in record.stages) == case.families
 
 
-@pytest.mark.parametrize(("subject", "arch"), PLACES, ids=lambda x: x if isinstance(x, str) else x.backend)
+@pytest.mark.parametrize(
+    ("subject", "arch"),
+    [
+        pytest.param(subject, arch, marks=() if (subject.backend, arch) in PLACES_FIRST else pytest.mark.slow)
+        for subject, arch in PLACES
+    ],
+    ids=lambda x: x if isinstance(x, str) else x.backend,
+)
 def test_the_cases_lead_to_their_families(subject: Subject, arch: str) -> None:
     installed_or_skip(subject)
     device = DeviceFacts.of_arch(arch)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from numerics.kernel_model import Style, model_forward
 from numerics.kernel_model_backward import model_backward
@@ -44,8 +44,20 @@ def test_the_subnormal_terms_and_no_others() -> None:
 
 
 @pytest.mark.parametrize("line", LINES)
+@settings(max_examples=12)
 @given(seed=st.integers(0, 2**31))
 def test_gradients_without_subnormal_terms_pass_where_the_unit_loses_them_and_only_there(line: str, seed: int) -> None:
+    gradients_pass_where_terms_are_lost(line, seed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("line", LINES)
+@given(seed=st.integers(0, 2**31))
+def test_a_hundred_seeds_of_each_line(line: str, seed: int) -> None:
+    gradients_pass_where_terms_are_lost(line, seed)
+
+
+def gradients_pass_where_terms_are_lost(line: str, seed: int) -> None:
     problem = Problem.from_cli(f"{line} --direction bwd")
     inputs = fill(problem, "normal", seed)
     gradients, got = backward(problem, inputs), model_backward(problem, inputs, style=FLUSHING)

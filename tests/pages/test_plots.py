@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,7 +21,6 @@ from pages.contents import (
     bare_content,
     compared_runs,
     comparison,
-    everything,
     failed,
     kernels,
     odd,
@@ -130,8 +128,8 @@ def test_regret_of_backends_has_a_column_for_each_and_its_winner() -> None:
     assert {cell["column"] for cell in cells if cell["won"]} == {"cpu"}
 
 
-def test_history_is_in_the_order_of_the_runs_and_marks_a_change(tmp_path: Path) -> None:
-    plot = history.plot(everything(tmp_path))
+def test_history_is_in_the_order_of_the_runs_and_marks_a_change(whole: Content) -> None:
+    plot = history.plot(whole)
     entries = data(plot)
     assert [entry["at"][:4] for entry in entries] == [f"{n:04d}" for n in range(14)]
     assert [n for n, entry in enumerate(entries) if entry["speed"]] == [8]

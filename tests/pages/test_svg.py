@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from xml.etree import ElementTree as ET
 
 from fmha_cli.domain.problem import Problem
+from fmha_cli.pages.content import Content
 from fmha_cli.pages.svg import svg_files
-from pages.contents import HOSTILE, bare_content, everything, timed
+from pages.contents import HOSTILE, bare_content, timed
 
 
-def test_each_plot_is_a_file_that_needs_nothing_else(tmp_path: Path) -> None:
-    files = dict(svg_files(everything(tmp_path)))
+def test_each_plot_is_a_file_that_needs_nothing_else(whole: Content) -> None:
+    files = dict(svg_files(whole))
     assert sorted(files) == [
         "compare.svg",
         "history.svg",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -161,8 +162,12 @@ CHOSEN = (
 )
 
 
+@functools.cache
 def documents() -> dict[str, list[dict[str, Any]]]:
-    """Schema name -> its golden documents, the full and the empty ones."""
+    """Schema name -> its golden documents, the full and the empty ones.
+
+    They are made once, because all of them together take longer than a test of one; a test that changes one copies it.
+    """
     from report.compared_runs import compare_documents  # its rows are of this module's kernel
     from report.tuned_problems import tune_documents, tuned_documents, tuned_row
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -79,6 +80,7 @@ def check(row_l2: float, fill: str = "normal") -> Check:
     )
 
 
+@functools.cache
 def measurement() -> Measurement:
     return Measurement(
         launches=tuple((1_000_000 + i, 1000) for i in range(8)),
@@ -92,6 +94,17 @@ def measurement() -> Measurement:
         ceiling=Ceiling(bound=Bound.COMPUTE, before=2e11, after=1e11),
         conditions=Conditions(clock_mhz=2596.146, temp_c=61.5, throttled=False),
     )
+
+
+@functools.cache
+def baseline() -> Against:
+    """How a row compares with an earlier run. Its interval comes from thousands of draws, so that it is made once."""
+    return Against.of([[9] * 10] * 5, [[8] * 10] * 5, against="old.json", rule=Rule(interleaved=False))
+
+
+@functools.cache
+def other_side() -> Ratio:
+    return Ratio.of([9] * 8, [8] * 8, against="other", paired=True)
 
 
 def record(verdict: Verdict = Verdict.PASSED, **changes: Any) -> Record:
@@ -118,8 +131,8 @@ def record(verdict: Verdict = Verdict.PASSED, **changes: Any) -> Record:
         "default_choice": True,
         "regret": 0.25,
         "regret_ci95": (0.2, 0.3),
-        "baseline": Against.of([[9] * 10] * 5, [[8] * 10] * 5, against="old.json", rule=Rule(interleaved=False)),
-        "ab": Ratio.of([9] * 8, [8] * 8, against="other", paired=True),
+        "baseline": baseline(),
+        "ab": other_side(),
         "notes": ("a note",),
         "log": "worker.log",
         "out": "o.npy",

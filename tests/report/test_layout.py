@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fmha_cli.report.column import Column, Fit
@@ -38,11 +38,13 @@ def tables(draw: st.DrawFn) -> Table:
     return Table(kinds, rows, draw(texts), draw(st.lists(texts, max_size=3)))
 
 
+@settings(max_examples=40)
 @given(tables(), widths)
 def test_no_line_is_longer_than_the_terminal(table: Table, width: int) -> None:
     assert max(map(columns, plain(table, width).split("\n"))) <= width
 
 
+@settings(max_examples=40)
 @given(tables(), widths)
 def test_no_column_is_lost_without_a_word(table: Table, width: int) -> None:
     laid = lay_out(table, width)
@@ -58,6 +60,7 @@ def test_no_column_is_lost_without_a_word(table: Table, width: int) -> None:
         assert "--wide shows all" in line
 
 
+@settings(max_examples=40)
 @given(tables(), widths)
 def test_what_must_stay_whole_does(table: Table, width: int) -> None:
     """Only a table of one column that is wider than the terminal breaks it, because nothing else can be left out."""
@@ -84,6 +87,7 @@ def test_a_number_is_neither_cut_nor_folded() -> None:
     assert laid.left_out == ("digest",)
 
 
+@settings(max_examples=40)
 @given(tables())
 def test_without_a_terminal_nothing_changes(table: Table) -> None:
     laid = lay_out(table, None)

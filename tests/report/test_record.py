@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 
 from fmha_cli.domain.codec import DecodeError
 from fmha_cli.domain.verdict import Comparison, Verdict
@@ -25,6 +25,7 @@ def through_json(row: Record) -> Record:
     return Record.from_dict(json.loads(json.dumps(row.to_dict(), allow_nan=False)))
 
 
+@settings(max_examples=50)
 @given(records())
 def test_round_trip(row: Record) -> None:
     back = through_json(row)

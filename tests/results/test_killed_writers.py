@@ -8,6 +8,7 @@ import signal
 import sqlite3
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -24,16 +25,17 @@ if not hasattr(os, "fork"):
 KILLS, AT_ONCE, LENGTH = 50, 2, 12
 
 
-def rows_of(writer: int) -> list[Record]:
+@cache
+def rows_of(writer: int) -> tuple[Record, ...]:
     """The rows of a writer, some of which have two processes and so two rows of the table."""
-    return [
+    return tuple(
         row_of(
             run_row(writer),
             index,
             measurement=replace(measurement(), process_of_sample=(0, 1) * 4 if index % 2 else None),
         )
         for index in range(LENGTH)
-    ]
+    )
 
 
 def writer(path: Path, rows: Sequence[Record]) -> tuple[int, int]:
@@ -77,7 +79,7 @@ def test_fifty_kills_lose_and_double_nothing(tmp_path: Path) -> None:
     for number, count in acknowledged.items():
         rows = rows_of(number)
         there = load_run(run_row(number).id, path).records if count else ()
-        assert there == tuple(rows[: len(there)])
+        assert there == rows[: len(there)]
         assert len(there) >= count
     for number in range(KILLS):  # each is repeated to its end, as a run that resumes does
         child, reads = writer(path, rows_of(number))
@@ -86,4 +88,4 @@ def test_fifty_kills_lose_and_double_nothing(tmp_path: Path) -> None:
     with sqlite3.connect(path) as db:
         assert db.execute("pragma integrity_check").fetchone() == ("ok",)
         assert db.execute("select count(*) from record where process = 0").fetchone() == (KILLS * LENGTH,)
-    assert load_run(run_row(7).id, path).records == tuple(rows_of(7))
+    assert load_run(run_row(7).id, path).records == rows_of(7)

@@ -46,7 +46,7 @@ def test_golden_rows_come_back(row: Record) -> None:
     assert again(row, placed(None, started="2026-01-01T00:00:00Z")) == row
 
 
-@settings(max_examples=150)
+@settings(max_examples=60)
 @given(records(), st.booleans())
 def test_drawn_rows_come_back(row: Record, known: bool) -> None:
     assert again(row, placed(run_row() if known else None)).to_dict() == row.to_dict()

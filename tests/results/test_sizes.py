@@ -12,7 +12,7 @@ from fmha_cli.report.record import Record
 from fmha_cli.results.store import Store
 from results.kept import filled, row_of, run_row
 
-BAR, SAMPLES, RUNS, ROWS = 500, 60, 30, 20
+BAR, SAMPLES, RUNS, ROWS = 500, 60, 12, 20
 
 
 def rows_of(run: int) -> list[Record]:

@@ -50,6 +50,7 @@ def test_one_row_for_each_problem_and_backend_in_the_order_of_the_names(command:
     assert with_lse == ([("two", 1), ("one", 1), ("two", 2), ("one", 2)] if command is Command.VALIDATE else [])
     assert {r.verdict for r in records} == {Verdict.PASSED}
     assert {r.selected_by for r in records} == {SelectedBy.BACKEND}
+    assert all(r.ab is None for r in records) is (command is not Command.BENCH)
     assert all(f"--backend {record.backend}" in record.repro for record in records)
     assert all(
         record.kernel is not None and record.kernel.name.startswith(f"{r}:")
@@ -72,6 +73,7 @@ def test_bench_times_them_in_turns_and_compares_each_with_the_first(trio: Path) 
     )
 
 
+@pytest.mark.slow  # the rows of ``test_one_row_for_each_problem_and_backend_in_the_order_of_the_names`` show it too
 @pytest.mark.usefixtures("trio")
 def test_run_and_validate_compare_no_times() -> None:
     for command in (Command.RUN, Command.VALIDATE):
@@ -91,7 +93,8 @@ def test_each_cache_mode_is_compared_by_itself() -> None:
 @pytest.mark.parametrize(
     ("bad", "word", "verdict"),
     [
-        ("one", "wrong_value", Verdict.WRONG),
+        # ``test_one_that_is_left_alone_is_timed_alone`` has this one by default.
+        pytest.param("one", "wrong_value", Verdict.WRONG, marks=pytest.mark.slow),
         ("two", "late", Verdict.LAUNCH_FAILED),
         ("one", "liar", Verdict.MISTRUSTED),
         ("two", "segfault", Verdict.CRASHED),
@@ -210,9 +213,8 @@ def test_a_journal_keeps_the_rows_of_a_turn_together(tmp_path: Path, monkeypatch
 
 
 @pytest.mark.usefixtures("trio")
-@pytest.mark.parametrize("changed", ["one", "two"])
 def test_a_journal_knows_the_device_as_each_backend_describes_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changed: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The backends share the device, and its facts differ by backend: none hides another's, and only real changes are told."""
     monkeypatch.setenv("TRIO_ONE_UNITS", "4")
@@ -221,9 +223,11 @@ def test_a_journal_knows_the_device_as_each_backend_describes_it(
     with pytest.raises(UsageError) as fewer:
         walked("one", resume=journal)
     assert "device null of one" not in str(fewer.value)
-    monkeypatch.setenv(f"TRIO_{changed.upper()}_UNITS", "7")
-    with pytest.raises(UsageError, match=f"device null of {changed} is numpy, null, 7 units here"):
-        walked("one,two", resume=journal)
+    for changed in ("one", "two"):
+        with monkeypatch.context() as patch:
+            patch.setenv(f"TRIO_{changed.upper()}_UNITS", "7")
+            with pytest.raises(UsageError, match=f"device null of {changed} is numpy, null, 7 units here"):
+                walked("one,two", resume=journal)
 
 
 @pytest.mark.usefixtures("trio")

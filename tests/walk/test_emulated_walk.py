@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from importlib.metadata import EntryPoint
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from fmha_cli.domain.emulation import FindingKind, Region, merged, summed
 from fmha_cli.domain.errors import EnvironmentProblem, UsageError
 from fmha_cli.domain.verdict import Verdict
 from fmha_cli.execution.arena import Arena
+from fmha_cli.execution.checks import FINDINGS_NAMED
 from fmha_cli.execution.job import Emulation, Job
 from fmha_cli.execution.layout import layout_of
 from fmha_cli.execution.supervisor import Supervisor
@@ -67,26 +69,27 @@ def test_no_emulated_device_is_chosen_without_being_named(emulator: Told, backen
     assert not (row.device or "").startswith("emu:")
 
 
+HAZARDS = [kind.value for kind in FindingKind if kind is not FindingKind.OUT_OF_BOUNDS]
+OUTSIDE = ["out-of-bounds"]
+FIRST, OTHERS = HAZARDS[:FINDINGS_NAMED], HAZARDS[FINDINGS_NAMED:]
+"""All hazards, in as few launches as name each of them."""
+FINDINGS = [FIRST, OTHERS, *([kind] for kind in HAZARDS), OUTSIDE, ["lds-race", *OUTSIDE]]
+OFTEN = [("run", FIRST), ("validate", OTHERS), ("run", OUTSIDE), ("validate", ["lds-race", *OUTSIDE])]
+"""In the default run hazards are found together, since each launch costs a worker."""
+
+
 @pytest.mark.parametrize(
-    ("kinds", "verdict"),
+    ("command", "kinds"),
     [
-        (["out-of-bounds"], Verdict.OUT_OF_BOUNDS),
-        *(([kind.value], Verdict.HAZARD) for kind in FindingKind if kind is not FindingKind.OUT_OF_BOUNDS),
-        (["lds-race", "out-of-bounds"], Verdict.OUT_OF_BOUNDS),
+        pytest.param(*one, marks=[] if one in OFTEN else pytest.mark.slow)
+        for one in product(("run", "validate"), FINDINGS)
     ],
 )
-@pytest.mark.parametrize("command", ["run", "validate"])
-def test_findings_become_the_verdict(
-    emulator: Told,
-    sees: Sees,
-    command: str,
-    kinds: Sequence[str],
-    verdict: Verdict,
-) -> None:
+def test_findings_become_the_verdict(emulator: Told, sees: Sees, command: str, kinds: Sequence[str]) -> None:
     """The findings decide even though the kernel's numbers are right."""
     sees(*kinds)
     row = run(command, fills=("normal",))[0]
-    assert row.verdict is verdict
+    assert row.verdict is (Verdict.OUT_OF_BOUNDS if "out-of-bounds" in kinds else Verdict.HAZARD)
     assert row.verdict.exit_code == 1
     assert sorted(f.kind for f in row.findings or ()) == sorted(kinds)
     assert all(any(kind in note for note in row.notes) for kind in kinds)

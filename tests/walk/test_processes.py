@@ -45,7 +45,7 @@ def workers(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
 
 
 def bench(**options: Any) -> tuple[Record, ...]:
-    return tuple(api.run(PROBLEM, command="bench", backend="null", budget_s=0.2, **options))
+    return tuple(api.run(PROBLEM, command="bench", backend="null", budget_s=0.05, **options))
 
 
 def processes_of(record: Record) -> Sequence[int]:

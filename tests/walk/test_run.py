@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,8 @@ from fmha_cli import api
 from fmha_cli.domain.errors import UsageError
 from fmha_cli.domain.verdict import Verdict
 from fmha_cli.execution.supervisor import Supervisor
-from fmha_cli.measure.roofline import FASTER_THAN_ROOFLINE, CacheState
+from fmha_cli.measure.peaks import Machine, measured_peaks
+from fmha_cli.measure.roofline import FASTER_THAN_ROOFLINE, CacheState, Peaks
 from fmha_cli.report.documents.report import report_document
 from fmha_cli.toolchain.cache.layout import CacheLayout
 from fmha_cli.toolchain.cache.listing import list_entries
@@ -29,7 +31,7 @@ def null_kernel(behaviour: str) -> str:
 
 def test_two_kernels_in_turns_carry_each_others_ratio() -> None:
     honest = next(k for k in api.list_kernels("null", backend="null") if "dtype=fp16" in k.name).name
-    first, second = api.run(PROBLEM, command="bench", backend="null", ab=(honest, null_kernel("slow")), budget_s=0.6)
+    first, second = api.run(PROBLEM, command="bench", backend="null", ab=(honest, null_kernel("slow")), budget_s=0.1)
     assert first.ab is not None
     assert second.ab is not None
     assert first.ab.ratio < 1 < second.ab.ratio
@@ -57,9 +59,20 @@ def test_all_kernels_mark_the_default_with_its_regret() -> None:
     assert all(r.regret is None for r in rows if not r.default_choice)
 
 
+@pytest.fixture
+def own_peaks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Peaks are kept in a folder of the test's own, while the kernels come from the cache of the run."""
+
+    def measured(root: Path, machine: Machine, measure: Callable[[], Peaks], *, again: bool = False) -> Peaks:
+        return measured_peaks(tmp_path, machine, measure, again=again)
+
+    monkeypatch.setattr("fmha_cli.walk.peaks.measured_peaks", measured)
+
+
+@pytest.mark.usefixtures("own_peaks")
 @pytest.mark.parametrize(("low", "verdict"), [(PEAK_TRIES, Verdict.PASSED), (PEAK_TRIES + 1, Verdict.MISTRUSTED)])
 def test_peaks_of_a_busy_machine_are_measured_again(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, low: int, verdict: Verdict
+    monkeypatch: pytest.MonkeyPatch, low: int, verdict: Verdict
 ) -> None:
     """The first ``low`` measurements reach one FLOP/s; only a time that beats all of them is distrusted."""
     found: list[float] = []
@@ -70,37 +83,44 @@ def test_peaks_of_a_busy_machine_are_measured_again(
 
     monkeypatch.setattr(Supervisor, "peaks", peaks)
     problem = api.Problem.from_cli("-H 2 -s 16 -d 8 --dtype fp32")
-    (row,) = api.run(problem, command="bench", backend="cpu", cache_root=str(tmp_path), budget_s=0.01)
+    (row,) = api.run(problem, command="bench", backend="cpu", budget_s=0.01)
     assert row.verdict is verdict
     assert len(found) == 1 + PEAK_TRIES
     assert [r.id for r in row.reasons] == ([FASTER_THAN_ROOFLINE] if verdict is Verdict.MISTRUSTED else [])
 
 
+@pytest.fixture(scope="module")
+def without_peaks(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A cache for commands that need no peaks, which share their kernels."""
+    return tmp_path_factory.mktemp("without-peaks")
+
+
 @pytest.mark.parametrize("command", ["run", "validate"])
 def test_peaks_are_measured_only_where_a_share_of_them_is_shown(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, command: str
+    monkeypatch: pytest.MonkeyPatch, without_peaks: Path, command: str
 ) -> None:
     def peaks(*_: object) -> dict[str, object]:
         raise AssertionError("measured")
 
     monkeypatch.setattr(Supervisor, "peaks", peaks)
     problem = api.Problem.from_cli("-H 2 -s 16 -d 8 --dtype fp32")
-    for row in api.run(problem, command=command, backend="cpu", cache_root=str(tmp_path)):
+    for row in api.run(problem, command=command, backend="cpu", cache_root=str(without_peaks)):
         assert row.verdict is Verdict.PASSED
         assert row.measurement is not None
         assert row.measurement.floor is None
-    names = [entry.name or "" for entry in list_entries(CacheLayout(tmp_path))]
+    names = [entry.name or "" for entry in list_entries(CacheLayout(without_peaks))]
     assert names
     assert not [name for name in names if "peaks" in name]
 
 
-def test_a_pair_that_beats_the_roofline_is_distrusted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+@pytest.mark.usefixtures("own_peaks")
+def test_a_pair_that_beats_the_roofline_is_distrusted(monkeypatch: pytest.MonkeyPatch) -> None:
     slow = {"flops": {"fp32": 1.0}, "bandwidth": None, "llc_bytes": None, "source": "the test"}
     monkeypatch.setattr(Supervisor, "peaks", lambda *_: slow)
     problem = api.Problem.from_cli("-H 2 -s 16 -d 8 --dtype fp32")
     pair = tuple(c.kernel.digest for c in api.explain(problem, backend="cpu").supported[:2])
     options = {"command": "bench", "backend": "cpu", "ab": pair, "budget_s": 0.05}
-    assert [r.verdict for r in api.run(problem, cache_root=str(tmp_path), **options)] == [Verdict.MISTRUSTED] * 2
+    assert [r.verdict for r in api.run(problem, **options)] == [Verdict.MISTRUSTED] * 2
 
 
 def test_a_baseline_is_compared_with(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +25,21 @@ def tensors(line: str = LINE, **extra: str) -> dict[str, np.ndarray[Any, Any]]:
     return fill(api.Problem.from_cli(line), "normal", 3)
 
 
-@pytest.mark.parametrize("dtype", ["fp32", "fp16", "bf16"])
-@pytest.mark.parametrize("suffix", ["npy", "npz", "safetensors"])
-@pytest.mark.parametrize("layout", ["bhsd", "bshd"])
+FILES = list(product(("npy", "npz", "safetensors"), ("fp32", "fp16", "bf16"), ("bhsd", "bshd")))
+OFTEN = {
+    ("npy", "fp32", "bhsd"),
+    ("npz", "fp16", "bshd"),
+    ("safetensors", "bf16", "bhsd"),
+    ("safetensors", "fp32", "bshd"),
+    ("npy", "bf16", "bshd"),
+}
+"""In the default run: every kind of file, type and layout, and both files that hold bf16 in their own way."""
+
+
+@pytest.mark.parametrize(
+    ("suffix", "dtype", "layout"),
+    [pytest.param(*one, marks=[] if one in OFTEN else pytest.mark.slow) for one in FILES],
+)
 def test_a_run_on_files_gives_the_reference(tmp_path: Path, suffix: str, dtype: str, layout: str) -> None:
     problem = api.Problem.from_cli(f"{LINE} --dtype {dtype} --layout {layout} --causal")
     inputs = tensors(f"{LINE} --dtype {dtype} --layout {layout}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import fields, replace
 from enum import Enum
 from random import Random
@@ -17,7 +17,19 @@ ARCHS = {
     "2026-08": ("gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1151", "gfx1201", "gfx1250"),
 }
 EVERY_ARCH = (*ARCHS["2026-08"], "x86_64_v4", "gfx000")
+Place = tuple[str, str, Family]
 PLACES = [(revision, arch, family) for revision, archs in ARCHS.items() for arch in archs for family in Family]
+SOME_ARCHS = (
+    ("baseline", "gfx950"),
+    ("baseline", "gfx1201"),
+    ("2026-08", "gfx942"),
+    ("2026-08", "gfx1100"),
+    ("2026-08", "gfx1250"),
+)
+"""One architecture of each class, and both classes in which the revisions share most. The catalogue remembers fewer
+places than there are, so each pass over all of them would enumerate 180,000 kernels again; these it remembers.
+"""
+SOME_PLACES = [(revision, arch, family) for revision, arch in SOME_ARCHS for family in Family]
 
 
 def near_values(name: str, value: Any) -> Iterator[Any]:
@@ -52,10 +64,10 @@ def mutations(kernel: KernelSpec) -> Iterator[tuple[str, KernelSpec]]:
                 yield field.name, replace(kernel, **{part: replace(noun, **{field.name: value})})
 
 
-def sampled(rng: Random, count: int) -> list[KernelSpec]:
+def sampled(rng: Random, count: int, places: Sequence[Place]) -> list[KernelSpec]:
     """``count`` kernels for each place that has any."""
     out: list[KernelSpec] = []
-    for revision, arch, family in PLACES:
+    for revision, arch, family in places:
         kernels = family_kernels(load_arch(arch), family, revision)
         out += [rng.choice(kernels) for _ in range(count if kernels else 0)]
     return out

@@ -175,12 +175,18 @@ def test_rules_of_order_refuse_nothing() -> None:
     assert all(rule.check(Problem.from_cli("-d 512"), kernel, device) is None for rule in ORDER_RULES)
 
 
-@pytest.mark.parametrize("arch", ["gfx942", "gfx950", "gfx1201"])
-def test_decisions_are_those_of_the_rule_table(arch: str) -> None:
+@pytest.mark.parametrize(
+    ("arch", "problems"),
+    [
+        *((arch, 5) for arch in ("gfx942", "gfx950", "gfx1201")),
+        *(pytest.param(arch, 12, marks=pytest.mark.slow) for arch in ("gfx942", "gfx950", "gfx1201")),
+    ],
+)
+def test_decisions_are_those_of_the_rule_table(arch: str, problems: int) -> None:
     """Judging classes of kernels gives every kernel exactly the reasons that its own rules give."""
     rng, device = Random(arch), DeviceFacts(id="hip:0", archs=(arch,), units=104)
     rules = (*KERNEL_RULES, *CORE_RULES, *PROBLEM_RULES)
-    for _ in range(12):
+    for _ in range(problems):
         problem = random_problem(rng)
         for decision in rng.sample(list(decide(problem, device)), 150):
             kernel = decision.kernel

@@ -30,7 +30,7 @@ def answer(arch: str, line: str, revision: str | None) -> Selection:
     ("arch", "line"),
     [
         ("gfx942", SINK),
-        ("gfx950", f"{SINK} --kv-cache paged:128 --cache-seqlens 300"),
+        pytest.param("gfx950", f"{SINK} --kv-cache paged:128 --cache-seqlens 300", marks=pytest.mark.slow),
         ("gfx1100", "-s 64 --splits 1"),
         ("gfx1250", "-s 64 --dtype bf16 --causal --splits 1"),
     ],

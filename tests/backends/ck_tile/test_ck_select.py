@@ -41,13 +41,13 @@ def check(problem: Problem, arch: str, units: int) -> None:
     assert all(w.bytes > 0 for w in made.workspaces)
 
 
-@settings(max_examples=75)
+@settings(max_examples=30)
 @given(problem=problems(), arch=st.sampled_from(ARCHS), units=st.sampled_from([1, 32, 104, 304]))
 def test_any_problem(problem: Problem, arch: str, units: int) -> None:
     check(problem, arch, units)
 
 
-@settings(max_examples=150)
+@settings(max_examples=50)
 @given(seed=st.integers(0, 2**32), arch=st.sampled_from(ARCHS), units=st.sampled_from([1, 32, 104, 304]))
 def test_any_problem_near_the_kernels(seed: int, arch: str, units: int) -> None:
     check(random_problem(Random(seed)), arch, units)

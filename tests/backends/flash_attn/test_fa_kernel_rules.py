@@ -63,10 +63,11 @@ def near(seed: int, archs: tuple[str, ...], count: int) -> int:
     return seen
 
 
-def test_a_kernel_with_one_field_changed_exists_or_is_refused() -> None:
-    seen = near(7, ARCHS, 6)
+@pytest.mark.parametrize("count", [pytest.param(2, id="few"), pytest.param(6, id="many", marks=pytest.mark.slow)])
+def test_a_kernel_with_one_field_changed_exists_or_is_refused(count: int) -> None:
+    seen = near(7, ARCHS, count)
     print(f"{seen} kernels with one field changed")
-    assert seen > 30_000
+    assert seen > 5_000 * count
 
 
 @pytest.mark.slow

@@ -193,9 +193,9 @@ def check_table(arch: str) -> None:
         assert algorithm_of(kernel).even_mn
 
 
-@pytest.mark.parametrize("arch", ["sm_86", "sm_90a"])
-def test_lookup_names_what_is_listed(arch: str) -> None:
-    check_table(arch)
+def test_lookup_names_what_is_listed() -> None:
+    """On an architecture with so little shared memory that it lacks kernels."""
+    check_table("sm_86")
 
 
 @pytest.mark.slow

@@ -69,13 +69,13 @@ def check(problem: Problem, device: DeviceFacts) -> None:
         assert len({w.name for w in plan.workspaces}) == len(plan.workspaces)
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(problem=problems(), device=ARCHS)
 def test_any_problem(problem: Problem, device: tuple[str, int]) -> None:
     check(problem, one(*device))
 
 
-@settings(max_examples=200)
+@settings(max_examples=70)
 @given(seed=st.integers(0, 2**32), device=ARCHS)
 def test_any_problem_near_the_kernels(seed: int, device: tuple[str, int]) -> None:
     check(random_problem(Random(seed)), one(*device))

@@ -68,18 +68,23 @@ def test_the_recorder_has_the_same_host_api() -> None:
             assert all(line in text for line in tail), name
 
 
-@pytest.mark.parametrize("compiler", ["g++", pytest.param("clang++-22", marks=(pytest.mark.slow, pytest.mark.ci))])
-def test_it_compiles_without_warnings_with_any_sink(compiler: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("compiler", "standard"),
+    [
+        ("g++", "-std=c++17"),
+        pytest.param("g++", "-std=c++20", marks=pytest.mark.slow),
+        *(pytest.param("clang++-22", f"-std=c++{n}", marks=(pytest.mark.slow, pytest.mark.ci)) for n in (17, 20)),
+    ],
+)
+def test_it_compiles_without_warnings_with_any_sink(compiler: str, standard: str, tmp_path: Path) -> None:
+    """With C++17, which the texts promise; the recorder and the emulators compile them with C++20 anyway."""
     if shutil.which(compiler) is None:
         pytest.skip(f"{compiler} is not installed")
     text, out = tmp_path / "one.cpp", tmp_path / "one.so"
     text.write_text(one_text("sink.cpp", SINK), "utf-8")
-    for standard in ("-std=c++17", "-std=c++20"):
-        words = [compiler, standard, "-O1", "-fPIC", "-shared", "-fvisibility=hidden", "-Wall", "-Wextra", "-Werror"]
-        done = subprocess.run(
-            [*words, str(text), "-o", str(out)], capture_output=True, text=True, check=False, timeout=300
-        )
-        assert done.returncode == 0, done.stderr
+    words = [compiler, standard, "-O1", "-fPIC", "-shared", "-fvisibility=hidden", "-Wall", "-Wextra", "-Werror"]
+    done = subprocess.run([*words, str(text), "-o", str(out)], capture_output=True, text=True, check=False, timeout=300)
+    assert done.returncode == 0, done.stderr
     library = ctypes.CDLL(str(out))  # private to this handle: it has no runtime's name by which it could be found
     library.hipGetErrorName.restype = ctypes.c_char_p
     assert (

@@ -1,0 +1,21 @@
+"""A page in which no plot lacks its data, which takes seconds to gather and to draw."""
+
+from __future__ import annotations
+
+import pytest
+
+from fmha_cli.pages.content import Content
+from fmha_cli.pages.page import plots
+from fmha_cli.pages.plot import Plot
+from pages.contents import everything
+
+
+@pytest.fixture(scope="session")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Content:
+    return everything(tmp_path_factory.mktemp("pages"))
+
+
+@pytest.fixture(scope="session")
+def whole_plots(whole: Content) -> list[Plot]:
+    """The plots of that page."""
+    return list(plots(whole))
