@@ -131,23 +131,18 @@ def test_a_scale_of_zero_or_nan_follows_the_formula() -> None:
 
 def test_appended_rows_saturate_and_round_to_even() -> None:
     """Rows that meet every rounding: half way between two numbers, beyond the largest, NaN."""
+    line = "-H 1 -s 1 -d 64 --kv-cache linear --cache-seqlens 3 --append 8 --dtype fp32"
     for kv in CACHES:
-        line = f"-H 1 -s 1 -d 64 --kv-cache linear --cache-seqlens 3 --append 8 --dtype fp32 --kv-dtype {kv}"
-        problem = api.Problem.from_cli(line)
-        inputs = fill(problem)
-        sizes = np.sort([abs(x) for x in meanings(Element.of_keys(problem)) if math.isfinite(x)])
+        element = Element.of_keys(api.Problem.from_cli(f"{line} --kv-dtype {kv}"))
+        sizes = np.sort([abs(x) for x in meanings(element) if math.isfinite(x)])
         values = np.concatenate([sizes, (sizes[1:] + sizes[:-1]) / 2, [1e9, 3e38, 0.0]])
         values = np.concatenate([values, -values, np.nextafter(values, np.inf), np.nextafter(values, -np.inf)])
-        count = -(-len(values) // 512)
-        shape = shapes_of(problem)["v_new"].shape
-        for part in np.array_split(np.resize(values, count * 512).astype(np.float32), count):
-            inputs["v_new"] = part.reshape(shape)
-            answer = forward(problem, inputs)
-            got = run_points(
-                (problem,),
-                Request(backend="cpu"),
-                build_registry(),
-                given=InputFiles(inputs, dict.fromkeys(inputs, "")),
-            )
-            assert got.records[0].verdict is api.Verdict.PASSED, (kv, got.records[0].comparisons)
-            assert np.isfinite(answer.cache["v"].astype(np.float64)).all()
+        problem = api.Problem.from_cli(f"-b {-(-len(values) // 512)} {line} --kv-dtype {kv}")
+        inputs = fill(problem)
+        inputs["v_new"] = np.resize(values, shapes_of(problem)["v_new"].shape).astype(np.float32)
+        assert inputs["v_new"].size >= len(values)
+        got = run_points(
+            (problem,), Request(backend="cpu"), build_registry(), given=InputFiles(inputs, dict.fromkeys(inputs, ""))
+        )
+        assert got.records[0].verdict is api.Verdict.PASSED, (kv, got.records[0].comparisons)
+        assert np.isfinite(forward(problem, inputs).cache["v"].astype(np.float64)).all()

@@ -204,8 +204,8 @@ def test_decode_gives_the_same_bits_with_every_hint(dtype: str, load: Load) -> N
     library, results = load(BEST, dtype, "decode"), []
     for near, far in ((-1, 0), (0, 0), (8192, 0), (2048, 8192), (0, 4096), (1 << 20, 1 << 20)):
         run(library, case, prefetch_near=near, prefetch_far=far)
-        assert complaints(case) == []
         results.append(case.data["o_buffer"].tobytes())
+    assert complaints(case) == []
     assert len(set(results)) == 1
 
 
@@ -252,8 +252,8 @@ def test_prefill_gives_the_same_bits_however_many_tiles_take_turns(
     for turns in (0, 1, 2, 3, 5, 10**6):
         case.data["o"][...] = case.data["lse"][...] = np.nan
         run(load(arch, dtype, "prefill"), case, query_tiles=turns)
-        assert complaints(case) == [], turns
         results.append(case.data["o_buffer"].tobytes() + case.data["lse"].tobytes())
+    assert complaints(case) == []
     assert len(set(results)) == 1
 
 

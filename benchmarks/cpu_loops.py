@@ -1,0 +1,112 @@
+"""Compare the machine code of the CPU kernels of this checkout with that of another revision, where the time goes: in loops.
+
+    python benchmarks/cpu_loops.py bca9458 --arch x86_64_v4_bf16 [--only prefill]
+
+It says how much a result of the other revision is worth today on a processor that is not at hand. Both texts are compiled by the same
+compiler, each with the flags of its own revision. An innermost loop counts as the same if the vector instructions in it are, mnemonic
+by mnemonic; which registers they name does not matter. Needs git, a compiler for the architecture and objdump.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import json
+import os
+import subprocess
+import sys
+import tarfile
+import tempfile
+from collections import Counter
+from pathlib import Path
+
+from tabulate import tabulate
+
+from fmha_cli.backends.cpu.loops import Loop, innermost_loops
+
+ROOT = Path(__file__).resolve().parent.parent
+PRODUCTS = 8
+"""Multiply-adds of a loop that is compared: fewer are in loops that run once for a row."""
+
+_EMIT = """
+import json, sys
+import fmha_cli
+from fmha_cli.backends.cpu.building import compile_flags
+from fmha_cli.backends.cpu.kernels import cpu_kernels
+from fmha_cli.codegen.cpu.emit import emit
+from fmha_cli.domain.arch import load_arch
+from fmha_cli.toolchain.cpp.toolchain import ToolchainKind
+arch = load_arch(sys.argv[1])
+names = {}
+for k in cpu_kernels(arch):
+    s = k.signature
+    names[f"{k.algorithm.kind.value} {s.dtype.value} {s.dtype_out.value} {s.kv_dtype.value}"] = emit(k)
+json.dump({"from": fmha_cli.__file__, "flags": compile_flags(arch, ToolchainKind.GCC), "texts": names}, sys.stdout)
+"""
+"""Executed in each of the two trees, which have their own generator."""
+
+Shape = tuple[tuple[str, int], ...]
+"""How often each vector instruction is in a loop."""
+
+
+def texts(tree: Path, arch: str) -> tuple[list[str], dict[str, str]]:
+    """The flags and the sources of a tree's kernels. Raises CalledProcessError: its generator has another form."""
+    environ = {**os.environ, "PYTHONPATH": str(tree)}
+    command = [sys.executable, "-c", _EMIT, arch]
+    done = subprocess.run(command, cwd=tree, env=environ, stdout=subprocess.PIPE, check=True)
+    found = json.loads(done.stdout)
+    assert Path(found["from"]).is_relative_to(tree), f"{found['from']} was imported, which is not of {tree}"
+    return found["flags"], found["texts"]
+
+
+def shapes(text: str, flags: list[str], folder: Path) -> Counter[Shape]:
+    """The vector instructions of each innermost loop with products, and how many loops have them."""
+    source, library = folder / "kernel.cpp", folder / "kernel.so"
+    source.write_text(text, "utf-8")
+    subprocess.run(["g++", *flags, str(source), "-o", str(library)], check=True)
+    listing = subprocess.run(
+        ["objdump", "-d", "--no-show-raw-insn", str(library)], capture_output=True, text=True, check=True
+    ).stdout
+    return Counter(shape for loop in innermost_loops(listing) if products(shape := shape_of(loop)) >= PRODUCTS)
+
+
+def shape_of(loop: Loop) -> Shape:
+    return tuple(sorted((name, n) for name, n in loop.counts.items() if name.startswith(("v", "prefetch", "tdp"))))
+
+
+def products(shape: Shape) -> int:
+    """Multiply-adds and dot products of a loop."""
+    return sum(n for name, n in shape if name.startswith(("vfm", "vfnm", "vdpbf16", "tdp")))
+
+
+def size(shape: Shape) -> str:
+    return f"{products(shape)} of {sum(n for _, n in shape)}"
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("revision")
+    parser.add_argument("--arch", required=True)
+    parser.add_argument("--only", default="", help="a part of the kernel's name, as the table prints it")
+    given = parser.parse_args(argv)
+    packed = subprocess.run(["git", "-C", str(ROOT), "archive", given.revision], stdout=subprocess.PIPE, check=True)
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        with tarfile.open(fileobj=io.BytesIO(packed.stdout)) as archive:
+            archive.extractall(folder / "tree", filter="data")
+        before, after = texts(folder / "tree", given.arch), texts(ROOT, given.arch)
+        rows = []
+        for name in sorted(before[1].keys() & after[1].keys()):
+            if given.only in name:
+                old, new = (shapes(every[name], flags, folder) for flags, every in (before, after))
+                ways = [sorted((old - new).elements(), key=products), sorted((new - old).elements(), key=products)]
+                changed = [", ".join(map(size, reversed(way))) for way in ways]
+                rows.append([name, old.total(), new.total(), (old & new).total(), *changed])
+    print(f"innermost loops with at least {PRODUCTS} multiply-adds; sizes are multiply-adds of vector instructions")
+    heads = ["kernel", given.revision, "now", "the same", f"only in {given.revision}", "only now"]
+    print(tabulate(rows, heads, "github"))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
