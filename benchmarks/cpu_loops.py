@@ -79,8 +79,10 @@ def products(shape: Shape) -> int:
     return sum(n for name, n in shape if name.startswith(("vfm", "vfnm", "vdpbf16", "tdp")))
 
 
-def size(shape: Shape) -> str:
-    return f"{products(shape)} of {sum(n for _, n in shape)}"
+def listed(loops: Counter[Shape]) -> str:
+    """The size of each, the largest first: multiply-adds of vector instructions."""
+    ordered = sorted(loops.elements(), key=products, reverse=True)
+    return ", ".join(f"{products(one)} of {sum(n for _, n in one)}" for one in ordered) or "none"
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -88,6 +90,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("revision")
     parser.add_argument("--arch", required=True)
     parser.add_argument("--only", default="", help="a part of the kernel's name, as the table prints it")
+    parser.add_argument("--sizes", action="store_true", help="list the loops that differ, below the table")
     given = parser.parse_args(argv)
     packed = subprocess.run(["git", "-C", str(ROOT), "archive", given.revision], stdout=subprocess.PIPE, check=True)
     with tempfile.TemporaryDirectory() as temporary:
@@ -95,16 +98,18 @@ def main(argv: list[str] | None = None) -> int:
         with tarfile.open(fileobj=io.BytesIO(packed.stdout)) as archive:
             archive.extractall(folder / "tree", filter="data")
         before, after = texts(folder / "tree", given.arch), texts(ROOT, given.arch)
-        rows = []
+        rows, sizes = [], []
         for name in sorted(before[1].keys() & after[1].keys()):
-            if given.only in name:
-                old, new = (shapes(every[name], flags, folder) for flags, every in (before, after))
-                ways = [sorted((old - new).elements(), key=products), sorted((new - old).elements(), key=products)]
-                changed = [", ".join(map(size, reversed(way))) for way in ways]
-                rows.append([name, old.total(), new.total(), (old & new).total(), *changed])
-    print(f"innermost loops with at least {PRODUCTS} multiply-adds; sizes are multiply-adds of vector instructions")
-    heads = ["kernel", given.revision, "now", "the same", f"only in {given.revision}", "only now"]
-    print(tabulate(rows, heads, "github"))
+            if given.only not in name:
+                continue
+            old, new = (shapes(every[name], flags, folder) for flags, every in (before, after))
+            if old or new:
+                rows.append([name, old.total(), new.total(), (old & new).total()])
+                sizes.append(f"{name}: {listed(old - new)} -> {listed(new - old)}")
+    print(f"innermost loops with at least {PRODUCTS} multiply-adds")
+    print(tabulate(rows, ["kernel", given.revision, "now", "the same"], "github"))
+    if given.sizes:
+        print("those that differ, multiply-adds of vector instructions:", *sizes, sep="\n")
     return 0
 
 

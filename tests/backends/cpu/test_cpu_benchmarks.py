@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections import Counter
 from pathlib import Path
 
 import cpu_compile
@@ -58,7 +59,9 @@ def test_a_loop_is_described_by_its_vector_instructions() -> None:
     (loop,) = innermost_loops(LISTING)
     shape = cpu_loops.shape_of(loop)
     assert shape == (("prefetcht0", 1), ("vfmadd231ps", 2), ("vmovups", 1))
-    assert (cpu_loops.products(shape), cpu_loops.size(shape)) == (2, "2 of 4")
+    assert cpu_loops.products(shape) == 2
+    assert cpu_loops.listed(Counter({shape: 1, (("vfmadd231ps", 9),): 2})) == "9 of 9, 9 of 9, 2 of 4"
+    assert cpu_loops.listed(Counter()) == "none"
 
 
 @pytest.mark.slow
@@ -81,7 +84,8 @@ def test_a_changed_tile_is_another_loop(tmp_path: Path) -> None:
 def test_this_revision_has_the_loops_of_this_revision(capsys: pytest.CaptureFixture[str]) -> None:
     if not (cpu_loops.ROOT / ".git").exists():
         pytest.skip("this tree is not a git checkout")
-    assert cpu_loops.main(["HEAD", "--arch", "x86_64_v3", "--only", "decode fp32"]) == 0
-    *_, row = capsys.readouterr().out.splitlines()
-    _, before, now, same, *_ = (cell.strip() for cell in row.strip("|").split("|"))
+    assert cpu_loops.main(["HEAD", "--arch", "x86_64_v3", "--only", "decode fp32 fp32 same", "--sizes"]) == 0
+    *_, row, _, sizes = capsys.readouterr().out.splitlines()
+    assert sizes == "decode fp32 fp32 same: none -> none"
+    _, before, now, same = (cell.strip() for cell in row.strip("|").split("|"))
     assert before == now == same != "0"
