@@ -22,7 +22,7 @@ from fmha_cli.report.record import Record
 
 SIZES = ("-b", "2", "-H", "4", "-s", "200", "--seqlen-k", "300", "-d", "64", "--dropout", "0.5")
 LINE = (*SIZES, "--splits", "1", "--backend", "ck_tile", "--arch", "gfx1201")
-"""Its kernel is one that ``test_matrix.py`` compiles too."""
+"""Its kernel takes a minute to compile, so CI runs what needs it. Tests of other folders compile it too."""
 Fmha = Callable[..., tuple[int, str, str]]
 
 
@@ -50,6 +50,8 @@ def arguments(launch: dict[str, Any]) -> dict[str, Any]:
     return {a["name"]: a["value"] for a in launch["arguments"]}
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 @pytest.mark.usefixtures("compiler")
 def test_the_launch_in_json_and_in_text(fmha: Fmha) -> None:
     code, out, _ = fmha("run", *LINE, "--dry-run", "--json")
@@ -76,6 +78,8 @@ def test_the_launch_in_json_and_in_text(fmha: Fmha) -> None:
     assert "seqlen_k=300" in out
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 @pytest.mark.usefixtures("compiler")
 def test_without_a_device_it_builds_and_ends_with_4(fmha: Fmha) -> None:
     code, out, _ = fmha("run", *LINE, "--json")
