@@ -3,7 +3,8 @@
     python benchmarks/cpu_compile.py --arch x86_64_v3 [--only decode] [--rounds 5] [--compiler g++]
 
 Seconds are processor time of the compiler and its children, user and system. Kernels are compiled in turns, so that a minute in
-which the machine is slow costs each of them a round and not one of them all. Goals of a first compile: 1.5 s forward, 3 s backward.
+which the machine is slow costs each of them a round and not one of them all. Goals of a first compile: 1.5 s forward, 3 s backward;
+the least of the rounds is compared with them.
 """
 
 from __future__ import annotations

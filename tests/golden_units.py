@@ -12,8 +12,10 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 from fmha_cli.codegen.struct import c_fields
 from fmha_cli.domain.kernel import KernelSpec
@@ -22,6 +24,29 @@ GOLDEN = Path(__file__).parent / "golden"
 DIGESTS = "digests.json"
 TABLES = ("FMHA_FIELD(", "_abi_names", "_abi_table")
 """Words of the lines of the tables."""
+
+
+def most_features(named: Iterable[tuple[str, KernelSpec]], without: tuple[str, ...]) -> dict[str, KernelSpec]:
+    """File name -> kernel: of all with a name the one with the most features, so that the texts show them.
+
+    Args:
+        named: kernels, each with the name of its file.
+        without: values of a field that are no feature, besides its default.
+    """
+    out: dict[str, tuple[int, KernelSpec]] = {}
+    for name, kernel in named:
+        parts: tuple[Any, ...] = (kernel.signature, kernel.algorithm)
+        rank = sum(getattr(one, f) not in (usual, *without) for one in parts for f, usual in _defaults(type(one)))
+        best = out.get(name)
+        if best is None or rank > best[0] or (rank == best[0] and kernel.digest > best[1].digest):
+            out[name] = rank, kernel
+    return {name: kernel for name, (_, kernel) in out.items()}
+
+
+@cache
+def _defaults(part: type[Any]) -> tuple[tuple[str, object], ...]:
+    """The fields of a class. Reading them once for each class keeps 53,000 kernels cheap."""
+    return tuple((f.name, f.default) for f in fields(part))
 
 
 @dataclass(frozen=True)

@@ -48,7 +48,8 @@ class Plugin:
         Raises:
             Exception: whatever reading an attribute raises, or pluggy's own.
         """
-        manager = _manager()
+        manager = pluggy.PluginManager(hookspecs.PROJECT)
+        manager.add_hookspecs(hookspecs)
         manager.register(self.module, name=self.name)
         return manager
 
@@ -77,25 +78,20 @@ def _loaded(entry: EntryPoint, others: Iterable[Plugin]) -> Plugin | tuple[str, 
         return what, "reinstall or uninstall the plugin"
     if misspelled := unknown_hooks(module):
         return f"hooks that do not exist: {', '.join(misspelled)}", f"hooks are {', '.join(hook_names())}"
-    if objection := _objection(module):
-        return objection, "see docs/writing-a-backend.md"
     dist = entry.dist
-    return Plugin(entry.name, dist.name if dist else None, dist.version if dist else None, entry.value, module)
+    plugin = Plugin(entry.name, dist.name if dist else None, dist.version if dist else None, entry.value, module)
+    if objection := _objection(plugin):
+        return objection, "see docs/writing-a-backend.md"
+    return plugin
 
 
-def _objection(module: Any) -> str | None:
-    """Why pluggy does not take a module (a hook with arguments that do not exist), or None."""
+def _objection(plugin: Plugin) -> str | None:
+    """Why pluggy does not take a plugin (a hook with arguments that do not exist), or None."""
     try:
-        _manager().register(module)
+        _ = plugin.manager
     except Exception as fault:  # noqa: BLE001 - pluggy reads every attribute of a plugin's module
         return f"{type(fault).__name__}: {fault}".splitlines()[0]
     return None
-
-
-def _manager() -> pluggy.PluginManager:
-    manager = pluggy.PluginManager(hookspecs.PROJECT)
-    manager.add_hookspecs(hookspecs)
-    return manager
 
 
 def builtin_plugin(name: str, path: str) -> Plugin:

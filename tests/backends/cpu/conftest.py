@@ -16,7 +16,6 @@ from tile_cases import breakable, chosen
 
 from fmha_cli.backends.cpu import backend, building
 from fmha_cli.backends.cpu.kernels import algorithm_of
-from fmha_cli.codegen.cpu.algorithm import Kind
 from fmha_cli.codegen.cpu.emit import emit
 from fmha_cli.domain.kernel import KernelSpec
 from fmha_cli.domain.protocols import BuildContext
@@ -39,45 +38,40 @@ def build_text(shared_cache: Path) -> Callable[[KernelSpec, Emit], ctypes.CDLL]:
     return lambda kernel, text: built(kernel, shared_cache, text)
 
 
+@cache
+def _library(kernel: KernelSpec, cache_root: Path, text: Emit) -> ctypes.CDLL:
+    """The library of what ``text`` makes of a kernel. Without AMX here, the tiles of its kernels are software."""
+    if kernel.arch == AMX and AMX not in backend.probe().devices[0].archs:
+        host = tiles_kernel(kind=algorithm_of(kernel).kind)
+        return built(host, cache_root, lambda other: software(other, text(other)))
+    return built(kernel, cache_root, text)
+
+
 @pytest.fixture(scope="session")
 def load(shared_cache: Path) -> Load:
     """``load(arch, dtype, kind, fault=None)``: the library; with a fault, one of short blocks of keys in which it is on.
 
-    Without AMX here, the tiles of its kernels are software. One library has all faults, so the last call decides.
+    That library has all faults, so the last call decides.
     """
 
-    @cache
-    def get(kernel: KernelSpec, *, faulty: bool) -> ctypes.CDLL:
-        text = switchable if faulty else emit
-        if kernel.arch == AMX and AMX not in backend.probe().devices[0].archs:
-            kind = algorithm_of(kernel).kind
-            return built(tiles_kernel(kind=kind), shared_cache, lambda other: software(other, text(other)))
-        return built(kernel, shared_cache, text)
+    def get(arch: str, dtype: str, kind: str, fault: Fault | CacheFault | None = None) -> ctypes.CDLL:
+        kernel = kernel_of(arch, dtype, kind)
+        if fault is None:
+            return _library(kernel, shared_cache, emit)
+        return choose(_library(kernel, shared_cache, switchable), fault.name)
 
-    def get_one(arch: str, dtype: str, kind: str, fault: Fault | CacheFault | None = None) -> ctypes.CDLL:
-        library = get(kernel_of(arch, dtype, kind), faulty=fault is not None)
-        return library if fault is None else choose(library, fault.name)
-
-    return get_one
+    return get
 
 
 @pytest.fixture(scope="session")
 def load_faulty(shared_cache: Path) -> Load:
-    """``load_faulty(arch, dtype, fault)``: a backward kernel with short blocks of keys, in which the fault (or none) is on.
+    """``load_faulty(arch, dtype, fault)``: a backward kernel with short blocks of keys, in which the fault (or none) is on."""
 
-    Tiles are software where :func:`load` has software.
-    """
+    def get(arch: str, dtype: str, fault: BackwardFault | TileFault | None) -> ctypes.CDLL:
+        library = _library(kernel_of(arch, dtype, "backward"), shared_cache, switchable)
+        return choose(library, fault and fault.name)
 
-    @cache
-    def get(kernel: KernelSpec) -> ctypes.CDLL:
-        if kernel.arch == AMX and AMX not in backend.probe().devices[0].archs:
-            return built(tiles_kernel(kind=Kind.BACKWARD), shared_cache, lambda k: software(k, switchable(k)))
-        return built(kernel, shared_cache, switchable)
-
-    def get_one(arch: str, dtype: str, fault: BackwardFault | TileFault | None) -> ctypes.CDLL:
-        return choose(get(kernel_of(arch, dtype, "backward")), fault and fault.name)
-
-    return get_one
+    return get
 
 
 @pytest.fixture(scope="session")

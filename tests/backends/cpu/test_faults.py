@@ -7,7 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from cpu_cases import FAULT_NEEDS, Case, Load, complaints, make_data, run
-from numerics.faults import Fault
+from numerics.faults import BackwardFault, Fault
+from planted_cpu import choose
 
 from fmha_cli.backends.cpu.arch_detect import detect
 
@@ -32,6 +33,13 @@ def test_fault_shows(load: Load, fault: Fault, kind: str) -> None:
 
 def test_a_phantom_key_when_unmasked(load: Load) -> None:
     assert results(load, "prefill", "fp32", BASE, Fault.MASK_OFF_BY_ONE) != []
+
+
+def test_a_fault_that_a_kernel_cannot_have_is_an_error(load: Load) -> None:
+    """Otherwise its test would judge a kernel without a fault."""
+    library = load(detect().archs[0], "fp32", "prefill", Fault.NAN_ROW)
+    with pytest.raises(ValueError, match=BackwardFault.DK_WRONG_HEAD.name):
+        choose(library, BackwardFault.DK_WRONG_HEAD.name)
 
 
 @pytest.mark.slow

@@ -15,7 +15,6 @@ from numerics.faults import Fault, TileFault
 from planted_cpu import NAMES, SWITCH, _with, choose, switch, switchable
 from software_tiles import TILE_FAULTS, software
 
-from fmha_cli.codegen.cpu.emit import emit
 from fmha_cli.codegen.cpu.parts import source_text
 from fmha_cli.domain.kernel import KernelSpec
 
@@ -65,7 +64,7 @@ def breakable(kernel: KernelSpec) -> str:
     changes = {
         right: f"({SWITCH}{name} ? {kind}{wrong} : {kind}{right})" for name, (kind, right, wrong) in _BROKEN.items()
     }
-    text = _with(software(kernel, emit(kernel)), changes)
+    text = _with(software(kernel), changes)
     return "".join(map(switch, _BROKEN)) + text + PROBE
 
 

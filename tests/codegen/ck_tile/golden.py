@@ -7,10 +7,12 @@ pins the parts that all texts share.
 from __future__ import annotations
 
 import hashlib
-from dataclasses import fields
+from collections.abc import Iterator
 from functools import cache
+from itertools import product
 from pathlib import Path
-from typing import Any
+
+from golden_units import most_features
 
 from fmha_cli.backends.ck_tile.catalogue import family_kernels
 from fmha_cli.codegen.ck_tile.algorithm import CkAlgorithm
@@ -26,31 +28,16 @@ _SHARED_AGAIN = "// Names of the members"
 
 @cache
 def golden_kernels(archs: tuple[str, ...] = ARCHS) -> dict[str, KernelSpec]:
-    """File name -> kernel: the one of each kind with the most features, so that the texts show all of them."""
-    out: dict[str, tuple[int, KernelSpec]] = {}
-    for arch in archs:
-        for family in Family:
-            for kernel in family_kernels(load_arch(arch), family):
-                algorithm = kernel.algorithm
-                assert isinstance(algorithm, CkAlgorithm)
-                name, rank = f"{family.value}-{arch}-{algorithm.pipeline.value}.hip", _rank(kernel)
-                best = out.get(name)
-                if best is None or rank > best[0] or (rank == best[0] and kernel.digest > best[1].digest):
-                    out[name] = rank, kernel
-    return {name: kernel for name, (_, kernel) in out.items()}
+    """File name -> kernel: the one of each kind with the most features."""
+    return most_features(_named(archs), ("no", "none"))
 
 
-def _rank(kernel: KernelSpec) -> int:
-    """The number of features. Reading the fields' names once for each class keeps 53,000 kernels cheap."""
-    parts = (kernel.signature, kernel.algorithm)
-    return sum(
-        getattr(part, name) not in (default, "no", "none") for part in parts for name, default in _fields(type(part))
-    )
-
-
-@cache
-def _fields(part: type[Any]) -> tuple[tuple[str, object], ...]:
-    return tuple((f.name, f.default) for f in fields(part))
+def _named(archs: tuple[str, ...]) -> Iterator[tuple[str, KernelSpec]]:
+    for arch, family in product(archs, Family):
+        for kernel in family_kernels(load_arch(arch), family):
+            algorithm = kernel.algorithm
+            assert isinstance(algorithm, CkAlgorithm)
+            yield f"{family.value}-{arch}-{algorithm.pipeline.value}.hip", kernel
 
 
 def own_text(kernel: KernelSpec) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -19,7 +20,7 @@ from fmha_cli.domain.errors import EnvironmentProblem, InternalError
 from fmha_cli.domain.kernel import Family, KernelSpec
 from fmha_cli.domain.signature import Signature
 
-UPDATE = "python tests/codegen/ck_tile/update_golden.py"
+UPDATE = "PYTHONPATH=tests python tests/codegen/ck_tile/update_golden.py"
 NAMES = sorted(path.name for path in GOLDEN.glob("*.hip"))
 """The reviewed texts. Choosing their kernels takes seconds, so only a running test does it."""
 
@@ -67,10 +68,12 @@ def test_text_depends_on_the_kernel_alone() -> None:
         "import hashlib; from golden import golden_kernels, emit\n"
         "print(hashlib.sha256(''.join(emit(k) for k in golden_kernels(('gfx1201',)).values()).encode()).hexdigest())"
     )
+    tests = GOLDEN.parent.parent
+    path = os.pathsep.join(map(str, (tests / "codegen" / "ck_tile", tests)))
     seen = {
         subprocess.run(
             [sys.executable, "-c", code],
-            env={"PYTHONHASHSEED": seed, "PYTHONPATH": str(GOLDEN.parent.parent / "codegen" / "ck_tile"), "PATH": ""},
+            env={"PYTHONHASHSEED": seed, "PYTHONPATH": path, "PATH": ""},
             cwd=str(GOLDEN),
             capture_output=True,
             text=True,

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
-from functools import cache
-from typing import Any
+from collections.abc import Iterator
+from itertools import product
 
-from golden_units import Golden
+from golden_units import Golden, most_features
 
 from fmha_cli.backends.flash_attn.catalogue import FAMILIES, family_kernels
 from fmha_cli.codegen.flash_attn.emit import SYMBOL, emit
@@ -18,37 +17,14 @@ ARCHS = ("sm_80", "sm_86", "sm_90")
 HDIMS = (96, 256)
 
 
-def _golden_kernels() -> dict[str, KernelSpec]:
-    """File name -> kernel: the one of each kind with the most features, so that the texts show all of them."""
-    out: dict[str, tuple[int, KernelSpec]] = {}
-    for arch in ARCHS:
-        for family in FAMILIES:
-            for kernel in family_kernels(load_arch(arch), family):
-                if kernel.signature.hdim not in HDIMS:
-                    continue
-                name, rank = f"{family.value}-{arch}-d{kernel.signature.hdim}.cu", _rank(kernel)
-                best = out.get(name)
-                if best is None or rank > best[0] or (rank == best[0] and kernel.digest > best[1].digest):
-                    out[name] = rank, kernel
-    return {name: kernel for name, (_, kernel) in out.items()}
+def _named() -> Iterator[tuple[str, KernelSpec]]:
+    for arch, family in product(ARCHS, FAMILIES):
+        for kernel in family_kernels(load_arch(arch), family):
+            if kernel.signature.hdim in HDIMS:
+                yield f"{family.value}-{arch}-d{kernel.signature.hdim}.cu", kernel
 
 
-def _rank(kernel: KernelSpec) -> int:
-    """The number of features. Every worker that collects tests ranks the kernels, so it must be cheap."""
-    parts: tuple[Any, ...] = (kernel.signature, kernel.algorithm)
-    return sum(
-        getattr(part, name) not in (default, "no", "none", "any")
-        for part in parts
-        for name, default in _fields(part.__class__)
-    )
-
-
-@cache
-def _fields(part: type[Any]) -> tuple[tuple[str, object], ...]:
-    return tuple((f.name, f.default) for f in fields(part))
-
-
-KERNELS = _golden_kernels()
+KERNELS = most_features(_named(), ("no", "none", "any"))
 GOLDEN = Golden(
     folder="flash_attn",
     emit=emit,
