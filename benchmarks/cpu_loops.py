@@ -31,17 +31,20 @@ PRODUCTS = 8
 _EMIT = """
 import json, sys
 import fmha_cli
-from fmha_cli.backends.cpu.building import compile_flags
+from fmha_cli.backends.cpu import building
 from fmha_cli.backends.cpu.kernels import cpu_kernels
 from fmha_cli.codegen.cpu.emit import emit
 from fmha_cli.domain.arch import load_arch
 from fmha_cli.toolchain.cpp.toolchain import ToolchainKind
-arch = load_arch(sys.argv[1])
-names = {}
+arch, gcc = load_arch(sys.argv[1]), ToolchainKind.GCC
+names, flags = {}, {}
 for k in cpu_kernels(arch):
     s = k.signature
-    names[f"{k.algorithm.kind.value} {s.dtype.value} {s.dtype_out.value} {s.kv_dtype.value}"] = emit(k)
-json.dump({"from": fmha_cli.__file__, "flags": compile_flags(arch, ToolchainKind.GCC), "texts": names}, sys.stdout)
+    name = f"{k.algorithm.kind.value} {s.dtype.value} {s.dtype_out.value} {s.kv_dtype.value}"
+    names[name] = emit(k)
+    # Older trees have the same flags for all kernels of an architecture.
+    flags[name] = building.kernel_flags(k, gcc) if hasattr(building, "kernel_flags") else building.compile_flags(arch, gcc)
+json.dump({"from": fmha_cli.__file__, "flags": flags, "texts": names}, sys.stdout)
 """
 """Executed in each of the two trees, which have their own generator."""
 
@@ -49,8 +52,8 @@ Shape = tuple[tuple[str, int], ...]
 """How often each vector instruction is in a loop."""
 
 
-def texts(tree: Path, arch: str) -> tuple[list[str], dict[str, str]]:
-    """The flags and the sources of a tree's kernels. Raises CalledProcessError: its generator has another form."""
+def texts(tree: Path, arch: str) -> tuple[dict[str, list[str]], dict[str, str]]:
+    """The flags and the source of each of a tree's kernels. Raises CalledProcessError: its generator has another form."""
     environ = {**os.environ, "PYTHONPATH": str(tree)}
     command = [sys.executable, "-c", _EMIT, arch]
     done = subprocess.run(command, cwd=tree, env=environ, stdout=subprocess.PIPE, check=True)
@@ -102,7 +105,7 @@ def main(argv: list[str] | None = None) -> int:
         for name in sorted(before[1].keys() & after[1].keys()):
             if given.only not in name:
                 continue
-            old, new = (shapes(every[name], flags, folder) for flags, every in (before, after))
+            old, new = (shapes(every[name], flags[name], folder) for flags, every in (before, after))
             if old or new:
                 rows.append([name, old.total(), new.total(), (old & new).total()])
                 sizes.append(f"{name}: {listed(old - new)} -> {listed(new - old)}")

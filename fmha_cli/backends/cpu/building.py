@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from fmha_cli.backends.cpu.kernels import algorithm_of
+from fmha_cli.codegen.cpu.algorithm import Kind
 from fmha_cli.codegen.cpu.emit import emit
 from fmha_cli.domain.arch import ArchSpec, load_arch
 from fmha_cli.domain.kernel import KernelSpec
@@ -18,10 +20,22 @@ _LIBRARY = ("-std=c++17", "-O3", "-shared", "-fPIC", "-fvisibility=hidden")
 _COMMON = (*_LIBRARY, "-fno-math-errno", "-fno-trapping-math", "-fno-tree-vectorize", "-pthread", "-w")
 """No -ffast-math: infinities and NaN have meaning in these kernels. -w: GCC 12 warns inside its own intrinsic headers."""
 
+_GCC = ("-fno-aggressive-loop-optimizations", "-fno-gcse-after-reload")
+_GCC_FORWARD = ("-fno-tree-bit-ccp",)
+"""Passes of GCC that take 2 to 5 % of a compile each and change no product loop: docs/cpu-kernel.md, section Compile time. Backward
+needs known bits: without them its vectors on the stack are not aligned, which costs 3 % of a launch."""
+
 
 def compile_flags(arch: ArchSpec, kind: ToolchainKind) -> tuple[str, ...]:
-    """All flags, in order, for one compiler family."""
-    return (*_COMMON, *arch.backends["cpu"]["compile"][kind.value])
+    """The flags, in order, that one compiler family takes for an architecture, whatever the text."""
+    own = _GCC if kind is ToolchainKind.GCC else ()
+    return (*_COMMON, *own, *arch.backends["cpu"]["compile"][kind.value])
+
+
+def kernel_flags(kernel: KernelSpec, kind: ToolchainKind) -> tuple[str, ...]:
+    """All flags, in order, that one compiler family takes for a kernel."""
+    forward = kind is ToolchainKind.GCC and algorithm_of(kernel).kind is not Kind.BACKWARD
+    return (*compile_flags(load_arch(kernel.arch), kind), *(_GCC_FORWARD if forward else ()))
 
 
 def machine_of(arch: ArchSpec) -> str:
@@ -42,5 +56,4 @@ def cpu_key(kernel: KernelSpec, context: BuildContext) -> BuildKey:
 
 
 def _flags(kernel: KernelSpec) -> Callable[[Toolchain], tuple[str, ...]]:
-    arch = load_arch(kernel.arch)
-    return lambda toolchain: compile_flags(arch, toolchain.kind)
+    return lambda toolchain: kernel_flags(kernel, toolchain.kind)

@@ -15,11 +15,10 @@ import numpy.typing as npt
 import pytest
 
 from fmha_cli.backends.cpu.arguments import interface_of
-from fmha_cli.backends.cpu.building import compile_flags
+from fmha_cli.backends.cpu.building import kernel_flags
 from fmha_cli.codegen.abi import FmhaCpuArgs
 from fmha_cli.codegen.cpu.emit import emit
 from fmha_cli.codegen.struct import c_fields, ctypes_structure, host_layout, pack
-from fmha_cli.domain.arch import load_arch
 from fmha_cli.domain.errors import EnvironmentProblem
 from fmha_cli.domain.kernel import KernelSpec
 from fmha_cli.domain.protocols import BuildContext
@@ -53,9 +52,9 @@ class Emulator:
 
     def build(self, kernel: KernelSpec, text: str | None = None) -> Path:
         """A kernel's library as ``fmha build`` makes it; or of another text."""
-        arch, spec = load_arch(kernel.arch), kernel_build(kernel, emit(kernel))
+        spec = kernel_build(kernel, emit(kernel))
         spec = spec if text is None else replace(spec, source=text)
-        return self.library(spec, lambda tools: compile_flags(arch, tools.kind))
+        return self.library(spec, lambda tools: kernel_flags(kernel, tools.kind))
 
     def library(self, spec: Any, flags: Any) -> Path:
         """Any C++ text as a library for AArch64."""

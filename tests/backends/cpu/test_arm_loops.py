@@ -11,14 +11,13 @@ from pathlib import Path
 import pytest
 from cpu_cases import kernel_of
 
-from fmha_cli.backends.cpu.building import compile_flags
+from fmha_cli.backends.cpu.building import kernel_flags
 from fmha_cli.backends.cpu.kernels import algorithm_of
 from fmha_cli.backends.cpu.listing import disassembler
 from fmha_cli.backends.cpu.loops import Loop, innermost_loops
 from fmha_cli.codegen.cpu.algorithm import CpuAlgorithm
 from fmha_cli.codegen.cpu.elements import WORDS
 from fmha_cli.codegen.cpu.emit import emit
-from fmha_cli.domain.arch import load_arch
 from fmha_cli.domain.kernel import KernelSpec
 from fmha_cli.toolchain.cache.store import Cache
 from fmha_cli.toolchain.cpp.cross import cross_search
@@ -80,7 +79,7 @@ def compiled(request: pytest.FixtureRequest, shared_cache: Path, tmp_path_factor
     def loops(kernel: KernelSpec) -> tuple[Loop, ...]:
         folder = tmp_path_factory.mktemp("loops")
         (folder / "k.cpp").write_text(emit(kernel))
-        flags = compile_flags(load_arch(kernel.arch), tools.kind)
+        flags = kernel_flags(kernel, tools.kind)
         subprocess.run([*tools.argv0, *flags, "k.cpp", "-o", "k.so"], cwd=folder, check=True)
         command = [program, "-d", "--no-show-raw-insn", "k.so"]
         text = subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True).stdout

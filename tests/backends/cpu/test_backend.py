@@ -10,9 +10,9 @@ import pytest
 
 from fmha_cli.backends.cpu import arch_detect, backend
 from fmha_cli.backends.cpu.arch_detect import ARCHS, accepted, cpu_flags
-from fmha_cli.backends.cpu.building import compile_flags, machine_of
+from fmha_cli.backends.cpu.building import compile_flags, kernel_flags, machine_of
 from fmha_cli.backends.cpu.inspection import summarise
-from fmha_cli.backends.cpu.kernels import cpu_kernels
+from fmha_cli.backends.cpu.kernels import algorithm_of, cpu_kernels
 from fmha_cli.codegen.cpu.algorithm import CpuAlgorithm, Kind
 from fmha_cli.domain.arch import load_arch
 from fmha_cli.domain.decision import Supported, Unsupported
@@ -172,6 +172,14 @@ def test_flags(arch: str, kind: ToolchainKind) -> None:
     flags = compile_flags(load_arch(arch), kind)
     assert "-shared" in flags
     assert not any("fast-math" in flag or "native" in flag for flag in flags)
+
+
+@pytest.mark.parametrize("compiler", ToolchainKind)
+def test_only_forward_kernels_are_compiled_without_known_bits(compiler: ToolchainKind) -> None:
+    arch = load_arch("x86_64_v3")
+    without = {algorithm_of(k).kind for k in backend.kernels(arch) if "-fno-tree-bit-ccp" in kernel_flags(k, compiler)}
+    assert without == ({*Kind} - {Kind.BACKWARD} if compiler is ToolchainKind.GCC else set())
+    assert all(kernel_flags(k, compiler)[: len(f := compile_flags(arch, compiler))] == f for k in backend.kernels(arch))
 
 
 def test_listing_needs_no_numpy_and_no_ctypes_library() -> None:

@@ -12,7 +12,7 @@ import pytest
 from cpu_cases import kernel_of
 from software_tiles import WHOLE
 
-from fmha_cli.backends.cpu.building import compile_flags
+from fmha_cli.backends.cpu.building import kernel_flags
 from fmha_cli.backends.cpu.loops import innermost_loops
 from fmha_cli.codegen.cpu.emit import emit
 from fmha_cli.domain.arch import load_arch
@@ -36,6 +36,31 @@ def test_a_label_that_no_kernel_has_is_refused(capsys: pytest.CaptureFixture[str
     with pytest.raises(SystemExit):
         cpu_compile.main(["--arch", WHOLE[0], "--only", "fp5"])
     assert "no kernel has such a label" in capsys.readouterr().err
+
+
+def test_instructions_are_read_from_the_report() -> None:
+    assert cpu_compile.counted("==7== \n==7== I refs:        7,432,001,234\n") == 7432001234
+    with pytest.raises(ValueError, match="no count"):
+        cpu_compile.counted("==7== killed")
+
+
+@pytest.mark.slow
+@needs_gcc
+@pytest.mark.skipif(shutil.which("valgrind") is None, reason="this machine has no valgrind")
+def test_instructions_of_the_compiler_repeat(capsys: pytest.CaptureFixture[str]) -> None:
+    found = []
+    for _ in range(2):
+        assert cpu_compile.main(["--arch", WHOLE[0], "--only", "combine fp32", "--instructions"]) == 0
+        *_, row = capsys.readouterr().out.splitlines()
+        found.append(float(row.strip("|").split("|")[1]))
+    assert 0.3 < found[0] < 10
+    assert found[0] == pytest.approx(found[1], rel=0.002)
+
+
+def test_instructions_of_another_compiler_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        cpu_compile.main(["--arch", WHOLE[0], "--instructions", "--compiler", "clang++"])
+    assert "needs GCC and Valgrind" in capsys.readouterr().err
 
 
 def test_labels_are_different() -> None:
@@ -69,7 +94,7 @@ def test_a_loop_is_described_by_its_vector_instructions() -> None:
 @needs_objdump
 def test_a_changed_tile_is_another_loop(tmp_path: Path) -> None:
     kernel = kernel_of("x86_64_v3", "fp32", "decode")
-    flags, text = list(compile_flags(load_arch("x86_64_v3"), ToolchainKind.GCC)), emit(kernel)
+    flags, text = list(kernel_flags(kernel, ToolchainKind.GCC)), emit(kernel)
     once, again = (cpu_loops.shapes(text, flags, tmp_path) for _ in range(2))
     assert once.total() >= 4
     assert once == again

@@ -14,9 +14,8 @@ from cpu_cases import Case, complaints, kernel_of, make_data, random_case, run
 
 from fmha_cli.backends.cpu import backend
 from fmha_cli.backends.cpu.arch_detect import ARCHS
-from fmha_cli.backends.cpu.building import compile_flags
+from fmha_cli.backends.cpu.building import kernel_flags
 from fmha_cli.codegen.cpu.emit import emit
-from fmha_cli.domain.arch import load_arch
 
 pytestmark = pytest.mark.slow
 OTHERS, KINDS = ("clang++", "zig"), ("prefill", "decode")
@@ -36,8 +35,9 @@ def compiled(compiler: str, arch: str, dtype: str, kind: str, folder: Path) -> c
     if arch not in backend.probe().devices[0].archs:
         pytest.skip(f"this machine does not run {arch}")
     command = command_of(compiler)
-    (folder / "k.cpp").write_text(emit(kernel_of(arch, dtype, kind)))
-    flags = compile_flags(load_arch(arch), COMPILERS[compiler])
+    kernel = kernel_of(arch, dtype, kind)
+    (folder / "k.cpp").write_text(emit(kernel))
+    flags = kernel_flags(kernel, COMPILERS[compiler])
     subprocess.run([*command, *flags, "k.cpp", "-o", "k.so"], cwd=folder, check=True)
     return ctypes.CDLL(str(folder / "k.so"))
 

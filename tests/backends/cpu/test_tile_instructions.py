@@ -14,7 +14,7 @@ from software_tiles import AMX
 
 from fmha_cli import api
 from fmha_cli.backends.cpu import backend
-from fmha_cli.backends.cpu.building import build_cpu, compile_flags
+from fmha_cli.backends.cpu.building import build_cpu, kernel_flags
 from fmha_cli.backends.cpu.inspection import inspect_library
 from fmha_cli.backends.cpu.listing import Instruction, disassembler, instructions
 from fmha_cli.backends.cpu.loops import innermost_loops
@@ -23,7 +23,6 @@ from fmha_cli.backends.cpu.session import CpuSession
 from fmha_cli.codegen.abi import ENTRY, Status
 from fmha_cli.codegen.cpu.emit import emit
 from fmha_cli.codegen.struct import pack
-from fmha_cli.domain.arch import load_arch
 from fmha_cli.domain.device import DeviceFacts
 from fmha_cli.domain.errors import EnvironmentProblem
 from fmha_cli.domain.problem import Problem
@@ -54,10 +53,9 @@ def built(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     kind, name = request.param
     command = command_of(name)
     folder = tmp_path_factory.mktemp("tiles")
-    (folder / "k.cpp").write_text(emit(kernel_of(AMX, "bf16", kind)))
-    subprocess.run(
-        [*command, *compile_flags(load_arch(AMX), COMPILERS[name]), "k.cpp", "-o", "k.so"], cwd=folder, check=True
-    )
+    kernel = kernel_of(AMX, "bf16", kind)
+    (folder / "k.cpp").write_text(emit(kernel))
+    subprocess.run([*command, *kernel_flags(kernel, COMPILERS[name]), "k.cpp", "-o", "k.so"], cwd=folder, check=True)
     return kind, folder / "k.so"
 
 

@@ -4,7 +4,7 @@ NOINLINE vf dot_1(const float* query, i64 q_stride, const Rows& lines, i64 last,
   const auto by = codes_of(lines);
   auto seen = nothing_seen(lines);
   const auto* next = far_of(lines);
-  for (i64 done = 0; done < 8; done += 2) {
+  for (i64 done = 0; done < 8; done += 1) {
   { const auto* row = lines.first + min64(done + 0, last) * lines.stride;
     vf a0 = vset(0), a1 = vset(0), a2 = vset(0), a3 = vset(0), a4 = vset(0), a5 = vset(0), a6 = vset(0), a7 = vset(0);
     i64 c = 0;
@@ -51,53 +51,6 @@ NOINLINE vf dot_1(const float* query, i64 q_stride, const Rows& lines, i64 last,
     a0 += a6;
     a0 += a7;
     vstore(sums + (0 + done) * NL, a0);
-  }
-  { const auto* row = lines.first + min64(done + 1, last) * lines.stride;
-    vf a0 = vset(0), a1 = vset(0), a2 = vset(0), a3 = vset(0), a4 = vset(0), a5 = vset(0), a6 = vset(0), a7 = vset(0);
-    i64 c = 0;
-    while (c + 8 * NL <= columns) {
-      see<FORM, 8 * NL>(seen, row + c);
-      ask<FORM>(lines, row + c, next);
-      { const vf k = load_codes<FORM>(by, row + c);
-        a0 = vfma(k, vload(query + 0 * q_stride + c), a0);
-      } c += NL;
-      { const vf k = load_codes<FORM>(by, row + c);
-        a1 = vfma(k, vload(query + 0 * q_stride + c), a1);
-      } c += NL;
-      { const vf k = load_codes<FORM>(by, row + c);
-        a2 = vfma(k, vload(query + 0 * q_stride + c), a2);
-      } c += NL;
-      { const vf k = load_codes<FORM>(by, row + c);
-        a3 = vfma(k, vload(query + 0 * q_stride + c), a3);
-      } c += NL;
-      { const vf k = load_codes<FORM>(by, row + c);
-        a4 = vfma(k, vload(query + 0 * q_stride + c), a4);
-      } c += NL;
-      { const vf k = load_codes<FORM>(by, row + c);
-        a5 = vfma(k, vload(query + 0 * q_stride + c), a5);
-      } c += NL;
-      { const vf k = load_codes<FORM>(by, row + c);
-        a6 = vfma(k, vload(query + 0 * q_stride + c), a6);
-      } c += NL;
-      { const vf k = load_codes<FORM>(by, row + c);
-        a7 = vfma(k, vload(query + 0 * q_stride + c), a7);
-      } c += NL;
-    }
-    while (c < columns) {
-      see<FORM, NL>(seen, row + c);
-      ask<FORM>(lines, row + c, next);
-      { const vf k = load_codes<FORM>(by, row + c);
-        a0 = vfma(k, vload(query + 0 * q_stride + c), a0);
-      } c += NL;
-    }
-    a0 += a1;
-    a0 += a2;
-    a0 += a3;
-    a0 += a4;
-    a0 += a5;
-    a0 += a6;
-    a0 += a7;
-    vstore(sums + (1 + done) * NL, a0);
   }
   }
   if (are_odd<FORM>(lines, seen)) return dot_odd(query, q_stride, lines, last, columns, 1);
