@@ -104,9 +104,9 @@ def main(argv: list[str] | None = None) -> int:
     kernels = {name: k for k in cpu_kernels(arch) if given.only in (name := label(k))}
     if not kernels or given.rounds < 1:
         parser.error("no kernel has such a label" if not kernels else "--rounds is at least 1")
-    if given.instructions and ("clang" in given.compiler or shutil.which("valgrind") is None):
-        parser.error("--instructions needs GCC and Valgrind")
     kind = ToolchainKind.CLANG if "clang" in given.compiler else ToolchainKind.GCC
+    if given.instructions and (kind is not ToolchainKind.GCC or shutil.which("valgrind") is None):
+        parser.error("--instructions needs GCC and Valgrind")
     goals = {n: BACKWARD_S if algorithm_of(k).kind is Kind.BACKWARD else FORWARD_S for n, k in kernels.items()}
     compiles = {}
     with tempfile.TemporaryDirectory() as folder:
