@@ -22,7 +22,7 @@ from results.kept import row_of, run_row
 if not hasattr(os, "fork"):
     pytest.skip("writers are forks of this process", allow_module_level=True)
 
-KILLS, AT_ONCE, LENGTH = 50, 2, 12
+AT_ONCE, LENGTH = 2, 12
 
 
 @cache
@@ -68,24 +68,25 @@ def killed(child: int, reads: int, after: int) -> int:
     return seen + len(rest)
 
 
-def test_fifty_kills_lose_and_double_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kills", [12, pytest.param(50, marks=pytest.mark.slow)])
+def test_kills_lose_and_double_nothing(tmp_path: Path, kills: int) -> None:
     path, draw = tmp_path / "s.sqlite", random.Random(50)
-    acknowledged = dict.fromkeys(range(KILLS), 0)
-    for first in range(0, KILLS, AT_ONCE):
+    acknowledged = dict.fromkeys(range(kills), 0)
+    for first in range(0, kills, AT_ONCE):
         started = [(number, *writer(path, rows_of(number))) for number in range(first, first + AT_ONCE)]
         for number, child, reads in started:
             acknowledged[number] = killed(child, reads, draw.randrange(LENGTH))
-    assert sum(acknowledged.values()) > KILLS
+    assert sum(acknowledged.values()) > kills
     for number, count in acknowledged.items():
         rows = rows_of(number)
         there = load_run(run_row(number).id, path).records if count else ()
         assert there == rows[: len(there)]
         assert len(there) >= count
-    for number in range(KILLS):  # each is repeated to its end, as a run that resumes does
+    for number in range(kills):  # each is repeated to its end, as a run that resumes does
         child, reads = writer(path, rows_of(number))
         assert os.waitpid(child, 0)[1] == 0
         os.close(reads)
     with sqlite3.connect(path) as db:
         assert db.execute("pragma integrity_check").fetchone() == ("ok",)
-        assert db.execute("select count(*) from record where process = 0").fetchone() == (KILLS * LENGTH,)
+        assert db.execute("select count(*) from record where process = 0").fetchone() == (kills * LENGTH,)
     assert load_run(run_row(7).id, path).records == rows_of(7)

@@ -22,6 +22,7 @@ def _told(text: str, device: str = "emu:sm_80") -> dict[str, Any]:
     return told
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(SECONDS)
 def test_upstreams_launches_and_ours_leave_the_same() -> None:
     """The smallest kernel of all: NVRTC compiles it for half a minute, and the host code for as long."""

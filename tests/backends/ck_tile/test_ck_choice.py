@@ -92,14 +92,15 @@ def run(folder: Path, seed: int, count: int, archs: tuple[str, ...], kinds: tupl
 @pytest.mark.slow
 @pytest.mark.ci
 def test_the_choice_is_upstreams_first_match(shared_cache: Path) -> None:
+    """A sample of the thousands below."""
     folder = generator(shared_cache)
-    forward = run(folder, 1, 270, SAMPLED, FORWARD_KINDS)
-    backward = run(folder, 2, 40, ("gfx1201",), ("bwd",))
+    forward = run(folder, 1, 90, SAMPLED, FORWARD_KINDS)
+    backward = run(folder, 2, 13, ("gfx1201",), ("bwd",))
     assert not forward.mismatches + backward.mismatches, "\n".join(forward.mismatches + backward.mismatches)
     kernels = sum(forward.outcomes[f.value] for f in Family) + sum(backward.outcomes[f.value] for f in Family)
-    assert kernels >= 200, (forward.outcomes, backward.outcomes)
+    assert kernels >= 60, (forward.outcomes, backward.outcomes)
     families = (Family.FWD, Family.FWD_SPLITKV, Family.FWD_PAGEDKV, Family.BATCH_PREFILL)
-    assert all(forward.outcomes[f.value] >= 5 for f in families), forward.outcomes
+    assert all(forward.outcomes[f.value] > 0 for f in families), forward.outcomes
 
 
 @cache

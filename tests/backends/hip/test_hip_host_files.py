@@ -73,7 +73,8 @@ def test_the_recorder_has_the_same_host_api() -> None:
     [
         ("g++", "-std=c++17"),
         pytest.param("g++", "-std=c++20", marks=pytest.mark.slow),
-        *(pytest.param("clang++-22", f"-std=c++{n}", marks=(pytest.mark.slow, pytest.mark.ci)) for n in (17, 20)),
+        pytest.param("clang++-22", "-std=c++17", marks=pytest.mark.slow),
+        pytest.param("clang++-22", "-std=c++20", marks=(pytest.mark.slow, pytest.mark.ci)),
     ],
 )
 def test_it_compiles_without_warnings_with_any_sink(compiler: str, standard: str, tmp_path: Path) -> None:

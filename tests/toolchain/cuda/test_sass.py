@@ -28,7 +28,10 @@ SLOW = {
     if arch not in QUICK
 }
 CASES = [pytest.param(arch, marks=SLOW.get(arch, ())) for arch in ARCHS]
-DISASSEMBLED = [pytest.param(arch, marks=pytest.mark.slow if arch == "sm_80" else SLOW.get(arch, ())) for arch in ARCHS]
+DISASSEMBLED = [
+    pytest.param(arch, marks=(pytest.mark.slow, pytest.mark.ci) if arch == "sm_90a" else pytest.mark.slow)
+    for arch in ARCHS
+]
 """Each kernel is a call of the disassembler, which takes most of a second; Hopper has the instructions of Ampere too."""
 ONE_NAME = {"UTCHMMA": "UTCMMA", "UTCQMMA": "UTCMMA", "IMUL": "IMAD", "FHADD": "FADD", "FHFMA": "FFMA"}
 """Mnemonics that share an opcode and so have one name in the table."""
