@@ -92,6 +92,7 @@ def test_blocks_and_stray_commands_are_noticed(tmp_path: Path, monkeypatch: pyte
         How("fmha", Suite.SLOW)
 
 
+@pytest.mark.sampled(25)
 @pytest.mark.parametrize("how", DEFAULT, ids=lambda how: how.text)
 def test_a_command(how: How, work: Path, served: Served) -> None:
     """Only a line that needs a shell has one here. The slow suite runs each in a process of its own."""

@@ -86,6 +86,7 @@ def test_every_command_is_here() -> None:
     assert {words[0] for words in EVERY.values()} == set(COMMANDS) - WITHOUT
 
 
+@pytest.mark.sampled(14)
 @pytest.mark.parametrize("name", EVERY)
 def test_json_is_one_valid_document_with_sorted_keys(fmha: Fmha, name: str) -> None:
     done = fmha(*EVERY[name], "--json")
@@ -101,6 +102,7 @@ OTHER_FORMATS = [
 """``bench`` and ``validate`` print the same kind of rows as ``run``."""
 
 
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize(
     "name",
     # A sweep gives the report of its step, as tests/cli/test_sweep.py shows, and starts a process for each format.

@@ -39,6 +39,7 @@ def terminal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Terminal]:
     one.close()
 
 
+@pytest.mark.sampled(16)
 @pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow) if n in LONG else n for n in WORDS])
 def test_a_terminal_of_80_columns_is_wide_enough(terminal: Terminal, name: str) -> None:
     shown = terminal.run(WORDS[name])

@@ -74,6 +74,7 @@ LIKE_OTHERS = ("pages of one key", "append", "splits", "layout")
 """The slow suite has these: the default suite has a page, a rotary embedding and a flag to leave out in others."""
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=pytest.mark.slow if name in LIKE_OTHERS else ()) for name in FIRST]
 )

@@ -95,6 +95,7 @@ def journalled_once(fmha: Fmha, journals: Journals, words: Words) -> None:
     Path("rows.journal").write_bytes(journals[words])
 
 
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("name", OTHERS)
 def test_another_invocation_is_refused_with_what_differs(fmha: Fmha, journals: Journals, name: str) -> None:
     first, second, why = OTHERS[name]

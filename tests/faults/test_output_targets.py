@@ -87,6 +87,7 @@ CASES += [
 ]  # fmt: skip
 
 
+@pytest.mark.sampled(60)
 @pytest.mark.parametrize(("name", "form", "kind"), CASES, ids=lambda v: getattr(v, "__name__", str(v)))
 def test_a_target_that_cannot_be_written_is_told_before_any_work(
     fmha: Fmha,

@@ -180,6 +180,7 @@ def try_keys(name: str, index: int, objects: Callable[[Any], Iterator[tuple[Any,
     assert valid(document)
 
 
+@pytest.mark.sampled(16)
 @pytest.mark.parametrize(("name", "index"), GOLDEN)
 def test_a_key_too_many_or_too_few_fails(name: str, index: int) -> None:
     try_keys(name, index, kinds_of_objects)

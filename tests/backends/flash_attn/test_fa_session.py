@@ -20,6 +20,7 @@ from fmha_cli.domain.protocols import BuildContext
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("cuda") is None, reason="cuda-python is not installed")
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("case", fa_session_cases.CASES, ids=lambda c: c.__name__)
 def test_session(case: Callable[[str, str], None], shared_cache: Path, tmp_path: Path) -> None:
     standin = build_recorder(BuildContext(cache_root=shared_cache, jobs=3))

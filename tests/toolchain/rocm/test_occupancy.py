@@ -18,6 +18,7 @@ def limits(arch: str) -> Limits:
     return found
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("arch", "every"),
     [
@@ -47,6 +48,7 @@ def test_agprs_and_sgprs_count(tmp_path: Path) -> None:
         assert occupancy_of(kernels(code)[0], limits("gfx942")).waves_per_simd == int(said["Occupancy"]), tiny
 
 
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("arch", ARCHS)
 @pytest.mark.parametrize(
     "lds", [8192, 30240, 65536, *(pytest.param(n, marks=pytest.mark.slow) for n in (512, 13824, 16384, 40000))]

@@ -1,0 +1,37 @@
+"""``@pytest.mark.sampled(n)``: README's command runs n of a test's cases, always the same ones; the others are slow.
+
+A test that is known to hold for every case, and that takes long because there are many, says so by one line. Which cases are left is
+decided by a hash of their names, so that neither the machine nor the order in which they were written matters.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+
+def leave_a_sample(items: Sequence[pytest.Item]) -> None:
+    """Mark as slow all cases of a sampled test but as many as its mark says, beside those that are slow already.
+
+    Raises:
+        pytest.UsageError: a mark without a number of cases.
+    """
+    tests: dict[tuple[Path, str], list[pytest.Item]] = defaultdict(list)
+    for item in items:
+        if item.get_closest_marker("sampled") and not item.get_closest_marker("slow"):
+            tests[item.path, item.nodeid.partition("[")[0]].append(item)
+    for (_, name), cases in tests.items():
+        mark = cases[0].get_closest_marker("sampled")
+        assert mark is not None
+        if len(mark.args) != 1 or not isinstance(mark.args[0], int) or mark.args[0] < 1:
+            raise pytest.UsageError(f"{name}: sampled needs a number of cases")
+        for case in sorted(cases, key=_place)[mark.args[0] :]:
+            case.add_marker(pytest.mark.slow)
+
+
+def _place(case: pytest.Item) -> bytes:
+    return hashlib.sha256(case.nodeid.encode()).digest()

@@ -1,0 +1,83 @@
+"""A sampled test leaves as many cases to README's command as it says, and the slow suite has the others."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sampling import leave_a_sample
+
+
+class Case:
+    """As much of ``pytest.Item`` as matters here."""
+
+    def __init__(self, name: str, *marks: pytest.MarkDecorator) -> None:
+        self.nodeid, self.path, self._marks = (
+            f"tests/test_a.py::{name}",
+            Path("tests/test_a.py"),
+            [m.mark for m in marks],
+        )
+
+    def get_closest_marker(self, name: str) -> pytest.Mark | None:
+        return next((mark for mark in self._marks if mark.name == name), None)
+
+    def add_marker(self, mark: pytest.MarkDecorator) -> None:
+        self._marks.append(mark.mark)
+
+    @property
+    def slow(self) -> bool:
+        return self.get_closest_marker("slow") is not None
+
+
+def left(cases: Sequence[Any]) -> set[str]:
+    leave_a_sample(cases)
+    return {case.nodeid.rpartition("::")[2] for case in cases if not case.slow}
+
+
+def test_as_many_cases_are_left_as_the_mark_says_and_always_the_same() -> None:
+    def cases() -> list[Case]:
+        some = [Case(f"test_many[{n}]", pytest.mark.sampled(3)) for n in range(10)]
+        return [
+            *some,
+            Case("test_many[10]", pytest.mark.sampled(3), pytest.mark.slow),
+            *(Case(f"test_all[{n}]") for n in range(4)),
+        ]
+
+    found = left(cases())
+    assert {name for name in found if name.startswith("test_all")} == {f"test_all[{n}]" for n in range(4)}
+    many = {name for name in found if name.startswith("test_many")}
+    assert len(many) == 3
+    assert "test_many[10]" not in many, "it was slow before"
+    assert left(random.Random(1).sample(cases(), 15)) == found
+
+
+def test_a_case_that_is_asked_for_by_name_stays() -> None:
+    for n in range(10):
+        assert left([Case(f"test_many[{n}]", pytest.mark.sampled(3))]) == {f"test_many[{n}]"}
+
+
+def test_two_tests_are_sampled_apart() -> None:
+    cases = [Case(f"test_{name}[{n}]", pytest.mark.sampled(2)) for name in "ab" for n in range(5)]
+    assert sorted(name[:6] for name in left(cases)) == ["test_a", "test_a", "test_b", "test_b"]
+
+
+@pytest.mark.parametrize(
+    "mark", [pytest.mark.sampled, pytest.mark.sampled(0), pytest.mark.sampled("3"), pytest.mark.sampled(1, 2)]
+)
+def test_a_mark_without_a_number_is_refused(mark: pytest.MarkDecorator) -> None:
+    with pytest.raises(pytest.UsageError, match="sampled needs a number of cases"):
+        leave_a_sample([Case("test_many[1]", mark)])  # type: ignore[list-item]
+
+
+def test_marked_tests_of_this_run_are_sampled(request: pytest.FixtureRequest) -> None:
+    """The hook is at work: no test has more cases that are not slow than its mark says."""
+    counts: dict[str, int] = {}
+    for item in request.session.items:
+        mark = item.get_closest_marker("sampled")
+        if mark and not item.get_closest_marker("slow"):
+            name = item.nodeid.partition("[")[0]
+            counts[name] = counts.get(name, 0) + 1
+            assert counts[name] <= mark.args[0], name
