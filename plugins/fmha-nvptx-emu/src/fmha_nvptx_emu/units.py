@@ -1,4 +1,4 @@
-"""The emulator's C++ as translation units: each ``.cpp`` joined with the headers that it includes."""
+"""The emulator's C++ as translation units: a prefix that all of them share, and each ``.cpp`` joined with its other headers."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ from importlib.resources.abc import Traversable
 
 from fmha_cli.api import Units, emulation_files, units_of
 from fmha_nvptx_emu.device_facts import device_rows
+
+SHARED = ("block.hpp", "launch.hpp", "lanes.hpp")
+"""The headers of the prefix. With what they include, most units read them."""
 
 _DRIVER = ("capi", "cubin", "fatbin", "no_executor", "report", "tensor_map")
 _DRIVER_GROUPS = ("driver_", "emu_")
@@ -24,12 +27,12 @@ def core_files() -> dict[str, str]:
 
 def core_units() -> Units:
     """The units of the emulator."""
-    units = units_of(core_files())
+    units = units_of(core_files(), SHARED)
     return Units(units.prefix, {name: text for name, text in units.texts.items() if name not in _RECORDER_ONLY})
 
 
 def recorder_units() -> Units:
-    """The units of the recorder."""
+    """The units of the recorder, without a prefix: most of what the emulator's units share they do not read."""
     units = units_of(core_files())
     driver = {n: text for n, text in units.texts.items() if n in _DRIVER or n.startswith(_DRIVER_GROUPS)}
     return Units(units.prefix, driver)
