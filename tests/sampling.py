@@ -1,7 +1,8 @@
 """``@pytest.mark.sampled(n)``: README's command runs n of a test's cases, always the same ones; the others are slow.
 
-A test that is known to hold for every case, and that takes long because there are many, says so by one line. Which cases are left is
-decided by a hash of their names, so that neither the machine nor the order in which they were written matters.
+For a test that takes long because it has many cases of about the same weight. Which ones are left is decided by a hash of their names, so
+that neither the machine nor the order in which they were written matters. A test whose cases are skipped on some machines is none of
+these: what is left might be skipped.
 """
 
 from __future__ import annotations

@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 from sampling import leave_a_sample
 
+ROOT = Path(__file__).resolve().parents[1]
+
 
 class Case:
     """As much of ``pytest.Item`` as matters here."""
@@ -72,12 +74,13 @@ def test_a_mark_without_a_number_is_refused(mark: pytest.MarkDecorator) -> None:
         leave_a_sample([Case("test_many[1]", mark)])  # type: ignore[list-item]
 
 
-def test_marked_tests_of_this_run_are_sampled(request: pytest.FixtureRequest) -> None:
-    """The hook is at work: no test has more cases that are not slow than its mark says."""
-    counts: dict[str, int] = {}
-    for item in request.session.items:
-        mark = item.get_closest_marker("sampled")
-        if mark and not item.get_closest_marker("slow"):
-            name = item.nodeid.partition("[")[0]
-            counts[name] = counts.get(name, 0) + 1
-            assert counts[name] <= mark.args[0], name
+def test_every_run_samples_before_slow_tests_are_left_out(request: pytest.FixtureRequest) -> None:
+    (hook,) = (
+        plugin.pytest_collection_modifyitems
+        for plugin in request.config.pluginmanager.get_plugins()
+        if getattr(plugin, "__file__", None) == str(ROOT / "conftest.py")
+    )
+    cases = [Case(f"test_many[{n}]", pytest.mark.sampled(3)) for n in range(10)]
+    hook(cases)
+    assert sum(not case.slow for case in cases) == 3
+    assert hook.pytest_impl["tryfirst"]

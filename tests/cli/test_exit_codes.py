@@ -142,7 +142,6 @@ def interrupted_after(rows: int, argv: Sequence[str], by: signal.Signals) -> tup
     return process.returncode, [json.loads(line) for line in (*lines, *out.splitlines())], err
 
 
-@pytest.mark.sampled(2)
 @pytest.mark.parametrize("by", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_130_loses_nothing_and_resumes(home: Path, by: signal.Signals) -> None:
     sweep = ("run", *SMALL, "--dtype", "fp16", "--softcap", "1:20:+1", "--kernel", kernel(Behaviour.SLOW), "--jsonl")

@@ -90,17 +90,20 @@ def run(folder: Path, seed: int, count: int, archs: tuple[str, ...], kinds: tupl
 
 
 @pytest.mark.slow
-@pytest.mark.ci
-def test_the_choice_is_upstreams_first_match(shared_cache: Path) -> None:
-    """A sample of the thousands below."""
+@pytest.mark.parametrize(
+    ("forwards", "backwards", "served", "each"), [pytest.param(90, 13, 60, 1, marks=pytest.mark.ci), (270, 40, 200, 5)]
+)
+def test_the_choice_is_upstreams_first_match(
+    shared_cache: Path, forwards: int, backwards: int, served: int, each: int
+) -> None:
     folder = generator(shared_cache)
-    forward = run(folder, 1, 90, SAMPLED, FORWARD_KINDS)
-    backward = run(folder, 2, 13, ("gfx1201",), ("bwd",))
+    forward = run(folder, 1, forwards, SAMPLED, FORWARD_KINDS)
+    backward = run(folder, 2, backwards, ("gfx1201",), ("bwd",))
     assert not forward.mismatches + backward.mismatches, "\n".join(forward.mismatches + backward.mismatches)
     kernels = sum(forward.outcomes[f.value] for f in Family) + sum(backward.outcomes[f.value] for f in Family)
-    assert kernels >= 60, (forward.outcomes, backward.outcomes)
+    assert kernels >= served, (forward.outcomes, backward.outcomes)
     families = (Family.FWD, Family.FWD_SPLITKV, Family.FWD_PAGEDKV, Family.BATCH_PREFILL)
-    assert all(forward.outcomes[f.value] > 0 for f in families), forward.outcomes
+    assert all(forward.outcomes[f.value] >= each for f in families), forward.outcomes
 
 
 @cache

@@ -122,7 +122,6 @@ def readings() -> Iterator[Any]:
             yield pytest.param(kv, rows, marks=() if first else (pytest.mark.slow, pytest.mark.ci))
 
 
-@pytest.mark.sampled(8)
 @pytest.mark.parametrize(("kv", "rows"), list(readings()))
 @pytest.mark.parametrize("arch", list(archs()))
 @pytest.mark.parametrize("check", CHECKS)

@@ -62,6 +62,7 @@ def tried() -> list[int]:
 @pytest.mark.parametrize(
     ("version", "asked"),
     [
+        # CI compares one kernel of each version, another one each time.
         pytest.param(
             version,
             asked,

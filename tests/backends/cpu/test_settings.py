@@ -232,7 +232,6 @@ TURNING = {
 }
 
 
-@pytest.mark.sampled(12)
 @pytest.mark.parametrize(("arch", "dtype"), best_and_tiles())
 @pytest.mark.parametrize("name", TURNING)
 def test_prefill_gives_the_same_bits_however_many_tiles_take_turns(
