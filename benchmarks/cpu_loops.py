@@ -10,21 +10,19 @@ by mnemonic; which registers they name does not matter. Needs git, a compiler fo
 from __future__ import annotations
 
 import argparse
-import io
 import json
 import os
 import subprocess
 import sys
-import tarfile
 import tempfile
 from collections import Counter
 from pathlib import Path
 
+from revisions import ROOT, tree_of
 from tabulate import tabulate
 
 from fmha_cli.backends.cpu.loops import Loop, innermost_loops
 
-ROOT = Path(__file__).resolve().parent.parent
 PRODUCTS = 8
 """Multiply-adds of a loop that is compared: fewer are in loops that run once for a row."""
 
@@ -95,12 +93,9 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--only", default="", help="a part of the kernel's name, as the table prints it")
     parser.add_argument("--sizes", action="store_true", help="list the loops that differ, below the table")
     given = parser.parse_args(argv)
-    packed = subprocess.run(["git", "-C", str(ROOT), "archive", given.revision], stdout=subprocess.PIPE, check=True)
-    with tempfile.TemporaryDirectory() as temporary:
+    with tempfile.TemporaryDirectory() as temporary, tree_of(given.revision) as tree:
         folder = Path(temporary)
-        with tarfile.open(fileobj=io.BytesIO(packed.stdout)) as archive:
-            archive.extractall(folder / "tree", filter="data")
-        before, after = texts(folder / "tree", given.arch), texts(ROOT, given.arch)
+        before, after = texts(tree, given.arch), texts(ROOT, given.arch)
         rows, sizes = [], []
         for name in sorted(before[1].keys() & after[1].keys()):
             if given.only not in name:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 
@@ -57,6 +59,22 @@ def test_rows_go_to_a_dense_padded_copy_and_back(line: str, shape: tuple[int, ..
     back[...] = 0
     copy_rows_out(copy, back)
     assert np.array_equal(back, rows)
+
+
+def test_values_of_a_wrong_kernel_are_copied_without_a_word_of_numpy() -> None:
+    """NaN, infinities of both signs, which sum to NaN, and numbers beyond fp16 are for the judge."""
+    source = np.array([[[np.nan], [1e30], [np.inf], [-np.inf]]], np.float32)
+    for heads, want in ((4, [np.nan, np.inf, np.inf, -np.inf]), (2, [np.nan, np.nan])):
+        rows = np.zeros((1, heads, 1), np.float16)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            copy_rows_out(source, rows)
+        assert np.array_equal(rows[0, :, 0], np.array(want, np.float16), equal_nan=True)
+    one = np.zeros((1, 1, 1), np.float16)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        broadcast_sum(source, one)
+    assert np.isnan(one).all()
 
 
 def test_the_output_has_a_layout_of_its_own() -> None:

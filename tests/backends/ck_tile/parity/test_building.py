@@ -379,7 +379,8 @@ def test_the_host_builtins_round_to_nearest_even(tmp_path: Path) -> None:
     drawn = np.random.default_rng(1).integers(0, 2**32, 20_000, dtype=np.uint32)
     edges = np.array([0, 0x80000000, 0x7F7FFFFF, 0x7F800000, 0xFF800000, 0x3F808000, 0x3F818000, 1], dtype=np.uint32)
     floats = np.concatenate([drawn, edges]).view(np.float32)
-    want = floats.astype(ml_dtypes.bfloat16)
+    with np.errstate(invalid="ignore"):  # some are NaN
+        want = floats.astype(ml_dtypes.bfloat16)
     for value, expected in zip(floats, want, strict=True):
         got = from_float(float(value))
         assert got == int(expected.view(np.uint16)) or (value != value and (got & 0x7FFF) > 0x7F80), value
