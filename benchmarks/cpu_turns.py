@@ -45,7 +45,7 @@ for line in sys.stdin:
         problem = Problem.from_cli(flags)
         one = contenders.ours(problem, contenders.tensors(problem), threads)
         one.run()
-        np.save(path, one.output())
+        np.save(path, one.output().astype(np.float32))  # a file cannot hold bf16
     except Exception as error:
         print("refused", type(error).__name__, str(error).splitlines()[:1], flush=True)
         continue
