@@ -9,6 +9,9 @@ the machine (``quiet.py``); the result shows how much they used.
 
 The script reports medians over the rounds with their 95 % intervals: GFLOP/s (or GB/s), the share of the ceiling of the same
 round, the time of each peer divided by our time, and our time for a unit of work divided by that of another problem of ours.
+Where the ceiling is the loop of multiply-adds, a loop of one register tile, all of it in the first-level cache, runs beside it.
+Its instructions fit into the time of its multiply-adds, so what it lacks of 100 % is mostly lost to a neighbour that the
+machine's own figures do not show, a guest on the core's other hardware thread, and every kernel loses as much or more.
 Data are normally distributed. Before timing, every peer's output is compared with ours. Idle threads of ONNX Runtime and of
 PyTorch do not spin in this script, which may slow them down a little on small shapes. OpenVINO is left out with ``--isa``,
 because no switch of its own holds it to an instruction set.
@@ -57,7 +60,7 @@ from fmha_cli.measure.stats import median, median_interval  # noqa: E402
 from fmha_cli.system.heap import keep_freed_memory  # noqa: E402
 
 PAUSE_S = 0.010
-CEILING, OWN, BASE = "ceiling", "fmha", "base"
+CEILING, TILE, OWN, BASE = "ceiling", "register tile", "fmha", "base"
 
 
 def check(reference: Contender, other: Contender, problem: Problem) -> str | None:
@@ -92,14 +95,20 @@ def entrants(cell: Cell, threads: int, alone: bool) -> tuple[list[Contender], li
 
 
 def measure(
-    cell: Cell, rounds: int, threads: int, ceiling: Ceiling, clock: Clock, *, alone: bool = False
+    cell: Cell, rounds: int, threads: int, loops: Mapping[str, Ceiling], clock: Clock, *, alone: bool = False
 ) -> dict[str, Any]:
-    """Interleaved rounds of all contenders of a cell: nanoseconds per contender, ceiling rate per round."""
+    """Interleaved rounds of all contenders of a cell: nanoseconds per contender, rates of the loops per round.
+
+    ``loops`` has the ceiling, and the register tile if its share of the ceiling is to be told.
+    """
     contenders, notes = entrants(cell, threads, alone)
     rates: list[float] = []
-    top = Contender(CEILING, lambda: rates.append(ceiling.run()))
-    everyone = [*contenders, *([top] if cell.share is not None else [])]
-    repeats = {c.name: repeats_for(c.run) for c in contenders} | {CEILING: 1}
+    asked = loops if cell.share is not None else {}
+    everyone = [
+        *contenders,
+        *(Contender(name, lambda loop=loop: rates.append(loop.run())) for name, loop in asked.items()),
+    ]
+    repeats = {c.name: repeats_for(c.run) for c in contenders} | dict.fromkeys(loops, 1)
     samples: dict[str, list[float]] = {c.name: [] for c in everyone}
     others: dict[str, list[float]] = {c.name: [] for c in everyone}
     draw = random.Random(0)
@@ -109,10 +118,13 @@ def measure(
             time.sleep(PAUSE_S)
             rates.clear()
             taken = clock.sample(contender.run, repeats[contender.name])
-            rate = max(rates, default=0.0) if ceiling.work is None or not clock.cpu else ceiling.work / taken.ns * 1e9
-            samples[contender.name].append(rate if contender is top else taken.ns)
+            loop = asked.get(contender.name)
+            work = loop.work if loop is not None and clock.cpu else None
+            rate = max(rates, default=0.0) if work is None else work / taken.ns * 1e9
+            samples[contender.name].append(taken.ns if loop is None else rate)
             others[contender.name].append(taken.others)
-    return {"ceiling": samples.pop(CEILING, []), "samples_ns": samples, "others": others, "notes": notes}
+    found = {"ceiling": samples.pop(CEILING, []), "register_tile": samples.pop(TILE, [])}
+    return {**found, "samples_ns": samples, "others": others, "notes": notes}
 
 
 def work_of(problem: Problem, threads: int) -> float:
@@ -149,6 +161,8 @@ def summary(cell: Cell, raw: dict[str, Any], threads: int) -> dict[str, Any]:
     if cell.share is not None:
         row["reached"] = middle([work / t * 1e9 / rate for t, rate in zip(mine, raw["ceiling"], strict=True)])
         missed += ["share"] if row["reached"]["median"] < cell.share else []
+    if raw["register_tile"]:
+        row["tile"] = middle([tile / rate for tile, rate in zip(raw["register_tile"], raw["ceiling"], strict=True)])
     if cell.base is not None:
         unit = work_of(Problem.from_cli(cell.base), cell.base_threads or threads) / work_of(problem, threads)
         row["relative"] = middle([t / b * unit for t, b in zip(mine, raw["samples_ns"][BASE], strict=True)])
@@ -190,6 +204,7 @@ def line(row: Mapping[str, Any]) -> str:
         row["flags"].replace(" --dtype fp32", "").replace(" --direction bwd", ""),
         rate,
         span(row["reached"], ".0%") if "reached" in row else "",
+        f"{row['tile']['median']:.0%}" if "tile" in row else "",
         against,
         f"{row['noise']:.0%}",
         "; ".join(wanted),
@@ -225,21 +240,16 @@ def main(argv: list[str] | None = None) -> None:
         file=sys.stderr,
     )
     print(
-        "| regime | problem | rate | share of ceiling (95 %) | time of peer / ours, or ours / base | others ran | floor | |"
+        "| regime | problem | rate | share of ceiling (95 %) | a register tile's | time of peer / ours, or ours / base | others ran | floor | |"
     )
-    print("|---|---|---|---|---|---|---|---|")
+    print("|---|---|---|---|---|---|---|---|---|")
     rows: list[dict[str, Any]] = []
     for cell in wanted:
         if (cell.base_threads or 0) >= chosen.threads:
             continue
-        raw = measure(
-            cell,
-            rounds,
-            chosen.threads,
-            rates[ceiling_of(cell.problem, device_for(chosen.isa))],
-            clock,
-            alone=chosen.alone,
-        )
+        top = ceiling_of(cell.problem, device_for(chosen.isa))
+        loops = {CEILING: rates[top]} | ({TILE: rates["register_tile"]} if top == "fma" else {})
+        raw = measure(cell, rounds, chosen.threads, loops, clock, alone=chosen.alone)
         rows.append(summary(cell, raw, chosen.threads))
         print(line(rows[-1]), flush=True)
         for note in raw["notes"]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
 
@@ -114,3 +116,18 @@ def test_this_revision_has_the_loops_of_this_revision(capsys: pytest.CaptureFixt
     assert sizes == "decode fp32 fp32 same: none -> none"
     _, before, now, same = (cell.strip() for cell in row.strip("|").split("|"))
     assert before == now == same != "0"
+
+
+@pytest.mark.slow
+@pytest.mark.ci
+def test_a_row_has_the_share_of_a_register_tile_beside_that_of_the_kernel() -> None:
+    script = [sys.executable, str(cpu_loops.ROOT / "benchmarks" / "cpu_attention.py"), "--alone", "--quick"]
+    command = [*script, "--threads", "1", "--clock", "cpu", "--only", "causal S=512"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=True)
+    header, _, *rows = (line for line in done.stdout.splitlines() if line.startswith("|"))
+    columns = [cell.strip() for cell in header.split("|")]
+    found = [dict(zip(columns, (cell.strip() for cell in row.split("|")), strict=True)) for row in rows]
+    assert [row["regime"] for row in found] == ["forward fp32 causal S=512", "forward bf16 causal S=512"]
+    tile, kernel = (float(found[0][name].rstrip("%")) for name in ("a register tile's", "share of ceiling (95 %)"))
+    assert 5 < tile < 200
+    assert 5 < kernel < 200
