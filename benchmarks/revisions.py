@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import subprocess
+import sys
 import tarfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,8 +16,10 @@ ROOT = Path(__file__).resolve().parent.parent
 
 @contextmanager
 def tree_of(revision: str) -> Iterator[Path]:
-    """A folder with the files of a revision, removed at the end. Raises CalledProcessError if git knows no such revision."""
-    packed = subprocess.run(["git", "-C", str(ROOT), "archive", revision], stdout=subprocess.PIPE, check=True)
+    """A folder with the files of a revision, removed at the end. Ends the script if git has no such revision, after git's own words."""
+    packed = subprocess.run(["git", "-C", str(ROOT), "archive", revision], stdout=subprocess.PIPE, check=False)
+    if packed.returncode:
+        sys.exit(f"git has no revision {revision!r} in {ROOT}")
     with TemporaryDirectory() as folder:
         with tarfile.open(fileobj=io.BytesIO(packed.stdout)) as archive:
             archive.extractall(folder, filter="data")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ import numpy as np
 import pytest
 from revisions import ROOT, tree_of
 
+needs_git = pytest.mark.skipif(shutil.which("git") is None, reason="this machine has no git")
 FLAGS = "-H 1 -s 4 -d 8 --dtype fp32"
 
 
@@ -67,6 +69,13 @@ def test_a_regime_that_is_not_there_is_refused(capsys: pytest.CaptureFixture[str
     assert "no regime or problem has 'fp5'" in capsys.readouterr().err
 
 
+@needs_git
+def test_a_revision_that_is_not_there_is_told(capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="git has no revision 'no-such-thing' in "):
+        cpu_turns.main(["no-such-thing", "--rounds", "6"])
+    assert capfd.readouterr().out == ""
+
+
 def test_the_table_of_cells_refuses_it_too() -> None:
     command = [sys.executable, str(ROOT / "benchmarks" / "cpu_attention.py"), "--only", "fp5"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
@@ -77,6 +86,7 @@ def test_the_table_of_cells_refuses_it_too() -> None:
 
 @pytest.mark.slow
 @pytest.mark.ci
+@needs_git
 def test_two_trees_are_served(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """HEAD as the other tree, as it is and with an output that is a hundredth too large."""
     if not (ROOT / ".git").exists():
