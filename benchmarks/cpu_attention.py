@@ -10,7 +10,7 @@ the machine (``quiet.py``); the result shows how much they used.
 The script reports medians over the rounds with their 95 % intervals: GFLOP/s (or GB/s), the share of the ceiling of the same
 round, the time of each peer divided by our time, and our time for a unit of work divided by that of another problem of ours.
 Where the ceiling is the loop of multiply-adds, a loop of one register tile, all of it in the first-level cache, runs beside it.
-Its instructions fit into the time of its multiply-adds, so what it lacks of 100 % is mostly lost to a neighbour that the
+Its instructions fit into the time of its multiply-adds, so what it lacks of 100 % may be lost to a neighbour that the
 machine's own figures do not show, a guest on the core's other hardware thread, say. Kernels lose to it too.
 Data are normally distributed. Before timing, every peer's output is compared with ours. Idle threads of ONNX Runtime and of
 PyTorch do not spin in this script, which may slow them down a little on small shapes. OpenVINO is left out with ``--isa``,
@@ -213,7 +213,7 @@ def line(row: Mapping[str, Any]) -> str:
     return "| " + " | ".join(cells_of) + " |"
 
 
-def main(argv: list[str] | None = None) -> None:
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="3 rounds")
     parser.add_argument("--rounds", type=int, default=9)
@@ -226,7 +226,7 @@ def main(argv: list[str] | None = None) -> None:
     )
     parser.add_argument("--patience", type=float, default=600, help="seconds to wait for a quiet machine, in all")
     parser.add_argument("--json", type=Path, help="write every sample")
-    chosen = parser.parse_args(argv)
+    chosen = parser.parse_args()
     wanted = [c for c in cells() if chosen.only in c.regime and c.isa == chosen.isa]
     if not wanted:
         regimes = dict.fromkeys(c.regime for c in cells() if c.isa == chosen.isa)

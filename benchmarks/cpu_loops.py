@@ -11,14 +11,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import subprocess
 import sys
 import tempfile
 from collections import Counter
 from pathlib import Path
 
-from revisions import ROOT, tree_of
+from revisions import ROOT, environment_of, require_from, tree_of
 from tabulate import tabulate
 
 from fmha_cli.backends.cpu.loops import Loop, innermost_loops
@@ -52,11 +51,10 @@ Shape = tuple[tuple[str, int], ...]
 
 def texts(tree: Path, arch: str) -> tuple[dict[str, list[str]], dict[str, str]]:
     """The flags and the source of each of a tree's kernels. Raises CalledProcessError: its generator has another form."""
-    environ = {**os.environ, "PYTHONPATH": str(tree)}
     command = [sys.executable, "-c", _EMIT, arch]
-    done = subprocess.run(command, cwd=tree, env=environ, stdout=subprocess.PIPE, check=True)
+    done = subprocess.run(command, cwd=tree, env=environment_of(tree), stdout=subprocess.PIPE, check=True)
     found = json.loads(done.stdout)
-    assert Path(found["from"]).is_relative_to(tree), f"{found['from']} was imported, which is not of {tree}"
+    require_from(tree, found["from"])
     return found["flags"], found["texts"]
 
 

@@ -7,13 +7,13 @@ order, led by a launch that does not count. The ratio is the time of this checko
 over the rounds with its 95 % interval. A busy host slows both, so ratios are worth more than the times beside them. With one thread,
 times are processor time; with more they are wall time and need a quiet machine.
 
-Before timing, the outputs of both are compared. A problem that only one of them serves is listed with the reason. Needs git.
+Before timing, the outputs of both are compared. A problem that only one of them serves is listed with the reason. The script
+ends with 1 if outputs differ. Needs git.
 """
 
 from __future__ import annotations
 
 import argparse
-import os
 import random
 import subprocess
 import sys
@@ -26,7 +26,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 from contenders import allowed_difference
 from cpu_cells import cells
-from revisions import ROOT, tree_of
+from revisions import ROOT, environment_of, require_from, tree_of
 
 from fmha_cli.domain.problem import Problem
 from fmha_cli.measure.stats import median_interval
@@ -92,16 +92,13 @@ class Served:
 @contextmanager
 def served(tree: Path, threads: int) -> Iterator[Served]:
     """A process with the modules of a tree. Raises RuntimeError if it imported others."""
-    environ = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tree), str(tree / "benchmarks")])}
     command = [sys.executable, "-c", _SERVE, str(threads)]
     with subprocess.Popen(
-        command, cwd=tree, env=environ, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        command, cwd=tree, env=environment_of(tree), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
         try:
             one = Served(process)
-            origin = one.read()
-            if not Path(origin).is_relative_to(tree):
-                raise RuntimeError(f"{origin or 'nothing'} was imported, which is not of {tree}")
+            require_from(tree, one.read())
             yield one
         finally:
             process.terminate()

@@ -1,8 +1,9 @@
-"""The tree of another revision of this repository, beside this checkout."""
+"""The tree of another revision of this repository, beside this checkout, and processes that import the modules of one of them."""
 
 from __future__ import annotations
 
 import io
+import os
 import subprocess
 import sys
 import tarfile
@@ -24,3 +25,14 @@ def tree_of(revision: str) -> Iterator[Path]:
         with tarfile.open(fileobj=io.BytesIO(packed.stdout)) as archive:
             archive.extractall(folder, filter="data")
         yield Path(folder).resolve()
+
+
+def environment_of(tree: Path) -> dict[str, str]:
+    """The variables of a Python process that imports the package and the benchmarks of a tree."""
+    return {**os.environ, "PYTHONPATH": os.pathsep.join([str(tree), str(tree / "benchmarks")])}
+
+
+def require_from(tree: Path, module: str) -> None:
+    """Raises RuntimeError if a module's file, which a process told, is not one of the tree."""
+    if not Path(module).is_relative_to(tree):
+        raise RuntimeError(f"{module or 'nothing'} was imported, which is not of {tree}")

@@ -13,7 +13,7 @@ from pathlib import Path
 import cpu_turns
 import numpy as np
 import pytest
-from revisions import ROOT, tree_of
+from revisions import ROOT, require_from, tree_of
 
 needs_git = pytest.mark.skipif(shutil.which("git") is None, reason="this machine has no git")
 FLAGS = "-H 1 -s 4 -d 8 --dtype fp32"
@@ -61,6 +61,13 @@ def test_a_problem_that_one_refuses_is_told(tmp_path: Path) -> None:
     two = [Answers(1, "", "refused UsageError"), Answers(1, "")]
     assert answered(two, tmp_path) == "the other revision refused UsageError"
     assert [one.told for one in two] == [[], ["next"]], "only one waits for launches"
+
+
+@pytest.mark.parametrize("module", ["", "/elsewhere/fmha_cli/__init__.py"])
+def test_modules_of_another_tree_are_refused(tmp_path: Path, module: str) -> None:
+    require_from(tmp_path, str(tmp_path / "fmha_cli" / "__init__.py"))
+    with pytest.raises(RuntimeError, match="was imported, which is not of"):
+        require_from(tmp_path, module)
 
 
 def test_a_regime_that_is_not_there_is_refused(capsys: pytest.CaptureFixture[str]) -> None:

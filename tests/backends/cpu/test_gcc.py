@@ -62,7 +62,7 @@ def tried() -> list[int]:
 @pytest.mark.parametrize(
     ("version", "asked"),
     [
-        # CI compares one kernel of each version, another one each time.
+        # CI compares one kernel for each version, not the same one.
         pytest.param(
             version,
             asked,
