@@ -15,6 +15,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 from run_cache import run_cache
 
+from fmha_cli.backends.cpu.arch_detect import VARIABLE
+
 if find_spec("fmha_null") is None:
     raise pytest.UsageError("tests need a plugin: pip install --no-deps --no-build-isolation -e plugins/fmha-null")
 
@@ -33,8 +35,8 @@ def shared_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(autouse=True)
 def _isolated(monkeypatch: pytest.MonkeyPatch, shared_cache: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Hide FMHA_* variables, user configuration and user caches from every test."""
-    for name in [n for n in os.environ if n.startswith("FMHA_")]:
+    """Hide FMHA_* variables, user configuration and user caches from every test; the processor stays the one for which it is taken."""
+    for name in [n for n in os.environ if n.startswith("FMHA_") and n != VARIABLE]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("FMHA_CACHE_DIR", str(shared_cache))
     monkeypatch.setenv("FMHA_NO_STORE", "1")

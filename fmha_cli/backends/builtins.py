@@ -42,7 +42,9 @@ BUILTINS: Mapping[str, Builtin] = {
         exports=("ck-custom", "aiter-csv"),
     ),
     "cpu": Builtin(
-        "fmha_cli.backends.cpu", device="cpu", variables=("FMHA_CXX", "FMHA_CXX_AARCH64", "FMHA_CXX_X86_64")
+        "fmha_cli.backends.cpu",
+        device="cpu",
+        variables=("FMHA_CPU_ARCH", "FMHA_CXX", "FMHA_CXX_AARCH64", "FMHA_CXX_X86_64"),
     ),
     "flash_attn": Builtin(
         "fmha_cli.backends.flash_attn", device="cuda:N", options=((_FA_HOME, Use.SOURCES), (_FA_AS, Use.SOURCES))

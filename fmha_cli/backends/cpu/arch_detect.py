@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterable
 from pathlib import Path
 
 from fmha_cli.domain.arch import load_arch
 from fmha_cli.domain.device import DeviceFacts, usable_cores
+from fmha_cli.domain.errors import EnvironmentProblem, UsageError
 from fmha_cli.domain.processor import cpu_fields, cpu_text, machine_here, processor_of
+from fmha_cli.domain.suggest import Kind, suggest
 from fmha_cli.system.machine import kernel_number, memory_bytes
 
 ARCHS = ("x86_64_amx", "x86_64_v4_bf16", "x86_64_v4", "x86_64_v3", "aarch64_bf16", "aarch64", "generic")
 """Architectures with CPU kernels, best first. No machine has those of two instruction sets."""
+
+VARIABLE = "FMHA_CPU_ARCH"
+"""The variable that names the architecture for which this processor is taken, to use it as a lesser one."""
 
 _SYSCTL = {"bf16": b"hw.optional.arm.FEAT_BF16"}
 """What macOS calls a flag (Apple, "Determining instruction set characteristics")."""
@@ -45,16 +51,50 @@ def cpu_flags(machine: str, text: str, system: str = sys.platform) -> frozenset[
 
 
 def detect() -> DeviceFacts:
-    """This machine's CPU. Where its features are unknown, only the generic kernels are accepted."""
+    """This machine's CPU. Where its features are unknown, only the generic kernels are accepted.
+
+    Raises:
+        UsageError, EnvironmentProblem: see :func:`taken_for`.
+    """
     text = cpu_text()
+    flags = cpu_flags(machine_here(), text)
     return DeviceFacts(
         id="cpu",
-        archs=accepted(cpu_flags(machine_here(), text)),
+        archs=taken_for(os.environ.get(VARIABLE, ""), flags),
         name=processor_of(text).name,
         units=usable_cores(),
         memory_bytes=memory_bytes(),
         llc_bytes=_last_level_cache(),
     )
+
+
+def taken_for(level: str, flags: Iterable[str]) -> tuple[str, ...]:
+    """The architectures that a processor accepts, best first, if it is taken for one of no more than ``level``.
+
+    Args:
+        level: the architecture that ``FMHA_CPU_ARCH`` names; empty: all that the processor has.
+        flags: what the processor has.
+
+    Raises:
+        UsageError: E005, no architecture of CPU kernels.
+        EnvironmentProblem: K116, the processor lacks what the architecture requires. Its kernels could be compiled here, not executed.
+    """
+    have = frozenset(flags)
+    if not level:
+        return accepted(have)
+    if level not in ARCHS:
+        help = suggest(level, ARCHS, Kind.ARCH, f"one of {', '.join(ARCHS)}")
+        raise UsageError(f"{VARIABLE}={level}: no CPU architecture", code="E005", where=VARIABLE, help=help)
+    needed = frozenset(load_arch(level).fact("cpu_flags"))
+    if not needed <= have:
+        raise EnvironmentProblem(
+            f"{VARIABLE}={level}: this processor executes no such kernels",
+            code="K116",
+            where=VARIABLE,
+            why=f"it lacks {', '.join(sorted(needed - have))}",
+            help=f"one of {', '.join(accepted(have))}; `fmha build --arch {level}` compiles kernels without running them",
+        )
+    return accepted(needed)
 
 
 def _read(path: Path) -> str:
