@@ -109,11 +109,17 @@ def load_arch(name: str) -> ArchSpec:
     """The facts of one architecture.
 
     Raises:
-        UsageError: no such architecture; the message suggests near names.
+        UsageError: no such architecture, with near names; or one that exists, for which there are no kernels here.
         InternalError: the file does not follow ``fmha.arch/1``.
     """
     known = arch_names()
     if name not in known:
+        from fmha_cli.domain.spoken import meaning  # it reads facts, as this module does
+
+        found = meaning(name.partition(":")[0], Kind.ARCH)
+        if found is not None and not found.names:
+            what, help = f"--arch {name}: not one of fmha's architectures", "`fmha archs` lists those with kernels"
+            raise UsageError(what, code="E005", where="--arch", why=found.note, help=help)
         help = suggest(name, known, Kind.ARCH, "`fmha archs` lists them")
         raise UsageError(f"--arch {name}: no such architecture", code="E005", where="--arch", help=help)
     return arch_from_json(arch_root().joinpath(f"{name}.json").read_text("utf-8"), f"arch_specs/{name}.json")

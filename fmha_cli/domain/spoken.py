@@ -58,18 +58,30 @@ def products(facts: Mapping[str, Mapping[str, Any]]) -> tuple[str, ...]:
 
 
 def _product(name: str) -> Meaning | None:
-    """The architectures of a product: by its whole name, by some of its words, or by its first letters."""
+    """The architectures of a product: by its whole name, by some of its words, or by its first letters. An architecture that exists and
+    has no kernels here is known too, so that neither its name nor its product is taken for another one's: it has no names and a note."""
     wanted = _bare(name)
     rows = _document()["names"][Kind.ARCH]
     known = [(product, arch) for arch in arch_names() for product in products(load_arch(arch).facts)]
     known += [(said, arch) for row in rows for said in row["said"] for arch in row["means"]]
-    for fits in (_is, _has_words, _begins):
-        found = [(product, arch) for product, arch in known if wanted and fits(wanted, _bare(product))]
+    for fits in (_is, _has_words, _begins) if wanted else ():
+        found = [(product, arch) for product, arch in known if fits(wanted, _bare(product))]
         if found:
             labels = dict.fromkeys(product for product, _ in found)
             short = [label for label in labels if not any(other in label for other in labels if other != label)]
             return Meaning(tuple(dict.fromkeys(arch for _, arch in found)), label=", ".join(short[:3]))
+        for row in _document()["without_kernels"]:
+            if any(fits(wanted, _bare(said)) for said in (*(row["archs"] if fits is _is else ()), *row["products"])):
+                return Meaning((), note=_other(name, row))
     return None
+
+
+def _other(name: str, row: Mapping[str, Any]) -> str:
+    """What an architecture without kernels is: ``gfx906 is AMD Vega 20 (Radeon VII, Pro VII, MI50, MI60); fmha has no ...``."""
+    own = [arch for arch in row["archs"] if letters(arch) == letters(name)] or row["archs"]
+    some = ", ".join([product for product in row["products"] if product not in row["title"]][:4])
+    about = f"{row['title']} ({some})" if some else row["title"]
+    return f"{', '.join(own)} {'is' if len(own) == 1 else 'are'} {about}; fmha has no kernels for it"
 
 
 def _is(wanted: Sequence[str], product: Sequence[str]) -> bool:

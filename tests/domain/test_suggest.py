@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 from collections import Counter
+from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
 
@@ -14,6 +17,7 @@ from fmha_cli.cli.table import COMMANDS, declared
 from fmha_cli.discovery.models import presets
 from fmha_cli.domain.arch import arch_names, arch_root, load_arch
 from fmha_cli.domain.dtypes import DType, parse_dtypes
+from fmha_cli.domain.errors import UsageError
 from fmha_cli.domain.features import CLOSED_FILLS, FILLS, Direction, Layout, QScale
 from fmha_cli.domain.spoken import FILE, letters, products
 from fmha_cli.domain.suggest import Kind, distance, near_names, suggest
@@ -97,6 +101,68 @@ def test_the_answer_says_by_what_it_was_found() -> None:
         "tensors whose first axis is the sequence are not taken; transpose them to bshd; one of bhsd, bshd"
     )
     assert suggest("x", []) == "there are none"
+
+
+@pytest.mark.parametrize(
+    ("name", "is_"),
+    [
+        ("gfx906", "gfx906 is AMD Vega 20 (Radeon VII, Pro VII, MI50, MI60)"),
+        ("gfx906:sramecc+:xnack-", "gfx906 is AMD Vega 20 (Radeon VII, Pro VII, MI50, MI60)"),
+        *((name, "gfx906 is AMD Vega 20") for name in ("Radeon VII", "mi50", "MI60", "AMD Instinct MI50")),
+        *((name, "gfx1200 is AMD RDNA4, Navi 44") for name in ("gfx1200", "rx9060", "RX 9060 XT", "radeon-rx-9060")),
+        ("gfx1251", "gfx1251 is an AMD GPU like gfx1250"),
+        *((name, "NVIDIA Rubin (Vera Rubin") for name in ("sm_107", "sm107", "sm_107a", "rubin")),
+        *((name, "NVIDIA Thor (Jetson AGX Thor") for name in ("sm_110", "SM110", "sm_110f", "thor")),
+        *((name, "NVIDIA Blackwell, GB10 (DGX Spark)") for name in ("sm_121", "DGX Spark", "gb10")),
+        ("mi100", "gfx908 is AMD CDNA"),
+        ("gtx1080", "sm_61, sm_62 are NVIDIA Pascal other than GP100"),
+    ],
+)
+def test_an_architecture_without_kernels_is_said_to_be_what_it_is(name: str, is_: str) -> None:
+    """It is never taken for a neighbour, whose kernels would not load on it."""
+    with pytest.raises(UsageError, match="not one of fmha's architectures") as caught:
+        load_arch(name)
+    assert caught.value.why is not None
+    assert is_ in caught.value.why
+    assert near_names(name, arch_names(), Kind.ARCH) == ()
+    assert "did you mean" not in str(caught.value.help)
+
+
+def test_architectures_without_kernels_are_none_of_ours() -> None:
+    rows = TABLE["without_kernels"]
+    archs = [arch for row in rows for arch in row["archs"]]
+    assert set(archs) & set(arch_names()) == set()
+    assert len(set(archs)) == len(archs)
+    ours = {letters(p) for arch in arch_names() for p in products(load_arch(arch).facts)}
+    ours |= {letters(name) for row in TABLE["names"]["arch"] for name in row["said"]}
+    theirs = [letters(product) for row in rows for product in row["products"]]
+    assert set(theirs) & ours == set()
+    assert len(set(theirs)) == len(theirs)
+    assert all(row["source"].strip() and row["confidence"] in ("checked", "recalled") for row in rows)
+
+
+def test_what_nvrtc_compiles_for_is_ours_or_named(nvrtc_archs: list[int]) -> None:
+    """An architecture that a new NVRTC brings is known by name before someone asks for it."""
+    known = {*arch_names(), *(arch for row in TABLE["without_kernels"] for arch in row["archs"])}
+    assert [n for n in nvrtc_archs if not known & {f"sm_{n}", f"sm_{n}a"}] == []
+
+
+@pytest.fixture
+def nvrtc_archs() -> list[int]:
+    """The compute capabilities that the installed NVRTC knows, as ``nvrtcGetSupportedArchs`` numbers them."""
+    libraries = find_spec("nvidia")
+    found = (
+        [path for root in libraries.submodule_search_locations or () for path in Path(root).glob("*/lib/libnvrtc.so.*")]
+        if libraries
+        else []
+    )
+    if not found:
+        pytest.skip("no NVRTC is installed")
+    library, count = ctypes.CDLL(str(found[0])), ctypes.c_int()
+    assert library.nvrtcGetNumSupportedArchs(ctypes.byref(count)) == 0
+    archs = (ctypes.c_int * count.value)()
+    assert library.nvrtcGetSupportedArchs(archs) == 0
+    return list(archs)
 
 
 @pytest.mark.parametrize(
