@@ -91,18 +91,29 @@ def bug(fault: BaseException, console: Console, argv: Sequence[str]) -> int:
         console.error(trace)
         kept = "above"
     console.error(f"error[E070]: internal error: {type(fault).__name__}: {fault}")
+    plugin = _plugin_at_fault(fault)
     facts = {
         "fmha": __version__,
         "python": f"{platform.python_version()} ({platform.python_implementation()})",
         "platform": platform.platform(),
         "command": shlex.join(["fmha", *argv]),
-        "raised in": f"{Path(last.filename).name}, {last.name}" if last else "unknown",
+        "raised in": plugin[1] if plugin else f"{Path(last.filename).name}, {last.name}" if last else "unknown",
         "traceback": kept,
     }
-    console.error("  = help: this is a bug in fmha; please report it with the lines below and the traceback")
+    whose = f"the plugin {plugin[0]}, not in fmha" if plugin else "fmha"
+    console.error(f"  = help: this is a bug in {whose}; please report it with the lines below and the traceback")
     for name, value in facts.items():
         console.error(f"  {name:<10} {value}")
     return int(ExitCode.INTERNAL)
+
+
+def _plugin_at_fault(fault: BaseException) -> tuple[str, str] | None:
+    """The installed plugin whose code an exception came through, and the place in it; None if it passed through none."""
+    from fmha_cli.discovery.entry_points import installed_entry_points
+    from fmha_cli.domain.blame import package_of, place_of
+
+    places = ((entry.name, place_of(fault, package_of(entry.value))) for entry in installed_entry_points())
+    return next(((name, place.removeprefix("in ")) for name, place in places if place), None)
 
 
 def interrupted(console: Console) -> int:

@@ -73,6 +73,7 @@ def plugins(call: Call) -> None:
 
 def new_plugin(call: Call) -> None:
     """Write a backend that passes its conformance tests, with the names filled in."""
+    import shlex
     from pathlib import Path
 
     from fmha_cli.discovery.new_plugin import write_plugin
@@ -80,7 +81,11 @@ def new_plugin(call: Call) -> None:
     name = str(call.argument("name"))
     root = write_plugin(name, Path(call.settings.text("dir") or "."), call.registry.backends)
     call.output.text("\n".join(str(path) for path in sorted(root.rglob("*")) if path.is_file()))
-    call.console.say(f"next: pip install --no-build-isolation -e {root} && python -m pytest {root}")
+    folder = shlex.quote(str(root))
+    call.console.say(f"next: pip install -e {folder} pytest && python -m pytest {folder}")
+    call.console.say(
+        f"then: fmha run --backend {name.replace('-', '_')} --dtype fp32, the one type that it serves so far"
+    )
 
 
 def archs(call: Call) -> None:

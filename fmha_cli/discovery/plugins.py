@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pluggy
 
 from fmha_cli.discovery import hookspecs
+from fmha_cli.domain.blame import package_of, raised
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -74,8 +75,8 @@ def _loaded(entry: EntryPoint, others: Iterable[Plugin]) -> Plugin | tuple[str, 
     try:
         module = entry.load()
     except Exception as fault:  # noqa: BLE001 - whatever a plugin's import raises must not end the run
-        what = f"import of {entry.value} failed: {type(fault).__name__}: {fault}"
-        return what, "reinstall or uninstall the plugin"
+        what = f"import of {entry.value} failed: {raised(fault, package_of(entry.value))}"
+        return what, "its author mends that line; or reinstall or uninstall the plugin"
     if misspelled := unknown_hooks(module):
         return f"hooks that do not exist: {', '.join(misspelled)}", f"hooks are {', '.join(hook_names())}"
     dist = entry.dist
@@ -109,7 +110,7 @@ def collect(plugin: Plugin, hook: str) -> tuple[Any | None, PluginFault | None]:
     try:
         answers = getattr(plugin.manager.hook, hook)()
     except Exception as fault:  # noqa: BLE001 - a plugin's hook may raise anything
-        what = f"{hook} raised {type(fault).__name__}: {fault}"
+        what = f"{hook} raised {raised(fault, package_of(plugin.value))}"
         return None, PluginFault(plugin.name, what, "report it to the plugin's author, or uninstall it")
     return (answers[0] if answers else None), None
 

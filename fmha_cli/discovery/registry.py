@@ -13,6 +13,7 @@ from fmha_cli.discovery.entry_points import installed_entry_points
 from fmha_cli.discovery.plugins import Plugin, PluginFault, builtin_plugin, collect, load_plugins
 from fmha_cli.discovery.preference import Preference, load_preference
 from fmha_cli.domain.arch import ArchSpec, arch_from_json, arch_names, load_arch
+from fmha_cli.domain.blame import lacking, package_of, raised
 from fmha_cli.domain.emulation import Emulator
 from fmha_cli.domain.errors import EnvironmentProblem, FmhaError, UsageError
 from fmha_cli.domain.features import CLOSED_FILLS, DROPOUT_STREAMS, FILLS
@@ -36,6 +37,11 @@ _RESERVED: Mapping[str, tuple[str, ...]] = MappingProxyType(
 
 _Found = dict[str, tuple[Backend, Plugin]]
 """Backends and who brought them, by name."""
+
+_LISTED = ("fmha_register_backends", "fmha_register_emulators")
+"""The hooks that return a list; the others return a mapping."""
+
+_PAGE = 'docs/writing-a-backend.md, "The protocol"'
 
 _WORDS = ("auto", "all")
 """What ``--backend`` takes in the place of names (``wanted``)."""
@@ -75,8 +81,14 @@ class Registry:
         for plugin in self.plugins:
             answer, fault = self._ask(plugin, hook)
             faults.extend([fault] if fault else [])
-            if answer:
+            if answer is None or fault is not None:
+                continue
+            kind = Iterable if hook in _LISTED else Mapping
+            if isinstance(answer, kind):
                 yield plugin, answer
+            else:
+                what = f"{hook} returned {type(answer).__name__}, not a {'list' if hook in _LISTED else 'dict'}"
+                faults.append(PluginFault(plugin.name, what, _PAGE))
 
     @cached_property
     def _loaded(self) -> tuple[list[Plugin], list[PluginFault]]:
@@ -108,13 +120,16 @@ class Registry:
 
     def _objection(self, backend: Any, plugin: Plugin, found: _Found) -> tuple[str, str] | None:
         """What is wrong with a plugin's backend, and what helps."""
-        if not isinstance(backend, Backend):
-            return f"{backend!r} is not a Backend", "see docs/writing-a-backend.md"
+        if missing := lacking(backend, Backend):
+            return missing, _PAGE
         if backend.name in _WORDS or "," in backend.name:
             return f"backend {backend.name!r}: --backend gives that text another meaning", "rename it"
         if backend.name in found:
             return f"backend {backend.name!r} is registered already", "rename it, or uninstall one of the two"
-        taken = () if self._is_own(plugin) else self._taken_ids(backend, found)
+        try:
+            taken = () if self._is_own(plugin) else self._taken_ids(backend, found)
+        except Exception as fault:  # noqa: BLE001 - a plugin's rules may raise anything
+            return f"rules raised {raised(fault, package_of(plugin.value))}", "its author mends that line"
         return (f"rule ids {', '.join(taken)} are taken", "use K900 and above") if taken else None
 
     def _taken_ids(self, backend: Backend, found: _Found) -> tuple[str, ...]:
@@ -151,10 +166,8 @@ class Registry:
         faults: list[PluginFault] = []
         for plugin, answer in self._answers("fmha_register_emulators", faults):
             for emulator in answer:
-                if not isinstance(emulator, Emulator):
-                    faults.append(
-                        PluginFault(plugin.name, f"{emulator!r} is not an Emulator", "see docs/writing-a-backend.md")
-                    )
+                if missing := lacking(emulator, Emulator):
+                    faults.append(PluginFault(plugin.name, missing, _PAGE))
                 elif emulator.name in found:
                     what = f"emulator {emulator.name!r} is registered already"
                     faults.append(PluginFault(plugin.name, what, "rename it, or uninstall one of the two"))

@@ -46,6 +46,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fmha_cli import __version__
+from fmha_cli.domain.blame import lacking, package_of, raised
 from fmha_cli.domain.codec import from_json, to_json
 from fmha_cli.domain.device import DeviceFacts
 from fmha_cli.domain.emulation import Attached, Emulator
@@ -94,6 +95,7 @@ class Worker:
         self._descriptors: list[int] = []
         self._jobs: dict[str, Loaded] = {}
         self._runtime: str | None = None
+        self._package: str | None = None
         self._emulator: Attached | None = None
         self._handlers: dict[str, Callable[[Message], Message]] = {
             "hello": lambda request: {"version": VERSION, "fmha": __version__, "pid": os.getpid()},
@@ -145,7 +147,8 @@ class Worker:
         except MemoryError as fault:
             return _failed(Failure.MEMORY, fault)
         except Exception as fault:  # noqa: BLE001 - a backend may raise anything; the row pays, not the run
-            return _failed(Failure.KERNEL if request["do"] == "load" else Failure.EXCEPTION, fault)
+            failure = Failure.KERNEL if request["do"] == "load" else Failure.EXCEPTION
+            return _failed(failure, fault, self._package)
 
     def _claim(self, runtime: str) -> None:
         """Take a runtime, once.
@@ -183,7 +186,10 @@ class Worker:
         if job.emulation is not None:
             watching = self._attach(job.emulation, job.device)
             watching.watch(address_of(arena), len(arena), layout.regions)
+        self._package = package_of(type(backend).__module__)
         session = backend.open(job.device)
+        if missing := lacking(session, Session):
+            raise KernelFailure(missing, code="X017", help="docs/writing-a-backend.md")
         loaded = Loaded(session, arena, seed=0 if job.emulation is None else job.emulation.options.seed)
         try:
             session.load(plan, paths)
@@ -198,6 +204,7 @@ class Worker:
     def _run(self, request: Message) -> Message:
         loaded = self._jobs[request["id"]]
         session, cold = loaded.session, request["cold"]
+        self._package = package_of(type(session).__module__)
         times: list[list[int | None]] = []
         waited: list[int] = []
         if request["upload"] or loaded.fresh:
@@ -319,11 +326,11 @@ def verified(artifact: Loadable) -> Path:
     return path
 
 
-def _failed(failure: Failure, fault: Exception) -> Message:
+def _failed(failure: Failure, fault: Exception, package: str | None = None) -> Message:
     traceback.print_exception(fault)
     if isinstance(fault, FmhaError):
         return {"failure": failure.value, "what": fault.what, "why": fault.why}
-    return {"failure": failure.value, "what": f"{type(fault).__name__}: {fault}", "why": None}
+    return {"failure": failure.value, "what": raised(fault, package), "why": None}
 
 
 def confine(lifeline: int, parent: int, *, pdeathsig: bool) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from fmha_cli.domain.blame import raised
 from fmha_cli.domain.device import available_bytes
 from fmha_cli.domain.errors import FmhaError, InternalError, Interrupted
 
@@ -27,11 +28,13 @@ class Job(Generic[T]):
         name: the name that people see.
         run: does the work in a separate thread. It must watch the event and end soon after it is set.
         memory: bytes that it may need.
+        package: whose code the work is (``domain.blame``); None for this tool's.
     """
 
     name: str
     run: Callable[[threading.Event], T]
     memory: int = COMPILE_BYTES
+    package: str | None = None
 
 
 @dataclass(frozen=True)
@@ -148,7 +151,7 @@ class _Run(Generic[T]):
             outcome = Outcome(job.name, None, error)
         except Exception as error:  # noqa: BLE001
             # A defect in one job must become that job's row, so that every requested row gets a record.
-            fault = InternalError(f"building {job.name} raised {type(error).__name__}: {error}", code="B099")
+            fault = InternalError(f"building {job.name} raised {raised(error, job.package)}", code="B099")
             fault.__cause__ = error
             outcome = Outcome(job.name, None, fault)
         self.outcomes[index] = outcome

@@ -8,6 +8,7 @@ from functools import partial
 from threading import Event
 
 from fmha_cli.discovery.registry import Registry
+from fmha_cli.domain.blame import package_of
 from fmha_cli.domain.device import usable_cores
 from fmha_cli.domain.errors import EnvironmentProblem, FmhaError
 from fmha_cli.domain.kernel import KernelSpec
@@ -84,7 +85,7 @@ def build_orders(
             build = partial(_build, registry, ready[shop], order.stage)
             backend = registry.backend(kernel.backend)
             memory = backend.compile_bytes(kernel) if isinstance(backend, Batched) else COMPILE_BYTES
-            jobs[key] = Job(kernel.name, build, memory)
+            jobs[key] = Job(kernel.name, build, memory, package_of(type(backend).__module__))
         else:
             outcomes[key] = Built(kernel.name, None, error)
             heard(outcomes[key])

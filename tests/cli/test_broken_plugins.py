@@ -13,13 +13,17 @@ import pytest
 
 from cli.conftest import LARGE
 
+START = "from fmha_cli.api import hookimpl\n\n@hookimpl\ndef fmha_register_backends():\n    "
 BROKEN = {
-    "torn": ("import no_such_module_anywhere\n", "No module named"),
-    "typo": ("from fmha_cli.api import hookimpl\n\n@hookimpl\ndef fmha_register_backend():\n    return ()\n", "hooks"),
-    "wild": (
-        "from fmha_cli.api import hookimpl\n\n@hookimpl\ndef fmha_register_backends():\n    raise RuntimeError('boo')\n",
-        "boo",
+    "torn": ("import no_such_module_anywhere\n", "fmha_torn.py:1)"),
+    "garbled": ("x = 1\ndef f(:\n", "fmha_garbled.py:2)"),
+    "bare": (
+        f"{START}return [object()]\n",
+        "lacks name, algorithm, dropout_stream, probes_in_parent, automatic, probe(self)",
     ),
+    "alone": (f"{START}return object()\n", "fmha_register_backends returned object, not a list"),
+    "typo": ("from fmha_cli.api import hookimpl\n\n@hookimpl\ndef fmha_register_backend():\n    return ()\n", "hooks"),
+    "wild": (f"{START}raise RuntimeError('boo')\n", "boo in fmha_register_backends ("),
     "cpu": (
         "from fmha_cli.api import hookimpl\nfrom fmha_cli.backends.cpu import backend\n\n"
         "@hookimpl\ndef fmha_register_backends():\n    return (backend,)\n",
@@ -83,3 +87,52 @@ def test_nothing_else_breaks(site: Path) -> None:
 @pytest.mark.parametrize("argv", [("doctor", "torn"), ("run", "--backend", "torn"), ("run", "--backend", "typo")])
 def test_a_broken_plugin_asked_for_by_name_is_exit_4(site: Path, argv: tuple[str, ...]) -> None:
     assert fmha(site, *argv)[0] == 4
+
+
+EXAMPLE = (Path(__file__).parents[2] / "plugins" / "fmha-example" / "src" / "fmha_example" / "__init__.py").read_text()
+FAULTS = {
+    "launch": ("start = time.perf_counter_ns()", "start = 1 // 0", "ZeroDivisionError", 6),
+    "bind": ("s, layout = tensor.strides,", "s, layout = tensor.stripes,", "AttributeError", 6),
+    "build": ("api.build_cpp(", "api.build_cpp(*", "TypeError", 4),
+    "decide": ("reasons = api.reasons_against(", "reasons = api.reasons_against(1, ", "TypeError", 70),
+    "plan": ("return api.Plan(problem, ", "return api.Plan(*problem, ", "TypeError", 70),
+}
+"""Member -> its text, the text with a fault, the exception, the exit code."""
+
+
+def faulty(folder: Path, old: str, new: str) -> tuple[Path, int]:
+    """The example under another name with a fault planted, installed. Returns the file and the line of the fault."""
+    text = EXAMPLE.replace("fmha_example", "fmha_faulty").replace('"example"', '"faulty"')
+    assert text.count(old) == 1
+    install(folder, "faulty", text.replace(old, new))
+    (folder / "sitecustomize.py").write_text(FEW)
+    before = text.partition(old)[0]
+    return folder / "fmha_faulty.py", before.count("\n") + 1
+
+
+@pytest.mark.parametrize("member", FAULTS)
+def test_an_exception_of_a_plugin_is_told_once_with_its_member_file_and_line(member: str, tmp_path: Path) -> None:
+    old, new, exception, expected = FAULTS[member]
+    file, line = faulty(tmp_path, old, new)
+    said = told(tmp_path, "run", "--backend", "faulty", "--dtype", "fp32", "-s", "32", "-H", "1", "-d", "32")
+    assert said[0] == expected, said
+    assert said[1].count(exception) == 1, said[1]
+    place = said[1].replace("\n", " ").replace(" ", "")
+    assert f"{member}({file}:{line})" in place, said[1]
+    assert expected != 70 or "abugintheplugin" in place
+
+
+def test_a_session_without_launch_is_told_by_the_member(tmp_path: Path) -> None:
+    faulty(tmp_path, "def launch(", "def lunch(")
+    code, text = told(tmp_path, "run", "--backend", "faulty", "--dtype", "fp32", "-s", "32", "-H", "1", "-d", "32")
+    assert code == 6
+    assert text.replace("\n", " ").count("lacks launch(self)") == 1, text
+
+
+def told(site: Path, *argv: str) -> tuple[int, str]:
+    """The exit code and all that a command prints, in lines of any length."""
+    path = os.pathsep.join((str(site), os.environ.get("PYTHONPATH", "")))
+    environ = {**os.environ, "PYTHONPATH": path, "COLUMNS": "1000", "NO_COLOR": "1"}
+    words = [sys.executable, "-m", "fmha_cli", *argv]
+    done = subprocess.run(words, capture_output=True, text=True, env=environ, check=False)
+    return done.returncode, done.stdout + done.stderr

@@ -370,7 +370,9 @@ def _details(index: int, record: Row) -> list[str]:
         "notes", []
     )
     if not good:
-        lines += [f"log ends: {record['log'].strip().splitlines()[-1]}"] if (record["log"] or "").strip() else []
+        last = next(reversed((record["log"] or "").strip().splitlines()), None)
+        told = re.sub(r"^fmha_cli\.\S+: ", "", last or "")  # the class of an error of this tool is no news
+        lines += [f"log ends: {last}"] if last and not any(told in line for line in lines) else []
         lines += [f"saved: {record['saved']}"] if record["saved"] else []
         lines += [f"again: {record['repro']}"]
     return [f"  {index}: " + line.replace("\n", "\n     ") for line in dict.fromkeys(lines)]
