@@ -18,6 +18,7 @@ from fmha_cli.report.form import Format
 if TYPE_CHECKING:
     from fmha_cli.cli.points import Point
     from fmha_cli.discovery.preference import Preference
+    from fmha_cli.discovery.registry import Registry
     from fmha_cli.discovery.select import Selection
     from fmha_cli.domain.device import Availability
     from fmha_cli.domain.problem import Problem
@@ -79,6 +80,8 @@ def explain(call: Call) -> None:
     wanted = request.wanted
     found = found_by(call, wanted)
     selection = select(problem, call.registry, found, wanted, refusals_too=True)
+    if wanted.arch is not None and (fuller := _fuller(call.registry, wanted.arch)):
+        call.console.say(fuller)
     if pair:
         from fmha_cli.cli.comparing import compare
 
@@ -107,6 +110,19 @@ def explain(call: Call) -> None:
         call.output.table(document, partial(explain_view, limit=limit))
     else:
         call.output.document(document)
+
+
+def _fuller(registry: Registry, arch: str) -> str | None:
+    """That other backends have kernels for the same GPUs under the name with the suffix ``a``; None if there are none."""
+    from fmha_cli.domain.spoken import whole_of
+
+    whole = whole_of(arch, registry.arch_names())
+    more = [name for name, b in registry.backends.items() if whole in b.archs() and arch not in b.archs()]
+    return (
+        f"more kernels exist for {whole}, which these GPUs take too ({', '.join(more)}): --arch {whole}"
+        if more
+        else None
+    )
 
 
 def _refuse_problem(call: Call, asked: str) -> None:

@@ -6,7 +6,7 @@ Only refused names are looked up, so nothing here costs a command that works.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +14,8 @@ from fmha_cli.domain.arch import arch_document, arch_names, load_arch
 from fmha_cli.domain.suggest import Kind
 
 FILE, SCHEMA = "_names.json", "fmha.names/1"
+ELSEWHERE, ELSEWHERE_SCHEMA = "_elsewhere.json", "fmha.elsewhere/1"
+"""Libraries that are no backends of this installation."""
 _PREFIX = 4
 """A product may be named by its first letters and digits, at least so many (``mi300``)."""
 
@@ -26,11 +28,13 @@ class Meaning:
         names: the names that it has here.
         label: what they were found by, for people (``MI300X``); empty if that is the name itself.
         note: a sentence to say besides them, or instead of them.
+        absent: all there is to say if none of the names exists.
     """
 
     names: tuple[str, ...]
     label: str = ""
     note: str = ""
+    absent: str = ""
 
 
 def letters(name: str) -> str:
@@ -47,7 +51,23 @@ def meaning(name: str, kind: Kind) -> Meaning | None:
     for row in _document()["names"][kind]:
         if own and own in map(letters, row["said"]):
             return Meaning(tuple(row["means"]), note=row.get("note", ""))
-    return None
+    return _library(own) if kind is Kind.BACKEND else None
+
+
+def _library(own: str) -> Meaning | None:
+    """What there is to say about a library that is asked for as a backend."""
+    rows = arch_document(ELSEWHERE, ELSEWHERE_SCHEMA)["libraries"]
+    row = next((row for row in rows if own and own in map(letters, row["said"])), None)
+    if row is None:
+        return None
+    nearest, title = ", ".join(row.get("nearest", ())), row["title"]
+    if row["why"] is not None:
+        return Meaning((), absent=f"{title} is not served: {row['why']}; nearest: {nearest}")
+    if "plugin" not in row:
+        return Meaning(tuple(row["nearest"]), label=f"the kernels of {title}")
+    name, packages = row["plugin"]["backend"], " ".join(row["plugin"]["packages"])
+    how = f"in a checkout of fmha, pip install ./plugins/fmha-{name} {packages}"
+    return Meaning((name,), absent=f"the backend {name} is a plugin for {title}: {how}")
 
 
 def products(facts: Mapping[str, Mapping[str, Any]]) -> tuple[str, ...]:
@@ -69,7 +89,11 @@ def _product(name: str) -> Meaning | None:
         if found:
             labels = dict.fromkeys(product for product, _ in found)
             short = [label for label in labels if not any(other in label for other in labels if other != label)]
-            return Meaning(tuple(dict.fromkeys(arch for _, arch in found)), label=", ".join(short[:3]))
+            archs = tuple(dict.fromkeys(arch for _, arch in found))
+            fuller = [arch for arch in archs if whole_of(arch, archs) is None]
+            fewer = ", ".join(arch for arch in archs if arch not in fuller)
+            note = f"{fewer} is without the kernels that need these chips' own instructions." if fewer else ""
+            return Meaning(tuple(fuller), label=", ".join(short[:3]), note=note)
         for row in _document()["without_kernels"]:
             if any(fits(wanted, _bare(said)) for said in (*(row["archs"] if fits is _is else ()), *row["products"])):
                 return Meaning((), note=_other(name, row))
@@ -82,6 +106,16 @@ def _other(name: str, row: Mapping[str, Any]) -> str:
     some = ", ".join([product for product in row["products"] if product not in row["title"]][:4])
     about = f"{row['title']} ({some})" if some else row["title"]
     return f"{', '.join(own)} {'is' if len(own) == 1 else 'are'} {about}; fmha has no kernels for it"
+
+
+def whole_of(arch: str, archs: Iterable[str]) -> str | None:
+    """The architecture with the instructions that only one chip has, beside one that later chips take too: sm_90a for
+    sm_90. Kernels for it include those that need such instructions. None if there is none among ``archs``.
+
+    Source: NVIDIA, CUDA C++ Programming Guide, architecture-specific features: targets with the suffix ``a``.
+    """
+    whole = f"{arch}a"
+    return whole if whole in archs else None
 
 
 def _is(wanted: Sequence[str], product: Sequence[str]) -> bool:

@@ -34,7 +34,9 @@ def suggest(name: str, known: Iterable[str], kind: Kind | None = None, otherwise
         kind: of which kind they are; then names that people use for such things are known too (``spoken``).
     """
     names = list(dict.fromkeys(known))
-    near, label, note = _near(name, names, kind)
+    near, label, note, absent = _near(name, names, kind)
+    if absent:
+        return absent
     if near:
         asked = f"did you mean {' or '.join(near)}{f' ({label})' if label else ''}?"
         return f"{asked} {note}".rstrip()
@@ -48,29 +50,30 @@ def near_names(name: str, known: Iterable[str], kind: Kind | None = None) -> tup
     return tuple(_near(name, list(dict.fromkeys(known)), kind)[0])
 
 
-def _near(name: str, names: Sequence[str], kind: Kind | None) -> tuple[Sequence[str], str, str]:
-    """The near names, what they were found by, and a note."""
+def _near(name: str, names: Sequence[str], kind: Kind | None) -> tuple[Sequence[str], str, str, str]:
+    """The near names, what they were found by, a note, and what stands in the place of all this where what was meant is
+    not here."""
     from fmha_cli.domain.spoken import letters, meaning  # it reads facts, whose errors need this module
 
     own = letters(name)
     for said in dict.fromkeys((name, name.partition(":")[0])):
         same = [k for k in names if letters(k) and letters(k) == letters(said)]
         if same:
-            return same[:MOST], "", ""
+            return same[:MOST], "", "", ""
         found = meaning(said, kind) if kind is not None else None
         if found is not None:
             heads = {k.partition(":")[0] for k in names}
             there = [k for k in found.names if k.partition(":")[0] in heads]
-            if there or found.note:
-                return there[:MOST], found.label, found.note
+            if there or found.note or found.absent:
+                return there[:MOST], found.label, found.note, "" if there else found.absent
     begun = [k for k in names if len(own) > 2 and letters(k).startswith(own)]
     if begun:
-        return begun[:MOST], "", ""
+        return begun[:MOST], "", "", ""
     apart = {
         k: (distance(own, letters(k)), _digits(own) != _digits(letters(k))) for k in names if close(own, letters(k))
     }
     best = min(apart.values(), default=None)
-    return [k for k, far in apart.items() if far == best][:MOST], "", ""
+    return [k for k, far in apart.items() if far == best][:MOST], "", "", ""
 
 
 def close(name: str, known: str) -> bool:

@@ -282,3 +282,10 @@ def test_the_best_kernel_of_every_backend_is_shown(fmha: Fmha) -> None:
     later = [str(best[name]["rank"]) for name in ("mem_efficient", "cudnn_oss")]
     assert [row[0] for row in rows] == ["1", "2", "3", "4", *later]
     assert {row[2]: row[1] for row in reversed(rows)} == {name: d["digest"][:12] for name, d in best.items()}
+
+
+@pytest.mark.parametrize(("arch", "whole"), [("sm_90", "sm_90a"), ("sm_100", "sm_100a")])
+def test_an_architecture_that_lacks_kernels_of_the_same_chip_says_so(fmha: Fmha, arch: str, whole: str) -> None:
+    said = " ".join(fmha("explain", "--arch", arch, "-s", "128").err.split())
+    assert f"more kernels exist for {whole}, which these GPUs take too (cudnn_oss" in said
+    assert "more kernels" not in fmha("explain", "--arch", whole, "-s", "128").err

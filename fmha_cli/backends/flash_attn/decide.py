@@ -24,6 +24,8 @@ from fmha_cli.domain.kernel import Family, KernelSpec
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.signature import Need
 
+_HOST = "FlashAttention-2's host code"
+
 
 def decide(problem: Problem, device: DeviceFacts) -> Iterable[Decision]:
     """A decision about every main-stage kernel of the problem's direction, for the device's architectures.
@@ -81,8 +83,8 @@ def _supported(s: Situation, place: int, candidate: Candidate) -> Supported:
     late = ", ".join(filter(None, why))
     rank = (int(bool(late)), place, int(family), steps)
     if late:
-        return Supported(kernel, rank, f"not what upstream takes: {late}")
-    return Supported(kernel, rank, f"it is upstream's choice: {s.api.value}, {_splitting(s)}")
+        return Supported(kernel, rank, f"not what {_HOST} takes: {late}")
+    return Supported(kernel, rank, f"{_HOST} takes it: {s.api.value}, {_splitting(s)}")
 
 
 def _splits_less(s: Situation, kernel: KernelSpec) -> bool:

@@ -59,7 +59,7 @@ def check(problem: Problem, device: DeviceFacts) -> None:
         return
     assert [d.rank for d in able].count(BEST) == 1, problem.repro()
     assert all(reasons_against(RULES, problem, d.kernel, device) == [] for d in able), problem.repro()
-    assert all(("upstream's choice" in d.note) == (d.rank == BEST) for d in able)
+    assert all(("FlashAttention-2's host code takes it" in d.note) == (d.rank == BEST) for d in able)
     found = strict_lookup(key_of(problem, device.archs[0], device))
     assert found.kernel == able[0].kernel, problem.repro()
     for decision in able:
