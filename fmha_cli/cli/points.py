@@ -56,18 +56,20 @@ def points_of(call: Call) -> tuple[Point, ...]:
 
 
 def _points_of(call: Call, asked: Asked) -> tuple[Point, ...]:
-    files, complete = file_flags(call), None
+    files, complete, with_cache = file_flags(call), None, None
     if not all(text.startswith("filled") for text in files.values()):
+        from fmha_cli.walk.given_cache import stored
         from fmha_cli.walk.input_files import flags_from_files, read_input_files
 
-        complete = partial(flags_from_files, given=read_input_files(files))
+        given = read_input_files(files)
+        complete, with_cache = partial(flags_from_files, given=given), partial(stored, arrays=given.arrays)
     skip, points, dropped = call.settings.on("skip_impossible"), list[Point](), list[Dropped]()
     for sweep, raw, layer in _in_step(asked):
         found = resolve_point(sweep, raw, skip_impossible=skip, complete=complete)
         if isinstance(found, Dropped):
             dropped.append(found)
         else:
-            points.append(Point(found, layer))
+            points.append(Point(with_cache(found) if with_cache else found, layer))
     if not points:
         raise nothing_left(dropped)
     for point in dropped:

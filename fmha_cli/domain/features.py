@@ -103,6 +103,23 @@ class KvCache:
 
 
 @dataclass(frozen=True)
+class CacheStorage:
+    """Extents of a given cache where they are not those that its problem needs; 0 = as the problem needs them.
+
+    Attributes:
+        rows: rows of each sequence in a linear cache.
+        pages: pages of the pool.
+        table: places for each sequence in the block table.
+        keys: rows in use, each counted once, where sequences share pages.
+    """
+
+    rows: int = 0
+    pages: int = 0
+    table: int = 0
+    keys: int = 0
+
+
+@dataclass(frozen=True)
 class Rotary:
     """Rotary embedding of appended keys and of the queries, base 10000. ``dim`` 0 turns it off."""
 

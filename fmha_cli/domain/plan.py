@@ -9,6 +9,7 @@ from typing import Annotated
 from fmha_cli.domain.kernel import Family, KernelSpec
 from fmha_cli.domain.members import Count, Least, Sha256
 from fmha_cli.domain.problem import Problem
+from fmha_cli.domain.tensors import unused_bytes
 
 
 @dataclass(frozen=True)
@@ -76,8 +77,8 @@ class Plan:
 
     @property
     def predicted_bytes(self) -> int:
-        """Bytes of device memory that the run needs: every tensor once, and the workspaces."""
-        return self.problem.bytes() + self.workspace_bytes
+        """Bytes of device memory that the run needs: every tensor once, the rest of a given cache, and the workspaces."""
+        return self.problem.bytes() + unused_bytes(self.problem) + self.workspace_bytes
 
 
 @dataclass(frozen=True, kw_only=True)

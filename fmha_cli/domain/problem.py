@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from enum import Enum
 from functools import cache
 from typing import Annotated, ClassVar, Literal
@@ -14,6 +14,7 @@ from fmha_cli.domain.features import (
     Alibi,
     Bias,
     CacheKind,
+    CacheStorage,
     Direction,
     KvCache,
     Layout,
@@ -68,6 +69,7 @@ class Problem:
         kv_dtype: element type of the cache, where it is not that of Q. Appended keys and values have Q's type, and are
             quantised as they are written.
         fp8_encoding: how fp8 of Q, the cache and O is read; ``ocp`` without fp8.
+        storage: how large a given cache is. It is no flag: it is in no JSON form, digest or repro line.
         json_always: the members of the JSON form that are always present; others are absent at their defaults.
     """
 
@@ -117,6 +119,7 @@ class Problem:
     qscale: Annotated[QScale, ShownAs(Literal["tensor", "block", "kv-block", "mx", "head"])]
     deterministic: bool
     dbias: bool
+    storage: Annotated[CacheStorage, Hidden()] = field(default_factory=CacheStorage)
 
     @property
     def mode(self) -> Mode:
@@ -147,8 +150,13 @@ class Problem:
 
     @property
     def cache_rows(self) -> int:
-        """Rows of K and V that a linear cache has for each sequence: the longest keys after the longest padding."""
-        return self.seqlen_k + max(self.leftpads())
+        """Rows of K and V that a linear cache has for each sequence: at least the longest keys after the longest padding."""
+        return max(self.storage.rows, self.seqlen_k + max(self.leftpads()))
+
+    @property
+    def held_keys(self) -> int:
+        """Rows of K and V that the sequences read, each counted once."""
+        return self.storage.keys or sum(self.key_lengths())
 
     @property
     def v_in_k(self) -> bool:
@@ -173,7 +181,7 @@ class Problem:
 
     def bytes(self) -> int:
         """Bytes of every tensor, each counted once; K and V are counted with their own heads (contract, section 2)."""
-        rows, keys = sum(self.query_lengths()), sum(self.key_lengths())
+        rows, keys = sum(self.query_lengths()), self.held_keys
         q, o = self.heads * rows * self.hdim, self.heads * rows * self.hdim_v
         k, v = self.kv_heads * keys * self.hdim, 0 if self.v_in_k else self.kv_heads * keys * self.hdim_v
         bits = q * self.dtype.bits + (k + v) * self.kv_bits + o * self.dtype_out.bits
@@ -214,11 +222,11 @@ class Problem:
             "mode": self.mode.value,
             "layout": layouts_text(self.layout, self.layout_out),
         }
-        composed = ("dtype", "dtype_out", "mask", "layout", "layout_out")
-        for field in fields(self):
-            value = getattr(self, field.name)
-            if field.name not in composed and (field.name in self.json_always or value != getattr(default, field.name)):
-                out[field.name] = plain(value)
+        composed = ("dtype", "dtype_out", "mask", "layout", "layout_out", "storage")
+        for name in (one.name for one in fields(self) if one.name not in composed):
+            value = getattr(self, name)
+            if name in self.json_always or value != getattr(default, name):
+                out[name] = plain(value)
         return dict(sorted(out.items()))
 
     @property

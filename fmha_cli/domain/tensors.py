@@ -4,9 +4,10 @@ Axes, with ``s`` rows of a sequence, ``d`` the head dim, and ``heads`` the tenso
 
 - batch mode: bhsd (batch, heads, s, d), bshd (batch, s, heads, d);
 - group mode packs the sequences without gaps: bhsd (heads, total, d), bshd (total, heads, d);
-- a linear cache is batch-shaped in group mode too. It has cache_rows rows: the largest cache_seqlen + append after
+- a linear cache is batch-shaped in group mode too. It has cache_rows rows: at least the largest cache_seqlen + append after
   the largest left padding. The keys of sequence b start at row leftpads()[b];
-- a paged cache is (pages, page, kv_heads, d) in both layouts;
+- a paged cache is (pages, page, kv_heads, d) in both layouts; the block table is (batch, table_width);
+- a given cache may be larger than its sequences need (``Problem.storage``); a filled one is not;
 - where V is in K (``Problem.v_in_k``) there is no v, v_new, v_descale or dv: V is the first hdim_v columns of k, with k's
   scales, appended keys are values too, and dk holds the sums of both;
 - k_new and v_new (appended keys) are batch-shaped with ``append`` rows;
@@ -113,8 +114,21 @@ def pages_of(length: int, page: int) -> int:
 
 
 def page_count(problem: Problem) -> int:
-    """Number of pages of a filled paged cache: those in use, and one that no sequence uses."""
-    return sum(pages_of(n, problem.kv_cache.page) for n in problem.key_lengths()) + 1
+    """Number of pages of the pool. A filled one has those in use, and one that no sequence uses."""
+    return problem.storage.pages or sum(pages_of(n, problem.kv_cache.page) for n in problem.key_lengths()) + 1
+
+
+def table_width(problem: Problem) -> int:
+    """Places for each sequence in the block table of a paged cache."""
+    return max(1, problem.storage.table, pages_of(problem.seqlen_k, problem.kv_cache.page))
+
+
+def unused_bytes(problem: Problem) -> int:
+    """Bytes of a given cache that no sequence uses."""
+    p, stored = problem, problem.storage
+    rows = page_count(p) * p.kv_cache.page if stored.pages else p.batch * p.cache_rows if stored.rows else 0
+    row = p.kv_heads * (p.hdim + (0 if p.v_in_k else p.hdim_v)) * p.kv_bits // 8
+    return max(0, rows - p.held_keys) * row
 
 
 def shapes_of(problem: Problem) -> dict[str, TensorShape]:
@@ -145,7 +159,7 @@ def _tensors(p: Problem) -> Iterator[tuple[str, TensorShape]]:
     if not p.v_in_k:
         yield "v", TensorShape(v, held, cache)
     if p.paged:
-        yield "block_table", TensorShape((p.batch, max(1, pages_of(p.seqlen_k, p.kv_cache.page))), Element.INT32)
+        yield "block_table", TensorShape((p.batch, table_width(p)), Element.INT32)
     if p.append:
         yield "k_new", TensorShape((p.batch, *_axes((p.kv_heads, p.append, p.hdim), p.layout)), element)
         if not p.v_in_k:

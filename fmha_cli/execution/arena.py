@@ -7,10 +7,12 @@ depends on the process that ran the kernel.
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count
 from math import prod
+from types import MappingProxyType
 
 import numpy as np
 
@@ -81,6 +83,7 @@ class Arena:
         self._bytes: Bytes = np.frombuffer(self._map, dtype=np.uint8)
         self._zones = zones_of(layout)
         self._inputs: dict[str, Array] = {}
+        self._appended: dict[str, Array] = {}
         self._guard = Pattern.FFFF
 
     @property
@@ -102,8 +105,12 @@ class Arena:
         start = self._bytes[slot.start : slot.start + max(slot.end - slot.start, slot.itemsize)]
         return np.ndarray(slot.tensor.shape, dtype, start, strides=strides)
 
-    def write(self, inputs: Inputs) -> None:
+    def write(self, inputs: Inputs, appended: Mapping[str, Array] = MappingProxyType({})) -> None:
         """Write the inputs of the following runs. They are kept by reference for comparison: do not change them.
+
+        Args:
+            appended: of a cache that a run appends to, by name: the rows that it may write, booleans in the tensor's shape
+                without its last axis.
 
         Raises:
             InternalError: a tensor is missing or unknown, or its shape or type differs from the layout's.
@@ -116,7 +123,7 @@ class Arena:
             if array.shape != view.shape or array.dtype != view.dtype:
                 raise InternalError(f"{name}: {array.dtype} {array.shape} for {view.dtype} {view.shape}")
             view[...] = array
-        self._inputs = dict(inputs)
+        self._inputs, self._appended = dict(inputs), dict(appended)
 
     def prepare(self, run: int = 0) -> None:
         """Before every run: restore guards, gaps and inputs, and poison outputs and workspaces.
@@ -131,7 +138,7 @@ class Arena:
                 fill_words(self._view(slot), self._guard.other)
             elif slot.role is None:
                 self._bytes[slot.start : slot.end] = self._guard.other.bytes(slot.start, slot.end - slot.start)
-        changed = [change.tensor for change in self.changed_inputs()]
+        changed = [change.tensor for change in self._changed(Role.INPUT)]
         for name in (*changed, *(s.name for s in self.layout.slots if s.role is Role.INOUT and s.name in self._inputs)):
             self.view(name)[...] = self._inputs[name]
 
@@ -140,9 +147,14 @@ class Arena:
         return find_violations(self._bytes, self.layout, self._zones, self._guard)
 
     def changed_inputs(self) -> tuple[Change, ...]:
-        """Inputs whose bits differ from what was written, except tensors that a kernel appends to."""
-        names = [s.name for s in self.layout.slots if s.role is Role.INPUT and s.name in self._inputs]
-        found = (_difference(name, self.view(name), self._inputs[name]) for name in names)
+        """Inputs whose bits differ from what was written, outside of the rows that a kernel appends to."""
+        return (*self._changed(Role.INPUT), *self._changed(Role.INOUT))
+
+    def _changed(self, role: Role) -> tuple[Change, ...]:
+        names = [s.name for s in self.layout.slots if s.role is role and s.name in self._inputs]
+        if role is Role.INOUT:
+            names = [name for name in names if name in self._appended]
+        found = (_difference(n, self.view(n), self._inputs[n], self._appended.get(n)) for n in names)
         return tuple(change for change in found if change is not None)
 
     def unwritten(self) -> tuple[Unwritten, ...]:
@@ -176,12 +188,14 @@ class Arena:
         self.close()
 
 
-def _difference(name: str, actual: Array, expected: Array) -> Change | None:
-    """Bitwise comparison: NaN equals itself."""
+def _difference(name: str, actual: Array, expected: Array, but: Array | None = None) -> Change | None:
+    """Bitwise comparison, ``but`` for some rows: NaN equals itself."""
     a, b = as_words(actual), as_words(expected)
     if _equal(a, b):
         return None
-    at = np.argwhere(a != b)
+    at = np.argwhere(a != b if but is None else (a != b) & ~but[..., None])
+    if not len(at):
+        return None
     return Change(name, len(at), tuple(int(n) for n in at[0]))
 
 

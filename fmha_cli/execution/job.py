@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -10,6 +10,7 @@ from fmha_cli.domain.codec import to_json
 from fmha_cli.domain.device import DeviceFacts
 from fmha_cli.domain.emulation import EmulatorOptions
 from fmha_cli.domain.encode import digest_of
+from fmha_cli.domain.features import CacheStorage
 from fmha_cli.domain.kernel import parse_kernel
 from fmha_cli.domain.plan import Artifact, Plan, Stage, Workspace
 from fmha_cli.domain.problem import Problem
@@ -55,7 +56,7 @@ class JobMessage:
     """A job as the worker receives it.
 
     Attributes:
-        problem: its flags.
+        problem: its flags; storage: how large its cache is.
         stages: the name of each kernel, with the stage's details.
         runtime: the key of the runtime that the worker loads. A worker with another runtime cannot run the job.
     """
@@ -64,6 +65,7 @@ class JobMessage:
     backend: str
     device: DeviceFacts
     problem: str
+    storage: CacheStorage
     stages: tuple[tuple[str, tuple[tuple[str, str], ...]], ...]
     workspaces: tuple[Workspace, ...]
     splits: int
@@ -80,7 +82,8 @@ class JobMessage:
         """
         algorithms = {backend.name: backend.algorithm}
         stages = tuple(Stage(parse_kernel(name, algorithms), detail) for name, detail in self.stages)
-        return Plan(Problem.from_cli(self.problem), stages, self.workspaces, self.splits)
+        problem = replace(Problem.from_cli(self.problem), storage=self.storage)
+        return Plan(problem, stages, self.workspaces, self.splits)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,6 +121,7 @@ class Job:
             backend=self.backend,
             device=self.device,
             problem=self.plan.problem.repro(),
+            storage=self.plan.problem.storage,
             stages=tuple((stage.kernel.name, stage.detail) for stage in self.plan.stages),
             workspaces=self.plan.workspaces,
             splits=self.plan.splits,

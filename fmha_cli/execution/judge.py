@@ -36,6 +36,7 @@ from fmha_cli.execution.job import Job
 from fmha_cli.execution.negated import negated_inputs, without_signed_zero
 from fmha_cli.execution.supervisor import Supervisor
 from fmha_cli.execution.trial import SEVERITY, Examiner, Judged, JudgePolicy, Trial
+from fmha_cli.oracle.tensors import appended_rows
 
 __all__ = ["SEVERITY", "JudgePolicy", "Judged", "judge", "recheck"]
 
@@ -85,7 +86,7 @@ def judge(
 
 
 def _judge_fill(examiner: Examiner, trial: Trial) -> None:
-    examiner.arena.write(trial.case.inputs)
+    examiner.arena.write(trial.case.inputs, appended_rows(trial.case.problem, trial.case.inputs))
     first: Outputs | None = None
     unwritten: tuple[Unwritten, ...] = ()
     for run in range(examiner.policy.repeats):
@@ -170,7 +171,7 @@ def _launch_negated(examiner: Examiner, trial: Trial, first: Outputs) -> None:
             return
     negated = negated_inputs(trial.case.problem, trial.case.inputs)
     if negated is not None:
-        arena.write(negated.inputs)
+        arena.write(negated.inputs, appended_rows(trial.case.problem, negated.inputs))
     trial.when = f"one more launch, {negated.what} negated: " if negated else "one more launch: "
     outputs, returned = examiner.launched(trial, 1), time.monotonic()
     if outputs is None:

@@ -140,6 +140,16 @@ class SequenceView:
             cached = batched_rows(tensor, p.layout, self.b, g)[self.leftpad : self.leftpad + held]
         return np.concatenate([cached, self.appended(name, g)]) if p.append else cached
 
+    def place(self, tensor: Array, first: int, end: int, values: Array | bool, g: int | slice = slice(None)) -> None:
+        """Write ``values`` to keys first..end-1 of head ``g``, or of all heads, in a tensor of the cache's form."""
+        p = self.problem
+        if p.paged:
+            page, slot = self.slots(first, end)
+            tensor[page, slot, g] = values
+        else:
+            rows = slice(self.leftpad + first, self.leftpad + end)
+            tensor[(self.b, g, rows) if p.layout is Layout.BHSD else (self.b, rows, g)] = values
+
     def slots(self, first: int, end: int) -> tuple[Ints, Ints]:
         """(page, slot in the page) of keys first..end-1 of a paged cache."""
         j = np.arange(first, end, dtype=np.int64)
@@ -272,6 +282,18 @@ def head_rows(tensor: Array, p: Problem, layout: Layout, lengths: tuple[int, ...
     return view
 
 
+def appended_rows(problem: Problem, inputs: Inputs) -> dict[str, Bools]:
+    """Where an append writes: of k and v, booleans in their shapes without the last axis; empty when nothing is appended."""
+    if not problem.append or problem.cache_seqlens is None:
+        return {}
+    out = {name: np.zeros(inputs[name].shape[:-1], np.bool_) for name in ("k", "v") if name in inputs}
+    for b, held in enumerate(problem.cache_seqlens):
+        view = SequenceView(problem, inputs, b)
+        for rows in out.values():
+            view.place(rows, held, held + problem.append, True)
+    return out
+
+
 def appended_cache(problem: Problem, inputs: Inputs) -> dict[str, Array]:
     """Copies of k and v after the append, in their storage form; empty when nothing is appended."""
     if not problem.append or problem.cache_seqlens is None:
@@ -281,10 +303,5 @@ def appended_cache(problem: Problem, inputs: Inputs) -> dict[str, Array]:
         view = SequenceView(problem, inputs, b)
         for name, tensor in out.items():
             for g in range(problem.kv_heads):
-                if problem.paged:
-                    page, slot = view.slots(held, held + problem.append)
-                    tensor[page, slot, g] = view.appended(name, g)
-                else:
-                    first = view.leftpad + held
-                    batched_rows(tensor, problem.layout, b, g)[first : first + problem.append] = view.appended(name, g)
+                view.place(tensor, held, held + problem.append, view.appended(name, g), g)
     return out

@@ -13,9 +13,10 @@ from fmha_cli.domain.errors import ImpossibleProblem, UnsupportedError, UsageErr
 from fmha_cli.domain.features import Direction
 from fmha_cli.domain.flags import FILLED, parse_list, parse_size
 from fmha_cli.domain.problem import Problem
-from fmha_cli.domain.tensors import Element, pages_of, shapes_of
+from fmha_cli.domain.tensors import Element, shapes_of
 from fmha_cli.oracle.mx import SCALED, encoded
 from fmha_cli.oracle.tensors import Array, numpy_dtype, round_to
+from fmha_cli.walk.given_cache import cache_lengths, check_pages, in_use, storage_notes
 from fmha_cli.walk.request import TENSOR_OF_FLAG
 from fmha_cli.walk.tensor_read import file_of, read_tensor
 
@@ -95,6 +96,7 @@ def flags_from_files(raw: Mapping[str, str | bool], given: InputFiles) -> dict[s
 
     group, cache = "seqlens_q" in raw, str(raw.get("kv_cache", "none"))
     bshd = str(raw.get("layout", "bhsd")).partition(":")[0] == "bshd"
+    told = "q" in given.arrays or {"batch", "cache_batch_idx"} & raw.keys()  # a cache may have more sequences
     for name in ("q", "k", "v"):
         array = given.arrays.get(name)
         if array is None:
@@ -111,10 +113,13 @@ def flags_from_files(raw: Mapping[str, str | bool], given: InputFiles) -> dict[s
             _refuse_other_layout(name, array.shape, (form, _AXES[not bshd, packed]), raw)
         say("hdim_v" if name == "v" else "hdim", size["d"], name)
         say("heads" if name == "q" else "kv_heads", size["heads"], name)
-        if "batch" in size:
+        if "batch" in size and (name == "q" or cache == "none" or not told):
             say("batch", size["batch"], name)
         if "s" in size and (name == "q" or cache == "none"):
             say("seqlen" if name == "q" else "seqlen_k", size["s"], name)
+    table = given.arrays.get("block_table")
+    if table is not None and not group:
+        say("batch", table.shape[0] if table.ndim else 0, "block_table")
     inside = parse_size(str(raw.get("mla_rope", "0")), "--mla-rope") != 0
     if inside and "v" in given.arrays:
         raise _contradiction(f"--mla-rope {raw['mla_rope']}, but there is a file of v", "--mla-rope")
@@ -129,6 +134,7 @@ def flags_from_files(raw: Mapping[str, str | bool], given: InputFiles) -> dict[s
         if key == "batch" and group:
             continue
         out[key] = str(value)
+    out |= cache_lengths(out, given.arrays)
     slopes = given.arrays.get("alibi_slopes")
     if slopes is not None:
         out["alibi_slopes"] = f"{FILLED}:{'bh' if slopes.ndim == 2 else 'h'}"
@@ -243,7 +249,8 @@ def check_fit(problem: Problem, given: InputFiles) -> None:
     """Refuse files whose arrays cannot be tensors of the problem.
 
     Raises:
-        ImpossibleProblem: P015, a tensor that the problem lacks, or a shape that does not fit.
+        ImpossibleProblem: P015, a tensor that the problem lacks, or a shape that does not fit; P022, pages that are not a
+            sequence's own and to which it appends.
         UsageError: E035, an element type that cannot be turned into the problem's; E042, a block table that names pages
             which do not exist.
     """
@@ -265,7 +272,7 @@ def check_fit(problem: Problem, given: InputFiles) -> None:
             help = f"save it as {want.dtype.value}" + ("" if whole else ", or as float32, which is rounded")
             raise UsageError(what, code="E035", where=flag, help=help)
     if "block_table" in given.arrays:
-        _check_block_table(problem, given.arrays["block_table"])
+        check_pages(problem, given.arrays["block_table"])
 
 
 def _used(problem: Problem, given: InputFiles) -> dict[str, Array]:
@@ -274,28 +281,17 @@ def _used(problem: Problem, given: InputFiles) -> dict[str, Array]:
     Raises:
         UsageError: E032, elements of an MX type without their scales.
     """
+    shapes = shapes_of(problem)
+    arrays = {name: in_use(problem, name, a, shapes[name]) if name in shapes else a for name, a in given.arrays.items()}
     if not problem.dtype.is_mx:
-        return {name: array for name, array in given.arrays.items() if not name.endswith("_scale")}
+        return {name: array for name, array in arrays.items() if not name.endswith("_scale")}
     for name in SCALED:
         array = given.arrays.get(name)
         if array is not None and f"{name}_scale" not in given.arrays and str(array.dtype) not in ("float32", "float64"):
             what = f"--{name}: {array.dtype} elements of {problem.dtype.value} without their scales"
             help = f"add an array {name}_scale to the file, or save float32, which is converted"
             raise UsageError(what, code="E032", where=f"--{name}", help=help)
-    return dict(given.arrays)
-
-
-def _check_block_table(problem: Problem, table: Array) -> None:
-    """Every page of a sequence's keys must exist: a kernel would read and write beyond the cache."""
-    page, pages = problem.kv_cache.page, shapes_of(problem)["k"].shape[0]
-    used = np.arange(table.shape[1])[None, :] < np.array([[pages_of(n, page)] for n in problem.key_lengths()])
-    wrong = np.argwhere((table >= pages) | (table < np.where(used, 0, -1)))
-    if len(wrong):
-        b, slot = (int(n) for n in wrong[0])
-        held = "unused (-1)" if table[b, slot] == -1 else f"page {table[b, slot]}"
-        what = f"the block table of sequence {b} has {held} at place {slot}"
-        why = f"the cache has pages 0 to {pages - 1}, and the {problem.key_lengths()[b]} keys need {int(used[b].sum())}"
-        raise UsageError(what, code="E042", where=_FLAG_OF["block_table"], why=why, help="correct the file")
+    return arrays
 
 
 def fitted(problem: Problem, given: InputFiles) -> tuple[dict[str, Array], list[str]]:
@@ -307,7 +303,7 @@ def fitted(problem: Problem, given: InputFiles) -> tuple[dict[str, Array], list[
     check_fit(problem, given)
     shapes = shapes_of(problem)
     out: dict[str, Array] = {}
-    notes: list[str] = []
+    notes = storage_notes(problem)
     for name, array in _used(problem, given).items():
         want = shapes[name]
         if problem.dtype.is_mx and name in SCALED and f"{name}_scale" not in given.arrays:

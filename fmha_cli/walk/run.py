@@ -20,6 +20,7 @@ from fmha_cli.report.record import Record
 from fmha_cli.walk.baseline import Conditions
 from fmha_cli.walk.builds import build_context
 from fmha_cli.walk.emulation import emulation_of, refuse_timing
+from fmha_cli.walk.given_cache import stored
 from fmha_cli.walk.head_start import HeadStart
 from fmha_cli.walk.host import this_host
 from fmha_cli.walk.input_files import InputFiles, read_input_files, refuse_misfits
@@ -97,6 +98,7 @@ def run_points(
     check_outputs(points, request)
     refuse_timing(request)
     files = read_input_files(request.files) if given is None else given
+    points = [stored(point, files.arrays) for point in points]
     refuse_misfits(points, files)
     baseline = None
     if request.baseline:

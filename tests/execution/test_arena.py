@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import ml_dtypes  # noqa: F401 - registers the small float types with numpy
 import numpy as np
@@ -11,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fmha_cli.domain.errors import InternalError
+from fmha_cli.domain.features import CacheStorage
 from fmha_cli.domain.plan import Workspace
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.tensors import Element
@@ -20,7 +22,7 @@ from fmha_cli.execution.layout import layout_of
 from fmha_cli.execution.memory import map_shared
 from fmha_cli.execution.poison import Pattern, fill_words, holds
 from fmha_cli.oracle.fills import fill
-from fmha_cli.oracle.tensors import largest, numpy_dtype
+from fmha_cli.oracle.tensors import appended_rows, largest, numpy_dtype
 
 LINES = {
     "fp32": "-b 1 -H 2 -s 3 --seqlen-k 4 -d 5 --dtype fp32 --lse",
@@ -239,3 +241,19 @@ def test_a_stray_element_never_passes_unseen(data: st.DataObject) -> None:
             slot.start <= offset < slot.end for slot in arena.layout.slots if slot.name in ("q", "k", "v")
         )
         assert seen or written or was_there
+
+
+@pytest.mark.parametrize("row", [4, 5, 6, 7])
+def test_a_run_may_write_the_rows_that_it_appends_and_no_others(row: int) -> None:
+    """Rows 5 and 6 of the cache are the new keys; a write to any other is a change of an input, also of one that holds no key."""
+    problem = Problem.from_cli("-H 1 -s 1 -d 8 --kv-cache linear --cache-seqlens 5 --append 2")
+    problem = replace(problem, storage=CacheStorage(rows=9))
+    inputs = fill(problem)
+    with Arena(layout_of(problem)) as arena:
+        arena.write(inputs, appended_rows(problem, inputs))
+        arena.prepare()
+        arena.view("k")[0, 0, row, 3] = 7
+        found = [(change.tensor, change.count, change.first) for change in arena.changed_inputs()]
+        assert found == ([] if row in (5, 6) else [("k", 1, (0, 0, row, 3))])
+        arena.prepare(1)
+        assert arena.changed_inputs() == ()

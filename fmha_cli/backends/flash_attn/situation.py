@@ -20,7 +20,7 @@ from fmha_cli.domain.device import DeviceFacts
 from fmha_cli.domain.features import Alibi, CacheKind, Direction, Mode
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.signature import MaskKey
-from fmha_cli.domain.tensors import pages_of
+from fmha_cli.domain.tensors import table_width
 
 ROUND_ROWS = 128
 """The shapes of scratch tensors round rows of queries and keys up to a multiple of this."""
@@ -238,7 +238,7 @@ def _seqlen_k(p: Problem, api: Api) -> int:
     """The host's ``seqlen_k``: in ``mha_fwd_kvcache`` the rows of the cache, or the keys of a block table's row."""
     if api is not Api.KVCACHE:
         return p.seqlen_k
-    return max(1, pages_of(p.seqlen_k, p.kv_cache.page)) * p.kv_cache.page if p.paged else p.cache_rows
+    return table_width(p) * p.kv_cache.page if p.paged else p.cache_rows
 
 
 def _key_lengths(p: Problem, api: Api) -> KeyLengths:
