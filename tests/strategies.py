@@ -5,6 +5,7 @@ from __future__ import annotations
 from hypothesis import strategies as st
 
 from fmha_cli.domain.errors import ImpossibleProblem
+from fmha_cli.domain.features import Bias
 from fmha_cli.domain.problem import Problem
 
 sizes = st.integers(1, 300)
@@ -62,7 +63,7 @@ def problem_lines(draw: st.DrawFn) -> list[str]:
     out += ["--fp8-encoding", draw(st.sampled_from(["ocp", "fnuz"]))]
     out += ["--qscale", draw(st.sampled_from(["none", "tensor", "head", "block", "kv-block"]))]
     out += draw(masks()) + draw(lengths())
-    bias = ["--bias", "elementwise"], ["--bias", "elementwise:1hss"], ["--bias", "elementwise:bhss"]
+    bias = [["--bias", f"elementwise:{rank.value}"] for rank in Bias if rank is not Bias.NONE]
     slopes = ["--alibi"], ["--alibi-slopes", "filled:h"], ["--alibi-slopes", "filled:bh"]
     out += draw(st.sampled_from([[], *bias, *slopes]))
     if draw(st.booleans()):

@@ -109,6 +109,8 @@ class BackwardFault(StrEnum):
     """dS lacks the derivative of the softcap."""
     DBIAS_HEAD_LOST = "dbias_head_lost"
     """A sum over the heads that share dBias misses the last one."""
+    DBIAS_ROWS_LOST = "dbias_rows_lost"
+    """A sum over the rows that share dBias ends with the first tile."""
     DV_IN_K_LOST = "dv_in_k_lost"
     """Where V is in K, dK misses dV's share."""
     HIDDEN_LEAKS = "hidden_leaks"

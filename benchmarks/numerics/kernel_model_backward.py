@@ -103,4 +103,5 @@ def _low(x: F32, p: Problem, style: Style) -> F32:
 def _add_bias(view: SequenceView, ds: F32, dbias: F32) -> None:
     b = view.b if len(dbias) > 1 else 0
     for h, plane in enumerate(ds):
-        dbias[b, h if dbias.shape[1] > 1 else 0, : view.seqlen_q, : view.seqlen_k] += plane
+        rows = plane if dbias.shape[2] == view.problem.seqlen_q else plane.sum(axis=0, keepdims=True)
+        dbias[b, h if dbias.shape[1] > 1 else 0, : len(rows), : view.seqlen_k] += rows

@@ -150,7 +150,7 @@ class FmhaCpuBwdArgs(FmhaCpuArgs):
     Attributes:
         dout: dO, like o.
         dq: like q. dk: like k. dv: like v, or absent.
-        dbias: like bias, or absent. A stride of 0 sums over that axis.
+        dbias: like bias, or absent. A stride of 0, of rows too, sums over that axis.
     """
 
     rows: ClassVar[Rows] = (

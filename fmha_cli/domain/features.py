@@ -38,12 +38,26 @@ class Layout(StrEnum):
 
 
 class Bias(StrEnum):
-    """Elementwise bias added to the scaled scores, by broadcast rank (batch, heads, seqlen_q, seqlen_k)."""
+    """Elementwise bias added to the scaled scores, by broadcast rank: one letter for each axis (batch, heads, seqlen_q,
+    seqlen_k), 1 where the axis is broadcast."""
 
     NONE = "none"
     R11SS = "11ss"
     R1HSS = "1hss"
     RBHSS = "bhss"
+    RB1SS = "b1ss"
+    R111S = "111s"
+    RB11S = "b11s"
+    R1H1S = "1h1s"
+    RBH1S = "bh1s"
+
+    def shape(self, batch: int, heads: int, rows: int, keys: int) -> tuple[int, int, int, int]:
+        """The shape of such a bias, with 1 along broadcast axes; four zeros for no bias."""
+        if self is Bias.NONE:
+            return 0, 0, 0, 0
+        kept = (letter != "1" for letter in self.value)
+        batch, heads, rows, keys = (n if keep else 1 for n, keep in zip((batch, heads, rows, keys), kept, strict=True))
+        return batch, heads, rows, keys
 
 
 class Alibi(StrEnum):

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from enum import Enum
 from functools import cache
+from math import prod
 from typing import Annotated, ClassVar, Literal
 
 from fmha_cli.domain.dtypes import MX_BLOCK, DType, Fp8Encoding, KvDType, dtypes_text
@@ -96,7 +97,7 @@ class Problem:
     lse: Annotated[bool, "log-sum-exp is asked for"]
     sink: Count
     sink_logits: bool
-    bias: Annotated[Bias, ShownAs(Literal["11ss", "1hss", "bhss"])]
+    bias: Annotated[Bias, ShownAs(Literal["11ss", "1hss", "bhss", "b1ss", "111s", "b11s", "1h1s", "bh1s"])]
     alibi: Annotated[Alibi, ShownAs(Literal["standard", "h", "bh"])]
     softcap: Annotated[float, "0 is off"]
     dropout: Annotated[float, Least(0), Below(1)]
@@ -196,12 +197,10 @@ class Problem:
         return bits // 8
 
     def _bias_elements(self) -> int:
-        planes = {Bias.NONE: 0, Bias.R11SS: 1, Bias.R1HSS: self.heads, Bias.RBHSS: self.heads}[self.bias]
-        if self.mode is Mode.BATCH:
-            return planes * self.dense_pairs() // (1 if self.bias is Bias.RBHSS else self.batch)
-        if self.bias is Bias.RBHSS:
-            return planes * self.dense_pairs()
-        return planes * self.seqlen_q * self.seqlen_k
+        lengths = zip(self.query_lengths(), self.key_lengths(), strict=True)
+        if self.bias.value.startswith("b"):  # no padding of shorter sequences
+            return sum(prod(self.bias.shape(1, self.heads, rows, keys)) for rows, keys in lengths)
+        return prod(self.bias.shape(1, self.heads, self.seqlen_q, self.seqlen_k))
 
     def passes(self) -> tuple[Problem, ...]:
         """The passes in the order in which they run, each a problem of one direction; only this problem if it has one.

@@ -23,6 +23,7 @@ from fmha_cli.domain.resolve_cache import cache_lengths, cache_storage, leftpads
 from fmha_cli.domain.suggest import Kind, suggest
 
 E = TypeVar("E", bound=StrEnum)
+_BIAS_WORDS = "none, alibi, or elementwise[:RANK] with a RANK of 11ss 1hss bhss b1ss 111s b11s 1h1s bh1s"
 _DIVISORS = 1024
 """Numbers of key/value heads up to this one are suggested."""
 
@@ -198,7 +199,7 @@ def _bias(given: dict[str, Any], out: dict[str, Any]) -> None:
             *(f"elementwise:{rank.value}" for rank in Bias if rank is not Bias.NONE),
         )
         help = suggest(text, known, otherwise="e.g. --bias elementwise")
-        raise impossible("P010", f"--bias {text}", "--bias", "none, alibi, or elementwise[:11ss|1hss|bhss]", help)
+        raise impossible("P010", f"--bias {text}", "--bias", _BIAS_WORDS, help)
     out["bias"] = Bias(rank or "11ss") if word == "elementwise" else Bias.NONE
     if "bias_file" in given and out["bias"] is Bias.NONE:
         if word == "alibi" or "bias" in given:

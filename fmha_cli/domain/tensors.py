@@ -12,7 +12,7 @@ Axes, with ``s`` rows of a sequence, ``d`` the head dim, and ``heads`` the tenso
   scales, appended keys are values too, and dk holds the sums of both;
 - k_new and v_new (appended keys) are batch-shaped with ``append`` rows;
 - lse is fp32 (batch, heads, seqlen_q) or, packed, (heads, total_q), in both layouts;
-- bias is (1, 1, S, K), (1, heads, S, K) or (batch, heads, S, K) with S and K the largest lengths, also in
+- bias is (batch, heads, S, K) with S and K the largest lengths, and 1 along the axes that its rank broadcasts, also in
   group mode, where row i and key j count inside the sequence and the rest is padding. Its type is ``DType.bias``;
 - do has the shape and layout of o; a gradient has its tensor's shape, layout and element type;
 - k and v of a cache have its own type (``--kv-dtype``), k_new and v_new that of q;
@@ -197,8 +197,7 @@ def lse_shape(p: Problem) -> tuple[int, ...]:
 
 def bias_shape(p: Problem) -> tuple[int, ...] | None:
     """Shape of the elementwise bias, None without one."""
-    planes = {Bias.R11SS: (1, 1), Bias.R1HSS: (1, p.heads), Bias.RBHSS: (p.batch, p.heads)}.get(p.bias)
-    return None if planes is None else (*planes, p.seqlen_q, p.seqlen_k)
+    return None if p.bias is Bias.NONE else p.bias.shape(p.batch, p.heads, p.seqlen_q, p.seqlen_k)
 
 
 def _rows(p: Problem, heads: int, dim: int, layout: Layout) -> tuple[int, ...]:

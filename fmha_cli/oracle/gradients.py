@@ -149,7 +149,7 @@ def _widths(p: Problem, do: float, k: float, q: float) -> dict[str, float]:
     """
     terms = sqrt(p.seqlen_q * p.heads // p.kv_heads)
     scale = max(abs(p.scale), p.softcap)
-    shared = p.batch * p.heads * p.seqlen_k
+    shared = p.batch * p.heads * p.seqlen_k * (p.seqlen_q if p.bias.shape(1, 1, 2, 1)[2] == 1 else 1)
     kept = 1 / (1 - p.dropout)  # P counts so often in dV
     return {"dq": scale * sqrt(p.seqlen_k) * k, "dk": scale * terms * q, "dv": kept * terms * do, "dbias": sqrt(shared)}
 
@@ -294,5 +294,8 @@ def _add_bias(block: RowBlock, ds: F64, spread: F64, first: int, end: int, out: 
         mine = block.h == head
         b = block.view.b if len(out.dbias) > 1 else 0
         h = int(head) if out.dbias.shape[1] > 1 else 0
-        out.dbias[b, h, block.i[mine], first:end] += ds[mine]
-        out.noise["dbias"][b, h, block.i[mine], first:end] += spread[mine] ** 2
+        for tensor, rows in ((out.dbias, ds[mine]), (out.noise["dbias"], spread[mine] ** 2)):
+            if len(tensor[b, h]) < block.view.problem.seqlen_q:
+                tensor[b, h, 0, first:end] += rows.sum(axis=0)
+            else:
+                tensor[b, h, block.i[mine], first:end] += rows

@@ -233,7 +233,7 @@ class SequenceView:
             return None
         b, head = (self.b if bias.shape[0] > 1 else 0), (h if bias.shape[1] > 1 else 0)
         plane: Array = bias[b, head, : self.seqlen_q, : self.seqlen_k]
-        return plane
+        return np.broadcast_to(plane, (self.seqlen_q, plane.shape[-1]))
 
     def slopes(self) -> F64 | None:
         """(heads,) ALiBi slopes, None without ALiBi."""

@@ -32,6 +32,7 @@ _TYPES: Mapping[tuple[int, int], np.dtype[Any]] = {
     (2, 16): np.dtype(np.float16),
     (2, 32): np.dtype(np.float32),
     (2, 64): np.dtype(np.float64),
+    (6, 8): np.dtype(np.bool_),
     (4, 16): np.dtype(ml_dtypes.bfloat16),
     (10, 8): np.dtype(ml_dtypes.float8_e4m3fn),
     (12, 8): np.dtype(ml_dtypes.float8_e5m2),
@@ -91,7 +92,7 @@ def _copied(capsule: object, name: str) -> Array:
     kind = _TYPES.get((tensor.code, tensor.bits))
     if kind is None or tensor.lanes != 1:
         what = f"its elements are of DLPack type {tensor.code} with {tensor.bits} bits and {tensor.lanes} lanes"
-        raise _refused(name, what, "fp32, fp16, bf16, fp8 or int32 elements are needed")
+        raise _refused(name, what, "fp32, fp16, bf16, fp8, int32 or bool elements are needed")
     shape = tuple(tensor.shape[i] for i in range(tensor.ndim))
     strides = tuple(tensor.strides[i] * kind.itemsize for i in range(tensor.ndim)) if tensor.strides else None
     if 0 in shape:

@@ -347,12 +347,16 @@ class Executor:
         return None
 
     def _write_out(self, judged: Judged, index: int) -> str | None:
-        if judged.outputs:
-            self._context.on_outputs(index, judged.outputs)
-        if self._request.out is None or not judged.outputs:
+        if not judged.outputs:
+            return None
+        outputs, shape = dict(judged.outputs), self._context.dbias_shape
+        if shape is not None and "dbias" in outputs:
+            outputs["dbias"] = outputs["dbias"].reshape(shape)
+        self._context.on_outputs(index, outputs)
+        if self._request.out is None:
             return None
         path = out_path(self._request.out, index)
-        write_tensors(path, {name: judged.outputs[name] for name in _TENSORS_KEPT if name in judged.outputs})
+        write_tensors(path, {name: outputs[name] for name in _TENSORS_KEPT if name in outputs})
         return str(path)
 
     def _save_failure(self, row: Row, judged: Judged) -> str | None:

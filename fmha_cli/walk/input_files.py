@@ -16,6 +16,7 @@ from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.tensors import Element, shapes_of
 from fmha_cli.oracle.mx import SCALED, encoded
 from fmha_cli.oracle.tensors import Array, numpy_dtype, round_to
+from fmha_cli.walk.bias_forms import bias_flags, given_bias
 from fmha_cli.walk.given_cache import cache_lengths, check_pages, in_use, storage_notes
 from fmha_cli.walk.request import TENSOR_OF_FLAG
 from fmha_cli.walk.tensor_read import file_of, read_tensor
@@ -138,14 +139,13 @@ def flags_from_files(raw: Mapping[str, str | bool], given: InputFiles) -> dict[s
     slopes = given.arrays.get("alibi_slopes")
     if slopes is not None:
         out["alibi_slopes"] = f"{FILLED}:{'bh' if slopes.ndim == 2 else 'h'}"
-    bias = given.arrays.get("bias")
-    if bias is not None and "bias" not in raw and bias.ndim == 4:
-        out["bias"] = f"elementwise:{('bhss' if bias.shape[0] > 1 else '1hss') if bias.shape[1] > 1 else '11ss'}"
     dtypes = {name: given.arrays[name].dtype for name in ("q", "k", "v") if name in given.arrays}
     if cache != "none":
         out |= {key: text for key, text in _cache_type(dtypes).items() if key not in raw}
     if dtypes and "dtype" not in raw:
         out |= _common_dtype(dtypes)
+    if "bias" in given.arrays:
+        out |= bias_flags(out, given.arrays["bias"].shape)
     return out
 
 
@@ -262,6 +262,8 @@ def check_fit(problem: Problem, given: InputFiles) -> None:
             backward = f"; or --direction {Direction.BWD.value}" if name == "do" else ""
             raise ImpossibleProblem(what, code="P015", where=flag, why=why, help=f"leave {flag} out{backward}")
         want = shapes[name]
+        if name == "bias":
+            array = given_bias(problem, array).array
         if array.shape != want.shape:
             what = f"the file of {name} has shape {array.shape}, the problem needs {want.shape}"
             raise _contradiction(what, flag)
@@ -306,6 +308,9 @@ def fitted(problem: Problem, given: InputFiles) -> tuple[dict[str, Array], list[
     notes = storage_notes(problem)
     for name, array in _used(problem, given).items():
         want = shapes[name]
+        if name == "bias":
+            bias = given_bias(problem, array)
+            array, notes = bias.array, [*notes, *bias.notes]
         if problem.dtype.is_mx and name in SCALED and f"{name}_scale" not in given.arrays:
             out[name], out[f"{name}_scale"] = encoded(problem, name, array.astype(np.float32))
             notes.append(f"{name}: {array.dtype} converted to {problem.dtype.value} (OCP Microscaling, section 6.3)")
@@ -315,5 +320,7 @@ def fitted(problem: Problem, given: InputFiles) -> tuple[dict[str, Array], list[
             out[name] = array.astype(np.int32)
         else:
             out[name] = round_to(array, want.dtype)
-            notes.append(f"{name}: {array.dtype} rounded to {want.dtype.value} (nearest even)")
+            lost = np.count_nonzero(np.isfinite(array) & ~np.isfinite(out[name].astype(np.float32)))
+            beyond = f"; {lost} of its finite numbers became infinite" if lost else ""
+            notes.append(f"{name}: {array.dtype} rounded to {want.dtype.value} (nearest even){beyond}")
     return out, notes

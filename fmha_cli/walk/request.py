@@ -135,6 +135,7 @@ class Context:
         notify: takes one line for people.
         phase: takes the phases of the work.
         on_outputs: takes the outputs of each row that was judged, with the row's number from 0.
+        dbias_shape: the shape in which dBias is handed out: that of a given bias, of whatever form; None: the tensor's own.
     """
 
     request: Request
@@ -145,6 +146,7 @@ class Context:
     notify: Callable[[str], None] = lambda text: None
     phase: Tell = silent
     on_outputs: OnOutputs = lambda index, outputs: None
+    dbias_shape: tuple[int, ...] | None = None
 
     @property
     def threads(self) -> int:

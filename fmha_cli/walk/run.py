@@ -129,6 +129,7 @@ def run_points(
             notify=notify,
             phase=phase,
             on_outputs=on_outputs,
+            dbias_shape=files.arrays["bias"].shape if "bias" in files.arrays else None,
         )
         if baseline is not None:
             planned = _timed(rows, context)

@@ -31,6 +31,8 @@ _READ: Mapping[str, npt.DTypeLike] = {
     "I64": np.int64,
     "I32": np.int32,
     "I8": np.int8,
+    "U8": np.uint8,
+    "BOOL": np.bool_,
 }
 _BITS = re.compile(r"(?:BOOL|[A-Z]+?(\d+)(?:_\w+)?)\Z")
 """``BOOL`` (8 bits), or a name that says its bits: ``F32``, ``BF16``, ``F8_E4M3``."""

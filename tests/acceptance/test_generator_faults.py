@@ -146,6 +146,7 @@ NEEDS = {
     BackwardFault.ALIBI_SIGN: "--alibi",
     BackwardFault.SLOPE_MISSING: "--softcap 1",
     BackwardFault.DBIAS_HEAD_LOST: "--bias elementwise --dbias",
+    BackwardFault.DBIAS_ROWS_LOST: "--bias elementwise:111s --dbias -s 300",
     BackwardFault.V_COLUMNS: "--mla-rope 8",
     BackwardFault.DV_IN_K_LOST: "--mla-rope 8",
 }

@@ -81,5 +81,5 @@ def test_a_file_that_fits_the_first_row_alone_is_told_before_that_row(fmha: Fmha
     flags = ("--backend", "null", "-H", "1", "-d", "16", "-s", "4,8", "--bias-file", str(tmp_path / "bias.npy"))
     done = fmha("run", *flags, "--jsonl", "--journal", str(tmp_path / "journal"))
     assert (done.code, done.out) == (2, "")
-    assert "the problem needs (1, 1, 8, 8)" in done.err
+    assert "(1, 1, 4, 4), which does not broadcast to (1, 1, 8, 8)" in done.err
     assert not (tmp_path / "journal").exists()

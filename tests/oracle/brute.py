@@ -123,7 +123,8 @@ def score(p: Problem, t: Tensors, at: tuple[int, int, int, int], q: list[float],
         s = p.softcap * math.tanh(s / p.softcap)
     if p.bias.value != "none":
         bias = t["bias"]
-        s += float(bias[b if len(bias) > 1 else 0][h if len(bias[0]) > 1 else 0][i][j])
+        at = (0 if letter == "1" else n for letter, n in zip(p.bias.value, (b, h, i), strict=False))
+        s += float(bias[tuple(at)][j])
     if p.alibi.value != "none":
         s -= slope_of(p, t, b, h) * abs(i + delta - j)
     return s

@@ -71,6 +71,7 @@ def test_every_storage_mask_and_layout_has_its_closed_answer(kind: str, line: st
     "line",
     [
         f"{EVERYTHING}-s 30 --seqlen-k 50 --causal --bias elementwise",
+        f"{EVERYTHING}-s 30 --seqlen-k 50 --causal --bias elementwise:b11s",
         f"{EVERYTHING}-s 30 --seqlen-k 50 --mask window:9,3 --bias elementwise:1hss --dtype fp16",
         "--seqlens-q 3,0,40 --seqlens-k 9,5,70 -H 4 -d 24 --lse --bias elementwise:bhss --sink-logits filled",
         f"{EVERYTHING}-s 30 --seqlen-k 300 --causal --alibi",

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fmha_cli.domain.features import FILLS
+from fmha_cli.domain.features import FILLS, Bias
 from fmha_cli.domain.problem import Problem
 from fmha_cli.oracle import scores
 from fmha_cli.oracle.dropout import fmha_stream
@@ -38,6 +38,7 @@ CASES = [
     "-b 2 -H 2 -s 3 --seqlen-k 0 -d 8 --dtype fp32",
     f"{SMALL} --bias elementwise",
     f"{SMALL} --bias elementwise:1hss --causal",
+    *(f"{SMALL} --bias elementwise:{rank}" for rank in ("b1ss", "111s", "b11s", "1h1s", "bh1s")),
     f"{SMALL} --bias elementwise:bhss",
     f"{SMALL} --alibi --causal",
     "-H 6 -s 5 --seqlen-k 8 -d 8 --dtype fp32 --alibi --mask causal-tl",
@@ -118,7 +119,9 @@ def problems(draw: st.DrawFn) -> str:
         "--sink",
         draw(st.integers(0, 4)),
     ]
-    bias = draw(st.sampled_from(["none", "alibi", "elementwise:11ss", "elementwise:1hss", "elementwise:bhss"]))
+    bias = draw(
+        st.sampled_from(["none", "alibi", *(f"elementwise:{rank.value}" for rank in Bias if rank is not Bias.NONE)])
+    )
     words += [
         "--bias",
         bias,

@@ -29,7 +29,15 @@ SHARED_FAULTS = (
 
 BACKWARD_FAULTS = (
     *("DELTA_MISSING", "DROPOUT_OFFSET", "DQ_CHUNK_LOST", "DK_SCALE_MISSING", "DK_WRONG_HEAD", "DV_KEEP_MISSING"),
-    *("SLOPE_MISSING", "DBIAS_HEAD_LOST", "DV_IN_K_LOST", "HIDDEN_LEAKS", "ZERO_WEIGHT", "EMPTY_ROW"),
+    *(
+        "SLOPE_MISSING",
+        "DBIAS_HEAD_LOST",
+        "DBIAS_ROWS_LOST",
+        "DV_IN_K_LOST",
+        "HIDDEN_LEAKS",
+        "ZERO_WEIGHT",
+        "EMPTY_ROW",
+    ),
 )
 """Faults of backward kernels alone, as macros like ``emit.FAULTS``."""
 

@@ -194,9 +194,10 @@ def _add_head(case: BackwardCase, values: BackwardCase, sizes: BackwardCase, b: 
             part(values, name, b, at)[...] += _product(terms, rows)
             part(sizes, name, b, at)[...] += np.nan_to_num(sizes_of) ** 2 @ np.nan_to_num((rows**2).sum(axis=1))
         if case.dbias:
-            at = (b % case.bias[0], h % case.bias[1], slice(nq), slice(nk))
-            values.data["dbias"][at] += ds
-            sizes.data["dbias"][at] += np.nan_to_num(spread) ** 2
+            at = (b % case.bias[0], h % case.bias[1], slice(nq if case.bias_rows else 1), slice(nk))
+            values.data["dbias"][at] += ds if case.bias_rows else ds.sum(axis=0)
+            squares = np.nan_to_num(spread) ** 2
+            sizes.data["dbias"][at] += squares if case.bias_rows else squares.sum(axis=0)
 
 
 def _product(terms: Array, rows: Array) -> Array:

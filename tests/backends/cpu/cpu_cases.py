@@ -58,7 +58,7 @@ def kernel_of(arch: str, dtype: str, kind: str) -> KernelSpec:
 class Case:
     """One problem. ``q_len`` and ``k_len`` are per sequence; ``capacity`` is the rows of K and V in batch mode.
 
-    With a ``page``, the kernel reads K and V from pages of so many rows, which are copies of ``k`` and ``v``. ``v_in_k``: V
+    ``bias`` has the planes (sequences, heads), and one row for all queries without ``bias_rows``. With a ``page``, the kernel reads K and V from pages of so many rows, which are copies of ``k`` and ``v``. ``v_in_k``: V
     is the first columns of K.
     """
 
@@ -80,6 +80,7 @@ class Case:
     scale: float = 0.125
     softcap: float = 0.0
     bias: tuple[int, int] | None = None
+    bias_rows: bool = True
     alibi: int | None = None
     sink_logits: bool = False
     dropout: float = 0.0
@@ -125,7 +126,7 @@ def random_case(rng: np.random.Generator, dtype: str, *, few_rows: bool) -> Case
     }[pick("none", "causal", "window", "generic")]()
     wanted = rng.random(5) < 0.3
     bias = pick((1, 1), (1, group * kv_heads), (batch, group * kv_heads)) if wanted[1] else None
-    return Case(
+    case = Case(
         dtype=dtype, heads=group * kv_heads, kv_heads=kv_heads, hdim=hdim,
         hdim_v=int(rng.integers(1, hdim)) if v_in_k else pick(hdim, 1, 2, 5, 8, 17, 24, 32, 64, 100, 128, 256, 512, 576),
         v_in_k=v_in_k, q_len=tuple(q_len), k_len=tuple(k_len),
@@ -137,6 +138,9 @@ def random_case(rng: np.random.Generator, dtype: str, *, few_rows: bool) -> Case
         threads=pick(1, 2), splits=pick(0, 0, 1, 3) if few_rows else 0,
         page=pick(1, 3, 16, 64, 100) if rng.random() < 0.3 else 0,
     )  # fmt: skip
+    if bias and rng.random() < 0.5:
+        case.bias, case.bias_rows = pick(bias, (batch, 1)), bool(rng.random() < 0.3)
+    return case
 
 
 def _rows(case: Case, heads: int, lengths: tuple[int, ...], rows: int, dim: int) -> tuple[Array, Array]:
@@ -174,7 +178,7 @@ def make_data(case: Case, rng: np.random.Generator) -> None:
     d["q_len"], d["k_len"] = (np.array(x, np.int64) for x in (case.q_len, case.k_len))
     d["q_start"], d["k_start"] = (np.cumsum(d[n]) - d[n] for n in ("q_len", "k_len"))
     if case.bias:
-        shape = (*case.bias, max(case.q_len), case.capacity or max(case.k_len))
+        shape = (*case.bias, max(case.q_len) if case.bias_rows else 1, case.capacity or max(case.k_len))
         bias = rng.standard_normal(shape, np.float32)
         bias[rng.random(shape) < 0.1] = -np.inf
         d["bias"] = bias.astype(NUMPY[case.dtype])
@@ -225,7 +229,7 @@ def arguments(case: Case) -> FmhaCpuArgs:
         values |= {
             "bias_batch_stride": nh * r * k * (nb > 1),
             "bias_head_stride": r * k * (nh > 1),
-            "bias_row_stride": k,
+            "bias_row_stride": k * case.bias_rows,
         }
     if case.alibi:
         values["alibi_batch_stride"] = case.heads * (case.alibi > 1)

@@ -56,6 +56,8 @@ def test_many(load: Load, arch: str, dtype: str) -> None:
         {"left": 100, "sink": 500, "heads": 4},
         {"softcap": 5.0, "alibi": 1, "with_lse": False},
         {"bias": (1, 1), "dbias": True, "heads": 4, "dropout": 0.3},
+        {"bias": (1, 1), "bias_rows": False, "dbias": True, "heads": 4, "left": 100, "sink": 9},
+        {"bias": (1, 4), "bias_rows": False, "dbias": True, "heads": 4},
     ],
     ids=str,
 )
@@ -67,13 +69,14 @@ def test_many_blocks_of_keys(load: Load, dtype: str, change: dict[str, object]) 
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("batch", [1, 3])
-def test_same_bits_for_any_number_of_threads(load: Load, dtype: str, batch: int) -> None:
+@pytest.mark.parametrize(("batch", "rows"), [(1, True), (3, True), (3, False)])
+def test_same_bits_for_any_number_of_threads(load: Load, dtype: str, batch: int, rows: bool) -> None:
     """One thread takes whole groups, several share them; seven are more than there are groups."""
     library, seen = load(BEST, dtype, "backward"), set()
     case = BackwardCase(
-        dtype, heads=4, q_len=(300,) * batch, k_len=(700,) * batch, capacity=700, right=50, bias=(1, 1), dbias=True
-    )
+        dtype, heads=4, q_len=(300,) * batch, k_len=(1700,) * batch, capacity=1700, right=50, bias=(1, 1), dbias=True,
+        bias_rows=rows,
+    )  # fmt: skip
     make_backward(case, np.random.default_rng(7))
     for threads in (1, 2, 7):
         for name in ("dq", "dk", "dv", "dbias"):

@@ -21,6 +21,7 @@ NEEDS: dict[BackwardFault, dict[str, object]] = {
     BackwardFault.ALIBI_SIGN: {"alibi": 1},
     BackwardFault.SLOPE_MISSING: {"softcap": 1.0},
     BackwardFault.DBIAS_HEAD_LOST: {"bias": (1, 1), "dbias": True},
+    BackwardFault.DBIAS_ROWS_LOST: {"bias": (1, 1), "bias_rows": False, "dbias": True, "q_len": (300,)},
     BackwardFault.HIDDEN_LEAKS: {"right": 0},
     BackwardFault.ZERO_WEIGHT: {"right": 0, "bias": (1, 4), "dbias": True},
     BackwardFault.EMPTY_ROW: {"bias": (1, 4), "dbias": True},

@@ -92,6 +92,7 @@ LONG = BackwardCase("bf16", q_len=(300,), k_len=(900,), capacity=900, hdim=40, h
         *({"left": 300, "right": 10}, {"left": 20, "right": -5, "sink": 3}, {"left": 100, "sink": 500, "heads": 4}),
         *({"left": 9, "sink": 790}, {"softcap": 5.0, "alibi": 1, "with_lse": False}),
         {"bias": (1, 1), "dbias": True, "heads": 4, "dropout": 0.3},
+        {"bias": (1, 1), "bias_rows": False, "dbias": True, "heads": 4, "left": 100, "sink": 9},
     ],
     ids=str,
 )

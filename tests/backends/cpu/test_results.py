@@ -44,7 +44,14 @@ LONG = Case("fp32", q_len=(64,), k_len=(2000,), capacity=2000, hdim=32, hdim_v=3
 @pytest.mark.parametrize("dtype", ["fp32", "fp16", "bf16"])
 @pytest.mark.parametrize(
     "change",
-    [{}, {"left": 300, "right": 10}, {"left": 300, "sink": 500}, {"softcap": 5.0, "alibi": 1}, {"bias": (1, 2)}],
+    [
+        {},
+        {"left": 300, "right": 10},
+        {"left": 300, "sink": 500},
+        {"softcap": 5.0, "alibi": 1},
+        {"bias": (1, 2)},
+        {"bias": (1, 1), "bias_rows": False},
+    ],
     ids=str,
 )
 def test_many_blocks_of_keys(load: Load, dtype: str, change: dict[str, object]) -> None:

@@ -155,12 +155,19 @@ NOINLINE void bias_task(void* context, i64 thread) {
   Job& job = *(Job*)context;
   const FmhaCpuArgs& a = *job.x.a;
   const BiasPlanes planes = planes_of(a);
-  const i64 tiles = tiles_of(a.seqlen_q), batches = a.batch / planes.batches, heads = a.heads / planes.heads;
+  const i64 batches = a.batch / planes.batches, heads = a.heads / planes.heads;
+  const bool rows = a.dbias_row_stride != 0;  // else all rows share an element, and threads take chunks of keys
+  const i64 parts = rows ? tiles_of(a.seqlen_q) : ceil_div(a.seqlen_k, BIAS_CHUNK);
   const auto get = [&](i64 b, i64 h) { return head_at(job, b, h); };
   configure_tiles();
-  for (i64 item; draw(job, planes.batches * planes.heads * tiles, item);) {
-    const i64 plane = item / tiles, b = plane / planes.heads * batches, h = plane % planes.heads * heads;
-    sum_bias(job.x, get, b, b + batches, h, h + heads, item % tiles * BQ, job.rooms + thread * job.room_step);
+  for (i64 item; draw(job, planes.batches * planes.heads * parts, item);) {
+    const i64 plane = item / parts, b = plane / planes.heads * batches, h = plane % planes.heads * heads, n = item % parts;
+    BiasPart part = {b, b + batches, h, h + heads, 0, a.seqlen_q, 0, a.seqlen_k};
+    if (rows)
+      part.i0 = n * BQ, part.i1 = part.i0 + BQ;
+    else
+      part.j0 = n * BIAS_CHUNK, part.j1 = min64(part.j0 + BIAS_CHUNK, a.seqlen_k);
+    sum_bias(job.x, get, part, job.rooms + thread * job.room_step);
   }
   release_tiles();
 }
