@@ -29,7 +29,9 @@ def because(selection: Selection) -> str | None:
     misses = [miss for miss in selection.trace.unsupported if miss.kernel is not None]
     start = f"{short(best.kernel)} because {_reason_for(best)}"
     if others:
-        return f"{start}, instead of {short(others[0].kernel)} because {passed_over(selection, best, others[0])}"
+        other = others[0].kernel
+        named = short(other) if other.arch == best.kernel.arch else f"{short(other)} for {other.arch}"
+        return f"{start}, instead of {named} because {passed_over(selection, best, others[0])}"
     if misses:
         return f"{start}, instead of {_refused(misses[0])}"
     return start
@@ -83,6 +85,9 @@ def compared(selection: Selection, a: Decision, b: Decision) -> str:
     if len(fit) == 2:
         first, second = sorted((places[id(a)], places[id(b)]), key=selection.choices.index)
         one, two = names[id(first.decision)], names[id(second.decision)]
+        if first.decision.note and first.decision.note == second.decision.note:
+            ranks = " and ".join(str(selection.choices.index(choice) + 1) for choice in (first, second))
+            return f"{one} comes before {two} in the order of {first.kernel.backend} (ranks {ranks})"
         return f"{one} comes before {two}: {_reason_for(first)}; {two}: {passed_over(selection, first, second)}"
     if fit:
         return f"{names[id(fit[0])]} fits; {_refused(refused[0])} does not"

@@ -18,7 +18,8 @@ def why_view(document: Mapping[str, Any]) -> Table:
     for name, side in sides.items():
         state = f"rank {side['rank']}" if side["supported"] else "refused"
         details.append(f"{name}: {side['backend']} {side['arch']} {side['family']} {side['digest'][:DIGITS]}, {state}")
-        details += [f"  {side['note']}"] if side["note"] else []
+        same = name == "b" and side["note"] == sides["a"]["note"]
+        details += [f"  {'as a' if same else side['note']}"] if side["note"] else []
         details += [f"  {reason_text(reason)}" for reason in side["reasons"]]
     details += [f"rule {rule['id']} ({rule['kernel']}): {rule['text']}" for rule in document["rules"]]
     heads = (f"{name} {side['digest'][:DIGITS]}" for name, side in sides.items())

@@ -5,7 +5,7 @@ Kernels with the same note or the same reasons share a line.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from fmha_cli.domain.codec import from_json
@@ -47,7 +47,7 @@ def explain_view(document: Row, *, limit: int | None = None) -> Table:
     details += _notes(shown)
     details += _changes(document)
     details += refused(groups, most or (_BESIDE if served else _REFUSED), every=limit == 0)
-    details += _chosen(document)
+    details += _chosen(document, {d["note"] for d in shown if d["note"]})
     details += _backends(document["preference"])
     details += _trees(document)
     summary = f"{problem_text(document['problem'])}: {len(served)} supported, {len(decisions) - len(served)} refused"
@@ -56,8 +56,8 @@ def explain_view(document: Row, *, limit: int | None = None) -> Table:
     return Table(_COLUMNS, rows, summary, details)
 
 
-def _chosen(document: Row) -> Iterator[str]:
-    """The choice, and what was tuned for the problem."""
+def _chosen(document: Row, told: Collection[str]) -> Iterator[str]:
+    """The choice, and what was tuned for the problem. A note that stands above is not told again."""
     tuned, chosen = document["tuned"], document["chosen"]
     if tuned is not None and tuned["digest"] is not None:
         yield f"chosen: {tuned['digest'][:DIGITS]}, {tuned['text']}"
@@ -65,7 +65,11 @@ def _chosen(document: Row) -> Iterator[str]:
             yield f"without that: {document['because']}"
         return
     if chosen:
-        yield f"chosen: {document['because'] or chosen}"
+        because = document["because"] or chosen
+        again = next(
+            (note for note in sorted(told, key=len, reverse=True) if f" because {note}, instead of " in because), None
+        )
+        yield f"chosen: {because if again is None else because.replace(f' because {again},', ',', 1)}"
     if tuned is not None:
         yield tuned["text"]
 

@@ -147,7 +147,7 @@ def _supported(s: Situation, api: Api, candidates: Candidates, candidate: Candid
     bucket = candidates.buckets[case]
     place = api.families.index(kernel.family) if kernel.family in api.families else len(api.families)
     if kernel.family not in api.families:
-        late: str | None = f"{CALLED_API}: {api.why}"
+        late: str | None = f"{CALLED_API}: {api.brief}"
     elif bucket != candidates.entered(s.problem):
         late = f"{FIRST_CASE}: another head-dim case comes first"
     else:

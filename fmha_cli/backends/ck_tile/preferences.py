@@ -29,10 +29,15 @@ TUNED, CONSTRAINED, PADDED, FIRST_CASE, CALLED_API = "K350", "K351", "K352", "K3
 
 @dataclass(frozen=True)
 class Api:
-    """The APIs that upstream would call for a problem, in order, and why."""
+    """The APIs that upstream would call for a problem, in order, and why; ``of_splits`` is the reason for the split count."""
 
     families: tuple[Family, ...]
-    why: str
+    brief: str
+    of_splits: str = ""
+
+    @property
+    def why(self) -> str:
+        return f"{self.brief}; {self.of_splits}" if self.of_splits else self.brief
 
 
 def api_for(s: Situation) -> Api:
@@ -45,12 +50,13 @@ def api_for(s: Situation) -> Api:
         return Api((Family.BWD_DQ_DK_DV,), "backward")
     if p.paged and p.kv_cache.page == ONE_KEY_PAGES:
         return Api((Family.BATCH_PREFILL,), "pages of one key: batch prefill")
-    splits = f"{s.splits.count} split{'' if s.splits.count == 1 else 's'} ({s.splits.why})"
+    splits, of = f"{s.splits.count} split{'' if s.splits.count == 1 else 's'}", s.splits.why
     if s.cached and s.splits.count == 1:
-        return Api((Family.FWD_PAGEDKV, Family.FWD_SPLITKV), f"a KV cache and {splits}: paged prefill, else split-KV")
+        brief = f"a KV cache and {splits}: paged prefill, else split-KV"
+        return Api((Family.FWD_PAGEDKV, Family.FWD_SPLITKV), brief, of)
     if s.cached or s.splits.count > 1:
-        return Api((Family.FWD_SPLITKV,), f"{'a KV cache and ' if s.cached else ''}{splits}: split-KV")
-    return Api((Family.FWD,), f"no KV cache, {splits}: forward")
+        return Api((Family.FWD_SPLITKV,), f"{'a KV cache and ' if s.cached else ''}{splits}: split-KV", of)
+    return Api((Family.FWD,), f"no KV cache, {splits}: forward", of)
 
 
 def passed_over(s: Situation, kernel: KernelSpec, largest_rows: int) -> str | None:

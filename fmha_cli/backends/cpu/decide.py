@@ -82,12 +82,12 @@ PASSES = TwoPasses(_decide, plan_of)
 
 
 def _late(first: str) -> str:
-    return f"not the first choice: {first} comes first"
+    return f"not the first choice: kernels for {first} come first here"
 
 
 def _note(rows: int, *, decode: bool, few: bool, first: str | None) -> str:
     """The reason for a kernel's rank. ``first`` names the architecture that comes before the kernel's, if one does."""
-    late = [f"{first} comes first"] if first else []
+    late = [f"kernels for {first} come first here"] if first else []
     seen = "1 query row" if rows == 1 else f"{rows} query rows"
     if decode is few:
         kind = "a decode kernel streams K and V once" if decode else "in a prefill kernel many rows share each key"

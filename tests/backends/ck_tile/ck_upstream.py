@@ -147,7 +147,13 @@ def split_count(problem: Problem, units: int) -> int:
     for count in range(1, min(128, slots) + 1):
         waves = f32(f32(blocks * count) / f32(slots))
         shares.append(f32(waves / math.ceil(waves)))
-    return next(count for count, share in enumerate(shares, 1) if share >= 0.85 * max(shares))
+    found = next(count for count, share in enumerate(shares, 1) if share >= 0.85 * max(shares))
+    return min(found, key_tiles(problem))
+
+
+def key_tiles(problem: Problem) -> int:
+    """The tiles of the longest sequence's keys: more splits are of no use, and ``auto`` takes no more."""
+    return max(1, math.ceil(max(problem.key_lengths()) / (64 if max(problem.hdim, problem.hdim_v) <= 64 else 128)))
 
 
 def f32(value: float) -> float:

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from fractions import Fraction
 from random import Random
+from typing import Any
 
 import pytest
 from ck_upstream import split_count
 
-from fmha_cli.backends.ck_tile.splits import MAX_SPLITS, log2_max_splits, splits_for
+from fmha_cli.backends.ck_tile.splits import MAX_SPLITS, keys_per_tile, log2_max_splits, splits_for
 from fmha_cli.backends.gpu.arithmetic import split_heuristic
+from fmha_cli.codegen.ck_tile.algorithm import algorithm_of
+from fmha_cli.discovery.registry import build_registry
+from fmha_cli.domain.errors import EmptySelection
+from fmha_cli.domain.kernel import Family
 from fmha_cli.domain.problem import Problem
+from fmha_cli.domain.protocols import Catalogued
 
 
 def heuristic(blocks: int, slots: int, most: int) -> int:
@@ -59,6 +66,42 @@ def test_the_heuristic_is_upstreams() -> None:
             problem = Problem.of(heads=heads, seqlen=rows, batch=1 + heads % 3)
             for units in (32, 80, 104, 256, 304):
                 assert splits_for(problem, units).count == split_count(problem, units), (heads, rows, units)
+
+
+@pytest.mark.parametrize(
+    ("flags", "units", "count", "heuristic"),
+    [
+        ({"heads": 1, "seqlen": 128, "hdim": 64}, 304, 2, 109),
+        ({"heads": 1, "seqlen": 128, "hdim": 128}, 304, 1, 109),
+        ({"heads": 8, "seqlen": 1024, "hdim": 72, "causal": True}, 256, 4, None),  # the README's line
+        ({"heads": 8, "seqlen": 1024}, 304, 8, 9),
+        ({"heads": 8, "seqlen": 1, "seqlen_k": 4096}, 304, 32, 65),
+        ({"heads": 8, "seqlen": 1, "seqlen_k": 1}, 304, 1, 65),
+        ({"heads": 1, "seqlens_q": "1,2", "seqlens_k": "100,700", "hdim": 64}, 304, 11, 109),
+    ],
+)
+def test_auto_takes_no_more_splits_than_there_are_tiles_of_keys(
+    flags: dict[str, Any], units: int, count: int, heuristic: int | None
+) -> None:
+    splits = splits_for(Problem.of(**flags), units)
+    assert splits.count == count
+    assert (heuristic is None) == ("would take" not in splits.why)
+    assert heuristic is None or f"would take {heuristic}, more than the {count} tile" in splits.why
+    assert (count > 1) == ("its own program takes 1 by default (--splits 1)" in splits.why)
+
+
+def test_no_split_kv_kernel_has_larger_tiles_of_keys() -> None:
+    registry = build_registry()
+    backend = registry.backend("ck_tile")
+    assert isinstance(backend, Catalogued)
+    held = set()
+    for arch in backend.archs():
+        for revision in backend.revisions():
+            with suppress(EmptySelection):
+                for kernel in backend.catalogue(registry.arch(arch), None, revision, [Family.FWD_SPLITKV]):
+                    held.add((kernel.signature.hdim <= 64, algorithm_of(kernel).tile[1]))
+    assert max(keys for small, keys in held if small) == keys_per_tile(Problem.of(hdim=64)) == 64
+    assert max(keys for small, keys in held if not small) == keys_per_tile(Problem.of(hdim=72)) == 128
 
 
 def test_given_counts_and_dropout() -> None:
