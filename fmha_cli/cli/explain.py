@@ -37,7 +37,11 @@ WHY = Opt(
 )
 RULES = Opt("rules", FlagKind.SWITCH, "List every rule and error; with an argument, those whose ids begin with it")
 LIMIT = Opt(
-    "limit", FlagKind.SIZE, "Ranked kernels and groups of refusals in the table [default: a few]", panel="Output"
+    "limit",
+    FlagKind.SIZE,
+    "Ranked kernels and groups of refusals in the table [default: a few]; in --json, kernels and refusals of each backend "
+    "[default: all]",
+    panel="Output",
 )
 ALL = Opt("all", FlagKind.SWITCH, "Every candidate in the table", panel="Output")
 
@@ -60,6 +64,7 @@ def explain(call: Call) -> None:
     from fmha_cli.discovery.select import select
     from fmha_cli.discovery.sweep import expand
     from fmha_cli.discovery.why import backend_because, because
+    from fmha_cli.report.documents.choices import choices_view
     from fmha_cli.report.documents.explain import PreferenceRow, explain_document
     from fmha_cli.report.explaining import explain_view
 
@@ -71,7 +76,11 @@ def explain(call: Call) -> None:
     if not pair and (several or call.settings.many("model")):
         points = points_of(call)
         if len(points) > 1:
-            call.output.document(choices_of(call, points))
+            choices = choices_of(call, points)
+            if call.output.form is Format.TABLE and call.settings.on("verbose"):
+                call.output.table(choices, partial(choices_view, whole=True))
+            else:
+                call.output.document(choices)
             return
         problem = points[0].problem
     else:
@@ -101,11 +110,19 @@ def explain(call: Call) -> None:
     chosen = chosen if advice is None or advice.choice is None else advice.choice.kernel
     trees = trees_of(call, named=True)
     preference = PreferenceRow(order=order_of(found, selection.preference), because=backend_because(selection))
+    most = call.settings.size("limit", 0, 1) if "limit" in call.settings.values else None
     document = explain_document(
-        problem, selection.trace, chosen, changes, because(selection), trees, preference, _tuned_row(advice)
+        problem,
+        selection.trace,
+        chosen,
+        changes,
+        because(selection),
+        trees,
+        preference,
+        _tuned_row(advice),
+        most if call.output.form is Format.JSON else None,
     )
     if call.output.form is Format.TABLE:
-        most = call.settings.size("limit", 0, 1) if "limit" in call.settings.values else None
         limit = 0 if call.settings.on("all") else most
         call.output.table(document, partial(explain_view, limit=limit))
     else:

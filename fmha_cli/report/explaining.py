@@ -40,7 +40,7 @@ def explain_view(document: Row, *, limit: int | None = None) -> Table:
     served = [d for d in decisions if d["supported"]]
     groups = refusals(decisions)
     most = _ALL if limit == 0 else limit
-    shown = _shown(served, most or _RANKED)
+    shown = served[:limit] if limit else _shown(served, most or _RANKED)
     rows = _ranked(shown)
     more = len(served) - len(rows)
     details = [f"... {more} more {'kernel also fits' if more == 1 else 'kernels also fit'} (--all)"] if more else []

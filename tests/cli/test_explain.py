@@ -15,7 +15,10 @@ import fmha_cli
 from cli.conftest import Fmha
 from fmha_cli.cli.pages import error_pages
 from fmha_cli.discovery.registry import build_registry
+from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.protocols import Explained
+from fmha_cli.report.documents.choices import choices_view
+from fmha_cli.report.drawing import plain
 
 
 def test_a_supported_problem(fmha: Fmha) -> None:
@@ -80,7 +83,10 @@ def test_one_sentence_tells_why_the_chosen_kernel_and_not_the_next(fmha: Fmha, e
     because = explained["because"]
     assert because.startswith(f"fwd {first['digest'][:12]} because ")
     assert f"instead of fwd {second['digest'][:12]} because " in because
-    assert " ".join(because.split()) in " ".join(fmha(*CK).out.split())
+    table = " ".join(fmha(*CK).out.split())
+    assert first["note"] in table
+    assert because.partition(", instead of ")[2] in table
+    assert table.count(first["note"]) == 1, "a note that stands above is not told again"
     assert fmha(*REFUSED, "--json").document["because"] is None
 
 
@@ -289,3 +295,64 @@ def test_an_architecture_that_lacks_kernels_of_the_same_chip_says_so(fmha: Fmha,
     said = " ".join(fmha("explain", "--arch", arch, "-s", "128").err.split())
     assert f"more kernels exist for {whole}, which these GPUs take too (cudnn_oss" in said
     assert "more kernels" not in fmha("explain", "--arch", whole, "-s", "128").err
+
+
+@pytest.mark.parametrize("limit", [1, 3])
+def test_json_with_a_limit_has_the_best_kernels_and_the_nearest_refusals_of_each_backend(
+    fmha: Fmha, limit: int
+) -> None:
+    asked = ("explain", "--arch", "gfx942", "-s", "1024", "-d", "128", "--json")
+    whole, some = fmha(*asked).document, fmha(*asked, "--limit", str(limit)).document
+    served = [d for d in whole["decisions"] if d["supported"]]
+    refused: dict[str, list[Any]] = {}
+    for decision in whole["decisions"][len(served) :]:
+        refused.setdefault(decision["backend"], []).append(decision)
+    assert [d for d in some["decisions"] if d["supported"]] == served[:limit]
+    for backend, misses in refused.items():
+        assert [d for d in some["decisions"] if d["backend"] == backend and not d["supported"]] == misses[:limit]
+    lost = {backend: len(misses) - limit for backend, misses in refused.items() if len(misses) > limit}
+    assert some["left_out"] == {"supported": len(served) - limit, "refused": lost}
+    assert lost["ck_tile"] > 6000
+    assert "left_out" not in whole
+    assert {**some, "decisions": [], "left_out": None} == {**whole, "decisions": [], "left_out": None}
+
+
+def test_a_limit_shows_so_many_kernels_their_notes_and_no_stray_line(fmha: Fmha) -> None:
+    done = fmha("explain", "--arch", "sm_90", "-s", "1024", "-d", "64", "--limit", "2")
+    assert "rank 2:" in done.out
+    assert not re.search(r"rank ([3-9]|1\d)", done.out)
+    assert "more row" not in done.out
+
+
+README = "--seqlen 512 --hdim 64 --dtype fp32", "--seqlen 4096 --hdim 128 --causal --dtype bf16"
+LIBRARIES = "--dtype fp32,bf16 -H 8,16 -s 1k,4k -d 128 --causal"
+
+
+@pytest.mark.parametrize("flags", [*README, LIBRARIES])
+def test_all_backends_fit_sixty_lines(fmha: Fmha, flags: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    done = fmha("explain", "--backend", "all", *flags.split())
+    lines = (done.out + done.err).splitlines()
+    assert len(lines) <= 60, done.out
+    assert max(map(len, lines)) <= 80
+
+
+def test_five_backends_over_eight_problems_fit_sixty_lines_and_every_first_reason_stands_once_in_full() -> None:
+    reason = {"id": "K999", "text": "element type bf16 has no kernel on this processor at all", "hint": "--dtype fp32"}
+    rows: list[dict[str, Any]] = []
+    for seqlen in range(8):
+        problem = Problem.of(seqlen=1024 + seqlen, dtype="bf16").to_dict()
+        for name in "abcde":
+            kernel = {
+                "name": f"{name}:fwd:x:dtype=bf16,dtype_out=bf16,hdim=64:tile={'9x' * seqlen}",
+                "digest": "0" * 64,
+            }
+            rows.append(
+                {"problem": problem, "backend": name, "kernel": None if name < "d" else kernel, "reasons": [reason]}
+            )
+    shown = plain(choices_view({"rows": rows}), 80).splitlines()
+    assert len(shown) <= 60
+    said = re.sub(r"\s+", " ", " ".join(shown))
+    assert said.count("K999 element type bf16 has no kernel on this processor at all (help: --dtype fp32)") == 3
+    assert said.count("K999 el") == 24 + 3
+    assert len(plain(choices_view({"rows": rows}, whole=True), 80).splitlines()) > 60

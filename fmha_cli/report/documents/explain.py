@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from fmha_cli.domain.codec import to_json
-from fmha_cli.domain.decision import Decision, Supported, Trace
+from fmha_cli.domain.decision import Decision, Supported, Trace, Unsupported
 from fmha_cli.domain.installation import SourceTree
 from fmha_cli.domain.kernel import Family, KernelSpec
-from fmha_cli.domain.members import Least, Sha256, ShownAs
+from fmha_cli.domain.members import Count, Least, Sha256, ShownAs
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.rules import Reason
 from fmha_cli.report.comparing import why_view
@@ -79,8 +79,18 @@ class TunedRow:
 
 
 @dataclass(frozen=True, kw_only=True)
+class LeftOut:
+    """The decisions that ``--limit`` left out of a document."""
+
+    supported: Count
+    refused: Annotated[Mapping[str, Count], "by backend; one that lost none is not named"]
+
+
+@dataclass(frozen=True, kw_only=True)
 class Explanation:
     """explain --json: supported kernels best first, then refusals, nearest miss first."""
+
+    json_later: ClassVar = ("left_out",)
 
     schema: Literal["fmha.explain/3"] = "fmha.explain/3"
     problem: Annotated[Mapping[str, Any], ShownAs(Problem)]
@@ -95,6 +105,11 @@ class Explanation:
     tuned: Annotated[TunedRow | None, "null: nothing was tuned, or --select is not tuned"]
     trees: Annotated[Mapping[str, SourceTree], "backend -> the user's tree that its kernels would be built against"]
     decisions: tuple[DecisionRow, ...]
+    left_out: Annotated[
+        LeftOut | None,
+        "of the decisions; the document has this member with --limit N alone, and then N supported "
+        "decisions and N refusals of each backend",
+    ] = None
 
 
 _UNKNOWN = PreferenceRow()
@@ -109,9 +124,20 @@ def explain_document(
     trees: Mapping[str, SourceTree] | None = None,
     preference: PreferenceRow = _UNKNOWN,
     tuned: TunedRow | None = None,
+    limit: int | None = None,
 ) -> dict[str, Any]:
-    """The document of a trace; ``chosen`` is what ``run`` would use (``Selection.best``), and ``trees`` are the user's."""
-    served = tuple(DecisionRow.of(decision, rank) for rank, decision in enumerate(trace.supported, 1))
+    """The document of a trace; ``chosen`` is what ``run`` would use (``Selection.best``), and ``trees`` are the user's.
+
+    Args:
+        limit: the most supported decisions, and the most refusals of each backend; None for all.
+    """
+    fit, misses, left = trace.supported, trace.unsupported, None
+    if limit is not None:
+        kept = [miss for own in _by_backend(misses).values() for miss in own[:limit]]
+        refused = {name: len(own) - limit for name, own in sorted(_by_backend(misses).items()) if len(own) > limit}
+        left = LeftOut(supported=max(0, len(fit) - limit), refused=refused)
+        misses = tuple(sorted(kept, key=lambda miss: miss.distance))
+    served = tuple(DecisionRow.of(decision, rank) for rank, decision in enumerate(fit[:limit], 1))
     return to_json(
         Explanation(
             problem=problem.to_dict(),
@@ -122,9 +148,17 @@ def explain_document(
             preference=preference,
             tuned=tuned,
             trees=trees or {},
-            decisions=(*served, *map(DecisionRow.of, trace.unsupported)),
+            decisions=(*served, *map(DecisionRow.of, misses)),
+            left_out=left,
         )
     )
+
+
+def _by_backend(misses: Iterable[Unsupported]) -> dict[str, list[Unsupported]]:
+    found: dict[str, list[Unsupported]] = {}
+    for miss in misses:
+        found.setdefault(miss.backend, []).append(miss)
+    return found
 
 
 @dataclass(frozen=True, kw_only=True)
