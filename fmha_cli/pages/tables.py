@@ -13,6 +13,7 @@ from fmha_cli.report.column import Column
 from fmha_cli.report.documents.compare import compare_view
 from fmha_cli.report.documents.report import records_view, report_document
 from fmha_cli.report.escaping import cleaned
+from fmha_cli.report.layout import legends_of
 from fmha_cli.report.ordering import at
 from fmha_cli.report.parts import no_environment
 from fmha_cli.report.record import Record
@@ -88,7 +89,7 @@ def _table(id: str, title: str, view: Table, entries: Sequence[Mapping[str, Any]
     for place, head in enumerate(shown.columns):
         cells = [row[place] for row in shown.rows]
         columns.append((head.header, head.number, cells, _keys(head, cells, entries)))
-    notes = [line.strip() for line in view.details]
+    notes = [line.strip() for line in (*view.details, *legends_of(view, view.headers, view.rows))]
     return PageTable(id, title, columns, len(shown.rows), view.summary, again, notes)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fmha_cli.report.fitting import columns, cut, folded, folded_all
-from fmha_cli.report.layout import GAP, Layout, lay_out
+from fmha_cli.report.layout import GAP, Layout, lay_out, legends_of
 from fmha_cli.report.table import Table
 
 
@@ -25,6 +25,7 @@ def plain(table: Table, width: int | None = None) -> str:
         *(shared if laid.common else ()),
         *_grid(laid),
         *folded_all(table.details, width),
+        *folded_all(legends_of(table, [column.header for column in laid.columns], laid.rows), width),
         *(folded(laid.missing, width) if laid.left_out else ()),
         *folded(table.summary, width),
     ]
@@ -39,7 +40,8 @@ def markdown(table: Table) -> str:
     escaped = [[text.replace("|", "\\|").replace("\n", " ") for text in row] for row in shown.rows]
     align = ["right" if column.number else "left" for column in shown.columns]
     grid = tabulate(escaped, shown.headers, tablefmt="github", colalign=align, disable_numparse=True) if escaped else ""
-    details = "\n".join(f"- {line.strip()}" for line in table.details)
+    lines = [*table.details, *legends_of(table, shown.headers, shown.rows)]
+    details = "\n".join(f"- {line.strip()}" for line in lines)
     return "\n\n".join(part for part in (grid, details, table.summary) if part)
 
 

@@ -57,6 +57,7 @@ class LayerTime:
     row: Annotated[int, Least(1), "number of the record, from 1"]
     verdict: Verdict
     time_ns: Annotated[Count | None, "median of one layer; null: no time that counts"]
+    noisy: Annotated[bool, "the interval of the median is wide, or missing"] = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,12 +81,17 @@ class ModelSum:
     def text(self, shown: str) -> str:
         """The sum in one line, with ``shown`` for its point."""
         words = (self.model, self.phase, shown, self.backend or "", self.cache or "")
-        kinds = ", ".join(f"{one.weight} {one.kind} {duration(one.time_ns)} each" for one in self.layers if one.time_ns)
+        kinds = ", ".join(
+            f"{one.weight} {one.kind} {'NOISY ' if one.noisy else ''}{duration(one.time_ns)} each"
+            for one in self.layers
+            if one.time_ns
+        )
+        time = f"{'NOISY ' if any(one.noisy for one in self.layers) else ''}{duration(self.time_ns)}"
         what = f"{' '.join(filter(None, words))}: "
         if self.complete:
-            return f"{what}{duration(self.time_ns)} in {self.total} layers ({kinds})"
+            return f"{what}{time} in {self.total} layers ({kinds})"
         lost = ", ".join(f"{one.weight} {one.kind} ({one.verdict})" for one in self.layers if one.time_ns is None)
-        some = f"{duration(self.time_ns)} in {self.timed} of {self.total} layers ({kinds}); " if self.timed else ""
+        some = f"{time} in {self.timed} of {self.total} layers ({kinds}); " if self.timed else ""
         return f"{what}incomplete: {some}no time of {lost}"
 
 
@@ -139,7 +145,8 @@ def _sum(rows: Sequence[tuple[int, Row]], cache: str | None, named: bool) -> Mod
             weight=record["weight"],
             row=number,
             verdict=Verdict(record["verdict"]),
-            time_ns=_time(record),
+            time_ns=(time := _time(record)),
+            noisy=time is not None and record["measurement"]["noise"] is not None,
         )
         for number, record in rows
     )

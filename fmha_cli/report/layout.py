@@ -6,7 +6,8 @@ The steps, each only as far as the width demands:
 2. A value that all rows share moves to the line above the table (``Column.common``); in a table of one row only if it is too
    wide otherwise, because that row's values are its content.
 3. Cells are shortened or folded as ``Column.fit`` allows, down to ``Column.least``. Numbers never are.
-4. Columns are left out by ``Column.rank``, and names that look alike once they are shortened. ``Layout.missing`` names them.
+4. Columns are left out by ``Column.rank``, those that alone tell two rows apart after all others, and names that look alike once they
+   are shortened. ``Layout.missing`` names them.
 """
 
 from __future__ import annotations
@@ -65,7 +66,8 @@ def lay_out(table: Table, width: int | None) -> Layout:
     while True:
         widths = _widths([sizes[i] for i in kept], width)
         if widths is None:
-            kept.remove(max(kept, key=lambda i: (table.columns[i].rank, i)))
+            telling = _telling(table, kept)
+            kept.remove(max(kept, key=lambda i: (i not in telling, table.columns[i].rank, i)))
             continue
         part = table.only(kept)
         rows = [
@@ -77,6 +79,26 @@ def lay_out(table: Table, width: int | None) -> Layout:
             names = tuple(column.name for i, column in enumerate(table.columns) if i not in kept)
             return Layout(part.columns, rows, widths, common, names)
         kept.remove(vague[-1])
+
+
+def _telling(table: Table, kept: Sequence[int]) -> set[int]:
+    """The columns without which two rows would look alike: what was asked for differs in them and nowhere else. Results tell no rows
+    apart."""
+    asked = [i for i in kept if table.columns[i].common is not None]
+
+    def kinds(places: Sequence[int]) -> int:
+        return len({tuple(row[i] for i in places) for row in table.rows})
+
+    return {i for i in asked if kinds([other for other in asked if other != i]) < kinds(asked)}
+
+
+def legends_of(table: Table, headers: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """The lines that explain words of the printed headers and cells."""
+    return [
+        f"  {word}: {text}"
+        for word, text in table.legends.items()
+        if any(word in header for header in headers) or any(word in cell for row in rows for cell in row)
+    ]
 
 
 def _is_vague(table: Table, rows: Sequence[Sequence[str]], i: int) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -13,11 +14,21 @@ from fmha_cli.report.shape import Shape
 from fmha_cli.report.table import Table
 
 
+NUMBER = "row"
+"""The column of row numbers, to which the lines below a table refer."""
+
+_OF_ROWS = re.compile(r"\s+\d+(-\d+)?(, \d+(-\d+)?)*: ")
+"""How such a line begins."""
+
+
 def chosen(table: Table, entries: Sequence[Row] | None, names: Sequence[str]) -> Table:
-    """The table with the named columns, those that only CSV has included; all of its own where none is named."""
+    """The table with the named columns, those that only CSV has included; all of its own where none is named. Row numbers stay where
+    lines below the table refer to them."""
     if not names:
         return table
     own = {column.name: i for i, column in enumerate(table.columns)}
+    if NUMBER in own and NUMBER not in names and any(map(_OF_ROWS.match, table.details)):
+        names = (NUMBER, *names)
     columns, cells = [], []
     for name in names:
         if name in own:

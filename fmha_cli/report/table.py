@@ -7,7 +7,7 @@ The columns of most tables are declared together with the fields of a row. ``lay
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from fmha_cli.domain.codec import extras, members_of
@@ -16,12 +16,18 @@ from fmha_cli.report.column import Column
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of text under headers, lines that explain single rows, and one line that sums up."""
+    """Rows of text under headers, lines that explain single rows, and one line that sums up.
+
+    Attributes:
+        legends: what a word means (``NOISY``, ``winner``), for each word that may need it; only words that stand in a printed header or
+            cell are explained.
+    """
 
     columns: Sequence[Column]
     rows: Sequence[Sequence[str]]
     summary: str
     details: Sequence[str] = ()
+    legends: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def headers(self) -> list[str]:

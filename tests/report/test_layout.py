@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -102,6 +103,29 @@ def test_columns_of_the_highest_rank_go_first() -> None:
     assert [column.name for column in laid.columns] == ["digest", "time", "peak"]
     assert laid.missing == "1 column left out: error; --wide shows all"
     assert lay_out(Table(kinds, [["a" * 14, "b" * 14, "c" * 14, "d" * 14]], ""), 40).left_out == ("peak", "error")
+
+
+@pytest.mark.parametrize("width", range(40, 120, 7))
+def test_what_alone_tells_two_rows_apart_stays_longest(width: int) -> None:
+    """Rows of several backends are told apart by the backend, those of one by the state of the caches, whatever the ranks say."""
+    table = report_rows(("cpu", "hot"), ("torch", "hot"))
+    assert "backend" in [column.name for column in lay_out(table, width).columns]
+    table = report_rows(("cpu", "hot"), ("cpu", "cold"))
+    assert "cache" in [column.name for column in lay_out(table, width).columns]
+
+
+def report_rows(*rows: tuple[str, str]) -> Table:
+    columns = (
+        Column("problem", common=str, words=True, fit=Fit.FOLD, least=20),
+        Column("backend", common=str, rank=9),
+        Column("cache", common=str, rank=9),
+        Column("verdict"),
+        Column("time", number=True),
+        Column("peak", number=True, rank=1),
+        Column("error", rank=2),
+    )
+    cells = [("b1 s128 fp32 causal", *row, "PASSED", "1.25 ms", "12.5", "o 2.7e-04 (51%)") for row in rows]
+    return Table(columns, cells, "2 rows")
 
 
 def test_names_that_would_look_alike_are_left_out() -> None:

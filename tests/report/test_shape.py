@@ -25,15 +25,25 @@ def cells(document: dict[str, Any], **shape: Any) -> list[list[str]]:
 
 def test_columns_are_chosen_by_header_and_by_the_names_of_csv() -> None:
     table = view(ROWS, Shape(columns=("verdict", "problem.seqlen_q", "time")))
-    assert [column.name for column in table.columns] == ["verdict", "problem.seqlen_q", "time"]
-    assert [row[1] for row in table.rows] == ["1024"] * 3
-    assert table.rows[0][0] == "UNSUPPORTED"
+    assert [column.name for column in table.columns] == ["row", "verdict", "problem.seqlen_q", "time"]
+    assert [row[2] for row in table.rows] == ["1024"] * 3
+    assert table.rows[0][1] == "UNSUPPORTED"
+
+
+def test_row_numbers_stay_where_lines_refer_to_them() -> None:
+    shape = Shape(columns=("verdict",))
+    assert any(line.startswith("  1-3: K012 ") for line in view(ROWS, shape).details)
+    assert view(ROWS, shape).headers == ["#", "verdict"]
+    silent = {**ROWS, "records": [{**row, "reasons": [], "notes": [], "fill_notes": []} for row in ROWS["records"][1:]]}
+    assert view(silent, shape).headers == ["verdict"]
 
 
 def test_rows_are_sorted_by_value_and_rows_without_one_come_last() -> None:
-    assert cells(ROWS, columns=("regret",), sort=("regret",)) == [["5.00"], ["20.0"], [""]]
-    assert cells(ROWS, columns=("regret",), sort=("regret:desc",)) == [["20.0"], ["5.00"], [""]]
-    by_two = cells(ROWS, columns=("verdict", "regret"), sort=("verdict:desc", "measurement.median_ns", "regret:asc"))
+    assert cells(ROWS, columns=("row", "regret"), sort=("regret",)) == [["1", "5.00"], ["2", "20.0"], ["3", ""]]
+    assert cells(ROWS, columns=("row", "regret"), sort=("regret:desc",)) == [["1", "20.0"], ["2", "5.00"], ["3", ""]]
+    by_two = cells(
+        ROWS, columns=("verdict", "row", "regret"), sort=("verdict:desc", "measurement.median_ns", "regret:asc")
+    )
     assert [row[0] for row in by_two] == ["UNSUPPORTED", "PASSED", "PASSED"]
 
 
@@ -46,13 +56,13 @@ def test_a_limit_tells_how_many_are_left_and_counts_all() -> None:
 
 
 def test_details_are_those_of_the_rows_that_are_shown() -> None:
-    assert "again: " in render(ROWS, Format.TABLE)
-    assert "again: " not in render(ROWS, Format.TABLE, shape=Shape(sort=("verdict",), limit=2))
+    assert "  1-3: K012 " in render(ROWS, Format.TABLE)
+    assert "  1-2: K012 " in render(ROWS, Format.TABLE, shape=Shape(sort=("verdict",), limit=2))
 
 
 def test_markdown_has_the_same_rows_and_columns() -> None:
     text = render(ROWS, Format.MD, shape=Shape(columns=("verdict",), sort=("verdict",), limit=1))
-    assert text.splitlines()[:3] == ["| verdict   |", "|-----------|", "| PASSED    |"]
+    assert text.splitlines()[:3] == ["|   # | verdict   |", "|-----|-----------|", "|   1 | PASSED    |"]
 
 
 @pytest.mark.parametrize("form", [Format.JSON, Format.JSONL])

@@ -69,6 +69,7 @@ def records_view(document: Row, color: bool = False) -> Table:
     records = document["records"]
     sampled = [_sampled(record) for record in records]
     time, times = united("time", [time_of(m["median_ns"], 4) if m else None for m in sampled])
+    times = [f"NOISY {text}" if m.get("noise") else text for m, text in zip(sampled, times, strict=True)]
     work, flops = united("FLOP/s", [flop_rate(m["tflops"] * 1e12) if m else None for m in sampled])
     traffic, bytes = united("B/s", [byte_rate(m["gbps"] * 1e9) if m else None for m in sampled])
     columns = headed(_COLUMNS, time=time, tflops=work, gbps=traffic)
@@ -80,6 +81,7 @@ def records_view(document: Row, color: bool = False) -> Table:
                 str(index + 1),
                 *cells_of(record),
                 problem_text(record["problem"]),
+                record["backend"] or "",
                 _kernel(record),
                 measured.get("cache", ""),
                 _colored(record["verdict"], color),
@@ -98,21 +100,14 @@ def records_view(document: Row, color: bool = False) -> Table:
         )
     if len({row[3] for row in rows} - {""}) == 1:  # a column with one cache mode throughout is useless
         rows = [[*row[:_CACHE], "", *row[_CACHE + 1 :]] for row in rows]
-    details = [line for i, record in enumerate(records, 1) for line in _details(i, record)]
+    details = _notes(records)
     details += _edits(records)
     details += judged_lines(records)
     details += sum_lines([from_json(ModelSum, one) for one in document.get("sums", ())])
     details += place_lines([from_json(PlaceEffect, one) for one in document.get("places", ())])
     details += _unsure_of_baseline(records)
-    if compared:
-        details.append("  against: the first backend of the same problem and cache mode that was timed")
-    if any(record.get("lead") for record in records):
-        details.append(
-            "  winner: the fastest good row of a problem and cache mode, and how much longer the next one takes"
-        )
-    details += ["  * what auto chooses"] if any(record["default_choice"] for record in records) else []
-    details += [text for mark, text in _MARKS.items() if any(mark in cell for row in rows for cell in row)]
-    return Table(columns, rows, summary(records), details)
+    legends = {**_COMPARED, **_LEGENDS} if compared else _LEGENDS
+    return Table(columns, rows, summary(records), details, legends)
 
 
 def _said_of_kernel(word: str) -> str:
@@ -122,9 +117,10 @@ def _said_of_kernel(word: str) -> str:
 
 _DIGEST = re.compile(r"[0-9a-f]{8}\*?")
 _COLUMNS = (
-    Column("#", number=True, called="row", rank=1),
+    Column("#", number=True, called="row"),
     *LAYER_COLUMNS,
     Column("problem", common=spelled, words=True, fit=Fit.FOLD, least=20),
+    Column("backend", path="backend", common="{}".format, rank=1),
     Column("kernel", path="kernel.digest", common=_said_of_kernel, words=True, rank=2),
     Column("cache", path="measurement.cache", common="{} cache".format, rank=1),
     Column("verdict", path="verdict"),
@@ -143,12 +139,14 @@ _COLUMNS = (
 
 _CACHE = next(index for index, column in enumerate(_COLUMNS) if column.name == "cache")
 
-_MARKS = {
-    "NOISY": f"  NOISY: fewer than {FEWEST} samples, or an interval wider than {NOISY:.0%} of the median",
-    "UNSURE": "  UNSURE: the noise of the two times is as large as their difference",
-    "SAME": f"  SAME: the two times differ by less than {TOLERANCE:.0%}",
+_LEGENDS = {
+    "winner": "the fastest good row of a problem and cache mode, and how much longer the next one takes",
+    "*": "what auto chooses",
+    "NOISY": f"fewer than {FEWEST} samples, or an interval wider than {NOISY:.0%} of the median",
+    "UNSURE": "the noise of the two times is as large as their difference",
+    "SAME": f"the two times differ by less than {TOLERANCE:.0%}",
 }
-"""What the marks in the cells mean, for the last lines of the table."""
+_COMPARED = {"against": "the first backend of the same problem and cache mode that was timed"}
 
 
 def _edits(records: Sequence[Row]) -> list[str]:
@@ -170,11 +168,11 @@ def summary(records: Sequence[Row]) -> str:
 
 
 def _kernel(record: Row) -> str:
-    """Backend, architecture (or the emulated device) and the digest's first 8 digits, which ``--kernel`` accepts."""
+    """Architecture (or the emulated device) and the digest's first 8 digits, which ``--kernel`` accepts."""
     kernel = record["kernel"]
     mark = "*" if record["default_choice"] else ""
     where = record["device"] if is_emulated(record["device"]) else record["arch"]
-    parts = [record["backend"], where, kernel["digest"][:8] + mark if kernel else None]
+    parts = [where, kernel["digest"][:8] + mark if kernel else None]
     return " ".join(part for part in parts if part)
 
 
@@ -198,12 +196,9 @@ def _sampled(record: Row) -> Row:
 
 
 def _half_width(measured: Row) -> str:
-    """Half the interval's width as a share of the median, marked where the times say little."""
-    if not measured:
-        return ""
-    ends = measured["ci95_ns"]
-    width = percent((ends[1] - ends[0]) / 2 / max(1, measured["median_ns"])) if ends else ""
-    return f"{width} NOISY".strip() if measured["noise"] else width
+    """Half the interval's width as a share of the median."""
+    ends = measured["ci95_ns"] if measured else None
+    return percent((ends[1] - ends[0]) / 2 / max(1, measured["median_ns"])) if ends else ""
 
 
 def _regret(record: Row) -> str:
@@ -234,7 +229,8 @@ def _error(record: Row) -> str:
     if found is None:
         return ""
     name, check = found
-    share = "not finite" if check.badness == float("inf") else f"{check.badness:.0%}"
+    bad = check.badness
+    share = "not finite" if bad == float("inf") else f"{bad:.0%}" if bad <= 1000 else ">1000x"
     compared = min(_shares(record).values())
     return f"{name} {digits(check.row_l2, 2)} ({share})" + ("" if compared == 1 else f", {_of_rows(compared)}")
 
@@ -345,7 +341,16 @@ def _shortened(note: str) -> str:
     return _SYMBOL.sub(r"\1...", note)
 
 
-def _details(index: int, record: Row) -> list[str]:
+def _notes(records: Sequence[Row]) -> list[str]:
+    """The lines of all rows, each with the numbers of its rows: a line that several rows share is printed once."""
+    found: dict[str, list[int]] = {}
+    for number, record in enumerate(records, 1):
+        for line in dict.fromkeys(_details(record)):
+            found.setdefault(line, []).append(number)
+    return [f"  {ranges(numbers)}: " + line.replace("\n", "\n     ") for line, numbers in found.items()]
+
+
+def _details(record: Row) -> list[str]:
     """For a row that is not good, the reason and the command that reproduces it; for other rows, their notes."""
     good = Verdict(record["verdict"]).exit_code is ExitCode.OK
     lines = [reason_text(reason) for reason in record["reasons"]]
@@ -374,8 +379,8 @@ def _details(index: int, record: Row) -> list[str]:
         told = re.sub(r"^fmha_cli\.\S+: ", "", last or "")  # the class of an error of this tool is no news
         lines += [f"log ends: {last}"] if last and not any(told in line for line in lines) else []
         lines += [f"saved: {record['saved']}"] if record["saved"] else []
-        lines += [f"again: {record['repro']}"]
-    return [f"  {index}: " + line.replace("\n", "\n     ") for line in dict.fromkeys(lines)]
+        lines += [f"again: {record['repro']}"] if record["verdict"] != Verdict.UNSUPPORTED else []
+    return lines
 
 
 def _opening(document: Row) -> Row:
