@@ -166,7 +166,7 @@ def rm(call: Call) -> int:
         removed = sum(run.records for run in runs) if dry else remove(store, runs)
         if dry:
             call.console.say("a dry run: nothing was removed")
-        return _print(call, "rm", runs, store.path, removed=removed)
+        return _print(call, "rm", runs, store.path, removed=removed, dry_run=dry)
 
 
 def _part(

@@ -62,10 +62,10 @@ def _named(call: Call) -> tuple[Entry, ...]:
     return tuple(entry for entry in every if not names or entry.digest.startswith(tuple(names)))
 
 
-def _print(call: Call, action: str, rows: Sequence[TunedEntry]) -> int:
+def _print(call: Call, action: str, rows: Sequence[TunedEntry], *, dry_run: bool = False) -> int:
     from fmha_cli.report.documents.tuned import tuned_document
 
-    call.output.document(tuned_document(action, str(store_of(call)), rows))  # type: ignore[arg-type]
+    call.output.document(tuned_document(action, str(store_of(call)), rows, dry_run=dry_run))  # type: ignore[arg-type]
     return int(ExitCode.OK)
 
 
@@ -82,13 +82,13 @@ def rm(call: Call) -> int:
     from fmha_cli.results.store import Store
     from fmha_cli.results.tuned import remove_entries
 
-    gone = _named(call)
-    if gone and not call.settings.on("dry_run"):
+    gone, dry = _named(call), call.settings.on("dry_run")
+    if gone and not dry:
         with Store.open(store_of(call), create=False) as store:
             remove_entries(store, gone)
     elif gone:
         call.console.say("a dry run: nothing was removed")
-    return _print(call, "rm", [TunedEntry.of(entry) for entry in gone])
+    return _print(call, "rm", [TunedEntry.of(entry) for entry in gone], dry_run=dry)
 
 
 def verify(call: Call) -> int:

@@ -13,7 +13,6 @@ from fmha_cli.report.ordering import Row, at, order_of
 from fmha_cli.report.shape import Shape
 from fmha_cli.report.table import Table
 
-
 NUMBER = "row"
 """The column of row numbers, to which the lines below a table refer."""
 

@@ -173,6 +173,7 @@ def test_labels_change_and_go(fmha: Fmha, store: Path) -> None:
 def test_rm_removes_runs_and_nothing_else(fmha: Fmha, store: Path) -> None:
     dry = fmha("results", "rm", "before", "--dry-run", "--json")
     assert "a dry run: nothing was removed" in dry.err
+    assert "1 run: 2 rows would be removed; " in fmha("results", "rm", "before", "--dry-run").out
     planned = dry.document
     assert (planned["removed"], planned["count"]) == (2, 1)
     assert load_run("before", store).records == tuple(ROWS[:2])

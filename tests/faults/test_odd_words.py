@@ -183,6 +183,7 @@ def test_prune_says_what_had_to_stay(fmha: Fmha) -> None:
     done = fmha("cache", "prune", "--max-age", "0s", "--dry-run", "--cache-dir", "cache")
     assert done.out.splitlines()[-1].endswith("cache; kept 1 entry used in the last minutes")
     assert done.err == "a dry run: nothing was removed\n"
+    assert " would be freed in " in done.out
 
 
 def test_a_file_without_names_is_not_asked_for_one(fmha: Fmha) -> None:

@@ -133,7 +133,8 @@ def cache_view(document: Mapping[str, Any]) -> Table:
 
 def _freed(figures: Mapping[str, Any], count: int) -> str:
     leftovers = counted(len(figures["others"]), "leftover")
-    return f"{counted(count, 'entry')} and {leftovers}: {size(figures['freed_bytes'])} freed"
+    freed = "would be freed" if figures["dry_run"] else "freed"
+    return f"{counted(count, 'entry')} and {leftovers}: {size(figures['freed_bytes'])} {freed}"
 
 
 def _kept(figures: Mapping[str, Any]) -> str:

@@ -66,6 +66,7 @@ class ResultsPage:
     added: Annotated[Count | None, "import: records that the store did not have"] = None
     present: Annotated[Count | None, "import: records that the store had already"] = None
     removed: Annotated[Count | None, "rm: records that were, or would be, removed"] = None
+    dry_run: Annotated[bool, "rm: nothing was removed"] = False
 
 
 def results_document(
@@ -84,7 +85,7 @@ def results_view(document: Mapping[str, Any]) -> Table:
         "ls": "",
         "import": f": {counted(document['added'] or 0, 'row')} added, {document['present']} there already",
         "label": " labelled",
-        "rm": f": {counted(document['removed'] or 0, 'row')} removed",
+        "rm": f": {counted(document['removed'] or 0, 'row')} {'would be ' if document['dry_run'] else ''}removed",
     }[document["action"]]
     return table_of(RunEntry, rows, f"{counted(document['count'], 'run')}{done}{where}")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
@@ -85,19 +85,31 @@ class TunedPage:
     store: Annotated[str, "path"]
     count: Annotated[Count, "of entries"]
     entries: tuple[TunedEntry, ...]
+    dry_run: Annotated[bool, "rm: nothing was removed"] = False
 
 
-def tuned_document(action: Action, store: str, entries: Iterable[TunedEntry]) -> dict[str, Any]:
+def tuned_document(
+    action: Action, store: str, entries: Iterable[TunedEntry], *, dry_run: bool = False
+) -> dict[str, Any]:
     """The document of an action."""
     rows = tuple(entries)
-    return to_json(TunedPage(action=action, store=store, count=len(rows), entries=rows))
+    return to_json(TunedPage(action=action, store=store, count=len(rows), entries=rows, dry_run=dry_run))
+
+
+def _counting(counts: Sequence[bool | None]) -> str:
+    """Which of some entries would be used."""
+    used = sum(map(bool, counts))
+    if len(counts) == 1:
+        return "it counts here" if used else "it does not count here"
+    return f"{used or 'none'} of them {'counts' if used == 1 else 'count'} here"
 
 
 def tuned_view(document: Mapping[str, Any]) -> Table:
     """One line for each entry."""
     rows, action = document["entries"], document["action"]
-    done = {"ls": "", "rm": " removed", "verify": "", "export": ""}[action]
-    counts = f", {sum(bool(row['counts']) for row in rows)} of them count here and now" if action == "verify" else ""
+    removed = " would be removed" if document["dry_run"] else " removed"
+    done = {"ls": "", "rm": removed, "verify": "", "export": ""}[action]
+    counts = f"; {_counting([row['counts'] for row in rows])}" if action == "verify" and rows else ""
     summary = f"{counted(document['count'], 'tuned problem')}{done}{counts}; {document['store']}"
     return table_of(TunedEntry, rows, summary).narrowed() if rows else table_of(TunedEntry, rows, summary)
 

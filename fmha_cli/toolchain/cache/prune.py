@@ -55,6 +55,7 @@ class Pruned:
         kept_recent: digests that the policy would remove but that were used within the grace time.
         others: other removed paths: the folders of older versions' entries, quarantined entries, logs of failed builds,
             temporary directories, and the names and origins of imported entries that no longer exist.
+        dry_run: nothing was removed.
     """
 
     entries: Annotated[tuple[EntryInfo, ...], Hidden()]
@@ -65,6 +66,7 @@ class Pruned:
         tuple[Path, ...],
         "what else was removed: older versions' entries, quarantined, failed and temporary things",
     ]
+    dry_run: bool = False
 
 
 def prune_cache(layout: CacheLayout, policy: PrunePolicy, clock: Callable[[], float] = time.time) -> Pruned:
@@ -95,7 +97,7 @@ def prune_cache(layout: CacheLayout, policy: PrunePolicy, clock: Callable[[], fl
                 remove_tree(path)
             else:
                 path.unlink(missing_ok=True)
-    return Pruned(tuple(removed), freed, tuple(locked), tuple(recent), tuple(others))
+    return Pruned(tuple(removed), freed, tuple(locked), tuple(recent), tuple(others), policy.dry_run)
 
 
 def _doomed(entries: tuple[EntryInfo, ...], policy: PrunePolicy, now: float) -> list[EntryInfo]:
