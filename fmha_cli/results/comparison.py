@@ -9,7 +9,7 @@ from enum import StrEnum
 from fmha_cli.domain.errors import EmptySelection, ExitCode
 from fmha_cli.measure.compare import Speed
 from fmha_cli.measure.difference import Difference, Mean, Rule, judged, mean_of
-from fmha_cli.measure.ranks import fewest_processes
+from fmha_cli.measure.ranks import FEWEST_PROCESSES, fewest_processes
 from fmha_cli.report.lines import counted, problem_text
 from fmha_cli.report.record import Record
 from fmha_cli.results.conditions import USUAL, By, kernel_name, value_of
@@ -221,7 +221,10 @@ def _needs(rows: Sequence[Row], rule: Rule) -> list[str]:
     """What the number of rows needs, if they have less."""
     tested = [row.difference for row in rows if row.difference.p is not None]
     if not tested:
-        return []
+        return [
+            f"no row can be sure: it needs {FEWEST_PROCESSES} processes or more a side. Record both runs with fmha bench --processes "
+            f"{FEWEST_PROCESSES}, or let fmha compare --run 'CMD' --run 'CMD' run them in turns"
+        ]
     fewest = fewest_processes(len(tested), rule.alpha)
     have = min(min(one.processes_before, one.processes_after) for one in tested)
     if have >= fewest:

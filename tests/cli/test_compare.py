@@ -111,6 +111,10 @@ def test_too_few_processes_are_unsure(fmha: Fmha) -> None:
     done = fmha("compare", saved("old.jsonl", timed(CALM[:4])), saved("new.jsonl", timed(SLOW[:4])))
     assert done.code == 0
     assert "UNSURE (4 of 5 processes)" in done.out
+    told = " ".join(done.out.split())
+    assert "no row can be sure: it needs 5 processes or more a side" in told
+    assert "fmha bench --processes 5" in told
+    assert "p10: the median over the processes of their 10 % quantiles" in told
 
 
 SCRIPT = """

@@ -34,7 +34,12 @@ def test_row_numbers_stay_where_lines_refer_to_them() -> None:
     shape = Shape(columns=("verdict",))
     assert any(line.startswith("  1-3: K012 ") for line in view(ROWS, shape).details)
     assert view(ROWS, shape).headers == ["#", "verdict"]
-    silent = {**ROWS, "records": [{**row, "reasons": [], "notes": [], "fill_notes": [], "measurement": None} for row in ROWS["records"][1:]]}
+    silent = {
+        **ROWS,
+        "records": [
+            {**row, "reasons": [], "notes": [], "fill_notes": [], "measurement": None} for row in ROWS["records"][1:]
+        ],
+    }
     assert view(silent, shape).headers == ["verdict"]
 
 

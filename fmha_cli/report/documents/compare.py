@@ -95,13 +95,18 @@ WORSE = "WORSE"
 _COLUMNS = (
     Column("point", common=spelled, words=True, fit=Fit.FOLD, least=20),
     Column("where", common="{}".format, words=True, rank=2),
-    Column("before", number=True, path="difference.before_ns", rank=3),
-    Column("after", number=True, path="difference.after_ns", rank=3),
+    Column("before p10", number=True, path="difference.before_ns", called="before", rank=3),
+    Column("after p10", number=True, path="difference.after_ns", called="after", rank=3),
     Column("ratio [95 %]", number=True, path="difference.ratio", called="ratio"),
     Column("p(adj)", number=True, path="difference.p_adjusted", called="p", rank=4),
     Column("could see", number=True, path="difference.could_see", rank=1),
     Column("verdict", path="difference.speed", fit=Fit.FOLD, least=24),
 )
+
+
+_LEGENDS = {
+    "p10": "the median over the processes of their 10 % quantiles; `fmha bench` shows the median of all samples"
+}
 
 
 def compare_view(document: Row, color: bool = False) -> Table:
@@ -123,7 +128,7 @@ def compare_view(document: Row, color: bool = False) -> Table:
         mean = group["mean"]
         if mean["rows"] > 1:
             details.append(f"  {group['backend']}: mean ratio of {counted(mean['rows'], 'row')} {_ratio(mean)}")
-    return Table(_COLUMNS, rows, compare_summary(document), details)
+    return Table(_COLUMNS, rows, compare_summary(document), details, _LEGENDS)
 
 
 def compare_summary(document: Row) -> str:
