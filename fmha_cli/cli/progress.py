@@ -129,9 +129,9 @@ class ProgressLine:
         left = self._left(now)
         parts = [
             self._title + count,
-            self._phase_text(),
+            "" if self._phase == self._title else self._phase_text(),
             span(now - self._began),
-            "" if left is None else f"about {span(left)} left",
+            f"about {span(left)} left" if left else "",
         ]
         told = ", ".join(part for part in parts if part)
         return f"{told}: {self._what}" if self._what else told
@@ -147,12 +147,14 @@ class ProgressLine:
         return f"{phase} {min(100 * done // total, 100)} %"
 
     def _left(self, now: float) -> float | None:
-        """Seconds until all rows are done, judged by those that are; of a single row, until its phase is done."""
+        """Seconds until all rows are done, judged by those that are; of a single row, until its phase is done. None if nothing tells, or
+        if it takes longer than was expected."""
         if self._total > 1:
             if not self._done or self._done >= self._total:
                 return None
             each = (self._counted - self._counting) / self._done
-            return max(0.0, each * (self._total - self._done) - (now - self._counted))
+            left = each * (self._total - self._done) - (now - self._counted)
+            return left if left >= 1 else None
         if not self._phase_done or not self._phase_total or self._phase is Phase.TIME:
             return None  # sampling ends when the samples agree
         rate = (now - self._phase_began) / self._phase_done

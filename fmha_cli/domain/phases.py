@@ -12,7 +12,7 @@ class Phase(StrEnum):
     FETCH = "fetch"
     """Counts bytes."""
     BUILD = "build"
-    """Counts kernels."""
+    """Counts kernels, or the files of an emulator."""
     INPUTS = "inputs"
     REFERENCE = "reference"
     """Counts query rows."""

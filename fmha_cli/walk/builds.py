@@ -97,6 +97,8 @@ def build_orders(
         progress(len(outcomes) + count, len(distinct), outcome.name)
         heard(outcome)
 
+    if jobs:
+        progress(len(outcomes), len(distinct), next(iter(jobs.values())).name)
     batch = build_many(list(jobs.values()), context.jobs, done)
     if batch.interrupted:
         raise KeyboardInterrupt

@@ -39,9 +39,9 @@ class Times:
         self.now += seconds
         self.used += seconds if cpu is None else cpu
 
-    def line(self, *, terminal: bool = False, width: int = 80) -> ProgressLine:
+    def line(self, title: str = "run", *, terminal: bool = False, width: int = 80) -> ProgressLine:
         return ProgressLine(
-            "run",
+            title,
             self.written.append,
             terminal=terminal,
             width=lambda: width,
@@ -97,9 +97,17 @@ def test_rows_that_are_done_tell_when_all_are(times: Times) -> None:
     times.after(4)
     assert line.text() == "run 2/4, 54 s, about 26 s left: -s 2"
     times.after(100)
-    assert "about 0 s left" in line.text()
+    assert "left" not in line.text(), "what takes longer than was expected is not about to end"
     line(4, 4, "-s 8")
     assert "left" not in line.text()
+
+
+def test_a_build_does_not_repeat_its_name(times: Times) -> None:
+    """``fmha build`` has one phase, which has its name."""
+    line = times.line("build")
+    line(0, 3, "cpu:fwd")
+    line.phase(Phase.BUILD, 0, 3)
+    assert line.text() == "build 1/3, 0 s: cpu:fwd"
 
 
 def test_a_terminals_line_is_rewritten_and_cut_to_its_width(times: Times) -> None:

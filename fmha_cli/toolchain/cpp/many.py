@@ -12,6 +12,7 @@ from threading import Event
 from typing import Any
 
 from fmha_cli.domain.errors import Interrupted
+from fmha_cli.domain.phases import Phase
 from fmha_cli.domain.plan import Artifact
 from fmha_cli.domain.protocols import BuildContext
 from fmha_cli.toolchain.cache.key import BuildKind, BuildSpec
@@ -71,7 +72,7 @@ def build_units(library: UnitsLibrary, context: BuildContext) -> Artifact:
         if not first.cached and len(rest) > _WORTH_IT:
             _precompile(prefix, flags)
         jobs = [Job(name, compile_unit, _COMPILE_BYTES) for name, compile_unit in rest]
-        batch = build_many(jobs, max(1, context.jobs), _saying_once(library, context.notify))
+        batch = build_many(jobs, max(1, context.jobs), _telling(library, context))
     for outcome in batch.outcomes:
         if outcome.error and not isinstance(outcome.error, Interrupted):
             raise outcome.error
@@ -99,15 +100,17 @@ def _precompile(prefix: Path, flags: _Flags) -> None:
         subprocess.run(command, cwd=prefix.parent, capture_output=True, check=False, timeout=_SECONDS)
 
 
-def _saying_once(library: UnitsLibrary, notify: Callable[[str], None]) -> Callable[[int, int, Any], None]:
-    """Listens to finished units. After the first compiled one it says the library's notice."""
+def _telling(library: UnitsLibrary, context: BuildContext) -> Callable[[int, int, Any], None]:
+    """Listens to finished units. After the first compiled one it says the library's notice, and from then on how many are done."""
     said = False
 
     def done(count: int, total: int, outcome: Any) -> None:
         nonlocal said
         if not said and outcome.value is not None and not outcome.value.cached:
             said = True
-            notify(library.notice.format(count=total))
+            context.notify(library.notice.format(count=total))
+        if said:
+            context.phase(Phase.BUILD, count, total)
 
     return done
 
