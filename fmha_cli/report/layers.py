@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 from fmha_cli.domain.errors import ExitCode
 from fmha_cli.domain.layer import LayerKind, Phase
@@ -58,6 +58,8 @@ class LayerTime:
     verdict: Verdict
     time_ns: Annotated[Count | None, "median of one layer; null: no time that counts"]
     noisy: Annotated[bool, "the interval of the median is wide, or missing"] = False
+
+    json_later: ClassVar[tuple[str, ...]] = ("noisy",)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -133,7 +133,7 @@ def cache_view(document: Mapping[str, Any]) -> Table:
 
 def _freed(figures: Mapping[str, Any], count: int) -> str:
     leftovers = counted(len(figures["others"]), "leftover")
-    freed = "would be freed" if figures["dry_run"] else "freed"
+    freed = "would be freed" if figures.get("dry_run") else "freed"
     return f"{counted(count, 'entry')} and {leftovers}: {size(figures['freed_bytes'])} {freed}"
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from fmha_cli.domain.codec import to_json
 from fmha_cli.domain.members import Count
@@ -68,6 +68,8 @@ class ResultsPage:
     removed: Annotated[Count | None, "rm: records that were, or would be, removed"] = None
     dry_run: Annotated[bool, "rm: nothing was removed"] = False
 
+    json_later: ClassVar[tuple[str, ...]] = ("dry_run",)
+
 
 def results_document(
     action: Action, store: str, bytes: int | None, runs: Iterable[RunEntry], **more: Any
@@ -85,7 +87,7 @@ def results_view(document: Mapping[str, Any]) -> Table:
         "ls": "",
         "import": f": {counted(document['added'] or 0, 'row')} added, {document['present']} there already",
         "label": " labelled",
-        "rm": f": {counted(document['removed'] or 0, 'row')} {'would be ' if document['dry_run'] else ''}removed",
+        "rm": f": {counted(document['removed'] or 0, 'row')} {'would be ' if document.get('dry_run') else ''}removed",
     }[document["action"]]
     return table_of(RunEntry, rows, f"{counted(document['count'], 'run')}{done}{where}")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from fmha_cli.domain.codec import to_json
 from fmha_cli.domain.members import Count, Pattern, ShownAs
@@ -87,6 +87,8 @@ class TunedPage:
     entries: tuple[TunedEntry, ...]
     dry_run: Annotated[bool, "rm: nothing was removed"] = False
 
+    json_later: ClassVar[tuple[str, ...]] = ("dry_run",)
+
 
 def tuned_document(
     action: Action, store: str, entries: Iterable[TunedEntry], *, dry_run: bool = False
@@ -107,7 +109,7 @@ def _counting(counts: Sequence[bool | None]) -> str:
 def tuned_view(document: Mapping[str, Any]) -> Table:
     """One line for each entry."""
     rows, action = document["entries"], document["action"]
-    removed = " would be removed" if document["dry_run"] else " removed"
+    removed = " would be removed" if document.get("dry_run") else " removed"
     done = {"ls": "", "rm": removed, "verify": "", "export": ""}[action]
     counts = f"; {_counting([row['counts'] for row in rows])}" if action == "verify" and rows else ""
     summary = f"{counted(document['count'], 'tuned problem')}{done}{counts}; {document['store']}"

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from fmha_cli.domain.members import Count, Digests, Hidden
 from fmha_cli.toolchain.cache.files import as_environment_problem, make_private_dir, remove_tree, tree_size
@@ -67,6 +67,8 @@ class Pruned:
         "what else was removed: older versions' entries, quarantined, failed and temporary things",
     ]
     dry_run: bool = False
+
+    json_later: ClassVar[tuple[str, ...]] = ("dry_run",)
 
 
 def prune_cache(layout: CacheLayout, policy: PrunePolicy, clock: Callable[[], float] = time.time) -> Pruned:
