@@ -143,10 +143,9 @@ def _kept(difference: Difference, min_gain: float) -> str:
     if difference.speed is Speed.SLOWER:
         return "SLOWER: the fastest in the search is slower than the default in fresh processes"
     saw = difference.could_see
-    told = (
-        saw is not None and difference.spread <= saw
-    )  # the test goes by order: beside a wider spread its sight reads as a contradiction
-    seen = f"; a difference of {saw * 100:g} % would have been seen" if told else ""
+    # The test goes by order: beside a wider spread, what it would have seen reads as a contradiction.
+    told = saw is not None and difference.spread <= saw
+    seen = f"; a difference of {(saw or 0) * 100:g} % would have been seen" if told else ""
     return f"UNSURE whether it is more than {share} faster: {difference.why}{seen}"
 
 
