@@ -18,6 +18,7 @@ from fmha_cli.toolchain.cache.files import as_environment_problem
 from fmha_cli.toolchain.cache.layout import CacheLayout
 from fmha_cli.toolchain.cache.root import open_root
 from fmha_cli.toolchain.notice import Notice, NoticeKind, Notify
+from fmha_cli.toolchain.rocm.installed import installed_roots
 
 PINNED = "amd-aiter"
 PINNED_CK = Path("aiter_meta", "3rdparty", "composable_kernel")
@@ -273,6 +274,4 @@ def _looked_at(include: Path, origin: str, layout: CacheLayout) -> CkTree:
 
 def _installed(environ: Mapping[str, str]) -> list[Path]:
     """Header folders of installed ROCms that contain CK, without repeats."""
-    roots = [Path(environ["ROCM_PATH"])] if environ.get("ROCM_PATH") else []
-    found = [root / "include" for root in (*roots, Path("/opt/rocm")) if (root / "include/ck_tile/core.hpp").is_file()]
-    return list({path.resolve(): path for path in found}.values())
+    return [root / "include" for root in installed_roots(environ) if (root / "include/ck_tile/core.hpp").is_file()]

@@ -4,25 +4,29 @@ from __future__ import annotations
 
 import ctypes
 import os
+from collections.abc import Iterator, Mapping
+from ctypes.util import find_library
 from pathlib import Path
 from typing import Any
 
 from fmha_cli.backends.gpu.driver import imported
 from fmha_cli.domain.errors import EnvironmentProblem
+from fmha_cli.toolchain.rocm.installed import RUNTIME, installed_roots, runtimes
 
-NAME = "libamdhip64.so"
-_ROOT_VARIABLES = ("ROCM_PATH", "HIP_PATH")
-"""ROCm's own environment variables for its installation folder."""
-
-_DEFAULT_ROOT = "/opt/rocm"
 _BINDINGS = ("hip.chip", "hip.hip")
 """hip-python's low layer, whose ``DLL`` names the library that the first call opens, and its high layer."""
 
+_FIRST_CALL = "hipInit"
 
-def candidates() -> tuple[str, ...]:
-    """Names to try, in order: those that the dynamic linker finds, then those in ROCm's folders."""
-    roots = [os.environ[v] for v in _ROOT_VARIABLES if os.environ.get(v)]
-    return (NAME, *(str(Path(root, "lib", NAME)) for root in (*roots, _DEFAULT_ROOT)))
+
+def candidates(environ: Mapping[str, str]) -> Iterator[str]:
+    """Names to try, in order: what the dynamic linker finds, the runtimes of installed ROCms, and the numbered name that the linker's
+    cache has where only packages to run programs are installed."""
+    yield RUNTIME
+    yield from (str(path) for root in installed_roots(environ) for path in runtimes(root))
+    numbered = find_library("amdhip64")
+    if numbered is not None:
+        yield numbered
 
 
 def open_library(path: Path | None = None) -> tuple[ctypes.CDLL, str]:
@@ -32,20 +36,24 @@ def open_library(path: Path | None = None) -> tuple[ctypes.CDLL, str]:
         path: a specific library to load instead of the first one found.
 
     Raises:
-        EnvironmentProblem: H002, no library loads.
+        EnvironmentProblem: H002, no library loads, or none that does is a HIP runtime.
     """
     faults = []
-    for name in (str(path),) if path is not None else candidates():
+    for name in (str(path),) if path is not None else candidates(os.environ):
         try:
-            return ctypes.CDLL(name, mode=ctypes.RTLD_GLOBAL | os.RTLD_NOW), name
+            library = ctypes.CDLL(name, mode=ctypes.RTLD_GLOBAL | os.RTLD_NOW)
         except OSError as fault:
             faults.append(str(fault))
+            continue
+        if hasattr(library, _FIRST_CALL):
+            return library, name
+        faults.append(f"{name} is no HIP runtime: it has no {_FIRST_CALL}")
     raise EnvironmentProblem(
-        f"the HIP runtime ({NAME}) does not load",
+        f"the HIP runtime ({RUNTIME}) does not load",
         code="H002",
-        where=str(path or NAME),
+        where=str(path or RUNTIME),
         why="; ".join(dict.fromkeys(faults)),
-        help="install ROCm, or set ROCM_PATH to where it is",
+        help="install ROCm, or set ROCM_PATH or HIP_PATH to where it is",
     )
 
 

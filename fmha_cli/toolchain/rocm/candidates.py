@@ -11,6 +11,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from fmha_cli.toolchain.cpp.toolchain import Candidate, Compiler, split_command
+from fmha_cli.toolchain.rocm.installed import installed_roots, is_rocm
 
 OLDEST_CLANG = 19
 """The oldest clang that reads the pinned device libraries. It knows gfx1201; gfx950 came with 20, gfx1250 later."""
@@ -88,18 +89,13 @@ def candidates(environ: Mapping[str, str] | None = None) -> Iterator[RocmCandida
 
 
 def rocm_roots(environ: Mapping[str, str]) -> list[Path]:
-    """Installed ROCms: ROCM_PATH, /opt/rocm, the versions beside it (newest first), and that of ``hipcc`` on PATH."""
-    named = [Path(environ["ROCM_PATH"])] if environ.get("ROCM_PATH") else []
-    versions = sorted(Path("/opt").glob("rocm-*"), key=lambda path: _numbers(path.name), reverse=True)
-    hipcc = shutil.which("hipcc", path=environ.get("PATH", os.defpath))
-    behind = [Path(hipcc).resolve().parent.parent] if hipcc else []
-    found = [path for path in (*named, Path("/opt/rocm"), *versions, *behind) if is_rocm(path)]
-    return list({path.resolve(): path for path in found}.values())
+    """Installed ROCms that have the headers of HIP, in the order of :func:`installed_roots`."""
+    return [root for root in installed_roots(environ) if is_rocm(root)]
 
 
-def is_rocm(path: Path) -> bool:
-    """Whether a folder has the headers of HIP."""
-    return (path / "include" / "hip" / "hip_version.h").is_file()
+def rocm_compiler(root: Path) -> Path | None:
+    """The compiler of a ROCm; None where it has none."""
+    return next((root / name for name in _COMPILERS if os.access(root / name, os.X_OK)), None)
 
 
 def llvm_tool(name: str, compiler: Path | None = None, search: str | None = None) -> Path | None:
@@ -138,10 +134,9 @@ def _wished(env: Mapping[str, str]) -> Iterator[RocmCandidate]:
 
 def _of_rocm(env: Mapping[str, str]) -> Iterator[RocmCandidate]:
     for root in rocm_roots(env):
-        for name in _COMPILERS:
-            if os.access(root / name, os.X_OK):
-                yield RocmCandidate((str(root / name),), f"ROCm in {root}", rocm=root)
-                break
+        compiler = rocm_compiler(root)
+        if compiler is not None:
+            yield RocmCandidate((str(compiler),), f"ROCm in {root}", rocm=root)
 
 
 def _of_system(env: Mapping[str, str]) -> Iterator[RocmCandidate]:
@@ -155,10 +150,6 @@ def _of_system(env: Mapping[str, str]) -> Iterator[RocmCandidate]:
     newest_first = [found[number] for number in sorted(found, reverse=True)]
     for path in (*newest_first, *([os.path.abspath(plain)] if plain else [])):
         yield RocmCandidate((path,), "PATH")
-
-
-def _numbers(text: str) -> tuple[int, ...]:
-    return tuple(map(int, re.findall(r"\d+", text)))
 
 
 def _places(name: str, compiler: Path | None) -> Iterator[Path]:

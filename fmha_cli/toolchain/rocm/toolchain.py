@@ -10,8 +10,16 @@ from fmha_cli.domain.installation import CheckState, DoctorCheck, Surroundings
 from fmha_cli.toolchain.cache.root import open_root
 from fmha_cli.toolchain.notice import Notify, as_text, log_notice
 from fmha_cli.toolchain.proving import Finding, Search
-from fmha_cli.toolchain.rocm.candidates import INSTALL_HELP, RocmCandidate, RocmKind, RocmToolchain, candidates
+from fmha_cli.toolchain.rocm.candidates import (
+    INSTALL_HELP,
+    RocmCandidate,
+    RocmKind,
+    RocmToolchain,
+    candidates,
+    rocm_compiler,
+)
 from fmha_cli.toolchain.rocm.flags import probed_flags
+from fmha_cli.toolchain.rocm.installed import installed_roots, is_rocm, named_roots, runtimes
 from fmha_cli.toolchain.rocm.probe import PROBE_SOURCE, probe_rocm
 from fmha_cli.toolchain.rocm.root import STUBS, RocmSupply, isa_versions
 
@@ -77,9 +85,22 @@ def check_compilers(here: Surroundings, parts: RocmSupply) -> Iterator[DoctorChe
             yield DoctorCheck(
                 name=_CHECK, subject=subject, state=state, what=what, why=finding.fault, help=finding.help
             )
+    yield from _bare_roots(here.environ)
     if not findings:
         what = "none is installed"
         yield DoctorCheck(name=_CHECK, subject="hipcc", state=CheckState.SKIPPED, what=what, help=INSTALL_HELP)
+
+
+def _bare_roots(environ: Mapping[str, str]) -> Iterator[DoctorCheck]:
+    """The ROCms that could be taken for compilers and hold none, as wheels for running alone do; and named folders that hold nothing."""
+    named = named_roots(environ)
+    for root in dict.fromkeys((*named, *installed_roots(environ))):
+        parts = {"HIP runtime": runtimes(root), "headers": is_rocm(root), "compiler": rocm_compiler(root)}
+        lacks = [name for name, there in parts.items() if not there]
+        if lacks == ["HIP runtime"] or not lacks or (len(lacks) == len(parts) and root not in named):
+            continue
+        what = f"this ROCm has no {' and no '.join(lacks)}" if len(lacks) < len(parts) else "there is no ROCm"
+        yield DoctorCheck(name=_CHECK, subject=str(root), state=CheckState.SKIPPED, what=what, help=INSTALL_HELP)
 
 
 def _search(

@@ -108,13 +108,28 @@ def test_a_missing_runtime_says_where_it_was_looked_for(tmp_path: Path, monkeypa
     with pytest.raises(EnvironmentProblem) as caught:
         open_library(tmp_path / "libamdhip64.so")
     assert caught.value.code == "H002"
-    monkeypatch.setenv("ROCM_PATH", str(tmp_path))
-    assert str(tmp_path / "lib" / "libamdhip64.so") in library.candidates()
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib" / "libamdhip64.so.7").write_text("no library\n")
+    for variable in ("ROCM_PATH", "HIP_PATH"):
+        assert str(tmp_path / "lib" / "libamdhip64.so.7") in library.candidates({variable: str(tmp_path), "PATH": ""})
     found = probe_hip(tmp_path / "libamdhip64.so")
     assert found.state is State.MISSING
     assert found.why is not None
     assert found.help is not None
     assert "ROCM_PATH" in found.help
+
+
+def test_a_library_that_is_no_runtime_is_said_to_be_none(standin: Artifact, tmp_path: Path) -> None:
+    """A root may hold a file of that name which is something else: the next one is tried, and the last one is not called."""
+    other = tmp_path / "libamdhip64.so.7"
+    subprocess.run(["g++", "-shared", "-fPIC", "-x", "c++", "-", "-o", str(other)], input=b"int other;", check=True)
+    with pytest.raises(EnvironmentProblem) as caught:
+        open_library(other)
+    assert caught.value.code == "H002"
+    assert caught.value.why == f"{other} is no HIP runtime: it has no hipInit"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(library, "candidates", lambda environ: iter([str(other), str(standin.path)]))
+        assert open_library()[1] == str(standin.path)
 
 
 def test_missing_bindings(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from fmha_cli.toolchain.rocm import candidates as module
-from fmha_cli.toolchain.rocm.candidates import RocmKind, candidates, rocm_roots
+from fmha_cli.toolchain.rocm import installed
+from fmha_cli.toolchain.rocm.candidates import RocmKind, candidates, rocm_compiler, rocm_roots
+from fmha_cli.toolchain.rocm.installed import installed_roots, runtimes
 
 
 def program(path: Path) -> Path:
@@ -29,9 +31,10 @@ def rocm(root: Path, compiler: str | None = "lib/llvm/bin/clang++") -> Path:
 
 @pytest.fixture(autouse=True)
 def _no_installed_rocm(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Hide anything that this machine has in /opt."""
-    real = module.is_rocm
-    monkeypatch.setattr(module, "is_rocm", lambda path: not str(path).startswith("/opt/") and real(path))
+    """Hide anything that this machine has in /opt and in site-packages."""
+    real = module.installed_roots
+    monkeypatch.setattr(module, "installed_roots", lambda environ: [p for p in real(environ) if "/opt/" not in str(p)])
+    monkeypatch.setattr(installed, "_WHEELS", ("_rocm_of_these_tests",))
 
 
 def found(path: str = "/nonexistent", **environ: str) -> list[tuple[str, RocmKind, bool]]:
@@ -101,3 +104,45 @@ def test_a_file_that_is_no_program_is_left_out(tmp_path: Path) -> None:
     program(tmp_path / "bin" / "clang++-22").chmod(0o644)
     assert os.path.isfile(tmp_path / "bin" / "clang++-22")
     assert found(str(tmp_path / "bin")) == []
+
+
+def test_hip_path_counts_like_rocm_path(tmp_path: Path) -> None:
+    mine, other = rocm(tmp_path / "mine"), rocm(tmp_path / "other")
+    environ = {"HIP_PATH": str(mine), "ROCM_PATH": str(other), "PATH": ""}
+    assert rocm_roots(environ) == [other, mine]
+    assert [path for path, *_ in found(HIP_PATH=str(mine))] == [str(rocm_compiler(mine))]
+
+
+def wheel(site: Path, name: str, *libraries: str) -> Path:
+    """A wheel of ROCm as pip unpacks it: a package with the folders of a ROCm, and no links."""
+    (site / name / "lib").mkdir(parents=True)
+    (site / name / "__init__.py").write_text("raise RuntimeError('a search imports nothing')\n")
+    for library in libraries:
+        (site / name / "lib" / library).write_text("")
+    return site / name
+
+
+def test_wheels_in_site_packages_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(installed, "_WHEELS", ("_rocm_of_these_tests_devel", "_rocm_of_these_tests"))
+    core = wheel(tmp_path, "_rocm_of_these_tests", "libamdhip64.so.7", "libamdhip64.so.7.txt")
+    devel = rocm(tmp_path / "_rocm_of_these_tests_devel")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert [root for root in installed_roots({"PATH": ""}) if root.is_relative_to(tmp_path)] == [devel, core]
+    assert runtimes(core)[0] == core / "lib" / "libamdhip64.so.7"
+    assert [path for path, *_ in found()] == [str(rocm_compiler(devel))]
+
+
+def test_the_newest_runtime_of_a_folder_comes_first(tmp_path: Path) -> None:
+    lib = tmp_path / "lib"
+    lib.mkdir()
+    for name in (
+        "libamdhip64.so.6",
+        "libamdhip64.so.10",
+        "libamdhip64.so.7.1.25424",
+        "libamdhip64.so.7",
+        "libhip.so.11",
+    ):
+        (lib / name).write_text("")
+    assert [path.name.partition(".so.")[2] for path in runtimes(tmp_path)] == ["10", "7.1.25424", "7", "6"]
+    (lib / "libamdhip64.so").symlink_to("libamdhip64.so.6")
+    assert runtimes(tmp_path)[0] == lib / "libamdhip64.so"

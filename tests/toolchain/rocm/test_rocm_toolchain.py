@@ -12,13 +12,14 @@ import pytest
 from rocm_here import say_nothing, toolchain_here
 
 from fmha_cli.domain.errors import EnvironmentProblem, ExitCode
+from fmha_cli.domain.installation import CheckState, Surroundings
 from fmha_cli.toolchain import asking
 from fmha_cli.toolchain.cache.root import open_root
 from fmha_cli.toolchain.notice import Notice
 from fmha_cli.toolchain.rocm import candidates
 from fmha_cli.toolchain.rocm.candidates import RocmKind
 from fmha_cli.toolchain.rocm.root import RocmParts, RocmSupply
-from fmha_cli.toolchain.rocm.toolchain import find_rocm, survey_rocm
+from fmha_cli.toolchain.rocm.toolchain import check_compilers, find_rocm, survey_rocm
 
 GOOD_VERSION = 'if [ "$1" = --version ]; then echo "clang version 22.0.0"; exit 0; fi\n'
 
@@ -179,3 +180,24 @@ def test_a_survey_ends_with_the_first_that_works(tmp_path: Path, fake: Callable[
     path = fake("clang++-99", "exit 1")
     found = survey_rocm(tmp_path / "cache", parts=NO_PARTS, notify=say_nothing, environ={"PATH": path})
     assert [(f.toolchain, f.fault) for f in found] == [(None, "does not answer --version")]
+
+
+def test_doctor_names_a_rocm_without_a_compiler(tmp_path: Path) -> None:
+    """Wheels to run programs have the runtime alone, and its numbered name alone."""
+    core, whole, nothing = tmp_path / "core", tmp_path / "whole", tmp_path / "nothing"
+    for root in (core, whole):
+        (root / "lib").mkdir(parents=True)
+        (root / "lib" / "libamdhip64.so.7").write_text("")
+    (whole / "include" / "hip").mkdir(parents=True)
+    (whole / "include" / "hip" / "hip_version.h").write_text("")
+
+    def said(**named: str) -> dict[str, str]:
+        environ = {"PATH": "/nonexistent", **named}
+        here = Surroundings(cache_root=tmp_path / "cache", environ=environ, options={}, notify=lambda text: None)
+        found = list(check_compilers(here, NO_PARTS))
+        assert {check.state for check in found} == {CheckState.SKIPPED}
+        return {check.subject: check.what for check in found}
+
+    assert said(ROCM_PATH=str(core))[str(core)] == "this ROCm has no headers and no compiler"
+    assert said(HIP_PATH=str(whole))[str(whole)] == "this ROCm has no compiler"
+    assert said(HIP_PATH=str(nothing))[str(nothing)] == "there is no ROCm"

@@ -36,6 +36,7 @@ from fmha_cli.toolchain.process import Limits, compiler_environment, run_group
 from fmha_cli.toolchain.rocm.candidates import RocmToolchain
 from fmha_cli.toolchain.rocm.compile import COMPILE_BYTES, hip_places
 from fmha_cli.toolchain.rocm.flags import kernel_flags, words
+from fmha_cli.toolchain.rocm.installed import installed_roots, runtimes
 
 ROOM = "upstream"
 """Below the cache root: ``objects/<digest>.o`` and ``bin/<digest>/``."""
@@ -49,7 +50,6 @@ BUILTINS = Path(__file__).with_name("host_builtins.cpp")
 _SCHEMA = 1
 _OPEN = re.compile(r"undefined symbol: (\S+)")
 _HIP = re.compile(r"(__)?hip[A-Z]")
-_RUNTIME = "libamdhip64.so"
 
 
 @dataclass(frozen=True)
@@ -184,11 +184,11 @@ def _compile(unit: Path, place: Path, needs: Listed, shop: Workshop, work: Path,
 
 
 def find_runtime(toolchain: RocmToolchain, environ: Mapping[str, str]) -> Path | None:
-    """The HIP runtime to link to: the toolchain's, ROCm's, or one that the loader knows."""
-    folders = [toolchain.rocm_path / "lib", Path(environ.get("ROCM_PATH", "/opt/rocm"), "lib")]
-    for folder in folders:
-        if (folder / _RUNTIME).exists():
-            return folder / _RUNTIME
+    """The HIP runtime to link to: the toolchain's, an installed ROCm's, or one that the loader knows."""
+    for root in (toolchain.rocm_path, *installed_roots(environ)):
+        found = runtimes(root)
+        if found:
+            return found[0]
     known = ctypes.util.find_library("amdhip64")
     return Path(known) if known else None
 

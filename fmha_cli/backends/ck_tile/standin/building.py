@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from importlib import resources
 
-from fmha_cli.backends.hip.library import NAME
 from fmha_cli.backends.hip.standin.sources import one_text
 from fmha_cli.domain.plan import Artifact
 from fmha_cli.domain.protocols import BuildContext
 from fmha_cli.toolchain.cpp.library import build_standin_library
+from fmha_cli.toolchain.rocm.installed import RUNTIME
 
 
 def source() -> str:
@@ -19,4 +19,4 @@ def source() -> str:
 
 def build_standin(context: BuildContext) -> Artifact:
     """The stand-in, from the cache or compiled now. Raises what ``build_standin_library`` raises."""
-    return build_standin_library("ck_tile", NAME, source(), context)
+    return build_standin_library("ck_tile", RUNTIME, source(), context)
