@@ -41,8 +41,8 @@ def test_inspect_compares_two_trees(fmha: Fmha, tree: Path, tmp_path: Path) -> N
     assert faults_of(done.document) == []
     refused = fmha("inspect", "--arch", "null", "--diff", K, f"{K}@")
     assert (refused.code, "--diff" in refused.err) == (2, True)
-    other = next(line for line in fmha("list-kernels", "--backend", "cpu", "--jsonl").out.splitlines())
-    name = other.split('"name":')[1].split('"')[1]
+    others = fmha("list-kernels", "--backend", "cpu", "--arch", "generic", "--json").document["kernels"]
+    name = others[0]["name"]
     none = fmha("inspect", "--diff", name, f"{name}@{edited}")
     assert (none.code, "E016" in none.err, "--diff" in none.err) == (2, True, True)
 
