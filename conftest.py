@@ -5,12 +5,15 @@ from __future__ import annotations
 import gc
 import os
 from collections.abc import Generator, Sequence
+from pathlib import Path
 
 import pytest
-from sampling import leave_a_sample
+from passed_tests import name_of, skipped
+from sampling import keep_some, leave_a_sample
 
 os.environ["FMHA_NO_STORE"] = "1"
 os.environ.pop("FMHA_STORE", None)
+os.environ.pop("PYTEST_ADDOPTS", None)  # read by now; not for the runs of pytest that tests start
 
 # Hundreds of tests start processes; without compiled modules each of them compiles the whole program again.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -27,10 +30,30 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.enable()
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--again", metavar="XML", type=Path, help="with -m ci: also the tests that a report says were skipped"
+    )
+    parser.addoption(
+        "--some", metavar="N", type=int, help="only N of the tests that are not slow, always the same ones"
+    )
+
+
 @pytest.hookimpl(tryfirst=True)  # before pytest leaves out what is slow
-def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """CI runs the tests marked ``ci`` after README's command, which leaves out the slow ones: a test that is only ``ci`` would run twice."""
     leave_a_sample(items)
     twice = [i.nodeid for i in items if i.get_closest_marker("ci") and not i.get_closest_marker("slow")]
     if twice:
         raise pytest.UsageError(f"marked ci and not slow: {', '.join(twice)}")
+    if config.option.again is not None:
+        run_again(items, skipped(config.option.again))
+    if config.option.some is not None:
+        items[:] = keep_some(items, config.option.some)
+
+
+def run_again(items: Sequence[pytest.Item], names: set[str]) -> None:
+    """Mark for CI what was skipped, each test by its name or with its whole file: what a later stage installs may be what it lacked."""
+    for item in items:
+        if not names.isdisjoint((name_of(item.nodeid), name_of(item.nodeid.partition("::")[0]))):
+            item.add_marker(pytest.mark.ci)

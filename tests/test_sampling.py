@@ -81,6 +81,6 @@ def test_every_run_samples_before_slow_tests_are_left_out(request: pytest.Fixtur
         if getattr(plugin, "__file__", None) == str(ROOT / "conftest.py")
     )
     cases = [Case(f"test_many[{n}]", pytest.mark.sampled(3)) for n in range(10)]
-    hook(cases)
+    hook(request.config, cases)
     assert sum(not case.slow for case in cases) == 3
     assert hook.pytest_impl["tryfirst"]

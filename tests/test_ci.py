@@ -1,0 +1,217 @@
+"""``.ci/run`` runs README's commands on what a fresh machine has, and loses no test by that."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import passed_tests
+import pytest
+from passed_tests import name_of, passed, skipped
+
+ROOT = Path(__file__).resolve().parents[1]
+RUN = (ROOT / ".ci" / "run").read_text("utf-8")
+FRESH = ROOT / ".ci" / "fresh"
+NEEDED = re.findall(r"\bneed (\S+) ", RUN.partition("need() {")[2].partition("}")[2])
+"""The commands that the stages look for, and install where they are missing."""
+ALREADY = {"g++", "git"}
+LATER = [
+    *(name for name in NEEDED if name not in ALREADY),
+    *(f"{tool}-{n}" for n in (19, 22) for tool in ("clang++", "ld.lld")),
+]
+OTHERS = [
+    "llvm-objdump-22",
+    "clang-offload-bundler-22",
+    "clang",
+    "nvcc",
+    "hipcc",
+    "zig",
+    "wine64",
+    "aarch64-linux-gnu-objdump",
+]
+
+
+def program(path: Path, text: str = "#!/bin/sh\necho here\n") -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, "utf-8")
+    path.chmod(0o755)
+    return path
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> dict[str, str]:
+    """The variables of a machine that has what later stages install."""
+    for name in (*LATER, *OTHERS):
+        program(tmp_path / "tools" / name)
+    return {**os.environ, "PATH": f"{tmp_path / 'tools'}:{os.environ['PATH']}"}
+
+
+@pytest.fixture
+def fresh(machine: dict[str, str], tmp_path: Path) -> dict[str, str]:
+    """The variables of that machine as README's commands see it."""
+    subprocess.run([FRESH, tmp_path / "fresh"], env=machine, check=True, timeout=120)
+    return {**machine, "PATH": str(tmp_path / "fresh")}
+
+
+def test_tools_of_later_stages_are_hidden(fresh: dict[str, str]) -> None:
+    assert len(LATER) >= 9, NEEDED
+    seen = [name for name in (*LATER, *OTHERS) if shutil.which(name, path=fresh["PATH"])]
+    assert seen == []
+    assert [name for name in ("python3", "git", "sh", "env") if not shutil.which(name, path=fresh["PATH"])] == []
+    compiler = shutil.which("g++")
+    assert compiler is None or shutil.which("g++", path=fresh["PATH"])
+    said = subprocess.run(
+        ["python3", "-c", "import json, sys; print(sys.version)"], env=fresh, capture_output=True, text=True, check=True
+    )
+    assert said.stdout.startswith("3.")
+
+
+def test_a_planted_need_fails_on_a_fresh_machine(
+    machine: dict[str, str], fresh: dict[str, str], tmp_path: Path
+) -> None:
+    """A test that calls what only a later stage installs passes where it is, and fails README's command."""
+    for n, tool in enumerate(LATER):
+        lines = [
+            "import subprocess",
+            f"def test_it_{n}() -> None:",
+            f"    assert subprocess.check_output(['{tool}']) == b'here\\n'",
+        ]
+        (tmp_path / f"test_planted_{n}.py").write_text("\n".join(lines), "utf-8")
+    argv = [sys.executable, "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", "--rootdir", tmp_path, tmp_path]
+    for env, code, count in ((machine, 0, f"{len(LATER)} passed"), (fresh, 1, f"{len(LATER)} failed")):
+        done = subprocess.run(argv, cwd=tmp_path, env=env, capture_output=True, text=True, check=False, timeout=300)
+        assert (done.returncode, count in done.stdout) == (code, True), done.stdout
+
+
+def test_readme_comes_first_and_tools_later() -> None:
+    """Nothing but g++ and git is installed before README's commands, and its tests' report is what the later stage reads."""
+    stages = re.findall(r'^stage "[^"]+" (.+)$|^(export PATH=.+)$', RUN, re.MULTILINE)
+    order = [call or export for call, export in stages]
+    tests = order.index("run_in_new_environment 2")
+    assert order[: tests + 1] == [
+        "need g++ g++",
+        "need git git",
+        "fresh_machine",
+        "run_in_new_environment 1",
+        "run_in_new_environment 2",
+    ]
+    assert order[tests + 1] == 'export PATH="$all_tools"'
+    later = order[tests + 2 :]
+    assert set(NEEDED) - ALREADY == {"qemu-aarch64", "aarch64-linux-gnu-g++-12", "g++-11", "chromium", "chromedriver"}
+    for stage in ("hip_compiler", "arm_tools", "oldest_compiler", "browser"):
+        assert later.index(stage) < later.index("compiled")
+    assert '--again "$reports/readme.xml"' in RUN
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    """A checkout of three tests: one lacks a tool, one lacks it with its whole file, one passes."""
+    shutil.copy(ROOT / "conftest.py", tmp_path)
+    (tmp_path / "tests").mkdir()
+    wanted = "import os, pytest\nwanted = pytest.mark.skipif('TOOL' not in os.environ, reason='no tool')\n"
+    (tmp_path / "tests" / "test_one.py").write_text(
+        wanted
+        + "@wanted\n@pytest.mark.parametrize('x', ['a/b', 'c::d'])\ndef test_tool(x): ...\ndef test_plain(): ...\n",
+        "utf-8",
+    )
+    (tmp_path / "tests" / "test_two.py").write_text(
+        "import os, pytest\nif 'TOOL' not in os.environ:\n    pytest.skip('no tool', allow_module_level=True)\ndef test_it(): ...\n",
+        "utf-8",
+    )
+    (tmp_path / "tests" / "test_three.py").write_text(
+        "import pytest\n@pytest.mark.slow\n@pytest.mark.ci\ndef test_long(): ...\n@pytest.mark.slow\ndef test_longer(): ...\n",
+        "utf-8",
+    )
+    return tmp_path
+
+
+def pytest_in(tree: Path, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    argv = [sys.executable, "-m", "pytest", "-q", "-c", ROOT / "pyproject.toml", "--rootdir", tree, *words, "tests"]
+    env = {**os.environ, **variables}
+    return subprocess.run(
+        [*map(str, argv)], cwd=tree, env=env, capture_output=True, text=True, check=False, timeout=300
+    )
+
+
+def test_what_was_skipped_runs_again_and_nothing_is_lost(tree: Path) -> None:
+    whole = pytest_in(tree, "--junitxml=whole.xml", "-m", "not slow or ci", TOOL="1")
+    first = pytest_in(tree, PYTEST_ADDOPTS="--junitxml=readme.xml")
+    then = pytest_in(tree, "--junitxml=ci.xml", "-m", "ci", "--again", "readme.xml", TOOL="1")
+    assert [done.returncode for done in (whole, first, then)] == [0, 0, 0], first.stdout + then.stdout
+    before = passed([tree / "whole.xml"])
+    assert len(before) == 5
+    assert passed([tree / "readme.xml"]) == {"tests.test_one::test_plain"}
+    assert passed([tree / "ci.xml"]) == before - {"tests.test_one::test_plain"}
+    assert lost(tree, "whole.xml", "readme.xml", "ci.xml") == (
+        0,
+        "5 tests passed before, 5 after; 0 are new, 0 are lost\n",
+    )
+    code, said = lost(tree, "whole.xml", "readme.xml")
+    assert (code, said.splitlines()[0]) == (1, "5 tests passed before, 1 after; 0 are new, 4 are lost")
+    assert "tests.test_two::test_it" in said.splitlines()
+
+
+def lost(folder: Path, before: str, *after: str) -> tuple[int, str]:
+    argv = [
+        sys.executable,
+        passed_tests.__file__,
+        "--before",
+        folder / before,
+        "--after",
+        *(folder / name for name in after),
+    ]
+    done = subprocess.run([*map(str, argv)], capture_output=True, text=True, check=False)
+    return done.returncode, done.stdout
+
+
+def test_a_report_that_cannot_be_read_is_exit_2(tmp_path: Path) -> None:
+    (tmp_path / "a.xml").write_text("<testsuites>", "utf-8")
+    assert lost(tmp_path, "a.xml", "a.xml")[0] == 2
+    assert lost(tmp_path, "none.xml", "a.xml")[0] == 2
+
+
+def test_outcomes(tmp_path: Path) -> None:
+    (tmp_path / "a.xml").write_text(
+        '<testsuites><testsuite><testcase classname="tests.a" name="ok"/><testcase classname="tests.a" name="bad"><failure/></testcase>'
+        '<testcase classname="tests.a" name="none"><skipped/></testcase><testcase classname="" name="tests.b"><skipped/></testcase>'
+        '<testcase classname="tests.a" name="broken"><error/></testcase></testsuite></testsuites>',
+        "utf-8",
+    )
+    assert passed([tmp_path / "a.xml"]) == {"tests.a::ok"}
+    assert skipped(tmp_path / "a.xml") == {"tests.a::none", "tests.b"}
+    assert name_of("tests/cli/test_app.py::test_it[a/b.py::c]") == "tests.cli.test_app::test_it[a/b.py::c]"
+    assert name_of("tests/cli/test_app.py") == "tests.cli.test_app"
+
+
+def test_some_tests_are_always_the_same(tree: Path) -> None:
+    def names(count: int) -> list[str]:
+        done = pytest_in(tree, "--collect-only", "--some", str(count), TOOL="1")
+        return [line for line in done.stdout.splitlines() if "::" in line]
+
+    assert len(names(2)) == 2
+    assert names(2) == names(2)
+    assert set(names(2)) <= set(names(3))
+    assert len(names(100)) == 4
+
+
+def test_no_test_looks_for_a_program_in_a_fixed_place() -> None:
+    """``.ci/fresh`` hides what PATH finds."""
+    found = [
+        f"{path.relative_to(ROOT)}: {line.strip()}"
+        for root in ("tests", "plugins", "benchmarks", "fmha_cli")
+        for path in (ROOT / root).rglob("*.py")
+        if path != Path(__file__)
+        for line in path.read_text("utf-8").splitlines()
+        if re.search(r"/usr/lib/llvm|/usr/local/bin/|/usr/bin/(clang|aarch64|qemu|chrom|g\+\+-11|zig)", line)
+    ]
+    assert [line for line in found if "/usr/local/bin/g++" not in line] == []
+
+
+def test_the_stages_are_a_script_that_bash_reads() -> None:
+    for script in (FRESH, ROOT / ".ci" / "run"):
+        subprocess.run(["bash", "-n", shlex.quote(str(script))], check=True)
