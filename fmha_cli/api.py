@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +11,7 @@ from fmha_cli.discovery.registry import Registry, build_registry
 from fmha_cli.discovery.select import select
 from fmha_cli.discovery.wanted import Wanted, wanted_backends
 from fmha_cli.domain.arch import ArchSpec, load_arch
+from fmha_cli.domain.arguments import in_python
 from fmha_cli.domain.codec import from_json, to_json
 from fmha_cli.domain.decision import Decision, Supported, Trace, Unsupported
 from fmha_cli.domain.device import Availability, DeviceFacts, State
@@ -195,28 +196,41 @@ def emulation_files() -> dict[str, str]:
     return files
 
 
-def run(*problems: Problem, registry: Registry | None = None, **options: Any) -> tuple[Record, ...]:
+def run(
+    *problems: Problem,
+    tensors: Mapping[str, object] | None = None,
+    files: Mapping[str, object] | None = None,
+    registry: Registry | None = None,
+    **options: Any,
+) -> tuple[Record, ...]:
     """``fmha run`` (or, with ``command=``, ``validate`` or ``bench``): one record for every row.
 
     Args:
-        options: fields of ``fmha_cli.walk.request.Request``: backend, arch, device, kernel, files, out, fills,
-            fill_seed, check, threads, timeout, all_kernels ...
+        tensors: the problems' tensors by name, where they are not all generated: arrays, names of files, or ``"filled"`` for one
+            that is generated beside them, as in ``fmha_cli.walk.attention.attention``.
+        files: likewise; tensors may also go by the names of their flags.
+        options: further fields of ``fmha_cli.walk.request.Request``: backend, arch, device, kernel, out, fills, fill_seed,
+            check, threads, timeout, all_kernels ...
 
     Raises:
         UsageError, EnvironmentProblem, UnsupportedError: before anything runs.
         KeyboardInterrupt: the user interrupted.
     """
-    from fmha_cli.walk.request import Command, Request
+    from fmha_cli.walk.given_arrays import given_tensors, merged, request_with
     from fmha_cli.walk.run import run_points
 
-    command = Command(options.pop("command", Command.RUN))
-    outcome = run_points(problems, Request(command=command, **options), registry or build_registry())
+    try:
+        given, texts = given_tensors(merged(tensors or {}, files or {}))
+        outcome = run_points(problems, request_with(options, texts), registry or build_registry(), given=given)
+    except UsageError as fault:
+        in_python(fault)
+        raise
     if outcome.interrupted:
         raise KeyboardInterrupt
     return outcome.records
 
 
-def attention(q: object, k: object, v: object, **options: Any) -> Attention:
+def attention(q: object, k: object, v: object = None, **options: Any) -> Attention:
     """Fused attention on arrays by the kernel that ``fmha run`` would choose, with its record.
 
     ``api.attention(q, k, v, causal=True).o``; all arguments are those of ``fmha_cli.walk.attention.attention``.

@@ -24,6 +24,8 @@ _CACHE = (
         "cache-leftpad",
         "block-table",
         "append",
+        "k-new",
+        "v-new",
         "rotary",
         "splits",
         "kv-dtype",
@@ -90,8 +92,11 @@ FILTER = _choosing(
 PROFILE = _choosing("profile", _T, "Named set of kernels (see fmha profiles)", metavar="NAME")
 
 FILES = (
-    *(_files(name, _F, f"Tensor file of {name.upper()}", metavar="FILE[:KEY]") for name in ("q", "k", "v")),
-    _files("do", _F, "Tensor file of dO", metavar="FILE[:KEY]"),
+    *(
+        _files(name, _F, f"Tensor file of {name.upper()}; 'filled' generates it", metavar="FILE[:KEY]")
+        for name in ("q", "k", "v")
+    ),
+    _files("do", _F, "Tensor file of dO; 'filled' generates it", metavar="FILE[:KEY]"),
     _files(
         "out",
         _F,

@@ -12,6 +12,7 @@ from fmha_cli.cli.call import Call
 from fmha_cli.cli.options import EXCLUDES, MODELS
 from fmha_cli.discovery.sweep import Dropped, Raw, Sweep, expand, nothing_left, resolve_point
 from fmha_cli.domain.errors import EmptySelection, ImpossibleProblem, UsageError
+from fmha_cli.domain.flags import asks_fill
 from fmha_cli.domain.layer import Layer
 from fmha_cli.domain.problem import Problem
 from fmha_cli.report.lines import counted
@@ -34,7 +35,7 @@ class Point:
 
 
 def file_flags(call: Call) -> dict[str, str]:
-    """Flag key -> FILE[:KEY] of the tensors given as files."""
+    """Flag key -> FILE[:KEY] of the tensors given as files, or the word that asks for a generated one."""
     return {key: text for key in TENSOR_OF_FLAG if (text := call.settings.text(key))}
 
 
@@ -57,7 +58,7 @@ def points_of(call: Call) -> tuple[Point, ...]:
 
 def _points_of(call: Call, asked: Asked) -> tuple[Point, ...]:
     files, complete, with_cache = file_flags(call), None, None
-    if not all(text.startswith("filled") for text in files.values()):
+    if not all(asks_fill(key, text) for key, text in files.items()):
         from fmha_cli.walk.given_cache import stored
         from fmha_cli.walk.input_files import flags_from_files, read_input_files
 

@@ -213,9 +213,10 @@ def dry_run(call: Call, points: Sequence[Point]) -> int:
     from fmha_cli.cli.asked import found_by, request_of
     from fmha_cli.report.documents.report import report_document
     from fmha_cli.report.parts import environment
+    from fmha_cli.walk.completeness import refuse_misfits, sources_of
     from fmha_cli.walk.dry_run import dry_fates
     from fmha_cli.walk.emulation import refuse_timing
-    from fmha_cli.walk.input_files import read_input_files, refuse_misfits
+    from fmha_cli.walk.input_files import read_input_files
     from fmha_cli.walk.outputs import check_outputs
     from fmha_cli.walk.records import record_of
     from fmha_cli.walk.rows import plan_rows
@@ -224,7 +225,8 @@ def dry_run(call: Call, points: Sequence[Point]) -> int:
     request, problems = request_of(call, Command(call.command)), [point.problem for point in points]
     check_outputs(problems, request)
     refuse_timing(request)
-    refuse_misfits(problems, read_input_files(request.files))
+    given = read_input_files(request.files)
+    refuse_misfits(problems, given)
     found = found_by(call, request.wanted)
     layers = [point.layer for point in points]
     chooser = chooser_of(request, call.registry, found, tuned_of(call), call.console.say)
@@ -232,7 +234,7 @@ def dry_run(call: Call, points: Sequence[Point]) -> int:
     check_outputs(problems, request, len(rows))
     fates, missing = dry_fates(rows, request, call.registry, call.console.say)
     pairs = zip(rows, fates, strict=True)
-    records = [record_of(row, fate, request, call.registry, request.files) for row, fate in pairs]
+    records = [record_of(row, fate, request, call.registry, sources_of(row.problem, given)) for row, fate in pairs]
     call.output.document(report_document(records, environment(found), missing))
     if missing is not None:
         call.console.error(missing.render())

@@ -131,7 +131,7 @@ def resolve_point(
 ) -> Problem | Dropped:
     """The problem of one point of a sweep, or why it is dropped. Arguments and errors are those of ``resolve``."""
     try:
-        return Problem.of(**(complete(raw) if complete else raw))
+        return Problem.from_raw(complete(raw) if complete else raw)
     except ImpossibleProblem as error:
         if not (skip_impossible and sweep.axes):
             raise _at(error, raw, sweep) from error

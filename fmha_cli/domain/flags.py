@@ -72,7 +72,7 @@ PROBLEM_FLAGS: tuple[Flag, ...] = (
     Flag("sink", _S, "Leading keys that the left mask bound never hides [default: 0]"),
     Flag("sink-logits", _F, "Learned sink logits, one per head; 'filled' generates them from the seed"),
     Flag("bias", _T, "none, elementwise[:RANK], alibi; RANK is 11ss 1hss bhss b1ss 111s b11s [default: none]"),
-    Flag("bias-file", _F, "Tensor file of the bias, by broadcast; boolean: true = visible [default: filled]"),
+    Flag("bias-file", _F, "Tensor file of the bias, by broadcast; boolean: true = visible; 'filled' generates it"),
     Flag("alibi", _B, "ALiBi with the standard slopes"),
     Flag("alibi-slopes", _F, "ALiBi slopes, (heads) or (batch, heads); 'filled:h' or 'filled:bh' generates them"),
     Flag("softcap", _N, "Cap of the scores: cap * tanh(s / cap) [default: 0, off]", None, True),
@@ -89,16 +89,18 @@ PROBLEM_FLAGS: tuple[Flag, ...] = (
     Flag(
         "cache-leftpad", _L, "Padding rows in front of a linear cache's keys, one number or one for each [default: 0]"
     ),
-    Flag("block-table", _F, "int32 (batch, max_pages), -1 unused [default: a seeded permutation]"),
-    Flag("append", _S, "New keys per sequence, appended first [default: 0]"),
+    Flag("block-table", _F, "int32 (batch, max_pages), -1 unused [default: a seeded permutation of generated pages]"),
+    Flag("append", _S, "New keys per sequence, appended first [default: 0, or those of --k-new]"),
+    Flag("k-new", _F, "The new keys, (batch, kv-heads, N, hdim) by --layout; 'filled' generates them"),
+    Flag("v-new", _F, "The new values, (batch, kv-heads, N, hdim-v) by --layout; 'filled' generates them"),
     Flag("rotary", _T, "DIM[:half|:interleaved] [default: 0, off]"),
     Flag("splits", _T, "Key splits, or auto [default: auto]", None, True),
     Flag("kv-dtype", _T, "Element type of the KV cache: int8, fp8_e4m3 or fp8_e5m2 [default: = dtype]"),
     Flag("fp8-encoding", _T, "Encoding of fp8: ocp or fnuz [default: ocp]"),
     Flag("qscale", _T, "none tensor block kv-block mx head [default: none; mx with an MX dtype]"),
-    Flag("q-descale", _F, "De-quantisation scales of Q"),
-    Flag("k-descale", _F, "De-quantisation scales of K"),
-    Flag("v-descale", _F, "De-quantisation scales of V"),
+    Flag("q-descale", _F, "De-quantisation scales of Q; 'filled' generates them"),
+    Flag("k-descale", _F, "De-quantisation scales of K; 'filled' generates them"),
+    Flag("v-descale", _F, "De-quantisation scales of V; 'filled' generates them"),
     Flag("direction", _T, "fwd, bwd, fwd+bwd [default: fwd]"),
     Flag("deterministic", _B, "Ask for a deterministic backward pass"),
     Flag("dbias", _B, "Also return the gradient of the bias"),
@@ -109,12 +111,33 @@ BY_KEY = {flag.key: flag for flag in PROBLEM_FLAGS}
 _SWEPT = frozenset(f"--{flag.name}" for flag in PROBLEM_FLAGS if flag.sweeps)
 
 FILLED = "filled"
-"""The word in a FILE flag that means a tensor made from the fill seed."""
+"""The word in the place of a tensor's file that asks for a tensor made from the fill seed."""
+
+_FORMS = {"alibi_slopes": ("h", "bh")}
+"""Flags whose generated tensor has several forms, which stand behind the word: ``filled:bh``."""
 
 DIGITS = 40
 """The most digits of an integer in a text. Far longer ones (more than 4300) Python itself refuses to read."""
 
 _SIZE = re.compile(rf"([+-]?\d{{1,{DIGITS}}})([kKmM]?)\Z")
+
+
+def asks_fill(key: str, text: str) -> bool:
+    """Whether the value of a flag that names a tensor's file asks for a generated tensor instead.
+
+    Args:
+        key: the flag as a Python name.
+
+    Raises:
+        ImpossibleProblem: P014, a form that the generated tensor does not have.
+    """
+    word, colon, form = text.partition(":")
+    forms = _FORMS.get(key, ())
+    if word == FILLED and colon and form not in forms:
+        flag = f"--{key.replace('_', '-')}"
+        known = [FILLED, *(f"{FILLED}:{one}" for one in forms)]
+        raise ImpossibleProblem(f"{flag} {text}", code="P014", where=flag, help=f"{' or '.join(known)}, or a file")
+    return word == FILLED
 
 
 def parse_size(text: str, where: str) -> int:

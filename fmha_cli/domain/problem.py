@@ -9,8 +9,10 @@ from functools import cache
 from math import prod
 from typing import Annotated, ClassVar, Literal
 
+from fmha_cli.domain.arguments import flag_texts, in_python
 from fmha_cli.domain.dtypes import MX_BLOCK, DType, Fp8Encoding, KvDType, dtypes_text
 from fmha_cli.domain.encode import digest_of
+from fmha_cli.domain.errors import UsageError
 from fmha_cli.domain.features import (
     Alibi,
     Bias,
@@ -27,7 +29,7 @@ from fmha_cli.domain.features import (
 from fmha_cli.domain.flag_text import flags_of, raw_from_text
 from fmha_cli.domain.mask import Mask
 from fmha_cli.domain.members import Below, Count, FewestItems, Hidden, Least, Pattern, ShownAs, Then
-from fmha_cli.domain.resolve import resolve_fields
+from fmha_cli.domain.resolve import RawFlags, resolve_fields
 
 Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
 
@@ -152,7 +154,7 @@ class Problem:
     @property
     def cache_rows(self) -> int:
         """Rows of K and V that a linear cache has for each sequence: at least the longest keys after the longest padding."""
-        return max(self.storage.rows, self.seqlen_k + max(self.leftpads()))
+        return max(self.storage.rows, self.seqlen_k + max(self.leftpads(), default=0))
 
     @property
     def held_keys(self) -> int:
@@ -248,13 +250,26 @@ class Problem:
         return cls(**resolve_fields(raw_from_text(line)))
 
     @classmethod
-    def of(cls, **flags: str | bool | int | float) -> Problem:
+    def of(cls, **flags: object) -> Problem:
         """The problem of flags given as Python names: ``Problem.of(batch=2, seqlen="4k", causal=True)``.
 
+        Args:
+            flags: numbers, texts, switches; lists of lengths also as sequences or one-dimensional arrays; None: not given.
+
         Raises:
+            UsageError: E043, a value that the flag does not take, or an argument of another library.
             ImpossibleProblem: an unknown name, or flags that contradict each other or define nothing.
         """
-        return cls(**resolve_fields(flags))
+        try:
+            return cls.from_raw(flag_texts(flags))
+        except UsageError as fault:
+            in_python(fault)
+            raise
+
+    @classmethod
+    def from_raw(cls, raw: RawFlags) -> Problem:
+        """The problem of flags as texts, by their Python names. Raises as :meth:`from_cli`."""
+        return cls(**resolve_fields(raw))
 
 
 @cache

@@ -16,7 +16,7 @@ from fmha_cli.domain.features import (
     Layout,
     QScale,
 )
-from fmha_cli.domain.flags import BY_KEY, FILLED, FlagKind, parse_list, parse_number, parse_size
+from fmha_cli.domain.flags import BY_KEY, FlagKind, asks_fill, parse_list, parse_number, parse_size
 from fmha_cli.domain.impossible import at_least, at_most, conflict, impossible, lacks
 from fmha_cli.domain.mask import Align, Mask, parse_mask
 from fmha_cli.domain.resolve_cache import cache_lengths, cache_storage, leftpads
@@ -35,7 +35,7 @@ def resolve_fields(raw: RawFlags) -> dict[str, Any]:
     """The keyword arguments of ``Problem`` for the given flags, with defaults applied and equal problems made equal.
 
     Raises:
-        ImpossibleProblem: P001-P018, P020, naming the rule and the values.
+        ImpossibleProblem: P001-P018, P020, P023, naming the rule and the values.
     """
     given = _read(raw)
     out: dict[str, Any] = {}
@@ -48,7 +48,22 @@ def resolve_fields(raw: RawFlags) -> dict[str, Any]:
     _rest(given, out)
     _quantised(given, out)
     _passes(given, out)
+    _refuse_files(given)
     return out
+
+
+def _refuse_files(given: dict[str, Any]) -> None:
+    """A problem has shapes and no tensors: a file that it named would never be read."""
+    for key, value in given.items():
+        if BY_KEY[key].kind is FlagKind.FILE and not asks_fill(key, value):
+            flag = f"--{BY_KEY[key].name}"
+            why = "a problem says which tensors there are, and holds none of them"
+            help = f"{flag} filled; the tensor itself goes to the command, or to tensors= of fmha_cli.api.run"
+            raise impossible("P023", f"{flag} {_short(value)} in a problem", flag, why, help)
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 60 else f"{text[:60]}..."
 
 
 def _read(raw: RawFlags) -> dict[str, Any]:
@@ -209,8 +224,7 @@ def _bias(given: dict[str, Any], out: dict[str, Any]) -> None:
     if (alibi or slopes) and out["bias"] is not Bias.NONE:
         raise conflict("--alibi", "--bias elementwise", "a problem has one bias")
     if slopes is not None:
-        rank = slopes.partition(":")[2] if slopes.startswith(FILLED) else ""
-        out["alibi"] = Alibi.BATCH_HEADS if rank == "bh" else Alibi.HEADS
+        out["alibi"] = Alibi.BATCH_HEADS if slopes.partition(":")[2] == "bh" else Alibi.HEADS
     else:
         out["alibi"] = Alibi.STANDARD if alibi else Alibi.NONE
 

@@ -29,7 +29,7 @@ def cache_storage(given: dict[str, Any], out: dict[str, Any]) -> None:
     at_least(0, {"append": out["append"]})
     out["rotary"] = _rotary(given.get("rotary", "0"), out["hdim"])
     if word == "none":
-        for flag in ("cache_seqlens", "append", "rotary"):
+        for flag in ("cache_seqlens", "append", "k_new", "v_new", "rotary"):
             if given.get(flag):
                 raise lacks(f"--{flag.replace('_', '-')}", "--kv-cache", "it describes a KV cache")
     if any(given.get("cache_leftpad", ())) and word != "linear":
@@ -37,6 +37,9 @@ def cache_storage(given: dict[str, Any], out: dict[str, Any]) -> None:
         if word == "none":
             raise lacks("--cache-leftpad", "--kv-cache linear", why)
         raise conflict("--cache-leftpad", f"--kv-cache {text}", why, "--kv-cache linear, or leave --cache-leftpad out")
+    new = next((flag for flag in ("k_new", "v_new") if flag in given and not out["append"]), None)
+    if new is not None:
+        raise lacks(f"--{new.replace('_', '-')}", "--append", "it has the keys that are appended")
     if out["rotary"].dim and not out["append"]:
         raise lacks("--rotary", "--append", "rotary embedding is applied only while keys are appended")
     if "block_table" in given and word != "paged":

@@ -87,3 +87,12 @@ def _spans(problem: Problem) -> Iterator[tuple[slice, slice]]:
             yield slice(rows[b], rows[b + 1]), slice(blocks[b], blocks[b + 1])
     else:
         yield slice(None), slice(None)
+
+
+def unpacked_fp4(pairs: npt.NDArray[np.uint8]) -> Array:
+    """(..., n) bytes of two fp4 elements each, the first in the low half, as (..., 2n) elements.
+
+    Source: PyTorch, ``Float4_e2m1fn_x2.h``; safetensors 0.8 writes such tensors as ``F4`` with the shape of the elements.
+    """
+    codes = np.stack((pairs & 0xF, pairs >> 4), axis=-1).astype(np.uint8)
+    return codes.reshape(*pairs.shape[:-1], 2 * pairs.shape[-1]).view(numpy_dtype(Element.FP4_E2M1))

@@ -17,6 +17,7 @@ import ml_dtypes
 import numpy as np
 
 from fmha_cli.domain.errors import UsageError
+from fmha_cli.oracle.mx import unpacked_fp4
 from fmha_cli.oracle.tensors import Array
 
 _CAPSULE = b"dltensor"
@@ -32,12 +33,24 @@ _TYPES: Mapping[tuple[int, int], np.dtype[Any]] = {
     (2, 16): np.dtype(np.float16),
     (2, 32): np.dtype(np.float32),
     (2, 64): np.dtype(np.float64),
-    (6, 8): np.dtype(np.bool_),
+    (1, 16): np.dtype(np.uint16),
+    (1, 32): np.dtype(np.uint32),
+    (1, 64): np.dtype(np.uint64),
     (4, 16): np.dtype(ml_dtypes.bfloat16),
+    (6, 8): np.dtype(np.bool_),
+    (7, 8): np.dtype(ml_dtypes.float8_e3m4),
+    (8, 8): np.dtype(ml_dtypes.float8_e4m3),
+    (9, 8): np.dtype(ml_dtypes.float8_e4m3b11fnuz),
     (10, 8): np.dtype(ml_dtypes.float8_e4m3fn),
+    (11, 8): np.dtype(ml_dtypes.float8_e4m3fnuz),
     (12, 8): np.dtype(ml_dtypes.float8_e5m2),
+    (13, 8): np.dtype(ml_dtypes.float8_e5m2fnuz),
+    (14, 8): np.dtype(ml_dtypes.float8_e8m0fnu),
 }
-"""(``DLDataTypeCode``, bits) -> numpy type."""
+"""(``DLDataTypeCode``, bits) -> numpy type. Which of them a problem can have is for the problem to say."""
+
+_FP4_PAIR = (17, 4, 2)
+"""Code, bits and lanes of two elements of fp4 in a byte (``torch.float4_e2m1fn_x2``), whose shape counts bytes."""
 
 
 class _Tensor(ctypes.Structure):
@@ -58,7 +71,7 @@ class _Tensor(ctypes.Structure):
 
 
 def host_array(value: object, name: str) -> Array:
-    """The tensor as a numpy array: a numpy array as it is, anything with ``__dlpack__`` as a copy.
+    """The tensor as a numpy array in C order and in the machine's byte order; anything with ``__dlpack__`` as a copy.
 
     Args:
         name: the argument, for errors.
@@ -66,8 +79,12 @@ def host_array(value: object, name: str) -> Array:
     Raises:
         UsageError: E039, not a tensor, not in host memory, or of an element type without a numpy form.
     """
-    if isinstance(value, np.ndarray):
-        return value
+    if isinstance(value, np.ma.MaskedArray):
+        raise _refused(name, "it is a masked array", f"pass {name}.filled(value); a mask of keys is a bias of booleans")
+    if isinstance(value, np.ndarray | np.generic):
+        array = np.asarray(value)
+        native = array.dtype.newbyteorder("=")
+        return np.ascontiguousarray(array, native) if array.ndim else array.astype(native)
     if not hasattr(value, "__dlpack__") or not hasattr(value, "__dlpack_device__"):
         raise _refused(name, f"it is a {type(value).__name__}", "pass a numpy array, or an object with __dlpack__")
     try:
@@ -89,8 +106,9 @@ def _copied(capsule: object, name: str) -> Array:
         tensor = _Tensor.from_address(pointer(capsule, _CAPSULE))
     except ValueError as fault:
         raise _refused(name, f"its capsule is not of DLPack: {fault}", "pass a numpy array") from fault
-    kind = _TYPES.get((tensor.code, tensor.bits))
-    if kind is None or tensor.lanes != 1:
+    pairs = (tensor.code, tensor.bits, tensor.lanes) == _FP4_PAIR and tensor.ndim > 0
+    kind = np.dtype(np.uint8) if pairs else _TYPES.get((tensor.code, tensor.bits))
+    if kind is None or (tensor.lanes != 1 and not pairs):
         what = f"its elements are of DLPack type {tensor.code} with {tensor.bits} bits and {tensor.lanes} lanes"
         raise _refused(name, what, "fp32, fp16, bf16, fp8, int32 or bool elements are needed")
     shape = tuple(tensor.shape[i] for i in range(tensor.ndim))
@@ -100,7 +118,8 @@ def _copied(capsule: object, name: str) -> Array:
     start = tensor.data + tensor.byte_offset
     reach = _reach(shape, strides, kind.itemsize)
     memory = (ctypes.c_char * reach).from_address(start)
-    return np.ndarray(shape, kind, memoryview(memory), strides=strides).copy()
+    copy = np.ndarray(shape, kind, memoryview(memory), strides=strides).copy()
+    return unpacked_fp4(copy) if pairs else copy
 
 
 def _reach(shape: tuple[int, ...], strides: tuple[int, ...] | None, itemsize: int) -> int:

@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from fmha_cli.domain.errors import UsageError
-from fmha_cli.domain.flags import FILLED
+from fmha_cli.domain.flags import asks_fill
 from fmha_cli.domain.problem import Problem
 from fmha_cli.execution.journal import refuse_taken
 from fmha_cli.report.target import Target, check_folder
@@ -69,7 +69,7 @@ def refuse_inputs(paths: Iterable[Path], flag: str, inputs: Mapping[str, str]) -
     read: dict[str, Path] = {}
     for key, spec in inputs.items():
         with suppress(OSError, ValueError):
-            if not spec.startswith(FILLED):
+            if not asks_fill(key, spec):
                 read[f"--{key.replace('_', '-')}"] = file_of(spec)[0]
     refuse_overwriting(paths, flag, read)
 

@@ -14,7 +14,7 @@ from fmha_cli.domain.builtin import Use
 from fmha_cli.domain.device import is_emulated
 from fmha_cli.domain.emulation import Executed, Finding
 from fmha_cli.domain.features import FILLS
-from fmha_cli.domain.flags import FILLED
+from fmha_cli.domain.flags import asks_fill
 from fmha_cli.domain.layer import Layer
 from fmha_cli.domain.plan import Artifact
 from fmha_cli.domain.problem import Problem
@@ -84,7 +84,7 @@ def record_of(row: Row, fate: Fate, request: Request, registry: Registry, paths:
     """The Record of a row.
 
     Args:
-        paths: the file of each tensor that was given as one, by tensor name.
+        paths: of ``fmha_cli.walk.completeness.sources_of``.
     """
     request = request if row.asked is None else replace(request, backend=row.asked)
     record = Record(
@@ -146,7 +146,8 @@ def repro_line(problem: Problem, request: Request, digest: str | None = None) ->
     Args:
         digest: the digest of the row's kernel, if the same flags would choose another one.
     """
-    files = {key: spec for key, spec in request.files.items() if not spec.startswith(FILLED)}
+    given = not all(asks_fill(key, spec) for key, spec in request.files.items())
+    files = request.files if given else {}  # without a file, the problem's own flags say what is filled
     words = ["fmha", request.command.value, *_without_replaced(problem.repro().split(), files)]
     for key, spec in files.items():
         words += [f"--{key.replace('_', '-')}", spec]

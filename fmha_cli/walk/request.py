@@ -23,7 +23,7 @@ TENSOR_OF_FLAG: Mapping[str, str] = {
     flag: "bias" if flag == "bias_file" else flag
     for flag in (
         *("q", "k", "v", "do", "bias_file", "alibi_slopes", "sink_logits", "block_table"),
-        *("q_descale", "k_descale", "v_descale"),
+        *("q_descale", "k_descale", "v_descale", "k_new", "v_new"),
     )
 }
 """Flags that name tensor files (contract, section 3) -> the project-wide name of the tensor."""
@@ -48,7 +48,7 @@ class Request:
     Attributes:
         argv: the command line, for journals and repro lines.
         backend: a name, ``auto``, or backends to compare: names with commas, or ``all``.
-        files: flag key -> FILE[:KEY]; tensors without a file are filled.
+        files: flag key -> FILE[:KEY], or the word that asks for a filled tensor.
         fills: fills to check with; ``run`` and ``bench`` use only the first.
         threads: CPU threads of a kernel; 0 = all allowed.
         jobs: compilers at once; 0 = all allowed.

@@ -19,11 +19,12 @@ from fmha_cli.execution.supervisor import Supervisor
 from fmha_cli.report.record import Record
 from fmha_cli.walk.baseline import Conditions
 from fmha_cli.walk.builds import build_context
+from fmha_cli.walk.completeness import generated, refuse_misfits
 from fmha_cli.walk.emulation import emulation_of, refuse_timing
 from fmha_cli.walk.given_cache import stored
 from fmha_cli.walk.head_start import HeadStart
 from fmha_cli.walk.host import this_host
-from fmha_cli.walk.input_files import InputFiles, read_input_files, refuse_misfits
+from fmha_cli.walk.input_files import InputFiles, read_input_files
 from fmha_cli.walk.invocation import parts_of
 from fmha_cli.walk.journals import open_journal
 from fmha_cli.walk.notices import notices
@@ -181,6 +182,8 @@ def _timed(rows: Sequence[Row], context: Context) -> list[tuple[Conditions, str]
 
 
 def _fitting_fills(request: Request, files: InputFiles, rows: Sequence[Row]) -> Request:
-    """With Q, K and V from files there is only one data set, whichever fills were requested."""
-    whole = all({"q", "k", *(() if row.problem.v_in_k else ("v",))} <= set(files.arrays) for row in rows)
-    return replace(request, fills=request.fills[:1]) if whole and request.command is Command.VALIDATE else request
+    """Where no tensor is generated there is only one data set, whichever fills were requested."""
+    if request.command is not Command.VALIDATE or not files.arrays:
+        return request
+    whole = not any(generated(row.problem, files) for row in rows if row.choice is not None)
+    return replace(request, fills=request.fills[:1]) if whole else request

@@ -16,6 +16,7 @@ import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
+from fmha_cli.oracle.mx import unpacked_fp4
 from fmha_cli.walk.npy_files import Array, Choose, Unreadable, fits
 
 _READ: Mapping[str, npt.DTypeLike] = {
@@ -34,6 +35,9 @@ _READ: Mapping[str, npt.DTypeLike] = {
     "U8": np.uint8,
     "BOOL": np.bool_,
 }
+_FP4 = "F4"
+"""Two elements of fp4 in a byte; the shape counts elements."""
+
 _BITS = re.compile(r"(?:BOOL|[A-Z]+?(\d+)(?:_\w+)?)\Z")
 """``BOOL`` (8 bits), or a name that says its bits: ``F32``, ``BF16``, ``F8_E4M3``."""
 
@@ -67,14 +71,16 @@ def read_safetensors(file: IO[bytes], size: int, choose: Choose) -> Array:
     name = choose(list(places))
     start, end = places[name]
     dtype = header[name]["dtype"]
-    if dtype not in _READ:
+    if dtype not in (*_READ, _FP4):
         what = f"holds array {name!r} of type {dtype[:40]}, which fmha does not read"
-        raise Unreadable(what, help=f"one of {', '.join(_READ)}")
+        raise Unreadable(what, help=f"one of {', '.join((*_READ, _FP4))}")
     fits(end - start, f"array {name!r}")
     file.seek(8 + length + start)
     data = file.read(end - start)
     if len(data) < end - start:
         raise Unreadable(f"is cut short within array {name!r}")
+    if dtype == _FP4:
+        return unpacked_fp4(np.frombuffer(data, np.uint8)).reshape(header[name]["shape"])
     return np.frombuffer(data, dtype=_READ[dtype]).reshape(header[name]["shape"])
 
 

@@ -22,6 +22,7 @@ from fmha_cli.oracle.tensors import Inputs
 from fmha_cli.report.record import Record
 from fmha_cli.walk.baseline import Baseline
 from fmha_cli.walk.builds import Built, build_orders
+from fmha_cli.walk.completeness import sources_of
 from fmha_cli.walk.execute import Executor, artifacts_of
 from fmha_cli.walk.input_files import InputFiles, fitted
 from fmha_cli.walk.journals import keys_of
@@ -202,7 +203,7 @@ class Walker:
         self._keep({index: replace(record, ab=ratios.get(index)) for index, record in done.items()})
 
     def _record(self, row: Row, fate: Fate) -> Record:
-        record = record_of(row, fate, self.request, self.registry, self.files.paths)
+        record = record_of(row, fate, self.request, self.registry, sources_of(row.problem, self.files))
         key = replace(row.problem, lse=False, splits=0, deterministic=False)
         record = replace(record, notes=(*record.notes, *self.input_notes.get(key, ())))
         record = self.origin.stamped(record, self.started.get(row.key))

@@ -126,7 +126,7 @@ def test_a_changed_tensor_file_is_refused(fmha: Fmha) -> None:
     np.save("v.npy", np.full((1, 1, 16, 8), 2, np.float16))
     refused(fmha, row, "invocation: v.npy has changed")
     np.savez("t.npz", q=np.ones((1, 1, 16, 8), np.float16), k=np.ones((1, 1, 16, 8), np.float16))
-    one = ("run", "--backend", "null", "--q", "t.npz", "--k", "t.npz")
+    one = ("run", "--backend", "null", "--q", "t.npz", "--k", "t.npz", "--v", "filled")
     assert fmha(*one, "--journal", "one.journal").code == 0
     np.savez("t.npz", q=np.ones((1, 1, 16, 8), np.float16), k=np.zeros((1, 1, 16, 8), np.float16))
     assert "invocation: t.npz (k) has changed" in fmha(*one, "--resume", "one.journal").err

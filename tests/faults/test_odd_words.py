@@ -207,8 +207,8 @@ def test_inspect_takes_a_model_as_its_help_says(fmha: Fmha) -> None:
     [
         (("float64", "float32"), "name one with --dtype, to which they are rounded"),
         (("float16", "float32"), "--dtype fp16, to which the others are rounded"),
-        (("int32", "float32"), "save them as one of fp32, fp16, bf16 or fp8"),
-        (("int32", "int32"), "save them as one of fp32, fp16, bf16 or fp8"),
+        (("int32", "float32"), "give them as one of fp32, fp16, bf16 or fp8"),
+        (("int32", "int32"), "give them as one of fp32, fp16, bf16 or fp8"),
     ],
 )
 def test_the_way_out_of_several_types_is_one(fmha: Fmha, types: tuple[str, str], help: str) -> None:

@@ -25,6 +25,9 @@ PAGED = (
 )
 
 
+GENERATED = ("--q", "filled", "--k", "filled", "--v", "filled")
+
+
 @pytest.mark.parametrize(
     ("table", "words"),
     [
@@ -53,7 +56,7 @@ def test_a_block_table_names_pages_that_exist(
 @pytest.mark.parametrize("dtype", [np.int32, np.int64, ">i4", np.int16])
 def test_a_good_block_table_of_any_integer(fmha: Fmha, tmp_path: Path, dtype: object) -> None:
     np.save(tmp_path / "t.npy", np.array([[2, 0]], dtype))  # type: ignore[call-overload]
-    done = fmha(*PAGED, "--block-table", str(tmp_path / "t.npy"))
+    done = fmha(*PAGED, "--block-table", str(tmp_path / "t.npy"), *GENERATED)
     assert done.code == 0, done.err
 
 
@@ -78,7 +81,19 @@ def test_an_error_names_the_flag_as_it_is_typed(
 
 def test_a_file_that_fits_the_first_row_alone_is_told_before_that_row(fmha: Fmha, tmp_path: Path) -> None:
     np.save(tmp_path / "bias.npy", np.zeros((1, 1, 4, 4), np.float16))
-    flags = ("--backend", "null", "-H", "1", "-d", "16", "-s", "4,8", "--bias-file", str(tmp_path / "bias.npy"))
+    flags = (
+        "--backend",
+        "null",
+        "-H",
+        "1",
+        "-d",
+        "16",
+        "-s",
+        "4,8",
+        "--bias-file",
+        str(tmp_path / "bias.npy"),
+        *GENERATED,
+    )
     done = fmha("run", *flags, "--jsonl", "--journal", str(tmp_path / "journal"))
     assert (done.code, done.out) == (2, "")
     assert "(1, 1, 4, 4), which does not broadcast to (1, 1, 8, 8)" in done.err

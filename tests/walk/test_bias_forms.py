@@ -164,15 +164,15 @@ def test_integers_are_refused_with_what_to_write(kind: Any) -> None:
 
 def test_booleans_have_no_gradient() -> None:
     given = drawn("b11s", "fp32", True)
-    with pytest.raises(ImpossibleProblem, match="--dbias and a boolean bias") as fault:
+    with pytest.raises(ImpossibleProblem, match="dbias=True and a boolean bias") as fault:
         api.attention(given.q, given.k, given.v, do=given.do, tensors={"bias": given.bias}, dbias=True, backend="cpu")
     assert fault.value.code == "P007"
-    assert fault.value.help == "leave --dbias out"
+    assert fault.value.help == "leave dbias out"
 
 
 def test_what_shifts_a_whole_row_has_no_gradient() -> None:
     given = drawn("rows", "fp32", False)
-    with pytest.raises(ImpossibleProblem, match="--dbias and a bias of shape") as fault:
+    with pytest.raises(ImpossibleProblem, match="dbias=True and a bias of shape") as fault:
         api.attention(given.q, given.k, given.v, do=given.do, tensors={"bias": given.bias}, dbias=True, backend="cpu")
     assert f"(1, 1, {S}, {K})" in str(fault.value.help)
 

@@ -36,7 +36,25 @@ class Foreign:
 
 def test_numpy_arrays_are_taken_as_they_are() -> None:
     array = np.arange(6.0).reshape(2, 3)
-    assert host_array(array, "q") is array
+    assert np.shares_memory(host_array(array, "q"), array)
+
+
+@pytest.mark.parametrize("order", ["<", ">"])
+@pytest.mark.parametrize(
+    "view", [lambda a: a, lambda a: a.T, lambda a: a[::-1, 1::2], lambda a: a[0, 0], lambda a: a[1:1]]
+)
+def test_numpy_arrays_of_any_order_have_their_values(order: str, view: Callable[[Any], Any]) -> None:
+    plain = view(np.arange(24, dtype=np.float32).reshape(4, 6))
+    taken = host_array(view(np.arange(24).reshape(4, 6).astype(f"{order}f4")), "q")
+    assert (taken.dtype, taken.shape) == (np.dtype(np.float32), plain.shape)
+    assert taken.flags.c_contiguous
+    np.testing.assert_array_equal(taken, plain)
+
+
+def test_a_masked_array_is_refused() -> None:
+    with pytest.raises(UsageError) as caught:
+        host_array(np.ma.masked_array(np.ones(2), [True, False]), "q")
+    assert (caught.value.code, caught.value.why) == ("E039", "it is a masked array")
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64, np.int32, np.uint8])
@@ -54,13 +72,28 @@ def test_views_of_numpys_own_types(dtype: type, view: Callable[[Any], Any]) -> N
         (ml_dtypes.bfloat16, 4, np.uint16),
         (ml_dtypes.float8_e4m3fn, 10, np.uint8),
         (ml_dtypes.float8_e5m2, 12, np.uint8),
+        (ml_dtypes.float8_e4m3fnuz, 11, np.uint8),
+        (ml_dtypes.float8_e5m2fnuz, 13, np.uint8),
+        (ml_dtypes.float8_e8m0fnu, 14, np.uint8),
     ],
 )
 def test_types_that_numpy_refuses(dtype: type, code: int, carrier: type) -> None:
-    values = np.array([[0.5, -2.0, 3.0], [1.0, 0.0, -0.25]]).astype(dtype)
+    numbers = [[0.5, 2.0, 4.0], [1.0, 8.0, 0.25]] if code == 14 else [[0.5, -2.0, 3.0], [1.0, 0.0, -0.25]]
+    values = np.array(numbers).astype(dtype)
     taken = host_array(Foreign(values.view(carrier), code=code), "k")
     assert taken.dtype == values.dtype
     np.testing.assert_array_equal(taken.astype(np.float64), values.astype(np.float64))
+
+
+@pytest.mark.parametrize("view", [lambda a: a, lambda a: a[:, ::2], lambda a: a.T])
+def test_two_elements_of_fp4_in_a_byte(view: Callable[[Any], Any]) -> None:
+    """The first element is in the low half; the shape counts bytes. The 16 numbers are those of OCP Microscaling, E2M1."""
+    numbers = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3, -4, -6])
+    pairs = view(np.arange(96, dtype=np.uint8).reshape(4, 24))
+    taken = host_array(Foreign(pairs, code=17, bits=4, lanes=2), "k")
+    assert taken.shape == (*pairs.shape[:-1], 2 * pairs.shape[-1])
+    np.testing.assert_array_equal(taken[..., 0::2].astype(np.float64), numbers[pairs % 16])
+    np.testing.assert_array_equal(taken[..., 1::2].astype(np.float64), numbers[pairs // 16])
 
 
 @pytest.mark.parametrize("device", [1, 3, 11], ids=["of the host", "pinned by CUDA", "pinned by ROCm"])

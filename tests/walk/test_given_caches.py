@@ -136,7 +136,7 @@ def test_all_rows_of_a_linear_cache_are_in_use_without_lengths() -> None:
 def test_given_pages_need_lengths() -> None:
     k, v, table = pool(np.random.default_rng(5))
     q = np.zeros((3, HEADS, 1, DIM), np.float32)
-    with pytest.raises(ImpossibleProblem, match="given pages without --cache-seqlens"):
+    with pytest.raises(ImpossibleProblem, match="given pages without cache_seqlens"):
         api.attention(q, k, v, tensors={"block_table": table}, kv_cache=f"paged:{PAGE}")
 
 
