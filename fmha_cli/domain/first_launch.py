@@ -7,6 +7,9 @@ from dataclasses import dataclass
 SPINNING = 0.25
 """Cores in use after a launch from which on threads count as spinning."""
 
+IDLE_S = 0.005
+"""Seconds for which a worker is watched doing nothing after a job's first launch; as long before, threads may still come to rest."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class FirstLaunch:
@@ -15,7 +18,8 @@ class FirstLaunch:
     Attributes:
         peak_bytes: the worker's largest resident memory during the launch, less what it had right before. The tensors are
             in it before; memory of a device is not counted. None where the system does not tell.
-        idle_cores: cores that the worker kept busy some milliseconds after the launch, when it had nothing to do.
+        idle_cores: cores that the worker kept busy from ``IDLE_S`` to twice that after the launch, when it had nothing to do. Nothing
+            later was looked at: pools of some libraries spin for milliseconds and then sleep.
     """
 
     peak_bytes: int | None = None
@@ -25,5 +29,5 @@ class FirstLaunch:
         """The notes for people."""
         if self.idle_cores < SPINNING:
             return ()
-        spins = f"its threads keep spinning after a launch ({self.idle_cores:.1f} cores), which slows what runs in turns with it"
-        return (spins,)
+        seen = f"from {IDLE_S * 1e3:.0f} to {2 * IDLE_S * 1e3:.0f} ms after its first launch, its threads kept {self.idle_cores:.1f} cores busy"
+        return (f"{seen}; a kernel that starts in that time is slower",)

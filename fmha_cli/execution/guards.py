@@ -49,12 +49,13 @@ class Violation:
     bytes: int
 
     def text(self) -> str:
-        """``one element after the end of o (2 bytes)``."""
+        """``2 bytes, one element after the end of o``: how much was changed, and where."""
+        amount = f"{self.bytes} byte{'' if self.bytes == 1 else 's'}"
         if self.side is Side.GAP:
-            return f"in the gap after element {self.element} of {self.tensor} ({self.bytes} bytes)"
+            return f"{amount} in the gap after element {self.element} of {self.tensor}"
         far = "one element" if self.element == 1 else f"{self.element} elements"
         edge = "start" if self.side is Side.BEFORE else "end"
-        return f"{far} {self.side.value} the {edge} of {self.tensor} ({self.bytes} bytes)"
+        return f"{amount}, {far} {self.side.value} the {edge} of {self.tensor}"
 
 
 @dataclass(frozen=True)

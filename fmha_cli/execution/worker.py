@@ -51,7 +51,7 @@ from fmha_cli.domain.codec import from_json, to_json
 from fmha_cli.domain.device import DeviceFacts
 from fmha_cli.domain.emulation import Attached, Emulator
 from fmha_cli.domain.errors import DeviceLost, EnvironmentProblem, FmhaError, KernelFailure
-from fmha_cli.domain.first_launch import FirstLaunch
+from fmha_cli.domain.first_launch import IDLE_S, FirstLaunch
 from fmha_cli.domain.kernel import parse_kernel
 from fmha_cli.domain.measuring import Canary, PeakLoops, Tunable
 from fmha_cli.domain.protocols import Backend, DryRun, Remarking, Session
@@ -274,10 +274,6 @@ class Worker:
             None if recorder is None else verified(from_json(Loadable, recorder, "recorder")),
         )
         return {"launches": [to_json(launch) for launch in launches]}
-
-
-IDLE_S = 0.005
-"""Seconds for which a worker is watched doing nothing after a job's first launch; as long before, threads may still come to rest."""
 
 
 def _level(arena: mmap.mmap) -> int | None:

@@ -110,15 +110,15 @@ def test_violations_are_named_by_the_nearest_tensor(arena: Arena) -> None:
         arena.prepare()
         poke(arena, slot.start - 1)
         (before,) = arena.violations()
-        assert before.text() == f"one element before the start of {slot.name} (1 bytes)"
+        assert before.text() == f"1 byte, one element before the start of {slot.name}"
         arena.prepare()
         poke(arena, slot.end)
         (after,) = arena.violations()
-        assert after.text() == f"one element after the end of {slot.name} (1 bytes)"
+        assert after.text() == f"1 byte, one element after the end of {slot.name}"
         arena.prepare()
         poke(arena, slot.end + 2 * slot.itemsize)
         (further,) = arena.violations()
-        assert further.text() == f"3 elements after the end of {slot.name} (1 bytes)"
+        assert further.text() == f"1 byte, 3 elements after the end of {slot.name}"
 
 
 def test_a_gap_is_named_by_the_element_before_it(arena: Arena) -> None:
@@ -128,7 +128,7 @@ def test_a_gap_is_named_by_the_element_before_it(arena: Arena) -> None:
     row = slot.start + slot.tensor.strides[-2] * slot.itemsize  # the second row
     poke(arena, row + dim * slot.itemsize)
     texts = [violation.text() for violation in arena.violations()]
-    assert texts == [f"in the gap after element {n * dim - 1} of o (1 bytes)" for n in (1, 2)]
+    assert texts == [f"1 byte in the gap after element {n * dim - 1} of o" for n in (1, 2)]
 
 
 def test_a_run_of_bytes_is_one_violation_and_a_flood_is_cut(arena: Arena) -> None:

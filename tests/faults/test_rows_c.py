@@ -93,9 +93,9 @@ def test_out_of_bounds_by_one_element_is_named(any_supervisor: Supervisor, libra
         (text,) = judged(any_supervisor, c_job(library, deed)).notes
         return text.partition("wrote ")[2]
 
-    assert note(Deed.BEFORE) == "one element before the start of o (4 bytes)"
-    assert note(Deed.AFTER) == "one element after the end of o (4 bytes)"
-    assert note(Deed.GAP) == "in the gap after element 7 of o (4 bytes)"
+    assert note(Deed.BEFORE) == "4 bytes, one element before the start of o"
+    assert note(Deed.AFTER) == "4 bytes, one element after the end of o"
+    assert note(Deed.GAP) == "4 bytes in the gap after element 7 of o"
 
 
 def test_what_it_printed_before_it_crashed_is_kept(any_supervisor: Supervisor, library: Artifact) -> None:

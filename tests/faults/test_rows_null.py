@@ -94,9 +94,9 @@ def test_notes_name_what_happened(any_supervisor: Supervisor, cache: Path) -> No
     def notes(behaviour: Behaviour) -> str:
         return "; ".join(judged(any_supervisor, null_job(cache, behaviour)).notes)
 
-    assert notes(Behaviour.OOB_AFTER) == "fill normal: wrote one element after the end of o (4 bytes)"
-    assert notes(Behaviour.OOB_BEFORE) == "fill normal: wrote one element before the start of o (4 bytes)"
-    assert notes(Behaviour.OOB_GAP) == "fill normal: wrote in the gap after element 7 of o (4 bytes)"
+    assert notes(Behaviour.OOB_AFTER) == "fill normal: wrote 4 bytes, one element after the end of o"
+    assert notes(Behaviour.OOB_BEFORE) == "fill normal: wrote 4 bytes, one element before the start of o"
+    assert notes(Behaviour.OOB_GAP) == "fill normal: wrote 4 bytes in the gap after element 7 of o"
     assert notes(Behaviour.INPUT_WRITE) == "fill normal: input q was written to: 1 element, first at [0, 0, 0, 0]"
     assert "o: 80 of 80 elements never written" in notes(Behaviour.NEVER_WRITES)
     assert "SIGSEGV" in notes(Behaviour.SEGFAULT)

@@ -114,7 +114,7 @@ def test_rows_say_what_was_found_and_when(kept: None, cache: Path) -> None:
     again = "one more launch, V negated: o: 5120 of 5120 elements "
     assert again + "never written" in notes[Fault.SKIPS_LATER]
     assert again + "are those of an earlier launch" in notes[Fault.STALE_BUFFER]
-    assert "timed launches: wrote one element after the end of o (2 bytes)" in notes[Fault.GUARD_LATER]
+    assert "timed launches: wrote 2 bytes, one element after the end of o" in notes[Fault.GUARD_LATER]
     assert "timed launches: input k was written to: 4608 elements" in notes[Fault.INPUT_LATER]
     assert "for a launch that is reported with" in notes[Fault.WAITS_BEFORE]
 

@@ -75,7 +75,7 @@ class TorchSession(api.HostSession):
             said.append(f"torch.compile and the first call took {ready_s:.1f} s")
         if algorithm.masking is Masking.TENSOR:
             said.append("the mask tensor was made before, and is read")
-        return "; ".join((*said, f"{copied} bytes of outputs are copied after the time"))
+        return "; ".join((*said, f"{copied / 1024:,.0f} KiB of outputs are copied after the time"))
 
     def _in_heads(self, name: str, view: Tensor) -> Tensor:
         """A tensor of the arena as (batch, heads, rows, dim); packed sequences are one."""
