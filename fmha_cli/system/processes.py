@@ -6,7 +6,8 @@ import os
 import signal
 import subprocess
 import sys
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -45,6 +46,30 @@ def kill_group(pid: int) -> None:
         return
     with suppress(OSError):
         subprocess.run(["taskkill", "/F", "/T", "/PID", str(pid)], capture_output=True, check=False)
+
+
+@contextmanager
+def ending_with_this_process(group: int) -> Iterator[None]:
+    """While it lasts, the end of this process ends a group of ``new_group`` too, however it comes: SIGKILL, or a SIGTERM that no handler
+    takes, as in a program that calls this one as a library.
+
+    A shell waits at the other end of a pipe that only this process holds open. Windows has no such shell, and nothing is done there.
+    """
+    if not GROUPS:
+        yield
+        return
+    script = f"read _; kill -s KILL -- -{group}"
+    with subprocess.Popen(
+        ["/bin/sh", "-c", script],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    ) as shell:
+        try:
+            yield
+        finally:
+            shell.kill()
 
 
 def end_own_group() -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import IO
 
 from fmha_cli.domain.errors import Interrupted
-from fmha_cli.system.processes import Used, end_group, group_seconds, has_ended, new_group
+from fmha_cli.system.processes import Used, end_group, ending_with_this_process, group_seconds, has_ended, new_group
 from fmha_cli.system.usage import own_peak
 
 _POLL_S = (0.001, 0.02)
@@ -137,7 +137,7 @@ def run_group(
     """Run a program in its own session and process group until it ends, with no standard input.
 
     When this function returns or raises, no process of the group is left. A child that outlives the program is killed
-    like one that ran past a limit. Only a SIGKILL of this process leaves the group running.
+    like one that ran past a limit. On Unix the end of this process ends the group too, however it comes.
 
     Args:
         output: an open file for stdout, and for stderr too if ``errors`` is None.
@@ -196,7 +196,8 @@ def _run(
     )
     own = own_peak()  # after the exec: other threads may have grown until then
     try:
-        over = _wait(process, started, limits, stops)
+        with ending_with_this_process(process.pid):
+            over = _wait(process, started, limits, stops)
     finally:
         used = end_group(process)
     return Ended(
