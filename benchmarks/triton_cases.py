@@ -46,7 +46,7 @@ _EVERYWHERE = (
     ("forward, softcap", "-H 2 -s 65 -d 64 --dtype fp16 --softcap 20 --lse"),
     ("forward, softcap", "-H 2 -s 64 -d 128 --dtype bf16 --softcap 30 --causal"),
     ("forward, ALiBi", "-H 4 -s 75 -d 64 --dtype bf16 --alibi --causal --lse"),
-    ("forward, ALiBi", "-b 2 -H 2 -s 64 -d 32 --dtype fp16 --alibi-slopes bh"),
+    ("forward, ALiBi", "-b 2 -H 2 -s 64 -d 32 --dtype fp16 --alibi-slopes filled:bh"),
     ("forward, bias", "-H 2 -s 50 --seqlen-k 77 -d 64 --dtype fp16 --bias elementwise:1hss --lse"),
     ("forward, bias", "-b 2 -H 2 -s 64 -d 64 --dtype bf16 --bias elementwise:bhss --causal"),
     ("forward, packed", "-H 2 --seqlens-q 30,1,70 --seqlens-k 50,0,70 -d 64 --dtype fp16 --causal --lse"),

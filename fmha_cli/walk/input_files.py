@@ -172,6 +172,8 @@ def flags_from_files(
         out |= {key: text for key, text in _cache_type(dtypes).items() if key not in raw}
     if dtypes and "dtype" not in raw:
         out |= _common_dtype(dtypes, given)
+    elif "fp8_encoding" not in out and any(_is_fnuz(dtype) for dtype in dtypes.values()):
+        out |= _encoded(Fp8Encoding.FNUZ)
     if "bias" in given.arrays:
         out |= bias_flags(out, given.arrays["bias"].shape)
     return out
@@ -187,6 +189,10 @@ def _cache_type(dtypes: dict[str, np.dtype[np.generic]]) -> dict[str, str]:
         dtypes.pop(name, None)
     kv, encoding = _CACHE_TYPES[held.pop()]
     return {"kv_dtype": kv.value, **_encoded(encoding)}
+
+
+def _is_fnuz(dtype: np.dtype[np.generic]) -> bool:
+    return _DTYPE_OF.get(str(dtype), (None, None))[1] is Fp8Encoding.FNUZ
 
 
 def _encoded(encoding: Fp8Encoding) -> dict[str, str]:

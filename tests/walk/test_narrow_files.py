@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 from fmha_cli import api
 from fmha_cli.domain.errors import UsageError
 from fmha_cli.oracle.fills import fill
+from fmha_cli.oracle.reference import forward
 from fmha_cli.walk.input_files import InputFiles, fitted, flags_from_files, read_input_files
 from fmha_cli.walk.tensor_io import write_tensors
 
@@ -78,3 +80,35 @@ def test_scales_beside_other_types_are_not_looked_at(tmp_path: Path) -> None:
     write_tensors(tmp_path / "t.npz", {**inputs, "q_scale": np.ones(3, np.float32)})
     got, _ = fitted(problem, read_input_files({"q": str(tmp_path / "t.npz")}))
     assert set(got) == {"q"}
+
+
+def test_f4_files_hold_two_elements_in_a_byte(tmp_path: Path) -> None:
+    """O against the formula in float64. The numbers are those of OCP Microscaling 1.0, E2M1 and E8M0."""
+    numbers = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3, -4, -6])
+    rng, shape, header, data = np.random.default_rng(3), (1, 2, 32, 64), dict[str, object](), b""
+    real = {}
+    for name in "qkv":
+        codes = rng.integers(0, 16, shape, np.uint8)
+        blocks = (1, 2, 32, 2) if name != "v" else (1, 2, 1, 64)
+        scales = rng.integers(125, 128, blocks, np.uint8)
+        spread = scales.repeat(32, axis=3 if name != "v" else 2)
+        real[name] = numbers[codes] * 2.0 ** (spread.astype(np.float64) - 127)
+        packed = (codes[..., 0::2] | codes[..., 1::2] << 4).tobytes()
+        for key, kind, size, held in (
+            (name, "F4", shape, packed),
+            (f"{name}_scale", "F8_E8M0", blocks, scales.tobytes()),
+        ):
+            header[key] = {"dtype": kind, "shape": size, "data_offsets": (len(data), len(data) + len(held))}
+            data += held
+    text = json.dumps(header).encode()
+    file = tmp_path / "t.safetensors"
+    file.write_bytes(len(text).to_bytes(8, "little") + text + data)
+    given = read_input_files(dict.fromkeys("qkv", str(file)))
+    problem = api.Problem.of(**flags_from_files({"dtype": "mxfp4:fp32"}, given))
+    got = forward(problem, fitted(problem, given)[0]).o_tensor(problem)
+    scores = real["q"] @ real["k"].swapaxes(-1, -2) / 8
+    weights = np.exp(scores - scores.max(-1, keepdims=True))
+    np.testing.assert_allclose(got, weights / weights.sum(-1, keepdims=True) @ real["v"], rtol=1e-9, atol=1e-9)
+    with pytest.raises(UsageError) as caught:
+        api.attention(*[file] * 3)
+    assert (caught.value.code, caught.value.help) == ("E035", 'dtype="mxfp4"')
