@@ -48,8 +48,9 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def fmha(home: Path, capfd: pytest.CaptureFixture[str]) -> Fmha:
-    """``fmha("run", "--seqlen", "64")`` -> Result."""
+def fmha(home: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Fmha:
+    """``fmha("run", "--seqlen", "64")`` -> Result. How busy the machine is must not show: a command that takes long says nothing of it."""
+    monkeypatch.setattr("fmha_cli.cli.progress.PIPED_S", 3600.0)
 
     def call(*argv: str, **variables: str) -> Result:
         capfd.readouterr()

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from fmha_cli.backends.cpu import arch_detect, backend
-from fmha_cli.backends.cpu.arch_detect import ARCHS, accepted, cpu_flags
+from fmha_cli.backends.cpu.arch_detect import ARCHS, VARIABLE, accepted, cpu_flags, taken_for
 from fmha_cli.backends.cpu.building import compile_flags, kernel_flags, machine_of
 from fmha_cli.backends.cpu.inspection import summarise
 from fmha_cli.backends.cpu.kernels import algorithm_of, cpu_kernels
@@ -17,6 +17,7 @@ from fmha_cli.codegen.cpu.algorithm import CpuAlgorithm, Kind
 from fmha_cli.domain.arch import load_arch
 from fmha_cli.domain.decision import Supported, Unsupported
 from fmha_cli.domain.device import DeviceFacts
+from fmha_cli.domain.errors import EnvironmentProblem, UsageError
 from fmha_cli.domain.kernel import parse_kernel
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.protocols import Backend
@@ -212,3 +213,24 @@ def test_every_tile_row_has_a_source() -> None:
         assert all(row["source"] for row in table["kernels"])
         names = {f.name for f in dataclasses.fields(CpuAlgorithm)} | {"dtype", "source"}
         assert all(set(row) | {"blocks"} == names for row in table["kernels"])
+
+
+def test_a_processor_is_taken_for_a_lesser_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    flags = frozenset(load_arch("x86_64_v4_bf16").fact("cpu_flags"))
+    assert taken_for("", flags) == ("x86_64_v4_bf16", "x86_64_v4", "x86_64_v3", "generic")
+    assert taken_for("x86_64_v4", flags) == ("x86_64_v4", "x86_64_v3", "generic")
+    assert taken_for("generic", flags) == ("generic",)
+    monkeypatch.setenv(VARIABLE, "generic")
+    assert backend.probe().devices[0].archs == ("generic",)
+
+
+def test_a_processor_is_never_taken_for_a_greater_one() -> None:
+    """Its kernels would end the worker."""
+    flags = frozenset(load_arch("x86_64_v4_bf16").fact("cpu_flags"))
+    for level, lacks in (("x86_64_amx", "it lacks amx_bf16, amx_tile"), ("aarch64", "it lacks asimd")):
+        with pytest.raises(EnvironmentProblem, match="executes no such kernels") as caught:
+            taken_for(level, flags)
+        assert (caught.value.code, caught.value.why) == ("K116", lacks)
+    with pytest.raises(UsageError, match="no CPU architecture") as mistaken:
+        taken_for("x86-64-v4", flags)
+    assert mistaken.value.help == "did you mean x86_64_v4?"
