@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from run_cache import NAME
 
 from fmha_cli import api
 from fmha_cli.backends.cpu import backend
@@ -46,10 +47,10 @@ def other_level() -> str:
     return "x86_64_v3" if HERE[0] in LEVELS[1:] else "generic"
 
 
-def tests_pass(level: str, folders: tuple[str, ...], *words: str) -> None:
-    """Run the tests of folders on this processor as one of a level."""
+def tests_pass(level: str, cache: Path, folders: tuple[str, ...], *words: str) -> None:
+    """Run the tests of folders on this processor as one of a level, with the cache of this run."""
     argv = [sys.executable, "-m", "pytest", "-q", "-n", "2", "-p", "no:cacheprovider", *words, *folders]
-    env = {**os.environ, VARIABLE: level}
+    env = {**os.environ, VARIABLE: level, NAME: str(cache)}
     done = subprocess.run(argv, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-20_000:]
     assert re.search(r"^\d+ passed", done.stdout, re.MULTILINE), done.stdout[-2000:]
@@ -58,16 +59,16 @@ def tests_pass(level: str, folders: tuple[str, ...], *words: str) -> None:
 @pytest.mark.timeout(7200)
 @pytest.mark.parametrize("folder", FOLDERS)
 @pytest.mark.parametrize("level", LEVELS)
-def test_every_test_passes_on_every_level(level: str, folder: str) -> None:
+def test_every_test_passes_on_every_level(level: str, folder: str, shared_cache: Path) -> None:
     if level not in HERE:
         pytest.skip(f"NOT_RUN: this processor executes no {level} kernels")
-    tests_pass(level, (folder,))
+    tests_pass(level, shared_cache, (folder,))
 
 
 @pytest.mark.ci
 @pytest.mark.timeout(1800)
-def test_a_sample_passes_on_another_level() -> None:
-    tests_pass(other_level(), FOLDERS, "--some", str(SOME))
+def test_a_sample_passes_on_another_level(shared_cache: Path) -> None:
+    tests_pass(other_level(), shared_cache, FOLDERS, "--some", str(SOME))
 
 
 @pytest.mark.timeout(3600)
