@@ -49,6 +49,8 @@ from fmha_cli.domain.plan import Artifact, Plan, Stage, Workspace
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.protocols import Backend, BoundTensor, BuildContext, HostSession, Remarking, Session
 from fmha_cli.domain.rules import (
+    ANGLES_RULE,
+    CACHE_ITEM_RULE,
     CORE_RULES,
     LEFTPAD_CORE_RULES,
     OWN_V_RULE,
@@ -279,7 +281,7 @@ def list_kernels(arch: str, *, backend: str = "auto", registry: Registry | None 
 
 
 __all__ = [
-    "CORE_RULES", "LEFTPAD_CORE_RULES", "OWN_V_RULE", "PORTABLE_FLAGS", "SIGNATURE_RULE_IDS", "Algorithm", "Alibi",
+    "ANGLES_RULE", "CACHE_ITEM_RULE", "CORE_RULES", "LEFTPAD_CORE_RULES", "OWN_V_RULE", "PORTABLE_FLAGS", "SIGNATURE_RULE_IDS", "Algorithm", "Alibi",
     "ArchSpec", "Arithmetic", "Artifact", "Attached", "Attention", "Availability", "Backend", "Bias", "BiasKey", "BoundTensor",
     "BuildContext", "BuildKind", "BuildSpec", "CacheKey", "CacheKind", "Call", "Canary", "Check", "CheckState",
     "ChoosesArithmetic", "Compiler", "CubinBackend", "Cuda", "CudaKernel", "CudaSession", "DType", "Decision", "DeviceFacts", "DeviceLost",

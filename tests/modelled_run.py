@@ -17,6 +17,7 @@ from played_maps import played_map
 from fmha_cli.backends.cuda.copies import fill_outputs
 from fmha_cli.backends.cuda.launch import packed
 from fmha_cli.backends.cuda.upstream import Upstream
+from fmha_cli.backends.gpu.auxiliary import given_tables
 from fmha_cli.backends.gpu.call import Call, calls_of
 from fmha_cli.domain.decision import Supported
 from fmha_cli.domain.device import DeviceFacts
@@ -100,8 +101,9 @@ def run_plan(
         base = memory.add(device_copy, parts if strict else None)
 
         def uploaded(situation: Any) -> dict[str, int]:
-            arrays = upstream.auxiliaries_of(situation).items()
-            return {n: memory.add(np.ascontiguousarray(x).reshape(-1).view(np.uint8).copy()) for n, x in arrays}
+            arrays = dict(upstream.auxiliaries_of(situation))
+            arrays |= given_tables(problem, arrays, case.inputs.__getitem__)
+            return {n: memory.add(np.ascontiguousarray(x).reshape(-1).view(np.uint8).copy()) for n, x in arrays.items()}
 
         made = calls(base, uploaded)
         for call in made:

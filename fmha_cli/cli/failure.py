@@ -12,7 +12,7 @@ from fmha_cli.cli.console import Console
 from fmha_cli.cli.output import Output
 from fmha_cli.cli.table import COMMANDS
 from fmha_cli.domain.errors import EnvironmentProblem, ExitCode, FmhaError, UsageError
-from fmha_cli.domain.suggest import Kind, near_names
+from fmha_cli.domain.suggest import Kind, near_names, note_on
 from fmha_cli.report.form import Format
 
 _READ_TOO = "E038"
@@ -27,8 +27,10 @@ def from_typer(error: Any, command: str | None) -> FmhaError:
     if type(error).__name__ == "NoSuchOption" and context is not None:
         shown = [p for p in context.command.get_params(context) if not getattr(p, "hidden", False)]
         flags = {opt.removeprefix("--"): opt for param in shown for opt in param.opts if opt.startswith("--")}
-        near = [flags[flag] for flag in near_names(str(name).lstrip("-"), flags, Kind.OPTION)]
-        help = f"did you mean {' or '.join(near)}?" if near else f"`{path} --help` lists them"
+        word = str(name).lstrip("-")
+        near = [flags[flag] for flag in near_names(word, flags, Kind.OPTION)]
+        others = note_on(word, flags, Kind.OPTION) or f"`{path} --help` lists them"
+        help = f"did you mean {' or '.join(near)}?" if near else others
         return UsageError(f"{path}: no such option {name}", code="E001", where=name, help=help)
     if context is not None and hasattr(context.command, "list_commands") and context.args == []:
         help = f"one of {', '.join(context.command.list_commands(context))}"

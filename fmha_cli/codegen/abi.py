@@ -17,6 +17,7 @@ from fmha_cli.codegen.struct import (
     ConstInts,
     ConstPointer,
     Float32,
+    Float64,
     Floats,
     Int32,
     Int64,
@@ -30,7 +31,7 @@ PREFIX = "fmha_cpu"
 ENTRY = "fmha_cpu_fwd"
 RELEASE = "fmha_cpu_release"
 """Stops the pool's threads and frees its scratch memory. Call it before unloading the library."""
-VERSION = 6
+VERSION = 7
 
 BACKWARD_PREFIX = "fmha_cpu_bwd"
 BACKWARD_ENTRY = "fmha_cpu_bwd"
@@ -59,7 +60,8 @@ class FmhaCpuArgs(ArgumentBlock):
 
     v may be k, with the strides of k: V is then the first hdim_v columns of K.
 
-    A linear KV cache needs ``k_len`` only; one with left padding needs ``k_start`` too. In a paged cache, key j of
+    A linear KV cache needs ``k_len`` only; one with left padding needs ``k_start`` too. With ``kv_item``, that number stands for b in
+    the first element of k and v. In a paged cache, key j of
     sequence b is row ``j % page`` of page ``block_table[b * block_table_stride + j // page]``; pages are
     ``k_page_stride`` and ``v_page_stride`` apart, and the batch strides of k and v are not read.
 
@@ -68,6 +70,7 @@ class FmhaCpuArgs(ArgumentBlock):
         q_len: query rows of each sequence, int64, ``batch`` elements. If absent, ``seqlen_q``.
         k_start: first key of each sequence, int64, ``batch`` elements. If absent, 0.
         k_len: keys of each sequence, int64, ``batch`` elements. If absent, ``seqlen_k``.
+        kv_item: the sequence of k and v that each sequence reads, int64, ``batch`` elements. If absent, its own.
         seqlen_q: the uniform or the largest number of query rows.
         seqlen_k: the uniform or the largest number of keys.
         bias: elements of the same type as q, or fp32 beside 8-bit ones. A stride of 0 broadcasts.
@@ -108,7 +111,7 @@ class FmhaCpuArgs(ArgumentBlock):
         (Floats, "lse", 0),
         (ConstPointer, "bias", 0),
         (ConstFloats, "alibi_slopes sink_logits q_table k_table q_scale k_scale v_scale", 0),
-        (ConstInts, "q_start q_len k_start k_len", 0),
+        (ConstInts, "q_start q_len k_start k_len kv_item", 0),
         (
             Int64,
             "q_batch_stride q_head_stride q_row_stride k_batch_stride k_head_stride k_row_stride v_batch_stride"
@@ -179,7 +182,8 @@ class FmhaCpuAppendArgs(FmhaCpuArgs):
         q_rotated: like q.
         append: new rows of each sequence.
         rotary_dim: leading elements of a row that are rotated, even; 0 = none.
-        rotary_base: pair t of the row at position n is rotated by n * rotary_base^(-2t / rotary_dim).
+        rotary_base: pair t of the row at position n is rotated by n * rotary_base^(-2t / rotary_dim), if there are no tables.
+        rotary_cos, rotary_sin: dense tables, ``rotary_dim / 2`` numbers for each position from 0 on, or both absent.
         interleaved: pairs are neighbours (2t, 2t + 1), else (t, t + rotary_dim / 2).
     """
 
@@ -195,7 +199,8 @@ class FmhaCpuAppendArgs(FmhaCpuArgs):
         ),
         (Int64, "append"),
         (Int64, "rotary_dim", 0),
-        (Float32, "rotary_base", 10000.0),
+        (Float64, "rotary_base", 10000.0),
+        (ConstFloats, "rotary_cos rotary_sin", 0),
         (Int32, "interleaved", 0),
     )
 

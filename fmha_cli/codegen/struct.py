@@ -44,6 +44,7 @@ Int16 = Annotated[int, CType("int16_t", ctypes.c_int16)]
 Int8 = Annotated[int, CType("int8_t", ctypes.c_int8)]
 Bool = Annotated[bool, CType("bool", ctypes.c_bool)]
 Float32 = Annotated[float, CType("float", ctypes.c_float)]
+Float64 = Annotated[float, CType("double", ctypes.c_double)]
 TensorMap = Annotated[Any, CType("CUtensorMap", ctypes.c_uint64 * 16)]
 """A TMA descriptor, as a parameter of its own. The compiler aligns it to 64 bytes, ctypes to 8."""
 

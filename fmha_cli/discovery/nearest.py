@@ -27,7 +27,7 @@ _MOST_PAIRS = 400
 
 _DISPENSABLE = (
     "lse", "deterministic", "dbias", "splits", "sink", "sink_logits", "dropout", "softcap", "alibi", "alibi_slopes",
-    "cache_leftpad", "bias", "bias_file", "rotary", "append", "qscale", "fp8_encoding", "kv_dtype", "layout", "kv_cache",
+    "cache_leftpad", "cache_batch_idx", "bias", "bias_file", "rotary", "rotary_base", "append", "qscale", "fp8_encoding", "kv_dtype", "layout", "kv_cache",
     "mla_rope", "direction", "causal", "mask",
 )  # fmt: skip
 _DTYPES = ("fp16", "bf16", "fp32")

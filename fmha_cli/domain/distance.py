@@ -20,6 +20,7 @@ _SIZES = ("hdim",)
 _COST: Mapping[str, float] = {
     **dict.fromkeys(("layout", "splits", "seed", "offset"), 1),
     **dict.fromkeys(("lse", "deterministic"), 2),
+    **dict.fromkeys(("cache_batch_idx", "rotary_base", "rotary_cos", "rotary_sin"), 2),
     **dict.fromkeys(("batch", "seqlen", "seqlen_k", "cache_seqlens", "cache_leftpad", "append", "rotary"), 3),
     **dict.fromkeys(("hdim", "hdim_v", "heads", "kv_heads", "dbias", "scale"), 4),
     **dict.fromkeys(("softcap", "dropout", "sink", "sink_logits", "seqlens_q", "seqlens_k"), 5),

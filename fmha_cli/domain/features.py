@@ -80,6 +80,10 @@ class CacheKind(StrEnum):
     PAGED = "paged"
 
 
+ROTARY_BASE = 10000.0
+"""The default of ``--rotary-base``."""
+
+
 class RotaryStyle(StrEnum):
     """Pairing of the rotated elements: (x[k], x[k + dim/2]) or (x[2k], x[2k + 1])."""
 
@@ -135,7 +139,7 @@ class CacheStorage:
 
 @dataclass(frozen=True)
 class Rotary:
-    """Rotary embedding of appended keys and of the queries, base 10000. ``dim`` 0 turns it off."""
+    """Rotary embedding of appended keys and of the queries. ``dim`` 0 turns it off."""
 
     dim: int = 0
     style: RotaryStyle = RotaryStyle.HALF

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from fmha_cli.domain.dtypes import DType, Fp8Encoding, KvDType, dtypes_text
 from fmha_cli.domain.errors import UsageError
-from fmha_cli.domain.features import Alibi, Bias, CacheKind, Direction, Layout, QScale, layouts_text
+from fmha_cli.domain.features import ROTARY_BASE, Alibi, Bias, CacheKind, Direction, Layout, QScale, layouts_text
 from fmha_cli.domain.flags import FILLED, PROBLEM_FLAGS, FlagKind
 from fmha_cli.domain.mask import Mask
 
@@ -63,8 +63,13 @@ def flags_of(p: Problem) -> list[str]:
         add("--cache-seqlens", _listed(p.cache_seqlens), None)
     if p.cache_leftpad is not None:
         add("--cache-leftpad", _listed(p.cache_leftpad), None)
+    if p.cache_batch_idx is not None:
+        add("--cache-batch-idx", _listed(p.cache_batch_idx), None)
     add("--append", p.append, 0)
     add("--rotary", p.rotary.text(), "0")
+    add("--rotary-base", p.rotary_base, ROTARY_BASE)
+    for name, table in (("--rotary-cos", p.rotary_cos), ("--rotary-sin", p.rotary_sin)):
+        out.extend([name, FILLED] if table else [])
     add("--splits", p.splits, 0)
     add("--kv-dtype", p.kv_dtype.value, KvDType.SAME.value)
     add("--fp8-encoding", p.fp8_encoding.value, Fp8Encoding.OCP.value)

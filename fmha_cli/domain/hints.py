@@ -35,9 +35,11 @@ _STEP = re.compile(
     r"(?: instead of --(?P<less>[a-z][a-z-]*))?(?: \([^()]*\))?\Z"
 )
 
+_ROTARY = ("rotary", "rotary_base", "rotary_cos", "rotary_sin")
 _WITHOUT: Mapping[str, tuple[str, ...]] = {
-    "kv_cache": ("cache_seqlens", "cache_leftpad", "block_table", "append", "rotary", "kv_dtype"),
-    "append": ("rotary",),
+    "kv_cache": ("cache_seqlens", "cache_leftpad", "cache_batch_idx", "block_table", "append", *_ROTARY, "kv_dtype"),
+    "append": _ROTARY,
+    "rotary": _ROTARY[1:],
     "bias": ("bias_file", "dbias", "alibi", "alibi_slopes"),
     "alibi": ("alibi_slopes",),
     "mask": ("causal",),

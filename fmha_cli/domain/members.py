@@ -46,12 +46,19 @@ class Keyword:
             return re.search(end + r"\Z" if end != limit else limit, value) is not None
         if self.name == "minItems":
             return len(value) >= limit
+        if self.name == "exclusiveMinimum":
+            return bool(value > limit)
         return bool(value >= limit if self.name == "minimum" else value < limit)
 
     @property
     def refusal(self) -> str:
         """What is wrong with a value outside the limit."""
-        words = {"minimum": "less than", "exclusiveMaximum": "not less than", "minItems": "fewer items than"}
+        words = {
+            "minimum": "less than",
+            "exclusiveMaximum": "not less than",
+            "exclusiveMinimum": "not above",
+            "minItems": "fewer items than",
+        }
         return f"{words[self.name]} {self.value}" if self.name in words else f"not of the form {self.value}"
 
 
@@ -59,6 +66,8 @@ Least = partial(Keyword, "minimum")
 """The smallest number."""
 Below = partial(Keyword, "exclusiveMaximum")
 """The number that the value must stay below."""
+Above = partial(Keyword, "exclusiveMinimum")
+"""The number that the value must exceed."""
 Pattern = partial(Keyword, "pattern")
 """The regular expression that a text matches (ECMA-262)."""
 FewestItems = partial(Keyword, "minItems")

@@ -28,7 +28,7 @@ from fmha_cli.domain.features import (
 )
 from fmha_cli.domain.flag_text import flags_of, raw_from_text
 from fmha_cli.domain.mask import Mask
-from fmha_cli.domain.members import Below, Count, FewestItems, Hidden, Least, Pattern, ShownAs, Then
+from fmha_cli.domain.members import Above, Below, Count, FewestItems, Hidden, Least, Pattern, ShownAs, Then
 from fmha_cli.domain.resolve import RawFlags, resolve_fields
 
 Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
@@ -64,6 +64,9 @@ class Problem:
         cache_leftpad: padding rows of a linear cache before each sequence's keys, else None. These rows are not
             keys: no length, mask or bias counts them, but rotary positions do (upstream FlashAttention,
             ``flash_fwd_kernel.h`` ``row_offset_cossin``).
+        rotary_base: pair t of a row at position n is rotated by n * rotary_base^(-2t / dim), unless tables are given.
+        rotary_cos, rotary_sin: both or neither: the cosines and sines are tensors, row n for position n.
+        cache_batch_idx: row of a linear cache for each sequence, else None: sequence b has row b.
         sink: leading keys that a left mask bound never hides (0 without a left bound).
         dropout: probability in [0, 1).
         seed, offset: select the dropout stream (0 without dropout).
@@ -116,6 +119,12 @@ class Problem:
     ]
     append: Count
     rotary: Annotated[Rotary, ShownAs(Annotated[str, Pattern("^[1-9][0-9]*(:interleaved)?$")])]
+    rotary_base: Annotated[float, Above(0), "base of the rotary angles"]
+    rotary_cos: Annotated[bool, "the cosines are a tensor"]
+    rotary_sin: Annotated[bool, "the sines are a tensor"]
+    cache_batch_idx: Annotated[
+        tuple[int, ...] | None, ShownAs(_LENGTHS), "row of a linear cache that each sequence reads and appends to"
+    ]
     splits: Annotated[int, Least(1)]
     kv_dtype: Annotated[KvDType, ShownAs(Literal["int8", "fp8_e4m3", "fp8_e5m2"])]
     fp8_encoding: Annotated[Fp8Encoding, ShownAs(Literal["fnuz"])]
@@ -159,7 +168,26 @@ class Problem:
     @property
     def held_keys(self) -> int:
         """Rows of K and V that the sequences read, each counted once."""
-        return self.storage.keys or sum(self.key_lengths())
+        if self.cache_batch_idx is None:
+            return self.storage.keys or sum(self.key_lengths())
+        ends: dict[int, set[tuple[int, int]]] = {}
+        for at, first, count in zip(self.cache_batch_idx, self.leftpads(), self.key_lengths(), strict=True):
+            ends.setdefault(at, set()).add((first, first + count))
+        return sum(_covered(spans) for spans in ends.values())
+
+    @property
+    def cache_batch(self) -> int:
+        """Sequences for which a linear cache has rows."""
+        return self.batch if self.cache_batch_idx is None else max(self.cache_batch_idx) + 1
+
+    def cache_item(self, b: int) -> int:
+        """The sequence of a linear cache whose rows sequence b uses."""
+        return b if self.cache_batch_idx is None else self.cache_batch_idx[b]
+
+    @property
+    def positions(self) -> int:
+        """Rotary positions up to the last one that is used, from 0 on."""
+        return max(keys + pad for keys, pad in zip(self.key_lengths(), self.leftpads(), strict=True))
 
     @property
     def v_in_k(self) -> bool:
@@ -270,6 +298,15 @@ class Problem:
     def from_raw(cls, raw: RawFlags) -> Problem:
         """The problem of flags as texts, by their Python names. Raises as :meth:`from_cli`."""
         return cls(**resolve_fields(raw))
+
+
+def _covered(spans: set[tuple[int, int]]) -> int:
+    """How many numbers some of the ranges (first, end) hold."""
+    count = last = 0
+    for first, end in sorted(spans):
+        count += max(0, end - max(first, last))
+        last = max(last, end)
+    return count
 
 
 @cache

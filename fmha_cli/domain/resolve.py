@@ -19,7 +19,7 @@ from fmha_cli.domain.features import (
 from fmha_cli.domain.flags import BY_KEY, FlagKind, asks_fill, parse_list, parse_number, parse_size
 from fmha_cli.domain.impossible import at_least, at_most, conflict, impossible, lacks
 from fmha_cli.domain.mask import Align, Mask, parse_mask
-from fmha_cli.domain.resolve_cache import cache_lengths, cache_storage, leftpads
+from fmha_cli.domain.resolve_cache import cache_items, cache_lengths, cache_storage, check_positions, leftpads
 from fmha_cli.domain.suggest import Kind, suggest
 
 E = TypeVar("E", bound=StrEnum)
@@ -35,7 +35,7 @@ def resolve_fields(raw: RawFlags) -> dict[str, Any]:
     """The keyword arguments of ``Problem`` for the given flags, with defaults applied and equal problems made equal.
 
     Raises:
-        ImpossibleProblem: P001-P018, P020, P023, naming the rule and the values.
+        ImpossibleProblem: P001-P018, P020, P022, P023, naming the rule and the values.
     """
     given = _read(raw)
     out: dict[str, Any] = {}
@@ -77,7 +77,7 @@ def _read(raw: RawFlags) -> dict[str, Any]:
     for key, value in raw.items():
         flag = BY_KEY.get(key)
         if flag is None:
-            help = suggest(key, BY_KEY, otherwise="`fmha run --help` lists the problem flags")
+            help = suggest(key, BY_KEY, Kind.OPTION, otherwise="`fmha run --help` lists the problem flags")
             raise impossible(
                 "P004", f"{key}: no such problem flag", f"--{key}", "a problem is given by its flags", help
             )
@@ -161,6 +161,7 @@ def _lengths(given: dict[str, Any], out: dict[str, Any]) -> None:
         at_least(1, {"seqlen": out["seqlen_q"]})
     out["cache_seqlens"] = cache_lengths(given, out, batch) if cached else None
     out["cache_leftpad"] = leftpads(given, batch)
+    out["cache_batch_idx"] = cache_items(given, out)
     if cached:
         out["seqlen_k"] = max(out["cache_seqlens"]) + out["append"]
     elif seqlens_k is not None:
@@ -168,6 +169,7 @@ def _lengths(given: dict[str, Any], out: dict[str, Any]) -> None:
     else:
         out["seqlen_k"] = given.get("seqlen_k", out["seqlen_q"])
     at_least(0, {"seqlen-k": out["seqlen_k"]})
+    check_positions(out)
 
 
 def _mask(given: dict[str, Any], out: dict[str, Any]) -> None:

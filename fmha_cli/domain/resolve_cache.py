@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from fmha_cli.domain.features import CacheKind, KvCache, Rotary, RotaryStyle
+from fmha_cli.domain.features import ROTARY_BASE, CacheKind, KvCache, Rotary, RotaryStyle
 from fmha_cli.domain.flags import parse_size
 from fmha_cli.domain.impossible import at_least, conflict, impossible, lacks
 
 
 def cache_storage(given: dict[str, Any], out: dict[str, Any]) -> None:
-    """Put ``kv_cache``, ``append`` and ``rotary`` into ``out``, which has the head dim already.
+    """Put ``kv_cache``, ``append`` and what belongs to ``rotary`` into ``out``, which has the head dim already.
 
     Raises:
         ImpossibleProblem: P005, P007, P008, P009.
@@ -29,7 +29,7 @@ def cache_storage(given: dict[str, Any], out: dict[str, Any]) -> None:
     at_least(0, {"append": out["append"]})
     out["rotary"] = _rotary(given.get("rotary", "0"), out["hdim"])
     if word == "none":
-        for flag in ("cache_seqlens", "append", "k_new", "v_new", "rotary"):
+        for flag in ("cache_seqlens", "append", "k_new", "v_new", "rotary", "cache_batch_idx"):
             if given.get(flag):
                 raise lacks(f"--{flag.replace('_', '-')}", "--kv-cache", "it describes a KV cache")
     if any(given.get("cache_leftpad", ())) and word != "linear":
@@ -37,11 +37,15 @@ def cache_storage(given: dict[str, Any], out: dict[str, Any]) -> None:
         if word == "none":
             raise lacks("--cache-leftpad", "--kv-cache linear", why)
         raise conflict("--cache-leftpad", f"--kv-cache {text}", why, "--kv-cache linear, or leave --cache-leftpad out")
+    out |= _angles(given, out["rotary"])
     new = next((flag for flag in ("k_new", "v_new") if flag in given and not out["append"]), None)
     if new is not None:
         raise lacks(f"--{new.replace('_', '-')}", "--append", "it has the keys that are appended")
     if out["rotary"].dim and not out["append"]:
         raise lacks("--rotary", "--append", "rotary embedding is applied only while keys are appended")
+    if "cache_batch_idx" in given and word == "paged":
+        why = "the block table says which pages a sequence has"
+        raise conflict("--cache-batch-idx", f"--kv-cache {text}", why, "--kv-cache linear, or a block table")
     if "block_table" in given and word != "paged":
         help = "--kv-cache paged:PAGE, or leave --block-table out"
         raise conflict("--block-table", f"--kv-cache {word}", "only a paged cache has a block table", help)
@@ -61,6 +65,60 @@ def cache_lengths(given: dict[str, Any], out: dict[str, Any], batch: int) -> tup
     if total is not None and max(lengths) + out["append"] != total:
         raise conflict("--cache-seqlens + --append", f"--seqlen-k {total}", "seqlen_k = cache + append")
     return lengths
+
+
+def cache_items(given: dict[str, Any], out: dict[str, Any]) -> tuple[int, ...] | None:
+    """The row of the cache for each sequence; None if sequence b has row b.
+
+    Raises:
+        ImpossibleProblem: P005, a negative one; P007, not one for each sequence; P022, several sequences append to one.
+    """
+    items: tuple[int, ...] = given.get("cache_batch_idx", ())
+    batch = out["batch"]
+    if not items:
+        return None
+    at_least(0, {"cache-batch-idx": min(items)})
+    if len(items) != batch:
+        why, help = "one row for each sequence", f"give --cache-batch-idx {batch} rows"
+        raise conflict(f"--cache-batch-idx of {len(items)}", f"--batch {batch}", why, help)
+    twice = next((item for n, item in enumerate(items) if item in items[:n]), None)
+    if out["append"] and twice is not None:
+        first, second = [b for b, item in enumerate(items) if item == twice][:2]
+        what = f"sequences {first} and {second} append to row {twice} of the cache"
+        why = "what the row holds would depend on which sequence comes first"
+        help = "--append 0 to read it, or a row for each sequence"
+        raise impossible("P022", what, "--cache-batch-idx", why, help)
+    return None if items == tuple(range(batch)) else items
+
+
+def check_positions(out: dict[str, Any]) -> None:
+    """Refuse rotary tables where a query comes before position 0, of which they have no row. Raises ImpossibleProblem: P009."""
+    if not out["rotary_cos"]:
+        return
+    rows = out["seqlens_q"] or (out["seqlen_q"],) * out["batch"]
+    pads = out["cache_leftpad"] or (0,) * out["batch"]
+    for b, (count, held, pad) in enumerate(zip(rows, out["cache_seqlens"], pads, strict=True)):
+        if count > held + out["append"] + pad:
+            what = f"the {count} queries of sequence {b} begin before position 0: it has {held + out['append']} keys"
+            why = "queries take the last positions, and row n of the tables is position n"
+            raise impossible("P009", what, "--rotary-cos", why, "fewer queries, or --rotary-base")
+
+
+def _angles(given: dict[str, Any], rotary: Rotary) -> dict[str, Any]:
+    """``rotary_base``, ``rotary_cos`` and ``rotary_sin``."""
+    tables = {f"rotary_{name}": f"rotary_{name}" in given for name in ("cos", "sin")}
+    base = float(given.get("rotary_base", ROTARY_BASE))
+    for flag in ("rotary_base", *tables):
+        if flag in given and not rotary.dim:
+            raise lacks(f"--{flag.replace('_', '-')}", "--rotary DIM", "it belongs to a rotary embedding")
+    if any(tables.values()) and "rotary_base" in given:
+        raise conflict("--rotary-base", "--rotary-cos", "the tables hold the angles of any base")
+    if any(tables.values()) and not all(tables.values()):
+        have, other = ("cos", "sin") if tables["rotary_cos"] else ("sin", "cos")
+        raise lacks(f"--rotary-{have}", f"--rotary-{other} FILE", "the tables come in pairs")
+    if not base > 0:
+        raise impossible("P009", f"--rotary-base {base:g}", "--rotary-base", "a number above 0", "e.g. 500000")
+    return {"rotary_base": base, **tables}
 
 
 def leftpads(given: dict[str, Any], batch: int) -> tuple[int, ...] | None:

@@ -14,7 +14,7 @@ from typing import Annotated, ClassVar
 from fmha_cli.domain.codec import once
 from fmha_cli.domain.device import DeviceFacts
 from fmha_cli.domain.errors import UnsupportedError
-from fmha_cli.domain.features import Direction
+from fmha_cli.domain.features import ROTARY_BASE, Direction
 from fmha_cli.domain.kernel import KernelSpec
 from fmha_cli.domain.members import Hidden
 from fmha_cli.domain.problem import Problem
@@ -190,6 +190,23 @@ def _own_v_check(problem: Problem, kernel: KernelSpec, device: DeviceFacts) -> R
     return Refusal(text, f"--hdim-v {problem.hdim_v} instead of --mla-rope")
 
 
+def _angles_check(problem: Problem, kernel: KernelSpec, device: DeviceFacts) -> Refusal | None:
+    if problem.rotary_cos:
+        text = f"rotary tables: {kernel.backend} computes the angles itself"
+        return Refusal(text, "drop --rotary-cos and drop --rotary-sin")
+    if problem.rotary_base == ROTARY_BASE:
+        return None
+    text = f"rotary-base {problem.rotary_base:g}: the angles of {kernel.backend} have base {ROTARY_BASE:g}"
+    return Refusal(text, "drop --rotary-base")
+
+
+def _cache_item_check(problem: Problem, kernel: KernelSpec, device: DeviceFacts) -> Refusal | None:
+    if problem.cache_batch_idx is None:
+        return None
+    text = f"cache-batch-idx: {kernel.backend} reads row b of the cache for sequence b"
+    return Refusal(text, "drop --cache-batch-idx")
+
+
 SIGNATURE_RULES: tuple[Rule, ...] = tuple(
     Rule(
         id,
@@ -219,6 +236,24 @@ OWN_V_RULE = Rule(
     "A backend that passes V as a view leaves this rule out of its table; every other one refuses.",
     "DeepSeek-AI, DeepSeek-V2 (2024), section 2.1: one cache row holds the latent vector and the rotary key",
 )
+ANGLES_RULE = Rule(
+    "K030",
+    "rotary angles have base 10000",
+    _angles_check,
+    "Base and tables are run-time values that no signature holds. A backend that takes them leaves this rule out of its table; "
+    "every other one refuses.",
+    "Dao-AILab/flash-attention flash_attn/flash_attn_interface.py flash_attn_with_kvcache: rotary_cos, rotary_sin",
+    Severity.OPTION,
+)
+CACHE_ITEM_RULE = Rule(
+    "K031",
+    "sequence b has row b of a linear cache",
+    _cache_item_check,
+    "The index is a run-time array that no signature holds. A backend that takes it leaves this rule out of its table; every "
+    "other one refuses.",
+    "Dao-AILab/flash-attention flash_attn/flash_attn_interface.py flash_attn_with_kvcache: cache_batch_idx",
+    Severity.OPTION,
+)
 HDIM_RULE = Rule(
     "K012",
     "the head dims fit the kernel",
@@ -244,7 +279,10 @@ DIRECTION_RULE = Rule(
     "fmha_cli/domain/kernel.py Family, fmha_cli/domain/passes.py",
 )
 
-CORE_RULES: tuple[Rule, ...] = (*SIGNATURE_RULES, HDIM_RULE, ARCH_RULE, DIRECTION_RULE, LEFTPAD_RULE, OWN_V_RULE)
+RUN_TIME_RULES: tuple[Rule, ...] = (LEFTPAD_RULE, OWN_V_RULE, ANGLES_RULE, CACHE_ITEM_RULE)
+"""Rules about values that no signature holds, which a backend leaves out whose kernels take them."""
+
+CORE_RULES: tuple[Rule, ...] = (*SIGNATURE_RULES, HDIM_RULE, ARCH_RULE, DIRECTION_RULE, *RUN_TIME_RULES)
 """Rules that hold for every backend; a backend adds its own."""
 
 FIRST_PLUGIN_RULE = 900

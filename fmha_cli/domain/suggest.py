@@ -50,6 +50,11 @@ def near_names(name: str, known: Iterable[str], kind: Kind | None = None) -> tup
     return tuple(_near(name, list(dict.fromkeys(known)), kind)[0])
 
 
+def note_on(name: str, known: Iterable[str], kind: Kind) -> str:
+    """What is to be said about a name that people use for something that has no name here; empty if there is nothing."""
+    return _near(name, list(dict.fromkeys(known)), kind)[2]
+
+
 def _near(name: str, names: Sequence[str], kind: Kind | None) -> tuple[Sequence[str], str, str, str]:
     """The near names, what they were found by, a note, and what stands in the place of all this where what was meant is
     not here."""

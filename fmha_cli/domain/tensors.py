@@ -5,13 +5,14 @@ Axes, with ``s`` rows of a sequence, ``d`` the head dim, and ``heads`` the tenso
 - batch mode: bhsd (batch, heads, s, d), bshd (batch, s, heads, d);
 - group mode packs the sequences without gaps: bhsd (heads, total, d), bshd (total, heads, d);
 - a linear cache is batch-shaped in group mode too. It has cache_rows rows: at least the largest cache_seqlen + append after
-  the largest left padding. The keys of sequence b start at row leftpads()[b];
+  the largest left padding. The keys of sequence b start at row leftpads()[b] of its item cache_item(b) of cache_batch;
 - a paged cache is (pages, page, kv_heads, d) in both layouts; the block table is (batch, table_width);
 - a given cache may be larger than its sequences need (``Problem.storage``); a filled one is not;
 - where V is in K (``Problem.v_in_k``) there is no v, v_new, v_descale or dv: V is the first hdim_v columns of k, with k's
   scales, appended keys are values too, and dk holds the sums of both;
 - k_new and v_new (appended keys) are batch-shaped with ``append`` rows;
 - lse is fp32 (batch, heads, seqlen_q) or, packed, (heads, total_q), in both layouts;
+- rotary_cos and rotary_sin are fp32 (positions, dim / 2), row n for position n, of which the last one used is the last;
 - bias is (batch, heads, S, K) with S and K the largest lengths, and 1 along the axes that its rank broadcasts, also in
   group mode, where row i and key j count inside the sequence and the rest is padding. Its type is ``DType.bias``;
 - do has the shape and layout of o; a gradient has its tensor's shape, layout and element type;
@@ -34,6 +35,9 @@ from fmha_cli.domain.problem import Problem
 
 SCALE_BLOCK = 128
 """Rows that share one scale under ``--qscale block`` (ROCm/composable_kernel, ck_tile fmha ``BLOCKSCALE``)."""
+
+
+ROTARY_TABLES = ("rotary_cos", "rotary_sin")
 
 
 class Element(StrEnum):
@@ -126,7 +130,8 @@ def table_width(problem: Problem) -> int:
 def unused_bytes(problem: Problem) -> int:
     """Bytes of a given cache that no sequence uses."""
     p, stored = problem, problem.storage
-    rows = page_count(p) * p.kv_cache.page if stored.pages else p.batch * p.cache_rows if stored.rows else 0
+    linear = p.cache_batch * p.cache_rows if stored.rows or p.cache_batch_idx is not None else 0
+    rows = page_count(p) * p.kv_cache.page if stored.pages else linear
     row = p.kv_heads * (p.hdim + (0 if p.v_in_k else p.hdim_v)) * p.kv_bits // 8
     return max(0, rows - p.held_keys) * row
 
@@ -134,7 +139,7 @@ def unused_bytes(problem: Problem) -> int:
 def shapes_of(problem: Problem) -> dict[str, TensorShape]:
     """Every tensor that a run of ``problem`` reads or writes, by its project-wide name.
 
-    Names: q k v, block_table, k_new v_new, bias, alibi_slopes, sink_logits, q_descale k_descale v_descale,
+    Names: q k v, block_table, k_new v_new, rotary_cos rotary_sin, bias, alibi_slopes, sink_logits, q_descale k_descale v_descale,
     q_scale k_scale v_scale, o, lse, do, dq dk dv dbias. Standard ALiBi slopes are a tensor too (the caller fills them).
 
     Raises:
@@ -164,6 +169,8 @@ def _tensors(p: Problem) -> Iterator[tuple[str, TensorShape]]:
         yield "k_new", TensorShape((p.batch, *_axes((p.kv_heads, p.append, p.hdim), p.layout)), element)
         if not p.v_in_k:
             yield "v_new", TensorShape((p.batch, *_axes((p.kv_heads, p.append, p.hdim_v), p.layout)), element)
+    if p.rotary_cos:
+        yield from ((name, TensorShape((p.positions, p.rotary.dim // 2), Element.FP32)) for name in ROTARY_TABLES)
     bias = bias_shape(p)
     if bias is not None:
         yield "bias", TensorShape(bias, Element.of(p.dtype.bias))
@@ -211,7 +218,7 @@ def _keys(p: Problem, dim: int) -> tuple[int, ...]:
         return page_count(p), p.kv_cache.page, p.kv_heads, dim
     if p.mode is Mode.GROUP and p.kv_cache.kind is CacheKind.NONE:
         return _axes((p.kv_heads, sum(p.key_lengths()), dim), p.layout)
-    return p.batch, *_axes((p.kv_heads, p.cache_rows, dim), p.layout)
+    return p.cache_batch, *_axes((p.kv_heads, p.cache_rows, dim), p.layout)
 
 
 def _axes(sizes: tuple[int, int, int], layout: Layout) -> tuple[int, int, int]:
@@ -272,5 +279,5 @@ def _mx_scales(p: Problem) -> Iterator[tuple[str, tuple[int, ...]]]:
     elif p.mode is Mode.GROUP and p.kv_cache.kind is CacheKind.NONE:
         shape = _axes((p.kv_heads, blocks_before(p.key_lengths())[-1], p.hdim_v), p.layout)
     else:
-        shape = (p.batch, *_axes((p.kv_heads, -(-p.cache_rows // MX_BLOCK), p.hdim_v), p.layout))
+        shape = (p.cache_batch, *_axes((p.kv_heads, -(-p.cache_rows // MX_BLOCK), p.hdim_v), p.layout))
     yield "v_scale", shape

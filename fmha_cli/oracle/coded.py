@@ -59,7 +59,7 @@ def stored_ids(problem: Problem, name: str, block_table: Array | None = None) ->
                 out[block_table[b].astype(np.int64)[j // page], j % page, g] = ids
             else:
                 first = problem.leftpads()[b]
-                batched_rows(out, problem.layout, b, g)[first : first + held] = ids
+                batched_rows(out, problem.layout, problem.cache_item(b), g)[first : first + held] = ids
     return out
 
 

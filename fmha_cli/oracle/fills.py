@@ -34,7 +34,7 @@ import numpy.typing as npt
 from fmha_cli.domain.errors import UsageError
 from fmha_cli.domain.features import CLOSED_FILLS, FILLS, Alibi, QScale
 from fmha_cli.domain.problem import Problem
-from fmha_cli.domain.tensors import Element, Role, TensorShape, page_count, pages_of, shapes_of
+from fmha_cli.domain.tensors import ROTARY_TABLES, Element, Role, TensorShape, page_count, pages_of, shapes_of
 from fmha_cli.oracle.coded import UNUSED, code, stored_ids
 from fmha_cli.oracle.mx import SCALED, encoded, made_as
 from fmha_cli.oracle.pointer import pointing
@@ -115,6 +115,11 @@ def _tensor(
         if problem.alibi is Alibi.STANDARD:
             return standard_slopes(problem.heads)
         return _uniform(bits, shape.elements).reshape(shape.shape)
+    if (
+        name in ROTARY_TABLES
+    ):  # of any angles: cos = (1 - t^2) / (1 + t^2), sin = 2t / (1 + t^2), which every platform rounds alike
+        t = _uniform(generator(seed, "rotary"), shape.elements).astype(np.float64).reshape(shape.shape) * 4 - 2
+        return ((1 - t * t if name == ROTARY_TABLES[0] else 2 * t) / (1 + t * t)).astype(np.float32)
     if name.endswith("_descale"):
         whole = shapes_of(problem)["q" if name == "q_descale" else "k"].dtype is Element.INT8
         steps = np.float32(1 / INT8_STEPS if whole else 1)

@@ -83,6 +83,11 @@ def _rounding(problem: Problem) -> float:
 
 def why_not(problem: Problem) -> str | None:
     """Why the answer of this fill is not known in closed form; None if it is."""
+    items = problem.cache_batch_idx or ()
+    if len(set(items)) < len(items):
+        return "sequences share rows of the cache, and cannot have their own keys"
+    if problem.rotary_cos:
+        return "rotary tables need not turn back what they turn"
     if problem.softcap:
         return "the softcap presses the scores together"
     if not problem.scale:
@@ -151,7 +156,7 @@ def pointing(problem: Problem, name: str, seed: int, block_table: Array | None) 
             where = problem.leftpads()[b] + held + np.arange(problem.append)
             for g in range(problem.kv_heads):
                 rows = batched_rows(out, problem.layout, b, g)
-                rows[...] = rotate(rows, -where, problem.rotary)
+                rows[...] = rotate(rows, -where, problem.rotary, problem.rotary_base)
         return round_to(out, shape.dtype)
     return _queries(problem, seed) if name == "q" else None
 
@@ -166,6 +171,6 @@ def _queries(problem: Problem, seed: int) -> Array:
         for h in range(problem.heads):
             at = pointers(problem, b, np.full(count, h), i, seed)
             ids = np.where(at == UNUSED, UNUSED, key_id(problem, b, h // ratio, at))
-            rows = rotate(length * directions(problem, ids, seed), -where, problem.rotary)
+            rows = rotate(length * directions(problem, ids, seed), -where, problem.rotary, problem.rotary_base)
             head_rows(out, problem, problem.layout, problem.query_lengths(), b, h)[...] = round_to(rows, shape.dtype)
     return out

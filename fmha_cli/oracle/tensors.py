@@ -11,9 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from fmha_cli.domain.dtypes import MX_BLOCK, KvDType
-from fmha_cli.domain.features import Layout, Mode, QScale, Rotary, RotaryStyle
+from fmha_cli.domain.features import ROTARY_BASE, Layout, Mode, QScale, Rotary, RotaryStyle
 from fmha_cli.domain.problem import Problem
-from fmha_cli.domain.tensors import SCALE_BLOCK, Element, bias_shape, blocks_before, offsets
+from fmha_cli.domain.tensors import ROTARY_TABLES, SCALE_BLOCK, Element, bias_shape, blocks_before, offsets
 
 Array = npt.NDArray[Any]
 F64 = npt.NDArray[np.float64]
@@ -35,8 +35,6 @@ _NUMPY: Mapping[Element, npt.DTypeLike] = {
     Element.INT8: np.int8,
     Element.INT32: np.int32,
 }
-
-ROTARY_BASE = 10000.0
 
 
 def numpy_dtype(element: Element) -> np.dtype[Any]:
@@ -75,10 +73,17 @@ def quantised(values: F64, factor: F64, element: Element) -> Array:
     return round_to(np.clip(scaled, -largest(element), largest(element)), element)
 
 
-def rotate(x: npt.ArrayLike, positions: npt.ArrayLike, rotary: Rotary) -> F64:
+def rotate(
+    x: npt.ArrayLike,
+    positions: npt.ArrayLike,
+    rotary: Rotary,
+    base: float = ROTARY_BASE,
+    tables: tuple[Array, Array] | None = None,
+) -> F64:
     """``x`` (..., rows, d) with its first ``rotary.dim`` elements rotated by the rows' positions, float64.
 
-    Pair t of a row at position n is rotated by the angle n * ROTARY_BASE^(-2t/dim).
+    Pair t of a row at position n is rotated by the angle n * base^(-2t/dim), or multiplied by the numbers that the ``tables``
+    of cosines and sines hold in row n.
 
     Source: Su et al., "RoFormer" (2021); the pairings are those of Dao-AILab/flash-attention
     ``flash_attn/layers/rotary.py`` (``interleaved`` = GPT-J, ``half`` = GPT-NeoX).
@@ -87,9 +92,13 @@ def rotate(x: npt.ArrayLike, positions: npt.ArrayLike, rotary: Rotary) -> F64:
     dim = rotary.dim
     if not dim:
         return out
-    frequency = ROTARY_BASE ** (-np.arange(0, dim, 2, dtype=np.float64) / dim)
-    angle = np.asarray(positions, dtype=np.float64)[:, None] * frequency
-    cos, sin = np.cos(angle), np.sin(angle)
+    if tables is None:
+        angle = np.asarray(positions, dtype=np.float64)[:, None] * base ** (
+            -np.arange(0, dim, 2, dtype=np.float64) / dim
+        )
+        cos, sin = np.cos(angle), np.sin(angle)
+    else:
+        cos, sin = (table[np.asarray(positions, np.int64)].astype(np.float64) for table in tables)
     half = rotary.style is RotaryStyle.HALF
     first, second = (slice(0, dim // 2), slice(dim // 2, dim)) if half else (slice(0, dim, 2), slice(1, dim, 2))
     a, b = out[..., first].copy(), out[..., second].copy()
@@ -137,7 +146,7 @@ class SequenceView:
             page, slot = self.slots(0, held)
             cached = tensor[page, slot, g]
         else:
-            cached = batched_rows(tensor, p.layout, self.b, g)[self.leftpad : self.leftpad + held]
+            cached = batched_rows(tensor, p.layout, p.cache_item(self.b), g)[self.leftpad : self.leftpad + held]
         return np.concatenate([cached, self.appended(name, g)]) if p.append else cached
 
     def place(self, tensor: Array, first: int, end: int, values: Array | bool, g: int | slice = slice(None)) -> None:
@@ -148,7 +157,8 @@ class SequenceView:
             tensor[page, slot, g] = values
         else:
             rows = slice(self.leftpad + first, self.leftpad + end)
-            tensor[(self.b, g, rows) if p.layout is Layout.BHSD else (self.b, rows, g)] = values
+            item = p.cache_item(self.b)
+            tensor[(item, g, rows) if p.layout is Layout.BHSD else (item, rows, g)] = values
 
     def slots(self, first: int, end: int) -> tuple[Ints, Ints]:
         """(page, slot in the page) of keys first..end-1 of a paged cache."""
@@ -165,14 +175,20 @@ class SequenceView:
         if p.cache_seqlens is None or not (narrow or (name == "k" and p.rotary.dim)):
             return new
         index = p.cache_seqlens[self.b] + np.arange(p.append)
-        rows = rotate(new, self.leftpad + index, p.rotary if name == "k" else Rotary())
+        rows = self._rotated(new, index) if name == "k" else rotate(new, index, Rotary())
         return quantised(rows, self.descale(name, g, index), held) if narrow else round_to(rows, held)
 
     def queries(self, h: int, i: Ints) -> F64:
         """(rows, hdim) float64 of the chosen rows: de-quantised, and rotated when the problem rotates."""
         q = self.rows("q", h)[i].astype(np.float64)
         q *= self.descale("q", h, i) * self.block_scale("q", h, self.seqlen_q)[i, : q.shape[1]]
-        return rotate(q, self.leftpad + self.seqlen_k - self.seqlen_q + i, self.problem.rotary)
+        return self._rotated(q, self.seqlen_k - self.seqlen_q + i)
+
+    def _rotated(self, rows: Array, index: Ints) -> F64:
+        """Rows (rows, hdim) rotated to the places of keys of these numbers."""
+        p, names = self.problem, ROTARY_TABLES
+        tables = (self.inputs[names[0]], self.inputs[names[1]]) if p.rotary_cos else None
+        return rotate(rows, self.leftpad + index, p.rotary, p.rotary_base, tables)
 
     def keys64(self, name: str, g: int) -> F64:
         """(seqlen_k, d) float64 of k or v, de-quantised."""
@@ -205,7 +221,7 @@ class SequenceView:
             first, end = blocks_before(p.key_lengths())[self.b : self.b + 2]
             mine = scale[g, first:end] if p.layout is Layout.BHSD else scale[first:end, g]
             return mine.astype(np.float64), j // MX_BLOCK
-        return batched_rows(scale, p.layout, self.b, g).astype(np.float64), (self.leftpad + j) // MX_BLOCK
+        return batched_rows(scale, p.layout, p.cache_item(self.b), g).astype(np.float64), (self.leftpad + j) // MX_BLOCK
 
     def descale(self, name: str, head: int, index: Ints) -> F64:
         """(rows, 1), or (1,), factors of the rows ``index`` of q, k or v; 1 where the tensor has none."""

@@ -11,7 +11,7 @@ from fmha_cli.domain.encode import digest_of
 from fmha_cli.domain.problem import Problem
 
 _LENGTHS = ("seqlen_q", "seqlen_k")
-_LISTS = ("seqlens_q", "seqlens_k", "cache_seqlens", "cache_leftpad")
+_LISTS = ("seqlens_q", "seqlens_k", "cache_seqlens", "cache_leftpad", "cache_batch_idx")
 
 
 @dataclass(frozen=True)

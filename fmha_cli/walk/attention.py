@@ -85,7 +85,7 @@ def attention(
         v: (batch, kv_heads, seqlen_k, hdim_v) likewise; None with ``mla_rope``, where V is K's first columns.
         do: (batch, heads, seqlen_q, hdim_v): dQ, dK and dV are computed, and O too.
         tensors: further tensors by name; they may also be arguments: bias, alibi_slopes, sink_logits, block_table, k_new, v_new,
-            q_descale, k_descale, v_descale, and the scales of MX types q_scale, k_scale, v_scale.
+            rotary_cos, rotary_sin, q_descale, k_descale, v_descale, and the scales of MX types q_scale, k_scale, v_scale.
         check: compare with the float64 reference; without it, the verdict is UNCHECKED.
         threads: CPU threads of the kernel; 0 = all allowed.
         flags: problem flags under their Python names, with the meaning that they have on the command line: causal=True,

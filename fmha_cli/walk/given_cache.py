@@ -18,7 +18,7 @@ from fmha_cli.domain.features import CacheKind, CacheStorage, Layout, QScale
 from fmha_cli.domain.flags import parse_list, parse_size
 from fmha_cli.domain.impossible import impossible
 from fmha_cli.domain.problem import Problem
-from fmha_cli.domain.tensors import TensorShape, page_count, pages_of, table_width
+from fmha_cli.domain.tensors import ROTARY_TABLES, TensorShape, page_count, pages_of, table_width
 
 Arrays = Mapping[str, npt.NDArray[Any]]
 
@@ -132,12 +132,24 @@ def _check_appends(problem: Problem, table: npt.NDArray[Any], used: npt.NDArray[
     raise ImpossibleProblem(what, code="P022", where="--block-table", why=why, help=help)
 
 
+def check_rotary(problem: Problem, name: str, table: npt.NDArray[Any]) -> None:
+    """Refuse a rotary table of another shape, or with fewer rows than positions. Raises ImpossibleProblem: P015."""
+    half, flag = problem.rotary.dim // 2, f"--{name.replace('_', '-')}"
+    if table.ndim == _TABLE_RANK and table.shape[1] == half and table.shape[0] >= problem.positions:
+        return
+    what = f"{name} has shape {table.shape}, the problem needs ({problem.positions} or more, {half})"
+    why = f"a row for each position, of which {problem.positions} are used, with a number for each of {half} pairs"
+    raise ImpossibleProblem(what, code="P015", where=flag, why=why, help="a longer table, or another --rotary")
+
+
 def in_use(problem: Problem, name: str, array: npt.NDArray[Any], want: TensorShape) -> npt.NDArray[Any]:
     """The part of a given tensor that the problem's own holds: a linear cache has as many sequences, its scales by block as
-    many blocks. Places of the table that name no key's page are -1 where they name no page at all."""
+    many blocks, a rotary table as many positions. Places of the table that name no key's page are -1 where they name no page at all."""
     if name == "block_table" and array.shape == want.shape and array.dtype.kind == "i":
         exists = (array >= 0) & (array < page_count(problem))
         return np.where(_used(problem, array) | exists, array, UNUSED)
+    if name in ROTARY_TABLES and array.ndim == len(want.shape):
+        return array[: want.shape[0]]
     linear = problem.kv_cache.kind is CacheKind.LINEAR
     if not linear or array.ndim != len(want.shape):
         return array
@@ -152,6 +164,6 @@ def storage_notes(problem: Problem) -> list[str]:
         pages, page = problem.storage.pages, problem.kv_cache.page
         return [f"the given cache has {pages} pages with {pages * page} rows, of which {problem.held_keys} are used"]
     if problem.storage.rows:
-        rows = problem.batch * problem.cache_rows
+        rows = problem.cache_batch * problem.cache_rows
         return [f"the given cache has {rows} rows, of which {problem.held_keys} are used"]
     return []

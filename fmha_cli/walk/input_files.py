@@ -12,11 +12,11 @@ from fmha_cli.domain.errors import ImpossibleProblem, UsageError
 from fmha_cli.domain.features import Direction
 from fmha_cli.domain.flags import BY_KEY, FILLED, asks_fill, parse_list, parse_size
 from fmha_cli.domain.problem import Problem
-from fmha_cli.domain.tensors import Element, shapes_of
+from fmha_cli.domain.tensors import ROTARY_TABLES, Element, shapes_of
 from fmha_cli.oracle.mx import SCALED, encoded
 from fmha_cli.oracle.tensors import Array, numpy_dtype, round_to
 from fmha_cli.walk.bias_forms import bias_flags, given_bias
-from fmha_cli.walk.given_cache import cache_lengths, check_pages, in_use, storage_notes
+from fmha_cli.walk.given_cache import cache_lengths, check_pages, check_rotary, in_use, storage_notes
 from fmha_cli.walk.request import TENSOR_OF_FLAG
 from fmha_cli.walk.tensor_read import file_of, read_tensor
 
@@ -296,11 +296,15 @@ def check_fit(problem: Problem, given: InputFiles) -> None:
         want = shapes[name]
         if name == "bias":
             array = given_bias(problem, array).array
+        if name in ROTARY_TABLES:
+            check_rotary(problem, name, array)
         if array.shape != want.shape:
             what = f"{given.said(name)} has shape {array.shape}, the problem needs {want.shape}"
             raise _contradiction(what, flag, f"give {name} in that shape")
         whole = want.dtype is Element.INT32
-        rounded = array.dtype in (np.dtype(np.float32), np.dtype(np.float64))
+        rounded = array.dtype in (np.dtype(np.float32), np.dtype(np.float64)) or (
+            name in ROTARY_TABLES and str(array.dtype) in ("float16", "bfloat16")
+        )
         if array.dtype != numpy_dtype(want.dtype) and not (array.dtype.kind == "i" if whole else rounded):
             what = f"{given.said(name)} holds {array.dtype}, the problem is {want.dtype.value}"
             help = f"give it as {want.dtype.value}" + ("" if whole else ", or as float32, which is rounded")
@@ -350,6 +354,8 @@ def fitted(problem: Problem, given: InputFiles) -> tuple[dict[str, Array], list[
             out[name] = np.array(array)
         elif want.dtype is Element.INT32:
             out[name] = array.astype(np.int32)
+        elif str(array.dtype) in ("float16", "bfloat16"):
+            out[name] = round_to(array, want.dtype)  # exact
         else:
             out[name] = round_to(array, want.dtype)
             lost = np.count_nonzero(np.isfinite(array) & ~np.isfinite(out[name].astype(np.float32)))

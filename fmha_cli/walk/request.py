@@ -14,6 +14,7 @@ from fmha_cli.domain.emulation import Arithmetic
 from fmha_cli.domain.errors import UsageError
 from fmha_cli.domain.phases import Tell, silent
 from fmha_cli.domain.protocols import BuildContext
+from fmha_cli.domain.tensors import ROTARY_TABLES
 
 if TYPE_CHECKING:
     from fmha_cli.execution.job import Emulation
@@ -23,7 +24,7 @@ TENSOR_OF_FLAG: Mapping[str, str] = {
     flag: "bias" if flag == "bias_file" else flag
     for flag in (
         *("q", "k", "v", "do", "bias_file", "alibi_slopes", "sink_logits", "block_table"),
-        *("q_descale", "k_descale", "v_descale", "k_new", "v_new"),
+        *("q_descale", "k_descale", "v_descale", "k_new", "v_new", *ROTARY_TABLES),
     )
 }
 """Flags that name tensor files (contract, section 3) -> the project-wide name of the tensor."""

@@ -220,7 +220,7 @@ COMMON = schemas.load("common")["$defs"]
 
 
 def test_members_of_problem_and_signature_are_the_fields() -> None:
-    composed = {"dtype_out", "layout_out"}
+    composed = {"dtype_out", "layout_out", "storage"}
     assert set(COMMON["problem"]["properties"]) == {f.name for f in fields(Problem)} - composed | {"mode"}
     assert set(COMMON["signature"]["properties"]) == {f.name for f in fields(Signature)}
     kinds = {f.name: getattr(signature, str(f.type), None) for f in fields(Signature)}

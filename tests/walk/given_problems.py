@@ -126,6 +126,30 @@ def _append() -> Case:
     return Case(flags, tensors, attention(q, k, v)["o"])
 
 
+def _rotary() -> Case:
+    """Tables that belong to no angles, for the first half of every head: pair t is (t, t + D / 4)."""
+    q, k, v = _plain()
+    cos, sin = normal(8, K, D // 4), normal(9, K, D // 4)
+    tables, pair = (cos.astype(np.float64), sin.astype(np.float64)), D // 4
+
+    def turned(x: Any, first: int) -> Any:
+        out, (c, s) = x.astype(np.float64), (table[first : first + x.shape[2]] for table in tables)
+        a, b = out[..., :pair].copy(), out[..., pair : 2 * pair].copy()
+        out[..., :pair], out[..., pair : 2 * pair] = a * c - b * s, a * s + b * c
+        return out
+
+    new = slice(K - NEW, K)
+    keys = np.concatenate([k[:, :, : K - NEW], turned(k[:, :, new], K - NEW)], axis=2)
+    caches = {name: x.copy() for name, x in (("k", k), ("v", v))}
+    for cache in caches.values():
+        cache[:, :, new] = np.nan
+    tensors = {"q": q, **caches, "k_new": k[:, :, new].copy(), "v_new": v[:, :, new].copy()}
+    flags = {**SIZES, "kv_cache": "linear", "append": NEW, "rotary": D // 2}
+    said = {"dtype": "fp32", "rotary_cos": "filled", "rotary_sin": "filled"}
+    tensors |= {"rotary_cos": cos, "rotary_sin": sin}
+    return Case(flags, tensors, attention(turned(q, K - S), keys, v)["o"], said=said)
+
+
 def _scales() -> Case:
     q, k, v = _plain()
     held = {name: np.rint(x * 32).clip(-127, 127).astype(np.int8) for name, x in (("k", k), ("v", v))}
@@ -151,6 +175,7 @@ CASES: Mapping[str, Callable[[], Case]] = {
     "sinks": _sinks,
     "pages": _paged,
     "appended keys": _append,
+    "rotary tables": _rotary,
     "scales of a cache": _scales,
     "scales of queries": _query_scales,
 }

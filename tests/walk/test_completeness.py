@@ -76,7 +76,7 @@ def test_the_cases_have_every_tensor() -> None:
 
 
 WORDS = {"alibi_slopes": "filled:bh"}
-CHOSEN = {"sink_logits", "alibi_slopes"}
+CHOSEN = {"sink_logits", "alibi_slopes", "rotary_cos", "rotary_sin"}
 """Tensors that a problem has only where they are given or asked for, unless a ``Problem`` says so."""
 
 
@@ -172,8 +172,10 @@ def test_the_command_that_repeats_a_row_asks_for_what_was_filled() -> None:
 @pytest.mark.parametrize("flag", sorted(key for key in TENSOR_OF_FLAG if key in BY_KEY))
 def test_a_problem_takes_no_tensor(flag: str) -> None:
     for value in ("file.npy", np.ones(2, np.float32)):
+        tables = dict.fromkeys(("rotary_cos", "rotary_sin"), FILLED) | {"rotary": 16} if "rotary" in flag else {}
+        flags = {"kv_cache": "paged:8", "append": 1, "qscale": "tensor", "dtype": "fp8_e4m3", "seqlen": 1}
         with pytest.raises(api.UsageError) as caught:
-            api.Problem.of(**{flag: value}, kv_cache="paged:8", append=1, qscale="tensor", dtype="fp8_e4m3")
+            api.Problem.of(**{**flags, **tables, flag: value})
         assert caught.value.code == "P023", caught.value.render()
     with pytest.raises(api.UsageError):
         api.Problem.from_cli(f"--{flag.replace('_', '-')} file.npy")

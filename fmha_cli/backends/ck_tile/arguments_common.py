@@ -117,7 +117,9 @@ def forward_members(call: Call[Scales]) -> Members:
 
 
 def paged_members(call: Call[Scales]) -> Members:
-    """``PagedCache``; no members when the problem has no pages."""
+    """``PagedCache``: pages, or the item of a linear cache that each sequence has; no members without either."""
+    if call.problem.cache_batch_idx is not None:
+        return {"cache_batch_idx": call.address("cache_batch_idx")}
     if not call.problem.paged:
         return {}
     return {

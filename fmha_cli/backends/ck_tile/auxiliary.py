@@ -1,6 +1,6 @@
 """Small arrays that kernels read in addition to the problem's tensors. The session uploads them and owns their memory.
 
-``seqstart_q``, ``seqstart_k`` (batch + 1), ``seqlen_k``, ``cache_seqlens`` (batch), ``kv_indptr`` (batch + 1) and
+``seqstart_q``, ``seqstart_k`` (batch + 1), ``seqlen_k``, ``cache_seqlens``, ``cache_batch_idx`` (batch), ``kv_indptr`` (batch + 1) and
 ``kv_page_indices`` (``pages_read``) are int32. ``rotary_cos`` and ``rotary_sin`` (positions, rotary dim / 2) have K's
 element type and hold values rounded to it.
 """
@@ -12,7 +12,7 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-from fmha_cli.backends.gpu.auxiliary import int32, rotary_tables
+from fmha_cli.backends.gpu.auxiliary import given_tables, int32, rotary_tables
 from fmha_cli.codegen.ck_tile.algorithm import algorithm_of
 from fmha_cli.domain.errors import InternalError
 from fmha_cli.domain.features import CacheKind, Mode
@@ -39,10 +39,13 @@ def auxiliaries_of(plan: Plan, read: ReadTensor | None) -> dict[str, Array]:
         out["seqstart_k"] = int32(offsets(p.key_lengths()))
     if p.kv_cache.kind is not CacheKind.NONE:
         out["seqlen_k"] = int32(p.key_lengths())
+    if p.cache_batch_idx is not None:
+        out["cache_batch_idx"] = int32(p.cache_batch_idx)
     if Family.FWD_APPENDKV in families:
         out["cache_seqlens"] = int32(p.cache_seqlens or ())
         if p.rotary.dim:
-            out |= rotary_tables(p.rotary.dim, max(1, *p.key_lengths()), p.dtype)
+            out |= rotary_tables(p, max(1, *p.key_lengths()))
+            out |= {} if read is None else given_tables(p, out, read)
     if Family.BATCH_PREFILL in families:
         count = pages_read(p, algorithm_of(plan.main).tile)
         out["kv_indptr"] = int32(offsets(p.key_lengths()))

@@ -27,7 +27,7 @@ from fmha_cli.domain.kernel import KernelSpec
 from fmha_cli.domain.mask import Align
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.protocols import BoundTensor
-from fmha_cli.domain.tensors import Element, offsets, shapes_of
+from fmha_cli.domain.tensors import ROTARY_TABLES, Element, offsets, shapes_of
 
 _WORD = 2**32
 
@@ -79,7 +79,7 @@ class Arguments:
             **_strides(problem, tensors, rows),
             **(_paging(problem, tensors, base) if problem.paged else {}),
             **(_parts(problem, tensors[PARTS], base) if PARTS in tensors and not append and not backward else {}),
-            **(_appending(problem) if append else {}),
+            **(_appending(problem, tensors, base) if append else {}),
             batch=problem.batch,
             heads=problem.heads,
             kv_heads=problem.kv_heads,
@@ -117,6 +117,8 @@ class Arguments:
             out["k_start"] = self._array(offsets(problem.key_lengths())[:-1])
         if problem.cache_leftpad is not None:
             out["k_start"] = self._array(problem.cache_leftpad)
+        if problem.cache_batch_idx is not None:
+            out["kv_item"] = self._array(problem.cache_batch_idx)
         return out
 
     def _tables(self, problem: Problem) -> dict[str, int]:
@@ -179,9 +181,14 @@ def _parts(problem: Problem, space: BoundTensor, base: int) -> dict[str, int]:
     return {PARTS: base + space.offset, "part_floats": part_floats(group_rows(problem), problem.hdim_v)}
 
 
-def _appending(problem: Problem) -> dict[str, int]:
-    interleaved = problem.rotary.style is RotaryStyle.INTERLEAVED
-    return {"append": problem.append, "rotary_dim": problem.rotary.dim, "interleaved": int(interleaved)}
+def _appending(problem: Problem, tensors: Mapping[str, BoundTensor], base: int) -> dict[str, int | float]:
+    return {
+        "append": problem.append,
+        "rotary_dim": problem.rotary.dim,
+        "rotary_base": problem.rotary_base,
+        "interleaved": int(problem.rotary.style is RotaryStyle.INTERLEAVED),
+        **{name: base + tensors[name].offset for name in ROTARY_TABLES if name in tensors},
+    }
 
 
 def _rotated(problem: Problem, tensors: Mapping[str, BoundTensor]) -> BoundTensor | None:

@@ -10,7 +10,7 @@ from fmha_cli.domain.dtypes import DType
 from fmha_cli.domain.features import Bias
 from fmha_cli.domain.kernel import KernelSpec
 from fmha_cli.domain.problem import Problem
-from fmha_cli.domain.rules import LEFTPAD_CORE_RULES, OWN_V_RULE, Refusal, Rule, Severity
+from fmha_cli.domain.rules import CORE_RULES, RUN_TIME_RULES, Refusal, Rule, Severity
 
 _WORD = 2**32
 
@@ -46,7 +46,7 @@ def _narrow_bias(problem: Problem, kernel: KernelSpec, device: DeviceFacts) -> R
 
 
 CPU_RULES: tuple[Rule, ...] = (
-    *(rule for rule in LEFTPAD_CORE_RULES if rule is not OWN_V_RULE),  # V is passed as a view
+    *(rule for rule in CORE_RULES if rule not in RUN_TIME_RULES),
     Rule(
         "K102",
         "the dropout offset fits the stream's counter word",

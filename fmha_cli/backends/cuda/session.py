@@ -21,7 +21,8 @@ from fmha_cli.backends.cuda.emulated_image import emulated_image
 from fmha_cli.backends.cuda.loaded import LoadedKernel, PreparedLaunch
 from fmha_cli.backends.cuda.timing import StageTimer
 from fmha_cli.backends.cuda.upstream import Upstream
-from fmha_cli.backends.gpu.arena_views import Array, Bytes
+from fmha_cli.backends.gpu.arena_views import Array, Bytes, view
+from fmha_cli.backends.gpu.auxiliary import given_tables
 from fmha_cli.backends.gpu.call import Call
 from fmha_cli.backends.gpu.devices import device_number
 from fmha_cli.backends.gpu.driver import DriverError
@@ -117,7 +118,9 @@ class CudaSession(GpuSession[Any]):
             self._upstream.before_upload(call, host)
 
     def _after_upload(self, call: Call[Any], mirror: Mirror) -> None:
-        for name, array in self._arrays[call.problem].items():
+        arrays = self._arrays[call.problem]
+        given = given_tables(call.problem, arrays, lambda name: view(mirror.host, call.tensors[name]))
+        for name, array in {**arrays, **given}.items():
             mirror.write(call.auxiliaries[name], array)
         self._single = True
 

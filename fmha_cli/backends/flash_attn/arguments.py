@@ -97,6 +97,8 @@ def _cache(call: Call[Situation]) -> Members:
         out["block_table_batch_stride"] = call.tensor("block_table").strides[0]
     if p.cache_leftpad is not None:
         out["leftpad_k"] = call.address("leftpad_k")
+    if p.cache_batch_idx is not None:
+        out["cache_batch_idx"] = call.address("cache_batch_idx")
     return out
 
 
@@ -235,13 +237,14 @@ def _is_packed(call: Call[Situation], name: str) -> bool:
 
 
 def auxiliaries_of(situation: Situation) -> dict[str, Array]:
-    """The small arrays of a plan, by name. None of them depends on the tensors' contents.
+    """The small arrays of a plan, by name. Only given rotary tables depend on the tensors' contents: they are zeros here, and
+    the session fills them in.
 
     The session uploads them and owns their memory.
 
     - ``cu_seqlens_q``: int32, shape (batch + 1).
     - ``cu_seqlens_k``: int32, shape (batch + 1); with a linear cache it holds lengths instead, shape (batch).
-    - ``leftpad_k``: int32, shape (batch).
+    - ``leftpad_k``, ``cache_batch_idx``: int32, shape (batch).
     - ``rotary_cos``, ``rotary_sin``: shape (positions, rotary dim / 2), rounded to the element type of Q.
     """
     s, p = situation, situation.problem
@@ -253,9 +256,11 @@ def auxiliaries_of(situation: Situation) -> dict[str, Array]:
         out["cu_seqlens_k"] = int32(held if s.key_lengths is KeyLengths.LENGTHS else offsets(held))
     if p.cache_leftpad is not None:
         out["leftpad_k"] = int32(p.cache_leftpad)
+    if p.cache_batch_idx is not None:
+        out["cache_batch_idx"] = int32(p.cache_batch_idx)
     if p.append and p.rotary.dim:
         # The tables have as many positions as the cache has rows (mha_fwd_kvcache: "at least the seqlen of KV cache").
-        out |= rotary_tables(p.rotary.dim, max(1, s.seqlen_k, p.cache_rows), p.dtype)
+        out |= rotary_tables(p, max(1, s.seqlen_k, p.cache_rows))
     return out
 
 

@@ -1,4 +1,4 @@
-"""Rules K436-K445: pages, appended keys, rotary embedding, split keys and empty sequences."""
+"""Rules K436-K445 and K447: pages, appended keys, rotary embedding, split keys and empty sequences."""
 
 from __future__ import annotations
 
@@ -94,6 +94,11 @@ CACHE_LIMITS: tuple[Condition[Situation], ...] = conditions(
             lambda s, k: s.seqlen_q and not s.seqlen_k and not s.problem.deterministic,
             lambda s, k: "no key in any sequence: the backward grid would be empty",
             "--seqlen-k 1",
+        ),
+        "K447": refuse(
+            lambda s, k: s.problem.mode is Mode.GROUP and s.problem.cache_batch_idx,
+            lambda s, k: "cache-batch-idx with packed queries: mha_varlen_fwd takes no index of the cache",
+            lambda s, k: f"{unpacked(s.problem)}, or drop --cache-batch-idx",
         ),
     },
 )

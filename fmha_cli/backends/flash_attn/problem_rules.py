@@ -1,7 +1,7 @@
 """Rules K420-K479 of FlashAttention-2: what its kernels need of a problem, in one table.
 
 - K420-K435 and K446: limits of the kernels.
-- K436-K445: caches, splits and empty sequences.
+- K436-K445 and K447: caches, splits and empty sequences.
 - K450-K456: sizes.
 - K460-K466: what a kernel is compiled for.
 - K470-K472: rules of order, which say which of several fitting kernels upstream takes. They refuse nothing.
@@ -24,8 +24,8 @@ from fmha_cli.domain.rules import ARCH_RULE, DIRECTION_RULE, OWN_V_RULE, Reason,
 CONDITIONS: tuple[Condition[Situation], ...] = (*LIMITS, *CACHE_LIMITS, *WIDTHS, *FIT)
 PLACE_RULES = (ARCH_RULE, DIRECTION_RULE, OWN_V_RULE)
 SHARED_RULES: tuple[Rule, ...] = (*COMPARED_RULES, *PLACE_RULES)
-"""The core's rules that apply to this backend. The conditions replace the others, except the one about left padding,
-which the kernels serve."""
+"""The core's rules that apply to this backend. The conditions replace the others, except those about left padding,
+rotary angles and the index of a cache, which the kernels serve."""
 SPLITS, EVEN, OWN_ARCH = "K470", "K471", "K472"
 """Rules of order."""
 NO_KERNELS = "K479"

@@ -214,7 +214,7 @@ def situation_of(problem: Problem, device: DeviceFacts) -> Situation:
         causal_given=causal_given,
         mask=mask,
         splits=_splits(p, api, swapped, heads, rows, keys, units),
-        forced=p.append > 0 or p.paged,
+        forced=p.append > 0 or p.paged or p.cache_batch_idx is not None,
         packed_q=api.varlen and not swapped,
         key_lengths=_key_lengths(p, api),
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,11 +11,10 @@ import numpy.typing as npt
 from fmha_cli.backends.gpu.arena_views import DTYPES
 from fmha_cli.domain.dtypes import DType
 from fmha_cli.domain.errors import InternalError
+from fmha_cli.domain.problem import Problem
+from fmha_cli.domain.tensors import ROTARY_TABLES
 
 Array = npt.NDArray[Any]
-
-ROTARY_BASE = 10000.0
-"""Base of the rotary angles under ``--rotary``."""
 
 
 def int32(values: Sequence[int]) -> npt.NDArray[np.int32]:
@@ -23,16 +22,34 @@ def int32(values: Sequence[int]) -> npt.NDArray[np.int32]:
     return np.asarray(values, np.int32)
 
 
-def rotary_tables(dim: int, positions: int, dtype: DType) -> dict[str, Array]:
-    """``rotary_cos`` and ``rotary_sin``, shape (positions, dim / 2).
+def rotary_tables(problem: Problem, positions: int) -> dict[str, Array]:
+    """``rotary_cos`` and ``rotary_sin``, shape (positions, dim / 2); zeros where the problem gives the tables.
 
-    The angle is position * 10000^(-2i / dim). Values are rounded to nearest even in the element type of Q.
+    The angle is position * base^(-2i / dim). Values are rounded to nearest even in the element type of Q.
 
     Raises:
         InternalError: no rotary kernel has this element type.
     """
+    dim, dtype = problem.rotary.dim, problem.dtype
     if dtype not in (DType.FP16, DType.BF16):
         raise InternalError(f"no rotary tables in {dtype.value}", where="--rotary")
-    angle = np.arange(positions)[:, None] * ROTARY_BASE ** (-np.arange(0, dim, 2) / dim)[None, :]
     element = DTYPES[dtype.value]
-    return {"rotary_cos": np.cos(angle).astype(element), "rotary_sin": np.sin(angle).astype(element)}
+    if problem.rotary_cos:
+        return {name: np.zeros((positions, dim // 2), element) for name in ROTARY_TABLES}
+    angle = np.arange(positions)[:, None] * problem.rotary_base ** (-np.arange(0, dim, 2) / dim)[None, :]
+    return dict(zip(ROTARY_TABLES, (np.cos(angle).astype(element), np.sin(angle).astype(element)), strict=True))
+
+
+def given_tables(problem: Problem, arrays: Mapping[str, Array], read: Callable[[str], Array]) -> dict[str, Array]:
+    """The problem's rotary tables in place of those among ``arrays``; empty where it gives none. Rows behind its last position,
+    which kernels may load, are zeros.
+
+    Args:
+        read: returns a tensor's content.
+    """
+    out: dict[str, Array] = {}
+    for name in ROTARY_TABLES if problem.rotary_cos else ():
+        if name in arrays:
+            out[name] = np.zeros_like(arrays[name])
+            out[name][: problem.positions] = read(name).astype(arrays[name].dtype)
+    return out

@@ -23,8 +23,7 @@ from fmha_cli.domain.rules import (
     ARCH_RULE,
     DIRECTION_RULE,
     HDIM_RULE,
-    LEFTPAD_RULE,
-    OWN_V_RULE,
+    RUN_TIME_RULES,
     SIGNATURE_RULE_IDS,
     Reason,
     Rule,
@@ -139,7 +138,7 @@ def core_question(rule: Rule, reads: Reads | None = None) -> Question[Any]:
 
 def core_questions(rules: Iterable[Rule]) -> tuple[Question[Any], ...]:
     """Rules of the core as questions, also those that compare no field or several."""
-    over = dict.fromkeys((ARCH_RULE, DIRECTION_RULE, LEFTPAD_RULE, OWN_V_RULE), the_family) | {HDIM_RULE: _HDIMS}
+    over = dict.fromkeys((ARCH_RULE, DIRECTION_RULE, *RUN_TIME_RULES), the_family) | {HDIM_RULE: _HDIMS}
     return tuple(core_question(rule, over.get(rule)) for rule in rules)
 
 

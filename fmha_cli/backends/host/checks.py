@@ -26,6 +26,8 @@ def full_cache_check(problem: Problem, kernel: KernelSpec, device: DeviceFacts) 
     """Refuse pages, and a linear cache with unused rows, which may hold NaN; a full one is K and V."""
     if problem.kv_cache.kind is CacheKind.PAGED:
         return Refusal("the operator reads no pages", "--kv-cache linear")
-    if problem.append or len({*problem.key_lengths()}) == 1 or problem.kv_cache.kind is CacheKind.NONE:
+    if problem.append or problem.kv_cache.kind is CacheKind.NONE:
+        return None
+    if len({*problem.key_lengths()}) == 1 and not problem.storage.rows:
         return None
     return Refusal("the operator multiplies by the unused rows of a cache", "--kv-cache none")

@@ -94,7 +94,7 @@ class Forward(Parts):
         if p.paged:
             members |= self.pages()
         elif not self.group:
-            members["cache_batch_idx"] = None
+            members["cache_batch_idx"] = None if p.cache_batch_idx is None else "cache_batch_idx"
         heads, rows = p.heads, max(self.q_lengths)
         plain = self.k.signature.bias.value == "none" and self.k.signature.mask.value == "none"
         if self.k.signature.hdim == 128 and plain and rows == 1 and p.kv_heads < p.heads:
@@ -158,7 +158,7 @@ class Forward(Parts):
         if p.paged:
             members |= {k: v for k, v in self.pages().items() if k != "is_gappy"}
         else:
-            members["cache_batch_idx"] = None
+            members["cache_batch_idx"] = None if p.cache_batch_idx is None else "cache_batch_idx"
         blocks = max(-(-self.rows // self.a.tile[0]), -(-p.append // self.a.tile[1]))
         return Expected((blocks, p.heads, p.batch), 256, members)
 

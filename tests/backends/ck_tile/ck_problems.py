@@ -103,4 +103,6 @@ def _cache(rng: Random, kind: str, batch: int) -> dict[str, Any]:
         out["append"] = rng.choice([1, 3, 64])
         if rng.random() < 0.5:
             out |= {"rotary": rng.choice(["16", "32:interleaved"]), "seqlen": out["append"]}
+    if linear and rng.random() < 0.3:
+        out["cache_batch_idx"] = ",".join(map(str, rng.sample(range(5), batch)))
     return out

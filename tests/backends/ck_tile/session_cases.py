@@ -27,6 +27,7 @@ from fmha_cli.domain.errors import EnvironmentProblem, KernelFailure
 from fmha_cli.domain.kernel import Family
 from fmha_cli.domain.plan import Plan
 from fmha_cli.domain.problem import Problem
+from fmha_cli.domain.tensors import ROTARY_TABLES
 from fmha_cli.execution.layout import ArenaLayout, layout_of
 
 Bytes = npt.NDArray[np.uint8]
@@ -204,6 +205,24 @@ def append(standin: str, cache: str) -> None:
     assert np.array_equal(sin[3], np.sin(angle).astype(np.float16))
 
 
+def given_angles(standin: str, cache: str) -> None:
+    """Rotary tables and the index of the cache are the problem's; rows of a table behind its last position are zeros."""
+    line = "-b 2 -H 2 -s 2 --kv-cache linear --cache-seqlens 3,1 --append 2 --rotary 32 -d 64 --splits 2"
+    line += " --rotary-cos filled --rotary-sin filled --cache-batch-idx 2,0"
+    b = Bench(Path(standin), Path(cache), plan_for(line, "gfx942", Family.FWD_SPLITKV))
+    tables = {name: np.random.default_rng(n).standard_normal((5, 16)) for n, name in enumerate(ROTARY_TABLES)}
+    for name, table in tables.items():
+        b.put(name, table)
+    b.start()
+    b.session.launch()
+    appended, main = b.fakes[0].last, b.fakes[1].last
+    for name, at in zip(ROTARY_TABLES, (appended.rotary_cos_ptr, appended.rotary_sin_ptr), strict=True):
+        held = np.frombuffer((ctypes.c_char * (5 * 16 * 2)).from_address(at), np.float16).reshape(5, 16)
+        assert np.array_equal(held, tables[name].astype(np.float32).astype(np.float16))
+    assert b.pointed(appended.cache_batch_idx, 2) == b.pointed(main.cache_batch_idx, 2) == [2, 0]
+    assert b.layout.tensors["k"].shape[0] == 3
+
+
 def prefill(standin: str, cache: str) -> None:
     """The block table becomes one list of pages, sequence after sequence, and is read again at every upload.
 
@@ -286,4 +305,4 @@ def caches(standin: str, cache: str) -> None:
     assert b.recording.bytes_in_use == 0
 
 
-CASES = (forward, fp8, backward, append, prefill, failures, caches)
+CASES = (forward, fp8, backward, append, given_angles, prefill, failures, caches)

@@ -98,4 +98,6 @@ def _cache(rng: Random, kind: str, batch: int, packed: bool) -> dict[str, Any]:
             out["seqlen"] = rng.choice([out["append"], out["append"], 1, 5])
     if not paged and rng.random() < 0.3:
         out["cache_leftpad"] = ",".join(str(rng.choice([0, 1, 7, 130])) for _ in range(batch))
+    if not paged and rng.random() < 0.3:
+        out["cache_batch_idx"] = ",".join(map(str, rng.sample(range(9), batch)))
     return out

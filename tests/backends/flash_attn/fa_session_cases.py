@@ -27,6 +27,7 @@ from fmha_cli.codegen.flash_attn.params import FaBwdParams, FaFwdParams
 from fmha_cli.codegen.struct import c_fields, ctypes_structure
 from fmha_cli.domain.device import DeviceFacts
 from fmha_cli.domain.errors import DeviceLost, EnvironmentProblem, KernelFailure
+from fmha_cli.domain.tensors import ROTARY_TABLES
 from fmha_cli.execution.layout import ArenaLayout, layout_of
 
 Bytes = npt.NDArray[np.uint8]
@@ -232,6 +233,22 @@ def append(standin: str, folder: str) -> None:
     assert (p.seqlen_knew, p.rotary_dim) == (2, 32)
 
 
+def given_angles(standin: str, folder: str) -> None:
+    """Rotary tables and the index of the cache are the problem's; rows of a table behind its last position are zeros."""
+    line = "-b 2 -H 2 -s 2 --kv-cache linear --cache-seqlens 3,1 --append 2 --rotary 32 -d 64 --causal"
+    b = Bench(standin, folder, f"{line} --rotary-cos filled --rotary-sin filled --cache-batch-idx 2,0")
+    tables = {name: np.random.default_rng(n).standard_normal((5, 16)) for n, name in enumerate(ROTARY_TABLES)}
+    for name, table in tables.items():
+        view(b.host, b.layout.tensors[name])[...] = table
+    b.start()
+    b.session.launch()
+    p = params_in(b.recording.launches[0], FaFwdParams)
+    for name, at in zip(ROTARY_TABLES, (p.rotary_cos_ptr, p.rotary_sin_ptr), strict=True):
+        held = np.frombuffer((ctypes.c_char * (5 * 16 * 2)).from_address(at), np.float16).reshape(5, 16)
+        assert np.array_equal(held, tables[name].astype(np.float32).astype(np.float16))
+    assert list((ctypes.c_int32 * 2).from_address(p.cache_batch_idx)) == [2, 0]
+
+
 def nothing(standin: str, folder: str) -> None:
     """Without keys upstream launches nothing: the times are 0, O is 0 and LSE is -inf."""
     b = Bench(standin, folder, "--seqlens-q 3,2 --seqlens-k 0,0 -H 2 -d 64 --lse")
@@ -361,4 +378,4 @@ def lost(standin: str, folder: str) -> None:
     b.session.close()
 
 
-CASES = (families, forward, backward, both, append, nothing, times, caches, failures, memory, lost)
+CASES = (families, forward, backward, both, append, given_angles, nothing, times, caches, failures, memory, lost)

@@ -41,6 +41,10 @@ DIRECTED = (
     " --rotary 64:interleaved --causal --lse --layout bshd",
     "-b 2 -H 4 --kv-heads 1 -s 1 -d 72 --kv-cache linear --cache-seqlens 255,31 --append 1 --rotary 48 --lse",
     "-b 2 -H 2 -s 6 -d 64 --kv-cache linear --cache-seqlens 255,31 --append 2 --lse --mask window:20,0",
+    "-b 2 -H 4 -s 4 -d 64 --kv-cache linear --cache-seqlens 130,7 --append 4 --rotary 32 --rotary-base 500000 --causal --lse",
+    "-b 2 -H 4 -s 4 -d 64 --kv-cache linear --cache-seqlens 130,7 --cache-leftpad 0,9 --append 4 --rotary 32:interleaved"
+    " --rotary-cos filled --rotary-sin filled --cache-batch-idx 2,0 --causal --lse --splits 2",
+    "-b 3 -H 4 --kv-heads 2 -s 1 -d 64 --kv-cache linear --cache-seqlens 300,0,77 --cache-batch-idx 4,4,1 --lse --layout bshd",
     "-b 2 -H 4 --kv-heads 2 -s 4 -d 64 --kv-cache paged:256 --cache-seqlens 700,7 --append 4 --rotary 32:interleaved --causal --lse",
     "-b 2 -H 4 --kv-heads 2 -s 1 -d 128 --kv-cache paged:256 --cache-seqlens 300,513 --lse --dtype bf16",
     "-b 2 -H 2 -s 80 -d 192 --kv-cache paged:512 --cache-seqlens 600,100 --lse --causal --alibi --splits 1",
@@ -158,6 +162,8 @@ def _cache(rng: Random, kind: str, batch: int) -> dict[str, Any]:
         flags["append"] = rows if rng.random() < 0.8 else rng.choice([1, 3])
         if rng.random() < 0.7:
             flags["rotary"] = rng.choice(["16", "32", "32:interleaved", "64:interleaved"])
+    if flags["kv_cache"] == "linear" and "seqlens_q" not in flags and rng.random() < 0.3:
+        flags["cache_batch_idx"] = ",".join(map(str, rng.sample(range(7), flags["batch"])))
     if flags["kv_cache"] == "linear" and rng.random() < 0.4:
         flags["cache_leftpad"] = ",".join(str(rng.choice([0, 1, 7, 40])) for _ in range(batch))
     return flags

@@ -121,6 +121,7 @@ CASES: list[tuple[str, str, Family, int, Want, str, str]] = [
     ("K446", "sm_90", FWD, 128, plain, "-s 9 --seqlen-k 4 --mask window:2,-1", "-s 9 --seqlen-k 8 --mask window:2,-1"),
     ("K446", "sm_90", FWD, 128, plain, "-s 9 --seqlen-k 4 --mask causal-tl", "-s 9 --seqlen-k 5 --mask causal-tl"),
     ("K446", "sm_90", BWD, 128, plain, f"--seqlens-q 9,9 --seqlens-k 4,5 --mask window:2,6 {BACK}", f"--seqlens-q 6,6 --seqlens-k 4,5 --mask window:2,6 {BACK}"),
+    ("K447", "sm_90", SPLIT, 128, has(split="no"), "--seqlens-q 1,2 --kv-cache linear --cache-seqlens 9 --cache-batch-idx 1,0", "--seqlens-q 1,2 --kv-cache linear --cache-seqlens 9"),
     ("K450", "sm_90", FWD, 32, plain, "-H 1 -d 8 -s 1 --seqlen-k 1073741824", "-H 1 -d 8 -s 1 --seqlen-k 1073741823"),
     ("K451", "sm_90", FWD, 32, plain, "-H 1 --seqlens-q 1,1,1 --seqlens-k 1073741823,1073741823,2", "-H 1 --seqlens-q 1,1 --seqlens-k 1073741823,1073741823"),
     ("K452", "sm_90", FWD, 128, plain, "-H 64 -s 32m --seqlen-k 1", "-H 64 -s 33554431 --seqlen-k 1"),

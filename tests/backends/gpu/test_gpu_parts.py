@@ -10,14 +10,13 @@ import numpy as np
 import pytest
 
 from fmha_cli.backends.gpu.arithmetic import single, split_heuristic
-from fmha_cli.backends.gpu.auxiliary import rotary_tables
+from fmha_cli.backends.gpu.auxiliary import given_tables, rotary_tables
 from fmha_cli.backends.gpu.call import Call, Strides, page_strides, row_strides
 from fmha_cli.backends.gpu.devices import device_number, multiprocessors_of
 from fmha_cli.backends.gpu.dry_run import ARENA, auxiliary_places, places_of, pointer_text
 from fmha_cli.backends.gpu.host_side import alibi_shift, head_sums, workspace
 from fmha_cli.backends.gpu.mirror import ALIGN, Mirror
 from fmha_cli.domain.device import DeviceFacts
-from fmha_cli.domain.dtypes import DType
 from fmha_cli.domain.errors import EnvironmentProblem, InternalError
 from fmha_cli.domain.features import Layout
 from fmha_cli.domain.kernel import Family, KernelSpec
@@ -166,14 +165,35 @@ def test_splits_fill_the_device() -> None:
     assert split_heuristic(0, 8, range(1, 9)) == split_heuristic(1, 8, ()) == 1
 
 
+ROTATED = "-s 1 -d 16 --kv-cache linear --cache-seqlens 2 --append 1 --rotary 8 --dtype bf16"
+
+
 def test_rotary_tables() -> None:
-    tables = rotary_tables(8, 3, DType.BF16)
+    tables = rotary_tables(Problem.from_cli(ROTATED), 3)
     assert {name: (t.shape, t.dtype) for name, t in tables.items()} == {
         name: ((3, 4), np.dtype(ml_dtypes.bfloat16)) for name in ("rotary_cos", "rotary_sin")
     }
     assert float(tables["rotary_sin"][2, 0]) == float(ml_dtypes.bfloat16(np.sin(2.0)))
     with pytest.raises(InternalError, match="no rotary tables in fp32"):
-        rotary_tables(8, 3, DType.FP32)
+        rotary_tables(Problem.from_cli(f"{ROTATED} --dtype fp32"), 3)
+
+
+def test_rotary_tables_of_another_base() -> None:
+    tables = rotary_tables(Problem.from_cli(f"{ROTATED} --rotary-base 500000"), 40)
+    want = np.cos(np.arange(40)[:, None] * np.array([500000.0 ** (-2 * t / 8) for t in range(4)]))
+    np.testing.assert_array_equal(tables["rotary_cos"], want.astype(ml_dtypes.bfloat16))
+
+
+def test_given_rotary_tables_are_rounded_and_followed_by_zeros() -> None:
+    problem = Problem.from_cli(f"{ROTATED} --rotary-cos filled --rotary-sin filled")
+    empty = rotary_tables(problem, 5)
+    assert not any(table.any() for table in empty.values())
+    given = {name: np.full((3, 4), n + 0.1, np.float32) for n, name in enumerate(empty)}
+    tables = given_tables(problem, empty, given.__getitem__)
+    for n, name in enumerate(empty):
+        assert (tables[name][:3] == ml_dtypes.bfloat16(n + 0.1)).all()
+        assert not tables[name][3:].any()
+    assert given_tables(Problem.from_cli(ROTATED), empty, given.__getitem__) == {}
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,11 @@ struct Angles {
 };
 
 static void set_angles(const FmhaCpuArgs& a, i64 position, Angles& out) {
+  if (a.rotary_cos) {
+    const i64 row = (position + FAULT_ROTARY_OFF_BY_ONE) * (a.rotary_dim / 2);
+    for (i64 t = 0; t < a.rotary_dim / 2; ++t) out.cosine[t] = a.rotary_cos[row + t], out.sine[t] = a.rotary_sin[row + t];
+    return;
+  }
   const double step = __builtin_log2(a.rotary_base) * -2 / (double)max64(a.rotary_dim, 1);
   for (i64 t = 0; t < a.rotary_dim / 2; ++t) {
     const double angle = (double)(position + FAULT_ROTARY_OFF_BY_ONE) * __builtin_exp2(step * (double)t);

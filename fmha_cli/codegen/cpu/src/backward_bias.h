@@ -51,7 +51,7 @@ static void sum_bias(const Context& x, const Heads& head_at, const BiasPart& par
       const Head head = head_at(b, h);
       if (FAULT_DBIAS_HEAD_LOST && part.h1 - part.h0 > 1 && h == part.h1 - 1) continue;
       const i64 hk = kv_head(a, h);
-      BiasKeys keys = {k_rows(a, head.s, b, hk), v_rows(a, head.s, b, hk), a, head.s.nk, bias + NL * BQ};
+      BiasKeys keys = {k_rows(a, head.s, hk), v_rows(a, head.s, hk), a, head.s.nk, bias + NL * BQ};
       for (i64 i0 = part.i0; i0 < min64(part.i1, head.s.nq); i0 += BQ) {
         Tile t = tile_at(head, i0, q, dout, bias);
         pack_queries(q, q_row(a, head.s, b, h, i0), a.q_row_stride, t.rows, a.hdim, 0);

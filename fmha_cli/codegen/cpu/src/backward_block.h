@@ -25,10 +25,10 @@ static Group group_at(const FmhaCpuArgs& a, i64 keys, float* room) {
 static void prepare_keys(const Context& x, const Sequence& s, i64 b, i64 hk, const Group& g, i64 j0, i64 j1) {
   const FmhaCpuArgs& a = *x.a;
   const i64 rows = j1 - j0, all = whole_products(rows), k = padded(a.hdim), v = padded(a.hdim_v);
-  const T* from = k_rows(a, s, b, hk) + j0 * a.k_row_stride;
+  const T* from = k_rows(a, s, hk) + j0 * a.k_row_stride;
   copy_key_steps(g.k_steps + j0 / STEP * k, from, a.k_row_stride, rows, all, a.hdim);
   if (!ONE_FORM) copy_words(g.k + j0 * row_words(a.hdim), from, a.k_row_stride, rows, all, a.hdim);
-  copy_words(g.v + j0 * row_words(a.hdim_v), v_rows(a, s, b, hk) + j0 * a.v_row_stride, a.v_row_stride, rows, all, a.hdim_v);
+  copy_words(g.v + j0 * row_words(a.hdim_v), v_rows(a, s, hk) + j0 * a.v_row_stride, a.v_row_stride, rows, all, a.hdim_v);
   memset(g.dk + j0 * k, 0, (size_t)(all * k) * sizeof(float));
   memset(g.dv + j0 * v, 0, (size_t)(all * v) * sizeof(float));
 }

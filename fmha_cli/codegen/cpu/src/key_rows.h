@@ -7,11 +7,11 @@ struct KeyRows {
 };
 
 INLINE KeyRows key_rows(const FmhaCpuArgs& a, const Sequence& s, i64 b, i64 hk) {
-  if (!a.block_table) return {k_rows(a, s, b, hk), a.k_row_stride, nullptr, 0, 0};
+  if (!a.block_table) return {k_rows(a, s, hk), a.k_row_stride, nullptr, 0, 0};
   return {(const KT*)a.k + hk * a.k_head_stride, a.k_row_stride, a.block_table + b * a.block_table_stride, a.page, a.k_page_stride};
 }
 INLINE KeyRows value_rows(const FmhaCpuArgs& a, const Sequence& s, i64 b, i64 hk) {
-  if (!a.block_table) return {v_rows(a, s, b, hk), a.v_row_stride, nullptr, 0, 0};
+  if (!a.block_table) return {v_rows(a, s, hk), a.v_row_stride, nullptr, 0, 0};
   return {v_base(a) + hk * a.v_head_stride, a.v_row_stride, a.block_table + b * a.block_table_stride, a.page, a.v_page_stride};
 }
 INLINE const KT* page_at(const KeyRows& r, i64 n) {

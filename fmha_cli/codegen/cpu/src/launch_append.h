@@ -22,7 +22,8 @@ extern "C" EXPORT int fmha_cpu_append(const FmhaCpuArgs* args) {
   const bool sizes = a.batch >= 0 && a.heads >= 1 && a.kv_heads >= 1 && a.heads % a.kv_heads == 0 && a.seqlen_q >= 0 &&
                      a.append >= 0 && a.seqlen_k >= a.append && a.hdim >= 1 && a.hdim <= MAX_HDIM && a.hdim_v >= 1 &&
                      a.hdim_v <= MAX_HDIM && a.threads >= 1 && (!a.block_table || a.page >= 1);
-  const bool rotary = a.rotary_dim >= 0 && a.rotary_dim % 2 == 0 && a.rotary_dim <= a.hdim && !a.q_rotated == !a.rotary_dim;
+  const bool rotary = a.rotary_dim >= 0 && a.rotary_dim % 2 == 0 && a.rotary_dim <= a.hdim && !a.q_rotated == !a.rotary_dim &&
+                      !a.rotary_cos == !a.rotary_sin;
   if (!sizes || !rotary || !a.k || !a.v || !a.k_new || (!a.v_new && a.v != a.k))
     return STATUS_BAD_ARGUMENT;
   Job job;

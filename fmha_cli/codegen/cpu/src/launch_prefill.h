@@ -33,7 +33,7 @@ INLINE i64 conversions(i64 keys) { return ceil_div(keys, CONVERT_ROWS); }
 
 static KeysValues operands_of(const Job& job, const Sequence& s, i64 g, i64 b, i64 hk) {
   const FmhaCpuArgs& a = *job.x.a;
-  KeysValues kv = {(const KEY*)k_rows(a, s, b, hk), a.k_row_stride, (const VALUE*)v_rows(a, s, b, hk), a.v_row_stride};
+  KeysValues kv = {(const KEY*)k_rows(a, s, hk), a.k_row_stride, (const VALUE*)v_rows(a, s, hk), a.v_row_stride};
   float* copy = job.copies + job.first_copy[g - job.g0];
   if (job.copy_k) kv.k = (const KEY*)copy, kv.k_stride = key_copy_stride(a.hdim);
   if (job.copy_v) kv.v = (const VALUE*)(copy + key_copy_floats(job, s.nk)), kv.v_stride = value_copy_stride(a.hdim_v);

@@ -122,4 +122,5 @@ def _scale(p: api.Problem, kernel: api.KernelSpec, device: api.DeviceFacts) -> a
 
 _TEXTS = files("fmha_onnxruntime").joinpath("rules.json").read_text("utf-8")
 _CHECKS = (_mask, _dims, _past, _cache, api.alibi_check, api.rows_check, _precision, _scale)
-RULES = (*api.CORE_RULES, *api.rules_from(_TEXTS, {f"K{930 + n}": check for n, check in enumerate(_CHECKS)}))
+_CORE = tuple(rule for rule in api.CORE_RULES if rule is not api.ANGLES_RULE)
+RULES = (*_CORE, *api.rules_from(_TEXTS, {f"K{930 + n}": check for n, check in enumerate(_CHECKS)}))

@@ -76,9 +76,11 @@ class OrtSession(api.LibrarySession):
             feeds |= {"last": (lengths - 1).astype(np.int32), "total": np.array(lengths.max(), np.int32)}
             feeds |= {"sinks": self.arrays.held(self.arrays.view("sink_logits"), dtype)} if p.sink_logits else {}
             if p.rotary.dim:
-                steps = 10000.0 ** (-np.arange(0, p.rotary.dim, 2) / p.rotary.dim)
+                steps = p.rotary_base ** (-np.arange(0, p.rotary.dim, 2) / p.rotary.dim)
                 angles = np.arange(p.cache_rows)[:, None] * steps
                 feeds |= {"cos": np.cos(angles).astype(dtype), "sin": np.sin(angles).astype(dtype)}
+                if p.rotary_cos:  # the operator reads rows up to the last position
+                    feeds |= {n: self.arrays.held(self.arrays.view(f"rotary_{n}"), dtype) for n in ("cos", "sin")}
                 attributes |= {"do_rotary": 1, "rotary_interleaved": int(p.rotary.style.value == "interleaved")}
             return attributes
         attributes |= {} if p.layout is BHSD else {"q_num_heads": p.heads, "kv_num_heads": p.kv_heads}

@@ -34,6 +34,7 @@ SMALL = (
     "cache_seqlens",
     "seqused_k",
     "cache_leftpad",
+    "cache_batch_idx",
     "rotary_cos",
     "rotary_sin",
     "rng_state",
@@ -166,6 +167,8 @@ def _kvcache(p: Problem, tensors: Tensors, cached: bool) -> Arguments:
         out["seqlens_k"] = tensors["cache_seqlens"]
     if p.cache_leftpad is not None:
         out["leftpad_k"] = tensors["leftpad_k"]
+    if p.cache_batch_idx is not None:
+        out["cache_batch_idx"] = tensors["cache_batch_idx"]
     if p.append:
         out |= {"k": rows(p, tensors["k_new"], p.layout), "v": rows(p, tensors["v_new"], p.layout)}
     if p.rotary.dim:

@@ -156,6 +156,7 @@ def _small(case: Case, ours: Ours) -> dict[str, FakeTensor]:
         "cu_seqlens_k": ("int32", (p.batch + 1,)),
         "cache_seqlens": ("int32", (p.batch,)),
         "leftpad_k": ("int32", (p.batch,)),
+        "cache_batch_idx": ("int32", (p.batch,)),
         "rotary_cos": (p.dtype.value, (1 << 20, p.rotary.dim // 2)),
         "rotary_sin": (p.dtype.value, (1 << 20, p.rotary.dim // 2)),
     }
