@@ -16,6 +16,7 @@ from fmha_cli.cli.options import (
     CACHE_DIR,
     CHOOSING,
     EMULATING,
+    FILES,
     FILL_SEED,
     JOBS,
     MODELS,
@@ -60,7 +61,9 @@ _KINDS = {
 _SELECTION = tuple(option.key for option in SELECTING if option.key not in ("arch", "backend"))
 _SELECTORS = {option.key for option in SELECTING}
 _EXECUTING = tuple(
-    option for option in (*PROBLEM, *MODELS, CHOOSING[2], FILL_SEED, *EMULATING) if option.key not in _SELECTORS
+    option
+    for option in (*PROBLEM, *FILES[:4], *MODELS, CHOOSING[2], FILL_SEED, *EMULATING)
+    if option.key not in _SELECTORS
 )
 
 

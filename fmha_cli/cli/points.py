@@ -39,6 +39,12 @@ def file_flags(call: Call) -> dict[str, str]:
     return {key: text for key in TENSOR_OF_FLAG if (text := call.settings.text(key))}
 
 
+def named_file(call: Call) -> str | None:
+    """The first flag that names a tensor's file; None where all tensors are generated."""
+    key = next((key for key, text in file_flags(call).items() if not asks_fill(key, text)), None)
+    return None if key is None else f"--{key.replace('_', '-')}"
+
+
 def problems_of(call: Call) -> tuple[Problem, ...]:
     """The problems of ``points_of``."""
     return tuple(point.problem for point in points_of(call))

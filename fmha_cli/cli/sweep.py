@@ -20,6 +20,7 @@ from fmha_cli.cli.options import (
     CHECK_BUDGET,
     DRY_RUN,
     EMULATING,
+    FILES,
     FILL_SEED,
     KEPT,
     LABEL,
@@ -123,11 +124,13 @@ def _spec(call: Call) -> Spec:
         UsageError: see ``points_of`` and ``request_of``; a malformed ``--devices``.
     """
     from fmha_cli.cli.asked import request_of
-    from fmha_cli.cli.points import file_flags, listed_points, points_of
+    from fmha_cli.cli.points import listed_points, named_file, points_of
     from fmha_cli.cli.storing import tuned_of
     from fmha_cli.sweeps.addresses import Where, parse_scheduler
     from fmha_cli.sweeps.folder import Spec
     from fmha_cli.sweeps.places import parse_devices
+    from fmha_cli.walk.completeness import refuse_misfits
+    from fmha_cli.walk.input_files import read_input_files
     from fmha_cli.walk.origin import now
     from fmha_cli.walk.request import Command as Step
     from fmha_cli.walk.tuning.choosing import chooses, kept_of
@@ -141,10 +144,12 @@ def _spec(call: Call) -> Spec:
     listed = call.settings.text("problems")
     points = points_of(call) if listed is None else listed_points(call, Path(listed))
     layers = tuple(point.layer for point in points)
-    if not local and (file := next(iter(file_flags(call)), None)):
+    file = named_file(call)
+    if not local and file is not None:
         why = "the workers are on other machines, and have other files"
-        raise UsageError(f"--{file.replace('_', '-')} with --scheduler", code="E002", where="--scheduler", why=why)
+        raise UsageError(f"{file} with --scheduler", code="E002", where="--scheduler", why=why)
     request = replace(request_of(call, step), dry_run=False)
+    refuse_misfits([point.problem for point in points], read_input_files(request.files))
     _refuse_tuned_afar(call, local=local)
     return Spec(
         run=uuid4().hex,
@@ -306,6 +311,7 @@ def _ended(call: Call, spec: Spec, folder: Path, done: Done, delivery: Delivery)
 
 OPTIONS = (
     *(option for option in ROOM if option.name != "device"),
+    *FILES[:4],
     PROBLEMS,
     *SPREADING,
     *(SELECT, ALL_KERNELS, AB, ONLY, FILLS, FILL_SEED, REPEATS),

@@ -144,8 +144,12 @@ def _points(call: Call) -> tuple[Problem, ...]:
         UsageError: E002, problems from two places; E064, a line of --shapes is no problem; as ``points_of`` and ``load_run``.
         EmptySelection: E065, nothing to tune.
     """
-    from fmha_cli.cli.points import problems_of
+    from fmha_cli.cli.points import named_file, problems_of
 
+    file = named_file(call)
+    if file is not None:
+        why = "what is tuned counts for every tensor of the shape, and is timed and checked on generated ones"
+        raise UsageError(f"{file} beside fmha tune", code="E002", where=file, why=why, help=f"{file} filled")
     sources = [key for key in ("from", "shapes") if call.settings.text(key)]
     given = [*sources, *(["model"] if call.settings.many("model") else []), *(["seqlen"] if call.problem_flags else [])]
     if sources and len(given) > 1:

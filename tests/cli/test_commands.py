@@ -311,3 +311,24 @@ def test_doctor_fails_for_a_named_backend_that_is_broken(fmha: Fmha, monkeypatch
     assert done.code == 4
     states = {c["subject"]: c["state"] for c in done.document["checks"] if c["name"] == "backend"}
     assert states["null"] == "failed"
+
+
+def test_no_command_replaces_a_file(fmha: Fmha) -> None:
+    """Commands that run use the file, or refuse it before anything runs."""
+    row = ("--backend", "null", "-H", "1", "-s", "8", "-d", "8", "--dtype", "fp32", "--bias-file", "b.npy")
+    filled = ("--q", "filled", "--k", "filled", "--v", "filled")
+    np.save("b.npy", np.zeros((1, 1, 8, 8), np.float32))
+    for command in ("run", "validate", "bench", "sweep"):
+        done = fmha(command, *row)
+        assert (done.code, done.out) == (2, ""), command
+        assert done.err.startswith("error[P021]: q, k and v are not given beside bias\n"), command
+    done = fmha("sweep", *row, *filled, "--json", "--step", "run")
+    assert done.code == 0, done.err
+    (record,) = done.document["records"]
+    assert record["inputs"]["files"] == {"bias": "b.npy", "q": "filled", "k": "filled", "v": "filled"}
+    done = fmha("tune", *row)
+    assert (done.code, done.out) == (2, "")
+    assert "  = help: --bias-file filled\n" in done.err
+    Path("p.txt").write_text("-s 8 --sink-logits b.npy", "utf-8")
+    done = fmha("sweep", "--problems", "p.txt")
+    assert (done.code, done.err.partition(":")[0]) == (2, "error[P023]")

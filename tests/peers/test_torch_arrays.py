@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from fmha_cli import api
+from fmha_cli.walk.dlpack import host_array
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
@@ -47,3 +48,48 @@ def test_a_tensor_elsewhere_is_refused_with_the_remedy() -> None:
     with pytest.raises(api.UsageError) as caught:
         api.attention(q.to("meta"), k, v, backend="cpu")
     assert caught.value.code == "E039"
+
+
+def test_lengths_and_scalars_may_be_tensors() -> None:
+    q, k, v = (x[0] for x in tensors(torch.float32))
+    lengths = torch.tensor([30, 3], dtype=torch.int32)
+    done = api.attention(q, k, v, seqlens_q=lengths, scale=torch.tensor(0.25), causal=torch.tensor(True), backend="cpu")
+    for start, end in ((0, 30), (30, 33)):
+        part = (x[None, :, start:end].double() for x in (q, k, v))
+        theirs = torch.nn.functional.scaled_dot_product_attention(*part, is_causal=True, scale=0.25)
+        np.testing.assert_allclose(done.o[:, start:end], theirs[0].numpy(), atol=1e-5)
+
+
+def test_every_further_tensor_may_be_one_of_torch() -> None:
+    q, k, v = tensors(torch.float32)
+    bias, do = torch.randn(1, 4, 33, 33), torch.randn(2, 4, 33, 32)
+    done = api.attention(q, k, v, do=do, bias=bias, backend="cpu")
+    leaves = [x.double().requires_grad_() for x in (q, k, v)]
+    o = torch.nn.functional.scaled_dot_product_attention(*leaves, attn_mask=bias.double())
+    o.backward(do.double())
+    for name, theirs in zip(("o", "dq", "dk", "dv"), (o.detach(), *(x.grad for x in leaves)), strict=True):
+        np.testing.assert_allclose(done.outputs[name], theirs.numpy(), atol=2e-5)
+    hidden = torch.zeros(2, 33, dtype=torch.bool)
+    hidden[0, 20:] = True  # torch's key_padding_mask: true is a hidden key
+    seen = api.attention(q, k, v, bias=~hidden[:, None, None, :], backend="cpu")
+    theirs = torch.nn.functional.scaled_dot_product_attention(
+        q.double(), k.double(), v.double(), attn_mask=~hidden[:, None, None, :]
+    )
+    np.testing.assert_allclose(seen.o, theirs.numpy(), atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e4m3fn", "float8_e5m2"])
+def test_fp8_of_both_encodings(name: str) -> None:
+    q, k, v = tensors(getattr(torch, name))
+    done = api.attention(q, k, v, dtype=f"fp8_{name[7:11]}:fp32", backend="cpu")
+    theirs = torch.nn.functional.scaled_dot_product_attention(*(x.float().double() for x in (q, k, v)))
+    assert done.record.problem.get("fp8_encoding", "ocp") == ("fnuz" if name.endswith("fnuz") else "ocp")
+    np.testing.assert_allclose(done.o, theirs.numpy(), atol=2e-2)
+
+
+def test_pairs_of_fp4_have_their_elements_in_order() -> None:
+    pairs = torch.arange(256, dtype=torch.uint8).reshape(2, 128)
+    taken = host_array(pairs.view(torch.float4_e2m1fn_x2), "k")
+    np.testing.assert_array_equal(
+        taken.view(np.uint8), np.stack((pairs.numpy() % 16, pairs.numpy() // 16), -1).reshape(2, 256)
+    )
