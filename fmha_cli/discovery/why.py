@@ -48,7 +48,7 @@ def backend_because(selection: Selection) -> str | None:
 
 
 def _reason_for(choice: Choice) -> str:
-    return choice.decision.note or f"it comes first in the order of {choice.kernel.backend}"
+    return choice.decision.order or f"it comes first in the order of {choice.kernel.backend}"
 
 
 def _refused(miss: Unsupported) -> str:
@@ -67,8 +67,9 @@ def passed_over(selection: Selection, best: Choice, other: Choice) -> str:
     if other.kernel.backend != best.kernel.backend:
         here, there = ((choice.kernel.backend, choice.kernel.arch) for choice in (best, other))
         return selection.preference.reason(here, there)
-    if other.decision.note and other.decision.note != best.decision.note:
-        return f"it is {other.decision.note}" if other.decision.note.startswith("not ") else other.decision.note
+    order = other.decision.order
+    if order and order != best.decision.order:
+        return f"it is {order}" if order.startswith("not ") else order
     return f"it comes later in the order of {other.kernel.backend}"
 
 
@@ -85,7 +86,7 @@ def compared(selection: Selection, a: Decision, b: Decision) -> str:
     if len(fit) == 2:
         first, second = sorted((places[id(a)], places[id(b)]), key=selection.choices.index)
         one, two = names[id(first.decision)], names[id(second.decision)]
-        if first.decision.note and first.decision.note == second.decision.note:
+        if first.decision.order and first.decision.order == second.decision.order:
             ranks = " and ".join(str(selection.choices.index(choice) + 1) for choice in (first, second))
             return f"{one} comes before {two} in the order of {first.kernel.backend} (ranks {ranks})"
         return f"{one} comes before {two}: {_reason_for(first)}; {two}: {passed_over(selection, first, second)}"

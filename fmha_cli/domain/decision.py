@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from fmha_cli.domain.kernel import KernelSpec
 from fmha_cli.domain.rules import Reason, Severity
 
+KNOWN = "; KNOWN: "
+"""In a note, in front of each thing that is known to be wrong with the kernel; what stands before the first orders it."""
+
 
 @dataclass(frozen=True)
 class Supported:
@@ -30,6 +33,11 @@ class Supported:
     @property
     def arch(self) -> str:
         return self.kernel.arch
+
+    @property
+    def order(self) -> str:
+        """The reason for the rank alone."""
+        return self.note.partition(KNOWN)[0]
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from fmha_cli.domain.codec import from_json
+from fmha_cli.domain.decision import KNOWN
 from fmha_cli.domain.installation import SourceTree
 from fmha_cli.report.column import Column, Fit
 from fmha_cli.report.lines import DIGITS, labels, problem_text
@@ -47,7 +48,7 @@ def explain_view(document: Row, *, limit: int | None = None) -> Table:
     details += _notes(shown)
     details += _changes(document)
     details += refused(groups, most or (_BESIDE if served else _REFUSED), every=limit == 0)
-    details += _chosen(document, {d["note"] for d in shown if d["note"]})
+    details += _chosen(document, {d["note"].partition(KNOWN)[0] for d in shown if d["note"]})
     details += _backends(document["preference"])
     details += _trees(document)
     summary = f"{problem_text(document['problem'])}: {len(served)} supported, {len(decisions) - len(served)} refused"
@@ -101,9 +102,10 @@ def _notes(served: Sequence[Row]) -> Iterator[str]:
     """``rank 2-4, 6: the note that these share``."""
     groups: dict[str, list[int]] = {}
     for d in served:
-        if d["note"]:
-            groups.setdefault(d["note"], []).append(d["rank"])
-    for note, ranks in groups.items():
+        order, *known = (d["note"] or "").split(KNOWN)
+        for note in (*filter(None, [order]), *(f"KNOWN: {text}" for text in known)):
+            groups.setdefault(note, []).append(d["rank"])
+    for note, ranks in sorted(groups.items(), key=lambda group: group[0].startswith("KNOWN: ")):
         yield f"rank {_runs(ranks)}: {note}"
 
 

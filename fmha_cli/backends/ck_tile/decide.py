@@ -23,6 +23,7 @@ from fmha_cli.backends.gpu.index import (
     families_for,
     index_of,
 )
+from fmha_cli.backends.gpu.known_bad import noted
 from fmha_cli.codegen.ck_tile.algorithm import algorithm_of
 from fmha_cli.domain.arch import ArchSpec, load_arch
 from fmha_cli.domain.decision import Decision, Supported
@@ -153,4 +154,4 @@ def _supported(s: Situation, api: Api, candidates: Candidates, candidate: Candid
     else:
         late = passed_over(s, kernel, candidates.largest_rows[case])
     why = f"upstream's order puts it here; {api.why}" if late is None else f"not what upstream takes: {late}"
-    return Supported(kernel, (1 if late else 0, place, bucket, candidate.position), why)
+    return Supported(kernel, (1 if late else 0, place, bucket, candidate.position), f"{why}{noted(kernel, s.problem)}")

@@ -6,6 +6,7 @@ from functools import partial
 
 from fmha_cli.backends.cuda.few import Few
 from fmha_cli.backends.gpu.index import Candidate
+from fmha_cli.backends.gpu.known_bad import noted
 from fmha_cli.backends.mem_efficient.catalogue import WIDEST, kernels, profile_kernels
 from fmha_cli.backends.mem_efficient.pairs import OF_PAIRS
 from fmha_cli.backends.mem_efficient.problem_rules import CONDITIONS
@@ -25,7 +26,11 @@ def _supported(s: Situation, place: int, candidate: Candidate) -> Supported:
     if odd:
         why = f"upstream would pass over it: strides of {', '.join(odd)} are not multiples of {m.traits.tested}"
     why += "" if m.hdims == (p.hdim, p.hdim_v) else f"; the host pads head dims to {m.hdims[0]} and {m.hdims[1]}"
-    return Supported(candidate.kernel, (place, int(bool(odd)), candidate.position), f"{m.traits.name}: {why}")
+    return Supported(
+        candidate.kernel,
+        (place, int(bool(odd)), candidate.position),
+        f"{m.traits.name}: {why}{noted(candidate.kernel, p)}",
+    )
 
 
 FEW = Few(

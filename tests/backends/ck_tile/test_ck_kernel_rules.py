@@ -16,9 +16,9 @@ from fmha_cli.backends.ck_tile.catalogue import buildable_kernels, family_kernel
 from fmha_cli.backends.ck_tile.enumeration import emitted, tiles_for
 from fmha_cli.backends.ck_tile.kernel_rule import Stage, arch_facts
 from fmha_cli.backends.ck_tile.kernel_rules import ALL, KERNEL_RULES, refusals
-from fmha_cli.backends.ck_tile.kernel_rules_target import known_bad
 from fmha_cli.backends.ck_tile.revisions import NAME, arch_class, dtypes_of, generated_dtypes
 from fmha_cli.backends.ck_tile.tables import SIGNATURE_FIELDS, Block, Emit, Tables, TileRow, tables_of
+from fmha_cli.backends.gpu.known_bad import known_bad
 from fmha_cli.codegen.ck_tile.algorithm import CkAlgorithm, Pipeline, VLayout
 from fmha_cli.domain.arch import load_arch
 from fmha_cli.domain.device import DeviceFacts
@@ -257,7 +257,7 @@ def test_every_rule_has_its_planted_fault() -> None:
 
 
 def test_known_bad_kernels_are_refused_with_their_link() -> None:
-    reports = known_bad()
+    reports = known_bad("ck_tile")
     assert all(report.link.startswith("https://github.com/") and report.what for report in reports)
     assert {report.effect for report in reports} == {"refused", "noted"}
     bad = [k for k in listed("baseline", "gfx1201", Family.BWD_DQ_DK_DV) if k.signature.deterministic is Need.YES]
@@ -285,7 +285,7 @@ def lds_buffers(keys: int, values: int) -> list[int]:
 @pytest.mark.parametrize("arch", ["gfx90a", "gfx942", "gfx950"])
 def test_the_reported_race_is_where_k_and_v_follow_each_other_in_one_buffer(arch: str) -> None:
     """The last K tile is read and the first V tile is written in one buffer, with no barrier between."""
-    (report,) = (r for r in known_bad() if r.finding == "lds-race")
+    (report,) = (r for r in known_bad("ck_tile") if r.finding == "lds-race")
     found = set()
     for kernel in buildable_kernels(load_arch(arch), Family.FWD):
         algorithm = kernel.algorithm
