@@ -150,6 +150,8 @@ class Process:
         on_stdout = colored(sys.stdout, color, self.environ)
         call = Call(name, self.argv, settings, arguments, self.console, self.environ, files, on_stdout)
         self.output = call.output
+        if any(option.key == "cache_dir" for option in options) and settings.text("cache_dir") is None:
+            self._warn_of_cache(call)
         call.output.check(command.documents)
         refuse_overwriting_inputs(call)
         check_choices(options, settings)
@@ -163,6 +165,14 @@ class Process:
             _name_as_given(error, settings)
             error.where = settings.located(error.where, error.what)
             raise
+
+    def _warn_of_cache(self, call: Call) -> None:
+        """One line where the default cache cannot be written, and a temporary one is used."""
+        from fmha_cli.toolchain.cache.root import temporary_root
+
+        if call.cache_root == temporary_root():
+            text = f"the default cache cannot be written; until the system empties it, kernels are kept in {call.cache_root}"
+            self.console.warn(f"{text} (--cache-dir or FMHA_CACHE_DIR names another place)")
 
     def _warn_of_variables(self, options: Sequence[Opt]) -> None:
         """One line for each ``FMHA_*`` variable that nothing reads. Other commands are imported only if one is set that

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -155,3 +156,17 @@ def test_130_loses_nothing_and_resumes(home: Path, by: signal.Signals) -> None:
     done = fmha_process(*sweep, "--resume", "rows.journal")
     assert done.returncode == 0, done.stderr
     assert [json.loads(line)["verdict"] for line in done.stdout.splitlines()[1:]] == ["PASSED"] * 20
+
+
+def test_a_read_only_home_runs_with_a_temporary_cache_and_a_warning(
+    fmha: Fmha, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("FMHA_CACHE_DIR", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    allowed = os.access
+    monkeypatch.setattr(os, "access", lambda path, mode: Path(path) != tmp_path and allowed(path, mode))
+    done = fmha("run", "--backend", "null", "--seqlen", "32", "--heads", "1", "--hdim", "32")
+    assert done.code == 0, done.err
+    assert done.err.count("the default cache cannot be written; until the system empties it, kernels are kept in") == 1
+    assert list(tmp_path.glob("fmha-cache-*/v*"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -17,7 +18,8 @@ def cache_root(explicit: Path | str | None = None, environ: Mapping[str, str] | 
     """The cache directory: the argument, else ``FMHA_CACHE_DIR``, else ``$XDG_CACHE_HOME/fmha``, else the platform's.
 
     The path is absolute and may not exist yet. An empty variable counts as unset, and so does a relative
-    ``XDG_CACHE_HOME``, as its specification demands.
+    ``XDG_CACHE_HOME``, as its specification demands. Where the user named no cache and the default one cannot be written (a
+    read-only home), it is ``temporary_root``.
 
     Raises:
         EnvironmentProblem: X042, none is named, and the user has no home.
@@ -29,13 +31,25 @@ def cache_root(explicit: Path | str | None = None, environ: Mapping[str, str] | 
         return named_path(env["FMHA_CACHE_DIR"])
     xdg = env.get("XDG_CACHE_HOME", "")
     if xdg and Path(xdg).is_absolute():
-        return Path(xdg) / "fmha"
+        return _writable_or_temporary(Path(xdg) / "fmha")
     from platformdirs import user_cache_path
 
     try:
-        return user_cache_path("fmha", appauthor=False).absolute()
+        default = user_cache_path("fmha", appauthor=False).absolute()
     except RuntimeError as fault:
         raise no_home("set HOME, or name the cache: --cache-dir DIR or FMHA_CACHE_DIR") from fault
+    return _writable_or_temporary(default)
+
+
+def temporary_root() -> Path:
+    """The user's cache in the system's folder for temporary files. It is checked like every other root when it is opened."""
+    return Path(tempfile.gettempdir()).absolute() / f"fmha-cache-{user_id()}"
+
+
+def _writable_or_temporary(default: Path) -> Path:
+    """The default cache, or the temporary one where the default, or the folder in which it would be made, cannot be written."""
+    here = next((folder for folder in (default, *default.parents) if folder.exists()), default)
+    return default if os.access(here, os.W_OK | os.X_OK) else temporary_root()
 
 
 def open_root(root: Path, *, create: bool = True) -> CacheLayout:

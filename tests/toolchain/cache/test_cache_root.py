@@ -12,7 +12,7 @@ import pytest
 
 from fmha_cli.domain.errors import EnvironmentProblem, ExitCode
 from fmha_cli.toolchain.cache.layout import CacheLayout
-from fmha_cli.toolchain.cache.root import cache_root, open_root
+from fmha_cli.toolchain.cache.root import cache_root, open_root, temporary_root
 from fmha_cli.toolchain.cache.store import Cache
 
 ROOMS = [path.name for path in CacheLayout(Path("/x")).rooms]
@@ -189,3 +189,29 @@ def test_another_user_is_refused_for_real(tmp_path: Path, child: Callable[..., s
     )
     output, _ = child(code, str(tmp_path)).communicate()
     assert output.startswith("4 it belongs to uid 0"), output
+
+
+@pytest.mark.parametrize("made", [False, True])
+def test_a_home_that_cannot_be_written_gets_a_temporary_cache(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, made: bool
+) -> None:
+    home = tmp_path / "xdg"
+    (home / "fmha").mkdir(parents=True) if made else home.mkdir()
+    allowed = os.access
+    monkeypatch.setattr(os, "access", lambda path, mode: not str(path).startswith(str(home)) and allowed(path, mode))
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp"))
+    environ = {"XDG_CACHE_HOME": str(home)}
+    assert cache_root(environ=environ) == temporary_root() == tmp_path / "tmp" / f"fmha-cache-{os.geteuid()}"
+    assert mode(open_root(cache_root(environ=environ)).root) == 0o700
+    named = {**environ, "FMHA_CACHE_DIR": str(home / "mine")}
+    assert cache_root(environ=named) == home / "mine", "a place that the user names is never replaced"
+    assert cache_root(home / "mine", environ) == home / "mine"
+
+
+def test_the_temporary_cache_of_somebody_else_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    temporary_root().mkdir(mode=0o777)
+    temporary_root().chmod(0o777)
+    with pytest.raises(EnvironmentProblem) as caught:
+        open_root(temporary_root())
+    assert caught.value.code == "B001"
