@@ -34,7 +34,8 @@ def _library_line(draw: random.Random) -> list[str]:
     more = draw.choice(
         [
             [], [], [], [], ["--softcap", "5"], ["--softcap", "5"], ["--sink-logits", "filled"], ["--lse"], ["--alibi"], ["--scale", "0.3"],
-            ["--bias", "elementwise"], ["--bias", "elementwise:1hss"], ["--bias", "elementwise:bhss"], ["--sink", "2"],
+            ["--bias", "elementwise"], ["--bias", "elementwise:1hss"], ["--bias", "elementwise:bhss"], ["--bias", "elementwise:b11s"],
+            ["--bias", "elementwise:b1ss"], ["--bias", "elementwise:1h1s"], ["--sink", "2"],
             cache, [*cache, "--append", str(rows)], [*cache, "--append", str(rows)], [*cache, "--append", "1", "--rotary", "16"],
             [*cache, "--append", str(rows), "--rotary", "16:interleaved"], ["--dropout", "0.3"], ["--direction", "bwd"],
         ]

@@ -86,7 +86,7 @@ def _line(draw: random.Random, *, plain: bool) -> list[str]:
         return words
     more = [
         ["--mask", "window:9,3", "--sink", "2"], ["--mask", "generic:0,4"], ["--softcap", "5"], ["--dropout", "0.3"],
-        ["--bias", "elementwise:bhss"], ["--alibi"], ["--sink-logits", "filled"], ["--kv-cache", "paged:16"],
+        ["--bias", "elementwise:bhss"], ["--bias", "elementwise:111s"], ["--alibi"], ["--sink-logits", "filled"], ["--kv-cache", "paged:16"],
         ["--kv-cache", "linear", "--append", "1"], ["--direction", "bwd"], ["--dtype", "fp8_e4m3"], ["--splits", "3"],
         ["--qscale", "tensor"], ["--deterministic"],
     ]  # fmt: skip

@@ -46,7 +46,7 @@ def backward_members(call: Call[Scales]) -> Members:
         "p_undrop": kept(p.dropout),
     }
     if "dbias" in call.tensors:
-        out |= placed("dbias", call.address("dbias"), plane_strides(call.tensor("dbias")))
+        out |= placed("dbias", call.address("dbias"), plane_strides(call.tensor("dbias"), p.bias))
     return out
 
 

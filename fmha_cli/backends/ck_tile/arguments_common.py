@@ -72,7 +72,7 @@ def bias_members(call: Call[Scales]) -> Members:
         stride = slopes.strides[0] if len(slopes.shape) == 2 else 0
         return {"bias_ptr": call.address("alibi_slopes"), "stride_bias": stride}
     if "bias" in call.tensors:
-        return placed("bias", call.address("bias"), plane_strides(call.tensor("bias")))
+        return placed("bias", call.address("bias"), plane_strides(call.tensor("bias"), call.problem.bias))
     return {}
 
 

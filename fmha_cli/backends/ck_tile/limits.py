@@ -37,16 +37,16 @@ def _rotary_rows(s: Situation, kernel: KernelSpec) -> Refusal | None:
 
 def _group_bias(s: Situation, kernel: KernelSpec) -> Refusal | None:
     p = s.problem
-    if not s.group or p.bias is Bias.NONE or p.batch == 1:
-        return None
+    if not s.group or p.batch == 1 or p.bias in (Bias.NONE, Bias.R111S, Bias.R1H1S):
+        return None  # with a step of 0 between rows, there is none between sequences
     text = f"bias {p.bias.value} with packed sequences: the kernels read one bias row per packed query row"
     return Refusal(text, f"{unpacked(p)}, or --alibi")
 
 
 def _dbias_rank(s: Situation, kernel: KernelSpec) -> Refusal | None:
     p = s.problem
-    planes = {Bias.R11SS: p.batch * p.heads, Bias.R1HSS: p.batch}.get(p.bias, 1)
-    if not p.dbias or planes == 1:
+    sizes = p.batch, p.heads, p.seqlen_q, 1
+    if not p.dbias or p.bias.shape(*sizes) == sizes:
         return None
     text = f"dbias of a bias {p.bias.value}: the kernels write one plane per sequence and head and sum none of them"
     return Refusal(text, "--bias elementwise:bhss")

@@ -8,7 +8,7 @@ from dataclasses import replace
 from math import prod
 
 from fmha_cli.backends.gpu.call import Strides, row_strides
-from fmha_cli.domain.features import Layout, Mode
+from fmha_cli.domain.features import Bias, Layout, Mode
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.protocols import BoundTensor
 
@@ -54,12 +54,12 @@ def dense_strides(name: str, shape: Sequence[int], layout: Layout) -> Strides:
     return row_strides(BoundTensor(name, 0, "uint8", tuple(shape), dense(shape)), layout)
 
 
-def plane_strides(tensor: BoundTensor) -> Strides:
-    """Strides of a bias (1|batch, 1|heads, rows, keys); 0 along broadcast axes."""
-    batch, head, row, _ = (
-        0 if length == 1 else stride for length, stride in zip(tensor.shape, tensor.strides, strict=True)
+def plane_strides(tensor: BoundTensor, rank: Bias) -> Strides:
+    """Strides of a bias of a rank; 0 along broadcast axes and along those of one sequence or head."""
+    batch, head, row, _ = tensor.strides
+    return Strides(
+        batch if tensor.shape[0] > 1 else 0, head if tensor.shape[1] > 1 else 0, row if rank.value[2] == "s" else 0
     )
-    return Strides(batch, head, row if tensor.shape[2] > 1 else tensor.strides[2])
 
 
 def lse_strides(tensors: Mapping[str, BoundTensor]) -> Strides:

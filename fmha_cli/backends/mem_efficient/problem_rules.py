@@ -67,7 +67,7 @@ def _products(m: Storage) -> Iterator[tuple[str, int, int]]:
             yield f"heads of {name}", (heads - 1) * head, wide
             yield f"a head of {name}", head, SIGNED
     if p.bias is not Bias.NONE:
-        yield "rows of the bias", rows * widths.get("attn_bias", p.seqlen_k), wide
+        yield "rows of the bias", p.bias.shape(1, 1, rows, 1)[2] * widths.get("attn_bias", p.seqlen_k), wide
     if forward:
         yield "rows of all LSE", p.batch * p.heads * widths.get("logsumexp", 0), UNSIGNED
         yield "rows of O", 0 if m.apart else p.batch * rows, UNSIGNED

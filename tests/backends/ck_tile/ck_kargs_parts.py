@@ -116,13 +116,15 @@ class Parts:
             return {"alibi_slope_ptr": "alibi_slopes", "alibi_slope_stride": p.heads if p.alibi.value == "bh" else 0}
         if p.bias.value == "none":
             return {}
-        plane = p.seqlen_q * p.seqlen_k
+        batch, head, row, _ = p.bias.value
+        plane = p.seqlen_k * (p.seqlen_q if row == "s" else 1)
         out = {
             "bias_ptr": "bias",
-            "stride_bias": p.seqlen_k,
-            "nhead_stride_bias": {"11ss": 0, "1hss": plane, "bhss": plane}[p.bias.value],
+            "stride_bias": p.seqlen_k if row == "s" else 0,
+            "nhead_stride_bias": plane if head == "h" else 0,
         }
-        return out if self.group else out | {"batch_stride_bias": p.heads * plane if p.bias.value == "bhss" else 0}
+        step = plane * (p.heads if head == "h" else 1) if batch == "b" else 0
+        return out if self.group else out | {"batch_stride_bias": step}
 
     def softcap(self) -> Members:
         if not self.p.softcap:

@@ -28,7 +28,7 @@ def _flags(rng: Random, kind: str) -> dict[str, Any]:
     if rng.random() < 0.5:
         flags["mask"] = rng.choice(["causal", "causal-tl", "window:32,0", "window-tl:16,16", "b:-1,0", "xt:40"])
     if rng.random() < 0.3:
-        ranks = ["elementwise", "elementwise:1hss", "elementwise:bhss", "alibi"]
+        ranks = ["elementwise", "elementwise:1hss", "elementwise:b11s", "elementwise:111s", "elementwise:bhss", "alibi"]
         flags["bias"] = rng.choice(ranks if kind != "bwd" else ranks[2:])
     elif rng.random() < 0.2 and kind != "bwd":
         flags["softcap"] = 30.0

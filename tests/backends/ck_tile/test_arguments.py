@@ -21,6 +21,7 @@ from fmha_cli.backends.ck_tile.workspaces import workspaces_of, zeroed
 from fmha_cli.backends.gpu.call import Call
 from fmha_cli.codegen.ck_tile.algorithm import CkAlgorithm, Pipeline
 from fmha_cli.domain.errors import InternalError
+from fmha_cli.domain.features import Bias
 from fmha_cli.domain.kernel import Family, KernelSpec
 from fmha_cli.domain.plan import Plan, Stage
 from fmha_cli.domain.problem import Problem
@@ -117,14 +118,21 @@ def test_no_keys_have_an_address() -> None:
     assert call.address("no such tensor") == 0
 
 
-@pytest.mark.parametrize("rank", ["11ss", "1hss", "bhss"])
+@pytest.mark.parametrize("rank", [rank.value for rank in Bias if rank is not Bias.NONE])
 def test_bias_broadcasts(rank: str) -> None:
     call, (block,) = bound(f"-b 2 -H 3 -s 4 --seqlen-k 6 -d 64 --bias elementwise:{rank}", Family.FWD)
     bias = call.tensors["bias"]
     for b, h, i, j in np.ndindex(2, 3, 4, 6):
-        index = (b if rank == "bhss" else 0, h if rank != "11ss" else 0, i, j)
+        index = (*(0 if letter == "1" else n for letter, n in zip(rank, (b, h, i), strict=False)), j)
         offset = b * block.batch_stride_bias + h * block.nhead_stride_bias + i * block.stride_bias + j
         assert block.bias_ptr + 2 * offset == at(bias, *index)
+
+
+@pytest.mark.parametrize("line", ["--seqlens-q 3,5 --seqlens-k 6,4", "--seqlens-q 1,1,1 --seqlens-k 6,4,9"])
+def test_packed_sequences_share_a_bias_without_rows(line: str) -> None:
+    """The kernels step by packed query rows from one sequence's bias to the next: a step of 0 stays in the plane."""
+    _, (block,) = bound(f"{line} -H 3 -d 64 --bias elementwise:1h1s", Family.FWD)
+    assert (block.stride_bias, block.batch_stride_bias, block.nhead_stride_bias > 0) == (0, 0, True)
 
 
 def test_keys_in_pages() -> None:

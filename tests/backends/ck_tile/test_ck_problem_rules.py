@@ -101,6 +101,8 @@ CASES: list[tuple[str, str, Family, int, Want, str, str]] = [
     ("K330", "gfx942", SPLITKV, 128, plain, "-H 64k -s 1", "-H 32k -s 1"),
     ("K330", "gfx942", FWD, 128, plain, "-b 64k -s 1", "-H 64k -s 1"),
     ("K331", "gfx942", FWD, 128, plain, "--seqlens-q 3,4 --bias elementwise", "--seqlens-q 7 --bias elementwise"),
+    ("K331", "gfx942", FWD, 128, plain, "--seqlens-q 3,4 --bias elementwise:b11s", "--seqlens-q 3,4 --bias elementwise:111s"),
+    ("K332", "gfx942", BWD, 128, plain, "--direction bwd --bias elementwise:bh1s --dbias", "--direction bwd --bias elementwise:bh1s"),
     ("K332", "gfx942", BWD, 128, plain, "--direction bwd --bias elementwise:1hss --dbias -b 2", "--direction bwd --bias elementwise:1hss --dbias"),
     ("K333", "gfx942", FWD, 128, plain, "--seqlens-q 0,0", "--seqlens-q 0,1"),
     ("K335", "gfx942", SPLITKV, 128, lambda k, a: plain(k, a) and not a.pad_sk, "--seqlen-k 0 --splits 2", "--seqlen-k 128 --splits 2"),

@@ -5,6 +5,8 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
+from me_small import RANKS
+
 from fmha_cli.domain.errors import ImpossibleProblem
 from fmha_cli.domain.problem import Problem
 
@@ -31,7 +33,7 @@ def _flags(rng: Random, kind: str) -> dict[str, Any]:
         windows = ["window:32,0", "window-tl:100,0", "window-tl:0,0", "window:5000,0"]
         flags["mask"] = rng.choice(["causal", "causal-tl", "causal-tl", *windows])
     if rng.random() < 0.25:
-        flags["bias"] = rng.choice(["elementwise:11ss", "elementwise:1hss", "elementwise:bhss"])
+        flags["bias"] = f"elementwise:{rng.choice(RANKS)}"
         flags["dbias"] = kind == "bwd" and rng.random() < 0.6
     if rng.random() < 0.3:
         flags |= {"dropout": rng.choice([0.1, 0.17, 0.5]), "seed": rng.randrange(1 << 40), "offset": rng.randrange(99)}

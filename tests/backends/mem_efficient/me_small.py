@@ -6,6 +6,7 @@ from random import Random
 from typing import Any
 
 from fmha_cli.domain.errors import ImpossibleProblem
+from fmha_cli.domain.features import Bias
 from fmha_cli.domain.problem import Problem
 
 BWD = "--direction bwd"
@@ -22,6 +23,9 @@ DIRECTED = (
     "sm_80 -b 2 -H 70 --kv-heads 1 -s 1 --seqlen-k 40 -d 32 --layout bshd",
     "sm_80 -b 2 -H 6 --kv-heads 2 -s 33 --seqlen-k 91 -d 66 --bias elementwise:1hss --lse",
     "sm_120 -b 1 -H 2 -s 33 --seqlen-k 96 -d 64 --bias elementwise:11ss --causal --scale 0.3",
+    "sm_80 -b 2 -H 2 -s 33 --seqlen-k 91 -d 64 --bias elementwise:b11s --lse",
+    "sm_90 -b 2 -H 2 -s 33 --seqlen-k 96 -d 64 --bias elementwise:b1ss --dtype bf16",
+    "sm_80 --seqlens-q 70,0,33,7 --seqlens-k 80,5,0,64 -H 2 -d 64 --lse --bias elementwise:111s",
     "sm_80 --seqlens-q 70,0,33,7 --seqlens-k 50,5,0,64 -H 4 --kv-heads 2 -d 32 --lse --dropout 0.5",
     "sm_80 --seqlens-q 70,0,33,7 --seqlens-k 80,5,0,64 -H 2 -d 160 --lse --causal --layout bshd",
     "sm_80 --seqlens-q 70,0,33,7 --seqlens-k 80,5,0,64 -H 2 -d 72 --lse --mask window:20,0 --bias elementwise:11ss",
@@ -36,6 +40,8 @@ DIRECTED = (
     f"sm_90 {BWD} -b 1 -H 1 -s 130 --seqlen-k 140 -d 200 --dropout 0.2 --seed 3 --dtype bf16",
     f"sm_90 {BWD} -b 2 -H 4 --kv-heads 2 -s 40 --seqlen-k 70 -d 64 --bias elementwise:11ss --dbias --dtype bf16",
     f"sm_90 {BWD} -b 2 -H 4 --kv-heads 1 -s 40 --seqlen-k 71 -d 32 --bias elementwise:1hss --dbias --mask causal-tl",
+    f"sm_90 {BWD} -b 2 -H 2 -s 40 --seqlen-k 71 -d 32 --bias elementwise:b11s --dbias",
+    f"sm_80 {BWD} -b 2 -H 2 -s 40 --seqlen-k 72 -d 32 --bias elementwise:1h1s --dbias --dtype bf16",
     f"sm_80 {BWD} -b 1 -H 2 -s 200 -d 64 --mask window:30,0",
     f"sm_80 {BWD} -b 1 -H 2 -s 200 --seqlen-k 90 -d 64 --mask window-tl:30,0 --dtype fp32",
     f"sm_80 {BWD} -b 1 -H 2 -s 140 --seqlen-k 70 -d 136 --causal --bias elementwise:bhss --dbias",
@@ -49,6 +55,7 @@ DIRECTED = (
 )
 """Architectures and flags of problems that the kernels serve."""
 
+RANKS = [rank.value for rank in Bias if rank is not Bias.NONE]
 ARCHS = ("sm_75", "sm_80", "sm_86", "sm_90", "sm_120")
 HDIMS = (8, 16, 20, 32, 37, 64, 64, 72, 96, 100, 128, 130, 200)
 LENGTHS = (1, 2, 7, 31, 32, 33, 63, 64, 65, 96, 127, 128, 129, 150, 192, 256)
@@ -89,7 +96,7 @@ def _flags(rng: Random, arch: str) -> dict[str, Any]:
         flags |= {"direction": "bwd", "deterministic": rng.random() < 0.3}
     packed = rng.random() < 0.35
     if rng.random() < 0.3 and not (packed and backward):
-        flags["bias"] = rng.choice(["elementwise", "elementwise:1hss", "elementwise:bhss"])
+        flags["bias"] = f"elementwise:{rng.choice(RANKS)}"
         flags["dbias"] = backward and rng.random() < 0.7
     return flags | _lengths(rng, packed, backward)
 

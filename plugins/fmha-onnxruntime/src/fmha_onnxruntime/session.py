@@ -40,7 +40,9 @@ class OrtSession(api.LibrarySession):
             feeds |= {f"past_{n}": arrays.given(n, BHSD, rows, written=appends) for n in heads}
         self.arrays = arrays
         attributes = self._options(op, feeds)
-        feeds |= {"bias": arrays.given("bias")} if "bias" in arrays else {}
+        if "bias" in arrays:  # the operators broadcast sequences and heads, not rows
+            bias = arrays.view("bias")
+            feeds["bias"] = arrays.held(np.broadcast_to(bias, (*bias.shape[:2], p.seqlen_q, bias.shape[3])))
         ends = {"y": y} | {f"present_{n}": feeds[f"past_{n}"] for n in heads if appends}
         outputs = ["y", "present_k", "present_v"] if op is Op.GQA else ["y"]
         name, opset, inputs = OPS[op]

@@ -87,7 +87,7 @@ def flex_parts(p: api.Problem, inputs: Mapping[str, Tensor]) -> dict[str, Any]:
             s = cap * torch.tanh(s / cap)
         if bias is not None:
             plane, head = places.sequence(b, i) if bias.shape[0] > 1 else 0, h if bias.shape[1] > 1 else 0
-            s = s + bias[plane, head, places.row(i), places.key(j)]
+            s = s + bias[plane, head, places.row(i) if bias.shape[2] > 1 else 0, places.key(j)]
         if slopes is not None:
             slope = slopes[h] if slopes.ndim == 1 else slopes[places.sequence(b, i), h]
             s = s - slope * places.distance(i, j)

@@ -86,9 +86,8 @@ def _strides(call: api.Call[None]) -> Mapping[str, int]:
     out |= {"bias_batch": 0, "bias_head": 0, "bias_row": 0, "lse_batch": 0, "lse_head": 0}
     if "bias" in tensors:
         bias = tensors["bias"]
-        batch, head, row, _ = bias.strides
-        out |= {"bias_batch": batch if bias.shape[0] > 1 else 0, "bias_head": head if bias.shape[1] > 1 else 0}
-        out["bias_row"] = row
+        names, kept = ("bias_batch", "bias_head", "bias_row"), zip(bias.strides, bias.shape[:3], strict=False)
+        out |= {name: stride if size > 1 else 0 for name, (stride, size) in zip(names, kept, strict=True)}
     if "lse" in tensors:
         *batches, head, _ = tensors["lse"].strides
         out |= {"lse_batch": batches[0] if batches else 0, "lse_head": head}

@@ -129,18 +129,16 @@ def plain_tensors(p: Problem, step: int = 1) -> dict[str, FakeTensor]:
         lse = FakeTensor("fp32", PLAIN * 10, (p.batch, p.heads, padded), (p.heads * padded, padded, 1))
         out["logsumexp"] = lse
     if p.bias is not Bias.NONE:
-        row = -(-p.seqlen_k // 8) * 8
-        out["bias"] = bias_view(
-            p, PLAIN * 11, ((p.heads if p.bias is Bias.RBHSS else 1) * p.seqlen_q * row, p.seqlen_q * row, row, 1)
-        )
+        row, (_, planes, rows, _) = -(-p.seqlen_k // 8) * 8, p.bias.shape(p.batch, p.heads, p.seqlen_q, 1)
+        out["bias"] = bias_view(p, PLAIN * 11, (planes * rows * row, rows * row, row, 1))
     return out | small_arrays(p, {"seqstart_q": PLAIN * 12, "seqstart_k": PLAIN * 13, "seqlen_k": PLAIN * 14})
 
 
 def bias_view(p: Problem, address: int, strides: tuple[int, ...]) -> FakeTensor:
     """The bias as (B, H, M, N), broadcast by strides of 0, from the strides of its own shape."""
-    batch, head = {Bias.R11SS: (0, 0), Bias.R1HSS: (0, strides[1]), Bias.RBHSS: strides[:2]}[p.bias]
-    batch, head = batch if p.batch > 1 else 0, head if p.heads > 1 else 0
-    return FakeTensor(p.dtype.value, address, (p.batch, p.heads, p.seqlen_q, p.seqlen_k), (batch, head, *strides[2:]))
+    batch, head, row = (0 if letter == "1" else n for letter, n in zip(p.bias.value, strides[:3], strict=False))
+    strides = batch if p.batch > 1 else 0, head if p.heads > 1 else 0, row if p.seqlen_q > 1 else strides[2], 1
+    return FakeTensor(p.dtype.value, address, (p.batch, p.heads, p.seqlen_q, p.seqlen_k), strides)
 
 
 def small_arrays(p: Problem, addresses: Mapping[str, int]) -> dict[str, FakeTensor]:
