@@ -17,6 +17,7 @@ EVIDENCE = {
     "K945": ("f32", "-H 2 -s 5 --seqlen-k 3 -d 8 --dtype fp32 --causal"),
     "K946": ("f32", "-H 2 -s 5 -d 8 --dtype fp32 --causal --bias elementwise"),
     "K946 repeated": ("f32", "-H 4 --kv-heads 2 -s 5 -d 8 --dtype fp32 --bias elementwise:bhss"),
+    "K946 rows": ("f32", "-b 2 -H 4 --kv-heads 2 -s 5 -d 8 --dtype fp32 --bias elementwise:b1ss"),
     "K947": ("f32", "-b 2 -H 2 -s 1 -d 8 --dtype fp32 --kv-cache linear --cache-seqlens 9,4"),
     "K948": ("f32", "-H 2 -s 5 -d 8 --dtype fp32 --alibi"),
     "K949": ("f32", "-b 2 -H 2 -s 1 -d 8 --dtype fp32 --kv-cache linear --cache-seqlens 0,0"),

@@ -20,7 +20,8 @@ def _nothing(p: api.Problem, kernel: api.KernelSpec, device: api.DeviceFacts) ->
 def _tensor(p: api.Problem, kernel: api.KernelSpec, device: api.DeviceFacts) -> api.Refusal | None:
     if p.bias is api.Bias.NONE:
         return None
-    if p.heads != p.kv_heads and (p.seqlen_q > 1 or p.bias is not api.Bias.R11SS):
+    shared = p.bias.shape(1, 2, p.seqlen_q, 1) == (1, 1, 1, 1)  # by heads and rows, which are one axis
+    if p.heads != p.kv_heads and not shared:
         return api.Refusal(f"a bias and {p.kv_heads} key heads for {p.heads} heads", f"--kv-heads {p.heads}")
     if PLAIN in api.mask_forms(p):
         return None
