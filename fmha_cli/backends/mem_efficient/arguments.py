@@ -70,14 +70,9 @@ def _strides(m: Storage, call: Call[Situation]) -> dict[str, int]:
     every = {_STRIDES.get(name, name): (s.batch, s.head, s.row) for name, s in m.strides(call).items()}
     for field, tensor in planes.items():
         if tensor is not None:
-            sizes, shared = (
-                zip(tensor.shape[:2], tensor.strides, strict=False),
-                1 == tensor.shape[2] < m.problem.seqlen_q,
-            )
-            every[field] = (
-                *(stride if size > 1 else 0 for size, stride in sizes),
-                0 if field == "bias" and shared else tensor.strides[2],
-            )
+            batch, head = (n if size > 1 else 0 for n, size in zip(tensor.strides[:2], tensor.shape, strict=False))
+            shared = field == "bias" and 1 == tensor.shape[2] < m.problem.seqlen_q
+            every[field] = batch, head, 0 if shared else tensor.strides[2]
     return {f"{field}_stride{axis}": n for field, ns in every.items() for axis, n in zip("BHM", ns, strict=True)}
 
 
