@@ -34,7 +34,8 @@ class Attention:
     """The outputs of a problem and its record.
 
     Attributes:
-        outputs: numpy arrays by name: o, lse, dq, dk, dv, dbias, those that the problem has. Shapes and layouts are those
+        outputs: numpy arrays by name: o, lse, dq, dk, dv, dbias, those that the problem has; after an append also k and v, the
+            caches with the new keys. Shapes and layouts are those
             of ``fmha_cli.domain.tensors``; bf16 and fp8 have the types of ``ml_dtypes``.
         record: what ``fmha run --json`` would print. ``record.verdict`` tells whether the outputs are right.
     """
@@ -131,7 +132,8 @@ def _is_word(name: str, value: object) -> bool:
 
 
 def _attention(raw: Texts, given: InputFiles, request: Request, registry: Registry) -> Attention:
-    flags = flags_from_files(raw, given, may_be_empty=True)
+    appends = "append" in raw or "k_new" in given.arrays  # which a kernel does, also for no query
+    flags = flags_from_files(raw, given, may_be_empty=not appends)
     empty = {key: "1" for key in ("batch", "seqlen") if flags.get(key) == "0"}
     problem = Problem.from_raw({**flags, **empty})
     if empty:
