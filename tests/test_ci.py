@@ -199,6 +199,15 @@ def test_some_tests_are_always_the_same(tree: Path) -> None:
     assert len(names(100)) == 4
 
 
+def test_the_level_of_a_run_reaches_its_tests() -> None:
+    """Tests see no variable of this tool but that one (``tests/acceptance/test_processors.py`` runs whole folders so)."""
+    node = "tests/backends/cpu/test_backend.py::test_the_level_of_the_run_holds_in_tests"
+    argv = [sys.executable, "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", node]
+    env = {**os.environ, "FMHA_CPU_ARCH": "generic"}
+    done = subprocess.run(argv, cwd=ROOT, env=env, capture_output=True, text=True, check=False, timeout=300)
+    assert (done.returncode, "1 passed" in done.stdout) == (0, True), done.stdout
+
+
 def test_no_test_looks_for_a_program_in_a_fixed_place() -> None:
     """``.ci/fresh`` hides what PATH finds."""
     found = [

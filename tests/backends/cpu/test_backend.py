@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import subprocess
 import sys
 
@@ -23,6 +24,7 @@ from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.protocols import Backend
 from fmha_cli.toolchain.cpp.toolchain import ToolchainKind
 
+AT_START = os.environ.get(VARIABLE)
 DEVICE = DeviceFacts(id="cpu", archs=ARCHS)
 KERNELS = [kernel for arch in ARCHS for kernel in cpu_kernels(load_arch(arch))]
 
@@ -222,6 +224,10 @@ def test_a_processor_is_taken_for_a_lesser_one(monkeypatch: pytest.MonkeyPatch) 
     assert taken_for("generic", flags) == ("generic",)
     monkeypatch.setenv(VARIABLE, "generic")
     assert backend.probe().devices[0].archs == ("generic",)
+
+
+def test_the_level_of_the_run_holds_in_tests() -> None:
+    assert not AT_START or backend.probe().devices[0].archs[0] == AT_START
 
 
 def test_a_processor_is_never_taken_for_a_greater_one() -> None:
