@@ -36,7 +36,7 @@ from fmha_cli.toolchain.notice import Notice, NoticeKind, as_text
 COMPILER_OPTION = "compiler"
 """The entry of ``BuildContext.options`` that names one of ``toolchain.COMPILERS``."""
 FAILS_ON = "nvrtc_assembler_fails_on"
-"""The architecture fact that lists instructions which crash NVRTC's own assembler (``Upstream.instructions``)."""
+"""The architecture fact that lists what a kernel may do that NVRTC's own assembler does not survive (``Upstream.instructions``)."""
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,7 @@
 """Compiler flags of a CK-Tile kernel. They are data, each with its source (``arch_specs/_hip_flags.json``).
 
-Upstream also adds ``-mllvm -amdgpu-function-calls=false``, which is left out. Together with
-``-amdgpu-early-inline-all=true`` it makes LLVM 22.1.8 run forever, and once everything is inlined no call remains that it
-could forbid.
+One option of LLVM that upstream's CMakeLists.txt adds, about calls of functions, is left out: a compile by LLVM 22.1.8 did not end with it
+and the inlining of everything, after which no call remains that it could forbid.
 """
 
 from __future__ import annotations

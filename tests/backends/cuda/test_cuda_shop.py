@@ -89,7 +89,7 @@ def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
     return Bench(replace(context, prepared=replace(made, tree=lambda: tmp_path)), said)
 
 
-@pytest.mark.parametrize("needing", ["", "mbarrier_init_0"], ids=["nvrtc", "nvrtc+ptxas"])
+@pytest.mark.parametrize("needing", ["", "barrier_set_up"], ids=["nvrtc", "nvrtc+ptxas"])
 def test_a_planted_assert_is_reported(bench: Bench, needing: str) -> None:
     made = build(Wgmma(asserting=True, needing=needing), KERNEL, bench.context)
     assert len(bench.said) == 2
@@ -106,7 +106,7 @@ def test_a_planted_assert_is_reported(bench: Bench, needing: str) -> None:
     assert [text in bench.said[1] for text in found["remarks"]] == [True]  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("needing", ["", "mbarrier_init_0"], ids=["nvrtc", "nvrtc+ptxas"])
+@pytest.mark.parametrize("needing", ["", "barrier_set_up"], ids=["nvrtc", "nvrtc+ptxas"])
 def test_without_it_nothing_is(bench: Bench, needing: str) -> None:
     upstream = Wgmma(needing=needing)
     made = build(upstream, KERNEL, bench.context)
@@ -139,7 +139,7 @@ def test_text_without_a_pinned_source_needs_none(bench: Bench, monkeypatch: pyte
 
 
 def test_the_route_is_a_fact_of_the_architecture(bench: Bench) -> None:
-    plain, needing = Wgmma(), Wgmma(needing="mbarrier_init_0 wgmma")
+    plain, needing = Wgmma(), Wgmma(needing="barrier_set_up wgmma")
     assert not needs_assembler(plain, KERNEL)
     assert needs_assembler(needing, KERNEL)
     assert not needs_assembler(needing, replace(KERNEL, arch="sm_80"))
@@ -155,10 +155,10 @@ def test_a_compiler_by_name_is_the_route(bench: Bench, tmp_path: Path) -> None:
     def named(name: str) -> str:
         made = workshop(Wgmma(), replace(bench.context, prepared=None, options={"compiler": name}))
         context = replace(bench.context, prepared=replace(made, tree=lambda: tmp_path), options={"compiler": name})
-        return build(Wgmma(needing="mbarrier_init_0"), KERNEL, context).digest
+        return build(Wgmma(needing="barrier_set_up"), KERNEL, context).digest
 
     assert named("nvrtc") == key_of(Wgmma(), KERNEL, bench.context).digest
-    assert named("nvrtc+ptxas") == key_of(Wgmma(needing="mbarrier_init_0"), KERNEL, bench.context).digest
+    assert named("nvrtc+ptxas") == key_of(Wgmma(needing="barrier_set_up"), KERNEL, bench.context).digest
 
 
 def test_without_ptxas_the_kernels_that_need_it_are_refused(bench: Bench) -> None:
@@ -173,7 +173,7 @@ def test_without_ptxas_the_kernels_that_need_it_are_refused(bench: Bench) -> Non
     acts: tuple[Callable[..., object], ...] = (build, key_of)
     for act in acts:
         with pytest.raises(EnvironmentProblem) as caught:
-            act(Wgmma(needing="mbarrier_init_0"), KERNEL, context)
+            act(Wgmma(needing="barrier_set_up"), KERNEL, context)
         assert caught.value.code == "B052"
         assert act(Wgmma(), KERNEL, context)
 
