@@ -47,7 +47,13 @@ def lengths(draw: st.DrawFn) -> list[str]:
         out += ["--cache-leftpad", ",".join(map(str, padding))]
     if form == "append":
         out += ["--append", str(draw(st.integers(1, 9)))]
-        out += ["--rotary", draw(st.sampled_from(["0", "8", "8:interleaved"]))]
+        turned = draw(st.sampled_from([[], ["--rotary", "8"], ["--rotary", "8:interleaved"]]))
+        base = ["--rotary-base", str(draw(st.sampled_from([500000, 1e-3, 10000])))]
+        tables = ["--rotary-cos", "filled", "--rotary-sin", "filled"]
+        out += turned + (draw(st.sampled_from([[], base, tables])) if turned else [])
+    if "linear" in out and draw(st.booleans()):
+        items = st.lists(st.integers(0, 2 * batch), min_size=batch, max_size=batch, unique=True)
+        out += ["--cache-batch-idx", ",".join(map(str, draw(items)))]
     return out
 
 

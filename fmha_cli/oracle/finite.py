@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from fmha_cli.domain.features import QScale
 from fmha_cli.domain.problem import Problem
+from fmha_cli.domain.tensors import pages_of
 from fmha_cli.oracle.coded import UNUSED, stored_ids
-from fmha_cli.oracle.tensors import F64, Bools, Inputs, packed_bias
+from fmha_cli.oracle.tensors import F64, Array, Bools, Inputs, packed_bias
 
 _NEAR = 2.0**-6
 
@@ -14,7 +16,7 @@ _NEAR = 2.0**-6
 def nonfinite_elements(problem: Problem, inputs: Inputs) -> int:
     """Number of elements of the inputs that are NaN or infinite.
 
-    Storage that holds no key or no bias does not count, nor does a bias or sink logit of -inf, which hides its key.
+    Storage that holds no key or no bias, and scales of pages without keys, do not count, nor does a bias or sink logit of -inf, which hides its key.
     """
     count = 0
     for name, tensor in inputs.items():
@@ -27,9 +29,19 @@ def nonfinite_elements(problem: Problem, inputs: Inputs) -> int:
             continue
         if name in ("k", "v") and problem.cache_seqlens is not None:
             bad &= (stored_ids(problem, name, inputs.get("block_table")) != UNUSED)[..., None]
+        if name in ("k_descale", "v_descale") and problem.paged and problem.qscale is QScale.KV_BLOCK:
+            bad[~_pages_in_use(problem, inputs["block_table"], len(bad))] = False
         used = packed_bias(problem) if name == "bias" else None
         count += int((bad if used is None else bad & used).sum())
     return count
+
+
+def _pages_in_use(problem: Problem, table: Array, pages: int) -> Bools:
+    """Which pages of the pool hold keys."""
+    used = np.zeros(pages, np.bool_)
+    for b, length in enumerate(problem.key_lengths()):
+        used[table[b, : pages_of(length, problem.kv_cache.page)]] = True
+    return used
 
 
 def wrong_kind(got: F64, want: F64, limit: float) -> Bools:

@@ -49,6 +49,8 @@ HERE = DeviceFacts(id="cpu", archs=("a",))
 @given(problems())
 def test_a_kernel_made_for_the_problem_is_not_refused(problem: Problem) -> None:
     inside = ["K029"] if problem.v_in_k else []
+    inside += ["K030"] if problem.rotary_cos or problem.rotary_base != 10000 else []
+    inside += ["K031"] if problem.cache_batch_idx else []
     assert [r.id for r in reasons_against(LEFTPAD_CORE_RULES, problem, kernel_for(problem), HERE)] == inside
     refused = [r.id for r in reasons_against(CORE_RULES, problem, kernel_for(problem), HERE)]
     assert refused == (["K026"] if problem.cache_leftpad else []) + inside

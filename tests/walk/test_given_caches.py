@@ -21,7 +21,7 @@ from fmha_cli.walk.input_files import InputFiles, check_fit, fitted, flags_from_
 Array = np.ndarray[Any, Any]
 HEADS, KV_HEADS, DIM = 4, 2, 32
 LENGTHS = (70, 9, 33)
-PAGE, POOL, WIDE = 8, 64, 30
+PAGE, POOL, WIDE, NEW = 8, 64, 30, 3
 NEAR = {"fp32": 2e-6, "fp16": 2e-3, "bf16": 2e-2}
 
 
@@ -156,12 +156,65 @@ def test_scales_of_the_pool_have_its_length(kv_dtype: str) -> None:
     flags = {"kv_cache": f"paged:{PAGE}", "cache_seqlens": LENGTHS, "qscale": "kv-block"}
     found = api.attention(q, k, v, tensors={"block_table": table, **scales}, **flags)
     assert (found.verdict, found.record.problem["kv_dtype"]) == (api.Verdict.PASSED, kv_dtype)
+    assert not [note for note in found.record.notes if "non-finite" in note]
     sides = [
         gathered(side.astype(np.float64) * scales[f"{name}_descale"][:, None, :, None], table)
         for name, side in (("k", k), ("v", v))
     ]
     want = attended(q, *sides, causal=False)
     np.testing.assert_allclose(found.o.astype(np.float64), want, atol=NEAR["bf16"] * np.abs(want).max(), rtol=0)
+
+
+@pytest.mark.parametrize("rows", [1, NEW])
+@pytest.mark.parametrize("kind", ["paged", "linear"])
+def test_keys_appended_to_a_given_cache(kind: str, rows: int) -> None:
+    """The first pages are shared and stay; the new keys go to each sequence's own pages, or behind its rows."""
+    rng = np.random.default_rng(12)
+    k, v, table = pool(rng, shared=3)
+    new = {name: rng.standard_normal((3, KV_HEADS, NEW, DIM)).astype(np.float32) for name in ("k_new", "v_new")}
+    q = rng.standard_normal((3, HEADS, rows, DIM)).astype(np.float32)
+    held = tuple(n - NEW for n in LENGTHS)
+    sides = [gathered(side, table) for side in (k, v)]
+    for side, name in zip(sides, new, strict=True):
+        for b, keys in enumerate(side):
+            keys[:, held[b] :] = new[name][b]
+    tensors: dict[str, Any] = {**new, "block_table": table}
+    flags: dict[str, Any] = {"kv_cache": f"paged:{PAGE}", "cache_seqlens": held, "append": NEW, "causal": True}
+    if kind == "linear":
+        k, v = (np.full((4, KV_HEADS, 100, DIM), np.nan, np.float32) for _ in range(2))
+        for side, full in zip((k, v), sides, strict=True):
+            for b, keys in enumerate(full):
+                side[b, :, : held[b]] = keys[:, : held[b]]
+        tensors.pop("block_table")
+        flags["kv_cache"] = "linear"
+    found = api.attention(q, k, v, tensors=tensors, **flags)
+    assert found.verdict is api.Verdict.PASSED
+    np.testing.assert_allclose(found.o, attended(q, *sides, causal=True), atol=NEAR["fp32"], rtol=0)
+
+
+def test_keys_appended_to_a_pool_in_8_bits() -> None:
+    """Each new key is quantised by the scale of its page; the pool and its scales have more pages than are used."""
+    rng = np.random.default_rng(13)
+    plain_k, plain_v, table = pool(rng)
+    k, v = ((np.nan_to_num(side, nan=3) * 30).round().clip(-127, 127).astype(np.int8) for side in (plain_k, plain_v))
+    scales = {name: np.full((POOL, KV_HEADS), np.nan, np.float32) for name in ("k_descale", "v_descale")}
+    named = sorted({int(table[b, s]) for b, n in enumerate(LENGTHS) for s in range(-(-n // PAGE))})
+    for side in scales.values():
+        side[named] = rng.uniform(0.03, 0.05, (len(named), KV_HEADS))
+    new = {name: rng.standard_normal((3, KV_HEADS, NEW, DIM)).astype(np.float32) for name in ("k_new", "v_new")}
+    held, sides = tuple(n - NEW for n in LENGTHS), []
+    for side, name, scale in zip((k, v), new, scales.values(), strict=True):
+        real = gathered(side.astype(np.float64) * scale[:, None, :, None], table)
+        for b, keys in enumerate(real):
+            for t, j in enumerate(range(held[b], held[b] + NEW)):
+                step = scale[table[b, j // PAGE]].astype(np.float64)[:, None]
+                keys[:, j] = np.clip(np.rint(new[name][b, :, t] / step), -127, 127) * step
+        sides.append(real)
+    q = rng.standard_normal((3, HEADS, 1, DIM)).astype(np.float32)
+    flags = {"kv_cache": f"paged:{PAGE}", "cache_seqlens": held, "qscale": "kv-block", "append": NEW}
+    found = api.attention(q, k, v, tensors={**new, **scales, "block_table": table}, **flags)
+    assert found.verdict is api.Verdict.PASSED
+    np.testing.assert_allclose(found.o, attended(q, *sides, causal=False), atol=1e-5, rtol=0)
 
 
 def test_files_of_the_command_line(tmp_path: Path) -> None:

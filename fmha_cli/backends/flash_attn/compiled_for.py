@@ -53,6 +53,15 @@ def _split(s: Situation, kernel: KernelSpec) -> Refusal | None:
     return Refusal(f"splits {asked}: the kernel does not split keys", "--splits 1")
 
 
+def _storage(s: Situation, kernel: KernelSpec) -> Refusal | None:
+    if s.problem.paged:
+        text = f"--kv-cache {s.problem.kv_cache.text()}: the plain forward kernel reads no block table"
+        return Refusal(text, "--kv-cache linear")
+    if s.problem.cache_batch_idx is not None:
+        return Refusal("cache-batch-idx: the plain forward kernel reads no index", "drop --cache-batch-idx")
+    return None
+
+
 def _even_lengths(s: Situation, kernel: KernelSpec) -> Refusal | None:
     a = algorithm_of(kernel)
     rows, keys = a.tile
@@ -86,11 +95,7 @@ FIT: tuple[Condition[Situation], ...] = conditions(
         "K461": _mask,
         "K462": _alibi,
         "K463": _split,
-        "K464": refuse(
-            lambda s, k: s.problem.paged,
-            lambda s, k: f"--kv-cache {s.problem.kv_cache.text()}: the plain forward kernel reads no block table",
-            "--kv-cache linear",
-        ),
+        "K464": _storage,
         "K465": _even_lengths,
         "K466": _even_hdim,
     },

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import ClassVar
 
 from fmha_cli.backends.flash_attn.cache_limits import PAGE_STEP
 from fmha_cli.backends.flash_attn.signatures import NAME
@@ -57,6 +58,7 @@ class DispatchKey:
         qscale: there are scales of quantised tensors.
         append: new keys are appended to the cache.
         split: keys are split into several pieces.
+        indexed: each sequence has another row of a linear cache than its own.
         even: all sequences have the same lengths, which are multiples of the kernel's tile (``is_even_MN``).
     """
 
@@ -84,6 +86,9 @@ class DispatchKey:
     append: bool = False
     split: bool = False
     even: bool = False
+    indexed: bool = False
+
+    json_later: ClassVar[tuple[str, ...]] = ("indexed",)
 
     @property
     def name(self) -> str:
@@ -129,6 +134,7 @@ def key_of(problem: Problem, arch: str, device: DeviceFacts | None = None) -> Di
         append=p.append > 0,
         split=split,
         even=_even(s, arch),
+        indexed=p.cache_batch_idx is not None,
     )
 
 

@@ -66,6 +66,7 @@ CASES = (
     ("K028", "sm_90a", f"{LINEAR} kv_dtype=int8", ""),
     ("K029", "sm_90a", "mla_rope=64", ""),
     ("K026", "sm_90a", f"{LINEAR} cache_leftpad=3,0", ""),
+    ("K031", "sm_90a", f"{LINEAR} cache_batch_idx=1,0", ""),
 )
 
 
@@ -92,7 +93,16 @@ def test_every_rule_has_a_case_and_a_row() -> None:
     assert {condition.id for condition in CONDITIONS} <= with_cases
     assert [*rule_rows(NAME)] == [*IDS, *(condition.id for condition in CONDITIONS)]
     without = {rule.id for rule in FEW.problem_rules} - with_cases
-    assert without == {"K010", "K011", "K014", "K016", "K019", "K020", "K021"}  # any at run time; cannot occur alone
+    assert without == {
+        "K010",
+        "K011",
+        "K014",
+        "K016",
+        "K019",
+        "K020",
+        "K021",
+        "K030",
+    }  # any at run time; cannot occur alone
     assert duplicate_ids([UPSTREAM.rules(), CORE_RULES]) == []
     assert {rule.id for rule in CORE_RULES} - {rule.id for rule in UPSTREAM.rules()} == {"K004", "K012"}
 

@@ -122,6 +122,9 @@ def validate(key: DispatchKey) -> tuple[Reason, ...]:
         ),
         (key.append and not key.cache, CONTRADICTION, "new keys without a KV cache to append to", "--kv-cache linear"),
         (key.append and key.varlen, "K437", "appending with packed queries", "--append 0"),
+        (key.indexed and not key.cache, CONTRADICTION, "an index of no cache", "--kv-cache linear"),
+        (key.indexed and key.page is not Page.NONE, CONTRADICTION, "an index of a paged cache", "--kv-cache linear"),
+        (key.indexed and key.varlen, "K447", "an index of the cache with packed queries", "drop --cache-batch-idx"),
         (key.split and key.dropout, "K009", "split keys with dropout", "--splits 1"),
         (key.split and _backward(key), CONTRADICTION, "split keys backwards", "--splits 1"),
         (key.cache and _backward(key), CONTRADICTION, "a KV cache backwards", "--direction fwd"),
@@ -184,7 +187,7 @@ def _kernel(key: DispatchKey) -> KernelSpec:
 def _family(key: DispatchKey) -> Family:
     if _backward(key):
         return Family.BWD_DQ_DK_DV
-    forced = key.split or key.append or key.page is not Page.NONE
+    forced = key.split or key.append or key.page is not Page.NONE or key.indexed
     return Family.FWD_SPLITKV if forced else Family.FWD
 
 

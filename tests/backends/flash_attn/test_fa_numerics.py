@@ -5,6 +5,7 @@ Every result passes the product's own checks, guards included.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -14,6 +15,7 @@ from fa_small import DIRECTED, random_problem
 from fmha_cli.backends.flash_attn.situation import KeyLengths, situation_of
 from fmha_cli.codegen.flash_attn.traits import algorithm_of
 from fmha_cli.domain.device import DeviceFacts
+from fmha_cli.domain.features import CacheStorage
 from fmha_cli.domain.kernel import Family
 from fmha_cli.domain.plan import Plan
 from fmha_cli.domain.problem import Problem
@@ -35,6 +37,33 @@ def test_directed_problems(number: int) -> None:
     plan = default_plan(Problem.from_cli(DIRECTED[number]), arch)
     outcome = run_plan(plan, DEVICES[arch], kind=FILLS[number % len(FILLS)], seed=number)
     assert outcome.faults == ()
+
+
+GIVEN = {
+    "long rows": ("--kv-cache linear --cache-seqlens 130,7 --append 4 --rotary 32", CacheStorage(rows=400)),
+    "long rows, some in front": (
+        "--kv-cache linear --cache-seqlens 130,7 --cache-leftpad 5,31 --splits 3",
+        CacheStorage(rows=300),
+    ),
+    "a large pool": ("--kv-cache paged:256 --cache-seqlens 300,7 --append 4", CacheStorage(pages=20, table=7)),
+    "a large pool, packed": (
+        "--seqlens-q 3,1 --kv-cache paged:256 --cache-seqlens 300,7",
+        CacheStorage(pages=9, table=4),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", GIVEN)
+def test_a_given_cache_larger_than_its_keys(name: str) -> None:
+    """Strides, capacity and the table's width are the cache's own; NaN is in all that no sequence uses."""
+    flags, storage = GIVEN[name]
+    rows = "" if "seqlens-q" in flags else "-b 2 -s 4"
+    problem = replace(Problem.from_cli(f"{rows} -H 4 --kv-heads 2 -d 64 --causal --lse {flags}"), storage=storage)
+    plan = default_plan(problem, "sm_80")
+    assert situation_of(problem, DEVICES["sm_80"]).seqlen_k == (
+        problem.seqlen_k if "packed" in name else storage.rows or storage.table * 256
+    )
+    assert run_plan(plan, DEVICES["sm_80"], seed=5).faults == ()
 
 
 def features(plan: Plan) -> set[str]:

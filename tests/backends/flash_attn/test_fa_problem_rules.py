@@ -146,6 +146,7 @@ CASES: list[tuple[str, str, Family, int, Want, str, str]] = [
     ("K463", "sm_90", SPLIT, 128, has(split="yes"), "--splits 1", "--splits 2"),
     ("K463", "sm_90", SPLIT, 128, has(split="yes"), "-b 64 -s 8k", "-b 1 -H 1 -s 1 --seqlen-k 8k"),
     ("K464", "sm_90", FWD, 128, plain, PAGED, LINEAR),
+    ("K464", "sm_90", FWD, 128, plain, f"-b 2 {LINEAR} --cache-batch-idx 1,0", f"-b 2 {LINEAR}"),
     ("K465", "sm_90", FWD, 128, even, "-s 129 --seqlen-k 128", "-s 128 --seqlen-k 128"),
     ("K465", "sm_90", FWD, 128, even, "-s 128 --seqlen-k 129", "-s 128 --seqlen-k 64"),
     ("K465", "sm_86", FWD, 128, even, "-s 128 --seqlen-k 48", "-s 128 --seqlen-k 32"),

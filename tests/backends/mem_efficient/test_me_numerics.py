@@ -5,6 +5,7 @@ Every result passes the product's own checks, guards included, and no address li
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -14,6 +15,7 @@ from me_small import ARCHS, DIRECTED, random_problem
 from fmha_cli.backends.mem_efficient.scratch import storage_of
 from fmha_cli.backends.mem_efficient.situation import Situation
 from fmha_cli.domain.device import DeviceFacts
+from fmha_cli.domain.features import CacheStorage
 from fmha_cli.domain.plan import Plan
 from fmha_cli.domain.problem import Problem
 
@@ -31,6 +33,15 @@ def test_directed_problems(number: int) -> None:
     plan, device = default_plan(DIRECTED[number])
     outcome = run_plan(plan, device, kind=FILLS[number % len(FILLS)], seed=number)
     assert outcome.faults == ()
+
+
+@pytest.mark.parametrize("line", [line for line in DIRECTED if "--kv-cache linear" in line])
+def test_a_given_cache_longer_than_its_keys(line: str) -> None:
+    """Sequences start a whole row of the cache apart; NaN is in all rows that hold no key."""
+    arch, _, flags = line.partition(" ")
+    problem = replace(Problem.from_cli(flags), storage=CacheStorage(rows=217))
+    plan = plans_of(problem, DEVICES[arch])[0]
+    assert run_plan(plan, DEVICES[arch], seed=5).faults == ()
 
 
 def features(plan: Plan, device: DeviceFacts) -> set[str]:
