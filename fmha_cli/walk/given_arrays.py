@@ -76,4 +76,5 @@ def request_with(options: Mapping[str, Any], files: Mapping[str, str]) -> Reques
         elif unknown in BY_KEY:
             help = f"Problem.of({unknown}=...)"
         raise UsageError(f"there is no option {unknown}", code="E043", where=unknown, help=help)
-    return Request(**{**options, "command": Command(options.get("command", Command.RUN)), "files": files})
+    named = {name: fspath(value) if isinstance(value, PathLike) else value for name, value in options.items()}
+    return Request(**{**named, "command": Command(options.get("command", Command.RUN)), "files": files})

@@ -21,7 +21,7 @@ from fmha_cli.cli.pages import error_pages
         ("list-kernels --arch 4090", 2, "did you mean sm_89 (RTX 4090)?"),
         ("list-kernels --arch gfx943", 2, "did you mean gfx942?"),
         ("list-kernels --arch v100", 2, "did you mean sm_70 (V100)?"),
-        ("list-kernels --arch k80", 2, "`fmha archs` lists them"),
+        ("list-kernels --arch k80", 2, "`fmha archs` lists those with kernels"),
         ("archs mi355x", 2, "did you mean gfx950 (MI355X)?"),
         ("list-kernels --arch gfx942 --backend ck", 2, "did you mean ck_tile?"),
         ("run --backend cuda", 2, "did you mean flash_attn?"),

@@ -126,7 +126,7 @@ def test_the_outputs_are_those_of_the_tensors_that_were_given(name: str) -> None
     np.testing.assert_allclose(done.o, case.o, atol=near, rtol=near)
     for output, values in case.more.items():
         np.testing.assert_allclose(done.outputs[output], values, atol=near, rtol=near)
-    (row,) = by_run(case, case.tensors, dry_run=False, out="run.npz")
+    (row,) = by_run(case, case.tensors, dry_run=False, out=Path("run.npz"))
     (told,) = by_command(case, case.tensors, "--out", "command.npz")
     assert (row.verdict, told["verdict"]) == (api.Verdict.PASSED, "PASSED")
     for file in ("run.npz", "command.npz"):
