@@ -6,7 +6,7 @@ import ctypes
 from collections.abc import Iterable
 from contextlib import suppress
 
-from numerics.faults import BackwardFault, ByteFault, CacheFault, Fault, TileFault
+from numerics.faults import BackwardFault, ByteFault, CacheFault, ExtremeFault, Fault, TileFault
 
 from fmha_cli.backends.cpu.kernels import algorithm_of
 from fmha_cli.codegen.cpu.algorithm import Kind
@@ -16,7 +16,11 @@ from fmha_cli.domain.kernel import KernelSpec
 BLOCKS = 2
 """Register tiles per block of keys: few, so that a small problem has several blocks and shows block-loop faults."""
 
-NAMES = tuple(dict.fromkeys(f.name for kind in (Fault, BackwardFault, ByteFault, CacheFault, TileFault) for f in kind))
+NAMES = tuple(
+    dict.fromkeys(
+        f.name for kind in (Fault, BackwardFault, ByteFault, CacheFault, ExtremeFault, TileFault) for f in kind
+    )
+)
 """Every fault that a text can have."""
 
 SWITCH = "planted_"

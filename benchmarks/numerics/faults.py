@@ -44,6 +44,15 @@ class Fault(StrEnum):
     """Where V is in K, it is read from the last columns instead of the first."""
 
 
+class ExtremeFault(StrEnum):
+    """A planted fault of the CPU's kernels, of either direction, that only extreme inputs show; the macro ``FAULT_<NAME>`` enables it."""
+
+    SCALED_MAXIMUM = "scaled_maximum"
+    """The row's maximum is scaled, and rounded, before it is subtracted; weights of the backward kernels come from a rounded LSE."""
+    BIASED_KEY = "biased_key"
+    """K and V of a key that a bias of -inf hides are read."""
+
+
 class CacheFault(StrEnum):
     """A planted fault of the CPU's caches, split keys and appended keys; the macro ``FAULT_<NAME>`` enables it."""
 

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from numerics.faults import BackwardFault, CacheFault, Fault, TileFault
+from numerics.faults import BackwardFault, CacheFault, ExtremeFault, Fault, TileFault
 from planted_cpu import SWITCH, backward_faults, planted, switch, switchable
 
 from fmha_cli.backends.cpu.arch_detect import ARCHS
@@ -24,7 +24,7 @@ from fmha_cli.codegen.cpu.elements import gradient_elements, product_elements, s
 from fmha_cli.codegen.cpu.emit import CACHE_FAULTS, FAULTS, emit
 from fmha_cli.codegen.cpu.emit_backward import BACKWARD_FAULTS, SHARED_FAULTS, tile_queries
 from fmha_cli.codegen.cpu.micro import score_tile, value_columns, value_tile
-from fmha_cli.codegen.cpu.parts import TILE_FAULTS
+from fmha_cli.codegen.cpu.parts import EXTREME_FAULTS, TILE_FAULTS
 from fmha_cli.codegen.cpu.streams import dot_tile, mix_tile, pair_mix_tile
 from fmha_cli.domain.arch import load_arch
 from fmha_cli.domain.kernel import Family, KernelSpec
@@ -100,6 +100,7 @@ def test_text_is_whole_and_plain(kernel: KernelSpec) -> None:
 def test_the_text_has_a_macro_for_every_fault() -> None:
     assert list(FAULTS) == [fault.name for fault in Fault]
     assert list(CACHE_FAULTS) == [fault.name for fault in CacheFault]
+    assert list(EXTREME_FAULTS) == [fault.name for fault in ExtremeFault]
     assert list(TILE_FAULTS) == [fault.name for fault in TileFault]
     assert [*SHARED_FAULTS, *BACKWARD_FAULTS] == [fault.name for fault in BackwardFault]
     assert set(SHARED_FAULTS) < set(FAULTS)

@@ -124,7 +124,7 @@ def block_weights(vectors: int) -> str:
             "template <class Exponent>",
             "static void weigh(const float* s, float* out, i64 n, const Exponent of, const float* floor, float* sum,",
             "                  const float* shrink, bool keep, const float* by) {",
-            *(f"  const vf floor{z} = -vload(floor + {z} * NL);" for z in zs),
+            *(f"  const vf floor{z} = vload(floor + {z} * NL);" for z in zs),
             f"  vf {', '.join(f'sum{z} = vset(0)' for z in zs)};",
             "  i64 j = 0;",
             "  for (; j + 3 < n; j += 4, s += 4 * BQ, out += 2 * BQ) {",

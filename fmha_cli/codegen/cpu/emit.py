@@ -22,6 +22,7 @@ from fmha_cli.codegen.cpu.micro import (
 )
 from fmha_cli.codegen.cpu.parts import (
     ELEMENT,
+    EXTREME_FAULTS,
     MAX_HDIM,
     TILE_FAULTS,
     constants,
@@ -134,7 +135,7 @@ def _constants(kernel: KernelSpec, algorithm: CpuAlgorithm) -> str:
         **({"DIRECT": _direct(kernel, algorithm)} if streams else {}),
         "UPPER": _upper(algorithm),
         "LATE_CAP": not algorithm.blocks,  # blocks have keys in fours
-        **{f"FAULT_{name}": False for name in (*FAULTS, *CACHE_FAULTS, *own)},
+        **{f"FAULT_{name}": False for name in (*FAULTS, *EXTREME_FAULTS, *CACHE_FAULTS, *own)},
     }
     sizes = {
         **{f"STATUS_{s.name}": s.value for s in Status},

@@ -8,7 +8,15 @@ from fmha_cli.codegen.cpu.backward import ROWS, gradient_columns, gradient_tile,
 from fmha_cli.codegen.cpu.blocks import gradient_blocks, product_blocks
 from fmha_cli.codegen.cpu.elements import gradient_elements, product_elements
 from fmha_cli.codegen.cpu.micro import MIX, transpositions
-from fmha_cli.codegen.cpu.parts import MAX_HDIM, TILE_FAULTS, constants, element_types, source_text, vector_math
+from fmha_cli.codegen.cpu.parts import (
+    EXTREME_FAULTS,
+    MAX_HDIM,
+    TILE_FAULTS,
+    constants,
+    element_types,
+    source_text,
+    vector_math,
+)
 from fmha_cli.codegen.struct import struct_text, table_text
 from fmha_cli.domain.kernel import KernelSpec
 
@@ -113,7 +121,7 @@ def _products(algorithm: CpuAlgorithm) -> list[str]:
 
 def _constants(kernel: KernelSpec, algorithm: CpuAlgorithm) -> str:
     own = TILE_FAULTS if algorithm.simd.tiles else ()
-    faults = {f"FAULT_{name}": False for name in (*SHARED_FAULTS, *BACKWARD_FAULTS, *own)}
+    faults = {f"FAULT_{name}": False for name in (*SHARED_FAULTS, *BACKWARD_FAULTS, *EXTREME_FAULTS, *own)}
     queries, (one, every) = tile_queries(algorithm), MATRIX_SLABS if algorithm.simd.tiles else SLABS
     sizes = {
         **{f"STATUS_{s.name}": s.value for s in Status},

@@ -84,7 +84,7 @@ def weights(vectors: int, pairs: bool) -> str:
             "template <class Exponent>",
             "static void weigh(const float* s, float* out, i64 n, const Exponent of, const float* floor, float* sum,",
             "                  const float* shrink, bool keep, const float* by) {",
-            *(f"  const vf floor{z} = -vload(floor + {z} * NL);" for z in zs),
+            *(f"  const vf floor{z} = vload(floor + {z} * NL);" for z in zs),
             f"  vf {', '.join(f'sum{z} = vset(0)' for z in zs)};",
             "  i64 j = 0;",
             f"  for (; j + 1 < n; j += 2, s += 2 * BQ, out += {'BQ' if pairs else '2 * BQ'}) {{",

@@ -16,6 +16,9 @@ of sums on the stack (two in the backward kernels, 4.5 KiB)."""
 ELEMENT = {DType.FP32: "float", DType.FP16: "f16", DType.BF16: "bf16"}
 """The C++ type of an element."""
 
+EXTREME_FAULTS = ("SCALED_MAXIMUM", "BIASED_KEY")
+"""Faults of either direction that only extreme inputs show: macros like ``emit.FAULTS``."""
+
 TILE_FAULTS = ("TILE_PAIRS", "TILE_TAIL")
 """Faults of operands in matrix tiles: macros like ``emit.FAULTS``."""
 

@@ -168,11 +168,14 @@ def _add_head(case: BackwardCase, values: BackwardCase, sizes: BackwardCase, b: 
             t = np.tanh(s / case.softcap)
             s, slope = case.softcap * t, 1 - t**2
         if case.bias:
-            s = s + d["bias"][b % case.bias[0], h % case.bias[1], :nq, :nk].astype(np.float64)
+            bias = d["bias"][b % case.bias[0], h % case.bias[1], :nq, :nk].astype(np.float64)
+            s, seen = s + bias, seen & ~np.isneginf(bias)
         if case.alibi:
             s = s - d["alibi_slopes"][b % case.alibi, h] * np.abs(i + delta - j)
         lse = part(case, "lse", b, h).astype(np.float64)[:, None]
         p = np.where(seen, np.exp(s - np.where(np.isneginf(lse), np.inf, lse)), 0)
+        if case.large:  # nothing is left of the sum in such an LSE
+            p = formula(replace(case, dropout=0.0), b, h).weights
         keep = np.ones_like(p)
         if case.threshold:
             ones = np.ones((nq, nk), np.uint64)

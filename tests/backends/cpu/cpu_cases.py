@@ -59,7 +59,7 @@ class Case:
     """One problem. ``q_len`` and ``k_len`` are per sequence; ``capacity`` is the rows of K and V in batch mode.
 
     ``bias`` has the planes (sequences, heads), and one row for all queries without ``bias_rows``. With a ``page``, the kernel reads K and V from pages of so many rows, which are copies of ``k`` and ``v``. ``v_in_k``: V
-    is the first columns of K.
+    is the first columns of K. ``large``: scores are so large that little is left of them in fp32, so the formula rounds them too.
     """
 
     dtype: str
@@ -90,6 +90,7 @@ class Case:
     splits: int = 0
     page: int = 0
     v_in_k: bool = False
+    large: bool = False
     data: dict[str, Array] = field(default_factory=dict, repr=False)
 
     @property
@@ -308,9 +309,11 @@ def formula(case: Case, b: int, h: int) -> Row:
         if case.softcap:
             s = case.softcap * np.tanh(s / case.softcap)
         if case.bias:
-            s = s + d["bias"][b % case.bias[0], h % case.bias[1], :nq, :nk].astype(np.float64)
+            bias = d["bias"][b % case.bias[0], h % case.bias[1], :nq, :nk].astype(np.float64)
+            s, visible = s + bias, visible & ~np.isneginf(bias)
         if case.alibi:
             s = s - d["alibi_slopes"][b % case.alibi, h] * np.abs(i + delta - j)
+        s = s.astype(np.float32).astype(np.float64) if case.large else s
         s = np.where(visible, s, -np.inf)
         top = s.max(axis=1, initial=-np.inf)
         if case.sink_logits:
@@ -355,7 +358,9 @@ def complaints(case: Case) -> list[str]:
             if (np.isfinite(o) != np.isfinite(row.o)).any():
                 out.append(f"b{b} h{h}: finite elements differ")
             with np.errstate(all="ignore"):
-                far = ~(np.abs(lse - row.lse) <= 1e-5 * (1 + np.abs(row.lse))) & (lse != row.lse)
+                far = ~(np.abs(lse - row.lse) <= (2e-5 if case.large else 1e-5) * (1 + np.abs(row.lse))) & (
+                    lse != row.lse
+                )
                 error = np.linalg.norm(np.where(np.isfinite(row.o), o - row.o, 0), axis=1)
                 parts = np.sqrt(row.weights**2 @ np.nan_to_num(row.v**2).sum(axis=1)) if row.v.size else np.zeros(nq)
                 size = np.maximum(np.linalg.norm(np.nan_to_num(row.o), axis=1), parts)

@@ -24,7 +24,6 @@ NEEDS: dict[BackwardFault, dict[str, object]] = {
     BackwardFault.DBIAS_ROWS_LOST: {"bias": (1, 1), "bias_rows": False, "dbias": True, "q_len": (300,)},
     BackwardFault.HIDDEN_LEAKS: {"right": 0},
     BackwardFault.ZERO_WEIGHT: {"right": 0, "bias": (1, 4), "dbias": True},
-    BackwardFault.EMPTY_ROW: {"bias": (1, 4), "dbias": True},
     BackwardFault.V_COLUMNS: {"v_in_k": True},
     BackwardFault.DV_IN_K_LOST: {"v_in_k": True},
 }
@@ -38,8 +37,8 @@ def case_for(fault: BackwardFault, dtype: str) -> BackwardCase:
         case.data["k"][0, :, -1] = np.nan
     if fault is BackwardFault.ZERO_WEIGHT:
         case.data["v"][0, :, -1] = np.nan
-    if fault is BackwardFault.EMPTY_ROW:
-        case.data["bias"][0, :, 3] = -np.inf
+    if fault is BackwardFault.EMPTY_ROW:  # keys that are seen, whose scores are -inf
+        case.data["q"][...], case.data["k"][0, 0] = np.abs(case.data["q"]), -np.inf
     finish_forward(case)
     return case
 

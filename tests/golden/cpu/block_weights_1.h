@@ -1,7 +1,7 @@
 template <class Exponent>
 static void weigh(const float* s, float* out, i64 n, const Exponent of, const float* floor, float* sum,
                   const float* shrink, bool keep, const float* by) {
-  const vf floor0 = -vload(floor + 0 * NL);
+  const vf floor0 = vload(floor + 0 * NL);
   vf sum0 = vset(0);
   i64 j = 0;
   for (; j + 3 < n; j += 4, s += 4 * BQ, out += 2 * BQ) {

@@ -28,19 +28,20 @@ INLINE T* dbias_row(const FmhaCpuArgs& a, i64 b, i64 h, i64 i) {
 }
 INLINE uint32_t dropout_offset(const FmhaCpuArgs& a) { return a.offset + FAULT_DROPOUT_OFFSET; }
 
-// One query head of a sequence, with two numbers for each of its rows: the exponent of 2 that turns a finished score into
-// a weight (-LSE), and the sum of dO * O. Rows behind the last one have weights of 0.
+// One query head of a sequence, with three numbers for each of its rows. A weight is exp2((score - top) * exponent + base): top is 0 and
+// base the LSE, unless the LSE is so large that its rounding would show in the weights. Then they are the row's largest score, in the
+// unit of its scores, and the sum of its weights. delta is the sum of dO * O. Rows behind the last one have weights of 0.
 struct Head {
   const Context* x;
   Sequence s;
   i64 b, h;
-  float *base, *delta;
+  float *top, *base, *delta;
 };
 
 // Another head of the same sequence.
 INLINE Head other_head(const Head& head, i64 h) {
   const i64 step = (h - head.h) * whole_tiles(head.s.nq);
-  return {head.x, head.s, head.b, h, head.base + step, head.delta + step};
+  return {head.x, head.s, head.b, h, head.top + step, head.base + step, head.delta + step};
 }
 
 // Up to two ranges of keys; a range starts at a multiple of PRODUCT_ROWS.

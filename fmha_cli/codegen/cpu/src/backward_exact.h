@@ -4,25 +4,50 @@ struct Pair {
   float used, ds;  // weight after dropout, gradient of the scaled product
 };
 
-static Pair exact_pair(const Head& head, i64 hk, i64 i, i64 j) {
-  const Context& x = *head.x;
-  const FmhaCpuArgs& a = *x.a;
-  const Sequence& s = head.s;
-  const Finish f = finish_of(x);
-  const T* k = k_rows(a, s, hk) + j * a.k_row_stride;
-  const T* v = v_rows(a, s, hk) + j * a.v_row_stride;
-  const float bias = f.bias ? to_float(bias_row(a, head.b, head.h, i)[j]) : 0;
-  float score = row_dot(q_row(a, s, head.b, head.h, i), k, a.hdim) * f.before, slope = 1;
+// The finished score of a visible pair; slope becomes its derivative by the scaled product.
+static float exact_score(const Head& head, i64 hk, i64 i, i64 j, float& slope) {
+  const FmhaCpuArgs& a = *head.x->a;
+  const Finish f = finish_of(*head.x);
+  const T* k = k_rows(a, head.s, hk) + j * a.k_row_stride;
+  float score = row_dot(q_row(a, head.s, head.b, head.h, i), k, a.hdim) * f.before;
+  slope = 1;
   if (f.cap > 0) {
     const float e = __builtin_exp2f(-2 * LOG2E * vabs(score));
     slope = 4 * e / ((1 + e) * (1 + e));
     score = vtanh(score) * f.cap;
   }
-  if (f.bias) score += bias;
-  if (f.alibi) score = vfma(down_of(a, head.b, head.h), vabs((float)(i + s.delta - j)), score);
-  const float p = __builtin_exp2f(vfma(score, LOG2E, head.base[i]));
+  if (f.bias) score = add_bias(score, to_float(bias_row(a, head.b, head.h, i)[j]));
+  if (f.alibi) score = vfma(down_of(a, head.b, head.h), vabs((float)(i + head.s.delta - j)), score);
+  return score;
+}
+
+// top and base of a row, of finished scores. The largest score of other sums of the same products is another number.
+struct Numbers {
+  float top, base;
+};
+static Numbers exact_numbers(const Head& head, i64 hk, i64 i) {
+  if (head.top[i] == 0) return {0, head.base[i]};
+  const Span span = span_of(*head.x, head.s, i, i);
+  float top, sum, slope;
+  start_row(*head.x, head.h, 1, top, sum);
+  for (i64 j = span.head ? 0 : span.lo; j < span.hi; j = j + 1 == span.head ? span.lo : j + 1) {
+    const float score = exact_score(head, hk, i, j, slope), most = vmax(score, top);
+    if (most == NEG_INF) continue;
+    sum = sum * __builtin_expf(top - most) + __builtin_expf(score - most);
+    top = most;
+  }
+  return {top, -__builtin_log2f(sum)};
+}
+
+static Pair exact_pair(const Head& head, const Numbers& row, i64 hk, i64 i, i64 j) {
+  const Context& x = *head.x;
+  const FmhaCpuArgs& a = *x.a;
+  const T* v = v_rows(a, head.s, hk) + j * a.v_row_stride;
+  if (a.bias && to_float(bias_row(a, head.b, head.h, i)[j]) == NEG_INF && !FAULT_BIASED_KEY) return {0, 0};
+  float slope;
+  const float p = __builtin_exp2f(vfma(exact_score(head, hk, i, j, slope) - row.top, LOG2E, row.base));
   if (p == 0) return {0, 0};
-  float dp = row_dot(do_row(a, s, head.b, head.h, i), v, a.hdim_v) * a.keep_scale, used = p;
+  float dp = row_dot(do_row(a, head.s, head.b, head.h, i), v, a.hdim_v) * a.keep_scale, used = p;
   if (a.dropout_threshold) {
     uint32_t c[4] = {(uint32_t)(j >> 2), (uint32_t)i, (uint32_t)(head.b * a.heads + head.h), dropout_offset(a)};
     philox(c, a.seed);
@@ -42,9 +67,10 @@ COLD void exact_query(const Head& head, i64 hk, i64 i) {
   const FmhaCpuArgs& a = *x.a;
   const Span span = span_of(x, head.s, i, i);
   const T* k = k_rows(a, head.s, hk);
+  const Numbers row = exact_numbers(head, hk, i);
   float sum[MAX_HDIM] = {};
   for (i64 j = span.head ? 0 : span.lo; j < span.hi; j = j + 1 == span.head ? span.lo : j + 1)
-    add_row(sum, exact_pair(head, hk, i, j).ds, k + j * a.k_row_stride, a.hdim);
+    add_row(sum, exact_pair(head, row, hk, i, j).ds, k + j * a.k_row_stride, a.hdim);
   T* out = dq_row(a, head.s, head.b, head.h, i);
   for (i64 c = 0; c < a.hdim; ++c) from_float(out + c, sum[c] * x.scale);
 }
@@ -60,7 +86,7 @@ COLD void exact_key(const Head& first, i64 hk, i64 j) {
     for (i64 i = 0; i < s.nq; ++i) {
       const Span span = span_of(x, s, i, i);
       if (j >= span.head && (j < span.lo || j >= span.hi)) continue;
-      const Pair p = exact_pair(head, hk, i, j);
+      const Pair p = exact_pair(head, exact_numbers(head, hk, i), hk, i, j);
       add_row(dk, p.ds, q_row(a, s, head.b, head.h, i), a.hdim);
       add_row(dv, p.used, do_row(a, s, head.b, head.h, i), a.hdim_v);
     }

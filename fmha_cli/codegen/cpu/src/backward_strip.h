@@ -9,7 +9,7 @@ struct Tile {
   i64 i0, rows;          // BQ rows from i0, of which so many exist
   const float *q, *dout;  // [word][BQ]
   Finish f;
-  bool featured;  // a score is more than the scaled product
+  bool featured;  // weights are made of finished scores, not of raw ones
   float exponent, down;
   float* bias;   // [NL][BQ], of keys bias_key .. bias_key + NL - 1
   i64 bias_key;  // -1: none yet
@@ -19,8 +19,8 @@ INLINE Tile tile_at(const Head& head, i64 i0, const float* q, const float* dout,
   const Context& x = *head.x;
   const i64 rows = min64(BQ, head.s.nq - i0);
   const Finish f = finish_of(x);
-  const bool featured = f.cap > 0 || f.bias || f.alibi;
-  return {head, i0, rows, q, dout, f, featured, x.scale * LOG2E, down_of(*x.a, head.b, head.h), bias, -1};
+  const bool featured = f.cap > 0 || f.bias || f.alibi || !is_unit(x.scale) || !holds_sink(*x.a, head.h, vabs(x.scale));
+  return {head, i0, rows, q, dout, f, featured, featured ? LOG2E : x.scale * LOG2E, down_of(*x.a, head.b, head.h), bias, -1};
 }
 
 // Rows [from, to) of the tile that see key j.
@@ -53,10 +53,10 @@ INLINE vf tanh_slope(vf x) {
   return vquotient(e * vset(4), d * d);
 }
 
-// The exponent of 2 of a weight; slope becomes the derivative of the score by the scaled product.
+// The score that a weight is made of; slope becomes the derivative of the score by the scaled product.
 template <bool FEATURED>
-INLINE vf exponent_of(const Tile& t, vf raw, const float* bias, vf distance, vf base, vf& slope) {
-  if (!FEATURED) return vfma(raw, vset(t.exponent), base);
+INLINE vf score_of(const Tile& t, vf raw, const float* bias, vf distance, vf& slope) {
+  if (!FEATURED) return raw;
   vf s = raw * vset(t.f.before);
   if (t.f.cap > 0) {
     slope = tanh_slope(s);
@@ -64,7 +64,7 @@ INLINE vf exponent_of(const Tile& t, vf raw, const float* bias, vf distance, vf 
   }
   if (t.f.bias) s = s + vload(bias);
   if (t.f.alibi) s = vfma(vset(t.down), vabs(distance), s);
-  return vfma(s, vset(LOG2E), base);
+  return s;
 }
 
 // What stands between raw products and gradients, for NL queries of one key.
@@ -78,9 +78,13 @@ INLINE vf drop(const Tile& t, vm keep, vf x) {
 }
 
 template <bool FEATURED, bool CARE>
-INLINE Weighed weigh(const Tile& t, vf raw, vf dp, const float* bias, vf distance, vf base, vf delta, vm seen, vm keep) {
+INLINE Weighed weigh(const Tile& t, vf raw, vf dp, const float* bias, vf distance, vf top, vf base, vf delta, vm seen, vm keep) {
   const float factor = t.head.x->a->keep_scale;
-  vf slope = vset(1), p = vexp2(exponent_of<FEATURED>(t, raw, bias, distance, base, slope));
+  vf slope = vset(1), s = score_of<FEATURED>(t, raw, bias, distance, slope) - top, p = vexp2(vfma(s, vset(t.exponent), base));
+  if (FEATURED && t.f.bias && !FAULT_BIASED_KEY) {  // -inf hides the key, whatever the score and the LSE are; NaN stays
+    const vf b = vload(bias);
+    p = vpick(vabove(b, vset(NEG_INF)), p, vmax(vset(0), b));
+  }
   Weighed w;
   if (CARE) {
     p = vpick(seen, p, vset(0));
@@ -114,7 +118,7 @@ static void weigh_strip(const Tile& t, i64 j, i64 q0, const float* raw, const fl
   if (CARE)
     for (int r = 0; r < ROWS; ++r) rows_that_see(t, j + r, from[r], to[r]);
   for (i64 q = q0; q < q0 + STRIP; q += NL, raw += NL, dp += NL) {
-    const vf base = vload(t.head.base + t.i0 + q), delta = vload(t.head.delta + t.i0 + q);
+    const vf top = vload(t.head.top + t.i0 + q), base = vload(t.head.base + t.i0 + q), delta = vload(t.head.delta + t.i0 + q);
     const vf distance = viota() + vset((float)(t.i0 + t.head.s.delta + q - j));
     const vm all = vrange(0, NL);
     vm seen[ROWS], keep[ROWS];
@@ -125,10 +129,10 @@ static void weigh_strip(const Tile& t, i64 j, i64 q0, const float* raw, const fl
     if (CARE && a.dropout_threshold) draw_kept(t, j, q, keep);
     for (int r = 0; r < ROWS; r += 2) {
       const vf first = distance - vset((float)r), second = first - vset(1);
-      const Weighed x = weigh<FEATURED, CARE>(t, vload(raw + r * STRIP), vload(dp + r * STRIP), bias + r * BQ + q, first, base,
-                                          delta, seen[r], keep[r]);
+      const Weighed x = weigh<FEATURED, CARE>(t, vload(raw + r * STRIP), vload(dp + r * STRIP), bias + r * BQ + q, first, top,
+                                          base, delta, seen[r], keep[r]);
       const Weighed y = weigh<FEATURED, CARE>(t, vload(raw + (r + 1) * STRIP), vload(dp + (r + 1) * STRIP),
-                                          bias + (r + 1) * BQ + q, second, base, delta, seen[r + 1], keep[r + 1]);
+                                          bias + (r + 1) * BQ + q, second, top, base, delta, seen[r + 1], keep[r + 1]);
       sink.take(j + r, q, x, y);
     }
   }

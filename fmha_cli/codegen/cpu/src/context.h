@@ -5,7 +5,7 @@ const float NEG_INF = -__builtin_inff();
 struct Context {
   const FmhaCpuArgs* a;
   float scale;       // as used, of either sign
-  float exponent;    // factor of a finished score in the exponent of 2
+  float unit;        // of the scores that weights are made of: 1 if they are finished, or that of raw ones
   uint32_t q_flip;   // sign bit of the scale, moved into Q, so that the largest q.k is the largest score
   bool featured;     // scores need more than the scale
   bool has_left, has_right;
@@ -53,14 +53,23 @@ INLINE Span span_of(const Context& x, const Sequence& s, i64 first_row, i64 last
   return v;
 }
 
+// Whether raw scores may be weighed without being scaled. A factor of 0 would turn a row maximum of -inf into NaN.
+INLINE bool is_unit(float factor) {
+  const float size = __builtin_fabsf(factor);
+  return size > 0 && size < 1e38f;
+}
+// Whether a head's learned sink can be told in this unit.
+INLINE bool holds_sink(const FmhaCpuArgs& a, i64 h, float unit) {
+  return !a.sink_logits || __builtin_isinf(a.sink_logits[h]) || !(__builtin_fabsf(a.sink_logits[h]) / unit > 1e38f);
+}
+
 NOINLINE Context make_context(const FmhaCpuArgs* a) {
   Context x;
   x.a = a;
   x.scale = a->scale * (FAULT_SCALE_WRONG ? 1.0625f : 1.0f);
-  // A scale of 0 would turn a row maximum of -inf into NaN on the short path.
-  x.featured = a->bias || a->alibi_slopes || a->softcap > 0 || a->dropout_threshold || x.scale == 0;
+  x.featured = a->bias || a->alibi_slopes || a->softcap > 0 || a->dropout_threshold || !is_unit(x.scale);
   x.q_flip = x.featured || x.scale > 0 ? 0 : 0x80000000u;
-  x.exponent = x.featured ? LOG2E : __builtin_fabsf(x.scale) * LOG2E;
+  x.unit = x.featured ? 1 : __builtin_fabsf(x.scale);
   const i64 far = (i64)1 << 40;  // beyond every length, small enough to add
   x.has_left = a->has_left;
   x.has_right = a->has_right;
@@ -90,12 +99,16 @@ INLINE Finish finish_of(const Context& x) {
   return {cap > 0 ? x.scale / cap : x.scale, cap, x.a->bias != nullptr, x.a->alibi_slopes != nullptr};
 }
 
+// A bias of -inf hides its key, whatever the score is.
+INLINE vf add_bias(vf s, vf bias) { return FAULT_BIASED_KEY ? s + bias : vpick(vabove(bias, vset(NEG_INF)), s + bias, bias); }
+INLINE float add_bias(float s, float bias) { return bias > NEG_INF || FAULT_BIASED_KEY ? s + bias : bias; }
+
 // distance = i + delta - j; down = -slope. V is a vector or a float.
 template <bool CAP, class V>
 INLINE V finish_score(const Finish& f, V raw, V bias, V distance, V down) {
   V s = raw * vset_like(raw, f.before);
   if (CAP) s = vtanh(s) * vset_like(raw, f.cap);
-  if (f.bias) s = s + bias;
+  if (f.bias) s = add_bias(s, bias);
   if (f.alibi) s = vfma(down, vabs(distance), s);
   return s;
 }
@@ -106,19 +119,22 @@ INLINE float down_of(const FmhaCpuArgs& a, i64 b, i64 h) {
   return FAULT_ALIBI_SIGN ? slope : -slope;
 }
 
-// Exponent of 2 and weight with which a learned sink (and a planted phantom key) starts a row.
-INLINE void start_row(const Context& x, i64 h, float& top, float& sum) {
+// A row's maximum is kept in the unit of its scores, and is subtracted from them before anything is scaled: the largest weight is then 1
+// whatever the scores are. A maximum that was scaled and rounded would be off by its own rounding, which is more than 1 from 2^24 on.
+
+// Score and weight with which a learned sink (and a planted phantom key) starts a row.
+INLINE void start_row(const Context& x, i64 h, float unit, float& top, float& sum) {
   float logit = x.a->sink_logits ? x.a->sink_logits[h] : NEG_INF;
-  top = logit != logit ? NEG_INF : logit * LOG2E;
+  top = logit != logit ? NEG_INF : logit / unit;
   sum = logit != logit ? logit : logit == NEG_INF ? 0.0f : 1.0f;
   if (FAULT_MASK_OFF_BY_ONE && !x.has_right) {  // one more key, all zeros
-    sum = top > 0 ? sum + __builtin_exp2f(-top) : sum * __builtin_exp2f(top) + 1.0f;
+    sum = top > 0 ? sum + __builtin_expf(-top * unit) : sum * __builtin_expf(top * unit) + 1.0f;
     top = top > 0 ? top : 0;
   }
 }
 
-INLINE float lse_of(float top, float sum) {
-  float lse = sum == 0 ? NEG_INF : (top + __builtin_log2f(sum)) * LN2;
+INLINE float lse_of(float top, float unit, float sum) {
+  float lse = sum == 0 ? NEG_INF : top * unit + __builtin_logf(sum);
   return FAULT_LSE_LOG2 ? lse * LOG2E : lse;
 }
 

@@ -7,7 +7,7 @@ struct Group {
   i64 head, lo, hi;  // keys [0, head) and [lo, hi): what any row sees, lo and head at block borders
 };
 
-// What an item leaves: for each row the top (exponent of 2), the sum and O. The host lays parts out too: see part_floats
+// What an item leaves: for each row the top (a score), the sum and O. The host lays parts out too: see part_floats
 // of the ABI.
 struct Part {
   float *top, *sum;
@@ -56,7 +56,8 @@ static void finish(const Group& g, const Part& part) {
   for (i64 row = 0; row < g.rows; ++row) {
     const i64 h = head_of(g, row), i = query_of(g, row);
     const float sum = part.sum[row], *o = part.o + row * o_stride_of(a);
-    const vf factor = vset(sum == 0 ? 0 : a.keep_scale * scaled_of(*g.x, g.b, h, i).values / sum);
+    const Scaled scaled = scaled_of(*g.x, g.b, h, i);
+    const vf factor = vset(sum == 0 ? 0 : a.keep_scale * scaled.values / sum);
     T* out = o_row(a, g.s, g.b, h, i);
     vf bad = vset(sum) * vset(0);
     for (i64 c = 0; c < a.hdim_v; c += NL) {
@@ -65,7 +66,7 @@ static void finish(const Group& g, const Part& part) {
       bad = vfma(y, vset(0), bad);
       vstore_n(out + c, y, n);
     }
-    if (a.lse) *lse_at(a, g.s, g.b, h, i) = lse_of(part.top[row], sum);
+    if (a.lse) *lse_at(a, g.s, g.b, h, i) = lse_of(part.top[row], scaled.unit, sum);
     if (vsum(bad) != 0) exact_row(*g.x, g.b, h, i);
     if (FAULT_NAN_ROW && g.b == a.batch - 1 && h == a.heads - 1 && i == g.s.nq - 1)
       for (i64 c = 0; c < a.hdim_v; ++c) from_float(out + c, __builtin_nanf(""));
@@ -78,7 +79,8 @@ static void merge(const Group& g, const Part& into, const Part& from) {
   const i64 o_stride = o_stride_of(*g.x->a);
   for (i64 row = 0; row < g.rows; ++row) {
     const float top = vmax(into.top[row], from.top[row]), floor = top == NEG_INF ? 0 : top;
-    const float ours = __builtin_exp2f(into.top[row] - floor), theirs = __builtin_exp2f(from.top[row] - floor);
+    const float c = scaled_of(*g.x, g.b, head_of(g, row), query_of(g, row)).exponent;
+    const float ours = __builtin_exp2f((into.top[row] - floor) * c), theirs = __builtin_exp2f((from.top[row] - floor) * c);
     for (i64 c = 0; c < o_stride; c += NL) {
       float* o = into.o + row * o_stride + c;
       vstore(o, vfma(vload(o), vset(ours), vload(from.o + row * o_stride + c) * vset(theirs)));

@@ -2,7 +2,9 @@
 static void start_part(const Group& g, const Part& part, bool leads) {
   for (i64 row = 0; row < g.rows; ++row) {
     part.top[row] = NEG_INF, part.sum[row] = 0;
-    if (leads) start_row(*g.x, head_of(g, row), part.top[row], part.sum[row]);
+    if (!leads) continue;
+    const i64 h = head_of(g, row);
+    start_row(*g.x, h, scaled_of(*g.x, g.b, h, query_of(g, row)).unit, part.top[row], part.sum[row]);
   }
   memset(part.o, 0, (size_t)(g.rows * o_stride_of(*g.x->a)) * sizeof(float));
 }
@@ -60,12 +62,13 @@ NOINLINE float weigh_row(const Group& g, i64 row, float* p, i64 j0, i64 n, float
     vstore(p + t, s);
     peak = vmax(s, peak);
   }
-  const float raised = vmax(vtop(peak) * scaled.exponent, top), floor = raised == NEG_INF ? 0 : raised;
-  const float shrink = __builtin_exp2f(top - floor);
-  const vf c = vset(scaled.exponent), base = vset(-floor);
+  const float raised = vmax(vtop(peak), top), floor = raised == NEG_INF ? 0 : raised;
+  const float shrink = __builtin_exp2f((top - floor) * scaled.exponent);
+  const vf c = vset(scaled.exponent), base = vset(floor);
   vf total = vset(0);
   for (i64 t = 0; t < n; t += NL) {
-    vf w = vexp2(vfma(vload(p + t), c, base));
+    const vf s = vload(p + t);
+    vf w = vexp2(FAULT_SCALED_MAXIMUM ? vfma(s, c, -(base * c)) : (s - base) * c);
     total += w;
     if (a.dropout_threshold) w = drop(x, w, g.b, h, i, j0 + t);
     if (BYTES && by) w = w * vload(by->v + t);

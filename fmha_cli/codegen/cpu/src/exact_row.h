@@ -1,5 +1,5 @@
 // One row, key by key. Slow; used for rows that came out infinite or NaN: there a hidden key whose weight
-// is 0 may have met an infinite V (0 * inf = NaN), and only visible keys may speak.
+// is 0 may have met an infinite V (0 * inf = NaN), and only visible keys may speak. A bias of -inf hides its key too.
 COLD void exact_row(const Context& x, i64 b, i64 h, i64 i) {
   const FmhaCpuArgs& a = *x.a;
   const Sequence s = sequence_of(x, b);
@@ -11,11 +11,11 @@ COLD void exact_row(const Context& x, i64 b, i64 h, i64 i) {
   const Scaled scaled = scaled_of(x, b, h, i);
   T* o = o_row(a, s, b, h, i);
   float top, sum, acc[MAX_HDIM], dropped = 0;
-  start_row(x, h, top, sum);
-  top *= LN2;
+  start_row(x, h, 1, top, sum);
   for (i64 d = 0; d < a.hdim_v; ++d) acc[d] = 0;
   for (i64 j = span.head ? 0 : span.lo; j < span.hi; j = j + 1 == span.head ? span.lo : j + 1) {
     float score = 0, bias = a.bias ? to_float(bias_row(a, b, h, i)[j]) : 0;
+    if (bias == NEG_INF && !FAULT_BIASED_KEY) continue;
     const KT *k = row_at(keys, j), *v = row_at(values, j);
     Finish f = scaled.finish;
     if (by_key(a)) f.before *= key_factor(a, a.k_scale, b, hk, j);
@@ -41,5 +41,5 @@ COLD void exact_row(const Context& x, i64 b, i64 h, i64 i) {
   }
   float factor = sum == 0 ? 0 : a.keep_scale * scaled.values / sum;
   for (i64 d = 0; d < a.hdim_v; ++d) from_float(o + d, sum == 0 ? 0 : acc[d] * factor);
-  if (a.lse) *lse_at(a, s, b, h, i) = lse_of(top * LOG2E, sum);
+  if (a.lse) *lse_at(a, s, b, h, i) = lse_of(top, 1, sum);
 }

@@ -146,7 +146,7 @@ static void finish(Tile& t) {
     all_bad += vsum(found);
   }
   if (a.lse)
-    for (i64 n = 0; n < t.rows; ++n) *lse_at(a, t.s, t.b, t.h, t.i0 + n) = lse_of(t.top[n], t.sum[n]);
+    for (i64 n = 0; n < t.rows; ++n) *lse_at(a, t.s, t.b, t.h, t.i0 + n) = lse_of(t.top[n], t.scaled.unit, t.sum[n]);
   if (all_bad != 0)
     for (i64 n = 0; n < t.rows; ++n)
       if (bad[n] != 0) exact_row(*t.x, t.b, t.h, t.i0 + n);
@@ -173,10 +173,10 @@ static void begin(Tile& t, const Context& x, const KeysValues& kv, i64 b, i64 h,
   t.scaled = scaled_of(x, b, h, i0);
   t.capped = capped_of(t.scaled, a);
 #if TILES
-  t.sloped = sloped_of(t.scaled, t.down, shared + shared_floats(a.hdim) - SLOPE_FLOATS);
+  t.sloped = sloped_of(t.scaled, holds_sink(a, h, t.scaled.finish.before), t.down, shared + shared_floats(a.hdim) - SLOPE_FLOATS);
   t.start = {};
   for (int z = 0; z < NZ; ++z) vstore(t.base + z * NL, vset(0));
-  if (t.sloped.late) t.scaled.featured = false, t.scaled.exponent = t.scaled.finish.before * LOG2E;
+  if (t.sloped.late) t.scaled.featured = false, t.scaled.unit = t.scaled.finish.before, t.scaled.exponent = t.scaled.unit * LOG2E;
 #endif
   const QT* q = q_row(a, t.s, b, h, i0);
 #if BYTES_Q
@@ -190,7 +190,7 @@ static void begin(Tile& t, const Context& x, const KeysValues& kv, i64 b, i64 h,
 #endif
   pad_queries(t.q, a.hdim);
   float top, sum;
-  start_row(x, h, top, sum);
+  start_row(x, h, t.scaled.unit, top, sum);
   for (int z = 0; z < NZ; ++z) {
     vstore(t.top + z * NL, vset(top));
     vstore(t.sum + z * NL, vset(sum));

@@ -8,7 +8,7 @@ struct Job {
   i64 threads, groups, ratio, next;
   i64 most_tiles, most_keys, chunks;  // of the longest sequences
   i64* first_number;                  // of each sequence, in the numbers of rows
-  float *base, *delta, *rooms, *stores;
+  float *top, *base, *delta, *rooms, *stores;
   i64 room_step, store_step;
   i64 turn, i0;  // of a round: number of the head in its group, first row
 };
@@ -19,7 +19,7 @@ INLINE bool draw(Job& job, i64 end, i64& item) {
 INLINE Head head_at(const Job& job, i64 b, i64 h) {
   const Sequence s = sequence_of(job.x, b);
   const i64 at = job.first_number[b] + h * whole_tiles(s.nq);
-  return {&job.x, s, b, h, job.base + at, job.delta + at};
+  return {&job.x, s, b, h, job.top + at, job.base + at, job.delta + at};
 }
 INLINE Head group_head(const Job& job, i64 g, i64 n) {
   const FmhaCpuArgs& a = *job.x.a;
@@ -216,7 +216,7 @@ COLD int launch(const FmhaCpuArgs* args) {
   if (a.dbias) job.room_step = max64(job.room_step, bias_floats(a));
   job.room_step = ceil_div(job.room_step, 64) * 64;
   job.store_step = own ? 0 : ceil_div(shared_floats(a, job.most_keys, tiles, job.chunks), 64) * 64;
-  const i64 floats = 2 * ceil_div(numbers, 64) * 64 + job.threads * job.room_step + job.groups * job.store_step;
+  const i64 floats = 3 * ceil_div(numbers, 64) * 64 + job.threads * job.room_step + job.groups * job.store_step;
   Lease lease = lease_scratch((size_t)floats * sizeof(float) + (size_t)(a.batch + 1) * sizeof(i64));
   if (!lease.memory) {
     end_lease(lease);
@@ -224,7 +224,8 @@ COLD int launch(const FmhaCpuArgs* args) {
   }
   job.rooms = (float*)lease.memory;
   job.stores = job.rooms + job.threads * job.room_step;
-  job.base = job.stores + job.groups * job.store_step;
+  job.top = job.stores + job.groups * job.store_step;
+  job.base = job.top + ceil_div(numbers, 64) * 64;
   job.delta = job.base + ceil_div(numbers, 64) * 64;
   job.first_number = (i64*)(job.rooms + floats);
   numbers = 0;

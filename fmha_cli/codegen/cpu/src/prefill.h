@@ -1,6 +1,6 @@
 // Prefill: lanes are queries. A tile of BQ queries against blocks of at most BC keys:
 //   S^T[key][query] = K[key][:] . Q^T    K scalars broadcast straight from the tensor, Q packed once
-//   P^T = exp2(S^T * exponent - top)     running maximum and sum for each lane
+//   P^T = exp2((S^T - top) * exponent)   running maximum and sum for each lane
 //   O^T[d][query] += V[key][d] * P^T     V scalars broadcast
 // so K and V are never transposed, no sum runs across lanes, and any hdim is only a loop count.
 // Several tiles of one head may take turns at each block of keys, which then comes from a near cache for all but the first.
@@ -38,7 +38,7 @@ struct Tile {
 #if TILES
   Sloped sloped;
   Start start;
-  float base[BQ];  // what is to be added to the exponents of a block
+  float base[BQ];  // what is to be added to the scores of a block
 #endif
   float k_factor[BYTES ? BC : 1], v_factor[BYTES ? BC : 1];  // of the keys of a block, if they change from key to key
 };
@@ -214,10 +214,9 @@ INLINE void clear_peak(Tile& t) {
 
 // The maxima of raw scores, which are kept, as those of capped ones: tanh rises with its argument.
 static void cap_peak(Tile& t) {
-  const vf whole = vset(1 / t.scaled.exponent);
   for (int z = 0; z < NZ; ++z) {
     const vf raw = vload(t.peak + z * NL);
     vstore(t.high + z * NL, raw);
-    vstore(t.peak + z * NL, capped(t.capped.by, raw) * whole);
+    vstore(t.peak + z * NL, capped(t.capped.by, raw));
   }
 }

@@ -3,9 +3,10 @@
 enum { SCALE_ROWS = 128 };
 
 struct Scaled {
-  float exponent;  // factor of a finished score in the exponent of 2
+  float unit;      // of the scores that weights are made of
+  float exponent;  // the same in exponents of 2
   uint32_t flip;   // sign bit, moved into Q
-  bool featured;   // scores need more than the exponent
+  bool featured;   // those scores are finished, and not raw
   float values;    // factor of O
   Finish finish;
 };
@@ -36,8 +37,9 @@ static Scaled scaled_of(const Context& x, i64 b, i64 h, i64 i) {
   const float factor = query_factor(a, b, h, i) * (by_key(a) ? 1 : key_factor(a, a.k_scale, b, hk, 0));
   const float whole = x.scale * factor;
   Scaled s;
-  s.featured = x.featured || by_key(a) || !(whole > 0 || whole < 0);
-  s.exponent = s.featured ? LOG2E : __builtin_fabsf(whole) * LOG2E;
+  s.featured = x.featured || by_key(a) || !is_unit(whole) || !holds_sink(a, h, __builtin_fabsf(whole));
+  s.unit = s.featured ? 1 : __builtin_fabsf(whole);
+  s.exponent = s.unit * LOG2E;
   s.flip = s.featured || whole > 0 ? 0 : 0x80000000u;
   s.values = by_key(a) ? 1 : key_factor(a, a.v_scale, b, hk, 0);
   s.finish = finish_of(x);

@@ -6,17 +6,15 @@ enum { SLOPE_ROWS = BC + RS, SLOPE_REACH = BC + BQ + RS, SLOPE_FLOATS = (SLOPE_R
 struct Sloped {
   bool late;
   float down;  // minus the slope, in units of raw scores
-  float lane;  // the same in exponents of 2
   float *keys, *hill;  // where the distance is 0: rows of equal numbers, by distance; single numbers, by i - j
 };
 
-INLINE Sloped sloped_of(const Scaled& s, float down, float* room) {
+INLINE Sloped sloped_of(const Scaled& s, bool sink, float down, float* room) {
   const Finish& f = s.finish;
   Sloped t;
   // Rows behind the last key may raise a maximum by RS slopes. Scales that change between the tiles of a head have no table in common.
-  t.late = !BYTES && f.alibi && !f.bias && !(f.cap > 0) && down <= 0 && down >= -1 && f.before > 1e-4f && f.before < 1e4f;
+  t.late = !BYTES && sink && f.alibi && !f.bias && !(f.cap > 0) && down <= 0 && down >= -1 && f.before > 1e-4f && f.before < 1e4f;
   t.down = down / f.before;
-  t.lane = down * LOG2E;
   t.keys = room + RS * TILE_ROWS;
   t.hill = room + SLOPE_ROWS * TILE_ROWS + SLOPE_REACH;
   return t;
@@ -27,10 +25,10 @@ static void fill_slopes(const Sloped& t) {
   for (i64 n = -SLOPE_REACH; n < SLOPE_REACH; n += NL) vstore(t.hill + n, vabs(viota() + vset((float)n)) * vset(t.down));
 }
 
-// How the scores of keys [j0, j1) begin, of queries whose diagonal is at key `diagonal`; what is to be added to a query's exponents.
+// How the scores of keys [j0, j1) begin, of queries whose diagonal is at key `diagonal`; what is to be added to a query's scores.
 static Start slope_block(const Sloped& t, i64 diagonal, i64 j0, i64 j1, float* base) {
   const bool left = j1 - 1 <= diagonal, right = j0 >= diagonal + BQ - 1;
-  const float sign = left ? t.lane : right ? -t.lane : 0;
+  const float sign = left ? t.down : right ? -t.down : 0;
   const i64 from = diagonal - (left ? j1 - 1 : j0);
   for (int z = 0; z < NZ; ++z) vstore(base + z * NL, (viota() + vset((float)(from + z * NL))) * vset(sign));
   if (left) return {t.keys + (j1 - 1 - j0) * TILE_ROWS, -TILE_ROWS, 0, j0};
