@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from fmha_cli.cli.call import Call
 from fmha_cli.cli.command import Command
-from fmha_cli.cli.kernels import FAMILY, SELECTING, refuser, selected_kernels
+from fmha_cli.cli.kernels import FAMILY, SELECTING, named_kernel, refuser, selected_kernels
 from fmha_cli.cli.options import (
     BUILDING,
     CACHE_DIR,
@@ -34,7 +34,7 @@ SETS = ("profile", "filter", "family")
 
 
 def build(call: Call) -> int:
-    """With problem flags, the plan of that problem; with --profile or --filter, the set."""
+    """With problem flags, the plan of that problem; with --profile or --filter, the set; with --kernel alone, that kernel."""
     from fmha_cli.cli.asked import request_of
     from fmha_cli.report.documents.build import build_document, build_entry
     from fmha_cli.report.documents.kernels import kernel_entry, kernels_document
@@ -123,6 +123,8 @@ def _stages(call: Call) -> list[Stage]:
         raise UsageError(f"--{sets[0]} and --{flags[0].replace('_', '-')} contradict each other", code="E013", why=why)
     if sets:
         return [Stage(kernel) for kernel in selected_kernels(call)]
+    if not call.problem_flags and (name := call.settings.text("kernel")):
+        return [Stage(named_kernel(call, name))]
     plans = [chosen_plan(call, problem, request_of(call))[1] for problem in problems_of(call)]
     return list({stage.kernel.digest: stage for plan in plans for stage in plan.stages}.values())
 
@@ -135,7 +137,8 @@ COMMANDS = {
             *(*BUILDING, DRY_RUN, CACHE_DIR, *ROWS),
         ),
         documents=("build", "kernels"),
-        detail="With problem flags, the kernels of that problem's plan; with --profile, --filter or --family, the set.",
+        detail="With problem flags, the kernels of that problem's plan; with --profile, --filter or --family, the set; with --kernel "
+        "alone, that kernel.",
     )
 }
 assert {option.key for option in SELECTING} <= {option.key for option in COMMANDS["build"].options}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import suppress
+from functools import partial
 from time import perf_counter_ns
 
 from fmha_cli.cli.call import Call
@@ -11,7 +12,8 @@ from fmha_cli.cli.command import Argument, Command
 from fmha_cli.cli.options import BUILDING, CACHE_DIR, ROWS, TIMEOUT
 from fmha_cli.domain.device import Availability, State, huge_pages
 from fmha_cli.domain.errors import ExitCode, FmhaError, UsageError
-from fmha_cli.domain.installation import Checker, CheckState, DoctorCheck, Doctored, Surroundings
+from fmha_cli.domain.installation import NO_DEVICE_HERE, Checker, CheckState, DoctorCheck, Doctored, Surroundings
+from fmha_cli.report.form import Format
 
 TINY = ("--heads", "2", "--seqlen", "64", "--hdim", "64", "--causal")
 """The problem that every backend is tried on, in the first of ``DTYPES`` that it serves."""
@@ -21,7 +23,7 @@ DTYPES = ("fp16", "bf16", "fp32")
 
 def doctor(call: Call) -> int:
     """Exit 4 only if something that was named is broken."""
-    from fmha_cli.report.documents.installation import doctor_document
+    from fmha_cli.report.documents.installation import doctor_document, doctor_view
     from fmha_cli.report.parts import environment
 
     named = tuple(call.arguments.get("names") or ())
@@ -34,7 +36,11 @@ def doctor(call: Call) -> int:
         for check in _checks(call, found, named):
             checks.append(check)
             progress(0, 0, f"{check.name} {check.subject} is done")
-    call.output.document(doctor_document(checks, environment(found)))
+    document = doctor_document(checks, environment(found))
+    if call.output.form is Format.TABLE and call.settings.on("verbose"):
+        call.output.table(document, partial(doctor_view, whole=True))
+    else:
+        call.output.document(document)
     broken = [c for c in checks if c.subject in named and c.state is not CheckState.OK]
     return int(ExitCode.ENVIRONMENT if broken else ExitCode.OK)
 
@@ -167,7 +173,7 @@ def _ok(name: str, subject: str, what: str, time_ns: int | None = None) -> Docto
     return DoctorCheck(name=name, subject=subject, state=CheckState.OK, what=what, time_ns=time_ns)
 
 
-_STATES = {State.BROKEN: "it is broken", State.MISSING: "it is not installed", State.NO_DEVICE: "no device here"}
+_STATES = {State.BROKEN: "it is broken", State.MISSING: "it is not installed", State.NO_DEVICE: NO_DEVICE_HERE}
 
 
 def _unusable(name: str, subject: str, probed: Availability, state: CheckState) -> DoctorCheck | None:

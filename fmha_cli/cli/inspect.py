@@ -29,7 +29,7 @@ from fmha_cli.cli.options import (
 from fmha_cli.cli.settings import FLAG
 from fmha_cli.domain.device import is_emulated
 from fmha_cli.domain.errors import EnvironmentProblem, ExitCode, FmhaError, KernelFailure, UnsupportedError, UsageError
-from fmha_cli.domain.flags import FlagKind
+from fmha_cli.domain.flags import BY_KEY, FlagKind
 
 if TYPE_CHECKING:
     from fmha_cli.domain.kernel import KernelSpec
@@ -65,6 +65,8 @@ _EXECUTING = tuple(
     for option in (*PROBLEM, *FILES[:4], *MODELS, CHOOSING[2], FILL_SEED, *EMULATING)
     if option.key not in _SELECTORS
 )
+_PLACING = {option.key for option in (*MODELS, CHOOSING[2])}
+"""What chooses a kernel beside the flags of a problem: a model, and the device."""
 
 
 def inspect(call: Call) -> int:
@@ -74,14 +76,37 @@ def inspect(call: Call) -> int:
         return _executed(call)
     compilers = call.settings.many("compiler")
     pair = call.settings.many("diff")
-    _require_one(call, pair, compilers)
+    chooses = _chooses(call, pair)
+    if not chooses:
+        _require_one(call, pair, compilers)
     if call.settings.on("all"):
         return _all(call)
     if pair or len(compilers) == 2:
         return _side_by_side(call, pair or (call.argument("kernel") or "",) * 2, compilers or (None,))
-    kernel = named_kernel(call)
+    kernel = _chosen(call) if chooses else named_kernel(call)
     call.output.document(_inspected(call, kernel, _built(call, kernel, _context(call, *compilers))))
     return int(ExitCode.OK)
+
+
+def _chooses(call: Call, pair: tuple[str, ...]) -> bool:
+    """Whether a problem says which kernel is meant, because nothing else does. What only a run needs is left to the refusal."""
+    otherwise = call.argument("kernel") or call.settings.on("all") or pair
+    given = {option.key for option in _EXECUTING if _given(call, option.key)}
+    selection = [key for key in (*_SELECTION, "compiler") if key in call.settings.values and key != "dtype"]
+    return not otherwise and bool(given & {*BY_KEY, "model"}) and given <= {*BY_KEY, *_PLACING} and not selection
+
+
+def _chosen(call: Call) -> KernelSpec:
+    """The main kernel that ``run`` would take for the problem.
+
+    Raises:
+        UsageError: a sweep, or several backends. UnsupportedError: nothing serves it.
+    """
+    from fmha_cli.cli.asked import chosen_plan, request_of
+    from fmha_cli.cli.points import one_problem
+
+    best, _ = chosen_plan(call, one_problem(call), request_of(call))
+    return best.kernel
 
 
 def _require_alone(call: Call) -> None:
@@ -105,7 +130,8 @@ def _require_one(call: Call, pair: tuple[str, ...], compilers: tuple[str, ...]) 
     asked = {"KERNEL": bool(call.argument("kernel")), "--all": call.settings.on("all"), "--diff": bool(pair)}
     named = [name for name, given in asked.items() if given]
     if not named:
-        raise UsageError("no kernel is named", code="E002", where="KERNEL", help="KERNEL, --all, or --diff K1 K2")
+        help = "KERNEL, the flags of a problem, --all, or --diff K1 K2"
+        raise UsageError("no kernel is named", code="E002", where="KERNEL", help=help)
     if len(named) > 1:
         raise UsageError(f"{named[0]} and {named[1]} contradict each other", code="E002", where=named[1])
     if len(pair) not in (0, 2):
@@ -116,7 +142,8 @@ def _require_one(call: Call, pair: tuple[str, ...], compilers: tuple[str, ...]) 
     asked_to_run = [option.key for option in _EXECUTING if _given(call, option.key)]
     if asked_to_run:
         flag = f"--{asked_to_run[0].replace('_', '-')}"
-        raise UsageError(f"{flag} is for --executed", code="E002", where=flag, help="add --executed")
+        help = "add --executed; or leave out what names kernels, and the problem's own is shown"
+        raise UsageError(f"{flag} is for --executed", code="E002", where=flag, help=help)
     chosen = [key for key in _SELECTION if key in call.settings.values]
     if chosen and not call.settings.on("all"):
         what = f"--{chosen[0]} selects kernels for --all"
@@ -231,7 +258,7 @@ COMMANDS = {
             *(JOBS, OFFLINE, *BUILDING, CACHE_DIR, *ROWS),
         ),
         arguments=(Argument("kernel", "Canonical name, upstream name, or digest prefix"),),
-        detail="KERNEL shows one kernel. --all shows the selected kernels as a table, --diff K1 K2 shows two kernels side by "
+        detail="KERNEL shows one kernel, and the flags of a problem in its place the one that run would take. --all shows the selected kernels as a table, --diff K1 K2 shows two kernels side by "
         "side, and --compiler given twice shows two builds of one kernel side by side. Registers and spills are as the "
         "compiler reports them. --executed runs one problem on the emulated device that --device names, and counts "
         "instructions by class, matrix FLOP (and how many the problem needs), bytes, LDS bank conflicts and barriers. "

@@ -4,12 +4,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import TYPE_CHECKING
 
 from fmha_cli.cli.call import Call
 from fmha_cli.cli.command import Argument, Command, CommandSet, Opt
 from fmha_cli.cli.options import BACKEND, DOCUMENT, ROWS
 from fmha_cli.domain.flags import FlagKind
+from fmha_cli.report.form import Format
 
 if TYPE_CHECKING:
     from fmha_cli.discovery.registry import Registry
@@ -23,7 +25,7 @@ def devices(call: Call) -> None:
     from fmha_cli.cli.asked import found_by
     from fmha_cli.discovery.emulated_devices import emulated_devices, runs_on
     from fmha_cli.discovery.wanted import Wanted, wanted_backends
-    from fmha_cli.report.documents.installation import devices_document
+    from fmha_cli.report.documents.installation import devices_document, devices_view
 
     wanted = Wanted(backend=call.settings.text("backend") or "auto")
     backends = wanted_backends(call.registry, wanted)
@@ -33,7 +35,11 @@ def devices(call: Call) -> None:
         for backend in backends
         if runs_on(backend, emulator) and set(device.archs) & set(backend.archs())
     ]
-    call.output.document(devices_document(found_by(call, wanted), emulated))
+    document = devices_document(found_by(call, wanted), emulated)
+    if call.output.form is Format.TABLE and call.settings.on("verbose"):
+        call.output.table(document, partial(devices_view, whole=True))
+    else:
+        call.output.document(document)
 
 
 def plugin_rows(registry: Registry) -> Iterator[PluginRow]:

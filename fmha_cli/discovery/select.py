@@ -13,6 +13,7 @@ from fmha_cli.discovery.finding import digest_prefix, find_kernel
 from fmha_cli.discovery.preference import Preference
 from fmha_cli.discovery.registry import Registry
 from fmha_cli.discovery.wanted import AUTO, Wanted, wanted_backends
+from fmha_cli.domain.arch import apart
 from fmha_cli.domain.decision import Decision, Supported, Trace, Unsupported
 from fmha_cli.domain.device import CPU, NO_DEVICE, Availability, DeviceFacts, State
 from fmha_cli.domain.errors import EnvironmentProblem, UnsupportedError
@@ -157,7 +158,8 @@ def _asked(backend: Backend, problem: Problem, device: DeviceFacts, arch: str | 
     served = [a for a in facts.archs if a in backend.archs()]
     if not served:
         text = f"{backend.name} has no kernels for {', '.join(facts.archs)}"
-        reason = Reason("K022", text, f"--arch one of {', '.join(backend.archs())}", Severity.PLACE)
+        near = sorted(backend.archs(), key=lambda name: apart(facts.archs[0] if facts.archs else "", name))
+        reason = Reason("K022", text, f"--arch one of {', '.join(near)}", Severity.PLACE)
         yield Unsupported(backend.name, facts.archs[0] if facts.archs else "", None, (reason,))
         return
     yield from backend.decide(problem, facts)

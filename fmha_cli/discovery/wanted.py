@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from fmha_cli.discovery.registry import Registry
-from fmha_cli.domain.device import CPU, Availability
+from fmha_cli.domain.device import CPU, Availability, State
 from fmha_cli.domain.errors import UsageError
 from fmha_cli.domain.protocols import Backend
 
@@ -151,4 +151,4 @@ def _why_not(backend: Backend, found: Availability | None, id: str) -> str | Non
         return None if {*device.archs} & {*backend.archs()} else f"no kernels for {', '.join(device.archs)}"
     if devices:
         return f"it runs on {', '.join(device.id for device in devices)}"
-    return (None if found is None else found.why) or "no device here"
+    return "no device here" if found is None or found.state is State.NO_DEVICE or not found.why else found.why

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -103,6 +104,21 @@ def _names_in(folder: Path) -> tuple[str, ...]:
 
 def _names_of(files: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted(f[:-5] for f in files if f.endswith(".json") and not f.startswith("_")))
+
+
+def apart(name: str, other: str) -> tuple[bool, int]:
+    """How far apart two architectures are by their names, to be sorted by: another family (the letters in front) is farthest, then
+    the numbers count, in which a letter at the end of a name with an underscore has no weight. Processors have no numbers."""
+    (family, number), (own, own_number) = _numbered(name), _numbered(other)
+    return family != own, abs(number - own_number) if family == own else 0
+
+
+def _numbered(name: str) -> tuple[str, int]:
+    if glued := re.fullmatch(r"([a-z]+)(\d+)([0-9a-f]{2})", name):  # major, then minor and stepping, a hex digit each
+        return glued[1], int(glued[2]) * 256 + int(glued[3], 16)
+    if joined := re.fullmatch(r"([a-z]+)_(\d+)[a-z]?", name):
+        return joined[1], int(joined[2])
+    return name.partition("_")[0], 0
 
 
 def load_arch(name: str) -> ArchSpec:

@@ -47,14 +47,16 @@ def _traces(trace: TracebackType | None) -> Iterator[TracebackType]:
 
 
 def lacking(thing: object, protocol: type) -> str | None:
-    """``MyBackend (FILE:85) lacks rules(self)``: why an object does not implement a protocol; None if it does.
+    """``MyBackend (FILE:85) is not a Backend: it lacks rules(self)``: why an object does not implement a protocol; None if it does.
 
     Every member is named at once. A class in the place of an instance has members, but cannot answer.
     """
     if isinstance(thing, type):
         return f"{thing.__name__}{_defined(thing)} is a class; {protocol.__name__} means an instance of it"
     missing = [_spelled(protocol, name) for name in _members(protocol) if not hasattr(thing, name)]
-    return f"{type(thing).__name__}{_defined(type(thing))} lacks {', '.join(missing)}" if missing else None
+    if not missing:
+        return None
+    return f"{type(thing).__name__}{_defined(type(thing))} is not a {protocol.__name__}: it lacks {', '.join(missing)}"
 
 
 def _members(protocol: type) -> Iterator[str]:

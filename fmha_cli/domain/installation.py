@@ -123,6 +123,12 @@ class SourceTree:
         return f"{self.revision if self.edited is None else edited_text(self.edited) + ','} from {self.origin}"
 
 
+NO_DEVICE_HERE = "no device here"
+"""What ``fmha doctor`` finds about a backend that lacks nothing but a device."""
+NOT_FETCHED = "not fetched yet; the first build fetches it"
+"""Why a pinned source is missing where nothing is wrong."""
+
+
 @runtime_checkable
 class Sourced(Protocol):
     """A backend that builds against a tree of sources, which the user may replace.

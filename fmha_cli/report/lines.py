@@ -5,6 +5,7 @@ Quantities with units are written by ``domain.quantities``.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from textwrap import wrap
 from typing import Any
@@ -61,6 +62,36 @@ def spelled(word: str) -> str:
 def reason_text(reason: Row) -> str:
     """A reason in one line."""
     return helped(f"{reason['id']} {reason['text']}", reason["hint"])
+
+
+_PLACES = {
+    "K022": ("have no kernels for {}", re.compile(r"(?P<who>\S+) has no kernels for (?P<what>.+)"), None),
+    "K023": (
+        "have no device here",
+        re.compile(r"(?P<who>[^\s:]+): .+"),
+        "--arch A builds for an architecture without one; `fmha devices -v` says why each has none",
+    ),
+}
+"""Reasons that are about a whole backend: what several of them say together, who says it in each, and the help."""
+
+
+def folded(reasons: Sequence[Row]) -> list[Row]:
+    """Reasons for people: what several backends say about the place alone is one reason, at the place of the first."""
+    groups: dict[tuple[str, str], list[tuple[str, Row]]] = {}
+    for number, reason in enumerate(reasons):
+        place = _PLACES.get(reason["id"])
+        match = place[1].fullmatch(reason["text"]) if place else None
+        about = match.groupdict().get("what", "") if match else str(number)
+        groups.setdefault((reason["id"] if match else "", about), []).append((match["who"] if match else "", reason))
+    out: list[Row] = []
+    for (id, about), members in groups.items():
+        if len(members) == 1:
+            out.append(members[0][1])
+            continue
+        said, _, help = _PLACES[id]
+        names = ", ".join(name for name, _ in members)
+        out.append({"id": id, "text": f"{len(members)} backends {said.format(about)}: {names}", "hint": help})
+    return out
 
 
 def helped(text: str, help: str | None) -> str:

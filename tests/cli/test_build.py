@@ -88,3 +88,15 @@ def test_build_refuses_what_a_rule_refuses_without_a_compiler(fmha: Fmha) -> Non
     assert done.code == 3
     assert done.document["refused"] == len(done.document["builds"]) > 20
     assert {build["error"]["code"][:2] for build in done.document["builds"]} == {"K2"}
+
+
+def test_a_kernel_that_is_named_alone_needs_no_problem(fmha: Fmha) -> None:
+    listed = fmha("list-kernels", "--arch", "gfx942", "--filter", "digest:07bd55b1*", "--json")
+    (kernel,) = listed.document["kernels"]
+    done = fmha("build", "--arch", "gfx942", "--kernel", kernel["digest"][:8], "--dry-run", "--json")
+    assert done.code == 0, done.err
+    assert [row["name"] for row in done.document["kernels"]] == [kernel["name"]]
+    assert kernel["signature"]["dtype"] == "bf16"  # the default of a problem is fp16
+    other = fmha("build", "--arch", "gfx942", "--kernel", kernel["digest"][:8], "-s", "128", "--dry-run")
+    assert (other.code, "K001" in other.err) == (3, True)
+    assert fmha("build", "--arch", "gfx942", "--kernel", "0" * 8, "--dry-run").code == 2

@@ -70,3 +70,19 @@ def test_kernels_of_two_backends_are_compared(fmha: Fmha) -> None:
     assert [done[side]["backend"] for side in ("left", "right")] == ["null", "cpu"]
     figures = {row["name"]: row for row in done["rows"] if row["kind"] == "figure"}
     assert figures["instruction_count"]["right"] > figures["instruction_count"]["left"]
+
+
+def test_a_problem_names_the_kernel_that_run_takes(fmha: Fmha) -> None:
+    flags = ("--backend", "null", "--seqlen", "32", "--hdim", "64")
+    chosen = fmha("explain", *flags, "--json").document["chosen"]
+    assert fmha("inspect", *flags, "--json").document["kernel"]["name"] == chosen
+    done = fmha("inspect", "--backend", "null")
+    assert done.code == 2
+    assert "the flags of a problem" in done.err
+    assert fmha("inspect", *flags, "--dropout", "0.1").code == 3
+
+
+def test_a_problem_and_what_only_a_run_needs_contradict_each_other(fmha: Fmha) -> None:
+    done = fmha("inspect", "--backend", "null", "--seqlen", "32", "--fill-seed", "3")
+    assert done.code == 2
+    assert "no kernel is named" in done.err

@@ -9,7 +9,7 @@ import nvrtc_features
 import pytest
 
 from fmha_cli.domain import arch
-from fmha_cli.domain.arch import ArchSpec, arch_from_json, arch_names, arch_root, load_arch
+from fmha_cli.domain.arch import ArchSpec, apart, arch_from_json, arch_names, arch_root, load_arch
 from fmha_cli.domain.dtypes import DType
 from fmha_cli.domain.errors import InternalError
 from fmha_cli.measure.peaks import spec_peaks
@@ -186,3 +186,19 @@ def test_a_missing_fact_is_named() -> None:
     with pytest.raises(InternalError, match="isa_version"):
         load_arch("sm_90").fact("isa_version")
     assert arch.SCHEMA != arch.GROUPS_SCHEMA
+
+
+@pytest.mark.parametrize(
+    ("name", "near"),
+    [
+        ("sm_90", ["sm_90a", "sm_100a", "sm_103a"]),
+        ("sm_120", ["sm_103a", "sm_100a", "sm_90a"]),
+        ("gfx950", ["gfx942", "gfx90a", "gfx1100", "gfx1201"]),
+        ("gfx1250", ["gfx1201", "gfx1100", "gfx950"]),
+        ("gfx90a", ["gfx942", "gfx950", "gfx1100"]),
+        ("gfx942", ["sm_100a", "sm_90a"]),
+    ],
+)
+def test_the_nearest_architecture_comes_first(name: str, near: list[str]) -> None:
+    start = near if name == "gfx942" else sorted(near)
+    assert sorted(start, key=lambda other: apart(name, other)) == near

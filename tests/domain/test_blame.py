@@ -69,7 +69,9 @@ def test_the_package_of_an_entry_point(entry: str, package: str) -> None:
 def test_every_missing_member_is_named_with_its_arguments() -> None:
     assert lacking(Whole(), Answering) is None
     line = f"{__file__}:{_line_of('class Partial')}"
-    assert lacking(Partial(), Answering) == f"Partial ({line}) lacks answer(self, question), mood"
+    assert (
+        lacking(Partial(), Answering) == f"Partial ({line}) is not a Answering: it lacks answer(self, question), mood"
+    )
     said = lacking(Whole, Answering)
     assert said is not None
     assert said.endswith("is a class; Answering means an instance of it")

@@ -182,7 +182,7 @@ def test_all_is_every_backend_for_one_device_and_says_what_it_leaves_out() -> No
     (line,) = [text for text in said if text.startswith("--backend all")]
     assert line.startswith("--backend all on null: null, one, two, three; left out: ")
     assert "apart (it runs on other)" in line
-    assert "away (it is out)" in line
+    assert "away (no device here)" in line
     on_other = walked("all", command=Command.RUN, device="other")
     assert names(on_other) == ["apart"]
     by_arch = walked("all", command=Command.RUN, arch="null")

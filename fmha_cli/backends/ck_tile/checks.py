@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 from fmha_cli.backends.ck_tile.revisions import AS_OPTION, HOME_OPTION
 from fmha_cli.backends.ck_tile.tree import ck_tree
 from fmha_cli.backends.hip.rocm_parts import rocm_supply
 from fmha_cli.domain.errors import EnvironmentProblem
-from fmha_cli.domain.installation import CheckState, DoctorCheck, SourceState, SourceTree, Surroundings
+from fmha_cli.domain.installation import NOT_FETCHED, CheckState, DoctorCheck, SourceState, SourceTree, Surroundings
 from fmha_cli.toolchain.notice import as_text
 from fmha_cli.toolchain.rocm import toolchain as rocm
 
@@ -26,7 +27,8 @@ def source_tree(here: Surroundings) -> SourceTree:
         )
     except EnvironmentProblem as error:
         if error.code == "S101":
-            why = "the pinned source is not in the cache, or damaged"
+            fetched = error.where is not None and Path(error.where).exists()
+            why = "the pinned source in the cache is damaged" if fetched else NOT_FETCHED
             return SourceTree(state=SourceState.MISSING, why=why, help="fmha sources fetch")
         return SourceTree(state=SourceState.UNFIT, why=f"{error.what} ({error.why})", help=error.help)
     return SourceTree(

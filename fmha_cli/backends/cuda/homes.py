@@ -8,7 +8,7 @@ from pathlib import Path
 
 from fmha_cli.backends.cuda.upstream import Upstream
 from fmha_cli.domain.errors import EnvironmentProblem, UsageError
-from fmha_cli.domain.installation import CheckState, DoctorCheck, SourceState, SourceTree, Surroundings
+from fmha_cli.domain.installation import NOT_FETCHED, CheckState, DoctorCheck, SourceState, SourceTree, Surroundings
 from fmha_cli.domain.plan import Edited
 from fmha_cli.domain.wording import edited_text, listed
 from fmha_cli.sources.homes import Home, Known, home_files, home_path, looked_at, require_same, unfit
@@ -120,7 +120,8 @@ def source_tree(upstream: Upstream, here: Surroundings) -> SourceTree:
     pinned = pin_of(upstream.source)
     found = standing(pinned, open_root(here.cache_root))
     if found.state is not SourceState.PRESENT:
-        why = "the pinned source is not in the cache, or damaged"
+        damaged = found.state is SourceState.DAMAGED
+        why = "the pinned source in the cache is damaged" if damaged else NOT_FETCHED
         return SourceTree(state=SourceState.MISSING, why=why, help=f"fmha sources fetch {pinned.name}")
     return SourceTree(
         state=SourceState.PRESENT,

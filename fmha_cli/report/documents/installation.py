@@ -8,8 +8,8 @@ from typing import Annotated, Any, Literal
 
 from fmha_cli.domain.arch import ArchSpec
 from fmha_cli.domain.codec import from_json, taken_from, to_json
-from fmha_cli.domain.device import Availability, DeviceFacts
-from fmha_cli.domain.installation import CheckState, DoctorCheck, SourceState, SourceTree
+from fmha_cli.domain.device import Availability, DeviceFacts, State
+from fmha_cli.domain.installation import NO_DEVICE_HERE, CheckState, DoctorCheck, SourceState, SourceTree
 from fmha_cli.domain.members import Count, Sha256, ShownAs, Then
 from fmha_cli.domain.quantities import byte_rate, duration, flop_rate, size
 from fmha_cli.report.column import Column, Fit
@@ -110,12 +110,23 @@ def devices_document(
     return to_json(Devices(devices=devices, backends=backend_rows(backends)))
 
 
-def devices_view(document: Data) -> Table:
-    """One line for each device and backend; backends without a device below."""
-    details = [
+def devices_view(document: Data, *, whole: bool = False) -> Table:
+    """One line for each device and backend; below, the backends without a device: one line for those that lack nothing but that.
+
+    Args:
+        whole: why each of them has none.
+    """
+    backends = document["backends"]
+    bare = [name for name, found in backends.items() if found["state"] == State.NO_DEVICE and not whole]
+    details = (
+        [f"no device here: {', '.join(bare)} (-v: why; --arch A builds for an architecture without one)"]
+        if bare
+        else []
+    )
+    details += [
         helped(f"  {name}: {found['state']}" + (f": {found['why']}" if found["why"] else ""), found["help"])
-        for name, found in document["backends"].items()
-        if found["state"] != "ok"
+        for name, found in backends.items()
+        if found["state"] != State.OK and name not in bare
     ]
     return table_of(DeviceRow, document["devices"], counted(len(document["devices"]), "device"), details)
 
@@ -137,16 +148,30 @@ def doctor_document(checks: Iterable[DoctorCheck], environment: Mapping[str, Any
     return to_json(Doctor(ok=not failed, checks=rows, environment=environment))
 
 
-def doctor_view(document: Data) -> Table:
-    """One line for each check; the cause and the remedy below."""
+def doctor_view(document: Data, *, whole: bool = False) -> Table:
+    """One line for each check; the cause and the remedy below. Checks that differ in their subject alone share a line, and a remedy is
+    told once.
+
+    Args:
+        whole: one line for each backend without a device, and why it has none.
+    """
     checks = document["checks"]
-    rows = [[c["state"], c["name"], c["subject"], c["what"], duration(c["time_ns"])] for c in checks]
-    details = [
-        f"  {check['name']} {check['subject']}: {text}"
-        for check in checks
-        for text in (check["why"], f"help: {check['help']}" if check["help"] else None)
-        if text
-    ]
+    alike: dict[tuple[str, ...], list[Data]] = {}
+    for number, check in enumerate(checks):
+        same = check["state"] == CheckState.SKIPPED and check["what"] == NO_DEVICE_HERE and not whole
+        alike.setdefault((check["name"], check["what"]) if same else (str(number),), []).append(check)
+    rows: list[list[str]] = []
+    told: dict[str, list[str]] = {}
+    for members in alike.values():
+        first, subjects = members[0], ", ".join(check["subject"] for check in members)
+        time = f" ({duration(first['time_ns'])})" if first["time_ns"] else ""
+        rows.append([first["state"], first["name"], subjects, f"{first['what']}{time}"])
+        if len(members) > 1:
+            rows[-1][-1] += " (-v: why)"
+        for text in (first["why"] if len(members) == 1 else None, f"help: {first['help']}" if first["help"] else None):
+            if text:
+                told.setdefault(text, []).append(f"{first['name']} {subjects}")
+    details = [f"  {'; '.join(who)}: {text}" for text, who in told.items()]
     states = [check["state"] for check in checks]
     tally = ", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states))
     return Table(_CHECKS, rows, f"{counted(len(checks), 'check')}: {tally}", details)
@@ -155,9 +180,8 @@ def doctor_view(document: Data) -> Table:
 _CHECKS = (
     Column("state", path="state"),
     Column("check", path="name", rank=1),
-    Column("subject", path="subject", fit=Fit.MIDDLE, least=16),
+    Column("subject", path="subject", fit=Fit.FOLD, least=20),
     Column("finding", path="what", fit=Fit.FOLD, least=24),
-    Column("time", path="time_ns", number=True, rank=2),
 )
 
 

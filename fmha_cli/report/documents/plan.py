@@ -15,7 +15,7 @@ from fmha_cli.domain.quantities import size
 from fmha_cli.domain.rules import Reason
 from fmha_cli.report.column import Column, Fit
 from fmha_cli.report.document import Document
-from fmha_cli.report.lines import SHORT, cell, counted, labels, problem_text, reason_text
+from fmha_cli.report.lines import SHORT, cell, counted, folded, labels, problem_text, reason_text
 from fmha_cli.report.table import Table
 
 
@@ -91,7 +91,7 @@ def plan_view(document: Mapping[str, Any]) -> Table:
         rows.append([str(i), stage["digest"][:SHORT], labels([name])[name], cell(more.pop("grid", ""))])
         details += [f"  stage {i}, {key}: {cell(value)}" for key, value in more.items()]
     details += [f"  workspace {w['name']}: {size(w['bytes'])}" for w in document["workspaces"]]
-    details += [reason_text(reason) for reason in document["reasons"]]
+    details += [reason_text(reason) for reason in folded(document["reasons"])]
     summary = problem_text(document["problem"])
     if document["kernel"] is None:
         return Table([], [], f"{summary}: no kernel serves this problem", details)

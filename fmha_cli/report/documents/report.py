@@ -26,7 +26,17 @@ from fmha_cli.report.document import Document
 from fmha_cli.report.documents.pages import environment_line
 from fmha_cli.report.finite import is_note
 from fmha_cli.report.layers import LAYER_COLUMNS, ModelSum, cells_of, model_sums, sum_lines
-from fmha_cli.report.lines import counted, launch_lines, percent, problem_text, ranges, reason_text, spelled, united
+from fmha_cli.report.lines import (
+    counted,
+    folded,
+    launch_lines,
+    percent,
+    problem_text,
+    ranges,
+    reason_text,
+    spelled,
+    united,
+)
 from fmha_cli.report.parts import OUTPUTS, Environment, ErrorRow, SelectedBy
 from fmha_cli.report.places import PlaceEffect, place_lines
 from fmha_cli.report.record import Record
@@ -353,7 +363,7 @@ def _notes(records: Sequence[Row]) -> list[str]:
 def _details(record: Row) -> list[str]:
     """For a row that is not good, the reason and the command that reproduces it; for other rows, their notes."""
     good = Verdict(record["verdict"]).exit_code is ExitCode.OK
-    lines = [reason_text(reason) for reason in record["reasons"]]
+    lines = [reason_text(reason) for reason in folded(record["reasons"])]
     worst = _worst_check(record["checks"])
     if not good and worst is not None and not worst[1].passed:
         name, check = worst

@@ -81,7 +81,7 @@ def check_compilers(here: Surroundings, parts: RocmSupply) -> Iterator[DoctorChe
             yield DoctorCheck(name=_CHECK, subject=subject, state=CheckState.OK, what=what)
         else:
             state = CheckState.FAILED if finding.candidate.wished else CheckState.SKIPPED
-            what = f"passed over (from {finding.candidate.origin})"
+            what = f"cannot build for AMD GPUs (from {finding.candidate.origin})"
             yield DoctorCheck(
                 name=_CHECK, subject=subject, state=state, what=what, why=finding.fault, help=finding.help
             )
