@@ -86,7 +86,7 @@ class Call:
         shape = None
         if form in SHAPED:
             shape = self._shape(fits=form is Format.TABLE and file is None)
-        return Output(form, file, color=self.color, shape=shape, room=self.console.room)
+        return Output(form, file, color=self.color, shape=shape, room=self.console.room, say=self.console.say)
 
     def _shape(self, *, fits: bool) -> Shape:
         """How the options want tables; those that go to a terminal fit it."""

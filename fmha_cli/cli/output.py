@@ -32,6 +32,7 @@ class Output:
         path: the file of ``-o``, None for stdout.
         shape: how tables are shown; None for all of them, however wide.
         room: keeps the line of progress away while something is printed (``Console.room``).
+        say: takes a line about a file that was written (``Console.say``).
 
     Attributes:
         gone: the reader of a pipe has closed it (``| head``). That is no error, and nothing more is printed.
@@ -45,13 +46,14 @@ class Output:
         color: bool,
         shape: Shape | None = None,
         room: Callable[[], AbstractContextManager[None]] = nullcontext,
+        say: Callable[[str], None] = lambda text: None,
     ) -> None:
         self.form = form
         self.path = path
         self.shape = shape
         self.color = color and path is None
         self.gone = False
-        self._room = room
+        self._room, self._say = room, say
 
     @property
     def streams(self) -> bool:
@@ -105,11 +107,18 @@ class Output:
         Raises:
             EnvironmentProblem: X040, the file or stdout cannot be written.
         """
-        from fmha_cli.report.formats import render
+        from fmha_cli.domain.quantities import size
+        from fmha_cli.report.document import document as kind_of
+        from fmha_cli.report.document import name_of
+        from fmha_cli.report.formats import render, rows_of
+        from fmha_cli.report.lines import counted
 
         text = render(document, self.form, color=self.color, shape=self.shape)
         if text or self.path is not None or self.shape is None or self.shape.summed:
             self._put(text)
+        if self.path is not None and not self.gone:
+            rows = "" if kind_of(name_of(document)).rows is None else f"{counted(len(rows_of(document)), 'row')}, "
+            self._say(f"{self.path}: {rows}{size(len(text.encode()) + 1)}")
 
     def table(self, document: Mapping[str, Any], view: Callable[[Mapping[str, Any]], Table]) -> None:
         """A document as another table than its own; only for ``Format.TABLE``.

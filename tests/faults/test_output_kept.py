@@ -126,3 +126,10 @@ def test_two_outputs_do_not_share_a_file(fmha: Fmha, tmp_path: Path, flag: str) 
     assert done.err.startswith("error[E038]: -o ")
     assert f"this is the file of {flag}" in done.err
     assert not (tmp_path / "x.npz").exists()
+
+
+def test_a_written_file_is_named_with_its_rows(fmha: Fmha, tmp_path: Path) -> None:
+    done = fmha("run", *SMALL, "--json", "-o", str(tmp_path / "x.json"))
+    size = (tmp_path / "x.json").stat().st_size
+    assert f"{tmp_path / 'x.json'}: 1 row, {size / 1024:.3g} KiB" in done.err
+    assert str(tmp_path) not in fmha("-q", "run", *SMALL, "--json", "-o", str(tmp_path / "x.json")).err

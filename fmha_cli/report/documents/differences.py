@@ -96,7 +96,12 @@ def _compared(
         one, other = left.get(name, absent), right.get(name, absent)
         if (one is None and other is None) or (only_differing and one == other):
             continue
-        yield Difference(kind=kind, name=name, left=one, right=other, differs=one != other)
+        differs = one != other and not (kind == "figure" and name in _OF_THE_BUILD)
+        yield Difference(kind=kind, name=name, left=one, right=other, differs=differs)
+
+
+_OF_THE_BUILD = ("build_ns", "compile_peak_bytes")
+"""Figures of a build, which change from one build of a kernel to the next: shown, and no difference of kernels."""
 
 
 def differences_view(document: Mapping[str, Any]) -> Table:
@@ -108,7 +113,7 @@ def differences_view(document: Mapping[str, Any]) -> Table:
         name = row["name"] if row["kind"] == "instruction" else row["name"].replace("_", " ")
         left, right = row["left"], row["right"]
         numbers = all(isinstance(v, int | float) and not isinstance(v, bool) for v in (left, right))
-        change = f"{right - left:+.6g}" if numbers and row["differs"] and not row["name"].endswith("_ns") else ""
+        change = f"{right - left:+.6g}" if numbers and row["differs"] else ""
         mark = _MARK if row["differs"] else ""
         rows.append([mark, row["kind"], name, figure_text(row["name"], left), figure_text(row["name"], right), change])
     sides = [document["left"], document["right"]]
