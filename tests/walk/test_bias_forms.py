@@ -84,6 +84,22 @@ def test_a_row_of_which_no_key_is_visible(direction: str) -> None:
         assert done.outputs[name][0].any()
 
 
+@pytest.mark.parametrize("boolean", [False, True])
+@pytest.mark.parametrize("poison", [np.nan, np.inf])
+def test_what_a_hidden_key_holds_reaches_no_row(boolean: bool, poison: float) -> None:
+    """K and V of keys that a false, or -inf, hides from all rows of a sequence: outputs are those of the other keys."""
+    given, hidden = drawn("b11s", "fp32", boolean), slice(K - 5, K)
+    given.bias[..., hidden] = False if boolean else -np.inf
+    want = attend(given)
+    given.k[..., hidden, :], given.v[..., hidden, :] = poison, poison
+    done = api.attention(
+        given.q, given.k, given.v, do=given.do, tensors={"bias": given.bias}, backend="cpu", lse=True, dbias=not boolean
+    )
+    assert done.verdict is api.Verdict.PASSED
+    for name in ("o", "lse", "dq", "dk", "dv", *(() if boolean else ("dbias",))):
+        np.testing.assert_allclose(done.outputs[name], want[name], atol=5e-6, rtol=5e-6, err_msg=name)
+
+
 def test_one_head_and_a_bias_for_each_sequence() -> None:
     """(batch, 1, S, K) with one head: every sequence reads its own plane."""
     given = drawn("b1ss", "fp32", False)
