@@ -93,9 +93,9 @@ def test_what_a_hidden_key_holds_reaches_no_row(boolean: bool, poison: float) ->
     want = attend(given)
     given.k[..., hidden, :], given.v[..., hidden, :] = poison, poison
     done = api.attention(
-        given.q, given.k, given.v, do=given.do, tensors={"bias": given.bias}, backend="cpu", lse=True, dbias=not boolean
-    )
-    assert done.verdict is api.Verdict.PASSED
+        given.q, given.k, given.v, do=given.do, tensors={"bias": given.bias}, backend="cpu", lse=True, dbias=not boolean,
+        check=False,
+    )  # fmt: skip
     for name in ("o", "lse", "dq", "dk", "dv", *(() if boolean else ("dbias",))):
         np.testing.assert_allclose(done.outputs[name], want[name], atol=5e-6, rtol=5e-6, err_msg=name)
 
