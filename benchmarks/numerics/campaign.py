@@ -22,7 +22,7 @@ from fmha_cli.oracle.gradients import backward
 from fmha_cli.oracle.reference import Reference, forward
 from fmha_cli.oracle.tensors import Inputs
 from fmha_cli.oracle.tolerance import compare, compare_gradients
-from numerics.faults import Fault
+from numerics.faults import ExtremeFault, Fault
 from numerics.kernel_model import Modelled, Style, model_forward
 from numerics.kernel_model_backward import model_backward
 
@@ -73,6 +73,9 @@ MANY_TILES, SMALL_TILE = 8, 16
 
 SIDES_APART = 8
 """If the window bounds are closer than this, an exchange affects only a few keys and is not a gross fault."""
+
+RAISED = (0, 0, 15, 30, 45, 80)
+"""What is added to filled learned sinks."""
 
 CK_TOLERANCE = {
     DType.FP32: 1e-5,
@@ -187,13 +190,22 @@ def can_matter(fault: Fault, problem: Problem) -> bool:
     return True
 
 
+def with_raised_sinks(rng: np.random.Generator, problem: Problem, inputs: Inputs) -> Inputs:
+    """The inputs with learned sinks, where there are any, up to 80 above the scores: then all exponents are large."""
+    if not problem.sink_logits:
+        return inputs
+    sinks = inputs["sink_logits"]
+    raised = sinks.astype(np.float32) + rng.choice(RAISED, sinks.shape).astype(np.float32)
+    return {**inputs, "sink_logits": raised.astype(sinks.dtype)}
+
+
 def honest_run(seed: int, dtype: DType, kind: str, backend: str = ANY) -> Run:
     """One honest run of a kernel built as a backend builds its kernels, judged by the backend's budgets."""
     rng = np.random.Generator(np.random.PCG64([seed, 1]))
     problem = sample_problem(rng, dtype, None)
-    inputs = fill(problem, kind, seed)
+    inputs = with_raised_sinks(rng, problem, fill(problem, kind, seed))
     got = model_forward(problem, inputs, style=sample_style(rng, None, dtype, backend))
-    return _judge(problem, inputs, got, kind, None, forward(problem, inputs), backend)
+    return judged_run(problem, inputs, got, kind, None, forward(problem, inputs), backend)
 
 
 def faulty_run(seed: int, dtype: DType, kind: str, fault: Fault, backend: str = ANY) -> Run:
@@ -210,18 +222,19 @@ def faulty_run(seed: int, dtype: DType, kind: str, fault: Fault, backend: str = 
             model_forward(problem, inputs, fault=fault, style=style),
         )
         if honest.o.tobytes() != got.o.tobytes() or honest.lse.tobytes() != got.lse.tobytes():
-            return _judge(problem, inputs, got, kind, fault, forward(problem, inputs), backend)
+            return judged_run(problem, inputs, got, kind, fault, forward(problem, inputs), backend)
 
 
-def _judge(
+def judged_run(
     problem: Problem,
     inputs: Inputs,
     got: Modelled,
     kind: str,
-    fault: Fault | None,
+    fault: Fault | ExtremeFault | None,
     reference: Reference,
-    backend: str,
+    backend: str = ANY,
 ) -> Run:
+    """A forward run of the model as the rules see it."""
     checks = dict(compare(problem, got.o, got.lse, reference, fill=kind, backend=backend).checks)
     o, lse = checks["o"], checks["lse"]
     row, lse_good = o.nonfinite == 0 and o.row_l2 <= o.row_l2_budget, lse.passed
@@ -244,7 +257,7 @@ def _judge(
 def _run(
     problem: Problem,
     kind: str,
-    fault: Fault | None,
+    fault: Fault | ExtremeFault | None,
     o: Check,
     lse: float,
     accepted: dict[str, bool],
@@ -268,11 +281,18 @@ def gradient_runs(seed: int, dtype: DType, kind: str) -> list[tuple[str, Run]]:
     """One honest backward run: (tensor, run) pairs."""
     rng = np.random.Generator(np.random.PCG64([seed, 3]))
     problem = sample_problem(rng, dtype, None, extra="--direction bwd")
-    inputs = fill(problem, kind, seed)
+    inputs = with_raised_sinks(rng, problem, fill(problem, kind, seed))
     got = model_backward(problem, inputs, style=sample_style(rng, None))
+    return gradient_checks(problem, inputs, got, kind, None)
+
+
+def gradient_checks(
+    problem: Problem, inputs: Inputs, got: Inputs, kind: str, fault: ExtremeFault | None
+) -> list[tuple[str, Run]]:
+    """Every gradient of a backward run, judged: (tensor, run) pairs."""
     comparison = compare_gradients(problem, got, backward(problem, inputs), fill=kind)
     return [
-        (name, _run(problem, kind, None, check, 0.0, {RULES[-1]: check.passed})) for name, check in comparison.checks
+        (name, _run(problem, kind, fault, check, 0.0, {RULES[-1]: check.passed})) for name, check in comparison.checks
     ]
 
 

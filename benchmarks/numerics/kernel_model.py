@@ -22,7 +22,7 @@ from fmha_cli.oracle.mx import decoded_rows, encoded_rows
 from fmha_cli.oracle.reference import flushed
 from fmha_cli.oracle.scores import visible_range
 from fmha_cli.oracle.tensors import Array, Inputs, SequenceView, head_rows, numpy_dtype, round_to
-from numerics.faults import Fault
+from numerics.faults import ExtremeFault, Fault
 
 F32 = npt.NDArray[np.float32]
 Bools = npt.NDArray[np.bool_]
@@ -64,7 +64,7 @@ class Modelled:
 
 
 def model_forward(
-    problem: Problem, inputs: Inputs, *, fault: Fault | None = None, style: Style | None = None
+    problem: Problem, inputs: Inputs, *, fault: Fault | ExtremeFault | None = None, style: Style | None = None
 ) -> Modelled:
     """The output of the modelled kernel with the given ``fault``.
 
@@ -93,7 +93,7 @@ def _lse_index(problem: Problem, b: int) -> tuple[int] | tuple[slice, slice]:
     return slice(None), slice(first, end)
 
 
-def _sequence(view: SequenceView, fault: Fault | None, style: Style) -> tuple[F32, F32]:
+def _sequence(view: SequenceView, fault: Fault | ExtremeFault | None, style: Style) -> tuple[F32, F32]:
     """O (heads, seqlen_q, hdim_v) and LSE (heads, seqlen_q) of one sequence, float32."""
     p = view.problem
     q, k, v = operands(view, fault)
@@ -113,6 +113,8 @@ def _sequence(view: SequenceView, fault: Fault | None, style: Style) -> tuple[F3
         safe = np.where(np.isneginf(new_top), np.float32(0), new_top)
         shrink = _exp(top - safe, style)
         weights = _exp(s - safe[..., None], style)
+        if fault is ExtremeFault.SCALED_MAXIMUM:
+            weights = late_weights(s, safe)
         total = total * shrink
         if not (fault is Fault.ROW_SUM_SHORT and n == len(tiles) - 1):
             total = total + weights.sum(axis=-1, dtype=np.float32)
@@ -127,7 +129,8 @@ def _sequence(view: SequenceView, fault: Fault | None, style: Style) -> tuple[F3
                 weights = weights - flushed(weights, p.dtype)
         if fault is not Fault.STALE_MAX:
             acc = acc * shrink[..., None]
-        acc = acc + weights @ _values(v, first, end, fault)
+        values = _values(v, first, end, fault)
+        acc = acc + (weights @ values if fault is ExtremeFault.BIASED_KEY else seen_product(weights, values))
         if fault is Fault.LOW_PRECISION_ACC:
             low = Element.BF16 if p.dtype is DType.FP32 else Element.of(p.dtype)
             acc = round_to(acc, Element.BF16 if p.dtype.is_mx else low).astype(np.float32)
@@ -145,7 +148,7 @@ def _rounded(weights: F32, element: Element, style: Style) -> F32:
     return out
 
 
-def _values(v: F32, first: int, end: int, fault: Fault | None) -> F32:
+def _values(v: F32, first: int, end: int, fault: Fault | ExtremeFault | None) -> F32:
     values = v[:, first:end]
     if fault is Fault.V_ROWS_SWAPPED and end - first > 1:
         values = values.copy()
@@ -153,12 +156,32 @@ def _values(v: F32, first: int, end: int, fault: Fault | None) -> F32:
     return values
 
 
+def seen_product(weights: F32, values: F32) -> F32:
+    """weights @ values (heads, rows, d), where a weight of 0 takes nothing from a row that is not finite."""
+    bad = ~np.isfinite(values).all(axis=-1)
+    if not bad.any():
+        return weights @ values
+    out = weights @ np.where(bad[..., None], np.float32(0), values)
+    for h, j in np.argwhere(bad):
+        taken = weights[h, :, j] != 0
+        out[h, taken] += weights[h, taken, j, None] * values[h, j]
+    return out
+
+
+def late_weights(s: F32, top: F32) -> F32:
+    """exp2(fma(s, log2 e, -round(top * log2 e))): the fma keeps what the rounded maximum has lost."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        scaled = (top * _LOG2E).astype(np.float64)[..., None]
+        out: F32 = np.exp2((s.astype(np.float64) * float(_LOG2E) - scaled).astype(np.float32))
+    return out
+
+
 def _exp(x: F32, style: Style) -> F32:
     out: F32 = np.exp2(x * _LOG2E) if style.base2 else np.exp(x)
     return out
 
 
-def _finish(view: SequenceView, acc: F32, total: F32, top: F32, fault: Fault | None) -> tuple[F32, F32]:
+def _finish(view: SequenceView, acc: F32, total: F32, top: F32, fault: Fault | ExtremeFault | None) -> tuple[F32, F32]:
     some = total > 0
     safe_total = np.where(some, total, np.float32(1))
     with np.errstate(over="ignore"):  # with a fault, the denominator may be almost zero
@@ -171,7 +194,7 @@ def _finish(view: SequenceView, acc: F32, total: F32, top: F32, fault: Fault | N
     return o, lse
 
 
-def operands(view: SequenceView, fault: Fault | None) -> tuple[F32, F32, F32]:
+def operands(view: SequenceView, fault: Fault | ExtremeFault | None) -> tuple[F32, F32, F32]:
     """q (heads, seqlen_q, hdim), and k, v (heads, keys, d) repeated for the query heads, float32."""
     p = view.problem
     q = np.stack([view.queries(h, np.arange(view.seqlen_q)) for h in range(p.heads)]).astype(np.float32)
@@ -188,7 +211,7 @@ def operands(view: SequenceView, fault: Fault | None) -> tuple[F32, F32, F32]:
     return q, k[group], v[group]
 
 
-def _visible(view: SequenceView, keys: int, fault: Fault | None) -> Bools:
+def _visible(view: SequenceView, keys: int, fault: Fault | ExtremeFault | None) -> Bools:
     """(seqlen_q, keys): the keys that each row sees, with the fault."""
     mask, rows, length = view.problem.mask, view.seqlen_q, view.seqlen_k
     i, j = np.arange(rows)[:, None], np.arange(keys)
@@ -205,7 +228,7 @@ def _visible(view: SequenceView, keys: int, fault: Fault | None) -> Bools:
     return sees
 
 
-def _tiles(keys: int, size: int, fault: Fault | None) -> list[tuple[int, int]]:
+def _tiles(keys: int, size: int, fault: Fault | ExtremeFault | None) -> list[tuple[int, int]]:
     tiles = [(first, min(first + size, keys)) for first in range(0, keys, size)]
     if fault is Fault.TILE_SKIPPED and tiles:
         if len(tiles) > 1:
@@ -214,7 +237,7 @@ def _tiles(keys: int, size: int, fault: Fault | None) -> list[tuple[int, int]]:
     return tiles
 
 
-def scores32(view: SequenceView, q: F32, k: F32, first: int, end: int, fault: Fault | None) -> F32:
+def scores32(view: SequenceView, q: F32, k: F32, first: int, end: int, fault: Fault | ExtremeFault | None) -> F32:
     """(heads, seqlen_q, end - first) float32 before the mask."""
     p = view.problem
     scale = p.scale * (SCALE_FAULT if fault is Fault.SCALE_WRONG else 1.0)
@@ -231,11 +254,14 @@ def scores32(view: SequenceView, q: F32, k: F32, first: int, end: int, fault: Fa
     for h in range(p.heads):
         plane = view.bias(h)
         if plane is not None:
-            s[h, :, : real - first] += plane[:, first:real].astype(np.float32)
+            bias = plane[:, first:real].astype(np.float32)
+            s[h, :, : real - first] += bias
+            if fault is not ExtremeFault.BIASED_KEY:
+                s[h, :, : real - first][np.isneginf(bias)] = -np.inf
     return s
 
 
-def _dropped(view: SequenceView, weights: F32, first: int, end: int, fault: Fault | None) -> F32:
+def _dropped(view: SequenceView, weights: F32, first: int, end: int, fault: Fault | ExtremeFault | None) -> F32:
     p = view.problem
     if not p.dropout:
         return weights

@@ -16,13 +16,16 @@ from fmha_cli.oracle.dropout import fmha_stream, keep_scale
 from fmha_cli.oracle.reference import flushed
 from fmha_cli.oracle.scores import visible_range
 from fmha_cli.oracle.tensors import Array, Inputs, SequenceView, head_rows, round_to
-from numerics.kernel_model import Style, model_forward, operands, scores32
+from numerics.faults import ExtremeFault
+from numerics.kernel_model import Style, late_weights, model_forward, operands, scores32, seen_product
 
 F32 = npt.NDArray[np.float32]
 
 
-def model_backward(problem: Problem, inputs: Inputs, *, style: Style | None = None) -> dict[str, Array]:
-    """dq, dk, dv, and dbias when there is a bias, in the problem's dtype and layout. Where V is in K, dk holds dv's share.
+def model_backward(
+    problem: Problem, inputs: Inputs, *, fault: ExtremeFault | None = None, style: Style | None = None
+) -> dict[str, Array]:
+    """The gradients of the modelled kernel with the given ``fault``: dq, dk, dv, and dbias when there is a bias, in the problem's dtype and layout. Where V is in K, dk holds dv's share.
 
     Raises:
         UnsupportedError: O001, O002 (dropout), T001 (tensors without a form).
@@ -38,21 +41,23 @@ def model_backward(problem: Problem, inputs: Inputs, *, style: Style | None = No
     for b in range(problem.batch):
         view = SequenceView(problem, inputs, b)
         if view.seqlen_q and view.seqlen_k:
-            _sequence(view, {**inputs, "o": o}, style, out)
+            _sequence(view, {**inputs, "o": o}, style, out, fault)
     if problem.v_in_k:
         out["dk"][..., : problem.hdim_v] += out.pop("dv")
     return {name: round_to(x, element) for name, x in out.items()}
 
 
-def _sequence(view: SequenceView, inputs: Inputs, style: Style, out: dict[str, F32]) -> None:
+def _sequence(
+    view: SequenceView, inputs: Inputs, style: Style, out: dict[str, F32], fault: ExtremeFault | None
+) -> None:
     p = view.problem
     rows, keys = np.arange(view.seqlen_q), view.seqlen_k
     q, k, v = operands(view, None)
-    s = scores32(view, q, k, 0, keys, None)
+    s = scores32(view, q, k, 0, keys, fault)
     low, high = (x[:, None] for x in visible_range(view, rows))
     j = np.arange(keys)
     s = np.where((j < high) & ((j >= low) | (j < p.sink)), s, np.float32(-np.inf))
-    weights = _softmax(view, s)
+    weights = _softmax(view, s, fault)
     full = SequenceView(p, inputs, view.b)
     o, do = (np.stack([full.rows(name, h) for h in range(p.heads)]).astype(np.float32) for name in ("o", "do"))
     factor = np.ones_like(weights)
@@ -61,20 +66,22 @@ def _sequence(view: SequenceView, inputs: Inputs, style: Style, out: dict[str, F
         factor = np.stack(kept).astype(np.float32) * np.float32(keep_scale(p.dropout))
     low_p = _low(weights * factor, p, style)
     ds = weights * ((do @ v.transpose(0, 2, 1)) * factor - (o * do).sum(axis=-1, keepdims=True))
+    if fault is not ExtremeFault.BIASED_KEY:
+        ds[weights == 0] = 0
     if "dbias" in out:
         _add_bias(view, ds, out["dbias"])
     if p.softcap > 0:
         ds = ds * (1 - np.tanh(_before_cap(view, q, k)) ** 2)
     low_ds = _low(ds, p, style)
     scale, ratio = np.float32(p.scale), p.heads // p.kv_heads
-    dq, dk, dv = low_ds @ k * scale, low_ds.transpose(0, 2, 1) @ q * scale, low_p.transpose(0, 2, 1) @ do
+    dq, dk, dv = seen_product(low_ds, k) * scale, low_ds.transpose(0, 2, 1) @ q * scale, low_p.transpose(0, 2, 1) @ do
     for h in range(p.heads):
         head_rows(out["dq"], p, p.layout, p.query_lengths(), view.b, h)[...] = dq[h]
         head_rows(out["dk"], p, p.layout, p.key_lengths(), view.b, h // ratio)[...] += dk[h]
         head_rows(out["dv"], p, p.layout, p.key_lengths(), view.b, h // ratio)[...] += dv[h]
 
 
-def _softmax(view: SequenceView, s: F32) -> F32:
+def _softmax(view: SequenceView, s: F32, fault: ExtremeFault | None) -> F32:
     top = s.max(axis=-1, keepdims=True)
     sinks = view.sinks()
     if sinks is not None:
@@ -84,6 +91,8 @@ def _softmax(view: SequenceView, s: F32) -> F32:
     total = weights.sum(axis=-1, keepdims=True)
     if sinks is not None:
         total += np.exp(sinks[:, None, None].astype(np.float32) - top)
+    if fault is ExtremeFault.SCALED_MAXIMUM:
+        return late_weights(s, (top + np.log(np.where(total > 0, total, np.float32(1))))[..., 0])
     out: F32 = (weights / np.where(total > 0, total, np.float32(1))).astype(np.float32)
     return out
 

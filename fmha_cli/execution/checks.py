@@ -19,7 +19,7 @@ from fmha_cli.domain.verdict import Comparison, Verdict
 from fmha_cli.execution.arena import Unwritten
 from fmha_cli.execution.cases import Case
 from fmha_cli.execution.poison import as_words
-from fmha_cli.oracle.measure import F32_EPS
+from fmha_cli.oracle.budgets import F32_EPS
 from fmha_cli.oracle.tensors import Array, packed_bias
 from fmha_cli.oracle.tolerance import compare, compare_gradients
 

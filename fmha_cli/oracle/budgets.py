@@ -13,9 +13,12 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
+import numpy as np
+
 from fmha_cli.domain.dtypes import DType
 from fmha_cli.domain.errors import UnsupportedError
 from fmha_cli.domain.problem import Problem
+from fmha_cli.oracle.tensors import F64, Bools
 
 EPS = {
     DType.FP32: 2.0**-24,
@@ -43,6 +46,18 @@ half a step of a block whose largest weight is 1. fp32 and bf16 kernels may trea
 LEAST_NORMAL = {DType.FP16: 2.0**-14}
 """Smallest normal number of the types whose subnormal numbers a softmax can reach. An architecture that states
 ``matrix_flushes_subnormals`` may lose smaller values."""
+
+F32_EPS = EPS[DType.FP32]
+
+SCORE_SPREAD = 4.0
+"""The largest error of a score, or of a row's LSE, as a multiple of ``score_error``, which is the usual one. No budget multiplies it.
+
+Scores that ALiBi or a bias cancels leave it visible in LSE. A float32 sum of 192 products in order came to 2.2, rotated scores
+to 2.6.
+"""
+
+SHORT_SUMS = 2.0**-13
+"""The error of the sums of 8-bit products in some matrix units (``matrix_sum_bits``), relative to the largest term."""
 
 ANY = "*"
 
@@ -89,6 +104,31 @@ def eps_of(problem: Problem) -> float:
         if dtype not in EPS:
             raise UnsupportedError(f"no measured error budget for {dtype.value}", code="O003", where="--dtype")
     return max(EPS[problem.dtype], EPS[problem.dtype_out])
+
+
+def score_error(problem: Problem, sums: float = F32_EPS) -> float:
+    """The size of a score's error, in units of ``reach``.
+
+    It is that of sums, which is single precision's but for some matrix units. With rotary embedding in 16 bits, the error of an inner product whose d terms have
+    independent errors of eps is added.
+    """
+    rotated = problem.rotary.dim > 0 and problem.dtype in (DType.FP16, DType.BF16)
+    return sums + (EPS[problem.dtype] / problem.hdim**0.5 if rotated else 0.0)
+
+
+def largest_score_error(problem: Problem) -> float:
+    """``score_error`` on the architecture that has the largest."""
+    return score_error(problem, SHORT_SUMS if EPS.get(problem.dtype, 0.0) > EPS[DType.BF16] else F32_EPS)
+
+
+FAR = 0.25
+"""An error of a score above this may change more of a row than a budget proportional to it should allow."""
+
+
+def is_far(problem: Problem, reach: F64) -> Bools:
+    """(R,) whether the scores of rows are so large that their rounding may change the answer."""
+    with np.errstate(over="ignore"):
+        return np.asarray(SCORE_SPREAD * largest_score_error(problem) * reach > FAR)
 
 
 def budget_of(problem: Problem, tensor: str = "o", family: str = ANY, backend: str = ANY) -> Budget:

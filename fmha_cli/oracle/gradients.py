@@ -24,13 +24,20 @@ from fmha_cli.domain.errors import ImpossibleProblem
 from fmha_cli.domain.features import CacheKind
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.tensors import bias_shape, shapes_of
-from fmha_cli.oracle.budgets import EPS, HALF_STEP
+from fmha_cli.oracle.budgets import EPS, F32_EPS, HALF_STEP, eps_of, is_far
 from fmha_cli.oracle.dropout import Stream, fmha_stream, keep_factor
 from fmha_cli.oracle.finite import nonfinite_elements
-from fmha_cli.oracle.reference import RowResult, attend, equal_keys, flushed, latent_noise, squares, weigh
+from fmha_cli.oracle.reference import SHAKES, Attended, RowResult, attend, equal_keys, flushed, latent_noise, squares
 from fmha_cli.oracle.rows import all_rows
 from fmha_cli.oracle.scores import RowBlock, row_blocks
-from fmha_cli.oracle.tensors import F64, Bools, Inputs, SequenceView, head_rows
+from fmha_cli.oracle.tensors import F64, Bools, Inputs, Ints, SequenceView, head_rows
+
+LSE_SHARE = 0.25
+"""The largest part of P that the rounding of a given LSE to single precision may take away. Scores for which that is not enough
+need weights from their own largest one, which cancels exactly."""
+
+_USUAL = 3.0
+"""The budget of a row of gradients, in eps times its noise."""
 
 
 @dataclass(frozen=True)
@@ -42,10 +49,13 @@ class Gradients:
     Attributes:
         noise: by name, for every row (for dbias every element): the size of the error that relative errors of the terms
             P (dP - D), and of D's own terms dO O, leave in it.
-        widths: by name: how far a row moves if every P or dS has a random absolute error of 1.
+        widths: by name, for every row (for dbias one number): how far it moves if every P or dS has a random absolute error of 1.
         lost: for dq, dk and dv, in the shape of their noise: the part of a row that comes from P and dS below the
             least normal number of their type.
-        reach: the largest ``RowResult.reach``; with a cap below 2, 2 / cap times it: so far an error of a score moves the cap's slope.
+        reach: the largest ``RowResult.reach`` of rows that are not far; with a cap below 2, 2 / cap times it: so far an error of a
+            score moves the cap's slope.
+        below: the largest ``RowResult.below``.
+        swing: by name, in the shape of the noise: how far the rounding of scores of far rows (``budgets.is_far``) may move it.
         leaks: by name, in the shape of the noise: rows that share a sequence and key/value head with an input that is not
             finite. They may be NaN: kernels compute exp(-inf - LSE) and 0 * dP for hidden keys. Empty if all is finite.
     """
@@ -56,8 +66,10 @@ class Gradients:
     dbias: F64 | None
     noise: dict[str, F64]
     lost: dict[str, F64]
-    widths: dict[str, float] = field(default_factory=dict)
+    swing: dict[str, F64]
+    widths: dict[str, Any] = field(default_factory=dict)
     reach: float = 0.0
+    below: float = 0.0
     leaks: dict[str, Bools] = field(default_factory=dict)
 
 
@@ -86,20 +98,26 @@ def backward(
             help="leave one of them out",
         )
     out = _zeros(problem)
-    rows, reach, sizes, done = all_rows(problem), 0.0, np.zeros(3), 0
+    rows, reach, below, done = all_rows(problem), 0.0, 0.0, 0
     for b, g, part in rows.groups(problem):
         view = SequenceView(problem, inputs, b)
         k64, v64 = view.keys64("k", g), view.keys64("v", g)
         equal = equal_keys(problem, k64)
         for block in row_blocks(view, rows.h[part], rows.i[part]):
             with np.errstate(invalid="ignore", over="ignore"):
-                top, size = _block(block, g, k64, v64, stream, out, equal)
-            reach, done = max(reach, top), done + len(block.i)
+                forward = _block(block, g, k64, v64, stream, out, equal)
+            near = forward.reach[~is_far(problem, forward.reach)]
+            reach = max(reach, near.max(initial=0.0))
+            below, done = max(below, forward.below.max(initial=0.0)), done + len(block.i)
             told(done, len(rows))
-            sizes = np.maximum(sizes, [size, squares(k64).max(initial=0.0), squares(block.q).max()])
-    for square in (*(out.noise[name] for name in out.noise if name != "dq"), *out.lost.values()):
-        np.sqrt(square, out=square)
-    out = replace(out, reach=reach, widths=_widths(problem, *np.sqrt(sizes)), leaks=_leaks(problem, inputs, out))
+    for squares_of in (out.noise, out.lost, out.widths):
+        for square in squares_of.values():
+            np.sqrt(square, out=square)
+    # an error of a score moves the logarithm of the cap's slope
+    steep = max(1.0, 2 / problem.softcap) if problem.softcap > 0 else 1.0
+    out = replace(
+        out, reach=steep * reach, below=below, widths=_widths(problem, out.widths), leaks=_leaks(problem, inputs, out)
+    )
     return _joined(problem, out) if problem.v_in_k else out
 
 
@@ -141,47 +159,50 @@ def _leaks(p: Problem, inputs: Inputs, out: Gradients) -> dict[str, Bools]:
     return leaks
 
 
-def _widths(p: Problem, do: float, k: float, q: float) -> dict[str, float]:
-    """``Gradients.widths`` from the longest rows of dO, K and Q.
+def _widths(p: Problem, sizes: dict[str, F64]) -> dict[str, Any]:
+    """``Gradients.widths`` from the lengths of the rows of K, Q and dO that each row of dQ, dK and dV adds up.
 
     With a cap kernels may keep dS in units of scale / cap and multiply the sums by the cap (upstream FlashAttention,
     ``flash_bwd_kernel.h`` ``calculate_dtanh``).
     """
-    terms = sqrt(p.seqlen_q * p.heads // p.kv_heads)
     scale = max(abs(p.scale), p.softcap)
-    shared = p.batch * p.heads * p.seqlen_k * (p.seqlen_q if p.bias.shape(1, 1, 2, 1)[2] == 1 else 1)
     kept = 1 / (1 - p.dropout)  # P counts so often in dV
-    return {"dq": scale * sqrt(p.seqlen_k) * k, "dk": scale * terms * q, "dv": kept * terms * do, "dbias": sqrt(shared)}
+    of_bias = sqrt(p.batch * p.heads * p.seqlen_k * (p.seqlen_q if p.bias.shape(1, 1, 2, 1)[2] == 1 else 1))
+    return {"dq": scale * sizes["dq"], "dk": scale * sizes["dk"], "dv": kept * sizes["dv"], "dbias": of_bias}
 
 
 def _zeros(problem: Problem) -> Gradients:
     shapes = {f"d{name}": shapes_of(problem)[name].shape for name in ("q", "k")}
     shapes["dv"] = (*shapes["dk"][:-1], problem.hdim_v)
     bias = bias_shape(problem)
-    noise = {name: shape[:-1] for name, shape in shapes.items()} | ({} if bias is None else {"dbias": bias})
+    rows = {name: shape[:-1] for name, shape in shapes.items()}
+    terms = rows | ({} if bias is None else {"dbias": bias})
     dq, dk, dv = map(np.zeros, shapes.values())
     return Gradients(
         dq=dq,
         dk=dk,
         dv=dv,
         dbias=None if bias is None else np.zeros(bias),
-        noise={name: np.zeros(shape) for name, shape in noise.items()},
-        lost={name: np.zeros(shape[:-1]) for name, shape in shapes.items()},
+        noise={name: np.zeros(shape) for name, shape in terms.items()},
+        lost={name: np.zeros(shape) for name, shape in rows.items()},
+        swing={name: np.zeros(shape) for name, shape in terms.items()},
+        widths={name: np.zeros(shape) for name, shape in rows.items()},
     )
 
 
-def _block(block: RowBlock, g: int, k: F64, v: F64, stream: Stream, out: Gradients, equal: int) -> tuple[float, float]:
-    """Add the share of a block of key/value head ``g`` to ``out``. Return the largest reach and |dO|^2 of its rows.
+def _block(block: RowBlock, g: int, k: F64, v: F64, stream: Stream, out: Gradients, equal: int) -> Attended:
+    """Add the share of a block of key/value head ``g`` to ``out``, and return the answer of its rows.
 
-    Until all blocks are done, the noise of dk, dv and dbias is stored as squares, and so is ``lost``.
+    Until all blocks are done, noise, lost and widths are stored as squares.
     """
     view = block.view
     p = view.problem
+    kinds = (out.noise, out.lost, out.widths, out.swing)
     of_keys = [
         head_rows(tensor, p, p.layout, p.key_lengths(), view.b, g)
-        for tensor in (out.dk, out.dv, out.noise["dk"], out.noise["dv"], out.lost["dk"], out.lost["dv"])
+        for tensor in (out.dk, out.dv, *(kind[name] for kind in kinds for name in ("dk", "dv")))
     ]
-    dk, dv, dk_square, dv_square, dk_lost, dv_lost = of_keys
+    dk, dv, dk_square, dv_square, dk_lost, dv_lost, dk_width, dv_width, dk_swing, dv_swing = of_keys
     forward = attend(block, k, v, stream, equal=equal)
     do = np.empty_like(forward.o)
     for head in np.unique(block.h):
@@ -189,20 +210,22 @@ def _block(block: RowBlock, g: int, k: F64, v: F64, stream: Stream, out: Gradien
         do[mine] = view.rows("do", int(head))[block.i[mine]]
     dot = np.einsum("rd,rd->r", do, forward.o)
     dot_noise = np.linalg.norm(do * forward.o, axis=1) + np.linalg.norm(do, axis=1) * _output_noise(p, forward)
-    lse = np.where(np.isneginf(forward.lse), np.inf, forward.lse)
+    eps, far_rows = eps_of(p), is_far(p, forward.reach)
+    known = np.where(far_rows, 0.0, forward.reach)
+    lost_share = np.where(far_rows, LSE_SHARE / (_USUAL * eps), 1.0)[:, None]
     dq, mean_key = np.zeros_like(block.q), np.zeros_like(block.q)
-    dq_square, dq_lost, dq_whole, do_size, q_size = *np.zeros((3, len(block.i))), squares(do), squares(block.q)
+    dq_square, dq_lost, dq_whole, dq_width = np.zeros((4, len(block.i)))
+    do_size, q_size = squares(do), squares(block.q)
     for first, end in block.key_blocks():
         keys = _clean(block, k, first, end)
         s, slope = block.scores(keys, first, end, sloped=True)
-        weights = np.exp(s - lse[:, None])
-        weights[np.isneginf(s)] = 0.0  # also in a row whose LSE is NaN
+        weights = forward.weights(s)
         factor = None
         if p.dropout:
             kept = stream(p, view.b, block.h, block.i, first, end)
             factor = kept * keep_factor(stream, p)
         used = weights if factor is None else weights * factor
-        far = _distance(p, np.where(weights == 0, 0.0, s - lse[:, None]), forward.reach)
+        far = np.maximum(_distance(p, np.log(np.where(weights == 0, 1.0, weights)), known), lost_share)
         dv[first:end] += _summed(used, do)
         dv_square[first:end] += ((used * far) ** 2).T @ do_size
         dv_lost[first:end] += (flushed(used, p.dtype) ** 2).T @ do_size
@@ -214,30 +237,87 @@ def _block(block: RowBlock, g: int, k: F64, v: F64, stream: Stream, out: Gradien
         ds = np.where(unused, 0.0, weights * (dp - dot[:, None]))
         size = np.abs(dp) + (np.abs(dot) + dot_noise)[:, None]
         spread = np.where(unused, 0.0, (weights * far + _least(p)) * size)
-        _add_bias(block, ds, spread, first, end, out)
+        _add_bias(block, ds, out.dbias, first, end)
+        _add_bias(block, spread**2, out.noise.get("dbias"), first, end)
         if slope is not None:
             ds *= slope
-            spread *= slope
+            # tanh is near 1 where the slope is near 0, and the rounding of 1 - tanh^2 is that of 1
+            spread = spread * slope + np.where(unused, 0.0, weights * size) * 2 * (1 - slope) * F32_EPS / eps
         lost = flushed(ds, p.dtype) * p.scale
         ds *= p.scale
         spread *= abs(p.scale)
-        dq += weigh(block, ds, keys, first, end)
-        dq_square += (spread**2) @ squares(keys)
-        dq_whole += spread @ np.sqrt(squares(keys))
-        dq_lost += (lost**2) @ squares(keys)
-        mean_key += weigh(block, weights * p.scale, keys, first, end)
+        key_size, terms = squares(keys), np.where(unused, 0.0, 1.0)
+        dq += _summed(ds.T, keys)
+        dq_square += (spread**2) @ key_size
+        dq_whole += spread @ np.sqrt(key_size)
+        dq_lost += (lost**2) @ key_size
+        dq_width += terms @ key_size
+        mean_key += _summed((weights * p.scale).T, keys)
         dk[first:end] += _summed(ds, block.q)
         dk_square[first:end] += (spread**2).T @ q_size
         dk_lost[first:end] += (lost**2).T @ q_size
+        dk_width[first:end] += terms.T @ q_size
+        dv_width[first:end] += terms.T @ do_size
     # an error of D moves all terms of a row together
     terms_noise = latent_noise(p, np.sqrt(dq_square), dq_whole, equal) if p.v_in_k else np.sqrt(dq_square)
     dq_noise = terms_noise + dot_noise * np.linalg.norm(mean_key, axis=1)
+    dq_swing = np.zeros(len(block.i))
+    rows, sums = np.flatnonzero(far_rows), (dk_swing, dv_swing, out.swing.get("dbias"))
+    if len(rows):
+        dq_swing[rows] = _add_swing(block, rows, k, v, stream, forward, do, sums)
+        dq_swing[rows] += LSE_SHARE * np.linalg.norm(dq[rows], axis=1)
+    of_rows = (dq_noise**2, dq_lost, dq_width, dq_swing)
     for head in np.unique(block.h):
         mine = block.h == head
-        for tensor, rows in ((out.dq, dq), (out.noise["dq"], dq_noise), (out.lost["dq"], dq_lost)):
-            head_rows(tensor, p, p.layout, p.query_lengths(), view.b, int(head))[block.i[mine]] = rows[mine]
-    steep = max(1.0, 2 / p.softcap) if p.softcap > 0 else 1.0  # an error of a score in the logarithm of the cap's slope
-    return steep * float(forward.reach.max(initial=0.0)), float(do_size.max())
+        for tensor, part in ((out.dq, dq), *((kind["dq"], part) for kind, part in zip(kinds, of_rows, strict=True))):
+            head_rows(tensor, p, p.layout, p.query_lengths(), view.b, int(head))[block.i[mine]] = part[mine]
+    return forward
+
+
+def _add_swing(
+    block: RowBlock,
+    rows: Ints,
+    k: F64,
+    v: F64,
+    stream: Stream,
+    forward: Attended,
+    do: F64,
+    sums: tuple[F64, F64, F64 | None],
+) -> F64:
+    """Add what rounding errors of the scores of ``rows`` may change, to sums for dK, dV and dBias.
+
+    Returns:
+        (len(rows),) the same for dQ.
+    """
+    p, (dk, dv, dbias) = block.view.problem, sums
+    sub, do = block.part(rows), do[rows]
+    shaken = [block.part(rows, n) for n in range(1, SHAKES + 1)]
+    answers = [attend(other, k, v, stream) for other in shaken]
+    own = replace(forward, top=forward.top[rows], log_sum=forward.log_sum[rows])
+    do_size, q_size, dq = np.sqrt(squares(do)), np.sqrt(squares(sub.q)), np.zeros(len(rows))
+    dot, moved = np.abs(np.einsum("rd,rd->r", do, forward.o[rows])), do_size * forward.swing[rows]
+    for first, end in sub.key_blocks():
+        keys, values = _clean(sub, k, first, end), _clean(sub, v, first, end)
+        exact = _weighed(sub, own, keys, first, end)
+        others = [_weighed(*pair, keys, first, end) for pair in zip(shaken, answers, strict=True)]
+        of_p, of_s = (
+            np.nan_to_num(np.max([np.abs(other[n] - exact[n]) for other in others], axis=0)) for n in range(2)
+        )
+        factor: Any = stream(p, sub.view.b, sub.h, sub.i, first, end) * keep_factor(stream, p) if p.dropout else 1.0
+        size = np.nan_to_num(np.abs(do @ values.T)) * factor + (dot + moved)[:, None]
+        dv[first:end] += (of_p * factor).T @ do_size
+        _add_bias(sub, of_p * size + exact[0] * moved[:, None], dbias, first, end)
+        terms = (of_s * size + exact[1] * moved[:, None]) * abs(p.scale)
+        dk[first:end] += terms.T @ q_size
+        dq += terms @ np.sqrt(squares(keys))
+    return dq
+
+
+def _weighed(block: RowBlock, answer: Attended, keys: F64, first: int, end: int) -> tuple[F64, F64]:
+    """P (R, end - first), and P times the slope of the cap."""
+    s, slope = block.scores(keys, first, end, sloped=True)
+    weights = answer.weights(s)
+    return weights, weights if slope is None else weights * slope
 
 
 def _summed(terms: F64, rows: F64) -> F64:
@@ -287,15 +367,15 @@ def _clean(block: RowBlock, rows: F64, first: int, end: int) -> F64:
     return part
 
 
-def _add_bias(block: RowBlock, ds: F64, spread: F64, first: int, end: int, out: Gradients) -> None:
-    if out.dbias is None:
+def _add_bias(block: RowBlock, terms: F64, total: F64 | None, first: int, end: int) -> None:
+    """Add terms (R, end - first) to a sum in the shape of the bias, if there is one."""
+    if total is None:
         return
     for head in np.unique(block.h):
         mine = block.h == head
-        b = block.view.b if len(out.dbias) > 1 else 0
-        h = int(head) if out.dbias.shape[1] > 1 else 0
-        for tensor, rows in ((out.dbias, ds[mine]), (out.noise["dbias"], spread[mine] ** 2)):
-            if len(tensor[b, h]) < block.view.problem.seqlen_q:
-                tensor[b, h, 0, first:end] += rows.sum(axis=0)
-            else:
-                tensor[b, h, block.i[mine], first:end] += rows
+        b = block.view.b if len(total) > 1 else 0
+        h = int(head) if total.shape[1] > 1 else 0
+        if len(total[b, h]) < block.view.problem.seqlen_q:
+            total[b, h, 0, first:end] += terms[mine].sum(axis=0)
+        else:
+            total[b, h, block.i[mine], first:end] += terms[mine]

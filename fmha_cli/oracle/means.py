@@ -11,7 +11,7 @@ import numpy as np
 
 from fmha_cli.domain.features import Alibi, Bias
 from fmha_cli.domain.problem import Problem
-from fmha_cli.oracle.reference import RowResult, equal_keys, flushed, latent_noise, squares
+from fmha_cli.oracle.reference import RowResult, below_sink, equal_keys, flushed, latent_noise, squares
 from fmha_cli.oracle.scores import sunk, visible_range
 from fmha_cli.oracle.tensors import F64, Ints, SequenceView
 
@@ -59,6 +59,8 @@ class Averaged:
             lse=lse,
             noise=noise * weight,
             reach=np.zeros(len(i)),
+            below=np.zeros(len(i)) if sinks is None else below_sink(np.where(some, 0.0, -np.inf), sinks[h]),
+            swing=np.zeros(len(i)),
             width=np.sqrt(visible) * self._value * weight * np.exp(top),
             peak=weight,
             visible=visible,

@@ -2,13 +2,16 @@
 
 The scale of row r is max(|ref_r|, floor_r), with the floor ::
 
-    floor_r = noise_r * (1 + 2^-24 * (reach_r + sqrt(visible_r)) / eps) + (sqrt(d) + width_r) * half_step / eps
+    floor_r = noise_r * (1 + 2^-24 * (reach_r + sqrt(visible_r) + 2 below_r) / eps) + |ref_r| * 2^-24 * 2 below_r / eps
+              + (sqrt(d) + width_r) * half_step / eps
 
 - noise_r = sqrt(sum_j p_j^2 |v_j|^2) is the error that independent rounding errors of P leave in a row, even if its terms
   cancel. For ordinary 16-bit data it is close to |ref_r|.
-- reach_r / 2^24 is the error of float32 scores, and sqrt(visible_r) / 2^24 the error of float32 sums.
+- reach_r / 2^24 is the error of float32 scores, and sqrt(visible_r) / 2^24 the error of float32 sums. In far rows (``budgets.is_far``)
+  reach_r does not count, but the swing of the reference does: it is subtracted from the error.
+- below_r / 2^24 is the error of exponents far below a learned sink.
 - half_step is the absolute error of a number that is too small for a relative error. An output row has sqrt(d) such
-  errors, and width_r = sqrt(visible_r) max |v_j| / sum_j exp(s_j - max s) / (1 - dropout) come from P.
+  errors, and width_r = sqrt(sum_j |v_j|^2) / sum_j exp(s_j - max s) / (1 - dropout) come from P.
 
 Rotary kernels in 16 bits keep rotated queries, cosines and sines in 16 bits: reach_r / 2^24 becomes reach_r * (2^-24 + eps / sqrt(d))
 (``score_error``).
@@ -21,14 +24,11 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from fmha_cli.domain.dtypes import DType
 from fmha_cli.domain.problem import Problem
-from fmha_cli.oracle.budgets import EPS, HALF_STEP, eps_of
+from fmha_cli.oracle.budgets import F32_EPS, HALF_STEP, eps_of, is_far, score_error
 from fmha_cli.oracle.finite import wrong_kind
 from fmha_cli.oracle.reference import RowResult
 from fmha_cli.oracle.tensors import F64, Array, Bools
-
-F32_EPS = 2.0**-24
 
 _CHUNK = 4096
 """Rows compared at a time, so that a comparison needs little memory besides the tensors."""
@@ -121,35 +121,52 @@ def lse_errors(actual: Array, reference: RowResult, per_reach: float) -> LseErro
     return LseErrors(absolute, allowance, (np.isfinite(got) != np.isfinite(expected)) | infinite)
 
 
-def score_error(problem: Problem, sums: float = F32_EPS) -> float:
-    """The size of a score's error, in units of ``reach``.
-
-    It is that of sums, which is single precision's but for some matrix units. With rotary embedding in 16 bits, the error of an inner product whose d terms have
-    independent errors of eps is added.
-    """
-    rotated = problem.rotary.dim > 0 and problem.dtype in (DType.FP16, DType.BF16)
-    return sums + (EPS[problem.dtype] / problem.hdim**0.5 if rotated else 0.0)
-
-
-def floors(problem: Problem, reference: RowResult, dim: int, *, flushes: bool = False, sums: float = F32_EPS) -> F64:
-    """(R,) the floor of each row's scale; ``flushes``: the matrix unit treats subnormal P as zero; ``sums``: its error of a sum."""
+def floors(
+    problem: Problem,
+    reference: RowResult,
+    dim: int,
+    *,
+    flushes: bool = False,
+    sums: float = F32_EPS,
+    scores: bool = True,
+) -> F64:
+    """(R,) the floor of each row's scale; ``flushes``: the matrix unit treats subnormal P as zero; ``sums``: its error of a sum.
+    Without ``scores``, their errors are left out."""
     eps = eps_of(problem)
-    scores = (score_error(problem, sums) * reference.reach + F32_EPS * np.sqrt(reference.visible)) / eps
-    floor: F64 = reference.noise * (1 + scores) + dim**0.5 * HALF_STEP[problem.dtype_out] / eps
+    # two roundings of an exponent that is as large in all keys of the row, so their errors may be equal
+    below = 2 * F32_EPS * reference.below / eps
+    terms = F32_EPS * np.sqrt(reference.visible) / eps + below
+    if scores:
+        near = np.where(is_far(problem, reference.reach), 0.0, reference.reach)
+        terms = terms + score_error(problem, sums) * near / eps
+    size = np.linalg.norm(reference.o, axis=1)
+    floor: F64 = reference.noise * (1 + terms) + size * below + dim**0.5 * HALF_STEP[problem.dtype_out] / eps
     floor += reference.width * HALF_STEP[problem.dtype] / eps
     return floor + reference.lost / eps if flushes else floor
 
 
-def row_errors(actual: Array, expected: F64, floor: F64, limit: float, leaks: Bools | None = None) -> RowErrors:
+def row_errors(
+    actual: Array,
+    expected: F64,
+    floor: F64,
+    limit: float,
+    leaks: Bools | None = None,
+    swing: F64 | None = None,
+    bare: F64 | None = None,
+) -> RowErrors:
     """Errors of ``actual`` (R, d) against ``expected`` (R, d); above ``limit`` the storage type overflows.
 
-    ``leaks`` (R, d) marks elements that may be NaN.
+    Args:
+        leaks: (R, d) elements that may be NaN.
+        swing: (R,) the part of each row's error that the rounding of its scores explains, which does not count.
+        bare: (R,) the floor without errors of scores, which never turn an answer into zeros.
     """
     count = len(expected)
     relative, mismatched, answers = np.zeros(count), np.zeros(count), np.zeros(count)
     probe = np.random.Generator(np.random.PCG64(0)).standard_normal(expected.shape[1])
     counted, leaked, worst = 0, 0, (0.0, 0.0, 1.0)
-    floor = np.where(np.isfinite(floor), floor, np.finfo(np.float64).tiny)
+    swing, bare = np.zeros(count) if swing is None else swing, floor if bare is None else bare
+    floor, bare = (np.where(np.isfinite(x), x, np.finfo(np.float64).tiny) for x in (floor, bare))
     for start in range(0, count, _CHUNK):
         part = slice(start, start + _CHUNK)
         want, got = expected[part], actual[part].astype(np.float64)
@@ -161,12 +178,15 @@ def row_errors(actual: Array, expected: F64, floor: F64, limit: float, leaks: Bo
         comparable = np.isfinite(got) & np.isfinite(want)
         absolute = np.abs(np.subtract(got, want, where=comparable, out=np.zeros_like(want)))
         size = np.abs(np.where(comparable, want, 0.0))
-        scale = np.maximum(np.linalg.norm(size, axis=1), floor[part])
-        relative[part] = np.linalg.norm(absolute, axis=1) / scale
+        some = got.any(axis=1)
+        explained = np.where(some, swing[part], 0.0)
+        scale = np.maximum(np.linalg.norm(size, axis=1), np.where(some, floor[part], bare[part]))
+        relative[part] = np.maximum(np.linalg.norm(absolute, axis=1) - explained, 0.0) / scale
         counted += int((size.any(axis=1) | (relative[part] > 0)).sum())
         # a random projection in single precision: equal for equal rows, whose float64 sums may differ in the last bits
         answers[part] = (np.where(comparable, want, 0.0) @ probe).astype(np.float32)
         if absolute.size:
+            absolute = np.maximum(absolute - explained[:, None], 0.0)
             allowance = size + (scale / expected.shape[1] ** 0.5)[:, None]
             quotient = absolute / allowance
             at = int(quotient.argmax())

@@ -6,7 +6,7 @@ import numpy as np
 
 from fmha_cli.oracle.coded import UNUSED
 from fmha_cli.oracle.pointer import pointers
-from fmha_cli.oracle.reference import RowResult, flushed, squares
+from fmha_cli.oracle.reference import RowResult, below_sink, flushed, squares
 from fmha_cli.oracle.scores import lift, sunk, visible_range
 from fmha_cli.oracle.tensors import F64, Ints, SequenceView
 
@@ -43,6 +43,8 @@ class Pointed:
             reach=abs(p.scale) * np.sqrt(squares(q)) * self._key
             + np.where(sees, np.abs(score), 0)
             + lift(view, head, i),
+            below=np.zeros(len(i)) if sinks is None else below_sink(score, sinks[head]),
+            swing=np.zeros(len(i)),
             width=np.sqrt(visible) * self._value * np.exp(np.where(sees, np.where(sees, top, 0) - lse, 0)),
             peak=weight,
             visible=visible,

@@ -22,7 +22,7 @@ from fmha_cli.domain.device import usable_cores
 from fmha_cli.domain.dtypes import DType
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.tensors import lse_shape, shapes_of
-from fmha_cli.oracle.budgets import LEAST_NORMAL
+from fmha_cli.oracle.budgets import LEAST_NORMAL, is_far
 from fmha_cli.oracle.dropout import Stream, fmha_stream, keep_factor, keep_scale
 from fmha_cli.oracle.rows import Rows, all_rows
 from fmha_cli.oracle.scores import RowBlock, row_blocks
@@ -30,6 +30,13 @@ from fmha_cli.oracle.tensors import F64, Array, Bools, Inputs, Ints, SequenceVie
 
 MAX_THREADS = 8
 """Each works on a block of some 20 MB."""
+
+BELOW = 128.0
+"""A weight of exp(-BELOW) is 0 in single precision, whatever its error."""
+
+SHAKES = 8
+"""Evaluations of a row whose answer may depend on how its scores are rounded. Source of the method: Parker, "Monte Carlo
+Arithmetic" (1997)."""
 
 Floats = TypeVar("Floats", npt.NDArray[np.float64], npt.NDArray[np.float32])
 
@@ -44,6 +51,9 @@ class RowResult:
         noise: (R,), sqrt(sum_j p_j^2 |v_j|^2): the error that independent relative errors of P leave in O.
         reach: (R,), a bound on the size of the scores, ALiBi's shifted form included. Rounding errors of the scores
             are proportional to it.
+        below: (R,), how far the largest score is below a learned sink, at most ``BELOW``: the size of the exponents of all P.
+        swing: (R,), in rows whose scores are so large that rounding them may change O (``budgets.is_far``), how far it does: the
+            largest change in ``SHAKES`` evaluations with scores as single precision may have them. 0 in other rows.
         width: (R,), how far O moves if every P (relative to the row's largest) has a random absolute error of 1.
         peak: (R,), the largest probability before dropout.
         visible: (R,), number of visible keys.
@@ -55,10 +65,27 @@ class RowResult:
     lse: F64
     noise: F64
     reach: F64
+    below: F64
+    swing: F64
     width: F64
     peak: F64
     visible: Ints
     lost: F64
+
+
+@dataclass(frozen=True)
+class Attended(RowResult):
+    """With the two parts of LSE, whose sum may have lost the second: ``top`` (R,), the largest term, and ``log_sum`` (R,), of the
+    terms relative to it; +inf for a row without terms."""
+
+    top: F64
+    log_sum: F64
+
+    def weights(self, s: F64) -> F64:
+        """P (R, keys) of scores (R, keys), 0 where they are -inf."""
+        weights = np.exp(s - np.where(np.isneginf(self.top), 0.0, self.top)[:, None] - self.log_sum[:, None])
+        weights[np.isneginf(s)] = 0.0  # also in a row whose LSE is NaN
+        return np.asarray(weights)
 
 
 @dataclass(frozen=True)
@@ -126,7 +153,8 @@ def forward(
     none = np.zeros(0)
     leaks = [np.zeros((0, problem.hdim_v), np.bool_)]
     finite = all(np.isfinite(values).all() for values in value_tensors(problem, inputs))
-    results = [RowResult(np.zeros((0, problem.hdim_v)), none, none, none, none, none, np.zeros(0, np.int64), none)]
+    seven, nothing = (none, none, none, none, none, none, none), np.zeros(0, np.int64)
+    results = [RowResult(np.zeros((0, problem.hdim_v)), *seven, nothing, none)]
     done = 0
     with _mapping() as each:
         for b, g, part in rows.groups(problem):
@@ -160,7 +188,7 @@ def _mapping() -> Iterator[Callable[[Callable[[RowBlock], RowResult], list[RowBl
         yield pool.map
 
 
-def _attended(block: RowBlock, k: F64, v: F64, stream: Stream, equal: int) -> RowResult:
+def _attended(block: RowBlock, k: F64, v: F64, stream: Stream, equal: int) -> Attended:
     with np.errstate(invalid="ignore", over="ignore"):  # each thread has its own
         return attend(block, k, v, stream, equal=equal)
 
@@ -203,7 +231,7 @@ def flat_values(problem: Problem, inputs: Inputs, heads: Iterable[tuple[int, int
 
 def attend(
     block: RowBlock, k: F64, v: F64, stream: Stream, key_range: tuple[int, int] | None = None, equal: int = 1
-) -> RowResult:
+) -> Attended:
     """Attention of one block of rows; ``key_range`` limits it to one split of the keys (no learned sink then).
 
     k (seqlen_k, hdim) and v (seqlen_k, hdim_v) are float64; ``equal`` is ``equal_keys`` of them.
@@ -215,7 +243,7 @@ def attend(
     total = np.zeros(count) if sinks is None else np.ones(count)
     peak, square, lost = np.full(count, -np.inf), np.zeros(count), np.zeros(count)
     acc, left, whole = np.zeros((count, v.shape[1])), np.zeros(count), np.zeros(count)
-    key_norm, value_norm = 0.0, 0.0
+    key_norm, values_square = np.zeros(count), np.zeros(count)
     for first, end in _clipped(block, key_range):
         keys, values = k[first:end], v[first:end]
         s, _ = block.scores(keys, first, end)
@@ -238,8 +266,9 @@ def attend(
         if scores is not None:
             left = left * shrink**2 + ((weights * scores) ** 2) @ sizes
         lost = lost * shrink**2 + flushed(weights, p.dtype) ** 2 @ sizes
-        key_norm = max(key_norm, float(squares(keys).max()) ** 0.5)
-        value_norm = max(value_norm, float(sizes.max()) ** 0.5)
+        seen, norms = block.seen(first, end), np.sqrt(squares(keys))
+        key_norm = np.maximum(key_norm, norms.max() if seen is None else np.where(seen, norms, 0.0).max(axis=1))
+        values_square += sizes.sum() if seen is None else np.where(seen, sizes, 0.0).sum(axis=1)
         top = new_top
     some = total > 0
     inverse = np.divide(1.0, total, where=some | np.isnan(total), out=np.zeros(count))
@@ -251,16 +280,34 @@ def attend(
     far = np.divide(np.sqrt(left), root, where=root > 0, out=np.zeros(count))
     size = np.maximum(np.where(np.isfinite(peak), np.abs(peak), 0.0), far)
     noise = latent_noise(p, root, whole, equal) if p.v_in_k else root
-    return RowResult(
+    visible = block.visible()
+    result = Attended(
         o=acc * inverse[:, None],
         lse=lse,
         noise=noise * inverse,
         reach=reach + size + block.lift(),
-        width=np.sqrt(block.visible()) * value_norm * inverse * keep_scale(p.dropout),
-        peak=np.exp(np.where(np.isneginf(lse), -np.inf, peak - np.where(np.isneginf(lse), 0.0, lse))),
-        visible=block.visible(),
+        below=np.zeros(count) if sinks is None else below_sink(peak, sinks[block.h]),
+        swing=np.zeros(count),
+        width=np.sqrt(values_square) * inverse * keep_scale(p.dropout),
+        peak=np.exp(np.where(np.isneginf(peak), -np.inf, peak - np.where(np.isneginf(peak), 0.0, top))) * inverse,
+        visible=visible,
         lost=np.sqrt(lost) * inverse,
+        top=top,
+        log_sum=np.where(
+            some | np.isnan(total), np.log(np.where(some, total, np.where(np.isnan(total), np.nan, 1.0))), np.inf
+        ),
     )
+    far = np.flatnonzero(is_far(p, result.reach) & (visible > 0))
+    if len(far) and not block.shaken:
+        others = [attend(block.part(far, n), k, v, stream, key_range, equal) for n in range(1, SHAKES + 1)]
+        moved = [np.linalg.norm(np.nan_to_num(other.o - result.o[far], posinf=0, neginf=0), axis=1) for other in others]
+        result.swing[far] = np.max(moved, axis=0)
+    return result
+
+
+def below_sink(peak: F64, sinks: F64) -> F64:
+    """``RowResult.below`` of rows whose largest scores are ``peak`` (R,), -inf where they see no key."""
+    return np.where(np.isneginf(peak), 0.0, np.clip(sinks - peak, 0.0, BELOW))
 
 
 def flushed(terms: Floats, dtype: DType) -> Floats:

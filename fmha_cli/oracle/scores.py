@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
 
 from fmha_cli.domain.dtypes import DType
 from fmha_cli.domain.problem import Problem
-from fmha_cli.oracle.tensors import F64, Ints, SequenceView
+from fmha_cli.oracle.budgets import SCORE_SPREAD, largest_score_error
+from fmha_cli.oracle.tensors import F64, Bools, Ints, SequenceView
 
 KEY_BLOCK = 1024
 ROW_BLOCK = 256
@@ -22,7 +23,8 @@ class RowBlock:
     """Query rows of one sequence that share a key/value head.
 
     q (R, hdim) float64; h, i (R,): head and row in the sequence; row r sees keys low[r] <= j < high[r]
-    and j < min(sink, high[r]).
+    and j < min(sink, high[r]), but none whose bias is -inf. With ``shaken`` above 0, the scores are those that single precision
+    may make of them: another number, other rounding errors.
     """
 
     view: SequenceView
@@ -31,6 +33,7 @@ class RowBlock:
     i: Ints
     low: Ints
     high: Ints
+    shaken: int = 0
 
     @classmethod
     def of(cls, view: SequenceView, h: Ints, i: Ints) -> RowBlock:
@@ -46,24 +49,64 @@ class RowBlock:
     def delta(self) -> int:
         return self.view.problem.mask.delta(self.view.seqlen_q, self.view.seqlen_k)
 
-    def sees(self, j: Ints) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
-        """(R, keys): which rows see which keys."""
+    def part(self, rows: Ints, shaken: int = 0) -> RowBlock:
+        """Some rows of the block."""
+        chosen = {name: getattr(self, name)[rows] for name in ("q", "h", "i", "low", "high")}
+        return replace(self, **chosen, shaken=shaken)
+
+    def _within(self, j: Ints) -> Bools:
+        """(R, keys): which keys the mask shows."""
         window = (j >= self.low[:, None]) & (j < self.high[:, None])
         sink = (j < self.view.problem.sink) & (j < self.high[:, None])
-        return window | sink
+        shown: Bools = window | sink
+        return shown
+
+    def _barred(self, j: Ints) -> Bools | None:
+        """(R, keys): where the bias is -inf; None without a bias."""
+        if self.view.inputs.get("bias") is None:
+            return None
+        out = np.zeros((len(self.i), len(j)), np.bool_)
+        for head in np.unique(self.h):
+            plane, mine = self.view.bias(int(head)), self.h == head
+            assert plane is not None
+            out[mine] = np.isneginf(plane[self.i[mine][:, None], j].astype(np.float32))
+        return out
+
+    def sees(self, j: Ints) -> Bools:
+        """(R, keys): which rows see which keys."""
+        shown, barred = self._within(j), self._barred(j)
+        return shown if barred is None else shown & ~barred
+
+    def seen(self, first: int, end: int) -> Bools | None:
+        """``sees`` of the keys first..end-1; None if every row sees all of them."""
+        barred = self._barred(np.arange(first, end))
+        inside = self.low.max() <= first and end <= self.high.min()
+        if inside and (barred is None or not barred.any()):
+            return None
+        return self.sees(np.arange(first, end))
+
+    def _shown(self) -> Ints:
+        """(R,) number of keys that the mask shows to each row."""
+        window: Ints = np.maximum(self.high - self.low, 0)
+        return window + sunk(self.view.problem, self.low, self.high)
 
     def visible(self) -> Ints:
         """(R,) number of keys that each row sees."""
-        window: Ints = np.maximum(self.high - self.low, 0)
-        return window + sunk(self.view.problem, self.low, self.high)
+        count = self._shown()
+        if self.view.inputs.get("bias") is not None:
+            for first, end in self.key_blocks():
+                seen = self.seen(first, end)
+                if seen is not None:
+                    count = count - (self._within(np.arange(first, end)) & ~seen).sum(axis=1)
+        return count
 
     def lift(self) -> F64:
         """(R,) ``lift`` of the rows."""
         return lift(self.view, self.h, self.i)
 
     def key_blocks(self) -> Iterator[tuple[int, int]]:
-        """(first, end) of the key blocks that any row sees, in order."""
-        seen = self.visible() > 0
+        """(first, end) of the key blocks that the mask shows to any row, in order."""
+        seen = self._shown() > 0
         if not seen.any():
             return
         low, high = int(self.low[seen].min()), int(self.high[seen].max())
@@ -83,6 +126,9 @@ class RowBlock:
         p = self.view.problem
         s = self.q @ k.T
         s *= p.scale
+        bits = np.random.Generator(np.random.PCG64([self.shaken, self.view.b, first]))
+        if self.shaken:
+            s += self._dot_errors(k) * (2.0 * bits.integers(0, 2, s.shape) - 1)
         slope: F64 | None = None
         if p.softcap > 0:
             s /= p.softcap
@@ -91,21 +137,42 @@ class RowBlock:
                 slope = 4 * e / (1 + e) ** 2
             np.tanh(s, out=s)
             s *= p.softcap
-        self._add_bias(s, first, end)
-        if first < self.low.max() or end > self.high.min():
-            np.copyto(s, -np.inf, where=~self.sees(np.arange(first, end)))
+        unit = 2.0 ** bits.random() if self.shaken else 0.0
+        self._add_bias(s, first, end, unit)
+        s = _rounded(s, unit)
+        seen = self.seen(first, end)
+        if seen is not None:
+            np.copyto(s, -np.inf, where=~seen)
         return s, slope
 
-    def _add_bias(self, s: F64, first: int, end: int) -> None:
+    def _dot_errors(self, k: F64) -> F64:
+        """(R, keys) the largest error of the inner products that single precision leaves, and of ALiBi's shifted form."""
+        p, (q_size, k_size) = (
+            self.view.problem,
+            (np.linalg.norm(np.nan_to_num(x, posinf=0, neginf=0), axis=1) for x in (self.q, k)),
+        )
+        size: F64 = abs(p.scale) * q_size[:, None] * k_size + self.lift()[:, None]
+        return SCORE_SPREAD * largest_score_error(p) * size
+
+    def _add_bias(self, s: F64, first: int, end: int, unit: float) -> None:
         slopes = self.view.slopes()
         if slopes is not None:
             distance = np.abs(self.i[:, None] + self.delta - np.arange(first, end))
-            s -= slopes[self.h][:, None] * distance
+            s -= _rounded(slopes[self.h][:, None] * distance, unit)
         for head in np.unique(self.h):
             plane = self.view.bias(int(head))
             if plane is not None:
                 mine = self.h == head
-                s[mine] += plane[self.i[mine], first:end].astype(np.float64)
+                s[mine] += _rounded(plane[self.i[mine], first:end].astype(np.float64), unit)
+
+
+def _rounded(s: F64, unit: float) -> F64:
+    """Scores in single precision (of any size), counted in units of ``unit``: exp takes units of 1, exp2 of 1 / log2 e. 0: as they are."""
+    if not unit:
+        return s
+    fraction, exponent = np.frexp(s / unit)
+    out: F64 = np.ldexp(np.rint(fraction * 2.0**24) * 2.0**-24, exponent) * unit
+    return out
 
 
 def visible_range(view: SequenceView, i: Ints) -> tuple[Ints, Ints]:

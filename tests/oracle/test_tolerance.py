@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from numerics.faults import Fault
+from numerics.faults import ExtremeFault, Fault
 from numerics.kernel_model import Style, model_forward
 
 from fmha_cli.domain.errors import UnsupportedError
@@ -26,10 +26,11 @@ RICH = {
     Fault.ALIBI_SIGN: f"{BASE} --alibi",
     Fault.MASK_OFF_BY_ONE: f"{BASE} --causal",
     Fault.V_COLUMNS: f"{BASE} --mla-rope 8",
+    ExtremeFault.SCALED_MAXIMUM: f"{BASE} --scale 1e10",
 }
 
 
-def judged(line: str, kind: str = "normal", fault: Fault | None = None, tile: int = 16) -> Comparison:
+def judged(line: str, kind: str = "normal", fault: Fault | ExtremeFault | None = None, tile: int = 16) -> Comparison:
     problem = Problem.from_cli(line)
     inputs = fill(problem, kind, 7)
     got = model_forward(problem, inputs, fault=fault, style=Style(tile=tile))
@@ -45,8 +46,8 @@ def test_honest_runs_pass(dtype: str, kind: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["fp32", "fp16", "bf16"])
-@pytest.mark.parametrize("fault", Fault)
-def test_faults_are_caught(fault: Fault, dtype: str) -> None:
+@pytest.mark.parametrize("fault", [*Fault, ExtremeFault.SCALED_MAXIMUM])
+def test_faults_are_caught(fault: Fault | ExtremeFault, dtype: str) -> None:
     comparison = judged(f"{RICH.get(fault, BASE)} --dtype {dtype}", fault=fault)
     assert comparison.verdict is Verdict.WRONG, comparison
 
