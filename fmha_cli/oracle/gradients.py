@@ -36,9 +36,6 @@ LSE_SHARE = 0.25
 """The largest part of P that the rounding of a given LSE to single precision may take away. Scores for which that is not enough
 need weights from their own largest one, which cancels exactly."""
 
-_USUAL = 3.0
-"""The budget of a row of gradients, in eps times its noise."""
-
 
 @dataclass(frozen=True)
 class Gradients:
@@ -55,7 +52,8 @@ class Gradients:
         reach: the largest ``RowResult.reach`` of rows that are not far; with a cap below 2, 2 / cap times it: so far an error of a
             score moves the cap's slope.
         below: the largest ``RowResult.below``.
-        swing: by name, in the shape of the noise: how far the rounding of scores of far rows (``budgets.is_far``) may move it.
+        swing: by name, in the shape of the noise: how far the rounding of scores and LSE of far rows (``budgets.is_far``) may move it.
+        shares: the part of swing that is LSE's, whose errors in several rows are independent.
         leaks: by name, in the shape of the noise: rows that share a sequence and key/value head with an input that is not
             finite. They may be NaN: kernels compute exp(-inf - LSE) and 0 * dP for hidden keys. Empty if all is finite.
     """
@@ -67,6 +65,7 @@ class Gradients:
     noise: dict[str, F64]
     lost: dict[str, F64]
     swing: dict[str, F64]
+    shares: dict[str, F64]
     widths: dict[str, Any] = field(default_factory=dict)
     reach: float = 0.0
     below: float = 0.0
@@ -110,9 +109,11 @@ def backward(
             reach = max(reach, near.max(initial=0.0))
             below, done = max(below, forward.below.max(initial=0.0)), done + len(block.i)
             told(done, len(rows))
-    for squares_of in (out.noise, out.lost, out.widths):
+    for squares_of in (out.noise, out.lost, out.widths, out.shares):
         for square in squares_of.values():
             np.sqrt(square, out=square)
+    for name, share in out.shares.items():
+        out.swing[name] += share
     # an error of a score moves the logarithm of the cap's slope
     steep = max(1.0, 2 / problem.softcap) if problem.softcap > 0 else 1.0
     out = replace(
@@ -186,6 +187,7 @@ def _zeros(problem: Problem) -> Gradients:
         noise={name: np.zeros(shape) for name, shape in terms.items()},
         lost={name: np.zeros(shape) for name, shape in rows.items()},
         swing={name: np.zeros(shape) for name, shape in terms.items()},
+        shares={name: np.zeros(shape) for name, shape in terms.items()},
         widths={name: np.zeros(shape) for name, shape in rows.items()},
     )
 
@@ -193,16 +195,16 @@ def _zeros(problem: Problem) -> Gradients:
 def _block(block: RowBlock, g: int, k: F64, v: F64, stream: Stream, out: Gradients, equal: int) -> Attended:
     """Add the share of a block of key/value head ``g`` to ``out``, and return the answer of its rows.
 
-    Until all blocks are done, noise, lost and widths are stored as squares.
+    Until all blocks are done, noise, lost, widths and shares are stored as squares.
     """
     view = block.view
     p = view.problem
-    kinds = (out.noise, out.lost, out.widths, out.swing)
+    kinds = (out.noise, out.lost, out.widths, out.swing, out.shares)
     of_keys = [
         head_rows(tensor, p, p.layout, p.key_lengths(), view.b, g)
         for tensor in (out.dk, out.dv, *(kind[name] for kind in kinds for name in ("dk", "dv")))
     ]
-    dk, dv, dk_square, dv_square, dk_lost, dv_lost, dk_width, dv_width, dk_swing, dv_swing = of_keys
+    dk, dv, dk_square, dv_square, dk_lost, dv_lost, dk_width, dv_width, dk_swing, dv_swing, dk_share, dv_share = of_keys
     forward = attend(block, k, v, stream, equal=equal)
     do = np.empty_like(forward.o)
     for head in np.unique(block.h):
@@ -212,7 +214,7 @@ def _block(block: RowBlock, g: int, k: F64, v: F64, stream: Stream, out: Gradien
     dot_noise = np.linalg.norm(do * forward.o, axis=1) + np.linalg.norm(do, axis=1) * _output_noise(p, forward)
     eps, far_rows = eps_of(p), is_far(p, forward.reach)
     known = np.where(far_rows, 0.0, forward.reach)
-    lost_share = np.where(far_rows, LSE_SHARE / (_USUAL * eps), 1.0)[:, None]
+    share = np.where(far_rows, LSE_SHARE, 0.0)[:, None]
     dq, mean_key = np.zeros_like(block.q), np.zeros_like(block.q)
     dq_square, dq_lost, dq_whole, dq_width = np.zeros((4, len(block.i)))
     do_size, q_size = squares(do), squares(block.q)
@@ -225,9 +227,10 @@ def _block(block: RowBlock, g: int, k: F64, v: F64, stream: Stream, out: Gradien
             kept = stream(p, view.b, block.h, block.i, first, end)
             factor = kept * keep_factor(stream, p)
         used = weights if factor is None else weights * factor
-        far = np.maximum(_distance(p, np.log(np.where(weights == 0, 1.0, weights)), known), lost_share)
+        far = _distance(p, np.log(np.where(weights == 0, 1.0, weights)), known)
         dv[first:end] += _summed(used, do)
         dv_square[first:end] += ((used * far) ** 2).T @ do_size
+        dv_share[first:end] += ((used * share) ** 2).T @ do_size
         dv_lost[first:end] += (flushed(used, p.dtype) ** 2).T @ do_size
         dp = do @ _clean(block, v, first, end).T
         if factor is not None:
@@ -239,6 +242,7 @@ def _block(block: RowBlock, g: int, k: F64, v: F64, stream: Stream, out: Gradien
         spread = np.where(unused, 0.0, (weights * far + _least(p)) * size)
         _add_bias(block, ds, out.dbias, first, end)
         _add_bias(block, spread**2, out.noise.get("dbias"), first, end)
+        _add_bias(block, (share * ds) ** 2, out.shares.get("dbias"), first, end)
         if slope is not None:
             ds *= slope
             # tanh is near 1 where the slope is near 0, and the rounding of 1 - tanh^2 is that of 1
@@ -256,6 +260,7 @@ def _block(block: RowBlock, g: int, k: F64, v: F64, stream: Stream, out: Gradien
         dk[first:end] += _summed(ds, block.q)
         dk_square[first:end] += (spread**2).T @ q_size
         dk_lost[first:end] += (lost**2).T @ q_size
+        dk_share[first:end] += ((share * ds) ** 2).T @ q_size
         dk_width[first:end] += terms.T @ q_size
         dv_width[first:end] += terms.T @ do_size
     # an error of D moves all terms of a row together
@@ -265,8 +270,7 @@ def _block(block: RowBlock, g: int, k: F64, v: F64, stream: Stream, out: Gradien
     rows, sums = np.flatnonzero(far_rows), (dk_swing, dv_swing, out.swing.get("dbias"))
     if len(rows):
         dq_swing[rows] = _add_swing(block, rows, k, v, stream, forward, do, sums)
-        dq_swing[rows] += LSE_SHARE * np.linalg.norm(dq[rows], axis=1)
-    of_rows = (dq_noise**2, dq_lost, dq_width, dq_swing)
+    of_rows = (dq_noise**2, dq_lost, dq_width, dq_swing, squares(dq) * share[:, 0] ** 2)
     for head in np.unique(block.h):
         mine = block.h == head
         for tensor, part in ((out.dq, dq), *((kind["dq"], part) for kind, part in zip(kinds, of_rows, strict=True))):
