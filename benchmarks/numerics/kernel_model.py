@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fmha_cli.domain.dtypes import DType
-from fmha_cli.domain.features import Mode
+from fmha_cli.domain.features import Bias, Mode
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.tensors import Element, lse_shape, offsets, shapes_of
 from fmha_cli.oracle.dropout import keep_scale, stream_of
@@ -130,7 +130,7 @@ def _sequence(view: SequenceView, fault: Fault | ExtremeFault | None, style: Sty
         if fault is not Fault.STALE_MAX:
             acc = acc * shrink[..., None]
         values = _values(v, first, end, fault)
-        acc = acc + (weights @ values if fault is ExtremeFault.BIASED_KEY else seen_product(weights, values))
+        acc = acc + (seen_product(weights, values) if hides_keys(p, fault) else weights @ values)
         if fault is Fault.LOW_PRECISION_ACC:
             low = Element.BF16 if p.dtype is DType.FP32 else Element.of(p.dtype)
             acc = round_to(acc, Element.BF16 if p.dtype.is_mx else low).astype(np.float32)
@@ -154,6 +154,11 @@ def _values(v: F32, first: int, end: int, fault: Fault | ExtremeFault | None) ->
         values = values.copy()
         values[:, :2] = values[:, 1::-1]
     return values
+
+
+def hides_keys(problem: Problem, fault: Fault | ExtremeFault | None) -> bool:
+    """Whether a kernel skips the V of keys without weight. One without a bias multiplies whole tiles, as upstream's do."""
+    return problem.bias is not Bias.NONE and fault is not ExtremeFault.BIASED_KEY
 
 
 def seen_product(weights: F32, values: F32) -> F32:

@@ -17,7 +17,7 @@ from fmha_cli.oracle.reference import flushed
 from fmha_cli.oracle.scores import visible_range
 from fmha_cli.oracle.tensors import Array, Inputs, SequenceView, head_rows, round_to
 from numerics.faults import ExtremeFault
-from numerics.kernel_model import Style, late_weights, model_forward, operands, scores32, seen_product
+from numerics.kernel_model import Style, hides_keys, late_weights, model_forward, operands, scores32, seen_product
 
 F32 = npt.NDArray[np.float32]
 
@@ -66,7 +66,8 @@ def _sequence(
         factor = np.stack(kept).astype(np.float32) * np.float32(keep_scale(p.dropout))
     low_p = _low(weights * factor, p, style)
     ds = weights * ((do @ v.transpose(0, 2, 1)) * factor - (o * do).sum(axis=-1, keepdims=True))
-    if fault is not ExtremeFault.BIASED_KEY:
+    hides = hides_keys(p, fault)
+    if hides:
         ds[weights == 0] = 0
     if "dbias" in out:
         _add_bias(view, ds, out["dbias"])
@@ -74,7 +75,8 @@ def _sequence(
         ds = ds * (1 - np.tanh(_before_cap(view, q, k)) ** 2)
     low_ds = _low(ds, p, style)
     scale, ratio = np.float32(p.scale), p.heads // p.kv_heads
-    dq, dk, dv = seen_product(low_ds, k) * scale, low_ds.transpose(0, 2, 1) @ q * scale, low_p.transpose(0, 2, 1) @ do
+    dq = (seen_product(low_ds, k) if hides else low_ds @ k) * scale
+    dk, dv = low_ds.transpose(0, 2, 1) @ q * scale, low_p.transpose(0, 2, 1) @ do
     for h in range(p.heads):
         head_rows(out["dq"], p, p.layout, p.query_lengths(), view.b, h)[...] = dq[h]
         head_rows(out["dk"], p, p.layout, p.key_lengths(), view.b, h // ratio)[...] += dk[h]

@@ -167,6 +167,7 @@ def row_errors(
     counted, leaked, worst = 0, 0, (0.0, 0.0, 1.0)
     swing, bare = np.zeros(count) if swing is None else swing, floor if bare is None else bare
     floor, bare = (np.where(np.isfinite(x), x, np.finfo(np.float64).tiny) for x in (floor, bare))
+    swing = np.where(np.isfinite(swing), swing, 0.0)
     for start in range(0, count, _CHUNK):
         part = slice(start, start + _CHUNK)
         want, got = expected[part], actual[part].astype(np.float64)
