@@ -53,7 +53,7 @@ class Gradients:
             score moves the cap's slope.
         below: the largest ``RowResult.below``.
         swing: by name, in the shape of the noise: how far the rounding of scores and LSE of far rows (``budgets.is_far``) may move it.
-        shares: the part of swing that is LSE's, whose errors in several rows are independent.
+        shares: while adding up, the part of swing that is LSE's, whose errors in several rows are independent.
         leaks: by name, in the shape of the noise: rows that share a sequence and key/value head with an input that is not
             finite. They may be NaN: kernels compute exp(-inf - LSE) and 0 * dP for hidden keys. Empty if all is finite.
     """

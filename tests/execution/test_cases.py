@@ -66,7 +66,8 @@ def test_the_size_of_a_case_counts_every_array(maker: Maker) -> None:
     gradients = case.gradients
     assert gradients is not None
     held = [gradients.dq, gradients.dk, gradients.dv, *gradients.noise.values()]
-    held += [*gradients.lost.values(), *case.inputs.values()]
+    held += [*gradients.lost.values(), *gradients.swing.values(), *case.inputs.values()]
+    held += [gradients.widths[name] for name in ("dq", "dk", "dv")]
     assert case.nbytes == sum(array.nbytes for array in held)
     appended = Problem.from_cli("-b 1 -H 2 -s 1 -d 8 --kv-cache linear --cache-seqlens 5 --append 1")
     forward = cases.case(appended, "normal", stream="fmha")
