@@ -116,9 +116,8 @@ def backward(
         out.swing[name] += share
     # an error of a score moves the logarithm of the cap's slope
     steep = max(1.0, 2 / problem.softcap) if problem.softcap > 0 else 1.0
-    out = replace(
-        out, reach=steep * reach, below=below, widths=_widths(problem, out.widths), leaks=_leaks(problem, inputs, out)
-    )
+    out = replace(out, reach=steep * reach, below=below, widths=_widths(problem, out.widths), shares={})
+    out = replace(out, leaks=_leaks(problem, inputs, out))
     return _joined(problem, out) if problem.v_in_k else out
 
 
@@ -134,7 +133,8 @@ def _joined(p: Problem, out: Gradients) -> Gradients:
     def both(of: dict[str, Any]) -> dict[str, Any]:
         return of | {"dk": np.hypot(of["dk"], of["dv"] * spread)}
 
-    return replace(out, dk=dk, noise=both(out.noise), lost=both(out.lost), widths=both(out.widths))
+    kinds = {name: both(getattr(out, name)) for name in ("noise", "lost", "widths", "swing")}
+    return replace(out, dk=dk, **kinds)
 
 
 def _leaks(p: Problem, inputs: Inputs, out: Gradients) -> dict[str, Bools]:
