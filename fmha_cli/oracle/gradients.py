@@ -133,8 +133,8 @@ def _joined(p: Problem, out: Gradients) -> Gradients:
     def both(of: dict[str, Any]) -> dict[str, Any]:
         return of | {"dk": np.hypot(of["dk"], of["dv"] * spread)}
 
-    kinds = {name: both(getattr(out, name)) for name in ("noise", "lost", "widths", "swing")}
-    return replace(out, dk=dk, **kinds)
+    noise, lost, widths, swing = (both(of) for of in (out.noise, out.lost, out.widths, out.swing))
+    return replace(out, dk=dk, noise=noise, lost=lost, widths=widths, swing=swing)
 
 
 def _leaks(p: Problem, inputs: Inputs, out: Gradients) -> dict[str, Bools]:
