@@ -136,6 +136,6 @@ def test_no_help_of_a_rule_or_error_repeats_its_text() -> None:
 )
 def test_a_wrong_cache_gets_an_example_where_one_is_meant(text: str, example: str) -> None:
     with pytest.raises(ImpossibleProblem) as caught:
-        Problem.of(kv_cache=text)
+        Problem.from_cli(f"--kv-cache {text}")
     assert caught.value.code == "P008"
     assert caught.value.help == f"{'e.g. ' if text == 'ring' else ''}--kv-cache {example}"
