@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 
 from fmha_cli.domain.decision import Decision, Supported, Unsupported
 from fmha_cli.domain.device import Availability, DeviceFacts, State
+from fmha_cli.domain.installation import Checker, CheckState, DoctorCheck, Surroundings
 from fmha_cli.domain.kernel import KernelSpec
 from fmha_cli.domain.plan import Artifact, Stage
 from fmha_cli.domain.problem import Problem
@@ -26,6 +28,14 @@ class FrameworkBackend:
     name = ""
     dropout_stream = "fmha"
     automatic = False
+    distribution = ""
+    """The package of the library; what ``pip install`` takes."""
+    tried: Sequence[str] = ()
+    """The releases with which its rules were compared with the library's own answers, the oldest first."""
+
+    def checkers(self) -> Sequence[Checker]:
+        """``fmha doctor`` says whether the installed release is one of the tried ones, or between them."""
+        return (partial(check_release, self.distribution, tuple(self.tried)),) if self.tried else ()
 
     def build(self, stage: Stage, context: BuildContext) -> Artifact:
         from fmha_cli.toolchain.kernels import no_build
@@ -67,10 +77,28 @@ def probe_package(name: str, least: str = "") -> Availability:
         found = version(name)
     except PackageNotFoundError:
         return Availability(state=State.MISSING, why=f"{name} is not installed", help=help)
-    if _numbers(found) < _numbers(least):
+    if numbers_of(found) < numbers_of(least):
         why = f"{name} {found} is older than {least}"
         return Availability(state=State.MISSING, why=why, help=help, version=found)
     return Availability(state=State.OK, version=found)
+
+
+def check_release(distribution: str, tried: Sequence[str], surroundings: Surroundings) -> Iterator[DoctorCheck]:
+    """Whether the installed release of a library is in the range with which the rules were tried; nothing without the library."""
+    try:
+        here = version(distribution)
+    except PackageNotFoundError:
+        return
+    least, most = tried[0], tried[-1]
+    known = numbers_of(least) <= numbers_of(here) <= numbers_of(most)
+    yield DoctorCheck(
+        name="library",
+        subject=distribution,
+        state=CheckState.OK if known else CheckState.WARNING,
+        what=f"{here}; the rules were tried with {least} to {most}",
+        why=None if known else "what explain says of another release is what was true of these",
+        help=None if known else f'pip install "{distribution}>={least},<={most}"',
+    )
 
 
 @contextmanager
@@ -86,6 +114,6 @@ def environment(values: Mapping[str, str]) -> Iterator[None]:
             del os.environ[name]
 
 
-def _numbers(text: str) -> tuple[int, ...]:
+def numbers_of(text: str) -> tuple[int, ...]:
     """The release numbers of a version, without what follows ``+``."""
     return tuple(int(part) for part in re.findall(r"\d+", text.partition("+")[0])[:3])

@@ -32,6 +32,7 @@ class LibraryBackend(FrameworkBackend):
         listed: every kernel for an architecture, the one that is taken first in front.
         table: all rules.
         session: ``module:class`` of the session, which the worker alone imports.
+        tried: releases with which the rules were compared with the library's own answers, the oldest first.
     """
 
     name: str
@@ -41,6 +42,7 @@ class LibraryBackend(FrameworkBackend):
     table: tuple[Rule, ...]
     session: str
     probes_in_parent: bool = True
+    tried: Sequence[str] = ()
 
     def probe(self) -> Availability:
         """Whether the library is installed. It is not imported, so this says nothing about whether it works."""

@@ -11,7 +11,7 @@ from fmha_cli import api, conformance
 
 plugin = pytest.importorskip("fmha_onnxruntime", reason="pip install -e plugins/fmha-onnxruntime")
 BACKEND = plugin.BACKEND
-LIMIT = 300
+LIMIT = 340
 
 needs_library = pytest.mark.skipif(BACKEND.probe().state is not api.State.OK, reason="onnxruntime is not installed")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fmha_cli import api
-from fmha_onnxruntime.kernels import RULES, OrtAlgorithm, kernels
+from fmha_onnxruntime.kernels import RELEASES, RULES, OrtAlgorithm, kernels
 
 BACKEND = api.LibraryBackend(
     name="onnxruntime",
@@ -12,6 +12,7 @@ BACKEND = api.LibraryBackend(
     listed=kernels,
     table=RULES,
     session="fmha_onnxruntime.session:OrtSession",
+    tried=tuple(RELEASES["tried"]),
 )
 
 

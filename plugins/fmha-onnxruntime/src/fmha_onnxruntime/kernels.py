@@ -1,12 +1,14 @@
-"""The kernels, operator and element type, in the order in which they are taken; and what they can do: rules K930 to K937, whose texts
+"""The kernels, operator and element type, in the order in which they are taken; and what they can do: rules K930 to K938, whose texts
 are in ``rules.json``.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from importlib.metadata import PackageNotFoundError, version
 from importlib.resources import files
 
 from fmha_cli import api
@@ -120,7 +122,33 @@ def _scale(p: api.Problem, kernel: api.KernelSpec, device: api.DeviceFacts) -> a
     return None if p.scale else api.Refusal("a scale of 0 stands for 1/sqrt(hdim)", "--scale 1")
 
 
+def installed() -> str | None:
+    """The installed release of the library, which is not imported; None without one."""
+    try:
+        return version("onnxruntime")
+    except PackageNotFoundError:
+        return None
+
+
+def _release(p: api.Problem, kernel: api.KernelSpec, device: api.DeviceFacts) -> api.Refusal | None:
+    here, op = installed(), op_of(kernel)
+    own = {Form.PLAIN, Form.TOP_LEFT} & api.mask_forms(p)
+    cases = {
+        "opset24": op is Op.ATTENTION_24,
+        "window": op is Op.GQA and Form.WINDOW in api.mask_forms(p) and p.mask.left is not None,
+        "capped": op.standard and p.softcap > 0 and not (Form.PLAIN in own and p.bias is api.Bias.NONE),
+        "longer": op is Op.ATTENTION_24 and not own and native(p, op),
+        "blind": op.standard and api.sees_nothing(p),
+    }
+    for fact in RELEASES["facts"]:
+        if here is not None and api.numbers_of(here) < api.numbers_of(fact["before"]) and cases[fact["case"]]:
+            return api.Refusal(f"onnxruntime {here} {fact['text']}", f'pip install "onnxruntime>={fact["before"]}"')
+    return None
+
+
+RELEASES = json.loads(files("fmha_onnxruntime").joinpath("releases.json").read_text("utf-8"))
+"""The releases that were tried, and what those before some of them compute otherwise than today's."""
 _TEXTS = files("fmha_onnxruntime").joinpath("rules.json").read_text("utf-8")
-_CHECKS = (_mask, _dims, _past, _cache, api.alibi_check, api.rows_check, _precision, _scale)
+_CHECKS = (_mask, _dims, _past, _cache, api.alibi_check, api.rows_check, _precision, _scale, _release)
 _CORE = tuple(rule for rule in api.CORE_RULES if rule is not api.ANGLES_RULE)
 RULES = (*_CORE, *api.rules_from(_TEXTS, {f"K{930 + n}": check for n, check in enumerate(_CHECKS)}))

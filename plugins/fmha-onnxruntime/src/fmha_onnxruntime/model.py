@@ -53,7 +53,9 @@ def one_node(
     node = b"".join(_part(1, name if name in feeds else "") for name in names) + b"".join(_part(2, y) for y in outputs)
     node += _part(4, op) + b"".join(_part(5, _attribute(*item)) for item in attributes.items()) + _part(7, domain)
     graph = _part(1, node) + _part(2, "attention")
-    graph += b"".join(_part(11, _value(name, str(a.dtype), a.shape)) for name, a in feeds.items())
+    # Releases 1.26 to 1.30 infer the shape of present_k from that of past_k, and then refuse the longer one that they computed.
+    shapes = {name: None if "past_k" in feeds else a.shape for name, a in feeds.items()}
+    graph += b"".join(_part(11, _value(name, str(a.dtype), shapes[name])) for name, a in feeds.items())
     graph += b"".join(_part(12, _value(name, str(feeds["q"].dtype))) for name in outputs)
     imports = (_part(1, name) + _number(2, version) for name, version in (("", opset or 21), ("com.microsoft", 1)))
     return _number(1, 10) + _part(7, graph) + b"".join(_part(8, text) for text in imports)
