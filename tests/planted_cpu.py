@@ -27,7 +27,7 @@ SWITCH = "planted_"
 """What the variables of :func:`switchable` begin with."""
 
 
-def planted(kernel: KernelSpec, fault: Fault | BackwardFault | ByteFault | CacheFault | None) -> str:
+def planted(kernel: KernelSpec, fault: Fault | BackwardFault | ByteFault | CacheFault | ExtremeFault | None) -> str:
     """The source of a kernel with a fault. Decode blocks are multiples of the lanes, because it uses whole vectors.
 
     A backward kernel cannot have the faults of caches.

@@ -88,7 +88,7 @@ def emit(kernel: KernelSpec) -> str:
         source_text("base.h"),
         _constants(kernel, algorithm),
         *map(source_text, algorithm.simd.headers),
-        *vector_math(tiles=algorithm.simd.tiles and algorithm.kind is Kind.PREFILL),
+        *vector_math(short=algorithm.pairs and algorithm.kind is Kind.PREFILL),
         *(_files("bytes") if is_bytes(kernel.signature) else []),
         struct_text(block),
         *renamed,

@@ -70,7 +70,7 @@ def backward_parts(kernel: KernelSpec, algorithm: CpuAlgorithm) -> list[str]:
         source_text("base.h"),
         _constants(kernel, algorithm),
         *map(source_text, algorithm.simd.headers),
-        *vector_math(tiles=tiles),
+        *vector_math(short=algorithm.pairs),
         *args,
         table_text(FmhaCpuBwdArgs, BACKWARD_PREFIX, VERSION),
         source_text("context.h"),

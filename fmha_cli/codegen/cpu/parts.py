@@ -49,9 +49,9 @@ def source_text(name: str) -> str:
     return resources.files(__package__).joinpath("src", name).read_text("utf-8")
 
 
-def vector_math(*, tiles: bool = False) -> list[str]:
-    """exp2, tanh and Philox. ``tiles``: weights are rounded to bf16 and matrix tiles multiply them, so that a shorter exp2 pays."""
-    return [source_text(name) for name in ("scalars.h", "tile_exp2.h" if tiles else "exp2.h", "vmath.h")]
+def vector_math(*, short: bool = False) -> list[str]:
+    """exp2, tanh and Philox. ``short``: weights are rounded to bf16, so that a shorter exp2 does."""
+    return [source_text(name) for name in ("scalars.h", "short_exp2.h" if short else "exp2.h", "vmath.h")]
 
 
 def constants(flags: Mapping[str, bool], sizes: Mapping[str, int]) -> list[str]:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from backward_cases import BackwardCase, finish_forward, make_backward
 from cpu_cases import NUMPY, Case, make_data, make_pages
+from numerics.faults import ExtremeFault
 
 LEAST = {"fp32": -3.4028234663852886e38, "fp16": -65504.0, "bf16": -3.3895313892515355e38}
 """The lowest finite number of a type: what clients add where nothing is to be seen."""
@@ -84,6 +85,8 @@ EXTREMES = (
         for name, needs in (("", {}), (", softcap", {"softcap": 20.0}), (", ALiBi", {"alibi": 1}), (", bias", BIASED))
     ),
 )
+
+SHOWN_BY = {ExtremeFault.SCALED_MAXIMUM: ONE_KEY, ExtremeFault.BIASED_KEY: HIDDEN_KEY}
 
 
 def extreme_case(extreme: Extreme, dtype: str, kind: str, **more: Any) -> Case:

@@ -14,9 +14,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 from arm_emulated import Emulator, emulator
-from backward_cases import DTYPES, backward_arguments, backward_complaints, make_backward, random_backward
+from backward_cases import (
+    DTYPES,
+    BackwardCase,
+    backward_arguments,
+    backward_complaints,
+    make_backward,
+    random_backward,
+)
 from cpu_cases import Case, arguments, complaints, kernel_of, make_data, random_case
-from numerics.faults import Fault
+from extreme_cases import EXTREMES, SHOWN_BY, extreme_case
+from numerics.faults import ExtremeFault, Fault
 from planted_cpu import planted
 from test_append import Appended
 from test_backward import LONG
@@ -183,6 +191,52 @@ def test_hidden_numbers_do_not_leak(arm: Emulator, arch: str, dtype: str, tmp_pa
             assert arm.run(kernel, arm.build(kernel), arguments(case), case.data, tmp_path) == 0
             assert np.isfinite(case.data["o"].astype(np.float32)).all()
             assert complaints(case) == [], (kind, hdim)
+
+
+def extreme(
+    arm: Emulator, arch: str, kind: str, case: Case, work: Path, fault: ExtremeFault | None = None
+) -> list[str]:
+    """What the formula says against a launch."""
+    if isinstance(case, BackwardCase):
+        kernel = kernel_of(arch, case.dtype, kind)
+        assert (
+            arm.run(kernel, arm.build(kernel, planted(kernel, fault)), backward_arguments(case), case.data, work) == 0
+        )
+        return backward_complaints(case)
+    floats = part_floats(max(case.q_len) * (case.heads // case.kv_heads), case.hdim_v)
+    parts = np.full(case.batch * case.kv_heads * max(case.splits, 1) * floats, np.nan, np.float32)
+    block = replace(arguments(case), parts=parts.ctypes.data, part_floats=floats) if case.splits else arguments(case)
+    for name in ("split", "combine") if case.splits else (kind,):
+        kernel = kernel_of(arch, case.dtype, name)
+        assert (
+            arm.run(kernel, arm.build(kernel, planted(kernel, fault)), block, {**case.data, "parts": parts}, work) == 0
+        )
+    return complaints(case)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", [*KINDS, "split"])
+@pytest.mark.parametrize(
+    ("arch", "dtype"),
+    [
+        pytest.param(a, t, marks=pytest.mark.ci if (a, t) == ("aarch64_bf16", "bf16") else ())
+        for a in ARCHS
+        for t in DTYPES
+    ],
+)
+def test_extremes(arm: Emulator, arch: str, dtype: str, kind: str, tmp_path: Path) -> None:
+    wrong = {str(e): extreme(arm, arch, kind, extreme_case(e, dtype, kind), tmp_path) for e in EXTREMES}
+    assert {name: said for name, said in wrong.items() if said} == {}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", ExtremeFault)
+@pytest.mark.parametrize("kind", [*KINDS, "split"])
+@pytest.mark.parametrize(("arch", "dtype"), [("aarch64", "fp32"), ("aarch64_bf16", "bf16")])
+def test_faults_of_extremes_show(
+    arm: Emulator, arch: str, dtype: str, kind: str, fault: ExtremeFault, tmp_path: Path
+) -> None:
+    assert extreme(arm, arch, kind, extreme_case(SHOWN_BY[fault], dtype, kind), tmp_path, fault) != []
 
 
 @pytest.mark.slow

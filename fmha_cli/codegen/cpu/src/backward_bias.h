@@ -14,6 +14,7 @@ struct BiasKeys {  // strips of K and V straight from the tensors
   KeyStrip v(i64 j) const { return strip(v_from, a.v_row_stride, j, a.hdim_v); }
 };
 struct BiasSink {
+  enum { HIDES = 1 };
   float* sums;  // [key][BQ]
   void weigh(const Tile& t, i64 j, i64 q, const float* raw, const float* dp, bool) {
     weigh_strip<true, true>(t, j, q, raw, dp, *this);

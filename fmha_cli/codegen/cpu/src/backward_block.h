@@ -65,6 +65,7 @@ struct PreparedKeys {
   KeyStrip v(i64 j) const { return {(const char*)g.v + j * v_stride, v_stride}; }
 };
 struct ScoreSink {
+  enum { HIDES = 0 };
   Scores scores;
   i64 j0;
   void weigh(const Tile& t, i64 j, i64 q, const float* raw, const float* dp, bool care) {

@@ -1,8 +1,14 @@
 // Gradients row by row, from visible pairs alone. Slow; used for rows that came out infinite or NaN: there a hidden pair
-// whose weight is 0 may have met an infinite or NaN row (0 * inf = NaN).
+// whose weight is 0 may have met an infinite or NaN row (0 * inf = NaN), or one that a bias of -inf hides has a score of NaN.
 struct Pair {
   float used, ds;  // weight after dropout, gradient of the scaled product
 };
+
+// Whether a bias of -inf hides key j from row i.
+INLINE bool hides(const Head& head, i64 i, i64 j) {
+  const FmhaCpuArgs& a = *head.x->a;
+  return a.bias && to_float(bias_row(a, head.b, head.h, i)[j]) == NEG_INF && !FAULT_BIASED_KEY;
+}
 
 // The finished score of a visible pair; slope becomes its derivative by the scaled product.
 static float exact_score(const Head& head, i64 hk, i64 i, i64 j, float& slope) {
@@ -16,7 +22,7 @@ static float exact_score(const Head& head, i64 hk, i64 i, i64 j, float& slope) {
     slope = 4 * e / ((1 + e) * (1 + e));
     score = vtanh(score) * f.cap;
   }
-  if (f.bias) score = add_bias(score, to_float(bias_row(a, head.b, head.h, i)[j]));
+  if (f.bias) score += to_float(bias_row(a, head.b, head.h, i)[j]);
   if (f.alibi) score = vfma(down_of(a, head.b, head.h), vabs((float)(i + head.s.delta - j)), score);
   return score;
 }
@@ -31,6 +37,7 @@ static Numbers exact_numbers(const Head& head, i64 hk, i64 i) {
   float top, sum, slope;
   start_row(*head.x, head.h, 1, top, sum);
   for (i64 j = span.head ? 0 : span.lo; j < span.hi; j = j + 1 == span.head ? span.lo : j + 1) {
+    if (hides(head, i, j)) continue;
     const float score = exact_score(head, hk, i, j, slope), most = vmax(score, top);
     if (most == NEG_INF) continue;
     sum = sum * __builtin_expf(top - most) + __builtin_expf(score - most);
@@ -43,7 +50,7 @@ static Pair exact_pair(const Head& head, const Numbers& row, i64 hk, i64 i, i64 
   const Context& x = *head.x;
   const FmhaCpuArgs& a = *x.a;
   const T* v = v_rows(a, head.s, hk) + j * a.v_row_stride;
-  if (a.bias && to_float(bias_row(a, head.b, head.h, i)[j]) == NEG_INF && !FAULT_BIASED_KEY) return {0, 0};
+  if (hides(head, i, j)) return {0, 0};
   float slope;
   const float p = __builtin_exp2f(vfma(exact_score(head, hk, i, j, slope) - row.top, LOG2E, row.base));
   if (p == 0) return {0, 0};

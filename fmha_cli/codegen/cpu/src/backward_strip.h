@@ -77,11 +77,12 @@ INLINE vf drop(const Tile& t, vm keep, vf x) {
   return vpick(keep, x, vset(0));
 }
 
-template <bool FEATURED, bool CARE>
+// HIDES: keys whose bias is -inf are looked for. A row that they spoil is computed again, but an element of dBias is not.
+template <bool FEATURED, bool CARE, bool HIDES>
 INLINE Weighed weigh(const Tile& t, vf raw, vf dp, const float* bias, vf distance, vf top, vf base, vf delta, vm seen, vm keep) {
   const float factor = t.head.x->a->keep_scale;
   vf slope = vset(1), s = score_of<FEATURED>(t, raw, bias, distance, slope) - top, p = vexp2(vfma(s, vset(t.exponent), base));
-  if (FEATURED && t.f.bias && !FAULT_BIASED_KEY) {  // -inf hides the key, whatever the score and the LSE are; NaN stays
+  if (HIDES && !FAULT_BIASED_KEY) {  // whatever the score and the LSE are; NaN stays
     const vf b = vload(bias);
     p = vpick(vabove(b, vset(NEG_INF)), p, vmax(vset(0), b));
   }
@@ -129,9 +130,9 @@ static void weigh_strip(const Tile& t, i64 j, i64 q0, const float* raw, const fl
     if (CARE && a.dropout_threshold) draw_kept(t, j, q, keep);
     for (int r = 0; r < ROWS; r += 2) {
       const vf first = distance - vset((float)r), second = first - vset(1);
-      const Weighed x = weigh<FEATURED, CARE>(t, vload(raw + r * STRIP), vload(dp + r * STRIP), bias + r * BQ + q, first, top,
+      const Weighed x = weigh<FEATURED, CARE, (bool)Sink::HIDES>(t, vload(raw + r * STRIP), vload(dp + r * STRIP), bias + r * BQ + q, first, top,
                                           base, delta, seen[r], keep[r]);
-      const Weighed y = weigh<FEATURED, CARE>(t, vload(raw + (r + 1) * STRIP), vload(dp + (r + 1) * STRIP),
+      const Weighed y = weigh<FEATURED, CARE, (bool)Sink::HIDES>(t, vload(raw + (r + 1) * STRIP), vload(dp + (r + 1) * STRIP),
                                           bias + (r + 1) * BQ + q, second, top, base, delta, seen[r + 1], keep[r + 1]);
       sink.take(j + r, q, x, y);
     }

@@ -19,7 +19,7 @@ INLINE Capped capped_of(const Scaled& s, const FmhaCpuArgs& a) {
   for (int n = 0; n < 5; ++n, power *= f.before * f.before) {
     if (n < 4) c.by.p[n] = plain.p[n] * power * f.before * f.cap;
     c.by.q[n] = plain.q[n] * power;
-    c.near.p[n] = near.p[n] * power * f.before * f.cap;
+    c.near.p[n] = near.p[n] * power * f.before * f.cap * (PAIRS ? LOG2E : 1);
   }
   return c;
 }
@@ -45,8 +45,14 @@ INLINE vf exponent(const Linear& of, vf score, vf floor) {
   if (FAULT_SCALED_MAXIMUM) return vfma(score, of.factor, -(floor * of.factor));
   return (score - floor) * of.factor;
 }
+// In one step where the rounding of a floor is less than that of a weight, which is rounded to bf16.
+struct Fused {
+  vf factor;
+};
+INLINE vf exponent(const Fused& of, vf score, vf floor) { return vfma(score, of.factor, -(floor * of.factor)); }
 INLINE vf exponent(const Near& of, vf raw, vf floor) {
-  return vfma(raw, near_tanh_by<(bool)PAIRS>(raw, of.by), -floor) * vset(LOG2E);
+  const vf slope = near_tanh_by<(bool)PAIRS>(raw, of.by);
+  return PAIRS ? vfma(raw, slope, -(floor * vset(LOG2E))) : vfma(raw, slope, -floor) * vset(LOG2E);
 }
 
 // As `weigh`, from raw scores of any size. A column of vectors at a time: tanh's coefficients fill the registers.

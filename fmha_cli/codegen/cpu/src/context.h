@@ -99,16 +99,12 @@ INLINE Finish finish_of(const Context& x) {
   return {cap > 0 ? x.scale / cap : x.scale, cap, x.a->bias != nullptr, x.a->alibi_slopes != nullptr};
 }
 
-// A bias of -inf hides its key, whatever the score is.
-INLINE vf add_bias(vf s, vf bias) { return FAULT_BIASED_KEY ? s + bias : vpick(vabove(bias, vset(NEG_INF)), s + bias, bias); }
-INLINE float add_bias(float s, float bias) { return bias > NEG_INF || FAULT_BIASED_KEY ? s + bias : bias; }
-
 // distance = i + delta - j; down = -slope. V is a vector or a float.
 template <bool CAP, class V>
 INLINE V finish_score(const Finish& f, V raw, V bias, V distance, V down) {
   V s = raw * vset_like(raw, f.before);
   if (CAP) s = vtanh(s) * vset_like(raw, f.cap);
-  if (f.bias) s = add_bias(s, bias);
+  if (f.bias) s = s + bias;
   if (f.alibi) s = vfma(down, vabs(distance), s);
   return s;
 }

@@ -14,15 +14,21 @@ static void weigh_block(Tile& t, i64 from, i64 end, i64 n, bool last) {
           by_key(*t.x->a) ? t.v_factor + j : nullptr);
     shrink = ONES.of;
   };
-  const Linear plain = {vset(t.scaled.exponent)};
-  weigh_keys(0, from, plain);
+  const auto weigh_plain = [&](i64 j, i64 keys) {
+    const vf factor = vset(t.scaled.exponent);
+#if TILES
+    if (t.fused) return weigh_keys(j, keys, Fused{factor});
+#endif
+    weigh_keys(j, keys, Linear{factor});
+  };
+  weigh_plain(0, from);
   if (from < end && are_near(t.capped, t.high, t.low)) {
     weigh_keys(from, end - from, Near{t.capped.near});
   } else if (from < end) {
     weigh_capped(t.capped.by, t.p + from * BQ, t.p + from / (PAIRS ? 2 : 1) * BQ, end - from, t.floor, t.sum, shrink, kept);
     shrink = ONES.of;
   }
-  weigh_keys(end, n - end, plain);
+  weigh_plain(end, n - end);
 }
 
 // Dropout on the scores' exponents would change the sum, so it is applied to the weights afterwards.

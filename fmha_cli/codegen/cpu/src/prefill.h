@@ -38,6 +38,7 @@ struct Tile {
 #if TILES
   Sloped sloped;
   Start start;
+  bool fused;  // floors are small enough to be scaled before they are subtracted
   float base[BQ];  // what is to be added to the scores of a block
 #endif
   float k_factor[BYTES ? BC : 1], v_factor[BYTES ? BC : 1];  // of the keys of a block, if they change from key to key
