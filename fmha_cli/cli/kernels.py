@@ -52,15 +52,19 @@ def selected_kernels(call: Call) -> Iterator[KernelSpec]:
     missing: list[EmptySelection] = []
     empty = True
     others = () if settings.on("tuning") else _unbuildable(call, profiles)
+    where = " ".join(f"--{key} {settings.text(key)}" for key in ("backend", "arch", "profile") if settings.text(key))
     for offered in (_kernels(call, profiles, filter_, missing), others):
-        for kernel in filter_.apply(offered, lambda kernel: registry.backend(kernel.backend).upstream_name(kernel)):
-            empty = False
-            yield kernel
+        try:
+            for kernel in filter_.apply(offered, lambda kernel: registry.backend(kernel.backend).upstream_name(kernel)):
+                empty = False
+                yield kernel
+        except EmptySelection as none_left:
+            none_left.what += f" (of {where})" if where else ""  # a profile may be what left too few
+            raise
         if not empty:
             return
     if missing:
         raise missing[0]
-    where = " ".join(f"--{key} {settings.text(key)}" for key in ("backend", "arch", "profile") if settings.text(key))
     where += " --tuning" if settings.on("tuning") else ""
     what = f"no kernel exists for {where or 'any architecture'}"
     raise EmptySelection(

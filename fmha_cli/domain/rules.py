@@ -14,7 +14,7 @@ from typing import Annotated, ClassVar
 from fmha_cli.domain.codec import once
 from fmha_cli.domain.device import DeviceFacts
 from fmha_cli.domain.errors import UnsupportedError
-from fmha_cli.domain.features import ROTARY_BASE, Direction
+from fmha_cli.domain.features import ROTARY_BASE, CacheKind, Direction
 from fmha_cli.domain.kernel import KernelSpec
 from fmha_cli.domain.members import Hidden
 from fmha_cli.domain.problem import Problem
@@ -157,7 +157,9 @@ def _hdim_check(problem: Problem, kernel: KernelSpec, device: DeviceFacts) -> Re
         return None
     name, want, have = over[0]
     text = f"{name} {want} is not supported by {kernel.backend} on {kernel.arch}: the kernel holds at most {have}"
-    return Refusal(text, f"--{name} {have} or less")
+    beside = ["drop --mla-rope"] if problem.v_in_k and name == "hdim" and problem.mla_rope >= have else []
+    beside += ["--rotary 0"] if name == "hdim" and problem.rotary.dim > have else []
+    return Refusal(text, " and ".join([f"--{name} {have} or less", *beside]))
 
 
 def _arch_check(problem: Problem, kernel: KernelSpec, device: DeviceFacts) -> Refusal | None:
@@ -172,7 +174,8 @@ def _direction_check(problem: Problem, kernel: KernelSpec, device: DeviceFacts) 
     if problem.direction is have:
         return None
     text = f"direction {problem.direction.value} is not what a {kernel.family.value} kernel computes"
-    return Refusal(text, f"--direction {have.value}")
+    cached = problem.kv_cache.kind is not CacheKind.NONE  # a cache has no gradients, so that problem is impossible
+    return Refusal(text, None if cached and have.backward else f"--direction {have.value}")
 
 
 def _leftpad_check(problem: Problem, kernel: KernelSpec, device: DeviceFacts) -> Refusal | None:

@@ -48,6 +48,43 @@ def unpacked(problem: Problem) -> str:
     return f"--seqlen {max(problem.seqlen_q, 1)} instead of --seqlens-q"
 
 
+def with_rows(problem: Problem, rows: int) -> str:
+    """The hint to give every sequence so many query rows, however the problem states its lengths."""
+    return f"--seqlen {rows}" + (" instead of --seqlens-q" if problem.mode is Mode.GROUP else "")
+
+
+def with_keys(problem: Problem, keys: int) -> str | None:
+    """The hint to give every sequence so many keys, however the problem states its lengths. None if no short one does."""
+    if problem.kv_cache.kind is not CacheKind.NONE:
+        return f"--cache-seqlens {keys - problem.append}" if keys >= problem.append else None
+    if problem.mode is not Mode.GROUP:
+        return f"--seqlen-k {keys}"
+    return f"--seqlens-k {','.join([str(keys)] * problem.batch)}" if problem.batch <= _MOST_LISTED else None
+
+
+def either(*hints: str | None) -> str | None:
+    """The hint to follow one of several, of which some may help nobody."""
+    return ", or ".join(filter(None, hints)) or None
+
+
+def with_rotary(problem: Problem, step: int) -> str:
+    """The hint for a rotary dim that is a multiple of a step: the next one, or none where the head dim is smaller."""
+    dim = -(-problem.rotary.dim // step) * step
+    return f"--rotary {dim if dim <= problem.hdim else 0}"
+
+
+def _with_cache(problem: Problem, cache: str) -> str | None:
+    """Packed sequences with a cache state their keys by ``--cache-seqlens``."""
+    if problem.mode is not Mode.GROUP or problem.kv_cache.kind is not CacheKind.NONE or cache == "none":
+        return f"--kv-cache {cache}"
+    lengths = ",".join(map(str, problem.key_lengths()))
+    return (
+        f"--kv-cache {cache} and --cache-seqlens {lengths} instead of --seqlens-k"
+        if problem.batch <= _MOST_LISTED
+        else None
+    )
+
+
 def positive_scale(problem: Problem) -> str:
     """The hint for kernels that need a softmax scale above 0."""
     return f"--scale {-problem.scale:g} (with the signs of Q reversed)" if problem.scale < 0 else "drop --scale"
@@ -98,8 +135,8 @@ SIGNATURE_HINTS: Mapping[str, Hint] = MappingProxyType(
         "dropout": _switch("--dropout 0"),
         "lse": _switch("drop --lse", "--lse"),
         "gqa": lambda p, have: f"--kv-heads {p.heads}" if have == Need.NO.value else None,
-        "cache": lambda p, have: f"--kv-cache {f'paged:{_PAGE}' if have == 'paged' else have}",
-        "page": _value("--kv-cache paged:{have}"),
+        "cache": lambda p, have: _with_cache(p, f"paged:{_PAGE}" if have == "paged" else have),
+        "page": lambda p, have: _with_cache(p, f"paged:{have}"),
         "append": _switch("--append 0"),
         "rotary": _rotary_help,
         "split": _switch("--splits 1", "--splits 2"),

@@ -137,3 +137,9 @@ def test_a_family_or_type_that_does_not_exist_is_a_usage_error(fmha: Fmha, flags
     assert said in done.err
     assert f"--> {flags[0]}" in done.err
     assert fmha("list-kernels", "--backend", "null", "--family", "bwd*", "--count").code == 5
+
+
+def test_an_empty_selection_names_the_profile_and_the_architecture(fmha: Fmha) -> None:
+    done = fmha("list-kernels", "--profile", "pytorch", "--filter", "hdim:7", "--arch", "gfx942")
+    assert done.code == 5
+    assert "(of --arch gfx942 --profile pytorch)" in " ".join(done.err.split())

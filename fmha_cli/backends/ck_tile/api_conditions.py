@@ -15,6 +15,7 @@ from fmha_cli.domain.kernel import Family, KernelSpec
 from fmha_cli.domain.mask import MaskKind
 from fmha_cli.domain.rules import Refusal
 from fmha_cli.domain.signature import CacheKey, MaskKey
+from fmha_cli.domain.signature_hints import with_keys
 
 ASYNC = (Pipeline.QR_ASYNC,)
 UNCHECKED = (Pipeline.QR_ASYNC_TRLOAD, Pipeline.QR_ASYNC_TRLOAD_V3)
@@ -65,7 +66,7 @@ def _keys(s: Situation, kernel: KernelSpec) -> Refusal | None:
         return Refusal(f"unequal key lengths need padding to {bn0} keys", longest)
     wanted = max(next_multiple(s.keys, bn0), bn0)
     text = f"seqlen-k {s.keys} is not a positive multiple of {bn0}, the keys of a step without padding"
-    return Refusal(text, f"--seqlen-k {wanted}")
+    return Refusal(text, with_keys(s.problem, wanted))
 
 
 def head_dim_step(kernel: KernelSpec, *, values: bool) -> int:

@@ -11,6 +11,7 @@ from fmha_cli.domain.features import Bias
 from fmha_cli.domain.kernel import KernelSpec
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.rules import CORE_RULES, RUN_TIME_RULES, Refusal, Rule, Severity
+from fmha_cli.domain.signature_hints import with_rows
 
 _WORD = 2**32
 
@@ -33,7 +34,9 @@ def _decode_rows(problem: Problem, kernel: KernelSpec, device: DeviceFacts) -> R
         return None
     text = f"{rows} query rows for each key/value head: a decode kernel holds {DECODE_ROWS}"
     fitting = DECODE_ROWS // (problem.heads // problem.kv_heads)
-    return Refusal(text, f"--seqlen {fitting} or less" if fitting else None)
+    return Refusal(
+        text, with_rows(problem, fitting).replace(f" {fitting}", f" {fitting} or less", 1) if fitting else None
+    )
 
 
 def _narrow_bias(problem: Problem, kernel: KernelSpec, device: DeviceFacts) -> Refusal | None:

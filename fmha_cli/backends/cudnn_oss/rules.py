@@ -10,11 +10,12 @@ from fmha_cli.backends.cuda.small import Asked
 from fmha_cli.backends.gpu.arithmetic import SMALLEST_NORMAL, single
 from fmha_cli.backends.gpu.conditions import next_multiple
 from fmha_cli.codegen.cudnn_oss.facts import NAME, facts_of, kernels
+from fmha_cli.domain.features import CacheKind
 from fmha_cli.domain.kernel import KernelSpec
 from fmha_cli.domain.mask import Align
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.rules import HDIM_RULE, SIGNATURE_RULE_IDS
-from fmha_cli.domain.signature_hints import positive_scale
+from fmha_cli.domain.signature_hints import positive_scale, with_rows
 
 
 def tiles_of(p: Problem, kernel: KernelSpec) -> tuple[int, int]:
@@ -32,7 +33,9 @@ def _findings(s: Asked, kernel: KernelSpec) -> Iterator[tuple[str, Found]]:
     yield "K611", told(p.mask.right != 0 or not unbounded or not square, mask=p.mask.text())
     whole = next_multiple(p.seqlen_q, tile)
     uneven = not p.seqlen_q == whole == p.seqlen_k
-    yield "K612", told(uneven, rows=p.seqlen_q, keys=p.seqlen_k, tile=tile, whole=whole)
+    lengths = f"{with_rows(p, whole)} and --seqlen-k {whole}"
+    lengths += "" if p.kv_cache.kind is CacheKind.NONE else " and --kv-cache none"
+    yield "K612", told(uneven, rows=p.seqlen_q, keys=p.seqlen_k, tile=tile, hint=lengths)
     yield "K613", told(single(p.scale) < SMALLEST_NORMAL, scale=p.scale, hint=positive_scale(p))
     tiles, groups = tiles_of(p, kernel)[1], p.heads // p.kv_heads
     yield "K614", told(tiles >= 2**31 or groups >= 2**16, tiles=tiles, groups=groups)

@@ -12,7 +12,7 @@ from fmha_cli.domain.features import Mode
 from fmha_cli.domain.kernel import KernelSpec
 from fmha_cli.domain.rules import Refusal, Severity
 from fmha_cli.domain.signature import MaskKey
-from fmha_cli.domain.signature_hints import unpacked
+from fmha_cli.domain.signature_hints import unpacked, with_rotary
 
 PAGE_STEP = 256
 ROTARY_STEP = 16
@@ -70,7 +70,7 @@ CACHE_LIMITS: tuple[Condition[Situation], ...] = conditions(
         "K440": refuse(
             lambda s, k: s.problem.rotary.dim % ROTARY_STEP,
             lambda s, k: f"rotary dim {s.problem.rotary.dim} is not a multiple of {ROTARY_STEP}",
-            lambda s, k: f"--rotary {next_multiple(s.problem.rotary.dim, ROTARY_STEP)}",
+            lambda s, k: with_rotary(s.problem, ROTARY_STEP),
         ),
         "K441": _rotary_rows,
         "K442": refuse(

@@ -10,7 +10,7 @@ from fmha_cli.backends.flash_attn.situation import Situation
 from fmha_cli.backends.gpu.conditions import Condition, next_multiple, refuse
 from fmha_cli.backends.gpu.rule_rows import conditions
 from fmha_cli.codegen.flash_attn.traits import algorithm_of
-from fmha_cli.domain.features import Alibi
+from fmha_cli.domain.features import Alibi, Mode
 from fmha_cli.domain.kernel import KernelSpec
 from fmha_cli.domain.rules import SIGNATURE_RULE_IDS, SIGNATURE_RULES, Refusal, Rule
 from fmha_cli.domain.signature import BiasKey, MaskKey, Need
@@ -47,7 +47,9 @@ def _split(s: Situation, kernel: KernelSpec) -> Refusal | None:
     if kernel.signature.split is Need.YES:
         if count > 1:
             return None
-        return Refusal(f"one split ({s.splits.why}): nothing to combine", "--splits 2")
+        packed = s.problem.mode is Mode.GROUP and not s.swapped  # K443: such queries are never split
+        hint = f"{unpacked(s.problem)} and --splits 2" if packed else "--splits 2"
+        return Refusal(f"one split ({s.splits.why}): nothing to combine", hint)
     if asked <= 1:
         return None
     return Refusal(f"splits {asked}: the kernel does not split keys", "--splits 1")

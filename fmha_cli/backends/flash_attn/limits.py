@@ -15,7 +15,7 @@ from fmha_cli.domain.features import Alibi, Bias, CacheKind, QScale
 from fmha_cli.domain.kernel import KernelSpec
 from fmha_cli.domain.mask import Align, Mask
 from fmha_cli.domain.rules import Refusal
-from fmha_cli.domain.signature_hints import positive_scale
+from fmha_cli.domain.signature_hints import either, positive_scale, with_keys
 
 STEP = 8
 """Head dims are multiples of this: 16 bytes of a 16-bit type."""
@@ -42,8 +42,9 @@ def _from_bottom_right(mask: Mask) -> str:
     return f"--mask window:{mask.bounds_text()}"
 
 
-def _equal_lengths(s: Situation) -> str:
-    return "drop --seqlens-k" if s.packed_q else f"--seqlen-k {s.problem.seqlen_q}"
+def _equal_lengths(s: Situation) -> str | None:
+    packed = s.packed_q and s.problem.kv_cache.kind is CacheKind.NONE
+    return "drop --seqlens-k" if packed else with_keys(s.problem, s.problem.seqlen_q)
 
 
 def _mask(s: Situation, kernel: KernelSpec) -> Refusal | None:
@@ -52,7 +53,7 @@ def _mask(s: Situation, kernel: KernelSpec) -> Refusal | None:
         return None
     if mask.align is Align.TOP_LEFT and (mask.left or 0) >= 0 and (mask.right or 0) >= 0:
         text = f"mask {mask.text()}: FlashAttention-2 counts from the bottom-right corner, and the sequences differ"
-        return Refusal(text, f"{_from_bottom_right(mask)}, or {_equal_lengths(s)}")
+        return Refusal(text, either(_from_bottom_right(mask), _equal_lengths(s)))
     text = f"mask {mask.text()}: a bound below 0 means unlimited to FlashAttention-2"
     return Refusal(text, _from_bottom_right(mask))
 
@@ -75,7 +76,7 @@ def _clipped(s: Situation, kernel: KernelSpec) -> Refusal | None:
             there, here = (f"{bound} to the right" if bound < inf else "no bound" for bound in (taken, given))
             text = f"{q} rows and {k} keys with mask {s.problem.mask.text()}: upstream turns {here} into {there}, "
             text += "so the first rows see other keys"
-            return Refusal(text, f"--seqlen-k {q}, or --mask causal")
+            return Refusal(text, either(with_keys(s.problem, q), "--mask causal"))
     return None
 
 
