@@ -258,7 +258,8 @@ def test_a_compile_that_takes_too_long(
 ) -> None:
     chain = toolchain_here(shared_cache, "gfx942")
     key = hip_key(kernel, TEXT, chain, load_arch("gfx942"), headers=headers)
-    with pytest.raises(KernelFailure, match=r"limit of 0\.05 s of processor time"):
+    # On a busy machine the clock's limit, which is ten times as long, may come first.
+    with pytest.raises(KernelFailure, match=r"limit of 0\.(05 s of processor time|5 s from its start)"):
         build_hip(Cache(tmp_path / "cache", say_nothing), key, chain, headers=headers, timeout=0.05)
 
 
