@@ -137,6 +137,24 @@ def test_the_base_of_the_angles(kind: Any, base: float, style: str) -> None:
     )
 
 
+def test_a_base_that_single_precision_lacks_far_from_the_start() -> None:
+    """At position 100,000 a base rounded to 32 bits would turn by 2e-4 too much, which O of four keys shows."""
+    rng, pad, base = np.random.default_rng(11), 100_000, 12345.6789
+    k, v = (np.zeros((1, KV_HEADS, pad + 4, DIM), np.float32) for _ in range(2))
+    for side in (k, v):
+        side[:, :, pad : pad + 3] = 3 * rng.standard_normal((1, KV_HEADS, 3, DIM))
+    q, k_new, v_new = (3 * rng.standard_normal((1, h, 1, DIM)).astype(np.float32) for h in (HEADS, KV_HEADS, KV_HEADS))
+    flags = {"kv_cache": "linear", "cache_leftpad": pad, "cache_seqlens": 3, "rotary": TURNED, "rotary_base": base}
+    found = api.attention(q, k, v, k_new=k_new, v_new=v_new, backend="cpu", **flags)
+    assert found.verdict is api.Verdict.PASSED
+    angles = np.array([[(pad + 3) / math.pow(base, 2 * t / TURNED) for t in range(TURNED // 2)]])
+    new = turned(k_new[0], np.cos(angles), np.sin(angles), "half").astype(np.float32)
+    keys = np.concatenate([k[0, :, pad : pad + 3], new], axis=1).astype(np.float64)
+    values = np.concatenate([v[0, :, pad : pad + 3], v_new[0]], axis=1).astype(np.float64)
+    queries = turned(q, np.cos(angles), np.sin(angles), "half")
+    np.testing.assert_allclose(found.o, attended(queries, [keys], [values]), atol=2e-5, rtol=0)
+
+
 @pytest.mark.parametrize("style", ["half", "interleaved"])
 @pytest.mark.parametrize("padding", [(0, 0, 0), (7, 0, 2)])
 @pytest.mark.parametrize("stored", [np.float32, np.float64, ml_dtypes.bfloat16], ids=lambda kind: kind.__name__)
