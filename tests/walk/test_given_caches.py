@@ -14,6 +14,7 @@ from fmha_cli.domain.errors import ImpossibleProblem, UsageError
 from fmha_cli.domain.plan import Plan
 from fmha_cli.domain.tensors import shapes_of
 from fmha_cli.oracle.fills import fill
+from fmha_cli.oracle.finite import nonfinite_elements
 from fmha_cli.oracle.tensors import appended_rows
 from fmha_cli.walk.given_cache import stored
 from fmha_cli.walk.input_files import InputFiles, check_fit, fitted, flags_from_files
@@ -156,13 +157,18 @@ def test_scales_of_the_pool_have_its_length(kv_dtype: str) -> None:
     flags = {"kv_cache": f"paged:{PAGE}", "cache_seqlens": LENGTHS, "qscale": "kv-block"}
     found = api.attention(q, k, v, tensors={"block_table": table, **scales}, **flags)
     assert (found.verdict, found.record.problem["kv_dtype"]) == (api.Verdict.PASSED, kv_dtype)
-    assert not [note for note in found.record.notes if "non-finite" in note]
     sides = [
         gathered(side.astype(np.float64) * scales[f"{name}_descale"][:, None, :, None], table)
         for name, side in (("k", k), ("v", v))
     ]
     want = attended(q, *sides, causal=False)
     np.testing.assert_allclose(found.o.astype(np.float64), want, atol=NEAR["bf16"] * np.abs(want).max(), rtol=0)
+    line = f"-b 3 -H 4 --kv-heads 2 -s 1 -d 32 --kv-cache paged:{PAGE} --cache-seqlens 70,9,33 --qscale kv-block"
+    arrays = {"q": q, "k": k, "v": v, "block_table": table, **scales}
+    problem = stored(api.Problem.from_cli(f"{line} --dtype bf16 --kv-dtype {kv_dtype}"), arrays)
+    assert nonfinite_elements(problem, arrays) == 0
+    scales["v_descale"][table[1, 1], 0] = np.nan
+    assert nonfinite_elements(problem, arrays) == 1
 
 
 @pytest.mark.parametrize("rows", [1, NEW])
