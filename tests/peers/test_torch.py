@@ -40,6 +40,7 @@ FEATURES = [
     "--bias elementwise:11ss",
     "--bias elementwise:1hss",
     "--bias elementwise:bhss",
+    "--bias elementwise:b11s",
     "--alibi",
     "--alibi-slopes filled:bh",
     "--softcap 2.5",
