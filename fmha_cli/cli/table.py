@@ -62,7 +62,13 @@ TALK = (
         "Say more: the time of each phase, and which values come from variables and files",
         "v",
     ),
-    _talk("color", FlagKind.TEXT, "When to color [default: auto]", metavar="WHEN", choices=("auto", "always", "never")),
+    _talk(
+        "color",
+        FlagKind.TEXT,
+        "auto, always or never [default: auto]",
+        metavar="WHEN",
+        choices=("auto", "always", "never"),
+    ),
 )
 """The options of every command and of ``fmha`` itself."""
 

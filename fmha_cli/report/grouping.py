@@ -44,7 +44,7 @@ def groups_view(found: Mapping[str, Any]) -> Table:
         hdims = " ".join(map(str, sorted({group["hdim"] for group in groups})))
         archs = "" if found["arch"] else str(len({group["arch"] for group in groups}))
         rows.append([*names, hdims, archs, str(sum(group["count"] for group in groups))])
-    details = [f"fewer: {_narrower(found)}", "single kernels: --limit N for the first N, --wide for all"]
+    details = [f"to narrow: {_narrower(found)}", "single kernels: --limit N for the first N, --wide for all"]
     return Table(_COLUMNS, rows, count_text(found), details)
 
 

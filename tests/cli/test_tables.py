@@ -52,7 +52,7 @@ def test_a_long_list_is_summed_up_on_a_terminal_alone(terminal: Terminal, fmha: 
     words = ("list-kernels", "--arch", "gfx942", "--family", "fwd_pagedkv")
     shown = terminal.run(words).screen.text
     assert "head dims" in shown
-    assert "fewer: --dtype f" in shown
+    assert "to narrow: --dtype f" in shown
     assert shown.endswith("120 kernels for gfx942")
     assert len(fmha(*words).out.splitlines()) > 120
     assert len(fmha(*words, "--limit", "5", COLUMNS="80").out.splitlines()) < 20
