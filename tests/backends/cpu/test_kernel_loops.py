@@ -32,7 +32,10 @@ FEW_REGISTERS = {
         **dict.fromkeys(("finish_keys", "tile_task", "weigh", "numbers_task"), tuple(DType)),
         **dict.fromkeys(("merge_task",), (DType.BF16,)),  # rounding of O
     },
-    **{arch: {"weigh_keys": tuple(DType)} for arch in ("aarch64", "aarch64_bf16")},  # softcap, dropout
+    **{
+        arch: dict.fromkeys(("weigh_keys", "weigh_strip"), tuple(DType)) for arch in ("aarch64", "aarch64_bf16")
+    },  # softcap, dropout
+    "x86_64_amx": {"weigh_rows": (DType.BF16,)},  # softcap, where no LSE is given or one is large
 }
 """Functions whose loops need more constants than there are registers, and for which dtypes of O; docs/cpu-kernel.md says why."""
 SAMPLE = 3

@@ -20,7 +20,7 @@ INLINE void add_scores(Tile& t, i64 j, i64 q0, const float* raw, float* top, flo
       const vf one = vload(raw + r * STRIP + q - q0);
       const float* bias = t.bias + (j + r - t.bias_key) * BQ + q;
       s[r] = t.featured ? score_of<true>(t, one, bias, distance - vset((float)r), slope) : risen(t, one);
-      if (t.f.bias && !FAULT_BIASED_KEY) s[r] = vpick(vabove(vload(bias), vset(NEG_INF)), s[r], vload(bias));
+      if (t.f.bias && !FAULT_BIASED_KEY) s[r] = vpick(hides(vload(bias)), vset(NEG_INF), s[r]);
       s[r] = vpick(vrange(clamp64(from - q, 0, NL), clamp64(to - q, 0, NL)), s[r], vset(NEG_INF));
       peak = vmax(s[r], peak);
     }

@@ -53,6 +53,9 @@ INLINE vf tanh_slope(vf x) {
   return vquotient(e * vset(4), d * d);
 }
 
+// Lanes whose bias is -inf: NaN is not.
+INLINE vm hides(vf bias) { return vabove(vset(-3.4028234663852886e38f), bias); }
+
 // The score that a weight is made of; slope becomes the derivative of the score by the scaled product.
 template <bool FEATURED>
 INLINE vf score_of(const Tile& t, vf raw, const float* bias, vf distance, vf& slope) {
@@ -82,10 +85,7 @@ template <bool FEATURED, bool CARE, bool HIDES>
 INLINE Weighed weigh(const Tile& t, vf raw, vf dp, const float* bias, vf distance, vf top, vf base, vf delta, vm seen, vm keep) {
   const float factor = t.head.x->a->keep_scale;
   vf slope = vset(1), s = score_of<FEATURED>(t, raw, bias, distance, slope) - top, p = vexp2(vfma(s, vset(t.exponent), base));
-  if (HIDES && !FAULT_BIASED_KEY) {  // whatever the score and the LSE are; NaN stays
-    const vf b = vload(bias);
-    p = vpick(vabove(b, vset(NEG_INF)), p, vmax(vset(0), b));
-  }
+  if (HIDES && !FAULT_BIASED_KEY) p = vpick(hides(vload(bias)), vset(0), p);  // whatever the score and the LSE are
   Weighed w;
   if (CARE) {
     p = vpick(seen, p, vset(0));
