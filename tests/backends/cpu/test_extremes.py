@@ -109,6 +109,31 @@ def test_caches_of_bytes_with_large_factors(arch: str, kv: str, scales: str, row
         np.testing.assert_allclose(got.o[0, h].astype(np.float64), want, atol=0.01 * np.abs(v).max())
 
 
+@pytest.mark.parametrize("rows", [1, 40])
+@pytest.mark.parametrize("arch", [*WHOLE, *([AMX] if BEST == AMX else [])])
+def test_bytes_that_a_bias_hides(arch: str, rows: int) -> None:
+    """NaN in a cache of fp8, under a bias of -inf; row 2 of many sees no key."""
+    line = f"-b 1 -H 2 --kv-heads 1 -s {rows} -d 32 --kv-cache linear --cache-seqlens 150 --dtype bf16 --kv-dtype fp8_e4m3 --qscale head"
+    inputs = fill(api.Problem.from_cli(line))
+    bias = np.zeros((1, 1, rows, 150), inputs["q"].dtype)
+    bias[..., 5], bias[:, :, 2:3] = -np.inf, -np.inf
+    for name in ("k", "v"):
+        inputs[name][0, 0, 5] = np.nan
+    got = api.attention(
+        inputs["q"], inputs["k"], inputs["v"], tensors={"bias": bias} | {n: inputs[n] for n in ("k_descale", "v_descale")},
+        backend="cpu", arch=arch, cache_seqlens=150, kv_cache="linear", kv_dtype="fp8_e4m3", qscale="head", lse=True,
+    )  # fmt: skip
+    k, v = (inputs[name][0, 0].astype(np.float64) * float(inputs[f"{name}_descale"][0, 0]) for name in ("k", "v"))
+    seen = np.arange(150) != 5
+    for h in range(2):
+        s = inputs["q"][0, h].astype(np.float64) @ k[seen].T * 32**-0.5
+        p = np.exp(s - s.max(axis=1, keepdims=True))
+        want = p @ v[seen] / p.sum(axis=1, keepdims=True)
+        want[2:3] = 0
+        np.testing.assert_allclose(got.o[0, h].astype(np.float64), want, atol=0.01)
+        assert np.isneginf(got.outputs["lse"][0, h]).tolist() == [n == 2 for n in range(rows)]
+
+
 @settings(max_examples=60, deadline=None)
 @given(
     seed=st.integers(0, 2**32 - 1),
