@@ -93,7 +93,7 @@ def _inexpressible(case: Case) -> Iterator[str]:
     if case.on("drop_prefs"):
         yield "-drop_prefs: seed and offset are values here, not device pointers"
     if case.on("cache_batch_idx"):
-        yield "-cache_batch_idx: an index into the cache's sequences cannot be expressed here"
+        yield "-cache_batch_idx: the program draws an index into the cache and does not print it"
     yield from _about_append(case)
 
 
