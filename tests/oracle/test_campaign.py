@@ -19,7 +19,8 @@ from numerics.campaign import (
     plan_honest,
     plan_others,
 )
-from numerics.faults import Fault
+from numerics.extremes import extreme_gradient_runs, extreme_run, plan_extreme, plan_extreme_faults
+from numerics.faults import ExtremeFault, Fault
 
 from fmha_cli.domain import features
 
@@ -66,3 +67,20 @@ def test_faulty_runs_fail(step: int) -> None:
     assert set(found.values()) <= {15 // step, -(-15 // step)}
     assert [run for run in accepted if run.fault in GROSS] == []
     assert len(accepted) <= 0.03 * len(runs), accepted
+
+
+@pytest.mark.parametrize("count", [15, pytest.param(150, marks=pytest.mark.slow)])
+def test_honest_runs_of_extreme_problems_pass(count: int) -> None:
+    for planned in plan_extreme(count, first_seed=10**6):
+        runs = [extreme_run(*planned), *(run for _, run in extreme_gradient_runs(*planned))]
+        assert [run for run in runs if not run.accepted[RULES[-1]]] == []
+
+
+@pytest.mark.parametrize("per_cell", [1, pytest.param(10, marks=pytest.mark.slow)])
+def test_rows_that_extreme_scores_and_biases_lose_are_wrong(per_cell: int) -> None:
+    for planned in plan_extreme_faults(per_cell, first_seed=10**6):
+        run = extreme_run(*planned)
+        assert not run.accepted[RULES[-1]], run
+        if planned[-1] is ExtremeFault.SCALED_MAXIMUM:
+            gradients = dict(extreme_gradient_runs(*planned))
+            assert not gradients["dv"].accepted[RULES[-1]], gradients["dv"]
