@@ -110,6 +110,7 @@ def attention(p: Problem, t: Tensors) -> dict[tuple[int, int, int], tuple[list[f
             q, k, v = sequence(p, t, b, h)
             for i in range(rows):
                 seen = [j for j in range(keys) if p.mask.visible(i, j, rows, keys, p.sink)]
+                seen = [j for j in seen if bias_of(p, t, (b, h, i, j)) != -math.inf]
                 scores = [score(p, t, (b, h, i, j), q[i], k[j], delta) for j in seen]
                 out[b, h, i] = softmax_row(p, t, (b, h, i), seen, scores, v)
     return out
@@ -128,6 +129,15 @@ def score(p: Problem, t: Tensors, at: tuple[int, int, int, int], q: list[float],
     if p.alibi.value != "none":
         s -= slope_of(p, t, b, h) * abs(i + delta - j)
     return s
+
+
+def bias_of(p: Problem, t: Tensors, at: tuple[int, int, int, int]) -> float:
+    """The elementwise bias of one pair, 0 without one."""
+    if p.bias.value == "none":
+        return 0.0
+    b, h, i, j = at
+    plane = t["bias"][b if len(t["bias"]) > 1 else 0][h if len(t["bias"][0]) > 1 else 0]
+    return float(plane[i if len(plane) > 1 else 0][j])
 
 
 def softmax_row(

@@ -17,6 +17,8 @@ from fmha_cli.oracle.reference import forward
 from fmha_cli.oracle.tensors import round_to
 from fmha_cli.oracle.tolerance import compare, compare_gradients
 
+from .brute import attention
+
 SMALL = "-b 1 -H 2 -s 40 --seqlen-k 48 -d 32"
 LARGE = [
     f"{SMALL} --dtype fp32 --scale 1e10",
@@ -279,3 +281,28 @@ def test_a_pair_without_weight_adds_nothing_to_gradients_although_its_key_is_inf
         dq = honest["dq"].copy()
         dq[..., 3] = wrong
         assert compare_gradients(problem, dict(honest, dq=dq), gradients).verdict is Verdict.WRONG
+
+
+@pytest.mark.parametrize("kind", ["scale", "tiny", "size", "lowest", "huge", "hidden", "sinks"])
+@pytest.mark.parametrize(
+    "flags", ["", "--causal --kv-heads 1", "--mask window:4,2 --sink 1 --dropout 0.2", "--softcap 4"]
+)
+def test_the_reference_agrees_with_the_formula_element_by_element(flags: str, kind: str) -> None:
+    more = "--sink-logits filled" if kind == "sinks" else "--scale -1e20" if kind == "scale" else ""
+    problem = Problem.from_cli(f"-H 2 -s 7 --seqlen-k 11 -d 8 --dtype fp32 --bias elementwise {flags} {more}")
+    inputs = fill(problem, "normal", 4)
+    for name in ("q", "k"):
+        inputs[name] *= np.float32({"tiny": 1e-15, "size": 1e17}.get(kind, 1))
+    if kind == "lowest":
+        inputs["bias"][..., 3, :] = np.finfo(np.float32).min
+    elif kind == "huge":
+        inputs["bias"][..., 3, 4] = 3e38
+    elif kind == "hidden":
+        inputs["bias"][..., [1, 6]] = inputs["bias"][..., 2, :] = -np.inf
+        inputs["k"][:, :, [1, 6]], inputs["v"][:, :, [1, 6]] = np.nan, np.inf
+    elif kind == "sinks":
+        inputs["sink_logits"] = np.array([3.4e38, -3.4e38], np.float32)
+    reference = forward(problem, inputs)
+    for n, (o, lse) in enumerate(attention(problem, inputs).values()):
+        np.testing.assert_allclose(reference.o[n], o, rtol=1e-12, atol=1e-12)
+        np.testing.assert_allclose(reference.lse[n], lse, rtol=1e-12)
