@@ -19,7 +19,7 @@ from fmha_cli.domain.kernel import KernelSpec
 from fmha_cli.domain.members import Hidden
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.signature import Signature
-from fmha_cli.domain.signature_hints import SIGNATURE_HINTS
+from fmha_cli.domain.signature_hints import SIGNATURE_HINTS, with_hdim
 
 
 class Severity(IntEnum):
@@ -157,9 +157,7 @@ def _hdim_check(problem: Problem, kernel: KernelSpec, device: DeviceFacts) -> Re
         return None
     name, want, have = over[0]
     text = f"{name} {want} is not supported by {kernel.backend} on {kernel.arch}: the kernel holds at most {have}"
-    beside = ["drop --mla-rope"] if problem.v_in_k and name == "hdim" and problem.mla_rope >= have else []
-    beside += ["--rotary 0"] if name == "hdim" and problem.rotary.dim > have else []
-    return Refusal(text, " and ".join([f"--{name} {have} or less", *beside]))
+    return Refusal(text, with_hdim(problem, have, name, " or less"))
 
 
 def _arch_check(problem: Problem, kernel: KernelSpec, device: DeviceFacts) -> Refusal | None:

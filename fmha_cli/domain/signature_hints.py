@@ -62,6 +62,20 @@ def with_keys(problem: Problem, keys: int) -> str | None:
     return f"--seqlens-k {','.join([str(keys)] * problem.batch)}" if problem.batch <= _MOST_LISTED else None
 
 
+def with_hdim(problem: Problem, hdim: int, name: str = "hdim", beside: str = "") -> str:
+    """The hint for another head dim; a smaller one takes the rotary dim and a V inside K with it where they no longer fit.
+
+    Args:
+        name: ``hdim`` or ``hdim-v``.
+        beside: words after the number (``or less``).
+    """
+    steps = [f"--{name} {hdim}{beside}"]
+    if name == "hdim":
+        steps += ["drop --mla-rope"] if problem.v_in_k and problem.mla_rope >= hdim else []
+        steps += ["--rotary 0"] if problem.rotary.dim > hdim else []
+    return " and ".join(steps)
+
+
 def either(*hints: str | None) -> str | None:
     """The hint to follow one of several, of which some may help nobody."""
     return ", or ".join(filter(None, hints)) or None

@@ -18,7 +18,7 @@ from fmha_cli.domain.kernel import KernelSpec
 from fmha_cli.domain.mask import MaskKind
 from fmha_cli.domain.rules import Refusal
 from fmha_cli.domain.signature import MaskKey
-from fmha_cli.domain.signature_hints import either, positive_scale, unpacked, with_rotary
+from fmha_cli.domain.signature_hints import positive_scale, unpacked, with_rotary
 
 PAGE_STEP = 128
 """Page sizes are multiples of this in the runner and in flash-attention. It is the longest key tile, and a tile must
@@ -92,7 +92,7 @@ def _pages_before_window(s: Situation, kernel: KernelSpec) -> Refusal | None:
         first_row = max(rows - 1, 0) // bm0 * bm0
         if first_row + p.mask.delta(rows, keys) - p.mask.left >= bn0:
             text = f"mask {p.mask.text()}: the window begins after key {bn0}, but the kernel looks up its pages from key 0 on"
-            return Refusal(text, either("--kv-cache paged:128" if p.kv_cache.page == 1 else None, "--causal"))
+            return Refusal(text, "--causal")
     return None
 
 

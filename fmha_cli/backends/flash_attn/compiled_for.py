@@ -14,7 +14,7 @@ from fmha_cli.domain.features import Alibi, Mode
 from fmha_cli.domain.kernel import KernelSpec
 from fmha_cli.domain.rules import SIGNATURE_RULE_IDS, SIGNATURE_RULES, Refusal, Rule
 from fmha_cli.domain.signature import BiasKey, MaskKey, Need
-from fmha_cli.domain.signature_hints import unpacked
+from fmha_cli.domain.signature_hints import unpacked, with_hdim
 
 COMPARED = ("softcap", "dropout", "lse", "gqa", "append", "rotary", "deterministic", "fp8_encoding", "kv_dtype")
 """Signature fields that mean the same to upstream as to the problem. The core's rules compare them."""
@@ -81,7 +81,7 @@ def _even_hdim(s: Situation, kernel: KernelSpec) -> Refusal | None:
     if not algorithm_of(kernel).even_k or s.problem.hdim == kernel.signature.hdim or s.bucket is None:
         return None
     text = f"hdim {s.problem.hdim}: the kernel reads {kernel.signature.hdim} columns of every row"
-    return Refusal(text, f"--hdim {kernel.signature.hdim}")
+    return Refusal(text, with_hdim(s.problem, kernel.signature.hdim))
 
 
 FIT: tuple[Condition[Situation], ...] = conditions(
@@ -92,7 +92,7 @@ FIT: tuple[Condition[Situation], ...] = conditions(
             lambda s, k: (
                 f"hdim {s.problem.hdim} needs a kernel for head dim {s.bucket}, this one is for {k.signature.hdim}"
             ),
-            lambda s, k: f"--hdim {k.signature.hdim}",
+            lambda s, k: with_hdim(s.problem, k.signature.hdim),
         ),
         "K461": _mask,
         "K462": _alibi,

@@ -15,7 +15,7 @@ from fmha_cli.domain.features import Alibi, Bias, CacheKind, QScale
 from fmha_cli.domain.kernel import KernelSpec
 from fmha_cli.domain.mask import Align, Mask
 from fmha_cli.domain.rules import Refusal
-from fmha_cli.domain.signature_hints import either, positive_scale, with_keys
+from fmha_cli.domain.signature_hints import either, positive_scale, with_hdim, with_keys
 
 STEP = 8
 """Head dims are multiples of this: 16 bytes of a 16-bit type."""
@@ -133,7 +133,7 @@ LIMITS: tuple[Condition[Situation], ...] = conditions(
         "K423": refuse(
             lambda s, k: s.problem.hdim > HDIMS[-1],
             lambda s, k: f"hdim {s.problem.hdim}: FlashAttention-2 holds at most {HDIMS[-1]}",
-            f"--hdim {HDIMS[-1]}",
+            lambda s, k: with_hdim(s.problem, HDIMS[-1]),
         ),
         "K424": refuse(
             lambda s, k: s.problem.hdim_v != s.problem.hdim,
