@@ -185,11 +185,20 @@ def _of_models(call: Call, names: Sequence[str]) -> Iterator[list[tuple[Sweep, L
         if wanted.model.other_layers:
             left = counted(wanted.model.other_layers, "layer")
             call.console.say(f"{wanted.model.name}: {left} without softmax attention, which no row counts")
+        if wanted.model.cross_layers:
+            left = counted(wanted.model.cross_layers, "layer")
+            call.console.say(f"{wanted.model.name}: {left} with the keys of another input, which no row counts")
         for phase in phases_of(call.settings.text("phase")):
             yield [
                 (
                     expand(completed(given, wanted.model, one, phase, tp, drops)),
-                    Layer(model=wanted.model.name, kind=one.kind, phase=phase, weight=one.count),
+                    Layer(
+                        model=wanted.model.name,
+                        kind=one.kind,
+                        phase=phase,
+                        weight=one.count,
+                        assumed=bool(wanted.model.assumed),
+                    ),
                 )
                 for one in wanted.layers
             ]

@@ -121,8 +121,17 @@ def completed(
         drops: flags that what was given excludes.
 
     Raises:
+        UsageError: E062, an encoder has no decoding steps.
         ImpossibleProblem: P019, the heads cannot be divided among ``tp`` devices.
     """
+    if phase is Phase.DECODE and not wanted.causal:
+        raise UsageError(
+            f"--phase decode: {wanted.name} is no decoder",
+            code="E062",
+            where="--phase",
+            why="its queries see the keys behind them too",
+            help="--phase prefill",
+        )
     sizes, taken = _sizes(given, phase)
     rest = {key: value for key, value in given.items() if key not in taken}
     one_query = rest.get("seqlen", sizes.get("seqlen")) == "1"

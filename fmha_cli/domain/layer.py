@@ -30,15 +30,22 @@ class Layer:
 
     Attributes:
         model: the name of the preset, or the path of the configuration.
-        weight: the number of the model's layers that have this problem.
+        weight: the attention calls of the model that have this problem: its layers of this kind, times the calls of one.
+        assumed: no table knows the model; its attention was taken to be the usual one.
     """
 
     model: str
     kind: LayerKind
     phase: Phase
     weight: int
+    assumed: bool = False
 
     @property
     def text(self) -> str:
-        """The layer as a word: ``52 local``."""
-        return f"{self.weight} {self.kind}"
+        """The layer as words: ``52 local``, ``32 global, assumed``."""
+        return layer_text(self.weight, self.kind, self.assumed)
+
+
+def layer_text(weight: int, kind: str, assumed: bool | None) -> str:
+    """The text of a layer with these members."""
+    return f"{weight} {kind}{', assumed' if assumed else ''}"

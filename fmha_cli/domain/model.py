@@ -10,7 +10,7 @@ absorbed into Q and O: all heads share one latent row, whose first columns are V
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import cast
 
 from fmha_cli.domain.errors import ImpossibleProblem
@@ -19,14 +19,20 @@ from fmha_cli.domain.layer import LayerKind, Phase
 
 FACTS: Mapping[str, str] = {
     "layers": "layers with attention",
+    "calls": "attention calls of a layer [default: 1]",
     "local_layers": "of these, with the window [default: all with a window, else none]",
     "heads": "query heads",
     "kv_heads": "key/value heads",
     "hdim": "head dim of Q and K",
     "hdim_v": "head dim of V [default: = hdim]",
     "window": "keys that a query of a local layer sees, its own included",
+    "causal": "a query sees no key behind its own [default: true]",
+    "global_heads": "query heads of the global layers [default: = heads]",
     "global_kv_heads": "key/value heads of the global layers [default: = kv_heads]",
     "global_hdim": "head dim of the global layers [default: = hdim]",
+    "global_hdim_v": "head dim of V of the global layers [default: = global_hdim, else = hdim_v]",
+    "global_scale": "softmax scale of the global layers [default: = scale]",
+    "global_sink_logits": "the same of the global layers [default: = sink_logits]",
     "softcap": "cap of the scores [default: off]",
     "scale": "softmax scale [default: 1/sqrt(hdim)]",
     "sink_logits": "every head has a learned sink logit",
@@ -34,12 +40,14 @@ FACTS: Mapping[str, str] = {
     "latent": "columns of the shared latent row, which are V in decode (kv_lora_rank)",
     "latent_rope": "columns behind them, the rotary key (qk_rope_head_dim)",
     "other_layers": "layers without softmax attention, which no row counts",
+    "cross_layers": "layers whose keys are another input's, which no row counts",
 }
 """The facts that make a model, in the order in which they are shown."""
 
 _NEEDED = ("layers", "heads", "kv_heads", "hdim")
-_NUMBERS, _SWITCHES = ("softcap", "scale"), ("sink_logits", "alibi")
-_MAY_BE_0 = ("local_layers", "other_layers")
+_NUMBERS = ("softcap", "scale", "global_scale")
+_SWITCHES = ("causal", "sink_logits", "global_sink_logits", "alibi")
+_MAY_BE_0 = ("local_layers", "other_layers", "cross_layers")
 
 Value = int | float | bool
 
@@ -57,16 +65,31 @@ class Layers:
     """The layers of one kind.
 
     Attributes:
-        count: how many the model has.
-        window: keys that a query sees, its own included; None = all up to its own.
+        count: attention calls of all of them: the number of layers times ``Model.calls``.
+        window: keys that a query sees, its own included; None = all up to its own. Without a causal mask it sees as many behind
+            its own as before it.
+        scale: of the softmax; None = 1/sqrt(hdim).
     """
 
     kind: LayerKind
     count: int
+    heads: int
     kv_heads: int
     hdim: int
     hdim_v: int
     window: int | None
+    causal: bool = True
+    softcap: float = 0.0
+    scale: float | None = None
+    sink_logits: bool = False
+    alibi: bool = False
+
+    @property
+    def mask(self) -> str | None:
+        """The mask as ``--mask`` takes it; None = causal."""
+        if self.window is not None:
+            return f"window:{self.window - 1},{0 if self.causal else self.window - 1}"
+        return None if self.causal else "none"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,23 +100,28 @@ class Model:
         name: of the preset, or the path of the configuration.
         facts: from which everything else follows.
         layers: one entry for each kind of layer that the model has, local ones first.
-        scale: of the softmax; None = 1/sqrt(hdim).
+        calls: attention calls of one layer.
         latent, latent_rope: columns of the latent row; 0 without multi-head latent attention.
         other_layers: layers without softmax attention.
+        cross_layers: layers whose keys are another input's.
+        assumed: what was taken for granted about a model that no table knows; empty = nothing.
     """
 
     name: str
     title: str
-    heads: int
     layers: tuple[Layers, ...]
-    softcap: float = 0.0
-    scale: float | None = None
-    sink_logits: bool = False
-    alibi: bool = False
+    calls: int = 1
     latent: int = 0
     latent_rope: int = 0
     other_layers: int = 0
+    cross_layers: int = 0
+    assumed: str = ""
     facts: Mapping[str, Fact] = field(default_factory=dict, hash=False)
+
+    @property
+    def causal(self) -> bool:
+        """No query sees a key behind its own: the model writes token after token."""
+        return all(layers.causal for layers in self.layers)
 
     def flags(self, layers: Layers, phase: Phase, tp: int = 1, *, one_query: bool = False) -> dict[str, str | bool]:
         """The problem flags that the model decides; batch and lengths are not among them.
@@ -106,9 +134,9 @@ class Model:
         Raises:
             ImpossibleProblem: P019, the heads cannot be divided so.
         """
-        heads = self._divided(self.heads, tp, "heads")
+        heads = self._divided(layers.heads, tp, "heads")
         absorbed = self.latent > 0 and phase is Phase.DECODE
-        scale = self.scale
+        scale = layers.scale
         if absorbed:
             shape = {"kv_heads": 1, "hdim": self.latent + self.latent_rope, "mla_rope": self.latent_rope}
             scale = scale if scale is not None else layers.hdim**-0.5  # that of the heads before absorption
@@ -116,14 +144,14 @@ class Model:
             shape = {"kv_heads": self._divided(layers.kv_heads, tp, "key/value heads", least=1), "hdim": layers.hdim}
             shape |= {"hdim_v": layers.hdim_v} if layers.hdim_v != layers.hdim else {}
         out: dict[str, str | bool] = {"heads": str(heads), **{name: str(size) for name, size in shape.items()}}
-        if layers.window is not None:
-            out["mask"] = f"window:{layers.window - 1},0"
+        if layers.mask is not None:
+            out["mask"] = layers.mask
         elif not one_query:
             out["mask"] = "causal"
-        out |= {"softcap": repr(self.softcap)} if self.softcap else {}
+        out |= {"softcap": repr(layers.softcap)} if layers.softcap else {}
         out |= {"scale": repr(scale)} if scale is not None else {}
-        out |= {"sink_logits": FILLED} if self.sink_logits else {}
-        return {**out, "alibi": True} if self.alibi else out
+        out |= {"sink_logits": FILLED} if layers.sink_logits else {}
+        return {**out, "alibi": True} if layers.alibi else out
 
     def _divided(self, number: int, tp: int, what: str, least: int = 0) -> int:
         """The heads of one device. Key/value heads that are fewer than the devices are copied, so each has one."""
@@ -132,7 +160,8 @@ class Model:
         if least and number < tp and tp % number == 0:
             return least
         why = "every device has the same number of heads" + (", or a copy of one key/value head" if least else "")
-        ways = ", ".join(str(n) for n in range(1, self.heads + 1) if self._fits(n))
+        most = max(layers.heads for layers in self.layers)
+        ways = ", ".join(str(n) for n in range(1, most + 1) if self._fits(n))
         raise ImpossibleProblem(
             f"--tp {tp}: {self.name} has {number} {what}",
             code="P019",
@@ -143,11 +172,15 @@ class Model:
 
     def _fits(self, tp: int) -> bool:
         kv = [layers.kv_heads for layers in self.layers]
-        return self.heads % tp == 0 and all(n % tp == 0 or (n < tp and tp % n == 0) for n in kv)
+        whole = all(layers.heads % tp == 0 for layers in self.layers)
+        return whole and all(n % tp == 0 or (n < tp and tp % n == 0) for n in kv)
 
 
-def model_of(name: str, title: str, facts: Mapping[str, Fact]) -> Model:
+def model_of(name: str, title: str, facts: Mapping[str, Fact], assumed: str = "") -> Model:
     """The model that facts make.
+
+    Args:
+        assumed: as ``Model.assumed``.
 
     Raises:
         ValueError: a fact is missing, unknown, of another type or out of range, or two of them contradict each other.
@@ -162,13 +195,8 @@ def model_of(name: str, title: str, facts: Mapping[str, Fact]) -> Model:
     def size(key: str, default: int = 0) -> int:
         return cast(int, values.get(key, default))
 
-    layers, window = size("layers"), values.get("window")
+    layers, window, calls = size("layers"), values.get("window"), size("calls", 1)
     local = size("local_layers", layers if window is not None else 0)
-    hdim, kv_heads = size("hdim"), size("kv_heads")
-    far_hdim, far_kv = size("global_hdim", hdim), size("global_kv_heads", kv_heads)
-    for number in {kv_heads, far_kv}:
-        if size("heads") % number:
-            raise ValueError(f"{size('heads')} heads are not a multiple of {number} key/value heads")
     if local > layers:
         raise ValueError(f"{local} local layers of {layers}")
     if local and window is None:
@@ -177,32 +205,43 @@ def model_of(name: str, title: str, facts: Mapping[str, Fact]) -> Model:
         raise ValueError("latent and latent_rope need each other")
     near = Layers(
         kind=LayerKind.LOCAL,
-        count=local,
-        kv_heads=kv_heads,
-        hdim=hdim,
-        hdim_v=size("hdim_v", hdim),
-        window=size("window"),
-    )
-    far = Layers(
-        kind=LayerKind.GLOBAL,
-        count=layers - local,
-        kv_heads=far_kv,
-        hdim=far_hdim,
-        hdim_v=size("hdim_v", hdim) if "global_hdim" not in values else far_hdim,
-        window=None,
-    )
-    return Model(
-        name=name,
-        title=title,
+        count=local * calls,
         heads=size("heads"),
-        layers=tuple(one for one in (near, far) if one.count),
+        kv_heads=size("kv_heads"),
+        hdim=size("hdim"),
+        hdim_v=size("hdim_v", size("hdim")),
+        window=size("window"),
+        causal=bool(values.get("causal", True)),
         softcap=float(values.get("softcap", 0.0)),
         scale=float(values["scale"]) if "scale" in values else None,
         sink_logits=bool(values.get("sink_logits")),
         alibi=bool(values.get("alibi")),
+    )
+    far = replace(
+        near,
+        kind=LayerKind.GLOBAL,
+        count=(layers - local) * calls,
+        heads=size("global_heads", near.heads),
+        kv_heads=size("global_kv_heads", near.kv_heads),
+        hdim=size("global_hdim", near.hdim),
+        hdim_v=size("global_hdim_v", size("global_hdim", near.hdim_v)),
+        window=None,
+        scale=float(values["global_scale"]) if "global_scale" in values else near.scale,
+        sink_logits=bool(values.get("global_sink_logits", near.sink_logits)),
+    )
+    for one in (near, far):
+        if one.heads % one.kv_heads:
+            raise ValueError(f"{one.heads} heads are not a multiple of {one.kv_heads} key/value heads")
+    return Model(
+        name=name,
+        title=title,
+        layers=tuple(one for one in (near, far) if one.count),
+        calls=calls,
         latent=size("latent"),
         latent_rope=size("latent_rope"),
         other_layers=size("other_layers"),
+        cross_layers=size("cross_layers"),
+        assumed=assumed,
         facts={key: facts[key] for key in FACTS if key in facts},
     )
 

@@ -28,15 +28,22 @@ def regular_bytes(path: Path) -> bytes:
         return file.read()
 
 
-def parsed(data: bytes) -> Any:
+def parsed(data: bytes, constants: bool = False) -> Any:
     """The value of a JSON text in UTF-8.
+
+    Args:
+        constants: Infinity and NaN, as Python writes them, are numbers.
 
     Raises:
         NotJson: not JSON (RFC 8259, so no NaN), a number beyond every float, or not UTF-8.
         DecodeError: nested more deeply than ``DEEPEST``.
     """
     try:
-        value = json.loads(data.decode("utf-8"), parse_constant=_no_constant, parse_float=_finite)
+        value = json.loads(
+            data.decode("utf-8"),
+            parse_constant=float if constants else _no_constant,
+            parse_float=float if constants else _finite,
+        )
     except RecursionError as fault:
         raise _too_deep() from fault
     except ValueError as fault:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
 from fmha_cli.domain.errors import ExitCode
-from fmha_cli.domain.layer import LayerKind, Phase
+from fmha_cli.domain.layer import LayerKind, Phase, layer_text
 from fmha_cli.domain.members import Count, Least, Then
 from fmha_cli.domain.quantities import duration
 from fmha_cli.domain.verdict import Verdict
@@ -32,16 +32,16 @@ LAYER_COLUMNS = (
 NO_LAYER = ("", "", "")
 
 
-def layer_cells(model: str, phase: str, kind: str, weight: int) -> tuple[str, str, str]:
+def layer_cells(model: str, phase: str, kind: str, weight: int, assumed: bool | None = False) -> tuple[str, str, str]:
     """The cells of ``LAYER_COLUMNS``."""
-    return model, phase, f"{weight} {kind}"
+    return model, phase, layer_text(weight, kind, assumed)
 
 
 def cells_of(record: Row) -> tuple[str, str, str]:
     """The cells of a record; empty without a model."""
     if not _of_a_model(record):
         return NO_LAYER
-    return layer_cells(record["model"], record["phase"], record["layer_kind"], record["weight"])
+    return layer_cells(record["model"], record["phase"], record["layer_kind"], record["weight"], record.get("assumed"))
 
 
 def _of_a_model(record: Row) -> bool:
@@ -118,7 +118,7 @@ def _place(record: Row, compared: bool) -> tuple[object, ...]:
     return record["model"], record["phase"], repr(sorted(point.items())), own
 
 
-_OF_THE_LAYER = ("mask", "kv_heads", "hdim", "hdim_v", "scale", "mla_rope")
+_OF_THE_LAYER = ("mask", "heads", "kv_heads", "hdim", "hdim_v", "scale", "mla_rope", "sink_logits")
 """Members of a problem in which layers of one model may differ."""
 
 

@@ -60,7 +60,7 @@ class Record:
         host: digest of the machine: processor, driver, toolchains.
         processor: the machine's CPU, also where a GPU ran the kernel.
         settings: the run-time settings of the kernels that depend on the processor; None where there are none.
-        model, phase, layer_kind, weight: of ``--model``: the preset or the path of the configuration, and the ``Layer`` for which the
+        model, phase, layer_kind, weight, assumed: of ``--model``: the preset or the path of the configuration, and the ``Layer`` for which the
             problem stands; None where the flags name no model.
         row: the key of the row within its run, as journals have it.
         peak_bytes: the worker's memory during the first launch, above its level before; see ``FirstLaunch``.
@@ -118,7 +118,11 @@ class Record:
     model: str | None = None
     phase: Annotated[Phase | None, "of the model"] = None
     layer_kind: Annotated[LayerKind | None, "of the model's layers that have this problem"] = None
-    weight: Annotated[int | None, Least(1), "how many layers of the model have this problem"] = None
+    weight: Annotated[int | None, Least(1), "how many attention calls of the model have this problem"] = None
+    assumed: Annotated[
+        bool | None,
+        "no table knows the model, whose attention was taken to be the usual one; null: an earlier version wrote it",
+    ] = None
     row: Annotated[
         str | None,
         Pattern("^[0-9a-f]{24}$"),
@@ -188,7 +192,7 @@ class Record:
 
 
 _EARLIER = ("fmha.record/1", "fmha.record/2")
-_LATER = ("peak_bytes", "lead", "phase", "layer_kind", "weight", "row")
+_LATER = ("peak_bytes", "lead", "phase", "layer_kind", "weight", "assumed", "row")
 """Members that the first rows of this schema did not have."""
 _JUDGED = ("processes", "other_processes", "p_adjusted", "drift", "could_see", "why")
 """Members of ``baseline`` that rows had not while their samples were compared, and not their processes."""

@@ -35,6 +35,7 @@ _SET = (
         "model",
         "layer_kind",
         "weight",
+        "assumed",
         "default_choice",
         "device",
     ),

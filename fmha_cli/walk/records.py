@@ -137,7 +137,13 @@ def record_of(row: Row, fate: Fate, request: Request, registry: Registry, paths:
 
 def _members_of(layer: Layer) -> dict[str, Any]:
     """The members of a record that say for which layers of a model it stands."""
-    return {"model": layer.model, "phase": layer.phase, "layer_kind": layer.kind, "weight": layer.weight}
+    return {
+        "model": layer.model,
+        "phase": layer.phase,
+        "layer_kind": layer.kind,
+        "weight": layer.weight,
+        "assumed": layer.assumed,
+    }
 
 
 def repro_line(problem: Problem, request: Request, digest: str | None = None) -> str:

@@ -277,16 +277,36 @@ def test_models_lists_the_presets_and_shows_one_with_its_sources(fmha: Fmha, tin
     assert "num_attention_heads" in fmha("models", tiny).out
     assert fmha("models", "gpt-oss-2b").code == 2
     (row,) = fmha("models", tiny, "--json").document["models"]
-    assert row["facts"]["window"] == {"value": 4, "source": "sliding_window"}
+    assert row["facts"]["window"]["value"] == 4
+    assert row["facts"]["window"]["source"].startswith("sliding_window")
 
 
 def test_a_configuration_of_an_unknown_class_is_told(fmha: Fmha, home: Path) -> None:
-    strange = {**TINY, "model_type": "newcomer", "full_attention_interval": 7}
+    kinds = ["linear_attention"] * 6 + ["full_attention"]
+    strange = {**TINY, "model_type": "newcomer", "layer_types": kinds, "architectures": ["NewForCausalLM"]}
     (home / "work" / "config.json").write_text(json.dumps(strange), "utf-8")
     done = fmha(*DRY, "--model", "./config.json", "-s", "16")
-    assert "model_type newcomer: the defaults of its class are not known" in done.err
+    assert "model_type newcomer is not in the table of transformers" in done.err
     assert "./config.json: 6 layers without softmax attention, which no row counts" in done.err
-    assert rows(done, "layer_kind", "weight") == [("global", 1)]
+    assert rows(done, "layer_kind", "weight", "assumed") == [("global", 1, True)]
+    assert "1 global, assumed" in fmha("run", "--model", "./config.json", "-s", "16", *NULL).out
+    shown = fmha("models", "./config.json")
+    assert "assumed, not known: model_type newcomer" in " ".join(shown.out.split())
+    (row,) = fmha("models", "./config.json", "--json").document["models"]
+    assert row["assumed"].startswith("model_type newcomer")
+
+
+def test_a_known_class_is_not_assumed(fmha: Fmha, tiny: str) -> None:
+    assert rows(fmha(*DRY, "--model", tiny, "-s", "16"), "assumed") == [(False,), (False,)]
+    assert "assumed" not in fmha("run", "--model", tiny, "-s", "16", *NULL).out
+
+
+def test_an_encoder_has_no_decoding_steps(fmha: Fmha, home: Path) -> None:
+    (home / "work" / "config.json").write_text(json.dumps({"model_type": "bert"}), "utf-8")
+    done = fmha(*DRY, "--model", "./config.json", "-s", "16")
+    assert rows(done, "layer_kind", "weight", "mask") == [("global", 12, "none")]
+    refused = fmha(*DRY, "--model", "./config.json", "-s", "16", "--phase", "decode")
+    assert (refused.code, "error[E062]" in refused.err) == (2, True)
 
 
 @pytest.mark.parametrize(

@@ -137,7 +137,7 @@ def test_a_preset_is_valid_problems(name: str, phase: Phase) -> None:
             problems, _ = resolve(expand(completed({}, model, one, phase, tp, frozenset())))
             assert len(problems) == (6 if phase is Phase.PREFILL else 12)
             for problem in problems:
-                assert problem.heads == model.heads // tp
+                assert problem.heads == one.heads // tp
                 assert Problem.from_cli(problem.repro()) == problem
                 assert (problem.seqlen_q == 1) is (phase is Phase.DECODE)
 

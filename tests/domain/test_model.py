@@ -70,6 +70,29 @@ def test_kinds_of_layers_may_differ_in_shape() -> None:
     assert [(p.kv_heads, p.hdim, p.hdim_v) for p in (problem(made), problem(made, 1))] == [(2, 64, 64), (1, 128, 128)]
 
 
+def test_a_layer_that_calls_attention_twice_counts_twice() -> None:
+    assert [one.count for one in model(**PLAIN, calls=2).layers] == [8]
+
+
+def test_global_layers_may_have_sinks_scale_and_heads_of_their_own() -> None:
+    made = model(
+        **LOCAL, sink_logits=True, global_sink_logits=False, global_scale=0.5, global_heads=16, global_hdim_v=32
+    )
+    near, far = problem(made), problem(made, 1)
+    assert [(p.heads, p.sink_logits, p.scale, p.hdim_v) for p in (near, far)] == [
+        (8, True, 64**-0.5, 64),
+        (16, False, 0.5, 32),
+    ]
+
+
+def test_what_is_not_causal_sees_both_ways() -> None:
+    whole, near = problem(model(**PLAIN, causal=False)), problem(model(**PLAIN, window=16, causal=False))
+    assert (whole.mask.text(), whole.visible_pairs()) == ("none", 64 * 64)
+    assert near.mask.text() == "window:15,15"
+    assert near.visible_pairs() == sum(min(row, 15) + 1 + min(63 - row, 15) for row in range(64))
+    assert not model(**PLAIN, causal=False).causal
+
+
 def test_what_a_model_does_to_the_scores() -> None:
     made = problem(model(**PLAIN, softcap=50.0, scale=0.25, sink_logits=True))
     assert (made.softcap, made.scale, made.sink_logits) == (50.0, 0.25, True)
@@ -174,7 +197,7 @@ def test_every_model_makes_problems_or_says_why_not(
                 problem(made, index, phase, tp)
             continue
         found = problem(made, index, phase, tp)
-        assert found.heads * tp == made.heads
+        assert found.heads * tp == one.heads
         assert found.kv_heads >= 1
         assert found.heads % found.kv_heads == 0
         rows = [min(64, row + 1) for row in range(64)] if phase is Phase.PREFILL else [64]

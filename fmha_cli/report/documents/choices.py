@@ -71,7 +71,11 @@ def choices_view(document: Mapping[str, Any], color: bool = False, *, whole: boo
             why.setdefault(f"{row['backend']}: {reason_text(first)}", []).append(number)
         digest = "" if kernel is None else kernel["digest"][:SHORT]
         layer = row.get("layer")
-        cells = layer_cells(layer["model"], layer["phase"], layer["kind"], layer["weight"]) if layer else NO_LAYER
+        cells = (
+            layer_cells(layer["model"], layer["phase"], layer["kind"], layer["weight"], layer["assumed"])
+            if layer
+            else NO_LAYER
+        )
         rows.append([str(number), *cells, problem_text(row["problem"]), row["backend"], digest, said])
     served = sum(row["kernel"] is not None for row in document["rows"])
     summary = f"{counted(len(rows), 'row')}: {served} supported, {len(rows) - served} refused"

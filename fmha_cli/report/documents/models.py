@@ -24,11 +24,17 @@ class LayersRow:
     """The layers of one kind."""
 
     kind: LayerKind
-    count: Annotated[int, Least(1), "layers"]
+    count: Annotated[int, Least(1), "attention calls: the layers, times calls"]
     kv_heads: Annotated[int, Least(1), "key/value heads"]
     hdim: Annotated[int, Least(1), "head dim of Q and K"]
     hdim_v: Annotated[int, Least(1), "head dim of V"]
     window: Annotated[int | None, Least(1), "keys that a query sees, its own included; null: all up to its own"]
+    heads: Annotated[int, Least(1), "query heads"]
+    causal: Annotated[bool, "a query sees no key behind its own"]
+    softcap: Annotated[float, "cap of the scores; 0 is off"]
+    scale: Annotated[float | None, "softmax scale; null: 1/sqrt(hdim)"]
+    sink_logits: Annotated[bool, "every head has a learned sink logit"]
+    alibi: bool
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,15 +43,20 @@ class ModelRow:
 
     name: Annotated[str, "of the preset, or the path of the configuration"]
     title: str
-    heads: Annotated[int, Least(1), "query heads"]
+    heads: Annotated[
+        int, Least(1), "query heads of the first kind of layers; so too softcap, scale, sink_logits and alibi"
+    ]
     layers: tuple[LayersRow, ...]
     softcap: Annotated[float, "cap of the scores; 0 is off"]
     scale: Annotated[float | None, "softmax scale; null: 1/sqrt(hdim)"]
     sink_logits: Annotated[bool, "every head has a learned sink logit"]
     alibi: bool
+    calls: Annotated[int, Least(1), "attention calls of one layer"]
     latent: Annotated[Count, "columns of the latent row of multi-head latent attention; 0: none"]
     latent_rope: Annotated[Count, "its further columns, the rotary key"]
     other_layers: Annotated[Count, "layers without softmax attention"]
+    cross_layers: Annotated[Count, "layers whose keys are another input's"]
+    assumed: Annotated[str, "what was taken for granted about a model that no table knows; empty: nothing"]
     facts: Annotated[Mapping[str, Fact], "everything that was read, each with its source"]
 
 
@@ -60,7 +71,12 @@ class Models:
 def models_document(models: Iterable[Model]) -> dict[str, Any]:
     """The document of some models."""
     rows = tuple(
-        taken_from(model, ModelRow, layers=tuple(taken_from(one, LayersRow) for one in model.layers))
+        taken_from(
+            model,
+            ModelRow,
+            layers=tuple(taken_from(one, LayersRow) for one in model.layers),
+            **{name: getattr(model.layers[0], name) for name in ("heads", "softcap", "scale", "sink_logits", "alibi")},
+        )
         for model in models
     )
     return to_json(Models(models=rows))
@@ -84,12 +100,13 @@ def models_view(document: Data) -> Table:
     if len(models) == 1:
         (model,) = models
         rows = [[name, cell(fact["value"]), fact["source"]] for name, fact in model["facts"].items()]
-        return Table(_FACTS, rows, f"{model['name']}: {model['title']}; {_kinds(model)} layers")
+        said = f"; assumed, not known: {model['assumed']}" if model["assumed"] else ""
+        return Table(_FACTS, rows, f"{model['name']}: {model['title']}; {_kinds(model)} layers{said}")
     rows = [
         [
             model["name"],
             _kinds(model),
-            " ".join(_each(f"{model['heads']}/{one['kv_heads']}" for one in model["layers"])),
+            " ".join(_each(f"{one['heads']}/{one['kv_heads']}" for one in model["layers"])),
             " ".join(_each(_dims(one) for one in model["layers"])),
             next((str(one["window"]) for one in model["layers"] if one["window"]), ""),
             _more(model),
@@ -114,11 +131,19 @@ def _dims(layers: Data) -> str:
 
 
 def _more(model: Data) -> str:
-    parts = [f"softcap {digits(model['softcap'])}"] if model["softcap"] else []
-    parts += [f"scale {digits(model['scale'])}"] if model["scale"] is not None else []
-    parts += ["sink logits"] if model["sink_logits"] else []
-    parts += ["alibi"] if model["alibi"] else []
-    return ", ".join(parts + ([f"latent {model['latent']} + {model['latent_rope']}"] if model["latent"] else []))
+    parts = [text for one in model["layers"] for text in _scores(one)]
+    parts += [f"latent {model['latent']} + {model['latent_rope']}"] if model["latent"] else []
+    parts += [f"{model['calls']} calls a layer"] if model["calls"] > 1 else []
+    return ", ".join(_each(parts + (["assumed"] if model["assumed"] else [])))
+
+
+def _scores(layers: Data) -> list[str]:
+    """What one kind of layers does to the scores."""
+    parts = [] if layers["causal"] else ["not causal"]
+    parts += [f"softcap {digits(layers['softcap'])}"] if layers["softcap"] else []
+    parts += [f"scale {digits(layers['scale'])}"] if layers["scale"] is not None else []
+    parts += ["sink logits"] if layers["sink_logits"] else []
+    return parts + (["alibi"] if layers["alibi"] else [])
 
 
 DOCUMENTS = (Document(Models, models_view, rows="models", columns=_COLUMNS),)
