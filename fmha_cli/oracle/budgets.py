@@ -131,6 +131,12 @@ def is_far(problem: Problem, reach: F64) -> Bools:
         return np.asarray(SCORE_SPREAD * largest_score_error(problem) * reach > FAR)
 
 
+def near_reach(problem: Problem, reach: F64) -> F64:
+    """(R,) the reach that budgets may be proportional to: in far rows only that of a cap, whose tanh has rounding errors of its own."""
+    capped = min(problem.softcap, FAR / (SCORE_SPREAD * F32_EPS)) if problem.softcap > 0 else 0.0
+    return np.where(is_far(problem, reach), np.minimum(capped, np.nan_to_num(reach)), reach)
+
+
 def budget_of(problem: Problem, tensor: str = "o", family: str = ANY, backend: str = ANY) -> Budget:
     """The most specific entry for (tensor, family, dtype, backend); ``*`` in the file matches everything.
 

@@ -24,7 +24,7 @@ from fmha_cli.domain.errors import ImpossibleProblem
 from fmha_cli.domain.features import CacheKind
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.tensors import bias_shape, shapes_of
-from fmha_cli.oracle.budgets import EPS, F32_EPS, HALF_STEP, eps_of, is_far
+from fmha_cli.oracle.budgets import EPS, F32_EPS, HALF_STEP, eps_of, is_far, near_reach
 from fmha_cli.oracle.dropout import Stream, fmha_stream, keep_factor
 from fmha_cli.oracle.finite import nonfinite_elements
 from fmha_cli.oracle.reference import SHAKES, Attended, RowResult, attend, equal_keys, flushed, latent_noise, squares
@@ -105,8 +105,7 @@ def backward(
         for block in row_blocks(view, rows.h[part], rows.i[part]):
             with np.errstate(invalid="ignore", over="ignore"):
                 forward = _block(block, g, k64, v64, stream, out, equal)
-            near = forward.reach[~is_far(problem, forward.reach)]
-            reach = max(reach, near.max(initial=0.0))
+            reach = max(reach, near_reach(problem, forward.reach).max(initial=0.0))
             below, done = max(below, forward.below.max(initial=0.0)), done + len(block.i)
             told(done, len(rows))
     for squares_of in (out.noise, out.lost, out.widths, out.shares):
@@ -213,7 +212,7 @@ def _block(block: RowBlock, g: int, k: F64, v: F64, stream: Stream, out: Gradien
     dot = np.einsum("rd,rd->r", do, forward.o)
     dot_noise = np.linalg.norm(do * forward.o, axis=1) + np.linalg.norm(do, axis=1) * _output_noise(p, forward)
     eps, far_rows = eps_of(p), is_far(p, forward.reach)
-    known = np.where(far_rows, 0.0, forward.reach)
+    known = near_reach(p, forward.reach)
     share = np.where(far_rows, LSE_SHARE, 0.0)[:, None]
     dq, mean_key = np.zeros_like(block.q), np.zeros_like(block.q)
     dq_square, dq_lost, dq_whole, dq_width = np.zeros((4, len(block.i)))

@@ -25,7 +25,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from fmha_cli.domain.problem import Problem
-from fmha_cli.oracle.budgets import F32_EPS, HALF_STEP, eps_of, is_far, score_error
+from fmha_cli.oracle.budgets import F32_EPS, HALF_STEP, eps_of, near_reach, score_error
 from fmha_cli.oracle.finite import wrong_kind
 from fmha_cli.oracle.reference import RowResult
 from fmha_cli.oracle.tensors import F64, Array, Bools
@@ -137,8 +137,7 @@ def floors(
     below = 2 * F32_EPS * reference.below / eps
     terms = F32_EPS * np.sqrt(reference.visible) / eps + below
     if scores:
-        near = np.where(is_far(problem, reference.reach), 0.0, reference.reach)
-        terms = terms + score_error(problem, sums) * near / eps
+        terms = terms + score_error(problem, sums) * near_reach(problem, reference.reach) / eps
     size = np.linalg.norm(reference.o, axis=1)
     floor: F64 = reference.noise * (1 + terms) + size * below + dim**0.5 * HALF_STEP[problem.dtype_out] / eps
     floor += reference.width * HALF_STEP[problem.dtype] / eps

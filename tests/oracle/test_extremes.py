@@ -124,6 +124,18 @@ def test_a_row_whose_bias_is_a_padding_masks_is_a_mean_of_values_and_never_zero(
     assert compare(problem, honest.o, lse, reference).verdict is Verdict.WRONG
 
 
+def test_a_cap_keeps_the_rounding_of_its_own_size_under_large_scores() -> None:
+    """Saturated scores are the cap but for the last digits of tanh, 20 * 2^-24, which move P."""
+    problem = Problem.from_cli(f"{SMALL} --dtype fp32 --softcap 20 --scale 1e15 --lse")
+    inputs = fill(problem, "normal", 3)
+    reference = forward(problem, inputs)
+    digits = 1 + 20 * 2.0**-24 * np.where(np.arange(40) % 2, 1, -1)[:, None]
+    o = (reference.o_tensor(problem) * digits).astype(np.float32)
+    assert compare(problem, o, None, reference).verdict is Verdict.PASSED
+    far = (reference.o_tensor(problem) * (1 + 1e-4)).astype(np.float32)
+    assert compare(problem, far, None, reference).verdict is Verdict.WRONG
+
+
 @pytest.mark.parametrize("bias", [float(np.finfo(np.float32).min), -1e9, 1e20])
 def test_gradients_of_such_a_row_are_its_own(bias: float) -> None:
     problem, inputs = biased("fp32", 0.0, direction="bwd")
