@@ -12,10 +12,11 @@ from pathlib import Path
 import pytest
 
 CLIENT = """
-import sys
+import signal, sys
 from pathlib import Path
 from fmha_cli.toolchain.process import Limits, run_group
 
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # below nohup it is ignored, and a child would ignore it too
 with open("log", "wb") as log:
     run_group(
         [sys.executable, "-c", "import os, time; open('pid', 'w').write(str(os.getpid())); time.sleep(600)"],
@@ -45,7 +46,7 @@ def test_a_compiler_ends_with_the_client_that_started_it(ending: signal.Signals,
         assert is_running(pid)
     finally:
         os.kill(client.pid, ending)
-        client.wait()
+        client.wait(60)
     until = time.monotonic() + 60
     while is_running(pid):
         assert time.monotonic() < until, "it outlives the client"
