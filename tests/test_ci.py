@@ -105,7 +105,7 @@ def test_readme_comes_first_and_tools_later() -> None:
     assert set(NEEDED) - ALREADY == {"qemu-aarch64", "aarch64-linux-gnu-g++-12", "g++-11", "chromium", "chromedriver"}
     for stage in ("hip_compiler", "arm_tools", "oldest_compiler", "browser"):
         assert later.index(stage) < later.index("compiled")
-    assert '--again "$reports/readme.xml"' in RUN
+    assert '--again="$reports/readme.xml"' in RUN
 
 
 @pytest.fixture
@@ -141,7 +141,7 @@ def pytest_in(tree: Path, *words: str, **variables: str) -> subprocess.Completed
 def test_what_was_skipped_runs_again_and_nothing_is_lost(tree: Path) -> None:
     whole = pytest_in(tree, "--junitxml=whole.xml", "-m", "not slow or ci", TOOL="1")
     first = pytest_in(tree, PYTEST_ADDOPTS="--junitxml=readme.xml")
-    then = pytest_in(tree, "--junitxml=ci.xml", "-m", "ci", "--again", "readme.xml", TOOL="1")
+    then = pytest_in(tree, "--junitxml=ci.xml", "-m", "ci", "--again=readme.xml", TOOL="1")
     assert [done.returncode for done in (whole, first, then)] == [0, 0, 0], first.stdout + then.stdout
     before = passed([tree / "whole.xml"])
     assert len(before) == 5

@@ -86,8 +86,9 @@ def folder() -> Iterator[Path]:
 
 @pytest.fixture
 def terminal(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Terminal]:
-    """A newcomer's cache is empty; that of the session may have the sources of other tests."""
+    """A newcomer's cache and store are empty; those of the session and of whoever runs the tests may not be."""
     monkeypatch.setenv("FMHA_CACHE_DIR", str(folder / "cache"))
+    monkeypatch.setenv("XDG_DATA_HOME", str(folder / "data"))
     one = Terminal(folder, LIMIT)
     yield one
     one.close()

@@ -108,7 +108,7 @@ def test_all_says_what_it_leaves_out(fmha: Fmha) -> None:
     assert backends(done.document) == ["null", "one", "two", "three"]
     said = " ".join(done.err.split())
     assert "--backend all on null: null, one, two, three; left out: " in said
-    assert "away (it is out)" in said
+    assert "away (no device here)" in said
     assert done.document["environment"]["backends"]["away"]["state"] == "no-device"
     assert "--backend all" not in fmha(*DRY, "--backend", "all", "--device", "null", "--json", "-q").err
     assert fmha(*DRY, "--backend", "all", "--device", "nul").code == 4

@@ -122,7 +122,7 @@ def test_refused_kernels_never_reach_the_backend() -> None:
     assert error is not None
     assert (error.code, error.help, error.exit_code) == ("K201", "tile 2", ExitCode.UNSUPPORTED)
     assert "K202 and odd" in str(error.why)
-    assert ticks == [(2, 4), (3, 4), (4, 4)]
+    assert ticks == [(1, 4), (2, 4), (3, 4), (4, 4)]
     assert len(heard) == len(set(heard)) == 4
 
 

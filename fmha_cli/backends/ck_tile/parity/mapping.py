@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 
 from fmha_cli.backends.ck_tile.parity.case import BINARIES, DEFAULTS
 from fmha_cli.backends.ck_tile.parity.lengths import Lengths, lengths_of
+from fmha_cli.domain.arguments import flag_texts
 from fmha_cli.domain.counterpart import Case, Mapped, Program
 from fmha_cli.domain.errors import ImpossibleProblem
 from fmha_cli.domain.features import CacheKind
@@ -47,7 +48,7 @@ def mapped(case: Case) -> Mapped:
     try:
         lengths = lengths_of(case)
         flags = _flags(case, lengths)
-        problem = Problem.of(**flags)
+        problem = Problem.from_raw(flag_texts(flags))
     except ImpossibleProblem as error:
         return Mapped(case, case.argv(), reasons=(f"no problem of this tool: {error.what} ({error.why})",))
     except (ValueError, IndexError) as fault:
