@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
-from me_small import RANKS
+from backends.mem_efficient.me_small import RANKS
 
 from fmha_cli.domain.errors import ImpossibleProblem
 from fmha_cli.domain.problem import Problem
