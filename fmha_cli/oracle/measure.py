@@ -27,7 +27,7 @@ import numpy as np
 from fmha_cli.domain.problem import Problem
 from fmha_cli.oracle.budgets import F32_EPS, HALF_STEP, eps_of, near_reach, score_error
 from fmha_cli.oracle.finite import wrong_kind
-from fmha_cli.oracle.reference import RowResult
+from fmha_cli.oracle.reference import RowResult, squares
 from fmha_cli.oracle.tensors import F64, Array, Bools
 
 _CHUNK = 4096
@@ -138,7 +138,7 @@ def floors(
     terms = F32_EPS * np.sqrt(reference.visible) / eps + below
     if scores:
         terms = terms + score_error(problem, sums) * near_reach(problem, reference.reach) / eps
-    size = np.linalg.norm(reference.o, axis=1)
+    size = np.sqrt(squares(reference.o))
     floor: F64 = reference.noise * (1 + terms) + size * below + dim**0.5 * HALF_STEP[problem.dtype_out] / eps
     floor += reference.width * HALF_STEP[problem.dtype] / eps
     return floor + reference.lost / eps if flushes else floor

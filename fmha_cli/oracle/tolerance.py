@@ -27,7 +27,7 @@ from fmha_cli.oracle.budgets import ANY, F32_EPS, HALF_STEP, SCORE_SPREAD, Budge
 from fmha_cli.oracle.diagnose import diagnose
 from fmha_cli.oracle.gradients import Gradients
 from fmha_cli.oracle.measure import LseErrors, RowErrors, floors, lse_errors, row_errors
-from fmha_cli.oracle.reference import Reference
+from fmha_cli.oracle.reference import Reference, squares
 from fmha_cli.oracle.rows import Rows
 from fmha_cli.oracle.tensors import F64, Array, largest
 from fmha_cli.oracle.worth import Worth, distrust_of
@@ -143,7 +143,7 @@ def compare_gradients(
         below = 2 * F32_EPS * gradients.below / budget.eps
         bare = noise * (1 + F32_EPS * keys / budget.eps + below)
         bare += (dim**0.5 + gradients.widths[name]) * HALF_STEP[problem.dtype] / budget.eps
-        bare += below * np.linalg.norm(expected.reshape(*noise.shape, dim), axis=-1)
+        bare += below * np.sqrt(squares(expected.reshape(-1, dim))).reshape(noise.shape)
         if flushes and name in gradients.lost:  # dS goes into dBias without a matrix product
             bare += gradients.lost[name] / budget.eps
         floor = bare + noise * F32_EPS * gradients.reach / budget.eps

@@ -13,6 +13,7 @@ from fmha_cli.domain.tensors import Element
 from fmha_cli.domain.verdict import Verdict
 from fmha_cli.oracle.fills import fill
 from fmha_cli.oracle.gradients import backward
+from fmha_cli.oracle.measure import floors
 from fmha_cli.oracle.reference import forward
 from fmha_cli.oracle.tensors import round_to
 from fmha_cli.oracle.tolerance import compare, compare_gradients
@@ -318,3 +319,14 @@ def test_the_reference_agrees_with_the_formula_element_by_element(flags: str, ki
     for n, (o, lse) in enumerate(attention(problem, inputs).values()):
         np.testing.assert_allclose(reference.o[n], o, rtol=1e-12, atol=1e-12)
         np.testing.assert_allclose(reference.lse[n], lse, rtol=1e-12)
+
+
+def test_a_number_that_is_not_finite_takes_no_floor_from_its_row() -> None:
+    """NaN in a column of V makes that column NaN; the other elements keep the budget that they have without it."""
+    problem = Problem.from_cli(f"{SMALL} --dtype fp32")
+    inputs = fill(problem)
+    whole = floors(problem, forward(problem, inputs), 32)
+    inputs["v"][0, 0, 3, 5] = np.nan
+    found = floors(problem, forward(problem, inputs), 32)
+    assert np.isfinite(found).all()
+    np.testing.assert_allclose(found, whole, rtol=0.2)
