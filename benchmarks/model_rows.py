@@ -171,6 +171,14 @@ BY_HAND: Mapping[str, Mapping[str, Any]] = {
 }
 """model_type -> facts, defaults and conditions of refusal."""
 
+_XLM = {
+    "layers": "n_layers",
+    "heads": "n_heads",
+    "kv_heads": "n_heads",
+    "hdim": "emb_dim // n_heads",
+    "scale": "1.0",
+    "causal": "causal",
+}
 _BERT = {
     "layers": "num_hidden_layers",
     "heads": "num_attention_heads",
@@ -273,25 +281,11 @@ READ: Mapping[str, Mapping[str, Any]] = {
     },
     "xlm": {
         "read": "models/xlm/modeling_xlm.py, MultiHeadAttention.forward: Q is scaled before the product",
-        "facts": {
-            "layers": "n_layers",
-            "heads": "n_heads",
-            "kv_heads": "n_heads",
-            "hdim": "emb_dim // n_heads",
-            "scale": "1.0",
-            "causal": "causal",
-        },
+        "facts": _XLM,
     },
     "flaubert": {
         "read": "models/flaubert/modeling_flaubert.py, MultiHeadAttention.forward: Q is scaled before the product",
-        "facts": {
-            "layers": "n_layers",
-            "heads": "n_heads",
-            "kv_heads": "n_heads",
-            "hdim": "emb_dim // n_heads",
-            "scale": "1.0",
-            "causal": "causal",
-        },
+        "facts": _XLM,
     },
 }
 """Classes that call no attention function: the place in the source, and what it says. ``model_hooks`` checks them."""
