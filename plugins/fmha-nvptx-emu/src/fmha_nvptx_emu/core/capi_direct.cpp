@@ -18,7 +18,7 @@ API const char* emu_run(const char* text, const char* kernel, const uint32_t* gr
   std::vector<std::string> executed;
   std::vector<Found> findings;
   try {
-    const auto program = load(text);
+    const auto program = load(text, d.options.hardware);
     Report report;
     Launch launch;
     for (const Kernel& one : program->kernels)

@@ -67,7 +67,7 @@ int module_load(void** out, const void* image) {
     return refuse("cuModuleLoadData", damage.why, InvalidImage);
   }
   try {
-    module->program = load(text);
+    module->program = load(text, driver().options.hardware);
   } catch (const Unusable& fault) {
     return refuse("cuModuleLoadData", fault.why, InvalidPtx);
   }

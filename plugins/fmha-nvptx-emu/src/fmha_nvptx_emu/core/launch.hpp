@@ -21,7 +21,7 @@ struct Options {
   uint64_t seed = 0, turn = 0;
   int threads = 1;
   bool checks = true;
-  bool hardware = false;  // tensor_sum.hpp
+  bool hardware = false;  // tensor_sum.hpp, contract.hpp
 };
 
 // Which block wrote which half word of global memory, and which blocks an atomic operation orders before which.

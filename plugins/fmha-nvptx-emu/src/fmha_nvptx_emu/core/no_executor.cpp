@@ -5,7 +5,7 @@
 namespace ptx {
 
 Program::~Program() = default;
-std::unique_ptr<Program> load(std::string) { throw Unusable{"this build records launches of cubins; it reads no PTX"}; }
+std::unique_ptr<Program> load(std::string, bool) { throw Unusable{"this build records launches of cubins; it reads no PTX"}; }
 void run(Launch& launch) { launch.fault = "this build executes no PTX"; }
 
 }  // namespace ptx

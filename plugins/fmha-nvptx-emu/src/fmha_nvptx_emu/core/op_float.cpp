@@ -1,6 +1,7 @@
 // Floating point. Source: PTX ISA 9.1, 9.7.3 (f32, f64) and 9.7.4 (half precision). The approximations are rounded
 // correctly, which their documented bounds allow. `.ftz` flushes the inputs and the result of its own instruction.
 #include "binding.hpp"
+#include "contract.hpp"
 #include "floats.hpp"
 
 namespace ptx {
@@ -46,6 +47,11 @@ template <bool ftz, bool sat> void f32_fma(Warp& w, const Inst& i, uint32_t mask
   map3<float, float, float, float>(w, i, mask, [](float a, float b, float c) {
     const float r = canonical(flush<ftz>(__builtin_fmaf(flush<ftz>(a), flush<ftz>(b), flush<ftz>(c))));
     return sat ? saturated(r) : r;
+  });
+}
+template <bool ftz, int product, int addend> void f32_contracted(Warp& w, const Inst& i, uint32_t mask) {  // signs of what a subtraction takes
+  map3<float, float, float, float>(w, i, mask, [](float a, float b, float c) {
+    return canonical(flush<ftz>(__builtin_fmaf(product * flush<ftz>(a), flush<ftz>(b), addend * flush<ftz>(c))));
   });
 }
 template <bool nan, bool larger, bool ftz> void f32_pick3(Warp& w, const Inst& i, uint32_t mask) {
@@ -207,6 +213,8 @@ Handler bind_fma(Binding& b) {
   const bool ftz = b.take("ftz"), sat = b.take("sat");
   if (type == Type::F32 && !ftz && b.has_type()) return mixed(b, sat);
   b.three(type, 3);
+  if (b.take(kMinusProduct)) return ftz ? f32_contracted<true, -1, 1> : f32_contracted<false, -1, 1>;
+  if (b.take(kMinusAddend)) return ftz ? f32_contracted<true, 1, -1> : f32_contracted<false, 1, -1>;
   if (type == Type::F32)
     return ftz ? (sat ? f32_fma<true, true> : f32_fma<true, false>) : (sat ? f32_fma<false, true> : f32_fma<false, false>);
   if (type == Type::F32x2 && !sat) return ftz ? f32x2_fma<true> : f32x2_fma<false>;

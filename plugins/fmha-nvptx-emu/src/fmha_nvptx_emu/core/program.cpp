@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "binding.hpp"
+#include "contract.hpp"
 #include "inline.hpp"
 #include "memory.hpp"
 
@@ -75,7 +76,7 @@ Program::~Program() {
     if (v.address && v.space != Space::Shared) memory().freed(v.address);
 }
 
-std::unique_ptr<Program> load(std::string text) {
+std::unique_ptr<Program> load(std::string text, bool hardware) {
   auto out = std::make_unique<Program>();
   try {
     out->module = parse(std::move(text));
@@ -84,6 +85,7 @@ std::unique_ptr<Program> load(std::string text) {
   }
   give_addresses(*out);
   inline_calls(*out->module);
+  if (hardware) contract(*out->module);
   for (const Function& f : out->module->functions)
     if (f.entry) decode(out->kernels.emplace_back(), f);
   return out;

@@ -79,7 +79,7 @@ struct Program {
   ~Program();
 };
 
-// Raises Unusable, with the line and its text.
-std::unique_ptr<Program> load(std::string text);
+// Raises Unusable, with the line and its text. `hardware`: as the assembler reads it (contract.hpp).
+std::unique_ptr<Program> load(std::string text, bool hardware);
 
 }  // namespace ptx
