@@ -1,9 +1,9 @@
 """The two byte patterns that mean "never written", and their meaning as elements.
 
 Both are NaN in every float type that a kernel writes (fp32, fp16, bf16, fp8_e4m3fn, fp8_e5m2), except in the fp8 types of
-the kind fnuz, where they are the largest numbers. Neither is the NaN that
-arithmetic makes (0x7fc00000, 0xffc00000 and their short forms), so a NaN that a kernel computed differs from memory that
-it never wrote. Guards hold one pattern and outputs the other, and they swap from run to run. A kernel that copies a guard
+the kind fnuz, where they are the largest numbers. As an element of 16 or 32 bits neither is the NaN that arithmetic makes
+(0x7fc00000, 0xffc00000 and their short forms; on NVIDIA GPUs 0x7fffffff and 0x7fff), so a NaN that a kernel computed
+differs from memory that it never wrote. Guards hold one pattern and outputs the other, and they swap from run to run. A kernel that copies a guard
 over another guard is therefore caught in the second run at the latest.
 """
 
@@ -31,8 +31,9 @@ class Pattern(Enum):
         return Pattern.FF7F if self is Pattern.FFFF else Pattern.FFFF
 
     def element(self, itemsize: int) -> int:
-        """The pattern as one element; a byte takes the word's high byte, which is NaN in both fp8 types."""
-        return {1: self.value >> 8, 2: self.value, 4: self.value << 16 | self.value}[itemsize]
+        """The pattern as one element; a byte takes the word's high byte, which is NaN in both fp8 types. 0x7fff gives way to the NaN beside it."""
+        word = self.value - (self is Pattern.FF7F)
+        return {1: word >> 8, 2: word, 4: word << 16 | word}[itemsize]
 
     def bytes(self, start: int, count: int) -> Bytes:
         """``count`` bytes of the pattern as it is in memory from byte offset ``start`` on."""

@@ -11,6 +11,7 @@ from fmha_cli.backends.cuda.choosing import indexes, nearest_hdim
 from fmha_cli.backends.cuda.listed import listed_rules
 from fmha_cli.backends.gpu.conditions import BACKWARD, FORWARD, MAIN, Condition, KernelRules, known_arch
 from fmha_cli.backends.gpu.index import Candidate, FamilyIndex, Host, decisions, families_for
+from fmha_cli.backends.gpu.known_bad import noted
 from fmha_cli.backends.gpu.rule_rows import unchecked_rules
 from fmha_cli.domain.arch import ArchSpec
 from fmha_cli.domain.decision import Decision, Supported
@@ -25,7 +26,7 @@ Kernels = Callable[[ArchSpec], Iterable[KernelSpec]]
 
 def in_order(situation: Host, place: int, candidate: Candidate) -> Supported:
     """A kernel that fits, ranked by the place of its architecture among the device's, then by its place in the list."""
-    return Supported(candidate.kernel, (place, candidate.position))
+    return Supported(candidate.kernel, (place, candidate.position), noted(candidate.kernel, situation.problem))
 
 
 @dataclass(frozen=True, eq=False)

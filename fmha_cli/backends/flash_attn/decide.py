@@ -16,6 +16,7 @@ from fmha_cli.backends.gpu.index import (
     decisions,
     families_for,
 )
+from fmha_cli.backends.gpu.known_bad import noted
 from fmha_cli.codegen.flash_attn.traits import algorithm_of
 from fmha_cli.domain.arch import load_arch
 from fmha_cli.domain.decision import Decision, Supported
@@ -82,9 +83,8 @@ def _supported(s: Situation, place: int, candidate: Candidate) -> Supported:
     ]
     late = ", ".join(filter(None, why))
     rank = (int(bool(late)), place, int(family), steps)
-    if late:
-        return Supported(kernel, rank, f"not what {_HOST} takes: {late}")
-    return Supported(kernel, rank, f"{_HOST} takes it: {s.api.value}, {_splitting(s)}")
+    place_of = f"not what {_HOST} takes: {late}" if late else f"{_HOST} takes it: {s.api.value}, {_splitting(s)}"
+    return Supported(kernel, rank, f"{place_of}{noted(kernel, s.problem)}")
 
 
 def _splits_less(s: Situation, kernel: KernelSpec) -> bool:

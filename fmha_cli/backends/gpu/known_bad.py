@@ -27,6 +27,7 @@ class KnownBad:
         effect: ``refused`` (such kernels are not offered) or ``noted`` (they are offered with a note).
         finding: the kind of finding that it causes on an emulated device; empty = none.
         problems: field of a signature -> texts of the values with which problems are affected; empty = every problem.
+        scores: the size of scores from which it matters; 0 = of any size.
     """
 
     archs: tuple[str, ...]
@@ -38,6 +39,7 @@ class KnownBad:
     link: str
     finding: str = ""
     problems: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    scores: float = 0.0
 
     def holds_for(self, arch: str, family: Family, revision: str) -> bool:
         """Whether any kernel of the family may belong to the class."""
@@ -66,6 +68,7 @@ def noted(kernel: KernelSpec, problem: Problem) -> str:
         bad
         for bad in known_bad(kernel.backend)
         if bad.effect == "noted"
+        and bad.scores <= abs(problem.scale) * problem.hdim
         and bad.meets(kernel)
         and all(field_text(getattr(wanted, name)) in texts for name, texts in bad.problems.items())
     )
@@ -82,4 +85,5 @@ def _report(row: Mapping[str, Any]) -> KnownBad:
         what=row["what"],
         link=row["link"],
         finding=row.get("finding", ""),
+        scores=row.get("scores", 0.0),
     )

@@ -1,0 +1,80 @@
+"""Rows that NVIDIA's kernels lose where scores are extreme, by the value: ``arch_specs/_known_bad.json`` says so, and nothing else is lost."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+pytest.importorskip("fmha_nvptx_emu", reason="plugins/fmha-nvptx-emu is not installed")
+pytest.importorskip("cuda.bindings")
+
+from extreme_rows import ALL, EMPTY, HIDDEN, LEAST, LIMIT, LOST, OVERFLOW, below, beyond, biased, drawn, lost, said
+
+from fmha_cli import api
+
+pytestmark = pytest.mark.slow
+"""NVRTC compiles a kernel for up to a minute."""
+
+
+@pytest.mark.parametrize("dtype", ["fp16", "bf16"])
+def test_flash_attention_loses_rows_beyond_a_limit(dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for wrong in lost(below(drawn(dtype), 0.99 * LIMIT[dtype]), "flash_attn", "emu:sm_80", monkeypatch):
+        assert not wrong.any()
+    large = beyond(drawn(dtype), 16 * LIMIT[dtype])
+    assert lost(large, "flash_attn", "emu:sm_80", monkeypatch)[0].mean() > 0.5
+    assert LOST in said("flash_attn", "sm_80", large)
+
+
+def test_two_instructions_hide_what_a_gpu_loses() -> None:
+    """As the PTX stands, products are rounded before the maximum is subtracted: the same rows are right."""
+    rows = beyond(drawn("fp16"), 16 * LIMIT["fp16"])
+    got = api.attention(**rows.inputs, backend="flash_attn", device="emu:sm_80", scale=rows.scale)
+    np.testing.assert_allclose(got.o.astype(np.float64), rows.right()[0], atol=2e-3)
+
+
+@pytest.mark.parametrize("dtype", ["fp16", "fp32"])
+def test_memory_efficient_kernels_keep_rows_of_any_finite_score(dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for size in (1e9, 1e20, 1e38):
+        for wrong in lost(beyond(drawn(dtype), size), "mem_efficient", "emu:sm_80", monkeypatch):
+            assert not wrong.any()
+
+
+@pytest.mark.parametrize("dtype", ["fp16", "fp32"])
+def test_memory_efficient_kernels_under_a_bias(dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    device, large = ("mem_efficient", "emu:sm_80"), 6e4 if dtype == "fp16" else 1e20
+    kept = biased(drawn(dtype), (0, 10, 3, large), (1, 7, ALL, LEAST[dtype] / 2), (ALL, ALL, 5, -np.inf))
+    for wrong in lost(kept, *device, monkeypatch):
+        assert not wrong.any()
+    empty = biased(drawn(dtype), (0, 2, ALL, -np.inf))
+    o, lse = lost(empty, *device, monkeypatch)
+    assert np.argwhere(o).tolist() == [[0, 2]]
+    assert not lse.any()
+    least = biased(drawn(dtype), (1, 7, ALL, LEAST[dtype]))
+    for wrong in lost(least, *device, monkeypatch):
+        assert np.argwhere(wrong).tolist() == ([[1, 7]] if dtype == "fp32" else [])
+    note = said("mem_efficient", "sm_80", least)
+    assert [words in note for words in (EMPTY, HIDDEN, OVERFLOW)] == [True, True, dtype == "fp32"]
+
+
+@pytest.mark.parametrize(("name", "lse_too"), [("k", True), ("v", False)])
+def test_memory_efficient_kernels_read_what_a_bias_hides(
+    name: str, lse_too: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = biased(drawn("fp32"), (ALL, ALL, 5, -np.inf))
+    rows.inputs[name][:, :, 5] = np.nan
+    o, lse = lost(rows, "mem_efficient", "emu:sm_80", monkeypatch)
+    assert (o.all(), lse.all()) == (True, lse_too)
+
+
+def test_cudnns_kernels_lose_rows_on_blackwell_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hopper's kernel forbids the fma (``__fsub_rn``), Blackwell's asks for it (``ffma2``)."""
+    hopper, blackwell = (drawn("bf16", length, length, causal=True) for length in (128, 256))
+    for size in (16 * LIMIT["bf16"], 1e38):
+        for wrong in lost(below(hopper, size), "cudnn_oss", "emu:sm_90a", monkeypatch):
+            assert not wrong.any()
+    for wrong in lost(below(blackwell, 0.99 * LIMIT["bf16"]), "cudnn_oss", "emu:sm_100a", monkeypatch):
+        assert not wrong.any()
+    large = beyond(blackwell, 16 * LIMIT["bf16"])
+    assert lost(large, "cudnn_oss", "emu:sm_100a", monkeypatch)[0].mean() > 0.5
+    assert LOST in said("cudnn_oss", "sm_100a", large)
+    assert LOST not in said("cudnn_oss", "sm_90a", beyond(hopper, 16 * LIMIT["bf16"]))

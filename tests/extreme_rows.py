@@ -1,0 +1,114 @@
+"""Rows of extreme scores on emulated GPUs: what a formula gives, what a kernel gives, and whether ``fmha explain`` says what it loses."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import partial
+from math import log
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from fmha_cli import api
+from fmha_cli.domain.device import DeviceFacts
+from fmha_cli.walk import attention as walked
+
+Array = npt.NDArray[Any]
+NUMPY: dict[str, Any] = {"fp32": np.float32, "fp16": np.float16, "bf16": ml_dtypes.bfloat16}
+LEAST = {dtype: float(ml_dtypes.finfo(kind).min) for dtype, kind in NUMPY.items()}
+LIMIT = {"fp16": 2.0**28 * log(2), "bf16": 2.0**31 * log(2), "fp32": 2.0**31 * log(2)}
+"""Scores whose exponents, in bits, are rounded by up to half a unit of P's type: 8 bits, 64 bits. Larger ones lose rows."""
+LOST, EMPTY, OVERFLOW, HIDDEN = "largest score is", "-inf throughout is NaN", "below -2.36e38", "K or V is not finite"
+"""Words of the reports in ``arch_specs/_known_bad.json``."""
+HEADS, DIM = 2, 64
+ALL = slice(None)
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Inputs (1, HEADS, length, DIM). A causal problem has as many rows as keys."""
+
+    inputs: dict[str, Array]
+    dtype: str
+    scale: float = DIM**-0.5
+    bias: Array | None = None
+    causal: bool = False
+
+    @property
+    def flags(self) -> str:
+        bias = "" if self.bias is None else "--bias elementwise:bhss"
+        lengths = f"-s {self.inputs['q'].shape[2]} --seqlen-k {self.inputs['k'].shape[2]}"
+        mask = "--causal" if self.causal else ""
+        return f"-H {HEADS} {lengths} -d {DIM} --dtype {self.dtype} --scale {self.scale!r} --lse {bias} {mask}"
+
+    @property
+    def scores(self) -> Array:
+        """(1, HEADS, rows, keys), float64; a hidden key has -inf, whatever it holds."""
+        q, k = (self.inputs[name].astype(np.float64) for name in "qk")
+        bias = np.zeros((1, HEADS, q.shape[2], k.shape[2])) if self.bias is None else self.bias.astype(np.float64)
+        if self.causal:
+            bias = np.where(np.tri(q.shape[2], dtype=bool), bias, -np.inf)
+        return np.where(np.isneginf(bias), -np.inf, q @ k.swapaxes(2, 3) * self.scale + bias)
+
+    def right(self) -> tuple[Array, Array]:
+        """O and LSE."""
+        s = self.scores
+        top = np.maximum(s.max(axis=-1, keepdims=True), -1e300)  # of a row that sees no key
+        p = np.exp(s - top)
+        total = p.sum(axis=-1, keepdims=True)
+        v = np.where(np.isneginf(s).all(axis=2)[..., None], 0, self.inputs["v"].astype(np.float64))
+        with np.errstate(divide="ignore"):
+            return p @ v / np.where(total > 0, total, 1), (np.log(total) + top)[..., 0]
+
+
+def drawn(dtype: str, rows: int = 48, keys: int = 64, *, causal: bool = False) -> Rows:
+    rng = np.random.default_rng(0)
+    made = {"q": (HEADS, rows), "k": (HEADS, keys), "v": (HEADS, keys)}
+    inputs = {n: rng.standard_normal((1, *shape, DIM)).astype(NUMPY[dtype]) for n, shape in made.items()}
+    return Rows(inputs, dtype, causal=causal)
+
+
+def below(rows: Rows, size: float) -> Rows:
+    """With the scale that makes ``size`` the largest score of all."""
+    return replace(rows, scale=size / float(replace(rows, scale=1.0).scores.max()))
+
+
+def beyond(rows: Rows, size: float) -> Rows:
+    """With the scale that gives half of the rows a largest score of ``size`` and more."""
+    return replace(rows, scale=size / float(np.median(replace(rows, scale=1.0).scores.max(axis=-1))))
+
+
+def biased(rows: Rows, *values: tuple[Any, Any, Any, float]) -> Rows:
+    """With a bias of zeros but for some (heads, rows, keys, value)."""
+    bias = np.zeros(rows.scores.shape, NUMPY[rows.dtype])
+    for heads, at, keys, value in values:
+        bias[0, heads, at, keys] = value
+    return replace(rows, bias=bias)
+
+
+def lost(rows: Rows, backend: str, device: str, monkeypatch: pytest.MonkeyPatch) -> tuple[Array, Array]:
+    """Of a kernel on an emulated device: which rows' O are not the formula's, and which LSE; (HEADS, rows) each."""
+    if device.startswith("emu:sm_"):  # products and sums as ptxas joins them
+        monkeypatch.setattr(walked, "Request", partial(walked.Request, emu_arith=api.Arithmetic.HARDWARE))
+    tensors = {} if rows.bias is None else {"bias": rows.bias}
+    mask = {"causal": True} if rows.causal else {}
+    got = api.attention(
+        **rows.inputs, tensors=tensors, backend=backend, device=device, lse=True, scale=rows.scale, **mask
+    )
+    o, lse = rows.right()
+    found = got.outputs["lse"].astype(np.float64)
+    with np.errstate(invalid="ignore"):
+        near = np.abs(got.o.astype(np.float64) - o).max(axis=-1) <= 0.02
+        same = (np.abs(found - lse) <= 1e-4 + 1e-6 * np.abs(lse)) | (found == lse)
+    return ~near[0], ~same[0]
+
+
+def said(backend: str, arch: str, rows: Rows) -> str:
+    """The note of the kernel that is chosen."""
+    decisions = (
+        api.build_registry().backend(backend).decide(api.Problem.from_cli(rows.flags), DeviceFacts.of_arch(arch))
+    )
+    return min((d for d in decisions if isinstance(d, api.Supported)), key=lambda d: d.rank).note
