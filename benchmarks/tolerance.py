@@ -1,6 +1,7 @@
 """Measure how good the rules of ``fmha_cli.oracle.tolerance`` are; print the tables of docs/numerics.md.
 
-    python benchmarks/tolerance.py [--honest 12000] [--narrow 5000] [--per-cell 40] [--gradients 1500] [--seed 0] [--jobs 2] [--write]
+    python benchmarks/tolerance.py [--honest 12000] [--narrow 5000] [--per-cell 40] [--gradients 1500] [--extremes 900] [--seed 0]
+        [--jobs 2] [--write]
 
 Units: row, element and rms are shares of their budget (above 1 fails); lse is relative to its allowance.
 """
@@ -30,7 +31,8 @@ from numerics.campaign import (
     plan_narrow,
     plan_others,
 )
-from numerics.faults import Fault
+from numerics.extremes import extreme_gradient_runs, extreme_run, plan_extreme, plan_extreme_faults
+from numerics.faults import ExtremeFault, Fault
 
 from fmha_cli.domain.dtypes import DType
 
@@ -86,6 +88,30 @@ def accepted_tables(faulty: list[Run], honest: list[Run]) -> None:
     table(["fault", *FILLS, "pooled"], by_fault)
 
 
+def extreme_tables(pool: ProcessPoolExecutor, args: argparse.Namespace) -> list[Run]:
+    """Print how honest and faulty runs under extreme scores, biases and sinks are judged; return the honest forward and backward runs."""
+    planned = list(zip(*plan_extreme(args.extremes, args.seed), strict=True))
+    honest = list(pool.map(extreme_run, *planned, chunksize=10))
+    honest += [run for pairs in pool.map(extreme_gradient_runs, *planned, chunksize=10) for _, run in pairs]
+    groups: dict[str, list[Run]] = defaultdict(list)
+    for run in honest:
+        groups[f"{run.dtype} {run.fill}"].append(run)
+    title = f"{args.extremes} honest forward and as many backward runs under extremes"
+    largest_table(f"{title}, largest share of each budget", dict(sorted(groups.items())))
+    cells = list(zip(*plan_extreme_faults(args.per_cell, args.seed), strict=True))
+    lost = list(pool.map(extreme_run, *cells, chunksize=10))
+    gradients = [
+        run for pairs in pool.map(extreme_gradient_runs, *cells, chunksize=10) for n, run in pairs if n == "dv"
+    ]
+    rows = []
+    for fault in ExtremeFault:
+        o, dv = ([r for r in runs if r.fault == fault.value] for runs in (lost, gradients))
+        rows.append([fault.value, str(len(o)), accepted(o, RULES[-1]), accepted(dv, RULES[-1])])
+    print(f"{len(lost)} faulty forward and {len(gradients)} faulty backward runs under extremes, accepted\n")
+    table(["fault", "runs", "O", "dV"], rows)
+    return honest
+
+
 def write_measured(honest: list[Run], backward: list[tuple[str, Run]], seed: int) -> None:
     """Store in ``budgets.json``, next to each constant, how much of it honest runs used; the constants stay."""
     runs: dict[tuple[str, str, str], list[Run]] = defaultdict(list)
@@ -101,9 +127,10 @@ def write_measured(honest: list[Run], backward: list[tuple[str, Run]], seed: int
     path.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
 
 
-def _cells(args: argparse.Namespace) -> list[tuple[int, DType, str, Fault]]:
-    """The faulty runs of one data type: a third of the plan, with every (fill, fault) cell."""
-    return [cell for cell in plan_faulty(args.per_cell, args.seed) if cell[1] is DType.FP16]
+def _cells(args: argparse.Namespace, dtype: DType) -> list[tuple[int, DType, str, Fault]]:
+    """The faulty runs of one data type: a third of the plan, with every (fill, fault) cell. With MX types V is never in K."""
+    cells = [cell for cell in plan_faulty(args.per_cell, args.seed) if cell[1] is DType.FP16]
+    return [cell for cell in cells if not (dtype.is_mx and cell[-1] is Fault.V_COLUMNS)]
 
 
 def main() -> None:
@@ -113,6 +140,7 @@ def main() -> None:
     parser.add_argument("--narrow", type=int, default=5000, help="honest runs with fp8 and MX inputs")
     parser.add_argument("--per-cell", type=int, default=40)
     parser.add_argument("--gradients", type=int, default=1500)
+    parser.add_argument("--extremes", type=int, default=900, help="honest runs under extreme scores, biases and sinks")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--write", action="store_true", help="store the measurement in fmha_cli/oracle/budgets.json")
@@ -123,11 +151,12 @@ def main() -> None:
         others = list(pool.map(honest_run, *zip(*plan_others(args.honest // 3, args.seed), strict=True), chunksize=50))
         others += pool.map(honest_run, *zip(*plan_narrow(args.narrow, args.seed), strict=True), chunksize=50)
         separate = (*OTHERS, *NARROW)
-        cells = [(*cell[:1], dtype, *cell[2:], backend) for dtype, backend in separate for cell in _cells(args)]
+        cells = [(*cell[:1], dtype, *cell[2:], backend) for dtype, backend in separate for cell in _cells(args, dtype)]
         missed = list(pool.map(faulty_run, *zip(*cells, strict=True), chunksize=50))
         faulty = list(pool.map(faulty_run, *zip(*plan_faulty(args.per_cell, args.seed), strict=True), chunksize=50))
         planned = list(plan_honest(args.gradients, args.seed))
         backward = list(pool.map(gradient_runs, *zip(*planned, strict=True), chunksize=50)) if planned else []
+        extremes = extreme_tables(pool, args)
     groups: dict[str, list[Run]] = defaultdict(list)
     for run in honest:
         groups[f"{run.dtype} {run.fill}"].append(run)
@@ -148,7 +177,9 @@ def main() -> None:
         gross = [r for r in members if r.fault in GROSS]
         rows.append([f"{dtype.value} {backend}", accepted(members, RULES[-1]), accepted(gross, RULES[-1])])
     table(["", "all faults", "gross"], rows)
-    wrong = [r for r in faulty if r.accepted["all rules"]] + [r for r in honest if not r.accepted["all rules"]]
+    wrong = [r for r in faulty if r.accepted["all rules"]] + [
+        r for r in (*honest, *extremes) if not r.accepted["all rules"]
+    ]
     if args.write:
         write_measured([*honest, *others], [pair for pairs in backward for pair in pairs], args.seed)
     for run, _ in zip(wrong, repeat(None, args.show), strict=False):
