@@ -225,8 +225,8 @@ def _block(block: RowBlock, g: int, k: F64, v: F64, stream: Stream, out: Gradien
         if p.dropout:
             kept = stream(p, view.b, block.h, block.i, first, end)
             factor = kept * keep_factor(stream, p)
-        used = weights if factor is None else weights * factor
-        far = _distance(p, np.log(np.where(weights == 0, 1.0, weights)), known)
+        used = weights if factor is None else np.where(kept, weights * factor, 0.0)  # a dropped NaN is 0 too
+        far = _distance(p, np.log(np.where(weights > 0, weights, 1.0)), known)
         dv[first:end] += _summed(used, do)
         dv_square[first:end] += ((used * far) ** 2).T @ do_size
         dv_share[first:end] += ((used * share) ** 2).T @ do_size

@@ -11,6 +11,7 @@ from numerics.kernel_model_backward import model_backward
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.tensors import Element
 from fmha_cli.domain.verdict import Verdict
+from fmha_cli.oracle.dropout import fmha_stream
 from fmha_cli.oracle.fills import fill
 from fmha_cli.oracle.gradients import backward
 from fmha_cli.oracle.measure import floors
@@ -330,3 +331,27 @@ def test_a_number_that_is_not_finite_takes_no_floor_from_its_row() -> None:
     found = floors(problem, forward(problem, inputs), 32)
     assert np.isfinite(found).all()
     np.testing.assert_allclose(found, whole, rtol=0.2)
+
+
+def test_a_dropped_key_of_a_row_of_nan_has_no_part_in_dv() -> None:
+    """A bias of +inf makes the row's weights NaN. The weight of a key that dropout drops is 0 all the same."""
+    problem = Problem.from_cli(
+        "-H 1 -s 8 --seqlen-k 12 -d 16 --dtype fp32 --direction bwd --bias elementwise --dropout 0.5 --seed 7"
+    )
+    inputs = fill(problem, "normal", 9)
+    inputs["bias"][0, 0, 3, 4] = np.inf
+    kept = fmha_stream(problem, 0, np.zeros(1, np.int64), np.array([3]), 0, 12)[0]
+    assert 0 < kept.sum() < 12
+    with np.errstate(all="ignore"):
+        gradients = backward(problem, inputs)
+    clean = dict(inputs, do=inputs["do"].copy(), bias=inputs["bias"].copy())
+    clean["do"][0, 0, 3], clean["bias"][0, 0, 3, 4] = 0, 0
+    want = backward(problem, clean).dv[0, 0]
+    assert np.isnan(gradients.dv[0, 0, kept]).all()
+    np.testing.assert_allclose(gradients.dv[0, 0, ~kept], want[~kept])
+    rounded = want + 8e-8 * np.where(np.arange(16) % 2, 1, -1)  # as sums of eight terms of size 1 are
+    honest = {"dv": np.where(kept[:, None], np.nan, rounded).astype(np.float32)[None, None]}
+    assert compare_gradients(problem, honest, gradients).verdict is Verdict.PASSED
+    wrong = {"dv": honest["dv"].copy()}
+    wrong["dv"][0, 0, np.flatnonzero(~kept)[0]] *= 1.001
+    assert compare_gradients(problem, wrong, gradients).verdict is Verdict.WRONG
