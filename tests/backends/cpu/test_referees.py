@@ -1,0 +1,53 @@
+"""A seeded sample of ``benchmarks/extremes.py``: verdicts of CPU kernels under extreme numbers, and two referees that know nothing of them."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from functools import partial
+from importlib.util import find_spec
+
+import extremes
+import pytest
+from cpu_cases import BEST
+from numerics.extreme_draws import drawn
+from numerics.extreme_problem import Family
+from numerics.faults import ExtremeFault
+from planted_cpu import planted
+from software_tiles import AMX
+
+from fmha_cli import api
+
+ARGS = Namespace(backend="cpu", device=None, torch=find_spec("torch") is not None)
+DTYPE = "bf16" if BEST == AMX else "fp32"
+
+
+@pytest.fixture(scope="module")
+def registry() -> api.Registry:
+    return api.build_registry()
+
+
+@pytest.mark.parametrize("family", Family)
+def test_verdict_and_referees_agree(registry: api.Registry, family: Family) -> None:
+    found = extremes.run(drawn(50_000 + list(Family).index(family), family, DTYPE), ARGS, BEST, registry)
+    assert found.outcome == "right", found.text
+    assert found.rows or found.gradients
+
+
+@pytest.mark.slow
+@pytest.mark.ci
+@pytest.mark.parametrize(
+    ("fault", "family", "number"),
+    [
+        (ExtremeFault.SCALED_MAXIMUM, Family.PREFILL, 60_034),
+        (ExtremeFault.SCALED_MAXIMUM, Family.BACKWARD, 60_034),
+        (ExtremeFault.BIASED_KEY, Family.PREFILL, 60_006),  # NaN in gradients beside such an input is accepted
+    ],
+)
+def test_both_see_a_planted_fault(
+    registry: api.Registry, fault: ExtremeFault, family: Family, number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fmha_cli.backends.cpu.building.emit", partial(planted, fault=fault))
+    found = extremes.run(drawn(number, family, DTYPE), ARGS, BEST, registry)
+    assert found.verdict == "WRONG"
+    assert found.wrong, found.text
+    assert found.by_torch or not ARGS.torch

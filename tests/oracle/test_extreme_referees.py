@@ -1,0 +1,117 @@
+"""The referees of ``benchmarks/extremes.py``: what they accept, and that they see a lost row, a wrong number and one that is not finite."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+import numpy as np
+import pytest
+from numerics.extreme_draws import drawn, plan
+from numerics.extreme_judging import Judged, judge
+from numerics.extreme_problem import Drawn, Family, Lane, philox
+from numerics.referees import DOUBLE, Answer, apart, formula, precision_of, torch_values
+
+from .brute import philox_word
+
+LOWEST = float(np.finfo(np.float32).min)
+
+
+def lane(**changes: object) -> Lane:
+    rng = np.random.default_rng(0)
+    q, k, v = (rng.standard_normal((1, n, 8)) for n in (3, 5, 5))
+    none = dict.fromkeys(("bias", "slopes", "sinks", "kept", "do"))
+    given = {"q": q, "k": k, "v": v, "sees": np.ones((3, 5), np.bool_), "delta": 2, "scale": 1.0, "softcap": 0.0}
+    return Lane(**{**given, **none, **changes})  # type: ignore[arg-type]
+
+
+def biased(row: float, key: int | slice = slice(None)) -> tuple[Lane, Answer]:
+    bias = np.zeros((1, 3, 5))
+    bias[0, 1, key] = row
+    one = lane(bias=bias)
+    return one, formula(one, precision_of("fp32"))
+
+
+def test_a_row_of_one_large_bias_is_that_keys_value() -> None:
+    one, answer = biased(1e20, 3)
+    np.testing.assert_array_equal(answer.values["o"][0, 1], one.v[0, 3])
+    assert answer.values["lse"][0, 1] == 1e20
+    assert not answer.open.any()
+    assert (answer.slack["o"][0, 1] < 1e-5).all()
+
+
+def test_a_row_of_a_padding_mask_is_open_and_never_zero() -> None:
+    """The softmax of the scores and the mean of V are both right: single precision holds no score beside such a bias."""
+    one, answer = biased(LOWEST)
+    assert answer.open.tolist() == [[False, True, False]]
+    for right in (answer.values["o"][0, 1], one.v[0].mean(axis=0)):
+        assert not apart(right, answer.values["o"][0, 1], answer.slack["o"][0, 1]).any()
+    assert apart(9 * one.v[0, 0], answer.values["o"][0, 1], answer.slack["o"][0, 1]).any()
+    assert not answer.zero[0, 1]
+
+
+def test_a_bias_of_minus_infinity_leaves_an_empty_row() -> None:
+    _, answer = biased(-np.inf)
+    assert not answer.values["o"][0, 1].any()
+    assert np.isneginf(answer.values["lse"][0, 1])
+    assert answer.zero[0, 1]
+
+
+def test_the_words_of_dropout_are_those_of_the_stream() -> None:
+    i, j = np.indices((3, 9), np.uint64)
+    words = philox(2**40 + 5, (j >> np.uint64(2), i, np.full_like(i, 6)), 11)
+    for row in range(3):
+        for key in range(9):
+            assert words[key & 3][row, key] == philox_word(2**40 + 5, 11, key >> 2, row, 6, key & 3)
+
+
+PROBLEMS = list(plan(3, 70_000, list(Family), ("fp32", "bf16", "fp16")))
+
+
+def right_outputs(problem: Drawn) -> dict[str, np.ndarray]:
+    """The formula's values as the product would return them."""
+    answers = [formula(one, precision_of(problem.dtype)).values for one in problem.lanes]
+    packed, bshd = "seqlens_q" in problem.flags, problem.flags.get("layout") == "bshd"
+    out = {}
+    for name in answers[0].keys() & {"o", "lse", "dq", "dk", "dv"}:
+        parts = [x[name].swapaxes(0, 1) if bshd and name != "lse" else x[name] for x in answers]
+        axis = 0 if bshd and name != "lse" else 1
+        out[name] = np.concatenate(parts, axis=axis) if packed else np.stack(parts)
+    return out
+
+
+@pytest.mark.parametrize(("number", "family", "dtype"), PROBLEMS)
+def test_a_spoiled_row_is_seen(number: int, family: Family, dtype: str) -> None:
+    problem = drawn(number, family, dtype)
+    outputs = right_outputs(problem)
+
+    def found(outputs: dict[str, np.ndarray]) -> Judged:
+        return judge(Judged(problem, "", "PASSED"), outputs, reports=(), on_gpu=False, torch=False)
+
+    assert found(outputs).outcome == "right"
+    rng = np.random.default_rng(number)
+    for name in outputs:
+        flat = outputs[name].reshape(-1, *([] if name == "lse" else outputs[name].shape[-1:]))
+        some = np.flatnonzero(
+            np.isfinite(flat) if name == "lse" else np.isfinite(flat).all(-1) & (np.abs(flat).max(-1) > 1e-20)
+        )
+        if not len(some) or name in ("dq", "dk"):  # in rows of one key they are nothing but rounding
+            continue
+        for spoil in (lambda x: x * np.nan, lambda x: x + 1e38 + np.abs(x)):
+            wrong = {key: x.copy() for key, x in outputs.items()}
+            row = int(rng.choice(some))
+            wrong[name].reshape(flat.shape)[row] = spoil(flat[row])
+            assert found(wrong).wrong[name] == 1
+    if "o" in outputs and problem.lanes[0].kept is None and problem.lanes[0].sinks is None:
+        wrong = {**outputs, "o": np.zeros_like(outputs["o"])}
+        seen = sum(int((~formula(one, precision_of(dtype)).zero).sum()) for one in problem.lanes)
+        assert found(wrong).wrong["o"] == seen > 0
+
+
+@pytest.mark.skipif(find_spec("torch") is None, reason="PyTorch is not installed (extra: peers)")
+@pytest.mark.parametrize(("number", "family", "dtype"), PROBLEMS)
+def test_pytorch_and_the_formula_agree(number: int, family: Family, dtype: str) -> None:
+    for one in drawn(number, family, dtype).lanes:
+        exact = formula(one, DOUBLE)
+        for name, x in torch_values(one).items():
+            if name in exact.values:
+                assert not apart(x, exact.values[name], exact.slack[name]).any(), name
