@@ -16,7 +16,7 @@ from fmha_cli.domain.kernel import KernelSpec
 from fmha_cli.domain.plan import Artifact, Stage
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.protocols import BuildContext
-from fmha_cli.domain.rules import Rule, reasons_against
+from fmha_cli.domain.rules import Refusal, Rule, reasons_against
 
 
 class FrameworkBackend:
@@ -73,9 +73,8 @@ def probe_package(name: str, least: str = "") -> Availability:
     """OK with the version of an installed distribution, and no devices yet; MISSING, with what to install, without one or with
     one older than ``least``. The package is not imported."""
     help = f'pip install "{name}>={least}"' if least else f"pip install {name}"
-    try:
-        found = version(name)
-    except PackageNotFoundError:
+    found = installed(name)
+    if found is None:
         return Availability(state=State.MISSING, why=f"{name} is not installed", help=help)
     if numbers_of(found) < numbers_of(least):
         why = f"{name} {found} is older than {least}"
@@ -83,11 +82,33 @@ def probe_package(name: str, least: str = "") -> Availability:
     return Availability(state=State.OK, version=found)
 
 
+def installed(distribution: str) -> str | None:
+    """The installed release of a library, which is not imported; None without one."""
+    try:
+        return version(distribution)
+    except PackageNotFoundError:
+        return None
+
+
+def release_refusal(distribution: str, facts: Iterable[Mapping[str, str]], cases: Mapping[str, bool]) -> Refusal | None:
+    """What the installed release of a library computes otherwise than the one for which the rules were written.
+
+    Args:
+        facts: ``{"before": the release that ended it, "case", "text": what older ones do}``.
+        cases: of each fact's case, whether the problem is one.
+    """
+    here = installed(distribution)
+    for fact in facts:
+        if here is not None and numbers_of(here) < numbers_of(fact["before"]) and cases[fact["case"]]:
+            hint = f'pip install "{distribution}>={fact["before"]}"'
+            return Refusal(f"{distribution} {here} {fact['text']}", hint)
+    return None
+
+
 def check_release(distribution: str, tried: Sequence[str], surroundings: Surroundings) -> Iterator[DoctorCheck]:
     """Whether the installed release of a library is in the range with which the rules were tried; nothing without the library."""
-    try:
-        here = version(distribution)
-    except PackageNotFoundError:
+    here = installed(distribution)
+    if here is None:
         return
     least, most = tried[0], tried[-1]
     known = numbers_of(least) <= numbers_of(here) <= numbers_of(most)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from library_releases import CPU, kernels_for, passed, pip_install
 
 from fmha_cli import api
+from fmha_cli.toolchain import framework
 
 plugin = pytest.importorskip("fmha_onnxruntime", reason="pip install -e plugins/fmha-onnxruntime")
 kernels = pytest.importorskip("fmha_onnxruntime.kernels")
@@ -40,29 +40,24 @@ def right(name: str, release: str) -> bool:
     return tried.index(release) >= tried.index(CASES[name][2])
 
 
-NO_DEVICE = api.DeviceFacts(id="cpu", archs=("generic",))
-
-
 def refused(op: str, line: str) -> bool:
     problem = api.Problem.from_cli(line)
-    kernel = next(
-        k for k in plugin.BACKEND.listed("generic") if (k.algorithm.op, k.signature.dtype) == (op, problem.dtype)
-    )
-    return "K938" in {reason.id for reason in api.reasons_against(kernels.RULES, problem, kernel, NO_DEVICE)}
+    kernel = next(iter(kernels_for(plugin.BACKEND, problem, f"op={op}")))
+    return "K938" in {reason.id for reason in api.reasons_against(kernels.RULES, problem, kernel, CPU)}
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_an_older_release_is_refused_and_the_first_right_one_is_not(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     op, line, _ = CASES[name]
     for release in plugin.BACKEND.tried:
-        monkeypatch.setattr(kernels, "installed", lambda release=release: release)
+        monkeypatch.setattr(framework, "installed", lambda name, release=release: release)
         assert refused(op, line) is not right(name, release), release
-    monkeypatch.setattr(kernels, "installed", lambda: None)
+    monkeypatch.setattr(framework, "installed", lambda name: None)
     assert not refused(op, line), "without the library, what is explained is today's release"
 
 
 def test_what_every_release_computes_alike_is_not_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kernels, "installed", lambda: plugin.BACKEND.tried[0])
+    monkeypatch.setattr(framework, "installed", lambda name: plugin.BACKEND.tried[0])
     for op, line in ALWAYS:
         assert not refused(op, line), line
 
@@ -72,38 +67,12 @@ def test_every_fact_has_a_case() -> None:
     assert {fact["before"] for fact in kernels.RELEASES["facts"]} <= set(plugin.BACKEND.tried)
 
 
-RUN = """
-import importlib, sys
-from fmha_cli import api
-
-kernels = importlib.import_module("fmha_onnxruntime.kernels")
-kernels.installed = lambda: None  # so that K938 does not keep us from asking the library
-backend = __import__("fmha_onnxruntime").BACKEND
-for line in sys.argv[2:]:
-    op, _, line = line.partition(" ")
-    problem = api.Problem.from_cli(line)
-    kernel = next(k for k in backend.listed("generic") if (k.algorithm.op, k.signature.dtype) == (op, problem.dtype))
-    (record,) = api.run(problem, backend="onnxruntime", kernel=kernel.name, cache_root=sys.argv[1])
-    print(record.verdict.value)
-"""
-
-
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("release", plugin.BACKEND.tried)
 def test_each_boundary_release_answers_as_the_facts_say(release: str, tmp_path: Path) -> None:
     """The release in a folder of its own: what K938 refuses does not pass there, what it admits passes."""
-    target = tmp_path / "library"
-    pip = [sys.executable, "-m", "pip", "install", "-q", "--target", str(target), f"onnxruntime=={release}"]
-    if subprocess.run(pip, capture_output=True, check=False).returncode:
-        pytest.skip(f"onnxruntime {release} cannot be installed here")
-    lines = [f"{op} {line}" for op, line, *_ in (*CASES.values(), *ALWAYS)]
-    done = subprocess.run(
-        [sys.executable, "-c", RUN, str(tmp_path / "cache"), *lines],
-        env={"PYTHONPATH": str(target), "PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "FMHA_NO_STORE": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    passed = [verdict == "PASSED" for verdict in done.stdout.split()]
-    assert passed == [*(right(name, release) for name in CASES), *(True for _ in ALWAYS)], done.stdout + done.stderr
+    library = pip_install(tmp_path / "library", f"onnxruntime=={release}")
+    lines = [f"op={op} {line}" for op, line, *_ in (*CASES.values(), *ALWAYS)]
+    found = passed("fmha_onnxruntime", library, tmp_path, lines)
+    assert found == [*(right(name, release) for name in CASES), *(True for _ in ALWAYS)]

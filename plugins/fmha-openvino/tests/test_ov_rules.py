@@ -60,7 +60,8 @@ def test_a_rule_is_borne_out_by_the_library(name: str, subject: conformance.Subj
 
 
 def test_every_rule_has_evidence() -> None:
-    assert {name.partition(" ")[0] for name in EVIDENCE} == conformance.own_rules(BACKEND)
+    """K952 is about older releases (test_ov_releases.py)."""
+    assert {name.partition(" ")[0] for name in EVIDENCE} == conformance.own_rules(BACKEND) - {"K952"}
 
 
 def test_a_sample_of_problems_agrees_with_the_library(subject: conformance.Subject) -> None:

@@ -8,7 +8,6 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from importlib.metadata import PackageNotFoundError, version
 from importlib.resources import files
 
 from fmha_cli import api
@@ -122,16 +121,8 @@ def _scale(p: api.Problem, kernel: api.KernelSpec, device: api.DeviceFacts) -> a
     return None if p.scale else api.Refusal("a scale of 0 stands for 1/sqrt(hdim)", "--scale 1")
 
 
-def installed() -> str | None:
-    """The installed release of the library, which is not imported; None without one."""
-    try:
-        return version("onnxruntime")
-    except PackageNotFoundError:
-        return None
-
-
 def _release(p: api.Problem, kernel: api.KernelSpec, device: api.DeviceFacts) -> api.Refusal | None:
-    here, op = installed(), op_of(kernel)
+    op = op_of(kernel)
     own = {Form.PLAIN, Form.TOP_LEFT} & api.mask_forms(p)
     cases = {
         "opset24": op is Op.ATTENTION_24,
@@ -140,10 +131,7 @@ def _release(p: api.Problem, kernel: api.KernelSpec, device: api.DeviceFacts) ->
         "longer": op is Op.ATTENTION_24 and not own and native(p, op),
         "blind": op.standard and api.sees_nothing(p),
     }
-    for fact in RELEASES["facts"]:
-        if here is not None and api.numbers_of(here) < api.numbers_of(fact["before"]) and cases[fact["case"]]:
-            return api.Refusal(f"onnxruntime {here} {fact['text']}", f'pip install "onnxruntime>={fact["before"]}"')
-    return None
+    return api.release_refusal("onnxruntime", RELEASES["facts"], cases)
 
 
 RELEASES = json.loads(files("fmha_onnxruntime").joinpath("releases.json").read_text("utf-8"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fmha_cli import api
 from fmha_openvino.kernels import OpenVinoAlgorithm, kernels
-from fmha_openvino.rules import RULES
+from fmha_openvino.rules import RELEASES, RULES
 
 BACKEND = api.LibraryBackend(
     name="openvino",
@@ -13,6 +13,7 @@ BACKEND = api.LibraryBackend(
     listed=kernels,
     table=RULES,
     session="fmha_openvino.session:OpenVinoSession",
+    tried=RELEASES["tried"],
 )
 
 

@@ -1,7 +1,8 @@
-"""What the operator can do: rules K945 to K951, whose texts are in ``rules.json``."""
+"""What the operator can do: rules K945 to K952, whose texts are in ``rules.json``."""
 
 from __future__ import annotations
 
+import json
 from importlib.resources import files
 
 from fmha_cli import api
@@ -43,6 +44,18 @@ def _scores(p: api.Problem, kernel: api.KernelSpec, device: api.DeviceFacts) -> 
     )
 
 
+def own_mask(p: api.Problem) -> bool:
+    """Whether the operator is told of the mask by its flag, or there is none."""
+    found = api.mask_forms(p)
+    return PLAIN in found or (TOP_LEFT in found and p.heads == p.kv_heads)
+
+
+def _release(p: api.Problem, kernel: api.KernelSpec, device: api.DeviceFacts) -> api.Refusal | None:
+    return api.release_refusal("openvino", RELEASES["facts"], {"mask": not own_mask(p)})
+
+
+RELEASES = json.loads(files("fmha_openvino").joinpath("releases.json").read_text("utf-8"))
+"""The releases that were tried, and what those before some of them compute otherwise than today's."""
 _TEXTS = files("fmha_openvino").joinpath("rules.json").read_text("utf-8")
-_CHECKS = (_nothing, _tensor, api.full_cache_check, api.alibi_check, api.rows_check, _half, _scores)
+_CHECKS = (_nothing, _tensor, api.full_cache_check, api.alibi_check, api.rows_check, _half, _scores, _release)
 RULES = (*api.CORE_RULES, *api.rules_from(_TEXTS, {f"K{945 + n}": check for n, check in enumerate(_CHECKS)}))

@@ -10,7 +10,7 @@ import openvino as ov
 
 from fmha_cli import api
 from fmha_openvino.kernels import Precision, precision_of
-from fmha_openvino.rules import PLAIN, TOP_LEFT
+from fmha_openvino.rules import PLAIN, own_mask
 
 TYPES = {"float32": ov.Type.f32, "float16": ov.Type.f16, "bfloat16": ov.Type.bf16, "bool": ov.Type.boolean}
 BHSD = api.Layout.BHSD
@@ -32,31 +32,32 @@ class OpenVinoSession(api.LibrarySession):
         self.precision = precision_of(self.plan.main)
         p, arrays = self.problem, api.HostArrays(self.problem, arena, tensors)
         feeds: list[np.ndarray] = [arrays.given(name, p.layout) for name in "qkv"]
-        found, own = api.mask_forms(p), False
+        own = own_mask(p)
         if "bias" in arrays:
             feeds.append(arrays.given("bias"))
-        elif PLAIN not in found:
-            own = TOP_LEFT in found and p.heads == p.kv_heads
-            feeds += (
-                []
-                if own
-                else [np.ascontiguousarray(np.tile(api.visible_keys(p, p.cache_rows), (1, 1, self._folded(), 1)))]
-            )
+        elif not own:
+            feeds.append(np.ascontiguousarray(np.tile(api.visible_keys(p, p.cache_rows), (1, 1, self._folded(), 1))))
         parameters = [ops.parameter(list(array.shape), TYPES[str(array.dtype)]) for array in feeds]
-        model = ov.Model([self._result(parameters, causal=own)], parameters, "attention")
+        model = ov.Model(
+            [self._result(parameters, causal=own and PLAIN not in api.mask_forms(p))], parameters, "attention"
+        )
         config: dict[str, Any] = {
             "INFERENCE_PRECISION_HINT": self.precision.value,
             "INFERENCE_NUM_THREADS": threads,
             "NUM_STREAMS": 1,
             "ENABLE_CPU_PINNING": False,
         }
-        self.request = ov.Core().compile_model(model, "CPU", config).create_infer_request()
+        compiled = ov.Core().compile_model(model, "CPU", config)
+        self.request = compiled.create_infer_request()
         for n, array in enumerate(feeds):
             self.request.set_input_tensor(n, tensor_on(array))
         self.arrays, self.kept = arrays, (feeds, y := arrays.taken("o", p.layout_out))
-        self.request.set_output_tensor(0, tensor_on(y))
+        self.output, self.divided = y.reshape(compiled.output(0).shape), len(compiled.output(0).shape) > y.ndim
+        self.request.set_output_tensor(0, tensor_on(self.output))
 
     def run(self) -> None:
+        if self.divided:  # before 2026.2, among threads: the output has five axes, and four after an inference
+            self.request.set_output_tensor(0, tensor_on(self.output))
         self.request.infer()
 
     def _folded(self) -> int:
