@@ -30,6 +30,7 @@ from fmha_cli.backends.gpu.known_bad import known_bad
 from fmha_cli.domain.processor import this_processor
 from fmha_cli.walk.request import Request
 
+GPU_FAMILIES = (Family.PREFILL, Family.PACKED, Family.BACKWARD)
 CPU = ("x86_64_amx", "x86_64_v4_bf16", "x86_64_v4", "x86_64_v3", "generic")
 PAGE = Path(__file__).parent.parent / "docs" / "results" / "extremes.md"
 COUNTS = ("rows", "open", "gradients", "leaks", "apart")
@@ -58,9 +59,10 @@ def run(problem: Drawn, args: argparse.Namespace, arch: str | None, registry: ap
 def outcomes(args: argparse.Namespace) -> Iterator[Judged]:
     """Every problem, on every architecture."""
     registry, on_cpu = api.build_registry(), args.backend == "cpu"
+    families = args.family or (list(Family) if on_cpu else GPU_FAMILIES)
     for arch in args.arch or (CPU if on_cpu else (None,)):
         types = args.dtype or (("fp32", "bf16", "fp16") if on_cpu else ("fp16", "bf16"))
-        for number, family, dtype in plan(args.count, args.seed, args.family or list(Family), types):
+        for number, family, dtype in plan(args.count, args.seed, families, types):
             dtype = "bf16" if arch == "x86_64_amx" else dtype
             yield run(drawn(number, family, dtype, plain=not on_cpu), args, arch, registry)
 
