@@ -21,7 +21,8 @@ NUMPY: dict[str, Any] = {"fp32": np.float32, "fp16": np.float16, "bf16": ml_dtyp
 LEAST = {dtype: float(ml_dtypes.finfo(kind).min) for dtype, kind in NUMPY.items()}
 LIMIT = {"fp16": 2.0**28 * log(2), "bf16": 2.0**31 * log(2), "fp32": 2.0**31 * log(2)}
 """Scores whose exponents, in bits, are rounded by up to half a unit of P's type: 8 bits, 64 bits. Larger ones lose rows."""
-LOST, EMPTY, OVERFLOW, HIDDEN = "largest score is", "-inf throughout is NaN", "below -2.36e38", "K or V is not finite"
+LOST, EMPTY, OVERFLOW = "largest score is", "-inf throughout is NaN", "below -2.36e38"
+HIDDEN, ROUGH = "K or V is not finite", "|LSE| * 2^-22"
 """Words of the reports in ``arch_specs/_known_bad.json``."""
 HEADS, DIM = 2, 64
 ALL = slice(None)
@@ -36,13 +37,15 @@ class Rows:
     scale: float = DIM**-0.5
     bias: Array | None = None
     causal: bool = False
+    direction: str = "fwd"
 
     @property
     def flags(self) -> str:
         bias = "" if self.bias is None else "--bias elementwise:bhss"
         lengths = f"-s {self.inputs['q'].shape[2]} --seqlen-k {self.inputs['k'].shape[2]}"
         mask = "--causal" if self.causal else ""
-        return f"-H {HEADS} {lengths} -d {DIM} --dtype {self.dtype} --scale {self.scale!r} --lse {bias} {mask}"
+        pass_ = "--lse" if self.direction == "fwd" else f"--direction {self.direction}"
+        return f"-H {HEADS} {lengths} -d {DIM} --dtype {self.dtype} --scale {self.scale!r} {pass_} {bias} {mask}"
 
     @property
     def scores(self) -> Array:
@@ -104,6 +107,19 @@ def lost(rows: Rows, backend: str, device: str, monkeypatch: pytest.MonkeyPatch)
         near = np.abs(got.o.astype(np.float64) - o).max(axis=-1) <= 0.02
         same = (np.abs(found - lse) <= 1e-4 + 1e-6 * np.abs(lse)) | (found == lse)
     return ~near[0], ~same[0]
+
+
+def error_of_dv(rows: Rows, backend: str, device: str, monkeypatch: pytest.MonkeyPatch) -> float:
+    """The largest error of dV, relative to the sum of P |dO|: that of P."""
+    if device.startswith("emu:sm_"):
+        monkeypatch.setattr(walked, "Request", partial(walked.Request, emu_arith=api.Arithmetic.HARDWARE))
+    do = np.random.default_rng(1).standard_normal(rows.inputs["q"].shape).astype(NUMPY[rows.dtype])
+    got = api.attention(**rows.inputs, do=do, direction="bwd", backend=backend, device=device, scale=rows.scale)
+    s = rows.scores
+    p = np.exp(s - s.max(axis=-1, keepdims=True))
+    p = (p / p.sum(axis=-1, keepdims=True)).swapaxes(2, 3)
+    far = np.abs(got.outputs["dv"].astype(np.float64) - p @ do.astype(np.float64))
+    return float(np.nan_to_num(far / (p @ np.abs(do.astype(np.float64)) + 0.01), nan=np.inf).max())
 
 
 def said(backend: str, arch: str, rows: Rows) -> str:

@@ -7,7 +7,22 @@ from functools import partial
 
 import numpy as np
 import pytest
-from extreme_rows import ALL, EMPTY, HIDDEN, LEAST, LIMIT, LOST, OVERFLOW, below, beyond, biased, drawn, said
+from extreme_rows import (
+    ALL,
+    EMPTY,
+    HIDDEN,
+    LEAST,
+    LIMIT,
+    LOST,
+    OVERFLOW,
+    ROUGH,
+    below,
+    beyond,
+    biased,
+    drawn,
+    error_of_dv,
+    said,
+)
 from extreme_rows import lost as lost_by
 from harness import tool
 
@@ -61,3 +76,13 @@ def test_a_mask_makes_empty_rows_right(monkeypatch: pytest.MonkeyPatch) -> None:
     for wrong in lost(rows, monkeypatch=monkeypatch):
         assert not wrong.any()
     assert EMPTY not in said("ck_tile", "gfx942", rows)
+
+
+def test_gradients_are_as_rough_as_the_lse(monkeypatch: pytest.MonkeyPatch) -> None:
+    """P = exp(s - LSE), and an LSE of fp32 has lost digits."""
+    some = partial(error_of_dv, backend="ck_tile", device="emu:gfx942", monkeypatch=monkeypatch)
+    assert some(below(drawn("fp16"), 10)) < 2**-9
+    assert 2**-8 < some(below(drawn("fp16"), 1e5)) < 1e5 * 2**-22 + 2**-9
+    assert some(below(drawn("fp16"), 1e7)) > 0.5
+    large = replace(below(drawn("fp16"), 1e7), direction="bwd")
+    assert ROUGH in said("ck_tile", "gfx942", large)

@@ -2,13 +2,32 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
+
 import numpy as np
 import pytest
 
 pytest.importorskip("fmha_nvptx_emu", reason="plugins/fmha-nvptx-emu is not installed")
 pytest.importorskip("cuda.bindings")
 
-from extreme_rows import ALL, EMPTY, HIDDEN, LEAST, LIMIT, LOST, OVERFLOW, below, beyond, biased, drawn, lost, said
+from extreme_rows import (
+    ALL,
+    EMPTY,
+    HIDDEN,
+    LEAST,
+    LIMIT,
+    LOST,
+    OVERFLOW,
+    ROUGH,
+    below,
+    beyond,
+    biased,
+    drawn,
+    error_of_dv,
+    lost,
+    said,
+)
 
 from fmha_cli import api
 
@@ -78,3 +97,14 @@ def test_cudnns_kernels_lose_rows_on_blackwell_alone(monkeypatch: pytest.MonkeyP
     assert lost(large, "cudnn_oss", "emu:sm_100a", monkeypatch)[0].mean() > 0.5
     assert LOST in said("cudnn_oss", "sm_100a", large)
     assert LOST not in said("cudnn_oss", "sm_90a", beyond(hopper, 16 * LIMIT["bf16"]))
+
+
+@pytest.mark.parametrize("backend", ["flash_attn", "mem_efficient"])
+def test_gradients_are_as_rough_as_the_lse(backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """P = exp(s - LSE), and an LSE of fp32 has lost digits."""
+    some = partial(error_of_dv, backend=backend, device="emu:sm_80", monkeypatch=monkeypatch)
+    assert some(below(drawn("fp16"), 10)) < 2**-9
+    assert 2**-8 < some(below(drawn("fp16"), 1e5)) < 1e5 * 2**-22 + 2**-9
+    assert some(below(drawn("fp16"), 1e7)) > 0.5
+    large = replace(below(drawn("fp16"), 1e7), direction="bwd")
+    assert ROUGH in said(backend, "sm_80", large)

@@ -26,7 +26,7 @@ FAULTS = {
     "keys behind the end are loaded": (PADDED, "keep = first + tl.arange(0, R)[None, :] < length", "keep = first + tl.arange(0, R)[None, :] < length + 64"),
     "padding of the head dim is loaded": (PADDED, "keep = keep & (tl.arange(0, D)[:, None] < width)", "keep = keep"),
     "the mask is off by one": (FORWARD, "(j <= shifted + right)", "(j <= shifted + right + 1)"),
-    "the maximum is not kept": (FORWARD, "alpha = tl.exp2(top - safe)", "alpha = tl.exp2(top - top)"),
+    "the maximum is not kept": (FORWARD, "alpha = exponential(top - safe, BIAS)", "alpha = exponential(top - top, BIAS)"),
     "the LSE is in bits": (FORWARD, "* LN2, float(\"-inf\"))", ", float(\"-inf\"))"),
     "a part of the keys is lost": (DECODE, "for part in range(splits):", "for part in range(1, splits):"),
     "the page is not looked up": (DECODE, "j // page, mask=j < keys", "j // page * 0, mask=j < keys"),

@@ -6,7 +6,7 @@ The programs of the second kernel are of two kinds: those with a small number co
 import triton
 import triton.language as tl
 
-from fmha_triton.kernels.common import LOG2E, loaded_rows, scores, tile, visible
+from fmha_triton.kernels.common import LOG2E, exponential, loaded_rows, scores, tile, visible
 
 
 @triton.jit
@@ -37,8 +37,8 @@ def probabilities(
 ):  # fmt: skip
     """(P, the factor that the softcap gives dS) of the rows i and the keys j, from the LSE of the forward pass."""
     s, t = scores(tl.dot(q, k), i, j, rows, keys, delta, scale, softcap, slope, bias, bias_row, BIAS, SOFTCAP)
-    base = tl.where(lse == float("-inf"), 0.0, lse * LOG2E)
-    p = tl.where(visible(i, j, rows, keys, delta, left, right, sink, MASK), tl.exp2(s - base), 0.0)
+    base = tl.where(lse == float("-inf"), 0.0, lse if BIAS == 1 else lse * LOG2E)
+    p = tl.where(visible(i, j, rows, keys, delta, left, right, sink, MASK), exponential(s - base, BIAS), 0.0)
     return p, 1.0 - t * t
 
 

@@ -2,7 +2,8 @@
 
 Numbers that hold for all kernels: row i and key j count from 0 inside their sequence; ``delta`` is the shift of the mask's
 diagonal (docs/numerics.md); an unlimited bound is ``1 << 30``. Scores are in bits, that is multiplied by log2(e), so that
-exp2 serves. BIAS is 0 without a bias, 1 for an elementwise one, 2 for ALiBi.
+exp2 serves; with an elementwise bias they are not, because the least finite number, which masks use as a bias, would become -inf.
+BIAS is 0 without a bias, 1 for an elementwise one, 2 for ALiBi.
 """
 
 import triton
@@ -65,19 +66,29 @@ def scores(
     dot, i, j, rows, keys, delta, scale, softcap, slope, bias, bias_row,
     BIAS: tl.constexpr, SOFTCAP: tl.constexpr,
 ):  # fmt: skip
-    """(scores in bits, tanh of the softcap, which is 0 without one) from the products of q and k."""
+    """(scores, tanh of the softcap, which is 0 without one) from the products of q and k. A bias of -inf hides a key, whatever it holds."""
+    unit: tl.constexpr = 1.0 if BIAS == 1 else LOG2E
     t = tl.zeros_like(dot)
     if SOFTCAP:
         t = capped(dot * scale, softcap)
-        s = t * (softcap * LOG2E)
+        s = t * (softcap * unit)
     else:
-        s = dot * (scale * LOG2E)
+        s = dot * (scale * unit)
     if BIAS == 1:
         at = bias + i.to(tl.int64) * bias_row + j
-        s += tl.load(at, mask=(i < rows) & (j < keys), other=0.0).to(tl.float32) * LOG2E
+        added = tl.load(at, mask=(i < rows) & (j < keys), other=0.0).to(tl.float32)
+        s = tl.where(added == float("-inf"), added, s + added)
     if BIAS == 2:
         s -= tl.abs(i + delta - j).to(tl.float32) * (slope * LOG2E)
     return s, t
+
+
+@triton.jit
+def exponential(x, BIAS: tl.constexpr):
+    """exp of a difference of scores."""
+    if BIAS == 1:
+        x = x * LOG2E
+    return tl.exp2(x)
 
 
 @triton.jit

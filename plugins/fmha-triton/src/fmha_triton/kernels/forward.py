@@ -7,6 +7,7 @@ from fmha_triton.kernels.common import (
     LN2,
     LOG2E,
     block_ranges,
+    exponential,
     loaded_columns,
     loaded_rows,
     scores,
@@ -36,8 +37,8 @@ def softmax_step(
         s = tl.where(visible(i[:, None], j[None, :], rows, keys, delta, left, right, sink, MASK), s, float("-inf"))
     new = tl.maximum(top, tl.max(s, 1))
     safe = tl.where(new == float("-inf"), 0.0, new)
-    p = tl.exp2(s - safe[:, None])
-    alpha = tl.exp2(top - safe)
+    p = exponential(s - safe[:, None], BIAS)
+    alpha = exponential(top - safe, BIAS)
     total = total * alpha + tl.sum(p, 1)
     acc = acc * alpha[:, None]
     if WIDEN:  # fp8 values are exact in fp16, and P keeps its precision
@@ -83,7 +84,9 @@ def forward(
     delta = tl.where(top_left != 0, 0, keys - rows)
     i = start + tl.arange(0, BM)
     q = loaded_rows(tile(Q, start, q_row, BM, D), start, rows, hdim, BM, D, PAD)
-    sink_logit = tl.load(Sinks + head, mask=has_sinks != 0, other=float("-inf")) * LOG2E
+    sink_logit = tl.load(Sinks + head, mask=has_sinks != 0, other=float("-inf"))
+    if BIAS != 1:
+        sink_logit = sink_logit * LOG2E
     top = tl.zeros([BM], tl.float32) + sink_logit
     total = tl.where(top == float("-inf"), 0.0, 1.0)
     acc = tl.zeros([BM, D], tl.float32)
@@ -107,5 +110,9 @@ def forward(
     if PAD:
         keep = keep & (tl.arange(0, D)[None, :] < hdim_v)
     tl.store(tile(Out, start, o_row, BM, D), acc.to(Out.dtype.element_ty), mask=keep)
-    lse = tl.where(seen, (top + tl.log2(tl.where(seen, total, 1.0))) * LN2, float("-inf"))
+    bits = tl.log2(tl.where(seen, total, 1.0))
+    if BIAS == 1:
+        lse = tl.where(seen, top + bits * LN2, float("-inf"))
+    else:
+        lse = tl.where(seen, (top + bits) * LN2, float("-inf"))
     tl.store(Lse + b64 * lse_batch + h64 * lse_head + first_q + i, lse, mask=(i < rows) & (has_lse != 0))

@@ -6,7 +6,7 @@ The query heads that share a key/value head are packed into the rows of one tile
 import triton
 import triton.language as tl
 
-from fmha_triton.kernels.common import LN2, LOG2E, scores, visible
+from fmha_triton.kernels.common import LN2, LOG2E, exponential, scores, visible
 
 
 @triton.jit
@@ -74,8 +74,8 @@ def split(
         s = tl.where(visible(i[:, None], j[None, :], rows, keys, delta, left, right, sink, MASK), s, float("-inf"))
         new = tl.maximum(top, tl.max(s, 1))
         safe = tl.where(new == float("-inf"), 0.0, new)
-        p = tl.exp2(s - safe[:, None])
-        alpha = tl.exp2(top - safe)
+        p = exponential(s - safe[:, None], BIAS)
+        alpha = exponential(top - safe, BIAS)
         total = total * alpha + tl.sum(p, 1)
         acc = acc * alpha[:, None]
         if WIDEN:
@@ -85,6 +85,8 @@ def split(
         top = new
     seen = total > 0
     acc = acc * (out_scale / tl.where(seen, total, 1.0))[:, None]
+    if BIAS == 1:
+        top = top * LOG2E
     lse = tl.where(seen, top + tl.log2(tl.where(seen, total, 1.0)), float("-inf"))
     at = ((part * tl.num_programs(2) + batch).to(tl.int64) * heads + head) * most_rows + i
     keep = (i < rows)[:, None]

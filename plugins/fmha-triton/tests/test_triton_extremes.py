@@ -1,0 +1,39 @@
+"""Rows whose scores are extreme, by the value: with an elementwise bias none is lost; without one, those beyond a limit (docs/triton.md)."""
+
+from __future__ import annotations
+
+import importlib.util
+
+import numpy as np
+import pytest
+
+pytest.importorskip("fmha_triton", reason="plugins/fmha-triton is not installed")
+pytest.importorskip("fmha_amdgpu_emu", reason="plugins/fmha-amdgpu-emu is not installed")
+pytest.importorskip("fmha_nvptx_emu", reason="plugins/fmha-nvptx-emu is not installed")
+pytest.importorskip("cuda.bindings")
+if importlib.util.find_spec("triton") is None:
+    pytest.skip("Triton is not installed (pip install triton)", allow_module_level=True)
+
+from extreme_rows import ALL, LEAST, LIMIT, below, beyond, biased, drawn, lost
+
+pytestmark = pytest.mark.slow
+DEVICES = [("emu:gfx942", "bf16"), ("emu:sm_80", "fp16")]
+
+
+@pytest.mark.parametrize(("device", "dtype"), DEVICES)
+def test_no_row_under_a_bias_is_lost(device: str, dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One key of 1e20, a row of the least number, one of -inf, and a key that -inf hides: its K may hold anything."""
+    large = 6e4 if dtype == "fp16" else 1e20
+    rows = biased(
+        drawn(dtype), (0, 10, 3, large), (1, 7, ALL, LEAST[dtype]), (0, 2, ALL, -np.inf), (ALL, ALL, 5, -np.inf)
+    )
+    rows.inputs["k"][0, 0, 5], rows.inputs["k"][0, 1, 5] = np.nan, np.inf
+    for wrong in lost(rows, "triton", device, monkeypatch):
+        assert not wrong.any()
+
+
+@pytest.mark.parametrize(("device", "dtype"), DEVICES)
+def test_rows_without_a_bias_are_right_below_a_limit(device: str, dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for wrong in lost(below(drawn(dtype), 0.99 * LIMIT[dtype]), "triton", device, monkeypatch):
+        assert not wrong.any()
+    assert lost(beyond(drawn(dtype), 16 * LIMIT[dtype]), "triton", device, monkeypatch)[0].any()
