@@ -162,8 +162,8 @@ class Problem:
 
     @property
     def cache_rows(self) -> int:
-        """Rows of K and V that a linear cache has for each sequence: at least the longest keys after the longest padding."""
-        return max(self.storage.rows, self.seqlen_k + max(self.leftpads(), default=0))
+        """Rows of K and V that a linear cache has for each sequence: at least as many as there are positions."""
+        return max(self.storage.rows, self.positions)
 
     @property
     def held_keys(self) -> int:
@@ -186,8 +186,8 @@ class Problem:
 
     @property
     def positions(self) -> int:
-        """Rotary positions up to the last one that is used, from 0 on."""
-        return max(keys + pad for keys, pad in zip(self.key_lengths(), self.leftpads(), strict=True))
+        """Rows of a linear cache up to the last key of any sequence, left padding included; positions of a rotary embedding."""
+        return max((keys + pad for keys, pad in zip(self.key_lengths(), self.leftpads(), strict=True)), default=0)
 
     @property
     def v_in_k(self) -> bool:

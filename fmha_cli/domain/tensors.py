@@ -4,8 +4,8 @@ Axes, with ``s`` rows of a sequence, ``d`` the head dim, and ``heads`` the tenso
 
 - batch mode: bhsd (batch, heads, s, d), bshd (batch, s, heads, d);
 - group mode packs the sequences without gaps: bhsd (heads, total, d), bshd (total, heads, d);
-- a linear cache is batch-shaped in group mode too. It has cache_rows rows: at least the largest cache_seqlen + append after
-  the largest left padding. The keys of sequence b start at row leftpads()[b] of its item cache_item(b) of cache_batch;
+- a linear cache is batch-shaped in group mode too. It has cache_rows rows: at least the largest left padding + cache_seqlen +
+  append of a sequence. The keys of sequence b start at row leftpads()[b] of its item cache_item(b) of cache_batch;
 - a paged cache is (pages, page, kv_heads, d) in both layouts; the block table is (batch, table_width);
 - a given cache may be larger than its sequences need (``Problem.storage``); a filled one is not;
 - where V is in K (``Problem.v_in_k``) there is no v, v_new, v_descale or dv: V is the first hdim_v columns of k, with k's

@@ -44,7 +44,8 @@ def cache_lengths(flags: Mapping[str, object], arrays: Arrays) -> dict[str, str]
     bshd = str(flags.get("layout", Layout.BHSD.value)).partition(":")[0] == Layout.BSHD.value
     padding = parse_list(str(flags.get("cache_leftpad", "0")), "--cache-leftpad")
     appended = parse_size(str(flags.get("append", "0")), "--append")
-    return {"cache_seqlens": str(held.shape[1 if bshd else 2] - max(padding) - appended)}
+    rows = held.shape[1 if bshd else 2]
+    return {"cache_seqlens": ",".join(str(rows - pad - appended) for pad in padding)}
 
 
 def stored(problem: Problem, arrays: Arrays) -> Problem:

@@ -164,9 +164,10 @@ def test_left_padding_is_storage_and_no_length() -> None:
     plain, padded = Problem.from_cli(line), Problem.from_cli(f"{line} --cache-leftpad 3,0")
     assert padded.cache_leftpad == padded.leftpads() == (3, 0)
     assert padded.key_lengths() == plain.key_lengths()
-    assert (padded.cache_rows, plain.cache_rows) == (14, 11)
+    assert (padded.cache_rows, plain.cache_rows) == (11, 11), "3 + 7 and 0 + 11 rows"
+    assert Problem.from_cli(f"{line} --cache-leftpad 0,3").cache_rows == 14
     assert (padded.flops(), padded.bytes()) == (plain.flops(), plain.bytes())
-    assert shapes_of(padded)["k"].shape == (2, 8, 14, 128)
+    assert shapes_of(padded)["k"].shape == (2, 8, 11, 128)
     assert shapes_of(padded)["k_new"].shape == (2, 8, 2, 128)
 
 

@@ -72,19 +72,19 @@ def test_left_padding_only_moves_the_keys(rest: str, padding: str) -> None:
     moved, axis = dict(inputs), 2 if plain.layout.value == "bhsd" else 1
     for name in ("k", "v"):
         moved[name] = np.full(shapes_of(padded)[name].shape, np.nan, np.float16)
-        for b, first in enumerate(padded.leftpads()):
+        for b, (first, keys) in enumerate(zip(padded.leftpads(), padded.key_lengths(), strict=True)):
             target = np.moveaxis(moved[name], axis, 1)[b]
-            target[first : first + plain.cache_rows] = np.moveaxis(inputs[name], axis, 1)[b]
+            target[first : first + keys] = np.moveaxis(inputs[name], axis, 1)[b][:keys]
     first, second = forward(plain, inputs), forward(padded, moved)
     np.testing.assert_array_equal(first.o, second.o)
     np.testing.assert_array_equal(first.lse, second.lse)
     for name, cache in second.cache.items():
-        for b, pad in enumerate(padded.leftpads()):
+        for b, (pad, keys) in enumerate(zip(padded.leftpads(), padded.key_lengths(), strict=True)):
             kept = np.moveaxis(cache, axis, 1)[b]
             expected = np.moveaxis(first.cache[name], axis, 1)[b]
-            np.testing.assert_array_equal(kept[pad : pad + plain.cache_rows], expected)
+            np.testing.assert_array_equal(kept[pad : pad + keys], expected[:keys])
             assert np.isnan(kept[:pad]).all()
-            assert np.isnan(kept[pad + plain.cache_rows :]).all()
+            assert np.isnan(kept[pad + keys :]).all()
 
 
 def test_rotary_positions_count_the_padding() -> None:

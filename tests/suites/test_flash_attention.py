@@ -51,7 +51,6 @@ NOT_RUN = {
     "test_flash_attn_varlen_paged_kv_num_splits": "asserts that upstream's own binding refuses num_splits=2, which the product serves",
     "test_flash_attn_generator_arg_must_be_none": "tests a slot in the argument list of upstream's C++ binding",
 }
-PADDED = "P015 asks for the largest length after the largest left padding, also where every sequence fits into its row of the cache"
 """The one known difference: which cases it concerns depends on the lengths that the test draws."""
 
 
@@ -130,12 +129,7 @@ def on_the_cpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.mark.usefixtures("on_the_cpu")
 @pytest.mark.timeout(1800)
 def test_as_upstream_asserts(name: str, case: Case) -> None:
-    try:
-        getattr(upstream(), name)(**case)
-    except RuntimeError as fault:
-        if case.get("has_leftpad") and str(fault).startswith("P015"):
-            pytest.xfail(PADDED)
-        raise
+    getattr(upstream(), name)(**case)
 
 
 def test_every_test_function_is_run_or_has_its_reason() -> None:

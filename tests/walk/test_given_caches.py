@@ -134,6 +134,20 @@ def test_all_rows_of_a_linear_cache_are_in_use_without_lengths() -> None:
     np.testing.assert_allclose(found.o, attended(q, [k[0]], [v[0]], causal=False), atol=NEAR["fp32"], rtol=0)
 
 
+@pytest.mark.parametrize("lengths", [(12, 4), None], ids=["lengths", "all rows"])
+def test_each_sequence_fits_after_its_own_padding(lengths: tuple[int, ...] | None) -> None:
+    """12 keys after no padding and 4 after 8 rows need 12 rows, not 12 after the largest padding."""
+    rng = np.random.default_rng(6)
+    q, k, v = (rng.standard_normal((2, 4, n, DIM)).astype(np.float32) for n in (2, 12, 12))
+    k, v = k[:, :KV_HEADS].copy(), v[:, :KV_HEADS].copy()
+    k[1, :, :8], v[1, :, :8] = np.nan, np.nan
+    given = {} if lengths is None else {"cache_seqlens": lengths}
+    found = api.attention(q, k, v, kv_cache="linear", cache_leftpad=(0, 8), causal=True, **given)
+    assert found.verdict is api.Verdict.PASSED
+    want = attended(q, [k[0], k[1, :, 8:]], [v[0], v[1, :, 8:]], causal=True)
+    np.testing.assert_allclose(found.o, want, atol=NEAR["fp32"], rtol=0)
+
+
 def test_given_pages_need_lengths() -> None:
     k, v, table = pool(np.random.default_rng(5))
     q = np.zeros((3, HEADS, 1, DIM), np.float32)
