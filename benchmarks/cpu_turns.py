@@ -1,13 +1,13 @@
 """Time the CPU kernels of this checkout and those of another revision in turns: the problems of ``cpu_attention.py``, on this machine.
 
-    python benchmarks/cpu_turns.py bca9458 [--only "forward fp32"] [--rounds 9] [--threads 1]
+    python benchmarks/cpu_turns.py bca9458 [--only "forward fp32"] [--rounds 9] [--threads 1] [--arch x86_64_v3]
 
 Each revision has a process of its own, with its own generator, flags and settings. In each round both run a problem once, in a random
 order, led by a launch that does not count. The ratio is the time of this checkout divided by that of the other revision: the median
 over the rounds with its 95 % interval. A busy host slows both, so ratios are worth more than the times beside them. With one thread,
 times are processor time; with more they are wall time and need a quiet machine.
 
-Before timing, the outputs of both are compared. A problem that only one of them serves is listed with the reason. The script
+The last line has the geometric mean of the ratios. ``--arch`` holds both to a lesser set of instructions. Before timing, the outputs of both are compared. A problem that only one of them serves is listed with the reason. The script
 ends with 1 if outputs differ. Needs git.
 """
 
@@ -24,7 +24,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
-from contenders import allowed_difference
+from contenders import ISAS, allowed_difference
 from cpu_cells import cells
 from revisions import ROOT, environment_of, require_from, tree_of
 
@@ -38,12 +38,13 @@ import fmha_cli
 import contenders
 from fmha_cli.domain.problem import Problem
 threads, clock = int(sys.argv[1]), time.process_time if sys.argv[1] == "1" else time.perf_counter
+isa = next((name for name, one in contenders.ISAS.items() if one.arch == sys.argv[2]), None)
 print(fmha_cli.__file__, flush=True)
 for line in sys.stdin:
     path, _, flags = line.strip().partition(" ")
     try:
         problem = Problem.from_cli(flags)
-        one = contenders.ours(problem, contenders.tensors(problem), threads)
+        one = contenders.ours(problem, contenders.tensors(problem), threads, isa)
         one.run()
         np.save(path, one.output().astype(np.float32))  # a file cannot hold bf16
     except Exception as error:
@@ -90,9 +91,9 @@ class Served:
 
 
 @contextmanager
-def served(tree: Path, threads: int) -> Iterator[Served]:
+def served(tree: Path, threads: int, arch: str) -> Iterator[Served]:
     """A process with the modules of a tree. Raises RuntimeError if it imported others."""
-    command = [sys.executable, "-c", _SERVE, str(threads)]
+    command = [sys.executable, "-c", _SERVE, str(threads), arch]
     with subprocess.Popen(
         command, cwd=tree, env=environment_of(tree), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
@@ -111,13 +112,17 @@ class Turns:
     before: tuple[float, ...]
     now: tuple[float, ...]
 
+    @property
+    def ratios(self) -> list[float]:
+        """The time of this checkout divided by the other's, for each round."""
+        return [now / before for before, now in zip(self.before, self.now, strict=True)]
+
     def row(self) -> list[str]:
         """Milliseconds of this checkout, and the ratio of the two with its interval."""
-        ratios = [now / before for before, now in zip(self.before, self.now, strict=True)]
-        ends = median_interval(ratios)
+        ends = median_interval(self.ratios)
         return [
             f"{1e3 * np.median(self.now):.3f}",
-            f"x{np.median(ratios):.3f}",
+            f"x{np.median(self.ratios):.3f}",
             "" if ends is None else f"{ends[0]:.3f}-{ends[1]:.3f}",
         ]
 
@@ -151,22 +156,28 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--only", default="", help="regimes or flags that contain this text")
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--threads", type=int, default=1)
+    archs = sorted(isa.arch for isa in ISAS.values())
+    parser.add_argument("--arch", choices=archs, default="", help="the architecture whose kernels run")
     given = parser.parse_args(argv)
     flags = dict.fromkeys(c.flags for c in cells() if c.isa is None and given.only in f"{c.regime} {c.flags}")
     if not flags or given.rounds < 1 or given.threads < 1:
         parser.error("--rounds and --threads are at least 1" if flags else f"no regime or problem has {given.only!r}")
     draw = random.Random(0)
-    differ = 0
+    differ, medians = 0, []
     with ExitStack() as stack:
         folder = Path(stack.enter_context(TemporaryDirectory()))
         trees = (stack.enter_context(tree_of(given.revision)), ROOT)
-        two = [stack.enter_context(served(tree, given.threads)) for tree in trees]
+        two = [stack.enter_context(served(tree, given.threads, given.arch)) for tree in trees]
         print(f"| problem | ms | time of this checkout / {given.revision} | 95 % |\n|---|---|---|---|", flush=True)
         for one in flags:
             found = turns(one, two, folder, given.rounds, draw)
             differ += isinstance(found, str) and found.startswith("outputs differ")
+            if isinstance(found, Turns):
+                medians.append(float(np.median(found.ratios)))
             cells_of = ["", "", found] if isinstance(found, str) else found.row()
             print(f"| `{one}` | " + " | ".join(cells_of) + " |", flush=True)
+    if medians:
+        print(f"\ngeometric mean of {len(medians)} problems: x{np.exp(np.log(medians).mean()):.3f}")
     return 1 if differ else 0
 
 
