@@ -152,6 +152,8 @@ class Delivery:
 
     def outcome(self, outcome: Outcome) -> None:
         """Raises EnvironmentProblem: X040, the output cannot be written; the journal stays."""
+        if self._keeper is not None:
+            self._keeper.arrange(outcome.records)
         before = self.failed
         self.all(outcome.records, outcome.availability)
         if self.failed is not before:

@@ -14,7 +14,7 @@ from fmha_cli.domain.errors import EnvironmentProblem
 from fmha_cli.report.record import Record
 from fmha_cli.results.parts import about, row_key
 from fmha_cli.results.store import Store
-from fmha_cli.results.writing import end_run, put_record, put_run
+from fmha_cli.results.writing import arrange_records, end_run, put_record, put_run
 
 WAIT_S = 10.0
 """How long a run waits for another process's transaction before it goes on without the store."""
@@ -61,6 +61,16 @@ class Keeper:
         else:
             self.kept += 1
             self._ended = record
+
+    def arrange(self, records: Sequence[Record]) -> None:
+        """Put the kept records in the order of these, which are all of the run."""
+        if self._store is None or self._broken or self._ended is None or self._ended.run is None:
+            return
+        try:
+            with self._store.transaction() as db:
+                arrange_records(db, put_run(db, self._ended.run), [r.row for r in records if r.row is not None])
+        except EnvironmentProblem as fault:
+            self._give_up(fault)
 
     def close(self, ended: str) -> None:
         """Close the store, and note when the run ended (ISO 8601 in UTC)."""

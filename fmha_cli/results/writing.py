@@ -67,6 +67,19 @@ def end_run(db: sqlite3.Connection, run: StoredRun, ended: str) -> None:
     db.execute("update run set ended = ? where id = ?", (ended, run.id))
 
 
+def arrange_records(db: sqlite3.Connection, run: StoredRun, keys: Sequence[str]) -> None:
+    """Put the records of a run in the order of their keys. Rows that end in another order, as those timed in turns do, are written in
+    that one."""
+    place = {bytes.fromhex(key): number for number, key in enumerate(keys)}
+    rows = db.execute("select id, row, process from record where run = ? order by id", (run.id,)).fetchall()
+    wanted = sorted(rows, key=lambda r: (place.get(r[1], len(place)), r[2] if r[1] in place else 0))
+    if wanted == rows:
+        return
+    (last,) = db.execute("select max(id) from record").fetchone()
+    moves = [(last + number, id) for number, (id, *_) in enumerate(wanted, 1)]
+    db.executemany("update record set id = ? where id = ?", moves)
+
+
 def put_record(store: Store, db: sqlite3.Connection, run: StoredRun, record: Record, key: str) -> bool:
     """Write a record; False if its run has one with this key already.
 

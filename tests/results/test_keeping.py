@@ -46,6 +46,23 @@ def test_rows_are_kept_with_their_run(tmp_path: Path) -> None:
     assert (run.ended, run.argv, run.environment) == (END, ("bench", "-s", "64"), ENVIRONMENT)
 
 
+def test_rows_that_end_in_another_order_are_shown_in_that_of_the_command(tmp_path: Path) -> None:
+    """Backends that take turns end together, after a row between them that only one of them serves."""
+    path = tmp_path / "s.sqlite"
+    other = tuple(row_of(run_row(1), index) for index in range(2))
+    kept(path, *other)
+    keeper = Keeper(path, (), lambda text: None)
+    for index in (2, 0, 3):
+        keeper.record(ROWS[index])
+    keeper.arrange(ROWS)  # the second was interrupted
+    assert load_run("latest", path).records == (ROWS[0], ROWS[2], ROWS[3])
+    keeper.record(ROWS[1])
+    keeper.arrange(ROWS)
+    keeper.close(END)
+    assert load_run("latest", path).records == ROWS
+    assert load_run("latest~1", path).records == other
+
+
 def test_a_row_is_in_the_file_when_the_call_returns(tmp_path: Path) -> None:
     path = tmp_path / "s.sqlite"
     keeper = Keeper(path, (), lambda text: None)
