@@ -20,8 +20,10 @@ _DIRECTORY = getattr(os, "O_DIRECTORY", None)
 
 def named_path(text: str | Path) -> Path:
     """The absolute path of a name that a user gave. A leading ``~`` is the home; ``~NAME`` of a user that the system does
-    not know is a name like any other."""
-    return Path(os.path.expanduser(text)).absolute()
+    not know is a name like any other. ``..`` goes, but not behind a symlink to a folder, where it means that folder's parent."""
+    given = Path(os.path.expanduser(text)).absolute()
+    short = Path(os.path.abspath(given))
+    return short if os.path.realpath(short) == os.path.realpath(given) else given
 
 
 def user_id() -> int | None:
