@@ -45,6 +45,7 @@ from fmha_cli.domain.kernel import Algorithm, Family, KernelSpec
 from fmha_cli.domain.mask import Mask, MaskKind
 from fmha_cli.domain.measuring import Canary, PeakLoops, Tunable
 from fmha_cli.domain.passes import TwoPasses
+from fmha_cli.domain.phases import Tell, silent
 from fmha_cli.domain.plan import Artifact, Plan, Stage, Workspace
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.protocols import Backend, BoundTensor, BuildContext, HostSession, Remarking, Session
@@ -204,6 +205,7 @@ def run(
     tensors: Mapping[str, object] | None = None,
     files: Mapping[str, object] | None = None,
     registry: Registry | None = None,
+    phase: Tell = silent,
     **options: Any,
 ) -> tuple[Record, ...]:
     """``fmha run`` (or, with ``command=``, ``validate`` or ``bench``): one record for every row.
@@ -212,6 +214,7 @@ def run(
         tensors: the problems' tensors by name, where they are not all generated: arrays, names of files, or ``"filled"`` for one
             that is generated beside them, as in ``fmha_cli.walk.attention.attention``.
         files: likewise; tensors may also go by the names of their flags.
+        phase: is told of long work, phase(what, done, total), from any thread.
         options: further fields of ``fmha_cli.walk.request.Request``: backend, arch, device, kernel, out, fills, fill_seed,
             check, threads, timeout, all_kernels ...
 
@@ -224,7 +227,8 @@ def run(
 
     try:
         given, texts = given_tensors(merged(tensors or {}, files or {}))
-        outcome = run_points(problems, request_with(options, texts), registry or build_registry(), given=given)
+        request = request_with(options, texts)
+        outcome = run_points(problems, request, registry or build_registry(), given=given, phase=phase)
     except UsageError as fault:
         in_python(fault)
         raise

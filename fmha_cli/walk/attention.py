@@ -14,6 +14,7 @@ from fmha_cli.domain.arguments import Texts, flag_texts, in_python
 from fmha_cli.domain.errors import FmhaError, KernelFailure, UnsupportedError, UsageError
 from fmha_cli.domain.features import Direction
 from fmha_cli.domain.flags import BY_KEY
+from fmha_cli.domain.phases import Tell, silent
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.tensors import Role, shapes_of
 from fmha_cli.domain.verdict import Verdict
@@ -71,6 +72,7 @@ def attention(
     check: bool = True,
     threads: int = 0,
     registry: Registry | None = None,
+    phase: Tell = silent,
     **flags: Any,
 ) -> Attention:
     """Fused attention on arrays by the kernel that ``fmha run`` would choose.
@@ -89,6 +91,8 @@ def attention(
             rotary_cos, rotary_sin, q_descale, k_descale, v_descale, and the scales of MX types q_scale, k_scale, v_scale.
         check: compare with the float64 reference; without it, the verdict is UNCHECKED.
         threads: CPU threads of the kernel; 0 = all allowed.
+        phase: is told of long work, phase(what, done, total), from any thread; ``phase=print`` shows the two minutes in which an
+            emulator is built.
         flags: problem flags under their Python names, with the meaning that they have on the command line: causal=True,
             mask="window:64,0", softcap=30, layout="bshd", lse=True, dropout=0.1, seqlens_q=(3, 5), dtype="bf16" ... Lists of
             lengths may be arrays.
@@ -120,7 +124,7 @@ def attention(
         if request.wanted.several:
             what = f"one kernel computes the outputs, and backend={backend} names several"
             raise UsageError(what, code="E002", where="backend", help="api.run compares backends")
-        return _attention(raw, given, request, registry or build_registry())
+        return _attention(raw, given, request, registry or build_registry(), phase)
     except FmhaError as fault:
         in_python(fault)
         raise
@@ -131,7 +135,7 @@ def _is_word(name: str, value: object) -> bool:
     return name == "bias" and isinstance(value, str)
 
 
-def _attention(raw: Texts, given: InputFiles, request: Request, registry: Registry) -> Attention:
+def _attention(raw: Texts, given: InputFiles, request: Request, registry: Registry, phase: Tell) -> Attention:
     appends = "append" in raw or "k_new" in given.arrays  # which a kernel does, also for no query
     flags = flags_from_files(raw, given, may_be_empty=not appends)
     empty = {key: "1" for key in ("batch", "seqlen") if flags.get(key) == "0"}
@@ -145,6 +149,7 @@ def _attention(raw: Texts, given: InputFiles, request: Request, registry: Regist
         registry,
         given=given,
         on_outputs=lambda index, found: outputs.update(found),
+        phase=phase,
     )
     if outcome.interrupted:
         raise KeyboardInterrupt

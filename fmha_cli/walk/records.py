@@ -27,8 +27,9 @@ from fmha_cli.measure.measurement import Measurement
 from fmha_cli.report.counts import compared_counts
 from fmha_cli.report.parts import Inputs, KernelRow, stage_rows
 from fmha_cli.report.record import Record
+from fmha_cli.walk.input_files import ARRAY
 from fmha_cli.walk.origin import selected_by
-from fmha_cli.walk.request import Command, Request
+from fmha_cli.walk.request import TENSOR_OF_FLAG, Command, Request
 from fmha_cli.walk.rows import Row
 from fmha_cli.walk.sides import options_at
 
@@ -84,9 +85,11 @@ def record_of(row: Row, fate: Fate, request: Request, registry: Registry, paths:
     """The Record of a row.
 
     Args:
-        paths: of ``fmha_cli.walk.completeness.sources_of``.
+        paths: of ``fmha_cli.walk.completeness.sources_of``. ``repro`` names an array NAME.npy, which is how to save it.
     """
     request = request if row.asked is None else replace(request, backend=row.asked)
+    arrays = {flag: f"{name}.npy" for flag, name in TENSOR_OF_FLAG.items() if paths.get(name) == ARRAY}
+    request = replace(request, files={**request.files, **arrays}) if arrays else request
     record = Record(
         problem=row.problem.to_dict(),
         repro=repro_line(row.problem, request),
@@ -155,8 +158,8 @@ def repro_line(problem: Problem, request: Request, digest: str | None = None) ->
     given = not all(asks_fill(key, spec) for key, spec in request.files.items())
     files = request.files if given else {}  # without a file, the problem's own flags say what is filled
     words = ["fmha", request.command.value, *_without_replaced(problem.repro().split(), files)]
-    for key, spec in files.items():
-        words += [f"--{key.replace('_', '-')}", spec]
+    for key in (key for key in TENSOR_OF_FLAG if key in files):
+        words += [f"--{key.replace('_', '-')}", files[key]]
     if digest is not None:
         words += ["--kernel", digest[:16]]
     elif request.kernel:

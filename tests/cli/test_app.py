@@ -135,6 +135,13 @@ def test_variables_and_files_count_and_are_named(fmha: Fmha) -> None:
     assert done.code == 2
 
 
+def test_archs_says_for_which_a_backend_needs_another_revision(fmha: Fmha) -> None:
+    line = "gfx1100, gfx1151, gfx1250: ck_tile has no kernels by default, and some with --ck-rev 2026-08\n"
+    assert fmha("archs").err == line
+    assert fmha("archs", "gfx1151").err == line.replace("gfx1100, gfx1151, gfx1250", "gfx1151")
+    assert fmha("archs", "gfx942").err == fmha("archs", "--json").err == ""
+
+
 def test_errors_name_the_source_of_a_value(fmha: Fmha) -> None:
     done = fmha("plan", "--kv-heads", "4", FMHA_HEADS="9")
     assert "  --> --kv-heads; --heads (from FMHA_HEADS)\n" in done.err

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import os
+import shlex
+from pathlib import Path
 from typing import Any
 
 import ml_dtypes
@@ -10,6 +14,7 @@ import pytest
 from fmha_null.kernels import Behaviour, null_kernel
 
 from fmha_cli import api
+from fmha_cli.cli.app import run
 from fmha_cli.domain.dtypes import DType
 from fmha_cli.domain.kernel import Family
 from fmha_cli.domain.verdict import Verdict
@@ -43,6 +48,29 @@ def test_the_outputs_are_attention(causal: bool) -> None:
     assert done.record.inputs.files == {"q": "(array)", "k": "(array)", "v": "(array)"}
 
 
+def test_the_line_that_repeats_a_row_asks_for_the_arrays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """It never runs on generated data instead: saved under these names, the same digests of the inputs; without one, exit 2."""
+    arrays = dict(zip(("q", "k", "v"), tensors(1, 2, 9, 16), strict=True))
+    arrays["bias"] = np.arange(81, dtype=np.float32).reshape(9, 9)
+    done = api.attention(**arrays, backend="cpu", do="filled")
+    monkeypatch.chdir(tmp_path)
+    for name, array in arrays.items():
+        np.save(f"{name}.npy", array)
+    words = [*shlex.split(done.record.repro), "--no-store", "--out", "out.npz", "--json", "-o", "again.json"]
+    assert (words.pop(0), run(words, os.environ)) == ("fmha", 0)
+    again = json.loads(Path("again.json").read_text())["records"][0]
+    assert again["problem"] == done.record.to_dict()["problem"]
+    assert again["repro"] == done.record.repro
+    np.testing.assert_array_equal(np.load("out.npz")["o"], done.o)
+    np.testing.assert_array_equal(np.load("out.npz")["dq"], done.outputs["dq"])
+    Path("bias.npy").unlink()
+    capfd.readouterr()
+    assert run(words[:-1] + ["third.json"], os.environ) == 2
+    assert "bias.npy" in capfd.readouterr().err
+
+
 def test_layouts_and_element_types_are_those_of_the_arrays() -> None:
     q, k, v = tensors(2, 9, 4, 16, dtype=ml_dtypes.bfloat16)
     done = api.attention(q, k[:, :, :2], v[:, :, :2], layout="bshd", backend="cpu")
@@ -50,6 +78,16 @@ def test_layouts_and_element_types_are_those_of_the_arrays() -> None:
     assert done.record.problem["kv_heads"] == 2
     again = api.attention(*(x.swapaxes(1, 2) for x in (q, k[:, :, :2], v[:, :, :2])), backend="cpu")
     np.testing.assert_array_equal(again.o.swapaxes(1, 2).astype(np.float32), done.o.astype(np.float32))
+
+
+def test_a_caller_can_hear_of_long_work() -> None:
+    """Nothing is printed unasked; an emulator's first build takes minutes."""
+    heard: list[tuple[str, int, int]] = []
+    api.attention(*tensors(1, 1, 8, 8), backend="cpu", phase=lambda *told: heard.append(told))
+    assert [what for what, done, _ in heard if not done][:2] == ["build", "inputs"]
+    count = len(heard)
+    api.run(api.Problem.of(seqlen=8, hdim=8), backend="cpu", phase=lambda *told: heard.append(told))
+    assert ("build", 1, 1) in heard[count:]
 
 
 def test_without_a_check_the_verdict_says_so() -> None:
