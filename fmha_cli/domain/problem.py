@@ -187,7 +187,9 @@ class Problem:
     @property
     def positions(self) -> int:
         """Rows of a linear cache up to the last key of any sequence, left padding included; positions of a rotary embedding."""
-        return max((keys + pad for keys, pad in zip(self.key_lengths(), self.leftpads(), strict=True)), default=0)
+        return max(
+            (keys + pad for keys, pad in zip(self.key_lengths(), self.leftpads(), strict=True)), default=self.seqlen_k
+        )
 
     @property
     def v_in_k(self) -> bool:
