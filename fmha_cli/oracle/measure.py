@@ -44,7 +44,8 @@ class RowErrors:
         relative: (R,) |o - ref| / scale.
         mismatched: (R,) number of elements of another kind (finite, NaN, infinite) than the reference's.
         counted: rows whose answer or error is not zero throughout.
-        answers: (R,) a number of each row's answer; rows with one answer have one number. Their errors are the same error.
+        answers: (R,) a number of each row's answer; rows with one answer have one number. Their errors are the same error, as are those
+            of rows whose weights have one rounding (``row_errors``).
         leaked: elements that are NaN where the reference allows it (``Reference.leaks``).
         element: the largest |o - ref| / (|ref| + scale / sqrt(d)) of any element.
         absolute: its numerator.
@@ -152,6 +153,7 @@ def row_errors(
     leaks: Bools | None = None,
     swing: F64 | None = None,
     bare: F64 | None = None,
+    alike: F64 | None = None,
 ) -> RowErrors:
     """Errors of ``actual`` (R, d) against ``expected`` (R, d); above ``limit`` the storage type overflows.
 
@@ -159,6 +161,7 @@ def row_errors(
         leaks: (R, d) elements that may be NaN.
         swing: (R,) the part of each row's error that the rounding of its scores explains, which does not count.
         bare: (R,) the floor without errors of scores, which never turn an answer into zeros.
+        alike: (R,) numbers above 0 of rows whose largest weight is below 1: where they are equal, P is rounded alike.
     """
     count = len(expected)
     relative, mismatched, answers = np.zeros(count), np.zeros(count), np.zeros(count)
@@ -191,4 +194,6 @@ def row_errors(
             quotient = absolute / allowance
             at = int(quotient.argmax())
             worst = max(worst, (float(quotient.flat[at]), float(absolute.flat[at]), float(allowance.flat[at])))
+    if alike is not None:
+        answers = np.where((alike > 0) & (answers != 0), -alike, answers)
     return RowErrors(relative, mismatched, answers, counted, leaked, *worst)

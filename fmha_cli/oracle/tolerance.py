@@ -79,7 +79,8 @@ def compare(
         got = piece.rows.take(problem, o, problem.layout_out)
         floor = floors(problem, piece, problem.hdim_v, flushes=flushes, sums=sums)
         bare = floors(problem, piece, problem.hdim_v, flushes=flushes, sums=sums, scores=False)
-        found = row_errors(got, piece.o, floor, limit, piece.leaks, piece.swing, bare)
+        alike = np.ceil(piece.below / budget.eps)  # the largest P is exp(-below), and equal ones are rounded alike
+        found = row_errors(got, piece.o, floor, limit, piece.leaks, piece.swing, bare, alike)
         if lse is not None:
             lse_parts.append(lse_errors(piece.rows.take(problem, lse), piece, per_reach))
         undecided += int((piece.swing > budget.row * budget.eps * np.linalg.norm(piece.o, axis=1)).sum())

@@ -355,3 +355,22 @@ def test_a_dropped_key_of_a_row_of_nan_has_no_part_in_dv() -> None:
     wrong = {"dv": honest["dv"].copy()}
     wrong["dv"][0, 0, np.flatnonzero(~kept)[0]] *= 1.001
     assert compare_gradients(problem, wrong, gradients).verdict is Verdict.WRONG
+
+
+@pytest.mark.parametrize("dtype", ["bf16", "fp16"])
+def test_rows_of_one_weight_below_a_sink_have_one_rounding(dtype: str) -> None:
+    """Without scores every P is exp(-sink), here halfway between two numbers of the type: one error in all rows, and no mean of many."""
+    eps = {"bf16": 2.0**-8, "fp16": 2.0**-11}[dtype]
+    problem = Problem.from_cli(
+        f"-H 1 -s 64 --seqlen-k 300 -d 32 --dtype {dtype} --causal --scale 1e-20 --sink-logits filled --lse"
+    )
+    inputs = fill(problem, "normal", 3)
+    inputs["v"][...] = np.abs(inputs["v"].astype(np.float32)).astype(inputs["v"].dtype)
+    inputs["sink_logits"][:] = -np.log(0.125 * (1 + 1.02 * eps))
+    reference = forward(problem, inputs)
+    for style in STYLES:
+        honest = model_forward(problem, inputs, style=style)
+        judged = compare(problem, honest.o, honest.lse, reference)
+        assert all(check.passed for _, check in judged.checks), judged
+        assert dict(judged.checks)["o"].rms > 0.9 * eps
+    assert compare(problem, honest.o * (1 + 2 * eps), None, reference).verdict is Verdict.WRONG
