@@ -60,9 +60,9 @@ def outcomes(args: argparse.Namespace) -> Iterator[Judged]:
     """Every problem, on every architecture."""
     registry, on_cpu = api.build_registry(), args.backend == "cpu"
     families = args.family or (list(Family) if on_cpu else GPU_FAMILIES)
-    for arch in args.arch or (CPU if on_cpu else (None,)):
+    for step, arch in enumerate(args.arch or (CPU if on_cpu else (None,))):
         types = args.dtype or (("fp32", "bf16", "fp16") if on_cpu else ("fp16", "bf16"))
-        for number, family, dtype in plan(args.count, args.seed, families, types):
+        for number, family, dtype in plan(args.count, args.seed + 1000 * step, families, types):
             dtype = "bf16" if arch == "x86_64_amx" else dtype
             yield run(drawn(number, family, dtype, plain=not on_cpu), args, arch, registry)
 

@@ -140,7 +140,7 @@ class _Formula:
         moved = np.where(np.isneginf(a), 0, np.maximum(np.maximum(high - p, p - low), 0))
         self.lse = (top + total)[..., 0]
         reach = np.stack([np.logaddexp.reduce(a + sign * e, axis=-1) for sign in (-1, 1)])
-        self.lse_slack = np.abs(reach - total[..., 0]).max(axis=0) + 2.0**-20 * (1 + np.abs(self.lse)) * (u > 1e-9)
+        self.lse_slack = np.abs(reach - total[..., 0]).max(axis=0) + 1e-5 * (1 + np.abs(self.lse)) * (u > 1e-9)
         self.lse_slack += 64 * u * np.abs(self.lse)
         for x in (p, moved):
             x[nonfinite[..., None] & ~np.isneginf(s)] = np.nan
