@@ -72,6 +72,7 @@ class Budget:
         element: error of an element, likewise.
         rms: root mean square of the row errors in eps, for very many rows (fewer rows: ``rms_of``).
         lse: error of LSE relative to 1 + |LSE|.
+        half_steps: the error of a P that is too small for a relative one, in ``HALF_STEP``: 2 where P is rounded towards zero.
     """
 
     eps: float
@@ -79,6 +80,7 @@ class Budget:
     element: float
     rms: float
     lse: float
+    half_steps: float = 1.0
 
     def rms_of(self, rows: int) -> float:
         """The rms budget for a sample of ``rows`` rows: few rows scatter more."""
@@ -151,4 +153,4 @@ def budget_of(problem: Problem, tensor: str = "o", family: str = ANY, backend: s
         raise UnsupportedError(f"no measured error budget for {tensor} in {dtype.value}", code="O003", where="--dtype")
     best = max(matching, key=lambda e: [e[key] != ANY for key in ("backend", "family")])
     row, element, rms, lse = (float(best[key]) for key in ("row", "element", "rms", "lse"))
-    return Budget(eps, row, element, rms, lse)
+    return Budget(eps, row, element, rms, lse, float(best.get("half_steps", 1.0)))

@@ -231,13 +231,16 @@ def _block(block: RowBlock, g: int, k: F64, v: F64, stream: Stream, out: Gradien
         dv_square[first:end] += ((used * far) ** 2).T @ do_size
         dv_share[first:end] += ((used * share) ** 2).T @ do_size
         dv_lost[first:end] += (flushed(used, p.dtype) ** 2).T @ do_size
-        dp = do @ _clean(block, v, first, end).T
+        values = _clean(block, v, first, end)
+        dp = do @ values.T
+        # the products of dP may cancel, and where a learned sink takes all weight, D is too small to hide their rounding
+        least = np.sqrt(do**2 @ (values**2).T) if p.dtype is DType.FP32 else np.zeros(())
         if factor is not None:
-            dp *= factor
+            dp, least = dp * factor, least * factor
         unused = weights == 0  # the dP of a hidden key may come from a NaN
         dp[unused] = 0.0
         ds = np.where(unused, 0.0, weights * (dp - dot[:, None]))
-        size = np.abs(dp) + (np.abs(dot) + dot_noise)[:, None]
+        size = np.maximum(np.abs(dp), least) + (np.abs(dot) + dot_noise)[:, None]
         spread = np.where(unused, 0.0, (weights * far + _least(p)) * size)
         _add_bias(block, ds, out.dbias, first, end)
         _add_bias(block, spread**2, out.noise.get("dbias"), first, end)

@@ -130,9 +130,10 @@ def floors(
     flushes: bool = False,
     sums: float = F32_EPS,
     scores: bool = True,
+    half_steps: float = 1.0,
 ) -> F64:
     """(R,) the floor of each row's scale; ``flushes``: the matrix unit treats subnormal P as zero; ``sums``: its error of a sum.
-    Without ``scores``, their errors are left out."""
+    Without ``scores``, their errors are left out; ``half_steps`` as in ``Budget``."""
     eps = eps_of(problem)
     # two roundings of an exponent that is as large in all keys of the row, so their errors may be equal
     below = 2 * F32_EPS * reference.below / eps
@@ -141,7 +142,7 @@ def floors(
         terms = terms + score_error(problem, sums) * near_reach(problem, reference.reach) / eps
     size = np.sqrt(squares(reference.o))
     floor: F64 = reference.noise * (1 + terms) + size * below + dim**0.5 * HALF_STEP[problem.dtype_out] / eps
-    floor += reference.width * HALF_STEP[problem.dtype] / eps
+    floor += reference.width * half_steps * HALF_STEP[problem.dtype] / eps
     return floor + reference.lost / eps if flushes else floor
 
 

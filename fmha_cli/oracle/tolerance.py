@@ -77,8 +77,12 @@ def compare(
     suspect: tuple[float, Array, Reference, int] | None = None
     for piece in reference.pieces():
         got = piece.rows.take(problem, o, problem.layout_out)
-        floor = floors(problem, piece, problem.hdim_v, flushes=flushes, sums=sums)
-        bare = floors(problem, piece, problem.hdim_v, flushes=flushes, sums=sums, scores=False)
+        floor, bare = (
+            floors(
+                problem, piece, problem.hdim_v, flushes=flushes, sums=sums, scores=scores, half_steps=budget.half_steps
+            )
+            for scores in (True, False)
+        )
         alike = np.ceil(piece.below / budget.eps)  # the largest P is exp(-below), and equal ones are rounded alike
         found = row_errors(got, piece.o, floor, limit, piece.leaks, piece.swing, bare, alike)
         if lse is not None:

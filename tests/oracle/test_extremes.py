@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from numerics.campaign import honest_run
 from numerics.faults import ExtremeFault
 from numerics.kernel_model import Style, model_forward
 from numerics.kernel_model_backward import model_backward
 
+from fmha_cli.domain.dtypes import DType
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.tensors import Element
 from fmha_cli.domain.verdict import Verdict
@@ -374,3 +376,34 @@ def test_rows_of_one_weight_below_a_sink_have_one_rounding(dtype: str) -> None:
         assert all(check.passed for _, check in judged.checks), judged
         assert dict(judged.checks)["o"].rms > 0.9 * eps
     assert compare(problem, honest.o * (1 + 2 * eps), None, reference).verdict is Verdict.WRONG
+
+
+def test_products_of_dp_that_cancel_below_a_sink_keep_their_rounding() -> None:
+    """Where a sink takes all weight, O and D are nearly 0, and dS is P dP alone: a dP that cancels has the error of its products."""
+    problem = Problem.from_cli(
+        "-H 1 -s 16 -d 32 --dtype fp32 --direction bwd --bias elementwise --dbias --sink-logits filled"
+    )
+    inputs = fill(problem, "normal", 3)
+    inputs["sink_logits"][:] = 34
+    do, v = (inputs[name][0, 0].astype(np.float64) for name in ("do", "v"))
+    v[5] -= (v[5] @ do[7] / (do[7] @ do[7])) * do[7]
+    inputs["v"][0, 0] = v.astype(np.float32)
+    gradients = backward(problem, inputs)
+    for style in STYLES:
+        honest = model_backward(problem, inputs, style=style)
+        relative = abs(honest["dbias"][0, 0, 7, 5] / gradients.dbias[0, 0, 7, 5] - 1)
+        assert relative > 1e-2
+        judged = compare_gradients(problem, honest, gradients)
+        assert all(check.passed for _, check in judged.checks), judged
+    honest["dbias"][0, 0, 7, 1] *= 1.001
+    assert compare_gradients(problem, honest, gradients).verdict is Verdict.WRONG
+
+
+def test_weights_rounded_towards_zero_may_lose_a_whole_step() -> None:
+    """Below a sink of 15 weights in fp16 are subnormal; AMD's conversion takes away up to 2^-24 of each, not half of that."""
+    runs = [
+        honest_run(seed, DType.FP16, kind, "ck_tile")
+        for seed, kind in ((194, "coded"), (1376, "ties"), (2490, "normal"))
+    ]
+    assert all(run.accepted["all rules"] for run in runs), runs
+    assert max(run.element for run in runs) > 0.55
