@@ -1,4 +1,6 @@
-"""One tensor of a ``.safetensors`` file that may be damaged. The header is checked as a whole, as the format demands.
+"""``.safetensors``: one tensor of a file that may be damaged, and the bytes of a new file. The header that is read is checked as a
+whole, as the format demands. fmha writes the format itself, because releases of the library know different types
+(``tests/walk/test_safetensors_releases.py``).
 
 Source: the safetensors format, https://github.com/huggingface/safetensors#format: 8 bytes with the header's length
 (little-endian), the header (JSON), the data; the tensors fill the data from its first byte to its last, without gaps.
@@ -20,21 +22,23 @@ from fmha_cli.oracle.mx import unpacked_fp4
 from fmha_cli.walk.npy_files import Array, Choose, Unreadable, fits
 
 _READ: Mapping[str, npt.DTypeLike] = {
+    "I64": np.int64,
     "F64": np.float64,
     "F32": np.float32,
-    "F16": np.float16,
+    "I32": np.int32,
     "BF16": ml_dtypes.bfloat16,
+    "F16": np.float16,
+    "F8_E5M2FNUZ": ml_dtypes.float8_e5m2fnuz,
+    "F8_E4M3FNUZ": ml_dtypes.float8_e4m3fnuz,
+    "F8_E8M0": ml_dtypes.float8_e8m0fnu,
     "F8_E4M3": ml_dtypes.float8_e4m3fn,
     "F8_E5M2": ml_dtypes.float8_e5m2,
-    "F8_E4M3FNUZ": ml_dtypes.float8_e4m3fnuz,
-    "F8_E5M2FNUZ": ml_dtypes.float8_e5m2fnuz,
-    "F8_E8M0": ml_dtypes.float8_e8m0fnu,
-    "I64": np.int64,
-    "I32": np.int32,
     "I8": np.int8,
     "U8": np.uint8,
     "BOOL": np.bool_,
 }
+"""In the order in which the library places tensors."""
+_NAMES = {np.dtype(kind): name for name, kind in _READ.items()}
 _FP4 = "F4"
 """Two elements of fp4 in a byte; the shape counts elements."""
 
@@ -82,6 +86,22 @@ def read_safetensors(file: IO[bytes], size: int, choose: Choose) -> Array:
     if dtype == _FP4:
         return unpacked_fp4(np.frombuffer(data, np.uint8)).reshape(header[name]["shape"])
     return np.frombuffer(data, dtype=_READ[dtype]).reshape(header[name]["shape"])
+
+
+def safetensors_of(arrays: Mapping[str, Array]) -> bytes:
+    """A file with these tensors; types that the format has no name for become float32. Byte for byte what safetensors 0.8.0
+    writes: tensors in the order of ``_READ`` and then of their names, and the header padded to 8 bytes."""
+    kept = {name: array if array.dtype in _NAMES else array.astype(np.float32) for name, array in arrays.items()}
+    places = list(_NAMES)
+    order = sorted(kept, key=lambda name: (places.index(kept[name].dtype), name))
+    header, end = dict[str, object](), 0
+    for name in order:
+        start, end = end, end + kept[name].nbytes
+        about = {"dtype": _NAMES[kept[name].dtype], "shape": kept[name].shape, "data_offsets": (start, end)}
+        header[name] = about
+    text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
+    text += b" " * (-len(text) % 8)
+    return b"".join((len(text).to_bytes(8, "little"), text, *(kept[name].tobytes() for name in order)))
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

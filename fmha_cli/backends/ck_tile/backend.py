@@ -157,8 +157,9 @@ class CkTileBackend:
 
     def checkers(self) -> Sequence[Checker]:
         from fmha_cli.backends.ck_tile.checks import check_compilers, check_tree
+        from fmha_cli.backends.hip.library import check_bindings
 
-        return check_tree, check_compilers
+        return check_tree, check_compilers, check_bindings
 
     def home_files(self, home: str) -> Mapping[str, Path]:
         from fmha_cli.backends.ck_tile.tree import watched_files

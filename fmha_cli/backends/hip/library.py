@@ -11,10 +11,17 @@ from typing import Any
 
 from fmha_cli.backends.gpu.driver import imported
 from fmha_cli.domain.errors import EnvironmentProblem
+from fmha_cli.domain.installation import DoctorCheck, Surroundings
+from fmha_cli.toolchain.framework import check_release, installed, numbers_of
 from fmha_cli.toolchain.rocm.installed import RUNTIME, installed_roots, runtimes
 
-_BINDINGS = ("hip.chip", "hip.hip")
-"""hip-python's low layer, whose ``DLL`` names the library that the first call opens, and its high layer."""
+_BINDINGS = (("hip.chip", "hip.hip"), ("rocm.bindings.util.paths", "rocm.bindings.hip"))
+"""Of hip-python to 7, and from 10: the module that names the library which the first call opens (by ``DLL``, by
+``get_library_path``), and that of the calls. In 10, ``hip`` is another name of ``rocm.bindings`` without the first and without
+submodules (hip-python 10.0.0.0.1.2, ``hip/__init__.py``)."""
+_RENAMED = (10,)
+TRIED = ("6.2.0.499.16", "7.2.2.562.43", "10.0.0.0.1.2")
+"""Releases of hip-python whose calls were made to a runtime (``tests/backends/ck_tile/test_standin.py``)."""
 
 _FIRST_CALL = "hipInit"
 
@@ -58,12 +65,22 @@ def open_library(path: Path | None = None) -> tuple[ctypes.CDLL, str]:
 
 
 def open_bindings(library: str) -> Any:
-    """hip-python's module ``hip.hip``, bound to the named library.
+    """hip-python's module of calls, bound to the named library.
 
     Raises:
         EnvironmentProblem: H003, hip-python is not installed or does not import.
     """
     help = "pip install 'fmha[rocm]', in a version for the installed ROCm"
-    low, high = imported(_BINDINGS, "hip-python", "H003", help)
-    low.DLL = library.encode()
+    renamed = numbers_of(installed("hip-python") or "") >= _RENAMED
+    low, high = imported(_BINDINGS[renamed], "hip-python", "H003", help)
+    if renamed:
+        others = low.get_library_path
+        low.get_library_path = lambda name, *more: os.fsencode(library) if name == "amdhip64" else others(name, *more)
+    else:
+        low.DLL = library.encode()
     return high
+
+
+def check_bindings(surroundings: Surroundings) -> Iterator[DoctorCheck]:
+    """For ``fmha doctor``: whether the installed hip-python is one of the tried ones, or between them."""
+    yield from check_release("hip-python", TRIED, surroundings)

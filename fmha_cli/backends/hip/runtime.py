@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from dataclasses import dataclass
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -91,14 +92,17 @@ class Hip(Driver):
         return tuple(self._device(index) for index in range(int(self.call("hipGetDeviceCount"))))
 
     def _device(self, index: int) -> HipDevice:
-        found = self.driver.hipDeviceProp_t()
-        self.call("hipGetDeviceProperties", found, index)
-        target = found.gcnArchName.decode("ascii", "replace")
+        if "prop" in signature(self.driver.hipGetDeviceProperties).parameters:
+            found = self.driver.hipDeviceProp_t()
+            self.call("hipGetDeviceProperties", found, index)
+        else:  # from hip-python 10
+            found = self.call("hipGetDeviceProperties", index)
+        target, name = _text(found.gcnArchName), _text(found.name)
         return HipDevice(
             index=index,
             arch=target.partition(":")[0],
             target=target,
-            name=found.name.decode("utf-8", "replace"),
+            name=name,
             units=int(found.multiProcessorCount),
             memory_bytes=int(found.totalGlobalMem),
             l2_bytes=int(found.l2CacheSize),
@@ -126,3 +130,8 @@ class Hip(Driver):
 
     def event(self) -> Any:
         return self.call("hipEventCreate")
+
+
+def _text(value: bytes | str) -> str:
+    """The text of an array of characters: bytes to hip-python 7, a string from 10."""
+    return value if isinstance(value, str) else value.decode("utf-8", "replace")

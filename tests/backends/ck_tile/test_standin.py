@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from library_releases import pip_install
 
 from fmha_cli.backends.ck_tile.standin.building import build_standin, source
 from fmha_cli.backends.ck_tile.standin.recording import PlayedDevice
@@ -30,9 +32,10 @@ def standin(shared_cache: Path) -> Artifact:
     return build_standin(BuildContext(cache_root=shared_cache))
 
 
-def ask(standin: Artifact, *words: str) -> Any:
+def ask(standin: Artifact, *words: str, beside: Path | None = None) -> Any:
     done = subprocess.run(
         [sys.executable, str(CHILD), str(standin.path), *words],
+        env=os.environ | ({"PYTHONPATH": str(beside)} if beside else {}),
         capture_output=True,
         text=True,
         timeout=600,
@@ -104,6 +107,24 @@ def test_events_give_nanoseconds(standin: Artifact) -> None:
     assert found["unknown"] == "HIP error 123456"
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("release", library.TRIED)
+def test_each_release_of_hip_python_makes_the_calls(release: str, standin: Artifact, tmp_path: Path) -> None:
+    """hip-python 10 is a package of names; the calls are in two others, whose properties of a device are strings."""
+    parts = ("rocm-bindings-hip", "rocm-bindings-core") if release.startswith("10.") else ()
+    folder = pip_install(tmp_path / "library", *(f"{name}=={release}" for name in ("hip-python", *parts)))
+    (device,) = ask(standin, "probe", "gfx942:sramecc+:xnack-", "1", beside=folder)["devices"]
+    assert device[:3] == ["hip:0", ["gfx942"], 304]
+    assert device[5] == "fmha recording stand-in"
+    found = ask(standin, "memory", beside=folder)
+    assert (found["back"], found["left"]) == ([*range(10, 30), *[7] * 80], 0)
+    found = ask(standin, "faults", beside=folder)
+    assert found["twice"][1:] == ["hipFree failed: invalid argument (1)", "hipErrorInvalidValue", 1]
+    assert found["unknown"][1] == "hipDeviceReset is not available"
+    assert len(ask(standin, "events", beside=folder)["times"]) == 2
+
+
 def test_a_missing_runtime_says_where_it_was_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(EnvironmentProblem) as caught:
         open_library(tmp_path / "libamdhip64.so")
@@ -133,7 +154,7 @@ def test_a_library_that_is_no_runtime_is_said_to_be_none(standin: Artifact, tmp_
 
 
 def test_missing_bindings(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(library, "_BINDINGS", ("no_such_module_of_hip", "hip.hip"))
+    monkeypatch.setattr(library, "_BINDINGS", (("no_such_module_of_hip", "hip.hip"),) * 2)
     with pytest.raises(EnvironmentProblem) as caught:
         open_bindings("libamdhip64.so")
     assert caught.value.code == "H003"

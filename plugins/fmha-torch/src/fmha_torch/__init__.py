@@ -20,7 +20,8 @@ QUIET = {"GOMP_SPINCOUNT": "2000", "KINETO_LOG_LEVEL": "5"}
 class TorchBackend(api.FrameworkBackend):
     """The kernels of ``limits.json``."""
 
-    name = "torch"
+    name = distribution = "torch"
+    tried = tuple(table()["torch"]["tried"])
     algorithm: type[api.Algorithm] = TorchAlgorithm
 
     def __init__(self) -> None:
