@@ -11,54 +11,33 @@ import inspect
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TRANSFORMERS_VERBOSITY", "critical")
 
+import model_hooks as hooks
 import torch
 import transformers
+from model_hooks import SEQLEN, Call, NotRecorded, place
+from model_inputs import inputs
 from transformers import masking_utils
 from transformers.integrations.moe import ExpertsInterface
 from transformers.modeling_utils import AttentionInterface
 from transformers.models.auto import configuration_auto, modeling_auto
 
-SEQLEN = 24
-"""Tokens of the prompt."""
-
 NAME = "fmha_record"
 
-
-@dataclass(frozen=True)
-class Call:
-    """One attention call; ``seen`` has the number of keys that each query sees. ``sparse``: to chosen keys, or within windows that
-    are laid into the batch."""
-
-    heads: int
-    kv_heads: int
-    hdim: int
-    hdim_v: int
-    scale: float
-    softcap: float
-    sink_logits: bool
-    alibi: bool
-    seen: tuple[int, ...]
-    sparse: bool = False
-
-
-class NotRecorded(Exception):
-    """The class cannot be run so."""
-
-
 _calls: list[Call] = []
-_places: dict[str, None] = {}
+_places: dict[str, str] = {}
 
 
-def places() -> list[str]:
-    """File and class of the modules whose calls were recorded since the last time that this was asked."""
-    found = list(_places)
+def places() -> dict[str, str]:
+    """File and class of the modules whose calls were recorded since the last time that this was asked: by the interface of attention
+    functions, or by hooks."""
+    found = dict(_places)
     _places.clear()
     return found
 
@@ -67,11 +46,19 @@ def _record(
     module: Any, query: Any, key: Any, value: Any, attention_mask: Any = None, **given: Any
 ) -> tuple[Any, None]:
     """The attention function: notes its arguments, and gives an output of the right shape."""
-    cls = type(module)
-    _places[f"{cls.__module__.removeprefix('transformers.').replace('.', '/')}.py, {cls.__name__}"] = None
+    _places[place(module)] = "interface"
     scale = given.get("scaling")
     heads, queries, hdim = query.shape[1:]
-    alibi, seen = _seen(module, attention_mask, queries, key.shape[2], given)
+    alibi, other, seen = _seen(module, attention_mask, queries, key.shape[2], given)
+    unread = [
+        name
+        for name, value in given.items()
+        if value is not None and name not in _READ and not name.startswith(("output_", "return_", "use_"))
+    ]
+    if unread:
+        other = _ARGUMENTS.get(unread[0], f"the argument {unread[0]} of its attention")
+    elif query.shape[0] != 1:
+        other = "windows that are laid into the batch"
     if queries != SEQLEN and queries == key.shape[2] and set(seen) == {queries}:
         seen = (SEQLEN,) * SEQLEN  # a tower has as many tokens as its input makes
     _calls.append(
@@ -85,25 +72,62 @@ def _record(
             sink_logits=given.get("s_aux") is not None,
             alibi=alibi,
             seen=seen,
-            sparse=given.get("indices") is not None or given.get("block_indices") is not None or query.shape[0] != 1,
+            other=other,
         )
     )
     return value.new_zeros(query.shape[0], queries, heads, value.shape[3]), None
 
 
-def _seen(module: Any, mask: Any, queries: int, keys: int, given: Mapping[str, Any]) -> tuple[bool, tuple[int, ...]]:
-    """Whether the mask has slopes, and how many keys each query sees. A mask without values is taken for the one of its flags."""
+_ARGUMENTS = {
+    **dict.fromkeys(("indices", "block_indices"), "sparse attention, to the keys that an indexer picks"),
+    "position_bias": "a bias of positions that is added to the scores",
+    "sinks": "a sink of each token's own",
+}
+_READ = {
+    *("scaling", "softcap", "s_aux", "sliding_window", "is_causal"),
+    *("dropout", "position_ids", "deterministic"),
+    *(
+        "cu_seq_lens_q",
+        "cu_seq_lens_k",
+        "max_length_q",
+        "max_length_k",
+    ),  # of sequences that are packed; a mask or a call has each
+}
+"""Arguments that are recorded, or that decide nothing about the attention of one prompt."""
+
+
+def _seen(
+    module: Any, mask: Any, queries: int, keys: int, given: Mapping[str, Any]
+) -> tuple[bool, str, tuple[int, ...]]:
+    """Whether the mask has the standard slopes, what else no flag expresses, and how many keys each query sees.
+
+    Raises:
+        NotRecorded: a mask on the meta device.
+    """
     if torch.is_tensor(mask) and mask.device.type != "meta":
-        flat = mask.expand(-1, max(mask.shape[1], 1), -1, -1)[0]
-        open_ = flat if flat.dtype == torch.bool else flat > -1e3
-        sloped = flat.dtype != torch.bool and bool((flat[open_] != 0).any())
-        return sloped, tuple(int(row.sum()) for row in open_[0])
+        with torch.device("cpu"):
+            return _open(mask, queries, keys)
+    if torch.is_tensor(mask):
+        raise NotRecorded("a mask without values")
     causal = given.get("is_causal")
     causal = getattr(module, "is_causal", True) if causal is None else causal
     window = given.get("sliding_window") or keys
     if causal and queries == keys:
-        return False, tuple(min(row + 1, window) for row in range(queries))
-    return False, (keys,) * queries
+        return False, "", tuple(min(row + 1, window) for row in range(queries))
+    return False, "", (keys,) * queries
+
+
+def _open(mask: Any, queries: int, keys: int) -> tuple[bool, str, tuple[int, ...]]:
+    """What a mask with values says, as ``_seen``."""
+    flat = mask.expand(*(mask.shape[:2] if mask.dim() == 4 else (1, 1)), queries, keys)
+    open_ = flat if flat.dtype == torch.bool else flat > -1e3
+    other, seen = hooks.seen_by(open_)
+    if flat.dtype == torch.bool or not bool((flat[open_] != 0).any()):
+        return False, other, seen
+    slopes = torch.from_numpy(hooks.standard_slopes(flat.shape[1]))[:, None, None] * torch.arange(keys)
+    even = hooks.uneven(flat.float() - slopes, open_.expand_as(flat))
+    alibi = float(even.abs().max()) < 1e-3
+    return alibi, other if alibi else "a bias that is added to the scores", seen
 
 
 def _mask(*args: Any, **given: Any) -> Any:
@@ -141,8 +165,8 @@ def model_class(kind: str) -> type | None:
     if name is not None and hasattr(transformers, name):
         found = getattr(transformers, name)
         wanted = _config_of(found)
-        if wanted in (None, config_class(kind).__name__):
-            return found
+        if wanted in (None, config_class(kind).__name__) or not _modeling(kind):
+            return found  # a type without classes of its own has those of another
     name = modeling_auto.MODEL_MAPPING_NAMES.get(kind)
     for one in name if isinstance(name, tuple | list) else [name]:
         found = getattr(transformers, one, None) if one else None
@@ -161,12 +185,19 @@ def _config_of(model: type) -> str | None:
 
 
 @cache
+def _modeling(kind: str) -> Any:
+    """The module of a type's classes; None where it has none of its own."""
+    try:
+        return importlib.import_module(config_class(kind).__module__.replace("configuration_", "modeling_"))
+    except ImportError:
+        return None
+
+
+@cache
 def classes_of(kind: str) -> list[type]:
     """The classes of models that take the configuration of a model_type, in the order of the source."""
-    config = config_class(kind)
-    try:
-        module = importlib.import_module(config.__module__.replace("configuration_", "modeling_"))
-    except ImportError:
+    config, module = config_class(kind), _modeling(kind)
+    if module is None:
         return []
     own = [one for one in vars(module).values() if inspect.isclass(one) and one.__module__ == module.__name__]
     models = [
@@ -178,22 +209,38 @@ def classes_of(kind: str) -> list[type]:
 
 
 @cache
+def source_of(kind: str) -> str:
+    """The source of a type's configuration and of its classes."""
+    source = inspect.getsource(inspect.getmodule(config_class(kind)))
+    model = model_class(kind)
+    return source + (inspect.getsource(inspect.getmodule(model)) if model is not None else "")
+
+
+@cache
+def takes_tokens(kind: str) -> bool:
+    """Whether a class takes a prompt of tokens, not an image or sound."""
+    return "input_ids" in inspect.signature(model_class(kind).forward).parameters
+
+
+def has_interface(kind: str) -> bool:
+    """Whether the source of a type's classes has attention functions."""
+    return "ALL_ATTENTION_FUNCTIONS" in inspect.getsource(_modeling(kind)) if _modeling(kind) is not None else False
+
+
+@cache
 def members_of(kind: str) -> dict[str, Any]:
     """The members that a class of configurations has, or that its source asks a configuration for, with their defaults."""
     config = config_class(kind)
     found = {name: getattr(config, name, None) for name in getattr(config, "__dataclass_fields__", {})}
-    source = inspect.getsource(inspect.getmodule(config))
-    model = model_class(kind)
-    if model is not None:
-        source += inspect.getsource(inspect.getmodule(model))
+    source = source_of(kind)
     asked = re.findall(r"getattr\(\w*config, \"(\w+)\"", source) + re.findall(r"kwargs\.(?:get|pop)\(\"(\w+)\"", source)
     return {**dict.fromkeys(asked), **found}
 
 
 def calls_of(
-    kind: str, members: Mapping[str, Any], devices: tuple[str, ...] = ("meta", "cpu"), model: type | None = None
+    kind: str, members: Mapping[str, Any], devices: tuple[str, ...] = ("meta", "cpu"), times: int = 1
 ) -> list[Call]:
-    """The attention calls of one prompt, in their order.
+    """The attention calls of one prompt, in their order; seen by hooks on the CPU where no attention function is called.
 
     Raises:
         NotRecorded: the class refuses the configuration, or cannot be run.
@@ -201,46 +248,86 @@ def calls_of(
     said = []
     for device in devices:
         try:
-            return _run(kind, members, device, model or model_class(kind))
+            found, watch = _run(kind, members, device, times)
+            if found and watch.found:
+                return [_not_plain("attention beside that of the attention function")]
+            if found or not watch.found:
+                return found
+            if device == "meta":
+                raise NotRecorded("no attention function is called")
         except Exception as fault:  # noqa: BLE001 - any class may fail in any way; all are reported
-            said.append(f"{device}: {type(fault).__name__}: {str(fault)[:200]}")
+            said.append(f"{device}: {type(fault).__name__}: {' '.join(str(fault).split())[:200]}")
+            if device == "meta" or "fmha_record" not in str(fault):
+                continue
+        return hooked(kind, members, times)
     raise NotRecorded("; ".join(said))
 
 
-def _run(kind: str, members: Mapping[str, Any], device: str, model: Any) -> list[Call]:
+def hooked(kind: str, members: Mapping[str, Any], times: int = 1) -> list[Call]:
+    """The attention calls of one prompt, seen in the products and the softmax of a model in double precision with random weights.
+
+    Raises:
+        NotRecorded: the class cannot be run so, or no flag expresses what it does to its scores.
+    """
+    said = ""
+    for dtype in (torch.float64, torch.float32):  # some classes make tensors of single precision themselves
+        try:
+            _, watch = _run(kind, members, "cpu", times, "eager", dtype)
+            found = hooks.calls_in(watch)
+            if takes_tokens(kind) and any(len(call.seen) != SEQLEN for call in found):
+                raise NotRecorded("scores that are not of all tokens")
+        except NotRecorded as fault:
+            if str(fault).startswith("scores"):
+                return [_not_plain(str(fault))]
+            raise
+        except Exception as fault:  # noqa: BLE001 - any class may fail in any way
+            said = said or f"hooked: {type(fault).__name__}: {' '.join(str(fault).split())[:200]}"
+            continue
+        _places.update(dict.fromkeys(watch.places, "hooks"))
+        return [whole(call) for call in found]
+    raise NotRecorded(said)
+
+
+def _not_plain(other: str) -> Call:
+    """What stands for all calls of a run where no flag expresses them."""
+    return Call(1, 1, 1, 1, 1.0, 0.0, False, False, (), other)
+
+
+def whole(call: Call) -> Call:
+    """A call in which all see all, as one of the prompt: a tower has as many tokens as its input makes."""
+    tokens = len(call.seen)
+    return replace(call, seen=(SEQLEN,) * SEQLEN) if set(call.seen) == {tokens} and tokens != SEQLEN else call
+
+
+def _run(
+    kind: str, members: Mapping[str, Any], device: str, times: int, how: str = NAME, dtype: Any = None
+) -> tuple[list[Call], hooks.Watch]:
+    model = model_class(kind)
+    if model is None:
+        raise NotRecorded("no class takes this configuration alone")
     config = config_class(kind)(**members)
-    config._attn_implementation = NAME
+    config._attn_implementation = how
     config._experts_implementation = NAME
-    _calls.clear()
+    torch.manual_seed(0)
     with torch.device(device), torch.no_grad():
         made = model(config).eval()
+        if dtype is not None:
+            made = made.to(dtype)
+            for weight in made.parameters():
+                torch.nn.init.normal_(weight, std=0.2)
         takes = inspect.signature(made.forward).parameters
-        given: dict[str, Any] = (
-            {"use_cache": False} if "input_ids" in takes and ("use_cache" in takes or "kwargs" in takes) else {}
-        )
-        made(**_input(config, takes), **given)
-    return list(_calls)
-
-
-def _input(config: Any, takes: Mapping[str, Any]) -> dict[str, Any]:
-    """One prompt of tokens, one image, or a piece of sound, as a class takes it. Raises NotRecorded: it takes something else."""
-    if "input_ids" in takes:
-        return {"input_ids": torch.ones(1, SEQLEN, dtype=torch.long)}
-    if "pixel_values" in takes:
-        size = getattr(config, "image_size", None) or 32
-        height, width = size if isinstance(size, list | tuple) else (size, size)
-        return {"pixel_values": torch.zeros(1, getattr(config, "num_channels", 3) or 3, height, width)}
-    bins = next(
-        (
-            value
-            for name in ("num_mel_bins", "n_mels", "input_feat_per_channel")
-            if (value := getattr(config, name, None))
-        ),
-        None,
-    )
-    if "input_features" in takes and bins:
-        frames = 2 * (getattr(config, "max_source_positions", None) or 32)
-        return {"input_features": torch.zeros(1, bins, frames)}
-    if "input_values" in takes:
-        return {"input_values": torch.zeros(1, 4000)}
-    raise NotRecorded(f"takes {', '.join(list(takes)[:3])}")
+        said = None
+        for given in inputs(config, takes, times):
+            _calls.clear()
+            if dtype is not None:
+                given = {
+                    name: one.to(dtype) if torch.is_tensor(one) and one.is_floating_point() else one
+                    for name, one in given.items()
+                }
+            try:
+                with hooks.Watch() as watch:
+                    made(**given)
+                return list(_calls), watch
+            except Exception as fault:  # noqa: BLE001 - the next form of the input
+                said = said or fault
+        raise said or NotRecorded(f"takes {', '.join(list(takes)[:3])}")

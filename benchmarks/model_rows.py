@@ -39,6 +39,29 @@ _SMOL = (
     "else (i + 1) % no_rope_layer_interval) else 'full_attention'"
 )
 
+_XLM = {
+    "layers": "n_layers",
+    "heads": "n_heads",
+    "kv_heads": "n_heads",
+    "hdim": "emb_dim // n_heads",
+    "scale": "1.0",
+    "causal": "causal",
+}
+_BERT = {
+    "layers": "num_hidden_layers",
+    "heads": "num_attention_heads",
+    "kv_heads": "num_attention_heads",
+    "hdim": "hidden_size // num_attention_heads",
+    "causal": "is_decoder",
+}
+_BART = {
+    "layers": "decoder_layers",
+    "heads": "decoder_attention_heads",
+    "kv_heads": "decoder_attention_heads",
+    "hdim": "d_model // decoder_attention_heads",
+    "scale": "1.0",
+}
+
 BY_HAND: Mapping[str, Mapping[str, Any]] = {
     **{
         kind: {"facts": {**_MLA, **_YARN}}
@@ -53,8 +76,11 @@ BY_HAND: Mapping[str, Mapping[str, Any]] = {
                 "youtu",
                 "sarvam_mla",
             ),
-            *("mistral4_text", "mistral4"),
         )
+    },
+    "mistral4": {
+        "facts": {**_MLA, **_YARN},
+        "defaults": {"rope_parameters": {"type": "yarn", "factor": 128.0, "mscale_all_dim": 1.0}},
     },
     "kimi_linear": {
         "facts": {
@@ -101,7 +127,7 @@ BY_HAND: Mapping[str, Mapping[str, Any]] = {
     "zamba2": {
         "facts": {
             "layer": "layers_block_type[i] if layers_block_type else ('hybrid' if i in (6, 12, 18, 24, 30, 36, 42, 47, 51) else 'linear_attention')",
-            "hdim": "2 * hidden_size // num_attention_heads",
+            "hdim": "attention_head_dim if attention_head_dim is not None else 2 * hidden_size // num_attention_heads",
             "scale": "(hdim / 2) ** -0.5",
         }
     },
@@ -159,6 +185,41 @@ BY_HAND: Mapping[str, Mapping[str, Any]] = {
     "laguna": {
         "facts": {"heads": "num_attention_heads_per_layer[i] if num_attention_heads_per_layer else num_attention_heads"}
     },
+    "hrm_text": {
+        "facts": {
+            "num_layers_per_stack": "num_layers_per_stack if num_layers_per_stack is not None else num_hidden_layers",
+            "num_hidden_layers": "num_hidden_layers",
+            "layers": "num_layers_per_stack * H_cycles * (L_cycles + 1)",
+        }
+    },
+    "embedding_gemma2_text": {
+        "facts": {
+            "layer": "'full_attention' if i == num_hidden_layers - 1 else layer_types[i] if layer_types else ('sliding_attention' if (i + 1) % sliding_window_pattern else 'full_attention')",
+            "hdim": "global_head_dim if layer == 'full_attention' else head_dim",
+            "kv_heads": "num_global_key_value_heads if layer == 'full_attention' else num_key_value_heads",
+        },
+        "defaults": {"global_head_dim": 512, "num_global_key_value_heads": 1, "sliding_window_pattern": 6},
+        "refused": {"per_layer_config": "members that differ from layer to layer"},
+    },
+    "step3p5": {
+        "facts": {
+            "heads": "num_sliding_attention_heads if layer == 'sliding_attention' and num_sliding_attention_heads is not None else num_attention_heads"
+        },
+        "refused": {
+            "sparse_attention_config": "sparse attention",
+            "attention_other_setting": "heads that differ from layer to layer in an earlier form",
+            "per_layer_config": "members that differ from layer to layer",
+        },
+    },
+    **{
+        kind: {
+            "refused": {
+                "use_relative_position_bias or use_shared_relative_position_bias": "a bias of relative positions that is added to the scores"
+            }
+        }
+        for kind in ("beit", "data2vec-vision")
+    },
+    "ultrabert": {"refused": {"attention_windows": "windows of each layer's own"}},
     "dbrx": {
         "facts": {
             "layers": "n_layers",
@@ -168,35 +229,7 @@ BY_HAND: Mapping[str, Mapping[str, Any]] = {
         }
     },
     "granitemoehybrid": {"facts": {"layer": "layer_types[i] if layer_types else 'linear_attention'"}},
-}
-"""model_type -> facts, defaults and conditions of refusal."""
-
-_XLM = {
-    "layers": "n_layers",
-    "heads": "n_heads",
-    "kv_heads": "n_heads",
-    "hdim": "emb_dim // n_heads",
-    "scale": "1.0",
-    "causal": "causal",
-}
-_BERT = {
-    "layers": "num_hidden_layers",
-    "heads": "num_attention_heads",
-    "kv_heads": "num_attention_heads",
-    "hdim": "hidden_size // num_attention_heads",
-    "causal": "is_decoder",
-}
-_BART = {
-    "layers": "decoder_layers",
-    "heads": "decoder_attention_heads",
-    "kv_heads": "decoder_attention_heads",
-    "hdim": "d_model // decoder_attention_heads",
-    "scale": "1.0",
-}
-
-READ: Mapping[str, Mapping[str, Any]] = {
     "bloom": {
-        "read": "models/bloom/modeling_bloom.py, BloomAttention.forward: torch.baddbmm(alibi, alpha=inv_norm_factor)",
         "facts": {
             "layers": "n_layer",
             "heads": "n_head",
@@ -206,7 +239,6 @@ READ: Mapping[str, Mapping[str, Any]] = {
         },
     },
     "mpt": {
-        "read": "models/mpt/modeling_mpt.py, MptAttention.softmax_scale, MptModel.build_mpt_alibi_tensor",
         "facts": {
             "layers": "n_layers",
             "heads": "n_heads",
@@ -217,7 +249,6 @@ READ: Mapping[str, Mapping[str, Any]] = {
         },
     },
     "falcon": {
-        "read": "models/falcon/modeling_falcon.py, FalconAttention.num_kv_heads, FalconAttention.forward",
         "facts": {
             "layers": "num_hidden_layers",
             "heads": "num_attention_heads",
@@ -227,7 +258,6 @@ READ: Mapping[str, Mapping[str, Any]] = {
         "refused": {"alibi": "ALiBi slopes divided by the root of the head dim"},
     },
     "gpt_neo": {
-        "read": "models/gpt_neo/modeling_gpt_neo.py, GPTNeoSelfAttention._attn: no scale",
         "facts": {
             "layers": "num_layers",
             "heads": "num_heads",
@@ -243,15 +273,12 @@ READ: Mapping[str, Mapping[str, Any]] = {
         "refused": {"len(attention_types) != 1": "several patterns of attention types"},
     },
     "gpt_neox_japanese": {
-        "read": "models/gpt_neox_japanese/modeling_gpt_neox_japanese.py, GPTNeoXJapaneseAttention.norm_factor",
         "facts": {**_BERT, "causal": "True"},
     },
     "openai-gpt": {
-        "read": "models/openai/modeling_openai.py, Attention._attn",
         "facts": {"layers": "n_layer", "heads": "n_head", "kv_heads": "n_head", "hdim": "n_embd // n_head"},
     },
     "xglm": {
-        "read": "models/xglm/modeling_xglm.py, XGLMAttention.forward: Q is scaled before the product",
         "facts": {
             "layers": "num_layers",
             "heads": "attention_heads",
@@ -261,34 +288,28 @@ READ: Mapping[str, Mapping[str, Any]] = {
         },
     },
     "trocr": {
-        "read": "models/trocr/modeling_trocr.py, TrOCRAttention.forward: Q is scaled before the product",
         "facts": _BART,
     },
     "clvp_decoder": {
-        "read": "models/clvp/modeling_clvp.py, ClvpSelfAttention.forward: Q is scaled before the product",
         "facts": {**_BERT, "causal": "True", "scale": "1.0"},
     },
-    "rembert": {"read": "models/rembert/modeling_rembert.py, RemBertSelfAttention.forward", "facts": _BERT},
-    "roformer": {"read": "models/roformer/modeling_roformer.py, RoFormerSelfAttention.forward", "facts": _BERT},
+    "rembert": {"facts": _BERT},
+    "roformer": {"facts": _BERT},
     "megatron-bert": {
-        "read": "models/megatron_bert/modeling_megatron_bert.py, MegatronBertSelfAttention.forward",
         "facts": _BERT,
     },
     "big_bird": {
-        "read": "models/big_bird/modeling_big_bird.py, BigBirdSelfAttention.forward",
         "facts": _BERT,
         "refused": {"attention_type != 'original_full'": "block-sparse attention"},
     },
     "xlm": {
-        "read": "models/xlm/modeling_xlm.py, MultiHeadAttention.forward: Q is scaled before the product",
         "facts": _XLM,
     },
     "flaubert": {
-        "read": "models/flaubert/modeling_flaubert.py, MultiHeadAttention.forward: Q is scaled before the product",
         "facts": _XLM,
     },
 }
-"""Classes that call no attention function: the place in the source, and what it says. ``model_hooks`` checks them."""
+"""model_type -> facts, defaults and conditions of refusal."""
 
 WHY: Mapping[str, str] = {
     **dict.fromkeys(("mamba", "mamba2", "falcon_mamba", "xlstm", "rwkv", "fnet"), "no layer has softmax attention"),
@@ -318,6 +339,20 @@ WHY: Mapping[str, str] = {
         ("t5", "mt5", "umt5", "t5gemma", "byt5", "longt5", "switch_transformers", "speech_to_text", "encoder-decoder"),
         "an encoder and a decoder, of which no row is both",
     ),
+    "diffusion_gemma_text": "an encoder of the prompt and a decoder that denoises blocks, of which no row is both",
+    "unlimited_ocr_text": "windows beside the keys of a reference, which no flag expresses",
+    **dict.fromkeys(
+        ("musicgen", "musicgen_melody", "musicgen_decoder", "musicgen_melody_decoder"),
+        "a decoder whose layers also attend to an encoded text",
+    ),
+    **dict.fromkeys(("deberta", "deberta-v2"), "scores of relative positions, which no flag expresses"),
+    "canine": "attention within blocks of characters, which no flag expresses",
+    "nystromformer": "attention to landmarks, which no flag expresses",
+    **dict.fromkeys(
+        ("qwen2_5_omni_audio_encoder", "qwen3_omni_moe_audio_encoder", "qwen3_asr_encoder"),
+        "attention within chunks of the sound, which no flag expresses",
+    ),
+    "moonshine_streaming_encoder": "windows of each layer's own, which no flag expresses",
     "longformer": "attention to a window and to chosen keys, which no flag expresses",
 }
 """model_type -> why no row of a problem can stand for its attention."""

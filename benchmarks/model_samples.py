@@ -6,7 +6,8 @@ from __future__ import annotations
 import contextlib
 import random
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 import model_probe as probe
@@ -14,7 +15,20 @@ import model_probe as probe
 TINY: Mapping[str, Any] = {
     **dict.fromkeys(("vocab_size", "vocab_size_per_layer_input"), 97),
     "hidden_size_per_layer_input": 8,
-    **dict.fromkeys(("hidden_size", "n_embd", "d_model", "emb_dim", "dim", "width"), 64),
+    **dict.fromkeys(
+        (
+            "hidden_size",
+            "n_embd",
+            "d_model",
+            "emb_dim",
+            "dim",
+            "width",
+            "embed_dim",
+            "hidden_dim",
+            "encoder_hidden_size",
+        ),
+        64,
+    ),
     **dict.fromkeys(
         (
             "intermediate_size",
@@ -28,7 +42,10 @@ TINY: Mapping[str, Any] = {
         ),
         48,
     ),
-    **dict.fromkeys(("num_hidden_layers", "n_layer", "n_layers", "num_layers", "decoder_layers"), 7),
+    **dict.fromkeys(
+        ("num_hidden_layers", "n_layer", "n_layers", "num_layers", "decoder_layers", "depth", "num_blocks", "n_blocks"),
+        7,
+    ),
     "encoder_layers": 2,
     **dict.fromkeys(
         ("num_attention_heads", "n_head", "n_heads", "num_heads", "decoder_attention_heads", "attention_heads"), 4
@@ -58,15 +75,39 @@ WINDOW = 9
 """Keys in the windows of tiny models: fewer than the prompt has."""
 
 _IDLE = re.compile(
-    "token|is_causal|vocab|is_encoder_decoder|tensor_parallel|drop|eps$|init|_act|intermediate|expert|router|cache|tie_|mlp|moe|bias|loss|problem|label|architectures|output_|return_"
+    "token|is_causal|vocab|remove_invalid|local_files|generation|is_encoder_decoder|tensor_parallel|drop|eps$|init|_act|intermediate|expert|router|cache|tie_|mlp|moe|bias|loss|problem|label|architectures|output_|return_"
     "|dtype|position|rope|prob|chunk_size|transformers|_name|pretrain|ssm|mamba_(?!.*layer)|conv|hc_|freq|summary|rank$|topk|norm_|adapter|_ids?$"
     "|image|audio|vision|codebook|quant"
 )
 """In the names of members that no attention depends on; all others are changed."""
 
 
-def tiny(kind: str) -> dict[str, Any]:
-    """The members of a small model of a type."""
+_SECTIONS = ([2, 3, 3], [1, 1, 2], [2, 2, 2, 2], [4, 6, 6])
+"""Parts of rotary tables for time, height and width."""
+
+
+@cache
+def tiny(kind: str) -> Mapping[str, Any]:
+    """The members of a small model of a type: the first that can be run of those with small parts for other media, with rotary tables
+    in several sections, and without either."""
+    small = _small(kind)
+    parts = getattr(probe.config_class(kind), "sub_configs", None) or {}
+    kinds = {name: getattr(one, "model_type", "") for name, one in parts.items()}
+    inner = {
+        name: {**_small(one), "model_type": one} for name, one in kinds.items() if one in probe.kinds() and one != kind
+    }
+    tries = [{**small, **inner, **FIXED.get(kind, {})}] if inner else []
+    if "rope_parameters" not in small and "mrope_section" in probe.source_of(kind):
+        rope = {"rope_type": "default", "rope_theta": 10000.0}
+        tries += [{**small, "rope_parameters": {**rope, "mrope_section": one}} for one in _SECTIONS]
+    for tried in tries:
+        with contextlib.suppress(probe.NotRecorded):
+            probe.calls_of(kind, tried, ("cpu",))
+            return tried
+    return small
+
+
+def _small(kind: str) -> dict[str, Any]:
     members = probe.members_of(kind)
     config = probe.config_class(kind)
     small = {
@@ -91,16 +132,18 @@ FIXED: Mapping[str, dict[str, Any]] = {
     "dots3_note_text": {"num_key_value_heads": 4},
     "glm5_next_text": {"num_key_value_heads": 4},
     "qwen4_exp_text": {"num_key_value_heads": 2},
-    "dbrx": {"attn_config": {"kv_n_heads": 2, "rope_theta": 10000.0}},
-    **{
-        kind: {"rope_parameters": {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [2, 3, 3]}}
-        for kind in (
-            "qwen2_vl_text",
-            "qwen2_5_vl_text",
-            "cosmos3_edge_text",
-            "qwen3_omni_moe_talker_text",
-            "qwen2_5_omni_text",
-        )
+    "dbrx": {"attn_config": {"kv_n_heads": 2, "rope_theta": 10000.0, "clip_qkv": 8.0}},
+    "step3p5": {"sliding_window": WINDOW},
+    "xmod": {"default_language": "en_XX"},
+    "ernie4_5_vl_moe_text": {"moe_intermediate_size": [16, 16]},
+    "diffusion_gemma_text": {"top_k_experts": 2},
+    "qwen3_omni_moe_talker_text": {"shared_expert_intermediate_size": 16},
+    "deepseek_ocr2_text": {"mlp_layer_types": ["dense"] + ["sparse"] * 6},
+    "cohere_compass_text": {
+        "layer_types": ["sliding_attention", "full_attention"] * 3 + ["sliding_attention"],
+        "rope_parameters": {
+            one: {"rope_type": "default", "rope_theta": 10000.0} for one in ("full_attention", "sliding_attention")
+        },
     },
     "dots1": {"n_routed_experts": 4, "n_shared_experts": 1, "num_experts_per_tok": 2},
     "zaya": {"num_experts_per_tok": 1},
@@ -152,6 +195,8 @@ def _own(config: Any, name: str) -> Any:
 
 
 def _changed(name: str, value: Any) -> list[Any]:
+    if name == "position_embedding_type":
+        return ["relative_key", "relative_key_query", "rotary"]
     if isinstance(value, bool):
         return [not value]
     if isinstance(value, int):
@@ -223,23 +268,26 @@ ROUNDS = 3
 """Configurations of a type in which many members are changed at once, if they can be run."""
 
 
-def samples(kind: str, defaults: bool = True) -> Iterator[tuple[str, dict[str, Any], list[probe.Call]]]:
-    """The configurations of a type that can be run: what was changed, the members, and the calls.
-
-    Args:
-        defaults: the configuration without members too, in its full size on the meta device.
-    """
-    if defaults:
-        with contextlib.suppress(probe.NotRecorded):
-            yield "defaults", {}, probe.calls_of(kind, {}, ("meta",))
-    base = tiny(kind)
-    yield "tiny", base, probe.calls_of(kind, base, ("cpu", "meta"))
+def samples(kind: str) -> Iterator[tuple[str, dict[str, Any], list[probe.Call]]]:
+    """The configurations of a type that can be run: what was changed, the members, and the calls. ``defaults`` has no members: the full
+    size, on the meta device. A class without attention, or whose attention no flag expresses, has one."""
+    base = dict(tiny(kind))
+    first = probe.calls_of(kind, base, ("cpu", "meta"))
+    yield "tiny", base, first
+    if not first or any(call.other for call in first):
+        return
+    with contextlib.suppress(probe.NotRecorded):
+        yield "defaults", {}, probe.calls_of(kind, {}, ("meta",))
+    with contextlib.suppress(probe.NotRecorded):
+        yield "tiny, meta", base, probe.calls_of(kind, base, ("meta",))
+    yield from larger(kind, base)
     known = {*probe.members_of(kind), *probe.config_class(kind).attribute_map}
     foreign = {**base, **{name: value for name, value in FOREIGN.items() if name not in known}}
     yield "foreign members", foreign, probe.calls_of(kind, foreign, ("cpu", "meta"))
     yield from left(kind, base)
     yield from asked(kind, base)
     draw, free = random.Random(kind), changes(kind, base)
+    yield from alone(kind, base, free)
     aliases = probe.config_class(kind).attribute_map
     for number in range(ROUNDS):
         for share in (1.0, 0.4, 0.2, 0.1):
@@ -262,6 +310,29 @@ def samples(kind: str, defaults: bool = True) -> Iterator[tuple[str, dict[str, A
             if all(call.heads % call.kv_heads == 0 for call in calls) and divides(mixed):
                 yield f"mixed {number}", mixed, calls
                 break
+
+
+def alone(
+    kind: str, base: Mapping[str, Any], free: Mapping[str, Sequence[Any]]
+) -> Iterator[tuple[str, dict[str, Any], list[probe.Call]]]:
+    """The tiny model with each switch thrown alone: what no flag expresses hides behind one."""
+    for name, values in free.items():
+        if isinstance(values[0], bool | str) and name not in ASKED:
+            for value in values:
+                with contextlib.suppress(probe.NotRecorded):
+                    members = {**base, name: value}
+                    yield f"{name} alone", members, probe.calls_of(kind, members, ("cpu", "meta"))
+
+
+def larger(kind: str, base: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any], list[probe.Call]]]:
+    """A larger image or a longer sound, in which windows would be seen that are as large as the first."""
+    if probe.takes_tokens(kind):
+        return
+    more = {"image_size": 2 * base["image_size"]} if isinstance(base.get("image_size"), int) else {}
+    for members, times in (({**base, **more}, 2 - bool(more)), (dict(base), 2)):
+        with contextlib.suppress(probe.NotRecorded):
+            yield "larger", members, probe.calls_of(kind, members, ("cpu", "meta"), times)
+            return
 
 
 _LEFT = re.compile("head_dim$|key_value_heads$|kv_heads$|kv_channels|window|scalar|multiplier|qk_head_dim|layer_types")

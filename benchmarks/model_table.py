@@ -1,19 +1,23 @@
-"""Makes ``arch_specs/_model_types.json`` from the classes of the installed transformers, and says how many rows are of which kind.
+"""Makes ``arch_specs/_model_types.json`` from the classes of the installed transformers, and compares the two.
 
     pip install "fmha[models]"
-    python benchmarks/model_table.py          # writes the table
-    python benchmarks/model_table.py --check  # compares it, and changes nothing
+    python benchmarks/model_table.py          # writes the table, and tests/golden/model_calls.json
+    python benchmarks/model_table.py --check  # compares the table with every class, and changes nothing
 
 Every model_type of the release has a row: one with facts, one that names the member with the language model, or one that says why no
 row of a problem can stand for its attention. A class whose calls could not be recorded, or whose facts were not found, is refused.
+Recording takes an hour; ``--samples DIR`` keeps what was recorded and goes on from it.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import random
+import signal
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,11 +28,14 @@ import model_types as types
 import transformers
 from transformers.models.auto import configuration_auto
 
-TABLE = Path(__file__).parent.parent / "arch_specs" / "_model_types.json"
+from fmha_cli.discovery.model_config import Members, TypeRow, rows_of
+
+ROOT = Path(__file__).parent.parent
+TABLE, GOLDEN = ROOT / "arch_specs" / "_model_types.json", ROOT / "tests" / "golden" / "model_calls.json"
 ABOUT = (
     "What the classes of transformers do with a configuration (config.json), by its model_type. facts: name of a fact of "
     "fmha_cli/domain/model.py -> a formula of members (fmha_cli/domain/formula.py), where i is the number of the layer and another fact's "
-    "name is its value; scale, heads and head dims are those that the class hands to its attention function. as: the facts are those of that "
+    "name is its value; scale, heads and head dims are those that the class hands to its attention function, or that its products have. as: the facts are those of that "
     "type. defaults: members that the class fills in. names: other names of members. refused: formula -> what is then true that no flag "
     "expresses. why: no row of a problem can stand for the attention. text, text_type: the member that holds the language model, and its type "
     "where it does not say. source: file and class in transformers. '*' is the row for a type that has none and says that it is a decoder: "
@@ -36,6 +43,8 @@ ABOUT = (
 )
 _INNER = ("text_config", "thinker_config", "language_config", "llm_config")
 _LATENT = {"latent": "kv_lora_rank", "latent_rope": "qk_rope_head_dim"}
+_LIMIT_S = 20
+"""The most processor time for one class: some have no small form."""
 
 ANY: Mapping[str, Any] = {
     "source": "no class: the members that decoders usually have",
@@ -70,26 +79,18 @@ ANY: Mapping[str, Any] = {
 }
 
 
-def made(recorded: Mapping[str, Mapping[str, Any]]) -> tuple[dict[str, Any], dict[str, str]]:
-    """The table, and why some types have no facts.
+def made(recorded: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """The table.
 
     Args:
         recorded: model_type -> its samples and the places of its attention, as ``record`` gives them.
     """
-    found: dict[str, Any] = {"*": dict(ANY)}
-    lacking: dict[str, str] = {}
-    for kind in probe.kinds():
-        found[kind] = _row(kind, recorded.get(kind, {"rows": [], "places": []}), lacking)
+    found: dict[str, Any] = {"*": dict(ANY)} | {kind: _row(kind, one) for kind, one in recorded.items()}
     _share(found)
-    return {
-        "schema": "fmha.model-types/2",
-        "release": transformers.__version__,
-        "about": ABOUT,
-        "types": found,
-    }, lacking
+    return {"schema": "fmha.model-types/2", "release": transformers.__version__, "about": ABOUT, "types": found}
 
 
-def _row(kind: str, recorded: Mapping[str, Any], lacking: dict[str, str]) -> dict[str, Any]:
+def _row(kind: str, recorded: Mapping[str, Any]) -> dict[str, Any]:
     module = configuration_auto.model_type_to_module_name(kind)
     file = f"models/{module}/configuration_{module}.py, {configuration_auto.CONFIG_MAPPING_NAMES[kind]}"
     if kind in rows.WHY:
@@ -97,37 +98,42 @@ def _row(kind: str, recorded: Mapping[str, Any], lacking: dict[str, str]) -> dic
     inner = _inner(kind)
     if inner is not None:
         return {"text": inner[0], "text_type": inner[1], "source": file}
-    given = rows.BY_HAND.get(kind, {})
-    made_ = [(what, members, calls) for what, members, calls in recorded["rows"]]
-    if kind in rows.READ:
-        return _plain(types.Fit(kind, [], rows.READ[kind]).row(), str(rows.READ[kind]["read"]))
-    if not made_:
-        lacking[kind] = str(recorded.get("err") or "nothing was recorded")
-        return {"why": _unknown(kind), "source": file}
-    if any(call.sparse for _, _, calls in made_ for call in calls):
-        return {"why": "sparse attention, to the keys that an indexer picks, which no flag expresses", "source": file}
-    if not any(calls for _, _, calls in made_):
-        lacking[kind] = "no attention function was called"
-        return {"why": _unknown(kind), "source": file}
-    fit = types.Fit(kind, made_, given)
+    why = _why(kind, recorded)
+    if why:
+        return {"why": why, "source": next(iter(recorded["places"]), file)}
+    plain = [one for one in recorded["rows"] if not any(call.other for call in one[2])]
+    fit = types.Fit(kind, plain, rows.BY_HAND.get(kind, {}))
     fault = fit.found()
-    row = fit.row()
-    found = [types.difference(row, kind, members, calls) for _, members, calls in made_]
-    wrong = [text for text in found if text and not text.startswith("refused")] or (found if all(found) else [])
-    if fault or wrong:
-        lacking[kind] = fault or wrong[0]
-        return {"why": _unknown(kind), "source": file}
+    row = TypeRow(**_plain(fit.row(), "class"))
+    found = [types.difference(row, kind, members, calls) for _, members, calls in recorded["rows"]]
+    if fault or any(text and not text.startswith("refused") for text in found) or all(found):
+        print(f"{kind}: {fault or next(filter(None, found))}")
+        return {"why": "no formula of its members gives the calls that its class made", "source": file}
     if row.facts["hdim"] == "qk_nope_head_dim + qk_rope_head_dim" and "kv_lora_rank" in fit.fields:
         fit.facts |= _LATENT
     if fit.fields.get("is_encoder_decoder") is True:
         fit.refused |= {"is_encoder_decoder": "an encoder and a decoder"}
-    return _plain(fit.row(), recorded["places"][0])
+    return _plain(fit.row(), next(iter(recorded["places"])))
 
 
-def _unknown(kind: str) -> str:
-    if getattr(probe.config_class(kind), "is_encoder_decoder", False) is True:
+def _why(kind: str, recorded: Mapping[str, Any]) -> str:
+    """Why no row of a problem can stand for the calls of a class; empty where one may."""
+    refused = rows.BY_HAND.get(kind, {}).get("refused", {})
+    calls = []
+    for _, members, made_ in recorded["rows"]:
+        given = Members(members, TypeRow("", defaults=probe.members_of(kind)), kind)
+        calls += [] if any(given.of(formula) for formula in refused) else made_
+    other = next((call.other for call in calls if call.other), "")
+    if other:
+        return f"{other}, which no flag expresses"
+    if not calls and getattr(probe.config_class(kind), "is_encoder_decoder", False) is True:
         return "an encoder and a decoder, of which no row is both"
-    return "its attention is not known: the class could not be run on one prompt of tokens"
+    if not recorded["rows"]:
+        return _ALONE
+    return "" if calls else "no layer has softmax attention: a forward run of its class showed none"
+
+
+_ALONE = "its attention is not known: the class could not be run on a prompt, an image or sound alone"
 
 
 def _inner(kind: str) -> tuple[str, str] | None:
@@ -188,38 +194,159 @@ def text_of(table: Mapping[str, Any]) -> str:
     return f'{{\n {head},\n "types": {{\n  {lines}\n }}\n}}\n'
 
 
-def record(kinds: Iterable[str]) -> dict[str, dict[str, Any]]:
-    """The samples of some types."""
-    found: dict[str, dict[str, Any]] = {}
-    for kind in kinds:
-        probe.places()
-        try:
-            found[kind] = {"rows": list(samples.samples(kind))}
-        except Exception as fault:  # noqa: BLE001 - a class may fail in any way
-            found[kind] = {"rows": [], "err": f"{type(fault).__name__}: {fault}"[:300]}
-        found[kind]["places"] = probe.places()
+class _Late(BaseException):
+    """A class took too long; no handler of its own errors may take this for one."""
+
+
+def record(kind: str, folder: Path | None = None) -> dict[str, Any]:
+    """The samples of a type, the places of its attention, and what could not be run.
+
+    Args:
+        folder: has what was recorded before, and gets what is recorded now.
+    """
+    file = folder / f"{kind}.json" if folder is not None else None
+    if file is not None and file.exists():
+        read = json.loads(file.read_text("utf-8"))
+        calls = {text: probe.Call(**{**one, "seen": tuple(one["seen"])}) for text, one in read["calls"].items()}
+        return {
+            **read,
+            "rows": [(what, members, [calls[one] for one in made_]) for what, members, made_ in read["rows"]],
+        }
+    found: dict[str, Any] = {"rows": [], "err": ""}
+    probe.places()
+
+    def late(*_: object) -> None:
+        raise _Late
+
+    signal.signal(signal.SIGVTALRM, late)
+    signal.setitimer(signal.ITIMER_VIRTUAL, _LIMIT_S)
+    try:
+        if _inner(kind) is None and kind not in rows.WHY:
+            for one in samples.samples(kind):
+                found["rows"].append(one)
+    except _Late:
+        found = {"rows": [], "err": "takes too long"}
+    except Exception as fault:  # noqa: BLE001 - a class may fail in any way
+        found["err"] = f"{fault}"[:300]
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+    found["places"] = probe.places()
+    if file is not None:
+        calls = list(dict.fromkeys(call for _, _, made_ in found["rows"] for call in made_))
+        number = {call: str(at) for at, call in enumerate(calls)}
+        rows_ = [(what, members, [number[call] for call in made_]) for what, members, made_ in found["rows"]]
+        text = {**found, "rows": rows_, "calls": {number[call]: asdict(call) for call in calls}}
+        file.write_text(json.dumps(text), "utf-8")
     return found
+
+
+def checked(table: Mapping[str, TypeRow], recorded: Mapping[str, Mapping[str, Any]]) -> tuple[str, dict[str, str]]:
+    """The counts of a comparison in one line, and how classes and table differ."""
+    counted: Counter[str] = Counter()
+    wrong: dict[str, str] = {}
+    for kind, one in recorded.items():
+        row = table[kind]
+        ways = set(one["places"].values())
+        by = "interface" if "interface" in ways or (not ways and probe.has_interface(kind)) else "hooks" if ways else ""
+        counted["nested"] += bool(row.text)
+        if row.text or not by:
+            counted["no attention seen"] += not row.text
+            continue
+        counted[by] += 1
+        if not row.facts:
+            counted[f"{by}: {'not run' if row.why == _ALONE or not one['places'] else 'refused'}"] += 1
+            continue
+        counted[f"{by}: compared"] += 1
+        counted[f"{by}: on meta"] += any(what in ("defaults", "tiny, meta") for what, _, _ in one["rows"])
+        for what, members, calls in one["rows"]:
+            text = types.difference(row, kind, members, calls)
+            counted[f"{by}: configurations"] += 1
+            counted[f"{by}: refused configurations"] += text.startswith("refused")
+            if text and not text.startswith("refused"):
+                wrong[kind] = f"{what}: {text}"
+        counted[f"{by}: differ"] += kind in wrong
+    said = [
+        f"{name}: {counted[by]}, compared {counted[f'{by}: compared']} ({counted[f'{by}: on meta']} on the meta device, "
+        f"{counted[f'{by}: configurations']} configurations, {counted[f'{by}: refused configurations']} of them refused), "
+        f"{counted[f'{by}: differ']} differ; refused {counted[f'{by}: refused']}, not run alone {counted[f'{by}: not run']}"
+        for by, name in (("interface", "classes with an attention function"), ("hooks", "without one, hooked"))
+    ]
+    rest = f"nested {counted['nested']}, no attention seen {counted['no attention seen']}"
+    return f"{len(recorded)} types; {'; '.join(said)}; {rest}", wrong
+
+
+def golden(table: Mapping[str, TypeRow], recorded: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """A configuration of each class with its calls, drawn with a seed from those that the table does not refuse."""
+    draw = random.Random(24)
+    chosen: dict[str, Any] = {}
+    for kind, one in sorted(recorded.items()):
+        row = table[kind]
+        good = [
+            (members, calls)
+            for what, members, calls in one["rows"]
+            if row.facts and what != "defaults" and not types.difference(row, kind, members, calls)
+        ]
+        if good:
+            members, calls = draw.choice(good)
+            chosen[kind] = {"members": members, "calls": listed(calls)}
+    return {"release": transformers.__version__, "seqlen": probe.SEQLEN, "calls": chosen}
+
+
+def listed(calls: Sequence[probe.Call]) -> list[list[Any]]:
+    """Calls as the golden file has them: heads, key/value heads, head dims, scale, cap, sinks, slopes, keys seen, how often."""
+    counted = Counter(replace(call, scale=types.rounded(call.scale)) for call in calls)
+    return sorted(
+        (
+            [*(list(v) if isinstance(v, tuple) else v for v in list(vars(one).values())[:-1]), times]
+            for one, times in counted.items()
+        ),
+        key=repr,
+    )
 
 
 def counts(table: Mapping[str, Any]) -> Counter[str]:
     """The types by what their rows are."""
     return Counter(
         "facts" if "facts" in row or "as" in row else "nested" if "text" in row else "refused"
-        for row in table["types"].values()
+        for kind, row in table["types"].items()
+        if kind != "*"
     )
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--check", action="store_true", help="compare, and write nothing")
+    parser.add_argument("--samples", type=Path, help="a folder that keeps what was recorded")
     asked = parser.parse_args()
-    table, lacking = made(record(probe.kinds()))
-    for kind, why in lacking.items():
-        print(f"{kind}: {why}")
-    print(dict(counts(table)))
+    if asked.samples is not None:
+        asked.samples.mkdir(parents=True, exist_ok=True)
+    recorded = {kind: record(kind, asked.samples) for kind in probe.kinds()}
+    table = made(recorded)
+    text = text_of(table)
+    old = json.loads(TABLE.read_text("utf-8"))
+    read = rows_of(old if asked.check else table)
+    said, wrong = checked(read, recorded)
+    for kind, how in wrong.items():
+        print(f"{kind}: {how}")
+    print(f"{dict(counts(table))}; {said}")
     if asked.check:
-        raise SystemExit(TABLE.read_text("utf-8") != text_of(table))
-    TABLE.write_text(text_of(table), "utf-8")
+        other = [
+            kind for kind in {*old["types"], *table["types"]} if old["types"].get(kind) != table["types"].get(kind)
+        ]
+        print(
+            f"{len(other)} rows of the table are not what the classes give: {', '.join(sorted(other)[:20])}"
+            if other
+            else "the table is what the classes give"
+        )
+        raise SystemExit(bool(other or wrong))
+    TABLE.write_text(text, "utf-8")
+    lines = golden(read, recorded)
+    calls = ",\n ".join(f"{json.dumps(kind)}: {json.dumps(one)}" for kind, one in lines["calls"].items())
+    GOLDEN.write_text(
+        f'{{"release": {json.dumps(lines["release"])}, "seqlen": {lines["seqlen"]}, "calls": {{\n {calls}\n}}}}\n',
+        "utf-8",
+    )
+    raise SystemExit(bool(wrong))
 
 
 if __name__ == "__main__":

@@ -10,14 +10,13 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-import model_fits as fits
 import model_probe as probe
 import model_source as source
 
-from fmha_cli.discovery.model_config import model_from
-from fmha_cli.discovery.model_types import Members, TypeRow
+from fmha_cli.discovery.model_config import Members, TypeRow, model_from
 from fmha_cli.domain.formula import names_of
 from fmha_cli.domain.model import Model
 
@@ -49,6 +48,11 @@ def rounded(scale: float) -> float:
     return float(f"{scale:.6g}")
 
 
+def close(found: float, expected: float) -> bool:
+    """Whether a scale is what single precision makes of another."""
+    return abs(found / expected - 1) < 1e-4
+
+
 def seen(window: int | None, causal: bool) -> tuple[int, ...]:
     """The keys that each query sees."""
     far = probe.SEQLEN if window is None else window - 1
@@ -58,14 +62,89 @@ def seen(window: int | None, causal: bool) -> tuple[int, ...]:
 
 def difference(row: TypeRow, kind: str, members: Mapping[str, Any], calls: Iterable[probe.Call]) -> str:
     """How the table and a class differ about a configuration; empty where they agree, ``refused: ...`` where the table refuses."""
-    theirs: Counter[probe.Call] = Counter()
-    for call in calls:
-        theirs[probe.Call(**{**vars(call), "scale": rounded(call.scale)})] += 1
     try:
         ours = calls_of(model_from(Members(members, row, kind), "m", "M"))
     except ValueError as fault:
         return f"refused: {fault}"
+    known = {call.scale for call in ours}
+    theirs: Counter[probe.Call] = Counter()
+    for call in calls:
+        scale = next((one for one in known if close(call.scale, one)), rounded(call.scale))
+        theirs[replace(call, scale=scale)] += 1
     return "" if ours == theirs else f"table {dict(ours - theirs)}, class {dict(theirs - ours)}"
+
+
+FULL = ("full_attention", "attention", "hybrid")
+LOCAL = ("sliding_attention", "hybrid_sliding")
+OTHERS = ("linear_attention", "conv", "mamba", "recurrent", "moe", "mlp")
+
+ATTENDS = f"True if layer in {FULL + LOCAL} else False if layer in {OTHERS} else None"
+"""Which layers have softmax attention; None for a type that the classes do not have."""
+
+_LOCAL = f"layer in {LOCAL}"
+
+
+_HEADS = ("decoder_attention_heads", "encoder_attention_heads", "num_heads", "n_heads", "attention_heads")
+_WIDTHS = ("d_model", "embed_dim", "dim", "hidden_dim", "emb_dim", "hidden_size")
+
+
+def candidates(fact: str, names: Mapping[str, str]) -> Iterator[str]:
+    """The formulas of a fact, those that read most members first.
+
+    Args:
+        names: usual name -> the name that the class has for it.
+    """
+    heads, width, kv, dim = (
+        names[one] for one in ("num_attention_heads", "hidden_size", "num_key_value_heads", "head_dim")
+    )
+    several = (heads, *_HEADS)
+    yield from {
+        "layers": (names["num_hidden_layers"], "decoder_layers", "num_layers", "encoder_layers", "depth", "num_blocks"),
+        "heads": several,
+        "kv_heads": (f"{kv} or {heads}", kv, heads, f"1 if multi_query else {heads}", "1", *_HEADS),
+        "hdim": (
+            f"{dim} or {width} // {heads}",
+            dim,
+            f"{width} // {heads}",
+            "qk_nope_head_dim + qk_rope_head_dim",
+            "kv_channels",
+            *(f"{one} // {number}" for one in (width, *_WIDTHS) for number in several),
+        ),
+        "hdim_v": ("hdim", "v_head_dim"),
+        "scale": (
+            "query_pre_attn_scalar ** -0.5 if query_pre_attn_scalar is not None else hdim ** -0.5",
+            "attention_multiplier if attention_multiplier is not None else hdim ** -0.5",
+            "hdim ** -0.5 * qk_scale_factor",
+            "(hdim ** -0.5 if scale_attn_weights else 1.0) / (i + 1 if scale_attn_by_inverse_layer_idx else 1)",
+            "hdim ** -0.5 if scale_attn_weights else 1.0",
+            "hdim ** -0.5",
+            "attention_scaling",
+            "1.0",
+            "1 / hdim",
+        ),
+        "softcap": ("attn_logit_softcapping", "attention_logit_softcapping", "None"),
+        "sink_logits": ("False", "True", _LOCAL),
+        "alibi": ("False", "True", "alibi"),
+    }[fact]
+
+
+def windows() -> Iterator[tuple[str, str]]:
+    """Windows, and whether a query sees no key behind its own; first those that read most members."""
+    ways = ("not use_bidirectional_attention", "use_bidirectional_attention != 'all'", "is_decoder", "True")
+    for name in ("sliding_window", "sliding_window_size", "attention_window_size"):
+        for causal in ways:
+            yield f"{name} if {_LOCAL} else None", causal
+            yield f"{name} + 1 if {_LOCAL} else None", causal
+    for name in ("sliding_window", "sliding_window_size", "attention_window_size"):
+        for causal in ways:
+            yield name, causal
+    for causal in ways:
+        yield "None", causal
+    for window in ("sliding_window", "sliding_window + 1", "sliding_window // 2 + 1"):
+        yield f"{window} if {_LOCAL} else None", "False"
+    for name in ("sliding_window", "sliding_window + 1"):
+        yield name, "False"
+    yield "None", "False"
 
 
 class Fit:
@@ -131,20 +210,18 @@ class Fit:
     def _layers(self) -> str:
         """The number of layers, which of them attend, and how often."""
         numbers = (
-            [self.facts["layers"]]
-            if "layers" in self.facts
-            else filter(self._known, fits.candidates("layers", self.names))
+            [self.facts["layers"]] if "layers" in self.facts else filter(self._known, candidates("layers", self.names))
         )
         types: list[tuple[dict[str, str], dict[str, Any]]] = [({}, {})]
         if "layer" in self.facts and "attends" not in self.facts:
-            types = [({"attends": fits.ATTENDS}, {})]
+            types = [({"attends": ATTENDS}, {})]
         elif "attends" not in self.facts:
             listed = self.aliases.get("layer_types", "layer_types")
             types = [
-                ({"layer": f"{listed}[i] if {listed} else ({one})", "attends": fits.ATTENDS}, more)
+                ({"layer": f"{listed}[i] if {listed} else ({one})", "attends": ATTENDS}, more)
                 for one, more in self.layers
             ] + types
-            types += [({"layer": f"{listed}[i]", "attends": fits.ATTENDS}, {})] if listed in self.fields else []
+            types += [({"layer": f"{listed}[i]", "attends": ATTENDS}, {})] if listed in self.fields else []
         calls = [self.facts["calls"]] if "calls" in self.facts else ["1", "2"]
         for number, times, (more, extra) in itertools.product(numbers, calls, types):
             facts = {"layers": number, **more} | ({"calls": times} if times != "1" else {})
@@ -170,7 +247,7 @@ class Fit:
                 yield from [read.value(fact, i)] * times
 
     def _pick(self, fact: str) -> str:
-        given = [self.facts[fact]] if fact in self.facts else filter(self._known, fits.candidates(fact, self.names))
+        given = [self.facts[fact]] if fact in self.facts else filter(self._known, candidates(fact, self.names))
         for formula in given:
             row = self.row({fact: formula})
 
@@ -193,9 +270,11 @@ class Fit:
         return next(filter(None, map(self._pick, ("scale", "softcap", "sink_logits", "alibi"))), "")
 
     def _seen(self) -> str:
-        given = [(self.facts["window"], self.facts.get("causal", "True"))] if "window" in self.facts else fits.seen()
+        given = [(self.facts["window"], self.facts.get("causal", "True"))] if "window" in self.facts else windows()
         for window, causal in given:
-            if not self._known(window, causal) or ("layer" in names_of(window) and "layer" not in self.facts):
+            if "window" not in self.facts and (
+                not self._known(window, causal) or ("layer" in names_of(window) and "layer" not in self.facts)
+            ):
                 continue
             facts = {"window": window, "causal": causal}
             row = self.row(facts)
@@ -218,5 +297,6 @@ def _same(value: Any, wanted: Any) -> bool:
     if isinstance(wanted, bool):
         return bool(value) is wanted
     if isinstance(wanted, float):
-        return isinstance(value or 0.0, int | float) and rounded(float(value or 0.0)) == rounded(wanted)
+        value = 0.0 if value is None else value
+        return isinstance(value, int | float) and (value == wanted or (wanted > 0 and close(value, wanted)))
     return bool(value == wanted)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from discovery.model_texts import read, told
 
-from fmha_cli.discovery.model_types import FILE, type_rows
+from fmha_cli.discovery.model_config import FILE, type_rows
 from fmha_cli.domain.arch import arch_root
 from fmha_cli.domain.errors import UsageError
 from fmha_cli.domain.formula import names_of, value_of
@@ -57,6 +57,23 @@ CLASSES: Mapping[str, tuple[Config, str]] = {
     "lfm2: full_attn_idxs": (
         {"model_type": "lfm2", "hidden_size": 2048, "num_hidden_layers": 16, "full_attn_idxs": [2, 5, 8, 10, 12, 14]},
         "h32/8 d64 causal x6",
+    ),
+    "internlm3: a class of another type, two key/value heads": ({"model_type": "internlm3"}, "h32/2 d128 causal x48"),
+    "dbrx: attn_config": (
+        {"model_type": "dbrx", "d_model": 6144, "n_heads": 48, "n_layers": 40, "attn_config": {"kv_n_heads": 8}},
+        "h48/8 d128 causal x40",
+    ),
+    "zamba2: twice the width, 9 of 54 layers attend": (
+        {"model_type": "zamba2", "hidden_size": 2560, "num_attention_heads": 32, "num_hidden_layers": 54},
+        f"h32/32 d160 causal x9 scale{80**-0.5}",
+    ),
+    "hrm_text: stacks that run 2 * (3 + 1) times": (
+        {"model_type": "hrm_text", "num_hidden_layers": 16, "num_attention_heads": 12, "head_dim": 128},
+        "h12/12 d128 causal x128",
+    ),
+    "glm_ocr: the text of a model for images": (
+        {"model_type": "glm_ocr", "text_config": {"model_type": "glm_ocr_text", "head_dim": 128}},
+        "h16/8 d128 causal x16",
     ),
     "diffllama: two calls a layer": ({"model_type": "diffllama"}, "h32/32 d64 causal x32"),
     "qwen2_moe without use_sliding_window": (
@@ -123,6 +140,7 @@ NO_ROWS: Mapping[str, tuple[Config, str]] = {
     "chunks": ({"model_type": "llama4", "text_config": {}}, "attention within chunks"),
     "an encoder and a decoder": ({"model_type": "bart"}, "an encoder and a decoder"),
     "slopes that are not the standard ones": ({"model_type": "falcon", "alibi": True}, "divided by the root of the head dim"),
+    "scores with learned numbers": ({"model_type": "doge"}, "a bias that is added to the scores"),
     "an unknown type": ({"model_type": "newcomer", "num_attention_heads": 8}, "nothing says that it is a decoder"),
     "an unknown encoder": ({"model_type": "newcomer", "architectures": ["NewForMaskedLM"]}, "nothing says that it is a decoder"),
 }  # fmt: skip

@@ -13,8 +13,7 @@ from discovery.model_texts import read, told
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fmha_cli.discovery.model_config import read_config, read_members
-from fmha_cli.discovery.model_types import Members
+from fmha_cli.discovery.model_config import Members, read_config, read_members
 from fmha_cli.domain.errors import UsageError
 from fmha_cli.domain.layer import Phase
 from fmha_cli.domain.problem import Problem

@@ -29,15 +29,19 @@ llama3.1-8b      32/8    128      causal x32
 llama3.1-70b     64/8    128      causal x80
 llama3.1-405b    128/8   128      causal x126
 llama3.2-3b      24/8    128      causal x28
+qwen2.5-1.5b     12/2     128      causal x28
 qwen2.5-3b       16/2    128      causal x36
 qwen2.5-7b       28/4    128      causal x28
 qwen2.5-14b      40/8    128      causal x48
 qwen2.5-32b      40/8    128      causal x64
+qwen3-0.6b       16/8     128      causal x28
+qwen3-1.7b       16/8     128      causal x28
 qwen3-4b         32/8    128      causal x36
 qwen3-8b         32/8    128      causal x36
 qwen3-14b        40/8    128      causal x40
 qwen3-32b        64/8    128      causal x64
 qwen3-30b-a3b    32/4    128      causal x48
+qwen3-235b-a22b  64/4     128      causal x94
 gemma-2-2b       8/4     256      window:4095,0 x13, causal x13                cap 50
 gemma-2-9b       16/8    256      window:4095,0 x21, causal x21                cap 50
 gemma-2-27b      32/16   128      window:4095,0 x23, causal x23                cap 50, scale 1/12
@@ -49,10 +53,13 @@ gemma-4-26b-a4b  16/8    256      window:1023,0 x25, causal of 16/2 512 x5     s
 gemma-4-31b      32/16   256      window:1023,0 x50, causal of 32/4 512 x10    scale 1
 gpt-oss-20b      64/8    64       window:127,0 x12, causal x12                 sinks
 gpt-oss-120b     64/8    64       window:127,0 x18, causal x18                 sinks
+deepseek-v2-lite 16/16   192/128  causal x27                                   scale 0.1147213867929261
 deepseek-v3      128/128 192/128  causal x61                                   scale 0.1352337788608801
 mistral-7b-v0.1  32/8    128      window:4095,0 x32
 mixtral-8x7b     32/8    128      causal x32
 phi-3-mini-4k    32/32   96       window:2046,0 x32
+bert-base        12/12    64       none x12
+vit-base         12/12    64       none x12
 """
 """Each preset in prefill: heads, head dims, the mask of each kind of layer and the number of such layers, and the scores."""
 
@@ -132,6 +139,10 @@ def test_an_off_by_one_in_the_mask_is_caught(monkeypatch: pytest.MonkeyPatch) ->
 def test_a_preset_is_valid_problems(name: str, phase: Phase) -> None:
     """The sweep that no flag narrows, for every number of devices that divides the heads."""
     model = presets()[name]
+    if phase is Phase.DECODE and not model.causal:
+        with pytest.raises(UsageError, match="no decoder"):
+            completed({}, model, model.layers[0], phase, 1, frozenset())
+        return
     for tp in (1, 2, 4):
         for one in model.layers:
             problems, _ = resolve(expand(completed({}, model, one, phase, tp, frozenset())))

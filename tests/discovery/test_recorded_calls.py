@@ -1,5 +1,5 @@
 """The table of ``--model`` against the attention calls that the classes of transformers made: ``tests/golden/model_calls.json`` has a
-configuration of each class with its recorded calls; ``benchmarks/model_check.py --golden`` makes it. No package is needed.
+configuration of each class with its recorded calls; ``benchmarks/model_table.py`` makes it. No package is needed.
 
 The slow suite runs the classes anew, with every configuration of ``benchmarks/model_samples.py``.
 """
@@ -15,8 +15,7 @@ from typing import Any
 
 import pytest
 
-from fmha_cli.discovery.model_config import model_from
-from fmha_cli.discovery.model_types import Members, release, type_rows
+from fmha_cli.discovery.model_config import Members, model_from, release, type_rows
 from fmha_cli.domain.model import Model
 
 GOLDEN = json.loads((Path(__file__).parent.parent / "golden" / "model_calls.json").read_text("utf-8"))
@@ -73,7 +72,7 @@ def test_the_table_gives_the_calls_that_each_class_made() -> None:
         ("llama", "layers", "num_hidden_layers + 1"),
         ("jamba", "attends", "True"),
         ("bloom", "alibi", "False"),
-        ("bert", "causal", "True"),
+        ("vit", "causal", "True"),
         ("longcat_flash", "calls", "1"),
     ],
 )
@@ -86,18 +85,85 @@ def test_a_wrong_fact_is_caught(kind: str, fact: str, formula: str) -> None:
     assert calls(of(kind, one["members"], planted)) != sorted(one["calls"], key=repr)
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(10800)
-def test_the_table_and_every_class_of_the_release_agree(capsys: pytest.CaptureFixture[str]) -> None:
-    """Needs the extra ``models``, in the release that the table describes."""
+@pytest.fixture
+def table() -> Any:
+    """``benchmarks/model_table.py``, where the extra ``models`` is in the release that the table describes."""
     pytest.importorskip("torch", reason="torch is not installed (extra: models)")
     pytest.importorskip("transformers", reason="transformers is not installed (extra: models)")
     if importlib.metadata.version("transformers") != release():
         pytest.skip(f"the table describes transformers {release()}")
-    import model_check
+    import model_table
 
-    counted, wrong = model_check.compared()
-    with capsys.disabled():
-        print(counted)
+    return model_table
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_a_fact_that_is_edited_is_found(table: Any) -> None:
+    """A planted fault: the class says otherwise, and the counts say that one differs."""
+    recorded = {"qwen3": table.record("qwen3")}
+    rows = dict(type_rows())
+    said, wrong = table.checked(rows, recorded)
     assert not wrong
-    assert counted["classes with facts"] == len(GOLDEN["calls"])
+    assert "0 differ" in said
+    rows["qwen3"] = replace(rows["qwen3"], facts={**rows["qwen3"].facts, "kv_heads": "num_attention_heads"})
+    said, wrong = table.checked(rows, recorded)
+    assert list(wrong) == ["qwen3"]
+    assert "1 differ" in said
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(10800)
+def test_the_table_and_every_class_of_the_release_agree(table: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    recorded = {kind: table.record(kind) for kind in type_rows() if kind != "*"}
+    said, wrong = table.checked(type_rows(), recorded)
+    with capsys.disabled():
+        print(said)
+    assert not wrong
+
+
+def test_the_page_states_how_many_rows_are_of_which_kind() -> None:
+    rows = [row for kind, row in type_rows().items() if kind != "*"]
+    page = (Path(__file__).parent.parent.parent / "docs" / "command-line.md").read_text("utf-8")
+    facts, nested = sum(bool(row.facts) for row in rows), sum(bool(row.text) for row in rows)
+    assert f"Of {len(rows)} types {facts} have facts, {nested} name the type of" in " ".join(page.split())
+    assert f"and {len(rows) - facts - nested} are refused" in " ".join(page.split())
+
+
+@pytest.mark.slow
+def test_what_no_flag_expresses_is_seen_in_scores_and_masks() -> None:
+    """Planted faults of the recorder: a learned bias, slopes that are not the standard ones, and masks that are no window."""
+    torch = pytest.importorskip("torch", reason="torch is not installed (extra: models)")
+    import model_hooks as hooks
+
+    torch.manual_seed(0)
+    heads, tokens, hdim = 4, 12, 16
+    query, key = (torch.randn(1, heads, tokens, hdim, dtype=torch.float64) for _ in range(2))
+    masked = torch.full((tokens, tokens), float("-inf"), dtype=torch.float64).triu(1)
+    slopes = torch.from_numpy(hooks.standard_slopes(heads)).double()[:, None, None] * torch.arange(tokens)
+
+    def call(more: Any) -> Any:
+        with hooks.Watch() as watch:
+            scores = query @ key.transpose(-1, -2)
+            torch.softmax(scores * 0.25 + more + masked, -1) @ torch.randn(1, heads, tokens, 8, dtype=torch.float64)
+        return hooks.calls_in(watch)[0]
+
+    plain, sloped = call(0.0), call(slopes)
+    assert (plain.heads, plain.kv_heads, plain.hdim, plain.hdim_v, plain.alibi) == (4, 4, 16, 8, False)
+    assert (sloped.alibi, sloped.seen) == (True, tuple(range(1, tokens + 1)))
+    assert plain.scale == pytest.approx(0.25) == sloped.scale
+    for more in (torch.randn(heads, tokens, tokens), slopes / 2, 0.01 * torch.randn(heads, 1, tokens)):
+        with pytest.raises(hooks.NotRecorded, match="more than the product"):
+            call(more)
+
+    band = torch.ones(1, 1, tokens, tokens, dtype=torch.bool)
+    blocks = torch.block_diag(*[torch.ones(4, 4)] * 3).bool()[None, None]
+    other = torch.cat([band, band.tril()], dim=1)
+    assert (
+        hooks.seen_by(band.tril().triu(-2))[0]
+        == hooks.seen_by(band.tril(2).triu(-2))[0]
+        == hooks.seen_by(band)[0]
+        == ""
+    )
+    assert hooks.seen_by(blocks)[0] == hooks.seen_by(band.tril(3).triu(-1))[0] == "a mask that is no window"
+    assert "other keys" in hooks.seen_by(other)[0]
