@@ -58,7 +58,11 @@ class Judged:
         if self.apart:
             return "referees differ"
         if self.verdict in ACCEPTED:
-            return "right" if self.right else "unexplained"
+            rough = not self.unknown and {*self.wrong, *self.by_torch} <= {
+                *GRADIENTS,
+                SUM,
+            }  # docs/numerics.md: P from an LSE of fp32
+            return "right" if self.right else "gradients as rough as the LSE" if rough else "unexplained"
         if self.verdict == "UNSUPPORTED":
             return "not served"
         if self.right:
