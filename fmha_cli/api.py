@@ -102,7 +102,13 @@ if TYPE_CHECKING:
     from fmha_cli.toolchain.cpp.many import build_units
     from fmha_cli.toolchain.cpp.toolchain import Compiler, Toolchain
     from fmha_cli.toolchain.cpp.units import Units, units_of
-    from fmha_cli.toolchain.framework import FrameworkBackend, environment, probe_package, release_refusal
+    from fmha_cli.toolchain.framework import (
+        FrameworkBackend,
+        check_release,
+        environment,
+        probe_package,
+        release_refusal,
+    )
     from fmha_cli.toolchain.kernels import kernel_build, no_build, no_build_key
     from fmha_cli.toolchain.parallel import Job, build_many
     from fmha_cli.toolchain.programs import build_by_program, program_key
@@ -162,6 +168,7 @@ _LATE = {
     "read_report": "fmha_cli.backends.gpu.emulator_library",
     "archs_of": "fmha_cli.backends.cuda.probe",
     "FrameworkBackend": "fmha_cli.toolchain.framework",
+    "check_release": "fmha_cli.toolchain.framework",
     "environment": "fmha_cli.toolchain.framework",
     "probe_package": "fmha_cli.toolchain.framework",
     "release_refusal": "fmha_cli.toolchain.framework",
@@ -299,7 +306,7 @@ __all__ = [
     "SettingsFrom", "Severity", "Shape", "Signature", "Stage", "StageTimer", "State", "Supported", "Surroundings",
     "TensorMap", "Toolchain", "Trace", "Tunable", "TwoPasses", "Units", "Unsupported",
     "UnsupportedError", "Upstream", "UsageError", "Varied", "Verdict", "Workspace", "archs_of", "attention", "build_by_program",
-    "build_cpp", "build_many", "build_registry", "build_units", "cache_root", "code_object_figures", "cubin_figures",
+    "build_cpp", "build_many", "build_registry", "build_units", "cache_root", "check_release", "code_object_figures", "cubin_figures",
     "emulated_image", "emulation_files", "emulator_library", "encoded", "environment", "explain", "from_json", "hip_host_files", "hookimpl", "kernel_build", "limits_of",
     "list_kernels", "llvm_tool", "load_arch", "mask_forms", "merged", "no_build", "no_build_key", "parameter_places",
     "probe_cuda", "probe_hip", "probe_package", "program_key", "read_report", "reasons_against", "release_refusal", "rows_map",

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from functools import partial
 from importlib import resources
 from pathlib import Path
 
@@ -52,6 +53,12 @@ class TritonBackend:
         from fmha_triton.rules import ALL_RULES
 
         return ALL_RULES
+
+    def checkers(self) -> Sequence[object]:
+        """For ``fmha doctor``: whether the installed Triton is one of the tried ones, or between them."""
+        from fmha_triton.rules import RELEASES
+
+        return (partial(api.check_release, "triton", tuple(RELEASES["tried"])),)
 
     @property
     def errors(self) -> dict[str, tuple[str, str]]:

@@ -40,6 +40,7 @@ LOOKS: dict[str, _Look] = {
     "K965": lambda kernel: None,
     "K966": lambda kernel: kernel.family,
     "K967": lambda kernel: algorithm_of(kernel).language,
+    "K968": lambda kernel: algorithm_of(kernel).language,
 }
 """Everything that each rule reads of a kernel. A rule that is not here reads all of it."""
 

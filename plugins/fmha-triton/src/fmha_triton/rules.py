@@ -1,6 +1,9 @@
-"""The rules of this backend, K960-K969, behind those of the core."""
+"""The rules of this backend, K960-K968, behind those of the core."""
 
 from __future__ import annotations
+
+import json
+from importlib import resources
 
 from fmha_cli import api
 from fmha_triton.algorithm import Language
@@ -69,6 +72,13 @@ def _descriptors(problem: api.Problem, kernel: api.KernelSpec, device: api.Devic
     return api.Refusal("a TMA descriptor has no axis of length 0", "-s 1", api.Severity.SHAPE)
 
 
+def _release(problem: api.Problem, kernel: api.KernelSpec, device: api.DeviceFacts) -> api.Refusal | None:
+    cases = {"gluon": algorithm_of(kernel).language is Language.GLUON}
+    return api.release_refusal("triton", RELEASES["facts"], cases)
+
+
+RELEASES = json.loads(resources.files("fmha_triton").joinpath("releases.json").read_text("utf-8"))
+"""The releases that were tried, and what those before some of them do otherwise than today's."""
 RULES: tuple[api.Rule, ...] = (
     api.Rule(
         "K960",
@@ -126,6 +136,14 @@ RULES: tuple[api.Rule, ...] = (
         "The kernels in Gluon read Q, K and V and write O through TMA descriptors, whose axes have at least one element.",
         "CUDA Driver API, cuTensorMapEncodeTiled: globalDim",
         api.Severity.SHAPE,
+    ),
+    api.Rule(
+        "K968",
+        "the installed Triton compiles the kernel",
+        _release,
+        "Triton before 3.8 has other names for what the kernels in Gluon call. Those in Triton's language compile from 3.6.",
+        "plugins/fmha-triton/src/fmha_triton/releases.json",
+        api.Severity.OPTION,
     ),
 )
 """Own rules. The core's K026 is left out: kernels for a linear cache start behind its left padding."""
