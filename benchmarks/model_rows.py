@@ -353,6 +353,7 @@ WHY: Mapping[str, str] = {
         "attention within chunks of the sound, which no flag expresses",
     ),
     "moonshine_streaming_encoder": "windows of each layer's own, which no flag expresses",
+    "rf_detr_dinov2": "windows that are laid into the batch, in the layers that a list names, which no flag expresses",
     "longformer": "attention to a window and to chosen keys, which no flag expresses",
 }
 """model_type -> why no row of a problem can stand for its attention."""
