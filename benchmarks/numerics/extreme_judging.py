@@ -58,10 +58,8 @@ class Judged:
         if self.apart:
             return "referees differ"
         if self.verdict in ACCEPTED:
-            rough = not self.unknown and {*self.wrong, *self.by_torch} <= {
-                *GRADIENTS,
-                SUM,
-            }  # docs/numerics.md: P from an LSE of fp32
+            # P from an LSE of fp32 (docs/numerics.md)
+            rough = not self.unknown and {*self.wrong, *self.by_torch} <= {*GRADIENTS, SUM}
             return "right" if self.right else "gradients as rough as the LSE" if rough else "unexplained"
         if self.verdict == "UNSUPPORTED":
             return "not served"
