@@ -102,7 +102,10 @@ def page(document: Mapping[str, Any]) -> str:
         "than float64 explains. The product has no gradient of learned sinks. Rotary embedding and MX types are not drawn.",
     ]
     for one in document["runs"]:
-        lines += ["", f"## {one['title']}", "", f"`{one['command']}`", "", f"{one['machine']}.", ""]
+        planted = " Verdict and referees see the planted fault in the same problems, which count as unexplained." * (
+            "planted" in one["title"]
+        )
+        lines += ["", f"## {one['title']}", "", f"`{one['command']}`", "", f"{one['machine']}.{planted}", ""]
         lines += [
             "| family | problems | rows of O | open | rows of gradients | leaks | unexplained |",
             "|---|---|---|---|---|---|---|",
