@@ -15,8 +15,8 @@ CPU = api.DeviceFacts(id="cpu", archs=("generic",))
 
 
 def kernels_for(backend: api.Backend, problem: api.Problem, words: str) -> Iterable[api.KernelSpec]:
-    """The kernels that take a problem and whose name ends with these words: ``op=gqa``, ``way=flash,masking=causal``."""
-    for decision in backend.decide(problem, CPU):
+    """The kernels whose name ends with these words (``op=gqa``, ``way=flash,masking=causal``), those that take a problem first."""
+    for decision in sorted(backend.decide(problem, CPU), key=lambda decision: isinstance(decision, api.Unsupported)):
         kernel = decision.kernel
         if kernel is None or kernel.signature.dtype is not problem.dtype:
             continue
