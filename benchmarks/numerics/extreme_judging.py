@@ -179,7 +179,7 @@ def _hides_rows(lane: Lane, answer: Answer, report: KnownBad) -> Bools:
 _ROWS = {
     "rows whose largest score is": lambda lane, answer, report: np.abs(answer.top) >= report.scores,
     "from an LSE in fp32": lambda lane, answer, report: np.abs(answer.values["lse"]) >= report.scores,
-    "scores are all below -2.36e38": lambda lane, answer, report: answer.top < -2.36e38,
+    "scores are all below -2.36e38": lambda lane, answer, report: np.abs(answer.top) > 2.36e38,
     "whose bias is -inf throughout": _hides_rows,
     "does not hide a key": lambda lane, answer, report: np.full(
         answer.top.shape, lane.poisoned and lane.bias is not None
