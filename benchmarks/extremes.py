@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shlex
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -126,7 +127,7 @@ def write(args: argparse.Namespace, argv: Sequence[str], found: Mapping[str, Any
     title = args.backend if args.device is None else f"{args.backend} on {args.device}"
     title += f" with the planted fault {args.fault.value}" if args.fault else ""
     machine = f"Architectures: {', '.join(found['archs'])}; host: {this_processor().name}"
-    one = {"title": title, "command": " ".join(["python benchmarks/extremes.py", *argv]), "machine": machine, **found}
+    one = {"title": title, "command": f"python benchmarks/extremes.py {shlex.join(argv)}", "machine": machine, **found}
     runs = [old for old in runs if old["title"] != title] + [one]
     document = {"schema": "fmha.extremes/1", "runs": runs}
     path.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
