@@ -239,14 +239,14 @@ class _Drawing:
         k, v = self._whole("k", b), self._whole("v", b)
         k[:, unread] = v[:, unread] = 0
         poison = Extreme.HIDDEN in self.out.extremes and self.out.held != "int8" and bool(unread.any())
-        for xs in (self.k, self.v) if poison else ():
-            if not self.plain or self.rng.integers(3):  # kernels of GPUs differ in what they do with K's and V's
-                xs[b][:, unread] = np.nan
+        names = [name for name in ("k", "v") if poison and (not self.plain or self.rng.integers(3))]
+        for name in names:  # kernels of GPUs differ in what they do with K's and V's
+            getattr(self, name)[b][:, unread] = np.nan
         return Lane(
             q=self._whole("q", b), k=k, v=v, sees=sees, delta=self._delta(b), scale=self.scale, softcap=self.softcap,
             bias=plane, slopes=None if self.slopes is None else self.slopes.astype(np.float64),
             sinks=None if self.sinks is None else self.sinks.astype(np.float64), kept=self._kept(b),
-            do=self.do[b].astype(np.float64) if self.backward else None, poisoned=poison,
+            do=self.do[b].astype(np.float64) if self.backward else None, poisoned=frozenset(names),
         )  # fmt: skip
 
     def _give(self) -> None:

@@ -104,7 +104,8 @@ def judge(out: Judged, outputs: Mapping[str, Any], *, reports: Sequence[KnownBad
             if name == "o":
                 bad |= (~got.any(axis=-1) & ~answer.zero)[..., None]
             by_torch = apart(got, other[name], slack, most) if name in other else np.zeros_like(bad)
-            leak = np.isnan(got) & (lane.poisoned and on_gpu and name != "lse")
+            may_leak = lane.poisoned - ({"k"} if name == "o" else set())  # 0 * NaN in V, and in K for gradients
+            leak = np.isnan(got) & (on_gpu and name != "lse" and bool(may_leak))
             out.leaks += _rows(name, bad & leak)
             out.gradients += int(np.prod(got.shape[:-1])) if name in GRADIENTS else 0
             out.overflow |= name in GRADIENTS and bool((~np.isfinite(got) & np.isfinite(want) & ~bad).any())
@@ -114,7 +115,7 @@ def judge(out: Judged, outputs: Mapping[str, Any], *, reports: Sequence[KnownBad
         out.gradients += int(np.prod(got.shape[:-1]))
         want, slack = (_dbias(problem, [x["dbias"] for x in xs], got.shape) for xs in _columns(bias_parts))
         slack = slack + 2 * precision.out * np.abs(want) + precision.least
-        leak = np.isnan(got) & (on_gpu and any(lane.poisoned for lane in problem.lanes))
+        leak = np.isnan(got) & (on_gpu and any(bool(lane.poisoned) for lane in problem.lanes))
         bad = apart(got, want, slack, most) & ~leak
         other_want = _dbias(problem, [x["dbias"] for _, x in bias_parts], got.shape) if torch else want
         _count(out, "dbias", bad, apart(got, other_want, slack, most) & ~leak, some_known)
@@ -182,7 +183,7 @@ _ROWS = {
     "scores are all below -2.36e38": lambda lane, answer, report: np.abs(answer.top) > 2.36e38,
     "whose bias is -inf throughout": _hides_rows,
     "does not hide a key": lambda lane, answer, report: np.full(
-        answer.top.shape, lane.poisoned and lane.bias is not None
+        answer.top.shape, bool(lane.poisoned) and lane.bias is not None
     ),
 }
 """Words of a report -> the rows (heads, rows) of a sequence that it is about."""

@@ -62,7 +62,7 @@ class Lane:
         bias: (heads, rows, keys) or None.
         slopes, sinks: (heads,) or None.
         kept: (heads, rows, keys), the factors of dropout, or None.
-        poisoned: whether the product has NaN where no row may look.
+        poisoned: "k", "v": where the product has NaN for keys that no row may read.
     """
 
     q: Doubles
@@ -77,7 +77,7 @@ class Lane:
     sinks: Doubles | None
     kept: Doubles | None
     do: Doubles | None
-    poisoned: bool = False
+    poisoned: frozenset[str] = frozenset()
 
 
 @dataclass
