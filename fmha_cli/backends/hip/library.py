@@ -21,7 +21,7 @@ _BINDINGS = (("hip.chip", "hip.hip"), ("rocm.bindings.util.paths", "rocm.binding
 submodules (hip-python 10.0.0.0.1.2, ``hip/__init__.py``)."""
 _RENAMED = (10,)
 TRIED = ("6.2.0.499.16", "7.2.2.562.43", "10.0.0.0.1.2")
-"""Releases of hip-python whose calls were made to a runtime (``tests/backends/ck_tile/test_standin.py``)."""
+"""Releases of hip-python whose calls were made to a runtime in a test without a GPU."""
 
 _FIRST_CALL = "hipInit"
 

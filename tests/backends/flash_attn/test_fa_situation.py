@@ -204,7 +204,7 @@ def test_even_lengths() -> None:
 
 def test_capacity_of_a_cache() -> None:
     assert of("-s 1 --kv-cache linear --cache-seqlens 7,30 -b 2 --append 2").seqlen_k == 32
-    assert of("-s 1 --kv-cache linear --cache-seqlens 7,30 -b 2 --cache-leftpad 9,1").seqlen_k == 39
+    assert of("-s 1 --kv-cache linear --cache-seqlens 7,30 -b 2 --cache-leftpad 9,1").seqlen_k == 31
     assert of("-s 1 --kv-cache paged:256 --cache-seqlens 7,257 -b 2").seqlen_k == 512
     assert of("-s 1 --kv-cache paged:256 --cache-seqlens 0").seqlen_k == 256
     assert of("--seqlens-q 1,1 --kv-cache paged:256 --cache-seqlens 7,257").seqlen_k == 257
