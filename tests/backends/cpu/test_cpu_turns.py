@@ -100,7 +100,10 @@ def test_two_trees_are_served(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Ca
         pytest.skip("this tree is not a git checkout")
     arguments = ["HEAD", "--only", "one small call", "--rounds", "6"]
     assert cpu_turns.main(arguments) == 0
-    for row, dtype in zip(capsys.readouterr().out.splitlines()[-2:], ("fp32", "bf16"), strict=True):
+    *_, first, second, empty, mean = capsys.readouterr().out.splitlines()
+    assert empty == ""
+    assert mean.startswith("geometric mean of 2 problems: x")
+    for row, dtype in zip((first, second), ("fp32", "bf16"), strict=True):
         flags, ms, ratio, interval = (cell.strip() for cell in row.strip("|").split("|"))
         assert flags == f"`-H 1 -s 64 -d 64 --dtype {dtype}`"
         assert float(ms) > 0 < float(ratio.removeprefix("x"))

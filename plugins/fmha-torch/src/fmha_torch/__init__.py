@@ -21,11 +21,10 @@ class TorchBackend(api.FrameworkBackend):
     """The kernels of ``limits.json``."""
 
     name = distribution = "torch"
-    tried = tuple(table()["torch"]["tried"])
     algorithm: type[api.Algorithm] = TorchAlgorithm
 
     def __init__(self) -> None:
-        self.errors = table()["errors"]
+        self.errors, self.tried = table()["errors"], tuple(table()["torch"]["tried"])
         self.probes_in_parent = not built_for_gpu()  # such a build must open a driver, and answers from the worker
         self._passes = api.TwoPasses(self._decide, lambda p, kernel, device: api.Plan(p, (api.Stage(kernel),)), discord)
 
