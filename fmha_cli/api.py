@@ -83,6 +83,7 @@ if TYPE_CHECKING:
     from fmha_cli.backends.cuda.upstream import Upstream
     from fmha_cli.backends.gpu.call import Call
     from fmha_cli.backends.gpu.emulator_library import EmulatorLibrary, read_report, variables_of
+    from fmha_cli.backends.gpu.known_bad import noted
     from fmha_cli.backends.gpu.mirror import Mirror
     from fmha_cli.backends.gpu.session import GpuSession
     from fmha_cli.backends.hip.inspection import code_object_figures
@@ -136,6 +137,7 @@ _LATE = {
     "encoded": "fmha_cli.backends.cuda.tensor_maps",
     "rows_map": "fmha_cli.backends.cuda.tensor_maps",
     "Call": "fmha_cli.backends.gpu.call",
+    "noted": "fmha_cli.backends.gpu.known_bad",
     "Mirror": "fmha_cli.backends.gpu.mirror",
     "GpuSession": "fmha_cli.backends.gpu.session",
     "probe_hip": "fmha_cli.backends.hip.probe",
@@ -308,7 +310,7 @@ __all__ = [
     "UnsupportedError", "Upstream", "UsageError", "Varied", "Verdict", "Workspace", "archs_of", "attention", "build_by_program",
     "build_cpp", "build_many", "build_registry", "build_units", "cache_root", "check_release", "code_object_figures", "cubin_figures",
     "emulated_image", "emulation_files", "emulator_library", "encoded", "environment", "explain", "from_json", "hip_host_files", "hookimpl", "kernel_build", "limits_of",
-    "list_kernels", "llvm_tool", "load_arch", "mask_forms", "merged", "no_build", "no_build_key", "parameter_places",
+    "list_kernels", "llvm_tool", "load_arch", "mask_forms", "merged", "no_build", "no_build_key", "noted", "parameter_places",
     "probe_cuda", "probe_hip", "probe_package", "program_key", "read_report", "reasons_against", "release_refusal", "rows_map",
     "rules_from", "run", "sees_nothing", "select", "summed", "to_json", "units_of", "variables_of", "visible_keys",
 ]  # fmt: skip

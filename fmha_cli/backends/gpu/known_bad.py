@@ -28,6 +28,7 @@ class KnownBad:
         finding: the kind of finding that it causes on an emulated device; empty = none.
         problems: field of a signature -> texts of the values with which problems are affected; empty = every problem.
         scores: the size of scores from which it matters; 0 = of any size.
+        weights: |scale| / seqlen_k, the size of scaled weights, up to which it matters; 0 = of any size.
     """
 
     archs: tuple[str, ...]
@@ -40,6 +41,7 @@ class KnownBad:
     finding: str = ""
     problems: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     scores: float = 0.0
+    weights: float = 0.0
 
     def holds_for(self, arch: str, family: Family, revision: str) -> bool:
         """Whether any kernel of the family may belong to the class."""
@@ -69,6 +71,7 @@ def noted(kernel: KernelSpec, problem: Problem) -> str:
         for bad in known_bad(kernel.backend)
         if bad.effect == "noted"
         and bad.scores <= abs(problem.scale) * problem.hdim
+        and (not bad.weights or abs(problem.scale) <= bad.weights * problem.seqlen_k)
         and bad.meets(kernel)
         and all(field_text(getattr(wanted, name)) in texts for name, texts in bad.problems.items())
     )
@@ -86,4 +89,5 @@ def _report(row: Mapping[str, Any]) -> KnownBad:
         link=row["link"],
         finding=row.get("finding", ""),
         scores=row.get("scores", 0.0),
+        weights=row.get("weights", 0.0),
     )

@@ -9,7 +9,7 @@ from importlib import import_module
 import pytest
 
 NAMES = (
-    *("Call", "GpuSession", "Mirror"),
+    *("Call", "GpuSession", "Mirror", "noted"),
     *("CubinBackend", "Cuda", "CudaSession", "Expected", "Launch", "StageTimer", "Upstream", "probe_cuda"),
     *("Hip", "probe_hip"),
 )

@@ -20,6 +20,7 @@ LOST, LOST16, ROUGH = (
     "rows whose largest score is 1.8e8 or more",
     "is off by up to |LSE| * 2^-22",
 )
+JOINED, SCALED, STORED = "joined by weights exp(LSE", "multiplied by the scale before", "no tcgen05.wait::ld between"
 BACKENDS = ("ck_tile", "mem_efficient", "flash_attn", "cudnn_oss")
 
 
@@ -51,10 +52,29 @@ def chosen(flags: str, backend: str, arch: str) -> Supported:
         ("-s 64 -d 64", "flash_attn", "sm_80", (), (LOST16, ROUGH)),
         ("-s 64 -d 64 --scale 2e6", "flash_attn", "sm_80", (), (LOST16,)),
         ("-s 64 -d 64 --scale 3e6", "flash_attn", "sm_80", (LOST16,), (LOST,)),
-        ("-s 1 --seqlen-k 4096 -d 64 --dtype bf16 --splits 4 --scale 1e8", "flash_attn", "sm_90a", (LOST,), (LOST16,)),
+        (
+            "-s 1 --seqlen-k 4096 -d 64 --dtype bf16 --splits 4 --scale 1e8",
+            "flash_attn",
+            "sm_90a",
+            (LOST, JOINED),
+            (LOST16,),
+        ),
+        ("-s 1 --seqlen-k 4096 -d 64 --dtype bf16 --splits 4", "flash_attn", "sm_90a", (), (JOINED,)),
+        ("-s 1 --seqlen-k 4096 -d 64 --splits 4 --scale 20", "ck_tile", "gfx942", (JOINED,), (LOST16,)),
+        ("-s 1 --seqlen-k 4096 -d 64 --splits 4", "ck_tile", "gfx942", (), (JOINED,)),
+        (
+            "-s 1 --seqlen-k 4096 -d 64 --splits 4 --bias elementwise --dtype bf16",
+            "ck_tile",
+            "gfx942",
+            (JOINED, NAN, HIDDEN, EMPTY),
+            (),
+        ),
+        ("-s 64 -d 64 --scale 1e-4 --direction bwd", "mem_efficient", "sm_80", (SCALED,), (ROUGH,)),
+        ("-s 64 -d 64 --scale 1e-4 --dtype bf16 --direction bwd", "mem_efficient", "sm_80", (), (SCALED,)),
+        ("-s 64 -d 64 --scale 0.1 --direction bwd", "mem_efficient", "sm_80", (), (SCALED,)),
         ("-s 64 -d 64 --scale 20 --direction bwd", "flash_attn", "sm_80", (ROUGH,), ()),
-        ("-s 256 -d 64 --dtype bf16 --causal --scale 1e8", "cudnn_oss", "sm_90a", (), (LOST,)),
-        ("-s 256 -d 64 --dtype bf16 --causal --scale 1e8", "cudnn_oss", "sm_100a", (LOST,), ()),
+        ("-s 256 -d 64 --dtype bf16 --causal --scale 1e8", "cudnn_oss", "sm_90a", (), (LOST, STORED)),
+        ("-s 256 -d 64 --dtype bf16 --causal --scale 1e8", "cudnn_oss", "sm_100a", (LOST, STORED), ()),
     ],
 )
 def test_the_kernel_that_is_chosen_tells_what_is_known(

@@ -75,7 +75,9 @@ def decide(problem: api.Problem, device: api.DeviceFacts) -> Iterator[api.Decisi
             if reasons:
                 yield api.Unsupported(NAME, arch, kernel, reasons)
             else:
-                yield api.Supported(kernel, (place, *_rank(problem, kernel)), note=_note(problem, kernel))
+                yield api.Supported(
+                    kernel, (place, *_rank(problem, kernel)), note=_note(problem, kernel) + api.noted(kernel, problem)
+                )
 
 
 def _rank(problem: api.Problem, kernel: api.KernelSpec) -> tuple[int, ...]:
