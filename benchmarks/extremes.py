@@ -14,7 +14,7 @@ import json
 import shlex
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -22,7 +22,7 @@ from typing import Any
 from unittest.mock import patch
 
 from numerics.extreme_draws import drawn, plan
-from numerics.extreme_judging import Judged, judge
+from numerics.extreme_judging import EMPTY, HIDDEN, JOINED, LARGE, OVERFLOWS, ROUGH, SINK, Judged, judge
 from numerics.extreme_problem import Drawn, Family
 from numerics.faults import ExtremeFault
 
@@ -31,10 +31,21 @@ from fmha_cli.backends.gpu.known_bad import known_bad
 from fmha_cli.domain.processor import this_processor
 from fmha_cli.walk.request import Request
 
-GPU_FAMILIES = (Family.PREFILL, Family.PACKED, Family.BACKWARD)
+GPU_FAMILIES = tuple(family for family in Family if family not in (Family.BYTES, Family.NARROW))
 CPU = ("x86_64_amx", "x86_64_v4_bf16", "x86_64_v4", "x86_64_v3", "generic")
 PAGE = Path(__file__).parent.parent / "docs" / "results" / "extremes.md"
 COUNTS = ("rows", "open", "gradients", "leaks", "apart")
+SHORT = {
+    LARGE: "large scores",
+    ROUGH: "LSE in fp32",
+    JOINED: "joined parts",
+    OVERFLOWS: "finfo.min",
+    EMPTY: "a row of -inf",
+    HIDDEN: "NaN under -inf",
+    SINK: "large sinks",
+}
+"""Words of a report -> its name on the page."""
+NOT_RUN = ("NOT_RUN: every kernel on a GPU (none was there).",)
 
 
 def run(problem: Drawn, args: argparse.Namespace, arch: str | None, registry: api.Registry) -> Judged:
@@ -53,6 +64,9 @@ def run(problem: Drawn, args: argparse.Namespace, arch: str | None, registry: ap
     on_gpu = args.backend != "cpu"
     kernels = [registry.parse_kernel(stage.kernel) for stage in record.stages] if on_gpu else []
     reports = [bad for bad in known_bad(args.backend) if any(bad.meets(kernel) for kernel in kernels)]
+    out.failed = frozenset(
+        name for found_by in record.comparisons for name, check in found_by.checks if not check.passed
+    )
     out.hazards = any(bad.finding for bad in reports)
     return judge(out, found.outputs, reports=reports, on_gpu=on_gpu, torch=args.torch)
 
@@ -65,10 +79,10 @@ def outcomes(args: argparse.Namespace) -> Iterator[Judged]:
         types = args.dtype or (("fp32", "bf16", "fp16") if on_cpu else ("fp16", "bf16"))
         for number, family, dtype in plan(args.count, args.seed + 1000 * step, families, types):
             dtype = "bf16" if arch == "x86_64_amx" else dtype
-            yield run(drawn(number, family, dtype, plain=not on_cpu), args, arch, registry)
+            yield run(drawn(number, family, dtype, plain=not on_cpu, square=args.square), args, arch, registry)
 
 
-def counts_of(done: Iterable[Judged]) -> dict[str, Any]:
+def counts_of(done: Sequence[Judged]) -> dict[str, Any]:
     """What the page keeps of a run."""
     families: dict[str, Counter[str]] = defaultdict(Counter)
     table: Counter[str] = Counter()
@@ -82,6 +96,7 @@ def counts_of(done: Iterable[Judged]) -> dict[str, Any]:
     return {
         "families": {name: dict(row) for name, row in families.items()},
         "outcomes": dict(sorted(table.items())),
+        "known": dict(sum((one.known for one in done), Counter())),
         "archs": sorted({one.arch for one in done if one.verdict != "UNSUPPORTED"}),
     }
 
@@ -117,19 +132,59 @@ def page(document: Mapping[str, Any]) -> str:
                 lines.append(f"| {family} | " + " | ".join(f"{x:,}" for x in cells) + " |")
         lines += ["", "| verdict, referees: outcome | problems |", "|---|---|"]
         lines += [f"| {name} | {count} |" for name, count in one["outcomes"].items()]
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, *emulated(document["emulated"])]) + "\n"
+
+
+def emulated(runs: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The table of the runs on emulated devices."""
+    lines = [
+        "",
+        "## Emulated GPUs",
+        "",
+        "Kernels of the backends' choice, head dim 64. A problem that a backend refuses is not counted. *Wrong rows* are those of O, LSE and",
+        "gradients that a referee calls wrong, by the report that explains them ([numerics](../numerics.md#8-extreme-scores-on-gpus)):",
+        "*large scores* (O must be 0, too small or not finite), *LSE in fp32* (the gradient must be one of P = exp(s - LSE) with the roundings of",
+        "s and of the LSE), *joined parts* (O must be of weights from such an LSE), *finfo.min* (O must be NaN or 0), *a row of -inf*, *NaN under",
+        "-inf* and *large sinks* (O must be NaN). *Scaled dS* counts problems whose dQ or dK the verdict calls WRONG, and the referees do not.",
+        "",
+        "| backend | device | type | keys | families | problems | rows of O | rows of gradients | leaks | wrong rows, by report | unexplained |",
+        "|---|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    for one in runs:
+        rows = [row for row in one["families"].values() if row["problems"]]
+        problems, o, gradients, leaks, unexplained = (
+            sum(row[name] for row in rows) for name in ("problems", "rows", "gradients", "leaks", "unexplained")
+        )
+        scaled = sum(count for text, count in one["outcomes"].items() if "scaled dS" in text)
+        named = [f"{SHORT[words]} {count:,}" for words, count in sorted(one["known"].items())]
+        named += [f"scaled dS in {scaled} problem{'s' * (scaled > 1)}"] * bool(scaled)
+        lines.append(
+            f"| `{one['backend']}` | {one['device']} | {one['dtype']} | {one.get('keys', '')} | {len(rows)} | {problems} | {o:,} | {gradients:,} | {leaks:,}"
+            f" | {', '.join(named) or 'none'} | {unexplained} |"
+        )
+    lines += ["", f"Emulated by: {' and '.join(sorted({one['host'] for one in runs}))}.", "", "```bash"]
+    lines += [one["command"] for one in runs]
+    return [*lines, "```", "", *NOT_RUN]
 
 
 def write(args: argparse.Namespace, argv: Sequence[str], found: Mapping[str, Any]) -> None:
-    """Put a run in the place of the one with the same title."""
+    """Put a run in the place of the same one."""
     path = PAGE.with_suffix(".json")
-    runs = json.loads(path.read_text("utf-8"))["runs"] if path.exists() else []
-    title = args.backend if args.device is None else f"{args.backend} on {args.device}"
-    title += f" with the planted fault {args.fault.value}" if args.fault else ""
-    machine = f"Architectures: {', '.join(found['archs'])}; host: {this_processor().name}"
-    one = {"title": title, "command": f"python benchmarks/extremes.py {shlex.join(argv)}", "machine": machine, **found}
-    runs = [old for old in runs if old["title"] != title] + [one]
-    document = {"schema": "fmha.extremes/1", "runs": runs}
+    document = json.loads(path.read_text("utf-8"))
+    command, host = f"python benchmarks/extremes.py {shlex.join(argv)}", this_processor().name
+    if args.device:
+        kind = {"backend": args.backend, "device": args.device, "dtype": ", ".join(args.dtype or ("fp16", "bf16"))}
+        kind["keys"] = str(args.square or "17 to 64")
+        one = {**kind, "command": command, "host": host, **found}
+        kept = [old for old in document["emulated"] if not kind.items() <= old.items()]
+        document["emulated"] = sorted(
+            [*kept, one], key=lambda run: (run["backend"], run["device"], run["dtype"], run.get("keys", ""))
+        )
+    else:
+        title = f"{args.backend} with the planted fault {args.fault.value}" if args.fault else args.backend
+        machine = f"Architectures: {', '.join(found['archs'])}; host: {host}"
+        one = {"title": title, "command": command, "machine": machine, **found}
+        document["runs"] = [old for old in document["runs"] if old["title"] != title] + [one]
     path.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
     PAGE.write_text(page(document), encoding="utf-8")
 
@@ -147,6 +202,7 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--count", type=int, default=12, help="problems of each family on each architecture")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--emu-arith", type=api.Arithmetic, default=api.Arithmetic.DOCUMENT)
+    parser.add_argument("--square", type=int, default=0, help="so many keys and as many rows, with a causal mask")
     parser.add_argument("--fault", type=ExtremeFault, help="plant a fault in the CPU's kernels")
     parser.add_argument("--no-torch", dest="torch", action="store_false", help="without PyTorch as the second referee")
     parser.add_argument("--write", action="store_true")

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from argparse import Namespace
 from dataclasses import dataclass, replace
 from functools import partial
+from importlib.util import find_spec
 from math import log
 from typing import Any
 
+import extremes
 import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 import pytest
+from numerics.extreme_draws import drawn as extreme_problem
+from numerics.extreme_problem import Family
 
 from fmha_cli import api
 from fmha_cli.domain.device import DeviceFacts
@@ -22,7 +27,7 @@ LEAST = {dtype: float(ml_dtypes.finfo(kind).min) for dtype, kind in NUMPY.items(
 LIMIT = {"fp16": 2.0**28 * log(2), "bf16": 2.0**31 * log(2), "fp32": 2.0**31 * log(2)}
 """Scores whose exponents, in bits, are rounded by up to half a unit of P's type: 8 bits, 64 bits. Larger ones lose rows."""
 LOST, EMPTY, OVERFLOW = "largest score is", "-inf throughout is NaN", "below -2.36e38"
-HIDDEN, ROUGH = "K or V is not finite", "|LSE| * 2^-22"
+HIDDEN, ROUGH, JOINED = "K or V is not finite", "|LSE| * 2^-22", "joined by weights exp(LSE"
 """Words of the reports in ``arch_specs/_known_bad.json``."""
 HEADS, DIM = 2, 64
 ALL = slice(None)
@@ -38,12 +43,13 @@ class Rows:
     bias: Array | None = None
     causal: bool = False
     direction: str = "fwd"
+    splits: int = 0
 
     @property
     def flags(self) -> str:
         bias = "" if self.bias is None else "--bias elementwise:bhss"
         lengths = f"-s {self.inputs['q'].shape[2]} --seqlen-k {self.inputs['k'].shape[2]}"
-        mask = "--causal" if self.causal else ""
+        mask = f"{'--causal' if self.causal else ''} {f'--splits {self.splits}' if self.splits else ''}"
         pass_ = "--lse" if self.direction == "fwd" else f"--direction {self.direction}"
         return f"-H {HEADS} {lengths} -d {DIM} --dtype {self.dtype} --scale {self.scale!r} {pass_} {bias} {mask}"
 
@@ -92,14 +98,21 @@ def biased(rows: Rows, *values: tuple[Any, Any, Any, float]) -> Rows:
     return replace(rows, bias=bias)
 
 
+def halves(dtype: str) -> Rows:
+    """Two parts of 256 equal keys and values: each has the same LSE, and O is that of either."""
+    rows = drawn(dtype, 3, 256)
+    twice = {name: np.concatenate([x, x], axis=2) for name, x in rows.inputs.items() if name != "q"}
+    return replace(rows, inputs=rows.inputs | twice, splits=2)
+
+
 def lost(rows: Rows, backend: str, device: str, monkeypatch: pytest.MonkeyPatch) -> tuple[Array, Array]:
     """Of a kernel on an emulated device: which rows' O are not the formula's, and which LSE; (HEADS, rows) each."""
     if device.startswith("emu:sm_"):  # products and sums as ptxas joins them
         monkeypatch.setattr(walked, "Request", partial(walked.Request, emu_arith=api.Arithmetic.HARDWARE))
     tensors = {} if rows.bias is None else {"bias": rows.bias}
-    mask = {"causal": True} if rows.causal else {}
+    flags: dict[str, Any] = ({"causal": True} if rows.causal else {}) | ({"splits": rows.splits} if rows.splits else {})
     got = api.attention(
-        **rows.inputs, tensors=tensors, backend=backend, device=device, lse=True, scale=rows.scale, **mask
+        **rows.inputs, tensors=tensors, backend=backend, device=device, lse=True, scale=rows.scale, **flags
     )
     o, lse = rows.right()
     found = got.outputs["lse"].astype(np.float64)
@@ -107,6 +120,17 @@ def lost(rows: Rows, backend: str, device: str, monkeypatch: pytest.MonkeyPatch)
         near = np.abs(got.o.astype(np.float64) - o).max(axis=-1) <= 0.02
         same = (np.abs(found - lse) <= 1e-4 + 1e-6 * np.abs(lse)) | (found == lse)
     return ~near[0], ~same[0]
+
+
+def replayed(
+    number: int, family: str, dtype: str, backend: str, device: str, monkeypatch: pytest.MonkeyPatch, *, square: int = 0
+) -> extremes.Judged:
+    """One problem of the campaign (docs/results/extremes.md)."""
+    if device.startswith("emu:sm_"):
+        monkeypatch.setattr(walked, "Request", partial(walked.Request, emu_arith=api.Arithmetic.HARDWARE))
+    problem = extreme_problem(number, Family(family), dtype, plain=True, square=square)
+    args = Namespace(backend=backend, device=device, torch=find_spec("torch") is not None)
+    return extremes.run(problem, args, None, api.build_registry())
 
 
 def error_of_dv(rows: Rows, backend: str, device: str, monkeypatch: pytest.MonkeyPatch) -> float:

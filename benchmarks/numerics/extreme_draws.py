@@ -7,7 +7,20 @@ from typing import Any
 
 import numpy as np
 
-from numerics.extreme_problem import CACHED, MOST, PAGE, Bools, Doubles, Drawn, Family, Lane, empty, philox, typed
+from numerics.extreme_problem import (
+    CACHED,
+    LARGE_PAGE,
+    MOST,
+    PAGE,
+    Bools,
+    Doubles,
+    Drawn,
+    Family,
+    Lane,
+    empty,
+    philox,
+    typed,
+)
 from numerics.extremes import Extreme
 
 
@@ -17,12 +30,13 @@ def plan(count: int, seed: int, families: Sequence[Family], dtypes: Sequence[str
         yield seed + n, families[n % len(families)], dtypes[n // len(families) % len(dtypes)]
 
 
-def drawn(number: int, family: Family, dtype: str, *, plain: bool = False) -> Drawn:
+def drawn(number: int, family: Family, dtype: str, *, plain: bool = False, square: int = 0) -> Drawn:
     """The problem of a number.
 
     Args:
         plain: as most kernels for GPUs have it, and so that few of them are compiled: at most 64 keys, head dim 64, no mask or a
-            causal one, no softcap, no dropout, one extreme.
+            causal one, no softcap, no dropout, no left padding, large pages, one extreme.
+        square: so many keys and as many rows, a causal mask and no bias, for kernels that have nothing else; 0 = any.
     """
     rng = np.random.Generator(np.random.PCG64([number, 11]))
     some = [
@@ -39,15 +53,15 @@ def drawn(number: int, family: Family, dtype: str, *, plain: bool = False) -> Dr
     else:
         out.flags["dtype"] = dtype
     with np.errstate(all="ignore"):
-        _Drawing(rng, out, plain).draw()
+        _Drawing(rng, out, plain, square).draw()
     return out
 
 
 class _Drawing:
     """The steps of one drawing. Lists have an array for each sequence, (heads, rows, d)."""
 
-    def __init__(self, rng: np.random.Generator, out: Drawn, plain: bool) -> None:
-        self.rng, self.out, self.flags, self.plain = rng, out, out.flags, plain
+    def __init__(self, rng: np.random.Generator, out: Drawn, plain: bool, square: int) -> None:
+        self.rng, self.out, self.flags, self.plain, self.square = rng, out, out.flags, plain, square
         self.backward = out.family is Family.BACKWARD
         self.cached = out.family in CACHED
 
@@ -75,6 +89,7 @@ class _Drawing:
         rows, keys = (
             rng.integers(low, high, count).tolist() for low, high in ((1, 4) if few else (17, 49), (17, most))
         )
+        rows, keys = ([self.square] * count,) * 2 if self.square else (rows, keys)
         self.rows = rows if varied else rows[:1] * count
         self.keys = keys if varied or self.cached else keys[:1] * count
         if varied:
@@ -95,7 +110,7 @@ class _Drawing:
             f"window-tl:{left},{right}": (left, right),
             f"generic:{left + 1},{right + 1}": (left, right),
         }
-        self.mask = str(rng.choice(list(forms)[: 2 if self.plain else 6]))
+        self.mask = "causal" if self.square else str(rng.choice(list(forms)[: 2 if self.plain else 6]))
         self.left, self.right = forms[self.mask]
         self.flags["mask"] = self.mask
         self.first = 2 if self.left is not None and rng.integers(3) == 0 and not self.plain else 0
@@ -126,7 +141,7 @@ class _Drawing:
         self.k = some(self.kv_heads, self.keys, self.d, out.held)
         self.v = some(self.kv_heads, self.keys, self.dv, out.held)
         self.do = some(self.heads, self.rows, self.dv, out.dtype) if self.backward else []
-        if rng.integers(2):  # the column of O is then the sum of a row's weights, whatever the scores are
+        if rng.integers(2) or self.plain:  # the column of O is then the sum of a row's weights, whatever the scores are
             for v in self.v:
                 v[..., 0] = 1
         per_head = (len(self.q), self.kv_heads) if out.family is Family.BYTES else (1, 1)
@@ -169,7 +184,7 @@ class _Drawing:
     def _bias(self) -> None:
         rng, out = self.rng, self.out
         self.bias: Any = None
-        if not {Extreme.BIAS, Extreme.HIDDEN} & set(out.extremes) or out.store == "fp8_e5m2":
+        if not {Extreme.BIAS, Extreme.HIDDEN} & set(out.extremes) or out.store == "fp8_e5m2" or self.square:
             return
         rank = str(rng.choice(["1hss", "bhss", "11ss", "b11s"][: 2 if self.plain else 4]))
         sizes = (len(self.q), self.heads, max(self.rows), max(self.keys))
@@ -206,7 +221,7 @@ class _Drawing:
         self.sinks = self.slopes = None
         self.softcap, self.dropout = 0.0, False
         choice = str(rng.choice(["none", "none", "alibi", "softcap", "dropout"]))
-        if choice == "alibi" and self.bias is None:
+        if choice == "alibi" and self.bias is None and not self.square:
             size = 10 ** rng.uniform(-3, 4 if self.backward else 10)
             self.slopes = (rng.uniform(0.5, 1, self.heads) * size).astype(np.float32)
         elif choice == "softcap" and not self.plain:
@@ -296,6 +311,7 @@ class _Drawing:
     def _linear(self, held: Sequence[int]) -> None:
         self.flags["kv_cache"] = "linear"
         pads = [int(x) for x in self.rng.integers(0, 6, len(held))] if self.rng.integers(2) else [0] * len(held)
+        pads = [0] * len(held) if self.plain else pads
         if any(pads):
             self.flags["cache_leftpad"] = tuple(pads)
         for name, xs in (("k", self.k), ("v", self.v)):
@@ -306,16 +322,17 @@ class _Drawing:
             self.out.tensors[name] = np.ascontiguousarray(cache.swapaxes(1, 2)) if bshd else cache
 
     def _pages(self, held: Sequence[int]) -> None:
-        self.flags["kv_cache"] = f"paged:{PAGE}"
-        counts = [-(-n // PAGE) for n in self.keys]
+        page = LARGE_PAGE if self.plain else PAGE
+        self.flags["kv_cache"] = f"paged:{page}"
+        counts = [-(-n // page) for n in self.keys]
         pages = iter(self.rng.permutation(sum(counts) + 2).tolist())
         table = np.full((len(held), max(counts)), -1, np.int32)
         for b, count in enumerate(counts):
             table[b, :count] = [next(pages) for _ in range(count)]
         self.out.tensors["block_table"] = table
         for name, xs in (("k", self.k), ("v", self.v)):
-            pool = empty((sum(counts) + 2, PAGE, self.kv_heads, xs[0].shape[2]), self.out.held)
+            pool = empty((sum(counts) + 2, page, self.kv_heads, xs[0].shape[2]), self.out.held)
             for b, x in enumerate(xs):
                 for j in range(held[b]):
-                    pool[table[b, j // PAGE], j % PAGE] = x[:, j]
+                    pool[table[b, j // page], j % page] = x[:, j]
             self.out.tensors[name] = pool

@@ -30,7 +30,8 @@ TYPES: dict[str, Any] = {
 MOST = {"fp32": 3.4028234e38, "fp16": 65504.0, "bf16": 3.3895e38}
 """The largest numbers of the types of a bias."""
 
-PAGE = 16
+PAGE, LARGE_PAGE = 16, 256
+"""Keys of a page; most kernels for GPUs have large pages alone."""
 
 
 class Family(StrEnum):

@@ -16,6 +16,10 @@ from numerics.extreme_problem import Bools, Doubles, Lane
 
 Values = dict[str, Doubles]
 OPEN = 0.25
+USUAL_LSE = 1024.0
+"""The size of an LSE up to which gradients must be as exact as their type."""
+MOST_PARTS = 8
+"""Parts of the keys that are joined: O may be the sum of as many."""
 SUM = "sum of dv"
 """(kv_heads, 1, d): dV summed over the keys, which is dO summed over the rows: a row that is lost is missing here too."""
 
@@ -60,6 +64,8 @@ class Answer:
         open: (heads, rows), whether rounding decides.
         top: (heads, rows), the largest score of a row's keys.
         zero: (heads, rows), whether a row of O may be 0 throughout: no rounding of scores takes all keys from a row.
+        rough: the slack of gradients from P = exp(s - LSE) with the roundings of s and of an LSE of any size, and that of O where
+            parts of the keys are joined by such weights.
     """
 
     values: Values
@@ -67,6 +73,7 @@ class Answer:
     open: Bools
     top: Doubles
     zero: Bools
+    rough: Values
 
 
 def formula(lane: Lane, precision: Precision) -> Answer:
@@ -164,19 +171,32 @@ class _Formula:
         zero = (np.abs(o) <= slack + (far if lane.kept is not None or lane.sinks is not None else 0)).all(axis=-1)
         slack = slack + far
         values, bounds = {"o": o, "lse": self.lse}, {"o": slack, "lse": self.lse_slack}
+        joined = np.minimum(np.expm1(pr.lse * np.abs(self.lse)), MOST_PARTS)[..., None]
+        rough: Values = {"o": slack + joined * (pz @ size)}
         if lane.do is not None:
-            self._gradients(lane.do, z, o, slack, values, bounds)
-        return Answer(values, bounds, self.open, self.top, zero)
+            for of_any_size, found in ((True, rough), (False, bounds)):
+                gradients, slacks = self._gradients(lane.do, z, o, slack, of_any_size)
+                found |= slacks
+            values |= gradients
+        rough = {name: np.where(np.isnan(x), np.inf, x) for name, x in rough.items()}  # inf * 0
+        return Answer(values, bounds, self.open, self.top, zero, rough)
 
-    def _gradients(self, do: Doubles, z: Doubles, o: Doubles, o_slack: Doubles, values: Values, bounds: Values) -> None:
+    def _gradients(
+        self, do: Doubles, z: Doubles, o: Doubles, o_slack: Doubles, of_any_size: bool
+    ) -> tuple[Values, Values]:
+        """The gradients and their slack: of P = exp(s - LSE) with the roundings of s and an LSE of any size, or of a usual one."""
+        values: Values = {}
+        bounds: Values = {}
         pr, lane = self.pr, self.lane
         g, g_size = z * (do @ turned(self.v)), z * (np.abs(do) @ turned(np.abs(self.v)))
         delta = (do * o).sum(axis=-1, keepdims=True)
         dv = self.v.shape[-1]
         delta_slack = (np.abs(do) * (o_slack + self.sums(dv) * np.abs(o))).sum(axis=-1, keepdims=True)
-        rounded = pr.lse * np.minimum(np.abs(self.lse), 1024)[..., None]
+        rounded = pr.lse * np.abs(self.lse)[..., None]
+        grown = np.expm1(rounded + self.e if of_any_size else np.minimum(rounded, pr.lse * USUAL_LSE))
         kept, pz = z > 0, np.where(z > 0, self.p * z, 0)  # a dropped weight is 0, also of a row of NaN
-        p_slack = np.where(self.sees, self.moved + self.p * (2 * pr.p + np.expm1(rounded)) + pr.least, 0)
+        moved = self.moved + np.where(self.p + self.moved > 0, (self.p + self.moved) * grown, 0)
+        p_slack = np.where(self.sees, moved + self.p * 2 * pr.p + pr.least, 0)
         ds = np.where(self.sees, self.p * (g - delta), 0)
         reach = np.where(self.sees, np.abs(g - delta), 0)  # D is NaN in a row that is not finite
         ds_slack = np.where(self.sees, (self.p + p_slack) * (self.sums(dv) * g_size + delta_slack), 0) + p_slack * reach
@@ -206,12 +226,13 @@ class _Formula:
         values["dbias"], bounds["dbias"] = ds, ds_slack
         if lane.kept is None and lane.sinks is None:  # the weights of a row are 1 in all, whatever rounding decides
             whole = (self.p.sum(axis=-1, keepdims=True) * do).sum(axis=1, keepdims=True)
-            error = (self.p * (2 * pr.p + np.expm1(rounded) + self.sums(self.keys))).sum(axis=-1, keepdims=True)
+            error = (self.p * (2 * pr.p + grown + self.sums(self.keys))).sum(axis=-1, keepdims=True)
             least = (pr.least * self.sees).sum(axis=-1, keepdims=True)
             slack = ((error + least) * np.abs(do)).sum(axis=1, keepdims=True)
             whole, slack = (x.reshape(-1, self.groups, *x.shape[1:]).sum(axis=1) for x in (whole, slack))
             stored = 2 * pr.out * (np.abs(values["dv"]) + bounds["dv"]) + pr.least
             values[SUM], bounds[SUM] = whole, slack + stored.sum(axis=1, keepdims=True)
+        return values, bounds
 
 
 def turned(x: Doubles) -> Doubles:
@@ -305,4 +326,10 @@ def apart(got: Doubles, want: Doubles, slack: Doubles, most: float = np.inf) -> 
         out: Bools = np.where(
             np.isfinite(want), ~near, np.where(np.isneginf(want), ~np.isneginf(got), np.isfinite(got))
         )
+    return out
+
+
+def beyond(got: Doubles, want: Doubles, slack: Doubles, most: float) -> Bools:
+    """As ``apart``, but a number without a bound may be NaN too."""
+    out: Bools = apart(got, want, slack, most) & ~np.isposinf(slack)
     return out

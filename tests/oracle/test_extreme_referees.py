@@ -7,9 +7,11 @@ from importlib.util import find_spec
 import numpy as np
 import pytest
 from numerics.extreme_draws import drawn, plan
-from numerics.extreme_judging import Judged, judge
+from numerics.extreme_judging import EMPTY, HIDDEN, LARGE, ROUGH, Judged, judge
 from numerics.extreme_problem import Drawn, Family, Lane, philox
 from numerics.referees import DOUBLE, Answer, apart, formula, precision_of, torch_values
+
+from fmha_cli.backends.gpu.known_bad import known_bad
 
 from .brute import philox_word
 
@@ -115,3 +117,46 @@ def test_pytorch_and_the_formula_agree(number: int, family: Family, dtype: str) 
         for name, x in torch_values(one).items():
             if name in exact.values:
                 assert not apart(x, exact.values[name], exact.slack[name]).any(), name
+
+
+def by_report(problem: Drawn, outputs: dict[str, np.ndarray], words: str) -> Judged:
+    """What is said of outputs whose verdict is WRONG, with one report about the kernel."""
+    reports = [report for report in known_bad("ck_tile") if words in report.what][:1]
+    return judge(Judged(problem, "gfx942", "WRONG"), outputs, reports=reports, on_gpu=True, torch=False)
+
+
+def spoiled(problem: Drawn, name: str, value: float) -> dict[str, np.ndarray]:
+    """Right outputs, but for one row of the first head."""
+    outputs = right_outputs(problem)
+    outputs[name] = outputs[name].copy()
+    outputs[name][0, 0, 5] = value
+    return outputs
+
+
+@pytest.mark.parametrize(
+    ("words", "known", "unknown"),
+    [(LARGE, (np.nan, np.inf, 0.0), (1e3,)), (HIDDEN, (), (np.nan,)), (EMPTY, (), (np.nan, 0.0))],
+)
+def test_a_report_explains_only_what_it_says(words: str, known: tuple[float, ...], unknown: tuple[float, ...]) -> None:
+    """Large scores lose a row, or make it too small; no report makes it larger than V, and one about a bias needs a bias."""
+    problem = drawn(50, Family.PREFILL, "bf16", plain=True)
+    assert min(formula(one, precision_of("bf16")).top.min() for one in problem.lanes) > 1.4e9
+    for value in known:
+        found = by_report(problem, spoiled(problem, "o", value), words)
+        assert (found.outcome, found.known, found.wrong) == ("known hazard", {words: 1}, {"o": 1})
+    for value in unknown:
+        found = by_report(problem, spoiled(problem, "o", value), words)
+        assert (found.outcome, found.unknown) == ("unexplained", {"o": 1})
+
+
+def test_gradients_may_be_as_rough_as_their_lse_and_no_more() -> None:
+    """The LSE of these rows is up to 1e5: P is off by 2 %, never by half of itself."""
+    problem = drawn(8, Family.BACKWARD, "fp16", plain=True)
+    (one, *_) = problem.lanes
+    answer = formula(one, precision_of("fp16"))
+    assert 1e3 < np.abs(answer.values["lse"]).max() < 1e6
+    outputs = right_outputs(problem)
+    for share, outcome in ((0.9, "known hazard"), (3.0, "unexplained")):
+        wrong = {name: x.copy() for name, x in outputs.items()}
+        wrong["dv"][0, :, 5] += share * answer.rough["dv"][:, 5]
+        assert by_report(problem, wrong, ROUGH).outcome == outcome

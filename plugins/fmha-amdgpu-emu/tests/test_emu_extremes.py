@@ -11,6 +11,7 @@ from extreme_rows import (
     ALL,
     EMPTY,
     HIDDEN,
+    JOINED,
     LEAST,
     LIMIT,
     LOST,
@@ -21,6 +22,8 @@ from extreme_rows import (
     biased,
     drawn,
     error_of_dv,
+    halves,
+    replayed,
     said,
 )
 from extreme_rows import lost as lost_by
@@ -86,3 +89,28 @@ def test_gradients_are_as_rough_as_the_lse(monkeypatch: pytest.MonkeyPatch) -> N
     assert some(below(drawn("fp16"), 1e7)) > 0.5
     large = replace(below(drawn("fp16"), 1e7), direction="bwd")
     assert ROUGH in said("ck_tile", "gfx942", large)
+
+
+def test_parts_of_the_keys_are_added_where_the_lse_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The weight of a part is exp(its LSE - LSE): with an LSE of 1e8 that is 1 instead of 1/2."""
+    assert not lost(below(halves("bf16"), 10), monkeypatch=monkeypatch)[0].any()
+    large = below(halves("bf16"), 1e8)
+    wrong, lse = lost(large, monkeypatch=monkeypatch)
+    assert (wrong.mean() > 0.5, lse.any()) == (True, False)
+    assert JOINED in said("ck_tile", "gfx942", large)
+
+
+@pytest.mark.parametrize(
+    ("number", "family", "dtype", "outcome"),
+    [
+        (16, "prefill", "bf16", "known hazard"),
+        (162, "split-KV", "bf16", "known hazard"),
+        (12, "linear cache", "bf16", "known hazard"),
+        (8, "backward", "fp16", "gradients as rough as the LSE"),
+    ],
+)
+def test_no_row_of_the_campaign_is_unexplained(
+    number: int, family: str, dtype: str, outcome: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = replayed(number, family, dtype, "ck_tile", "emu:gfx942", monkeypatch)
+    assert found.outcome == outcome, found.text

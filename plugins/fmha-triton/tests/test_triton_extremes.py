@@ -14,7 +14,7 @@ pytest.importorskip("cuda.bindings")
 if importlib.util.find_spec("triton") is None:
     pytest.skip("Triton is not installed (pip install triton)", allow_module_level=True)
 
-from extreme_rows import ALL, LEAST, LIMIT, below, beyond, biased, drawn, lost
+from extreme_rows import ALL, LEAST, LIMIT, LOST, below, beyond, biased, drawn, lost, replayed, said
 
 pytestmark = pytest.mark.slow
 DEVICES = [("emu:gfx942", "bf16"), ("emu:sm_80", "fp16")]
@@ -36,4 +36,23 @@ def test_no_row_under_a_bias_is_lost(device: str, dtype: str, monkeypatch: pytes
 def test_rows_without_a_bias_are_right_below_a_limit(device: str, dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for wrong in lost(below(drawn(dtype), 0.99 * LIMIT[dtype]), "triton", device, monkeypatch):
         assert not wrong.any()
-    assert lost(beyond(drawn(dtype), 16 * LIMIT[dtype]), "triton", device, monkeypatch)[0].any()
+    large = beyond(drawn(dtype), 16 * LIMIT[dtype])
+    assert lost(large, "triton", device, monkeypatch)[0].any()
+    assert LOST in said("triton", device.removeprefix("emu:"), large)
+
+
+@pytest.mark.parametrize(
+    ("number", "family", "dtype", "device", "outcome"),
+    [
+        (59, "packed sequences", "bf16", "emu:gfx942", "known hazard"),
+        (18, "split-KV", "bf16", "emu:gfx942", "known hazard"),
+        (47, "backward", "bf16", "emu:gfx942", "known hazard"),
+        (2, "split-KV", "fp16", "emu:sm_80", "right"),
+    ],
+)
+def test_no_row_of_the_campaign_is_unexplained(
+    number: int, family: str, dtype: str, device: str, outcome: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A sink of 3.4e38, a bias of 3e38 with split keys, gradients from a large LSE, and none of them."""
+    found = replayed(number, family, dtype, "triton", device, monkeypatch)
+    assert found.outcome == outcome, found.text
