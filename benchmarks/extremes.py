@@ -45,7 +45,11 @@ SHORT = {
     SINK: "large sinks",
 }
 """Words of a report -> its name on the page."""
-NOT_RUN = ("NOT_RUN: every kernel on a GPU (none was there).",)
+NOT_RUN = (
+    "NOT_RUN: every kernel on a GPU (none was there). On emulated devices: kernels of other architectures than these, head dims other than",
+    "64, 8-bit inputs and caches, and what a kernel is not made for (`fmha explain` has the rules): a bias in FlashAttention-2's, learned sinks",
+    "in all but Triton's, gradients of cuDNN's, appended keys in Triton's.",
+)
 
 
 def run(problem: Drawn, args: argparse.Namespace, arch: str | None, registry: api.Registry) -> Judged:
@@ -171,7 +175,7 @@ def write(args: argparse.Namespace, argv: Sequence[str], found: Mapping[str, Any
     """Put a run in the place of the same one."""
     path = PAGE.with_suffix(".json")
     document = json.loads(path.read_text("utf-8"))
-    command, host = f"python benchmarks/extremes.py {shlex.join(argv)}", this_processor().name
+    command, host = f"python benchmarks/extremes.py {shlex.join(argv)}", this_processor().text
     if args.device:
         kind = {"backend": args.backend, "device": args.device, "dtype": ", ".join(args.dtype or ("fp16", "bf16"))}
         kind["keys"] = str(args.square or "17 to 64")

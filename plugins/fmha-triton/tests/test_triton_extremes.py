@@ -15,6 +15,7 @@ if importlib.util.find_spec("triton") is None:
     pytest.skip("Triton is not installed (pip install triton)", allow_module_level=True)
 
 from extreme_rows import ALL, LEAST, LIMIT, LOST, below, beyond, biased, drawn, lost, replayed, said
+from fmha_triton import emit
 
 pytestmark = pytest.mark.slow
 DEVICES = [("emu:gfx942", "bf16"), ("emu:sm_80", "fp16")]
@@ -56,3 +57,15 @@ def test_no_row_of_the_campaign_is_unexplained(
     """A sink of 3.4e38, a bias of 3e38 with split keys, gradients from a large LSE, and none of them."""
     found = replayed(number, family, dtype, "triton", device, monkeypatch)
     assert found.outcome == outcome, found.text
+
+
+@pytest.mark.parametrize("device", ["emu:gfx942", "emu:sm_80"])
+def test_without_fusion_no_row_is_lost(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only whole blocks of keys are lost: a mask's select stands between the product and the subtraction elsewhere."""
+    as_built = emit.options
+    monkeypatch.setattr(emit, "options", lambda *of: as_built(*of) | {"enable_fp_fusion": False})
+    for number in (10, 14):
+        found = replayed(number, "prefill", "bf16", "triton", device, monkeypatch, square=256)
+        assert found.outcome == "right", found.text
+    monkeypatch.setattr(emit, "options", as_built)
+    assert replayed(14, "prefill", "bf16", "triton", device, monkeypatch, square=256).wrong["o"] > 100
