@@ -313,8 +313,11 @@ def _run(
         made = model(config).eval()
         if dtype is not None:
             made = made.to(dtype)
-            for weight in made.parameters():
-                torch.nn.init.normal_(weight, std=0.2)
+            for (
+                name,
+                weight,
+            ) in made.named_parameters():  # norms near 1, else the tokens of the last layers are nearly equal
+                torch.nn.init.normal_(weight, mean=float(weight.dim() == 1 and not name.endswith("bias")), std=0.1)
         takes = inspect.signature(made.forward).parameters
         said = None
         for given in inputs(config, takes, times):

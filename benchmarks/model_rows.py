@@ -45,6 +45,7 @@ _XLM = {
     "kv_heads": "n_heads",
     "hdim": "emb_dim // n_heads",
     "scale": "1.0",
+    "window": "None",
     "causal": "causal",
 }
 _BERT = {
@@ -182,6 +183,13 @@ BY_HAND: Mapping[str, Mapping[str, Any]] = {
         }
     },
     "albert": {"facts": {"calls": "inner_group_num"}},
+    "mobilebert": {
+        "facts": {
+            "heads": "num_attention_heads",
+            "kv_heads": "num_attention_heads",
+            "hdim": "(intra_bottleneck_size if use_bottleneck else hidden_size) // num_attention_heads",
+        }
+    },
     "laguna": {
         "facts": {"heads": "num_attention_heads_per_layer[i] if num_attention_heads_per_layer else num_attention_heads"}
     },

@@ -13,7 +13,7 @@ from typing import Any
 import model_probe as probe
 
 TINY: Mapping[str, Any] = {
-    **dict.fromkeys(("vocab_size", "vocab_size_per_layer_input"), 97),
+    **dict.fromkeys(("vocab_size", "vocab_size_per_layer_input", "entity_vocab_size"), 97),
     "hidden_size_per_layer_input": 8,
     **dict.fromkeys(
         (
@@ -50,7 +50,7 @@ TINY: Mapping[str, Any] = {
     **dict.fromkeys(
         ("num_attention_heads", "n_head", "n_heads", "num_heads", "decoder_attention_heads", "attention_heads"), 4
     ),
-    "encoder_attention_heads": 4,
+    "encoder_attention_heads": 2,
     **dict.fromkeys(("num_key_value_heads", "swa_num_key_value_heads", "num_kv_heads"), 2),
     **dict.fromkeys(("n_routed_experts", "num_experts", "num_local_experts", "moe_num_experts", "encoder_ffn_dim"), 4),
     **dict.fromkeys(("num_experts_per_tok", "moe_topk", "moe_k"), 2),
@@ -75,7 +75,7 @@ WINDOW = 9
 """Keys in the windows of tiny models: fewer than the prompt has."""
 
 _IDLE = re.compile(
-    "token|is_causal|vocab|remove_invalid|local_files|generation|is_encoder_decoder|tensor_parallel|drop|eps$|init|_act|intermediate|expert|router|cache|tie_|mlp|moe|bias|loss|problem|label|architectures|output_|return_"
+    "token|is_causal|vocab|remove_invalid|local_files|generation|is_encoder_decoder|tensor_parallel|drop|eps$|init|_act|intermediate|expert|router|cache|tie_|mlp|moe|loss|problem|label|architectures|output_|return_"
     "|dtype|position|rope|prob|chunk_size|transformers|_name|pretrain|ssm|mamba_(?!.*layer)|conv|hc_|freq|summary|rank$|topk|norm_|adapter|_ids?$"
     "|image|audio|vision|codebook|quant"
 )
@@ -205,7 +205,7 @@ def _changed(name: str, value: Any) -> list[Any]:
         return [value * 0.75]
     if isinstance(value, list | tuple):
         back = list(reversed(value))
-        return [back] if back != list(value) else []
+        return [back] if back != list(value) else [] if value else [[0, 2]]
     if value is None:
         if re.search("scalar|multipl|scale|cap", name):
             return [0.375]
@@ -215,6 +215,8 @@ def _changed(name: str, value: Any) -> list[Any]:
             return [3, 2]
         if re.search("window|size|dim|channels", name):
             return [8, 16]
+        if re.search("layers$|idxs?$|ind(ic|ex)es$|blocks$", name):
+            return [[0, 2]]
         return [True] if re.match("(use|is|has|enable)_", name) else []
     return []
 
@@ -315,13 +317,20 @@ def samples(kind: str) -> Iterator[tuple[str, dict[str, Any], list[probe.Call]]]
 def alone(
     kind: str, base: Mapping[str, Any], free: Mapping[str, Sequence[Any]]
 ) -> Iterator[tuple[str, dict[str, Any], list[probe.Call]]]:
-    """The tiny model with each switch thrown alone: what no flag expresses hides behind one."""
+    """The tiny model with each member changed alone, switches and lists in every way: what no flag expresses hides behind one, and two
+    numbers that are equal by chance are told apart."""
+    aliases = probe.config_class(kind).attribute_map
     for name, values in free.items():
-        if isinstance(values[0], bool | str) and name not in ASKED:
-            for value in values:
-                with contextlib.suppress(probe.NotRecorded):
-                    members = {**base, name: value}
-                    yield f"{name} alone", members, probe.calls_of(kind, members, ("cpu", "meta"))
+        kept = {one: value for one, value in base.items() if one != aliases.get(name)}
+        switch = isinstance(values[0], bool | str | list)
+        for value in values if name not in ASKED else ():
+            with contextlib.suppress(probe.NotRecorded):
+                members = {**kept, name: value}
+                calls = probe.calls_of(kind, members, ("cpu", "meta"))
+                if all(call.heads % call.kv_heads == 0 for call in calls) and divides(members):
+                    yield f"{name} alone", members, calls
+                    if not switch:
+                        break
 
 
 def larger(kind: str, base: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any], list[probe.Call]]]:

@@ -13,11 +13,16 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import random
+import re
+import resource
 import signal
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
+from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +30,7 @@ import model_probe as probe
 import model_rows as rows
 import model_samples as samples
 import model_types as types
+import torch
 import transformers
 from transformers.models.auto import configuration_auto
 
@@ -43,8 +49,8 @@ ABOUT = (
 )
 _INNER = ("text_config", "thinker_config", "language_config", "llm_config")
 _LATENT = {"latent": "kv_lora_rank", "latent_rope": "qk_rope_head_dim"}
-_LIMIT_S = 20
-"""The most processor time for one class: some have no small form."""
+_LIMIT_S, _LIMIT_BYTES = 60, 3 << 30
+"""The most processor time and address space for one class: some have no small form."""
 
 ANY: Mapping[str, Any] = {
     "source": "no class: the members that decoders usually have",
@@ -218,18 +224,18 @@ def record(kind: str, folder: Path | None = None) -> dict[str, Any]:
     def late(*_: object) -> None:
         raise _Late
 
-    signal.signal(signal.SIGVTALRM, late)
-    signal.setitimer(signal.ITIMER_VIRTUAL, _LIMIT_S)
+    signal.signal(signal.SIGPROF, late)
+    signal.setitimer(signal.ITIMER_PROF, _LIMIT_S)
     try:
         if _inner(kind) is None and kind not in rows.WHY:
             for one in samples.samples(kind):
                 found["rows"].append(one)
     except _Late:
-        found = {"rows": [], "err": "takes too long"}
+        found = {"rows": [], "err": "TimeoutError: takes too long"}
     except Exception as fault:  # noqa: BLE001 - a class may fail in any way
         found["err"] = f"{fault}"[:300]
     finally:
-        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.setitimer(signal.ITIMER_PROF, 0)
     found["places"] = probe.places()
     if file is not None:
         calls = list(dict.fromkeys(call for _, _, made_ in found["rows"] for call in made_))
@@ -238,6 +244,18 @@ def record(kind: str, folder: Path | None = None) -> dict[str, Any]:
         text = {**found, "rows": rows_, "calls": {number[call]: asdict(call) for call in calls}}
         file.write_text(json.dumps(text), "utf-8")
     return found
+
+
+def record_all(folder: Path | None) -> dict[str, dict[str, Any]]:
+    """``record`` of every type, in as many processes as there are processors."""
+    kinds = probe.kinds()
+    with get_context("spawn").Pool(os.cpu_count(), _limit, maxtasksperchild=40) as pool:
+        return dict(zip(kinds, pool.imap(partial(record, folder=folder), kinds), strict=True))
+
+
+def _limit() -> None:
+    torch.set_num_threads(1)  # the models are too small for more
+    resource.setrlimit(resource.RLIMIT_AS, (_LIMIT_BYTES, _LIMIT_BYTES))
 
 
 def checked(table: Mapping[str, TypeRow], recorded: Mapping[str, Mapping[str, Any]]) -> tuple[str, dict[str, str]]:
@@ -273,6 +291,16 @@ def checked(table: Mapping[str, TypeRow], recorded: Mapping[str, Mapping[str, An
     ]
     rest = f"nested {counted['nested']}, no attention seen {counted['no attention seen']}"
     return f"{len(recorded)} types; {'; '.join(said)}; {rest}", wrong
+
+
+def not_run(recorded: Mapping[str, Mapping[str, Any]]) -> dict[str, list[str]]:
+    """The types of which no call was recorded, by the kind of fault."""
+    found: dict[str, list[str]] = {}
+    for kind, one in recorded.items():
+        if one["err"] and not one["rows"]:
+            fault = re.search(r"\b[A-Z]\w*(?:Error|Recorded)\b(?:: takes|: no class)?", one["err"])
+            found.setdefault(fault[0] if fault else "NotRecorded: takes", []).append(kind)
+    return found
 
 
 def golden(table: Mapping[str, TypeRow], recorded: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
@@ -320,7 +348,7 @@ def main() -> None:
     asked = parser.parse_args()
     if asked.samples is not None:
         asked.samples.mkdir(parents=True, exist_ok=True)
-    recorded = {kind: record(kind, asked.samples) for kind in probe.kinds()}
+    recorded = record_all(asked.samples)
     table = made(recorded)
     text = text_of(table)
     old = json.loads(TABLE.read_text("utf-8"))
@@ -328,6 +356,8 @@ def main() -> None:
     said, wrong = checked(read, recorded)
     for kind, how in wrong.items():
         print(f"{kind}: {how}")
+    for fault, kinds in sorted(not_run(recorded).items()):
+        print(f"not run, {len(kinds)}: {fault}: {', '.join(kinds)}")
     print(f"{dict(counts(table))}; {said}")
     if asked.check:
         other = [

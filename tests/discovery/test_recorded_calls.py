@@ -167,3 +167,33 @@ def test_what_no_flag_expresses_is_seen_in_scores_and_masks() -> None:
     )
     assert hooks.seen_by(blocks)[0] == hooks.seen_by(band.tril(3).triu(-1))[0] == "a mask that is no window"
     assert "other keys" in hooks.seen_by(other)[0]
+
+
+@pytest.mark.slow
+def test_what_no_flag_expresses_is_seen_in_the_arguments_of_an_attention_function() -> None:
+    """Planted faults of the recorder: arguments that change scores, windows in the batch, biases, and a mask without values."""
+    torch = pytest.importorskip("torch", reason="torch is not installed (extra: models)")
+    pytest.importorskip("transformers", reason="transformers is not installed (extra: models)")
+    import model_hooks as hooks
+    import model_probe as probe
+
+    query, key = torch.randn(1, 4, 24, 16), torch.randn(1, 2, 24, 16)
+
+    def call(mask: Any = None, batch: int = 1, **given: Any) -> Any:
+        probe._calls.clear()
+        probe._record(torch.nn.Identity(), query.repeat(batch, 1, 1, 1), key.repeat(batch, 1, 1, 1), key, mask, **given)
+        return probe._calls[0]
+
+    causal = torch.zeros(1, 1, 24, 24).masked_fill(torch.ones(24, 24).triu(1).bool(), float("-inf"))
+    plain = call(causal, scaling=0.5, softcap=30.0, s_aux=torch.zeros(4), position_ids=None, output_attentions=True)
+    assert (plain.heads, plain.kv_heads, plain.scale, plain.softcap, plain.sink_logits) == (4, 2, 0.5, 30.0, True)
+    assert (plain.other, plain.seen) == ("", tuple(range(1, 25)))
+    assert call(sliding_window=5).seen == tuple(min(row, 5) for row in range(1, 25))
+    assert call(is_causal=False).seen == (24,) * 24
+    assert call(position_bias=causal).other == "a bias of positions that is added to the scores"
+    assert call(indices=causal).other.startswith("sparse attention")
+    assert call(temperature=2.0).other == "the argument temperature of its attention"
+    assert call(batch=2).other == "windows that are laid into the batch"
+    assert call(causal + 0.1 * torch.randn(24, 24)).other == "a bias that is added to the scores"
+    with pytest.raises(hooks.NotRecorded, match="without values"):
+        call(causal.to("meta"))
