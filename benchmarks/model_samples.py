@@ -321,7 +321,7 @@ def alone(
     numbers that are equal by chance are told apart."""
     aliases = probe.config_class(kind).attribute_map
     for name, values in free.items():
-        kept = {one: value for one, value in base.items() if one != aliases.get(name)}
+        kept = {one: value for one, value in base.items() if one != aliases.get(name) and aliases.get(one) != name}
         switch = isinstance(values[0], bool | str | list)
         for value in values if name not in ASKED else ():
             with contextlib.suppress(probe.NotRecorded):

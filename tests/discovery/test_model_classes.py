@@ -76,6 +76,11 @@ CLASSES: Mapping[str, tuple[Config, str]] = {
         "h16/8 d128 causal x16",
     ),
     "diffllama: two calls a layer": ({"model_type": "diffllama"}, "h32/32 d64 causal x32"),
+    "plbart: the decoder's heads, not the encoder's": (
+        {"model_type": "plbart", "is_encoder_decoder": False, "d_model": 1024, "decoder_attention_heads": 8, "encoder_attention_heads": 16},
+        "h8/8 d128 causal x6",
+    ),
+    "stablelm: its class reads no head_dim": ({"model_type": "stablelm", "head_dim": 128}, "h32/32 d80 causal x32"),
     "qwen2_moe without use_sliding_window": (
         {"model_type": "qwen2_moe", "sliding_window": 4096, "max_window_layers": 2},
         "h16/16 d128 causal x24",
