@@ -166,7 +166,7 @@ def emulated(runs: Sequence[Mapping[str, Any]]) -> list[str]:
             f"| `{one['backend']}` | {one['device']} | {one['dtype']} | {one.get('keys', '')} | {len(rows)} | {problems} | {o:,} | {gradients:,} | {leaks:,}"
             f" | {', '.join(named) or 'none'} | {unexplained} |"
         )
-    lines += ["", f"Emulated by: {' and '.join(sorted({one['host'] for one in runs}))}.", "", "```bash"]
+    lines += ["", f"Emulated by: {' and '.join(sorted({one['host'] for one in runs}))}.", "", "```text"]
     lines += [one["command"] for one in runs]
     return [*lines, "```", "", *NOT_RUN]
 
