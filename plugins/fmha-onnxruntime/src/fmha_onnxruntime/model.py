@@ -53,7 +53,8 @@ def one_node(
     node = b"".join(_part(1, name if name in feeds else "") for name in names) + b"".join(_part(2, y) for y in outputs)
     node += _part(4, op) + b"".join(_part(5, _attribute(*item)) for item in attributes.items()) + _part(7, domain)
     graph = _part(1, node) + _part(2, "attention")
-    # Releases 1.25 to 1.30 infer the shape of present_k from that of past_k, and then refuse the longer one that they computed.
+    # Releases 1.25 to 1.30 infer the shape of present_k from that of past_k (findings/onnxruntime_gqa_present_length.sh); 1.26 and
+    # later ones of them then refused the longer one that they computed.
     shapes = {name: None if "past_k" in feeds else a.shape for name, a in feeds.items()}
     graph += b"".join(_part(11, _value(name, str(a.dtype), shapes[name])) for name, a in feeds.items())
     graph += b"".join(_part(12, _value(name, str(feeds["q"].dtype))) for name in outputs)
