@@ -18,15 +18,16 @@ from fmha_cli.backends.cuda.upstream import Upstream
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "fmha_cli"
-PAGE = ROOT / "docs" / "architecture.md"
+PAGE = ROOT / "docs" / "explanation" / "architecture.md"
 BACKENDS_PAGE = ROOT / "docs" / "writing-a-backend.md"
 NVRTC = "## A further NVRTC backend"
+IMPORTS = "## Packages and their imports"
 ROW = re.compile(r"^\| `([\w/]+)` \| [^|]+ \| ([^|]+) \|$", re.MULTILINE)
 
 
 def table_of(page: str) -> dict[str, set[str]]:
-    """Room -> the rooms that it may import, from the table of docs/architecture.md."""
-    section = page.split("## Rooms and import direction")[1].split("\n## ")[0]
+    """Room -> the rooms that it may import, from the table of docs/explanation/architecture.md."""
+    section = page.split(IMPORTS)[1].split("\n## ")[0]
     return {room: set(re.findall(r"`([\w/]+)`", allowed)) for room, allowed in ROW.findall(section)}
 
 
@@ -102,7 +103,7 @@ def test_import_direction(path: Path) -> None:
 
 @pytest.mark.parametrize(("page", "found"), [("", set()), ("| `codegen` | text | `domain` |", {"domain"})])
 def test_the_table_is_read_from_the_page(page: str, found: set[str]) -> None:
-    head = "## Rooms and import direction\n\n| room | job | may import |\n|---|---|---|\n"
+    head = f"{IMPORTS}\n\n| package | job | may import |\n|---|---|---|\n"
     assert table_of(f"{head}{page}\n\n## Next\n| `oracle` | x | `cli` |\n").get("codegen", set()) == found
 
 
@@ -117,7 +118,7 @@ def is_there(name: str) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("page", "head", "least"), [(PAGE, "## One problem through the rooms", 40), (BACKENDS_PAGE, NVRTC, 50)]
+    ("page", "head", "least"), [(PAGE, "## One problem, step by step", 40), (BACKENDS_PAGE, NVRTC, 50)]
 )
 def test_the_page_names_files_that_exist(page: Path, head: str, least: int) -> None:
     names = files_named(page.read_text("utf-8"), head)

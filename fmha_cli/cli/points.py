@@ -223,7 +223,7 @@ def _announce(call: Call, sweeps: Sequence[Sweep], points: int, dropped: int) ->
 
 
 def _empty_splits(problem: Problem) -> str | None:
-    """A word about more key splits than keys, which is no error but surely no wish either."""
+    """A note on more key splits than keys: valid but probably unintended."""
     keys, splits = max(problem.key_lengths(), default=0), problem.splits
     if splits <= keys:
         return None

@@ -68,7 +68,7 @@ BACKEND, ARCH, DEVICE, _KERNEL = CHOOSING
 
 
 def tune(call: Call) -> int:
-    """Tune every problem of the command line, of a run, or of a file; every problem is told, also after Ctrl-C."""
+    """Tune every problem of the command line, of a run, or of a file. Reports every problem, even when interrupted."""
     from fmha_cli.report.documents.tune import tune_document
     from fmha_cli.walk.tuning.tune import tune as tuned
 

@@ -1,4 +1,4 @@
-"""An index of kernels by digest and by upstream name: it tells where to look, never what is there.
+"""An index of kernels by digest and by upstream name. It returns candidates to verify.
 
 A table covers the kernels of one backend and architecture. For each kernel it holds the first bytes of the digest, and of
 the hash of the upstream name, with the kernel's place in the backend's order. Whoever finds a place makes the kernel there and

@@ -1,4 +1,4 @@
-"""``Preference``: the order in which ``auto`` takes backends, as data in ``arch_specs/_preference.json``, and it in words.
+"""``Preference``: the order in which ``auto`` takes backends, loaded from ``arch_specs/_preference.json``, with an explanation.
 
 On one device, backends whose kernels were confirmed on their architecture come before the others, and between equals the
 default order decides. Nothing else orders backends: not the table of the built-in ones, and not the order of plugins before

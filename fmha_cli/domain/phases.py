@@ -1,4 +1,4 @@
-"""The phases of a command's work, which every room tells to one listener."""
+"""The phases of a command's work, reported to one listener."""
 
 from __future__ import annotations
 

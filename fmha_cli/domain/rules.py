@@ -26,7 +26,7 @@ class Severity(IntEnum):
     """How far a refused kernel is from fitting; ``explain`` ranks near misses by it, smallest first."""
 
     CHOICE = 0
-    """Nothing would have to change: the kernel runs, but nobody should choose it. A kernel that only such reasons refuse runs
+    """Nothing would have to change: runnable, not recommended. A kernel that only such reasons refuse runs
     when ``--kernel`` names it, and its row keeps the reasons."""
     OPTION = 1
     """A run-time option would have to change (dropout off, LSE off)."""

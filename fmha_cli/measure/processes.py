@@ -26,7 +26,7 @@ LEAST_SAMPLES = 10
 
 
 LEAST_PART = 2
-"""Processes of a part that is told from the rest; a single slow one is no step."""
+"""The fewest processes of a part; one slow process is no shift."""
 
 
 def split(samples_ns: Sequence[int], process_of_sample: Sequence[int] | None) -> tuple[tuple[int, ...], ...]:

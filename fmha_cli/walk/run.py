@@ -89,7 +89,7 @@ def run_points(
         on_outputs: receives the outputs of a row that was judged, with the row's number from 0.
         progress: rows done, rows in all, the flags of the row that runs.
         phase: takes the phases of the work.
-        watch: of whoever carries out part of a larger run.
+        watch: the hooks of a sweep worker.
         ahead: has a worker that was started before.
 
     Raises:

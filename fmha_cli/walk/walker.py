@@ -56,7 +56,7 @@ class Walker:
         baseline: earlier results to compare with.
         journal: takes each record.
         past: records of earlier sessions, by row key.
-        watch: of whoever carries out part of a larger run.
+        watch: the hooks of a sweep worker.
     """
 
     context: Context

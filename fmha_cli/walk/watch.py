@@ -1,4 +1,4 @@
-"""``Watch``: what somebody who carries out part of a larger run tells a walk, and hears of it, by the numbers of its rows."""
+"""``Watch``: hooks for sweep workers, by the numbers of the rows."""
 
 from __future__ import annotations
 

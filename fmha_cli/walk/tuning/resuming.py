@@ -90,7 +90,7 @@ class Notes:
         return key_of(self.keys[problem], f"{kernel} {self.attempts.get(problem, 0)}")
 
     def forget(self, problem: int) -> None:
-        """Tune a problem anew, and keep nothing more of it: its lines in the journal are taken."""
+        """Tune a problem anew, and keep nothing more of it: its journal keys are used."""
         self.searches.pop(problem, None)
         self.choices.pop(problem, None)
         self.closed.add(problem)
@@ -118,7 +118,7 @@ class Notes:
             self.journal = None
 
     def complete(self) -> None:
-        """Every problem is told: there is nothing to resume."""
+        """Every problem is reported: there is nothing to resume."""
         if self.journal is not None:
             self.journal.path.unlink(missing_ok=True)
 

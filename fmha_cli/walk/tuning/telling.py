@@ -1,4 +1,4 @@
-"""``Course``: what was found of one problem so far; and the row that tells it, however far it came."""
+"""``Course``: the findings about one problem so far, and its possibly partial row."""
 
 from __future__ import annotations
 
