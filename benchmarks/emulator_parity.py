@@ -180,7 +180,7 @@ all {len(cases) - len(points)} cases of `basic`, and {len(points)} of `smoke`: o
 determinism, dbias), then the smallest others of the same {kernels} kernels. No GPU, no ROCm; nothing is timed.
 
 Made by `python benchmarks/emulator_parity.py --markdown docs/results/emulator_parity.md --json docs/results/emulator_parity.json`.
-What the outcomes mean: [parity.md](../parity.md).
+What the outcomes mean: [ck_tile](../explanation/backends/ck_tile.md#compare-with-cks-example-programs).
 
 {table(cases)}
 """

@@ -186,6 +186,6 @@ def test_fills_are_of_the_same_kind() -> None:
     ],
 )
 def test_how_much_of_the_suites_can_be_compared(name: str, compared: int, not_compared: int) -> None:
-    """Every case is mapped or has a reason; the counts are those of ``docs/parity.md``."""
+    """Every case is mapped or has a reason."""
     found = Counter(bool(mapped(case).reasons) for case in load_suite(name, CkCounterpart()).cases())
     assert (found[False], found[True]) == (compared, not_compared)
