@@ -1,6 +1,6 @@
 """What a record of ``gpu_check.py`` confirms: the rows that ``arch_specs/_preference.json`` may hold because of it.
 
-    python benchmarks/confirmed.py docs/results/nvidia.json
+    python benchmarks/confirmed.py results/data/nvidia.json.xz
 
 A backend's kernels for an architecture are confirmed by a record if a device ran them, every judged row passed (parts
 ``cases`` and ``random``), and none is NOT_RUN. The check must be whole: not with ``--parts`` or ``--count``. A row names its
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import lzma
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -48,7 +49,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("record", type=Path, help="a JSON record of gpu_check.py")
     path = parser.parse_args().record
-    found = confirmations(json.loads(path.read_text("utf-8")), path.as_posix())
+    with (lzma.open if path.suffix == ".xz" else open)(path, "rt", encoding="utf-8") as record:
+        found = confirmations(json.load(record), path.as_posix())
     print(json.dumps(found, indent=1))
     return 0 if found else 1
 

@@ -237,7 +237,7 @@ def markdown(
         "them. shared bytes: static and dynamic, without the 1024 that the driver keeps. occupancy: warps of one of the four "
         "schedulers (`fmha_cli/toolchain/cuda/occupancy.py`). Nearly all of a cubin is names of symbols.",
         "",
-        f"Made {'in an empty cache ' if len(now) == len(good) else ''}by `python benchmarks/{script}.py --markdown docs/results/{script}.md --json docs/results/{script}.json`.",
+        f"Made {'in an empty cache ' if len(now) == len(good) else ''}by `python benchmarks/{script}.py --markdown results/{script}.md --json results/data/{script}.json.xz`.",
         "",
     ]
     return "\n".join([*lines, *table(rows, _COLUMNS)]) + "\n"

@@ -179,8 +179,8 @@ Upstream's `tile_example_fmha_fwd` and `tile_example_fmha_bwd`, built from the b
 all {len(cases) - len(points)} cases of `basic`, and {len(points)} of `smoke`: one of each of {kinds} kinds (group, type, mode, mask, bias, dropout,
 determinism, dbias), then the smallest others of the same {kernels} kernels. No GPU, no ROCm; nothing is timed.
 
-Made by `python benchmarks/emulator_parity.py --markdown docs/results/emulator_parity.md --json docs/results/emulator_parity.json`.
-What the outcomes mean: [ck_tile](../explanation/backends/ck_tile.md#compare-with-cks-example-programs).
+Made by `python benchmarks/emulator_parity.py --markdown results/emulator_parity.md --json results/data/emulator_parity.json.xz`.
+What the outcomes mean: [ck_tile](../docs/explanation/backends/ck_tile.md#compare-with-cks-example-programs).
 
 {table(cases)}
 """

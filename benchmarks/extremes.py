@@ -4,13 +4,14 @@
 
 Scores from 1e-30 to 3e38, biases from -inf to inf with those of padding masks, NaN where no query may look, learned sinks up to 3.4e38.
 The referees are a formula in numpy's float64 and PyTorch's float64 with autograd (``numerics/referees.py``). What is unexplained is
-printed, and the exit code is 1 if there is any. ``--write`` puts the counts into docs/results/extremes.json, and makes extremes.md of it.
+printed, and the exit code is 1 if there is any. ``--write`` puts the counts into results/data/extremes.json.xz, and makes extremes.md of it.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import lzma
 import shlex
 import sys
 from collections import Counter, defaultdict
@@ -33,7 +34,7 @@ from fmha_cli.walk.request import Request
 
 GPU_FAMILIES = tuple(family for family in Family if family not in (Family.BYTES, Family.NARROW))
 CPU = ("x86_64_amx", "x86_64_v4_bf16", "x86_64_v4", "x86_64_v3", "generic")
-PAGE = Path(__file__).parent.parent / "docs" / "results" / "extremes.md"
+RESULTS = Path(__file__).parent.parent / "results"
 COUNTS = ("rows", "open", "gradients", "leaks", "apart")
 SHORT = {
     LARGE: "large scores",
@@ -173,8 +174,8 @@ def emulated(runs: Sequence[Mapping[str, Any]]) -> list[str]:
 
 def write(args: argparse.Namespace, argv: Sequence[str], found: Mapping[str, Any]) -> None:
     """Put a run in the place of the same one."""
-    path = PAGE.with_suffix(".json")
-    document = json.loads(path.read_text("utf-8"))
+    path = RESULTS / "data" / "extremes.json.xz"
+    document = json.loads(lzma.decompress(path.read_bytes()))
     command, host = f"python benchmarks/extremes.py {shlex.join(argv)}", this_processor().text
     if args.device:
         kind = {"backend": args.backend, "device": args.device, "dtype": ", ".join(args.dtype or ("fp16", "bf16"))}
@@ -189,8 +190,8 @@ def write(args: argparse.Namespace, argv: Sequence[str], found: Mapping[str, Any
         machine = f"Architectures: {', '.join(found['archs'])}; host: {host}"
         one = {"title": title, "command": command, "machine": machine, **found}
         document["runs"] = [old for old in document["runs"] if old["title"] != title] + [one]
-    path.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
-    PAGE.write_text(page(document), encoding="utf-8")
+    path.write_bytes(lzma.compress(json.dumps(document).encode()))
+    (RESULTS / "extremes.md").write_text(page(document), encoding="utf-8")
 
 
 def main(argv: Sequence[str]) -> int:

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import lzma
 import os
 import shlex
 import subprocess
@@ -273,8 +274,8 @@ def check_nvidia(wanted: argparse.Namespace, folder: Path) -> int:
     text = json.dumps(document, indent=1, sort_keys=True) + "\n"
     wanted.out.write_text(text, "utf-8")
     if wanted.results:
-        wanted.results.mkdir(parents=True, exist_ok=True)
-        (wanted.results / "nvidia.json").write_text(text, "utf-8")
+        (wanted.results / "data").mkdir(parents=True, exist_ok=True)
+        (wanted.results / "data" / "nvidia.json.xz").write_bytes(lzma.compress(text.encode()))
         (wanted.results / "nvidia.md").write_text(page(document, found), "utf-8")
     for backend, kernels in notes.get("kernels", {}).items():
         print(f"{backend}: {kernels['text']}")

@@ -5,7 +5,7 @@ in several ways: its samples are drawn anew from those measured, scaled by a dri
 ceiling, regret) does. The store's own functions pack them. A run takes one of the ways of each row; only the rows of the table
 ``record`` are written many at once.
 
-    python benchmarks/store_bars.py --records 1000000 --store /tmp/bars.sqlite --json docs/results/store.json
+    python benchmarks/store_bars.py --records 1000000 --store /tmp/bars.sqlite --json store.json
 """
 
 from __future__ import annotations

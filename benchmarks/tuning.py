@@ -1,8 +1,8 @@
 """How much tuning gains on this machine's CPU, and what halving loses against sampling everything.
 
-    python benchmarks/tuning.py measure --json docs/results/tuning.json --resume [--shapes 200] [--exhaustive 40] [--for SECONDS]
-    python benchmarks/tuning.py table docs/results/tuning.json
-    python benchmarks/tuning.py learn docs/results/tuning.json
+    python benchmarks/tuning.py measure --json results/data/tuning.json.xz --resume [--shapes 200] [--exhaustive 40] [--for SECONDS]
+    python benchmarks/tuning.py table results/data/tuning.json.xz
+    python benchmarks/tuning.py learn results/data/tuning.json.xz
 
 ``measure`` takes shapes in a fixed order. For each it builds the kernels that ``fmha tune`` would try, searches by halving, and then times
 the default twice and the winner once more in turns, with samples that had no part in the choice (``holdout``). The default against itself
@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import lzma
 import random
 import sys
 import time
@@ -135,7 +136,7 @@ class Bench:
 
 def read(path: Path) -> dict[str, Any]:
     """The file so far. Kernels stand there once; rows have their numbers."""
-    data: dict[str, Any] = json.loads(path.read_text("utf-8")) if path.exists() else {"rows": []}
+    data: dict[str, Any] = json.loads(lzma.decompress(path.read_bytes())) if path.exists() else {"rows": []}
     names = data.pop("kernels", ())
     for row in data["rows"]:
         row["kernels"] = [names[one] if isinstance(one, int) else one for one in row["kernels"]]
@@ -150,10 +151,8 @@ def write(path: Path, data: Mapping[str, Any]) -> None:
     rows = [{**row, "kernels": [places[name] for name in row["kernels"]]} for row in data["rows"]]
     for row in rows:
         row.pop("problem", None)
-    lines = ",\n".join(json.dumps(row, sort_keys=True, separators=(",", ":")) for row in rows)
-    head = json.dumps({**data, "kernels": names, "rows": []}, sort_keys=True, indent=1)
     scratch = path.with_suffix(".part")
-    scratch.write_text(head.replace('"rows": []', f'"rows": [\n{lines}\n]') + "\n", "utf-8")
+    scratch.write_bytes(lzma.compress(json.dumps({**data, "kernels": names, "rows": rows}).encode()))
     scratch.replace(path)
 
 

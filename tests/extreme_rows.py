@@ -125,7 +125,7 @@ def lost(rows: Rows, backend: str, device: str, monkeypatch: pytest.MonkeyPatch)
 def replayed(
     number: int, family: str, dtype: str, backend: str, device: str, monkeypatch: pytest.MonkeyPatch, *, square: int = 0
 ) -> extremes.Judged:
-    """One problem of the campaign (docs/results/extremes.md)."""
+    """One problem of the campaign (results/extremes.md)."""
     if device.startswith("emu:sm_"):
         monkeypatch.setattr(walked, "Request", partial(walked.Request, emu_arith=api.Arithmetic.HARDWARE))
     problem = extreme_problem(number, Family(family), dtype, plain=True, square=square)

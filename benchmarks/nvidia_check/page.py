@@ -1,4 +1,4 @@
-"""The page of a check for ``docs/results``: the system, what ran on it, and the figures."""
+"""The page of a check for ``results``: the system, what ran on it, and the figures."""
 
 from __future__ import annotations
 

@@ -33,8 +33,13 @@ class Shown:
 
 
 def pages() -> list[Path]:
-    """README, the change log and every page of ``docs/``."""
-    return [CHECKOUT / "README.md", CHECKOUT / "CHANGELOG.md", *sorted((CHECKOUT / "docs").rglob("*.md"))]
+    """README, the change log and every page of ``docs/`` and ``results/``."""
+    folders = (CHECKOUT / "docs", CHECKOUT / "results")
+    return [
+        CHECKOUT / "README.md",
+        CHECKOUT / "CHANGELOG.md",
+        *(p for one in folders for p in sorted(one.rglob("*.md"))),
+    ]
 
 
 def blocks_of(text: str) -> list[tuple[str, str]]:

@@ -36,6 +36,7 @@ from fmha_cli.domain.decision import Decision, Supported
 from fmha_cli.domain.device import Availability, DeviceFacts, State
 from fmha_cli.domain.errors import InternalError
 from fmha_cli.domain.problem import Problem
+from tools.result_data import data_of
 
 ROOT = Path(__file__).resolve().parents[2]
 HOPPER = DeviceFacts(id="cuda:0", archs=("sm_90a", "sm_90"), name="a GPU")
@@ -46,7 +47,7 @@ ORDER = tuple(Place(backend=name, source=f"the source of {name}") for name in NA
 
 
 def confirmed(backend: str, arch: str) -> Confirmation:
-    return Confirmation(backend=backend, arch=arch, device="a GPU", passed=12, record="docs/results/paper.json")
+    return Confirmation(backend=backend, arch=arch, device="a GPU", passed=12, record="results/data/paper.json.xz")
 
 
 def registry_of(backends: Iterable[PaperBackend], preference: Preference) -> Registry:
@@ -159,7 +160,7 @@ def test_backends_outside_the_order_come_last_as_they_were_found() -> None:
         (
             [("two", "sm_90a")],
             "sm_90a",
-            "two, not one: gpu_check confirmed its kernels on sm_90a (12 rows on a GPU, docs/results/paper.json), and not "
+            "two, not one: gpu_check confirmed its kernels on sm_90a (12 rows on a GPU, results/data/paper.json.xz), and not "
             "those of one on sm_90a",
         ),
         (
@@ -245,9 +246,8 @@ def test_amds_check_has_one_backend_and_no_parts() -> None:
 
 def test_a_record_without_a_device_confirms_nothing() -> None:
     assert confirmations({**RECORD, "device": None}, "docs/a.json") == []
-    for path in (ROOT / "docs" / "results").glob("nvidia.json"):
-        document = json.loads(path.read_text("utf-8"))
-        assert (confirmations(document, "x") == []) == (document["device"] is None)
+    document = data_of("nvidia")
+    assert (confirmations(document, "x") == []) == (document["device"] is None)
 
 
 def document(**changes: Any) -> dict[str, Any]:

@@ -25,6 +25,8 @@ COPIED = (
     "plugins",
     "benchmarks",
     "docs",
+    "results",
+    "tools",
     "README.md",
     "pyproject.toml",
     "CHANGELOG.md",

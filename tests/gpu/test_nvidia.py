@@ -45,6 +45,7 @@ from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.verdict import Verdict
 from fmha_cli.walk.request import Command, Request
 from fmha_cli.walk.run import run_points
+from tools.result_data import read_json
 
 EVERY = [(subject, case) for subject in KNOWN for case in subject.cases]
 PLACES = (
@@ -275,4 +276,4 @@ def test_without_a_gpu_every_row_is_not_run(tmp_path: Path, monkeypatch: pytest.
     drawn = [row["backend"] for row in document["rows"] if row["part"] == "random"]
     assert {name: drawn.count(name) for name in drawn} == {one.backend: one.count for one in subjects_of("")}
     assert "NOT_RUN: there was no GPU" in (results / "nvidia.md").read_text()
-    assert json.loads((results / "nvidia.json").read_text()) == document
+    assert read_json(results / "data" / "nvidia.json.xz") == document

@@ -12,7 +12,7 @@ from tuning_learned import algorithm, features, judged
 
 from fmha_cli.domain.problem import Problem
 
-RESULTS = Path(__file__).parents[2] / "docs" / "results" / "tuning.json"
+RESULTS = Path(__file__).parents[2] / "results" / "data" / "tuning.json.xz"
 KERNELS = [
     f"cpu:fwd:x86_64_v4:dtype=fp32:kind=prefill,simd=avx512,lanes_q={lanes},rows_s={rows},block_k={block}"
     for lanes, rows in ((2, 12), (1, 24), (3, 8), (4, 6))

@@ -96,7 +96,7 @@ def worth_measuring(problem: Problem, kernel: KernelSpec, device: DeviceFacts) -
     """Whether the settings matter for a problem: K and V that no cache of a core holds, or several blocks of keys and rows.
 
     A last-level cache is no reason against it: that of a large server, shared by its cores and its guests, may read as slowly as
-    memory (docs/results/cpu_intel.md).
+    memory (results/cpu_intel.md).
     """
     if algorithm_of(kernel).kind is Kind.SPLIT:
         return False  # the decode kernel is the one to measure

@@ -145,7 +145,7 @@ SAMPLE = [
 
 @pytest.mark.parametrize("kind", SAMPLE, ids=lambda kind: f"{kind.backend} {kind.name}")
 def test_a_sample_of_the_count(kind: Kind) -> None:
-    """One problem of a kernel, built, executed and judged; ``docs/results/nvptx_emulator.md`` has the rest."""
+    """One problem of a kernel, built, executed and judged; ``results/nvptx_emulator.md`` has the rest."""
     pytest.importorskip("cuda.bindings")
     registry = build_registry()
     plain = check.plain_digests(kind.backend, kind.device, registry)

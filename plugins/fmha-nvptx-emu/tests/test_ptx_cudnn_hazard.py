@@ -27,7 +27,7 @@ def waiting(loads: list[Statement]) -> list[Fault]:
 
 
 def test_stores_over_loads_that_nothing_waits_for_are_found_and_waits_mend_it(tmp_path: Path) -> None:
-    """docs/results/nvptx_hazards.md has the lines. PTX ISA 9.1, 9.7.16.6.4.5."""
+    """results/nvptx_hazards.md has the lines. PTX ISA 9.1, 9.7.16.6.4.5."""
     with PlantedPtx(KERNEL, build_registry(), tmp_path, seconds=60.0) as subject:
         assert subject.plain.verdict == "HAZARD"
         assert {found["kind"] for found in subject.plain.findings} == {"missing-wait"}
