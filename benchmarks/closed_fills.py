@@ -1,4 +1,4 @@
-"""Measure what the closed fills show; print the tables of docs/numerics.md, section 5.
+"""Measure what the closed fills show; print the tables of results/judging.md.
 
 python benchmarks/closed_fills.py [--per-cell 20] [--wrong 3] [--seed 0] [--line "-H 16 -s 64k ..."]
 """

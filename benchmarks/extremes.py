@@ -118,7 +118,7 @@ def page(document: Mapping[str, Any]) -> str:
         "",
         "*Open* rows are those in which this rounding decides which keys count: there an element of O must lie where weights within the error of",
         "the scores can take it, and never be 0 throughout. *Leaks*: rows with NaN from a hidden key, accepted of kernels for GPUs",
-        "([numerics](../numerics.md#4-the-rules)). *Unexplained*: what the verdict accepts and a referee does not, or the opposite; and what both",
+        "([numerics](../docs/explanation/numerics.md#the-rules)). *Unexplained*: what the verdict accepts and a referee does not, or the opposite; and what both",
         "call wrong, unless a report of `arch_specs/_known_bad.json` about the kernel names the row. The two referees never differed by more",
         "than float64 explains. The product has no gradient of learned sinks. Rotary embedding and MX types are not drawn.",
     ]
@@ -147,7 +147,7 @@ def emulated(runs: Sequence[Mapping[str, Any]]) -> list[str]:
         "## Emulated GPUs",
         "",
         "Kernels of the backends' choice, head dim 64. A problem that a backend refuses is not counted. *Wrong rows* are those of O, LSE and",
-        "gradients that a referee calls wrong, by the report that explains them ([numerics](../numerics.md#8-extreme-scores-on-gpus)):",
+        "gradients that a referee calls wrong, by the report that explains them ([numerics](../docs/explanation/numerics.md#extreme-scores-on-gpus)):",
         "*large scores* (O must be 0, too small or not finite), *LSE in fp32* (the gradient must be one of P = exp(s - LSE) with the roundings of",
         "s and of the LSE), *joined parts* (O must be of weights from such an LSE), *finfo.min* (O must be NaN or 0), *a row of -inf*, *NaN under",
         "-inf* and *large sinks* (O must be NaN). *Scaled dS* counts problems whose dQ or dK the verdict calls WRONG, and the referees do not.",

@@ -1,4 +1,4 @@
-"""Measure how good the rules of ``fmha_cli.oracle.tolerance`` are; print the tables of docs/numerics.md.
+"""Measure how good the rules of ``fmha_cli.oracle.tolerance`` are; print the tables of results/judging.md.
 
     python benchmarks/tolerance.py [--honest 12000] [--narrow 5000] [--per-cell 40] [--gradients 1500] [--extremes 900] [--seed 0]
         [--jobs 2] [--write]

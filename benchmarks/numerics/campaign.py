@@ -1,7 +1,7 @@
 """A test of the judging rules: small random problems, honest and faulty runs of the kernel model, each rule's verdict.
 
 A seed determines everything. ``benchmarks/tolerance.py`` runs the campaign at full size and prints the tables of
-``docs/numerics.md``; a test runs a small one.
+``results/judging.md``; a test runs a small one.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ class Judged:
         wrong, by_torch: tensor -> rows that the formula calls wrong, and those that PyTorch's values call wrong.
         unknown: tensor -> wrong rows that no report of ``arch_specs/_known_bad.json`` about the kernels explains.
         known: words of a report -> wrong rows of O and of gradients that it explains, or another report before it.
-        leaks: rows with NaN from a hidden key, as docs/numerics.md accepts it of kernels for GPUs.
+        leaks: rows with NaN from a hidden key, as docs/explanation/numerics.md accepts it of kernels for GPUs.
         apart: rows in which the two referees differ by more than float64 explains.
         overflow: a gradient may be beyond its type by rounding alone, and is not finite.
         hazards: the emulated device reports what a report says that it reports.
@@ -64,7 +64,7 @@ class Judged:
         if self.apart:
             return "referees differ"
         if self.verdict in ACCEPTED:
-            # P from an LSE of fp32 (docs/numerics.md)
+            # P from an LSE of fp32 (docs/explanation/numerics.md)
             rough = not self.unknown and {*self.wrong, *self.by_torch} <= {*GRADIENTS, SUM}
             return "right" if self.right else "gradients as rough as the LSE" if rough else "unexplained"
         if self.verdict == "UNSUPPORTED":
@@ -89,7 +89,7 @@ def judge(out: Judged, outputs: Mapping[str, Any], *, reports: Sequence[KnownBad
 
     Args:
         reports: about the kernels that ran.
-        on_gpu: NaN of a hidden key may leak as docs/numerics.md says.
+        on_gpu: NaN of a hidden key may leak as docs/explanation/numerics.md says.
         torch: whether PyTorch is asked too.
     """
     problem, most = out.drawn, LARGEST[out.drawn.dtype]

@@ -39,7 +39,10 @@ def fmha_register_commands() -> Mapping[str, Any]:  # type: ignore[empty-body]
 def fmha_register_dropout_streams() -> Mapping[str, Any]:  # type: ignore[empty-body]
     """Stream name -> function (problem, b, h, i, first, end) -> bool array: which elements of P dropout keeps.
 
-    ``docs/numerics.md`` has the contract of the function; ``Backend.dropout_stream`` names the stream.
+    ``h`` and ``i`` are int64 arrays of shape (rows,): query heads and query rows of sequence ``b``. ``first`` and ``end``
+    bound the keys. The result has shape (rows, end - first), True where P is kept, and must not depend on the block in which an
+    element is requested. Kept elements are divided by 1 - p. ``Backend.dropout_stream`` names a backend's stream. A name
+    that is taken is a fault that ``fmha doctor`` shows.
     """
 
 

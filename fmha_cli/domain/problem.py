@@ -46,7 +46,7 @@ class Problem:
     """One fused multi-head-attention problem in canonical form.
 
     Build one with :meth:`of` (flags as Python arguments) or :meth:`from_cli` (flags as text). Both apply
-    the defaults, refuse impossible problems and make equal problems compare equal. Formulas: ``docs/numerics.md``.
+    the defaults, refuse impossible problems and make equal problems compare equal. Formulas: ``docs/explanation/numerics.md``.
 
     Shapes (bhsd): q (batch, heads, seqlen_q, hdim), k (batch, kv_heads, seqlen_k, hdim),
     v (batch, kv_heads, seqlen_k, hdim_v), o (batch, heads, seqlen_q, hdim_v),

@@ -99,7 +99,7 @@ class Check:
 
     @property
     def limit(self) -> Literal["row", "element", "rms", "finite"]:
-        """The limit of which the largest share is used (``docs/numerics.md``, the judging rule)."""
+        """The limit of which the largest share is used (``docs/explanation/numerics.md``, the judging rule)."""
         if self.badness == float("inf"):
             return "finite"
         names: tuple[Literal["row", "element", "rms"], ...] = ("row", "element", "rms")

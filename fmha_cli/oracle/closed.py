@@ -1,7 +1,7 @@
 """Reference answers of every row in O(seqlen x hdim): two fills whose softmax has a closed form.
 
 The blocked reference takes O(seqlen^2), so a large problem is judged on a sample of its rows. Under these fills all rows
-are judged. ``docs/numerics.md`` says which faults they cannot show.
+are judged. ``results/judging.md`` has the faults that they cannot show.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The rules by which an output is accepted; all of them must hold (``docs/numerics.md`` has the measurement).
+"""The rules by which an output is accepted; all of them must hold (``results/judging.md`` has the measurement).
 
 Errors that the rounding of very large scores explains (``RowResult.swing``) do not count; they never explain a row of zeros.
 

@@ -1,4 +1,4 @@
-"""The wrong kernels through the commands: each verdict is the one that the table of ``docs/numerics.md`` states."""
+"""The wrong kernels through the commands: each verdict is the one that the table of ``results/wrong_kernels.md`` states."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The verdicts of every command on the wrong kernels, and their table in ``docs/numerics.md``.
+"""The verdicts of every command on the wrong kernels, and their table in ``results/wrong_kernels.md``.
 
 ``python tests/wrong_kernels/verdicts.py`` prints the table as it is now.
 """
@@ -23,7 +23,7 @@ from wrong_kernels.backend import NAME, kernel
 from wrong_kernels.faults import Fault
 
 COMMANDS = ("run", "validate", "bench", "bench --ab")
-DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "numerics.md"
+DOCUMENT = Path(__file__).resolve().parents[2] / "results" / "wrong_kernels.md"
 OR = " or "
 """Between two verdicts of which a race decides."""
 
