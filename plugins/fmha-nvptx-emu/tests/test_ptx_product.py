@@ -38,8 +38,8 @@ def test_listing_devices_loads_nothing_heavy() -> None:
 
 
 def test_the_page_lists_the_devices() -> None:
-    page = Path(__file__).resolve().parents[3].joinpath("docs", "nvptx-emulator.md").read_text("utf-8")
-    line = next(line for line in page.splitlines() if line.startswith("Devices: "))
+    page = Path(__file__).resolve().parents[3].joinpath("docs", "explanation", "emulation.md").read_text("utf-8")
+    line = next(line for line in page.splitlines() if line.startswith("NVIDIA devices: "))
     assert re.findall(r"`emu:(\w+)`", line) == list(ARCHS)
 
 

@@ -1,5 +1,5 @@
-// Matrix loads and products. Source: PTX ISA 9.1, 9.7.14.5: fragments .8, mma .14, ldmatrix .15, and facts about the sums
-// in docs/nvptx-emulator.md: exact products, binary32 fma in ascending k.
+// Matrix loads and products. Source: PTX ISA 9.1, 9.7.14.5: fragments .8, mma .14, ldmatrix .15. Sums: exact products, binary32 fma
+// in ascending k (docs/explanation/emulation.md, Arithmetic).
 #include "access.hpp"
 #include "binding.hpp"
 #include "floats.hpp"
