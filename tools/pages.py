@@ -1,4 +1,8 @@
-"""The commands and the outputs that README and the pages of ``docs/`` show, and how each command is run."""
+"""The commands and the outputs that README and the pages of ``docs/`` show, and how each command is run.
+
+A ``text`` block directly behind a ``bash`` block is the output of the block's last command. A ``console`` block holds
+commands after ``$``, each with its output.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +12,11 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from itertools import pairwise
 from pathlib import Path
 
-from acceptance.processes import CHECKOUT
+ROOT = Path(__file__).resolve().parents[1]
+TABLE = Path(__file__).with_name("commands.toml")
 
 _FENCE = re.compile(r"^( *)```(\S*)\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
 _COMMENT = re.compile(r"\s+#\s.*$")
@@ -19,27 +25,31 @@ _INDENTED = re.compile(r"^(?: {4,}|\t)(?:\S+=\S+ )*(?:fmha|python3?|pip|apt) ", 
 SHELL = frozenset("|&;<>()$`\\\"'*?[]#~{}\n")
 """Characters that mean something to a shell."""
 
-OTHERS = ("python", "toml", "json", "text")
+OTHERS = ("python", "toml", "yaml", "json", "text")
 """Languages of blocks that hold no commands."""
 
 
 @dataclass(frozen=True)
 class Shown:
-    """A command as a page shows it, with the output that follows it there, if any."""
+    """A command as a page shows it.
+
+    Attributes:
+        page: the page's path below the checkout.
+        text: the command.
+        output: the output that follows it there, if any.
+        span: where the output stands in the page's text.
+    """
 
     page: str
     text: str
     output: str | None = None
+    span: tuple[int, int] | None = None
 
 
 def pages() -> list[Path]:
     """README, the change log and every page of ``docs/`` and ``results/``."""
-    folders = (CHECKOUT / "docs", CHECKOUT / "results")
-    return [
-        CHECKOUT / "README.md",
-        CHECKOUT / "CHANGELOG.md",
-        *(p for one in folders for p in sorted(one.rglob("*.md"))),
-    ]
+    folders = (ROOT / "docs", ROOT / "results")
+    return [ROOT / "README.md", ROOT / "CHANGELOG.md", *(page for one in folders for page in sorted(one.rglob("*.md")))]
 
 
 def blocks_of(text: str) -> list[tuple[str, str]]:
@@ -50,23 +60,30 @@ def blocks_of(text: str) -> list[tuple[str, str]]:
     ]
 
 
-def shown_in(page: Path) -> Iterator[Shown]:
+def shown_in(page: Path, root: Path = ROOT) -> Iterator[Shown]:
     """Every command of a page.
 
     Raises:
         ValueError: a block without a known language, or a command that stands in no block.
     """
-    text, name = page.read_text("utf-8"), str(page.relative_to(CHECKOUT))
+    text, name = page.read_text("utf-8"), str(page.relative_to(root))
     if stray := _INDENTED.search(_FENCE.sub("", text)):
         raise ValueError(f"{name}: a command outside of a fenced block: {stray[0]}")
-    for language, body in blocks_of(text):
+    for fence, following in pairwise((*_FENCE.finditer(text), None)):
+        assert fence is not None
+        language, body = fence[2], fence[3]
         if language == "bash":
-            lines = body.replace("\\\n", " ").splitlines()
-            yield from (Shown(name, _COMMENT.sub("", line)) for line in lines if line and not line.startswith("#"))
+            lines = re.sub(f"^{fence[1]}", "", body, flags=re.MULTILINE).replace("\\\n", " ").splitlines()
+            commands = [_COMMENT.sub("", line) for line in lines if line and not line.startswith("#")]
+            yield from (Shown(name, command) for command in commands[:-1])
+            if following and following[2] == "text" and not text[fence.end() : following.start()].strip():
+                yield Shown(name, commands[-1], following[3], following.span(3))
+            else:
+                yield Shown(name, commands[-1])
         elif language == "console":
-            for part in re.split(r"^\$ ", body, flags=re.MULTILINE)[1:]:
-                command, _, output = part.partition("\n")
-                yield Shown(name, _COMMENT.sub("", command), output)
+            for part in re.finditer(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", body, re.MULTILINE):
+                start, end = (fence.start(3) + place for place in part.span(2))
+                yield Shown(name, _COMMENT.sub("", part[1]), part[2], (start, end))
         elif language not in OTHERS:
             raise ValueError(f"{name}: a block of language {language!r}; one of bash, console, {', '.join(OTHERS)}")
 
@@ -93,6 +110,7 @@ class How:
         words: what stands for a placeholder of the page; FIRST and SECOND are digests of kernels of the CPU.
         add: words at its end, so that it does not do hours of work.
         before: a command that makes what it reads.
+        prints: the part of it that prints the output that the page shows, where the rest runs elsewhere.
     """
 
     text: str
@@ -102,6 +120,7 @@ class How:
     words: Mapping[str, str] = field(default_factory=dict)
     add: str = ""
     before: str = "true"
+    prints: str | None = None
 
     def __post_init__(self) -> None:
         if (self.suite is not Suite.DEFAULT or self.add) and not self.why:
@@ -121,12 +140,12 @@ class How:
 
     @property
     def _command(self) -> str:
-        return " ".join(self.words.get(word, word) for word in f"{self.text} {self.add}".split(" "))
+        return " ".join(self.words.get(word, word) for word in f"{self.prints or self.text} {self.add}".split(" "))
 
 
 def table() -> dict[str, How]:
     """How every command is run, by the command."""
-    document = tomllib.loads(Path(__file__).with_name("doc_commands.toml").read_text("utf-8"))
+    document = tomllib.loads(TABLE.read_text("utf-8"))
     before = document["before"]
     made = [
         How(
@@ -143,9 +162,3 @@ def table() -> dict[str, How]:
     if len(found) != len(made):
         raise ValueError("a command twice")
     return found
-
-
-def normalised(text: str) -> str:
-    """An output without what differs between runs and machines: times, sizes of the cache, trailing blanks."""
-    text = re.sub(r"\d[\d,.]* ?(ns|us|ms|s|min|GFLOP/s|TFLOP/s|GB/s|MiB|KiB|B)\b", r"N \1", text)
-    return "\n".join(line.rstrip() for line in text.strip().splitlines())

@@ -1,0 +1,99 @@
+"""The outputs that README and the pages of ``docs/`` show are those that the commands print."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tools import outputs
+from tools.outputs import check, normalise, printed, tail, write
+from tools.pages import ROOT, How, pages, shown_in, table
+
+WITH_OUTPUT = [page for page in pages() if any(one.output is not None for one in shown_in(page))]
+ONE = "# A\n\n```bash\necho 4 rows; echo 'time 7.25 ms, kernel 1a2b3c4d5e'\n```\n\n```text\n{}```\n\nMore.\n"
+LINE = "echo 4 rows; echo 'time 7.25 ms, kernel 1a2b3c4d5e'"
+TODAY = "4 rows\ntime 7.25 ms, kernel 1a2b3c4d5e\n"
+
+
+@pytest.mark.parametrize("page", WITH_OUTPUT, ids=lambda page: str(page.relative_to(ROOT)))
+def test_outputs_are_as_shown(page: Path) -> None:
+    assert check(page, table()) == []
+
+
+def test_the_pages_that_newcomers_read_show_outputs() -> None:
+    assert ROOT / "README.md" in WITH_OUTPUT
+
+
+@pytest.mark.parametrize(
+    ("planted", "found"),
+    [
+        (TODAY, False),
+        ("4  rows\ntime  913 us, kernel 99ffee00\n", False),
+        ("5 rows\ntime 7.25 ms, kernel 1a2b3c4d5e\n", True),
+        ("4 rows\ntime 7.25 ms, kernels 1a2b3c4d5e\n", True),
+        ("4 rows\n", True),
+        ("", True),
+    ],
+)
+def test_a_planted_drift_is_found(tmp_path: Path, planted: str, found: bool) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(ONE.format(planted), "utf-8")
+    differences = check(page, {LINE: How(LINE)}, tmp_path)
+    assert bool(differences) is found
+    assert all("page.md: echo 4 rows" in text for text in differences)
+
+
+def test_writing_makes_the_page_right(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(ONE.format("old\n"), "utf-8")
+    write(page, {LINE: How(LINE)}, tmp_path)
+    assert page.read_text("utf-8") == ONE.format(TODAY)
+
+
+def test_a_command_that_fails_is_named(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("```bash\nfalse\n```\n\n```text\n```\n", "utf-8")
+    with pytest.raises(RuntimeError, match=r"page\.md: false: exit code 1"):
+        list(printed(page, {"false": How("false")}, tmp_path))
+
+
+def test_a_planted_drift_fails_the_command(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.write_text("Successfully installed fmha\n1 failed, 3 passed in 1.2s\n", "utf-8")
+    words = [sys.executable, "-m", "tools.outputs", "tail", "README.md", "2", str(log)]
+    done = subprocess.run(words, cwd=ROOT, check=False, capture_output=True, text=True)
+    assert (done.returncode, "+N failed" in done.stdout or "+1 failed" in done.stdout) == (1, True), done
+
+
+def test_the_end_of_a_log_is_compared() -> None:
+    readme = ROOT / "README.md"
+    shown = [one.output for one in shown_in(readme) if one.output is not None]
+    assert tail(readme, 2, f"Collecting pip\n{shown[1]}") is None
+    assert tail(readme, 1, f"Collecting pip\n{shown[0]}") is None
+    assert tail(readme, 2, "12 failed, 3 passed in 1.2s\n") is not None
+
+
+def test_what_differs_between_machines_is_normalised() -> None:
+    here = """batch 1, fp16, causal, cpu, x86_64_v4_bf16,
+  kernel 776535ce, hot cache
+#  verdict    time [ms]  peak [%]  error (of budget)
+-  -------  -----------  --------  -----------------
+1  PASSED   NOISY 1.071       9.66    o 2.6e-08 (22%)
+  1: 11 of 50 samples are outliers (slowest 10.6x the median)
+  NOISY: fewer than 6 samples, or an interval wider than 10% of the median
+1 row: 1 PASSED
+"""
+    there = """batch 1, fp16, causal, cpu, x86_64_v3, kernel 00aa11bb, hot cache
+#  verdict  time [us]  peak [%]  error (of budget)
+-  -------  ---------  --------  -----------------
+1  PASSED         987       101  o 3.6e-08 (24%)
+1 row: 1 PASSED
+"""
+    assert normalise(here) == normalise(there)
+    assert normalise(here) != normalise(there.replace("PASSED  ", "WRONG   "))
+    assert normalise("run, launch, 10 s: -b 2 -s 4096 --causal\n1 row\n") == "1 row"
+    assert normalise("build 1/2, 3 s, 4 s left: x\n") == ""
+    assert outputs.WALKS
