@@ -45,7 +45,7 @@ SHAPES = len(DTYPES) * 2 * 3
 """Rows for each pair of lengths."""
 
 TIMING = ("--threads", "1", "--budget", "0.1", "--no-probe", "--peak", "spec")
-"""A fifth of the budget leads the samples: with less, all of them are taken before the processor is awake (docs/benchmarking.md)."""
+"""A fifth of the budget leads the samples: with less, all of them are taken before the processor is awake (docs/explanation/timing.md)."""
 
 CONFIRM = 20
 """Fresh processes of each side. Half of the rows are planted, and every one is to be found (``compare_power.py nights``)."""

@@ -135,7 +135,7 @@ TO_CONFIRM = 12
 """Fresh processes a side for suspicious rows."""
 _SPARE = 7
 """Processes beyond the fewest that could be sure, so that not each of them has to agree: on a machine where every tenth process is slower by
-a tenth, 12 processes confirm 90 % of 150 slow rows, 16 confirm 97 % (docs/benchmarking.md)."""
+a tenth, 12 processes confirm 90 % of 150 slow rows, 16 confirm 97 % (results/comparing.md)."""
 
 
 def processes_to_confirm(rows: int, alpha: float) -> int:

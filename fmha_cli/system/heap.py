@@ -2,7 +2,7 @@
 
 glibc gives freed memory back to the system depending on where it lies, and the next call faults it in again, page by page.
 One process does that in every call and the next one in none: PyTorch's 8 MiB of O cost between 0 and 2,049 page faults, and
-the same attention took 24 to 41 ms (docs/benchmarking.md). Source: ``mallopt(3)``, ``malloc_trim(3)``.
+the same attention took 24 to 41 ms (results/comparing.md). Source: ``mallopt(3)``, ``malloc_trim(3)``.
 """
 
 from __future__ import annotations

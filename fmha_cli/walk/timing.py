@@ -20,7 +20,7 @@ Launch = Callable[[int], tuple[tuple[int, ...], ...]]
 
 LEAD_NS = 30_000_000
 """How long a kernel runs, uncounted, before its samples, and before each sample in turns with those of other backends. After tens of milliseconds of other work a matrix kernel takes up to a quarter
-longer on some processors and needs about as long to come back, whatever the caches hold (docs/benchmarking.md)."""
+longer on some processors and needs about as long to come back, whatever the caches hold (results/comparing.md)."""
 
 MOST_LEADING = 1000
 """Launches before a counted one at most, however short they are."""

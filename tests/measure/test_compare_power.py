@@ -1,6 +1,6 @@
 """The rule of ``fmha compare`` on recorded noise: it finds a planted row and raises few alarms.
 
-The table of docs/benchmarking.md is made by the same program with more comparisons.
+The table of results/comparing.md is made by the same program with more comparisons.
 """
 
 from __future__ import annotations

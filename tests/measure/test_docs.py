@@ -1,4 +1,4 @@
-"""``docs/benchmarking.md`` names every member of a measurement and the constants in the code."""
+"""``docs/explanation/timing.md`` names every member of a measurement and the constants in the code."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from fmha_cli.report.schemas import load
 from fmha_cli.results.comparison import TO_CONFIRM
 from fmha_cli.walk.request import Request
 
-TEXT = (Path(__file__).resolve().parents[2] / "docs" / "benchmarking.md").read_text("utf-8")
+TEXT = (Path(__file__).resolve().parents[2] / "docs" / "explanation" / "timing.md").read_text("utf-8")
 WORDS = " ".join(TEXT.split())
 
 
@@ -36,16 +36,16 @@ def test_every_stop_reason_is_named(reason: StopReason) -> None:
 
 def test_constants() -> None:
     policy = SamplingPolicy()
-    warm = f"until at least {policy.warmup_min} were made and the last {SETTLED} are within {policy.settle * 100:.0f} %"
+    warm = f"until at least {policy.warmup_min} were made and the last {SETTLED} are within {policy.settle * 100:.0f} % of the fastest"
     assert warm in WORDS
-    assert f"{policy.warmup_max} launches or a fifth of the budget" in WORDS
+    assert f"at most for {policy.warmup_max} launches or a fifth of the budget" in WORDS
     assert f"From {policy.min_samples} samples on" in WORDS
     assert f"narrower than {policy.rel_ci * 100:.0f} % of the median" in WORDS
     assert f"stops at {policy.max_samples} samples or after {policy.budget_ns // 10**9} s" in WORDS
     assert f"The budget counts only from {policy.min_samples} samples on" in WORDS
     assert f"After {policy.max_ns // 10**9} s (`--max-time`" in WORDS
     assert (policy.budget_ns, policy.max_ns) == tuple(int(s * 1e9) for s in (Request().budget_s, Request().max_time_s))
-    assert f"fewer than {FEWEST} samples" in WORDS
+    assert f"fewer than {FEWEST} samples; `wide`" in WORDS
     assert median_rank(FEWEST - 1) is None
     assert median_rank(FEWEST) is not None
     assert f"wider than {NOISY * 100:.0f} % of the median (±{NOISY * 50:.0f} %)" in WORDS
@@ -70,4 +70,4 @@ def test_constants_of_comparisons() -> None:
     assert f"no p value is below {smallest_p(PROCESSES_EACH, PROCESSES_EACH):.5f}" in WORDS
     assert fewest_processes(321) == PROCESSES_EACH < fewest_processes(322)
     assert f"p value of at most {SUSPICIOUS}" in WORDS
-    assert f"{TO_CONFIRM} fresh processes a side" in WORDS
+    assert f"at least {TO_CONFIRM} fresh processes a side" in WORDS
