@@ -132,7 +132,7 @@ def test_all_families_and_names() -> None:
 @pytest.mark.slow
 @pytest.mark.ci
 def test_the_page_has_the_numbers_of_a_check() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "cuda.md").read_text("utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "explanation" / "cuda.md").read_text("utf-8")
     device, registry, counts = gpu_prepare.machine_of("sm_90"), build_registry(), []
     for subject in subjects_of(""):
         here = subject.at(device)

@@ -2,7 +2,7 @@
 
 ``lookup`` follows upstream's launch templates and names a kernel whether or not one is listed. ``strict_lookup`` admits
 only listed kernels. ``validate`` covers the refusals of earlier dispatch libraries. If upstream's FlashAttention-2
-decides differently, upstream wins (``docs/flash-attention.md``).
+decides differently, upstream wins (``docs/explanation/backends/flash_attn.md``).
 """
 
 from __future__ import annotations

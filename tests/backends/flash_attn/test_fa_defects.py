@@ -229,7 +229,7 @@ def mentions(texts: Collection[str]) -> set[str]:
 
 def test_defect_13_what_is_written_about_rules_names_rules_that_exist() -> None:
     """Earlier defect: the documentation named members that the code did not have."""
-    paths = [*(ROOT / "docs").glob("*.md"), ROOT / "README.md", *Path(str(flash_attn.__file__)).parent.glob("*.py")]
+    paths = [*(ROOT / "docs").rglob("*.md"), ROOT / "README.md", *Path(str(flash_attn.__file__)).parent.glob("*.py")]
     known = {rule.id for rule in CubinBackend(UPSTREAM, driven=False).rules()}
     found = mentions([path.read_text("utf-8") for path in paths])
     assert len(found) > 30
