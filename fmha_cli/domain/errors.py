@@ -10,17 +10,26 @@ from enum import IntEnum
 
 
 class ExitCode(IntEnum):
-    """The exit codes of the command line (contract, section 6)."""
+    """The exit codes of the command line. ``docs/reference/verdicts.md`` is made from the text under each."""
 
     OK = 0
+    """Everything that was asked for is good."""
     WRONG = 1
+    """A result is wrong or not to be trusted, a run is slower, or upstream's program disagrees."""
     USAGE = 2
+    """A bad flag, a name that does not exist, an impossible problem, or a file that cannot be read."""
     UNSUPPORTED = 3
+    """No backend supports the problem. In a sweep this counts only if it is true of every row."""
     ENVIRONMENT = 4
+    """This machine lacks a device, a compiler or sources, or an output cannot be written."""
     EMPTY = 5
+    """The selection is empty. The message names the term that excluded everything."""
     FAILED = 6
+    """A kernel did not build or launch, crashed, hung, or ran out of memory. One row is enough."""
     INTERNAL = 70
+    """An error in ``fmha`` itself. The message holds what a bug report needs."""
     INTERRUPTED = 130
+    """You interrupted the run. ``--resume JOURNAL`` continues it."""
 
 
 class FmhaError(Exception):

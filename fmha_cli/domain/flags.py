@@ -26,7 +26,7 @@ class FlagKind(Enum):
 
 @dataclass(frozen=True)
 class Flag:
-    """One flag: ``name`` without dashes, ``kind``, help, and whether a comma list in it is a sweep."""
+    """One flag: ``name`` without dashes, ``kind``, help, whether a comma list in it is a sweep, and what it counts."""
 
     name: str
     kind: FlagKind
@@ -35,6 +35,7 @@ class Flag:
     sweeps: bool = False
     repeats: bool = False
     metavar: str | None = None
+    unit: str = ""
 
     @property
     def key(self) -> str:
@@ -52,14 +53,16 @@ _S, _N, _T, _L, _F, _B = (
 )
 
 PROBLEM_FLAGS: tuple[Flag, ...] = (
-    Flag("batch", _S, "Sequences [default: 1]", "b", True),
-    Flag("heads", _S, "Query heads [default: 8]", "H", True),
-    Flag("kv-heads", _S, "Key/value heads; must divide --heads [default: = heads]", None, True),
-    Flag("seqlen", _S, "Query length (and key length) [default: 1024]", "s", True),
-    Flag("seqlen-k", _S, "Key length [default: = seqlen]", None, True),
-    Flag("hdim", _S, "Head dim of Q and K (and V) [default: 128]", "d", True),
-    Flag("hdim-v", _S, "Head dim of V [default: = hdim]", None, True),
-    Flag("mla-rope", _S, "V = the first hdim - N columns of K, no tensor of its own [default: 0, off]"),
+    Flag("batch", _S, "Sequences [default: 1]", "b", True, unit="sequences"),
+    Flag("heads", _S, "Query heads [default: 8]", "H", True, unit="heads"),
+    Flag("kv-heads", _S, "Key/value heads; must divide --heads [default: = heads]", None, True, unit="heads"),
+    Flag("seqlen", _S, "Query length (and key length) [default: 1024]", "s", True, unit="queries"),
+    Flag("seqlen-k", _S, "Key length [default: = seqlen]", None, True, unit="keys"),
+    Flag("hdim", _S, "Head dim of Q and K (and V) [default: 128]", "d", True, unit="elements"),
+    Flag("hdim-v", _S, "Head dim of V [default: = hdim]", None, True, unit="elements"),
+    Flag(
+        "mla-rope", _S, "V = the first hdim - N columns of K, no tensor of its own [default: 0, off]", unit="elements"
+    ),
     Flag("dtype", _T, "fp32 fp16 bf16 fp8_e4m3 fp8_e5m2 mxfp8 mxfp4, or IN:OUT [default: fp16]", None, True),
     Flag(
         "mask",
@@ -68,8 +71,8 @@ PROBLEM_FLAGS: tuple[Flag, ...] = (
         repeats=True,
     ),
     Flag("causal", _B, "Same as --mask causal"),
-    Flag("window", _S, "Same as --mask window:N,0: N keys to the left, without the query's own"),
-    Flag("sink", _S, "Leading keys that the left mask bound never hides [default: 0]"),
+    Flag("window", _S, "Same as --mask window:N,0: N keys to the left, without the query's own", unit="keys"),
+    Flag("sink", _S, "Leading keys that the left mask bound never hides [default: 0]", unit="keys"),
     Flag("sink-logits", _F, "Learned sink logits, one per head; 'filled' generates them from the seed"),
     Flag("bias", _T, "none, elementwise[:RANK], alibi; RANK is 11ss 1hss bhss b1ss 111s b11s [default: none]"),
     Flag("bias-file", _F, "Tensor file of the bias, by broadcast; boolean: true = visible; 'filled' generates it"),
@@ -82,15 +85,18 @@ PROBLEM_FLAGS: tuple[Flag, ...] = (
     Flag("scale", _N, "Softmax scale [default: 1/sqrt(hdim)]"),
     Flag("lse", _B, "Also return log-sum-exp"),
     Flag("layout", _T, "bhsd, bshd, or IN:OUT [default: bhsd]"),
-    Flag("seqlens-q", _L, "Query lengths of packed sequences (group mode)"),
-    Flag("seqlens-k", _L, "Key lengths of packed sequences [default: = seqlens-q]"),
+    Flag("seqlens-q", _L, "Query lengths of packed sequences (group mode)", unit="queries"),
+    Flag("seqlens-k", _L, "Key lengths of packed sequences [default: = seqlens-q]", unit="keys"),
     Flag("kv-cache", _T, "none, linear or paged:PAGE [default: none]"),
-    Flag("cache-seqlens", _L, "Keys in the cache before append, one number or one for each sequence"),
+    Flag("cache-seqlens", _L, "Keys in the cache before append, one number or one for each sequence", unit="keys"),
     Flag(
-        "cache-leftpad", _L, "Padding rows in front of a linear cache's keys, one number or one for each [default: 0]"
+        "cache-leftpad",
+        _L,
+        "Padding rows in front of a linear cache's keys, one number or one for each [default: 0]",
+        unit="rows",
     ),
     Flag("block-table", _F, "int32 (batch, max_pages), -1 unused [default: a seeded permutation of generated pages]"),
-    Flag("append", _S, "New keys per sequence, appended first [default: 0, or those of --k-new]"),
+    Flag("append", _S, "New keys per sequence, appended first [default: 0, or those of --k-new]", unit="keys"),
     Flag("k-new", _F, "The new keys, (batch, kv-heads, N, hdim) by --layout; 'filled' generates them"),
     Flag("v-new", _F, "The new values, (batch, kv-heads, N, hdim-v) by --layout; 'filled' generates them"),
     Flag("rotary", _T, "DIM[:half|:interleaved] [default: 0, off]"),
@@ -98,7 +104,7 @@ PROBLEM_FLAGS: tuple[Flag, ...] = (
     Flag("rotary-cos", _F, "Rotary cosines (positions, DIM/2), a row for each position; 'filled' generates them"),
     Flag("rotary-sin", _F, "Rotary sines, likewise"),
     Flag("cache-batch-idx", _L, "Row of a linear cache that each sequence reads and appends to [default: 0,1,...]"),
-    Flag("splits", _T, "Key splits, or auto [default: auto]", None, True),
+    Flag("splits", _T, "Key splits, or auto [default: auto]", None, True, unit="parts"),
     Flag("kv-dtype", _T, "Element type of the KV cache: int8, fp8_e4m3 or fp8_e5m2 [default: = dtype]"),
     Flag("fp8-encoding", _T, "Encoding of fp8: ocp or fnuz [default: ocp]"),
     Flag("qscale", _T, "none tensor block kv-block mx head [default: none; mx with an MX dtype]"),

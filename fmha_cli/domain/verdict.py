@@ -13,22 +13,36 @@ from fmha_cli.domain.members import Count, Least, NullWhenNotFinite
 
 
 class Verdict(StrEnum):
-    """The outcome of one row."""
+    """The outcome of one row. ``docs/reference/verdicts.md`` is made from the text under each."""
 
     PASSED = "PASSED"
+    """Every output is within its budget of the reference, and no other check objects."""
     UNCHECKED = "UNCHECKED"
+    """The kernel ran, and its outputs were not compared with the reference (``--no-check``)."""
     MISTRUSTED = "MISTRUSTED"
+    """The outputs are right, but the data prove little, or the times cannot be true. The reasons say which."""
     WRONG = "WRONG"
+    """An output is beyond its budget, was never written, is not finite, or changed after the launch had returned."""
     NONDETERMINISTIC = "NONDETERMINISTIC"
+    """Two launches with the same inputs returned different outputs."""
     HAZARD = "HAZARD"
+    """An emulated device found a fault that hardware would hide: a race, a missing wait, a read of unwritten memory."""
     OUT_OF_BOUNDS = "OUT_OF_BOUNDS"
+    """The kernel wrote outside its outputs: into a guard zone, an input, or rows that it must not change."""
     UNSUPPORTED = "UNSUPPORTED"
+    """No kernel serves the problem. The reasons say why."""
     BUILD_FAILED = "BUILD_FAILED"
+    """The kernel did not compile."""
     LAUNCH_FAILED = "LAUNCH_FAILED"
+    """The device or its driver refused the kernel."""
     CRASHED = "CRASHED"
+    """The kernel ended its process, or ruined its device's context."""
     TIMED_OUT = "TIMED_OUT"
+    """The row took longer than ``--timeout``."""
     OUT_OF_MEMORY = "OUT_OF_MEMORY"
+    """The host or the device has too little memory for the row."""
     NOT_RUN = "NOT_RUN"
+    """Nothing ran: no device or compiler is here, it was a dry run, or the run was interrupted before this row."""
 
     @property
     def exit_code(self) -> ExitCode:

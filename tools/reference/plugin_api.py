@@ -1,0 +1,108 @@
+"""``plugin-api.md``: what a plugin implements and what it may import, with the first paragraph of each docstring."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+
+from .installation import ROOT
+from .markdown import code, first_paragraph, page, plain, section, table
+from .source import Name, exported, find, members, signature, tree_of
+
+API, CONFORMANCE, HOOKS = "fmha_cli.api", "fmha_cli.conformance", "fmha_cli.discovery.hookspecs"
+NVRTC = (("fmha_cli.backends.cuda.upstream", "Upstream"), ("fmha_cli.backends.cuda.small", "SmallUpstream"))
+
+
+def pages() -> dict[str, str]:
+    """The page of the plugin API."""
+    shown = [find(API, name) for name in exported(API)]
+    protocols = [found for found in _protocols() if found.name not in {one.name for one in shown}]
+    about = (
+        "A plugin implements [hooks](#hooks) and imports [names of `fmha_cli.api`](#names) alone; its tests also import "
+        "[`fmha_cli.conformance`](#conformance). The core asks a backend for the members of [`Backend`](#backend) and "
+        "its session for those of [`Session`](#session). [Optional protocols](#optional-protocols) add abilities."
+    )
+    return {
+        "plugin-api.md": page(
+            "Plugin API",
+            about,
+            section("Hooks", "An entry point in the group `fmha` names the module that implements them.", *_hooks()),
+            section("Names", _index(shown), *(_shown(found) for found in _sorted(shown))),
+            section("Optional protocols", _index(protocols, files=True), *(_shown(found) for found in protocols)),
+            section("Conformance", *(_shown(found) for found in _sorted(_conformance()))),
+            section(
+                "CUDA C++ backends of this repository",
+                "`fmha_cli/backends/cuda` has these two classes. A backend for another project's kernels derives from one.",
+                *(_shown(found) for found in _upstreams() if found.name not in {one.name for one in shown}),
+            ),
+        )
+    }
+
+
+def _hooks() -> Iterator[str]:
+    for statement in tree_of(HOOKS).body:
+        if isinstance(statement, ast.FunctionDef):
+            yield section(statement.name, _code(signature(statement)), _whole(ast.get_docstring(statement)), level=3)
+
+
+def _protocols() -> Iterator[Name]:
+    """The protocols of the domain that the core asks whether an object has them."""
+    for path in sorted((ROOT / "fmha_cli" / "domain").glob("*.py")):
+        module = f"fmha_cli.domain.{path.stem}"
+        for statement in tree_of(module).body:
+            if isinstance(statement, ast.ClassDef) and "runtime_checkable" in map(
+                ast.unparse, statement.decorator_list
+            ):
+                yield find(module, statement.name)
+
+
+def _conformance() -> list[Name]:
+    return [find(CONFORMANCE, name) for name in exported(CONFORMANCE)]
+
+
+def _upstreams() -> list[Name]:
+    return [find(module, name) for module, name in NVRTC]
+
+
+def _sorted(names: Iterable[Name]) -> list[Name]:
+    return sorted(names, key=lambda found: found.name.lower())
+
+
+def _index(names: Iterable[Name], *, files: bool = False) -> str:
+    rows = (
+        (f"[`{one.name}`](#{one.name.lower()})", plain(_sentence(one)), code(one.file) if files else "")
+        for one in _sorted(names)
+    )
+    return table(("name", "is", "defined in"), rows)
+
+
+def _sentence(found: Name) -> str:
+    text = found.text or (f"`{ast.unparse(found.value)}`" if found.value is not None else "")
+    return text if len(text) <= 160 else text.partition(". ")[0]
+
+
+def _shown(found: Name) -> str:
+    if isinstance(found.node, ast.FunctionDef):
+        return section(found.name, _code(signature(found.node)), _whole(found.about), level=3)
+    if found.node is None:
+        value = _code(f"{found.name} = {ast.unparse(found.value)}") if found.value is not None else ""
+        return section(found.name, value, plain(found.text), level=3)
+    bases = [ast.unparse(base) for base in found.node.bases if ast.unparse(base) not in ("Protocol", "Generic[T]")]
+    heading = _code(f"class {found.name}({', '.join(bases)})" if bases else f"class {found.name}")
+    rows = ((code(one.spelling), plain(one.text)) for one in members(found))
+    return section(found.name, heading, plain(found.text), table(("member", "meaning"), rows), level=3)
+
+
+def _code(text: str) -> str:
+    return f"```python\n{text}\n```"
+
+
+def _whole(docstring: str | None) -> str:
+    """The paragraphs of a docstring in front of its first section."""
+    paragraphs = (docstring or "").split("\n\n")
+    kept = []
+    for paragraph in paragraphs:
+        if paragraph.split("\n")[0] in ("Args:", "Raises:", "Returns:", "Attributes:", "Yields:"):
+            break
+        kept.append(plain(first_paragraph(paragraph)))
+    return "\n\n".join(kept)
