@@ -12,6 +12,8 @@ from .source import Name, exported, find, members, signature, tree_of
 API, CONFORMANCE, HOOKS = "fmha_cli.api", "fmha_cli.conformance", "fmha_cli.discovery.hookspecs"
 NVRTC = (("fmha_cli.backends.cuda.upstream", "Upstream"), ("fmha_cli.backends.cuda.small", "SmallUpstream"))
 
+_LINE = 160
+
 
 def pages() -> dict[str, str]:
     """The page of the plugin API."""
@@ -70,27 +72,36 @@ def _sorted(names: Iterable[Name]) -> list[Name]:
 
 def _index(names: Iterable[Name], *, files: bool = False) -> str:
     rows = (
-        (f"[`{one.name}`](#{one.name.lower()})", plain(_sentence(one)), code(one.file) if files else "")
+        (f"[`{one.name}`](#{one.name.lower()})", _sentence(one), code(one.file) if files else "")
         for one in _sorted(names)
     )
     return table(("name", "is", "defined in"), rows)
 
 
 def _sentence(found: Name) -> str:
-    text = found.text or (f"`{ast.unparse(found.value)}`" if found.value is not None else "")
-    return text if len(text) <= 160 else text.partition(". ")[0]
+    text = plain(found.text) or _value(found)
+    return text if len(text) <= _LINE else text.partition(". ")[0]
 
 
 def _shown(found: Name) -> str:
     if isinstance(found.node, ast.FunctionDef):
         return section(found.name, _code(signature(found.node)), _whole(found.about), level=3)
     if found.node is None:
-        value = _code(f"{found.name} = {ast.unparse(found.value)}") if found.value is not None else ""
-        return section(found.name, value, plain(found.text), level=3)
+        return section(found.name, _value(found), plain(found.text), level=3)
     bases = [ast.unparse(base) for base in found.node.bases if ast.unparse(base) not in ("Protocol", "Generic[T]")]
     heading = _code(f"class {found.name}({', '.join(bases)})" if bases else f"class {found.name}")
     rows = ((code(one.spelling), plain(one.text)) for one in members(found))
     return section(found.name, heading, plain(found.text), table(("member", "meaning"), rows), level=3)
+
+
+def _value(found: Name) -> str:
+    """A value in a line: of a rule its id and text, of others what is short enough to be read."""
+    value = found.value
+    if isinstance(value, ast.Call) and ast.unparse(value.func) == "Rule":
+        id, text = (str(ast.literal_eval(one)) for one in value.args[:2])
+        return f"Rule [{id}](rules.md#{id.lower()}): {plain(text)}."
+    shown = ast.unparse(value) if value is not None else ""
+    return f"Value: `{shown}`." if shown and len(shown) <= _LINE else ""
 
 
 def _code(text: str) -> str:
