@@ -1,22 +1,19 @@
-"""``benchmarks/nvptx_emulator_check.py``: which kernels count, and what its problems are. Nothing is built."""
+"""The check ``nvptx_emulator``: which kernels count, and what its problems are. Nothing is built."""
 
 from __future__ import annotations
 
-import json
 import random
 from collections import defaultdict
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 pytest.importorskip("fmha_nvptx_emu", reason="plugins/fmha-nvptx-emu is not installed")
 
-import nvptx_emulator_check as check
-from nvptx_cases import Kind, all_cases
-
 from fmha_cli.api import Problem, build_registry, explain
+from tests.checks import nvptx_emulator as check
+from tests.checks.nvptx_problems import PtxKind, all_kinds
 
 EVEN, RAGGED = "-s 256", "-s 200 --seqlen-k 333"
 CHEAP = {
@@ -55,7 +52,7 @@ def test_a_kernel_without_a_ragged_problem_is_counted_apart() -> None:
     rows = [row(flags, seed) for flags in (EVEN, RAGGED) for seed in check.SEEDS]
     assert check.counted(rows) == {}
     assert check.counted(rows, full_tiles=True) == {("flash_attn", "fwd"): {"k"}}
-    assert "| flash_attn | fwd | 0 | 1 | 0 |" in check.table(rows)
+    assert "| flash_attn | fwd | 0 | 1 | 0 |" in check.summary(rows)
 
 
 def test_a_kernel_with_a_finding_is_counted_apart() -> None:
@@ -63,31 +60,30 @@ def test_a_kernel_with_a_finding_is_counted_apart() -> None:
     found = [*enough(), row("-s 384", 0, verdict="HAZARD")]
     assert check.counted(found) == check.counted(found, full_tiles=True) == {}
     assert check.counted(found, findings=True) == {("flash_attn", "fwd"): {"k"}}
-    assert "| flash_attn | fwd | 0 | 0 | 1 |" in check.table(found)
+    assert "| flash_attn | fwd | 0 | 0 | 1 |" in check.summary(found)
     assert check.counted([*found, row("-s 512", 0, verdict="WRONG")], findings=True) == {}
 
 
 def test_the_architecture_is_not_in_the_digest() -> None:
-    registry = build_registry()
-    digests = [check.plain_digests("mem_efficient", device, registry) for device in ("emu:sm_80", "emu:sm_90")]
+    digests = [check.plain_digests("mem_efficient", device) for device in ("emu:sm_80", "emu:sm_90")]
     assert set(digests[0]) != set(digests[1])
     assert set(digests[0].values()) & set(digests[1].values())
 
 
 def test_every_problem_has_two_blocks_of_queries_and_keys() -> None:
-    for kind in all_cases():
+    for kind in all_kinds():
         for flags in kind.problems:
             problem = Problem.from_cli(flags)
             rows, keys = max(problem.query_lengths()), max(problem.key_lengths())
             assert min(rows, keys) >= BLOCK, (kind.name, flags)
-    assert {kind.device for kind in all_cases()} == {"emu:sm_75", "emu:sm_80", "emu:sm_86", "emu:sm_90a"}
+    assert {kind.device for kind in all_kinds()} == {"emu:sm_75", "emu:sm_80", "emu:sm_86", "emu:sm_90a"}
 
 
 def test_every_kernel_of_sm_80_and_most_of_sm_75_are_reached() -> None:
     """By the choice of ``fmha explain``; a kernel counts after two problems, so each has two, even or ragged ones alone."""
     registry = build_registry()
     problems: dict[str, set[tuple[str, str]]] = defaultdict(set)
-    for kind in all_cases():
+    for kind in all_kinds():
         if kind.backend in ("mem_efficient", "cudnn_oss"):
             for flags in kind.problems:
                 asked = {"backend": kind.backend, "device": kind.device, "kernel": kind.kernel or None}
@@ -105,29 +101,10 @@ def test_every_kernel_of_sm_80_and_most_of_sm_75_are_reached() -> None:
 
 
 def test_ragged_problems_fill_no_tile() -> None:
-    for kind in all_cases():
+    for kind in all_kinds():
         for flags in kind.ragged:
             problem = Problem.from_cli(flags)
             assert any(n % 64 for n in problem.key_lengths()), (kind.name, flags)
-
-
-def test_rows_that_passed_stand_and_others_run_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    kind = Kind("c", "flash_attn", "emu:sm_80", (EVEN,), (RAGGED,))
-    file, ran = tmp_path / "rows.json", []
-    old = enough()
-    old[1]["verdict"] = "WRONG"
-    file.write_text(json.dumps({"rows": old}), "utf-8")
-
-    def again(point: check.Point, *rest: Any) -> dict[str, Any]:
-        ran.append(check.asked(point))
-        return row(point[1], point[2])
-
-    monkeypatch.setattr(check, "all_cases", lambda: (kind,))
-    monkeypatch.setattr(check, "plain_digests", lambda *a: {})
-    monkeypatch.setattr(check, "row_of", again)
-    assert check.main(["--json", str(file), "--resume"]) == 0
-    assert ran == [check.key_of(old[1])]
-    assert [one["seed"] for one in json.loads(file.read_text("utf-8"))["rows"]] == [*check.SEEDS] * 2
 
 
 def test_of_many_findings_the_first_of_each_kind_is_shown() -> None:
@@ -137,46 +114,29 @@ def test_of_many_findings_the_first_of_each_kind_is_shown() -> None:
 
 
 SAMPLE = [
-    random.Random(17).choice([k for k in all_cases() if (k.backend, k.name) in CHEAP and k.backend == backend])
+    random.Random(17).choice([k for k in all_kinds() if (k.backend, k.name) in CHEAP and k.backend == backend])
     for backend in ("cudnn_oss", "mem_efficient")
 ]
 """Of the kernels that NVRTC compiles in seconds; those of FlashAttention-2 need minutes each."""
 
 
 @pytest.mark.parametrize("kind", SAMPLE, ids=lambda kind: f"{kind.backend} {kind.name}")
-def test_a_sample_of_the_count(kind: Kind) -> None:
+def test_a_sample_of_the_count(kind: PtxKind) -> None:
     """One problem of a kernel, built, executed and judged; ``results/nvptx_emulator.md`` has the rest."""
     pytest.importorskip("cuda.bindings")
-    registry = build_registry()
-    plain = check.plain_digests(kind.backend, kind.device, registry)
-    found = check.row_of((kind, kind.problems[0], 0), registry, "", plain)
+    found = check.row_of(check.PtxPoint(kind, kind.problems[0], 0))
     assert (found["verdict"], found["findings"]) == ("PASSED", []), found["notes"]
     assert found["kernels"]
 
 
-def test_findings_stand_while_the_code_is_the_same() -> None:
+def test_findings_stand_while_the_code_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(check, "revision", lambda: "abc")
     known = {**row(EVEN, 0, verdict="HAZARD"), "revision": "abc"}
-    assert check.stands(known, "abc")
-    assert not check.stands(known, "abd")
-    assert not check.stands({**known, "verdict": "WRONG"}, "abc")
+    assert check.stands(known)
+    assert not check.stands({**known, "revision": "abd"})
+    assert not check.stands({**known, "verdict": "WRONG"})
 
 
-def test_rows_of_other_problems_stay_in_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    file = tmp_path / "rows.json"
-    other = row("-s 512", 0)
-    file.write_text(json.dumps({"rows": [other]}), "utf-8")
-    monkeypatch.setattr(check, "all_cases", lambda: (Kind("c", "flash_attn", "emu:sm_80", (EVEN,), ()),))
-    monkeypatch.setattr(check, "plain_digests", lambda *a: {})
-    monkeypatch.setattr(check, "row_of", lambda point, *a: row(point[1], point[2]))
-    assert check.main(["--json", str(file), "--resume"]) == 0
-    assert json.loads(file.read_text("utf-8"))["rows"][0] == other
-
-
-def test_a_row_that_did_not_pass_fails_the_script_and_is_named(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(check, "all_cases", lambda: (Kind("c", "flash_attn", "emu:sm_80", (EVEN,), ()),))
-    monkeypatch.setattr(check, "plain_digests", lambda *a: {})
-    monkeypatch.setattr(check, "row_of", lambda point, *a: row(point[1], point[2], verdict="WRONG"))
-    assert check.main([]) == 1
-    assert "WRONG: `fmha validate`" in capsys.readouterr().out
+def test_a_row_that_did_not_pass_is_named() -> None:
+    assert not check.CHECK.good(wrong := row(EVEN, 0, verdict="WRONG"))
+    assert "WRONG: `fmha validate`" in check.summary([wrong])

@@ -1,4 +1,4 @@
-"""The problems of ``nvptx_emulator_check.py`` for the memory-efficient and cuDNN's kernels: at least one kind for each kernel.
+"""The problems of ``nvptx_emulator.py`` for the memory-efficient and cuDNN's kernels: at least one kind for each kernel.
 
 Source: upstream's order of its kernels, ``codegen/mem_efficient/traits.py``. Upstream takes the first kernel that fits, so some of
 the backward kernels are never chosen on a device; these are asked for by upstream's name.
@@ -18,7 +18,7 @@ ODD = ("-s 131 --seqlen-k 151", "-s 141 --seqlen-k 190")
 
 
 @dataclass(frozen=True)
-class Kind:
+class PtxKind:
     """One kind of kernel.
 
     Attributes:
@@ -40,14 +40,14 @@ class Kind:
         return (*self.even, *self.ragged)
 
 
-def cudnn_cases() -> Iterator[Kind]:
+def cudnn_kinds() -> Iterator[PtxKind]:
     """cuDNN's kernels. They serve whole tiles of a causal mask alone (K611, K612)."""
     for hdim in (64, 128):
         lengths = tuple(f"-s {length} -b 1 -H 2 -d {hdim} --dtype bf16 --causal --lse" for length in (256, 384))
-        yield Kind(f"fwd, causal, d{hdim} bf16", "cudnn_oss", "emu:sm_90a", lengths, ())
+        yield PtxKind(f"fwd, causal, d{hdim} bf16", "cudnn_oss", "emu:sm_90a", lengths, ())
 
 
-def efficient_cases() -> Iterator[Kind]:
+def efficient_kinds() -> Iterator[PtxKind]:
     """The kernels of sm_80 and later, then of sm_75. Of these, kernels for heads that are no multiple of 16 bytes too."""
     for dtype in ("fp16", "bf16", "fp32"):
         yield from (_one("emu:sm_80", dtype, hdim, "") for hdim in (64, 128, 256))
@@ -61,7 +61,7 @@ def efficient_cases() -> Iterator[Kind]:
     yield from (_one("emu:sm_75", "fp16", hdim, "", lengths=ODD) for hdim in (60, 124, 252))
 
 
-def _backward_16(device: str, dtype: str) -> Iterator[Kind]:
+def _backward_16(device: str, dtype: str) -> Iterator[PtxKind]:
     """Of a 16-bit type: with and without dropout, and without it of even lengths."""
     for hdim in (32, 64, 128):
         yield _one(device, dtype, hdim, "", "bwd", even=True)
@@ -75,7 +75,7 @@ def _backward_16(device: str, dtype: str) -> Iterator[Kind]:
         yield _one(device, dtype, 256, flags, "bwd", kernel=_small_tiles(dtype, 65536, flags))
 
 
-def _backward_32() -> Iterator[Kind]:
+def _backward_32() -> Iterator[PtxKind]:
     for flags in ("", DROPOUT):
         yield from (_one("emu:sm_80", "fp32", hdim, flags, "bwd") for hdim in (32, 64, 128, 256))
         for hdim, most in ((128, 128), (256, 65536)):
@@ -101,7 +101,7 @@ def _one(
     even: bool = False,
     lengths: tuple[str, str] = RAGGED,
     kernel: str = "",
-) -> Kind:
+) -> PtxKind:
     common = " ".join(f"-b 1 -H 2 -d {hdim} --dtype {dtype} {flags} --direction {direction}".split())
     words = [
         direction,
@@ -111,4 +111,6 @@ def _one(
         *["tiles of 64"] * bool(kernel),
     ]
     problems = tuple(f"{length} {common}" for length in (EVEN if even else lengths))
-    return Kind(", ".join(words), "mem_efficient", device, problems if even else (), () if even else problems, kernel)
+    return PtxKind(
+        ", ".join(words), "mem_efficient", device, problems if even else (), () if even else problems, kernel
+    )

@@ -1,6 +1,6 @@
-"""The problems of ``nvptx_emulator_check.py``: for each of FlashAttention-2's kinds two that fill its tiles and two ragged ones.
+"""The problems of ``nvptx_emulator.py``: for each of FlashAttention-2's kinds two that fill its tiles and two ragged ones.
 
-``nvptx_efficient_cases.py`` has the other backends' kinds. FlashAttention-2 has kernels of their own for lengths that fill every tile, so each sort of problem stands twice.
+``nvptx_efficient_problems.py`` has the other backends' kinds. FlashAttention-2 has kernels of their own for lengths that fill every tile, so each sort of problem stands twice.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import product
 
-from nvptx_efficient_cases import Kind, cudnn_cases, efficient_cases
+from tests.checks.nvptx_efficient_problems import PtxKind, cudnn_kinds, efficient_kinds
 
 EVEN = ("-s 256", "-s 256 --seqlen-k 384")
 RAGGED = ("-s 200 --seqlen-k 333", "-s 261 --seqlen-k 300")
@@ -42,12 +42,12 @@ _CACHE_LENGTHS = (
 _HDIMS = (32, 64, 96, 128, 192, 256)
 
 
-def _kind(name: str, backend: str, device: str, flags: str, lengths: Lengths = (EVEN, RAGGED)) -> Kind:
+def _kind(name: str, backend: str, device: str, flags: str, lengths: Lengths = (EVEN, RAGGED)) -> PtxKind:
     even, ragged = (tuple(f"{length} {flags}".strip() for length in some) for some in lengths)
-    return Kind(name, backend, device, even, ragged)
+    return PtxKind(name, backend, device, even, ragged)
 
 
-def flash_cases(device: str = "emu:sm_80") -> Iterator[Kind]:
+def flash_kinds(device: str = "emu:sm_80") -> Iterator[PtxKind]:
     """FlashAttention-2 over its six families and their features."""
     for hdim, dtype in product(_HDIMS, ("fp16", "bf16")):
         common = f"-d {hdim} --dtype {dtype}"
@@ -69,6 +69,6 @@ def flash_cases(device: str = "emu:sm_80") -> Iterator[Kind]:
         yield _kind(f"backward, packed, d{hdim} {dtype}", "flash_attn", device, flags, _PACKED)
 
 
-def all_cases() -> tuple[Kind, ...]:
+def all_kinds() -> tuple[PtxKind, ...]:
     """Every kind, those first that are soon compiled: FlashAttention-2's by head dim, because NVRTC needs minutes for each."""
-    return (*cudnn_cases(), *efficient_cases(), *flash_cases())
+    return (*cudnn_kinds(), *efficient_kinds(), *flash_kinds())

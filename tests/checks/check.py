@@ -1,0 +1,88 @@
+"""``Check``: a list of cases, how to carry out one, and what the rows come to."""
+
+from __future__ import annotations
+
+import hashlib
+import subprocess
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from fmha_cli.api import DeviceFacts, FmhaError, Plan, Problem, Registry, Supported, cache_root
+from fmha_cli.domain.protocols import BuildContext, Keyed
+
+ROOT = Path(__file__).resolve().parents[2]
+Row = Mapping[str, Any]
+"""What a case came to, as JSON values. A case may have several rows."""
+T = TypeVar("T")
+
+
+def passed(row: Row) -> bool:
+    """Whether a row's verdict is PASSED."""
+    return bool(row["verdict"] == "PASSED")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Check(Generic[T]):
+    """One check.
+
+    Attributes:
+        cases: everything that can be carried out, in order.
+        carry_out: the row or rows of a case, a function of a module. May raise what ``runner.REFUSALS`` names; then the case counts as refused.
+        summarise: what a person reads of all rows, in Markdown.
+        name: of a case: unique, and what ``--select`` looks at.
+        good: whether a row is as it should be.
+        stands: whether a row need not be made again while what it depends on is the same; by default as ``good``.
+        depends: what the rows of a case depend on beside the case itself, as JSON values. Its digest is kept with the rows.
+        keep: what ``--write`` does beside writing the rows.
+        limit: of the processes of ``--jobs``; called first in each.
+    """
+
+    cases: Callable[[], Iterable[T]]
+    carry_out: Callable[[T], Row | Iterable[Row]]
+    summarise: Callable[[Sequence[Row]], str]
+    name: Callable[[T], str] = str
+    good: Callable[[Row], bool] = passed
+    stands: Callable[[Row], bool] | None = None
+    depends: Callable[[T], object] = lambda case: None
+    keep: Callable[[Sequence[Row]], None] | None = None
+    limit: Callable[[], None] | None = None
+
+
+@cache
+def revision() -> str:
+    """The revision of this checkout, ``-dirty`` if files differ from it."""
+    asked = ("git", "-C", str(ROOT), "describe", "--always", "--dirty", "--exclude=*")
+    return subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip()
+
+
+@cache
+def code(*places: str) -> str:
+    """A digest of the Python and C++ files in some folders of the checkout."""
+    digest = hashlib.sha256()
+    for path in sorted(path for place in places for path in (ROOT / place).rglob("*") if path.is_file()):
+        if path.suffix != ".pyc":
+            digest.update(str(path.relative_to(ROOT)).encode() + path.read_bytes())
+    return digest.hexdigest()
+
+
+def builds(registry: Registry, backend: str, flags: str, device: DeviceFacts, kernel: str = "") -> list[str]:
+    """The keys of what is built for a problem: sources, flags and compilers. Without a key, the kernel's name stands for it."""
+    one, problem = registry.backend(backend), Problem.from_cli(flags)
+    decisions = (d for d in one.decide(problem, device) if isinstance(d, Supported) and kernel in ("", d.kernel.name))
+    best = min(decisions, key=lambda d: d.rank, default=None)
+    if best is None:
+        return []
+    plan: Plan = one.plan(problem, best.kernel, device)
+    context = BuildContext(cache_root=cache_root())
+    return [stage.kernel.name if not isinstance(one, Keyed) else _key(one, stage, context) for stage in plan.stages]
+
+
+def _key(backend: Keyed, stage: Any, context: BuildContext) -> str:
+    try:
+        key = backend.cache_key(stage, context)
+    except FmhaError as fault:
+        return f"no key: {fault.what}"
+    return str(getattr(key, "digest", key))
