@@ -22,8 +22,8 @@ _COMMON = (*_LIBRARY, "-fno-math-errno", "-fno-trapping-math", "-fno-tree-vector
 
 _GCC = ("-fno-aggressive-loop-optimizations", "-fno-gcse-after-reload")
 _GCC_FORWARD = ("-fno-tree-bit-ccp",)
-"""Passes of GCC that take 1 to 5 % of a compile each, and whose absence a launch does not notice: docs/cpu-kernel.md, section Compile
-time. Backward needs known bits: without them its vectors on the stack are not aligned, which costs 3 to 4 % of a launch."""
+"""Passes of GCC that take 1 to 5 % of a compile each, and whose absence a launch does not notice (results/cpu_compile.md).
+Backward needs known bits: without them its vectors on the stack are not aligned, which costs 3 to 4 % of a launch."""
 
 
 def compile_flags(arch: ArchSpec, kind: ToolchainKind) -> tuple[str, ...]:

@@ -18,7 +18,7 @@ from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.rules import reasons_against
 
 DECODE_QUERIES = 16
-"""Up to this sequence length a decode kernel is the faster one where it fits (docs/cpu-kernel.md, Decode)."""
+"""Up to this sequence length a decode kernel is the faster one where it fits (results/cpu_kernels.md#decode)."""
 
 
 def _decide(problem: Problem, device: DeviceFacts) -> Iterator[Decision]:

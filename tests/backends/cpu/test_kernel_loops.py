@@ -37,7 +37,7 @@ FEW_REGISTERS = {
     },  # softcap, dropout
     "x86_64_amx": {"weigh_rows": (DType.BF16,)},  # softcap, where no LSE is given or one is large
 }
-"""Functions whose loops need more constants than there are registers, and for which dtypes of O; docs/cpu-kernel.md says why."""
+"""Functions whose loops need more constants than there are registers, and for which dtypes of O; docs/explanation/backends/cpu.md says why."""
 SAMPLE = 3
 pytestmark = pytest.mark.skipif(machine_here() != "x86_64", reason="GCC for x86 is this machine's compiler")
 
