@@ -28,7 +28,8 @@ _KEPT = ("FMHA_CACHE_DIR",)
 """Variables of ``fmha`` that reach the commands: what is compiled already need not be compiled again."""
 
 _PROGRESS = re.compile(
-    r"^((\w+, )?\w+( \d+/\d+| \d+ %)?, \d+ s(, .*)?: .*|measuring the settings of .*(\n    .*)?)\n", re.MULTILINE
+    r"^((\w+, )?\w+( \d+/\d+| \d+ %)?, \d+ s(, .*)?: .*|measuring the (settings|peaks) of .*(\n    .*)?)\n",
+    re.MULTILINE,
 )
 """Lines on stderr that only a slow or a new machine prints."""
 _NOISE = re.compile(
@@ -37,6 +38,13 @@ _NOISE = re.compile(
 )
 """Notes that a quiet machine does not print."""
 _CONTINUED = re.compile(r"\n {2,}(?=\S)")
+_ASIDE = re.compile(r"^\d+ (columns? left out|suspicious rows?): .*\n?", re.MULTILINE)
+"""Lines below a table that depend on the width of its numbers, or on noise."""
+_COMPARED = re.compile(
+    r"^ *\d[\d.,]* [num]?s +\d.*(\n {20,}.*)*|(?<=^)\d+ rows?: .*\b(unsure|same|slower|faster)\b.*$", re.MULTILINE
+)
+"""Rows of ``fmha compare`` and their sum: noise decides the verdict."""
+_WORST = re.compile(r"\b\w+ \(b=\d+, h=\d+, i=\d+\) d=\d+, \w+ limit")
 _ROW = re.compile(r"^( *\d+ .*?\b[A-Z_]{4,}\b)(.*)$", re.MULTILINE)
 _NUMBER = re.compile(r"(NOISY )?\b\d[\d,.]*(e[+-]\d+)?\b")
 _DIFFERS = (
@@ -58,7 +66,9 @@ _DIFFERS = (
 
 def normalise(text: str) -> str:
     """An output without what differs between runs and machines."""
-    text = _CONTINUED.sub(" ", _NOISE.sub("", _PROGRESS.sub("", text)))
+    for pattern in (_PROGRESS, _NOISE, _ASIDE):
+        text = pattern.sub("", text)
+    text = _WORST.sub("WORST", _CONTINUED.sub(" ", _COMPARED.sub("COMPARED", text)))
     text = _ROW.sub(lambda row: row[1] + _NUMBER.sub("N", row[2]), text)
     for pattern, word in _DIFFERS:
         text = pattern.sub(word, text)
@@ -118,7 +128,7 @@ def printed(page: Path, ways: Mapping[str, How], root: Path = ROOT) -> Iterator[
     with tempfile.TemporaryDirectory(prefix="outputs") as folder:
         room = Room.made(Path(folder))
         for one in chosen:
-            how = ways[one.text]
+            how = How(one.text) if one.script else ways[one.text]
             if how.suite is not Suite.DEFAULT and how.prints is None:
                 continue
             done = room.run(how.line)

@@ -1,6 +1,6 @@
 """The commands and the outputs that README and the pages of ``docs/`` show, and how each command is run.
 
-A ``text`` block directly behind a ``bash`` block is the output of the block's last command. A ``console`` block holds
+A ``text`` block directly behind a ``bash`` or ``python`` block is the output of the block's last command, or of the script. A ``console`` block holds
 commands after ``$``, each with its output.
 """
 
@@ -38,12 +38,14 @@ class Shown:
         text: the command.
         output: the output that follows it there, if any.
         span: where the output stands in the page's text.
+        script: it is a block of Python, which needs no row in the table.
     """
 
     page: str
     text: str
     output: str | None = None
     span: tuple[int, int] | None = None
+    script: bool = False
 
 
 def pages() -> list[Path]:
@@ -58,6 +60,12 @@ def blocks_of(text: str) -> list[tuple[str, str]]:
         (language, re.sub(f"^{indent}", "", body, flags=re.MULTILINE))
         for indent, language, body in _FENCE.findall(text)
     ]
+
+
+def _output_of(text: str, fence: re.Match[str], following: re.Match[str] | None) -> re.Match[str] | None:
+    """The block of the output, if it stands directly behind this one."""
+    near = following and following[2] == "text" and not text[fence.end() : following.start()].strip()
+    return following if near else None
 
 
 def shown_in(page: Path, root: Path = ROOT) -> Iterator[Shown]:
@@ -76,14 +84,14 @@ def shown_in(page: Path, root: Path = ROOT) -> Iterator[Shown]:
             lines = re.sub(f"^{fence[1]}", "", body, flags=re.MULTILINE).replace("\\\n", " ").splitlines()
             commands = [_COMMENT.sub("", line) for line in lines if line and not line.startswith("#")]
             yield from (Shown(name, command) for command in commands[:-1])
-            if following and following[2] == "text" and not text[fence.end() : following.start()].strip():
-                yield Shown(name, commands[-1], following[3], following.span(3))
-            else:
-                yield Shown(name, commands[-1])
+            output = _output_of(text, fence, following)
+            yield Shown(name, commands[-1], *((output[3], output.span(3)) if output else ()))
         elif language == "console":
             for part in re.finditer(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", body, re.MULTILINE):
                 start, end = (fence.start(3) + place for place in part.span(2))
                 yield Shown(name, _COMMENT.sub("", part[1]), part[2], (start, end))
+        elif language == "python" and (output := _output_of(text, fence, following)):
+            yield Shown(name, f"python - <<'END'\n{body}END", output[3], output.span(3), script=True)
         elif language not in OTHERS:
             raise ValueError(f"{name}: a block of language {language!r}; one of bash, console, {', '.join(OTHERS)}")
 

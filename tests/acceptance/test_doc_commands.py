@@ -14,7 +14,7 @@ from fmha_cli import api
 from tools.outputs import WALKS, Room
 from tools.pages import ROOT, How, Suite, blocks_of, pages, shown_in, table
 
-SHOWN = [one for page in pages() for one in shown_in(page)]
+SHOWN = [one for page in pages() for one in shown_in(page) if not one.script]
 TABLE = table()
 README = (ROOT / "README.md").read_text("utf-8")
 WALKED = {one.text for one in SHOWN if one.page in WALKS}
