@@ -1,4 +1,4 @@
-"""Rows whose scores are extreme, by the value: with an elementwise bias none is lost; without one, those beyond a limit (docs/triton.md)."""
+"""Rows whose scores are extreme, by the value: with an elementwise bias none is lost; without one, those beyond a limit (docs/explanation/backends/triton.md)."""
 
 from __future__ import annotations
 
