@@ -8,8 +8,9 @@ from collections.abc import Generator, Sequence
 from pathlib import Path
 
 import pytest
-from passed_tests import name_of, skipped
-from sampling import keep_some, leave_a_sample
+
+from tests.support.sampling import keep_some, leave_a_sample
+from tools.passed_tests import name_of, skipped
 
 os.environ["FMHA_NO_STORE"] = "1"
 os.environ.pop("FMHA_STORE", None)

@@ -4,7 +4,7 @@
 
 There are three anchors, each compared with numpy: attention in Triton's language, compiled by Triton; kernels written
 in assembly (the code objects of the source ``aiter-asm``); and plain HIP kernels, compiled by clang. The launches are
-those of the plugin's tests (``plugins/fmha-amdgpu-emu/tests``); ``--all`` also uses the shapes of the slow suite.
+those of the plugin's tests (``plugins/fmha-amdgpu-emu/fmha_amdgpu_emu_tests``); ``--all`` also uses the shapes of the slow suite.
 
 An error is the largest error of a row divided by the row's norm, and must not exceed its limit. A HIP kernel checks its
 own values, most of them bit for bit. A finding that is the kernel's own fault is *known* (``assembly_cases.py`` has the
@@ -69,8 +69,8 @@ Launch = tuple[str, str, str, Callable[[], Row]]
 
 def triton(every: bool) -> Iterator[Launch]:
     """Anchor (a)."""
-    from harness import ARCHS
-    from test_emu_triton import ROUNDING, launched
+    from fmha_amdgpu_emu_tests.support.harness import ARCHS
+    from fmha_amdgpu_emu_tests.test_triton import ROUNDING, launched
 
     shapes: list[tuple[int, tuple[int, int], tuple[int, int]]] = [(64, (64, 32), (100, 130))]
     if every:
@@ -92,10 +92,10 @@ def triton(every: bool) -> Iterator[Launch]:
 
 def assembly(every: bool) -> Iterator[Launch]:
     """Anchor (b)."""
-    from assembly_backward import Backward, backward
-    from assembly_cases import MANY_BACKWARD, MANY_FORWARD, QUICK_BACKWARD, QUICK_FORWARD
-    from assembly_forward import Forward, forward
-    from assembly_others import MANY_OTHERS, QUICK_OTHERS, Other
+    from fmha_amdgpu_emu_tests.support.assembly_backward import Backward, backward
+    from fmha_amdgpu_emu_tests.support.assembly_cases import MANY_BACKWARD, MANY_FORWARD, QUICK_BACKWARD, QUICK_FORWARD
+    from fmha_amdgpu_emu_tests.support.assembly_forward import Forward, forward
+    from fmha_amdgpu_emu_tests.support.assembly_others import MANY_OTHERS, QUICK_OTHERS, Other
 
     def run(case: Forward | Backward | Other) -> Row:
         arch, _, name = case.title.partition("/")
@@ -123,7 +123,7 @@ def assembly(every: bool) -> Iterator[Launch]:
 
 def plain(every: bool) -> Iterator[Launch]:
     """Anchor (c); without ``every``, only the architectures' usual waves."""
-    from hip_building import VARIANTS
+    from fmha_amdgpu_emu_tests.support.hip_building import VARIANTS
 
     for variant in VARIANTS:
         if every or "-" not in variant:
@@ -131,15 +131,15 @@ def plain(every: bool) -> Iterator[Launch]:
 
 
 def _plain_rows(variant: str) -> Any:
-    from hip_building import arch_of, code_object, library, run_child
-    from hip_cases import CASES
-    from test_emu_hip_kernels import ACROSS_HALVES, KERNELS
+    from fmha_amdgpu_emu_tests.support.hip_building import arch_of, code_object, library, run_child
+    from fmha_amdgpu_emu_tests.support.hip_cases import CASES
+    from fmha_amdgpu_emu_tests.test_hip_kernels import ACROSS_HALVES, KERNELS
 
     cases = sorted(set(CASES) - (ACROSS_HALVES if "-" in variant else set()))
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         code = code_object(KERNELS, variant, folder)
-        child = PLUGIN / "tests" / "hip_child.py"
+        child = PLUGIN / "fmha_amdgpu_emu_tests" / "support" / "hip_child.py"
         said = run_child(child, arch_of(variant), folder, str(library()), str(code), SEED, *cases)
     for case, answer in json.loads(said).items():
         kinds = Counter(finding["kind"] for finding in answer["observed"]["findings"])
@@ -173,8 +173,8 @@ def main() -> int:
     parser.add_argument("--only", metavar="TEXT", help="launches whose anchor, architecture and kernel hold TEXT")
     parser.add_argument("--json", metavar="FILE", type=Path, help="write the rows")
     args = parser.parse_args()
-    if importlib.util.find_spec("anchor_reference") is None:
-        places = [str(PLUGIN / "tests"), str(PLUGIN / "src"), os.environ.get("PYTHONPATH", "")]
+    if importlib.util.find_spec("fmha_amdgpu_emu_tests") is None:
+        places = [str(PLUGIN), str(PLUGIN.parents[1]), str(PLUGIN / "src"), os.environ.get("PYTHONPATH", "")]
         environ = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, places))}
         return subprocess.run([sys.executable, __file__, *sys.argv[1:]], env=environ, check=False).returncode
     launches: list[Launch] = []

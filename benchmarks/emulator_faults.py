@@ -33,7 +33,7 @@ from planted_text import Fault, Planted, faults
 from fmha_cli.api import build_registry
 
 Row = Mapping[str, Any]
-_TRITON = Path(__file__).parents[1] / "plugins/fmha-amdgpu-emu/tests/planted_triton.py"
+_TRITON = Path(__file__).parents[1] / "plugins/fmha-amdgpu-emu/fmha_amdgpu_emu_tests/support/planted_triton.py"
 
 
 def sampled(every: Sequence[Fault], count: int | None, seed: int) -> list[Fault]:
@@ -67,7 +67,12 @@ def chosen_of(every: Sequence[Fault], wanted: str, count: int | None, registers:
 
 def of_triton(arch: str, wanted: str, count: int | None, registers: int, seed: int) -> Iterator[Row]:
     """The rows of Triton's attention, from a separate process that loads no backend's runtime."""
-    paths = (str(Path(__file__).parent), os.environ.get("PYTHONPATH", ""))
+    paths = (
+        str(Path(__file__).parent),
+        str(Path(__file__).parents[1]),
+        str(_TRITON.parents[2]),
+        os.environ.get("PYTHONPATH", ""),
+    )
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in paths if p)}
     words = [arch, wanted, "" if count is None else str(count), str(registers), str(seed)]
     with subprocess.Popen(

@@ -215,7 +215,7 @@ def main(argv: Sequence[str]) -> int:
     done = []
     with ExitStack() as stack:
         if args.fault:
-            from planted_cpu import planted  # of tests/
+            from tests.support.builds.planted_cpu import planted  # of tests/
 
             stack.enter_context(patch("fmha_cli.backends.cpu.building.emit", partial(planted, fault=args.fault)))
         stack.enter_context(patch("fmha_cli.walk.attention.Request", partial(Request, emu_arith=args.emu_arith)))

@@ -29,7 +29,7 @@ from typing import Any
 
 SCHEMA = "fmha.gluon-example/1"
 ARCHS = ("sm_100a", "sm_103a")
-TESTS = Path(__file__).resolve().parents[1] / "plugins" / "fmha-nvptx-emu" / "tests"
+TESTS = Path(__file__).resolve().parents[1] / "plugins" / "fmha-nvptx-emu"
 FAULTS = (RuntimeError, AttributeError, AssertionError, TypeError, ValueError, ImportError)
 """What Triton raises for a file of another version: its compiler's error is a RuntimeError, or the interface is another."""
 Row = Mapping[str, Any]
@@ -42,7 +42,7 @@ def key_of(row: Row) -> tuple[Any, ...]:
 
 def asked(given: argparse.Namespace) -> Iterator[tuple[Row, Any]]:
     """The rows without results, and their points: the smallest problems first."""
-    from example_attention import example, points, revision
+    from fmha_nvptx_emu_tests.support.example_attention import example, points, revision
 
     state, triton = revision(example()), importlib.metadata.version("triton")
     for arch in given.arch:
@@ -58,8 +58,8 @@ def asked(given: argparse.Namespace) -> Iterator[tuple[Row, Any]]:
 
 def executed(row: Row, point: Any, library: Path) -> Row:
     """The row with its results."""
-    from emulated_triton import emulated_triton
-    from example_attention import LSE, example, module, run
+    from fmha_nvptx_emu_tests.support.emulated_triton import emulated_triton
+    from fmha_nvptx_emu_tests.support.example_attention import LSE, example, module, run
 
     with emulated_triton(row["arch"], library, row["seed"], row["units"]) as driver:
         try:
@@ -127,12 +127,12 @@ def _line(row: Row) -> str:
 
 def main() -> int:
     """Run the script. Returns 0 if every row is right."""
-    if importlib.util.find_spec("emulated_triton") is None:
-        places = [str(TESTS), os.environ.get("PYTHONPATH", "")]
+    if importlib.util.find_spec("fmha_nvptx_emu_tests") is None:
+        places = [str(TESTS), str(TESTS.parents[1]), os.environ.get("PYTHONPATH", "")]
         environ = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, places))}
         return subprocess.run([sys.executable, __file__, *sys.argv[1:]], env=environ, check=False).returncode
-    from example_attention import VARIABLE, example
-    from ptx_machine import library
+    from fmha_nvptx_emu_tests.support.example_attention import VARIABLE, example
+    from fmha_nvptx_emu_tests.support.ptx_machine import library
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--triton-home", type=Path, metavar="FOLDER", help="a checkout of triton-lang/triton")

@@ -3,7 +3,7 @@
     python benchmarks/nvptx_anchors.py [--triton-home FOLDER] [--arch A ...] [--only TEXT] [--json FILE] [--markdown FILE]
 
 Each kernel runs on two problems, the second ragged where the kernel can be, under three seeds, which choose both the data and the order
-of the warps. Cases and compiling are those of the plugin's tests (``plugins/fmha-nvptx-emu/tests/triton_anchors.py``). An error is the
+of the warps. Cases and compiling are those of the plugin's tests (``plugins/fmha-nvptx-emu/fmha_nvptx_emu_tests/support/triton_anchors.py``). An error is the
 largest error of a row divided by the row's norm, and must be below the case's budget. ``--triton-home`` names a checkout of
 triton-lang/triton at the pinned commit; without it, the tutorials do not run, and the table says so. The script exits with 1 unless every
 row is right. No figure is a GPU time.
@@ -28,7 +28,7 @@ import numpy as np
 
 SCHEMA = "fmha.nvptx-anchors/1"
 SEEDS = (0, 1, 2)
-TESTS = Path(__file__).resolve().parents[1] / "plugins" / "fmha-nvptx-emu" / "tests"
+TESTS = Path(__file__).resolve().parents[1] / "plugins" / "fmha-nvptx-emu"
 
 
 @dataclass(frozen=True)
@@ -61,10 +61,7 @@ class Row:
 
 def cases() -> dict[str, Any]:
     """The makers of cases by name: PyTorch's, and the tutorials' if there is a checkout."""
-    import attention_anchors
-    import fla_anchors
-    import pytorch_anchors
-    import tutorial_anchors
+    from fmha_nvptx_emu_tests.support import attention_anchors, fla_anchors, pytorch_anchors, tutorial_anchors
 
     found = pytorch_anchors.CASES | (fla_anchors.CASES if importlib.util.find_spec("fla") else {})
     return found | (
@@ -74,7 +71,7 @@ def cases() -> dict[str, Any]:
 
 def row_of(arch: str, name: str, ragged: bool, seed: int) -> Row | None:
     """Compile, execute and judge one launch; None if the case is not for this architecture."""
-    from triton_anchors import execute
+    from fmha_nvptx_emu_tests.support.triton_anchors import execute
 
     case = cases()[name](np.random.default_rng(seed), ragged, arch)
     if arch not in case.archs:
@@ -118,12 +115,12 @@ def table(rows: Sequence[Row]) -> str:
 
 def main() -> int:
     """Run the script. Returns 0 if every row is right."""
-    if importlib.util.find_spec("triton_anchors") is None:
-        places = [str(TESTS), os.environ.get("PYTHONPATH", "")]
+    if importlib.util.find_spec("fmha_nvptx_emu_tests") is None:
+        places = [str(TESTS), str(TESTS.parents[1]), os.environ.get("PYTHONPATH", "")]
         environ = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, places))}
         return subprocess.run([sys.executable, __file__, *sys.argv[1:]], env=environ, check=False).returncode
-    from triton_anchors import ARCHS
-    from tutorial_anchors import VARIABLE
+    from fmha_nvptx_emu_tests.support.triton_anchors import ARCHS
+    from fmha_nvptx_emu_tests.support.tutorial_anchors import VARIABLE
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(

@@ -3,7 +3,7 @@
     python benchmarks/nvptx_upstream.py [--device emu:sm_80] [--only TEXT] [--problem FLAGS ...] [--json FILE] [--markdown FILE]
 
 Upstream's ``flash_api.cpp`` is compiled for the host, as for ``tests/backends/flash_attn``. Each problem runs in a process of its own
-(``plugins/fmha-nvptx-emu/tests/upstream_launches.py``). A row is the same if the launches, their parameter structs, the numbers of
+(``plugins/fmha-nvptx-emu/fmha_nvptx_emu_tests/support/upstream_launches.py``). A row is the same if the launches, their parameter structs, the numbers of
 executed instructions and every bit of the outputs are, and our launches have no finding. Upstream's launches use the buffers that its host
 code asked for, so a finding in them alone is upstream's. The script exits with 1 unless every row is. No figure is a GPU time.
 """
@@ -23,8 +23,7 @@ from typing import Any
 
 SCHEMA = "fmha.nvptx-upstream/1"
 ROOT = Path(__file__).resolve().parents[1]
-CHILD = ROOT / "plugins" / "fmha-nvptx-emu" / "tests" / "upstream_launches.py"
-HOST_CODE = ROOT / "tests" / "backends" / "flash_attn"
+CHILD = ROOT / "plugins" / "fmha-nvptx-emu" / "fmha_nvptx_emu_tests" / "support" / "upstream_launches.py"
 SECONDS = 3600.0
 """For one problem: NVRTC needs minutes for a kernel."""
 
@@ -59,7 +58,7 @@ class Row:
 
 def asked(device: str, problem: str, seconds: float = SECONDS) -> subprocess.CompletedProcess[str]:
     """Both sides of one problem, in a process of its own. Raises ``subprocess.TimeoutExpired``."""
-    path = os.pathsep.join(filter(None, (str(HOST_CODE), os.environ.get("PYTHONPATH", ""))))
+    path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH", ""))))
     command = [sys.executable, str(CHILD), device, problem]
     environment = {**os.environ, "PYTHONPATH": path}
     return subprocess.run(command, capture_output=True, text=True, check=False, env=environment, timeout=seconds)

@@ -13,9 +13,9 @@ from importlib.util import find_spec
 
 import pytest
 from hypothesis import HealthCheck, settings
-from run_cache import run_cache
 
 from fmha_cli.backends.cpu.arch_detect import VARIABLE
+from tests.support.run_cache import run_cache
 
 if find_spec("fmha_null") is None:
     raise pytest.UsageError("tests need a plugin: pip install --no-deps --no-build-isolation -e plugins/fmha-null")

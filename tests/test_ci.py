@@ -10,9 +10,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-import passed_tests
 import pytest
-from passed_tests import name_of, passed, skipped
+
+from tools import passed_tests
+from tools.passed_tests import name_of, passed, skipped
 
 ROOT = Path(__file__).resolve().parents[1]
 RUN = (ROOT / ".ci" / "run").read_text("utf-8")

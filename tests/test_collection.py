@@ -104,10 +104,17 @@ def test_processes_that_tests_start_keep_compiled_modules(tmp_path: Path) -> Non
 
 
 def test_no_two_test_files_have_one_name() -> None:
-    """Without packages, pytest imports a test file by its bare name, so two files of one name conflict."""
-    packages = {p.parent for p in (ROOT / "tests").rglob("__init__.py")}
-    names = [Path(name).name for name in on_disk(ROOT) if (ROOT / name).parent not in packages]
+    """pytest imports a test file by its name below the topmost package, so two files of one such name conflict."""
+    names = [imported_as(ROOT / name) for name in on_disk(ROOT)]
     assert sorted(names) == sorted(set(names))
+    assert imported_as(Path(__file__)) == "tests.test_collection"
+
+
+def imported_as(path: Path) -> str:
+    folder = path.parent
+    while (folder / "__init__.py").exists():
+        folder = folder.parent
+    return ".".join(path.relative_to(folder).with_suffix("").parts)
 
 
 def test_no_test_imports_a_conftest_by_its_bare_name() -> None:

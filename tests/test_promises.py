@@ -60,4 +60,4 @@ def test_every_protected_line_is_on_the_page() -> None:
 def test_what_the_page_must_notice() -> None:
     assert missing("test_recheck.py::test_nothing") == "no test_nothing in tests/faults/test_recheck.py"
     assert missing("tests/cli/test_nothing.py") == "no file tests/cli/test_nothing.py"
-    assert missing("tests/served.py") == "no test: tests/served.py"
+    assert missing("tests/support/served.py") == "no test: tests/support/served.py"

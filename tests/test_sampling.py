@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sampling import leave_a_sample
+
+from tests.support.sampling import leave_a_sample
 
 ROOT = Path(__file__).resolve().parents[1]
 

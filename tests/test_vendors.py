@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
-from test_architecture import PACKAGE, modules
 
 from fmha_cli.discovery.builtins import BUILTINS
+from tests.test_architecture import PACKAGE, modules
 
 ROOMS = (
     *("api", "cli", "conformance", "discovery", "domain", "execution", "measure", "parity", "report"),

@@ -1,5 +1,5 @@
 """Fixtures that run the command line in this process, as the tests of ``cli`` do."""
 
-from cli.conftest import fmha, home
+from tests.cli.conftest import fmha, home
 
 __all__ = ["fmha", "home"]

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from acceptance.processes import environment, finished, start
 from fmha_cli.domain.errors import ExitCode
 from fmha_cli.domain.verdict import Verdict
 from fmha_cli.toolchain.cache.root import open_root
 from fmha_cli.toolchain.cache.store import Cache
 from fmha_cli.toolchain.cpp.find import find_toolchain
+from tests.support.processes import environment, finished, start
 
 MANY, FEW = (13, 3), (4, 2)
 """How many processes build the kernel, and how many run it."""

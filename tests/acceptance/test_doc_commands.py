@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from served import Served
 
-from acceptance.processes import two_kernels
 from fmha_cli import api
+from tests.support.processes import two_kernels
+from tests.support.served import Served
 from tools.outputs import WALKS, Room
 from tools.pages import ROOT, How, Suite, blocks_of, pages, shown_in, table
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from acceptance.processes import environment, finished, start
+from tests.support.processes import environment, finished, start
 
 HEADER = "include/ck_tile/ops/fmha/pipeline/block_fmha_pipeline_qr_ks_vs_async.hpp"
 HARMLESS = (

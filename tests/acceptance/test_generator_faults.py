@@ -10,14 +10,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cli.conftest import Fmha
 from numerics.campaign import can_matter, sample_problem
 from numerics.faults import BackwardFault, ByteFault, CacheFault, Fault
 from numerics.kernel_model import model_forward
-from planted_cpu import planted
-from software_tiles import WHOLE
 
-from acceptance.pasting import words_after_fmha
 from fmha_cli.backends.cpu import building
 from fmha_cli.backends.cpu.decide import DECODE_QUERIES
 from fmha_cli.backends.cpu.kernels import algorithm_of
@@ -33,6 +29,10 @@ from fmha_cli.oracle.fills import fill
 from fmha_cli.report.record import Record
 from fmha_cli.walk.request import Command, Request
 from fmha_cli.walk.run import run_points
+from tests.cli.conftest import Fmha
+from tests.support.builds.planted_cpu import planted
+from tests.support.fakes.software_tiles import WHOLE
+from tests.support.pasting import words_after_fmha
 
 MANY_KEYS = 600
 """Enough keys for many blocks: with a planted fault, the generator uses short blocks of a few register tiles."""

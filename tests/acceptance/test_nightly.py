@@ -13,15 +13,16 @@ import nightly_turn
 import pytest
 from nightly_judge import Builds, judge, key_of
 from nightly_plant import CHECKOUT, Plant, checkout, cost_of, nearest
-from runs_to_compare import processes, timed
 
 from fmha_cli.domain.problem import Problem
 from fmha_cli.report.record import Record
 from fmha_cli.results.turns import problem_digest
+from tests.support.generators.runs_to_compare import processes, timed
+from tests.support.paths import ROOT
 
 ARCH = "x86_64_v4_bf16"
 TILE = {"lanes_q": 1, "rows_s": 16, "rows_o": [16, 8, 4, 1], "block_k": 384}
-PLAYED = Path(__file__).parents[1] / "played_bench.py"
+PLAYED = ROOT / "tests" / "support" / "fakes" / "played_bench.py"
 LOOK, CONFIRM = 5, 6
 
 _TEXTS = """

@@ -13,7 +13,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from run_cache import NAME
 
 from fmha_cli import api
 from fmha_cli.backends.cpu import backend
@@ -26,6 +25,7 @@ from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.processor import cpu_text, machine_here
 from fmha_cli.domain.protocols import BuildContext
 from fmha_cli.domain.verdict import Verdict
+from tests.support.run_cache import NAME
 
 ROOT = Path(__file__).resolve().parents[2]
 LEVELS = ("x86_64_v3", "x86_64_v4", "x86_64_v4_bf16", "x86_64_amx")

@@ -8,11 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from cli.conftest import Fmha
-from software_tiles import WHOLE
 
-from acceptance.pasting import pasted, words_after_fmha
-from acceptance.problems import REFUSALS, refused, supported
 from fmha_cli.discovery.registry import Registry, build_registry
 from fmha_cli.domain.device import usable_cores
 from fmha_cli.domain.errors import ExitCode
@@ -28,6 +24,10 @@ from fmha_cli.report.record import Record
 from fmha_cli.walk.request import Command, Request
 from fmha_cli.walk.rows import plan_rows
 from fmha_cli.walk.run import run_points
+from tests.cli.conftest import Fmha
+from tests.support.fakes.software_tiles import WHOLE
+from tests.support.generators.problems import REFUSALS, refused, supported
+from tests.support.pasting import pasted, words_after_fmha
 
 COUNT, CHUNKS, EACH = 4000, 40, 100
 IN_CI, MORE_CHUNKS = 8, 100

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from acceptance.processes import finished, installed, start
-from acceptance.rows_plugin import EVERY, FATES, NAME, SLOW_FROM, fate_of
 from fmha_cli.domain.errors import ExitCode
 from fmha_cli.domain.verdict import Verdict
 from fmha_cli.execution.history import read_history
+from tests.support.fakes.rows_plugin import EVERY, FATES, NAME, SLOW_FROM, fate_of
+from tests.support.processes import finished, installed, start
 
 ROWS, FAULTS = 100, 20
 GROWN = (0, 1, 2, 5, 9)

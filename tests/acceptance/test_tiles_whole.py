@@ -10,9 +10,7 @@ from dataclasses import replace
 from itertools import count, islice
 
 import pytest
-from software_tiles import AMX, HOST, VECTORS, WHOLE, software
 
-from acceptance.problems import supported
 from fmha_cli.backends.cpu import building
 from fmha_cli.backends.cpu.arch_detect import detect
 from fmha_cli.backends.cpu.backend import CpuBackend
@@ -27,6 +25,8 @@ from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.verdict import Verdict
 from fmha_cli.walk.request import Command, Request
 from fmha_cli.walk.run import run_points
+from tests.support.fakes.software_tiles import AMX, HOST, VECTORS, WHOLE, software
+from tests.support.generators.problems import supported
 
 pytestmark = pytest.mark.skipif(
     HOST != VECTORS, reason="the kernel is compiled with its own flags, which need AVX512-BF16"

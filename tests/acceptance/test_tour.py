@@ -11,13 +11,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from screen import Screen, blank_columns
-from served import Shown, Terminal
 
-from acceptance.processes import two_kernels
 from fmha_cli import api
 from fmha_cli.cli.command import CommandSet
 from fmha_cli.cli.table import COMMANDS, declared
+from tests.support.models.screen import Screen, blank_columns
+from tests.support.processes import two_kernels
+from tests.support.served import Shown, Terminal
 
 LIMIT = 600.0
 DATA = ("--json", "--jsonl", "--csv", "--md")

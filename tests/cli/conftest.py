@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from emulated_fixtures import emulator, sees
-from ring_fixtures import ring
 
 from fmha_cli.cli.app import run
+from tests.support.fixtures.emulated import emulator, sees
+from tests.support.fixtures.ring import ring
 
 __all__ = ["emulator", "ring", "sees"]
 

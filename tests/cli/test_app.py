@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from cli.conftest import Fmha
 from fmha_cli.cli import app
 from fmha_cli.cli.table import COMMANDS
 from fmha_cli.domain.errors import InternalError
+from tests.cli.conftest import Fmha
 
 PROGRAM = [sys.executable, "-m", "fmha_cli"]
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from bias_values import FORMS, SIZES, attend, drawn
 
-from .conftest import Fmha
+from tests.cli.conftest import Fmha
+from tests.support.referees.bias_values import FORMS, SIZES, attend, drawn
 
 B, H, S, K = SIZES
 _NAMES = {"float32": "F32", "bool": "BOOL"}

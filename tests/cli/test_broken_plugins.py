@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from cli.conftest import LARGE
+from tests.cli.conftest import LARGE
 
 START = "from fmha_cli.api import hookimpl\n\n@hookimpl\ndef fmha_register_backends():\n    "
 BROKEN = {

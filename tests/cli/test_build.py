@@ -6,10 +6,10 @@ from pathlib import Path
 
 from fmha_null.kernels import Behaviour, null_kernel
 
-from cli.conftest import Fmha
-from cli.test_commands import HONEST, SMALL, faults_of
 from fmha_cli.domain.dtypes import DType
 from fmha_cli.domain.kernel import Family
+from tests.cli.conftest import Fmha
+from tests.cli.test_commands import HONEST, SMALL, faults_of
 
 
 def test_build_takes_a_problem_or_a_set(fmha: Fmha) -> None:

@@ -11,8 +11,7 @@ from fmha_cli.report.schemas import schema
 from fmha_cli.toolchain.cache.key import BuildKey, BuildKind, BuildSpec, key_for
 from fmha_cli.toolchain.cache.store import BuildProduct, Cache
 from fmha_cli.toolchain.cpp.toolchain import Toolchain, ToolchainKind
-
-from .conftest import Fmha
+from tests.cli.conftest import Fmha
 
 COMPILER = Toolchain(argv0=("/c",), version="compiler 1", headers_digest="headers", kind=ToolchainKind.OTHER)
 SPECS = {kind: BuildSpec(kind, f"some:{kind}", "generic", {"part": "all"}, "// text\n") for kind in BuildKind}

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from fmha_null.kernels import Behaviour, null_kernel
 
-from cli.conftest import Fmha, Result
 from fmha_cli.domain.dtypes import DType
 from fmha_cli.domain.features import CLOSED_FILLS, FILLS
 from fmha_cli.domain.kernel import Family
+from tests.cli.conftest import Fmha, Result
 
 SMALL = ("--backend", "null", "-s", "64", "-H", "3", "-d", "32", "--causal", "--kernel")
 HONEST = (*SMALL, null_kernel(DType.FP16, Family.FWD, Behaviour.HONEST).digest[:16])

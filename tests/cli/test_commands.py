@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 from fmha_null.kernels import null_kernel
 from jsonschema import Draft202012Validator
-from schema_checks import validator
 
-from cli.conftest import Fmha, Result
 from fmha_cli.cli.app import known_options
 from fmha_cli.cli.table import COMMANDS
 from fmha_cli.domain.dtypes import DType
 from fmha_cli.domain.kernel import Family
+from tests.cli.conftest import Fmha, Result
+from tests.support.schema_checks import validator
 
 SMALL = ("--backend", "null", "--seqlen", "32", "--heads", "1", "--hdim", "32")
 HONEST = null_kernel(DType.FP16, Family.FWD).digest[:16]

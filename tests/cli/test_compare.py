@@ -10,13 +10,13 @@ import sys
 from pathlib import Path
 
 import pytest
-from runs_to_compare import failed, processes, timed
-from schema_checks import validator
 
-from cli.conftest import Fmha
 from fmha_cli.domain.encode import digest_of
 from fmha_cli.report.documents.report import report_document
 from fmha_cli.report.record import Record
+from tests.cli.conftest import Fmha
+from tests.support.generators.runs_to_compare import failed, processes, timed
+from tests.support.schema_checks import validator
 
 CALM, SLOW, NOISY = processes(1_000_000, 1), processes(1_100_000, 2), processes(1_000_000, 3, noise=0.2)
 

@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from cli.conftest import Fmha
 from fmha_cli.backends.ck_tile.catalogue import count, kernels
 from fmha_cli.discovery.registry import BUILTINS, build_registry
 from fmha_cli.domain.arch import load_arch
 from fmha_cli.domain.kernel import Family, KernelSpec
 from fmha_cli.report.json_text import json_text
+from tests.cli.conftest import Fmha
 
 CK = ("list-kernels", "--backend", "ck_tile", "--arch", "gfx942")
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import tree_backend
-from tree_fixtures import tree
-
-from cli.conftest import Fmha
-from cli.test_commands import faults_of
+from tests.cli.conftest import Fmha
+from tests.cli.test_commands import faults_of
+from tests.support.fakes import tree_backend
+from tests.support.fixtures.tree import tree
 
 __all__ = ["tree"]
 

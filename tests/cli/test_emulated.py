@@ -10,11 +10,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from emulated_fixtures import Sees, Told
-from fake_emulator import ID
 
-from cli.conftest import Fmha
-from cli.test_commands import HONEST, SMALL, faults_of
+from tests.cli.conftest import Fmha
+from tests.cli.test_commands import HONEST, SMALL, faults_of
+from tests.support.fakes.emulator import ID
+from tests.support.fixtures.emulated import Sees, Told
 
 ON = (*SMALL, "--device", ID)
 

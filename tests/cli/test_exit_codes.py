@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from child_signals import hear_signals
 from fmha_null.kernels import Behaviour, null_kernel
 
-from cli.conftest import Fmha
 from fmha_cli.domain.device import Availability, State
 from fmha_cli.domain.dtypes import DType
 from fmha_cli.domain.kernel import Family
+from tests.cli.conftest import Fmha
+from tests.support.child_signals import hear_signals
 
 PROGRAM = (sys.executable, "-m", "fmha_cli")
 SMALL = ("--backend", "null", "--seqlen", "32", "--heads", "1", "--hdim", "32")

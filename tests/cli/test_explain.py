@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 import fmha_cli
-from cli.conftest import Fmha
 from fmha_cli.cli.pages import error_pages
 from fmha_cli.discovery.registry import build_registry
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.protocols import Explained
 from fmha_cli.report.documents.choices import choices_view
 from fmha_cli.report.drawing import plain
+from tests.cli.conftest import Fmha
 
 
 def test_a_supported_problem(fmha: Fmha) -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from fmha_null.kernels import null_kernel
 
-from cli.conftest import Fmha
-from cli.test_commands import HONEST, SPLIT, faults_of
 from fmha_cli.domain.dtypes import DType
 from fmha_cli.domain.kernel import Family
+from tests.cli.conftest import Fmha
+from tests.cli.test_commands import HONEST, SPLIT, faults_of
 
 
 def test_inspect_names_kernels_that_do_not_exist(fmha: Fmha) -> None:

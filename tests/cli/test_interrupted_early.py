@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from cli.conftest import Fmha
 from fmha_cli.__main__ import main
+from tests.cli.conftest import Fmha
 
 
 def interrupt(*given: object, **more: object) -> Any:

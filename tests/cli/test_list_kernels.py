@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from schema_checks import validator
 
-from cli.conftest import Fmha
+from tests.cli.conftest import Fmha
+from tests.support.schema_checks import validator
 
 CK = ("list-kernels", "--backend", "ck_tile")
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cli.conftest import Fmha
-from cli.test_commands import HONEST, SMALL
 from fmha_cli.cli.app import known_options
 from fmha_cli.cli.pages import error_pages
+from tests.cli.conftest import Fmha
+from tests.cli.test_commands import HONEST, SMALL
 
 
 @pytest.mark.parametrize(

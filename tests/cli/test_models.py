@@ -8,9 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from schema_checks import validator
 
-from cli.conftest import Fmha, Result
 from fmha_cli.cli.completion import completer
 from fmha_cli.discovery.models import presets
 from fmha_cli.domain.device import DeviceFacts
@@ -18,6 +16,8 @@ from fmha_cli.domain.problem import Problem
 from fmha_cli.execution import memory
 from fmha_cli.execution.demand import check_device
 from fmha_cli.walk.rows import Row
+from tests.cli.conftest import Fmha, Result
+from tests.support.schema_checks import validator
 
 TINY: Mapping[str, Any] = {
     "model_type": "gemma3_text",

@@ -6,13 +6,13 @@ import sys
 from collections.abc import Mapping, Sequence
 
 import pytest
-from emulated_fixtures import Told
 
-from cli.conftest import Fmha
 from fmha_cli.domain.errors import EnvironmentProblem
 from fmha_cli.walk import walker
 from fmha_cli.walk.builds import Built
 from fmha_cli.walk.sides import Order
+from tests.cli.conftest import Fmha
+from tests.support.fixtures.emulated import Told
 
 BUILDING = "(fetching and compiling)"
 

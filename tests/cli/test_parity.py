@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from parity.standin import write_standins
 
-from cli.conftest import Fmha, Result
-from cli.test_commands import faults_of
+from tests.cli.conftest import Fmha, Result
+from tests.cli.test_commands import faults_of
+from tests.support.fakes.example_programs import write_standins
 
 NULL = ("--backend", "null", "--rounds", "0")
 

@@ -6,13 +6,13 @@ import json
 from pathlib import Path
 
 import pytest
-from emulated_fixtures import Sees, Told
-from fake_emulator import ID
-from parity.standin import write_standins
 
-from cli.conftest import Fmha, Result
-from cli.test_commands import faults_of
-from cli.test_parity import outcomes, suite_of
+from tests.cli.conftest import Fmha, Result
+from tests.cli.test_commands import faults_of
+from tests.cli.test_parity import outcomes, suite_of
+from tests.support.fakes.emulator import ID
+from tests.support.fakes.example_programs import write_standins
+from tests.support.fixtures.emulated import Sees, Told
 
 
 @pytest.fixture

@@ -8,16 +8,16 @@ import sys
 from pathlib import Path
 
 import pytest
-import runs_to_compare
-from pages.contents import history_store, kernels, odd, sweep
-from report.samples import ENVIRONMENT
-from results.kept import filled, run_row
-from runs_to_compare import processes
 
-from cli.conftest import Fmha
-from cli.test_compare import saved
 from fmha_cli.pages import page as pages
 from fmha_cli.report.documents.report import report_document
+from tests.cli.conftest import Fmha
+from tests.cli.test_compare import saved
+from tests.support.generators import runs_to_compare
+from tests.support.generators.kept_runs import filled, run_row
+from tests.support.generators.page_contents import history_store, kernels, odd, sweep
+from tests.support.generators.report.samples import ENVIRONMENT
+from tests.support.generators.runs_to_compare import processes
 
 SWEPT = ("bench", "--backend", "null", "--heads", "1", "--hdim", "32", "--budget", "0.01", "--no-check")
 

@@ -6,16 +6,16 @@ import json
 from pathlib import Path
 
 import pytest
-from report.samples import ENVIRONMENT, bare, record
-from results.kept import filled, row_of, run_row
-from schema_checks import validator
 
-from cli.conftest import Fmha
 from fmha_cli.cli.app import words_of
 from fmha_cli.cli.completion import completer
 from fmha_cli.report.documents.report import report_document
 from fmha_cli.results.place import store_path
 from fmha_cli.results.run import load_run
+from tests.cli.conftest import Fmha
+from tests.support.generators.kept_runs import filled, row_of, run_row
+from tests.support.generators.report.samples import ENVIRONMENT, bare, record
+from tests.support.schema_checks import validator
 
 NULL = ("run", "--backend", "null", "--seqlen", "32", "--heads", "1", "--hdim", "32")
 RUNS = [run_row(0, label="before"), run_row(1, label="after")]

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from trio_fixtures import trio
 
-from cli.conftest import Fmha
+from tests.cli.conftest import Fmha
+from tests.support.fixtures.trio import trio
 
 __all__ = ["trio"]
 

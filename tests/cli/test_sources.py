@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from cli.conftest import Fmha
 from fmha_cli.backends.ck_tile.checks import check_compilers, check_tree
 from fmha_cli.cli.console import Console
 from fmha_cli.cli.doctor import checkers_of
@@ -18,6 +17,7 @@ from fmha_cli.toolchain.cache.root import open_root
 from fmha_cli.toolchain.cuda import toolchain as cuda_checks
 from fmha_cli.toolchain.cuda.probe import CudaKind, CudaToolchain
 from fmha_cli.toolchain.cuda.toolchain import CudaFinding
+from tests.cli.conftest import Fmha
 
 
 def test_a_list_of_nothing(fmha: Fmha, home: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.conftest import Fmha
+from tests.cli.conftest import Fmha
 
 NULL = ("sweep", "--backend", "null", "--step", "run", "-d", "16")
 

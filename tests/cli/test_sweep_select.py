@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import ring_backend
-from ring_backend import DEFAULT, HONEST
-from tuned_for import remember
 
-from cli.conftest import Begin, Fmha
 from fmha_cli.sweeps.driver import Driver
+from tests.cli.conftest import Begin, Fmha
+from tests.support.fakes.ring_backend import DEFAULT, HONEST
+from tests.support.paths import ROOT
+from tests.support.tuned_for import remember
 
 SHAPE = ("--backend", "ring", "-H", "1", "-d", "8", "--dtype", "fp32")
 SWEEP = ("sweep", "--step", "run", *SHAPE, "-s", "8,32", "--json")
@@ -22,7 +22,7 @@ TUNED, OUTSIDE = (HONEST.digest, "tuned"), (DEFAULT.digest, "default")
 @pytest.fixture(autouse=True)
 def tuned(fmha: Fmha, ring: Path, begin: Begin, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A store in which 8 keys are tuned, and places of the test's own; the folder of states."""
-    places = (ring.parent / "ring-site", Path(ring_backend.__file__).parent)
+    places = (ring.parent / "ring-site", ROOT)
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(map(str, places)))
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     begin("tuned", lambda: remember(fmha, monkeypatch, *SHAPE, "-s", "8"))

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from screen import blank_columns
-from served import Terminal
 
-from cli.conftest import Fmha
-from cli.test_commands import EVERY, SMALL
+from tests.cli.conftest import Fmha
+from tests.cli.test_commands import EVERY, SMALL
+from tests.support.models.screen import blank_columns
+from tests.support.served import Terminal
 
 SWEEP = ("run", *SMALL, "--seqlen", "8,16", "--mask", "none", "--mask", "window:4,0", "--softcap", "30")
 WORDS = {

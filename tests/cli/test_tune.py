@@ -9,16 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import ring_backend
-from ring_backend import DEFAULT, HONEST
-from runs_to_compare import processes, timed
-from schema_checks import validator
-from tuned_for import difference
 
-from cli.conftest import Begin, Fmha
 from fmha_cli.measure.compare import Speed
 from fmha_cli.measure.difference import Difference
 from fmha_cli.walk.tuning import confirming
+from tests.cli.conftest import Begin, Fmha
+from tests.support.fakes.ring_backend import DEFAULT, HONEST
+from tests.support.generators.runs_to_compare import processes, timed
+from tests.support.paths import ROOT
+from tests.support.schema_checks import validator
+from tests.support.tuned_for import difference
 
 SHAPE = ("--backend", "ring", "-H", "1", "-d", "8", "--dtype", "fp32")
 SMALL = (*SHAPE, "-s", "8")
@@ -246,7 +246,7 @@ def test_problems_come_from_a_file_or_a_run(fmha: Fmha, tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.ci
 def test_fresh_processes_confirm_a_winner(fmha: Fmha, ring: Path) -> None:
-    places = (ring.parent / "ring-site", Path(ring_backend.__file__).parent)
+    places = (ring.parent / "ring-site", ROOT)
     (row,) = tuned(fmha, PYTHONPATH=os.pathsep.join(map(str, places)))
     assert (row["state"], row["kernel"]) == ("tuned", HONEST.digest)
     assert row["difference"]["processes_before"] == row["difference"]["processes_after"] == 5

@@ -12,15 +12,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import ring_backend
-from ring_backend import HONEST
-from tuned_for import difference
 
-from cli.conftest import Begin, Fmha
 from fmha_cli.measure.compare import Speed
 from fmha_cli.measure.difference import Difference
 from fmha_cli.walk.tuning import confirming
 from fmha_cli.walk.tuning import tune as walk
+from tests.cli.conftest import Begin, Fmha
+from tests.support.fakes.ring_backend import HONEST
+from tests.support.paths import ROOT
+from tests.support.tuned_for import difference
 
 WORDS = ("tune", "--backend", "ring", "-H", "1", "-d", "8", "--dtype", "fp32", "-s", "8,16,24")
 SECOND = 2
@@ -56,9 +56,9 @@ def searches(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 @pytest.fixture
 def killed(ring: Path, home: Path, searches: list[int], begin: Begin) -> Path:
     """The journal of a killed run: the first problem is done, the second one searched."""
-    places = (home / "ring-site", Path(ring_backend.__file__).parent)
+    places = (home / "ring-site", ROOT)
     environ = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, places))}
-    words = [sys.executable, "-m", "killed_tune", str(SECOND), *WORDS]
+    words = [sys.executable, "-m", "tests.support.children.killed_tune", str(SECOND), *WORDS]
 
     def kill() -> None:
         done = subprocess.run(words, env=environ, capture_output=True, text=True, check=False)

@@ -11,14 +11,15 @@ from pathlib import Path
 from typing import IO
 
 import pytest
-import tree_backend
-from child_signals import hear_signals
-from tree_fixtures import tree
 
-from cli.conftest import Fmha
 from fmha_cli.cli import walking, watching
 from fmha_cli.cli.call import Call
 from fmha_cli.domain.errors import EnvironmentProblem, InternalError
+from tests.cli.conftest import Fmha
+from tests.support.child_signals import hear_signals
+from tests.support.fakes import tree_backend
+from tests.support.fixtures.tree import tree
+from tests.support.paths import ROOT
 
 __all__ = ["tree"]
 
@@ -183,7 +184,7 @@ def until(stream: IO[str] | None, word: str) -> list[str]:
 def test_a_process_without_a_terminal(tree: Path, tmp_path: Path) -> None:
     """The whole way: edit, rebuild, judge; Ctrl-C is exit 130, and the rows of every round are on stdout."""
     words = [sys.executable, "-m", "fmha_cli", "bench", *SMALL, "--ab", K, f"{K}@{tree}", "--watch", "--jsonl"]
-    path = os.pathsep.join((str(tmp_path / "tree-site"), str(Path(__file__).parents[1])))
+    path = os.pathsep.join((str(tmp_path / "tree-site"), str(ROOT)))
     with subprocess.Popen(
         words,
         env={**os.environ, "PYTHONPATH": path},

@@ -10,9 +10,7 @@ from typing import cast
 
 import pytest
 from fmha_null.kernels import null_kernel
-from report.samples import PROCESSOR
 
-from cli.conftest import Fmha
 from fmha_cli.cli.call import Call
 from fmha_cli.cli.doctor import _backend, _processor
 from fmha_cli.discovery.registry import build_registry
@@ -28,6 +26,8 @@ from fmha_cli.report.documents.installation import archs_document, fact_text
 from fmha_cli.report.drawing import plain
 from fmha_cli.report.formats import view
 from fmha_cli.toolchain.cache.why import Difference, Standing, Why
+from tests.cli.conftest import Fmha
+from tests.support.generators.report.samples import PROCESSOR
 
 
 @pytest.mark.parametrize("state", [State.NO_DEVICE, State.MISSING, State.BROKEN])

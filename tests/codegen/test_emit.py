@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 from numerics.faults import BackwardFault, CacheFault, ExtremeFault, Fault, TileFault
-from planted_cpu import SWITCH, backward_faults, planted, switch, switchable
 
 from fmha_cli.backends.cpu.arch_detect import ARCHS
 from fmha_cli.backends.cpu.arguments import interface_of
@@ -28,11 +27,12 @@ from fmha_cli.codegen.cpu.parts import EXTREME_FAULTS, TILE_FAULTS
 from fmha_cli.codegen.cpu.streams import dot_tile, mix_tile, pair_mix_tile
 from fmha_cli.domain.arch import load_arch
 from fmha_cli.domain.kernel import Family, KernelSpec
+from tests.support.builds.planted_cpu import SWITCH, backward_faults, planted, switch, switchable
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "cpu"
 KERNELS = [kernel for arch in ARCHS for kernel in cpu_kernels(load_arch(arch))]
 BACKWARD = [kernel for kernel in KERNELS if kernel.family is Family.BWD_DQ_DK_DV]
-UPDATE = "PYTHONPATH=tests:benchmarks python tests/codegen/update_golden.py"
+UPDATE = "PYTHONPATH=benchmarks python -m tests.support.golden.update_cpu"
 
 
 def short(kernel: KernelSpec) -> str:

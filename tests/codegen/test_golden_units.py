@@ -7,11 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from golden_units import GOLDEN, Golden, are_small_own_texts, texts_differ
 
 from fmha_cli.codegen.struct import ArgumentBlock, Int32, Pointer
 from fmha_cli.domain.arch import load_arch
 from fmha_cli.domain.kernel import KernelSpec
+from tests.support.golden.units import GOLDEN, Golden, are_small_own_texts, texts_differ
 
 
 class Block(ArgumentBlock):

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-import fake_emulator
-import framework_plugin
 import pytest
 
 from fmha_cli import api, conformance
+from tests.support.fakes import emulator as fake_emulator
+from tests.support.fakes import framework_plugin
 
 FP32 = "-H 2 -s 5 -d 8 --dtype fp32"
 MASKED = f"{FP32} --causal"
@@ -18,7 +18,7 @@ PROBLEMS = [api.Problem.from_cli(line) for line in (FP32, f"{FP32} --hdim-v 16",
 
 
 class Library(framework_plugin.Backend):
-    """The backend of ``framework_plugin``, whose session ignores masks, as one kernel for all of them."""
+    """The backend of ``tests.support.fakes.framework_plugin``, whose session ignores masks, as one kernel for all of them."""
 
     def __init__(self, *rules: api.Rule) -> None:
         self.more = rules
@@ -42,7 +42,9 @@ DIMS = refusing("K991", "--hdim-v")
 
 def subject(path: Path, *rules: api.Rule) -> conformance.Subject:
     streams = framework_plugin.fmha_register_dropout_streams()
-    return conformance.Subject(Library(*rules), entry="framework_plugin", cache_root=path, dropout_streams=streams)
+    return conformance.Subject(
+        Library(*rules), entry=framework_plugin.__name__, cache_root=path, dropout_streams=streams
+    )
 
 
 def kernel() -> api.KernelSpec:
@@ -97,7 +99,7 @@ def test_rows_run_on_a_device_of_an_emulator_that_is_beside_the_backend(tmp_path
     assert not alone.registry.emulators
     with pytest.raises(api.EnvironmentProblem, match="no emulator is installed"):
         conformance.judged(alone, PROBLEMS[:1], device=fake_emulator.ID)
-    beside = replace(alone, beside=("fake_emulator",))
+    beside = replace(alone, beside=(fake_emulator.__name__,))
     assert beside.registry.faults == ()
     with pytest.raises(api.EnvironmentProblem, match="no such device for framework"):
         conformance.judged(beside, PROBLEMS[:1], device=fake_emulator.ID)

@@ -6,10 +6,11 @@ import os
 import types
 from pathlib import Path
 
-import framework_plugin
 import pytest
 
 from fmha_cli import api, conformance
+from tests.support.fakes import framework_plugin
+from tests.support.paths import ROOT
 
 IMPORTS = {
     "from fmha_cli import api": True,
@@ -54,7 +55,7 @@ def test_a_code_without_a_page_is_noticed(code: str, good: bool, tmp_path: Path)
         conformance.check_codes(Explaining(), tmp_path)
 
 
-DECIDING = "from framework_plugin import *\n{more}\n"
+DECIDING = "from tests.support.fakes.framework_plugin import *\n{more}\n"
 TWO_DEEP = """
 class Late(Backend):
     def decide(self, problem, device):
@@ -81,7 +82,7 @@ def test_the_parent_imports_no_library(
     more: str, fault: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "a_plugin.py").write_text(DECIDING.format(more=more), "utf-8")
-    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{Path(framework_plugin.__file__).parent}")
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{ROOT}")
     subject = conformance.Subject(framework_plugin.Backend(), entry="a_plugin", cache_root=tmp_path / "cache")
     if fault is None:
         conformance.check_parent(subject, "wave")

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from discovery.model_texts import read, told
 
 from fmha_cli.discovery.model_config import FILE, type_rows
 from fmha_cli.domain.arch import arch_root
 from fmha_cli.domain.errors import UsageError
 from fmha_cli.domain.formula import names_of, value_of
 from fmha_cli.domain.layer import Phase
+from tests.support.generators.model_texts import read, told
 
 Config = Mapping[str, Any]
 

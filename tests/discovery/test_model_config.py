@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from discovery.model_texts import read, told
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -17,6 +16,7 @@ from fmha_cli.discovery.model_config import Members, read_config, read_members
 from fmha_cli.domain.errors import UsageError
 from fmha_cli.domain.layer import Phase
 from fmha_cli.domain.problem import Problem
+from tests.support.generators.model_texts import read, told
 
 Config = Mapping[str, Any]
 

@@ -7,7 +7,6 @@ from functools import cache
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
-from strategies import problems
 
 from fmha_cli.discovery.nearest import SHOWN, nearest_changes
 from fmha_cli.discovery.registry import Registry, build_registry
@@ -17,6 +16,7 @@ from fmha_cli.domain.decision import Trace
 from fmha_cli.domain.distance import flags_by_key
 from fmha_cli.domain.errors import ImpossibleProblem
 from fmha_cli.domain.problem import Problem
+from tests.support.generators.strategies import problems
 
 
 @cache

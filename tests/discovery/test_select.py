@@ -7,9 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from fakes import PaperBackend, checked
 from hypothesis import given
-from strategies import problems
 
 from fmha_cli.discovery.hookspecs import hookimpl
 from fmha_cli.discovery.registry import Registry
@@ -20,6 +18,8 @@ from fmha_cli.domain.decision import Decision, Supported, Unsupported
 from fmha_cli.domain.device import Availability, DeviceFacts, State
 from fmha_cli.domain.errors import EnvironmentProblem, UnsupportedError, UsageError
 from fmha_cli.domain.problem import Problem
+from tests.support.fakes.paper_backends import PaperBackend, checked
+from tests.support.generators.strategies import problems
 
 GPU = DeviceFacts(id="cuda:0", archs=("sm_90a", "sm_90"))
 CPU = DeviceFacts(id="cpu", archs=("x86_64_v4", "x86_64_v3", "generic"))

@@ -7,7 +7,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from fakes import PaperBackend, checked
 
 from fmha_cli.discovery.hookspecs import hookimpl
 from fmha_cli.discovery.preference import Place, Preference
@@ -15,6 +14,7 @@ from fmha_cli.discovery.registry import Registry
 from fmha_cli.discovery.wanted import Wanted, contenders, named_backends, wanted_backends
 from fmha_cli.domain.device import Availability, DeviceFacts, State
 from fmha_cli.domain.errors import UsageError
+from tests.support.fakes.paper_backends import PaperBackend, checked
 
 GPU = DeviceFacts(id="cuda:0", archs=("sm_90a", "sm_90"))
 SECOND = DeviceFacts(id="cuda:1", archs=("sm_80",))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import nvrtc_features
 import pytest
 
 from fmha_cli.domain import arch
@@ -13,6 +12,7 @@ from fmha_cli.domain.arch import ArchSpec, apart, arch_from_json, arch_names, ar
 from fmha_cli.domain.dtypes import DType
 from fmha_cli.domain.errors import InternalError
 from fmha_cli.measure.peaks import spec_peaks
+from tests.support.builds import nvrtc_features
 
 NVIDIA = tuple(name for name in arch_names() if name.startswith("sm_"))
 NEEDED = [

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
-from strategies import problems
 
 from fmha_cli.discovery.registry import build_registry
 from fmha_cli.domain.device import DeviceFacts
@@ -16,6 +15,7 @@ from fmha_cli.domain.errors import ImpossibleProblem
 from fmha_cli.domain.hints import ON, applied, changes_in
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.rules import Reason
+from tests.support.generators.strategies import problems
 
 READ = {
     "--rotary 32": ((("rotary", "32"),),),

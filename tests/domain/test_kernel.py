@@ -8,7 +8,6 @@ from enum import StrEnum
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import problems
 
 from fmha_cli.domain.codec import to_json
 from fmha_cli.domain.dtypes import DType
@@ -26,6 +25,7 @@ from fmha_cli.domain.signature import (
     RotaryKey,
     Signature,
 )
+from tests.support.generators.strategies import problems
 
 
 @dataclass(frozen=True, slots=True)

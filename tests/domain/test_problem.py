@@ -5,12 +5,12 @@ from dataclasses import replace
 
 import pytest
 from hypothesis import given
-from strategies import problems
 
 from fmha_cli.domain.encode import canonical_json
 from fmha_cli.domain.errors import ImpossibleProblem, UsageError
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.tensors import Element, shapes_of
+from tests.support.generators.strategies import problems
 
 
 @given(problems())

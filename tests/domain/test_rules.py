@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 from hypothesis import given
-from strategies import problems
 
 import fmha_cli
 from fmha_cli.discovery.builtins import BUILTINS
@@ -31,6 +30,7 @@ from fmha_cli.domain.rules import (
     reasons_against,
 )
 from fmha_cli.domain.signature import Need, Signature
+from tests.support.generators.strategies import problems
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,7 +10,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-import broken_backend
 import pytest
 from fmha_null import backend as null
 from fmha_null import fmha_register_arch_specs
@@ -30,8 +29,9 @@ from fmha_cli.execution.layout import layout_of
 from fmha_cli.execution.supervisor import JobResult, Supervisor
 from fmha_cli.oracle.fills import fill
 from fmha_cli.system import handover
+from tests.support.fakes import broken_backend
 
-HERE = "broken_backend"
+HERE = broken_backend.__name__
 NULL = "fmha_null"
 
 

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from c_backend import compile_kernels
-from cli.conftest import fmha, home
 
 from fmha_cli.domain.plan import Artifact
 from fmha_cli.execution.supervisor import Supervisor
+from tests.cli.conftest import fmha, home
+from tests.support.fakes.c_backend import compile_kernels
 
 __all__ = ["fmha", "home"]
 

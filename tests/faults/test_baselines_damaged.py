@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cli.conftest import Fmha, Result
-from result_files import DEEP, DEEPER_THAN_DOCUMENTS, with_member
 
 from fmha_cli.domain.codec import to_json
 from fmha_cli.measure.against import Against
 from fmha_cli.measure.difference import Rule
 from fmha_cli.report.form import Format
 from fmha_cli.report.formats import render
+from tests.cli.conftest import Fmha, Result
+from tests.support.generators.result_files import DEEP, DEEPER_THAN_DOCUMENTS, with_member
 
 BENCH = ("bench", "--backend", "null", "-H", "1", "-s", "16", "-d", "8", "--budget", "0.05")
 

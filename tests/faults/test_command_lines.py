@@ -6,12 +6,12 @@ import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
-import command_lines as lines
 import numpy as np
 import pytest
-from served import Done, Served
 
 from fmha_cli.cli.app import known_options
+from tests.support.generators import command_lines as lines
+from tests.support.served import Done, Served
 
 LIMIT = 120.0
 """Seconds after which a command line is killed: six times what the slowest may take, because the machine may be busy."""

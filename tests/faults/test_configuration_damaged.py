@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from cli.conftest import Fmha
+
+from tests.cli.conftest import Fmha
 
 DAMAGED = {
     "lists nested 3000 deep": ("a = " + "[" * 3000 + "]" * 3000, "C001"),

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cli.conftest import Fmha
-from cli.test_commands import SMALL
 
 from fmha_cli.cli.console import Console
 from fmha_cli.report.escaping import cleaned, escaped
+from tests.cli.conftest import Fmha
+from tests.cli.test_commands import SMALL
 
 EVIL = "\x1b]0;owned\x07\x1b[2J\x1b[32mPASSED\x1b[0m \x9b31m\r\x7f\u202e\u2028 end"
 """Renames the window, clears the screen, paints, returns the carriage, turns the direction of the line."""

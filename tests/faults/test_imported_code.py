@@ -11,7 +11,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from cli.conftest import Fmha
 from fmha_null.kernels import null_kernel
 
 from fmha_cli.domain.dtypes import DType
@@ -26,6 +25,7 @@ from fmha_cli.toolchain.cache.listing import list_entries
 from fmha_cli.toolchain.cache.origin import Code, code_of, origin_of
 from fmha_cli.toolchain.cache.prune import PrunePolicy, prune_cache
 from fmha_cli.toolchain.cache.store import Cache
+from tests.cli.conftest import Fmha
 
 HONEST = null_kernel(DType.FP32, Family.FWD).name
 SMALL = ("-b", "1", "-H", "1", "-s", "8", "-d", "8", "--dtype", "fp32", "--backend", "null", "--kernel", HONEST)

@@ -13,8 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cli.conftest import Fmha
-from result_files import DEEP, DEEPER_THAN_DOCUMENTS, resealed, with_member, without_member
 
 from fmha_cli import api
 from fmha_cli.discovery.registry import build_registry
@@ -29,6 +27,8 @@ from fmha_cli.walk.origin import now
 from fmha_cli.walk.probing import probe_backends
 from fmha_cli.walk.request import Request
 from fmha_cli.walk.rows import Row, plan_rows
+from tests.cli.conftest import Fmha
+from tests.support.generators.result_files import DEEP, DEEPER_THAN_DOCUMENTS, resealed, with_member, without_member
 
 SWEEP = ("run", "--backend", "null", "-H", "1", "-s", "16,24", "-d", "8")
 PROBLEMS = tuple(Problem.from_cli(f"-H 1 -s {seqlen} -d 8") for seqlen in (16, 24))

@@ -12,9 +12,7 @@ from typing import Any
 import fmha_null
 import numpy as np
 import pytest
-from cli.conftest import Fmha
 from fmha_null.kernels import Behaviour, null_kernel
-from report.samples import PROCESSOR
 
 from fmha_cli.discovery.registry import Registry
 from fmha_cli.domain.arch import ArchSpec
@@ -25,6 +23,8 @@ from fmha_cli.toolchain.kernels import _NO_COMPILER
 from fmha_cli.walk import invocation
 from fmha_cli.walk.host import this_host
 from fmha_cli.walk.request import Command, Request
+from tests.cli.conftest import Fmha
+from tests.support.generators.report.samples import PROCESSOR
 
 SWEEP = ("--backend", "null", "-H", "1", "-s", "16,24", "-d", "8")
 HONEST = null_kernel(DType.FP16, Family.FWD).digest[:16]

@@ -7,14 +7,14 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from cli.conftest import Fmha
-from cli.test_commands import EVERY, SMALL
 
 from fmha_cli.cli.app import known_options
 from fmha_cli.domain.device import usable_cores
 from fmha_cli.domain.errors import UsageError
 from fmha_cli.execution import memory
 from fmha_cli.walk.request import Request
+from tests.cli.conftest import Fmha
+from tests.cli.test_commands import EVERY, SMALL
 
 HUGE = ("--backend", "null", "--heads", "8", "--hdim", "128", "--dtype", "fp16")
 WITHOUT = {"explain K012", "tune ls", "tune verify"}
@@ -86,7 +86,7 @@ def test_the_reference_counts(fmha: Fmha, monkeypatch: pytest.MonkeyPatch, also:
 
 
 def test_two_kernels_in_turns_need_two_arenas(fmha: Fmha, monkeypatch: pytest.MonkeyPatch) -> None:
-    from cli.test_commands import HONEST, SPLIT
+    from tests.cli.test_commands import HONEST, SPLIT
 
     monkeypatch.setattr(memory, "available_bytes", lambda: 8 << 30)
     done = fmha("bench", *HUGE, "--seqlen", "10m", "--ab", HONEST, SPLIT, "--peak", "spec", "--json")

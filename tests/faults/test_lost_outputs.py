@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cli.conftest import Fmha
-from cli.test_commands import SMALL
 
 from fmha_cli.domain.errors import EnvironmentProblem
 from fmha_cli.execution.journal import Journal
+from tests.cli.conftest import Fmha
+from tests.cli.test_commands import SMALL
 
 PROGRAM = (sys.executable, "-m", "fmha_cli")
 SWEEP = ("run", *SMALL, "--softcap", "1:4:+1")

@@ -6,8 +6,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from cli.conftest import Fmha
-from cli.test_commands import SMALL
 
 from fmha_cli.cli.config import project_file
 from fmha_cli.cli.terminal import terminal_width
@@ -15,6 +13,8 @@ from fmha_cli.domain.errors import UsageError
 from fmha_cli.results.place import store_path
 from fmha_cli.sweeps.slurm import jobs_of
 from fmha_cli.toolchain.cache.root import cache_root
+from tests.cli.conftest import Fmha
+from tests.cli.test_commands import SMALL
 
 DIGITS = "1" * 5000
 """Python reads no integer of more than 4300 digits."""

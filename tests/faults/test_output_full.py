@@ -10,9 +10,10 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from cli.conftest import Fmha
-from cli.test_commands import SMALL
-from output_cases import FORMATS, PROGRAM, SWEEP, WRONG, full_disk, journals_of_this_test
+
+from tests.cli.conftest import Fmha
+from tests.cli.test_commands import SMALL
+from tests.support.output_cases import FORMATS, PROGRAM, SWEEP, WRONG, full_disk, journals_of_this_test
 
 
 @pytest.mark.parametrize("form", [form for form in FORMATS if form])

@@ -13,9 +13,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from cli.conftest import Fmha
-from cli.test_commands import SMALL
-from output_cases import PROGRAM, SWEEP
+
+from tests.cli.conftest import Fmha
+from tests.cli.test_commands import SMALL
+from tests.support.output_cases import PROGRAM, SWEEP
 
 
 @contextmanager

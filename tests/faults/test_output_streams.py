@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cli.conftest import Fmha
-from cli.test_commands import SMALL
 from fmha_null.kernels import Behaviour, null_kernel
-from output_cases import FORMATS, PROGRAM, WRONG
 
 from fmha_cli.domain.dtypes import DType
 from fmha_cli.domain.kernel import Family
+from tests.cli.conftest import Fmha
+from tests.cli.test_commands import SMALL
+from tests.support.output_cases import FORMATS, PROGRAM, WRONG
 
 SLOW = null_kernel(DType.FP16, Family.FWD, Behaviour.SLOW).digest[:16]
 

@@ -12,13 +12,13 @@ from itertools import cycle
 from pathlib import Path
 
 import pytest
-from cli.conftest import Fmha
-from cli.test_commands import EVERY, SMALL
-from output_cases import FORMATS, SWEEP
 
 from fmha_cli.cli.app import known_options
 from fmha_cli.domain.errors import EnvironmentProblem
 from fmha_cli.report.target import Target
+from tests.cli.conftest import Fmha
+from tests.cli.test_commands import EVERY, SMALL
+from tests.support.output_cases import FORMATS, SWEEP
 
 
 def missing(folder: Path) -> Path:

@@ -8,8 +8,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from fault_rows import DEVICE, cases
-from modelled_backend import ENTRY, Slip, modelled_plan
 
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.verdict import Verdict
@@ -20,6 +18,8 @@ from fmha_cli.execution.layout import layout_of
 from fmha_cli.execution.negated import negated, negated_inputs
 from fmha_cli.execution.supervisor import Supervisor
 from fmha_cli.oracle.fills import fill
+from tests.support.fakes.modelled_backend import ENTRY, Slip, modelled_plan
+from tests.support.fault_rows import DEVICE, cases
 
 POLICY = JudgePolicy(timeout=60.0, late=False)
 BWD = "-b 1 -H 2 --kv-heads 1 -s 9 --seqlen-k 11 -d 8 --dtype fp16 --causal --direction bwd"

@@ -10,9 +10,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from c_backend import Deed
-from fault_rows import CLOSE, c_job, cases, judged, null_job
-from live_processes import gone, group_members
 
 from fmha_cli.domain.errors import ExitCode
 from fmha_cli.domain.plan import Artifact
@@ -22,6 +19,9 @@ from fmha_cli.execution.judge import JudgePolicy
 from fmha_cli.execution.layout import layout_of
 from fmha_cli.execution.supervisor import Supervisor
 from fmha_cli.oracle.fills import fill
+from tests.support.fakes.c_backend import Deed
+from tests.support.fault_rows import CLOSE, c_job, cases, judged, null_job
+from tests.support.live_processes import gone, group_members
 
 EXPECTED = {
     Deed.HONEST: Verdict.PASSED,

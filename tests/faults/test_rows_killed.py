@@ -11,16 +11,16 @@ from pathlib import Path
 import pytest
 
 from fmha_cli.domain.verdict import Verdict
+from tests.support.paths import ROOT, importable
 
-HERE = Path(__file__).resolve().parent
+KILLED = ROOT / "tests" / "support" / "children" / "killed_sweep.py"
 
 
 @pytest.mark.parametrize(("kills", "rows"), [(6, 45), pytest.param(20, 130, marks=(pytest.mark.slow, pytest.mark.ci))])
 def test_no_row_is_missing_or_doubled_after_twenty_kills(tmp_path: Path, kills: int, rows: int) -> None:
     """The default suite has six kills and as many rows as hold all bad ones."""
-    path = os.pathsep.join([str(HERE), *(entry or os.getcwd() for entry in sys.path)])
-    command = [sys.executable, str(HERE / "killed_sweep.py"), str(tmp_path), str(kills), str(rows), "1"]
-    ended = subprocess.run(command, env={**os.environ, "PYTHONPATH": path}, stdout=subprocess.PIPE, check=True)
+    command = [sys.executable, str(KILLED), str(tmp_path), str(kills), str(rows), "1"]
+    ended = subprocess.run(command, env={**os.environ, "PYTHONPATH": importable()}, stdout=subprocess.PIPE, check=True)
     report = json.loads(ended.stdout)
     assert report["status"] == 0
     assert sorted(report["done"]) == [f"{n:024x}" for n in range(rows)]

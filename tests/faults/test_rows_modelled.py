@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from fault_rows import CLOSE, DEVICE, judged
-from modelled_backend import ENTRY, Slip, modelled_plan
 
 from fmha_cli.domain.dtypes import DType
 from fmha_cli.domain.problem import Problem
@@ -15,6 +13,8 @@ from fmha_cli.execution.judge import Judged, JudgePolicy
 from fmha_cli.execution.supervisor import Supervisor
 from fmha_cli.oracle import budgets
 from fmha_cli.oracle.fills import fill
+from tests.support.fakes.modelled_backend import ENTRY, Slip, modelled_plan
+from tests.support.fault_rows import CLOSE, DEVICE, judged
 
 BWD = "-b 1 -H 2 --kv-heads 1 -s 9 --seqlen-k 11 -d 8 --dtype fp16 --causal --direction bwd"
 APPEND = "-b 2 -H 2 -s 3 -d 8 --dtype fp16 --causal --append 2 --rotary 8 --cache-seqlens 5,9"

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from fault_rows import CLOSE, TINY, cases, judged, null_job
 from fmha_null.kernels import Behaviour
 
 from fmha_cli.domain.errors import KernelFailure
@@ -13,6 +12,7 @@ from fmha_cli.domain.kernel import Family
 from fmha_cli.domain.verdict import Verdict
 from fmha_cli.execution.judge import JudgePolicy
 from fmha_cli.execution.supervisor import Supervisor
+from tests.support.fault_rows import CLOSE, TINY, cases, judged, null_job
 
 EXPECTED = {
     Behaviour.HONEST: Verdict.PASSED,

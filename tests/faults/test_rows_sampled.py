@@ -7,8 +7,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from fault_rows import DEVICE, judged
-from modelled_backend import ENTRY, Slip, modelled_plan
 
 from fmha_cli.domain.plan import Plan
 from fmha_cli.domain.problem import Problem
@@ -21,6 +19,8 @@ from fmha_cli.execution.judge import Judged, JudgePolicy
 from fmha_cli.execution.supervisor import Supervisor
 from fmha_cli.oracle.fills import fill
 from fmha_cli.oracle.reference import Reference
+from tests.support.fakes.modelled_backend import ENTRY, Slip, modelled_plan
+from tests.support.fault_rows import DEVICE, judged
 
 FLAGS = "-b 1 -H 6 --kv-heads 2 -s 40 -d 16 --dtype fp16 --lse --mask window:20,0"
 SAMPLED = JudgePolicy(fills=("normal", "coded"), repeats=2, timeout=60.0)

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from cli.conftest import Fmha
+
+from tests.cli.conftest import Fmha
 
 PAGED = (
     "run",

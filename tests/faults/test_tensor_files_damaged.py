@@ -11,14 +11,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from cli.conftest import Fmha
-from tensor_bytes import Q, described, header, npy
-from tensor_changes import good, mutations
-from tensor_corpus import DAMAGED
 
 from fmha_cli.domain.errors import UsageError
 from fmha_cli.walk import npy_files
 from fmha_cli.walk.tensor_read import read_tensor
+from tests.cli.conftest import Fmha
+from tests.support.generators.tensor_bytes import Q, described, header, npy
+from tests.support.generators.tensor_changes import good, mutations
+from tests.support.generators.tensor_corpus import DAMAGED
 
 STRANGE = ("Traceback", "allow_pickle", "pickled", "zlib", "Errno", "BadZip", "ufunc", "numpy.load", "None")
 """Words that are not this tool's."""

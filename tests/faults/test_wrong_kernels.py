@@ -9,9 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from wrong_kernels.backend import GATE, NAME, kernel
-from wrong_kernels.faults import Fault
-from wrong_kernels.verdicts import COMMANDS, DOCUMENT, OR, documented, line_of, registry, rows_of
 
 from fmha_cli import api
 from fmha_cli.domain.verdict import Verdict
@@ -19,6 +16,9 @@ from fmha_cli.execution.supervisor import Supervisor
 from fmha_cli.execution.trial import Examiner
 from fmha_cli.measure.roofline import CONTRADICTED
 from fmha_cli.report.record import Record
+from tests.support.fakes.wrong_kernels.backend import GATE, NAME, kernel
+from tests.support.fakes.wrong_kernels.faults import Fault
+from tests.support.fakes.wrong_kernels.verdicts import COMMANDS, DOCUMENT, OR, documented, line_of, registry, rows_of
 
 FAULTS = list(Fault)[1:]
 LATER = [

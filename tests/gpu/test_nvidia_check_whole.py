@@ -10,7 +10,6 @@ from pathlib import Path
 import gpu_check
 import pytest
 from check_case import Case
-from fake_exports import fake_exports
 from nvidia_check import check as checking
 from nvidia_check import dry, flash_cases
 from nvidia_check.budget import Budget
@@ -29,6 +28,7 @@ from fmha_cli.toolchain.cache.store import Cache
 from fmha_cli.walk import dry_run as walking
 from fmha_cli.walk.builds import Built
 from fmha_cli.walk.sides import Order
+from tests.support.fakes.exports import fake_exports
 
 CASES = (
     Case("plain", "-b 1 -H 2 -s 40 -d 64 --dtype bf16 --causal --splits 1", ("fwd",)),

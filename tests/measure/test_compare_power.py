@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 from compare_power import PROCESSES, Series, compared, packed, series_of
-from runs_to_compare import processes, timed
 
 from fmha_cli.measure.ranks import fewest_processes
+from tests.support.generators.runs_to_compare import processes, timed
 
 ROOT = Path(__file__).resolve().parents[2]
 NOISE: dict[str, Any] = json.loads((ROOT / "benchmarks" / "compare_noise.json").read_text("utf-8"))

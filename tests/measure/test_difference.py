@@ -6,12 +6,12 @@ import math
 import random
 
 import pytest
-from runs_to_compare import processes
 
 from fmha_cli.measure.compare import Speed
 from fmha_cli.measure.difference import Difference, Pair, Rule, judged, mean_of
 from fmha_cli.measure.processes import Side
 from fmha_cli.measure.ranks import two_sided
+from tests.support.generators.runs_to_compare import processes
 
 
 def pair(factor: float, seed: int = 1, count: int = 8, noise: float = 0.002) -> Pair:

@@ -6,11 +6,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from report.samples import PROCESSOR
-
 from fmha_cli.domain.settings import Settings, SettingsFrom
 from fmha_cli.measure.peaks import Machine
 from fmha_cli.measure.settings import Subject, every_kept, kept_settings, measured_once
+from tests.support.generators.report.samples import PROCESSOR
 
 MACHINE = Machine(processor=PROCESSOR, flags_digest="f", cores=2, threads=2, toolchain="digest", arch="x86_64_v4")
 SUBJECT = Subject(machine=MACHINE, kernel="cpu:fwd:x")

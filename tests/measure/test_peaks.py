@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from report.samples import PROCESSOR
-
 from fmha_cli.domain.arch import ArchSpec, load_arch
 from fmha_cli.measure.peaks import Machine, load_peaks, measured_peaks, spec_peaks, this_machine
 from fmha_cli.measure.roofline import PeakKind, Peaks
+from tests.support.generators.report.samples import PROCESSOR
 
 MACHINE = Machine(processor=PROCESSOR, flags_digest="f", cores=2, threads=2, toolchain="g++ 12", arch="x86_64_v4")
 LOW = Peaks(kind=PeakKind.MEASURED, flops={"fp32": 1e11, "bf16": 9e11}, bandwidth=4e10, llc_bytes=1, source="loops")

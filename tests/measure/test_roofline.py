@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from strategies import problems
 
 from fmha_cli.domain.mask import parse_mask
 from fmha_cli.domain.problem import Problem
@@ -19,6 +18,7 @@ from fmha_cli.measure.roofline import (
     impossible,
     must_read_bytes,
 )
+from tests.support.generators.strategies import problems
 
 PEAKS = Peaks(kind=PeakKind.MEASURED, flops={"fp32": 5e11, "bf16": 1e12}, bandwidth=5e10, llc_bytes=32 << 20)
 MASKS = ["none", "causal", "causal-tl", "window:3,2", "window-tl:0,5", "window:7,-1", "generic:3,2", "generic:0,0"]

@@ -8,8 +8,7 @@ import pytest
 from fmha_cli.domain.errors import UnsupportedError
 from fmha_cli.domain.problem import Problem
 from fmha_cli.oracle.dropout import fmha_stream, keep_scale, philox4x32, stream_of, threshold
-
-from .brute import philox_word
+from tests.support.referees.brute import philox_word
 
 ONES = 0xFFFFFFFF
 # Random123, tests/kat_vectors, "philox4x32 10": counter, key, result

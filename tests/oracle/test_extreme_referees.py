@@ -12,8 +12,7 @@ from numerics.extreme_problem import Drawn, Family, Lane, philox
 from numerics.referees import DOUBLE, Answer, apart, formula, precision_of, torch_values
 
 from fmha_cli.backends.gpu.known_bad import known_bad
-
-from .brute import philox_word
+from tests.support.referees.brute import philox_word
 
 LOWEST = float(np.finfo(np.float32).min)
 

@@ -20,8 +20,7 @@ from fmha_cli.oracle.measure import floors
 from fmha_cli.oracle.reference import forward
 from fmha_cli.oracle.tensors import round_to
 from fmha_cli.oracle.tolerance import compare, compare_gradients
-
-from .brute import attention
+from tests.support.referees.brute import attention
 
 SMALL = "-b 1 -H 2 -s 40 --seqlen-k 48 -d 32"
 LARGE = [

@@ -14,8 +14,7 @@ from fmha_cli.oracle.dropout import fmha_stream
 from fmha_cli.oracle.fills import fill
 from fmha_cli.oracle.reference import forward
 from fmha_cli.oracle.rows import all_rows
-
-from .brute import attention
+from tests.support.referees.brute import attention
 
 SMALL = "-b 2 -H 4 --kv-heads 2 -s 7 --seqlen-k 9 -d 8 --hdim-v 5 --dtype fp32"
 

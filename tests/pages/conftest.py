@@ -7,7 +7,7 @@ import pytest
 from fmha_cli.pages.content import Content
 from fmha_cli.pages.page import plots
 from fmha_cli.pages.plot import Plot
-from pages.contents import everything
+from tests.support.generators.page_contents import everything
 
 
 @pytest.fixture(scope="session")

@@ -13,8 +13,8 @@ from fmha_cli.pages.content import Content
 from fmha_cli.pages.packing import script_text
 from fmha_cli.pages.page import POLICY, page, plots
 from fmha_cli.report.escaping import escaped
-from pages.browser import Browser, browser
-from pages.contents import HOSTILE, everything, odd, run, timed
+from tests.support.fixtures.browser import Browser, browser
+from tests.support.generators.page_contents import HOSTILE, everything, odd, run, timed
 
 pytestmark = [pytest.mark.slow, pytest.mark.ci]
 

@@ -8,7 +8,7 @@ from fmha_cli.pages import gathering
 from fmha_cli.pages.page import plots
 from fmha_cli.pages.plots import forest, regret, samples, throughput
 from fmha_cli.results.changes import LAST
-from pages.contents import bare_content
+from tests.support.generators.page_contents import bare_content
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "report.md").read_text("utf-8")

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fmha_cli.pages.packing import column, packed, script_text, text_of
-from pages.test_page import unpacked
+from tests.pages.test_page import unpacked
 
 VALUES = st.none() | st.booleans() | st.integers(-9, 9) | st.text(max_size=3)
 

@@ -18,7 +18,7 @@ from fmha_cli.pages.gathering import gathered
 from fmha_cli.pages.page import page, plots
 from fmha_cli.pages.plot import Plot
 from fmha_cli.pages.plots.samples import MOST
-from pages.contents import HOSTILE, bare_content, failed, kernels, odd, run, timed
+from tests.support.generators.page_contents import HOSTILE, bare_content, failed, kernels, odd, run, timed
 
 check_libraries("tests")
 

@@ -15,7 +15,7 @@ from fmha_cli.pages.content import Content
 from fmha_cli.pages.plot import Plot
 from fmha_cli.pages.plots import forest, history, regret, roofline, throughput, verdicts
 from fmha_cli.pages.theme import HATCH
-from pages.contents import (
+from tests.support.generators.page_contents import (
     BANDWIDTH,
     PEAKS,
     bare_content,

@@ -8,7 +8,7 @@ from xml.etree import ElementTree as ET
 from fmha_cli.domain.problem import Problem
 from fmha_cli.pages.content import Content
 from fmha_cli.pages.svg import svg_files
-from pages.contents import HOSTILE, bare_content, timed
+from tests.support.generators.page_contents import HOSTILE, bare_content, timed
 
 
 def test_each_plot_is_a_file_that_needs_nothing_else(whole: Content) -> None:

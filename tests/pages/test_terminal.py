@@ -9,7 +9,7 @@ import pytest
 
 from fmha_cli.domain.problem import Problem
 from fmha_cli.pages.terminal import LETTERS, terminal_plot
-from pages.contents import HOSTILE, failed, sweep, timed
+from tests.support.generators.page_contents import HOSTILE, failed, sweep, timed
 
 
 def test_every_series_has_a_letter_and_every_length_a_tick() -> None:

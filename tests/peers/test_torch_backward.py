@@ -10,7 +10,7 @@ from fmha_cli.domain.problem import Problem
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed (extra: peers)")
 
-from peers.test_torch import FEATURES, by_operations, doubles  # noqa: E402 - it needs PyTorch
+from tests.peers.test_torch import FEATURES, by_operations, doubles  # noqa: E402 - it needs PyTorch
 
 BASE = "-b 2 -H 6 --kv-heads 2 -s 137 --seqlen-k 253 -d 32 --hdim-v 24 --direction bwd"
 LARGEST = {"fp32": 2e-6, "fp16": 2e-3, "bf16": 2e-2}

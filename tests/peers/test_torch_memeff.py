@@ -10,12 +10,13 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from backends.mem_efficient.me_problems import random_problem
-from backends.mem_efficient.xformers_host.choice import choices
-from backends.mem_efficient.xformers_host.client import XformersHost
-from backends.mem_efficient.xformers_host.ours import ARCHS, Case
-from backends.mem_efficient.xformers_host.program import host_program
-from backends.mem_efficient.xformers_host.tables import dispatch_faults, fact_faults
+
+from tests.support.generators.mem_efficient.problems import random_problem
+from tests.support.referees.xformers_host.choice import choices
+from tests.support.referees.xformers_host.client import XformersHost
+from tests.support.referees.xformers_host.ours import ARCHS, Case
+from tests.support.referees.xformers_host.program import host_program
+from tests.support.referees.xformers_host.tables import dispatch_faults, fact_faults
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed (extra: peers)")
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(7200)]

@@ -20,10 +20,10 @@ for module, package in (("triton", "triton"), ("cuda", "cuda-python")):
 
 from fmha_nvptx_emu.building import build_recorder  # noqa: E402
 
-from peers import triton_session_cases  # noqa: E402 - it imports what the lines above look for
+from tests.support.children import triton_session  # noqa: E402 - it imports what the lines above look for
 
 
-@pytest.mark.parametrize("case", triton_session_cases.CASES, ids=lambda c: c.__name__)
+@pytest.mark.parametrize("case", triton_session.CASES, ids=lambda c: c.__name__)
 def test_session(case: Callable[[str, str], None], shared_cache: Path) -> None:
     standin = build_recorder(BuildContext(cache_root=shared_cache, jobs=3))
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:

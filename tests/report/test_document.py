@@ -10,8 +10,8 @@ from fmha_cli.report.documents.build import build_document, build_entry, build_v
 from fmha_cli.report.documents.explain import explain_document
 from fmha_cli.report.documents.plan import plan_document, plan_view
 from fmha_cli.report.parts import ArtifactRow, environment
-from report.sample_documents import TRACE, documents
-from report.samples import ARTIFACT, BACKENDS, PLAN, PROBLEM, kernel
+from tests.support.generators.report.sample_documents import TRACE, documents
+from tests.support.generators.report.samples import ARTIFACT, BACKENDS, PLAN, PROBLEM, kernel
 
 
 def test_explain_ranks_the_supported_and_orders_the_rest() -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from fmha_cli.report.counts import compared_counts
 from fmha_cli.report.documents.executed import executed_document, executed_view
-from report.samples import EXECUTED, PROBLEM, emulated
+from tests.support.generators.report.samples import EXECUTED, PROBLEM, emulated
 
 COUNTED = replace(EXECUTED, global_read_bytes=1024, global_written_bytes=1024, global_sectors=128)
 

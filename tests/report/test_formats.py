@@ -23,9 +23,9 @@ from fmha_cli.report.formats import columns, json_text, jsonl_lines, render, row
 from fmha_cli.report.lines import problem_text, united
 from fmha_cli.report.record import Record
 from fmha_cli.report.shape import Shape
-from report.random_records import records
-from report.sample_documents import documents
-from report.samples import ENVIRONMENT, PROBLEM, bare, check, emulated, measurement, record
+from tests.support.generators.report.random_records import records
+from tests.support.generators.report.sample_documents import documents
+from tests.support.generators.report.samples import ENVIRONMENT, PROBLEM, bare, check, emulated, measurement, record
 
 ALL = [
     (name, i, doc)

@@ -14,7 +14,7 @@ from fmha_cli.domain.verdict import Verdict
 from fmha_cli.measure.roofline import CacheState
 from fmha_cli.report.layers import ModelSum, cells_of, model_sums, sum_lines
 from fmha_cli.report.parts import KernelRow, RunRow, SelectedBy
-from report.samples import DIGEST, kernel, measurement, record
+from tests.support.generators.report.samples import DIGEST, kernel, measurement, record
 
 LOCAL, FAR = (LayerKind.LOCAL, 3, "window:15,0"), (LayerKind.GLOBAL, 2, "causal")
 RUN = RunRow(id=DIGEST[:32], command="bench", started="2026-11-22T19:40:00Z")

@@ -10,7 +10,7 @@ from fmha_cli.domain.codec import DecodeError
 from fmha_cli.report.documents.pages import environment_line
 from fmha_cli.report.documents.report import report_document
 from fmha_cli.report.reading import content_of
-from report.samples import ENVIRONMENT, bare, record
+from tests.support.generators.report.samples import ENVIRONMENT, bare, record
 
 ROWS = (record(), bare())
 LINES = [json.dumps(row.to_dict()) for row in ROWS]

@@ -17,8 +17,8 @@ from fmha_cli.domain.verdict import Comparison, Verdict
 from fmha_cli.report.finite import nulled, restored
 from fmha_cli.report.parts import OUTPUTS, worst
 from fmha_cli.report.record import Record
-from report.random_records import records
-from report.samples import EXECUTED, bare, check, kernel, record
+from tests.support.generators.report.random_records import records
+from tests.support.generators.report.samples import EXECUTED, bare, check, kernel, record
 
 
 def through_json(row: Record) -> Record:

@@ -9,7 +9,7 @@ from fmha_cli.report.documents.inspect import inspect_document, inspect_view
 from fmha_cli.report.documents.report import records_view, report_document
 from fmha_cli.report.drawing import plain
 from fmha_cli.report.record import Record
-from report.samples import ARTIFACT, DIGEST, ENVIRONMENT, kernel, record
+from tests.support.generators.report.samples import ARTIFACT, DIGEST, ENVIRONMENT, kernel, record
 
 LINE = "source: baseline, edited (3 files differ), tree 0123456789ab"
 

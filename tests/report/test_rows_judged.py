@@ -12,7 +12,7 @@ from fmha_cli.measure.sampling import StopReason
 from fmha_cli.report.documents.report import records_view, report_document
 from fmha_cli.report.drawing import plain
 from fmha_cli.report.parts import RunRow
-from report.samples import ENVIRONMENT, check, measurement, record
+from tests.support.generators.report.samples import ENVIRONMENT, check, measurement, record
 
 
 def table(*counts: tuple[str, int, int | None]) -> str:

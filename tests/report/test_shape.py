@@ -14,7 +14,7 @@ from fmha_cli.report.formats import check_shape, render, view
 from fmha_cli.report.shape import Shape
 from fmha_cli.report.shaping import shaped
 from fmha_cli.report.table import Table
-from report.samples import ENVIRONMENT, bare, record
+from tests.support.generators.report.samples import ENVIRONMENT, bare, record
 
 ROWS = report_document([bare(), record(regret=0.2), record(regret=0.05)], ENVIRONMENT)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from runs_to_compare import failed, processes, timed
 
 from fmha_cli.domain.errors import EmptySelection, ExitCode
 from fmha_cli.measure.compare import Speed
@@ -13,6 +12,7 @@ from fmha_cli.measure.difference import Rule
 from fmha_cli.report.record import Record
 from fmha_cli.results.comparison import FailOn, compared, confirmed, processes_to_confirm
 from fmha_cli.results.conditions import parse_by
+from tests.support.generators.runs_to_compare import failed, processes, timed
 
 CALM, NOISY = processes(1_000_000, 1), processes(1_000_000, 2, noise=0.1)
 SLOW = processes(1_100_000, 3)

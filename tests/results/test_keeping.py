@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from report.samples import ENVIRONMENT, bare, record
 
 from fmha_cli.report.record import Record
 from fmha_cli.results.keeping import Keeper
 from fmha_cli.results.loading import records_of, summaries
 from fmha_cli.results.run import load_run
 from fmha_cli.results.store import Store
-from results.kept import filled, row_of, run_row
+from tests.support.generators.kept_runs import filled, row_of, run_row
+from tests.support.generators.report.samples import ENVIRONMENT, bare, record
 
 RUN = run_row()
 ROWS = tuple(row_of(RUN, index) for index in range(4))

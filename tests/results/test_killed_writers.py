@@ -12,12 +12,12 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from report.samples import measurement
 
 from fmha_cli.report.record import Record
 from fmha_cli.results.keeping import Keeper
 from fmha_cli.results.run import load_run
-from results.kept import row_of, run_row
+from tests.support.generators.kept_runs import row_of, run_row
+from tests.support.generators.report.samples import measurement
 
 if not hasattr(os, "fork"):
     pytest.skip("writers are forks of this process", allow_module_level=True)

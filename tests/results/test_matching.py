@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from runs_to_compare import failed, processes, timed
 
 from fmha_cli.domain.errors import UsageError
 from fmha_cli.domain.verdict import Verdict
@@ -13,6 +12,7 @@ from fmha_cli.measure.ceiling import Ceiling
 from fmha_cli.measure.roofline import Bound, CacheState
 from fmha_cli.results.conditions import USUAL, By, parse_by
 from fmha_cli.results.matching import matching
+from tests.support.generators.runs_to_compare import failed, processes, timed
 
 EIGHT = processes(1_000_000, 1)
 

@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from report.random_records import records
-from report.samples import PLAN, bare, emulated, measurement, record
 
 from fmha_cli.domain.codec import DecodeError
 from fmha_cli.report.parts import RunRow, stage_rows
 from fmha_cli.report.record import Record
 from fmha_cli.results.packing import DamagedError
 from fmha_cli.results.parts import Place, Shared, joined, taken_apart
-from results.kept import run_row
+from tests.support.generators.kept_runs import run_row
+from tests.support.generators.report.random_records import records
+from tests.support.generators.report.samples import PLAN, bare, emulated, measurement, record
 
 UNTIMED = record(stages=stage_rows(PLAN))
 """A row whose stages have samples, and no times."""

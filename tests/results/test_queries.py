@@ -6,14 +6,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from report.samples import bare, measurement, record
 
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.verdict import Verdict
 from fmha_cli.report.record import Record
 from fmha_cli.results.queries import Point, history
 from fmha_cli.results.store import Store
-from results.kept import filled, row_of, run_row
+from tests.support.generators.kept_runs import filled, row_of, run_row
+from tests.support.generators.report.samples import bare, measurement, record
 
 RUNS = [run_row(n) for n in range(3)]
 LONG = Problem.of(batch=1, heads=2, seqlen=4096, dtype="fp16").to_dict()

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from runs_to_compare import failed, processes, timed
 
 from fmha_cli.domain.errors import EmptySelection, UsageError
 from fmha_cli.results.filtering import filtered
+from tests.support.generators.runs_to_compare import failed, processes, timed
 
 RECORDS = (
     timed(processes(9_000, 1)),

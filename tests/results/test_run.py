@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from report.samples import ENVIRONMENT, journal_lines, record
 
 from fmha_cli.domain.codec import to_json
 from fmha_cli.domain.errors import UsageError
@@ -15,7 +14,8 @@ from fmha_cli.domain.journal import Asked, Done, Finished, Start
 from fmha_cli.report.documents.pages import environment_line
 from fmha_cli.report.documents.report import report_document
 from fmha_cli.results.run import load_run
-from results.kept import filled, row_of, run_row
+from tests.support.generators.kept_runs import filled, row_of, run_row
+from tests.support.generators.report.samples import ENVIRONMENT, journal_lines, record
 
 RUNS = [run_row(0, label="before"), run_row(1, label="after"), run_row(2, label="before")]
 ROWS = [row_of(run, index) for run in RUNS for index in range(2)]

@@ -6,11 +6,10 @@ import random
 from dataclasses import replace
 from pathlib import Path
 
-from report.samples import measurement
-
 from fmha_cli.report.record import Record
 from fmha_cli.results.store import Store
-from results.kept import filled, row_of, run_row
+from tests.support.generators.kept_runs import filled, row_of, run_row
+from tests.support.generators.report.samples import measurement
 
 BAR, SAMPLES, RUNS, ROWS = 500, 60, 12, 20
 

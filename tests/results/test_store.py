@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from report.samples import ENVIRONMENT, bare, emulated, measurement
 
 from fmha_cli.domain.errors import EnvironmentProblem
 from fmha_cli.report.record import Record
@@ -18,7 +17,8 @@ from fmha_cli.results.loading import records_of, summaries
 from fmha_cli.results.store import Store
 from fmha_cli.results.tables import STEPS, backup_path
 from fmha_cli.results.writing import end_run, put_record, put_run
-from results.kept import filled, row_of, run_row
+from tests.support.generators.kept_runs import filled, row_of, run_row
+from tests.support.generators.report.samples import ENVIRONMENT, bare, emulated, measurement
 
 RUN = run_row(label="nightly")
 ROWS = (

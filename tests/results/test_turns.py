@@ -10,11 +10,11 @@ import time
 from pathlib import Path
 
 import pytest
-from live_processes import gone
-from runs_to_compare import processes, timed
 
 from fmha_cli.domain.errors import UsageError
 from fmha_cli.results.turns import Turns, problem_digest
+from tests.support.generators.runs_to_compare import processes, timed
+from tests.support.live_processes import gone
 
 SCRIPT = """
 import json, os, sys

@@ -14,11 +14,6 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from jsonschema import Draft202012Validator
-from report.random_records import records
-from report.sample_documents import documents
-from report.samples import ENVIRONMENT, record
-from schema_checks import validator
-from strategies import problems
 
 from fmha_cli.domain import signature
 from fmha_cli.domain.errors import UsageError
@@ -29,6 +24,11 @@ from fmha_cli.report.document import document, names
 from fmha_cli.report.documents.parity import Outcome
 from fmha_cli.report.documents.report import report_document
 from fmha_cli.report.record import Record
+from tests.support.generators.report.random_records import records
+from tests.support.generators.report.sample_documents import documents
+from tests.support.generators.report.samples import ENVIRONMENT, record
+from tests.support.generators.strategies import problems
+from tests.support.schema_checks import validator
 
 GOLDEN = [(name, i) for name, found in documents().items() for i in range(len(found))]
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from suites.upstream import Case, Suite, cases_of, sample, skipped, stand_ins, taken
+from tests.support.referees.upstream_suites import Case, Suite, cases_of, sample, skipped, stand_ins, taken
 
 pytestmark = [pytest.mark.slow]
 
@@ -59,7 +59,7 @@ def upstream() -> ModuleType:
     """The test file as a module, on the shim."""
     import torch
 
-    from suites import flash_attn_shim as shim
+    from tests.support.fakes.shims import flash_attn as shim
 
     torch.set_num_threads(1)
     patch = pytest.MonkeyPatch()

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from suites.upstream import Suite
+from tests.support.referees.upstream_suites import Suite
 
 pytestmark = [pytest.mark.slow]
 
@@ -60,7 +60,7 @@ RESIDUALS = "return_residuals=True"
 @cache
 def upstream(path: str) -> ModuleType:
     """A test file as a module, on the shim."""
-    from suites import jax_shim as shim
+    from tests.support.fakes.shims import jax as shim
 
     with _environment(JAX_NUM_GENERATED_CASES=CASES, JAX_PLATFORMS="cpu"):
         module: Any = SUITE.load(path, f"jax_{path.rpartition('/')[2].removesuffix('.py')}")
@@ -131,7 +131,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.mark.timeout(1800)
 def test_as_upstream_asserts(path: str, group: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    from suites import jax_shim as shim
+    from tests.support.fakes.shims import jax as shim
 
     if name == BY_DEFAULT:
         monkeypatch.setattr(upstream(path).nn, "dot_product_attention", shim.dot_product_attention)

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from suites.upstream import Suite, stand_ins
+from tests.support.referees.upstream_suites import Suite, stand_ins
 
 pytestmark = [pytest.mark.slow]
 
@@ -85,7 +85,7 @@ def loaded(patch: pytest.MonkeyPatch) -> ModuleType:
 
 
 def shim() -> ModuleType:
-    return import_module("suites.mlx_shim")
+    return import_module("tests.support.fakes.shims.mlx")
 
 
 def sampled_product(*axes: Any) -> list[Any]:

@@ -16,8 +16,8 @@ pytest.importorskip("distributed")
 if sys.platform != "linux":
     pytest.skip("processes are found in /proc", allow_module_level=True)
 
-from sweeps.clustered import cluster
-from sweeps.swept import environ_of, kill, nothing_lost, start, sweep_of
+from tests.support.clustered import cluster
+from tests.support.swept import environ_of, kill, nothing_lost, start, sweep_of
 
 ROWS = ("-b", "1,2", "-H", "1,2", "-s", "1:10:+1")
 """40 rows."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from report.samples import measurement
 
 from fmha_cli.domain.verdict import Verdict
 from fmha_cli.report.places import PlaceEffect, place_lines
@@ -14,7 +13,8 @@ from fmha_cli.sweeps.driver import Done
 from fmha_cli.sweeps.effects import place_effects
 from fmha_cli.sweeps.places import Place
 from fmha_cli.sweeps.plan import SweepPlan, plan_sweep
-from sweeps.test_plan import MIXED, build_registry, plan_of
+from tests.support.generators.report.samples import measurement
+from tests.sweeps.test_plan import MIXED, build_registry, plan_of
 
 PLACES = [Place(device="null:0", name=f"null:{n}", kind=0) for n in range(2)]
 

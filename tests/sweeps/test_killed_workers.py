@@ -8,9 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from live_processes import gone
 
-from sweeps.swept import kill, nothing_lost, start, sweep_of
+from tests.support.live_processes import gone
+from tests.support.swept import kill, nothing_lost, start, sweep_of
 
 if sys.platform != "linux":
     pytest.skip("processes are found in /proc", allow_module_level=True)

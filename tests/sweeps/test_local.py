@@ -24,8 +24,8 @@ from fmha_cli.sweeps.local import LocalScheduler
 from fmha_cli.sweeps.places import Place
 from fmha_cli.sweeps.plan import SweepPlan
 from fmha_cli.sweeps.scheduler import News
-from sweeps.swept import descendants, kill, start, sweep_of
-from sweeps.test_plan import plan_of
+from tests.support.swept import descendants, kill, start, sweep_of
+from tests.sweeps.test_plan import plan_of
 
 if sys.platform != "linux":
     pytest.skip("processes are found in /proc", allow_module_level=True)

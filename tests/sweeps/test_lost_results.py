@@ -20,7 +20,7 @@ from fmha_cli.sweeps.places import Asked
 from fmha_cli.sweeps.remote import describe, run_chunk
 from fmha_cli.sweeps.scheduler import News
 from fmha_cli.walk.request import Request
-from sweeps.test_plan import plan_of
+from tests.sweeps.test_plan import plan_of
 
 ADDRESS = "tcp://10.0.0.1:1"
 

@@ -15,7 +15,7 @@ from fmha_cli.sweeps.jobs import Job
 from fmha_cli.sweeps.leases import take
 from fmha_cli.sweeps.remote import carried_out, describe, found_of, worker_name
 from fmha_cli.walk.request import Request
-from sweeps.test_plan import plan_of
+from tests.sweeps.test_plan import plan_of
 
 RUN = "ef" * 16
 

@@ -7,7 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from live_processes import gone, group_members, running
+
+from tests.support.live_processes import gone, group_members, running
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux lists processes under /proc")
 SLEEPS = (sys.executable, "-c", "import time; time.sleep(600)")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import fmha_cli
-from system.other_systems import MACOS, MISSING, WINDOWS, run_as
+from tests.support.fakes.other_systems import MACOS, MISSING, WINDOWS, run_as
 
 IMPORT_ALL = """
 import importlib, pkgutil, signal, sys, fmha_cli

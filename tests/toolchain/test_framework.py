@@ -7,11 +7,11 @@ from contextlib import suppress
 from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 
-import framework_plugin
 import pytest
 
 from fmha_cli import api
 from fmha_cli.toolchain import framework
+from tests.support.fakes import framework_plugin
 
 CPU = api.DeviceFacts(id="cpu", archs=("generic",))
 

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from emulated_fixtures import emulator, sees
+from tests.support.fixtures.emulated import emulator, sees
 
 __all__ = ["emulator", "sees"]

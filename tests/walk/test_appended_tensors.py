@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from given_problems import attention, normal
 
 from fmha_cli import api
+from tests.support.generators.given_problems import attention, normal
 
 B, H, G, S, D, NEW, PAGE = 2, 4, 2, 3, 16, 3, 8
 HELD = (9, 4)

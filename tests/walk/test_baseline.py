@@ -9,7 +9,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from report.samples import kernel as sample_kernel
 
 from fmha_cli.domain.errors import EmptySelection, UsageError
 from fmha_cli.domain.problem import Problem
@@ -22,6 +21,7 @@ from fmha_cli.report.parts import KernelRow
 from fmha_cli.report.record import Record
 from fmha_cli.walk.baseline import Baseline, Conditions
 from fmha_cli.walk.baseline_file import load_baseline
+from tests.support.generators.report.samples import kernel as sample_kernel
 
 
 def row(

@@ -8,12 +8,12 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from bias_values import FORMS, NUMPY, SIZES, Given, attend, drawn
 
 from fmha_cli import api
 from fmha_cli.domain.errors import ImpossibleProblem, UsageError
 from fmha_cli.domain.flag_text import raw_from_text
 from fmha_cli.walk.bias_forms import bias_flags, given_bias
+from tests.support.referees.bias_values import FORMS, NUMPY, SIZES, Given, attend, drawn
 
 B, H, S, K = SIZES
 CLOSE = {"fp32": 5e-6, "fp16": 3e-3, "bf16": 2.5e-2}

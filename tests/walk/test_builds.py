@@ -8,7 +8,6 @@ from pathlib import Path
 from threading import Event
 
 import pytest
-from fakes import Paper, PaperBackend, checked
 
 from fmha_cli.discovery.registry import Registry
 from fmha_cli.domain.arch import ArchSpec
@@ -21,6 +20,7 @@ from fmha_cli.report.documents.build import BuildState, build_state
 from fmha_cli.toolchain.parallel import COMPILE_BYTES
 from fmha_cli.walk import builds
 from fmha_cli.walk.builds import Built, build_stages
+from tests.support.fakes.paper_backends import Paper, PaperBackend, checked
 
 
 @dataclass

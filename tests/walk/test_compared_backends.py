@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from trio_fixtures import trio
 
 from fmha_cli import api
 from fmha_cli.discovery.registry import build_registry
@@ -21,6 +20,7 @@ from fmha_cli.report.parts import SelectedBy
 from fmha_cli.report.record import Record
 from fmha_cli.walk.request import Command, Request
 from fmha_cli.walk.run import run_points
+from tests.support.fixtures.trio import trio
 
 __all__ = ["trio"]
 

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from given_problems import CASES, Case
 
 from fmha_cli import api
 from fmha_cli.cli.app import run
@@ -22,6 +21,7 @@ from fmha_cli.walk.input_files import FLAG_OF
 from fmha_cli.walk.request import TENSOR_OF_FLAG
 from fmha_cli.walk.tensor_io import write_tensors
 from fmha_cli.walk.tensor_read import read_tensor
+from tests.support.generators.given_problems import CASES, Case
 
 Values = Mapping[str, Any]
 """Flag key -> array or ``filled``."""

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from runs_to_compare import processes, timed
 
 from fmha_cli.backends.cpu import backend
 from fmha_cli.discovery.registry import build_registry
@@ -22,6 +21,7 @@ from fmha_cli.walk.rows import Row
 from fmha_cli.walk.tuning import confirming
 from fmha_cli.walk.tuning.candidates import candidates_of
 from fmha_cli.walk.tuning.confirming import Confirmer, gain_of
+from tests.support.generators.runs_to_compare import processes, timed
 
 PROBLEM = Problem.of(seqlen=512, heads=1, hdim=64, dtype="bf16")
 DEVICE = DeviceFacts(id="cpu", archs=("x86_64_amx", "x86_64_v4_bf16"), name="a processor")

@@ -9,8 +9,6 @@ from itertools import product
 from pathlib import Path
 
 import pytest
-from emulated_fixtures import Sees, Told
-from fake_emulator import ID
 
 from fmha_cli import api
 from fmha_cli.discovery.registry import Registry, build_registry
@@ -30,9 +28,12 @@ from fmha_cli.walk.baseline_file import load_baseline
 from fmha_cli.walk.builds import build_context
 from fmha_cli.walk.emulation import emulation_of
 from fmha_cli.walk.request import Request
+from tests.support.fakes import emulator as fake_emulator
+from tests.support.fakes.emulator import ID
+from tests.support.fixtures.emulated import Sees, Told
 
 PROBLEM = api.Problem.from_cli("-H 2 -s 16 -d 8 --dtype fp16")
-ENTRY = EntryPoint(name="paper-emulator", value="fake_emulator", group="fmha")
+ENTRY = EntryPoint(name="paper-emulator", value=fake_emulator.__name__, group="fmha")
 
 
 def run(command: str = "run", *problems: api.Problem, **options: object) -> tuple[Record, ...]:
@@ -171,7 +172,7 @@ def test_the_arithmetic_reaches_the_emulator_and_the_record(emulator: Told) -> N
 
 
 def test_an_arithmetic_that_an_emulator_lacks_is_refused(emulator: Told, monkeypatch: pytest.MonkeyPatch) -> None:
-    from fake_emulator import PaperEmulator
+    from tests.support.fakes.emulator import PaperEmulator
 
     monkeypatch.setattr(PaperEmulator, "arithmetics", (api.Arithmetic.DOCUMENT,))
     with pytest.raises(UsageError) as refused:
@@ -209,7 +210,6 @@ def test_one_worker_serves_one_runtime(emulator: Told, shared_cache: Path) -> No
 
 
 def test_a_damaged_library_is_not_loaded(emulator: Told, monkeypatch: pytest.MonkeyPatch) -> None:
-    import fake_emulator
 
     honest = fake_emulator.PaperEmulator.build
 
@@ -279,7 +279,6 @@ def test_an_unknown_device_names_what_to_install() -> None:
 
 
 def test_an_emulator_that_is_none_is_a_fault_of_its_plugin(monkeypatch: pytest.MonkeyPatch) -> None:
-    import fake_emulator
 
     monkeypatch.setattr(fake_emulator, "PaperEmulator", object)
     registry = Registry(entries=lambda: (ENTRY,))
@@ -290,7 +289,7 @@ def test_an_emulator_that_is_none_is_a_fault_of_its_plugin(monkeypatch: pytest.M
 
 
 def test_counts_and_findings_add_up() -> None:
-    from fake_emulator import counts, finding
+    from tests.support.fakes.emulator import counts, finding
 
     (both,) = summed([counts(1), counts(2)])
     assert api.to_json(both) == {**api.to_json(counts(3)), "matrix_flops": 2 << 20, "global_read_bytes": 8192}

@@ -5,7 +5,6 @@ from __future__ import annotations
 from importlib.metadata import EntryPoint
 from pathlib import Path
 
-import framework_plugin
 import pytest
 
 from fmha_cli import api, conformance
@@ -16,8 +15,9 @@ from fmha_cli.toolchain.cache.audit import verify_cache
 from fmha_cli.toolchain.cache.listing import list_entries
 from fmha_cli.toolchain.cache.root import open_root
 from fmha_cli.toolchain.cache.why import Standing, explain_key
+from tests.support.fakes import framework_plugin
 
-ENTRY = EntryPoint("framework", "framework_plugin", "fmha")
+ENTRY = EntryPoint("framework", framework_plugin.__name__, "fmha")
 DROPOUT = api.Problem.from_cli("-b 2 -H 4 --kv-heads 2 -s 33 -d 16 --dtype fp32 --dropout 0.5")
 
 
@@ -80,7 +80,9 @@ def test_conformance_asks_in_the_worker_what_opens_a_device(tmp_path: Path, monk
     monkeypatch.setattr(backend, "probes_in_parent", False)
     monkeypatch.setattr(backend, "probe", never)
     streams = framework_plugin.fmha_register_dropout_streams()
-    subject = conformance.Subject(backend, entry="framework_plugin", cache_root=tmp_path, dropout_streams=streams)
+    subject = conformance.Subject(
+        backend, entry=framework_plugin.__name__, cache_root=tmp_path, dropout_streams=streams
+    )
     conformance.check_claims(subject)
     assert list_entries(open_root(tmp_path))
 
@@ -89,4 +91,4 @@ def test_conformance_asks_in_the_worker_what_opens_a_device(tmp_path: Path, monk
 def test_conformance(check: object, tmp_path: Path) -> None:
     streams = framework_plugin.fmha_register_dropout_streams()
     backend = framework_plugin.Backend()
-    check(conformance.Subject(backend, entry="framework_plugin", cache_root=tmp_path, dropout_streams=streams))  # type: ignore[operator]
+    check(conformance.Subject(backend, entry=framework_plugin.__name__, cache_root=tmp_path, dropout_streams=streams))  # type: ignore[operator]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from live_processes import gone, running
 
 from fmha_cli.cli.app import run
 from fmha_cli.domain.errors import EnvironmentProblem
@@ -11,6 +10,7 @@ from fmha_cli.execution.process import WorkerProcess
 from fmha_cli.execution.supervisor import Supervisor
 from fmha_cli.walk import head_start
 from fmha_cli.walk.head_start import HeadStart
+from tests.support.live_processes import gone, running
 
 
 def test_a_worker_that_nobody_takes_ends() -> None:

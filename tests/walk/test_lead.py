@@ -6,13 +6,13 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from trio_fixtures import trio
 
 from fmha_cli import api
 from fmha_cli.domain.verdict import Verdict
 from fmha_cli.measure.sampling import SamplingPolicy
 from fmha_cli.walk import execute, timing
 from fmha_cli.walk.timing import LEAD_NS, LONG_NS, MOST_LEADING, leading, sample, sample_turns
+from tests.support.fixtures.trio import trio
 
 __all__ = ["trio"]
 

@@ -9,13 +9,13 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from given_problems import CASES, attention, normal
-from test_dlpack import Foreign
 
 from fmha_cli import api
 from fmha_cli.domain.flags import BY_KEY, FlagKind
 from fmha_cli.walk.given_arrays import given_tensors, merged
 from fmha_cli.walk.request import TENSOR_OF_FLAG
+from tests.support.generators.given_problems import CASES, attention, normal
+from tests.walk.test_dlpack import Foreign
 
 NAMES = sorted({*TENSOR_OF_FLAG, *TENSOR_OF_FLAG.values()})
 

@@ -10,10 +10,10 @@ from pathlib import Path
 import ml_dtypes
 import numpy as np
 import pytest
-from library_releases import pip_install
 
 from fmha_cli.toolchain.framework import numbers_of
 from fmha_cli.walk.safetensors_files import safetensors_of
+from tests.support.builds.library_releases import pip_install
 
 SINCE = {
     "float64": "0.4.5",

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import fake_emulator
 import pytest
-import tree_backend
-from emulated_fixtures import Told
-from tree_fixtures import tree
 
 from fmha_cli import api
 from fmha_cli.discovery.registry import build_registry
@@ -22,6 +18,10 @@ from fmha_cli.walk.records import repro_line
 from fmha_cli.walk.request import Command, Request
 from fmha_cli.walk.run import run_points
 from fmha_cli.walk.sides import Side
+from tests.support.fakes import emulator as fake_emulator
+from tests.support.fakes import tree_backend
+from tests.support.fixtures.emulated import Told
+from tests.support.fixtures.tree import tree
 
 __all__ = ["tree"]
 

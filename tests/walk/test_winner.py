@@ -7,8 +7,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from trio_backends import HUNGER
-from trio_fixtures import trio
 
 from fmha_cli import api
 from fmha_cli.discovery.registry import build_registry
@@ -21,6 +19,8 @@ from fmha_cli.report.record import Record
 from fmha_cli.walk.request import Command, Request
 from fmha_cli.walk.run import run_points
 from fmha_cli.walk.turns import lead_of
+from tests.support.fakes.trio_backends import HUNGER
+from tests.support.fixtures.trio import trio
 
 __all__ = ["trio"]
 

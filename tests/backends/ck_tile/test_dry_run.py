@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from schema_checks import validator
 
 from fmha_cli.backends.ck_tile.dry_run import pointer_text, value_of
 from fmha_cli.backends.ck_tile.library import Karg
@@ -19,6 +18,7 @@ from fmha_cli.discovery.registry import Registry
 from fmha_cli.domain.errors import EnvironmentProblem
 from fmha_cli.domain.protocols import BuildContext
 from fmha_cli.report.record import Record
+from tests.support.schema_checks import validator
 
 SIZES = ("-b", "2", "-H", "4", "-s", "200", "--seqlen-k", "300", "-d", "64", "--dropout", "0.5")
 LINE = (*SIZES, "--splits", "1", "--backend", "ck_tile", "--arch", "gfx1201")

@@ -1,7 +1,7 @@
 """The real host code of CK's kernels on the recording stand-in: what it registers, packs and launches.
 
 Every case builds the stages of a plan and loads the libraries in a worker with the stand-in. It then compares the grid,
-the block and every packed argument of each launch with ``ck_kargs``, which derives them independently.
+the block and every packed argument of each launch with ``tests.support.referees.ck_tile.kargs``, which derives them independently.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
-from ck_kargs import expected
 
 from fmha_cli.discovery.registry import Registry
 from fmha_cli.domain.decision import Supported
@@ -24,6 +23,7 @@ from fmha_cli.domain.protocols import Backend, BuildContext, DryRun, LaunchView
 from fmha_cli.execution.job import Job
 from fmha_cli.execution.layout import layout_of
 from fmha_cli.execution.supervisor import Supervisor
+from tests.support.referees.ck_tile.kargs import expected
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from library_releases import pip_install
 
 from fmha_cli.backends.ck_tile.standin.building import build_standin, source
 from fmha_cli.backends.ck_tile.standin.recording import PlayedDevice
@@ -22,8 +21,10 @@ from fmha_cli.domain.device import State
 from fmha_cli.domain.errors import EnvironmentProblem
 from fmha_cli.domain.plan import Artifact
 from fmha_cli.domain.protocols import BuildContext
+from tests.support.builds.library_releases import pip_install
+from tests.support.paths import ROOT
 
-CHILD = Path(__file__).with_name("standin_child.py")
+CHILD = ROOT / "tests" / "support" / "children" / "ck_tile" / "standin.py"
 needs_hip_python = pytest.mark.skipif(importlib.util.find_spec("hip") is None, reason="hip-python is not installed")
 
 

@@ -8,17 +8,17 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from cpu_cases import Load, kernel_of
 from numerics.faults import BackwardFault, CacheFault, Fault, TileFault
-from planted_cpu import choose, switchable
-from software_tiles import AMX, software, tiles_kernel
-from tile_cases import breakable, chosen
 
 from fmha_cli.backends.cpu import backend, building
 from fmha_cli.backends.cpu.kernels import algorithm_of
 from fmha_cli.codegen.cpu.emit import emit
 from fmha_cli.domain.kernel import KernelSpec
 from fmha_cli.domain.protocols import BuildContext
+from tests.support.builds.planted_cpu import choose, switchable
+from tests.support.fakes.software_tiles import AMX, software, tiles_kernel
+from tests.support.generators.cpu.cases import Load, kernel_of
+from tests.support.generators.cpu.tile_cases import breakable, chosen
 
 Emit = Callable[[KernelSpec], str]
 
@@ -76,5 +76,5 @@ def load_faulty(shared_cache: Path) -> Load:
 
 @pytest.fixture(scope="session")
 def breakable_tiles(build_text: Callable[[KernelSpec, Emit], ctypes.CDLL]) -> Callable[[str | None], ctypes.CDLL]:
-    """``breakable_tiles(switch)``: the prefill kernel with software tiles, broken by a switch of :mod:`tile_cases` or not."""
+    """``breakable_tiles(switch)``: the prefill kernel with software tiles, broken by a switch of :mod:`tests.support.generators.cpu.tile_cases` or not."""
     return lambda name: chosen(build_text(tiles_kernel(), breakable), name)

@@ -13,21 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from arm_emulated import Emulator, emulator
-from backward_cases import (
-    DTYPES,
-    BackwardCase,
-    backward_arguments,
-    backward_complaints,
-    make_backward,
-    random_backward,
-)
-from cpu_cases import Case, arguments, complaints, kernel_of, make_data, random_case
-from extreme_cases import EXTREMES, SHOWN_BY, extreme_case
 from numerics.faults import ExtremeFault, Fault
-from planted_cpu import planted
-from test_append import Appended
-from test_backward import LONG
 
 from fmha_cli.backends.cpu.building import compile_flags
 from fmha_cli.backends.cpu.inspection import inspect_library
@@ -41,6 +27,20 @@ from fmha_cli.toolchain.cache.store import Cache
 from fmha_cli.toolchain.cpp.cross import cross_search
 from fmha_cli.toolchain.cpp.toolchain import ToolchainKind, zig_command
 from fmha_cli.toolchain.elf import machine_of_file
+from tests.backends.cpu.test_append import Appended
+from tests.backends.cpu.test_backward import LONG
+from tests.support.builds.arm_emulated import Emulator, emulator
+from tests.support.builds.planted_cpu import planted
+from tests.support.generators.cpu.backward_cases import (
+    DTYPES,
+    BackwardCase,
+    backward_arguments,
+    backward_complaints,
+    make_backward,
+    random_backward,
+)
+from tests.support.generators.cpu.cases import Case, arguments, complaints, kernel_of, make_data, random_case
+from tests.support.generators.cpu.extreme_cases import EXTREMES, SHOWN_BY, extreme_case
 
 ARCHS = ("aarch64", "aarch64_bf16", "generic")
 KINDS = ("prefill", "decode", "backward")

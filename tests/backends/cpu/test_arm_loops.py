@@ -9,7 +9,6 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from cpu_cases import kernel_of
 
 from fmha_cli.backends.cpu.building import kernel_flags
 from fmha_cli.backends.cpu.kernels import algorithm_of
@@ -22,6 +21,7 @@ from fmha_cli.domain.kernel import KernelSpec
 from fmha_cli.toolchain.cache.store import Cache
 from fmha_cli.toolchain.cpp.cross import cross_search
 from fmha_cli.toolchain.cpp.toolchain import ToolchainKind
+from tests.support.generators.cpu.cases import kernel_of
 
 pytestmark = pytest.mark.slow
 PRODUCTS = ("fmla", "bfmmla")

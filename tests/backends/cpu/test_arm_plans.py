@@ -8,16 +8,16 @@ from itertools import count, islice
 from pathlib import Path
 
 import pytest
-from acceptance.problems import supported
-from arm_emulated import Emulator, emulator
-from arm_plans import arm_plan, complaints
 from numerics.faults import ByteFault
-from planted_cpu import planted
 
 from fmha_cli.codegen.cpu.emit import emit
 from fmha_cli.domain.kernel import KernelSpec
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.tensors import Element
+from tests.support.builds.arm_emulated import Emulator, emulator
+from tests.support.builds.arm_plans import arm_plan, complaints
+from tests.support.builds.planted_cpu import planted
+from tests.support.generators.problems import supported
 
 ARCHS = ("aarch64_bf16", "aarch64")
 pytestmark = [pytest.mark.slow]

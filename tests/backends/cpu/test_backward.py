@@ -7,7 +7,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from backward_cases import (
+
+from fmha_cli.codegen.abi import BACKWARD_ENTRY, FmhaCpuBwdArgs, Status
+from fmha_cli.codegen.struct import pack
+from tests.support.generators.cpu.backward_cases import (
     BEST,
     DTYPES,
     KERNELS,
@@ -18,10 +21,7 @@ from backward_cases import (
     random_backward,
     run_backward,
 )
-from cpu_cases import Load
-
-from fmha_cli.codegen.abi import BACKWARD_ENTRY, FmhaCpuBwdArgs, Status
-from fmha_cli.codegen.struct import pack
+from tests.support.generators.cpu.cases import Load
 
 COMMON, MANY = 6, 200
 LONG = BackwardCase("fp32", q_len=(150,), k_len=(900,), capacity=900, hdim=40, hdim_v=24, right=0)

@@ -6,9 +6,17 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from backward_cases import BEST, BackwardCase, backward_complaints, finish_forward, make_backward, run_backward
-from cpu_cases import Load
 from numerics.faults import BackwardFault
+
+from tests.support.generators.cpu.backward_cases import (
+    BEST,
+    BackwardCase,
+    backward_complaints,
+    finish_forward,
+    make_backward,
+    run_backward,
+)
+from tests.support.generators.cpu.cases import Load
 
 BASE = BackwardCase("fp32", heads=4, kv_heads=2, q_len=(40,), k_len=(150,), capacity=150, hdim=32, hdim_v=24)
 NEEDS: dict[BackwardFault, dict[str, object]] = {

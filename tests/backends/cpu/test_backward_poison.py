@@ -6,7 +6,9 @@ import mmap
 
 import numpy as np
 import pytest
-from backward_cases import (
+
+from tests.backends.cpu.test_edges import fenced
+from tests.support.generators.cpu.backward_cases import (
     BEST,
     DTYPES,
     KERNELS,
@@ -16,8 +18,7 @@ from backward_cases import (
     make_backward,
     run_backward,
 )
-from cpu_cases import Load
-from test_edges import fenced
+from tests.support.generators.cpu.cases import Load
 
 FENCED = ("q", "k", "v", "o", "dout", "dq", "dk", "dv", "bias", "dbias", "lse", "alibi_slopes", "sink_logits")
 

@@ -9,18 +9,24 @@ from functools import cache
 
 import numpy as np
 import pytest
-from backward_cases import BackwardCase, backward_complaints, make_backward, random_backward, run_backward
-from cpu_cases import Load, tile_faults
 from numerics.faults import BackwardFault, TileFault
-from planted_cpu import backward_faults
-from software_tiles import AMX, HOST, HOSTS, VECTORS, software, tiles_kernel
-from test_backward_faults import case_for
-from tile_cases import UNCONFIGURED, chosen, faulty_tiles
 
 from fmha_cli.backends.cpu import backend
 from fmha_cli.codegen.cpu.algorithm import Kind
 from fmha_cli.codegen.cpu.emit import emit
 from fmha_cli.domain.kernel import KernelSpec
+from tests.backends.cpu.test_backward_faults import case_for
+from tests.support.builds.planted_cpu import backward_faults
+from tests.support.fakes.software_tiles import AMX, HOST, HOSTS, VECTORS, software, tiles_kernel
+from tests.support.generators.cpu.backward_cases import (
+    BackwardCase,
+    backward_complaints,
+    make_backward,
+    random_backward,
+    run_backward,
+)
+from tests.support.generators.cpu.cases import Load, tile_faults
+from tests.support.generators.cpu.tile_cases import UNCONFIGURED, chosen, faulty_tiles
 
 Software = Callable[..., ctypes.CDLL]
 Build = Callable[[KernelSpec, Callable[[KernelSpec], str]], ctypes.CDLL]

@@ -6,8 +6,6 @@ import math
 
 import numpy as np
 import pytest
-from cpu_cases import best_first
-from software_tiles import WHOLE
 
 from fmha_cli import api
 from fmha_cli.backends.cpu.meanings import meanings
@@ -19,6 +17,8 @@ from fmha_cli.oracle.tensors import numpy_dtype
 from fmha_cli.walk.input_files import InputFiles
 from fmha_cli.walk.request import Request
 from fmha_cli.walk.run import run_points
+from tests.support.fakes.software_tiles import WHOLE
+from tests.support.generators.cpu.cases import best_first
 
 CACHES = ("int8", "fp8_e4m3", "fp8_e5m2", "fp8_e4m3 --fp8-encoding fnuz", "fp8_e5m2 --fp8-encoding fnuz")
 TYPES = [e for e in Element if e.nbytes == 1 and e not in (Element.FP4_E2M1, Element.E8M0)]

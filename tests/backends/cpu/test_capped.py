@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cpu_cases import Case, Load, best_first, complaints, kernel_of, make_data, run
 
 from fmha_cli.backends.cpu.arch_detect import ARCHS
 from fmha_cli.codegen.cpu.emit import emit
 from fmha_cli.domain.kernel import KernelSpec
+from tests.support.generators.cpu.cases import Case, Load, best_first, complaints, kernel_of, make_data, run
 
 Build = Callable[[KernelSpec, Callable[[KernelSpec], str]], ctypes.CDLL]
 NEAR = "return vtop(most) <= c.near.end;"

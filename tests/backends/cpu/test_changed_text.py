@@ -6,9 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from cpu_cases import BEST, kernel_of
 from numerics.faults import ExtremeFault
-from planted_cpu import planted
 
 from fmha_cli.backends.cpu import building
 from fmha_cli.backends.cpu.building import cpu_key
@@ -21,6 +19,8 @@ from fmha_cli.domain.protocols import BuildContext
 from fmha_cli.measure.roofline import CacheState
 from fmha_cli.walk.host import this_host
 from fmha_cli.walk.tuning.scopes import Scopes
+from tests.support.builds.planted_cpu import planted
+from tests.support.generators.cpu.cases import BEST, kernel_of
 
 KINDS = ("prefill", "decode", "split", "combine", "backward")
 

@@ -11,14 +11,14 @@ from pathlib import Path
 import cpu_compile
 import cpu_loops
 import pytest
-from cpu_cases import kernel_of
-from software_tiles import WHOLE
 
 from fmha_cli.backends.cpu.building import kernel_flags
 from fmha_cli.backends.cpu.loops import innermost_loops
 from fmha_cli.codegen.cpu.emit import emit
 from fmha_cli.domain.arch import load_arch
 from fmha_cli.toolchain.cpp.toolchain import ToolchainKind
+from tests.support.fakes.software_tiles import WHOLE
+from tests.support.generators.cpu.cases import kernel_of
 
 needs_gcc = pytest.mark.skipif(shutil.which("g++") is None, reason="this machine has no g++")
 needs_objdump = pytest.mark.skipif(shutil.which("objdump") is None, reason="this machine has no objdump")

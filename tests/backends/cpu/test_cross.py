@@ -8,14 +8,20 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from backward_cases import DTYPES, backward_complaints, make_backward, random_backward, run_backward
-from compilers import COMPILERS, command_of
-from cpu_cases import Case, complaints, kernel_of, make_data, random_case, run
 
 from fmha_cli.backends.cpu import backend
 from fmha_cli.backends.cpu.arch_detect import ARCHS
 from fmha_cli.backends.cpu.building import kernel_flags
 from fmha_cli.codegen.cpu.emit import emit
+from tests.support.builds.compilers import COMPILERS, command_of
+from tests.support.generators.cpu.backward_cases import (
+    DTYPES,
+    backward_complaints,
+    make_backward,
+    random_backward,
+    run_backward,
+)
+from tests.support.generators.cpu.cases import Case, complaints, kernel_of, make_data, random_case, run
 
 pytestmark = pytest.mark.slow
 OTHERS, KINDS = ("clang++", "zig"), ("prefill", "decode")

@@ -9,15 +9,24 @@ from functools import cache
 
 import numpy as np
 import pytest
-from cpu_cases import FAULT_NEEDS, Case, Load, complaints, make_data, random_case, run, tile_faults
 from numerics.faults import CacheFault, Fault, TileFault
-from planted_cpu import _with, planted
-from software_tiles import AMX, FAULTS, HOST, HOSTS, software, tiles_kernel
-from tile_cases import UNCONFIGURED, check_fault, chosen, faulty_tiles
 
 from fmha_cli.backends.cpu import backend
 from fmha_cli.codegen.cpu.algorithm import Kind
 from fmha_cli.domain.kernel import KernelSpec
+from tests.support.builds.planted_cpu import _with, planted
+from tests.support.fakes.software_tiles import AMX, FAULTS, HOST, HOSTS, software, tiles_kernel
+from tests.support.generators.cpu.cases import (
+    FAULT_NEEDS,
+    Case,
+    Load,
+    complaints,
+    make_data,
+    random_case,
+    run,
+    tile_faults,
+)
+from tests.support.generators.cpu.tile_cases import UNCONFIGURED, check_fault, chosen, faulty_tiles
 
 Software = Callable[..., ctypes.CDLL]
 Build = Callable[[KernelSpec, Callable[[KernelSpec], str]], ctypes.CDLL]

@@ -8,11 +8,11 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from cpu_cases import Case, Load, best_and_tiles, complaints, kernel_of, make_data, run
-from software_tiles import WHOLE
 
 from fmha_cli.codegen.cpu.emit import emit
 from fmha_cli.domain.kernel import KernelSpec
+from tests.support.fakes.software_tiles import WHOLE
+from tests.support.generators.cpu.cases import Case, Load, best_and_tiles, complaints, kernel_of, make_data, run
 
 Build = Callable[[KernelSpec, Callable[[KernelSpec], str]], ctypes.CDLL]
 HELP = "__atomic_load_n(job.next_item + own, __ATOMIC_RELAXED) < job.first_item[own + 1]"

@@ -10,7 +10,6 @@ from collections.abc import Callable
 import ml_dtypes
 import numpy as np
 import pytest
-from cpu_cases import BEST, Case, Load, complaints, make_data, run
 
 from fmha_cli.backends.cpu.arch_detect import ARCHS
 from fmha_cli.backends.cpu.kernels import algorithm_of, cpu_kernels
@@ -21,6 +20,7 @@ from fmha_cli.domain.arch import load_arch
 from fmha_cli.domain.dtypes import DType
 from fmha_cli.domain.signature import KvKey
 from fmha_cli.domain.tensors import Element
+from tests.support.generators.cpu.cases import BEST, Case, Load, complaints, make_data, run
 
 PAGE = mmap.PAGESIZE
 LIBC = ctypes.CDLL(None, use_errno=True)

@@ -6,18 +6,24 @@ import dataclasses
 
 import numpy as np
 import pytest
-from backward_cases import BackwardCase, backward_complaints, finish_forward, make_backward, run_backward
-from cpu_cases import BEST, NUMPY, Case, Load, best_and_tiles, complaints, make_data, run
-from extreme_cases import EXTREMES, LEAST, SHOWN_BY, Extreme, extreme_case
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numerics.faults import ExtremeFault
-from software_tiles import AMX, WHOLE
-from test_splits import run_both
 
 from fmha_cli import api
 from fmha_cli.backends.cpu.arch_detect import ARCHS
 from fmha_cli.oracle.fills import fill
+from tests.backends.cpu.test_splits import run_both
+from tests.support.fakes.software_tiles import AMX, WHOLE
+from tests.support.generators.cpu.backward_cases import (
+    BackwardCase,
+    backward_complaints,
+    finish_forward,
+    make_backward,
+    run_backward,
+)
+from tests.support.generators.cpu.cases import BEST, NUMPY, Case, Load, best_and_tiles, complaints, make_data, run
+from tests.support.generators.cpu.extreme_cases import EXTREMES, LEAST, SHOWN_BY, Extreme, extreme_case
 
 KINDS = ("prefill", "decode", "pages", "split", "backward")
 DTYPES = ("fp32", "fp16", "bf16")

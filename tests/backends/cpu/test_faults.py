@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from cpu_cases import FAULT_NEEDS, Case, Load, complaints, make_data, run
 from numerics.faults import BackwardFault, Fault
-from planted_cpu import choose
 
 from fmha_cli.backends.cpu.arch_detect import detect
+from tests.support.builds.planted_cpu import choose
+from tests.support.generators.cpu.cases import FAULT_NEEDS, Case, Load, complaints, make_data, run
 
 BASE = Case("fp32", heads=4, kv_heads=2, q_len=(9,), k_len=(150,), capacity=150, hdim=32, hdim_v=32)
 

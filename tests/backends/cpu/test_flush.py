@@ -8,11 +8,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from backward_cases import BackwardCase, backward_complaints, make_backward, run_backward
-from cpu_cases import BEST, Case, Load, complaints, kernel_of, make_data, run
 
 from fmha_cli.codegen.cpu.emit import emit
 from fmha_cli.domain.kernel import KernelSpec
+from tests.support.generators.cpu.backward_cases import BackwardCase, backward_complaints, make_backward, run_backward
+from tests.support.generators.cpu.cases import BEST, Case, Load, complaints, kernel_of, make_data, run
 
 Build = Callable[[KernelSpec, Callable[[KernelSpec], str]], ctypes.CDLL]
 FAR = {"heads": 4, "kv_heads": 4, "k_len": (900,), "capacity": 900, "hdim": 40, "hdim_v": 24, "alibi": 1, "threads": 1}

@@ -8,9 +8,6 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from compilers import kernels_run
-from cpu_cases import kernel_of
-from software_tiles import WHOLE
 
 from fmha_cli.backends.cpu.building import compile_flags
 from fmha_cli.codegen.cpu.emit import emit
@@ -18,6 +15,9 @@ from fmha_cli.codegen.cpu.parts import source_text
 from fmha_cli.domain.arch import load_arch
 from fmha_cli.domain.processor import machine_here
 from fmha_cli.toolchain.cpp.toolchain import ToolchainKind
+from tests.support.builds.compilers import kernels_run
+from tests.support.fakes.software_tiles import WHOLE
+from tests.support.generators.cpu.cases import kernel_of
 
 OLDEST = 11
 KERNELS = [

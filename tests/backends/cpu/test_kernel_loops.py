@@ -9,8 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cpu_cases import kernel_of
-from software_tiles import WHOLE
 
 from fmha_cli.backends.cpu.building import build_cpu, machine_of
 from fmha_cli.backends.cpu.inspection import inspect_library
@@ -25,6 +23,8 @@ from fmha_cli.domain.protocols import BuildContext
 from fmha_cli.toolchain.cache.store import Cache
 from fmha_cli.toolchain.cpp.cross import toolchain_for
 from fmha_cli.toolchain.cpp.toolchain import ToolchainKind
+from tests.support.fakes.software_tiles import WHOLE
+from tests.support.generators.cpu.cases import kernel_of
 
 ARCHS = ("x86_64_v4_bf16", "x86_64_v4", "x86_64_v3", "x86_64_amx", "aarch64_bf16", "aarch64")
 FEW_REGISTERS = {

@@ -11,7 +11,6 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 import pytest
-from arm_emulated import emulator
 
 from fmha_cli.backends.cpu import backend
 from fmha_cli.backends.cpu.building import compile_flags, machine_of
@@ -22,6 +21,7 @@ from fmha_cli.domain.arch import load_arch
 from fmha_cli.domain.processor import machine_here
 from fmha_cli.toolchain.cache.key import BuildKind, BuildSpec
 from fmha_cli.toolchain.cpp.toolchain import ToolchainKind
+from tests.support.builds.arm_emulated import emulator
 
 PROBE = """
 extern "C" EXPORT void probe_exp2(const float* x, float* y, i64 n) {

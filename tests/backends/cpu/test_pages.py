@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from cpu_cases import Case, Load, complaints, make_data, run
 from numerics.faults import CacheFault
 
 from fmha_cli.backends.cpu.arch_detect import detect
+from tests.support.generators.cpu.cases import Case, Load, complaints, make_data, run
 
 BASE = Case("fp32", heads=4, kv_heads=2, q_len=(9, 9), k_len=(150, 33), capacity=150, hdim=32, hdim_v=24, page=16)
 KINDS = ("prefill", "decode")

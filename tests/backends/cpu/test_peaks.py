@@ -6,7 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from cpu_cases import best_first
 
 from fmha_cli.backends.cpu.arch_detect import ARCHS, detect
 from fmha_cli.backends.cpu.backend import CpuBackend
@@ -18,6 +17,7 @@ from fmha_cli.domain.errors import EnvironmentProblem
 from fmha_cli.domain.measuring import Canary, PeakLoops
 from fmha_cli.domain.protocols import BuildContext
 from fmha_cli.execution.supervisor import Supervisor
+from tests.support.generators.cpu.cases import best_first
 
 
 def test_the_backend_has_loops() -> None:

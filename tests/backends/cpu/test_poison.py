@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from cpu_cases import BEST, Case, Load, complaints, make_data, run
 
 from fmha_cli.backends.cpu.arch_detect import ARCHS
+from tests.support.generators.cpu.cases import BEST, Case, Load, complaints, make_data, run
 
 DTYPES = ["fp32", "fp16", "bf16"]
 KINDS = ["prefill", "decode"]

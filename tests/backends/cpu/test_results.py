@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from cpu_cases import BEST, Case, Load, complaints, make_data, random_case, run
 
 from fmha_cli.backends.cpu.arch_detect import ARCHS
+from tests.support.generators.cpu.cases import BEST, Case, Load, complaints, make_data, random_case, run
 
 COMMON, MANY = 14, 200
 

@@ -10,9 +10,7 @@ from typing import cast
 
 import numpy as np
 import pytest
-from cpu_cases import BEST, Case, Load, best_and_tiles, complaints, make_data, run
 from fmha_null.kernels import null_kernel
-from software_tiles import WHOLE
 
 from fmha_cli import api
 from fmha_cli.backends.cpu import settings
@@ -50,6 +48,8 @@ from fmha_cli.domain.protocols import BuildContext
 from fmha_cli.domain.settings import Settings, SettingsFrom
 from fmha_cli.domain.verdict import Verdict
 from fmha_cli.execution.supervisor import Supervisor
+from tests.support.fakes.software_tiles import WHOLE
+from tests.support.generators.cpu.cases import BEST, Case, Load, best_and_tiles, complaints, make_data, run
 
 DEVICE = DeviceFacts(id="cpu", archs=("x86_64_v4_bf16",), llc_bytes=32 << 20)
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cpu_cases import Case, Load, complaints, make_data, run
-from software_tiles import AMX, software, tiles_kernel
-from tile_cases import DISTANCE
 
 from fmha_cli.codegen.cpu.emit import emit
 from fmha_cli.domain.kernel import KernelSpec
+from tests.support.fakes.software_tiles import AMX, software, tiles_kernel
+from tests.support.generators.cpu.cases import Case, Load, complaints, make_data, run
+from tests.support.generators.cpu.tile_cases import DISTANCE
 
 Build = Callable[[KernelSpec, Callable[[KernelSpec], str]], ctypes.CDLL]
 Breakable = Callable[[str | None], ctypes.CDLL]

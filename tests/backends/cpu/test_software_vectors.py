@@ -7,12 +7,17 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from backward_cases import backward_complaints, make_backward, random_backward, run_backward
-from cpu_cases import complaints, kernel_of, make_data, random_case, run
-from software_vectors import widest
 
 from fmha_cli.backends.cpu.arch_detect import detect
 from fmha_cli.domain.kernel import KernelSpec
+from tests.support.fakes.software_vectors import widest
+from tests.support.generators.cpu.backward_cases import (
+    backward_complaints,
+    make_backward,
+    random_backward,
+    run_backward,
+)
+from tests.support.generators.cpu.cases import complaints, kernel_of, make_data, random_case, run
 
 Build = Callable[[KernelSpec, Callable[[KernelSpec], str]], ctypes.CDLL]
 PAIRS, HOST = "x86_64_v4_bf16", "generic"

@@ -7,12 +7,22 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from cpu_cases import BEST, Case, Load, arguments, best_first, complaints, make_data, random_case, run
 from numerics.faults import CacheFault
 
 from fmha_cli.backends.cpu.arch_detect import ARCHS
 from fmha_cli.codegen.abi import ENTRY, Status, part_floats
 from fmha_cli.codegen.struct import pack
+from tests.support.generators.cpu.cases import (
+    BEST,
+    Case,
+    Load,
+    arguments,
+    best_first,
+    complaints,
+    make_data,
+    random_case,
+    run,
+)
 
 CASE = Case("fp32", heads=8, kv_heads=2, q_len=(3,), k_len=(1900,), capacity=1900, hdim_v=40, splits=5)
 

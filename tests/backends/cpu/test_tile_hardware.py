@@ -10,14 +10,14 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from cpu_cases import Case, Load, complaints, kernel_of, make_data, random_case, run
 from numerics.faults import Fault, TileFault
-from planted_cpu import switchable
-from software_tiles import AMX, FAULTS, VECTORS, software, tiles_kernel
-from tile_cases import check_fault
 
 from fmha_cli.backends.cpu import backend
 from fmha_cli.domain.kernel import KernelSpec
+from tests.support.builds.planted_cpu import switchable
+from tests.support.fakes.software_tiles import AMX, FAULTS, VECTORS, software, tiles_kernel
+from tests.support.generators.cpu.cases import Case, Load, complaints, kernel_of, make_data, random_case, run
+from tests.support.generators.cpu.tile_cases import check_fault
 
 pytestmark = pytest.mark.skipif(
     AMX not in backend.probe().devices[0].archs,

@@ -8,11 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from backward_cases import BackwardCase, backward_arguments, make_backward
-from compilers import COMPILERS, command_of
-from cpu_cases import arguments, kernel_of
-from refused_tiles import without_tiles
-from software_tiles import AMX
 
 from fmha_cli import api
 from fmha_cli.backends.cpu import backend
@@ -32,6 +27,11 @@ from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.protocols import BoundTensor, BuildContext
 from fmha_cli.domain.tensors import shapes_of
 from fmha_cli.domain.verdict import Verdict
+from tests.support.builds.compilers import COMPILERS, command_of
+from tests.support.fakes.refused_tiles import without_tiles
+from tests.support.fakes.software_tiles import AMX
+from tests.support.generators.cpu.backward_cases import BackwardCase, backward_arguments, make_backward
+from tests.support.generators.cpu.cases import arguments, kernel_of
 
 HERE = backend.probe().devices[0].archs
 ASKS = pytest.mark.skipif("x86_64_v4" not in HERE, reason="this machine has no AVX-512 to ask with")

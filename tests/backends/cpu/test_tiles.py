@@ -11,17 +11,25 @@ import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 import pytest
-from cpu_cases import Case, complaints, make_data, random_case, run, tile_faults
 from numerics.faults import CacheFault, Fault, TileFault
-from planted_cpu import planted
-from software_tiles import AMX, ANYWHERE, FAULTS, HOST, HOSTS, software, tiles_kernel
-from tile_cases import BASE, NEAR_FLOATS, UNCONFIGURED, UNSCALED, check_fault, chosen, faulty_tiles
 
 from fmha_cli.backends.cpu import backend
 from fmha_cli.codegen.abi import ENTRY
 from fmha_cli.codegen.cpu.parts import source_text
 from fmha_cli.domain.arch import load_arch
 from fmha_cli.domain.kernel import KernelSpec
+from tests.support.builds.planted_cpu import planted
+from tests.support.fakes.software_tiles import AMX, ANYWHERE, FAULTS, HOST, HOSTS, software, tiles_kernel
+from tests.support.generators.cpu.cases import Case, complaints, make_data, random_case, run, tile_faults
+from tests.support.generators.cpu.tile_cases import (
+    BASE,
+    NEAR_FLOATS,
+    UNCONFIGURED,
+    UNSCALED,
+    check_fault,
+    chosen,
+    faulty_tiles,
+)
 
 Software = Callable[..., ctypes.CDLL]
 Build = Callable[[KernelSpec, Callable[[KernelSpec], str]], ctypes.CDLL]

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cpu_cases import complaints, make_data, random_case, run
 
 from fmha_cli.backends.cpu import backend
 from fmha_cli.backends.cpu.kernels import algorithm_of, cpu_kernels
@@ -24,6 +23,7 @@ from fmha_cli.domain.decision import Supported, Unsupported
 from fmha_cli.domain.device import DeviceFacts
 from fmha_cli.domain.kernel import KernelSpec
 from fmha_cli.domain.problem import Problem
+from tests.support.generators.cpu.cases import complaints, make_data, random_case, run
 
 WHOLE = ("x86_64_v4_bf16", "x86_64_v4", "x86_64_v3")
 """Architectures with a search space for each dtype."""

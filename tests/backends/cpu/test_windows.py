@@ -10,16 +10,21 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from arm_emulated import RUNNER, Emulator
-from backward_cases import backward_arguments, backward_complaints, make_backward, random_backward
-from cpu_cases import Case, arguments, complaints, kernel_of, make_data, random_case
 from numerics.faults import Fault
-from planted_cpu import planted
-from test_zig import by_zig, cross_compiled
 
 from fmha_cli.backends.cpu.arch_detect import detect
 from fmha_cli.codegen.cpu.emit import emit
 from fmha_cli.toolchain.cpp.toolchain import zig_command
+from tests.backends.cpu.test_zig import by_zig, cross_compiled
+from tests.support.builds.arm_emulated import RUNNER, Emulator
+from tests.support.builds.planted_cpu import planted
+from tests.support.generators.cpu.backward_cases import (
+    backward_arguments,
+    backward_complaints,
+    make_backward,
+    random_backward,
+)
+from tests.support.generators.cpu.cases import Case, arguments, complaints, kernel_of, make_data, random_case
 
 ZIG = zig_command() or ()
 WINE = shutil.which("wine64") or shutil.which("wine") or next(iter(Path("/usr/lib/wine").glob("wine64")), None)

@@ -8,8 +8,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from compilers import kernels_run
-from cpu_cases import kernel_of
 
 from fmha_cli.backends.cpu.arch_detect import detect
 from fmha_cli.backends.cpu.building import compile_flags
@@ -17,6 +15,8 @@ from fmha_cli.codegen.cpu.emit import emit
 from fmha_cli.domain.arch import load_arch
 from fmha_cli.toolchain.cpp.toolchain import ToolchainKind, zig_command
 from fmha_cli.toolchain.process import Limits, run_group
+from tests.support.builds.compilers import kernels_run
+from tests.support.generators.cpu.cases import kernel_of
 
 ZIG = zig_command() or ()
 pytestmark = [

@@ -7,12 +7,12 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from upstream_host.calls import DEVICES
-from upstream_host.client import Answer, Call, FakeTensor, Host
-from upstream_host.program import host_program
 
 from fmha_cli.codegen.flash_attn.params import FaBwdParams, FaFwdParams
 from fmha_cli.codegen.struct import ctypes_structure, host_layout
+from tests.support.referees.upstream_host.calls import DEVICES
+from tests.support.referees.upstream_host.client import Answer, Call, FakeTensor, Host
+from tests.support.referees.upstream_host.program import host_program
 
 pytestmark = [pytest.mark.slow, pytest.mark.ci]
 """Upstream's host code takes a minute to compile. CI runs these tests in a stage of their own."""

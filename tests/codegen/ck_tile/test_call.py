@@ -6,8 +6,6 @@ import re
 from pathlib import Path
 
 import pytest
-from generated import baseline
-from kernel_headers import karg_members, parameters, plain, struct
 
 from fmha_cli.backends.ck_tile.catalogue import family_kernels
 from fmha_cli.codegen.ck_tile.args import args_of
@@ -16,6 +14,8 @@ from fmha_cli.codegen.ck_tile.emit import source_text, unit_of
 from fmha_cli.codegen.ck_tile.features import grouped
 from fmha_cli.domain.arch import load_arch
 from fmha_cli.domain.kernel import Family, KernelSpec
+from tests.support.referees.ck_tile.generated import baseline
+from tests.support.referees.ck_tile.kernel_headers import karg_members, parameters, plain, struct
 
 HEADERS = {
     Family.FWD: ("fmha_fwd_kernel.hpp", "FmhaFwdKernel"),

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from generated import baseline, generated
 
 from fmha_cli.backends.ck_tile.catalogue import family_kernels
 from fmha_cli.backends.ck_tile.tree import CkTree
@@ -16,6 +15,7 @@ from fmha_cli.codegen.ck_tile.emit import emit
 from fmha_cli.codegen.ck_tile.splitkv import merges_heads
 from fmha_cli.domain.arch import load_arch
 from fmha_cli.domain.kernel import Family, KernelSpec
+from tests.support.referees.ck_tile.generated import baseline, generated
 
 ARCHS = ("gfx90a", "gfx942", "gfx950", "gfx1201")
 QUICK = 60

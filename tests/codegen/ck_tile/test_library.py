@@ -9,8 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from distinct import BATCH, HEADS, members_of, values_of
-from libraries import ask, builds
 
 from fmha_cli.backends.ck_tile.building import workshop
 from fmha_cli.backends.ck_tile.catalogue import family_kernels
@@ -20,6 +18,8 @@ from fmha_cli.codegen.ck_tile.emit import emit
 from fmha_cli.domain.arch import load_arch
 from fmha_cli.domain.kernel import Family, KernelSpec
 from fmha_cli.domain.protocols import BuildContext
+from tests.support.builds.ck_libraries import ask, builds
+from tests.support.generators.ck_tile.distinct import BATCH, HEADS, members_of, values_of
 
 TILE_ROWS_1D = 64
 

@@ -6,8 +6,6 @@ import random
 from pathlib import Path
 
 import pytest
-from generated import APIS, baseline, generated, type_configs
-from upstream_arguments import Instance, Node, Unreadable, differences, instance, parse, read
 
 from fmha_cli.backends.ck_tile.catalogue import family_kernels
 from fmha_cli.backends.ck_tile.tree import CkTree
@@ -17,6 +15,16 @@ from fmha_cli.domain.arch import load_arch
 from fmha_cli.domain.dtypes import DType
 from fmha_cli.domain.kernel import Family, KernelSpec
 from fmha_cli.domain.signature import Signature
+from tests.support.referees.ck_tile.generated import APIS, baseline, generated, type_configs
+from tests.support.referees.ck_tile.upstream_arguments import (
+    Instance,
+    Node,
+    Unreadable,
+    differences,
+    instance,
+    parse,
+    read,
+)
 
 ARCHS = ("gfx90a", "gfx942", "gfx950", "gfx1201")
 QUICK = {"gfx942": 20, "gfx950": 10, "gfx1201": 5}

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from live_processes import running
 
 from fmha_cli.domain.errors import EnvironmentProblem, Interrupted, KernelFailure
 from fmha_cli.toolchain.cache.key import BuildKey
@@ -23,6 +22,7 @@ from fmha_cli.toolchain.cpp.compile import compile_library, first_error_line
 from fmha_cli.toolchain.cpp.find import find_toolchain
 from fmha_cli.toolchain.cpp.library import build_kernel
 from fmha_cli.toolchain.cpp.toolchain import Toolchain, ToolchainKind
+from tests.support.live_processes import running
 
 LONG = 3600.0
 

@@ -6,7 +6,6 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from nvrtc_tiny import ARCHS
 
 from fmha_cli.backends.cuda.shop import FAILS_ON
 from fmha_cli.domain.arch import load_arch
@@ -14,6 +13,7 @@ from fmha_cli.toolchain.cuda.cubin import Cubin
 from fmha_cli.toolchain.cuda.nvrtc import LIBRARY
 from fmha_cli.toolchain.cuda.packages import ASSEMBLER, COMPILER, WheelProblem, recorded, wheel
 from fmha_cli.toolchain.cuda.probe import own_command
+from tests.support.builds.nvrtc_tiny import ARCHS
 
 TEXT = """extern "C" __global__ void fmha_tiny(float* x) {
   __shared__ unsigned long long barrier;

@@ -9,15 +9,15 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from cubin_tiny import tiny_cubin
 from hypothesis import given
 from hypothesis import strategies as st
-from nvrtc_tiny import ARCHS, cubin_of, said_of
 
 from fmha_cli.toolchain.cuda.attributes import attributes
 from fmha_cli.toolchain.cuda.cubin import Cubin
 from fmha_cli.toolchain.cuda.sass import mnemonics_of, spills_of
 from fmha_cli.toolchain.elf import Elf, MalformedObject
+from tests.support.builds.cubin_tiny import tiny_cubin
+from tests.support.builds.nvrtc_tiny import ARCHS, cubin_of, said_of
 
 GENERATIONS = ("sm_80", "sm_90a", "sm_100", "sm_120")
 TEXT = """

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from nvrtc_tiny import compiled
 
 from fmha_cli.toolchain.cuda.ptx import MalformedPtx, drop_unreferenced
+from tests.support.builds.nvrtc_tiny import compiled
 
 HEAD = ".version 9.0\n.target sm_90a, debug\n.address_size 64\n"
 CASES = {

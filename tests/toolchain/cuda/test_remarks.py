@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from cubin_tiny import tiny_cubin
-from nvrtc_tiny import ARCHS, compiled, cubin_of
-from nvrtc_wgmma import ARCH, wgmma_text
 
 from fmha_cli.toolchain.cuda.cubin import Cubin
 from fmha_cli.toolchain.cuda.remarks import remarks_of
+from tests.support.builds.cubin_tiny import tiny_cubin
+from tests.support.builds.nvrtc_tiny import ARCHS, compiled, cubin_of
+from tests.support.builds.nvrtc_wgmma import ARCH, wgmma_text
 
 CALLING = """
 extern "C" __global__ void fmha_tiny(float* x, int n) { assert(n > 3); if (n == 7) printf("%d", n); x[0] = n; }

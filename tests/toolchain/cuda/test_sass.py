@@ -9,9 +9,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from cubin_tiny import tiny_cubin
-from nvrtc_tiny import ARCHS, cubin_of, disassembly_of
-from sass_probes import PROBES, Probe, capability
 
 from fmha_cli.domain import arch
 from fmha_cli.domain.errors import InternalError
@@ -20,6 +17,9 @@ from fmha_cli.toolchain.cuda.cubin import Cubin, CubinKernel
 from fmha_cli.toolchain.cuda.sass import count, instructions_of, mnemonics_of, spills_of
 from fmha_cli.toolchain.elf import MalformedObject
 from fmha_cli.toolchain.instruction_classes import Isa, classes_of
+from tests.support.builds.cubin_tiny import tiny_cubin
+from tests.support.builds.nvrtc_tiny import ARCHS, cubin_of, disassembly_of
+from tests.support.builds.sass_probes import PROBES, Probe, capability
 
 QUICK, CI = ("sm_80", "sm_90a"), ("sm_120a",)
 SLOW = {

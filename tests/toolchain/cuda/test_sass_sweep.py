@@ -15,9 +15,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from nvrtc_tiny import nvdisasm
 
 from fmha_cli.toolchain.cuda.sass import mnemonics_of
+from tests.support.builds.nvrtc_tiny import nvdisasm
 
 ARCHS = {75: "SM75", 80: "SM80", 86: "SM86", 89: "SM89", 90: "SM90a", 100: "SM100a", 103: "SM103a", 120: "SM120a"}
 QUICK = (90, 120)

@@ -9,12 +9,12 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from amdgpu_tiny import ARCHS, Tiny, compiled, program
 
 from fmha_cli.toolchain.elf import Elf, Symbol
 from fmha_cli.toolchain.instruction_classes import Isa, classes_of
 from fmha_cli.toolchain.rocm.candidates import llvm_tool
 from fmha_cli.toolchain.rocm.disassembly import DisassemblyError, disassemble, summarise
+from tests.support.builds.amdgpu_tiny import ARCHS, Tiny, compiled, program
 
 _BUSY = Tiny(lds=1024, stack=200)
 

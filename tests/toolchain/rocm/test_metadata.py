@@ -9,10 +9,10 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from amdgpu_tiny import ARCHS, Tiny, compiled, program
 
 from fmha_cli.toolchain.elf import Elf, MalformedObject
 from fmha_cli.toolchain.rocm.metadata import KernelMetadata, decode, kernels, target_of
+from tests.support.builds.amdgpu_tiny import ARCHS, Tiny, compiled, program
 
 VARIANTS = (
     Tiny(),

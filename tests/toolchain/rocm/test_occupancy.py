@@ -6,10 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from amdgpu_tiny import ARCHS, Tiny, compiled
 
 from fmha_cli.toolchain.rocm.metadata import Descriptor, KernelMetadata, kernels
 from fmha_cli.toolchain.rocm.occupancy import Limits, limits_of, occupancy_of
+from tests.support.builds.amdgpu_tiny import ARCHS, Tiny, compiled
 
 
 def limits(arch: str) -> Limits:

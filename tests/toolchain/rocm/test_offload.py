@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 import zstandard
-from amdgpu_tiny import Tiny, compiled, program
 
 from fmha_cli.toolchain.elf import MalformedObject
 from fmha_cli.toolchain.rocm.offload import code_objects
+from tests.support.builds.amdgpu_tiny import Tiny, compiled, program
 
 _TARGETS = ("gfx942", "gfx90a")
 _FEATURES = {"gfx942": "gfx942:sramecc+:xnack-", "gfx90a": "gfx90a"}

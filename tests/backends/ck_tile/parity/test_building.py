@@ -15,8 +15,6 @@ from pathlib import Path
 import ml_dtypes
 import numpy as np
 import pytest
-from parity.ck_choice import choosing_registry
-from parity.standin import write_standins
 
 from fmha_cli.backends.ck_tile.parity import building, counterpart
 from fmha_cli.backends.ck_tile.parity.building import Workshop, build_program, find_runtime, link_flags, unit_flags
@@ -37,6 +35,8 @@ from fmha_cli.report.documents.parity import Outcome
 from fmha_cli.toolchain.cache.root import cache_root
 from fmha_cli.toolchain.rocm.candidates import RocmKind, RocmToolchain
 from fmha_cli.walk.request import Request
+from tests.support.fakes.ck_choice import choosing_registry
+from tests.support.fakes.example_programs import write_standins
 
 NOWHERE = {"ck_tile": Availability(state=State.NO_DEVICE, why="no GPU")}
 

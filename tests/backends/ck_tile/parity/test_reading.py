@@ -12,7 +12,6 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from parity.standin import write_standins
 
 from fmha_cli.backends.ck_tile.parity import reading
 from fmha_cli.backends.ck_tile.parity.case import BINARIES, ck_case
@@ -21,6 +20,7 @@ from fmha_cli.domain.verdict import Verdict
 from fmha_cli.parity import outcome
 from fmha_cli.parity.programs import run_program
 from fmha_cli.report.documents.parity import Outcome
+from tests.support.fakes.example_programs import write_standins
 
 FORMS: dict[str, Said] = {
     "valid": Said.VALID,

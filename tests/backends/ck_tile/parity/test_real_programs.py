@@ -12,7 +12,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from parity.ck_choice import choosing_registry
 
 from fmha_cli.backends.ck_tile.parity.building import Workshop, build_program
 from fmha_cli.backends.ck_tile.parity.case import ck_case
@@ -29,6 +28,7 @@ from fmha_cli.domain.errors import EnvironmentProblem
 from fmha_cli.parity.making import needs_of
 from fmha_cli.parity.programs import run_program
 from fmha_cli.toolchain.rocm.toolchain import find_rocm
+from tests.support.fakes.ck_choice import choosing_registry
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(3000)]
 

@@ -1,9 +1,0 @@
-"""The expected results of each kernel in hip_kernels.hip, computed by numpy and compared with the device's."""
-
-from __future__ import annotations
-
-import hip_cases_arithmetic
-import hip_cases_data
-from hip_compare import CASES
-
-__all__ = ["CASES", "hip_cases_arithmetic", "hip_cases_data"]

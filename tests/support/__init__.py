@@ -1,0 +1,6 @@
+"""What tests need and is no test: each folder holds one kind, and the files here are what all of them use.
+
+``models``: numpy models of kernels and machines. ``generators``: problems, records and files that tests draw. ``referees``: independent
+answers, by formulas or by upstream's own code. ``fakes``: stand-ins for backends, drivers and plugins. ``builds``: what is really
+compiled. ``children``: programs that run in a process started by a test. ``fixtures``: fixtures of pytest. ``golden``: reviewed texts.
+"""

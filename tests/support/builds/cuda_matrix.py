@@ -1,0 +1,38 @@
+"""Kernels of a build matrix, built in the cache of the test run, and what holds for each of them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from matrix_parts import Matrix, Row, build
+
+from fmha_cli.backends.cuda.cubin_backend import CubinBackend
+from fmha_cli.backends.cuda.upstream import Upstream
+from fmha_cli.discovery.registry import build_registry
+from tests.support.builds.nvrtc_context import nvrtc_context
+
+
+def built_rows(upstream: Upstream, matrix: Matrix, rows: Sequence[Row], cache: Path) -> list[dict[str, Any]]:
+    """The figures of rows of the matrix, whose kernels NVRTC builds and ``inspect`` reads as NVIDIA's tools do. Skips the test
+    if NVRTC or the sources are missing."""
+    context = nvrtc_context(upstream, cache, len(os.sched_getaffinity(0)))
+    registry = build_registry()
+    kernels = matrix.kernels_of(rows, registry)
+    built = build(kernels, registry, context)
+    found = []
+    for entry, kernel in zip(rows, kernels, strict=True):
+        row = matrix.row_of(entry, kernel, built[kernel.digest], registry)
+        assert row["error"] is None, row["kernel"]
+        assert row["disagreements"] == [], row["kernel"]
+        assert row["unknown_instructions"] is None, row["kernel"]
+        assert 0 < row["gpr"] <= 255
+        assert row["spills_noted"]
+        assert row["blocks_per_sm"] > 0
+        known = row["memory_mib"] is not None  # unknown if the test process itself is larger
+        reckoned = CubinBackend(upstream, False).compile_bytes(kernel) >> 20
+        assert not known or row["memory_mib"] < reckoned, "more than the builds reckon with"
+        found.append(row)
+    return found

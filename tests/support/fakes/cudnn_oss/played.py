@@ -1,0 +1,40 @@
+"""Jobs for a worker or a session on the stand-in driver, with cubins that have parameters and no code."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+from fmha_cli.backends.cudnn_oss.upstream import UPSTREAM
+from fmha_cli.domain.device import DeviceFacts
+from fmha_cli.domain.plan import Artifact, Plan
+from fmha_cli.domain.problem import Problem
+from fmha_cli.execution.job import Job
+from tests.support.fakes.exports import fake_exports
+from tests.support.models.modelled_run import plans_of
+
+ENTRY = "tests.support.models.cudnn_oss.modelled:modelled"
+
+
+def device_of(arch: str) -> DeviceFacts:
+    return DeviceFacts(id="cuda:0", archs=(arch,), units=3, llc_bytes=1 << 20)
+
+
+def plan_of(arch: str, line: str) -> Plan:
+    return plans_of(UPSTREAM, Problem.from_cli(f"--dtype bf16 {line}"), device_of(arch))[0]
+
+
+def cubin_of(plan: Plan, folder: Path, *, drift: int = 0) -> Path:
+    """Write the cubin of a plan's kernel, whose last parameter is longer by ``drift`` bytes."""
+    path = folder / f"{plan.main.digest}.cubin"
+    path.write_bytes(fake_exports(plan.main.arch, UPSTREAM.expected(plan.main), drift=drift))
+    return path
+
+
+def job_of(arch: str, line: str, folder: Path) -> Job:
+    plan, log = plan_of(arch, line), folder / "log"
+    path = cubin_of(plan, folder)
+    log.touch()
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    artifact = Artifact(path, digest, path.stem, log, False, 0.0)
+    return Job(entry=ENTRY, device=device_of(arch), plan=plan, artifacts=(artifact,))
