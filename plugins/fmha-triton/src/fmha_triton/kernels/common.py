@@ -1,7 +1,7 @@
 """What all kernels share: which keys a row sees, scores from products, and tiles of rows.
 
 Numbers that hold for all kernels: row i and key j count from 0 inside their sequence; ``delta`` is the shift of the mask's
-diagonal (docs/explanation/numerics.md); an unlimited bound is ``1 << 30``. Scores are in bits, that is multiplied by log2(e), so that
+diagonal; an unlimited bound is ``1 << 30``. Scores are in bits, that is multiplied by log2(e), so that
 exp2 serves; with an elementwise bias they are not, because the least finite number, which masks use as a bias, would become -inf.
 BIAS is 0 without a bias, 1 for an elementwise one, 2 for ALiBi.
 """
