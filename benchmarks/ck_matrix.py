@@ -172,7 +172,7 @@ def markdown(rows: Sequence[Mapping[str, Any]], seconds: float, jobs: int) -> st
         "GPU kernels shows the largest registers and LDS of any, and the sum of its instructions. VGPRs include AGPRs "
         "on gfx90a, gfx942 and gfx950; occupancy is waves per SIMD (`fmha_cli/toolchain/rocm/occupancy.py`).",
         "",
-        "Made by `python benchmarks/ck_matrix.py --markdown results/ck_matrix.md --json results/data/ck_matrix.json.xz`.",
+        "Made by `python benchmarks/ck_matrix.py --markdown results/ck_builds.md --json results/data/ck_matrix.json.xz`.",
         "",
     ]
     return "\n".join([*lines, *table(rows, _COLUMNS)]) + "\n"

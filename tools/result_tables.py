@@ -1,8 +1,356 @@
-"""Tables of the pages of results, each made from data."""
+"""Tables of the pages of results, each made from data. ``TABLES`` has the function of each name in ``<!-- table NAME -->``."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any
 
-TABLES: dict[str, Callable[[], str]] = {}
-"""The function of each name that stands in ``<!-- table NAME -->``."""
+from tools.result_data import data_of, table
+
+
+def spread(values: Iterable[float | None]) -> str:
+    """The least and the largest value."""
+    known = [value for value in values if value is not None]
+    if not known:
+        return ""
+    low, high = min(known), max(known)
+    return f"{low:g}" if low == high else f"{low:g}–{high:g}"
+
+
+def grouped(rows: Iterable[Any], key: Callable[[Any], Any]) -> dict[Any, list[Any]]:
+    """The rows of each key, in the order in which keys come first."""
+    found: dict[Any, list[Any]] = {}
+    for row in rows:
+        found.setdefault(key(row), []).append(row)
+    return found
+
+
+# CPU
+
+
+def cpu(page: str, place: int) -> str:
+    """A printed table of a CPU page, one line for a regime: least and largest figure of its cells."""
+    found = data_of("cpu_tables")[page][place]
+    columns, floors = found["columns"], found["columns"][-1] == ""
+    ratio = next(at for at, name in enumerate(columns) if name.startswith("time of peer"))
+    lines = []
+    for regime, rows in grouped(found["rows"], lambda row: _regime(row[0])).items():
+        unit = rows[0][2].partition(" ")[2]
+        shares = [float(part[0]) for row in rows if (part := re.match(r"\d+", row[3]))]
+        lines.append(
+            (
+                regime,
+                len(rows),
+                f"{spread(float(row[2].partition(' ')[0]) for row in rows)} {unit}",
+                f"{spread(shares)} %" if shares else "",
+                _ratios(row[ratio] for row in rows),
+                *([f"{sum(row[-1] == 'met' for row in rows)} of {len(rows)}"] if floors else []),
+            )
+        )
+    head = ("regime", "cells", "rate", "share of the ceiling", "time of a peer / ours, or ours / base")
+    return table((*head, *(["floors met"] if floors else [])), lines)
+
+
+def _regime(text: str) -> str:
+    text = re.sub(r" S=\d+$", "", text) if text.startswith("fp32 causal S=") else text
+    text = re.sub(r"^(fp8_e4m3|fp8_e5m2|int8) cache", "8-bit cache", text)
+    text = re.sub(r"^(GQA|packed) against plain", "GQA, packed against plain", text)
+    text = re.sub(r"^(fwd|bwd) 2 threads", "2 threads", re.sub(r"^one small call (fp32|bf16)", "one small call", text))
+    text = re.sub(r"^pages of 16 (fp32|bf16) ", "pages of 16 ", text)
+    return re.sub(r"^time per pair (full|causal) ", "time per pair ", text)
+
+
+def _ratios(cells: Iterable[str]) -> str:
+    """For each peer the least and largest ratio; of the base, those of our time over its."""
+    found: dict[str, list[float]] = defaultdict(list)
+    for cell in cells:
+        for part in re.sub(r" \([^)]*\)", "", cell).split(", "):
+            if name := re.match(r"(?:(.*) )?x([\d.]+)", part):
+                found[name[1] or "base"].append(float(name[2]))
+    ends = {name: dict.fromkeys((f"{min(values):.2f}", f"{max(values):.2f}")) for name, values in found.items()}
+    return ", ".join(f"{name} {'–'.join(both)}" for name, both in ends.items())
+
+
+# Kernels that were built
+
+
+def builds(name: str, registers: str, spills: str, shared: str) -> str:
+    """The kernels of a build matrix, by architecture."""
+    lines = []
+    for arch, rows in grouped(data_of(name)["kernels"], lambda row: row["arch"]).items():
+        spilling = [row for row in rows if row[spills]]
+        lines.append(
+            (
+                arch,
+                len(rows),
+                sum(not row["error"] and not row["disagreements"] for row in rows),
+                spread(row["build_s"] for row in rows),
+                spread(row["memory_mib"] for row in rows),
+                spread(row[registers] for row in rows),
+                f"{len(spilling)}, at most {max(row[spills] for row in spilling)}" if spilling else 0,
+                max(row[shared] for row in rows),
+                spread(row["occupancy"] for row in rows),
+            )
+        )
+    return table(
+        ("architecture", "kernels", "build, and agree", "seconds", "MiB", "registers", "spill", "largest LDS or shared bytes", "occupancy"),
+        lines,
+    )  # fmt: skip
+
+
+# Emulated devices
+
+
+def verdicts(names: Sequence[str], *by: str) -> str:
+    """The rows of data by some members, with their verdicts, distinct kernels, and the share of the budget that O came closest to."""
+    every = [row for name in names for row in data_of(name)["rows"]]
+    lines = []
+    for key, rows in sorted(grouped(every, lambda row: tuple(row.get(name) for name in by)).items()):
+        counts = Counter(row["verdict"] for row in rows)
+        said = ", ".join(f"{count} {verdict}" for verdict, count in counts.most_common())
+        shares = [
+            row["error"]["o"]["row_l2"] / row["error"]["o"]["budget"] for row in rows if "o" in (row["error"] or {})
+        ]
+        lines.append((*key, said, len({row["kernel"] for row in rows}), f"{100 * max(shares):.0f} %"))
+    return table((*by, "rows", "kernels", "largest error of O, of its budget"), lines)
+
+
+def worst_errors(name: str) -> str:
+    """For each type and output the row that came closest to its budget, of rows that passed."""
+    from fmha_cli.domain.problem import Problem
+
+    worst: dict[tuple[str, str], tuple[float, Mapping[str, Any]]] = {}
+    for row in data_of(name)["rows"]:
+        if row["verdict"] == "PASSED":
+            dtype = Problem.from_cli(row["flags"]).dtype.value
+            for output, check in row["checks"].items():
+                share = check["row_l2"] / check["row_l2_budget"] if check["row_l2_budget"] else 0.0
+                if share > worst.get((dtype, output), (-1.0, {}))[0]:
+                    worst[dtype, output] = (share, check)
+    return table(
+        ("type", "output", "worst row error", "budget"),
+        (
+            (*key, f"{check['row_l2']:.2e}", f"{check['row_l2_budget']:.2e}")
+            for key, (_, check) in sorted(worst.items())
+        ),
+    )
+
+
+def ck_executed() -> str:
+    """CK-Tile's kernels that were executed and are right, by family and architecture."""
+    rows, archs = data_of("emulator_check")["rows"], ("gfx90a", "gfx942", "gfx950", "gfx1201")
+    kernels: dict[tuple[str, str], set[str]] = defaultdict(set)
+    for row in rows:
+        if row["verdict"] == "PASSED":
+            for digest, family in row["kernels"].items():
+                kernels[family, row["arch"]].add(digest)
+    families = sorted({family for family, _ in kernels})
+    lines = [(family, *(len(kernels[family, arch]) for arch in archs)) for family in families]
+    lines.append(("**all**", *(sum(len(kernels[family, arch]) for family in families) for arch in archs)))
+    for verdict in ("PASSED", "HAZARD"):
+        lines.append(
+            (
+                f"problems {verdict}",
+                *(sum(_base(row) == verdict for row in rows if row["arch"] == arch) for arch in archs),
+            )
+        )
+    return table(("", *archs), lines)
+
+
+def _base(row: Mapping[str, Any]) -> str:
+    return str(row["verdict"]).partition(",")[0]
+
+
+def amd_speed() -> str:
+    """The emulator's speed: wave instructions in a second of processor time."""
+    return table(
+        ("device", "problem", "threads", "checks", "wave instructions", "M/s of processor time", "wall s", "MiB"),
+        (
+            (
+                row["arch"],
+                f"`{row['flags']}`",
+                row["threads"],
+                "on" if row["checks"] else "off",
+                f"{row['instructions']:,}",
+                f"{row['million_per_cpu_s']:.2f}",
+                f"{row['wall_s']:.3f}",
+                f"{row['peak_mib']:.0f}",
+            )
+            for row in data_of("emulator_speed")["rows"]
+            if row["arch"] in ("gfx942", "gfx1201")
+        ),
+    )
+
+
+def nvidia_executed() -> str:
+    """Rows and distinct kernels on emulated NVIDIA devices."""
+    lines = []
+    key = lambda row: (row["backend"], row["device"], row["verdict"])  # noqa: E731
+    for group, rows in sorted(grouped(data_of("nvptx_emulator")["rows"], key).items()):
+        lines.append((*group, len(rows), len({digest for row in rows for digest in row["kernels"]})))
+    return table(("backend", "device", "verdict", "rows", "kernels in them"), lines)
+
+
+def anchors() -> str:
+    """Kernels of others: architectures, launches that are right, and the error that came closest to its budget."""
+    lines = []
+    for (name, kernel), rows in grouped(
+        data_of("nvptx_anchors")["rows"], lambda row: (row["name"], row["kernel"])
+    ).items():
+        worst = max(rows, key=lambda row: row["error"] / row["budget"])
+        right = sum(row["verdict"] == "right" for row in rows)
+        archs = len({row["arch"] for row in rows})
+        lines.append(
+            (f"{name}: `{kernel}`", archs, f"{right} of {len(rows)}", f"{worst['error']:.1e}", f"{worst['budget']:.1e}")
+        )
+    return table(("kernel", "architectures", "launches right", "worst error", "its budget"), lines)
+
+
+def example() -> str:
+    """Triton's own example: launches by state of the file, device and size of the cluster."""
+    lines = []
+    key = lambda row: (row["revision"], f"emu:{row['arch']}", row["ctas"])  # noqa: E731
+    for group, rows in sorted(grouped(data_of("gluon_example")["rows"], key).items(), reverse=True):
+        right = sum(row["verdict"] == "right" for row in rows)
+        within = sum(row["error"] is not None and row["error"] <= row["budget"] for row in rows)
+        findings = Counter(kind for row in rows for kind in row["findings"])
+        lines.append((*group, len(rows), within, right, ", ".join(f"{kind} in {n}" for kind, n in findings.items())))
+    return table(("state", "device", "CTAs", "launches", "O within its budget", "right", "findings"), lines)
+
+
+def parity() -> str:
+    """The outcomes of upstream's cases by group."""
+    cases = data_of("emulator_parity")["cases"]
+    outcomes = sorted({case["outcome"] for case in cases})
+    groups = grouped(cases, lambda case: f"{case['program']} {case['group']}")
+    lines = [(name, *(sum(c["outcome"] == o for c in found) for o in outcomes)) for name, found in groups.items()]
+    lines.append((f"**all: {len(cases)}**", *(sum(c["outcome"] == o for c in cases) for o in outcomes)))
+    return table(("group", *outcomes), lines)
+
+
+def extremes_cpu() -> str:
+    """The families of each run on the CPU."""
+    lines = []
+    for run in data_of("extremes")["runs"]:
+        rows = [row for row in run["families"].values() if row["problems"]]
+        names = ("problems", "rows", "open", "gradients", "unexplained")
+        lines.append((run["title"], *(f"{sum(row[name] for row in rows):,}" for name in names)))
+    return table(("run", "problems", "rows of O", "open", "rows of gradients", "unexplained"), lines)
+
+
+def extremes_emulated() -> str:
+    """The campaign on emulated GPUs, by backend, device, type and keys."""
+    lines = []
+    for run in data_of("extremes")["emulated"]:
+        rows = [row for row in run["families"].values() if row["problems"]]
+        sums = [sum(row[name] for row in rows) for name in ("problems", "rows", "gradients", "leaks")]
+        wrong = sum(run["known"].values())
+        unexplained = sum(row["unexplained"] for row in rows)
+        place = (f"`{run['backend']}`", run["device"], run["dtype"], run.get("keys", ""))
+        lines.append((*place, *(f"{value:,}" for value in (*sums, wrong)), unexplained))
+    return table(
+        ("backend", "device", "type", "keys", "problems", "rows of O", "rows of gradients", "leaks", "wrong, reported", "unexplained"),
+        lines,
+    )  # fmt: skip
+
+
+def printed(name: str, page: str | None, place: int, *columns: int) -> str:
+    """A table that was printed by its script: all columns, or some of them."""
+    found = data_of(name) if page is None else data_of(name)[page]
+    found = found[place] if isinstance(found, list) else found
+    some = columns or range(len(found["columns"]))
+    return table([found["columns"][at] for at in some], ([row[at] for at in some] for row in found["rows"]))
+
+
+def faults_of_kernels() -> str:
+    """Faults planted in assembly: the rows of the printed table, summed by fault."""
+    rows = [row for row in data_of("planted_faults")["emulator_faults"][0]["rows"] if row[0] != "**all**"]
+    lines = [
+        (fault, *(sum(int(row[at]) for row in of) for at in range(2, 6)), _reasons(row[6] for row in of))
+        for fault, of in grouped(rows, lambda row: row[1]).items()
+    ]
+    lines.append(
+        ("**all**", *(sum(int(row[at]) for row in rows) for at in range(2, 6)), _reasons(row[6] for row in rows))
+    )
+    return table(("fault", "planted", "by name", "by numbers alone", "not caught", "of these"), lines)
+
+
+def _reasons(cells: Iterable[str]) -> str:
+    counts: Counter[str] = Counter()
+    for cell in cells:
+        for number, reason in re.findall(r"(\d+) ([^,]+)", cell):
+            counts[reason] += int(number)
+    return ", ".join(f"{count} {reason}" for reason, count in counts.most_common())
+
+
+def triton_targets() -> str:
+    """Compiled configurations of Triton's kernels, by architecture."""
+    found = data_of("triton_targets")
+    at = {name: place for place, name in enumerate(found["columns"])}
+    lines = []
+    for arch, rows in grouped(found["rows"], lambda row: row[at["arch"]]).items():
+        spilled = [int(row[at["spilled"]]) for row in rows]
+        lines.append(
+            (arch, len(rows), spread(int(row[at["registers"]]) for row in rows), sum(map(bool, spilled)), max(spilled))
+        )
+    return table(("architecture", "rows", "registers", "rows that spill", "most registers spilled"), lines)
+
+
+def triton_figures() -> str:
+    """The best kernel of each backend for one problem with head dim 128."""
+    lines = []
+    for row in data_of("triton_figures")["inspected"]:
+        of = row["figures"]
+        if "-d 128 " not in row["flags"]:
+            continue
+        registers, shared = of["gpr"] or of["vgpr"], of["shared_bytes"] if of["lds_bytes"] is None else of["lds_bytes"]
+        place = (row["arch"], row["backend"])
+        lines.append(
+            (
+                *place,
+                registers,
+                of["spills"],
+                shared,
+                of["occupancy"],
+                of["instruction_count"],
+                of["matrix_instructions"],
+            )
+        )
+    return table(
+        ("arch", "backend", "registers", "spills", "LDS or shared bytes", "occupancy", "instructions", "matrix instructions"),
+        lines,
+    )  # fmt: skip
+
+
+TABLES: dict[str, Callable[[], str]] = {
+    "cpu.zen5": partial(cpu, "zen5", 0),
+    "cpu.zen4": partial(cpu, "zen4", 1),
+    "cpu.zen4.avx2": partial(cpu, "zen4", 2),
+    "cpu.zen3": partial(cpu, "zen3", 1),
+    "cpu.intel": partial(cpu, "intel", 19),
+    "builds.ck": partial(builds, "ck_matrix", "vgpr", "spills", "lds_bytes"),
+    "builds.fa": partial(builds, "fa_matrix", "gpr", "spill_store_bytes", "shared_bytes"),
+    "builds.me": partial(builds, "me_matrix", "gpr", "spill_store_bytes", "shared_bytes"),
+    "blackwell": partial(verdicts, ("blackwell_check",), "arch", "ctas"),
+    "triton.amd": partial(verdicts, ("triton_check",), "arch"),
+    "triton.nvidia": partial(verdicts, ("triton_nvidia",), "arch"),
+    "triton.targets": triton_targets,
+    "triton.figures": triton_figures,
+    "emulator.executed": ck_executed,
+    "emulator.errors": partial(worst_errors, "emulator_check"),
+    "emulator.speed": amd_speed,
+    "nvptx.executed": nvidia_executed,
+    "nvptx.errors": partial(worst_errors, "nvptx_emulator"),
+    "nvptx.anchors": anchors,
+    "nvptx.hazards": partial(printed, "nvptx_hazards", None, 0, 0, 1, 3, 4, 6),
+    "nvptx.faults": partial(printed, "planted_faults", "nvptx_emulator_faults", 0, 0, 1, 2, 3, 5),
+    "nvptx.faults.kernels": partial(printed, "planted_faults", "nvptx_emulator_faults", 1, *range(6)),
+    "gluon.example": example,
+    "parity": parity,
+    "extremes.cpu": extremes_cpu,
+    "extremes.emulated": extremes_emulated,
+    "emulator.faults": faults_of_kernels,
+}

@@ -25,13 +25,14 @@ from tools.result_data import RESULTS, data_of, read_json, table, write_json
 from tools.result_tables import TABLES
 
 WORDS, BYTES = 1000, 1_000_000
-HEAD = ("Measured", "Processor", "Revision", "Command", "Data")
+HEAD = ("measured", "processor", "revision", "command", "data")
 INDEX = "README.md"
 _FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 _ROW = re.compile(r"^\| (\w+) \| (.+) \|$", re.MULTILINE)
 _BLOCK = re.compile(r"(<!-- table ([\w.]+) -->)\n.*?(<!-- end -->)", re.DOTALL)
 _DATA = re.compile(r"\(data/([\w.-]+)\)")
-_SCRIPT = re.compile(r"(?:benchmarks|tests|plugins|tools)/[\w/-]+\.py")
+_SCRIPT = re.compile(r"python3? (?:-m pytest (?:-m \w+ )?)?((?:benchmarks|tests|plugins|tools)/[\w/.-]+)")
+_MODULE = re.compile(r"python3? -m ((?:tests|tools)[\w.]*)")
 
 
 def words_of(text: str) -> int:
@@ -40,8 +41,8 @@ def words_of(text: str) -> int:
 
 
 def scripts_of(text: str) -> list[str]:
-    """The scripts that a page names."""
-    return sorted(set(_SCRIPT.findall(text)))
+    """The scripts and modules that the commands of a page run, as files or folders."""
+    return sorted({*_SCRIPT.findall(text), *(name.replace(".", "/") for name in _MODULE.findall(text))})
 
 
 def renewed(text: str) -> str:
@@ -55,7 +56,7 @@ def index(folder: Path = RESULTS) -> str:
     for path in _pages(folder):
         title, _, text = path.read_text("utf-8").partition("\n")
         head = dict(_ROW.findall(text))
-        rows.append((f"[{title.removeprefix('# ')}]({path.name})", head.get("Measured"), head.get("Processor")))
+        rows.append((f"[{title.removeprefix('# ')}]({path.name})", head.get("measured"), head.get("processor")))
     parts = (
         "# Results",
         "Every figure here was measured. Each page says what was measured, on which processor, at which revision and by "
@@ -79,7 +80,10 @@ def faults(folder: Path = RESULTS) -> Iterator[str]:
             yield f"{path.name}: {count} words, more than {WORDS}"
         if renewed(text) != text:
             yield f"{path.name}: a table differs from its data: python -m tools.results write"
-        yield from (f"{path.name}: no script {n}" for n in scripts_of(text) if not (folder.parent / n).is_file())
+        for name in scripts_of(text):
+            place = folder.parent / name
+            if not place.exists() and not place.with_suffix(".py").exists():
+                yield f"{path.name}: no script {name}"
         named |= set(_DATA.findall(text))
     held = sorted((folder / "data").iterdir())
     names = {path.name for path in held}

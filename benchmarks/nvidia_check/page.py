@@ -31,13 +31,19 @@ def _lines(document: Mapping[str, Any], results: Sequence[Result]) -> Iterator[s
     device, notes = document["device"], document["notes"]
     yield "# Attention on an NVIDIA GPU"
     yield ""
-    yield "Made by `benchmarks/gpu_check.py --vendor nvidia`; the full record is beside this page."
+    yield "What the check for NVIDIA GPUs found."
+    yield ""
+    yield from ("| | |", "|---|---|")
+    where = "no NVIDIA GPU" if device is None else f"{device['name']} ({', '.join(device['archs'])})"
+    yield f"| measured | {len(results)} rows in {document['seconds']:.0f} s |"
+    yield f"| processor | {where} |"
+    yield "| revision | that of the commit that records this page |"
+    yield "| command | `PYTHONPATH=. python3 benchmarks/gpu_check.py --vendor nvidia --results results` |"
+    yield "| data | [nvidia.json.xz](data/nvidia.json.xz) |"
     yield ""
     if device is None:
         yield "**NOT_RUN: there was no GPU.** The rest of this page shows what was checked without one."
-    else:
-        yield f"Device: {device['name']} ({', '.join(device['archs'])}). The whole check took {document['seconds']:.0f} s."
-    yield ""
+        yield ""
     yield from _environment(notes)
     titles = {subject.backend: subject.title for subject in KNOWN}
     for backend in dict.fromkeys(r.backend for r in results):

@@ -250,7 +250,7 @@ def test_the_page_has_a_part_for_every_backend() -> None:
     ]
     machine = {"python": "3.11", "cores": 2, "versions": {"torch": "2.13.0"}, "nvidia_smi": "no GPU"}
     notes = {"environment": machine, "kernels": {"mem_efficient": {"text": "3 kernels"}}}
-    text = page({"device": None, "notes": notes}, rows)
+    text = page({"device": None, "notes": notes, "seconds": 1.0}, rows)
     assert "- mem_efficient: 3 kernels" in text
     assert "## The machine's own ceilings" in text
     assert "## Memory-efficient attention: every family and feature, all fills" in text
