@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterable, Iterator
 
 from .installation import ROOT
-from .markdown import code, first_paragraph, page, plain, section, table
+from .markdown import code, first_paragraph, listed, page, plain, section, table
 from .source import Name, exported, find, members, signature, tree_of
 
 API, CONFORMANCE, HOOKS = "fmha_cli.api", "fmha_cli.conformance", "fmha_cli.discovery.hookspecs"
@@ -90,8 +90,8 @@ def _shown(found: Name) -> str:
         return section(found.name, _value(found), plain(found.text), level=3)
     bases = [ast.unparse(base) for base in found.node.bases if ast.unparse(base) not in ("Protocol", "Generic[T]")]
     heading = _code(f"class {found.name}({', '.join(bases)})" if bases else f"class {found.name}")
-    rows = ((code(one.spelling), plain(one.text)) for one in members(found))
-    return section(found.name, heading, plain(found.text), table(("member", "meaning"), rows), level=3)
+    lines = [f"{code(one.spelling)}: {plain(one.text)}" if one.text else code(one.spelling) for one in members(found)]
+    return section(found.name, heading, plain(found.text), listed(lines), level=3)
 
 
 def _value(found: Name) -> str:

@@ -28,7 +28,6 @@ ASKED = (
     Column("triton", "gfx942"),
     Column("flash_attn", "sm_80"),
     Column("mem_efficient", "sm_80"),
-    Column("cudnn_oss", "sm_90a", "--dtype bf16 --causal"),
     Column("cudnn_oss", "sm_100a", "--dtype bf16 --causal"),
     Column("triton", "sm_90a"),
     Column("cpu", "x86_64_v4"),

@@ -67,4 +67,6 @@ def _error(found: RulePage) -> str:
 
 
 def _stated(found: RulePage) -> str:
-    return f"**{plain(found.text)}.** {plain(found.help)}".strip()
+    first, _, rest = found.text.partition(" ")
+    text = f"{first.capitalize() if first.isalpha() and first.islower() else first} {rest}".strip()
+    return f"**{plain(text)}.** {plain(found.help)}".strip()
