@@ -53,7 +53,7 @@ SCORE_SPREAD = 4.0
 """The largest error of a score, or of a row's LSE, as a multiple of ``score_error``, which is the usual one. No budget multiplies it.
 
 Scores that ALiBi or a bias cancels leave it visible in LSE. A float32 sum of 192 products in order came to 2.2, rotated scores
-to 2.6.
+to 2.6, the converted LSE of GPU kernels with ALiBi under a causal mask to 2.5 (3000 keys).
 """
 
 SHORT_SUMS = 2.0**-13
