@@ -104,7 +104,7 @@ def gpu_answer(
 
 
 def flex_answer(p: api.Problem, kernel: api.KernelSpec, device: str) -> str | None:
-    """The error of flex_attention; None if it runs. The compiled form is not asked about shapes that it does not survive (docs/torch.md)."""
+    """The error of flex_attention; None if it runs. The compiled form is not asked about shapes that it does not survive (docs/explanation/backends/torch.md)."""
     import torch
     from fmha_torch.attend import attend_of
 

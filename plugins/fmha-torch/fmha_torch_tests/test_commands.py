@@ -1,4 +1,4 @@
-"""The commands of docs/torch.md, as its readers type them."""
+"""The commands of docs/explanation/backends/torch.md, as its readers type them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-PAGE = (Path(__file__).parents[3] / "docs" / "torch.md").read_text("utf-8")
+PAGE = (Path(__file__).parents[3] / "docs" / "explanation" / "backends" / "torch.md").read_text("utf-8")
 COMMANDS = re.findall(r"^(fmha .*)$", PAGE, re.MULTILINE)
 
 

@@ -133,7 +133,7 @@ FINDINGS = {
 
 
 @pytest.mark.parametrize("code", FINDINGS.values(), ids=FINDINGS)
-def test_what_docs_torch_md_says_of_pytorch_is_so(code: str) -> None:
+def test_the_findings_about_pytorch_are_so(code: str) -> None:
     """If one fails, PyTorch has changed, and a rule may go."""
     done = subprocess.run(
         [sys.executable, "-c", f"import torch; torch.manual_seed(0)\n{code}"],
