@@ -10,8 +10,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from fmha_cli.api import DeviceFacts, FmhaError, Plan, Problem, Registry, Supported, cache_root
-from fmha_cli.domain.protocols import BuildContext, Keyed
+from fmha_cli.api import Backend, BuildContext, DeviceFacts, FmhaError, Problem, Registry, Stage, Supported, cache_root
+from fmha_cli.domain.protocols import Keyed
 
 ROOT = Path(__file__).resolve().parents[2]
 Row = Mapping[str, Any]
@@ -75,12 +75,15 @@ def builds(registry: Registry, backend: str, flags: str, device: DeviceFacts, ke
     best = min(decisions, key=lambda d: d.rank, default=None)
     if best is None:
         return []
-    plan: Plan = one.plan(problem, best.kernel, device)
+    plan = one.plan(problem, best.kernel, device)
     context = BuildContext(cache_root=cache_root())
-    return [stage.kernel.name if not isinstance(one, Keyed) else _key(one, stage, context) for stage in plan.stages]
+    return [build_key(one, stage, context) for stage in plan.stages]
 
 
-def _key(backend: Keyed, stage: Any, context: BuildContext) -> str:
+def build_key(backend: Backend, stage: Stage, context: BuildContext) -> str:
+    """The key of a stage's build; the kernel's name for a backend that has none."""
+    if not isinstance(backend, Keyed):
+        return stage.kernel.name
     try:
         key = backend.cache_key(stage, context)
     except FmhaError as fault:

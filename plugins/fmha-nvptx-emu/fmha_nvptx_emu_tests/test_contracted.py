@@ -10,10 +10,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from cuda_figures import tool
 
 from fmha_nvptx_emu_tests.support import mma_sums
 from fmha_nvptx_emu_tests.support.ptx_machine import Array, launch, module
+from tests.support.referees.cubins import tool
 
 F32 = np.float32
 BODY = """

@@ -1,36 +1,22 @@
-"""Kernels of the build matrix compile with a real compiler, and ``inspect`` agrees with LLVM's tools on each."""
+"""Kernels of the check ``ck_builds`` compile with a real compiler, and ``inspect`` agrees with LLVM's tools on each."""
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import shutil
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
-from matrix_parts import build
 
 from fmha_cli.backends.ck_tile.backend import CkTileBackend
 from fmha_cli.backends.ck_tile.building import workshop
 from fmha_cli.discovery.registry import build_registry
 from fmha_cli.domain.errors import EnvironmentProblem
 from fmha_cli.domain.protocols import BuildContext
+from tests.checks.ck_builds import BACKEND, kernel_of, referee
+from tests.checks.kernel_builds import KernelBuild, build, listed, row_of
 
-_SCRIPT = Path(__file__).parents[3] / "benchmarks" / "ck_matrix.py"
-
-
-def _loaded() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("ck_matrix", _SCRIPT)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-matrix = _loaded()
 FAMILIES = 9
 IN_DEFAULT = ("gfx942", "bwd_dot_do_o", "fmha_bwd_dot_do_o_d128_bf16_b64_group_o2_ps_gfx9")
 """A kernel that tests of the same suite need too, and that takes a third of a forward kernel's time to compile."""
@@ -48,15 +34,15 @@ ARCHS = {"gfx90a", "gfx942", "gfx950", "gfx1201"}
 
 
 def test_the_list_covers_families_and_architectures() -> None:
-    rows = matrix.listed()
-    kernels = matrix.kernels_of(rows, build_registry())
-    assert len({kernel.digest for kernel in kernels}) == len(rows) >= 36
-    assert {row["arch"] for row in rows} == ARCHS
-    assert len({row["family"] for row in rows}) == FAMILIES
-    assert {row["arch"] for row in matrix.listed(ci=True)} == ARCHS
+    cases = listed(BACKEND)
+    kernels = [kernel_of(case, build_registry()) for case in cases]
+    assert len({kernel.digest for kernel in kernels}) == len(cases) >= 36
+    assert {case.arch for case in cases} == ARCHS
+    assert len({case.family for case in cases}) == FAMILIES
+    assert {case.arch for case in cases if case.ci} == ARCHS
 
 
-def _built(rows: list[dict[str, Any]], cache: Path) -> list[dict[str, Any]]:
+def _built(cases: list[KernelBuild], cache: Path) -> list[dict[str, Any]]:
     context = BuildContext(cache_root=cache, jobs=len(os.sched_getaffinity(0)))
     if shutil.which("clang++") is None and not any(shutil.which(f"clang++-{n}") for n in range(19, 40)):
         pytest.skip("no clang is installed")
@@ -65,12 +51,12 @@ def _built(rows: list[dict[str, Any]], cache: Path) -> list[dict[str, Any]]:
     except EnvironmentProblem as error:
         pytest.skip(f"no HIP compiler, or no sources: {error.what}")
     registry = build_registry()
-    kernels = matrix.kernels_of(rows, registry)
+    kernels = [kernel_of(case, registry) for case in cases]
     built = build(kernels, registry, context)
     reckoned = [CkTileBackend().compile_bytes(kernel) >> 20 for kernel in kernels]
     return [
-        {**matrix.row_of(row, kernel, built[kernel.digest], registry), "reckoned_mib": mib}
-        for row, kernel, mib in zip(rows, kernels, reckoned, strict=True)
+        {**row_of(case, kernel, built[kernel.digest], registry, referee), "reckoned_mib": mib}
+        for case, kernel, mib in zip(cases, kernels, reckoned, strict=True)
     ]
 
 
@@ -94,10 +80,10 @@ def _judge(rows: list[dict[str, Any]]) -> None:
 )
 def test_a_kernel(shared_cache: Path, wanted: tuple[str, str, str]) -> None:
     arch, family, name = wanted
-    _judge(_built([{"arch": arch, "family": family, "kernel": name, "shows": ""}], shared_cache))
+    _judge(_built([KernelBuild(BACKEND, arch, family, name, "")], shared_cache))
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(7200)
 def test_the_whole_matrix(shared_cache: Path) -> None:
-    _judge(_built(matrix.listed(), shared_cache))
+    _judge(_built(listed(BACKEND), shared_cache))

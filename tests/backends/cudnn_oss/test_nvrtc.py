@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cuda_figures import compared
 
 from fmha_cli.backends.cuda.inspect import inspect
 from fmha_cli.backends.cuda.shop import build
@@ -22,6 +21,7 @@ from fmha_cli.domain.protocols import BuildContext
 from fmha_cli.toolchain.cache.entry import EntryMeta, read_meta
 from fmha_cli.toolchain.cuda.cubin import Cubin
 from tests.support.builds.nvrtc_context import nvrtc_context
+from tests.support.referees.cubins import compared
 
 ARCHS = ("sm_90a", "sm_100a", "sm_103a")
 QUICK, *SLOW = (kernel for arch in ARCHS for kernel in kernels(arch))

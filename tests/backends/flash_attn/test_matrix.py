@@ -1,4 +1,4 @@
-"""Kernels of the build matrix compile with NVRTC alone, and ``inspect`` agrees with any installed NVIDIA tools."""
+"""FlashAttention-2's kernels of the check ``cuda_builds`` compile with NVRTC alone, and ``inspect`` agrees with any installed NVIDIA tools."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fa_matrix import MATRIX
 
 from fmha_cli.backends.flash_attn.upstream import UPSTREAM
 from fmha_cli.discovery.registry import build_registry
+from tests.checks.cuda_builds import FLASH, kernel_of
+from tests.checks.kernel_builds import listed
 from tests.support.builds.cuda_matrix import built_rows
 
 FAMILIES = {"fwd", "fwd_splitkv", "fwd_splitkv_combine", "bwd_dot_do_o", "bwd_dq_dk_dv", "bwd_convert_dq"}
@@ -18,11 +19,11 @@ ARCHS = {"sm_80", "sm_86", "sm_90", "sm_100", "sm_120"}
 
 
 def test_the_list_covers_families_head_dims_features_and_architectures() -> None:
-    rows = MATRIX.listed([], False)
-    kernels = MATRIX.kernels_of(rows, build_registry())
-    assert len({kernel.digest for kernel in kernels}) == len(rows) >= 40
-    assert {row["family"] for row in rows} == FAMILIES
-    assert {row["arch"] for row in rows} == ARCHS | {"sm_90a"}
+    cases = listed(FLASH)
+    kernels = [kernel_of(case, build_registry()) for case in cases]
+    assert len({kernel.digest for kernel in kernels}) == len(cases) >= 40
+    assert {case.family for case in cases} == FAMILIES
+    assert {case.arch for case in cases} == ARCHS | {"sm_90a"}
     each = Counter(kernel.family.value for kernel in kernels if kernel.arch in ARCHS)
     assert all(each[family] >= len(ARCHS) for family in FAMILIES)
     for family in ("fwd", "bwd_dq_dk_dv"):
@@ -36,9 +37,9 @@ def test_the_list_covers_families_head_dims_features_and_architectures() -> None
     assert {(s.split.value, s.append.value) for s in splits} == {
         ("no", "no"), ("no", "yes"), ("yes", "no"), ("yes", "yes")
     }  # fmt: skip
-    quick = MATRIX.listed([], True)
+    quick = [case for case in cases if case.ci]
     assert len(quick) == 3
-    assert len({row["arch"] for row in quick}) == 3
+    assert len({case.arch for case in quick}) == 3
 
 
 def _judge(rows: list[dict[str, Any]]) -> None:
@@ -48,10 +49,10 @@ def _judge(rows: list[dict[str, Any]]) -> None:
 
 @pytest.mark.timeout(600)
 def test_one_kernel(shared_cache: Path) -> None:
-    _judge(built_rows(UPSTREAM, MATRIX, MATRIX.listed([], True)[:1], shared_cache))
+    _judge(built_rows(UPSTREAM, [case for case in listed(FLASH) if case.ci][:1], shared_cache))
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(7200)
 def test_the_whole_matrix(shared_cache: Path) -> None:
-    _judge(built_rows(UPSTREAM, MATRIX, MATRIX.listed([], False), shared_cache))
+    _judge(built_rows(UPSTREAM, listed(FLASH), shared_cache))

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fa_templates import kernel_of_template
 
 from fmha_cli.backends.flash_attn.catalogue import family_kernels, kernels
 from fmha_cli.backends.flash_attn.tiles import Facts, backward_traits, facts_of, log_max_splits
@@ -24,6 +23,7 @@ from fmha_cli.domain.signature import BiasKey, MaskKey, Need
 from fmha_cli.sources.store import fetched
 from tests.support.generators.flash_attn.mutations import ARCHS
 from tests.support.referees.flash_attn.launch_templates import Device, Instance, Launch, LaunchTemplates
+from tests.support.referees.flash_attn.template_ids import kernel_of_template
 
 NO_SCORES = {"p_ptr": None}
 """``Return_softmax`` off: it writes the scores, for upstream's own tests."""

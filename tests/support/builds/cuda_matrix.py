@@ -1,4 +1,4 @@
-"""Kernels of a build matrix, built in the cache of the test run, and what holds for each of them."""
+"""Kernels of the check ``cuda_builds``, built in the cache of the test run, and what holds for each of them."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from matrix_parts import Matrix, Row, build
-
 from fmha_cli.backends.cuda.cubin_backend import CubinBackend
 from fmha_cli.backends.cuda.upstream import Upstream
 from fmha_cli.discovery.registry import build_registry
+from tests.checks.cuda_builds import kernel_of, referee
+from tests.checks.kernel_builds import KernelBuild, build, row_of
 from tests.support.builds.nvrtc_context import nvrtc_context
 
 
-def built_rows(upstream: Upstream, matrix: Matrix, rows: Sequence[Row], cache: Path) -> list[dict[str, Any]]:
-    """The figures of rows of the matrix, whose kernels NVRTC builds and ``inspect`` reads as NVIDIA's tools do. Skips the test
+def built_rows(upstream: Upstream, cases: Sequence[KernelBuild], cache: Path) -> list[dict[str, Any]]:
+    """The figures of cases, whose kernels NVRTC builds and ``inspect`` reads as NVIDIA's tools do. Skips the test
     if NVRTC or the sources are missing."""
     context = nvrtc_context(upstream, cache, len(os.sched_getaffinity(0)))
     registry = build_registry()
-    kernels = matrix.kernels_of(rows, registry)
+    kernels = [kernel_of(case, registry) for case in cases]
     built = build(kernels, registry, context)
     found = []
-    for entry, kernel in zip(rows, kernels, strict=True):
-        row = matrix.row_of(entry, kernel, built[kernel.digest], registry)
+    for case, kernel in zip(cases, kernels, strict=True):
+        row = row_of(case, kernel, built[kernel.digest], registry, referee)
         assert row["error"] is None, row["kernel"]
         assert row["disagreements"] == [], row["kernel"]
         assert row["unknown_instructions"] is None, row["kernel"]
