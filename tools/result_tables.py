@@ -77,10 +77,11 @@ def _ratios(cells: Iterable[str]) -> str:
 # Kernels that were built
 
 
-def builds(name: str, registers: str, spills: str, shared: str) -> str:
-    """The kernels of a build matrix, by architecture."""
+def builds(name: str, backend: str, registers: str, spills: str, shared: str) -> str:
+    """The kernels of a backend that were built, by architecture."""
     lines = []
-    for arch, rows in grouped(data_of(name)["kernels"], lambda row: row["arch"]).items():
+    every = [row for row in data_of(name)["rows"] if row["backend"] == backend]
+    for arch, rows in grouped(every, lambda row: row["arch"]).items():
         spilling = [row for row in rows if row[spills]]
         lines.append(
             (
@@ -331,9 +332,9 @@ TABLES: dict[str, Callable[[], str]] = {
     "cpu.zen4.avx2": partial(cpu, "zen4", 2),
     "cpu.zen3": partial(cpu, "zen3", 1),
     "cpu.intel": partial(cpu, "intel", 19),
-    "builds.ck": partial(builds, "ck_matrix", "vgpr", "spills", "lds_bytes"),
-    "builds.fa": partial(builds, "fa_matrix", "gpr", "spill_store_bytes", "shared_bytes"),
-    "builds.me": partial(builds, "me_matrix", "gpr", "spill_store_bytes", "shared_bytes"),
+    "builds.ck": partial(builds, "ck_builds", "ck_tile", "vgpr", "spills", "lds_bytes"),
+    "builds.fa": partial(builds, "cuda_builds", "flash_attn", "gpr", "spill_store_bytes", "shared_bytes"),
+    "builds.me": partial(builds, "cuda_builds", "mem_efficient", "gpr", "spill_store_bytes", "shared_bytes"),
     "blackwell": partial(verdicts, ("blackwell_check",), "arch", "ctas"),
     "triton.amd": partial(verdicts, ("triton_check",), "arch"),
     "triton.nvidia": partial(verdicts, ("triton_nvidia",), "arch"),
