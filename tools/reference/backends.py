@@ -16,7 +16,8 @@ from fmha_cli.domain.spoken import ELSEWHERE, ELSEWHERE_SCHEMA
 from fmha_cli.domain.spoken import FILE as NAMES
 from fmha_cli.domain.spoken import SCHEMA as NAMES_SCHEMA
 
-from .installation import STAND_INS, registry
+from .installation import registry
+from .kernels import backends, counted, releases, suites
 from .markdown import code, page, plain, section, table
 from .probes import ASKED, FEATURES, Column
 
@@ -49,6 +50,8 @@ def pages() -> dict[str, str]:
             "Backends",
             about,
             section("All backends", _backends()),
+            section("Kernels", counted()),
+            section("Releases of libraries", releases()),
             section("Features", _about_features(), *(_features(group) for group in FEATURES)),
             section("Not here", _not_here()),
             section("Libraries that are no backend", _elsewhere()),
@@ -56,6 +59,7 @@ def pages() -> dict[str, str]:
             section("Order", *_order()),
             section("Profiles", _profiles()),
             section("Known faults of kernels", _known_bad()),
+            section("Suites of parity", suites()),
         )
     }
 
@@ -69,8 +73,7 @@ def _backends() -> str:
             "yes" if backend.automatic else "",
             code(backend.dropout_stream),
         )
-        for name, backend in registry().backends.items()
-        if name not in STAND_INS
+        for name, backend in backends().items()
     )
     return table(("backend", "from", "architectures", "taken by auto", "dropout stream"), rows)
 

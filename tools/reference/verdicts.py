@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from fmha_cli.domain.errors import ExitCode
 from fmha_cli.domain.verdict import Verdict, exit_code_of
+from fmha_cli.parity.outcome import exit_code_of as code_of_outcomes
+from fmha_cli.report.documents.parity import Outcome
 
 from .docstrings import member_texts
 from .markdown import code, page, plain, section, table
@@ -14,9 +16,10 @@ def pages() -> dict[str, str]:
     return {
         "verdicts.md": page(
             "Verdicts and exit codes",
-            "Each row of `run`, `validate` and `bench` has one verdict. The verdicts of all rows give the exit code.",
+            "Each row of `run`, `validate` and `bench` has one verdict, and each case of `parity` one outcome. Together they give the exit code.",
             section("Verdicts", _verdicts()),
             section("Exit codes", _codes(), _precedence()),
+            section("Outcomes of parity", _outcomes()),
         )
     }
 
@@ -36,6 +39,12 @@ def _codes() -> str:
         for c in ExitCode
     )
     return table(("code", "meaning", "verdicts"), rows)
+
+
+def _outcomes() -> str:
+    texts = member_texts(Outcome)
+    rows = ((code(o.value), plain(texts[o.name]), str(int(code_of_outcomes([o])))) for o in Outcome)
+    return table(("outcome", "meaning", "exit code if every case has it"), rows)
 
 
 def _precedence() -> str:

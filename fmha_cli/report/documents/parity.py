@@ -24,15 +24,25 @@ class Outcome(StrEnum):
     """The results of comparing both sides of a case; ``we`` is this tool, ``they`` the upstream program."""
 
     AGREE_PASS = "agree-pass"
+    """Both sides compute the case, and both pass."""
     AGREE_UNSUPPORTED = "agree-unsupported"
+    """Neither side supports the case."""
     AGREE_FAIL = "agree-fail"
+    """Both sides compute the case, and both are wrong."""
     WE_FAIL = "we-fail"
+    """Upstream passes or supports the case, and this tool does not."""
     THEY_FAIL = "they-fail"
+    """This tool passes or refuses the case, and upstream does not do the same."""
     NOT_COMPARABLE = "not-comparable"
+    """Upstream's program did not check its result."""
     CRASHED = "crashed"
+    """One of the two sides crashed."""
     TIMED_OUT = "timed-out"
+    """One of the two sides took too long."""
     NOT_RUN = "not-run"
+    """There is no device for the case."""
     MISSING_BINARY = "missing-binary"
+    """Upstream's program is not here."""
 
 
 Words = tuple[str, ...]
