@@ -13,6 +13,7 @@ import pytest
 from fmha_cli.cli.shell import Shell
 from tools import generate
 from tools.reference.backends import answer
+from tools.reference.opcodes import instructions, purpose
 from tools.reference.probes import ASKED, FEATURES
 
 SLOW = "backends"
@@ -92,3 +93,21 @@ def _flags(group: Any, name: str = "fmha") -> Iterator[tuple[str, str]]:
 
 
 _OF_EVERY_PARSER = ("--help", "-h", "--version", "-V", "--install-completion", "--show-completion")
+
+
+def test_rows_that_macros_make_are_read_from_the_text(tmp_path: Path) -> None:
+    (tmp_path / "op.cpp").write_text(MACROS, "utf-8")
+    assert instructions(tmp_path / "op.cpp") == {"v_add_i16": "9.1", "v_add_u16": "9.1", "v_min_x": "", "s_nop": "2"}
+    assert purpose(tmp_path / "op.cpp") == "What the file is for."
+
+
+MACROS = r"""// What the file
+// is for. More.
+#define ONE(name, type) row("v_" name, run<type, (1, 2)>, type, "9.1")
+#define BOTH(name) \
+  ONE(name "_i16", I), ONE(name "_u16", U)
+const Entry kRows[] = {
+    BOTH("add"), {"v_min_" "x", run, {I, I}},  // {"v_comment", run}
+    {"s_nop", run, "2"},
+};
+"""

@@ -14,14 +14,14 @@ from .installation import ROOT, registry
 from .markdown import anchor, code, page, plain, section, table
 from .opcodes import instructions, purpose
 
-_AMD, _NVIDIA = (ROOT / f"plugins/fmha-{kind}-emu/src/fmha_{kind}_emu/core" for kind in ("amdgpu", "nvptx"))
+AMD, NVIDIA = (ROOT / f"plugins/fmha-{kind}-emu/src/fmha_{kind}_emu/core" for kind in ("amdgpu", "nvptx"))
 
 
 def pages() -> dict[str, str]:
     """The page of emulated devices."""
-    amd = {file: found for file in sorted(_AMD.glob("*.cpp")) if (found := instructions(file))}
-    nvidia = {file: found for file in sorted(_NVIDIA.glob("op_*.cpp")) if (found := instructions(file))}
-    calls = {file: found for file in sorted(_NVIDIA.glob("driver_*.cpp")) if (found := instructions(file))}
+    amd = {file: found for file in sorted(AMD.glob("*.cpp")) if (found := instructions(file))}
+    nvidia = {file: found for file in sorted(NVIDIA.glob("op_*.cpp")) if (found := instructions(file))}
+    calls = {file: found for file in sorted(NVIDIA.glob("driver_*.cpp")) if (found := instructions(file))}
     about = (
         "`--device emu:ARCH` executes a kernel on the processor, instruction by instruction. An instruction that is not here "
         "ends the row with an error that names it. [Emulation](../explanation/emulation.md) says what such a run proves."

@@ -102,3 +102,12 @@ def test_every_row_of_the_table_is_tested_and_names_its_section() -> None:
     table = opcodes()
     assert set(table) == {case.root for case in cases()} | ELSEWHERE
     assert all(section.startswith("9.7.") for section in table.values())
+
+
+def test_the_reference_page_has_the_rows_of_the_table() -> None:
+    """``docs/reference/instructions.md`` is made from the C++ text, without a compiler."""
+    from tools.reference.instructions import NVIDIA
+    from tools.reference.opcodes import instructions
+
+    read = {name: where for file in sorted(NVIDIA.glob("op_*.cpp")) for name, where in instructions(file).items()}
+    assert read == opcodes()
