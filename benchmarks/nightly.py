@@ -32,11 +32,11 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from chromium import browser, programs
 from nightly_judge import Judgement, Shown, builds_of, judge, key_of, slow_downs, table
 from nightly_plant import CHECKOUT, CONSTANTS, KIND, PACKAGES, Plant, checkout, cost_of, nearest
 
 from fmha_cli.walk.host import this_host
+from tools.chromium import browser, programs
 
 DTYPES, HDIMS, HEADS = ("fp32", "bf16"), "64,128", "2,3,4"
 PLANTED = "fp32"

@@ -12,7 +12,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from confirmed import confirmations
 
 from fmha_cli.discovery import registry as registries
 from fmha_cli.discovery.builtins import BUILTINS
@@ -36,6 +35,7 @@ from fmha_cli.domain.device import Availability, DeviceFacts, State
 from fmha_cli.domain.errors import InternalError
 from fmha_cli.domain.problem import Problem
 from tests.support.fakes.paper_backends import PaperBackend, checked
+from tools.confirmed import confirmations
 from tools.result_data import data_of
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -5,16 +5,17 @@ Each sequence's keys are gathered from pages by PyTorch's indexing, rotated as c
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from contenders import ours, tensors
 
 from fmha_cli.domain.features import RotaryStyle
 from fmha_cli.domain.problem import Problem
 from fmha_cli.oracle.fills import fill
 from fmha_cli.oracle.reference import forward
+from tests.support.builds.cpu_outputs import outputs, tensors
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed (extra: peers)")
 sdpa = torch.nn.functional.scaled_dot_product_attention
@@ -111,40 +112,34 @@ def test_the_oracle_reads_caches_as_torch_does(name: str) -> None:
 
 @pytest.mark.parametrize("dtype", LARGEST)
 @pytest.mark.parametrize("name", CACHES)
-def test_kernels_read_caches_as_torch_does(name: str, dtype: str) -> None:
+def test_kernels_read_caches_as_torch_does(name: str, dtype: str, shared_cache: Path) -> None:
     problem = Problem.from_cli(f"{CACHES[name]} --dtype {dtype}")
     inputs = tensors(problem)
     wanted = expected(problem, inputs)
-    mine = ours(problem, inputs, 2)
-    mine.run()
-    assert mine.output is not None
-    got = np.asarray(mine.output(), np.float64).reshape(wanted.shape)
+    (o,) = outputs(problem, inputs, shared_cache, "o")
+    got = o.astype(np.float64).reshape(wanted.shape)
     assert np.abs(got - wanted).max() <= LARGEST[dtype] * np.abs(wanted).max()
 
 
 @pytest.mark.parametrize("kv", ["int8", "fp8_e4m3", "fp8_e5m2"])
-def test_kernels_read_narrow_caches_as_torch_does(kv: str) -> None:
+def test_kernels_read_narrow_caches_as_torch_does(kv: str, shared_cache: Path) -> None:
     problem = Problem.from_cli(f"{CACHES['paged']} --dtype bf16 --kv-dtype {kv} --qscale tensor")
     inputs = tensors(problem)
     wide = {name: x.astype(np.float64) for name, x in inputs.items() if x.dtype != np.int32}
     wide |= {name: wide[name] * float(wide[f"{name}_descale"][0]) for name in "kv"}
     wanted = expected(problem, {**wide, "block_table": inputs["block_table"]})
-    mine = ours(problem, inputs, 2)
-    mine.run()
-    assert mine.output is not None
-    got = np.asarray(mine.output(), np.float64).reshape(wanted.shape)
+    (o,) = outputs(problem, inputs, shared_cache, "o")
+    got = o.astype(np.float64).reshape(wanted.shape)
     assert np.abs(got - wanted).max() <= LARGEST["bf16"] * np.abs(wanted).max()
 
 
-def test_a_page_of_another_sequence_is_seen() -> None:
+def test_a_page_of_another_sequence_is_seen(shared_cache: Path) -> None:
     """The comparison would notice a wrong entry of the table."""
     problem = Problem.from_cli(f"{CACHES['paged']} --dtype fp32")
     inputs = tensors(problem)
     table = inputs["block_table"].copy()
     table[1, 0] = table[0, 0]
-    mine = ours(problem, {**inputs, "block_table": table}, 2)
-    mine.run()
-    assert mine.output is not None
     wanted = expected(problem, inputs)
-    got = np.asarray(mine.output(), np.float64).reshape(wanted.shape)
+    (o,) = outputs(problem, {**inputs, "block_table": table}, shared_cache, "o")
+    got = o.astype(np.float64).reshape(wanted.shape)
     assert np.abs(got - wanted).max() > 0.01 * np.abs(wanted).max()

@@ -12,6 +12,7 @@ import gpu_check
 import pytest
 from amd_cases import AMD_CASES
 from check_case import Case
+from devices import device_or_skip
 
 from fmha_cli import api
 from fmha_cli.discovery.registry import build_registry
@@ -20,7 +21,6 @@ from fmha_cli.domain.device import DeviceFacts
 from fmha_cli.domain.kernel import Family
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.verdict import Verdict
-from tests.support.fakes.gpu_devices import device_or_skip
 
 
 @pytest.fixture

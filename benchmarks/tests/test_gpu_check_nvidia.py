@@ -17,6 +17,7 @@ import gpu_check
 import gpu_prepare
 import pytest
 from check_case import Case
+from devices import device_or_skip
 from nvidia_check.kernels import pool_of
 from nvidia_check.plans import planned
 from nvidia_check.subjects import (
@@ -44,7 +45,6 @@ from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.verdict import Verdict
 from fmha_cli.walk.request import Command, Request
 from fmha_cli.walk.run import run_points
-from tests.support.fakes.gpu_devices import device_or_skip
 from tools.result_data import read_json
 
 EVERY = [(subject, case) for subject in KNOWN for case in subject.cases]

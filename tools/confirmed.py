@@ -1,6 +1,6 @@
 """What a record of ``gpu_check.py`` confirms: the rows that ``arch_specs/_preference.json`` may hold because of it.
 
-    python benchmarks/confirmed.py results/data/nvidia.json.xz
+    python -m tools.confirmed results/data/nvidia.json.xz
 
 A backend's kernels for an architecture are confirmed by a record if a device ran them, every judged row passed (parts
 ``cases`` and ``random``), and none is NOT_RUN. The check must be whole: not with ``--parts`` or ``--count``. A row names its
