@@ -16,6 +16,8 @@ import pytest
 from fmha_cli.backends.cuda.small import SmallUpstream
 from fmha_cli.backends.cuda.upstream import Upstream
 
+pytestmark = pytest.mark.promise("Each package imports only the packages that the architecture page allows.")
+
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "fmha_cli"
 PAGE = ROOT / "docs" / "explanation" / "architecture.md"

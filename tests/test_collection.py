@@ -57,6 +57,7 @@ def on_disk(checkout: Path) -> set[str]:
     return {str(p.relative_to(checkout)) for folder in folders for name in PATTERNS for p in folder.rglob(name)}
 
 
+@pytest.mark.promise("Every command that a page shows works as shown.")
 def test_every_test_file_is_collected(tmp_path: Path) -> None:
     found = collected(ROOT, tmp_path)
     assert len(found) > 200

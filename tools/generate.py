@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "docs" / "reference"
 MODULES = (
     *("commands", "problem", "rules", "verdicts", "schemas"),
-    *("backends", "architectures", "models", "sources", "instructions", "plugin_api"),
+    *("backends", "architectures", "models", "sources", "instructions", "plugin_api", "promises"),
 )
 """In the order of the index."""
 

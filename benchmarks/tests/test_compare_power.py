@@ -27,6 +27,7 @@ def share(machine: str, factor: float, *, rows: int, found: bool, stages: int, s
     return sum(one.found if found else one.alarm for one in outcomes) / TRIALS
 
 
+@pytest.mark.promise("Two runs differ only where enough processes say so, beyond tolerance, noise and chance.")
 @pytest.mark.parametrize("machine", ["quiet, 1 thread", "busy, 1 thread"])
 @pytest.mark.parametrize("stored", [False, True])
 def test_the_rule_finds_a_planted_row_and_raises_few_alarms(machine: str, stored: bool) -> None:

@@ -129,6 +129,7 @@ def test_all_families_and_names() -> None:
         assert len({point.name for point in subject.points}) == len(subject.points)
 
 
+@pytest.mark.promise("The check for NVIDIA GPUs has the documented problems, and is NOT_RUN without a GPU.")
 @pytest.mark.slow
 @pytest.mark.ci
 def test_the_page_has_the_numbers_of_a_check() -> None:
@@ -263,6 +264,7 @@ def test_random_problems_have_every_mask_and_length_that_cudnns_kernels_serve() 
     assert {p.seqlen_q // 128 % 2 for p in served} == {0}
 
 
+@pytest.mark.promise("The check for NVIDIA GPUs has the documented problems, and is NOT_RUN without a GPU.")
 def test_without_a_gpu_every_row_is_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gpu_check, "first_device", lambda backends: (None, "no device in this test"))
     out, results = tmp_path / "out.json", tmp_path / "results"

@@ -128,6 +128,7 @@ def written(folder: Path, count: int) -> list[dict[str, Any]]:
     return [problem.to_dict() for problem in problems]
 
 
+@pytest.mark.promise("A nightly job names the rows of the changed kernel, and no other.")
 @pytest.mark.slow
 @pytest.mark.ci
 def test_the_job_names_the_planted_rows_and_no_other(tmp_path: Path) -> None:

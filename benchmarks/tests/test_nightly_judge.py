@@ -56,6 +56,7 @@ def test_every_planted_row_found_and_no_other_passes() -> None:
     assert seen.verdicts == {"slower": 2, "same": 1, "unsure": 1}
 
 
+@pytest.mark.promise("A nightly job names the rows of the changed kernel, and no other.")
 @pytest.mark.parametrize("speed", ["same", "unsure", "faster"])
 def test_a_planted_row_that_is_not_slower_is_missed(speed: str) -> None:
     seen = judged(document(row("fp32", 256, speed, 1.05)))
@@ -64,6 +65,7 @@ def test_a_planted_row_that_is_not_slower_is_missed(speed: str) -> None:
     assert seen.missed[0].endswith(f"seqlen_q=256 seqlen_k=256 hdim=128: {speed}, ratio 1.050")
 
 
+@pytest.mark.promise("A nightly job names the rows of the changed kernel, and no other.")
 @pytest.mark.parametrize("speed", ["slower", "faster"])
 def test_an_untouched_row_with_a_sure_difference_is_an_alarm(speed: str) -> None:
     seen = judged(document(row("bf16", 256, speed, 1.03)))

@@ -18,6 +18,7 @@ THEIRS_ON_CPU = {"K902", "K905", "K908"}
 """PyTorch's own limits that can be met on a CPU; K903, K904, K907 and K909 are those of GPUs."""
 
 
+@pytest.mark.promise("PyTorch, ONNX Runtime and OpenVINO run as backends, by rules that the libraries confirm.")
 @pytest.mark.parametrize(("count", "compiles"), [(30, 0), pytest.param(200, 2, marks=pytest.mark.slow)])
 def test_pytorch_and_the_rules_agree(count: int, compiles: int) -> None:
     found, asked = compare(0, count, "cpu", "generic", compiles=compiles)

@@ -49,6 +49,7 @@ def carried_out(how: How, room: Room) -> subprocess.CompletedProcess[str]:
     return done
 
 
+@pytest.mark.promise("Every command that a page shows works as shown.")
 def test_every_command_is_in_the_table_and_the_table_has_no_other() -> None:
     assert {one.text for one in SHOWN} == set(TABLE)
     assert len(SHOWN) > 50
@@ -72,6 +73,9 @@ def test_blocks_and_stray_commands_are_noticed(tmp_path: Path) -> None:
         How("fmha", Suite.SLOW)
 
 
+@pytest.mark.promise(
+    "Every command that a page shows works as shown.", "`list-kernels` lists the kernels of an architecture."
+)
 @pytest.mark.sampled(25)
 @pytest.mark.parametrize("how", DEFAULT, ids=lambda how: how.text)
 def test_a_command(how: How, room: Room, served: Served) -> None:
@@ -99,6 +103,7 @@ def test_what_needs_a_shell_has_one() -> None:
     assert How("fmha X", words={"X": "y"}, add="--z", why="time").argv == ["y", "--z"]
 
 
+@pytest.mark.promise("Every command that a page shows works as shown.")
 @pytest.mark.slow
 @pytest.mark.timeout(7200)
 @pytest.mark.parametrize("how", [how for how in TABLE.values() if how.suite is Suite.SLOW], ids=lambda how: how.text)
@@ -109,6 +114,7 @@ def test_a_command_that_takes_minutes(how: How, room: Room) -> None:
     assert done.returncode in how.codes, done.stdout
 
 
+@pytest.mark.promise("README: Run the tests, which need no GPU:", "Every command that a page shows works as shown.")
 def test_readme_begins_with_the_main_job_and_the_tests() -> None:
     """``.ci/run`` runs both blocks unchanged in new environments."""
     bash = [text.strip() for language, text in blocks_of(README) if language == "bash"]

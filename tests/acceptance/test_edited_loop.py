@@ -19,6 +19,10 @@ import pytest
 
 from tests.support.processes import environment, finished, start
 
+pytestmark = pytest.mark.promise(
+    "An edited tree is built by the rules of its revision, marked, and compared with the old one."
+)
+
 HEADER = "include/ck_tile/ops/fmha/pipeline/block_fmha_pipeline_qr_ks_vs_async.hpp"
 HARMLESS = (
     "            // tail\n            {\n                block_sync_lds();\n",
@@ -80,6 +84,7 @@ def loop(tmp_path_factory: pytest.TempPathFactory, shared_cache: Path) -> Loop:
     return found
 
 
+@pytest.mark.promise("On an emulated device, a mistake in an edited copy is caught, and a harmless edit passes.")
 @pytest.mark.slow
 @pytest.mark.timeout(7200)
 def test_the_loop(loop: Loop) -> None:

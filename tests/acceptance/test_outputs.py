@@ -17,6 +17,11 @@ LINE = "echo 4 rows; echo 'time 7.25 ms, kernel 1a2b3c4d5e'"
 TODAY = "4 rows\ntime 7.25 ms, kernel 1a2b3c4d5e\n"
 
 
+@pytest.mark.promise(
+    "README: finds the kernel for your problem, builds it, runs it, and checks every number against a float64 reference",
+    "Every command that a page shows works as shown.",
+    "Configuration files and outputs are as the pages show them.",
+)
 @pytest.mark.parametrize("page", WITH_OUTPUT, ids=lambda page: str(page.relative_to(ROOT)))
 def test_outputs_are_as_shown(page: Path) -> None:
     assert check(page, table()) == []

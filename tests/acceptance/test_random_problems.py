@@ -77,6 +77,11 @@ def problems_of(chunk: int) -> list[Problem]:
 CI, SLOW = (pytest.mark.slow, pytest.mark.ci), pytest.mark.slow
 
 
+@pytest.mark.promise(
+    "README: C++ of this project",
+    "README: finds the kernel for your problem, builds it, runs it, and checks every number against a float64 reference",
+    "Random problems pass against the float64 reference, and planted faults fail.",
+)
 @pytest.mark.parametrize(
     ("chunk", "part"),
     [
@@ -224,6 +229,7 @@ def test_the_problems_cover_the_surface() -> None:
     assert sum(problem.seqlen_q <= 16 for problem in problems) >= 400
 
 
+@pytest.mark.promise("Every backend answers whether it supports a problem, and gives its reasons if not.")
 @pytest.mark.parametrize("count", [REFUSED_IN_DEFAULT, pytest.param(REFUSED, marks=SLOW)])
 def test_refused_problems_say_why(registry: Registry, count: int) -> None:
     asked = [refused(n) for n in range(count)]

@@ -118,10 +118,12 @@ def walked(terminal: Terminal, chosen: list[Step], replaced: dict[str, str]) -> 
     return found
 
 
+@pytest.mark.promise("Tables fit any terminal: no number is cut, and a column that is left out is named.")
 def test_a_sample_of_the_tour(terminal: Terminal) -> None:
     assert walked(terminal, QUICK, {}) == []
 
 
+@pytest.mark.promise("Tables fit any terminal: no number is cut, and a column that is left out is named.")
 @pytest.mark.slow
 @pytest.mark.timeout(7200)
 def test_the_whole_tour(terminal: Terminal) -> None:
@@ -129,6 +131,7 @@ def test_the_whole_tour(terminal: Terminal) -> None:
     assert walked(terminal, TOUR, kernels) == []
 
 
+@pytest.mark.promise("Tables fit any terminal: no number is cut, and a column that is left out is named.")
 def test_every_help_fits(terminal: Terminal) -> None:
     found = []
     for words in ["", *HELPS]:

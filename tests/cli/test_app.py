@@ -42,6 +42,7 @@ def test_the_help_of_all_commands_imports_no_command(fmha: Fmha) -> None:
     }
 
 
+@pytest.mark.promise("README: One command line for every fused multi-head-attention kernel.")
 def test_help_lists_every_command(fmha: Fmha) -> None:
     done = fmha("--help")
     assert done.code == 0
@@ -159,6 +160,7 @@ def test_color(fmha: Fmha) -> None:
     assert "\x1b[" not in fmha("archs", "nope", FMHA_COLOR="never").err
 
 
+@pytest.mark.promise("Exit code 70: an internal error, with a bug-report block.")
 def test_a_bug_prints_a_report_and_exits_70(fmha: Fmha, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(self: object) -> None:
         raise RuntimeError("the roof fell in")

@@ -79,11 +79,13 @@ def test_doctor_and_plugins_name_every_one(site: Path) -> None:
     assert all(states[name, False] == "broken" for name in BROKEN)
 
 
+@pytest.mark.promise("A broken plugin breaks nothing else, and is exit code 4 where it is named.")
 def test_nothing_else_breaks(site: Path) -> None:
     code, document, err = fmha(site, "run", *SMALL)
     assert (code, document["records"][0]["verdict"]) == (0, "PASSED"), err
 
 
+@pytest.mark.promise("A broken plugin breaks nothing else, and is exit code 4 where it is named.")
 @pytest.mark.parametrize("argv", [("doctor", "torn"), ("run", "--backend", "torn"), ("run", "--backend", "typo")])
 def test_a_broken_plugin_asked_for_by_name_is_exit_4(site: Path, argv: tuple[str, ...]) -> None:
     assert fmha(site, *argv)[0] == 4

@@ -23,6 +23,10 @@ def checks(result: Result) -> dict[str, Any]:
     return {fill["o"]["fill"]: fill["o"] for fill in result.document["records"][0]["fills"]}
 
 
+@pytest.mark.promise(
+    "`validate` runs five fills with poison, guard zones and repeats, and counts the rows compared.",
+    "A row says which share of its output was judged; fills with known answers judge all of it.",
+)
 @pytest.mark.parametrize("command", ["run", "bench", "validate"])
 def test_every_command_says_how_many_rows_it_compared(fmha: Fmha, command: str) -> None:
     more = ("--budget", "0.02", "--peak", "spec") if command == "bench" else ()
@@ -55,6 +59,7 @@ def test_a_closed_fill_can_be_asked_for(fmha: Fmha, kind: str) -> None:
     assert checks(found)[kind]["rows"] == 192
 
 
+@pytest.mark.promise("A row says which share of its output was judged; fills with known answers judge all of it.")
 def test_the_variable_and_the_command_that_repeats_a_row(fmha: Fmha) -> None:
     found = fmha("run", *HONEST, "--json", FMHA_CHECK_BUDGET="1e-9")
     assert checks(found)["normal"]["rows"] < 192

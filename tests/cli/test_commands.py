@@ -86,6 +86,7 @@ def test_every_command_is_here() -> None:
     assert {words[0] for words in EVERY.values()} == set(COMMANDS) - WITHOUT
 
 
+@pytest.mark.promise("stdout carries data only; messages go to stderr.")
 @pytest.mark.sampled(14)
 @pytest.mark.parametrize("name", EVERY)
 def test_json_is_one_valid_document_with_sorted_keys(fmha: Fmha, name: str) -> None:
@@ -102,6 +103,7 @@ OTHER_FORMATS = [
 """``bench`` and ``validate`` print the same kind of rows as ``run``."""
 
 
+@pytest.mark.promise("stdout carries data only; messages go to stderr.")
 @pytest.mark.sampled(12)
 @pytest.mark.parametrize(
     "name",
@@ -133,6 +135,7 @@ def test_every_option_reaches_a_variable_and_help(fmha: Fmha) -> None:
             assert not [option for option in options if f"--{option}" not in text]
 
 
+@pytest.mark.promise("Lists and ranges run a sweep, whose rows come in order.")
 def test_rows_of_a_sweep_come_in_order_and_are_announced(fmha: Fmha) -> None:
     done = fmha("run", *SMALL, "--dtype", "fp16,bf16", "--mask", "none", "--mask", "causal", "--json")
     problems = [(r["problem"]["dtype"], r["problem"]["mask"]) for r in done.document["records"]]
@@ -237,6 +240,9 @@ def test_resume_needs_the_same_rows(fmha: Fmha) -> None:
     assert fmha(*sweep, "--resume", "missing.journal").code == 2
 
 
+@pytest.mark.promise(
+    "README: Which kernels exist for an architecture?", "`list-kernels` lists the kernels of an architecture."
+)
 def test_list_kernels(fmha: Fmha) -> None:
     whole = fmha("list-kernels", "--backend", "null", "--json").document
     assert whole["count"] == len(whole["kernels"]) > 60

@@ -18,6 +18,8 @@ from tests.cli.conftest import Fmha
 from tests.support.generators.runs_to_compare import failed, processes, timed
 from tests.support.schema_checks import validator
 
+pytestmark = pytest.mark.promise("README: Did my change make anything slower?")
+
 CALM, SLOW, NOISY = processes(1_000_000, 1), processes(1_100_000, 2), processes(1_000_000, 3, noise=0.2)
 
 
@@ -26,6 +28,7 @@ def saved(name: str, *records: Record) -> str:
     return name
 
 
+@pytest.mark.promise("Fresh processes alone decide a suspicious row, and a verdict that became worse ends with 1.")
 @pytest.mark.parametrize(
     ("after", "options", "code"),
     [
@@ -76,6 +79,7 @@ def test_what_cannot_be_compared_is_exit_2(fmha: Fmha, words: tuple[str, ...], c
     assert done.out == ""
 
 
+@pytest.mark.promise("`compare` says which rows are surely slower, and the smallest slowdown it could have detected.")
 def test_the_table_says_what_is_sure_and_what_is_not(fmha: Fmha) -> None:
     old = saved("old.jsonl", timed(CALM), timed(NOISY, seqlen=128), timed(CALM, seqlen=256))
     new = saved("new.jsonl", timed(SLOW), timed(CALM, seqlen=128), timed(CALM, seqlen=512))
@@ -139,6 +143,7 @@ def played(name: str, *turns: tuple[Record, ...]) -> str:
     return shlex.join((sys.executable, "play.py", name))
 
 
+@pytest.mark.promise("Fresh processes alone decide a suspicious row, and a verdict that became worse ends with 1.")
 def test_commands_in_turns_confirm_what_is_suspicious(fmha: Fmha) -> None:
     """Two rows, one of them slowed down: 5 turns screen both, 12 more decide the suspicious one."""
     calm, other = processes(1_000_000, 5, 17), processes(1_000_000, 6, 17)

@@ -86,6 +86,7 @@ def test_project_goes_before_user(home: Path) -> None:
     assert config_files(user.parent) == (user,)
 
 
+@pytest.mark.promise("Configuration files and outputs are as the pages show them.")
 def test_the_documented_example_holds(tmp_path: Path) -> None:
     page = Path(__file__).parents[2] / "docs" / "command-line.md"
     block = page.read_text("utf-8").partition("```toml\n")[2].partition("```")[0]

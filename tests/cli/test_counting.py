@@ -36,6 +36,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[KernelSpec]:
     return found
 
 
+@pytest.mark.promise("A list of more than 100 kernels is summed up on a terminal, and whole in a pipe.")
 @pytest.mark.parametrize(
     ("revision", "arch"), [("baseline", "gfx942"), ("baseline", "gfx1201"), ("2026-08", "gfx1250")]
 )
@@ -47,6 +48,7 @@ def test_the_count_is_the_length_of_the_list(revision: str, arch: str) -> None:
     assert count(facts, list(Family), revision) == sum(1 for _ in kernels(facts, revision))
 
 
+@pytest.mark.promise("A list of more than 100 kernels is summed up on a terminal, and whole in a pipe.")
 def test_counting_makes_few_kernels_and_prints_one_line() -> None:
     code = (
         "import os; from fmha_cli.cli.app import run; from fmha_cli.domain.kernel import KernelSpec as K; "

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.cli.conftest import Fmha
 from tests.cli.test_commands import faults_of
 from tests.support.fakes import tree_backend
@@ -33,6 +35,7 @@ def test_a_mistake_in_the_tree_is_exit_1(fmha: Fmha, tree: Path, tmp_path: Path)
     assert fmha("bench", *SMALL, "--ab", K, f"{K}@{edited}").code == 1
 
 
+@pytest.mark.promise("An edited tree is built by the rules of its revision, marked, and compared with the old one.")
 def test_inspect_compares_two_trees(fmha: Fmha, tree: Path, tmp_path: Path) -> None:
     edited = tree_backend.make(tmp_path / "edited", kernel="another way\n")
     done = fmha("inspect", "--arch", "null", "--diff", K, f"{K}@{edited}", "--json")

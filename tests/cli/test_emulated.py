@@ -41,6 +41,7 @@ def test_every_format_says_where_and_tells_no_time(fmha: Fmha, emulator: Told) -
     assert "FLOP/s" in real
 
 
+@pytest.mark.promise("Exit code 1: a row is WRONG, OUT_OF_BOUNDS, HAZARD, NONDETERMINISTIC or MISTRUSTED.")
 @pytest.mark.parametrize("command", ["run", "validate"])
 def test_a_hazard_is_exit_1_and_is_shown(fmha: Fmha, emulator: Told, sees: Sees, command: str) -> None:
     sees("missing-wait")

@@ -65,6 +65,10 @@ def firsts(cases: Sequence[tuple[Any, ...]]) -> list[Any]:
     return [pytest.param(*case, marks=[] if i in often else pytest.mark.slow) for i, case in enumerate(cases)]
 
 
+@pytest.mark.promise(
+    "Exit code 0: every requested row is good.",
+    "Exit code 1: a row is WRONG, OUT_OF_BOUNDS, HAZARD, NONDETERMINISTIC or MISTRUSTED.",
+)
 @pytest.mark.parametrize(("code", "argv", "verdict"), firsts(ROWS))
 def test_codes_of_rows(home: Path, code: int, argv: list[str], verdict: str) -> None:
     done = fmha_process(*argv, "--json")
@@ -85,6 +89,7 @@ def verdicts_are(verdict: str, out: str) -> None:
     assert [record["verdict"] for record in document["records"]] == [verdict]
 
 
+@pytest.mark.promise("Exit code 2: a bad flag, a name that does not exist, or an impossible problem.")
 @pytest.mark.parametrize(("code", "argv"), firsts(ERRORS))
 def test_codes_of_errors(home: Path, code: int, argv: list[str]) -> None:
     done = fmha_process(*argv, "--json")
@@ -105,6 +110,7 @@ def error_is(code: int, out: str, err: str) -> None:
     assert err.startswith(f"error[{error['code']}]: {error['what']}")
 
 
+@pytest.mark.promise("Exit code 70: an internal error, with a bug-report block.")
 def test_70_is_a_bug(home: Path) -> None:
     script = (
         "import fmha_cli.domain.arch, sys; fmha_cli.domain.arch.arch_names = None; from fmha_cli.cli.app import main; "
@@ -115,6 +121,7 @@ def test_70_is_a_bug(home: Path) -> None:
     assert "please report it" in done.stderr
 
 
+@pytest.mark.promise("Exit code 4: no such device, compiler or sources, or an output that cannot be written.")
 def test_4_when_no_device_accepts_the_architecture(fmha: Fmha, monkeypatch: pytest.MonkeyPatch) -> None:
     gone = Availability(state=State.NO_DEVICE, why="unplugged")
     monkeypatch.setattr("fmha_null.NullBackend.probe", lambda self: gone)
@@ -124,6 +131,7 @@ def test_4_when_no_device_accepts_the_architecture(fmha: Fmha, monkeypatch: pyte
     assert fmha("run", *SMALL, "--json").code == 4
 
 
+@pytest.mark.promise("Exit code 3: no backend supports the problem; the smallest change that would work is named.")
 def test_unsupported_does_not_count_in_a_mixed_sweep(fmha: Fmha) -> None:
     done = fmha("run", *SMALL, "--dropout", "0,0.5", "--json")
     assert done.code == 0
@@ -143,6 +151,7 @@ def interrupted_after(rows: int, argv: Sequence[str], by: signal.Signals) -> tup
     return process.returncode, [json.loads(line) for line in (*lines, *out.splitlines())], err
 
 
+@pytest.mark.promise("Exit code 130: interrupted; no row is lost, and the run can be resumed.")
 @pytest.mark.parametrize("by", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_130_loses_nothing_and_resumes(home: Path, by: signal.Signals) -> None:
     sweep = ("run", *SMALL, "--dtype", "fp16", "--softcap", "1:20:+1", "--kernel", kernel(Behaviour.SLOW), "--jsonl")

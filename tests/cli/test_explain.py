@@ -30,6 +30,7 @@ def test_a_supported_problem(fmha: Fmha) -> None:
     assert document["change"] is None
 
 
+@pytest.mark.promise("Exit code 3: no backend supports the problem; the smallest change that would work is named.")
 @pytest.mark.parametrize(
     ("argv", "change"),
     [
@@ -65,6 +66,7 @@ def explained(fmha: Fmha) -> dict[str, Any]:
     return KEPT[0]
 
 
+@pytest.mark.promise("`explain` says why one kernel is taken and not the next, and `--why A B` compares two.")
 def test_ranked_kernels_have_digests_and_notes(fmha: Fmha, explained: dict[str, Any]) -> None:
     document = explained
     assert document["schema"] == "fmha.explain/3"
@@ -78,6 +80,10 @@ def test_ranked_kernels_have_digests_and_notes(fmha: Fmha, explained: dict[str, 
     assert all(d["digest"] and d["note"] is None for d in refused)
 
 
+@pytest.mark.promise(
+    "README: Which kernel runs, and why was another one refused?",
+    "`explain` says why one kernel is taken and not the next, and `--why A B` compares two.",
+)
 def test_one_sentence_tells_why_the_chosen_kernel_and_not_the_next(fmha: Fmha, explained: dict[str, Any]) -> None:
     first, second = explained["decisions"][:2]
     because = explained["because"]
@@ -97,6 +103,7 @@ def pair(explained: dict[str, Any]) -> tuple[dict[str, str], dict[str, str]]:
     return served[0], next(d for d in served if NOTE in d["note"])
 
 
+@pytest.mark.promise("`explain` says why one kernel is taken and not the next, and `--why A B` compares two.")
 def test_two_kernels_are_compared(fmha: Fmha, pair: tuple[dict[str, str], dict[str, str]]) -> None:
     first, passed = pair
     document = fmha(*CK, "--why", passed["digest"][:12], first["kernel"], "--json").document
@@ -173,6 +180,7 @@ def test_a_sweep_is_refused_by_its_flag(fmha: Fmha) -> None:
     assert "--hdim" not in done.err
 
 
+@pytest.mark.promise("Every rule and error has a page, those of plugins too.")
 def test_all_rules_are_listed_by_id(fmha: Fmha) -> None:
     rules = fmha("explain", "--rules", "--json").document["rules"]
     ids = [rule["id"] for rule in rules]
@@ -218,11 +226,13 @@ def codes_in_the_source() -> Iterator[str]:
                 yield str(node.value)
 
 
+@pytest.mark.promise("Every rule and error has a page, those of plugins too.")
 def test_every_code_has_a_page() -> None:
     known = set(error_pages()) | set(build_registry().rules())
     assert set(codes_in_the_source()) - known == set()
 
 
+@pytest.mark.promise("Every rule and error has a page, those of plugins too.")
 def test_a_plugins_errors_have_pages(fmha: Fmha, monkeypatch: pytest.MonkeyPatch) -> None:
     help = "mend it"
     monkeypatch.setattr("fmha_null.NullBackend.errors", {"K990": ("it is broken", help)}, raising=False)
@@ -252,6 +262,7 @@ def test_the_users_tree_is_named(fmha: Fmha, tmp_path: Path) -> None:
     assert fmha(*CK, "--json").document["trees"] == {}
 
 
+@pytest.mark.promise("Data with sources order the backends, confirmed kernels come first, and `explain` says why.")
 def test_the_order_of_the_backends_is_shown_with_its_sources(fmha: Fmha) -> None:
     argv = ("explain", "--backend", "example,cpu", "-s", "64", "--dtype", "fp32")
     preference = fmha(*argv, "--json").document["preference"]

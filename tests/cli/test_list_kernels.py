@@ -78,6 +78,7 @@ def test_an_unknown_revision_is_a_usage_error(fmha: Fmha) -> None:
     assert "F007" in done.err
 
 
+@pytest.mark.promise("`--ck-rev` chooses among another revision's kernels, and says what a build needs.")
 def test_a_later_revision_s_kernels_say_so(fmha: Fmha) -> None:
     argv = (
         *CK,

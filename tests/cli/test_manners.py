@@ -14,6 +14,7 @@ from tests.cli.conftest import Fmha
 from tests.cli.test_commands import HONEST, SMALL
 
 
+@pytest.mark.promise("A wrong name leads to the one that was meant, or to none.")
 @pytest.mark.parametrize(
     ("argv", "code", "help"),
     [
@@ -118,6 +119,7 @@ def test_no_page_names_an_option_that_its_command_lacks() -> None:
 # -- help --------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.promise("`--window N`, `fmha help CMD` and `-V` work.")
 @pytest.mark.parametrize("words", ["", "bench", "cache", "cache ls"])
 def test_help_is_a_command_too(fmha: Fmha, words: str) -> None:
     asked, usual = fmha("help", *words.split()), fmha(*words.split(), "--help")
@@ -131,6 +133,7 @@ def test_help_on_nothing_suggests(fmha: Fmha) -> None:
     assert "did you mean validate?" in done.err
 
 
+@pytest.mark.promise("`--window N`, `fmha help CMD` and `-V` work.")
 def test_the_short_version(fmha: Fmha) -> None:
     assert fmha("-V") == fmha("--version")
 
@@ -150,6 +153,7 @@ def test_options_without_a_command_are_no_reason_for_a_page_of_help(fmha: Fmha) 
 # -- --window ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.promise("`--window N`, `fmha help CMD` and `-V` work.")
 def test_window_is_a_spelling_of_the_mask(fmha: Fmha, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def mask(*flags: str, **variables: str) -> str:
         return str(fmha("plan", "-s", "64", "-d", "64", *flags, "--json", **variables).document["problem"]["mask"])
@@ -212,6 +216,7 @@ def test_a_file_without_elements_is_named_by_its_axis(fmha: Fmha, home: Path) ->
     assert done.err.startswith("error[P005]: the file of q has shape (1, 2, 0, 8), whose axis s is 0\n  --> --q\n")
 
 
+@pytest.mark.promise("Pipes are written to, inputs are never replaced, and one failing file costs one note.")
 @pytest.mark.parametrize(
     ("argv", "says"),
     [

@@ -48,6 +48,7 @@ def rows(done: Result, *members: str) -> list[tuple[Any, ...]]:
     return [tuple(row[m] if m in row else row["problem"].get(m) for m in members) for row in done.document["records"]]
 
 
+@pytest.mark.promise("`--model` gives a row for each kind of layer, and the sum counts every layer or says it cannot.")
 def test_each_kind_of_layer_is_a_row_with_its_number(fmha: Fmha, tiny: str) -> None:
     done = fmha("bench", "--model", tiny, "--phase", "both", "-s", "16", "-b", "1,2", *NULL, *QUICK, "--json")
     assert done.code == 0, done.err
@@ -117,6 +118,7 @@ def test_points_beyond_the_memory_are_rows_with_a_reason(
     assert "incomplete: no time of 6 local (OUT_OF_MEMORY), 1 global (OUT_OF_MEMORY)" in table
 
 
+@pytest.mark.promise("`--model` gives a row for each kind of layer, and the sum counts every layer or says it cannot.")
 def test_a_sum_with_a_part_of_its_times_says_so(fmha: Fmha, tiny: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A planted fault: the local layers find no memory."""
     free = iter([1, *[1 << 40] * 9])
@@ -128,6 +130,7 @@ def test_a_sum_with_a_part_of_its_times_says_so(fmha: Fmha, tiny: str, monkeypat
     assert "; no time of 6 local (OUT_OF_MEMORY)" in done.out
 
 
+@pytest.mark.promise("A row that does not fit into memory is refused before anything is allocated (M003).")
 def test_a_device_without_the_memory_is_found_before_anything_is_allocated() -> None:
     problem, small = Problem.of(seqlen=1024), DeviceFacts(id="cuda:0", archs=("sm_90",), memory_bytes=1 << 20)
     plan = type("Plan", (), {"predicted_bytes": problem.bytes()})()
@@ -141,6 +144,7 @@ def test_a_device_without_the_memory_is_found_before_anything_is_allocated() -> 
         check_device(plan, device)
 
 
+@pytest.mark.promise("Flags override a model's values, and what no flag can express is refused.")
 @pytest.mark.parametrize(
     ("flags", "members"),
     [
@@ -175,6 +179,7 @@ def test_other_flags_sweep_beside_a_model(fmha: Fmha, tiny: str) -> None:
     assert rows(done, "dtype", "layer_kind") == [(t, kind) for t in ("fp16", "bf16") for kind in ("local", "global")]
 
 
+@pytest.mark.promise("Flags override a model's values, and what no flag can express is refused.")
 def test_a_flag_in_a_file_gives_way_to_a_model_and_a_size_does_not(fmha: Fmha, tiny: str, home: Path) -> None:
     (home / "work" / "fmha.toml").write_text('heads = 16\nmask = "none"\nhdim = 32\nseqlen = 8\n', "utf-8")
     done = fmha(*DRY, "--model", f"{tiny}:global")
@@ -263,6 +268,7 @@ def test_rows_of_other_layers_have_other_keys() -> None:
     assert len(set(keys)) == len(layers)
 
 
+@pytest.mark.promise("`--model` gives a row for each kind of layer, and the sum counts every layer or says it cannot.")
 def test_models_lists_the_presets_and_shows_one_with_its_sources(fmha: Fmha, tiny: str) -> None:
     done = fmha("models", "--json")
     assert done.code == 0, done.err

@@ -29,6 +29,10 @@ def builds_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(walker, "build_orders", build)
 
 
+@pytest.mark.promise(
+    "Kernels are built from pinned sources, and NVRTC needs no GPU.",
+    "A missing device is reported before anything is fetched or compiled.",
+)
 @pytest.mark.parametrize("command", ["run", "validate", "bench"])
 def test_the_first_line_says_so(fmha: Fmha, builds_nothing: None, command: str) -> None:
     done = fmha(command, "--arch", "sm_90", "-s", "64,128", "--json", "--offline")

@@ -26,6 +26,8 @@ from fmha_cli.domain.phases import Phase
 from fmha_cli.walk.request import Command, Request
 from fmha_cli.walk.run import run_points
 
+pytestmark = pytest.mark.promise("Long work shows its phase, its time and what is left; `-q` leaves the data alone.")
+
 
 @dataclass
 class Times:
@@ -122,6 +124,7 @@ def test_a_terminals_line_is_rewritten_and_cut_to_its_width(times: Times) -> Non
     assert all(text.startswith("\r\x1b[K") and "\n" not in text for text in times.written)
 
 
+@pytest.mark.promise("Long work shows its phase, its time and what is left; `-q` leaves the data alone.")
 def test_elsewhere_every_tick_is_a_line(times: Times) -> None:
     line = times.line()
     line.tick()
@@ -258,6 +261,7 @@ def test_a_command_without_long_work_does_not_import_it() -> None:
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
 
 
+@pytest.mark.promise("Long work shows its phase, its time and what is left; `-q` leaves the data alone.")
 def test_a_walk_tells_its_phases_in_order(tmp_path: Path) -> None:
     told: list[Phase] = []
     builds: list[tuple[int, int]] = []

@@ -101,6 +101,7 @@ def test_what_cannot_be_done_is_refused(fmha: Fmha, rows: str, words: tuple[str,
     assert not Path("r.html").exists()
 
 
+@pytest.mark.promise("`fmha report` writes a self-contained HTML page, and `bench --plot` draws in the terminal.")
 @pytest.mark.parametrize("module", ["altair", "vl_convert"])
 def test_without_the_extra_one_line_names_it(
     fmha: Fmha, rows: str, module: str, monkeypatch: pytest.MonkeyPatch
@@ -119,6 +120,7 @@ def test_without_the_extra_one_line_names_it(
     monkeypatch.undo()
 
 
+@pytest.mark.promise("`fmha report` writes a self-contained HTML page, and `bench --plot` draws in the terminal.")
 def test_bench_draws_below_its_table_and_never_into_data(fmha: Fmha, home: Path) -> None:
     sizes = ("--seqlen", "16,32,64")
     done = fmha(*SWEPT, *sizes, "--plot", COLUMNS="80")

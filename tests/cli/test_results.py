@@ -32,6 +32,7 @@ def store(home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
+@pytest.mark.promise("`results` lists runs, prints their rows again, and exports JSON lines, CSV and Parquet.")
 def test_ls_lists_the_runs_newest_first(fmha: Fmha, store: Path) -> None:
     document = fmha("results", "ls", "--json").document
     assert validator("results").is_valid(document)
@@ -52,6 +53,7 @@ def test_ls_without_a_store_makes_none(fmha: Fmha, home: Path) -> None:
     assert not (home / "none").exists()
 
 
+@pytest.mark.promise("`results` lists runs, prints their rows again, and exports JSON lines, CSV and Parquet.")
 def test_show_prints_the_rows_again(fmha: Fmha, store: Path) -> None:
     document = fmha("results", "show", "before", "--json").document
     assert document == report_document(ROWS[:2], ENVIRONMENT)
@@ -122,6 +124,7 @@ def test_import_of_a_bad_file_brings_nothing(fmha: Fmha, store: Path) -> None:
     assert len(load_run("before", store).records) == 2
 
 
+@pytest.mark.promise("`results` lists runs, prints their rows again, and exports JSON lines, CSV and Parquet.")
 @pytest.mark.parametrize("form", ["jsonl", "csv"])
 def test_an_export_is_what_the_command_prints(fmha: Fmha, store: Path, form: str) -> None:
     assert fmha("results", "export", "before", f"--{form}", "f").code == 0
@@ -135,6 +138,7 @@ def test_an_export_as_lines_is_imported_again(fmha: Fmha, store: Path) -> None:
     assert (found.records, found.environment) == (tuple(ROWS[:2]), ENVIRONMENT)
 
 
+@pytest.mark.promise("`results` lists runs, prints their rows again, and exports JSON lines, CSV and Parquet.")
 def test_a_parquet_file_has_the_columns_of_csv(fmha: Fmha, store: Path) -> None:
     parquet = pytest.importorskip("pyarrow.parquet", reason="the extra parquet is not installed")
     filled(store, row_of(run_row(5), 0), row_of(run_row(5), 1, measurement=None, kernel=None, stages=()))
@@ -185,6 +189,7 @@ def test_rm_removes_runs_and_nothing_else(fmha: Fmha, store: Path) -> None:
     assert load_run("after", store).records == tuple(ROWS[2:])
 
 
+@pytest.mark.promise("Every run is kept in a store; a store that cannot be used costs one line.")
 def test_a_run_is_kept_by_default(fmha: Fmha, store: Path) -> None:
     done = fmha(*NULL, "--label", "mine", "--softcap", "1,2", "--json")
     assert done.code == 0

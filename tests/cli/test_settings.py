@@ -31,6 +31,7 @@ def layer(source: str, **values: Text) -> Layer:
     return {key: Value(value, source) for key, value in values.items()}
 
 
+@pytest.mark.promise("A flag overrides a variable, a variable the project's file, and that the user's file.")
 @pytest.mark.parametrize(
     ("given", "winner"),
     [
@@ -45,6 +46,7 @@ def test_precedence(given: tuple[str, ...], winner: str) -> None:
     assert merge(layers).text("seqlen") == winner
 
 
+@pytest.mark.promise("A flag overrides a variable, a variable the project's file, and that the user's file.")
 @pytest.mark.parametrize(
     ("strong", "weak", "left"),
     [
@@ -68,6 +70,7 @@ def test_within_one_place_nothing_is_dropped() -> None:
     assert set(merge([layer(FLAG, mask="none", causal=True)]).values) == {"mask", "causal"}
 
 
+@pytest.mark.promise("A flag overrides a variable, a variable the project's file, and that the user's file.")
 def test_a_switch_is_taken_back_by_a_stronger_place() -> None:
     settings = merge([layer(FLAG, lse=False), layer("file", lse=True)])
     assert not settings.on("lse")

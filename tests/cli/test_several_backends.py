@@ -26,6 +26,7 @@ def backends(document: Any) -> list[str]:
 
 
 # tests/walk/test_compared_backends.py has the rows of ``validate`` by default.
+@pytest.mark.promise("`--backend a,b` interleaves the backends on one device, and a bad row costs only itself.")
 @pytest.mark.parametrize("command", ["run", pytest.param("validate", marks=pytest.mark.slow), "bench"])
 def test_a_sweep_has_one_row_for_each_problem_and_backend(fmha: Fmha, command: str) -> None:
     done = fmha(
@@ -39,6 +40,7 @@ def test_a_sweep_has_one_row_for_each_problem_and_backend(fmha: Fmha, command: s
     assert [(r["backend"], r["kernel"]["digest"]) for r in again] == [("one", records[1]["kernel"]["digest"])]
 
 
+@pytest.mark.promise("`--backend a,b` interleaves the backends on one device, and a bad row costs only itself.")
 def test_the_table_names_the_backends_and_what_times_are_compared_with(fmha: Fmha) -> None:
     done = fmha("bench", *SMALL, "--backend", "one,apart,two", *QUICK["bench"])
     assert done.code == 0, done.err
@@ -102,6 +104,7 @@ def test_exit_codes(fmha: Fmha, monkeypatch: pytest.MonkeyPatch) -> None:
     assert fmha("run", *SMALL, "--backend", "one,two").code == 1
 
 
+@pytest.mark.promise("`--backend all` says what it leaves out, and `explain` shows the rows that `bench` would run.")
 def test_all_says_what_it_leaves_out(fmha: Fmha) -> None:
     done = fmha(*DRY, "--backend", "all", "--device", "null", "--json")
     assert done.code == 0, done.err
@@ -137,6 +140,7 @@ def test_lists_and_kernels_of_several_backends(fmha: Fmha) -> None:
     assert fmha("inspect", digest, "--backend", "one,three", "--arch", "null").code == 2
 
 
+@pytest.mark.promise("`--backend all` says what it leaves out, and `explain` shows the rows that `bench` would run.")
 @pytest.mark.usefixtures("trio")
 def test_explain_shows_the_rows_that_bench_would_run(fmha: Fmha, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRIO_TWO", "disliked")
@@ -153,6 +157,7 @@ def test_explain_shows_the_rows_that_bench_would_run(fmha: Fmha, monkeypatch: py
     assert "4 rows: 2 supported, 2 refused" in table
 
 
+@pytest.mark.promise("`--backend all` says what it leaves out, and `explain` shows the rows that `bench` would run.")
 @pytest.mark.usefixtures("trio")
 def test_a_refused_backend_does_not_change_the_exit_code(fmha: Fmha, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRIO_TWO", "disliked")

@@ -71,6 +71,7 @@ def test_refusals(fmha: Fmha, argv: tuple[str, ...], code: int, error: str) -> N
     assert f"error[{error}]" in done.err
 
 
+@pytest.mark.promise("Kernels are built from pinned sources, and NVRTC needs no GPU.")
 def test_a_source_through_its_life(fmha: Fmha, shared_cache: Path, home: Path) -> None:
     cache = home / "cache"
     done = fmha("sources", "fetch", "triton-amd", "--cache-dir", str(cache))

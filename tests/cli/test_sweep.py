@@ -42,6 +42,7 @@ def test_what_is_refused_before_anything_runs(fmha: Fmha, states: Path, argv: st
     assert not list((states / "sweeps").glob("*")) if (states / "sweeps").exists() else True
 
 
+@pytest.mark.promise("No scheduler beyond this machine is reached without certificates.")
 def test_a_missing_extra_is_one_line(fmha: Fmha, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "distributed", None)
     done = fmha("worker", "--scheduler", "tcp://127.0.0.1:8786")

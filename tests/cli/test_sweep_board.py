@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from fmha_cli.cli.sweep_board import WORKERS, SweepBoard
 
 
@@ -14,6 +16,7 @@ class Clock:
         return self.now
 
 
+@pytest.mark.promise("The progress of a sweep has a rate, an estimate and each worker's row.")
 def test_rate_and_time_left_come_from_the_rows_that_are_done() -> None:
     clock = Clock()
     board = SweepBoard(lambda text: None, terminal=False, clock=clock)
@@ -35,6 +38,7 @@ def test_a_resumed_sweep_does_not_count_old_rows_as_fast_ones() -> None:
     assert "about 9 min left" in board.summary()
 
 
+@pytest.mark.promise("The progress of a sweep has a rate, an estimate and each worker's row.")
 def test_the_lines_fit_the_terminal_and_are_taken_back() -> None:
     written: list[str] = []
     board = SweepBoard(written.append, terminal=True, width=lambda: 80, clock=Clock())

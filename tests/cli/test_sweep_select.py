@@ -36,12 +36,14 @@ def swept(fmha: Fmha, *words: str) -> list[tuple[str, str]]:
     return [(row["kernel"]["digest"], row["selected_by"]) for row in done.document["records"]]
 
 
+@pytest.mark.promise("`fmha tune` remembers the fastest kernel, and `run`, `validate`, `bench` and sweeps choose it.")
 def test_a_sweep_chooses_as_run_does(fmha: Fmha) -> None:
     assert swept(fmha) == swept(fmha, "run", *SHAPE, "-s", "8,32", "--json") == [TUNED, OUTSIDE]
     assert swept(fmha, *SWEEP, "--select", "default") == [OUTSIDE, OUTSIDE]
     assert swept(fmha, *SWEEP, "--select", HONEST.digest[:16]) == [(HONEST.digest, "kernel")] * 2
 
 
+@pytest.mark.promise("`fmha tune` remembers the fastest kernel, and `run`, `validate`, `bench` and sweeps choose it.")
 def test_what_is_tuned_or_forgotten_meanwhile_changes_no_sweep_that_began(
     fmha: Fmha, tuned: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -39,6 +39,7 @@ def terminal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Terminal]:
     one.close()
 
 
+@pytest.mark.promise("Tables fit any terminal: no number is cut, and a column that is left out is named.")
 @pytest.mark.sampled(16)
 @pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow) if n in LONG else n for n in WORDS])
 def test_a_terminal_of_80_columns_is_wide_enough(terminal: Terminal, name: str) -> None:
@@ -48,6 +49,7 @@ def test_a_terminal_of_80_columns_is_wide_enough(terminal: Terminal, name: str) 
     assert blank_columns(shown.screen.lines) == []
 
 
+@pytest.mark.promise("A list of more than 100 kernels is summed up on a terminal, and whole in a pipe.")
 def test_a_long_list_is_summed_up_on_a_terminal_alone(terminal: Terminal, fmha: Fmha) -> None:
     words = ("list-kernels", "--arch", "gfx942", "--family", "fwd_pagedkv")
     shown = terminal.run(words).screen.text
@@ -71,6 +73,7 @@ def test_kernels_of_every_architecture_name_theirs(fmha: Fmha) -> None:
     assert "arch" not in fmha(*words, "--arch", "sm_90").out.splitlines()[0].split()
 
 
+@pytest.mark.promise("A list of more than 100 kernels is summed up on a terminal, and whole in a pipe.")
 def test_a_pipe_gets_everything_on_one_line_each(fmha: Fmha) -> None:
     wide, narrow = fmha(*SWEEP).out, fmha(*SWEEP, COLUMNS="80").out
     assert "b1 h1 s16 d32 fp16 window:4,0 softcap=30.0" in wide
@@ -90,6 +93,7 @@ def test_what_does_not_fit_is_named_and_found_by_wide(fmha: Fmha) -> None:
     assert "toolchain" in wide
 
 
+@pytest.mark.promise("Tables fit any terminal: no number is cut, and a column that is left out is named.")
 def test_columns_sort_and_limit_reach_the_table(fmha: Fmha) -> None:
     words = ("run", *SMALL, "--seqlen", "8,16,32")
     done = fmha(*words, "--columns", "problem.seqlen_q,verdict", "--sort", "problem.seqlen_q:desc", "--limit", "2")

@@ -49,6 +49,7 @@ def ran(fmha: Fmha, *words: str, **env: str) -> Any:
     return record
 
 
+@pytest.mark.promise("`fmha tune` remembers the fastest kernel, and `run`, `validate`, `bench` and sweeps choose it.")
 @pytest.mark.usefixtures("sure")
 def test_the_fastest_is_remembered_and_chosen_from_then_on(fmha: Fmha) -> None:
     assert ran(fmha)["kernel"]["digest"] == DEFAULT.digest
@@ -68,6 +69,7 @@ def test_the_fastest_is_remembered_and_chosen_from_then_on(fmha: Fmha) -> None:
     assert ran(fmha, "--no-store", FMHA_STORE="")["kernel"]["digest"] == DEFAULT.digest
 
 
+@pytest.mark.promise("`fmha tune` remembers the fastest kernel, and `run`, `validate`, `bench` and sweeps choose it.")
 @pytest.mark.usefixtures("remembered")
 @pytest.mark.parametrize("command", ["validate", "bench"])
 def test_validate_and_bench_choose_it_too(fmha: Fmha, command: str) -> None:
@@ -78,6 +80,7 @@ def test_validate_and_bench_choose_it_too(fmha: Fmha, command: str) -> None:
     assert "tuned" in {record["selected_by"] for record in records}
 
 
+@pytest.mark.promise("The default stays unless another kernel is surely faster by `--min-gain` and validated.")
 @pytest.mark.parametrize("speed", [Speed.SAME, Speed.UNSURE, Speed.SLOWER])
 def test_the_default_is_kept_unless_another_is_surely_faster(
     fmha: Fmha, monkeypatch: pytest.MonkeyPatch, speed: Speed
@@ -91,6 +94,7 @@ def test_the_default_is_kept_unless_another_is_surely_faster(
     assert (entry["result"], entry["why"]) == ("kept", row["why"])
 
 
+@pytest.mark.promise("The default stays unless another kernel is surely faster by `--min-gain` and validated.")
 @pytest.mark.parametrize(("least", "state"), [("5", "tuned"), ("20", "kept")])
 def test_a_winner_is_faster_by_the_least_gain(
     fmha: Fmha, monkeypatch: pytest.MonkeyPatch, least: str, state: str
@@ -104,6 +108,7 @@ def test_a_winner_is_faster_by_the_least_gain(
     assert (row["why"] is None) == (state == "tuned")
 
 
+@pytest.mark.promise("The default stays unless another kernel is surely faster by `--min-gain` and validated.")
 @pytest.mark.usefixtures("sure")
 def test_a_winner_that_does_not_validate_is_not_remembered(fmha: Fmha, monkeypatch: pytest.MonkeyPatch) -> None:
     """It writes into gaps that the tensors of the search do not have."""
@@ -113,6 +118,7 @@ def test_a_winner_that_does_not_validate_is_not_remembered(fmha: Fmha, monkeypat
     assert "validate: OUT_OF_BOUNDS" in row["why"]
 
 
+@pytest.mark.promise("A tuned kernel counts only in its scope, is legal by rules, and computes attention.")
 @pytest.mark.usefixtures("sure")
 def test_every_candidate_has_a_row_whatever_becomes_of_it(fmha: Fmha, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RING_VARIANTS", "honest,build_error,wrong_value,segfault")
@@ -139,6 +145,7 @@ def test_a_search_without_time_keeps_what_was_measured(fmha: Fmha) -> None:
     assert (row["state"], row["samples"], row["stop"]) == ("failed", 0, "budget")
 
 
+@pytest.mark.promise("A tuned kernel counts only in its scope, is legal by rules, and computes attention.")
 def test_an_interruption_keeps_what_was_measured(fmha: Fmha, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(self: Any, default: Any, winner: Any) -> Difference:
         raise KeyboardInterrupt
@@ -160,6 +167,7 @@ def test_a_dry_run_does_nothing(fmha: Fmha, ring: Path) -> None:
     assert "0 ns" not in shown
 
 
+@pytest.mark.promise("`explain` says why a tuned kernel is not used, and files for other projects are exact.")
 @pytest.mark.usefixtures("remembered")
 @pytest.mark.parametrize(
     ("env", "word"), [({"RING_DEVICE": "another"}, "device"), ({"RING_VARIANTS": "zeros"}, "no such kernel")]
@@ -181,6 +189,7 @@ def test_explain_says_why_a_tuned_kernel_is_not_used(
     assert (entry["counts"], word in entry["reasons"][0]["text"]) == (False, True)
 
 
+@pytest.mark.promise("A tuned kernel counts only in its scope, is legal by rules, and computes attention.")
 @pytest.mark.usefixtures("sure")
 def test_between_tuned_lengths_the_nearer_one_decides(fmha: Fmha, monkeypatch: pytest.MonkeyPatch) -> None:
     tuned(fmha, *SHAPE, "-s", "8")
@@ -191,6 +200,7 @@ def test_between_tuned_lengths_the_nearer_one_decides(fmha: Fmha, monkeypatch: p
     assert "outside" in fmha("explain", *SHAPE, "-s", "17", "--json").document["tuned"]["text"]
 
 
+@pytest.mark.promise("A tuned kernel counts only in its scope, is legal by rules, and computes attention.")
 @pytest.mark.usefixtures("remembered")
 def test_a_damaged_store_costs_one_line(fmha: Fmha, ring: Path) -> None:
     ring.write_bytes(b"no database at all, and longer than a header" * 40)
@@ -243,6 +253,7 @@ def test_problems_come_from_a_file_or_a_run(fmha: Fmha, tmp_path: Path) -> None:
     assert fmha("tune", "--shapes", str(shapes)).code == 5
 
 
+@pytest.mark.promise("The default stays unless another kernel is surely faster by `--min-gain` and validated.")
 @pytest.mark.slow
 @pytest.mark.ci
 def test_fresh_processes_confirm_a_winner(fmha: Fmha, ring: Path) -> None:

@@ -82,6 +82,7 @@ def states(fmha: Fmha, *more: str, words: tuple[str, ...] = WORDS) -> tuple[list
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="nothing is killed by a signal there")
 
 
+@pytest.mark.promise("An interrupted `fmha tune` goes on where it stopped, and reuses nothing of another run.")
 def test_after_a_kill_the_same_command_goes_on(fmha: Fmha, ring: Path, killed: Path, searches: list[int]) -> None:
     before = fmha("results", "show", "latest", "--json").document["records"]
     (first,) = fmha("tune", "ls", "--json").document["entries"]
@@ -102,6 +103,7 @@ def test_after_a_kill_the_same_command_goes_on(fmha: Fmha, ring: Path, killed: P
     assert len(searches) == 4  # a complete run is not gone on with
 
 
+@pytest.mark.promise("An interrupted `fmha tune` goes on where it stopped, and reuses nothing of another run.")
 @pytest.mark.slow
 @pytest.mark.ci
 def test_nothing_of_another_run_is_reused(
@@ -128,6 +130,7 @@ def test_anew_starts_over(fmha: Fmha, ring: Path, killed: Path, searches: list[i
     assert not journals(ring)
 
 
+@pytest.mark.promise("An interrupted `fmha tune` goes on where it stopped, and reuses nothing of another run.")
 def test_a_choice_among_other_sources_is_made_anew(
     fmha: Fmha, killed: Path, searches: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -170,6 +173,7 @@ def test_a_damaged_journal_is_refused(fmha: Fmha, killed: Path) -> None:
     assert "--anew starts over" in done.err
 
 
+@pytest.mark.promise("An interrupted `fmha tune` goes on where it stopped, and reuses nothing of another run.")
 @pytest.mark.usefixtures("searches")
 def test_a_folder_that_cannot_be_written_costs_one_line(fmha: Fmha, ring: Path) -> None:
     (ring.parent / "state").write_text("no folder")

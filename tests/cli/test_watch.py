@@ -21,6 +21,10 @@ from tests.support.fakes import tree_backend
 from tests.support.fixtures.tree import tree
 from tests.support.paths import ROOT
 
+pytestmark = pytest.mark.promise(
+    "An edited tree is built by the rules of its revision, marked, and compared with the old one."
+)
+
 __all__ = ["tree"]
 
 K = tree_backend.KERNEL.name
@@ -61,6 +65,7 @@ def writes(path: Path, text: str, code: int = 0) -> Callable[[], int]:
     return act
 
 
+@pytest.mark.promise("An edited tree is built by the rules of its revision, marked, and compared with the old one.")
 def test_every_change_starts_a_round(fmha: Fmha, tree: Path, walked: Walked) -> None:
     def removes() -> int:
         (tree / "deep/other.h").unlink()

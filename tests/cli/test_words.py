@@ -30,6 +30,7 @@ from tests.cli.conftest import Fmha
 from tests.support.generators.report.samples import PROCESSOR
 
 
+@pytest.mark.promise("An error of the system is shown as the cause, and nothing that was named is skipped.")
 @pytest.mark.parametrize("state", [State.NO_DEVICE, State.MISSING, State.BROKEN])
 def test_what_was_named_is_never_skipped(state: State) -> None:
     """Nothing is skipped that the user asked for: it is not here, and the exit code is 4."""
@@ -75,6 +76,7 @@ def test_the_doctor_says_that_a_processor_is_unknown(tmp_path: Path, monkeypatch
     assert "measured once" in str(first.what)
 
 
+@pytest.mark.promise("`archs NAME`, `cache verify` and `cache why` answer in words, with sources.")
 @pytest.mark.parametrize("arch", ["gfx942", "sm_100", "x86_64_v4"])
 def test_the_facts_of_an_architecture_have_values_and_sources(fmha: Fmha, arch: str) -> None:
     spec = load_arch(arch)
@@ -105,6 +107,7 @@ def test_facts_in_words(name: str, value: object, text: str) -> None:
     assert fact_text(name, value) == text
 
 
+@pytest.mark.promise("`archs NAME`, `cache verify` and `cache why` answer in words, with sources.")
 @pytest.mark.parametrize("standing", Standing)
 def test_the_cache_says_in_a_sentence_whether_a_build_would_find_a_kernel(standing: Standing) -> None:
     why = Why("ab" * 32, standing, None, (), ("a log",))
@@ -129,6 +132,7 @@ def test_a_sound_cache_is_verified_in_words(fmha: Fmha) -> None:
     assert "none damaged" in shown
 
 
+@pytest.mark.promise("Long work shows its phase, its time and what is left; `-q` leaves the data alone.")
 def test_quiet_leaves_the_data_and_no_summary(fmha: Fmha) -> None:
     loud, quiet = fmha("profiles"), fmha("profiles", "-q")
     assert loud.out.splitlines()[:-1] == quiet.out.splitlines()
@@ -140,6 +144,7 @@ def test_quiet_leaves_the_data_and_no_summary(fmha: Fmha) -> None:
     assert Path("empty.txt").read_text() == "\n"
 
 
+@pytest.mark.promise("Long work shows its phase, its time and what is left; `-q` leaves the data alone.")
 def test_verbose_tells_where_the_time_went(fmha: Fmha) -> None:
     done = fmha("run", "--backend", "null", "-H", "2", "-s", "16", "-d", "8", "-v")
     (line,) = [line for line in done.err.splitlines() if line.startswith("took ")]

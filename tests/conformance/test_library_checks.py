@@ -56,11 +56,13 @@ def test_rules_that_say_what_the_library_does_agree(tmp_path: Path) -> None:
     assert found == conformance.Agreement(2, frozenset({kernel().name}))
 
 
+@pytest.mark.promise("The conformance tests find rules that refuse too little or too much, and foreign imports.")
 def test_a_rule_that_is_missing_is_noticed(tmp_path: Path) -> None:
     with pytest.raises(AssertionError, match=r"WRONG .*--causal"):
         conformance.check_agreement(subject(tmp_path / "cache"), PROBLEMS, {})
 
 
+@pytest.mark.promise("The conformance tests find rules that refuse too little or too much, and foreign imports.")
 def test_a_rule_that_refuses_too_much_is_noticed_unless_the_reason_is_given(tmp_path: Path) -> None:
     strict = subject(tmp_path / "cache", MASKS, DIMS)
     with pytest.raises(AssertionError, match=r"computed rightly:\n\[.K991.\] .*--hdim-v 16"):

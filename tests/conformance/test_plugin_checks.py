@@ -23,6 +23,7 @@ IMPORTS = {
 }
 
 
+@pytest.mark.promise("The conformance tests find rules that refuse too little or too much, and foreign imports.")
 @pytest.mark.parametrize("text", IMPORTS)
 def test_sources_import_the_api_alone(text: str, tmp_path: Path) -> None:
     (tmp_path / "part").mkdir()
@@ -42,6 +43,7 @@ def test_sources_have_so_many_lines_and_exist(tmp_path: Path) -> None:
         conformance.check_sources(tmp_path, 2)
 
 
+@pytest.mark.promise("Every rule and error has a page, those of plugins too.")
 @pytest.mark.parametrize(("code", "good"), [("K901", True), ("K902", False), ("N006", True)])
 def test_a_code_without_a_page_is_noticed(code: str, good: bool, tmp_path: Path) -> None:
     class Explaining(framework_plugin.Backend):
@@ -68,6 +70,7 @@ def fmha_register_backends():
 SILENT = TWO_DEEP.replace("return super().decide(problem, device)", "return []")
 
 
+@pytest.mark.promise("The conformance tests find rules that refuse too little or too much, and foreign imports.")
 @pytest.mark.parametrize(
     ("more", "fault"),
     [

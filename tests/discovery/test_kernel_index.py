@@ -79,6 +79,7 @@ def test_what_the_scan_finds_the_index_finds(look: Callable[[str], KernelSpec | 
     assert len(said) == 1, "the index is made once"
 
 
+@pytest.mark.promise("An index of kernels that is damaged, foreign or wrong changes no answer.")
 def test_a_wrong_prefix_asks_no_kernel_and_a_right_one_asks_few(
     look: Callable[[str], KernelSpec | None], made: list[KernelSpec]
 ) -> None:
@@ -120,6 +121,7 @@ DAMAGES: dict[str, Callable[[bytes], bytes]] = {
 }
 
 
+@pytest.mark.promise("An index of kernels that is damaged, foreign or wrong changes no answer.")
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_a_damaged_index_never_gives_a_wrong_answer(
     look: Callable[[str], KernelSpec | None], root: Path, damage: str

@@ -135,6 +135,7 @@ FAMILIES: Mapping[str, tuple[Config, str]] = {
 """Each family: a configuration, and the problems that it makes in prefill."""
 
 
+@pytest.mark.promise("`--model` gives a row for each kind of layer, and the sum counts every layer or says it cannot.")
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_configuration_of_each_family(family: str, tmp_path: Path) -> None:
     config, expected = FAMILIES[family]
@@ -232,6 +233,7 @@ REFUSED: Mapping[str, tuple[object, str]] = {
 }  # fmt: skip
 
 
+@pytest.mark.promise("Flags override a model's values, and what no flag can express is refused.")
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_is_no_model_is_refused(name: str, tmp_path: Path) -> None:
     config, why = REFUSED[name]

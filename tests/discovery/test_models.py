@@ -123,6 +123,7 @@ def test_a_planted_fault_in_a_preset_is_caught(name: str, fact: str, value: Any)
     assert wrong(planted) == [name]
 
 
+@pytest.mark.promise("A window of W keys includes the query's own.")
 def test_an_off_by_one_in_the_mask_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     honest = Model.flags
 

@@ -74,6 +74,7 @@ LIKE_OTHERS = ("pages of one key", "append", "splits", "layout")
 """The slow suite has these: the default suite has a page, a rotary embedding and a flag to leave out in others."""
 
 
+@pytest.mark.promise("The smallest change that `explain` names is the smallest, and works.")
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=pytest.mark.slow if name in LIKE_OTHERS else ()) for name in FIRST]
@@ -138,6 +139,7 @@ def refused(arch: str, count: int) -> list[Problem]:
     return out
 
 
+@pytest.mark.promise("The smallest change that `explain` names is the smallest, and works.")
 @pytest.mark.parametrize(("arch", "count"), [("sm_86", 4), ("gfx942", 2)])
 def test_every_printed_change_works(arch: str, count: int) -> None:
     found = [check_every_change(problem, arch, asks=20) for problem in refused(arch, count)]

@@ -52,6 +52,7 @@ def test_nothing_is_overwritten(tmp_path: Path) -> None:
         write_plugin("mine", tmp_path / "file", [])
 
 
+@pytest.mark.promise("A plugin backend of less than 150 lines passes the published conformance tests.")
 @pytest.mark.parametrize("chosen", ["not check_claims", pytest.param("", marks=pytest.mark.slow)])
 def test_the_new_plugin_is_installed_and_passes_its_tests(tmp_path: Path, chosen: str) -> None:
     """In a folder of its own beside this environment, through its entry point and the published conformance tests.

@@ -27,6 +27,7 @@ def test_it_is_short() -> None:
     assert len(shown().splitlines()) <= LINES
 
 
+@pytest.mark.promise("A plugin backend of less than 150 lines passes the published conformance tests.")
 @pytest.mark.parametrize("claims", [4, pytest.param(checks.RUN, marks=pytest.mark.slow)])
 def test_it_passes_the_conformance_tests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, claims: int) -> None:
     monkeypatch.setattr(checks, "RUN", claims)
@@ -41,6 +42,7 @@ def test_it_passes_the_conformance_tests(tmp_path: Path, monkeypatch: pytest.Mon
     assert {record.verdict for record in served} == {api.Verdict.PASSED}
 
 
+@pytest.mark.promise("Every protocol that a backend may implement is documented.")
 def test_the_table_has_every_protocol_that_a_backend_may_implement() -> None:
     """``Backend`` has a table of its own, ``Remarking`` belongs to sessions, and emulators have a section."""
     files = [path for path in Path(domain.__file__).parent.glob("*.py") if path.name != "emulation.py"]

@@ -76,6 +76,7 @@ def backends_of(selection: Selection) -> list[str]:
     return list(dict.fromkeys(choice.kernel.backend for choice in selection.choices))
 
 
+@pytest.mark.promise("Data with sources order the backends, confirmed kernels come first, and `explain` says why.")
 @pytest.mark.parametrize("names", list(permutations(NAMES)))
 def test_the_order_of_the_data_decides_and_not_that_of_the_plugins(names: tuple[str, ...]) -> None:
     for order in permutations(ORDER):
@@ -105,6 +106,7 @@ def test_two_backends_of_this_installation_compete_for_one_device() -> None:
         assert len(backends_of(selection)) == 2
 
 
+@pytest.mark.promise("Data with sources order the backends, confirmed kernels come first, and `explain` says why.")
 def test_a_confirmed_backend_comes_first_on_its_architecture_alone() -> None:
     preference = Preference(ORDER, (confirmed("three", "sm_90a"), confirmed("two", "sm_80")))
     assert backends_of(chosen(preference)) == ["three", "one", "two"]
@@ -148,6 +150,7 @@ def test_backends_outside_the_order_come_last_as_they_were_found() -> None:
     assert sentence == "z, not y: neither is in the default order of arch_specs/_preference.json, and z was found first"
 
 
+@pytest.mark.promise("Data with sources order the backends, confirmed kernels come first, and `explain` says why.")
 @pytest.mark.parametrize(
     ("rows", "arch", "sentence"),
     [
@@ -199,6 +202,7 @@ def test_every_builtin_backend_has_a_place_and_every_place_a_source() -> None:
     assert all(len(place.source) > 20 for place in preference.order)
 
 
+@pytest.mark.promise("Data with sources order the backends, confirmed kernels come first, and `explain` says why.")
 def test_every_confirmation_is_what_its_record_says() -> None:
     for row in load_preference().confirmed:
         record = json.loads((ROOT / row.record).read_text("utf-8"))

@@ -137,6 +137,7 @@ def test_a_kernel_that_a_rule_refuses() -> None:
     assert "K008" in str(caught.value.why)
 
 
+@pytest.mark.promise("Every backend answers whether it supports a problem, and gives its reasons if not.")
 @given(problems())
 def test_select_always_answers_with_a_kernel_or_reasons(problem: Problem) -> None:
     selection = select(problem, registry(GPU_BACKEND, CPU_BACKEND), HERE, Wanted())

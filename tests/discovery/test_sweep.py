@@ -19,6 +19,9 @@ def values_of(text: str, flag: str = "seqlen") -> list[str]:
     return [str(point[flag]) for point in expand({flag: text}).points()]
 
 
+@pytest.mark.promise(
+    "README: runs one problem for each length", "Lists and ranges run a sweep, whose rows come in order."
+)
 @pytest.mark.parametrize(
     ("flag", "text", "values"),
     [
@@ -56,12 +59,14 @@ def test_a_bound_that_is_no_number() -> None:
         expand({"seqlen": "1:4x:+1"})
 
 
+@pytest.mark.promise("A range holds both its ends, and more than 100,000 points are refused.")
 def test_order_is_that_of_the_flag_table_first_flag_slowest() -> None:
     sweep = expand({"mask": ["none", "causal"], "seqlen": "16,32", "batch": "1,2"})
     points = [(p["batch"], p["seqlen"], p["mask"]) for p in sweep.points()]
     assert points == [(b, s, m) for b in "12" for s in ("16", "32") for m in ("none", "causal")]
 
 
+@pytest.mark.promise("A range holds both its ends, and more than 100,000 points are refused.")
 def test_defaults_bind_per_point() -> None:
     problems, dropped = resolve(expand({"heads": "4,8", "hdim": "32,64", "seqlen": "16,32"}))
     assert not dropped
@@ -70,6 +75,7 @@ def test_defaults_bind_per_point() -> None:
     assert {round(p.scale**-2) for p in problems} == {32, 64}
 
 
+@pytest.mark.promise("An impossible point ends the run before anything starts, or is dropped with a note.")
 def test_an_impossible_point_is_refused_before_anything_runs() -> None:
     with pytest.raises(ImpossibleProblem) as caught:
         resolve(expand({"heads": "8,9", "kv_heads": "4"}))
@@ -78,6 +84,7 @@ def test_an_impossible_point_is_refused_before_anything_runs() -> None:
     assert "--skip-impossible" in (caught.value.help or "")
 
 
+@pytest.mark.promise("An impossible point ends the run before anything starts, or is dropped with a note.")
 def test_skip_impossible_drops_and_tells() -> None:
     problems, dropped = resolve(expand({"heads": "8,9", "kv_heads": "4"}), skip_impossible=True)
     assert [p.heads for p in problems] == [8]
@@ -94,6 +101,7 @@ def test_a_single_impossible_problem_is_never_skipped() -> None:
         resolve(expand({"heads": "9", "kv_heads": "4"}), skip_impossible=True)
 
 
+@pytest.mark.promise("A range holds both its ends, and more than 100,000 points are refused.")
 @pytest.mark.parametrize("given", [{"seqlen": "1:1m:+1"}, {"seqlen": "1:1k:+1", "batch": "1:1k:+1"}])
 def test_absurd_products_are_refused(given: dict[str, str]) -> None:
     with pytest.raises(UsageError) as caught:
@@ -119,6 +127,7 @@ def test_the_product_is_complete_and_each_point_stands_alone(axes: dict[str, lis
         assert Problem.of(**raw) == problem
 
 
+@pytest.mark.promise("A range holds both its ends, and more than 100,000 points are refused.")
 @given(st.integers(1, 5000), st.integers(0, 5000), st.integers(1, 500), st.sampled_from("+*"))
 def test_ranges_hold_both_ends_and_grow(first: int, width: int, step: int, how: str) -> None:
     step += how == "*"

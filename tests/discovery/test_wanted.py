@@ -102,6 +102,7 @@ def test_names_keep_their_order_and_words_take_the_preferred_first() -> None:
     assert [backend.name for backend in named_backends(REGISTRY, None)] == asked("all")
 
 
+@pytest.mark.promise("`--backend all` says what it leaves out, and `explain` shows the rows that `bench` would run.")
 def test_all_compares_on_the_first_gpu_for_which_something_exists() -> None:
     found = contenders(REGISTRY, HERE, Wanted(backend="all"))
     assert (found.names, found.device, found.place) == (("fast", "new"), "cuda:0", "cuda:0")

@@ -14,6 +14,8 @@ from fmha_cli.domain.errors import (
     UsageError,
 )
 
+pytestmark = pytest.mark.promise("An error of the system is shown as the cause, and nothing that was named is skipped.")
+
 
 @pytest.mark.parametrize(
     ("kind", "word"),

@@ -10,6 +10,7 @@ from fmha_cli.domain.mask import Align, Mask, MaskKind, parse_mask
 bounds = st.none() | st.integers(-6, 14)
 
 
+@pytest.mark.promise("Equal masks have one form, and visible pairs are counted exactly.")
 @given(st.sampled_from(Align), bounds, bounds, st.integers(0, 12), st.integers(0, 12), st.integers(0, 9))
 def test_pairs_count_what_visible_says(
     align: Align, left: int | None, right: int | None, rows: int, keys: int, sink: int
@@ -37,6 +38,7 @@ def test_a_blind_row_is_found_at_an_end(
     assert mask.blinds(rows, keys, sink) == brute
 
 
+@pytest.mark.promise("Equal masks have one form, and visible pairs are counted exactly.")
 @pytest.mark.parametrize(
     ("spellings", "kind"),
     [

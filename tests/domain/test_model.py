@@ -37,6 +37,7 @@ def problem(made: Model, kind: int = 0, phase: Phase = Phase.PREFILL, tp: int = 
     return Problem.of(**{**own, **sizes, **flags})
 
 
+@pytest.mark.promise("A window of W keys includes the query's own.")
 def test_a_window_includes_the_query_itself() -> None:
     """The rows of a window of 16 keys see 16 keys, or all up to their own."""
     local, far = problem(model(**LOCAL)), problem(model(**LOCAL), 1)
@@ -109,6 +110,7 @@ def test_latent_attention_is_absorbed_in_decode_alone() -> None:
     assert problem(model(**LATENT, scale=0.1), phase=Phase.DECODE).scale == 0.1
 
 
+@pytest.mark.promise("Flags override a model's values, and what no flag can express is refused.")
 @pytest.mark.parametrize(("tp", "heads", "kv_heads"), [(1, 8, 2), (2, 4, 1), (4, 2, 1), (8, 1, 1)])
 def test_heads_are_divided_and_no_device_is_without_a_key(tp: int, heads: int, kv_heads: int) -> None:
     made = problem(model(**PLAIN), tp=tp)
@@ -120,6 +122,7 @@ def test_the_latent_row_is_not_divided() -> None:
     assert [(p.heads, p.kv_heads) for p in shares] == [(4, 4), (4, 1)]
 
 
+@pytest.mark.promise("Flags override a model's values, and what no flag can express is refused.")
 @pytest.mark.parametrize(
     ("values", "tp", "what"),
     [

@@ -73,6 +73,7 @@ def test_every_row_and_fact_has_a_source() -> None:
     assert found.fact("nobody knows") is None
 
 
+@pytest.mark.promise("Settings of CPU kernels come from sourced facts, or from a measurement despite noise.")
 def test_planted_a_fact_without_a_source(monkeypatch: pytest.MonkeyPatch) -> None:
     row = dict(arch_document(processor.FILE, processor.SCHEMA)["processors"][1])
     bare = {"processors": [row | {"facts": {"zmm_rate": {"value": 1.0}}}]}

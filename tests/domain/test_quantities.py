@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 
 from fmha_cli.domain.quantities import byte_rate, digits, duration, flop_rate, size, time_of
 
+pytestmark = pytest.mark.promise("Every time, size and rate has a unit that suits it.")
+
 
 @pytest.mark.parametrize(
     ("nanoseconds", "text"),

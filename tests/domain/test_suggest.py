@@ -23,6 +23,8 @@ from fmha_cli.domain.spoken import FILE, letters, products
 from fmha_cli.domain.suggest import Kind, distance, near_names, suggest
 from fmha_cli.report.document import names as schema_names
 
+pytestmark = pytest.mark.promise("A wrong name leads to the one that was meant, or to none.")
+
 TABLE = json.loads(arch_root().joinpath(FILE).read_text("utf-8"))
 SUBCOMMANDS = [n for c in COMMANDS if isinstance(found := declared(c), CommandSet) for n in found.commands]
 OPTIONS = {name for names in known_options().values() for name in names}

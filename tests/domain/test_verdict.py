@@ -20,6 +20,7 @@ STRONGEST_FIRST = (130, 70, 1, 6, 4, 3, 0)
 ROWS = [(code, verdict) for code, verdicts in CODES.items() for verdict in verdicts.split()]
 
 
+@pytest.mark.promise("Exit code 1: a row is WRONG, OUT_OF_BOUNDS, HAZARD, NONDETERMINISTIC or MISTRUSTED.")
 @pytest.mark.parametrize(("code", "verdict"), ROWS, ids=lambda value: str(value))
 def test_a_verdict_has_its_code(code: int, verdict: str) -> None:
     assert Verdict(verdict).exit_code == code

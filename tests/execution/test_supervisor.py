@@ -241,6 +241,7 @@ def test_every_launch_is_timed(supervisor: Supervisor, job: Job) -> None:
     assert all(len(stages) == 1 and stages[0] > 0 for stages in result.stage_ns)
 
 
+@pytest.mark.promise("The memory of a row is counted above the worker's level before its launch.")
 def test_a_worker_keeps_what_is_freed(supervisor: Supervisor, job: Job) -> None:
     """glibc alone would map the block anew for each launch: 32 faults of huge pages, or 16,384. A few come from elsewhere in the process."""
     result = run(supervisor, replace(job, entry=f"{HERE}:frees"), launches=3)

@@ -106,6 +106,7 @@ DOCUMENTS = {
 }
 
 
+@pytest.mark.promise("Damaged files are refused in one line, and only what is asked for is read.")
 @pytest.mark.parametrize("name", DOCUMENTS)
 def test_a_damaged_document_is_refused(fmha: Fmha, name: str) -> None:
     text, place = DOCUMENTS[name]
@@ -134,6 +135,7 @@ def test_what_is_no_file_is_refused_at_once(fmha: Fmha, kind: str) -> None:
     refused(fmha(*BENCH, "--baseline", "base.json"), "only a regular file can be read")
 
 
+@pytest.mark.promise("Only good rows are baselines, and missing counterparts are reported.")
 def test_a_wrong_row_is_no_baseline(fmha: Fmha, report: Any) -> None:
     done = compared(fmha, json.dumps(with_member(report, "records.0.verdict", "WRONG")))
     refused(done, "wrong or not to be trusted")
@@ -146,6 +148,7 @@ def test_a_wrong_row_among_good_ones_is_left_out_aloud(fmha: Fmha, report: Any) 
     assert "1 row with a bad verdict left out" in done.err
 
 
+@pytest.mark.promise("Exit code 5: the selection is empty.")
 def test_a_baseline_that_matches_nothing_ends_with_5_before_anything_runs(fmha: Fmha, report: Any) -> None:
     Path("base.json").write_text(json.dumps(report))
     done = fmha(*BENCH[:-2], "--budget", "0.05", "-s", "32", "--baseline", "base.json")
@@ -155,6 +158,7 @@ def test_a_baseline_that_matches_nothing_ends_with_5_before_anything_runs(fmha: 
     assert done.out == ""
 
 
+@pytest.mark.promise("Only good rows are baselines, and missing counterparts are reported.")
 def test_partial_matches_are_counted(fmha: Fmha, report: Any) -> None:
     Path("base.json").write_text(json.dumps(report))
     done = fmha("bench", *BENCH[1:5], "-s", "16,32,48", *BENCH[7:], "--baseline", "base.json")

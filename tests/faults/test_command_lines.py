@@ -50,6 +50,10 @@ def test_the_bases_are_good(worker: Served) -> None:
         assert done.code in expected, (base, done)
 
 
+@pytest.mark.promise(
+    "Exit code 2: a bad flag, a name that does not exist, or an impossible problem.",
+    "Mutated command lines end soon, without a traceback, with a documented exit code.",
+)
 @pytest.mark.parametrize(
     "part",
     [slice(70), pytest.param(slice(70, 300), marks=(pytest.mark.slow, pytest.mark.ci))],
@@ -59,6 +63,7 @@ def test_300_of_them(worker: Served, part: slice) -> None:
     assert faults(worker, 1, part, lines.QUICK) == []
 
 
+@pytest.mark.promise("Mutated command lines end soon, without a traceback, with a documented exit code.")
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(10))
 @pytest.mark.timeout(7200)

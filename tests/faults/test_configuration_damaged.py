@@ -25,6 +25,7 @@ DAMAGED = {
 }
 
 
+@pytest.mark.promise("Damaged files are refused in one line, and only what is asked for is read.")
 @pytest.mark.parametrize("name", DAMAGED)
 def test_a_damaged_configuration_is_refused(fmha: Fmha, name: str) -> None:
     text, code = DAMAGED[name]

@@ -37,6 +37,7 @@ def crashes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fmha_cli.execution.supervisor.Supervisor.run", crashed)
 
 
+@pytest.mark.promise("Text from elsewhere reaches a terminal with its control characters shown, never obeyed.")
 @pytest.mark.usefixtures("crashes")
 @pytest.mark.parametrize("form", FORMATS)
 @pytest.mark.parametrize("to_file", [False, True])
@@ -52,6 +53,7 @@ def test_a_kernels_message_is_shown_not_obeyed(fmha: Fmha, tmp_path: Path, form:
         assert any(EVIL in note for note in record["notes"])
 
 
+@pytest.mark.promise("Text from elsewhere reaches a terminal with its control characters shown, never obeyed.")
 @pytest.mark.usefixtures("crashes")
 def test_only_our_own_colours_are_painted(fmha: Fmha) -> None:
     done = fmha("run", *SMALL, "--color", "always")
@@ -61,6 +63,7 @@ def test_only_our_own_colours_are_painted(fmha: Fmha) -> None:
     assert HARMFUL.findall(OWN_COLOURS.sub("", done.out + done.err)) == []
 
 
+@pytest.mark.promise("Text from elsewhere reaches a terminal with its control characters shown, never obeyed.")
 @pytest.mark.parametrize("flag", ["--q", "--resume", "--arch", "--mask", "-o"])
 def test_names_are_shown_not_obeyed(tmp_path: Path, flag: str) -> None:
     environ = {**os.environ, "XDG_CACHE_HOME": str(tmp_path)}

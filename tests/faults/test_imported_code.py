@@ -73,6 +73,7 @@ def cache_of(elsewhere: tuple[str, str]) -> Cache:
     return Cache(Path(elsewhere[1]))
 
 
+@pytest.mark.promise("Host code of an archive needs trust, and imported entries stay marked.")
 def test_a_swapped_library_under_a_genuine_key_is_not_taken(
     fmha: Fmha, archive: Path, elsewhere: tuple[str, str]
 ) -> None:
@@ -87,6 +88,7 @@ def test_a_swapped_library_under_a_genuine_key_is_not_taken(
     assert not (Path(elsewhere[1]) / "imported").exists()
 
 
+@pytest.mark.promise("Host code of an archive needs trust, and imported entries stay marked.")
 def test_what_is_trusted_is_marked_wherever_it_is_seen(fmha: Fmha, archive: Path, elsewhere: tuple[str, str]) -> None:
     (held,) = fmha("cache", "import", archive.name, *elsewhere, "--trust", "--json").document["import"]["held"]
     assert (held["code"], held["name"]) == ("host", HONEST)

@@ -138,6 +138,7 @@ STARTS: dict[str, tuple[Callable[[Any], Any], str]] = {
 }
 
 
+@pytest.mark.promise("Damaged files are refused in one line, and only what is asked for is read.")
 @pytest.mark.parametrize("name", STARTS)
 def test_a_damaged_first_line_is_refused(plant: Plant, lines: list[Any], name: str) -> None:
     change, why = STARTS[name]
@@ -200,6 +201,7 @@ def test_the_record_of_another_row_is_refused(plant: Plant, lines: list[Any]) ->
     plant.refused("belongs to another row")
 
 
+@pytest.mark.promise("A journal of another invocation is not resumed, nor a record that was changed.")
 def test_a_line_of_another_journal_is_refused(plant: Plant, lines: list[Any]) -> None:
     """Same rows, same options, another run: the checksum covers the first line, and with it the run's id."""
     other = plant.written.again[FIRST]

@@ -95,6 +95,7 @@ def journalled_once(fmha: Fmha, journals: Journals, words: Words) -> None:
     Path("rows.journal").write_bytes(journals[words])
 
 
+@pytest.mark.promise("A journal of another invocation is not resumed, nor a record that was changed.")
 @pytest.mark.sampled(12)
 @pytest.mark.parametrize("name", OTHERS)
 def test_another_invocation_is_refused_with_what_differs(fmha: Fmha, journals: Journals, name: str) -> None:
@@ -189,6 +190,7 @@ def _edited_plugin(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fmha_null, "__file__", str(copy / "__init__.py"))
 
 
+@pytest.mark.promise("A journal of another invocation is not resumed, nor a record that was changed.")
 @pytest.mark.parametrize(
     ("change", "why"),
     [

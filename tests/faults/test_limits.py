@@ -23,6 +23,7 @@ WITHOUT = {"explain K012", "tune ls", "tune verify"}
 THREADED = [name for name in EVERY if "threads" in known_options()[EVERY[name][0]] and name not in WITHOUT]
 
 
+@pytest.mark.promise("Impossible sizes and thread counts are refused first, and unknown variables are named.")
 @pytest.mark.parametrize("name", THREADED)
 @pytest.mark.parametrize("count", [999, "one more", "4m"])
 def test_more_threads_than_cores_are_refused_at_once(fmha: Fmha, name: str, count: int | str) -> None:
@@ -51,6 +52,10 @@ def forbidden(what: str) -> Callable[..., Any]:
     return act
 
 
+@pytest.mark.promise(
+    "Impossible sizes and thread counts are refused first, and unknown variables are named.",
+    "A row that does not fit into memory is refused before anything is allocated (M003).",
+)
 @pytest.mark.parametrize("command", ["run", "validate", "bench"])
 @pytest.mark.parametrize(
     "shape", ["--seqlen 10m", "--seqlen 1 --seqlen-k 1000m", "--batch 1m --seqlen 1k", "-s 10m --bias elementwise"]
@@ -128,6 +133,7 @@ def test_a_suggestion_takes_no_time(fmha: Fmha) -> None:
 # -- variables ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.promise("Impossible sizes and thread counts are refused first, and unknown variables are named.")
 def test_a_variable_that_nothing_reads_is_named_in_one_line(fmha: Fmha) -> None:
     done = fmha("archs", "gfx942", "--json", FMHA_HDMI="3")
     assert done.code == 0

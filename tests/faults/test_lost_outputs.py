@@ -20,6 +20,7 @@ PROGRAM = (sys.executable, "-m", "fmha_cli")
 SWEEP = ("run", *SMALL, "--softcap", "1:4:+1")
 
 
+@pytest.mark.promise("An output that cannot be written is reported before any work, or costs no row later.")
 @pytest.mark.parametrize(("named", "code"), [(True, 4), (False, 0)])
 def test_a_disk_that_fills_under_the_journal_costs_no_row(
     fmha: Fmha, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: bool, code: int
@@ -52,6 +53,7 @@ def test_a_reader_that_goes_away_at_the_last_row_interrupts_nothing(tmp_path: Pa
     assert (done.returncode, done.stderr) == (0, b"")
 
 
+@pytest.mark.promise("Pipes are written to, inputs are never replaced, and one failing file costs one note.")
 def test_no_document_of_an_error_replaces_an_input(fmha: Fmha, tmp_path: Path) -> None:
     source = tmp_path / "q.npy"
     np.save(source, np.zeros((1, 1, 8, 16), np.float16))

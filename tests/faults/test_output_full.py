@@ -16,6 +16,7 @@ from tests.cli.test_commands import SMALL
 from tests.support.output_cases import FORMATS, PROGRAM, SWEEP, WRONG, full_disk, journals_of_this_test
 
 
+@pytest.mark.promise("An output that cannot be written is reported before any work, or costs no row later.")
 @pytest.mark.parametrize("form", [form for form in FORMATS if form])
 def test_a_disk_that_fills_later_keeps_the_journal(
     fmha: Fmha, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str
@@ -99,6 +100,7 @@ def test_a_full_stdout_is_exit_4(tmp_path: Path) -> None:
         assert "Exception ignored" not in done.stderr
 
 
+@pytest.mark.promise("Pipes are written to, inputs are never replaced, and one failing file costs one note.")
 def test_an_out_that_fails_amid_a_sweep_costs_a_note(
     fmha: Fmha, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -28,6 +28,7 @@ def reading(path: Path) -> Iterator[Callable[[], bytes]]:
     yield lambda: (thread.join(30), got[0])[1]
 
 
+@pytest.mark.promise("Pipes are written to, inputs are never replaced, and one failing file costs one note.")
 def test_a_fifo_is_written_to_and_stays(fmha: Fmha, tmp_path: Path) -> None:
     fifo = tmp_path / "fifo.npz"
     os.mkfifo(fifo)
@@ -80,6 +81,7 @@ def test_a_link_stays_a_link_and_permissions_stay(fmha: Fmha, tmp_path: Path) ->
 # -- inputs ------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.promise("Pipes are written to, inputs are never replaced, and one failing file costs one note.")
 @pytest.mark.parametrize("flag", ["--out", "-o"])
 @pytest.mark.parametrize("how", ["same", "dots", "symlink", "hard link", "key"])
 def test_an_input_is_never_overwritten(fmha: Fmha, tmp_path: Path, flag: str, how: str) -> None:

@@ -64,6 +64,7 @@ def read_one_row(*argv: str) -> tuple[int, str, str]:
     return process.wait(timeout=600), line, err
 
 
+@pytest.mark.promise("An output that cannot be written is reported before any work, or costs no row later.")
 def test_head_ends_a_stream_quietly_and_early(home: Path) -> None:
     sweep = ("run", *SMALL, "--dtype", "fp16", "--kernel", SLOW, "--softcap", "1:30:+1", "--jsonl")
     code, line, err = read_one_row(*sweep, "--journal", "rows.journal")

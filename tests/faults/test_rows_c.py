@@ -52,6 +52,10 @@ def policy_of(deed: Deed) -> JudgePolicy:
     return JudgePolicy(fills=("normal",), repeats=2, timeout=0.7 if deed in HANGS else 60.0)
 
 
+@pytest.mark.promise(
+    "A kernel runs in a child process, so a crash or a hang costs one row.",
+    "Exit code 6: a kernel crashed, hung, did not build or launch, or ran out of memory.",
+)
 @pytest.mark.parametrize("deed", EXPECTED)
 def test_each_deed_has_its_verdict(supervisor: Supervisor, library: Artifact, deed: Deed) -> None:
     row = judged(supervisor, c_job(library, deed), policy_of(deed))

@@ -16,6 +16,7 @@ from tests.support.paths import ROOT, importable
 KILLED = ROOT / "tests" / "support" / "children" / "killed_sweep.py"
 
 
+@pytest.mark.promise("Exit code 130: interrupted; no row is lost, and the run can be resumed.")
 @pytest.mark.parametrize(("kills", "rows"), [(6, 45), pytest.param(20, 130, marks=(pytest.mark.slow, pytest.mark.ci))])
 def test_no_row_is_missing_or_doubled_after_twenty_kills(tmp_path: Path, kills: int, rows: int) -> None:
     """The default suite has six kills and as many rows as hold all bad ones."""

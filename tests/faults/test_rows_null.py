@@ -40,6 +40,10 @@ LASTING = (Verdict.PASSED, Verdict.WRONG, Verdict.NONDETERMINISTIC)
 """Verdicts after which the worker goes on. Of these the dtype matters; each of the others costs the start of a worker."""
 
 
+@pytest.mark.promise(
+    "A kernel runs in a child process, so a crash or a hang costs one row.",
+    "`validate` runs five fills with poison, guard zones and repeats, and counts the rows compared.",
+)
 @pytest.mark.parametrize(
     ("dtype", "lasting"),
     [

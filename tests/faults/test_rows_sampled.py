@@ -39,6 +39,7 @@ def rows_of(found: Judged) -> dict[str, tuple[int, int | None]]:
     return {check.fill: (check.rows, check.rows_total) for check in checks}
 
 
+@pytest.mark.promise("A row says which share of its output was judged; fills with known answers judge all of it.")
 @pytest.mark.parametrize("slip", [Slip.ONE_ROW_NEIGHBOURS, Slip.ONE_ROW_LARGE])
 def test_a_wrong_row_outside_the_sample_is_found_by_a_closed_fill(any_supervisor: Supervisor, slip: Slip) -> None:
     assert row(any_supervisor, slip).verdict is Verdict.PASSED, "the sample does not hold the row"
@@ -84,6 +85,7 @@ def test_data_from_files_has_no_closed_answer(any_supervisor: Supervisor) -> Non
     assert isinstance(cases.case(Problem.from_cli(FLAGS), "means", stream="fmha").reference, Reference)
 
 
+@pytest.mark.promise("A row says which share of its output was judged; fills with known answers judge all of it.")
 def test_every_run_is_judged_on_other_rows(any_supervisor: Supervisor, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[tuple[str, set[tuple[int, int]]]] = []
 

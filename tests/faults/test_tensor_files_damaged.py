@@ -24,6 +24,7 @@ STRANGE = ("Traceback", "allow_pickle", "pickled", "zlib", "Errno", "BadZip", "u
 """Words that are not this tool's."""
 
 
+@pytest.mark.promise("Damaged files are refused in one line, and only what is asked for is read.")
 @pytest.mark.parametrize("kind", DAMAGED)
 @pytest.mark.timeout(60)
 def test_every_kind_is_refused(fmha: Fmha, tmp_path: Path, kind: str) -> None:

@@ -80,12 +80,17 @@ def expected(command: str, fault: Fault) -> list[str]:
     return known[fault][COMMANDS.index(command)].split(OR)
 
 
+@pytest.mark.promise(
+    "README: Is the answer right for five kinds of data, and does the kernel stay inside its memory?",
+    "The verdict of every command on every wrong kernel is the documented one.",
+)
 @pytest.mark.parametrize("command", COMMANDS)
 def test_the_documented_verdicts(kept: None, cache: Path, command: str) -> None:
     found = said(rows_of(command, sampled(command), cache))
     assert {f: v for f, v in found.items() if v not in expected(command, f)} == {}
 
 
+@pytest.mark.promise("The verdict of every command on every wrong kernel is the documented one.")
 @pytest.mark.slow
 @pytest.mark.parametrize("command", COMMANDS)
 def test_the_documented_verdicts_of_all_faults(kept: None, cache: Path, command: str) -> None:
@@ -93,6 +98,7 @@ def test_the_documented_verdicts_of_all_faults(kept: None, cache: Path, command:
     assert {f: v for f, v in found.items() if v not in expected(command, f)} == {}
 
 
+@pytest.mark.promise("Honest kernels pass the rules of judging.")
 def test_the_table_has_every_fault_as_the_plugin_describes_it() -> None:
     lines = DOCUMENT.read_text("utf-8").splitlines()
     table = documented()
@@ -101,6 +107,7 @@ def test_the_table_has_every_fault_as_the_plugin_describes_it() -> None:
     assert {verdict for cells in table.values() for cell in cells for verdict in cell.split(OR)} <= set(Verdict)
 
 
+@pytest.mark.promise("What the timed launches leave is judged, and times that cannot be true do not count.")
 @pytest.mark.parametrize("command", ["bench", "bench --ab"])
 def test_bench_catches_all_that_changes_after_the_first_launch(command: str) -> None:
     """A time that is too short by a factor is the one that nobody can disprove."""
@@ -165,6 +172,7 @@ def test_a_row_without_a_believable_time_has_none(kept: None, cache: Path) -> No
         assert [reason.id for reason in row.reasons] == ([CONTRADICTED] if fault is Fault.HUGE_TIME else [])
 
 
+@pytest.mark.promise("What the timed launches leave is judged, and times that cannot be true do not count.")
 def test_run_judges_the_launch_that_it_times(kept: None, cache: Path) -> None:
     """Its time is that of the second launch, which a kernel that is right only once gets wrong."""
     rows = rows_of("run", (Fault.NONE, Fault.SEVENS_LATER), cache)

@@ -21,6 +21,7 @@ def test_a_tenth_is_a_move(before: float, after: float, moved: bool) -> None:
     assert from_json(Ceiling, to_json(ceiling)) == ceiling
 
 
+@pytest.mark.promise("Settings of CPU kernels come from sourced facts, or from a measurement despite noise.")
 def test_a_row_says_so() -> None:
     row = Measurement(launches=((5,),), flops=1, bytes=1, ceiling=Ceiling(bound=Bound.MEMORY, before=2e10, after=1e10))
     assert row.notes == ("the machine's ceiling moved during the row: 20.0 GB/s before, 10.0 GB/s after",)

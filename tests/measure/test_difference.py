@@ -37,6 +37,7 @@ def test_a_clear_row_gets_its_verdict(factor: float, speed: Speed) -> None:
     assert found.drift is None
 
 
+@pytest.mark.promise("Two runs differ only where enough processes say so, beyond tolerance, noise and chance.")
 def test_too_few_processes_are_never_sure() -> None:
     found = one(pair(2.0, count=4))
     assert (found.speed, found.p, found.why) == (Speed.UNSURE, None, "4 of 5 processes")
@@ -64,6 +65,7 @@ def test_a_large_difference_that_processes_contradict_is_unsure() -> None:
     assert found.why.startswith("processes differ by")
 
 
+@pytest.mark.promise("Two runs differ only where enough processes say so, beyond tolerance, noise and chance.")
 def test_many_rows_need_a_smaller_p() -> None:
     """A p value of 0.03 is sure for one row and not for the only one of 30."""
     rows = (pair(1.05, seed, 6, 0.03) for seed in range(99))
@@ -93,6 +95,7 @@ def drifting(factor: float, drift: float) -> Pair:
     return Pair(Side.of(rows[:8]), Side.of([[round(ns * factor) for ns in row] for row in rows[8:]]))
 
 
+@pytest.mark.promise("Two runs differ only where enough processes say so, beyond tolerance, noise and chance.")
 def test_drift_alone_is_no_difference_between_stored_runs() -> None:
     pair = drifting(1.0, 0.10)
     assert one(pair, Rule(interleaved=True)).speed is Speed.SLOWER, "the planted drift is large enough"
@@ -120,6 +123,7 @@ def test_a_machine_whose_best_rate_fell_has_moved() -> None:
     assert one(moved, Rule(interleaved=True)).speed is Speed.SLOWER, "sides that take turns share it"
 
 
+@pytest.mark.promise("`compare` says which rows are surely slower, and the smallest slowdown it could have detected.")
 def test_could_see_is_what_a_planted_slow_down_shows() -> None:
     for noise in (0.002, 0.02, 0.05):
         calm = pair(1.0, 7, noise=noise)
@@ -131,6 +135,7 @@ def test_could_see_is_what_a_planted_slow_down_shows() -> None:
             assert (one(Pair(calm.before, planted)).speed is Speed.SLOWER) is expected
 
 
+@pytest.mark.promise("`compare` says which rows are surely slower, and the smallest slowdown it could have detected.")
 def test_could_see_does_not_count_the_difference_itself() -> None:
     calm = pair(1.0, 7, noise=0.02)
     for factor in (0.975, 1.1):

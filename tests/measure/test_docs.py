@@ -20,6 +20,8 @@ from fmha_cli.report.schemas import load
 from fmha_cli.results.comparison import TO_CONFIRM
 from fmha_cli.walk.request import Request
 
+pytestmark = pytest.mark.promise("The page on timing explains every figure of a row.")
+
 TEXT = (Path(__file__).resolve().parents[2] / "docs" / "explanation" / "timing.md").read_text("utf-8")
 WORDS = " ".join(TEXT.split())
 

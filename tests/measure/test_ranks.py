@@ -31,6 +31,7 @@ def by_counting(a: list[float], b: list[float]) -> float:
     return min(1.0, 2 * min(low, high))
 
 
+@pytest.mark.promise("Two runs differ only where enough processes say so, beyond tolerance, noise and chance.")
 @settings(deadline=None)
 @given(small, small)
 def test_the_test_counts_splits(a: list[float], b: list[float]) -> None:
@@ -117,6 +118,7 @@ def by_holm(p_values: list[float], alpha: float) -> set[int]:
 P_VALUES = st.lists(st.floats(1e-6, 1), min_size=1, max_size=30)
 
 
+@pytest.mark.promise("The chance that any row is wrongly called slower or faster is at most `--alpha`.")
 @given(P_VALUES, st.sampled_from([0.01, 0.05, 0.2]))
 def test_holms_correction_is_its_definition(p_values: list[float], alpha: float) -> None:
     corrected = holm(p_values)
@@ -136,6 +138,7 @@ def test_holm_lies_between_no_correction_for_a_share_and_bonferroni(p_values: li
         assert anyone <= min(1.0, p * count) * (1 + 1e-12)
 
 
+@pytest.mark.promise("The chance that any row is wrongly called slower or faster is at most `--alpha`.")
 @pytest.mark.parametrize("slower", [0, 15, 150])
 def test_the_chance_of_any_false_one_is_alpha_however_many_rows_are_slower(slower: int) -> None:
     """Twenty untouched rows beside others that are surely slower. A share lets some of the twenty through once many are."""

@@ -45,6 +45,7 @@ def test_a_slow_first_launch_does_not_add_samples_beyond_a_small_budget() -> Non
     assert (sampler.stop(samples), len(sampler.counted(samples))) == (StopReason.BUDGET, policy.min_samples)
 
 
+@pytest.mark.promise("Sampling stops where the rule says, which is a function of the samples alone.")
 def test_noise_takes_more_samples_until_the_interval_is_narrow() -> None:
     samples, _ = play(SamplingPolicy(budget_ns=10**12), noisy(100_000, 0.05))
     sampler = Sampler()
@@ -64,6 +65,7 @@ def test_hopeless_noise_ends_with_the_budget_or_the_count() -> None:
     assert sum(samples) < 1.2 * policy.budget_ns
 
 
+@pytest.mark.promise("Sampling stops where the rule says, which is a function of the samples alone.")
 @pytest.mark.parametrize("each", [2 * 10**9, 700_000_000, 400_000_000])
 def test_the_budget_counts_from_enough_samples_on(each: int) -> None:
     """A kernel that uses the budget up with one launch still gets the samples that an interval needs."""
@@ -74,6 +76,7 @@ def test_the_budget_counts_from_enough_samples_on(each: int) -> None:
     assert sampler.stop(samples) is StopReason.BUDGET
 
 
+@pytest.mark.promise("Sampling stops where the rule says, which is a function of the samples alone.")
 @pytest.mark.parametrize(("each", "counted"), [(10**11, 1), (30 * 10**9, 1), (16 * 10**9, 1), (10 * 10**9, 2)])
 def test_the_slowest_kernel_gets_a_sample(each: int, counted: int) -> None:
     policy = SamplingPolicy(budget_ns=2 * 10**9, max_ns=30 * 10**9)

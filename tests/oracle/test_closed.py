@@ -135,6 +135,7 @@ def test_the_fills_complement_each_other(kind: str) -> None:
     assert shown(3, DType.FP16, kind, Fault.DROPOUT_INVERTED) is None, "dropout has no closed answer"
 
 
+@pytest.mark.promise("A row says which share of its output was judged; fills with known answers judge all of it.")
 @pytest.mark.parametrize("kind", CLOSED_FILLS)
 @pytest.mark.parametrize("dtype", ["fp32", "bf16"])
 def test_one_wrong_row_among_many_is_caught_and_named(kind: str, dtype: str) -> None:

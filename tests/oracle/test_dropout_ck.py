@@ -82,6 +82,7 @@ def wmma_16x16(seed: int, base: int, rows: int, columns: int) -> Bytes:
 MAKERS: tuple[Maker, ...] = (mfma_32x32, mfma_16x16, mfma_16x16_twice, wmma_16x16)
 
 
+@pytest.mark.promise("Each dropout stream is that of its kernels.")
 @pytest.mark.parametrize("maker", MAKERS)
 @pytest.mark.parametrize(("b", "h", "seed", "offset"), [(0, 0, 1, 0), (2, 3, 2**40 + 7, 2**32 - 70), (1, 0, 2**63, 5)])
 def test_every_lane_loop_gives_the_stream(maker: Maker, b: int, h: int, seed: int, offset: int) -> None:

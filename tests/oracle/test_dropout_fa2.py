@@ -115,6 +115,7 @@ def backward_bytes(tile: tuple[int, int, int, int], rows: int, columns: int, see
     return out
 
 
+@pytest.mark.promise("Each dropout stream is that of its kernels.")
 @pytest.mark.parametrize("tile", [*FORWARD, *BACKWARD], ids=str)
 @pytest.mark.parametrize(("b", "h", "seed", "offset"), [(2, 3, 2**40 + 7, 2**32 - 70), (1, 0, 2**64 - 1, 2**64 - 3)])
 def test_every_tile_shape_gives_the_stream(tile: tuple[int, ...], b: int, h: int, seed: int, offset: int) -> None:

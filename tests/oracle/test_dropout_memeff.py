@@ -111,6 +111,7 @@ def backward_draws(tile: tuple[int, int], m: int, n: int, seed: int, offset: int
     return out[:m]
 
 
+@pytest.mark.promise("Each dropout stream is that of its kernels.")
 @pytest.mark.parametrize(("way", "tile"), [*(("fwd", t) for t in FORWARD), *(("bwd", t) for t in BACKWARD)], ids=str)
 @pytest.mark.parametrize(("seed", "offset"), [(2**40 + 7, 2**32 - 70), (2**64 - 1, 2**64 - 2)])
 def test_every_tile_gives_the_stream(way: str, tile: tuple[int, int], seed: int, offset: int) -> None:

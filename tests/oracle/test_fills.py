@@ -35,6 +35,7 @@ DIGESTS = {
 }
 
 
+@pytest.mark.promise("The values of a fill are the same everywhere, and slots without a key hold NaN.")
 @pytest.mark.parametrize("kind", FILLS)
 def test_values_are_pinned(kind: str) -> None:
     inputs = fill(Problem.from_cli(LINES[0]), kind, 1)
@@ -108,6 +109,7 @@ def test_what_is_no_code_is_not_decoded() -> None:
     assert [decode_coded(row) for row in code(ids, 12)] == ids.tolist()
 
 
+@pytest.mark.promise("The values of a fill are the same everywhere, and slots without a key hold NaN.")
 def test_unused_rows_are_nan() -> None:
     paged = Problem.from_cli(LINES[2])
     inputs = fill(paged, seed=3)

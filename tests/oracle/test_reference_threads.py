@@ -19,6 +19,8 @@ from fmha_cli.oracle import reference
 from fmha_cli.oracle.fills import fill
 from fmha_cli.oracle.reference import RowResult, forward
 
+pytestmark = pytest.mark.promise("The reference does not depend on its threads.")
+
 PROBLEM = Problem.from_cli("-b 1 -H 2 --kv-heads 1 -s 700 -d 16 --causal --dropout 0.2 --lse")
 
 

@@ -51,6 +51,7 @@ def test_every_sequence_and_head_is_judged_whatever_it_costs(line: str) -> None:
     assert all(i < lengths[b] for b, i in zip(rows.b, rows.i, strict=True))
 
 
+@pytest.mark.promise("A row says which share of its output was judged; fills with known answers judge all of it.")
 def test_corners_come_first() -> None:
     """Without much time every corner is judged in some head, with more time in every head."""
     problem = Problem.from_cli("-H 32 -s 4k -d 64 --mask window:700,-5 --sink 9")
@@ -87,6 +88,7 @@ def test_corners_are_where_the_visible_set_begins_or_ends_to_be_limited(
     assert turns <= set(corner_rows(problem, rows, keys).tolist())
 
 
+@pytest.mark.promise("A row says which share of its output was judged; fills with known answers judge all of it.")
 def test_a_larger_budget_judges_more_and_an_infinite_one_all() -> None:
     problem = Problem.from_cli("-H 4 -s 4k -d 64 --causal")
     sizes = [len(rows_within(problem, seconds)) for seconds in (0.05, 0.1, 0.2, float("inf"))]

@@ -70,6 +70,7 @@ def test_a_lost_key_stays_wrong(line: str) -> None:
     assert compare(problem, o, lse, forward(problem, inputs), sums=2.0**-BITS).verdict is Verdict.WRONG
 
 
+@pytest.mark.promise("Rougher sums of 8-bit floats pass only where the architecture's facts say so.")
 @pytest.mark.parametrize(
     ("arch", "verdict"), [("sm_89", Verdict.PASSED), ("sm_90a", Verdict.PASSED), ("sm_120", Verdict.WRONG)]
 )

@@ -19,6 +19,8 @@ from fmha_cli.oracle.measure import row_errors
 from fmha_cli.oracle.reference import forward
 from fmha_cli.oracle.tolerance import compare, worst_column
 
+pytestmark = pytest.mark.promise("README: its share of what rounding may cause")
+
 BASE = "-b 2 -H 4 --kv-heads 2 -s 70 --seqlen-k 150 -d 32 --lse"
 RICH = {
     Fault.WINDOW_SIDE: f"{BASE} --mask window:40,10",
@@ -37,6 +39,7 @@ def judged(line: str, kind: str = "normal", fault: Fault | ExtremeFault | None =
     return compare(problem, got.o, got.lse if problem.lse else None, forward(problem, inputs), fill=kind)
 
 
+@pytest.mark.promise("Honest kernels pass the rules of judging.")
 @pytest.mark.parametrize("kind", FILLS)
 @pytest.mark.parametrize("dtype", ["fp32", "fp16", "bf16", "fp16:fp32"])
 def test_honest_runs_pass(dtype: str, kind: str) -> None:
@@ -45,6 +48,7 @@ def test_honest_runs_pass(dtype: str, kind: str) -> None:
     assert [name for name, _ in comparison.checks] == ["o", "lse"]
 
 
+@pytest.mark.promise("Random problems pass against the float64 reference, and planted faults fail.")
 @pytest.mark.parametrize("dtype", ["fp32", "fp16", "bf16"])
 @pytest.mark.parametrize("fault", [*Fault, ExtremeFault.SCALED_MAXIMUM])
 def test_faults_are_caught(fault: Fault | ExtremeFault, dtype: str) -> None:

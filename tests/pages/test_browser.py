@@ -39,6 +39,7 @@ LEAST = {"throughput": 85, "roofline": 80, "regret": 65, "history": 14, "compare
 """Marks of data that each plot has at least; points, bars and cells."""
 
 
+@pytest.mark.promise("`fmha report` writes a self-contained HTML page, and `bench --plot` draws in the terminal.")
 @pytest.mark.parametrize(("dark", "width"), [(False, 1280), (True, 1280), (False, 390)], ids=["light", "dark", "phone"])
 def test_every_plot_is_drawn_and_nothing_is_asked_for(opened: Browser, text: str, dark: bool, width: int) -> None:
     shown = opened.open(text, dark=dark, width=width)
@@ -97,6 +98,7 @@ def test_a_click_on_a_point_shows_its_line_and_its_samples(opened: Browser, text
     assert shown.errors() == []
 
 
+@pytest.mark.promise("`fmha report` writes a self-contained HTML page, and `bench --plot` draws in the terminal.")
 def test_hostile_texts_are_shown_and_never_obeyed(opened: Browser) -> None:
     rows = [timed(Problem.of(dtype="fp32"), HOSTILE, repro=HOSTILE), *odd()]
     shown = opened.open(page(Content(title=HOSTILE, runs=[run(*rows, name=HOSTILE)], untracked=HOSTILE)))
@@ -124,6 +126,7 @@ def planted(text: str, spec: dict[str, object]) -> str:
     return f"{before}{start}{script_text(held)}{end}{after}"
 
 
+@pytest.mark.promise("`fmha report` writes a self-contained HTML page, and `bench --plot` draws in the terminal.")
 def test_a_chart_that_asks_the_network_is_noticed(opened: Browser, text: str) -> None:
     spec = {"data": {"url": "https://example.org/data.json"}, "mark": "point", "encoding": {}}
     with_policy = opened.open(planted(text, spec))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 import fmha_cli.pages
 from fmha_cli.pages import gathering
 from fmha_cli.pages.page import plots
@@ -18,6 +20,7 @@ LARGEST = 150_000
 """Bytes of a picture."""
 
 
+@pytest.mark.promise("`fmha report` writes a self-contained HTML page, and `bench --plot` draws in the terminal.")
 def test_the_docstring_names_every_plot_and_limit() -> None:
     for plot in plots(bare_content()):
         assert f"- ``{plot.id}``:" in STATED
@@ -28,6 +31,7 @@ def test_the_docstring_names_every_plot_and_limit() -> None:
     assert f"{LAST} runs before it" in STATED
 
 
+@pytest.mark.promise("`fmha report` writes a self-contained HTML page, and `bench --plot` draws in the terminal.")
 def test_pictures_are_small_and_shown() -> None:
     pictures = sorted((ROOT / "docs" / "images").iterdir())
     texts = "".join(page.read_text("utf-8") for page in pages())

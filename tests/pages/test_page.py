@@ -64,6 +64,7 @@ def whole_page(whole: Content) -> str:
         return page(whole)
 
 
+@pytest.mark.promise("`fmha report` writes a self-contained HTML page, and `bench --plot` draws in the terminal.")
 @pytest.mark.parametrize("count", [100, pytest.param(1000, marks=[pytest.mark.slow, pytest.mark.ci])])
 def test_a_page_of_1000_rows_is_small_and_names_no_address(count: int) -> None:
     lengths = [64 * n for n in range(1, count // 8 + 1)]
@@ -80,6 +81,7 @@ def test_a_page_of_1000_rows_is_small_and_names_no_address(count: int) -> None:
     assert found.data["rows"]["n"] == len(rows) > count - 8
 
 
+@pytest.mark.promise("`fmha report` writes a self-contained HTML page, and `bench --plot` draws in the terminal.")
 def test_seven_plots_have_data_or_say_in_words_why_not(whole_plots: list[Plot]) -> None:
     assert sorted(plot.id for plot in whole_plots) == sorted(SEVEN)
     assert [plot.id for plot in whole_plots if plot.missing] == []
@@ -98,6 +100,7 @@ def test_what_is_missing_stands_in_the_page() -> None:
         assert plot.missing in text
 
 
+@pytest.mark.promise("`fmha report` writes a self-contained HTML page, and `bench --plot` draws in the terminal.")
 @pytest.mark.usefixtures("bare_bundle")
 def test_hostile_texts_stay_texts() -> None:
     plain = page(bare_content(timed(Problem.of(), "cpu")))

@@ -43,6 +43,7 @@ def test_help_names_every_suite_and_program() -> None:
     assert known.binaries == tuple(CkCounterpart.binaries[program] for program in Program)
 
 
+@pytest.mark.promise("`parity` compares with upstream's programs, and says why a case cannot be compared.")
 @pytest.mark.parametrize("name", COUNTS)
 def test_counts(name: str) -> None:
     assert sum(1 for _ in load_suite(name).cases()) == COUNTS[name]
@@ -119,6 +120,7 @@ def backward(scripts: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Se
     return ran_by(scripts / "smoke_test_bwd.sh", tmp_path_factory.mktemp("backward"))
 
 
+@pytest.mark.promise("`parity` compares with upstream's programs, and says why a case cannot be compared.")
 def test_the_scripts_run_the_same_programs(backward: list[Settings]) -> None:
     """Upstream's script, run with a program that records its arguments, gives the same cases in the same order."""
     assert backward == given_by("smoke_bwd")

@@ -23,6 +23,7 @@ from fmha_nvptx_emu.building import build_recorder  # noqa: E402
 from tests.support.children import triton_session  # noqa: E402 - it imports what the lines above look for
 
 
+@pytest.mark.promise("Arguments and TMA descriptors stand where the cubin records them.")
 @pytest.mark.parametrize("case", triton_session.CASES, ids=lambda c: c.__name__)
 def test_session(case: Callable[[str, str], None], shared_cache: Path) -> None:
     standin = build_recorder(BuildContext(cache_root=shared_cache, jobs=3))

@@ -102,6 +102,7 @@ def test_table_shows_verdict_time_share_and_error() -> None:
     assert text.splitlines()[-1] == "2 rows: 1 PASSED, 1 UNSUPPORTED"
 
 
+@pytest.mark.promise("Only good rows are baselines, and missing counterparts are reported.")
 @pytest.mark.parametrize(
     ("samples", "stop", "cell"),
     [
@@ -211,6 +212,7 @@ def test_digits(value: float | None, text: str) -> None:
     assert digits(value) == text
 
 
+@pytest.mark.promise("Every time, size and rate has a unit that suits it.")
 def test_a_unit_that_all_cells_share_stands_in_the_header() -> None:
     assert united("time", [time_of(5e6), None, time_of(2e6)]) == ("time [ms]", ["5.00", "", "2.00"])
     assert united("time", [time_of(22_541_000), time_of(2e3)]) == ("time", ["22.5 ms", "2.00 us"])

@@ -45,6 +45,7 @@ def sums(*rows: dict[str, Any]) -> list[tuple[int, int, int, bool]]:
     return [(one.time_ns // 1000, one.timed, one.total, one.complete) for one in model_sums(rows)]
 
 
+@pytest.mark.promise("`--model` gives a row for each kind of layer, and the sum counts every layer or says it cannot.")
 def test_a_sum_is_each_median_times_the_number_of_such_layers() -> None:
     (found,) = model_sums([row(), row(FAR, 100)])
     assert (found.time_ns, found.timed, found.total, found.complete) == (230_000, 5, 5, True)
@@ -56,6 +57,7 @@ def test_a_sum_is_each_median_times_the_number_of_such_layers() -> None:
     assert line == "  m prefill b1 s64 hot: 230 us in 5 layers (3 local 10.0 us each, 2 global 100 us each)"
 
 
+@pytest.mark.promise("`--model` gives a row for each kind of layer, and the sum counts every layer or says it cannot.")
 @pytest.mark.parametrize("verdict", [v for v in Verdict if v.exit_code])
 def test_a_row_that_is_not_good_has_no_time_that_counts(verdict: Verdict) -> None:
     (found,) = model_sums([row(), row(FAR, 100, verdict)])

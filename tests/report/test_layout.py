@@ -39,12 +39,14 @@ def tables(draw: st.DrawFn) -> Table:
     return Table(kinds, rows, draw(texts), draw(st.lists(texts, max_size=3)))
 
 
+@pytest.mark.promise("Tables fit any terminal: no number is cut, and a column that is left out is named.")
 @settings(max_examples=40)
 @given(tables(), widths)
 def test_no_line_is_longer_than_the_terminal(table: Table, width: int) -> None:
     assert max(map(columns, plain(table, width).split("\n"))) <= width
 
 
+@pytest.mark.promise("Tables fit any terminal: no number is cut, and a column that is left out is named.")
 @settings(max_examples=40)
 @given(tables(), widths)
 def test_no_column_is_lost_without_a_word(table: Table, width: int) -> None:
@@ -61,6 +63,7 @@ def test_no_column_is_lost_without_a_word(table: Table, width: int) -> None:
         assert "--wide shows all" in line
 
 
+@pytest.mark.promise("Tables fit any terminal: no number is cut, and a column that is left out is named.")
 @settings(max_examples=40)
 @given(tables(), widths)
 def test_what_must_stay_whole_does(table: Table, width: int) -> None:
@@ -81,6 +84,7 @@ def test_what_must_stay_whole_does(table: Table, width: int) -> None:
             }
 
 
+@pytest.mark.promise("Tables fit any terminal: no number is cut, and a column that is left out is named.")
 def test_a_number_is_neither_cut_nor_folded() -> None:
     kinds = [Column("time", number=True, least=1), Column("digest", rank=1)]
     laid = lay_out(Table(kinds, [["123,456.78 ms", "d" * 30]], ""), 40)
@@ -137,6 +141,7 @@ def test_names_that_would_look_alike_are_left_out() -> None:
     assert laid.rows[1][1] == "1" + "x" * 28 + "…" + "x" * 28 or laid.rows[1][1].startswith("1x")
 
 
+@pytest.mark.promise("What all rows share is said once.")
 def test_what_all_rows_share_is_said_once() -> None:
     kinds = [Column("problem", common="{}".format, words=True), Column("arch", common="{}".format), Column("verdict")]
     table = Table(kinds, [["b1 s64 causal", "gfx942", "PASSED"], ["b1 s128", "gfx942", "PASSED"]], "2 rows")

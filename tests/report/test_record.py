@@ -106,6 +106,7 @@ OLD = Path(__file__).with_name("record_1.json")
 """A row as the last version with ``fmha.record/1`` wrote it."""
 
 
+@pytest.mark.promise("A record says which run, machine and choice it comes from; older records are read.")
 def test_a_row_of_the_first_version_is_read() -> None:
     old = json.loads(OLD.read_text("utf-8"))
     row = Record.from_dict(old).to_dict()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from fmha_cli.domain.plan import Edited
 from fmha_cli.report.documents.inspect import inspect_document, inspect_view
 from fmha_cli.report.documents.report import records_view, report_document
@@ -26,6 +28,7 @@ def table(*rows: Record) -> list[str]:
 EDITED = Edited(base="baseline", tree=DIGEST, files=3)
 
 
+@pytest.mark.promise("An edited tree is built by the rules of its revision, marked, and compared with the old one.")
 def test_a_run_from_an_edited_tree() -> None:
     assert [line for line in table(*[built_from(EDITED)] * 3) if "source:" in line] == [f"  {LINE}"]
 

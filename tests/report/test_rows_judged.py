@@ -56,6 +56,7 @@ def test_no_row_at_all_is_every_row() -> None:
 RUN = RunRow(id="f" * 32, command="validate", started="2026-11-22T19:40:00Z")
 
 
+@pytest.mark.promise("`validate` says what it did and where the worst error is.")
 def test_validate_says_what_it_did_and_where_the_worst_error_is() -> None:
     checked = replace(check(2e-4), worst="(b=0, h=3, i=17)", column=5)
     fills = tuple(Comparison(checks=(("o", replace(checked, fill=fill)),)) for fill in ("normal", "ties"))
@@ -80,6 +81,7 @@ def test_rows_that_were_judged_differently_have_their_own_line() -> None:
     ]
 
 
+@pytest.mark.promise("The time of a single launch is not shown.")
 @pytest.mark.parametrize(("stop", "shown"), [(StopReason.SINGLE, False), (StopReason.MAX_TIME, True)])
 def test_the_time_of_one_launch_is_not_shown(stop: StopReason, shown: bool) -> None:
     """A bench that got one sample only shows it, with its mark; the one sample of run and validate is in JSON alone."""

@@ -16,6 +16,8 @@ from fmha_cli.report.shaping import shaped
 from fmha_cli.report.table import Table
 from tests.support.generators.report.samples import ENVIRONMENT, bare, record
 
+pytestmark = pytest.mark.promise("Tables fit any terminal: no number is cut, and a column that is left out is named.")
+
 ROWS = report_document([bare(), record(regret=0.2), record(regret=0.05)], ENVIRONMENT)
 
 

@@ -28,6 +28,7 @@ def points(levels: Sequence[float], processes: int, seed: int = 0, noise: float 
 STEP = [1e6] * 12 + [1.2e6] * 12
 
 
+@pytest.mark.promise("A step in a history is found where it is, and not in noise.")
 @pytest.mark.parametrize("processes", [1, 2, 5, 8])
 def test_a_step_is_found_once_and_where_it_is(processes: int) -> None:
     for levels, speed in ((STEP, Speed.SLOWER), (STEP[::-1], Speed.FASTER)):
@@ -37,6 +38,7 @@ def test_a_step_is_found_once_and_where_it_is(processes: int) -> None:
         assert changes[12].ratio == pytest.approx(levels[-1] / levels[0], rel=0.02)
 
 
+@pytest.mark.promise("A step in a history is found where it is, and not in noise.")
 def test_noise_is_no_change() -> None:
     found = [tracked(points([1e6] * 20, processes, seed)).changes for processes in (1, 5) for seed in range(25)]
     assert sum(map(bool, found)) <= 2

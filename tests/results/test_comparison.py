@@ -54,6 +54,7 @@ def screened() -> tuple[list[Record], list[Record]]:
     return before, after
 
 
+@pytest.mark.promise("Fresh processes alone decide a suspicious row, and a verdict that became worse ends with 1.")
 def test_fresh_processes_decide_what_was_suspicious() -> None:
     before, after = screened()
     first = compared(before, after, RULE)
@@ -78,6 +79,7 @@ def test_fresh_processes_are_corrected_over_their_rows_alone() -> None:
     assert again.rows[3].difference.p_adjusted == again.rows[3].difference.p
 
 
+@pytest.mark.promise("The chance that any row is wrongly called slower or faster is at most `--alpha`.")
 def test_a_slow_row_lends_no_certainty_to_another_that_is_run_again() -> None:
     """Rows beside others that are surely slower. Their p values are enough for a share of 5 %, and not for a chance of 5 %."""
     names = [f"s{64 * n}" for n in range(1, 6)]

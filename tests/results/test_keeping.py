@@ -115,6 +115,7 @@ def unwritable(path: Path) -> None:
     path.symlink_to(path.parent / "file" / "below")
 
 
+@pytest.mark.promise("Every run is kept in a store; a store that cannot be used costs one line.")
 @pytest.mark.parametrize("fault", [broken, torn, foreign, folder, unwritable])
 def test_a_store_that_cannot_be_used_costs_one_line(tmp_path: Path, fault: Any) -> None:
     path = tmp_path / "s.sqlite"

@@ -68,6 +68,7 @@ def killed(child: int, reads: int, after: int) -> int:
     return seen + len(rest)
 
 
+@pytest.mark.promise("Every run is kept in a store; a store that cannot be used costs one line.")
 @pytest.mark.parametrize("kills", [12, pytest.param(50, marks=pytest.mark.slow)])
 def test_kills_lose_and_double_nothing(tmp_path: Path, kills: int) -> None:
     path, draw = tmp_path / "s.sqlite", random.Random(50)

@@ -187,6 +187,7 @@ def unwritable(monkeypatch: pytest.MonkeyPatch, tries: int) -> None:
     monkeypatch.setattr(module, "migrate", failing)
 
 
+@pytest.mark.promise("Every run is kept in a store; a store that cannot be used costs one line.")
 def test_a_store_that_cannot_be_written_can_be_read(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     filled(path, *ROWS)
     unwritable(monkeypatch, 1)

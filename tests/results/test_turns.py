@@ -59,6 +59,7 @@ def test_sides_take_turns_in_mirrored_rounds() -> None:
     assert "".join("AB"[side] for *_, side in seen) == order
 
 
+@pytest.mark.promise("Fresh processes alone decide a suspicious row, and a verdict that became worse ends with 1.")
 def test_a_turn_is_one_process_however_many_the_command_used() -> None:
     (record,), _ = turns().run(1)
     assert record.measurement is not None

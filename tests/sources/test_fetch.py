@@ -120,6 +120,7 @@ def test_a_wheel_with_other_members_is_refused(index: Index, layout: CacheLayout
     assert nothing_left(layout)
 
 
+@pytest.mark.promise("Passwords in addresses are never printed, and `--offline` fetches nothing.")
 def test_offline(pin: Pin, layout: CacheLayout, notices: Notices) -> None:
     with pytest.raises(EnvironmentProblem) as caught:
         fetched_pin(pin, layout, offline=True, notify=notices)
@@ -155,6 +156,7 @@ def broken(index: Index, how: str) -> PipSettings:
 CODES = {"changed": "S103", "longer": "S103"}
 
 
+@pytest.mark.promise("A source is checked against its pin, and hostile archives are refused.")
 @pytest.mark.parametrize("how", ["status", "cut", "no file", "changed", "longer", "refused", "no folder", "no index"])
 def test_what_goes_wrong_is_said_and_leaves_nothing(
     index: Index, pin: Pin, layout: CacheLayout, notices: Notices, how: str
@@ -220,6 +222,7 @@ def test_places_on_this_machine(layout: CacheLayout, notices: Notices, tmp_path:
     assert files_of(fetched_pin(pin_for(TAR), layout, offline=False, notify=notices, settings=settings)) == FILES
 
 
+@pytest.mark.promise("Passwords in addresses are never printed, and `--offline` fetches nothing.")
 def test_passwords_are_used_and_never_shown(
     index: Index, pin: Pin, layout: CacheLayout, notices: Notices, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -249,6 +252,7 @@ def test_netrc(
     assert fetched_pin(pin, layout, offline=False, notify=notices, settings=index.settings).is_dir()
 
 
+@pytest.mark.promise("A source is checked against its pin, and hostile archives are refused.")
 @pytest.mark.parametrize("how", ["changed", "added", "removed", "link", "manifest", "whole"])
 def test_a_damaged_source_is_noticed_and_fetched_again(
     index: Index, pin: Pin, layout: CacheLayout, notices: Notices, how: str

@@ -14,6 +14,8 @@ from fmha_cli.sources.homes import Home, Known, home_files, looked_at
 from fmha_cli.toolchain.cache.layout import CacheLayout
 from fmha_cli.toolchain.cache.root import open_root
 
+pytestmark = pytest.mark.promise("Kernels are built from pinned sources, and NVRTC needs no GPU.")
+
 FILES = {"a.hpp": "int a;\n", "deep/b.inc": "int b;\n", "deep/c.h": "int c;\n"}
 KNOWN = Known("base", {name: hashlib.sha256(text.encode()).hexdigest()[:16] for name, text in FILES.items()})
 HOUR_AGO = 1_700_000_000
@@ -68,12 +70,14 @@ def test_near_is_nine_tenths_of_the_known_files(unchanged: int, near: bool) -> N
     assert Home("0" * 64, known, changed, ("any", "new"), ()).near is near
 
 
+@pytest.mark.promise("A compile during which the user's tree changes is not kept.")
 @pytest.mark.parametrize("name", ["README.md", "a.hpp~", ".#a.hpp", ".git/x.h", "a.hpp.orig", "build/a.o", "tool.py"])
 def test_what_no_kernel_includes_does_not_count(layout: CacheLayout, tree: Path, name: str) -> None:
     written(tree / name, "x")
     assert seen(layout, tree).differing == 0
 
 
+@pytest.mark.promise("A compile during which the user's tree changes is not kept.")
 def test_line_endings_do_not_count(layout: CacheLayout, tree: Path) -> None:
     before = seen(layout, tree).digest
     (tree / "a.hpp").write_bytes(b"int a;\r\n")
@@ -91,6 +95,7 @@ def test_links_count_as_what_they_lead_to(layout: CacheLayout, tree: Path, tmp_p
     assert seen(layout, tree).lines == ("deep/b.inc",)
 
 
+@pytest.mark.promise("A compile during which the user's tree changes is not kept.")
 def test_files_are_read_again_only_after_a_change(
     layout: CacheLayout, tree: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -108,6 +113,7 @@ def test_files_are_read_again_only_after_a_change(
     assert len(read) == 9
 
 
+@pytest.mark.promise("A compile during which the user's tree changes is not kept.")
 def test_a_file_that_changed_just_now_is_read_again(layout: CacheLayout, tree: Path) -> None:
     """It could change once more without a new time, as in a loop that edits and builds."""
     path = tree / "a.hpp"

@@ -76,6 +76,7 @@ HOSTILE = {
 }
 
 
+@pytest.mark.promise("A source is checked against its pin, and hostile archives are refused.")
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_archives_are_refused(tmp_path: Path, name: str) -> None:
     room = replace(pin_for(tar_of(FILES)), files=10, bytes=10_000)

@@ -24,6 +24,7 @@ def test_addresses_that_are_safe(text: str, tls: bool, url: str) -> None:
     assert parse_scheduler(text, tls=tls) == Address(where=Where.DASK, url=url)
 
 
+@pytest.mark.promise("No scheduler beyond this machine is reached without certificates.")
 @pytest.mark.parametrize(
     "text",
     ["tcp://10.0.0.1:8786", "tcp://head.example:8786", "tls://127.0.0.1:8786", "slurm:queue=gpu", "tcp://0.0.0.0:1"],
@@ -48,6 +49,7 @@ def test_local_and_slurm() -> None:
     assert (slurm.where, slurm.options) == (Where.SLURM, {"queue": "gpu", "gres": "gpu:4"})
 
 
+@pytest.mark.promise("No scheduler beyond this machine is reached without certificates.")
 def test_a_missing_extra_is_named_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(EnvironmentProblem) as caught:

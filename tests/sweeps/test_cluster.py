@@ -26,6 +26,10 @@ LARGE = ("-b", "1,2,3,4,5", "-H", "1,2,3,4,5", "-s", "1:40:+1")
 """1,000 rows."""
 
 
+@pytest.mark.promise(
+    "A row of a sweep is executed at least once and recorded exactly once, whatever dies.",
+    "A worker that is killed, stopped or cut off loses no row, and costs no other row.",
+)
 @pytest.mark.slow
 @pytest.mark.ci
 def test_workers_of_a_cluster_are_killed_and_paused(tmp_path: Path) -> None:
@@ -49,6 +53,7 @@ def test_workers_of_a_cluster_are_killed_and_paused(tmp_path: Path) -> None:
         nothing_lost(swept, 40)
 
 
+@pytest.mark.promise("A worker that is killed, stopped or cut off loses no row, and costs no other row.")
 @pytest.mark.slow
 def test_twenty_killed_workers_of_a_cluster(tmp_path: Path) -> None:
     draw, killed = random.Random(7), 0
@@ -62,6 +67,7 @@ def test_twenty_killed_workers_of_a_cluster(tmp_path: Path) -> None:
         nothing_lost(swept, 1000)
 
 
+@pytest.mark.promise("Rows of the same kernels stay together, and one host builds a cluster's kernel for all.")
 @pytest.mark.slow
 @pytest.mark.ci
 def test_a_kernel_is_built_once_and_shipped_to_other_hosts(tmp_path: Path) -> None:
@@ -129,6 +135,7 @@ def certificates(folder: Path) -> tuple[list[str], list[str]]:
     )
 
 
+@pytest.mark.promise("A worker that is killed, stopped or cut off loses no row, and costs no other row.")
 @pytest.mark.slow
 @pytest.mark.ci
 def test_a_host_that_is_cut_off_loses_and_doubles_nothing(tmp_path: Path, namespaces: tuple[str, list[str]]) -> None:

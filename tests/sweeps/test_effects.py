@@ -37,6 +37,7 @@ def done_of(plan: SweepPlan, *, slow: float, wrong: int = 0, timed: bool = True)
     return Done(tuple(records), False, False, False, {}, 0, 0)
 
 
+@pytest.mark.promise("`--overlap` shows a slower device or host, with an interval.")
 @pytest.mark.parametrize("slow", [1.0, 1.1, 2.0])
 def test_a_slower_place_is_seen_with_its_interval(slow: float) -> None:
     plan = everywhere()

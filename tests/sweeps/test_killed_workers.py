@@ -40,18 +40,24 @@ def swept_with_kills(folder: Path, flags: tuple[str, ...], rows: int, kills: int
     return said
 
 
+@pytest.mark.promise("A row of a sweep is executed at least once and recorded exactly once, whatever dies.")
 def test_killed_workers_lose_and_double_nothing(tmp_path: Path) -> None:
     said = swept_with_kills(tmp_path, FEW, rows=20, kills=2, devices=2, seed=3)
     assert "2 workers lost" in said
     assert "SIGKILL" in said
 
 
+@pytest.mark.promise("A row of a sweep is executed at least once and recorded exactly once, whatever dies.")
 @pytest.mark.slow
 def test_twenty_killed_workers_of_a_thousand_rows(tmp_path: Path) -> None:
     said = swept_with_kills(tmp_path, LARGE, rows=1000, kills=20, devices=4, seed=20)
     assert "20 workers lost" in said
 
 
+@pytest.mark.promise(
+    "A row of a sweep is executed at least once and recorded exactly once, whatever dies.",
+    "A killed or interrupted sweep leaves no worker behind, and only its own invocation resumes it.",
+)
 @pytest.mark.slow
 @pytest.mark.ci
 def test_a_killed_driver_is_resumed(tmp_path: Path) -> None:
@@ -72,6 +78,7 @@ def test_a_killed_driver_is_resumed(tmp_path: Path) -> None:
     assert {row["row"]: again[row["row"]] for row in first.lines} == {row["row"]: row for row in first.lines}
 
 
+@pytest.mark.promise("A killed or interrupted sweep leaves no worker behind, and only its own invocation resumes it.")
 def test_ctrl_c_keeps_what_is_done_and_tells_every_row(tmp_path: Path) -> None:
     swept = start(tmp_path, *sweep_of(*SMALL), devices=2)
     list(swept.rows(8))

@@ -44,6 +44,7 @@ def test_some_share_a_device_and_whoever_times_it_has_it_alone(tmp_path: Path) -
     alone.let_go()
 
 
+@pytest.mark.promise("A worker that is killed, stopped or cut off loses no row, and costs no other row.")
 def test_who_holds_a_device_can_be_read(tmp_path: Path) -> None:
     lease = take(tmp_path, "cuda:0", RUN)
     assert lease is not None
@@ -57,6 +58,7 @@ def test_who_holds_a_device_can_be_read(tmp_path: Path) -> None:
     lease.let_go()
 
 
+@pytest.mark.promise("A worker that is killed, stopped or cut off loses no row, and costs no other row.")
 @pytest.mark.skipif(sys.platform == "win32", reason="pass_fds")
 def test_a_child_of_a_killed_holder_still_holds_the_device(tmp_path: Path) -> None:
     """The middle process takes the lease, hands it to a child, and is killed."""

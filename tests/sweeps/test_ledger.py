@@ -29,6 +29,7 @@ def ledger_of(count: int, size: int = 4, rows: int = 1, retries: int = 2) -> Led
     return ledger
 
 
+@pytest.mark.promise("A row of a sweep is executed at least once and recorded exactly once, whatever dies.")
 @pytest.mark.parametrize("seed", range(30))
 def test_random_deaths_lose_and_double_no_row(seed: int) -> None:
     draw, ledger = random.Random(seed), ledger_of(40, rows=2)
@@ -61,6 +62,7 @@ def test_random_deaths_lose_and_double_no_row(seed: int) -> None:
     assert max(map(len, ledger.deaths.values()), default=0) <= ledger.retries + 1
 
 
+@pytest.mark.promise("A worker that is killed, stopped or cut off loses no row, and costs no other row.")
 def test_a_row_that_kills_three_workers_is_given_up_and_takes_no_other_with_it() -> None:
     ledger = ledger_of(4)
     given_up: list[int] = []
@@ -119,6 +121,7 @@ def test_a_late_record_counts_for_nothing() -> None:
     assert ledger.doubled == 2
 
 
+@pytest.mark.promise("A worker that is killed, stopped or cut off loses no row, and costs no other row.")
 def test_a_place_is_failing_after_some_deaths_in_a_row_only() -> None:
     ledger = ledger_of(40, size=1)
     for number in range(2 * FAILURES):

@@ -110,6 +110,7 @@ def driven(
         return driver.go({}), came, told
 
 
+@pytest.mark.promise("A worker that is killed, stopped or cut off loses no row, and costs no other row.")
 def test_a_row_that_kills_its_workers_is_crashed_with_their_names(tmp_path: Path) -> None:
     done, came, _ = driven(tmp_path, {2: 99})
     verdicts = [record.verdict for record in done.records]
@@ -128,6 +129,7 @@ def test_a_row_that_is_given_out_again_says_so(tmp_path: Path) -> None:
     assert len([text for text in told if text.startswith("worker lost: ")]) == done.lost == 1
 
 
+@pytest.mark.promise("A worker that is killed, stopped or cut off loses no row, and costs no other row.")
 def test_without_a_place_rows_are_not_run_and_can_be_resumed(tmp_path: Path) -> None:
     done, came, told = driven(tmp_path, dict.fromkeys(range(8), 99), places=1)
     assert done.stranded
@@ -138,6 +140,7 @@ def test_without_a_place_rows_are_not_run_and_can_be_resumed(tmp_path: Path) -> 
     assert all(record.notes == ("no worker was left for this row",) for record in left)
 
 
+@pytest.mark.promise("A worker that is killed, stopped or cut off loses no row, and costs no other row.")
 @pytest.mark.slow
 @pytest.mark.ci
 def test_a_stopped_worker_is_given_up(tmp_path: Path) -> None:
@@ -152,6 +155,7 @@ def test_a_stopped_worker_is_given_up(tmp_path: Path) -> None:
     assert not os.path.exists(f"/proc/{stopped}/task")
 
 
+@pytest.mark.promise("A worker that is killed, stopped or cut off loses no row, and costs no other row.")
 def test_the_process_of_the_kernel_holds_the_lease_too(tmp_path: Path) -> None:
     """The worker is stopped, so that it cannot end its own child, and then killed: whoever is left still holds the device."""
     swept = start(tmp_path, *sweep_of("-s", "1:20:+1", chunk=20), devices=1)
@@ -186,6 +190,7 @@ def test_who_waits_for_a_lease_says_for_whom(tmp_path: Path) -> None:
     lease.let_go()
 
 
+@pytest.mark.promise("A killed or interrupted sweep leaves no worker behind, and only its own invocation resumes it.")
 def test_a_sweep_of_another_environment_is_not_resumed(tmp_path: Path) -> None:
     from contextlib import ExitStack
     from dataclasses import replace

@@ -37,6 +37,7 @@ def plan_of(*points: Problem, kinds: int = 1, command: Command = Command.RUN) ->
 MIXED = [Problem.of(seqlen=16 + n, hdim=32, dtype=("fp16", "fp32")[n % 2]) for n in range(10)]
 
 
+@pytest.mark.promise("Rows of the same kernels stay together, and one host builds a cluster's kernel for all.")
 @pytest.mark.parametrize("size", [1, 3, 16])
 def test_chunks_hold_every_row_once_and_need_the_same_kernels(size: int) -> None:
     plan = plan_of(*MIXED, kinds=2)
@@ -56,6 +57,7 @@ def test_rows_of_one_problem_stay_together() -> None:
     assert [chunk.numbers for chunk in plan.chunks(1)] == [(0, 1), (2, 3)]
 
 
+@pytest.mark.promise("Rows of the same kernels stay together, and one host builds a cluster's kernel for all.")
 def test_each_kind_gets_each_row_with_a_key_of_its_own() -> None:
     plan = plan_of(*MIXED, kinds=3)
     assert len({row.key for row in plan.rows}) == len(plan.rows) == 30
@@ -77,6 +79,7 @@ def test_a_job_survives_its_way_to_the_worker() -> None:
         assert job.on("null:1", 2).request.device == "null:1"
 
 
+@pytest.mark.promise("`--overlap` shows a slower device or host, with an interval.")
 def test_a_share_of_the_problems_runs_at_every_place_with_keys_of_their_own() -> None:
     plan = plan_of(*MIXED)
     places = [Place(device="null:0", name=f"null:{n}", kind=0) for n in range(3)]

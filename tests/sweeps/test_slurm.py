@@ -29,6 +29,7 @@ python3 -m fmha_cli worker --devices cuda:0,cuda:1 --tls-ca /certs/ca.pem --tls-
 """
 
 
+@pytest.mark.promise("Slurm gets a script that asks for the resources and starts workers.")
 @pytest.mark.slow
 @pytest.mark.ci
 def test_the_script_asks_for_the_resources_and_starts_workers() -> None:

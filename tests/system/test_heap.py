@@ -34,6 +34,7 @@ print(again, held - peak_from_here())
 """
 
 
+@pytest.mark.promise("The memory of a row is counted above the worker's level before its launch.")
 @pytest.mark.skipif(
     os.name != "posix" or not hasattr(ctypes.CDLL(None), "mallopt"), reason="the C library here is no glibc"
 )

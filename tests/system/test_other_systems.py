@@ -30,6 +30,7 @@ ABSENT = ("cuda", "hip")
 SMALL = ("run", "-s", "40", "-H", "2", "-d", "32", "--backend", "cpu", "--direction", "fwd+bwd", "--json")
 
 
+@pytest.mark.promise("Commands that run nothing work where the system lacks calls, as Windows and macOS do.")
 @pytest.mark.parametrize("system", ["macos", "windows"])
 def test_every_module_is_imported(system: str, tmp_path: Path) -> None:
     lacks = WINDOWS if system == "windows" else MACOS
@@ -40,6 +41,7 @@ def test_every_module_is_imported(system: str, tmp_path: Path) -> None:
     assert int(done.stdout) > 400
 
 
+@pytest.mark.promise("Commands that run nothing work where the system lacks calls, as Windows and macOS do.")
 def test_a_row_runs_without_what_macos_lacks(tmp_path: Path, shared_cache: Path) -> None:
     done = run_as(MACOS, tmp_path, "-m", "fmha_cli", *SMALL, cache=shared_cache)
     assert done.returncode == 0, done.stderr
@@ -47,6 +49,7 @@ def test_a_row_runs_without_what_macos_lacks(tmp_path: Path, shared_cache: Path)
     assert record["verdict"] == "PASSED"
 
 
+@pytest.mark.promise("Commands that run nothing work where the system lacks calls, as Windows and macOS do.")
 @pytest.mark.parametrize(
     "words",
     [
@@ -96,6 +99,7 @@ GUARDED = {("memory.py", "os.memfd_create"), ("memory.py", "mmap.MADV_HUGEPAGE")
 """Uses outside the room: each asks first whether it is there, or stands behind ``handover.possible``."""
 
 
+@pytest.mark.promise("Commands that run nothing work where the system lacks calls, as Windows and macOS do.")
 def test_calls_that_other_systems_lack_are_in_one_room() -> None:
     lacking = {f"{module}.{name}" for module, names in WINDOWS.items() for name in names} | {"signal.SIGKILL"}
     last = {name.rpartition(".")[2] for name in lacking}

@@ -16,6 +16,10 @@ from tests.support.generators.report.tuned_problems import SCOPE
 OTHER = {"units": 64, "threads": 8}
 
 
+@pytest.mark.promise(
+    "`explain` says why a tuned kernel is not used, and files for other projects are exact.",
+    "A tuned kernel counts only in its scope, is legal by rules, and computes attention.",
+)
 @pytest.mark.parametrize("name", [field.name for field in fields(Scope)])
 def test_any_difference_is_told(name: str) -> None:
     changed = replace(SCOPE, **{name: OTHER.get(name, "another")})
@@ -29,6 +33,7 @@ def test_no_difference() -> None:
     assert SCOPE.differences(replace(SCOPE)) == ()
 
 
+@pytest.mark.promise("A tuned kernel counts only in its scope, is legal by rules, and computes attention.")
 @given(st.lists(st.integers(1, 10**6), min_size=1, unique=True).map(sorted), st.integers(0, 10**6 + 10))
 def test_the_nearest_tuned_length_owns_a_length(tuned: list[int], at: int) -> None:
     found = owner(tuned, at)

@@ -28,6 +28,7 @@ def played(make: Make, method: Method) -> tuple[float, float]:
     return mean(regrets), mean(shares)
 
 
+@pytest.mark.promise("`fmha tune` remembers the fastest kernel, and `run`, `validate`, `bench` and sweeps choose it.")
 @pytest.mark.parametrize(("method", "most"), [(Method.HALVING, 0.31), (Method.RACE, 0.60), (Method.EXHAUSTIVE, 1.0)])
 def test_clean_noise(method: Method, most: float) -> None:
     lost, share = played(lambda seed, true: Clean(seed, true), method)

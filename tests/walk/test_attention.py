@@ -36,6 +36,7 @@ def softmax_attention(q: Any, k: Any, v: Any, causal: bool) -> Any:
     return weights / weights.sum(-1, keepdims=True) @ v
 
 
+@pytest.mark.promise("`api.attention` chooses, builds, runs and checks as `fmha run` does.")
 @pytest.mark.parametrize("causal", [False, True])
 def test_the_outputs_are_attention(causal: bool) -> None:
     q, k, v = tensors(2, 3, 17, 16)
@@ -125,6 +126,7 @@ def test_the_inputs_are_not_changed() -> None:
         np.testing.assert_array_equal(mine, copy)
 
 
+@pytest.mark.promise("`api.attention` chooses, builds, runs and checks as `fmha run` does.")
 def test_a_wrong_kernel_is_seen() -> None:
     kernel = null_kernel(DType.FP32, Family.FWD, Behaviour.ZEROS).name
     done = api.attention(*tensors(1, 1, 8, 8), backend="null", kernel=kernel)
@@ -132,6 +134,7 @@ def test_a_wrong_kernel_is_seen() -> None:
     assert done.o.shape == (1, 1, 8, 8)
 
 
+@pytest.mark.promise("`api.attention` takes host tensors of any library, and refuses others with what to write.")
 def test_refusals_name_their_reason() -> None:
     q, k, v = tensors(1, 1, 8, 8)
     with pytest.raises(api.UnsupportedError, match="no kernel"):

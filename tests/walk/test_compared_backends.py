@@ -40,6 +40,7 @@ def names(records: Sequence[Record]) -> list[str | None]:
     return [record.backend for record in records]
 
 
+@pytest.mark.promise("`--backend a,b` interleaves the backends on one device, and a bad row costs only itself.")
 @pytest.mark.usefixtures("trio")
 @pytest.mark.parametrize("command", Command)
 def test_one_row_for_each_problem_and_backend_in_the_order_of_the_names(command: Command) -> None:
@@ -58,6 +59,7 @@ def test_one_row_for_each_problem_and_backend_in_the_order_of_the_names(command:
     )
 
 
+@pytest.mark.promise("`--backend a,b` interleaves the backends on one device, and a bad row costs only itself.")
 def test_bench_times_them_in_turns_and_compares_each_with_the_first(trio: Path) -> None:
     first, *others = walked("one,two,three")
     assert first.ab is None
@@ -89,6 +91,7 @@ def test_each_cache_mode_is_compared_by_itself() -> None:
     assert [record.ab is None for record in records] == [True, False, True, False]
 
 
+@pytest.mark.promise("`--backend a,b` interleaves the backends on one device, and a bad row costs only itself.")
 @pytest.mark.usefixtures("trio")
 @pytest.mark.parametrize(
     ("bad", "word", "verdict"),

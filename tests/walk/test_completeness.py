@@ -80,6 +80,7 @@ CHOSEN = {"sink_logits", "alibi_slopes", "rotary_cos", "rotary_sin"}
 """Tensors that a problem has only where they are given or asked for, unless a ``Problem`` says so."""
 
 
+@pytest.mark.promise("No tensor is generated beside a given one unless `filled` asks for it.")
 @pytest.mark.parametrize("entry", ENTRIES)
 @pytest.mark.parametrize(("name", "flag"), EACH)
 def test_a_tensor_that_is_not_given_is_refused_by_name(entry: str, name: str, flag: str) -> None:
@@ -93,6 +94,7 @@ def test_a_tensor_that_is_not_given_is_refused_by_name(entry: str, name: str, fl
     assert (f"{FLAG_OF[tensor]} {FILLED}" if entry == "command" else f'{flag}="{FILLED}"') in text
 
 
+@pytest.mark.promise("No tensor is generated beside a given one unless `filled` asks for it.")
 @pytest.mark.parametrize("entry", ["run", "command"])
 @pytest.mark.parametrize(("name", "flag"), EACH)
 def test_the_word_asks_for_it_and_the_record_says_so(entry: str, name: str, flag: str) -> None:
@@ -118,6 +120,7 @@ def test_what_is_filled_is_that_of_the_seed_and_what_is_given_is_not(name: str) 
         np.testing.assert_array_equal(values, again.outputs[output])
 
 
+@pytest.mark.promise("No tensor is generated beside a given one unless `filled` asks for it.")
 @pytest.mark.parametrize("name", CASES)
 def test_the_outputs_are_those_of_the_tensors_that_were_given(name: str) -> None:
     case, near = CASES[name](), TOLERANCE.get(name, 1e-5)

@@ -66,6 +66,7 @@ def test_views_of_numpys_own_types(dtype: type, view: Callable[[Any], Any]) -> N
     np.testing.assert_array_equal(taken, array)
 
 
+@pytest.mark.promise("`api.attention` takes host tensors of any library, and refuses others with what to write.")
 @pytest.mark.parametrize(
     ("dtype", "code", "carrier"),
     [
@@ -96,6 +97,7 @@ def test_two_elements_of_fp4_in_a_byte(view: Callable[[Any], Any]) -> None:
     np.testing.assert_array_equal(taken[..., 1::2].astype(np.float64), numbers[pairs // 16])
 
 
+@pytest.mark.promise("`api.attention` takes host tensors of any library, and refuses others with what to write.")
 @pytest.mark.parametrize("device", [1, 3, 11], ids=["of the host", "pinned by CUDA", "pinned by ROCm"])
 def test_memory_that_the_host_can_read_is_taken(device: int) -> None:
     array = np.arange(4, dtype=np.float32)
@@ -109,6 +111,7 @@ def test_what_is_taken_is_a_copy() -> None:
     assert not taken.any()
 
 
+@pytest.mark.promise("`api.attention` takes host tensors of any library, and refuses others with what to write.")
 @pytest.mark.parametrize(
     ("value", "said"),
     [

@@ -27,6 +27,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return now
 
 
+@pytest.mark.promise("A kernel's own launches lead its samples, so interleaving does not change its time.")
 def test_the_samples_of_a_kernel_alone_are_led_within_its_budget(clock: list[int]) -> None:
     policy = SamplingPolicy(budget_ns=10**9, min_samples=10)
     for ns, count in ((4_000_000, 7), (20_000, 1000), (10**9, 1)):
@@ -70,6 +71,7 @@ class Machine:
         return launch
 
 
+@pytest.mark.promise("A kernel's own launches lead its samples, so interleaving does not change its time.")
 def test_a_sample_in_turns_is_that_of_the_kernel_alone(clock: list[int]) -> None:
     times = 4_000_000, 8_000_000, 45_000_000
     machine = Machine(clock, wakes_ns=25_000_000, slower=1.25)
@@ -82,6 +84,7 @@ def test_a_sample_in_turns_is_that_of_the_kernel_alone(clock: list[int]) -> None
     )
 
 
+@pytest.mark.promise("A kernel's own launches lead its samples, so interleaving does not change its time.")
 @pytest.mark.usefixtures("trio")
 @pytest.mark.parametrize(
     ("options", "led"),
@@ -108,6 +111,7 @@ def test_backends_are_led_and_the_sides_of_ab_are_not(
     assert seen == [led]
 
 
+@pytest.mark.promise("A kernel's own launches lead its samples, so interleaving does not change its time.")
 @pytest.mark.parametrize(("slow", "cache", "led"), [(False, "hot", True), (True, "hot", False), (False, "cold", False)])
 def test_a_kernel_alone_is_led_unless_its_launches_are_long_or_cold(
     monkeypatch: pytest.MonkeyPatch, slow: bool, cache: str, led: bool

@@ -76,6 +76,7 @@ def book(cache: Path, asked: Asked, *, command: Command = Command.BENCH, threads
     return PeakBook(cast(Context, context))
 
 
+@pytest.mark.promise("Settings of CPU kernels come from sourced facts, or from a measurement despite noise.")
 def test_a_kernel_is_compared_with_the_peak_of_its_own_instructions(tmp_path: Path) -> None:
     peaks = book(tmp_path, Asked())
     for arch in ("slow", "fast", "slow"):

@@ -37,6 +37,7 @@ class Numbers:
 # tensors
 
 
+@pytest.mark.promise("`api.attention` takes host tensors of any library, and refuses others with what to write.")
 @pytest.mark.parametrize(
     "make", [lambda a: a, lambda a: a.astype(a.dtype.newbyteorder(">")), Foreign], ids=["own", ">", "DLPack"]
 )
@@ -50,6 +51,7 @@ def test_an_array_under_any_name_of_a_tensor_is_that_tensor(name: str, make: Cal
     np.testing.assert_array_equal(given.arrays[tensor], array)
 
 
+@pytest.mark.promise("`api.attention` takes host tensors of any library, and refuses others with what to write.")
 @pytest.mark.parametrize("name", CASES)
 def test_arrays_of_other_libraries_and_orders_give_the_same_outputs(name: str) -> None:
     """Every tensor by DLPack, and every tensor as the view of an array with swapped axes."""
@@ -209,6 +211,7 @@ ELSEWHERE = [
 ]
 
 
+@pytest.mark.promise("`api.attention` takes host tensors of any library, and refuses others with what to write.")
 @pytest.mark.parametrize(("name", "value", "write"), ELSEWHERE, ids=[f"{n}={v!r:.20}" for n, v, _ in ELSEWHERE])
 def test_arguments_of_other_libraries_are_refused_with_what_to_write(name: str, value: object, write: str) -> None:
     for take in (lambda **flags: api.attention(**plain(), **flags), api.Problem.of):

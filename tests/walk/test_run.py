@@ -69,6 +69,10 @@ def own_peaks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("fmha_cli.walk.peaks.measured_peaks", measured)
 
 
+@pytest.mark.promise(
+    "README: How fast is it, measured against the machine's own peak?",
+    "A peak is measured where a share of it is shown, and again where the machine was busy.",
+)
 @pytest.mark.usefixtures("own_peaks")
 @pytest.mark.parametrize(("low", "verdict"), [(PEAK_TRIES, Verdict.PASSED), (PEAK_TRIES + 1, Verdict.MISTRUSTED)])
 def test_peaks_of_a_busy_machine_are_measured_again(
@@ -95,6 +99,7 @@ def without_peaks(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("without-peaks")
 
 
+@pytest.mark.promise("A peak is measured where a share of it is shown, and again where the machine was busy.")
 @pytest.mark.parametrize("command", ["run", "validate"])
 def test_peaks_are_measured_only_where_a_share_of_them_is_shown(
     monkeypatch: pytest.MonkeyPatch, without_peaks: Path, command: str

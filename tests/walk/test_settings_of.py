@@ -109,6 +109,7 @@ def test_what_was_measured_serves_small_problems_too(tmp_path: Path) -> None:
     assert len(asked.seen) == 1
 
 
+@pytest.mark.promise("Settings of CPU kernels come from sourced facts, or from a measurement despite noise.")
 @pytest.mark.parametrize(
     ("one", "known", "probe", "wanted"),
     [

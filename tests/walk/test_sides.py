@@ -23,6 +23,10 @@ from tests.support.fakes import tree_backend
 from tests.support.fixtures.emulated import Told
 from tests.support.fixtures.tree import tree
 
+pytestmark = pytest.mark.promise(
+    "An edited tree is built by the rules of its revision, marked, and compared with the old one."
+)
+
 __all__ = ["tree"]
 
 PROBLEM = api.Problem.from_cli("-H 1 -s 8 -d 8 --dtype fp32")
@@ -50,6 +54,7 @@ def test_half_a_side_is_refused(text: str) -> None:
     assert caught.value.code == "E002"
 
 
+@pytest.mark.promise("An edited tree is built by the rules of its revision, marked, and compared with the old one.")
 def test_the_old_and_the_edited_tree(tree: Path, tmp_path: Path) -> None:
     edited = tree_backend.make(tmp_path / "edited", kernel="wrong\n")
     old, new = bench(K, f"{K}@{edited}")
@@ -114,6 +119,7 @@ def test_a_journal_knows_the_trees(tree: Path, tmp_path: Path) -> None:
         bench(K, f"{K}@{edited}", resume=journal)
 
 
+@pytest.mark.promise("On an emulated device, a mistake in an edited copy is caught, and a harmless edit passes.")
 def test_on_an_emulated_device_counts_are_compared(tree: Path, tmp_path: Path, emulator: Told) -> None:
     edited = tree_backend.make(tmp_path / "edited", kernel="one\n")
     old, new = bench(K, f"{K}@{edited}", device=fake_emulator.ID)

@@ -36,6 +36,7 @@ OFTEN = {
 """In the default run: every kind of file, type and layout, and both files that hold bf16 in their own way."""
 
 
+@pytest.mark.promise("Files supply real tensors.")
 @pytest.mark.parametrize(
     ("suffix", "dtype", "layout"),
     [pytest.param(*one, marks=[] if one in OFTEN else pytest.mark.slow) for one in FILES],

@@ -51,6 +51,7 @@ def cells(records: list[Record], title: str) -> list[str]:
     return [row[place] for row in table.rows]
 
 
+@pytest.mark.promise("Of several backends the fastest good row is marked with its margin, or as UNSURE.")
 @pytest.mark.usefixtures("trio")
 def test_one_row_of_each_problem_wins_with_its_margin(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRIO_ONE", "slow")
@@ -68,6 +69,7 @@ def test_one_row_of_each_problem_wins_with_its_margin(monkeypatch: pytest.Monkey
     assert float(shown[1].removesuffix("x")) > 1
 
 
+@pytest.mark.promise("Of several backends the fastest good row is marked with its margin, or as UNSURE.")
 @pytest.mark.usefixtures("trio")
 @pytest.mark.parametrize(
     "word", ["wrong_value", *(pytest.param(w, marks=pytest.mark.slow) for w in ("late", "segfault"))]
@@ -102,6 +104,7 @@ STEADY = [1000 + n % 3 for n in range(20)]
 NOISY = [600, 1500] * 10
 
 
+@pytest.mark.promise("Of several backends the fastest good row is marked with its margin, or as UNSURE.")
 @pytest.mark.parametrize(
     ("other", "speed"),
     [
@@ -127,6 +130,7 @@ def test_the_table_marks_a_margin_that_is_not_sure(speed: tuple[float, float], t
     assert text in cell
 
 
+@pytest.mark.promise("The memory of a row is counted above the worker's level before its launch.")
 @pytest.mark.usefixtures("trio")
 def test_memory_is_counted_above_the_level_before_the_launch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRIO_TWO", "hungry")
@@ -143,6 +147,7 @@ def test_memory_is_counted_above_the_level_before_the_launch(monkeypatch: pytest
     assert big.peak_bytes < 8 * tensors  # the null kernel's own copies in numpy
 
 
+@pytest.mark.promise("The memory of a row is counted above the worker's level before its launch.")
 @pytest.mark.usefixtures("trio")
 def test_threads_that_spin_after_a_launch_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRIO_TWO", "spinner")
@@ -157,6 +162,7 @@ def test_only_threads_that_spin_are_worth_a_line(cores: float, told: bool) -> No
     assert bool(FirstLaunch(idle_cores=cores).lines()) is told
 
 
+@pytest.mark.promise("A kernel that should not be chosen runs if it is named.")
 @pytest.mark.usefixtures("trio")
 def test_a_kernel_that_nobody_should_choose_runs_if_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRIO_ONE", "disliked")

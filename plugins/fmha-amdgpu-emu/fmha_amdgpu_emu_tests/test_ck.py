@@ -50,6 +50,7 @@ def test_a_kernel_on_problems_of_many_shapes(name: str) -> None:
     execute(point)
 
 
+@pytest.mark.promise("Without a GPU, stand-in drivers, models and emulators prove launches, parameters and numbers.")
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("number", range(COVER))

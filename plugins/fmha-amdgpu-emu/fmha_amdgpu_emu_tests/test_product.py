@@ -100,6 +100,7 @@ def run(name: str, codes: dict[str, Path], monkeypatch: pytest.MonkeyPatch, **op
     return api.run(PROBLEM, registry=REGISTRY, backend="asm", device="emu:gfx942", **options)[0]
 
 
+@pytest.mark.promise("An emulated AMD device finds races, missing waits and accesses out of bounds.")
 @pytest.mark.parametrize("name", KERNELS)
 def test_what_a_kernel_does_wrong_is_its_verdict(
     name: str, codes: dict[str, Path], monkeypatch: pytest.MonkeyPatch

@@ -24,6 +24,7 @@ def test_state_round_trip(arch: str, tmp_path: Path) -> None:
     assert snippets.run("scalar").s[7] == 0x12345678
 
 
+@pytest.mark.promise("An instruction that an emulator lacks stops the launch by its name.")
 def test_what_is_not_implemented_stops_with_its_name(tmp_path: Path) -> None:
     snippets = Snippets("gfx942", tmp_path, {"odd": "s_mov_b32 s0, 1\ns_rfe_b64 s[0:1]"})
     with pytest.raises(Fault, match=r"s_rfe_b64 at 0x4: .*not implemented"):

@@ -34,6 +34,7 @@ def narrow(kinds: tuple[str, str], m: int, n: int, layout_a: Layout | None, layo
     return made, numbers(it.a, kinds[0]) @ numbers(it.b, kinds[1]).T + it.c
 
 
+@pytest.mark.promise("`tcgen05` and bulk reductions agree with numpy in every layout, type and shape.")
 @pytest.mark.parametrize("kinds", PAIRS, ids="-".join)
 def test_each_pair_of_types_with_fewer_than_eight_bits(kinds: tuple[str, str]) -> None:
     assert_product(*narrow(kinds, 128, 32, PLAIN, Layout(64)))
@@ -61,6 +62,7 @@ def test_each_byte_of_a_word_for_scales_of_32(kinds: tuple[str, str], first: tup
     assert_product(it.product(first), it.wanted())
 
 
+@pytest.mark.promise("`tcgen05` and bulk reductions agree with numpy in every layout, type and shape.")
 @pytest.mark.parametrize("name", SCALES)
 @pytest.mark.parametrize("from_tensor_memory", [False, True])
 def test_each_kind_from_shared_and_tensor_memory(name: str, from_tensor_memory: bool) -> None:
@@ -82,6 +84,7 @@ def test_each_width(name: str, n: int) -> None:
     assert_product(it.product(), it.wanted())
 
 
+@pytest.mark.promise("`tcgen05` and bulk reductions agree with numpy in every layout, type and shape.")
 @pytest.mark.parametrize("name", SCALES)
 @pytest.mark.parametrize(("m", "n"), [(128, 32), (256, 16), (128, 256), (256, 192)])
 def test_two_blocks(name: str, m: int, n: int) -> None:
@@ -166,6 +169,7 @@ PLANTED = {
 }  # fmt: skip
 
 
+@pytest.mark.promise("`tcgen05` and bulk reductions agree with numpy in every layout, type and shape.")
 @pytest.mark.parametrize("name", PLANTED)
 def test_a_planted_misuse_is_named(name: str) -> None:
     it, changed, kind, words = PLANTED[name]
@@ -223,6 +227,7 @@ def test_scales_that_a_kind_does_not_have_stop_the_load(kind: str, words: str, m
     assert words in seen.fault
 
 
+@pytest.mark.promise("With `--emu-arith hardware`, sums are bit for bit those of MMA-Sim.")
 def test_sums_that_nobody_measured_stop_the_launch() -> None:
     made, _ = narrow(("e2m1", "e4m3"), 64, 8, PLAIN, PLAIN)
     library().emu_hardware(1)

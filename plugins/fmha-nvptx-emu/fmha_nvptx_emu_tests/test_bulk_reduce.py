@@ -54,6 +54,7 @@ def run(modifiers: str, old: Array, by: Array, done: str = DONE, fill: str = FIL
     return out, seen
 
 
+@pytest.mark.promise("`tcgen05` and bulk reductions agree with numpy in every layout, type and shape.")
 @pytest.mark.parametrize(("op", "type_"), [(op, type_) for op, types in OPS.items() for type_ in types])
 def test_each_reduction_of_each_type(op: str, type_: str) -> None:
     plain = type_.removeprefix("noftz.")
@@ -85,6 +86,7 @@ def test_the_larger_one_of_special_halves(type_: str) -> None:
     assert np.signbit(least[2].astype(np.float32))
 
 
+@pytest.mark.promise("`tcgen05` and bulk reductions agree with numpy in every layout, type and shape.")
 @pytest.mark.parametrize("op", ["add.f32", "add.u32"])
 def test_blocks_that_add_to_one_place_are_no_conflict(op: str) -> None:
     old, by = np.zeros(64, TYPES[op[4:]]), np.arange(64).astype(TYPES[op[4:]])
@@ -134,6 +136,7 @@ mov.u32 %r6, tile; add.s32 %r6, %r6, %r5; {fill} {PROXY} bar.sync 0; setp.lt.u32
     return out, launch(module(body, PARAMETERS, head=HEAD), box, out, map_, read_only=(0,))
 
 
+@pytest.mark.promise("`tcgen05` and bulk reductions agree with numpy in every layout, type and shape.")
 @pytest.mark.parametrize(("op", "dtype"), [("add", np.float32), ("add", np.int32), ("max", np.int32), ("add", np.float16), ("min", np.float16), ("xor", np.int32)])  # fmt: skip
 @pytest.mark.parametrize("at", [(0, 0), (-3, 4), (12, 20)])
 def test_a_box_changes_what_is_inside_of_the_tensor(op: str, dtype: Any, at: tuple[int, int]) -> None:

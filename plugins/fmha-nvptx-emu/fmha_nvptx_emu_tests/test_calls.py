@@ -57,6 +57,7 @@ def ran(compiler: str, kernel: str, inputs: tuple[Array, ...], dtypes: tuple[typ
 COMPILERS = ("nvrtc", "clang -O0", "clang -O2")
 
 
+@pytest.mark.promise("Functions are called in divergent code, and what cannot be called stops by name.")
 @pytest.mark.parametrize("compiler", COMPILERS)
 def test_values_nested_calls_and_divergent_calls(compiler: str) -> None:
     sums = nested(X, Y)
@@ -131,6 +132,7 @@ def test_lanes_recurse_to_different_depths() -> None:
     np.testing.assert_array_equal(out, n * (n + 1) // 2)
 
 
+@pytest.mark.promise("Functions are called in divergent code, and what cannot be called stops by name.")
 def test_the_deepest_call_is_executed_and_one_more_stops_by_name() -> None:
     out = np.zeros(32, np.uint32)
     assert launch(down("mov.u32 %r1, 31;"), out).fault is None
@@ -159,6 +161,7 @@ def test_a_parameter_that_was_never_given_is_found() -> None:
     assert "uninitialised-register" in launch(module(body, head=FUNCTIONS), np.zeros(32, np.uint32)).kinds
 
 
+@pytest.mark.promise("Functions are called in divergent code, and what cannot be called stops by name.")
 @pytest.mark.parametrize(
     "call",
     ["call nowhere;", "mov.u64 %rd1, 0; FORM: .callprototype _ (); call %rd1, FORM;"],

@@ -39,6 +39,7 @@ RIGHT = {
 }  # fmt: skip
 
 
+@pytest.mark.promise("An undefined value is found where it decides something, and nowhere else.")
 @pytest.mark.parametrize("name", RIGHT)
 def test_no_finding_where_nothing_is_wrong(name: str) -> None:
     for seed in range(3):
@@ -159,6 +160,7 @@ def test_a_deadlock_says_who_waits_where() -> None:
     assert "bar.sync 1" in seen.fault
 
 
+@pytest.mark.promise("An undefined value is found where it decides something, and nowhere else.")
 def test_the_same_value_from_blocks_of_two_threads() -> None:
     """Whoever sees that another block wrote a word sees what it wrote."""
     body = "mov.u32 %r5, 7; mov.u32 %r6, %r0; L: mad.wide.u32 %rd3, %r6, 4, %rd0; st.global.u32 [%rd3], %r5;"

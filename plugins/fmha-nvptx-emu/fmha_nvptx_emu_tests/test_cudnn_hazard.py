@@ -26,6 +26,7 @@ def waiting(loads: list[Statement]) -> list[Fault]:
     return [Fault(Planted.WAIT_DROPPED, load.line, load.text, f"{load.text} {WAIT}") for load in loads]
 
 
+@pytest.mark.promise("The PTX emulator finds hazards in unmodified kernels of Triton, cuDNN and xformers.")
 def test_stores_over_loads_that_nothing_waits_for_are_found_and_waits_mend_it(tmp_path: Path) -> None:
     """results/nvptx_hazards.md has the lines. PTX ISA 9.1, 9.7.16.6.4.5."""
     with PlantedPtx(KERNEL, build_registry(), tmp_path, seconds=60.0) as subject:

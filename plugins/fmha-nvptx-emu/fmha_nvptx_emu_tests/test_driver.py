@@ -28,6 +28,7 @@ def seen_by_cuda_python(arch: str) -> dict[str, Any]:
     return told
 
 
+@pytest.mark.promise("Unmodified cuda-python works on the emulated driver, which names a function that it lacks.")
 @pytest.mark.parametrize("arch", ["sm_75", "sm_80", "sm_90a"])
 def test_cuda_python_runs_on_it(arch: str) -> None:
     seen = seen_by_cuda_python(arch)

@@ -81,12 +81,14 @@ def test_parameters_lie_where_the_binary_records_them() -> None:
         placed([b"ab"], [(0, 4)])
 
 
+@pytest.mark.promise("The PTX emulator finds hazards in unmodified kernels of Triton, cuDNN and xformers.")
 @needs_example
 def test_the_example_is_right_on_one_block(device: EmulatedTriton) -> None:
     ran = run(device, Point(64, True, "fp16", 1), 512, 0, module(example()))
     assert ran.verdict == "right", (ran.verdict, ran.error, ran.lse_error)
 
 
+@pytest.mark.promise("The PTX emulator finds hazards in unmodified kernels of Triton, cuDNN and xformers.")
 @needs_example
 def test_the_barriers_that_the_example_invalidates_too_early_are_found(device: EmulatedTriton) -> None:
     """Two CTAs. With ``release()``, the first invalidates mbarriers at which the second may still arrive; without, nothing is found."""

@@ -59,6 +59,7 @@ def loaded(arch: str, *files: Path) -> list[str]:
     return done.stdout.splitlines()
 
 
+@pytest.mark.promise("A device loads PTX of its own suffix and of its family's, and the best text of a fatbin.")
 def test_every_compression(tmp_path: Path) -> None:
     files = [fatbin(tmp_path, mode, "sm_75", "sm_80", mode=mode) for mode in MODES]
     flags = {struct.unpack_from("<Q", file.read_bytes(), 16 + 40)[0] & 0xA000 for file in files}
@@ -66,6 +67,7 @@ def test_every_compression(tmp_path: Path) -> None:
     assert loaded("sm_80", *files) == ["80"] * len(MODES)
 
 
+@pytest.mark.promise("A device loads PTX of its own suffix and of its family's, and the best text of a fatbin.")
 def test_the_best_text_for_the_device(tmp_path: Path) -> None:
     files = [
         fatbin(tmp_path, "many", "sm_75", "sm_90", "sm_86", "sm_80"),
@@ -76,6 +78,7 @@ def test_the_best_text_for_the_device(tmp_path: Path) -> None:
     assert loaded("sm_75", *files)[0] == "75"
 
 
+@pytest.mark.promise("A device loads PTX of its own suffix and of its family's, and the best text of a fatbin.")
 def test_what_cannot_be_loaded(tmp_path: Path) -> None:
     whole = fatbin(tmp_path, "whole", "sm_80", mode="size").read_bytes()
     at = 16 + struct.unpack_from("<I", whole, 16 + 4)[0]

@@ -16,6 +16,7 @@ cp.async.cg.shared.global [%r1], [%rd0], 16, %r3; WAIT
 mov.u32 %r4, 7; st.shared.u32 [%r1], %r4; ld.shared.u32 %r5, [%r1]; mad.wide.u32 %rd3, %r0, 4, %rd0; st.global.u32 [%rd3], %r5;"""
 
 
+@pytest.mark.promise("The PTX emulator finds hazards in unmodified kernels of Triton, cuDNN and xformers.")
 @pytest.mark.parametrize(("wait", "kinds"), [("", {"missing-wait"}), ("cp.async.wait_all;", set())])
 def test_a_copy_of_no_bytes_is_outstanding_too(wait: str, kinds: set[str]) -> None:
     """It writes zeros, and does so asynchronously (PTX ISA 9.1, 9.7.9.25.3)."""
@@ -26,6 +27,7 @@ def test_a_copy_of_no_bytes_is_outstanding_too(wait: str, kinds: set[str]) -> No
     assert out.tolist() == [7] * 32
 
 
+@pytest.mark.promise("The PTX emulator finds hazards in unmodified kernels of Triton, cuDNN and xformers.")
 @pytest.mark.slow
 def test_a_memory_efficient_backward_kernel_stores_under_copies_that_nobody_awaits() -> None:
     """Confirmed by the PTX ISA, on no GPU. The emulator's copies arrive at once, so the numbers are right."""

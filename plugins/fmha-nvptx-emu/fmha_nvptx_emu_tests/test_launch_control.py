@@ -30,6 +30,7 @@ OUT:"""
     return out, launch(module(body, head=HEAD), out, grid=grid, block=(64, 1, 1), seed=seed)
 
 
+@pytest.mark.promise("`clusterlaunchcontrol` gives each place of the grid to exactly one block.")
 @pytest.mark.parametrize("first", [AXES, ALL])
 @pytest.mark.parametrize("seed", range(4))
 def test_each_place_is_done_once(first: str, seed: int) -> None:

@@ -51,6 +51,7 @@ def test_a_value_passes_from_warp_to_warp(count: int, arrive: str, seed: int) ->
     assert out.tolist() == [77] * 64
 
 
+@pytest.mark.promise("A wait for an mbarrier is tried twice at most, unless nothing else can go on.")
 def test_a_wait_counts_twice_at_most_however_long_it_lasts() -> None:
     """The consumer comes first under some seeds. The work before the arrival is as long as many turns."""
     late = "mov.u32 %r7, 0; L: add.s32 %r7, %r7, 1; bar.sync 1, 32; setp.lt.u32 %p4, %r7, 50; @%p4 bra L; @%p1 mbarrier.arrive.shared::cta.b64 _, [bar];"
@@ -59,6 +60,7 @@ def test_a_wait_counts_twice_at_most_however_long_it_lasts() -> None:
     assert max(counts) - min(counts) <= 2, "more than one more try and its branch"
 
 
+@pytest.mark.promise("A wait for an mbarrier is tried twice at most, unless nothing else can go on.")
 def test_the_time_limit_of_a_wait_passes_when_nothing_else_can_go_on() -> None:
     """The warp waits for an arrival that it makes itself once the wait has answered false a second time."""
     body = init(32) + (
@@ -71,6 +73,7 @@ def test_the_time_limit_of_a_wait_passes_when_nothing_else_can_go_on() -> None:
     assert out.tolist() == [2] * 32
 
 
+@pytest.mark.promise("A wait for an mbarrier is tried twice at most, unless nothing else can go on.")
 def test_a_test_wait_answers_at_once() -> None:
     """A warp that tests a phase and goes on is not held up by it."""
     body = (

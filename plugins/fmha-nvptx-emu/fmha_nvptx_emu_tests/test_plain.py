@@ -35,6 +35,7 @@ def run(
     return seen, [int((got != wanted).sum()) for got, wanted in zip(outputs, made.wanted, strict=True)]
 
 
+@pytest.mark.promise("Kernels that NVRTC, clang and Triton compile agree with numpy on the PTX emulator.")
 @pytest.mark.parametrize("name", LAUNCHES)
 @pytest.mark.parametrize("compiler", COMPILERS)
 def test_a_kernel_agrees_with_numpy(compiler: str, name: str) -> None:
@@ -45,6 +46,7 @@ def test_a_kernel_agrees_with_numpy(compiler: str, name: str) -> None:
         assert not any(different), different
 
 
+@pytest.mark.promise("Kernels that NVRTC, clang and Triton compile agree with numpy on the PTX emulator.")
 @pytest.mark.slow
 @pytest.mark.ci
 @pytest.mark.parametrize("arch", ["sm_75", "sm_89", "sm_90", "sm_120"])
@@ -58,6 +60,7 @@ def test_kernels_of_other_architectures_agree_with_numpy(compiler: str, arch: st
         assert (name, seen.fault, seen.findings, sum(different)) == (name, None, [], 0)
 
 
+@pytest.mark.promise("Kernels that NVRTC, clang and Triton compile agree with numpy on the PTX emulator.")
 @pytest.mark.parametrize("compiler", COMPILERS)
 def test_a_barrier_that_is_left_out_is_found(compiler: str) -> None:
     seen, _ = run(compiler, "sm_80", "transpose", 0, ("bar.sync", "// bar.sync"))

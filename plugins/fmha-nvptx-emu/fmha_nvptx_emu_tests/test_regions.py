@@ -37,6 +37,7 @@ RIGHT = {
 }  # fmt: skip
 
 
+@pytest.mark.promise("An undefined value is found where it decides something, and nowhere else.")
 @pytest.mark.parametrize("name", RIGHT)
 def test_what_a_way_computes_is_as_good_as_its_operands(name: str) -> None:
     for seed in range(2):
@@ -68,6 +69,7 @@ PLANTED = {
 }  # fmt: skip
 
 
+@pytest.mark.promise("An undefined value is found where it decides something, and nowhere else.")
 @pytest.mark.parametrize("name", PLANTED)
 def test_what_the_branch_decides_is_found_where_it_counts(name: str) -> None:
     body, word = PLANTED[name]

@@ -43,6 +43,7 @@ def product(text: str, case: str, m: int, n: int, k: int, seed: int) -> tuple[Ar
     return c, left @ right.T, seen
 
 
+@pytest.mark.promise("`tcgen05` and bulk reductions agree with numpy in every layout, type and shape.")
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize(("n", "k"), [(64, 128), (256, 256)])
 def test_a_product_with_block_scales(case: str, n: int, k: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # fmt: skip

@@ -86,6 +86,7 @@ def summed(it: Scaled, seed: int) -> Array:
     return d.view(np.uint32)
 
 
+@pytest.mark.promise("With `--emu-arith hardware`, sums are bit for bit those of MMA-Sim.")
 @pytest.mark.parametrize("it", EVERY, ids=str)
 def test_sums_are_the_recorded_ones(it: Scaled) -> None:
     words = base64.b64decode(json.loads(ANSWERS.read_text("utf-8"))["answers"][str(it)])

@@ -23,6 +23,7 @@ REFUSED = {
 }
 
 
+@pytest.mark.promise("A device loads PTX of its own suffix and of its family's, and the best text of a fatbin.")
 @pytest.mark.parametrize("arch", TAKEN)
 def test_the_suffixes_that_a_device_takes(arch: str, tmp_path: Path) -> None:
     files = []

@@ -26,6 +26,7 @@ def assert_product(it: TensorProduct, wanted: Any, **changed: Any) -> None:
     np.testing.assert_array_equal(d.astype(np.float32), wanted)
 
 
+@pytest.mark.promise("`tcgen05` and bulk reductions agree with numpy in every layout, type and shape.")
 @pytest.mark.parametrize("layout", ALONG + ACROSS, ids=str)
 @pytest.mark.parametrize("which", ["a", "b"])
 def test_each_layout_in_shared_memory(layout: Layout, which: str) -> None:
@@ -39,6 +40,7 @@ def test_bytes_whose_rows_are_contiguous(span: int) -> None:
     assert_product(it, plain(it) + it.c)
 
 
+@pytest.mark.promise("`tcgen05` and bulk reductions agree with numpy in every layout, type and shape.")
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("m", [64, 128])
 @pytest.mark.parametrize("from_tensor_memory", [False, True])
@@ -138,6 +140,7 @@ PLANTED = {
 }  # fmt: skip
 
 
+@pytest.mark.promise("The PTX emulator finds missing waits, fences and order in tensor memory.")
 @pytest.mark.parametrize("name", PLANTED)
 def test_a_planted_misuse_is_named(name: str) -> None:
     it, changed, kind, words = PLANTED[name]

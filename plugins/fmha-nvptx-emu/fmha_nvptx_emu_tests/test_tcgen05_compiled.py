@@ -35,6 +35,7 @@ def product(text: str, kernel: str, type_: str, m: int, n: int, k: int, grid: tu
     return c, a.astype(np.float64) @ b.astype(np.float64), seen
 
 
+@pytest.mark.promise("Kernels that NVRTC, clang and Triton compile agree with numpy on the PTX emulator.")
 @pytest.mark.parametrize(("type_", "m", "n"), [("fp16", 128, 64), ("bf16", 64, 32), ("fp8e5", 128, 128)])
 def test_a_product_of_one_block(type_: str, m: int, n: int) -> None:
     from fmha_nvptx_emu_tests.support.tensor_kernels import text_of_plain
@@ -73,6 +74,7 @@ def test_blocks_of_a_cluster_that_share_a_product(seed: int) -> None:
     np.testing.assert_allclose(c, wanted, atol=2e-4)
 
 
+@pytest.mark.promise("Kernels that NVRTC, clang and Triton compile agree with numpy on the PTX emulator.")
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("k", [64, 128])
 def test_a_product_of_two_blocks(k: int, seed: int) -> None:
@@ -94,6 +96,7 @@ def descriptor(tensor: Array, box: tuple[int, int]) -> list[np.generic]:
     return [*map_.view(np.uint64), *sizes, *strides, *np.zeros(5, np.uint64)]
 
 
+@pytest.mark.promise("The PTX emulator finds missing waits, fences and order in tensor memory.")
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("left_out", [None, "mbarrier.try_wait.parity"])
 def test_a_product_of_copies_that_the_first_blocks_mbarrier_counts(seed: int, left_out: str | None) -> None:

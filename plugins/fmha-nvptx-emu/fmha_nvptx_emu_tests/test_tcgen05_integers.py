@@ -43,6 +43,7 @@ def assert_whole(it: TensorProduct, **changed: Any) -> None:
     np.testing.assert_array_equal(d, np.clip(total, LEAST, MOST) if it.saturates else total.astype(np.int32))
 
 
+@pytest.mark.promise("`tcgen05` and bulk reductions agree with numpy in every layout, type and shape.")
 @pytest.mark.parametrize("kind_a", TYPES)
 @pytest.mark.parametrize("kind_b", TYPES)
 def test_signed_and_unsigned_bytes_may_meet(kind_a: str, kind_b: str) -> None:
@@ -51,6 +52,7 @@ def test_signed_and_unsigned_bytes_may_meet(kind_a: str, kind_b: str) -> None:
     assert_whole(whole(kind_a, kind_b, 64, 16, None, adds=False))
 
 
+@pytest.mark.promise("`tcgen05` and bulk reductions agree with numpy in every layout, type and shape.")
 @pytest.mark.parametrize("span", [16, 32, 64, 128])
 @pytest.mark.parametrize("across", [False, True])
 def test_each_layout(span: int, across: bool) -> None:
@@ -58,6 +60,7 @@ def test_each_layout(span: int, across: bool) -> None:
     assert_whole(whole("s8", "u8", 128, 128, layout, layout))
 
 
+@pytest.mark.promise("`tcgen05` and bulk reductions agree with numpy in every layout, type and shape.")
 def test_a_sum_wraps_around_or_keeps_to_its_range() -> None:
     near = np.array([MOST - 10, LEAST + 10, MOST, LEAST])
     it = whole("s8", "s8", 128, 16)
@@ -73,6 +76,7 @@ def test_each_width_of_one_block(m: int, n: int) -> None:
     assert_whole(whole("u8", "s8", m, n))
 
 
+@pytest.mark.promise("`tcgen05` and bulk reductions agree with numpy in every layout, type and shape.")
 @pytest.mark.parametrize(("m", "n"), [(128, 32), (256, 64), (256, 256)])
 def test_two_blocks_make_one_product(m: int, n: int) -> None:
     assert_whole(whole("u8", "s8", m, n, pair=True), **PAIR)

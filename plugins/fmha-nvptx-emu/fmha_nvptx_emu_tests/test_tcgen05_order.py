@@ -24,6 +24,7 @@ def texts(seen: Seen, kind: str) -> str:
     return " ".join(one["text"] for one in seen.findings if one["kind"] == kind)
 
 
+@pytest.mark.promise("`matrix_flops` counts 2 m n k of each product.")
 @pytest.mark.parametrize(
     ("kind", "m", "n", "pair", "k"),
     [
@@ -40,12 +41,14 @@ def test_a_product_counts_its_operations(kind: str, m: int, n: int, pair: bool, 
     assert seen.executed["matrix_flops"] == 2 * m * n * k
 
 
+@pytest.mark.promise("The PTX emulator finds missing waits, fences and order in tensor memory.")
 def test_a_register_of_a_load_may_be_used_before_the_wait() -> None:
     """PTX ISA 9.1, 9.7.16.6.4.5: a true register dependency is kept, whatever else is synchronised."""
     _, seen = ONE.run(loaded="")
     assert (seen.fault, seen.findings) == (None, [])
 
 
+@pytest.mark.promise("The PTX emulator finds missing waits, fences and order in tensor memory.")
 @pytest.mark.parametrize(
     ("loaded", "words"),
     [
@@ -62,6 +65,7 @@ def test_what_a_register_does_not_order_needs_the_wait(loaded: str, words: str) 
     assert "missing-wait" not in seen.kinds
 
 
+@pytest.mark.promise("The PTX emulator finds missing waits, fences and order in tensor memory.")
 @pytest.mark.parametrize(
     ("changed", "which"),
     [
@@ -76,6 +80,7 @@ def test_a_fence_that_is_left_out_is_found(changed: dict[str, Any], which: str) 
     assert f"no tcgen05.fence::{which}_thread_sync" in texts(seen, "missing-fence")
 
 
+@pytest.mark.promise("The PTX emulator finds missing waits, fences and order in tensor memory.")
 def test_a_kernel_without_any_fence_is_not_asked_for_them() -> None:
     """As Triton compiles them."""
     without = {"order": ORDER.replace(BEFORE, "").replace(AFTER, ""), "wait": WAIT.replace(AFTER, ""), "free": PAIR["free"].replace(MEET, "").replace(BEFORE, "")}  # fmt: skip
@@ -83,6 +88,7 @@ def test_a_kernel_without_any_fence_is_not_asked_for_them() -> None:
     assert (seen.fault, seen.findings) == (None, [])
 
 
+@pytest.mark.promise("The PTX emulator finds missing waits, fences and order in tensor memory.")
 @pytest.mark.parametrize("seed", SEEDS)
 def test_sums_in_the_other_block_are_read_before_its_commit_is_waited_for(seed: int) -> None:
     hurries = MEET + "setp.eq.u32 %p5, %r40, 1; @%p5 bra NOW;" + WAIT + "NOW:"
@@ -90,6 +96,7 @@ def test_sums_in_the_other_block_are_read_before_its_commit_is_waited_for(seed: 
     assert "a product of the other block of the pair wrote" in texts(seen, "missing-wait")
 
 
+@pytest.mark.promise("The PTX emulator finds missing waits, fences and order in tensor memory.")
 def test_a_wait_for_the_wrong_phase_in_the_other_block() -> None:
     """The second block's parity is one ahead. As the order of the blocks decides, it reads too early or waits for ever."""
     shown = set()
@@ -104,6 +111,7 @@ def test_a_wait_for_the_wrong_phase_in_the_other_block() -> None:
     assert shown == {"deadlock", "wrong"}
 
 
+@pytest.mark.promise("The PTX emulator finds missing waits, fences and order in tensor memory.")
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize(
     ("order", "kind", "words"),
@@ -121,6 +129,7 @@ def test_what_the_other_block_stored_lies_before_the_product(order: str, kind: s
     assert words in texts(seen, kind)
 
 
+@pytest.mark.promise("The PTX emulator finds missing waits, fences and order in tensor memory.")
 @pytest.mark.parametrize("seed", SEEDS)
 def test_an_arrival_at_the_issuing_block_orders_what_the_other_block_stored(seed: int) -> None:
     """In place of barrier.cluster: one arrival of the second block, behind a barrier of its warps."""
@@ -134,6 +143,7 @@ HEAR: mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 %p7, [tile+{ready
     np.testing.assert_array_equal(d, plain(TWO) + TWO.c)
 
 
+@pytest.mark.promise("The PTX emulator finds missing waits, fences and order in tensor memory.")
 def test_shared_memory_of_the_other_block_is_overwritten_under_its_product() -> None:
     """The second block stores to B as soon as the product was issued."""
     issued = f"{MEET} setp.eq.and.u32 %p5, %r40, 1, %p1; @%p5 st.shared.u32 [tile+32768], %r0;"
@@ -147,6 +157,7 @@ def test_shared_memory_of_the_other_block_is_overwritten_under_its_product() -> 
 INVALIDATE = f"@%p1 mbarrier.inval.shared::cta.b64 [tile+{DONE}];"
 
 
+@pytest.mark.promise("The PTX emulator finds missing waits, fences and order in tensor memory.")
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_barrier_that_is_invalidated_ahead_of_the_closing_cluster_barrier(seed: int) -> None:
     """Each block invalidates its barrier; the second one does so before the commit of the first is known to have reached it."""
@@ -158,6 +169,7 @@ def test_a_barrier_that_is_invalidated_ahead_of_the_closing_cluster_barrier(seed
     assert "there is no initialised mbarrier" in words or "nothing orders this behind an arrival from block 0" in words
 
 
+@pytest.mark.promise("The PTX emulator finds missing waits, fences and order in tensor memory.")
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_block_that_leaves_while_its_partner_still_signals_it(seed: int) -> None:
     """It neither waits for the commit nor meets its partner at the end."""
@@ -185,6 +197,7 @@ def copied(copy: str, seed: int, end: str = END) -> tuple[Any, Seen]:
     return out, launch(text, out, BOX, map_, grid=(2, 1, 1), block=(32, 1, 1), seed=seed)
 
 
+@pytest.mark.promise("The PTX emulator finds missing waits, fences and order in tensor memory.")
 @pytest.mark.parametrize("seed", SEEDS)
 def test_both_blocks_load_for_the_mbarrier_of_the_first(seed: int) -> None:
     """The mbarrier's address has the bit of the second block cleared, as CUTLASS and Triton do it."""
@@ -193,6 +206,7 @@ def test_both_blocks_load_for_the_mbarrier_of_the_first(seed: int) -> None:
     assert out.tolist() == [BOX[2].tolist(), BOX[18].tolist()]
 
 
+@pytest.mark.promise("The PTX emulator finds missing waits, fences and order in tensor memory.")
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_multicast_signals_the_mbarrier_of_the_same_parity(seed: int) -> None:
     cast = COPY.format(who="%p4", cast=".multicast::cluster", mask=", %h1")

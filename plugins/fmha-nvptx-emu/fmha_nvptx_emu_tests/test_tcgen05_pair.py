@@ -26,6 +26,7 @@ def assert_product(it: TensorProduct, wanted: Any, seed: int = 0) -> None:
     np.testing.assert_array_equal(d.astype(np.float32), wanted)
 
 
+@pytest.mark.promise("`tcgen05` and bulk reductions agree with numpy in every layout, type and shape.")
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("m", [128, 256])
 @pytest.mark.parametrize("from_tensor_memory", [False, True])
@@ -72,6 +73,7 @@ def test_a_commit_to_a_block_that_the_cluster_does_not_have() -> None:
     assert "the cluster has no block 2" in seen.findings[0]["text"]
 
 
+@pytest.mark.promise("The PTX emulator finds missing waits, fences and order in tensor memory.")
 def test_a_block_that_leaves_while_the_other_still_signals_it() -> None:
     """The other block frees its memory and ends; then the first one computes and commits for both."""
     leaves = f"setp.eq.u32 %p5, %r40, 0; @%p5 bra STAYS; bar.sync 0; @%p3 tcgen05.dealloc.cta_group::2.sync.aligned.b32 %r10, 512; ret; STAYS: {'nanosleep.u32 9; ' * 4}"

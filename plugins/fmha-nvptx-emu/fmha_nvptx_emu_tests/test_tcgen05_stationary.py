@@ -24,6 +24,7 @@ def assert_product(it: TensorProduct, wanted: Any, **changed: Any) -> None:
     np.testing.assert_array_equal(d.astype(np.float32), wanted)
 
 
+@pytest.mark.promise("`tcgen05` and bulk reductions agree with numpy in every layout, type and shape.")
 @pytest.mark.parametrize(("m", "n"), [*product((32, 64, 128), (64, 128, 256))])
 def test_each_shape(m: int, n: int) -> None:
     it = small("f16", m, n, PLAIN, PLAIN, stationary=True)
@@ -56,6 +57,7 @@ EXAMPLES: dict[str, tuple[int, int, list[int], list[int], list[tuple[str, str]]]
 the lowest bit first. Skip span 2, use span 3."""
 
 
+@pytest.mark.promise("`tcgen05` and bulk reductions agree with numpy in every layout, type and shape.")
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_a_mask_of_the_document(name: str) -> None:
     m, made, starts, firsts, masks = EXAMPLES[name]

@@ -17,6 +17,7 @@ PACKED = {"b4x16_p64": ("e2m1", 4, [0, 1, 4, 5]), "b6x16_p32": ("e3m2", 6, [0, 1
 """Format -> a type of its bits, their number, and the words of 32 bytes that hold elements."""
 
 
+@pytest.mark.promise("`tcgen05` and bulk reductions agree with numpy in every layout, type and shape.")
 @pytest.mark.parametrize("shape", CP)
 @pytest.mark.parametrize("format_", PACKED)
 def test_a_copy_unpacks_elements(shape: str, format_: str) -> None:
@@ -58,6 +59,7 @@ def shifted(lane: int, commit: str = COMMIT, filled: str = "tcgen05.wait::st.syn
     return out, run(body, out)
 
 
+@pytest.mark.promise("`tcgen05` and bulk reductions agree with numpy in every layout, type and shape.")
 @pytest.mark.parametrize("lane", [0, 32, 96])
 def test_a_shift_moves_rows_down(lane: int) -> None:
     """PTX ISA 9.1, 9.7.16.9.3: elements of 32 bytes, of all rows but the last, by one row."""
@@ -101,6 +103,7 @@ def loaded(modifiers: str, words: Array, before: str = "", behind: str = "tcgen0
     return out, run(body, out, np.ascontiguousarray(words).view(np.uint32))
 
 
+@pytest.mark.promise("`tcgen05` and bulk reductions agree with numpy in every layout, type and shape.")
 @pytest.mark.parametrize("n", [2, 16, 64])
 @pytest.mark.parametrize("type_", ["u32", "s32", "f32"])
 @pytest.mark.parametrize("what", ["min", "max"])

@@ -75,6 +75,7 @@ def fill() -> str:
     return "\n".join([*lines, "tcgen05.wait::st.sync.aligned;"])
 
 
+@pytest.mark.promise("`tcgen05` and bulk reductions agree with numpy in every layout, type and shape.")
 @pytest.mark.parametrize(("shape", "times", "upper"), cases())
 def test_each_shape_loads_and_stores(shape: str, times: int, upper: bool) -> None:
     """Loaded from what 32x32b stored; and stored, and loaded by 32x32b."""
@@ -197,6 +198,7 @@ def test_misuse_is_named(body: str, words: str) -> None:
     assert any(words in one["text"] for one in seen.findings)
 
 
+@pytest.mark.promise("An instruction that an emulator lacks stops the launch by its name.")
 @pytest.mark.parametrize(
     ("body", "words"),
     [

@@ -39,24 +39,28 @@ def assert_right(maker: Maker, arch: str, ragged: bool) -> None:
     assert ran.error < case.budget
 
 
+@pytest.mark.promise("Kernels that NVRTC, clang and Triton compile agree with numpy on the PTX emulator.")
 @pytest.mark.parametrize("ragged", [False, True], ids=["even", "ragged"])
 @pytest.mark.parametrize("name", pytorch_anchors.CASES)
 def test_a_kernel_agrees_with_numpy(name: str, ragged: bool) -> None:
     assert_right(pytorch_anchors.CASES[name], "sm_80", ragged)
 
 
+@pytest.mark.promise("Kernels that NVRTC, clang and Triton compile agree with numpy on the PTX emulator.")
 @pytest.mark.skipif(importlib.util.find_spec("fla") is None, reason="pip install --no-deps fla-core==0.6.0")
 @pytest.mark.parametrize("name", fla_anchors.CASES)
 def test_packed_attention_agrees_with_numpy(name: str) -> None:
     assert_right(fla_anchors.CASES[name], "sm_80", ragged=True)
 
 
+@pytest.mark.promise("Kernels that NVRTC, clang and Triton compile agree with numpy on the PTX emulator.")
 @needs_tutorials
 @pytest.mark.parametrize(("name", "arch", "ragged"), DRAWN)
 def test_a_tutorial_agrees_with_numpy(name: str, arch: str, ragged: bool) -> None:
     assert_right(TUTORIALS[name], arch, ragged)
 
 
+@pytest.mark.promise("Kernels that NVRTC, clang and Triton compile agree with numpy on the PTX emulator.")
 def test_a_wrong_sum_is_noticed() -> None:
     """A planted fault: a reciprocal in place of each power of two."""
     case = pytorch_anchors.CASES["sparse softmax"](np.random.default_rng(0), False, "sm_80")

@@ -90,6 +90,7 @@ def summed(machine: Machine, pair: Pair, first: int) -> Array:
     return d.view(f"u{d.dtype.itemsize}")
 
 
+@pytest.mark.promise("With `--emu-arith hardware`, sums are bit for bit those of MMA-Sim.")
 @pytest.mark.parametrize("machine", MACHINES, ids=str)
 @pytest.mark.parametrize("pair", PAIRS, ids=str)
 def test_sums_are_the_recorded_ones(pair: Pair, machine: Machine) -> None:

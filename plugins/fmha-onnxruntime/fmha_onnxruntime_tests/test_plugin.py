@@ -21,6 +21,10 @@ def subject(tmp_path: Path) -> conformance.Subject:
     return conformance.Subject(BACKEND, entry="fmha_onnxruntime", cache_root=tmp_path / "cache")
 
 
+@pytest.mark.promise(
+    "README: PyTorch, ONNX Runtime, OpenVINO",
+    "PyTorch, ONNX Runtime and OpenVINO run as backends, by rules that the libraries confirm.",
+)
 @needs_library
 @pytest.mark.parametrize("check", conformance.CHECKS, ids=lambda check: check.__name__)
 def test_conformance(check: Callable[[conformance.Subject], None], subject: conformance.Subject) -> None:

@@ -22,6 +22,10 @@ def subject(tmp_path: Path) -> conformance.Subject:
     return conformance.Subject(BACKEND, entry="fmha_openvino", cache_root=tmp_path / "cache")
 
 
+@pytest.mark.promise(
+    "README: PyTorch, ONNX Runtime, OpenVINO",
+    "PyTorch, ONNX Runtime and OpenVINO run as backends, by rules that the libraries confirm.",
+)
 @needs_library
 @pytest.mark.parametrize("check", conformance.CHECKS, ids=lambda check: check.__name__)
 def test_conformance(check: Callable[[conformance.Subject], None], subject: conformance.Subject) -> None:
@@ -42,6 +46,7 @@ def test_without_the_library_it_says_what_to_install() -> None:
     assert (found.state, found.devices, found.help) == (api.State.MISSING, (), "pip install openvino")
 
 
+@pytest.mark.promise("A kernel that should not be chosen runs if it is named.")
 @needs_library
 def test_f16_is_refused_as_fp16_and_wrong_if_it_is_named(tmp_path: Path) -> None:
     problem, root = api.Problem.from_cli("-H 2 -s 64 -d 64 --dtype fp16"), str(tmp_path / "cache")

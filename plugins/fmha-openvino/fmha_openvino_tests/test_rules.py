@@ -43,6 +43,7 @@ def subject(tmp_path: Path) -> conformance.Subject:
     return conformance.Subject(BACKEND, entry="fmha_openvino", cache_root=tmp_path / "cache")
 
 
+@pytest.mark.promise("PyTorch, ONNX Runtime and OpenVINO run as backends, by rules that the libraries confirm.")
 @pytest.mark.parametrize("name", EVIDENCE)
 def test_a_rule_is_borne_out_by_the_library(name: str, subject: conformance.Subject) -> None:
     op, line = EVIDENCE[name]
@@ -68,6 +69,7 @@ def test_a_sample_of_problems_agrees_with_the_library(subject: conformance.Subje
     assert conformance.check_agreement(subject, conformance.library_problems(7, 24), NEEDLESS).accepted >= 4
 
 
+@pytest.mark.promise("PyTorch, ONNX Runtime and OpenVINO run as backends, by rules that the libraries confirm.")
 @pytest.mark.slow
 def test_500_problems_agree_with_the_library(subject: conformance.Subject) -> None:
     found = conformance.check_agreement(subject, conformance.library_problems(1, 500), NEEDLESS)

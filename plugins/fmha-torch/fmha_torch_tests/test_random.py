@@ -62,6 +62,7 @@ def test_enough_problems_are_accepted_and_every_kernel_is_among_them() -> None:
     assert set(forms) == {(kernel.family, kernel.algorithm) for kernel in kernels_of("generic")}, forms
 
 
+@pytest.mark.promise("PyTorch, ONNX Runtime and OpenVINO run as backends, by rules that the libraries confirm.")
 @pytest.mark.parametrize("chunk", [0, *(pytest.param(n, marks=pytest.mark.slow) for n in range(1, COUNT // EACH))])
 def test_what_is_accepted_passes(chunk: int, tmp_path: Path) -> None:
     pytest.importorskip("torch", reason="PyTorch is not installed (extra: peers)")

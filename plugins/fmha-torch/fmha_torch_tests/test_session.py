@@ -23,6 +23,10 @@ LINES = {
 }
 
 
+@pytest.mark.promise(
+    "README: PyTorch, ONNX Runtime, OpenVINO",
+    "PyTorch, ONNX Runtime and OpenVINO run as backends, by rules that the libraries confirm.",
+)
 def test_what_ran_is_observed_and_right(tmp_path: Path) -> None:
     rows = api.run(*map(api.Problem.from_cli, LINES), backend="torch", cache_root=str(tmp_path / "cache"), threads=1)
     assert [row.verdict for row in rows] == [api.Verdict.PASSED] * len(LINES)

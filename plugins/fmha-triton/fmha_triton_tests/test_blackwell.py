@@ -38,6 +38,7 @@ def candidates(flags: str) -> list[api.Supported]:
     return sorted(found, key=lambda d: d.rank)
 
 
+@pytest.mark.promise("The Blackwell kernel passes on emulated devices: fp8, unlike head dims, clusters of CTAs.")
 @pytest.mark.parametrize(("flags", "words", "here"), [
     (SMALL, "one CTA: non-causal, d 64, 16 bits", "here one CTA"),
     ("-H 2 -s 256 -d 128 --dtype bf16", "multi-CTA: non-causal, d 128, 16 bits", "here num_ctas 2"),
@@ -70,6 +71,7 @@ def test_barriers_are_never_invalidated() -> None:
     assert "invalidate" not in text_of("channels").replace("never invalidated", "") + text_of("blackwell")
 
 
+@pytest.mark.promise("The Blackwell kernel passes on emulated devices: fp8, unlike head dims, clusters of CTAs.")
 @pytest.mark.slow
 @needs_triton
 @pytest.mark.parametrize("flags", drawn([
@@ -82,6 +84,7 @@ def test_it_passes(flags: str, cache: str) -> None:
     assert_clean(found)
 
 
+@pytest.mark.promise("The Blackwell kernel passes on emulated devices: fp8, unlike head dims, clusters of CTAs.")
 @pytest.mark.slow
 @needs_triton
 @pytest.mark.parametrize("name", drawn([(name,) for name in FAULTS], 1, "faults of Blackwell"))

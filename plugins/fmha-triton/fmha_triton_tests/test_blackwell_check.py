@@ -36,6 +36,7 @@ def passed(arch: str, case: Case) -> dict[str, Any]:
     }  # fmt: skip
 
 
+@pytest.mark.promise("A check counts a row only for the kernel that it names, and says what did not run.")
 def test_the_problems_are_enough_and_the_blackwell_kernel_is_chosen_for_them() -> None:
     points = blackwell_check.points_of(ARCHS)
     assert len({(arch, case.flags) for arch, case in points}) == len(points) >= 60
@@ -71,6 +72,7 @@ def test_a_case_that_names_a_number_of_ctas_runs_with_that_kernel(monkeypatch: p
     assert triton_check.build_of("sm_100a", replace(case, ctas=3)) is None
 
 
+@pytest.mark.promise("A check counts a row only for the kernel that it names, and says what did not run.")
 def test_a_problem_of_another_kernel_or_of_none_does_not_pass() -> None:
     other = blackwell_check.row_of("sm_100a", Case("softcap", "-H 2 -s 64 -d 64 --dtype fp16 --softcap 20"))
     assert other["verdict"].startswith("another kernel: ")
@@ -78,6 +80,7 @@ def test_a_problem_of_another_kernel_or_of_none_does_not_pass() -> None:
     assert none["verdict"] == "REFUSED"
 
 
+@pytest.mark.promise("A check counts a row only for the kernel that it names, and says what did not run.")
 def test_rows_that_were_not_run_are_in_the_file_and_the_table(tmp_path: Path) -> None:
     file, page = tmp_path / "rows.json", tmp_path / "page.md"
     arguments = ["--arch", "sm_100a", "--first", "3", "--json", str(file), "--markdown", str(page)]

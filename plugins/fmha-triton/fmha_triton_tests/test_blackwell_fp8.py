@@ -28,6 +28,7 @@ def best(flags: str) -> api.Supported:
     return min(found, key=lambda d: d.rank)
 
 
+@pytest.mark.promise("The Blackwell kernel passes on emulated devices: fp8, unlike head dims, clusters of CTAs.")
 @pytest.mark.parametrize(("dtype", "words"), [
     ("fp8_e5m2", "upstream's example: one CTA: non-causal, d 128, 8 bits; here one CTA"),
     ("fp8_e4m3", "upstream's example: none for fp8_e4m3; here one CTA"),
@@ -54,6 +55,7 @@ def test_rows_of_8_bits_are_swizzled_over_what_they_have() -> None:
     assert types["DescaleV"] == "*fp32"
 
 
+@pytest.mark.promise("The Blackwell kernel passes on emulated devices: fp8, unlike head dims, clusters of CTAs.")
 @pytest.mark.slow
 @needs_triton
 @pytest.mark.parametrize("flags", drawn([
@@ -67,6 +69,7 @@ def test_it_passes(flags: str, cache: str) -> None:
     assert_clean(found)
 
 
+@pytest.mark.promise("The Blackwell kernel passes on emulated devices: fp8, unlike head dims, clusters of CTAs.")
 @pytest.mark.slow
 @needs_triton
 @pytest.mark.parametrize("name", list(FAULTS))

@@ -32,6 +32,7 @@ def best(flags: str) -> api.Supported:
     return min(found, key=lambda d: d.rank)
 
 
+@pytest.mark.promise("The Blackwell kernel passes on emulated devices: fp8, unlike head dims, clusters of CTAs.")
 @pytest.mark.parametrize("mask", ["", "--causal"])
 @pytest.mark.parametrize("dtype", ["fp16", "bf16"])
 @pytest.mark.parametrize(("hdim", "hdim_v"), UNEQUAL_HDIMS)
@@ -62,6 +63,7 @@ def test_a_refusal_names_both_head_dims() -> None:
     assert reason.hint == "--hdim 128 --hdim-v 64"
 
 
+@pytest.mark.promise("The Blackwell kernel passes on emulated devices: fp8, unlike head dims, clusters of CTAs.")
 @pytest.mark.parametrize(("flags", "columns", "total"), [
     (NARROW_V, {"QMap": 128, "KMap": 128, "VMap": 64, "OutMap": 64}, 384),
     (WIDE_V, dict.fromkeys(("QMap", "KMap", "VMap", "OutMap"), 128), 512),
@@ -87,6 +89,7 @@ def test_kernels_of_one_head_dim_have_the_same_text_but_for_the_last_line() -> N
     assert len({emit(k).rstrip().rsplit("\n", 1)[0] for k in blackwell}) == 1
 
 
+@pytest.mark.promise("The Blackwell kernel passes on emulated devices: fp8, unlike head dims, clusters of CTAs.")
 @pytest.mark.slow
 @needs_triton
 @pytest.mark.parametrize("flags", drawn([(NARROW_V,), (WIDE_V,)], 1, "head dims on Blackwell"))
@@ -97,6 +100,7 @@ def test_it_passes(flags: str, cache: str) -> None:
     assert found.kernel.name == best(flags).kernel.name
 
 
+@pytest.mark.promise("The Blackwell kernel passes on emulated devices: fp8, unlike head dims, clusters of CTAs.")
 @pytest.mark.slow
 @needs_triton
 def test_bytes_that_never_come_are_found(cache: str, monkeypatch: pytest.MonkeyPatch) -> None:

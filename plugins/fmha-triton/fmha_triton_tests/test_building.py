@@ -35,6 +35,9 @@ def kernel_of(arch: str, function: str, hdim: int = 64) -> api.KernelSpec:
     return next(fitting)
 
 
+@pytest.mark.promise(
+    "README: Triton, Gluon", "Triton's and Gluon's kernels compile without a GPU and pass on the emulators."
+)
 def test_a_kernel_compiles_and_its_figures_are_read(root: Path) -> None:
     kernel = kernel_of("gfx942", "combine")
     artifact = building.build(kernel, context(root))
@@ -47,6 +50,7 @@ def test_a_kernel_compiles_and_its_figures_are_read(root: Path) -> None:
     assert figures["lds_bytes"] == image.shared_bytes
 
 
+@pytest.mark.promise("A compiler of Triton that aborts costs one build.")
 def test_a_compiler_that_aborts_costs_one_build(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """LLVM ends the process when it cannot go on. The text here does the same while it is imported."""
     monkeypatch.setattr(building, "emit", lambda kernel: f"import os\nos.abort()\n{emit(kernel)}")
@@ -55,6 +59,7 @@ def test_a_compiler_that_aborts_costs_one_build(root: Path, monkeypatch: pytest.
     assert "signal 6" in str(caught.value.what) + str(caught.value.why)
 
 
+@pytest.mark.promise("The key of a build has all that decides it, and nothing of the machine's folders.")
 def test_triton_s_version_and_the_program_are_in_the_key(monkeypatch: pytest.MonkeyPatch) -> None:
     kernel = kernel_of("gfx942", "combine")
     before = building.key_of(kernel).digest
@@ -66,6 +71,7 @@ def test_triton_s_version_and_the_program_are_in_the_key(monkeypatch: pytest.Mon
     assert caught.value.code == "K972"
 
 
+@pytest.mark.promise("The key of a build has all that decides it, and nothing of the machine's folders.")
 @pytest.mark.slow
 @pytest.mark.ci
 def test_two_builds_have_the_same_bytes_whatever_the_environment(
@@ -80,6 +86,9 @@ def test_two_builds_have_the_same_bytes_whatever_the_environment(
     assert building.build(kernel, context(other)).sha256 == one
 
 
+@pytest.mark.promise(
+    "README: Triton, Gluon", "Triton's and Gluon's kernels compile without a GPU and pass on the emulators."
+)
 @pytest.mark.slow
 @pytest.mark.ci
 def test_the_hopper_kernel_uses_tma_and_wgmma(root: Path) -> None:

@@ -38,6 +38,7 @@ def test_another_row_does_not(changes: dict[str, Any]) -> None:
     assert triton_check.kept([row(**changes)], POINTS) == {}
 
 
+@pytest.mark.promise("A check counts a row only for the kernel that it names, and says what did not run.")
 def test_a_row_falls_with_the_text_of_any_of_its_kernels_and_with_triton(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first kernel of the plan is that of the forward pass, the last that of the gradients."""
     old, emit = [row()], building.emit
@@ -59,6 +60,7 @@ def test_rows_that_are_not_asked_for_are_kept() -> None:
     assert triton_check.others([row(), other], POINTS) == [other]
 
 
+@pytest.mark.promise("A check counts a row only for the kernel that it names, and says what did not run.")
 def test_the_script_executes_again_what_does_not_stand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file, stale = tmp_path / "rows.json", Case("forward", "-H 2 -s 50 -d 64 --dtype fp16")
     old = [row(kernel="kept"), row(flags=stale.flags, kernel="stale")]

@@ -17,6 +17,7 @@ from fmha_cli import api
 POINTS = json.loads(Path(__file__).with_name("gluon_points.json").read_text("utf-8"))["points"]
 
 
+@pytest.mark.promise("Every Triton configuration was compiled for every architecture, and no figure is called tuned.")
 def test_all_points_of_upstream_are_equal() -> None:
     """168 points: two architectures, three types, two head dims, two masks, seven lengths."""
     assert len(POINTS) == 168
@@ -41,6 +42,7 @@ def test_what_the_example_has_not_is_none() -> None:
     assert choice("sm_90a", api.DType.FP16, 64, causal=False, length=1024) is None
 
 
+@pytest.mark.promise("Every Triton configuration was compiled for every architecture, and no figure is called tuned.")
 def test_the_reason_says_several_ctas_where_the_data_has_them() -> None:
     for _, dtype, hdim, causal, _, ctas, *_ in POINTS:
         assert reason(api.DType(dtype), hdim, causal=causal).startswith("multi-CTA") is (ctas > 1)

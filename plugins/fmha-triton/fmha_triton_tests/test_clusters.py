@@ -49,6 +49,7 @@ def candidates(flags: str) -> list[api.Supported]:
     return sorted(found, key=lambda d: d.rank)
 
 
+@pytest.mark.promise("The Blackwell kernel passes on emulated devices: fp8, unlike head dims, clusters of CTAs.")
 def test_a_cluster_splits_the_rows_of_q_and_shares_k_and_v() -> None:
     pair, four = kernel_of(2), kernel_of(4)
     assert cga_layout(pair, "QMap") == cga_layout(pair, "KMap") == cga_layout(pair, "OutMap") == [[0, 0, 1, 0]]
@@ -67,6 +68,7 @@ def test_the_number_of_ctas_is_in_name_digest_and_text() -> None:
     assert all(f'"num_ctas": {n}' in emit(kernel_of(n)) for n in (1, 2, 4))
 
 
+@pytest.mark.promise("The Blackwell kernel passes on emulated devices: fp8, unlike head dims, clusters of CTAs.")
 @pytest.mark.parametrize(("flags", "widths"), [
     ("-d 128 --dtype fp16", [128, 128]),
     ("-d 64 --dtype bf16", [128, 64]),
@@ -85,6 +87,7 @@ def test_a_row_of_v_is_swizzled_over_the_half_that_a_cta_has(flags: str, widths:
     assert swizzle_bytes(one, "VMap") == min(2 * widths[1], 128)
 
 
+@pytest.mark.promise("The Blackwell kernel passes on emulated devices: fp8, unlike head dims, clusters of CTAs.")
 @pytest.mark.parametrize("flags", SIGNATURES)
 def test_other_numbers_of_ctas_stay_candidates_behind_upstream_s(flags: str) -> None:
     """Upstream takes two CTAs without a mask, with head dim 128 and 16 bits."""
@@ -119,6 +122,7 @@ def test_head_dim_256_is_refused_with_the_columns_that_it_needs() -> None:
     assert text.endswith("256 would need 768 columns of tensor memory, of 512")
 
 
+@pytest.mark.promise("The Blackwell kernel passes on emulated devices: fp8, unlike head dims, clusters of CTAs.")
 @pytest.mark.slow
 @needs_triton
 @pytest.mark.parametrize(("arch", "flags"), drawn([
@@ -131,6 +135,7 @@ def test_it_passes(arch: str, flags: str, cache: str) -> None:
     assert_clean(found)
 
 
+@pytest.mark.promise("The Blackwell kernel passes on emulated devices: fp8, unlike head dims, clusters of CTAs.")
 @pytest.mark.slow
 @needs_triton
 @pytest.mark.parametrize(("num_ctas", "flags"), [
@@ -152,6 +157,7 @@ def test_the_named_kernel_passes(num_ctas: int, flags: str, cache: str) -> None:
     assert found.kernel.name == kernel
 
 
+@pytest.mark.promise("The Blackwell kernel passes on emulated devices: fp8, unlike head dims, clusters of CTAs.")
 @pytest.mark.slow
 @needs_triton
 @pytest.mark.parametrize(("flags", "tiles", "programs"), [
@@ -179,6 +185,7 @@ def test_a_program_computes_several_tiles_in_turn(
     assert loads[0] * programs == loads[1] * tiles
 
 
+@pytest.mark.promise("The Blackwell kernel passes on emulated devices: fp8, unlike head dims, clusters of CTAs.")
 @pytest.mark.slow
 @needs_triton
 @pytest.mark.parametrize("name", drawn([(name,) for name in FAULTS], 1, "faults of clusters"))

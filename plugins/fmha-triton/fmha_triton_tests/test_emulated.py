@@ -22,6 +22,7 @@ pytestmark = pytest.mark.slow
 ARCHS = ("gfx942", "gfx1201")
 
 
+@pytest.mark.promise("Triton's and Gluon's kernels compile without a GPU and pass on the emulators.")
 @pytest.mark.parametrize(("arch", "flags"), rows(ARCHS))
 def test_a_kernel_passes(arch: str, flags: str, cache: str) -> None:
     found = record(flags, arch, cache)
@@ -29,6 +30,7 @@ def test_a_kernel_passes(arch: str, flags: str, cache: str) -> None:
     assert not found.findings
 
 
+@pytest.mark.promise("Triton's and Gluon's kernels compile without a GPU and pass on the emulators.")
 @pytest.mark.parametrize("name", drawn([(name,) for name in FAULTS], 2, "faults"))
 def test_a_planted_fault_is_found(name: str, cache: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert is_noticed(faulty(name, "gfx942", cache, monkeypatch))

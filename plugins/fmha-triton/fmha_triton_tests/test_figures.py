@@ -33,12 +33,14 @@ def kernel_of(hdim: int) -> api.KernelSpec:
     )
 
 
+@pytest.mark.promise("`inspect` counts what a kernel does with tensor memory, and its instructions for each MFLOP.")
 def test_instructions_barriers_and_columns_are_counted() -> None:
     found = tensor_memory_figures(kernel_of(64), PTX, {"instruction_classes": {"total": 1000}})
     assert found["tcgen05"] == {"ld": 1, "mma": 3, "wait": 1}
     assert (found["mbarriers"], found["cluster_barriers"], found["tensor_memory_columns"]) == (2, 1, 384)
 
 
+@pytest.mark.promise("`inspect` counts what a kernel does with tensor memory, and its instructions for each MFLOP.")
 def test_the_work_of_the_products_follows_the_head_dim_and_the_type() -> None:
     """Q·K has 128 columns, P·V those of V; fp8 products have twice the k."""
     counted = {"instruction_classes": {"total": 1000}}

@@ -47,6 +47,7 @@ def test_a_missing_value_is_refused() -> None:
     assert caught.value.code == "K970"
 
 
+@pytest.mark.promise("Arguments and TMA descriptors stand where the cubin records them.")
 @pytest.mark.parametrize("places", [[(0, 4)], [(0, 8), (8, 8)], []])
 def test_a_binary_with_other_arguments_is_refused(places: list[tuple[int, int]]) -> None:
     with pytest.raises(api.KernelFailure) as caught:

@@ -24,6 +24,7 @@ PLACES = [
 ]
 
 
+@pytest.mark.promise("Every Triton configuration was compiled for every architecture, and no figure is called tuned.")
 def test_every_configuration_was_compiled_for_every_architecture() -> None:
     """Changing a configuration without compiling it fails here: run ``benchmarks/triton_targets.py``."""
     assert set(rows()) == set(PLACES)
@@ -47,6 +48,7 @@ def work(row: dict[str, Any]) -> float:
     return float(row["instructions"] * warps / (block_m * block_n))
 
 
+@pytest.mark.promise("Every Triton configuration was compiled for every architecture, and no figure is called tuned.")
 def test_a_configuration_is_chosen_only_if_no_other_is_better_in_spills_and_instructions() -> None:
     """Nothing is called tuned: no device has run these kernels."""
     found = [row for row in rows().values() if mark_of(row) is Mark.CHOSEN]

@@ -43,6 +43,7 @@ def record(flags: str, root: Path) -> api.Record:
     return found
 
 
+@pytest.mark.promise("Triton's interpreter agrees with the kernels in fp16.")
 @pytest.mark.parametrize("flags", CASES)
 def test_the_interpreter_agrees(flags: str, tmp_path: Path) -> None:
     found = record(flags, tmp_path / "cache")

@@ -22,6 +22,7 @@ from fmha_triton_tests.support.emulated_runs import FAULTS, drawn, faulty, is_no
 ARCHS = ("sm_80", "sm_89", "sm_120")
 
 
+@pytest.mark.promise("Triton's and Gluon's kernels compile without a GPU and pass on the emulators.")
 def test_every_architecture_is_executed() -> None:
     """``triton_check.py`` runs all architectures of NVIDIA that have kernels."""
     own = {arch for arch in TritonBackend(driven=False).archs() if arch.startswith("sm_")}
@@ -35,6 +36,7 @@ def test_a_device_of_each_vendor_gets_its_own_session() -> None:
     assert set(TritonBackend(driven=False).runtimes) == {"cuda", "hip"}
 
 
+@pytest.mark.promise("Triton's and Gluon's kernels compile without a GPU and pass on the emulators.")
 @pytest.mark.slow
 @needs_triton
 @pytest.mark.parametrize(("arch", "flags"), rows(ARCHS))
@@ -45,6 +47,7 @@ def test_a_kernel_passes(arch: str, flags: str, cache: str) -> None:
     assert found.executed
 
 
+@pytest.mark.promise("Triton's and Gluon's kernels compile without a GPU and pass on the emulators.")
 @pytest.mark.slow
 @needs_triton
 @pytest.mark.parametrize("name", drawn([(name,) for name in FAULTS], 1, "faults of NVIDIA"))
@@ -52,6 +55,7 @@ def test_a_planted_fault_is_found(name: str, cache: str, monkeypatch: pytest.Mon
     assert is_noticed(faulty(name, "sm_80", cache, monkeypatch))
 
 
+@pytest.mark.promise("Rougher sums of 8-bit floats pass only where the architecture's facts say so.")
 @pytest.mark.slow
 @needs_triton
 @pytest.mark.parametrize("arch", ["sm_89", "sm_90a"])

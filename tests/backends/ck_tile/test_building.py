@@ -30,6 +30,10 @@ from fmha_cli.toolchain.rocm.candidates import RocmKind, RocmToolchain
 from fmha_cli.toolchain.rocm.compile import COMPILE_BYTES
 from tests.support.builds.amdgpu_tiny import Tiny, compiled
 
+pytestmark = pytest.mark.promise(
+    "README: Composable Kernel (CK-Tile)", "Kernels are built from pinned sources, and NVRTC needs no GPU."
+)
+
 BACKEND = CkTileBackend()
 COMPILER = """#!/bin/sh
 echo "$@" >> "{folder}/calls"
@@ -251,6 +255,7 @@ def test_an_edited_tree_has_kernels_of_its_own(shop: Shop, kernel: KernelSpec) -
     assert (again.cached, again.edited) == (True, edited)
 
 
+@pytest.mark.promise("A compile during which the user's tree changes is not kept.")
 def test_what_changes_during_a_compile_is_not_kept(shop: Shop, kernel: KernelSpec, tmp_path: Path) -> None:
     """Neither the library of half-saved headers nor their failure is the kernel's."""
     work = shop.context.prepared

@@ -22,6 +22,8 @@ from fmha_cli.domain.protocols import Catalogued
 from fmha_cli.domain.signature import BiasKey, CacheKey, MaskKey, ModeKey, Need, QScaleKey
 from tests.support.generators.ck_tile.mutations import PLACES, SOME_PLACES, Place
 
+pytestmark = pytest.mark.promise("GPU backends list upstream's kernels and choose among them as upstream does.")
+
 TABLES = sorted(
     {f.name for f in arch_root().iterdir() if f.name.startswith("_ck_tile_")}
     - {"_ck_tile_rules.json", "_ck_tile_files.json"}

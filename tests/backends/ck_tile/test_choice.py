@@ -22,6 +22,11 @@ from fmha_cli.domain.problem import Problem
 from tests.support.generators.ck_tile.problems import KINDS, random_problem
 from tests.support.referees.ck_tile.upstream import Upstream, arguments_of, generator
 
+pytestmark = pytest.mark.promise(
+    "README: Composable Kernel (CK-Tile)",
+    "GPU backends list upstream's kernels and choose among them as upstream does.",
+)
+
 ARCHS = ("gfx90a", "gfx942", "gfx950", "gfx1201")
 SAMPLED = ("gfx942",)
 """The architecture of the default suite. Upstream's generator takes a second for each API of each architecture."""

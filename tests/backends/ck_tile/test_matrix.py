@@ -17,6 +17,8 @@ from fmha_cli.domain.protocols import BuildContext
 from tests.checks.ck_builds import BACKEND, kernel_of, referee
 from tests.checks.kernel_builds import KernelBuild, build, listed, row_of
 
+pytestmark = pytest.mark.promise("GPU backends list upstream's kernels and choose among them as upstream does.")
+
 FAMILIES = 9
 IN_DEFAULT = ("gfx942", "bwd_dot_do_o", "fmha_bwd_dot_do_o_d128_bf16_b64_group_o2_ps_gfx9")
 """A kernel that tests of the same suite need too, and that takes a third of a forward kernel's time to compile."""

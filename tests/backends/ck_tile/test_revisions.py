@@ -17,6 +17,8 @@ from fmha_cli.domain.device import DeviceFacts
 from fmha_cli.domain.errors import UsageError
 from fmha_cli.domain.problem import Problem
 
+pytestmark = pytest.mark.promise("`--ck-rev` chooses among another revision's kernels, and says what a build needs.")
+
 NEWER = "2026-08"
 SINK = "--mask b:64,0 --sink 4 --splits 1"
 

@@ -24,6 +24,10 @@ from fmha_cli.domain.protocols import BuildContext
 from tests.support.builds.library_releases import pip_install
 from tests.support.paths import ROOT
 
+pytestmark = pytest.mark.promise(
+    "Without a GPU, stand-in drivers, models and emulators prove launches, parameters and numbers."
+)
+
 CHILD = ROOT / "tests" / "support" / "children" / "ck_tile" / "standin.py"
 needs_hip_python = pytest.mark.skipif(importlib.util.find_spec("hip") is None, reason="hip-python is not installed")
 

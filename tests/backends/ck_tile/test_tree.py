@@ -158,6 +158,7 @@ def test_a_changed_tree_is_seen_again(tmp_path: Path, notices: Notices, known: C
     assert after.digest != before.digest
 
 
+@pytest.mark.promise("An edited tree is built by the rules of its revision, marked, and compared with the old one.")
 def test_an_edited_copy_of_the_baseline_is_built_by_its_rules(
     tmp_path: Path, notices: Notices, known: CkRevision
 ) -> None:

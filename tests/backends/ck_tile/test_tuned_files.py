@@ -53,6 +53,7 @@ def exported(form: str, kernels: list[TunedKernel], **options: str) -> TunedFile
     return backend.export_tuned(form, kernels, options)
 
 
+@pytest.mark.promise("`explain` says why a tuned kernel is not used, and files for other projects are exact.")
 @pytest.mark.parametrize(("form", "name"), [(CUSTOM, "tuned_custom.json"), (AITER, "tuned_aiter.csv")])
 def test_the_files_are_golden(form: str, name: str) -> None:
     assert exported(form, list(reversed(ring()))).text == (GOLDEN / name).read_text("utf-8")

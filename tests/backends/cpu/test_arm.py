@@ -75,6 +75,7 @@ def check(arm: Emulator, arch: str, dtype: str, kind: str, seeds: range, work: P
         assert found == [], f"seed {seed}: {case}"
 
 
+@pytest.mark.promise("README: C++ of this project")
 @pytest.mark.ci
 @pytest.mark.slow
 @pytest.mark.parametrize(("arch", "dtype", "kind"), SAMPLED)
@@ -82,6 +83,7 @@ def test_sample(arm: Emulator, arch: str, dtype: str, kind: str, tmp_path: Path)
     check(arm, arch, dtype, kind, range(SAMPLE), tmp_path)
 
 
+@pytest.mark.promise("Kernels for Arm are built by a cross compiler, and pass under an emulator.")
 @pytest.mark.ci
 @pytest.mark.slow
 def test_a_planted_fault_is_seen(arm: Emulator, tmp_path: Path) -> None:
@@ -270,6 +272,7 @@ def test_kernels_compile_for_macos(arch: str, dtype: str, kind: str, tmp_path: P
     assert (tmp_path / "k.dylib").read_bytes()[:4] == bytes.fromhex("cffaedfe"), "no 64-bit Mach-O file"
 
 
+@pytest.mark.promise("Kernels for Arm are built by a cross compiler, and pass under an emulator.")
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("dtype", DTYPES)

@@ -99,6 +99,7 @@ def tile_loop(loops: tuple[Loop, ...], kind: str, product: str, many: int) -> Lo
     return min((loop for loop in found if inside or "QK_FULL" not in loop.symbol), key=lambda loop: len(loop.body))
 
 
+@pytest.mark.promise("Kernels for Arm are built by a cross compiler, and pass under an emulator.")
 @pytest.mark.parametrize(("arch", "dtype", "kind", "product"), TILES)
 def test_instructions_of_the_innermost_loops(
     compiled: Loops, request: pytest.FixtureRequest, arch: str, dtype: str, kind: str, product: str
@@ -112,6 +113,7 @@ def test_instructions_of_the_innermost_loops(
     assert not {"dup", "ld1r"} & set(loop.counts), "a word is broadcast by an instruction of its own"
 
 
+@pytest.mark.promise("Kernels for Arm are built by a cross compiler, and pass under an emulator.")
 def test_too_many_accumulators_are_seen(compiled: Loops) -> None:
     """A planted spill: 32 accumulators, 8 rows of words and 4 vectors do not fit 32 registers."""
     kernel = kernel_of("aarch64", "fp32", "prefill")

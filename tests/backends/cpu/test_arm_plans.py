@@ -47,6 +47,7 @@ def test_sample(arm: Emulator, line: str, tmp_path: Path) -> None:
     assert complaints(arm, arm_plan(Problem.from_cli(line), ARCHS[0]), tmp_path) == []
 
 
+@pytest.mark.promise("Kernels for Arm are built by a cross compiler, and pass under an emulator.")
 @pytest.mark.ci
 @pytest.mark.parametrize("fault", ByteFault)
 def test_a_planted_fault_is_seen(arm: Emulator, fault: ByteFault, tmp_path: Path) -> None:
@@ -75,6 +76,7 @@ def test_a_wrong_end_is_seen(arm: Emulator, name: str, tmp_path: Path) -> None:
     assert complaints(arm, plan, tmp_path, text) != []
 
 
+@pytest.mark.promise("Kernels for Arm are built by a cross compiler, and pass under an emulator.")
 @pytest.mark.parametrize("share", range(SHARES))
 @pytest.mark.parametrize("narrow", [True, False], ids=["8-bit", "wide"])
 @pytest.mark.parametrize("arch", ARCHS)

@@ -65,6 +65,7 @@ def probe(build_text: Build) -> ctypes.CDLL:
     return build_text(kernel_of(WHOLE[0], "fp32", "prefill"), lambda kernel: emit(kernel) + PROBE)
 
 
+@pytest.mark.promise("A CPU launch computes every tile once, and restores the caller's floating-point state.")
 @pytest.mark.parametrize("seed", range(40))
 def test_every_tile_is_drawn_once_by_threads_that_keep_to_a_head(probe: ctypes.CDLL, seed: int) -> None:
     chance = random.Random(seed)
@@ -76,6 +77,7 @@ def test_every_tile_is_drawn_once_by_threads_that_keep_to_a_head(probe: ctypes.C
         assert [item for _, item in draws(probe, sizes, threads, False, seed)] == [*range(sum(sizes))]
 
 
+@pytest.mark.promise("A CPU launch computes every tile once, and restores the caller's floating-point state.")
 def test_planted_a_thread_that_helps_nobody(build_text: Build) -> None:
     """Its launch would be right, and take as long as its longest head."""
 

@@ -45,12 +45,14 @@ def after(library: ctypes.CDLL, kind: str, dtype: str) -> tuple[list[str], bool]
         return pool.submit(launched).result()
 
 
+@pytest.mark.promise("A CPU launch computes every tile once, and restores the caller's floating-point state.")
 @pytest.mark.parametrize("dtype", ["fp32", "bf16"])
 @pytest.mark.parametrize("kind", ["prefill", "decode", "backward"])
 def test_a_launch_leaves_its_caller_tiny_numbers(kind: str, dtype: str, load: Load) -> None:
     assert after(load(BEST, dtype, kind), kind, dtype) == ([], True)
 
 
+@pytest.mark.promise("A CPU launch computes every tile once, and restores the caller's floating-point state.")
 def test_planted_a_launch_that_does_not_put_them_back(build_text: Build) -> None:
     def planted(kernel: KernelSpec) -> str:
         text = emit(kernel)

@@ -134,6 +134,7 @@ def test_planted_a_fact_that_is_no_setting(monkeypatch: pytest.MonkeyPatch) -> N
         default_settings(kernel(Kind.DECODE), processor("zen4"))
 
 
+@pytest.mark.promise("Settings of CPU kernels come from sourced facts, or from a measurement despite noise.")
 def test_noise_moves_nothing() -> None:
     tried = [{NEAR: 1}, {NEAR: 2}, {NEAR: 3}]
     assert chosen(tried, [[100, 101, 99], [97, 96, 98], [120, 80, 121]]) == {NEAR: 1}  # one lucky round

@@ -32,6 +32,7 @@ SAMPLE, CASES = 4, 6
 Build = Callable[[KernelSpec, Callable[[KernelSpec], str]], ctypes.CDLL]
 
 
+@pytest.mark.promise("A tuned kernel counts only in its scope, is legal by rules, and computes attention.")
 @pytest.mark.parametrize(("arch", "dtype"), [*product(WHOLE, ("fp32", "fp16", "bf16"))])
 def test_each_dtype_has_20_to_60_kernels_outside_the_listing(arch: str, dtype: str) -> None:
     spec = load_arch(arch)
@@ -51,6 +52,7 @@ def test_rules_refuse_tiles_that_do_not_fit() -> None:
     assert not set(refused) & set(variants(spec))
 
 
+@pytest.mark.promise("A tuned kernel counts only in its scope, is legal by rules, and computes attention.")
 @pytest.mark.parametrize(
     ("change", "id"),
     [
@@ -106,6 +108,7 @@ def buildable() -> list[Any]:
     ]
 
 
+@pytest.mark.promise("A tuned kernel counts only in its scope, is legal by rules, and computes attention.")
 @pytest.mark.parametrize("kernel", buildable())
 def test_a_variant_compiles_and_computes_attention(kernel: KernelSpec, build_text: Build) -> None:
     kind = algorithm_of(kernel).kind

@@ -33,6 +33,11 @@ from fmha_cli.execution.layout import layout_of
 from tests.support.fakes.played_maps import played_map
 from tests.support.referees.cudnn_oss.engine import TENSORS, Asked, engines, launch_of_engine, source_tree
 
+pytestmark = pytest.mark.promise(
+    "README: FlashAttention-2, xformers, cuDNN",
+    "GPU backends list upstream's kernels and choose among them as upstream does.",
+)
+
 BASE = 0x7F00_0000_0000
 VERSIONS = {"sm_90a": 90, "sm_100a": 100, "sm_103a": 100}
 """What an engine is asked with. It refuses sm_103, although its text compiles for it."""

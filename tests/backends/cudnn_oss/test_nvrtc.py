@@ -23,6 +23,11 @@ from fmha_cli.toolchain.cuda.cubin import Cubin
 from tests.support.builds.nvrtc_context import nvrtc_context
 from tests.support.referees.cubins import compared
 
+pytestmark = pytest.mark.promise(
+    "GPU backends list upstream's kernels and choose among them as upstream does.",
+    "Kernels are built from pinned sources, and NVRTC needs no GPU.",
+)
+
 ARCHS = ("sm_90a", "sm_100a", "sm_103a")
 QUICK, *SLOW = (kernel for arch in ARCHS for kernel in kernels(arch))
 FIGURES = {

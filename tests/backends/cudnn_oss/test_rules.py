@@ -22,6 +22,10 @@ from fmha_cli.domain.rules import CORE_RULES, duplicate_ids
 from fmha_cli.domain.signature import MaskKey
 from tests.support.generators.strategies import problems
 
+pytestmark = pytest.mark.promise(
+    "Without a GPU, stand-in drivers, models and emulators prove launches, parameters and numbers."
+)
+
 ARCHS = ("sm_100a", "sm_103a", "sm_90a")
 FITS = {"dtype": "bf16", "batch": "2", "heads": "4", "hdim": "128", "mask": "causal", "seqlen": "512"}
 """A problem that a kernel of every architecture serves."""

@@ -20,7 +20,12 @@ from fmha_cli.execution.supervisor import Supervisor
 from fmha_cli.oracle.fills import fill
 from tests.support.fakes.cudnn_oss.played import job_of
 
-pytestmark = pytest.mark.skipif(importlib.util.find_spec("cuda") is None, reason="cuda-python is not installed")
+pytestmark = [
+    pytest.mark.skipif(importlib.util.find_spec("cuda") is None, reason="cuda-python is not installed"),
+    pytest.mark.promise(
+        "Without a GPU, stand-in drivers, models and emulators prove launches, parameters and numbers."
+    ),
+]
 
 
 @pytest.mark.parametrize(

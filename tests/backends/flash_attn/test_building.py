@@ -32,6 +32,8 @@ from fmha_cli.toolchain.cuda.toolchain import find_cuda, find_nvcc
 from tests.support.fakes.flash_attn.cubins import fake_cubin
 from tests.support.fakes.played_cuda import Site, nvcc, site
 
+pytestmark = pytest.mark.promise("Kernels are built from pinned sources, and NVRTC needs no GPU.")
+
 BACKEND = CubinBackend(UPSTREAM, driven=False)
 SM90 = load_arch("sm_90")
 

@@ -20,6 +20,8 @@ from fmha_cli.domain.kernel import Family, KernelSpec, parse_kernel
 from fmha_cli.domain.signature import BiasKey, MaskKey, ModeKey, Need
 from tests.support.generators.flash_attn.mutations import ARCHS
 
+pytestmark = pytest.mark.promise("GPU backends list upstream's kernels and choose among them as upstream does.")
+
 ROOMY = {"fwd": 372, "fwd_splitkv": 928, "fwd_splitkv_combine": 168, "bwd_dot_do_o": 32, "bwd_dq_dk_dv": 372}
 COUNTS = {True: {**ROOMY, "bwd_convert_dq": 16}, False: {**ROOMY, "bwd_dot_do_o": 24, "bwd_dq_dk_dv": 354}}
 COUNTS[False]["bwd_convert_dq"] = 12

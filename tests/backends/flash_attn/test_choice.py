@@ -24,7 +24,13 @@ from tests.support.referees.upstream_host.compare import Case, Members, compare
 from tests.support.referees.upstream_host.outcomes import Outcomes
 from tests.support.referees.upstream_host.program import host_program
 
-pytestmark = pytest.mark.slow
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.promise(
+        "README: FlashAttention-2, xformers, cuDNN",
+        "GPU backends list upstream's kernels and choose among them as upstream does.",
+    ),
+]
 """Upstream's host code takes a minute to compile. CI runs these tests in a stage of their own."""
 
 APIS = ("mha_fwd", "mha_varlen_fwd", "mha_fwd_kvcache", "mha_bwd", "mha_varlen_bwd")

@@ -41,6 +41,10 @@ from fmha_cli.toolchain.cuda.probe import CudaKind, CudaToolchain
 from tests.support.builds.nvrtc_context import nvrtc_context
 from tests.support.referees.flash_attn.dispatch import NOT_LISTED, lookup, strict_lookup, validate
 
+pytestmark = pytest.mark.promise(
+    "Without a GPU, stand-in drivers, models and emulators prove launches, parameters and numbers."
+)
+
 ROOT = Path(__file__).resolve().parents[3]
 ARCHS = ("sm_80", "sm_86", "sm_89", "sm_90", "sm_90a", "sm_100", "sm_100a", "sm_103a", "sm_120", "sm_120a")
 NVRTC = CudaToolchain(

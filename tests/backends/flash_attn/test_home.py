@@ -80,6 +80,7 @@ def test_an_unedited_tree_shares_the_kernels_of_the_pinned_source(context: Build
     assert f"{tree}/csrc/flash_attn/src" in (made.log.read_text())
 
 
+@pytest.mark.promise("An edited tree is built by the rules of its revision, marked, and compared with the old one.")
 def test_an_edited_tree_has_kernels_of_its_own(context: BuildContext, tree: Path) -> None:
     before = build(UPSTREAM, KERNEL, at(context, tree))
     edit(tree)
@@ -116,6 +117,7 @@ def test_a_checkout_without_its_submodule(context: BuildContext, tree: Path) -> 
     assert "submodule" in (caught.value.help or "")
 
 
+@pytest.mark.promise("A compile during which the user's tree changes is not kept.")
 def test_what_changes_during_a_compile_is_not_kept(context: BuildContext, tree: Path) -> None:
     here = at(context, tree)
     edit(tree)

@@ -17,7 +17,12 @@ from fmha_nvptx_emu.building import build_recorder
 from fmha_cli.domain.protocols import BuildContext
 from tests.support.children.flash_attn import session
 
-pytestmark = pytest.mark.skipif(importlib.util.find_spec("cuda") is None, reason="cuda-python is not installed")
+pytestmark = [
+    pytest.mark.skipif(importlib.util.find_spec("cuda") is None, reason="cuda-python is not installed"),
+    pytest.mark.promise(
+        "Without a GPU, stand-in drivers, models and emulators prove launches, parameters and numbers."
+    ),
+]
 
 
 @pytest.mark.sampled(6)

@@ -91,6 +91,7 @@ def test_every_include_is_here() -> None:
         assert set(re.findall(r'#include "([^"]+)"', text)) <= set(files), name
 
 
+@pytest.mark.promise("Both emulators write the same form of report.")
 @pytest.mark.parametrize("compiler", ["g++", pytest.param("clang++-22", marks=pytest.mark.slow)])
 def test_reports_and_books_are_as_they_were(compiler: str, tmp_path: Path) -> None:
     if shutil.which(compiler) is None:

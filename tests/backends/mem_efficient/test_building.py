@@ -30,6 +30,8 @@ from tests.support.builds.nvrtc_context import nvrtc_context
 from tests.support.fakes.exports import fake_exports
 from tests.support.fakes.played_cuda import site
 
+pytestmark = pytest.mark.promise("Kernels are built from pinned sources, and NVRTC needs no GPU.")
+
 SMALL = "fmha_cutlassF_f16_aligned_64x64_rf_sm75"
 """The kernel that compiles fastest, in about 5 seconds of CPU time."""
 

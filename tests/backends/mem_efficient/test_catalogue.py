@@ -28,6 +28,8 @@ from fmha_cli.domain.rules import Severity
 from fmha_cli.domain.signature import ModeKey, Need
 from fmha_cli.sources.store import fetched
 
+pytestmark = pytest.mark.promise("GPU backends list upstream's kernels and choose among them as upstream does.")
+
 ARCHS = tuple(name for name in arch_names() if NAME in load_arch(name).backends)
 EARLY = {"sm_60": 44, "sm_70": 56}
 COUNTS = EARLY | {"sm_75": 52} | dict.fromkeys((a for a in ARCHS if a not in (*EARLY, "sm_75")), 55)

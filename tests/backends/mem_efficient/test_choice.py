@@ -16,7 +16,14 @@ from tests.support.referees.xformers_host.client import XformersHost
 from tests.support.referees.xformers_host.ours import ARCHS, Case
 from tests.support.referees.xformers_host.program import host_program
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(7200)]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.timeout(7200),
+    pytest.mark.promise(
+        "README: FlashAttention-2, xformers, cuDNN",
+        "GPU backends list upstream's kernels and choose among them as upstream does.",
+    ),
+]
 XFORMERS = ARCHS[:5]
 """The architectures for which xformers has kernels: below compute capability 10.0."""
 

@@ -25,6 +25,10 @@ from tests.support.models import modelled_run
 from tests.support.models.kernel_memory import BadAddress
 from tests.support.models.mem_efficient.chain import plans_of, run_plan
 
+pytestmark = pytest.mark.promise(
+    "Without a GPU, stand-in drivers, models and emulators prove launches, parameters and numbers."
+)
+
 DEVICE = DeviceFacts.of_arch("sm_80")
 BWD = "--direction bwd"
 

@@ -19,6 +19,10 @@ from fmha_cli.domain.problem import Problem
 from tests.support.generators.mem_efficient.small import ARCHS, DIRECTED, random_problem
 from tests.support.models.mem_efficient.chain import plans_of, run_plan
 
+pytestmark = pytest.mark.promise(
+    "Without a GPU, stand-in drivers, models and emulators prove launches, parameters and numbers."
+)
+
 DEVICES = {arch: DeviceFacts.of_arch(arch) for arch in (*ARCHS, "sm_89")}
 FILLS = ("normal", "coded", "large", "ties", "sparse_int")
 

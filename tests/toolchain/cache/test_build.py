@@ -64,6 +64,7 @@ def test_another_key_is_another_entry(cache: Cache, make_key: MakeKey, write_pro
     assert first.path != second.path
 
 
+@pytest.mark.promise("A changed cache entry is built again, and a cache that others may write to is refused.")
 @pytest.mark.parametrize("name", ENTRY_FILES)
 def test_damage_is_quarantined_said_and_rebuilt(
     cache: Cache, make_key: MakeKey, write_product: Builder, notices: Any, name: str

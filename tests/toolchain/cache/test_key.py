@@ -75,6 +75,7 @@ SAME: list[dict[str, Any]] = [
 ]
 
 
+@pytest.mark.promise("The key of a build has all that decides it, and nothing of the machine's folders.")
 @pytest.mark.parametrize("change", DIFFERS, ids=str)
 def test_every_part_changes_the_digest(change: dict[str, Any]) -> None:
     assert changed(**change).digest != KEY.digest
@@ -120,6 +121,7 @@ def test_what_json_would_bend_is_refused(identity: Any) -> None:
         changed(identity=identity)
 
 
+@pytest.mark.promise("The key of a build has all that decides it, and nothing of the machine's folders.")
 def test_digest_is_the_same_in_other_processes_and_hash_seeds(child: Callable[..., Any]) -> None:
     code = (
         "import sys, json\n"

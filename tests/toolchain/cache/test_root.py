@@ -63,6 +63,7 @@ def test_created_private_with_its_parents_whatever_the_umask(
     assert mode(root.parent) == 0o700
 
 
+@pytest.mark.promise("A changed cache entry is built again, and a cache that others may write to is refused.")
 @pytest.mark.parametrize("bits", [0o777, 0o770, 0o720, 0o702, 0o722])
 def test_writable_by_others_is_refused(tmp_path: Path, bits: int) -> None:
     root = tmp_path / "cache"

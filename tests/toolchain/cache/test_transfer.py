@@ -160,6 +160,7 @@ def test_import_keeps_a_sound_entry_and_replaces_a_damaged_one(
     assert verify_cache(cache.layout).damaged == ()
 
 
+@pytest.mark.promise("`fmha cache import` verifies every entry, and refuses hostile archives.")
 @pytest.mark.parametrize(("version", "help"), [(1, "export it again"), (SCHEMA_VERSION + 1, "update fmha")])
 @pytest.mark.parametrize("position", [0, -1])
 def test_an_archive_of_another_version_is_refused_by_name(
@@ -214,6 +215,7 @@ EVIL: dict[str, tuple[Callable[[tarfile.TarInfo], None], str]] = {
 }
 
 
+@pytest.mark.promise("`fmha cache import` verifies every entry, and refuses hostile archives.")
 @pytest.mark.parametrize("case", EVIL)
 @pytest.mark.parametrize("position", [0, 5, -1])
 def test_harmful_members_are_refused_wherever_they_stand(
@@ -314,6 +316,7 @@ def test_every_truncation_is_refused(other: Cache, archive: Path, tmp_path: Path
         assert is_untouched(other, tmp_path)
 
 
+@pytest.mark.promise("`fmha cache import` verifies every entry, and refuses hostile archives.")
 def test_no_flipped_byte_brings_a_damaged_entry(other: Cache, archive: Path, tmp_path: Path) -> None:
     """A flip may hit padding or an unused header field; any imported entry must still be intact."""
     raw, rng = archive.read_bytes(), random.Random(3)

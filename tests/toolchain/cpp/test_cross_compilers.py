@@ -45,6 +45,7 @@ def test_order_of_preference(tmp_path: Path, script: Any, monkeypatch: pytest.Mo
     ]
 
 
+@pytest.mark.promise("Kernels for Arm are built by a cross compiler, and pass under an emulator.")
 @pytest.mark.usefixtures("no_zig")
 def test_none_is_said_with_what_to_install(cache: Cache, tmp_path: Path) -> None:
     with pytest.raises(EnvironmentProblem, match=f"no C\\+\\+ compiler for {OTHER} works here") as caught:

@@ -41,6 +41,7 @@ def test_a_kernel_counts_once() -> None:
     assert check.counted(enough(), full_tiles=True) == {}
 
 
+@pytest.mark.promise("A check counts a row only for the kernel that it names, and says what did not run.")
 @pytest.mark.parametrize("left_out", range(2 * len(check.SEEDS)))
 def test_a_kernel_without_one_of_its_rows_does_not_count(left_out: int) -> None:
     rows = enough()
@@ -48,6 +49,7 @@ def test_a_kernel_without_one_of_its_rows_does_not_count(left_out: int) -> None:
     assert check.counted(rows) == {}
 
 
+@pytest.mark.promise("A check counts a row only for the kernel that it names, and says what did not run.")
 def test_a_kernel_without_a_ragged_problem_is_counted_apart() -> None:
     rows = [row(flags, seed) for flags in (EVEN, RAGGED) for seed in check.SEEDS]
     assert check.counted(rows) == {}
@@ -55,6 +57,7 @@ def test_a_kernel_without_a_ragged_problem_is_counted_apart() -> None:
     assert "| flash_attn | fwd | 0 | 1 | 0 |" in check.summary(rows)
 
 
+@pytest.mark.promise("A check counts a row only for the kernel that it names, and says what did not run.")
 def test_a_kernel_with_a_finding_is_counted_apart() -> None:
     """One finding in one row suffices; a row that is wrong leaves a kernel out altogether."""
     found = [*enough(), row("-s 384", 0, verdict="HAZARD")]
@@ -79,6 +82,7 @@ def test_every_problem_has_two_blocks_of_queries_and_keys() -> None:
     assert {kind.device for kind in all_kinds()} == {"emu:sm_75", "emu:sm_80", "emu:sm_86", "emu:sm_90a"}
 
 
+@pytest.mark.promise("A check counts a row only for the kernel that it names, and says what did not run.")
 def test_every_kernel_of_sm_80_and_most_of_sm_75_are_reached() -> None:
     """By the choice of ``fmha explain``; a kernel counts after two problems, so each has two, even or ragged ones alone."""
     registry = build_registry()

@@ -25,6 +25,7 @@ RECORD: dict[str, Any] = {
 }
 
 
+@pytest.mark.promise("What a CUDA rule refuses is executed without it, which confirms or withdraws the rule.")
 @pytest.mark.parametrize("hazard", HAZARDS, ids=IDS)
 def test_its_rule_alone_refuses_a_hazard(hazard: Hazard) -> None:
     """Of the kernel nearest to serving it, so nothing else needs to be loosened."""
@@ -41,6 +42,7 @@ def test_every_rule_of_memory_efficient_attention_has_a_hazard_or_a_reason() -> 
     assert {f"K{number}" for number in range(520, 537)} <= run | set(NOT_EXECUTED)
 
 
+@pytest.mark.promise("What a CUDA rule refuses is executed without it, which confirms or withdraws the rule.")
 @pytest.mark.parametrize(
     ("verdict", "state"),
     [("PASSED", "withdrawn"), ("WRONG", "confirmed"), ("OUT_OF_BOUNDS", "confirmed"), ("LAUNCH_FAILED", "confirmed"), ("UNSUPPORTED", "NOT_RUN"), ("NOT_RUN", "NOT_RUN")],
@@ -68,6 +70,7 @@ def test_a_rule_that_is_loosened_too_late_is_refused() -> None:
         nvptx_hazards.loosen("K521")
 
 
+@pytest.mark.promise("What a CUDA rule refuses is executed without it, which confirms or withdraws the rule.")
 def test_a_bottom_right_mask_with_more_rows_than_keys_is_wrong_upstream() -> None:
     """K521, executed: NVRTC compiles the kernel for half a minute."""
     (hazard,) = (h for h in HAZARDS if h.rule == "K521")

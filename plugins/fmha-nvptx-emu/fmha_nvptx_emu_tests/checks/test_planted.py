@@ -18,6 +18,7 @@ from planted_statements import ORDERING, Planted
 from fmha_cli.api import build_registry
 
 
+@pytest.mark.promise("A fault planted in a real kernel's PTX is caught, or a further run explains it.")
 def test_a_sample_of_faults_in_a_hopper_kernel_is_caught_or_explained(tmp_path: Path) -> None:
     """The kernel has every class of faults but those of ``mma.sync``."""
     pytest.importorskip("cuda.bindings")

@@ -128,6 +128,7 @@ def outcome(machine: Machine, fault: Fault) -> dict[str, Any]:
     return row
 
 
+@pytest.mark.promise("A fault planted in a real kernel's PTX is caught, or a further run explains it.")
 @pytest.mark.parametrize(
     ("seen", "caught"),
     [

@@ -22,6 +22,7 @@ def _told(text: str, device: str = "emu:sm_80") -> dict[str, Any]:
     return told
 
 
+@pytest.mark.promise("FlashAttention's own host code makes the same launches, and leaves the same bits.")
 @pytest.mark.slow
 @pytest.mark.timeout(SECONDS)
 def test_upstreams_launches_and_ours_leave_the_same() -> None:
@@ -34,6 +35,7 @@ def test_upstreams_launches_and_ours_leave_the_same() -> None:
     assert nvptx_upstream.faults(told) == []
 
 
+@pytest.mark.promise("FlashAttention's own host code makes the same launches, and leaves the same bits.")
 @pytest.mark.parametrize(
     ("member", "value", "said"),
     [

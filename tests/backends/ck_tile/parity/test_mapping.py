@@ -125,6 +125,7 @@ INCOMPARABLE: dict[str, tuple[Case, str]] = {
 }
 
 
+@pytest.mark.promise("`parity` compares with upstream's programs, and says why a case cannot be compared.")
 @pytest.mark.parametrize("name", INCOMPARABLE)
 def test_what_cannot_be_compared_says_why(name: str) -> None:
     case, why = INCOMPARABLE[name]
@@ -176,6 +177,7 @@ def test_fills_are_of_the_same_kind() -> None:
     assert mapped(forward()).fill == "normal"
 
 
+@pytest.mark.promise("`parity` compares with upstream's programs, and says why a case cannot be compared.")
 @pytest.mark.parametrize(
     ("name", "compared", "not_compared"),
     [

@@ -248,6 +248,7 @@ def test_a_planted_fault_in_the_judge_is_seen(tmp_path: Path, name: str) -> None
     assert wrong or not all(told), f"no pair shows that {name}"
 
 
+@pytest.mark.promise("`parity` compares with upstream's programs, and says why a case cannot be compared.")
 @pytest.mark.parametrize(
     ("outcomes", "code"),
     [
