@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from fmha_cli.backends import cuda
 from fmha_cli.backends.cuda.small import SmallUpstream
 from fmha_cli.backends.cuda.upstream import Upstream
 
@@ -21,8 +22,8 @@ pytestmark = pytest.mark.promise("Each package imports only the packages that th
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "fmha_cli"
 PAGE = ROOT / "docs" / "explanation" / "architecture.md"
-BACKENDS_PAGE = ROOT / "docs" / "writing-a-backend.md"
-NVRTC = "## A further NVRTC backend"
+GUIDE = cuda.__doc__ or ""
+"""The guide to a further backend of CUDA kernels."""
 IMPORTS = "## Packages and their imports"
 ROW = re.compile(r"^\| `([\w/]+)` \| [^|]+ \| ([^|]+) \|$", re.MULTILINE)
 
@@ -120,20 +121,22 @@ def is_there(name: str) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("page", "head", "least"), [(PAGE, "## One problem, step by step", 40), (BACKENDS_PAGE, NVRTC, 50)]
+    ("page", "head", "least"),
+    [(PAGE.read_text("utf-8"), "## One problem, step by step", 40), (GUIDE, "### Files", 50)],
+    ids=("page", "guide"),
 )
-def test_the_page_names_files_that_exist(page: Path, head: str, least: int) -> None:
-    names = files_named(page.read_text("utf-8"), head)
+def test_the_page_names_files_that_exist(page: str, head: str, least: int) -> None:
+    names = files_named(page, head)
     assert len(names) > least
     assert [name for name in sorted(names) if not is_there(name)] == []
 
 
 EXAMPLES = (
-    (BACKENDS_PAGE, NVRTC, {"NAME": "mem_efficient"}, 25),
-    (BACKENDS_PAGE, "The smallest `SmallUpstream`", {"NAME": "cudnn_oss"}, 9),
-    (BACKENDS_PAGE, "An `Upstream` answers", {"NAME": "flash_attn"}, 5),
-    (PAGE, "**A framework backend**", {"NAME": "example"}, 3),
-    (PAGE, "**An AMD architecture**", {"gfxNNNN": "gfx942"}, 5),
+    (GUIDE, "### Files", {"NAME": "mem_efficient"}, 25),
+    (GUIDE, "The smallest `SmallUpstream`", {"NAME": "cudnn_oss"}, 9),
+    (GUIDE, "An `Upstream` answers", {"NAME": "flash_attn"}, 5),
+    (PAGE.read_text("utf-8"), "**A framework backend**", {"NAME": "example"}, 3),
+    (PAGE.read_text("utf-8"), "**An AMD architecture**", {"gfxNNNN": "gfx942"}, 5),
 )
 """The lists of files to add: page, heading, the placeholder's value in an existing example, and the minimum of files."""
 
@@ -149,10 +152,10 @@ def listed(page: str, head: str, names: Mapping[str, str]) -> list[str]:
 
 @pytest.mark.parametrize(("page", "head", "names", "rows"), EXAMPLES, ids=lambda value: str(value)[-24:])
 def test_what_a_list_says_to_add_is_there_in_the_example(
-    page: Path, head: str, names: Mapping[str, str], rows: int
+    page: str, head: str, names: Mapping[str, str], rows: int
 ) -> None:
     """An outdated list, or one with a file that no backend has, would mislead the next author."""
-    found = listed(page.read_text("utf-8"), head, names)
+    found = listed(page, head, names)
     assert len(found) >= rows
     assert [name for name in found if "/" not in name or not (is_there(name) or name == "src/")] == []
 
@@ -168,13 +171,17 @@ def test_a_file_that_is_gone_is_noticed() -> None:
 
 
 @pytest.mark.parametrize(("kind", "given"), [(Upstream, None), (SmallUpstream, Upstream)])
-def test_the_members_of_an_upstream_are_listed(kind: type, given: type | None) -> None:
-    """All of them and no others, so that the page does not mislead the next author."""
-    table = BACKENDS_PAGE.read_text("utf-8").split(f"\n| member of `{kind.__name__}` | answers |\n|---|---|\n")[1]
-    rows = table.split("\n\n")[0].splitlines()
-    named = [name for row in rows for name in re.findall(r"`(\w+)`", row.split(" | ")[0])]
-    public = {name for name in (*kind.__annotations__, *vars(kind)) if not name.startswith("_")}
-    assert sorted(named) == sorted(public - set(dir(given)) if given else public)
+def test_the_members_of_an_upstream_are_explained(kind: type, given: type | None) -> None:
+    """The plugin API shows these texts to the next author."""
+    public = {name for name in (*kind.__annotations__, *vars(kind)) if not name.startswith("_")} - set(dir(given))
+    attributes = (kind.__doc__ or "").split("Attributes:")[1]
+    assert public
+    assert [
+        name
+        for name in sorted(public)
+        if not re.search(rf"^ +(\w+, )?{name}[,:]", attributes, re.MULTILINE)
+        and not (callable(vars(kind).get(name)) and vars(kind)[name].__doc__)
+    ] == []
 
 
 def test_backends_do_not_import_each_other() -> None:

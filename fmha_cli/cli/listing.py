@@ -187,7 +187,7 @@ COMMANDS = {
                     options=(DIR,),
                     arguments=(Argument("name", "Name of the backend", required=True),),
                     detail="It is the example plugin under the new name: attention in plain C++ that runs on any CPU. The "
-                    "page docs/writing-a-backend.md leads from there to a backend of your own.",
+                    "page docs/how-to/write-a-backend.md leads from there to a backend of your own.",
                 ),
             ),
         },

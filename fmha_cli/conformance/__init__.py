@@ -8,8 +8,22 @@
     def test_conformance(check, tmp_path):
         check(conformance.Subject(MyBackend(), entry="my_plugin", cache_root=tmp_path / "cache"))
 
-Claims drive tests: what the backend accepts must run and pass, what it refuses must carry a Reason. ``docs/writing-a-backend.md``
-shows the tests of a plugin for a library.
+Claims drive tests: what the backend accepts must run and pass, what it refuses must carry a Reason.
+
+A plugin for a library states what the library does. Tests can ask the library itself, so nobody has to trust the rules::
+
+    NEEDLESS = {"K948": "a query that sees one key has no use for a bias"}
+
+    def test_a_rule_is_borne_out_by_the_library(subject):
+        problem = api.Problem.from_cli("-H 2 -s 5 -d 8 --dtype fp32 --alibi")
+        conformance.check_refusal(subject, "K948", problem, next(iter(BACKEND.listed("generic"))))
+
+    def test_random_problems_agree_with_the_library(subject):
+        found = conformance.check_agreement(subject, conformance.library_problems(seed=1, count=500), NEEDLESS)
+        assert found.accepted >= 150
+
+``check_sources``, ``check_codes`` and ``check_parent`` take arguments too, and a plugin calls those that fit it. A plugin that needs others beside it names them
+in ``Subject(beside=("fmha_amdgpu_emu",))``; ``judged(subject, problems, device="emu:gfx942")`` executes its kernels on an emulated device.
 """
 
 from fmha_cli.conformance.checks import (

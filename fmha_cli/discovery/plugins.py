@@ -82,7 +82,7 @@ def _loaded(entry: EntryPoint, others: Iterable[Plugin]) -> Plugin | tuple[str, 
     dist = entry.dist
     plugin = Plugin(entry.name, dist.name if dist else None, dist.version if dist else None, entry.value, module)
     if objection := _objection(plugin):
-        return objection, "see docs/writing-a-backend.md"
+        return objection, "see docs/how-to/write-a-backend.md"
     return plugin
 
 

@@ -41,7 +41,7 @@ _Found = dict[str, tuple[Backend, Plugin]]
 _LISTED = ("fmha_register_backends", "fmha_register_emulators")
 """The hooks that return a list; the others return a mapping."""
 
-_PAGE = 'docs/writing-a-backend.md, "The protocol"'
+_PAGE = "docs/reference/plugin-api.md#backend"
 
 _WORDS = ("auto", "all")
 """What ``--backend`` takes in the place of names (``wanted``)."""

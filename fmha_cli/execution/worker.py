@@ -189,7 +189,7 @@ class Worker:
         self._package = package_of(type(backend).__module__)
         session = backend.open(job.device)
         if missing := lacking(session, Session):
-            raise KernelFailure(missing, code="X017", help="docs/writing-a-backend.md")
+            raise KernelFailure(missing, code="X017", help="docs/how-to/write-a-backend.md")
         loaded = Loaded(session, arena, seed=0 if job.emulation is None else job.emulation.options.seed)
         try:
             session.load(plan, paths)

@@ -28,7 +28,14 @@ S = TypeVar("S")
 
 
 class GpuSession(ABC, Generic[S]):
-    """See ``fmha_cli.domain.protocols.Session`` for the contract of the public methods.
+    """A session on a GPU: it mirrors the arena, copies it, and evicts caches. A subclass implements ``_enter()`` (make the device current, such as
+    ``cuda.use(N)``), ``_load(plan, artifacts)``, ``_situation(plan)`` (what its host code derives from the problem, or None), ``_prepare(call)`` (a
+    ``StageTimer(driver, [stage, ...])`` takes one function for each stage, which queues it in the stream it is given), ``_stream()`` and ``launch()``
+    (``timer.stream``; ``timer.single()`` launches and times once, ``timer.hot()`` replays short launches as a graph) and ``_unload()`` (close the
+    timer). ``call.tensor(name)`` has shape and strides, ``call.address(name)`` is the device address of element 0. Kernels that need small arrays besides,
+    or conversions on the host, override ``_auxiliaries``, ``_before_upload``, ``_after_upload`` or ``_after_download``.
+
+    See ``fmha_cli.domain.protocols.Session`` for the contract of the public methods.
 
     Args:
         device: the device to run on.
