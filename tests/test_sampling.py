@@ -14,7 +14,7 @@ from tests.support.sampling import leave_a_sample
 ROOT = Path(__file__).resolve().parents[1]
 
 
-class Case:
+class SampledItem:
     """As much of ``pytest.Item`` as matters here."""
 
     def __init__(self, name: str, *marks: pytest.MarkDecorator) -> None:
@@ -41,12 +41,12 @@ def left(cases: Sequence[Any]) -> set[str]:
 
 
 def test_as_many_cases_are_left_as_the_mark_says_and_always_the_same() -> None:
-    def cases() -> list[Case]:
-        some = [Case(f"test_many[{n}]", pytest.mark.sampled(3)) for n in range(10)]
+    def cases() -> list[SampledItem]:
+        some = [SampledItem(f"test_many[{n}]", pytest.mark.sampled(3)) for n in range(10)]
         return [
             *some,
-            Case("test_many[10]", pytest.mark.sampled(3), pytest.mark.slow),
-            *(Case(f"test_all[{n}]") for n in range(4)),
+            SampledItem("test_many[10]", pytest.mark.sampled(3), pytest.mark.slow),
+            *(SampledItem(f"test_all[{n}]") for n in range(4)),
         ]
 
     found = left(cases())
@@ -59,11 +59,11 @@ def test_as_many_cases_are_left_as_the_mark_says_and_always_the_same() -> None:
 
 def test_a_case_that_is_asked_for_by_name_stays() -> None:
     for n in range(10):
-        assert left([Case(f"test_many[{n}]", pytest.mark.sampled(3))]) == {f"test_many[{n}]"}
+        assert left([SampledItem(f"test_many[{n}]", pytest.mark.sampled(3))]) == {f"test_many[{n}]"}
 
 
 def test_two_tests_are_sampled_apart() -> None:
-    cases = [Case(f"test_{name}[{n}]", pytest.mark.sampled(2)) for name in "ab" for n in range(5)]
+    cases = [SampledItem(f"test_{name}[{n}]", pytest.mark.sampled(2)) for name in "ab" for n in range(5)]
     assert sorted(name[:6] for name in left(cases)) == ["test_a", "test_a", "test_b", "test_b"]
 
 
@@ -72,7 +72,7 @@ def test_two_tests_are_sampled_apart() -> None:
 )
 def test_a_mark_without_a_number_is_refused(mark: pytest.MarkDecorator) -> None:
     with pytest.raises(pytest.UsageError, match="sampled needs a number of cases"):
-        leave_a_sample([Case("test_many[1]", mark)])  # type: ignore[list-item]
+        leave_a_sample([SampledItem("test_many[1]", mark)])  # type: ignore[list-item]
 
 
 def test_every_run_samples_before_slow_tests_are_left_out(request: pytest.FixtureRequest) -> None:
@@ -81,7 +81,7 @@ def test_every_run_samples_before_slow_tests_are_left_out(request: pytest.Fixtur
         for plugin in request.config.pluginmanager.get_plugins()
         if getattr(plugin, "__file__", None) == str(ROOT / "conftest.py")
     )
-    cases = [Case(f"test_many[{n}]", pytest.mark.sampled(3)) for n in range(10)]
+    cases = [SampledItem(f"test_many[{n}]", pytest.mark.sampled(3)) for n in range(10)]
     hook(request.config, cases)
     assert sum(not case.slow for case in cases) == 3
     assert hook.pytest_impl["tryfirst"]

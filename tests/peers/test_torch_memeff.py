@@ -14,7 +14,7 @@ import pytest
 from tests.support.generators.mem_efficient.problems import random_problem
 from tests.support.referees.xformers_host.choice import choices
 from tests.support.referees.xformers_host.client import XformersHost
-from tests.support.referees.xformers_host.ours import ARCHS, Case
+from tests.support.referees.xformers_host.ours import ARCHS, EfficientProblem
 from tests.support.referees.xformers_host.program import host_program
 from tests.support.referees.xformers_host.tables import dispatch_faults, fact_faults
 
@@ -41,7 +41,7 @@ def test_the_order_of_all_kernels_is_pytorchs(host: XformersHost) -> None:
 
 def test_twenty_thousand_choices_are_pytorchs(host: XformersHost) -> None:
     rng = Random(5)
-    found = choices(host, [Case(random_problem(rng), rng.choice(ARCHS)) for _ in range(20_000)])
+    found = choices(host, [EfficientProblem(random_problem(rng), rng.choice(ARCHS)) for _ in range(20_000)])
     print(f"\n20000 problems, {len(found.kernels)} kernels, {len(found.faults)} mismatches\n{found.lines()}")
     assert not found.faults, "\n".join(found.faults[:40])
     assert found.counts["the same kernel"] >= 12_000

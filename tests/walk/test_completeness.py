@@ -21,7 +21,7 @@ from fmha_cli.walk.input_files import FLAG_OF
 from fmha_cli.walk.request import TENSOR_OF_FLAG
 from fmha_cli.walk.tensor_io import write_tensors
 from fmha_cli.walk.tensor_read import read_tensor
-from tests.support.generators.given_problems import CASES, Case
+from tests.support.generators.given_problems import CASES, GivenProblem
 
 Values = Mapping[str, Any]
 """Flag key -> array or ``filled``."""
@@ -36,16 +36,16 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-def by_attention(case: Case, values: Values) -> None:
+def by_attention(case: GivenProblem, values: Values) -> None:
     api.attention(**{"q": None, "k": None, **values}, **case.flags, check=False, backend="cpu")
 
 
-def by_run(case: Case, values: Values, **options: Any) -> tuple[Any, ...]:
+def by_run(case: GivenProblem, values: Values, **options: Any) -> tuple[Any, ...]:
     problem = api.Problem.of(**case.flags, **case.said)
     return api.run(problem, tensors=values, backend="cpu", **{"dry_run": True, **options})
 
 
-def by_command(case: Case, values: Values, *options: str) -> Any:
+def by_command(case: GivenProblem, values: Values, *options: str) -> Any:
     words = [f"--{key.replace('_', '-')}={_text(value)}" for key, value in case.flags.items()]
     for flag, value in values.items():
         if isinstance(value, np.ndarray):
@@ -64,7 +64,7 @@ def _text(value: Any) -> str:
     return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
-ENTRIES: Mapping[str, Callable[[Case, Values], Any]] = {
+ENTRIES: Mapping[str, Callable[[GivenProblem, Values], Any]] = {
     "attention": by_attention,
     "run": by_run,
     "command": by_command,

@@ -43,7 +43,7 @@ class LoopBackend(NullBackend):
 
 
 @dataclass
-class Asked:
+class PeaksSupervisor:
     """Stands in for the supervisor."""
 
     seen: list[tuple[str, bool]] = field(default_factory=list)
@@ -62,7 +62,7 @@ def row(arch: str, line: str = "-b 1 -H 1 -s 512 -d 64 --dtype fp32") -> Row:
     return Row(group=0, problem=Problem.from_cli(line), choice=Choice(Supported(kernel, (0,)), DEVICE), plan=None)
 
 
-def book(cache: Path, asked: Asked, *, command: Command = Command.BENCH, threads: int = 1) -> PeakBook:
+def book(cache: Path, asked: PeaksSupervisor, *, command: Command = Command.BENCH, threads: int = 1) -> PeakBook:
     registry = SimpleNamespace(backend=lambda name: LoopBackend(), entry_point=lambda name: "entry")
     context = SimpleNamespace(
         request=SimpleNamespace(command=command, peak="measured"),
@@ -78,7 +78,7 @@ def book(cache: Path, asked: Asked, *, command: Command = Command.BENCH, threads
 
 @pytest.mark.promise("Settings of CPU kernels come from sourced facts, or from a measurement despite noise.")
 def test_a_kernel_is_compared_with_the_peak_of_its_own_instructions(tmp_path: Path) -> None:
-    peaks = book(tmp_path, Asked())
+    peaks = book(tmp_path, PeaksSupervisor())
     for arch in ("slow", "fast", "slow"):
         found = peaks.peaks(row(arch))
         assert found is not None
@@ -89,7 +89,7 @@ def test_a_kernel_is_compared_with_the_peak_of_its_own_instructions(tmp_path: Pa
 
 
 def test_the_ceiling_is_of_the_kind_that_bounds_the_row(tmp_path: Path) -> None:
-    asked = Asked()
+    asked = PeaksSupervisor()
     peaks = book(tmp_path, asked)
     assert peaks.ceiling(row("slow")) == (Bound.COMPUTE, 5e10)
     assert peaks.ceiling(row("fast", "-b 1 -H 1 -s 1 --seqlen-k 4096 --dtype fp32")) == (Bound.MEMORY, 2e11)
@@ -97,7 +97,7 @@ def test_the_ceiling_is_of_the_kind_that_bounds_the_row(tmp_path: Path) -> None:
 
 
 def test_nobody_looks_where_nothing_is_compared(tmp_path: Path) -> None:
-    asked = Asked()
+    asked = PeaksSupervisor()
     assert book(tmp_path, asked, command=Command.RUN).ceiling(row("slow")) is None
     assert book(tmp_path, asked).ceiling(replace(row("slow"), choice=None)) is None
     assert asked.seen == []

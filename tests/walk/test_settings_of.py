@@ -50,7 +50,7 @@ class TunableBackend(NullBackend):
 
 
 @dataclass
-class Asked:
+class SettingsSupervisor:
     """Stands in for the supervisor."""
 
     fails: bool = False
@@ -72,7 +72,7 @@ def row(seqlen: int, *families: Family) -> Row:
 
 def found(
     cache: Path,
-    asked: Asked,
+    asked: SettingsSupervisor,
     one: Row,
     known: Settings | None = OWN,
     *,
@@ -93,7 +93,7 @@ def found(
 
 
 def test_what_nobody_knows_is_measured_once(tmp_path: Path) -> None:
-    asked, said = Asked(), list[str]()
+    asked, said = SettingsSupervisor(), list[str]()
     assert found(tmp_path, asked, row(512), said=said) == MEASURED
     assert found(tmp_path, asked, row(512), said=said) == MEASURED
     assert len(asked.seen) == len(said) == 1
@@ -101,7 +101,7 @@ def test_what_nobody_knows_is_measured_once(tmp_path: Path) -> None:
 
 
 def test_what_was_measured_serves_small_problems_too(tmp_path: Path) -> None:
-    asked = Asked()
+    asked = SettingsSupervisor()
     assert found(tmp_path, asked, row(64)) == OWN
     found(tmp_path, asked, row(512))
     assert found(tmp_path, asked, row(64)) == MEASURED
@@ -121,18 +121,18 @@ def test_what_was_measured_serves_small_problems_too(tmp_path: Path) -> None:
     ],
 )
 def test_nothing_is_measured(tmp_path: Path, one: Row, known: Settings | None, probe: bool, wanted: Settings) -> None:
-    asked = Asked()
+    asked = SettingsSupervisor()
     assert found(tmp_path, asked, one, known, probe=probe) == wanted
     assert asked.seen == []
 
 
 def test_the_first_stage_that_takes_settings_decides(tmp_path: Path) -> None:
-    asked = Asked()
+    asked = SettingsSupervisor()
     assert found(tmp_path, asked, row(512, Family.FWD_SPLITKV, Family.FWD)) == MEASURED
     assert asked.seen == [null_kernel(DType.FP32, Family.FWD).name]
 
 
 def test_a_measurement_that_fails_leaves_the_kernels_own(tmp_path: Path) -> None:
     said: list[str] = []
-    assert found(tmp_path, Asked(fails=True), row(512), said=said) == OWN
+    assert found(tmp_path, SettingsSupervisor(fails=True), row(512), said=said) == OWN
     assert said[-1].endswith("runs with its own settings: it died")

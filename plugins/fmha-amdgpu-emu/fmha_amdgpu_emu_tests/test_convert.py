@@ -11,7 +11,7 @@ from fmha_amdgpu_emu_tests.support.float_cases import (
     ALL,
     CDNA,
     RDNA,
-    Case,
+    FloatInstruction,
     check,
     name_of,
     pairs,
@@ -154,53 +154,53 @@ OLD, NEW, G950 = (*CDNA,), RDNA, ("gfx950",)
 F32_ROUND, F16_ROUND = (lambda mode: mode.round32), (lambda mode: mode.round16)
 MODIFIED = variants(
     (
-        Case("v_cvt_f16_f32", ALL, (F16, F32), between(F16, F32, F16_ROUND)),
-        Case("v_cvt_f32_f16", ALL, (F32, F16), between(F32, F16, F32_ROUND)),
-        Case("v_cvt_f32_f64", ALL, (F32, F64), between(F32, F64, F32_ROUND)),
-        Case("v_cvt_f64_f32", ALL, (F64, F32), between(F64, F32, F16_ROUND)),
+        FloatInstruction("v_cvt_f16_f32", ALL, (F16, F32), between(F16, F32, F16_ROUND)),
+        FloatInstruction("v_cvt_f32_f16", ALL, (F32, F16), between(F32, F16, F32_ROUND)),
+        FloatInstruction("v_cvt_f32_f64", ALL, (F32, F64), between(F32, F64, F32_ROUND)),
+        FloatInstruction("v_cvt_f64_f32", ALL, (F64, F32), between(F64, F32, F16_ROUND)),
     )
 )
 PLAIN = (
-    Case("v_cvt_f32_bf16", G950, (F32, BF16), lambda mode, x: mode.flushed(F32, x << 16) | (0x400000 if is_nan(BF16, x) else 0)),
-    Case("v_cvt_pkrtz_f16_f32", OLD, (B32, F32, F32), two(F16, ZERO)),
-    Case("v_cvt_pk_rtz_f16_f32", NEW, (B32, F32, F32), two(F16, ZERO)),
-    Case("v_cvt_pk_f16_f32", G950, (B32, F32, F32), two(F16, NEAREST)),
-    Case("v_cvt_pk_bf16_f32", G950, (B32, F32, F32), two(BF16, NEAREST)),
-    Case("v_cvt_f32_i32", ALL, (F32, B32), from_integer(F32, lambda x: integer(signed(x, 32)))),
-    Case("v_cvt_f32_u32", ALL, (F32, B32), from_integer(F32, integer)),
-    *(Case(f"v_cvt_f32_ubyte{k}", ALL, (F32, B32), from_integer(F32, lambda x, k=k: integer(x >> (8 * k) & 255)))
+    FloatInstruction("v_cvt_f32_bf16", G950, (F32, BF16), lambda mode, x: mode.flushed(F32, x << 16) | (0x400000 if is_nan(BF16, x) else 0)),
+    FloatInstruction("v_cvt_pkrtz_f16_f32", OLD, (B32, F32, F32), two(F16, ZERO)),
+    FloatInstruction("v_cvt_pk_rtz_f16_f32", NEW, (B32, F32, F32), two(F16, ZERO)),
+    FloatInstruction("v_cvt_pk_f16_f32", G950, (B32, F32, F32), two(F16, NEAREST)),
+    FloatInstruction("v_cvt_pk_bf16_f32", G950, (B32, F32, F32), two(BF16, NEAREST)),
+    FloatInstruction("v_cvt_f32_i32", ALL, (F32, B32), from_integer(F32, lambda x: integer(signed(x, 32)))),
+    FloatInstruction("v_cvt_f32_u32", ALL, (F32, B32), from_integer(F32, integer)),
+    *(FloatInstruction(f"v_cvt_f32_ubyte{k}", ALL, (F32, B32), from_integer(F32, lambda x, k=k: integer(x >> (8 * k) & 255)))
       for k in range(4)),
-    Case("v_cvt_off_f32_i4", ALL, (F32, B32), from_integer(F32, sixteenths)),
-    Case("v_cvt_f64_i32", ALL, (F64, B32), from_integer(F64, lambda x: integer(signed(x, 32)))),
-    Case("v_cvt_f64_u32", ALL, (F64, B32), from_integer(F64, integer)),
-    Case("v_cvt_f16_i16", ALL, (F16, B16), from_integer(F16, lambda x: integer(signed(x, 16)))),
-    Case("v_cvt_f16_u16", ALL, (F16, B16), from_integer(F16, integer)),
-    Case("v_cvt_i32_i16", NEW, (B32, B16), lambda mode, x: signed(x, 16) & 0xFFFFFFFF),
-    Case("v_cvt_u32_u16", NEW, (B32, B16), lambda mode, x: x),
-    Case("v_cvt_i32_f32", ALL, (B32, F32), to_integer(F32, *I32)),
-    Case("v_cvt_u32_f32", ALL, (B32, F32), to_integer(F32, *U32)),
-    Case("v_cvt_i32_f64", ALL, (B32, F64), to_integer(F64, *I32)),
-    Case("v_cvt_u32_f64", ALL, (B32, F64), to_integer(F64, *U32)),
-    Case("v_cvt_rpi_i32_f32", OLD, (B32, F32), to_integer(F32, *I32, how="nearest")),
-    Case("v_cvt_nearest_i32_f32", NEW, (B32, F32), to_integer(F32, *I32, how="nearest")),
-    Case("v_cvt_flr_i32_f32", OLD, (B32, F32), to_integer(F32, *I32, how="floor")),
-    Case("v_cvt_floor_i32_f32", NEW, (B32, F32), to_integer(F32, *I32, how="floor")),
-    Case("v_cvt_i16_f16", ALL, (B16, F16), to_integer(F16, *I16)),
-    Case("v_cvt_u16_f16", ALL, (B16, F16), to_integer(F16, *U16)),
-    Case("v_cvt_norm_i16_f16", ALL, (B16, F16), normalised(F16, True)),
-    Case("v_cvt_norm_u16_f16", ALL, (B16, F16), normalised(F16, False)),
-    *(Case(f"v_cvt_{name}_{'iu'[not s]}16_f{form.width}", archs, (B32, form, form), both(normalised(form, s)))
+    FloatInstruction("v_cvt_off_f32_i4", ALL, (F32, B32), from_integer(F32, sixteenths)),
+    FloatInstruction("v_cvt_f64_i32", ALL, (F64, B32), from_integer(F64, lambda x: integer(signed(x, 32)))),
+    FloatInstruction("v_cvt_f64_u32", ALL, (F64, B32), from_integer(F64, integer)),
+    FloatInstruction("v_cvt_f16_i16", ALL, (F16, B16), from_integer(F16, lambda x: integer(signed(x, 16)))),
+    FloatInstruction("v_cvt_f16_u16", ALL, (F16, B16), from_integer(F16, integer)),
+    FloatInstruction("v_cvt_i32_i16", NEW, (B32, B16), lambda mode, x: signed(x, 16) & 0xFFFFFFFF),
+    FloatInstruction("v_cvt_u32_u16", NEW, (B32, B16), lambda mode, x: x),
+    FloatInstruction("v_cvt_i32_f32", ALL, (B32, F32), to_integer(F32, *I32)),
+    FloatInstruction("v_cvt_u32_f32", ALL, (B32, F32), to_integer(F32, *U32)),
+    FloatInstruction("v_cvt_i32_f64", ALL, (B32, F64), to_integer(F64, *I32)),
+    FloatInstruction("v_cvt_u32_f64", ALL, (B32, F64), to_integer(F64, *U32)),
+    FloatInstruction("v_cvt_rpi_i32_f32", OLD, (B32, F32), to_integer(F32, *I32, how="nearest")),
+    FloatInstruction("v_cvt_nearest_i32_f32", NEW, (B32, F32), to_integer(F32, *I32, how="nearest")),
+    FloatInstruction("v_cvt_flr_i32_f32", OLD, (B32, F32), to_integer(F32, *I32, how="floor")),
+    FloatInstruction("v_cvt_floor_i32_f32", NEW, (B32, F32), to_integer(F32, *I32, how="floor")),
+    FloatInstruction("v_cvt_i16_f16", ALL, (B16, F16), to_integer(F16, *I16)),
+    FloatInstruction("v_cvt_u16_f16", ALL, (B16, F16), to_integer(F16, *U16)),
+    FloatInstruction("v_cvt_norm_i16_f16", ALL, (B16, F16), normalised(F16, True)),
+    FloatInstruction("v_cvt_norm_u16_f16", ALL, (B16, F16), normalised(F16, False)),
+    *(FloatInstruction(f"v_cvt_{name}_{'iu'[not s]}16_f{form.width}", archs, (B32, form, form), both(normalised(form, s)))
       for name, archs in (("pknorm", OLD), ("pk_norm", NEW)) for s in (True, False) for form in (F16, F32)),
-    Case("v_cvt_pk_i16_f32", NEW, (B32, F32, F32), both(to_integer(F32, *I16))),
-    Case("v_cvt_pk_u16_f32", NEW, (B32, F32, F32), both(to_integer(F32, *U16))),
-    Case("v_cvt_pk_u16_u32", ALL, (B32, B32, B32), both(lambda mode, x: min(x, 65535))),
-    Case("v_cvt_pk_i16_i32", ALL, (B32, B32, B32), both(lambda mode, x: min(max(signed(x, 32), -32768), 32767) & 0xFFFF)),
-    Case("v_cvt_pk_u8_f32", ALL, (B32, F32, B32, B32), byte),
-    Case("v_cvt_pkaccum_u8_f32", OLD, (B32, F32, B32, B32), byte, accumulates=True),
+    FloatInstruction("v_cvt_pk_i16_f32", NEW, (B32, F32, F32), both(to_integer(F32, *I16))),
+    FloatInstruction("v_cvt_pk_u16_f32", NEW, (B32, F32, F32), both(to_integer(F32, *U16))),
+    FloatInstruction("v_cvt_pk_u16_u32", ALL, (B32, B32, B32), both(lambda mode, x: min(x, 65535))),
+    FloatInstruction("v_cvt_pk_i16_i32", ALL, (B32, B32, B32), both(lambda mode, x: min(max(signed(x, 32), -32768), 32767) & 0xFFFF)),
+    FloatInstruction("v_cvt_pk_u8_f32", ALL, (B32, F32, B32, B32), byte),
+    FloatInstruction("v_cvt_pkaccum_u8_f32", OLD, (B32, F32, B32, B32), byte, accumulates=True),
 )  # fmt: skip
-CASES = (*MODIFIED, *(Case(**{**case.__dict__, "modifiers": False}) for case in PLAIN))
+CASES = (*MODIFIED, *(FloatInstruction(**{**case.__dict__, "modifiers": False}) for case in PLAIN))
 
 
 @pytest.mark.parametrize(("arch", "case"), pairs(CASES), ids=name_of)
-def test_convert(arch: str, case: Case, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_convert(arch: str, case: FloatInstruction, tmp_path_factory: pytest.TempPathFactory) -> None:
     check(case, arch, snippets_of(CASES, arch, Path(tmp_path_factory.getbasetemp())))

@@ -11,7 +11,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fmha_amdgpu_emu_tests.support.float_cases import ALL, CDNA, RDNA, Case, check, name_of, pairs, snippets_of
+from fmha_amdgpu_emu_tests.support.float_cases import (
+    ALL,
+    CDNA,
+    RDNA,
+    FloatInstruction,
+    check,
+    name_of,
+    pairs,
+    snippets_of,
+)
 from fmha_amdgpu_emu_tests.support.float_reference import (
     F16,
     F32,
@@ -113,15 +122,15 @@ def fixup(form: Form):  # type: ignore[no-untyped-def]
 
 
 CASES = (
-    Case("v_div_fixup_f16", ALL, (F16,) * 4, fixup(F16), keeps=True, modifiers=False),
-    Case("v_div_fixup_legacy_f16", CDNA, (F16,) * 4, fixup(F16), modifiers=False),
-    Case("v_div_fixup_f32", ALL, (F32,) * 4, fixup(F32), modifiers=False),
-    Case("v_div_fixup_f64", ALL, (F64,) * 4, fixup(F64), modifiers=False),
+    FloatInstruction("v_div_fixup_f16", ALL, (F16,) * 4, fixup(F16), keeps=True, modifiers=False),
+    FloatInstruction("v_div_fixup_legacy_f16", CDNA, (F16,) * 4, fixup(F16), modifiers=False),
+    FloatInstruction("v_div_fixup_f32", ALL, (F32,) * 4, fixup(F32), modifiers=False),
+    FloatInstruction("v_div_fixup_f64", ALL, (F64,) * 4, fixup(F64), modifiers=False),
 )
 
 
 @pytest.mark.parametrize(("arch", "case"), pairs(CASES), ids=name_of)
-def test_fixup(arch: str, case: Case, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_fixup(arch: str, case: FloatInstruction, tmp_path_factory: pytest.TempPathFactory) -> None:
     check(case, arch, snippets_of(CASES, arch, Path(tmp_path_factory.getbasetemp())))
 
 

@@ -8,7 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from fmha_amdgpu_emu_tests.support.float_cases import ALL, CDNA, RDNA, Case, check, name_of, pairs, snippets_of
+from fmha_amdgpu_emu_tests.support.float_cases import (
+    ALL,
+    CDNA,
+    RDNA,
+    FloatInstruction,
+    check,
+    name_of,
+    pairs,
+    snippets_of,
+)
 from fmha_amdgpu_emu_tests.support.float_reference import (
     BF8,
     BF16,
@@ -124,9 +133,11 @@ def dot4(left: Form, right: Form) -> Formula:
     return formula
 
 
-def fixed(name: str, archs: tuple[str, ...], width: int, signed: bool, forms: tuple[Form, ...]) -> list[Case]:
+def fixed(
+    name: str, archs: tuple[str, ...], width: int, signed: bool, forms: tuple[Form, ...]
+) -> list[FloatInstruction]:
     return [
-        Case(
+        FloatInstruction(
             name,
             archs,
             forms,
@@ -139,7 +150,7 @@ def fixed(name: str, archs: tuple[str, ...], width: int, signed: bool, forms: tu
     ]
 
 
-def floats() -> list[Case]:
+def floats() -> list[FloatInstruction]:
     out = []
     for chosen in selections(3):
         flat: Selections = tuple((*bits[:2], {0: 0, 1: 1, 2: 0, 3: 0}[k]) for k, bits in enumerate(chosen))  # type: ignore[assignment]
@@ -148,25 +159,33 @@ def floats() -> list[Case]:
             (SELECTING, flat, mods_of(flat)),
             (("gfx942", "gfx950"), signs_only, " ".join(mods_of(signs_only).split()[2:])),
         ):
-            out.append(Case("v_dot2_f32_f16", archs, (F32, HALVES, HALVES, F32), dot2(F16, select), mods=mods))
+            out.append(
+                FloatInstruction("v_dot2_f32_f16", archs, (F32, HALVES, HALVES, F32), dot2(F16, select), mods=mods)
+            )
             brains = tuple(arch for arch in archs if arch in ("gfx950", *RDNA))
-            out.append(Case("v_dot2_f32_bf16", brains, (F32, BRAINS, BRAINS, F32), dot2(BF16, select), mods=mods))
+            out.append(
+                FloatInstruction("v_dot2_f32_bf16", brains, (F32, BRAINS, BRAINS, F32), dot2(BF16, select), mods=mods)
+            )
     for name, archs, form, whole in (
         ("v_dot2c_f32_f16", CDNA, F16, HALVES),
         ("v_dot2acc_f32_f16", ("gfx1100",), F16, HALVES),
         ("v_dot2c_f32_bf16", ("gfx950",), BF16, BRAINS),
     ):
         archs = tuple(arch for arch in archs if arch != "gfx90a" or form == F16)
-        out.append(Case(name, archs, (F32, whole, whole, F32), dot2(form, USUAL, in_place=True), accumulates=True))
+        out.append(
+            FloatInstruction(name, archs, (F32, whole, whole, F32), dot2(form, USUAL, in_place=True), accumulates=True)
+        )
     for form, name, whole in ((F16, "v_dot2_f16_f16", HALVES), (BF16, "v_dot2_bf16_bf16", BRAINS)):
-        out.append(Case(name, RDNA, (form, whole, whole, form), dot2_16(form)))
+        out.append(FloatInstruction(name, RDNA, (form, whole, whole, form), dot2_16(form)))
     for left, right in ((FP8, FP8), (FP8, BF8), (BF8, FP8), (BF8, BF8)):
         names = ("fp8" if f == FP8 else "bf8" for f in (left, right))
-        out.append(Case(f"v_dot4_f32_{'_'.join(names)}", ("gfx1201",), (F32, B32, B32, F32), dot4(left, right)))
+        out.append(
+            FloatInstruction(f"v_dot4_f32_{'_'.join(names)}", ("gfx1201",), (F32, B32, B32, F32), dot4(left, right))
+        )
     return [replace(case, modifiers=False, modes=(0, 1, 2)) for case in out]
 
 
-def signs() -> list[Case]:
+def signs() -> list[FloatInstruction]:
     """On gfx11 and gfx12, neg_lo selects the signed sources."""
     out = []
     for a in (0, 1):
@@ -177,7 +196,7 @@ def signs() -> list[Case]:
                 def signed_result(mode: Mode, x: int, y: int, c: int, formula: Formula = formula) -> int:
                     return formula(mode, x, y, c)
 
-                out.append(Case(f"v_dot{32 // width}_i32_iu{width}", RDNA, (B32,) * 4, signed_result, modifiers=False,
+                out.append(FloatInstruction(f"v_dot{32 // width}_i32_iu{width}", RDNA, (B32,) * 4, signed_result, modifiers=False,
                                 modes=(0,), mods=f"neg_lo:[{a},{b},0]"))  # fmt: skip
     return out
 
@@ -190,23 +209,23 @@ CASES = (
     *fixed("v_dot4_u32_u8", ALL, 8, False, W4),
     *fixed("v_dot8_i32_i4", CDNA, 4, True, W4),
     *fixed("v_dot8_u32_u4", ALL, 4, False, W4),
-    *(Case("v_dot2_i32_i16", ("gfx90a",), W4, integers(16, (True, True), False, chosen), modifiers=False, modes=(0,),
+    *(FloatInstruction("v_dot2_i32_i16", ("gfx90a",), W4, integers(16, (True, True), False, chosen), modifiers=False, modes=(0,),
            mods=" ".join(mods_of(chosen).split()[:2])) for chosen in selections(3, signs=False)[1:]),
-    *(Case(name, CDNA, W4, integers(width, (True, True), False), accumulates=True, modifiers=False, modes=(0,))
+    *(FloatInstruction(name, CDNA, W4, integers(width, (True, True), False), accumulates=True, modifiers=False, modes=(0,))
       for name, width in (("v_dot2c_i32_i16", 16), ("v_dot4c_i32_i8", 8), ("v_dot8c_i32_i4", 4))),
     *signs(),
     *floats(),
 )  # fmt: skip
 
 
-def any_nan(case: Case) -> Case:
+def any_nan(case: FloatInstruction) -> FloatInstruction:
     """Any two NaNs are equal: both sides are compared without payloads and signs of NaNs."""
     form = case.forms[0]
     return case if form not in (F16, BF16, F32) else replace(case, nan=True)
 
 
 @pytest.mark.parametrize(("arch", "case"), pairs(tuple(map(any_nan, CASES))), ids=name_of)
-def test_dot(arch: str, case: Case, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_dot(arch: str, case: FloatInstruction, tmp_path_factory: pytest.TempPathFactory) -> None:
     check(case, arch, snippets_of(CASES, arch, Path(tmp_path_factory.getbasetemp())))
 
 

@@ -10,7 +10,7 @@ from fmha_amdgpu_emu_tests.support.float_cases import (
     ALL,
     CDNA,
     RDNA,
-    Case,
+    FloatInstruction,
     check,
     name_of,
     pairs,
@@ -55,30 +55,30 @@ def pack(mode: Mode, low: int, high: int) -> int:
 K, AK = "{0}, {1}, 0xc180, {2}", "{0}, {1}, {2}, 0xc180"
 CASES = variants(
     (
-        Case("v_add_f16", ALL, T2, rounded(F16, plus)),
-        Case("v_sub_f16", ALL, T2, rounded(F16, minus)),
-        Case("v_subrev_f16", ALL, T2, rounded(F16, reverse_minus)),
-        Case("v_mul_f16", ALL, T2, rounded(F16, times)),
-        Case("v_fma_f16", ALL, T3, fma, keeps=True),
-        Case("v_fma_legacy_f16", CDNA, T3, fma),
-        Case("v_fmac_f16", RDNA, T3, fma, accumulates=True, modifiers=False),
-        Case("v_fmamk_f16", RDNA, T2, with_literal(fma, 1), text=K, modifiers=False),
-        Case("v_fmaak_f16", RDNA, T2, with_literal(fma, 2), text=AK, modifiers=False),
-        Case("v_mad_f16", CDNA, T3, mad, keeps=True, flush=True),
-        Case("v_mad_legacy_f16", CDNA, T3, mad, flush=True),
-        Case("v_mac_f16", CDNA, T3, mad, accumulates=True, modifiers=False, flush=True),
-        Case("v_madmk_f16", CDNA, T2, with_literal(mad, 1), text=K, modifiers=False, flush=True),
-        Case("v_madak_f16", CDNA, T2, with_literal(mad, 2), text=AK, modifiers=False, flush=True),
-        *(Case(f"v_{to}_f16", ALL, T1, whole(F16, to)) for to in ("trunc", "ceil", "floor", "rndne")),
-        Case("v_fract_f16", ALL, T1, fraction(F16, 0x3BFF)),
-        Case("v_frexp_mant_f16", ALL, T1, significand(F16)),
-        Case("v_frexp_exp_i16_f16", ALL, (B16, F16), exponent(F16, 16), modifiers=False),
-        Case("v_ldexp_f16", ALL, (F16, F16, B16), load_exponent(F16, 16), modifiers=False),
-        Case("v_pack_b32_f16", ALL, (B32, F16, F16), pack),
+        FloatInstruction("v_add_f16", ALL, T2, rounded(F16, plus)),
+        FloatInstruction("v_sub_f16", ALL, T2, rounded(F16, minus)),
+        FloatInstruction("v_subrev_f16", ALL, T2, rounded(F16, reverse_minus)),
+        FloatInstruction("v_mul_f16", ALL, T2, rounded(F16, times)),
+        FloatInstruction("v_fma_f16", ALL, T3, fma, keeps=True),
+        FloatInstruction("v_fma_legacy_f16", CDNA, T3, fma),
+        FloatInstruction("v_fmac_f16", RDNA, T3, fma, accumulates=True, modifiers=False),
+        FloatInstruction("v_fmamk_f16", RDNA, T2, with_literal(fma, 1), text=K, modifiers=False),
+        FloatInstruction("v_fmaak_f16", RDNA, T2, with_literal(fma, 2), text=AK, modifiers=False),
+        FloatInstruction("v_mad_f16", CDNA, T3, mad, keeps=True, flush=True),
+        FloatInstruction("v_mad_legacy_f16", CDNA, T3, mad, flush=True),
+        FloatInstruction("v_mac_f16", CDNA, T3, mad, accumulates=True, modifiers=False, flush=True),
+        FloatInstruction("v_madmk_f16", CDNA, T2, with_literal(mad, 1), text=K, modifiers=False, flush=True),
+        FloatInstruction("v_madak_f16", CDNA, T2, with_literal(mad, 2), text=AK, modifiers=False, flush=True),
+        *(FloatInstruction(f"v_{to}_f16", ALL, T1, whole(F16, to)) for to in ("trunc", "ceil", "floor", "rndne")),
+        FloatInstruction("v_fract_f16", ALL, T1, fraction(F16, 0x3BFF)),
+        FloatInstruction("v_frexp_mant_f16", ALL, T1, significand(F16)),
+        FloatInstruction("v_frexp_exp_i16_f16", ALL, (B16, F16), exponent(F16, 16), modifiers=False),
+        FloatInstruction("v_ldexp_f16", ALL, (F16, F16, B16), load_exponent(F16, 16), modifiers=False),
+        FloatInstruction("v_pack_b32_f16", ALL, (B32, F16, F16), pack),
     )
 )
 
 
 @pytest.mark.parametrize(("arch", "case"), pairs(CASES), ids=name_of)
-def test_arithmetic(arch: str, case: Case, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_arithmetic(arch: str, case: FloatInstruction, tmp_path_factory: pytest.TempPathFactory) -> None:
     check(case, arch, snippets_of(CASES, arch, Path(tmp_path_factory.getbasetemp())))

@@ -12,7 +12,7 @@ from fmha_amdgpu_emu_tests.support.float_cases import (
     ALL,
     CDNA,
     RDNA,
-    Case,
+    FloatInstruction,
     check,
     name_of,
     pairs,
@@ -51,15 +51,18 @@ from fmha_amdgpu_emu_tests.support.float_reference import (
 from fmha_amdgpu_emu_tests.support.float_values import B32, Mode
 
 
-def one_operand(form: Form) -> tuple[Case, ...]:
+def one_operand(form: Form) -> tuple[FloatInstruction, ...]:
     tail, forms = f"f{form.width}", (form, form)
     most = (form.bias << form.mantissa) - 1
     return (
-        *(Case(f"v_{to}_{tail}", ALL, forms, whole(form, to)) for to in ("trunc", "ceil", "floor", "rndne")),
-        Case(f"v_fract_{tail}", ALL, forms, fraction(form, most)),
-        Case(f"v_frexp_mant_{tail}", ALL, forms, significand(form)),
-        Case(f"v_frexp_exp_i32_{tail}", ALL, (B32, form), exponent(form), modifiers=False),
-        Case(f"v_ldexp_{tail}", ALL, (form, form, B32), load_exponent(form), modifiers=False),
+        *(
+            FloatInstruction(f"v_{to}_{tail}", ALL, forms, whole(form, to))
+            for to in ("trunc", "ceil", "floor", "rndne")
+        ),
+        FloatInstruction(f"v_fract_{tail}", ALL, forms, fraction(form, most)),
+        FloatInstruction(f"v_frexp_mant_{tail}", ALL, forms, significand(form)),
+        FloatInstruction(f"v_frexp_exp_i32_{tail}", ALL, (B32, form), exponent(form), modifiers=False),
+        FloatInstruction(f"v_ldexp_{tail}", ALL, (form, form, B32), load_exponent(form), modifiers=False),
     )
 
 
@@ -82,35 +85,37 @@ A90 = ("gfx90a",)
 K, AK = "{0}, {1}, 0xc0300000, {2}", "{0}, {1}, {2}, 0xc0300000"
 CASES = variants(
     (
-        Case("v_add_f32", ALL, T2, rounded(F32, plus)),
-        Case("v_sub_f32", ALL, T2, rounded(F32, minus)),
-        Case("v_subrev_f32", ALL, T2, rounded(F32, reverse_minus)),
-        Case("v_mul_f32", ALL, T2, rounded(F32, times)),
-        Case("v_mul_legacy_f32", CDNA, T2, rounded(F32, times, dx9=True)),
-        Case("v_mul_dx9_zero_f32", RDNA, T2, rounded(F32, times, dx9=True)),
-        Case("v_fma_f32", ALL, T3, fma),
-        Case("v_fma_dx9_zero_f32", RDNA, T3, dx9_fma),
-        Case("v_fmac_f32", ALL, T3, fma, accumulates=True, modifiers=False),
-        Case("v_fmac_dx9_zero_f32", ("gfx1100",), T3, dx9_fma, accumulates=True, modifiers=False),
-        Case("v_fmamk_f32", ("gfx942", "gfx950", *RDNA), T2, with_literal(fma, 1), text=K, modifiers=False),
-        Case("v_fmaak_f32", ("gfx942", "gfx950", *RDNA), T2, with_literal(fma, 2), text=AK, modifiers=False),
-        Case("v_mad_f32", A90, T3, mad, flush=True),
-        Case("v_mac_f32", A90, T3, mad, flush=True, accumulates=True, modifiers=False),
-        Case("v_madmk_f32", A90, T2, with_literal(mad, 1), text=K, flush=True, modifiers=False),
-        Case("v_madak_f32", A90, T2, with_literal(mad, 2), text=AK, flush=True, modifiers=False),
-        Case("v_mad_legacy_f32", A90, T3, dx9_mad, flush=True),
+        FloatInstruction("v_add_f32", ALL, T2, rounded(F32, plus)),
+        FloatInstruction("v_sub_f32", ALL, T2, rounded(F32, minus)),
+        FloatInstruction("v_subrev_f32", ALL, T2, rounded(F32, reverse_minus)),
+        FloatInstruction("v_mul_f32", ALL, T2, rounded(F32, times)),
+        FloatInstruction("v_mul_legacy_f32", CDNA, T2, rounded(F32, times, dx9=True)),
+        FloatInstruction("v_mul_dx9_zero_f32", RDNA, T2, rounded(F32, times, dx9=True)),
+        FloatInstruction("v_fma_f32", ALL, T3, fma),
+        FloatInstruction("v_fma_dx9_zero_f32", RDNA, T3, dx9_fma),
+        FloatInstruction("v_fmac_f32", ALL, T3, fma, accumulates=True, modifiers=False),
+        FloatInstruction("v_fmac_dx9_zero_f32", ("gfx1100",), T3, dx9_fma, accumulates=True, modifiers=False),
+        FloatInstruction("v_fmamk_f32", ("gfx942", "gfx950", *RDNA), T2, with_literal(fma, 1), text=K, modifiers=False),
+        FloatInstruction(
+            "v_fmaak_f32", ("gfx942", "gfx950", *RDNA), T2, with_literal(fma, 2), text=AK, modifiers=False
+        ),
+        FloatInstruction("v_mad_f32", A90, T3, mad, flush=True),
+        FloatInstruction("v_mac_f32", A90, T3, mad, flush=True, accumulates=True, modifiers=False),
+        FloatInstruction("v_madmk_f32", A90, T2, with_literal(mad, 1), text=K, flush=True, modifiers=False),
+        FloatInstruction("v_madak_f32", A90, T2, with_literal(mad, 2), text=AK, flush=True, modifiers=False),
+        FloatInstruction("v_mad_legacy_f32", A90, T3, dx9_mad, flush=True),
         *one_operand(F32),
-        Case("v_add_f64", ALL, D2, rounded(F64, plus)),
-        Case("v_mul_f64", ALL, D2, rounded(F64, times)),
-        Case("v_fma_f64", ALL, D3, rounded(F64, fused)),
-        Case("v_fmac_f64", CDNA, D3, rounded(F64, fused), accumulates=True, modifiers=False),
+        FloatInstruction("v_add_f64", ALL, D2, rounded(F64, plus)),
+        FloatInstruction("v_mul_f64", ALL, D2, rounded(F64, times)),
+        FloatInstruction("v_fma_f64", ALL, D3, rounded(F64, fused)),
+        FloatInstruction("v_fmac_f64", CDNA, D3, rounded(F64, fused), accumulates=True, modifiers=False),
         *one_operand(F64),
     )
 )
 
 
 @pytest.mark.parametrize(("arch", "case"), pairs(CASES), ids=name_of)
-def test_arithmetic(arch: str, case: Case, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_arithmetic(arch: str, case: FloatInstruction, tmp_path_factory: pytest.TempPathFactory) -> None:
     check(case, arch, snippets_of(CASES, arch, Path(tmp_path_factory.getbasetemp())))
 
 

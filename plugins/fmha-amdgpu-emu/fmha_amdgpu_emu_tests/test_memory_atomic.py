@@ -134,7 +134,7 @@ def texts(arch: str) -> dict[str, str]:
     return out
 
 
-class Case:
+class AtomicSnippets:
     def __init__(self, arch: str, opened: Device, folder: Path) -> None:
         self.arch, self.device = arch, opened
         self.lanes = 32 if arch in WAVE32 else 64
@@ -144,9 +144,9 @@ class Case:
 
 
 @pytest.fixture(scope="module", params=ARCHS)
-def case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Case]:
+def case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[AtomicSnippets]:
     with device(request.param) as opened:
-        yield Case(request.param, opened, tmp_path_factory.mktemp(request.param))
+        yield AtomicSnippets(request.param, opened, tmp_path_factory.mktemp(request.param))
 
 
 def values(dtype: Any, seed: int) -> Array:
@@ -169,7 +169,7 @@ def rows_of(data: Array) -> Array:
 
 
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.cdna)
-def test_atomics(case: Case, operation: Operation) -> None:
+def test_atomics(case: AtomicSnippets, operation: Operation) -> None:
     """Memory changes by the formula, the old value is returned on request, and the resource's range holds."""
     memory, data = values(operation.dtype, 1), values(operation.dtype, 2)
     if operation.cdna.startswith("pk_"):
@@ -223,7 +223,7 @@ def test_atomics(case: Case, operation: Operation) -> None:
             assert (returned == BEFORE).all(), key
 
 
-def test_a_misaligned_atomic_is_out_of_bounds(case: Case) -> None:
+def test_a_misaligned_atomic_is_out_of_bounds(case: AtomicSnippets) -> None:
     memory = np.zeros(64, np.uint32)
     address = case.device.put(memory)
     s = {4: (address - 16) & 0xFFFFFFFF, 5: (address - 16) >> 32}
@@ -232,7 +232,7 @@ def test_a_misaligned_atomic_is_out_of_bounds(case: Case) -> None:
     assert not case.device.get(address, memory).any()
 
 
-def test_workgroups_on_several_threads(case: Case, tmp_path: Path) -> None:
+def test_workgroups_on_several_threads(case: AtomicSnippets, tmp_path: Path) -> None:
     """No update is lost when 64 work-groups add to one word and to one float."""
     cdna = case.arch not in WAVE32
     load, wait = ("s_load_dwordx2", "s_waitcnt lgkmcnt(0)") if cdna else ("s_load_b64", "s_waitcnt lgkmcnt(0)")

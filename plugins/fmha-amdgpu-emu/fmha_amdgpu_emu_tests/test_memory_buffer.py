@@ -119,7 +119,7 @@ def texts(arch: str) -> dict[str, str]:
     return out
 
 
-class Case:
+class BufferSnippets:
     def __init__(self, arch: str, opened: Device, folder: Path) -> None:
         self.arch, self.device = arch, opened
         self.lanes = 32 if arch in WAVE32 else 64
@@ -130,12 +130,12 @@ class Case:
 
 
 @pytest.fixture(scope="module", params=ARCHS)
-def case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Case]:
+def case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[BufferSnippets]:
     with device(request.param) as opened:
-        yield Case(request.param, opened, tmp_path_factory.mktemp(request.param))
+        yield BufferSnippets(request.param, opened, tmp_path_factory.mktemp(request.param))
 
 
-def resources(case: Case) -> dict[str, tuple[Resource, tuple[str, ...]]]:
+def resources(case: BufferSnippets) -> dict[str, tuple[Resource, tuple[str, ...]]]:
     """Resources by name, and the modes that apply to each."""
     base = case.address
     out = {
@@ -169,7 +169,7 @@ def operands(mode: Mode, kind: Kind) -> tuple[npt.NDArray[np.int64], npt.NDArray
 
 
 def run(
-    case: Case, resource: Resource, mode: Mode, kind: Kind, verb: str, data: npt.NDArray[np.uint32]
+    case: BufferSnippets, resource: Resource, mode: Mode, kind: Kind, verb: str, data: npt.NDArray[np.uint32]
 ) -> tuple[object, list]:
     index, offset = operands(mode, kind)
     rows = [row for row, used in ((index, mode.idxen), (offset, mode.offen)) if used] or [index]
@@ -198,7 +198,7 @@ def run(
 
 
 @pytest.mark.parametrize("kind", LOADS, ids=lambda kind: kind.cdna)
-def test_loads(case: Case, kind: Kind) -> None:
+def test_loads(case: BufferSnippets, kind: Kind) -> None:
     """The range of each dword is checked separately; dwords out of range read zero and cause no finding."""
     before = random_rows(3, 4)
     for name, (resource, modes) in resources(case).items():
@@ -217,7 +217,7 @@ def test_loads(case: Case, kind: Kind) -> None:
 
 
 @pytest.mark.parametrize("kind", STORES, ids=lambda kind: kind.cdna)
-def test_stores(case: Case, kind: Kind) -> None:
+def test_stores(case: BufferSnippets, kind: Kind) -> None:
     """Dwords out of range are dropped one by one."""
     data = random_rows(4, 4)
     for name, (resource, modes) in resources(case).items():
@@ -238,7 +238,7 @@ def test_stores(case: Case, kind: Kind) -> None:
             assert not after.findings, (name, mode.name)
 
 
-def test_beyond_the_allocation_but_in_range(case: Case) -> None:
+def test_beyond_the_allocation_but_in_range(case: BufferSnippets) -> None:
     """If a resource describes more memory than exists, there are findings, reads give zero, and nothing is written."""
     resource = Resource(case.address + SIZE - 64, 1 << 20)
     got = case.snippets.run(
@@ -249,7 +249,7 @@ def test_beyond_the_allocation_but_in_range(case: Case) -> None:
     assert np.array_equal(got.v[FIRST, :16], np.append(case.bytes[-32:].view(np.uint32), np.zeros(8, np.uint32)))
 
 
-def test_loads_to_lds(case: Case) -> None:
+def test_loads_to_lds(case: BufferSnippets) -> None:
     """Lane l's data goes to M0 + offset + l times its dwords; out of range it is zero. Disabled lanes write nothing."""
     if not is_cdna(case.arch):
         pytest.skip("CDNA alone has them")
@@ -276,7 +276,7 @@ def test_loads_to_lds(case: Case) -> None:
         assert not got.findings, name
 
 
-def test_scratch_through_its_resource(case: Case) -> None:
+def test_scratch_through_its_resource(case: BufferSnippets) -> None:
     """gfx90a spills through a swizzled resource that adds the lane, so the lanes' dwords are adjacent."""
     if case.arch != "gfx90a":
         pytest.skip("gfx90a alone spills so")

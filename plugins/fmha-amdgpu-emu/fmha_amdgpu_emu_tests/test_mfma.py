@@ -18,7 +18,7 @@ A, B, C, D = 0, 32, 64, 128
 
 
 @dataclass(frozen=True)
-class Case:
+class MfmaInstruction:
     """An instruction: name, shape, formats of A and B and of the result."""
 
     name: str
@@ -53,48 +53,52 @@ ALL = ("gfx90a", "gfx942", "gfx950")
 OLD, NEW, LAST = ("gfx90a",), ("gfx942", "gfx950"), ("gfx950",)
 
 
-def f8(shape: Shape, size: str) -> list[Case]:
-    return [Case(f"v_mfma_f32_{size}_{a}_{b}", shape, a, b, archs=NEW) for a in ("fp8", "bf8") for b in ("fp8", "bf8")]
+def f8(shape: Shape, size: str) -> list[MfmaInstruction]:
+    return [
+        MfmaInstruction(f"v_mfma_f32_{size}_{a}_{b}", shape, a, b, archs=NEW)
+        for a in ("fp8", "bf8")
+        for b in ("fp8", "bf8")
+    ]
 
 
 CASES = [
-    Case("v_mfma_f32_32x32x1f32", Shape(32, 1, 2), "f32", "f32", archs=ALL),
-    Case("v_mfma_f32_16x16x1f32", Shape(16, 1, 4), "f32", "f32", archs=ALL),
-    Case("v_mfma_f32_4x4x1f32", Shape(4, 1, 16), "f32", "f32", archs=ALL),
-    Case("v_mfma_f32_32x32x2f32", Shape(32, 2), "f32", "f32", archs=ALL),
-    Case("v_mfma_f32_16x16x4f32", Shape(16, 4), "f32", "f32", archs=ALL),
-    Case("v_mfma_f32_16x16x8_xf32", Shape(16, 8), "f32", "f32", archs=("gfx942",)),
-    Case("v_mfma_f32_32x32x4_xf32", Shape(32, 4), "f32", "f32", archs=("gfx942",)),
-    Case("v_mfma_f32_32x32x4f16", Shape(32, 4, 2), "f16", "f16", archs=ALL),
-    Case("v_mfma_f32_16x16x4f16", Shape(16, 4, 4), "f16", "f16", archs=ALL),
-    Case("v_mfma_f32_4x4x4f16", Shape(4, 4, 16), "f16", "f16", archs=ALL),
-    Case("v_mfma_f32_32x32x8f16", Shape(32, 8), "f16", "f16", archs=ALL),
-    Case("v_mfma_f32_16x16x16f16", Shape(16, 16), "f16", "f16", archs=ALL),
-    Case("v_mfma_f32_32x32x16_f16", Shape(32, 16), "f16", "f16", archs=LAST),
-    Case("v_mfma_f32_16x16x32_f16", Shape(16, 32), "f16", "f16", archs=LAST),
-    Case("v_mfma_f32_32x32x2bf16", Shape(32, 2, 2), "bf16", "bf16", archs=OLD),
-    Case("v_mfma_f32_16x16x2bf16", Shape(16, 2, 4), "bf16", "bf16", archs=OLD),
-    Case("v_mfma_f32_4x4x2bf16", Shape(4, 2, 16), "bf16", "bf16", archs=OLD),
-    Case("v_mfma_f32_32x32x4bf16", Shape(32, 4), "bf16", "bf16", archs=OLD),
-    Case("v_mfma_f32_16x16x8bf16", Shape(16, 8), "bf16", "bf16", archs=OLD),
-    Case("v_mfma_f32_32x32x4bf16_1k", Shape(32, 4, 2), "bf16", "bf16", archs=ALL),
-    Case("v_mfma_f32_16x16x4bf16_1k", Shape(16, 4, 4), "bf16", "bf16", archs=ALL),
-    Case("v_mfma_f32_4x4x4bf16_1k", Shape(4, 4, 16), "bf16", "bf16", archs=ALL),
-    Case("v_mfma_f32_32x32x8bf16_1k", Shape(32, 8), "bf16", "bf16", archs=ALL),
-    Case("v_mfma_f32_16x16x16bf16_1k", Shape(16, 16), "bf16", "bf16", archs=ALL),
-    Case("v_mfma_f32_32x32x16_bf16", Shape(32, 16), "bf16", "bf16", archs=LAST),
-    Case("v_mfma_f32_16x16x32_bf16", Shape(16, 32), "bf16", "bf16", archs=LAST),
+    MfmaInstruction("v_mfma_f32_32x32x1f32", Shape(32, 1, 2), "f32", "f32", archs=ALL),
+    MfmaInstruction("v_mfma_f32_16x16x1f32", Shape(16, 1, 4), "f32", "f32", archs=ALL),
+    MfmaInstruction("v_mfma_f32_4x4x1f32", Shape(4, 1, 16), "f32", "f32", archs=ALL),
+    MfmaInstruction("v_mfma_f32_32x32x2f32", Shape(32, 2), "f32", "f32", archs=ALL),
+    MfmaInstruction("v_mfma_f32_16x16x4f32", Shape(16, 4), "f32", "f32", archs=ALL),
+    MfmaInstruction("v_mfma_f32_16x16x8_xf32", Shape(16, 8), "f32", "f32", archs=("gfx942",)),
+    MfmaInstruction("v_mfma_f32_32x32x4_xf32", Shape(32, 4), "f32", "f32", archs=("gfx942",)),
+    MfmaInstruction("v_mfma_f32_32x32x4f16", Shape(32, 4, 2), "f16", "f16", archs=ALL),
+    MfmaInstruction("v_mfma_f32_16x16x4f16", Shape(16, 4, 4), "f16", "f16", archs=ALL),
+    MfmaInstruction("v_mfma_f32_4x4x4f16", Shape(4, 4, 16), "f16", "f16", archs=ALL),
+    MfmaInstruction("v_mfma_f32_32x32x8f16", Shape(32, 8), "f16", "f16", archs=ALL),
+    MfmaInstruction("v_mfma_f32_16x16x16f16", Shape(16, 16), "f16", "f16", archs=ALL),
+    MfmaInstruction("v_mfma_f32_32x32x16_f16", Shape(32, 16), "f16", "f16", archs=LAST),
+    MfmaInstruction("v_mfma_f32_16x16x32_f16", Shape(16, 32), "f16", "f16", archs=LAST),
+    MfmaInstruction("v_mfma_f32_32x32x2bf16", Shape(32, 2, 2), "bf16", "bf16", archs=OLD),
+    MfmaInstruction("v_mfma_f32_16x16x2bf16", Shape(16, 2, 4), "bf16", "bf16", archs=OLD),
+    MfmaInstruction("v_mfma_f32_4x4x2bf16", Shape(4, 2, 16), "bf16", "bf16", archs=OLD),
+    MfmaInstruction("v_mfma_f32_32x32x4bf16", Shape(32, 4), "bf16", "bf16", archs=OLD),
+    MfmaInstruction("v_mfma_f32_16x16x8bf16", Shape(16, 8), "bf16", "bf16", archs=OLD),
+    MfmaInstruction("v_mfma_f32_32x32x4bf16_1k", Shape(32, 4, 2), "bf16", "bf16", archs=ALL),
+    MfmaInstruction("v_mfma_f32_16x16x4bf16_1k", Shape(16, 4, 4), "bf16", "bf16", archs=ALL),
+    MfmaInstruction("v_mfma_f32_4x4x4bf16_1k", Shape(4, 4, 16), "bf16", "bf16", archs=ALL),
+    MfmaInstruction("v_mfma_f32_32x32x8bf16_1k", Shape(32, 8), "bf16", "bf16", archs=ALL),
+    MfmaInstruction("v_mfma_f32_16x16x16bf16_1k", Shape(16, 16), "bf16", "bf16", archs=ALL),
+    MfmaInstruction("v_mfma_f32_32x32x16_bf16", Shape(32, 16), "bf16", "bf16", archs=LAST),
+    MfmaInstruction("v_mfma_f32_16x16x32_bf16", Shape(16, 32), "bf16", "bf16", archs=LAST),
     *f8(Shape(16, 32), "16x16x32"),
     *f8(Shape(32, 16), "32x32x16"),
-    Case("v_mfma_i32_32x32x4i8", Shape(32, 4, 2), "i8", "i8", "i32", ALL),
-    Case("v_mfma_i32_16x16x4i8", Shape(16, 4, 4), "i8", "i8", "i32", ALL),
-    Case("v_mfma_i32_4x4x4i8", Shape(4, 4, 16), "i8", "i8", "i32", ALL),
-    Case("v_mfma_i32_32x32x8i8", Shape(32, 8), "i8", "i8", "i32", OLD),
-    Case("v_mfma_i32_16x16x16i8", Shape(16, 16), "i8", "i8", "i32", OLD),
-    Case("v_mfma_i32_32x32x16_i8", Shape(32, 16), "i8", "i8", "i32", NEW),
-    Case("v_mfma_i32_16x16x32_i8", Shape(16, 32), "i8", "i8", "i32", NEW),
-    Case("v_mfma_i32_32x32x32_i8", Shape(32, 32), "i8", "i8", "i32", LAST),
-    Case("v_mfma_i32_16x16x64_i8", Shape(16, 64), "i8", "i8", "i32", LAST),
+    MfmaInstruction("v_mfma_i32_32x32x4i8", Shape(32, 4, 2), "i8", "i8", "i32", ALL),
+    MfmaInstruction("v_mfma_i32_16x16x4i8", Shape(16, 4, 4), "i8", "i8", "i32", ALL),
+    MfmaInstruction("v_mfma_i32_4x4x4i8", Shape(4, 4, 16), "i8", "i8", "i32", ALL),
+    MfmaInstruction("v_mfma_i32_32x32x8i8", Shape(32, 8), "i8", "i8", "i32", OLD),
+    MfmaInstruction("v_mfma_i32_16x16x16i8", Shape(16, 16), "i8", "i8", "i32", OLD),
+    MfmaInstruction("v_mfma_i32_32x32x16_i8", Shape(32, 16), "i8", "i8", "i32", NEW),
+    MfmaInstruction("v_mfma_i32_16x16x32_i8", Shape(16, 32), "i8", "i8", "i32", NEW),
+    MfmaInstruction("v_mfma_i32_32x32x32_i8", Shape(32, 32), "i8", "i8", "i32", LAST),
+    MfmaInstruction("v_mfma_i32_16x16x64_i8", Shape(16, 64), "i8", "i8", "i32", LAST),
 ]
 BY_NAME = {case.name: case for case in CASES}
 
@@ -109,7 +113,7 @@ class Special:
     more: str = ""
 
     @property
-    def case(self) -> Case:
+    def case(self) -> MfmaInstruction:
         return BY_NAME[self.name]
 
     @property
@@ -160,7 +164,7 @@ class Data:
     registers: dict[int, Any]
 
 
-def operands(case: Case, arch: str, codes: tuple[Array, Array], c: Array) -> Data:
+def operands(case: MfmaInstruction, arch: str, codes: tuple[Array, Array], c: Array) -> Data:
     """Registers that hold the codes and C."""
     shape = case.shape
     kinds = number(case.a, arch), number(case.b, arch)
@@ -173,7 +177,7 @@ def operands(case: Case, arch: str, codes: tuple[Array, Array], c: Array) -> Dat
     return Data(kinds[0].decode(codes_a), kinds[1].decode(codes_b), c, {A: a, B: b, C: held})
 
 
-def random_data(case: Case, arch: str, rng: np.random.Generator, whole: bool) -> Data:
+def random_data(case: MfmaInstruction, arch: str, rng: np.random.Generator, whole: bool) -> Data:
     """Small whole numbers, whose sums are exact, or numbers of all sizes near one."""
     shape = case.shape
     shape_a, shape_b = (shape.blocks, shape.n, shape.k), (shape.blocks, shape.k, shape.n)
@@ -187,14 +191,14 @@ def random_data(case: Case, arch: str, rng: np.random.Generator, whole: bool) ->
     return operands(case, arch, (codes[0], codes[1]), c.astype(np.float32))
 
 
-def result(case: Case, after: WaveState, base: int = 0) -> Array:
+def result(case: MfmaInstruction, after: WaveState, base: int = 0) -> Array:
     """D (blocks, n, n)."""
     lane, element = places(case.shape, case.shape.n, case.shape.n, case.shape.result)
     codes = unpack(after.v[base + D : base + D + case.shape.results], lane, element, 32).astype(np.uint32)
     return codes.view(np.int32 if case.out == "i32" else np.float32)
 
 
-def check(case: Case, data: Data, got: Array) -> None:
+def check(case: MfmaInstruction, data: Data, got: Array) -> None:
     """Compare D with the float64 product: integers wrap; floats may differ by the roundings of the sum."""
     want = data.a @ data.b + data.c
     if case.out == "i32":
@@ -208,7 +212,7 @@ PAIRS = [(arch, case) for case in CASES for arch in case.archs]
 
 
 @pytest.mark.parametrize(("arch", "case"), PAIRS, ids=[f"{arch}-{case.name[7:]}" for arch, case in PAIRS])
-def test_product(arch: str, case: Case, snippets: dict[str, Snippets]) -> None:
+def test_product(arch: str, case: MfmaInstruction, snippets: dict[str, Snippets]) -> None:
     """The product is exact on whole numbers and within its roundings on others; EXEC has no effect."""
     rng = np.random.default_rng(len(case.name) * 7 + case.shape.k)
     for whole, mask in ((True, None), (False, 0), (False, 0x00FF00FF12345678)):

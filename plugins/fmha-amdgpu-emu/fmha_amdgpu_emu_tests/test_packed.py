@@ -12,7 +12,7 @@ from fmha_amdgpu_emu_tests.support.float_cases import (
     ALL,
     CDNA,
     RDNA,
-    Case,
+    FloatInstruction,
     check,
     finished,
     name_of,
@@ -61,7 +61,7 @@ def packed(
     """Both results of a packed instruction, finished as MODE determines."""
 
     def both(mode: Mode, *sources: int) -> int:
-        case = Case("", (), (form,), formula, flush=flush)
+        case = FloatInstruction("", (), (form,), formula, flush=flush)
         low, high = (
             finished(case, mode, form, formula(mode, *parts(form.width, chosen, sources, k, form.sign))) for k in (0, 1)
         )
@@ -71,12 +71,12 @@ def packed(
 
 
 def floats(name: str, archs: tuple[str, ...], form: Form, formula: Callable[..., int], count: int,
-           flush: bool | None = None) -> list[Case]:  # fmt: skip
+           flush: bool | None = None) -> list[FloatInstruction]:  # fmt: skip
     """Cases of one packed float instruction."""
     whole = HALVES if form == F16 else PAIR
     raw = B32 if form == F16 else replace(PAIR, kind="bits")
     return [
-        Case(
+        FloatInstruction(
             name,
             archs,
             (raw, *(whole,) * count),
@@ -89,7 +89,7 @@ def floats(name: str, archs: tuple[str, ...], form: Form, formula: Callable[...,
 
 
 def integers(name: str, archs: tuple[str, ...], formula: Callable[..., int], count: int, signed: bool,
-             clamps: bool) -> list[Case]:  # fmt: skip
+             clamps: bool) -> list[FloatInstruction]:  # fmt: skip
     """Cases of one packed integer instruction, with and without saturation."""
     least, most = (-32768, 32767) if signed else (0, 65535)
 
@@ -105,7 +105,7 @@ def integers(name: str, archs: tuple[str, ...], formula: Callable[..., int], cou
         return inner
 
     return [
-        Case(
+        FloatInstruction(
             name,
             archs,
             (B32, *(B32,) * count),
@@ -137,7 +137,7 @@ def mixed(chosen: Selections, operation: Operation, half: int | None) -> Callabl
         exact = operation(mode.round32, *numbers)
         single = settled(F32, None if exact.special == "nan" else encode(F32, exact, mode.round32), bits)
         if half is None:
-            return finished(Case("", (), (F32,), formula), mode, F32, single)
+            return finished(FloatInstruction("", (), (F32,), formula), mode, F32, single)
         single = mode.flushed(F32, single)
         nan = (single >> 16 & 0x8000) | 0x7E00 | (single >> 13 & 0x3FF)
         result = nan if is_nan(F32, single) else encode(F16, decode(F32, single), mode.round16)
@@ -148,7 +148,7 @@ def mixed(chosen: Selections, operation: Operation, half: int | None) -> Callabl
     return formula
 
 
-def mixes() -> list[Case]:
+def mixes() -> list[FloatInstruction]:
     """v_fma_mix_f32 and its two 16-bit forms; the latter have the destination as fourth source."""
     out = []
     for chosen in (
@@ -159,14 +159,18 @@ def mixes() -> list[Case]:
         mods = " ".join(mods_of(chosen).split()[:2])
         # Each source has one kind in all rows: binary32 numbers or pairs of binary16 numbers.
         forms = tuple(HALVES if wide else F32 for wide in chosen[1])
-        out.append(Case("v_fma_mix_f32", ALL, (B32, *forms), mixed(chosen, fused, None), modifiers=False, mods=mods))
+        out.append(
+            FloatInstruction(
+                "v_fma_mix_f32", ALL, (B32, *forms), mixed(chosen, fused, None), modifiers=False, mods=mods
+            )
+        )
         for half, name in enumerate(("v_fma_mixlo_f16", "v_fma_mixhi_f16")):
-            out.append(Case(name, ALL, (B32, *forms, B32), mixed(chosen, fused, half), accumulates=True, modifiers=False,
+            out.append(FloatInstruction(name, ALL, (B32, *forms, B32), mixed(chosen, fused, half), accumulates=True, modifiers=False,
                             mods=mods))  # fmt: skip
     return out
 
 
-def moves() -> list[Case]:
+def moves() -> list[FloatInstruction]:
     """v_pk_mov_b32 with any dword of the first source below any of the second."""
 
     def formula(select: tuple[int, int]) -> Callable[..., int]:
@@ -174,7 +178,7 @@ def moves() -> list[Case]:
 
     raw = replace(PAIR, kind="bits")
     return [
-        Case(
+        FloatInstruction(
             "v_pk_mov_b32",
             CDNA,
             (raw, raw, raw),
@@ -223,7 +227,9 @@ CASES = (
     *floats("v_pk_add_f32", CDNA, F32, rounded(F32, plus), 2),
     *floats("v_pk_mul_f32", CDNA, F32, rounded(F32, times), 2),
     *floats("v_pk_fma_f32", CDNA, F32, rounded(F32, fused), 3),
-    Case("v_pk_fmac_f16", ALL, (B32, HALVES, HALVES, HALVES), fmac_halves, accumulates=True, modifiers=False),
+    FloatInstruction(
+        "v_pk_fmac_f16", ALL, (B32, HALVES, HALVES, HALVES), fmac_halves, accumulates=True, modifiers=False
+    ),
     *integers("v_pk_mad_i16", ALL, product_and_sum, 3, True, True),
     *integers("v_pk_mad_u16", ALL, product_and_sum, 3, False, True),
     *integers("v_pk_mul_lo_u16", ALL, lambda a, b: a * b, 2, False, False),
@@ -244,7 +250,7 @@ CASES = (
 
 
 @pytest.mark.parametrize(("arch", "case"), pairs(CASES), ids=name_of)
-def test_packed(arch: str, case: Case, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_packed(arch: str, case: FloatInstruction, tmp_path_factory: pytest.TempPathFactory) -> None:
     check(case, arch, snippets_of(CASES, arch, Path(tmp_path_factory.getbasetemp())))
 
 

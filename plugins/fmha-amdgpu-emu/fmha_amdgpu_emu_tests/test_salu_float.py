@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fmha_amdgpu_emu_tests.support.float_cases import Case
+from fmha_amdgpu_emu_tests.support.float_cases import FloatInstruction
 from fmha_amdgpu_emu_tests.support.float_formulas import fused, minus, plus, rounded, times, whole
 from fmha_amdgpu_emu_tests.support.float_reference import F16, F32, ZERO, Form, integer, is_nan, order
 from fmha_amdgpu_emu_tests.support.float_values import B32, MODES, Mode, draw
@@ -30,14 +30,14 @@ def high(mode: Mode, bits: int) -> int:
     return between(F32, F16, lambda m: 0)(mode, bits >> 16)
 
 
-def arithmetic(form: Form) -> list[Case]:
+def arithmetic(form: Form) -> list[FloatInstruction]:
     tail = f"f{form.width}"
     cases = [
-        Case(f"s_{name}_{tail}", (ARCH,), (form,) * 3, out(form, rounded(form, operation)))
+        FloatInstruction(f"s_{name}_{tail}", (ARCH,), (form,) * 3, out(form, rounded(form, operation)))
         for name, operation in (("add", plus), ("sub", minus), ("mul", times))
     ]
     cases += [
-        Case(
+        FloatInstruction(
             f"s_{'max' if largest else 'min'}{name}_{tail}",
             (ARCH,),
             (form,) * 3,
@@ -47,32 +47,32 @@ def arithmetic(form: Form) -> list[Case]:
         for name, rule in (("_num", "number"), ("imum", "propagate"))
     ]
     cases += [
-        Case(f"s_{to}_{tail}", (ARCH,), (form,) * 2, out(form, whole(form, to)))
+        FloatInstruction(f"s_{to}_{tail}", (ARCH,), (form,) * 2, out(form, whole(form, to)))
         for to in ("ceil", "floor", "trunc", "rndne")
     ]
-    fmac = Case(f"s_fmac_{tail}", (ARCH,), (form,) * 4, out(form, rounded(form, fused)), accumulates=True)
+    fmac = FloatInstruction(f"s_fmac_{tail}", (ARCH,), (form,) * 4, out(form, rounded(form, fused)), accumulates=True)
     return [*cases, fmac]
 
 
 CASES = (
     *arithmetic(F32),
     *arithmetic(F16),
-    Case("s_fmaak_f32", (ARCH,), (F32,) * 3, lambda m, a, b: m.flushed(F32, rounded(F32, fused)(m, a, b, 0xC0300000)),
+    FloatInstruction("s_fmaak_f32", (ARCH,), (F32,) * 3, lambda m, a, b: m.flushed(F32, rounded(F32, fused)(m, a, b, 0xC0300000)),
          text="{0}, {1}, {2}, 0xc0300000"),
-    Case("s_fmamk_f32", (ARCH,), (F32,) * 3, lambda m, a, b: m.flushed(F32, rounded(F32, fused)(m, a, 0xC0300000, b)),
+    FloatInstruction("s_fmamk_f32", (ARCH,), (F32,) * 3, lambda m, a, b: m.flushed(F32, rounded(F32, fused)(m, a, 0xC0300000, b)),
          text="{0}, {1}, 0xc0300000, {2}"),
-    Case("s_cvt_f16_f32", (ARCH,), (F16, F32), out(F16, between(F16, F32, lambda m: m.round16))),
-    Case("s_cvt_f32_f16", (ARCH,), (F32, F16), between(F32, F16, lambda m: 0)),
-    Case("s_cvt_hi_f32_f16", (ARCH,), (F32, B32), high),
-    Case("s_cvt_pk_rtz_f16_f32", (ARCH,), (B32, F32, F32), two(F16, ZERO)),
-    Case("s_cvt_f32_i32", (ARCH,), (F32, B32), from_integer(F32, lambda x: integer(signed(x, 32)))),
-    Case("s_cvt_f32_u32", (ARCH,), (F32, B32), from_integer(F32, integer)),
-    Case("s_cvt_i32_f32", (ARCH,), (B32, F32), to_integer(F32, -(2**31), 2**31 - 1, 32)),
-    Case("s_cvt_u32_f32", (ARCH,), (B32, F32), to_integer(F32, 0, 2**32 - 1, 32)),
+    FloatInstruction("s_cvt_f16_f32", (ARCH,), (F16, F32), out(F16, between(F16, F32, lambda m: m.round16))),
+    FloatInstruction("s_cvt_f32_f16", (ARCH,), (F32, F16), between(F32, F16, lambda m: 0)),
+    FloatInstruction("s_cvt_hi_f32_f16", (ARCH,), (F32, B32), high),
+    FloatInstruction("s_cvt_pk_rtz_f16_f32", (ARCH,), (B32, F32, F32), two(F16, ZERO)),
+    FloatInstruction("s_cvt_f32_i32", (ARCH,), (F32, B32), from_integer(F32, lambda x: integer(signed(x, 32)))),
+    FloatInstruction("s_cvt_f32_u32", (ARCH,), (F32, B32), from_integer(F32, integer)),
+    FloatInstruction("s_cvt_i32_f32", (ARCH,), (B32, F32), to_integer(F32, -(2**31), 2**31 - 1, 32)),
+    FloatInstruction("s_cvt_u32_f32", (ARCH,), (B32, F32), to_integer(F32, 0, 2**32 - 1, 32)),
 )  # fmt: skip
 
 
-def snippets(tmp: Path, cases: tuple[Case, ...]) -> Snippets:
+def snippets(tmp: Path, cases: tuple[FloatInstruction, ...]) -> Snippets:
     """All instructions, with results in s4 and sources from s8 on."""
     texts = {}
     for case in cases:

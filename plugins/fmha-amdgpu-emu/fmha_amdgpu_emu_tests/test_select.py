@@ -11,7 +11,7 @@ from fmha_amdgpu_emu_tests.support.float_cases import (
     ALL,
     CDNA,
     RDNA,
-    Case,
+    FloatInstruction,
     check,
     name_of,
     pairs,
@@ -102,7 +102,9 @@ def median(form: Form, rule: str) -> Callable[..., int]:
     return formula
 
 
-def family(form: Form, archs: tuple[str, ...], names: dict[str, str], rule: str, keeps: bool = False) -> list[Case]:
+def family(
+    form: Form, archs: tuple[str, ...], names: dict[str, str], rule: str, keeps: bool = False
+) -> list[FloatInstruction]:
     """min, max, min3, ... under their names in a generation."""
     made: dict[str, tuple[int, Callable[..., int]]] = {
         "min": (2, two(form, False, rule)),
@@ -117,7 +119,7 @@ def family(form: Form, archs: tuple[str, ...], names: dict[str, str], rule: str,
     for operation, name in names.items():
         sources, formula = made[operation]
         out.append(
-            Case(
+            FloatInstruction(
                 f"v_{name}_f{form.width}",
                 archs,
                 (form,) * (1 + sources),
@@ -155,7 +157,7 @@ CASES = variants(
 
 
 @pytest.mark.parametrize(("arch", "case"), pairs(CASES), ids=name_of)
-def test_select(arch: str, case: Case, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_select(arch: str, case: FloatInstruction, tmp_path_factory: pytest.TempPathFactory) -> None:
     check(case, arch, snippets_of(CASES, arch, Path(tmp_path_factory.getbasetemp())))
 
 

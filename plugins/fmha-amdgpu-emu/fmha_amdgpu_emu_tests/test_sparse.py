@@ -17,7 +17,7 @@ A, B, INDEX, D = 0, 32, 64, 128
 
 
 @dataclass(frozen=True)
-class Case:
+class SparseInstruction:
     """An instruction of shape n x n x k; ``out`` f32, i32, f16 or bf16."""
 
     name: str
@@ -66,36 +66,36 @@ class Case:
 
 NEW, LAST, RDNA = ("gfx942", "gfx950"), ("gfx950",), ("gfx1201",)
 CASES = [
-    *(Case(f"v_smfmac_f32_16x16x32_{t}", 16, 32, t, t, "f32", NEW) for t in ("f16", "bf16")),
-    *(Case(f"v_smfmac_f32_32x32x16_{t}", 32, 16, t, t, "f32", NEW) for t in ("f16", "bf16")),
-    *(Case(f"v_smfmac_f32_16x16x64_{t}", 16, 64, t, t, "f32", LAST) for t in ("f16", "bf16")),
-    *(Case(f"v_smfmac_f32_32x32x32_{t}", 32, 32, t, t, "f32", LAST) for t in ("f16", "bf16")),
-    Case("v_smfmac_i32_16x16x64_i8", 16, 64, "i8", "i8", "i32", NEW),
-    Case("v_smfmac_i32_32x32x32_i8", 32, 32, "i8", "i8", "i32", NEW),
-    Case("v_smfmac_i32_16x16x128_i8", 16, 128, "i8", "i8", "i32", LAST),
-    Case("v_smfmac_i32_32x32x64_i8", 32, 64, "i8", "i8", "i32", LAST),
+    *(SparseInstruction(f"v_smfmac_f32_16x16x32_{t}", 16, 32, t, t, "f32", NEW) for t in ("f16", "bf16")),
+    *(SparseInstruction(f"v_smfmac_f32_32x32x16_{t}", 32, 16, t, t, "f32", NEW) for t in ("f16", "bf16")),
+    *(SparseInstruction(f"v_smfmac_f32_16x16x64_{t}", 16, 64, t, t, "f32", LAST) for t in ("f16", "bf16")),
+    *(SparseInstruction(f"v_smfmac_f32_32x32x32_{t}", 32, 32, t, t, "f32", LAST) for t in ("f16", "bf16")),
+    SparseInstruction("v_smfmac_i32_16x16x64_i8", 16, 64, "i8", "i8", "i32", NEW),
+    SparseInstruction("v_smfmac_i32_32x32x32_i8", 32, 32, "i8", "i8", "i32", NEW),
+    SparseInstruction("v_smfmac_i32_16x16x128_i8", 16, 128, "i8", "i8", "i32", LAST),
+    SparseInstruction("v_smfmac_i32_32x32x64_i8", 32, 64, "i8", "i8", "i32", LAST),
     *(
-        Case(f"v_smfmac_f32_{n}x{n}x{k}_{a}_{b}", n, k, a, b, "f32", archs)
+        SparseInstruction(f"v_smfmac_f32_{n}x{n}x{k}_{a}_{b}", n, k, a, b, "f32", archs)
         for n, k, archs in ((16, 64, NEW), (32, 32, NEW), (16, 128, LAST), (32, 64, LAST))
         for a in ("fp8", "bf8")
         for b in ("fp8", "bf8")
     ),
-    *(Case(f"v_swmmac_f32_16x16x32_{t}", 16, 32, t, t, "f32", RDNA) for t in ("f16", "bf16")),
-    Case("v_swmmac_f16_16x16x32_f16", 16, 32, "f16", "f16", "f16", RDNA),
-    Case("v_swmmac_bf16_16x16x32_bf16", 16, 32, "bf16", "bf16", "bf16", RDNA),
+    *(SparseInstruction(f"v_swmmac_f32_16x16x32_{t}", 16, 32, t, t, "f32", RDNA) for t in ("f16", "bf16")),
+    SparseInstruction("v_swmmac_f16_16x16x32_f16", 16, 32, "f16", "f16", "f16", RDNA),
+    SparseInstruction("v_swmmac_bf16_16x16x32_bf16", 16, 32, "bf16", "bf16", "bf16", RDNA),
     *(
-        Case(f"v_swmmac_f32_16x16x32_{a}_{b}", 16, 32, a, b, "f32", RDNA)
+        SparseInstruction(f"v_swmmac_f32_16x16x32_{a}_{b}", 16, 32, a, b, "f32", RDNA)
         for a in ("fp8", "bf8")
         for b in ("fp8", "bf8")
     ),
-    Case("v_swmmac_i32_16x16x32_iu8", 16, 32, "u8", "u8", "i32", RDNA),
-    Case("v_swmmac_i32_16x16x32_iu4", 16, 32, "u4", "u4", "i32", RDNA),
-    Case("v_swmmac_i32_16x16x64_iu4", 16, 64, "u4", "u4", "i32", RDNA),
+    SparseInstruction("v_swmmac_i32_16x16x32_iu8", 16, 32, "u8", "u8", "i32", RDNA),
+    SparseInstruction("v_swmmac_i32_16x16x32_iu4", 16, 32, "u4", "u4", "i32", RDNA),
+    SparseInstruction("v_swmmac_i32_16x16x64_iu4", 16, 64, "u4", "u4", "i32", RDNA),
 ]
 PAIRS = [(arch, case) for case in CASES for arch in case.archs]
 
 
-def variants(case: Case) -> dict[str, tuple[str, int]]:
+def variants(case: SparseInstruction) -> dict[str, tuple[str, int]]:
     """Modifiers, and the index set that each selects."""
     sets = 32 // (2 * case.stored)
     if case.rdna:
@@ -120,7 +120,7 @@ def snippets(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Snippets]:
     return made
 
 
-def case_named(part: str) -> Case:
+def case_named(part: str) -> SparseInstruction:
     return next(case for case in CASES if case.rdna and case.name.endswith(part))
 
 
@@ -138,7 +138,7 @@ def codes_of(rng: np.random.Generator, kind: Any, shape: tuple[int, ...]) -> Arr
     return np.asarray(kind.encode(rng.standard_normal(shape)))
 
 
-def data_of(case: Case, arch: str, chosen: int, rng: np.random.Generator, **kinds: Any) -> Data:
+def data_of(case: SparseInstruction, arch: str, chosen: int, rng: np.random.Generator, **kinds: Any) -> Data:
     """Random operands; the index register is random except for the chosen set."""
     kind_a, kind_b = kinds.get("a") or number(case.a, arch), kinds.get("b") or number(case.b, arch)
     half, n = case.k // 2, case.n
@@ -168,13 +168,13 @@ def data_of(case: Case, arch: str, chosen: int, rng: np.random.Generator, **kind
     return Data(dense, kind_b.decode(b), out.decode(d), registers)
 
 
-def result(case: Case, v: Array) -> Array:
+def result(case: SparseInstruction, v: Array) -> Array:
     out = NUMBERS[case.out]
     rows = case.results * out.bits // 32
     return out.decode(unpack(v[D : D + rows], *case.result(), out.bits))
 
 
-def check(case: Case, data: Data, got: Array) -> None:
+def check(case: SparseInstruction, data: Data, got: Array) -> None:
     want, total = data.dense @ data.b + data.d, np.abs(data.dense) @ np.abs(data.b) + np.abs(data.d)
     if case.out == "i32":
         assert np.array_equal(got.astype(np.int32), want.astype(np.int64).astype(np.int32))
@@ -184,7 +184,7 @@ def check(case: Case, data: Data, got: Array) -> None:
 
 
 @pytest.mark.parametrize(("arch", "case"), PAIRS, ids=[f"{arch}-{case.name[2:]}" for arch, case in PAIRS])
-def test_sparse_product(arch: str, case: Case, snippets: dict[str, Snippets]) -> None:
+def test_sparse_product(arch: str, case: SparseInstruction, snippets: dict[str, Snippets]) -> None:
     """All index sets give the right product; EXEC has no effect."""
     rng = np.random.default_rng(case.k + case.n)
     for key, (_, chosen) in variants(case).items():

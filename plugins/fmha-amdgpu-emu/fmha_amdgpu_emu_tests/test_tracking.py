@@ -89,7 +89,7 @@ SNIPPETS: tuple[tuple[str, str, tuple[tuple[str, str], ...]], ...] = (
 )  # fmt: skip
 
 
-class Case:
+class TrackedSnippets:
     def __init__(self, arch: str, opened: Device, folder: Path) -> None:
         self.arch, self.device = arch, opened
         self.names = names(arch)
@@ -102,9 +102,9 @@ class Case:
 
 
 @pytest.fixture(scope="module", params=ARCHS)
-def case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Case]:
+def case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[TrackedSnippets]:
     with device(request.param) as opened:
-        yield Case(request.param, opened, tmp_path_factory.mktemp(request.param))
+        yield TrackedSnippets(request.param, opened, tmp_path_factory.mktemp(request.param))
 
 
 def found(findings: list[Finding]) -> list[tuple[str, str]]:
@@ -113,7 +113,7 @@ def found(findings: list[Finding]) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize(("name", "expected"), [(name, expected) for name, _, expected in SNIPPETS])
-def test_one_wave(case: Case, name: str, expected: tuple[tuple[str, str], ...]) -> None:
+def test_one_wave(case: TrackedSnippets, name: str, expected: tuple[tuple[str, str], ...]) -> None:
     defined = np.full(512, ALL, np.uint64)
     defined[[30, 31]] = 0
     lanes = np.arange(64) * 4
@@ -134,7 +134,7 @@ def test_one_wave(case: Case, name: str, expected: tuple[tuple[str, str], ...]) 
     ).findings
 
 
-def test_undefined_lanes_are_told_apart(case: Case) -> None:
+def test_undefined_lanes_are_told_apart(case: TrackedSnippets) -> None:
     """Only lanes that EXEC enables matter, and the finding names a lane."""
     defined = np.full(512, ALL, np.uint64)
     defined[30] = ALL & ~(1 << 5)
@@ -190,14 +190,14 @@ LDS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
 )  # fmt: skip
 
 
-def lds_kernels(case: Case, folder: Path) -> bytes:
+def lds_kernels(case: TrackedSnippets, folder: Path) -> bytes:
     """All kernels in one code object."""
     fill = case.names | {"b8": "store_b8" if case.arch in WAVE32 else "write_b8"}
     first = "" if case.arch in WAVE32 else "s_mov_b32 m0, -1\n"
     return kernels(case.arch, folder, {name: first + (BODY + text).format(**fill) for name, text, _ in LDS}, lds=2048)
 
 
-def test_waves_that_share_lds(case: Case, tmp_path: Path) -> None:
+def test_waves_that_share_lds(case: TrackedSnippets, tmp_path: Path) -> None:
     """A barrier with a wait before it orders the accesses of two waves. Every seed finds the same kinds."""
     code = lds_kernels(case, tmp_path)
     arguments, block = struct.pack("<Q", case.address) + bytes(56), (WAVES * case.lanes, 1, 1)
@@ -232,7 +232,7 @@ v_and_b32 v5, 0xfc, v1
 )
 
 
-def test_waves_that_load_the_same_to_lds(case: Case, tmp_path: Path) -> None:
+def test_waves_that_load_the_same_to_lds(case: TrackedSnippets, tmp_path: Path) -> None:
     """Waves may load the same values to the same place, each with its own wait; different values are a race."""
     if case.arch in WAVE32:
         pytest.skip("no loads to LDS")

@@ -17,7 +17,7 @@ A, B, C, D = 0, 32, 64, 128
 
 
 @dataclass(frozen=True)
-class Case:
+class WmmaInstruction:
     """16 x 16 x k on one architecture; ``out`` f32, i32, f16 or bf16."""
 
     arch: str
@@ -66,17 +66,21 @@ class Case:
 
 BOTH = ("gfx1100", "gfx1201")
 CASES = [
-    *(Case(arch, f"v_wmma_f32_16x16x16_{t}", 16, t, t, "f32") for arch in BOTH for t in ("f16", "bf16")),
-    *(Case(arch, f"v_wmma_{t}_16x16x16_{t}", 16, t, t, t) for arch in BOTH for t in ("f16", "bf16")),
-    *(Case(arch, "v_wmma_i32_16x16x16_iu8", 16, "u8", "u8", "i32") for arch in BOTH),
-    *(Case(arch, "v_wmma_i32_16x16x16_iu4", 16, "u4", "u4", "i32") for arch in BOTH),
-    Case("gfx1201", "v_wmma_i32_16x16x32_iu4", 32, "u4", "u4", "i32"),
-    *(Case("gfx1201", f"v_wmma_f32_16x16x16_{a}_{b}", 16, a, b, "f32") for a in ("fp8", "bf8") for b in ("fp8", "bf8")),
+    *(WmmaInstruction(arch, f"v_wmma_f32_16x16x16_{t}", 16, t, t, "f32") for arch in BOTH for t in ("f16", "bf16")),
+    *(WmmaInstruction(arch, f"v_wmma_{t}_16x16x16_{t}", 16, t, t, t) for arch in BOTH for t in ("f16", "bf16")),
+    *(WmmaInstruction(arch, "v_wmma_i32_16x16x16_iu8", 16, "u8", "u8", "i32") for arch in BOTH),
+    *(WmmaInstruction(arch, "v_wmma_i32_16x16x16_iu4", 16, "u4", "u4", "i32") for arch in BOTH),
+    WmmaInstruction("gfx1201", "v_wmma_i32_16x16x32_iu4", 32, "u4", "u4", "i32"),
+    *(
+        WmmaInstruction("gfx1201", f"v_wmma_f32_16x16x16_{a}_{b}", 16, a, b, "f32")
+        for a in ("fp8", "bf8")
+        for b in ("fp8", "bf8")
+    ),
 ]
 SIGNS = {"uu": "", "su": "neg_lo:[1,0,0]", "us": "neg_lo:[0,1,0]", "ss": "neg_lo:[1,1,0]"}
 
 
-def texts_of(case: Case) -> dict[str, str]:
+def texts_of(case: WmmaInstruction) -> dict[str, str]:
     name = case.name
     texts = {name: case.text(), f"{name}_in_place": case.text(c=f"v[{D}:{D + case.result_words - 1}]")}
     if case.out == "i32":
@@ -111,7 +115,7 @@ class Data:
     registers: dict[int, Any]
 
 
-def data_of(case: Case, rng: np.random.Generator, upper: int = 0, signs: str = "uu") -> Data:
+def data_of(case: WmmaInstruction, rng: np.random.Generator, upper: int = 0, signs: str = "uu") -> Data:
     kinds = [NUMBERS[kind.replace("u", sign) if sign == "i" else kind] for kind, sign in zip(
         (case.a, case.b), signs.replace("s", "i"), strict=True)]  # fmt: skip
     out = NUMBERS[case.out]
@@ -131,12 +135,12 @@ def data_of(case: Case, rng: np.random.Generator, upper: int = 0, signs: str = "
     return Data(kinds[0].decode(a), kinds[1].decode(b), out.decode(c), {A: rows[0], B: rows[1], C: held})
 
 
-def result(case: Case, v: Array, upper: int = 0) -> Array:
+def result(case: WmmaInstruction, v: Array, upper: int = 0) -> Array:
     out = NUMBERS[case.out]
     return out.decode(unpack(v[D : D + case.result_words], *case.result(upper), out.bits))
 
 
-def check(case: Case, a: Array, b: Array, c: Array | float, got: Array) -> None:
+def check(case: WmmaInstruction, a: Array, b: Array, c: Array | float, got: Array) -> None:
     want, total = a @ b + c, np.abs(a) @ np.abs(b) + np.abs(c)
     if case.out == "i32":
         assert np.array_equal(got.astype(np.int32), want.astype(np.int64).astype(np.int32))
@@ -149,7 +153,7 @@ IDS = [f"{case.arch}-{case.name[7:]}" for case in CASES]
 
 
 @pytest.mark.parametrize("case", CASES, ids=IDS)
-def test_product(case: Case, snippets: dict[str, Snippets]) -> None:
+def test_product(case: WmmaInstruction, snippets: dict[str, Snippets]) -> None:
     """Plain, in place and with a constant as C; EXEC has no effect."""
     run = snippets[case.arch].run
     data = data_of(case, np.random.default_rng(case.k))
@@ -165,7 +169,7 @@ INTS = [case for case in CASES if case.out == "i32"]
 
 
 @pytest.mark.parametrize("case", FLOATS, ids=[f"{case.arch}-{case.name[7:]}" for case in FLOATS])
-def test_signs_of_floats(case: Case, snippets: dict[str, Snippets]) -> None:
+def test_signs_of_floats(case: WmmaInstruction, snippets: dict[str, Snippets]) -> None:
     """NEG_LO and NEG_HI negate lower and upper elements of A and B; for C they negate and take the magnitude."""
     run = snippets[case.arch].run
     data = data_of(case, np.random.default_rng(7))
@@ -179,7 +183,7 @@ def test_signs_of_floats(case: Case, snippets: dict[str, Snippets]) -> None:
 
 
 @pytest.mark.parametrize("case", INTS, ids=[f"{case.arch}-{case.name[7:]}" for case in INTS])
-def test_signs_of_integers(case: Case, snippets: dict[str, Snippets]) -> None:
+def test_signs_of_integers(case: WmmaInstruction, snippets: dict[str, Snippets]) -> None:
     """NEG_LO bits 0 and 1 make A and B signed, CLAMP saturates, and D may overlap C."""
     run = snippets[case.arch].run
     rng = np.random.default_rng(8)

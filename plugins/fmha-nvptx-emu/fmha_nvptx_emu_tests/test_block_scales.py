@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip("fmha_nvptx_emu", reason="plugins/fmha-nvptx-emu is not installed")
 
-from fmha_nvptx_emu_tests.support.block_scales import SCALES, TYPES, Case, bytes_of, case, numbers, with_scales
+from fmha_nvptx_emu_tests.support.block_scales import SCALES, TYPES, ProductCodes, bytes_of, case, numbers, with_scales
 from fmha_nvptx_emu_tests.support.ptx_machine import library
 from fmha_nvptx_emu_tests.support.tensor_core import ORDER, PAIR, TensorProduct
 from fmha_nvptx_emu_tests.support.warpgroup import Layout
@@ -115,13 +115,13 @@ def test_other_names_of_the_same_size(written: str, meant: str, monkeypatch: pyt
     assert_product(made, it.wanted())
 
 
-def wide(name: str) -> Case:
+def wide(name: str) -> ProductCodes:
     """Sums that every addition rounds."""
     it, random = case(name, 128, 8, seed=1), np.random.default_rng(9)
     if name == "mxf8f6f4":
         it = case(name, 128, 8, ("e5m2", "e4m3"), seed=1)
     c = random.normal(0, 1, it.c.shape).astype(np.float32)
-    return Case(it.name, it.kind_a, it.kind_b, it.a, it.b, it.scales_a, it.scales_b, c)
+    return ProductCodes(it.name, it.kind_a, it.kind_b, it.a, it.b, it.scales_a, it.scales_b, c)
 
 
 @pytest.mark.parametrize("name", SCALES)

@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip("fmha_nvptx_emu", reason="plugins/fmha-nvptx-emu is not installed")
 
-from fmha_nvptx_emu_tests.support.opcode_cases import F16, F32, Case, cases
+from fmha_nvptx_emu_tests.support.opcode_cases import F16, F32, OpcodeCase, cases
 from fmha_nvptx_emu_tests.support.ptx_machine import Array, evaluate, opcodes
 
 ELSEWHERE = {
@@ -82,7 +82,7 @@ def assert_same(got: Array, wanted: Array, ulps: int, text: str, inputs: list[Ar
 
 
 @pytest.mark.parametrize("case", cases(), ids=lambda case: case.text.replace(" ", ""))
-def test_an_opcode_equals_its_formula(case: Case) -> None:
+def test_an_opcode_equals_its_formula(case: OpcodeCase) -> None:
     for seed in range(ROUNDS):
         random = np.random.default_rng([seed, len(case.text)])
         inputs = [drawn(kind, random) for kind in case.inputs]

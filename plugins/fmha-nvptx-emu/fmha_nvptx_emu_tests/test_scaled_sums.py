@@ -15,7 +15,7 @@ import pytest
 pytest.importorskip("fmha_nvptx_emu", reason="plugins/fmha-nvptx-emu is not installed")
 
 from fmha_nvptx_emu_tests.support import mma_sums
-from fmha_nvptx_emu_tests.support.block_scales import SCALES, Case, case
+from fmha_nvptx_emu_tests.support.block_scales import SCALES, ProductCodes, case
 from fmha_nvptx_emu_tests.support.ptx_machine import Array
 
 ANSWERS = Path(__file__).with_name("support") / "mma_sim_tcgen05.json"
@@ -36,7 +36,7 @@ class Scaled:
         block = 16 if size.endswith("4X") else 32
         return f"m128n{N}k{32 if kind == 'mxf8f6f4' else 64}.block{block}.f32.{self.a}.{self.b}.{scales}"
 
-    def case(self, seed: int) -> Case:
+    def case(self, seed: int) -> ProductCodes:
         """Any bits, but for infinite C where elements have 4 bits, which MMA-Sim does not take."""
         it = case(self.name, 128, N, (self.a, self.b))
         random = np.random.default_rng([seed, *str(self).encode()])
@@ -49,7 +49,7 @@ class Scaled:
         else:
             a, b = (random.integers(0, 16, x.shape).astype(np.uint8) for x in (a, b))
         c = mma_sums.numbers(random, "f32", (128, N), random.integers(0, 3 if self.a == "e2m1" else 4, (128, N)))
-        return Case(it.name, self.a, self.b, a, b, self.scales(random, it.scales_a.shape), self.scales(random, it.scales_b.shape), c)  # fmt: skip
+        return ProductCodes(it.name, self.a, self.b, a, b, self.scales(random, it.scales_a.shape), self.scales(random, it.scales_b.shape), c)  # fmt: skip
 
     def scales(self, random: np.random.Generator, shape: tuple[int, ...]) -> Array:
         """Most near one, some of any size, few that are no numbers."""

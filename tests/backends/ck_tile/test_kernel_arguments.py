@@ -27,7 +27,7 @@ from tests.support.referees.ck_tile.kargs import expected
 
 
 @dataclass(frozen=True)
-class Case:
+class StagedProblem:
     """A problem on an architecture; ``families`` are the expected stages in order.
 
     CI judges the ``quick`` stages. Its other tests compile the same kernels.
@@ -49,51 +49,51 @@ APPEND_SPLITKV = (Family.FWD_APPENDKV, *SPLITKV)
 BWD = (Family.BWD_DOT_DO_O, Family.BWD_DQ_DK_DV, Family.BWD_CONVERT_DQ)
 
 CASES = (
-    Case("gfx942", "-b 2 -H 4 -s 200 --seqlen-k 300 -d 64 --splits 1", FWD, quick=FWD),
-    Case("gfx942", "--seqlens-q 100,1,50 --seqlens-k 30,80,120 -H 4 -d 64 --alibi --causal --lse --splits 1", FWD),
-    Case(
+    StagedProblem("gfx942", "-b 2 -H 4 -s 200 --seqlen-k 300 -d 64 --splits 1", FWD, quick=FWD),
+    StagedProblem("gfx942", "--seqlens-q 100,1,50 --seqlens-k 30,80,120 -H 4 -d 64 --alibi --causal --lse --splits 1", FWD),
+    StagedProblem(
         "gfx942",
         "-b 2 -H 6 --kv-heads 2 -s 130 --seqlen-k 260 -d 128 --dtype bf16 --layout bshd --bias elementwise:1hss "
         "--mask window:40,3 --lse --dropout 0.2 --seed 123456789012 --offset 77 --splits 1",
         FWD,
     ),
-    Case("gfx942", "-b 2 -H 4 -s 256 -d 128 --softcap 30 --mask window-tl:64,0 --layout bshd:bhsd --scale 0.3 --splits 1", FWD),
-    Case("gfx942", "-b 1 -H 2 -s 128 -d 128 --dtype fp8_e4m3:bf16 --qscale tensor --splits 1", FWD),
-    Case("gfx90a", "-b 2 -H 2 -s 100 -d 64 --dtype fp32 --bias elementwise:bhss --splits 1", FWD),
-    Case("gfx950", "-b 1 -H 4 --kv-heads 1 -s 300 -d 128 --causal --splits 1", FWD),
-    Case("gfx1201", "-b 3 -H 4 -s 90 -d 64 --dtype bf16 --alibi-slopes filled:bh --dropout 0.5 --seed 3 --splits 1", FWD),
-    Case("gfx942", "-b 2 -H 8 --kv-heads 2 -s 16 --kv-cache linear --cache-seqlens 1000,513 -d 64 --lse --splits 4", SPLITKV),
-    Case("gfx942", "--seqlens-q 33,7 --kv-cache paged:128 --cache-seqlens 700,200 -H 4 --kv-heads 2 -d 128 --causal --splits 3", SPLITKV),
-    Case("gfx1201", "-b 2 -H 8 --kv-heads 2 -s 1 --seqlen-k 2048 -d 128 --splits 8", SPLITKV),
-    Case(
+    StagedProblem("gfx942", "-b 2 -H 4 -s 256 -d 128 --softcap 30 --mask window-tl:64,0 --layout bshd:bhsd --scale 0.3 --splits 1", FWD),
+    StagedProblem("gfx942", "-b 1 -H 2 -s 128 -d 128 --dtype fp8_e4m3:bf16 --qscale tensor --splits 1", FWD),
+    StagedProblem("gfx90a", "-b 2 -H 2 -s 100 -d 64 --dtype fp32 --bias elementwise:bhss --splits 1", FWD),
+    StagedProblem("gfx950", "-b 1 -H 4 --kv-heads 1 -s 300 -d 128 --causal --splits 1", FWD),
+    StagedProblem("gfx1201", "-b 3 -H 4 -s 90 -d 64 --dtype bf16 --alibi-slopes filled:bh --dropout 0.5 --seed 3 --splits 1", FWD),
+    StagedProblem("gfx942", "-b 2 -H 8 --kv-heads 2 -s 16 --kv-cache linear --cache-seqlens 1000,513 -d 64 --lse --splits 4", SPLITKV),
+    StagedProblem("gfx942", "--seqlens-q 33,7 --kv-cache paged:128 --cache-seqlens 700,200 -H 4 --kv-heads 2 -d 128 --causal --splits 3", SPLITKV),
+    StagedProblem("gfx1201", "-b 2 -H 8 --kv-heads 2 -s 1 --seqlen-k 2048 -d 128 --splits 8", SPLITKV),
+    StagedProblem(
         "gfx942",
         "-b 2 -H 4 --kv-heads 2 -s 5 --kv-cache linear --cache-seqlens 100,64 --append 5 --rotary 32 -d 64 --splits 2",
         APPEND_SPLITKV,
     ),
-    Case(
+    StagedProblem(
         "gfx90a",
         "-b 2 -H 2 -s 4 --kv-cache linear --cache-seqlens 100,37 --append 4 --rotary 64 -d 128 --causal --splits 2",
         APPEND_SPLITKV,
         quick=(COMBINE,),
     ),
-    Case(
+    StagedProblem(
         "gfx942",
         "-b 2 -H 4 -s 3 --kv-cache paged:128 --cache-seqlens 300,17 --append 3 --rotary 64:interleaved -d 128 "
         "--dtype bf16 --causal --splits 2",
         APPEND_SPLITKV,
     ),
-    Case("gfx942", "-b 2 -H 4 -s 64 --kv-cache paged:128 --cache-seqlens 400,129 -d 128 --causal --splits 1", (Family.FWD_PAGEDKV,)),
-    Case("gfx942", "--seqlens-q 64,20 --kv-cache paged:256 --cache-seqlens 400,129 -H 4 --kv-heads 1 -d 128 --splits 1", (Family.FWD_PAGEDKV,)),
-    Case("gfx942", "--seqlens-q 64,20 --kv-cache paged:1 --cache-seqlens 400,129 -H 4 --kv-heads 2 -d 128 --causal --lse --splits 1", (Family.BATCH_PREFILL,)),
-    Case("gfx942", "-b 2 -H 4 -s 200 --kv-cache paged:1 --cache-seqlens 400,129 -d 128 --dtype bf16 --splits 1", (Family.BATCH_PREFILL,)),
-    Case("gfx942", "-b 2 -H 4 --kv-heads 2 -s 256 -d 64 --causal --direction bwd", BWD),
-    Case(
+    StagedProblem("gfx942", "-b 2 -H 4 -s 64 --kv-cache paged:128 --cache-seqlens 400,129 -d 128 --causal --splits 1", (Family.FWD_PAGEDKV,)),
+    StagedProblem("gfx942", "--seqlens-q 64,20 --kv-cache paged:256 --cache-seqlens 400,129 -H 4 --kv-heads 1 -d 128 --splits 1", (Family.FWD_PAGEDKV,)),
+    StagedProblem("gfx942", "--seqlens-q 64,20 --kv-cache paged:1 --cache-seqlens 400,129 -H 4 --kv-heads 2 -d 128 --causal --lse --splits 1", (Family.BATCH_PREFILL,)),
+    StagedProblem("gfx942", "-b 2 -H 4 -s 200 --kv-cache paged:1 --cache-seqlens 400,129 -d 128 --dtype bf16 --splits 1", (Family.BATCH_PREFILL,)),
+    StagedProblem("gfx942", "-b 2 -H 4 --kv-heads 2 -s 256 -d 64 --causal --direction bwd", BWD),
+    StagedProblem(
         "gfx942",
         "--seqlens-q 70,30 --seqlens-k 90,200 -H 4 -d 128 --dtype bf16 --alibi --dropout 0.1 --seed 5 --offset 9 --direction bwd",
         BWD,
     ),
-    Case("gfx942", "-b 2 -H 3 -s 100 -d 64 --bias elementwise:bhss --dbias --deterministic --layout bshd --direction bwd", BWD),
-    Case("gfx950", "-b 2 -H 2 -s 16 --seqlen-k 64 -d 128 --direction bwd", BWD[:2]),
+    StagedProblem("gfx942", "-b 2 -H 3 -s 100 -d 64 --bias elementwise:bhss --dbias --deterministic --layout bshd --direction bwd", BWD),
+    StagedProblem("gfx950", "-b 2 -H 2 -s 16 --seqlen-k 64 -d 128 --direction bwd", BWD[:2]),
 )  # fmt: skip
 
 
@@ -114,7 +114,7 @@ def supervisor() -> Iterator[Supervisor]:
         yield found
 
 
-def plan_for(case: Case, backend: Backend) -> Plan:
+def plan_for(case: StagedProblem, backend: Backend) -> Plan:
     problem, device = Problem.from_cli(case.line), DeviceFacts.of_arch(case.arch)
     main = next(f for f in case.families if f not in (Family.FWD_APPENDKV, Family.BWD_DOT_DO_O))
     decisions = [d for d in backend.decide(problem, device) if isinstance(d, Supported) and d.kernel.family is main]
@@ -180,7 +180,9 @@ def _holes(launch: LaunchView) -> list[str]:
     )
 
 
-def check(case: Case, stages: tuple[Family, ...], backend: Backend, supervisor: Supervisor, cache: Path) -> None:
+def check(
+    case: StagedProblem, stages: tuple[Family, ...], backend: Backend, supervisor: Supervisor, cache: Path
+) -> None:
     plan = plan_for(case, backend)
     cut, launches = launches_of(plan, backend, supervisor, cache, stages)
     found, compared = mismatches(plan, cut, launches)
@@ -195,13 +197,13 @@ QUICK = tuple(case for case in CASES if case.quick)
 @pytest.mark.slow
 @pytest.mark.ci
 @pytest.mark.parametrize("case", QUICK, ids=lambda c: c.id)
-def test_kernels_of_two_families(case: Case, ck: Backend, supervisor: Supervisor, shared_cache: Path) -> None:
+def test_kernels_of_two_families(case: StagedProblem, ck: Backend, supervisor: Supervisor, shared_cache: Path) -> None:
     check(case, case.quick, ck, supervisor, shared_cache)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
-def test_every_stage(case: Case, ck: Backend, supervisor: Supervisor, shared_cache: Path) -> None:
+def test_every_stage(case: StagedProblem, ck: Backend, supervisor: Supervisor, shared_cache: Path) -> None:
     check(case, case.families, ck, supervisor, shared_cache)
 
 

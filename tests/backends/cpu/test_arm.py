@@ -39,7 +39,7 @@ from tests.support.generators.cpu.backward_cases import (
     make_backward,
     random_backward,
 )
-from tests.support.generators.cpu.cases import Case, arguments, complaints, kernel_of, make_data, random_case
+from tests.support.generators.cpu.cases import AttentionCase, arguments, complaints, kernel_of, make_data, random_case
 from tests.support.generators.cpu.extreme_cases import EXTREMES, SHOWN_BY, extreme_case
 
 ARCHS = ("aarch64", "aarch64_bf16", "generic")
@@ -88,7 +88,7 @@ def test_sample(arm: Emulator, arch: str, dtype: str, kind: str, tmp_path: Path)
 @pytest.mark.slow
 def test_a_planted_fault_is_seen(arm: Emulator, tmp_path: Path) -> None:
     """The same problem with a kernel that drops the last key: the comparison would notice a wrong Arm kernel."""
-    kernel, case = kernel_of("aarch64", "fp32", "prefill"), Case("fp32")
+    kernel, case = kernel_of("aarch64", "fp32", "prefill"), AttentionCase("fp32")
     make_data(case, np.random.default_rng(0))
     for fault, wrong in ((None, False), (Fault.LAST_KEY_DROPPED, True)):
         assert arm.run(kernel, arm.build(kernel, planted(kernel, fault)), arguments(case), case.data, tmp_path) == 0
@@ -99,7 +99,7 @@ def test_a_planted_fault_is_seen(arm: Emulator, tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_processor_without_bf16_is_no_place_for_its_kernels(arm: Emulator, tmp_path: Path) -> None:
     """A negative test of the emulator too: it does not execute what the processor lacks."""
-    old, case = arm.on("cortex-a76"), Case("bf16")
+    old, case = arm.on("cortex-a76"), AttentionCase("bf16")
     make_data(case, np.random.default_rng(0))
     statuses = {}
     for arch in ("aarch64", "aarch64_bf16"):
@@ -127,7 +127,7 @@ def test_many_blocks_of_keys(arm: Emulator, arch: str, dtype: str, change: dict[
     assert arm.run(kernel, arm.build(kernel), backward_arguments(case), case.data, tmp_path) == 0
     assert backward_complaints(case) == []
     for kind in ("prefill", "decode"):
-        plain = replace(Case(**{f.name: getattr(case, f.name) for f in fields(Case)}), data={})
+        plain = replace(AttentionCase(**{f.name: getattr(case, f.name) for f in fields(AttentionCase)}), data={})
         if kind == "decode":
             plain = replace(plain, q_len=(11,))
         make_data(plain, np.random.default_rng(6))
@@ -186,7 +186,9 @@ def test_hidden_numbers_do_not_leak(arm: Emulator, arch: str, dtype: str, tmp_pa
     for kind in ("prefill", "decode"):
         kernel = kernel_of(arch, dtype, kind)
         for hdim in (64, 33):
-            case = Case(dtype, q_len=(7,), k_len=(100,), capacity=100, hdim=hdim, hdim_v=hdim, left=20, right=0, sink=4)
+            case = AttentionCase(
+                dtype, q_len=(7,), k_len=(100,), capacity=100, hdim=hdim, hdim_v=hdim, left=20, right=0, sink=4
+            )
             make_data(case, np.random.default_rng(hdim))
             for name, value in (("k", np.nan), ("v", np.inf)):
                 case.data[name][:, :, 4:73] = value
@@ -196,7 +198,7 @@ def test_hidden_numbers_do_not_leak(arm: Emulator, arch: str, dtype: str, tmp_pa
 
 
 def extreme(
-    arm: Emulator, arch: str, kind: str, case: Case, work: Path, fault: ExtremeFault | None = None
+    arm: Emulator, arch: str, kind: str, case: AttentionCase, work: Path, fault: ExtremeFault | None = None
 ) -> list[str]:
     """What the formula says against a launch."""
     if isinstance(case, BackwardCase):

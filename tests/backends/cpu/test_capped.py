@@ -12,7 +12,7 @@ import pytest
 from fmha_cli.backends.cpu.arch_detect import ARCHS
 from fmha_cli.codegen.cpu.emit import emit
 from fmha_cli.domain.kernel import KernelSpec
-from tests.support.generators.cpu.cases import Case, Load, best_first, complaints, kernel_of, make_data, run
+from tests.support.generators.cpu.cases import AttentionCase, Load, best_first, complaints, kernel_of, make_data, run
 
 Build = Callable[[KernelSpec, Callable[[KernelSpec], str]], ctypes.CDLL]
 NEAR = "return vtop(most) <= c.near.end;"
@@ -24,7 +24,7 @@ WINDOW = {"left": 250, "right": 30}
 def wrong_rows(library: ctypes.CDLL, dtype: str, far: float, **mask: int) -> list[str]:
     """What is wrong where a cap of 1 presses scores of about 0.1, every third of which is ``far`` instead."""
     sizes: dict[str, Any] = {"heads": 1, "kv_heads": 1, "q_len": (70,), "k_len": (500,), "capacity": 500, "hdim": 32}
-    case = Case(dtype, scale=1.0, softcap=1.0, **sizes, **mask)
+    case = AttentionCase(dtype, scale=1.0, softcap=1.0, **sizes, **mask)
     make_data(case, np.random.default_rng(5))
     q, k = case.data["q"], case.data["k"]
     q[...], k[...] = 0, np.float32(0.1) * k.astype(np.float32)

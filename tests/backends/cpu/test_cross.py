@@ -21,13 +21,13 @@ from tests.support.generators.cpu.backward_cases import (
     random_backward,
     run_backward,
 )
-from tests.support.generators.cpu.cases import Case, complaints, kernel_of, make_data, random_case, run
+from tests.support.generators.cpu.cases import AttentionCase, complaints, kernel_of, make_data, random_case, run
 
 pytestmark = pytest.mark.slow
 OTHERS, KINDS = ("clang++", "zig"), ("prefill", "decode")
 
 
-def cases(dtype: str, kind: str, count: int) -> list[Case]:
+def cases(dtype: str, kind: str, count: int) -> list[AttentionCase]:
     out = []
     for seed in range(count):
         rng = np.random.default_rng([seed, 99])

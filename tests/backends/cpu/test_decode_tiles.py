@@ -18,7 +18,7 @@ from tests.support.builds.planted_cpu import _with, planted
 from tests.support.fakes.software_tiles import AMX, FAULTS, HOST, HOSTS, software, tiles_kernel
 from tests.support.generators.cpu.cases import (
     FAULT_NEEDS,
-    Case,
+    AttentionCase,
     Load,
     complaints,
     make_data,
@@ -45,13 +45,13 @@ def faulty(build_text: Build) -> ctypes.CDLL:
     return build_text(KERNEL, lambda kernel: faulty_tiles(kernel, "attend_task.h"))
 
 
-def checked(library: ctypes.CDLL, case: Case) -> list[str]:
+def checked(library: ctypes.CDLL, case: AttentionCase) -> list[str]:
     run(library, case)
     assert not tile_faults(library)
     return complaints(case)
 
 
-def seeded(seed: int) -> Case:
+def seeded(seed: int) -> AttentionCase:
     rng = np.random.default_rng([seed, 16, 48])
     case = random_case(rng, "bf16", few_rows=True)
     make_data(case, rng)
@@ -80,12 +80,14 @@ def test_many(tiles: Software, host: str) -> None:
 @pytest.mark.parametrize("hdim", [1, 31, 32, 33, 64, 65])
 def test_every_end_of_a_tile(tiles: Software, hdim: int) -> None:
     for hdim_v, keys, rows in ((1, 1, 1), (16, 31, 15), (17, 32, 16), (32, 33, 17), (33, 64, 64), (48, 97, 63)):
-        case = Case("bf16", hdim=hdim, hdim_v=hdim_v, q_len=(rows,), k_len=(keys,), capacity=keys, right=keys // 2)
+        case = AttentionCase(
+            "bf16", hdim=hdim, hdim_v=hdim_v, q_len=(rows,), k_len=(keys,), capacity=keys, right=keys // 2
+        )
         make_data(case, np.random.default_rng(hdim))
         assert checked(tiles(), case) == [], case
 
 
-LONG = Case("bf16", heads=6, kv_heads=2, q_len=(7,), k_len=(1200,), capacity=1200, hdim=40, hdim_v=72, right=0)
+LONG = AttentionCase("bf16", heads=6, kv_heads=2, q_len=(7,), k_len=(1200,), capacity=1200, hdim=40, hdim_v=72, right=0)
 
 
 @pytest.mark.parametrize(
@@ -107,7 +109,7 @@ def test_same_bits_for_any_number_of_threads_and_any_pages(tiles: Software) -> N
     """With one split: the bits depend on where keys are split."""
     seen = set()
     for threads, page in ((1, 0), (2, 0), (5, 0), (2, 16), (2, 7), (2, 300)):
-        case = Case(
+        case = AttentionCase(
             "bf16", heads=4, q_len=(9,) * 3, k_len=(300,) * 3, capacity=300, threads=threads, page=page, splits=1
         )
         make_data(case, np.random.default_rng(7))
@@ -116,7 +118,7 @@ def test_same_bits_for_any_number_of_threads_and_any_pages(tiles: Software) -> N
     assert len(seen) == 1
 
 
-BASE = Case("bf16", heads=4, kv_heads=2, q_len=(9,), k_len=(150,), capacity=150, hdim=40, hdim_v=40)
+BASE = AttentionCase("bf16", heads=4, kv_heads=2, q_len=(9,), k_len=(150,), capacity=150, hdim=40, hdim_v=40)
 NEEDS: dict[object, dict[str, object]] = {**FAULT_NEEDS, TileFault.TILE_TAIL: {"k_len": (144,), "capacity": 144}}
 """The last of the short blocks, 32 keys, has 16: half of a tile of weights is behind them. With fewer, infinite scores of hidden keys
 would be there, and the row would be computed again."""

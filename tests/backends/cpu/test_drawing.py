@@ -12,7 +12,15 @@ import pytest
 from fmha_cli.codegen.cpu.emit import emit
 from fmha_cli.domain.kernel import KernelSpec
 from tests.support.fakes.software_tiles import WHOLE
-from tests.support.generators.cpu.cases import Case, Load, best_and_tiles, complaints, kernel_of, make_data, run
+from tests.support.generators.cpu.cases import (
+    AttentionCase,
+    Load,
+    best_and_tiles,
+    complaints,
+    kernel_of,
+    make_data,
+    run,
+)
 
 Build = Callable[[KernelSpec, Callable[[KernelSpec], str]], ctypes.CDLL]
 HELP = "__atomic_load_n(job.next_item + own, __ATOMIC_RELAXED) < job.first_item[own + 1]"
@@ -101,7 +109,7 @@ def test_planted_draws_in_order_do_not_keep_to_heads(probe: ctypes.CDLL) -> None
 def test_the_bits_do_not_depend_on_the_number_of_threads(keys: int, arch: str, dtype: str, load: Load) -> None:
     """Either way of sharing: K and V of a head below a megabyte, and above it (in fp32; two megabytes)."""
     shape = {"heads": 6, "kv_heads": 3, "hdim": 96, "hdim_v": 88, "q_len": (150, 0, 33), "packed": True, "right": 0}
-    case, results = Case(dtype, **shape, k_len=(keys, 5, keys // 3), capacity=0), []
+    case, results = AttentionCase(dtype, **shape, k_len=(keys, 5, keys // 3), capacity=0), []
     make_data(case, np.random.default_rng(6))
     for threads in (1, 2, 3, 7):
         case.threads = threads

@@ -20,7 +20,7 @@ from fmha_cli.domain.arch import load_arch
 from fmha_cli.domain.dtypes import DType
 from fmha_cli.domain.signature import KvKey
 from fmha_cli.domain.tensors import Element
-from tests.support.generators.cpu.cases import BEST, Case, Load, complaints, make_data, run
+from tests.support.generators.cpu.cases import BEST, AttentionCase, Load, complaints, make_data, run
 
 PAGE = mmap.PAGESIZE
 LIBC = ctypes.CDLL(None, use_errno=True)
@@ -50,7 +50,7 @@ def test_nothing_outside_is_touched(load: Load, arch: str, dtype: str, kind: str
     for hdim, hdim_v, keys in ((1, 1, 1), (3, 5, 13), (33, 17, 29), (64, 100, 50), (127, 31, 7)):
         for at_end in (True, False):
             rows = 7 if kind == "decode" else 37
-            case = Case(
+            case = AttentionCase(
                 dtype, heads=2, kv_heads=2, hdim=hdim, hdim_v=hdim_v, q_len=(rows,) * 2, k_len=(keys,) * 2,
                 capacity=keys, bias=(2, 2), sink_logits=True, softcap=9.0, right=3, threads=1,
             )  # fmt: skip
@@ -79,7 +79,7 @@ def test_nothing_outside_8_bit_keys_and_values_is_read(build_text: Callable[...,
     for number, (hdim, hdim_v, keys) in enumerate(((1, 8, 1), (24, 5, 13), (72, 17, 29), (64, 100, 50), (128, 33, 7))):
         for rows in (1, 7):
             heads = 1 + (number + rows) % 2
-            case = Case(
+            case = AttentionCase(
                 "bf16", heads=heads, kv_heads=heads, hdim=hdim, hdim_v=hdim_v, q_len=(rows,) * 2, k_len=(keys,) * 2,
                 capacity=keys, threads=1, bshd=True,
             )  # fmt: skip
@@ -96,11 +96,11 @@ def test_nothing_outside_8_bit_keys_and_values_is_read(build_text: Callable[...,
 def test_two_launches_at_once(load: Load) -> None:
     """The second launch runs without the pool."""
     library = load(BEST, "fp32", "prefill")
-    cases = [Case("fp32", heads=4, q_len=(200,), k_len=(300,), capacity=300, data={}) for _ in range(4)]
+    cases = [AttentionCase("fp32", heads=4, q_len=(200,), k_len=(300,), capacity=300, data={}) for _ in range(4)]
     for seed, case in enumerate(cases):
         make_data(case, np.random.default_rng(seed))
 
-    def many(case: Case) -> None:
+    def many(case: AttentionCase) -> None:
         for _ in range(30):
             run(library, case)
 
@@ -115,7 +115,7 @@ def test_two_launches_at_once(load: Load) -> None:
 def test_release_and_again(load: Load) -> None:
     library = load(BEST, "fp32", "prefill")
     for threads in (2, 6, 1, 3):
-        case = Case("fp32", heads=8, q_len=(200,), k_len=(300,), capacity=300, threads=threads, data={})
+        case = AttentionCase("fp32", heads=8, q_len=(200,), k_len=(300,), capacity=300, threads=threads, data={})
         make_data(case, np.random.default_rng(threads))
         run(library, case)
         assert complaints(case) == []

@@ -22,7 +22,16 @@ from tests.support.generators.cpu.backward_cases import (
     make_backward,
     run_backward,
 )
-from tests.support.generators.cpu.cases import BEST, NUMPY, Case, Load, best_and_tiles, complaints, make_data, run
+from tests.support.generators.cpu.cases import (
+    BEST,
+    NUMPY,
+    AttentionCase,
+    Load,
+    best_and_tiles,
+    complaints,
+    make_data,
+    run,
+)
 from tests.support.generators.cpu.extreme_cases import EXTREMES, LEAST, SHOWN_BY, Extreme, extreme_case
 
 KINDS = ("prefill", "decode", "pages", "split", "backward")
@@ -35,7 +44,7 @@ TABLE = [
 """Architecture and type of every kernel: the default suite has this machine's best architecture and matrix tiles."""
 
 
-def found(load: Load, arch: str, kind: str, case: Case, fault: ExtremeFault | None = None) -> list[str]:
+def found(load: Load, arch: str, kind: str, case: AttentionCase, fault: ExtremeFault | None = None) -> list[str]:
     """What the formula says against a launch."""
     if isinstance(case, BackwardCase):
         run_backward(load(arch, case.dtype, kind, fault), case)
@@ -47,7 +56,7 @@ def found(load: Load, arch: str, kind: str, case: Case, fault: ExtremeFault | No
     return complaints(case)
 
 
-def cases(extreme: Extreme, dtype: str, kind: str) -> list[Case]:
+def cases(extreme: Extreme, dtype: str, kind: str) -> list[AttentionCase]:
     if kind == "backward":
         return [extreme_case(extreme, dtype, kind, with_lse=given) for given in (True, False)]
     pages = (16, 7) if kind == "pages" else (0, 16) if kind == "prefill" else (0,)
@@ -154,7 +163,7 @@ def test_any_extremes(
     """Biases of any of these sizes, beside each other in a row, with NaN and infinities under what is hidden."""
     rng = np.random.default_rng(seed)
     rows, keys = int(rng.integers(1, 5 if kind == "decode" else 40)), int(rng.integers(1, 80))
-    case = (BackwardCase if kind == "backward" else Case)(
+    case = (BackwardCase if kind == "backward" else AttentionCase)(
         "fp32", q_len=(rows,), k_len=(keys,), capacity=keys, hdim=int(rng.integers(1, 40)), hdim_v=20, large=True, right=right,
         bias=(1, 2), sink_logits=sink is not None,
     )  # fmt: skip

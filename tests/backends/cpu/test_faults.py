@@ -10,12 +10,12 @@ from numerics.faults import BackwardFault, Fault
 
 from fmha_cli.backends.cpu.arch_detect import detect
 from tests.support.builds.planted_cpu import choose
-from tests.support.generators.cpu.cases import FAULT_NEEDS, Case, Load, complaints, make_data, run
+from tests.support.generators.cpu.cases import FAULT_NEEDS, AttentionCase, Load, complaints, make_data, run
 
-BASE = Case("fp32", heads=4, kv_heads=2, q_len=(9,), k_len=(150,), capacity=150, hdim=32, hdim_v=32)
+BASE = AttentionCase("fp32", heads=4, kv_heads=2, q_len=(9,), k_len=(150,), capacity=150, hdim=32, hdim_v=32)
 
 
-def results(load: Load, kind: str, dtype: str, case: Case, fault: Fault | None) -> list[str]:
+def results(load: Load, kind: str, dtype: str, case: AttentionCase, fault: Fault | None) -> list[str]:
     rows = (4,) if kind == "decode" else (40,)
     case = replace(case, dtype=dtype, q_len=rows, data={})
     make_data(case, np.random.default_rng(11))

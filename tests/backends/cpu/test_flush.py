@@ -12,7 +12,7 @@ import pytest
 from fmha_cli.codegen.cpu.emit import emit
 from fmha_cli.domain.kernel import KernelSpec
 from tests.support.generators.cpu.backward_cases import BackwardCase, backward_complaints, make_backward, run_backward
-from tests.support.generators.cpu.cases import BEST, Case, Load, complaints, kernel_of, make_data, run
+from tests.support.generators.cpu.cases import BEST, AttentionCase, Load, complaints, kernel_of, make_data, run
 
 Build = Callable[[KernelSpec, Callable[[KernelSpec], str]], ctypes.CDLL]
 FAR = {"heads": 4, "kv_heads": 4, "k_len": (900,), "capacity": 900, "hdim": 40, "hdim_v": 24, "alibi": 1, "threads": 1}
@@ -35,7 +35,7 @@ def after(library: ctypes.CDLL, kind: str, dtype: str) -> tuple[list[str], bool]
             run_backward(library, gradients)
             kept = keeps_tiny_numbers()
             return backward_complaints(gradients), kept
-        case = Case(dtype, q_len=(70 if kind == "prefill" else 2,), **FAR)
+        case = AttentionCase(dtype, q_len=(70 if kind == "prefill" else 2,), **FAR)
         make_data(case, rng)
         run(library, case)
         kept = keeps_tiny_numbers()

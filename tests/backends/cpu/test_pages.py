@@ -9,13 +9,15 @@ import pytest
 from numerics.faults import CacheFault
 
 from fmha_cli.backends.cpu.arch_detect import detect
-from tests.support.generators.cpu.cases import Case, Load, complaints, make_data, run
+from tests.support.generators.cpu.cases import AttentionCase, Load, complaints, make_data, run
 
-BASE = Case("fp32", heads=4, kv_heads=2, q_len=(9, 9), k_len=(150, 33), capacity=150, hdim=32, hdim_v=24, page=16)
+BASE = AttentionCase(
+    "fp32", heads=4, kv_heads=2, q_len=(9, 9), k_len=(150, 33), capacity=150, hdim=32, hdim_v=24, page=16
+)
 KINDS = ("prefill", "decode")
 
 
-def results(load: Load, kind: str, case: Case, fault: CacheFault | None = None) -> list[str]:
+def results(load: Load, kind: str, case: AttentionCase, fault: CacheFault | None = None) -> list[str]:
     make_data(case, np.random.default_rng(11))
     run(load(detect().archs[0], case.dtype, kind, fault), case)
     return complaints(case)

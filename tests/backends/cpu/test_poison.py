@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 
 from fmha_cli.backends.cpu.arch_detect import ARCHS
-from tests.support.generators.cpu.cases import BEST, Case, Load, complaints, make_data, run
+from tests.support.generators.cpu.cases import BEST, AttentionCase, Load, complaints, make_data, run
 
 DTYPES = ["fp32", "fp16", "bf16"]
 KINDS = ["prefill", "decode"]
 
 
-def case_of(dtype: str, kind: str, **changes: object) -> Case:
+def case_of(dtype: str, kind: str, **changes: object) -> AttentionCase:
     rows = 5 if kind == "decode" else 45
-    case = Case(dtype, q_len=(rows,), k_len=(90,), capacity=90, hdim=33, hdim_v=20, **changes)  # type: ignore[arg-type]
+    case = AttentionCase(dtype, q_len=(rows,), k_len=(90,), capacity=90, hdim=33, hdim_v=20, **changes)  # type: ignore[arg-type]
     make_data(case, np.random.default_rng(3))
     return case
 

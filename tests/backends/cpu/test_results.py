@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fmha_cli.backends.cpu.arch_detect import ARCHS
-from tests.support.generators.cpu.cases import BEST, Case, Load, complaints, make_data, random_case, run
+from tests.support.generators.cpu.cases import BEST, AttentionCase, Load, complaints, make_data, random_case, run
 
 COMMON, MANY = 14, 200
 
@@ -38,7 +38,7 @@ def test_many(load: Load, arch: str, dtype: str, kind: str) -> None:
     check(load, arch, dtype, kind, range(1000, 1000 + MANY))
 
 
-LONG = Case("fp32", q_len=(64,), k_len=(2000,), capacity=2000, hdim=32, hdim_v=32, right=0)
+LONG = AttentionCase("fp32", q_len=(64,), k_len=(2000,), capacity=2000, hdim=32, hdim_v=32, right=0)
 
 
 @pytest.mark.parametrize("dtype", ["fp32", "fp16", "bf16"])
@@ -64,7 +64,9 @@ def test_many_blocks_of_keys(load: Load, dtype: str, change: dict[str, object]) 
 def test_decode_splits_agree(load: Load) -> None:
     results = []
     for splits in (1, 2, 7, 64):
-        case = Case("fp32", heads=8, kv_heads=2, q_len=(1,), k_len=(1900,), capacity=1900, splits=splits, data={})
+        case = AttentionCase(
+            "fp32", heads=8, kv_heads=2, q_len=(1,), k_len=(1900,), capacity=1900, splits=splits, data={}
+        )
         make_data(case, np.random.default_rng(6))
         run(load(BEST, "fp32", "decode"), case)
         assert complaints(case) == []
@@ -77,7 +79,9 @@ def test_decode_splits_agree(load: Load) -> None:
 def test_same_bits_for_any_number_of_threads(load: Load, dtype: str, kind: str) -> None:
     library, seen = load(BEST, dtype, kind), set()
     for threads in (1, 2, 5):
-        case = Case(dtype, heads=4, q_len=(4,) * 3, k_len=(300,) * 3, capacity=300, threads=threads, splits=3, data={})
+        case = AttentionCase(
+            dtype, heads=4, q_len=(4,) * 3, k_len=(300,) * 3, capacity=300, threads=threads, splits=3, data={}
+        )
         make_data(case, np.random.default_rng(7))
         run(library, case)
         seen.add(case.data["o"].tobytes())

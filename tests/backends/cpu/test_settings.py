@@ -49,7 +49,7 @@ from fmha_cli.domain.settings import Settings, SettingsFrom
 from fmha_cli.domain.verdict import Verdict
 from fmha_cli.execution.supervisor import Supervisor
 from tests.support.fakes.software_tiles import WHOLE
-from tests.support.generators.cpu.cases import BEST, Case, Load, best_and_tiles, complaints, make_data, run
+from tests.support.generators.cpu.cases import BEST, AttentionCase, Load, best_and_tiles, complaints, make_data, run
 
 DEVICE = DeviceFacts(id="cpu", archs=("x86_64_v4_bf16",), llc_bytes=32 << 20)
 
@@ -200,7 +200,7 @@ def test_decode_has_a_loop_for_both_hints(kind: Kind, hinted: bool, shared_cache
 
 @pytest.mark.parametrize("dtype", ["fp32", "fp16", "bf16"])
 def test_decode_gives_the_same_bits_with_every_hint(dtype: str, load: Load) -> None:
-    case = Case(dtype, heads=4, hdim=72, q_len=(3, 3), k_len=(300, 17), capacity=300, right=0, threads=1)
+    case = AttentionCase(dtype, heads=4, hdim=72, q_len=(3, 3), k_len=(300, 17), capacity=300, right=0, threads=1)
     make_data(case, np.random.default_rng(3))
     library, results = load(BEST, dtype, "decode"), []
     for near, far in ((-1, 0), (0, 0), (8192, 0), (2048, 8192), (0, 4096), (1 << 20, 1 << 20)):
@@ -212,7 +212,7 @@ def test_decode_gives_the_same_bits_with_every_hint(dtype: str, load: Load) -> N
 
 @pytest.mark.parametrize("dtype", ["fp32", "bf16"])
 def test_prefill_is_right_with_every_block(dtype: str, load: Load) -> None:
-    case = Case(dtype, hdim=40, hdim_v=24, q_len=(60,), k_len=(700,), capacity=700, right=0, softcap=20.0)
+    case = AttentionCase(dtype, hdim=40, hdim_v=24, q_len=(60,), k_len=(700,), capacity=700, right=0, softcap=20.0)
     make_data(case, np.random.default_rng(4))
     for keys in (0, 1, 7, 100, 10**6):
         case.data["o"][...] = np.nan
@@ -248,7 +248,7 @@ def test_prefill_gives_the_same_bits_however_many_tiles_take_turns(
         "capacity": 411,
         "threads": 1,
     }
-    case, results = Case(dtype, **{**one, **TURNING[name]}), []
+    case, results = AttentionCase(dtype, **{**one, **TURNING[name]}), []
     make_data(case, np.random.default_rng(5))
     for turns in (0, 1, 2, 3, 5, 10**6):
         case.data["o"][...] = case.data["lse"][...] = np.nan

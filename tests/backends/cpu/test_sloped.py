@@ -12,7 +12,7 @@ import pytest
 from fmha_cli.codegen.cpu.emit import emit
 from fmha_cli.domain.kernel import KernelSpec
 from tests.support.fakes.software_tiles import AMX, software, tiles_kernel
-from tests.support.generators.cpu.cases import Case, Load, complaints, make_data, run
+from tests.support.generators.cpu.cases import AttentionCase, Load, complaints, make_data, run
 from tests.support.generators.cpu.tile_cases import DISTANCE
 
 Build = Callable[[KernelSpec, Callable[[KernelSpec], str]], ctypes.CDLL]
@@ -38,7 +38,7 @@ ACROSS, LEFT = "return {t.hill + from, -1, 1, j0};", "left = j1 - 1 <= diagonal"
 
 def wrong_rows(library: ctypes.CDLL, slope: float, case: dict[str, Any]) -> list[str]:
     """What is wrong with two heads of the slope and of a third of it."""
-    problem = Case("bf16", hdim=40, hdim_v=40, alibi=1, **{"scale": 40**-0.5, **case})
+    problem = AttentionCase("bf16", hdim=40, hdim_v=40, alibi=1, **{"scale": 40**-0.5, **case})
     make_data(problem, np.random.default_rng(7))
     problem.data["alibi_slopes"][...] = [[slope, slope / 3]]
     run(library, problem)

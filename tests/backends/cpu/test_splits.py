@@ -14,7 +14,7 @@ from fmha_cli.codegen.abi import ENTRY, Status, part_floats
 from fmha_cli.codegen.struct import pack
 from tests.support.generators.cpu.cases import (
     BEST,
-    Case,
+    AttentionCase,
     Load,
     arguments,
     best_first,
@@ -24,14 +24,14 @@ from tests.support.generators.cpu.cases import (
     run,
 )
 
-CASE = Case("fp32", heads=8, kv_heads=2, q_len=(3,), k_len=(1900,), capacity=1900, hdim_v=40, splits=5)
+CASE = AttentionCase("fp32", heads=8, kv_heads=2, q_len=(3,), k_len=(1900,), capacity=1900, hdim_v=40, splits=5)
 
 
-def most_rows(case: Case) -> int:
+def most_rows(case: AttentionCase) -> int:
     return max(case.q_len) * (case.heads // case.kv_heads)
 
 
-def run_both(load: Load, arch: str, case: Case, fault: CacheFault | None = None) -> None:
+def run_both(load: Load, arch: str, case: AttentionCase, fault: CacheFault | None = None) -> None:
     """Launch the split kernel, then the combine kernel. The parts are NaN before."""
     floats = part_floats(most_rows(case), case.hdim_v)
     parts = np.full(case.batch * case.kv_heads * case.splits * floats, np.nan, np.float32)
@@ -73,7 +73,7 @@ def test_parts_of_another_size_are_refused(load: Load, kind: str, wrong: dict[st
 def test_the_host_and_the_kernel_agree_on_the_size_of_parts(load: Load) -> None:
     """The kernel refuses any other number, so that every size that it takes is the host's."""
     for rows, hdim_v in ((1, 1), (5, 17), (16, 64), (17, 65), (128, 256)):
-        case = Case(
+        case = AttentionCase(
             "fp32", heads=rows, kv_heads=1, q_len=(1,), k_len=(3,), capacity=3, hdim_v=hdim_v, splits=2, data={}
         )
         make_data(case, np.random.default_rng(1))

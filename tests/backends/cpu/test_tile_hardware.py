@@ -16,7 +16,7 @@ from fmha_cli.backends.cpu import backend
 from fmha_cli.domain.kernel import KernelSpec
 from tests.support.builds.planted_cpu import switchable
 from tests.support.fakes.software_tiles import AMX, FAULTS, VECTORS, software, tiles_kernel
-from tests.support.generators.cpu.cases import Case, Load, complaints, kernel_of, make_data, random_case, run
+from tests.support.generators.cpu.cases import AttentionCase, Load, complaints, kernel_of, make_data, random_case, run
 from tests.support.generators.cpu.tile_cases import check_fault
 
 pytestmark = pytest.mark.skipif(
@@ -33,7 +33,7 @@ def pair(load: Load, build_text: Build) -> tuple[ctypes.CDLL, ctypes.CDLL]:
     return load(AMX, "bf16", "prefill"), build_text(tiles_kernel(VECTORS), software)
 
 
-def bits(library: ctypes.CDLL, case: Case) -> tuple[list[str], list[bytes]]:
+def bits(library: ctypes.CDLL, case: AttentionCase) -> tuple[list[str], list[bytes]]:
     """What the oracle complains about, and the bits of O and LSE."""
     run(library, case)
     return complaints(case), [case.data[name].tobytes() for name in RESULTS if name in case.data]

@@ -20,7 +20,7 @@ from fmha_cli.domain.arch import load_arch
 from fmha_cli.domain.kernel import KernelSpec
 from tests.support.builds.planted_cpu import planted
 from tests.support.fakes.software_tiles import AMX, ANYWHERE, FAULTS, HOST, HOSTS, software, tiles_kernel
-from tests.support.generators.cpu.cases import Case, complaints, make_data, random_case, run, tile_faults
+from tests.support.generators.cpu.cases import AttentionCase, complaints, make_data, random_case, run, tile_faults
 from tests.support.generators.cpu.tile_cases import (
     BASE,
     NEAR_FLOATS,
@@ -70,7 +70,7 @@ def test_many(tiles: Software, host: str) -> None:
     check(tiles(host), range(1000, 1000 + MANY))
 
 
-LONG = Case("bf16", q_len=(64,), k_len=(1200,), capacity=1200, hdim=40, hdim_v=72, right=0)
+LONG = AttentionCase("bf16", q_len=(64,), k_len=(1200,), capacity=1200, hdim=40, hdim_v=72, right=0)
 
 
 @pytest.mark.parametrize(
@@ -88,10 +88,10 @@ def test_many_blocks_of_keys(tiles: Software, change: dict[str, object]) -> None
     assert complaints(case) == []
 
 
-def rising(powers: float, blocks: int = 5) -> Case:
+def rising(powers: float, blocks: int = 5) -> AttentionCase:
     """Blocks of 192 keys. The largest score of a row rises by so many powers of 2 from one block to the next."""
     keys = 192 * blocks
-    case = Case("bf16", heads=1, kv_heads=1, q_len=(64,), k_len=(keys,), capacity=keys, hdim=32, scale=1.0)
+    case = AttentionCase("bf16", heads=1, kv_heads=1, q_len=(64,), k_len=(keys,), capacity=keys, hdim=32, scale=1.0)
     make_data(case, np.random.default_rng(3))
     case.data["q"][..., 1:] = case.data["q"][..., 1:] * 0.125
     case.data["q"][..., 0] = 1
@@ -118,7 +118,9 @@ def test_sums_that_are_not_scaled_show(breakable_tiles: Breakable) -> None:
 @pytest.mark.parametrize("hdim", [1, 31, 32, 33, 64, 65])
 def test_every_end_of_a_tile(tiles: Software, hdim: int) -> None:
     for hdim_v, keys, rows in ((1, 1, 1), (16, 31, 15), (17, 32, 16), (32, 33, 17), (33, 64, 64), (48, 97, 65)):
-        case = Case("bf16", hdim=hdim, hdim_v=hdim_v, q_len=(rows,), k_len=(keys,), capacity=keys, right=keys // 2)
+        case = AttentionCase(
+            "bf16", hdim=hdim, hdim_v=hdim_v, q_len=(rows,), k_len=(keys,), capacity=keys, right=keys // 2
+        )
         make_data(case, np.random.default_rng(hdim))
         run(tiles(), case)
         assert complaints(case) == [], case
@@ -127,7 +129,9 @@ def test_every_end_of_a_tile(tiles: Software, hdim: int) -> None:
 def test_same_bits_for_any_number_of_threads_and_any_pages(tiles: Software) -> None:
     seen = set()
     for threads, page in ((1, 0), (2, 0), (5, 0), (2, 16), (2, 300)):
-        case = Case("bf16", heads=4, q_len=(70,) * 3, k_len=(300,) * 3, capacity=300, threads=threads, page=page)
+        case = AttentionCase(
+            "bf16", heads=4, q_len=(70,) * 3, k_len=(300,) * 3, capacity=300, threads=threads, page=page
+        )
         make_data(case, np.random.default_rng(7))
         run(tiles(), case)
         seen.add(case.data["o"].tobytes())
@@ -281,7 +285,7 @@ def test_copies_of_v_in_rounds_give_the_same_bits(tiles: Software, breakable_til
     short = breakable_tiles(NEAR_FLOATS)
     found = []
     for library in (tiles(), short):
-        case = Case("bf16", heads=6, kv_heads=3, q_len=(70, 40), k_len=(300, 129), packed=True)
+        case = AttentionCase("bf16", heads=6, kv_heads=3, q_len=(70, 40), k_len=(300, 129), packed=True)
         make_data(case, np.random.default_rng(3))
         run(library, case)
         assert complaints(case) == []

@@ -24,7 +24,7 @@ from tests.support.generators.cpu.backward_cases import (
     make_backward,
     random_backward,
 )
-from tests.support.generators.cpu.cases import Case, arguments, complaints, kernel_of, make_data, random_case
+from tests.support.generators.cpu.cases import AttentionCase, arguments, complaints, kernel_of, make_data, random_case
 
 ZIG = zig_command() or ()
 WINE = shutil.which("wine64") or shutil.which("wine") or next(iter(Path("/usr/lib/wine").glob("wine64")), None)
@@ -80,7 +80,7 @@ def test_a_planted_fault_is_seen_under_wine(wine: Emulator, tmp_path: Path) -> N
     text = planted(kernel, Fault.LAST_KEY_DROPPED)
     assert text != emit(kernel)
     library = cross_compiled(TARGET, ARCH, "fp32", "prefill", tmp_path, text)
-    plain = Case("fp32")
+    plain = AttentionCase("fp32")
     make_data(plain, np.random.default_rng(0))
     assert wine.run(kernel, library, arguments(plain), plain.data, tmp_path) == 0
     assert complaints(plain) != []

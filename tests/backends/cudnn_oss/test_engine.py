@@ -31,7 +31,7 @@ from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.protocols import BoundTensor
 from fmha_cli.execution.layout import layout_of
 from tests.support.fakes.played_maps import played_map
-from tests.support.referees.cudnn_oss.engine import TENSORS, Asked, engines, launch_of_engine, source_tree
+from tests.support.referees.cudnn_oss.engine import TENSORS, ExecuteArguments, engines, launch_of_engine, source_tree
 
 pytestmark = pytest.mark.promise(
     "README: FlashAttention-2, xformers, cuDNN",
@@ -82,14 +82,14 @@ def planned(arch: str, units: int, problem: Problem) -> tuple[Plan, DeviceFacts]
     return UPSTREAM.plan_of(problem, kernel, device), device
 
 
-def asked(call: Call[DeviceFacts]) -> Asked:
+def asked(call: Call[DeviceFacts]) -> ExecuteArguments:
     """The same launch as arguments of ``execute``."""
     p, rows = call.problem, call.problem.heads * call.problem.seqlen_q
     names = {"max": "softmax_max", "sum": "softmax_sum"}
     found = {name: call.rows(name) for name in "qkvo"}
     strides = [(found[n].batch, found[n].head, found[n].row) if n in found else (rows, p.seqlen_q, 1) for n in TENSORS]
     counter = call.address("tile_counter") or 16
-    return Asked(
+    return ExecuteArguments(
         sizes=(p.batch, p.heads, p.kv_heads, p.seqlen_q, p.seqlen_k, p.hdim),
         addresses=(*(call.address(names.get(name, name)) for name in TENSORS), counter),
         strides=tuple(strides),
@@ -140,7 +140,7 @@ def test_the_text_is_what_the_engine_compiles(library: Any, tree: Path, kernel: 
     hdim, facts = kernel.signature.hdim, facts_of(kernel)
     sizes = tuple(size for *_, size in host_layout(BLOCKS[facts.engine]))
     numbers = (1, 1, 1, 256, 256, hdim)
-    plain = Asked(numbers, (BASE,) * 7, ((1024, 1024, hdim),) * 6, 1.0)
+    plain = ExecuteArguments(numbers, (BASE,) * 7, ((1024, 1024, hdim),) * 6, 1.0)
     made = launch_of_engine(library, VERSIONS[kernel.arch], 132, plain, sizes)
     assert made.symbol == facts.symbol
     assert derived(kernel, tree) == {FILE: made.text}
@@ -158,7 +158,7 @@ def test_parameters_have_the_engines_names(tree: Path, arch: str) -> None:
 def test_engines_refuse_what_they_check(library: Any) -> None:
     """Another head dim, and nothing else that the rules refuse: odd lengths, fewer keys, and any mask or type."""
     sizes = tuple(size for *_, size in host_layout(BLOCKS["sm90"]))
-    plain = Asked((1, 1, 1, 100, 40, 64), (BASE,) * 7, ((6400, 6400, 64),) * 6, -1.0)
+    plain = ExecuteArguments((1, 1, 1, 100, 40, 64), (BASE,) * 7, ((6400, 6400, 64),) * 6, -1.0)
     assert launch_of_engine(library, 90, 132, plain, sizes).grid == (1, 1, 1)
     with pytest.raises(ValueError, match="answers 1"):
         launch_of_engine(library, 90, 132, replace(plain, sizes=(1, 1, 1, 100, 40, 96)), sizes)

@@ -20,7 +20,7 @@ from fmha_cli.domain.signature import Need
 from tests.support.generators.flash_attn.problems import random_problem
 from tests.support.referees.upstream_host.calls import DEVICES
 from tests.support.referees.upstream_host.client import Device, Host
-from tests.support.referees.upstream_host.compare import Case, Members, compare
+from tests.support.referees.upstream_host.compare import FlashProblem, Members, compare
 from tests.support.referees.upstream_host.outcomes import Outcomes
 from tests.support.referees.upstream_host.program import host_program
 
@@ -41,13 +41,13 @@ def host(shared_cache: Path) -> Host:
     return Host(host_program(shared_cache))
 
 
-def random_cases(seed: int, count: int, draw: Callable[[Random], Problem] = random_problem) -> list[Case]:
+def random_cases(seed: int, count: int, draw: Callable[[Random], Problem] = random_problem) -> list[FlashProblem]:
     rng = Random(seed)
     devices = [device for some in DEVICES.values() for device in some]
-    return [Case(draw(rng), rng.choice(devices), rng.random() < 0.5) for _ in range(count)]
+    return [FlashProblem(draw(rng), rng.choice(devices), rng.random() < 0.5) for _ in range(count)]
 
 
-def judged(host: Host, cases: list[Case]) -> Outcomes:
+def judged(host: Host, cases: list[FlashProblem]) -> Outcomes:
     out = Outcomes()
     out.add(compare(host, cases))
     return out
@@ -120,7 +120,7 @@ def test_every_kernel_is_upstreams_choice_for_some_problem(host: Host) -> None:
     """Every cell (architecture, type, head dim, features, evenness) is reached, so all listed kernels are chosen."""
     reached: set[str] = set()
     for arch, some in DEVICES.items():
-        found = judged(host, [Case(p, some[0]) for dtype in ("fp16", "bf16") for p in cell_problems(dtype)])
+        found = judged(host, [FlashProblem(p, some[0]) for dtype in ("fp16", "bf16") for p in cell_problems(dtype)])
         print(f"\n{arch}: {found.served()} cells, {len(found.templates)} template-ids, {len(found.faults)} mismatches")
         assert not found.faults, "\n".join(found.faults[:40])
         ours = {UPSTREAM.template(kernel): kernel for kernel in kernels(load_arch(arch))}

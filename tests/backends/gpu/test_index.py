@@ -21,7 +21,7 @@ DEVICE = DeviceFacts(id="cuda:0", archs=("sm_90",))
 
 
 @dataclass
-class Asked:
+class CountedProblem:
     """A problem on a device that counts its checks."""
 
     problem: Problem
@@ -35,7 +35,7 @@ def kernels() -> list[KernelSpec]:
     return list(family_kernels(load_arch("sm_90"), Family.FWD))
 
 
-def too_wide(asked: Asked, kernel: KernelSpec) -> Reason | None:
+def too_wide(asked: CountedProblem, kernel: KernelSpec) -> Reason | None:
     asked.checks.append(kernel.name)
     return Reason("K900", f"{kernel.signature.hdim}") if kernel.signature.hdim > asked.problem.hdim else None
 
@@ -59,7 +59,7 @@ def nothing(device: DeviceFacts) -> Reason:
 def test_a_check_is_asked_once_for_each_value_that_it_reads() -> None:
     listed = kernels()
     index = index_of(listed, [Question(too_wide, by_hdim)])
-    asked = Asked(Problem.from_cli("-d 64"))
+    asked = CountedProblem(Problem.from_cli("-d 64"))
     found = list(decisions(asked, "b", [(index, supported)], distance, nothing))
     assert len(asked.checks) == len({k.signature.hdim for k in listed})
     assert len(found) == len(listed)
@@ -71,7 +71,7 @@ def test_a_check_is_asked_once_for_each_value_that_it_reads() -> None:
 def test_positions_are_those_of_the_listing_and_the_nearest_case_comes_first() -> None:
     listed = kernels()
     index = index_of(listed, [])
-    asked = Asked(Problem.from_cli("-d 128"))
+    asked = CountedProblem(Problem.from_cli("-d 128"))
     found = [d for d in decisions(asked, "b", [(index, supported)], distance, nothing) if isinstance(d, Supported)]
     assert {d.rank[0]: d.kernel for d in found} == dict(enumerate(listed))
     assert [d.kernel.signature.hdim for d in found[:2]] == [128, 128]
@@ -80,10 +80,12 @@ def test_positions_are_those_of_the_listing_and_the_nearest_case_comes_first() -
 
 def test_without_kernels_there_is_one_decision() -> None:
     index = index_of([], [Question(too_wide, by_hdim)])
-    (only,) = decisions(Asked(Problem.from_cli("-d 64")), "b", [(index, supported)], distance, nothing)
+    (only,) = decisions(CountedProblem(Problem.from_cli("-d 64")), "b", [(index, supported)], distance, nothing)
     assert isinstance(only, Unsupported)
     assert (only.backend, only.arch, only.kernel, only.reasons[0].id) == ("b", "sm_90", None, "K901")
-    (only,) = decisions(Asked(Problem.from_cli("-d 64"), replace(DEVICE, archs=())), "b", [], distance, nothing)
+    (only,) = decisions(
+        CountedProblem(Problem.from_cli("-d 64"), replace(DEVICE, archs=())), "b", [], distance, nothing
+    )
     assert only.arch == ""
 
 
@@ -92,7 +94,7 @@ def test_core_questions_answer_as_the_rules_do() -> None:
     lines = ("-d 64", "-d 96 --dtype bf16 --causal", "-d 64 --dtype fp16:fp32 --softcap 3", "-d 64 --dropout 0.2 --lse")
     index = index_of(listed, [core_question(rule) for rule in SIGNATURE_RULES])
     for line in lines:
-        asked = Asked(Problem.from_cli(line))
+        asked = CountedProblem(Problem.from_cli(line))
         found = {d.kernel: d for d in decisions(asked, "b", [(index, supported)], distance, nothing)}
         for kernel in rng.sample(listed, 40):
             decision = found[kernel]

@@ -13,7 +13,7 @@ from fmha_cli.domain.kernel import Family
 from tests.support.generators.mem_efficient.problems import random_problem
 from tests.support.referees.xformers_host import choice, members, ours
 from tests.support.referees.xformers_host.client import XformersHost
-from tests.support.referees.xformers_host.ours import ARCHS, Case
+from tests.support.referees.xformers_host.ours import ARCHS, EfficientProblem
 from tests.support.referees.xformers_host.program import host_program
 
 pytestmark = [
@@ -33,9 +33,9 @@ def host(shared_cache: Path) -> XformersHost:
     return XformersHost(host_program(shared_cache))
 
 
-def random_cases(seed: int, count: int, kind: str | None = None) -> list[Case]:
+def random_cases(seed: int, count: int, kind: str | None = None) -> list[EfficientProblem]:
     rng = Random(seed)
-    return [Case(random_problem(rng, kind), rng.choice(XFORMERS), rng.random() < 0.5) for _ in range(count)]
+    return [EfficientProblem(random_problem(rng, kind), rng.choice(XFORMERS), rng.random() < 0.5) for _ in range(count)]
 
 
 def test_twenty_thousand_choices_are_upstreams(host: XformersHost) -> None:

@@ -17,7 +17,7 @@ B, H, G, S, K, D, PAGE, NEW = 2, 4, 2, 5, 12, 16, 8, 3
 
 
 @dataclass(frozen=True)
-class Case:
+class GivenProblem:
     """A problem.
 
     Attributes:
@@ -69,40 +69,46 @@ def _plain() -> tuple[Any, Any, Any]:
     return normal(1, B, H, S, D), normal(2, B, G, K, D), normal(3, B, G, K, D)
 
 
-def _backward() -> Case:
+def _backward() -> GivenProblem:
     q, k, v = _plain()
     do = normal(4, B, H, S, D)
     found = attention(q, k, v, do=do)
-    return Case({**SIZES, "direction": "fwd+bwd"}, {"q": q, "k": k, "v": v, "do": do}, found.pop("o"), more=found)
+    return GivenProblem(
+        {**SIZES, "direction": "fwd+bwd"}, {"q": q, "k": k, "v": v, "do": do}, found.pop("o"), more=found
+    )
 
 
-def _bias() -> Case:
+def _bias() -> GivenProblem:
     q, k, v = _plain()
     bias = normal(5, 1, H, S, K)
-    return Case(
+    return GivenProblem(
         {**SIZES, "bias": "elementwise:1hss"},
         {"q": q, "k": k, "v": v, "bias_file": bias},
         attention(q, k, v, bias=bias)["o"],
     )
 
 
-def _slopes() -> Case:
+def _slopes() -> GivenProblem:
     q, k, v = _plain()
     slopes = np.abs(normal(6, B, H))
     distance = np.abs(np.arange(S)[:, None] + K - S - np.arange(K)[None, :])
     bias = -slopes[:, :, None, None].astype(np.float64) * distance
     said = {"dtype": "fp32", "alibi_slopes": "filled:bh"}
-    return Case(SIZES, {"q": q, "k": k, "v": v, "alibi_slopes": slopes}, attention(q, k, v, bias=bias)["o"], said=said)
+    return GivenProblem(
+        SIZES, {"q": q, "k": k, "v": v, "alibi_slopes": slopes}, attention(q, k, v, bias=bias)["o"], said=said
+    )
 
 
-def _sinks() -> Case:
+def _sinks() -> GivenProblem:
     q, k, v = _plain()
     sinks = normal(7, H) + 2
     said = {"dtype": "fp32", "sink_logits": "filled"}
-    return Case(SIZES, {"q": q, "k": k, "v": v, "sink_logits": sinks}, attention(q, k, v, sinks=sinks)["o"], said=said)
+    return GivenProblem(
+        SIZES, {"q": q, "k": k, "v": v, "sink_logits": sinks}, attention(q, k, v, sinks=sinks)["o"], said=said
+    )
 
 
-def _paged() -> Case:
+def _paged() -> GivenProblem:
     q, k, v = _plain()
     table = np.array([[3, 0], [4, 1]], np.int32)
     pools = [np.full((5, PAGE, G, D), np.nan, np.float32) for _ in range(2)]
@@ -112,10 +118,10 @@ def _paged() -> Case:
                 rows = x[b, :, slot * PAGE : (slot + 1) * PAGE].swapaxes(0, 1)
                 pool[page, : len(rows)] = rows
     flags = {**SIZES, "kv_cache": f"paged:{PAGE}", "cache_seqlens": (K, K)}
-    return Case(flags, {"q": q, "k": pools[0], "v": pools[1], "block_table": table}, attention(q, k, v)["o"])
+    return GivenProblem(flags, {"q": q, "k": pools[0], "v": pools[1], "block_table": table}, attention(q, k, v)["o"])
 
 
-def _append() -> Case:
+def _append() -> GivenProblem:
     q, k, v = _plain()
     new = slice(K - NEW, K)
     caches = {name: x.copy() for name, x in (("k", k), ("v", v))}
@@ -123,10 +129,10 @@ def _append() -> Case:
         cache[:, :, new] = np.nan
     tensors = {"q": q, **caches, "k_new": k[:, :, new].copy(), "v_new": v[:, :, new].copy()}
     flags = {**SIZES, "kv_cache": "linear", "append": NEW}
-    return Case(flags, tensors, attention(q, k, v)["o"])
+    return GivenProblem(flags, tensors, attention(q, k, v)["o"])
 
 
-def _rotary() -> Case:
+def _rotary() -> GivenProblem:
     """Tables that belong to no angles, for the first half of every head: pair t is (t, t + D / 4)."""
     q, k, v = _plain()
     cos, sin = normal(8, K, D // 4), normal(9, K, D // 4)
@@ -147,28 +153,28 @@ def _rotary() -> Case:
     flags = {**SIZES, "kv_cache": "linear", "append": NEW, "rotary": D // 2}
     said = {"dtype": "fp32", "rotary_cos": "filled", "rotary_sin": "filled"}
     tensors |= {"rotary_cos": cos, "rotary_sin": sin}
-    return Case(flags, tensors, attention(turned(q, K - S), keys, v)["o"], said=said)
+    return GivenProblem(flags, tensors, attention(turned(q, K - S), keys, v)["o"], said=said)
 
 
-def _scales() -> Case:
+def _scales() -> GivenProblem:
     q, k, v = _plain()
     held = {name: np.rint(x * 32).clip(-127, 127).astype(np.int8) for name, x in (("k", k), ("v", v))}
     scales = {f"{name}_descale": np.array([1 / 32 + n / 512], np.float32) for n, name in enumerate("kv")}
     real = {name: x.astype(np.float64) * scales[f"{name}_descale"] for name, x in held.items()}
     flags = {**SIZES, "kv_cache": "linear", "qscale": "tensor"}
     said = {"dtype": "fp32", "kv_dtype": "int8"}
-    return Case(flags, {"q": q, **held, **scales}, attention(q, real["k"], real["v"])["o"], said=said)
+    return GivenProblem(flags, {"q": q, **held, **scales}, attention(q, real["k"], real["v"])["o"], said=said)
 
 
-def _query_scales() -> Case:
+def _query_scales() -> GivenProblem:
     q, k, v = (x.astype(ml_dtypes.float8_e4m3fn) for x in _plain())
     scales = {f"{name}_descale": np.array([0.5 + n / 4], np.float32) for n, name in enumerate("qkv")}
     real = [x.astype(np.float64) * scales[f"{name}_descale"] for name, x in zip("qkv", (q, k, v), strict=True)]
     flags = {**SIZES, "qscale": "tensor", "dtype": "fp8_e4m3:fp32"}
-    return Case(flags, {"q": q, "k": k, "v": v, **scales}, attention(*real)["o"], said={})
+    return GivenProblem(flags, {"q": q, "k": k, "v": v, **scales}, attention(*real)["o"], said={})
 
 
-CASES: Mapping[str, Callable[[], Case]] = {
+CASES: Mapping[str, Callable[[], GivenProblem]] = {
     "gradients": _backward,
     "bias": _bias,
     "slopes": _slopes,

@@ -26,7 +26,7 @@ Formula = Callable[..., int]
 
 
 @dataclass(frozen=True)
-class Case:
+class FloatInstruction:
     """One vector instruction.
 
     Attributes:
@@ -70,7 +70,7 @@ class Case:
         return bool(self.neg or self.abs or self.clamp or self.omod)
 
 
-def variants(cases: Iterable[Case]) -> tuple[Case, ...]:
+def variants(cases: Iterable[FloatInstruction]) -> tuple[FloatInstruction, ...]:
     """Each case, and variants with source and result modifiers if it accepts them."""
     out = []
     for case in cases:
@@ -95,25 +95,25 @@ def _wide(form: Form) -> int:
     return max(1, form.width // 32)
 
 
-def _numbers(case: Case, row: int) -> list[int]:
+def _numbers(case: FloatInstruction, row: int) -> list[int]:
     """The first registers of the destination and of each source."""
     return [8 + 4 * row, *(32 + 16 * k + 4 * row for k in range(len(case.forms) - 1))]
 
 
-def _halves(case: Case, arch: str, row: int) -> list[int]:
+def _halves(case: FloatInstruction, arch: str, row: int) -> list[int]:
     """The half that holds each 16-bit operand: varied on gfx11 and gfx12, otherwise the lower one."""
     if arch not in RDNA:
         return [0] * len(case.forms)
     return [(row >> k & 1) if form.width == 16 else 0 for k, form in enumerate(case.forms)]
 
 
-def _register(case: Case, arch: str, number: int, form: Form, half: int) -> str:
+def _register(case: FloatInstruction, arch: str, number: int, form: Form, half: int) -> str:
     if form.width > 32:
         return f"v[{number}:{number + form.width // 32 - 1}]"
     return f"v{number}" + ((".l", ".h")[half] if form.width == 16 and arch in RDNA else "")
 
 
-def text_of(case: Case, arch: str) -> str:
+def text_of(case: FloatInstruction, arch: str) -> str:
     """The snippet: ROWS instances, each on separate registers."""
     lines = []
     for row in range(ROWS):
@@ -137,12 +137,12 @@ def text_of(case: Case, arch: str) -> str:
 
 
 @cache
-def snippets_of(cases: tuple[Case, ...], arch: str, folder: Path) -> Snippets:
+def snippets_of(cases: tuple[FloatInstruction, ...], arch: str, folder: Path) -> Snippets:
     """All cases that exist on the architecture, assembled together."""
     return Snippets(arch, folder, {case.key: text_of(case, arch) for case in cases if arch in case.archs})
 
 
-def finished(case: Case, mode: Mode, form: Form, bits: int) -> int:
+def finished(case: FloatInstruction, mode: Mode, form: Form, bits: int) -> int:
     """A result after omod, denormal flushing and clamp."""
     keeps_denormals = not mode.flushes(form) and case.flush is not True
     flush = case.flush if case.flush is not None else mode.flushes(form)
@@ -163,7 +163,7 @@ def finished(case: Case, mode: Mode, form: Form, bits: int) -> int:
     return bits
 
 
-def expected(case: Case, mode: Mode, sources: list[int]) -> int:
+def expected(case: FloatInstruction, mode: Mode, sources: list[int]) -> int:
     """The expected bits of the result."""
     edited = []
     for k, (form, bits) in enumerate(zip(case.forms[1:], sources, strict=True)):
@@ -182,7 +182,7 @@ def _read(v: Lanes, number: int, form: Form, half: int, lane: int) -> int:
     return value >> (16 * half) & 0xFFFF if form.width == 16 else value
 
 
-def _place(case: Case, arch: str, old: int, value: int, half: int) -> int:
+def _place(case: FloatInstruction, arch: str, old: int, value: int, half: int) -> int:
     """The register after a 16-bit result is written."""
     if half:
         return old & 0xFFFF | value << 16
@@ -194,7 +194,7 @@ def _both_nan(form: Form, half: int, want: int, got: int) -> bool:
     return all(is_nan(form, bits >> (16 * half if form.width == 16 else 0) & mask) for bits in (want, got))
 
 
-def check(case: Case, arch: str, snippets: Snippets) -> None:
+def check(case: FloatInstruction, arch: str, snippets: Snippets) -> None:
     """Check every lane in every mode, including lanes that EXEC disables."""
     seed = sum(map(ord, case.key))
     before = np.random.default_rng(seed).integers(0, 1 << 32, (96, 64), dtype=np.uint32)
@@ -221,7 +221,7 @@ def check(case: Case, arch: str, snippets: Snippets) -> None:
         check_mode(case, mode, exec_, words, after[:32].tolist(), 1 if which > 1 else ROWS)
 
 
-def check_mode(case: Case, mode: Mode, exec_: int, before: Lanes, after: Lanes, rows: int) -> None:
+def check_mode(case: FloatInstruction, mode: Mode, exec_: int, before: Lanes, after: Lanes, rows: int) -> None:
     """Check the first ``rows`` rows of the registers in one MODE."""
     for row in range(rows):
         numbers, halves = _numbers(case, row), _halves(case, mode.arch, row)
@@ -246,14 +246,14 @@ def check_mode(case: Case, mode: Mode, exec_: int, before: Lanes, after: Lanes, 
             assert got == want, f"{case.key} {mode} lane {lane} of {[hex(s) for s in sources]}: {got:#x}, not {want:#x}"
 
 
-def pairs(cases: Iterable[Case]) -> list[tuple[str, Case]]:
+def pairs(cases: Iterable[FloatInstruction]) -> list[tuple[str, FloatInstruction]]:
     """(architecture, case) pairs for pytest.mark.parametrize."""
     return [(arch, case) for case in cases for arch in case.archs]
 
 
 def name_of(value: object) -> str:
     """The test ids of the parameters."""
-    return value.key if isinstance(value, Case) else str(value)
+    return value.key if isinstance(value, FloatInstruction) else str(value)
 
 
 def settled(form: Form, result: int | None, sources: Iterable[int]) -> int:

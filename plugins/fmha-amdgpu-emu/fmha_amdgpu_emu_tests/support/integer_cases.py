@@ -49,7 +49,7 @@ def clamp(x: int, low: int, high: int) -> int:
 
 
 @dataclass(frozen=True)
-class Case:
+class IntegerInstruction:
     """One vector instruction: ``widths`` of the destination and of the sources in bits (16, 32, 64, 128).
 
     Attributes:
@@ -81,19 +81,19 @@ def _register(number: int, width: int, half: int | None) -> str:
     return f"v{number}" + ("" if half is None else (".l", ".h")[half])
 
 
-def _halves(case: Case, arch: str, row: int) -> list[int | None]:
+def _halves(case: IntegerInstruction, arch: str, row: int) -> list[int | None]:
     """The half that each 16-bit operand names: varied on gfx1100, the lower one elsewhere."""
     if arch != "gfx1100" or 16 not in case.widths:
         return [None] * len(case.widths)
     return [(row >> k & 1) if width == 16 else None for k, width in enumerate(case.widths)]
 
 
-def _numbers(case: Case, row: int) -> list[int]:
+def _numbers(case: IntegerInstruction, row: int) -> list[int]:
     """The first registers of the destination and of each source."""
     return [8 + 4 * row, *(32 + 16 * k + 4 * row for k in range(len(case.widths) - 1))]
 
 
-def text_of(case: Case, arch: str) -> str:
+def text_of(case: IntegerInstruction, arch: str) -> str:
     """The snippet."""
     lines = []
     for row in range(ROWS):
@@ -104,7 +104,7 @@ def text_of(case: Case, arch: str) -> str:
 
 
 @cache
-def snippets_of(cases: tuple[Case, ...], arch: str, folder: Path) -> Snippets:
+def snippets_of(cases: tuple[IntegerInstruction, ...], arch: str, folder: Path) -> Snippets:
     """All cases that exist on the architecture, assembled together."""
     return Snippets(arch, folder, {case.key: text_of(case, arch) for case in cases if arch in case.archs})
 
@@ -116,7 +116,7 @@ def _read(v: list[list[int]], number: int, width: int, half: int | None, lane: i
     return value >> (16 * (half or 0)) & 0xFFFF if width == 16 else value
 
 
-def check_vector(case: Case, arch: str, snippets: Snippets) -> None:
+def check_vector(case: IntegerInstruction, arch: str, snippets: Snippets) -> None:
     """Run it on random and special values with some lanes disabled; compare every lane with the formula."""
     registers = words(sum(map(ord, case.key)), 96, 64)
     result = snippets.run(case.key, v={0: registers}, exec=EXEC & ((1 << snippets.lanes) - 1)).v
@@ -139,18 +139,18 @@ def check_vector(case: Case, arch: str, snippets: Snippets) -> None:
             assert got == want, f"{case.key} lane {lane} of {[hex(s) for s in sources]}: {got:#x}, not {want:#x}"
 
 
-def _placed(case: Case, arch: str, old: int, value: int, half: int | None) -> int:
+def _placed(case: IntegerInstruction, arch: str, old: int, value: int, half: int | None) -> int:
     """The register after a 16-bit result: common CDNA instructions clear the other half, all others keep it."""
     if half:
         return old & 0xFFFF | value << 16
     return value if arch in CDNA and not case.keeps else old & 0xFFFF0000 | value
 
 
-def pairs(cases: Iterable[Case]) -> list[tuple[str, Case]]:
+def pairs(cases: Iterable[IntegerInstruction]) -> list[tuple[str, IntegerInstruction]]:
     """(architecture, case) pairs for pytest.mark.parametrize."""
     return [(arch, case) for case in cases for arch in case.archs]
 
 
 def name_of(value: object) -> str:
     """The test ids of the parameters."""
-    return value.key if isinstance(value, Case) else str(value)
+    return value.key if isinstance(value, IntegerInstruction) else str(value)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from fmha_nvptx_emu_tests.support.triton_anchors import Array, Case, Maker, Random
+from fmha_nvptx_emu_tests.support.triton_anchors import Array, Maker, Random, TritonLaunch
 from fmha_nvptx_emu_tests.support.tutorial_anchors import SINGLE, tutorial
 
 HEADS, DEPTH = 2, 64
@@ -38,7 +38,7 @@ def _softmax(scores: Array) -> tuple[Array, Array]:
     return e / e.sum(-1, keepdims=True), (top + np.log2(e.sum(-1, keepdims=True)))[..., 0]
 
 
-def _forward(random: Random, second: bool, arch: str, specialise: bool) -> Case:
+def _forward(random: Random, second: bool, arch: str, specialise: bool) -> TritonLaunch:
     length, (q, k, v) = _inputs(random, second, 3)
     scale, causal = np.float32(0.125), not second and not specialise
     p, sums = _softmax(_scores(q, k, float(scale), causal))
@@ -54,29 +54,29 @@ def _forward(random: Random, second: bool, arch: str, specialise: bool) -> Case:
     blocks = {"desc_q": (64, DEPTH), "desc_k": (32, DEPTH), "desc_v": (32, DEPTH), "desc_o": (64, DEPTH)}
     wanted = {"desc_o": (p @ v.astype(np.float64)).reshape(flat), "M": sums}
     size = f"{HEADS} heads, {length}x{DEPTH}{', causal' * causal}"
-    return Case(tutorial(FILE), "_attn_fwd", size, arguments, constants, wanted, (length // 64, HEADS, 1), second, stages=3, budget=PRODUCTS, blocks=blocks)  # fmt: skip
+    return TritonLaunch(tutorial(FILE), "_attn_fwd", size, arguments, constants, wanted, (length // 64, HEADS, 1), second, stages=3, budget=PRODUCTS, blocks=blocks)  # fmt: skip
 
 
-def forward(random: Random, second: bool, arch: str) -> Case:
+def forward(random: Random, second: bool, arch: str) -> TritonLaunch:
     """The forward; its tiles come by TMA where there are tensor maps."""
     return _forward(random, second, arch, specialise=False)
 
 
-def specialised(random: Random, second: bool, arch: str) -> Case:
+def specialised(random: Random, second: bool, arch: str) -> TritonLaunch:
     """The same, with ``warp_specialize`` on its loop, without a mask: with one, Triton 3.9.0 fails to compile it for sm_90."""
     return _forward(random, second, arch, specialise=True)
 
 
-def preprocess(random: Random, second: bool, arch: str) -> Case:
+def preprocess(random: Random, second: bool, arch: str) -> TritonLaunch:
     """Sums of O times dO."""
     length, (o, do) = _inputs(random, second, 2)
     arguments = {"O": o, "DO": do, "Delta": np.zeros((HEADS, length), np.float32), "Z": 1, "H": HEADS, "N_CTX": length}
     constants = {"BLOCK_M": 64, "HEAD_DIM": DEPTH}
     wanted = {"Delta": (o.astype(np.float64) * do).sum(-1)}
-    return Case(tutorial(FILE), "_attn_bwd_preprocess", f"{HEADS} heads, {length}x{DEPTH}", arguments, constants, wanted, (length // 64, HEADS, 1), second, budget=SINGLE)  # fmt: skip
+    return TritonLaunch(tutorial(FILE), "_attn_bwd_preprocess", f"{HEADS} heads, {length}x{DEPTH}", arguments, constants, wanted, (length // 64, HEADS, 1), second, budget=SINGLE)  # fmt: skip
 
 
-def backward(random: Random, second: bool, arch: str) -> Case:
+def backward(random: Random, second: bool, arch: str) -> TritonLaunch:
     """dQ, dK and dV. The caller scales K beforehand, as the tutorial's does."""
     length, (q, k, v, do) = _inputs(random, second, 4)
     scale, causal = np.float32(0.125), not second
@@ -97,7 +97,7 @@ def backward(random: Random, second: bool, arch: str) -> Case:
         "BLOCK_M1": 32, "BLOCK_N1": 64, "BLOCK_M2": 64, "BLOCK_N2": 32, "BLK_SLICE_FACTOR": 2, "HEAD_DIM": DEPTH, "CAUSAL": causal,
     }  # fmt: skip
     size = f"{HEADS} heads, {length}x{DEPTH}{', causal' * causal}"
-    return Case(tutorial(FILE), "_attn_bwd", size, arguments, constants, wanted, (length // 64, 1, HEADS), second, budget=PRODUCTS)  # fmt: skip
+    return TritonLaunch(tutorial(FILE), "_attn_bwd", size, arguments, constants, wanted, (length // 64, 1, HEADS), second, budget=PRODUCTS)  # fmt: skip
 
 
 CASES: dict[str, Maker] = {

@@ -109,7 +109,7 @@ class ScaledProduct(TensorProduct):
 
 
 @dataclass(frozen=True)
-class Case:
+class ProductCodes:
     """Codes of a product: a (m, k), b (n, k), scales of their rows, and numbers c (m, n)."""
 
     name: str
@@ -141,7 +141,7 @@ class Case:
         return left @ right.T + self.c
 
 
-def case(name: str, m: int, n: int, kinds: tuple[str, str] = ("e2m1", "e2m1"), seed: int = 0) -> Case:
+def case(name: str, m: int, n: int, kinds: tuple[str, str] = ("e2m1", "e2m1"), seed: int = 0) -> ProductCodes:
     """Numbers whose sums are exact in every order, so a wrong place is the only fault."""
     kind, size, of = SCALES[name]
     random, k, each = np.random.default_rng([m, n, seed]), 32 if kind == "mxf8f6f4" else 64, int(size[-2])
@@ -157,7 +157,7 @@ def case(name: str, m: int, n: int, kinds: tuple[str, str] = ("e2m1", "e2m1"), s
         return values.astype(SCALE_TYPES[of]).view(np.uint8)
 
     c = random.integers(-8, 9, (m, n)).astype(np.float32)
-    return Case(name, *kinds, codes(m, kinds[0]), codes(n, kinds[1]), scales(m), scales(n), c)
+    return ProductCodes(name, *kinds, codes(m, kinds[0]), codes(n, kinds[1]), scales(m), scales(n), c)
 
 
 def with_scales(it: ScaledProduct, block: int, lane: int, column: int, word: int) -> ScaledProduct:

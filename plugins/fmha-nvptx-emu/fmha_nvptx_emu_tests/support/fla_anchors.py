@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from fmha_nvptx_emu_tests.support.attention_anchors import PRODUCTS
-from fmha_nvptx_emu_tests.support.triton_anchors import Array, Case, Maker, Random
+from fmha_nvptx_emu_tests.support.triton_anchors import Array, Maker, Random, TritonLaunch
 
 DIGESTS = {
     "ops/utils/op.py": "18cfb14ed285d6f4cc664b2d7e2e471d322fc897594eb13c61d179978bc50d0f",
@@ -78,7 +78,9 @@ class Problem:
         for name, value in (("o", out), ("dq", ds @ k), ("dk", ds.T @ q), ("dv", p.T @ do)):
             self.wanted[name][rows, head] = value
 
-    def case(self, kernel: str, arguments: dict[str, Any], outputs: dict[str, Array], absent: tuple[str, ...]) -> Case:
+    def case(
+        self, kernel: str, arguments: dict[str, Any], outputs: dict[str, Array], absent: tuple[str, ...]
+    ) -> TritonLaunch:
         """A launch of a kernel: ``arguments`` beside those that all kernels have, ``outputs`` as they shall be."""
         starts = np.cumsum((0, *self.lengths)).astype(np.int32)
         chunks = [(n, t) for n, length in enumerate(self.lengths) for t in range(-(-length // BLOCK))]
@@ -94,29 +96,29 @@ class Problem:
         kinds = {n: np.float32 if n == "lse" else np.float16 for n in outputs}
         empty = {n: np.zeros(a.shape, kinds[n]) for n, a in outputs.items()}
         given = {**arguments, **empty, **packed, "scale": self.scale, "T": np.int32(self.rows)}
-        return Case(
+        return TritonLaunch(
             files(), kernel, size, given, constants, outputs, (len(chunks), GROUP, 1), self.ragged, budget=PRODUCTS
         )
 
 
-def forward(random: Random, ragged: bool, arch: str) -> Case:
+def forward(random: Random, ragged: bool, arch: str) -> TritonLaunch:
     """O and the LSE."""
     it = Problem(random, ragged)
     inputs = {n: it.given[n] for n in "qkv"}
     return it.case("parallel_attn_fwd_kernel", inputs, {"o": it.wanted["o"], "lse": it.lse}, ("g_cumsum", "sink_bias"))
 
 
-def _backward(it: Problem, kernel: str, outputs: tuple[str, ...]) -> Case:
+def _backward(it: Problem, kernel: str, outputs: tuple[str, ...]) -> TritonLaunch:
     inputs = {**it.given, "lse": it.lse.astype(np.float32), "delta": it.delta.astype(np.float32)}
     return it.case(kernel, inputs, {n: it.wanted[n] for n in outputs}, ("g_cumsum", "dg_cumsum"))
 
 
-def backward_dq(random: Random, ragged: bool, arch: str) -> Case:
+def backward_dq(random: Random, ragged: bool, arch: str) -> TritonLaunch:
     """dQ."""
     return _backward(Problem(random, ragged), "parallel_attn_bwd_kernel_dq", ("dq",))
 
 
-def backward_dkv(random: Random, ragged: bool, arch: str) -> Case:
+def backward_dkv(random: Random, ragged: bool, arch: str) -> TritonLaunch:
     """dK and dV of each query head."""
     return _backward(Problem(random, ragged), "parallel_attn_bwd_kernel_dkv", ("dk", "dv"))
 

@@ -33,7 +33,7 @@ REGISTER = {2: "h", 4: "r", 8: "rd"}
 
 
 @dataclass(frozen=True)
-class Case:
+class OpcodeCase:
     """``ulps``: how far a float result may be from the formula's; 0: equal bits, NaNs apart."""
 
     text: str
@@ -60,7 +60,7 @@ def wrapped(values: Any, dtype: Any) -> Array:
     return unsigned.view(dtype)
 
 
-def _integer(op: str, names: str, count: int, formula: Callable[..., Any]) -> Iterator[Case]:
+def _integer(op: str, names: str, count: int, formula: Callable[..., Any]) -> Iterator[OpcodeCase]:
     for name in names.split():
         dtype = OF[name]
 
@@ -68,7 +68,9 @@ def _integer(op: str, names: str, count: int, formula: Callable[..., Any]) -> It
             return wrapped(f(*(exact(x) for x in a)), dtype)
 
         operands = ", ".join("ABC"[:count])
-        yield Case(f"{op}.{name} D, {operands}", (dtype,) * count, REGISTER[np.dtype(dtype).itemsize], dtype, made)
+        yield OpcodeCase(
+            f"{op}.{name} D, {operands}", (dtype,) * count, REGISTER[np.dtype(dtype).itemsize], dtype, made
+        )
 
 
 def _truncated(a: Array, b: Array) -> Array:
@@ -81,7 +83,7 @@ def _remainder(a: Array, b: Array) -> Array:
     return np.array([x - y * q if y else x for x, y, q in zip(a, b, _truncated(a, b), strict=True)], object)
 
 
-def _integers() -> Iterator[Case]:
+def _integers() -> Iterator[OpcodeCase]:
     all_sizes = "u16 s16 u32 s32 u64 s64"
     yield from _integer("add", all_sizes, 2, lambda a, b: a + b)
     yield from _integer("sub", all_sizes, 2, lambda a, b: a - b)
@@ -106,7 +108,7 @@ def _integers() -> Iterator[Case]:
         def high(a: Array, b: Array, dtype: Any = dtype, bits: int = bits) -> Array:
             return wrapped([x * y >> bits for x, y in zip(exact(a), exact(b), strict=True)], dtype)
 
-        yield Case(f"mul.hi.{name} D, A, B", (dtype, dtype), REGISTER[bits // 8], dtype, high)
+        yield OpcodeCase(f"mul.hi.{name} D, A, B", (dtype, dtype), REGISTER[bits // 8], dtype, high)
         if bits < 64:
             wide = OF[f"{name[0]}{2 * bits}"]
 
@@ -114,8 +116,8 @@ def _integers() -> Iterator[Case]:
                 return wrapped(exact(a) * exact(b) + (exact(c) if isinstance(c, np.ndarray) else 0), wide)
 
             kind = REGISTER[bits // 4]
-            yield Case(f"mul.wide.{name} D, A, B", (dtype, dtype), kind, wide, product)
-            yield Case(f"mad.wide.{name} D, A, B, C", (dtype, dtype, wide), kind, wide, product)
+            yield OpcodeCase(f"mul.wide.{name} D, A, B", (dtype, dtype), kind, wide, product)
+            yield OpcodeCase(f"mad.wide.{name} D, A, B, C", (dtype, dtype, wide), kind, wide, product)
 
 
 def _shifted(left: bool, dtype: Any) -> Callable[[Array, Array], Array]:
@@ -157,9 +159,9 @@ def _permuted(a: Array, b: Array, selector: Array) -> Array:
     return np.frombuffer(b"".join(out), "<u4")
 
 
-def _bits() -> Iterator[Case]:
+def _bits() -> Iterator[OpcodeCase]:
     for name in ("b16", "b32", "b64"):
-        yield Case(
+        yield OpcodeCase(
             f"shl.{name} D, A, B",
             (OF[name], "shift"),
             REGISTER[np.dtype(OF[name]).itemsize],
@@ -167,7 +169,7 @@ def _bits() -> Iterator[Case]:
             _shifted(True, OF[name]),
         )
     for name in ("u16", "s16", "u32", "s32", "u64", "s64", "b32"):
-        yield Case(
+        yield OpcodeCase(
             f"shr.{name} D, A, B",
             (OF[name], "shift"),
             REGISTER[np.dtype(OF[name]).itemsize],
@@ -180,9 +182,9 @@ def _bits() -> Iterator[Case]:
         def field(a: Array, p: Array, n: Array, bits: int = bits, signed: bool = name[0] == "s") -> Array:
             return _field(a, p, n, bits, signed)
 
-        yield Case(f"bfe.{name} D, A, B, C", (dtype, "shift", "shift"), REGISTER[bits // 8], dtype, field)
-    yield Case("bfi.b32 D, A, B, C, E", (U32, U32, "shift", "shift"), "r", U32, _inserted)
-    yield Case("prmt.b32 D, A, B, C", (U32, U32, U32), "r", U32, _permuted)
+        yield OpcodeCase(f"bfe.{name} D, A, B, C", (dtype, "shift", "shift"), REGISTER[bits // 8], dtype, field)
+    yield OpcodeCase("bfi.b32 D, A, B, C, E", (U32, U32, "shift", "shift"), "r", U32, _inserted)
+    yield OpcodeCase("prmt.b32 D, A, B, C", (U32, U32, U32), "r", U32, _permuted)
     for table in (0x96, 0xE8, 0x01, 0xCA):
 
         def lop(a: Array, b: Array, c: Array, table: int = table) -> Array:
@@ -194,7 +196,7 @@ def _bits() -> Iterator[Case]:
             bit = np.array([table >> i & 1 for i in index], np.uint64).reshape(-1, 32)
             return (bit << np.arange(32, dtype=np.uint64)).sum(1).astype(U32)
 
-        yield Case(f"lop3.b32 D, A, B, C, {table:#x}", (U32, U32, U32), "r", U32, lop)
+        yield OpcodeCase(f"lop3.b32 D, A, B, C, {table:#x}", (U32, U32, U32), "r", U32, lop)
     for side in "lr":
         for mode in ("wrap", "clamp"):
 
@@ -203,11 +205,13 @@ def _bits() -> Iterator[Case]:
                 both = [int(y) << 32 | int(x) for x, y in zip(a, b, strict=True)]
                 return wrapped([v << n >> 32 if side == "l" else v >> n for v, n in zip(both, by, strict=True)], U32)
 
-            yield Case(f"shf.{side}.{mode}.b32 D, A, B, C", (U32, U32, "shift"), "r", U32, funnel)
+            yield OpcodeCase(f"shf.{side}.{mode}.b32 D, A, B, C", (U32, U32, "shift"), "r", U32, funnel)
     for name in ("b32", "b64"):
         dtype, bits = OF[name], np.dtype(OF[name]).itemsize * 8
-        yield Case(f"popc.{name} D, A", (dtype,), "r", U32, lambda a: np.array([int(x).bit_count() for x in a], U32))
-        yield Case(
+        yield OpcodeCase(
+            f"popc.{name} D, A", (dtype,), "r", U32, lambda a: np.array([int(x).bit_count() for x in a], U32)
+        )
+        yield OpcodeCase(
             f"clz.{name} D, A",
             (dtype,),
             "r",
@@ -218,7 +222,7 @@ def _bits() -> Iterator[Case]:
         def reverse(a: Array, bits: int = bits, dtype: Any = dtype) -> Array:
             return np.array([int(f"{int(x):0{bits}b}"[::-1], 2) for x in a], dtype)
 
-        yield Case(f"brev.{name} D, A", (dtype,), REGISTER[bits // 8], dtype, reverse)
+        yield OpcodeCase(f"brev.{name} D, A", (dtype,), REGISTER[bits // 8], dtype, reverse)
 
 
 def flush(x: Array) -> Array:
@@ -242,57 +246,59 @@ def _pick(larger: bool, nan: bool) -> Callable[[Array, Array], Array]:
     return pick
 
 
-def _floats() -> Iterator[Case]:
+def _floats() -> Iterator[OpcodeCase]:
     two = (F32, F32)
     for op, f in (("add", np.add), ("sub", np.subtract), ("mul", np.multiply)):
-        yield Case(f"{op}.f32 D, A, B", two, "f", F32, f)
-        yield Case(f"{op}.rn.ftz.f32 D, A, B", two, "f", F32, lambda a, b, f=f: flush(f(flush(a), flush(b))))
-        yield Case(f"{op}.f64 D, A, B", (F64, F64), "d", F64, f)
-        yield Case(
+        yield OpcodeCase(f"{op}.f32 D, A, B", two, "f", F32, f)
+        yield OpcodeCase(f"{op}.rn.ftz.f32 D, A, B", two, "f", F32, lambda a, b, f=f: flush(f(flush(a), flush(b))))
+        yield OpcodeCase(f"{op}.f64 D, A, B", (F64, F64), "d", F64, f)
+        yield OpcodeCase(
             f"{op}.f16x2 D, A, B",
             ("halves", "halves"),
             "r",
             F16,
             lambda a, b, f=f: f(a.view(F16).astype(F64), b.view(F16).astype(F64)).astype(F16),
         )
-        yield Case(
+        yield OpcodeCase(
             f"{op}.rn.f32x2 D, A, B", ("pairs", "pairs"), "rd", F32, lambda a, b, f=f: f(a.view(F32), b.view(F32))
         )
-        yield Case(
+        yield OpcodeCase(
             f"{op}.ftz.f32x2 D, A, B", ("pairs", "pairs"), "rd", F32,
             lambda a, b, f=f: flush(f(flush(a.view(F32)), flush(b.view(F32)))),
         )  # fmt: skip
-    yield Case("add.sat.f32 D, A, B", two, "f", F32, lambda a, b: np.nan_to_num(np.clip(a + b, 0, 1), nan=0.0))
-    yield Case("div.rn.f32 D, A, B", two, "f", F32, np.divide)
-    yield Case("div.full.f32 D, A, B", two, "f", F32, np.divide, 2)
+    yield OpcodeCase("add.sat.f32 D, A, B", two, "f", F32, lambda a, b: np.nan_to_num(np.clip(a + b, 0, 1), nan=0.0))
+    yield OpcodeCase("div.rn.f32 D, A, B", two, "f", F32, np.divide)
+    yield OpcodeCase("div.full.f32 D, A, B", two, "f", F32, np.divide, 2)
     for op, larger in (("min", False), ("max", True)):
-        yield Case(f"{op}.f32 D, A, B", two, "f", F32, _pick(larger, False))
-        yield Case(f"{op}.NaN.f32 D, A, B", two, "f", F32, _pick(larger, True))
+        yield OpcodeCase(f"{op}.f32 D, A, B", two, "f", F32, _pick(larger, False))
+        yield OpcodeCase(f"{op}.NaN.f32 D, A, B", two, "f", F32, _pick(larger, True))
         pick = _pick(larger, False)
-        yield Case(f"{op}.ftz.f32 D, A, B", two, "f", F32, lambda a, b, p=pick: p(flush(a), flush(b)))
+        yield OpcodeCase(f"{op}.ftz.f32 D, A, B", two, "f", F32, lambda a, b, p=pick: p(flush(a), flush(b)))
         for nan in ("", ".NaN"):
             pick = _pick(larger, bool(nan))
-            yield Case(f"{op}{nan}.f32 D, A, B, C", (F32,) * 3, "f", F32, lambda a, b, c, p=pick: p(p(a, b), c))
-    yield Case("fma.rn.f32 D, A, B, C", ("near", "near", "near"), "f", F32, _rounded(lambda a, b, c: a * b + c))
-    yield Case("fma.rn.f32x2 D, A, B, C", ("pairs",) * 3, "rd", F32,
+            yield OpcodeCase(f"{op}{nan}.f32 D, A, B, C", (F32,) * 3, "f", F32, lambda a, b, c, p=pick: p(p(a, b), c))
+    yield OpcodeCase("fma.rn.f32 D, A, B, C", ("near", "near", "near"), "f", F32, _rounded(lambda a, b, c: a * b + c))
+    yield OpcodeCase("fma.rn.f32x2 D, A, B, C", ("pairs",) * 3, "rd", F32,
                lambda a, b, c: _rounded(lambda x, y, z: x * y + z)(a.view(F32), b.view(F32), c.view(F32)))  # fmt: skip
-    yield Case("fma.rn.f16x2 D, A, B, C", ("halves", "halves", "halves"), "r", F16,
+    yield OpcodeCase("fma.rn.f16x2 D, A, B, C", ("halves", "halves", "halves"), "r", F16,
                lambda a, b, c: (a.view(F16).astype(F64) * b.view(F16).astype(F64) + c.view(F16).astype(F64)).astype(F16))  # fmt: skip
     for kind, widened in (
         ("f16", lambda a: a.view(F16).astype(F32)),
         ("bf16", lambda a: (a.astype(U32) << 16).view(F32)),
     ):
         for op, f in (("add", np.add), ("sub", np.subtract)):
-            yield Case(f"{op}.rn.f32.{kind} D, A, B", ("half", F32), "f", F32, lambda a, c, f=f, w=widened: f(w(a), c))
-        yield Case(f"fma.rn.sat.f32.{kind} D, A, B, C", ("half", "half", "near"), "f", F32,
+            yield OpcodeCase(
+                f"{op}.rn.f32.{kind} D, A, B", ("half", F32), "f", F32, lambda a, c, f=f, w=widened: f(w(a), c)
+            )
+        yield OpcodeCase(f"fma.rn.sat.f32.{kind} D, A, B, C", ("half", "half", "near"), "f", F32,
                    lambda a, b, c, w=widened: np.nan_to_num(np.clip(_rounded(lambda x, y, z: x * y + z)(w(a), w(b), c), 0, 1), nan=0.0))  # fmt: skip
-        yield Case(f"fma.rn.f32.{kind} D, A, B, C", ("half", "half", "near"), "f", F32,
+        yield OpcodeCase(f"fma.rn.f32.{kind} D, A, B, C", ("half", "half", "near"), "f", F32,
                    lambda a, b, c, w=widened: _rounded(lambda x, y, z: x * y + z)(w(a), w(b), c))  # fmt: skip
-    yield Case("neg.f32 D, A", (F32,), "f", F32, np.negative)
-    yield Case("abs.f32 D, A", (F32,), "f", F32, np.abs)
-    yield Case("neg.ftz.f32 D, A", (F32,), "f", F32, lambda a: -flush(a))
-    yield Case("rcp.rn.f32 D, A", (F32,), "f", F32, lambda a: F32(1) / a)
-    yield Case("sqrt.rn.f32 D, A", (F32,), "f", F32, np.sqrt)
+    yield OpcodeCase("neg.f32 D, A", (F32,), "f", F32, np.negative)
+    yield OpcodeCase("abs.f32 D, A", (F32,), "f", F32, np.abs)
+    yield OpcodeCase("neg.ftz.f32 D, A", (F32,), "f", F32, lambda a: -flush(a))
+    yield OpcodeCase("rcp.rn.f32 D, A", (F32,), "f", F32, lambda a: F32(1) / a)
+    yield OpcodeCase("sqrt.rn.f32 D, A", (F32,), "f", F32, np.sqrt)
     approximations = {
         "rcp": lambda x: 1 / x,
         "rsqrt": lambda x: 1 / np.sqrt(x),
@@ -301,12 +307,12 @@ def _floats() -> Iterator[Case]:
         "lg2": np.log2,
     }
     for op, f in approximations.items():
-        yield Case(f"{op}.approx.ftz.f32 D, A", (F32,), "f", F32, lambda a, f=f: flush(_rounded(f)(flush(a))), 1)
+        yield OpcodeCase(f"{op}.approx.ftz.f32 D, A", (F32,), "f", F32, lambda a, f=f: flush(_rounded(f)(flush(a))), 1)
     for op, f in (("tanh", np.tanh), ("sin", np.sin), ("cos", np.cos), ("ex2", np.exp2)):
-        yield Case(f"{op}.approx.f32 D, A", ("near",), "f", F32, _rounded(f), 1)
+        yield OpcodeCase(f"{op}.approx.f32 D, A", ("near",), "f", F32, _rounded(f), 1)
 
 
-def _comparisons() -> Iterator[Case]:
+def _comparisons() -> Iterator[OpcodeCase]:
     relations = {
         "eq": np.equal,
         "ne": np.not_equal,
@@ -317,28 +323,32 @@ def _comparisons() -> Iterator[Case]:
     }
     for name, f in relations.items():
         for kind in ("s32", "u32", "s64", "u16", "s16"):
-            yield Case(f"setp.{name}.{kind} D, A, B", (OF[kind], OF[kind]), "p", bool, f)
+            yield OpcodeCase(f"setp.{name}.{kind} D, A, B", (OF[kind], OF[kind]), "p", bool, f)
         ordered = lambda a, b, f=f: f(a, b) & ~(np.isnan(a) | np.isnan(b))  # noqa: E731 - one line of a table
-        yield Case(f"setp.{name}.f32 D, A, B", (F32, F32), "p", bool, ordered)
-        yield Case(f"setp.{name}.ftz.f32 D, A, B", (F32, F32), "p", bool, lambda a, b, g=ordered: g(flush(a), flush(b)))
-        yield Case(
+        yield OpcodeCase(f"setp.{name}.f32 D, A, B", (F32, F32), "p", bool, ordered)
+        yield OpcodeCase(
+            f"setp.{name}.ftz.f32 D, A, B", (F32, F32), "p", bool, lambda a, b, g=ordered: g(flush(a), flush(b))
+        )
+        yield OpcodeCase(
             f"setp.{name}u.f32 D, A, B", (F32, F32), "p", bool, lambda a, b, f=f: f(a, b) | np.isnan(a) | np.isnan(b)
         )
         for kind in ("s32", "u32", "s64", "u16", "s16"):
-            yield Case(f"set.{name}.u32.{kind} D, A, B", (OF[kind],) * 2, "r", U32, lambda a, b, f=f: _ones(f(a, b)))
-        yield Case(f"set.{name}.u32.f32 D, A, B", (F32, F32), "r", U32, lambda a, b, g=ordered: _ones(g(a, b)))
-        yield Case(f"set.{name}.f32.s32 D, A, B", (S32, S32), "f", F32, lambda a, b, f=f: f(a, b).astype(F32))
+            yield OpcodeCase(
+                f"set.{name}.u32.{kind} D, A, B", (OF[kind],) * 2, "r", U32, lambda a, b, f=f: _ones(f(a, b))
+            )
+        yield OpcodeCase(f"set.{name}.u32.f32 D, A, B", (F32, F32), "r", U32, lambda a, b, g=ordered: _ones(g(a, b)))
+        yield OpcodeCase(f"set.{name}.f32.s32 D, A, B", (S32, S32), "f", F32, lambda a, b, f=f: f(a, b).astype(F32))
         for to, one in (("u32", 0xFFFF), ("f16x2", 0x3C00)):
-            yield Case(f"set.{name}.{to}.f16x2 D, A, B", (U32, U32), "r", U32, lambda a, b, g=ordered, one=one: _halves(a, b, g, one))  # fmt: skip
-    yield Case("set.leu.u32.f16x2 D, A, B", (U32, U32), "r", U32, lambda a, b: _halves(a, b, lambda x, y: ~(x > y), 0xFFFF))  # fmt: skip
-    yield Case("setp.lt.and.s32 D, A, B, C", (S32, S32, bool), "p", bool, lambda a, b, c: (a < b) & c)
-    yield Case("setp.lt.or.s32 D, A, B, !C", (S32, S32, bool), "p", bool, lambda a, b, c: (a < b) | ~c)
-    yield Case("setp.num.f32 D, A, B", (F32, F32), "p", bool, lambda a, b: ~(np.isnan(a) | np.isnan(b)))
-    yield Case("selp.b32 D, A, B, C", (U32, U32, bool), "r", U32, lambda a, b, c: np.where(c, a, b))
-    yield Case("selp.b64 D, A, B, !C", (U64, U64, bool), "rd", U64, lambda a, b, c: np.where(c, b, a))
-    yield Case("and.pred D, A, !B", (bool, bool), "p", bool, lambda a, b: a & ~b)
-    yield Case("xor.pred D, A, B", (bool, bool), "p", bool, np.logical_xor)
-    yield Case("not.pred D, A", (bool,), "p", bool, np.logical_not)
+            yield OpcodeCase(f"set.{name}.{to}.f16x2 D, A, B", (U32, U32), "r", U32, lambda a, b, g=ordered, one=one: _halves(a, b, g, one))  # fmt: skip
+    yield OpcodeCase("set.leu.u32.f16x2 D, A, B", (U32, U32), "r", U32, lambda a, b: _halves(a, b, lambda x, y: ~(x > y), 0xFFFF))  # fmt: skip
+    yield OpcodeCase("setp.lt.and.s32 D, A, B, C", (S32, S32, bool), "p", bool, lambda a, b, c: (a < b) & c)
+    yield OpcodeCase("setp.lt.or.s32 D, A, B, !C", (S32, S32, bool), "p", bool, lambda a, b, c: (a < b) | ~c)
+    yield OpcodeCase("setp.num.f32 D, A, B", (F32, F32), "p", bool, lambda a, b: ~(np.isnan(a) | np.isnan(b)))
+    yield OpcodeCase("selp.b32 D, A, B, C", (U32, U32, bool), "r", U32, lambda a, b, c: np.where(c, a, b))
+    yield OpcodeCase("selp.b64 D, A, B, !C", (U64, U64, bool), "rd", U64, lambda a, b, c: np.where(c, b, a))
+    yield OpcodeCase("and.pred D, A, !B", (bool, bool), "p", bool, lambda a, b: a & ~b)
+    yield OpcodeCase("xor.pred D, A, B", (bool, bool), "p", bool, np.logical_xor)
+    yield OpcodeCase("not.pred D, A", (bool,), "p", bool, np.logical_not)
 
 
 def _ones(truth: Array) -> Array:
@@ -362,38 +372,38 @@ def _saturated(x: Array, dtype: Any, way: Callable[[Any], Any]) -> Array:
     return np.array([min(max(v, int(limits.min)), int(limits.max)) for v in whole], dtype)
 
 
-def _moves() -> Iterator[Case]:
+def _moves() -> Iterator[OpcodeCase]:
     for name in ("b16", "b32", "b64"):
-        yield Case(f"mov.{name} D, A", (OF[name],), REGISTER[np.dtype(OF[name]).itemsize], OF[name], lambda a: a)
-    yield Case("mov.b64 D, {A, B}", (U32, U32), "rd", U64, lambda a, b: a.astype(U64) | b.astype(U64) << U64(32))
-    yield Case("mov.b32 D, {A, B}", (U16, U16), "r", U32, lambda a, b: a.astype(U32) | b.astype(U32) << U32(16))
-    yield Case("mov.b64 {_, D}, A", (U64,), "r", U32, lambda a: (a >> U64(32)).astype(U32))
-    yield Case("cvta.to.global.u64 D, A", (U64,), "rd", U64, lambda a: a)
+        yield OpcodeCase(f"mov.{name} D, A", (OF[name],), REGISTER[np.dtype(OF[name]).itemsize], OF[name], lambda a: a)
+    yield OpcodeCase("mov.b64 D, {A, B}", (U32, U32), "rd", U64, lambda a, b: a.astype(U64) | b.astype(U64) << U64(32))
+    yield OpcodeCase("mov.b32 D, {A, B}", (U16, U16), "r", U32, lambda a, b: a.astype(U32) | b.astype(U32) << U32(16))
+    yield OpcodeCase("mov.b64 {_, D}, A", (U64,), "r", U32, lambda a: (a >> U64(32)).astype(U32))
+    yield OpcodeCase("cvta.to.global.u64 D, A", (U64,), "rd", U64, lambda a: a)
     for to in ("u16", "s16", "u32", "s32", "u64", "s64"):
         for source in ("u16", "s16", "u32", "s32", "u64", "s64"):
             if to != source:
-                yield Case(f"cvt.{to}.{source} D, A", (OF[source],), REGISTER[np.dtype(OF[to]).itemsize], OF[to],
+                yield OpcodeCase(f"cvt.{to}.{source} D, A", (OF[source],), REGISTER[np.dtype(OF[to]).itemsize], OF[to],
                            lambda a, to=to: wrapped(exact(a), OF[to]))  # fmt: skip
     for source in ("u8", "s8", "u16", "s16", "u32", "s32"):  # the register has 64 bits and is chopped
-        yield Case(f"cvt.s64.{source} D, A", (U64,), "rd", S64, lambda a, t=source: a.astype(f"{t[0].replace('s', 'i')}{int(t[1:]) // 8}").astype(S64))  # fmt: skip
-    yield Case("cvt.u32.s16 D, A", (U64,), "r", U32, lambda a: a.astype(S16).astype(U32))
-    yield Case("cvt.sat.s16.s32 D, A", (S32,), "h", S16, lambda a: np.clip(a, -32768, 32767).astype(S16))
+        yield OpcodeCase(f"cvt.s64.{source} D, A", (U64,), "rd", S64, lambda a, t=source: a.astype(f"{t[0].replace('s', 'i')}{int(t[1:]) // 8}").astype(S64))  # fmt: skip
+    yield OpcodeCase("cvt.u32.s16 D, A", (U64,), "r", U32, lambda a: a.astype(S16).astype(U32))
+    yield OpcodeCase("cvt.sat.s16.s32 D, A", (S32,), "h", S16, lambda a: np.clip(a, -32768, 32767).astype(S16))
     for way, f in (("rzi", np.trunc), ("rni", np.rint), ("rmi", np.floor), ("rpi", np.ceil)):
-        yield Case(f"cvt.{way}.s32.f32 D, A", (F32,), "r", S32, lambda a, f=f: _saturated(a, S32, f))
-        yield Case(f"cvt.{way}.f32.f32 D, A", (F32,), "f", F32, f)
-    yield Case("cvt.rzi.u32.f32 D, A", (F32,), "r", U32, lambda a: _saturated(a, U32, np.trunc))
-    yield Case("cvt.rn.f32.s32 D, A", (S32,), "f", F32, lambda a: a.astype(F32))
-    yield Case("cvt.rn.f32.u64 D, A", (U64,), "f", F32, lambda a: a.astype(F32))
-    yield Case("cvt.f32.f16 D, A", ("half",), "f", F32, lambda a: a.view(F16).astype(F32))
-    yield Case("cvt.f64.f32 D, A", (F32,), "d", F64, lambda a: a.astype(F64))
-    yield Case("cvt.rn.f32.f64 D, A", (F64,), "f", F32, lambda a: a.astype(F32))
-    yield Case("cvt.rn.f16.f32 D, A", (F32,), "h", F16, lambda a: a.astype(F16))
-    yield Case(
+        yield OpcodeCase(f"cvt.{way}.s32.f32 D, A", (F32,), "r", S32, lambda a, f=f: _saturated(a, S32, f))
+        yield OpcodeCase(f"cvt.{way}.f32.f32 D, A", (F32,), "f", F32, f)
+    yield OpcodeCase("cvt.rzi.u32.f32 D, A", (F32,), "r", U32, lambda a: _saturated(a, U32, np.trunc))
+    yield OpcodeCase("cvt.rn.f32.s32 D, A", (S32,), "f", F32, lambda a: a.astype(F32))
+    yield OpcodeCase("cvt.rn.f32.u64 D, A", (U64,), "f", F32, lambda a: a.astype(F32))
+    yield OpcodeCase("cvt.f32.f16 D, A", ("half",), "f", F32, lambda a: a.view(F16).astype(F32))
+    yield OpcodeCase("cvt.f64.f32 D, A", (F32,), "d", F64, lambda a: a.astype(F64))
+    yield OpcodeCase("cvt.rn.f32.f64 D, A", (F64,), "f", F32, lambda a: a.astype(F32))
+    yield OpcodeCase("cvt.rn.f16.f32 D, A", (F32,), "h", F16, lambda a: a.astype(F16))
+    yield OpcodeCase(
         "cvt.rn.f16x2.f32 D, A, B", (F32, F32), "r", F16, lambda a, b: np.stack([b, a], 1).astype(F16).reshape(-1)
     )
-    yield Case("cvt.rn.bf16x2.f32 D, A, B", (F32, F32), "r", "bf16", lambda a, b: np.stack([b, a], 1).reshape(-1))
+    yield OpcodeCase("cvt.rn.bf16x2.f32 D, A, B", (F32, F32), "r", "bf16", lambda a, b: np.stack([b, a], 1).reshape(-1))
 
 
-def cases() -> tuple[Case, ...]:
+def cases() -> tuple[OpcodeCase, ...]:
     """Every case."""
     return (*_integers(), *_bits(), *_floats(), *_comparisons(), *_moves())

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fmha_nvptx_emu_tests.support.triton_anchors import Case, Maker, Random
+from fmha_nvptx_emu_tests.support.triton_anchors import Maker, Random, TritonLaunch
 
 
 def file() -> Path:
@@ -19,7 +19,7 @@ def file() -> Path:
     return Path(found.origin).with_name("sparse") / "_triton_ops.py"
 
 
-def softmax(random: Random, ragged: bool, arch: str) -> Case:
+def softmax(random: Random, ragged: bool, arch: str) -> TritonLaunch:
     """Softmax of each row's elements; a row's number of blocks is irregular, and one row has none."""
     blocks, tile, most = ([3, 0, 1, 5], 32, 128) if ragged else ([4, 4, 4, 4], 64, 64)
     rows, width = 4, 16
@@ -38,10 +38,10 @@ def softmax(random: Random, ragged: bool, arch: str) -> Case:
     constants = {"MAX_ROW_NNZ": most, "TILE": tile}
     size = f"blocks {blocks}"
     grid = (len(blocks), rows, 1)
-    return Case(file(), "_bsr_softmax_kernel", size, arguments, constants, {"values_ptr": wanted}, grid, ragged)
+    return TritonLaunch(file(), "_bsr_softmax_kernel", size, arguments, constants, {"values_ptr": wanted}, grid, ragged)
 
 
-def matmul(random: Random, ragged: bool, arch: str) -> Case:
+def matmul(random: Random, ragged: bool, arch: str) -> TritonLaunch:
     """Sums of products of listed pairs of matrices. The kernel asks for square results; a group may have no pair."""
     import triton.language as tl
 
@@ -73,7 +73,7 @@ def matmul(random: Random, ragged: bool, arch: str) -> Case:
     }
     size = f"{side}x{side}x{depth}, groups {groups}"
     grid = (len(groups), (side // tile) ** 2, 1)
-    return Case(
+    return TritonLaunch(
         file(), "_scatter_mm2_kernel", size, arguments, constants, {"accumulators_ptr": wanted}, grid, ragged, warps=2
     )
 

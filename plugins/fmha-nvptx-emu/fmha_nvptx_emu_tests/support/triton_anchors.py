@@ -42,7 +42,7 @@ MARKS = {
 
 
 @dataclass(frozen=True)
-class Case:
+class TritonLaunch:
     """One launch of a kernel.
 
     Attributes:
@@ -72,7 +72,7 @@ class Case:
     archs: tuple[str, ...] = ARCHS
 
 
-Maker = Callable[[Random, bool, str], Case]
+Maker = Callable[[Random, bool, str], TritonLaunch]
 """A case from random numbers, whether it is ragged (or of a second size), and the architecture."""
 
 
@@ -104,7 +104,7 @@ def _module(files: Path | tuple[Path, ...]) -> ModuleType:
     return module
 
 
-def _type(case: Case, name: str, arch: str) -> str:
+def _type(case: TritonLaunch, name: str, arch: str) -> str:
     """The type of an argument, as Triton writes it."""
     value = case.arguments[name]
     if not isinstance(value, np.ndarray):
@@ -115,7 +115,7 @@ def _type(case: Case, name: str, arch: str) -> str:
     return f"*{element}"
 
 
-def compiled(arch: str, case: Case) -> Any:
+def compiled(arch: str, case: TritonLaunch) -> Any:
     """What Triton makes of a case. No GPU is needed: ptxas comes with Triton's package.
 
     As Triton's launcher does it, an integer of 1 is compiled in, and multiples of 16 are known as such.
@@ -168,7 +168,7 @@ class Ran:
         return [mark for mark, text in MARKS.items() if text in self.ptx]
 
 
-def execute(arch: str, case: Case, seed: int, change: tuple[str, str] | None = None) -> Ran:
+def execute(arch: str, case: TritonLaunch, seed: int, change: tuple[str, str] | None = None) -> Ran:
     """Compile, launch and compare a case.
 
     Args:
@@ -200,7 +200,7 @@ def execute(arch: str, case: Case, seed: int, change: tuple[str, str] | None = N
     return Ran(seen, max(errors), text)
 
 
-def warps_of(kernel: Any, case: Case) -> int:
+def warps_of(kernel: Any, case: TritonLaunch) -> int:
     """Warps of a block: a warp-specialised kernel has more than were asked for."""
     return max(case.warps, int(getattr(kernel.metadata, "num_warps", 0)))
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from fmha_nvptx_emu_tests.support.triton_anchors import WITH_MAPS, Array, Case, Maker, Random
+from fmha_nvptx_emu_tests.support.triton_anchors import WITH_MAPS, Array, Maker, Random, TritonLaunch
 
 VARIABLE = "FMHA_TRITON_HOME"
 COMMIT = "5c846f015d9cfbe94480fea890545888ea33b827"
@@ -44,7 +44,7 @@ def tutorial(name: str) -> Path:
     return path
 
 
-def softmax(random: Random, ragged: bool, arch: str) -> Case:
+def softmax(random: Random, ragged: bool, arch: str) -> TritonLaunch:
     """Rows of binary32; fewer blocks than rows."""
     rows, columns, block, blocks = (7, 200, 256, 3) if ragged else (8, 128, 128, 4)
     x = random.normal(0, 3, (rows, columns)).astype(np.float32)
@@ -54,7 +54,7 @@ def softmax(random: Random, ragged: bool, arch: str) -> Case:
     }  # fmt: skip
     constants = {"BLOCK_SIZE": block, "num_stages": 2}
     wanted = {"output_ptr": e / e.sum(1, keepdims=True)}
-    return Case(tutorial("02-fused-softmax.py"), "softmax_kernel", f"{rows}x{columns}", arguments, constants, wanted, (blocks, 1, 1), ragged, budget=SINGLE)  # fmt: skip
+    return TritonLaunch(tutorial("02-fused-softmax.py"), "softmax_kernel", f"{rows}x{columns}", arguments, constants, wanted, (blocks, 1, 1), ragged, budget=SINGLE)  # fmt: skip
 
 
 def _product(random: Random, ragged: bool, other: bool) -> tuple[dict[str, Any], Array, tuple[int, int, int]]:
@@ -71,7 +71,7 @@ def _tiles(m: int, n: int, side: int) -> int:
     return -(-m // side) * -(-n // side)
 
 
-def _by_pointers(random: Random, ragged: bool, file: str, kernel: str, constants: dict[str, Any], blocks: int = 0, relu: bool = False) -> Case:  # fmt: skip
+def _by_pointers(random: Random, ragged: bool, file: str, kernel: str, constants: dict[str, Any], blocks: int = 0, relu: bool = False) -> TritonLaunch:  # fmt: skip
     arrays, wanted, (m, n, k) = _product(random, ragged, other=False)
     arguments = {
         **{f"{name}_ptr": array for name, array in arrays.items()}, "M": m, "N": n, "K": k,
@@ -81,45 +81,45 @@ def _by_pointers(random: Random, ragged: bool, file: str, kernel: str, constants
     if relu:
         wanted = np.where(wanted >= 0, wanted, 0.01 * wanted)
     grid = (blocks or _tiles(m, n, 64), 1, 1)
-    return Case(
+    return TritonLaunch(
         tutorial(file), kernel, f"{m}x{n}x{k}", arguments, sides | constants, {"c_ptr": wanted}, grid, ragged, stages=3
     )
 
 
-def matmul(random: Random, ragged: bool, arch: str) -> Case:
+def matmul(random: Random, ragged: bool, arch: str) -> TritonLaunch:
     """A product and what follows it in the ragged case: a leaky ReLU."""
     constants = {"ACTIVATION": "leaky_relu" if ragged else ""}
     return _by_pointers(random, ragged, "03-matrix-multiplication.py", "matmul_kernel", constants, relu=ragged)
 
 
-def persistent(random: Random, ragged: bool, arch: str) -> Case:
+def persistent(random: Random, ragged: bool, arch: str) -> TritonLaunch:
     """Three blocks share four tiles."""
     return _by_pointers(random, ragged, "09-persistent-matmul.py", "matmul_kernel_persistent", {"NUM_SMS": 3}, blocks=3)
 
 
-def _by_maps(random: Random, ragged: bool, kernel: str, constants: dict[str, Any], blocks: int = 0, half: bool = False) -> Case:  # fmt: skip
+def _by_maps(random: Random, ragged: bool, kernel: str, constants: dict[str, Any], blocks: int = 0, half: bool = False) -> TritonLaunch:  # fmt: skip
     arrays, wanted, (m, n, k) = _product(random, ragged, other=True)
     arguments = {**{f"{name}_desc": array for name, array in arrays.items()}, "M": m, "N": n, "K": k}
     sides = {"BLOCK_SIZE_M": 64, "BLOCK_SIZE_N": 64, "BLOCK_SIZE_K": 32, "GROUP_SIZE_M": 8, "FP8_OUTPUT": False}
     shapes = {"a_desc": (64, 32), "b_desc": (64, 32), "c_desc": (64, 32 if half else 64)}
     grid = (blocks or _tiles(m, n, 64), 1, 1)
-    return Case(
+    return TritonLaunch(
         tutorial("09-persistent-matmul.py"), kernel, f"{m}x{n}x{k}", arguments, sides | constants, {"c_desc": wanted}, grid,
         ragged, stages=3, blocks=shapes, archs=WITH_MAPS,
     )  # fmt: skip
 
 
-def tma(random: Random, ragged: bool, arch: str) -> Case:
+def tma(random: Random, ragged: bool, arch: str) -> TritonLaunch:
     """A product whose tiles come and go by TMA."""
     return _by_maps(random, ragged, "matmul_kernel_tma", {"WARP_SPECIALIZE": False})
 
 
-def specialised(random: Random, ragged: bool, arch: str) -> Case:
+def specialised(random: Random, ragged: bool, arch: str) -> TritonLaunch:
     """The same, with ``warp_specialize`` on its loop."""
     return _by_maps(random, ragged, "matmul_kernel_tma", {"WARP_SPECIALIZE": True})
 
 
-def tma_persistent(random: Random, ragged: bool, arch: str) -> Case:
+def tma_persistent(random: Random, ragged: bool, arch: str) -> TritonLaunch:
     """Three blocks, TMA, and results in two halves."""
     constants = {"WARP_SPECIALIZE": False, "EPILOGUE_SUBTILE": True, "NUM_SMS": 3}
     return _by_maps(random, ragged, "matmul_kernel_tma_persistent", constants, blocks=3, half=True)
@@ -134,7 +134,7 @@ def _normalised(random: Random, rows: int, columns: int) -> tuple[Array, ...]:
     return x, w, b, mean, rstd, (wide - mean[:, None]) * rstd[:, None]
 
 
-def layer_norm(random: Random, ragged: bool, arch: str) -> Case:
+def layer_norm(random: Random, ragged: bool, arch: str) -> TritonLaunch:
     """The forward; a row takes three steps in the ragged case."""
     rows, columns, block = (5, 300, 128) if ragged else (8, 256, 256)
     x, w, b, mean, rstd, hat = _normalised(random, rows, columns)
@@ -143,10 +143,10 @@ def layer_norm(random: Random, ragged: bool, arch: str) -> Case:
         "stride": columns, "N": columns, "eps": np.float32(1e-5),
     }  # fmt: skip
     wanted = {"Y": hat * w + b.astype(np.float64), "Mean": mean, "Rstd": rstd}
-    return Case(tutorial("05-layer-norm.py"), "_layer_norm_fwd_fused", f"{rows}x{columns}", arguments, {"BLOCK_SIZE": block}, wanted, (rows, 1, 1), ragged)  # fmt: skip
+    return TritonLaunch(tutorial("05-layer-norm.py"), "_layer_norm_fwd_fused", f"{rows}x{columns}", arguments, {"BLOCK_SIZE": block}, wanted, (rows, 1, 1), ragged)  # fmt: skip
 
 
-def layer_norm_dx(random: Random, ragged: bool, arch: str) -> Case:
+def layer_norm_dx(random: Random, ragged: bool, arch: str) -> TritonLaunch:
     """dX, and sums over some rows for dW and dB, which blocks add to one after another: a lock of each group orders them."""
     rows, columns, groups = (7, 100, 3) if ragged else (8, 128, 4)
     x, w, _, mean, rstd, hat = _normalised(random, rows, columns)
@@ -162,13 +162,13 @@ def layer_norm_dx(random: Random, ragged: bool, arch: str) -> Case:
     }  # fmt: skip
     constants = {"GROUP_SIZE_M": groups, "BLOCK_SIZE_N": 128}
     wanted = {"DX": dx, "DW": sums[0], "DB": sums[1]}
-    return Case(
+    return TritonLaunch(
         tutorial("05-layer-norm.py"), "_layer_norm_bwd_dx_fused", f"{rows}x{columns}, {groups} groups", arguments, constants, wanted,
         (rows, 1, 1), ragged, budget=2.0**-10,
     )  # fmt: skip
 
 
-def layer_norm_dw(random: Random, ragged: bool, arch: str) -> Case:
+def layer_norm_dw(random: Random, ragged: bool, arch: str) -> TritonLaunch:
     """The sums of the groups' dW and dB."""
     groups, columns = (37, 100) if ragged else (32, 128)
     parts = [random.normal(0, 1, (groups, columns)).astype(np.float16) for _ in range(2)]
@@ -178,7 +178,7 @@ def layer_norm_dw(random: Random, ragged: bool, arch: str) -> Case:
     }  # fmt: skip
     wanted = {f"FINAL_{name}": part.astype(np.float64).sum(0) for name, part in zip(("DW", "DB"), parts, strict=True)}
     constants = {"BLOCK_SIZE_M": 32, "BLOCK_SIZE_N": 64}
-    return Case(tutorial("05-layer-norm.py"), "_layer_norm_bwd_dwdb", f"{groups}x{columns}", arguments, constants, wanted, (2, 1, 1), ragged)  # fmt: skip
+    return TritonLaunch(tutorial("05-layer-norm.py"), "_layer_norm_bwd_dwdb", f"{groups}x{columns}", arguments, constants, wanted, (2, 1, 1), ragged)  # fmt: skip
 
 
 CASES: dict[str, Maker] = {

@@ -31,7 +31,7 @@ from fmha_cli.walk.builds import build_stages
 from tests.support.referees.upstream_host.calls import DEVICES
 from tests.support.referees.upstream_host.client import Allocation, Host
 from tests.support.referees.upstream_host.client import Launch as Theirs
-from tests.support.referees.upstream_host.compare import ARENA, Case, Compared, Members, compare, launch_faults
+from tests.support.referees.upstream_host.compare import ARENA, Compared, FlashProblem, Members, compare, launch_faults
 from tests.support.referees.upstream_host.program import host_program
 
 POINTER = 8
@@ -59,7 +59,7 @@ def compared(device_id: str, text: str) -> dict[str, Any]:
     context = BuildContext(cache_root=cache_root(), jobs=1)
     host = Host(host_program(context.cache_root))
     asked = next(d for d in DEVICES[device_id.removeprefix("emu:")] if d.multiprocessors == device.units)
-    (both,) = compare(host, [Case(problem, asked)])
+    (both,) = compare(host, [FlashProblem(problem, asked)])
     assert both.theirs is not None
     assert not both.refused, both.refused
     faults = [*launch_faults(both), *Members(host.layout()).faults(both)]

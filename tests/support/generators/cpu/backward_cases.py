@@ -18,7 +18,7 @@ from tests.support.generators.cpu.cases import (
     TINY,
     WORD,
     Array,
-    Case,
+    AttentionCase,
     _rows,
     arguments,
     formula,
@@ -46,7 +46,7 @@ OF_ROWS, OF_KEYS = ("dout", "dq"), ("dk", "dv")
 
 
 @dataclass
-class BackwardCase(Case):
+class BackwardCase(AttentionCase):
     """A problem with dO; ``with_lse``: whether the kernel is given the LSE; ``dbias``: whether it returns dBias."""
 
     with_lse: bool = True
@@ -56,7 +56,7 @@ class BackwardCase(Case):
 def random_backward(rng: np.random.Generator, dtype: str) -> BackwardCase:
     """A case over the whole surface; a cache has no backward pass, so every key of a batch is there."""
     plain = replace(random_case(rng, dtype, few_rows=False), page=0)
-    values = {f.name: getattr(plain, f.name) for f in fields(Case)} | {"data": {}, "splits": 0}
+    values = {f.name: getattr(plain, f.name) for f in fields(AttentionCase)} | {"data": {}, "splits": 0}
     if not plain.packed:
         values["k_len"] = (plain.capacity,) * plain.batch
     case = BackwardCase(**values, with_lse=bool(rng.random() < 0.8))
@@ -90,7 +90,7 @@ def finish_forward(case: BackwardCase) -> None:
             part(case, "lse", b, h)[...] = row.lse
 
 
-def part(case: Case, name: str, b: int, h: int) -> Array:
+def part(case: AttentionCase, name: str, b: int, h: int) -> Array:
     """The rows of one sequence and head of a tensor: a view."""
     keys = name in ("k", "v", "dk", "dv")
     n = (case.k_len if keys else case.q_len)[b]

@@ -55,7 +55,7 @@ def kernel_of(arch: str, dtype: str, kind: str) -> KernelSpec:
 
 
 @dataclass
-class Case:
+class AttentionCase:
     """One problem. ``q_len`` and ``k_len`` are per sequence; ``capacity`` is the rows of K and V in batch mode.
 
     ``bias`` has the planes (sequences, heads), and one row for all queries without ``bias_rows``. With a ``page``, the kernel reads K and V from pages of so many rows, which are copies of ``k`` and ``v``. ``v_in_k``: V
@@ -102,7 +102,7 @@ class Case:
         return int(self.dropout * WORD)
 
 
-def random_case(rng: np.random.Generator, dtype: str, *, few_rows: bool) -> Case:
+def random_case(rng: np.random.Generator, dtype: str, *, few_rows: bool) -> AttentionCase:
     """A case over the whole surface. ``few_rows``: at most 64 query rows per key/value head."""
 
     def pick(*values: Any) -> Any:
@@ -127,7 +127,7 @@ def random_case(rng: np.random.Generator, dtype: str, *, few_rows: bool) -> Case
     }[pick("none", "causal", "window", "generic")]()
     wanted = rng.random(5) < 0.3
     bias = pick((1, 1), (1, group * kv_heads), (batch, group * kv_heads)) if wanted[1] else None
-    case = Case(
+    case = AttentionCase(
         dtype=dtype, heads=group * kv_heads, kv_heads=kv_heads, hdim=hdim,
         hdim_v=int(rng.integers(1, hdim)) if v_in_k else pick(hdim, 1, 2, 5, 8, 17, 24, 32, 64, 100, 128, 256, 512, 576),
         v_in_k=v_in_k, q_len=tuple(q_len), k_len=tuple(k_len),
@@ -144,7 +144,7 @@ def random_case(rng: np.random.Generator, dtype: str, *, few_rows: bool) -> Case
     return case
 
 
-def _rows(case: Case, heads: int, lengths: tuple[int, ...], rows: int, dim: int) -> tuple[Array, Array]:
+def _rows(case: AttentionCase, heads: int, lengths: tuple[int, ...], rows: int, dim: int) -> tuple[Array, Array]:
     """A buffer full of NaN, and a view inside it: a tensor (batch or 1, heads, rows, dim) with gaps."""
     count = 1 if case.packed else case.batch
     rows = sum(lengths) if case.packed else rows
@@ -156,7 +156,7 @@ def _rows(case: Case, heads: int, lengths: tuple[int, ...], rows: int, dim: int)
     return buffer, body.reshape(count, heads, rows, width)[..., :dim]
 
 
-def make_data(case: Case, rng: np.random.Generator) -> None:
+def make_data(case: AttentionCase, rng: np.random.Generator) -> None:
     """Fill ``case.data``. Only rows in use get numbers; gaps, guards and the rest of a cache stay NaN."""
     d = case.data
     for name, heads, dim in (
@@ -189,7 +189,7 @@ def make_data(case: Case, rng: np.random.Generator) -> None:
         d["sink_logits"] = (rng.standard_normal(case.heads) * 3).astype(np.float32)
 
 
-def make_pages(case: Case, rng: np.random.Generator) -> None:
+def make_pages(case: AttentionCase, rng: np.random.Generator) -> None:
     """Copies of K and V on pages in random order, and their table. What holds no key is NaN, unused entries are -1."""
     d = case.data
     used = [-(-n // case.page) for n in case.k_len]
@@ -208,7 +208,7 @@ def make_pages(case: Case, rng: np.random.Generator) -> None:
         d[f"{name}_pages"] = pages
 
 
-def _paging(case: Case) -> dict[str, int]:
+def _paging(case: AttentionCase) -> dict[str, int]:
     d, values = case.data, {"page": case.page, "block_table_stride": case.data["block_table"].shape[1]}
     for name in ("k", "v"):
         page, row, head, _ = (s // d[name].itemsize for s in d[f"{name}_pages"].strides)
@@ -216,7 +216,7 @@ def _paging(case: Case) -> dict[str, int]:
     return values | {f"{name}_batch_stride": 0 for name in ("k", "v")}
 
 
-def arguments(case: Case) -> FmhaCpuArgs:
+def arguments(case: AttentionCase) -> FmhaCpuArgs:
     """The kernel's argument block."""
     d, values = case.data, {}
     for name in ("q", "k", "v", "o"):
@@ -250,7 +250,7 @@ def arguments(case: Case) -> FmhaCpuArgs:
     )  # fmt: skip
 
 
-def run(library: ctypes.CDLL, case: Case, **settings: int) -> None:
+def run(library: ctypes.CDLL, case: AttentionCase, **settings: int) -> None:
     """Launch once; the results are in ``case.data``. ``settings`` are further members of the argument block."""
     status = library[ENTRY](ctypes.byref(pack(replace(arguments(case), **settings))))
     assert status == 0
@@ -280,7 +280,7 @@ def philox(counter: list[Array], seed: int) -> list[Array]:
 
 
 @dataclass
-class Row:
+class ExpectedHead:
     """The formula's result for one (sequence, head): O, LSE, visibility and weights in float64."""
 
     o: Array
@@ -289,7 +289,7 @@ class Row:
     v: Array
 
 
-def formula(case: Case, b: int, h: int) -> Row:
+def formula(case: AttentionCase, b: int, h: int) -> ExpectedHead:
     """The formula of the contract, computed directly."""
     d, hk = case.data, h // (case.heads // case.kv_heads)
     nq, nk = case.q_len[b], case.k_len[b]
@@ -329,7 +329,7 @@ def formula(case: Case, b: int, h: int) -> Row:
         word = np.take_along_axis(np.stack(words), ((j & 3) + 0 * i)[None], 0)[0]
         p = p * (word >= case.threshold) * (WORD / (WORD - case.threshold))
     o = np.stack([p[r][visible[r]] @ v[visible[r]] for r in range(nq)]) if nq else np.zeros((0, case.hdim_v))
-    return Row(o, lse, p, v)
+    return ExpectedHead(o, lse, p, v)
 
 
 BUDGET = {"fp32": 8e-6, "fp16": 2**-10, "bf16": 2**-7}
@@ -339,13 +339,13 @@ TINY = {"fp32": 0.0, "fp16": 2**-25, "bf16": 0.0}
 """Half the spacing of subnormal outputs."""
 
 
-def score_error(case: Case) -> float:
+def score_error(case: AttentionCase) -> float:
     """The relative error of a weight that rounding a sum of hdim products in fp32 causes: q.k of normal data reaches hdim, and
     without fused multiply-adds each step rounds twice."""
     return 2**-23 * abs(case.scale) * case.hdim
 
 
-def complaints(case: Case) -> list[str]:
+def complaints(case: AttentionCase) -> list[str]:
     """Errors in the results in ``case.data``."""
     d, out = case.data, []
     for b in range(case.batch):
@@ -374,7 +374,7 @@ def complaints(case: Case) -> list[str]:
     return out + _written_outside(case)
 
 
-def _written_outside(case: Case) -> list[str]:
+def _written_outside(case: AttentionCase) -> list[str]:
     """An error if a guard or a gap of O is no longer NaN."""
     buffer, o = case.data["o_buffer"], case.data["o"]
     outside = np.ones(buffer.size, bool)

@@ -11,7 +11,7 @@ import numpy as np
 from numerics.faults import ExtremeFault
 
 from tests.support.generators.cpu.backward_cases import BackwardCase, finish_forward, make_backward
-from tests.support.generators.cpu.cases import NUMPY, Case, make_data, make_pages
+from tests.support.generators.cpu.cases import NUMPY, AttentionCase, make_data, make_pages
 
 LEAST = {"fp32": -3.4028234663852886e38, "fp16": -65504.0, "bf16": -3.3895313892515355e38}
 """The lowest finite number of a type: what clients add where nothing is to be seen."""
@@ -20,12 +20,12 @@ WHOLE = {"fp32": 2.0**17, "fp16": 2.0**14, "bf16": 2.0**17}
 FIRST, HIDDEN, EMPTY = 1, 5, 2
 """The row that has the bias, the key that is hidden, the row that sees nothing."""
 
-Change = Callable[[Case], None]
+Change = Callable[[AttentionCase], None]
 
 
 @dataclass(frozen=True)
 class Extreme:
-    """What is changed in ``Case.data``, and what the case must have for it."""
+    """What is changed in ``AttentionCase.data``, and what the case must have for it."""
 
     name: str
     change: Change
@@ -36,26 +36,26 @@ class Extreme:
 
 
 def _bias_of(row: slice | int, key: slice | int, values: dict[str, float]) -> Change:
-    def change(case: Case) -> None:
+    def change(case: AttentionCase) -> None:
         case.data["bias"][..., row, key] = values[case.dtype]
 
     return change
 
 
 def _sinks(value: float) -> Change:
-    def change(case: Case) -> None:
+    def change(case: AttentionCase) -> None:
         case.data["sink_logits"][:] = value
 
     return change
 
 
-def _products(case: Case) -> None:
+def _products(case: AttentionCase) -> None:
     for name in ("q", "k"):
         rows = case.data[name]
         rows[...] = (np.sign(np.nan_to_num(rows.astype(np.float32))) * WHOLE[case.dtype]).astype(rows.dtype)
 
 
-def _hide(case: Case) -> None:
+def _hide(case: AttentionCase) -> None:
     """A key that a bias of -inf hides from all rows, and a row that sees no key."""
     d = case.data
     d["bias"][..., HIDDEN], d["bias"][..., EMPTY, :] = -np.inf, -np.inf
@@ -90,10 +90,10 @@ EXTREMES = (
 SHOWN_BY = {ExtremeFault.SCALED_MAXIMUM: ONE_KEY, ExtremeFault.BIASED_KEY: HIDDEN_KEY}
 
 
-def extreme_case(extreme: Extreme, dtype: str, kind: str, **more: Any) -> Case:
+def extreme_case(extreme: Extreme, dtype: str, kind: str, **more: Any) -> AttentionCase:
     """A problem of a kernel's kind. Backward: with O and LSE."""
     backward, few = kind == "backward", kind not in ("prefill", "backward")
-    made = (BackwardCase if backward else Case)(
+    made = (BackwardCase if backward else AttentionCase)(
         dtype, heads=2, kv_heads=1 if few else 2, q_len=(3 if few else 70,), k_len=(190,), capacity=190, hdim=64,
         hdim_v=40, large=True, splits=3 if kind == "split" else 0, **(extreme.needs | more),
     )  # fmt: skip

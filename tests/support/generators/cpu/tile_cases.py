@@ -16,7 +16,7 @@ from fmha_cli.codegen.cpu.parts import source_text
 from fmha_cli.domain.kernel import KernelSpec
 from tests.support.builds.planted_cpu import NAMES, SWITCH, _with, choose, switch, switchable
 from tests.support.fakes.software_tiles import TILE_FAULTS, software
-from tests.support.generators.cpu.cases import FAULT_NEEDS, Case, complaints, make_data, run
+from tests.support.generators.cpu.cases import FAULT_NEEDS, AttentionCase, complaints, make_data, run
 
 UNCONFIGURED = "UNCONFIGURED"
 """The switch of a library whose tasks begin without the tiles' configuration."""
@@ -75,7 +75,7 @@ def chosen(library: ctypes.CDLL, name: str | None) -> ctypes.CDLL:
     return choose(library, name, (*NAMES, UNCONFIGURED, *_BROKEN))
 
 
-BASE = Case("bf16", heads=4, kv_heads=2, q_len=(40,), k_len=(150,), capacity=150, hdim=32, hdim_v=32)
+BASE = AttentionCase("bf16", heads=4, kv_heads=2, q_len=(40,), k_len=(150,), capacity=150, hdim=32, hdim_v=32)
 NEEDS: dict[object, Mapping[str, Any]] = {
     **FAULT_NEEDS,
     TileFault.TILE_TAIL: {"right": -3},
@@ -87,7 +87,7 @@ hold there; a mask ends blocks at other keys."""
 def check_fault(
     library: ctypes.CDLL,
     fault: Fault | TileFault,
-    base: Case = BASE,
+    base: AttentionCase = BASE,
     needs: Mapping[object, Mapping[str, Any]] = MappingProxyType(NEEDS),
 ) -> None:
     """The problem passes in a library of ``switchable`` without the fault, and fails with it."""

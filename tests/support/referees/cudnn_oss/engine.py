@@ -50,7 +50,7 @@ class Made:
 
 
 @dataclass(frozen=True)
-class Asked:
+class ExecuteArguments:
     """The arguments of ``execute``.
 
     Attributes:
@@ -92,7 +92,7 @@ def engines(cache_root: Path) -> Any:
     return ctypes.CDLL(str(build_cpp(spec, BuildContext(cache_root), (*flags, *include), places).path))
 
 
-def launch_of_engine(library: Any, version: int, units: int, asked: Asked, sizes: tuple[int, ...]) -> Made:
+def launch_of_engine(library: Any, version: int, units: int, asked: ExecuteArguments, sizes: tuple[int, ...]) -> Made:
     """What an engine launches.
 
     Args:

@@ -38,7 +38,7 @@ SMALL_STEP = 1 << 24
 
 
 @dataclass(frozen=True)
-class Case:
+class FlashProblem:
     """A problem on a device, and the layout of its tensors."""
 
     problem: Problem
@@ -79,7 +79,7 @@ class Ours:
 class Compared:
     """Both answers for one case. ``no_call`` is what upstream's interface cannot express, or empty."""
 
-    case: Case
+    case: FlashProblem
     ours: Ours
     no_call: str
     call: Call | None
@@ -93,7 +93,7 @@ class Compared:
         return self.theirs.refused
 
 
-def compare(host: Host, cases: Sequence[Case]) -> list[Compared]:
+def compare(host: Host, cases: Sequence[FlashProblem]) -> list[Compared]:
     """Get both answers for every case."""
     ours = [our_answer(case) for case in cases]
     calls = [_call(case, answer) for case, answer in zip(cases, ours, strict=True)]
@@ -106,7 +106,7 @@ def compare(host: Host, cases: Sequence[Case]) -> list[Compared]:
     ]
 
 
-def our_answer(case: Case) -> Ours:
+def our_answer(case: FlashProblem) -> Ours:
     """Our choice and launches."""
     able = [d for d in decide(case.problem, case.facts) if isinstance(d, Supported)]
     if not able:
@@ -124,7 +124,7 @@ def our_answer(case: Case) -> Ours:
     return Ours(plan=plan, binding=binding, stages=stages if situation.launches else ())
 
 
-def reasons_against(case: Case, theirs: Answer | None) -> tuple[str, ...]:
+def reasons_against(case: FlashProblem, theirs: Answer | None) -> tuple[str, ...]:
     """Ids of the reasons against the kernel that upstream takes, or against the nearest one if it takes none."""
     refused = [d for d in decide(case.problem, case.facts) if isinstance(d, Unsupported)]
     names = {launch.kernel for launch in theirs.launches} if theirs else set()
@@ -133,7 +133,7 @@ def reasons_against(case: Case, theirs: Answer | None) -> tuple[str, ...]:
     return tuple(sorted({reason.id for reason in nearest.reasons}))
 
 
-def _call(case: Case, ours: Ours) -> Call | str:
+def _call(case: FlashProblem, ours: Ours) -> Call | str:
     """Upstream's call with the addresses of our tensors, or the feature that it has no argument for."""
     p = case.problem
     bound = ours.binding.tensors if ours.binding else layout_of(p, gaps=case.gaps).tensors
@@ -148,7 +148,7 @@ def _fake(tensor: BoundTensor) -> FakeTensor:
     return FakeTensor(tensor.dtype, ARENA + tensor.offset, tensor.shape, tensor.strides)
 
 
-def _small(case: Case, ours: Ours) -> dict[str, FakeTensor]:
+def _small(case: FlashProblem, ours: Ours) -> dict[str, FakeTensor]:
     """The small arrays. Those of our plan have its addresses and shapes; the others get separate addresses."""
     p, out = case.problem, dict[str, FakeTensor]()
     wanted = {

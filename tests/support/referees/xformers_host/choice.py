@@ -10,7 +10,7 @@ from fmha_cli.codegen.mem_efficient.traits import traits_of
 from tests.support.referees.upstream_host.client import Answer, Call
 from tests.support.referees.xformers_host.calls import NoCall, call_of, device_of, plain_tensors
 from tests.support.referees.xformers_host.client import XformersHost
-from tests.support.referees.xformers_host.ours import Case, chosen, reasons_against
+from tests.support.referees.xformers_host.ours import EfficientProblem, chosen, reasons_against
 
 PADDED = {"fp32": 4, "fp16": 8, "bf16": 8}
 """Elements of the largest load, to multiples of which the host pads head dims."""
@@ -52,7 +52,7 @@ class Choices:
         return "\n".join(f"  {n:6} {name}" for name, n in self.counts.most_common())
 
 
-def choices(host: XformersHost, cases: Sequence[Case]) -> Choices:
+def choices(host: XformersHost, cases: Sequence[EfficientProblem]) -> Choices:
     """Ask both sides about every case."""
     out, plain, padded = Choices(), [_call(case, 1) for case in cases], list[Call]()
     answers = iter(host.ask(call for call in plain if isinstance(call, Call)))
@@ -71,7 +71,7 @@ def choices(host: XformersHost, cases: Sequence[Case]) -> Choices:
     return out
 
 
-def _call(case: Case, step: int) -> Call | str:
+def _call(case: EfficientProblem, step: int) -> Call | str:
     p = case.problem
     try:
         # NoCall comes first: such problems need not have tensors that upstream could take.
@@ -83,7 +83,7 @@ def _call(case: Case, step: int) -> Call | str:
         return what.what
 
 
-def _outcome(case: Case, found: Answer | str, out: Choices) -> tuple[str, list[str]]:
+def _outcome(case: EfficientProblem, found: Answer | str, out: Choices) -> tuple[str, list[str]]:
     kernel = chosen(case)
     ours = traits_of(kernel).name if kernel else ""
     if isinstance(found, str):
@@ -103,7 +103,7 @@ def _outcome(case: Case, found: Answer | str, out: Choices) -> tuple[str, list[s
     return "the same kernel", []
 
 
-def _we_refuse(case: Case, found: Answer, theirs: list[str]) -> tuple[str, list[str]]:
+def _we_refuse(case: EfficientProblem, found: Answer, theirs: list[str]) -> tuple[str, list[str]]:
     reasons = set(reasons_against(case))
     if found.refused:
         rules = next((ids for text, ids in RULES.items() if text in found.refused), set[str]())

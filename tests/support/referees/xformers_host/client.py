@@ -12,7 +12,7 @@ Way = Literal["forward", "backward"]
 
 
 @dataclass(frozen=True)
-class Asked:
+class PackedKernel:
     """A kernel and its packed parameters.
 
     ``arrays`` has the small arrays that blocks read, by upstream's names without ``_ptr``: ``seqstart_q``,
@@ -78,7 +78,7 @@ class XformersHost(Program):
         """For each (direction, element type, compute capability), the facts of the kernels in upstream's order."""
         return self.raw([f"call=kernels way={way} dtype={dtype} cc={cc}" for way, dtype, cc in asked])
 
-    def examine(self, asked: Iterable[Asked]) -> list[Examined]:
+    def examine(self, asked: Iterable[PackedKernel]) -> list[Examined]:
         """What upstream's kernels make of packed parameters."""
         return [_examined(found) for found in self.raw([one.line() for one in asked])]
 

@@ -12,7 +12,7 @@ from tests.support.referees.upstream_host.client import Answer
 from tests.support.referees.xformers_host.blocks import Backward, block_faults
 from tests.support.referees.xformers_host.calls import apart
 from tests.support.referees.xformers_host.client import Examined, Layout, Way, XformersHost
-from tests.support.referees.xformers_host.ours import Bound, Case, chosen
+from tests.support.referees.xformers_host.ours import Bound, EfficientProblem, chosen
 
 SCRATCH = {
     "output_ptr": "output",
@@ -46,7 +46,7 @@ class Compared:
         return "\n".join((head, *(f"  {n:6} {why}" for why, n in self.known.most_common())))
 
 
-def compare(host: XformersHost, cases: Sequence[Case]) -> Compared:
+def compare(host: XformersHost, cases: Sequence[EfficientProblem]) -> Compared:
     """Compare every case for which we launch a kernel."""
     out, bound = Compared(), list(_bound(cases))
     layouts: dict[Way, Layout] = {way: host.layout(way) for way in ("forward", "backward")}
@@ -64,7 +64,7 @@ def compare(host: XformersHost, cases: Sequence[Case]) -> Compared:
     return out
 
 
-def _bound(cases: Sequence[Case]) -> Iterator[Bound]:
+def _bound(cases: Sequence[EfficientProblem]) -> Iterator[Bound]:
     for case in cases:
         kernel = chosen(case)
         if kernel is None:

@@ -24,7 +24,7 @@ from fmha_cli.execution.layout import layout_of
 from tests.support.referees.upstream_host.client import Call, FakeTensor
 from tests.support.referees.xformers_host.blocks import Backward, Forward
 from tests.support.referees.xformers_host.calls import apart, bias_view, call_of, device_of, small_arrays
-from tests.support.referees.xformers_host.client import Asked, Way
+from tests.support.referees.xformers_host.client import PackedKernel, Way
 
 ARCHS = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120")
 KNOWN = (*ARCHS, "sm_90a", "sm_100a", "sm_103a", "sm_120a")
@@ -33,7 +33,7 @@ ARENA, SMALL, SMALL_STEP = 1 << 44, 1 << 46, 1 << 24
 
 
 @dataclass(frozen=True)
-class Case:
+class EfficientProblem:
     """A problem on a device of an architecture, and the layout of its tensors."""
 
     problem: Problem
@@ -59,13 +59,13 @@ class Case:
         return f"{self.arch}{', with gaps' * self.gaps}: {self.problem.repro()}"
 
 
-def chosen(case: Case) -> KernelSpec | None:
+def chosen(case: EfficientProblem) -> KernelSpec | None:
     """The kernel that we would launch."""
     able = [d for d in UPSTREAM.decide(case.problem, case.facts) if isinstance(d, Supported)]
     return min(able, key=lambda d: d.rank).kernel if able else None
 
 
-def reasons_against(case: Case) -> tuple[str, ...]:
+def reasons_against(case: EfficientProblem) -> tuple[str, ...]:
     """Ids of the reasons against the nearest kernel."""
     refused = [d for d in UPSTREAM.decide(case.problem, case.facts) if isinstance(d, Unsupported)]
     return tuple(sorted({reason.id for reason in min(refused, key=lambda d: d.distance).reasons}))
@@ -75,7 +75,7 @@ def reasons_against(case: Case) -> tuple[str, ...]:
 class Bound:
     """Our plan for a case, bound to an arena."""
 
-    case: Case
+    case: EfficientProblem
     kernel: KernelSpec
 
     @property
@@ -167,11 +167,11 @@ class Bound:
         """Upstream's call with our tensors."""
         return call_of(self.problem, device_of(self.case.arch), self.tensors, lse="logsumexp" in self.tensors)
 
-    def asked(self) -> Asked:
+    def asked(self) -> PackedKernel:
         """The question what upstream's kernel makes of our parameters."""
         arrays = {name: [int(v) for v in values] for name, values in auxiliaries_of(self.situation).items()}
         p = self.problem
-        return Asked(self.case.way, p.dtype.value, min(self.case.cc, 99), self.traits.name, self.params, arrays)
+        return PackedKernel(self.case.way, p.dtype.value, min(self.case.cc, 99), self.traits.name, self.params, arrays)
 
     def blocks(self) -> Forward | Backward:
         """The places of our tensors."""
