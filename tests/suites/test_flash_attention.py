@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.referees.upstream_suites import Case, Suite, cases_of, sample, skipped, stand_ins, taken
+from tests.support.referees.upstream_suites import Suite, SuiteCase, cases_of, sample, skipped, stand_ins, taken
 
 pytestmark = [pytest.mark.slow]
 
@@ -75,7 +75,7 @@ def upstream() -> ModuleType:
     return module
 
 
-def small(name: str, case: Case) -> bool:
+def small(name: str, case: SuiteCase) -> bool:
     """The rule of sizes; cases that upstream's own test skips are left out too."""
     rows, keys = (case.get(axis, case.get("seqlen", 1)) for axis in ("seqlen_q", "seqlen_k"))
     if name == "test_flash_attn_kvcache":
@@ -128,7 +128,7 @@ def on_the_cpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.mark.usefixtures("on_the_cpu")
 @pytest.mark.timeout(1800)
-def test_as_upstream_asserts(name: str, case: Case) -> None:
+def test_as_upstream_asserts(name: str, case: SuiteCase) -> None:
     getattr(upstream(), name)(**case)
 
 

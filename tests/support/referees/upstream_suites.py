@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 
-Case = dict[str, Any]
+SuiteCase = dict[str, Any]
 
 _ENVIRONMENT = dict(os.environ)  # as it was at collection: the suite's fixtures hide FMHA_* variables from every test
 
@@ -81,9 +81,9 @@ def stand_ins(modules: Mapping[str, ModuleType]) -> Iterator[None]:
                 sys.modules[name] = module
 
 
-def cases_of(function: Callable[..., object]) -> list[Case]:
+def cases_of(function: Callable[..., object]) -> list[SuiteCase]:
     """Every combination of the values with which pytest would call a test."""
-    axes: list[list[Case]] = []
+    axes: list[list[SuiteCase]] = []
     for mark in getattr(function, "pytestmark", ()):
         if mark.name == "parametrize":
             names, values = mark.args[:2]
@@ -92,13 +92,13 @@ def cases_of(function: Callable[..., object]) -> list[Case]:
     return [{name: value for part in parts for name, value in part.items()} for parts in product(*axes)]
 
 
-def sample(cases: Iterable[Case], number: int, seed: str) -> list[Case]:
+def sample(cases: Iterable[SuiteCase], number: int, seed: str) -> list[SuiteCase]:
     """``number`` of the cases, always the same for one seed."""
     cases = list(cases)
     return random.Random(seed).sample(cases, min(number, len(cases)))
 
 
-def named(case: Case) -> str:
+def named(case: SuiteCase) -> str:
     """A case as a test's id."""
     return "-".join(
         f"{name}={str(value).removeprefix('torch.').replace(' ', '')}" for name, value in sorted(case.items())
@@ -110,6 +110,6 @@ def skipped(reason: str) -> list[Any]:
     return [pytest.param(None, None, marks=pytest.mark.skip(reason=reason), id="suite")]
 
 
-def taken(tests: Sequence[tuple[str, Case]]) -> list[Any]:
+def taken(tests: Sequence[tuple[str, SuiteCase]]) -> list[Any]:
     """The parameters (name of the test, case)."""
     return [pytest.param(name, case, id=f"{name}-{named(case)}") for name, case in tests]
