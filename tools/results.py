@@ -56,14 +56,14 @@ def index(folder: Path = RESULTS) -> str:
     for path in _pages(folder):
         title, _, text = path.read_text("utf-8").partition("\n")
         head = dict(_ROW.findall(text))
-        rows.append((f"[{title.removeprefix('# ')}]({path.name})", head.get("measured"), head.get("processor")))
+        rows.append((f"[{title.removeprefix('# ')}]({path.name})", head.get("measured")))
     parts = (
         "# Results",
         "Every figure here was measured. Each page says what was measured, on which processor, at which revision and by "
         "which command. No figure of an emulated device is a time of a GPU.",
         "The raw data are compressed JSON documents in `results/data`. Python's standard library reads them, and so does `xz -dc`:",
         "```bash\npython -m tools.results show store\n```",
-        table(("page", "measured", "processor"), rows),
+        table(("page", "measured"), rows),
     )
     return "\n\n".join(parts) + "\n"
 
@@ -76,8 +76,6 @@ def faults(folder: Path = RESULTS) -> Iterator[str]:
         head = dict(_ROW.findall(text.partition("\n## ")[0]))
         if missing := [name for name in HEAD if name not in head]:
             yield f"{path.name}: the table at its head has no {', '.join(missing)}"
-        if (count := words_of(text)) > WORDS:
-            yield f"{path.name}: {count} words, more than {WORDS}"
         if renewed(text) != text:
             yield f"{path.name}: a table differs from its data: python -m tools.results write"
         for name in scripts_of(text):
@@ -85,6 +83,9 @@ def faults(folder: Path = RESULTS) -> Iterator[str]:
             if not place.exists() and not place.with_suffix(".py").exists():
                 yield f"{path.name}: no script {name}"
         named |= set(_DATA.findall(text))
+    for path in folder.glob("*.md"):
+        if (count := words_of(path.read_text("utf-8"))) > WORDS:
+            yield f"{path.name}: {count} words, more than {WORDS}"
     held = sorted((folder / "data").iterdir())
     names = {path.name for path in held}
     yield from (f"no data {name}, which a page names" for name in sorted(named - names))
