@@ -88,7 +88,7 @@ def test_project_goes_before_user(home: Path) -> None:
 
 @pytest.mark.promise("Configuration files and outputs are as the pages show them.")
 def test_the_documented_example_holds(tmp_path: Path) -> None:
-    page = Path(__file__).parents[2] / "docs" / "command-line.md"
+    page = Path(__file__).parents[2] / "docs" / "how-to" / "use-in-ci.md"
     block = page.read_text("utf-8").partition("```toml\n")[2].partition("```")[0]
     path = tmp_path / "fmha.toml"
     path.write_text(block)
