@@ -86,6 +86,7 @@ class Measurement:
 
     @property
     def median_ns(self) -> Count:
+        """The median of the counted launches."""
         return median(self.samples_ns)
 
     @property

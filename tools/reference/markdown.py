@@ -35,7 +35,7 @@ def code(text: object) -> str:
 
 def plain(text: str) -> str:
     """A sentence of the program as Markdown: what Markdown would read as a sign is escaped, and code keeps its marks."""
-    parts = re.split(r"(`+[^`]+`+)", " ".join(text.split()))
+    parts = re.split(r"(`+[^`]+`+)", re.sub(r" \(contract, section [^)]*\)", "", " ".join(text.split())))
     return "".join(_single(part) if i % 2 else _escaped(part) for i, part in enumerate(parts))
 
 

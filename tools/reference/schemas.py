@@ -9,6 +9,7 @@ from fmha_cli.report.document import names
 from fmha_cli.report.schemas import load
 
 from .markdown import anchor, code, page, plain, section, table
+from .meanings import meaning
 
 Node = Mapping[str, Any]
 
@@ -50,7 +51,8 @@ def _rows(name: str, body: Node, path: str) -> Iterator[tuple[str, str, str, str
     """One row a member; those of a nested object follow it."""
     for member, node in body.get("properties", {}).items():
         full, missing = f"{path}{member}", "" if member in body.get("required", ()) else "yes"
-        yield code(full), _kind(name, node), plain(node.get("description", "")), missing
+        told = node.get("description") or meaning(frozenset(body["properties"]), member)
+        yield code(full), _kind(name, node), plain(told), missing
         inner = node.get("items", node)
         for one in inner.get("anyOf", [inner]):
             if one.get("properties"):
