@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.fixtures.browser import browser
+
 ROOT = Path(__file__).resolve().parents[1]
 PARTS = ("README.md", "CHANGELOG.md", "mkdocs.yml", "docs", "results", "tools")
 
@@ -41,6 +43,37 @@ def test_it_is_built_without_a_warning(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     page = (tmp_path / "explanation" / "numerics.html").read_text("utf-8")
     assert 'href="../results/judging.html"' in page, "a link that leaves docs/ leads to the page of the results"
+
+
+@needs_mkdocs
+def test_every_page_opens_in_a_browser_and_the_search_finds_a_rule(tmp_path: Path) -> None:
+    site = tmp_path / "site"
+    assert build(ROOT, site).returncode == 0
+    start = (site / "index.html").as_uri()
+    with browser(tmp_path) as opened:
+        from selenium.webdriver.support.ui import WebDriverWait
+
+        driver = opened.driver
+        driver.get(start)
+        links = driver.execute_script(
+            "return [...document.querySelectorAll('.md-nav__link[href], .md-tabs__link')].map(a => a.href)"
+        )
+        pages = sorted({link.partition("#")[0] for link in links})
+        assert len(pages) >= 30
+        faults = []
+        for width in (1280, 400):
+            screen = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600}
+            driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", screen)
+            for page in pages:
+                driver.get(page)
+                wide = driver.execute_script("return document.documentElement.scrollWidth - innerWidth")
+                said = [entry["message"] for entry in driver.get_log("browser") if entry["level"] != "INFO"]
+                faults += [f"{page}, {width} px: {wide} px too wide, {said}"] if wide > 0 or said else []
+        assert not faults
+        driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+        driver.get(f"{start}?q=K012")
+        found = WebDriverWait(driver, 30).until(lambda d: d.find_elements("css selector", ".md-search-result__link"))
+        assert any("rules.html#k012" in link.get_attribute("href") for link in found)
 
 
 @needs_mkdocs
