@@ -6,8 +6,13 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from importlib.util import find_spec
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
@@ -23,6 +28,27 @@ needs_mkdocs = pytest.mark.skipif(find_spec("material") is None, reason='no mkdo
 def build(folder: Path, site: Path) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "mkdocs", "build", "-f", str(folder / "mkdocs.yml"), "-d", str(site)]
     return subprocess.run(command, capture_output=True, text=True, timeout=600)
+
+
+@contextmanager
+def served(site: Path) -> Iterator[str]:
+    """The address at which a server of this process shows a site."""
+    handler = partial(Quiet, directory=str(site))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_address[1]}/index.html"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+class Quiet(SimpleHTTPRequestHandler):
+    """Writes no line for each request; there is no icon, and browsers ask for one."""
+
+    def log_message(self, format: str, *values: object) -> None:
+        pass
 
 
 @pytest.fixture
@@ -49,31 +75,30 @@ def test_it_is_built_without_a_warning(tmp_path: Path) -> None:
 def test_every_page_opens_in_a_browser_and_the_search_finds_a_rule(tmp_path: Path) -> None:
     site = tmp_path / "site"
     assert build(ROOT, site).returncode == 0
-    start = (site / "index.html").as_uri()
-    with browser(tmp_path) as opened:
+    with served(site) as address, browser(tmp_path) as opened:
         from selenium.webdriver.support.ui import WebDriverWait
 
         driver = opened.driver
-        driver.get(start)
+        driver.get(address)
         links = driver.execute_script(
             "return [...document.querySelectorAll('.md-nav__link[href], .md-tabs__link')].map(a => a.href)"
         )
         pages = sorted({link.partition("#")[0] for link in links})
         assert len(pages) >= 30
         faults = []
-        for width in (1280, 400):
+        for page, width in [(address, 1280), *((page, 400) for page in pages)]:
             screen = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600}
             driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", screen)
-            for page in pages:
-                driver.get(page)
-                wide = driver.execute_script("return document.documentElement.scrollWidth - innerWidth")
-                said = [entry["message"] for entry in driver.get_log("browser") if entry["level"] != "INFO"]
-                faults += [f"{page}, {width} px: {wide} px too wide, {said}"] if wide > 0 or said else []
+            driver.get(page)
+            wide = driver.execute_script("return document.documentElement.scrollWidth - innerWidth")
+            log = [entry["message"] for entry in driver.get_log("browser") if entry["level"] != "INFO"]
+            said = [message for message in log if "favicon" not in message]
+            faults += [f"{page}, {width} px: {wide} px too wide, {said}"] if wide > 0 or said else []
         assert not faults
         driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
-        driver.get(f"{start}?q=K012")
+        driver.get(f"{address}?q=K012")
         found = WebDriverWait(driver, 30).until(lambda d: d.find_elements("css selector", ".md-search-result__link"))
-        assert any("rules.html#k012" in link.get_attribute("href") for link in found)
+        assert any(re.search(r"rules\.html.*#k012$", link.get_attribute("href")) for link in found)
 
 
 @needs_mkdocs

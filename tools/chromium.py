@@ -123,7 +123,7 @@ def browser(folder: Path) -> Iterator[Browser]:
         "no-sandbox",
         "disable-gpu",
         "disable-dev-shm-usage",
-        "host-resolver-rules=MAP * ~NOTFOUND",
+        "host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
     ):
         options.add_argument(f"--{word}")
     for word in ("no-first-run", "disable-background-networking", "disable-component-update", "hide-scrollbars"):
