@@ -143,7 +143,7 @@ struct Block {
   explicit Block(const Launch& launch);
   void join(Cluster& cluster, uint32_t rank);  // of several blocks
   void begin(uint32_t number);
-  Turn turn();                    // every warp that can runs once, in a drawn order; raises Fault
+  Turn turn();                    // each runnable warp runs once, in a drawn order; raises Fault
   std::string waiting() const;    // what its warps wait for
 
  private:
