@@ -258,10 +258,16 @@ def extremes_emulated() -> str:
     )  # fmt: skip
 
 
-def printed(name: str, page: str | None, place: int, *columns: int) -> str:
+def hazards() -> str:
+    """What rules refuse, and whether executing it confirms them."""
+    members = ("rule", "backend", "says", "verdict", "state")
+    rows = ([row[name] for name in members] for row in data_of("nvptx_hazards")["rows"])
+    return table(("rule", "backend", "claim", "verdict", "state"), rows)
+
+
+def printed(name: str, page: str, place: int, *columns: int) -> str:
     """A table that was printed by its script: all columns, or some of them."""
-    found = data_of(name) if page is None else data_of(name)[page]
-    found = found[place] if isinstance(found, list) else found
+    found = data_of(name)[page][place]
     some = columns or range(len(found["columns"]))
     return table([found["columns"][at] for at in some], ([row[at] for at in some] for row in found["rows"]))
 
@@ -346,7 +352,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "nvptx.executed": nvidia_executed,
     "nvptx.errors": partial(worst_errors, "nvptx_emulator"),
     "nvptx.anchors": anchors,
-    "nvptx.hazards": partial(printed, "nvptx_hazards", None, 0, 0, 1, 3, 4, 6),
+    "nvptx.hazards": hazards,
     "nvptx.faults": partial(printed, "planted_faults", "nvptx_emulator_faults", 0, 0, 1, 2, 3, 5),
     "nvptx.faults.kernels": partial(printed, "planted_faults", "nvptx_emulator_faults", 1, *range(6)),
     "gluon.example": example,
