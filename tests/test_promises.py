@@ -61,7 +61,7 @@ def test_the_flags_of_readme_have_their_defaults() -> None:
         assert (flag.short, f"[default: {default}]") == (short, re.findall(r"\[default: \d+]", flag.help)[0])
 
 
-@pytest.mark.promise("README: No kernel of this table has run on a real GPU yet")
+@pytest.mark.promise("README: No real GPU has run these kernels yet")
 def test_no_kernel_is_confirmed_on_a_gpu() -> None:
     assert json.loads((ROOT / "arch_specs" / "_preference.json").read_text("utf-8"))["confirmed"] == []
 

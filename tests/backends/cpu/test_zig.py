@@ -57,7 +57,7 @@ def by_zig(words: Sequence[str], out: Path) -> Path:
     return out
 
 
-@pytest.mark.promise("README: `pip install ziglang` is one")
+@pytest.mark.promise("README: `pip install ziglang` provides one")
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["fp32", "fp16", "bf16"])
 @pytest.mark.parametrize("arch", detect().archs)

@@ -95,7 +95,7 @@ def test_odd_quotes_do_not_crash(tmp_path: Path) -> None:
     assert [c.argv0 for c in candidates({"PATH": str(tmp_path), "CXX": "it's"})] == [("it's",)]
 
 
-@pytest.mark.promise("README: `pip install ziglang` is one")
+@pytest.mark.promise("README: `pip install ziglang` provides one")
 def test_zig_is_started_directly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
     package = tmp_path / "ziglang"
