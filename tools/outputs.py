@@ -28,7 +28,7 @@ _KEPT = ("FMHA_CACHE_DIR",)
 """Variables of ``fmha`` that reach the commands: what is compiled already need not be compiled again."""
 
 _PROGRESS = re.compile(
-    r"^((\w+, )?\w+( \d+/\d+| \d+ %)?, \d+ s(, .*)?: .*|measuring the (settings|peaks) of .*(\n    .*)?)\n",
+    r"^((\w+[,:] )?\w[^,\n]*, ([^,\n]+, )?(\d+ min( \d+ s)?|\d+ s)\b.*|measuring the (settings|peaks) of .*)\n(    .*\n)*",
     re.MULTILINE,
 )
 """Lines on stderr that only a slow or a new machine prints."""

@@ -99,7 +99,14 @@ def test_what_differs_between_machines_is_normalised() -> None:
     assert normalise(here) == normalise(there)
     assert normalise(here) != normalise(there.replace("PASSED  ", "WRONG   "))
     assert normalise("run, launch, 10 s: -b 2 -s 4096 --causal\n1 row\n") == "1 row"
-    assert normalise("build 1/2, 3 s, 4 s left: x\n") == ""
+    progress = (
+        "run, build, 1 min 10 s\n",
+        "run, build, 1 min 20 s: -b 2 -s 4096 --causal\n",
+        "run, reference 8 %, 2 min 31 s, about 1 min 43 s left: -b 2 -s 4096 --causal\n",
+        "sweep: 9/12 rows, 55.5 rows/min, 10 s, about 3 s left\n",
+        "measuring the settings of x86_64_v4_bf16 776535ce on this machine, once\n    (--no-probe: not)\n",
+    )
+    assert normalise("".join(progress)) == ""
     measured = "   1.02 ms    1.00 ms  0.986 [0.520,1.064]    nothing  UNSURE (the machine moved\n                        by 2 %)\n1 row: 1 unsure\n"
     assert normalise(measured) == normalise("  987 us  964 us  0.977 [0.455,1.815]   3 %  SAME\n1 row: 1 same\n")
     worst = "1  -  PASSED  o 6.3e-08 (28%)  large (b=0, h=0, i=247) d=26, element\n      limit\n"
