@@ -68,6 +68,11 @@ def code(*places: str) -> str:
     return digest.hexdigest()
 
 
+def product(*plugins: str) -> str:
+    """A digest of the product and of some plugins, for what depends on nearly all of it."""
+    return code("fmha_cli", "arch_specs", *(f"plugins/{name}/src" for name in plugins))
+
+
 def builds(registry: Registry, backend: str, flags: str, device: DeviceFacts, kernel: str = "") -> list[str]:
     """The keys of what is built for a problem: sources, flags and compilers. Without a key, the kernel's name stands for it."""
     one, problem = registry.backend(backend), Problem.from_cli(flags)

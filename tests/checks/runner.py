@@ -21,7 +21,9 @@ from fmha_cli.domain.encode import canonical_json
 from tests.checks.check import Check, Row, revision
 
 REFUSALS = (FmhaError, ValueError, LookupError, OSError, subprocess.SubprocessError)
-"""What a case may raise: it has no rows then, is told, and is tried again by the next run."""
+"""What a case may raise, or finding out what it depends on: it has no rows then, is told, and is tried again by the next run."""
+MOST = 400
+"""Characters of a fault that are kept."""
 
 
 @dataclass(frozen=True)
@@ -135,8 +137,12 @@ def run(check: Check[Any], wanted: Wanted, journal: Path, said: Callable[[str], 
     outcome = Outcome([])
     todo: list[tuple[str, str]] = []
     for name in meant:
-        digest = digest_of(check, cases[name])
         line = known.get(name)
+        try:
+            digest = digest_of(check, cases[name])
+        except REFUSALS as fault:
+            outcome.refused[name] = f"{type(fault).__name__}: {fault}"[:MOST]
+            continue
         if line is not None and not wanted.again and _stands(check, line, digest):
             outcome.stood += 1
         elif wanted.limit is not None and len(todo) >= wanted.limit:
@@ -199,4 +205,4 @@ def _one(carry_out: Callable[[Any], Any], case: Any) -> Result:
         return rows, "", round(time.monotonic() - start, 2)
     except REFUSALS as fault:
         print(f"{case}: {fault}", file=sys.stderr)
-        return [], f"{type(fault).__name__}: {fault}"[:400], round(time.monotonic() - start, 2)
+        return [], f"{type(fault).__name__}: {fault}"[:MOST], round(time.monotonic() - start, 2)

@@ -87,6 +87,15 @@ def test_a_case_that_raises_is_refused_and_tried_again(tmp_path: Path) -> None:
     assert run(counted.check, Wanted(), tmp_path / JOURNAL).carried_out == 1
 
 
+def test_a_case_whose_dependencies_cannot_be_found_is_refused_and_spoils_no_other(tmp_path: Path) -> None:
+    def depends(case: str) -> object:
+        return {"sm_80 fwd": 1, "sm_90 fwd": 2}[case]
+
+    outcome = run(replace(Counted().check, depends=depends), Wanted(), tmp_path / JOURNAL)
+    assert outcome.refused == {"sm_80 bwd": "KeyError: 'sm_80 bwd'"}
+    assert (outcome.carried_out, outcome.good) == (2, False)
+
+
 def test_the_limit_leaves_the_others_to_the_next_run(tmp_path: Path) -> None:
     counted = Counted()
     for left in (NAMES[1:], NAMES[2:], ()):

@@ -1,6 +1,6 @@
 """The kernels execute on emulated AMD devices, and faults planted in their text are found. All of it is slow.
 
-CI runs a drawn part of it: one problem on each architecture and two faults. ``benchmarks/triton_check.py`` executes every kind of
+CI runs a drawn part of it: one problem on each architecture and two faults. The check ``triton_check`` executes every kind of
 kernel on every architecture.
 """
 

@@ -1,6 +1,6 @@
 """The kernels' PTX executes on emulated NVIDIA devices, and faults planted in their text are found. What executes is slow.
 
-CI runs a drawn part of it: one problem on each architecture and one fault. ``benchmarks/triton_check.py`` executes every kind of
+CI runs a drawn part of it: one problem on each architecture and one fault. The check ``triton_check`` executes every kind of
 kernel on every architecture.
 """
 
@@ -13,18 +13,18 @@ pytest.importorskip("fmha_nvptx_emu", reason="plugins/fmha-nvptx-emu is not inst
 
 from fmha_nvptx_emu import NvptxEmulator
 from fmha_triton import TritonBackend
-from triton_cases import NVIDIA
-from triton_check import device_of
 
 from fmha_cli import api
 from fmha_triton_tests.support.emulated_runs import FAULTS, drawn, faulty, is_noticed, needs_triton, record, rows
+from tests.checks.triton_check import device_of
+from tests.checks.triton_problems import NVIDIA
 
 ARCHS = ("sm_80", "sm_89", "sm_120")
 
 
 @pytest.mark.promise("Triton's and Gluon's kernels compile without a GPU and pass on the emulators.")
 def test_every_architecture_is_executed() -> None:
-    """``triton_check.py`` runs all architectures of NVIDIA that have kernels."""
+    """The check ``triton_check`` runs all architectures of NVIDIA that have kernels."""
     own = {arch for arch in TritonBackend(driven=False).archs() if arch.startswith("sm_")}
     assert own == {*NVIDIA}
     devices = {device.id: device for device in NvptxEmulator().devices()}

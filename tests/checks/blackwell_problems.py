@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import product
 
-from triton_cases import Case
+from tests.checks.triton_problems import TritonProblem
 
 ARCHS = ("sm_100a", "sm_103a")
 EVEN = ("-s 128", "-s 256", "-s 512", "-s 1024", "-s 256 --seqlen-k 1024", "-s 768 --seqlen-k 128")
@@ -44,29 +44,29 @@ _UNMASKED = (
 """Without a mask, on one architecture each."""
 
 
-def all_cases() -> Iterator[Case]:
-    """Every case: those that the plugin chooses the kernel for, and those that name a number of CTAs."""
+def all_problems() -> Iterator[TritonProblem]:
+    """Every problem: those that the plugin chooses the kernel for, and those that name a number of CTAs."""
     yield from _chosen()
     yield from _clusters()
 
 
-def _clusters() -> Iterator[Case]:
+def _clusters() -> Iterator[TritonProblem]:
     """Clusters of two and four CTAs that upstream takes for no such problem, the lengths in turn; every third one has an LSE."""
     for n, (flags, ctas) in enumerate(product((*_CAUSAL, *_UNMASKED), _CLUSTERED)):
         causal, lengths = flags in _CAUSAL, _CLUSTERED[ctas][n // 2 % len(_CLUSTERED[ctas])]
         kind = f"{ctas} CTAs{', fp8' * ('fp8' in flags)}{', V of its own' * ('-v' in flags)}{', causal' * causal}"
         more = f"{' --causal' * causal}{' --lse' * (n % 3 == 0)}"
-        yield Case(kind, f"{lengths} {flags}{more}", ARCHS if causal else (ARCHS[(n + n // 2) % 2],), ctas)
+        yield TritonProblem(kind, f"{lengths} {flags}{more}", ARCHS if causal else (ARCHS[(n + n // 2) % 2],), ctas)
 
 
-def _chosen() -> Iterator[Case]:
+def _chosen() -> Iterator[TritonProblem]:
     """Each head dim and mask on every length, the types in turn; then groups of heads and several sequences in both types."""
     dtypes = ("fp16", "bf16")
     for n, (hdim, mask, lengths) in enumerate(product((64, 128), ("", " --causal"), EVEN + RAGGED)):
         kind = f"d{hdim}{', causal' * bool(mask)}{', ragged' * (lengths in RAGGED)}"
         heads = 1 if "10" in lengths else 2
-        yield Case(
+        yield TritonProblem(
             kind, f"-H {heads} {lengths} -d {hdim} --dtype {dtypes[n % 2]}{mask}{' --lse' * (n % 3 == 0)}", ARCHS
         )
     for (kind, flags), hdim, dtype in product(_MORE, (64, 128), dtypes):
-        yield Case(f"d{hdim}, {kind}", flags.format(d=hdim, t=dtype), ARCHS)
+        yield TritonProblem(f"d{hdim}, {kind}", flags.format(d=hdim, t=dtype), ARCHS)

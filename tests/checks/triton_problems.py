@@ -12,7 +12,7 @@ _OCP, _FNUZ = ("gfx950", "gfx1201", "sm_89", "sm_90a", "sm_120a"), ("gfx942",)
 
 
 @dataclass(frozen=True)
-class Case:
+class TritonProblem:
     """One problem.
 
     Attributes:
@@ -87,11 +87,11 @@ _NARROW = (
 )
 
 
-def all_cases() -> Iterator[Case]:
-    """Every case."""
+def all_problems() -> Iterator[TritonProblem]:
+    """Every problem."""
     for kind, flags in _EVERYWHERE:
-        yield Case(kind, flags)
+        yield TritonProblem(kind, flags)
     for flags in _NARROW:
         for dtype in ("fp8_e4m3", "fp8_e5m2"):
-            yield Case("fp8", flags.format(t=dtype), _OCP)
-            yield Case("fp8", f"{flags.format(t=dtype)} --fp8-encoding fnuz", _FNUZ)
+            yield TritonProblem("fp8", flags.format(t=dtype), _OCP)
+            yield TritonProblem("fp8", f"{flags.format(t=dtype)} --fp8-encoding fnuz", _FNUZ)
