@@ -46,11 +46,11 @@ def load(name: str) -> Check[Any]:
 
 def with_plugin(name: str, argv: Sequence[str]) -> int | None:
     """The exit status of this command in a process that finds the tests of the check's plugin; None if this one does."""
-    folder = ROOT / PLUGIN_TESTS.get(name, "")
-    places = [str(folder / "tests"), str(folder / "src")]
-    if name not in PLUGIN_TESTS or places[0] in os.environ.get("PYTHONPATH", "").split(os.pathsep):
+    paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    folder = str(ROOT / PLUGIN_TESTS.get(name, ""))
+    if name not in PLUGIN_TESTS or folder in paths:
         return None
-    path = os.pathsep.join(filter(None, (*places, str(ROOT), os.environ.get("PYTHONPATH", ""))))
+    path = os.pathsep.join(filter(None, (folder, str(ROOT), *paths)))
     command = [sys.executable, "-m", "tests.checks", *argv]
     return subprocess.run(command, env={**os.environ, "PYTHONPATH": path}, check=False).returncode
 

@@ -187,6 +187,8 @@ def test_the_cases_are_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, c
 def test_a_check_says_what_it_is_and_names_its_cases(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A check whose packages are missing is left out."""
     assert command.names()[name]
+    if name in command.PLUGIN_TESTS:
+        monkeypatch.syspath_prepend(command.ROOT / command.PLUGIN_TESTS[name])
     try:
         check = command.load(name)
         names = [check.name(case) for case in check.cases()]

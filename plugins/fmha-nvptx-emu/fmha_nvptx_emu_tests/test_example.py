@@ -16,12 +16,12 @@ pytest.importorskip("triton", minversion="3.9", reason="Triton 3.9 is not instal
 pytest.importorskip("cuda.bindings")
 pytest.importorskip("torch", reason="PyTorch is not installed (pip install torch)")
 
-import gluon_example
 import torch
 
 from fmha_nvptx_emu_tests.support.emulated_triton import EmulatedTriton, emulated_triton, placed
 from fmha_nvptx_emu_tests.support.example_attention import FILE, VARIABLE, Point, example, module, points, revision, run
 from fmha_nvptx_emu_tests.support.ptx_machine import library
+from tests.checks import gluon_example
 
 RELEASES = tuple(
     (f"    {name}.release()\n", "")
@@ -134,12 +134,12 @@ def test_the_table_has_a_line_for_each_row() -> None:
             "lse_error": None,
         },
     ]
-    text = gluon_example.table(rows)
+    text = gluon_example.summary(rows)
     assert "r, Triton 3.9.0: 1 of 3 launches are right; the numbers of 2 are." in text
     assert text.count("| emu:sm_100a | fp16 d128 | 2 x 512 | 2 |") == 3
     assert "`mbarrier-misuse` 4" in text
     assert "STOPPED: line 3: x {...}, [%r3] |" in text
-    text = gluon_example.table(
+    text = gluon_example.summary(
         [{**row, "point": str(PAIR), "verdict": "WRONG", "lse_error": gluon_example.finite(float("inf"))}]
     )
     assert "0 of 1 launches are right; the numbers of 0 are." in text

@@ -27,7 +27,7 @@ needs_tutorials = pytest.mark.skipif(
 DRAWN = Random("anchors").sample(
     [(n, a, r) for n in TUTORIALS for a in (WITH_MAPS if "TMA" in n else ARCHS) for r in (False, True)], 8
 )
-"""A part of what ``benchmarks/nvptx_anchors.py`` executes."""
+"""A part of what the check ``nvptx_anchors`` executes."""
 
 
 def assert_right(maker: Maker, arch: str, ragged: bool) -> None:

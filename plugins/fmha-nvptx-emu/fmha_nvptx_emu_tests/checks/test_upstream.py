@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from typing import Any
 
 import pytest
@@ -10,13 +11,13 @@ import pytest
 pytest.importorskip("fmha_nvptx_emu", reason="plugins/fmha-nvptx-emu is not installed")
 pytest.importorskip("cuda.bindings")
 
-import nvptx_upstream
+from tests.checks import nvptx_upstream
 
 SECONDS = 3600
 
 
 def _told(text: str, device: str = "emu:sm_80") -> dict[str, Any]:
-    done = nvptx_upstream.asked(device, text, SECONDS)
+    done = nvptx_upstream.asked(text, device, SECONDS)
     assert done.returncode == 0, done.stderr
     told: dict[str, Any] = json.loads(done.stdout)
     return told
@@ -57,11 +58,12 @@ def test_each_difference_is_a_fault(member: str, value: object, said: str) -> No
     assert said in fault
 
 
-def test_a_problem_that_upstream_refuses_is_a_row(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_problem_that_upstream_refuses_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """No row goes missing."""
-    table = nvptx_upstream.table([nvptx_upstream.Row("emu:sm_80", "-d 9", None, ("no kernel",))])
-    assert "-d 9" in table
-    assert "no kernel" in table
+    failed = subprocess.CompletedProcess((), 1, stdout="", stderr="Traceback\nRuntimeError: no kernel\n")
+    monkeypatch.setattr(nvptx_upstream, "asked", lambda problem: failed)
+    with pytest.raises(ValueError, match="no kernel"):
+        nvptx_upstream.row_of("-d 9")
 
 
 def test_a_finding_of_upstreams_alone_stands_in_the_table() -> None:
@@ -71,7 +73,8 @@ def test_a_finding_of_upstreams_alone_stands_in_the_table() -> None:
         "bytes": {"o": 4}, "api": "mha_fwd", "kernels": ["k"],
     }  # fmt: skip
     assert nvptx_upstream.faults(told) == []
-    table = nvptx_upstream.table([nvptx_upstream.Row("emu:sm_80", "-d 8", told, ())])
+    row = {"problem": "-d 8", "told": told, "faults": []}
+    table = nvptx_upstream.summary([row])
     assert "| same | out-of-bounds: lane 16 writes 4 bytes: at the end of an allocation of 560 bytes |" in table
 
 
