@@ -8,12 +8,12 @@ from __future__ import annotations
 import argparse
 
 import numpy as np
-from numerics.campaign import DTYPES
-from numerics.closed_fills import Haystack, WrongRow, shown
-from numerics.faults import Fault
 
 from fmha_cli.domain.features import CLOSED_FILLS
 from fmha_cli.domain.verdict import Verdict
+from tests.support.generators.campaign import DTYPES
+from tests.support.generators.closed_fills import Haystack, WrongRow, shown
+from tests.support.models.faults import Fault
 
 MILLION = "-H 16 -s 64k -d 32 --dtype {} --lse --mask window:1000,0"
 """1,048,576 rows."""

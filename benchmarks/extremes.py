@@ -3,7 +3,7 @@
     python benchmarks/extremes.py [--backend cpu] [--device D] [--arch A ...] [--count 12] [--seed 0] [--fault scaled_maximum] [--write]
 
 Scores from 1e-30 to 3e38, biases from -inf to inf with those of padding masks, NaN where no query may look, learned sinks up to 3.4e38.
-The referees are a formula in numpy's float64 and PyTorch's float64 with autograd (``numerics/referees.py``). What is unexplained is
+The referees are a formula in numpy's float64 and PyTorch's float64 with autograd (``referees/attention.py``). What is unexplained is
 printed, and the exit code is 1 if there is any. ``--write`` puts the counts into results/data/extremes.json.xz, and makes extremes.md of it.
 """
 
@@ -22,15 +22,14 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from numerics.extreme_draws import drawn, plan
-from numerics.extreme_judging import EMPTY, HIDDEN, JOINED, LARGE, OVERFLOWS, ROUGH, SINK, Judged, judge
-from numerics.extreme_problem import Drawn, Family
-from numerics.faults import ExtremeFault
-
 from fmha_cli import api
 from fmha_cli.backends.gpu.known_bad import known_bad
 from fmha_cli.domain.processor import this_processor
 from fmha_cli.walk.request import Request
+from tests.support.generators.extreme_draws import drawn, plan
+from tests.support.generators.extreme_problem import Drawn, Family
+from tests.support.models.faults import ExtremeFault
+from tests.support.referees.extreme_judging import EMPTY, HIDDEN, JOINED, LARGE, OVERFLOWS, ROUGH, SINK, Judged, judge
 
 GPU_FAMILIES = tuple(family for family in Family if family not in (Family.BYTES, Family.NARROW))
 CPU = ("x86_64_amx", "x86_64_v4_bf16", "x86_64_v4", "x86_64_v3", "generic")
@@ -113,7 +112,7 @@ def page(document: Mapping[str, Any]) -> str:
         "",
         "`python benchmarks/extremes.py` draws problems with scores from 1e-30 to 3e38, biases from -inf to inf, NaN where no query may look and",
         "learned sinks up to 3.4e38, and gives them to `api.attention` as arrays. A formula in numpy's float64 and PyTorch's float64 with",
-        "autograd check every row of O, LSE, dQ, dK, dV and dBias beside the verdict (`benchmarks/numerics/referees.py` says how far a",
+        "autograd check every row of O, LSE, dQ, dK, dV and dBias beside the verdict (`tests/support/referees/attention.py` says how far a",
         "number may be off, which follows from the rounding of scores to single precision).",
         "",
         "*Open* rows are those in which this rounding decides which keys count: there an element of O must lie where weights within the error of",

@@ -16,7 +16,8 @@ from importlib.resources import files
 from itertools import repeat
 from pathlib import Path
 
-from numerics.campaign import (
+from fmha_cli.domain.dtypes import DType
+from tests.support.generators.campaign import (
     FILLS,
     GROSS,
     NARROW,
@@ -31,10 +32,8 @@ from numerics.campaign import (
     plan_narrow,
     plan_others,
 )
-from numerics.extremes import extreme_gradient_runs, extreme_run, plan_extreme, plan_extreme_faults
-from numerics.faults import ExtremeFault, Fault
-
-from fmha_cli.domain.dtypes import DType
+from tests.support.generators.extreme_runs import extreme_gradient_runs, extreme_run, plan_extreme, plan_extreme_faults
+from tests.support.models.faults import ExtremeFault, Fault
 
 
 def percent(part: int, whole: int) -> str:

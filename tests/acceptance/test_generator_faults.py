@@ -10,9 +10,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numerics.campaign import can_matter, sample_problem
-from numerics.faults import BackwardFault, ByteFault, CacheFault, Fault
-from numerics.kernel_model import model_forward
 
 from fmha_cli.backends.cpu import building
 from fmha_cli.backends.cpu.decide import DECODE_QUERIES
@@ -32,6 +29,9 @@ from fmha_cli.walk.run import run_points
 from tests.cli.conftest import Fmha
 from tests.support.builds.planted_cpu import planted
 from tests.support.fakes.software_tiles import WHOLE
+from tests.support.generators.campaign import can_matter, sample_problem
+from tests.support.models.faults import BackwardFault, ByteFault, CacheFault, Fault
+from tests.support.models.kernel_model import model_forward
 from tests.support.pasting import words_after_fmha
 
 MANY_KEYS = 600

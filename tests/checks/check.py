@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import subprocess
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -49,6 +51,27 @@ class Check(Generic[T]):
     depends: Callable[[T], object] = lambda case: None
     keep: Callable[[Sequence[Row]], None] | None = None
     limit: Callable[[], None] | None = None
+
+
+def run_module(
+    module: str, *words: str, plugin: str = "", seconds: float | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run a module of the tests, or of a plugin's, in a process of its own. Raises ``subprocess.TimeoutExpired``."""
+    paths = (str(ROOT / "plugins" / plugin) if plugin else "", str(ROOT), os.environ.get("PYTHONPATH", ""))
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
+    command = [sys.executable, "-m", module, *words]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=seconds)
+
+
+def output_of(done: subprocess.CompletedProcess[str]) -> str:
+    """What a process printed.
+
+    Raises:
+        ValueError: it failed; the last line of what it said.
+    """
+    if done.returncode:
+        raise ValueError((done.stderr.strip().splitlines() or [f"exit {done.returncode}"])[-1])
+    return done.stdout
 
 
 @cache

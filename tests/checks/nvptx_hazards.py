@@ -9,13 +9,11 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from tests.checks.check import ROOT, Check, Row, product
+from tests.checks.check import Check, Row, output_of, product, run_module
 from tests.checks.tables import table
 from tests.support.children.cuda import loosened_rule
 
@@ -80,11 +78,9 @@ def row_of(hazard: Hazard) -> Row:
         subprocess.TimeoutExpired: it takes longer than an hour.
         ValueError: the process failed; the last line that it wrote.
     """
-    command = [sys.executable, "-m", loosened_rule.__name__, hazard.rule, hazard.backend, hazard.problem]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=loosened_rule.SECONDS)
-    if done.returncode:
-        raise ValueError((done.stderr.strip().splitlines() or [f"exit {done.returncode}"])[-1])
-    return of_record(hazard, json.loads(done.stdout))
+    words = (hazard.rule, hazard.backend, hazard.problem)
+    done = run_module(loosened_rule.__name__, *words, seconds=loosened_rule.SECONDS)
+    return of_record(hazard, json.loads(output_of(done)))
 
 
 def of_record(hazard: Hazard, record: Mapping[str, Any]) -> Row:

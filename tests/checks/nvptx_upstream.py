@@ -9,18 +9,15 @@ upstream's.
 from __future__ import annotations
 
 import json
-import os
 import re
 import subprocess
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from tests.checks.check import ROOT, Check, Row, product
+from tests.checks.check import Check, Row, output_of, product, run_module
 from tests.checks.tables import table
 
 DEVICE = "emu:sm_80"
-PLUGIN = ROOT / "plugins" / "fmha-nvptx-emu"
 CHILD = "fmha_nvptx_emu_tests.support.upstream_launches"
 SECONDS = 3600.0
 """For one problem: NVRTC needs minutes for a kernel."""
@@ -46,11 +43,7 @@ PROBLEMS = (
 
 def asked(problem: str, device: str = DEVICE, seconds: float = SECONDS) -> subprocess.CompletedProcess[str]:
     """Both sides of one problem, in a process of its own. Raises ``subprocess.TimeoutExpired``."""
-    path = os.pathsep.join(filter(None, (str(PLUGIN), str(ROOT), os.environ.get("PYTHONPATH", ""))))
-    return subprocess.run(
-        [sys.executable, "-m", CHILD, device, problem],
-        env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, check=False, timeout=seconds,
-    )  # fmt: skip
+    return run_module(CHILD, device, problem, plugin="fmha-nvptx-emu", seconds=seconds)
 
 
 def faults(told: Mapping[str, Any]) -> list[str]:
@@ -84,10 +77,7 @@ def row_of(problem: str) -> Row:
         subprocess.TimeoutExpired: it takes longer than an hour.
         ValueError: the process failed; the last line that it wrote.
     """
-    done = asked(problem)
-    if done.returncode:
-        raise ValueError((done.stderr.strip().splitlines() or [f"exit {done.returncode}"])[-1])
-    told = json.loads(done.stdout)
+    told = json.loads(output_of(asked(problem)))
     return {"device": DEVICE, "problem": problem, "told": told, "faults": faults(told)}
 
 

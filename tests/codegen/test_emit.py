@@ -9,7 +9,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from numerics.faults import BackwardFault, CacheFault, ExtremeFault, Fault, TileFault
 
 from fmha_cli.backends.cpu.arch_detect import ARCHS
 from fmha_cli.backends.cpu.arguments import interface_of
@@ -28,6 +27,7 @@ from fmha_cli.codegen.cpu.streams import dot_tile, mix_tile, pair_mix_tile
 from fmha_cli.domain.arch import load_arch
 from fmha_cli.domain.kernel import Family, KernelSpec
 from tests.support.builds.planted_cpu import SWITCH, backward_faults, planted, switch, switchable
+from tests.support.models.faults import BackwardFault, CacheFault, ExtremeFault, Fault, TileFault
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "cpu"
 KERNELS = [kernel for arch in ARCHS for kernel in cpu_kernels(load_arch(arch))]

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from numerics.kernel_model import model_forward
-from numerics.kernel_model_backward import model_backward
 
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.verdict import Comparison, Verdict
@@ -21,6 +19,8 @@ from fmha_cli.oracle.tensors import Array, Inputs
 from fmha_cli.oracle.tolerance import compare, compare_gradients
 from tests.support.fakes.modelled_backend import ENTRY, Slip, modelled_plan
 from tests.support.fault_rows import DEVICE, judged
+from tests.support.models.kernel_model import model_forward
+from tests.support.models.kernel_model_backward import model_backward
 
 FLAGS = "-b 1 -H 2 -s 12 -d 16 --dtype {} --causal --lse"
 TYPES = ["fp32", "fp16", "bf16"]

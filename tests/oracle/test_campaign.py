@@ -6,7 +6,9 @@ from collections import Counter
 from functools import cache
 
 import pytest
-from numerics.campaign import (
+
+from fmha_cli.domain import features
+from tests.support.generators.campaign import (
     CK,
     FILLS,
     GROSS,
@@ -19,10 +21,8 @@ from numerics.campaign import (
     plan_honest,
     plan_others,
 )
-from numerics.extremes import extreme_gradient_runs, extreme_run, plan_extreme, plan_extreme_faults
-from numerics.faults import ExtremeFault, Fault
-
-from fmha_cli.domain import features
+from tests.support.generators.extreme_runs import extreme_gradient_runs, extreme_run, plan_extreme, plan_extreme_faults
+from tests.support.models.faults import ExtremeFault, Fault
 
 
 def test_the_campaign_takes_every_fill() -> None:

@@ -9,9 +9,6 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from numerics.closed_fills import Haystack, WrongRow, shown
-from numerics.faults import Fault
-from numerics.kernel_model import model_forward
 
 from fmha_cli.domain.dtypes import DType
 from fmha_cli.domain.features import CLOSED_FILLS, Alibi, Bias
@@ -21,7 +18,10 @@ from fmha_cli.oracle.closed import ClosedAnswer, why_not
 from fmha_cli.oracle.fills import fill
 from fmha_cli.oracle.reference import RowResult, forward
 from fmha_cli.oracle.tolerance import compare
+from tests.support.generators.closed_fills import Haystack, WrongRow, shown
 from tests.support.generators.strategies import problems
+from tests.support.models.faults import Fault
+from tests.support.models.kernel_model import model_forward
 
 EVERYTHING = "-b 2 -H 6 --kv-heads 2 -d 40 --hdim-v 24 --dtype bf16 --lse "
 LINES = [

@@ -6,13 +6,13 @@ from importlib.util import find_spec
 
 import numpy as np
 import pytest
-from numerics.extreme_draws import drawn, plan
-from numerics.extreme_judging import EMPTY, HIDDEN, LARGE, ROUGH, Judged, judge
-from numerics.extreme_problem import Drawn, Family, Lane, philox
-from numerics.referees import DOUBLE, Answer, apart, formula, precision_of, torch_values
 
 from fmha_cli.backends.gpu.known_bad import known_bad
+from tests.support.generators.extreme_draws import drawn, plan
+from tests.support.generators.extreme_problem import Drawn, Family, Lane, philox
+from tests.support.referees.attention import DOUBLE, Answer, apart, formula, precision_of, torch_values
 from tests.support.referees.brute import philox_word
+from tests.support.referees.extreme_judging import EMPTY, HIDDEN, LARGE, ROUGH, Judged, judge
 
 LOWEST = float(np.finfo(np.float32).min)
 

@@ -4,10 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from numerics.campaign import honest_run
-from numerics.faults import ExtremeFault
-from numerics.kernel_model import Style, model_forward
-from numerics.kernel_model_backward import model_backward
 
 from fmha_cli.domain.dtypes import DType
 from fmha_cli.domain.problem import Problem
@@ -20,6 +16,10 @@ from fmha_cli.oracle.measure import floors
 from fmha_cli.oracle.reference import forward
 from fmha_cli.oracle.tensors import round_to
 from fmha_cli.oracle.tolerance import compare, compare_gradients
+from tests.support.generators.campaign import honest_run
+from tests.support.models.faults import ExtremeFault
+from tests.support.models.kernel_model import Style, model_forward
+from tests.support.models.kernel_model_backward import model_backward
 from tests.support.referees.brute import attention
 
 SMALL = "-b 1 -H 2 -s 40 --seqlen-k 48 -d 32"

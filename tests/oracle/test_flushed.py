@@ -6,8 +6,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numerics.kernel_model import Style, model_forward
-from numerics.kernel_model_backward import model_backward
 
 from fmha_cli.api import build_registry
 from fmha_cli.discovery.select import select
@@ -21,6 +19,8 @@ from fmha_cli.oracle.fills import fill
 from fmha_cli.oracle.gradients import backward
 from fmha_cli.oracle.reference import flushed, forward
 from fmha_cli.oracle.tolerance import compare, compare_gradients
+from tests.support.models.kernel_model import Style, model_forward
+from tests.support.models.kernel_model_backward import model_backward
 
 FLUSHING = Style(flush=True)
 LINES = (

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numerics.kernel_model_backward import model_backward
 
 from fmha_cli.domain.errors import ImpossibleProblem
 from fmha_cli.domain.problem import Problem
@@ -16,6 +15,7 @@ from fmha_cli.oracle.fills import fill
 from fmha_cli.oracle.gradients import backward
 from fmha_cli.oracle.reference import forward
 from fmha_cli.oracle.tolerance import compare_gradients
+from tests.support.models.kernel_model_backward import model_backward
 
 SMALL = "-b 2 -H 4 --kv-heads 2 -s 5 --seqlen-k 6 -d 4 --hdim-v 3 --dtype fp32 --direction bwd"
 CASES = [

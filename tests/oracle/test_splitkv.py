@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from numerics.splitkv import combine, partials, split_ranges
 
 from fmha_cli.domain.problem import Problem
 from fmha_cli.oracle.fills import fill
 from fmha_cli.oracle.reference import forward
+from tests.support.models.splitkv import combine, partials, split_ranges
 
 
 @pytest.mark.parametrize("splits", [1, 3, 7, 40])

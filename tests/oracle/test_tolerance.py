@@ -6,8 +6,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from numerics.faults import ExtremeFault, Fault
-from numerics.kernel_model import Style, model_forward
 
 from fmha_cli.domain.errors import UnsupportedError
 from fmha_cli.domain.features import FILLS
@@ -18,6 +16,8 @@ from fmha_cli.oracle.fills import fill
 from fmha_cli.oracle.measure import row_errors
 from fmha_cli.oracle.reference import forward
 from fmha_cli.oracle.tolerance import compare, worst_column
+from tests.support.models.faults import ExtremeFault, Fault
+from tests.support.models.kernel_model import Style, model_forward
 
 pytestmark = pytest.mark.promise("README: its share of what rounding may cause")
 

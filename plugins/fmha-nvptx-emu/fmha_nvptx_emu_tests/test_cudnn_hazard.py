@@ -10,10 +10,9 @@ import pytest
 pytest.importorskip("fmha_nvptx_emu", reason="plugins/fmha-nvptx-emu is not installed")
 pytest.importorskip("cuda.bindings")
 
-from planted_ptx_runs import Kernel, PlantedPtx
-from planted_statements import Fault, Planted, Statement, statements
-
 from fmha_cli.api import build_registry
+from tests.support.planted.ptx_runs import Kernel, PlantedPtx
+from tests.support.planted.statements import Fault, Planted, Statement, statements
 
 KERNEL = Kernel("forward d128 causal", "cudnn_oss", "sm_100a", "-b 1 -H 1 -s 256 -d 128 --dtype bf16 --causal")
 WAIT = "tcgen05.wait::ld.sync.aligned;"

@@ -8,7 +8,6 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from numerics.faults import BackwardFault, CacheFault, Fault, TileFault
 
 from fmha_cli.backends.cpu import backend, building
 from fmha_cli.backends.cpu.kernels import algorithm_of
@@ -19,6 +18,7 @@ from tests.support.builds.planted_cpu import choose, switchable
 from tests.support.fakes.software_tiles import AMX, software, tiles_kernel
 from tests.support.generators.cpu.cases import Load, kernel_of
 from tests.support.generators.cpu.tile_cases import breakable, chosen
+from tests.support.models.faults import BackwardFault, CacheFault, Fault, TileFault
 
 Emit = Callable[[KernelSpec], str]
 

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from numerics.faults import CacheFault
 
 from fmha_cli.backends.cpu.arch_detect import ARCHS
 from fmha_cli.codegen.abi import APPEND_ENTRY, FmhaCpuAppendArgs, Status
 from fmha_cli.codegen.struct import pack
 from tests.support.generators.cpu.cases import BEST, NUMPY, Load
+from tests.support.models.faults import CacheFault
 
 Array = npt.NDArray[Any]
 HEADS, KV_HEADS, HDIM, HDIM_V, APPEND, QUERIES = 4, 2, 20, 12, 3, 5

@@ -13,7 +13,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from numerics.faults import ExtremeFault, Fault
 
 from fmha_cli.backends.cpu.building import compile_flags
 from fmha_cli.backends.cpu.inspection import inspect_library
@@ -41,6 +40,7 @@ from tests.support.generators.cpu.backward_cases import (
 )
 from tests.support.generators.cpu.cases import AttentionCase, arguments, complaints, kernel_of, make_data, random_case
 from tests.support.generators.cpu.extreme_cases import EXTREMES, SHOWN_BY, extreme_case
+from tests.support.models.faults import ExtremeFault, Fault
 
 ARCHS = ("aarch64", "aarch64_bf16", "generic")
 KINDS = ("prefill", "decode", "backward")

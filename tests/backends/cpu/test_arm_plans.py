@@ -8,7 +8,6 @@ from itertools import count, islice
 from pathlib import Path
 
 import pytest
-from numerics.faults import ByteFault
 
 from fmha_cli.codegen.cpu.emit import emit
 from fmha_cli.domain.kernel import KernelSpec
@@ -18,6 +17,7 @@ from tests.support.builds.arm_emulated import Emulator, emulator
 from tests.support.builds.arm_plans import arm_plan, complaints
 from tests.support.builds.planted_cpu import planted
 from tests.support.generators.problems import supported
+from tests.support.models.faults import ByteFault
 
 ARCHS = ("aarch64_bf16", "aarch64")
 pytestmark = [pytest.mark.slow]

@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from numerics.faults import BackwardFault
 
 from tests.support.generators.cpu.backward_cases import (
     BEST,
@@ -17,6 +16,7 @@ from tests.support.generators.cpu.backward_cases import (
     run_backward,
 )
 from tests.support.generators.cpu.cases import Load
+from tests.support.models.faults import BackwardFault
 
 BASE = BackwardCase("fp32", heads=4, kv_heads=2, q_len=(40,), k_len=(150,), capacity=150, hdim=32, hdim_v=24)
 NEEDS: dict[BackwardFault, dict[str, object]] = {

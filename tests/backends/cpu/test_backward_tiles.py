@@ -9,7 +9,6 @@ from functools import cache
 
 import numpy as np
 import pytest
-from numerics.faults import BackwardFault, TileFault
 
 from fmha_cli.backends.cpu import backend
 from fmha_cli.codegen.cpu.algorithm import Kind
@@ -27,6 +26,7 @@ from tests.support.generators.cpu.backward_cases import (
 )
 from tests.support.generators.cpu.cases import Load, tile_faults
 from tests.support.generators.cpu.tile_cases import UNCONFIGURED, chosen, faulty_tiles
+from tests.support.models.faults import BackwardFault, TileFault
 
 Software = Callable[..., ctypes.CDLL]
 Build = Callable[[KernelSpec, Callable[[KernelSpec], str]], ctypes.CDLL]

@@ -6,7 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from numerics.faults import ExtremeFault
 
 from fmha_cli.backends.cpu import building
 from fmha_cli.backends.cpu.building import cpu_key
@@ -21,6 +20,7 @@ from fmha_cli.walk.host import this_host
 from fmha_cli.walk.tuning.scopes import Scopes
 from tests.support.builds.planted_cpu import planted
 from tests.support.generators.cpu.cases import BEST, kernel_of
+from tests.support.models.faults import ExtremeFault
 
 KINDS = ("prefill", "decode", "split", "combine", "backward")
 

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numerics.faults import ExtremeFault
 
 from fmha_cli import api
 from fmha_cli.backends.cpu.arch_detect import ARCHS
@@ -33,6 +32,7 @@ from tests.support.generators.cpu.cases import (
     run,
 )
 from tests.support.generators.cpu.extreme_cases import EXTREMES, LEAST, SHOWN_BY, Extreme, extreme_case
+from tests.support.models.faults import ExtremeFault
 
 KINDS = ("prefill", "decode", "pages", "split", "backward")
 DTYPES = ("fp32", "fp16", "bf16")

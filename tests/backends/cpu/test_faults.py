@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from numerics.faults import BackwardFault, Fault
+from tests.support.models.faults import BackwardFault, Fault
 
 from fmha_cli.backends.cpu.arch_detect import detect
 from tests.support.builds.planted_cpu import choose

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from numerics.faults import CacheFault
+from tests.support.models.faults import CacheFault
 
 from fmha_cli.backends.cpu.arch_detect import detect
 from tests.support.generators.cpu.cases import AttentionCase, Load, complaints, make_data, run

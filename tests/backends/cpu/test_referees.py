@@ -8,14 +8,14 @@ from importlib.util import find_spec
 
 import extremes
 import pytest
-from numerics.extreme_draws import drawn
-from numerics.extreme_problem import Family
-from numerics.faults import ExtremeFault
 
 from fmha_cli import api
 from tests.support.builds.planted_cpu import planted
 from tests.support.fakes.software_tiles import AMX
 from tests.support.generators.cpu.cases import BEST
+from tests.support.generators.extreme_draws import drawn
+from tests.support.generators.extreme_problem import Family
+from tests.support.models.faults import ExtremeFault
 
 ARGS = Namespace(backend="cpu", device=None, torch=find_spec("torch") is not None)
 DTYPE = "bf16" if BEST == AMX else "fp32"

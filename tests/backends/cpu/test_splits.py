@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from numerics.faults import CacheFault
 
 from fmha_cli.backends.cpu.arch_detect import ARCHS
 from fmha_cli.codegen.abi import ENTRY, Status, part_floats
@@ -23,6 +22,7 @@ from tests.support.generators.cpu.cases import (
     random_case,
     run,
 )
+from tests.support.models.faults import CacheFault
 
 CASE = AttentionCase("fp32", heads=8, kv_heads=2, q_len=(3,), k_len=(1900,), capacity=1900, hdim_v=40, splits=5)
 

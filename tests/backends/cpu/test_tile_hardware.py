@@ -10,7 +10,6 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from numerics.faults import Fault, TileFault
 
 from fmha_cli.backends.cpu import backend
 from fmha_cli.domain.kernel import KernelSpec
@@ -18,6 +17,7 @@ from tests.support.builds.planted_cpu import switchable
 from tests.support.fakes.software_tiles import AMX, FAULTS, VECTORS, software, tiles_kernel
 from tests.support.generators.cpu.cases import AttentionCase, Load, complaints, kernel_of, make_data, random_case, run
 from tests.support.generators.cpu.tile_cases import check_fault
+from tests.support.models.faults import Fault, TileFault
 
 pytestmark = pytest.mark.skipif(
     AMX not in backend.probe().devices[0].archs,

@@ -11,7 +11,6 @@ import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 import pytest
-from numerics.faults import CacheFault, Fault, TileFault
 
 from fmha_cli.backends.cpu import backend
 from fmha_cli.codegen.abi import ENTRY
@@ -30,6 +29,7 @@ from tests.support.generators.cpu.tile_cases import (
     chosen,
     faulty_tiles,
 )
+from tests.support.models.faults import CacheFault, Fault, TileFault
 
 Software = Callable[..., ctypes.CDLL]
 Build = Callable[[KernelSpec, Callable[[KernelSpec], str]], ctypes.CDLL]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from numerics.faults import Fault
+from tests.support.models.faults import Fault
 
 from fmha_cli.backends.cpu.arch_detect import detect
 from fmha_cli.codegen.cpu.emit import emit

@@ -6,12 +6,11 @@ import ctypes
 from collections.abc import Iterable
 from contextlib import suppress
 
-from numerics.faults import BackwardFault, ByteFault, CacheFault, ExtremeFault, Fault, TileFault
-
 from fmha_cli.backends.cpu.kernels import algorithm_of
 from fmha_cli.codegen.cpu.algorithm import Kind
 from fmha_cli.codegen.cpu.emit import emit
 from fmha_cli.domain.kernel import KernelSpec
+from tests.support.models.faults import BackwardFault, ByteFault, CacheFault, ExtremeFault, Fault, TileFault
 
 BLOCKS = 2
 """Register tiles per block of keys: few, so that a small problem has several blocks and shows block-loop faults."""

@@ -13,8 +13,6 @@ from pathlib import Path
 import numpy as np
 from fmha_null import NullBackend
 from fmha_null.kernels import null_kernel
-from numerics.kernel_model import model_forward
-from numerics.kernel_model_backward import model_backward
 
 from fmha_cli.domain.device import DeviceFacts
 from fmha_cli.domain.dtypes import DType
@@ -27,6 +25,8 @@ from fmha_cli.domain.signature import Need
 from fmha_cli.domain.tensors import Element, Role, shapes_of
 from fmha_cli.execution.checks import meaningful
 from fmha_cli.oracle.tensors import Array, appended_cache, numpy_dtype
+from tests.support.models.kernel_model import model_forward
+from tests.support.models.kernel_model_backward import model_backward
 
 ENTRY = f"{__name__}:backend"
 

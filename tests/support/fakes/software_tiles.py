@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from numerics.faults import Fault, TileFault
-
 from fmha_cli.backends.cpu.arch_detect import detect
 from fmha_cli.backends.cpu.kernels import algorithm_of, cpu_kernels
 from fmha_cli.codegen.cpu.algorithm import Kind
@@ -18,6 +16,7 @@ from fmha_cli.domain.arch import load_arch
 from fmha_cli.domain.kernel import KernelSpec
 from tests.support.builds.planted_cpu import _with
 from tests.support.fakes.software_vectors import PAIRS, sixteen_floats
+from tests.support.models.faults import Fault, TileFault
 
 AMX, VECTORS, ANYWHERE = "x86_64_amx", "x86_64_v4_bf16", "generic"
 HOSTS = (VECTORS, ANYWHERE)

@@ -14,12 +14,12 @@ import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 import pytest
-from numerics.extreme_draws import drawn as extreme_problem
-from numerics.extreme_problem import Family
 
 from fmha_cli import api
 from fmha_cli.domain.device import DeviceFacts
 from fmha_cli.walk import attention as walked
+from tests.support.generators.extreme_draws import drawn as extreme_problem
+from tests.support.generators.extreme_problem import Family
 
 Array = npt.NDArray[Any]
 NUMPY: dict[str, Any] = {"fp32": np.float32, "fp16": np.float16, "bf16": ml_dtypes.bfloat16}

@@ -1,7 +1,7 @@
 """Faults in the assembly of Triton's attention kernel, launched alone on the emulator and judged by the error of O.
 
-``python planted_triton.py ARCH CLASS SAMPLE REGISTERS SEED`` prints one JSON row for each fault, as
-``benchmarks/emulator_faults.py`` requires.
+``python -m fmha_amdgpu_emu_tests.support.planted_triton ARCH CLASS SAMPLE REGISTERS SEED`` prints one JSON row for each fault, as
+the check ``emulator_faults`` requires.
 """
 
 from __future__ import annotations
@@ -19,14 +19,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from planted_rows import Places, rows
-from planted_text import Fault, faults, planted, trapped
 from triton.backends.amd.compiler import assemble_amdgcn
 
 from fmha_amdgpu_emu_tests.support.anchor_reference import attention, row_error
 from fmha_amdgpu_emu_tests.support.harness import WAVE32, tool
 from fmha_amdgpu_emu_tests.support.machine import Program, Refused, device
 from fmha_amdgpu_emu_tests.support.triton_attention import compiled
+from tests.support.planted.assembly import Fault, faults, planted, trapped
+from tests.support.planted.assembly_rows import chosen_of, rows
+from tests.support.planted.outcomes import Places
 
 NAME = "Triton attention d64 causal"
 HEADS, QUERIES, KEYS, HDIM, BLOCK = 1, 70, 100, 64, (64, 32)
@@ -50,7 +51,7 @@ class Launched:
 
 
 class TritonKernel:
-    """A kernel from Triton's compiler for one architecture; see ``planted_rows.Subject``."""
+    """A kernel from Triton's compiler for one architecture; see ``assembly_rows.Subject``."""
 
     def __init__(self, arch: str, folder: Path) -> None:
         self.arch, self._folder = arch, folder
@@ -123,15 +124,13 @@ class TritonKernel:
 
 def main(arch: str, wanted: str, count: str, registers: str, seed: str) -> None:
     """Print the rows."""
-    from emulator_faults import chosen_of
-
     with tempfile.TemporaryDirectory() as folder:
         kernel = TritonKernel(arch, Path(folder))
         assert (kernel.plain.verdict, kernel.plain.findings) == ("PASSED", ()), kernel.plain
         every = faults(kernel.text, arch, HDIM * 2)
         chosen = chosen_of(every, wanted, int(count) if count else None, int(registers), int(seed))
         for row in rows(kernel, chosen, every):
-            print(json.dumps({"kernel": NAME, "arch": arch, **row}), flush=True)
+            print(json.dumps({"kernel": f"{arch} {NAME}", **row}), flush=True)
 
 
 if __name__ == "__main__":

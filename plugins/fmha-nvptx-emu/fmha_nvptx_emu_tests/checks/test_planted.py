@@ -1,4 +1,4 @@
-"""A sample of the faults of ``benchmarks/nvptx_emulator_faults.py``: each is caught, or a further run explains it."""
+"""A sample of the faults of the check ``nvptx_emulator_faults``: each is caught, or a further run explains it."""
 
 from __future__ import annotations
 
@@ -8,14 +8,13 @@ import pytest
 
 pytest.importorskip("fmha_nvptx_emu", reason="plugins/fmha-nvptx-emu is not installed")
 
-from nvptx_emulator_faults import sampled
-from planted_ptx import faults
-from planted_ptx_rows import rows
-from planted_ptx_runs import KERNELS, PlantedPtx
-from planted_rows import Caught
-from planted_statements import ORDERING, Planted
 
 from fmha_cli.api import build_registry
+from tests.support.planted.outcomes import Caught, sampled
+from tests.support.planted.ptx import faults
+from tests.support.planted.ptx_rows import rows
+from tests.support.planted.ptx_runs import KERNELS, PlantedPtx
+from tests.support.planted.statements import ORDERING, Planted
 
 
 @pytest.mark.promise("A fault planted in a real kernel's PTX is caught, or a further run explains it.")

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from nvptx_emulator_faults import key_of, sampled, table
-from planted_ptx import faults
-from planted_ptx_rows import GUARD_FALSE, rows
-from planted_rows import Caught
-from planted_statements import Fault, Planted, planted, statements, trapped
-from planted_workers import Seen
+
+from tests.support.planted.outcomes import Caught, sampled, summary
+from tests.support.planted.ptx import faults
+from tests.support.planted.ptx_rows import GUARD_FALSE, rows
+from tests.support.planted.statements import Fault, Planted, planted, statements, trapped
+from tests.support.planted.workers import Seen
 
 
 def changes(line: str, kind: Planted) -> list[str]:
@@ -197,5 +197,5 @@ def test_a_text_that_does_not_load_keeps_its_row_and_counts_nowhere() -> None:
 
     row = {"kernel": "k", **outcome(Machine(refused), NUMBER)}
     assert (row["caught"], row["note"]) == (None, "line 5: it is no PTX")
-    assert "| **all** | 0 | 0 | 0 | 0 | 0 |  |" in table([row])
-    assert key_of(row) == ("k", 5, NUMBER.after)
+    assert "| **all** | 0 | 0 | 0 | 0 | 0 |  |" in summary([row])
+    assert (row["line"], row["after"]) == (5, NUMBER.after)

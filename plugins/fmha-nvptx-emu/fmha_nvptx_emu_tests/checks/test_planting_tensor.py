@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from planted_ptx import faults
-from planted_ptx_runs import KERNELS
-from planted_statements import Planted
+
+from tests.support.planted.ptx import faults
+from tests.support.planted.ptx_runs import KERNELS
+from tests.support.planted.statements import Planted
 
 PRODUCT = "@%p1 tcgen05.mma.cta_group::1.kind::f16 [ %r2 + 0 ], %rd1, %rd2, %r3, %p2;"
 FROM_TENSOR_MEMORY = "@%p1 tcgen05.mma.cta_group::2.kind::f16 [ %r2 + 0 ], [ %r4 + 8 ], %rd2, %r3, %p2;"

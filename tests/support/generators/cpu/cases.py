@@ -12,7 +12,6 @@ import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 import pytest
-from numerics.faults import Fault
 
 from fmha_cli.backends.cpu.arch_detect import detect
 from fmha_cli.backends.cpu.kernels import cpu_kernels, others_from
@@ -23,6 +22,7 @@ from fmha_cli.domain.arch import load_arch
 from fmha_cli.domain.dtypes import DType
 from fmha_cli.domain.kernel import KernelSpec
 from tests.support.fakes.software_tiles import AMX
+from tests.support.models.faults import Fault
 
 Array = npt.NDArray[Any]
 NUMPY = {"fp32": np.dtype(np.float32), "fp16": np.dtype(np.float16), "bf16": np.dtype(ml_dtypes.bfloat16)}

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numerics.faults import ExtremeFault
+from tests.support.models.faults import ExtremeFault
 
 from tests.support.generators.cpu.backward_cases import BackwardCase, finish_forward, make_backward
 from tests.support.generators.cpu.cases import NUMPY, AttentionCase, make_data, make_pages

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
-from numerics.faults import Fault, TileFault
+from tests.support.models.faults import Fault, TileFault
 
 from fmha_cli.codegen.cpu.parts import source_text
 from fmha_cli.domain.kernel import KernelSpec

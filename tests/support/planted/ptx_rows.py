@@ -1,6 +1,6 @@
 """The outcomes of faults planted in PTX, as rows: how each was caught, or why it could not be caught.
 
-Every reason is found by running the kernel again. ``planted_rows.Caught`` has the words.
+Every reason is found by running the kernel again. ``assembly_rows.Caught`` has the words.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
-from planted_rows import Caught, Places, Result
-from planted_statements import DROPS, ORDERING, Fault
+from tests.support.planted.outcomes import Caught, Places, Result
+from tests.support.planted.statements import DROPS, ORDERING, Fault
 
 SEEDS = (1, 2)
 """Seeds of the emulator's order of warps that are tried beside 0."""
@@ -25,7 +25,7 @@ Known = dict[tuple[tuple[int, str], ...], Places]
 
 
 class Subject(Protocol):
-    """A kernel to plant in; see ``planted_ptx_runs.PlantedPtx``."""
+    """A kernel to plant in; see ``ptx_runs.PlantedPtx``."""
 
     @property
     def plain(self) -> Result: ...

@@ -1,6 +1,6 @@
 """What planting faults has in common on every emulated device: a kernel's plan and artifacts, workers, and judged runs of another artifact.
 
-``planted_runs.py`` and ``planted_ptx_runs.py`` say how a fault gets into an artifact. A worker that dies or hangs costs one run; the next
+``assembly_runs.py`` and ``ptx_runs.py`` say how a fault gets into an artifact. A worker that dies or hangs costs one run; the next
 one gets a fresh worker.
 """
 

@@ -22,7 +22,7 @@ from fmha_cli.oracle.mx import decoded_rows, encoded_rows
 from fmha_cli.oracle.reference import flushed
 from fmha_cli.oracle.scores import visible_range
 from fmha_cli.oracle.tensors import Array, Inputs, SequenceView, head_rows, numpy_dtype, round_to
-from numerics.faults import ExtremeFault, Fault
+from tests.support.models.faults import ExtremeFault, Fault
 
 F32 = npt.NDArray[np.float32]
 Bools = npt.NDArray[np.bool_]

@@ -10,8 +10,19 @@ from typing import Any
 import numpy as np
 
 from fmha_cli.backends.gpu.known_bad import KnownBad
-from numerics.extreme_problem import Bools, Doubles, Drawn, Family, Lane
-from numerics.referees import DOUBLE, LARGEST, SUM, Answer, Values, apart, beyond, formula, precision_of, torch_values
+from tests.support.generators.extreme_problem import Bools, Doubles, Drawn, Family, Lane
+from tests.support.referees.attention import (
+    DOUBLE,
+    LARGEST,
+    SUM,
+    Answer,
+    Values,
+    apart,
+    beyond,
+    formula,
+    precision_of,
+    torch_values,
+)
 
 ACCEPTED = ("PASSED", "MISTRUSTED")
 GRADIENTS = ("dq", "dk", "dv", "dbias")

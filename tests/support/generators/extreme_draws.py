@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from numerics.extreme_problem import (
+from tests.support.generators.extreme_problem import (
     CACHED,
     LARGE_PAGE,
     MOST,
@@ -21,7 +21,7 @@ from numerics.extreme_problem import (
     philox,
     typed,
 )
-from numerics.extremes import Extreme
+from tests.support.generators.extreme_runs import Extreme
 
 
 def plan(count: int, seed: int, families: Sequence[Family], dtypes: Sequence[str]) -> Iterator[tuple[int, Family, str]]:

@@ -22,9 +22,9 @@ from fmha_cli.oracle.gradients import backward
 from fmha_cli.oracle.reference import Reference, forward
 from fmha_cli.oracle.tensors import Inputs
 from fmha_cli.oracle.tolerance import compare, compare_gradients
-from numerics.faults import ExtremeFault, Fault
-from numerics.kernel_model import Modelled, Style, model_forward
-from numerics.kernel_model_backward import model_backward
+from tests.support.models.faults import ExtremeFault, Fault
+from tests.support.models.kernel_model import Modelled, Style, model_forward
+from tests.support.models.kernel_model_backward import model_backward
 
 RULES = ("fixed rtol = atol (CK)", "row", "row, element, rms", "row and LSE", "all rules")
 """The names of the compared rules; the last one is the rule that ``compare`` applies."""

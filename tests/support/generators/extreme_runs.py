@@ -19,10 +19,10 @@ from fmha_cli.domain.tensors import Element
 from fmha_cli.oracle.fills import fill
 from fmha_cli.oracle.reference import forward
 from fmha_cli.oracle.tensors import Array, largest, round_to
-from numerics.campaign import DTYPES, Run, gradient_checks, judged_run, sample_problem, sample_style
-from numerics.faults import ExtremeFault
-from numerics.kernel_model import model_forward
-from numerics.kernel_model_backward import model_backward
+from tests.support.generators.campaign import DTYPES, Run, gradient_checks, judged_run, sample_problem, sample_style
+from tests.support.models.faults import ExtremeFault
+from tests.support.models.kernel_model import model_forward
+from tests.support.models.kernel_model_backward import model_backward
 
 
 class Extreme(StrEnum):

@@ -14,7 +14,7 @@ import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
-from numerics.extremes import Extreme
+from tests.support.generators.extreme_runs import Extreme
 
 Doubles = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]

@@ -16,8 +16,16 @@ from fmha_cli.oracle.dropout import fmha_stream, keep_scale
 from fmha_cli.oracle.reference import flushed
 from fmha_cli.oracle.scores import visible_range
 from fmha_cli.oracle.tensors import Array, Inputs, SequenceView, head_rows, round_to
-from numerics.faults import ExtremeFault
-from numerics.kernel_model import Style, hides_keys, late_weights, model_forward, operands, scores32, seen_product
+from tests.support.models.faults import ExtremeFault
+from tests.support.models.kernel_model import (
+    Style,
+    hides_keys,
+    late_weights,
+    model_forward,
+    operands,
+    scores32,
+    seen_product,
+)
 
 F32 = npt.NDArray[np.float32]
 

@@ -15,9 +15,9 @@ from fmha_cli.oracle.closed import ClosedAnswer, why_not
 from fmha_cli.oracle.fills import fill
 from fmha_cli.oracle.tensors import Array, Inputs, numpy_dtype, round_to
 from fmha_cli.oracle.tolerance import compare
-from numerics.campaign import can_matter, sample_problem, sample_style
-from numerics.faults import Fault
-from numerics.kernel_model import model_forward
+from tests.support.generators.campaign import can_matter, sample_problem, sample_style
+from tests.support.models.faults import Fault
+from tests.support.models.kernel_model import model_forward
 
 TRIES = 1000
 """Problems that are drawn in search of one to which both the fault and the fill apply."""

@@ -15,13 +15,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
 
-from planted_code import assembled, device_assembly, with_code_object
-from planted_text import Fault, planted, trapped
-from planted_workers import PlantedWorkers, Seen
-
 from fmha_cli.api import Registry, Stage
 from fmha_cli.backends.ck_tile.building import workshop
 from fmha_cli.toolchain.rocm.offload import code_objects
+from tests.support.planted.assembly import Fault, planted, trapped
+from tests.support.planted.code_objects import assembled, device_assembly, with_code_object
+from tests.support.planted.workers import PlantedWorkers, Seen
 
 SECONDS = 60.0
 """A launch that takes longer counts as endless: the fault broke a loop's exit."""
@@ -31,7 +30,7 @@ STRICT = "FMHA_EMU_STRICT"
 
 
 @dataclass(frozen=True)
-class Kernel:
+class CkKernel:
     """A kernel to plant faults in: the stage of family ``family`` of a problem on an architecture."""
 
     name: str
@@ -41,10 +40,10 @@ class Kernel:
 
 
 KERNELS = (
-    Kernel("fwd qr_async d64 causal", "gfx942", "-b 1 -H 1 -s 100 --seqlen-k 130 -d 56 --causal --splits 1", "fwd"),
-    Kernel("fwd qr d64 causal", "gfx1201", "-b 1 -H 1 -s 100 --seqlen-k 130 -d 56 --causal --splits 1", "fwd"),
-    Kernel("fwd qr_async_trload d128", "gfx950", "-b 1 -H 1 -s 100 --seqlen-k 130 -d 128 --splits 1", "fwd"),
-    Kernel(
+    CkKernel("fwd qr_async d64 causal", "gfx942", "-b 1 -H 1 -s 100 --seqlen-k 130 -d 56 --causal --splits 1", "fwd"),
+    CkKernel("fwd qr d64 causal", "gfx1201", "-b 1 -H 1 -s 100 --seqlen-k 130 -d 56 --causal --splits 1", "fwd"),
+    CkKernel("fwd qr_async_trload d128", "gfx950", "-b 1 -H 1 -s 100 --seqlen-k 130 -d 128 --splits 1", "fwd"),
+    CkKernel(
         "bwd_dq_dk_dv d64 causal",
         "gfx942",
         "-b 1 -H 1 -s 70 --seqlen-k 120 -d 64 --causal --direction bwd",
@@ -61,7 +60,7 @@ class PlantedKernel(PlantedWorkers):
         ValueError: no kernel for the problem.
     """
 
-    def __init__(self, kernel: Kernel, registry: Registry, folder: Path, seconds: float = SECONDS) -> None:
+    def __init__(self, kernel: CkKernel, registry: Registry, folder: Path, seconds: float = SECONDS) -> None:
         super().__init__("ck_tile", kernel.arch, kernel.flags, registry, folder, seconds)
         self.kernel = kernel
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from numerics.extreme_problem import Bools, Doubles, Lane
+from tests.support.generators.extreme_problem import Bools, Doubles, Lane
 
 Values = dict[str, Doubles]
 OPEN = 0.25

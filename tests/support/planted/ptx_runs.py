@@ -13,12 +13,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
 
-from nvidia_check.plans import planned as planned_of
-from planted_statements import Fault, planted, trapped
-from planted_workers import PlantedWorkers, Seen
-
-from fmha_cli.api import DeviceFacts, Problem, Registry, Stage
+from fmha_cli.api import DeviceFacts, Problem, Registry, Stage, Supported
 from fmha_cli.toolchain.cache.layout import PTX
+from tests.support.planted.statements import Fault, planted, trapped
+from tests.support.planted.workers import PlantedWorkers, Seen
 
 SECONDS = 6.0
 PATIENCE = 5
@@ -29,7 +27,7 @@ DOES_NOT_LOAD = ("N009", "does not load", "PTX JIT compilation failed")
 
 
 @dataclass(frozen=True)
-class Kernel:
+class PtxKernel:
     """A kernel to plant faults in.
 
     Attributes:
@@ -47,21 +45,21 @@ class Kernel:
 
 
 KERNELS = (
-    Kernel("forward d32", "mem_efficient", "sm_80", "-b 1 -H 1 -s 40 --seqlen-k 70 -d 32"),
-    Kernel("forward d64", "mem_efficient", "sm_80", "-b 1 -H 1 -s 40 --seqlen-k 70 -d 64"),
-    Kernel("backward d32 causal", "mem_efficient", "sm_80", "-b 1 -H 1 -s 40 --seqlen-k 70 -d 32 --causal --direction bwd", stage=-1),
-    Kernel("forward d64 causal", "cudnn_oss", "sm_90a", "-b 1 -H 1 -s 256 -d 64 --dtype bf16 --causal"),
-    Kernel("forward d64 causal", "triton", "sm_80", "-b 1 -H 1 -s 70 --seqlen-k 100 -d 64 --causal"),
-    Kernel("forward d64 causal", "triton", "sm_90a", "-b 1 -H 1 -s 70 --seqlen-k 100 -d 64 --causal"),
+    PtxKernel("forward d32", "mem_efficient", "sm_80", "-b 1 -H 1 -s 40 --seqlen-k 70 -d 32"),
+    PtxKernel("forward d64", "mem_efficient", "sm_80", "-b 1 -H 1 -s 40 --seqlen-k 70 -d 64"),
+    PtxKernel("backward d32 causal", "mem_efficient", "sm_80", "-b 1 -H 1 -s 40 --seqlen-k 70 -d 32 --causal --direction bwd", stage=-1),
+    PtxKernel("forward d64 causal", "cudnn_oss", "sm_90a", "-b 1 -H 1 -s 256 -d 64 --dtype bf16 --causal"),
+    PtxKernel("forward d64 causal", "triton", "sm_80", "-b 1 -H 1 -s 70 --seqlen-k 100 -d 64 --causal"),
+    PtxKernel("forward d64 causal", "triton", "sm_90a", "-b 1 -H 1 -s 70 --seqlen-k 100 -d 64 --causal"),
     *(
-        Kernel(f"forward d{hdim} {dtype}{' causal' * bool(mask)}", "triton", "sm_100a", f"-b 1 -H 1 -s 256 -d {hdim} --dtype {dtype}{mask}")
+        PtxKernel(f"forward d{hdim} {dtype}{' causal' * bool(mask)}", "triton", "sm_100a", f"-b 1 -H 1 -s 256 -d {hdim} --dtype {dtype}{mask}")
         for hdim in (64, 128) for dtype in ("fp16", "bf16") for mask in ("", " --causal")
     ),
-    Kernel("pair d64 fp8_e4m3 causal", "triton", "sm_100a", "-b 1 -H 1 -s 512 --seqlen-k 512 -d 64 --dtype fp8_e4m3 --causal --qscale tensor", kernels="num_ctas=2"),
+    PtxKernel("pair d64 fp8_e4m3 causal", "triton", "sm_100a", "-b 1 -H 1 -s 512 --seqlen-k 512 -d 64 --dtype fp8_e4m3 --causal --qscale tensor", kernels="num_ctas=2"),
 )  # fmt: skip
 
 
-def _named(kernel: Kernel, registry: Registry) -> str | None:
+def _named(kernel: PtxKernel, registry: Registry) -> str | None:
     """The name of the main kernel, if it is not the first one.
 
     Raises:
@@ -69,11 +67,13 @@ def _named(kernel: Kernel, registry: Registry) -> str | None:
     """
     if not kernel.kernels:
         return None
-    problem, device = Problem.from_cli(kernel.flags), DeviceFacts.of_arch(kernel.arch)
-    plan = planned_of(registry.backend(kernel.backend), problem, device, kernel.kernels)
-    if isinstance(plan, str):
-        raise ValueError(plan)
-    return plan.stages[0].kernel.name
+    decisions = registry.backend(kernel.backend).decide(
+        Problem.from_cli(kernel.flags), DeviceFacts.of_arch(kernel.arch)
+    )
+    fitting = [d for d in decisions if isinstance(d, Supported) and kernel.kernels in d.kernel.name]
+    if not fitting:
+        raise ValueError(f"no kernel's name holds {kernel.kernels}")
+    return min(fitting, key=lambda d: d.rank).kernel.name
 
 
 class PlantedPtx(PlantedWorkers):
@@ -84,7 +84,7 @@ class PlantedPtx(PlantedWorkers):
         ValueError: no kernel for the problem.
     """
 
-    def __init__(self, kernel: Kernel, registry: Registry, folder: Path, seconds: float = SECONDS) -> None:
+    def __init__(self, kernel: PtxKernel, registry: Registry, folder: Path, seconds: float = SECONDS) -> None:
         super().__init__(kernel.backend, kernel.arch, kernel.flags, registry, folder, seconds, _named(kernel, registry))
         self.kernel = kernel
 

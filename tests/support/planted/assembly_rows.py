@@ -2,52 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from enum import StrEnum
 from typing import Any, Protocol
 
-from planted_text import Fault, Planted, body
-
-
-class Caught(StrEnum):
-    """How a fault is caught, or why it is not."""
-
-    NAMED = "named"
-    """A finding with its kind and an instruction, or a stopped launch whose message names one."""
-    NUMBERS = "numbers"
-    """Only the results are wrong."""
-    HANGS = "hangs"
-    NEVER_EXECUTED = "never executed"
-    """No wave of this problem executes it."""
-    NO_EFFECT = "no effect"
-    """Every output is bit-identical: for this problem, the changed kernel computes the same."""
-    COVERED = "covered"
-    """Other waits or barriers do the same work: removing them too gives findings that their removal alone does not."""
-    READS_AT_A_BARRIER = "reads at a barrier"
-    """It guards only reads outstanding at a barrier; a finding with ``FMHA_EMU_STRICT``."""
-    IDLE = "guards nothing used"
-    """A wait after which no register and no LDS word is used too early, with or without the other waits and barriers.
-
-    It orders global memory (not checked), or accesses that are complete because no more may be outstanding than the
-    counter counts, or repeated stores of the same bytes.
-    """
-    ENDS = "end of the kernel"
-    """A wait with nothing after it."""
-    WITHIN_BUDGET = "within the budget"
-    """Other numbers that are equally right: the maximum of a row's scores may be any value with the same scaling."""
-    UNEXPLAINED = "unexplained"
-
-
-EXPLAINED = (
-    Caught.NEVER_EXECUTED,
-    Caught.NO_EFFECT,
-    Caught.COVERED,
-    Caught.READS_AT_A_BARRIER,
-    Caught.IDLE,
-    Caught.ENDS,
-    Caught.WITHIN_BUDGET,
-)  # fmt: skip
+from tests.support.planted.assembly import Fault, Planted, body
+from tests.support.planted.outcomes import Caught, Places, Result, sampled
 
 ORDERING = (Planted.WAIT_DROPPED, Planted.WAIT_RAISED, Planted.BARRIER, Planted.SIGNAL, Planted.WAIT)
 """Faults that never change a number here, because loads deliver immediately and waves run up to their barriers."""
@@ -55,24 +14,11 @@ ORDERING = (Planted.WAIT_DROPPED, Planted.WAIT_RAISED, Planted.BARRIER, Planted.
 _NEAREST = 8
 """The number of other waits and barriers that are tried as cover for one."""
 
-Places = Counter[tuple[str, int]]
 Lines = tuple[int, ...]
 
 
-class Result(Protocol):
-    """See ``planted_workers.Seen``."""
-
-    verdict: str
-    findings: tuple[dict[str, Any], ...]
-    note: str
-    outputs: str
-
-    @property
-    def places(self) -> Places: ...
-
-
 class Subject(Protocol):
-    """A kernel to plant in; see ``planted_runs.PlantedKernel``."""
+    """A kernel to plant in; see ``assembly_runs.PlantedKernel``."""
 
     text: str
 
@@ -81,6 +27,14 @@ class Subject(Protocol):
     def run(self, *faults: Fault) -> Result: ...
     def reaches(self, fault: Fault) -> bool: ...
     def strictly(self, fault: Fault) -> Places: ...
+
+
+def chosen_of(every: Sequence[Fault], wanted: str, count: int | None, registers: int, seed: int) -> list[Fault]:
+    """The faults of the wanted classes, with at most ``registers`` of the hundreds of renumbered registers."""
+    kept = [f for f in every if wanted in f.kind.value]
+    many = [f for f in kept if f.kind is Planted.RENUMBERED]
+    few = [f for f in kept if f.kind is not Planted.RENUMBERED]
+    return sampled(few, count, seed) + sampled(many, min(registers, count or registers), seed)
 
 
 def rows(kernel: Subject, every: Sequence[Fault], among: Iterable[Fault]) -> Iterator[dict[str, Any]]:

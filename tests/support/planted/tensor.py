@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from planted_statements import ADDRESS, Fault, Planted, Statement, changed
+from tests.support.planted.statements import ADDRESS, Fault, Planted, Statement, changed
 
 _BARRIERS = ("bar.sync", "barrier.sync", "barrier.cluster.arrive")
 _LANES = 32 << 16

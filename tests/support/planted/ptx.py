@@ -1,6 +1,6 @@
 """Faults in a kernel's PTX: every place for a fault of each class.
 
-``planted_tensor.py`` has those of tensor memory, clusters and bulk copies, ``planted_statements.py`` the classes. Where a fault needs a register of its own, the line becomes a scope ``{ .reg ...; }``, as PTX ISA 9.1, 4.4 allows.
+``tensor.py`` has those of tensor memory, clusters and bulk copies, ``statements.py`` the classes. Where a fault needs a register of its own, the line becomes a scope ``{ .reg ...; }``, as PTX ISA 9.1, 4.4 allows.
 """
 
 from __future__ import annotations
@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from planted_statements import ADDRESS, Fault, Planted, Statement, changed, operands_of, statements
-from planted_tensor import invalidations, tensor_faults
+from tests.support.planted.statements import ADDRESS, Fault, Planted, Statement, changed, operands_of, statements
+from tests.support.planted.tensor import invalidations, tensor_faults
 
 FAR = 1 << 24
 """An offset in bytes that is beyond every tensor of a small problem."""
