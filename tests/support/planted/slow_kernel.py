@@ -13,7 +13,7 @@ from typing import Any
 from fmha_cli.measure.processes import LEVEL
 from fmha_cli.measure.stats import quantile
 
-CHECKOUT = Path(__file__).resolve().parents[1]
+CHECKOUT = Path(__file__).resolve().parents[3]
 PACKAGES = ("fmha_cli", "arch_specs")
 CONSTANTS = ("lanes_q", "rows_s", "rows_o", "block_k")
 KIND = "prefill"

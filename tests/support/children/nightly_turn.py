@@ -1,6 +1,6 @@
-"""One turn of ``nightly.py``: runs a command that prints rows and keeps what it printed, or prints what an interrupted night kept.
+"""One turn of the check ``nightly``: runs a command that prints rows and keeps what it printed, or prints what an interrupted night kept.
 
-    python benchmarks/nightly_turn.py TURNS SESSION SIDE COMMAND...
+    python tests/support/children/nightly_turn.py TURNS SESSION SIDE COMMAND...
 
 TURNS is the folder of what is kept, SESSION one of this session alone. Turns of a side are numbered in the order in which ``fmha compare`` starts
 them; those for some problems alone (``FMHA_ONLY``) have numbers of their own. A turn that failed, or was killed, is not kept.

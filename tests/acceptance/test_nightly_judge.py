@@ -6,9 +6,9 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from nightly_judge import Builds, Judgement, Shown, builds_of, judge, key_of, slow_downs, table
 
 from fmha_cli.domain.problem import Problem
+from tests.support.referees.nightly import Builds, Judgement, Shown, builds_of, judge, key_of, slow_downs, table
 
 Document = dict[str, Any]
 

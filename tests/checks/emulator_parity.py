@@ -1,22 +1,17 @@
 """Run upstream's own example programs and this tool on one emulated AMD device: ``fmha parity`` without hardware.
 
-    python benchmarks/emulator_parity.py [--arch gfx942] [--cases 340] [--list] [--suite FILE] [--document FILE]
-        [--json FILE] [--markdown FILE]
-
-The script runs all cases of ``basic``, then cases of ``smoke``. It first takes one case of each kind (group, type,
-mode, mask, bias, dropout, determinism, dbias): the smallest case with the fewest additional kernels. Then it takes the
-smallest other cases whose kernels are all built already. The programs are built with exactly these kernels. The exit
-codes are those of ``fmha parity``.
+All cases of ``basic`` run, then cases of ``smoke``: first one case of each kind (group, type, mode, mask, bias, dropout, determinism, dbias), the
+smallest with the fewest additional kernels; then the smallest other cases whose kernels are all built already. The programs are built with
+exactly these kernels. A row is good if both sides agree.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import subprocess
 import sys
 import tempfile
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,7 +24,12 @@ from fmha_cli.discovery.wanted import Wanted
 from fmha_cli.domain.counterpart import Case
 from fmha_cli.domain.problem import Problem
 from fmha_cli.parity.suite import load_suite
+from tests.checks.check import Check, Row, product
+from tests.checks.tables import crosstab
 
+ARCH = "gfx942"
+SMOKE = 340
+"""Cases of ``smoke``."""
 BACKEND = "ck_tile"
 _KIND = ("prec", "mode", "deterministic", "dbias")
 
@@ -135,16 +135,9 @@ def _work_done(side: Mapping[str, Any]) -> dict[str, tuple[int, int]]:
     }
 
 
-def table(cases: Sequence[Mapping[str, Any]]) -> str:
-    """Markdown: outcomes by group, the work of both sides, and every case that does not agree."""
-    counts: dict[str, Counter[str]] = defaultdict(Counter)
-    for case in cases:
-        counts[f"{case['program']} {case['group']}"][case["outcome"]] += 1
-    outcomes = sorted({outcome for group in counts.values() for outcome in group})
-    lines = [f"| group | {' | '.join(outcomes)} |", "|---" + "|---:" * len(outcomes) + "|"]
-    lines += [f"| {group} | {' | '.join(str(found[o]) for o in outcomes)} |" for group, found in counts.items()]
-    total: Counter[str] = sum(counts.values(), Counter())
-    lines.append(f"| **all: {total.total()}** | {' | '.join(str(total[o]) for o in outcomes)} |")
+def summary(cases: Sequence[Mapping[str, Any]]) -> str:
+    """Outcomes by group, the work of both sides, and every case that does not agree."""
+    lines = [crosstab(cases, lambda case: f"{case['program']} {case['group']}", "outcome", "group")]
     both = [case for case in cases if case["said"] is not None]
     lines += [
         "",
@@ -170,68 +163,27 @@ def _stored(cases: Sequence[Mapping[str, Any]]) -> int:
     return sum(not case["same"]["instructions"] and "--dropout" in case["problem"] for case in cases)
 
 
-def page(cases: Sequence[Mapping[str, Any]], arch: str, points: Sequence[Point]) -> str:
-    """The whole page of results."""
-    kinds, kernels = len({p.kind for p in points}), len(frozenset[str]().union(*(p.kernels for p in points)))
-    return f"""# Parity on an emulated device
+def rows_of(arch: str) -> list[Row]:
+    """The rows of all cases on an architecture.
 
-Upstream's `tile_example_fmha_fwd` and `tile_example_fmha_bwd`, built from the baseline and unmodified, and this tool, on `emu:{arch}`:
-all {len(cases) - len(points)} cases of `basic`, and {len(points)} of `smoke`: one of each of {kinds} kinds (group, type, mode, mask, bias, dropout,
-determinism, dbias), then the smallest others of the same {kernels} kernels. No GPU, no ROCm; nothing is timed.
-
-Made by `python benchmarks/emulator_parity.py --markdown results/emulator_parity.md --json results/data/emulator_parity.json.xz`.
-What the outcomes mean: [ck_tile](../docs/explanation/backends/ck_tile.md#compare-with-cks-example-programs).
-
-{table(cases)}
-"""
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the script and return the exit status of ``fmha parity``."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--arch", default="gfx942")
-    parser.add_argument("--cases", type=int, default=340, help="of smoke")
-    parser.add_argument("--jobs", type=int, default=2, help="compilers at once")
-    parser.add_argument("--list", action="store_true", help="count kinds and kernels and stop")
-    parser.add_argument("--suite", type=Path, help="keep the cases, for fmha parity --suite")
-    parser.add_argument("--document", type=Path, help="keep the whole document of fmha parity")
-    parser.add_argument("--json", type=Path, help="keep what each case came to")
-    parser.add_argument("--markdown", type=Path, help="keep the page")
-    given = parser.parse_args(arguments)
-    points = chosen(comparable(given.arch, build_registry()), given.cases)
-    kernels = frozenset[str]().union(*(p.kernels for p in points))
-    print(
-        f"{len(points)} cases of smoke, {len({p.kind for p in points})} kinds, {len(kernels)} kernels", file=sys.stderr
-    )
-    if given.suite:
-        given.suite.write_text(json.dumps(suite_of(points)), "utf-8")
-    if given.list:
-        return 0
+    Raises:
+        ValueError: ``fmha parity`` wrote no document.
+    """
     with tempfile.TemporaryDirectory() as folder:
-        suite, out = Path(folder, "smallest.json"), given.document or Path(folder, "parity.json")
-        suite.write_text(json.dumps(suite_of(points)), "utf-8")
+        suite, out = Path(folder, "smallest.json"), Path(folder, "parity.json")
+        suite.write_text(json.dumps(suite_of(chosen(comparable(arch, build_registry()), SMOKE))), "utf-8")
         command = [sys.executable, "-m", "fmha_cli", "parity", "--build-upstream", "--suite", str(suite)]
-        command += ["--device", f"emu:{given.arch}", "--jobs", str(given.jobs), "--json", "-o", str(out)]
+        command += ["--device", f"emu:{arch}", "--jobs", "2", "--json", "-o", str(out)]
         status = subprocess.run(command, check=False).returncode
         if not out.is_file():
-            return status
-        cases = small(json.loads(out.read_text("utf-8")))
-    text = page(cases, given.arch, points)
-    print(text)
-    if given.json:
-        document = {"schema": "fmha.emulator-parity/1", "device": f"emu:{given.arch}", "cases": cases}
-        given.json.write_text(_lines(document), "utf-8")
-    if given.markdown:
-        given.markdown.write_text(text, "utf-8")
-    return status
+            raise ValueError(f"fmha parity ended with status {status}")
+        return list(small(json.loads(out.read_text("utf-8"))))
 
 
-def _lines(document: Mapping[str, Any]) -> str:
-    """JSON with one line per case."""
-    rows = ",\n".join(f"  {json.dumps(case)}" for case in document["cases"])
-    head = json.dumps({key: value for key, value in document.items() if key != "cases"})
-    return f'{head[:-1]}, "cases": [\n{rows}\n]}}\n'
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())
+CHECK = Check(
+    cases=lambda: (ARCH,),
+    carry_out=rows_of,
+    depends=lambda arch: product("fmha-amdgpu-emu"),
+    good=lambda row: row["outcome"].startswith("agree-"),
+    summarise=summary,
+)

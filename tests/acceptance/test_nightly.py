@@ -8,17 +8,17 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import nightly
-import nightly_turn
 import pytest
-from nightly_judge import Builds, judge, key_of
-from nightly_plant import CHECKOUT, Plant, checkout, cost_of, nearest
 
 from fmha_cli.domain.problem import Problem
 from fmha_cli.report.record import Record
 from fmha_cli.results.turns import problem_digest
+from tests.checks import nightly
+from tests.support.children import nightly_turn
 from tests.support.generators.runs_to_compare import processes, timed
 from tests.support.paths import ROOT
+from tests.support.planted.slow_kernel import CHECKOUT, Plant, checkout, cost_of, nearest
+from tests.support.referees.nightly import Builds, judge, key_of
 
 ARCH = "x86_64_v4_bf16"
 TILE = {"lanes_q": 1, "rows_s": 16, "rows_o": [16, 8, 4, 1], "block_k": 384}
@@ -60,7 +60,7 @@ def test_a_table_without_the_kernel_and_an_emitter_of_another_text_are_refused(
 ) -> None:
     with pytest.raises(LookupError, match="0 prefill kernels of fp32"):
         checkout(tmp_path / "a", Plant("fp32", "x86_64_amx", TILE))
-    monkeypatch.setattr("nightly_plant.ENTRY", "no such line")
+    monkeypatch.setattr("tests.support.planted.slow_kernel.ENTRY", "no such line")
     with pytest.raises(LookupError, match=r"emit\.py: the text to be replaced is there 0 times"):
         checkout(tmp_path / "b", Plant("fp32", ARCH))
 
@@ -96,10 +96,21 @@ def test_the_flags_have_the_rows_that_were_asked_for(rows: int) -> None:
 
 
 @pytest.mark.parametrize("rows", [0, 13, -12])
-def test_other_numbers_of_rows_are_refused(rows: int, capsys: pytest.CaptureFixture[str], monkeypatch: Any) -> None:
+def test_other_numbers_of_rows_are_refused(rows: int, tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.setattr(nightly, "programs", lambda: ("", ""))
-    assert nightly.main(["--rows", str(rows)]) == 2
-    assert "a multiple of 12" in capsys.readouterr().err
+    with pytest.raises(ValueError, match="a multiple of 12"):
+        nightly.row_of(nightly.NightlyJob(rows, 8, 20, "delay"), tmp_path)
+
+
+def test_the_summary_says_what_a_job_came_to() -> None:
+    row = {
+        "planted": 6, "untouched": 6, "found": 5, "missed": ["heads=2: same"], "alarms": [], "verdicts": {"slower": 5}, "faults": [],
+        "plant_words": "a delay", "slow_down": {"least": 1.1}, "pages": [], "seconds": {"sweep": 4}, "passed": False,
+    }  # fmt: skip
+    text = nightly.summary([row])
+    assert "6, found SLOWER 5; ratio least 1.100" in text
+    assert text.endswith("FAILED\n  heads=2: same")
+    assert not nightly.CHECK.good(row)
 
 
 def written(folder: Path, count: int) -> list[dict[str, Any]]:

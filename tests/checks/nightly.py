@@ -1,20 +1,18 @@
 """A nightly job on the CPU backend, whose right answer is known: a kernel gets slower, and the report must say which rows did.
 
-    python benchmarks/nightly.py --rows 300 --folder night --html nightly.html --json nightly.json
-
 1. ``fmha sweep`` checks and times all rows and keeps them in a store of its own.
-2. A copy of the checkout gets another tile for one type's kernel: the variant of ``fmha list-kernels --tuning`` whose cost is
-   nearest to 10 % on this machine, or a delay of 10 % where none is near. ``fmha sweep`` checks the rows of the copy.
+2. A copy of the checkout gets another tile for one type's kernel: the variant of ``fmha list-kernels --tuning`` whose cost is nearest to 10 % on
+   this machine, or a delay of 10 % where none is near. ``fmha sweep`` checks the rows of the copy.
 3. ``fmha compare --run A --run B`` runs both in turns, in two stages, and writes a page.
 4. ``fmha report --compare`` makes a page of the same processes from their stored runs.
 5. A headless Chromium opens both pages.
-   What is finished stays in ``--folder``, down to each turn of the comparison: the same command goes on there after an interruption.
-6. Exit code 0 if every row of the changed kernel is SLOWER, and no other row is SLOWER or FASTER; 1 if not; 2 if a step failed.
+
+A night is good if every row of the changed kernel is SLOWER, and no other row is SLOWER or FASTER. What is finished stays in ``.checks/nightly``,
+down to each turn of the comparison: the same command goes on there after an interruption.
 """
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import json
 import math
@@ -23,20 +21,20 @@ import shlex
 import shutil
 import subprocess
 import sys
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass, field
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from nightly_judge import Judgement, Shown, builds_of, judge, key_of, slow_downs, table
-from nightly_plant import CHECKOUT, CONSTANTS, KIND, PACKAGES, Plant, checkout, cost_of, nearest
-
 from fmha_cli.walk.host import this_host
+from tests.checks.check import ROOT, Check, Row, product
+from tests.support.children import nightly_turn
 from tools.chromium import browser, programs
+from tests.support.planted.slow_kernel import CHECKOUT, CONSTANTS, KIND, PACKAGES, Plant, checkout, cost_of, nearest
+from tests.support.referees.nightly import Judgement, Shown, builds_of, judge, key_of, slow_downs, table
 
 DTYPES, HDIMS, HEADS = ("fp32", "bf16"), "64,128", "2,3,4"
 PLANTED = "fp32"
@@ -53,6 +51,7 @@ CONFIRM = 20
 PROBE = ("-H", "2", "-s", "96,160", "--seqlen-k", "192", "-d", HDIMS, "--dtype", PLANTED)
 PROBE_TIMING = ("--threads", "1", "--budget", "0.1", "--no-probe", "--peak", "spec", "--no-check")
 BEFORE, AFTER = "before", "after"
+FOLDER = ROOT / ".checks" / "nightly"
 
 _VERDICTS = """
 const names = [...document.querySelectorAll("#compared th")].map(head => head.textContent.trim());
@@ -165,7 +164,7 @@ def compared(
     """The document and the page of ``fmha compare`` in turns."""
     page, session = night.folder / "compare.html", night.folder / "session"
     shutil.rmtree(session, ignore_errors=True)
-    turn = (sys.executable, str(Path(__file__).with_name("nightly_turn.py")), str(night.folder / "turns"), str(session))
+    turn = (sys.executable, "-P", nightly_turn.__file__, str(night.folder / "turns"), str(session))
     told = [shlex.join(("env", f"PYTHONPATH={CHECKOUT}", *turn, side)) for side in (BEFORE, AFTER)]
     runs = [word for first, command in zip(told, commands, strict=True) for word in ("--run", f"{first} {command}")]
     more = () if confirm is None else ("--confirm", str(confirm))
@@ -247,40 +246,54 @@ def carried_out(
     return judgement, {**facts, "pages": told}
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rows", type=int, default=300, help=f"rows, a multiple of {SHAPES} (default: 300)")
-    parser.add_argument("--processes", type=int, default=8, help="of each side for the first look (default: 8)")
-    parser.add_argument(
-        "--confirm",
-        type=int,
-        default=CONFIRM,
-        help=f"fresh processes of each side for suspicious rows (default: {CONFIRM})",
+@dataclass(frozen=True)
+class NightlyJob:
+    """One job: ``rows``, a multiple of 12; ``processes`` of each side for the first look, ``confirm`` for suspicious rows; a tile or a delay."""
+
+    rows: int
+    processes: int
+    confirm: int
+    plant: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.rows} rows, a {self.plant}, {self.processes} and {self.confirm} processes"
+
+
+JOBS = (NightlyJob(300, 8, CONFIRM, "tile"), NightlyJob(300, 8, CONFIRM, "delay"), NightlyJob(12, 8, CONFIRM, "delay"))
+
+
+def row_of(job: NightlyJob, folder: Path = FOLDER) -> Row:
+    """Carry out a job. Raises what the runner takes for a refusal: it is not judged."""
+    night = Night(folder / f"{job.rows}-{job.plant}")
+    same_night(night.folder, list(asdict(job).values()))
+    try:
+        programs()  # before all the work
+        judgement, facts = carried_out(night, job.rows, job.processes, job.confirm, job.plant)
+    except RuntimeError as fault:
+        raise ValueError(str(fault)) from fault
+    return {
+        **asdict(job), **facts, **asdict(judgement), "passed": judgement.passed, "plant_words": facts["planted"], "seconds": night.seconds,
+    }  # fmt: skip
+
+
+def summary(rows: Sequence[Row]) -> str:
+    """What a person reads of each job."""
+    members = [field.name for field in fields(Judgement)]
+    texts = (
+        table(
+            Judgement(**{name: row[name] for name in members}), {**row, "planted": row["plant_words"]}, row["seconds"]
+        )
+        for row in rows
     )
-    parser.add_argument("--plant", choices=("tile", "delay"), default="tile", help="a tile, or a delay (default: tile)")
-    parser.add_argument("--folder", type=Path, help="keep everything there, and go on with what is there")
-    parser.add_argument("--html", type=Path, metavar="FILE", help="keep the page of fmha report")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write everything found")
-    args = parser.parse_args(argv)
-    with ExitStack() as stack:
-        folder = args.folder or Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        night = Night(folder.resolve())
-        try:
-            same_night(night.folder, [args.rows, args.processes, args.confirm, args.plant])
-            programs()  # before all the work
-            judgement, facts = carried_out(night, args.rows, args.processes, args.confirm, args.plant)
-        except (RuntimeError, ValueError, LookupError) as fault:
-            print(f"nightly.py: {fault}", file=sys.stderr)
-            return 2
-        if args.html:
-            shutil.copyfile(night.folder / "report.html", args.html)
-    print(table(judgement, facts, night.seconds))
-    if args.json:
-        asked = {"rows": args.rows, "processes": args.processes, "confirm": args.confirm}
-        document = {**asked, "passed": judgement.passed, **asdict(judgement), **facts, "seconds": night.seconds}
-        args.json.write_text(json.dumps(document, indent=2) + "\n", "utf-8")
-    return int(not judgement.passed)
+    return "\n\n".join(texts)
 
 
-if __name__ == "__main__":
-    raise SystemExit(main())
+CHECK = Check(
+    cases=lambda: JOBS,
+    name=lambda job: job.name,
+    carry_out=row_of,
+    depends=lambda job: [this_host().text, product()],
+    good=lambda row: bool(row["passed"]),
+    summarise=summary,
+)
