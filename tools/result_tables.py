@@ -224,7 +224,7 @@ def example() -> str:
 
 def parity() -> str:
     """The outcomes of upstream's cases by group."""
-    cases = data_of("emulator_parity")["cases"]
+    cases = data_of("emulator_parity")["rows"]
     outcomes = sorted({case["outcome"] for case in cases})
     groups = grouped(cases, lambda case: f"{case['program']} {case['group']}")
     lines = [(name, *(sum(c["outcome"] == o for c in found) for o in outcomes)) for name, found in groups.items()]
@@ -235,23 +235,25 @@ def parity() -> str:
 def extremes_cpu() -> str:
     """The families of each run on the CPU."""
     lines = []
-    for run in data_of("extremes")["runs"]:
-        rows = [row for row in run["families"].values() if row["problems"]]
-        names = ("problems", "rows", "open", "gradients", "unexplained")
-        lines.append((run["title"], *(f"{sum(row[name] for row in rows):,}" for name in names)))
+    names = ("problems", "rows", "open", "gradients", "unexplained")
+    for (fault, _), rows in grouped(data_of("extremes")["rows"], lambda row: (row["fault"], row["device"])).items():
+        if not rows[0]["device"]:
+            title = f"cpu with the planted fault {fault}" if fault else "cpu"
+            lines.append((title, *(f"{sum(row[name] for row in rows):,}" for name in names)))
     return table(("run", "problems", "rows of O", "open", "rows of gradients", "unexplained"), lines)
 
 
 def extremes_emulated() -> str:
     """The campaign on emulated GPUs, by backend, device, type and keys."""
     lines = []
-    for run in data_of("extremes")["emulated"]:
-        rows = [row for row in run["families"].values() if row["problems"]]
+    every = [row for row in data_of("extremes")["rows"] if row["device"]]
+    for key, rows in grouped(
+        every, lambda row: tuple(row[name] for name in ("backend", "device", "dtype", "keys"))
+    ).items():
         sums = [sum(row[name] for row in rows) for name in ("problems", "rows", "gradients", "leaks")]
-        wrong = sum(run["known"].values())
+        wrong = sum(sum(row["known"].values()) for row in rows)
         unexplained = sum(row["unexplained"] for row in rows)
-        place = (f"`{run['backend']}`", run["device"], run["dtype"], run.get("keys", ""))
-        lines.append((*place, *(f"{value:,}" for value in (*sums, wrong)), unexplained))
+        lines.append((f"`{key[0]}`", *key[1:], *(f"{value:,}" for value in (*sums, wrong)), unexplained))
     return table(
         ("backend", "device", "type", "keys", "problems", "rows of O", "rows of gradients", "leaks", "wrong, reported", "unexplained"),
         lines,
@@ -309,10 +311,10 @@ def triton_targets() -> str:
 def triton_figures() -> str:
     """The best kernel of each backend for one problem with head dim 128."""
     lines = []
-    for row in data_of("triton_figures")["inspected"]:
-        of = row["figures"]
-        if "-d 128 " not in row["flags"]:
+    for row in data_of("triton_figures")["rows"]:
+        if row["sort"] != "inspected" or "-d 128 " not in row["flags"]:
             continue
+        of = row["figures"]
         registers, shared = of["gpr"] or of["vgpr"], of["shared_bytes"] if of["lds_bytes"] is None else of["lds_bytes"]
         place = (row["arch"], row["backend"])
         lines.append(

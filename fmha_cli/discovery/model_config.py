@@ -2,7 +2,7 @@
 
 What a class does with the members is a row of ``arch_specs/_model_types.json``: the members that it fills in, other names of members,
 and a formula (``domain.formula``) for each fact, in which ``i`` is the number of the layer, and the name of another fact stands for
-that fact's value. ``benchmarks/model_table.py`` makes the file. A member that is null is null, not missing: ``"sliding_window": null``
+that fact's value. ``tests/checks/model_table.py`` makes the file. A member that is null is null, not missing: ``"sliding_window": null``
 switches off the window that the class would have. Nothing of an outer configuration counts for the language model inside it.
 """
 

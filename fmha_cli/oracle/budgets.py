@@ -2,7 +2,7 @@
 
 Every constant is a multiple of eps, the unit roundoff of the coarser of the input and output type, except
 ``lse``. Each entry carries the measurement behind it: ``used`` is the largest share of the budget that an honest
-run took (``benchmarks/tolerance.py``).
+run took (``tests/checks/tolerance.py``).
 """
 
 from __future__ import annotations

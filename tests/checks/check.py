@@ -38,7 +38,7 @@ class Check(Generic[T]):
         good: whether a row is as it should be.
         stands: whether a row need not be made again while what it depends on is the same; by default as ``good``.
         depends: what the rows of a case depend on beside the case itself, as JSON values. Its digest is kept with the rows.
-        keep: what ``--write`` does beside writing the rows.
+        keep: what ``--write`` writes in place of the rows.
         limit: of the processes of ``--jobs``; called first in each.
     """
 

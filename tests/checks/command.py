@@ -56,12 +56,13 @@ def with_plugin(name: str, argv: Sequence[str]) -> int | None:
 
 
 def write(name: str, check: Check[Any], outcome: Outcome) -> None:
-    """Write the rows into ``results/data``, from which the tables of the pages are made."""
+    """Write what the check keeps, or the rows into ``results/data``, from which the tables of the pages are made."""
+    if check.keep is not None:
+        check.keep(outcome.rows)
+        return
     revisions = dict(Counter(line.revision for line in outcome.lines))
     document = {"schema": SCHEMA, "check": name, "revisions": revisions, "rows": outcome.rows}
     write_json(ROOT / "results" / "data" / f"{name}.json.xz", document)
-    if check.keep is not None:
-        check.keep(outcome.rows)
 
 
 def main(argv: Sequence[str]) -> int:

@@ -193,7 +193,7 @@ def _carried_out(
     if jobs == 1:
         yield from (_one(check.carry_out, case) for case in work)
         return
-    with ProcessPoolExecutor(jobs, get_context("spawn"), check.limit) as pool:
+    with ProcessPoolExecutor(jobs, get_context("spawn"), check.limit, max_tasks_per_child=40) as pool:
         yield from pool.map(partial(_one, check.carry_out), work)
 
 

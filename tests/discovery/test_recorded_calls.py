@@ -1,13 +1,14 @@
 """The table of ``--model`` against the attention calls that the classes of transformers made: ``tests/golden/model_calls.json`` has a
-configuration of each class with its recorded calls; ``benchmarks/model_table.py`` makes it. No package is needed.
+configuration of each class with its recorded calls; the check ``model_table`` makes it. No package is needed.
 
-The slow suite runs the classes anew, with every configuration of ``benchmarks/model_samples.py``.
+The slow suite runs the classes anew, with every configuration of ``tests/support/model_classes/samples.py``.
 """
 
 from __future__ import annotations
 
 import importlib.metadata
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +18,7 @@ import pytest
 
 from fmha_cli.discovery.model_config import Members, model_from, release, type_rows
 from fmha_cli.domain.model import Model
+from tests.checks.runner import Wanted, run
 
 GOLDEN = json.loads((Path(__file__).parent.parent / "golden" / "model_calls.json").read_text("utf-8"))
 SEQLEN = GOLDEN["seqlen"]
@@ -87,12 +89,12 @@ def test_a_wrong_fact_is_caught(kind: str, fact: str, formula: str) -> None:
 
 @pytest.fixture
 def table() -> Any:
-    """``benchmarks/model_table.py``, where the extra ``models`` is in the release that the table describes."""
+    """The check ``model_table``, where the extra ``models`` is in the release that the table describes."""
     pytest.importorskip("torch", reason="torch is not installed (extra: models)")
     pytest.importorskip("transformers", reason="transformers is not installed (extra: models)")
     if importlib.metadata.version("transformers") != release():
         pytest.skip(f"the table describes transformers {release()}")
-    import model_table
+    from tests.checks import model_table
 
     return model_table
 
@@ -114,12 +116,13 @@ def test_a_fact_that_is_edited_is_found(table: Any) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(10800)
-def test_the_table_and_every_class_of_the_release_agree(table: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    recorded = table.record_all(None)
-    said, wrong = table.checked(type_rows(), recorded)
+def test_the_table_and_every_class_of_the_release_agree(
+    table: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    outcome = run(table.CHECK, Wanted(jobs=os.cpu_count() or 1), tmp_path / "journal.jsonl")
     with capsys.disabled():
-        print(said)
-    assert not wrong
+        print(table.CHECK.summarise(outcome.rows))
+    assert outcome.good, [row["differs"] for row in outcome.rows if row["differs"]]
 
 
 def test_the_page_states_how_many_types_are_read() -> None:
@@ -133,7 +136,7 @@ def test_the_page_states_how_many_types_are_read() -> None:
 def test_what_no_flag_expresses_is_seen_in_scores_and_masks() -> None:
     """Planted faults of the recorder: a learned bias, slopes that are not the standard ones, and masks that are no window."""
     torch = pytest.importorskip("torch", reason="torch is not installed (extra: models)")
-    import model_hooks as hooks
+    from tests.support.model_classes import hooks
 
     torch.manual_seed(0)
     heads, tokens, hdim = 4, 12, 16
@@ -173,8 +176,7 @@ def test_what_no_flag_expresses_is_seen_in_the_arguments_of_an_attention_functio
     """Planted faults of the recorder: arguments that change scores, windows in the batch, biases, and a mask without values."""
     torch = pytest.importorskip("torch", reason="torch is not installed (extra: models)")
     pytest.importorskip("transformers", reason="transformers is not installed (extra: models)")
-    import model_hooks as hooks
-    import model_probe as probe
+    from tests.support.model_classes import hooks, probe
 
     query, key = torch.randn(1, 4, 24, 16), torch.randn(1, 2, 24, 16)
 

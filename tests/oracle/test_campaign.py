@@ -1,4 +1,4 @@
-"""A seeded sample of ``benchmarks/tolerance.py``: no correct run fails, and hardly any faulty run passes."""
+"""A seeded sample of ``tests/checks/tolerance.py``: no correct run fails, and hardly any faulty run passes."""
 
 from __future__ import annotations
 

@@ -139,7 +139,7 @@ def test_the_fills_complement_each_other(kind: str) -> None:
 @pytest.mark.parametrize("kind", CLOSED_FILLS)
 @pytest.mark.parametrize("dtype", ["fp32", "bf16"])
 def test_one_wrong_row_among_many_is_caught_and_named(kind: str, dtype: str) -> None:
-    """16,384 rows here; ``benchmarks/closed_fills.py`` does the same with a million."""
+    """16,384 rows here; ``tests/checks/closed_fills.py`` does the same with a million."""
     hay = Haystack(f"-H 4 -s 4k -d 16 --dtype {dtype} --lse --mask window:200,0 --sink 3", kind)
     assert hay.rows == 16384
     assert hay.judged().verdict is Verdict.PASSED

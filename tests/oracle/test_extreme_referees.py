@@ -1,4 +1,4 @@
-"""The referees of ``benchmarks/extremes.py``: what they accept, and that they see a lost row, a wrong number and one that is not finite."""
+"""The referees of ``tests/checks/extremes.py``: what they accept, and that they see a lost row, a wrong number and one that is not finite."""
 
 from __future__ import annotations
 

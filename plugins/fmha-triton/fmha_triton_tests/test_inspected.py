@@ -26,7 +26,7 @@ PLACES = [
 
 @pytest.mark.promise("Every Triton configuration was compiled for every architecture, and no figure is called tuned.")
 def test_every_configuration_was_compiled_for_every_architecture() -> None:
-    """Changing a configuration without compiling it fails here: run ``benchmarks/triton_targets.py``."""
+    """Changing a configuration without compiling it fails here: run ``plugins/fmha-triton/update_inspected.py``."""
     assert set(rows()) == set(PLACES)
     for arch, function, key in PLACES:
         row = rows()[arch, function, key]

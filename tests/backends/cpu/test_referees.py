@@ -1,12 +1,10 @@
-"""A seeded sample of ``benchmarks/extremes.py``: verdicts of CPU kernels under extreme numbers, and two referees that know nothing of them."""
+"""A seeded sample of the check ``extremes``: verdicts of CPU kernels under extreme numbers, and two referees that know nothing of them."""
 
 from __future__ import annotations
 
-from argparse import Namespace
 from functools import partial
 from importlib.util import find_spec
 
-import extremes
 import pytest
 
 from fmha_cli import api
@@ -16,8 +14,8 @@ from tests.support.generators.cpu.cases import BEST
 from tests.support.generators.extreme_draws import drawn
 from tests.support.generators.extreme_problem import Family
 from tests.support.models.faults import ExtremeFault
+from tests.support.referees.extreme_attention import run
 
-ARGS = Namespace(backend="cpu", device=None, torch=find_spec("torch") is not None)
 DTYPE = "bf16" if BEST == AMX else "fp32"
 
 
@@ -28,7 +26,7 @@ def registry() -> api.Registry:
 
 @pytest.mark.parametrize("family", Family)
 def test_verdict_and_referees_agree(registry: api.Registry, family: Family) -> None:
-    found = extremes.run(drawn(50_000 + list(Family).index(family), family, DTYPE), ARGS, BEST, registry)
+    found = run(drawn(50_000 + list(Family).index(family), family, DTYPE), registry, backend="cpu", arch=BEST)
     assert found.outcome == "right", found.text
     assert found.rows or found.gradients
 
@@ -47,7 +45,7 @@ def test_both_see_a_planted_fault(
     registry: api.Registry, fault: ExtremeFault, family: Family, number: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("fmha_cli.backends.cpu.building.emit", partial(planted, fault=fault))
-    found = extremes.run(drawn(number, family, DTYPE), ARGS, BEST, registry)
+    found = run(drawn(number, family, DTYPE), registry, backend="cpu", arch=BEST)
     assert found.verdict == "WRONG"
     assert found.wrong, found.text
-    assert found.by_torch or not ARGS.torch
+    assert found.by_torch or find_spec("torch") is None

@@ -1,6 +1,6 @@
 """A test of the judging rules: small random problems, honest and faulty runs of the kernel model, each rule's verdict.
 
-A seed determines everything. ``benchmarks/tolerance.py`` runs the campaign at full size and prints the tables of
+A seed determines everything. ``tests/checks/tolerance.py`` runs the campaign at full size and prints the tables of
 ``results/judging.md``; a test runs a small one.
 """
 

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from argparse import Namespace
 from dataclasses import dataclass, replace
 from functools import partial
-from importlib.util import find_spec
 from math import log
 from typing import Any
 
-import extremes
 import ml_dtypes
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +17,8 @@ from fmha_cli.domain.device import DeviceFacts
 from fmha_cli.walk import attention as walked
 from tests.support.generators.extreme_draws import drawn as extreme_problem
 from tests.support.generators.extreme_problem import Family
+from tests.support.referees.extreme_attention import run
+from tests.support.referees.extreme_judging import Judged
 
 Array = npt.NDArray[Any]
 NUMPY: dict[str, Any] = {"fp32": np.float32, "fp16": np.float16, "bf16": ml_dtypes.bfloat16}
@@ -124,13 +123,12 @@ def lost(rows: Rows, backend: str, device: str, monkeypatch: pytest.MonkeyPatch)
 
 def replayed(
     number: int, family: str, dtype: str, backend: str, device: str, monkeypatch: pytest.MonkeyPatch, *, square: int = 0
-) -> extremes.Judged:
+) -> Judged:
     """One problem of the campaign (results/extremes.md)."""
     if device.startswith("emu:sm_"):
         monkeypatch.setattr(walked, "Request", partial(walked.Request, emu_arith=api.Arithmetic.HARDWARE))
     problem = extreme_problem(number, Family(family), dtype, plain=True, square=square)
-    args = Namespace(backend=backend, device=device, torch=find_spec("torch") is not None)
-    return extremes.run(problem, args, None, api.build_registry())
+    return run(problem, api.build_registry(), backend=backend, device=device)
 
 
 def error_of_dv(rows: Rows, backend: str, device: str, monkeypatch: pytest.MonkeyPatch) -> float:

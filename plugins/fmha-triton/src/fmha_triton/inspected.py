@@ -1,4 +1,4 @@
-"""What compiling showed about the configurations: ``inspected.json``, written by ``benchmarks/triton_targets.py``.
+"""What compiling showed about the configurations: ``inspected.json``, written by ``plugins/fmha-triton/update_inspected.py``.
 
 One kernel stands for a configuration on an architecture. Its row says what that kernel needs, and no more: kernels with a bias, a softcap
 or padding have the same configuration and other figures.

@@ -8,7 +8,8 @@ from inspect import Parameter
 from typing import Any
 
 import torch
-from model_hooks import SEQLEN
+
+from tests.support.model_classes.hooks import SEQLEN
 
 _NAMES = (
     "pixel_values",

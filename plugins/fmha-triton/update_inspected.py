@@ -1,7 +1,7 @@
 """Compile one kernel for every configuration and architecture of ``plugins/fmha-triton``, and write what each needs. Nothing is executed.
 
-    python benchmarks/triton_targets.py [--arch A ...] [--jobs N] [--again] [--markdown FILE [--show FUNCTION ...]]
-    python benchmarks/triton_targets.py --try gfx950:forward:128:8=128,32,4,1,2 ...
+    python plugins/fmha-triton/update_inspected.py [--arch A ...] [--jobs N] [--again]
+    python plugins/fmha-triton/update_inspected.py --try gfx950:forward:128:8=128,32,4,1,2 ...
 
 A configuration is a tile with its warps and stages, for a function, a head dim and a width of element; ``configs.json`` has them. The
 kernel that stands for it has any mask (the Hopper kernel: the causal one), no bias, no softcap and no padding of the head dim; its inputs
@@ -26,12 +26,12 @@ from typing import Any
 from fmha_triton.algorithm import archs, data, target_of
 from fmha_triton.building import build, inspect, triton_version
 from fmha_triton.catalogue import algorithm_of
-from fmha_triton.inspected import FIGURES, SCHEMA, keys_of, mark_of, representative
+from fmha_triton.inspected import FIGURES, SCHEMA, keys_of, representative
 
 from fmha_cli import api
 
-OUT = Path(__file__).parent.parent / "plugins/fmha-triton/src/fmha_triton/inspected.json"
-SOURCE = "benchmarks/triton_targets.py: Triton's output for a named target, read by fmha inspect; nothing was executed"
+OUT = Path(__file__).parent / "src/fmha_triton/inspected.json"
+SOURCE = "plugins/fmha-triton/update_inspected.py: Triton's output for a named target, read by fmha inspect; nothing was executed"
 
 
 def wanted(chosen: Iterable[str]) -> Iterator[tuple[str, str, str]]:
@@ -96,35 +96,12 @@ def written(rows: Iterable[Mapping[str, Any]]) -> str:
     return f'{{\n "schema": "{SCHEMA}",\n "source": "{SOURCE}",\n "rows": [\n{lines}\n ]\n}}\n'
 
 
-def markdown(rows: Iterable[Mapping[str, Any]]) -> str:
-    """The table."""
-    names = " | ".join(name.replace("_", " ") for name in FIGURES)
-    lines = [
-        f"| arch | kernel | head dim | tile, warps, stages | mark | {names} |",
-        f"|---|---|---|---|---|{'---|' * len(FIGURES)}",
-    ]
-    for row in rows:
-        key, _, ctas = row["key"].partition("x")
-        hdim, narrow, _ = key.partition(":")
-        m, n, warps, stages, _ = row["config"]
-        cells = row["why"] if "why" in row else " | ".join(f"{row[name]:g}" for name in FIGURES)
-        shape = f"{m}x{n}, {warps}, {stages}" if n else f"{m}, {warps}, {stages}"
-        hdim = hdim.replace("v", ", V ")
-        place = (
-            f"{row['arch']} | `{row['function']}` | {hdim}{' fp8' if narrow else ''}{f', {ctas} CTAs' if ctas else ''}"
-        )
-        lines.append(f"| {place} | {shape} | {mark_of(row)} | {cells} |")
-    return "\n".join((*lines, ""))
-
-
 def main() -> int:
     """Run the script. Returns 1 if a kernel does not compile."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--arch", nargs="+", choices=archs(), default=archs())
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--again", action="store_true")
-    parser.add_argument("--markdown", type=Path, metavar="FILE")
-    parser.add_argument("--show", nargs="+", choices=tuple(data()["kernels"]), default=tuple(data()["kernels"]))
     parser.add_argument("--try", nargs="+", dest="others", default=(), metavar="ARCH:FUNCTION:KEY=CONFIGURATION")
     args = parser.parse_args()
     had = json.loads(OUT.read_text("utf-8"))["rows"] if OUT.exists() else []
@@ -141,8 +118,6 @@ def main() -> int:
             rows[at] = with_other(rows[at], other)
             print(*at, other, flush=True)
             OUT.write_text(written(rows[at] for at in order if at in rows), "utf-8")
-    if args.markdown:
-        args.markdown.write_text(markdown(rows[at] for at in order if at in rows and at[1] in args.show), "utf-8")
     return int(any("why" in row for row in rows.values()))
 
 

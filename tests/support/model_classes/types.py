@@ -1,8 +1,8 @@
 """The rows of ``arch_specs/_model_types.json``, found from recorded calls, and how a row and a class differ.
 
 A formula is taken only if it gives what the class did in every configuration that was run, and only if the class has, or asks for,
-each member in it. What the source says about derived members and types of layers is read by ``model_source``; what no candidate
-explains is written in ``model_rows`` by hand and judged by the same calls.
+each member in it. What the source says about derived members and types of layers is read by ``source``; what no candidate
+explains is written in ``rows`` by hand and judged by the same calls.
 """
 
 from __future__ import annotations
@@ -13,12 +13,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-import model_probe as probe
-import model_source as source
-
 from fmha_cli.discovery.model_config import Members, TypeRow, model_from
 from fmha_cli.domain.formula import names_of
 from fmha_cli.domain.model import Model
+from tests.support.model_classes import probe, source
 
 Sample = tuple[str, Mapping[str, Any], Sequence[probe.Call]]
 _USUAL = ("num_hidden_layers", "num_attention_heads", "num_key_value_heads", "hidden_size", "head_dim")

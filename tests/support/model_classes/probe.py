@@ -18,15 +18,16 @@ from typing import Any
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TRANSFORMERS_VERBOSITY", "critical")
 
-import model_hooks as hooks
 import torch
 import transformers
-from model_hooks import SEQLEN, Call, NotRecorded, place
-from model_inputs import inputs
 from transformers import masking_utils
 from transformers.integrations.moe import ExpertsInterface
 from transformers.modeling_utils import AttentionInterface
 from transformers.models.auto import configuration_auto, modeling_auto
+
+from tests.support.model_classes import hooks
+from tests.support.model_classes.hooks import SEQLEN, Call, NotRecorded, place
+from tests.support.model_classes.inputs import inputs
 
 NAME = "fmha_record"
 

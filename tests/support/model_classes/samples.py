@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any
 
-import model_probe as probe
+from tests.support.model_classes import probe
 
 TINY: Mapping[str, Any] = {
     **dict.fromkeys(("vocab_size", "vocab_size_per_layer_input", "entity_vocab_size"), 97),

@@ -1,43 +1,21 @@
-"""Makes ``arch_specs/_model_types.json`` from the classes of the installed transformers, and compares the two.
-
-    pip install "fmha[models]"
-    python benchmarks/model_table.py          # writes the table, and tests/golden/model_calls.json
-    python benchmarks/model_table.py --check  # compares the table with every class, and changes nothing
-
-Every model_type of the release has a row: one with facts, one that names the member with the language model, or one that says why no
-row of a problem can stand for its attention. A class whose calls could not be recorded, or whose facts were not found, is refused.
-Recording takes half an hour on two processors; ``--samples DIR`` keeps what was recorded and goes on from it.
-"""
+"""The table of ``--model``: the row of a type from what its class did, the file, and how the classes and the table differ."""
 
 from __future__ import annotations
 
-import argparse
 import json
-import os
 import random
 import re
-import resource
-import signal
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
-from functools import partial
-from multiprocessing import get_context
-from pathlib import Path
+from dataclasses import replace
 from typing import Any
 
-import model_probe as probe
-import model_rows as rows
-import model_samples as samples
-import model_types as types
-import torch
 import transformers
 from transformers.models.auto import configuration_auto
 
-from fmha_cli.discovery.model_config import Members, TypeRow, rows_of
+from fmha_cli.discovery.model_config import Members, TypeRow
+from tests.support.model_classes import probe, rows, types
 
-ROOT = Path(__file__).parent.parent
-TABLE, GOLDEN = ROOT / "arch_specs" / "_model_types.json", ROOT / "tests" / "golden" / "model_calls.json"
 ABOUT = (
     "What the classes of transformers do with a configuration (config.json), by its model_type. facts: name of a fact of "
     "fmha_cli/domain/model.py -> a formula of members (fmha_cli/domain/formula.py), where i is the number of the layer and another fact's "
@@ -45,13 +23,10 @@ ABOUT = (
     "type. defaults: members that the class fills in. names: other names of members. refused: formula -> what is then true that no flag "
     "expresses. why: no row of a problem can stand for the attention. text, text_type: the member that holds the language model, and its type "
     "where it does not say. source: file and class in transformers. '*' is the row for a type that has none and says that it is a decoder: "
-    "what it gives is assumed. benchmarks/model_table.py makes this file."
+    "what it gives is assumed. tests/checks/model_table.py makes this file."
 )
 _INNER = ("text_config", "thinker_config", "language_config", "llm_config")
 _LATENT = {"latent": "kv_lora_rank", "latent_rope": "qk_rope_head_dim"}
-_LIMIT_S, _LIMIT_BYTES = 120, 3 << 30
-"""The most processor time and address space for one class: some have no small form."""
-
 ANY: Mapping[str, Any] = {
     "source": "no class: the members that decoders usually have",
     "defaults": {},
@@ -85,23 +60,24 @@ ANY: Mapping[str, Any] = {
 }
 
 
-def made(recorded: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """The table.
-
-    Args:
-        recorded: model_type -> its samples and the places of its attention, as ``record`` gives them.
-    """
-    found: dict[str, Any] = {"*": dict(ANY)} | {kind: _row(kind, one) for kind, one in recorded.items()}
+def made(rows: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """The table of some rows of types."""
+    found: dict[str, Any] = {"*": dict(ANY), **rows}
     _share(found)
     return {"schema": "fmha.model-types/2", "release": transformers.__version__, "about": ABOUT, "types": found}
 
 
-def _row(kind: str, recorded: Mapping[str, Any]) -> dict[str, Any]:
+def type_row(kind: str, recorded: Mapping[str, Any]) -> dict[str, Any]:
+    """The row of a type.
+
+    Args:
+        recorded: its samples and the places of its attention.
+    """
     module = configuration_auto.model_type_to_module_name(kind)
     file = f"models/{module}/configuration_{module}.py, {configuration_auto.CONFIG_MAPPING_NAMES[kind]}"
     if kind in rows.WHY:
         return {"why": rows.WHY[kind], "source": file}
-    inner = _inner(kind)
+    inner = inner_of(kind)
     if inner is not None:
         return {"text": inner[0], "text_type": inner[1], "source": file}
     why = _why(kind, recorded)
@@ -142,7 +118,7 @@ def _why(kind: str, recorded: Mapping[str, Any]) -> str:
 _ALONE = "its attention is not known: the class could not be run on a prompt, an image or sound alone"
 
 
-def _inner(kind: str) -> tuple[str, str] | None:
+def inner_of(kind: str) -> tuple[str, str] | None:
     """The member with the language model, and the type that it has if it does not say."""
     config = probe.config_class(kind)
     subs = getattr(config, "sub_configs", None) or {}
@@ -198,64 +174,6 @@ def text_of(table: Mapping[str, Any]) -> str:
     head = ",\n ".join(f"{json.dumps(name)}: {json.dumps(value)}" for name, value in table.items() if name != "types")
     lines = ",\n  ".join(f"{json.dumps(kind)}: {json.dumps(row)}" for kind, row in table["types"].items())
     return f'{{\n {head},\n "types": {{\n  {lines}\n }}\n}}\n'
-
-
-class _Late(BaseException):
-    """A class took too long; no handler of its own errors may take this for one."""
-
-
-def record(kind: str, folder: Path | None = None) -> dict[str, Any]:
-    """The samples of a type, the places of its attention, and what could not be run.
-
-    Args:
-        folder: has what was recorded before, and gets what is recorded now.
-    """
-    file = folder / f"{kind}.json" if folder is not None else None
-    if file is not None and file.exists():
-        read = json.loads(file.read_text("utf-8"))
-        calls = {text: probe.Call(**{**one, "seen": tuple(one["seen"])}) for text, one in read["calls"].items()}
-        return {
-            **read,
-            "rows": [(what, members, [calls[one] for one in made_]) for what, members, made_ in read["rows"]],
-        }
-    found: dict[str, Any] = {"rows": [], "err": ""}
-    probe.places()
-
-    def late(*_: object) -> None:
-        raise _Late
-
-    signal.signal(signal.SIGPROF, late)
-    signal.setitimer(signal.ITIMER_PROF, _LIMIT_S)
-    try:
-        if _inner(kind) is None and kind not in rows.WHY:
-            for one in samples.samples(kind):
-                found["rows"].append(one)
-    except _Late:
-        found = {"rows": [], "err": "TimeoutError: takes too long"}
-    except Exception as fault:  # noqa: BLE001 - a class may fail in any way
-        found["err"] = f"{fault}"[:300]
-    finally:
-        signal.setitimer(signal.ITIMER_PROF, 0)
-    found["places"] = probe.places()
-    if file is not None:
-        calls = list(dict.fromkeys(call for _, _, made_ in found["rows"] for call in made_))
-        number = {call: str(at) for at, call in enumerate(calls)}
-        rows_ = [(what, members, [number[call] for call in made_]) for what, members, made_ in found["rows"]]
-        text = {**found, "rows": rows_, "calls": {number[call]: asdict(call) for call in calls}}
-        file.write_text(json.dumps(text), "utf-8")
-    return found
-
-
-def record_all(folder: Path | None) -> dict[str, dict[str, Any]]:
-    """``record`` of every type, in as many processes as there are processors."""
-    kinds = probe.kinds()
-    with get_context("spawn").Pool(os.cpu_count(), _limit, maxtasksperchild=40) as pool:
-        return dict(zip(kinds, pool.imap(partial(record, folder=folder), kinds), strict=True))
-
-
-def _limit() -> None:
-    torch.set_num_threads(1)  # the models are too small for more
-    resource.setrlimit(resource.RLIMIT_AS, (_LIMIT_BYTES, _LIMIT_BYTES))
 
 
 def checked(table: Mapping[str, TypeRow], recorded: Mapping[str, Mapping[str, Any]]) -> tuple[str, dict[str, str]]:
@@ -339,45 +257,3 @@ def counts(table: Mapping[str, Any]) -> Counter[str]:
         for kind, row in table["types"].items()
         if kind != "*"
     )
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--check", action="store_true", help="compare, and write nothing")
-    parser.add_argument("--samples", type=Path, help="a folder that keeps what was recorded")
-    asked = parser.parse_args()
-    if asked.samples is not None:
-        asked.samples.mkdir(parents=True, exist_ok=True)
-    recorded = record_all(asked.samples)
-    table = made(recorded)
-    text = text_of(table)
-    old = json.loads(TABLE.read_text("utf-8"))
-    read = rows_of(old if asked.check else table)
-    said, wrong = checked(read, recorded)
-    for kind, how in wrong.items():
-        print(f"{kind}: {how}")
-    for fault, kinds in sorted(not_run(recorded).items()):
-        print(f"not run, {len(kinds)}: {fault}: {', '.join(kinds)}")
-    print(f"{dict(counts(table))}; {said}")
-    if asked.check:
-        other = [
-            kind for kind in {*old["types"], *table["types"]} if old["types"].get(kind) != table["types"].get(kind)
-        ]
-        print(
-            f"{len(other)} rows of the table are not what the classes give: {', '.join(sorted(other)[:20])}"
-            if other
-            else "the table is what the classes give"
-        )
-        raise SystemExit(bool(other or wrong))
-    TABLE.write_text(text, "utf-8")
-    lines = golden(read, recorded)
-    calls = ",\n ".join(f"{json.dumps(kind)}: {json.dumps(one)}" for kind, one in lines["calls"].items())
-    GOLDEN.write_text(
-        f'{{"release": {json.dumps(lines["release"])}, "seqlen": {lines["seqlen"]}, "calls": {{\n {calls}\n}}}}\n',
-        "utf-8",
-    )
-    raise SystemExit(bool(wrong))
-
-
-if __name__ == "__main__":
-    main()
