@@ -11,24 +11,6 @@ import pytest
 from tests.support.paths import ROOT
 
 BENCHMARKS = "benchmarks"
-MOVING = {
-    *(
-        "numerics",
-        "extremes",
-        "cuda_figures",
-        "matrix_parts",
-        "fa_matrix",
-        "fa_templates",
-        "me_matrix",
-        "gluon_example",
-    ),
-    *("emulator_faults", "emulator_parity", "nvptx_emulator_faults", "nvptx_hazards", "nvptx_upstream"),
-    *("planted_code", "planted_ptx", "planted_ptx_rows", "planted_ptx_runs", "planted_rows", "planted_runs"),
-    *("planted_statements", "planted_text", "planted_workers", "model_hooks", "model_probe", "model_table"),
-    *("triton_cases", "triton_check", "blackwell_cases", "blackwell_check"),
-    *("emulator_anchors.py", "nvptx_anchors.py", "gluon_example.py", "extremes.py"),
-}
-"""Checks that still stand in ``benchmarks/``: what imports them, and what they import, follows when they move to ``tests/checks``."""
 
 
 def imported(text: str) -> Iterator[str]:
@@ -71,7 +53,7 @@ def wrong_imports(root: Path) -> list[str]:
                 BENCHMARKS: not tests,
                 f"{BENCHMARKS}/tests": not tests or module == "tests.conftest" or module.startswith("tests.support"),
             }
-            if not allowed[whose] and not {first, path.name} & MOVING:
+            if not allowed[whose]:
                 wrong.append(f"{name}: {module}")
     return wrong
 

@@ -32,9 +32,9 @@ from typing import Any
 from fmha_cli.walk.host import this_host
 from tests.checks.check import ROOT, Check, Row, product
 from tests.support.children import nightly_turn
-from tools.chromium import browser, programs
 from tests.support.planted.slow_kernel import CHECKOUT, CONSTANTS, KIND, PACKAGES, Plant, checkout, cost_of, nearest
 from tests.support.referees.nightly import Judgement, Shown, builds_of, judge, key_of, slow_downs, table
+from tools.chromium import browser, programs
 
 DTYPES, HDIMS, HEADS = ("fp32", "bf16"), "64,128", "2,3,4"
 PLANTED = "fp32"

@@ -11,10 +11,10 @@ pytest.importorskip("fmha_nvptx_emu", reason="plugins/fmha-nvptx-emu is not inst
 pytest.importorskip("cuda.bindings")
 
 from fmha_cli.api import build_registry
-from tests.support.planted.ptx_runs import Kernel, PlantedPtx
+from tests.support.planted.ptx_runs import PlantedPtx, PtxKernel
 from tests.support.planted.statements import Fault, Planted, Statement, statements
 
-KERNEL = Kernel("forward d128 causal", "cudnn_oss", "sm_100a", "-b 1 -H 1 -s 256 -d 128 --dtype bf16 --causal")
+KERNEL = PtxKernel("forward d128 causal", "cudnn_oss", "sm_100a", "-b 1 -H 1 -s 256 -d 128 --dtype bf16 --causal")
 WAIT = "tcgen05.wait::ld.sync.aligned;"
 SCORES = (435, 2359)
 """Lines of the last load of a row's scores: with the causal mask, and without."""

@@ -69,6 +69,7 @@ def test_a_problem_of_another_kernel_or_of_none_does_not_pass() -> None:
     assert none["verdict"] == "REFUSED"
 
 
+@pytest.mark.promise("A check counts a row only for the kernel that it names, and says what did not run.")
 def test_the_summary_counts_rows_by_device_and_ctas_and_names_what_did_not_pass() -> None:
     row = {"arch": "sm_100a", "kind": "d64", "flags": "-s 128", "verdict": "PASSED", "ctas": 2, "kernel": "k"}
     text = blackwell_check.summary([row, {**row, "verdict": "WRONG", "why": "o is wrong", "flags": "-s 256"}])

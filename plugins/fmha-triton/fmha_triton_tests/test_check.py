@@ -42,6 +42,7 @@ def test_what_nothing_supports_has_no_build() -> None:
     assert triton_check.build_of(TritonPoint(ARCH, TritonProblem("forward", "-H 2 -s 50 -d 20 --dtype fp16"))) is None
 
 
+@pytest.mark.promise("A check counts a row only for the kernel that it names, and says what did not run.")
 def test_a_row_that_passed_stands_and_what_does_not_stand_is_executed_again(tmp_path: Path) -> None:
     stale = TritonPoint(ARCH, TritonProblem("forward", "-H 2 -s 50 -d 64 --dtype fp16"))
     wrong = replace(stale, arch="gfx950")
