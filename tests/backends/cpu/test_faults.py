@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from tests.support.models.faults import BackwardFault, Fault
 
 from fmha_cli.backends.cpu.arch_detect import detect
 from tests.support.builds.planted_cpu import choose
 from tests.support.generators.cpu.cases import FAULT_NEEDS, AttentionCase, Load, complaints, make_data, run
+from tests.support.models.faults import BackwardFault, Fault
 
 BASE = AttentionCase("fp32", heads=4, kv_heads=2, q_len=(9,), k_len=(150,), capacity=150, hdim=32, hdim_v=32)
 

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from tests.support.models.faults import CacheFault
 
 from fmha_cli.backends.cpu.arch_detect import detect
 from tests.support.generators.cpu.cases import AttentionCase, Load, complaints, make_data, run
+from tests.support.models.faults import CacheFault
 
 BASE = AttentionCase(
     "fp32", heads=4, kv_heads=2, q_len=(9, 9), k_len=(150, 33), capacity=150, hdim=32, hdim_v=24, page=16

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.support.models.faults import Fault
 
 from fmha_cli.backends.cpu.arch_detect import detect
 from fmha_cli.codegen.cpu.emit import emit
@@ -25,6 +24,7 @@ from tests.support.generators.cpu.backward_cases import (
     random_backward,
 )
 from tests.support.generators.cpu.cases import AttentionCase, arguments, complaints, kernel_of, make_data, random_case
+from tests.support.models.faults import Fault
 
 ZIG = zig_command() or ()
 WINE = shutil.which("wine64") or shutil.which("wine") or next(iter(Path("/usr/lib/wine").glob("wine64")), None)

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from tests.support.models.faults import ExtremeFault
 
 from tests.support.generators.cpu.backward_cases import BackwardCase, finish_forward, make_backward
 from tests.support.generators.cpu.cases import NUMPY, AttentionCase, make_data, make_pages
+from tests.support.models.faults import ExtremeFault
 
 LEAST = {"fp32": -3.4028234663852886e38, "fp16": -65504.0, "bf16": -3.3895313892515355e38}
 """The lowest finite number of a type: what clients add where nothing is to be seen."""

@@ -10,13 +10,13 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
-from tests.support.models.faults import Fault, TileFault
 
 from fmha_cli.codegen.cpu.parts import source_text
 from fmha_cli.domain.kernel import KernelSpec
 from tests.support.builds.planted_cpu import NAMES, SWITCH, _with, choose, switch, switchable
 from tests.support.fakes.software_tiles import TILE_FAULTS, software
 from tests.support.generators.cpu.cases import FAULT_NEEDS, AttentionCase, complaints, make_data, run
+from tests.support.models.faults import Fault, TileFault
 
 UNCONFIGURED = "UNCONFIGURED"
 """The switch of a library whose tasks begin without the tiles' configuration."""
