@@ -96,10 +96,10 @@ An `Upstream` answers for itself what a `Few` and a `SmallUpstream` answer:
 | each rule refuses, and passes the nearest neighbour | `tests/backends/mem_efficient/test_problem_rules.py`, `tests/backends/cudnn_oss/test_rules.py` |
 | upstream's host code, compiled and asked | `tests/support/referees/xformers_host/`, `tests/support/referees/cudnn_oss/engine.py` |
 | choice, launches and parameters equal its answers | `tests/backends/mem_efficient/test_choice.py`, `tests/backends/cudnn_oss/test_engine.py` |
-| a model of the kernels | `tests/support/models/mem_efficient/kernels.py`, `tests/support/models/cudnn_oss/kernels.py`; `tests/support/models/kernel_memory.py`, `tests/support/models/modelled_run.py` |
-| results on the model, and a fault in every parameter | `tests/backends/mem_efficient/test_numerics.py`, `tests/backends/mem_efficient/test_param_faults.py` |
+| the kernels themselves on the PTX emulator: results, and a fault in every parameter | `plugins/fmha-nvptx-emu/fmha_nvptx_emu_tests/test_cudnn_numbers.py` |
+| where NVRTC takes minutes, a model of the kernels instead | `tests/support/models/mem_efficient/kernels.py`, `tests/support/models/modelled_run.py`; `tests/backends/mem_efficient/test_numerics.py`, `tests/backends/mem_efficient/test_param_faults.py` |
 | hazards of upstream, planted | `tests/backends/mem_efficient/test_hazards.py` |
-| the session on the stand-in driver | `tests/support/children/cudnn_oss/session.py`, `tests/backends/cudnn_oss/test_whole_way.py`; `tests/support/models/modelled_session.py` |
+| the session on the stand-in driver | `tests/support/children/cudnn_oss/session.py` |
 | NVRTC compiles, and a cubin that differs is refused | `tests/backends/mem_efficient/test_building.py`, `tests/backends/cudnn_oss/test_nvrtc.py` |
 | every kernel, with `inspect` beside NVIDIA's tools | `tests/checks/cuda_builds.py`, `tests/backends/mem_efficient/test_matrix.py`; `tests/support/builds/cuda_matrix.py` has the checks |
 | the check on a GPU | `benchmarks/nvidia_check/efficient_cases.py`, with a `Subject` in `benchmarks/nvidia_check/subjects.py` |

@@ -1,19 +1,15 @@
-"""Jobs for a worker or a session on the stand-in driver, with cubins that have parameters and no code."""
+"""Plans for a session on the stand-in driver, with cubins that have parameters and no code."""
 
 from __future__ import annotations
 
-import hashlib
 from pathlib import Path
 
 from fmha_cli.backends.cudnn_oss.upstream import UPSTREAM
 from fmha_cli.domain.device import DeviceFacts
-from fmha_cli.domain.plan import Artifact, Plan
+from fmha_cli.domain.plan import Plan
 from fmha_cli.domain.problem import Problem
-from fmha_cli.execution.job import Job
 from tests.support.fakes.exports import fake_exports
 from tests.support.models.modelled_run import plans_of
-
-ENTRY = "tests.support.models.cudnn_oss.modelled:modelled"
 
 
 def device_of(arch: str) -> DeviceFacts:
@@ -29,12 +25,3 @@ def cubin_of(plan: Plan, folder: Path, *, drift: int = 0) -> Path:
     path = folder / f"{plan.main.digest}.cubin"
     path.write_bytes(fake_exports(plan.main.arch, UPSTREAM.expected(plan.main), drift=drift))
     return path
-
-
-def job_of(arch: str, line: str, folder: Path) -> Job:
-    plan, log = plan_of(arch, line), folder / "log"
-    path = cubin_of(plan, folder)
-    log.touch()
-    digest = hashlib.sha256(path.read_bytes()).hexdigest()
-    artifact = Artifact(path, digest, path.stem, log, False, 0.0)
-    return Job(entry=ENTRY, device=device_of(arch), plan=plan, artifacts=(artifact,))
