@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import gc
 import os
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Sequence, Set
+from functools import cache
 from pathlib import Path
 
 import pytest
 
+from tests.support.reading import leave_out
 from tests.support.sampling import keep_some, leave_a_sample
 from tools.passed_tests import name_of, skipped
 
@@ -40,6 +42,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    again = frozenset() if config.option.again is None else _skipped(config.option.again)
+    return leave_out(collection_path, config.option.markexpr, again, config.rootpath) or None
+
+
+@cache
+def _skipped(report: Path) -> frozenset[str]:
+    return frozenset(skipped(report))
+
+
 @pytest.hookimpl(tryfirst=True)  # before pytest leaves out what is slow
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """CI runs the tests marked ``ci`` after README's command, which leaves out the slow ones: a test that is only ``ci`` would run twice."""
@@ -48,12 +60,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if twice:
         raise pytest.UsageError(f"marked ci and not slow: {', '.join(twice)}")
     if config.option.again is not None:
-        run_again(items, skipped(config.option.again))
+        run_again(items, _skipped(config.option.again))
     if config.option.some is not None:
         items[:] = keep_some(items, config.option.some)
 
 
-def run_again(items: Sequence[pytest.Item], names: set[str]) -> None:
+def run_again(items: Sequence[pytest.Item], names: Set[str]) -> None:
     """Mark for CI what was skipped, each test by its name or with its whole file: what a later stage installs may be what it lacked."""
     for item in items:
         if not names.isdisjoint((name_of(item.nodeid), name_of(item.nodeid.partition("::")[0]))):

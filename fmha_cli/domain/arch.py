@@ -62,16 +62,21 @@ def arch_root() -> Traversable:
     Raises:
         InternalError: it is in none of these places.
     """
-    here = Path(__file__).resolve()
-    for folder in (here.parents[1] / "arch_specs", here.parents[2] / "arch_specs"):
-        if folder.is_dir():
-            return folder
+    if (folder := _folder()) is not None:
+        return folder
     from importlib import resources  # slow to import
 
     try:
         return resources.files("fmha_cli.arch_specs")
     except ModuleNotFoundError as fault:
         raise InternalError("arch_specs/ is missing from the installation") from fault
+
+
+@cache
+def _folder() -> Path | None:
+    here = Path(__file__).resolve()
+    places = (here.parents[1] / "arch_specs", here.parents[2] / "arch_specs")
+    return next((place for place in places if place.is_dir()), None)
 
 
 @cache
@@ -138,7 +143,13 @@ def load_arch(name: str) -> ArchSpec:
             raise UsageError(what, code="E005", where="--arch", why=found.note, help=help)
         help = suggest(name, known, Kind.ARCH, "`fmha archs` lists them")
         raise UsageError(f"--arch {name}: no such architecture", code="E005", where="--arch", help=help)
-    return arch_from_json(arch_root().joinpath(f"{name}.json").read_text("utf-8"), f"arch_specs/{name}.json")
+    return _facts_in(arch_root(), name)
+
+
+@cache
+def _facts_in(root: Traversable, name: str) -> ArchSpec:
+    """The list of what a backend has asks for every architecture, again and again."""
+    return arch_from_json(root.joinpath(f"{name}.json").read_text("utf-8"), f"arch_specs/{name}.json")
 
 
 def arch_from_json(text: str, where: str) -> ArchSpec:
