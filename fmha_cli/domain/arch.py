@@ -143,12 +143,17 @@ def load_arch(name: str) -> ArchSpec:
             raise UsageError(what, code="E005", where="--arch", why=found.note, help=help)
         help = suggest(name, known, Kind.ARCH, "`fmha archs` lists them")
         raise UsageError(f"--arch {name}: no such architecture", code="E005", where="--arch", help=help)
-    return _facts_in(arch_root(), name)
+    root = arch_root()
+    return _facts_in(root, name) if isinstance(root, Path) else _read(root, name)
 
 
 @cache
-def _facts_in(root: Traversable, name: str) -> ArchSpec:
+def _facts_in(folder: Path, name: str) -> ArchSpec:
     """The list of what a backend has asks for every architecture, again and again."""
+    return _read(folder, name)
+
+
+def _read(root: Traversable, name: str) -> ArchSpec:
     return arch_from_json(root.joinpath(f"{name}.json").read_text("utf-8"), f"arch_specs/{name}.json")
 
 

@@ -5,13 +5,14 @@ A backend that needs its own compilers or sources implements ``Doctored`` or ``S
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Protocol, runtime_checkable
+from typing import Annotated, Any, Protocol, runtime_checkable
 
-from fmha_cli.domain.errors import FmhaError
+from fmha_cli.domain.errors import EnvironmentProblem, FmhaError
 from fmha_cli.domain.members import Count, Sha256
 from fmha_cli.domain.plan import Edited
 from fmha_cli.domain.wording import edited_text
@@ -149,3 +150,22 @@ class Sourced(Protocol):
 
     def source_tree(self, surroundings: Surroundings) -> SourceTree:
         """The tree that builds would use now. This fetches nothing."""
+
+
+def import_modules(modules: Sequence[str], package: str, code: str, help: str) -> tuple[Any, ...]:
+    """The modules of a package that only some commands need.
+
+    Raises:
+        EnvironmentProblem: with the given code and help, the package is not installed or does not import.
+    """
+    try:
+        return tuple(importlib.import_module(module) for module in modules)
+    except (ImportError, RuntimeError) as fault:
+        absent = isinstance(fault, ModuleNotFoundError)
+        raise EnvironmentProblem(
+            f"{package} is not installed" if absent else f"{package} does not import",
+            code=code,
+            where=package,
+            why=str(fault),
+            help=help,
+        ) from fault

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from fmha_cli.domain.codec import to_json
 from fmha_cli.domain.errors import EnvironmentProblem
-from fmha_cli.domain.installation import SourceState
+from fmha_cli.domain.installation import SourceState, import_modules
 from fmha_cli.sources.faults import FetchError, UnsafeArchive, WrongContent
 from fmha_cli.sources.index import Place, download, places
 from fmha_cli.sources.manifest import differences, hash_tree, read_manifest, tree_digest, write_manifest
@@ -37,6 +37,9 @@ RANGE_SLACK = 4 << 20
 _HELP = (
     "check the package index of pip's configuration (pip config list), or put the file into a folder that "
     "PIP_FIND_LINKS names, or fetch it where there is a network and copy the cache's folder sources/"
+)
+_INSTALL_HELP = (
+    "pip install 'fmha[sources]', which the extras cuda and rocm include; or copy the cache's folder sources/"
 )
 
 
@@ -156,8 +159,10 @@ def _moved_away(place: Path, layout: CacheLayout) -> Path | None:
 
 
 def _fetch(pin: Pin, layout: CacheLayout, notify: Notify, settings: PipSettings | None) -> None:
-    """Try every place that offers the archive until one gives the pinned content. Raises EnvironmentProblem: none does;
-    OSError: the cache cannot be written."""
+    """Try every place that offers the archive until one gives the pinned content. Raises EnvironmentProblem: none does, or
+    S108: a package is missing; OSError: the cache cannot be written."""
+    for module, package in (("pypi_simple", "pypi-simple"), ("requests", "requests")):
+        import_modules([module], f"{package}, which downloads sources,", "S108", _INSTALL_HELP)
     notify(Notice(NoticeKind.SOURCE, f"fetching {pin.archive.file} from the package index"))
     web = Web(settings or read_settings())
     faults: list[FetchError] = []

@@ -9,8 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from fmha_cli.backends.gpu.driver import Driver, imported
+from fmha_cli.backends.gpu.driver import Driver
 from fmha_cli.domain.errors import EnvironmentProblem
+from fmha_cli.domain.installation import import_modules
 
 CUBIN_CUDA = (13, 0)
 """The CUDA release whose compiler makes the cubins. A driver of the same major release, or a later one, loads them."""
@@ -69,7 +70,7 @@ class Cuda(Driver):
             EnvironmentProblem: N002, there is no driver; N003, cuda-python is missing; N004, there is no device; N005,
                 the driver is older than the kernels' CUDA; N007, the driver does not start.
         """
-        cuda = Cuda(*imported([_BINDINGS], "cuda-python", "N003", "pip install 'fmha[cuda]'"))
+        cuda = Cuda(*import_modules([_BINDINGS], "cuda-python", "N003", "pip install 'fmha[cuda]'"))
         try:
             number, _, _ = cuda.ask("cuInit", 0)
         except RuntimeError as fault:  # cuda-python: the library does not load

@@ -5,7 +5,6 @@ The calls go through the vendor's Python bindings, which are imported when a dri
 
 from __future__ import annotations
 
-import importlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import pairwise
@@ -177,25 +176,6 @@ class Driver(ABC):
             self.call(f"{self.prefix}EventDestroy", event)
         if stream is not None:
             self.call(f"{self.prefix}StreamDestroy", stream)
-
-
-def imported(modules: Sequence[str], package: str, code: str, help: str) -> tuple[Any, ...]:
-    """The modules of a vendor's bindings.
-
-    Raises:
-        EnvironmentProblem: with the given code and help, the package is not installed or does not import.
-    """
-    try:
-        return tuple(importlib.import_module(module) for module in modules)
-    except (ImportError, RuntimeError) as fault:
-        absent = isinstance(fault, ModuleNotFoundError)
-        raise EnvironmentProblem(
-            f"{package} is not installed" if absent else f"{package} does not import",
-            code=code,
-            where=package,
-            why=str(fault),
-            help=help,
-        ) from fault
 
 
 def probe(

@@ -9,9 +9,8 @@ from ctypes.util import find_library
 from pathlib import Path
 from typing import Any
 
-from fmha_cli.backends.gpu.driver import imported
 from fmha_cli.domain.errors import EnvironmentProblem
-from fmha_cli.domain.installation import DoctorCheck, Surroundings
+from fmha_cli.domain.installation import DoctorCheck, Surroundings, import_modules
 from fmha_cli.toolchain.framework import check_release, installed, numbers_of
 from fmha_cli.toolchain.rocm.installed import RUNTIME, installed_roots, runtimes
 
@@ -72,7 +71,7 @@ def open_bindings(library: str) -> Any:
     """
     help = "pip install 'fmha[rocm]', in a version for the installed ROCm"
     renamed = numbers_of(installed("hip-python") or "") >= _RENAMED
-    low, high = imported(_BINDINGS[renamed], "hip-python", "H003", help)
+    low, high = import_modules(_BINDINGS[renamed], "hip-python", "H003", help)
     if renamed:
         others = low.get_library_path
         low.get_library_path = lambda name, *more: os.fsencode(library) if name == "amdhip64" else others(name, *more)

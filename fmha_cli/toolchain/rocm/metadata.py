@@ -9,8 +9,10 @@ import struct
 from dataclasses import dataclass
 from typing import Any
 
+from fmha_cli.domain.installation import import_modules
 from fmha_cli.toolchain.elf import Elf, MalformedObject
 
+INSTALL_HELP = "pip install 'fmha[rocm]'"
 _OWNER, _NT_AMDGPU_METADATA = "AMDGPU", 32
 _DESCRIPTOR = struct.Struct("<III4xq20xIIIHH4x")
 _VGPR_BLOCK = 8
@@ -127,8 +129,9 @@ def decode(data: bytes) -> Any:
 
     Raises:
         MalformedObject: it is cut short, nested too deep, or of a type that metadata does not use.
+        EnvironmentProblem: B012, what reads it is not installed.
     """
-    import msgpack  # type: ignore[import-untyped]
+    (msgpack,) = import_modules(["msgpack"], "msgpack", "B012", INSTALL_HELP)
 
     limits = {"max_buffer_size": len(data), "max_bin_len": 0, "max_ext_len": 0}
     reader = msgpack.Unpacker(strict_map_key=False, unicode_errors="replace", **limits)

@@ -9,9 +9,11 @@ import struct
 import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
+from fmha_cli.domain.installation import import_modules
 from fmha_cli.toolchain.elf import Elf, MalformedObject
-from fmha_cli.toolchain.rocm.metadata import target_of
+from fmha_cli.toolchain.rocm.metadata import INSTALL_HELP, target_of
 
 FATBIN_SECTION = ".hip_fatbin"
 _MAGIC = b"__CLANG_OFFLOAD_BUNDLE__"
@@ -121,16 +123,18 @@ def _packed_extent(data: bytes, start: int) -> tuple[bytes, int]:
 
 
 def _unpacked(packed: bytes) -> bytes:
-    import zstandard
-
     header = _PACKED[int.from_bytes(packed[4:6], "little")]
     method = int.from_bytes(packed[6:8], "little")
     if method not in (_ZLIB, _ZSTD):
         raise MalformedObject(f"a compressed offload bundle is packed by the unknown method {method}")
-    unpacker = zlib.decompressobj() if method == _ZLIB else zstandard.ZstdDecompressor().decompressobj()
+    unpacker: Any = zlib.decompressobj()
+    damaged: type[Exception] = zlib.error
+    if method == _ZSTD:
+        (zstandard,) = import_modules(["zstandard"], "zstandard", "B012", INSTALL_HELP)
+        unpacker, damaged = zstandard.ZstdDecompressor().decompressobj(), zstandard.ZstdError
     try:
-        data = unpacker.decompress(packed[header.size :])
-    except (zlib.error, zstandard.ZstdError) as error:
+        data: bytes = unpacker.decompress(packed[header.size :])
+    except damaged as error:
         raise MalformedObject(f"a compressed offload bundle is damaged: {error}") from error
     if not unpacker.eof:
         raise MalformedObject("a compressed offload bundle is damaged: it ends too early")

@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import struct
 import subprocess
+import sys
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import zstandard
 
+from fmha_cli.domain.errors import EnvironmentProblem
 from fmha_cli.toolchain.elf import MalformedObject
+from fmha_cli.toolchain.rocm.metadata import decode
 from fmha_cli.toolchain.rocm.offload import code_objects
 from tests.support.builds.amdgpu_tiny import Tiny, compiled, program
 
 _TARGETS = ("gfx942", "gfx90a")
+ZSTD = struct.pack("<4sHHII8s", b"CCOB", 2, 1, 24 + 16, 8, bytes(8)) + bytes(16)
+"""The header of a bundle packed with zstd, and no content."""
 _FEATURES = {"gfx942": "gfx942:sramecc+:xnack-", "gfx90a": "gfx90a"}
 
 
@@ -118,3 +124,17 @@ def test_damage(codes: dict[str, bytes], tmp_path: Path) -> None:
             code_objects(data[:end])
     with pytest.raises(MalformedObject, match="no device code"):
         code_objects(Path(program("clang-offload-bundler")).read_bytes())
+
+
+@pytest.mark.parametrize(
+    ("absent", "read"),
+    [("zstandard", lambda: code_objects(ZSTD)), ("msgpack", lambda: decode(b"\x80"))],
+    ids=["zstandard", "msgpack"],
+)
+def test_without_what_reads_it_the_error_says_what_to_install(
+    absent: str, read: Callable[[], object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, absent, None)
+    with pytest.raises(EnvironmentProblem, match=f"{absent} is not installed") as caught:
+        read()
+    assert (caught.value.code, caught.value.help) == ("B012", "pip install 'fmha[rocm]'")
