@@ -164,10 +164,70 @@ def lost(folder: Path, before: str, *after: str) -> tuple[int, str]:
         "--before",
         folder / before,
         "--after",
-        *(folder / name for name in after),
+        *(name if name.startswith("--") else folder / name for name in after),
     ]
     done = subprocess.run([*map(str, argv)], capture_output=True, text=True, check=False)
     return done.returncode, done.stdout
+
+
+def reported(path: Path, *names: str) -> None:
+    """A report in which these tests passed."""
+    cases = [name.partition("::") for name in names]
+    text = "".join(f'<testcase classname="{file}" name="{test}"/>' for file, _, test in cases)
+    path.write_text(f"<testsuites><testsuite>{text}</testsuite></testsuites>", "utf-8")
+
+
+TABLE = """
+tests/test_fa_it.py\ttests/fa/test_it.py\tpackages
+tests/fa/test_it.py::test_sum[*]\ttests/fa/test_it.py::test_sums\tone test names each case
+tests/test_b.py::test_old[*-x]\ttests/test_b.py::test_new[x-*]\trenamed
+tests/test_c.py::test_page\t-\tits page is generated now
+"""
+BEFORE = (
+    "tests.test_fa_it::test_sum[1]",
+    "tests.test_fa_it::test_sum[2]",
+    "tests.test_fa_it.TestIt::test_a[x]",
+    "tests.test_b::test_old[3-x]",
+    "tests.test_b::test_older",
+    "tests.test_c::test_page[1]",
+    "tests.test_fa_items::test_a",
+)
+AFTER = (
+    "tests.fa.test_it::test_sums",
+    "tests.fa.test_it.TestIt::test_a[x]",
+    "tests.test_b::test_new[x-3]",
+    "tests.test_b::test_older",
+    "tests.test_fa_items::test_a",
+)
+
+
+def test_a_table_says_where_tests_went(tmp_path: Path) -> None:
+    reported(tmp_path / "before.xml", *BEFORE)
+    reported(tmp_path / "after.xml", *AFTER)
+    (tmp_path / "moved.tsv").write_text(TABLE, "utf-8")
+
+    def compare() -> tuple[int, list[str]]:
+        code, said = lost(tmp_path, "before.xml", "after.xml", "--moved", str(tmp_path / "moved.tsv"))
+        return code, said.splitlines()
+
+    assert compare() == (0, ["7 tests passed before, 5 after; 0 are new, 0 are lost, 1 are gone for a reason"])
+    for absent, names in ((0, list(BEFORE[:2])), (2, [BEFORE[3]]), (4, [BEFORE[6]])):
+        reported(tmp_path / "after.xml", *AFTER[:absent], *AFTER[absent + 1 :])
+        code, (_, *said) = compare()
+        assert (code, said) == (1, sorted(names)), AFTER[absent]
+    reported(tmp_path / "after.xml", *AFTER)
+    for row in TABLE.strip().splitlines():
+        (tmp_path / "moved.tsv").write_text(TABLE.replace(row, ""), "utf-8")
+        assert compare()[0] == 1, row
+
+
+@pytest.mark.parametrize(
+    "row", ["tests/a.py", "tests/a.py\ttests/b.py", "tests/a.py\t-\t", "tests/a.py tests/b.py why"]
+)
+def test_a_row_without_a_reason_is_exit_2(row: str, tmp_path: Path) -> None:
+    reported(tmp_path / "a.xml", *AFTER)
+    (tmp_path / "moved.tsv").write_text(row, "utf-8")
+    assert lost(tmp_path, "a.xml", "a.xml", "--moved", str(tmp_path / "moved.tsv"))[0] == 2
 
 
 def test_a_report_that_cannot_be_read_is_exit_2(tmp_path: Path) -> None:
