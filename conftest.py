@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.forked_workers import forked_workers
 from tests.support.reading import leave_out
 from tests.support.sampling import keep_some, leave_a_sample
 from tools.passed_tests import name_of, skipped
@@ -63,6 +64,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         run_again(items, _skipped(config.option.again))
     if config.option.some is not None:
         items[:] = keep_some(items, config.option.some)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _workers(request: pytest.FixtureRequest) -> Generator[None, None, None]:
+    """Workers fork instead of importing everything anew; not in a checkout that a test has made, which has no program."""
+    if not (request.config.rootpath / "fmha_cli").is_dir():
+        yield
+        return
+    with forked_workers():
+        yield
 
 
 def run_again(items: Sequence[pytest.Item], names: Set[str]) -> None:

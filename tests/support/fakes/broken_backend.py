@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import ctypes
+import json
 import os
 import resource
+import signal
+import sys
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,7 +16,7 @@ from pathlib import Path
 from fmha_null import NullBackend
 from fmha_null.session import NullSession
 
-from fmha_cli.domain.device import Availability, DeviceFacts
+from fmha_cli.domain.device import Availability, DeviceFacts, State
 from fmha_cli.domain.errors import DeviceLost, EnvironmentProblem
 from fmha_cli.domain.plan import Plan
 from fmha_cli.domain.protocols import BoundTensor, Session
@@ -40,6 +44,29 @@ class ProbePrints(NullBackend):
             os.write(1, b"x" * 4096)
         print("the end")
         return super().probe()
+
+
+class ProbeTells(NullBackend):
+    """Says of its process what whoever started it decides."""
+
+    def probe(self) -> Availability:
+        numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGPIPE, signal.SIGCHLD, signal.SIGHUP)
+        said = {
+            "folder": os.getcwd(),
+            "session": os.getsid(0),
+            "group": os.getpgid(0),
+            "variables": {name: ascii(text) for name, text in os.environ.items()},
+            "path": sys.path,
+            "descriptors": len(os.listdir("/proc/self/fd")),
+            "streams": [os.readlink("/proc/self/fd/0"), os.path.sameopenfile(1, 2)],
+            "signals": [str(signal.getsignal(number)) for number in numbers],
+            "masked": sorted(signal.pthread_sigmask(signal.SIG_BLOCK, ())),
+            "threads": threading.active_count(),
+            "flags": str(sys.flags),
+            "limits": [resource.getrlimit(limit) for limit in (resource.RLIMIT_CORE, resource.RLIMIT_NOFILE)],
+            "umask": os.umask(0o77),
+        }
+        return Availability(state=State.NO_DEVICE, why=json.dumps(said))
 
 
 class OpenFails(NullBackend):
@@ -115,6 +142,7 @@ def lying(ns: object) -> NullBackend:
 
 
 probe_prints = ProbePrints()
+probe_tells = ProbeTells()
 probe_crashes, probe_hangs, probe_raises, open_fails = ProbeCrashes(), ProbeHangs(), ProbeRaises(), OpenFails()
 load_raises, bind_raises, loses_device = opening(LoadRaises), opening(BindRaises), opening(LosesDevice)
 probe_loses_device, frees = ProbeLosesDevice(), opening(Frees)
