@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import json
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+from fmha_null.kernels import null_kernel
 
 from fmha_cli.cli.app import run
+from fmha_cli.discovery import entry_points
+from fmha_cli.domain.dtypes import DType
+from fmha_cli.domain.kernel import Family
 from tests.support.fixtures.emulated import emulator, sees
 from tests.support.fixtures.ring import ring
 
@@ -61,20 +64,30 @@ def fmha(home: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.Monk
     return call
 
 
+@pytest.fixture
+def small_cache(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cache with one kernel: commands that read every entry would read all that the tests of a run have compiled."""
+    kernel = null_kernel(DType.FP16, Family.FWD).digest
+    monkeypatch.setenv("FMHA_CACHE_DIR", str(home / "cache"))
+    assert run(("build", "--arch", "null", "--filter", f"digest:{kernel}", "-q"), os.environ) == 0
+
+
 LARGE = ("example", "onnxruntime", "openvino", "torch")
 """Plugins whose backends run here, which ``fmha doctor`` therefore judges: seconds of imports for each command."""
+
+HIDDEN = tuple(f"fmha_{name}-" for name in LARGE)
+"""How the names of their metadata folders begin."""
 
 
 @pytest.fixture
 def few_plugins(monkeypatch: pytest.MonkeyPatch) -> None:
     """Hide plugins that a test of ``fmha doctor`` is not about; the cpu and the null backend are still judged."""
-    real = importlib.metadata.entry_points
+    real = entry_points.declaring
 
-    def some(**wanted: Any) -> list[Any]:
-        found: Any = real(**wanted)
-        return [entry for entry in found if entry.name not in LARGE]
+    def some(folders: Iterable[str]) -> list[Path]:
+        return [path for path in real(folders) or () if not path.name.startswith(HIDDEN)]
 
-    monkeypatch.setattr(importlib.metadata, "entry_points", some)
+    monkeypatch.setattr(entry_points, "declaring", some)
 
 
 Begin = Callable[[str, Callable[[], object]], None]

@@ -6,12 +6,13 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.cli.conftest import LARGE
+from tests.cli.conftest import HIDDEN, Fmha, Result
 
 START = "from fmha_cli.api import hookimpl\n\n@hookimpl\ndef fmha_register_backends():\n    "
 BROKEN = {
@@ -33,9 +34,9 @@ BROKEN = {
 """Plugin name -> (its module, the reported problem). ``cpu`` reuses the name of a built-in."""
 
 FEW = f"""
-import importlib.metadata
-real = importlib.metadata.entry_points
-importlib.metadata.entry_points = lambda **wanted: [e for e in real(**wanted) if e.name not in {LARGE}]
+from fmha_cli.discovery import entry_points
+real = entry_points.declaring
+entry_points.declaring = lambda folders: [path for path in real(folders) if not path.name.startswith({HIDDEN})]
 """
 """Hides large plugins, which ``fmha doctor`` would import and judge every time, and which no test here is about."""
 
@@ -59,7 +60,25 @@ def site(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def fmha(site: Path, *argv: str) -> tuple[int, Any, str]:
+Within = Callable[..., Result]
+
+
+@pytest.fixture
+def within(fmha: Fmha, few_plugins: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Within]:
+    """Carry out a command in this process with what is installed in a folder, which leaves no module behind."""
+    before = set(sys.modules)
+
+    def call(site: Path, *argv: str, **variables: str) -> Result:
+        monkeypatch.syspath_prepend(str(site))
+        return fmha(*argv, **variables)
+
+    yield call
+    for name in set(sys.modules) - before:
+        if name.partition(".")[0].removeprefix("fmha_") in (*BROKEN, "faulty"):
+            del sys.modules[name]
+
+
+def in_a_process(site: Path, *argv: str) -> tuple[int, Any, str]:
     environ = {**os.environ, "PYTHONPATH": os.pathsep.join((str(site), os.environ.get("PYTHONPATH", "")))}
     words = [sys.executable, "-m", "fmha_cli", *argv, "--json"]
     done = subprocess.run(words, capture_output=True, text=True, env=environ, check=False)
@@ -67,12 +86,12 @@ def fmha(site: Path, *argv: str) -> tuple[int, Any, str]:
 
 
 def test_doctor_and_plugins_name_every_one(site: Path) -> None:
-    code, document, _ = fmha(site, "doctor")
+    code, document, _ = in_a_process(site, "doctor")
     assert code == 0
     failed = {c["subject"]: f"{c['what']} {c['help']}" for c in document["checks"] if c["state"] == "failed"}
     assert set(failed) >= set(BROKEN)
     assert all(said in failed[name] for name, (_, said) in BROKEN.items())
-    code, document, _ = fmha(site, "plugins")
+    code, document, _ = in_a_process(site, "plugins")
     assert code == 0
     states = {(row["name"], row["builtin"]): row["state"] for row in document["plugins"]}
     assert states["cpu", True] == states["null", False] == "ok"
@@ -80,15 +99,15 @@ def test_doctor_and_plugins_name_every_one(site: Path) -> None:
 
 
 @pytest.mark.promise("A broken plugin breaks nothing else, and is exit code 4 where it is named.")
-def test_nothing_else_breaks(site: Path) -> None:
-    code, document, err = fmha(site, "run", *SMALL)
-    assert (code, document["records"][0]["verdict"]) == (0, "PASSED"), err
+def test_nothing_else_breaks(within: Within, site: Path) -> None:
+    done = within(site, "run", *SMALL, "--json")
+    assert (done.code, done.document["records"][0]["verdict"]) == (0, "PASSED"), done.err
 
 
 @pytest.mark.promise("A broken plugin breaks nothing else, and is exit code 4 where it is named.")
 @pytest.mark.parametrize("argv", [("doctor", "torn"), ("run", "--backend", "torn"), ("run", "--backend", "typo")])
-def test_a_broken_plugin_asked_for_by_name_is_exit_4(site: Path, argv: tuple[str, ...]) -> None:
-    assert fmha(site, *argv)[0] == 4
+def test_a_broken_plugin_asked_for_by_name_is_exit_4(within: Within, site: Path, argv: tuple[str, ...]) -> None:
+    assert within(site, *argv, "--json").code == 4
 
 
 EXAMPLE = (Path(__file__).parents[2] / "plugins" / "fmha-example" / "src" / "fmha_example" / "__init__.py").read_text()
@@ -113,10 +132,12 @@ def faulty(folder: Path, old: str, new: str) -> tuple[Path, int]:
 
 
 @pytest.mark.parametrize("member", FAULTS)
-def test_an_exception_of_a_plugin_is_told_once_with_its_member_file_and_line(member: str, tmp_path: Path) -> None:
+def test_an_exception_of_a_plugin_is_told_once_with_its_member_file_and_line(
+    within: Within, member: str, tmp_path: Path
+) -> None:
     old, new, exception, expected = FAULTS[member]
     file, line = faulty(tmp_path, old, new)
-    said = told(tmp_path, "run", "--backend", "faulty", "--dtype", "fp32", "-s", "32", "-H", "1", "-d", "32")
+    said = told(within, tmp_path, "run", "--backend", "faulty", "--dtype", "fp32", "-s", "32", "-H", "1", "-d", "32")
     assert said[0] == expected, said
     assert said[1].count(exception) == 1, said[1]
     place = said[1].replace("\n", " ").replace(" ", "")
@@ -124,17 +145,16 @@ def test_an_exception_of_a_plugin_is_told_once_with_its_member_file_and_line(mem
     assert expected != 70 or "abugintheplugin" in place
 
 
-def test_a_session_without_launch_is_told_by_the_member(tmp_path: Path) -> None:
+def test_a_session_without_launch_is_told_by_the_member(within: Within, tmp_path: Path) -> None:
     faulty(tmp_path, "def launch(", "def lunch(")
-    code, text = told(tmp_path, "run", "--backend", "faulty", "--dtype", "fp32", "-s", "32", "-H", "1", "-d", "32")
+    code, text = told(
+        within, tmp_path, "run", "--backend", "faulty", "--dtype", "fp32", "-s", "32", "-H", "1", "-d", "32"
+    )
     assert code == 6
     assert text.replace("\n", " ").count("lacks launch(self)") == 1, text
 
 
-def told(site: Path, *argv: str) -> tuple[int, str]:
+def told(within: Within, site: Path, *argv: str) -> tuple[int, str]:
     """The exit code and all that a command prints, in lines of any length."""
-    path = os.pathsep.join((str(site), os.environ.get("PYTHONPATH", "")))
-    environ = {**os.environ, "PYTHONPATH": path, "COLUMNS": "1000", "NO_COLOR": "1"}
-    words = [sys.executable, "-m", "fmha_cli", *argv]
-    done = subprocess.run(words, capture_output=True, text=True, env=environ, check=False)
-    return done.returncode, done.stdout + done.stderr
+    done = within(site, *argv, COLUMNS="1000", NO_COLOR="1")
+    return done.code, done.out + done.err
