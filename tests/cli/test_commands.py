@@ -89,7 +89,9 @@ def test_every_command_is_here() -> None:
 @pytest.mark.promise("stdout carries data only; messages go to stderr.")
 @pytest.mark.sampled(14)
 @pytest.mark.parametrize("name", EVERY)
-def test_json_is_one_valid_document_with_sorted_keys(fmha: Fmha, name: str) -> None:
+def test_json_is_one_valid_document_with_sorted_keys(fmha: Fmha, request: pytest.FixtureRequest, name: str) -> None:
+    if name.startswith("cache"):
+        request.getfixturevalue("small_cache")
     done = fmha(*EVERY[name], "--json")
     assert done.code == 0, done.err
     assert faults_of(done.document) == []
@@ -110,7 +112,9 @@ OTHER_FORMATS = [
     # A sweep gives the report of its step, as tests/cli/test_sweep.py shows, and starts a process for each format.
     [pytest.param(name, marks=pytest.mark.slow) if name == "sweep" else name for name in OTHER_FORMATS],
 )
-def test_other_formats_print(fmha: Fmha, name: str) -> None:
+def test_other_formats_print(fmha: Fmha, request: pytest.FixtureRequest, name: str) -> None:
+    if name.startswith("cache"):
+        request.getfixturevalue("small_cache")
     argv = EVERY[name]
     table = fmha(*argv)
     assert table.code == 0
@@ -263,6 +267,7 @@ def test_plan_of_an_unsupported_problem(fmha: Fmha) -> None:
     assert done.document["reasons"][0]["id"] == "K009"
 
 
+@pytest.mark.usefixtures("small_cache")
 def test_cache_round_trip(fmha: Fmha, home: Path) -> None:
     assert fmha("build", *SMALL).code == 0
     listed = fmha("cache", "ls", "null:fwd:*", "--json").document

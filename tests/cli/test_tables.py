@@ -83,8 +83,8 @@ def test_a_pipe_gets_everything_on_one_line_each(fmha: Fmha) -> None:
     assert fmha(*SWEEP, "--wide", COLUMNS="80").out.split()[:9] == wide.split()[:9]
 
 
+@pytest.mark.usefixtures("small_cache")
 def test_what_does_not_fit_is_named_and_found_by_wide(fmha: Fmha) -> None:
-    fmha("build", "--backend", "null", "--filter", "dtype:fp16,family:fwd,behaviour:honest")
     narrow = " ".join(fmha("cache", "ls", COLUMNS="60").out.split())
     wide = fmha("cache", "ls", "--wide", COLUMNS="60").out
     assert "left out: " in narrow

@@ -126,6 +126,7 @@ def test_the_parts_in_which_the_nearest_entry_differs_are_a_table() -> None:
     assert table.rows == [["flags", "-O3", "-O2"], ["source", "1", "absent"], ["x", "absent", "empty"]]
 
 
+@pytest.mark.usefixtures("small_cache")
 def test_a_sound_cache_is_verified_in_words(fmha: Fmha) -> None:
     shown = fmha("cache", "verify").out
     assert "checked in" in shown
@@ -133,6 +134,7 @@ def test_a_sound_cache_is_verified_in_words(fmha: Fmha) -> None:
 
 
 @pytest.mark.promise("Long work shows its phase, its time and what is left; `-q` leaves the data alone.")
+@pytest.mark.usefixtures("small_cache")
 def test_quiet_leaves_the_data_and_no_summary(fmha: Fmha) -> None:
     loud, quiet = fmha("profiles"), fmha("profiles", "-q")
     assert loud.out.splitlines()[:-1] == quiet.out.splitlines()

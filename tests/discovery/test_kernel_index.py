@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator
+import shutil
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -51,12 +53,27 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[KernelSpec]:
     return found
 
 
-def some() -> Iterator[KernelSpec]:
+@cache
+def some() -> tuple[KernelSpec, ...]:
     registry = Registry(entries=lambda: ())
-    for arch in ARCHS:
-        for backend in registry.backends.values():
-            if arch in backend.archs():
-                yield from list(backend.kernels(registry.arch(arch)))[::997]
+    asked = [(arch, backend) for arch in ARCHS for backend in registry.backends.values() if arch in backend.archs()]
+    return tuple(k for arch, backend in asked for k in list(backend.kernels(registry.arch(arch)))[::997])
+
+
+@pytest.fixture(scope="module")
+def made_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A cache with the index of every kernel."""
+    root = tmp_path_factory.mktemp("index") / "cache"
+    registry = Registry(entries=lambda: (), tables=lambda: StoredTables(root, print))
+    with pytest.raises(UsageError):
+        find_kernel(registry, registry.backends.values(), NOWHERE, ARCHS)
+    return root
+
+
+@pytest.fixture
+def indexed(root: Path, made_once: Path) -> None:
+    """A cache of the test's own with the index of every kernel. To make it takes most of a second."""
+    shutil.copytree(made_once, root)
 
 
 def missing(look: Callable[[str], KernelSpec | None], text: str) -> bool:
@@ -83,7 +100,7 @@ def test_what_the_scan_finds_the_index_finds(look: Callable[[str], KernelSpec | 
 def test_a_wrong_prefix_asks_no_kernel_and_a_right_one_asks_few(
     look: Callable[[str], KernelSpec | None], made: list[KernelSpec]
 ) -> None:
-    kernel = next(some())
+    kernel = some()[0]
     assert missing(look, NOWHERE)
     assert len(made) > 5000
     made.clear()
@@ -122,6 +139,7 @@ DAMAGES: dict[str, Callable[[bytes], bytes]] = {
 
 
 @pytest.mark.promise("An index of kernels that is damaged, foreign or wrong changes no answer.")
+@pytest.mark.usefixtures("indexed")
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_a_damaged_index_never_gives_a_wrong_answer(
     look: Callable[[str], KernelSpec | None], root: Path, damage: str
@@ -136,13 +154,15 @@ def test_a_damaged_index_never_gives_a_wrong_answer(
     assert missing(look, NOWHERE)
 
 
+@pytest.mark.usefixtures("indexed")
 def test_an_index_of_other_code_is_none(
     look: Callable[[str], KernelSpec | None], said: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert missing(look, NOWHERE)
+    assert said == []
     monkeypatch.setattr(StoredTables, "key", hashlib.sha256(b"another version").digest())
     assert missing(look, NOWHERE)
-    assert len(said) == 2
+    assert len(said) == 1
 
 
 def test_the_key_covers_code_and_facts(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -164,6 +184,7 @@ def test_the_key_covers_code_and_facts(root: Path, tmp_path: Path, monkeypatch: 
     assert key() == first
 
 
+@pytest.mark.usefixtures("indexed")
 @pytest.mark.parametrize("target", ["file", "link", "folder"])
 def test_what_is_no_file_of_ours_is_not_read(
     look: Callable[[str], KernelSpec | None], root: Path, tmp_path: Path, target: str
