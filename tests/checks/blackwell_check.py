@@ -7,7 +7,7 @@ is good only if the plugin's Blackwell kernel was chosen; the number of its CTAs
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 from fmha_triton.catalogue import BLACKWELL, algorithm_of, function_of
@@ -15,7 +15,6 @@ from fmha_triton.catalogue import BLACKWELL, algorithm_of, function_of
 from tests.checks import triton_check
 from tests.checks.blackwell_problems import all_problems
 from tests.checks.check import Check, Row
-from tests.checks.tables import crosstab
 from tests.checks.triton_check import TritonPoint, build_of, chosen, device_of
 
 
@@ -35,12 +34,15 @@ def row_of(point: TritonPoint) -> dict[str, Any]:
     return {**triton_check.executed(point), "ctas": getattr(algorithm_of(kernel), "num_ctas", 1)}
 
 
-def summary(rows: Sequence[Row]) -> str:
-    """As that of the other Triton kernels, and by the number of CTAs."""
-    return "\n\n".join((
-        crosstab(rows, lambda row: f"{device_of(row['arch'])}, {row['ctas'] or '-'} CTAs", "verdict", "device"),
-        triton_check.summary(rows),
-    ))  # fmt: skip
+def device_and_ctas(row: Row) -> str:
+    """For the summary."""
+    return f"{device_of(row['arch'])}, {row['ctas'] or '-'} CTAs"
 
 
-CHECK = Check(cases=points, name=lambda point: point.name, carry_out=row_of, depends=build_of, summarise=summary)
+CHECK = Check(
+    cases=points,
+    name=lambda point: point.name,
+    carry_out=row_of,
+    depends=build_of,
+    by=(device_and_ctas, "verdict"),
+)

@@ -18,6 +18,7 @@ from fmha_cli.domain.protocols import Keyed
 ROOT = Path(__file__).resolve().parents[2]
 Row = Mapping[str, Any]
 """What a case came to, as JSON values. A case may have several rows."""
+By = str | Callable[[Mapping[str, Any]], Any]
 T = TypeVar("T")
 
 
@@ -33,7 +34,8 @@ class Check(Generic[T]):
     Attributes:
         cases: everything that can be carried out, in order.
         carry_out: the row or rows of a case, a function of a module. May raise what ``runner.REFUSALS`` names; then the case counts as refused.
-        summarise: what a person reads of all rows, in Markdown.
+        by: two members of the rows, or functions of a row: the summary counts the rows by both.
+        summarise: what a person reads of all rows besides, in Markdown.
         name: of a case: unique, and what ``--select`` looks at.
         good: whether a row is as it should be.
         stands: whether a row need not be made again while what it depends on is the same; by default as ``good``.
@@ -44,7 +46,8 @@ class Check(Generic[T]):
 
     cases: Callable[[], Iterable[T]]
     carry_out: Callable[[T], Row | Iterable[Row]]
-    summarise: Callable[[Sequence[Row]], str]
+    by: tuple[By, By] = ("arch", "verdict")
+    summarise: Callable[[Sequence[Row]], str] | None = None
     name: Callable[[T], str] = str
     good: Callable[[Row], bool] = passed
     stands: Callable[[Row], bool] | None = None

@@ -12,7 +12,7 @@ from typing import Any
 
 from fmha_cli.api import Artifact, KernelSpec, Registry, build_registry
 from tests.checks.check import Check, Row
-from tests.checks.kernel_builds import KernelBuild, built_row, good, key_of, listed, summary
+from tests.checks.kernel_builds import KernelBuild, built_row, good, key_of, listed, sort_of, summary
 from tests.support.referees import code_objects
 
 BACKEND = "ck_tile"
@@ -52,5 +52,6 @@ CHECK = Check(
     carry_out=carry_out,
     depends=lambda case: key_of(kernel_of(case, registry()), registry()),
     good=good,
+    by=(sort_of, "arch"),
     summarise=summary,
 )

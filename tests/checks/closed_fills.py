@@ -87,5 +87,6 @@ CHECK = Check(
     carry_out=rows_of,
     depends=lambda case: code("fmha_cli/oracle", "tests/support/models", "tests/support/generators"),
     good=lambda row: not row["must"] or row["caught"] == row["runs"],
+    by=("what", "fill"),
     summarise=summary,
 )

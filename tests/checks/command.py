@@ -14,8 +14,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from tests.checks.check import ROOT, Check
+from tests.checks.check import ROOT, Check, Row
 from tests.checks.runner import Outcome, Wanted, named, run
+from tests.checks.tables import crosstab
 from tools.result_data import write_json
 
 PLUGIN_TESTS = {
@@ -26,6 +27,8 @@ PLUGIN_TESTS = {
 }
 """Checks whose launches are those of a plugin's tests."""
 SCHEMA = "fmha.check/1"
+LONGEST = 600
+"""Characters of a row that is not good."""
 
 
 def names() -> dict[str, str]:
@@ -65,6 +68,14 @@ def write(name: str, check: Check[Any], outcome: Outcome) -> None:
     write_json(ROOT / "results" / "data" / f"{name}.json.xz", document)
 
 
+def overview(check: Check[Any], rows: Sequence[Row]) -> str:
+    """How many rows there are of each sort, what the check says of them, and the rows that are not good."""
+    parts = [crosstab(rows, *check.by, "rows")]
+    if check.summarise is not None:
+        parts.append(check.summarise(rows))
+    return "\n\n".join([*parts, *(f"- {json.dumps(row)[:LONGEST]}" for row in rows if not check.good(row))])
+
+
 def main(argv: Sequence[str]) -> int:
     """Run a check. Returns 0 if every asked row is as it should be."""
     parser = argparse.ArgumentParser(prog="python -m tests.checks", description=__doc__)
@@ -96,7 +107,7 @@ def main(argv: Sequence[str]) -> int:
         return 0
     journal = given.journal or ROOT / ".checks" / f"{given.check}.jsonl"
     outcome = run(check, wanted, journal, lambda text: print(text, file=sys.stderr, flush=True))
-    print("\n".join(json.dumps(row) for row in outcome.rows) if given.json else check.summarise(outcome.rows))
+    print("\n".join(json.dumps(row) for row in outcome.rows) if given.json else overview(check, outcome.rows))
     for name, why in outcome.refused.items():
         print(f"refused: {name}: {why}", file=sys.stderr)
     print(

@@ -19,7 +19,7 @@ from fmha_cli.codegen.flash_attn.emit import SYMBOL
 from fmha_cli.codegen.mem_efficient.traits import traits_of
 from fmha_cli.domain.arch import load_arch
 from tests.checks.check import Check, Row
-from tests.checks.kernel_builds import KernelBuild, built_row, good, key_of, listed, summary
+from tests.checks.kernel_builds import KernelBuild, built_row, good, key_of, listed, sort_of, summary
 from tests.support.referees import cubins
 from tests.support.referees.flash_attn.template_ids import kernel_of_template
 
@@ -96,5 +96,6 @@ CHECK = Check(
     carry_out=carry_out,
     depends=lambda case: [key_of(kernel_of(case, registry()), registry()), *map(cubins.tool, cubins.TOOLS)],
     good=good,
+    by=(sort_of, "arch"),
     summarise=summary,
 )

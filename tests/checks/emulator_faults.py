@@ -80,5 +80,6 @@ CHECK = Check(
     carry_out=rows_of,
     depends=lambda case: product("fmha-amdgpu-emu"),
     good=explained,
+    by=("fault", "caught"),
     summarise=summary,
 )

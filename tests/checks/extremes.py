@@ -165,5 +165,6 @@ CHECK = Check(
     carry_out=row_of,
     depends=lambda one: product("fmha-amdgpu-emu", "fmha-nvptx-emu"),
     good=good,
+    by=("backend", "device"),
     summarise=summary,
 )

@@ -138,5 +138,6 @@ CHECK = Check(
     depends=depends,
     good=lambda row: row["verdict"] == "right",
     stands=lambda row: not row["verdict"].startswith("NOT COMPILED"),
+    by=("arch", "verdict"),
     summarise=summary,
 )

@@ -141,6 +141,10 @@ CHECK = Check(
     carry_out=row_of,
     depends=depends,
     good=lambda row: not row["differs"],
+    by=(
+        lambda row: "nested" if "text" in row["row"] else "facts" if row["row"].get("facts") else "refused",
+        lambda row: bool(row["differs"]),
+    ),
     summarise=summary,
     keep=keep,
     limit=limit,

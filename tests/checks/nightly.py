@@ -295,5 +295,6 @@ CHECK = Check(
     carry_out=row_of,
     depends=lambda job: [this_host().text, product()],
     good=lambda row: bool(row["passed"]),
+    by=("rows", "passed"),
     summarise=summary,
 )

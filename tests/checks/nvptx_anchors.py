@@ -12,7 +12,7 @@ import importlib.metadata
 import importlib.util
 import os
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
@@ -22,7 +22,6 @@ from fmha_nvptx_emu_tests.support import attention_anchors, fla_anchors, pytorch
 from fmha_nvptx_emu_tests.support.triton_anchors import ARCHS, execute
 
 from tests.checks.check import Check, Row, code
-from tests.checks.tables import table
 
 SEEDS = (0, 1, 2)
 
@@ -78,26 +77,6 @@ def rows_of(launch: AnchorLaunch) -> Iterator[Row]:
     }
 
 
-def summary(rows: Sequence[Row]) -> str:
-    """One line for each kernel, then what is not right."""
-    lines = []
-    for name in dict.fromkeys(row["name"] for row in rows):
-        some = [row for row in rows if row["name"] == name]
-        good = sum(row["verdict"] == "right" for row in some)
-        worst = max((row["error"] / row["budget"] for row in some if row["error"] is not None), default=None)
-        marks = ", ".join(sorted({mark for row in some for mark in row["marks"]}))
-        archs = len({row["arch"] for row in some})
-        lines.append(
-            (f"{name}: `{some[0]['kernel']}`", archs, marks, f"{good} of {len(some)}", worst and f"{worst:.2f}")
-        )
-    odd = [row for row in rows if row["verdict"] != "right"]
-    return "\n\n".join((
-        f"{len(rows) - len(odd)} of {len(rows)} launches are right.",
-        table(("kernel", "architectures", "has", "launches right", "worst error / its budget"), lines),
-        *(f"- {r['arch']} `{r['kernel']}` {r['size']} seed {r['seed']}: {r['verdict']} {r['findings']}" for r in odd),
-    ))  # fmt: skip
-
-
 def depends(launch: AnchorLaunch) -> object:
     """The compiler, where the kernels' text comes from, and the emulator."""
     versions = [importlib.metadata.version(name) for name in ("triton", "torch")]
@@ -110,5 +89,5 @@ CHECK = Check(
     carry_out=rows_of,
     depends=depends,
     good=lambda row: row["verdict"] == "right",
-    summarise=summary,
+    by=(lambda row: f"{row['name']}: {row['kernel']}", "verdict"),
 )

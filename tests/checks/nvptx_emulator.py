@@ -18,7 +18,7 @@ from fmha_cli.api import FmhaError, Problem, build_registry, run
 from fmha_cli.discovery.emulated_devices import emulated_device
 from tests.checks.check import Check, Row, builds, revision
 from tests.checks.nvptx_problems import PtxKind, all_kinds
-from tests.checks.tables import crosstab, table, worst_errors
+from tests.checks.tables import table
 
 SEEDS = (0, 1, 2)
 PROBLEMS = 2
@@ -123,18 +123,12 @@ def counted(
 
 
 def summary(rows: Sequence[Row]) -> str:
-    """The kernels that count, the verdicts, the worst errors, and what did not pass."""
+    """The kernels that count."""
     sorts = (counted(rows), counted(rows, full_tiles=True), counted(rows, findings=True))
     keys = sorted({key for some in sorts for key in some})
     counts = [[*key, *(len(some.get(key, ())) for some in sorts)] for key in keys]
     counts.append(["**all**", "", *(sum(map(len, some.values())) for some in sorts)])
-    failed = [row for row in rows if row["verdict"] != "PASSED"]
-    return "\n\n".join((
-        table(("backend", "family", "kernels that count", "of full tiles alone", "right, with findings"), counts),
-        crosstab(rows, lambda row: f"{row['backend']} {row['device']}", "verdict", "rows"),
-        worst_errors(rows, lambda row: f"{row['arch']}, {row['case']}"),
-        *(f"- {r['verdict']}: `{r['repro']}`: {'; '.join(r['notes'])[:300]}" for r in failed),
-    ))  # fmt: skip
+    return table(("backend", "family", "kernels that count", "of full tiles alone", "right, with findings"), counts)
 
 
 CHECK = Check(
@@ -149,5 +143,6 @@ CHECK = Check(
         emulated_device(registry(), point.kind.device)[1],
         point.kind.kernel,
     ),
+    by=(lambda row: f"{row['backend']} {row['device']}", "verdict"),
     summarise=summary,
 )

@@ -131,5 +131,6 @@ CHECK = Check(
     carry_out=row_of,
     depends=lambda hazard: product("fmha-nvptx-emu"),
     good=lambda row: row["state"] != "NOT_RUN",
+    by=("rule", "state"),
     summarise=summary,
 )

@@ -109,5 +109,6 @@ CHECK = Check(
     carry_out=row_of,
     depends=lambda problem: product("fmha-nvptx-emu"),
     good=lambda row: not row["faults"],
+    by=("device", lambda row: "; ".join(row["faults"]) or "same"),
     summarise=summary,
 )

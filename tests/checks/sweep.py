@@ -154,5 +154,6 @@ CHECK = Check(
     carry_out=row_of,
     depends=lambda sweep: product("fmha-amdgpu-emu"),
     good=lambda row: bool(row["good"]),
+    by=("good", "kernels"),
     summarise=summary,
 )

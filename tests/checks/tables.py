@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from fmha_cli.api import Problem
 from tests.checks.check import Row
 
 
@@ -34,30 +33,3 @@ def crosstab(
     lines = [[value, *(found[column] for column in columns)] for value, found in counts.items()]
     total = sum(counts.values(), Counter[Any]())
     return table([head, *map(str, columns)], [*lines, ["**all**", *(total[column] for column in columns)]])
-
-
-def worst_errors(rows: Iterable[Row], where: Callable[[Row], str]) -> str:
-    """The passed row that came closest to its budget, for each data type and output. Rows have ``flags`` and ``checks``."""
-    worst: dict[tuple[str, str], tuple[float, Row, Mapping[str, Any]]] = {}
-    for row in rows:
-        if row["verdict"] != "PASSED":
-            continue
-        dtype = Problem.from_cli(row["flags"]).dtype.value
-        for output, check in row["checks"].items():
-            share = check["row_l2"] / check["row_l2_budget"] if check["row_l2_budget"] else 0.0
-            if (dtype, output) not in worst or share > worst[dtype, output][0]:
-                worst[dtype, output] = (share, row, check)
-    return table(
-        ("dtype", "output", "worst row error", "budget", "largest error", "where"),
-        (
-            (
-                dtype,
-                output,
-                f"{check['row_l2']:.2e}",
-                f"{check['row_l2_budget']:.2e}",
-                f"{check['max_abs']:.2e}",
-                where(row),
-            )
-            for (dtype, output), (_, row, check) in sorted(worst.items())
-        ),
-    )

@@ -32,6 +32,7 @@ class Counted:
             cases=lambda: NAMES,
             carry_out=self.rows,
             depends=lambda case: self.version,
+            by=("case", "verdict"),
             summarise=lambda rows: f"{len(rows)} rows",
         )
 
@@ -160,7 +161,9 @@ def test_the_command_prints_the_summary_or_the_rows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(monkeypatch, Counted(), tmp_path, "--select", "fwd") == 0
-    assert capsys.readouterr().out == "4 rows\n"
+    assert capsys.readouterr().out.splitlines() == [
+        "| rows | PASSED |", "|---|---|", "| sm_80 fwd | 2 |", "| sm_90 fwd | 2 |", "| **all** | 4 |", "", "4 rows",
+    ]  # fmt: skip
     assert main(monkeypatch, Counted(), tmp_path, "--json") == 0
     printed = capsys.readouterr()
     assert [json.loads(line)["case"] for line in printed.out.splitlines()] == [name for name in NAMES for _ in range(2)]
@@ -171,7 +174,9 @@ def test_the_command_fails_and_names_what_is_not_good(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(monkeypatch, Counted(sm_80_bwd="WRONG", sm_90_fwd="REFUSED"), tmp_path) == 1
-    said = capsys.readouterr().err
+    printed = capsys.readouterr()
+    assert printed.out.splitlines()[-1] == '- {"case": "sm_80 bwd", "verdict": "WRONG"}'
+    said = printed.err
     assert "1 not good: sm_80 bwd" in said
     assert "refused: sm_90 fwd: ValueError: there is no compiler" in said
 

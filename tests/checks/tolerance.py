@@ -187,6 +187,7 @@ CHECK = Check(
     carry_out=rows_of,
     depends=lambda part: code("fmha_cli/oracle", "tests/support/models", "tests/support/generators"),
     good=lambda row: not row["failed"],
+    by=("sort", "dtype"),
     summarise=summary,
     keep=keep,
 )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,8 +18,7 @@ from fmha_triton.building import key_of
 from fmha_triton.catalogue import algorithm_of
 
 from fmha_cli import api
-from tests.checks.check import Check, Row
-from tests.checks.tables import crosstab
+from tests.checks.check import Check
 from tests.checks.triton_problems import TritonProblem, all_problems
 
 
@@ -92,15 +91,4 @@ def executed(point: TritonPoint) -> dict[str, Any]:
     }
 
 
-def summary(rows: Sequence[Row]) -> str:
-    """Rows by kind and verdict, and what did not pass."""
-    kernels = len({row["kernel"] for row in rows if row["kernel"]})
-    odd = [row for row in rows if row["verdict"] != "PASSED"]
-    return "\n\n".join((
-        f"{len(rows) - len(odd)} of {len(rows)} rows PASSED; {kernels} distinct kernels.",
-        crosstab(rows, "kind", lambda row: device_of(row["arch"]), "kind"),
-        *(f"- {row['verdict']}: {row['arch']} `{row['flags']}`: {row.get('why') or ''}" for row in odd),
-    ))  # fmt: skip
-
-
-CHECK = Check(cases=points, name=lambda point: point.name, carry_out=executed, depends=build_of, summarise=summary)
+CHECK = Check(cases=points, name=lambda point: point.name, carry_out=executed, depends=build_of, by=("kind", "arch"))

@@ -103,5 +103,6 @@ CHECK = Check(
     carry_out=rows_of,
     depends=lambda case: builds(registry(), case.backend, LARGE.format(d=case.hdim), case.device),
     good=lambda row: row.get("verdict", "PASSED") == "PASSED",
+    by=("arch", "sort"),
     summarise=summary,
 )

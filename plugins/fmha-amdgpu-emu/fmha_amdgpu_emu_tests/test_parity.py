@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 
 from fmha_amdgpu_emu_tests.support.harness import tool
-from tests.checks.emulator_parity import CHECK, rows_of, small, summary
+from tests.checks.command import overview
+from tests.checks.emulator_parity import CHECK, rows_of, small
 
 SEED = 5
 DEVICE = "emu:gfx942"
@@ -90,7 +91,7 @@ def test_the_page_counts_what_both_sides_executed() -> None:
         ),
         one_case("none", "-s 4", None, "not-comparable"),
     ]
-    text = summary(small({"cases": cases}))
+    text = overview(CHECK, small({"cases": cases}))
     assert "| fwd g | 2 | 1 | 1 |" in text
     assert "Run on both sides: 3, on emu:gfx942." in text
     assert "(symbols of the functions) on both sides: 2; and with the same number of instructions" in text

@@ -14,6 +14,7 @@ from fmha_triton.catalogue import BLACKWELL, algorithm_of, function_of
 from fmha_cli import api
 from tests.checks import blackwell_check, triton_check
 from tests.checks.blackwell_problems import all_problems
+from tests.checks.command import overview
 from tests.checks.triton_check import TritonPoint, build_of, chosen
 from tests.checks.triton_problems import TritonProblem
 
@@ -72,8 +73,8 @@ def test_a_problem_of_another_kernel_or_of_none_does_not_pass() -> None:
 @pytest.mark.promise("A check counts a row only for the kernel that it names, and says what did not run.")
 def test_the_summary_counts_rows_by_device_and_ctas_and_names_what_did_not_pass() -> None:
     row = {"arch": "sm_100a", "kind": "d64", "flags": "-s 128", "verdict": "PASSED", "ctas": 2, "kernel": "k"}
-    text = blackwell_check.summary([row, {**row, "verdict": "WRONG", "why": "o is wrong", "flags": "-s 256"}])
-    assert "1 of 2 rows PASSED; 1 distinct kernels" in text
+    text = overview(blackwell_check.CHECK, [row, {**row, "verdict": "WRONG", "why": "o is wrong", "flags": "-s 256"}])
     assert "| emu:sm_100a, 2 CTAs | 1 | 1 |" in text
-    assert "- WRONG: sm_100a `-s 256`: o is wrong" in text
+    assert "o is wrong" in text
+    assert "-s 128" not in text
     assert not blackwell_check.CHECK.good({**row, "verdict": "another kernel: forward"})

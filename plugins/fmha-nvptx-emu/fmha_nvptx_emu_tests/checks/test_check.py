@@ -13,6 +13,7 @@ pytest.importorskip("fmha_nvptx_emu", reason="plugins/fmha-nvptx-emu is not inst
 
 from fmha_cli.api import Problem, build_registry, explain
 from tests.checks import nvptx_emulator as check
+from tests.checks.command import overview
 from tests.checks.nvptx_problems import PtxKind, all_kinds
 
 EVEN, RAGGED = "-s 256", "-s 200 --seqlen-k 333"
@@ -143,4 +144,4 @@ def test_findings_stand_while_the_code_is_the_same(monkeypatch: pytest.MonkeyPat
 
 def test_a_row_that_did_not_pass_is_named() -> None:
     assert not check.CHECK.good(wrong := row(EVEN, 0, verdict="WRONG"))
-    assert "WRONG: `fmha validate`" in check.summary([wrong])
+    assert '"verdict": "WRONG"' in overview(check.CHECK, [wrong])
