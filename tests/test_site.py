@@ -106,7 +106,11 @@ def test_every_page_opens_in_a_browser_and_the_search_finds_a_rule(tmp_path: Pat
     ("file", "line", "told"),
     [
         ("docs/explanation/timing.md", "[x](no-such-page.md)", "contains a link 'no-such-page.md'"),
-        ("docs/explanation/timing.md", "[x](numerics.md#no-such-heading)", "there is no such anchor"),
+        (
+            "docs/explanation/timing.md",
+            "[x](numerics.md#no-such-heading)",
+            "does not contain an anchor '#no-such-heading'",
+        ),
         (
             "results/README.md",
             "[x](../docs/explanation/no-such-page.md)",
