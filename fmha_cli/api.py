@@ -220,10 +220,10 @@ def run(
     """``fmha run`` (or, with ``command=``, ``validate`` or ``bench``): one record for every row.
 
     Args:
-        tensors: the problems' tensors by name, where they are not all generated: arrays, names of files, or ``"filled"`` for one
-            that is generated beside them, as in ``fmha_cli.walk.attention.attention``.
+        tensors: the problems' tensors by name, where not all of them are generated: arrays, names of files, or
+            ``"filled"`` for one to generate, as in ``fmha_cli.walk.attention.attention``.
         files: likewise; tensors may also go by the names of their flags.
-        phase: is told of long work, phase(what, done, total), from any thread.
+        phase: called during long work as phase(what, done, total), from any thread.
         options: further fields of ``fmha_cli.walk.request.Request``: backend, arch, device, kernel, out, fills, fill_seed,
             check, threads, timeout, all_kernels ...
 

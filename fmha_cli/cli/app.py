@@ -1,4 +1,4 @@
-"""The entry point ``fmha``: parse, carry out one command, and turn every outcome into an exit code."""
+"""The entry point ``fmha``: parse the command line, run one command, and turn every outcome into an exit code."""
 
 from __future__ import annotations
 
@@ -41,8 +41,9 @@ def main() -> NoReturn:
 
 
 def _open_streams() -> None:
-    """Give a standard stream that the caller closed (``2>&-``) a descriptor that leads nowhere, so that no other file gets
-    its number. Talk then goes there; data for a closed stdout are an error (``Output.check``)."""
+    """Give a standard stream that the caller closed (``2>&-``) a descriptor that leads nowhere, so no other file gets
+    its number. Talk then goes there; data for a closed stdout are an error (``Output.check``).
+    """
     for descriptor in (0, 1, 2):
         try:
             os.fstat(descriptor)
@@ -53,7 +54,7 @@ def _open_streams() -> None:
 
 
 def run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
-    """Carry out one command line and return its exit code; prints, never raises."""
+    """Run one command line and return its exit code; print errors instead of raising them."""
     process = Process(tuple(argv), environ)
     try:
         code = process.shell.root().main(args=words_of(argv), prog_name="fmha", standalone_mode=False)

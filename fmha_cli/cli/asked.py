@@ -186,7 +186,7 @@ def selection_of(call: Call, problem: Problem, request: Request) -> Selection:
 
 
 def chosen_plan(call: Call, problem: Problem, request: Request) -> tuple[Choice, Plan]:
-    """The plan that ``run`` would carry out.
+    """The plan that ``run`` would execute.
 
     Raises:
         UnsupportedError: nothing serves the problem; names the nearest reasons.

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Call:
-    """One command being carried out.
+    """One running command.
 
     Attributes:
         command: its full name (``cache ls``).
@@ -74,7 +74,7 @@ class Call:
         """Where data goes, in which format, and how tables are shown.
 
         Raises:
-            UsageError: several formats; a limit that is no number.
+            UsageError: several formats; a limit that is not a number.
         """
         forms = [form for form in Format if self.settings.on(form)]
         if len(forms) > 1:
@@ -89,7 +89,7 @@ class Call:
         return Output(form, file, color=self.color, shape=shape, room=self.console.room, say=self.console.say)
 
     def _shape(self, *, fits: bool) -> Shape:
-        """How the options want tables; those that go to a terminal fit it."""
+        """The shape of tables that the options ask for; tables fit the terminal they are printed to."""
         from fmha_cli.cli.terminal import terminal_width
         from fmha_cli.report.shape import Shape
 

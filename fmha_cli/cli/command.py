@@ -21,9 +21,9 @@ class Opt(Flag):
         choices: the values it takes, where they are a closed set.
         complete: which completion the shell offers (a name in ``completion``).
         pair: it takes two words (``--ab K1 K2``); its flag then ``repeats``.
-        lists: it takes a comma list that is no sweep.
+        lists: it takes a comma list that is not a sweep.
         lasting: no option takes the switch back, because another one has that name.
-        flag_only: no variable and no file gives its value, because an option of other commands has its name.
+        flag_only: no variable and no file gives its value, because an option of another command has its name.
     """
 
     panel: str = "Options"

@@ -69,7 +69,7 @@ OWN = (RUN, PROCESSES, CONFIRM, TOLERANCE, ALPHA, FAIL_ON, BY, FILTER, *ROWS)
 
 
 def compare(call: Call) -> int:
-    """Compare two stored runs, or two commands in turns, or confirm what looks suspicious in two stored runs."""
+    """Compare two stored runs, or two interleaved commands, or confirm suspicious rows of two stored runs."""
     from fmha_cli.measure.difference import Rule
     from fmha_cli.results.comparison import compared
     from fmha_cli.results.conditions import parse_by

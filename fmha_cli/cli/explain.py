@@ -143,7 +143,7 @@ def _fuller(registry: Registry, arch: str) -> str | None:
 
 
 def _refuse_problem(call: Call, asked: str) -> None:
-    """Refuse flags of a problem beside the page of a rule. Those of variables and files are for other calls.
+    """Refuse flags of a problem together with the page of a rule. Those of variables and files are for other calls.
 
     Raises:
         UsageError: E002.

@@ -66,7 +66,7 @@ _EXECUTING = tuple(
     if option.key not in _SELECTORS
 )
 _PLACING = {option.key for option in (*MODELS, CHOOSING[2])}
-"""What chooses a kernel beside the flags of a problem: a model, and the device."""
+"""What chooses a kernel in addition to the flags of a problem: a model and the device."""
 
 
 def inspect(call: Call) -> int:
@@ -192,7 +192,7 @@ def _side_by_side(call: Call, names: Sequence[str], compilers: tuple[str | None,
 
 
 def _executed(call: Call) -> int:
-    """Run the problem once, as ``fmha run`` does, and print its counts beside what it needs.
+    """Run the problem once, as ``fmha run`` does, and print its counts next to what it needs.
 
     Raises:
         UsageError: Z005, no emulated device is named. UnsupportedError, EnvironmentProblem, KernelFailure: Z006,

@@ -41,7 +41,7 @@ LISTING = (*SELECTING, TUNING)
 def selected_kernels(call: Call) -> Iterator[KernelSpec]:
     """The kernels that the options select, lazily, in the backends' own order.
 
-    Those that cannot be built are among them if a profile holds them, or if ``--arch`` has no others.
+    Kernels that cannot be built are included if a profile holds them, or if ``--arch`` has no others.
 
     Raises:
         UsageError: an unknown architecture, backend, family, type, profile, revision or filter key.

@@ -35,7 +35,7 @@ class Output:
         say: takes a line about a file that was written (``Console.say``).
 
     Attributes:
-        gone: the reader of a pipe has closed it (``| head``). That is no error, and nothing more is printed.
+        gone: the reader of a pipe has closed it (``| head``). That is not an error, and nothing more is printed.
     """
 
     def __init__(
@@ -168,9 +168,9 @@ class Output:
 
 
 def flush_stdout(line: str | None = None) -> bool:
-    """Print a line, if there is one, and flush. False if a reader closed the pipe (``| head``): that is no error.
+    """Print a line, if there is one, and flush. False if a reader closed the pipe (``| head``): that is not an error.
 
-    After a failure stdout leads nowhere, so that the interpreter does not complain about it at exit.
+    After a failure stdout leads nowhere, so the interpreter does not complain about it at exit.
 
     Raises:
         EnvironmentProblem: X040, stdout cannot be written.

@@ -91,7 +91,8 @@ def listed_points(call: Call, path: Path) -> tuple[Point, ...]:
     """The problems of a file with the flags of one in each line.
 
     Raises:
-        UsageError: E002, flags of a problem or a model beside it, an unreadable file, a line that defines no problem.
+        UsageError: E002, flags of a problem or a model next to it, an unreadable file, a line that does not define a
+            problem.
         EmptySelection: F008, ``--only`` names none of them.
     """
     beside = next(
@@ -153,7 +154,7 @@ def sweeps_of(call: Call) -> Asked:
     """The sweeps of a command line.
 
     Raises:
-        UsageError: a malformed sweep; no such model; an option of models without a model, or tensor files beside one.
+        UsageError: a malformed sweep; no such model; an option of models without a model, or tensor files with one.
         ImpossibleProblem: P019, heads that cannot be divided.
     """
     names, settings = call.settings.many("model"), call.settings
@@ -205,7 +206,9 @@ def _of_models(call: Call, names: Sequence[str]) -> Iterator[list[tuple[Sweep, L
 
 
 def _in_step(asked: Asked) -> Iterator[tuple[Sweep, Raw, Layer | None]]:
-    """The points of all sweeps; of those that go in step, the first point of each, then the second of each, and so on."""
+    """The points of all sweeps; sweeps that go in step give the first point of each, then the second of each, and so
+    on.
+    """
     for group in asked:
         for raws in zip(*(sweep.points() for sweep, _ in group), strict=True):
             for (sweep, layer), raw in zip(group, raws, strict=True):

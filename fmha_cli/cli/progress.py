@@ -147,8 +147,9 @@ class ProgressLine:
         return f"{phase} {min(100 * done // total, 100)} %"
 
     def _left(self, now: float) -> float | None:
-        """Seconds until all rows are done, judged by those that are; of a single row, until its phase is done. None if nothing tells, or
-        if it takes longer than was expected."""
+        """Seconds until all rows are done, estimated from the finished ones; for a single row, until its phase is done.
+        None if nothing tells, or if it takes longer than was expected.
+        """
         if self._total > 1:
             if not self._done or self._done >= self._total:
                 return None

@@ -132,7 +132,7 @@ def export(call: Call) -> int:
 
 
 def _named(store: Store, names: list[str]) -> list[Summary]:
-    """The runs of some names, each once. Raises UsageError: E051, there is no such run."""
+    """The runs of some names, each once. Raises UsageError: E051, the run does not exist."""
     from fmha_cli.results.loading import summaries
     from fmha_cli.results.naming import named
 

@@ -150,7 +150,7 @@ class _Sectioned(_Unread, _Headed, TyperCommand):
 
 
 class _Choosing(_Headed, _Group):
-    """A command with subcommands that has options of its own; the help shows the subcommands first."""
+    """A command with subcommands and its own options; the help shows the subcommands first."""
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         self.format_commands(ctx, formatter)

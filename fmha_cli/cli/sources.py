@@ -109,7 +109,7 @@ def _row(pin: Pin, layout: CacheLayout, deep: bool) -> SourceRow:
 
 
 def _chosen(call: Call, *, every: bool = False) -> tuple[Pin, ...]:
-    """The sources that are named. Where none is: every one, or those that backends need."""
+    """The sources that are named. Without a name: every source, or only the ones that backends need."""
     from fmha_cli.sources.pins import pin_of, pins
 
     names = call.arguments.get("names") or ()

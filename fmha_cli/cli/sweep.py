@@ -87,11 +87,11 @@ RESUME = _spreading(
 )
 SPREADING = (DEVICES, SCHEDULER, *TLS, STEP, CHUNK_OPTION, RETRIES, SILENCE, OVERLAP, TIME_LIMIT, RESUME)
 _PLAIN = {option.key for option in (*ROWS, *KEPT, *TLS, TIME_LIMIT, RESUME)}
-"""What may stand beside ``--resume``."""
+"""What may accompany ``--resume``."""
 
 
 def sweep(call: Call) -> int:
-    """Carry out a sweep, or finish one; every row is printed, also after Ctrl-C."""
+    """Run a sweep, or finish one, and print every row, even after Ctrl-C."""
     from fmha_cli.sweeps.folder import named_sweep, read_spec, write_spec
     from fmha_cli.sweeps.leases import state_folder
 

@@ -14,7 +14,7 @@ UNKNOWN = 80
 """Columns of a terminal that does not tell."""
 
 _LONGEST = 9
-"""Digits of ``COLUMNS``; a longer text is no width, and Python does not read one of any length."""
+"""Digits of ``COLUMNS``; a longer text is not a width, and Python refuses to read one of arbitrary length."""
 
 
 def terminal_width(environ: Mapping[str, str], stream: TextIO | None) -> int | None:

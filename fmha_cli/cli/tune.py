@@ -119,7 +119,7 @@ class _Memory:
             with Store.open(self.path) as store:
                 there = entries(store, entry.place.family)
                 if not any(one.digest == entry.digest and one.made > entry.made for one in there):
-                    put_entry(store, entry)  # an entry of an earlier session is no newer than what is there
+                    put_entry(store, entry)  # an earlier session's entry is not newer than the stored one
         except EnvironmentProblem as fault:
             self._call.console.warn(f"nothing is remembered: {fault.what} ({fault.where}: {fault.why}); {fault.help}")
             self.path = None
@@ -141,7 +141,8 @@ def _points(call: Call) -> tuple[Problem, ...]:
     """The problems to tune, each once.
 
     Raises:
-        UsageError: E002, problems from two places; E064, a line of --shapes is no problem; as ``points_of`` and ``load_run``.
+        UsageError: E002, problems from two places; E064, a line of --shapes is not a problem; the errors of
+            ``points_of`` and ``load_run``.
         EmptySelection: E065, nothing to tune.
     """
     from fmha_cli.cli.points import named_file, problems_of

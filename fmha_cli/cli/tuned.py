@@ -92,7 +92,7 @@ def rm(call: Call) -> int:
 
 
 def verify(call: Call) -> int:
-    """Whether each entry would be used here and now, and if not, why. One that would not is no failure."""
+    """Whether each entry would be used here and now, and if not, why. An entry that would not be used is not a failure."""
 
     return _print(call, "verify", [_verified(call, entry) for entry in _named(call)])
 

@@ -10,11 +10,11 @@ from fmha_cli.domain.suggest import Kind, near_names
 
 PREFIX = "FMHA_"
 _EMULATORS = "FMHA_EMU_"
-"""Emulators have variables of their own that begin so."""
+"""Emulators have their own variables with this prefix."""
 
 
 def strange_variables(environ: Mapping[str, str], known: Iterable[str]) -> dict[str, str]:
-    """The variables that are set and that nothing reads, each with what to do. Plugins may have variables of their own,
+    """The variables that are set and that nothing reads, each with what to do. A plugin may have its own variables,
     which begin with the plugin's name.
 
     Args:

@@ -1,6 +1,6 @@
 """``--watch``: the command again whenever a file of the user's tree of sources changes, until it is interrupted.
 
-Files are looked at by their times and sizes, between the rounds only, so that nothing disturbs a time that is being measured.
+Files are looked at by their times and sizes, between the rounds only, so nothing disturbs a measurement.
 What changes during a round starts the next one.
 """
 
@@ -40,10 +40,10 @@ class Tree:
 
 
 def watch(call: Call, walk: Callable[[Call], int]) -> int:
-    """Carry out the command, and again after every change. Returns when it is interrupted, or nobody reads its rows.
+    """Run the command, and again after every change. Returns when it is interrupted, or nobody reads its rows.
 
-    The first round's errors end the command, because a command line that is wrong does not mend itself. Later ones are told, and
-    the next change is waited for.
+    The first round's errors end the command, because a command line that is wrong does not mend itself. Later ones are
+    printed, and the loop waits for the next change.
 
     Raises:
         UsageError: E002, no tree to watch, or an option for a single round.

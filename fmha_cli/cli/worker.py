@@ -46,7 +46,7 @@ def tls_of(call: Call) -> Tls | None:
     """The certificates; None without any.
 
     Raises:
-        UsageError: E002, one of the three is missing, or is no file.
+        UsageError: E002, one of the three is missing, or is not a file.
     """
     from pathlib import Path
 

@@ -73,7 +73,7 @@ class FmhaCpuArgs(ArgumentBlock):
         kv_item: the sequence of k and v that each sequence reads, int64, ``batch`` elements. If absent, its own.
         seqlen_q: the uniform or the largest number of query rows.
         seqlen_k: the uniform or the largest number of keys.
-        bias: elements of the same type as q, or fp32 beside 8-bit ones. A stride of 0 broadcasts.
+        bias: elements of the same type as q, or fp32 if q has 8 bits. A stride of 0 broadcasts.
         lse: fp32, or absent. Its rows are arranged like those of o.
         sink_logits: one natural-logarithm logit for each query head.
         scale: factor of q.k.

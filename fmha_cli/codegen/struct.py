@@ -46,7 +46,7 @@ Bool = Annotated[bool, CType("bool", ctypes.c_bool)]
 Float32 = Annotated[float, CType("float", ctypes.c_float)]
 Float64 = Annotated[float, CType("double", ctypes.c_double)]
 TensorMap = Annotated[Any, CType("CUtensorMap", ctypes.c_uint64 * 16)]
-"""A TMA descriptor, as a parameter of its own. The compiler aligns it to 64 bytes, ctypes to 8."""
+"""A TMA descriptor, as a separate parameter. The compiler aligns it to 64 bytes, ctypes to 8."""
 
 
 def record(spelling: str, **members: Any) -> Any:

@@ -22,8 +22,9 @@ A plugin for a library states what the library does. Tests can ask the library i
         found = conformance.check_agreement(subject, conformance.library_problems(seed=1, count=500), NEEDLESS)
         assert found.accepted >= 150
 
-``check_sources``, ``check_codes`` and ``check_parent`` take arguments too, and a plugin calls those that fit it. A plugin that needs others beside it names them
-in ``Subject(beside=("fmha_amdgpu_emu",))``; ``judged(subject, problems, device="emu:gfx942")`` executes its kernels on an emulated device.
+``check_sources``, ``check_codes`` and ``check_parent`` take arguments too, and a plugin calls the ones that fit it. A
+plugin that needs other plugins names them in ``Subject(beside=("fmha_amdgpu_emu",))``; ``judged(subject, problems,
+device="emu:gfx942")`` executes its kernels on an emulated device.
 """
 
 from fmha_cli.conformance.checks import (

@@ -24,7 +24,7 @@ RIGHT = (Verdict.PASSED, Verdict.MISTRUSTED)
 
 
 def own_rules(backend: Backend) -> frozenset[str]:
-    """The ids of the rules that are the backend's own, not those that follow from a signature."""
+    """The ids of the rules that are the backend's own, not the ones that follow from a signature."""
     return frozenset({rule.id for rule in backend.rules()} - {rule.id for rule in CORE_RULES})
 
 
@@ -43,7 +43,7 @@ def judged(
     Args:
         all_kernels: whether every such kernel runs, or the chosen one.
         repeats: whether a row is repeated on other data and must be deterministic (as ``fmha validate`` does), or runs once.
-        threads: of every row; 0 = all that are allowed.
+        threads: of every row; 0 = all allowed.
         device: where they run (``emu:ARCH`` with an emulator among ``Subject.beside``); None for the backend's own choice.
     """
     request = Request(

@@ -63,7 +63,8 @@ def _imported(text: str) -> Iterator[str]:
 
 def check_parent(subject: Subject, *packages: str) -> None:
     """Registration, the probe of a backend that answers in the parent, and decisions for every architecture import none of
-    these packages: the library belongs in the worker, which may crash, and whose threads do not stay beside other rows.
+    these packages: the library belongs in the worker, which may crash, and whose threads must not stay around during
+    other rows.
     """
     command = [sys.executable, "-c", _PARENT, subject.entry, subject.backend.name, *packages]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

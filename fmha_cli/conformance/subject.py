@@ -1,4 +1,4 @@
-"""``Subject``: the backend under test, in a registry of its own, and the problems that it is asked about."""
+"""``Subject``: the backend under test, in its own registry, and the problems to put to it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Subject:
         seed: seed of the drawn problems.
         dropout_streams: what the plugin's ``fmha_register_dropout_streams`` returns.
         arch_specs: what the plugin's ``fmha_register_arch_specs`` returns.
-        beside: modules of further plugins in the registry, such as the emulator that executes its kernels.
+        beside: modules of further plugins to register, such as the emulator that executes its kernels.
     """
 
     backend: Backend
@@ -45,7 +45,7 @@ class Subject:
 
     @cached_property
     def registry(self) -> Registry:
-        """A registry with this backend, the plugins beside it, and nothing else."""
+        """A registry with this backend, the further plugins, and nothing else."""
         module = SimpleNamespace(
             fmha_register_backends=hookimpl(lambda: [self.backend]),
             fmha_register_dropout_streams=hookimpl(lambda: self.dropout_streams),

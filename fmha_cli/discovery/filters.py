@@ -53,7 +53,7 @@ class Filter:
         """The values of a key that the filter may let through, judged by its first terms alone.
 
         If only keys of ``after`` are tested before this key, these are the values that its inclusions match, else all
-        values. If none matches, all are returned too, so that the filter itself reports what eliminated them."""
+        values. If none matches, all are returned too, so the filter itself reports what eliminated them."""
         for step in self.steps():
             if step[0].key == key and not step[0].exclude:
                 left = tuple(v for v in values if any(fnmatchcase(v, term.glob) for term in step))

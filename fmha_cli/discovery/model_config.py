@@ -25,7 +25,7 @@ from fmha_cli.domain.reading import parsed, regular_bytes
 FILE, SCHEMA = "_model_types.json", "fmha.model-types/2"
 
 ANY = "*"
-"""The row by which a type that has none of its own is read, where something says that it is a decoder."""
+"""The row for a type without its own row, where something says that it is a decoder."""
 
 
 @dataclass(frozen=True)
@@ -215,7 +215,7 @@ def _members(data: Mapping[str, Any]) -> tuple[Members, str]:
     outer = data
     while (row := rows.get(kind)) is not None and row.text:
         inner = data.get(row.text)
-        if not isinstance(inner, Mapping):  # an earlier form has the members of the language model beside the others
+        if not isinstance(inner, Mapping):  # an earlier form mixes the language model's members with the others
             inner = {key: value for key, value in data.items() if key != "model_type"}
         else:
             place += f"{row.text}."

@@ -1,7 +1,7 @@
 """``fmha plugins new``: a backend to start from, which passes its conformance tests as it is.
 
-The text is the example plugin's (``plugins/fmha-example``) with its names replaced, so that what users start from is
-installed, run and tested like any other plugin.
+The text is the example plugin's (``plugins/fmha-example``) with its names replaced, so users start from a plugin that
+is installed, run and tested like any other.
 """
 
 from __future__ import annotations

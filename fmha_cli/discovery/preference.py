@@ -1,8 +1,7 @@
 """``Preference``: the order in which ``auto`` takes backends, loaded from ``arch_specs/_preference.json``, with an explanation.
 
 On one device, backends whose kernels were confirmed on their architecture come before the others, and between equals the
-default order decides. Nothing else orders backends: not the table of the built-in ones, and not the order of plugins before
-those that the order names.
+default order decides. Nothing else orders backends: not the table of the built-in ones, and not the order of plugins.
 """
 
 from __future__ import annotations
@@ -68,7 +67,7 @@ class Preference:
         return next((row for row in self.confirmed if (row.backend, row.arch) == (backend, arch)), None)
 
     def sorted(self, backends: Iterable[str]) -> list[str]:
-        """Names in the default order, those that are not in it last and as given."""
+        """Names in the default order; unknown names come last, as given."""
         return sorted(backends, key=self.place)
 
     def reason(self, best: tuple[str, str], other: tuple[str, str]) -> str:

@@ -48,7 +48,7 @@ def profiles_of(name: str, backends: Collection[str] = ()) -> tuple[Profile, ...
     """The profiles of a name or alias. Several backends may have one of the same name; none of those has a filter.
 
     Args:
-        backends: those whose profiles are asked for, if any of them has one of that name.
+        backends: the backends whose profiles are wanted, if any of them has one of that name.
 
     Raises:
         UsageError: F003, no such profile, with near names.

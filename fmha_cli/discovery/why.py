@@ -96,7 +96,7 @@ def compared(selection: Selection, a: Decision, b: Decision) -> str:
 
 
 def rule_ids(decision: Decision) -> tuple[str, ...]:
-    """The rules that a decision names: those that refuse the kernel, or those that ordered it."""
+    """The rules that a decision names: the ones that refuse the kernel, or the ones that ordered it."""
     if isinstance(decision, Unsupported):
         return tuple(dict.fromkeys(reason.id for reason in decision.reasons))
     return tuple(dict.fromkeys(_RULE.findall(decision.note)))

@@ -1,8 +1,8 @@
 """``ArchSpec``: the facts of one architecture, read from ``arch_specs/`` with their sources.
 
-A file of groups (``fmha.arch-facts/1``) beside the architectures' files states once what several architectures have
-in common. The file of an architecture names its groups under ``shared`` and adds its own facts. A fact may appear in
-only one of them.
+A file of groups (``fmha.arch-facts/1``) next to the architectures' files states once what several architectures share.
+The file of an architecture names its groups under ``shared`` and adds its own facts. A fact may appear in only one of
+them.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class ArchSpec:
 
 
 def arch_root() -> Traversable:
-    """The folder of the facts: inside the installed package, beside it in a checkout, or in an archive on the path.
+    """The folder of the facts: inside the installed package, next to it in a checkout, or in an archive on the path.
 
     Raises:
         InternalError: it is in none of these places.

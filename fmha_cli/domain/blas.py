@@ -22,10 +22,10 @@ def use_one_thread(environ: MutableMapping[str, str]) -> None:
 
 
 def uses_one_thread(environ: Mapping[str, str]) -> bool:
-    """Whether products have one thread, so that several of them may run at once."""
+    """Whether a product uses one thread, so several of them can run at once."""
     return environ.get(VARIABLE, "").strip() in ("1", _CHOSEN_HERE)
 
 
 def as_the_user_set_it(environ: Mapping[str, str]) -> dict[str, str]:
-    """The environment for kernels, whose threads are a matter of their own: without what ``use_one_thread`` has set."""
+    """The environment for kernels, which choose their own threads: without the settings of ``use_one_thread``."""
     return {name: value for name, value in environ.items() if (name, value) != (VARIABLE, _CHOSEN_HERE)}

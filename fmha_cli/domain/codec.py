@@ -260,7 +260,7 @@ def _reader_of_choices(found: Mapping[Any, Any], what: str, *, told: bool = Fals
     def choice(value: Any) -> Any:
         try:
             return found[value]
-        except (KeyError, TypeError):  # a list is no key
+        except (KeyError, TypeError):  # a list cannot be a key
             raise DecodeError(f"{value!r} {what}" if told else what) from None
 
     return choice

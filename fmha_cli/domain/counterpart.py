@@ -182,7 +182,7 @@ class Binaries:
 
 @dataclass(frozen=True)
 class Needs:
-    """The kernels that one program needs, which are those that this tool would run.
+    """The kernels that one program needs: the ones that this tool would run.
 
     Attributes:
         kernels: upstream's name and the family of each kernel, in the order in which cases need them.

@@ -35,7 +35,7 @@ class FindingKind(StrEnum):
     DIVERGENT_BARRIER = "divergent-barrier"
     """Waves of a workgroup wait at a barrier that others never reach, or lanes of a warp at an instruction that needs all."""
     MISALIGNED = "misaligned"
-    """An address that is no multiple of the access's size."""
+    """An address that is not a multiple of the access's size."""
     SHARED_RACE = "shared-race"
     """As ``lds-race``, in the shared memory of an NVIDIA device."""
     UNINITIALISED_SHARED = "uninitialised-shared"
@@ -256,6 +256,6 @@ class ChoosesArithmetic(Protocol):
 
 @runtime_checkable
 class UsesRuntime(Protocol):
-    """A backend that names the runtimes that its sessions call (``hip``, ``cuda``), so that an emulator can replace one."""
+    """A backend that names the runtimes that its sessions call (``hip``, ``cuda``), so an emulator can replace one."""
 
     runtimes: tuple[str, ...]

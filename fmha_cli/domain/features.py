@@ -1,4 +1,4 @@
-"""The choices that a problem makes besides sizes and masks. Each is a closed set."""
+"""The choices of a problem other than sizes and masks. Each is a closed set."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ class KvCache:
 
 @dataclass(frozen=True)
 class CacheStorage:
-    """Extents of a given cache where they are not those that its problem needs; 0 = as the problem needs them.
+    """Extents of a given cache where they differ from what its problem needs; 0 = as the problem needs them.
 
     Attributes:
         rows: rows of each sequence in a linear cache.

@@ -1,4 +1,4 @@
-"""The state of a machine besides its devices: the checks of ``fmha doctor``, and the sources that kernels are built from.
+"""The state of a machine besides its devices: the checks of ``fmha doctor`` and the sources of kernels.
 
 A backend that needs its own compilers or sources implements ``Doctored`` or ``Sourced``.
 """

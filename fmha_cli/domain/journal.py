@@ -29,8 +29,8 @@ class Asked:
 class Start:
     """The invocation to which the journal belongs, and what was asked for.
 
-    ``parts`` holds everything besides the rows that could change a verdict or a time, by its name for people. A value that
-    begins with ``sha256:`` is a digest of something longer.
+    ``parts`` holds everything except the rows that could change a verdict or a time, by its name for people. A value
+    that begins with ``sha256:`` is a digest of something longer.
     """
 
     schema: Literal["fmha.journal/2"] = "fmha.journal/2"
@@ -84,7 +84,7 @@ class Finished:
 
 @dataclass(frozen=True, kw_only=True)
 class Done:
-    """Rows are finished: one, or two that were timed in turns and mean nothing without each other."""
+    """Rows are finished: one, or two whose timed launches were interleaved and which mean nothing without each other."""
 
     schema: Literal["fmha.journal/2"] = "fmha.journal/2"
     event: Literal["done"] = "done"

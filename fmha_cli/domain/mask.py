@@ -89,7 +89,7 @@ class Mask:
         return 0 <= j < seqlen_k and right_ok and left_ok
 
     def seeing(self, seqlen_q: int, seqlen_k: int) -> range:
-        """The rows that see a key, without those that see only sinks."""
+        """The rows that see a key, without the rows that see only sinks."""
         delta = self.delta(seqlen_q, seqlen_k)
         first = 0 if self.right is None else max(0, -delta - self.right)
         end = seqlen_q if self.left is None else min(seqlen_q, seqlen_k - delta + self.left)
@@ -166,7 +166,7 @@ _SPELLINGS = ("none", "causal", "causal-tl", "window:L,R", "window-tl:L,R", "gen
 
 
 def _near(word: str, rest: str) -> str:
-    """What may have been meant by a text that is no mask."""
+    """What may have been meant by a text that is not a mask."""
     if word in ("window", "window-tl"):
         left = rest.strip() if re.fullmatch(_NUMBER, rest) else "1024"
         same = f"; the same is --window {left}" if word == "window" else ""

@@ -1,4 +1,6 @@
-"""Protocols of backends that measure the machine: the peaks of its device, its ceiling beside timed launches, settings of kernels."""
+"""Protocols of backends that measure the machine: the peaks of its device, its ceiling around timed launches, settings
+of kernels.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,7 @@ class PeakLoops(Protocol):
 
 @runtime_checkable
 class Canary(Protocol):
-    """A backend with ``PeakLoops`` that can look, right beside timed launches, whether the machine is as fast as before."""
+    """A backend with ``PeakLoops`` that can check, right around timed launches, whether the machine is still as fast."""
 
     def run_canary(self, artifact: Path, threads: int, *, memory: bool) -> float:
         """Run a short loop of the library of ``build_peaks`` in a separate process.
@@ -60,7 +62,7 @@ class Tunable(Protocol):
         """The settings of a kernel by the facts of the device, else the kernel's own; None if it takes none."""
 
     def worth_measuring(self, problem: Problem, kernel: KernelSpec, device: DeviceFacts) -> bool:
-        """Whether the settings matter for a problem, so that a measurement is worth its time (below a second)."""
+        """Whether the settings matter for a problem, so a measurement is worth its time (below a second)."""
 
     def measure_settings(self, artifact: Path, kernel: KernelSpec, threads: int) -> Mapping[str, int]:
         """The fastest settings, measured on this machine with the kernel itself. Only the worker calls this.

@@ -3,8 +3,9 @@
 Facts are named as in ``FACTS``, whether they come from a preset in ``arch_specs/`` or from the configuration of a model. A window
 of W keys includes the query's own, so its mask has W - 1 keys to the left.
 
-Multi-head latent attention has two forms. In prefill every head has keys and values of its own. In decode the projections are
-absorbed into Q and O: all heads share one latent row, whose first columns are V (DeepSeek-AI, "DeepSeek-V2" (2024), section 2.1).
+Multi-head latent attention has two forms. In prefill every head has its own keys and values. In decode the projections
+are absorbed into Q and O: all heads share one latent row, whose first columns are V (DeepSeek-AI, "DeepSeek-V2" (2024),
+section 2.1).
 """
 
 from __future__ import annotations

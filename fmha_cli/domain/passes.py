@@ -103,7 +103,9 @@ class TwoPasses:
 
 @dataclass(frozen=True)
 class _Before:
-    """The forward kernels of one architecture: those that fit, best first, and the reasons of the nearest one that does not."""
+    """The forward kernels of one architecture: the ones that fit, best first, and the reasons of the nearest one that
+    does not.
+    """
 
     fitting: tuple[Supported, ...] = ()
     reasons: tuple[Reason, ...] = ()
@@ -117,8 +119,9 @@ class _Before:
 
 
 def joined(problem: Problem, forward: Plan, backward: Plan) -> Plan:
-    """One plan of two passes. Workspaces of one name become one that is large enough for both passes, so that the backward
-    pass finds there what the forward pass has left."""
+    """One plan of two passes. Workspaces of one name become one that is large enough for both passes: the backward pass
+    reads what the forward pass left there.
+    """
     spaces: dict[str, Workspace] = {}
     for space in (*forward.workspaces, *backward.workspaces):
         known = spaces.get(space.name, space)

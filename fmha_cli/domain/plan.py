@@ -85,7 +85,7 @@ class Plan:
 class Edited:
     """The edited sources from which a kernel was built: a tree that differs from the pinned one.
 
-    ``tree`` is the digest of all its files; ``files`` counts those that differ from revision ``base``.
+    ``tree`` is the digest of all its files; ``files`` counts the files that differ from revision ``base``.
     """
 
     base: str

@@ -75,7 +75,7 @@ class Problem:
         kv_dtype: element type of the cache, where it is not that of Q. Appended keys and values have Q's type, and are
             quantised as they are written.
         fp8_encoding: how fp8 of Q, the cache and O is read; ``ocp`` without fp8.
-        storage: how large a given cache is. It is no flag: it is in no JSON form, digest or repro line.
+        storage: how large a given cache is. It is not a flag, so no JSON form, digest or repro line has it.
         json_always: the members of the JSON form that are always present; others are absent at their defaults.
     """
 
@@ -262,7 +262,7 @@ class Problem:
 
     @property
     def digest(self) -> str:
-        """sha256 over the JSON form, by which ``--only`` names a problem."""
+        """sha256 over the JSON form; ``--only`` names a problem by it."""
         return digest_of(self.to_dict())
 
     def repro(self) -> str:

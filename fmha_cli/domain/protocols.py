@@ -203,7 +203,7 @@ class Refusing(Protocol):
 
 @runtime_checkable
 class Profiled(Refusing, Protocol):
-    """A backend that has profiles of its own. ``kernels`` lists the kernels that can be built."""
+    """A backend with its own profiles. ``kernels`` lists the kernels that can be built."""
 
     def profile_kernels(self, arch: ArchSpec, profile: str) -> Iterable[KernelSpec]:
         """The kernels of one of its profiles, lazily. Its project may list some that cannot be built; ``refusals``
@@ -364,7 +364,7 @@ class Keyed(Protocol):
 
 @runtime_checkable
 class Explained(Protocol):
-    """A backend with errors of its own, for ``fmha explain CODE``. Its rules have their pages without it."""
+    """A backend with its own errors, for ``fmha explain CODE``. Its rules have their pages without it."""
 
     @property
     def errors(self) -> Mapping[str, tuple[str, str]]:

@@ -15,7 +15,7 @@ DEEPEST = 64
 
 
 class NotJson(DecodeError):
-    """The text is not JSON at all."""
+    """The text is not JSON."""
 
 
 def regular_bytes(path: Path) -> bytes:

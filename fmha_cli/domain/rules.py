@@ -42,7 +42,7 @@ class Severity(IntEnum):
 class Reason:
     """Why a kernel does not serve a problem: rule id, text with the values, and the change that would help.
 
-    A hint that is a change of flags is written as flags (``domain.hints``), so that ``explain`` can try it.
+    A hint that is a change of flags is written as flags (``domain.hints``), and ``explain`` can try it.
     """
 
     id: Annotated[str, "rule id; fmha explain ID prints its page"]
@@ -116,7 +116,7 @@ def _signature_check(field: str) -> Check:
 
 
 def _follows(problem: Problem, kernel: KernelSpec) -> bool:
-    """Whether both output types are the defaults of different input types, so that K001 covers the difference."""
+    """Whether both output types are the defaults of different input types; then K001 covers the difference."""
     have = kernel.signature
     default = have.dtype_out is have.dtype.default_output and problem.dtype_out is problem.dtype.default_output
     return default and have.dtype is not problem.dtype
@@ -172,7 +172,7 @@ def _direction_check(problem: Problem, kernel: KernelSpec, device: DeviceFacts) 
     if problem.direction is have:
         return None
     text = f"direction {problem.direction.value} is not what a {kernel.family.value} kernel computes"
-    cached = problem.kv_cache.kind is not CacheKind.NONE  # a cache has no gradients, so that problem is impossible
+    cached = problem.kv_cache.kind is not CacheKind.NONE  # a cache has no gradients, so such a problem is impossible
     return Refusal(text, None if cached and have.backward else f"--direction {have.value}")
 
 
@@ -306,7 +306,7 @@ def unbuildable(kernel: KernelSpec, reasons: Sequence[Reason]) -> UnsupportedErr
 
 
 def is_of_a_plugin(id: str) -> bool:
-    """Whether a rule's id is among those that this tool leaves to plugins."""
+    """Whether a rule's id is one of the ids that this tool leaves to plugins."""
     return id[1:].isdigit() and int(id[1:]) >= FIRST_PLUGIN_RULE
 
 

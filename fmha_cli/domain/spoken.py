@@ -26,8 +26,8 @@ class Meaning:
 
     Attributes:
         names: the names that it has here.
-        label: what they were found by, for people (``MI300X``); empty if that is the name itself.
-        note: a sentence to say besides them, or instead of them.
+        label: the word that found them, for people (``MI300X``); empty if that is the name itself.
+        note: a sentence to print with them, or instead of them.
         absent: all there is to say if none of the names exists.
     """
 
@@ -79,7 +79,8 @@ def products(facts: Mapping[str, Mapping[str, Any]]) -> tuple[str, ...]:
 
 def _product(name: str) -> Meaning | None:
     """The architectures of a product: by its whole name, by some of its words, or by its first letters. An architecture that exists and
-    has no kernels here is known too, so that neither its name nor its product is taken for another one's: it has no names and a note."""
+    has no kernels here is known too, so neither its name nor its product is mistaken for another: it has no names and a
+    note."""
     wanted = _bare(name)
     rows = _document()["names"][Kind.ARCH]
     known = [(product, arch) for arch in arch_names() for product in products(load_arch(arch).facts)]
@@ -109,8 +110,8 @@ def _other(name: str, row: Mapping[str, Any]) -> str:
 
 
 def whole_of(arch: str, archs: Iterable[str]) -> str | None:
-    """The architecture with the instructions that only one chip has, beside one that later chips take too: sm_90a for
-    sm_90. Kernels for it include those that need such instructions. None if there is none among ``archs``.
+    """The architecture with the instructions that only one chip has, next to the one that later chips also accept:
+    sm_90a for sm_90. Kernels for it include those that need such instructions. None if there is none among ``archs``.
 
     Source: NVIDIA, CUDA C++ Programming Guide, architecture-specific features: targets with the suffix ``a``.
     """

@@ -82,9 +82,10 @@ def _near(name: str, names: Sequence[str], kind: Kind | None) -> tuple[Sequence[
 
 
 def close(name: str, known: str) -> bool:
-    """Whether one may be a typing mistake for the other: at most a third of the letters differ. A number is no typing
-    mistake for another number, unless most of the name agrees before it (``sm70`` and ``sm80``, but not ``gfx943`` and
-    ``gfx942``)."""
+    """Whether one may be a typing mistake for the other: at most a third of the letters differ. One number is not a
+    misspelling of another, unless most of the name agrees before it (``sm70`` and ``sm80``, but not ``gfx943`` and
+    ``gfx942``).
+    """
     if not name or not known:
         return False
     same_letters = sorted(name) == sorted(known)

@@ -8,8 +8,8 @@ Axes, with ``s`` rows of a sequence, ``d`` the head dim, and ``heads`` the tenso
   append of a sequence. The keys of sequence b start at row leftpads()[b] of its item cache_item(b) of cache_batch;
 - a paged cache is (pages, page, kv_heads, d) in both layouts; the block table is (batch, table_width);
 - a given cache may be larger than its sequences need (``Problem.storage``); a filled one is not;
-- where V is in K (``Problem.v_in_k``) there is no v, v_new, v_descale or dv: V is the first hdim_v columns of k, with k's
-  scales, appended keys are values too, and dk holds the sums of both;
+- where V is in K (``Problem.v_in_k``) v, v_new, v_descale and dv do not exist: V is the first hdim_v columns of k, with
+  k's scales, appended keys are values too, and dk holds the sums of both;
 - k_new and v_new (appended keys) are batch-shaped with ``append`` rows;
 - lse is fp32 (batch, heads, seqlen_q) or, packed, (heads, total_q), in both layouts;
 - rotary_cos and rotary_sin are fp32 (positions, dim / 2), row n for position n, of which the last one used is the last;
@@ -41,7 +41,7 @@ ROTARY_TABLES = ("rotary_cos", "rotary_sin")
 
 
 class Element(StrEnum):
-    """Storage type of one element, each in bytes of its own: fp4 has one code in the low half of a byte."""
+    """Storage type of one element, each in its own bytes: fp4 has one code in the low half of a byte."""
 
     FP32 = "fp32"
     FP16 = "fp16"

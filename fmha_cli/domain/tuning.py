@@ -15,7 +15,8 @@ from fmha_cli.domain.problem import Problem
 
 @runtime_checkable
 class Varied(Protocol):
-    """A backend that has further kernels to try for a problem, besides those that ``kernels`` lists and ``decide`` ranks.
+    """A backend that has further kernels to try for a problem, beyond the ones that ``kernels`` lists and ``decide``
+    ranks.
 
     ``--kernel`` names them like others; nothing else chooses one, unless it was tuned (``fmha tune``). The search space of a backend
     without this protocol is what it decides about.

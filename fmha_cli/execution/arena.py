@@ -26,7 +26,7 @@ from fmha_cli.execution.poison import Bytes, Pattern, as_words, fill_words, hold
 from fmha_cli.oracle.tensors import Array, Inputs, numpy_dtype
 
 _BLOCK = 1 << 17
-"""64-bit words compared at a time, so that the result of a comparison stays in the cache."""
+"""64-bit words compared at a time, so the result of a comparison stays in the cache."""
 
 _NUMBERS = count(1)
 
@@ -63,7 +63,7 @@ class Arena:
     :meth:`violations`, :meth:`changed_inputs` and :meth:`read`. It is not safe for several threads.
 
     Args:
-        also: bytes of host memory that the caller is going to need besides, for the reference.
+        also: further bytes of host memory that the caller is going to need, for the reference.
 
     Raises:
         MemoryError: there is too little memory for it, the inputs that it is compared with, the outputs that are read, and

@@ -1,4 +1,4 @@
-"""Checks of one run's outputs besides the guards: wrong, never written, not finite, not repeated."""
+"""Checks of one run's outputs, apart from the guards: wrong, never written, not finite, not repeated."""
 
 from __future__ import annotations
 

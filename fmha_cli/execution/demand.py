@@ -22,7 +22,7 @@ def shortage(fault: MemoryError, what: str) -> Reason:
     """The Reason why a row was not run.
 
     Args:
-        what: that for which there is no memory.
+        what: what the memory is for.
     """
     return Reason(
         TOO_LARGE, f"no memory for {what}: {fault}", "a smaller batch or length; --no-check needs no reference"

@@ -59,7 +59,7 @@ def rebuilt(there: Mapping[str, str | None], here: Mapping[str, str | None]) -> 
     """How the kernels of a journal differ from those built now, in words; None if no kernel of both differs.
 
     Args:
-        there, here: kernel digest, or ``DIGEST@DIR`` of a kernel from a tree of its own -> digest of the key of its build,
+        there, here: kernel digest, or ``DIGEST@DIR`` of a kernel from its own tree -> digest of the key of its build,
             None if it could not be built.
     """
     for name, key in here.items():

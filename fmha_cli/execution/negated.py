@@ -20,7 +20,7 @@ from fmha_cli.oracle.tensors import Array, Inputs, numpy_dtype
 _SIGNED = tuple(
     numpy_dtype(element) for element in (Element.FP32, Element.FP16, Element.BF16, Element.FP8_E4M3, Element.FP8_E5M2)
 )
-"""Types with a sign bit of their own, the highest one. (fp8 of the kind ``fnuz`` has none for zero.)"""
+"""Types with a separate sign bit, the highest one. (fp8 of the kind ``fnuz`` has none for zero.)"""
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,9 @@ class Pattern(Enum):
         return Pattern.FF7F if self is Pattern.FFFF else Pattern.FFFF
 
     def element(self, itemsize: int) -> int:
-        """The pattern as one element; a byte takes the word's high byte, which is NaN in both fp8 types. 0x7fff gives way to the NaN beside it."""
+        """The pattern as one element; a byte takes the word's high byte, which is NaN in both fp8 types. 0x7fff gives
+        way to the NaN next to it.
+        """
         word = self.value - (self is Pattern.FF7F)
         return {1: word >> 8, 2: word, 4: word << 16 | word}[itemsize]
 

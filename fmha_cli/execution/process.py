@@ -182,7 +182,7 @@ class WorkerProcess:
                 return Death(Verdict.TIMED_OUT, f"no answer after {timeout:.3g} s; killed")
 
     def _drain_output(self) -> None:
-        """Read what was printed, up to the limit, so that endless output cannot block the parent."""
+        """Read what was printed, up to the limit, so endless output cannot block the parent."""
         with suppress(BlockingIOError):
             for _ in range(LOG_KEPT // 4096):
                 data = os.read(self._output, 1 << 16)
@@ -239,7 +239,7 @@ class WorkerProcess:
 
 
 def same_code() -> dict[str, str]:
-    """The parent's environment with its module search path, so that both processes import the same code."""
+    """The parent's environment with its module search path, so both processes import the same code."""
     path = [os.path.abspath(entry) for entry in sys.path]
     return {**as_the_user_set_it(os.environ), "PYTHONPATH": os.pathsep.join(path)}
 

@@ -40,7 +40,7 @@ from fmha_cli.execution.process import Death, WorkerProcess
 from fmha_cli.execution.protocol import Failure, Message
 
 KEPT_JOBS = 2
-"""Jobs that stay loaded in the worker unless more are timed in turns (``Supervisor.holding``)."""
+"""Jobs that stay loaded in the worker unless more of them are interleaved (``Supervisor.holding``)."""
 
 _VERDICTS = {
     Failure.KERNEL: Verdict.LAUNCH_FAILED,
@@ -276,7 +276,7 @@ class Supervisor:
     def _tidy(self, identity: str) -> None:
         """Drop jobs whose arena is closed, and the oldest ones when a new job needs room.
 
-        If the worker dies while doing so, it is replaced at once, so that the next job is not blamed.
+        If the worker dies while doing so, it is replaced at once, so the next job is not blamed.
         """
         closed = [key for key, arena in self._loaded.items() if arena.closed]
         room = self._kept if identity in self._loaded else self._kept - 1
@@ -347,7 +347,7 @@ class Supervisor:
         self.close()
 
     def renew(self) -> None:
-        """Replace a worker with which nothing is wrong, so that what follows runs in a fresh process."""
+        """Replace a healthy worker, so the next job runs in a fresh process."""
         self.close()
         self.start()
 

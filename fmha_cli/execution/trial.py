@@ -112,8 +112,8 @@ class Trial:
 
     Attributes:
         outputs: what the worst launch returned.
-        when: the launches that are being looked at, for the notes.
-        harmed: whether something was written outside the outputs, so that the worker can no longer be trusted.
+        when: the launches under examination, for the notes.
+        harmed: whether something was written outside the outputs, which makes the worker untrustworthy.
         remarks: what the session said when it was bound.
     """
 

@@ -24,8 +24,8 @@ A failed request is answered with ``failure`` (a :class:`Failure`), ``what`` and
 stderr, which the parent keeps. The end of the channel ends the worker, and so does an answer that the device is lost.
 
 A worker has one runtime: the first request that loads one decides which. On an emulated device, the emulator is attached
-before the session opens, so that whoever opens the runtime's library finds it; ``observed`` is what it saw (else null),
-and comes with a failure too.
+before the session opens, so that everyone who opens the runtime's library finds it; ``observed`` is what it saw (else
+null), and comes with a failure too.
 """
 
 from __future__ import annotations
@@ -306,7 +306,7 @@ def address_of(arena: mmap.mmap) -> int:
 
 
 def verified(artifact: Loadable) -> Path:
-    """The path of an artifact whose bytes are those that were built.
+    """The path of an artifact whose bytes equal the built ones.
 
     Raises:
         KernelFailure: they are not, or the file cannot be read.

@@ -1,4 +1,4 @@
-"""Timing in turns: which kernel runs next, when to stop, and the result.
+"""Interleaved timing: which kernel runs next, when to stop, and the result.
 
 Kernels timed one after the other run under different conditions (clock, temperature, neighbours). If they take turns,
 they share every disturbance. Each round runs every side once, in a rotation drawn from the seed. The next round uses the

@@ -1,7 +1,7 @@
 """``Ceiling``: what the machine reached at best right before and right after the timed launches of a row.
 
-A share of the peak blames the kernel for everything that slowed the machine meanwhile: neighbours, heat, a lower clock. Short
-loops beside the launches tell the two apart.
+A share of the peak blames the kernel for everything that slowed the machine meanwhile: neighbours, heat, a lower clock.
+Short loops around the launches tell the two apart.
 """
 
 from __future__ import annotations

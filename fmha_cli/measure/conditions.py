@@ -1,4 +1,5 @@
-"""``Conditions``: clock, temperature and throttling of the processor beside the timed launches, as far as the system tells.
+"""``Conditions``: clock, temperature and throttling of the processor around the timed launches, as far as the system
+reports them.
 
 Sources: Linux, ``Documentation/admin-guide/pm/cpufreq.rst`` (``scaling_cur_freq``, kHz), ``Documentation/hwmon/sysfs-interface.rst``
 (``temp*_input``, thousandths of a degree), and ``arch/x86/kernel/cpu/mce/therm_throt.c`` (``core_throttle_count``). Virtual

@@ -58,7 +58,7 @@ class Difference:
 
     Attributes:
         before_ns, after_ns: the median over the processes of their 10 % quantiles; None without a process.
-        spread: by what share the processes of the more uneven side differ.
+        spread: the share that the processes of the more uneven side differ by.
         drift: share by which the machine may have moved between the sides, which adds to the tolerance; None if they took
             turns.
         p: of the exact test; None with too few processes.

@@ -46,7 +46,8 @@ class Side:
     Attributes:
         processes: the samples of each process that counts, in nanoseconds; the processes in the order in which they ran.
         short: number of processes with too few samples.
-        ceiling: the machine's best rate beside the launches, the median over the processes; None where nobody looked.
+        ceiling: the machine's best rate around the launches, the median over the processes; None if it was not
+            measured.
     """
 
     processes: tuple[tuple[int, ...], ...]

@@ -123,8 +123,9 @@ def _seen(problem: Problem, rows: int, keys: int) -> tuple[int, int]:
 
 
 MARGIN = {PeakKind.MEASURED: 0.15, PeakKind.SPEC: 0.02}
-"""The share by which a median may be below the floor and still be believed. A measured peak depends on the clock and the
-neighbours at the time of its measurement; the peak of a data sheet is an upper bound."""
+"""How far a median may be below the floor, as a share, and still be believed. A measured peak depends on the clock and
+the neighbours at the time of its measurement; the peak of a data sheet is an upper bound.
+"""
 
 FASTER_THAN_ROOFLINE = "M001"
 """Id of the Reason for an impossible time."""

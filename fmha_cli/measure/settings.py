@@ -24,7 +24,7 @@ class Subject:
     """What was measured.
 
     Attributes:
-        machine: its ``toolchain`` is the digest of the kernel's artifact, so that a new build is measured anew.
+        machine: its ``toolchain`` is the digest of the kernel's artifact, so a new build is measured again.
         kernel: name of the kernel.
     """
 

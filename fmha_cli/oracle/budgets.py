@@ -134,7 +134,9 @@ def is_far(problem: Problem, reach: F64) -> Bools:
 
 
 def near_reach(problem: Problem, reach: F64) -> F64:
-    """(R,) the reach that budgets may be proportional to: in far rows only that of a cap, whose tanh has rounding errors of its own."""
+    """(R,) the reach that budgets may be proportional to: in far rows only that of a cap, whose tanh has its own
+    rounding errors.
+    """
     capped = min(problem.softcap, FAR / (SCORE_SPREAD * F32_EPS)) if problem.softcap > 0 else 0.0
     return np.where(is_far(problem, reach), np.minimum(capped, np.nan_to_num(reach)), reach)
 

@@ -102,7 +102,7 @@ def ck_stream(problem: Problem, b: int, h: Ints, i: Ints, first: int, end: int) 
     P is cut into tiles of 32 x 32. Philox 4x32-7 with key = low and high word of the seed and counter words
     c0, c1 = low and high word of offset + (b * heads + h) * 64 + lane, c2 = i div 32, c3 = j div 32, gives 16 bytes,
     little end first. Element (i, j) takes byte 8 * (i div 16 mod 2) + i mod 8 of lane 32 * (i div 8 mod 2) + j mod 32
-    and is kept when byte <= floor((1 - p) * 255), so that a share of (floor((1 - p) * 255) + 1) / 256 is kept.
+    and is kept when byte <= floor((1 - p) * 255), so a share of (floor((1 - p) * 255) + 1) / 256 is kept.
 
     Source: ``ck_tile/ops/fmha/block/block_dropout.hpp`` ``BlockDropout``, ``ck_tile/core/utility/philox_rand.hpp``
     ``philox``, ``init_dropout`` of the kernels' arguments.
@@ -133,7 +133,7 @@ def fa2_stream(problem: Problem, b: int, h: Ints, i: Ints, first: int, end: int)
     high word of the seed and counter words c0, c1 = low and high word of offset + (b * heads + h) * 32 + lane,
     c2 = i div 16, c3 = j div 32, gives 16 bytes, little end first. With the accumulators' layout, element (i, j) is
     lane 4 * (i mod 8) + j mod 8 div 2's, and its byte is 8 * (j div 16 mod 2) + 4 * (j div 8 mod 2) + 2 * (i div 8 mod 2)
-    + j mod 2. It is kept when byte <= floor((1 - p) * 255), so that a share of (floor((1 - p) * 255) + 1) / 256 is kept,
+    + j mod 2. It is kept when byte <= floor((1 - p) * 255), so a share of (floor((1 - p) * 255) + 1) / 256 is kept,
     and divided by 1 - p.
 
     Source: ``csrc/flash_attn/src/dropout.h`` ``Dropout``, ``philox.cuh`` ``philox``, ``utils.h``

@@ -129,7 +129,7 @@ def _tensor(
     if kind in custom:
         return round_to(custom[kind](shape.shape, np.random.Generator(bits)), shape.dtype)
     if kind == "ties" and name in ("k", "k_new"):
-        # k_new uses the rows of k, so that appended keys tie with cached ones
+        # k_new uses the rows of k, so appended keys tie with cached ones
         few = _integers(generator(seed, "k"), 4 * shape.shape[-1]).reshape(4, -1)
         choice = bits.random_raw(shape.elements // max(1, shape.shape[-1])) & np.uint64(3)
         tied = few[choice.astype(np.int64)].reshape(shape.shape)

@@ -363,7 +363,9 @@ def _least(p: Problem) -> float:
 
 
 def _clean(block: RowBlock, rows: F64, first: int, end: int) -> F64:
-    """Keys or values first..end-1. Those that no row of the block sees are zero here, because they may hold any value."""
+    """Keys or values first..end-1. The ones that no row of the block sees are zero here, because they may hold any
+    value.
+    """
     part = rows[first:end]
     unseen = ~np.isfinite(part).all(axis=1)
     if unseen.any():

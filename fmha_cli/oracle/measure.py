@@ -31,7 +31,7 @@ from fmha_cli.oracle.reference import RowResult, squares
 from fmha_cli.oracle.tensors import F64, Array, Bools
 
 _CHUNK = 4096
-"""Rows compared at a time, so that a comparison needs little memory besides the tensors."""
+"""Rows compared at a time, so a comparison needs little memory beyond the tensors."""
 
 
 @dataclass(frozen=True)

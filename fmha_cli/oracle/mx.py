@@ -80,7 +80,7 @@ def _rows_axis(problem: Problem) -> int:
 
 
 def _spans(problem: Problem) -> Iterator[tuple[slice, slice]]:
-    """Ranges of V's rows whose blocks start anew, and of their scales."""
+    """Ranges of V's rows that start a new series of blocks, and of their scales."""
     if problem.mode is Mode.GROUP and problem.kv_cache.kind is CacheKind.NONE:
         rows, blocks = offsets(problem.key_lengths()), blocks_before(problem.key_lengths())
         for b in range(problem.batch):

@@ -94,7 +94,7 @@ class Reference(RowResult):
 
     Attributes:
         rows: the rows.
-        flat_v: whether all rows of V are equal, so that O is the same for every softmax.
+        flat_v: whether all rows of V are equal, which makes O the same for every softmax.
         cache: k and v after an append.
         leaks: (R, hdim_v), where O may be NaN because a key that the mask hides from the row has a V that is not
             finite: tiles multiply it by P = 0, and 0 * NaN is NaN. None if every V is finite.

@@ -76,7 +76,7 @@ def corner_rows(problem: Problem, seqlen_q: int, seqlen_k: int) -> Ints:
 
 
 def _corners(problem: Problem, lengths: Ints, bits: np.random.PCG64, count: int) -> Ints:
-    """Numbers of corner rows: one for every (sequence, head), in turns, and the others while there are ``count`` at most."""
+    """Numbers of corner rows: one for every (sequence, head), round robin, then the others up to ``count``."""
     keys = np.array(problem.key_lengths(), dtype=np.int64)
     turn, one, others = int(bits.random_raw() >> 32), [], []
     for q, k in sorted(set(zip(lengths.tolist(), keys.tolist(), strict=True))):

@@ -23,8 +23,8 @@ class RowBlock:
     """Query rows of one sequence that share a key/value head.
 
     q (R, hdim) float64; h, i (R,): head and row in the sequence; row r sees keys low[r] <= j < high[r]
-    and j < min(sink, high[r]), but none whose bias is -inf. With ``shaken`` above 0, the scores are those that single precision
-    may make of them: another number, other rounding errors.
+    and j < min(sink, high[r]), but none whose bias is -inf. With ``shaken`` above 0, the scores are perturbed as single
+    precision may perturb them: another number, other rounding errors.
     """
 
     view: SequenceView

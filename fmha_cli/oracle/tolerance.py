@@ -1,4 +1,4 @@
-"""The rules by which an output is accepted; all of them must hold (``results/judging.md`` has the measurement).
+"""The rules of acceptance for an output; all of them must hold (``results/judging.md`` has the measurement).
 
 Errors that the rounding of very large scores explains (``RowResult.swing``) do not count; they never explain a row of zeros.
 
@@ -132,8 +132,8 @@ def compare_gradients(
     backend: str = ANY,
     flushes: bool = False,
 ) -> Comparison:
-    """Judge dq, dk, dv and dbias (those that ``outputs`` holds) by rules 1 to 4; a row is the last axis, in dbias one element.
-    ``flushes`` as in ``compare``.
+    """Judge dq, dk, dv and dbias (the ones that ``outputs`` holds) by rules 1 to 4; a row is the last axis, in dbias
+    one element. ``flushes`` as in ``compare``.
 
     Raises:
         UnsupportedError: O003, a dtype without a budget.

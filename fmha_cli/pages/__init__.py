@@ -8,8 +8,8 @@ samples, and says in words what is missing where it has no data.
 - ``roofline``: FLOP/s against FLOP/byte. Solid ceilings are measured, dashed ones are from the data sheet; the ceiling of memory comes from rows
   with cold caches.
 - ``regret``: per cent slower than the best kernel or backend of a problem. A blue frame marks the choice of ``auto``; hatched cells are UNSURE.
-- ``history``: a point over the runs of the store, with its sure changes: those that ``fmha compare`` would call sure against the last
-  5 runs before it.
+- ``history``: a point over the runs of the store, with its sure changes: the ones that ``fmha compare`` would call sure
+  against the last 5 runs before it.
 - ``compare``: the ratio of each compared row with its interval; the tolerance is a band, unsure rows are grey.
 - ``samples``: the samples of a chosen row by process.
 - ``verdicts``: rows by verdict and first reason.

@@ -17,7 +17,7 @@ AXES: Mapping[str, tuple[str, ...]] = {
 """What a plot can have on its horizontal axis -> the members of a problem that belong to it."""
 
 _MORE = {"seqlen": ("seqlens_q", "seqlens_k", "cache_seqlens", "scale"), "hdim": ("scale",)}
-"""Members that follow from the axis and need no line of their own."""
+"""Members that follow from the axis and need no separate line."""
 _PREFIXES = {"T": 1e12, "G": 1e9, "M": 1e6}
 
 

@@ -16,7 +16,7 @@ from fmha_cli.report.escaping import cleaned
 from fmha_cli.report.finite import nulled
 
 ALONE, BESIDE, COLUMNS = 620, 330, 3
-"""Widths of a panel that stands alone, and of one beside others, in pixels; and panels in one line."""
+"""Widths of a panel that stands alone, and of one next to others, in pixels; and panels in one line."""
 
 
 def svg_files(content: Content) -> Iterator[tuple[str, str]]:
@@ -43,7 +43,7 @@ def _spec(plot: Plot, rows: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _fixed(spec: dict[str, Any], width: int) -> dict[str, Any]:
-    """The chart with a width of its own in place of its container's."""
+    """The chart with its own width in place of its container's."""
     for part in (spec, *spec.get("layer", ())):
         if part.get("width") == "container":
             part["width"] = width

@@ -1,4 +1,4 @@
-"""The tables of a page: those that the commands print, with what their rows are sorted by."""
+"""The tables of a page: the ones that the commands print, with the keys that sort their rows."""
 
 from __future__ import annotations
 

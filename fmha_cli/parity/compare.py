@@ -208,7 +208,7 @@ class _Walk:
         return replace(ran, device=record.device)
 
     def _timed(self, row: Row) -> Row:
-        """The row with times of both sides, taken in turns. If a side gives none, the outcome stays, with a reason."""
+        """The row with interleaved times of both sides. If a side gives none, the outcome stays, with a reason."""
         assert row.mapped.problem is not None
         assert row.record is not None
         record, case = row.record, row.mapped

@@ -46,7 +46,7 @@ def run_program(path: Path, argv: tuple[str, ...], env: Mapping[str, str], timeo
     """Run a program in a temporary folder. No process that it started is left when this returns.
 
     Raises:
-        EnvironmentProblem: Y004, it cannot be started at all.
+        EnvironmentProblem: Y004, it cannot be started.
         Interrupted: Ctrl-C.
     """
     with tempfile.TemporaryDirectory(prefix="fmha-parity-") as folder:

@@ -38,7 +38,7 @@ class Suite:
     """A suite of cases.
 
     Attributes:
-        matrices: the checked matrices; every call of :meth:`cases` expands them anew.
+        matrices: the checked matrices; every call of :meth:`cases` expands them again.
         options: the options of each program with their defaults.
     """
 

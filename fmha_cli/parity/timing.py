@@ -1,4 +1,4 @@
-"""Timing one case on both sides in turns, under the same clock, temperature and load."""
+"""Time one case on both sides, interleaved, under the same clock, temperature and load."""
 
 from __future__ import annotations
 

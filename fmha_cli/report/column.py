@@ -29,9 +29,10 @@ class Column:
         header: the header, with the unit in brackets.
         text: turns the member's JSON value into a cell.
         number: whether cells are aligned to the right.
-        fit: what happens where the terminal is too narrow.
+        fit: what happens if the terminal is too narrow.
         least: the fewest columns that a column keeps when it is shortened or folded.
-        rank: where columns must be left out, those of the highest rank go first, of equals the last; 0 stays longest.
+        rank: where columns must be left out, the ones of the highest rank go first, among equals the last; 0 stays
+            longest.
         common: how the line above the table tells a value that all rows share, in place of the column; None for a result,
             which always has its column.
         words: the cell is a list of words, each of which may be common to all rows.

@@ -18,7 +18,7 @@ _FURTHER = {
     "lds_conflict_cycles": "LDS conflict cycles",
     "barriers": "barriers",
 }
-"""Counts besides the instructions that are named where they differ."""
+"""Counts other than instructions that are named where they differ."""
 
 
 def compared_counts(mine: Sequence[Executed], other: Sequence[Executed], against: str) -> str | None:

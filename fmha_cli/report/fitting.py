@@ -1,6 +1,6 @@
 """Fit text into the width of a terminal: how wide a text is, where a line breaks, what an ellipsis replaces.
 
-A width is a number of terminal columns. None means that there is no limit: the output does not go to a terminal.
+A width is a number of terminal columns. None means no limit: the output does not go to a terminal.
 """
 
 from __future__ import annotations

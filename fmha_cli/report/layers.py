@@ -1,7 +1,7 @@
 """What the layers of a model cost: the columns that name them, and the time of all layers together.
 
 The sum of a model takes the median time of each kind of layer, times the number of such layers. It counts the layers that
-lack a time, so that nobody takes a part for the whole.
+lack a time, so nobody takes a part for the whole.
 """
 
 from __future__ import annotations

@@ -6,8 +6,8 @@ The steps, each only as far as the width demands:
 2. A value that all rows share moves to the line above the table (``Column.common``); in a table of one row only if it is too
    wide otherwise, because that row's values are its content.
 3. Cells are shortened or folded as ``Column.fit`` allows, down to ``Column.least``. Numbers never are.
-4. Columns are left out by ``Column.rank``, those that alone tell two rows apart after all others, and names that look alike once they
-   are shortened. ``Layout.missing`` names them.
+4. Columns are left out by ``Column.rank``, the ones that alone tell two rows apart last, and so are columns whose
+   names look alike once shortened. ``Layout.missing`` names them.
 """
 
 from __future__ import annotations

@@ -136,7 +136,7 @@ def stage_rows(
 @dataclass(frozen=True, kw_only=True)
 class Inputs:
     """Where the tensors came from: the seeded fill, and the files that replace it (tensor name -> file, or ``filled`` for a
-    tensor that was generated beside given ones)."""
+    tensor that was generated next to given ones)."""
 
     fill: str = "normal"
     fill_seed: int = 0

@@ -13,8 +13,8 @@ from fmha_cli.domain.members import Count
 class PlaceEffect:
     """One place.
 
-    ``ratio`` is the median, over the rows that were timed at all places of its kind, of its median time divided by the geometric
-    mean of theirs. ``ratio_ci95`` is the interval of that median by order statistics.
+    ``ratio`` is the median, over the rows that were timed at every place of its kind, of its median time divided by the
+    geometric mean of theirs. ``ratio_ci95`` is the interval of that median by order statistics.
     """
 
     place: Annotated[str, "device, and host in a cluster"]

@@ -1,7 +1,7 @@
 """``Record``: one JSON row (``fmha.record/3``), for every row that was asked for. Rows of ``fmha.record/1`` and ``/2`` are read too.
 
-A record holds plain values and domain nouns that need no backend to be read, so that a journal can be
-resumed after a plugin was removed. Keys are sorted; absent data is null, never missing.
+A record holds plain values and domain nouns that need no backend to be read, so a journal can be resumed after a plugin
+was removed. Keys are sorted; absent data is null, never missing.
 """
 
 from __future__ import annotations

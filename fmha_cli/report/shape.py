@@ -21,10 +21,10 @@ class Shape:
 
     Attributes:
         width: columns of the terminal; None: nothing is shortened, left out or wrapped.
-        columns: the names of the columns in their order; none for those that the table chooses.
+        columns: the names of the columns in their order; empty if the table chooses.
         sort: the names of the columns that order the rows, the first of them first; with ``:desc``, downwards.
         limit: the most rows.
-        summed: whether the line that sums up is shown.
+        summed: whether to show the summary line.
     """
 
     width: int | None = None

@@ -21,8 +21,9 @@ _OF_ROWS = re.compile(r"\s+\d+(-\d+)?(, \d+(-\d+)?)*: ")
 
 
 def chosen(table: Table, entries: Sequence[Row] | None, names: Sequence[str]) -> Table:
-    """The table with the named columns, those that only CSV has included; all of its own where none is named. Row numbers stay where
-    lines below the table refer to them."""
+    """The table with the named columns, including columns that only CSV has; without names, all of its own. Row numbers
+    stay where lines below the table refer to them.
+    """
     if not names:
         return table
     own = {column.name: i for i, column in enumerate(table.columns)}
@@ -47,7 +48,7 @@ def _exactly(value: Any) -> str:
 
 
 def shaped(table: Table, shape: Shape) -> Table:
-    """A table without entries of its own, with the chosen columns and rows.
+    """A table without entries, with the chosen columns and rows.
 
     Raises:
         UsageError: E017, no such column.
@@ -76,7 +77,7 @@ def shaped_document(
     """The table of a document, with the chosen columns and rows; the summary still counts every row.
 
     Args:
-        member: where the document has its rows; None for one that is no list of rows.
+        member: where the document has its rows; None for a document that is not a list of rows.
 
     Raises:
         UsageError: E017, no such column.

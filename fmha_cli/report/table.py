@@ -48,7 +48,7 @@ class Table:
 
 
 def headed(columns: Sequence[Column], **headers: str) -> list[Column]:
-    """The columns, some with headers of their own by name: those that say the unit of their cells."""
+    """The columns, some with other headers, by name, which say the unit of their cells."""
     return [
         replace(column, header=headers[column.name], called=column.name) if column.name in headers else column
         for column in columns

@@ -67,8 +67,8 @@ class Target:
         """Refuse a target that cannot be written. Nothing is changed.
 
         Args:
-            probe: also create a file beside a regular target and remove it. This alone notices a folder in which root may
-                create nothing, a read-only file system and a full disk.
+            probe: also create a file next to a regular target and remove it. This alone notices a folder in which root
+                may create nothing, a read-only file system and a full disk.
 
         Raises:
             EnvironmentProblem: X040.

@@ -2,7 +2,8 @@
 
 A run is compared with the last five before it, by the rule of ``fmha compare`` between stored runs: an exact test over processes,
 corrected for the number of runs, and a difference beyond the tolerance and what the machine moved by itself. Runs of few
-processes are taken together with those that follow, until there are enough. After a change, what came before it counts no more.
+processes are merged with the following ones, until there are enough. After a change, what came before it counts no
+more.
 """
 
 from __future__ import annotations

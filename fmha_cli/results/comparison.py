@@ -49,7 +49,7 @@ class Comparison:
     Attributes:
         rows: in the order of the first run.
         means: geometric mean of the ratios, by backend.
-        rule: by which the rows were judged.
+        rule: the rule that judged the rows.
         notes: what differs between the runs as a whole, and what the rows need.
     """
 
@@ -134,8 +134,9 @@ def _unshared(sides: Sequence[Sequence[Record]], by: Sequence[By]) -> By | None:
 TO_CONFIRM = 12
 """Fresh processes a side for suspicious rows."""
 _SPARE = 7
-"""Processes beyond the fewest that could be sure, so that not each of them has to agree: on a machine where every tenth process is slower by
-a tenth, 12 processes confirm 90 % of 150 slow rows, 16 confirm 97 % (results/comparing.md)."""
+"""Processes beyond the fewest that could be sure, so not each of them has to agree: on a machine where every tenth
+process is slower by a tenth, 12 processes confirm 90 % of 150 slow rows, 16 confirm 97 % (results/comparing.md).
+"""
 
 
 def processes_to_confirm(rows: int, alpha: float) -> int:

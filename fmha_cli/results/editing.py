@@ -8,7 +8,7 @@ from fmha_cli.results.loading import Summary
 from fmha_cli.results.store import Store, guarded
 
 _FREE = 0.25
-"""The share of a file that may be free before it is written anew without the free pages."""
+"""The share of a file that may be free before it is rewritten without the free pages."""
 
 
 def set_label(store: Store, run: Summary, label: str | None) -> None:

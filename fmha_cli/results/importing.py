@@ -53,6 +53,6 @@ def bring(store: Store, path: Path) -> Brought:
 
 
 def _id_of(run: Run) -> str:
-    """An id for the records of a file that name no run, so that the same file is the same run."""
+    """An id for the records of a file that name no run: the same file is always the same run."""
     nameless = [record.to_dict() for record in run.records if record.run is None]
     return digest_of(nameless)[:32]

@@ -1,7 +1,7 @@
 """A record taken apart for the store, and put together again: ``joined(taken_apart(record)) == record``.
 
-What many records share (problem, kernel, build, host) is told apart from what is a record's own (``rest``). Members that
-are derived from others are left out: the median of samples, the worst of several fills.
+What many records share (problem, kernel, build, host) is stored apart from what is a record's own (``rest``). Members
+that are derived from others are left out: the median of samples, the worst of several fills.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from fmha_cli.results.packing import DamagedError, Stages
 _DERIVED: Mapping[str, Any] = {"median_ns": 0, "tflops": 0.0, "gbps": 0.0, "notes": []} | dict.fromkeys(
     ("ci95_ns", "peak_fraction", "noise")
 )
-"""Members of a measurement that are computed anew, and what stands for them until then."""
+"""Members of a measurement that are recomputed, and their placeholders until then."""
 
 _SET = (
     *("backend", "arch", "fills", "fill_notes", "judging", "inputs", "settings", "repro", "splits", "workspace_bytes"),
@@ -88,7 +88,7 @@ class Parts:
 
 @dataclass(frozen=True, kw_only=True)
 class Place:
-    """What the store says of a record beside its parts.
+    """What the store says of a record in addition to its parts.
 
     Attributes:
         run: of the record; None if nothing is known of it.
@@ -102,7 +102,7 @@ class Place:
 
 
 def taken_apart(record: Record, place: Place) -> Parts:
-    """The parts of a record. What the place says of it is no part; what it says differently is."""
+    """The parts of a record. Members that equal the place's are left out; members that differ are a part."""
     row = record.to_dict()
     problem, kernel, stages = (row.pop(name) for name in ("problem", "kernel", "stages"))
     host = {name: row.pop(name) for name in ("host", "processor")}
@@ -199,8 +199,9 @@ def _medians(stages: Stages, count: int) -> list[int]:
 
 
 def _by_process(stages: Stages, processes: Sequence[int] | None) -> tuple[Sequence[Stages], Any]:
-    """The samples of each process; and the order of the processes where it is not one after the other, or is told though
-    there was one process."""
+    """The samples of each process; and the order of the processes where it is not one after the other, or is stated
+    though there was one process.
+    """
     if processes is None:
         return (stages,), None
     numbers = sorted(set(processes))

@@ -28,7 +28,7 @@ class Run:
     """The records of a run.
 
     Attributes:
-        name: the name by which it was asked for.
+        name: the name that the user asked for.
         records: in the order in which they were made.
         environment: the JSON form of ``Environment``; None where the source does not state it.
     """

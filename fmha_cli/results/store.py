@@ -129,11 +129,11 @@ _UNWRITABLE = (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN)
 
 
 def _unchanging(path: Path, steps: Sequence[Step]) -> sqlite3.Connection:
-    """A store that this user cannot write, as it is (sqlite.org/uri.html, ``immutable``). What a write-ahead log beside it holds
+    """A store that this user cannot write, as it is (sqlite.org/uri.html, ``immutable``). A write-ahead log next to it
     would be left out, so there must be none.
 
     Raises:
-        sqlite3.Error, OSError, Newer, Foreign: it is no store of this version, or another process has it open.
+        sqlite3.Error, OSError, Newer, Foreign: it is not a store of this version, or another process has it open.
     """
     log = path.with_name(f"{path.name}-wal")
     if log.exists() and log.stat().st_size:

@@ -1,7 +1,8 @@
 """The tables of the store, and the numbered steps from each version of them to the next.
 
-``record`` has one row for every process that took samples of a record; process 0 holds what the record says besides
-(``rest``). ``tally`` counts the records of each run, because counting a million rows takes seconds. Problems, kernels, builds, setups and hosts are shared by many records and kept once.
+``record`` has one row for every process that took samples of a record; process 0 holds the rest of the record
+(``rest``). ``tally`` counts the records of each run, because counting a million rows takes seconds. Problems, kernels,
+builds, setups and hosts are shared by many records and kept once.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 APPLICATION = 0x666D6861
-"""``fmha``: SQLite keeps it in the header, so that another program's file is known as such."""
+"""``fmha``: SQLite keeps it in the header, which identifies another program's file."""
 
 _FIRST = """
 create table run(
@@ -86,7 +87,7 @@ class Foreign(Exception):
 
 
 def migrate(connection: sqlite3.Connection, path: Path, steps: Sequence[Step] = STEPS) -> None:
-    """Bring a store to the newest version: all steps in one transaction, after a backup beside the file.
+    """Bring a store to the newest version: all steps in one transaction, after a backup next to the file.
 
     Raises:
         Newer, Foreign: nothing was changed.

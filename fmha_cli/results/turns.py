@@ -19,7 +19,7 @@ from fmha_cli.report.record import Record
 from fmha_cli.results.conditions import is_timed
 
 ONLY = "FMHA_ONLY"
-"""The variable by which a command is asked for some of its problems only. One that ignores it runs all of them."""
+"""The variable that restricts a command to some of its problems. One that ignores it runs all of them."""
 
 _WITH_ROWS = (ExitCode.OK, ExitCode.WRONG, ExitCode.UNSUPPORTED, ExitCode.ENVIRONMENT, ExitCode.FAILED)
 """Exit codes of a command that did what it could; its rows say what became of them."""
@@ -113,7 +113,7 @@ def _ended(command: Sequence[str], environ: Mapping[str, str], out: BinaryIO, er
 
 @contextmanager
 def _ending(process: subprocess.Popen[bytes]) -> Iterator[None]:
-    """End the process where the body does not end by itself (Ctrl-C), so that it can end its own worker."""
+    """End the process where the body does not end by itself (Ctrl-C), so it can end its own worker."""
     try:
         yield
     finally:

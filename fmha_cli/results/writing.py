@@ -21,7 +21,7 @@ from fmha_cli.results.store import Store
 _LONGEST_DICTIONARY = 2**14
 
 PACKED = ("setup",)
-"""Tables of what records share that hold packed texts: a record that is measured once has one of its own."""
+"""Tables of what records share that hold packed texts: a record that is measured once has its own one."""
 
 QUANTILE = 0.1
 """The quantile of a process's samples that comparisons of runs look at."""
@@ -68,8 +68,9 @@ def end_run(db: sqlite3.Connection, run: StoredRun, ended: str) -> None:
 
 
 def arrange_records(db: sqlite3.Connection, run: StoredRun, keys: Sequence[str]) -> None:
-    """Put the records of a run in the order of their keys. Rows that end in another order, as those timed in turns do, are written in
-    that one."""
+    """Put the records of a run in the order of their keys. Rows that end in another order, as interleaved ones do, are
+    written in that order.
+    """
     place = {bytes.fromhex(key): number for number, key in enumerate(keys)}
     rows = db.execute("select id, row, process from record where run = ? order by id", (run.id,)).fetchall()
     wanted = sorted(rows, key=lambda r: (place.get(r[1], len(place)), r[2] if r[1] in place else 0))

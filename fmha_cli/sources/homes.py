@@ -59,7 +59,7 @@ class Known:
 
 @dataclass(frozen=True)
 class Home:
-    """A tree as it is now, beside a known state.
+    """A tree as it is now, next to a known state.
 
     Attributes:
         digest: of the paths and texts of its files; line endings do not count.
@@ -146,7 +146,7 @@ def looked_at(layout: CacheLayout, parts: Mapping[str, Path], known: Known) -> H
 
 
 def unfit(what: str, home: Home, *, options: tuple[str | None, str | None], more: str = "") -> EnvironmentProblem:
-    """S106: the refusal of a tree that is no known revision and not near to one.
+    """S106: the refusal of a tree that is not a known revision or close to one.
 
     Args:
         options: the option that named the tree, and the one that would take it as a revision.

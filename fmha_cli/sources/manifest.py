@@ -60,7 +60,7 @@ def list_tree(root: Path) -> list[Path]:
 
 
 def write_manifest(root: Path, pinned: Mapping[str, object], files: Files) -> None:
-    """Write the list beside the files, as the last step of unpacking.
+    """Write the list next to the files, as the last step of unpacking.
 
     Raises:
         OSError: it cannot be written.

@@ -42,7 +42,7 @@ class Pin:
     """One source: the parts of an archive that are kept, and their expected content.
 
     Attributes:
-        name: by which ``fmha sources`` knows it.
+        name: the name in ``fmha sources``.
         root: prefix that every kept member has, and that is dropped.
         take: members below ``root`` that are kept: a file, or a folder with a final slash.
         files, bytes, digest: number, total size and tree digest (``manifest.tree_digest``) of what is kept.

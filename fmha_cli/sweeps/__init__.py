@@ -8,6 +8,7 @@
   because a tuned kernel counts only on the machine on which it was tuned.
 - Deaths: the rows of a dead worker go to another one. The row that was running is given out alone, and is CRASHED after the retries. A place where three
   workers in succession died is set aside. A worker that is silent for ``--silence`` seconds is given up; what it sends later is ignored.
-- Builds: rows that need the same kernels are in chunks of their own. A kernel is built once: on one machine by the lock of the build cache, in a cluster by
-  the first worker that gets such a chunk. The others get the entries of its cache and verify their digests.
+- Builds: rows that need the same kernels are in separate chunks. A kernel is built once: on one machine by the lock of
+  the build cache, in a cluster by the first worker that gets such a chunk. The others get the entries of its cache and
+  verify their digests.
 """

@@ -123,7 +123,7 @@ class ClusterScheduler:
         return tuple(self._kinds), tuple(self.places())
 
     def _look(self, *, new_kinds: bool = False) -> Sequence[News]:
-        """Which workers are there now; new ones are asked about their devices. Returns what became of those that are gone."""
+        """Which workers are there now; new ones are asked about their devices. Returns what became of the lost ones."""
         there: Mapping[str, Any] = self._client.scheduler_info()["workers"]
         gone = [self._left(address) for address in [*self._seats] if address not in there]
         for address, about in there.items():
@@ -157,8 +157,8 @@ class ClusterScheduler:
     def _fetch(self, future: Future[Any], then: Callable[[Any], None]) -> None:
         """Call ``then`` with the result of a future when it is here, or with None if there is none.
 
-        Each waits in a thread of its own: a result that lies on a host that was cut off may never come, and Dask does not make
-        it again, because the future belongs to that host.
+        Each waits in its own thread: a result that lies on a host that was cut off may never come, and Dask does not
+        make it again, because the future belongs to that host.
         """
 
         def bring() -> None:

@@ -80,7 +80,7 @@ class Driver:
         self.where: dict[int, Place] = {}
         self._stuck_since: float | None = None
         self.phases: dict[str, str] = {}
-        """Place -> what its worker does besides running a row."""
+        """Place -> what its worker does apart from running a row."""
 
     def go(self, past: Mapping[str, Record]) -> Done:
         """Run what is left.

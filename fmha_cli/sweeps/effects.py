@@ -1,4 +1,4 @@
-"""How places compare, by the rows that ran at all of them (``--overlap``)."""
+"""How places compare, judged by the rows that ran at all of them (``--overlap``)."""
 
 from __future__ import annotations
 

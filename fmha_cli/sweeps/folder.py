@@ -139,7 +139,7 @@ def named_sweep(states: Path, name: str) -> Path:
 
 def _label(folder: Path) -> str | None:
     try:
-        spec = json.loads(regular_bytes(folder / SPEC))  # a budget without a limit is no strict JSON
+        spec = json.loads(regular_bytes(folder / SPEC))  # a budget without a limit is not strict JSON
     except (OSError, ValueError):
         return None
     request = spec.get("request") if isinstance(spec, dict) else None

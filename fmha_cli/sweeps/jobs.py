@@ -27,7 +27,7 @@ class Job:
         request: the options, with the worker's own device.
         points: the flags of every problem.
         layers: the layers of a model, one for each problem; empty without a model.
-        expected: what each row must be (``mark_of``), so that a worker never runs other rows than were planned.
+        expected: what each row must be (``mark_of``), so a worker runs only planned rows.
         past: row number -> record of rows that are done.
         builds: what has to be built for the rows, by ``Order.key``.
         tuned: the part of ``Spec.tuned`` that concerns the problems.
@@ -73,8 +73,9 @@ Those of a chunk have its number in ``chunk``."""
 
 
 def event_lines(buffer: bytearray, data: bytes) -> Sequence[Event]:
-    """The whole lines of what came so far; the rest stays in the buffer. What is no event is dropped: a process that is
-    killed may leave half a line."""
+    """The whole lines of what came so far; the rest stays in the buffer. Anything other than an event is dropped: a
+    process that is killed may leave half a line.
+    """
     buffer += data
     *whole, rest = bytes(buffer).split(b"\n")
     buffer[:] = rest

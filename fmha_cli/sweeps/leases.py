@@ -77,7 +77,7 @@ class Lease:
         self.holder = holder
 
     def let_go(self) -> None:
-        """Close the descriptor of this process; those that inherited it hold the device as long as they live."""
+        """Close the descriptor of this process; processes that inherited it hold the device as long as they live."""
         if self.descriptor >= 0:
             os.close(self.descriptor)
             self.descriptor = -1

@@ -1,7 +1,7 @@
 """``Ledger``: which rows are done, which chunks wait, and which rows took workers with them. It opens no file and no process.
 
 A row is executed at least once and recorded exactly once: the first record of a row counts, and later ones are dropped. A
-row that was running when a worker died is given out again, alone in a chunk, so that it cannot take others with it; after
+row that was running when a worker died is given out again, alone in a chunk, so it cannot take others with it; after
 ``retries`` further deaths its record is CRASHED.
 """
 
@@ -162,7 +162,7 @@ class Ledger:
         return tuple(given_up)
 
     def _blame(self, numbers: Sequence[int], worker: str) -> tuple[int, ...]:
-        """Add a failure to rows; those that have more of them than retries."""
+        """Add a failure to rows; return the rows with more failures than retries."""
         for number in numbers:
             self.deaths.setdefault(number, []).append(worker)
         return tuple(number for number in numbers if len(self.deaths[number]) > self.retries)

@@ -16,8 +16,9 @@ from fmha_cli.sweeps.places import Place
 from fmha_cli.sweeps.remote import worker_name
 
 LEAVE_S = 300
-"""Seconds without the scheduler after which a worker gives up, so that none stays behind on a machine. It may take as long to
-start."""
+"""Seconds without the scheduler after which a worker gives up, so none stays behind on a machine. It may take as long
+to start.
+"""
 
 
 def serve(url: str, places: Sequence[Place], tls: Tls | None, tell: Callable[[str], None]) -> None:

@@ -158,7 +158,7 @@ def plan_sweep(
     """Plan every row for every kind of device; the rows of one problem stand side by side.
 
     Args:
-        overlap: the share of the problems that run at every one of the places, so that the places can be compared.
+        overlap: the share of the problems that run at every one of the places, which makes the places comparable.
         tuned: see ``Spec``.
 
     Raises:

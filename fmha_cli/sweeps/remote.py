@@ -29,7 +29,7 @@ _LEASE_S = 0.2
 
 
 def worker_name(device: str, copy: str) -> str:
-    """The name by which the driver knows a worker's device."""
+    """The driver's name of a worker's device."""
     return "|".join((MARK, platform.node(), device, copy))
 
 

@@ -55,7 +55,7 @@ def slurm_cluster(options: Mapping[str, str], tls: Tls) -> SLURMCluster:
 
 
 def job_of(options: Mapping[str, str], tls: Tls) -> tuple[type[Job], dict[str, Any]]:
-    """The class of a job, and the arguments by which Dask makes one.
+    """The class of a job, and the arguments that Dask makes one with.
 
     Raises:
         EnvironmentProblem, UsageError: as ``slurm_cluster``.

@@ -43,7 +43,7 @@ class Finder:
         """The kinds of devices, and every device.
 
         Raises:
-            UsageError: the processor is to be timed beside other devices.
+            UsageError: the processor is to be timed together with other devices.
             EnvironmentProblem: no such device, no cluster, no extra.
         """
         asked = parse_devices(self._spec.devices, shared=shares(self._spec, self._address))

@@ -26,7 +26,7 @@ def keep_freed_memory() -> bool:
 
 
 def give_back() -> None:
-    """Give the system what is free now, so that the resident size is what is in use."""
+    """Give the system what is free now, so the resident size is the memory in use."""
     trim = _glibc("malloc_trim")
     if trim is not None:
         trim(ctypes.c_size_t(0))

@@ -23,13 +23,13 @@ _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
 def ending_signals() -> tuple[signal.Signals, ...]:
-    """The signals that ask a command to end, besides Ctrl-C: a closed terminal, ``timeout``, CI, Ctrl-Break."""
+    """The signals other than Ctrl-C that ask a command to end: a closed terminal, ``timeout``, CI, Ctrl-Break."""
     names = ("SIGTERM", "SIGHUP", "SIGBREAK")
     return tuple(getattr(signal, name) for name in names if hasattr(signal, name))
 
 
 def new_group() -> dict[str, Any]:
-    """The arguments of ``subprocess.Popen`` that give a process a group of its own."""
+    """The arguments of ``subprocess.Popen`` that give a process its own group."""
     if GROUPS:
         return {"start_new_session": True}
     return {"creationflags": int(getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0))}

@@ -158,7 +158,7 @@ class Elf:
 
 
 def machine_of_file(path: Path) -> str | None:
-    """The host that a file's code is for; None if it is no ELF file, or for something else.
+    """The host that a file's code is for; None if it is not an ELF file, or is for another host.
 
     Raises:
         OSError: it cannot be read.

@@ -75,8 +75,9 @@ class Limits:
 
     @staticmethod
     def of_compile(seconds: float) -> Limits:
-        """So much processor time: on a busy machine, a compiler that gets little of it is no compiler that hangs. One that waits
-        for ever is killed too, after ten times as long."""
+        """So much processor time: on a busy machine, a compiler that gets little of it does not count as hanging. One
+        that waits for ever is killed too, after ten times as long.
+        """
         return Limits(wall_s=_BACKSTOP * seconds, cpu_s=seconds)
 
     def text(self, over: Over) -> str:
@@ -91,7 +92,7 @@ class Ended:
 
     Attributes:
         returncode: exit status, or minus the number of the signal that killed it.
-        over: the limit that it ran past, so that it was killed; None if it ended by itself.
+        over: the limit that it ran past, which killed it; None if it ended by itself.
         seconds: wall clock seconds.
         cpu_seconds: user and system seconds of it and its children; None where the system does not report them.
         peak_bytes: largest resident size of it or one of its children; None where the system does not report it.

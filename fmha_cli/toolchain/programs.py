@@ -1,7 +1,8 @@
-"""Build a thing with a program that a plugin brings, through the cache: a compiler that has no family of its own here.
+"""Build a thing with a program that a plugin brings, through the cache: a compiler without its own family here.
 
 The program is started as ``ARGV0 FLAGS... source.cpp -o artifact`` in an empty folder, whatever the language of the source is. It
-writes its result there, and may write ``kernel.ptx`` beside it. It runs as a child, so a compiler that aborts costs one build.
+writes its result there, and may write ``kernel.ptx`` next to it. It runs as a child, so a compiler that aborts costs
+one build.
 """
 
 from __future__ import annotations

@@ -59,7 +59,7 @@ class Search(Generic[C, T]):
 
     Attributes:
         what: what is searched for, as the object of a sentence: ``C++ compiler``.
-        variable: the variable by which a user names one.
+        variable: the variable in which a user names one.
         kind: the class of a proven compiler.
         candidates: in order of preference.
         question: plain data; a proof holds for an equal question only.
@@ -84,7 +84,7 @@ class Search(Generic[C, T]):
 
         Args:
             codes: of the errors: the named one does not work, and none works.
-            absent: the reason where there is no candidate at all.
+            absent: the reason if there is no candidate.
             install: what to install.
 
         Raises:

@@ -55,7 +55,7 @@ class Entry:
 
     @property
     def place(self) -> Place:
-        """Where the problem lies among those that differ in one length."""
+        """Where the problem lies among the problems that differ from it in one length."""
         return place_of(self.problem)
 
     @property

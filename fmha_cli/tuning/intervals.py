@@ -1,4 +1,4 @@
-"""Between tuned seqlens: each tuned length stands for those that are nearer to it than to its neighbours."""
+"""Between tuned seqlens: each tuned length stands for the lengths that are nearer to it than to its neighbours."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LISTS = ("seqlens_q", "seqlens_k", "cache_seqlens", "cache_leftpad", "cache_bat
 
 @dataclass(frozen=True)
 class Place:
-    """Where a problem lies among those that differ from it in one length alone.
+    """Where a problem lies among the problems that differ from it in one length only.
 
     Attributes:
         family: digest of everything else. Lengths of single sequences are part of it, so such problems are alone.
@@ -28,7 +28,9 @@ class Place:
 
 
 def place_of(problem: Problem) -> Place:
-    """The place of a problem. As many queries as keys grow together; otherwise the keys do, beside a fixed number of queries."""
+    """The place of a problem. As many queries as keys grow together; otherwise the keys do, with a fixed number of
+    queries.
+    """
     told = problem.to_dict()
     rest = {name: value for name, value in told.items() if name not in _LENGTHS}
     square = problem.seqlen_q == problem.seqlen_k

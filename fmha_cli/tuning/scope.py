@@ -1,7 +1,7 @@
 """``Scope``: where a tuned kernel counts. Any difference, and it does not.
 
-As FlashInfer's autotuner, which keeps the versions of itself and of its libraries and the device's name beside its choices, and
-rejects a file that differs.
+As FlashInfer's autotuner, which keeps the versions of itself and of its libraries and the device's name next to its
+choices, and rejects a file that differs.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Scope:
 
     @property
     def device_digest(self) -> str:
-        """sha256 over what is known of the device alone, by which the store finds entries."""
+        """sha256 over what is known of the device alone; the store finds entries by it."""
         return digest_of([self.device, self.units, self.driver])
 
     @property

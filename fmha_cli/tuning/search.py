@@ -33,13 +33,13 @@ class Stop(StrEnum):
 
     ONE_LEFT = "one_left"
     SAMPLES = "samples"
-    """Those that were left had all their samples."""
+    """The remaining ones had all their samples."""
     BUDGET = "budget"
     """The sampler had no time left."""
 
 
 class Spent(Exception):
-    """Raised by a sampler: there is no time for more samples."""
+    """Raised by a sampler: no time is left for more samples."""
 
 
 class Sampler(Protocol):
@@ -60,7 +60,7 @@ class Policy:
     Attributes:
         first: samples of each kernel in the first round.
         most: samples after which a kernel gets no more.
-        visit: samples that are taken of one kernel before the next one's turn, so that a drift of the machine reaches all.
+        visit: samples that are taken of one kernel before the next one's turn, so a drift of the machine reaches all.
         confidence: of all intervals of a race together (Bonferroni).
     """
 
@@ -79,7 +79,8 @@ class Found:
     """The outcome of a search.
 
     Attributes:
-        order: all kernels that have samples, best first: those that lasted longest, and among them the fastest.
+        order: all kernels that have samples, best first: the ones that stayed longest in the race, and among them the
+            fastest.
         samples: of each kernel, by number, in nanoseconds.
         rounds: the kernels that each round sampled.
         stop: why the search ended.

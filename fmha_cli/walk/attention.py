@@ -35,9 +35,9 @@ class Attention:
     """The outputs of a problem and its record.
 
     Attributes:
-        outputs: numpy arrays by name: o, lse, dq, dk, dv, dbias, those that the problem has; after an append also k and v, the
-            caches with the new keys. Shapes and layouts are those
-            of ``fmha_cli.domain.tensors``; bf16 and fp8 have the types of ``ml_dtypes``.
+        outputs: numpy arrays by name: o, lse, dq, dk, dv, dbias, as far as the problem has them; after an append also k
+            and v, the caches with the new keys. Shapes and layouts are those of ``fmha_cli.domain.tensors``; bf16 and
+            fp8 have the types of ``ml_dtypes``.
         record: what ``fmha run --json`` would print. ``record.verdict`` tells whether the outputs are right.
     """
 
@@ -91,8 +91,8 @@ def attention(
             rotary_cos, rotary_sin, q_descale, k_descale, v_descale, and the scales of MX types q_scale, k_scale, v_scale.
         check: compare with the float64 reference; without it, the verdict is UNCHECKED.
         threads: CPU threads of the kernel; 0 = all allowed.
-        phase: is told of long work, phase(what, done, total), from any thread; ``phase=print`` shows the two minutes in which an
-            emulator is built.
+        phase: called during long work as phase(what, done, total), from any thread; ``phase=print`` shows the two
+            minutes in which an emulator is built.
         flags: problem flags under their Python names, with the meaning that they have on the command line: causal=True,
             mask="window:64,0", softcap=30, layout="bshd", lse=True, dropout=0.1, seqlens_q=(3, 5), dtype="bf16" ... Lists of
             lengths may be arrays.

@@ -1,6 +1,7 @@
-"""Whether the tensors that were given are all that a problem reads: what is missing beside them is generated only on request.
+"""Whether the tensors that were given are all that a problem reads: missing tensors are generated only on request.
 
-A result on real tensors beside generated ones looks like a result on real tensors. So the word ``filled`` asks for each of them.
+A result on real tensors mixed with generated ones looks like a result on real tensors. So the word ``filled`` asks for
+each of them.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ def generated(problem: Problem, given: InputFiles) -> tuple[str, ...]:
 
 
 def sources_of(problem: Problem, given: InputFiles) -> Mapping[str, str]:
-    """Tensor name -> its file, or ``filled`` if it was generated beside given ones; empty if no tensor was given."""
+    """Tensor name -> its file, or ``filled`` if it was generated next to given ones; empty if no tensor was given."""
     out = {name: path for name, path in given.paths.items() if name in given.arrays}
     with suppress(UnsupportedError):
         out |= dict.fromkeys(generated(problem, given), FILLED)

@@ -1,4 +1,4 @@
-"""Running one row: judge it, time it (alone or in turns with another), keep the requested outputs, and return its Fate."""
+"""Run one row: judge it, time it (alone or interleaved), keep the requested outputs, and return its Fate."""
 
 from __future__ import annotations
 
@@ -108,7 +108,8 @@ class Executor:
             return replace(fate, out=out, saved=saved, notes=(*fate.notes, *self.unwritten[known:]))
 
     def run_in_turns(self, rows: Sequence[Row], artifacts: Sequence[tuple[Artifact, ...]]) -> list[Fate]:
-        """Judge rows of one problem, time the good ones in turns, and judge what the timed launches left.
+        """Judge rows of one problem, interleave the timed launches of the good ones, and judge what these launches
+        left.
 
         Raises:
             MemoryError: their tensors do not fit into memory together; nothing of them is kept.
@@ -146,8 +147,9 @@ class Executor:
     def _sampled(
         self, launchers: Sequence[Launcher], judged: list[Judged], *, lead: bool
     ) -> tuple[list[Judged], list[Timed | None]]:
-        """The times of the good ones in turns. One whose launch fails, or whose times cannot be true, leaves the others, which
-        begin anew."""
+        """The times of the good ones, interleaved. One whose launch fails, or whose times cannot be true, drops out,
+        and the others start again.
+        """
         judged = list(judged)
         good = [n for n, one in enumerate(judged) if one.verdict in _TIMED]
         found: Sequence[Timed] = ()
@@ -162,7 +164,7 @@ class Executor:
         return judged, [found[good.index(n)] if n in good else None for n in range(len(judged))]
 
     def _timed(self, row: Row, job: Job, arena: Arena, judged: Judged) -> tuple[Judged, Timed | None]:
-        """The row after its timed launches. ``run`` times a launch that is judged, ``bench`` those that follow it."""
+        """The row after its timed launches. ``run`` times a judged launch, ``bench`` the launches after it."""
         if self._request.command is Command.VALIDATE:
             return judged, Timed(judged.stage_ns[-1:]) if judged.stage_ns else None
         launcher = self.launcher(job, arena, row)
@@ -183,7 +185,7 @@ class Executor:
         return self._rechecked(job, arena, judged, launcher), timed
 
     def _samples(self, sides: Sequence[Launcher], *, lead: bool = False) -> tuple[Timed, ...]:
-        """The samples of rows in turns, or of one by itself, in as many processes as the request wants.
+        """The samples of interleaved rows, or of one row alone, in as many processes as the request wants.
 
         Args:
             lead: as for ``sample`` and ``sample_turns``.

@@ -65,7 +65,7 @@ def request_with(options: Mapping[str, Any], files: Mapping[str, str]) -> Reques
         options: members of a request by their names.
 
     Raises:
-        UsageError: E043, there is no such option.
+        UsageError: E043, the option does not exist.
     """
     known = {field.name for field in fields(Request)}
     unknown = next((name for name in options if name not in known), None)

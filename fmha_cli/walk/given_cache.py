@@ -145,7 +145,8 @@ def check_rotary(problem: Problem, name: str, table: npt.NDArray[Any]) -> None:
 
 def in_use(problem: Problem, name: str, array: npt.NDArray[Any], want: TensorShape) -> npt.NDArray[Any]:
     """The part of a given tensor that the problem's own holds: a linear cache has as many sequences, its scales by block as
-    many blocks, a rotary table as many positions. Places of the table that name no key's page are -1 where they name no page at all."""
+    many blocks, a rotary table as many positions. Entries of the table that no key uses are -1 where their page does
+    not exist."""
     if name == "block_table" and array.shape == want.shape and array.dtype.kind == "i":
         exists = (array >= 0) & (array < page_count(problem))
         return np.where(_used(problem, array) | exists, array, UNUSED)
@@ -160,7 +161,7 @@ def in_use(problem: Problem, name: str, array: npt.NDArray[Any], want: TensorSha
 
 
 def storage_notes(problem: Problem) -> list[str]:
-    """How much of a given cache is used, in words; empty if it is no other than a filled one would be."""
+    """How much of a given cache is used, in words; empty if it equals a filled one."""
     if problem.storage.pages:
         pages, page = problem.storage.pages, problem.kv_cache.page
         return [f"the given cache has {pages} pages with {pages * page} rows, of which {problem.held_keys} are used"]

@@ -11,7 +11,7 @@ from fmha_cli.execution.process import WorkerProcess
 class HeadStart:
     """Use it as a context manager in the main thread. A worker that nobody takes ends with it.
 
-    That none can be started is no error here: the first request that needs one says so.
+    A failure to start one is not an error here: the first request that needs a worker reports it.
     """
 
     def __init__(self) -> None:

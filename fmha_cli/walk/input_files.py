@@ -39,7 +39,7 @@ _DTYPE_OF = {
 _CACHE_TYPES = {"int8": (KvDType.INT8, Fp8Encoding.OCP)} | {
     name: (KvDType(dtype.value), encoding) for name, (dtype, encoding) in _DTYPE_OF.items() if dtype.is_fp8
 }
-"""Name of a numpy type that a cache can have beside another type of Q -> its type, and the encoding of fp8."""
+"""Name of a numpy type that a cache can have when Q has another type -> its type, and the encoding of fp8."""
 
 _SHAPED = ("q", "k", "v", "k_new", "v_new")
 """Tensors whose shapes and types are those of the problem."""
@@ -89,7 +89,7 @@ def read_input_files(files: Mapping[str, str]) -> InputFiles:
 
 
 def _scales(spec: str, name: str) -> dict[str, Array]:
-    """The block scales beside a tensor of an MX type, under the key NAME_scale of the same file; empty without it."""
+    """The block scales of a tensor of an MX type, under the key NAME_scale of the same file; empty without that key."""
     try:
         return {f"{name}_scale": read_tensor(f"{file_of(spec)[0]}:{name}_scale", f"--{name}", f"{name}_scale")}
     except UsageError as fault:
@@ -180,7 +180,7 @@ def flags_from_files(
 
 
 def _cache_type(dtypes: dict[str, np.dtype[np.generic]]) -> dict[str, str]:
-    """The flags of a cache with a type of its own, whose tensors are taken out of ``dtypes``; empty without one."""
+    """The flags of a cache with its own type, whose tensors are taken out of ``dtypes``; empty without such a cache."""
     held = {str(dtypes[name]) for name in ("k", "v") if name in dtypes}
     beside = {str(dtypes[name]) for name in dtypes if name not in ("k", "v")}
     if len(held) != 1 or not held <= _CACHE_TYPES.keys() or held == beside or not (beside or held <= {"int8"}):
@@ -314,7 +314,7 @@ def check_fit(problem: Problem, given: InputFiles) -> None:
 
 
 def _used(problem: Problem, given: InputFiles) -> dict[str, Array]:
-    """The arrays that the problem has a use for: scales of MX types lie beside other arrays in a file.
+    """The arrays that the problem has a use for: scales of MX types are in the same file as other arrays.
 
     Raises:
         UsageError: E032, elements of an MX type without their scales.

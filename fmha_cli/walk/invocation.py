@@ -1,4 +1,4 @@
-"""The identity of an invocation: everything besides its rows that could change a verdict or a time, by readable names.
+"""The identity of an invocation: everything except its rows that could change a verdict or a time, by readable names.
 
 A journal of another invocation must not be resumed, because its finished rows would answer another question. A member of
 ``Request`` is therefore part of the identity unless ``_APART`` lists it with a reason.

@@ -30,7 +30,9 @@ class PeakBook:
 
     @contextmanager
     def building(self, rows: Sequence[Row]) -> Iterator[None]:
-        """Build the peak loops beside the kernels. Nothing is measured beside anything: it would be too low."""
+        """Build the peak loops together with the kernels. Peaks are measured while nothing else runs: otherwise they
+        would be too low.
+        """
         loops = {
             _key(row.choice): (backend, _alone(row.choice))
             for row in rows
@@ -42,7 +44,7 @@ class PeakBook:
 
         def build() -> None:
             for backend, device in loops.values():
-                with suppress(FmhaError):  # it is told when the first row needs them
+                with suppress(FmhaError):  # reported when the first row needs them
                     backend.build_peaks(device, building)
 
         thread = Thread(target=build, name="peak loops")

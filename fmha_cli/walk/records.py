@@ -72,7 +72,8 @@ class Fate:
         )
 
     def beside(self, other: Fate, against: str) -> Fate:
-        """The outcome of a row in turns; on an emulated device with a note on what it executed beside another row.
+        """The outcome of an interleaved row; on an emulated device with a note that compares its instructions with the
+        other row's.
 
         Args:
             against: the name of the other row.

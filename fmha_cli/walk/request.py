@@ -1,4 +1,4 @@
-"""``Request``: what a command line asks for besides its problems. ``Context``: what all rows of a walk share."""
+"""``Request``: the options of a command line, without its problems. ``Context``: what all rows of a walk share."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Request:
         jobs: compilers at once; 0 = all allowed.
         timeout: seconds for one row in the worker.
         cache: ``hot``, ``cold`` or ``both``.
-        ab: two kernels to time in turns.
+        ab: two kernels whose timed launches are interleaved.
         select: ``tuned``: what ``fmha tune`` remembered goes before the backends' own choice; ``default``: it does not.
         peak: ``measured`` or ``spec``.
         probe: measure what kernels need to know of the processor and no fact tells, once per machine.

@@ -44,7 +44,7 @@ class Revision:
             return
 
     def wait(self) -> None:
-        """Take the answer; called before the first kernel is timed, so that git disturbs no time."""
+        """Take the answer; called before the first kernel is timed, so git does not disturb a measurement."""
         process, self._process = self._process, None
         if process is None:
             return

@@ -34,8 +34,8 @@ class Row:
         default: whether ``auto`` would have chosen this kernel.
         asked: the backend that the row is about, where several are compared.
         absent: whether nothing was chosen because that backend has no device here.
-        turn: place among the rows that are timed in turns: the sides of ``--ab``, or the backends that ``bench`` compares; None for
-            a row that is compared with no other.
+        turn: place among the rows that are interleaved: the sides of ``--ab``, or the backends that ``bench`` compares;
+            None for a row that is not compared.
         fallback: the first reason of the nearest miss that was refused.
         home: the tree of sources from which the kernels of this side of ``--ab`` are built (``K@DIR``); None for the one
             that the options choose.
@@ -77,7 +77,7 @@ class Row:
 
     @property
     def key(self) -> str:
-        """The row's identity within a run, by which the journal resumes. What all rows of the run share is in the
+        """The row's identity within a run; the journal resumes by it. What all rows of the run share is in the
         journal's first line (``invocation``)."""
         kernel = self.choice.kernel.name if self.choice else None
         device = self.choice.device.id if self.choice else None
@@ -101,14 +101,14 @@ class Row:
 
     @property
     def turns(self) -> tuple[int, CacheState, str | None] | None:
-        """What rows that are timed in turns have in common; None for a row that is timed alone. Backends on several devices
+        """What interleaved rows have in common; None for a row that is timed alone. Backends on several devices
         share too little to take turns."""
         if self.turn is None:
             return None
         return self.group, self.cache, None if self.asked is None or self.choice is None else self.choice.device.id
 
     def compares(self, other: Row) -> bool:
-        """Whether another row is about the same problem and cache mode, so that their times are compared."""
+        """Whether another row is about the same problem and cache mode, which makes their times comparable."""
         return None not in (self.turn, other.turn) and (self.group, self.cache) == (other.group, other.cache)
 
 

@@ -14,8 +14,9 @@ from fmha_cli.domain.protocols import BuildContext
 
 @dataclass(frozen=True)
 class Side:
-    """A kernel as the user names it, and the user's tree of its sources; without one, it is built from those that the
-    options or ``fmha`` choose."""
+    """A kernel as the user names it, and the user's tree of its sources; without one, it is built from the sources that
+    the options or ``fmha`` choose.
+    """
 
     kernel: str
     home: str | None = None

@@ -1,4 +1,4 @@
-"""Reading one tensor of a ``.npy``, ``.npz`` or ``.safetensors`` file that may be damaged, hostile or no file at all.
+"""Reading one tensor of a ``.npy``, ``.npz`` or ``.safetensors`` file that may be damaged, hostile or missing.
 
 Only the array that is asked for is read. Its declared size is compared with the file's size and with the memory that
 is available before anything is allocated. Every fault becomes a ``UsageError`` that says what is wrong with the file.
@@ -55,7 +55,7 @@ def file_of(spec: str) -> tuple[Path, str | None]:
     """The path and the key of ``FILE`` or ``FILE:KEY``. A file whose own name has the colon comes first.
 
     Raises:
-        OSError, ValueError: there is no such file, or its name is none (``ValueError``: a zero byte).
+        OSError, ValueError: there is no such file, or its name is not valid (``ValueError``: a zero byte).
     """
     name, colon, key = spec.rpartition(":")
     try:

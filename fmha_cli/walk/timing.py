@@ -1,4 +1,6 @@
-"""Launching a row that is being timed: one kernel until its times are known, or several in turns until their ratios are."""
+"""Launching a row that is being timed: one kernel until its times are known, or several interleaved ones until their
+ratios are.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +21,10 @@ Launch = Callable[[int], tuple[tuple[int, ...], ...]]
 
 
 LEAD_NS = 30_000_000
-"""How long a kernel runs, uncounted, before its samples, and before each sample in turns with those of other backends. After tens of milliseconds of other work a matrix kernel takes up to a quarter
-longer on some processors and needs about as long to come back, whatever the caches hold (results/comparing.md)."""
+"""How long a kernel runs, uncounted, before its samples, and before each sample that is interleaved with other
+backends' samples. After tens of milliseconds of other work a matrix kernel takes up to a quarter longer on some
+processors and needs about as long to come back, whatever the caches hold (results/comparing.md).
+"""
 
 MOST_LEADING = 1000
 """Launches before a counted one at most, however short they are."""

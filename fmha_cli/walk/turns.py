@@ -1,4 +1,4 @@
-"""Which rows are timed in turns, and which row each is compared with.
+"""Which rows are interleaved, and which row each is compared with.
 
 The two rows of ``--ab`` are compared with each other. Of several backends, each row is compared with the first one of its problem and
 cache mode that was timed, and the fastest good row with the next one. Backends on one device take turns; a ratio between devices is taken
@@ -27,8 +27,9 @@ def turns_of(rows: Sequence[Row]) -> list[list[int]]:
 
 
 def beside(rows: Sequence[Row], fates: Sequence[Fate]) -> list[Fate]:
-    """The outcomes of rows in turns, on an emulated device each with a note on what it executed beside the row that it is compared
-    with."""
+    """The outcomes of interleaved rows; on an emulated device each has a note that compares its instructions with the
+    other row's.
+    """
     mutual = rows[0].asked is None
     others = [1 - n if mutual else 0 for n in range(len(rows))]
     return [

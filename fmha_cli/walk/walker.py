@@ -163,7 +163,9 @@ class Walker:
         return replace(fate, measurement=measured)
 
     def _together(self, indices: Sequence[int], built: Mapping[str, Built]) -> None:
-        """Run one row, or several in turns. Those that cannot run, and one that is left alone, run by themselves."""
+        """Run one row, or several interleaved rows. Rows that cannot be interleaved, and one that is left alone, run by
+        themselves.
+        """
         ready = {index: self._ready(self.rows[index], built) for index in indices}
         turns = {index: artifacts for index, artifacts in ready.items() if artifacts is not None}
         for index in indices:

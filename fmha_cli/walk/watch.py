@@ -20,7 +20,7 @@ class Watch:
         ended: takes the number of a row and its record, when it is complete.
         past: records of rows that are done already, by number.
         held: descriptors that the worker process inherits: a lock stays as long as that process lives.
-        journalled: whether the walk keeps a journal of its own.
+        journalled: whether the walk keeps its own journal.
     """
 
     planned: Callable[[Sequence[Row]], None] = lambda rows: None

@@ -57,7 +57,7 @@ class CkTileBackend:
         return probe_hip()
 
     def archs(self) -> tuple[str, ...]:
-        """Architectures for which any revision has kernels, so that kernels of later revisions can be listed too."""
+        """Architectures for which any revision has kernels, so kernels of later revisions can be listed too."""
         amd = (load_arch(name) for name in arch_names() if name.startswith("gfx"))
         return tuple(arch.name for arch in amd if any(serves(arch, revision.name) for revision in revisions()))
 

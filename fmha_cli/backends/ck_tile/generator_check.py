@@ -17,7 +17,7 @@ VARIABLE = "CK_TILE_FMHA_FWD_CUSTOM_TUNE_CONFIG_FILE"
 """Must be set when the generator lists kernels and when it writes them."""
 
 _OTHER = "CK_TILE_FMHA_FWD_CUSTOM_FACTORY"
-"""aiter's tool sets it to 0 beside the other."""
+"""aiter's tool sets it to 0 together with the other."""
 
 _EXAMPLE = Path("example", "ck_tile", "01_fmha")
 _SUFFIX = re.compile(r"_gfx\d+$")
@@ -30,7 +30,7 @@ def checked(
     """What the generator of ``--ck-home`` showed about a configuration, and why it showed nothing; one of them is None.
 
     Args:
-        names: upstream's names of the kernels that must be among those that it lists.
+        names: upstream's names of the kernels that its list must contain.
     """
     home = options.get(HOME_OPTION)
     if home is None:

@@ -1,4 +1,4 @@
-"""Rules by which upstream's example generator prunes its loops (``get_*_blobs``). The enumerator uses them too."""
+"""The rules of upstream's example generator, which prunes its loops (``get_*_blobs``). The enumerator uses them too."""
 
 from __future__ import annotations
 

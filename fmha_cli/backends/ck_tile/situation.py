@@ -1,7 +1,7 @@
 """``Situation``: the values of a problem and a device that upstream's dispatch reads, computed once per problem.
 
 Names follow the fields that the generated ``*_api.cpp`` files test (``a.seqlen_q``, ``a.max_seqlen_q`` ...). Values are
-those that ``fmha_fwd_runner.hpp`` and ``fmha_bwd_runner.hpp`` assign.
+the ones that ``fmha_fwd_runner.hpp`` and ``fmha_bwd_runner.hpp`` assign.
 """
 
 from __future__ import annotations

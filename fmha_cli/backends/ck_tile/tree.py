@@ -112,7 +112,7 @@ def ck_tree(
         taken_as: the revision that ``--ck-as`` names, by whose rules ``home`` is built however much it differs.
 
     Raises:
-        UsageError: F007, ``taken_as`` is no revision.
+        UsageError: F007, ``taken_as`` is not a revision.
         EnvironmentProblem: ``home`` holds no CK (S105) or one that cannot be built against (S106); the pinned
             source cannot be obtained (S101-S104).
     """

@@ -30,7 +30,7 @@ from fmha_cli.domain.tensors import shapes_of
 
 FP32 = 4
 LSE_SLACK = 32
-"""Bytes by which one row of gapped ``lse`` may exceed its dense length, see ``execution.layout``."""
+"""How many bytes one row of gapped ``lse`` may exceed its dense length, see ``execution.layout``."""
 
 
 def workspaces_of(problem: Problem, stages: Iterable[Stage], splits: int) -> tuple[Workspace, ...]:

@@ -42,8 +42,8 @@ def cpu_kernels(arch: ArchSpec) -> Iterator[KernelSpec]:
     """The kernels of an architecture. Everything but dtype and kind is a run-time value.
 
     Each row of the architecture's table is a kernel. The kernels that split keys, combine splits and append keys have the
-    vectors of the decode kernel of their dtype; a decode kernel of matrix tiles has no combine and append kernels of its own, because
-    these multiply nothing. After these come the kernels of 8-bit inputs (:func:`_narrow`).
+    vectors of the decode kernel of their dtype; a decode kernel of matrix tiles has no combine and append kernels,
+    because these multiply nothing. After these come the kernels of 8-bit inputs (:func:`_narrow`).
     """
     rows = [(DType(row["dtype"]), algorithm_of_row(row)) for row in arch.backends.get(BACKEND, {}).get("kernels", ())]
     for dtype, algorithm in rows:
@@ -58,8 +58,8 @@ def cpu_kernels(arch: ArchSpec) -> Iterator[KernelSpec]:
 def _narrow(arch: str, dtype: DType, algorithm: CpuAlgorithm) -> Iterator[KernelSpec]:
     """The kernels with 8-bit inputs that have a wide kernel's tiles.
 
-    What a byte means is a table, so one kernel reads every type of cache beside queries of ``dtype``, and every encoding. Kernels of
-    fp8 queries have bf16's tiles, because every fp8 number is one of bf16.
+    What a byte means is a table, so one kernel reads every type of cache for queries of ``dtype``, and every encoding.
+    Kernels of fp8 queries have bf16's tiles, because every fp8 number is one of bf16.
     """
     if algorithm.kind not in (Kind.PREFILL, Kind.DECODE):
         return

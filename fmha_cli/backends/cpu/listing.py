@@ -13,7 +13,7 @@ _LINE = re.compile(r"^\s+([0-9a-f]+):\s+(\S+)\s*(.*)$")
 _SYMBOL = re.compile(r"^[0-9a-f]+ <(.+)>:$")
 _VECTOR_X86 = re.compile(r"%[xyz]mm\d+")
 _SLOT_X86 = re.compile(r"(?<!\*)-?(?:0x[0-9a-f]+)?\(%r(sp|bp)\)")
-"""A fixed place of the frame. With an index register it is an array, which is no spill."""
+"""A fixed place of the frame. With an index register it is an array, not a spill."""
 _NUMBER_X86 = re.compile(r"^v?(\w+s[sd]|mov[dq]|broadcast\w+)$")
 """One number in a vector register, from memory to all lanes too."""
 _FRAME_X86 = "%rsp,%rbp"

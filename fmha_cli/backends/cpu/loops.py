@@ -100,7 +100,7 @@ def _fills(one: Instruction) -> bool:
 
 
 def _innermost(follows: Graph) -> Iterator[frozenset[int]]:
-    """Cycles without cycles inside. A cycle's parts are those that remain without the jumps to where it is entered."""
+    """Cycles without cycles inside. A cycle's parts are the ones that remain without the jumps to its entry."""
     waiting = [(follows, frozenset(follows))]
     while waiting:
         graph, within = waiting.pop()

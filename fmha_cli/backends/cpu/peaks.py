@@ -23,7 +23,7 @@ _STEPS = 250_000
 """Steps of the compute loops in one round. A round takes 1.6 ms, so even on a busy machine some run undisturbed."""
 
 _CANARY_ROUNDS, _CANARY_STEPS, _CANARY_READS = 12, 200_000, 2
-"""A canary takes about 10 ms; reading takes 0.3 s, because its blocks are allocated anew."""
+"""A canary takes about 10 ms; reading takes 0.3 s, because it allocates its blocks again."""
 
 _READ_ROUNDS = 6
 _READ_FACTOR = 4
@@ -81,7 +81,7 @@ def run_peak_loops(artifact: Path, threads: int) -> dict[str, object]:
 
 
 def run_canary(artifact: Path, threads: int, *, memory: bool) -> float:
-    """A short loop beside timed launches; see ``fmha_cli.domain.measuring.Canary.run_canary``.
+    """A short loop around timed launches; see ``fmha_cli.domain.measuring.Canary.run_canary``.
 
     Raises:
         EnvironmentProblem: the library does not load.

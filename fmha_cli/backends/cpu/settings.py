@@ -95,8 +95,8 @@ def default_settings(kernel: KernelSpec, processor: Processor) -> Settings | Non
 def worth_measuring(problem: Problem, kernel: KernelSpec, device: DeviceFacts) -> bool:
     """Whether the settings matter for a problem: K and V that no cache of a core holds, or several blocks of keys and rows.
 
-    A last-level cache is no reason against it: that of a large server, shared by its cores and its guests, may read as slowly as
-    memory (results/cpu_intel.md).
+    A last-level cache does not rule it out: that of a large server, shared by its cores and its guests, may read as
+    slowly as memory (results/cpu_intel.md).
     """
     if algorithm_of(kernel).kind is Kind.SPLIT:
         return False  # the decode kernel is the one to measure

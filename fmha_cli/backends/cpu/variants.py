@@ -24,7 +24,8 @@ NOTE = "for tuning: only fmha tune and --kernel choose it"
 
 
 def every_variant(arch: ArchSpec) -> Iterator[KernelSpec]:
-    """All points of the search space that are no kernels of the architecture already, those that the rules refuse too.
+    """All points of the search space that are not yet kernels of the architecture, including the ones that the rules
+    refuse.
 
     Each decode kernel stands for itself and for the kernel that splits keys over stages with its tiles.
     """
@@ -51,7 +52,7 @@ def decide_variants(problem: Problem, device: DeviceFacts) -> Iterator[Decision]
     for place, arch in enumerate(_archs(device)):
         for kernel, distance in _ranked(arch):
             if kernel.signature.dtype is not problem.dtype:
-                continue  # no candidate: another type's kernels have tiles of their own
+                continue  # not a candidate: another type's kernels have their own tiles
             reasons = [*reasons_against(CPU_RULES, problem, kernel, device), *tile_reasons(kernel)]
             if reasons:
                 yield Unsupported(BACKEND, arch, kernel, tuple(reasons))

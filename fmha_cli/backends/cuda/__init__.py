@@ -1,9 +1,10 @@
 """Code that all CUDA backends share. It drives NVIDIA devices through cuda-python. This is the guide to a further backend.
 
-A backend for another project's CUDA kernels belongs in this repository, beside `flash_attn`, `mem_efficient` and `cudnn_oss`. It
-derives one class from `Upstream`, creates one object of it, and registers `CubinBackend(UPSTREAM)`. `backends/gpu` and `backends/cuda`
-provide the rest: the loop over candidates, calls and addresses, the arena's mirror, sessions, the shop (NVRTC, ptxas, nvcc, prebuilt
-archives), the check of exported tables, TMA descriptors, inspection and dry runs.
+A backend for another project's CUDA kernels belongs in this repository, next to `flash_attn`, `mem_efficient` and
+`cudnn_oss`. It derives one class from `Upstream`, creates one object of it, and registers `CubinBackend(UPSTREAM)`.
+`backends/gpu` and `backends/cuda` provide the rest: the loop over candidates, calls and addresses, the arena's mirror,
+sessions, the shop (NVRTC, ptxas, nvcc, prebuilt archives), the check of exported tables, TMA descriptors, inspection
+and dry runs.
 
 There are two forms. In both, a method of the class may be a function of a module: `emit = own("fmha_cli.codegen.NAME.emit")`,
 `after_download = own(".conversions")` (`cuda/own.py`). The module is imported when the function is asked for, so listing kernels loads

@@ -39,7 +39,7 @@ def indexes(
 
     Args:
         kernels: returns the kernels of a family for an architecture.
-        conditions: asked besides ``rules``, which are rules of the core.
+        conditions: checked in addition to ``rules``, which are rules of the core.
     """
 
     @lru_cache(maxsize=64)

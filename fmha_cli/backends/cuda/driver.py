@@ -19,7 +19,7 @@ CUBIN_CUDA = (13, 0)
 LIBRARY = "libcuda.so.1"
 _NAME_BYTES = 256
 _BINDINGS = "cuda.bindings.driver"
-"""cuda-python's bindings of the driver. They import even where there is no driver."""
+"""cuda-python's bindings of the driver. They can be imported even without a driver."""
 
 NO_DEVICE = 100
 STUB_LIBRARY = 34
@@ -128,7 +128,7 @@ class Cuda(Driver):
     def use(self, index: int) -> None:
         """Make a device's primary context the current one.
 
-        The context is kept until the process ends, so that the process's next session can reuse it.
+        The context is kept until the process ends, so the process's next session can reuse it.
         """
         if index not in self._contexts:
             self._contexts[index] = self.call("cuDevicePrimaryCtxRetain", self.call("cuDeviceGet", index))
@@ -154,7 +154,7 @@ class Cuda(Driver):
         return self.call("cuEventCreate", int(self.driver.CUevent_flags.CU_EVENT_DEFAULT))
 
     def mark(self, event: Any, stream: Any) -> None:
-        """Record the event in a stream that is being captured. Every replay of the graph records it anew."""
+        """Record the event in a stream that is being captured. Every replay of the graph records it again."""
         self.call(
             "cuEventRecordWithFlags", event, stream, int(self.driver.CUevent_record_flags.CU_EVENT_RECORD_EXTERNAL)
         )

@@ -39,7 +39,7 @@ class Few(Generic[H]):
             order.
         ids: of the three rules about kernels; see ``listed_rules``.
         situation_of: returns the situation of a problem on a device.
-        conditions: what the kernels need besides the core's rules.
+        conditions: what the kernels need in addition to the core's rules.
         replaced: ids of the core's rules that do not apply, or that the conditions replace.
         unchecked: ids of rules that refuse nothing.
         listed: returns its kernels whether or not they can be built, if those are others.

@@ -26,7 +26,7 @@ class OwnTree:
     Attributes:
         root: its folder; ``Upstream.folders`` are below it.
         parts: names and folders of what kernels include.
-        home: its content, beside the pinned one.
+        home: its content, next to the pinned one.
         pinned: the digest of the pinned source, which an unedited tree shares.
     """
 
@@ -70,7 +70,7 @@ def own_tree(upstream: Upstream, options: Mapping[str, str], cache_root: Path, n
     """The tree that the options name; None if they name none.
 
     Raises:
-        UsageError: F007, the option beside it names no known revision.
+        UsageError: F007, the accompanying option does not name a known revision.
         EnvironmentProblem: S105, a folder is missing; S106, it is far from the revision whose kernels are known.
     """
     home = options.get(upstream.home_option or "")

@@ -41,7 +41,7 @@ class Sequences:
 
     @property
     def apart(self) -> bool:
-        """Whether sequences have lengths of their own, so that kernels need their starts."""
+        """Whether sequences have individual lengths, so kernels need their starts."""
         return self.problem.mode is Mode.GROUP or self.cached
 
     @cached_property

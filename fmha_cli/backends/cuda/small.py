@@ -50,7 +50,7 @@ class SmallUpstream(Upstream):
         """The scratch tensors of a launch by name."""
 
     def details(self, kernel: KernelSpec, situation: Any) -> Iterable[tuple[str, str]]:
-        """What a plan says about a launch besides its shape."""
+        """What a plan says about a launch, apart from its shape."""
         return ()
 
     def kernels(self, arch: ArchSpec) -> Iterable[KernelSpec]:

@@ -50,8 +50,9 @@ class Staging(Sequences):
 
     @cached_property
     def copied(self) -> tuple[str, ...]:
-        """The inputs besides O that kernels read from a copy: for padded head dims, repeated heads, a cache (in which
-        sequences need not start at multiples of a row's stride), or a bias whose rows are not whole loads."""
+        """The inputs other than O that kernels read from a copy: for padded head dims, repeated heads, a cache (in
+        which sequences need not start at multiples of a row's stride), or a bias whose rows are not whole loads.
+        """
         p, wide, wide_v = self.problem, self.hdims[0] > self.problem.hdim, self.hdims[1] > self.problem.hdim_v
         keys = self.cached or (not self.shared and not self.groups and p.kv_heads < p.heads)
         wanted = {

@@ -9,10 +9,10 @@ A cubin exports three symbols under its kernel's name SYMBOL:
 A cubin that differs in one field, one tile size or one byte of shared memory is refused before it is launched. The
 parameter block is passed by value, so nothing on the device would notice the difference.
 
-A kernel whose text is upstream's whole file exports nothing. The fields of the block are then parameters of their own,
-whose sizes are compared with those that the compiler recorded (``Expected.separate``). Their places are the compiler's:
-it aligns a TMA descriptor to 64 bytes of the constant bank, in which the parameters start at another place on each
-architecture.
+A kernel whose text is upstream's whole file exports nothing. The fields of the block are then separate parameters,
+whose sizes are compared with the ones that the compiler recorded (``Expected.separate``). Their places are the
+compiler's: it aligns a TMA descriptor to 64 bytes of the constant bank, in which the parameters start at another place
+on each architecture.
 """
 
 from __future__ import annotations

@@ -8,8 +8,8 @@ What a time means:
   one event before and one after all of them. The launch's time is the mean of those others, divided among the stages in
   the proportions of the first pass. The events are nodes of the graph, so no time includes the graph's own start.
 
-After replays of kernels that need something done before every launch (zeroed workspaces), one plain launch follows, so that
-the outputs are those of a launch and can be judged.
+After replays of kernels that need something done before every launch (zeroed workspaces), one plain launch follows, so
+the outputs come from a launch and can be judged.
 
 Caches are hot in replays. A launch that must be measured cold, or whose result is judged, is therefore a plain launch.
 """

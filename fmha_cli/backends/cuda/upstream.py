@@ -1,7 +1,7 @@
 """``Upstream``: the interface between one project's CUDA kernels and host code and the code that CUDA backends share.
 
-A backend derives one class from it, creates one object of that class, and passes it to ``CubinBackend``. The modules
-beside this one provide building, inspection, prebuilt archives, dry runs and sessions.
+A backend derives one class from it, creates one object of that class, and passes it to ``CubinBackend``. The other
+modules of this package provide building, inspection, prebuilt archives, dry runs and sessions.
 
 Listing kernels imports the derived class, so its module must not import numpy, cuda-python or the rules about problems.
 Each method imports what it needs in its own body; ``cuda.own`` makes methods that do nothing else.
@@ -106,8 +106,8 @@ class Upstream(ABC):
     def derived(self, kernel: KernelSpec, tree: Path) -> Mapping[str, str]:
         """Files that the text includes and that are made from the source: name -> content.
 
-        They lie beside the text, in the compiler's working directory (``-I.``). The result depends on the kernel and the
-        source only; where the code that makes it changes, the emitted text must change too.
+        They are next to the text, in the compiler's working directory (``-I.``). The result depends on the kernel and
+        the source only; where the code that makes it changes, the emitted text must change too.
 
         Args:
             tree: the folder of the unpacked source.

@@ -19,7 +19,7 @@ class CudnnOss(SmallUpstream):
     source = "cudnn-frontend"
     shims = Map({"nvrtc": ()})
     # Upstream's, without macros that no text uses and a limit that __launch_bounds__ gives as well. -I. is the folder of
-    # the text, which nvcc cannot read: it declares uint64_t and others anew.
+    # the text, which nvcc cannot read: it declares uint64_t and others again.
     flags = Map({"nvrtc": ("--std=c++17", "-w", "-default-device", "--use_fast_math", "-I.")})
     compile_bytes = Map({Family.FWD: 256 << 20})  # measured: at most 138 MiB
 

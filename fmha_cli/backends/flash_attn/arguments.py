@@ -121,7 +121,7 @@ def _appended(call: Call[Situation]) -> Members:
 
 
 def _backward(call: Call[Situation]) -> Members:
-    """The fields of ``Flash_bwd_params`` besides the common ones. Each of the three kernels reads its own part."""
+    """The fields of ``Flash_bwd_params`` other than the common ones. Each of the three kernels reads its own part."""
     s, p = call.situation, call.problem
     out: Members = {
         "unpadded_lse": s.unpadded_lse,
@@ -151,7 +151,7 @@ def batch_strided(name: str, strides: Strides) -> Members:
 
 
 def _common(call: Call[Situation]) -> Members:
-    """The fields that ``set_params_alibi`` sets, and those that ``set_params_fprop`` sets in both directions."""
+    """The fields that ``set_params_alibi`` sets, and the ones that ``set_params_fprop`` sets in both directions."""
     s, p = call.situation, call.problem
     return {
         "k_ptr": call.address("k"),

@@ -36,7 +36,7 @@ def decide(problem: Problem, device: DeviceFacts) -> Iterable[Decision]:
     - 0 for upstream's choice, else 1;
     - the place of the kernel's architecture in the order of preference;
     - 0 for the family that upstream calls, else 1;
-    - the number of steps by which the kernel is more general than the sizes need.
+    - how many steps the kernel is more general than the sizes need.
 
     When upstream serves the problem, exactly one kernel has rank (0, 0, 0, 0). Refused kernels come nearest case first.
     """
@@ -99,6 +99,6 @@ def _splitting(s: Situation) -> str:
 
 
 def _spare(s: Situation, kernel: KernelSpec) -> int:
-    """Steps by which a kernel is more general than the one that the launch templates pick: 0, 1 or 2."""
+    """How many steps a kernel is more general than the one that the launch templates pick: 0, 1 or 2."""
     a = algorithm_of(kernel)
     return int(s.takes_even_mn(a.tile) and not a.even_mn) + int(s.takes_even_k and not a.even_k)

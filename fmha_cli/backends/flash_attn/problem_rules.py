@@ -5,7 +5,7 @@
 - K450-K456: sizes.
 - K460-K466: what a kernel is compiled for.
 - K470-K472: rules of order, which say which of several fitting kernels upstream takes. They refuse nothing.
-- K479: the device has no kernels at all.
+- K479: the device has no kernels.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ GRID_END = 1 << 16
 SMALLEST_NORMAL = 2.0**-126
 """In single precision. Fast math takes smaller numbers as 0."""
 BUSY = 0.8
-"""Share of the slots from which a device counts as full, so that keys are not split (a float constant upstream)."""
+"""Share of the slots from which a device counts as full and keys are not split (a float constant upstream)."""
 GOOD_ENOUGH = 0.85
 """Share of the best efficiency that a count must reach to be taken (a double constant upstream)."""
 

@@ -1,4 +1,4 @@
-"""Small arrays that kernels read besides the problem's tensors. The session owns their device memory."""
+"""Small arrays that kernels read in addition to the problem's tensors. The session owns their device memory."""
 
 from __future__ import annotations
 

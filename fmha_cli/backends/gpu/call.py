@@ -39,7 +39,7 @@ class Call(Generic[S]):
         situation: what the backend's host code derives from the problem.
         tensors: tensors and workspaces in the arena, by name.
         arena: device address of the arena's first byte.
-        auxiliaries: device addresses of the small arrays that kernels read besides the tensors, by name.
+        auxiliaries: device addresses of the small arrays that kernels read in addition to the tensors, by name.
         follows: whether this is the backward pass after a forward pass of the same plan: O, LSE and the workspaces hold
             what the forward kernels have left on the device, and the host must not supply them.
     """

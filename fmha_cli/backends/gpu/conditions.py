@@ -1,4 +1,4 @@
-"""The rules of a GPU backend: what a kernel needs of a problem, and which kernels exist at all."""
+"""The rules of a GPU backend: what a kernel needs of a problem, and which kernels exist."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class RuleRow:
         source: its place in upstream, and upstream's number for it.
         number: upstream's number for it (``11``, ``T7``, ``X2``); empty if upstream has none.
         families: the families that it concerns. Its check is called only for their kernels.
-        reads: the fields of signature and algorithm that its check reads besides family and arch; ``*`` = all.
+        reads: the fields of signature and algorithm that its check reads in addition to family and arch; ``*`` = all.
         stage: who applies a rule over kernels; empty for a rule about problems.
         form: the rule checks the form of a kernel. The other rules over kernels rely on the form, so they are asked only
             about kernels that meet every rule of form.

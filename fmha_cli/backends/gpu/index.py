@@ -55,7 +55,7 @@ class Question(Generic[S]):
 
     Attributes:
         check: returns None when the kernel may serve.
-        reads: returns what ``check`` reads of a kernel besides its family and architecture.
+        reads: returns what ``check`` reads of a kernel in addition to its family and architecture.
     """
 
     check: Check[S]

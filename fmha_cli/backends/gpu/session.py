@@ -4,8 +4,8 @@ A session derives from it and implements the hooks, whose docstrings say when th
 abstract do nothing by default. A session runs one plan at a time: ``load``, ``bind``, then ``upload``, ``launch``,
 ``download`` in a loop, and ``close``.
 
-A plan has one or two passes (``Plan.passes``), and each has a ``Call`` of its own: a hook that takes a call is called for every
-pass in launch order, and sees the pass as a plan of one direction.
+A plan has one or two passes (``Plan.passes``), and each has its own ``Call``: a hook that takes a call is called for
+every pass in launch order, and sees the pass as a plan of one direction.
 """
 
 from __future__ import annotations
@@ -32,8 +32,9 @@ class GpuSession(ABC, Generic[S]):
     ``cuda.use(N)``), ``_load(plan, artifacts)``, ``_situation(plan)`` (what its host code derives from the problem, or None), ``_prepare(call)`` (a
     ``StageTimer(driver, [stage, ...])`` takes one function for each stage, which queues it in the stream it is given), ``_stream()`` and ``launch()``
     (``timer.stream``; ``timer.single()`` launches and times once, ``timer.hot()`` replays short launches as a graph) and ``_unload()`` (close the
-    timer). ``call.tensor(name)`` has shape and strides, ``call.address(name)`` is the device address of element 0. Kernels that need small arrays besides,
-    or conversions on the host, override ``_auxiliaries``, ``_before_upload``, ``_after_upload`` or ``_after_download``.
+    timer). ``call.tensor(name)`` has shape and strides, ``call.address(name)`` is the device address of element 0.
+    Kernels that need additional small arrays, or conversions on the host, override ``_auxiliaries``,
+    ``_before_upload``, ``_after_upload`` or ``_after_download``.
 
     See ``fmha_cli.domain.protocols.Session`` for the contract of the public methods.
 
@@ -125,7 +126,7 @@ class GpuSession(ABC, Generic[S]):
         """The values that the host code derives from the problem of a pass, for ``Call.situation``."""
 
     def _auxiliaries(self, plan: Plan, situation: S) -> Mapping[str, Array]:
-        """The small arrays that the kernels of a pass read besides the tensors. ``bind`` uses only their sizes."""
+        """The small arrays that the kernels of a pass read in addition to the tensors. ``bind`` uses only their sizes."""
         return {}
 
     @abstractmethod

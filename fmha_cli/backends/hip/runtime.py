@@ -48,7 +48,7 @@ class Hip(Driver):
     def __init__(self, bindings: Any, library: ctypes.CDLL) -> None:
         super().__init__(bindings)
         self.library = library
-        """The loaded libamdhip64, kept so that kernel libraries find its symbols."""
+        """The loaded libamdhip64, kept for kernel libraries, which find its symbols."""
 
     @staticmethod
     def open(path: Path | None = None) -> Hip:

@@ -56,7 +56,7 @@ class HostArrays:
         """An input for the library.
 
         Args:
-            rows: those that it gets.
+            rows: the rows that the library gets.
             written: whether the library writes there too.
         """
         view = self.view(name, order)

@@ -1,4 +1,4 @@
-"""What a mask comes to for the lengths of a problem: libraries have two or three masks of their own, and take a tensor for others."""
+"""What a mask amounts to for the lengths of a problem: libraries have two or three masks, and take a tensor for others."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The parameter block and the launch of a plan's kernel, what the plan says about it, and its small arrays.
 
 Source: ``attention_forward_generic.cu``, ``attention_backward_generic.cu``. One difference: upstream passes 0 keys for packed
-sequences, so that all heads of a forward pass share one dropout mask, which its backward pass does not repeat.
+sequences, so all heads of a forward pass share one dropout mask, which its backward pass does not repeat.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def launch(kernel: KernelSpec, s: Situation) -> Launch:
 
 
 def details(kernel: KernelSpec, s: Situation) -> Iterator[tuple[str, str]]:
-    """What a plan says about a launch besides its shape."""
+    """What a plan says about a launch, apart from its shape."""
     p, m = s.problem, storage_of(s.problem, kernel)
     t = m.traits
     yield "grid x", f"ceil({p.seqlen_q}/{t.algorithm.tile[0]})" if t.forward else "blocks that share the keys of a head"

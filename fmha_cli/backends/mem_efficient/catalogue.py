@@ -1,4 +1,4 @@
-"""The kernels of an architecture: those that upstream generates for its compute capability, in upstream's order.
+"""The kernels of an architecture: the ones that upstream generates for its compute capability, in upstream's order.
 
 Source: ``generate_kernels.py`` of xformers 0.0.28.post3. torch 2.13.0 has the same kernels and takes them on later
 devices too.
@@ -20,7 +20,7 @@ WIDEST = "pytorch"
 
 
 def kernels(arch: ArchSpec) -> tuple[KernelSpec, ...]:
-    """The kernels of an architecture, those that cannot be built left out."""
+    """The kernels of an architecture that can be built."""
     return () if REFUSED in arch.facts else profile_kernels(arch, WIDEST)
 
 

@@ -14,8 +14,8 @@ from fmha_cli.backends.mem_efficient.situation import Situation
 def before_upload(call: Call[Situation], arena: Bytes) -> None:
     """Fill the workspaces that the kernel reads.
 
-    A backward kernel reads +inf as the LSE of what is no row, as upstream's forward kernel pads it, and of rows without
-    keys: exp(-inf - -inf) would be NaN. After a forward pass of the same plan it reads what that leaves (``pairs``).
+    A backward kernel reads +inf as the LSE of padding, as upstream's forward kernel pads it, and of rows without keys:
+    exp(-inf - -inf) would be NaN. After a forward pass of the same plan it reads what that leaves (``pairs``).
     """
     m = storage_of(call.problem, call.plan.main)
     m.copy_in(call, arena)

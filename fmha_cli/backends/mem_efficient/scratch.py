@@ -1,4 +1,4 @@
-"""``Storage``: where a kernel finds the tensors of a problem, and what it needs besides them.
+"""``Storage``: where a kernel finds the tensors of a problem, and what else it needs.
 
 Source: the ``at::empty`` of ``attention_forward_generic.cu`` and ``attention_backward_generic.cu``; ``workspace_size`` of
 ``kernel_backward.h``.
@@ -64,7 +64,8 @@ class Storage(Staging):
 
     @cached_property
     def tested_strides(self) -> tuple[int, ...]:
-        """Strides by which upstream's host takes or passes over the kernel: of tensors without gaps or padded head dims.
+        """The strides that make upstream's host take or pass over the kernel: of tensors without gaps or padded head
+        dims.
 
         It tests those of heads; in a forward pass not V's, whose alignment it takes to be 1. For rows it throws later. The host
         must pad those, and for padded tensors upstream takes an aligned kernel: rows count against the other kernels alone.

@@ -2,7 +2,7 @@
 
 Every block mirrors one ``fmha_*_args`` struct of ``example/ck_tile/01_fmha/fmha_fwd.hpp`` or ``fmha_bwd.hpp``. Sizes
 and strides are widened to 64 bits, ``bool`` becomes int32, and the ``drop_seed_offset`` variant is spelled out. The
-library narrows the values again and refuses those that the kernel's own type cannot hold.
+library narrows the values again and refuses values that the kernel's own type cannot hold.
 
 Conventions:
 

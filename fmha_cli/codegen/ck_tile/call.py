@@ -32,7 +32,7 @@ class Call:
             the parameter's own type and refused if they do not fit.
         grid: arguments of ``GridSize``, likewise; other text is C++ that reads the block as ``a``.
         needed: pointers that must not be null.
-        unused: fields that this kernel does not read. They must be 0, so that no option is ignored silently.
+        unused: fields that this kernel does not read. They must be 0, so no option is ignored silently.
         extents: sizes with their minimum.
         rules: further conditions, as (field at fault, C++ that reads the block as ``a``).
         products: (field at fault, factor, factor): the device code multiplies the factors in 32 bits, so the product

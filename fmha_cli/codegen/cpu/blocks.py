@@ -90,8 +90,8 @@ def score_blocks(vectors: int, rows: int) -> str:
 def block_weights(vectors: int) -> str:
     """``weigh``, as ``micro.weights``, four keys at a time.
 
-    Blocks are written over the scores of the first two keys, so weights of these come first for all queries. Half of them at a time is
-    what registers hold beside the constants of exp2.
+    Blocks are written over the scores of the first two keys, so weights of these come first for all queries. Registers
+    hold half of them at a time, next to the constants of exp2.
     """
     zs = range(vectors)
 

@@ -16,8 +16,8 @@ VECTORS = 4
 def dot_bytes(lanes: int, rows: int, *, wide: bool = False) -> str:
     """``dot_<rows>``, as ``streams.dot_tile``: a row is widened once for all ``rows`` queries.
 
-    All keys are read together: a row of bytes is too short for a loop of its own, which takes a tenth longer. With ``wide`` it is
-    ``dot_wide``, whose keys ``widen_keys`` has widened.
+    All keys are read together: a row of bytes is too short for its own loop, which takes a tenth longer. With ``wide``
+    it is ``dot_wide``, whose keys ``widen_keys`` has widened.
     """
     keys = lanes // rows
     acc = [[f"a{r * keys + n}" for n in range(keys)] for r in range(rows)]

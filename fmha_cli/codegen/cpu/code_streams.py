@@ -35,7 +35,7 @@ def dot_codes(lanes: int, rows: int) -> str:
         ]  # fmt: skip
 
     def key(n: int) -> list[str]:
-        """One key: n of those that are unrolled, behind the first ``done``."""
+        """One key: n of the unrolled ones, behind the first ``done``."""
         return [
             f"  {{ const auto* row = lines.first + min64(done + {n}, last) * lines.stride;",
             f"    vf {', '.join(f'a{r} = vset(0)' for r in range(rows * chains))};",

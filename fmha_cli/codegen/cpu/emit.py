@@ -56,7 +56,7 @@ FAULTS = (
 """Faults that can be planted in the source: each is a macro ``FAULT_<NAME>``, which is 0 unless a test sets it to 1."""
 
 QUAD = 4
-"""Keys in the register tile of those that fill no larger one."""
+"""Keys in the register tile for the keys that do not fill a larger one."""
 
 VBMI = ("x86_64_amx", "x86_64_v4_bf16")
 """The architectures whose processors look up 128 bytes in registers: AVX512-VBMI is among their flags."""
@@ -193,7 +193,7 @@ def _tiles(algorithm: CpuAlgorithm) -> list[str]:
 
 
 def _upper(algorithm: CpuAlgorithm) -> bool:
-    """Whether keys that only the upper half of a tile's queries sees have register tiles of their own."""
+    """Whether keys that only the upper half of a tile's queries sees have their own register tiles."""
     simd = algorithm.simd
     return algorithm.lanes_q >= 4 and not (algorithm.blocks or simd.tiles or simd.by_element)
 
@@ -279,7 +279,7 @@ def _decode_tiles(kernel: KernelSpec, algorithm: CpuAlgorithm) -> list[str]:
 
 
 def _pair_tiles(algorithm: CpuAlgorithm, names: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
-    """The tiles that look bytes up, and their names beside those of all."""
+    """The tiles that look bytes up, and their names next to those of all tiles."""
     lanes, many = algorithm.simd.lanes, algorithm.rows_s
     dots = [dot_bytes(lanes, many, wide=True), *(dot_bytes(lanes, rows) for rows in (many, 1))]
     mixes = [mix_bytes(many, wide=True), *(mix_bytes(rows) for rows in (many, 1))]
@@ -289,7 +289,7 @@ def _pair_tiles(algorithm: CpuAlgorithm, names: Mapping[str, str]) -> tuple[dict
 
 
 def _code_tiles(algorithm: CpuAlgorithm, names: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
-    """The tiles that convert bytes, and their names beside those of all."""
+    """The tiles that convert bytes, and their names next to those of all tiles."""
     lanes, many, vectors = algorithm.simd.lanes, algorithm.rows_s, algorithm.lanes_q
     dots = [dot_codes(lanes, rows) for rows in (many, 1)]
     sizes = ((vectors, many), (vectors, 1), (2 * vectors, WIDE_ROWS), (4 * vectors, 1))

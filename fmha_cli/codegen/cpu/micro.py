@@ -14,7 +14,7 @@ from fmha_cli.codegen.cpu.parts import source_text
 def score_tile(vectors: int, rows: int, pairs: bool, name: str = "QK_FULL") -> str:
     """``name``: computes and stores S of ``rows`` keys and the packed queries, and updates the maximum of each lane.
 
-    Rows are addressed as base + {0, 1, 2} * stride, so that twelve rows need four pointers and one stride.
+    Rows are addressed as base + {0, 1, 2} * stride, so twelve rows need four pointers and one stride.
     """
     bases = range(0, rows, 3)
     acc = [[f"s{r}_{z}" for z in range(vectors)] for r in range(rows)]

@@ -50,7 +50,7 @@ def source_text(name: str) -> str:
 
 
 def vector_math(*, short: bool = False) -> list[str]:
-    """exp2, tanh and Philox. ``short``: weights are rounded to bf16, so that a shorter exp2 does."""
+    """exp2, tanh and Philox. ``short``: weights are rounded to bf16, so a shorter exp2 is enough."""
     return [source_text(name) for name in ("scalars.h", "short_exp2.h" if short else "exp2.h", "vmath.h")]
 
 

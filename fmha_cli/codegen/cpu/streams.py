@@ -12,8 +12,8 @@ def dot_tile(lanes: int, rows: int, pairs: bool, half: bool) -> str:
     """``dot_<rows>``: computes the scores of ``rows`` queries and ``lanes // rows`` keys as one vector.
 
     Lane r * keys + n holds the score of query r and key n. Keys past the last one repeat it. A row of K is read whole before the
-    next one: the processor follows a run of lines by itself, and several rows in turns are none. Each read of a cache line
-    asks for lines that follow. With ``half``, two vectors share a line.
+    next one: the processor prefetches a run of lines by itself, and several interleaved rows do not form one. Each read
+    of a cache line asks for lines that follow. With ``half``, two vectors share a line.
     """
     keys = lanes // rows
     get, product = ("vload_pairs", "vdot({a}, k, {q})") if pairs else ("vload_n", "vfma(k, {q}, {a})")
@@ -31,7 +31,7 @@ def dot_tile(lanes: int, rows: int, pairs: bool, half: bool) -> str:
     twice = [f"    while (c + 2 * {width} <= columns) {{", *body("", True), *body("", False), "    }"] if half else []
 
     def key(n: int) -> list[str]:
-        """One key: n of those that are unrolled, behind the first ``done``."""
+        """One key: n of the unrolled ones, behind the first ``done``."""
         return [
             f"  {{ const ROW* row = lines.first + min64(done + {n}, last) * lines.stride;",
             f"    vf {', '.join(f'a{r} = vset(0)' for r in range(rows))};",

@@ -1,4 +1,4 @@
-"""The free choices of a memory-efficient attention kernel: the template arguments besides element type and dropout."""
+"""The free choices of a memory-efficient attention kernel: the template arguments other than element type and dropout."""
 
 from __future__ import annotations
 

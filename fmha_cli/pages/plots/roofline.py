@@ -1,6 +1,6 @@
 """Roofline: FLOP/s against FLOP/byte below the ceilings of the machine, one panel for each device.
 
-S. Williams et al., "Roofline", CACM 52(4), 2009. The ceilings are those that the rows' floors were computed with.
+S. Williams et al., "Roofline", CACM 52(4), 2009. The rows' floors were computed with these ceilings.
 """
 
 from __future__ import annotations

@@ -99,7 +99,7 @@ _MEMBERS: Mapping[type, str] = MappingProxyType(
 def cache_document(root: str, entries: Iterable[EntryInfo], result: CacheResult | None = None) -> dict[str, Any]:
     """The document of ``ls`` (``result`` None), or of the action that returned the result.
 
-    ``entries`` are the listed entries (``ls``), or those that ``prune`` removed or would remove. Other actions have
+    ``entries`` are the listed entries (``ls``), or the ones that ``prune`` removed or would remove. Other actions have
     none.
     """
     rows = tuple(entries)

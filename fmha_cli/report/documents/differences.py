@@ -105,7 +105,7 @@ _OF_THE_BUILD = ("build_ns", "compile_peak_bytes")
 
 
 def differences_view(document: Mapping[str, Any]) -> Table:
-    """Fields, figures and instructions side by side. A mark shows each difference, with the change beside it."""
+    """Fields, figures and instructions side by side. A mark shows each difference, with the change next to it."""
     rows = []
     for row in document["rows"]:
         if row["kind"] == "instruction" and not row["differs"]:

@@ -111,7 +111,8 @@ def devices_document(
 
 
 def devices_view(document: Data, *, whole: bool = False) -> Table:
-    """One line for each device and backend; below, the backends without a device: one line for those that lack nothing but that.
+    """One line for each device and backend; below, the backends without a device: one line for the ones that lack only
+    a device.
 
     Args:
         whole: why each of them has none.
@@ -149,8 +150,8 @@ def doctor_document(checks: Iterable[DoctorCheck], environment: Mapping[str, Any
 
 
 def doctor_view(document: Data, *, whole: bool = False) -> Table:
-    """One line for each check; the cause and the remedy below. Checks that differ in their subject alone share a line, and a remedy is
-    told once.
+    """One line for each check; the cause and the remedy below. Checks that differ in their subject alone share a line,
+    and a remedy is printed once.
 
     Args:
         whole: one line for each backend without a device, and why it has none.
@@ -310,7 +311,7 @@ class Sources:
 
 
 def sources_document(sources: Iterable[SourceRow], trees: Mapping[str, SourceTree] | None = None) -> dict[str, Any]:
-    """The document of some sources; ``trees`` are those that the kernels of each backend would be built against."""
+    """The document of some sources; ``trees`` are the source trees of each backend's kernels."""
     return to_json(Sources(sources=tuple(sources), trees=trees or {}))
 
 

@@ -386,7 +386,7 @@ def _details(record: Row) -> list[str]:
     )
     if not good:
         last = next(reversed((record["log"] or "").strip().splitlines()), None)
-        told = re.sub(r"^fmha_cli\.\S+: ", "", last or "")  # the class of an error of this tool is no news
+        told = re.sub(r"^fmha_cli\.\S+: ", "", last or "")  # the class of this tool's own error tells the user nothing
         lines += [f"log ends: {last}"] if last and not any(told in line for line in lines) else []
         lines += [f"saved: {record['saved']}"] if record["saved"] else []
         lines += [f"again: {record['repro']}"] if record["verdict"] != Verdict.UNSUPPORTED else []

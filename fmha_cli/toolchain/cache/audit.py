@@ -47,7 +47,7 @@ def verify_cache(layout: CacheLayout, *, fix: bool = False, notify: Notify = log
     """Re-hash every file of every entry.
 
     Args:
-        fix: move damaged entries to ``quarantine/``, so that their next use rebuilds them.
+        fix: move damaged entries to ``quarantine/``, so their next use rebuilds them.
 
     Raises:
         EnvironmentProblem: the cache cannot be read or, with ``fix``, cannot be changed.

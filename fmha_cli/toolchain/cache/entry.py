@@ -63,7 +63,7 @@ def read_meta(folder: Path, digest: str) -> EntryMeta | Damage | None:
     """Read and check ``meta.json`` alone, which is enough for a listing but not for loading the artifact.
 
     Returns:
-        None when there is no such entry.
+        None if the entry does not exist.
     """
     try:
         return _decode_meta(read_own(folder / META), digest)
@@ -91,7 +91,7 @@ def verify_entry(folder: Path, digest: str) -> EntryMeta | Damage | None:
     later ``dlopen`` by path, because the root was found to be private to that user.
 
     Returns:
-        None when there is no such entry.
+        None if the entry does not exist.
 
     Raises:
         OSError: its folder cannot be read.

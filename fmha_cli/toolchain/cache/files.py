@@ -103,7 +103,7 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
     """A new file that replaces ``path``, complete and durable, if the body ends without an error.
 
     Raises:
-        OSError: among others, ``path`` exists and is no regular file: a pipe or a device is never replaced.
+        OSError: among others, ``path`` exists and is not a regular file: a pipe or a device is never replaced.
     """
     if path.exists() and not path.is_file():
         raise FileExistsError(errno.EEXIST, "it is no regular file, and is not replaced", str(path))

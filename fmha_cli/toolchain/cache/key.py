@@ -39,7 +39,7 @@ class BuildSpec:
 
     Attributes:
         kind: what sort of thing it is.
-        name: the name by which people find the entry; for a kernel, its canonical name.
+        name: the name that people look for; for a kernel, its canonical name.
         arch: architecture *with* its suffix: ``sm_90a`` is not ``sm_90``. ``generic`` where it does not matter.
         identity: plain JSON data that distinguishes it from others of its kind; for a kernel, the fields of its
             ``KernelSpec``.
@@ -111,7 +111,7 @@ class BuildKey:
 
     @cached_property
     def parts(self) -> dict[str, object]:
-        """The key as plain data: the parts of ``spec`` beside its own fields. Kept in ``meta.json``."""
+        """The key as plain data: the parts of ``spec`` next to its own fields. Kept in ``meta.json``."""
         return {**self.spec.parts, **to_json(self)}
 
     @cached_property

@@ -26,7 +26,7 @@ from pathlib import Path
 
 SCHEMA_VERSION = 2
 """Version of keys, entries and archives, part of every key and of every entry's path. Raise it if the layout or the
-meaning of an entry changes, so that no old entry is ever found."""
+meaning of an entry changes, so old entries are never found."""
 
 ARTIFACT = "artifact"
 LOG = "build.log"
@@ -111,7 +111,7 @@ class CacheLayout:
         return self.quarantine / f"{digest}.{uuid.uuid4().hex[:12]}"
 
     def digests(self) -> Iterator[str]:
-        """Digests of all finished entries, sorted. Empty when there is no cache yet."""
+        """Digests of all finished entries, sorted. Empty if the cache does not exist yet."""
         for shelf in children(self.entries):
             for entry in children(shelf):
                 if is_digest(shelf.name + entry.name):

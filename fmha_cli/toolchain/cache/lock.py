@@ -170,7 +170,7 @@ def _holding(descriptor: int, take: Callable[[int], bool]) -> Iterator[bool]:
         finally:
             if held:
                 with suppress(OSError):
-                    # So that the file does not name this holder while the next one holds the lock.
+                    # The file must not name this holder while the next one holds the lock.
                     os.ftruncate(descriptor, 0)
     finally:
         os.close(descriptor)

@@ -26,7 +26,7 @@ class PrunePolicy:
 
     Attributes:
         max_age_s: remove entries that were not used for this many seconds; None keeps entries of any age.
-        max_bytes: remove the least recently used entries until the rest is no larger; None is no limit.
+        max_bytes: remove the least recently used entries until the rest is no larger; None sets no limit.
         quarantine: remove quarantined entries.
         failed: remove the logs of failed builds.
         tmp_age_s: remove temporary directories that were not touched for this many seconds.

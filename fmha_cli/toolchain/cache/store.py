@@ -4,8 +4,8 @@ This protocol is safe with any number of processes, and if one is killed at any 
 
 1. A build happens in ``tmp/<uuid>/`` and touches nothing else.
 2. Its files are sealed (fsync, read-only), then the directory is fsynced.
-3. The *directory* is renamed to its place in the folder of the entries. A rename is atomic, so an entry exists as a whole
-   or not at all. A process that finds the place taken drops its own build and uses the winner's.
+3. The *directory* is renamed to its place in the folder of the entries. A rename is atomic, so an entry is complete or
+   absent. A process that finds the place taken drops its own build and uses the winner's.
 4. Every load verifies every byte (``toolchain.cache.entry``). A damaged entry is moved to ``quarantine/`` and rebuilt.
 
 The lock around steps 1 to 3 only saves the work of building twice.
@@ -195,7 +195,7 @@ class Cache:
     def _artifact(self, meta: EntryMeta, *, cached: bool) -> Artifact:
         folder = self.layout.entry(meta.digest)
         with suppress(OSError):
-            # The time of last use, by which `prune` decides. A read-only cache keeps none.
+            # The time of last use, which `prune` goes by. A read-only cache keeps none.
             os.utime(folder)
         return Artifact(
             path=folder / ARTIFACT,

@@ -42,7 +42,7 @@ def compile_library(
     each group keeps its order.
 
     Args:
-        flags: all flags, including those that make the output a shared library.
+        flags: all flags, including the ones that make the output a shared library.
         timeout: seconds of processor time after which the compiler and all its children are killed (``Limits.of_compile``).
         log: must not exist.
         cancel: when set, the compiler is killed.

@@ -104,7 +104,7 @@ def build_kernel(
         timeout: seconds of processor time for the compiler (``Limits.of_compile``).
         cancel: when set, the compiler is killed.
         places: the folder that each ``${name}`` in the key's flags means on this machine.
-        files: files beside the text that it includes, name -> content. The key must determine them.
+        files: files next to the text that it includes, name -> content. The key must determine them.
         settled: called after a compile, before its result is kept; raises if what was compiled is not what the key says.
 
     Raises:

@@ -68,7 +68,7 @@ def build_units(library: UnitsLibrary, context: BuildContext) -> Artifact:
         prefix = Path(folder, _PREFIX)
         prefix.write_text(units.prefix, "utf-8")
         (head, *rest) = [(name, _compile(library, name, flags, context, folder)) for name in units.texts]
-        first = head[1](Event())  # alone, so that a machine without a compiler fails once
+        first = head[1](Event())  # alone, so a machine without a compiler fails once
         if not first.cached and len(rest) > _WORTH_IT:
             _precompile(prefix, flags)
         jobs = [Job(name, compile_unit, _COMPILE_BYTES) for name, compile_unit in rest]
@@ -87,7 +87,7 @@ def build_units(library: UnitsLibrary, context: BuildContext) -> Artifact:
 
 
 def _precompile(prefix: Path, flags: _Flags) -> None:
-    """Compile the prefix once, beside its text, where GCC and clang look for it.
+    """Compile the prefix once, next to its text, where GCC and clang look for it.
 
     It makes the other units' compiles a third shorter. Their objects do not depend on it: without it, compilers read the
     text. So a compiler that cannot do it costs time only.

@@ -24,7 +24,7 @@ class ToolchainKind(StrEnum):
     GCC = "gcc"
     CLANG = "clang"
     ZIG = "zig"
-    """clang in the ``ziglang`` package: ``-march`` takes underscores, and there is no OpenMP runtime."""
+    """clang in the ``ziglang`` package: ``-march`` takes underscores, and no OpenMP runtime exists."""
     OTHER = "other"
 
 

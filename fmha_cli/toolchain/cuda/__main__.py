@@ -2,7 +2,8 @@
 
 ``TOOL`` is ``--nvrtc=FOLDER``, the folder of the library, or ``--nvcc=PROGRAM``. The tool gets the flags unchanged. The
 tool's messages go to the output; a line with ``error:`` is an error. The program writes a cubin for exactly the
-architecture of ``-arch``, or none. It writes NVRTC's PTX, without its unused parts, beside the cubin as ``kernel.ptx``.
+architecture of ``-arch``, or none. It writes NVRTC's PTX, without its unused parts, next to the cubin as
+``kernel.ptx``.
 
 With ``--ptxas=PROGRAM`` after ``--nvrtc``, NVRTC makes PTX only. ``PROGRAM`` then makes the cubin from the PTX that is
 kept, and gets the flags ``--ptxas-options=…``.

@@ -1,9 +1,9 @@
 """The attribute records of a cubin: ``.nv.info`` of the file and of each kernel, and ``.nv.compat``.
 
 A record has a format byte, an attribute byte and a value. The value is two bytes in place (formats 1 to 3), or a length
-and that many bytes (format 4). The numbers and names of attributes are those that ``cuobjdump -elf`` of CUDA 13 prints
-(``EIATTR_*``, ``EIFMT_*``, ``EICOMPAT_ATTR_*``), because NVIDIA documents neither. The reader skips attributes without
-a name in this module.
+and that many bytes (format 4). The numbers and names of attributes are the ones that ``cuobjdump -elf`` of CUDA 13
+prints (``EIATTR_*``, ``EIFMT_*``, ``EICOMPAT_ATTR_*``), because NVIDIA documents neither. The reader skips attributes
+without a name in this module.
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ def cuda_key(
     Args:
         text: the whole translation unit.
         own: the flags of the kernel's project for this compiler.
-        folders: names of the folders of headers that it includes besides CUDA's own, in search order.
+        folders: names of the folders of headers that it includes in addition to CUDA's own, in search order.
         digests: digests of their contents.
 
     Raises:

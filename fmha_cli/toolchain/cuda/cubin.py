@@ -132,7 +132,7 @@ class Cubin:
         """Every kernel, in the order of the symbols.
 
         Raises:
-            MalformedObject: there is no kernel, or the figures of one are missing.
+            MalformedObject: no kernel exists, or the figures of one are missing.
         """
         found = tuple(self._kernel(index, symbol.name, text) for index, symbol, text in self._entries())
         if not found:

@@ -44,7 +44,7 @@ class Occupancy:
     """How a kernel fills a multiprocessor.
 
     Attributes:
-        blocks: blocks that are resident at once; 0 where a block does not fit at all.
+        blocks: blocks that are resident at once; 0 if a block does not fit.
         warps: warps that are resident at once.
         warps_per_scheduler: warps / schedulers. It is fractional where the warps do not fill the schedulers evenly.
         fraction: warps / most_warps.

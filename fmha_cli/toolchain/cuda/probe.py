@@ -33,7 +33,7 @@ from fmha_cli.toolchain.cuda.packages import (
 from fmha_cli.toolchain.proving import Probed, ProbeError, Search
 
 _PROBE = 3
-"""Raised when the probe's code changes, so that the answers of an older probe are not believed."""
+"""Raised when the probe's code changes, so the answers of an older probe are discarded."""
 _NVCC_SOURCE = """#include <cuda_bf16.h>
 #include <cuda_fp16.h>
 #include <cuda_runtime.h>

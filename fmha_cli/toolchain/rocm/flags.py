@@ -31,7 +31,7 @@ def probed_flags() -> tuple[Flag, ...]:
 
 
 def kernel_flags(family: str, supported: Collection[str]) -> tuple[Flag, ...]:
-    """Flags for one family on every architecture, in order, without those that select a target or an output.
+    """Flags for one family on every architecture, in order, without the flags that select a target or an output.
 
     Args:
         supported: texts of the ``probed_flags`` that the compiler accepts.

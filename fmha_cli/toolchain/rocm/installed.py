@@ -16,13 +16,15 @@ _VARIABLES = ("ROCM_PATH", "HIP_PATH")
 """ROCm's own variables for its folder."""
 
 _WHEELS = ("_rocm_sdk_devel", "_rocm_sdk_core")
-"""The folders of ROCm's wheels in site-packages, each laid out as a ROCm. Those at run time have no links, so that a library has its
-numbered name alone (ROCm/TheRock, docs/packaging/python_packaging.md)."""
+"""The folders of ROCm's wheels in site-packages, each laid out as a ROCm. The run-time wheels have no links, so a
+library has only its numbered name (ROCm/TheRock, docs/packaging/python_packaging.md).
+"""
 
 
 def installed_roots(environ: Mapping[str, str]) -> list[Path]:
-    """Folders that exist and may be a ROCm: ROCM_PATH, HIP_PATH, /opt/rocm, the versions beside it (newest first), that of ``hipcc`` on
-    PATH, and the wheels in site-packages."""
+    """Folders that exist and may be a ROCm: ROCM_PATH, HIP_PATH, /opt/rocm, the versions next to it (newest first),
+    that of ``hipcc`` on PATH, and the wheels in site-packages.
+    """
     hipcc = shutil.which("hipcc", path=environ.get("PATH", os.defpath))
     versions = sorted(Path("/opt").glob("rocm-*"), key=_numbers, reverse=True)
     behind = [Path(hipcc).resolve().parent.parent] if hipcc else []

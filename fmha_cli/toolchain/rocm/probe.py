@@ -94,7 +94,7 @@ def probe_rocm(candidate: RocmCandidate, work: Path, layout: CacheLayout, parts:
 
 
 def _digest(candidate: RocmCandidate, root: Path, headers: list[Path], libraries: list[Path]) -> str:
-    """Digest of everything that a compile reads beside its source.
+    """Digest of everything that a compile reads in addition to its source.
 
     An installed file counts by path and content. A root that this tool made counts by content alone, because its path
     differs from cache to cache.
@@ -109,7 +109,7 @@ def _digest(candidate: RocmCandidate, root: Path, headers: list[Path], libraries
 
 
 def _tool(candidate: RocmCandidate, name: str, work: Path) -> Path | None:
-    """A tool of the compiler's own LLVM: the one that the compiler itself would use, or the one beside the program."""
+    """A tool of the compiler's own LLVM: the one that the compiler itself would use, or the one next to the program."""
     said = ask((*candidate.argv0, f"-print-prog-name={name}"), work).text.strip()
     beside = Path(os.path.realpath(candidate.argv0[0])).with_name(name)
     for path in (Path(said), beside):

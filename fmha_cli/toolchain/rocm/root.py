@@ -63,7 +63,7 @@ class RocmSupply:
     """The origin of the parts, before they are fetched.
 
     Attributes:
-        identity: identifies the parts in advance, so that a changed pin is noticed.
+        identity: identifies the parts in advance, so a changed pin is noticed.
         get: fetches them; may raise EnvironmentProblem.
     """
 

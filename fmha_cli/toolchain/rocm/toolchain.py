@@ -24,7 +24,7 @@ from fmha_cli.toolchain.rocm.probe import PROBE_SOURCE, probe_rocm
 from fmha_cli.toolchain.rocm.root import STUBS, RocmSupply, isa_versions
 
 _PROBE = 6
-"""Raised when the probe's code changes, so that the results of an older probe are not believed."""
+"""Raised when the probe's code changes, so the results of an older probe are discarded."""
 
 _ABSENT = "there is no ROCm, and no clang++ of version 19 or newer on PATH"
 _CHECK = "HIP compiler"

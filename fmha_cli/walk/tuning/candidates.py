@@ -1,4 +1,6 @@
-"""The kernels that compete for one problem: those that its backend supports, and those that it has for tuning alone."""
+"""The kernels that compete for one problem: the ones that its backend supports, and the ones that it has for tuning
+only.
+"""
 
 from __future__ import annotations
 

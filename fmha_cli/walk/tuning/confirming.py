@@ -1,4 +1,6 @@
-"""Whether the winner of a search is surely faster than the default, and right: fresh processes in turns, then ``validate``."""
+"""Whether the winner of a search is surely faster than the default, and right: interleaved fresh processes, then
+``validate``.
+"""
 
 from __future__ import annotations
 
@@ -143,7 +145,7 @@ def _kept(difference: Difference, min_gain: float) -> str:
     if difference.speed is Speed.SLOWER:
         return "SLOWER: the fastest in the search is slower than the default in fresh processes"
     saw = difference.could_see
-    # The test goes by order: beside a wider spread, what it would have seen reads as a contradiction.
+    # The test goes by order: next to a wider spread, the difference that it could have seen reads as a contradiction.
     told = saw is not None and difference.spread <= saw
     seen = f"; a difference of {(saw or 0) * 100:g} % would have been seen" if told else ""
     return f"UNSURE whether it is more than {share} faster: {difference.why}{seen}"

@@ -1,4 +1,5 @@
-"""What a run of ``fmha tune`` keeps on disk, so that the same command goes on after a kill: its finished searches and choices.
+"""What a run of ``fmha tune`` keeps on disk for the same command to continue after a kill: its finished searches and
+choices.
 
 The journal's name is the digest of everything that could change a time or a choice: the machine, the kernels that compete, the
 problems and the settings. Another run therefore never finds it. It is removed when the run is complete.
@@ -90,7 +91,7 @@ class Notes:
         return key_of(self.keys[problem], f"{kernel} {self.attempts.get(problem, 0)}")
 
     def forget(self, problem: int) -> None:
-        """Tune a problem anew, and keep nothing more of it: its journal keys are used."""
+        """Tune a problem again without keeping more of it: its journal keys are used."""
         self.searches.pop(problem, None)
         self.choices.pop(problem, None)
         self.closed.add(problem)
@@ -187,7 +188,7 @@ def open_notes(
         folder: where journals are.
         problems: identity and flags of each problem; the identity holds everything about it that could change a choice.
         parts: everything else that could, by readable names.
-        anew: what an earlier session kept is thrown away.
+        anew: discard what an earlier session kept.
 
     Raises:
         UsageError: X030, the journal is damaged, or another process writes it.

@@ -68,7 +68,7 @@ class Scopes:
 
 
 def _content(key: BuildKey | str) -> object:
-    """What a key says of the source; the compiler is told apart."""
+    """What a key says of the source; the compiler has its own members."""
     if isinstance(key, str):
         return key
     return [key.spec.source_sha256, list(key.flags), key.headers_digest]

@@ -27,7 +27,7 @@ class Course:
 
     Attributes:
         rows: one for each candidate.
-        contenders: those that were built or failed to be, judged.
+        contenders: the candidates that were built, or failed to build, with their verdicts.
         good: the contenders that may be chosen; the search numbers these.
         winner: the row of the kernel to choose.
         why: why the default was kept, or nothing was tuned.

@@ -46,7 +46,7 @@ Progress = Callable[[int, int, str], None]
 
 @dataclass(frozen=True, kw_only=True)
 class TuneRequest:
-    """What ``fmha tune`` asks for besides its problems.
+    """The options of ``fmha tune``, without its problems.
 
     Attributes:
         request: of ``bench``; its budget is that of each process of a confirmation.
@@ -56,8 +56,8 @@ class TuneRequest:
         processes: fresh processes of each kernel in a confirmation.
         environ: the variables that they inherit.
         states: the folder of what an interrupted run keeps, from which the same run goes on; None to keep nothing.
-        anew: throw away what an earlier session kept.
-        place: the store; a run that remembers elsewhere is another run.
+        anew: discard what an earlier session kept.
+        place: the store; a run with another store is another run.
     """
 
     request: Request
@@ -74,7 +74,7 @@ class TuneRequest:
 
     @property
     def parts(self) -> dict[str, str]:
-        """Everything besides ``request`` that could change a choice, by readable names."""
+        """Everything except ``request`` that could change a choice, by readable names."""
         apart = {"request", "environ", "states", "anew"}
         return {one.name: str(getattr(self, one.name)) for one in fields(self) if one.name not in apart}
 
@@ -281,7 +281,7 @@ class _Tuner:
             budget_s=asked.request.budget_s,
         )
         with _timing(course, "confirm_ns"):
-            self.context.supervisor.close()  # nothing of this process runs beside those that are timed
+            self.context.supervisor.close()  # nothing of this process runs while they are timed
             confirmation = confirmed(confirmer, default, best)
         course.difference = confirmation.difference
         return confirmation

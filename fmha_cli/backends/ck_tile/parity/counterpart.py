@@ -21,7 +21,7 @@ from fmha_cli.toolchain.notice import as_text
 from fmha_cli.toolchain.rocm.toolchain import find_rocm
 
 VISIBLE = ("HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES")
-"""Variables by which the HIP runtime chooses and numbers devices. The first one that is set counts."""
+"""The HIP runtime chooses and numbers devices by these variables. The first one that is set counts."""
 
 
 class CkCounterpart:

@@ -42,7 +42,7 @@ class Listed:
 
     Attributes:
         names: upstream's file stems of the kernels, in the order in which cases need them.
-        apis: upstream's names of the APIs, with those that the program always needs.
+        apis: upstream's names of the APIs, including the ones that the program always needs.
         arch: the architecture; None if no case needs a kernel.
     """
 

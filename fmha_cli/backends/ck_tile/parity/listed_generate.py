@@ -1,8 +1,8 @@
 """A program: run upstream's generator for a list of kernels. Started with the generator's folder on PYTHONPATH.
 
 Usage: ``python listed_generate.py TARGET APIS RECEIPT LIST OUT``. LIST holds one kernel name per line. Upstream's own
-``--filter`` takes one glob for all kernels of an API; here a kernel passes if its name is in the list, so that the API
-files name these kernels and no others.
+``--filter`` takes one glob for all kernels of an API; here a kernel passes if its name is in the list, so the API files
+name exactly these kernels.
 """
 
 from __future__ import annotations

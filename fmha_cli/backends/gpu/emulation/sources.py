@@ -1,4 +1,6 @@
-"""The C++ texts that emulators share. Their names begin with ``emu_``, so that they do not meet an emulator's own files."""
+"""The C++ texts that emulators share. Their names begin with ``emu_``, so they do not collide with an emulator's own
+files.
+"""
 
 from __future__ import annotations
 
