@@ -59,14 +59,17 @@ class Shell:
     def command(self, name: str) -> Any:
         """The Typer command of a name in the table."""
         entry, found = self.table[name], declared(name)
-        kind = _Choosing if isinstance(found, CommandSet) and found.alone is not None else _Group
+        if not isinstance(found, CommandSet):
+            return self.part(name, entry.summary, found)
+        kind = _set_class(self, name, found)
         app = typer.Typer(cls=kind, add_completion=False, rich_markup_mode=None, context_settings=CONTEXT)
-        if isinstance(found, CommandSet):
-            self._group(app, name, entry.summary + ".", found)
-            for part, (summary, command) in found.commands.items():
-                self._add(app, f"{name} {part}", summary, command)
-        else:
-            self._add(app, name, entry.summary, found)
+        self._group(app, name, entry.summary + ".", found)
+        return get_command(app)
+
+    def part(self, name: str, summary: str, command: Command) -> Any:
+        """The Typer command of a command, or of a subcommand by both its words."""
+        app = typer.Typer(add_completion=False, rich_markup_mode=None, context_settings=CONTEXT)
+        self._add(app, name, summary, command)
         return get_command(app)
 
     def _group(self, app: typer.Typer, name: str, help: str, parts: CommandSet) -> None:
@@ -155,6 +158,21 @@ class _Choosing(_Headed, _Group):
     def format_options(self, ctx: Any, formatter: Any) -> None:
         self.format_commands(ctx, formatter)
         super().format_options(ctx, formatter)
+
+
+def _set_class(shell: Shell, name: str, parts: CommandSet) -> type[TyperGroup]:
+    class Set(_Choosing if parts.alone is not None else _Group):  # type: ignore[misc]
+        """A command with subcommands, each of which is built when it is asked for."""
+
+        def list_commands(self, ctx: Any) -> list[str]:
+            return list(parts.commands)
+
+        def get_command(self, ctx: Any, cmd_name: str) -> Any:
+            if cmd_name not in parts.commands:
+                return super().get_command(ctx, cmd_name)
+            return shell.part(f"{name} {cmd_name}", *parts.commands[cmd_name])
+
+    return Set
 
 
 def _root_class(shell: Shell) -> type[TyperGroup]:
