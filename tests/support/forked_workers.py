@@ -252,7 +252,8 @@ def _template(asks: int) -> None:
     gc.collect()
     gc.freeze()
     arguments = _become(*_forked(socket.socket(fileno=_high(asks))))
-    importlib.import_module(_WORKER).main(arguments)
+    sys.modules["__main__"] = worker = importlib.import_module(_WORKER)  # as in a new interpreter
+    worker.main(arguments)
 
 
 if __name__ == "__main__":

@@ -27,6 +27,18 @@ Values = Mapping[str, Any]
 """Flag key -> array or ``filled``."""
 
 EACH = [(case, flag) for case, make in CASES.items() for flag in make().tensors]
+FIRST = {flag: case for case, flag in reversed(EACH)}
+"""The first case that has a tensor."""
+
+
+def often() -> list[Any]:
+    """Each tensor once, and all of a problem whose K and V are a cache; the others, which repeat q, k and v, in the slow suite."""
+    return [
+        pytest.param(case, flag, marks=() if FIRST[flag] == case or case == "pages" else pytest.mark.slow)
+        for case, flag in EACH
+    ]
+
+
 TOLERANCE = {"scales of queries": 5e-3}
 """Of O; 1e-5 elsewhere. The CPU kernels round the weights of fp8 to bf16."""
 
@@ -82,7 +94,7 @@ CHOSEN = {"sink_logits", "alibi_slopes", "rotary_cos", "rotary_sin"}
 
 @pytest.mark.promise("No tensor is generated beside a given one unless `filled` asks for it.")
 @pytest.mark.parametrize("entry", ENTRIES)
-@pytest.mark.parametrize(("name", "flag"), EACH)
+@pytest.mark.parametrize(("name", "flag"), often())
 def test_a_tensor_that_is_not_given_is_refused_by_name(entry: str, name: str, flag: str) -> None:
     if entry != "run" and flag in CHOSEN:
         pytest.skip("without it this is another problem")
@@ -96,7 +108,7 @@ def test_a_tensor_that_is_not_given_is_refused_by_name(entry: str, name: str, fl
 
 @pytest.mark.promise("No tensor is generated beside a given one unless `filled` asks for it.")
 @pytest.mark.parametrize("entry", ["run", "command"])
-@pytest.mark.parametrize(("name", "flag"), EACH)
+@pytest.mark.parametrize(("name", "flag"), often())
 def test_the_word_asks_for_it_and_the_record_says_so(entry: str, name: str, flag: str) -> None:
     case = CASES[name]()
     (row,) = ENTRIES[entry](case, {**case.tensors, flag: WORDS.get(flag, FILLED)})

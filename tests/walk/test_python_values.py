@@ -37,48 +37,62 @@ class Numbers:
 # tensors
 
 
+FORMS: Mapping[str, Callable[[Any], Any]] = {
+    "own": lambda array: array,
+    "another order of bytes": lambda array: array.astype(array.dtype.newbyteorder(">")),
+    "DLPack": Foreign,
+}
+
+
 @pytest.mark.promise("`api.attention` takes host tensors of any library, and refuses others with what to write.")
-@pytest.mark.parametrize(
-    "make", [lambda a: a, lambda a: a.astype(a.dtype.newbyteorder(">")), Foreign], ids=["own", ">", "DLPack"]
-)
-@pytest.mark.parametrize("name", NAMES)
-def test_an_array_under_any_name_of_a_tensor_is_that_tensor(name: str, make: Callable[[Any], Any]) -> None:
-    array = normal(4, 3, 4)[:, ::2]
-    given, texts = given_tensors(merged({name: make(array)}))
-    tensor = TENSOR_OF_FLAG.get(name, name)
-    assert texts == {}
-    assert given.paths == {tensor: "(array)"}
-    np.testing.assert_array_equal(given.arrays[tensor], array)
+def test_an_array_under_any_name_of_a_tensor_is_that_tensor() -> None:
+    array, wrong = normal(4, 3, 4)[:, ::2], []
+    for name in NAMES:
+        for form, make in FORMS.items():
+            given, texts = given_tensors(merged({name: make(array)}))
+            tensor = TENSOR_OF_FLAG.get(name, name)
+            same = np.array_equal(given.arrays[tensor], array)
+            if texts or given.paths != {tensor: "(array)"} or not same:
+                wrong.append((name, form))
+    assert wrong == []
 
 
 @pytest.mark.promise("`api.attention` takes host tensors of any library, and refuses others with what to write.")
 @pytest.mark.parametrize("name", CASES)
 def test_arrays_of_other_libraries_and_orders_give_the_same_outputs(name: str) -> None:
-    """Every tensor by DLPack, and every tensor as the view of an array with swapped axes."""
+    """One tensor by DLPack, the next as the view of an array with swapped axes, the next in another order of bytes, and so on.
+
+    Every tensor has each form in one of the three runs of ``pages`` and ``gradients``; the other cases are run once.
+    """
     case = CASES[name]()
     real = api.attention(**case.tensors, **case.flags, backend="cpu")
     np.testing.assert_allclose(real.o, case.o, atol=5e-3)
-    carried = {flag: x for flag, x in case.tensors.items() if x.dtype.isbuiltin == 1}  # numpy hands out its own types
-    turned = {flag: np.ascontiguousarray(x.T).T for flag, x in case.tensors.items()}
-    swapped = {flag: x.astype(x.dtype.newbyteorder(">")) for flag, x in carried.items()}
-    for other in ({flag: Foreign(x) for flag, x in carried.items()}, turned, swapped):
-        done = api.attention(**{**case.tensors, **other}, **case.flags, backend="cpu")
+    for turn in range(3 if name in ("pages", "gradients") else 1):
+        mixed = {flag: _formed(x, place + turn) for place, (flag, x) in enumerate(case.tensors.items())}
+        done = api.attention(**mixed, **case.flags, backend="cpu")
         assert done.verdict is api.Verdict.PASSED
         np.testing.assert_array_equal(done.o, real.o)
 
 
-@pytest.mark.parametrize(
-    "flag", sorted(key for key, flag in BY_KEY.items() if flag.kind is not FlagKind.FILE and key != "bias")
-)
-def test_an_array_under_another_flag_is_refused(flag: str) -> None:
-    for array in (
-        np.ones((2, 2), np.float32),
-        Numbers(1, 2, 3) if BY_KEY[flag].kind is not FlagKind.LIST else np.ones(2),
-    ):
-        for take in (lambda **flags: api.attention(**plain(), **flags), api.Problem.of):
-            with pytest.raises(api.UsageError) as caught:
-                take(**{flag: array})
-            assert caught.value.code in ("E043", "P007"), caught.value.render()
+def _formed(array: Any, form: int) -> Any:
+    if form % 3 == 1 or array.dtype.isbuiltin != 1:  # numpy hands out only its own types
+        return np.ascontiguousarray(array.T).T
+    return Foreign(array) if form % 3 == 0 else array.astype(array.dtype.newbyteorder(">"))
+
+
+def test_an_array_under_another_flag_is_refused() -> None:
+    wrong = {}
+    for flag in sorted(key for key, flag in BY_KEY.items() if flag.kind is not FlagKind.FILE and key != "bias"):
+        numbers = Numbers(1, 2, 3) if BY_KEY[flag].kind is not FlagKind.LIST else np.ones(2)
+        for array in (np.ones((2, 2), np.float32), numbers):
+            for take in (lambda **flags: api.attention(**plain(), **flags), api.Problem.of):
+                try:
+                    take(**{flag: array})
+                    wrong[flag] = "accepted"
+                except api.UsageError as caught:
+                    if caught.code not in ("E043", "P007"):
+                        wrong[flag] = caught.render()
+    assert wrong == {}
 
 
 def test_a_tensor_is_given_once() -> None:
@@ -87,37 +101,42 @@ def test_a_tensor_is_given_once() -> None:
             api.attention(**plain(), **more)
 
 
-@pytest.mark.parametrize(("code", "kind"), [(11, ml_dtypes.float8_e4m3fnuz), (13, ml_dtypes.float8_e5m2fnuz)])
-def test_fnuz_tensors_by_dlpack(code: int, kind: Any) -> None:
+def test_fnuz_tensors_by_dlpack() -> None:
     """The same bytes are other numbers in OCP's encoding: half of these."""
-    values = {name: x.astype(kind) for name, x in plain().items()}
-    given = {name: Foreign(x.view(np.uint8), code=code) for name, x in values.items()}
-    done = api.attention(**given, dtype=f"fp8_{'e4m3' if code == 11 else 'e5m2'}:fp32", backend="cpu")
-    assert done.record.problem["fp8_encoding"] == "fnuz"
-    assert done.verdict is api.Verdict.PASSED
-    np.testing.assert_allclose(done.o, attention(*values.values())["o"], atol=1e-2)
+    for code, kind in ((11, ml_dtypes.float8_e4m3fnuz), (13, ml_dtypes.float8_e5m2fnuz)):
+        values = {name: x.astype(kind) for name, x in plain().items()}
+        given = {name: Foreign(x.view(np.uint8), code=code) for name, x in values.items()}
+        assert given_tensors(merged({"q": given["q"]}))[0].arrays["q"].dtype == kind
+        if code == 11:
+            done = api.attention(**given, dtype="fp8_e4m3:fp32", backend="cpu")
+            assert done.record.problem["fp8_encoding"] == "fnuz"
+            assert done.verdict is api.Verdict.PASSED
+            np.testing.assert_allclose(done.o, attention(*values.values())["o"], atol=1e-2)
 
 
 # lengths, switches, numbers
 
 
+LENGTHS: Mapping[str, Callable[[Any], Any]] = {
+    "tuple": tuple,
+    "list": list,
+    "int64": np.array,
+    "int32": lambda n: np.array(n, np.int32),
+    "big-endian": lambda n: np.array(n, ">i8"),
+    "another library": lambda n: Numbers(*n),
+    "scalars": lambda n: [np.int64(x) for x in n],
+}
+
+
 @pytest.mark.parametrize(
-    "form",
-    [
-        tuple,
-        list,
-        np.array,
-        lambda n: np.array(n, np.int32),
-        lambda n: np.array(n, ">i8"),
-        lambda n: Numbers(*n),
-        lambda n: [np.int64(x) for x in n],
-    ],
-    ids=["tuple", "list", "int64", "int32", "big-endian", "another library", "scalars"],
+    "forms", [("tuple", "list"), ("int64", "big-endian"), ("another library", "scalars"), ("int32", "int32")]
 )
-def test_lengths_may_be_arrays(form: Callable[[Any], Any]) -> None:
+def test_lengths_may_be_arrays(forms: tuple[str, str]) -> None:
+    """One form for the queries, another one for the keys, and each where a problem takes them."""
     queries, keys = (2, 0, 3), (4, 1, 2)
     q, k, v = normal(1, 2, 5, 16), normal(2, 2, 7, 16), normal(3, 2, 7, 16)
-    done = api.attention(q, k, v, seqlens_q=form(queries), seqlens_k=form(keys), backend="cpu")
+    of_queries, of_keys = (LENGTHS[form] for form in forms)
+    done = api.attention(q, k, v, seqlens_q=of_queries(queries), seqlens_k=of_keys(keys), backend="cpu")
     assert done.verdict is api.Verdict.PASSED
     i = j = 0
     for rows, cols in zip(queries, keys, strict=True):
@@ -126,13 +145,14 @@ def test_lengths_may_be_arrays(form: Callable[[Any], Any]) -> None:
         i, j = i + rows, j + cols
     cached = {"kv_cache": "linear", "heads": 2, "batch": 3}
     for flag in ("cache_seqlens", "cache_leftpad"):
-        assert api.Problem.of(**cached, **{flag: form((3, 5, 4))}) == api.Problem.of(**cached, **{flag: "3,5,4"})
+        for form in (of_queries, of_keys):
+            assert api.Problem.of(**cached, **{flag: form((3, 5, 4))}) == api.Problem.of(**cached, **{flag: "3,5,4"})
 
 
-@pytest.mark.parametrize("value", [3, np.int32(3), np.array(3), np.array([3]), Numbers(3), "3"])
-def test_one_length_applies_to_all(value: object) -> None:
+def test_one_length_applies_to_all() -> None:
     flags = {"kv_cache": "linear", "batch": 2}
-    assert api.Problem.of(cache_seqlens=value, **flags).cache_seqlens == (3, 3)
+    for value in (3, np.int32(3), np.array(3), np.array([3]), Numbers(3), "3"):
+        assert api.Problem.of(cache_seqlens=value, **flags).cache_seqlens == (3, 3), value
 
 
 def test_scalars_of_libraries() -> None:
@@ -157,19 +177,19 @@ def test_none_is_not_given() -> None:
     np.testing.assert_array_equal(done.o, api.attention(**arrays, backend="cpu").o)
 
 
-@pytest.mark.parametrize(
-    ("flag", "value"),
-    [
+def test_a_value_that_is_none_of_its_flag_is_refused() -> None:
+    for flag, value in NO_VALUES:
+        with pytest.raises(api.UsageError) as caught:
+            api.Problem.of(**{flag: value})
+        assert (caught.value.code, caught.value.where) == ("E043", flag), value
+
+
+NO_VALUES: list[tuple[str, object]] = [
         ("causal", "yes"), ("causal", "False"), ("causal", 2), ("causal", 1.0), ("lse", "true"), ("batch", True), ("batch", 2.5),
         ("seqlen", [1, 2]), ("scale", [0.5]), ("scale", 1j), ("mask", ("window", 1)), ("mask", True), ("dtype", 0.5),
         ("seqlens_q", (1.0, 2.0)), ("seqlens_q", (True, False)), ("seqlens_q", np.array([[1, 2]])), ("cache_seqlens", 2.5),
         ("seqlens_q", object()), ("batch", object()),
-    ],
-)  # fmt: skip
-def test_a_value_that_is_none_of_its_flag_is_refused(flag: str, value: object) -> None:
-    with pytest.raises(api.UsageError) as caught:
-        api.Problem.of(**{flag: value})
-    assert (caught.value.code, caught.value.where) == ("E043", flag)
+]  # fmt: skip
 
 
 # other libraries' arguments
@@ -212,13 +232,13 @@ ELSEWHERE = [
 
 
 @pytest.mark.promise("`api.attention` takes host tensors of any library, and refuses others with what to write.")
-@pytest.mark.parametrize(("name", "value", "write"), ELSEWHERE, ids=[f"{n}={v!r:.20}" for n, v, _ in ELSEWHERE])
-def test_arguments_of_other_libraries_are_refused_with_what_to_write(name: str, value: object, write: str) -> None:
-    for take in (lambda **flags: api.attention(**plain(), **flags), api.Problem.of):
-        with pytest.raises(api.UsageError, match="of another library") as caught:
-            take(**{name: value})
-        assert (caught.value.code, caught.value.where) == ("E043", name)
-        assert write in str(caught.value.help)
+def test_arguments_of_other_libraries_are_refused_with_what_to_write() -> None:
+    for name, value, write in ELSEWHERE:
+        for take in (lambda **flags: api.attention(**plain(), **flags), api.Problem.of):
+            with pytest.raises(api.UsageError, match="of another library") as caught:
+                take(**{name: value})
+            assert (caught.value.code, caught.value.where) == ("E043", name), value
+            assert write in str(caught.value.help), (name, value)
 
 
 @pytest.mark.parametrize(
@@ -262,15 +282,15 @@ WRONG: Mapping[str, Callable[[], object]] = {
 }
 
 
-@pytest.mark.parametrize("name", WRONG)
-def test_errors_speak_of_arguments_and_arrays(name: str) -> None:
-    with pytest.raises(api.FmhaError) as caught:
-        WRONG[name]()
-    error = caught.value
-    said = "\n".join(filter(None, (str(error), error.what, error.why, error.help)))
-    assert not re.search(r"(^|\s)--[a-z]|\bfiles?\b|\bflags?\b", said), error.render()
-    if name != "unsupported":
-        assert not str(error.where).startswith("--")
+def test_errors_speak_of_arguments_and_arrays() -> None:
+    for name, make in WRONG.items():
+        with pytest.raises(api.FmhaError) as caught:
+            make()
+        error = caught.value
+        said = "\n".join(filter(None, (str(error), error.what, error.why, error.help)))
+        assert not re.search(r"(^|\s)--[a-z]|\bfiles?\b|\bflags?\b", said), (name, error.render())
+        if name != "unsupported":
+            assert not str(error.where).startswith("--"), name
 
 
 def test_the_command_line_still_speaks_of_flags() -> None:

@@ -10,6 +10,7 @@ from typing import Any
 from fmha_cli.codegen.cpu.algorithm import CpuAlgorithm, Kind, Simd
 from fmha_cli.codegen.cpu.parts import MAX_HDIM
 from fmha_cli.domain.arch import ArchSpec, load_arch
+from fmha_cli.domain.codec import once
 from fmha_cli.domain.dtypes import DType
 from fmha_cli.domain.kernel import Family, KernelSpec
 from fmha_cli.domain.signature import (
@@ -38,13 +39,17 @@ FAMILIES = {
 }
 
 
-def cpu_kernels(arch: ArchSpec) -> Iterator[KernelSpec]:
+def cpu_kernels(arch: ArchSpec) -> tuple[KernelSpec, ...]:
     """The kernels of an architecture. Everything but dtype and kind is a run-time value.
 
     Each row of the architecture's table is a kernel. The kernels that split keys, combine splits and append keys have the
     vectors of the decode kernel of their dtype; a decode kernel of matrix tiles has no combine and append kernels,
     because these multiply nothing. After these come the kernels of 8-bit inputs (:func:`_narrow`).
     """
+    return once(arch, "_cpu_kernels", lambda: tuple(_kernels(arch)))
+
+
+def _kernels(arch: ArchSpec) -> Iterator[KernelSpec]:
     rows = [(DType(row["dtype"]), algorithm_of_row(row)) for row in arch.backends.get(BACKEND, {}).get("kernels", ())]
     for dtype, algorithm in rows:
         yield kernel_of(arch.name, dtype, algorithm)
