@@ -38,7 +38,7 @@ _NOISE = re.compile(
 )
 """Notes that a quiet machine does not print."""
 _CONTINUED = re.compile(r"\n {2,}(?=\S)")
-_ASIDE = re.compile(r"^\d+ (columns? left out|suspicious rows?): .*\n?", re.MULTILINE)
+_ASIDE = re.compile(r"^\d+ (columns? left out|suspicious rows?): .*\n?( +\S.*\n?)*", re.MULTILINE)
 """Lines below a table that depend on the width of its numbers, or on noise."""
 _COMPARED = re.compile(
     r"^ *\d[\d.,]* [num]?s +\d.*(\n {20,}.*)*|(?<=^)\d+ rows?: .*\b(unsure|same|slower|faster)\b.*$", re.MULTILINE

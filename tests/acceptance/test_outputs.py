@@ -109,5 +109,7 @@ def test_what_differs_between_machines_is_normalised() -> None:
     assert normalise("".join(progress)) == ""
     measured = "   1.02 ms    1.00 ms  0.986 [0.520,1.064]    nothing  UNSURE (the machine moved\n                        by 2 %)\n1 row: 1 unsure\n"
     assert normalise(measured) == normalise("  987 us  964 us  0.977 [0.455,1.815]   3 %  SAME\n1 row: 1 same\n")
+    suspicious = "1 suspicious row: --run 'CMD' --run 'CMD' runs them again\n    in turns\n"
+    assert normalise(measured + suspicious) == normalise(measured)
     worst = "1  -  PASSED  o 6.3e-08 (28%)  large (b=0, h=0, i=247) d=26, element\n      limit\n"
     assert normalise(worst) == normalise("1 - PASSED o 6.1e-08 (27%) ties (b=1, h=7, i=1) d=2, rms limit\n")
