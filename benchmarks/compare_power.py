@@ -5,10 +5,11 @@
     python benchmarks/compare_power.py nights benchmarks/compare_noise.json
 
 ``pack`` keeps what the test looks at of the files FOLDER/*.jsonl, each of which is one `fmha bench` process: the 10 % quantile of
-every row, and the machine's best rate beside it, in the order in which the processes ran. ``table`` plays comparisons with them. Each row of a comparison is a problem and a window of successive
-processes, both drawn at random, so that rows are independent: the recorded series are few, and many rows repeat parts of
-them. Sides take turns within the window as `compare --run` has them, or are its two halves, as stored runs are. A slow-down
-multiplies the times of one row's second side.
+every row, and the machine's best rate next to it, in the order in which the processes ran. ``table`` plays comparisons
+with them. Each row of a comparison is a problem and a window of successive processes, both drawn at random, so rows are
+independent: the recorded series are few, and many rows repeat parts of them. Sides take turns within the window as
+`compare --run` has them, or are its two halves, as stored runs are. A slow-down multiplies the times of one row's
+second side.
 
 A comparison has a false alarm if any row that was not touched is called slower or faster.
 """
@@ -38,7 +39,7 @@ PLANTED = (1.0, 1.05, 1.10, 1.20)
 PROCESSES = 8
 
 Process = tuple[int, float | None]
-"""The 10 % quantile of a process in nanoseconds, and the machine's best rate beside it."""
+"""The 10 % quantile of a process in nanoseconds, and the machine's best rate next to it."""
 Series = Sequence[Process]
 """The processes of one problem in the order in which they ran."""
 

@@ -140,9 +140,9 @@ _READ_BYTES, _READ_ROUNDS = 192 << 20, 8
 def ceilings(threads: int, isa: str | None = None) -> dict[str, Ceiling]:
     """The peak loops, each tens of milliseconds long: fma, dot and read, and tiles where there are matrix tiles.
 
-    ``register_tile`` is no ceiling: its operands come from the first-level cache, as a kernel's do. Its instructions fit into the
-    time of its multiply-adds (24 in 6 cycles on Zen 3), so on a core of its own it should be about as fast as ``fma``, which needs
-    two instructions a cycle and does not notice a neighbour that takes the others.
+    ``register_tile`` is not a ceiling: its operands come from the first-level cache, as a kernel's do. Its instructions
+    fit into the time of its multiply-adds (24 in 6 cycles on Zen 3), so on a core of its own it should be about as fast
+    as ``fma``, which needs two instructions a cycle and does not notice a neighbour that takes the others.
     """
     device = device_for(isa)
     tiled = load_arch(device.archs[0]).backends["cpu"]["kernels"][0]["simd"] == Simd.AMX

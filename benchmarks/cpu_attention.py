@@ -9,12 +9,12 @@ the machine (``quiet.py``); the result shows how much they used.
 
 The script reports medians over the rounds with their 95 % intervals: GFLOP/s (or GB/s), the share of the ceiling of the same
 round, the time of each peer divided by our time, and our time for a unit of work divided by that of another problem of ours.
-Where the ceiling is the loop of multiply-adds, a loop of one register tile, all of it in the first-level cache, runs beside it.
-Its instructions fit into the time of its multiply-adds, so what it lacks of 100 % may be lost to a neighbour that the
-machine's own figures do not show, a guest on the core's other hardware thread, say. Kernels lose to it too.
-Data are normally distributed. Before timing, every peer's output is compared with ours. Idle threads of ONNX Runtime and of
-PyTorch do not spin in this script, which may slow them down a little on small shapes. OpenVINO is left out with ``--isa``,
-because no switch of its own holds it to an instruction set.
+Where the ceiling is the loop of multiply-adds, a loop of one register tile, all of it in the first-level cache, runs
+next to it. Its instructions fit into the time of its multiply-adds, so what it lacks of 100 % may be lost to a
+neighbour that the machine's own figures do not show, a guest on the core's other hardware thread, say. Kernels lose to
+it too. Data are normally distributed. Before timing, every peer's output is compared with ours. Idle threads of ONNX
+Runtime and of PyTorch do not spin in this script, which may slow them down a little on small shapes. OpenVINO is left
+out with ``--isa``, because it has no switch that holds it to an instruction set.
 """
 
 from __future__ import annotations

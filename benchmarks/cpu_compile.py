@@ -3,9 +3,9 @@
     python benchmarks/cpu_compile.py --arch x86_64_v3 [--only decode] [--rounds 5] [--compiler g++]
     python benchmarks/cpu_compile.py --arch x86_64_v3 --instructions [--only decode]
 
-Seconds are processor time of the compiler and its children, user and system. Kernels are compiled in turns, so that a minute in
-which the machine is slow costs each of them a round and not one of them all. Goals of a first compile: 1.5 s forward, 3 s backward;
-the least of the rounds is compared with them.
+Seconds are processor time of the compiler and its children, user and system. Compilations of the kernels are
+interleaved, so a slow minute of the machine costs each of them one round, and not one of them all rounds. Goals of a
+first compile: 1.5 s forward, 3 s backward; the least of the rounds is compared with them.
 
 ``--instructions`` counts what GCC's compiler proper executes (Valgrind's cachegrind, 15 s a kernel) in place of seconds. The count
 repeats to a thousandth on a machine whose seconds do not, and compares two revisions or two flags. It leaves out the assembler, the
@@ -70,7 +70,7 @@ def instructions(command: list[str]) -> int:
 
 
 def times(compiles: dict[str, list[str]], goals: dict[str, float], rounds: int) -> str:
-    """The table of seconds, the commands in turns."""
+    """The table of seconds of the interleaved commands."""
     found: dict[str, list[float]] = {name: [] for name in compiles}
     for _ in range(rounds):
         for name, command in compiles.items():

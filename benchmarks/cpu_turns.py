@@ -1,11 +1,12 @@
-"""Time the CPU kernels of this checkout and those of another revision in turns: the problems of ``cpu_attention.py``, on this machine.
+"""Interleave the timing of this checkout's CPU kernels and another revision's: the problems of ``cpu_attention.py``, on
+this machine.
 
     python benchmarks/cpu_turns.py bca9458 [--only "forward fp32"] [--rounds 9] [--threads 1] [--arch x86_64_v3]
 
 Each revision has a process of its own, with its own generator, flags and settings. In each round both run a problem once, in a random
 order, led by a launch that does not count. The ratio is the time of this checkout divided by that of the other revision: the median
-over the rounds with its 95 % interval. A busy host slows both, so ratios are worth more than the times beside them. With one thread,
-times are processor time; with more they are wall time and need a quiet machine.
+over the rounds with its 95 % interval. A busy host slows both, so ratios are worth more than the times next to them.
+With one thread, times are processor time; with more they are wall time and need a quiet machine.
 
 The last line has the geometric mean of the ratios. ``--arch`` holds both to a lesser set of instructions. Before timing, the outputs of both are compared. A problem that only one of them serves is listed with the reason. The script
 ends with 1 if outputs differ. Needs git.

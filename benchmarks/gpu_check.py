@@ -8,7 +8,8 @@ AMD: each case is a problem that uses certain families. All kernels are built fi
 checked against the oracle and timed (``fmha bench``).
 
 NVIDIA: for each backend (``--backend``, a comma list), every family and feature is checked with all fills. The check
-then times its kernels beside PyTorch's operators, and runs random problems and compute-sanitizer (``nvidia_check``).
+    then times its kernels next to PyTorch's operators, and runs random problems and compute-sanitizer
+    (``nvidia_check``).
 ``--archive FILE`` imports kernels that ``gpu_prepare.py`` built, and only missing kernels are built. ``--dry-run`` needs no GPU and does
 everything up to the launch. ``--results DIR`` writes the record with its environment, and a page next to it.
 

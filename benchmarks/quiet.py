@@ -19,7 +19,7 @@ _TICK = os.sysconf("SC_CLK_TCK")
 CPUS = os.cpu_count() or 1
 _LOOK_S = 0.1
 LEAST_S = 0.06
-"""The least duration of a sample, so that ticks of 10 ms are meaningful; short runs are repeated."""
+"""The least duration of a sample, at which ticks of 10 ms are meaningful; short runs are repeated."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,6 @@
-"""The tree of another revision of this repository, beside this checkout, and processes that import the modules of one of them."""
+"""The tree of another revision of this repository, next to this checkout, and processes that import the modules of one
+of them.
+"""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """The bars of the store: bytes for each record, and the time of the query over all runs, at a million records.
 
 The records are real rows of ``fmha bench`` on this machine's CPU, for a thousand problems of other sizes. Each is measured again
-in several ways: its samples are drawn anew from those measured, scaled by a drift, and what changes from row to row (clock,
-ceiling, regret) does. The store's own functions pack them. A run takes one of the ways of each row; only the rows of the table
-``record`` are written many at once.
+in several ways: its samples are drawn again from the measured ones, scaled by a drift, and what changes from row to row
+(clock, ceiling, regret) does. The store's own functions pack them. A run takes one of the ways of each row; only the
+rows of the table ``record`` are written many at once.
 
     python benchmarks/store_bars.py --records 1000000 --store /tmp/bars.sqlite --json store.json
 """
@@ -138,7 +138,7 @@ def fill(store: Store, points: list[Record], count: int) -> dict[str, float]:
 def _again(
     told: dict[str, Any], point: Record, rest: dict[str, Any], contents: dict[int, bytes], draw: random.Random
 ) -> tuple[Any, ...]:
-    """A row of the table like the first run's, with times of its own."""
+    """A row of the table like the first run's, with its own times."""
     measured = drawn(point, draw, draw.gauss(1, 0.03))
     samples = measured.samples_ns
     rest = {name: value for name, value in rest.items() if name not in ("own", "run")}

@@ -1,4 +1,4 @@
-"""What PyTorch itself says of a problem, beside the rules of ``plugins/fmha-torch``.
+"""What PyTorch itself says of a problem, next to the rules of ``plugins/fmha-torch``.
 
     python benchmarks/torch_support.py [--count 400] [--seed 0] [--device cpu|cuda:0|hip:0] [-o support.json]
 

@@ -4,10 +4,11 @@
     python benchmarks/tuning.py table results/data/tuning.json.xz
     python benchmarks/tuning.py learn results/data/tuning.json.xz
 
-``measure`` takes shapes in a fixed order. For each it builds the kernels that ``fmha tune`` would try, searches by halving, and then times
-the default twice and the winner once more in turns, with samples that had no part in the choice (``holdout``). The default against itself
-is the noise of the machine. The first shapes are searched exhaustively too, after halving and with samples of their own. ``--for`` ends
-after so many seconds, and ``--resume`` goes on. Every tenth shape is checked against the reference.
+``measure`` takes shapes in a fixed order. For each it builds the kernels that ``fmha tune`` would try, searches by
+halving, and then interleaves two further timings of the default with one of the winner, with samples that had no part
+in the choice (``holdout``). The default against itself is the noise of the machine. The first shapes are searched
+exhaustively too, after halving and with separate samples. ``--for`` ends after so many seconds, and ``--resume`` goes
+on. Every tenth shape is checked against the reference.
 """
 
 from __future__ import annotations
@@ -83,7 +84,7 @@ def searched(good: Sequence[Contender], method: Method) -> tuple[Found, dict[str
 
 
 def holdout(good: Sequence[Contender], default: int, winner: int) -> dict[str, list[int]]:
-    """Fresh samples of the default, of the default again, and of the winner, in turns."""
+    """Interleaved fresh samples of the default, of the default again, and of the winner."""
     sides = {"default": default, "again": default, "winner": winner}
     sampler = KernelSampler(good)
     out: dict[str, list[int]] = {name: [] for name in sides}

@@ -1,7 +1,8 @@
 """Choices learned from tuned shapes: a model predicts the time of each kernel for a shape that it has not seen, and the fastest is taken.
 
-Each shape is left out once. The regret of a choice is by what share its time is above the fastest kernel's for that shape. Beside the
-models stand the default (the backend's own choice) and the kernel that is best on average over the other shapes of the type.
+Each shape is left out once. The regret of a choice is by what share its time is above the fastest kernel's for that
+shape. The models are compared with the default (the backend's own choice) and the kernel that is best on average over
+the other shapes of the type.
 """
 
 from __future__ import annotations

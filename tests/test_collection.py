@@ -119,7 +119,9 @@ def imported_as(path: Path) -> str:
 
 
 def test_no_test_imports_a_conftest_by_its_bare_name() -> None:
-    """``conftest`` is whichever folder's pytest imported first, so such a file fails when it is run beside another folder."""
+    """``conftest`` is whichever folder's pytest imported first, so such a file fails when it is run together with
+    another folder.
+    """
     found = [path for root in ("tests", "plugins") for path in (ROOT / root).rglob("*.py")]
     text = re.compile(r"^\s*(from|import) conftest\b", re.MULTILINE)
     assert [str(path) for path in found if text.search(path.read_text("utf-8"))] == []

@@ -1,4 +1,4 @@
-"""Who may import whom outside the package: tests and benchmarks keep apart, and packages of tests have names of their own."""
+"""Who may import whom outside the package: tests and benchmarks keep apart, and packages of tests have distinct names."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def package_of(path: str) -> str:
 
 
 def benchmarks(root: Path) -> set[str]:
-    """The names by which a benchmark is imported."""
+    """The names under which a benchmark is imported."""
     return {path.stem for path in (root / BENCHMARKS).iterdir() if path.suffix == ".py" or path.is_dir()} - {"tests"}
 
 

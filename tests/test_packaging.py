@@ -34,7 +34,7 @@ def package_files() -> set[str]:
 
 
 def checkout(tmp_path: Path) -> Path:
-    """A copy of the files that git tracks, so that build folders do not touch the working tree."""
+    """A copy of the files that git tracks, so build folders do not touch the working tree."""
     target = tmp_path / "checkout"
     shutil.copytree(
         ROOT, target, ignore=shutil.ignore_patterns(".git", "build", "*.egg-info", "__pycache__", ".*cache", ".venv")

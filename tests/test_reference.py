@@ -83,7 +83,7 @@ def test_every_option_that_the_parser_takes_is_on_the_pages(made: dict[str, str]
 
 
 def _flags(group: Any, name: str = "fmha") -> Iterator[tuple[str, str]]:
-    """Every option of every command, as the parser has it; those that all parsers have aside."""
+    """Every option of every command, as the parser has it, without the ones that all parsers have."""
     context = group.make_context(name, [], resilient_parsing=True)
     for param in group.get_params(context):
         if param.param_type_name == "option" and not param.hidden:

@@ -68,7 +68,7 @@ class Page:
         return self.driver.execute_script(script, *arguments)
 
     def errors(self) -> list[str]:
-        """What stands on its console that is no mere information."""
+        """The messages on its console, except information."""
         return [entry["message"] for entry in self.driver.get_log("browser") if entry["level"] != "INFO"]
 
     def requests(self) -> list[str]:
@@ -88,7 +88,7 @@ class Page:
         return int(self.driver.execute_script(script, plot))
 
     def overflow(self) -> int:
-        """Pixels by which the page is wider than its window."""
+        """How many pixels the page is wider than its window."""
         return int(self.run("return document.documentElement.scrollWidth - innerWidth"))
 
     def picture(self, path: Path, height: int | None = None) -> None:

@@ -40,7 +40,7 @@ def pages_of(module: str) -> dict[str, str]:
 
 
 def _module(name: str) -> Any:
-    """A module of the package beside this file, which is run as a script or imported as ``tools.generate``."""
+    """A module of the package next to this file, which is run as a script or imported as ``tools.generate``."""
     return import_module(f"{__package__}.reference.{name}" if __package__ else f"reference.{name}")
 
 
@@ -57,7 +57,7 @@ def differences(made: Mapping[str, str], folder: Path) -> Iterator[str]:
 
 
 def main() -> int:
-    """Carry out the command line."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("mode", choices=("write", "check", "words"))
     mode = parser.parse_args().mode

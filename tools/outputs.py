@@ -2,7 +2,7 @@
 
 ``python -m tools.outputs write [PAGE...]`` runs the commands and puts what they print into the pages;
 ``check`` runs them and compares; ``tail README.md N LOG`` compares the end of a log with the output of the Nth command.
-Commands run at 80 columns, in a folder and a home of their own.
+Commands run at 80 columns, in their own folder and home.
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ def compare(shown: Shown, now: str) -> str | None:
 
 
 def check(page: Path, ways: Mapping[str, How], root: Path = ROOT) -> list[str]:
-    """Every difference between the outputs that a page shows and those that its commands print."""
+    """Every difference between the outputs that a page shows and the ones that its commands print."""
     found = (compare(one, now) for one, now in printed(page, ways, root) if one.output is not None)
     return [text for text in found if text is not None]
 

@@ -116,7 +116,7 @@ class How:
         why: the reason, if it is not the default suite, or if ``add`` keeps it from its whole work.
         codes: the exit codes that are right.
         words: what stands for a placeholder of the page; FIRST and SECOND are digests of kernels of the CPU.
-        add: words at its end, so that it does not do hours of work.
+        add: words at its end, so it does not do hours of work.
         before: a command that makes what it reads.
         prints: the part of it that prints the output that the page shows, where the rest runs elsewhere.
     """

@@ -20,7 +20,7 @@ _OUTSIDE = ("README.md", "CHANGELOG.md", "results/*.md")
 _LINK = re.compile(r"\[((?:[^\[\]]|\[[^\[\]]*\])*)\]\(([^()\s#]+)(#[^()\s]*)?\)")
 _FENCE = re.compile(r"^ *```.*?^ *```[^\n]*$", re.MULTILINE | re.DOTALL)
 _HIDDEN = {"index.md": ["navigation"], "reference/backends.md": ["toc"]}
-"""What stands beside a page otherwise: the start page has no neighbours, and the tables of backends are wide."""
+"""What would otherwise be next to a page: the start page has no neighbours, and the tables of backends are wide."""
 
 _SCHEME = re.compile(r"[a-z]+:")
 

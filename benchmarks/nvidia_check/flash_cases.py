@@ -108,7 +108,7 @@ HDIMS = (64, 128)
 def _training() -> tuple[Point, ...]:
     """d 64 and 128, 1k to 16k tokens, causal or not, forward and backward.
 
-    The largest come first, so that an interrupted run has the most informative ones.
+    The largest come first, so an interrupted run has the most informative ones.
     """
     out = []
     for seqlen, hdim, causal, kind in product(reversed(SEQLENS), HDIMS, (False, True), ("forward", "backward")):

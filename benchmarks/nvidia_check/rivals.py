@@ -1,4 +1,5 @@
-"""PyTorch's attention operators that points are timed beside, by name: its FlashAttention, memory-efficient and cuDNN ones.
+"""PyTorch's attention operators that points are timed against, by name: its FlashAttention, memory-efficient and cuDNN
+ones.
 
 Tensors have the layout bshd: q (B, M, H, D), k (B, N, H, D), v (B, N, H, Dv), bias (B, H, M, N) with strides of 0 where
 it is broadcast, LSE (B, H, M).

@@ -1,4 +1,4 @@
-"""Time our kernels and PyTorch's operators in turns in one process, and measure the machine's ceilings.
+"""Interleave the timing of our kernels and PyTorch's operators in one process, and measure the machine's ceilings.
 
     python benchmarks/nvidia_check/speed.py JOB.json
 
@@ -72,7 +72,9 @@ class Ours:
 
 
 def raced(point: Point, subject: Subject, backend: Backend, device: Any, context: BuildContext, torch: Torch) -> Result:
-    """One point: our outputs are checked against those of the first rival, then all are timed in turns."""
+    """One point: our outputs are checked against those of the first rival, then the timed launches of all are
+    interleaved.
+    """
     result = Result(point.part, point.name, point.flags, backend=subject.backend)
     problem = Problem.from_cli(point.flags)
     plan = planned(backend, problem, device)

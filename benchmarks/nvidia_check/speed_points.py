@@ -1,4 +1,4 @@
-"""``Point``: a problem that is timed beside PyTorch, and the goal."""
+"""``Point``: a problem that is timed against PyTorch, and the goal."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ class Subject:
         points: timed problems.
         draw: the flags of a random problem of a given problem's kind.
         count: random problems of a whole check.
-        rivals: PyTorch's operators (``rivals.py``) that a point is timed beside. The race is against the first.
+        rivals: PyTorch's operators (``rivals.py``) that a point is timed against. The race is against the first.
         same_kernel: whether the first rival launches the kernels that our backend launches, by their names in upstream.
         share: of the time for a part, if several backends are checked.
     """

@@ -1,4 +1,4 @@
-"""The benchmark that times two revisions in turns."""
+"""The benchmark that interleaves the timing of two revisions."""
 
 from __future__ import annotations
 

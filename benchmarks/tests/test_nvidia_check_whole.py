@@ -163,7 +163,9 @@ SOME = (
     replace(EFFICIENT, cases=EFFICIENT.cases[::4], points=()),
     replace(CUDNN, points=()),
 )
-"""Of the two backends with many cases a part, and no points, which a dry run of the cases plans in vain."""
+"""Part of the cases of the two backends with many, and no points, because a dry run of the cases would plan them for
+nothing.
+"""
 
 
 @pytest.mark.parametrize("subject", SOME, ids=lambda subject: subject.backend)

@@ -32,7 +32,7 @@ def room(tmp_path_factory: pytest.TempPathFactory) -> Room:
 
 @pytest.fixture(scope="module")
 def served(room: Room) -> Iterator[Served]:
-    """Carries out commands in the same folder; only the first one pays for the start of a process."""
+    """Runs commands in the same folder; only the first one pays for the start of a process."""
     one = Served(room.work, 600.0)
     yield one
     one.close()

@@ -1,4 +1,5 @@
-"""The kernel engineer's loop, carried out: a copy of the pinned Composable Kernel is edited, and its kernel judged on an emulator.
+"""The kernel engineer's loop, executed: a copy of the pinned Composable Kernel is edited, and its kernel judged on an
+emulator.
 
 One small kernel is compiled from three states of the tree. The emulator times nothing, but it judges and counts.
 """
@@ -39,7 +40,7 @@ COMPILERS = ("clang++-22", "clang++-21", "clang++-20", "clang++-19", "hipcc")
 
 
 class Loop:
-    """The tree, and ``fmha`` in a folder beside it."""
+    """The tree, and ``fmha`` in a folder next to it."""
 
     def __init__(self, folder: Path, env: Mapping[str, str]) -> None:
         self.folder, self.env = folder, env

@@ -1,4 +1,4 @@
-"""The outputs that README and the pages of ``docs/`` show are those that the commands print."""
+"""The outputs that README and the pages of ``docs/`` show equal what the commands print."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
 """Checks that take longer than a test may, or whose results are a page: ``python -m tests.checks NAME``.
 
-A check is a module that lists its cases, says how to carry out one, and summarises the rows. ``runner.py`` does the rest for all of them.
+A check is a module that lists its cases, says how to run one, and summarises the rows. ``runner.py`` does the rest for
+all of them.
 """

@@ -1,4 +1,4 @@
-"""``python -m tests.checks``: carry out a check, or list them."""
+"""``python -m tests.checks``: run a check, or list them."""
 
 from __future__ import annotations
 

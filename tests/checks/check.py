@@ -1,4 +1,4 @@
-"""``Check``: a list of cases, how to carry out one, and what the rows come to."""
+"""``Check``: a list of cases, how to run one, and what the rows amount to."""
 
 from __future__ import annotations
 
@@ -32,14 +32,15 @@ class Check(Generic[T]):
     """One check.
 
     Attributes:
-        cases: everything that can be carried out, in order.
+        cases: everything that can be run, in order.
         carry_out: the row or rows of a case, a function of a module. May raise what ``runner.REFUSALS`` names; then the case counts as refused.
         by: two members of the rows, or functions of a row: the summary counts the rows by both.
         summarise: what a person reads of all rows besides, in Markdown.
         name: of a case: unique, and what ``--select`` looks at.
         good: whether a row is as it should be.
         stands: whether a row need not be made again while what it depends on is the same; by default as ``good``.
-        depends: what the rows of a case depend on beside the case itself, as JSON values. Its digest is kept with the rows.
+        depends: what the rows of a case depend on in addition to the case itself, as JSON values. Its digest is kept
+            with the rows.
         keep: what ``--write`` writes in place of the rows.
         limit: of the processes of ``--jobs``; called first in each.
     """

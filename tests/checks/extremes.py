@@ -1,4 +1,5 @@
-"""Run kernels on problems with extreme numbers; two referees that know nothing of the product check every row beside its verdict.
+"""Run kernels on problems with extreme numbers; two referees that know nothing of the product check every row in
+addition to its verdict.
 
 Scores from 1e-30 to 3e38, biases from -inf to inf with those of padding masks, NaN where no query may look, learned sinks up to 3.4e38. The referees
 are a formula in numpy's float64 and PyTorch's float64 with autograd (``tests/support/referees/attention.py``). A row is good if nothing is

@@ -80,7 +80,7 @@ def row_of(case: ExampleLaunch) -> Row:
 
 
 def finite(error: float) -> float | None:
-    """The error, or None where something was not written or is no number: JSON has no infinity."""
+    """The error, or None where something was not written or is not a number: JSON has no infinity."""
     return error if math.isfinite(error) else None
 
 

@@ -31,7 +31,7 @@ LIMIT_S, LIMIT_BYTES = 120, 3 << 30
 
 
 class _Late(BaseException):
-    """A class took too long; no handler of its own errors may take this for one."""
+    """A class took too long. The class's own error handlers must not mistake this for one of their errors."""
 
 
 def record(kind: str) -> dict[str, Any]:

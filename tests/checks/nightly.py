@@ -1,9 +1,9 @@
 """A nightly job on the CPU backend, whose right answer is known: a kernel gets slower, and the report must say which rows did.
 
-1. ``fmha sweep`` checks and times all rows and keeps them in a store of its own.
+1. ``fmha sweep`` checks and times all rows and keeps them in a separate store.
 2. A copy of the checkout gets another tile for one type's kernel: the variant of ``fmha list-kernels --tuning`` whose cost is nearest to 10 % on
    this machine, or a delay of 10 % where none is near. ``fmha sweep`` checks the rows of the copy.
-3. ``fmha compare --run A --run B`` runs both in turns, in two stages, and writes a page.
+3. ``fmha compare --run A --run B`` interleaves runs of both, in two stages, and writes a page.
 4. ``fmha report --compare`` makes a page of the same processes from their stored runs.
 5. A headless Chromium opens both pages.
 
@@ -107,15 +107,15 @@ def program(tree: Path) -> tuple[str, ...]:
 
 
 def environment() -> dict[str, str]:
-    """This one without settings of ``fmha`` but the place of its caches, so that the user's store stays out."""
+    """This one without settings of ``fmha`` but the place of its caches, so the user's store stays out."""
     return {name: text for name, text in os.environ.items() if not name.startswith("FMHA_") or name == "FMHA_CACHE_DIR"}
 
 
 def flags_of(rows: int) -> tuple[str, ...]:
-    """Problem flags of so many rows: whole multiples of the planted kernel's tile, so that each row feels it alike.
+    """Problem flags of so many rows: whole multiples of the planted kernel's tile, so it affects each row alike.
 
     Raises:
-        ValueError: the number is no multiple of 12.
+        ValueError: the number is not a multiple of 12.
     """
     pairs, rest = divmod(rows, SHAPES)
     if rest or pairs < 1:
@@ -161,7 +161,7 @@ def shown(pages: Sequence[Path], folder: Path) -> tuple[Shown, ...]:
 def compared(
     night: Night, commands: tuple[str, str], processes: int, confirm: int | None
 ) -> tuple[dict[str, Any], Path]:
-    """The document and the page of ``fmha compare`` in turns."""
+    """The document and the page of ``fmha compare`` with interleaved commands."""
     page, session = night.folder / "compare.html", night.folder / "session"
     shutil.rmtree(session, ignore_errors=True)
     turn = (sys.executable, "-P", nightly_turn.__file__, str(night.folder / "turns"), str(session))
@@ -210,7 +210,7 @@ def same_night(folder: Path, asked: Sequence[object]) -> None:
 def carried_out(
     night: Night, rows: int, processes: int, confirm: int | None, how: str
 ) -> tuple[Judgement, dict[str, Any]]:
-    """All steps, and what they found beside the judgement."""
+    """All steps, and what they found in addition to the judgement."""
     store, flags = night.folder / "nightly.sqlite", flags_of(rows)
     keep = ("--store", str(store), "--label")
     with night.step("sweep"):

@@ -14,7 +14,7 @@ RAGGED = ("-s 130 --seqlen-k 150", "-s 141 --seqlen-k 190")
 """At least two blocks of queries and of keys for every kernel: the largest tile has 128 of each."""
 DROPOUT = "--dropout 0.2 --seed 7 --offset 3"
 ODD = ("-s 131 --seqlen-k 151", "-s 141 --seqlen-k 190")
-"""Lengths for which a head of 4 n elements is no multiple of 16 bytes."""
+"""Lengths for which a head of 4 n elements is not a multiple of 16 bytes."""
 
 
 @dataclass(frozen=True)
@@ -24,8 +24,8 @@ class PtxKind:
     Attributes:
         name: what its problems have in common.
         backend, device: what executes it.
-        even, ragged: flags of the problems, each with lengths of its own.
-        kernel: the kernel that is asked for; empty for the one that the backend takes.
+        even, ragged: flags of the problems, each with its own lengths.
+        kernel: the requested kernel; empty for the one that the backend takes.
     """
 
     name: str

@@ -1,6 +1,7 @@
 """The problems of ``nvptx_emulator.py``: for each of FlashAttention-2's kinds two that fill its tiles and two ragged ones.
 
-``nvptx_efficient_problems.py`` has the other backends' kinds. FlashAttention-2 has kernels of their own for lengths that fill every tile, so each sort of problem stands twice.
+``nvptx_efficient_problems.py`` has the other backends' kinds. FlashAttention-2 has separate kernels for lengths that
+fill every tile, so each sort of problem appears twice.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Launch what FlashAttention's own host code asks for on an emulated device, beside this tool's launches, and compare the outputs.
+"""Launch what FlashAttention's own host code asks for on an emulated device, next to this tool's launches, and compare
+the outputs.
 
 Upstream's ``flash_api.cpp`` is compiled for the host. Each problem runs in a process of its own (``upstream_launches.py`` of the PTX
 emulator's tests). A row is good if the launches, their parameter structs, the numbers of executed instructions and every bit of the outputs

@@ -1,4 +1,4 @@
-"""Carry out the cases of a check that do not stand in its journal, and keep each one's rows there as soon as they are known."""
+"""Run the cases of a check that its journal does not hold, and keep each one's rows there as soon as they are known."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MOST = 400
 
 @dataclass(frozen=True)
 class Line:
-    """A line of a journal: a case that was carried out.
+    """A line of a journal: a case that ran.
 
     Attributes:
         digest: of the case and of what its rows depend on.
@@ -49,8 +49,8 @@ class Wanted:
     Attributes:
         select: a case is meant if its name holds every word of one of these texts; of all texts if there are none.
         sample: so many of them, drawn by ``seed``; None for all.
-        limit: carry out at most so many.
-        again: carry out those too that stand.
+        limit: run at most so many.
+        again: also run the cases that are finished.
     """
 
     select: tuple[str, ...] = ()
@@ -75,8 +75,8 @@ class Outcome:
     """What a run came to.
 
     Attributes:
-        lines: of the journal, in the order of the check's cases; those too that this run did not ask for.
-        stood: how many cases were not carried out, because their rows stand.
+        lines: of the journal, in the order of the check's cases; including lines that this run did not ask for.
+        stood: how many cases did not run, because their rows are finished.
         left: names that ``limit`` left out.
         refused: name -> why a case has no rows.
         bad: names of asked cases with a row that is not good.
@@ -127,7 +127,7 @@ def digest_of(check: Check[Any], case: Any) -> str:
 
 
 def run(check: Check[Any], wanted: Wanted, journal: Path, said: Callable[[str], None] = lambda text: None) -> Outcome:
-    """Carry out what is asked for and does not stand.
+    """Run the requested cases that are not finished.
 
     Raises:
         ValueError: two cases have one name.

@@ -1,4 +1,4 @@
-"""The runner of the checks: what is carried out, what stands, what a journal keeps, and when a run fails."""
+"""The runner of the checks: which cases run, which are skipped, what a journal keeps, and when a run fails."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def row_of(case: str) -> Row:
 
 
 class Counted:
-    """A check of three cases that counts what it carries out, and answers as it is told."""
+    """A check of three cases that counts its runs, and gives prepared answers."""
 
     def __init__(self, **verdicts: str) -> None:
         self.carried_out: list[str] = []

@@ -1,4 +1,5 @@
-"""The Triton kernels beside those of FlashAttention-2 and Composable Kernel for the same problems: what each needs and executes.
+"""The Triton kernels next to those of FlashAttention-2 and Composable Kernel for the same problems: what each needs and
+executes.
 
 For each problem and architecture, each backend's best kernel is built and inspected: registers, spills, shared memory (LDS), occupancy,
 instructions, matrix instructions. On emulated AMD devices the same kernels execute a small problem; their matrix operations are compared with the

@@ -1,4 +1,4 @@
-"""``fmha compare``: exit codes, formats, and commands in turns."""
+"""``fmha compare``: exit codes, formats, and interleaved commands."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``fmha inspect``: one kernel, all of an architecture, or two beside each other."""
+"""``fmha inspect``: one kernel, all of an architecture, or two next to each other."""
 
 from __future__ import annotations
 

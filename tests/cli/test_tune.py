@@ -267,7 +267,7 @@ def test_fresh_processes_confirm_a_winner(fmha: Fmha, ring: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.ci
 def test_a_backend_without_kernels_for_tuning_is_searched_among_its_own(fmha: Fmha) -> None:
-    """The null backend, whose kernels fail in every way: each has its row, and the search goes on among those that are right."""
+    """The null backend, whose kernels fail in every way: each has its row, and the search goes on among the right ones."""
     done = fmha(
         "tune",
         "--backend",

@@ -109,7 +109,7 @@ def test_the_presets_are_the_golden_ones() -> None:
     ("name", "fact", "value"),
     [
         ("gemma-3-27b", "window", 1023),  # a window that does not count the query's own key
-        ("qwen3-32b", "hdim", 80),  # hidden_size / heads, where the model has a head dim of its own
+        ("qwen3-32b", "hdim", 80),  # hidden_size / heads, where the model states its head dim
         ("gemma-2-27b", "scale", 128**-0.5),
         ("gpt-oss-20b", "sink_logits", False),
         ("gemma-3-1b", "local_layers", 21),

@@ -55,7 +55,7 @@ def test_nothing_is_overwritten(tmp_path: Path) -> None:
 @pytest.mark.promise("A plugin backend of less than 150 lines passes the published conformance tests.")
 @pytest.mark.parametrize("chosen", ["not (check_claims or check_times)", pytest.param("", marks=pytest.mark.slow)])
 def test_the_new_plugin_is_installed_and_passes_its_tests(tmp_path: Path, chosen: str) -> None:
-    """In a folder of its own beside this environment, through its entry point and the published conformance tests.
+    """In a separate folder next to this environment, through its entry point and the published conformance tests.
 
     The longest of them pass in the default suite for the example, which has the same text."""
     command = [sys.executable, "-m", "fmha_cli", "plugins", "new", "my-kernels", "--dir", str(tmp_path)]

@@ -117,7 +117,7 @@ class Ruled(CpuBackend):
 @hookimpl
 def fmha_register_backends(): return [Ruled()]
 """
-"""A plugin whose backend has one rule of its own."""
+"""A plugin whose backend has one rule."""
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """The table of ``--model`` against the attention calls that the classes of transformers made: ``tests/golden/model_calls.json`` has a
 configuration of each class with its recorded calls; the check ``model_table`` makes it. No package is needed.
 
-The slow suite runs the classes anew, with every configuration of ``tests/support/model_classes/samples.py``.
+The slow suite runs the classes again, with every configuration of ``tests/support/model_classes/samples.py``.
 """
 
 from __future__ import annotations

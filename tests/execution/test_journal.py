@@ -210,7 +210,7 @@ def changed(path: Path, number: int, old: str, new: str) -> None:
     ],
 )
 def test_a_changed_line_is_refused(path: Path, line: int, old: str, new: str) -> None:
-    """Also where the first line is changed so that it fits another invocation."""
+    """Even if the first line is changed to fit another invocation."""
     filled(path, 1)
     changed(path, line, old, new)
     with pytest.raises(UsageError, match="line 3 has another checksum"):

@@ -1,4 +1,4 @@
-"""Damaged baselines: each is refused with exit 2 and one line that names the place; a bad row is no baseline."""
+"""Damaged baselines: each is refused with exit 2 and one line that names the place; a bad row is not a baseline."""
 
 from __future__ import annotations
 

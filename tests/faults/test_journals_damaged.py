@@ -211,7 +211,7 @@ def test_a_line_of_another_journal_is_refused(plant: Plant, lines: list[Any]) ->
 
 
 def test_a_first_line_made_to_fit_is_refused(plant: Plant, lines: list[Any]) -> None:
-    """Someone edits the identity, so that the journal of another fill fits this invocation."""
+    """Someone edits the identity to make the journal of another fill fit this invocation."""
     honest = lines[0]["parts"]["--fill-seed"]
     other = resealed(with_member(lines, "0.parts.--fill-seed", "5"))
     plant.write(other)

@@ -56,7 +56,7 @@ class Mend:
 
     @property
     def node(self) -> str:
-        """The test as pytest is given it; a file without a folder is beside this one."""
+        """The test as pytest gets it; a file without a folder is next to this one."""
         return self.test if self.test.startswith("tests/") else f"tests/faults/{self.test}"
 
     @property

@@ -1,4 +1,4 @@
-"""Standard streams: closed, read to a part, or given text that is no text."""
+"""Standard streams: closed, read in part, or given bytes that are not text."""
 
 from __future__ import annotations
 

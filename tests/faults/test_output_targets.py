@@ -1,4 +1,4 @@
-"""Outputs that cannot be written are told before any work, where it can be known (later: ``test_output_full.py``)."""
+"""Outputs that cannot be written are reported before any work, where it can be known (later: ``test_output_full.py``)."""
 
 from __future__ import annotations
 

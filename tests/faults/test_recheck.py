@@ -75,7 +75,7 @@ def test_an_output_that_the_timed_launches_spoilt_is_seen(any_supervisor: Superv
 
 
 def test_a_gradient_that_may_differ_is_compared_with_the_reference(any_supervisor: Supervisor) -> None:
-    """Atomic additions change the last bit of dQ; that is no fault after the timed launches either."""
+    """Atomic additions change the last bit of dQ; that is not a fault after the timed launches either."""
     with judged_once(any_supervisor, BWD, Slip.DQ_RACE) as (job, arena, judged):
         any_supervisor.run(job, arena, launches=2, upload=False, download=False)
         again = recheck(any_supervisor, job, arena, cases(), POLICY, judged, timed=2)

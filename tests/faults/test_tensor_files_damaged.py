@@ -1,4 +1,4 @@
-"""Damaged tensor files: every kind is refused with one line that says what is wrong, and nothing is read in vain."""
+"""Damaged tensor files: every kind is refused with one line that says what is wrong, and nothing is read needlessly."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ QUICK = {
     "bench": (Fault.NONE, *LATER, *TIMES),
     "bench --ab": (*LATER, Fault.NO_TIME, Fault.HUGE_TIME, Fault.HALF_TIME),
 }
-"""What the default suite tries, besides a seeded sample of the others."""
+"""What the default suite tries, in addition to a seeded sample of the others."""
 
 
 class Kept(Supervisor):
@@ -157,7 +157,7 @@ def test_a_single_launch_is_looked_at_again(
 def test_without_a_check_bench_still_sees_what_later_launches_do(
     kept: None, cache: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, fault: Fault
 ) -> None:
-    """What changes after the first launch is told by the first launch itself."""
+    """The first launch itself tells what changes after it."""
     if fault is Fault.LATE_THREAD:
         write_between_looks(monkeypatch, tmp_path / "gate")
     options = {"command": "bench", "check": False, "budget_s": 0.01, "cache_root": str(cache)}

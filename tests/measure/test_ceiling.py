@@ -1,4 +1,4 @@
-"""What the machine reached beside timed launches."""
+"""What the machine reached around timed launches."""
 
 from __future__ import annotations
 

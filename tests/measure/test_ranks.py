@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from fmha_cli.measure.ranks import FEWEST_PROCESSES, adjusted, fewest_processes, holm, smallest_p, two_sided
 
 small = st.lists(st.integers(0, 6).map(float), min_size=1, max_size=5)
-"""Few different values, so that ties are common."""
+"""Few different values, so ties are common."""
 
 
 def by_counting(a: list[float], b: list[float]) -> float:
@@ -141,7 +141,9 @@ def test_holm_lies_between_no_correction_for_a_share_and_bonferroni(p_values: li
 @pytest.mark.promise("The chance that any row is wrongly called slower or faster is at most `--alpha`.")
 @pytest.mark.parametrize("slower", [0, 15, 150])
 def test_the_chance_of_any_false_one_is_alpha_however_many_rows_are_slower(slower: int) -> None:
-    """Twenty untouched rows beside others that are surely slower. A share lets some of the twenty through once many are."""
+    """Twenty untouched rows next to others that are surely slower. A share lets some of the twenty through once many
+    are.
+    """
     draw, nights, alpha = random.Random(slower), 1000, 0.05
     alarms = {holm: 0, adjusted: 0}
     for _ in range(nights):

@@ -87,7 +87,7 @@ def test_an_impossible_time_has_a_reason(kind: PeakKind) -> None:
 
 @pytest.mark.parametrize(("low", "believed"), [(0, True), (1, False), (4, False)])
 def test_a_spread_of_impossible_times_is_not_believed(low: int, believed: bool) -> None:
-    """The median is possible, but some launches took no time at all."""
+    """The median is possible, but some launches took no time."""
     floor = floor_of(Problem.of(), Peaks(kind=PeakKind.MEASURED, flops={"fp16": 1e12}), CacheState.HOT)
     assert floor is not None
     samples = [1] * low + [int(2 * floor.ns)] * (10 - low)

@@ -31,7 +31,7 @@ def test_the_campaign_takes_every_fill() -> None:
 
 @cache
 def other_runs() -> list[Run]:
-    """Of kernels with budgets of their own. Two tests read them."""
+    """Of kernels with their own budgets. Two tests read them."""
     return [honest_run(*planned) for planned in plan_others(120, first_seed=10**6)]
 
 

@@ -41,7 +41,9 @@ def test_a_row_of_one_large_bias_is_that_keys_value() -> None:
 
 
 def test_a_row_of_a_padding_mask_is_open_and_never_zero() -> None:
-    """The softmax of the scores and the mean of V are both right: single precision holds no score beside such a bias."""
+    """The softmax of the scores and the mean of V are both right: single precision cannot hold a score in addition to
+    such a bias.
+    """
     one, answer = biased(LOWEST)
     assert answer.open.tolist() == [[False, True, False]]
     for right in (answer.values["o"][0, 1], one.v[0].mean(axis=0)):

@@ -40,7 +40,7 @@ CASES = [
 
 
 def doubles(problem: Problem, seed: int = 1) -> dict[str, Any]:
-    """The problem's inputs as float64, so that steps of 1e-6 are not rounded away."""
+    """The problem's inputs as float64, so steps of 1e-6 are not rounded away."""
     return {
         name: x if x.dtype.kind == "i" else x.astype(np.float64) for name, x in fill(problem, "normal", seed).items()
     }

@@ -1,4 +1,6 @@
-"""fp8 in both encodings, MX types and caches of a type of their own: the oracle works on exactly the numbers that bits mean."""
+"""fp8 in both encodings, MX types and caches with their own type: the oracle works on exactly the numbers that bits
+mean.
+"""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ COUNTS = {
     "smoke_fwd_appendkv": 2304,
     "smoke_fwd_splitkv": 41592,
 }
-"""The number of cases in each suite; the tests of the scripts check those that come from them."""
+"""The number of cases in each suite; the tests of the scripts check the suites that come from them."""
 
 
 def load_suite(text: str) -> Suite:

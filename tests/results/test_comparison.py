@@ -81,7 +81,9 @@ def test_fresh_processes_are_corrected_over_their_rows_alone() -> None:
 
 @pytest.mark.promise("The chance that any row is wrongly called slower or faster is at most `--alpha`.")
 def test_a_slow_row_lends_no_certainty_to_another_that_is_run_again() -> None:
-    """Rows beside others that are surely slower. Their p values are enough for a share of 5 %, and not for a chance of 5 %."""
+    """Rows next to others that are surely slower. Their p values are enough for a share of 5 %, and not for a chance of
+    5 %.
+    """
     names = [f"s{64 * n}" for n in range(1, 6)]
     first = compared(run(**dict.fromkeys(names, CALM)), run(**dict.fromkeys(names, SLOW)), RULE)
     assert len(first.suspicious) == 5

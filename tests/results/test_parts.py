@@ -62,7 +62,7 @@ def test_processes_come_back_in_every_order(processes: tuple[int, ...] | None) -
 
 
 def test_what_rows_share_is_told_once() -> None:
-    """A row that is measured again has times of its own, and the rest of it is there already."""
+    """A row that is measured again has its own times, and the rest of it is stored already."""
     faster = replace(measurement(), launches=((900_000, 999),) * 8, warmup=9)
     one, other = (
         taken_apart(row, placed(row.run, str(row.row), row.started))

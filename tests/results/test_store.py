@@ -1,4 +1,4 @@
-"""The store: records come back, each is there once, and what is no sound store is refused untouched."""
+"""The store: records come back, each is there once, and an unsound store is refused untouched."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two commands in turns: their order, what they are told, and commands that print no rows."""
+"""Two interleaved commands: their order, their variables, and commands that print no rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What tests need and is no test: each folder holds one kind, and the files here are what all of them use.
+"""Helpers that tests need: each folder holds one kind, and all of them use the files here.
 
 ``models``: numpy models of kernels and machines. ``generators``: problems, records and files that tests draw. ``referees``: independent
 answers, by formulas or by upstream's own code. ``fakes``: stand-ins for backends, drivers and plugins. ``builds``: what is really

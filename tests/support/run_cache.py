@@ -11,7 +11,7 @@ NAME = "FMHA_TEST_CACHE"
 
 
 def run_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The cache root of this run, made if needed: what ``FMHA_TEST_CACHE`` names, or else a folder of its own.
+    """The cache root of this run, made if needed: what ``FMHA_TEST_CACHE`` names, or else a new folder.
 
     A folder that several runs name saves them what an earlier one compiled; CI has one for all its stages.
     """

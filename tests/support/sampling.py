@@ -1,8 +1,8 @@
 """``@pytest.mark.sampled(n)``: README's command runs n of a test's cases, always the same ones; the others are slow.
 
-For a test that takes long because it has many cases of about the same weight. Which ones are left is decided by a hash of their names, so
-that neither the machine nor the order in which they were written matters. A test whose cases are skipped on some machines is none of
-these: what is left might be skipped.
+For a test that takes long because it has many cases of about the same weight. A hash of their names decides which ones
+are left, so neither the machine nor the order in which they were written matters. A test whose cases are skipped on
+some machines is none of these: what is left might be skipped.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ import pytest
 
 
 def leave_a_sample(items: Sequence[pytest.Item]) -> None:
-    """Mark as slow all cases of a sampled test but as many as its mark says, beside those that are slow already.
+    """Mark as slow all cases of a sampled test but as many as its mark says, in addition to the ones that are slow
+    already.
 
     Raises:
         pytest.UsageError: a mark without a number of cases.

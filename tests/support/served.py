@@ -1,5 +1,5 @@
-"""Worker processes that carry out command lines of ``fmha`` one after the other, so that only the first one pays for the start:
-``Served`` captures both streams, ``Terminal`` gives them a terminal of its own and models the screen."""
+"""Worker processes that run command lines of ``fmha`` one after the other, so only the first one pays for the start:
+``Served`` captures both streams, ``Terminal`` gives them a terminal and models the screen."""
 
 from __future__ import annotations
 
@@ -123,10 +123,10 @@ class _Server:
 
 
 class Served(_Server):
-    """Carries out command lines with both streams in files."""
+    """Runs command lines with both streams in files."""
 
     def run(self, argv: Sequence[str]) -> Done:
-        """Carry out one command line."""
+        """Run one command line."""
         if self._gone():
             self._start(2)
         self._ask(argv)
@@ -141,7 +141,7 @@ class Served(_Server):
 
 
 class Terminal(_Server):
-    """Carries out command lines on a terminal of ``rows`` by ``columns``."""
+    """Runs command lines on a terminal of ``rows`` by ``columns``."""
 
     def __init__(self, folder: Path, limit: float, rows: int = 24, columns: int = 80) -> None:
         super().__init__(folder, limit)
@@ -154,7 +154,7 @@ class Terminal(_Server):
         return {**{k: v for k, v in super()._environ().items() if k not in hidden}, "TERM": "xterm-256color"}
 
     def run(self, argv: Sequence[str]) -> Shown:
-        """Carry out one command line and read its screen."""
+        """Run one command line and read its screen."""
         if self._gone():
             self._start(self._theirs, "terminal")
         screen, answer, last = Screen(self.columns), b"", b""

@@ -1,4 +1,4 @@
-"""``fmha sweep`` in a process of its own over the null backend's devices, and what a test may do to it and read from it."""
+"""``fmha sweep`` in its own process over the null backend's devices, and what a test may do to it and read from it."""
 
 from __future__ import annotations
 

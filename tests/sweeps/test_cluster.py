@@ -71,7 +71,7 @@ def test_twenty_killed_workers_of_a_cluster(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.ci
 def test_a_kernel_is_built_once_and_shipped_to_other_hosts(tmp_path: Path) -> None:
-    """Each node has a host name and a build cache of its own, so it must get the kernel from the driver or build it."""
+    """Each node has its own host name and build cache, so it must get the kernel from the driver or build it."""
     if os.geteuid():
         pytest.skip("another host name needs root")
     before = [("unshare", "--uts", "sh", "-c", f'hostname host{n}; exec "$@"', "sh") for n in range(2)]

@@ -1,4 +1,4 @@
-"""How places compare, by the rows that ran at all of them."""
+"""How places compare, judged by the rows that ran at all of them."""
 
 from __future__ import annotations
 

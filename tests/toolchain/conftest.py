@@ -1,4 +1,4 @@
-"""A cache in a temporary directory, and a shell script as the "compiler", so that most tests need no real one."""
+"""A cache in a temporary directory, and a shell script as the "compiler", so most tests need no real one."""
 
 from __future__ import annotations
 

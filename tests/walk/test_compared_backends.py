@@ -1,4 +1,4 @@
-"""``--backend a,b`` and ``--backend all``: one row for each problem and backend, timed in turns where they share a device."""
+"""``--backend a,b`` and ``--backend all``: one row for each problem and backend, interleaved where they share a device."""
 
 from __future__ import annotations
 
@@ -219,7 +219,9 @@ def test_a_journal_keeps_the_rows_of_a_turn_together(tmp_path: Path, monkeypatch
 def test_a_journal_knows_the_device_as_each_backend_describes_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The backends share the device, and its facts differ by backend: none hides another's, and only real changes are told."""
+    """The backends share the device, and its facts differ by backend: none hides another's, and only real changes are
+    reported.
+    """
     monkeypatch.setenv("TRIO_ONE_UNITS", "4")
     journal = str(tmp_path / "journal")
     walked("one,two", journal=journal)

@@ -1,4 +1,4 @@
-"""Beside a tensor that is given none is generated unasked, whichever tensor it is and wherever it is given."""
+"""If a tensor is given, no other is generated unasked, whichever tensor it is and wherever it is given."""
 
 from __future__ import annotations
 

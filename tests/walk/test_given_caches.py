@@ -273,7 +273,7 @@ def test_numbers_behind_the_keys_of_a_table_are_not_read() -> None:
 
 
 def misfit(table: Array, *, line: str = "", pages: int = POOL) -> Any:
-    """The check of a pool and a table by which three sequences of 17, 8 and 7 keys have three appended."""
+    """The check of a pool and a table with which three sequences of 17, 8 and 7 keys have three appended."""
     flags = f"-b 3 -H 1 -s 1 -d 8 --dtype fp32 --kv-cache paged:8 --cache-seqlens 17,8,7 {line or '--append 3'}"
     given = InputFiles({"k": np.zeros((pages, 8, 1, 8), np.float32), "block_table": np.array(table, np.int32)}, {})
     check_fit(stored(api.Problem.from_cli(flags), given.arrays), given)
@@ -309,7 +309,7 @@ def test_pages_that_the_pool_lacks() -> None:
 
 @pytest.mark.parametrize("kind", ["paged:8", "linear"])
 def test_only_the_appended_rows_may_change(kind: str) -> None:
-    """The mask by which a write elsewhere in a cache is out of bounds: row for row those of the appended keys."""
+    """The mask that puts a write elsewhere in a cache out of bounds: row for row those of the appended keys."""
     line = f"-b 2 -H 2 -s 1 -d 8 --dtype fp32 --layout bshd --kv-cache {kind} --cache-seqlens 13,7 --append 3"
     problem = api.Problem.from_cli(line + (" --cache-leftpad 2,0" if kind == "linear" else ""))
     inputs = fill(problem)

@@ -1,4 +1,4 @@
-"""Launches before a sample in turns: a kernel of another backend, or a rest, must not slow it down."""
+"""Launches before an interleaved sample: a kernel of another backend, or a rest, must not slow it down."""
 
 from __future__ import annotations
 

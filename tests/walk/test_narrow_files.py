@@ -1,4 +1,4 @@
-"""Files of narrow types: caches with a type of their own, both encodings of fp8, MX elements with their scales."""
+"""Files of narrow types: caches with their own type, both encodings of fp8, MX elements with their scales."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which peak a row is compared with, and the ceilings beside it."""
+"""Which peak a row is compared with, and the ceilings next to it."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ def plain() -> dict[str, Any]:
 
 
 class Numbers:
-    """Another library's array of lengths: it has ``tolist`` and is no numpy array."""
+    """Another library's array of lengths: it has ``tolist`` and is not a numpy array."""
 
     def __init__(self, *values: int) -> None:
         self._values = list(values)

@@ -1,4 +1,4 @@
-"""``--ab K K@DIR``: one kernel from two trees of sources, each with an identity of its own."""
+"""``--ab K K@DIR``: one kernel from two trees of sources, each with its own identity."""
 
 from __future__ import annotations
 

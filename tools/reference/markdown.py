@@ -9,7 +9,7 @@ REGENERATE = "<!-- Generated: `python tools/generate.py write` makes this page a
 
 
 def page(title: str, about: str, *parts: str) -> str:
-    """A page: how to make it anew, the title, what it is for, and its parts."""
+    """A page: how to make it again, the title, what it is for, and its parts."""
     return "\n\n".join([REGENERATE, f"# {title}", about, *(part for part in parts if part)]) + "\n"
 
 

@@ -40,7 +40,7 @@ def _classes() -> dict[frozenset[str], type]:
 
 
 def _collect(hint: Any, found: dict[type, frozenset[str]]) -> None:
-    """Add the classes in a type to those that were found."""
+    """Add the classes in a type to the found ones."""
     for kind in (bare(one) for one in alternatives(bare(hint))):
         if isinstance(kind, type) and is_dataclass(kind):
             if kind not in found:

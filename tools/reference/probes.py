@@ -11,7 +11,7 @@ class Column:
     """Whom the problems are put to.
 
     Attributes:
-        base: flags beside those of the feature, without which the backend serves nothing.
+        base: flags in addition to the feature's, without which the backend serves nothing.
     """
 
     backend: str
@@ -117,4 +117,4 @@ FEATURES: Mapping[str, Mapping[str, str]] = {
         "both passes at once": "--direction fwd+bwd",
     },
 }
-"""Group -> feature -> flags beside the defaults."""
+"""Group -> feature -> flags in addition to the defaults."""

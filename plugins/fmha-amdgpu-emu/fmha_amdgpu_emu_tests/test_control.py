@@ -83,7 +83,7 @@ def test_mode_fields(arch: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("arch", ARCHS)
 def test_status_and_apertures(arch: str, tmp_path: Path) -> None:
-    """The bases of the flat apertures are those that flat accesses use."""
+    """The bases of the flat apertures are the ones that flat accesses use."""
     texts = {"base": "s_mov_b64 s[2:3], src_shared_base\ns_mov_b64 s[4:5], src_private_base"}
     if arch != "gfx1201":
         texts["status"] = "s_getreg_b32 s2, hwreg(HW_REG_STATUS, 0, 11)"

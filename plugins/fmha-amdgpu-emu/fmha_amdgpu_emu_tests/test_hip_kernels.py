@@ -1,7 +1,7 @@
 """Plain HIP kernels, compiled by clang and launched through unmodified hip-python, agree with numpy.
 
-The kernels and the expected results do not depend on the emulator. They are an anchor beside the tests of single
-instructions.
+The kernels and the expected results do not depend on the emulator. They are an anchor in addition to the tests of
+single instructions.
 """
 
 from __future__ import annotations

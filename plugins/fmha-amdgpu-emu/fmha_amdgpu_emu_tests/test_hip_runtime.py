@@ -147,7 +147,7 @@ def test_a_program_runs_unchanged(program: Path, tmp_path: Path, arch: str) -> N
 
 
 def _preloaded(folder: Path) -> Path:
-    """The library under the name by which the loader looks for it."""
+    """The library under the name that the loader looks for."""
     place = folder / "libamdhip64.so"
     place.symlink_to(library())
     return place

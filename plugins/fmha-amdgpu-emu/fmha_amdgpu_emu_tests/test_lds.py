@@ -137,7 +137,7 @@ def test_two_addresses(arch: str, snippets: dict[str, Snippets]) -> None:
 
 
 def apart(wave: Wave) -> dict[str, Any]:
-    """Unordered addresses 20 bytes apart, so that writes of up to 16 bytes do not overlap."""
+    """Unordered addresses 20 bytes apart, so writes of up to 16 bytes do not overlap."""
     wave.at = wave.v[0] = (np.random.default_rng(3).permutation(64) * 20 + 1).astype(np.uint32)
     return wave.state()
 

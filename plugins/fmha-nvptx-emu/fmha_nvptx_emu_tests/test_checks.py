@@ -1,4 +1,4 @@
-"""What the emulator reports: every misuse planted in hand-written PTX, beside the same code done right."""
+"""What the emulator reports: every misuse planted in hand-written PTX, next to the same code done right."""
 
 from __future__ import annotations
 

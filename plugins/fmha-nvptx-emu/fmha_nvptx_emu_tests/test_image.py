@@ -1,4 +1,6 @@
-"""The image of an emulated device: the text decides what is executed, the cubin beside it how many registers a thread has."""
+"""The image of an emulated device: the text decides what is executed, and the cubin next to it how many registers a
+thread has.
+"""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ CPU = api.DeviceFacts(id="cpu", archs=("generic",))
 
 
 class Rotating(fmha_torch.TorchBackend):
-    """Prefers another kernel for every problem, so that all of them run."""
+    """Prefers another kernel for every problem, so all of them run."""
 
     def decide(self, problem: api.Problem, device: api.DeviceFacts) -> Iterator[api.Decision]:
         number = zlib.crc32(problem.repro().encode())

@@ -1,4 +1,6 @@
-"""Rows on the CPU: what ran is observed, threads are those that were asked for, and what a library gets wrong is shown."""
+"""Rows on the CPU: the kernels that ran are observed, the requested number of threads is used, and a library's errors
+show.
+"""
 
 from __future__ import annotations
 

@@ -167,7 +167,8 @@ def test_the_named_kernel_passes(num_ctas: int, flags: str, cache: str) -> None:
 def test_a_program_computes_several_tiles_in_turn(
     flags: str, tiles: int, programs: int, cache: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Six tiles in two programs of one CTA; four in one of two CTAs, on a device that is told to have two multiprocessors.
+    """Six tiles in two programs of one CTA; four in one of two CTAs, on a device that claims to have two
+    multiprocessors.
 
     A whole device gives each tile a program. Each program loads its parameters once.
     """

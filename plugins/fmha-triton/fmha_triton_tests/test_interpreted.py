@@ -51,6 +51,6 @@ def test_the_interpreter_agrees(flags: str, tmp_path: Path) -> None:
 
 
 def test_the_interpreter_s_bf16_products_are_wrong(tmp_path: Path) -> None:
-    """The reason why it is no more than a third opinion. When this fails, Triton mended it: ``features.json`` says so."""
+    """The reason why it is only a third opinion. When this fails, Triton mended it: ``features.json`` says so."""
     found = record(CASES[0].replace("fp16", "bf16"), tmp_path / "cache")
     assert found.verdict is api.Verdict.WRONG

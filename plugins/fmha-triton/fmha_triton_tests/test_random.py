@@ -38,7 +38,7 @@ from fmha_triton_tests.support.triton_problems import (
 pytestmark = pytest.mark.slow
 ACCEPTED = 150
 PARTS = 5
-"""Parts of an architecture's problems; each is a test of its own."""
+"""Parts of an architecture's problems; each is a separate test."""
 PLANTED = ("(out_scale / tl.where(seen, total, 1.0))", "(out_scale)")
 
 

@@ -73,8 +73,9 @@ def test_all_buildable_kernels_pass_their_own_rules() -> None:
 
 
 def _near(seed: int, count: int, share: float, places: Sequence[Place]) -> None:
-    """Look at a share of the kernels near kernels of these places. Those that fall on other places with kernels are left
-    out, because a place's set of kernels takes time."""
+    """Look at a share of the kernels near kernels of these places. Problems that fall on other places with kernels are
+    left out, because a place's set of kernels takes time.
+    """
     rng, seen = Random(seed), 0
     for kernel in sampled(rng, count, places):
         for field, other in mutations(kernel):

@@ -44,7 +44,7 @@ def tuned(seqlen: int, place: int = 0, occupancy: int | None = None, **flags: st
 
 
 def ring() -> list[TunedKernel]:
-    """Two tiles in turns: the first again at the end, and the second at two neighbouring lengths."""
+    """Alternating tiles: the first again at the end, and the second at two neighbouring lengths."""
     return [tuned(length, occupancy=occupancy) for length, occupancy in zip(LENGTHS, (None, 2, 2, None), strict=True)]
 
 

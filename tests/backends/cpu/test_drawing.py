@@ -34,7 +34,7 @@ extern "C" EXPORT i64 one(i64* own) { return draw(drawn, *own); }
 
 
 def draws(library: ctypes.CDLL, sizes: list[int], threads: int, apart: bool, seed: int) -> list[tuple[int, int]]:
-    """(thread, item) of all draws, in order: threads draw in a random order, each until it is told that nothing is left."""
+    """(thread, item) of all draws, in order: threads draw in a random order, each until nothing is left."""
     first = np.cumsum([0, *sizes], dtype=np.int64)
     following, own = first[:-1].copy(), [ctypes.c_int64(len(sizes)) for _ in range(threads)]
     pointer = [a.ctypes.data_as(ctypes.POINTER(ctypes.c_int64)) for a in (first, following)]

@@ -1,4 +1,4 @@
-"""Tensors at the very end or the very start of a mapping, so that the next element is on an unreadable page."""
+"""Tensors at the very end or the very start of a mapping, so the next element is on an unreadable page."""
 
 from __future__ import annotations
 

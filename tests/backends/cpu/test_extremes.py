@@ -160,7 +160,7 @@ def test_bytes_that_a_bias_hides(arch: str, rows: int) -> None:
 def test_any_extremes(
     load: Load, seed: int, kind: str, bias: list[float], sink: float | None, right: int | None
 ) -> None:
-    """Biases of any of these sizes, beside each other in a row, with NaN and infinities under what is hidden."""
+    """Biases of any of these sizes, next to each other in a row, with NaN and infinities under what is hidden."""
     rng = np.random.default_rng(seed)
     rows, keys = int(rng.integers(1, 5 if kind == "decode" else 40)), int(rng.integers(1, 80))
     case = (BackwardCase if kind == "backward" else AttentionCase)(

@@ -38,7 +38,7 @@ def test_verdict_and_referees_agree(registry: api.Registry, family: Family) -> N
     [
         (ExtremeFault.SCALED_MAXIMUM, Family.PREFILL, 60_034),
         (ExtremeFault.SCALED_MAXIMUM, Family.BACKWARD, 60_034),
-        (ExtremeFault.BIASED_KEY, Family.PREFILL, 60_006),  # NaN in gradients beside such an input is accepted
+        (ExtremeFault.BIASED_KEY, Family.PREFILL, 60_006),  # NaN in gradients of such an input is accepted
     ],
 )
 def test_both_see_a_planted_fault(

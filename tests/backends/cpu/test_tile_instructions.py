@@ -122,7 +122,7 @@ def test_inspect_counts_and_names_the_products(library: Path) -> None:
 
 @ASKS
 def test_a_system_without_tiles_is_a_status(built: tuple[str, Path]) -> None:
-    """The launch asks first, so that no instruction is refused by a signal."""
+    """The launch asks first, so no instruction is refused by a signal."""
     kind, path = built
     case = BackwardCase("bf16")
     make_backward(case, np.random.default_rng(1))

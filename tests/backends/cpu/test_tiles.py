@@ -153,7 +153,7 @@ def test_a_wrong_page_shows(build_text: Build, fault: CacheFault) -> None:
     assert complaints(case) != []
 
 
-# The software tiles against a model of their own: the manual's operation, written again with numpy.
+# The software tiles against their own model: the manual's operation, written again with numpy.
 
 
 @pytest.fixture(scope="session")

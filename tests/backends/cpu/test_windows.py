@@ -41,7 +41,7 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def wine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Emulator]:
-    """Wine with an empty prefix of its own, and the program for Windows that calls a library."""
+    """Wine with its own empty prefix, and the program for Windows that calls a library."""
     folder = tmp_path_factory.mktemp("wine")
     runner = by_zig(["-target", TARGET, "-O1", "-w", str(RUNNER)], folder / "runner.exe")
     with pytest.MonkeyPatch.context() as patch:

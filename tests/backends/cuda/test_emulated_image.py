@@ -1,4 +1,4 @@
-"""What an emulated device loads: the PTX beside a cubin, and the cubin."""
+"""What an emulated device loads: the PTX next to a cubin, and the cubin."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Scratch tensors, sequences and copies of rows: what CUDA backends share besides their drivers."""
+"""Scratch tensors, sequences and copies of rows: what CUDA backends share apart from their drivers."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ pytestmark = [
         "GPU backends list upstream's kernels and choose among them as upstream does.",
     ),
 ]
-"""Upstream's host code takes a minute to compile. CI runs these tests in a stage of their own."""
+"""Upstream's host code takes a minute to compile. CI runs these tests in a separate stage."""
 
 APIS = ("mha_fwd", "mha_varlen_fwd", "mha_fwd_kvcache", "mha_bwd", "mha_varlen_bwd")
 

@@ -286,7 +286,7 @@ CASES: list[tuple[str, Told, str]] = [
     ("fp8 on an architecture with it", key_ids(arch="sm_90a", **FP8), "K420"),
     ("fp8 backward", key_ids(direction=Direction.BWD, **FP8), "K420"),
     ("fp8 K and V with 16-bit Q", key_ids(dtype_kv=DType.FP8_E4M3), "K420"),
-    # sink > 0 needs a window or causal; upstream FlashAttention-2 has no sinks at all
+    # sink > 0 needs a window or causal; upstream FlashAttention-2 does not have sinks
     ("sink without window or causal", key_ids(sink=True), "K427"),
     ("sink with causal", key_ids(sink=True, causal=True), "K427"),
     ("ratio of heads 0", problem_error("-H 8 --kv-heads 0"), "P005"),

@@ -15,7 +15,7 @@ from tests.support.referees.upstream_host.client import Answer, Call, FakeTensor
 from tests.support.referees.upstream_host.program import host_program
 
 pytestmark = [pytest.mark.slow, pytest.mark.ci]
-"""Upstream's host code takes a minute to compile. CI runs these tests in a stage of their own."""
+"""Upstream's host code takes a minute to compile. CI runs these tests in a separate stage."""
 
 A100, RTX3090 = DEVICES["sm_80"][0], DEVICES["sm_86"][2]
 

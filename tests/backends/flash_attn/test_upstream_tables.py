@@ -18,7 +18,7 @@ from tests.support.referees.upstream_host.client import Host
 from tests.support.referees.upstream_host.program import host_program
 
 pytestmark = pytest.mark.slow
-"""Upstream's host code takes a minute to compile. CI runs these tests in a stage of their own."""
+"""Upstream's host code takes a minute to compile. CI runs these tests in a separate stage."""
 
 ARCHS = ("sm_80", "sm_86", "sm_89", "sm_90", "sm_90a", "sm_100", "sm_100a", "sm_103a", "sm_120", "sm_120a")
 

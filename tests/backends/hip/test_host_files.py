@@ -86,7 +86,7 @@ def test_it_compiles_without_warnings_with_any_sink(compiler: str, standard: str
     words = [compiler, standard, "-O1", "-fPIC", "-shared", "-fvisibility=hidden", "-Wall", "-Wextra", "-Werror"]
     done = subprocess.run([*words, str(text), "-o", str(out)], capture_output=True, text=True, check=False, timeout=300)
     assert done.returncode == 0, done.stderr
-    library = ctypes.CDLL(str(out))  # private to this handle: it has no runtime's name by which it could be found
+    library = ctypes.CDLL(str(out))  # private to this handle: it does not have a runtime's name to be found by
     library.hipGetErrorName.restype = ctypes.c_char_p
     assert (
         library.hipGetErrorName(library.hipMalloc(ctypes.byref(ctypes.c_void_p()), ctypes.c_size_t(8)))

@@ -44,7 +44,7 @@ def test_directed_problems(line: str) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
 def test_every_backward_problem_with_its_forward_pass() -> None:
-    """Those that are refused are refused for what lies between the passes, or by the forward kernels."""
+    """Refusals come from what lies between the passes, or from the forward kernels."""
     served = 0
     for arch, line in (text.replace(BWD, BOTH).split(" ", 1) for text in DIRECTED if BWD in text):
         plans = plans_of(Problem.from_cli(line), DeviceFacts.of_arch(arch))

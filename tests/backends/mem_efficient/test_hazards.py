@@ -182,7 +182,7 @@ def test_a_packed_sequence_without_rows_has_one_block_of_keys() -> None:
 
 
 def test_a_packed_forward_pass_with_dropout_needs_the_number_of_keys() -> None:
-    """Upstream passes 0, so that all heads draw one mask, unlike its backward pass."""
+    """Upstream passes 0, so all heads draw one mask, unlike its backward pass."""
     line = "--seqlens-q 20,9 --seqlens-k 30,14 -H 2 -d 32 --dropout 0.3 --lse"
     assert passes(best(line))
     assert not passes(best(line), setting(num_keys=0))

@@ -1,4 +1,4 @@
-"""A release of a library in a folder of its own, and what a plugin's kernels answer with it."""
+"""A release of a library in its own folder, and what a plugin's kernels answer with it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ CPU = api.DeviceFacts(id="cpu", archs=("generic",))
 
 
 def kernels_for(backend: api.Backend, problem: api.Problem, words: str) -> Iterable[api.KernelSpec]:
-    """The kernels whose name ends with these words (``op=gqa``, ``way=flash,masking=causal``), those that take a problem first."""
+    """The kernels whose name ends with these words (``op=gqa``, ``way=flash,masking=causal``), the ones that take a
+    problem first.
+    """
     for decision in sorted(backend.decide(problem, CPU), key=lambda decision: isinstance(decision, api.Unsupported)):
         kernel = decision.kernel
         if kernel is None or kernel.signature.dtype is not problem.dtype:

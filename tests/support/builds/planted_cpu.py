@@ -13,7 +13,7 @@ from fmha_cli.domain.kernel import KernelSpec
 from tests.support.models.faults import BackwardFault, ByteFault, CacheFault, ExtremeFault, Fault, TileFault
 
 BLOCKS = 2
-"""Register tiles per block of keys: few, so that a small problem has several blocks and shows block-loop faults."""
+"""Register tiles per block of keys: few, so a small problem has several blocks and shows block-loop faults."""
 
 NAMES = tuple(
     dict.fromkeys(

@@ -280,7 +280,7 @@ __device__ int (*table[2])(int, int*) = {twice, twice};
   for (int i = 0; i < 64; i++) f[i * n + 1] = r[i] > y ? r[i] : (float)(int)r[i];
   __syncthreads(); if (n > 1000) asm volatile("bar.sync 1, 64;");
 """,
-            # More values than registers, all uniform over the threads, so that uniform registers are used.
+            # More values than registers, all uniform over the threads, so uniform registers are used.
             "unsigned* a, float* f, int n, float x, float y",
             before="#define probe __launch_bounds__(1024, 2) probe",
         ),

@@ -3,7 +3,8 @@
     python tests/support/children/nightly_turn.py TURNS SESSION SIDE COMMAND...
 
 TURNS is the folder of what is kept, SESSION one of this session alone. Turns of a side are numbered in the order in which ``fmha compare`` starts
-them; those for some problems alone (``FMHA_ONLY``) have numbers of their own. A turn that failed, or was killed, is not kept.
+them; turns for only some problems (``FMHA_ONLY``) have separate numbers. A turn that failed, or was killed, is not
+kept.
 """
 
 from __future__ import annotations

@@ -79,7 +79,7 @@ def hopper(standin: str, cache: str) -> None:
 
 
 def ampere(standin: str, cache: str) -> None:
-    """Both stages of a split plan, whose arguments are those of their own kernels."""
+    """Both stages of a split plan, which have the arguments of their own kernels."""
     flags = "-H 4 --kv-heads 2 -s 1 --seqlen-k 2000 -d 64 --dtype bf16 --splits 5 --lse"
     plan, (main, combine), call, _, paths = launched(standin, "sm_80", "8.0", flags, cache)
     assert (main.symbol, main.grid) == ("split", (1, 10, 1))

@@ -81,5 +81,5 @@ class PaperBackend:
 
 
 def checked(backend: PaperBackend) -> Backend:
-    """The fake as a Backend, so that mypy holds it to the protocol."""
+    """The fake as a Backend, so mypy holds it to the protocol."""
     return backend

@@ -40,7 +40,7 @@ def library(cache: Path) -> Path:
 
 
 def site(folder: Path, cache: Path, versions: dict[str, str] | None = None) -> Site:
-    """Lay out the wheels below a folder; those that ``versions`` leaves out are not installed."""
+    """Lay out the wheels below a folder; wheels that ``versions`` leaves out are not installed."""
     wanted = VERSIONS if versions is None else versions
     files = {
         COMPILER: {f"{LIB}/{LIBRARY}": library(cache), f"{LIB}/{BUILTINS}": library(cache)},

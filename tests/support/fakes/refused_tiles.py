@@ -25,7 +25,9 @@ _PROGRAM = (
 
 
 def without_tiles(call: Callable[[], T]) -> T:
-    """What a function returns in a thread of its own that may not ask for tiles; a filter of system calls holds for its thread alone."""
+    """What a function returns in its own thread, which may not ask for tiles; a filter of system calls holds for its
+    thread alone.
+    """
     found: list[T] = []
     faults: list[BaseException] = []
 

@@ -36,7 +36,7 @@ INLINE vf vweave(vf a, vf b, int first) {
 INLINE vf vweave_low(vf a, vf b) { return vweave(a, b, 0); }
 INLINE vf vweave_high(vf a, vf b) { return vweave(a, b, NL); }
 """
-"""Operations on pairs of bf16, beside products."""
+"""Operations on pairs of bf16, other than products."""
 _PRODUCTS = """
 INLINE vf vpair(uint32_t x) { return (vf)(vu{} + x); }
 INLINE vf vdot(vf acc, vf a, vf b) {

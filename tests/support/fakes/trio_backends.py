@@ -35,7 +35,7 @@ from fmha_cli.domain.rules import Refusal, Rule, Severity, reasons_against
 DEVICES = {"one": "null", "two": "null", "three": "null", "apart": "other", "away": None}
 HUNGER = 96 << 20
 LATE_AFTER = 6
-"""Launches that a late failure survives: those that are judged before the timing, and some that are timed."""
+"""Launches before a late failure: the ones that are judged before the timing, and some timed ones."""
 
 
 def install(folder: Path) -> None:

@@ -56,7 +56,7 @@ def extreme_case(
         try:
             problem = sample_problem(rng, dtype, None, extra=f"{extra} {_FLAGS.get(extreme, '')}")
             break
-        except FmhaError:  # a bias beside ALiBi
+        except FmhaError:  # a bias together with ALiBi
             continue
     inputs = fill(problem, "normal", int(rng.integers(2**31)))
     if extreme is Extreme.SCALE:

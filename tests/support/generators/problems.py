@@ -114,7 +114,7 @@ def _dtype(rng: random.Random) -> str:
 
 
 def _narrow(rng: random.Random, flags: Flags) -> Flags:
-    """fp8 inputs, or a cache of a type of its own, each with scales or without."""
+    """fp8 inputs, or a cache with its own type, each with scales or without."""
     scales = {"--qscale": rng.choice(["none", "tensor", "tensor", "head", "block", "kv-block"])}
     encoding = {"--fp8-encoding": "fnuz"} if rng.random() < 0.4 else {}
     if "--kv-cache" in flags and rng.random() < 0.4:

@@ -28,11 +28,11 @@ TABLES = ("FMHA_FIELD(", "_abi_names", "_abi_table")
 
 
 def most_features(named: Iterable[tuple[str, KernelSpec]], without: tuple[str, ...]) -> dict[str, KernelSpec]:
-    """File name -> kernel: of all with a name the one with the most features, so that the texts show them.
+    """File name -> kernel: of all with a name the one with the most features, so the texts show them.
 
     Args:
         named: kernels, each with the name of its file.
-        without: values of a field that are no feature, besides its default.
+        without: values of a field that are not a feature, other than its default.
     """
     out: dict[str, tuple[int, KernelSpec]] = {}
     for name, kernel in named:

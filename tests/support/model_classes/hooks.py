@@ -25,8 +25,9 @@ _LEAST = 4
 
 @dataclass(frozen=True)
 class Call:
-    """One attention call; ``seen`` has the number of keys that each query sees. ``other``: what is done besides, which no flag
-    expresses; empty for nothing."""
+    """One attention call; ``seen`` has the number of keys that each query sees. ``other``: further work that no flag
+    expresses; empty for none.
+    """
 
     heads: int
     kv_heads: int
@@ -77,7 +78,7 @@ class Watch(TorchFunctionMode):
                 self.last = None
         elif name in ("scaled_dot_product_attention", "multi_head_attention_forward"):
             query, key = args[0], args[1] if len(args) > 1 else kwargs["key"]
-            if query.shape[0 if name.startswith("multi") else -2] > 1:  # one query that pools a sequence is no layer
+            if query.shape[0 if name.startswith("multi") else -2] > 1:  # one query that pools a sequence is not a layer
                 self._note(name, query.shape, key.shape)
         return out
 
@@ -162,13 +163,13 @@ def _slope(logits: Any, product: Any, open_: Any) -> tuple[float, bool]:
 
 
 def uneven(one: Any, open_: Any) -> Any:
-    """What is beside the mean of each row over its open keys; a softmax sees no more."""
+    """The deviation from each row's mean over its open keys; a softmax sees nothing else."""
     one = one.masked_fill(~open_, 0.0)
     return (one - one.sum(-1, keepdim=True) / open_.sum(-1, keepdim=True).clamp(min=1)).masked_fill(~open_, 0.0)
 
 
 def seen_by(open_: Any) -> tuple[str, tuple[int, ...]]:
-    """What is no window about a mask, and how many keys each query sees.
+    """Where a mask differs from a window, and how many keys each query sees.
 
     Args:
         open_: booleans (batch, heads, queries, keys).

@@ -167,7 +167,7 @@ def model_class(kind: str) -> type | None:
         found = getattr(transformers, name)
         wanted = _config_of(found)
         if wanted in (None, config_class(kind).__name__) or not _modeling(kind):
-            return found  # a type without classes of its own has those of another
+            return found  # a type without its own classes uses another's
     name = modeling_auto.MODEL_MAPPING_NAMES.get(kind)
     for one in name if isinstance(name, tuple | list) else [name]:
         found = getattr(transformers, one, None) if one else None
@@ -187,7 +187,7 @@ def _config_of(model: type) -> str | None:
 
 @cache
 def _modeling(kind: str) -> Any:
-    """The module of a type's classes; None where it has none of its own."""
+    """The module of a type's classes; None if it has no classes."""
     try:
         return importlib.import_module(config_class(kind).__module__.replace("configuration_", "modeling_"))
     except ImportError:

@@ -1,5 +1,6 @@
-"""Configurations by which the classes of transformers are compared with the table of ``--model``: each member changed alone, and some
-changed together."""
+"""Configurations for comparing the classes of transformers with the table of ``--model``: each member changed alone,
+and some changed together.
+"""
 
 from __future__ import annotations
 

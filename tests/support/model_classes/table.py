@@ -222,7 +222,9 @@ def not_run(recorded: Mapping[str, Mapping[str, Any]]) -> dict[str, list[str]]:
 
 
 def golden(table: Mapping[str, TypeRow], recorded: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """A configuration of each class with its calls, drawn with a seed from those that the table does not refuse."""
+    """A configuration of each class with its calls, drawn with a seed from the configurations that the table does not
+    refuse.
+    """
     draw = random.Random(24)
     chosen: dict[str, Any] = {}
     for kind, one in sorted(recorded.items()):

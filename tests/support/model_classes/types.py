@@ -87,7 +87,7 @@ _WIDTHS = ("d_model", "embed_dim", "dim", "hidden_dim", "emb_dim", "hidden_size"
 
 
 def candidates(fact: str, names: Mapping[str, str]) -> Iterator[str]:
-    """The formulas of a fact, those that read most members first.
+    """The formulas of a fact, the ones that read most members first.
 
     Args:
         names: usual name -> the name that the class has for it.
@@ -127,7 +127,7 @@ def candidates(fact: str, names: Mapping[str, str]) -> Iterator[str]:
 
 
 def windows() -> Iterator[tuple[str, str]]:
-    """Windows, and whether a query sees no key behind its own; first those that read most members."""
+    """Windows, and whether a query sees no key behind its own; the ones that read most members first."""
     ways = ("not use_bidirectional_attention", "use_bidirectional_attention != 'all'", "is_decoder", "True")
     for name in ("sliding_window", "sliding_window_size", "attention_window_size"):
         for causal in ways:
@@ -158,7 +158,7 @@ class Fit:
         self.derived = {
             name: formula
             if name in own
-            else f"{name} if {name} is not None else ({formula})"  # what is no field is set last
+            else f"{name} if {name} is not None else ({formula})"  # anything that is not a field is set last
             for name, formula in source.derived(config).items()
             if name.isidentifier()
         }

@@ -42,8 +42,8 @@ class Style:
         truncate_p: P is rounded towards zero, as AMD's packed conversion to fp16 does.
         stretch_p: the factor of P before rounding, and the divisor of the product, as in fp8 kernels with scales.
         flush: P and dS that are subnormal in the input type count as zero (``reference.flushed``).
-        p_type: the type to which P is rounded, if that is not the input type; FP32 = not at all. MX types round P in blocks
-            of 32 keys.
+        p_type: the type to which P is rounded, if that is not the input type; FP32 = no rounding. MX types round P in
+            blocks of 32 keys.
     """
 
     tile: int = 64

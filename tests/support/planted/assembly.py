@@ -1,6 +1,6 @@
 """Faults in a kernel's assembly text: every place for a fault of each class, and the text with a fault in it.
 
-A fault replaces one line of the kernel's body. The classes are those that a change of an attention kernel could
+A fault replaces one line of the kernel's body. The classes are mistakes that a change of an attention kernel could
 introduce by accident: a wait dropped or made too weak, an address shifted, the operands of a matrix instruction
 exchanged, a barrier or a change of EXEC left out, a register mistaken for its neighbour.
 """

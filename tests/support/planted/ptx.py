@@ -1,6 +1,7 @@
 """Faults in a kernel's PTX: every place for a fault of each class.
 
-``tensor.py`` has those of tensor memory, clusters and bulk copies, ``statements.py`` the classes. Where a fault needs a register of its own, the line becomes a scope ``{ .reg ...; }``, as PTX ISA 9.1, 4.4 allows.
+``tensor.py`` has those of tensor memory, clusters and bulk copies, ``statements.py`` the classes. Where a fault needs
+its own register, the line becomes a scope ``{ .reg ...; }``, as PTX ISA 9.1, 4.4 allows.
 """
 
 from __future__ import annotations

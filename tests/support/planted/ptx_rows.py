@@ -13,7 +13,7 @@ from tests.support.planted.outcomes import Caught, Places, Result
 from tests.support.planted.statements import DROPS, ORDERING, Fault
 
 SEEDS = (1, 2)
-"""Seeds of the emulator's order of warps that are tried beside 0."""
+"""Seeds of the emulator's order of warps that are tried in addition to 0."""
 
 GUARD_FALSE = "its predicate is false"
 NEAREST = 6

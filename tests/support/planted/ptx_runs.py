@@ -1,7 +1,7 @@
 """Runs kernels with faults in their PTX like a user's kernel: built, judged and watched on an emulated device.
 
-The text comes from the build cache, or is compiled once. A text with a fault lies beside a copy of the artifact, where the session
-looks for the kernel's own. A worker that dies or hangs costs one run; the next one gets a fresh worker.
+The text comes from the build cache, or is compiled once. A text with a fault is next to a copy of the artifact, where
+the session looks for the kernel's own. A worker that dies or hangs costs one run; the next one gets a fresh worker.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ PATIENCE = 5
 """A launch that takes longer is tried again with so many times the limit, and then counts as endless."""
 
 DOES_NOT_LOAD = ("N009", "does not load", "PTX JIT compilation failed")
-"""In the notes of a run whose PTX the emulator refuses: a fault that is no valid PTX."""
+"""In the notes of a run whose PTX the emulator refuses: a fault that is not valid PTX."""
 
 
 @dataclass(frozen=True)

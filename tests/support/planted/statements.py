@@ -104,7 +104,7 @@ class Statement:
 
 
 def statements(text: str) -> list[Statement]:
-    """The instructions of the text that stand on a line of their own."""
+    """The instructions of the text that have a line to themselves."""
     found = []
     for number, line in enumerate(text.splitlines()):
         match = _STATEMENT.match(line.split("//")[0])
@@ -147,6 +147,6 @@ def trapped(text: str, fault: Fault, *, guarded: bool = False) -> str:
 
 
 def changed(s: Statement, index: int, operation: str, by: str, kind: str = "b32") -> str:
-    """The statement with another value of one operand, which a register of its own holds."""
+    """The statement with another value of one operand, in a separate register."""
     operands = (*s.operands[:index], "%planted", *s.operands[index + 1 :])
     return f"{{ .reg .{kind} %planted; {operation} %planted, {s.operands[index]}, {by}; {s.with_(*operands)} }}"

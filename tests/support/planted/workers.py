@@ -104,7 +104,7 @@ class PlantedWorkers(AbstractContextManager[Any]):
         return self._artifacts[self._stage]
 
     def _executor(self, key: Hashable, request: Request) -> Executor:
-        """The executor of a key, with a worker of its own."""
+        """The executor of a key, with its own worker."""
         if key not in self._executors:
             context = Context(
                 request=replace(request, threads=1),

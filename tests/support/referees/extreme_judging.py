@@ -1,4 +1,4 @@
-"""What the referees say of one problem's outputs, beside its verdict, and which known reports explain what is wrong."""
+"""What the referees say of one problem's outputs, next to its verdict, and which known reports explain the errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The build key: the changes that affect the hash, and those that do not."""
+"""The build key: the changes that affect the hash, and the others."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ import ctypes
 print(artifact.sha256, int(artifact.cached), ctypes.CDLL(str(artifact.path)).f())
 """
 
-# Forks builders one after the other and kills each, so that Python starts only this process.
+# Forks builders one after the other and kills each, so Python starts only this process.
 KILLS = """
 import json, os, random, signal, sys, time
 from pathlib import Path

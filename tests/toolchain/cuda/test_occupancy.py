@@ -37,7 +37,7 @@ int main(void) {
 }
 """
 UNLIMITED = 2**31 - 1
-"""The calculator's answer where a block needs no shared memory at all."""
+"""The calculator's answer where a block needs no shared memory."""
 DEMANDS = [
     Demand(registers=registers, threads=threads, shared_bytes=shared)
     for registers, threads, shared in itertools.product(

@@ -1,4 +1,4 @@
-"""What is dropped from a PTX module: planted modules, with the parts that must stay and those that must go."""
+"""What is dropped from a PTX module: planted modules, with the parts that must stay and the parts that must go."""
 
 from __future__ import annotations
 

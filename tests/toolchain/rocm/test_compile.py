@@ -80,7 +80,7 @@ def headers(tmp_path: Path) -> dict[str, tuple[Path, str]]:
 
 @pytest.fixture(scope="module")
 def library(shared_cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Artifact:
-    """A library for gfx942, compiled once, in a cache and with headers of its own."""
+    """A library for gfx942, compiled once, in its own cache, with its own headers."""
     folder = tmp_path_factory.mktemp("library")
     chain, headers = toolchain_here(shared_cache, "gfx942"), headers_below(folder)
     kernel = replace(null_kernel(DType.FP32, Family.FWD), arch="gfx942")

@@ -1,6 +1,7 @@
 """Where matrix instructions hold their elements, and what the codes of their formats mean, in numpy only.
 
-The formulas are those that AMD's matrix instruction calculator prints (A[i][k], B[k][j], D[i][j] by register and lane).
+The formulas are the ones that AMD's matrix instruction calculator prints (A[i][k], B[k][j], D[i][j] by register and
+lane).
 """
 
 from __future__ import annotations

@@ -13,7 +13,9 @@ SHARED = ("lanes.hpp", "launch.hpp", "report.hpp", "tables.hpp", "formats.hpp")
 
 
 def core_files() -> dict[str, str]:
-    """The texts of ``core/*.hpp`` and ``core/*.cpp`` by file name, with those that emulators share, the HIP host API and the facts of the architectures."""
+    """The texts of ``core/*.hpp`` and ``core/*.cpp`` by file name, with the ones that emulators share, the HIP host API
+    and the facts of the architectures.
+    """
     folder: Traversable = resources.files("fmha_amdgpu_emu") / "core"
     own = {f.name: f.read_text("utf-8") for f in folder.iterdir() if f.name.endswith((".hpp", ".cpp"))}
     return {**emulation_files(), **hip_host_files(), **own, "arch_facts.hpp": arch_facts()}

@@ -25,7 +25,7 @@ GARBAGE = b"\x00\xffgarbage \xf0\x9f\x92\xa9 FMHA0000\n"
 
 
 def before_launch(behaviour: Behaviour) -> bool:
-    """Perform what happens before or instead of the computation. Returns whether to compute at all.
+    """Perform what happens before or instead of the computation. Returns whether to compute.
 
     Raises:
         KernelFailure, MemoryError, ValueError: the behaviours of these names.

@@ -1,4 +1,6 @@
-"""A log of which process uses which device when, and of two that use one at once, for tests of those who share devices out."""
+"""A log of which process uses which device when, and of two that use one at once, for tests of code that shares out
+devices.
+"""
 
 from __future__ import annotations
 

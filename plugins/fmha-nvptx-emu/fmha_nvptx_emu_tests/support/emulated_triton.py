@@ -22,7 +22,9 @@ from fmha_nvptx_emu.emulator import NvptxEmulator
 from fmha_cli import api
 
 ELEMENTS = {1: "UINT8", 2: "FLOAT16", 4: "FLOAT32"}
-"""What a tensor map calls elements of so many bytes. A copy moves bits, so bf16 and 8-bit floats need no names of their own."""
+"""What a tensor map calls elements of so many bytes. A copy moves bits, so bf16 and 8-bit floats need no separate
+names.
+"""
 SWIZZLES = ("NONE", "32B", "64B", "128B")
 NUMBERS = {"i32": "i", "i64": "q", "fp32": "f"}
 LONGEST = 1024
@@ -64,10 +66,10 @@ class EmulatedTriton:
     """The driver object.
 
     Attributes:
-        units: multiprocessors that host code is told of.
-        change: makes of a kernel's PTX what is executed; a planted fault.
+        units: the number of multiprocessors that host code sees.
+        change: turns a kernel's PTX into the executed text; a planted fault.
         launches: in order.
-        number: of the device. Triton keeps kernels by it, so that no driver object meets another one's.
+        number: of the device. Triton keeps kernels by it, so a driver object never meets another one's.
     """
 
     device: EmulatedDevice

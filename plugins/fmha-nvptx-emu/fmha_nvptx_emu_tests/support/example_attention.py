@@ -1,6 +1,7 @@
 """The multi-CTA attention example of Triton's repository, read from a checkout, on an emulated device. Nothing of it is kept here.
 
-Its host code chooses the configuration, makes the descriptors and launches. The problems are those of its own test, smaller.
+Its host code chooses the configuration, makes the descriptors and launches. The problems are smaller ones of its own
+test.
 """
 
 from __future__ import annotations

@@ -81,7 +81,7 @@ class Problem:
     def case(
         self, kernel: str, arguments: dict[str, Any], outputs: dict[str, Array], absent: tuple[str, ...]
     ) -> TritonLaunch:
-        """A launch of a kernel: ``arguments`` beside those that all kernels have, ``outputs`` as they shall be."""
+        """A launch of a kernel: ``arguments`` in addition to the ones of every kernel, and the expected ``outputs``."""
         starts = np.cumsum((0, *self.lengths)).astype(np.int32)
         chunks = [(n, t) for n, length in enumerate(self.lengths) for t in range(-(-length // BLOCK))]
         packed = {"cu_seqlens": starts, "chunk_indices": np.array(chunks, np.int32)} if self.ragged else {}

@@ -1,4 +1,4 @@
-"""The PTX of ``plain_kernels.cu`` from two compilers with front ends and PTX writers of their own: NVRTC and clang."""
+"""The PTX of ``plain_kernels.cu`` from two compilers with different front ends and PTX writers: NVRTC and clang."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""FlashAttention's own host code beside ours on an emulated device: ``python upstream_launches.py DEVICE PROBLEM`` prints what differs.
+"""FlashAttention's own host code next to ours on an emulated device: ``python upstream_launches.py DEVICE PROBLEM``
+prints what differs.
 
 Needs ``tests/backends/flash_attn`` on ``PYTHONPATH``. Upstream's host code (``flash_api.cpp``, compiled for the host) is asked
 with the addresses of a model arena. The grids, blocks, shared memory and parameter structs that it answers with, its addresses

@@ -21,7 +21,7 @@ How it reads the PTX ISA 9.1 where the text leaves something open:
 - A ``mov`` between ``wgmma.fence`` and ``wgmma`` is not a finding: compilers place copies and constants there.
 - An mbarrier may be invalidated, and a block may end, once the last arrival from another block is known to be over: by a wait for its
   phase, or by a ``barrier.cluster`` behind it. For a ``tcgen05.commit``, the product must be known to be over.
-- A kernel with no ``tcgen05.fence`` at all, as Triton compiles them, is not asked for one.
+- A kernel without any ``tcgen05.fence``, as Triton compiles them, does not need one.
 - Registers of a ``tcgen05.ld`` may be used before ``tcgen05.wait::ld`` (9.7.16.6.4.5). The wait orders the memory.
 - The text and the examples of 9.7.16.4.3 name the two spans of a mask the other way round. The examples count here.
 - A 4-bit element in tensor memory lies in bits 2 to 5 of its byte, as in the registers of ``mma``; the document shows it in figures.

@@ -19,7 +19,9 @@ _RECORDER_ONLY = ("no_executor",)
 
 
 def core_files() -> dict[str, str]:
-    """The texts of ``core/*.hpp`` and ``core/*.cpp`` by file name, with those that emulators share and the facts of the devices."""
+    """The texts of ``core/*.hpp`` and ``core/*.cpp`` by file name, with the ones that emulators share and the facts of
+    the devices.
+    """
     folder: Traversable = resources.files("fmha_nvptx_emu") / "core"
     own = {f.name: f.read_text("utf-8") for f in folder.iterdir() if f.name.endswith((".hpp", ".cpp"))}
     return {**emulation_files(), **own, "device_rows.hpp": device_rows()}

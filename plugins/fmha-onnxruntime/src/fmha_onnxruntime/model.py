@@ -1,4 +1,4 @@
-"""A model of one node in ONNX's wire format (``onnx/onnx.proto``), so that the package ``onnx`` is not needed."""
+"""A model of one node in ONNX's wire format (``onnx/onnx.proto``), so the package ``onnx`` is not needed."""
 
 from __future__ import annotations
 

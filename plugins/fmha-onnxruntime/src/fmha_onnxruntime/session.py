@@ -1,4 +1,4 @@
-"""The session: one operator in a model of its own, on tensors that stay in the arena where their form allows it."""
+"""The session: one operator in its own model, on tensors that stay in the arena where their form allows it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ OPS = {
 
 
 class OrtSession(api.LibrarySession):
-    """One model with its bound tensors. Its threads do not spin, because other rows may be timed in turns with it."""
+    """One model with its bound tensors. Its threads do not spin, because other rows may be interleaved with it."""
 
     failures = (RuntimeError, *(e for e in vars(state).values() if isinstance(e, type) and issubclass(e, Exception)))
 
@@ -64,7 +64,7 @@ class OrtSession(api.LibrarySession):
         self.session.run_with_iobinding(self.bound)
 
     def _options(self, op: Op, feeds: dict[str, np.ndarray]) -> dict[str, float]:
-        """The attributes; the inputs besides Q, K, V and a bias are added to ``feeds``."""
+        """The attributes; the inputs other than Q, K, V and a bias are added to ``feeds``."""
         p, found, dtype = self.problem, api.mask_forms(self.problem), feeds["q"].dtype
         lengths, plain = np.array(p.key_lengths()), Form.PLAIN in found
         if op is Op.MHA:

@@ -1,4 +1,4 @@
-"""What the processor under test has, by which the library chooses the precision that it computes in.
+"""The features of the processor under test, from which the library chooses its precision.
 
 ``hasHardwareSupport`` in ``src/plugins/intel_cpu/src/utils/precision_support.cpp`` of openvino 2026.4.1: bf16 needs AVX512BW or
 AVX2_VNNI_2. f16 needs AVX512_FP16 or AVX2_VNNI_2, and is bf16 without them.

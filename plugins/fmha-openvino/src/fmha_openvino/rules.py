@@ -45,7 +45,7 @@ def _scores(p: api.Problem, kernel: api.KernelSpec, device: api.DeviceFacts) -> 
 
 
 def own_mask(p: api.Problem) -> bool:
-    """Whether the operator is told of the mask by its flag, or there is none."""
+    """Whether the operator gets the mask as its flag, or there is no mask."""
     found = api.mask_forms(p)
     return PLAIN in found or (TOP_LEFT in found and p.heads == p.kv_heads)
 

@@ -68,8 +68,8 @@ def import_quietly() -> None:
             import torch._inductor.config
     except ImportError as fault:
         raise api.EnvironmentProblem("PyTorch does not import", code="K920", why=str(fault)) from fault
-    torch._inductor.config.compile_threads = 1  # else a pool of compilers stays beside the timed launches
-    torch._dynamo.config.recompile_limit = 1 << 16  # every row compiles anew; beyond the limit, eager code would run
+    torch._inductor.config.compile_threads = 1  # else a pool of compilers stays around during timed launches
+    torch._dynamo.config.recompile_limit = 1 << 16  # every row compiles again; beyond the limit, eager code would run
     torch._dynamo.config.accumulated_recompile_limit = 1 << 16
 
 

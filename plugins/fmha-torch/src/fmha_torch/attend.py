@@ -103,7 +103,7 @@ def flex_parts(p: api.Problem, inputs: Mapping[str, Tensor]) -> dict[str, Any]:
 
 
 def attend_of(p: api.Problem, kernel: api.KernelSpec, inputs: Mapping[str, Tensor]) -> Attend:
-    """The call. A mask tensor is made now, so this is called anew when tensors have other contents."""
+    """The call. A mask tensor is made now, so this is called again when tensors have other contents."""
     algorithm, gqa = kernel.algorithm, p.heads != p.kv_heads
     assert isinstance(algorithm, TorchAlgorithm)
     if algorithm.masking is Masking.SCORE_MOD:

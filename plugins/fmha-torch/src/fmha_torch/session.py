@@ -64,7 +64,7 @@ class TorchSession(api.HostSession):
         return (self._said,)
 
     def _remark(self, ran: Sequence[str], ready_s: float, copied: int) -> str:
-        """What ran, and what it cost besides the time. Another kernel than the one that was asked for is a finding."""
+        """What ran, and what it cost apart from time. Another kernel than the one that was asked for is a finding."""
         algorithm = self._kernel.algorithm
         assert isinstance(algorithm, TorchAlgorithm)
         asked = limits_at(self._kernel.arch, algorithm.way).runs

@@ -1,8 +1,8 @@
 """A backend for one test: the emitted text of a kernel, executed by Triton's interpreter on the host's memory.
 
-It is a third opinion about the sources, beside the emulator and the reference. The interpreter computes whole tiles in numpy, one program after
-the other. It knows nothing of warps, shared memory, layouts or instructions. It is set up in the worker alone, because Triton reads
-``TRITON_INTERPRET`` while it is imported.
+It is a third opinion about the sources, in addition to the emulator and the reference. The interpreter computes whole
+tiles in numpy, one program after the other. It knows nothing of warps, shared memory, layouts or instructions. It is
+set up in the worker alone, because Triton reads ``TRITON_INTERPRET`` while it is imported.
 """
 
 from __future__ import annotations

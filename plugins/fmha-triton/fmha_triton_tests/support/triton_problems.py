@@ -124,7 +124,7 @@ def drawn() -> tuple[Assigned, ...]:
 
 @cache
 def added() -> tuple[Assigned, ...]:
-    """Further problems for the marks that chance left out of those that are drawn."""
+    """Further problems for the marks that the drawn ones left out by chance."""
     left = set(all_marks() - frozenset().union(*(one.marks for one in drawn())))
     found = []
     for mark in sorted(left, key=repr):

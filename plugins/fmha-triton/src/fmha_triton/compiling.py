@@ -31,7 +31,7 @@ def build_of(source: str) -> dict[str, Any]:
 
 
 def prepare(scratch: Path) -> None:
-    """Clear what would decide the output without being in the key, and give Triton a folder of its own."""
+    """Clear the variables that would decide the output without being in the key, and give Triton its own folder."""
     for name in [name for name in os.environ if name.startswith(_MEDDLERS)]:
         del os.environ[name]
     os.environ["TRITON_CACHE_DIR"] = str(scratch / "triton")

@@ -90,7 +90,7 @@ def _rank(problem: api.Problem, kernel: api.KernelSpec) -> tuple[int, ...]:
 
 
 def _decodes(problem: api.Problem) -> bool:
-    """Whether few rows face many keys, so that programs for rows alone would leave the device idle."""
+    """Whether few rows face many keys: then programs for rows alone would leave the device idle."""
     few = problem.seqlen_q * (problem.heads // problem.kv_heads) <= _DECODE_ROWS
     return problem.splits > 1 or (few and problem.seqlen_k >= _LONG)
 

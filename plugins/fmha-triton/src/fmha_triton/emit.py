@@ -166,7 +166,7 @@ def element_of(kernel: api.KernelSpec) -> str:
 
 
 def divisible(kernel: api.KernelSpec) -> dict[str, int]:
-    """What the compiler may assume: the number by which an argument is divisible (addresses in bytes, strides in elements)."""
+    """The divisor of an argument that the compiler may assume (addresses in bytes, strides in elements)."""
     step = _BYTES if kernel.signature.dtype.is_fp8 else _BYTES // 2
     out: dict[str, int] = {}
     for argument in arguments(kernel):
@@ -204,7 +204,7 @@ def constants(kernel: api.KernelSpec) -> dict[str, int | bool]:
 
 
 def options(kernel: api.KernelSpec, algorithm: TritonAlgorithm) -> dict[str, int | bool]:
-    """Triton's options. Each is written out, so that no default of a release or of the environment decides."""
+    """Triton's options. Each is written out, so no default of a release or of the environment decides."""
     if algorithm.language is Language.GLUON:
         return {
             "num_warps": algorithm.num_warps,

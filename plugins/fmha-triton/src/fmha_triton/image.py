@@ -95,7 +95,7 @@ def read_image(path: Path) -> Image:
     """The image in an artifact.
 
     Raises:
-        KernelFailure: K971, the file is no artifact of this backend, or its kernel needs scratch memory.
+        KernelFailure: K971, the file is not an artifact of this backend, or its kernel needs scratch memory.
     """
     head, _, binary = path.read_bytes().partition(b"\n")
     try:

@@ -66,7 +66,8 @@ def _nothing(stream: object) -> None:
 class TritonCudaSession(api.GpuSession[None]):
     """Runs one plan at a time on an NVIDIA device, real or emulated. No real one has run it.
 
-    An emulated device takes the PTX beside the binary too; sizes, symbol and the places of arguments are the binary's.
+    An emulated device also takes the PTX next to the binary; sizes, symbol and the places of arguments are the
+    binary's.
     """
 
     def __init__(self, device: api.DeviceFacts) -> None:

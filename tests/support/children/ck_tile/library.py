@@ -1,7 +1,7 @@
 """A separate process that calls a kernel library with the stand-in runtime and prints one JSON object.
 
 Usage: library.py STANDIN LIBRARY, with the kernel's canonical name and a list of argument dicts as JSON on
-standard input. Each result holds status, field and launch; the described bytes are those that were launched.
+standard input. Each result holds status, field and launch; the described bytes equal the launched ones.
 """
 
 from __future__ import annotations

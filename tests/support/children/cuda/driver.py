@@ -346,7 +346,7 @@ def absent(standin: str) -> None:
 
 
 def tensor_maps(standin: str) -> None:
-    """Descriptors have the driver's bytes wherever Python's memory lies; what the driver refuses is told in its words."""
+    """Descriptors have the driver's bytes wherever Python's memory lies; the driver's refusals are in its own words."""
     recording, cuda = opened(standin, capability="9.0")
     good = TensorMap(
         address=1 << 40,

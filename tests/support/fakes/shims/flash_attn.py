@@ -49,7 +49,9 @@ def _tensor(array: Any) -> torch.Tensor:
 
 
 def mask_of(causal: bool, window: Sequence[Any]) -> str:
-    """``--mask`` of FlashAttention's arguments: bottom-right aligned, a negative bound is none, and causal is no key to the right."""
+    """``--mask`` of FlashAttention's arguments: bottom-right aligned, a negative bound means no bound, and causal hides
+    every key to the right.
+    """
     left, right = (int(bound) for bound in window)
     if causal:
         right = 0

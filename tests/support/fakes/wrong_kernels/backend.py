@@ -20,7 +20,7 @@ from tests.support.fakes.wrong_kernels.faults import Fault
 NAME = "wrong"
 WAIT_S = 0.02
 GATE = "WRONG_KERNELS_GATE"
-"""Names a file: a thread that writes late waits for it, so that a test decides when."""
+"""Names a file: a thread that writes late waits for it, so a test decides when."""
 _DTYPES = {"fp32": np.dtype(np.float32), "fp16": np.dtype(np.float16), "bf16": np.dtype(ml_dtypes.bfloat16)}
 _RESULTS: dict[str, dict[str, Array]] = {}
 """The first result of each problem in this process."""

@@ -253,7 +253,7 @@ def backward_complaints(case: BackwardCase) -> list[str]:
 
 
 def _written_outside(case: BackwardCase, name: str) -> list[str]:
-    """An error if a guard or a gap of a gradient is no longer NaN."""
+    """An error if a guard or a gap of a gradient stops being NaN."""
     buffer, inside = case.data[f"{name}_buffer"], np.zeros(case.data[f"{name}_buffer"].size, bool)
     view = case.data[name]
     base = (view.ctypes.data - buffer.ctypes.data) // view.itemsize

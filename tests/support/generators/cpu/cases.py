@@ -375,7 +375,7 @@ def complaints(case: AttentionCase) -> list[str]:
 
 
 def _written_outside(case: AttentionCase) -> list[str]:
-    """An error if a guard or a gap of O is no longer NaN."""
+    """An error if a guard or a gap of O stops being NaN."""
     buffer, o = case.data["o_buffer"], case.data["o"]
     outside = np.ones(buffer.size, bool)
     base = (o.ctypes.data - buffer.ctypes.data) // o.itemsize

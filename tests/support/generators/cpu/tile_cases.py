@@ -80,8 +80,9 @@ NEEDS: dict[object, Mapping[str, Any]] = {
     **FAULT_NEEDS,
     TileFault.TILE_TAIL: {"right": -3},
 }
-"""What a problem needs for the fault to have an effect. Behind the last key of a sequence V is zero, so that it hides what weights
-hold there; a mask ends blocks at other keys."""
+"""What a problem needs for the fault to have an effect. Behind the last key of a sequence V is zero, so it hides what
+weights hold there; a mask ends blocks at other keys.
+"""
 
 
 def check_fault(

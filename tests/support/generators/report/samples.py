@@ -98,7 +98,7 @@ def measurement() -> Measurement:
 
 @functools.cache
 def baseline() -> Against:
-    """How a row compares with an earlier run. Its interval comes from thousands of draws, so that it is made once."""
+    """How a row compares with an earlier run. Its interval comes from thousands of draws, so it is made once."""
     return Against.of([[9] * 10] * 5, [[8] * 10] * 5, against="old.json", rule=Rule(interleaved=False))
 
 

@@ -108,7 +108,7 @@ class Traits:
 
 
 def split_text(text: str) -> list[str]:
-    """Template parameters between top-level commas, without those that name a base."""
+    """Template parameters between top-level commas, without the ones that name a base."""
     out, depth = [""], 0
     for letter in text:
         depth += (letter == "<") - (letter == ">")

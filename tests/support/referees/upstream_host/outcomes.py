@@ -21,7 +21,7 @@ REFUSED_HERE = {
     "K446": "a window of rows that are more than the keys: the host takes a bound past every key as unlimited, which it is not",
     "K453": "more than 2^31 elements of partial outputs: 32-bit offsets",
 }
-"""Rules by which we refuse what upstream's host code accepts, and why."""
+"""Our rules that refuse what upstream's host code accepts, and why."""
 BESIDE = {"K009", "K466"}
 """Reasons that come along with those: the kernel ignores dropout (K434, K435), or reads the padded head dim (K422)."""
 SERVED_HERE = {

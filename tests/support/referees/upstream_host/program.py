@@ -27,7 +27,7 @@ UPSTREAM = (
 )
 """The kernels' headers are left out; the compiler looks next to the including file first and finds ours."""
 UNITS = ("flash_fwd", "flash_bwd")
-"""Upstream's 72 instance files, merged into two, so that CUTLASS is read twice and not 72 times."""
+"""Upstream's 72 instance files, merged into two, so CUTLASS is read twice and not 72 times."""
 HOST = ("-O1", "-std=c++20", "-x", "c++")
 CUDA = ("-O0", "-std=c++17", "-x", "cuda", "--cuda-host-only", "-nocudainc", "-nocudalib", "--cuda-path=/nowhere")
 LAUNCH = ("-Xclang", "-target-sdk-version=12.8")

@@ -134,7 +134,7 @@ def plain_tensors(p: Problem, step: int = 1) -> dict[str, FakeTensor]:
 
 
 def bias_view(p: Problem, address: int, strides: tuple[int, ...]) -> FakeTensor:
-    """The bias as (B, H, M, N), broadcast by strides of 0, from the strides of its own shape."""
+    """The bias as (B, H, M, N), broadcast by strides of 0, from its own shape's strides."""
     batch, head, row = (0 if letter == "1" else n for letter, n in zip(p.bias.value, strides[:3], strict=False))
     strides = batch if p.batch > 1 else 0, head if p.heads > 1 else 0, row if p.seqlen_q > 1 else strides[2], 1
     return FakeTensor(p.dtype.value, address, (p.batch, p.heads, p.seqlen_q, p.seqlen_k), strides)

@@ -110,7 +110,7 @@ def _launch_faults(one: Bound, answer: Answer, found: Examined) -> Iterator[str]
 
 
 def _one_split(one: Bound) -> bool:
-    """Whether a sequence has no rows, so that we have one split where upstream may have several."""
+    """Whether a sequence has no rows: then we have one split where upstream may have several."""
     return one.problem.direction.backward and 0 in one.problem.query_lengths()
 
 

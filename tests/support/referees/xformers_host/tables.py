@@ -12,7 +12,7 @@ WAYS: tuple[tuple[Way, Family], ...] = (("forward", Family.FWD), ("backward", Fa
 DTYPES = ("fp32", "fp16", "bf16")
 CAPABILITIES = range(45, 126)
 EMPTY_ARRAY = 16
-"""Bytes by which NVRTC's struct is larger where upstream has an array of no elements (``AlignedBuffer``)."""
+"""How many bytes NVRTC's struct is larger where upstream has an array of no elements (``AlignedBuffer``)."""
 
 
 def fact_faults(host: XformersHost) -> tuple[int, list[str]]:
@@ -38,7 +38,7 @@ def _flags(traits: Traits) -> dict[str, int]:
 
 
 def dispatch_faults(host: XformersHost, profile: str) -> tuple[int, list[str]]:
-    """How many lists are not empty, and those that differ: kernels of a type on a device, in the order of trial."""
+    """How many lists are not empty, and the ones that differ: kernels of a type on a device, in the order of trial."""
     (tags,) = (row["tags"] for row in document()["profiles"] if row["name"] == profile)
     cases = list(product(WAYS, DTYPES, CAPABILITIES))
     theirs = host.kernels([(way, dtype, cc) for (way, _), dtype, cc in cases])
