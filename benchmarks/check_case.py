@@ -1,4 +1,4 @@
-"""``Case``: a problem of ``gpu_check.py`` and the kernel families that it must use."""
+"""``CheckCase``: a problem of ``gpu_check.py`` and the kernel families that it must use."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Case:
+class CheckCase:
     """One case.
 
     Attributes:
@@ -28,7 +28,7 @@ BWD = ("bwd_dot_do_o", "bwd_dq_dk_dv", "bwd_convert_dq")
 
 def of_head_dims(
     rows: Iterable[tuple[int, str, int, str]], families: tuple[str, ...], flags: str, prefix: str = ""
-) -> Iterator[Case]:
+) -> Iterator[CheckCase]:
     """Two cases for every range of head dims: at its end with even lengths, and inside with uneven ones.
 
     Args:
@@ -36,6 +36,6 @@ def of_head_dims(
         flags, prefix: of every case and every name.
     """
     for end, dtype, inside, other in rows:
-        yield Case(f"{prefix}d{end} {dtype}", f"-b 2 -H 4 -s 512 -d {end} --dtype {dtype} {flags}", families)
+        yield CheckCase(f"{prefix}d{end} {dtype}", f"-b 2 -H 4 -s 512 -d {end} --dtype {dtype} {flags}", families)
         uneven = f"-b 1 -H 3 -s 333 --seqlen-k 471 -d {inside} --dtype {other} {flags}"
-        yield Case(f"{prefix}d{inside} {other}, uneven", uneven, families)
+        yield CheckCase(f"{prefix}d{inside} {other}, uneven", uneven, families)

@@ -35,7 +35,7 @@ from pathlib import Path
 from typing import Any
 
 from amd_cases import AMD_CASES
-from check_case import Case
+from check_case import CheckCase
 from nvidia_check.budget import Budget
 from nvidia_check.check import PARTS, Options, check, first_device, nothing_runs, parts_of, rows_of
 from nvidia_check.dry import dry_run
@@ -57,7 +57,7 @@ class Vendor:
 
     backend: str
     device: str
-    cases: tuple[Case, ...]
+    cases: tuple[CheckCase, ...]
 
 
 AMD = Vendor("ck_tile", "hip", AMD_CASES)
@@ -107,11 +107,11 @@ def device_of(vendor: Vendor) -> tuple[Mapping[str, Any] | None, str]:
 
 
 def build_all(
-    cases: Sequence[Case], vendor: Vendor, arch: str, jobs: int, until: float
+    cases: Sequence[CheckCase], vendor: Vendor, arch: str, jobs: int, until: float
 ) -> dict[str, tuple[float, str]]:
     """The build seconds of each case, and the build errors; shared kernels are built once."""
 
-    def build(case: Case) -> tuple[str, float, str]:
+    def build(case: CheckCase) -> tuple[str, float, str]:
         start, left = time.monotonic(), until - time.monotonic()
         if left < LEAST_S:
             return case.name, 0.0, "no time left to build it"
@@ -123,7 +123,7 @@ def build_all(
         return {name: (seconds, fault) for name, seconds, fault in pool.map(build, cases)}
 
 
-def check_case(case: Case, vendor: Vendor, device: str, left: float) -> Result:
+def check_case(case: CheckCase, vendor: Vendor, device: str, left: float) -> Result:
     """Check and time one case."""
     words = (*shlex.split(case.flags), "--backend", vendor.backend, "--device", device)
     result = Result(case.name, shlex.join(("fmha", "bench", *words)), "NOT_RUN")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-from check_case import FWD, Case
+from check_case import FWD, CheckCase
 
 from fmha_cli.domain.problem import Problem
 from nvidia_check import random_flags
@@ -12,18 +12,18 @@ from nvidia_check.speed_points import Point
 
 ROWS = 128
 """The rows of the smallest tile. A draw that does not fill a larger one is refused there, and repeated."""
-CASES: tuple[Case, ...] = (
-    Case("d64", "-b 2 -H 4 -s 512 -d 64 --dtype bf16 --mask causal-tl", FWD),
-    Case("d128", "-b 2 -H 4 -s 512 -d 128 --dtype bf16 --mask causal-tl", FWD),
-    Case("d64, LSE, bshd", "-b 2 -H 4 -s 256 -d 64 --dtype bf16 --causal --lse --layout bshd", FWD),
-    Case("d128, LSE, bshd", "-b 1 -H 3 -s 768 -d 128 --dtype bf16 --causal --lse --layout bshd", FWD),
-    Case("GQA", "-b 2 -H 8 --kv-heads 2 -s 512 -d 128 --dtype bf16 --causal --lse", FWD),
-    Case("MQA", "-b 3 -H 6 --kv-heads 1 -s 256 -d 64 --dtype bf16 --causal --lse", FWD),
-    Case("one tile", "-b 1 -H 1 -s 256 -d 128 --dtype bf16 --mask causal-tl --lse", FWD),
-    Case("many heads", "-b 5 -H 33 -s 256 -d 64 --dtype bf16 --mask causal-tl", FWD),
-    Case("scale", "-b 1 -H 4 -s 512 -d 128 --dtype bf16 --mask causal-tl --scale 0.25 --lse", FWD),
-    Case("layouts differ", "-b 2 -H 4 -s 256 -d 128 --dtype bf16 --mask causal-tl --layout bshd:bhsd", FWD),
-    Case("long, more heads than the L2 cache holds", "-b 1 -H 27 --kv-heads 9 -s 4096 -d 128 --dtype bf16 --causal", FWD),
+CASES: tuple[CheckCase, ...] = (
+    CheckCase("d64", "-b 2 -H 4 -s 512 -d 64 --dtype bf16 --mask causal-tl", FWD),
+    CheckCase("d128", "-b 2 -H 4 -s 512 -d 128 --dtype bf16 --mask causal-tl", FWD),
+    CheckCase("d64, LSE, bshd", "-b 2 -H 4 -s 256 -d 64 --dtype bf16 --causal --lse --layout bshd", FWD),
+    CheckCase("d128, LSE, bshd", "-b 1 -H 3 -s 768 -d 128 --dtype bf16 --causal --lse --layout bshd", FWD),
+    CheckCase("GQA", "-b 2 -H 8 --kv-heads 2 -s 512 -d 128 --dtype bf16 --causal --lse", FWD),
+    CheckCase("MQA", "-b 3 -H 6 --kv-heads 1 -s 256 -d 64 --dtype bf16 --causal --lse", FWD),
+    CheckCase("one tile", "-b 1 -H 1 -s 256 -d 128 --dtype bf16 --mask causal-tl --lse", FWD),
+    CheckCase("many heads", "-b 5 -H 33 -s 256 -d 64 --dtype bf16 --mask causal-tl", FWD),
+    CheckCase("scale", "-b 1 -H 4 -s 512 -d 128 --dtype bf16 --mask causal-tl --scale 0.25 --lse", FWD),
+    CheckCase("layouts differ", "-b 2 -H 4 -s 256 -d 128 --dtype bf16 --mask causal-tl --layout bshd:bhsd", FWD),
+    CheckCase("long, more heads than the L2 cache holds", "-b 1 -H 27 --kv-heads 9 -s 4096 -d 128 --dtype bf16 --causal", FWD),
 )  # fmt: skip
 SANITIZED = ("d64", "GQA")
 POINTS = tuple(

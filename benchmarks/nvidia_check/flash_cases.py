@@ -6,7 +6,7 @@ from __future__ import annotations
 from itertools import product
 from random import Random
 
-from check_case import BWD, FWD, SPLITKV, Case, of_head_dims
+from check_case import BWD, FWD, SPLITKV, CheckCase, of_head_dims
 
 from fmha_cli.domain.features import Alibi, CacheKind
 from fmha_cli.domain.mask import MaskKind
@@ -29,59 +29,59 @@ HEAD_DIMS = (
 )
 
 FORWARD = (
-    Case("causal", "-b 2 -H 4 -s 512 -d 128 --dtype bf16 --causal --splits 1", FWD),
-    Case("causal d64", "-b 2 -H 4 -s 512 -d 64 --dtype bf16 --causal --splits 1", FWD),
-    Case("causal, GQA, LSE, bshd", "-b 2 -H 8 --kv-heads 2 -s 200 --seqlen-k 450 -d 128 --dtype bf16 --causal --lse --layout bshd --splits 1", FWD),
-    Case("more queries than keys", "-b 1 -H 4 -s 450 --seqlen-k 130 -d 128 --dtype bf16 --causal --lse --splits 1", FWD),
-    Case("one key", "-b 2 -H 4 -s 70 --seqlen-k 1 -d 128 --dtype bf16 --splits 1", FWD),
-    Case("MQA", "-b 2 -H 6 --kv-heads 1 -s 130 -d 128 --dtype bf16 --splits 1", FWD),
-    Case("window", "-b 1 -H 4 -s 500 -d 128 --dtype bf16 --mask window:100,30 --splits 1", FWD),
-    Case("window, left alone", "-b 1 -H 4 -s 500 -d 64 --dtype fp16 --mask window:64,-1 --splits 1", FWD),
-    Case("window, no future", "-b 1 -H 4 -s 500 --seqlen-k 700 -d 128 --dtype bf16 --mask window:128,0 --lse --splits 1", FWD),
-    Case("ALiBi", "-b 2 -H 4 -s 300 -d 64 --dtype fp16 --alibi --splits 1", FWD),
-    Case("ALiBi, causal, LSE", "-b 2 -H 4 -s 300 -d 64 --dtype fp16 --alibi-slopes filled:bh --causal --lse --splits 1", FWD),
-    Case("softcap", "-b 1 -H 4 -s 500 -d 128 --dtype bf16 --softcap 30 --splits 1", FWD),
-    Case("softcap, causal", "-b 1 -H 4 -s 500 -d 128 --dtype bf16 --softcap 5 --causal --splits 1", FWD),
-    Case("dropout", "-b 2 -H 4 -s 300 -d 128 --dtype fp16 --dropout 0.17 --seed 7 --offset 64 --splits 1", FWD),
-    Case("dropout, causal", "-b 2 -H 4 -s 300 -d 64 --dtype fp16 --dropout 0.5 --seed 77777777777 --causal --splits 1", FWD),
-    Case("packed", "--seqlens-q 300,1,150 -H 4 -d 128 --dtype bf16 --lse --splits 1", FWD),
-    Case("packed, causal, GQA, bshd", "--seqlens-q 100,17,70 --seqlens-k 300,40,70 -H 8 --kv-heads 2 -d 128 --dtype bf16 --causal --layout bshd --splits 1", FWD),
-    Case("packed, empty sequences", "--seqlens-q 100,0,70 --seqlens-k 90,40,0 -H 4 -d 128 --dtype bf16 --lse --splits 1", FWD),
-    Case("scale", "-b 1 -H 4 -s 300 -d 128 --dtype bf16 --scale 0.25 --splits 1", FWD),
+    CheckCase("causal", "-b 2 -H 4 -s 512 -d 128 --dtype bf16 --causal --splits 1", FWD),
+    CheckCase("causal d64", "-b 2 -H 4 -s 512 -d 64 --dtype bf16 --causal --splits 1", FWD),
+    CheckCase("causal, GQA, LSE, bshd", "-b 2 -H 8 --kv-heads 2 -s 200 --seqlen-k 450 -d 128 --dtype bf16 --causal --lse --layout bshd --splits 1", FWD),
+    CheckCase("more queries than keys", "-b 1 -H 4 -s 450 --seqlen-k 130 -d 128 --dtype bf16 --causal --lse --splits 1", FWD),
+    CheckCase("one key", "-b 2 -H 4 -s 70 --seqlen-k 1 -d 128 --dtype bf16 --splits 1", FWD),
+    CheckCase("MQA", "-b 2 -H 6 --kv-heads 1 -s 130 -d 128 --dtype bf16 --splits 1", FWD),
+    CheckCase("window", "-b 1 -H 4 -s 500 -d 128 --dtype bf16 --mask window:100,30 --splits 1", FWD),
+    CheckCase("window, left alone", "-b 1 -H 4 -s 500 -d 64 --dtype fp16 --mask window:64,-1 --splits 1", FWD),
+    CheckCase("window, no future", "-b 1 -H 4 -s 500 --seqlen-k 700 -d 128 --dtype bf16 --mask window:128,0 --lse --splits 1", FWD),
+    CheckCase("ALiBi", "-b 2 -H 4 -s 300 -d 64 --dtype fp16 --alibi --splits 1", FWD),
+    CheckCase("ALiBi, causal, LSE", "-b 2 -H 4 -s 300 -d 64 --dtype fp16 --alibi-slopes filled:bh --causal --lse --splits 1", FWD),
+    CheckCase("softcap", "-b 1 -H 4 -s 500 -d 128 --dtype bf16 --softcap 30 --splits 1", FWD),
+    CheckCase("softcap, causal", "-b 1 -H 4 -s 500 -d 128 --dtype bf16 --softcap 5 --causal --splits 1", FWD),
+    CheckCase("dropout", "-b 2 -H 4 -s 300 -d 128 --dtype fp16 --dropout 0.17 --seed 7 --offset 64 --splits 1", FWD),
+    CheckCase("dropout, causal", "-b 2 -H 4 -s 300 -d 64 --dtype fp16 --dropout 0.5 --seed 77777777777 --causal --splits 1", FWD),
+    CheckCase("packed", "--seqlens-q 300,1,150 -H 4 -d 128 --dtype bf16 --lse --splits 1", FWD),
+    CheckCase("packed, causal, GQA, bshd", "--seqlens-q 100,17,70 --seqlens-k 300,40,70 -H 8 --kv-heads 2 -d 128 --dtype bf16 --causal --layout bshd --splits 1", FWD),
+    CheckCase("packed, empty sequences", "--seqlens-q 100,0,70 --seqlens-k 90,40,0 -H 4 -d 128 --dtype bf16 --lse --splits 1", FWD),
+    CheckCase("scale", "-b 1 -H 4 -s 300 -d 128 --dtype bf16 --scale 0.25 --splits 1", FWD),
 )  # fmt: skip
 
 CACHED = (
-    Case("decode, split", "-b 3 -H 8 --kv-heads 2 -s 1 --kv-cache linear --cache-seqlens 3000,17,1025 -d 128 --dtype bf16 --lse --splits 8", SPLITKV),
-    Case("decode d64, split", "-b 2 -H 8 -s 1 --kv-cache linear --cache-seqlens 2000 -d 64 --dtype fp16 --splits 20", SPLITKV),
-    Case("split, causal", "-b 1 -H 4 -s 70 --seqlen-k 2000 -d 128 --dtype bf16 --causal --lse --splits 4", SPLITKV),
-    Case("split, ALiBi", "-b 1 -H 4 -s 3 --seqlen-k 2000 -d 64 --dtype fp16 --alibi --splits 3", SPLITKV),
-    Case("split, window", "-b 1 -H 4 -s 9 --seqlen-k 2000 -d 128 --dtype bf16 --mask window:900,0 --splits 4", SPLITKV),
-    Case("split, softcap", "-b 1 -H 4 -s 9 --seqlen-k 2000 -d 128 --dtype bf16 --softcap 20 --splits 4", SPLITKV),
-    Case("split d256", "-b 1 -H 4 -s 9 --seqlen-k 2000 -d 256 --dtype bf16 --splits 40", SPLITKV),
-    Case("left padding", "-b 3 -H 8 --kv-heads 2 -s 4 --kv-cache linear --cache-seqlens 500,17,1025 --cache-leftpad 3,0,70 -d 128 --dtype bf16 --causal --lse --splits 6", SPLITKV),
-    Case("pages", "-b 3 -H 8 --kv-heads 2 -s 4 --kv-cache paged:256 --cache-seqlens 900,17,1025 -d 128 --dtype bf16 --causal --splits 1", SPLIT_ALONE),
-    Case("pages, split", "-b 3 -H 8 --kv-heads 2 -s 1 --kv-cache paged:512 --cache-seqlens 3000,17,1025 -d 128 --dtype bf16 --splits 4", SPLITKV),
-    Case("append", "-b 3 -H 8 --kv-heads 2 -s 5 --kv-cache linear --cache-seqlens 500,0,1025 --append 5 -d 128 --dtype bf16 --causal --splits 1", SPLIT_ALONE),
-    Case("append, rotary", "-b 2 -H 4 -s 9 --kv-cache linear --cache-seqlens 500,77 --append 9 --rotary 64 -d 128 --dtype bf16 --causal --splits 1", SPLIT_ALONE),
-    Case("append, rotary interleaved", "-b 2 -H 4 -s 9 --kv-cache linear --cache-seqlens 500,77 --append 9 --rotary 128:interleaved -d 128 --dtype bf16 --causal --splits 3", SPLITKV),
-    Case("append, pages", "-b 2 -H 4 -s 9 --kv-cache paged:256 --cache-seqlens 500,250 --append 9 --rotary 32 -d 128 --dtype bf16 --causal --splits 1", SPLIT_ALONE),
-    Case("append, left padding, rotary", "-b 2 -H 4 -s 3 --kv-cache linear --cache-seqlens 500,77 --cache-leftpad 9,200 --append 3 --rotary 64 -d 128 --dtype bf16 --causal --splits 1", SPLIT_ALONE),
+    CheckCase("decode, split", "-b 3 -H 8 --kv-heads 2 -s 1 --kv-cache linear --cache-seqlens 3000,17,1025 -d 128 --dtype bf16 --lse --splits 8", SPLITKV),
+    CheckCase("decode d64, split", "-b 2 -H 8 -s 1 --kv-cache linear --cache-seqlens 2000 -d 64 --dtype fp16 --splits 20", SPLITKV),
+    CheckCase("split, causal", "-b 1 -H 4 -s 70 --seqlen-k 2000 -d 128 --dtype bf16 --causal --lse --splits 4", SPLITKV),
+    CheckCase("split, ALiBi", "-b 1 -H 4 -s 3 --seqlen-k 2000 -d 64 --dtype fp16 --alibi --splits 3", SPLITKV),
+    CheckCase("split, window", "-b 1 -H 4 -s 9 --seqlen-k 2000 -d 128 --dtype bf16 --mask window:900,0 --splits 4", SPLITKV),
+    CheckCase("split, softcap", "-b 1 -H 4 -s 9 --seqlen-k 2000 -d 128 --dtype bf16 --softcap 20 --splits 4", SPLITKV),
+    CheckCase("split d256", "-b 1 -H 4 -s 9 --seqlen-k 2000 -d 256 --dtype bf16 --splits 40", SPLITKV),
+    CheckCase("left padding", "-b 3 -H 8 --kv-heads 2 -s 4 --kv-cache linear --cache-seqlens 500,17,1025 --cache-leftpad 3,0,70 -d 128 --dtype bf16 --causal --lse --splits 6", SPLITKV),
+    CheckCase("pages", "-b 3 -H 8 --kv-heads 2 -s 4 --kv-cache paged:256 --cache-seqlens 900,17,1025 -d 128 --dtype bf16 --causal --splits 1", SPLIT_ALONE),
+    CheckCase("pages, split", "-b 3 -H 8 --kv-heads 2 -s 1 --kv-cache paged:512 --cache-seqlens 3000,17,1025 -d 128 --dtype bf16 --splits 4", SPLITKV),
+    CheckCase("append", "-b 3 -H 8 --kv-heads 2 -s 5 --kv-cache linear --cache-seqlens 500,0,1025 --append 5 -d 128 --dtype bf16 --causal --splits 1", SPLIT_ALONE),
+    CheckCase("append, rotary", "-b 2 -H 4 -s 9 --kv-cache linear --cache-seqlens 500,77 --append 9 --rotary 64 -d 128 --dtype bf16 --causal --splits 1", SPLIT_ALONE),
+    CheckCase("append, rotary interleaved", "-b 2 -H 4 -s 9 --kv-cache linear --cache-seqlens 500,77 --append 9 --rotary 128:interleaved -d 128 --dtype bf16 --causal --splits 3", SPLITKV),
+    CheckCase("append, pages", "-b 2 -H 4 -s 9 --kv-cache paged:256 --cache-seqlens 500,250 --append 9 --rotary 32 -d 128 --dtype bf16 --causal --splits 1", SPLIT_ALONE),
+    CheckCase("append, left padding, rotary", "-b 2 -H 4 -s 3 --kv-cache linear --cache-seqlens 500,77 --cache-leftpad 9,200 --append 3 --rotary 64 -d 128 --dtype bf16 --causal --splits 1", SPLIT_ALONE),
 )  # fmt: skip
 
 BACKWARD = (
-    Case("backward, causal", "-b 2 -H 4 -s 512 -d 128 --dtype bf16 --causal --direction bwd", BWD),
-    Case("backward, causal d64", "-b 2 -H 4 -s 512 -d 64 --dtype bf16 --causal --direction bwd", BWD),
-    Case("backward, GQA, bshd", "-b 1 -H 6 --kv-heads 2 -s 200 --seqlen-k 333 -d 128 --dtype bf16 --causal --layout bshd --direction bwd", BWD),
-    Case("backward, window", "-b 1 -H 4 -s 400 -d 128 --dtype bf16 --mask window:100,30 --direction bwd", BWD),
-    Case("backward, ALiBi", "-b 1 -H 4 -s 400 -d 64 --dtype fp16 --alibi --causal --direction bwd", BWD),
-    Case("backward, softcap", "-b 1 -H 4 -s 400 -d 128 --dtype bf16 --softcap 30 --direction bwd", BWD),
-    Case("backward, dropout", "-b 1 -H 4 -s 400 -d 64 --dtype fp16 --dropout 0.17 --seed 7 --offset 64 --direction bwd", BWD),
-    Case("backward, packed", "--seqlens-q 100,17,70 --seqlens-k 300,40,70 -H 8 --kv-heads 2 -d 128 --dtype bf16 --causal --direction bwd", BWD),
-    Case("backward, deterministic", "-b 2 -H 4 -s 512 -d 128 --dtype bf16 --causal --deterministic --direction bwd", BWD),
-    Case("backward, deterministic, uneven", "-b 1 -H 4 -s 200 --seqlen-k 333 -d 64 --dtype bf16 --deterministic --direction bwd", BWD),
+    CheckCase("backward, causal", "-b 2 -H 4 -s 512 -d 128 --dtype bf16 --causal --direction bwd", BWD),
+    CheckCase("backward, causal d64", "-b 2 -H 4 -s 512 -d 64 --dtype bf16 --causal --direction bwd", BWD),
+    CheckCase("backward, GQA, bshd", "-b 1 -H 6 --kv-heads 2 -s 200 --seqlen-k 333 -d 128 --dtype bf16 --causal --layout bshd --direction bwd", BWD),
+    CheckCase("backward, window", "-b 1 -H 4 -s 400 -d 128 --dtype bf16 --mask window:100,30 --direction bwd", BWD),
+    CheckCase("backward, ALiBi", "-b 1 -H 4 -s 400 -d 64 --dtype fp16 --alibi --causal --direction bwd", BWD),
+    CheckCase("backward, softcap", "-b 1 -H 4 -s 400 -d 128 --dtype bf16 --softcap 30 --direction bwd", BWD),
+    CheckCase("backward, dropout", "-b 1 -H 4 -s 400 -d 64 --dtype fp16 --dropout 0.17 --seed 7 --offset 64 --direction bwd", BWD),
+    CheckCase("backward, packed", "--seqlens-q 100,17,70 --seqlens-k 300,40,70 -H 8 --kv-heads 2 -d 128 --dtype bf16 --causal --direction bwd", BWD),
+    CheckCase("backward, deterministic", "-b 2 -H 4 -s 512 -d 128 --dtype bf16 --causal --deterministic --direction bwd", BWD),
+    CheckCase("backward, deterministic, uneven", "-b 1 -H 4 -s 200 --seqlen-k 333 -d 64 --dtype bf16 --deterministic --direction bwd", BWD),
 )  # fmt: skip
 
-CASES: tuple[Case, ...] = (
+CASES: tuple[CheckCase, ...] = (
     *of_head_dims(HEAD_DIMS, FWD, "--splits 1"),
     *of_head_dims(HEAD_DIMS, BWD, "--direction bwd", "backward "),
     *FORWARD,

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from random import Random
 
-from check_case import Case
+from check_case import CheckCase
 
 from fmha_cli.discovery.registry import build_registry
 from fmha_cli.domain.device import DeviceFacts
@@ -38,7 +38,7 @@ class Subject:
 
     backend: str
     title: str
-    cases: tuple[Case, ...]
+    cases: tuple[CheckCase, ...]
     sanitized: tuple[str, ...]
     points: tuple[Point, ...]
     draw: Callable[[Problem, Random], list[str]]

@@ -7,32 +7,32 @@ from __future__ import annotations
 
 from random import Random
 
-from check_case import FWD, SPLITKV, Case
+from check_case import FWD, SPLITKV, CheckCase
 
 from fmha_cli.domain.problem import Problem
 from nvidia_check import random_flags
 from nvidia_check.speed_points import Point
 
 BWD = ("bwd_dot_do_o", "bwd_dq_dk_dv")
-CASES: tuple[Case, ...] = (
-    Case("d64", "-b 2 -H 4 -s 512 -d 64 --dtype fp16", FWD),
-    Case("d64, causal, uneven", "-b 1 -H 3 -s 333 --seqlen-k 471 -d 64 --dtype bf16 --causal --lse", FWD),
-    Case("d128", "-b 2 -H 4 -s 512 -d 128 --dtype fp16 --lse", FWD),
-    Case("d128, uneven", "-b 1 -H 3 -s 700 --seqlen-k 300 -d 128 --dtype bf16", FWD),
-    Case("d128, causal, GQA", "-b 2 -H 4 --kv-heads 2 -s 300 --seqlen-k 333 -d 128 --dtype bf16 --causal --lse", FWD),
-    Case("many heads", "-b 5 -H 33 -s 256 -d 128 --dtype fp16", FWD),
-    Case("window", "-b 2 -H 4 -s 512 -d 64 --dtype fp16 --mask window:100,0", FWD),
-    Case("softcap, d96", "-b 2 -H 4 -s 333 --seqlen-k 471 -d 96 --dtype bf16 --softcap 30", FWD),
-    Case("ALiBi", "-b 2 -H 4 -s 512 -d 64 --dtype fp16 --alibi --causal", FWD),
-    Case("bias", "-b 2 -H 4 -s 333 -d 64 --dtype fp16 --bias elementwise", FWD),
-    Case("packed", "-H 4 --seqlens-q 200,77,512 --seqlens-k 200,99,512 -d 64 --dtype bf16 --causal", FWD),
-    Case("pages, split", "-b 4 -H 8 --kv-heads 2 -s 1 -d 128 --dtype bf16 --kv-cache paged:64 --cache-seqlens 1000 --splits 4", SPLITKV),
-    Case("fp8_e4m3", "-b 1 -H 4 -s 512 -d 128 --dtype fp8_e4m3 --qscale tensor", FWD),
-    Case("fp8_e5m2, causal", "-b 1 -H 4 -s 300 -d 64 --dtype fp8_e5m2 --qscale head --causal", FWD),
-    Case("d64, causal, two CTAs", "-b 1 -H 3 -s 700 --seqlen-k 471 -d 64 --dtype bf16 --causal --lse", FWD, "num_ctas=2"),
-    Case("fp8_e4m3, four CTAs", "-b 1 -H 2 -s 1100 --seqlen-k 300 -d 64 --dtype fp8_e4m3 --qscale head --lse", FWD, "num_ctas=4"),
-    Case("backward", "-b 2 -H 4 -s 512 -d 64 --dtype fp16 --direction bwd", BWD),
-    Case("backward, causal, GQA", "-b 1 -H 4 --kv-heads 2 -s 333 --seqlen-k 471 -d 128 --dtype bf16 --causal --direction bwd", BWD),
+CASES: tuple[CheckCase, ...] = (
+    CheckCase("d64", "-b 2 -H 4 -s 512 -d 64 --dtype fp16", FWD),
+    CheckCase("d64, causal, uneven", "-b 1 -H 3 -s 333 --seqlen-k 471 -d 64 --dtype bf16 --causal --lse", FWD),
+    CheckCase("d128", "-b 2 -H 4 -s 512 -d 128 --dtype fp16 --lse", FWD),
+    CheckCase("d128, uneven", "-b 1 -H 3 -s 700 --seqlen-k 300 -d 128 --dtype bf16", FWD),
+    CheckCase("d128, causal, GQA", "-b 2 -H 4 --kv-heads 2 -s 300 --seqlen-k 333 -d 128 --dtype bf16 --causal --lse", FWD),
+    CheckCase("many heads", "-b 5 -H 33 -s 256 -d 128 --dtype fp16", FWD),
+    CheckCase("window", "-b 2 -H 4 -s 512 -d 64 --dtype fp16 --mask window:100,0", FWD),
+    CheckCase("softcap, d96", "-b 2 -H 4 -s 333 --seqlen-k 471 -d 96 --dtype bf16 --softcap 30", FWD),
+    CheckCase("ALiBi", "-b 2 -H 4 -s 512 -d 64 --dtype fp16 --alibi --causal", FWD),
+    CheckCase("bias", "-b 2 -H 4 -s 333 -d 64 --dtype fp16 --bias elementwise", FWD),
+    CheckCase("packed", "-H 4 --seqlens-q 200,77,512 --seqlens-k 200,99,512 -d 64 --dtype bf16 --causal", FWD),
+    CheckCase("pages, split", "-b 4 -H 8 --kv-heads 2 -s 1 -d 128 --dtype bf16 --kv-cache paged:64 --cache-seqlens 1000 --splits 4", SPLITKV),
+    CheckCase("fp8_e4m3", "-b 1 -H 4 -s 512 -d 128 --dtype fp8_e4m3 --qscale tensor", FWD),
+    CheckCase("fp8_e5m2, causal", "-b 1 -H 4 -s 300 -d 64 --dtype fp8_e5m2 --qscale head --causal", FWD),
+    CheckCase("d64, causal, two CTAs", "-b 1 -H 3 -s 700 --seqlen-k 471 -d 64 --dtype bf16 --causal --lse", FWD, "num_ctas=2"),
+    CheckCase("fp8_e4m3, four CTAs", "-b 1 -H 2 -s 1100 --seqlen-k 300 -d 64 --dtype fp8_e4m3 --qscale head --lse", FWD, "num_ctas=4"),
+    CheckCase("backward", "-b 2 -H 4 -s 512 -d 64 --dtype fp16 --direction bwd", BWD),
+    CheckCase("backward, causal, GQA", "-b 1 -H 4 --kv-heads 2 -s 333 --seqlen-k 471 -d 128 --dtype bf16 --causal --direction bwd", BWD),
 )  # fmt: skip
 SANITIZED = ("d64", "d128", "pages, split", "backward")
 POINTS = tuple(

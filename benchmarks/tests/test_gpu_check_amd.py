@@ -11,7 +11,7 @@ from pathlib import Path
 import gpu_check
 import pytest
 from amd_cases import AMD_CASES
-from check_case import Case
+from check_case import CheckCase
 from devices import device_or_skip
 
 from fmha_cli import api
@@ -29,14 +29,14 @@ def device() -> DeviceFacts:
 
 
 @pytest.mark.parametrize("case", AMD_CASES, ids=lambda c: c.name)
-def test_every_family_on_the_device(case: Case, device: DeviceFacts, shared_cache: Path) -> None:
+def test_every_family_on_the_device(case: CheckCase, device: DeviceFacts, shared_cache: Path) -> None:
     (record,) = api.run(Problem.from_cli(case.flags), backend="ck_tile", device=device.id, cache_root=str(shared_cache))
     assert record.verdict is Verdict.PASSED, record.notes
     assert tuple(stage.family for stage in record.stages) == case.families
 
 
 @pytest.mark.parametrize("case", AMD_CASES, ids=lambda c: c.name)
-def test_the_cases_lead_to_their_families(case: Case) -> None:
+def test_the_cases_lead_to_their_families(case: CheckCase) -> None:
     backend, device = build_registry().backend("ck_tile"), DeviceFacts.of_arch("gfx942")
     problem = Problem.from_cli(case.flags)
     fits = [d for d in backend.decide(problem, device) if isinstance(d, Supported)]

@@ -16,7 +16,7 @@ from random import Random
 import gpu_check
 import gpu_prepare
 import pytest
-from check_case import Case
+from check_case import CheckCase
 from devices import device_or_skip
 from nvidia_check.kernels import pool_of
 from nvidia_check.plans import planned
@@ -82,7 +82,7 @@ def problems(subject: Subject) -> list[Problem]:
 
 
 @pytest.mark.parametrize(("subject", "case"), EVERY, ids=lambda x: getattr(x, "name", None) or x.backend)
-def test_every_case_on_the_device(subject: Subject, case: Case, shared_cache: Path) -> None:
+def test_every_case_on_the_device(subject: Subject, case: CheckCase, shared_cache: Path) -> None:
     installed_or_skip(subject)
     device = device_or_skip(subject.backend, "NVIDIA")
     request = Request(command=Command.VALIDATE, backend=subject.backend, device=device.id, cache_root=str(shared_cache))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import gpu_check
 import pytest
-from check_case import Case
+from check_case import CheckCase
 from nvidia_check import check as checking
 from nvidia_check import dry, flash_cases
 from nvidia_check.budget import Budget
@@ -31,9 +31,9 @@ from fmha_cli.walk.sides import Order
 from tests.support.fakes.exports import fake_exports
 
 CASES = (
-    Case("plain", "-b 1 -H 2 -s 40 -d 64 --dtype bf16 --causal --splits 1", ("fwd",)),
-    Case("packed", "--seqlens-q 9,3 -H 2 -d 64 --dtype bf16 --splits 1", ("fwd",)),
-    Case("refused", "-b 1 -H 2 -s 40 -d 600 --dtype bf16", ("fwd",)),
+    CheckCase("plain", "-b 1 -H 2 -s 40 -d 64 --dtype bf16 --causal --splits 1", ("fwd",)),
+    CheckCase("packed", "--seqlens-q 9,3 -H 2 -d 64 --dtype bf16 --splits 1", ("fwd",)),
+    CheckCase("refused", "-b 1 -H 2 -s 40 -d 600 --dtype bf16", ("fwd",)),
 )
 SUBJECT = Subject(
     backend="cpu",
