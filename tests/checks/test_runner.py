@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -11,8 +13,9 @@ from typing import Any
 import pytest
 
 from tests.checks import command
-from tests.checks.check import Check, Row
+from tests.checks.check import Check, Row, revision
 from tests.checks.runner import Line, Wanted, add, digest_of, read, run
+from tools.result_data import read_json
 
 NAMES = ("sm_80 fwd", "sm_80 bwd", "sm_90 fwd")
 JOURNAL = "journal.jsonl"
@@ -179,6 +182,41 @@ def test_the_command_fails_and_names_what_is_not_good(
     said = printed.err
     assert "1 not good: sm_80 bwd" in said
     assert "refused: sm_90 fwd: ValueError: there is no compiler" in said
+
+
+def test_rows_are_written_into_the_results_or_where_the_check_keeps_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The data of a page names the revisions that made it."""
+    (tmp_path / "results" / "data").mkdir(parents=True)
+    monkeypatch.setattr(command, "ROOT", tmp_path)
+    counted = Counted()
+    assert main(monkeypatch, counted, tmp_path, "--select", "bwd", "--write") == 0
+    path = tmp_path / "results" / "data" / "emulator_check.json.xz"
+    document = read_json(path)
+    assert (document["schema"], document["check"], len(document["rows"])) == ("fmha.check/1", "emulator_check", 2)
+    assert document["revisions"] == {revision(): 1}
+    path.unlink()
+    kept: list[Row] = []
+    counted.check = replace(counted.check, keep=kept.extend)
+    assert main(monkeypatch, counted, tmp_path, "--write") == 0
+    assert len(kept) == 6
+    assert not path.exists()
+
+
+def test_a_check_of_a_plugins_launches_runs_where_its_tests_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: list[dict[str, str]] = []
+
+    def started(command: list[str], *, env: dict[str, str], check: bool) -> subprocess.CompletedProcess[bytes]:
+        ran.append(env)
+        return subprocess.CompletedProcess(command, 3)
+
+    monkeypatch.setattr(command.subprocess, "run", started)
+    assert command.main(["gluon_example", "--list"]) == 3
+    assert str(command.ROOT / "plugins" / "fmha-nvptx-emu") in ran[0]["PYTHONPATH"].split(os.pathsep)
+    monkeypatch.setenv("PYTHONPATH", ran[0]["PYTHONPATH"])
+    assert command.with_plugin("gluon_example", ()) is None
+    assert command.with_plugin("emulator_check", ()) is None
 
 
 def test_the_cases_are_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
