@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
+from fmha_cli.api import DeviceFacts, EmulatorOptions, variables_of
 from fmha_cli.cli.command import Argument, Command, CommandSet, Opt
 from fmha_cli.cli.options import EXCLUDES, PROBLEM
 from fmha_cli.cli.settings import variable_of
@@ -112,7 +113,9 @@ def _variables() -> str:
         (code(f"--{_flag(key)}"), ", ".join(code(f"--{_flag(other)}") for other in others))
         for key, others in sorted(EXCLUDES.items())
     )
-    others = [(code(name), backend) for backend, builtin in BUILTINS.items() for name in builtin.variables]
+    others = [(code(name), f"backend {code(backend)}") for backend, one in BUILTINS.items() for name in one.variables]
+    emulated = variables_of(DeviceFacts.of_arch(""), EmulatorOptions())
+    others += [(code(name), "libraries of emulated devices; `fmha` sets it") for name in emulated]
     alone = "; ".join(f"`{flag}` alone means `{flag} {value}`" for flag, value in MAY_STAND_ALONE.items())
     return section(
         "Variables and files",
@@ -120,7 +123,7 @@ def _variables() -> str:
         "user's. A table named after a command (`[bench]`) applies to that command alone. An integer takes the suffixes k "
         f"and m (1k = 1024). `--no-NAME` takes a switch back. {alone}.",
         table(("option", "variable", "key"), rows),
-        section("Variables that are no options", table(("variable", "read by backend"), others), level=3),
+        section("Variables that are no options", table(("variable", "read by"), others), level=3),
         section(
             "Options that replace others",
             "An option removes these from weaker sources. Two of them in one source are an error.",
