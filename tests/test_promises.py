@@ -42,9 +42,9 @@ def test_every_sentence_of_readme_is_promised() -> None:
     assert unpromised((ROOT / "README.md").read_text("utf-8")) == []
 
 
-@pytest.mark.parametrize("quote", QUOTES, ids=lambda quote: quote[:60])
-def test_every_quote_stands_in_readme(quote: str) -> None:
-    assert quote in flat((ROOT / "README.md").read_text("utf-8"))
+def test_every_quote_stands_in_readme() -> None:
+    readme = flat((ROOT / "README.md").read_text("utf-8"))
+    assert [quote for quote in QUOTES if quote not in readme] == []
 
 
 @pytest.mark.promise(
