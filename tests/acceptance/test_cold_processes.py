@@ -14,7 +14,7 @@ from fmha_cli.toolchain.cache.store import Cache
 from fmha_cli.toolchain.cpp.find import find_toolchain
 from tests.support.processes import environment, finished, start
 
-MANY, FEW = (13, 3), (4, 2)
+MANY, FEW = (13, 3), (2, 2)
 """How many processes build the kernel, and how many run it."""
 PROBLEM = ("-s", "33", "-H", "2", "-d", "16", "--dtype", "fp32", "--backend", "cpu", "--arch", "generic")
 
@@ -24,9 +24,9 @@ case " $* " in *" -shared "*)
     case "$word" in *.cpp) head -n 1 "$word" >> '{log}' ;; esac
   done ;;
 esac
-exec {compiler} "$@"
+exec {compiler} "$@" -O0
 """
-"""Calls the compiler and logs the first line of each library's source, which names the kernel."""
+"""Calls the compiler and logs the first line of each library's source, which names the kernel. Nobody looks at the speed of what it makes."""
 
 
 @pytest.fixture

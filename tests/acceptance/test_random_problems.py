@@ -38,7 +38,7 @@ IN_DEFAULT, ALL = slice(0, 25), slice(0, EACH)
 IN_A_ROW = 2
 """Neighbouring chunks of one architecture."""
 
-REFUSED, REFUSED_IN_DEFAULT = 500, 120
+REFUSED, REFUSED_IN_DEFAULT = 500, 60
 FEW_KERNELS = 40
 """The most kernels of one architecture for all problems."""
 DISTRUSTED = 0.03

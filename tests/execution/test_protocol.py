@@ -29,7 +29,7 @@ def test_messages_survive_any_cut(sent: list[dict[str, Any]], cuts: list[int]) -
 
 
 @given(data=st.binary(max_size=200), cut=st.integers(1, 50))
-@settings(max_examples=300)
+@settings(max_examples=120)
 def test_garbage_is_refused_or_waited_for(data: bytes, cut: int) -> None:
     """Random bytes raise ProtocolError, or yield nothing while they could still become a frame."""
     decoder, got = Decoder(), []
@@ -43,7 +43,7 @@ def test_garbage_is_refused_or_waited_for(data: bytes, cut: int) -> None:
 
 
 @given(message=messages, at=st.integers(0, 10**6), value=st.integers(0, 255))
-@settings(max_examples=300)
+@settings(max_examples=120)
 def test_a_changed_byte_is_refused_or_changes_one_value(message: dict[str, Any], at: int, value: int) -> None:
     frame = bytearray(encode(message))
     frame[at % len(frame)] = value

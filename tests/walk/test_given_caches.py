@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -66,9 +68,14 @@ def gathered(side: Array, table: Array) -> list[Array]:
     ]
 
 
-@pytest.mark.parametrize("shared", [0, 4])
+def pools() -> Iterator[Any]:
+    """The text that reads pages is one for all types: fp32 has every case, the others in the slow suite those without shared pages."""
+    for dtype, shared in product(("fp32", "fp16", "bf16"), (0, 4)):
+        yield pytest.param(dtype, shared, marks=() if shared or dtype == "fp32" else pytest.mark.slow)
+
+
 @pytest.mark.parametrize(("rows", "flags"), [(1, {}), (5, {"causal": True}), (1, {"splits": 3}), (40, {"lse": True})])
-@pytest.mark.parametrize("dtype", ["fp32", "fp16", "bf16"])
+@pytest.mark.parametrize(("dtype", "shared"), list(pools()))
 def test_a_pool_larger_than_needed_gives_the_gathered_keys(
     dtype: str, rows: int, flags: dict[str, Any], shared: int
 ) -> None:
