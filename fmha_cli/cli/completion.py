@@ -8,7 +8,7 @@ from importlib import import_module
 from fmha_cli.domain.features import CLOSED_FILLS, FILLS
 
 ALONE = ("auto", "all")
-"""Values of ``--backend`` that are no element of a list."""
+"""Values of ``--backend`` that cannot be an element of a list."""
 
 
 def _backends() -> Iterable[str]:

@@ -153,7 +153,7 @@ def _kernels(
 
 
 def _unbuildable(call: Call, profiles: Sequence[Profile]) -> Iterator[KernelSpec]:
-    """The kernels in the profiles of a backend for ``--arch``; none if one of those profiles is asked for."""
+    """The kernels in the profiles of a backend for ``--arch``; none if the user asks for one of those profiles."""
     from fmha_cli.discovery.profiles import profiles as every_profile
 
     named = {profile.backend for profile in profiles}
@@ -164,7 +164,7 @@ def _unbuildable(call: Call, profiles: Sequence[Profile]) -> Iterator[KernelSpec
 
 
 def _places(call: Call, profiles: Sequence[Profile] = ()) -> Iterator[tuple[Backend, ArchSpec]]:
-    """The backends that are asked for, with every architecture for which they have kernels and that is asked for."""
+    """The requested backends, each with the requested architectures that it has kernels for."""
     arch, name, registry = call.settings.text("arch"), call.settings.text("backend"), call.registry
     archs = registry.arch_names() if arch is None else (registry.arch(arch).name,)
     if name in (None, AUTO):
@@ -174,7 +174,7 @@ def _places(call: Call, profiles: Sequence[Profile] = ()) -> Iterator[tuple[Back
 
 
 def _revision(call: Call, backend: Backend) -> str | None:
-    """The revision of a backend's source that is asked for, by the option of that backend."""
+    """The revision of a backend's source that its option requests."""
     option = revision_option(backend.name)
     return None if option is None else call.settings.text(option.key)
 

@@ -42,7 +42,7 @@ class Spent:
 
 
 class ProgressLine:
-    """The state of the work, and the line that tells it. Calls may come from several threads.
+    """The state of the work, and the line that shows it. Calls may come from several threads.
 
     Args:
         title: the name of the work.

@@ -162,7 +162,7 @@ class _Choosing(_Headed, _Group):
 
 def _set_class(shell: Shell, name: str, parts: CommandSet) -> type[TyperGroup]:
     class Set(_Choosing if parts.alone is not None else _Group):  # type: ignore[misc]
-        """A command with subcommands, each of which is built when it is asked for."""
+        """A command with subcommands, each of which is built on first use."""
 
         def list_commands(self, ctx: Any) -> list[str]:
             return list(parts.commands)

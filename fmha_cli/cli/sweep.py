@@ -239,7 +239,7 @@ def _show(call: Call, spec: Spec) -> int:
 
 
 def _carry_out(call: Call, spec: Spec, make_folder: Callable[[], Path]) -> int:
-    """Run what is left of a sweep, and print all of it."""
+    """Run the remaining rows of a sweep, and print all rows."""
     from fmha_cli.cli.storing import keeper_of
     from fmha_cli.cli.sweep_board import sweep_board
     from fmha_cli.cli.walking import Delivery

@@ -65,7 +65,7 @@ def told(records: Iterable[Record]) -> str:
 
 
 class _Insisting:
-    """A backend that is asked to run one kernel for some problems, whatever its rules say."""
+    """A backend that runs one kernel for some problems, whatever its rules say."""
 
     def __init__(self, backend: Backend, kernel: KernelSpec) -> None:
         self._backend, self._kernel = backend, kernel

@@ -19,7 +19,7 @@ from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.protocols import Backend
 
 ASKED = 200
-"""Problems that the backend is asked about."""
+"""The problems to put to the backend."""
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,8 @@
 """An index of kernels by digest and by upstream name. It returns candidates to verify.
 
 A table covers the kernels of one backend and architecture. For each kernel it holds the first bytes of the digest, and of
-the hash of the upstream name, with the kernel's place in the backend's order. Whoever finds a place makes the kernel there and
-compares it again, so a wrong entry costs time and no wrong kernel is ever taken.
+the hash of the upstream name, with the kernel's place in the backend's order. A lookup makes the kernel at that place
+and compares it again, so a wrong entry costs time but never selects a wrong kernel.
 """
 
 from __future__ import annotations

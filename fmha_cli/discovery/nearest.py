@@ -16,9 +16,9 @@ from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.rules import Reason
 
 ASKS = 80
-"""The most problems about which the backends are asked again. One answer takes about 30 ms for 6,000 candidates."""
+"""The most problems that are put to the backends again. One answer takes about 30 ms for 6,000 candidates."""
 MORE = 8
-"""The most problems that are asked about after the first that works."""
+"""The most problems that are tried after the first that works."""
 SHOWN = 3
 """The most changes that are reported."""
 _MOST_REASONS = 4
@@ -43,7 +43,7 @@ def nearest_changes(
     Args:
         trace: the refusals of the problem.
         serves: whether some kernel serves a problem.
-        asks: the most problems about which ``serves`` is asked.
+        asks: the most calls of ``serves``.
     """
     found: dict[frozenset[str], Problem] = {}
     left = asks

@@ -135,8 +135,8 @@ class Registry:
     def _taken_ids(self, backend: Backend, found: _Found) -> tuple[str, ...]:
         """Ids of a backend's rules that name other rules of those found before.
 
-        The built-in ones have many rules, in modules that most commands need not import. So they are asked only if an id
-        could be theirs; that they share none among themselves is left to a test.
+        The built-in ones have many rules, in modules that most commands need not import. So they are looked up only if
+        an id could be theirs; a test checks that they share none among themselves.
         """
         rules = backend.rules()
         low = any(not is_of_a_plugin(rule.id) and rule not in CORE_RULES for rule in rules)

@@ -23,7 +23,7 @@ _LISTED = 32
 """Lengths that an error writes out."""
 
 _OTHERS = ("q", "k", "v", "do", "backend", "device", "arch", "kernel", "threads")
-"""Arguments that are no problem flags."""
+"""Arguments that are not problem flags."""
 
 _SPOKEN = re.compile(r"--([a-z][a-z0-9-]*)((?:[ =](?!-)(\S*[^\s,;:.)]))?)")
 """A flag in a sentence, and the word behind it."""
@@ -68,7 +68,7 @@ def _text(name: str, value: object) -> str | bool:
         fault = _elsewhere(name, plain(value, name))
         if fault is not None:
             raise fault
-        return str(value)  # no flag: whoever reads the flags says so
+        return str(value)  # not a flag: the reader of the flags says so
     if flag.kind is FlagKind.FILE:
         return str(value) if isinstance(value, str | PathLike) else f"({type(value).__name__})"
     number = plain(value, name)

@@ -30,7 +30,7 @@ class Builtin:
             forward one first; ``fmha parity --help`` shows them.
         suites: the suites of cases for these programs that come with the tool, the default first.
         exports: of an ``Exporting`` backend, the forms of ``fmha tune export``.
-        variables: ``FMHA_*`` variables that it reads and that are no options.
+        variables: ``FMHA_*`` variables that it reads and that are not options.
     """
 
     path: str

@@ -140,7 +140,7 @@ class Ran:
 
     Attributes:
         returncode: negative for a signal.
-        device: the device that it was told to use, as ``fmha devices`` lists it; None if the program chose.
+        device: the device that it had to use, as ``fmha devices`` lists it; None if the program chose.
         variables: environment variables that direct it to that device.
     """
 

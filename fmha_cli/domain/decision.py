@@ -8,7 +8,8 @@ from fmha_cli.domain.kernel import KernelSpec
 from fmha_cli.domain.rules import Reason, Severity
 
 KNOWN = "; KNOWN: "
-"""In a note, in front of each thing that is known to be wrong with the kernel; what stands before the first orders it."""
+"""In a note, in front of each thing that is known to be wrong with the kernel; the text before the first one orders it.
+"""
 
 
 @dataclass(frozen=True)

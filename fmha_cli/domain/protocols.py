@@ -28,8 +28,8 @@ class BuildContext:
         timeout: seconds of processor time for one compile.
         offline: whether fetching sources is forbidden.
         notify: takes one line for people.
-        phase: takes the phases of the work, of which a backend tells its fetches.
-        stop: asks the build to end soon, once it is set.
+        phase: takes the phases of the work; a backend reports its fetches.
+        stop: once set, the build should end soon.
         options: the backends' own options that the user gave, by flag name (``ck-home``).
         prepared: what the backend's own ``Batched.prepare`` returned for this context.
     """
@@ -129,7 +129,7 @@ HOST_EVICTION_BYTES = 1 << 30
 
 @runtime_checkable
 class Remarking(Protocol):
-    """A session that tells what it saw while it was bound: what ran in a library, what was copied, how long a compile took."""
+    """A session that reports what it saw while it was bound: the library's kernels, the copies, the time of a compile."""
 
     def remarks(self) -> tuple[str, ...]:
         """One line for each remark. The core asks once, after ``bind``, and the row's notes hold the answer."""
@@ -237,7 +237,7 @@ class Catalogued(Refusing, Protocol):
 
 @runtime_checkable
 class Counting(Catalogued, Protocol):
-    """A backend that can tell how many kernels it has without making them."""
+    """A backend that can count its kernels without making them."""
 
     def count(self, arch: ArchSpec, revision: str | None, families: Sequence[Family]) -> int:
         """The number of kernels that ``catalogue`` yields without a profile.

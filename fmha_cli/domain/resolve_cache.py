@@ -10,7 +10,7 @@ from fmha_cli.domain.impossible import at_least, conflict, impossible, lacks
 
 
 def cache_storage(given: dict[str, Any], out: dict[str, Any]) -> None:
-    """Put ``kv_cache``, ``append`` and what belongs to ``rotary`` into ``out``, which has the head dim already.
+    """Put ``kv_cache``, ``append`` and the members of ``rotary`` into ``out``, which has the head dim already.
 
     Raises:
         ImpossibleProblem: P005, P007, P008, P009.

@@ -15,7 +15,7 @@ from fmha_cli.domain.suggest import Kind
 
 FILE, SCHEMA = "_names.json", "fmha.names/1"
 ELSEWHERE, ELSEWHERE_SCHEMA = "_elsewhere.json", "fmha.elsewhere/1"
-"""Libraries that are no backends of this installation."""
+"""Libraries that are not backends of this installation."""
 _PREFIX = 4
 """A product may be named by its first letters and digits, at least so many (``mi300``)."""
 
@@ -55,7 +55,7 @@ def meaning(name: str, kind: Kind) -> Meaning | None:
 
 
 def _library(own: str) -> Meaning | None:
-    """What there is to say about a library that is asked for as a backend."""
+    """The answer about a library that a user names as a backend."""
     rows = arch_document(ELSEWHERE, ELSEWHERE_SCHEMA)["libraries"]
     row = next((row for row in rows if own and own in map(letters, row["said"])), None)
     if row is None:

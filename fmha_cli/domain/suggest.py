@@ -56,8 +56,9 @@ def note_on(name: str, known: Iterable[str], kind: Kind) -> str:
 
 
 def _near(name: str, names: Sequence[str], kind: Kind | None) -> tuple[Sequence[str], str, str, str]:
-    """The near names, what they were found by, a note, and what stands in the place of all this where what was meant is
-    not here."""
+    """The near names, the word that found them, a note, and the text that replaces all this if the meant thing is not
+    here.
+    """
     from fmha_cli.domain.spoken import letters, meaning  # it reads facts, whose errors need this module
 
     own = letters(name)

@@ -59,7 +59,7 @@ def look(root: Path = Path("/")) -> Look:
 
 
 def between(before: Look, after: Look) -> Conditions | None:
-    """The conditions of launches between two looks; None if the system told nothing."""
+    """The conditions of launches between two looks; None if the system reported none."""
     if (after.clock_mhz, after.temp_c, after.throttles) == (None, None, None):
         return None
     known = before.throttles is not None and after.throttles is not None

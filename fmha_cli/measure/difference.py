@@ -59,8 +59,8 @@ class Difference:
     Attributes:
         before_ns, after_ns: the median over the processes of their 10 % quantiles; None without a process.
         spread: the share that the processes of the more uneven side differ by.
-        drift: share by which the machine may have moved between the sides, which adds to the tolerance; None if they took
-            turns.
+        drift: how far, as a share, the machine may have moved between the sides, which adds to the tolerance; None if
+            they took turns.
         p: of the exact test; None with too few processes.
         p_adjusted: corrected for all rows.
         could_see: the least slow-down that these data would have shown; None if none would have.

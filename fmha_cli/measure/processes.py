@@ -115,7 +115,7 @@ class Side:
         at = LEVEL * (count - 1)
         low = np.floor(at).astype(int)  # from 0, so it is order statistic low + 1
         # An order statistic of a bootstrap sample is the value at a uniform order statistic, which has a beta distribution;
-        # the next one divides what is left (David and Nagaraja, section 2.5).
+        # the next one divides the remainder (David and Nagaraja, section 2.5).
         first = draw.beta(low + 1, count - low)
         second = 1 - (1 - first) * draw.random(first.shape) ** (1 / (count - low - 1))
         ends = [ordered[chosen, np.minimum((u * count).astype(int), count - 1)] for u in (first, second)]

@@ -90,7 +90,7 @@ TOLD: Mapping[str, str] = {
 
 
 def told(**more: str) -> list[Any]:
-    """The tooltip of a point that belongs to a record: what is given, then ``TOLD``."""
+    """The tooltip of a point that belongs to a record: the given members, then ``TOLD``."""
     import altair as alt
 
     return [alt.Tooltip(f"{name}:N", title=title) for name, title in {**more, **TOLD}.items()]

@@ -46,7 +46,7 @@ _DARK_SERIES = (
     "#d9a066",
     "#4fd0d6",
 )
-"""After M. Okabe and K. Ito, "Color Universal Design" (2008): told apart with every kind of colour vision."""
+"""After M. Okabe and K. Ito, "Color Universal Design" (2008): distinguishable with every kind of colour vision."""
 
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
 

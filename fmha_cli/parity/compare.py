@@ -62,7 +62,7 @@ class Setup:
     """The settings that all cases share.
 
     Attributes:
-        upstream: how the programs are asked and read.
+        upstream: how to call the programs and read their output.
         request: the options of this tool's side; its ``timeout`` holds for both sides.
         rounds: interleaved rounds of timing for every case that both sides pass; 0 = none.
         environ: environment of the upstream programs.

@@ -36,7 +36,7 @@ class Column:
         common: how the line above the table tells a value that all rows share, in place of the column; None for a result,
             which always has its column.
         words: the cell is a list of words, each of which may be common to all rows.
-        path: the member's name in CSV (``measurement.median_ns``), by which rows are sorted; empty if it has none.
+        path: the member's name in CSV (``measurement.median_ns``), the key that sorts rows; empty if it has none.
         called: the name for ``--columns`` and ``--sort``; empty for that of the header.
     """
 

@@ -1,7 +1,7 @@
 """Text of others on its way to people: control characters are shown, never obeyed.
 
 Names of files, messages of kernels and logs of compilers may hold anything: codes that move a terminal's cursor or rename its
-window, marks that turn the direction of a line, bytes that are no text. All of them are printed as JSON escapes them
+window, marks that turn the direction of a line, bytes that are not text. All of them are printed as JSON escapes them
 (``\\u001b``), which keeps JSON the same document.
 """
 

@@ -58,7 +58,7 @@ def explain_view(document: Row, *, limit: int | None = None) -> Table:
 
 
 def _chosen(document: Row, told: Collection[str]) -> Iterator[str]:
-    """The choice, and what was tuned for the problem. A note that stands above is not told again."""
+    """The choice, and what was tuned for the problem. A note that appears above is not repeated."""
     tuned, chosen = document["tuned"], document["chosen"]
     if tuned is not None and tuned["digest"] is not None:
         yield f"chosen: {tuned['digest'][:DIGITS]}, {tuned['text']}"

@@ -33,8 +33,8 @@ def order_of(table: Table, entries: Sequence[Row] | None, sort: Sequence[str]) -
 
     Args:
         sort: names of columns, the first of them first; with ``:desc``, downwards.
-        entries: the JSON of each row; None for a table whose rows are no entries of its document, which is sorted by its
-            cells.
+        entries: the JSON of each row; None for a table whose rows are not entries of its document, which is sorted by
+            its cells.
     """
     places = list(range(len(table.rows)))
     for name in reversed(sort):

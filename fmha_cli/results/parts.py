@@ -194,7 +194,7 @@ def _restored(difference: Any, run: Mapping[str, Any] | None) -> Any:
 
 
 def _medians(stages: Stages, count: int) -> list[int]:
-    """The median of each stage; none if the samples are not told by stage."""
+    """The median of each stage; none if the samples are not split by stage."""
     return [median(samples) for samples in stages] if len(stages) == count else []
 
 

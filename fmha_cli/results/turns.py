@@ -25,7 +25,7 @@ _WITH_ROWS = (ExitCode.OK, ExitCode.WRONG, ExitCode.UNSUPPORTED, ExitCode.ENVIRO
 """Exit codes of a command that did what it could; its rows say what became of them."""
 
 _PATIENCE_S = 10.0
-"""How long a command may take to end when it is asked to."""
+"""How long a command may take to end after a signal."""
 
 
 @dataclass(frozen=True)

@@ -24,8 +24,9 @@ SUFFIXES = (".h", ".hh", ".hpp", ".hxx", ".cuh", ".inc", ".inl", ".ipp", ".tpp",
 """Endings of the files that a kernel's text can include. Others (documents, programs, backups of editors) do not count."""
 
 NEAR = 0.9
-"""The share of a known state's files that a tree must have unchanged to be taken for it without being told. A Composable
-Kernel four months older than the baseline has 37 % of its files unchanged."""
+"""The share of a known state's files that a tree must have unchanged to be taken for it unless the user names another.
+A Composable Kernel four months older than the baseline has 37 % of its files unchanged.
+"""
 
 _DIGITS = 16
 """Hexadecimal digits of each file's SHA-256 in the lists of known states."""

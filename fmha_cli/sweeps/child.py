@@ -1,8 +1,8 @@
 """The process that runs chunks on one device: ``python -m fmha_cli.sweeps.child ANSWERS LEASE``.
 
 Jobs come as lines on stdin, events leave on the descriptor ANSWERS; LEASE is the lock of the device, which this process and
-the worker that it starts hold as long as they live. When stdin ends, whoever wanted the rows is gone: the process ends at
-once with everything that it started.
+the worker that it starts hold as long as they live. When stdin ends, the reader of the rows is gone: the process ends
+at once with everything that it started.
 """
 
 from __future__ import annotations

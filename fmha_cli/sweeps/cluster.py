@@ -39,8 +39,8 @@ class _Seat:
     """A worker of the cluster, and the chunk that it has.
 
     Attributes:
-        silent: it was given up until it is heard again.
-        told: rows of the chunk whose records came.
+        silent: it was given up until it answers again.
+        told: rows of the chunk whose records arrived.
     """
 
     place: Place
@@ -123,7 +123,7 @@ class ClusterScheduler:
         return tuple(self._kinds), tuple(self.places())
 
     def _look(self, *, new_kinds: bool = False) -> Sequence[News]:
-        """Which workers are there now; new ones are asked about their devices. Returns what became of the lost ones."""
+        """The workers that exist now; new ones report their devices. Returns what became of the lost ones."""
         there: Mapping[str, Any] = self._client.scheduler_info()["workers"]
         gone = [self._left(address) for address in [*self._seats] if address not in there]
         for address, about in there.items():
@@ -262,7 +262,7 @@ class ClusterScheduler:
             return
         event = json.loads(message["text"])
         seat.silent_s = 0.0
-        seat.silent = False  # it is back: it may have a chunk again, and what it says of the old one counts for nothing
+        seat.silent = False  # it is back: it may have a chunk again, and its reports on the old one are dropped
         if event["event"] == "ended" and event["chunk"] == seat.chunk:
             seat.told.add(event["row"])
         yield News(seat.place, event)

@@ -83,7 +83,7 @@ class Driver:
         """Place -> what its worker does apart from running a row."""
 
     def go(self, past: Mapping[str, Record]) -> Done:
-        """Run what is left.
+        """Run the remaining rows.
 
         Args:
             past: records of earlier sessions, by row key.

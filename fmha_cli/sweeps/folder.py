@@ -148,5 +148,5 @@ def _label(folder: Path) -> str | None:
 
 
 def remove(folder: Path) -> None:
-    """Remove the folder of a sweep whose rows are all done and told."""
+    """Remove the folder of a sweep whose rows are all done and printed."""
     shutil.rmtree(folder, ignore_errors=True)

@@ -73,7 +73,9 @@ class LocalScheduler:
         slot.child.send(job.on(place.device, self._jobs))
 
     def news(self, timeout_s: float) -> Iterator[News]:
-        """Start workers where leases are free, and tell what all of them say. A worker that is silent is ended."""
+        """Start workers where leases are free, and pass on the messages of all of them. A worker that is silent is
+        ended.
+        """
         for slot in self._slots:
             yield from self._started(slot)
         found = self._selector.select(timeout_s)

@@ -176,7 +176,7 @@ def _every(found: Mapping[str, Availability]) -> list[str]:
 
 
 def timed_alone(places: Sequence[Place]) -> None:
-    """For ``bench``: whoever times kernels on the processor needs all of it.
+    """For ``bench``: timing kernels on the processor needs all of it.
 
     Raises:
         UsageError: E002, the processor among other devices.

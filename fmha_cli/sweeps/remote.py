@@ -79,7 +79,7 @@ def topic_of(run: str) -> str:
 def carried_out(
     job: Job, run: str, slot: str, archives: Mapping[str, bytes], ship: bool, tell: Callable[[Event], None]
 ) -> dict[str, Any]:
-    """As ``run_chunk``, with somebody who takes the events."""
+    """As ``run_chunk``, with a receiver of the events."""
     for data in archives.values():
         unpacked(data, job.request.cache_root)
     records: dict[str, Any] = {}

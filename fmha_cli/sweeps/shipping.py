@@ -1,6 +1,6 @@
 """Built kernels travel between hosts as archives of the build cache, so each is compiled once for all of them.
 
-An archive holds whole entries. Whoever takes one verifies every file by its digest, and where the key of an entry does not
+An archive holds whole entries. The receiver verifies every file by its digest, and where the key of an entry does not
 fit (another compiler, other headers) the entry is not found and the kernel is built there.
 """
 

@@ -56,7 +56,7 @@ class Finder:
         return kinds, places
 
     def planned(self, notify: Callable[[str], None]) -> tuple[SweepPlan, Sequence[Place]]:
-        """The plan and the devices, for somebody who runs nothing.
+        """The plan and the devices, for a call that runs nothing.
 
         Raises:
             UsageError, EnvironmentProblem, UnsupportedError: as ``find`` and ``planned_sweep``.

@@ -33,7 +33,7 @@ def user_id() -> int | None:
 
 
 def foreign_owner(status: os.stat_result) -> int | None:
-    """The owner of a file, if it is not this user; None where that cannot be told."""
+    """The owner of a file, if it is not this user; None if that is unknown."""
     mine = user_id()
     return None if mine is None or status.st_uid == mine else status.st_uid
 

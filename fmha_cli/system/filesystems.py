@@ -1,4 +1,4 @@
-"""The kind of file system that holds a path, where the system tells it (Linux)."""
+"""The kind of file system that holds a path, where the system reports it (Linux)."""
 
 from __future__ import annotations
 

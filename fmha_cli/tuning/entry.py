@@ -20,7 +20,7 @@ class Result(StrEnum):
     TUNED = "tuned"
     """A kernel is surely faster than the default, and passed validation."""
     KEPT = "kept"
-    """The default: it is the fastest, or no other is surely faster by what is asked for."""
+    """The default: it is the fastest, or no other is surely faster by the requested margin."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""``attention``: one problem on arrays, as ``fmha run`` would carry it out: chosen, built, run and judged."""
+"""``attention``: one problem on arrays, as ``fmha run`` handles it: chosen, built, run and judged."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ FLAG_OF = {tensor: f"--{flag.replace('_', '-')}" for flag, tensor in TENSOR_OF_F
 
 
 ARRAY = "(array)"
-"""What stands in the place of a file's name for a tensor that is an array of the caller."""
+"""The placeholder for a file's name, for a tensor that is an array of the caller."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class InputFiles:
 
     Attributes:
         arrays: by tensor name.
-        paths: tensor name -> its file, ``ARRAY``, or ``FILLED`` if it is not given because its generation is asked for.
+        paths: tensor name -> its file, ``ARRAY``, or ``FILLED`` if it is to be generated.
     """
 
     arrays: Mapping[str, Array]

@@ -1,4 +1,4 @@
-"""Probing: which backends can run on this machine. A backend that must open a device to answer is asked in a worker."""
+"""Probing: which backends can run on this machine. A backend that must open a device to answer is probed in a worker."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def probe_backends(
     """The availability of every backend, by name.
 
     Args:
-        supervisor: the one whose worker is asked; None starts a worker where a backend needs one.
+        supervisor: the one whose worker probes; None starts a worker where a backend needs one.
         device: the device that the user named. For an emulated one nothing is probed, so no runtime is loaded.
 
     Raises:

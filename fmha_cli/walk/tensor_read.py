@@ -1,6 +1,6 @@
 """Reading one tensor of a ``.npy``, ``.npz`` or ``.safetensors`` file that may be damaged, hostile or missing.
 
-Only the array that is asked for is read. Its declared size is compared with the file's size and with the memory that
+Only the requested array is read. Its declared size is compared with the file's size and with the memory that
 is available before anything is allocated. Every fault becomes a ``UsageError`` that says what is wrong with the file.
 """
 

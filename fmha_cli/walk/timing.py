@@ -113,7 +113,7 @@ def sample(
     Args:
         lead: some launches go before the first of the rule, because the kernel was not launched for a while. They take ``LEAD_NS``, and
             at most a share of the budget, and count as warm-up.
-        told: takes the nanoseconds that were spent, and those after which the samples are enough.
+        told: takes the nanoseconds that were spent, and the time after which the samples are enough.
     """
     sampler = Sampler(policy)
     launches: list[tuple[int, ...]] = []

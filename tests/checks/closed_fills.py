@@ -44,7 +44,7 @@ def cases() -> Iterator[ClosedFillCase]:
 
 
 def rows_of(case: ClosedFillCase) -> Iterator[Row]:
-    """Carry out a case."""
+    """Run a case."""
     if case.fault is None:
         yield from wrong_rows(case)
         return

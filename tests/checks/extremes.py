@@ -107,7 +107,7 @@ def judged(one: ExtremeRun) -> Iterator[Judged]:
 
 
 def row_of(one: ExtremeRun) -> Row:
-    """Carry out a run. Products and sums are those of ptxas on emulated NVIDIA devices."""
+    """Execute a run. Products and sums are those of ptxas on emulated NVIDIA devices."""
     hardware = (one.device or "").startswith("emu:sm_")
     arithmetic = api.Arithmetic.HARDWARE if hardware else api.Arithmetic.DOCUMENT
     with ExitStack() as stack:

@@ -264,7 +264,7 @@ JOBS = (NightlyJob(300, 8, CONFIRM, "tile"), NightlyJob(300, 8, CONFIRM, "delay"
 
 
 def row_of(job: NightlyJob, folder: Path = FOLDER) -> Row:
-    """Carry out a job. Raises what the runner takes for a refusal: it is not judged."""
+    """Run a job. Raises an error that the runner takes for a refusal: it is not judged."""
     night = Night(folder / f"{job.rows}-{job.plant}")
     same_night(night.folder, list(asdict(job).values()))
     try:

@@ -2,8 +2,8 @@
 
 Each kernel runs on two problems, the second ragged where the kernel can be, under three seeds, which choose both the data and the order of the
 warps. Cases and compiling are those of the plugin's tests (``triton_anchors.py``). An error is the largest error of a row divided by the row's
-norm, and must be below the case's budget. ``FMHA_TRITON_HOME`` names a checkout of triton-lang/triton at the pinned commit; without it, the
-tutorials are no cases.
+norm, and must be below the case's budget. ``FMHA_TRITON_HOME`` names a checkout of triton-lang/triton at the pinned
+commit; without it, the tutorials are left out.
 """
 
 from __future__ import annotations

@@ -48,7 +48,9 @@ def cudnn_kinds() -> Iterator[PtxKind]:
 
 
 def efficient_kinds() -> Iterator[PtxKind]:
-    """The kernels of sm_80 and later, then of sm_75. Of these, kernels for heads that are no multiple of 16 bytes too."""
+    """The kernels of sm_80 and later, then of sm_75. Of these, kernels also for heads that are not a multiple of 16
+    bytes.
+    """
     for dtype in ("fp16", "bf16", "fp32"):
         yield from (_one("emu:sm_80", dtype, hdim, "") for hdim in (64, 128, 256))
     for dtype in ("fp16", "bf16"):

@@ -21,7 +21,9 @@ from fmha_cli.domain.encode import canonical_json
 from tests.checks.check import Check, Row, revision
 
 REFUSALS = (FmhaError, ValueError, LookupError, OSError, subprocess.SubprocessError)
-"""What a case may raise, or finding out what it depends on: it has no rows then, is told, and is tried again by the next run."""
+"""What a case may raise, or finding out what it depends on: it then has no rows, is reported, and is tried again by the
+next run.
+"""
 MOST = 400
 """Characters of a fault that are kept."""
 
@@ -32,7 +34,7 @@ class Line:
 
     Attributes:
         digest: of the case and of what its rows depend on.
-        revision: of the checkout that carried it out.
+        revision: of the checkout that ran it.
     """
 
     name: str
@@ -44,7 +46,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Wanted:
-    """What to carry out.
+    """The cases to run.
 
     Attributes:
         select: a case is meant if its name holds every word of one of these texts; of all texts if there are none.

@@ -65,7 +65,7 @@ Within = Callable[..., Result]
 
 @pytest.fixture
 def within(fmha: Fmha, few_plugins: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Within]:
-    """Carry out a command in this process with what is installed in a folder, which leaves no module behind."""
+    """Run a command in this process with the plugins that are installed in a folder, which leaves no module behind."""
     before = set(sys.modules)
 
     def call(site: Path, *argv: str, **variables: str) -> Result:

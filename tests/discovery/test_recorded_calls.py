@@ -134,7 +134,9 @@ def test_the_page_states_how_many_types_are_read() -> None:
 
 @pytest.mark.slow
 def test_what_no_flag_expresses_is_seen_in_scores_and_masks() -> None:
-    """Planted faults of the recorder: a learned bias, slopes that are not the standard ones, and masks that are no window."""
+    """Planted faults of the recorder: a learned bias, slopes that are not the standard ones, and masks that are not a
+    window.
+    """
     torch = pytest.importorskip("torch", reason="torch is not installed (extra: models)")
     from tests.support.model_classes import hooks
 

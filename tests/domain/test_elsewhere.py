@@ -1,4 +1,4 @@
-"""Libraries that people ask for by ``--backend`` and that are no backend here: what is said about them."""
+"""Libraries that people pass to ``--backend`` and that are not backends here: the answers about them."""
 
 from __future__ import annotations
 

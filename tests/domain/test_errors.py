@@ -1,4 +1,4 @@
-"""What errors say: a rule of the product is told apart from what the system, a library or a compiler said."""
+"""What errors say: a rule of the product is distinguished from messages of the system, a library or a compiler."""
 
 from __future__ import annotations
 

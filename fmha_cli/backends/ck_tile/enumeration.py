@@ -103,7 +103,7 @@ class _Spot:
         )
 
     def admitted(self) -> Iterator[Pair]:
-        """The pairs whose kernels meet every rule. A rule is asked once about kernels that look the same to it."""
+        """The pairs whose kernels meet every rule. A rule is checked once for all kernels that look the same to it."""
         block, arch, rules = self.block, self._place.arch, self._place.rules
         varied = {*block.axes, "*"}
         fixed = [rule for rule in rules if varied.isdisjoint(rule.reads)]

@@ -38,7 +38,7 @@ def cpu_flags(machine: str, text: str, system: str = sys.platform) -> frozenset[
     Args:
         machine: the instruction set.
         text: the content of ``/proc/cpuinfo``; empty on systems without it.
-        system: ``sys.platform``. macOS is asked for what every AArch64 processor need not have.
+        system: ``sys.platform``. On macOS the system reports the features that not every AArch64 processor has.
     """
     fields = cpu_fields(text)
     if machine == "x86_64":

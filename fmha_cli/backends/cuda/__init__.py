@@ -7,8 +7,8 @@ sessions, the shop (NVRTC, ptxas, nvcc, prebuilt archives), the check of exporte
 and dry runs.
 
 There are two forms. In both, a method of the class may be a function of a module: `emit = own("fmha_cli.codegen.NAME.emit")`,
-`after_download = own(".conversions")` (`cuda/own.py`). The module is imported when the function is asked for, so listing kernels loads
-neither numpy nor the rules about problems.
+`after_download = own(".conversions")` (`cuda/own.py`). The module is imported on first use of the function, so listing
+kernels loads neither numpy nor the rules about problems.
 
 - `SmallUpstream` (`cuda/small.py`) is for a project that names each of its kernels, takes the first that fits, and serves a problem in one
   launch. Its lists, rules and choice are a `Few` (`cuda/few.py`). `mem_efficient` (207 kernels, both passes) and `cudnn_oss` (six kernels) are
@@ -102,8 +102,9 @@ An `Upstream` answers for itself what a `Few` and a `SmallUpstream` answer:
 | hazards of upstream, planted | `tests/backends/mem_efficient/test_hazards.py` |
 | the session on the stand-in driver | `tests/support/children/cudnn_oss/session.py` |
 | NVRTC compiles, and a cubin that differs is refused | `tests/backends/mem_efficient/test_building.py`, `tests/backends/cudnn_oss/test_nvrtc.py` |
-| every kernel, with `inspect` beside NVIDIA's tools | `tests/checks/cuda_builds.py`, `tests/backends/mem_efficient/test_matrix.py`; `tests/support/builds/cuda_matrix.py` has the checks |
-| the check on a GPU | `benchmarks/nvidia_check/efficient_cases.py`, with a `Subject` in `benchmarks/nvidia_check/subjects.py` |
+| every kernel, with `inspect` next to NVIDIA's tools | `tests/checks/cuda_builds.py`,
+`tests/backends/mem_efficient/test_matrix.py`; `tests/support/builds/cuda_matrix.py` has the checks | | the check on a
+GPU | `benchmarks/nvidia_check/efficient_cases.py`, with a `Subject` in `benchmarks/nvidia_check/subjects.py` |
 
 Two shared tests take its name: `OWNERS` in `tests/backends/cuda/test_own.py`, and `UPSTREAMS` in
 `tests/backends/gpu/test_names_no_backend.py`, since no shared module may name a project.

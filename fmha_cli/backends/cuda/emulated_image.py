@@ -32,7 +32,7 @@ def fatbin(ptx: bytes, cubin: bytes) -> bytes:
 
 
 def emulated_image(cubin: Path) -> bytes:
-    """The image for an emulated device of a cubin that NVRTC or ptxas assembled from the PTX beside it.
+    """The image for an emulated device of a cubin that NVRTC or ptxas assembled from the PTX next to it.
 
     Raises:
         KernelFailure: N010, nvcc made the cubin, or it was imported without its PTX.

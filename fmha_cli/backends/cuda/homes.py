@@ -42,7 +42,7 @@ class OwnTree:
 
     @property
     def digest(self) -> str:
-        """What stands for its content in the keys and texts of kernels."""
+        """The placeholder for its content in the keys and texts of kernels."""
         return self.pinned if self.edited is None else self.home.digest
 
     def require_same(self, layout: CacheLayout) -> None:

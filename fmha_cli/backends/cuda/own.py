@@ -1,6 +1,6 @@
 """``own``: a method of an upstream that is a function of another module.
 
-The module is imported when the method is asked for, so listing kernels loads neither numpy nor the rules about problems.
+The module is imported on first use of the method, so listing kernels loads neither numpy nor the rules about problems.
 """
 
 from __future__ import annotations

@@ -55,8 +55,8 @@ class RuleRow:
         families: the families that it concerns. Its check is called only for their kernels.
         reads: the fields of signature and algorithm that its check reads in addition to family and arch; ``*`` = all.
         stage: who applies a rule over kernels; empty for a rule about problems.
-        form: the rule checks the form of a kernel. The other rules over kernels rely on the form, so they are asked only
-            about kernels that meet every rule of form.
+        form: the rule checks the form of a kernel. The other rules over kernels rely on the form, so they are checked
+            only for kernels that meet every rule of form.
     """
 
     id: str

@@ -93,7 +93,7 @@ class CkAlgorithm(Algorithm):
             appendkv: bs, bsk, bd, bdv. combine: bn1. dot_do_o: bm0. convert_dq: bm0, bn0 (0 = not deterministic).
         waves: waves along m, n, k of each GEMM group: six numbers forward, nine backward.
         warp: m, n, k of the matrix instruction of gemm 0 and gemm 1: six numbers.
-        occupancy: blocks per CU that the compiler is asked for; -1 = the pipeline decides.
+        occupancy: blocks per CU that the compiler should reach; -1 = the pipeline decides.
         vlayout: memory order of V.
         pad_s, pad_sk: true = any seqlen_q and seqlen_k; false = they are multiples of the tile. For the 1-D backward
             kernels ``pad_s`` is upstream's ``spad1d``.

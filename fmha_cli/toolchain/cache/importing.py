@@ -44,7 +44,7 @@ _XZ_MEMORY = 128 * 2**20
 _BLOCK = 512
 _CHUNK = 2**20
 _PADDING = 2**20
-"""The most bytes behind the end mark; tar writes records of 10 KiB unless told otherwise."""
+"""The most bytes behind the end mark; tar writes records of 10 KiB by default."""
 _NAMED = 3
 """Entries that a refusal names."""
 _VERSION = re.compile(r"fmha-cache/v(\d{1,9})/")

@@ -52,7 +52,7 @@ class Scopes:
         )
 
     def _keys(self, problem: Problem, choice: Choice) -> list[BuildKey | str]:
-        """The key of every stage's build, or what stands for it: the kernel's name, or why there is none."""
+        """The key of every stage's build, or its placeholder: the kernel's name, or why there is none."""
         backend = self.registry.backend(choice.kernel.backend)
         plan = backend.plan(problem, choice.kernel, choice.device)
         if not isinstance(backend, Keyed):

@@ -18,7 +18,7 @@ ELSEWHERE = {
     "membar", "fence", "mbarrier", "wgmma", "stmatrix", "mapa", "getctarank", "elect", "setmaxnreg", "vote", "activemask", "redux", "griddepcontrol", "shfl", "trap", "nanosleep", "isspacep",
     "tcgen05", "clusterlaunchcontrol",
 }  # fmt: skip
-"""Opcodes that are no function of their operands; other files of tests execute them."""
+"""Opcodes that are not a function of their operands; other files of tests execute them."""
 
 ROUNDS = 4
 

@@ -52,7 +52,7 @@ class Scaled:
         return ProductCodes(it.name, self.a, self.b, a, b, self.scales(random, it.scales_a.shape), self.scales(random, it.scales_b.shape), c)  # fmt: skip
 
     def scales(self, random: np.random.Generator, shape: tuple[int, ...]) -> Array:
-        """Most near one, some of any size, few that are no numbers."""
+        """Most near one, some of any size, and a few NaNs."""
         powers = SCALES[self.name][2] == "ue8m0"
         near = random.integers(123, 132, shape) if powers else random.integers(0x28, 0x50, shape)
         wide = random.integers(0, 255 if powers else 0x7F, shape)

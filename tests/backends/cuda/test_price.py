@@ -14,7 +14,9 @@ LIMITS = re.findall(r"`(\w+)` has at most (\d+) lines", cuda.__doc__ or "")
 
 
 def own_lines(package: Path, backend: str) -> int:
-    """Lines of the modules of a backend. The texts of kernels and shims are no Python, and facts are in ``arch_specs``."""
+    """Lines of the modules of a backend. The texts of kernels and shims are not Python, and facts are in
+    ``arch_specs``.
+    """
     files = (file for part in ("backends", "codegen") for file in (package / part / backend).rglob("*.py"))
     return sum(len(file.read_text("utf-8").splitlines()) for file in files)
 

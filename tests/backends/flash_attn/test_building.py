@@ -1,4 +1,6 @@
-"""Building FlashAttention kernels on simulated NVRTC and nvcc: what is compiled, by which compiler, and what is not."""
+"""Building FlashAttention kernels on simulated NVRTC and nvcc: the units that are compiled, their compilers, and the
+units that are not.
+"""
 
 from __future__ import annotations
 

@@ -113,7 +113,9 @@ def test_the_choice_is_upstreams(arch: str) -> None:
     ],
 )
 def test_rows_that_must_be_padded_take_the_largest_loads(line: str, alignment: str) -> None:
-    """fp16 on sm_75. Upstream picks by the heads (a multiple of 8, else of 4) and then throws for rows that are no multiple."""
+    """fp16 on sm_75. Upstream picks by the heads (a multiple of 8, else of 4) and then throws for rows that are not a
+    multiple.
+    """
     plan = plans_of(Problem.from_cli(line), DeviceFacts.of_arch("sm_75"))[0]
     assert f"_{alignment}_" in traits_of(plan.main).name
 

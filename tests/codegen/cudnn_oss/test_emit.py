@@ -48,7 +48,7 @@ def header(kernel: KernelSpec, tree: Path, text: str) -> None:
 
 
 def test_literals_are_joined_as_by_a_compiler(tmp_path: Path) -> None:
-    """Other constants of the file, and what looks like the end of a literal, are no part of the text."""
+    """Other constants of the file, and what looks like the end of a literal, are not part of the text."""
     kernel = KERNELS["sm_90a-d64.cu"]
     name = facts_of(kernel).variable
     body = f'inline constexpr const char {name}[] =\n    R"KERNEL(\nint a; // )" ;\n)KERNEL"\n\n  R"KERNEL(int b;)KERNEL";\n'

@@ -81,7 +81,9 @@ def test_a_finding_of_upstreams_alone_stands_in_the_table() -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(SECONDS)
 def test_upstreams_combine_kernel_writes_behind_the_lse() -> None:
-    """140 rows are no whole number of blocks. Our workspace has room; PyTorch's allocator hides it by its blocks of 512 bytes."""
+    """140 rows are not a whole number of blocks. Our workspace has room; PyTorch's allocator hides it by its blocks of
+    512 bytes.
+    """
     told = _told("-b 1 -H 2 -s 70 --seqlen-k 600 -d 32 --splits 4 --lse --softcap 20")
     assert nvptx_upstream.faults(told) == []
     ours, (theirs,) = told["findings"]

@@ -1,7 +1,7 @@
 """Attention of flash-linear-attention (fla-core 0.6.0): kernels that mask lengths, heads in groups, windows, packed sequences.
 
 They are read from the installed package, each file by its digest. The first problem is one sequence that fills its tiles; the second has
-packed sequences, one of a single row, with a window, and head dims that are no power of two.
+packed sequences, one of a single row, with a window, and head dims that are not a power of two.
 """
 
 from __future__ import annotations
