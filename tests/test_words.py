@@ -17,6 +17,20 @@ INSTEAD = {
     "belongs into": "belongs in",
     "what takes part": "the participants",
     "who comes in": "the parties",
+    "is to be had": "is available",
+    "in vain": "for nothing, needlessly",
+    "what exists at all": "which exist",
+    "beside timed": "around timed",
+    "surely no wish": "probably unintended",
+    "is no step": "is not a shift",
+    "however far it came": "possibly partial",
+    "is told once": "is printed once",
+    "what it is told": "its input",
+    "and hears of it": "hooks",
+    "is no ceiling": "is not a ceiling",
+    "with which nothing is wrong": "sound, healthy",
+    "is no reason against": "does not rule out",
+    "stays beside": "stays around during",
 }
 TEXTS = (".py", ".md", ".toml", ".json", ".cpp", ".hpp", ".txt")
 

@@ -80,7 +80,7 @@ def _outcome(built: Built) -> Artifact | FmhaError:
 
 
 class _Teller:
-    """Reports on stderr what becomes of each kernel of a set. Kernels from the cache are counted silently."""
+    """Reports the outcome for each kernel of a set on stderr. Kernels from the cache are counted silently."""
 
     def __init__(self, console: Console, total: int) -> None:
         self.console = console

@@ -89,7 +89,7 @@ def verify(call: Call) -> int:
 
 
 def prune(call: Call) -> int:
-    """Remove entries by age and size, and what killed builds left behind."""
+    """Remove entries by age and size, and the leftovers of killed builds."""
     from fmha_cli.toolchain.cache.prune import PrunePolicy, prune_cache
 
     s, layout = call.settings, call.cache()

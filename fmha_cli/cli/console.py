@@ -66,7 +66,7 @@ class Console:
         self._write((_paint("warning", _YELLOW) if self.color else "warning") + f": {escaped(text)}")
 
     def draw(self, drawing: str) -> None:
-        """A drawing that was asked for, as it is; its maker escapes what others wrote."""
+        """A requested drawing, unchanged; its maker escapes foreign text."""
         with self.room():
             self._put(f"{printable(drawing, getattr(self.stream, 'encoding', None) or 'utf-8')}\n")
 
@@ -117,7 +117,7 @@ class Console:
         """What is shown during long work, unless ``-q`` forbids it.
 
         Args:
-            make: from what takes the text, whether that is a terminal, and the terminal's width.
+            make: called with the stream, whether it is a terminal, and the terminal's width.
         """
         from fmha_cli.cli.progress import PIPED_S, TERMINAL_S, ticking
 

@@ -1,4 +1,4 @@
-"""``fmha doctor``: what this machine has, proved by using it."""
+"""``fmha doctor``: the parts of this machine that kernels need, each proved by use."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def doctor(call: Call) -> int:
 
 
 def _checks(call: Call, found: dict[str, Availability], named: Collection[str]) -> Iterator[DoctorCheck]:
-    """Every check; what was named fails where it is not here, and nothing else does."""
+    """Every check; only a named part fails if it is not here."""
     from fmha_cli.cli.asked import surroundings_of
     from fmha_cli.toolchain.cpp.find import check_compilers
     from fmha_cli.walk.probing import probe_backends
@@ -94,7 +94,7 @@ def _cache(here: Surroundings) -> str:
 
 
 def _processor(call: Call, here: Surroundings) -> Iterator[DoctorCheck]:
-    """The processor, what is known of it, and what was measured on it because no fact tells."""
+    """The processor, its known facts, and the values that were measured because no fact has them."""
     from fmha_cli.domain.kernel import parse_kernel
     from fmha_cli.domain.processor import microarchitecture, this_processor
     from fmha_cli.measure.settings import every_kept

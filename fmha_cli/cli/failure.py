@@ -57,9 +57,7 @@ def report(error: FmhaError, console: Console, output: Output | None, command: s
         else:
             document = to_json(Failure(error=ErrorRow.of(error)))
         stdout = Output(Format.JSON, None, color=False)
-        for place in (
-            (stdout,) if error.code == _READ_TOO else (output, stdout)
-        ):  # stdout, if the file of -o is what failed
+        for place in (stdout,) if error.code == _READ_TOO else (output, stdout):  # stdout, if the file of -o failed
             try:
                 place.document(document)
                 break
@@ -69,7 +67,7 @@ def report(error: FmhaError, console: Console, output: Output | None, command: s
 
 
 def _remedy(code: str, command: str | None) -> str | None:
-    """What to do about an error that does not say it itself: the help of its page."""
+    """The remedy for an error without one: the help of its page."""
     from fmha_cli.cli.pages import error_pages
 
     if code in ("E001", "E002"):

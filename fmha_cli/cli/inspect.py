@@ -89,7 +89,9 @@ def inspect(call: Call) -> int:
 
 
 def _chooses(call: Call, pair: tuple[str, ...]) -> bool:
-    """Whether a problem says which kernel is meant, because nothing else does. What only a run needs is left to the refusal."""
+    """Whether a problem says which kernel is meant, because nothing else does. The refusal covers what only a run
+    needs.
+    """
     otherwise = call.argument("kernel") or call.settings.on("all") or pair
     given = {option.key for option in _EXECUTING if _given(call, option.key)}
     selection = [key for key in (*_SELECTION, "compiler") if key in call.settings.values and key != "dtype"]

@@ -45,7 +45,7 @@ def selected_kernels(call: Call) -> Iterator[KernelSpec]:
 
     Raises:
         UsageError: an unknown architecture, backend, family, type, profile, revision or filter key.
-        EmptySelection: nothing is left; names the term that eliminated all, or the revision that has something.
+        EmptySelection: no kernel is left; names the term that eliminated all, or a revision that has some.
     """
     settings, registry, profiles = call.settings, call.registry, _profiles(call)
     filter_ = _filter(call, profiles)
@@ -59,7 +59,7 @@ def selected_kernels(call: Call) -> Iterator[KernelSpec]:
                 empty = False
                 yield kernel
         except EmptySelection as none_left:
-            none_left.what += f" (of {where})" if where else ""  # a profile may be what left too few
+            none_left.what += f" (of {where})" if where else ""  # a profile may have left too few
             raise
         if not empty:
             return

@@ -44,7 +44,7 @@ def devices(call: Call) -> None:
 
 
 def plugin_rows(registry: Registry) -> Iterator[PluginRow]:
-    """Every plugin with what it provides, and the plugins of which only the faults are known."""
+    """Every plugin with its contents, and the plugins that did not load, with their faults."""
     from fmha_cli.discovery.registry import BUILTINS
     from fmha_cli.report.documents.installation import Fault, PluginRow
 

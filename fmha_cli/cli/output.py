@@ -142,7 +142,7 @@ class Output:
         self._print(escaped(text))
 
     def drawing(self, text: str) -> None:
-        """Print a drawing below a table; its maker escapes what others wrote.
+        """Print a drawing below a table; its maker escapes foreign text.
 
         Raises:
             EnvironmentProblem: X040, stdout cannot be written.

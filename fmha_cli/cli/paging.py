@@ -30,7 +30,7 @@ class Paper:
     svg: Path | None = None
 
     def check(self) -> None:
-        """Refuse what cannot be written.
+        """Refuse targets that cannot be written.
 
         Raises:
             EnvironmentProblem: X040; X052, a library is missing.
@@ -84,7 +84,7 @@ class Paper:
 
 
 def content_of(call: Call, title: str, runs: Sequence[Run], comparison: Row | None = None) -> Content:
-    """What a page shows of some runs; earlier runs of their points come from the store."""
+    """The content of a page about some runs; earlier runs of their points come from the store."""
     from fmha_cli.pages.gathering import gathered
 
     return gathered(title, runs, store_of(call), comparison)

@@ -1,4 +1,4 @@
-"""The store of results that a command line names, and what keeps the records of a run there."""
+"""The store of results that a command line names, and the keeper of a run's records."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from fmha_cli.walk.tuning.choice import EntriesOf
 
 READ_WAIT_S = 5.0
-"""How long a command waits for another process's transaction before it goes on without what was tuned."""
+"""How long a command waits for another process's transaction before it goes on without the tuned kernels."""
 
 
 def store_of(call: Call) -> Path:
@@ -31,7 +31,9 @@ def store_of(call: Call) -> Path:
 
 
 def tuned_of(call: Call) -> EntriesOf | None:
-    """What gives the tuned entries of a family of problems; None without a store. Whatever is wrong with it costs one line."""
+    """The source of tuned entries for a family of problems; None without a store. Whatever is wrong with it costs one
+    line.
+    """
     if call.settings.on("no_store"):
         return None
     try:
@@ -61,7 +63,7 @@ def tuned_of(call: Call) -> EntriesOf | None:
 
 
 def keeper_of(call: Call) -> Keeper | None:
-    """What keeps the records of a run; None with ``--no-store``.
+    """The keeper of a run's records; None with ``--no-store``.
 
     Raises:
         UsageError: E002, ``--store`` and ``--no-store`` from one source.

@@ -1,4 +1,4 @@
-"""``SweepBoard``: the state of a sweep on stderr: rows done, rows per minute, the time left, and what every worker does."""
+"""``SweepBoard``: the state of a sweep on stderr: rows done, rows per minute, the time left, and every worker's task."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class SweepBoard:
         self.update(len(driver.ledger.done), driver.ledger.total, driver.ledger.lost, driver.working)
 
     def update(self, done: int, total: int, lost: int, workers: Sequence[tuple[str, str]]) -> None:
-        """``done`` of ``total`` rows have a record, ``lost`` workers died; each worker's place and what it does."""
+        """``done`` of ``total`` rows have a record, ``lost`` workers died; each worker's place and task."""
         with self._lock:
             now = self._clock()
             if not self._marks or done != self._marks[-1][1]:

@@ -74,7 +74,7 @@ TALK = (
 
 
 MAY_STAND_ALONE = {"--store": "default"}
-"""Options whose value may be left out, and what they then have."""
+"""Options whose value may be left out, and the value that they then have."""
 
 
 def declared(name: str) -> Command | CommandSet:

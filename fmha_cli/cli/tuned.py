@@ -1,4 +1,4 @@
-"""``fmha tune ls``, ``rm``, ``verify`` and ``export``: what was remembered."""
+"""``fmha tune ls``, ``rm``, ``verify`` and ``export``: the remembered kernels."""
 
 from __future__ import annotations
 

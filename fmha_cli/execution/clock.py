@@ -19,7 +19,7 @@ SLACK, SLACK_NS = 0.01, 5_000
 have a resolution of half a microsecond."""
 
 UNTIMED, UNTIMED_NS = 1.5, 5_000_000
-"""The host waited so many times as long as was reported, and so much longer: worth a note."""
+"""A wait of the host that is so many times as long as the reported time, and longer by so much, deserves a note."""
 
 _DIGITS = 6
 """A contradiction may be small."""

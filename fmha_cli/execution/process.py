@@ -45,7 +45,7 @@ class WorkerProcess:
     """A worker in its own session and process group. Not for several threads.
 
     It dies with the parent: through a pipe whose end it watches, and on Linux through a signal of the system
-    when it was started by the main thread. What it prints, on stdout or stderr, is kept as a log.
+    when it was started by the main thread. Its output on stdout and stderr is kept as a log.
 
     Args:
         held: further descriptors that it inherits and never uses; a lock of such a file lasts until it has ended.
@@ -107,7 +107,7 @@ class WorkerProcess:
         return bytes(self._log[-limit:]).decode("utf-8", "replace")
 
     def clear_log(self) -> None:
-        """Forget what was printed so far."""
+        """Forget the output so far."""
         self._drain_output()
         self._log.clear()
 

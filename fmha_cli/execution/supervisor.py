@@ -1,6 +1,6 @@
 """``Supervisor``: runs jobs in a worker that outlives good kernels and is replaced after bad ones.
 
-What can happen to a job, and its verdict (None: it ran):
+The possible ends of a job, and their verdicts (None: it ran):
 
 =============================================  ===============================  ===============
 what                                           verdict                          worker

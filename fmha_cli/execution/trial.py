@@ -1,4 +1,4 @@
-"""``Trial``: one fill of a job while it is being judged: its launches, and what each of them shows."""
+"""``Trial``: one fill of a job while it is being judged: its launches, and the findings of each."""
 
 from __future__ import annotations
 

@@ -368,9 +368,7 @@ def main(arguments: list[str]) -> None:
     Worker(socket.socket(fileno=channel)).serve()
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
-    os._exit(
-        0
-    )  # every device is closed; what Python and its libraries would still tidy up is time that the parent waits
+    os._exit(0)  # every device is closed; the parent need not wait while Python and its libraries tidy up
 
 
 if __name__ == "__main__":

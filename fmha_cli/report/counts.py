@@ -1,4 +1,4 @@
-"""What two kernels executed on an emulated device, compared in words. The device counts instructions, not time."""
+"""A comparison, in words, of what two kernels executed on an emulated device. The device counts instructions, not time."""
 
 from __future__ import annotations
 

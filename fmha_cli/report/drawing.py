@@ -14,7 +14,8 @@ from fmha_cli.report.table import Table
 
 
 def plain(table: Table, width: int | None = None) -> str:
-    """What all rows share, the table as aligned text, the details, the columns that were left out, the summary.
+    """The values that all rows share, the table as aligned text, the details, the columns that were left out, the
+    summary.
 
     Args:
         width: columns of the terminal; None for everything, as wide as it is.

@@ -1,4 +1,5 @@
-"""Lay a table out for a terminal: what all rows share is said once, long cells are shortened, columns are left out.
+"""Lay a table out for a terminal: values that all rows share are printed once, long cells are shortened, columns are
+left out.
 
 The steps, each only as far as the width demands:
 
@@ -35,7 +36,7 @@ class Layout:
     Attributes:
         rows: the cells; one that was folded has line breaks.
         widths: the columns of the terminal for each column of the table.
-        common: what all rows share.
+        common: the values that all rows share.
         left_out: the names of the columns without a place, in the order of the table.
     """
 
@@ -82,7 +83,7 @@ def lay_out(table: Table, width: int | None) -> Layout:
 
 
 def _telling(table: Table, kept: Sequence[int]) -> set[int]:
-    """The columns without which two rows would look alike: what was asked for differs in them and nowhere else. Results tell no rows
+    """The columns without which two rows would look alike: the requests differ only in them. Results tell no rows
     apart."""
     asked = [i for i in kept if table.columns[i].common is not None]
 
@@ -128,7 +129,7 @@ def _on_lines(table: Table) -> Table:
 
 
 def factored(table: Table) -> tuple[Table, tuple[str, ...]]:
-    """The table without what all its rows share, and what that is. One column always stays."""
+    """The table without the values that all its rows share, and these values. One column always stays."""
     said: list[str] = []
     rows = [list(row) for row in table.rows]
     gone: list[int] = []

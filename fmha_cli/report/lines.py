@@ -72,7 +72,7 @@ _PLACES = {
         "--arch A builds for an architecture without one; `fmha devices -v` says why each has none",
     ),
 }
-"""Reasons that are about a whole backend: what several of them say together, who says it in each, and the help."""
+"""Reasons that are about a whole backend: what several of them have in common, the backends of each, and the help."""
 
 
 def folded(reasons: Sequence[Row]) -> list[Row]:

@@ -66,7 +66,7 @@ class Comparison:
         return tuple(row for row in self.rows if row.screened is None and row.difference.suspicious)
 
     def exit_code(self, fail_on: Sequence[FailOn] = FAIL_ON) -> ExitCode:
-        """1 if a row is what must not be, else 0."""
+        """1 if a row is in a state that counts as a failure, else 0."""
         speeds = {row.difference.speed for row in self.rows if not row.matched.worse}
         bad = (
             (FailOn.SLOWER in fail_on and Speed.SLOWER in speeds)

@@ -18,7 +18,7 @@ UNKNOWN = "unknown"
 
 @dataclass(frozen=True)
 class Brought:
-    """What one file brought.
+    """The outcome for one file.
 
     Attributes:
         runs: ids of its runs.

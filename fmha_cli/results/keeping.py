@@ -26,7 +26,7 @@ class Keeper:
     Args:
         path: of the store.
         argv: the command line.
-        say: takes the one line that says why nothing is kept.
+        say: takes the one line with the reason why nothing is kept.
 
     Attributes:
         kept: number of records that are in the store now.

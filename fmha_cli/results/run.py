@@ -81,7 +81,7 @@ def run_of_file(path: Path) -> Run:
     """The run in a file of ``--json`` or ``--jsonl``, or in a journal. A journal gives its finished rows.
 
     Raises:
-        UsageError: E050, it cannot be read, or is nothing of the kind.
+        UsageError: E050, it cannot be read, or is something else.
     """
     try:
         data = regular_bytes(path)

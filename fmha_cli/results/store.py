@@ -34,7 +34,7 @@ class Store:
         self.path = path
         self.connection = connection
         self.known: dict[tuple[str, bytes], int] = {}
-        """(table, digest) -> id of what earlier records of this process have in common."""
+        """(table, digest) -> id of the shared parts of earlier records of this process."""
 
     @classmethod
     def open(
@@ -101,7 +101,7 @@ class Store:
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
-        """What all queries of the body see is one state.
+        """All queries of the body see the same state.
 
         Raises:
             EnvironmentProblem: X050.
@@ -149,7 +149,7 @@ def _unchanging(path: Path, steps: Sequence[Step]) -> sqlite3.Connection:
 
 @contextmanager
 def guarded(path: Path) -> Iterator[None]:
-    """Turn what goes wrong with the file into an ``EnvironmentProblem``."""
+    """Turn errors of the file into an ``EnvironmentProblem``."""
     try:
         yield
     except Newer as fault:

@@ -22,7 +22,7 @@ ONLY = "FMHA_ONLY"
 """The variable that restricts a command to some of its problems. One that ignores it runs all of them."""
 
 _WITH_ROWS = (ExitCode.OK, ExitCode.WRONG, ExitCode.UNSUPPORTED, ExitCode.ENVIRONMENT, ExitCode.FAILED)
-"""Exit codes of a command that did what it could; its rows say what became of them."""
+"""Exit codes of a command that did what it could; its rows have the outcomes."""
 
 _PATIENCE_S = 10.0
 """How long a command may take to end after a signal."""

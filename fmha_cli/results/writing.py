@@ -21,7 +21,7 @@ from fmha_cli.results.store import Store
 _LONGEST_DICTIONARY = 2**14
 
 PACKED = ("setup",)
-"""Tables of what records share that hold packed texts: a record that is measured once has its own one."""
+"""Tables of shared parts that hold packed texts: a record that is measured once has its own."""
 
 QUANTILE = 0.1
 """The quantile of a process's samples that comparisons of runs look at."""
@@ -38,7 +38,7 @@ class StoredRun:
 def put_run(
     db: sqlite3.Connection, run: RunRow, *, argv: Sequence[str] = (), environment: Mapping[str, Any] | None = None
 ) -> StoredRun:
-    """The run, which is written if the store does not have it. What it did not know is added, and nothing is replaced."""
+    """The run, which is written if the store does not have it. Missing members are added, and none is replaced."""
     told = None if environment is None else canonical_json(environment)
     version = __version__ if environment is None else str(environment.get("fmha"))
     db.execute(
@@ -109,7 +109,7 @@ def put_record(store: Store, db: sqlite3.Connection, run: StoredRun, record: Rec
 
 
 def _columns(record: Record, first: bool) -> Mapping[str, Any]:
-    """What queries ask of a record; of its summaries, process 0 alone has them."""
+    """The members of a record that queries read; among its summaries, only process 0 has them."""
     measured, kernel = record.measurement, record.kernel
     told: dict[str, Any] = {
         "backend": record.backend,
@@ -167,7 +167,7 @@ def problem_id(store: Store, db: sqlite3.Connection, problem: Mapping[str, Any])
 def _id(
     store: Store, db: sqlite3.Connection, table: str, shared: Shared | None, about: Mapping[str, Any], kind: str
 ) -> int | None:
-    """The number of a text in one of the tables of what records share; it is written if it is new."""
+    """The number of a text in one of the tables of shared parts; a new text is written."""
     if shared is None:
         return None
     digest = shared.digest

@@ -7,7 +7,8 @@
 - Choice: the driver reads the store of tuned kernels once, and all workers and later sessions choose from that. Workers of a cluster choose by default,
   because a tuned kernel counts only on the machine on which it was tuned.
 - Deaths: the rows of a dead worker go to another one. The row that was running is given out alone, and is CRASHED after the retries. A place where three
-  workers in succession died is set aside. A worker that is silent for ``--silence`` seconds is given up; what it sends later is ignored.
+  workers in succession died is set aside. A worker that is silent for ``--silence`` seconds is given up; its later
+  messages are ignored.
 - Builds: rows that need the same kernels are in separate chunks. A kernel is built once: on one machine by the lock of
   the build cache, in a cluster by the first worker that gets such a chunk. The others get the entries of its cache and
   verify their digests.

@@ -1,4 +1,4 @@
-"""``--scheduler``: where the workers are, and what protects the way to them.
+"""``--scheduler``: where the workers are, and what protects the connection to them.
 
 A cluster's port runs code that is sent to it (Dask pickles functions), so beyond this machine it must be TLS, with which
 both sides prove who they are.

@@ -123,7 +123,7 @@ class ClusterScheduler:
         return tuple(self._kinds), tuple(self.places())
 
     def _look(self, *, new_kinds: bool = False) -> Sequence[News]:
-        """The workers that exist now; new ones report their devices. Returns what became of the lost ones."""
+        """The workers that exist now; new ones report their devices. Returns the outcomes of the lost ones."""
         there: Mapping[str, Any] = self._client.scheduler_info()["workers"]
         gone = [self._left(address) for address in [*self._seats] if address not in there]
         for address, about in there.items():
@@ -183,7 +183,7 @@ class ClusterScheduler:
             self._seats[address] = _Seat(place, address)
 
     def _left(self, address: str) -> News | None:
-        """A worker is gone; what became of its chunk."""
+        """A worker is gone; returns the outcome of its chunk."""
         seat = self._seats.pop(address)
         if seat.chunk is None:
             return None

@@ -55,7 +55,8 @@ class Driver:
         run: what the records say of it.
         chunk: rows of one chunk.
         retries: see ``Ledger``.
-        seconds, end: the longest time, and when it is over by ``time.monotonic``; what runs then is ended, and the rest is left.
+        seconds, end: the longest time, and when it is over by ``time.monotonic``; running rows are then ended, and the
+            rest is left.
         on_record: takes each record once, in the order in which they come; may raise ``StopWalk``.
         tell: takes a line for people.
         changed: called after every event, to show the state.
@@ -80,7 +81,7 @@ class Driver:
         self.where: dict[int, Place] = {}
         self._stuck_since: float | None = None
         self.phases: dict[str, str] = {}
-        """Place -> what its worker does apart from running a row."""
+        """Place -> its worker's task, if that is not a row."""
 
     def go(self, past: Mapping[str, Record]) -> Done:
         """Run the remaining rows.
@@ -208,7 +209,7 @@ class Driver:
 
     @property
     def working(self) -> Sequence[tuple[str, str]]:
-        """Every worker's place and what it does."""
+        """Every worker's place and task."""
         running = self.ledger.running
         words = {place: self.rows[number].problem.repro() for place, number in running.items()}
         return [(p.text, words.get(p.text) or self.phases.get(p.text, "starts")) for p in self.scheduler.places()]

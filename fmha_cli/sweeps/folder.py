@@ -1,4 +1,4 @@
-"""A sweep on disk: a folder with what was asked for (``sweep.json``), the journal, and what workers printed.
+"""A sweep on disk: a folder with the request (``sweep.json``), the journal, and the workers' output.
 
 It is in the user's state folder until every row is done; ``fmha sweep --resume RUN`` finds it there.
 """
@@ -28,7 +28,7 @@ _SHORTEST = 4
 
 @dataclass(frozen=True, kw_only=True)
 class Spec:
-    """What was asked for.
+    """The request.
 
     Attributes:
         run: id of the run, 32 hexadecimal digits. started: ISO 8601 in UTC.

@@ -62,7 +62,7 @@ class Job:
 
 
 def mark_of(row: Row) -> str:
-    """What makes a row the row that was planned, wherever it runs: problem, kernel, cache mode and place in its group."""
+    """The identity of a planned row, wherever it runs: problem, kernel, cache mode and place in its group."""
     kernel = "" if row.choice is None else row.choice.kernel.digest[:16]
     return f"{row.problem.digest[:16]} {kernel} {row.cache.value} {row.asked or ''} {row.turn}"
 
@@ -73,7 +73,7 @@ Those of a chunk have its number in ``chunk``."""
 
 
 def event_lines(buffer: bytearray, data: bytes) -> Sequence[Event]:
-    """The whole lines of what came so far; the rest stays in the buffer. Anything other than an event is dropped: a
+    """The whole lines received so far; the rest stays in the buffer. Anything other than an event is dropped: a
     process that is killed may leave half a line.
     """
     buffer += data

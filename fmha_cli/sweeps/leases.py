@@ -2,8 +2,8 @@
 
 The lock is taken before a worker starts and inherited by every process that may use the device. It ends when the last of
 them has ended, however that happens, so a device whose worker was killed is not given away while a child of that worker
-still runs on it. The file says who holds it; what it says counts only while it is locked. Workers that time nothing may share a
-device's lease with others of their sort.
+still runs on it. The file names the holder; the name counts only while the file is locked. Workers that time nothing
+may share a device's lease with others of their sort.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ class LocalScheduler:
 
     Args:
         states: the folder of states, where leases are.
-        folder: of the sweep, for what its workers print.
+        folder: of the sweep, for its workers' output.
         run: the id of the sweep.
         silence_s: seconds without a sign of life after which a worker is ended. It gives one every second, whatever its
             kernels do.

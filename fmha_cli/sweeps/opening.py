@@ -51,7 +51,7 @@ class Opened:
 def planned_sweep(
     spec: Spec, registry: Registry, kinds: Sequence[Kind], places: Sequence[Place], notify: Callable[[str], None]
 ) -> SweepPlan:
-    """The plan of what was asked for.
+    """The plan of the request.
 
     Raises:
         UsageError, EnvironmentProblem, UnsupportedError: nothing runs.

@@ -81,7 +81,7 @@ class SweepPlan:
         points: every problem.
         layers: of a model, one for each problem; empty without a model.
         units: in the order in which rows are shown.
-        tuned: what was remembered of the problems.
+        tuned: the remembered kernels of the problems.
     """
 
     request: Request

@@ -63,12 +63,12 @@ class ChildProcess:
             self._process.stdin.flush()
 
     def hear(self) -> Sequence[Event] | None:
-        """What it said since; None at its end. Blocks until there is something."""
+        """Its output since the last call; None at its end. Blocks until there is something."""
         data = os.read(self.answers, 1 << 20)
         return event_lines(self._buffer, data) if data else None
 
     def kill(self) -> None:
-        """End it and what it started at once; its answers then end."""
+        """End it and its children at once; its answers then end."""
         kill_group(self._process.pid)
 
     def bury(self) -> str:

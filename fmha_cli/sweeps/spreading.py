@@ -81,7 +81,7 @@ class Finder:
         return self._cluster
 
     def scheduler(self, places: Sequence[Place], folder: Path) -> Scheduler:
-        """What gives chunks to the devices that were found."""
+        """The object that gives chunks to the devices."""
         if self._cluster is not None:
             return self._cluster
         return LocalScheduler(places, state_folder(self._environ), folder, self._spec.run, self._spec.silence_s)

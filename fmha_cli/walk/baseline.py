@@ -95,7 +95,7 @@ class Baseline:
         return Against.of(_processes([record]), _processes(rows), against=self.name, rule=rule)
 
     def coverage(self, planned: Sequence[Planned]) -> tuple[str, ...]:
-        """What to tell before the rows run: how many have a counterpart if not all have, and which rows do not count.
+        """What to print before the rows run: how many have a counterpart if not all have, and which rows do not count.
 
         Raises:
             EmptySelection: none has a counterpart. The message names the condition that no row of the baseline meets.

@@ -72,7 +72,7 @@ def emulation_of(request: Request, registry: Registry, context: BuildContext) ->
     """Build what the jobs of a request need on its emulated device; None for any other device.
 
     Raises:
-        UsageError: Z007, the emulator has no such arithmetic.
+        UsageError: Z007, the emulator lacks the arithmetic.
         EnvironmentProblem: Z001, Z002; no compiler; the cache cannot be written.
         KernelFailure: the emulator does not compile.
     """

@@ -298,7 +298,7 @@ class Executor:
         return self._registry.backend(backend).dropout_stream
 
     def launcher(self, job: Job, arena: Arena, row: Row) -> Launcher:
-        """What launches a job that was judged, in the cache mode of its row."""
+        """The launcher of a judged job, in the cache mode of its row."""
         cold, timeout = row.cache is CacheState.COLD, self._request.timeout or None
 
         def run(count: int) -> JobResult:

@@ -265,7 +265,7 @@ def _common_dtype(dtypes: Mapping[str, np.dtype[np.generic]], given: InputFiles)
 
 
 def _one_type(names: set[str]) -> str:
-    """What makes tensors of these types one problem: only float32 and float64 are rounded to another type."""
+    """How tensors of these types become one problem: only float32 and float64 are rounded to another type."""
     if names == {"float4_e2m1fn"}:
         return f"--dtype {DType.MXFP4.value}"
     fixed = names - {"float32", "float64"}

@@ -19,7 +19,7 @@ from fmha_cli.toolchain.cache.root import open_root
 MAGIC = b"fmha.kernel-index/1\n"
 _DIGEST = hashlib.sha256().digest_size
 _ROOMS = ("domain", "discovery", "codegen", "backends")
-"""The rooms whose code decides which kernels there are, and what their digests and upstream names are."""
+"""The packages whose code decides which kernels exist, and their digests and upstream names."""
 
 
 class StoredTables:

@@ -1,4 +1,6 @@
-"""What a walk says before anything is fetched or compiled: where its rows run, if that is not what one would expect."""
+"""The notices of a walk before anything is fetched or compiled: where its rows run, if that is not what one would
+expect.
+"""
 
 from __future__ import annotations
 

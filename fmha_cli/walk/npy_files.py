@@ -34,7 +34,7 @@ _MOST_AXES = 64
 
 
 class Unreadable(Exception):
-    """What is wrong with a file, as the predicate of a sentence about it, and what to do about it."""
+    """A file's fault, as the predicate of a sentence about the file, and the remedy."""
 
     def __init__(self, what: str, *, help: str | None = None) -> None:
         super().__init__(what)

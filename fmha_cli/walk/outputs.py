@@ -78,7 +78,7 @@ def refuse_overwriting(paths: Iterable[Path], flag: str, inputs: Mapping[str, Pa
     """Like ``refuse_inputs``.
 
     Args:
-        inputs: what names a file that is read -> the file, which need not exist.
+        inputs: the name of an input -> its file, which need not exist.
 
     Raises:
         UsageError: E038.

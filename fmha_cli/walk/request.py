@@ -58,7 +58,7 @@ class Request:
         ab: two kernels whose timed launches are interleaved.
         select: ``tuned``: what ``fmha tune`` remembered goes before the backends' own choice; ``default``: it does not.
         peak: ``measured`` or ``spec``.
-        probe: measure what kernels need to know of the processor and no fact tells, once per machine.
+        probe: measure the properties of the processor that kernels need and no fact has, once per machine.
         budget_s: time for the samples of one row of ``bench``, once there are enough of them.
         max_time_s: the longest time for the samples of one row, however few they are.
         processes: fresh workers that share the samples of one row of ``bench``; 1: the worker that checked it takes them.

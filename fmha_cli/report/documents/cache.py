@@ -63,7 +63,7 @@ HELD: Mapping[str, Column] = MappingProxyType(
         "toolchain": Column("toolchain", fit=Fit.MIDDLE, common="{}".format, rank=3),
     }
 )
-"""The columns of a table of what an archive holds."""
+"""The columns of a table of an archive's entries."""
 
 
 @dataclass(frozen=True, kw_only=True)
