@@ -35,7 +35,7 @@ def other_runs() -> list[Run]:
     return [honest_run(*planned) for planned in plan_others(120, first_seed=10**6)]
 
 
-@pytest.mark.parametrize("count", [80, pytest.param(240, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [40, pytest.param(240, marks=pytest.mark.slow)])
 def test_honest_runs_pass(count: int) -> None:
     runs = [honest_run(*planned) for planned in plan_honest(count, first_seed=10**6)]
     assert [run for run in runs if not run.accepted[RULES[-1]]] == []

@@ -100,7 +100,7 @@ def closed_cases(draw: st.DrawFn) -> tuple[Problem, str]:
     return problem, kind
 
 
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=20)
 @given(closed_cases(), st.integers(0, 3))
 def test_closed_answers_are_those_of_the_reference(case: tuple[Problem, str], seed: int) -> None:
     agrees(*case, seed)

@@ -134,7 +134,7 @@ def problems(draw: st.DrawFn) -> str:
     return " ".join(map(str, words))
 
 
-@settings(derandomize=True, max_examples=120, deadline=None)
+@settings(derandomize=True, max_examples=60, deadline=None)
 @given(problems(), st.sampled_from(FILLS), st.integers(1, 5), st.integers(1, 5))
 def test_any_problem(line: str, kind: str, key_block: int, row_block: int) -> None:
     with pytest.MonkeyPatch.context() as patch:

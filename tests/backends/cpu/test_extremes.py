@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -44,6 +46,13 @@ TABLE = [
 """Architecture and type of every kernel: the default suite has this machine's best architecture and matrix tiles."""
 
 
+def runnable() -> Iterator[Any]:
+    """The architectures of this machine: its best with vectors and its matrix tiles, in CI the others, which are compiled for this."""
+    for arch in (*WHOLE, *([AMX] if BEST == AMX else [])):
+        often = arch in (WHOLE[0], AMX)
+        yield pytest.param(arch, marks=() if often else (pytest.mark.slow, pytest.mark.ci))
+
+
 def found(load: Load, arch: str, kind: str, case: AttentionCase, fault: ExtremeFault | None = None) -> list[str]:
     """What the formula says against a launch."""
     if isinstance(case, BackwardCase):
@@ -82,7 +91,7 @@ def test_fault_shows(load: Load, arch: str, dtype: str, fault: ExtremeFault, kin
     assert found(load, arch, kind, extreme_case(SHOWN_BY[fault], dtype, kind), fault) != []
 
 
-@pytest.mark.parametrize("arch", [*WHOLE, *([AMX] if BEST == AMX else [])])
+@pytest.mark.parametrize("arch", list(runnable()))
 def test_the_values_of_a_row_with_one_large_bias(arch: str) -> None:
     rng = np.random.default_rng(0)
     q, k, v = (
@@ -103,7 +112,7 @@ def test_the_values_of_a_row_with_one_large_bias(arch: str) -> None:
 @pytest.mark.parametrize("rows", [1, 40])
 @pytest.mark.parametrize("scales", ["head", "kv-block"])
 @pytest.mark.parametrize("kv", ["int8", "fp8_e4m3"])
-@pytest.mark.parametrize("arch", [*WHOLE, *([AMX] if BEST == AMX else [])])
+@pytest.mark.parametrize("arch", list(runnable()))
 def test_caches_of_bytes_with_large_factors(arch: str, kv: str, scales: str, rows: int) -> None:
     """Products are small whole numbers, and the factor makes them large: keys of equal largest scores share a row."""
     line = f"-b 1 -H 2 --kv-heads 1 -s {rows} -d 32 --kv-cache linear --cache-seqlens 150 --dtype bf16 --kv-dtype {kv} --qscale {scales}"
@@ -125,7 +134,7 @@ def test_caches_of_bytes_with_large_factors(arch: str, kv: str, scales: str, row
 
 
 @pytest.mark.parametrize("rows", [1, 40])
-@pytest.mark.parametrize("arch", [*WHOLE, *([AMX] if BEST == AMX else [])])
+@pytest.mark.parametrize("arch", list(runnable()))
 def test_bytes_that_a_bias_hides(arch: str, rows: int) -> None:
     """NaN in a cache of fp8, under a bias of -inf; row 2 of many sees no key."""
     line = f"-b 1 -H 2 --kv-heads 1 -s {rows} -d 32 --kv-cache linear --cache-seqlens 150 --dtype bf16 --kv-dtype fp8_e4m3 --qscale head"
