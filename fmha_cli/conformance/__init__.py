@@ -8,7 +8,7 @@
     def test_conformance(check, tmp_path):
         check(conformance.Subject(MyBackend(), entry="my_plugin", cache_root=tmp_path / "cache"))
 
-Claims drive tests: what the backend accepts must run and pass, what it refuses must carry a Reason.
+Claims drive tests: problems that the backend accepts must run and pass, and each refusal must carry a Reason.
 
 A plugin for a library states what the library does. Tests can ask the library itself, so nobody has to trust the rules::
 

@@ -125,7 +125,7 @@ class Agreement:
 
 
 def check_agreement(subject: Subject, problems: Iterable[Problem], needless: Mapping[str, str]) -> Agreement:
-    """What the rules accept passes, and what rules of the backend's own refuse does not pass when it is run all the same.
+    """Accepted problems pass, and problems that the backend's own rules refuse do not pass when they are run anyway.
 
     Args:
         needless: id -> why this rule also refuses problems that the library computes rightly.

@@ -1,4 +1,4 @@
-"""For a plugin: what its files import, what it imports before there is a worker, and what it says without its library."""
+"""For a plugin: the imports of its files, its imports before a worker exists, and its answers without its library."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def check_parent(subject: Subject, *packages: str) -> None:
 
 
 def probed(backend: Backend, installed: str | None = None) -> Availability:
-    """What its probe says where every package has this version, or where none is installed."""
+    """The answer of its probe where every package has this version, or where none is installed."""
 
     def version(name: str) -> str:
         if installed is None:

@@ -53,7 +53,7 @@ def revisions_in(text: Callable[[str], str | None]) -> dict[str, str]:
 
 
 def compared() -> tuple[str, Builtin]:
-    """The first backend whose upstream has programs, by its name, and what is known of it without importing it."""
+    """The first backend whose upstream has programs, by its name, and its facts, without importing it."""
     return next((name, builtin) for name, builtin in BUILTINS.items() if builtin.binaries)
 
 

@@ -1,4 +1,4 @@
-"""Which emulated device ``--device emu:ARCH`` means, and what backends find on it. It is used only when named."""
+"""Which emulated device ``--device emu:ARCH`` means, and how backends see it. It is used only when named."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def emulated_devices(registry: Registry) -> Iterator[tuple[Emulator, DeviceFacts
 
 
 def emulated_device(registry: Registry, id: str) -> tuple[Emulator, DeviceFacts]:
-    """The device of an id, and what emulates it.
+    """The device of an id, and its emulator.
 
     Raises:
         EnvironmentProblem: Z001, no emulator is installed; Z002, none has this device.
@@ -59,7 +59,7 @@ def emulated_device(registry: Registry, id: str) -> tuple[Emulator, DeviceFacts]
 
 
 def emulated_availability(registry: Registry, backends: Iterable[Backend], id: str) -> dict[str, Availability]:
-    """What each backend finds if an emulated device was named: only that device, if its sessions run on it.
+    """The devices of each backend if an emulated device was named: only that device, if its sessions run on it.
 
     Raises:
         EnvironmentProblem: Z001, Z002.

@@ -3,7 +3,8 @@
 What a class does with the members is a row of ``arch_specs/_model_types.json``: the members that it fills in, other names of members,
 and a formula (``domain.formula``) for each fact, in which ``i`` is the number of the layer, and the name of another fact stands for
 that fact's value. ``tests/checks/model_table.py`` makes the file. A member that is null is null, not missing: ``"sliding_window": null``
-switches off the window that the class would have. Nothing of an outer configuration counts for the language model inside it.
+switches off the window that the class would have. An outer configuration does not count for the language model inside
+it.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ ANY = "*"
 
 @dataclass(frozen=True)
 class TypeRow:
-    """What one ``model_type`` means.
+    """The meaning of one ``model_type``.
 
     Attributes:
         source: file and symbol.
@@ -38,7 +39,7 @@ class TypeRow:
         text: the member that holds the language model, if the type is that of a model for several media.
         text_type: the model_type of that member where it does not say.
         names: other names of members -> the name in the formulas.
-        defaults: what the class fills in for members that are not there; null members stay null.
+        defaults: the class's defaults for missing members; null members stay null.
         facts: name -> formula.
         refused: formula -> what is true of the attention where it holds, which no flag expresses.
     """
@@ -155,10 +156,10 @@ _DECODERS = ("CausalLM", "LMHeadModel")
 
 @dataclass(frozen=True)
 class Read:
-    """What a configuration says.
+    """The content of a configuration.
 
     Attributes:
-        note: a sentence for people about what was assumed; empty if nothing was.
+        note: a sentence for people about the assumptions; empty without any.
     """
 
     model: Model
@@ -210,7 +211,7 @@ def model_from(members: Members, name: str, title: str, assumed: str = "") -> Mo
 
 
 def _members(data: Mapping[str, Any]) -> tuple[Members, str]:
-    """The members that count, and what was assumed about them."""
+    """The members that count, and the assumptions about them."""
     rows, place, kind = type_rows(), "", _kind(data)
     outer = data
     while (row := rows.get(kind)) is not None and row.text:

@@ -36,7 +36,7 @@ SIZES: Mapping[Phase, Mapping[str, str]] = {
 
 @dataclass(frozen=True)
 class Wanted:
-    """What one ``--model`` asks for: a model, and those of its layers that count; ``note`` is a word for people."""
+    """The request of one ``--model``: a model, and its layers that count; ``note`` is a word for people."""
 
     model: Model
     layers: tuple[Layers, ...]
@@ -114,11 +114,11 @@ def phases_of(text: str | None) -> tuple[Phase, ...]:
 def completed(
     given: Given, wanted: Model, layers: Layers, phase: Phase, tp: int, drops: frozenset[str]
 ) -> dict[str, Any]:
-    """The flags of one kind of layers in one phase, as a sweep takes them: what was given, and the model's for the rest.
+    """The flags of one kind of layers in one phase, as a sweep takes them: the given ones, and the model's for the
+    rest.
 
     Args:
-        given: flag key -> what was given.
-        drops: flags that what was given excludes.
+        given: flag key -> the given value. drops: flags that the given ones exclude.
 
     Raises:
         UsageError: E062, an encoder has no decoding steps.

@@ -1,7 +1,7 @@
 """The smallest changes of a refused problem's flags with which some kernel would serve it.
 
-What to try follows from the hints of the reasons, and from the options that a problem can do without. Whether it works is
-never inferred: the backends are asked about every changed problem.
+The changes to try come from the hints of the reasons, and from the options that a problem can do without. Whether it
+works is never inferred: the backends are asked about every changed problem.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def _sizes(problem: Problem, trace: Trace) -> Iterator[Change]:
 
 
 def _options(problem: Problem) -> Iterator[Change]:
-    """What a problem can do without, and the common element types."""
+    """The options that a problem can do without, and the common element types."""
     raw = flags_by_key(problem)
     yield from (((key, None),) for key in _DISPENSABLE if key in raw)
     yield from ((("dtype", dtype),) for dtype in _DTYPES if dtype != problem.dtype.value)

@@ -2,7 +2,7 @@
 
 Learned by trying: ``load_setuptools_entrypoints`` stops at the first entry point that raises, a
 misspelled hookimpl stays silent until ``check_pending``, and one raising hookimpl aborts the whole
-hook call. So every plugin is loaded, checked and asked on its own.
+hook call. So every plugin is loaded, checked and called on its own.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def load_plugins(entries: Iterable[EntryPoint]) -> tuple[list[Plugin], list[Plug
 
 
 def _loaded(entry: EntryPoint, others: Iterable[Plugin]) -> Plugin | tuple[str, str]:
-    """The plugin of an entry point, or what is wrong with it and what helps."""
+    """The plugin of an entry point, or its fault and the remedy."""
     if any(entry.name == other.name for other in others):
         return f"a second plugin has this name ({entry.value})", "uninstall one"
     try:

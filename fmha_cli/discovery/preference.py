@@ -63,7 +63,7 @@ class Preference:
         return next((place.source for place in self.order if place.backend == backend), None)
 
     def confirmation(self, backend: str, arch: str) -> Confirmation | None:
-        """What confirmed a backend's kernels for an architecture; None if nothing did."""
+        """The confirmation of a backend's kernels for an architecture; None without one."""
         return next((row for row in self.confirmed if (row.backend, row.arch) == (backend, arch)), None)
 
     def sorted(self, backends: Iterable[str]) -> list[str]:

@@ -119,7 +119,7 @@ class Registry:
         return found, faults
 
     def _objection(self, backend: Any, plugin: Plugin, found: _Found) -> tuple[str, str] | None:
-        """What is wrong with a plugin's backend, and what helps."""
+        """The fault of a plugin's backend, and the remedy."""
         if missing := lacking(backend, Backend):
             return missing, _PAGE
         if backend.name in _WORDS or "," in backend.name:

@@ -58,7 +58,7 @@ class Selection:
         return self.choices[0] if self.choices else None
 
     def of(self, backend: str) -> Selection:
-        """What was decided about the kernels of one backend."""
+        """The decisions about the kernels of one backend."""
         trace = Trace(tuple(d for d in self.trace.decisions if d.backend == backend))
         return Selection(trace, tuple(c for c in self.choices if c.kernel.backend == backend), self.preference)
 

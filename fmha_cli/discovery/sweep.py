@@ -6,7 +6,7 @@ marked ``repeats`` sweeps by being given again.
 
 Order of the points: the flags in the order of ``PROBLEM_FLAGS``, the first one varying slowest, each
 through its values as given. Defaults of the form "= heads" apply to each point, because every point is
-resolved separately. Equal points are kept: what is requested twice is done twice.
+resolved separately. Equal points are kept: a point that is requested twice runs twice.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ LIMIT = 100_000
 """The most points of one sweep; more are assumed to be a mistake."""
 
 Given = Mapping[str, str | bool | int | float | Sequence[str]]
-"""Flag key -> what was given: text, a switch, a plain number, or every text of a repeated flag."""
+"""Flag key -> the given value: text, a switch, a plain number, or every text of a repeated flag."""
 
 Raw = dict[str, str | bool | int | float]
 """The flags of one point."""

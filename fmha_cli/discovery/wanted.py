@@ -11,7 +11,7 @@ from fmha_cli.domain.errors import UsageError
 from fmha_cli.domain.protocols import Backend
 
 AUTO, ALL = "auto", "all"
-"""Words that stand in the place of names."""
+"""Words that replace names."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +38,7 @@ class Wanted:
         """The names, as given; none for ``auto`` and ``all``.
 
         Raises:
-            UsageError: E002, an empty name, a name twice, or a word that stands alone among names.
+            UsageError: E002, an empty name, a name twice, or a word that must stand alone, among names.
         """
         if self.backend in (AUTO, ALL):
             return ()
@@ -111,9 +111,9 @@ class Contenders:
 def contenders(registry: Registry, found: Mapping[str, Availability], wanted: Wanted) -> Contenders:
     """The backends that ``--backend a,b`` or ``--backend all`` compares.
 
-    ``all`` compares on one device: that of ``--device``, else the first GPU for which a backend has kernels, else the CPU. With
-    ``--arch`` and no ``--device`` it compares what has kernels for the architecture. Other backends are left out with the
-    reason, unless that would leave none.
+    ``all`` compares on one device: that of ``--device``, else the first GPU for which a backend has kernels, else the
+    CPU. With ``--arch`` and no ``--device`` it compares the backends that have kernels for the architecture. Other
+    backends are left out with the reason, unless that would leave none.
 
     Args:
         found: each wanted backend's probe.

@@ -74,7 +74,7 @@ def passed_over(selection: Selection, best: Choice, other: Choice) -> str:
 
 
 def compared(selection: Selection, a: Decision, b: Decision) -> str:
-    """One sentence about two decisions: which kernel is ahead and why, or what refuses it.
+    """One sentence about two decisions: which kernel is ahead and why, or the rule that refuses it.
 
     Args:
         a, b: decisions about single kernels; of the selection, or refusals.

@@ -35,7 +35,7 @@ class ArchSpec:
         vendor: ``cpu``, ``amd`` or ``nvidia``.
         title: one line for people.
         facts: name -> {"value": ..., "source": ...}. Where sources were weighed, a fact also has "confidence"
-            (``checked``, ``recalled`` or ``conflict``) and "conflict" (what another source says).
+            (``checked``, ``recalled`` or ``conflict``) and "conflict" (the statement of another source).
         backends: backend name -> that backend's own tables (tiles, pipelines ...), each row with a source.
     """
 
@@ -149,7 +149,7 @@ def load_arch(name: str) -> ArchSpec:
 
 @cache
 def _facts_in(folder: Path, name: str) -> ArchSpec:
-    """The list of what a backend has asks for every architecture, again and again."""
+    """Listing a backend's kernels reads every architecture, again and again."""
     return _read(folder, name)
 
 

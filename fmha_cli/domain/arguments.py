@@ -1,5 +1,6 @@
-"""Python arguments as flags: numbers, lists and one-dimensional arrays of any library as the texts that the flags read, and what
-other libraries' arguments are called here."""
+"""Python arguments as flags: numbers, lists and one-dimensional arrays of any library as the texts that the flags read,
+and the names here of other libraries' arguments.
+"""
 
 from __future__ import annotations
 
@@ -121,7 +122,7 @@ def _shown(value: object) -> str:
 
 
 def _elsewhere(name: str, value: Any) -> UsageError | None:
-    """The error of an argument that other libraries have, with what to write instead; None if the name is not known."""
+    """The error of an argument that other libraries have, with its replacement; None for an unknown name."""
     from fmha_cli.domain.spoken import meaning
 
     found = meaning(name, Kind.OPTION)
@@ -203,7 +204,7 @@ _FORMS: Mapping[str, Callable[[Any], str]] = {
     "dout": lambda value: "do=array",
     "grad_output": lambda value: "do=array",
 }
-"""Arguments whose value has another form here -> what to write for a value.
+"""Arguments whose value has another form here -> how to write a value.
 
 Source: Dao-AILab/flash-attention, flash_attn_interface.py (window_size, cu_seqlens, return_attn_probs); JAX,
 jax.nn.dot_product_attention (local_window_size); Hugging Face transformers, sliding_window counts the query's own key; PyTorch,

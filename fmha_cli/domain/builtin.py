@@ -1,4 +1,4 @@
-"""``Builtin``: what the command line must know about a built-in backend before it imports the backend."""
+"""``Builtin``: the facts about a built-in backend that the command line needs before it imports the backend."""
 
 from __future__ import annotations
 

@@ -2,8 +2,8 @@
 
 Enums are written by value, paths as text, tuples as lists, nested dataclasses as objects; other values already are JSON
 values. Reading follows the type hints and is strict: an unknown member, a missing member, a value of another type or one
-outside the limits of its annotation is an error that names the path of the member. ``members`` lists what an annotation
-may add.
+outside the limits of its annotation is an error that names the path of the member. ``members`` lists the possible
+additions of an annotation.
 
 A class may name later members in ``json_later``: fields that were added when documents and digests existed already. JSON has
 them only where they differ from their defaults.
@@ -61,7 +61,9 @@ class Member:
 
     @property
     def written(self) -> Callable[[Any], Any]:
-        """Converts a value to JSON; what a mapping to ``Any`` holds is JSON already, and so are lists of such mappings."""
+        """Converts a value to JSON; the content of a mapping to ``Any`` is JSON already, and so are lists of such
+        mappings.
+        """
         hint = bare(self.hint)
         return dict if hint == Mapping[str, Any] else list if hint == tuple[Mapping[str, Any], ...] else _plain
 
@@ -148,7 +150,7 @@ def _writers_of(kind: Any) -> tuple[tuple[str, str, Callable[[Any], Any], tuple[
 def once(noun: object, key: str, make: Callable[[], T]) -> T:
     """Compute something about a frozen dataclass once and keep it with the object.
 
-    Equality, hash and copies ignore what is kept.
+    Equality, hash and copies ignore the kept values.
     """
     kept: dict[str, Any] | None = getattr(noun, "__dict__", None)
     if kept is None:  # a dataclass with slots

@@ -1,8 +1,8 @@
-"""What a backend provides for its project's own programs, so that ``fmha parity`` can compare them with this tool.
+"""A backend's support for its project's own programs, which ``fmha parity`` compares with this tool.
 
 A project has one program for the forward pass and one for the backward pass. ``Case`` is one run of a program, and
-``Mapped`` is the same case for this tool. ``Ran`` is what the system observed of a run, and ``Reading`` is what the
-run means.
+``Mapped`` is the same case for this tool. ``Ran`` holds the system's observations of a run, and ``Reading`` its
+meaning.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class Mapped:
         flags: this tool's problem flags; empty if the sides cannot be compared.
         problem: the problem of these flags; None if the sides cannot be compared.
         reasons: why the sides cannot be compared; empty if they can.
-        notes: what a reader should know about the case.
+        notes: sentences about the case for its reader.
         fill: the fill that this tool uses.
     """
 
@@ -156,7 +156,7 @@ class Ran:
 
 @dataclass(frozen=True)
 class Reading:
-    """What a run means.
+    """The meaning of a run.
 
     Attributes:
         why: one line for people, empty for a plain pass.
@@ -222,7 +222,7 @@ class Counterpart(Protocol):
         """The case for both sides. A case that cannot be mapped is not comparable; this never raises."""
 
     def read(self, ran: Ran, case: Case, *, validated: bool = True) -> Reading:
-        """The meaning of a run of a case. ``validated``: whether the program was asked to check its result."""
+        """The meaning of a run of a case. ``validated``: whether the program had to check its result."""
 
     def without_times(self, reading: Reading) -> Reading:
         """The reading without its times, which mean nothing on an emulated device."""

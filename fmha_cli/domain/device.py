@@ -1,4 +1,5 @@
-"""``DeviceFacts`` and ``Availability``: what a backend found; and what this process may use of the machine.
+"""``DeviceFacts`` and ``Availability``: the devices that a backend found, and the part of the machine that this process
+may use.
 
 Both nouns can be made without hardware.
 """

@@ -61,7 +61,7 @@ def difference(before: Problem, after: Problem) -> dict[str, str | bool | None]:
 
 
 def distance(before: Problem, after: Problem) -> tuple[int, float]:
-    """How much one problem differs from another: the number of flags, then what they cost."""
+    """How much one problem differs from another: the number of flags, then their cost."""
     old, new = flags_by_key(before), flags_by_key(after)
     keys = difference(before, after)
     return len(keys), sum(_cost(key, old.get(key), new.get(key)) for key in keys)

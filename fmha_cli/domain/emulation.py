@@ -1,4 +1,4 @@
-"""``Emulator``: devices that execute kernels instruction by instruction on the CPU, and what they observe.
+"""``Emulator``: devices that execute kernels instruction by instruction on the CPU, and their observations.
 
 An emulator is a library that replaces a device's runtime. The worker attaches it before the session opens, so the
 backend's own code runs on it unchanged. A program of another project loads it before its own libraries. Standard
@@ -53,7 +53,7 @@ class FindingKind(StrEnum):
 
 
 class Arithmetic(StrEnum):
-    """How matrix instructions add up what their documents leave open."""
+    """The order of sums in matrix instructions where their documents leave it open."""
 
     DOCUMENT = "document"
     """As the document says; the plainest order and rounding where it says nothing."""
@@ -89,7 +89,7 @@ class Finding:
 
 @dataclass(frozen=True, kw_only=True)
 class Executed:
-    """What the launches of one GPU kernel did on an emulated device, summed over its waves."""
+    """The counts of one GPU kernel's launches on an emulated device, summed over its waves."""
 
     kernel: Annotated[str, "symbol of the function in the code object"]
     launches: Count = 1
@@ -124,7 +124,7 @@ class Executed:
 
 @dataclass(frozen=True)
 class Observed:
-    """What was observed since the last call of ``Attached.take``.
+    """The observations since the last call of ``Attached.take``.
 
     Attributes:
         executed: one entry for each kernel, in the order of their first launches.
@@ -199,7 +199,7 @@ class Attached(Protocol):
         """
 
     def take(self) -> Observed:
-        """What was observed since the last call."""
+        """The observations since the last call."""
 
 
 @runtime_checkable
@@ -237,7 +237,7 @@ class Emulator(Protocol):
     def program_environment(
         self, library: Path, device: DeviceFacts, options: EmulatorOptions, report: Path
     ) -> Mapping[str, str]:
-        """The variables that make a program run on the device and write what was observed to ``report``."""
+        """The variables that make a program run on the device and write the observations to ``report``."""
 
     def read_report(self, text: str) -> Observed:
         """The content of a program's report.

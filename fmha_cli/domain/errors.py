@@ -13,7 +13,7 @@ class ExitCode(IntEnum):
     """The exit codes of the command line. ``docs/reference/verdicts.md`` is made from the text under each."""
 
     OK = 0
-    """Everything that was asked for is good."""
+    """Everything that was requested is good."""
     WRONG = 1
     """A result is wrong or not to be trusted, a run is slower, or upstream's program disagrees."""
     USAGE = 2
@@ -27,7 +27,7 @@ class ExitCode(IntEnum):
     FAILED = 6
     """A kernel did not build or launch, crashed, hung, or ran out of memory. One row is enough."""
     INTERNAL = 70
-    """An error in ``fmha`` itself. The message holds what a bug report needs."""
+    """An error in ``fmha`` itself. The message holds the details for a bug report."""
     INTERRUPTED = 130
     """You interrupted the run. ``--resume JOURNAL`` continues it."""
 
@@ -36,11 +36,11 @@ class FmhaError(Exception):
     """Base of all expected errors.
 
     Args:
-        what: one line that says what is wrong, with the values.
+        what: one line that states the fault, with the values.
         code: the id of the rule or error (``P003``, ``K012``, ``X040``), which is shown in brackets.
         where: the flag, file or kernel concerned.
         why: the rule or the cause behind it, shown as the one or the other.
-        help: what to do about it.
+        help: the remedy.
     """
 
     exit_code: ExitCode = ExitCode.INTERNAL
@@ -71,12 +71,12 @@ class FmhaError(Exception):
 
     @property
     def in_one_line(self) -> str:
-        """What is wrong, and why if that is known."""
+        """The fault, and its cause if known."""
         return f"{self.what}: {self.why}" if self.why else self.what
 
     @property
     def _reason(self) -> str:
-        """What ``why`` is: a rule of the product, or what another program, the system or a library said."""
+        """The kind of ``why``: a rule of the product, or a message of another program, the system or a library."""
         foreign = self.__cause__ is not None and not isinstance(self.__cause__, FmhaError)
         return "cause" if foreign or isinstance(self, _OF_THE_MACHINE) else "rule"
 

@@ -1,4 +1,4 @@
-"""``FirstLaunch``: what a worker observed of a row's first launch besides its times."""
+"""``FirstLaunch``: a worker's observations of a row's first launch, apart from its times."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ IDLE_S = 0.005
 
 @dataclass(frozen=True, kw_only=True)
 class FirstLaunch:
-    """What a worker observed of the first launch of a job.
+    """A worker's observations of the first launch of a job.
 
     Attributes:
         peak_bytes: the worker's largest resident memory during the launch, less what it had right before. The tensors are

@@ -26,7 +26,9 @@ class FlagKind(Enum):
 
 @dataclass(frozen=True)
 class Flag:
-    """One flag: ``name`` without dashes, ``kind``, help, whether a comma list in it is a sweep, and what it counts."""
+    """One flag: ``name`` without dashes, ``kind``, help, whether a comma list in it is a sweep, and the unit that it
+    counts.
+    """
 
     name: str
     kind: FlagKind

@@ -1,8 +1,8 @@
 """Formulas of the tables in ``arch_specs/``: a small part of Python's expressions, read from its syntax tree.
 
-``head_dim or hidden_size // num_attention_heads`` says what a class computes in the words of its source. There are names,
-constants, arithmetic, comparisons, ``and``, ``or``, ``not``, a choice, subscripts, tuples, and the functions of ``_FUNCTIONS``.
-A subscript of None, or one that is not there, is None.
+``head_dim or hidden_size // num_attention_heads`` states a class's computation in the words of its source. There are
+names, constants, arithmetic, comparisons, ``and``, ``or``, ``not``, a choice, subscripts, tuples, and the functions of
+``_FUNCTIONS``. A subscript of None, or one that is not there, is None.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def value_of(text: str, member: Callable[[str], Any]) -> Any:
         member: gives the value of a name.
 
     Raises:
-        ValueError: the formula cannot be read, or what its names stand for has no such value.
+        ValueError: the formula cannot be read, or the objects that its names mean lack such a value.
     """
     try:
         return _value(_tree(text), member)

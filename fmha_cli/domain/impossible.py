@@ -1,4 +1,4 @@
-"""The errors of problems that are undefined or contradict themselves: what, where, why, and what to do."""
+"""The errors of problems that are undefined or contradict themselves: what, where, why, and the remedy."""
 
 from __future__ import annotations
 

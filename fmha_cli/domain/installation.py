@@ -33,7 +33,7 @@ class DoctorCheck:
 
     Attributes:
         name: the kind of check (``compiler``).
-        subject: what was checked.
+        subject: the checked thing.
         why: the cause, if the outcome is not OK.
         help: the remedy, if the outcome is not OK.
         time_ns: nanoseconds that the check took; None if nothing was run.
@@ -101,7 +101,7 @@ class SourceTree:
         origin: why this tree is used: an option, an installation, or the pinned source.
         include: the folder of its headers.
         revision: name of its revision, or of the one by whose rules it is built.
-        edited: what sets it apart from that revision; None if nothing does.
+        edited: its differences from that revision; None without any.
         why: the cause, if the tree cannot be used.
         help: the remedy, if the tree cannot be used.
     """

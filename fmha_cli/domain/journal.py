@@ -19,7 +19,7 @@ Key = Annotated[str, Pattern("^[0-9a-f]{24}$"), "tells the row from all others o
 
 @dataclass(frozen=True, kw_only=True)
 class Asked:
-    """One row that was asked for; ``what`` names its problem, kernel, device and cache mode for people."""
+    """One requested row; ``what`` names its problem, kernel, device and cache mode for people."""
 
     key: Key
     what: str
@@ -27,7 +27,7 @@ class Asked:
 
 @dataclass(frozen=True, kw_only=True)
 class Start:
-    """The invocation to which the journal belongs, and what was asked for.
+    """The invocation that the journal belongs to, and its request.
 
     ``parts`` holds everything except the rows that could change a verdict or a time, by its name for people. A value
     that begins with ``sha256:`` is a digest of something longer.

@@ -47,7 +47,7 @@ class Algorithm:
 
 @dataclass(frozen=True, kw_only=True)
 class KernelSpec:
-    """One kernel for one architecture: what it computes (``signature``) and how (``algorithm``).
+    """One kernel for one architecture: its computation (``signature``) and its method (``algorithm``).
 
     ``arch`` keeps its suffix: sm_90a is not sm_90.
     """

@@ -16,7 +16,7 @@ class LayerKind(StrEnum):
 
 
 class Phase(StrEnum):
-    """What a model does with a sequence."""
+    """How a model processes a sequence."""
 
     PREFILL = "prefill"
     """All queries of a prompt at once."""

@@ -166,7 +166,7 @@ _SPELLINGS = ("none", "causal", "causal-tl", "window:L,R", "window-tl:L,R", "gen
 
 
 def _near(word: str, rest: str) -> str:
-    """What may have been meant by a text that is not a mask."""
+    """The likely meaning of a text that is not a mask."""
     if word in ("window", "window-tl"):
         left = rest.strip() if re.fullmatch(_NUMBER, rest) else "1024"
         same = f"; the same is --window {left}" if word == "window" else ""

@@ -52,7 +52,7 @@ class Keyword:
 
     @property
     def refusal(self) -> str:
-        """What is wrong with a value outside the limit."""
+        """The fault of a value outside the limit."""
         words = {
             "minimum": "less than",
             "exclusiveMaximum": "not less than",

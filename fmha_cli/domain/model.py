@@ -105,7 +105,7 @@ class Model:
         latent, latent_rope: columns of the latent row; 0 without multi-head latent attention.
         other_layers: layers without softmax attention.
         cross_layers: layers whose keys are another input's.
-        assumed: what was taken for granted about a model that no table knows; empty = nothing.
+        assumed: the assumptions about a model that no table knows; empty = none.
     """
 
     name: str

@@ -22,17 +22,18 @@ Decide = Callable[[Problem, DeviceFacts], Iterable[Decision]]
 MakePlan = Callable[[Problem, KernelSpec, DeviceFacts], Plan]
 """``Backend.plan`` for a problem of one direction."""
 Discord = Callable[[Problem, KernelSpec, KernelSpec], Sequence[Reason]]
-"""(problem of both directions, forward kernel, backward kernel) -> why the second cannot read what the first leaves."""
+"""(problem of both directions, forward kernel, backward kernel) -> why the second cannot read the first one's results.
+"""
 
 
 def accord(problem: Problem, forward: KernelSpec, backward: KernelSpec) -> Sequence[Reason]:
-    """The answer of a backend whose backward kernels read the contract's O and LSE: nothing is against any pair."""
+    """The answer of a backend whose backward kernels read the contract's O and LSE: it accepts every pair."""
     return ()
 
 
 @dataclass(frozen=True)
 class TwoPasses:
-    """What a backend answers about problems of any direction.
+    """A backend's answers about problems of any direction.
 
     Attributes:
         single, plan_of: the backend's answers about a problem of one direction.

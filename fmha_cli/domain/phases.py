@@ -7,7 +7,7 @@ from enum import StrEnum
 
 
 class Phase(StrEnum):
-    """What is being done now."""
+    """The current work."""
 
     FETCH = "fetch"
     """Counts bytes."""

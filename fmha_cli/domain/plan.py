@@ -106,7 +106,7 @@ class Artifact:
         build_seconds: duration of the build; of a cached kernel, the duration of its original build.
         prebuilt_by: the compiler that built the kernel elsewhere, if it came from an archive; else None.
         imported_from: file name of the archive that brought it; None if it was built here.
-        edited: what sets the sources apart from which this request had it built; None for those of a known revision.
+        edited: how the sources of this build differ from a known revision; None if they do not.
     """
 
     path: Path

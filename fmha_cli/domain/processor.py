@@ -83,7 +83,7 @@ def microarchitectures() -> tuple[Microarchitecture, ...]:
 
 
 def microarchitecture(processor: Processor) -> Microarchitecture | None:
-    """What is known of a processor's microarchitecture; None if nothing is."""
+    """The known facts of a processor's microarchitecture; None without any."""
     return next((row for row in microarchitectures() if row.name == processor.microarchitecture), None)
 
 
@@ -106,7 +106,7 @@ def cpu_fields(text: str) -> Mapping[str, str]:
 
 
 def processor_of(text: str) -> Processor:
-    """The processor that the text of a ``/proc/cpuinfo`` describes; without a text, what Python knows of this one."""
+    """The processor that the text of a ``/proc/cpuinfo`` describes; without a text, Python's own answer about this one."""
     fields = cpu_fields(text)
     vendor = fields.get("vendor_id") or fields.get("cpu implementer") or ""
     family = _number(fields.get("cpu family") or fields.get("cpu architecture"))
@@ -132,7 +132,7 @@ def machine_here() -> str:
 
 
 def cpu_text(cpuinfo: Path = CPUINFO) -> str:
-    """What Linux says of the processors; empty on other systems."""
+    """Linux's description of the processors; empty on other systems."""
     try:
         return cpuinfo.read_text("utf-8", errors="replace")
     except OSError:

@@ -180,7 +180,7 @@ class Backend(Protocol):
         """
 
     def inspect(self, kernel: KernelSpec, artifact: Artifact) -> dict[str, object]:
-        """What the artifact needs: registers, spills, vector width, ``instructions``, ``matrix_instructions``."""
+        """The needs of the artifact: registers, spills, vector width, ``instructions``, ``matrix_instructions``."""
 
     def upstream_name(self, kernel: KernelSpec) -> str | None:
         """The stem of the kernel's file in its own project; None if it has none."""
@@ -292,7 +292,7 @@ class LaunchView:
         family, kernel: of the stage.
         grid: in blocks.
         block: in work-items.
-        notes: what this launch represents, for people.
+        notes: the meaning of this launch, for people.
     """
 
     family: Annotated[str, ShownAs(Family)]
@@ -340,10 +340,10 @@ class Batched(Protocol):
     """A backend whose builds share preparations or need much memory."""
 
     def prepare(self, context: BuildContext) -> object:
-        """Prepare what every build of a batch needs. The builds get the result as ``BuildContext.prepared``.
+        """Prepare the inputs that every build of a batch needs. The builds get the result as ``BuildContext.prepared``.
 
         Raises:
-            EnvironmentProblem: no compiler, or no sources; nothing of the batch can be built.
+            EnvironmentProblem: no compiler, or no sources; none of the batch can be built.
         """
 
     def compile_bytes(self, kernel: KernelSpec) -> int:
@@ -368,4 +368,4 @@ class Explained(Protocol):
 
     @property
     def errors(self) -> Mapping[str, tuple[str, str]]:
-        """Code -> what the error means, and what to do."""
+        """Code -> the meaning of the error, and the remedy."""

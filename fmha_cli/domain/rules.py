@@ -54,7 +54,7 @@ class Reason:
 
 @dataclass(frozen=True)
 class Refusal:
-    """What a check found: a text with the values, and the change that would help.
+    """The finding of a check: a text with the values, and the change that would help.
 
     Attributes:
         severity: set if it depends on the values; None = the severity of the rule.

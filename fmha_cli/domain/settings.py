@@ -18,7 +18,7 @@ class SettingsFrom(StrEnum):
     MEASURED = "measured"
     """A short measurement on this machine, kept in the cache."""
     KERNEL = "kernel"
-    """The kernel's own default: nothing is known, and nothing was measured."""
+    """The kernel's own default: no fact is known, and nothing was measured."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,8 +15,9 @@ from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.signature import KvKey, Need
 
 Hint = Callable[[Problem, str], str | None]
-"""Returns the flags, given the problem and the kernel's value of the field. It reads nothing else of the kernel, because
-an index of kernels asks once for all kernels with this value."""
+"""Returns the flags, given the problem and the kernel's value of the field. It reads nothing else of the kernel,
+because an index of kernels calls it once for all kernels with this value.
+"""
 
 _MOST_LISTED = 16
 """The most sequences whose lengths a hint lists."""
@@ -30,7 +31,7 @@ def _value(text: str) -> Hint:
 
 
 def _switch(off: str, on: str | None = None) -> Hint:
-    """The flag that turns a feature off, or the one that asks for what the kernel does anyway. Without the second, no
+    """The flag that turns a feature off, or the one that requests the kernel's behaviour. Without the second, no
     flag helps where only the kernel has the feature."""
     return lambda problem, have: off if have == Need.NO.value else on
 

@@ -1,4 +1,5 @@
-"""What people call things that have another name here: a table in ``arch_specs/``, and the products in the architectures' facts.
+"""Names that people use for things with another name here: a table in ``arch_specs/``, and the products in the
+architectures' facts.
 
 Only refused names are looked up, so nothing here costs a command that works.
 """
@@ -22,7 +23,7 @@ _PREFIX = 4
 
 @dataclass(frozen=True)
 class Meaning:
-    """What a name means.
+    """The meaning of a name.
 
     Attributes:
         names: the names that it has here.
@@ -43,8 +44,9 @@ def letters(name: str) -> str:
 
 
 def meaning(name: str, kind: Kind) -> Meaning | None:
-    """What a name that people use means; None if neither the table nor the facts know it. Modules in front of a name
-    (``torch.float16``) do not count."""
+    """The meaning of a name that people use; None if neither the table nor the facts know it. Modules in front of a
+    name (``torch.float16``) do not count.
+    """
     if kind is Kind.ARCH:
         return _product(name)
     own = letters(name.rpartition(".")[2])
@@ -102,7 +104,9 @@ def _product(name: str) -> Meaning | None:
 
 
 def _other(name: str, row: Mapping[str, Any]) -> str:
-    """What an architecture without kernels is: ``gfx906 is AMD Vega 20 (Radeon VII, Pro VII, MI50, MI60); fmha has no ...``."""
+    """A sentence about an architecture without kernels: ``gfx906 is AMD Vega 20 (Radeon VII, Pro VII, MI50, MI60); fmha has
+    no ...``.
+    """
     own = [arch for arch in row["archs"] if letters(arch) == letters(name)] or row["archs"]
     some = ", ".join([product for product in row["products"] if product not in row["title"]][:4])
     about = f"{row['title']} ({some})" if some else row["title"]

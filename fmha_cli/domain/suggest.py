@@ -51,7 +51,7 @@ def near_names(name: str, known: Iterable[str], kind: Kind | None = None) -> tup
 
 
 def note_on(name: str, known: Iterable[str], kind: Kind) -> str:
-    """What is to be said about a name that people use for something that has no name here; empty if there is nothing."""
+    """The answer about a name that people use for something without a name here; empty without one."""
     return _near(name, list(dict.fromkeys(known)), kind)[2]
 
 

@@ -19,7 +19,7 @@ class Varied(Protocol):
     ranks.
 
     ``--kernel`` names them like others; nothing else chooses one, unless it was tuned (``fmha tune``). The search space of a backend
-    without this protocol is what it decides about.
+    without this protocol is the set of kernels that it decides about.
     """
 
     def variants(self, arch: ArchSpec) -> Iterable[KernelSpec]:
@@ -49,8 +49,8 @@ class TunedFile:
     """A file in an upstream's own form.
 
     Attributes:
-        proof: what showed that the upstream takes it; None if nothing did.
-        why: why nothing did.
+        proof: the evidence that the upstream takes it; None without any.
+        why: why there is none.
     """
 
     text: str

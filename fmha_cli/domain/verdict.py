@@ -82,7 +82,7 @@ def exit_code_of(verdicts: Iterable[Verdict], *, interrupted: bool = False) -> E
 class Check:
     """How one output compares with the reference under one fill (contract, section 7, ``checks``).
 
-    The budgets are what the rule allows. ``rms`` detects errors that stay below the limit of a single row.
+    The budgets are the errors that the rule allows. ``rms`` detects errors that stay below the limit of a single row.
     """
 
     row_l2: Annotated[

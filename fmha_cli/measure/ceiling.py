@@ -1,4 +1,4 @@
-"""``Ceiling``: what the machine reached at best right before and right after the timed launches of a row.
+"""``Ceiling``: the best rate of the machine right before and right after the timed launches of a row.
 
 A share of the peak blames the kernel for everything that slowed the machine meanwhile: neighbours, heat, a lower clock.
 Short loops around the launches tell the two apart.
@@ -23,7 +23,8 @@ class Ceiling:
     """Two rates of one short loop.
 
     Attributes:
-        bound: what the loop exercises: a register tile with operands from the first-level cache, or reads from memory.
+        bound: the part that the loop exercises: a register tile with operands from the first-level cache, or reads from
+            memory.
         before, after: FLOP/s or bytes/s.
     """
 

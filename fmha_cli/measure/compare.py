@@ -27,7 +27,7 @@ class Speed(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Regret:
-    """What the default choice costs: its median / the best median - 1.
+    """The cost of the default choice: its median / the best median - 1.
 
     Attributes:
         ci95: bootstrap interval, (0, 0) where the default is the best; None for fewer than 6 samples on a side.

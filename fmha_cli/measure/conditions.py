@@ -20,7 +20,7 @@ _SENSORS = ("coretemp", "k10temp", "zenpower", "cpu_thermal")
 
 @dataclass(frozen=True, kw_only=True)
 class Conditions:
-    """The processor while a row was timed; None is what the system does not tell.
+    """The processor while a row was timed; None where the system does not report a value.
 
     Attributes:
         clock_mhz: the clock of the fastest core right after the launches.
@@ -35,7 +35,7 @@ class Conditions:
 
 @dataclass(frozen=True, kw_only=True)
 class Look:
-    """What one look at the processor found; ``throttles`` counts since the machine started."""
+    """The findings of one look at the processor; ``throttles`` counts since the machine started."""
 
     clock_mhz: float | None
     temp_c: float | None

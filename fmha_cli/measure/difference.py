@@ -1,8 +1,8 @@
-"""``Difference``: what two sides of several processes each differ by, and whether that is sure.
+"""``Difference``: the difference of two sides of several processes each, and whether it is sure.
 
 A row is slower or faster if the exact test over its processes finds a difference that survives the correction for all rows,
 and if the difference is larger than the tolerance. It is the same if the whole bootstrap interval is within the tolerance.
-Otherwise it is unsure, and ``could_see`` says what the data would have shown.
+Otherwise it is unsure, and ``could_see`` states the smallest difference that the data would have shown.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ class Rule:
     Attributes:
         tolerance: a smaller difference counts as none, however certain it is.
         alpha: share of false ones among the sure differences, or the chance of any (``any_false``).
-        interleaved: whether the processes of the two sides took turns. If not, what moved between the runs adds to the
-            tolerance (``drift``).
+        interleaved: whether the processes of the two sides took turns. If not, the movement between the runs adds to
+            the tolerance (``drift``).
         family: number of rows that are tested, where only some of them are at hand: then p values are multiplied by it
             (Bonferroni), which is never less strict.
         any_false: bound the chance that there is any false one among the sure differences (Holm), not their share (Benjamini and
@@ -65,7 +65,7 @@ class Difference:
         p_adjusted: corrected for all rows.
         could_see: the least slow-down that these data would have shown; None if none would have.
         suspicious: whether fresh processes might make the difference sure.
-        why: what keeps an unsure row from being sure.
+        why: the obstacle to being sure, for an unsure row.
     """
 
     processes_before: Annotated[Count, "that count: with at least 10 samples"]
@@ -110,8 +110,9 @@ class Pair:
 
     @property
     def drift(self) -> float:
-        """Logarithm of what the machine may have moved between the sides: what either side moved by itself, or what the
-        machine's own best rate did."""
+        """Logarithm of the machine's possible movement between the sides: the movement of either side by itself, or of
+        the machine's own best rate.
+        """
         rates = (self.before.ceiling, self.after.ceiling)
         moved = abs(math.log(rates[1] / rates[0])) if rates[0] and rates[1] else 0.0
         return max(self.before.wander, self.after.wander, moved)
@@ -129,7 +130,7 @@ class Decision:
     Attributes:
         p, p_adjusted: of the exact test, and corrected for all rows; None with too few processes.
         least: the p value that one more row would need.
-        drift: logarithm of what the machine may have moved between the sides; 0 if they took turns.
+        drift: logarithm of the machine's possible movement between the sides; 0 if they took turns.
         sure: the difference, if it is one and sure.
         suspicious: whether fresh processes might make it sure.
     """
@@ -214,7 +215,7 @@ def _could_see(pair: Pair, least: float, beyond: float) -> float | None:
 
 
 def _why(pair: Pair, drift: float) -> str:
-    """What keeps a row from being sure, the gravest first."""
+    """The obstacles to a sure row, the gravest first."""
     fewest = min(len(pair.before.processes), len(pair.after.processes))
     if not pair.testable:
         short = max(pair.before.short, pair.after.short)

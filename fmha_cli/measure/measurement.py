@@ -20,7 +20,7 @@ NOISY = 0.10
 
 
 class Noise(StrEnum):
-    """What is wrong with the samples of a measurement."""
+    """The faults of a measurement's samples."""
 
     FEW = "few"
     """Too few samples for an interval."""
@@ -39,7 +39,7 @@ class Measurement:
         dense: whether all pairs were counted, not only the visible ones.
         stop: why sampling ended.
         floor: the roofline floor; None where no peak is known.
-        ceiling: what the machine reached around the launches; None if it was not measured.
+        ceiling: the machine's best rate around the launches; None if it was not measured.
         process_of_sample: number of the process that took each sample; None if one process took all.
         conditions: of the processor on which the kernel ran; None on other devices.
     """
@@ -174,7 +174,7 @@ def measurement_of(
         launches: the counted launches in the order taken.
         warmup: number of launches before them.
         stop: why sampling ended.
-        ceiling: what the machine reached around them.
+        ceiling: the machine's best rate around them.
         process_of_sample: the number of the process of each launch; None if there was one.
         conditions: of the processor around them.
 

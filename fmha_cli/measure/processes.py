@@ -77,7 +77,7 @@ class Side:
 
     @property
     def spread(self) -> float:
-        """By what share the slowest process is slower than the fastest."""
+        """How much slower, as a share, the slowest process is than the fastest."""
         return math.exp(max(self.levels) - min(self.levels)) - 1 if self.levels else 0.0
 
     @property

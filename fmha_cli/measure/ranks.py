@@ -1,4 +1,4 @@
-"""The exact Mann-Whitney test, and what remains of it when many rows are tested at once.
+"""The exact Mann-Whitney test, and its correction for many rows that are tested at once.
 
 Sources: H. B. Mann and D. R. Whitney, "On a Test of Whether one of Two Random Variables is Stochastically Larger than the
 Other" (1947); with ties, the distribution is that of the midranks under all ways to split them (E. L. Lehmann,

@@ -142,8 +142,8 @@ class Sampler:
     def next_batch(self, samples: Sequence[int], spent_ns: int | None = None) -> int:
         """The number of launches to make next; 0 = stop.
 
-        Counts grow geometrically, so the interval is checked only a few times. A batch is limited to what the budget
-        and ``batch_ns`` still allow, and has at least 1 launch.
+        Counts grow geometrically, so the interval is checked only a few times. A batch fits what is left
+        of the budget and of ``batch_ns``, and has at least 1 launch.
         """
         if self.stop(samples, spent_ns) is not None:
             return 0

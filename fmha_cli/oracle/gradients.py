@@ -79,7 +79,7 @@ def backward(
     stream: Stream = fmha_stream,
     told: Callable[[int, int], None] = lambda done, total: None,
 ) -> Gradients:
-    """Gradients of sum(O * dO); ``inputs`` holds q, k, v, do and what the forward pass needs.
+    """Gradients of sum(O * dO); ``inputs`` holds q, k, v, do and the inputs of the forward pass.
 
     Args:
         stream: what dropout draws from.
@@ -290,7 +290,7 @@ def _add_swing(
     do: F64,
     sums: tuple[F64, F64, F64 | None],
 ) -> F64:
-    """Add what rounding errors of the scores of ``rows`` may change, to sums for dK, dV and dBias.
+    """Add the possible effect of rounding errors in the scores of ``rows`` to sums for dK, dV and dBias.
 
     Returns:
         (len(rows),) the same for dQ.

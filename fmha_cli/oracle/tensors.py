@@ -265,7 +265,7 @@ class SequenceView:
 
 
 def value_tensors(problem: Problem, inputs: Inputs) -> Iterator[Array]:
-    """What values come from: v and v_new, or the first columns of k and k_new; views."""
+    """The sources of values: v and v_new, or the first columns of k and k_new; views."""
     for name in ("k", "k_new") if problem.v_in_k else ("v", "v_new"):
         if name in inputs:
             yield inputs[name][..., : problem.hdim_v]

@@ -1,4 +1,4 @@
-"""``Worth``: what the right answer of some rows would show about a kernel, and why a pass would prove little."""
+"""``Worth``: how much the right answer of some rows would show about a kernel, and why a pass would prove little."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _FEW = 64
 
 @dataclass(frozen=True)
 class Worth:
-    """What the right answer of some rows would show about a kernel.
+    """How much the right answer of some rows would show about a kernel.
 
     Attributes:
         elements: number of elements of O.

@@ -16,6 +16,6 @@ samples, and says in words what is missing where it has no data.
 
 Below the plots, tables have every row, rows without a time and why, and the environment of each run. A page has at most 2 MB for 1,000 rows of
 8 processes: samples are kept as 11 quantiles of each process (fewer for many thousand processes, as the caption then says), and plots as
-48 panels; 60 problems by 40 columns; the 80 rows farthest from 1; histories of 40 rows, the last 200 runs of each. A line below a plot says what was left
-out. Tables are never cut.
+48 panels; 60 problems by 40 columns; the 80 rows farthest from 1; histories of 40 rows, the last 200 runs of each. A
+line below a plot names the omitted rows. Tables are never cut.
 """

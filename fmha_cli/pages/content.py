@@ -14,7 +14,7 @@ from fmha_cli.results.run import Run
 
 @dataclass(frozen=True, kw_only=True)
 class Content:
-    """What a page is about.
+    """The subject of a page.
 
     Attributes:
         runs: in the order in which they were named.

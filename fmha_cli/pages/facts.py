@@ -17,7 +17,7 @@ Fact = tuple[str, str]
 
 
 def facts(content: Content) -> list[tuple[str, list[Fact]]]:
-    """The name of each run and what is known of it and of its machine."""
+    """The name of each run, and the facts of it and of its machine."""
     return [(run.name, list(_facts(run))) for run in content.runs]
 
 

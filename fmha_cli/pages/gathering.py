@@ -24,7 +24,7 @@ MOST_RUNS = 200
 
 
 def gathered(title: str, runs: Sequence[Run], store: Path, comparison: Mapping[str, Any] | None = None) -> Content:
-    """What a page shows of some runs.
+    """The content of a page about some runs.
 
     Args:
         store: path of the store, in which earlier runs of the same points are looked up. A store that is not there or cannot be

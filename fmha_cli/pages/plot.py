@@ -34,7 +34,7 @@ class Panel:
 
 @dataclass(frozen=True)
 class Chooser:
-    """A choice of what the charts of a plot show.
+    """A choice among the contents of a plot's charts.
 
     Attributes:
         signal: the parameter of the charts.

@@ -1,4 +1,4 @@
-"""The dataset ``rows``: what plots and tooltips say of each record."""
+"""The dataset ``rows``: the members of each record for plots and tooltips."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from fmha_cli.results.conditions import is_good
 Row = Mapping[str, Any]
 
 MEMBERS = ("row", "problem", "where", "run", "conditions", "time", "again")
-"""What each entry has at least; ``again`` is the line that gives the row again."""
+"""The members of every entry; ``again`` is the line that gives the row again."""
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,7 @@ def seqlen_of(record: Record) -> int:
 
 
 def shared_words(records: Sequence[Record]) -> str:
-    """What the rows have in common, for the caption of a plot: devices, threads, caches, kinds of peaks, samples."""
+    """The common conditions of the rows, for the caption of a plot: devices, threads, caches, kinds of peaks, samples."""
     measured = [record.measurement for record in records if record.measurement is not None]
     counts = [len(one.launches) for one in measured]
     peaks = {one.floor.kind.value for one in measured if one.floor is not None}

@@ -1,4 +1,4 @@
-"""The names of lines in a plot: the backend, and what else tells a row from those of the other lines."""
+"""The names of lines in a plot: the backend, and further differences from the rows of the other lines."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ AXES: Mapping[str, tuple[str, ...]] = {
     "heads": ("heads", "kv_heads"),
     "hdim": ("hdim", "hdim_v"),
 }
-"""What a plot can have on its horizontal axis -> the members of a problem that belong to it."""
+"""The possible horizontal axes of a plot -> the members of a problem that belong to it."""
 
 _MORE = {"seqlen": ("seqlens_q", "seqlens_k", "cache_seqlens", "scale"), "hdim": ("scale",)}
 """Members that follow from the axis and need no separate line."""
@@ -55,7 +55,7 @@ def rate_unit(rows: Sequence[Timed]) -> tuple[str, float]:
 
 
 def _rest(row: Timed, axes: Sequence[str], without: Sequence[str]) -> str:
-    """The problem without what axis and panel say; a single query before more keys is a decode."""
+    """The problem without the members of axis and panel; a single query before more keys is a decode."""
     problem = dict(row.record.problem)
     gone = {name for axis in axes for name in _MORE.get(axis, ())}
     plain = {"dtype": "", "mask": "none"}

@@ -94,7 +94,7 @@ def _table(id: str, title: str, view: Table, entries: Sequence[Mapping[str, Any]
 
 
 def _keys(head: Column, cells: Sequence[str], entries: Sequence[Mapping[str, Any]]) -> list[float | None] | None:
-    """What a column of numbers is sorted by, unless its cells say it: cells with several units do not."""
+    """The sort key of a column of numbers; None if its cells serve as one, which cells with several units do not."""
     if not head.number or not head.path or all(_is_number(cell) for cell in cells):
         return None
     values = [at(entry, head.path.split(".")) for entry in entries]

@@ -36,7 +36,7 @@ class Row:
     Attributes:
         ran: the run of the upstream program; None if it did not run.
         record: the run of this tool; None if it did not run.
-        seen: what an emulated device saw of the upstream program.
+        seen: an emulated device's observations of the upstream program.
     """
 
     mapped: Mapped
@@ -243,7 +243,7 @@ def _no_device(found: Mapping[str, Availability], request: Request) -> str | Non
 
 
 def _why(outcome: Outcome, reading: Reading, record: Record) -> tuple[str, ...]:
-    """Why the sides disagree. If they agree on something other than a pass, what both report."""
+    """Why the sides disagree. The verdict of both, if they agree on something other than a pass."""
     if outcome is Outcome.AGREE_PASS:
         return ()
     ours = [f"{reason.id} {reason.text}" for reason in record.reasons[:3]] or list(record.notes[:1])

@@ -1,4 +1,4 @@
-"""Running the upstream programs on an emulated device, and reading what it observed."""
+"""Run the upstream programs on an emulated device, and read its observations."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from fmha_cli.walk.request import Request
 
 @dataclass(frozen=True)
 class EmulatedSide:
-    """What a program needs to run on an emulated device."""
+    """The requirements of a program that runs on an emulated device."""
 
     emulator: Emulator
     device: DeviceFacts
@@ -69,7 +69,7 @@ class EmulatedSide:
 
 
 def read_with(reading: Reading, seen: Observed | None) -> Reading:
-    """Correct a reading, which holds no times, by what the emulator observed.
+    """Correct a reading without times by the emulator's observations.
 
     A result that the program calls valid is wrong if the emulator found a fault. A run that reported no launch did not
     take place on the device.

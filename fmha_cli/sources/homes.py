@@ -87,7 +87,7 @@ class Home:
 
     @property
     def edited(self) -> Edited | None:
-        """What records say about the tree; None for one that is the known state."""
+        """The tree as records state it; None for the known state."""
         if not self.differing:
             return None
         return Edited(base=self.known.name, tree=self.digest, files=self.differing)
@@ -151,7 +151,7 @@ def unfit(what: str, home: Home, *, options: tuple[str | None, str | None], more
 
     Args:
         options: the option that named the tree, and the one that would take it as a revision.
-        more: what follows the count of the files that differ.
+        more: the text after the count of differing files.
     """
     given, taken_as = options
     return EnvironmentProblem(
@@ -165,7 +165,7 @@ def unfit(what: str, home: Home, *, options: tuple[str | None, str | None], more
 
 
 def require_same(before: Home, now: Home, where: str) -> None:
-    """Refuse what was compiled while its sources changed.
+    """Refuse a kernel whose sources changed during its compile.
 
     Raises:
         EnvironmentProblem: S107.

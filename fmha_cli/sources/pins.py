@@ -47,8 +47,8 @@ class Pin:
         take: members below ``root`` that are kept: a file, or a folder with a final slash.
         files, bytes, digest: number, total size and tree digest (``manifest.tree_digest``) of what is kept.
         license: SPDX expression; notice: kept files that hold its text.
-        backends: which backends need it. purpose: what for, in a line.
-        title: what the content is. source: where the pin comes from.
+        backends: which backends need it. purpose: its use, in a line. title: its content. source: where the pin comes
+            from.
     """
 
     name: str

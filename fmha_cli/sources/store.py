@@ -32,7 +32,7 @@ from fmha_cli.toolchain.cache.root import open_root
 from fmha_cli.toolchain.notice import Notice, NoticeKind, Notify
 
 RANGE_SLACK = 4 << 20
-"""Bytes that may be read of a wheel beyond what is kept: its directory, and the bytes between the members."""
+"""Bytes that may be read of a wheel beyond the kept members: its directory, and the bytes between the members."""
 
 _HELP = (
     "check the package index of pip's configuration (pip config list), or put the file into a folder that "
@@ -45,7 +45,7 @@ _INSTALL_HELP = (
 
 @dataclass(frozen=True)
 class Standing:
-    """One source in the cache: its folder, its state, and what is wrong with it."""
+    """One source in the cache: its folder, its state, and its faults."""
 
     pin: Pin
     path: Path
@@ -216,8 +216,9 @@ def _by_ranges(pin: Pin, place: Place, tree: Path, web: Web, came: Callable[[int
 
 
 def _publish(pin: Pin, tree: Path, layout: CacheLayout) -> None:
-    """Check the unpacked tree against the pin, add its manifest, and rename it into place. Raises WrongContent: it is
-    not what is pinned; OSError: the cache cannot be written."""
+    """Check the unpacked tree against the pin, add its manifest, and rename it into place. Raises WrongContent: its
+    content differs from the pin; OSError: the cache cannot be written.
+    """
     found = hash_tree(tree)
     if tree_digest(found) != pin.digest:
         size = sum(size for _, size in found.values())

@@ -15,7 +15,7 @@ from fmha_cli.toolchain.cache.memo import recall, remember, stamps
 
 
 def intact(pin: Pin, layout: CacheLayout) -> bool:
-    """Whether the source is in the cache, with every file as pinned and nothing else.
+    """Whether the source is in the cache, with exactly the pinned files.
 
     Raises:
         OSError: it cannot be read.

@@ -1,4 +1,4 @@
-"""The heap of the C library, on which PyTorch and others allocate what they return.
+"""The heap of the C library, on which PyTorch and others allocate their results.
 
 glibc gives freed memory back to the system depending on where it lies, and the next call faults it in again, page by page.
 One process does that in every call and the next one in none: PyTorch's 8 MiB of O cost between 0 and 2,049 page faults, and
@@ -20,13 +20,13 @@ def _glibc(name: str) -> ctypes._NamedFuncPointer | None:
 
 
 def keep_freed_memory() -> bool:
-    """Keep what is freed in this process from now on. Returns whether the C library can."""
+    """Keep freed memory in this process from now on. Returns whether the C library can."""
     set_option = _glibc("mallopt")
     return set_option is not None and bool(set_option(_M_TRIM_THRESHOLD, _NEVER) and set_option(_M_MMAP_MAX, 0))
 
 
 def give_back() -> None:
-    """Give the system what is free now, so the resident size is the memory in use."""
+    """Return free memory to the system, so the resident size is the memory in use."""
     trim = _glibc("malloc_trim")
     if trim is not None:
         trim(ctypes.c_size_t(0))

@@ -1,4 +1,4 @@
-"""The machine: cores, memory and what a C library answers, where the system reports them.
+"""The machine: cores, memory and a C library's answers, where the system reports them.
 
 ``ctypes`` is imported by the functions that need it: most commands need no foreign functions.
 """

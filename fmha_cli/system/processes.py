@@ -53,7 +53,8 @@ def ending_with_this_process(group: int) -> Iterator[None]:
     """While it lasts, the end of this process ends a group of ``new_group`` too, however it comes: SIGKILL, or a SIGTERM that no handler
     takes, as in a program that calls this one as a library.
 
-    A shell waits at the other end of a pipe that only this process holds open. Windows has no such shell, and nothing is done there.
+    A shell waits at the other end of a pipe that only this process holds open. Windows has no such shell, so it is
+    skipped there.
     """
     if not GROUPS:
         yield
@@ -83,7 +84,7 @@ def end_own_group() -> None:
 
 @dataclass(frozen=True)
 class Used:
-    """What a process and its children used: seconds of processors, bytes of the largest resident size."""
+    """The resources that a process and its children used: seconds of processors, bytes of the largest resident size."""
 
     cpu_seconds: float
     peak_bytes: int
@@ -100,7 +101,7 @@ def has_ended(process: subprocess.Popen[bytes]) -> bool:
 
 
 def end_group(process: subprocess.Popen[bytes]) -> Used | None:
-    """End every process of the group and reap the leader. Returns what they used, if the system tells."""
+    """End every process of the group and reap the leader. Returns the used resources, if the system reports them."""
     if GROUPS or process.poll() is None:
         kill_group(process.pid)
     if process.returncode is not None:

@@ -1,4 +1,4 @@
-"""What processes use, and limits on it: the module ``resource``, which Windows lacks."""
+"""The resources of processes, and limits on them: the module ``resource``, which Windows lacks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ask a program something: start it, wait, read what it prints."""
+"""Query a program: start it, wait, read its output."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Answer:
 
     @property
     def fault(self) -> str:
-        """The first error line, or what else is known, at most 300 characters."""
+        """The first error line, or another clue, at most 300 characters."""
         if self.killed_after:
             return f"was killed after {self.killed_after}"
         lines = [line for line in self.text.splitlines() if line.strip()]

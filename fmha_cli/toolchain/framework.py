@@ -1,4 +1,6 @@
-"""What backends share whose kernels come from an installed package: nothing is compiled, and the package's version is looked up."""
+"""The common part of backends whose kernels come from an installed package: nothing is compiled, and the package's
+version is looked up.
+"""
 
 from __future__ import annotations
 
@@ -70,8 +72,9 @@ class FrameworkBackend:
 
 
 def probe_package(name: str, least: str = "") -> Availability:
-    """OK with the version of an installed distribution, and no devices yet; MISSING, with what to install, without one or with
-    one older than ``least``. The package is not imported."""
+    """OK with the version of an installed distribution, and no devices yet; MISSING, with the package to install,
+    without one or with one older than ``least``. The package is not imported.
+    """
     help = f'pip install "{name}>={least}"' if least else f"pip install {name}"
     found = installed(name)
     if found is None:
@@ -91,10 +94,10 @@ def installed(distribution: str) -> str | None:
 
 
 def release_refusal(distribution: str, facts: Iterable[Mapping[str, str]], cases: Mapping[str, bool]) -> Refusal | None:
-    """What the installed release of a library computes otherwise than the one for which the rules were written.
+    """How the installed release of a library computes differently from the release that the rules were written for.
 
     Args:
-        facts: ``{"before": the release that ended it, "case", "text": what older ones do}``.
+        facts: ``{"before": the release that ended it, "case", "text": the behaviour of older ones}``.
         cases: of each fact's case, whether the problem is one.
     """
     here = installed(distribution)
@@ -124,8 +127,9 @@ def check_release(distribution: str, tried: Sequence[str], surroundings: Surroun
 
 @contextmanager
 def environment(values: Mapping[str, str]) -> Iterator[None]:
-    """Set variables that nobody has set, for a package that reads them while it is imported; afterwards they are gone again,
-    for what else the process loads."""
+    """Set unset variables for a package that reads them while it is imported; afterwards they are removed again, for
+    other packages of the process.
+    """
     new = {name: value for name, value in values.items() if name not in os.environ}
     os.environ.update(new)
     try:
@@ -136,5 +140,5 @@ def environment(values: Mapping[str, str]) -> Iterator[None]:
 
 
 def numbers_of(text: str) -> tuple[int, ...]:
-    """The release numbers of a version, without what follows ``+``."""
+    """The release numbers of a version, without the part from ``+`` on."""
     return tuple(int(part) for part in re.findall(r"\d+", text.partition("+")[0])[:3])

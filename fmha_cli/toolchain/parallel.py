@@ -72,7 +72,7 @@ def build_many(
     A further job starts only when memory allows. Its estimate must fit into the memory that is free now. It must also
     fit into the memory that was free when nothing ran, minus the estimates of all running jobs, which may still grow.
     One job always runs, so work never stalls. A failed job stops no other. Ctrl-C sets the jobs' event, waits for the
-    jobs to end, and returns what was finished; a second Ctrl-C raises ``KeyboardInterrupt``.
+    jobs to end, and returns the finished jobs; a second Ctrl-C raises ``KeyboardInterrupt``.
 
     Raises:
         ValueError: ``workers`` is less than 1.

@@ -62,7 +62,7 @@ class Over(StrEnum):
 
 @dataclass(frozen=True)
 class Limits:
-    """What a program may take before it is killed, in seconds.
+    """The time that a program may take before it is killed, in seconds.
 
     Attributes:
         wall_s: from its start.

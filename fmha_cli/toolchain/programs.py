@@ -24,7 +24,7 @@ def program_key(spec: BuildSpec, compiler: Compiler, flags: Sequence[str] = ()) 
 
 
 def build_by_program(spec: BuildSpec, compiler: Compiler, context: BuildContext, flags: Sequence[str] = ()) -> Artifact:
-    """What a program makes of a source text, from the cache or made now.
+    """The output of a program for a source text, from the cache or made now.
 
     Args:
         compiler: the program. Its version must name everything that decides its output; environment variables that

@@ -27,7 +27,7 @@ class ProbeError(Exception):
     """A compiler that does not work. The message gives the reason in one line.
 
     Attributes:
-        help: what to install or to change; None if unknown.
+        help: the thing to install or to change; None if unknown.
     """
 
     def __init__(self, text: str, help: str | None = None) -> None:
@@ -45,7 +45,7 @@ class Probed(Generic[T]):
 
 @dataclass(frozen=True)
 class Finding(Generic[K, T]):
-    """The result for one candidate: a toolchain, or why there is none and what would help."""
+    """The result for one candidate: a toolchain, or the reason why there is none and the remedy."""
 
     candidate: K
     toolchain: T | None
@@ -58,7 +58,7 @@ class Search(Generic[C, T]):
     """The search for one sort of compiler.
 
     Attributes:
-        what: what is searched for, as the object of a sentence: ``C++ compiler``.
+        what: the thing to find, as the object of a sentence: ``C++ compiler``.
         variable: the variable in which a user names one.
         kind: the class of a proven compiler.
         candidates: in order of preference.
@@ -85,7 +85,7 @@ class Search(Generic[C, T]):
         Args:
             codes: of the errors: the named one does not work, and none works.
             absent: the reason if there is no candidate.
-            install: what to install.
+            install: the thing to install.
 
         Raises:
             EnvironmentProblem: none works (the message lists each with its reason), or the cache cannot be written.

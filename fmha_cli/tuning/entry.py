@@ -1,4 +1,4 @@
-"""``Entry``: what is remembered of one tuned problem."""
+"""``Entry``: the remembered choice for one tuned problem."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fmha_cli.tuning.scope import Scope
 
 
 class Result(StrEnum):
-    """What tuning a problem came to."""
+    """The result of tuning a problem."""
 
     TUNED = "tuned"
     """A kernel is surely faster than the default, and passed validation."""
@@ -28,11 +28,12 @@ class Entry:
     """One tuned problem in one scope.
 
     Attributes:
-        problem: what was tuned.
+        problem: the tuned problem.
         default: the kernel that would have been chosen, by name.
         kernel: the kernel to choose; the default's name where it was kept.
-        gain: by what share the default takes longer than the kernel, with its interval; None where the default was kept.
-        run: id of the run whose records say what was measured.
+        gain: how much longer, as a share, the default takes than the kernel, with its interval; None where the default
+            was kept.
+        run: id of the run whose records hold the measurements.
         made: ISO 8601 in UTC.
         why: why the default was kept.
     """
@@ -60,7 +61,7 @@ class Entry:
 
     @property
     def digest(self) -> str:
-        """What names the entry: 16 digits over problem and scope."""
+        """The entry's name: 16 digits over problem and scope."""
         return digest_of([self.problem.digest, self.scope.digest])[:16]
 
     def to_dict(self) -> dict[str, Any]:

@@ -30,7 +30,7 @@ class Scope:
 
     @property
     def device_digest(self) -> str:
-        """sha256 over what is known of the device alone; the store finds entries by it."""
+        """sha256 over the facts of the device alone; the store finds entries by it."""
         return digest_of([self.device, self.units, self.driver])
 
     @property
@@ -57,5 +57,5 @@ def joined_versions(*versions: str | None) -> str:
 
 
 def source_digest(parts: Sequence[object]) -> str:
-    """The digest of what kernels are compiled from."""
+    """The digest of the kernels' sources."""
     return digest_of(list(parts))

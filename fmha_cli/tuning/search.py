@@ -21,9 +21,9 @@ class Method(StrEnum):
     """How samples are given to kernels."""
 
     HALVING = "halving"
-    """The samples double and the slower half goes, round by round; what is surely slower goes at once."""
+    """The samples double and the slower half goes, round by round; surely slower kernels drop out at once."""
     RACE = "race"
-    """All kernels get samples, and what is surely slower goes."""
+    """All kernels get samples, and surely slower ones drop out."""
     EXHAUSTIVE = "exhaustive"
     """Every kernel gets all samples."""
 
@@ -98,7 +98,7 @@ class Found:
 
 
 def level(samples: Sequence[int]) -> float:
-    """What kernels are ordered by: the quantile that ``fmha compare`` looks at, which leaves out interruptions."""
+    """The order of kernels: by the quantile that ``fmha compare`` looks at, which leaves out interruptions."""
     return quantile(samples, LEVEL)
 
 
@@ -164,7 +164,7 @@ class _Search:
             self.alive.remove(arm)
 
     def _drop(self) -> None:
-        """Take out what is surely slower; with halving, at least the slower half."""
+        """Take out surely slower kernels; with halving, at least the slower half."""
         if self.method is Method.EXHAUSTIVE or len(self.alive) < 2:
             return
         ranked = self._sorted(self.alive)

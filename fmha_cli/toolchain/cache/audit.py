@@ -1,4 +1,4 @@
-"""``fmha cache verify``: re-hash everything, report what is damaged, and move it away if asked."""
+"""``fmha cache verify``: re-hash everything, report damaged entries, and move them away on request."""
 
 from __future__ import annotations
 

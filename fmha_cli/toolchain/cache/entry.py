@@ -30,7 +30,7 @@ class EntryMeta:
     Attributes:
         digest: the key's digest, which is also the entry's name.
         parts: the key's parts (``BuildKey.parts``).
-        files: the names of the other files, and what they hold.
+        files: the names of the other files, and their contents.
         created_ns: when the entry was sealed, in nanoseconds since 1970.
         build_ns: nanoseconds that the compiler took.
         peak_bytes: the compiler's peak memory; None where the system does not report it.

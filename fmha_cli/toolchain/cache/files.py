@@ -49,7 +49,7 @@ class UnsafeFileError(Exception):
 
 @contextmanager
 def as_environment_problem(doing: str) -> Iterator[None]:
-    """Turn an ``OSError`` of the body into an ``EnvironmentProblem`` (exit 4) that states what was being done."""
+    """Turn an ``OSError`` of the body into an ``EnvironmentProblem`` (exit 4) that states the operation."""
     try:
         yield
     except OSError as error:

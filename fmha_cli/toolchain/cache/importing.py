@@ -69,7 +69,7 @@ class Imported:
 
     Attributes:
         sha256: digest of the archive.
-        held: what the archive holds, sorted by digest.
+        held: the archive's entries, sorted by digest.
         added: digests that are new in this cache; of a dry run, the ones that would be added.
         present: digests that already had a sound entry, which stays.
         dry_run: nothing was changed.

@@ -38,7 +38,7 @@ class BuildSpec:
     """One thing to compile, before a compiler is chosen for it.
 
     Attributes:
-        kind: what sort of thing it is.
+        kind: the kind of thing.
         name: the name that people look for; for a kernel, its canonical name.
         arch: architecture *with* its suffix: ``sm_90a`` is not ``sm_90``. ``generic`` where it does not matter.
         identity: plain JSON data that distinguishes it from others of its kind; for a kernel, the fields of its
@@ -84,11 +84,11 @@ class BuildKey:
     """Everything that determines the bytes of a build.
 
     Two keys with equal parts have equal digests in every process and on every machine. A key that differs in any part
-    has another digest. Nothing else (environment variables, the current directory, the clock) may reach the compiler;
+    has another digest. No other input (environment variables, the current directory, the clock) may reach the compiler;
     ``toolchain`` ensures that.
 
     Attributes:
-        spec: what is compiled.
+        spec: the compiled source.
         flags: compiler flags in order, because the order matters to a compiler. ``${name}`` means a folder of this
             machine whose content ``headers_digest`` covers.
         toolchain_path: the command that starts the compiler, by absolute path (``Toolchain.identity``).

@@ -2,7 +2,7 @@
 
 Digests prove that an archive arrived as it was written, not who wrote it. A library of host code runs with the user's
 rights as soon as a kernel in it is loaded, so an import asks for trust before it takes one. A file of device code cannot
-run on the host. What a file is, its own first bytes decide, because the archive's maker chose everything else.
+run on the host. A file's own first bytes decide its kind, because the archive's maker chose everything else.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ class PrunePolicy:
 
 @dataclass(frozen=True)
 class Pruned:
-    """What was removed (or would be), and what had to stay.
+    """The removed entries (or the ones to remove), and the ones that had to stay.
 
     Attributes:
         entries: the removed entries.
@@ -72,7 +72,8 @@ class Pruned:
 
 
 def prune_cache(layout: CacheLayout, policy: PrunePolicy, clock: Callable[[], float] = time.time) -> Pruned:
-    """Remove what the policy allows. An entry disappears atomically: it is renamed first, then deleted.
+    """Remove the entries that the policy allows to remove. An entry disappears atomically: it is renamed first, then
+    deleted.
 
     Locks and probe results stay, because a lock file that can be deleted protects nothing.
 
@@ -143,7 +144,7 @@ def _used(path: Path) -> float:
 
 def _leftovers(layout: CacheLayout, policy: PrunePolicy, now: float) -> list[Path]:
     found = [path for path in children(layout.tmp) if now - _last_touched(path) > policy.tmp_age_s]
-    # write_atomic names what it has not renamed yet with a leading dot.
+    # write_atomic gives files a leading dot until it renames them.
     unfinished = [path for path in children(layout.toolchains) if path.name.startswith(".")]
     found += [path for path in unfinished if now - _used(path) > policy.tmp_age_s]
     found += [path for path in layout.outdated if now - _last_touched(path) >= policy.grace_s]

@@ -27,7 +27,7 @@ class Standing(StrEnum):
     DIFFERS = "differs"
     """An entry of the same kind and name exists, with other key parts."""
     UNKNOWN = "unknown"
-    """Nothing of this kind and name was ever built in this cache."""
+    """No entry of this kind and name was ever built in this cache."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Why:
     """The explanation.
 
     Attributes:
-        digest: of the key asked about.
+        digest: of the key.
         standing: the verdict.
         nearest: digest of the cached entry of the same kind and name with the fewest differences; None without one.
         differences: the parts in which that entry and the key differ.

@@ -1,4 +1,4 @@
-"""Find a C++ compiler that builds for another machine than this one. What it builds is looked at, never loaded."""
+"""Find a C++ compiler that builds for another machine than this one. Its output is inspected, never loaded."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fmha_cli.toolchain.notice import Notify, log_notice
 from fmha_cli.toolchain.proving import ProbeError, Search
 
 ANY = "any"
-"""The machine of what is compiled for the machine that builds it."""
+"""The machine of code that is compiled for the building machine."""
 
 
 def toolchain_for(

@@ -1,4 +1,4 @@
-"""What the libraries of all emulators are built with."""
+"""The common build settings of all emulators' libraries."""
 
 from __future__ import annotations
 

@@ -126,7 +126,7 @@ def prove(notify: Notify, check: Callable[[Path, Path], None], candidate: Candid
         check: looks at the library that it built, with the directory; raises ``ProbeError`` if it is of no use.
 
     Raises:
-        ProbeError: it is missing, fails, or builds what is of no use.
+        ProbeError: it is missing, fails, or builds unusable code.
         OSError: the directory cannot be written.
     """
     if candidate.origin == ZIG:

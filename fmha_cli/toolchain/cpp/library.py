@@ -40,7 +40,7 @@ def build_cpp(
     """The shared library of a C++ text, from the cache or compiled now by whatever compiler works here.
 
     Args:
-        spec: what to build; its source is C++.
+        spec: the thing to build; its source is C++.
         places: the folder that each ``${name}`` in the flags means on this machine; not part of the key.
         machine: the instruction set of the machine that runs it, as :func:`toolchain_for` takes it.
 
@@ -105,7 +105,7 @@ def build_kernel(
         cancel: when set, the compiler is killed.
         places: the folder that each ``${name}`` in the key's flags means on this machine.
         files: files next to the text that it includes, name -> content. The key must determine them.
-        settled: called after a compile, before its result is kept; raises if what was compiled is not what the key says.
+        settled: called after a compile, before its result is kept; raises if the compiled code does not match the key.
 
     Raises:
         ValueError: the key was made for another toolchain.

@@ -32,7 +32,7 @@ _WORTH_IT = 8
 
 @dataclass(frozen=True, kw_only=True)
 class UnitsLibrary:
-    """What to build.
+    """The thing to build.
 
     Attributes:
         name: of the library's entries in the cache (``amdgpu_emu``).
@@ -128,7 +128,7 @@ def _compile(
 
 
 def _spec(library: UnitsLibrary, part: str, text: str) -> BuildSpec:
-    """A part of the library: one translation unit, or what joins all of them."""
+    """A part of the library: one translation unit, or the unit that joins all of them."""
     return BuildSpec(library.kind, f"{library.name}:{part}", library.arch, {"part": part}, text)
 
 
@@ -136,7 +136,7 @@ class _Flags:
     """The flags of a unit, for the compiler that the build finds.
 
     Attributes:
-        toolchain: the compiler that asked last; None before the first build.
+        toolchain: the compiler of the latest build; None before the first build.
     """
 
     def __init__(self, library: UnitsLibrary) -> None:

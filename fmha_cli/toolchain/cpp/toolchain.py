@@ -1,4 +1,4 @@
-"""Compilers as values: what one is, and where to look for one. Nothing here starts a process."""
+"""Compilers as values: their properties, and where to look for them. Nothing here starts a process."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ def amalgamated(name: str, files: Mapping[str, str], seen: set[str] | None = Non
 
 @dataclass(frozen=True)
 class Units:
-    """What is compiled.
+    """The compiled source.
 
     Attributes:
         prefix: the text that comes before each unit's (``-include``).

@@ -1,4 +1,4 @@
-"""Read what the compiler records about the kernels of a cubin, and the data that a cubin exports. No toolkit is needed.
+"""Read the compiler's records about the kernels of a cubin, and the data that a cubin exports. No toolkit is needed.
 
 Sources:
 
@@ -44,7 +44,7 @@ class CubinKernel:
         name: the kernel's symbol.
         registers: 32-bit registers of a thread.
         most_registers: the most registers that the compiler was allowed to use.
-        shared_bytes: static shared memory of a block, without what the driver reserves.
+        shared_bytes: static shared memory of a block, without the driver's reserve.
         frame_bytes: stack of a thread in this kernel. Spilled registers are in it.
         stack_bytes: stack of a thread in this kernel and in everything that it calls.
         local_bytes: other local memory of a thread.
@@ -82,7 +82,7 @@ class Cubin:
         raw: the whole file.
 
     Raises:
-        MalformedObject: the file is not a cubin, or its ABI is unknown. Members raise nothing else either, whatever a
+        MalformedObject: the file is not a cubin, or its ABI is unknown. Members raise only these errors too, whatever a
             damaged file contains.
     """
 

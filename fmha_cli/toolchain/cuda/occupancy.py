@@ -1,4 +1,4 @@
-"""How many blocks of a kernel fit on one multiprocessor at once, and what limits them.
+"""How many blocks of a kernel fit on one multiprocessor at once, and the limit.
 
 With ``r`` registers of a thread, ``w`` warps of a block and ``s`` bytes of shared memory of a block, the limits are:
 
@@ -31,7 +31,7 @@ class Demand:
     Attributes:
         registers: registers of a thread.
         threads: threads of the block.
-        shared_bytes: static and dynamic shared memory, without what the driver adds.
+        shared_bytes: static and dynamic shared memory, without the driver's addition.
     """
 
     registers: int
@@ -48,7 +48,7 @@ class Occupancy:
         warps: warps that are resident at once.
         warps_per_scheduler: warps / schedulers. It is fractional where the warps do not fill the schedulers evenly.
         fraction: warps / most_warps.
-        limited_by: what prevents one more block: ``registers``, ``shared``, ``warps`` or ``blocks``.
+        limited_by: the obstacle to one more block: ``registers``, ``shared``, ``warps`` or ``blocks``.
         by_registers: blocks that the registers alone allow.
         by_shared: blocks that the shared memory alone allows.
         by_warps: blocks that the warp limit alone allows.

@@ -2,8 +2,8 @@
 
 NVRTC writes every constant of every header as a ``.global`` variable, whether or not anything uses it, and the linkage
 does not show which ones are used. Such variables are nine tenths of the PTX of a CUTLASS kernel, and the assembler
-keeps them all. This module keeps what a kernel reaches and what the host reads (``EXPORTS``). It does not touch the
-kernels' code.
+keeps them all. This module keeps the parts that a kernel reaches and the data that the host reads (``EXPORTS``). It
+does not touch the kernels' code.
 
 Source of the grammar: PTX ISA 9.0, 4.2 (statements), 4.4 (identifiers), 5.4 (variables), 11 (directives).
 """

@@ -1,4 +1,4 @@
-"""HIP compilers and their tools as values: what one is, and where to look for one. Nothing here starts a process."""
+"""HIP compilers and their tools as values: their properties, and where to look for them. Nothing here starts a process."""
 
 from __future__ import annotations
 

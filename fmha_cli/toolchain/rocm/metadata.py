@@ -129,7 +129,7 @@ def decode(data: bytes) -> Any:
 
     Raises:
         MalformedObject: it is cut short, nested too deep, or of a type that metadata does not use.
-        EnvironmentProblem: B012, what reads it is not installed.
+        EnvironmentProblem: B012, the package that reads it is not installed.
     """
     (msgpack,) = import_modules(["msgpack"], "msgpack", "B012", INSTALL_HELP)
 

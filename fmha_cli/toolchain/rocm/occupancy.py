@@ -1,4 +1,4 @@
-"""The number of waves of a kernel that fit on one SIMD, and what limits it.
+"""The number of waves of a kernel that fit on one SIMD, and the limit.
 
 With ``v`` VGPRs of a lane (unified file: AGPRs included), ``s`` SGPRs, ``w`` waves of a work-group, ``l`` bytes of LDS:
 

@@ -53,7 +53,7 @@ def probe_rocm(candidate: RocmCandidate, work: Path, layout: CacheLayout, parts:
         parts: the parts of ROCm that a clang of the system lacks; fetched for such a compiler only.
 
     Raises:
-        ProbeError: it is missing, too old, lacks a tool, or does not build what it should.
+        ProbeError: it is missing, too old, lacks a tool, or does not build the right code.
         EnvironmentProblem: the parts cannot be obtained.
         OSError: the cache cannot be written.
     """

@@ -1,1 +1,1 @@
-"""The walk of ``fmha tune``, and the choice of what it remembered."""
+"""The walk of ``fmha tune``, and the choice among its remembered kernels."""

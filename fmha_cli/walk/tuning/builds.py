@@ -36,7 +36,7 @@ def build_within(
             default is among them.
 
     Raises:
-        KeyboardInterrupt: the user interrupted; what was finished is in the cache.
+        KeyboardInterrupt: the user interrupted; finished kernels are in the cache.
     """
     built: dict[str, Built] = {}
     batch = len(rows) if budget_s is None else context.jobs

@@ -40,7 +40,7 @@ class Candidates:
 
     @property
     def default(self) -> Choice | None:
-        """What is chosen without tuning."""
+        """The choice without tuning."""
         return self.choices[0] if self.choices else None
 
     def rows(self, registry: Registry, cache: CacheState, group: int) -> tuple[Row, ...]:

@@ -26,7 +26,7 @@ OTHER_SCOPE, OUTSIDE, GONE = "X071", "X072", "X073"
 
 @dataclass(frozen=True)
 class Advice:
-    """What the entries say about one problem.
+    """The answer of the entries about one problem.
 
     Attributes:
         entry: the one that decided, or that is nearest to it.
@@ -62,7 +62,7 @@ class Chooser:
     """Chooses among tuned kernels.
 
     Args:
-        scopes: makes what describes this machine; called when the first entry is found.
+        scopes: makes the description of this machine; called when the first entry is found.
     """
 
     entries_of: EntriesOf
@@ -77,7 +77,7 @@ class Chooser:
         return self.scopes()
 
     def advice(self, problem: Problem, selection: Selection, cache: CacheState) -> Advice | None:
-        """What the entries say about a problem; None if there are none, or if the user names a kernel."""
+        """The answer of the entries about a problem; None if there are none, or if the user names a kernel."""
         default, place = selection.best, place_of(problem)
         if default is None or not default.runnable or default.device.emulated or self.wanted.kernel is not None:
             return None
@@ -105,7 +105,7 @@ class Chooser:
         return Advice(entry, choice)
 
     def _differences(self, entry: Entry, default: Choice) -> tuple[str, ...]:
-        """What is different now; nothing if the entry counts."""
+        """The differences since then; empty if the entry counts."""
         key = (entry, default.kernel.digest)
         if key not in self._known:
             self._known[key] = self._compared(entry, default)

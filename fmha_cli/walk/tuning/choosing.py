@@ -1,4 +1,4 @@
-"""The ``Chooser`` of a request, and what a sweep keeps of the store, so that every worker and every session chooses alike."""
+"""The ``Chooser`` of a request, and a sweep's copy of entries, with which every worker and every session chooses alike."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Kept = Mapping[str, tuple[Mapping[str, Any], ...]]
 
 
 def chooses(request: Request) -> bool:
-    """Whether a request leaves the choice to what was tuned."""
+    """Whether a request leaves the choice to tuned kernels."""
     return request.select == TUNED and request.kernel is None and not request.wanted.several
 
 
@@ -35,7 +35,7 @@ def chooser_of(
     tuned: EntriesOf | None,
     notify: Callable[[str], None] = lambda text: None,
 ) -> Chooser | None:
-    """What chooses among tuned kernels; None if nothing shall, or if nothing is remembered."""
+    """The chooser among tuned kernels; None if the request excludes them, or if no entry is remembered."""
     if tuned is None or not chooses(request):
         return None
 
@@ -48,7 +48,7 @@ def chooser_of(
 
 
 def kept_of(problems: Iterable[Problem], tuned: EntriesOf | None) -> Kept:
-    """What is remembered of the families of some problems; families without an entry are left out."""
+    """The remembered entries for the families of some problems; families without an entry are left out."""
     if tuned is None:
         return {}
     families = dict.fromkeys(place_of(problem).family for problem in problems)
@@ -63,7 +63,7 @@ def among(kept: Kept, problems: Iterable[Problem]) -> Kept:
 
 
 def entries_among(kept: Kept) -> EntriesOf | None:
-    """What gives the entries that were kept; None if there are none."""
+    """The source of the kept entries; None without entries."""
     if not kept:
         return None
     read = {family: tuple(map(Entry.from_dict, entries)) for family, entries in kept.items()}

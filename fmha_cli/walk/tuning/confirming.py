@@ -35,7 +35,7 @@ _ASKING = (
 """Variables of options that the processes get on their command lines."""
 
 EQUAL = (By.PROBLEM, By.BACKEND, By.DEVICE, By.CACHE, By.THREADS)
-"""What corresponds in a confirmation. The kernels may be for two architectures of one device."""
+"""The conditions that must correspond in a confirmation. The kernels may be for two architectures of one device."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +59,7 @@ class Confirmer:
     tell: Callable[[int, int, int], None] = lambda done, total, side: None
 
     def difference(self, default: Row, winner: Row) -> Difference:
-        """What the winner differs by from the default, in fresh processes that take turns.
+        """The difference of the winner from the default, in interleaved fresh processes.
 
         Raises:
             FmhaError: a process printed no rows, or nothing corresponds.
@@ -111,7 +111,7 @@ class Confirmer:
 
 @dataclass(frozen=True)
 class Confirmation:
-    """What became of a winner: ``why`` it is not remembered, or None if it is."""
+    """The outcome for a winner: ``why`` it is not remembered, or None if it is."""
 
     difference: Difference | None
     why: str | None
@@ -152,7 +152,7 @@ def _kept(difference: Difference, min_gain: float) -> str:
 
 
 def gain_of(difference: Difference) -> tuple[float | None, tuple[float, float] | None]:
-    """By what share the default takes longer than the winner, with the interval."""
+    """How much longer, as a share, the default takes than the winner, with the interval."""
     if difference.ratio is None:
         return None, None
     ends = difference.ratio_ci95

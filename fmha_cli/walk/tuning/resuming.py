@@ -57,7 +57,7 @@ class Searched:
 
 @dataclass(frozen=True, kw_only=True)
 class Chosen:
-    """What became of a problem: its row, and the entry (JSON) that was remembered; None if nothing was tuned."""
+    """The outcome for a problem: its row, and the entry (JSON) that was remembered; None if nothing was tuned."""
 
     row: TuneRow
     entry: Mapping[str, Any] | None
@@ -67,7 +67,7 @@ class Chosen:
 class Notes:
     """The searches and choices of earlier sessions, by the number of the problem, and the journal that takes further ones.
 
-    Without a journal nothing is kept.
+    Without a journal it keeps nothing.
     """
 
     keys: Sequence[str] = ()
@@ -102,7 +102,7 @@ class Notes:
         self._write(problem, lambda journal: journal.done(done))
 
     def keep_choice(self, problem: int, chosen: Chosen) -> None:
-        """Keep what became of a problem."""
+        """Keep the outcome for a problem."""
         done = {self._key(problem, "choice"): to_json(chosen)}
         self._write(problem, lambda journal: journal.done(done))
 
@@ -140,7 +140,7 @@ def notes_of(
     *,
     anew: bool,
 ) -> Notes:
-    """What an earlier session of a run kept. A dry run keeps nothing.
+    """The outcomes that an earlier session of a run kept. A dry run keeps nothing.
 
     Args:
         folder: of states. settings: those of the search and the confirmation, by name.

@@ -30,7 +30,7 @@ class Contender:
     """A candidate that was built.
 
     Attributes:
-        fate: what was found when it was judged; a candidate that fails later gets another one.
+        fate: its verdict; a candidate that fails later gets another one.
         launch: launches it; None if it may not be chosen.
         launches: the samples so far, nanoseconds per launch and stage.
     """
@@ -95,7 +95,7 @@ class Ring:
 class KernelSampler:
     """Samples of contenders, for ``search``: see its ``Sampler``.
 
-    The first launch of each visit is not counted: the caches hold what the kernel before left.
+    The first launch of each visit is not counted: the caches hold the data of the kernel before.
     """
 
     contenders: Sequence[Contender]

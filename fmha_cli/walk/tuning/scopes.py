@@ -21,7 +21,7 @@ from fmha_cli.walk.host import Host
 
 @dataclass(frozen=True, kw_only=True)
 class Scopes:
-    """What all scopes of an invocation have in common."""
+    """The common part of all scopes of an invocation."""
 
     registry: Registry
     found: Mapping[str, Availability]
@@ -32,7 +32,7 @@ class Scopes:
     def of(self, problem: Problem, choices: Sequence[Choice], cache: CacheState) -> Scope:
         """The scope of a choice among kernels of one backend and device; the first names them.
 
-        A backend that cannot tell the key of a build stands for its kernels by its version and their names.
+        A backend that cannot tell the key of a build identifies its kernels by its version and their names.
         """
         device, backend = choices[0].device, self.registry.backend(choices[0].kernel.backend)
         version = self.found[backend.name].version if backend.name in self.found else None
@@ -68,7 +68,7 @@ class Scopes:
 
 
 def _content(key: BuildKey | str) -> object:
-    """What a key says of the source; the compiler has its own members."""
+    """The key's members about the source; the compiler has its own members."""
     if isinstance(key, str):
         return key
     return [key.spec.source_sha256, list(key.flags), key.headers_digest]

@@ -31,7 +31,7 @@ class Course:
         good: the contenders that may be chosen; the search numbers these.
         winner: the row of the kernel to choose.
         why: why the default was kept, or nothing was tuned.
-        entry: what is remembered.
+        entry: the remembered choice.
         past: the row that an earlier session kept of its search; there are no contenders then.
     """
 
@@ -81,7 +81,7 @@ def row_of(course: Course, state: Tuned, policy: Policy, build_budget_s: float |
 
 
 def searched_of(course: Course, row: TuneRow, records: Sequence[Record]) -> Searched:
-    """What is kept of a search that ended."""
+    """The record of a search that ended."""
     found = course.found
     kernels = [one.row.choice.kernel.digest for one in course.good if one.row.choice is not None]
     return Searched(
@@ -94,7 +94,7 @@ def searched_of(course: Course, row: TuneRow, records: Sequence[Record]) -> Sear
 
 
 def _concluded(row: TuneRow, course: Course, state: Tuned) -> TuneRow:
-    """The row of a search with what was chosen after it."""
+    """The row of a search with the choice after it."""
     why = course.why
     if state is Tuned.UNSUPPORTED:
         why = "; ".join(f"{reason.id} {reason.text}" for reason in course.candidates.reasons) or "no kernel serves it"

@@ -55,7 +55,8 @@ class TuneRequest:
         min_gain: the least gain of a winner, as a share.
         processes: fresh processes of each kernel in a confirmation.
         environ: the variables that they inherit.
-        states: the folder of what an interrupted run keeps, from which the same run goes on; None to keep nothing.
+        states: the folder in which an interrupted run keeps its state, and from which the same run continues; None to
+            keep none.
         anew: discard what an earlier session kept.
         place: the store; a run with another store is another run.
     """
@@ -105,7 +106,7 @@ def tune(
     Args:
         on_found: receives the answers of the backends before anything runs.
         on_record: receives a record for every candidate of a problem, also after an interruption.
-        on_entry: receives what is to be remembered, as soon as it is known.
+        on_entry: receives each entry to remember, as soon as it is known.
         on_row: receives the row of each problem as soon as it is complete.
 
     Raises:
@@ -143,7 +144,7 @@ def tune(
 
 @dataclass
 class _Tuner:
-    """What all problems of an invocation share."""
+    """The common part of all problems of an invocation."""
 
     asked: TuneRequest
     context: Context
@@ -197,7 +198,7 @@ class _Tuner:
         return chosen.row
 
     def _differences(self, candidates: Candidates, entry: Entry) -> tuple[str, ...]:
-        """What is different now from when a choice was made: the kernels' sources, in particular."""
+        """The differences between now and the time of a choice: the kernels' sources, in particular."""
         named = {choice.kernel.name: choice for choice in candidates.choices}
         if not {entry.kernel, entry.default} <= named.keys():
             return ("its kernels are others now",)
@@ -208,7 +209,7 @@ class _Tuner:
         return row_of(course, state, self.asked.policy, self.asked.build_budget_s)
 
     def _tuned(self, course: Course, number: int) -> Tuned:
-        """Take a problem as far as it goes; ``course`` keeps what was found. Raises KeyboardInterrupt."""
+        """Process a problem as far as possible; ``course`` keeps the findings. Raises KeyboardInterrupt."""
         asked, candidates = self.asked, course.candidates
         course.rows = candidates.rows(self.context.registry, CacheState(asked.request.cache), number)
         searched = self._searched(course, number)
