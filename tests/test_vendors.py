@@ -44,6 +44,7 @@ ALLOWED: Mapping[str, tuple[frozenset[str], str]] = {
         frozenset({"amd", "nvidia"}),
         "values of the published document fmha.archs/1",
     ),
+    "sources/store.py": (frozenset({"cuda", "rocm"}), "the extras that a user installs to fetch sources"),
 }
 """Module -> the vendor words that it may use, and the reason."""
 
