@@ -33,7 +33,7 @@ class DoctorCheck:
 
     Attributes:
         name: the kind of check (``compiler``).
-        subject: the checked thing.
+        subject: the subject of the check.
         why: the cause, if the outcome is not OK.
         help: the remedy, if the outcome is not OK.
         time_ns: nanoseconds that the check took; None if nothing was run.

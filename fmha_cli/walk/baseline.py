@@ -18,7 +18,9 @@ from fmha_cli.report.record import Record
 
 @dataclass(frozen=True, kw_only=True)
 class Conditions:
-    """What must be the same for two timed rows to be compared: the problem's canonical JSON, and where and how it ran."""
+    """The conditions that two timed rows must share to be compared: the problem's canonical JSON, and where and how it
+    ran.
+    """
 
     problem: str
     backend: str | None
@@ -95,7 +97,8 @@ class Baseline:
         return Against.of(_processes([record]), _processes(rows), against=self.name, rule=rule)
 
     def coverage(self, planned: Sequence[Planned]) -> tuple[str, ...]:
-        """What to print before the rows run: how many have a counterpart if not all have, and which rows do not count.
+        """The lines to print before the rows run: how many have a counterpart if not all have, and which rows do not
+        count.
 
         Raises:
             EmptySelection: none has a counterpart. The message names the condition that no row of the baseline meets.

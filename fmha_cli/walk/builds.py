@@ -70,7 +70,7 @@ def build_orders(
         heard: takes each outcome as soon as it is known, in the caller's thread.
 
     Raises:
-        KeyboardInterrupt: the user interrupted; what was finished is in the cache.
+        KeyboardInterrupt: the user interrupted; finished kernels are in the cache.
     """
     distinct = {order.key: order for order in orders}
     refused = {key: _refusal(registry, order.stage.kernel) for key, order in distinct.items()}

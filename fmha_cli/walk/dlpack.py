@@ -1,6 +1,6 @@
 """Tensors of other libraries as numpy arrays, by the DLPack protocol; bf16 and fp8 too, which numpy itself refuses.
 
-The producer's memory is copied at once, so nothing of it is held. Only memory that the host can read is taken: this
+The producer's memory is copied at once, so none of it is held. Only memory that the host can read is taken: this
 process opens no device.
 
 Source: DLPack 1.1, ``include/dlpack/dlpack.h`` (``DLManagedTensor``, ``DLTensor``, ``DLDataTypeCode``, ``DLDeviceType``)

@@ -25,7 +25,7 @@ _NOTE = "dry run"
 def dry_fates(
     rows: Sequence[Row], request: Request, registry: Registry, notify: Callable[[str], None] = lambda text: None
 ) -> tuple[list[Fate], EnvironmentProblem | None]:
-    """One Fate for every row, and the error if this machine cannot build what the launches need (else None).
+    """One Fate for every row, and the error if this machine cannot build the host code of the launches (else None).
 
     Kernels are built only for backends that can show their launches.
 

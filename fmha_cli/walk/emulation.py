@@ -69,7 +69,7 @@ def _refuse_arithmetic(emulator: Emulator, device: str, wanted: Arithmetic) -> N
 
 
 def emulation_of(request: Request, registry: Registry, context: BuildContext) -> Emulation | None:
-    """Build what the jobs of a request need on its emulated device; None for any other device.
+    """Build the libraries that the jobs of a request need on its emulated device; None for any other device.
 
     Raises:
         UsageError: Z007, the emulator lacks the arithmetic.

@@ -64,7 +64,7 @@ class Executor:
     Args:
         cases: inputs and references.
         peaks: the peaks for a row, None if they are unknown; called after the row passed.
-        ceiling: what the machine reaches at this moment in a loop of the kind that bounds a row, None if that is unknown;
+        ceiling: the machine's rate at this moment in a loop of the kind that bounds a row, None if that is unknown;
             called right before and right after its timed launches.
     """
 
@@ -112,7 +112,7 @@ class Executor:
         left.
 
         Raises:
-            MemoryError: their tensors do not fit into memory together; nothing of them is kept.
+            MemoryError: their tensors do not fit into memory together; none of them is kept.
             KeyboardInterrupt: the user interrupted; the rows are not done.
         """
         settings = [settings_of(row, built, self._context) for row, built in zip(rows, artifacts, strict=True)]
@@ -205,7 +205,7 @@ class Executor:
 
     @contextmanager
     def _watched(self, rows: Sequence[Row | None]) -> Iterator[list[Callable[[Timed], Timed]]]:
-        """Look at the machine before and after what is done inside. Gives a function for each row that adds its ceiling and its
+        """Look at the machine before and after the body. Gives a function for each row that adds its ceiling and its
         conditions afterwards; None of a row adds nothing."""
         before = [None if row is None else self._ceiling(row) for row in rows]
         after: list[tuple[Bound, float] | None] = [None for _ in rows]
@@ -231,7 +231,7 @@ class Executor:
         return Arena(layout, also=reference_bytes(problem) if request.check else 0)
 
     def job(self, row: Row, artifacts: tuple[Artifact, ...], settings: Settings | None) -> Job:
-        """What the worker is given to run a row that has a kernel."""
+        """The worker's input to run a row that has a kernel."""
         assert row.choice is not None
         assert row.plan is not None
         backend = row.choice.kernel.backend
@@ -268,7 +268,7 @@ class Executor:
         )
 
     def _rechecked(self, job: Job, arena: Arena, judged: Judged, launcher: Launcher, *, again: bool = True) -> Judged:
-        """The judgement with what the launches of ``launcher`` left; a row that has failed stays as it is."""
+        """The judgement after the launches of ``launcher``; a row that has failed stays as it is."""
         if judged.verdict not in _TIMED:
             return judged
         request = self._request

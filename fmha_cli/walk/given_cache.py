@@ -1,7 +1,8 @@
-"""A cache given as tensors: lengths that follow from it, its extents beyond what the problem uses, and the pages of its table.
+"""A cache given as tensors: lengths that follow from it, its extents beyond the problem's use, and the pages of its
+table.
 
 A given cache is a part of a server's memory: it may have more pages or rows than the sequences use, sequences may share pages,
-and what no sequence uses may hold anything.
+and unused parts may hold anything.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Tensors given as files or arrays: what their shapes imply for the problem, and whether they fit it."""
+"""Tensors given as files or arrays: the implications of their shapes for the problem, and whether they fit it."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""The notices of a walk before anything is fetched or compiled: where its rows run, if that is not what one would
-expect.
-"""
+"""The notices of a walk before anything is fetched or compiled: where its rows run, if that is unexpected."""
 
 from __future__ import annotations
 

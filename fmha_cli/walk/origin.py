@@ -22,7 +22,7 @@ def now() -> str:
 
 @dataclass(frozen=True)
 class Origin:
-    """What all rows of an invocation have in common."""
+    """The common part of all rows of an invocation."""
 
     run: RunRow
     host: Host

@@ -72,7 +72,7 @@ class PeakBook:
         return None if peaks is None else floor_of(row.problem, peaks, row.cache)
 
     def ceiling(self, row: Row) -> tuple[Bound, float] | None:
-        """What the machine reaches at this moment in a short loop, of the kind that bounds the row; None if unknown."""
+        """The machine's rate at this moment in a short loop, of the kind that bounds the row; None if unknown."""
         if row.choice is None or not self._measures or row.choice.device.emulated:
             return None
         context, backend = self._context, self._context.registry.backend(row.choice.kernel.backend)
@@ -113,7 +113,7 @@ class PeakBook:
 
 
 def _alone(choice: Choice) -> DeviceFacts:
-    """The device with the architecture of the kernel alone: a kernel is compared with what its own instructions can do."""
+    """The device with the architecture of the kernel alone: a kernel is compared with the peak of its own instructions."""
     return replace(choice.device, archs=(choice.kernel.arch,))
 
 

@@ -22,7 +22,7 @@ def probe_backends(
 
     Args:
         supervisor: the one whose worker probes; None starts a worker where a backend needs one.
-        device: the device that the user named. For an emulated one nothing is probed, so no runtime is loaded.
+        device: the device that the user named. An emulated one is not probed, so no runtime is loaded.
 
     Raises:
         EnvironmentProblem: Z001, Z002, no such emulated device.

@@ -157,7 +157,7 @@ def repro_line(problem: Problem, request: Request, digest: str | None = None) ->
         digest: the digest of the row's kernel, if the same flags would choose another one.
     """
     given = not all(asks_fill(key, spec) for key, spec in request.files.items())
-    files = request.files if given else {}  # without a file, the problem's own flags say what is filled
+    files = request.files if given else {}  # without a file, the problem's own flags name the filled tensors
     words = ["fmha", request.command.value, *_without_replaced(problem.repro().split(), files)]
     for key in (key for key in TENSOR_OF_FLAG if key in files):
         words += [f"--{key.replace('_', '-')}", files[key]]

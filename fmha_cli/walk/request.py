@@ -1,4 +1,4 @@
-"""``Request``: the options of a command line, without its problems. ``Context``: what all rows of a walk share."""
+"""``Request``: the options of a command line, without its problems. ``Context``: the common part of all rows of a walk."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ class Context:
     """The state that all rows of one walk share.
 
     Attributes:
-        request: what the user asked for.
+        request: the user's request.
         registry: the backends that may be used.
         supervisor: whose worker runs every row.
         building: how kernels and peak loops are built.

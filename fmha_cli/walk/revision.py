@@ -1,4 +1,4 @@
-"""The revision of the user's own repository at the current folder, asked of git while kernels are built."""
+"""The revision of the user's own repository at the current folder, queried from git while kernels are built."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SAFE = ("--no-optional-locks", "-c", "core.fsmonitor=false")
 
 
 class Revision:
-    """One question to git, asked in the background when the object is made. Nothing here ever fails.
+    """One query to git, started in the background when the object is made. Nothing here ever fails.
 
     Attributes:
         commit: the commit that is checked out; None without a repository, without git, or if git was too slow.

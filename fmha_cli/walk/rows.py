@@ -60,7 +60,7 @@ class Row:
 
     @property
     def orders(self) -> tuple[Order, ...]:
-        """What has to be built for the row, in the order of its stages."""
+        """The builds of the row, in the order of its stages."""
         return () if self.plan is None else tuple(Order(stage, self.home) for stage in self.plan.stages)
 
     @property
@@ -77,8 +77,9 @@ class Row:
 
     @property
     def key(self) -> str:
-        """The row's identity within a run; the journal resumes by it. What all rows of the run share is in the
-        journal's first line (``invocation``)."""
+        """The row's identity within a run; the journal resumes by it. The common part of all rows of the run is in the
+        journal's first line (``invocation``).
+        """
         kernel = self.choice.kernel.name if self.choice else None
         device = self.choice.device.id if self.choice else None
         place: list[Any] = [self.turn, self.asked]
@@ -125,8 +126,8 @@ def plan_rows(
 
     Args:
         layers: the layers of a model for which each point stands; empty without a model.
-        notify: takes a line that says what ``--backend all`` compares, and what it leaves out.
-        chooser: knows what was tuned; None without that.
+        notify: takes a line that names the backends that ``--backend all`` compares, and the ones that it leaves out.
+        chooser: knows the tuned kernels; None without any.
 
     Raises:
         UsageError, EnvironmentProblem, UnsupportedError: see ``select``; E002, ``--kernel`` with several backends.
@@ -261,7 +262,7 @@ class _Planner:
 
 
 def _lacks_lse(problem: Problem) -> bool:
-    """Whether kernels return no LSE for the problem, which they would if asked. With a backward pass it is always there."""
+    """Whether kernels return no LSE for the problem, although they could. With a backward pass it is always there."""
     return not problem.lse and not problem.direction.backward
 
 

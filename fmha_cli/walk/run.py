@@ -46,7 +46,7 @@ class Outcome:
 
     Attributes:
         records: one for each row, in the order of the rows.
-        availability: of every backend that was asked.
+        availability: of every probed backend.
         journal: the file to resume from; None if every row is done.
         unwritten: files of ``--out`` and ``--save-failures`` that could not be written, each with the reason.
     """

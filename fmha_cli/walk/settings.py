@@ -18,7 +18,8 @@ from fmha_cli.walk.rows import Row
 def settings_of(row: Row, artifacts: Sequence[Artifact], context: Context) -> Settings | None:
     """The settings of the first stage that takes any; None if none does.
 
-    What no fact decides is measured where it matters for the problem, unless the user forbade it (``--no-probe``).
+    Settings that no fact decides are measured where they matter for the problem, unless the user forbade it
+    (``--no-probe``).
     """
     if row.choice is None or row.plan is None:
         return None

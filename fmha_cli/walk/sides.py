@@ -1,4 +1,4 @@
-"""A kernel and the tree of sources that it is built from: ``K@DIR``, and what a walk builds."""
+"""A kernel and the tree of sources that it is built from: ``K@DIR``, and the builds of a walk."""
 
 from __future__ import annotations
 

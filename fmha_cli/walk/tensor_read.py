@@ -1,7 +1,7 @@
 """Reading one tensor of a ``.npy``, ``.npz`` or ``.safetensors`` file that may be damaged, hostile or missing.
 
 Only the requested array is read. Its declared size is compared with the file's size and with the memory that
-is available before anything is allocated. Every fault becomes a ``UsageError`` that says what is wrong with the file.
+is available before anything is allocated. Every fault becomes a ``UsageError`` that states the fault of the file.
 """
 
 from __future__ import annotations

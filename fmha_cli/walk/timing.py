@@ -17,7 +17,7 @@ from fmha_cli.measure.conditions import Conditions
 from fmha_cli.measure.sampling import Sampler, SamplingPolicy, StopReason
 
 Launch = Callable[[int], tuple[tuple[int, ...], ...]]
-"""Launches n times in a row: nanoseconds per launch and stage. See ``Launcher`` for what it raises."""
+"""Launches n times in a row: nanoseconds per launch and stage. See ``Launcher`` for its exceptions."""
 
 
 LEAD_NS = 30_000_000
@@ -144,7 +144,7 @@ def leading(each_ns: int | None) -> int:
     """How many launches go before the next counted one.
 
     Args:
-        each_ns: what a launch took by the host's clock in the last turn; None in the first, which is warm-up.
+        each_ns: the time of a launch by the host's clock in the last turn; None in the first, which is warm-up.
     """
     if each_ns is None or each_ns > LONG_NS:
         return 0

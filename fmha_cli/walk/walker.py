@@ -175,7 +175,7 @@ class Walker:
             self._in_turns(turns, built)
 
     def _ready(self, row: Row, built: Mapping[str, Built]) -> tuple[Artifact, ...] | None:
-        """What a row needs to run; None if it does not come so far."""
+        """The inputs of a row's run; None if it does not get so far."""
         if row.choice is None or not row.choice.runnable or self.request.dry_run:
             return None
         artifacts, failed = artifacts_of(row, built)
@@ -253,7 +253,7 @@ class Walker:
             self.progress(len(self.told), len(self.rows), row.problem.repro())
 
     def complete(self) -> tuple[Record, ...]:
-        """One record for every row: what did not run is NOT_RUN."""
+        """One record for every row: rows that did not run are NOT_RUN."""
         fate = Fate(verdict=Verdict.NOT_RUN, notes=("interrupted before this row was done",))
         out = tuple(self.records.get(i) or self._record(row, fate) for i, row in enumerate(self.rows))
         if len(out) != len(self.rows):

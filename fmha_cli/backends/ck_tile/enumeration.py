@@ -34,7 +34,7 @@ def emitted(arch: ArchSpec, family: Family, revision: str, rules: Rules = GENERA
 
 
 def count_emitted(arch: ArchSpec, family: Family, revision: str, rules: Rules) -> int:
-    """The number of kernels that ``emitted`` yields. It makes only the few kernels about which a rule must be asked."""
+    """The number of kernels that ``emitted`` yields. It makes only the few kernels that a rule must check."""
     return sum(sum(1 for _ in spot.admitted()) for spot in _spots(arch, family, revision, rules))
 
 

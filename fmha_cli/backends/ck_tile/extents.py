@@ -1,4 +1,4 @@
-"""Strides and view sizes of a problem's tensors that exceed what CK's kernels can hold.
+"""Strides and view sizes of a problem's tensors that exceed the range of CK's kernels.
 
 Kernel arguments hold strides as ``ck_tile::index_t`` (``int32_t``). Offsets of a sequence and a head are added in
 64 bits, offsets inside one (sequence, head) view in 32 bits. A buffer resource spans at most 4 GiB. Source:

@@ -27,7 +27,7 @@ _TIMEOUT_S = 120.0
 def checked(
     config: str, arch: str, names: Sequence[str | None], options: Mapping[str, str]
 ) -> tuple[str | None, str | None]:
-    """What the generator of ``--ck-home`` showed about a configuration, and why it showed nothing; one of them is None.
+    """The finding of the generator of ``--ck-home`` about a configuration, or why there is none; one of them is None.
 
     Args:
         names: upstream's names of the kernels that its list must contain.

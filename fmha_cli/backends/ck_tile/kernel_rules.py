@@ -26,7 +26,7 @@ def _no_arch(kernel: KernelSpec) -> Reason:
 
 _RULES = KernelRules(ALL, arch_facts, _no_arch)
 TARGET_STAGE = tuple(rule for rule in ALL if rule.stage == Stage.TARGET)
-"""Rules that may refuse what upstream's generator emits."""
+"""Rules that may refuse kernels that upstream's generator emits."""
 KERNEL_RULES: tuple[Rule, ...] = _RULES.rules()
 
 

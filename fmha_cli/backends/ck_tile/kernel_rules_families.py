@@ -70,7 +70,7 @@ def _gfx11_only(kernel: KernelSpec, arch: ArchSpec) -> Refusal | None:
 
 
 def _of_gfx11(wrong: Callable[[KernelSpec, CkAlgorithm], str | None], hint: str | None = None) -> KernelCheck:
-    """A check of ``batch_prefill_gfx11`` kernels only. ``wrong`` returns what is wrong with a kernel."""
+    """A check of ``batch_prefill_gfx11`` kernels only. ``wrong`` returns a kernel's fault."""
 
     def check(kernel: KernelSpec, arch: ArchSpec) -> Refusal | None:
         a = algorithm_of(kernel)

@@ -46,7 +46,7 @@ class Described:
     """A launch as the library computes it, without launching.
 
     Attributes:
-        lds_dynamic: bytes, in addition to what the kernel declares itself (the code object's metadata).
+        lds_dynamic: bytes, in addition to the kernel's own declaration (the code object's metadata).
         kargs: the packed argument struct.
         fields: the members of ``kargs``.
     """

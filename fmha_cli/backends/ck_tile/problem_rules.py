@@ -1,4 +1,4 @@
-"""CK-Tile's rules K300-K399 in one table: what a kernel requires of a problem.
+"""CK-Tile's rules K300-K399 in one table: the requirements of a kernel on a problem.
 
 - K300-K309: upstream's generated conditions
 - K310-K319: stages

@@ -60,7 +60,7 @@ class CkSession(HipSession[Scales]):
         self._blanks |= {name: mirror.allocate(extent(call.tensors[name])) for name in gapped}
 
     def _before_upload(self, call: Call[Scales], host: Bytes) -> None:
-        # The inputs of a pass that follows are those of the pass before, and what that leaves on the device.
+        # A following pass has the inputs of the pass before, and its results on the device.
         self._patches[call.problem] = () if call.follows else patches_for(call.plan, call.tensors, host)
 
     def _after_upload(self, call: Call[Scales], mirror: Mirror) -> None:

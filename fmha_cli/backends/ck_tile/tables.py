@@ -25,7 +25,7 @@ SIGNATURE_FIELDS = frozenset(f.name for f in fields(Signature))
 ALGORITHM_FIELDS = frozenset(f.name for f in fields(CkAlgorithm))
 _KINDS: Mapping[str, Any] = MappingProxyType({**get_type_hints(Signature), **get_type_hints(CkAlgorithm)})
 PADS = ("pad_s", "pad_sk", "pad_d", "pad_dv")
-"""The fields that the four letters of ``pads`` stand for; ``t`` = padded."""
+"""The fields that the four letters of ``pads`` mean; ``t`` = padded."""
 _NOT_FIELDS = ("pads", "when", "profiles")
 
 
@@ -60,7 +60,7 @@ class Pair:
 
 @dataclass(frozen=True)
 class Block:
-    """A product of axes, the last one innermost, and what each point emits.
+    """A product of axes, the last one innermost, and the kernels of each point.
 
     Attributes:
         hdims: the head dims (hdim, hdim_v) to which the block is limited; None = no restriction.
@@ -123,7 +123,7 @@ class Block:
 
     @cached_property
     def _projections(self) -> dict[tuple[str, ...], tuple[int, ...]]:
-        """The projections that were asked for, by axes: many tiles share a block."""
+        """The requested projections, by axes: many tiles share a block."""
         return {}
 
     def serves(self, dtype: str, hdims: tuple[int, int]) -> bool:

@@ -71,7 +71,7 @@ class CkTree:
         digest: digest of its headers' text, a part of every cache key.
         notes: trees that were passed over, and anything unusual.
         home: the user's tree as it was looked at; None for a tree of ``fmha``.
-        edited: what sets it apart from its revision; None if nothing does.
+        edited: its differences from its revision; None without any.
     """
 
     include: Path
@@ -85,7 +85,7 @@ class CkTree:
     edited: Edited | None = None
 
     def require_same(self, cache_root: Path) -> None:
-        """Refuse what was compiled from the tree if the user changed the tree meanwhile.
+        """Refuse a kernel if the user changed the tree during its compile.
 
         Raises:
             EnvironmentProblem: S107.

@@ -77,7 +77,7 @@ def _refusal(form: str, why: str) -> UsageError:
 
 
 def _signature(one: TunedKernel) -> dict[str, Any]:
-    """What must be equal in one file."""
+    """The properties that must be equal in one file."""
     problem, signature = one.problem, one.kernel.signature
     return {
         "architecture": one.kernel.arch,

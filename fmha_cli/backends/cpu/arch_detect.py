@@ -21,7 +21,7 @@ VARIABLE = "FMHA_CPU_ARCH"
 """The variable that names the architecture for which this processor is taken, to use it as a lesser one."""
 
 _SYSCTL = {"bf16": b"hw.optional.arm.FEAT_BF16"}
-"""What macOS calls a flag (Apple, "Determining instruction set characteristics")."""
+"""The macOS name of a flag (Apple, "Determining instruction set characteristics")."""
 
 _CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 
@@ -72,12 +72,13 @@ def taken_for(level: str, flags: Iterable[str]) -> tuple[str, ...]:
     """The architectures that a processor accepts, best first, if it is taken for one of no more than ``level``.
 
     Args:
-        level: the architecture that ``FMHA_CPU_ARCH`` names; empty: all that the processor has.
-        flags: what the processor has.
+        level: the architecture that ``FMHA_CPU_ARCH`` names; empty: all that the processor has. flags: the processor's
+            features.
 
     Raises:
         UsageError: E005, no architecture of CPU kernels.
-        EnvironmentProblem: K116, the processor lacks what the architecture requires. Its kernels could be compiled here, not executed.
+        EnvironmentProblem: K116, the processor lacks a feature that the architecture requires. Its kernels could be
+            compiled here, not executed.
     """
     have = frozenset(flags)
     if not level:

@@ -37,7 +37,7 @@ _APPEND = {"k_new": "k_new", "v_new": "v_new"}
 """Names of the tensors of rows -> their names in the argument block."""
 
 Q_ROTATED, PARTS = "q_rotated", "parts"
-"""Workspaces: rotated queries, dense and laid out like q; and what split kernels leave for the combine kernel."""
+"""Workspaces: rotated queries, dense and laid out like q; and the results of split kernels for the combine kernel."""
 
 
 class Arguments:
@@ -122,7 +122,7 @@ class Arguments:
         return out
 
     def _tables(self, problem: Problem) -> dict[str, int]:
-        """What the bytes of Q, and of K and V, mean; nothing for wider ones."""
+        """The meaning of the bytes of Q, and of K and V; empty for wider types."""
         elements = {"q_table": Element.of(problem.dtype, problem.fp8_encoding), "k_table": Element.of_keys(problem)}
         out = {}
         for name, element in elements.items():

@@ -63,8 +63,8 @@ def _kernels(arch: ArchSpec) -> Iterator[KernelSpec]:
 def _narrow(arch: str, dtype: DType, algorithm: CpuAlgorithm) -> Iterator[KernelSpec]:
     """The kernels with 8-bit inputs that have a wide kernel's tiles.
 
-    What a byte means is a table, so one kernel reads every type of cache for queries of ``dtype``, and every encoding.
-    Kernels of fp8 queries have bf16's tiles, because every fp8 number is one of bf16.
+    A table gives the meaning of a byte, so one kernel reads every type of cache for queries of ``dtype``, and every
+    encoding. Kernels of fp8 queries have bf16's tiles, because every fp8 number is one of bf16.
     """
     if algorithm.kind not in (Kind.PREFILL, Kind.DECODE):
         return
@@ -106,7 +106,7 @@ def stage_kernel(main: KernelSpec, kind: Kind) -> KernelSpec:
 
 
 def others_from(arch: ArchSpec) -> tuple[str, ...]:
-    """The architecture whose kernels serve what an architecture has none for; every machine of the second runs them."""
+    """The architecture whose kernels serve where an architecture has none; every machine of the second runs them."""
     return (arch.fact("others_from"),) if "others_from" in arch.facts else ()
 
 

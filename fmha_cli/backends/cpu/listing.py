@@ -1,4 +1,4 @@
-"""Listings of compiled kernels: the disassembler for a library's machine, its instructions, and what they do with the stack."""
+"""Listings of compiled kernels: the disassembler for a library's machine, its instructions, and their use of the stack."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from fmha_cli.backends.cpu.listing import Instruction, instructions
 
 _BRANCH = re.compile(r"^(j\w+|b\.\w+|cbn?z|tbn?z)$")
 _JUMP = re.compile(r"^(jmpq?|b|br|retq?|ud2|udf|brk)$")
-"""What never goes on to the next instruction."""
+"""Instructions that never continue with the next one."""
 _FILLER = re.compile(r"^(nop[lw]?\b|(data16|cs)\b.* nopw\b|xchg +%ax,%ax$)")
 _TARGET = re.compile(r"(?:0x)?([0-9a-f]+) <")
 _PRODUCT = re.compile(
@@ -55,8 +55,9 @@ class Loop:
 def innermost_loops(listing: str) -> tuple[Loop, ...]:
     """The loops of an ``objdump -d --no-show-raw-insn`` listing that hold no other.
 
-    A loop is what its jumps say: instructions each of which can follow every other one. Blocks that a compiler put elsewhere
-    belong to it, and a jump back to code that never returns there is none. Jumps through a register lead nowhere.
+    A loop follows from its jumps: instructions each of which can follow every other one. Blocks that a compiler put
+    elsewhere belong to it, and a jump back to code that never returns there is none. Jumps through a register lead
+    nowhere.
     """
     found = []
     for _, group in groupby(instructions(listing), lambda one: one.symbol):

@@ -1,4 +1,6 @@
-"""What the bytes of 8-bit tensors mean, as kernels take it, and where their scales are. Standard library only: the worker imports it."""
+"""The meaning of the bytes of 8-bit tensors, as kernels take it, and where their scales are. Standard library only: the
+worker imports it.
+"""
 
 from __future__ import annotations
 

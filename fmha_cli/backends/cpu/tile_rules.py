@@ -1,4 +1,4 @@
-"""Which tiles of a CPU kernel are legal: what its registers hold, and which blocks its loops divide."""
+"""Which tiles of a CPU kernel are legal: the capacity of its registers, and the blocks that its loops divide."""
 
 from __future__ import annotations
 

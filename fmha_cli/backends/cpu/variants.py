@@ -1,4 +1,6 @@
-"""Kernels for tuning: the product of the tiles and blocks of keys in ``arch_specs/``, less what the rules of tiles refuse."""
+"""Kernels for tuning: the product of the tiles and blocks of keys in ``arch_specs/``, without the ones that the rules
+of tiles refuse.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,8 @@ def variants(arch: ArchSpec) -> Iterator[KernelSpec]:
 
 
 def decide_variants(problem: Problem, device: DeviceFacts) -> Iterator[Decision]:
-    """A decision about each variant of the device's first architecture, and of the one that serves what it has no kernels for.
+    """A decision about each variant of the device's first architecture, and of the one that serves where it has no
+    kernels.
 
     The rank is the distance from the default's tile and block of keys.
     """

@@ -1,4 +1,4 @@
-"""What CUDA backends share when they choose a kernel."""
+"""The common part of CUDA backends' choice of a kernel."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from fmha_cli.domain.signature import Signature
 S = TypeVar("S")
 H = TypeVar("H", bound=Host)
 Found = Mapping[str, object] | None
-"""What a condition has against a kernel: the values for the places in the texts of the refusal, or None."""
+"""The refusal of a kernel by a condition: the values for the places in the texts of the refusal, or None."""
 Finder = Callable[[S, KernelSpec], Iterator[tuple[str, Found]]]
 
 
@@ -54,7 +54,7 @@ def told_conditions(backend: str, ids: Iterable[str], find: Finder[S]) -> tuple[
     """The conditions of a backend whose rows hold the texts of their refusals: ``says`` and, if something helps, ``hint``.
 
     Args:
-        find: yields what each condition has against a kernel, by the condition's id.
+        find: yields the refusal of each condition, by the condition's id.
     """
 
     @lru_cache(maxsize=256)

@@ -34,7 +34,7 @@ call of the process fails, and the process must be restarted."""
 
 @dataclass(frozen=True, kw_only=True)
 class CudaDevice:
-    """What the driver reports about a device.
+    """The driver's report about a device.
 
     Attributes:
         capability: compute capability, (9, 0) for an H200.

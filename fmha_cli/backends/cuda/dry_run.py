@@ -39,7 +39,7 @@ def describe_launches(
     """Implement ``fmha_cli.domain.protocols.DryRun``.
 
     Raises:
-        KernelFailure: a cubin does not match what the host would launch (``check_exports``).
+        KernelFailure: a cubin does not match the host's launch (``check_exports``).
     """
     calls = calls_of(
         plan,

@@ -31,7 +31,7 @@ def in_order(situation: Host, place: int, candidate: Candidate) -> Supported:
 
 @dataclass(frozen=True, eq=False)
 class Few(Generic[H]):
-    """The kernels of a backend, and what they need of a problem.
+    """The kernels of a backend, and their needs of a problem.
 
     Attributes:
         backend: its name.

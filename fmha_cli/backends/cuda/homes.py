@@ -25,7 +25,7 @@ class OwnTree:
 
     Attributes:
         root: its folder; ``Upstream.folders`` are below it.
-        parts: names and folders of what kernels include.
+        parts: names and folders of the headers that kernels include.
         home: its content, next to the pinned one.
         pinned: the digest of the pinned source, which an unedited tree shares.
     """
@@ -37,7 +37,7 @@ class OwnTree:
 
     @property
     def edited(self) -> Edited | None:
-        """What sets it apart from the pinned source; None if nothing does."""
+        """Its differences from the pinned source; None without any."""
         return self.home.edited
 
     @property
@@ -46,7 +46,7 @@ class OwnTree:
         return self.pinned if self.edited is None else self.home.digest
 
     def require_same(self, layout: CacheLayout) -> None:
-        """Refuse what was compiled from the tree if the user changed the tree meanwhile.
+        """Refuse a kernel if the user changed the tree during its compile.
 
         Raises:
             EnvironmentProblem: S107.

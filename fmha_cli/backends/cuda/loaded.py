@@ -25,7 +25,7 @@ class LoadedKernel:
 
     Args:
         path: the cubin, whose exported tables are checked.
-        image: what the driver loads in place of the cubin (``emulated_image``).
+        image: the file that the driver loads in place of the cubin (``emulated_image``).
 
     Attributes:
         separate: the places of its parameters where each is a field of the block; else None.

@@ -20,7 +20,7 @@ class Own:
 
     def __get__(self, instance: object, owner: type) -> Any:
         if instance is None:
-            return self  # asked for by the class itself, to see whether it is abstract
+            return self  # read by the class itself, to see whether it is abstract
         return getattr(import_module(self._module, getattr(owner, "package", None)), self._name or "")
 
 

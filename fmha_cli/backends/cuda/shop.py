@@ -64,7 +64,7 @@ class Workshop:
 
     @property
     def edited(self) -> Edited | None:
-        """What sets the sources apart from the pinned ones."""
+        """The differences of the sources from the pinned ones."""
         return None if self.own is None else self.own.edited
 
 
@@ -153,7 +153,7 @@ def build(upstream: Upstream, kernel: KernelSpec, context: BuildContext) -> Arti
 
 
 def key_of(upstream: Upstream, kernel: KernelSpec, context: BuildContext) -> BuildKey:
-    """The key under which :func:`build` keeps what it compiles.
+    """The key of the kernel that :func:`build` compiles and keeps.
 
     Raises:
         UnsupportedError: upstream has no such kernel; nothing is compiled.

@@ -1,4 +1,4 @@
-"""``Staging``: scratch tensors that stand for tensors which kernels cannot take as they are. The host copies them.
+"""``Staging``: scratch tensors in place of tensors that kernels cannot take as they are. The host copies them.
 
 Kernels have one dK and dV for each query head, and one dBias for each head and sequence. Some know no groups of heads, read
 whole loads, and write rows of all heads one after the other. They take strides for inputs, which therefore have a scratch
@@ -65,7 +65,7 @@ class Staging(Sequences):
         return tuple(name for name, copy in wanted.items() if copy and name in self.names)
 
     def shape(self, name: str) -> tuple[int, ...]:
-        """The shape of the scratch tensor that stands for a tensor."""
+        """The shape of the scratch tensor that replaces a tensor."""
         p, columns = self.problem, next_multiple(self.problem.seqlen_k, BIAS_STEP)
         if name == "bias":
             return (*(bias_shape(p) or ())[:-1], columns)
@@ -82,7 +82,7 @@ class Staging(Sequences):
             yield self.names[name], Scratch(self.shape(name), p.dtype.bits // 8)
 
     def address(self, call: Call[Any], name: str) -> int:
-        """The address of a tensor, or of the scratch tensor that stands for it."""
+        """The address of a tensor, or of the scratch tensor that replaces it."""
         return call.address(self.names[name] if self.names.get(name) in call.tensors else name)
 
     def strides(self, call: Call[Any]) -> dict[str, Strides]:
@@ -129,7 +129,7 @@ class Staging(Sequences):
             broadcast_sum(self.space(call, arena, "dbias"), view(arena, call.tensor("dbias")))
 
     def space(self, call: Call[Any], arena: Bytes, name: str) -> Array:
-        """A view of the scratch tensor that stands for a tensor.
+        """A view of the scratch tensor that replaces a tensor.
 
         Raises:
             InternalError: the arena has none.

@@ -1,4 +1,4 @@
-"""Compare what a cubin states about itself with what the host expects: the parameter block, the launch, the limits.
+"""Compare a cubin's statements about itself with the host's expectations: the parameter block, the launch, the limits.
 
 A cubin exports three symbols under its kernel's name SYMBOL:
 
@@ -38,7 +38,7 @@ _REBUILD = "`fmha cache verify --fix`, then build again"
 
 @dataclass(frozen=True, kw_only=True)
 class Expected:
-    """What the host expects of a kernel. Its cubin must export the same.
+    """The host's expectations of a kernel. Its cubin must export the same.
 
     Attributes:
         symbol: the kernel's name in the cubin. With tables it begins with ``toolchain.cuda.ptx.EXPORTS``.
@@ -63,7 +63,7 @@ class Expected:
 
 @dataclass(frozen=True, kw_only=True)
 class Exported:
-    """What the cubin of one kernel exports about itself.
+    """The exports of one kernel's cubin about itself.
 
     Attributes:
         arch: the architecture with its suffix.
@@ -74,7 +74,7 @@ class Exported:
         facts: the compile-time numbers by name.
         threads: threads of a block, as the host launches it.
         smem_bytes: dynamic shared memory of a launch.
-        kernel: what the compiler recorded about the kernel.
+        kernel: the compiler's records about the kernel.
         occupancy: the occupancy of a launch.
     """
 
@@ -114,7 +114,7 @@ def check_exports(cubin: bytes, kernel: KernelSpec, expected: Expected) -> Expor
 
 
 def read_exports(cubin: bytes, arch: str, expected: Expected) -> Exported:
-    """What a cubin exports. Only the names and the number of facts are compared with ``expected``.
+    """The exports of a cubin. Only the names and the number of facts are compared with ``expected``.
 
     Args:
         arch: the architecture on whose multiprocessors ``occupancy`` is based.

@@ -1,4 +1,4 @@
-"""TMA descriptors (``CUtensorMap``): what one describes, and its bytes, which only the driver can make.
+"""TMA descriptors (``CUtensorMap``): their content, and their bytes, which only the driver can make.
 
 cuda-python's own call is not used. It encodes into a Python object, whose address is not always a multiple of 64 as
 ``cuTensorMapEncodeTiled`` requires.
@@ -64,7 +64,7 @@ class TensorMap:
     fill: str = "NONE"
 
     def text(self) -> str:
-        """What it describes, without the address and without what is ``NONE``."""
+        """Its content, without the address and without members that are ``NONE``."""
         said = f"{self.element} {_times(self.shape)}, strides {_times(self.strides)} bytes, box {_times(self.box)}"
         named = {"swizzle": self.swizzle, "interleave": self.interleave, "L2": self.promotion, "outside": self.fill}
         return said + "".join(f", {name} {word}" for name, word in named.items() if word != "NONE")

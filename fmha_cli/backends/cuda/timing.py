@@ -1,6 +1,6 @@
 """The times of stages in a stream: from one launch between events, or from replays of a graph if a launch is short.
 
-What a time means:
+The meaning of a time:
 
 - A *plain* launch is timed by events before, between and after the stages. The time of a stage that is shorter than its
   own launch by the host includes the host's time.
@@ -38,7 +38,7 @@ class StageTimer:
     Args:
         cuda: the driver.
         stages: functions that each queue one stage in a given stream.
-        before: queues what must be done before a launch and is not timed; None if there is nothing to do.
+        before: queues the untimed work before a launch; None if there is nothing to do.
 
     Raises:
         DriverError: see ``Cuda``.

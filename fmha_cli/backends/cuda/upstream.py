@@ -72,7 +72,7 @@ class Upstream(ABC):
         if not cls.package and home != shared:
             cls.package = home
 
-    # What exists.
+    # The existing kernels.
 
     @abstractmethod
     def kernels(self, arch: ArchSpec) -> Iterable[KernelSpec]:
@@ -94,7 +94,7 @@ class Upstream(ABC):
     def template(self, kernel: KernelSpec) -> str:
         """Upstream's own name for the compiled kernel, such as a template-id."""
 
-    # What is compiled.
+    # The compiled text.
 
     @abstractmethod
     def emit(self, kernel: KernelSpec) -> str:
@@ -113,7 +113,7 @@ class Upstream(ABC):
             tree: the folder of the unpacked source.
 
         Raises:
-            EnvironmentProblem: the source does not have what is expected.
+            EnvironmentProblem: the source lacks an expected part.
         """
         return {}
 
@@ -126,7 +126,7 @@ class Upstream(ABC):
 
     @abstractmethod
     def expected(self, kernel: KernelSpec) -> Expected:
-        """What the host expects of a kernel. Its cubin must export the same."""
+        """The host's expectations of a kernel. Its cubin must export the same."""
 
     def instructions(self, kernel: KernelSpec) -> frozenset[str]:
         """Instructions in the kernel's code that a fact of its architecture may list.
@@ -135,7 +135,7 @@ class Upstream(ABC):
         """
         return frozenset()
 
-    # What serves a problem.
+    # The kernels that serve a problem.
 
     @abstractmethod
     def rules(self) -> tuple[Rule, ...]:
@@ -155,8 +155,9 @@ class Upstream(ABC):
         """The stages around a supported main kernel of a problem of one direction, and the workspaces."""
 
     def discord(self, problem: Problem, forward: KernelSpec, backward: KernelSpec) -> Sequence[Reason]:
-        """Why a backward kernel cannot read, on the device, the O and LSE that a forward kernel has left there. By default
-        nothing is against any pair."""
+        """Why a backward kernel cannot read, on the device, the O and LSE that a forward kernel has left there. By
+        default every pair is allowed.
+        """
         return ()
 
     def passes(self) -> TwoPasses:
@@ -192,7 +193,7 @@ class Upstream(ABC):
         """
         return bool(getattr(situation, "launches", True))
 
-    # What the host converts, outside the timed launches.
+    # The host's conversions, outside the timed launches.
 
     def before_upload(self, call: Call[Any], arena: Bytes) -> None:
         """Change the host's arena before it is copied to the device. Where nothing will be launched, this is not called.
@@ -206,7 +207,7 @@ class Upstream(ABC):
         return
 
     def after_download(self, call: Call[Any], arena: Bytes) -> None:
-        """Convert what the kernels left in the host's arena to the contract's outputs.
+        """Convert the kernels' results in the host's arena to the contract's outputs.
 
         Kernels that write those need nothing. Where nothing was launched, this is not called.
 

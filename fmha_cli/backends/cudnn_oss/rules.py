@@ -1,4 +1,4 @@
-"""Rules K600-K614: the kernels, and what they need of a problem. Upstream's engines check head dim and device alone."""
+"""Rules K600-K614: the kernels, and their needs of a problem. Upstream's engines check head dim and device alone."""
 
 from __future__ import annotations
 

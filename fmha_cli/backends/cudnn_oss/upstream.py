@@ -15,7 +15,7 @@ _EMIT = "fmha_cli.codegen.cudnn_oss.emit"
 class CudnnOss(SmallUpstream):
     """``generated/sdpa`` of nvidia-cudnn-frontend 1.28.0, the last release that has it."""
 
-    name, algorithm, dropout_stream = NAME, CudnnAlgorithm, "fa2"  # there is no dropout
+    name, algorithm, dropout_stream = NAME, CudnnAlgorithm, "fa2"  # without dropout
     source = "cudnn-frontend"
     shims = Map({"nvrtc": ()})
     # Upstream's, without macros that no text uses and a limit that __launch_bounds__ gives as well. -I. is the folder of

@@ -1,4 +1,4 @@
-"""The kernels of FlashAttention: what upstream's launch templates can instantiate for an architecture.
+"""The kernels of FlashAttention: the instances that upstream's launch templates allow for an architecture.
 
 The catalogue leaves out two features of the templates: ``Return_softmax``, which writes the scores for upstream's own
 tests, and softcap with dropout, which ``flash_api.cpp`` refuses before any launch.

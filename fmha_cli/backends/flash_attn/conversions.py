@@ -28,7 +28,7 @@ _FLOAT = np.dtype(np.float32)
 def before_upload(call: Call[Situation], arena: Bytes) -> None:
     """Fill the workspaces that a backward pass reads: LSE and the random state. A forward pass reads none.
 
-    After a forward pass of the same plan, the LSE is what its kernels leave there. K445 sees to it that they run.
+    After a forward pass of the same plan, the LSE is its kernels' result there. K445 sees to it that they run.
     """
     s, p, tensors = call.situation, call.problem, call.tensors
     if not p.direction.backward:
@@ -41,7 +41,7 @@ def before_upload(call: Call[Situation], arena: Bytes) -> None:
 
 
 def after_download(call: Call[Situation], arena: Bytes) -> None:
-    """Turn what the kernels left in the arena into the contract's outputs."""
+    """Turn the kernels' results in the arena into the contract's outputs."""
     if call.problem.direction.backward:
         expanded(call.problem).copy_out(call, arena)
     elif "lse" in call.tensors:

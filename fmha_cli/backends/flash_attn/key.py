@@ -1,6 +1,6 @@
-"""``DispatchKey``: everything that upstream's dispatch looks at on one architecture, and nothing else.
+"""``DispatchKey``: exactly the values that upstream's dispatch looks at on one architecture.
 
-A key leaves out what kernels take at run time: sequence lengths, window sizes, ALiBi slopes, the softcap, the dropout
+A key leaves out the kernels' run-time arguments: sequence lengths, window sizes, ALiBi slopes, the softcap, the dropout
 probability, the ratio of heads, and whether sums are in a fixed order. Two problems with the same key run the same main
 kernel.
 """

@@ -23,7 +23,7 @@ def launch_of(stage: Stage, call: Call[Situation]) -> Launch:
 
 
 def expected(kernel: KernelSpec) -> Expected:
-    """What the kernel's cubin must export."""
+    """The exports that the kernel's cubin must have."""
     instance = instance_of(kernel)
     numbers = (*traits.algorithm_of(kernel).tile, kernel.signature.hdim, traits.threads(kernel))
     return Expected(

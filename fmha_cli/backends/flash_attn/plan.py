@@ -40,7 +40,7 @@ def plan_of(problem: Problem, kernel: KernelSpec, device: DeviceFacts) -> Plan:
 
     A forward plan has the main kernel, followed by combine if the main kernel splits keys. A backward plan has
     dot_do_o, dq_dk_dv and convert_dq. Where upstream's host fills the outputs itself (``Situation.launches``), the plan
-    has the same stages, and their details say that nothing is launched.
+    has the same stages, and their details say that no kernel is launched.
 
     Raises:
         InternalError: the kernel is itself a stage, or has no stage kernels. ``decide`` refuses both.

@@ -1,4 +1,4 @@
-"""Rules K420-K479 of FlashAttention-2: what its kernels need of a problem, in one table.
+"""Rules K420-K479 of FlashAttention-2: its kernels' needs of a problem, in one table.
 
 - K420-K435 and K446: limits of the kernels.
 - K436-K445 and K447: caches, splits and empty sequences.

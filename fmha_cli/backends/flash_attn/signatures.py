@@ -48,7 +48,8 @@ _NOWHERE = {
     "gqa": Need.ANY,
     "deterministic": Need.ANY,
 }
-"""Fields with the same value in every kernel: features that no kernel has, and what every kernel takes at run time."""
+"""Fields with the same value in every kernel: features that no kernel has, and the run-time arguments of every kernel.
+"""
 _NO_CACHE = {"cache": CacheKey.NONE, "append": Need.NO, "rotary": RotaryKey.NONE, "split": Need.NO}
 _ANY_CACHE = {"cache": CacheKey.ANY, "append": Need.ANY, "rotary": RotaryKey.ANY, "split": Need.YES}
 _STAGE = {

@@ -119,7 +119,7 @@ BACKWARD: tuple[BackwardRow, ...] = (
 
 
 def facts_of(arch: ArchSpec) -> Facts:
-    """An architecture's answers to what upstream's launch templates ask at run time."""
+    """An architecture's answers to the run-time queries of upstream's launch templates."""
     major, minor = arch.fact("compute_capability")
     return Facts(
         sm8x=major == 8 and minor > 0,

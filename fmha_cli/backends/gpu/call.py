@@ -1,4 +1,4 @@
-"""``Call``: what the argument blocks of a pass are made from, and the device addresses of its tensors."""
+"""``Call``: the inputs of a pass's argument blocks, and the device addresses of its tensors."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Call(Generic[S]):
         arena: device address of the arena's first byte.
         auxiliaries: device addresses of the small arrays that kernels read in addition to the tensors, by name.
         follows: whether this is the backward pass after a forward pass of the same plan: O, LSE and the workspaces hold
-            what the forward kernels have left on the device, and the host must not supply them.
+            the forward kernels' results on the device, and the host must not supply them.
     """
 
     plan: Plan

@@ -1,4 +1,4 @@
-"""The rules of a GPU backend: what a kernel needs of a problem, and which kernels exist."""
+"""The rules of a GPU backend: a kernel's needs of a problem, and which kernels exist."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ UNKNOWN_UNITS = 1
 
 
 def undriven(vendor: str, driver: Path) -> Availability:
-    """The result of a probe on a machine where the device file of a vendor's driver is missing. Nothing is opened."""
+    """The result of a probe on a machine where the device file of a vendor's driver is missing. No device is opened."""
     return Availability(
         state=State.NO_DEVICE,
         why=f"no {vendor} GPU driver is loaded here ({driver} is missing)",

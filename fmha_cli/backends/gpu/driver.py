@@ -73,7 +73,7 @@ class Driver(ABC):
         return values[0] if len(values) == 1 else tuple(values) or None
 
     def check(self, name: str, number: int, known: str | None = None) -> None:
-        """Raise the error that a call's status stands for; nothing if it is 0.
+        """Raise the error that a call's status means, unless it is 0.
 
         Args:
             known: the vendor's name of the status.
@@ -192,7 +192,7 @@ def probe(
         opened: opens the driver.
         facts_of: the facts of one of its devices that selection needs.
         states: the state that the code of an ``EnvironmentProblem`` means; BROKEN for any other code.
-        runtime: what the runtime is called.
+        runtime: the name of the runtime.
         tool: the vendor's program that may say more.
     """
     try:

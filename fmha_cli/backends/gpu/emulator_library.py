@@ -1,4 +1,4 @@
-"""A library that emulates a device inside this process: loaded before any code opens the runtime that it stands in for.
+"""A library that emulates a device inside this process: loaded before any code opens the runtime that it replaces.
 
 Every emulator's library has the same C interface: ``emu_device``, ``emu_options``, ``emu_turn``, ``emu_watch`` and
 ``emu_take``.

@@ -1,4 +1,5 @@
-"""The candidates of a family, grouped by what each check reads of a kernel, and the loop that decides about them.
+"""The candidates of a family, grouped by the fields that each check reads of a kernel, and the loop that decides about
+them.
 
 A family has thousands of kernels, and most checks read one or two of their fields. The index runs every check once for
 each combination of those fields (a *question*), however many kernels share it.
@@ -94,7 +95,7 @@ class FamilyIndex(Generic[S]):
 
 
 def index_of(kernels: Iterable[KernelSpec], questions: Sequence[Question[S]]) -> FamilyIndex[S]:
-    """Group the kernels of one family and architecture by what the questions read of them."""
+    """Group the kernels of one family and architecture by the fields that the questions read of them."""
     listed = tuple(kernels)
     asked: list[tuple[Check[S], KernelSpec]] = []
     columns = []
@@ -124,7 +125,8 @@ def core_question(rule: Rule, reads: Reads | None = None) -> Question[Any]:
     """A rule of the core as a question.
 
     Args:
-        reads: returns what the rule reads of a kernel. It may be left out for a rule that compares one signature field.
+        reads: returns the fields that the rule reads of a kernel. It may be left out for a rule that compares one
+            signature field.
 
     Raises:
         TypeError: ``reads`` is left out for another rule.

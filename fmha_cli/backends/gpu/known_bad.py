@@ -1,4 +1,4 @@
-"""Reports about classes of kernels of other projects: what is known to be wrong with them, with a link."""
+"""Reports about classes of kernels of other projects: their known faults, with a link."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def known_bad(backend: str) -> tuple[KnownBad, ...]:
 
 
 def noted(kernel: KernelSpec, problem: Problem) -> str:
-    """What people must know of a kernel that is offered for a problem, for the note of its rank; empty if nothing is known."""
+    """The known faults of a kernel that is offered for a problem, for the note of its rank; empty without any."""
     wanted = Signature.of(problem)
     reports = (
         bad

@@ -50,5 +50,5 @@ def conditions(
 
 
 def unchecked_rules(backend: str, ids: Iterable[str]) -> tuple[Rule, ...]:
-    """Rules that only order kernels, or that apply where there is no kernel: they never refuse."""
+    """Rules that only order kernels, or that apply where no kernel exists: they never refuse."""
     return tuple(RuleRow(**_members(backend, id, ())).rule_with(refuses_nothing) for id in ids)

@@ -1,4 +1,4 @@
-"""``GpuSession``: what every GPU session does, whatever the vendor.
+"""``GpuSession``: the common part of all GPU sessions, whatever the vendor.
 
 A session derives from it and implements the hooks, whose docstrings say when they are called. Hooks that are not
 abstract do nothing by default. A session runs one plan at a time: ``load``, ``bind``, then ``upload``, ``launch``,

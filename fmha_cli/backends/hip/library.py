@@ -26,8 +26,9 @@ _FIRST_CALL = "hipInit"
 
 
 def candidates(environ: Mapping[str, str]) -> Iterator[str]:
-    """Names to try, in order: what the dynamic linker finds, the runtimes of installed ROCms, and the numbered name that the linker's
-    cache has where only packages to run programs are installed."""
+    """Names to try, in order: the library that the dynamic linker finds, the runtimes of installed ROCms, and the
+    numbered name that the linker's cache has where only packages to run programs are installed.
+    """
     yield RUNTIME
     yield from (str(path) for root in installed_roots(environ) for path in runtimes(root))
     numbered = find_library("amdhip64")

@@ -64,7 +64,7 @@ class HipSession(GpuSession[S]):
 
     @abstractmethod
     def _before_launch(self, call: Call[S]) -> None:
-        """Do, in stream order, what the kernels require before they run. It is not timed."""
+        """Queue, in stream order, the work that the kernels require before they run. It is not timed."""
 
     def _enter(self) -> None:
         self._hip.use(self._number)

@@ -1,1 +1,1 @@
-"""What backends share whose kernels are those of a library on the CPU."""
+"""The common part of backends whose kernels belong to a library on the CPU."""

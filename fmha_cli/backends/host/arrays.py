@@ -70,7 +70,7 @@ class HostArrays:
     def held(
         self, view: Array, dtype: np.dtype[Any] | None = None, *, read: bool = True, written: bool = False
     ) -> Array:
-        """The memory of a view, or an array that stands for it where the view has gaps or another type."""
+        """The memory of a view, or an array in its place where the view has gaps or another type."""
         wanted = view.dtype if dtype is None else dtype
         if view.flags.c_contiguous and view.dtype == wanted:
             return view
@@ -80,17 +80,17 @@ class HostArrays:
         return array
 
     def before(self) -> None:
-        """Copy what the library reads."""
+        """Copy the library's inputs."""
         for target, source in self._into:
             np.copyto(target, source, casting="same_kind")
 
     def after(self) -> None:
-        """Copy what the library wrote."""
+        """Copy the library's outputs."""
         for target, source in self._out:
             np.copyto(target, source, casting="same_kind")
 
     def remarks(self) -> tuple[str, ...]:
-        """What is copied in every launch, for the row's notes."""
+        """The tensors that every launch copies, for the row's notes."""
         copied = sum(target.nbytes for target, _ in (*self._into, *self._out))
         what = "the library takes arrays without gaps, in its own order of axes"
         return (f"copies {copied:,} bytes in each launch, within its time: {what}",) if copied else ()

@@ -17,7 +17,7 @@ class LibrarySession(HostSession, ABC):
     """A subclass adds ``bind``, which sets ``arrays``, and ``run``.
 
     Attributes:
-        failures: what the library raises where it does not compute.
+        failures: the exceptions that the library raises if it does not compute.
     """
 
     failures: tuple[type[Exception], ...] = (RuntimeError,)
@@ -42,5 +42,5 @@ class LibrarySession(HostSession, ABC):
         return (time.perf_counter_ns() - start,)
 
     def remarks(self) -> tuple[str, ...]:
-        """What every launch copies."""
+        """The copies of every launch."""
         return self.arrays.remarks()

@@ -1,4 +1,4 @@
-"""The parameter block and the launch of a plan's kernel, what the plan says about it, and its small arrays.
+"""The parameter block and the launch of a plan's kernel, the plan's details of it, and its small arrays.
 
 Source: ``attention_forward_generic.cu``, ``attention_backward_generic.cu``. One difference: upstream passes 0 keys for packed
 sequences, so all heads of a forward pass share one dropout mask, which its backward pass does not repeat.
@@ -114,7 +114,7 @@ def auxiliaries_of(s: Situation) -> dict[str, Any]:
 
 
 def expected(kernel: KernelSpec) -> Expected:
-    """What the kernel's cubin must export."""
+    """The exports that the kernel's cubin must have."""
     t = traits_of(kernel)
     return Expected(
         symbol=t.name, block=block_of(kernel), facts=t.facts, threads=t.threads, shared_bytes=t.shared_bytes

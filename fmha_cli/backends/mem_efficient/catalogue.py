@@ -42,7 +42,7 @@ def _made(arch: str, cc: int, profile: str) -> tuple[KernelSpec, ...]:
 
 
 def _signature(traits: Traits) -> Signature:
-    """What is compiled in: the largest head dims, and in kernels of even lengths a batch. A launch chooses the rest."""
+    """The compiled-in limits: the largest head dims, and in kernels of even lengths a batch. A launch chooses the rest."""
     return Signature(
         dtype=traits.dtype,
         dtype_out=traits.dtype,

@@ -1,4 +1,4 @@
-"""What the host changes in the arena before the upload and after the download, outside the timed launches."""
+"""The host's changes in the arena before the upload and after the download, outside the timed launches."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def before_upload(call: Call[Situation], arena: Bytes) -> None:
     """Fill the workspaces that the kernel reads.
 
     A backward kernel reads +inf as the LSE of padding, as upstream's forward kernel pads it, and of rows without keys:
-    exp(-inf - -inf) would be NaN. After a forward pass of the same plan it reads what that leaves (``pairs``).
+    exp(-inf - -inf) would be NaN. After a forward pass of the same plan it reads that pass's results (``pairs``).
     """
     m = storage_of(call.problem, call.plan.main)
     m.copy_in(call, arena)
@@ -26,7 +26,7 @@ def before_upload(call: Call[Situation], arena: Bytes) -> None:
 
 
 def after_download(call: Call[Situation], arena: Bytes) -> None:
-    """Turn what the kernel left in the arena into the contract's outputs."""
+    """Turn the kernel's results in the arena into the contract's outputs."""
     m = storage_of(call.problem, call.plan.main)
     m.copy_out(call, arena)
     if m.traits.forward and call.problem.lse:

@@ -1,7 +1,7 @@
-"""Rules K534-K536: what a backward kernel needs of the forward kernel of the same plan. Their texts are data.
+"""Rules K534-K536: a backward kernel's needs of the forward kernel of the same plan. Their texts are data.
 
-The forward kernel leaves O and the LSE in scratch tensors, and the backward kernel reads them there. Nothing is converted
-between the two.
+The forward kernel leaves O and the LSE in scratch tensors, and the backward kernel reads them there. No tensor is
+converted between the two.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.rules import Reason
 
 Before = tuple[Problem, KernelSpec]
-"""What a backward kernel follows: the problem of both passes, and the forward kernel."""
+"""The predecessor of a backward kernel: the problem of both passes, and the forward kernel."""
 
 
 def _findings(before: Before, kernel: KernelSpec) -> Iterator[tuple[str, Found]]:

@@ -1,4 +1,4 @@
-"""Rules K520-K533 of memory-efficient attention: what its kernels need of a problem. Their texts are data."""
+"""Rules K520-K533 of memory-efficient attention: its kernels' needs of a problem. Their texts are data."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from fmha_cli.domain.kernel import KernelSpec
 from fmha_cli.domain.signature_hints import positive_scale, unpacked
 
 SIGNED, UNSIGNED, BLOCKS_END, FP16_END = 1 << 31, 1 << 32, 1 << 15, 65520
-"""The ends of 32-bit products and of what is counted in 16 bits, and where fp16 is infinite."""
+"""The ends of 32-bit products and of 16-bit counts, and where fp16 is infinite."""
 
 
 def _findings(s: Situation, kernel: KernelSpec) -> Iterator[tuple[str, Found]]:
-    """What each rule finds."""
+    """The findings of each rule."""
     p, mask, text = s.problem, s.problem.mask, s.problem.mask.text()
     corner, unequal = s.mask_type == BOTTOM_RIGHT, any(q != k and q * k for q, k in s.lengths)
     plain = mask.left is None if mask.right is None else mask.right == 0 and (mask.left or 0) >= 0
@@ -55,7 +55,7 @@ def _findings(s: Situation, kernel: KernelSpec) -> Iterator[tuple[str, Found]]:
 
 
 def _products(m: Storage) -> Iterator[tuple[str, int, int]]:
-    """What a kernel multiplies in 32 bits: a name, the largest value, and the end of the range."""
+    """The 32-bit products of a kernel: a name, the largest value, and the end of the range."""
     p, forward, wide = m.problem, m.traits.forward, UNSIGNED if m.traits.forward else SIGNED
     rows, keys = (m.rows, m.key_rows) if m.apart and not forward else (p.seqlen_q, p.seqlen_k)
     widths = {name: made.strides[-2] for name, made in m.scratch.items() if len(made.shape) > 1}

@@ -1,4 +1,4 @@
-"""``Storage``: where a kernel finds the tensors of a problem, and what else it needs.
+"""``Storage``: where a kernel finds the tensors of a problem, and its further needs.
 
 Source: the ``at::empty`` of ``attention_forward_generic.cu`` and ``attention_backward_generic.cu``; ``workspace_size`` of
 ``kernel_backward.h``.

@@ -1,4 +1,6 @@
-"""The kernels, and what upstream's engines say about each (``arch_specs/_cudnn_oss.json``, which explains the members)."""
+"""The kernels, and the statements of upstream's engines about each (``arch_specs/_cudnn_oss.json``, which explains the
+members).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The free choices of a FlashAttention-2 kernel: what upstream's launch templates choose apart from the signature."""
+"""The free choices of a FlashAttention-2 kernel: the choices of upstream's launch templates apart from the signature."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The parameter blocks of the kernels: ``arch_specs/_mem_efficient_params.json``, which says what every field means."""
+"""The parameter blocks of the kernels: ``arch_specs/_mem_efficient_params.json``, which states the meaning of every
+field.
+"""
 
 from __future__ import annotations
 

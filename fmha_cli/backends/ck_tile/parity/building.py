@@ -100,7 +100,7 @@ def build_program(needs: Listed, shop: Workshop, into: Path | None, progress: Pr
     Raises:
         EnvironmentProblem: Y010, the generator fails; the cache cannot be written.
         KernelFailure: Y011, a file does not compile; Y012, the program does not link. Both name the log.
-        Interrupted: Ctrl-C; what was compiled is kept.
+        Interrupted: Ctrl-C; compiled objects are kept.
     """
     work = shop.layout.new_tmp()
     try:

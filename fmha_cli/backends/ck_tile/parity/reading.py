@@ -1,4 +1,4 @@
-"""Reads what an upstream example program reports: its line of results, exit code and error messages. Fails closed.
+"""Reads the report of an upstream example program: its line of results, exit code and error messages. Fails closed.
 
 The line (``fmha_fwd_runner.hpp``, ``fmha_bwd_runner.hpp`` of the baseline)::
 
@@ -58,7 +58,7 @@ def read(ran: Ran, case: Case, *, validated: bool = True) -> Reading:
     """The meaning of the run for the case.
 
     Args:
-        validated: the program was asked to check its result (``-v=1``).
+        validated: the program had to check its result (``-v=1``).
     """
     lines = [line for line in ran.stdout.splitlines() if line.startswith("[")]
     line = lines[-1] if lines else None

@@ -1,1 +1,1 @@
-"""A recording stand-in for libamdhip64. CK's real host code runs against it when there is no device."""
+"""A recording stand-in for libamdhip64. CK's real host code runs against it if no device exists."""

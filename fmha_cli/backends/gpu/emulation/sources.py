@@ -8,6 +8,6 @@ from importlib import resources
 
 
 def emulation_files() -> dict[str, str]:
-    """Texts by file name: headers, and translation units of which each includes what it needs by these names."""
+    """Texts by file name: headers, and translation units each of which includes headers by these names."""
     folder = resources.files("fmha_cli.backends.gpu.emulation")
     return {f.name: f.read_text("utf-8") for f in folder.iterdir() if f.name.endswith((".hpp", ".cpp"))}

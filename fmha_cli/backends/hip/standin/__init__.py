@@ -1,1 +1,1 @@
-"""A replacement for the HIP runtime: one text of the host API, and a sink that decides what each launch does."""
+"""A replacement for the HIP runtime: one text of the host API, and a sink that decides the effect of each launch."""

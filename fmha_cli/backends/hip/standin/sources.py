@@ -11,7 +11,7 @@ _ONCE = re.compile(r"^[ \t]*#[ \t]*pragma[ \t]+once[^\n]*\n", re.MULTILINE)
 
 
 def hip_host_files() -> dict[str, str]:
-    """Texts by file name: headers, and translation units of which each includes what it needs by these names."""
+    """Texts by file name: headers, and translation units each of which includes headers by these names."""
     folder = resources.files("fmha_cli.backends.hip.standin")
     return {f.name: f.read_text("utf-8") for f in folder.iterdir() if f.name.endswith((".hpp", ".cpp"))}
 

@@ -1,14 +1,15 @@
 """Emulates AMD GPUs instruction by instruction. ``core/arch_traits.hpp`` lists the devices, ``emu:gfx942`` and so on.
 
-``docs/explanation/emulation.md`` says what a run proves.
+``docs/explanation/emulation.md`` states what a run proves.
 
 To add an instruction: run the kernel, and the message names the instruction. Add a row to the table of its file (``core/tables.hpp``
 lists the tables): the mnemonic as ``llvm-objdump`` prints it without ``_e32``, ``_e64``, ``_dpp``, ``_sdwa``; the handler; the
 destinations; the class; how definedness flows; the operands' types; the document's section. Other generations' spellings are rows
 with the same handler. Write the handler for 64 lanes: ``map2(w, i, [](uint32_t a, uint32_t b) { return a ^ ~b; })`` reads through
-DPP, SDWA and op_sel, and writes the lanes of EXEC. A handler throws ``Unexecutable`` for what it cannot execute. It asks
-``ArchTraits`` for a feature, never for an architecture. Test random and special values, lanes off by EXEC and every architecture
-against a formula that does not repeat the C++. ``python -m fmha_amdgpu_emu.building`` compiles the changed unit.
+DPP, SDWA and op_sel, and writes the lanes of EXEC. A handler throws ``Unexecutable`` for a form that it cannot
+execute. It asks ``ArchTraits`` for a feature, never for an architecture. Test random and special values, lanes off by
+EXEC and every architecture against a formula that does not repeat the C++. ``python -m fmha_amdgpu_emu.building``
+compiles the changed unit.
 
 To add an architecture: state its facts with their sources in ``arch_specs/gfxNNNN.json`` and ``_amdgpu_occupancy.json``, add a row to
 ``core/arch_traits.hpp`` that states every trait, and move its name on the page from "Not emulated" to "AMD devices".

@@ -62,7 +62,7 @@ class WaveState:
         wave: the wave's number in its workgroup.
         group: workgroup ids.
         track: whether findings are wanted.
-        findings: what the emulator found (kind, text, lane, ...); empty before the run.
+        findings: the emulator's findings (kind, text, lane, ...); empty before the run.
         executed: instructions that ran.
     """
 

@@ -1,6 +1,6 @@
 """Executes PTX on the CPU, as NVIDIA GPUs would. ``device_facts.ARCHS`` lists the devices, ``emu:sm_80`` and so on.
 
-``docs/explanation/emulation.md`` says what a run proves.
+``docs/explanation/emulation.md`` states what a run proves.
 
 To add an instruction: run the kernel, and the message names the line. Add a row to the table of a ``core/op_*.cpp``: root, section,
 class, and the function that binds it. The binder takes the modifiers that it implements (``b.take("ftz")``), names its operands and
@@ -8,9 +8,9 @@ returns a handler for 32 lanes; a modifier that it leaves stops the load. Add a 
 inputs, and a formula from the document. ``python -m fmha_nvptx_emu.building`` compiles the changed file.
 
 How it runs: lanes at different instructions are parts of a warp; the part with the lowest address runs, and parts that meet become
-one. A call becomes a copy of the function's body, at most 32 deep. A warp may wait in a loop for what another warp or a later block
-stores: after 2^20 instructions other warps have their turn, after 2^22 another block begins. A ``try_wait`` that fails answers false
-once, as it may on hardware, and then suspends its warp until the phase is over.
+one. A call becomes a copy of the function's body, at most 32 deep. A warp may wait in a loop for a value that another
+warp or a later block stores: after 2^20 instructions other warps have their turn, after 2^22 another block begins. A
+``try_wait`` that fails answers false once, as it may on hardware, and then suspends its warp until the phase is over.
 
 How it reads the PTX ISA 9.1 where the text leaves something open:
 

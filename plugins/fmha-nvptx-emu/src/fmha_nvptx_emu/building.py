@@ -37,7 +37,7 @@ def build_emulator(context: BuildContext) -> Artifact:
 
 
 def build_recorder(context: BuildContext) -> Artifact:
-    """The library without what executes PTX, for tests that only record launches. It compiles in seconds.
+    """The library without the execution of PTX, for tests that only record launches. It compiles in seconds.
 
     Raises:
         KernelFailure, EnvironmentProblem, Interrupted: like :func:`build_emulator`.

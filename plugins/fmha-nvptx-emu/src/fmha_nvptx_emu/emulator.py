@@ -58,8 +58,8 @@ class NvptxEmulator:
 
 def _facts(arch: str) -> DeviceFacts:
     """A device runs the PTX of its own architecture (with the suffix ``a`` too, where ``SUFFIXED`` says so) and of lower ones
-    with the same major number, as it runs cubins. ``emu:sm_90`` refuses what only ``sm_90a`` has, as a device of a later
-    architecture would."""
+    with the same major number, as it runs cubins. ``emu:sm_90`` refuses instructions that only ``sm_90a`` has, as a
+    device of a later architecture would."""
     from fmha_cli.api import archs_of
     from fmha_nvptx_emu.device_facts import ARCHS, SUFFIXED, device_of
 

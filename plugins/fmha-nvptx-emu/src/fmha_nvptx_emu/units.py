@@ -13,7 +13,7 @@ SHARED = ("block.hpp", "launch.hpp", "lanes.hpp")
 
 _DRIVER = ("capi", "cubin", "fatbin", "no_executor", "report", "tensor_map")
 _DRIVER_GROUPS = ("driver_", "emu_")
-"""The units of a library that only records: the driver, without what reads and executes PTX."""
+"""The units of a library that only records: the driver, without the reader and executor of PTX."""
 
 _RECORDER_ONLY = ("no_executor",)
 

@@ -1,5 +1,5 @@
-"""The kernels, operator and element type, in the order in which they are taken; and what they can do: rules K930 to K938, whose texts
-are in ``rules.json``.
+"""The kernels, operator and element type, in the order in which they are taken; and their abilities: rules K930 to
+K938, whose texts are in ``rules.json``.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ def _release(p: api.Problem, kernel: api.KernelSpec, device: api.DeviceFacts) ->
 
 
 RELEASES = json.loads(files("fmha_onnxruntime").joinpath("releases.json").read_text("utf-8"))
-"""The releases that were tried, and what those before some of them compute otherwise than today's."""
+"""The releases that were tried, and the differences of older ones from today's."""
 _TEXTS = files("fmha_onnxruntime").joinpath("rules.json").read_text("utf-8")
 _CHECKS = (_mask, _dims, _past, _cache, api.alibi_check, api.rows_check, _precision, _scale, _release)
 _CORE = tuple(rule for rule in api.CORE_RULES if rule is not api.ANGLES_RULE)

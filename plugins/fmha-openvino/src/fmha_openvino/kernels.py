@@ -1,4 +1,4 @@
-"""The kernels: element type of the tensors, and the precision that the library is asked for."""
+"""The kernels: element type of the tensors, and the precision that the library should use."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fmha_cli import api
 
 
 class Precision(StrEnum):
-    """What ``INFERENCE_PRECISION_HINT`` asks for. What is computed may be another one (rule K950)."""
+    """What ``INFERENCE_PRECISION_HINT`` asks for. The library may compute in another one (rule K950)."""
 
     F32 = "f32"
     BF16 = "bf16"

@@ -1,4 +1,4 @@
-"""What the operator can do: rules K945 to K952, whose texts are in ``rules.json``."""
+"""The operator's abilities: rules K945 to K952, whose texts are in ``rules.json``."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _release(p: api.Problem, kernel: api.KernelSpec, device: api.DeviceFacts) ->
 
 
 RELEASES = json.loads(files("fmha_openvino").joinpath("releases.json").read_text("utf-8"))
-"""The releases that were tried, and what those before some of them compute otherwise than today's."""
+"""The releases that were tried, and the differences of older ones from today's."""
 _TEXTS = files("fmha_openvino").joinpath("rules.json").read_text("utf-8")
 _CHECKS = (_nothing, _tensor, api.full_cache_check, api.alibi_check, api.rows_check, _half, _scores, _release)
 RULES = (*api.CORE_RULES, *api.rules_from(_TEXTS, {f"K{945 + n}": check for n, check in enumerate(_CHECKS)}))

@@ -14,7 +14,7 @@ from fmha_torch.kernels import TorchAlgorithm, kernels_of, table
 from fmha_torch.rules import RULES, discord
 
 QUIET = {"GOMP_SPINCOUNT": "2000", "KINETO_LOG_LEVEL": "5"}
-"""Set while PyTorch is imported: idle threads sleep after microseconds, since spinning ones slow what runs next."""
+"""Set while PyTorch is imported: idle threads sleep after microseconds, since spinning ones slow the next row."""
 
 
 class TorchBackend(api.FrameworkBackend):

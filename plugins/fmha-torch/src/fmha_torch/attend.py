@@ -66,7 +66,7 @@ class Places:
 
 
 def mask_tensor(p: api.Problem, inputs: Mapping[str, Tensor]) -> Tensor:
-    """What is added: bias, or ALiBi in fp32, and -inf where nothing is seen. A bias alone is not copied."""
+    """The added tensor: bias, or ALiBi in fp32, and -inf where no key is seen. A bias alone is not copied."""
     q, places = inputs["q"], Places(p, inputs["q"].device)
     i, j = torch.arange(p.seqlen_q, device=q.device)[:, None], torch.arange(p.seqlen_k, device=q.device)[None]
     added = inputs.get("bias")
@@ -141,7 +141,7 @@ def _varlen(p: api.Problem) -> Attend:
 
     window = tuple(-1 if bound is None else bound for bound in (p.mask.left, p.mask.right))
     options: dict[str, Any] = {"scale": p.scale, "window_size": window}
-    if torch.__version__ >= table()["torch"]["since"]["varlen_attn.enable_gqa"]:  # before, GQA was not asked for
+    if torch.__version__ >= table()["torch"]["since"]["varlen_attn.enable_gqa"]:  # older releases lack the argument
         options["enable_gqa"] = p.heads != p.kv_heads
 
     def attend(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, None]:

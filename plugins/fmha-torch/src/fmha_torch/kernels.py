@@ -14,7 +14,7 @@ from fmha_cli import api
 
 
 class Way(StrEnum):
-    """What computes: a backend of SDPA, or another function of ``torch.nn.attention``."""
+    """The function that computes: a backend of SDPA, or another function of ``torch.nn.attention``."""
 
     FLASH = "flash"
     MEM_EFFICIENT = "mem_efficient"
@@ -26,7 +26,7 @@ class Way(StrEnum):
 
 
 class Masking(StrEnum):
-    """How a kernel learns what is masked and added."""
+    """How a kernel gets its mask and bias."""
 
     CAUSAL = "causal"  # SDPA's flag: the top-left triangle
     TENSOR = "tensor"  # added to all scores, and read
@@ -44,7 +44,9 @@ class TorchAlgorithm(api.Algorithm):
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """What PyTorch accepts of a kernel at a place (``cpu``, ``cuda``, ``rocm``); a row of ``limits.json``."""
+    """The problems that PyTorch accepts for a kernel at a place (``cpu``, ``cuda``, ``rocm``); a row of
+    ``limits.json``.
+    """
 
     place: str
     way: Way
@@ -52,7 +54,7 @@ class Limits:
     archs: tuple[str, ...]
     directions: tuple[str, ...]
     fields: Mapping[str, str]  # of the signature, that are not at their defaults
-    runs: str  # what a profile shows when the kernel ran
+    runs: str  # the entry in a profile when the kernel ran
     source: str
     dtypes: tuple[str, ...] = ("fp32", "fp16", "bf16")
     same_hdim: bool = False

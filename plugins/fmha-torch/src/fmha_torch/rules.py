@@ -1,4 +1,4 @@
-"""What PyTorch's kernels refuse by the limits of ``limits.json``, which also has the rules' texts."""
+"""The refusals of PyTorch's kernels by the limits of ``limits.json``, which also has the rules' texts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from fmha_cli import api
 from fmha_torch.kernels import Limits, Masking, TorchAlgorithm, limits_at, table
 
 OURS = ("K900", "K901", "K906", "K910", "K911")
-"""Rules about what this plugin can say to PyTorch, or believes of it. The others are PyTorch's own, and are compared with it."""
+"""Rules about the problems that this plugin can express in PyTorch, or trusts it with. The others are PyTorch's own, and
+are compared with it.
+"""
 
 
 def flag_of(p: api.Problem) -> bool:

@@ -28,7 +28,7 @@ class TorchSession(api.HostSession):
         self._problem, self._kernel = plan.problem, plan.main
 
     def bind(self, arena: memoryview, tensors: Mapping[str, api.BoundTensor], threads: int) -> None:
-        """Make views of the tensors, compile what is compiled, and run once more under a profiler."""
+        """Make views of the tensors, compile the functions that need it, and run once more under a profiler."""
         torch.set_num_threads(threads)
         self._arena = torch.frombuffer(arena, dtype=torch.uint8)
         self._mirror = self._arena.to(self._device)
@@ -45,7 +45,7 @@ class TorchSession(api.HostSession):
         self._arena.copy_(self._mirror)
 
     def launch(self) -> tuple[int, ...]:
-        """One pass, or both. What PyTorch returns is copied into the tensors after the time was taken."""
+        """One pass, or both. PyTorch's results are copied into the tensors after the time was taken."""
         times, outputs = self.passes()
         with torch.no_grad():
             for name, value in outputs.items():
@@ -64,7 +64,7 @@ class TorchSession(api.HostSession):
         return (self._said,)
 
     def _remark(self, ran: Sequence[str], ready_s: float, copied: int) -> str:
-        """What ran, and what it cost apart from time. Another kernel than the one that was asked for is a finding."""
+        """The kernels that ran, and their cost apart from time. A kernel other than the requested one is a finding."""
         algorithm = self._kernel.algorithm
         assert isinstance(algorithm, TorchAlgorithm)
         asked = limits_at(self._kernel.arch, algorithm.way).runs
@@ -86,7 +86,7 @@ class TorchSession(api.HostSession):
         return view.transpose(1, 2) if layout is api.Layout.BSHD and name in IN_HEADS else view
 
     def _refresh(self) -> None:
-        """Make what depends on the contents of tensors: the mask, and autograd's record of a forward pass."""
+        """Make the objects that depend on the contents of tensors: the mask, and autograd's record of a forward pass."""
         p = self._problem
         names = ("q", "k", *(() if p.v_in_k else ("v",)), *(("bias",) if p.dbias else ()))
         self._wanted = {name: self._views[name].detach().requires_grad_(p.direction.backward) for name in names}
@@ -97,7 +97,7 @@ class TorchSession(api.HostSession):
             self._recorded = None if p.direction.forward else self._attend(*self._qkv)[0]
 
     def passes(self) -> tuple[tuple[int, ...], dict[str, Tensor]]:
-        """Nanoseconds of each pass, and what they return. This is what a launch does before it copies."""
+        """Nanoseconds of each pass, and their results. This is what a launch does before it copies."""
         outputs, times, o = dict[str, Tensor](), list[int](), self._recorded
         with torch.set_grad_enabled(self._problem.direction.backward):
             if o is None:

@@ -62,7 +62,7 @@ def archs() -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Target:
-    """What Triton calls an architecture.
+    """Triton's name of an architecture.
 
     Attributes:
         kind: ``cuda`` or ``hip``.

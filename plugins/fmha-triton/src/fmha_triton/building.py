@@ -1,4 +1,4 @@
-"""Builds: the child that compiles as a compiler of the cache, and the figures of what it made."""
+"""Builds: the child that compiles as a compiler of the cache, and the figures of its output."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ def tensor_columns(kernel: api.KernelSpec, hdim_v: int) -> int:
 
 
 def base(dtype: api.DType, hdim: int) -> api.Signature:
-    """What all kernels choose at run time: packing, sinks, LSE, head counts. All are deterministic."""
+    """The run-time choices of all kernels: packing, sinks, LSE, head counts. All are deterministic."""
     return api.Signature(
         dtype=dtype,
         dtype_out=dtype.default_output,

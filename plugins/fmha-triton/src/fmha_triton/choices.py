@@ -1,4 +1,4 @@
-"""What Triton's Gluon attention example chooses on Blackwell, as data: ``gluon_choices.json``."""
+"""The choices of Triton's Gluon attention example on Blackwell, as data: ``gluon_choices.json``."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ _PTX = "kernel.ptx"
 
 
 def build_of(source: str) -> dict[str, Any]:
-    """What the last line of a source text says about its build."""
+    """The statement of a source text's last line about its build."""
     last = source.rstrip().rsplit("\n", 1)[-1]
     if not last.startswith(MARK):
         raise ValueError("the text says nothing about its build")
@@ -54,7 +54,7 @@ def function_of(path: Path, name: str) -> Any:
 
 
 def compiled(path: Path, build: dict[str, Any]) -> tuple[dict[str, Any], bytes, str | None]:
-    """(what a launch needs, the binary, the PTX or None) of a source text."""
+    """(the launch's parameters, the binary, the PTX or None) of a source text."""
     import triton  # type: ignore[import-untyped]
     from triton.backends.compiler import GPUTarget  # type: ignore[import-untyped]
 

@@ -1,4 +1,4 @@
-"""Decisions about every kernel. A rule is asked once for all kernels that look the same to it."""
+"""Decisions about every kernel. A rule is checked once for all kernels that look the same to it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _Look = Callable[[api.KernelSpec], object]
 
 
 def _field(name: str) -> _Look:
-    """What the rule about a field of the signature reads; the rules about types read both types."""
+    """The fields that the rule about a field of the signature reads; the rules about types read both types."""
     return lambda kernel: (getattr(kernel.signature, name), kernel.signature.dtype, kernel.signature.dtype_out)
 
 
@@ -109,7 +109,7 @@ def _note(problem: api.Problem, kernel: api.KernelSpec) -> str:
 
 
 def _unknown(signature: api.Signature) -> str:
-    """What upstream's example lacks for a signature."""
+    """The features of a signature that upstream's example lacks."""
     return signature.dtype.value if signature.hdim_v == signature.hdim else f"hdim_v {signature.hdim_v}"
 
 

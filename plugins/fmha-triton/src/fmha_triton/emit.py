@@ -126,12 +126,12 @@ def rows_per_copy(kernel: api.KernelSpec, name: str) -> int:
 
 
 def map_dtype(kernel: api.KernelSpec, name: str) -> api.DType:
-    """The type of what a descriptor describes."""
+    """The type of the tensor that a descriptor describes."""
     return kernel.signature.dtype_out if name == "OutMap" else kernel.signature.dtype
 
 
 def _box_columns(kernel: api.KernelSpec, name: str) -> int:
-    """Columns of a box, of all CTAs of a cluster together: the head dim of what it describes, and of K at least that of V.
+    """Columns of a box, of all CTAs of a cluster together: the head dim of its tensor, and of K at least that of V.
 
     The buffers of the ring of K and V have the size of a box of K. TMA fills columns behind the head dim of Q and K with zeros.
     """

@@ -1,4 +1,4 @@
-"""An artifact: one line of JSON with what a launch needs, then the cubin or the code object."""
+"""An artifact: one line of JSON with the launch's parameters, then the cubin or the code object."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Place = tuple[int, int]
 
 @dataclass(frozen=True)
 class Descriptor:
-    """A TMA descriptor as an argument: its bytes, and the shape and strides (in elements) of what it describes."""
+    """A TMA descriptor as an argument: its bytes, and the shape and strides (in elements) of its tensor."""
 
     data: bytes
     shape: tuple[int, ...]

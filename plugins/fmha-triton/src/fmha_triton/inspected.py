@@ -1,7 +1,8 @@
-"""What compiling showed about the configurations: ``inspected.json``, written by ``plugins/fmha-triton/update_inspected.py``.
+"""The figures of the compiled configurations: ``inspected.json``, written by
+``plugins/fmha-triton/update_inspected.py``.
 
-One kernel stands for a configuration on an architecture. Its row says what that kernel needs, and no more: kernels with a bias, a softcap
-or padding have the same configuration and other figures.
+One kernel represents a configuration on an architecture. Its row states only that kernel's needs: kernels with
+a bias, a softcap or padding have the same configuration and other figures.
 """
 
 from __future__ import annotations
@@ -25,10 +26,10 @@ _CACHES = (api.CacheKey.PAGED, api.CacheKey.ANY)
 
 
 class Mark(StrEnum):
-    """What the figures of a configuration were used for."""
+    """The purpose of a configuration's figures."""
 
     INSPECTED = "inspected"
-    """It compiles, and the row says what it needs. It was not compared with others."""
+    """It compiles, and the row states its needs. It was not compared with others."""
     CHOSEN = "chosen by figures"
     """The row has the figures of other configurations, which were not taken."""
 
@@ -59,7 +60,7 @@ def keys_of(arch: str, function: str) -> tuple[str, ...]:
 
 
 def representative(arch: str, function: str, key: str) -> api.KernelSpec:
-    """The kernel that stands for a configuration.
+    """The kernel that represents a configuration.
 
     Raises:
         KeyError: the architecture has no such kernel.

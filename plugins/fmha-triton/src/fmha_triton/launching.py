@@ -1,4 +1,4 @@
-"""What both vendors' sessions do: images of the stages, their grids, and the bytes of their arguments."""
+"""The common part of both vendors' sessions: images of the stages, their grids, and the bytes of their arguments."""
 
 from __future__ import annotations
 
@@ -49,7 +49,8 @@ def prepared(
         places: the places of the arguments in the binary, where it records them.
 
     Raises:
-        KernelFailure: K970, K974 (``Image.packed``); K973, a stride or an address is not what the compiler was told.
+        KernelFailure: K970, K974 (``Image.packed``); K973, a stride or an address differs from the compiler's
+            assumption.
     """
     values: dict[str, Value] = {**values_of(stage.kernel, call, call.plan.splits)}
     check_divisible(stage.kernel, values)

@@ -50,7 +50,7 @@ def tiles_of(problem: api.Problem, kernel: api.KernelSpec) -> int:
 
 
 def upstream_choice(problem: api.Problem, kernel: api.KernelSpec) -> Choice | None:
-    """What upstream's example takes for a problem that a kernel serves."""
+    """The configuration that upstream's example takes for a problem that a kernel serves."""
     s = kernel.signature
     if s.hdim_v != s.hdim:
         return None  # the example has one head dim
@@ -127,7 +127,9 @@ def _detail(problem: api.Problem, kernel: api.KernelSpec, splits: int, units: in
 
 
 def _blackwell_detail(kernel: api.KernelSpec) -> tuple[tuple[str, str], ...]:
-    """What a kernel with tensor memory takes of a multiprocessor. The shared memory is that of the kernel that was inspected."""
+    """The share of a multiprocessor that a kernel with tensor memory takes. The shared memory is that of the kernel
+    that was inspected.
+    """
     ctas, columns = algorithm_of(kernel).num_ctas, tensor_columns(kernel, kernel.signature.hdim_v)
     shared = row_of(kernel).get("shared_bytes")
     return (

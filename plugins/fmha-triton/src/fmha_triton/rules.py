@@ -78,7 +78,7 @@ def _release(problem: api.Problem, kernel: api.KernelSpec, device: api.DeviceFac
 
 
 RELEASES = json.loads(resources.files("fmha_triton").joinpath("releases.json").read_text("utf-8"))
-"""The releases that were tried, and what those before some of them do otherwise than today's."""
+"""The releases that were tried, and the differences of older ones from today's."""
 RULES: tuple[api.Rule, ...] = (
     api.Rule(
         "K960",

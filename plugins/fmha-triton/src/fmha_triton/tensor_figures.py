@@ -17,7 +17,7 @@ _LANES, _K_BITS, _MILLION = 128, 256, 1e6
 
 
 def tensor_memory_figures(kernel: api.KernelSpec, ptx: str, figures: Mapping[str, object]) -> dict[str, object]:
-    """What the kernel does with tensor memory, and how many instructions it takes.
+    """The kernel's use of tensor memory, and how many instructions it takes.
 
     - ``tcgen05``: instructions of the PTX by operation.
     - ``mbarriers``: initialised barriers of a CTA, and ``cluster_barriers``: arrivals at ``barrier.cluster``.
