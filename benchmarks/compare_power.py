@@ -46,7 +46,8 @@ Series = Sequence[Process]
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one comparison said: whether every planted row was found, and whether another one was called slower or faster.
+    """The outcome of one comparison: whether every planted row was found, and whether another one was called slower or
+    faster.
 
     ``missed`` counts the planted rows that were not found.
     """

@@ -2,10 +2,11 @@
 
     python benchmarks/cpu_attention.py [--quick] [--only TEXT] [--rounds N] [--threads N] [--isa avx2] [--alone] [--json FILE]
 
-Needs the extra ``peers``, and the plugins fmha-torch, fmha-onnxruntime and fmha-openvino, which call the peers. ``cpu_cells.py``
-has the problems and what each must reach. Every round samples each contender and the ceiling loop once, in a new random order,
-with a pause before each sample (thread pools spin), and is led by launches of its own that do not count. A sample waits for a quiet machine and is repeated if other processes used
-the machine (``quiet.py``); the result shows how much they used.
+Needs the extra ``peers``, and the plugins fmha-torch, fmha-onnxruntime and fmha-openvino, which call the peers.
+``cpu_cells.py`` has the problems and the goal of each. Every round samples each contender and the ceiling loop once, in
+a new random order, with a pause before each sample (thread pools spin), and is led by launches of its own that do not
+count. A sample waits for a quiet machine and is repeated if other processes used the machine (``quiet.py``); the result
+shows how much they used.
 
 The script reports medians over the rounds with their 95 % intervals: GFLOP/s (or GB/s), the share of the ceiling of the same
 round, the time of each peer divided by our time, and our time for a unit of work divided by that of another problem of ours.

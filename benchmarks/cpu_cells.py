@@ -1,4 +1,4 @@
-"""The cells of ``cpu_attention.py``: problems of the CPU kernels, and what each must reach."""
+"""The cells of ``cpu_attention.py``: problems of the CPU kernels, and the goal of each."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fmha_cli.domain.problem import Problem
 
 @dataclass(frozen=True, kw_only=True)
 class Cell:
-    """A problem with its floors. What is None is not asked for.
+    """A problem with its floors. A goal of None is not required.
 
     Attributes:
         regime: a name that related cells share.

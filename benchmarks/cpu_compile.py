@@ -7,9 +7,9 @@ Seconds are processor time of the compiler and its children, user and system. Co
 interleaved, so a slow minute of the machine costs each of them one round, and not one of them all rounds. Goals of a
 first compile: 1.5 s forward, 3 s backward; the least of the rounds is compared with them.
 
-``--instructions`` counts what GCC's compiler proper executes (Valgrind's cachegrind, 15 s a kernel) in place of seconds. The count
-repeats to a thousandth on a machine whose seconds do not, and compares two revisions or two flags. It leaves out the assembler, the
-linker and the kernel of the operating system, which are a tenth of the seconds.
+``--instructions`` counts the instructions of GCC's compiler proper (Valgrind's cachegrind, 15 s a kernel) in place of
+seconds. The count repeats to a thousandth on a machine whose seconds do not, and compares two revisions or two flags.
+It leaves out the assembler, the linker and the kernel of the operating system, which are a tenth of the seconds.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from fmha_cli.toolchain.cpp.toolchain import ToolchainKind
 
 FORWARD_S, BACKWARD_S = 1.5, 3.0
 COUNTER = "valgrind,--tool=cachegrind,--cache-sim=no,--cachegrind-out-file=/dev/null"
-"""What GCC starts the compiler proper by, for its option ``-wrapper``."""
+"""The command that starts GCC's compiler proper, for its option ``-wrapper``."""
 
 
 def label(kernel: KernelSpec) -> str:

@@ -1,4 +1,4 @@
-"""Measure README's first command in an empty cache: its time, what it costs, and which phases take it.
+"""Measure README's first command in an empty cache: its time, its cost, and the phases that take it.
 
     python benchmarks/first_command.py [--runs 5] [--json FILE] [-- run --batch 2 ...]
 

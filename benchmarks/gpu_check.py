@@ -2,7 +2,8 @@
 
     python benchmarks/gpu_check.py [--vendor amd|nvidia] [--minutes 8.5] [--jobs N] [-o gpu_check.json]
 
-``--torch-support`` instead compares what PyTorch says of problems with the rules of ``plugins/fmha-torch`` (``torch_support.py``).
+``--torch-support`` instead compares PyTorch's answers about problems with the rules of ``plugins/fmha-torch``
+(``torch_support.py``).
 
 AMD: each case is a problem that uses certain families. All kernels are built first, in parallel. Then every case is
 checked against the oracle and timed (``fmha bench``).

@@ -5,7 +5,7 @@
 For each kernel, a separate process loads the emulator, opens the backend's session and launches with one thread, with and
 without the checks. The script reports warp instructions per second of processor time (a matrix instruction also counted as so
 many m16n8k16), the processor time of a launch and of loading the PTX, and the process's largest resident size. It ends with 1
-if a kernel with all checks misses what is aimed at.
+if a kernel with all checks misses its goal.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SCHEMA = "fmha.nvptx-emulator-speed/1"
 
 @dataclass(frozen=True)
 class Point:
-    """One kernel: the device's architecture, the backend, the problem, and what it must reach with all checks.
+    """One kernel: the device's architecture, the backend, the problem, and its goal with all checks.
 
     Attributes:
         millions: of warp instructions a second, matrix instructions counted in m16n8k16. launch_s: processor time; None: any.
@@ -50,7 +50,7 @@ MOST_LOAD_S, MOST_MIB = 1.0, 1024.0
 
 
 def misses(row: dict[str, Any], point: Point) -> tuple[str, ...]:
-    """What a row with all checks does not reach, in words; empty without checks."""
+    """The missed goal of a row with all checks, in words; empty without checks."""
     if not row["checks"]:
         return ()
     bounds = (

@@ -1,4 +1,4 @@
-"""Time something on a shared machine: wait for quiet, measure what other processes used, try again.
+"""Time something on a shared machine: wait for quiet, measure the load of other processes, try again.
 
 The others' use during a sample is the machine's busy time (``/proc/stat``, stolen time included) minus this process's
 own. Without ``/proc/stat``, every sample counts as quiet.

@@ -1,4 +1,4 @@
-"""What PyTorch itself says of a problem, next to the rules of ``plugins/fmha-torch``.
+"""PyTorch's own answers about a problem, next to the rules of ``plugins/fmha-torch``.
 
     python benchmarks/torch_support.py [--count 400] [--seed 0] [--device cpu|cuda:0|hip:0] [-o support.json]
 
@@ -45,7 +45,7 @@ class Difference:
 
 
 def problems(seed: int, count: int) -> Iterator[api.Problem]:
-    """Small problems at the edges of what the kernels take."""
+    """Small problems at the edges of the kernels' domain."""
     draw = random.Random(f"torch support {seed}")
     for _ in range(count):
         kv_heads, hdim = draw.choice([1, 2]), draw.choice([1, 3, 8, 64, 72, 200, 264])

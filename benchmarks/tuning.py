@@ -66,7 +66,7 @@ def shapes(count: int) -> Iterator[Problem]:
 
 
 def found_of(found: Found, seconds: float) -> dict[str, Any]:
-    """What a search found: the best first, with the level and the number of samples of every kernel."""
+    """The result of a search: the best first, with the level and the number of samples of every kernel."""
     return {
         "order": found.order,
         "levels_ns": [round(level(samples)) if samples else None for samples in found.samples],
@@ -97,7 +97,7 @@ def holdout(good: Sequence[Contender], default: int, winner: int) -> dict[str, l
 
 
 class Bench:
-    """What all shapes share."""
+    """The common part of all shapes."""
 
     def __init__(self, stack: ExitStack, threads: int) -> None:
         self.request = Request(command=Command.BENCH, backend="cpu", threads=threads)
@@ -158,7 +158,7 @@ def write(path: Path, data: Mapping[str, Any]) -> None:
 
 
 def measure(asked: argparse.Namespace) -> None:
-    """Measure what is missing, and write the file after every shape."""
+    """Measure the missing shapes, and write the file after every shape."""
     data = read(asked.json) if asked.resume else {"rows": []}
     done = {row["number"] for row in data["rows"]}
     host = this_host()

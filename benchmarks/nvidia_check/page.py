@@ -114,8 +114,8 @@ def _speeds(results: Sequence[Result]) -> Iterator[str]:
 
 
 def _kernels(raced: Sequence[Result]) -> Iterator[str]:
-    """What ran: our kernels' names in upstream next to the names that PyTorch's profiler recorded. Equal pairs appear
-    once.
+    """The kernels that ran: our kernels' names in upstream next to the names that PyTorch's profiler recorded. Equal
+    pairs appear once.
     """
     pairs: dict[tuple[str, str], list[str]] = {}
     for r in raced:

@@ -1,4 +1,6 @@
-"""The plans of problems for a device that need not be present: what to build, and what random problems may use."""
+"""The plans of problems for a device that need not be present: the builds, and the kernels that random problems may
+use.
+"""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 @dataclass(frozen=True)
 class Inputs:
-    """What an operator takes. ``bias`` is None without one; ``causal`` masks are anchored at the top left."""
+    """The inputs of an operator. ``bias`` is None without one; ``causal`` masks are anchored at the top left."""
 
     q: Any
     k: Any

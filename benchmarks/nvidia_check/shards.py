@@ -72,7 +72,9 @@ class Setting:
 
 
 def validate(part: str, wanted: Sequence[Wanted], setting: Setting, seconds: float) -> list[Result]:
-    """The verdict of every problem, in the given order, after about ``seconds`` at most: first of those that are for the first kernel."""
+    """The verdict of every problem, in the given order, after about ``seconds`` at most: the problems for the first
+    kernel first.
+    """
     end = monotonic() + seconds
     together = [w for w in wanted if not w.kernel]
     done = _swept(part, together, setting, seconds) if together or not wanted else {}

@@ -1,4 +1,4 @@
-"""The backends that the NVIDIA check knows, in the order in which it checks them, and what it does for each."""
+"""The backends that the NVIDIA check knows, in the order of its checks, and its checks of each."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ WITH_CLUSTERS = ("sm_100a", "sm_103a")
 
 @dataclass(frozen=True, kw_only=True)
 class Subject:
-    """A backend, its problems, and what it is compared with.
+    """A backend, its problems, and its competitors.
 
     Attributes:
         title: its name on pages.

@@ -63,7 +63,7 @@ PLACES_FIRST = {
     (TRITON.backend, "sm_80"),
     (TRITON.backend, "sm_100a"),
 }
-"""What the default run asks: much and little shared memory, the oldest tensor cores, with and without clusters."""
+"""The cases of the default run: much and little shared memory, the oldest tensor cores, with and without clusters."""
 
 
 @cache

@@ -1,4 +1,4 @@
-"""Execute the Blackwell kernel in Gluon on emulated devices, over kinds, lengths and CTAs, and judge what it computes.
+"""Execute the Blackwell kernel in Gluon on emulated devices, over kinds, lengths and CTAs, and judge its results.
 
 ``blackwell_problems.py`` has the problems, ``triton_check.py`` the walk: each is chosen, compiled, executed and judged as with ``fmha run``. A row
 is good only if the plugin's Blackwell kernel was chosen; the number of its CTAs is the plan's, or that of a problem that names one, as with

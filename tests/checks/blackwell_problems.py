@@ -45,7 +45,7 @@ _UNMASKED = (
 
 
 def all_problems() -> Iterator[TritonProblem]:
-    """Every problem: those that the plugin chooses the kernel for, and those that name a number of CTAs."""
+    """Every problem: the ones that the plugin chooses the kernel for, and the ones that name a number of CTAs."""
     yield from _chosen()
     yield from _clusters()
 

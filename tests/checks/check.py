@@ -17,7 +17,7 @@ from fmha_cli.domain.protocols import Keyed
 
 ROOT = Path(__file__).resolve().parents[2]
 Row = Mapping[str, Any]
-"""What a case came to, as JSON values. A case may have several rows."""
+"""The rows of a case, as JSON values. A case may have several rows."""
 By = str | Callable[[Mapping[str, Any]], Any]
 T = TypeVar("T")
 
@@ -68,7 +68,7 @@ def run_module(
 
 
 def output_of(done: subprocess.CompletedProcess[str]) -> str:
-    """What a process printed.
+    """The output of a process.
 
     Raises:
         ValueError: it failed; the last line of what it said.

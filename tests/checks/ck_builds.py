@@ -38,7 +38,7 @@ def kernel_of(case: KernelBuild, registry: Registry) -> KernelSpec:
 
 
 def referee(kernel: KernelSpec, artifact: Artifact, findings: Mapping[str, Any]) -> tuple[list[str], dict[str, Any]]:
-    """What LLVM's tools read otherwise."""
+    """The disagreements of LLVM's tools."""
     return code_objects.compared(kernel, artifact, findings), {}
 
 

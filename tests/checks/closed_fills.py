@@ -1,4 +1,5 @@
-"""Measure what the closed fills show: which planted faults of the kernel model, and which single wrong rows of a large problem.
+"""Measure the findings of the closed fills: which planted faults of the kernel model, and which single wrong rows of a
+large problem.
 
 A row of a fault counts runs in which the fault is caught, and those in which it changed no bit. A wrong row among 1,048,576 must always be found.
 """
@@ -69,7 +70,7 @@ def wrong_rows(case: ClosedFillCase) -> Iterator[Row]:
 
 
 def summary(rows: Sequence[Row]) -> str:
-    """What each fill catches."""
+    """The faults that each fill catches."""
     lines = []
     for what in dict.fromkeys(row["what"] for row in rows):
         cells = []

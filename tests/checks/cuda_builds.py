@@ -65,7 +65,7 @@ def kernel_of(case: KernelBuild, registry: Registry) -> KernelSpec:
 
 
 def referee(kernel: KernelSpec, artifact: Artifact, findings: Mapping[str, Any]) -> tuple[list[str], dict[str, Any]]:
-    """What NVIDIA's tools read otherwise, and what no kernel may have."""
+    """The disagreements of NVIDIA's tools, and properties that no kernel may have."""
     symbol = SYMBOL if kernel.backend == FLASH else traits_of(kernel).name
     faults, asked = cubins.compared(artifact, findings, symbol)
     if not str(findings["compiler"]).startswith(NVRTC):

@@ -1,4 +1,4 @@
-"""Execute CK-Tile's kernels on emulated AMD devices and judge what they compute.
+"""Execute CK-Tile's kernels on emulated AMD devices and judge their results.
 
 ``ck_problems.py`` has the problems. Each goes through the same walk as ``fmha run``: the kernel is chosen, built and launched on the
 device ``emu:ARCH``; its result is compared with the reference, and its findings are examined.

@@ -126,7 +126,7 @@ def row_of(one: ExtremeRun) -> Row:
 
 
 def counts(done: Sequence[Judged]) -> Mapping[str, Any]:
-    """What is kept of a run's problems."""
+    """The kept record of a run's problems."""
     found: Counter[str] = Counter()
     for one in done:
         found["problems"] += one.verdict != "UNSUPPORTED"

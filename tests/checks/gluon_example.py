@@ -1,9 +1,9 @@
 """Execute Triton's own multi-CTA attention example on the PTX emulator, over the grid of its test, and compare it with float64.
 
 The example (``python/examples/gluon/01-attention-forward.py`` of triton-lang/triton) is read from the checkout that ``FMHA_TRITON_HOME`` names;
-nothing of it is kept here. Its own host code chooses the configuration, makes the descriptors and launches; Triton compiles the kernel without
-a GPU, and this project's driver launches it on the emulated device. Two heads of 1,024 rows. O must be within twice one rounding of its type,
-row by row, the logarithms within 1e-5.
+no part of it is kept here. Its own host code chooses the configuration, makes the descriptors and launches; Triton
+compiles the kernel without a GPU, and this project's driver launches it on the emulated device. Two heads of 1,024
+rows. O must be within twice one rounding of its type, row by row, the logarithms within 1e-5.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ from tests.checks.tables import table
 ARCHS = ("sm_100a", "sm_103a")
 LENGTH, HEADS, SEED = 1024, 2, 0
 FAULTS = (RuntimeError, AttributeError, AssertionError, TypeError, ValueError, ImportError)
-"""What Triton raises for a file of another version: its compiler's error is a RuntimeError, or the interface is another."""
+"""The exceptions of Triton for a file of another version: its compiler's error is a RuntimeError, or the interface is
+another.
+"""
 
 
 @dataclass(frozen=True)

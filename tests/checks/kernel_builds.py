@@ -104,7 +104,7 @@ def good(row: Row) -> bool:
 
 
 def summary(rows: Sequence[Row]) -> str:
-    """By whom the kernels were built, and at what cost."""
+    """The compilers of the kernels, and the cost of the builds."""
     done = [row for row in rows if not row["error"]]
     compilers = "; ".join(sorted({str(row["compiler"]) for row in done}))
     times, memory = [row["build_s"] for row in done], [row["memory_mib"] or 0 for row in done]

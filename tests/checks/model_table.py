@@ -57,7 +57,7 @@ def record(kind: str) -> dict[str, Any]:
 
 
 def packed(recorded: Mapping[str, Any]) -> dict[str, Any]:
-    """What was recorded as JSON values: each call once."""
+    """The recorded calls as JSON values: each call once."""
     calls = list(dict.fromkeys(call for _, _, made_ in recorded["rows"] for call in made_))
     number = {call: str(at) for at, call in enumerate(calls)}
     lines = [(what, members, [number[call] for call in made_]) for what, members, made_ in recorded["rows"]]
@@ -65,7 +65,7 @@ def packed(recorded: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def unpacked(row: Row) -> dict[str, Any]:
-    """What was recorded, from a row."""
+    """The recorded calls, from a row."""
     calls = {text: probe.Call(**{**one, "seen": tuple(one["seen"])}) for text, one in row["calls"].items()}
     return {**row, "rows": [(what, members, [calls[one] for one in made_]) for what, members, made_ in row["rows"]]}
 

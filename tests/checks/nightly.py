@@ -66,14 +66,14 @@ class Night:
 
     Attributes:
         folder: for the store, the copy, and what the commands write.
-        seconds: what each step took.
+        seconds: the time of each step.
     """
 
     folder: Path
     seconds: dict[str, float] = field(default_factory=dict)
 
     def kept(self, name: str, make: Callable[[], Any]) -> Any:
-        """What a step found, as JSON values: now, or in an earlier session."""
+        """The findings of a step, as JSON values: now, or in an earlier session."""
         path = self.folder / f"{name}.json"
         if not path.exists():
             part = path.with_suffix(".part")
@@ -89,7 +89,7 @@ class Night:
         self.seconds[name] = round(time.monotonic() - begun, 1)
 
     def fmha(self, *words: str, tree: Path = CHECKOUT, codes: Collection[int] = (0,)) -> str:
-        """What a command printed. Raises RuntimeError: it ended with another exit code."""
+        """The output of a command. Raises RuntimeError: it ended with another exit code."""
         command = [*program(tree), *words]
         done = subprocess.run(command, cwd=self.folder, env=environment(), capture_output=True, text=True, check=False)
         if done.returncode not in codes:
@@ -130,7 +130,7 @@ def flags_of(rows: int) -> tuple[str, ...]:
 
 
 def chosen(night: Night, arch: str, algorithm: Mapping[str, Any], how: str) -> tuple[Plant, list[dict[str, Any]]]:
-    """What to plant, and the cost of every tile that was tried."""
+    """The fault to plant, and the cost of every tile that was tried."""
     if how == "delay":
         return Plant(PLANTED, arch), []
     listed = json.loads(night.fmha("list-kernels", "--backend", "cpu", "--arch", arch, "--tuning", "--json"))["kernels"]
@@ -210,7 +210,7 @@ def same_night(folder: Path, asked: Sequence[object]) -> None:
 def carried_out(
     night: Night, rows: int, processes: int, confirm: int | None, how: str
 ) -> tuple[Judgement, dict[str, Any]]:
-    """All steps, and what they found in addition to the judgement."""
+    """All steps, and their findings in addition to the judgement."""
     store, flags = night.folder / "nightly.sqlite", flags_of(rows)
     keep = ("--store", str(store), "--label")
     with night.step("sweep"):
@@ -278,7 +278,7 @@ def row_of(job: NightlyJob, folder: Path = FOLDER) -> Row:
 
 
 def summary(rows: Sequence[Row]) -> str:
-    """What a person reads of each job."""
+    """The summary of each job for people."""
     members = [field.name for field in fields(Judgement)]
     texts = (
         table(

@@ -1,4 +1,5 @@
-"""Execute the PTX of FlashAttention-2's, the memory-efficient and cuDNN's kernels on emulated devices, and count what is right.
+"""Execute the PTX of FlashAttention-2's, the memory-efficient and cuDNN's kernels on emulated devices, and count the
+right results.
 
 ``nvptx_problems.py`` has the problems: two of each sort for a kind of kernel. Each goes through the walk of ``fmha validate`` once for each
 seed of the emulator. A kernel counts once, whatever the architecture, when two of its problems, one of them ragged, passed without a finding

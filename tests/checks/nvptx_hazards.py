@@ -1,4 +1,4 @@
-"""Execute what a rule of a CUDA backend refuses on an emulated device, to see whether the rule is needed.
+"""Execute, on an emulated device, problems that a rule of a CUDA backend refuses, to see whether the rule is needed.
 
 Each hazard runs in a process in which the check of one rule finds nothing. Everything else is as with ``fmha run``: the kernel that upstream's
 host code would take, the judge, the emulator's checks. *Confirmed*: the verdict is not PASSED. *Withdrawn*: PASSED, so this problem gives no
@@ -20,7 +20,7 @@ from tests.support.children.cuda import loosened_rule
 
 @dataclass(frozen=True)
 class Hazard:
-    """A rule, and the smallest problem that breaks it. ``says``: what the rule's source claims."""
+    """A rule, and the smallest problem that breaks it. ``says``: the claim of the rule's source."""
 
     rule: str
     backend: str
@@ -102,7 +102,7 @@ def of_record(hazard: Hazard, record: Mapping[str, Any]) -> Row:
 
 
 def seen(row: Row) -> Iterator[str]:
-    """What the emulator and the judge saw, in words."""
+    """The findings of the emulator and the judge, in words."""
     yield from (f"`{kind}` at {n} instructions" for kind, n in row["findings"].items())
     found = re.findall(r"(\w+): (\d+) of (\d+) elements never written", row["notes"])
     # The judge fills outputs with NaN before the launch, so it calls those that hold NaN never written.

@@ -1,5 +1,5 @@
-"""Launch what FlashAttention's own host code asks for on an emulated device, next to this tool's launches, and compare
-the outputs.
+"""Execute the launches of FlashAttention's own host code on an emulated device, next to this tool's launches, and
+compare the outputs.
 
 Upstream's ``flash_api.cpp`` is compiled for the host. Each problem runs in a process of its own (``upstream_launches.py`` of the PTX
 emulator's tests). A row is good if the launches, their parameter structs, the numbers of executed instructions and every bit of the outputs
@@ -48,7 +48,7 @@ def asked(problem: str, device: str = DEVICE, seconds: float = SECONDS) -> subpr
 
 
 def faults(told: Mapping[str, Any]) -> list[str]:
-    """What is not the same on both sides, or was not shown."""
+    """The differences of the two sides, and what was not shown."""
     return list(_faults(told))
 
 

@@ -74,7 +74,7 @@ class Wanted:
 
 @dataclass
 class Outcome:
-    """What a run came to.
+    """The outcome of a run.
 
     Attributes:
         lines: of the journal, in the order of the check's cases; including lines that this run did not ask for.

@@ -58,7 +58,7 @@ class KilledSweep:
 
 @dataclass
 class Outcome:
-    """What a sweep came to: its records, the exit code, and the workers that were killed meanwhile."""
+    """The outcome of a sweep: its records, the exit code, and the workers that were killed meanwhile."""
 
     rows: list[dict[str, Any]]
     code: int | None = None
@@ -125,7 +125,7 @@ def row_of(sweep: KilledSweep) -> Row:
 
 
 def facts(outcome: Outcome) -> dict[str, Any]:
-    """What a sweep came to, in figures."""
+    """The outcome of a sweep, in figures."""
     rows = outcome.rows
     return {
         "rows planned": PROBLEMS,

@@ -151,7 +151,7 @@ def faulty(rows: Sequence[Row], honest: Sequence[Row]) -> Iterator[str]:
 
 
 def summary(rows: Sequence[Row]) -> str:
-    """What honest runs use of each budget, and the share of faulty runs that is accepted."""
+    """The use of each budget by honest runs, and the share of faulty runs that is accepted."""
     by_sort: dict[str, list[Row]] = {sort: [row for row in rows if row["sort"] == sort] for sort in SORTS}
     parts = [largest((row for row in rows if row["sort"] in HONEST), "sort", "tensor", "dtype", "backend")]
     parts += faulty(by_sort["faulty"], by_sort["honest"])
@@ -168,7 +168,7 @@ def summary(rows: Sequence[Row]) -> str:
 
 
 def keep(rows: Sequence[Row]) -> None:
-    """Store what honest runs used of each budget."""
+    """Store the use of each budget by honest runs."""
     path = Path(str(files("fmha_cli.oracle").joinpath("budgets.json")))
     document = json.loads(path.read_text("utf-8"))
     for entry in document["budgets"]:

@@ -1,4 +1,4 @@
-"""Execute the kernels of ``plugins/fmha-triton`` on emulated AMD and NVIDIA devices, and judge what they compute.
+"""Execute the kernels of ``plugins/fmha-triton`` on emulated AMD and NVIDIA devices, and judge their results.
 
 ``triton_problems.py`` has the problems. Each goes through the same walk as ``fmha run``: chosen, compiled by Triton for the architecture,
 launched on the emulated device, compared with the reference in float64. A row stands while the kernels that would be built for its problem are

@@ -1,5 +1,5 @@
-"""The Triton kernels next to those of FlashAttention-2 and Composable Kernel for the same problems: what each needs and
-executes.
+"""The Triton kernels next to those of FlashAttention-2 and Composable Kernel for the same problems: the needs and
+executed instructions of each.
 
 For each problem and architecture, each backend's best kernel is built and inspected: registers, spills, shared memory (LDS), occupancy,
 instructions, matrix instructions. On emulated AMD devices the same kernels execute a small problem; their matrix operations are compared with the
@@ -53,7 +53,7 @@ def cases() -> Iterator[BestKernel]:
 
 
 def rows_of(case: BestKernel) -> Iterator[Row]:
-    """What the kernel needs, and what it executes."""
+    """The kernel's needs, and its executed instructions."""
     flags = LARGE.format(d=case.hdim)
     row: dict[str, Any] = {"sort": "inspected", "backend": case.backend, "arch": case.arch, "flags": flags}
     one = registry().backend(case.backend)
@@ -70,7 +70,7 @@ def rows_of(case: BestKernel) -> Iterator[Row]:
 
 
 def executed(case: BestKernel, kernel: str) -> Row:
-    """What a kernel executes for a small problem on an emulated device."""
+    """The executed instructions of a kernel for a small problem on an emulated device."""
     flags = SMALL.format(d=case.hdim)
     problem = api.Problem.from_cli(flags)
     (record,) = api.run(problem, backend=case.backend, device=f"emu:{case.arch}", kernel=kernel)

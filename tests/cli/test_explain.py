@@ -71,7 +71,7 @@ def shown(fmha: Fmha) -> str:
 
 @pytest.fixture
 def explained(fmha: Fmha) -> dict[str, Any]:
-    """What CK answers, asked once, because it ranks hundreds of kernels. A module's fixture could not use ``fmha``."""
+    """CK's answer, computed once, because it ranks hundreds of kernels. A module's fixture could not use ``fmha``."""
     if not KEPT:
         KEPT.append(fmha(*CK, "--json").document)
     return KEPT[0]

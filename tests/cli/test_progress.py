@@ -224,7 +224,7 @@ with here.progress("run") as progress:
 
 
 def on_terminal(code: str, columns: int) -> str:
-    """What a program writes to a terminal of so many columns."""
+    """The output of a program on a terminal of so many columns."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
     environ = {name: value for name, value in os.environ.items() if name != "COLUMNS"}

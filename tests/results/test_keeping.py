@@ -27,7 +27,7 @@ END = "2026-11-01T12:00:00Z"
 
 
 def kept(path: Path, *rows: Record) -> list[str]:
-    """Keep rows; returns what was said."""
+    """Keep rows; returns the messages."""
     said: list[str] = []
     keeper = Keeper(path, ("bench", "-s", "64"), said.append)
     keeper.environment(ENVIRONMENT)

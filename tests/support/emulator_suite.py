@@ -1,4 +1,4 @@
-"""What the tests of the emulators' plugins have in common: their mark, and the cache of the whole run."""
+"""The common part of the tests of the emulators' plugins: their mark, and the cache of the whole run."""
 
 from __future__ import annotations
 

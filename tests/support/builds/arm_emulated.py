@@ -36,7 +36,7 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True)
 class Emulator:
-    """What runs AArch64 programs here.
+    """The program that runs AArch64 programs here.
 
     Attributes:
         command: begins a command line; a program and its arguments follow.
@@ -65,7 +65,7 @@ class Emulator:
         return replace(self, command=(self.command[0], "-cpu", processor, *self.command[3:]))
 
     def call(self, library: Path, entry: str, block: Any, arrays: dict[str, Array], work: Path) -> int:
-        """Call an entry with an argument block. What it writes is in the arrays afterwards.
+        """Call an entry with an argument block. Its results are in the arrays afterwards.
 
         Args:
             block: every pointer in it is 0 or points into one of the arrays.

@@ -1,4 +1,4 @@
-"""What the CPU's kernels compute for a problem, through their backend and session and without the judge."""
+"""The results of the CPU's kernels for a problem, through their backend and session and without the judge."""
 
 from __future__ import annotations
 

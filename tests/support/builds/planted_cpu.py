@@ -23,7 +23,7 @@ NAMES = tuple(
 """Every fault that a text can have."""
 
 SWITCH = "planted_"
-"""What the variables of :func:`switchable` begin with."""
+"""The prefix of :func:`switchable`'s variables."""
 
 
 def planted(kernel: KernelSpec, fault: Fault | BackwardFault | ByteFault | CacheFault | ExtremeFault | None) -> str:

@@ -28,7 +28,7 @@ ENTRY = f"{__name__}:backend"
 
 
 class Deed(StrEnum):
-    """What the C code does in addition to computing attention, or instead of it."""
+    """The C code's work in addition to computing attention, or instead of it."""
 
     HONEST = "honest"
     SEGFAULT = "segfault"

@@ -89,6 +89,6 @@ class Fake:
         return ctypes.c_int.in_dll(self._library, "fake_launches").value
 
     def answer(self, status: int, field: int = -1, hip_error: int = 0) -> None:
-        """Set what the entry points return from now on."""
+        """Set the return values of the entry points from now on."""
         for name, value in (("status", status), ("field", field), ("hip_error", hip_error)):
             ctypes.c_int.in_dll(self._library, f"fake_{name}").value = value

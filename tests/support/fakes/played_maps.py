@@ -30,7 +30,7 @@ def played_map(wanted: TensorMap) -> bytes:
 
 
 def read_map(data: bytes) -> TensorMap:
-    """What such bytes describe.
+    """The content of such bytes.
 
     Raises:
         ValueError: they are none of these descriptors.

@@ -75,7 +75,7 @@ SIDES_APART = 8
 """If the window bounds are closer than this, an exchange affects only a few keys and is not a gross fault."""
 
 RAISED = (0, 0, 15, 30, 45, 80)
-"""What is added to filled learned sinks."""
+"""The value that is added to filled learned sinks."""
 
 CK_TOLERANCE = {
     DType.FP32: 1e-5,

@@ -26,7 +26,7 @@ from tests.support.models.kernel_model_backward import model_backward
 
 
 class Extreme(StrEnum):
-    """What is extreme about a problem."""
+    """The extreme part of a problem."""
 
     SCALE = "scale"
     SIZE = "size of Q and K"
@@ -45,7 +45,7 @@ SHOWN_BY = {
     ExtremeFault.SCALED_MAXIMUM: (Extreme.SCALE, Extreme.SIZE, Extreme.BIAS),
     ExtremeFault.BIASED_KEY: (Extreme.HIDDEN,),
 }
-"""What shows each fault."""
+"""The problem that shows each fault."""
 
 
 def extreme_case(

@@ -11,7 +11,7 @@ from fmha_cli.domain.problem import Problem
 
 
 def read(config: object, folder: Path) -> Read:
-    """What a configuration says, through a file."""
+    """The content of a configuration, through a file."""
     path = folder / "config.json"
     path.write_text(json.dumps(config), "utf-8")
     return read_config(path, "./config.json")

@@ -52,7 +52,7 @@ class Fault(StrEnum):
 
     @property
     def text(self) -> str:
-        """What the kernel does."""
+        """The kernel's behaviour."""
         return _TEXTS[self]
 
     @property

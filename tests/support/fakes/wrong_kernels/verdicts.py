@@ -31,7 +31,7 @@ def registry() -> Registry:
 
 
 def rows_of(command: str, faults: Sequence[Fault], cache_root: Path) -> dict[Fault, Record]:
-    """What a command says about each fault."""
+    """A command's message about each fault."""
     options: dict[str, Any] = {"backend": NAME, "registry": registry(), "cache_root": str(cache_root)}
     if command == "bench --ab":
         return {fault: _against_a_right_one(fault, options) for fault in faults}

@@ -22,7 +22,7 @@ UNREAD = {
     "attnDesc.min_q_heads_per_kv", "total_blocks",
     *(f"desc_{name}.{field}" for name in ("max", "sum_exp") for field in ("num_dims", "dims[0]", "dims[1]")),
 }  # fmt: skip
-"""What no kernel reads."""
+"""The inputs that no kernel reads."""
 UNSEEN = {
     "attnDesc.s_kv": "with as many keys as rows it never shortens the loop over keys",
     "attnDesc.s_q": "sm_90 has the number of rows in the descriptors of maxima and sums too",

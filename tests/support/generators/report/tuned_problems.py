@@ -124,7 +124,7 @@ def tuned_documents() -> list[dict[str, Any]]:
 
 
 def tuned_row(*, used: bool = True) -> TunedRow:
-    """What explain says of an entry."""
+    """The answer of explain about an entry."""
     reasons = () if used else (Reason("X071", "threads 1 then, 2 now"),)
     text = f"tuned as `{PROBLEM.repro()}`" + ("" if used else ", not used: threads 1 then, 2 now")
     made = "2026-11-25T19:00:00Z"
