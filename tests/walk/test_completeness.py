@@ -32,9 +32,11 @@ FIRST = {flag: case for case, flag in reversed(EACH)}
 
 
 def often() -> list[Any]:
-    """Each tensor once, and all of a problem whose K and V are a cache; the others, which repeat q, k and v, in the slow suite."""
+    """Each tensor once, and all of a problem whose K and V are a cache; the others, which repeat q, k and v, in CI."""
     return [
-        pytest.param(case, flag, marks=() if FIRST[flag] == case or case == "pages" else pytest.mark.slow)
+        pytest.param(
+            case, flag, marks=() if FIRST[flag] == case or case == "pages" else (pytest.mark.slow, pytest.mark.ci)
+        )
         for case, flag in EACH
     ]
 

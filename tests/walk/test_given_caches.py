@@ -69,9 +69,9 @@ def gathered(side: Array, table: Array) -> list[Array]:
 
 
 def pools() -> Iterator[Any]:
-    """The text that reads pages is one for all types: fp32 has every case, the others in the slow suite those without shared pages."""
+    """The text that reads pages is one for all types: fp32 has every case, the others have those without shared pages in CI."""
     for dtype, shared in product(("fp32", "fp16", "bf16"), (0, 4)):
-        yield pytest.param(dtype, shared, marks=() if shared or dtype == "fp32" else pytest.mark.slow)
+        yield pytest.param(dtype, shared, marks=() if shared or dtype == "fp32" else (pytest.mark.slow, pytest.mark.ci))
 
 
 @pytest.mark.parametrize(("rows", "flags"), [(1, {}), (5, {"causal": True}), (1, {"splits": 3}), (40, {"lse": True})])
