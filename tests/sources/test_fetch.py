@@ -340,8 +340,8 @@ CHILD = """
 import signal, sys
 from fmha_cli.toolchain.cache.root import open_root
 from pathlib import Path
-from sources.conftest import pin_for, tar_of
-from sources.test_source_fetch import TAR
+from tests.sources.conftest import pin_for
+from tests.sources.test_fetch import TAR
 from fmha_cli.sources.pip_settings import PipSettings
 from fmha_cli.sources.store import fetched_pin
 settings = PipSettings(indexes=(sys.argv[2],), timeout=30)

@@ -102,9 +102,8 @@ An `Upstream` answers for itself what a `Few` and a `SmallUpstream` answer:
 | hazards of upstream, planted | `tests/backends/mem_efficient/test_hazards.py` |
 | the session on the stand-in driver | `tests/support/children/cudnn_oss/session.py` |
 | NVRTC compiles, and a cubin that differs is refused | `tests/backends/mem_efficient/test_building.py`, `tests/backends/cudnn_oss/test_nvrtc.py` |
-| every kernel, with `inspect` next to NVIDIA's tools | `tests/checks/cuda_builds.py`,
-`tests/backends/mem_efficient/test_matrix.py`; `tests/support/builds/cuda_matrix.py` has the checks | | the check on a
-GPU | `benchmarks/nvidia_check/efficient_cases.py`, with a `Subject` in `benchmarks/nvidia_check/subjects.py` |
+| every kernel, with `inspect` next to NVIDIA's tools | `tests/checks/cuda_builds.py`, `tests/backends/mem_efficient/test_matrix.py`; `tests/support/builds/cuda_matrix.py` has the checks |
+| the check on a GPU | `benchmarks/nvidia_check/efficient_cases.py`, with a `Subject` in `benchmarks/nvidia_check/subjects.py` |
 
 Two shared tests take its name: `OWNERS` in `tests/backends/cuda/test_own.py`, and `UPSTREAMS` in
 `tests/backends/gpu/test_names_no_backend.py`, since no shared module may name a project.

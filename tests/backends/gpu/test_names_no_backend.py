@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from pathlib import Path
 
@@ -23,7 +24,14 @@ UPSTREAMS = (
     "flashinfer",
     "xformers",
 )
-FILES = sorted(p for room in SHARED for p in (BACKENDS / room).rglob("*") if p.suffix in (".py", ".cpp", ".hpp", ".h"))
+GUIDE = BACKENDS / "cuda" / "__init__.py"
+"""Nothing but a docstring: the guide to a further backend names those to copy from."""
+FILES = sorted(
+    p
+    for room in SHARED
+    for p in (BACKENDS / room).rglob("*")
+    if p.suffix in (".py", ".cpp", ".hpp", ".h") and p != GUIDE
+)
 
 
 def names_in(text: str) -> set[str]:
@@ -41,6 +49,11 @@ def test_the_backends_are_found() -> None:
 @pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(BACKENDS)))
 def test_a_shared_file_names_no_backend(path: Path) -> None:
     assert names_in(path.read_text("utf-8")) == set()
+
+
+def test_the_guide_is_nothing_but_a_docstring() -> None:
+    (only,) = ast.parse(GUIDE.read_text("utf-8")).body
+    assert isinstance(only, ast.Expr)
 
 
 @pytest.mark.parametrize(
