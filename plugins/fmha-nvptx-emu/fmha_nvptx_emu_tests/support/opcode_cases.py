@@ -17,18 +17,9 @@ U16, U32, U64, S16, S32, S64, F16, F32, F64 = (
     np.uint16, np.uint32, np.uint64, np.int16, np.int32, np.int64, np.float16, np.float32, np.float64,
 )  # fmt: skip
 OF = {
-    "u16": U16,
-    "s16": S16,
-    "b16": U16,
-    "u32": U32,
-    "s32": S32,
-    "b32": U32,
-    "u64": U64,
-    "s64": S64,
-    "b64": U64,
-    "f32": F32,
-    "f64": F64,
-}
+    "u16": U16, "s16": S16, "b16": U16, "u32": U32, "s32": S32, "b32": U32, "u64": U64, "s64": S64, "b64": U64,
+    "f32": F32, "f64": F64,
+}  # fmt: skip
 REGISTER = {2: "h", 4: "r", 8: "rd"}
 
 
