@@ -374,18 +374,6 @@ def test_a_fetch_that_is_killed_leaves_no_source(
     assert files_of(fetched_pin(pin, layout, offline=False, notify=notices, settings=index.settings)) == FILES
 
 
-@pytest.mark.parametrize("absent", ["pypi_simple", "requests"])
-def test_without_what_downloads_the_error_says_what_to_install(
-    absent: str, index: Index, pin: Pin, layout: CacheLayout, notices: Notices, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, absent, None)
-    with pytest.raises(EnvironmentProblem, match=", which downloads sources, is not installed") as caught:
-        fetched_pin(pin, layout, offline=False, notify=notices, settings=index.settings)
-    assert (caught.value.code, absent in str(caught.value.why)) == ("S108", True)
-    assert "pip install 'fmha[sources]'" in str(caught.value.help)
-    assert index.asked == []
-
-
 def test_an_unknown_name(tmp_path: Path, notices: Notices) -> None:
     with pytest.raises(UsageError) as caught:
         fetched("amd-aitr", tmp_path / "cache", offline=True, notify=notices)
