@@ -61,6 +61,8 @@ def fresh(machine: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> 
     return {**machine, "PATH": str(folder)}
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_tools_of_later_stages_are_hidden(fresh: dict[str, str]) -> None:
     assert len(LATER) >= 9, NEEDED
     seen = [name for name in (*LATER, *OTHERS) if shutil.which(name, path=fresh["PATH"])]
@@ -74,6 +76,8 @@ def test_tools_of_later_stages_are_hidden(fresh: dict[str, str]) -> None:
     assert said.stdout.startswith("3.")
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_a_planted_need_fails_on_a_fresh_machine(
     machine: dict[str, str], fresh: dict[str, str], tmp_path: Path
 ) -> None:
@@ -141,6 +145,8 @@ def pytest_in(tree: Path, *words: str, **variables: str) -> subprocess.Completed
     )
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_what_was_skipped_runs_again_and_nothing_is_lost(tree: Path) -> None:
     whole = pytest_in(tree, "--junitxml=whole.xml", "-m", "not slow or ci", TOOL="1")
     first = pytest_in(tree, PYTEST_ADDOPTS="--junitxml=readme.xml")
@@ -251,6 +257,8 @@ def test_outcomes(tmp_path: Path) -> None:
     assert name_of("tests/cli/test_app.py") == "tests.cli.test_app"
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_some_tests_are_always_the_same(tree: Path) -> None:
     def names(count: int) -> list[str]:
         done = pytest_in(tree, "--collect-only", "--some", str(count), TOOL="1")
@@ -264,6 +272,8 @@ def test_some_tests_are_always_the_same(tree: Path) -> None:
     assert len(every) == 4
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_the_level_of_a_run_reaches_its_tests() -> None:
     """Tests see no variable of this tool but that one (``tests/acceptance/test_processors.py`` runs whole folders so)."""
     node = "tests/backends/cpu/test_backend.py::test_the_level_of_the_run_holds_in_tests"

@@ -86,6 +86,7 @@ def pytest_in(folder: Path, *words: str, **variables: str) -> subprocess.Complet
     return subprocess.run([*argv, "test_it.py"], cwd=folder, env=env, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.sampled(1, ci="all")
 @pytest.mark.parametrize("marks", ["ci", "slow, ci"])
 def test_a_test_of_ci_alone_is_noticed(marks: str, tmp_path: Path) -> None:
     shutil.copy(ROOT / "conftest.py", tmp_path)
@@ -97,6 +98,8 @@ def test_a_test_of_ci_alone_is_noticed(marks: str, tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_processes_that_tests_start_keep_compiled_modules(tmp_path: Path) -> None:
     shutil.copy(ROOT / "conftest.py", tmp_path)
     lines = ["import os", "def test_it() -> None:", '    assert "PYTHONDONTWRITEBYTECODE" not in os.environ']

@@ -79,6 +79,8 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return next(tmp_path.glob("*.whl"))
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_wheel(wheel: Path, tmp_path: Path) -> None:
     site = tmp_path / "site"
     with zipfile.ZipFile(wheel) as archive:

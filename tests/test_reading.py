@@ -13,8 +13,11 @@ from tests.support.reading import leave_out
 NONE: frozenset[str] = frozenset()
 PLAIN = "def test_it(): ...\n"
 SLOW = "pytestmark = [pytest.mark.slow, pytest.mark.timeout(9)]\n" + PLAIN
+QUOTED = f'TEXT = """\n{SLOW}"""\n' + PLAIN
 ONE_SLOW = "@pytest.mark.slow\n" + PLAIN
 CI = "@pytest.mark.slow\n@pytest.mark.ci\n" + PLAIN
+SAMPLED = '@pytest.mark.sampled(2, ci="all")\n' + PLAIN
+DAILY = "@pytest.mark.sampled(2)\n" + PLAIN
 BY_IMPORT = "from tests.support.generators.cpu.cases import for_archs\n" + PLAIN
 """A module whose cases bring the mark along."""
 
@@ -24,11 +27,14 @@ BY_IMPORT = "from tests.support.generators.cpu.cases import for_archs\n" + PLAIN
     [
         (PLAIN, True, False),
         (SLOW, False, False),
+        (QUOTED, True, False),
         (ONE_SLOW, True, False),
         (CI, True, True),
+        (SAMPLED, True, True),
+        (DAILY, True, False),
         (BY_IMPORT, True, True),
     ],
-    ids=["plain", "all slow", "one slow", "ci", "ci by import"],
+    ids=["plain", "all slow", "all slow in a text", "one slow", "ci", "sampled for ci", "sampled", "ci by import"],
 )
 def test_a_file_is_read_if_a_run_may_select_a_test(text: str, daily: bool, ci: bool, tmp_path: Path) -> None:
     file = tmp_path / "test_it.py"

@@ -1,4 +1,4 @@
-"""A sampled test leaves as many cases to README's command as it says, and the slow suite has the others."""
+"""A sampled test leaves as many cases to README's command as it says, as many to CI, and the slow suite has the others."""
 
 from __future__ import annotations
 
@@ -34,6 +34,10 @@ class SampledItem:
     def slow(self) -> bool:
         return self.get_closest_marker("slow") is not None
 
+    @property
+    def ci(self) -> bool:
+        return self.get_closest_marker("ci") is not None
+
 
 def left(cases: Sequence[Any]) -> set[str]:
     leave_a_sample(cases)
@@ -67,11 +71,31 @@ def test_two_tests_are_sampled_apart() -> None:
     assert sorted(name[:6] for name in left(cases)) == ["test_a", "test_a", "test_b", "test_b"]
 
 
+@pytest.mark.parametrize(("ci", "count"), [("all", 10), (7, 7), (3, 3), (99, 10)])
+def test_ci_runs_as_many_cases_in_all_as_the_mark_says(ci: str | int, count: int) -> None:
+    cases = [SampledItem(f"test_many[{n}]", pytest.mark.sampled(3, ci=ci)) for n in range(10)]
+    slow = SampledItem("test_many[10]", pytest.mark.sampled(3, ci=ci), pytest.mark.slow)
+    leave_a_sample([*cases, slow])
+    assert sum(not case.slow for case in cases) == 3
+    assert sum(case.slow and case.ci for case in cases) == count - 3
+    assert not any(case.ci and not case.slow for case in cases), "CI would run it twice"
+    assert not slow.ci, "it was slow before"
+
+
 @pytest.mark.parametrize(
-    "mark", [pytest.mark.sampled, pytest.mark.sampled(0), pytest.mark.sampled("3"), pytest.mark.sampled(1, 2)]
+    "mark",
+    [
+        pytest.mark.sampled,
+        pytest.mark.sampled(0),
+        pytest.mark.sampled("3"),
+        pytest.mark.sampled(1, 2),
+        pytest.mark.sampled(3, ci=2),
+        pytest.mark.sampled(3, ci="some"),
+        pytest.mark.sampled(3, slow=4),
+    ],
 )
 def test_a_mark_without_a_number_is_refused(mark: pytest.MarkDecorator) -> None:
-    with pytest.raises(pytest.UsageError, match="sampled needs a number of cases"):
+    with pytest.raises(pytest.UsageError, match=r"sampled (needs a number of cases|takes ci=)"):
         leave_a_sample([SampledItem("test_many[1]", mark)])  # type: ignore[list-item]
 
 

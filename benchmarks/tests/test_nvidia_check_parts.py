@@ -114,6 +114,8 @@ PROBLEMS = (
 )
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_processes_side_by_side_check_unlike_problems(setting: Setting) -> None:
     found = validate("cases", PROBLEMS, setting, 120)
     assert [r.name for r in found] == ["a", "b", "c", "d"]
@@ -125,6 +127,8 @@ def test_processes_side_by_side_check_unlike_problems(setting: Setting) -> None:
     assert "K012" in (found[3].why or "")
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_a_problem_with_a_kernel_of_its_own_is_checked_with_it(setting: Setting) -> None:
     """It is not in the sweep, whose problems have their first kernels, and the rows keep their order."""
     named = replace(PROBLEMS[0], name="named", kernel="no such kernel")
@@ -192,6 +196,8 @@ def test_what_the_sanitizer_says(code: int, said: str, verdict: str, words: str 
     assert (why is None) if words is None else (words in (why or ""))
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_the_sanitizer_is_asked_for_every_case_and_tool(setting: Setting) -> None:
     asked: list[Sequence[str]] = []
 

@@ -76,7 +76,7 @@ def test_blocks_and_stray_commands_are_noticed(tmp_path: Path) -> None:
 @pytest.mark.promise(
     "Every command that a page shows works as shown.", "`list-kernels` lists the kernels of an architecture."
 )
-@pytest.mark.sampled(25)
+@pytest.mark.sampled(5, ci=25)
 @pytest.mark.parametrize("how", DEFAULT, ids=lambda how: how.text)
 def test_a_command(how: How, room: Room, served: Served) -> None:
     """Only a line that needs a shell has one here. The slow suite runs each in a process of its own."""

@@ -122,6 +122,7 @@ def cases() -> Iterator[Any]:
             yield pytest.param(fault, dtype, EACH, kind, marks=pytest.mark.slow)
 
 
+@pytest.mark.sampled(1, ci="all")
 @pytest.mark.parametrize(("fault", "dtype", "count", "kind"), list(cases()))
 def test_a_planted_fault_is_caught(
     registry: Registry, plant: Plant, fault: Fault, dtype: DType, count: int, kind: Kind
@@ -168,6 +169,8 @@ def backward_cases() -> Iterator[Any]:
             yield pytest.param(fault, dtype, marks=() if (fault, dtype) == IN_DEFAULT else (pytest.mark.slow, *ci))
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 @pytest.mark.parametrize(("fault", "dtype"), list(backward_cases()))
 def test_a_fault_planted_in_backward_is_caught(
     registry: Registry, plant: Plant, fault: BackwardFault, dtype: str
@@ -198,6 +201,8 @@ def cache_cases() -> Iterator[Any]:
         yield pytest.param(fault, dtype, marks=(pytest.mark.slow, *ci) if number else ())
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 @pytest.mark.parametrize(("fault", "dtype"), list(cache_cases()))
 def test_a_fault_planted_around_a_cache_is_caught(
     registry: Registry, plant: Plant, fault: CacheFault, dtype: str
@@ -233,6 +238,8 @@ def byte_cases() -> Iterator[Any]:
         yield pytest.param(fault, kind, marks=(pytest.mark.slow, pytest.mark.ci) if number else ())
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 @pytest.mark.parametrize(("fault", "kind"), list(byte_cases()))
 def test_a_fault_planted_in_8_bit_keys_is_caught(
     registry: Registry, plant: Plant, fault: ByteFault, kind: Kind

@@ -48,6 +48,7 @@ def texts(tree: Path, folder: Path) -> dict[str, list[str]]:
     return found
 
 
+@pytest.mark.sampled(1, ci="all")
 @pytest.mark.parametrize("plant", [Plant("fp32", ARCH, TILE, (1.1,)), Plant("fp32", ARCH)], ids=["tile", "delay"])
 def test_only_the_planted_kernel_has_another_text(tmp_path: Path, plant: Plant) -> None:
     before, after = texts(CHECKOUT, tmp_path), texts(checkout(tmp_path / "copy", plant), tmp_path)

@@ -32,7 +32,7 @@ from tests.support.pasting import pasted, words_after_fmha
 COUNT, CHUNKS, EACH = 4000, 40, 100
 IN_CI, MORE_CHUNKS = 8, 100
 """Chunks of the default suite and of what CI runs afterwards; and of all suites together."""
-IN_DEFAULT, ALL = slice(0, 25), slice(0, EACH)
+IN_DEFAULT, ALL = slice(0, 6), slice(0, EACH)
 """The problems of the first chunk that the default suite runs: all families and dtypes, most kernels. CI runs its others."""
 
 IN_A_ROW = 2
@@ -249,6 +249,7 @@ def test_refused_problems_say_why(registry: Registry, count: int) -> None:
     assert len({a.problem for a in asked}) == count
 
 
+@pytest.mark.sampled(3, ci="all")
 @pytest.mark.parametrize("n", range(len(REFUSALS)))
 def test_a_refused_command_line_exits_3(n: int, fmha: Fmha) -> None:
     wanted = refused(n)

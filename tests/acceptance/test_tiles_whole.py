@@ -86,6 +86,8 @@ def test_problems_of_every_kind(with_tiles: None) -> None:
     assert list(failing([Problem.from_cli(line) for line in LINES], arch=None)) == []
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_sample(with_tiles: None) -> None:
     assert list(failing(list(islice(fitting(0), COMMON)))) == []
 

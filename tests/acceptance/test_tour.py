@@ -119,6 +119,8 @@ def walked(terminal: Terminal, chosen: list[Step], replaced: dict[str, str]) -> 
 
 
 @pytest.mark.promise("Tables fit any terminal: no number is cut, and a column that is left out is named.")
+@pytest.mark.slow
+@pytest.mark.ci
 def test_a_sample_of_the_tour(terminal: Terminal) -> None:
     assert walked(terminal, QUICK, {}) == []
 

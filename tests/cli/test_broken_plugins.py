@@ -105,6 +105,7 @@ def test_nothing_else_breaks(within: Within, site: Path) -> None:
 
 
 @pytest.mark.promise("A broken plugin breaks nothing else, and is exit code 4 where it is named.")
+@pytest.mark.sampled(1, ci="all")
 @pytest.mark.parametrize("argv", [("doctor", "torn"), ("run", "--backend", "torn"), ("run", "--backend", "typo")])
 def test_a_broken_plugin_asked_for_by_name_is_exit_4(within: Within, site: Path, argv: tuple[str, ...]) -> None:
     assert within(site, *argv, "--json").code == 4
@@ -131,6 +132,7 @@ def faulty(folder: Path, old: str, new: str) -> tuple[Path, int]:
     return folder / "fmha_faulty.py", before.count("\n") + 1
 
 
+@pytest.mark.sampled(2, ci="all")
 @pytest.mark.parametrize("member", FAULTS)
 def test_an_exception_of_a_plugin_is_told_once_with_its_member_file_and_line(
     within: Within, member: str, tmp_path: Path

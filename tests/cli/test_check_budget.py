@@ -27,6 +27,7 @@ def checks(result: Result) -> dict[str, Any]:
     "`validate` runs five fills with poison, guard zones and repeats, and counts the rows compared.",
     "A row says which share of its output was judged; fills with known answers judge all of it.",
 )
+@pytest.mark.sampled(1, ci="all")
 @pytest.mark.parametrize("command", ["run", "bench", "validate"])
 def test_every_command_says_how_many_rows_it_compared(fmha: Fmha, command: str) -> None:
     more = ("--budget", "0.02", "--peak", "spec") if command == "bench" else ()
@@ -42,6 +43,8 @@ def test_every_command_says_how_many_rows_it_compared(fmha: Fmha, command: str) 
     assert f"%), {share:.0f} % of rows" in table.out, table.out
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_validate_judges_every_row_with_two_more_fills(fmha: Fmha) -> None:
     part = checks(fmha("validate", *HONEST, *LITTLE, "--json"))
     assert tuple(part) == (*FILLS, *CLOSED_FILLS)

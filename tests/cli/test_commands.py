@@ -87,7 +87,7 @@ def test_every_command_is_here() -> None:
 
 
 @pytest.mark.promise("stdout carries data only; messages go to stderr.")
-@pytest.mark.sampled(14)
+@pytest.mark.sampled(5, ci=14)
 @pytest.mark.parametrize("name", EVERY)
 def test_json_is_one_valid_document_with_sorted_keys(fmha: Fmha, request: pytest.FixtureRequest, name: str) -> None:
     if name.startswith("cache"):
@@ -106,7 +106,7 @@ OTHER_FORMATS = [
 
 
 @pytest.mark.promise("stdout carries data only; messages go to stderr.")
-@pytest.mark.sampled(12)
+@pytest.mark.sampled(4, ci=12)
 @pytest.mark.parametrize(
     "name",
     # A sweep gives the report of its step, as tests/cli/test_sweep.py shows, and starts a process for each format.
@@ -140,6 +140,8 @@ def test_every_option_reaches_a_variable_and_help(fmha: Fmha) -> None:
 
 
 @pytest.mark.promise("Lists and ranges run a sweep, whose rows come in order.")
+@pytest.mark.slow
+@pytest.mark.ci
 def test_rows_of_a_sweep_come_in_order_and_are_announced(fmha: Fmha) -> None:
     done = fmha("run", *SMALL, "--dtype", "fp16,bf16", "--mask", "none", "--mask", "causal", "--json")
     problems = [(r["problem"]["dtype"], r["problem"]["mask"]) for r in done.document["records"]]
@@ -211,6 +213,8 @@ def test_a_sweep_writes_one_file_for_each_row(fmha: Fmha) -> None:
     assert sorted(p.name for p in Path.cwd().glob("o-*.npy")) == ["o-1.npy", "o-2.npy"]
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_a_row_ends_after_its_longest_time(fmha: Fmha) -> None:
     """Without it a row takes ten samples, however small the budget is."""
     bench = ("bench", *SMALL, "--budget", "1e-9", "--json")
@@ -315,6 +319,8 @@ def test_doctor_judges_what_is_named(fmha: Fmha) -> None:
 
 
 @pytest.mark.usefixtures("few_plugins")
+@pytest.mark.slow
+@pytest.mark.ci
 def test_doctor_fails_for_a_named_backend_that_is_broken(fmha: Fmha, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fmha_null.rank_of", lambda kernel: (-ord(kernel.algorithm.behaviour.value[0]),))
     assert fmha("doctor").code == 0
@@ -324,6 +330,8 @@ def test_doctor_fails_for_a_named_backend_that_is_broken(fmha: Fmha, monkeypatch
     assert states["null"] == "failed"
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_no_command_replaces_a_file(fmha: Fmha) -> None:
     """Commands that run use the file, or refuse it before anything runs."""
     row = ("--backend", "null", "-H", "1", "-s", "8", "-d", "8", "--dtype", "fp32", "--bias-file", "b.npy")

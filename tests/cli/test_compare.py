@@ -162,6 +162,8 @@ def test_commands_in_turns_confirm_what_is_suspicious(fmha: Fmha) -> None:
     assert Path("a.json.again").read_text() == "12"
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_stored_runs_are_confirmed_by_commands(fmha: Fmha) -> None:
     """What two stored runs made suspicious is decided by fresh processes: here nothing is left of it."""
     calm, other = processes(1_000_000, 5, 12), processes(1_000_000, 6, 12)
@@ -183,6 +185,8 @@ def test_no_confirmation_where_none_is_wanted(fmha: Fmha) -> None:
     assert not Path("b.json.again").exists()
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_bench_is_such_a_command_and_runs_only_what_is_asked(fmha: Fmha) -> None:
     words = ("bench", "--backend", "null", "-H", "1", "-s", "16,32", "-d", "8", "--budget", "0.05")
     bench = shlex.join((sys.executable, "-m", "fmha_cli", *words))

@@ -73,6 +73,7 @@ def test_counting_asks_no_other_backend() -> None:
     assert "backends.cpu" not in done.stdout
 
 
+@pytest.mark.sampled(1, ci="all")
 @pytest.mark.parametrize(
     "more",
     [

@@ -36,6 +36,8 @@ def test_a_mistake_in_the_tree_is_exit_1(fmha: Fmha, tree: Path, tmp_path: Path)
 
 
 @pytest.mark.promise("An edited tree is built by the rules of its revision, marked, and compared with the old one.")
+@pytest.mark.slow
+@pytest.mark.ci
 def test_inspect_compares_two_trees(fmha: Fmha, tree: Path, tmp_path: Path) -> None:
     edited = tree_backend.make(tmp_path / "edited", kernel="another way\n")
     done = fmha("inspect", "--arch", "null", "--diff", K, f"{K}@{edited}", "--json")

@@ -19,6 +19,8 @@ from tests.support.fixtures.emulated import Sees, Told
 ON = (*SMALL, "--device", ID)
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_every_format_says_where_and_tells_no_time(fmha: Fmha, emulator: Told) -> None:
     done = fmha("run", *ON, "--json")
     assert done.code == 0, done.err
@@ -42,6 +44,7 @@ def test_every_format_says_where_and_tells_no_time(fmha: Fmha, emulator: Told) -
 
 
 @pytest.mark.promise("Exit code 1: a row is WRONG, OUT_OF_BOUNDS, HAZARD, NONDETERMINISTIC or MISTRUSTED.")
+@pytest.mark.sampled(1, ci="all")
 @pytest.mark.parametrize("command", ["run", "validate"])
 def test_a_hazard_is_exit_1_and_is_shown(fmha: Fmha, emulator: Told, sees: Sees, command: str) -> None:
     sees("missing-wait")
@@ -119,6 +122,8 @@ def test_a_device_that_is_not_installed(fmha: Fmha, emulator: Told) -> None:
     assert "emu:null" in done.err
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_inspect_executed(fmha: Fmha, emulator: Told) -> None:
     done = fmha("inspect", "--executed", *ON, "--causal", "--json")
     assert done.code == 0, done.err

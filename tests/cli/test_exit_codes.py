@@ -69,6 +69,7 @@ def firsts(cases: Sequence[tuple[Any, ...]]) -> list[Any]:
     "Exit code 0: every requested row is good.",
     "Exit code 1: a row is WRONG, OUT_OF_BOUNDS, HAZARD, NONDETERMINISTIC or MISTRUSTED.",
 )
+@pytest.mark.sampled(1, ci="all")
 @pytest.mark.parametrize(("code", "argv", "verdict"), firsts(ROWS))
 def test_codes_of_rows(home: Path, code: int, argv: list[str], verdict: str) -> None:
     done = fmha_process(*argv, "--json")
@@ -90,6 +91,7 @@ def verdicts_are(verdict: str, out: str) -> None:
 
 
 @pytest.mark.promise("Exit code 2: a bad flag, a name that does not exist, or an impossible problem.")
+@pytest.mark.sampled(1, ci="all")
 @pytest.mark.parametrize(("code", "argv"), firsts(ERRORS))
 def test_codes_of_errors(home: Path, code: int, argv: list[str]) -> None:
     done = fmha_process(*argv, "--json")
@@ -152,6 +154,7 @@ def interrupted_after(rows: int, argv: Sequence[str], by: signal.Signals) -> tup
 
 
 @pytest.mark.promise("Exit code 130: interrupted; no row is lost, and the run can be resumed.")
+@pytest.mark.sampled(1, ci="all")
 @pytest.mark.parametrize("by", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_130_loses_nothing_and_resumes(fmha: Fmha, by: signal.Signals) -> None:
     sweep = ("run", *SMALL, "--dtype", "fp16", "--softcap", "1:8:+1", "--kernel", kernel(Behaviour.SLOW), "--jsonl")

@@ -31,6 +31,7 @@ def test_a_supported_problem(fmha: Fmha) -> None:
 
 
 @pytest.mark.promise("Exit code 3: no backend supports the problem; the smallest change that would work is named.")
+@pytest.mark.sampled(2, ci="all")
 @pytest.mark.parametrize(
     ("argv", "change"),
     [
@@ -134,6 +135,8 @@ def test_two_kernels_are_compared(fmha: Fmha, pair: tuple[dict[str, str], dict[s
     assert max(map(len, shown.splitlines())) <= 80
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_a_refused_kernel_and_one_that_is_no_candidate_are_compared(fmha: Fmha, explained: dict[str, Any]) -> None:
     refused = next(d for d in explained["decisions"] if d["kernel"] and [r["id"] for r in d["reasons"]] == ["K008"])
     backward = fmha("list-kernels", "--arch", "gfx942", "--family", "bwd_dq_dk_dv", "--jsonl").out.splitlines()[0]
@@ -153,6 +156,7 @@ def test_wrong_pairs_of_kernels(fmha: Fmha, pair: tuple[dict[str, str], dict[str
     assert fmha(*CK, FMHA_WHY=first["kernel"]).code == 2
 
 
+@pytest.mark.sampled(1, ci="all")
 @pytest.mark.parametrize("argv", [REFUSED, CK, ("explain", "-s", "64"), ("explain", "--backend", "null")])
 @pytest.mark.parametrize("columns", ["80", pytest.param("60", marks=pytest.mark.slow)])
 def test_the_answer_fits_a_terminal(fmha: Fmha, argv: tuple[str, ...], columns: str) -> None:
@@ -239,6 +243,8 @@ def codes_in_the_source() -> Iterator[str]:
 
 
 @pytest.mark.promise("Every rule and error has a page, those of plugins too.")
+@pytest.mark.slow
+@pytest.mark.ci
 def test_every_code_has_a_page() -> None:
     known = set(error_pages()) | set(build_registry().rules())
     assert set(codes_in_the_source()) - known == set()
@@ -314,6 +320,7 @@ def test_the_best_kernel_of_every_backend_is_shown(fmha: Fmha) -> None:
     assert {row[2]: row[1] for row in reversed(rows)} == {name: d["digest"][:12] for name, d in best.items()}
 
 
+@pytest.mark.sampled(1, ci="all")
 @pytest.mark.parametrize(("arch", "whole"), [("sm_90", "sm_90a"), ("sm_100", "sm_100a")])
 def test_an_architecture_that_lacks_kernels_of_the_same_chip_says_so(fmha: Fmha, arch: str, whole: str) -> None:
     said = " ".join(fmha("explain", "--arch", arch, "-s", "128").err.split())

@@ -116,6 +116,8 @@ def test_the_message_of_an_emptied_filter_counts_all_kernels(fmha: Fmha) -> None
     assert "matches none of the 78 kernels that match family:bwd_dot_do_o" in done.err
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_a_kernel_that_is_refused_by_name_says_why(fmha: Fmha) -> None:
     listed = fmha(*CK, "--arch", "gfx1201", "--profile", "receipt:0", "--family", "batch_prefill", "--json").document
     done = fmha("inspect", listed["kernels"][0]["name"])

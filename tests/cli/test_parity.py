@@ -81,6 +81,8 @@ EXPECTED = {
 """Form of the stand-in -> outcome and exit code; this tool's side passes."""
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_the_outcome_of_every_form(fmha: Fmha, programs: Path, tmp_path: Path) -> None:
     """All of them in one command, one form for each number of heads."""
     suite = suite_of(tmp_path, *({"h": str(heads)} for heads in range(1, len(EXPECTED) + 1)))
@@ -96,6 +98,7 @@ OFTEN = {outcome: form for form, outcome in reversed(EXPECTED.items())}.values()
 """The first form of each outcome and exit code, whose exit code is looked at in the default run."""
 
 
+@pytest.mark.sampled(2, ci="all")
 @pytest.mark.parametrize(
     "form", [pytest.param(form, marks=[] if form in OFTEN else pytest.mark.slow) for form in EXPECTED]
 )
@@ -207,6 +210,8 @@ def test_listing_says_what_both_sides_would_get(fmha: Fmha) -> None:
     assert one["outcome"] is None
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_rows_come_one_by_one_in_order(fmha: Fmha, programs: Path) -> None:
     argv = ("parity", "--upstream-bin", str(programs), *NULL, "--limit", "4")
     rows = [json.loads(line) for line in fmha(*argv, "--jsonl").out.splitlines()]
@@ -216,6 +221,8 @@ def test_rows_come_one_by_one_in_order(fmha: Fmha, programs: Path) -> None:
     assert "test_fmha_parity.py (86591de476db)" in table
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_times_are_taken_in_turns(fmha: Fmha, programs: Path, tmp_path: Path) -> None:
     """Seven rounds give a ratio with an interval. The timed runs skip validation and keep every other setting."""
     log = tmp_path / "log"
@@ -239,6 +246,8 @@ def test_times_are_taken_in_turns(fmha: Fmha, programs: Path, tmp_path: Path) ->
         assert set(timing) <= set(line)
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_a_case_without_times_keeps_its_outcome(fmha: Fmha, programs: Path) -> None:
     argv = ("parity", "--upstream-bin", str(programs), "--backend", "null", "--limit", "1", "--rounds", "6", "--json")
     done = fmha(*argv, STANDIN="hip-error@v=0;valid")

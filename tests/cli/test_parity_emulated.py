@@ -46,6 +46,7 @@ def test_both_sides_run_there_once_and_nothing_is_timed(
     assert len(log.read_text().splitlines()) == 1
 
 
+@pytest.mark.sampled(1, ci="all")
 @pytest.mark.parametrize(
     ("ours", "theirs", "outcome"),
     [

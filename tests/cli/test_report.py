@@ -74,6 +74,8 @@ def test_compare_brings_both_runs_and_the_forest_plot(fmha: Fmha, home: Path) ->
     assert json.loads(fmha("compare", old, new, "--html", "c.html", "--json").out)["rows"]
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_svg_files_go_into_a_folder(fmha: Fmha, rows: str) -> None:
     assert fmha("report", rows, "--svg", "figures/new").code == 0
     assert {path.name for path in Path("figures/new").iterdir()} == {
@@ -121,6 +123,8 @@ def test_without_the_extra_one_line_names_it(
 
 
 @pytest.mark.promise("`fmha report` writes a self-contained HTML page, and `bench --plot` draws in the terminal.")
+@pytest.mark.slow
+@pytest.mark.ci
 def test_bench_draws_below_its_table_and_never_into_data(fmha: Fmha, home: Path) -> None:
     sizes = ("--seqlen", "16,32,64")
     done = fmha(*SWEPT, *sizes, "--plot", COLUMNS="80")

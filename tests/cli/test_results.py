@@ -204,6 +204,8 @@ def test_nothing_is_kept_where_nothing_is_wanted(fmha: Fmha, store: Path, words:
     assert len(fmha("results", "ls", "--json").document["runs"]) == 2
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_store_names_another_place_and_overrides_a_variable(fmha: Fmha, store: Path) -> None:
     assert fmha(*NULL, "--store", "mine.sqlite", FMHA_NO_STORE="1").code == 0
     assert len(load_run("latest", Path("mine.sqlite")).records) == 1

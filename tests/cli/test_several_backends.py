@@ -27,6 +27,7 @@ def backends(document: Any) -> list[str]:
 
 # tests/walk/test_compared_backends.py has the rows of ``validate`` by default.
 @pytest.mark.promise("`--backend a,b` interleaves the backends on one device, and a bad row costs only itself.")
+@pytest.mark.sampled(1, ci="all")
 @pytest.mark.parametrize("command", ["run", pytest.param("validate", marks=pytest.mark.slow), "bench"])
 def test_a_sweep_has_one_row_for_each_problem_and_backend(fmha: Fmha, command: str) -> None:
     done = fmha(
@@ -41,6 +42,8 @@ def test_a_sweep_has_one_row_for_each_problem_and_backend(fmha: Fmha, command: s
 
 
 @pytest.mark.promise("`--backend a,b` interleaves the backends on one device, and a bad row costs only itself.")
+@pytest.mark.slow
+@pytest.mark.ci
 def test_the_table_names_the_backends_and_what_times_are_compared_with(fmha: Fmha) -> None:
     done = fmha("bench", *SMALL, "--backend", "one,apart,two", *QUICK["bench"])
     assert done.code == 0, done.err
@@ -66,6 +69,7 @@ def test_variables_and_files_name_several_too(fmha: Fmha) -> None:
     assert "fmha.toml" in wrong.err
 
 
+@pytest.mark.sampled(4, ci="all")
 @pytest.mark.parametrize(
     ("argv", "words"),
     [

@@ -72,6 +72,8 @@ def test_impossible_lines_may_be_dropped(fmha: Fmha, tmp_path: Path) -> None:
     assert f"dropped {path}:1" in done.err
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_a_sweep_whose_time_is_over_is_finished_later(fmha: Fmha, listed: Path, states: Path) -> None:
     done = fmha(*NULL, "--problems", str(listed), "--time-limit", "0.001", "--json")
     assert done.code == 4
@@ -88,6 +90,8 @@ def test_a_sweep_whose_time_is_over_is_finished_later(fmha: Fmha, listed: Path, 
     assert not list((states / "sweeps").iterdir())
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_workers_share_a_device_where_nothing_is_timed(fmha: Fmha, states: Path) -> None:
     words = ("--backend", "cpu", "-H", "1", "-s", "8,16", "-d", "8", "--chunk", "1", "--no-store")
     done = fmha("sweep", "--step", "validate", "--devices", "cpu*2", "--fill", "normal", *words, "--jsonl")

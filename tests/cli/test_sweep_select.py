@@ -37,6 +37,8 @@ def swept(fmha: Fmha, *words: str) -> list[tuple[str, str]]:
 
 
 @pytest.mark.promise("`fmha tune` remembers the fastest kernel, and `run`, `validate`, `bench` and sweeps choose it.")
+@pytest.mark.slow
+@pytest.mark.ci
 def test_a_sweep_chooses_as_run_does(fmha: Fmha) -> None:
     assert swept(fmha) == swept(fmha, "run", *SHAPE, "-s", "8,32", "--json") == [TUNED, OUTSIDE]
     assert swept(fmha, *SWEEP, "--select", "default") == [OUTSIDE, OUTSIDE]

@@ -113,5 +113,7 @@ def test_an_unknown_column_is_refused_before_any_work(fmha: Fmha, home: Path) ->
     assert fmha("run", *SMALL, "--limit", "0").code == 2
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_options_have_variables(fmha: Fmha) -> None:
     assert fmha("profiles", FMHA_COLUMNS="profile", FMHA_LIMIT="1").out.splitlines()[0] == "profile"

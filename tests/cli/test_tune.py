@@ -71,6 +71,7 @@ def test_the_fastest_is_remembered_and_chosen_from_then_on(fmha: Fmha) -> None:
 
 @pytest.mark.promise("`fmha tune` remembers the fastest kernel, and `run`, `validate`, `bench` and sweeps choose it.")
 @pytest.mark.usefixtures("remembered")
+@pytest.mark.sampled(1, ci="all")
 @pytest.mark.parametrize("command", ["validate", "bench"])
 def test_validate_and_bench_choose_it_too(fmha: Fmha, command: str) -> None:
     more = ("--fill", "normal") if command == "validate" else ("--budget", "0.02", "--peak", "spec")
@@ -81,6 +82,7 @@ def test_validate_and_bench_choose_it_too(fmha: Fmha, command: str) -> None:
 
 
 @pytest.mark.promise("The default stays unless another kernel is surely faster by `--min-gain` and validated.")
+@pytest.mark.sampled(1, ci="all")
 @pytest.mark.parametrize("speed", [Speed.SAME, Speed.UNSURE, Speed.SLOWER])
 def test_the_default_is_kept_unless_another_is_surely_faster(
     fmha: Fmha, monkeypatch: pytest.MonkeyPatch, speed: Speed
@@ -95,6 +97,7 @@ def test_the_default_is_kept_unless_another_is_surely_faster(
 
 
 @pytest.mark.promise("The default stays unless another kernel is surely faster by `--min-gain` and validated.")
+@pytest.mark.sampled(1, ci="all")
 @pytest.mark.parametrize(("least", "state"), [("5", "tuned"), ("20", "kept")])
 def test_a_winner_is_faster_by_the_least_gain(
     fmha: Fmha, monkeypatch: pytest.MonkeyPatch, least: str, state: str
@@ -110,6 +113,8 @@ def test_a_winner_is_faster_by_the_least_gain(
 
 @pytest.mark.promise("The default stays unless another kernel is surely faster by `--min-gain` and validated.")
 @pytest.mark.usefixtures("sure")
+@pytest.mark.slow
+@pytest.mark.ci
 def test_a_winner_that_does_not_validate_is_not_remembered(fmha: Fmha, monkeypatch: pytest.MonkeyPatch) -> None:
     """It writes into gaps that the tensors of the search do not have."""
     monkeypatch.setenv("RING_VARIANTS", "oob_gap")
@@ -120,6 +125,8 @@ def test_a_winner_that_does_not_validate_is_not_remembered(fmha: Fmha, monkeypat
 
 @pytest.mark.promise("A tuned kernel counts only in its scope, is legal by rules, and computes attention.")
 @pytest.mark.usefixtures("sure")
+@pytest.mark.slow
+@pytest.mark.ci
 def test_every_candidate_has_a_row_whatever_becomes_of_it(fmha: Fmha, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RING_VARIANTS", "honest,build_error,wrong_value,segfault")
     (row,) = tuned(fmha)
@@ -169,6 +176,7 @@ def test_a_dry_run_does_nothing(fmha: Fmha, ring: Path) -> None:
 
 @pytest.mark.promise("`explain` says why a tuned kernel is not used, and files for other projects are exact.")
 @pytest.mark.usefixtures("remembered")
+@pytest.mark.sampled(1, ci="all")
 @pytest.mark.parametrize(
     ("env", "word"), [({"RING_DEVICE": "another"}, "device"), ({"RING_VARIANTS": "zeros"}, "no such kernel")]
 )
@@ -191,6 +199,8 @@ def test_explain_says_why_a_tuned_kernel_is_not_used(
 
 @pytest.mark.promise("A tuned kernel counts only in its scope, is legal by rules, and computes attention.")
 @pytest.mark.usefixtures("sure")
+@pytest.mark.slow
+@pytest.mark.ci
 def test_between_tuned_lengths_the_nearer_one_decides(fmha: Fmha, monkeypatch: pytest.MonkeyPatch) -> None:
     tuned(fmha, *SHAPE, "-s", "8")
     monkeypatch.setattr(confirming.Confirmer, "difference", lambda self, default, winner: difference(Speed.SAME))

@@ -83,6 +83,8 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="nothing is kill
 
 
 @pytest.mark.promise("An interrupted `fmha tune` goes on where it stopped, and reuses nothing of another run.")
+@pytest.mark.slow
+@pytest.mark.ci
 def test_after_a_kill_the_same_command_goes_on(fmha: Fmha, ring: Path, killed: Path, searches: list[int]) -> None:
     before = fmha("results", "show", "latest", "--json").document["records"]
     (first,) = fmha("tune", "ls", "--json").document["entries"]
@@ -122,6 +124,8 @@ def test_nothing_of_another_run_is_reused(
     assert killed.exists()
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_anew_starts_over(fmha: Fmha, ring: Path, killed: Path, searches: list[int]) -> None:
     found, said = states(fmha, "--anew")
     assert found == ["tuned"] * 3
@@ -131,6 +135,8 @@ def test_anew_starts_over(fmha: Fmha, ring: Path, killed: Path, searches: list[i
 
 
 @pytest.mark.promise("An interrupted `fmha tune` goes on where it stopped, and reuses nothing of another run.")
+@pytest.mark.slow
+@pytest.mark.ci
 def test_a_choice_among_other_sources_is_made_anew(
     fmha: Fmha, killed: Path, searches: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -175,6 +181,8 @@ def test_a_damaged_journal_is_refused(fmha: Fmha, killed: Path) -> None:
 
 @pytest.mark.promise("An interrupted `fmha tune` goes on where it stopped, and reuses nothing of another run.")
 @pytest.mark.usefixtures("searches")
+@pytest.mark.slow
+@pytest.mark.ci
 def test_a_folder_that_cannot_be_written_costs_one_line(fmha: Fmha, ring: Path) -> None:
     (ring.parent / "state").write_text("no folder")
     found, said = states(fmha)

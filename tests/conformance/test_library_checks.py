@@ -63,6 +63,8 @@ def test_a_rule_that_is_missing_is_noticed(tmp_path: Path) -> None:
 
 
 @pytest.mark.promise("The conformance tests find rules that refuse too little or too much, and foreign imports.")
+@pytest.mark.slow
+@pytest.mark.ci
 def test_a_rule_that_refuses_too_much_is_noticed_unless_the_reason_is_given(tmp_path: Path) -> None:
     strict = subject(tmp_path / "cache", MASKS, DIMS)
     with pytest.raises(AssertionError, match=r"computed rightly:\n\[.K991.\] .*--hdim-v 16"):

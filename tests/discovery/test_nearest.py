@@ -75,7 +75,7 @@ LIKE_OTHERS = ("pages of one key", "append", "splits", "layout")
 
 
 @pytest.mark.promise("The smallest change that `explain` names is the smallest, and works.")
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(1, ci=4)
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=pytest.mark.slow if name in LIKE_OTHERS else ()) for name in FIRST]
 )
@@ -140,6 +140,7 @@ def refused(arch: str, count: int) -> list[Problem]:
 
 
 @pytest.mark.promise("The smallest change that `explain` names is the smallest, and works.")
+@pytest.mark.sampled(1, ci="all")
 @pytest.mark.parametrize(("arch", "count"), [("sm_86", 4), ("gfx942", 2)])
 def test_every_printed_change_works(arch: str, count: int) -> None:
     found = [check_every_change(problem, arch, asks=20) for problem in refused(arch, count)]

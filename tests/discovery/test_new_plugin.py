@@ -53,7 +53,13 @@ def test_nothing_is_overwritten(tmp_path: Path) -> None:
 
 
 @pytest.mark.promise("A plugin backend of less than 150 lines passes the published conformance tests.")
-@pytest.mark.parametrize("chosen", ["not (check_claims or check_times)", pytest.param("", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "chosen",
+    [
+        pytest.param("not (check_claims or check_times)", marks=[pytest.mark.slow, pytest.mark.ci]),
+        pytest.param("", marks=pytest.mark.slow),
+    ],
+)
 def test_the_new_plugin_is_installed_and_passes_its_tests(tmp_path: Path, chosen: str) -> None:
     """In a separate folder next to this environment, through its entry point and the published conformance tests.
 

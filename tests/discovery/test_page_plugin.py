@@ -29,7 +29,13 @@ def test_it_is_short() -> None:
 
 
 @pytest.mark.promise("A plugin backend of less than 150 lines passes the published conformance tests.")
-@pytest.mark.parametrize("claims", [4, pytest.param(checks.RUN, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "claims",
+    [
+        pytest.param(4, marks=[pytest.mark.slow, pytest.mark.ci]),
+        pytest.param(checks.RUN, marks=pytest.mark.slow),
+    ],
+)
 def test_it_passes_the_conformance_tests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, claims: int) -> None:
     monkeypatch.setattr(checks, "RUN", claims)
     (tmp_path / "numpy_attention.py").write_text(shown(), "utf-8")

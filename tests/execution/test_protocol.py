@@ -18,6 +18,8 @@ messages = st.dictionaries(st.text(max_size=8), values, max_size=5)
 
 
 @given(sent=st.lists(messages, max_size=5), cuts=st.lists(st.integers(1, 40), min_size=1, max_size=50))
+@pytest.mark.slow
+@pytest.mark.ci
 def test_messages_survive_any_cut(sent: list[dict[str, Any]], cuts: list[int]) -> None:
     stream = b"".join(encode(message) for message in sent)
     decoder, got, at, turn = Decoder(), [], 0, 0

@@ -85,6 +85,7 @@ def test_a_bad_probe_is_broken_and_says_why(supervisor: Supervisor, entry: str, 
     assert supervisor.probe(NULL, "null").state is State.OK
 
 
+@pytest.mark.sampled(2, ci="all")
 @pytest.mark.parametrize(
     ("attribute", "verdict", "words"),
     [
@@ -317,6 +318,8 @@ def test_a_sigkill_after_an_oom_kill_is_out_of_memory(job: Job, monkeypatch: pyt
     worker.close()
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_no_descriptor_is_left_behind(job: Job) -> None:
     def descriptors() -> int:
         return len(os.listdir("/proc/self/fd"))

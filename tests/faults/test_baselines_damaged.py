@@ -73,6 +73,7 @@ MEMBERS = {
 }
 
 
+@pytest.mark.sampled(6, ci="all")
 @pytest.mark.parametrize("name", MEMBERS)
 def test_a_row_with_a_damaged_member_is_refused(fmha: Fmha, report: Any, name: str) -> None:
     path, value = MEMBERS[name]

@@ -42,6 +42,8 @@ def faults(worker: Served, seed: int, part: slice, bases: tuple[str, ...]) -> li
     return found
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_the_bases_are_good(worker: Served) -> None:
     for base in lines.QUICK:
         done = worker.run(base.split())
@@ -84,6 +86,8 @@ def test_the_judge_sees_what_it_is_for() -> None:
     assert Done(("run",), 2, "", "error[E001]: no").fault() is None
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_a_command_that_hangs_is_killed_and_the_next_one_runs(tmp_path: Path) -> None:
     worker = Served(tmp_path, 3.0)
     slow = ["run", "--backend", "null", "--kernel", "behaviour:hang"]

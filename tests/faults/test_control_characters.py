@@ -39,6 +39,7 @@ def crashes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.promise("Text from elsewhere reaches a terminal with its control characters shown, never obeyed.")
 @pytest.mark.usefixtures("crashes")
+@pytest.mark.sampled(3, ci="all")
 @pytest.mark.parametrize("form", FORMATS)
 @pytest.mark.parametrize("to_file", [False, True])
 def test_a_kernels_message_is_shown_not_obeyed(fmha: Fmha, tmp_path: Path, form: str | None, to_file: bool) -> None:
@@ -64,6 +65,7 @@ def test_only_our_own_colours_are_painted(fmha: Fmha) -> None:
 
 
 @pytest.mark.promise("Text from elsewhere reaches a terminal with its control characters shown, never obeyed.")
+@pytest.mark.sampled(1, ci="all")
 @pytest.mark.parametrize("flag", ["--q", "--resume", "--arch", "--mask", "-o"])
 def test_names_are_shown_not_obeyed(tmp_path: Path, flag: str) -> None:
     environ = {**os.environ, "XDG_CACHE_HOME": str(tmp_path)}

@@ -96,7 +96,7 @@ def journalled_once(fmha: Fmha, journals: Journals, words: Words) -> None:
 
 
 @pytest.mark.promise("A journal of another invocation is not resumed, nor a record that was changed.")
-@pytest.mark.sampled(12)
+@pytest.mark.sampled(3, ci=12)
 @pytest.mark.parametrize("name", OTHERS)
 def test_another_invocation_is_refused_with_what_differs(fmha: Fmha, journals: Journals, name: str) -> None:
     first, second, why = OTHERS[name]
@@ -119,6 +119,8 @@ def test_a_nondeterministic_kernel_keeps_no_pass_of_run(fmha: Fmha) -> None:
     refused(fmha, ("validate", *row), "the command is validate here, run in the journal")
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_a_changed_tensor_file_is_refused(fmha: Fmha) -> None:
     row = ("run", "--backend", "null", *(word for n in "qkv" for word in (f"--{n}", f"{n}.npy")))
     for name in "qkv":
@@ -191,6 +193,7 @@ def _edited_plugin(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.promise("A journal of another invocation is not resumed, nor a record that was changed.")
+@pytest.mark.sampled(2, ci="all")
 @pytest.mark.parametrize(
     ("change", "why"),
     [

@@ -24,6 +24,7 @@ THREADED = [name for name in EVERY if "threads" in known_options()[EVERY[name][0
 
 
 @pytest.mark.promise("Impossible sizes and thread counts are refused first, and unknown variables are named.")
+@pytest.mark.sampled(6, ci="all")
 @pytest.mark.parametrize("name", THREADED)
 @pytest.mark.parametrize("count", [999, "one more", "4m"])
 def test_more_threads_than_cores_are_refused_at_once(fmha: Fmha, name: str, count: int | str) -> None:
@@ -56,6 +57,7 @@ def forbidden(what: str) -> Callable[..., Any]:
     "Impossible sizes and thread counts are refused first, and unknown variables are named.",
     "A row that does not fit into memory is refused before anything is allocated (M003).",
 )
+@pytest.mark.sampled(3, ci="all")
 @pytest.mark.parametrize("command", ["run", "validate", "bench"])
 @pytest.mark.parametrize(
     "shape", ["--seqlen 10m", "--seqlen 1 --seqlen-k 1000m", "--batch 1m --seqlen 1k", "-s 10m --bias elementwise"]
@@ -164,6 +166,8 @@ def test_an_empty_variable_is_unset(fmha: Fmha) -> None:
     assert fmha("archs", "gfx942", FMHA_HDMI="").err == ""
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_doctor_does_not_call_them_ok(fmha: Fmha, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fmha_cli.cli.doctor.checkers_of", lambda backends: ())
     monkeypatch.setattr("fmha_cli.cli.doctor._backend", lambda call, name, found, named: _nothing(name))

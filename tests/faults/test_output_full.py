@@ -17,6 +17,7 @@ from tests.support.output_cases import FORMATS, PROGRAM, SWEEP, WRONG, full_disk
 
 
 @pytest.mark.promise("An output that cannot be written is reported before any work, or costs no row later.")
+@pytest.mark.sampled(1, ci="all")
 @pytest.mark.parametrize("form", [form for form in FORMATS if form])
 def test_a_disk_that_fills_later_keeps_the_journal(
     fmha: Fmha, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str

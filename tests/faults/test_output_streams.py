@@ -21,6 +21,7 @@ from tests.support.output_cases import FORMATS, PROGRAM, WRONG
 SLOW = null_kernel(DType.FP16, Family.FWD, Behaviour.SLOW).digest[:16]
 
 
+@pytest.mark.sampled(1, ci="all")
 @pytest.mark.parametrize(("closed", "code"), [("1", 4), ("2", 0), ("0", 0)])
 def test_a_closed_standard_stream(tmp_path: Path, closed: str, code: int) -> None:
     script = f'"$0" -m fmha_cli archs --json {closed}>&-'
@@ -65,6 +66,8 @@ def read_one_row(*argv: str) -> tuple[int, str, str]:
 
 
 @pytest.mark.promise("An output that cannot be written is reported before any work, or costs no row later.")
+@pytest.mark.slow
+@pytest.mark.ci
 def test_head_ends_a_stream_quietly_and_early(home: Path) -> None:
     sweep = ("run", *SMALL, "--dtype", "fp16", "--kernel", SLOW, "--softcap", "1:30:+1", "--jsonl")
     code, line, err = read_one_row(*sweep, "--journal", "rows.journal")
@@ -90,6 +93,7 @@ def test_a_pipe_closed_from_the_start(argv: tuple[str, ...]) -> None:
 # -- text that is no text ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.sampled(2, ci="all")
 @pytest.mark.parametrize("form", FORMATS)
 @pytest.mark.parametrize("to_file", [False, True])
 def test_lone_surrogates_are_printed_escaped(
@@ -114,6 +118,7 @@ def test_lone_surrogates_are_printed_escaped(
         assert "\\udc80" in text
 
 
+@pytest.mark.sampled(1, ci="all")
 @pytest.mark.parametrize(
     "argv", [("explain", "\udcff"), ("run", "--q", "\udcff.npy", "--json"), ("archs", "a\udc80", "--json")]
 )

@@ -56,6 +56,7 @@ def policy_of(deed: Deed) -> JudgePolicy:
     "A kernel runs in a child process, so a crash or a hang costs one row.",
     "Exit code 6: a kernel crashed, hung, did not build or launch, or ran out of memory.",
 )
+@pytest.mark.sampled(4, ci="all")
 @pytest.mark.parametrize("deed", EXPECTED)
 def test_each_deed_has_its_verdict(supervisor: Supervisor, library: Artifact, deed: Deed) -> None:
     row = judged(supervisor, c_job(library, deed), policy_of(deed))
@@ -106,6 +107,8 @@ def test_what_it_printed_before_it_crashed_is_kept(any_supervisor: Supervisor, l
     assert "about to abort" in judged(any_supervisor, c_job(library, Deed.ABORT)).log_tail
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_endless_output_is_kept_short(any_supervisor: Supervisor, library: Artifact) -> None:
     row = judged(any_supervisor, c_job(library, Deed.PRINT_FOREVER), policy_of(Deed.PRINT_FOREVER))
     assert 0 < len(row.log_tail) <= 4096

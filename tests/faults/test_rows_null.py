@@ -44,6 +44,7 @@ LASTING = (Verdict.PASSED, Verdict.WRONG, Verdict.NONDETERMINISTIC)
     "A kernel runs in a child process, so a crash or a hang costs one row.",
     "`validate` runs five fills with poison, guard zones and repeats, and counts the rows compared.",
 )
+@pytest.mark.sampled(1, ci="all")
 @pytest.mark.parametrize(
     ("dtype", "lasting"),
     [
@@ -94,6 +95,8 @@ def test_honest_kernels_pass_on_every_feature(
     assert {len(times) for times in row.stage_ns} == {1 if family is Family.FWD else 2}
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_notes_name_what_happened(any_supervisor: Supervisor, cache: Path) -> None:
     def notes(behaviour: Behaviour) -> str:
         return "; ".join(judged(any_supervisor, null_job(cache, behaviour)).notes)

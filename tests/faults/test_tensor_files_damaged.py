@@ -25,6 +25,7 @@ STRANGE = ("Traceback", "allow_pickle", "pickled", "zlib", "Errno", "BadZip", "u
 
 
 @pytest.mark.promise("Damaged files are refused in one line, and only what is asked for is read.")
+@pytest.mark.sampled(30, ci="all")
 @pytest.mark.parametrize("kind", DAMAGED)
 @pytest.mark.timeout(60)
 def test_every_kind_is_refused(fmha: Fmha, tmp_path: Path, kind: str) -> None:

@@ -84,6 +84,7 @@ def expected(command: str, fault: Fault) -> list[str]:
     "README: Is the answer right for five kinds of data, and does the kernel stay inside its memory?",
     "The verdict of every command on every wrong kernel is the documented one.",
 )
+@pytest.mark.sampled(1, ci="all")
 @pytest.mark.parametrize("command", COMMANDS)
 def test_the_documented_verdicts(kept: None, cache: Path, command: str) -> None:
     found = said(rows_of(command, sampled(command), cache))
@@ -115,6 +116,8 @@ def test_bench_catches_all_that_changes_after_the_first_launch(command: str) -> 
     assert missed == [Fault.HALF_TIME, Fault.WAITS_BEFORE]
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_rows_say_what_was_found_and_when(kept: None, cache: Path) -> None:
     faults = (Fault.SKIPS_LATER, Fault.STALE_BUFFER, Fault.GUARD_LATER, Fault.INPUT_LATER, Fault.WAITS_BEFORE)
     notes = {fault: "; ".join(row.notes) for fault, row in rows_of("bench", faults, cache).items()}
@@ -153,6 +156,7 @@ def test_a_single_launch_is_looked_at_again(
     assert row.verdict is Verdict.WRONG
 
 
+@pytest.mark.sampled(2, ci="all")
 @pytest.mark.parametrize("fault", LATER)
 def test_without_a_check_bench_still_sees_what_later_launches_do(
     kept: None, cache: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, fault: Fault

@@ -41,6 +41,8 @@ def test_honest_runs_pass(count: int) -> None:
     assert [run for run in runs if not run.accepted[RULES[-1]]] == []
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_kernels_with_budgets_of_their_own_pass() -> None:
     runs = other_runs()
     assert {(run.dtype, run.backend) for run in runs} == {("fp16", CK), ("fp8_e4m3", "*")}

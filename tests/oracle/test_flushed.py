@@ -43,6 +43,7 @@ def test_the_subnormal_terms_and_no_others() -> None:
     assert flushed(terms.astype(np.float32), DType.FP16).dtype == np.float32
 
 
+@pytest.mark.sampled(2, ci="all")
 @pytest.mark.parametrize("line", LINES)
 @settings(max_examples=12)
 @given(seed=st.integers(0, 2**31))
@@ -87,6 +88,7 @@ def test_the_output_of_rows_with_many_improbable_keys() -> None:
     assert compare(problem, wrong, None, reference, flushes=True).verdict is Verdict.WRONG
 
 
+@pytest.mark.sampled(1, ci="all")
 @pytest.mark.parametrize(("arch", "verdict"), [("gfx90a", Verdict.PASSED), ("gfx942", Verdict.WRONG)])
 def test_the_architectures_facts_decide(arch: str, verdict: Verdict) -> None:
     registry = build_registry()

@@ -52,6 +52,7 @@ def loss(problem: Problem, inputs: dict[str, Any]) -> float:
     return float((reference.o * do).sum())
 
 
+@pytest.mark.sampled(6, ci="all")
 @pytest.mark.parametrize("line", CASES)
 def test_finite_differences(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scores, "KEY_BLOCK", 4)
@@ -91,6 +92,7 @@ def test_a_cache_has_no_backward_pass() -> None:
         backward(problem, fill(problem))
 
 
+@pytest.mark.sampled(16, ci="all")
 @pytest.mark.parametrize("dtype", ["fp32", "fp16", "bf16"])
 @pytest.mark.parametrize("line", CASES)
 def test_honest_backward_passes_and_a_wrong_one_fails(line: str, dtype: str) -> None:

@@ -128,6 +128,8 @@ def test_no_query_at_all() -> None:
     assert forward(problem, fill(problem)).o.shape == (0, 8)
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_memory_is_linear_in_the_sequence() -> None:
     problem = Problem.from_cli("-H 1 -s 16k -d 64 --dtype bf16 --causal")
     inputs = fill(problem)

@@ -157,6 +157,7 @@ CODES = {"changed": "S103", "longer": "S103"}
 
 
 @pytest.mark.promise("A source is checked against its pin, and hostile archives are refused.")
+@pytest.mark.sampled(3, ci="all")
 @pytest.mark.parametrize("how", ["status", "cut", "no file", "changed", "longer", "refused", "no folder", "no index"])
 def test_what_goes_wrong_is_said_and_leaves_nothing(
     index: Index, pin: Pin, layout: CacheLayout, notices: Notices, how: str
@@ -350,6 +351,7 @@ fetched_pin(pin_for(TAR), open_root(Path(sys.argv[1])), offline=False, notify=pr
 """
 
 
+@pytest.mark.sampled(1, ci="all")
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
 def test_a_fetch_that_is_killed_leaves_no_source(
     index: Index, pin: Pin, layout: CacheLayout, notices: Notices, how: signal.Signals

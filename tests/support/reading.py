@@ -7,6 +7,7 @@ import from ``support``.
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Set
 from functools import cache
@@ -16,7 +17,7 @@ from tests.support.emulator_suite import FOLDERS
 from tests.support.paths import ROOT
 from tools.passed_tests import name_of
 
-_WHOLLY_SLOW = re.compile(r"^pytestmark = .*\bmark\.slow\b", re.MULTILINE)
+_CI = re.compile(r"mark\.ci\b|mark\.sampled\(\d+, ci=")
 _IMPORTED = re.compile(r"^from ((?:tests|\w+_tests)\.support[\w.]*) import", re.MULTILINE)
 
 
@@ -26,8 +27,18 @@ def leave_out(path: Path, marks: str, again: Set[str], root: Path = ROOT) -> boo
         return False
     emulator = any(path.is_relative_to(folder) for folder in FOLDERS)
     if marks == "not slow":
-        return emulator or _WHOLLY_SLOW.search(path.read_text("utf-8")) is not None
+        return emulator or _wholly_slow(path.read_text("utf-8"))
     return not (emulator or _may_have_ci(path) or _named(path.relative_to(root), again))
+
+
+def _wholly_slow(text: str) -> bool:
+    """Whether a module marks all its tests as slow; a text within it that looks like such a line does not count."""
+    return "pytestmark" in text and any(
+        isinstance(part, ast.Assign)
+        and ast.unparse(part.targets[0]) == "pytestmark"
+        and re.search(r"\bmark\.slow\b", ast.unparse(part.value)) is not None
+        for part in ast.parse(text).body
+    )
 
 
 def _named(path: Path, again: Set[str]) -> bool:
@@ -52,7 +63,7 @@ def _may_have_ci(path: Path) -> bool:
 def _looked_at(path: Path) -> tuple[bool, frozenset[Path]]:
     """Whether the mark stands in a file, and the modules of ``support`` that it imports."""
     text = path.read_text("utf-8")
-    return "mark.ci" in text, frozenset(map(_module, _IMPORTED.findall(text)))
+    return _CI.search(text) is not None, frozenset(map(_module, _IMPORTED.findall(text)))
 
 
 def _module(name: str) -> Path:

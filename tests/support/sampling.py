@@ -1,8 +1,8 @@
-"""``@pytest.mark.sampled(n)``: README's command runs n of a test's cases, always the same ones; the others are slow.
+"""``@pytest.mark.sampled(n, ci=m)``: README's command runs n of a test's cases, always the same ones; the others are slow.
+CI runs m cases in all: ``ci="all"``, or only those n without it.
 
 For a test that takes long because it has many cases of about the same weight. A hash of their names decides which ones
-are left, so neither the machine nor the order in which they were written matters. A test whose cases are skipped on
-some machines is none of these: what is left might be skipped.
+are left, so neither the machine nor the order in which they were written matters.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ import pytest
 
 def leave_a_sample(items: Sequence[pytest.Item]) -> None:
     """Mark as slow all cases of a sampled test but as many as its mark says, in addition to the ones that are slow
-    already.
+    already; and for CI as many of the others as it says.
 
     Raises:
-        pytest.UsageError: a mark without a number of cases.
+        pytest.UsageError: a mark without a number of cases, or with fewer for CI.
     """
     tests: dict[tuple[Path, str], list[pytest.Item]] = defaultdict(list)
     for item in items:
@@ -31,8 +31,17 @@ def leave_a_sample(items: Sequence[pytest.Item]) -> None:
         assert mark is not None
         if len(mark.args) != 1 or not isinstance(mark.args[0], int) or mark.args[0] < 1:
             raise pytest.UsageError(f"{name}: sampled needs a number of cases")
-        for case in sorted(cases, key=_place)[mark.args[0] :]:
-            case.add_marker(pytest.mark.slow)
+        daily = mark.args[0]
+        in_ci = mark.kwargs.get("ci", daily)
+        if in_ci == "all":
+            in_ci = len(cases)
+        elif not isinstance(in_ci, int) or in_ci < daily or set(mark.kwargs) - {"ci"}:
+            raise pytest.UsageError(f'{name}: sampled takes ci="all" or at least as many cases for CI')
+        for n, case in enumerate(sorted(cases, key=_place)):
+            if n >= daily:
+                case.add_marker(pytest.mark.slow)
+            if daily <= n < in_ci:
+                case.add_marker(pytest.mark.ci)
 
 
 def keep_some(items: Sequence[pytest.Item], count: int) -> list[pytest.Item]:

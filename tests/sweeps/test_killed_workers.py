@@ -41,6 +41,8 @@ def swept_with_kills(folder: Path, flags: tuple[str, ...], rows: int, kills: int
 
 
 @pytest.mark.promise("A row of a sweep is executed at least once and recorded exactly once, whatever dies.")
+@pytest.mark.slow
+@pytest.mark.ci
 def test_killed_workers_lose_and_double_nothing(tmp_path: Path) -> None:
     said = swept_with_kills(tmp_path, FEW, rows=20, kills=2, devices=2, seed=3)
     assert "2 workers lost" in said

@@ -156,6 +156,8 @@ def test_a_stopped_worker_is_given_up(tmp_path: Path) -> None:
 
 
 @pytest.mark.promise("A worker that is killed, stopped or cut off loses no row, and costs no other row.")
+@pytest.mark.slow
+@pytest.mark.ci
 def test_the_process_of_the_kernel_holds_the_lease_too(tmp_path: Path) -> None:
     """The worker is stopped, so it cannot end its own child, and then killed: whoever is left still holds the device."""
     swept = start(tmp_path, *sweep_of("-s", "1:20:+1", chunk=20), devices=1)

@@ -41,6 +41,7 @@ SMALL = ("run", "-s", "40", "-H", "2", "-d", "32", "--backend", "cpu", "--direct
 
 
 @pytest.mark.promise("Commands that run nothing work where the system lacks calls, as Windows and macOS do.")
+@pytest.mark.sampled(1, ci="all")
 @pytest.mark.parametrize("system", ["macos", "windows"])
 def test_every_module_is_imported(system: str, tmp_path: Path) -> None:
     lacks = WINDOWS if system == "windows" else MACOS
@@ -52,6 +53,8 @@ def test_every_module_is_imported(system: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.promise("Commands that run nothing work where the system lacks calls, as Windows and macOS do.")
+@pytest.mark.slow
+@pytest.mark.ci
 def test_a_row_runs_without_what_macos_lacks(tmp_path: Path, shared_cache: Path) -> None:
     done = run_as(MACOS, tmp_path, "-m", "fmha_cli", *SMALL, cache=shared_cache)
     assert done.returncode == 0, done.stderr
@@ -76,6 +79,8 @@ def test_commands_that_run_nothing_work_without_what_windows_lacks(tmp_path: Pat
     assert {line: said for line, said in answers.items() if said[0] or not said[1]} == {}, done.stderr
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_a_kernel_is_built_without_what_windows_lacks(tmp_path: Path) -> None:
     words = ("build", "-s", "64", "--dtype", "fp32", "--backend", "cpu", "--arch", "generic", "--json")
     done = run_as(WINDOWS, tmp_path, "-m", "fmha_cli", *words, cache=tmp_path / "cache", windows=True)

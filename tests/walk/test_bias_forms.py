@@ -43,6 +43,7 @@ def cases() -> list[Any]:
     return out
 
 
+@pytest.mark.sampled(8, ci="all")
 @pytest.mark.parametrize(("form", "dtype", "boolean", "foreign"), cases())
 def test_every_form_has_the_values_of_the_formula(form: str, dtype: str, boolean: bool, foreign: bool) -> None:
     """O, LSE and the gradients; dBias of numbers has the shape in which the bias was given."""
@@ -84,6 +85,7 @@ def test_a_row_of_which_no_key_is_visible(direction: str) -> None:
         assert done.outputs[name][0].any()
 
 
+@pytest.mark.sampled(1, ci="all")
 @pytest.mark.parametrize("boolean", [False, True])
 @pytest.mark.parametrize("poison", [np.nan, np.inf])
 def test_what_a_hidden_key_holds_reaches_no_row(boolean: bool, poison: float) -> None:

@@ -42,6 +42,7 @@ def names(records: Sequence[Record]) -> list[str | None]:
 
 @pytest.mark.promise("`--backend a,b` interleaves the backends on one device, and a bad row costs only itself.")
 @pytest.mark.usefixtures("trio")
+@pytest.mark.sampled(1, ci="all")
 @pytest.mark.parametrize("command", Command)
 def test_one_row_for_each_problem_and_backend_in_the_order_of_the_names(command: Command) -> None:
     records = walked("two,one", PROBLEM, OTHER, command=command, fills=("normal",))
@@ -83,6 +84,8 @@ def test_run_and_validate_compare_no_times() -> None:
 
 
 @pytest.mark.usefixtures("trio")
+@pytest.mark.slow
+@pytest.mark.ci
 def test_each_cache_mode_is_compared_by_itself() -> None:
     records = walked("one,two", cache="both")
     assert [(r.backend, r.measurement.cache.value if r.measurement else "") for r in records] == [
@@ -93,6 +96,7 @@ def test_each_cache_mode_is_compared_by_itself() -> None:
 
 @pytest.mark.promise("`--backend a,b` interleaves the backends on one device, and a bad row costs only itself.")
 @pytest.mark.usefixtures("trio")
+@pytest.mark.sampled(1, ci="all")
 @pytest.mark.parametrize(
     ("bad", "word", "verdict"),
     [
@@ -130,6 +134,8 @@ def test_one_that_is_left_alone_is_timed_alone(monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.usefixtures("trio")
+@pytest.mark.slow
+@pytest.mark.ci
 def test_backends_on_two_devices_take_no_turns() -> None:
     one, apart, two = walked("one,apart,two")
     assert [r.device for r in (one, apart, two)] == ["null", "other", "null"]
@@ -178,6 +184,8 @@ def test_a_named_backend_without_a_device_is_not_run() -> None:
 
 
 @pytest.mark.usefixtures("trio")
+@pytest.mark.slow
+@pytest.mark.ci
 def test_all_is_every_backend_for_one_device_and_says_what_it_leaves_out() -> None:
     said: list[str] = []
     records = walked("all", command=Command.RUN, said=said, device="null")
@@ -194,6 +202,8 @@ def test_all_is_every_backend_for_one_device_and_says_what_it_leaves_out() -> No
 
 
 @pytest.mark.usefixtures("trio")
+@pytest.mark.slow
+@pytest.mark.ci
 def test_all_kernels_of_several_backends_have_one_default() -> None:
     records = walked("three,one,two", all_kernels=True)
     assert [(r.backend, r.default_choice) for r in records] == [("three", True), ("one", False), ("two", False)]
@@ -204,6 +214,8 @@ def test_all_kernels_of_several_backends_have_one_default() -> None:
 
 
 @pytest.mark.usefixtures("trio")
+@pytest.mark.slow
+@pytest.mark.ci
 def test_a_journal_keeps_the_rows_of_a_turn_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     journal = str(tmp_path / "journal")
     done = walked("one,two,three", PROBLEM, OTHER, journal=journal)
@@ -216,6 +228,8 @@ def test_a_journal_keeps_the_rows_of_a_turn_together(tmp_path: Path, monkeypatch
 
 
 @pytest.mark.usefixtures("trio")
+@pytest.mark.slow
+@pytest.mark.ci
 def test_a_journal_knows_the_device_as_each_backend_describes_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -236,6 +250,8 @@ def test_a_journal_knows_the_device_as_each_backend_describes_it(
 
 
 @pytest.mark.usefixtures("trio")
+@pytest.mark.slow
+@pytest.mark.ci
 def test_an_interrupted_comparison_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     journal, kept = str(tmp_path / "journal"), Journal.done
     request = Request(command=Command.BENCH, backend="one,two", budget_s=0.02, peak="spec", journal=journal)
@@ -264,6 +280,8 @@ def test_unsupported_rows_of_several_backends_have_keys_of_their_own(tmp_path: P
 
 
 @pytest.mark.usefixtures("trio")
+@pytest.mark.slow
+@pytest.mark.ci
 def test_a_pair_is_looked_for_among_the_named_backends() -> None:
     kernels = {record.backend: record.kernel for record in walked("one,two", command=Command.RUN)}
     pair = tuple(kernel.digest[:16] for kernel in kernels.values() if kernel is not None)

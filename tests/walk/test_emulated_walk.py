@@ -79,6 +79,7 @@ OFTEN = [("run", FIRST), ("validate", OTHERS), ("run", OUTSIDE), ("validate", ["
 """In the default run hazards are found together, since each launch costs a worker."""
 
 
+@pytest.mark.sampled(1, ci="all")
 @pytest.mark.parametrize(
     ("command", "kinds"),
     [

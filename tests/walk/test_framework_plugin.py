@@ -72,6 +72,8 @@ def test_the_cache_knows_its_kernel(registry: Registry, tmp_path: Path) -> None:
     assert explain_key(layout, api.no_build_key(Stage(kernel))).standing is Standing.HIT
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_conformance_asks_in_the_worker_what_opens_a_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def never() -> api.Availability:
         raise AssertionError("the parent opened a device")
@@ -87,6 +89,7 @@ def test_conformance_asks_in_the_worker_what_opens_a_device(tmp_path: Path, monk
     assert list_entries(open_root(tmp_path))
 
 
+@pytest.mark.sampled(2, ci="all")
 @pytest.mark.parametrize("check", conformance.CHECKS, ids=lambda check: check.__name__)
 def test_conformance(check: object, tmp_path: Path) -> None:
     streams = framework_plugin.fmha_register_dropout_streams()

@@ -74,6 +74,7 @@ def pools() -> Iterator[Any]:
         yield pytest.param(dtype, shared, marks=() if shared or dtype == "fp32" else (pytest.mark.slow, pytest.mark.ci))
 
 
+@pytest.mark.sampled(4, ci="all")
 @pytest.mark.parametrize(("rows", "flags"), [(1, {}), (5, {"causal": True}), (1, {"splits": 3}), (40, {"lse": True})])
 @pytest.mark.parametrize(("dtype", "shared"), list(pools()))
 def test_a_pool_larger_than_needed_gives_the_gathered_keys(
@@ -111,6 +112,7 @@ def test_a_pool_may_be_smaller_than_the_sequences_together() -> None:
     assert (problem.to_dict(), problem.digest, problem.repro()) == (plain.to_dict(), plain.digest, plain.repro())
 
 
+@pytest.mark.sampled(1, ci="all")
 @pytest.mark.parametrize("layout", ["bhsd", "bshd"])
 @pytest.mark.parametrize("padding", [(0, 0, 0), (3, 0, 9)])
 def test_a_linear_cache_longer_than_its_keys(layout: str, padding: tuple[int, ...]) -> None:
@@ -192,6 +194,7 @@ def test_scales_of_the_pool_have_its_length(kv_dtype: str) -> None:
     assert nonfinite_elements(problem, arrays) == 1
 
 
+@pytest.mark.sampled(1, ci="all")
 @pytest.mark.parametrize("rows", [1, NEW])
 @pytest.mark.parametrize("kind", ["paged", "linear"])
 def test_keys_appended_to_a_given_cache(kind: str, rows: int) -> None:

@@ -124,6 +124,7 @@ class Appended:
         return api.attention(self.q, self.k, self.v, tensors={**self.new, **more}, append=NEW, backend="cpu", **flags)
 
 
+@pytest.mark.sampled(3, ci="all")
 @pytest.mark.parametrize("style", ["half", "interleaved"])
 @pytest.mark.parametrize("base", [1e4, 5e5])
 @pytest.mark.parametrize("kind", NEAR, ids=lambda kind: kind.__name__)
@@ -137,6 +138,8 @@ def test_the_base_of_the_angles(kind: Any, base: float, style: str) -> None:
     )
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_a_base_that_single_precision_lacks_far_from_the_start() -> None:
     """At position 100,000 a base rounded to 32 bits would turn by 2e-4 too much, which O of four keys shows."""
     rng, pad, base = np.random.default_rng(11), 100_000, 12345.6789
@@ -155,6 +158,7 @@ def test_a_base_that_single_precision_lacks_far_from_the_start() -> None:
     np.testing.assert_allclose(found.o, attended(queries, [keys], [values]), atol=2e-5, rtol=0)
 
 
+@pytest.mark.sampled(3, ci="all")
 @pytest.mark.parametrize("style", ["half", "interleaved"])
 @pytest.mark.parametrize("padding", [(0, 0, 0), (7, 0, 2)])
 @pytest.mark.parametrize("stored", [np.float32, np.float64, ml_dtypes.bfloat16], ids=lambda kind: kind.__name__)
@@ -180,6 +184,7 @@ def test_tables_of_the_default_base_give_its_answer() -> None:
     np.testing.assert_allclose(given.o, case.run(rotary=TURNED).o, atol=1e-6, rtol=0)
 
 
+@pytest.mark.sampled(2, ci="all")
 @pytest.mark.parametrize(("rows", "splits"), [(1, "auto"), (1, "3"), (40, "auto")])
 @pytest.mark.parametrize("layout", ["bhsd", "bshd"])
 def test_sequences_may_read_the_same_row_of_a_cache(layout: str, rows: int, splits: str) -> None:

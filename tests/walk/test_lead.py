@@ -86,6 +86,7 @@ def test_a_sample_in_turns_is_that_of_the_kernel_alone(clock: list[int]) -> None
 
 @pytest.mark.promise("A kernel's own launches lead its samples, so interleaving does not change its time.")
 @pytest.mark.usefixtures("trio")
+@pytest.mark.sampled(1, ci="all")
 @pytest.mark.parametrize(
     ("options", "led"),
     [({"backend": "one,two"}, True), ({"backend": "one,two", "cache": "cold"}, False), ({"ab": True}, False)],
@@ -112,6 +113,7 @@ def test_backends_are_led_and_the_sides_of_ab_are_not(
 
 
 @pytest.mark.promise("A kernel's own launches lead its samples, so interleaving does not change its time.")
+@pytest.mark.sampled(1, ci="all")
 @pytest.mark.parametrize(("slow", "cache", "led"), [(False, "hot", True), (True, "hot", False), (False, "cold", False)])
 def test_a_kernel_alone_is_led_unless_its_launches_are_long_or_cold(
     monkeypatch: pytest.MonkeyPatch, slow: bool, cache: str, led: bool

@@ -58,6 +58,7 @@ def test_an_array_under_any_name_of_a_tensor_is_that_tensor() -> None:
 
 
 @pytest.mark.promise("`api.attention` takes host tensors of any library, and refuses others with what to write.")
+@pytest.mark.sampled(2, ci="all")
 @pytest.mark.parametrize("name", CASES)
 def test_arrays_of_other_libraries_and_orders_give_the_same_outputs(name: str) -> None:
     """One tensor by DLPack, the next as the view of an array with swapped axes, the next in another order of bytes, and so on.
@@ -128,6 +129,7 @@ LENGTHS: Mapping[str, Callable[[Any], Any]] = {
 }
 
 
+@pytest.mark.sampled(1, ci="all")
 @pytest.mark.parametrize(
     "forms", [("tuple", "list"), ("int64", "big-endian"), ("another library", "scalars"), ("int32", "int32")]
 )
@@ -241,6 +243,7 @@ def test_arguments_of_other_libraries_are_refused_with_what_to_write() -> None:
             assert write in str(caught.value.help), (name, value)
 
 
+@pytest.mark.sampled(2, ci="all")
 @pytest.mark.parametrize(
     ("write", "visible"),
     [
@@ -353,6 +356,7 @@ def test_what_is_empty_is_checked_too() -> None:
         api.attention(q[:, :0], k, v)
 
 
+@pytest.mark.sampled(1, ci="all")
 @pytest.mark.parametrize("bias", [None, np.ones((5, 0), np.float32)])
 def test_without_keys_o_is_zero(bias: Any) -> None:
     q, none = normal(1, 2, 2, 5, 16), np.empty((2, 2, 0, 16), np.float32)

@@ -100,6 +100,7 @@ def without_peaks(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.promise("A peak is measured where a share of it is shown, and again where the machine was busy.")
+@pytest.mark.sampled(1, ci="all")
 @pytest.mark.parametrize("command", ["run", "validate"])
 def test_peaks_are_measured_only_where_a_share_of_them_is_shown(
     monkeypatch: pytest.MonkeyPatch, without_peaks: Path, command: str
@@ -119,6 +120,8 @@ def test_peaks_are_measured_only_where_a_share_of_them_is_shown(
 
 
 @pytest.mark.usefixtures("own_peaks")
+@pytest.mark.slow
+@pytest.mark.ci
 def test_a_pair_that_beats_the_roofline_is_distrusted(monkeypatch: pytest.MonkeyPatch) -> None:
     slow = {"flops": {"fp32": 1.0}, "bandwidth": None, "llc_bytes": None, "source": "the test"}
     monkeypatch.setattr(Supervisor, "peaks", lambda *_: slow)

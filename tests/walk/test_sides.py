@@ -104,6 +104,8 @@ def test_a_backend_without_replaceable_sources(tree: Path, tmp_path: Path) -> No
     assert "tree" in (caught.value.help or "")
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_a_journal_knows_the_trees(tree: Path, tmp_path: Path) -> None:
     """Another folder, and the same folder with another content, are another invocation."""
     edited, journal = tree_backend.make(tmp_path / "edited", kernel="one\n"), str(tmp_path / "journal")

@@ -132,6 +132,8 @@ def test_the_table_marks_a_margin_that_is_not_sure(speed: tuple[float, float], t
 
 @pytest.mark.promise("The memory of a row is counted above the worker's level before its launch.")
 @pytest.mark.usefixtures("trio")
+@pytest.mark.slow
+@pytest.mark.ci
 def test_memory_is_counted_above_the_level_before_the_launch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRIO_TWO", "hungry")
     large = api.Problem.from_cli("-H 2 -s 4096 --seqlen-k 64 -d 512 --dtype fp32")
@@ -149,6 +151,8 @@ def test_memory_is_counted_above_the_level_before_the_launch(monkeypatch: pytest
 
 @pytest.mark.promise("The memory of a row is counted above the worker's level before its launch.")
 @pytest.mark.usefixtures("trio")
+@pytest.mark.slow
+@pytest.mark.ci
 def test_threads_that_spin_after_a_launch_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRIO_TWO", "spinner")
     plain, spins = walked("one,two")
@@ -178,6 +182,8 @@ def test_a_kernel_that_nobody_should_choose_runs_if_it_is_named(monkeypatch: pyt
         walked("one", lse, command=Command.RUN, kernel=kernel.name)
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_the_pages_of_an_arena_count_before_a_launch(trio: Path) -> None:
     """Without this the first launch would pay for every tensor."""
     (record,) = walked(

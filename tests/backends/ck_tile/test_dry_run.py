@@ -91,6 +91,8 @@ def test_without_a_device_it_builds_and_ends_with_4(fmha: Fmha) -> None:
 
 
 @pytest.mark.usefixtures("compiler")
+@pytest.mark.slow
+@pytest.mark.ci
 def test_without_a_compiler_it_says_what_is_missing(fmha: Fmha, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FMHA_HIPCC", "/nonexistent/hipcc")
     code, out, err = fmha("run", *LINE, "--dry-run", "--json")

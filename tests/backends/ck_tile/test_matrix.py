@@ -75,6 +75,8 @@ def _judge(rows: list[dict[str, Any]]) -> None:
 
 
 @pytest.mark.timeout(600)
+@pytest.mark.slow
+@pytest.mark.ci
 @pytest.mark.parametrize(
     "wanted",
     [IN_DEFAULT, *(pytest.param(one, marks=(pytest.mark.slow, pytest.mark.ci)) for one in IN_CI)],

@@ -79,6 +79,7 @@ def golden() -> dict[Cell, Golden]:
     return {(r["arch"], r["api"], r["receipt"]): Golden(r["count"], r["sha256"]) for r in rows}
 
 
+@pytest.mark.sampled(1, ci="all")
 @pytest.mark.parametrize("arch", ARCHS["baseline"])
 def test_the_listed_names_are_those_recorded_from_upstream(arch: str) -> None:
     for cell, recorded in golden().items():
@@ -93,6 +94,7 @@ def test_the_record_has_every_architecture_api_and_receipt() -> None:
     }
 
 
+@pytest.mark.sampled(2, ci="all")
 @pytest.mark.parametrize("cell", QUICK)
 def test_the_listed_names_are_upstream_s(cell: Cell, shared_cache: Path, tmp_path: Path) -> None:
     wanted, found = theirs(generator(shared_cache), cell, tmp_path), ours(cell)

@@ -49,6 +49,7 @@ def test_every_profile_is_offered_and_known() -> None:
         assert profile.source
 
 
+@pytest.mark.sampled(1, ci="all")
 @pytest.mark.parametrize(("revision", "arch_name"), LISTED)
 def test_a_number_and_its_name_are_one_set(revision: str, arch_name: str) -> None:
     arch = load_arch(arch_name)
@@ -73,6 +74,7 @@ def test_a_profile_of_a_later_revision_is_not_in_the_baseline() -> None:
     assert list(kernels(load_arch("gfx942"), "2026-08", "transformer_engine", [Family.FWD_SPLITKV])) == []
 
 
+@pytest.mark.sampled(1, ci="all")
 @pytest.mark.parametrize(("revision", "arch_name"), LISTED)
 def test_the_union_of_all_profiles_is_what_is_listed(revision: str, arch_name: str) -> None:
     arch = load_arch(arch_name)

@@ -28,6 +28,7 @@ def answer(arch: str, line: str, revision: str | None) -> Selection:
     return select(Problem.from_cli(line), registry, {}, Wanted(backend="ck_tile", arch=arch))
 
 
+@pytest.mark.sampled(1, ci="all")
 @pytest.mark.parametrize(
     ("arch", "line"),
     [
@@ -90,6 +91,7 @@ def test_the_command_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> 
     assert fmha("explain", "--ck-rev", "foo")[0] == 2
 
 
+@pytest.mark.sampled(1, ci="all")
 @pytest.mark.parametrize("command", ["run", "validate", "build"])
 def test_it_cannot_be_built_and_nothing_is_fetched(
     command: str, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch

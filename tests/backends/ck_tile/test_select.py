@@ -49,6 +49,8 @@ def test_any_problem(problem: Problem, arch: str, units: int) -> None:
 
 @settings(max_examples=50)
 @given(seed=st.integers(0, 2**32), arch=st.sampled_from(ARCHS), units=st.sampled_from([1, 32, 104, 304]))
+@pytest.mark.slow
+@pytest.mark.ci
 def test_any_problem_near_the_kernels(seed: int, arch: str, units: int) -> None:
     check(random_problem(Random(seed)), arch, units)
 

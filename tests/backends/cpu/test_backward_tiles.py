@@ -92,6 +92,7 @@ def test_every_end_of_a_tile(tiles: Software, hdim: int) -> None:
 LONG = BackwardCase("bf16", q_len=(300,), k_len=(900,), capacity=900, hdim=40, hdim_v=24, right=0)
 
 
+@pytest.mark.sampled(2, ci="all")
 @pytest.mark.parametrize(
     "change",
     [
@@ -108,6 +109,8 @@ def test_many_blocks_of_keys(tiles: Software, change: dict[str, object]) -> None
     assert checked(tiles(), case) == []
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_same_bits_for_any_number_of_threads(tiles: Software) -> None:
     seen = set()
     case = BackwardCase("bf16", heads=4, q_len=(300,), k_len=(700,), capacity=700, right=50, bias=(1, 1), dbias=True)
@@ -122,6 +125,7 @@ def test_same_bits_for_any_number_of_threads(tiles: Software) -> None:
     assert len(seen) == 1
 
 
+@pytest.mark.sampled(3, ci="all")
 @pytest.mark.parametrize("fault", backward_faults(KERNEL))
 def test_fault_shows(faulty: ctypes.CDLL, fault: BackwardFault | TileFault) -> None:
     found = []

@@ -44,6 +44,7 @@ def archs() -> Iterator[Any]:
         )
 
 
+@pytest.mark.sampled(1, ci="all")
 @pytest.mark.parametrize("rows", ROWS)
 @pytest.mark.parametrize("arch", list(archs()))
 def test_shapes(arch: str, rows: int) -> None:
@@ -122,6 +123,7 @@ def readings() -> Iterator[Any]:
             yield pytest.param(kv, rows, marks=() if first else (pytest.mark.slow, pytest.mark.ci))
 
 
+@pytest.mark.sampled(4, ci="all")
 @pytest.mark.parametrize(("kv", "rows"), list(readings()))
 @pytest.mark.parametrize("arch", list(archs()))
 @pytest.mark.parametrize("check", CHECKS)
@@ -156,6 +158,8 @@ def faults() -> Iterator[Any]:
             yield pytest.param(arch, name, marks=(*found.marks, *more))
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 @pytest.mark.parametrize(("arch", "name"), list(faults()))
 def test_a_planted_fault_is_seen(monkeypatch: pytest.MonkeyPatch, arch: str, name: str) -> None:
     right, wrong = FAULTS[arch][name]

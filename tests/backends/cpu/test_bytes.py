@@ -58,6 +58,7 @@ LATENT = (
 """V is a part of K, and has its scales."""
 
 
+@pytest.mark.sampled(1, ci="all")
 @pytest.mark.parametrize("arch", best_first(WHOLE))
 @pytest.mark.parametrize("line", range(len(FP8)))
 def test_fp8_inputs(arch: str, line: int) -> None:
@@ -65,6 +66,7 @@ def test_fp8_inputs(arch: str, line: int) -> None:
     assert record.verdict is api.Verdict.PASSED, record.repro
 
 
+@pytest.mark.sampled(1, ci="all")
 @pytest.mark.parametrize("arch", best_first(WHOLE))
 @pytest.mark.parametrize("dtype", ["fp32", "fp16", "bf16"])
 def test_caches_of_every_type_and_scale(arch: str, dtype: str) -> None:
@@ -76,6 +78,7 @@ def test_caches_of_every_type_and_scale(arch: str, dtype: str) -> None:
     assert len(records) == len(lines)
 
 
+@pytest.mark.sampled(1, ci="all")
 @pytest.mark.parametrize("rows", [2, 40])
 @pytest.mark.parametrize("scales", ["tensor", "kv-block"])
 def test_latent_caches(rows: int, scales: str) -> None:
@@ -91,6 +94,7 @@ def test_keys_are_appended_where_values_are_in_them() -> None:
     assert record.verdict is api.Verdict.PASSED, record.notes
 
 
+@pytest.mark.sampled(2, ci="all")
 @pytest.mark.parametrize("rows", [2, 40])
 @pytest.mark.parametrize("arch", best_first(WHOLE))
 @pytest.mark.parametrize("kv", CACHES)
@@ -114,6 +118,8 @@ def test_every_byte_is_read_as_it_means(arch: str, kv: str, rows: int) -> None:
     np.testing.assert_array_equal(np.isfinite(found.o[0, 0]).all(axis=0), expected)
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_a_scale_of_zero_or_nan_follows_the_formula() -> None:
     problem = api.Problem.from_cli("-H 2 -s 40 -d 16 --dtype fp8_e4m3:fp32 --qscale head --causal")
     inputs = fill(problem)
@@ -129,6 +135,8 @@ def test_a_scale_of_zero_or_nan_follows_the_formula() -> None:
         assert np.isfinite(found.o[0, 0]).any() == (not math.isnan(value))
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_appended_rows_saturate_and_round_to_even() -> None:
     """Rows that meet every rounding: half way between two numbers, beyond the largest, NaN."""
     line = "-H 1 -s 1 -d 64 --kv-cache linear --cache-seqlens 3 --append 8 --dtype fp32"

@@ -42,6 +42,7 @@ def test_both_forms(arch: str, far: float, dtype: str, load: Load) -> None:
     assert wrong_rows(load(arch, dtype, "prefill"), dtype, far, **WINDOW) == []
 
 
+@pytest.mark.sampled(1, ci="all")
 @pytest.mark.parametrize(
     ("right", "wrong", "far", "mask"),
     [

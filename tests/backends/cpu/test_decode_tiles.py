@@ -90,6 +90,7 @@ def test_every_end_of_a_tile(tiles: Software, hdim: int) -> None:
 LONG = AttentionCase("bf16", heads=6, kv_heads=2, q_len=(7,), k_len=(1200,), capacity=1200, hdim=40, hdim_v=72, right=0)
 
 
+@pytest.mark.sampled(3, ci="all")
 @pytest.mark.parametrize(
     "change",
     [
@@ -124,6 +125,7 @@ NEEDS: dict[object, dict[str, object]] = {**FAULT_NEEDS, TileFault.TILE_TAIL: {"
 would be there, and the row would be computed again."""
 
 
+@pytest.mark.sampled(3, ci="all")
 @pytest.mark.parametrize("fault", FAULTS)
 def test_fault_shows(faulty: ctypes.CDLL, fault: Fault | TileFault) -> None:
     check_fault(faulty, fault, BASE, NEEDS)
@@ -149,6 +151,8 @@ def test_tiles_that_nobody_configured_are_seen(faulty: ctypes.CDLL) -> None:
     assert tile_faults(faulty) == 2
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_products_that_keep_tiles_awake_change_no_bit(build_text: Build, tiles: Software) -> None:
     quiet = build_text(KERNEL, lambda kernel: _with(software(kernel), {"{ tile_dot(0, 4, 5); }": "{}"}))
     seen = []

@@ -41,6 +41,7 @@ def fenced(array: np.ndarray, at_end: bool, keep: list[mmap.mmap]) -> np.ndarray
     return copy
 
 
+@pytest.mark.sampled(3, ci="all")
 @pytest.mark.parametrize("kind", ["prefill", "decode"])
 @pytest.mark.parametrize("dtype", ["fp32", "fp16", "bf16"])
 @pytest.mark.parametrize("arch", ARCHS)
@@ -64,6 +65,7 @@ def test_nothing_outside_is_touched(load: Load, arch: str, dtype: str, kind: str
             assert complaints(case) == [], case
 
 
+@pytest.mark.sampled(1, ci="all")
 @pytest.mark.parametrize("arch", ARCHS)
 def test_nothing_outside_8_bit_keys_and_values_is_read(build_text: Callable[..., ctypes.CDLL], arch: str) -> None:
     """Columns that fill no vector and no tile, with one head, whose rows are read in one run, and with two."""

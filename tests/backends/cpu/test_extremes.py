@@ -72,6 +72,7 @@ def cases(extreme: Extreme, dtype: str, kind: str) -> list[AttentionCase]:
     return [extreme_case(extreme, dtype, kind, page=page) for page in pages]
 
 
+@pytest.mark.sampled(1, ci="all")
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("arch", "dtype"), TABLE)
 def test_right_values(load: Load, arch: str, dtype: str, kind: str) -> None:
@@ -82,6 +83,7 @@ def test_right_values(load: Load, arch: str, dtype: str, kind: str) -> None:
     assert wrong == {}
 
 
+@pytest.mark.sampled(3, ci="all")
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("fault", ExtremeFault)
 @pytest.mark.parametrize(("arch", "dtype"), [(BEST, "fp32"), *best_and_tiles()[-1:]])
@@ -109,6 +111,7 @@ def test_the_values_of_a_row_with_one_large_bias(arch: str) -> None:
     assert got.outputs["lse"][0, 1, 7] == np.float32(bias[0, 1, 7, 0])
 
 
+@pytest.mark.sampled(3, ci="all")
 @pytest.mark.parametrize("rows", [1, 40])
 @pytest.mark.parametrize("scales", ["head", "kv-block"])
 @pytest.mark.parametrize("kv", ["int8", "fp8_e4m3"])
@@ -133,6 +136,7 @@ def test_caches_of_bytes_with_large_factors(arch: str, kv: str, scales: str, row
         np.testing.assert_allclose(got.o[0, h].astype(np.float64), want, atol=0.01 * np.abs(v).max())
 
 
+@pytest.mark.sampled(1, ci="all")
 @pytest.mark.parametrize("rows", [1, 40])
 @pytest.mark.parametrize("arch", list(runnable()))
 def test_bytes_that_a_bias_hides(arch: str, rows: int) -> None:

@@ -26,6 +26,8 @@ def test_the_backend_has_loops() -> None:
 
 
 @pytest.mark.promise("A peak is measured where a share of it is shown, and again where the machine was busy.")
+@pytest.mark.slow
+@pytest.mark.ci
 @pytest.mark.parametrize("arch", best_first(a for a in ARCHS if a in detect().archs))
 def test_loops_build_and_run(arch: str, shared_cache: Path) -> None:
     device = DeviceFacts(id="cpu", archs=(arch,))

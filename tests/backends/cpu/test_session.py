@@ -114,6 +114,7 @@ def error_of(got: np.ndarray, expected: np.ndarray) -> float:
     return float(np.abs(got.astype(np.float64) - expected).max() / np.abs(expected).max())
 
 
+@pytest.mark.sampled(3, ci="all")
 @pytest.mark.parametrize("line", LINES)
 def test_a_walk(line: str, shared_cache: Path) -> None:
     plan = plan_of(line)

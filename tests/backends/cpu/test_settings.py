@@ -172,6 +172,8 @@ def test_the_measurement_of_pages_visits_each_page_once() -> None:
     assert set(bytes(arena[: table.offset])) <= {0x3C}
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_the_worker_measures(shared_cache: Path) -> None:
     one = kernel(Kind.PREFILL, WHOLE[0])
     artifact = CpuBackend().build(Stage(one), BuildContext(cache_root=shared_cache))
@@ -187,6 +189,7 @@ def test_the_worker_measures(shared_cache: Path) -> None:
             supervisor.settings("fmha_cli.backends.cpu", "cpu", broken, one.name, 1)
 
 
+@pytest.mark.sampled(1, ci="all")
 @pytest.mark.parametrize(("kind", "hinted"), [(Kind.DECODE, True), (Kind.PREFILL, False)])
 def test_decode_has_a_loop_for_both_hints(kind: Kind, hinted: bool, shared_cache: Path) -> None:
     """Seen in the disassembly: hints into the second-level cache, fewer than those into the first, which both loops have."""
@@ -233,6 +236,7 @@ TURNING = {
 }
 
 
+@pytest.mark.sampled(6, ci="all")
 @pytest.mark.parametrize(("arch", "dtype"), best_and_tiles())
 @pytest.mark.parametrize("name", TURNING)
 def test_prefill_gives_the_same_bits_however_many_tiles_take_turns(

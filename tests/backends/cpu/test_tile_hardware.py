@@ -55,6 +55,8 @@ def differences(pair: tuple[ctypes.CDLL, ctypes.CDLL], seeds: range) -> list[int
     return found
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_the_processor_gives_the_bits_of_the_software(pair: tuple[ctypes.CDLL, ctypes.CDLL]) -> None:
     assert differences(pair, range(40)) == []
 

@@ -73,6 +73,7 @@ def listing(library: Path) -> str:
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 
+@pytest.mark.sampled(1, ci="all")
 def test_products_are_in_the_innermost_loops(listing: str) -> None:
     """Products of 32 columns use a loaded tile twice, those of 16 columns two of three. No vector goes to the stack.
 

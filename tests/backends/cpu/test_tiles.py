@@ -138,6 +138,7 @@ def test_same_bits_for_any_number_of_threads_and_any_pages(tiles: Software) -> N
     assert len(seen) == 1
 
 
+@pytest.mark.sampled(3, ci="all")
 @pytest.mark.parametrize("fault", FAULTS)
 def test_fault_shows(faulty: ctypes.CDLL, fault: Fault | TileFault) -> None:
     check_fault(faulty, fault)

@@ -89,6 +89,7 @@ def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
     return Bench(replace(context, prepared=replace(made, tree=lambda: tmp_path)), said)
 
 
+@pytest.mark.sampled(1, ci="all")
 @pytest.mark.parametrize("needing", ["", "barrier_set_up"], ids=["nvrtc", "nvrtc+ptxas"])
 def test_a_planted_assert_is_reported(bench: Bench, needing: str) -> None:
     made = build(Wgmma(asserting=True, needing=needing), KERNEL, bench.context)
@@ -106,6 +107,7 @@ def test_a_planted_assert_is_reported(bench: Bench, needing: str) -> None:
     assert [text in bench.said[1] for text in found["remarks"]] == [True]  # type: ignore[attr-defined]
 
 
+@pytest.mark.sampled(1, ci="all")
 @pytest.mark.parametrize("needing", ["", "barrier_set_up"], ids=["nvrtc", "nvrtc+ptxas"])
 def test_without_it_nothing_is(bench: Bench, needing: str) -> None:
     upstream = Wgmma(needing=needing)

@@ -80,6 +80,8 @@ def cubin(shared_cache: Path) -> bytes:
     return build(UPSTREAM, next(small), nvrtc_context(UPSTREAM, shared_cache)).path.read_bytes()
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_defect_01_what_the_cache_keeps_is_a_cubin(cubin: bytes) -> None:
     """Earlier defect: the "cubin cache" held PTX, so every start ran the driver's compiler."""
     assert cubin[:4] == b"\x7fELF"

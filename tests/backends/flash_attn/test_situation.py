@@ -161,6 +161,8 @@ def test_bounds_say_the_same_as_the_mask(problem: Problem) -> None:
 
 @settings(max_examples=300)
 @given(problem=problems())
+@pytest.mark.slow
+@pytest.mark.ci
 def test_clipped_bounds_say_the_same_as_the_mask(problem: Problem) -> None:
     """Clipped bounds agree with the mask unless K446 applies."""
     s = situation_of(problem, H200)

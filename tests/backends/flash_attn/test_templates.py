@@ -187,6 +187,7 @@ def parts_of(stem: str) -> tuple[Family, int, str, bool]:
     return FAMILY_OF[direction], int(hdim), dtype, causal == ["causal"]
 
 
+@pytest.mark.sampled(3, ci="all")
 @pytest.mark.parametrize("arch", ARCHS)
 def test_listed_kernels_are_those_that_the_templates_instantiate(arch: str, templates: LaunchTemplates) -> None:
     device = device_of(arch)
@@ -286,6 +287,8 @@ def test_a_template_id_names_one_kernel(arch: str) -> None:
         kernel_of_template("flash_fwd_kernel<Flash_fwd_kernel_traits<128, 64, 64, 4, false, false, float>, true>", spec)
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_launch_code_that_is_not_understood_is_not_passed_over(templates: LaunchTemplates, tmp_path: Path) -> None:
     """A change of upstream's text changes the walk or stops it."""
     source = templates._root

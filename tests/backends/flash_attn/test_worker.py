@@ -67,6 +67,7 @@ def test_a_full_device_is_out_of_memory(played: pytest.MonkeyPatch, tmp_path: Pa
         assert "cuMemAlloc: out of memory (2)" in (large.note or "")
 
 
+@pytest.mark.sampled(1, ci="all")
 @pytest.mark.parametrize(
     ("settings", "verdict", "words"),
     [

@@ -32,6 +32,7 @@ def default_plan(line: str) -> tuple[Plan, DeviceFacts]:
     return plans_of(Problem.from_cli(flags), DEVICES[arch])[0], DEVICES[arch]
 
 
+@pytest.mark.sampled(10, ci="all")
 @pytest.mark.parametrize("number", range(len(DIRECTED)), ids=lambda n: DIRECTED[n].replace(" ", ""))
 def test_directed_problems(number: int) -> None:
     plan, device = default_plan(DIRECTED[number])

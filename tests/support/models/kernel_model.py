@@ -63,6 +63,7 @@ class Modelled:
     lse: F32
 
 
+@np.errstate(over="ignore", invalid="ignore")  # a kernel on a GPU gives no warning either
 def model_forward(
     problem: Problem, inputs: Inputs, *, fault: Fault | ExtremeFault | None = None, style: Style | None = None
 ) -> Modelled:
@@ -189,8 +190,7 @@ def _exp(x: F32, style: Style) -> F32:
 def _finish(view: SequenceView, acc: F32, total: F32, top: F32, fault: Fault | ExtremeFault | None) -> tuple[F32, F32]:
     some = total > 0
     safe_total = np.where(some, total, np.float32(1))
-    with np.errstate(over="ignore"):  # with a fault, the denominator may be almost zero
-        o = acc * np.where(some, 1 / safe_total, np.float32(0))[..., None]
+    o = acc * np.where(some, 1 / safe_total, np.float32(0))[..., None]
     lse: F32 = np.where(some, top + np.log(safe_total), np.float32(-np.inf))
     if fault is Fault.LSE_LOG2:
         lse = lse * _LOG2E

@@ -30,6 +30,7 @@ from tests.support.models.kernel_model import (
 F32 = npt.NDArray[np.float32]
 
 
+@np.errstate(over="ignore", invalid="ignore")  # a kernel on a GPU gives no warning either
 def model_backward(
     problem: Problem, inputs: Inputs, *, fault: ExtremeFault | None = None, style: Style | None = None
 ) -> dict[str, Array]:

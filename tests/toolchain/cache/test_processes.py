@@ -106,6 +106,8 @@ print(json.dumps({"timed": timed, "stepped": stepped, "steps": step - 2, "last":
 """
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_16_cold_processes_compile_once(tmp_path: Path, child: Child, script: Any) -> None:
     real = shutil.which("g++") or shutil.which("clang++")
     if real is None:

@@ -45,6 +45,7 @@ __global__ void arrays(float* a, int n) { float l[64]; for (int i = 0; i < n; i+
 TIGHT = "-maxrregcount=32"
 
 
+@pytest.mark.sampled(2, ci="all")
 @pytest.mark.parametrize("arch", GENERATIONS)
 @pytest.mark.parametrize("options", [(), (TIGHT,)])
 def test_the_assembler_says_the_same(arch: str, options: tuple[str, ...]) -> None:

@@ -169,7 +169,7 @@ int error_name(int error, const char** out) {
   return *out = nullptr, InvalidValue;
 }
 
-const Entry rows[] = {
+const Entry device_rows[] = {
     ENTRY("cuInit", init),
     ENTRY("cuDriverGetVersion", driver_version),
     ENTRY("cuDeviceGetCount", device_count),
@@ -190,6 +190,6 @@ const Entry rows[] = {
 
 }  // namespace
 
-extern const Entries kDeviceEntries{rows, std::size(rows)};
+extern const Entries kDeviceEntries{device_rows, std::size(device_rows)};
 
 }  // namespace ptx

@@ -127,7 +127,7 @@ int fill_words_later(uint64_t to, unsigned value, size_t count, void* stream) {
   return fill(to, value, 4, count, stream, "cuMemsetD32Async");
 }
 
-const Entry rows[] = {
+const Entry memory_rows[] = {
     ENTRY("cuMemAlloc", memory_get),
     ENTRY("cuMemFree", memory_free),
     ENTRY("cuMemGetInfo", memory_info),
@@ -145,6 +145,6 @@ const Entry rows[] = {
 
 }  // namespace
 
-extern const Entries kMemoryEntries{rows, std::size(rows)};
+extern const Entries kMemoryEntries{memory_rows, std::size(memory_rows)};
 
 }  // namespace ptx

@@ -257,7 +257,7 @@ int launch_with(const LaunchConfig* config, void* function, void** parameters, v
   return launch_cluster(function, g[0], g[1], g[2], b[0], b[1], b[2], config->shared, config->stream, parameters, extra, cluster);
 }
 
-const Entry rows[] = {
+const Entry modules_rows[] = {
     ENTRY("cuModuleLoadData", module_load),
     ENTRY("cuModuleLoadDataEx", module_load_options),
     ENTRY("cuModuleLoadFatBinary", module_load),
@@ -274,7 +274,7 @@ const Entry rows[] = {
 
 }  // namespace
 
-extern const Entries kModuleEntries{rows, std::size(rows)};
+extern const Entries kModuleEntries{modules_rows, std::size(modules_rows)};
 
 int resident_blocks(const LoadedFunction& f, int threads, size_t dynamic_shared) {
   const DeviceRow& row = *driver().device;

@@ -77,14 +77,14 @@ bool strikes() {
   return mark;
 }
 
-struct FromEnvironment {
-  FromEnvironment() {
+struct RecordingFromEnvironment {
+  RecordingFromEnvironment() {
     const char* text = std::getenv("FMHA_EMU_RECORD");
     if (!text || configure(text)) return;
     std::fprintf(stderr, "fmha-emu: FMHA_EMU_RECORD is not understood: %s\n", text);
     std::abort();
   }
-} from_environment;
+} recording_from_environment;
 
 }  // namespace
 

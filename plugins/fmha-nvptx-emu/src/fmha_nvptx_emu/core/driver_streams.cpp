@@ -185,7 +185,7 @@ int exec_destroy(void* handle) {
   return Success;
 }
 
-const Entry rows[] = {
+const Entry streams_rows[] = {
     ENTRY("cuStreamCreate", stream_create),
     ENTRY("cuStreamDestroy", stream_destroy),
     ENTRY("cuStreamSynchronize", stream_wait),
@@ -207,6 +207,6 @@ const Entry rows[] = {
 
 }  // namespace
 
-extern const Entries kStreamEntries{rows, std::size(rows)};
+extern const Entries kStreamEntries{streams_rows, std::size(streams_rows)};
 
 }  // namespace ptx

@@ -20,13 +20,13 @@ int replace_address(TensorMap* map, uint64_t address) {
   return map->address = address, Success;
 }
 
-const Entry rows[] = {
+const Entry tensor_map_rows[] = {
     ENTRY("cuTensorMapEncodeTiled", encode_tiled),
     ENTRY("cuTensorMapReplaceAddress", replace_address),
 };
 
 }  // namespace
 
-extern const Entries kTensorMapEntries{rows, std::size(rows)};
+extern const Entries kTensorMapEntries{tensor_map_rows, std::size(tensor_map_rows)};
 
 }  // namespace ptx
