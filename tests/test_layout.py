@@ -58,6 +58,8 @@ def wrong_imports(root: Path) -> list[str]:
     return wrong
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_tests_and_benchmarks_import_nothing_of_each_other() -> None:
     assert wrong_imports(ROOT) == []
 

@@ -96,6 +96,8 @@ def test_wheel(wheel: Path, tmp_path: Path) -> None:
     assert answer(bare_environment(tmp_path), tmp_path, PYTHONPATH=str(site)) == expected()
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_editable_install(tmp_path: Path) -> None:
     pytest.importorskip("setuptools", reason="an editable install needs setuptools")
     source = checkout(tmp_path)

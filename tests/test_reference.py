@@ -34,6 +34,8 @@ def folder(made: dict[str, str], tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_the_pages_are_up_to_date(made: dict[str, str]) -> None:
     stale = [text for text in generate.differences(made, generate.FOLDER) if text.partition(":")[0] in made]
     assert not stale, "\n".join([*stale, "`python tools/generate.py write` brings them up to date"])

@@ -88,6 +88,8 @@ def vendors_named(name: str) -> list[str]:
     return found_in((PACKAGE / name).read_text("utf-8"), allowed)
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_no_module_above_the_backends_names_a_vendor() -> None:
     names = [str(path.relative_to(PACKAGE)) for path in above_the_backends()]
     assert len(names) > 250

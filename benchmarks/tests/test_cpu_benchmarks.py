@@ -25,6 +25,8 @@ needs_objdump = pytest.mark.skipif(shutil.which("objdump") is None, reason="this
 
 
 @needs_gcc
+@pytest.mark.slow
+@pytest.mark.ci
 def test_a_compile_is_timed(capsys: pytest.CaptureFixture[str]) -> None:
     assert cpu_compile.main(["--arch", WHOLE[0], "--only", "combine fp32", "--rounds", "2"]) == 0
     *_, row = capsys.readouterr().out.splitlines()

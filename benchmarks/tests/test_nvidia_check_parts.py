@@ -84,6 +84,8 @@ def test_random_problems_follow_from_the_seed_and_are_of_their_kinds() -> None:
     assert {p.hdim for p in problems[1 :: len(BASES)]} <= {40, 48, 56}  # the bucket of 64 without its own head dim
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_random_problems_stay_with_what_is_served() -> None:
     wanted = random_problems(
         BASES[:1], lambda p: p.seqlen_q % 128 == 0 and p.heads == p.kv_heads, flash_cases.drawn, 20
@@ -143,12 +145,16 @@ def test_a_problem_with_a_kernel_of_its_own_is_checked_with_it(setting: Setting)
     assert [(r.verdict, r.why) for r in late] == [("NOT_RUN", "the time of this part was over")]
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_what_was_not_done_in_time_is_not_run(setting: Setting) -> None:
     found = validate("cases", PROBLEMS[:2], setting, 0.0)
     why = "the 0.001 s of the sweep were over before this row was done"
     assert {(r.verdict, r.why) for r in found} == {("NOT_RUN", why)}
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_a_sweep_that_fails_says_why(setting: Setting) -> None:
     broken = Setting(**{**vars(setting), "device": "cuda:99"})
     found = validate("cases", PROBLEMS[:1], broken, 60)

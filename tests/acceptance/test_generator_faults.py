@@ -253,6 +253,8 @@ def test_a_fault_planted_in_8_bit_keys_is_caught(
         assert record.verdict is Verdict.WRONG, f"{fault.value} is not seen in: {record.repro}"
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_pasting_the_line_of_a_failure_shows_it_again(registry: Registry, plant: Plant, fmha: Fmha) -> None:
     fault = next(iter(Fault))  # its kernel was compiled for the default suite above
     problems = problems_for(fault, DType.FP32, Kind.PREFILL, 1)

@@ -204,6 +204,8 @@ def test_rows_are_written_into_the_results_or_where_the_check_keeps_them(
     assert not path.exists()
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_a_check_of_a_plugins_launches_runs_where_its_tests_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     ran: list[dict[str, str]] = []
 

@@ -63,6 +63,8 @@ def test_a_closed_fill_can_be_asked_for(fmha: Fmha, kind: str) -> None:
 
 
 @pytest.mark.promise("A row says which share of its output was judged; fills with known answers judge all of it.")
+@pytest.mark.slow
+@pytest.mark.ci
 def test_the_variable_and_the_command_that_repeats_a_row(fmha: Fmha) -> None:
     found = fmha("run", *HONEST, "--json", FMHA_CHECK_BUDGET="1e-9")
     assert checks(found)["normal"]["rows"] < 192

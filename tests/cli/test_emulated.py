@@ -56,6 +56,8 @@ def test_a_hazard_is_exit_1_and_is_shown(fmha: Fmha, emulator: Told, sees: Sees,
     assert (off.code, "HAZARD" in off.out) == (0, False)
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_a_pair_is_compared_by_counts(fmha: Fmha, emulator: Told) -> None:
     done = fmha("bench", *ON, "--ab", HONEST, HONEST, "--emu-seed", "1", "--json")
     assert done.code == 0, done.err
@@ -75,6 +77,8 @@ def test_bench_is_refused(fmha: Fmha, emulator: Told, more: tuple[str, ...]) -> 
     assert faults_of(done.document) == []
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_options_reach_the_emulator(fmha: Fmha, emulator: Told) -> None:
     assert (
         fmha("run", *ON, "--emu-seed", "5", "--emu-turn", "9", "--emu-threads", "2", "--emu-arith", "hardware").code
@@ -97,6 +101,8 @@ def test_devices_lists_them_for_the_backends_that_run_on_them(fmha: Fmha, emulat
 
 
 @pytest.mark.usefixtures("few_plugins")
+@pytest.mark.slow
+@pytest.mark.ci
 def test_doctor_and_plugins_know_the_emulator(fmha: Fmha, emulator: Told) -> None:
     done = fmha("doctor", "paper-emulator", "null", "--json")
     assert done.code == 0, done.err

@@ -79,6 +79,8 @@ def explained(fmha: Fmha) -> dict[str, Any]:
 
 
 @pytest.mark.promise("`explain` says why one kernel is taken and not the next, and `--why A B` compares two.")
+@pytest.mark.slow
+@pytest.mark.ci
 def test_ranked_kernels_have_digests_and_notes(shown: str, explained: dict[str, Any]) -> None:
     document = explained
     assert document["schema"] == "fmha.explain/3"
@@ -263,6 +265,8 @@ def test_no_page_stands_twice() -> None:
     assert set(error_pages()).isdisjoint(build_registry().rules())
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_the_users_tree_is_named(fmha: Fmha, tmp_path: Path) -> None:
     """Also one that cannot be built against: explaining needs no sources."""
     tile = tmp_path / "checkout/include/ck_tile"

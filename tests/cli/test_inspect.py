@@ -11,6 +11,8 @@ from tests.cli.conftest import Fmha
 from tests.cli.test_commands import HONEST, SPLIT, faults_of
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_inspect_names_kernels_that_do_not_exist(fmha: Fmha) -> None:
     assert fmha("inspect", "00000000").code == 2
     assert fmha("inspect").code == 2

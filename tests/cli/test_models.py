@@ -49,6 +49,8 @@ def rows(done: Result, *members: str) -> list[tuple[Any, ...]]:
 
 
 @pytest.mark.promise("`--model` gives a row for each kind of layer, and the sum counts every layer or says it cannot.")
+@pytest.mark.slow
+@pytest.mark.ci
 def test_each_kind_of_layer_is_a_row_with_its_number(fmha: Fmha, tiny: str) -> None:
     done = fmha("bench", "--model", tiny, "--phase", "both", "-s", "16", "-b", "1,2", *NULL, *QUICK, "--json")
     assert done.code == 0, done.err
@@ -85,6 +87,8 @@ def test_the_table_names_the_layers_and_sums_them_up(fmha: Fmha, tiny: str) -> N
     assert fmha("run", "--model", tiny, "-s", "16", *NULL).out.count("in 7 layers") == 0  # a single launch says little
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_several_backends_have_a_sum_each(fmha: Fmha, tiny: str) -> None:
     done = fmha("bench", "--model", tiny, "-s", "16", "--backend", "null,example", *QUICK, "--json")
     sums = done.document["sums"]

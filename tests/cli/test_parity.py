@@ -129,6 +129,8 @@ def test_when_this_tool_supports_nothing(fmha: Fmha, programs: Path, tmp_path: P
     assert (outcomes(only), only.code) == (["agree-unsupported"], 0)
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_a_missing_program_is_an_error_and_no_agreement(fmha: Fmha, tmp_path: Path) -> None:
     forward = write_standins(tmp_path / "bin", ("fwd",))
     path = Path(suite_of(tmp_path, {}))
@@ -185,6 +187,8 @@ def test_without_a_device_nothing_runs(fmha: Fmha, programs: Path, tmp_path: Pat
     assert not log.exists()
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_filters_and_limits(fmha: Fmha) -> None:
     def names(*argv: str) -> list[str]:
         done = fmha("parity", "--list", "--json", *argv)

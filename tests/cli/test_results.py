@@ -226,6 +226,8 @@ def test_a_broken_store_costs_one_line_and_no_row(fmha: Fmha, store: Path) -> No
     assert fmha("results", "ls").code == 4
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_a_journal_of_a_run_without_a_store_is_imported(fmha: Fmha, store: Path) -> None:
     done = fmha(*NULL, "--softcap", "1,2", "--no-store", "--journal", "j", "--json")
     assert fmha("results", "import", "j").code == 0

@@ -68,6 +68,8 @@ def test_a_sweep_gives_the_report_of_its_step_and_leaves_nothing(fmha: Fmha, sta
     assert lease.name == "null.lock"
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_rows_that_fail_are_the_rows_of_the_kernel_and_not_of_the_worker(fmha: Fmha) -> None:
     done = fmha(*NULL, "-s", "16", "--kernel", _crashing(fmha), "--json")
     assert done.code == 6

@@ -64,6 +64,8 @@ def test_a_list_that_is_none(fmha: Fmha, tmp_path: Path, text: str | None, more:
     assert said in done.err
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_impossible_lines_may_be_dropped(fmha: Fmha, tmp_path: Path) -> None:
     path = tmp_path / "problems.txt"
     path.write_text("-s 16 --hdim-v 0\n-s 16 -d 16", "utf-8")

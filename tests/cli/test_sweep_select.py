@@ -46,6 +46,8 @@ def test_a_sweep_chooses_as_run_does(fmha: Fmha) -> None:
 
 
 @pytest.mark.promise("`fmha tune` remembers the fastest kernel, and `run`, `validate`, `bench` and sweeps choose it.")
+@pytest.mark.slow
+@pytest.mark.ci
 def test_what_is_tuned_or_forgotten_meanwhile_changes_no_sweep_that_began(
     fmha: Fmha, tuned: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

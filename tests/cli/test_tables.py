@@ -94,6 +94,8 @@ def test_what_does_not_fit_is_named_and_found_by_wide(fmha: Fmha) -> None:
 
 
 @pytest.mark.promise("Tables fit any terminal: no number is cut, and a column that is left out is named.")
+@pytest.mark.slow
+@pytest.mark.ci
 def test_columns_sort_and_limit_reach_the_table(fmha: Fmha) -> None:
     words = ("run", *SMALL, "--seqlen", "8,16,32")
     done = fmha(*words, "--columns", "problem.seqlen_q,verdict", "--sort", "problem.seqlen_q:desc", "--limit", "2")

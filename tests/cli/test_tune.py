@@ -247,6 +247,8 @@ def test_ls_rm_and_export(fmha: Fmha, tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("sure")
+@pytest.mark.slow
+@pytest.mark.ci
 def test_problems_come_from_a_file_or_a_run(fmha: Fmha, tmp_path: Path) -> None:
     shapes = tmp_path / "shapes.txt"
     shapes.write_text("# two\n-H 1 -s 8 -d 8 --dtype fp32\n\n-H 1 -s 16 -d 8 --dtype fp32  # long\n", "utf-8")

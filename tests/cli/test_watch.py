@@ -186,6 +186,8 @@ def until(stream: IO[str] | None, word: str) -> list[str]:
     raise AssertionError("".join(lines))
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_a_process_without_a_terminal(tree: Path, tmp_path: Path) -> None:
     """The whole way: edit, rebuild, judge; Ctrl-C is exit 130, and the rows of every round are on stdout."""
     words = [sys.executable, "-m", "fmha_cli", "bench", *SMALL, "--ab", K, f"{K}@{tree}", "--watch", "--jsonl"]

@@ -72,6 +72,8 @@ def test_a_rule_that_refuses_too_much_is_noticed_unless_the_reason_is_given(tmp_
     assert conformance.check_agreement(strict, PROBLEMS, {"K991": "two head dims are not measured"}).accepted == 1
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_a_refusal_is_of_one_rule_and_borne_out(tmp_path: Path) -> None:
     strict, masked = subject(tmp_path / "cache", MASKS, DIMS), api.Problem.from_cli(MASKED)
     conformance.check_refusal(strict, "K990", masked, kernel())

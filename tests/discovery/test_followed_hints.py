@@ -52,6 +52,7 @@ def follow(problem: Problem, backend: str, arch: str) -> None:
     max_examples=12, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck), phases=[Phase.generate]
 )
 @given(problem=problems())
+@pytest.mark.sampled(1, ci="all")
 @pytest.mark.parametrize("backend", [name for name in PLACES if name != "ck_tile"])
 def test_a_hint_leads_to_support_or_to_the_next_reason(backend: str, problem: Problem) -> None:
     follow(problem, backend, PLACES[backend])

@@ -82,6 +82,8 @@ def missing(look: Callable[[str], KernelSpec | None], text: str) -> bool:
     return caught.value.code == "E006"
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_what_the_scan_finds_the_index_finds(look: Callable[[str], KernelSpec | None], said: list[str]) -> None:
     registry = Registry(entries=lambda: ())
     assert missing(look, NOWHERE)

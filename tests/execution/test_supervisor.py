@@ -209,6 +209,8 @@ def test_a_lost_device_costs_one_row_and_one_worker(job: Job) -> None:
         assert supervisor.started == 3
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_a_device_lost_after_other_kernels_is_tried_again_alone(job: Job) -> None:
     other = null.plan(job.plan.problem, null_kernel(job.plan.problem.dtype, Family.FWD_SPLITKV), job.device)
     built = tuple(null.build(stage, BuildContext(job.artifacts[0].path.parents[3])) for stage in other.stages)
@@ -347,6 +349,8 @@ def test_the_worker_imports_neither_the_oracle_nor_the_command_line() -> None:
     assert out.stdout.strip() == b"[]"
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_a_module_in_the_users_folder_takes_no_librarys_place(
     job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -89,6 +89,8 @@ def test_a_swapped_library_under_a_genuine_key_is_not_taken(
 
 
 @pytest.mark.promise("Host code of an archive needs trust, and imported entries stay marked.")
+@pytest.mark.slow
+@pytest.mark.ci
 def test_what_is_trusted_is_marked_wherever_it_is_seen(fmha: Fmha, archive: Path, elsewhere: tuple[str, str]) -> None:
     (held,) = fmha("cache", "import", archive.name, *elsewhere, "--trust", "--json").document["import"]["held"]
     assert (held["code"], held["name"]) == ("host", HONEST)

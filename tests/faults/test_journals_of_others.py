@@ -111,6 +111,8 @@ def test_what_changes_no_row_may_differ(fmha: Fmha, journals: Journals) -> None:
     assert again.code == 0, again.err
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_a_nondeterministic_kernel_keeps_no_pass_of_run(fmha: Fmha) -> None:
     """``run`` passes it; its journal must not make ``validate`` pass it too."""
     kernel = null_kernel(DType.FP16, Family.FWD, Behaviour.NONDETERMINISTIC).digest[:16]
@@ -135,6 +137,8 @@ def test_a_changed_tensor_file_is_refused(fmha: Fmha) -> None:
     assert "invocation: t.npz (k) has changed" in fmha(*one, "--resume", "one.journal").err
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_a_changed_baseline_is_refused(fmha: Fmha) -> None:
     assert fmha(*BENCH, "--json", "-o", "base.json").code == 0
     row = (*BENCH, "--baseline", "base.json")
@@ -234,6 +238,8 @@ def test_every_member_of_a_request_is_a_part_or_is_left_out_for_a_reason(name: s
     assert dict(invocation._options(request)) != dict(invocation._options(replace(request, **{name: other})))
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_a_kernel_against_itself_is_two_rows(fmha: Fmha) -> None:
     """The A/A check: what a careful user tries first."""
     row = ("bench", "--backend", "null", "-H", "1", "-s", "16", "-d", "8", "--budget", "0.05")
@@ -250,6 +256,8 @@ def test_a_kernel_against_itself_is_two_rows(fmha: Fmha) -> None:
     assert again.document["records"] == done.document["records"]
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_pairs_are_timed_in_one_cache_mode(fmha: Fmha) -> None:
     """Hot against hot and cold against cold, not one kernel hot against itself cold."""
     split = null_kernel(DType.FP16, Family.FWD_SPLITKV).digest[:16]

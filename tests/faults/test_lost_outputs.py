@@ -42,6 +42,8 @@ def test_a_disk_that_fills_under_the_journal_costs_no_row(
     assert len(kept) == 1
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_a_reader_that_goes_away_at_the_last_row_interrupts_nothing(tmp_path: Path) -> None:
     reading, writing = os.pipe()
     os.close(reading)

@@ -56,7 +56,7 @@ def policy_of(deed: Deed) -> JudgePolicy:
     "A kernel runs in a child process, so a crash or a hang costs one row.",
     "Exit code 6: a kernel crashed, hung, did not build or launch, or ran out of memory.",
 )
-@pytest.mark.sampled(4, ci="all")
+@pytest.mark.sampled(2, ci="all")
 @pytest.mark.parametrize("deed", EXPECTED)
 def test_each_deed_has_its_verdict(supervisor: Supervisor, library: Artifact, deed: Deed) -> None:
     row = judged(supervisor, c_job(library, deed), policy_of(deed))
@@ -149,6 +149,8 @@ def test_a_crash_between_rows_is_nobody_elses(supervisor: Supervisor, library: A
     assert (row.verdict, row.notes) == (Verdict.PASSED, ())
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_an_interrupt_kills_the_group_and_the_next_row_runs(supervisor: Supervisor, library: Artifact) -> None:
     supervisor.start()
     group = supervisor.worker_pid

@@ -100,6 +100,8 @@ def test_zeros_are_added_as_they_would_be_read(tmp_path: Path) -> None:
         assert archive.read("zeros") == b"head" + bytes(64 << 20)
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_a_bomb_costs_no_memory(tmp_path: Path) -> None:
     """A member of 1 GiB that nobody asks for, then asked for with half as much at hand."""
     path = tmp_path / "bomb.npz"

@@ -54,6 +54,8 @@ def test_p_towards_zero_needs_its_own_budget() -> None:
     assert any(run.rms * 1.1 > 0.72 for run in truncated)
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_honest_backward_runs_pass() -> None:
     runs = [run for planned in plan_honest(60, first_seed=10**6) for run in gradient_runs(*planned)]
     assert [run for _, run in runs if not run.accepted[RULES[-1]]] == []

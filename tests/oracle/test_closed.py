@@ -108,6 +108,8 @@ def test_closed_answers_are_those_of_the_reference(case: tuple[Problem, str], se
 
 @settings(deadline=None, max_examples=20)
 @given(closed_cases(), st.integers(0, 3))
+@pytest.mark.slow
+@pytest.mark.ci
 def test_honest_kernels_pass(case: tuple[Problem, str], seed: int) -> None:
     problem, kind = case
     assume(problem.dtype is not DType.FP8_E5M2 and problem.dtype_out is not DType.FP8_E5M2)

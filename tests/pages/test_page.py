@@ -82,6 +82,8 @@ def test_a_page_of_1000_rows_is_small_and_names_no_address(count: int) -> None:
 
 
 @pytest.mark.promise("`fmha report` writes a self-contained HTML page, and `bench --plot` draws in the terminal.")
+@pytest.mark.slow
+@pytest.mark.ci
 def test_seven_plots_have_data_or_say_in_words_why_not(whole_plots: list[Plot]) -> None:
     assert sorted(plot.id for plot in whole_plots) == sorted(SEVEN)
     assert [plot.id for plot in whole_plots if plot.missing] == []
@@ -118,6 +120,8 @@ def test_numbers_that_are_not_finite_are_null() -> None:
     json.loads(text, parse_constant=lambda name: pytest.fail(name))
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_every_row_has_the_line_that_gives_it_again(whole: Content, whole_page: str) -> None:
     again = Elements(whole_page).data["rows"]["columns"]["again"]
     assert unpacked(again) == [record.repro for record in whole.records]

@@ -5,12 +5,16 @@ from __future__ import annotations
 import re
 from xml.etree import ElementTree as ET
 
+import pytest
+
 from fmha_cli.domain.problem import Problem
 from fmha_cli.pages.content import Content
 from fmha_cli.pages.svg import svg_files
 from tests.support.generators.page_contents import HOSTILE, bare_content, timed
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_each_plot_is_a_file_that_needs_nothing_else(whole: Content) -> None:
     files = dict(svg_files(whole))
     assert sorted(files) == [

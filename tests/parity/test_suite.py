@@ -121,6 +121,8 @@ def backward(scripts: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Se
 
 
 @pytest.mark.promise("`parity` compares with upstream's programs, and says why a case cannot be compared.")
+@pytest.mark.slow
+@pytest.mark.ci
 def test_the_scripts_run_the_same_programs(backward: list[Settings]) -> None:
     """Upstream's script, run with a program that records its arguments, gives the same cases in the same order."""
     assert backward == given_by("smoke_bwd")

@@ -29,6 +29,7 @@ def fetch(name: str, root: Path, notices: Notices) -> Path:
         pytest.skip(f"the package index cannot be reached: {error.why}")
 
 
+@pytest.mark.sampled(1, ci="all")
 @pytest.mark.parametrize("name", ["amd-aiter", "flash-attn", "triton-amd"])
 def test_what_backends_need(shared_cache: Path, notices: Notices, name: str) -> None:
     folder = fetch(name, shared_cache, notices)

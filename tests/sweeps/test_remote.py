@@ -38,6 +38,8 @@ def job_of(*points: Problem) -> Job:
     return plan.job(chunk, lambda number: None).on("null:0", 1)
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_kernels_travel_by_digest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, states: Path) -> None:
     job, archive = job_of(Problem.of(seqlen=16, hdim=32), Problem.of(seqlen=17, hdim=32)), b""
     for host in ("one", "two"):

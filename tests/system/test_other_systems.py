@@ -63,6 +63,8 @@ def test_a_row_runs_without_what_macos_lacks(tmp_path: Path, shared_cache: Path)
 
 
 @pytest.mark.promise("Commands that run nothing work where the system lacks calls, as Windows and macOS do.")
+@pytest.mark.slow
+@pytest.mark.ci
 def test_commands_that_run_nothing_work_without_what_windows_lacks(tmp_path: Path) -> None:
     lines = [
         "--version",

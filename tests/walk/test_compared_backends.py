@@ -61,6 +61,8 @@ def test_one_row_for_each_problem_and_backend_in_the_order_of_the_names(command:
 
 
 @pytest.mark.promise("`--backend a,b` interleaves the backends on one device, and a bad row costs only itself.")
+@pytest.mark.slow
+@pytest.mark.ci
 def test_bench_times_them_in_turns_and_compares_each_with_the_first(trio: Path) -> None:
     first, *others = walked("one,two,three")
     assert first.ab is None

@@ -120,7 +120,7 @@ def test_the_word_asks_for_it_and_the_record_says_so(entry: str, name: str, flag
     assert set(files) == {TENSOR_OF_FLAG[key] for key in case.tensors}
 
 
-@pytest.mark.sampled(2, ci="all")
+@pytest.mark.sampled(1, ci="all")
 @pytest.mark.parametrize("name", CASES)
 def test_what_is_filled_is_that_of_the_seed_and_what_is_given_is_not(name: str) -> None:
     """A generated tensor is the one that a run without tensors has; all others are those given."""
@@ -137,7 +137,7 @@ def test_what_is_filled_is_that_of_the_seed_and_what_is_given_is_not(name: str) 
 
 
 @pytest.mark.promise("No tensor is generated beside a given one unless `filled` asks for it.")
-@pytest.mark.sampled(2, ci="all")
+@pytest.mark.sampled(1, ci="all")
 @pytest.mark.parametrize("name", CASES)
 def test_the_outputs_are_those_of_the_tensors_that_were_given(name: str) -> None:
     case, near = CASES[name](), TOLERANCE.get(name, 1e-5)

@@ -97,6 +97,8 @@ def test_findings_become_the_verdict(emulator: Told, sees: Sees, command: str, k
     assert all(any(kind in note for note in row.notes) for kind in kinds)
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_a_finding_of_a_later_run_counts_too(emulator: Told, sees: Sees) -> None:
     sees("lds-race", launch=1)
     (row, *_) = run("validate", fills=("normal",), repeats=2)
@@ -111,6 +113,8 @@ def test_places_are_listed_once(emulator: Told, sees: Sees) -> None:
     assert [f.count for f in row.findings or ()] == [8]
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_a_wrong_kernel_with_a_hazard_is_a_hazard(emulator: Told, sees: Sees) -> None:
     """The hazard is the cause, and the wrong number its effect."""
     zeros = next(k.name for k in api.list_kernels("null", backend="null") if "behaviour=zeros" in k.name)
@@ -164,6 +168,8 @@ def test_options_reach_the_emulator(emulator: Told) -> None:
     assert Path(options["cache"]).is_dir()
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_the_arithmetic_reaches_the_emulator_and_the_record(emulator: Told) -> None:
     (plain,) = run()
     (row,) = run(emu_arith=api.Arithmetic.HARDWARE)

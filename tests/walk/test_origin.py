@@ -149,6 +149,8 @@ def test_the_host_names_no_user_and_no_folder() -> None:
 
 
 @pytest.mark.promise("A record says which run, machine and choice it comes from; older records are read.")
+@pytest.mark.slow
+@pytest.mark.ci
 def test_a_record_states_its_run_and_how_its_kernel_was_chosen() -> None:
     first, second = api.run(PROBLEM, replace(PROBLEM, seqlen_k=24), backend="null", label="nightly")
     assert first.run is not None

@@ -118,6 +118,8 @@ def test_samples_of_processes_are_joined_in_order() -> None:
     assert done.count("renew") == 3
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_progress_counts_the_time_of_all_processes() -> None:
     told: list[tuple[int, int]] = []
 

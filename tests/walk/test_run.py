@@ -29,6 +29,8 @@ def null_kernel(behaviour: str) -> str:
     return next(k for k in found if "dtype=fp16" in k.name).name
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_two_kernels_in_turns_carry_each_others_ratio() -> None:
     honest = next(k for k in api.list_kernels("null", backend="null") if "dtype=fp16" in k.name).name
     first, second = api.run(PROBLEM, command="bench", backend="null", ab=(honest, null_kernel("slow")), budget_s=0.1)

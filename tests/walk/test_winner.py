@@ -71,6 +71,8 @@ def test_one_row_of_each_problem_wins_with_its_margin(monkeypatch: pytest.Monkey
 
 @pytest.mark.promise("Of several backends the fastest good row is marked with its margin, or as UNSURE.")
 @pytest.mark.usefixtures("trio")
+@pytest.mark.slow
+@pytest.mark.ci
 @pytest.mark.parametrize(
     "word", ["wrong_value", *(pytest.param(w, marks=pytest.mark.slow) for w in ("late", "segfault"))]
 )
@@ -168,6 +170,8 @@ def test_only_threads_that_spin_are_worth_a_line(cores: float, told: bool) -> No
 
 @pytest.mark.promise("A kernel that should not be chosen runs if it is named.")
 @pytest.mark.usefixtures("trio")
+@pytest.mark.slow
+@pytest.mark.ci
 def test_a_kernel_that_nobody_should_choose_runs_if_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRIO_ONE", "disliked")
     (refused,) = walked("one", command=Command.RUN)

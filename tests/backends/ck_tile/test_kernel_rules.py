@@ -170,6 +170,8 @@ def test_the_rules_make_the_listed_set_out_of_the_tables_product() -> None:
         assert asked > len(known)
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_the_rules_agree_with_the_lists_on_drawn_products() -> None:
     rng, asked, admitted = Random(9), 0, 0
     for revision, arch, family in SOME_PLACES:
@@ -191,6 +193,8 @@ def test_the_rules_make_the_whole_listed_set(revision: str, arch: str, family: F
         assert _agree(whole.all(), known)[1] == known
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_the_enumerator_prunes_with_the_table_s_own_rules() -> None:
     """Without one of the generator's rules more kernels are enumerated, and only that rule refuses the extra ones."""
     arch = load_arch("gfx950")

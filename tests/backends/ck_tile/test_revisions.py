@@ -75,6 +75,8 @@ def test_an_architecture_without_kernels_names_the_revision_that_has_some() -> N
     assert f"--ck-rev {NEWER}" in str(reason.hint)
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_the_command_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     def fmha(*argv: str) -> tuple[int, str, str]:
         capfd.readouterr()

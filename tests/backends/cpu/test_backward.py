@@ -37,7 +37,7 @@ def check(load: Load, arch: str, dtype: str, seeds: range) -> None:
         assert backward_complaints(case) == [], f"seed {seed}: {case}"
 
 
-@pytest.mark.sampled(2, ci="all")
+@pytest.mark.sampled(1, ci="all")
 @pytest.mark.parametrize(("arch", "dtype"), KERNELS)
 def test_sample(load: Load, arch: str, dtype: str) -> None:
     check(load, arch, dtype, range(COMMON))
@@ -70,7 +70,7 @@ def test_many_blocks_of_keys(load: Load, dtype: str, change: dict[str, object]) 
     assert backward_complaints(case) == []
 
 
-@pytest.mark.sampled(2, ci="all")
+@pytest.mark.sampled(1, ci="all")
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(("batch", "rows"), [(1, True), (3, True), (3, False)])
 def test_same_bits_for_any_number_of_threads(load: Load, dtype: str, batch: int, rows: bool) -> None:

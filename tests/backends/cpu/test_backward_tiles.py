@@ -65,6 +65,8 @@ def check(library: ctypes.CDLL, seeds: range) -> None:
         assert checked(library, case) == [], f"seed {seed}: {case}"
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 @pytest.mark.parametrize(
     "host", [pytest.param(h, marks=() if h == HOST else (pytest.mark.slow, pytest.mark.ci)) for h in HOSTS]
 )

@@ -125,7 +125,7 @@ NEEDS: dict[object, dict[str, object]] = {**FAULT_NEEDS, TileFault.TILE_TAIL: {"
 would be there, and the row would be computed again."""
 
 
-@pytest.mark.sampled(3, ci="all")
+@pytest.mark.sampled(1, ci="all")
 @pytest.mark.parametrize("fault", FAULTS)
 def test_fault_shows(faulty: ctypes.CDLL, fault: Fault | TileFault) -> None:
     check_fault(faulty, fault, BASE, NEEDS)

@@ -41,7 +41,7 @@ def fenced(array: np.ndarray, at_end: bool, keep: list[mmap.mmap]) -> np.ndarray
     return copy
 
 
-@pytest.mark.sampled(3, ci="all")
+@pytest.mark.sampled(1, ci="all")
 @pytest.mark.parametrize("kind", ["prefill", "decode"])
 @pytest.mark.parametrize("dtype", ["fp32", "fp16", "bf16"])
 @pytest.mark.parametrize("arch", ARCHS)

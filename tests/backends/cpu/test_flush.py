@@ -53,6 +53,8 @@ def test_a_launch_leaves_its_caller_tiny_numbers(kind: str, dtype: str, load: Lo
 
 
 @pytest.mark.promise("A CPU launch computes every tile once, and restores the caller's floating-point state.")
+@pytest.mark.slow
+@pytest.mark.ci
 def test_planted_a_launch_that_does_not_put_them_back(build_text: Build) -> None:
     def planted(kernel: KernelSpec) -> str:
         text = emit(kernel)

@@ -93,6 +93,8 @@ def test_no_vector_goes_to_the_stack_in_an_innermost_loop(kernel: KernelSpec, in
     assert found["loop_stack_moves"] == sum(moves.values())
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_too_many_accumulators_are_seen(inspected: Any) -> None:
     """A planted spill: 36 accumulators do not fit 32 registers. The kernel is built and inspected as every other."""
     kernel = kernel_of("x86_64_v4", "fp32", "prefill")

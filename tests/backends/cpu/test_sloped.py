@@ -51,6 +51,8 @@ def test_slopes(name: str, slope: float, load: Load) -> None:
     assert wrong_rows(load(AMX, "bf16", "prefill"), slope, CASES[name]) == []
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_a_planted_distance(breakable_tiles: Breakable) -> None:
     assert wrong_rows(breakable_tiles(None), 0.02, CASES["other side"]) == []
     assert wrong_rows(breakable_tiles(DISTANCE), 0.02, CASES["other side"]) != []

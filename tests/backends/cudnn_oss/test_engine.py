@@ -98,6 +98,8 @@ def asked(call: Call[DeviceFacts]) -> ExecuteArguments:
 
 
 @given(problems())
+@pytest.mark.slow
+@pytest.mark.ci
 def test_launches_are_the_engines(library: Any, made: tuple[str, int, Problem]) -> None:
     same_launch(library, *made)
 

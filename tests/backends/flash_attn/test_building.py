@@ -203,6 +203,8 @@ def with_nvcc(shop: Shop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ca
     return made
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_nvcc_compiles_what_nvrtc_refuses(shop: Shop, with_nvcc: Callable[[str], Artifact]) -> None:
     made = with_nvcc(FAILS)
     assert "nvcc 13.0.88" in made.log.read_text()
@@ -256,6 +258,8 @@ def test_memory_and_preparation(shop: Shop) -> None:
     assert max(sizes, key=lambda family: sizes[family]) is Family.BWD_DQ_DK_DV
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_a_cubin_from_the_cache_needs_few_modules(shop: Shop) -> None:
     """Slow modules are imported only to compile or to run, so a second process starts in 0.3 s."""
     code = (

@@ -49,6 +49,8 @@ def test_counts(arch: str) -> None:
     assert all(kernel.arch == arch and kernel.backend == "flash_attn" for kernel in kernels(spec))
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_names_and_digests_are_those_of_one_kernel() -> None:
     every = [kernel for arch in ARCHS for kernel in same(arch)]
     print(f"{len(every)} kernels")

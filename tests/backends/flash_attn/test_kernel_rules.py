@@ -128,6 +128,8 @@ def product_matches(arch: str, family: Family, dtypes: tuple[DType, ...]) -> int
     return count
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_the_tables_product_filtered_by_the_rules_is_what_is_listed() -> None:
     counts = {family.value: product_matches("sm_86", family, (DType.BF16,)) for family in FAMILIES}
     print(f"products {counts}")

@@ -77,6 +77,8 @@ def test_any_problem(problem: Problem, device: tuple[str, int]) -> None:
 
 @settings(max_examples=70)
 @given(seed=st.integers(0, 2**32), device=ARCHS)
+@pytest.mark.slow
+@pytest.mark.ci
 def test_any_problem_near_the_kernels(seed: int, device: tuple[str, int]) -> None:
     check(random_problem(Random(seed)), one(*device))
 

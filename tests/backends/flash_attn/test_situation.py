@@ -146,6 +146,8 @@ def test_clipping_is_upstreams_own(left: int, right: int, seqlen_k: int, one_row
 
 @settings(max_examples=300)
 @given(problem=problems())
+@pytest.mark.slow
+@pytest.mark.ci
 def test_bounds_say_the_same_as_the_mask(problem: Problem) -> None:
     """If a mask has bottom-right bounds, they show every row the same keys as the mask."""
     bounds = bounds_of(problem)

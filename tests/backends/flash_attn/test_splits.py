@@ -56,6 +56,8 @@ def test_the_heuristic_anywhere(blocks: int, slots: int, keys: int, most: int) -
     assert heuristic(blocks, slots, keys, most) == transcription(blocks, slots, keys, most)
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_the_heuristic_sees_planted_faults() -> None:
     """The transcription detects missing eligibility, a wrong number of slots and a wrong maximum."""
     rng, told = Random(3), set()

@@ -49,6 +49,8 @@ def test_a_lost_device_costs_one_row(played: pytest.MonkeyPatch, tmp_path: Path)
         assert supervisor.started == 2
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_a_device_lost_to_an_earlier_kernel_is_not_the_rows_fault(played: pytest.MonkeyPatch, tmp_path: Path) -> None:
     played.setenv(VARIABLE, settings_text(fault="719@2", once=tmp_path / "struck"))
     with Supervisor() as supervisor:

@@ -179,6 +179,8 @@ def test_a_proven_native_compiler_starts_nothing(cache: Cache, monkeypatch: pyte
 
 
 @needs_compiler
+@pytest.mark.slow
+@pytest.mark.ci
 def test_a_wrapper_is_asked_for_its_version_and_proven_again_when_it_changed(
     cache: Cache, tmp_path: Path, counting: Callable[[str], Path]
 ) -> None:
@@ -194,6 +196,8 @@ def test_a_wrapper_is_asked_for_its_version_and_proven_again_when_it_changed(
 
 
 @needs_compiler
+@pytest.mark.slow
+@pytest.mark.ci
 def test_a_touched_compiler_is_proven_again(cache: Cache, tmp_path: Path, counting: Callable[[str], Path]) -> None:
     path = counting("wrapper")
     env = {"PATH": os.environ["PATH"], "FMHA_CXX": str(path)}

@@ -63,6 +63,8 @@ def test_the_assembler_says_the_same(arch: str, options: tuple[str, ...]) -> Non
         assert said["arrays"].frame > 0 == said["arrays"].stores
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_what_the_text_asks_for() -> None:
     """Static shared memory and arguments are the same on all architectures, whatever the driver reserves."""
     for arch in ARCHS:

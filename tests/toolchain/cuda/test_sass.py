@@ -42,6 +42,7 @@ def kernel_of(probe: Probe, arch: str) -> CubinKernel:
     return kernel
 
 
+@pytest.mark.sampled(1, ci="all")
 @pytest.mark.parametrize("arch", CASES)
 def test_every_instruction_is_known(arch: str) -> None:
     names = mnemonics_of(capability(arch))

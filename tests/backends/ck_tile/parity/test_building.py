@@ -58,6 +58,8 @@ def backward(**settings: str) -> Case:
     return ck_case("b", Program.BWD, {"b": "2", "h": "2", "s": "128", "d": "128", **settings})
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_the_basic_suite_needs_few_kernels() -> None:
     """Cases that differ only in sizes share a kernel; mask, bias, lse and type need different ones."""
     needs = needs_for(*load_suite("basic", CkCounterpart()).cases())
