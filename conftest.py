@@ -12,6 +12,7 @@ import pytest
 
 from tests.support.forked_workers import forked_workers
 from tests.support.reading import leave_out
+from tests.support.run_cache import run_cache
 from tests.support.sampling import keep_some, leave_a_sample
 from tools.passed_tests import name_of, skipped
 
@@ -64,6 +65,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         run_again(items, _skipped(config.option.again))
     if config.option.some is not None:
         items[:] = keep_some(items, config.option.some)
+
+
+@pytest.fixture(scope="session")
+def shared_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The cache root of this run."""
+    return run_cache(tmp_path_factory)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -15,7 +15,6 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from fmha_cli.backends.cpu.arch_detect import VARIABLE
-from tests.support.run_cache import run_cache
 
 if find_spec("fmha_null") is None:
     raise pytest.UsageError("tests need a plugin: pip install --no-deps --no-build-isolation -e plugins/fmha-null")
@@ -25,12 +24,6 @@ settings.register_profile(
 )
 settings.register_profile("explore", deadline=None, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
-
-
-@pytest.fixture(scope="session")
-def shared_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The cache root of this run."""
-    return run_cache(tmp_path_factory)
 
 
 @pytest.fixture(autouse=True)

@@ -35,7 +35,7 @@ _judging, _running = (partial(Opt, panel=panel) for panel in ("Judging", "Runnin
 RUN = _running(
     "run",
     _T,
-    "A command that prints rows, such as 'fmha bench -s 4k'; given twice, the two are run in turns",
+    "A command that prints rows, such as 'fmha bench -s 4k'; given twice, the two alternate",
     repeats=True,
     metavar="CMD",
 )
@@ -123,7 +123,7 @@ def _say_how_to_confirm(call: Call, found: Comparison) -> None:
 
     if found.suspicious:
         rows = counted(len(found.suspicious), "suspicious row")
-        call.console.say(f"{rows}: --run 'CMD' --run 'CMD' beside the two names runs them again in turns")
+        call.console.say(f"{rows}: --run 'CMD' --run 'CMD' next to the two names runs them again, alternating")
 
 
 def _names(call: Call) -> tuple[str, str] | None:

@@ -266,7 +266,7 @@ COMMANDS = {
             LIMIT,
         ),
         arguments=(Argument("rule", "Id of a rule or error (K012, P006): print its page instead"),),
-        detail="Shows the ranked kernels with the reasons for their order, those that do not fit with the reasons "
+        detail="Shows the ranked kernels with the reasons for their order, the ones that do not fit with the reasons "
         "against them, nearest first, and the smallest change that would work. Of a sweep with several backends, and of a model, it "
         "shows the rows that bench would run. Exits 0 whenever it could answer.",
     ),

@@ -209,7 +209,7 @@ def _executed(call: Call) -> int:
     request = replace(request_of(call), kernel=call.argument("kernel"))
     if not is_emulated(request.device):
         what = "--executed: only an emulated device counts what it executes"
-        help = "--device emu:ARCH; `fmha devices` lists those that are installed"
+        help = "--device emu:ARCH; `fmha devices` lists the ones that are installed"
         raise UsageError(what, code="Z005", where="--device", help=help)
     with call.console.progress("run") as progress:
         outcome = run_points(

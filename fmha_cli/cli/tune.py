@@ -59,7 +59,7 @@ MIN_GAIN = _tuning(
 PROCESSES = _tuning(
     "processes",
     _S,
-    "Fresh processes of the default and of the fastest, in turns, that confirm it [default: 5]",
+    "Fresh processes of the default and the fastest kernel, alternating, that confirm it [default: 5]",
     flag_only=True,
 )
 ANEW = _tuning("anew", FlagKind.SWITCH, "Start over, where an interrupted run of this command could go on")

@@ -44,7 +44,7 @@ CACHE = _measuring(
 AB = Opt(
     "ab",
     FlagKind.TEXT,
-    "Two kernels, timed in turns; K@DIR is one built from an edited tree",
+    "Two kernels, timed alternately; K@DIR is one built from an edited tree",
     panel="Choosing",
     repeats=True,
     metavar="K1 K2",

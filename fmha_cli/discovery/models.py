@@ -126,7 +126,7 @@ def completed(
     """
     if phase is Phase.DECODE and not wanted.causal:
         raise UsageError(
-            f"--phase decode: {wanted.name} is no decoder",
+            f"--phase decode: {wanted.name} is not a decoder",
             code="E062",
             where="--phase",
             why="its queries see the keys behind them too",

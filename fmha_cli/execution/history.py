@@ -83,7 +83,7 @@ def history_of(path: Path, data: bytes) -> History:
 def _refuse_other_schema(path: Path, value: Any) -> None:
     schema = value.get("schema") if isinstance(value, dict) else None
     if isinstance(schema, str) and schema.startswith("fmha.") and schema != JOURNAL:
-        kind = "an older or newer fmha wrote it" if schema.startswith("fmha.journal/") else "it is no journal"
+        kind = "an older or newer fmha wrote it" if schema.startswith("fmha.journal/") else "it is not a journal"
         raise refused(path, f"{kind}: its form is {schema[:40]}, this fmha resumes {JOURNAL}")
 
 

@@ -181,7 +181,7 @@ def check_folder(path: Path, flag: str) -> None:
                     raise
                 here = here.parent
         if not stat.S_ISDIR(status.st_mode):
-            raise NotADirectoryError(errno.ENOTDIR, f"{here} is no folder")
+            raise NotADirectoryError(errno.ENOTDIR, f"{here} is not a folder")
         with _beside(here / "x") as file:
             file.write(b"\0")
     except (OSError, ValueError) as fault:

@@ -224,7 +224,7 @@ def _needs(rows: Sequence[Row], rule: Rule) -> list[str]:
     if not tested:
         return [
             f"no row can be sure: it needs {FEWEST_PROCESSES} processes or more a side. Record both runs with fmha bench --processes "
-            f"{FEWEST_PROCESSES}, or let fmha compare --run 'CMD' --run 'CMD' run them in turns"
+            f"{FEWEST_PROCESSES}, or let fmha compare --run 'CMD' --run 'CMD' run them alternately"
         ]
     fewest = fewest_processes(len(tested), rule.alpha)
     have = min(min(one.processes_before, one.processes_after) for one in tested)

@@ -150,7 +150,7 @@ def read_npz(file: IO[bytes], size: int, choose: Choose) -> Array:
         archive = zipfile.ZipFile(file)
         members = [member for member in archive.infolist() if not member.is_dir()]
     except _DAMAGE as fault:
-        raise Unreadable("is damaged: it is no archive, or its end is missing (a copy that stopped?)") from fault
+        raise Unreadable("is damaged: it is not an archive, or its end is missing (a copy that stopped?)") from fault
     names = [member.filename.removesuffix(".npy") for member in members]
     name = choose(names)
     if names.count(name) > 1:

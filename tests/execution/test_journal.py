@@ -234,7 +234,7 @@ def test_a_journal_of_an_older_version_is_refused_in_plain_words(path: Path) -> 
     with pytest.raises(UsageError, match=r"an older or newer fmha wrote it: its form is fmha\.journal/1"):
         read_history(path)
     path.write_text('{"schema": "fmha.report/1"}\n', "utf-8")
-    with pytest.raises(UsageError, match="it is no journal"):
+    with pytest.raises(UsageError, match="it is not a journal"):
         read_history(path)
 
 

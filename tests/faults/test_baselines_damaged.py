@@ -58,7 +58,7 @@ MEMBERS = {
     "a kernel that is a number": ("kernel", 5),
     "a kernel that is a list": ("kernel", []),
     "a kernel without members": ("kernel", {}),
-    "a digest that is no digest": ("kernel.digest", "0123\n"),
+    "a digest that is not a digest": ("kernel.digest", "0123\n"),
     "a problem that is a list": ("problem", []),
     "a measurement that is a list": ("measurement", []),
     "an unknown verdict": ("verdict", "SUPER"),

@@ -132,7 +132,7 @@ STARTS: dict[str, tuple[Callable[[Any], Any], str]] = {
     "a further member": (lambda line: {**line, "extra": 1}, "line 1: start: unknown: extra"),
     "an event that is a list": (lambda line: {**line, "event": []}, "line 1: not a line of a journal"),
     "an older version": (lambda line: {**line, "schema": "fmha.journal/1"}, "an older or newer fmha wrote it"),
-    "another document": (lambda line: {**line, "schema": "fmha.report/1"}, "it is no journal"),
+    "another document": (lambda line: {**line, "schema": "fmha.report/1"}, "it is not a journal"),
     "no line of a journal": (lambda line: [], "line 1: not a line of a journal"),
     "done first": (lambda line: {"schema": line["schema"], "event": "planned", "key": "0" * 24}, "does not begin"),
 }

@@ -127,7 +127,7 @@ def test_a_store_that_cannot_be_used_costs_one_line(tmp_path: Path, fault: Any) 
 
 
 def test_a_text_that_no_database_holds_costs_one_line(tmp_path: Path) -> None:
-    said = kept(tmp_path / "s.sqlite", row_of(run_row(label="bytes that are no text: \udc80"), 0))
+    said = kept(tmp_path / "s.sqlite", row_of(run_row(label="bytes that are not text: \udc80"), 0))
     assert len(said) == 1
     assert "surrogates" in said[0]
 

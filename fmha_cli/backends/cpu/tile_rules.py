@@ -49,7 +49,7 @@ def _block(problem: Problem, kernel: KernelSpec, device: DeviceFacts) -> Refusal
     step = algorithm.simd.lanes if algorithm.kind in _STREAMS else algorithm.rows_s
     if algorithm.kind not in _TILED or algorithm.block_k % step == 0:
         return None
-    return Refusal(f"a block of {algorithm.block_k} keys is no whole number of register tiles of {step} keys")
+    return Refusal(f"a block of {algorithm.block_k} keys is not a whole number of register tiles of {step} keys")
 
 
 def _query_rows(problem: Problem, kernel: KernelSpec, device: DeviceFacts) -> Refusal | None:

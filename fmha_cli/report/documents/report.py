@@ -380,7 +380,7 @@ def _details(record: Row) -> list[str]:
     lines += [line for launch in record["launches"] for line in launch_lines(launch)]
     brought = {stage["imported_from"]: None for stage in record["stages"] if stage["imported_from"]}
     lines += [f"not built here: imported from {archive}" for archive in brought]
-    lines += ["timed by itself, not in turns with the row that it is compared with"] if _apart(record) else []
+    lines += ["timed by itself, not alternating with the row it is compared with"] if _apart(record) else []
     lines += [_shortened(note) for note in record["notes"] if not is_note(note)] + (record["measurement"] or {}).get(
         "notes", []
     )

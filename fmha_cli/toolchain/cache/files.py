@@ -106,7 +106,7 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
         OSError: among others, ``path`` exists and is not a regular file: a pipe or a device is never replaced.
     """
     if path.exists() and not path.is_file():
-        raise FileExistsError(errno.EEXIST, "it is no regular file, and is not replaced", str(path))
+        raise FileExistsError(errno.EEXIST, "it is not a regular file, and is not replaced", str(path))
     beside = path.with_name(f".{path.name[:40]}.{uuid.uuid4().hex}")  # a long name still gets one that fits
     try:
         with beside.open("xb") as file:

@@ -17,8 +17,8 @@ needs_library = pytest.mark.skipif(BACKEND.probe().state is not api.State.OK, re
 
 
 @pytest.fixture
-def subject(tmp_path: Path) -> conformance.Subject:
-    return conformance.Subject(BACKEND, entry="fmha_onnxruntime", cache_root=tmp_path / "cache")
+def subject(shared_cache: Path) -> conformance.Subject:
+    return conformance.Subject(BACKEND, entry="fmha_onnxruntime", cache_root=shared_cache)
 
 
 @pytest.mark.promise(
@@ -47,17 +47,17 @@ def test_without_the_library_it_says_what_to_install() -> None:
 
 @needs_library
 @pytest.mark.parametrize(("line", "copied"), [("--layout bshd", 0), ("--layout bhsd", 4 * 5 * 8 * 4 * 2)])
-def test_copies_are_counted_and_told(line: str, copied: int, tmp_path: Path) -> None:
+def test_copies_are_counted_and_told(line: str, copied: int, shared_cache: Path) -> None:
     problem = api.Problem.from_cli(f"-H 2 -s 5 -d 8 --dtype fp32 --causal {line}")
-    (record,) = api.run(problem, backend="onnxruntime", cache_root=str(tmp_path / "cache"))
+    (record,) = api.run(problem, backend="onnxruntime", cache_root=str(shared_cache))
     assert record.verdict is api.Verdict.PASSED
     assert any(f"copies {copied:,} bytes" in note for note in record.notes) is bool(copied)
 
 
 @needs_library
-def test_a_decode_step_appends_to_the_cache_in_place(tmp_path: Path) -> None:
+def test_a_decode_step_appends_to_the_cache_in_place(shared_cache: Path) -> None:
     line = "-b 2 -H 4 --kv-heads 2 -s 1 -d 16 --dtype fp32 --causal --kv-cache linear --cache-seqlens 9,4 --append 1 --rotary 16"
-    (record,) = api.run(api.Problem.from_cli(line), backend="onnxruntime", cache_root=str(tmp_path / "cache"))
+    (record,) = api.run(api.Problem.from_cli(line), backend="onnxruntime", cache_root=str(shared_cache))
     assert record.verdict is api.Verdict.PASSED
     assert not any("copies" in note for note in record.notes)
 

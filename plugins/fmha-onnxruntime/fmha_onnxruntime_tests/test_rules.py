@@ -45,8 +45,8 @@ NEEDLESS = {
 
 
 @pytest.fixture
-def subject(tmp_path: Path) -> conformance.Subject:
-    return conformance.Subject(BACKEND, entry="fmha_onnxruntime", cache_root=tmp_path / "cache")
+def subject(shared_cache: Path) -> conformance.Subject:
+    return conformance.Subject(BACKEND, entry="fmha_onnxruntime", cache_root=shared_cache)
 
 
 @pytest.mark.promise("PyTorch, ONNX Runtime and OpenVINO run as backends, by rules that the libraries confirm.")

@@ -18,8 +18,8 @@ needs_library = pytest.mark.skipif(BACKEND.probe().state is not api.State.OK, re
 
 
 @pytest.fixture
-def subject(tmp_path: Path) -> conformance.Subject:
-    return conformance.Subject(BACKEND, entry="fmha_openvino", cache_root=tmp_path / "cache")
+def subject(shared_cache: Path) -> conformance.Subject:
+    return conformance.Subject(BACKEND, entry="fmha_openvino", cache_root=shared_cache)
 
 
 @pytest.mark.promise(
@@ -48,8 +48,8 @@ def test_without_the_library_it_says_what_to_install() -> None:
 
 @pytest.mark.promise("A kernel that should not be chosen runs if it is named.")
 @needs_library
-def test_f16_is_refused_as_fp16_and_wrong_if_it_is_named(tmp_path: Path) -> None:
-    problem, root = api.Problem.from_cli("-H 2 -s 64 -d 64 --dtype fp16"), str(tmp_path / "cache")
+def test_f16_is_refused_as_fp16_and_wrong_if_it_is_named(shared_cache: Path) -> None:
+    problem, root = api.Problem.from_cli("-H 2 -s 64 -d 64 --dtype fp16"), str(shared_cache)
     kernel = next(k for k in BACKEND.listed("generic") if k.algorithm.precision == "f16")
     refusal = next(d for d in BACKEND.decide(problem, BACKEND.probe().devices[0]) if d.kernel == kernel)
     assert [(r.id, r.text) for r in refusal.reasons] == [
@@ -65,8 +65,8 @@ def test_f16_is_refused_as_fp16_and_wrong_if_it_is_named(tmp_path: Path) -> None
 @needs_library
 @pytest.mark.parametrize("layout", ["bshd", "bhsd", "bhsd:bshd"])
 @pytest.mark.parametrize("dtype", ["fp32", "bf16"])
-def test_the_library_works_on_the_arena_itself(layout: str, dtype: str, tmp_path: Path) -> None:
+def test_the_library_works_on_the_arena_itself(layout: str, dtype: str, shared_cache: Path) -> None:
     problem = api.Problem.from_cli(f"-H 4 --kv-heads 2 -s 5 -d 8 --dtype {dtype} --causal --layout {layout}")
-    (record,) = api.run(problem, backend="openvino", cache_root=str(tmp_path / "cache"))
+    (record,) = api.run(problem, backend="openvino", cache_root=str(shared_cache))
     assert record.verdict is api.Verdict.PASSED
     assert not any("copies" in note for note in record.notes)

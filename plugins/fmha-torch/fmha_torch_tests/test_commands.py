@@ -16,7 +16,7 @@ COMMANDS = re.findall(r"^(fmha .*)$", PAGE, re.MULTILINE)
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_command_of_the_page(command: str, tmp_path: Path) -> None:
+def test_a_command_of_the_page(command: str, shared_cache: Path) -> None:
     try:
         distribution("fmha-torch")
     except PackageNotFoundError:
@@ -25,7 +25,9 @@ def test_a_command_of_the_page(command: str, tmp_path: Path) -> None:
     if words[0] != "list-kernels":
         pytest.importorskip("torch", reason="PyTorch is not installed (extra: peers)")
     if words[0] in ("run", "bench"):
-        words += ["--cache-dir", str(tmp_path / "cache")]
+        words += ["--cache-dir", str(shared_cache)]
+    if words[0] == "bench":
+        words += ["--budget", "0.05"]
     done = subprocess.run([sys.executable, "-m", "fmha_cli", *words], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "torch" in done.stdout

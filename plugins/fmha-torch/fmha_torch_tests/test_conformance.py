@@ -16,7 +16,7 @@ RUNNING = (conformance.check_claims, conformance.check_times)
 
 
 @pytest.mark.parametrize("check", conformance.CHECKS, ids=lambda check: check.__name__)
-def test_conformance(check: Callable[[conformance.Subject], None], tmp_path: Path) -> None:
+def test_conformance(check: Callable[[conformance.Subject], None], shared_cache: Path) -> None:
     if check in RUNNING:
         pytest.importorskip("torch", reason="PyTorch is not installed (extra: peers)")
-    check(conformance.Subject(fmha_torch.TorchBackend(), entry="fmha_torch", cache_root=tmp_path / "cache"))
+    check(conformance.Subject(fmha_torch.TorchBackend(), entry="fmha_torch", cache_root=shared_cache))

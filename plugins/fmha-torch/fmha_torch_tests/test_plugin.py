@@ -91,8 +91,8 @@ def test_is_causal_is_the_top_left_triangle() -> None:
     assert {line: flag_of(api.Problem.from_cli(line)) for line in lines} == lines
 
 
-def test_listing_and_deciding_import_no_pytorch(tmp_path: Path) -> None:
-    subject = conformance.Subject(fmha_torch.TorchBackend(), entry="fmha_torch", cache_root=tmp_path / "cache")
+def test_listing_and_deciding_import_no_pytorch(shared_cache: Path) -> None:
+    subject = conformance.Subject(fmha_torch.TorchBackend(), entry="fmha_torch", cache_root=shared_cache)
     conformance.check_parent(subject, "torch", "numpy")
 
 

@@ -64,9 +64,9 @@ def test_enough_problems_are_accepted_and_every_kernel_is_among_them() -> None:
 
 @pytest.mark.promise("PyTorch, ONNX Runtime and OpenVINO run as backends, by rules that the libraries confirm.")
 @pytest.mark.parametrize("chunk", [0, *(pytest.param(n, marks=pytest.mark.slow) for n in range(1, COUNT // EACH))])
-def test_what_is_accepted_passes(chunk: int, tmp_path: Path) -> None:
+def test_what_is_accepted_passes(chunk: int, shared_cache: Path) -> None:
     pytest.importorskip("torch", reason="PyTorch is not installed (extra: peers)")
-    subject = conformance.Subject(Rotating(), entry="fmha_torch", cache_root=tmp_path / "cache")
+    subject = conformance.Subject(Rotating(), entry="fmha_torch", cache_root=shared_cache)
     problems = [supported(n) for n in range(EACH * chunk, EACH * (chunk + 1))]
     taken = {problem: kernel for problem in problems if (kernel := chosen(problem)) is not None}
     fills, threads = (conformance.FILLS[chunk % len(conformance.FILLS)],), 1 + chunk % 2

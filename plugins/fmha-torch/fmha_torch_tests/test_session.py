@@ -29,8 +29,8 @@ LINES = {
     "README: PyTorch, ONNX Runtime, OpenVINO",
     "PyTorch, ONNX Runtime and OpenVINO run as backends, by rules that the libraries confirm.",
 )
-def test_what_ran_is_observed_and_right(tmp_path: Path) -> None:
-    rows = api.run(*map(api.Problem.from_cli, LINES), backend="torch", cache_root=str(tmp_path / "cache"), threads=1)
+def test_what_ran_is_observed_and_right(shared_cache: Path) -> None:
+    rows = api.run(*map(api.Problem.from_cli, LINES), backend="torch", cache_root=str(shared_cache), threads=1)
     assert [row.verdict for row in rows] == [api.Verdict.PASSED] * len(LINES)
     for row, name in zip(rows, LINES.values(), strict=True):
         assert any(f"ran aten::{name}" in note or f"aten::{name}" in note for note in row.notes), (row.repro, row.notes)
@@ -56,11 +56,11 @@ def test_another_kernel_than_the_one_asked_for_is_a_finding() -> None:
     assert session._remark(ran, 0.0, 0).startswith("PyTorch ")
 
 
-def test_a_kernel_that_sums_in_too_few_bits_runs_only_if_it_is_named(tmp_path: Path) -> None:
+def test_a_kernel_that_sums_in_too_few_bits_runs_only_if_it_is_named(shared_cache: Path) -> None:
     from fmha_torch.kernels import TorchAlgorithm, Way, kernels_of
 
     line = "-H 8 --kv-heads 1 -s 300 -d 64 --dtype bf16 --direction bwd"
-    problem, root = api.Problem.from_cli(line), str(tmp_path / "cache")
+    problem, root = api.Problem.from_cli(line), str(shared_cache)
     (chosen,) = api.run(problem, backend="torch", cache_root=root)
     assert chosen.kernel is not None
     assert (chosen.verdict, chosen.kernel.algorithm["way"], chosen.reasons) == (api.Verdict.PASSED, "math", ())

@@ -84,7 +84,7 @@ class TreeBackend(NullBackend):
 
     def home_files(self, home: str) -> Mapping[str, Path]:
         if not Path(home).is_dir():
-            raise EnvironmentProblem(f"{home} is no folder", code="S105")
+            raise EnvironmentProblem(f"{home} is not a folder", code="S105")
         return home_files({"": Path(home)})
 
     def source_tree(self, surroundings: Surroundings) -> SourceTree:

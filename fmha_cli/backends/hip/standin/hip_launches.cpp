@@ -42,7 +42,7 @@ bool packed(void** extra, Request& request) {
 Error launch_either(const char* call, const void* function, Request request, void** arguments, void** extra) {
   request.arguments = arguments;
   if (extra && arguments) return fail(InvalidValue, std::string(call) + ": both kernelParams and extra are given");
-  if (extra && !packed(extra, request)) return fail(InvalidValue, std::string(call) + ": extra is no list of a buffer and its size");
+  if (extra && !packed(extra, request)) return fail(InvalidValue, std::string(call) + ": extra is not a list of a buffer and its size");
   return launch(call, function, request);
 }
 
@@ -95,7 +95,7 @@ API int hipExtModuleLaunchKernel(const void* function, uint32_t gx, uint32_t gy,
   Guard guard(host().mutex);
   if (start || stop) return fail(NotSupported, "hipExtModuleLaunchKernel: with events");
   if (!bx || !by || !bz || gx % bx || gy % by || gz % bz)
-    return fail(NotSupported, "hipExtModuleLaunchKernel: the grid is no multiple of the block");
+    return fail(NotSupported, "hipExtModuleLaunchKernel: the grid is not a multiple of the block");
   return launch_either("hipExtModuleLaunchKernel", function, {{gx / bx, gy / by, gz / bz}, {bx, by, bz}, shared, stream},
                        arguments, extra);
 }

@@ -34,7 +34,7 @@ def refusals(p: api.Problem, arch: str, how: Masking, limits: Limits) -> Iterato
     odd = [(name, d) for name, d in (("hdim", p.hdim), ("hdim-v", p.hdim_v)) if d % step]
     if odd:
         hint = " and ".join(f"--{name} {-(-d // step) * step}" for name, d in odd)
-        yield "K903", f"{odd[0][0]} {odd[0][1]} is no multiple of {step}", hint
+        yield "K903", f"{odd[0][0]} {odd[0][1]} is not a multiple of {step}", hint
     if limits.square and flag_of(p) and p.seqlen_q != p.seqlen_k:
         yield "K904", f"is_causal, {p.seqlen_q} queries and {p.seqlen_k} keys", f"--seqlen-k {p.seqlen_q}"
     packed = p.mode is api.Mode.GROUP  # for flex_attention, packed sequences are one

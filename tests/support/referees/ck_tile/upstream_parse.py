@@ -119,7 +119,7 @@ def parse_upstream_name(text: str, arch: str | None = None, revision: str | None
             return found[0]
     where = f" on {arch}" if arch else ""
     raise UsageError(
-        f"{text!r} is no file stem of upstream's generator{where}",
+        f"{text!r} is not a file stem of upstream's generator{where}",
         code="E006",
         where=text,
         help="fmha list-kernels --json prints them as upstream_name",

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from tests.support.referees.upstream_host.compare import Compared, launch_faults, reasons_against
 
 REFUSED_HERE = {
-    "K422": "mha_fwd_kvcache pads a head dim that is no multiple of 8 and copies the whole cache for it",
+    "K422": "mha_fwd_kvcache pads a head dim that is not a multiple of 8 and copies the whole cache for it",
     "K431": "ALiBi under a mask from the top left: the kernels measure distances from the other corner",
     "K434": "head dim 256 backwards with dropout: upstream launches no kernel where shared memory is short, silently",
     "K456": "as K434, said of the kernel for sm_80 that is nearest",

@@ -146,7 +146,7 @@ void swaprel(Wave& w, const Inst& i) {
 
 std::string registers_only(const Inst& i) {
   if (i.mod.dpp != Dpp::None || i.mod.sdwa) return "it is implemented only without DPP and SDWA";
-  return i.op[0].kind == Kind::Vgpr ? "" : "its destination is no vector register";
+  return i.op[0].kind == Kind::Vgpr ? "" : "its destination is not a vector register";
 }
 std::string gathers(Inst& i, const ArchTraits&) {
   if (i.src(0).kind != Kind::Vgpr) return "its source is not a vector register";

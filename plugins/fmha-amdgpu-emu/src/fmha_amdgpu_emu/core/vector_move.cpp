@@ -70,7 +70,7 @@ void writelane(Wave& w, const Inst& i) {
 }
 
 std::string scalar_destination(Inst& i, const ArchTraits&) {
-  return i.op[0].kind == Kind::Sgpr || i.op[0].kind == Kind::Null ? "" : "its destination is no scalar register";
+  return i.op[0].kind == Kind::Sgpr || i.op[0].kind == Kind::Null ? "" : "its destination is not a scalar register";
 }
 
 // ---- lanes before this one ----

@@ -191,7 +191,7 @@ int choose_cluster(const LoadedFunction& f, const unsigned (&grid)[3], const uin
   if (blocks > 1 && driver().device->major < 9) return fail(NotSupported, name + ": the device has no clusters");
   if (!blocks || blocks > 8) return fail(InvalidValue, name + ": a cluster of " + std::to_string(blocks) + " blocks; 8 are portable");
   for (unsigned k = 0; k < 3; ++k)
-    if (grid[k] % out[k]) return fail(InvalidValue, name + ": a grid that is no multiple of its cluster");
+    if (grid[k] % out[k]) return fail(InvalidValue, name + ": a grid that is not a multiple of its cluster");
   return Success;
 }
 

@@ -93,7 +93,7 @@ void barrier(Warp& w, const Inst& i, uint32_t mask) {
   w.barrier = name[__builtin_ctz(mask)];
   w.barrier_count = i.sources == 2 ? lanes_of<uint32_t>(w, i.slots[1])[__builtin_ctz(mask)] : 0;
   if (w.barrier > 15) stop(i, w, "there are 16 barriers");
-  if (w.barrier_count % 32) stop(i, w, "a number of threads that is no multiple of 32");
+  if (w.barrier_count % 32) stop(i, w, "a number of threads that is not a multiple of 32");
   ++w.block->counts.barriers;
   if (w.barrier_count) w.block->named.arrive(w, i, w.barrier, w.barrier_count, true);
   else w.going = Going::Barrier;
@@ -103,7 +103,7 @@ void barrier_arrive(Warp& w, const Inst& i, uint32_t mask) {
   const int lane = __builtin_ctz(mask);
   const uint32_t name = lanes_of<uint32_t>(w, i.slots[0])[lane], wanted = lanes_of<uint32_t>(w, i.slots[1])[lane];
   if (name > 15) stop(i, w, "there are 16 barriers");
-  if (!wanted || wanted % 32) stop(i, w, "a number of threads that is no multiple of 32");
+  if (!wanted || wanted % 32) stop(i, w, "a number of threads that is not a multiple of 32");
   ++w.block->counts.barriers;
   w.block->named.arrive(w, i, name, wanted, false);
 }

@@ -83,7 +83,7 @@ Handler bind_launch_control(Binding& b) {
     b.count(2, 2);
     for (unsigned k = 0; k < 2; ++k) {
       const Operand& o = b.operand(k);
-      if (o.kind != Operand::Address) b.refuse("operand " + std::to_string(k) + " is no address");
+      if (o.kind != Operand::Address) b.refuse("operand " + std::to_string(k) + " is not address");
       if (o.variable) {
         b.sources.push_back(b.layout.address(*o.variable, o.value, true));
         continue;

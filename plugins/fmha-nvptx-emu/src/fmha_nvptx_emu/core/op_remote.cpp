@@ -15,7 +15,7 @@ void bulk_stop(const Inst& i, const Warp& w, const std::string& why) {
 
 void bulk_address(Binding& b, size_t k, unsigned which) {
   const Operand& o = b.operand(k);
-  if (o.kind != Operand::Address) b.refuse("operand " + std::to_string(k) + " is no address");
+  if (o.kind != Operand::Address) b.refuse("operand " + std::to_string(k) + " is not address");
   if (o.variable) return b.sources.push_back(b.layout.address(*o.variable, o.value, true));
   if (!o.reg || bits_of(o.reg->type) < 32) b.refuse("an address has a register of 32 or 64 bits");
   if (bits_of(o.reg->type) == 32) b.out.wide |= uint8_t(1u << which);

@@ -115,7 +115,7 @@ void shift(Warp& w, const Inst& i, uint32_t mask) {
   each_lane(mask, [&](int lane) {
     if (w.block->checks) require_defined(w, i, i.slots[0], 1u << lane, "an address in tensor memory");
     const uint32_t at = value(w, i.slots[0], lane) + uint32_t(i.imm), first = at >> 16, column = at & 0xffff;
-    if (first % kRows) stop(i, w, "the lane " + std::to_string(first) + " of its address is no multiple of 32");
+    if (first % kRows) stop(i, w, "the lane " + std::to_string(first) + " of its address is not a multiple of 32");
     for (uint32_t k = 0; k < (i.target & kPair ? 2u : 1u); ++k) {
       Block* block = i.target & kPair ? w.block->cluster->at((w.block->rank & ~1u) + k) : w.block;
       if (!block) stop(i, w, "the block has no other of its pair");

@@ -310,7 +310,7 @@ Handler bind_tensor_product(Binding& b) {
   b.count(5, 7);
   const auto base = [&](size_t k) {
     const Operand& o = b.operand(k);
-    if (o.kind != Operand::Address || !o.reg || bits_of(o.reg->type) != 32) b.refuse("operand " + std::to_string(k) + " is no address in tensor memory");
+    if (o.kind != Operand::Address || !o.reg || bits_of(o.reg->type) != 32) b.refuse("operand " + std::to_string(k) + " is not address in tensor memory");
     b.sources.push_back(b.layout.reg(*o.reg));
     return uint32_t(o.value);
   };

@@ -62,7 +62,7 @@ void give_addresses(Program& p) {
   for (Variable& v : p.module->variables)
     for (const Variable::Pointer& to : v.pointers) {
       const auto found = p.module->names.find(to.to);
-      if (found == p.module->names.end()) throw Unusable{"the values of " + v.name + " name " + to.to + ", which is no variable"};
+      if (found == p.module->names.end()) throw Unusable{"the values of " + v.name + " name " + to.to + ", which is not a variable"};
       const uint64_t value = found->second->address + to.offset;
       std::memcpy(reinterpret_cast<void*>(v.address + to.at), &value, to.bytes);
     }

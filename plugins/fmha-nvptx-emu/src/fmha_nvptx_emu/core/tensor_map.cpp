@@ -26,7 +26,7 @@ std::string encode(const TensorMapRequest& r, TensorMap& out) {
   if (r.interleave) return "interleaved tensors are not emulated";
   if (r.swizzle < 0 || r.swizzle > 3) return "the swizzle " + std::to_string(r.swizzle) + " is not emulated";
   if (r.promotion < 0 || r.promotion > 3 || r.fill < 0 || r.fill > 1) return "no such promotion or fill";
-  if (r.address % 16) return "its address is no multiple of 16";
+  if (r.address % 16) return "its address is not a multiple of 16";
   out = {};
   out.mark = TensorMap::kMark, out.address = r.address, out.rank = uint8_t(r.rank), out.type = uint8_t(r.type);
   out.element = bytes[r.type], out.swizzle = uint8_t(16 << r.swizzle), out.fill = uint8_t(r.fill), out.promotion = uint8_t(r.promotion);
