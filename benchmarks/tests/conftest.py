@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tests.conftest import _isolated, shared_cache
+from tests.conftest import _isolated
 
-__all__ = ["_isolated", "shared_cache"]
+__all__ = ["_isolated"]

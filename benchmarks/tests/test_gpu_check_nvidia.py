@@ -96,7 +96,8 @@ def test_every_case_on_the_device(subject: Subject, case: CheckCase, shared_cach
         assert tuple(stage.family for stage in record.stages) == case.families
 
 
-@pytest.mark.sampled(2, ci="all")
+@pytest.mark.slow
+@pytest.mark.ci
 @pytest.mark.parametrize(
     ("subject", "arch"),
     [

@@ -22,7 +22,7 @@ TODAY = "4 rows\ntime 7.25 ms, kernel 1a2b3c4d5e\n"
     "Every command that a page shows works as shown.",
     "Configuration files and outputs are as the pages show them.",
 )
-@pytest.mark.sampled(2, ci="all")
+@pytest.mark.sampled(1, ci="all")
 @pytest.mark.parametrize("page", WITH_OUTPUT, ids=lambda page: str(page.relative_to(ROOT)))
 def test_outputs_are_as_shown(page: Path) -> None:
     assert check(page, table()) == []

@@ -97,6 +97,8 @@ def test_ranked_kernels_have_digests_and_notes(shown: str, explained: dict[str, 
     "README: Which kernel runs, and why was another one refused?",
     "`explain` says why one kernel is taken and not the next, and `--why A B` compares two.",
 )
+@pytest.mark.slow
+@pytest.mark.ci
 def test_one_sentence_tells_why_the_chosen_kernel_and_not_the_next(
     fmha: Fmha, shown: str, explained: dict[str, Any]
 ) -> None:
@@ -158,7 +160,8 @@ def test_wrong_pairs_of_kernels(fmha: Fmha, pair: tuple[dict[str, str], dict[str
     assert fmha(*CK, FMHA_WHY=first["kernel"]).code == 2
 
 
-@pytest.mark.sampled(1, ci="all")
+@pytest.mark.slow
+@pytest.mark.ci
 @pytest.mark.parametrize("argv", [REFUSED, CK, ("explain", "-s", "64"), ("explain", "--backend", "null")])
 @pytest.mark.parametrize("columns", ["80", pytest.param("60", marks=pytest.mark.slow)])
 def test_the_answer_fits_a_terminal(fmha: Fmha, argv: tuple[str, ...], columns: str) -> None:
@@ -324,7 +327,8 @@ def test_the_best_kernel_of_every_backend_is_shown(fmha: Fmha) -> None:
     assert {row[2]: row[1] for row in reversed(rows)} == {name: d["digest"][:12] for name, d in best.items()}
 
 
-@pytest.mark.sampled(1, ci="all")
+@pytest.mark.slow
+@pytest.mark.ci
 @pytest.mark.parametrize(("arch", "whole"), [("sm_90", "sm_90a"), ("sm_100", "sm_100a")])
 def test_an_architecture_that_lacks_kernels_of_the_same_chip_says_so(fmha: Fmha, arch: str, whole: str) -> None:
     said = " ".join(fmha("explain", "--arch", arch, "-s", "128").err.split())

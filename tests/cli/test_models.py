@@ -103,6 +103,8 @@ def test_several_backends_have_a_sum_each(fmha: Fmha, tiny: str) -> None:
     assert "example: incomplete: no time of 6 local (UNSUPPORTED), 1 global (UNSUPPORTED)" in table
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_points_beyond_the_memory_are_rows_with_a_reason(
     fmha: Fmha, tiny: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -40,7 +40,7 @@ def terminal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Terminal]:
 
 
 @pytest.mark.promise("Tables fit any terminal: no number is cut, and a column that is left out is named.")
-@pytest.mark.sampled(16)
+@pytest.mark.sampled(4, ci=16)
 @pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow) if n in LONG else n for n in WORDS])
 def test_a_terminal_of_80_columns_is_wide_enough(terminal: Terminal, name: str) -> None:
     shown = terminal.run(WORDS[name])

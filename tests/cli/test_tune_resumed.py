@@ -170,6 +170,8 @@ def test_an_interruption_is_gone_on_with_too(
     assert len(searches) == 3
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_a_damaged_journal_is_refused(fmha: Fmha, killed: Path) -> None:
     lines = killed.read_bytes().splitlines(keepends=True)
     killed.write_bytes(b"".join([*lines[:2], b"no line\n", *lines[2:]]))

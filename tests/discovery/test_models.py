@@ -141,7 +141,7 @@ def test_a_preset_is_valid_problems(name: str, phase: Phase) -> None:
     """The sweep that no flag narrows, for every number of devices that divides the heads."""
     model = presets()[name]
     if phase is Phase.DECODE and not model.causal:
-        with pytest.raises(UsageError, match="no decoder"):
+        with pytest.raises(UsageError, match="is not a decoder"):
             completed({}, model, model.layers[0], phase, 1, frozenset())
         return
     for tp in (1, 2, 4):

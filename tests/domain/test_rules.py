@@ -176,6 +176,8 @@ def written_ids() -> Counter[str]:
     return Counter(text for text in texts if re.fullmatch(r"K\d{3}", text))
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_each_rule_id_is_written_once() -> None:
     """A check does not contain its rule's id, and a table that refers to another rule uses its name. Plugins have their own files."""
     written = written_ids()

@@ -46,6 +46,8 @@ def test_garbage_is_refused_or_waited_for(data: bytes, cut: int) -> None:
 
 @given(message=messages, at=st.integers(0, 10**6), value=st.integers(0, 255))
 @settings(max_examples=120)
+@pytest.mark.slow
+@pytest.mark.ci
 def test_a_changed_byte_is_refused_or_changes_one_value(message: dict[str, Any], at: int, value: int) -> None:
     frame = bytearray(encode(message))
     frame[at % len(frame)] = value

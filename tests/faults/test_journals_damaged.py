@@ -249,6 +249,8 @@ def test_what_is_no_journal_is_refused_at_once(plant: Plant, kind: str) -> None:
     plant.refused(why.get(kind, "only a regular file can be read"))
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_no_mutation_of_a_journal_is_more_than_a_usage_error(plant: Plant, lines: list[Any]) -> None:
     """Six hundred seeded mutations of any member of any line, with right checksums: read, or refused in one way."""
     rng = random.Random("journals")

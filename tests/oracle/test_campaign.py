@@ -24,6 +24,8 @@ from tests.support.generators.campaign import (
 from tests.support.generators.extreme_runs import extreme_gradient_runs, extreme_run, plan_extreme, plan_extreme_faults
 from tests.support.models.faults import ExtremeFault, Fault
 
+CI = (pytest.mark.slow, pytest.mark.ci)
+
 
 def test_the_campaign_takes_every_fill() -> None:
     assert sorted(FILLS) == sorted(features.FILLS)
@@ -49,6 +51,8 @@ def test_kernels_with_budgets_of_their_own_pass() -> None:
     assert [run for run in runs if not run.accepted[RULES[-1]]] == []
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_p_towards_zero_needs_its_own_budget() -> None:
     truncated = [run for run in other_runs() if run.backend == CK]
     assert any(run.rms * 1.1 > 0.72 for run in truncated)
@@ -80,7 +84,7 @@ def test_honest_runs_of_extreme_problems_pass(count: int) -> None:
         assert [run for run in runs if not run.accepted[RULES[-1]]] == []
 
 
-@pytest.mark.parametrize("per_cell", [1, pytest.param(10, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("per_cell", [pytest.param(1, marks=CI), pytest.param(10, marks=pytest.mark.slow)])
 def test_rows_that_extreme_scores_and_biases_lose_are_wrong(per_cell: int) -> None:
     for planned in plan_extreme_faults(per_cell, first_seed=10**6):
         run = extreme_run(*planned)

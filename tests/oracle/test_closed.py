@@ -102,6 +102,8 @@ def closed_cases(draw: st.DrawFn) -> tuple[Problem, str]:
 
 @settings(deadline=None, max_examples=20)
 @given(closed_cases(), st.integers(0, 3))
+@pytest.mark.slow
+@pytest.mark.ci
 def test_closed_answers_are_those_of_the_reference(case: tuple[Problem, str], seed: int) -> None:
     agrees(*case, seed)
 

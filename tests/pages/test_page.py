@@ -28,6 +28,8 @@ LARGEST = 2_000_000
 VEGA = 950_000
 """Of these, what a page has without rows."""
 
+CI = (pytest.mark.slow, pytest.mark.ci)
+
 
 class Elements(HTMLParser):
     """The elements of a page, with their attributes, and the texts of scripts."""
@@ -65,7 +67,7 @@ def whole_page(whole: Content) -> str:
 
 
 @pytest.mark.promise("`fmha report` writes a self-contained HTML page, and `bench --plot` draws in the terminal.")
-@pytest.mark.parametrize("count", [100, pytest.param(1000, marks=[pytest.mark.slow, pytest.mark.ci])])
+@pytest.mark.parametrize("count", [pytest.param(count, marks=CI) for count in (100, 1000)])
 def test_a_page_of_1000_rows_is_small_and_names_no_address(count: int) -> None:
     lengths = [64 * n for n in range(1, count // 8 + 1)]
     problems = [Problem.of(heads=8, seqlen=n, hdim=64, dtype=dtype) for n in lengths for dtype in ("fp32", "bf16")]
@@ -152,7 +154,7 @@ def test_a_process_has_at_most_11_quantiles() -> None:
     assert ends[-1] == pytest.approx(max(measured.samples_ns[:500]), rel=1e-4)
 
 
-@pytest.mark.parametrize("most", [1, pytest.param(None, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("most", [pytest.param(1, marks=CI), pytest.param(None, marks=pytest.mark.slow)])
 def test_charts_are_valid(whole_plots: list[Plot], most: int | None) -> None:
     """The first panel of each plot by default: the others differ in their rows."""
     import altair as alt

@@ -141,6 +141,8 @@ def test_the_script_with_its_options_runs_the_same_programs(scripts: Path, tmp_p
     assert Counter(ran) == Counter([*given_by("smoke_fwd_splitkv"), *given_by("smoke_fwd_appendkv")])
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_a_changed_suite_is_noticed(backward: list[Settings]) -> None:
     """The comparison detects a change of one value in one case."""
     given = given_by("smoke_bwd")

@@ -48,8 +48,9 @@ def _named(path: Path, again: Set[str]) -> bool:
 
 
 def _may_have_ci(path: Path) -> bool:
-    """Whether the mark stands in a file, or in what it imports from ``support``, however far away."""
-    seen, open_ = {path}, [path]
+    """Whether the mark stands in a file, in the settings of its folder, or in what either imports from ``support``, however far away."""
+    own = [path, *path.parent.glob("conftest.py")]
+    seen, open_ = {*own}, [*own]
     while open_:
         has, imported = _looked_at(open_.pop())
         if has:

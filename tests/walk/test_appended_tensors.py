@@ -101,6 +101,8 @@ def test_v_in_k() -> None:
         api.attention(**given, v_new=given["k_new"], kv_cache="linear", cache_seqlens=HELD, mla_rope=4)
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_a_quantised_cache_takes_new_keys_of_the_queries_type() -> None:
     """The new keys are quantised as they are written, so O has their rounding to 1/32."""
     real = drawn()

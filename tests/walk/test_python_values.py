@@ -102,6 +102,8 @@ def test_a_tensor_is_given_once() -> None:
             api.attention(**plain(), **more)
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_fnuz_tensors_by_dlpack() -> None:
     """The same bytes are other numbers in OCP's encoding: half of these."""
     for code, kind in ((11, ml_dtypes.float8_e4m3fnuz), (13, ml_dtypes.float8_e5m2fnuz)):

@@ -76,6 +76,8 @@ def own_peaks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     "A peak is measured where a share of it is shown, and again where the machine was busy.",
 )
 @pytest.mark.usefixtures("own_peaks")
+@pytest.mark.slow
+@pytest.mark.ci
 @pytest.mark.parametrize(("low", "verdict"), [(PEAK_TRIES, Verdict.PASSED), (PEAK_TRIES + 1, Verdict.MISTRUSTED)])
 def test_peaks_of_a_busy_machine_are_measured_again(
     monkeypatch: pytest.MonkeyPatch, low: int, verdict: Verdict
@@ -102,7 +104,8 @@ def without_peaks(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.promise("A peak is measured where a share of it is shown, and again where the machine was busy.")
-@pytest.mark.sampled(1, ci="all")
+@pytest.mark.slow
+@pytest.mark.ci
 @pytest.mark.parametrize("command", ["run", "validate"])
 def test_peaks_are_measured_only_where_a_share_of_them_is_shown(
     monkeypatch: pytest.MonkeyPatch, without_peaks: Path, command: str

@@ -117,7 +117,9 @@ def compare_view(document: Row, color: bool = False) -> Table:
         details.append("  not interleaved: what the machine moved by itself adds to the tolerance of each row")
     again = sum(row["screened"] is not None for row in document["rows"])
     details += (
-        [f"  {counted(again, 'row')} run again, alternating; their verdicts come from those processes alone"] if again else []
+        [f"  {counted(again, 'row')} run again, alternating; their verdicts come from those processes alone"]
+        if again
+        else []
     )
     for name in ("before", "after"):
         for lone in document[f"only_{name}"]:

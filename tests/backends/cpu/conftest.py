@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from collections import defaultdict
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -10,17 +11,43 @@ from pathlib import Path
 import pytest
 
 from fmha_cli.backends.cpu import backend, building
-from fmha_cli.backends.cpu.kernels import algorithm_of
+from fmha_cli.backends.cpu.kernels import algorithm_of, others_from
 from fmha_cli.codegen.cpu.emit import emit
+from fmha_cli.domain.arch import load_arch
 from fmha_cli.domain.kernel import KernelSpec
 from fmha_cli.domain.protocols import BuildContext
 from tests.support.builds.planted_cpu import choose, switchable
 from tests.support.fakes.software_tiles import AMX, software, tiles_kernel
-from tests.support.generators.cpu.cases import Load, kernel_of
+from tests.support.generators.cpu.cases import BEST, Load, kernel_of
 from tests.support.generators.cpu.tile_cases import breakable, chosen
 from tests.support.models.faults import BackwardFault, CacheFault, Fault, TileFault
 
 Emit = Callable[[KernelSpec], str]
+
+HERE = Path(__file__).parent
+OWN = {BEST, *others_from(load_arch(BEST))}
+"""The architectures of the kernels that this machine chooses."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """README's command runs the kernels that this machine chooses, and CI those of its other architectures: each is a compile
+    of a second. A test of these alone keeps one case."""
+    tests: dict[str, list[pytest.Item]] = defaultdict(list)
+    for item in items:
+        if HERE in item.path.parents and not item.get_closest_marker("slow"):
+            tests[item.nodeid.partition("[")[0]].append(item)
+    for cases in tests.values():
+        others = [case for case in cases if (_arch(case) or BEST) not in OWN]
+        for case in others[len(others) == len(cases) :]:
+            case.add_marker(pytest.mark.slow)
+            case.add_marker(pytest.mark.ci)
+
+
+def _arch(case: pytest.Item) -> str | None:
+    """The architecture whose kernels a case runs, where one of its parameters says it."""
+    given = case.callspec.params if isinstance(case, pytest.Function) and hasattr(case, "callspec") else {}
+    return given.get("arch") or getattr(given.get("kernel"), "arch", None)
 
 
 def built(kernel: KernelSpec, cache: Path, text: Emit) -> ctypes.CDLL:

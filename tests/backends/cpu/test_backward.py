@@ -49,7 +49,7 @@ def test_many(load: Load, arch: str, dtype: str) -> None:
     check(load, arch, dtype, range(1000, 1000 + MANY))
 
 
-@pytest.mark.sampled(4, ci="all")
+@pytest.mark.sampled(1, ci="all")
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(
     "change",

@@ -80,6 +80,8 @@ def test_many(tiles: Software, host: str) -> None:
     check(tiles(host), range(1000, 1000 + MANY))
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 @pytest.mark.parametrize("hdim", [1, 31, 32, 33, 64, 65])
 def test_every_end_of_a_tile(tiles: Software, hdim: int) -> None:
     for hdim_v, keys, rows in ((1, 1, 1), (16, 31, 15), (17, 32, 16), (32, 33, 65), (33, 64, 257), (48, 97, 63)):
@@ -94,7 +96,8 @@ def test_every_end_of_a_tile(tiles: Software, hdim: int) -> None:
 LONG = BackwardCase("bf16", q_len=(300,), k_len=(900,), capacity=900, hdim=40, hdim_v=24, right=0)
 
 
-@pytest.mark.sampled(2, ci="all")
+@pytest.mark.slow
+@pytest.mark.ci
 @pytest.mark.parametrize(
     "change",
     [
@@ -127,7 +130,8 @@ def test_same_bits_for_any_number_of_threads(tiles: Software) -> None:
     assert len(seen) == 1
 
 
-@pytest.mark.sampled(3, ci="all")
+@pytest.mark.slow
+@pytest.mark.ci
 @pytest.mark.parametrize("fault", backward_faults(KERNEL))
 def test_fault_shows(faulty: ctypes.CDLL, fault: BackwardFault | TileFault) -> None:
     found = []

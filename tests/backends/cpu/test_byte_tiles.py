@@ -123,7 +123,7 @@ def readings() -> Iterator[Any]:
             yield pytest.param(kv, rows, marks=() if first else (pytest.mark.slow, pytest.mark.ci))
 
 
-@pytest.mark.sampled(4, ci="all")
+@pytest.mark.sampled(2, ci="all")
 @pytest.mark.parametrize(("kv", "rows"), list(readings()))
 @pytest.mark.parametrize("arch", list(archs()))
 @pytest.mark.parametrize("check", CHECKS)

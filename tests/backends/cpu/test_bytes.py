@@ -66,7 +66,8 @@ def test_fp8_inputs(arch: str, line: int) -> None:
     assert record.verdict is api.Verdict.PASSED, record.repro
 
 
-@pytest.mark.sampled(1, ci="all")
+@pytest.mark.slow
+@pytest.mark.ci
 @pytest.mark.parametrize("arch", best_first(WHOLE))
 @pytest.mark.parametrize("dtype", ["fp32", "fp16", "bf16"])
 def test_caches_of_every_type_and_scale(arch: str, dtype: str) -> None:
@@ -78,7 +79,8 @@ def test_caches_of_every_type_and_scale(arch: str, dtype: str) -> None:
     assert len(records) == len(lines)
 
 
-@pytest.mark.sampled(1, ci="all")
+@pytest.mark.slow
+@pytest.mark.ci
 @pytest.mark.parametrize("rows", [2, 40])
 @pytest.mark.parametrize("scales", ["tensor", "kv-block"])
 def test_latent_caches(rows: int, scales: str) -> None:
@@ -87,6 +89,8 @@ def test_latent_caches(rows: int, scales: str) -> None:
     assert record.verdict is api.Verdict.PASSED, record.comparisons
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_keys_are_appended_where_values_are_in_them() -> None:
     """No new values come with the keys then."""
     line = "-b 2 -H 4 --kv-heads 2 -s 3 -d 48 --mla-rope 16 --kv-cache paged:16 --cache-seqlens 20,7 --append 3 --kv-dtype int8"
@@ -94,7 +98,7 @@ def test_keys_are_appended_where_values_are_in_them() -> None:
     assert record.verdict is api.Verdict.PASSED, record.notes
 
 
-@pytest.mark.sampled(2, ci="all")
+@pytest.mark.sampled(1, ci="all")
 @pytest.mark.parametrize("rows", [2, 40])
 @pytest.mark.parametrize("arch", best_first(WHOLE))
 @pytest.mark.parametrize("kv", CACHES)

@@ -34,6 +34,7 @@ def wrong_rows(library: ctypes.CDLL, dtype: str, far: float, **mask: int) -> lis
     return complaints(case)
 
 
+@pytest.mark.sampled(2, ci="all")
 @pytest.mark.parametrize("dtype", ["fp32", "bf16"])
 @pytest.mark.parametrize("far", [0.1, 0.5, 3.0, -0.5, -3.0, -200.0])
 @pytest.mark.parametrize("arch", best_first(ARCHS))
@@ -42,7 +43,8 @@ def test_both_forms(arch: str, far: float, dtype: str, load: Load) -> None:
     assert wrong_rows(load(arch, dtype, "prefill"), dtype, far, **WINDOW) == []
 
 
-@pytest.mark.sampled(1, ci="all")
+@pytest.mark.slow
+@pytest.mark.ci
 @pytest.mark.parametrize(
     ("right", "wrong", "far", "mask"),
     [

@@ -125,7 +125,8 @@ NEEDS: dict[object, dict[str, object]] = {**FAULT_NEEDS, TileFault.TILE_TAIL: {"
 would be there, and the row would be computed again."""
 
 
-@pytest.mark.sampled(1, ci="all")
+@pytest.mark.slow
+@pytest.mark.ci
 @pytest.mark.parametrize("fault", FAULTS)
 def test_fault_shows(faulty: ctypes.CDLL, fault: Fault | TileFault) -> None:
     check_fault(faulty, fault, BASE, NEEDS)
@@ -164,6 +165,8 @@ def test_products_that_keep_tiles_awake_change_no_bit(build_text: Build, tiles: 
     assert seen[0] == seen[1]
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_the_processors_tiles_leave_the_bits_of_software_tiles(tiles: Software, load: Load) -> None:
     if AMX not in backend.probe().devices[0].archs:
         pytest.skip("this processor has no matrix tiles")

@@ -74,7 +74,7 @@ def probe(build_text: Build) -> ctypes.CDLL:
 
 
 @pytest.mark.promise("A CPU launch computes every tile once, and restores the caller's floating-point state.")
-@pytest.mark.sampled(8, ci="all")
+@pytest.mark.sampled(2, ci="all")
 @pytest.mark.parametrize("seed", range(40))
 def test_every_tile_is_drawn_once_by_threads_that_keep_to_a_head(probe: ctypes.CDLL, seed: int) -> None:
     chance = random.Random(seed)

@@ -124,6 +124,8 @@ def test_release_and_again(load: Load) -> None:
         library.fmha_cpu_release()
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_out_of_memory_is_a_status(load: Load) -> None:
     """Scratch for 2^40 rows of copies cannot be allocated; the kernel reads nothing before it asks for it."""
     from fmha_cli.codegen.abi import ENTRY, FmhaCpuArgs, Status

@@ -42,12 +42,16 @@ def test_loops_build_and_run(arch: str, shared_cache: Path) -> None:
     assert all(rate is not None and rate > 1e8 for rate in rates)
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_a_canary_that_does_not_run_is_unknown(shared_cache: Path) -> None:
     artifact = build_peak_loops(detect(), BuildContext(cache_root=shared_cache))
     with Supervisor() as supervisor:
         assert supervisor.canary("fmha_null", "null", artifact, 1, memory=False) is None
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_loops_that_do_not_run_are_an_environment_problem(shared_cache: Path) -> None:
     artifact = build_peak_loops(detect(), BuildContext(cache_root=shared_cache))
     with Supervisor() as supervisor:

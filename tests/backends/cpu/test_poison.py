@@ -19,6 +19,7 @@ def case_of(dtype: str, kind: str, **changes: object) -> AttentionCase:
     return case
 
 
+@pytest.mark.sampled(2, ci="all")
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("arch", ARCHS)

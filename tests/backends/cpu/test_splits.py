@@ -39,6 +39,7 @@ def run_both(load: Load, arch: str, case: AttentionCase, fault: CacheFault | Non
         run(load(arch, case.dtype, kind, fault), case, parts=parts.ctypes.data, part_floats=floats)
 
 
+@pytest.mark.sampled(1, ci="all")
 @pytest.mark.parametrize("dtype", ["fp32", "fp16", "bf16"])
 @pytest.mark.parametrize("arch", best_first(ARCHS))
 def test_random_cases(load: Load, arch: str, dtype: str) -> None:
@@ -50,6 +51,8 @@ def test_random_cases(load: Load, arch: str, dtype: str) -> None:
         assert complaints(case) == [], f"seed {seed}: {case}"
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_a_lost_split_shows(load: Load) -> None:
     case = replace(CASE, data={})
     make_data(case, np.random.default_rng(1))

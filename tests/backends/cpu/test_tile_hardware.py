@@ -66,6 +66,7 @@ def test_the_processor_gives_the_bits_of_the_software_many_times(pair: tuple[cty
     assert differences(pair, range(1000, 1400)) == []
 
 
+@pytest.mark.sampled(1, ci="all")
 @pytest.mark.parametrize("fault", FAULTS)
 def test_fault_shows(build_text: Build, fault: Fault | TileFault) -> None:
     check_fault(build_text(kernel_of(AMX, "bf16", "prefill"), switchable), fault)

@@ -73,7 +73,8 @@ def listing(library: Path) -> str:
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 
-@pytest.mark.sampled(1, ci="all")
+@pytest.mark.slow
+@pytest.mark.ci
 def test_products_are_in_the_innermost_loops(listing: str) -> None:
     """Products of 32 columns use a loaded tile twice, those of 16 columns two of three. No vector goes to the stack.
 
@@ -90,6 +91,8 @@ def test_products_are_in_the_innermost_loops(listing: str) -> None:
     assert 10 <= inside <= sum(one.mnemonic == PRODUCT for one in instructions(listing)) <= 2 * inside
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_no_tile_is_spilled(listing: str) -> None:
     """Sums are stored once for each product, and no other tile ever is."""
     stored = [one.operands.split(",")[0] for one in instructions(listing) if one.mnemonic == "tilestored"]

@@ -106,6 +106,8 @@ def test_maxima_that_rise_a_little_and_a_lot(tiles: Software, powers: float) -> 
     assert complaints(case) == []
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_sums_that_are_not_scaled_show(breakable_tiles: Breakable) -> None:
     """A maximum that rises by 30 powers is taken; one that rises by 5 once is not, and needs no factor."""
     seen = []
@@ -138,7 +140,7 @@ def test_same_bits_for_any_number_of_threads_and_any_pages(tiles: Software) -> N
     assert len(seen) == 1
 
 
-@pytest.mark.sampled(3, ci="all")
+@pytest.mark.sampled(1, ci="all")
 @pytest.mark.parametrize("fault", FAULTS)
 def test_fault_shows(faulty: ctypes.CDLL, fault: Fault | TileFault) -> None:
     check_fault(faulty, fault)

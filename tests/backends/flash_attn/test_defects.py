@@ -91,6 +91,8 @@ def test_defect_01_what_the_cache_keeps_is_a_cubin(cubin: bytes) -> None:
     assert all("compute_" not in flag for flag in build_key(kernel()).flags), "a real architecture gives a cubin"
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_defect_02_a_kernels_name_in_the_cubin_is_known(cubin: bytes) -> None:
     """Earlier defect: the mangled names of templates were never requested, so no kernel would have been found."""
     assert [found.name for found in Cubin(cubin).kernels] == [SYMBOL]

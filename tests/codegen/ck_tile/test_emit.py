@@ -63,6 +63,8 @@ def test_text_is_plain_and_keeps_no_state(name: str) -> None:
     assert not re.search(r"^\s+static (?!constexpr|void|_cast)", text, re.MULTILINE)
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_text_depends_on_the_kernel_alone() -> None:
     code = (
         "import hashlib; from tests.support.golden.ck_tile import golden_kernels, emit\n"

@@ -113,6 +113,8 @@ def test_a_compressed_archive_brings_the_same(
     assert verify_cache(other.layout).damaged == ()
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_compressed_archives_that_mean_harm(other: Cache, archive: Path, tmp_path: Path) -> None:
     packed = tmp_path / "bad.tar.xz"
     whole = lzma.compress(archive.read_bytes())

@@ -232,6 +232,8 @@ def test_no_cubin_at_all(data: bytes) -> None:
     readable(SEED[:64] + data)
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_real_cubins_that_are_damaged() -> None:
     draw = random.Random(7)
     for arch in GENERATIONS:
