@@ -103,6 +103,8 @@ def wrong_imports(path: Path) -> list[str]:
     return [f"line {line}: {name}" for name, line in imported_rooms(path) if name not in MAY_IMPORT[room] | {room}]
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_import_direction() -> None:
     found = {str(path.relative_to(ROOT)): wrong_imports(path) for path in modules()}
     assert len(found) > 600

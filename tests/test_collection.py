@@ -67,6 +67,8 @@ def test_every_test_file_is_collected(tmp_path: Path) -> None:
 LEFT_OUT = ("tests/build", "tests/domain/dist", "plugins/fmha-new/tests/venv")
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_a_folder_that_pytest_leaves_out_is_noticed(tmp_path: Path) -> None:
     checkout, scratch = tmp_path / "checkout", tmp_path / "scratch"
     scratch.mkdir()
@@ -86,7 +88,8 @@ def pytest_in(folder: Path, *words: str, **variables: str) -> subprocess.Complet
     return subprocess.run([*argv, "test_it.py"], cwd=folder, env=env, capture_output=True, text=True, check=False)
 
 
-@pytest.mark.sampled(1, ci="all")
+@pytest.mark.slow
+@pytest.mark.ci
 @pytest.mark.parametrize("marks", ["ci", "slow, ci"])
 def test_a_test_of_ci_alone_is_noticed(marks: str, tmp_path: Path) -> None:
     shutil.copy(ROOT / "conftest.py", tmp_path)

@@ -56,7 +56,7 @@ def edit(old: str, new: str) -> Callable[[Path], object]:
     return change
 
 
-@pytest.mark.sampled(3, ci="all")
+@pytest.mark.sampled(1, ci="all")
 @pytest.mark.parametrize(
     ("change", "said"),
     [

@@ -28,6 +28,7 @@ def share(machine: str, factor: float, *, rows: int, found: bool, stages: int, s
 
 
 @pytest.mark.promise("Two runs differ only where enough processes say so, beyond tolerance, noise and chance.")
+@pytest.mark.sampled(1, ci="all")
 @pytest.mark.parametrize("machine", ["quiet, 1 thread", "busy, 1 thread"])
 @pytest.mark.parametrize("stored", [False, True])
 def test_the_rule_finds_a_planted_row_and_raises_few_alarms(machine: str, stored: bool) -> None:

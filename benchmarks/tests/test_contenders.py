@@ -94,6 +94,8 @@ def test_a_kernel_is_compared_with_the_loop_of_its_own_instructions(
     assert contenders.ceiling_of(Problem.from_cli(line), replace(detect(), archs=archs)) == wanted
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_a_step_of_the_tile_loop_counts_what_the_loop_does() -> None:
     """Shares taken by processor time divide by it; it was that of vectors, an eighth."""
     text = source_text("peaks.cpp")

@@ -168,7 +168,8 @@ nothing.
 """
 
 
-@pytest.mark.sampled(1, ci="all")
+@pytest.mark.slow
+@pytest.mark.ci
 @pytest.mark.parametrize("subject", SOME, ids=lambda subject: subject.backend)
 def test_a_dry_run_goes_as_far_as_the_launch(subject: Subject, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With cubins that contain only the tables of a kernel, every case gets as far as its grids."""

@@ -181,6 +181,8 @@ def test_four_thousand_problems_need_few_kernels(registry: Registry, chunks: int
     assert max(len(names) for names in kernels.values()) <= FEW_KERNELS
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_the_problems_cover_the_surface() -> None:
     problems = {supported(n) for n in range(COUNT)}
     assert len(problems) == COUNT

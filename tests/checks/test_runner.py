@@ -149,6 +149,8 @@ def test_two_cases_of_one_name_are_refused(tmp_path: Path) -> None:
         run(doubled, Wanted(), tmp_path / JOURNAL)
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_several_processes_carry_out_the_cases_in_order(tmp_path: Path) -> None:
     check = replace(Counted().check, carry_out=row_of)
     outcome = run(check, Wanted(jobs=2), tmp_path / JOURNAL)
@@ -184,6 +186,8 @@ def test_the_command_fails_and_names_what_is_not_good(
     assert "refused: sm_90 fwd: ValueError: there is no compiler" in said
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_rows_are_written_into_the_results_or_where_the_check_keeps_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -105,7 +105,8 @@ def test_nothing_else_breaks(within: Within, site: Path) -> None:
 
 
 @pytest.mark.promise("A broken plugin breaks nothing else, and is exit code 4 where it is named.")
-@pytest.mark.sampled(1, ci="all")
+@pytest.mark.slow
+@pytest.mark.ci
 @pytest.mark.parametrize("argv", [("doctor", "torn"), ("run", "--backend", "torn"), ("run", "--backend", "typo")])
 def test_a_broken_plugin_asked_for_by_name_is_exit_4(within: Within, site: Path, argv: tuple[str, ...]) -> None:
     assert within(site, *argv, "--json").code == 4
@@ -147,6 +148,8 @@ def test_an_exception_of_a_plugin_is_told_once_with_its_member_file_and_line(
     assert expected != 70 or "abugintheplugin" in place
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_a_session_without_launch_is_told_by_the_member(within: Within, tmp_path: Path) -> None:
     faulty(tmp_path, "def launch(", "def lunch(")
     code, text = told(

@@ -55,6 +55,7 @@ def test_validate_judges_every_row_with_two_more_fills(fmha: Fmha) -> None:
     assert tuple(checks(fmha("validate", *HONEST, *LITTLE, "--fill", "normal", "--json"))) == ("normal",)
 
 
+@pytest.mark.sampled(1, ci="all")
 @pytest.mark.parametrize("kind", CLOSED_FILLS)
 def test_a_closed_fill_can_be_asked_for(fmha: Fmha, kind: str) -> None:
     found = fmha("run", *HONEST, *LITTLE, "--fill", kind, "--json")

@@ -106,7 +106,7 @@ OTHER_FORMATS = [
 
 
 @pytest.mark.promise("stdout carries data only; messages go to stderr.")
-@pytest.mark.sampled(4, ci=12)
+@pytest.mark.sampled(2, ci=12)
 @pytest.mark.parametrize(
     "name",
     # A sweep gives the report of its step, as tests/cli/test_sweep.py shows, and starts a process for each format.

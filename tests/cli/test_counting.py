@@ -37,6 +37,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[KernelSpec]:
 
 
 @pytest.mark.promise("A list of more than 100 kernels is summed up on a terminal, and whole in a pipe.")
+@pytest.mark.sampled(1, ci="all")
 @pytest.mark.parametrize(
     ("revision", "arch"), [("baseline", "gfx942"), ("baseline", "gfx1201"), ("2026-08", "gfx1250")]
 )
@@ -73,7 +74,8 @@ def test_counting_asks_no_other_backend() -> None:
     assert "backends.cpu" not in done.stdout
 
 
-@pytest.mark.sampled(1, ci="all")
+@pytest.mark.slow
+@pytest.mark.ci
 @pytest.mark.parametrize(
     "more",
     [

@@ -171,6 +171,7 @@ def test_inspect_executed_shows_counts_of_a_row_with_findings(fmha: Fmha, emulat
     assert [f["kind"] for f in done.document["findings"]] == ["lds-race"]
 
 
+@pytest.mark.sampled(1, ci="all")
 @pytest.mark.parametrize("argv", [("--help",), ("list-kernels", "--arch", "gfx942", "--family", "fwd_pagedkv")])
 def test_quick_commands_ask_no_emulator(argv: tuple[str, ...], emulator: Told, tmp_path: Path) -> None:
     """These commands load neither the emulator's library nor numpy."""

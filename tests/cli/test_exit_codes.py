@@ -69,7 +69,8 @@ def firsts(cases: Sequence[tuple[Any, ...]]) -> list[Any]:
     "Exit code 0: every requested row is good.",
     "Exit code 1: a row is WRONG, OUT_OF_BOUNDS, HAZARD, NONDETERMINISTIC or MISTRUSTED.",
 )
-@pytest.mark.sampled(1, ci="all")
+@pytest.mark.slow
+@pytest.mark.ci
 @pytest.mark.parametrize(("code", "argv", "verdict"), firsts(ROWS))
 def test_codes_of_rows(home: Path, code: int, argv: list[str], verdict: str) -> None:
     done = fmha_process(*argv, "--json")
@@ -91,7 +92,8 @@ def verdicts_are(verdict: str, out: str) -> None:
 
 
 @pytest.mark.promise("Exit code 2: a bad flag, a name that does not exist, or an impossible problem.")
-@pytest.mark.sampled(1, ci="all")
+@pytest.mark.slow
+@pytest.mark.ci
 @pytest.mark.parametrize(("code", "argv"), firsts(ERRORS))
 def test_codes_of_errors(home: Path, code: int, argv: list[str]) -> None:
     done = fmha_process(*argv, "--json")
@@ -124,6 +126,8 @@ def test_70_is_a_bug(home: Path) -> None:
 
 
 @pytest.mark.promise("Exit code 4: no such device, compiler or sources, or an output that cannot be written.")
+@pytest.mark.slow
+@pytest.mark.ci
 def test_4_when_no_device_accepts_the_architecture(fmha: Fmha, monkeypatch: pytest.MonkeyPatch) -> None:
     gone = Availability(state=State.NO_DEVICE, why="unplugged")
     monkeypatch.setattr("fmha_null.NullBackend.probe", lambda self: gone)
@@ -134,6 +138,8 @@ def test_4_when_no_device_accepts_the_architecture(fmha: Fmha, monkeypatch: pyte
 
 
 @pytest.mark.promise("Exit code 3: no backend supports the problem; the smallest change that would work is named.")
+@pytest.mark.slow
+@pytest.mark.ci
 def test_unsupported_does_not_count_in_a_mixed_sweep(fmha: Fmha) -> None:
     done = fmha("run", *SMALL, "--dropout", "0,0.5", "--json")
     assert done.code == 0

@@ -33,6 +33,7 @@ def builds_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     "Kernels are built from pinned sources, and NVRTC needs no GPU.",
     "A missing device is reported before anything is fetched or compiled.",
 )
+@pytest.mark.sampled(1, ci="all")
 @pytest.mark.parametrize("command", ["run", "validate", "bench"])
 def test_the_first_line_says_so(fmha: Fmha, builds_nothing: None, command: str) -> None:
     done = fmha(command, "--arch", "sm_90", "-s", "64,128", "--json", "--offline")
@@ -49,6 +50,8 @@ def test_an_emulator_that_is_installed_is_named(fmha: Fmha, emulator: Told, buil
     assert "--device emu:gfx942" in done.err.splitlines()[0]
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_nothing_is_said_of_a_device_that_is_here(fmha: Fmha) -> None:
     for argv in (("--backend", "null"), ("--backend", "null", "--arch", "null")):
         assert "no device here accepts" not in fmha("run", "-b", "1", "-H", "1", "-s", "8", "-d", "16", *argv).err

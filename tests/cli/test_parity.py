@@ -98,7 +98,7 @@ OFTEN = {outcome: form for form, outcome in reversed(EXPECTED.items())}.values()
 """The first form of each outcome and exit code, whose exit code is looked at in the default run."""
 
 
-@pytest.mark.sampled(2, ci="all")
+@pytest.mark.sampled(1, ci="all")
 @pytest.mark.parametrize(
     "form", [pytest.param(form, marks=[] if form in OFTEN else pytest.mark.slow) for form in EXPECTED]
 )
@@ -111,6 +111,8 @@ def test_outcome_and_exit_code_of_every_form(fmha: Fmha, programs: Path, tmp_pat
     assert case["upstream"]["argv"][1:] == case["argv"]
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_a_program_that_hangs_costs_its_case(fmha: Fmha, programs: Path, tmp_path: Path) -> None:
     suite = suite_of(tmp_path, {}, {"h": "2"})
     argv = ("parity", "--upstream-bin", str(programs), "--suite", suite, *NULL, "--timeout", "2", "--json")
@@ -118,6 +120,8 @@ def test_a_program_that_hangs_costs_its_case(fmha: Fmha, programs: Path, tmp_pat
     assert (outcomes(done), done.code) == (["timed-out", "agree-pass"], 6)
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_when_this_tool_supports_nothing(fmha: Fmha, programs: Path, tmp_path: Path) -> None:
     """A problem that the backend refuses is an agreement only if upstream reports it as unsupported."""
     suite = suite_of(tmp_path, {"prec": "fp8"}, {"prec": "fp8", "h": "2"}, {"prec": "fp8", "h": "3"})
@@ -293,6 +297,8 @@ def test_the_same_device_for_both() -> None:
     assert "CUDA_VISIBLE_DEVICES" not in moved
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_nothing_is_left_behind(fmha: Fmha, programs: Path, tmp_path: Path) -> None:
     """The programs run in separate folders, which are removed afterwards."""
     before = set(os.listdir(tmp_path / "work")) if (tmp_path / "work").exists() else set()

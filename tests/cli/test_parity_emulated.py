@@ -74,6 +74,8 @@ def test_findings_of_either_side_are_no_pass(
     assert any("lds-race" in line for line in case["why"])
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_findings_are_told_beside_wrong_numbers(
     fmha: Fmha, programs: Path, tmp_path: Path, emulator: Told, sees: Sees
 ) -> None:
@@ -85,6 +87,7 @@ def test_findings_are_told_beside_wrong_numbers(
     assert "Incorrect results" in theirs["why"]
 
 
+@pytest.mark.sampled(1, ci="all")
 @pytest.mark.parametrize(("report", "findings"), [("none", None), ("null", [])], ids=["absent", "without-launches"])
 def test_a_program_without_a_report_of_a_launch_did_not_run_there(
     fmha: Fmha, programs: Path, tmp_path: Path, emulator: Told, report: str, findings: list[str] | None
@@ -97,6 +100,8 @@ def test_a_program_without_a_report_of_a_launch_did_not_run_there(
     assert any("no report of a launch" in line for line in case["why"])
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_a_case_can_be_seen_again_with_what_its_program_had(
     fmha: Fmha, programs: Path, tmp_path: Path, emulator: Told
 ) -> None:
@@ -106,6 +111,8 @@ def test_a_case_can_be_seen_again_with_what_its_program_had(
     assert f"again, upstream: PAPER_DEVICE={ID} {programs}" in " ".join(done.out.split())
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_nothing_is_left_of_a_program_that_died(fmha: Fmha, programs: Path, tmp_path: Path, emulator: Told) -> None:
     place = tmp_path / "temporary"
     place.mkdir()

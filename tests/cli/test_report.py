@@ -139,6 +139,8 @@ def test_bench_draws_below_its_table_and_never_into_data(fmha: Fmha, home: Path)
         assert "against seqlen" not in other.out
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_bench_says_why_there_is_no_plot(fmha: Fmha, home: Path) -> None:
     done = fmha(*SWEPT, "--seqlen", "16", "--plot")
     assert done.out.splitlines()[-1].startswith("no plot: nothing is swept")

@@ -198,6 +198,7 @@ def test_a_run_is_kept_by_default(fmha: Fmha, store: Path) -> None:
     assert kept.environment == done.document["environment"]
 
 
+@pytest.mark.sampled(1, ci="all")
 @pytest.mark.parametrize("words", [("--no-store",), ("--dry-run",)])
 def test_nothing_is_kept_where_nothing_is_wanted(fmha: Fmha, store: Path, words: tuple[str, ...]) -> None:
     fmha(*NULL, *words)

@@ -27,7 +27,8 @@ def backends(document: Any) -> list[str]:
 
 # tests/walk/test_compared_backends.py has the rows of ``validate`` by default.
 @pytest.mark.promise("`--backend a,b` interleaves the backends on one device, and a bad row costs only itself.")
-@pytest.mark.sampled(1, ci="all")
+@pytest.mark.slow
+@pytest.mark.ci
 @pytest.mark.parametrize("command", ["run", pytest.param("validate", marks=pytest.mark.slow), "bench"])
 def test_a_sweep_has_one_row_for_each_problem_and_backend(fmha: Fmha, command: str) -> None:
     done = fmha(
@@ -69,7 +70,7 @@ def test_variables_and_files_name_several_too(fmha: Fmha) -> None:
     assert "fmha.toml" in wrong.err
 
 
-@pytest.mark.sampled(4, ci="all")
+@pytest.mark.sampled(2, ci="all")
 @pytest.mark.parametrize(
     ("argv", "words"),
     [
@@ -126,6 +127,8 @@ def test_outputs_are_numbered_by_row(fmha: Fmha) -> None:
     assert sorted(path.name for path in Path.cwd().glob("o-*.npy")) == ["o-1.npy", "o-2.npy"]
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_an_output_that_a_later_row_would_write_onto_an_input_is_refused(fmha: Fmha) -> None:
     assert fmha("run", *SMALL, "--backend", "one", "--no-check", "--out", "t-2.npy").code == 0
     files = [word for name in "qkv" for word in (f"--{name}", "t-2.npy")]

@@ -71,7 +71,8 @@ def test_the_fastest_is_remembered_and_chosen_from_then_on(fmha: Fmha) -> None:
 
 @pytest.mark.promise("`fmha tune` remembers the fastest kernel, and `run`, `validate`, `bench` and sweeps choose it.")
 @pytest.mark.usefixtures("remembered")
-@pytest.mark.sampled(1, ci="all")
+@pytest.mark.slow
+@pytest.mark.ci
 @pytest.mark.parametrize("command", ["validate", "bench"])
 def test_validate_and_bench_choose_it_too(fmha: Fmha, command: str) -> None:
     more = ("--fill", "normal") if command == "validate" else ("--budget", "0.02", "--peak", "spec")
@@ -82,7 +83,8 @@ def test_validate_and_bench_choose_it_too(fmha: Fmha, command: str) -> None:
 
 
 @pytest.mark.promise("The default stays unless another kernel is surely faster by `--min-gain` and validated.")
-@pytest.mark.sampled(1, ci="all")
+@pytest.mark.slow
+@pytest.mark.ci
 @pytest.mark.parametrize("speed", [Speed.SAME, Speed.UNSURE, Speed.SLOWER])
 def test_the_default_is_kept_unless_another_is_surely_faster(
     fmha: Fmha, monkeypatch: pytest.MonkeyPatch, speed: Speed
@@ -97,7 +99,8 @@ def test_the_default_is_kept_unless_another_is_surely_faster(
 
 
 @pytest.mark.promise("The default stays unless another kernel is surely faster by `--min-gain` and validated.")
-@pytest.mark.sampled(1, ci="all")
+@pytest.mark.slow
+@pytest.mark.ci
 @pytest.mark.parametrize(("least", "state"), [("5", "tuned"), ("20", "kept")])
 def test_a_winner_is_faster_by_the_least_gain(
     fmha: Fmha, monkeypatch: pytest.MonkeyPatch, least: str, state: str
@@ -147,6 +150,8 @@ def test_kernels_are_built_until_the_time_is_used_up(fmha: Fmha) -> None:
     assert "the fastest of 1" in row["why"]
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_a_search_without_time_keeps_what_was_measured(fmha: Fmha) -> None:
     (row,) = tuned(fmha, *SMALL, "--budget", "0.000000001", code=6)
     assert (row["state"], row["samples"], row["stop"]) == ("failed", 0, "budget")
@@ -176,7 +181,8 @@ def test_a_dry_run_does_nothing(fmha: Fmha, ring: Path) -> None:
 
 @pytest.mark.promise("`explain` says why a tuned kernel is not used, and files for other projects are exact.")
 @pytest.mark.usefixtures("remembered")
-@pytest.mark.sampled(1, ci="all")
+@pytest.mark.slow
+@pytest.mark.ci
 @pytest.mark.parametrize(
     ("env", "word"), [({"RING_DEVICE": "another"}, "device"), ({"RING_VARIANTS": "zeros"}, "no such kernel")]
 )
@@ -212,6 +218,8 @@ def test_between_tuned_lengths_the_nearer_one_decides(fmha: Fmha, monkeypatch: p
 
 @pytest.mark.promise("A tuned kernel counts only in its scope, is legal by rules, and computes attention.")
 @pytest.mark.usefixtures("remembered")
+@pytest.mark.slow
+@pytest.mark.ci
 def test_a_damaged_store_costs_one_line(fmha: Fmha, ring: Path) -> None:
     ring.write_bytes(b"no database at all, and longer than a header" * 40)
     done = fmha("run", *SMALL, "--json")
@@ -221,6 +229,8 @@ def test_a_damaged_store_costs_one_line(fmha: Fmha, ring: Path) -> None:
 
 
 @pytest.mark.usefixtures("remembered")
+@pytest.mark.slow
+@pytest.mark.ci
 def test_a_row_of_the_table_that_cannot_be_read_is_passed_over(fmha: Fmha, ring: Path) -> None:
     with sqlite3.connect(ring) as db:
         db.execute("update tuned set flags = '--no-such-flag'")

@@ -147,6 +147,8 @@ def test_quiet_leaves_the_data_and_no_summary(fmha: Fmha) -> None:
 
 
 @pytest.mark.promise("Long work shows its phase, its time and what is left; `-q` leaves the data alone.")
+@pytest.mark.slow
+@pytest.mark.ci
 def test_verbose_tells_where_the_time_went(fmha: Fmha) -> None:
     done = fmha("run", "--backend", "null", "-H", "2", "-s", "16", "-d", "8", "-v")
     (line,) = [line for line in done.err.splitlines() if line.startswith("took ")]

@@ -51,6 +51,8 @@ def kernel() -> api.KernelSpec:
     return next(Library().kernels(api.load_arch("generic")))
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_rules_that_say_what_the_library_does_agree(tmp_path: Path) -> None:
     found = conformance.check_agreement(subject(tmp_path / "cache", MASKS), PROBLEMS, {})
     assert found == conformance.Agreement(2, frozenset({kernel().name}))
@@ -89,6 +91,8 @@ def test_own_rules_are_those_besides_the_core_ones() -> None:
     assert conformance.own_rules(Library(MASKS, DIMS)) == {"K990", "K991"}
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_what_is_judged_is_every_kernel_or_the_chosen_one_once_or_repeatedly(tmp_path: Path) -> None:
     """A row that is repeated has all fills; a problem that none claims has a record too."""
     strict, fills = subject(tmp_path / "cache", MASKS), conformance.FILLS[:2]

@@ -71,6 +71,7 @@ SILENT = TWO_DEEP.replace("return super().decide(problem, device)", "return []")
 
 
 @pytest.mark.promise("The conformance tests find rules that refuse too little or too much, and foreign imports.")
+@pytest.mark.sampled(1, ci="all")
 @pytest.mark.parametrize(
     ("more", "fault"),
     [

@@ -263,6 +263,8 @@ MEMBERS = sorted(
 
 @settings(max_examples=300)
 @given(st.dictionaries(st.sampled_from(MEMBERS), JUNK), st.sampled_from(sorted(FAMILIES)))
+@pytest.mark.slow
+@pytest.mark.ci
 def test_any_members_make_a_model_or_a_usage_error(damage: dict[str, Any], family: str) -> None:
     config, _ = FAMILIES[family]
     try:

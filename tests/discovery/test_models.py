@@ -135,6 +135,7 @@ def test_an_off_by_one_in_the_mask_is_caught(monkeypatch: pytest.MonkeyPatch) ->
     assert wrong(DOCUMENT) == [name for name, model in presets().items() if model.layers[0].window]
 
 
+@pytest.mark.sampled(12, ci="all")
 @pytest.mark.parametrize("phase", Phase)
 @pytest.mark.parametrize("name", presets())
 def test_a_preset_is_valid_problems(name: str, phase: Phase) -> None:

@@ -137,7 +137,7 @@ ASSEMBLED = ("sm_60", "sm_75", "sm_80", "sm_90", "sm_90a", "sm_100a", "sm_120")
 """One architecture of each set of instructions, one that NVRTC refuses, and one on each side of a suffix."""
 
 
-@pytest.mark.sampled(2, ci="all")
+@pytest.mark.sampled(1, ci="all")
 @pytest.mark.parametrize("name", [n if n in ASSEMBLED else pytest.param(n, marks=pytest.mark.slow) for n in NVIDIA])
 def test_nvrtc_assembles_exactly_the_instructions_that_the_facts_name(name: str) -> None:
     pytest.importorskip("cuda.bindings.nvrtc", reason="cuda-python is not installed")

@@ -119,6 +119,8 @@ def test_no_hint_repeats_its_rule(line: str, archs: tuple[str, ...]) -> None:
     max_examples=6, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck), phases=[Phase.generate]
 )
 @given(problem=problems())
+@pytest.mark.slow
+@pytest.mark.ci
 def test_no_hint_of_a_random_problem_repeats_its_rule(problem: Problem) -> None:
     checked(problem)
 

@@ -86,6 +86,8 @@ def test_name_reads_back(kernel: KernelSpec) -> None:
 
 
 @given(kernels, kernels)
+@pytest.mark.slow
+@pytest.mark.ci
 def test_digests_differ_where_kernels_do(a: KernelSpec, b: KernelSpec) -> None:
     assert (a == b) == (a.digest == b.digest) == (a.name == b.name)
 

@@ -67,6 +67,7 @@ def test_an_availability_survives_the_wire() -> None:
     assert from_json(Availability, to_json(found)) == found
 
 
+@pytest.mark.sampled(2, ci="all")
 @pytest.mark.parametrize(
     ("entry", "words"),
     [
@@ -253,6 +254,8 @@ def test_a_worker_keeps_what_is_freed(supervisor: Supervisor, job: Job) -> None:
     assert max(later) < 10 * 16
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_an_idle_worker_that_was_killed_is_replaced_silently(job: Job) -> None:
     with Supervisor() as supervisor:
         assert run(supervisor, job).verdict is None

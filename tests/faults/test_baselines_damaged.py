@@ -73,7 +73,7 @@ MEMBERS = {
 }
 
 
-@pytest.mark.sampled(6, ci="all")
+@pytest.mark.sampled(2, ci="all")
 @pytest.mark.parametrize("name", MEMBERS)
 def test_a_row_with_a_damaged_member_is_refused(fmha: Fmha, report: Any, name: str) -> None:
     path, value = MEMBERS[name]
@@ -142,6 +142,8 @@ def test_a_wrong_row_is_no_baseline(fmha: Fmha, report: Any) -> None:
     refused(done, "wrong or not to be trusted")
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_a_wrong_row_among_good_ones_is_left_out_aloud(fmha: Fmha, report: Any) -> None:
     row = report["records"][0]
     two = with_member(report, "records", [row, with_member(row, "verdict", "MISTRUSTED")])
@@ -160,6 +162,8 @@ def test_a_baseline_that_matches_nothing_ends_with_5_before_anything_runs(fmha: 
 
 
 @pytest.mark.promise("Only good rows are baselines, and missing counterparts are reported.")
+@pytest.mark.slow
+@pytest.mark.ci
 def test_partial_matches_are_counted(fmha: Fmha, report: Any) -> None:
     Path("base.json").write_text(json.dumps(report))
     done = fmha("bench", *BENCH[1:5], "-s", "16,32,48", *BENCH[7:], "--baseline", "base.json")

@@ -105,6 +105,8 @@ def test_an_honest_journal_is_resumed(plant: Plant, lines: list[Any]) -> None:
     assert len(plant.resume()) == 2, "what resealed() computes is what a journal holds"
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_the_command_line_refuses_a_damaged_journal_with_2(fmha: Fmha) -> None:
     assert fmha(*SWEEP, "--journal", "rows.journal").code == 0
     with Path("rows.journal").open("a", encoding="utf-8") as file:

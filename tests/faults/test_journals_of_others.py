@@ -96,7 +96,7 @@ def journalled_once(fmha: Fmha, journals: Journals, words: Words) -> None:
 
 
 @pytest.mark.promise("A journal of another invocation is not resumed, nor a record that was changed.")
-@pytest.mark.sampled(3, ci=12)
+@pytest.mark.sampled(1, ci=12)
 @pytest.mark.parametrize("name", OTHERS)
 def test_another_invocation_is_refused_with_what_differs(fmha: Fmha, journals: Journals, name: str) -> None:
     first, second, why = OTHERS[name]
@@ -197,7 +197,7 @@ def _edited_plugin(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.promise("A journal of another invocation is not resumed, nor a record that was changed.")
-@pytest.mark.sampled(2, ci="all")
+@pytest.mark.sampled(1, ci="all")
 @pytest.mark.parametrize(
     ("change", "why"),
     [

@@ -57,7 +57,7 @@ def forbidden(what: str) -> Callable[..., Any]:
     "Impossible sizes and thread counts are refused first, and unknown variables are named.",
     "A row that does not fit into memory is refused before anything is allocated (M003).",
 )
-@pytest.mark.sampled(3, ci="all")
+@pytest.mark.sampled(1, ci="all")
 @pytest.mark.parametrize("command", ["run", "validate", "bench"])
 @pytest.mark.parametrize(
     "shape", ["--seqlen 10m", "--seqlen 1 --seqlen-k 1000m", "--batch 1m --seqlen 1k", "-s 10m --bias elementwise"]
@@ -77,12 +77,15 @@ def test_a_problem_beyond_the_memory_ends_before_anything_is_allocated(
         assert re.search(r"at least [\d.,]+ [GT]iB are needed, 8\.00 GiB are available", reason["text"])
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_the_other_rows_of_a_sweep_go_on(fmha: Fmha, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory, "available_bytes", lambda: 8 << 30)
     done = fmha("run", *SMALL[:2], "--heads", "8", "--hdim", "128", "--seqlen", "32,10m,64", "--json")
     assert [r["verdict"] for r in done.document["records"]] == ["PASSED", "OUT_OF_MEMORY", "PASSED"]
 
 
+@pytest.mark.sampled(1, ci="all")
 @pytest.mark.parametrize(("also", "verdict"), [((), "OUT_OF_MEMORY"), (("--no-check",), "UNCHECKED")])
 def test_the_reference_counts(fmha: Fmha, monkeypatch: pytest.MonkeyPatch, also: tuple[str, ...], verdict: str) -> None:
     """16k keys of 128 + 128 float64 are 32 MiB; the tensors and their copies are 16 MiB."""

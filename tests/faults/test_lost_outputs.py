@@ -21,6 +21,7 @@ SWEEP = ("run", *SMALL, "--softcap", "1:4:+1")
 
 
 @pytest.mark.promise("An output that cannot be written is reported before any work, or costs no row later.")
+@pytest.mark.sampled(1, ci="all")
 @pytest.mark.parametrize(("named", "code"), [(True, 4), (False, 0)])
 def test_a_disk_that_fills_under_the_journal_costs_no_row(
     fmha: Fmha, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: bool, code: int

@@ -17,7 +17,8 @@ from tests.support.output_cases import FORMATS, PROGRAM, SWEEP, WRONG, full_disk
 
 
 @pytest.mark.promise("An output that cannot be written is reported before any work, or costs no row later.")
-@pytest.mark.sampled(1, ci="all")
+@pytest.mark.slow
+@pytest.mark.ci
 @pytest.mark.parametrize("form", [form for form in FORMATS if form])
 def test_a_disk_that_fills_later_keeps_the_journal(
     fmha: Fmha, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str
@@ -102,6 +103,8 @@ def test_a_full_stdout_is_exit_4(tmp_path: Path) -> None:
 
 
 @pytest.mark.promise("Pipes are written to, inputs are never replaced, and one failing file costs one note.")
+@pytest.mark.slow
+@pytest.mark.ci
 def test_an_out_that_fails_amid_a_sweep_costs_a_note(
     fmha: Fmha, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -116,6 +119,8 @@ def test_an_out_that_fails_amid_a_sweep_costs_a_note(
     assert done.err.count("warning: --out ") == 4
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_saving_a_failure_that_fails_costs_a_note(fmha: Fmha, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "full").mkdir()
     argv = ("validate", *SMALL, "--kernel", WRONG, "--fill", "normal", "--softcap", "1,2", "--save-failures")

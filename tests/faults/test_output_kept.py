@@ -55,6 +55,8 @@ def test_a_terminal_is_written_to_and_stays(fmha: Fmha) -> None:
     os.close(terminal)
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_what_is_stdout_already_is_not_replaced(tmp_path: Path) -> None:
     with (tmp_path / "out").open("w") as out:
         out.write("before\n")
@@ -113,6 +115,8 @@ def test_one_file_of_a_sweep_is_an_input(fmha: Fmha, tmp_path: Path) -> None:
     assert "E038" in done.err
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_the_data_do_not_replace_the_journal(fmha: Fmha, tmp_path: Path) -> None:
     journal = tmp_path / "rows.journal"
     assert fmha(*SWEEP, "--journal", str(journal)).code == 0

@@ -21,7 +21,8 @@ from tests.support.output_cases import FORMATS, PROGRAM, WRONG
 SLOW = null_kernel(DType.FP16, Family.FWD, Behaviour.SLOW).digest[:16]
 
 
-@pytest.mark.sampled(1, ci="all")
+@pytest.mark.slow
+@pytest.mark.ci
 @pytest.mark.parametrize(("closed", "code"), [("1", 4), ("2", 0), ("0", 0)])
 def test_a_closed_standard_stream(tmp_path: Path, closed: str, code: int) -> None:
     script = f'"$0" -m fmha_cli archs --json {closed}>&-'
@@ -81,6 +82,7 @@ def test_head_does_not_hide_what_was_wrong(home: Path) -> None:
     assert (code, json.loads(line)["verdict"]) == (1, "WRONG")
 
 
+@pytest.mark.sampled(1, ci="all")
 @pytest.mark.parametrize("argv", [("--help",), ("run", "--help"), ("archs", "--json"), ("--version",)])
 def test_a_pipe_closed_from_the_start(argv: tuple[str, ...]) -> None:
     read, write = os.pipe()

@@ -119,6 +119,7 @@ def test_a_target_that_cannot_be_written_is_told_before_any_work(
         assert done.out == ""
 
 
+@pytest.mark.sampled(3, ci="all")
 @pytest.mark.parametrize("kind", [missing, directory, file_as_folder, forbidden, long_name], ids=lambda k: k.__name__)
 @pytest.mark.parametrize("command", ["run", "validate"])
 def test_tensors_have_nowhere_to_go(fmha: Fmha, tmp_path: Path, command: str, kind: Callable[[Path], Path]) -> None:

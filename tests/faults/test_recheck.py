@@ -97,6 +97,8 @@ def test_a_result_returned_again_is_seen_in_rows_that_no_sample_holds(any_superv
     )
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_a_worker_that_was_replaced_is_warmed_up_before_it_is_asked(any_supervisor: Supervisor) -> None:
     """In a fresh worker the first launch is right. The launch that counts must not be the first one."""
     with judged_once(any_supervisor, PROBLEMS[1], Slip.STALE_ROW) as (job, arena, judged):

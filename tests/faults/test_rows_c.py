@@ -56,7 +56,7 @@ def policy_of(deed: Deed) -> JudgePolicy:
     "A kernel runs in a child process, so a crash or a hang costs one row.",
     "Exit code 6: a kernel crashed, hung, did not build or launch, or ran out of memory.",
 )
-@pytest.mark.sampled(2, ci="all")
+@pytest.mark.sampled(1, ci="all")
 @pytest.mark.parametrize("deed", EXPECTED)
 def test_each_deed_has_its_verdict(supervisor: Supervisor, library: Artifact, deed: Deed) -> None:
     row = judged(supervisor, c_job(library, deed), policy_of(deed))
@@ -93,6 +93,8 @@ def rows_with_faults(any_supervisor: Supervisor, library: Artifact, rows: int, f
     assert exit_code_of(left) is ExitCode.FAILED
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_out_of_bounds_by_one_element_is_named(any_supervisor: Supervisor, library: Artifact) -> None:
     def note(deed: Deed) -> str:
         (text,) = judged(any_supervisor, c_job(library, deed)).notes

@@ -55,6 +55,7 @@ def test_honest_kernels_pass(any_supervisor: Supervisor, flags: str) -> None:
     assert all(expected <= {name for name, _ in one.checks} for one in found.comparisons)
 
 
+@pytest.mark.sampled(1, ci="all")
 @pytest.mark.parametrize("storage", ["linear", "paged:4"])
 @pytest.mark.parametrize(
     ("slip", "verdict"), [(Slip.CACHE_NOT_APPENDED, Verdict.WRONG), (Slip.OLD_KEY_CHANGED, Verdict.OUT_OF_BOUNDS)]

@@ -124,6 +124,8 @@ def test_good_rows_share_one_worker(supervisor: Supervisor, cache: Path) -> None
     assert supervisor.started == 1
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_a_kernel_that_wrote_out_of_bounds_costs_its_worker(supervisor: Supervisor, cache: Path) -> None:
     judged(supervisor, null_job(cache, Behaviour.OOB_AFTER))
     judged(supervisor, null_job(cache))

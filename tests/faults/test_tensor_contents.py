@@ -29,6 +29,7 @@ PAGED = (
 GENERATED = ("--q", "filled", "--k", "filled", "--v", "filled")
 
 
+@pytest.mark.sampled(6, ci="all")
 @pytest.mark.parametrize(
     ("table", "words"),
     [
@@ -54,6 +55,7 @@ def test_a_block_table_names_pages_that_exist(
     assert "  --> --block-table\n  = rule: the cache has pages 0 to 2, and the 20 keys need 2\n" in done.err
 
 
+@pytest.mark.sampled(1, ci="all")
 @pytest.mark.parametrize("dtype", [np.int32, np.int64, ">i4", np.int16])
 def test_a_good_block_table_of_any_integer(fmha: Fmha, tmp_path: Path, dtype: object) -> None:
     np.save(tmp_path / "t.npy", np.array([[2, 0]], dtype))  # type: ignore[call-overload]

@@ -143,6 +143,7 @@ def write_between_looks(monkeypatch: pytest.MonkeyPatch, gate: Path) -> None:
     monkeypatch.setattr(Examiner, "look_late", spoiled)
 
 
+@pytest.mark.sampled(1, ci="all")
 @pytest.mark.parametrize("command", ["run", "validate"])
 def test_a_single_launch_is_looked_at_again(
     kept: None, cache: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, command: str
@@ -156,7 +157,7 @@ def test_a_single_launch_is_looked_at_again(
     assert row.verdict is Verdict.WRONG
 
 
-@pytest.mark.sampled(2, ci="all")
+@pytest.mark.sampled(1, ci="all")
 @pytest.mark.parametrize("fault", LATER)
 def test_without_a_check_bench_still_sees_what_later_launches_do(
     kept: None, cache: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, fault: Fault
@@ -170,6 +171,8 @@ def test_without_a_check_bench_still_sees_what_later_launches_do(
     assert row.verdict in (Verdict.WRONG, Verdict.NONDETERMINISTIC, Verdict.OUT_OF_BOUNDS)
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_a_row_without_a_believable_time_has_none(kept: None, cache: Path) -> None:
     for fault, row in rows_of("bench", (Fault.HUGE_TIME, Fault.SKIPS_LATER), cache).items():
         assert row.measurement is None

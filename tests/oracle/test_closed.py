@@ -125,6 +125,7 @@ def test_honest_kernels_pass(case: tuple[Problem, str], seed: int) -> None:
     }
 
 
+@pytest.mark.sampled(1, ci="all")
 @pytest.mark.parametrize("kind", CLOSED_FILLS)
 def test_the_fills_complement_each_other(kind: str) -> None:
     """Each planted fault that changes the output of a fill is caught, and each changes that of one fill at least."""
@@ -140,6 +141,7 @@ def test_the_fills_complement_each_other(kind: str) -> None:
 
 
 @pytest.mark.promise("A row says which share of its output was judged; fills with known answers judge all of it.")
+@pytest.mark.sampled(1, ci="all")
 @pytest.mark.parametrize("kind", CLOSED_FILLS)
 @pytest.mark.parametrize("dtype", ["fp32", "bf16"])
 def test_one_wrong_row_among_many_is_caught_and_named(kind: str, dtype: str) -> None:

@@ -82,7 +82,7 @@ def right_outputs(problem: Drawn) -> dict[str, np.ndarray]:
     return out
 
 
-@pytest.mark.sampled(4, ci="all")
+@pytest.mark.sampled(2, ci="all")
 @pytest.mark.parametrize(("number", "family", "dtype"), PROBLEMS)
 def test_a_spoiled_row_is_seen(number: int, family: Family, dtype: str) -> None:
     problem = drawn(number, family, dtype)

@@ -88,7 +88,8 @@ def test_the_output_of_rows_with_many_improbable_keys() -> None:
     assert compare(problem, wrong, None, reference, flushes=True).verdict is Verdict.WRONG
 
 
-@pytest.mark.sampled(1, ci="all")
+@pytest.mark.slow
+@pytest.mark.ci
 @pytest.mark.parametrize(("arch", "verdict"), [("gfx90a", Verdict.PASSED), ("gfx942", Verdict.WRONG)])
 def test_the_architectures_facts_decide(arch: str, verdict: Verdict) -> None:
     registry = build_registry()

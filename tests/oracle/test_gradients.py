@@ -52,7 +52,7 @@ def loss(problem: Problem, inputs: dict[str, Any]) -> float:
     return float((reference.o * do).sum())
 
 
-@pytest.mark.sampled(3, ci="all")
+@pytest.mark.sampled(2, ci="all")
 @pytest.mark.parametrize("line", CASES)
 def test_finite_differences(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scores, "KEY_BLOCK", 4)

@@ -151,6 +151,7 @@ CACHES = ("linear", "paged:16", "linear --cache-leftpad 3,0")
 KV = ("int8", "fp8_e4m3", "fp8_e5m2", "fp8_e4m3 --fp8-encoding fnuz", "fp8_e5m2 --fp8-encoding fnuz")
 
 
+@pytest.mark.sampled(15, ci="all")
 @pytest.mark.parametrize("scales", ["none", "tensor", "head", "block", "kv-block"])
 @pytest.mark.parametrize("kv", KV)
 @pytest.mark.parametrize("cache", CACHES)

@@ -49,6 +49,7 @@ def test_honest_runs_pass(dtype: str, kind: str) -> None:
 
 
 @pytest.mark.promise("Random problems pass against the float64 reference, and planted faults fail.")
+@pytest.mark.sampled(10, ci="all")
 @pytest.mark.parametrize("dtype", ["fp32", "fp16", "bf16"])
 @pytest.mark.parametrize("fault", [*Fault, ExtremeFault.SCALED_MAXIMUM])
 def test_faults_are_caught(fault: Fault | ExtremeFault, dtype: str) -> None:

@@ -36,8 +36,6 @@ def test_each_plot_is_a_file_that_needs_nothing_else(whole: Content) -> None:
             assert f'id="{name}"' in text
 
 
-@pytest.mark.slow
-@pytest.mark.ci
 def test_plots_without_data_have_no_file_and_hostile_texts_stay_texts() -> None:
     files = dict(svg_files(bare_content(timed(Problem.of(dtype="fp32"), HOSTILE))))
     assert sorted(files) == ["roofline.svg", "samples.svg", "throughput.svg", "verdicts.svg"]

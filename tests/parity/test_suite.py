@@ -44,6 +44,7 @@ def test_help_names_every_suite_and_program() -> None:
 
 
 @pytest.mark.promise("`parity` compares with upstream's programs, and says why a case cannot be compared.")
+@pytest.mark.sampled(2, ci="all")
 @pytest.mark.parametrize("name", COUNTS)
 def test_counts(name: str) -> None:
     assert sum(1 for _ in load_suite(name).cases()) == COUNTS[name]

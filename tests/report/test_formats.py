@@ -66,6 +66,8 @@ def test_every_document_has_every_form(form: Format) -> None:
 
 @settings(max_examples=30)
 @given(records())
+@pytest.mark.slow
+@pytest.mark.ci
 def test_any_record_has_every_form(row: Record) -> None:
     document = report_document([row], ENVIRONMENT)
     for form in Format:

@@ -49,6 +49,8 @@ def test_no_line_is_longer_than_the_terminal(table: Table, width: int) -> None:
 @pytest.mark.promise("Tables fit any terminal: no number is cut, and a column that is left out is named.")
 @settings(max_examples=40)
 @given(tables(), widths)
+@pytest.mark.slow
+@pytest.mark.ci
 def test_no_column_is_lost_without_a_word(table: Table, width: int) -> None:
     laid = lay_out(table, width)
     shown = {column.name for column in laid.columns}
@@ -66,6 +68,8 @@ def test_no_column_is_lost_without_a_word(table: Table, width: int) -> None:
 @pytest.mark.promise("Tables fit any terminal: no number is cut, and a column that is left out is named.")
 @settings(max_examples=40)
 @given(tables(), widths)
+@pytest.mark.slow
+@pytest.mark.ci
 def test_what_must_stay_whole_does(table: Table, width: int) -> None:
     """Only a table of one column that is wider than the terminal breaks it, because nothing else can be left out."""
     laid = lay_out(table, width)
@@ -94,6 +98,8 @@ def test_a_number_is_neither_cut_nor_folded() -> None:
 
 @settings(max_examples=40)
 @given(tables())
+@pytest.mark.slow
+@pytest.mark.ci
 def test_without_a_terminal_nothing_changes(table: Table) -> None:
     laid = lay_out(table, None)
     assert not laid.common

@@ -27,6 +27,8 @@ def through_json(row: Record) -> Record:
 
 @settings(max_examples=50)
 @given(records())
+@pytest.mark.slow
+@pytest.mark.ci
 def test_round_trip(row: Record) -> None:
     back = through_json(row)
     assert back.to_dict() == row.to_dict()

@@ -48,6 +48,8 @@ def test_golden_rows_come_back(row: Record) -> None:
 
 @settings(max_examples=60)
 @given(records(), st.booleans())
+@pytest.mark.slow
+@pytest.mark.ci
 def test_drawn_rows_come_back(row: Record, known: bool) -> None:
     assert again(row, placed(run_row() if known else None)).to_dict() == row.to_dict()
 

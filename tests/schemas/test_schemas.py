@@ -88,6 +88,8 @@ def test_golden_documents_validate(name: str, index: int) -> None:
 
 @settings(max_examples=40)
 @given(records())
+@pytest.mark.slow
+@pytest.mark.ci
 def test_drawn_records_validate(row: Record) -> None:
     assert errors("record", row.to_dict()) == []
     assert errors("report", report_document([row], ENVIRONMENT)) == []

@@ -351,7 +351,8 @@ fetched_pin(pin_for(TAR), open_root(Path(sys.argv[1])), offline=False, notify=pr
 """
 
 
-@pytest.mark.sampled(1, ci="all")
+@pytest.mark.slow
+@pytest.mark.ci
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
 def test_a_fetch_that_is_killed_leaves_no_source(
     index: Index, pin: Pin, layout: CacheLayout, notices: Notices, how: signal.Signals

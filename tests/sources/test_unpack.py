@@ -165,6 +165,8 @@ GOOD_ZIP = zip_of(FILES)
 
 @settings(max_examples=150)
 @given(noise=st.binary(max_size=200), place=st.integers(0, 2000))
+@pytest.mark.slow
+@pytest.mark.ci
 def test_a_damaged_wheel_is_refused_or_whole(
     tmp_path_factory: pytest.TempPathFactory, noise: bytes, place: int
 ) -> None:

@@ -33,6 +33,7 @@ def test_a_program_that_waits_spends_nothing(tmp_path: Path) -> None:
 
 
 @linux
+@pytest.mark.sampled(1, ci="all")
 @pytest.mark.parametrize(
     "script",
     [

@@ -34,6 +34,7 @@ def peak_of(own: int, grown: int, folder: Path) -> str:
     return subprocess.run(argv, capture_output=True, text=True, check=True, cwd=folder).stdout.strip()
 
 
+@pytest.mark.sampled(1, ci="all")
 @pytest.mark.parametrize("ballast", [0, 500])
 def test_a_program_larger_than_its_parent_is_measured(ballast: int, tmp_path: Path) -> None:
     held = bytearray(ballast << 20)

@@ -40,6 +40,7 @@ def drawn() -> dict[str, Any]:
     }
 
 
+@pytest.mark.sampled(1, ci="all")
 @pytest.mark.parametrize("packed", [False, True], ids=["batch", "packed queries"])
 @pytest.mark.parametrize("layout", ["bhsd", "bshd"])
 def test_a_linear_cache(layout: str, packed: bool) -> None:

@@ -49,6 +49,8 @@ def test_the_outputs_are_attention(causal: bool) -> None:
     assert done.record.inputs.files == {"q": "(array)", "k": "(array)", "v": "(array)"}
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_the_line_that_repeats_a_row_asks_for_the_arrays(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -72,6 +74,8 @@ def test_the_line_that_repeats_a_row_asks_for_the_arrays(
     assert "bias.npy" in capfd.readouterr().err
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_layouts_and_element_types_are_those_of_the_arrays() -> None:
     q, k, v = tensors(2, 9, 4, 16, dtype=ml_dtypes.bfloat16)
     done = api.attention(q, k[:, :, :2], v[:, :, :2], layout="bshd", backend="cpu")
@@ -81,6 +85,8 @@ def test_layouts_and_element_types_are_those_of_the_arrays() -> None:
     np.testing.assert_array_equal(again.o.swapaxes(1, 2).astype(np.float32), done.o.astype(np.float32))
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_a_caller_can_hear_of_long_work() -> None:
     """Nothing is printed unasked; an emulator's first build takes minutes."""
     heard: list[tuple[str, int, int]] = []

@@ -43,7 +43,7 @@ def cases() -> list[Any]:
     return out
 
 
-@pytest.mark.sampled(8, ci="all")
+@pytest.mark.sampled(3, ci="all")
 @pytest.mark.parametrize(("form", "dtype", "boolean", "foreign"), cases())
 def test_every_form_has_the_values_of_the_formula(form: str, dtype: str, boolean: bool, foreign: bool) -> None:
     """O, LSE and the gradients; dBias of numbers has the shape in which the bias was given."""
@@ -69,6 +69,7 @@ def test_every_form_has_the_values_of_the_formula(form: str, dtype: str, boolean
     assert (form in ("rows", "2-D rows")) is ("expanded" in said)
 
 
+@pytest.mark.sampled(1, ci="all")
 @pytest.mark.parametrize("direction", ["fwd", "fwd+bwd"])
 def test_a_row_of_which_no_key_is_visible(direction: str) -> None:
     """O = 0 and LSE = -inf, and no gradient comes from it."""
@@ -195,6 +196,7 @@ def test_what_shifts_a_whole_row_has_no_gradient() -> None:
     assert f"(1, 1, {S}, {K})" in str(fault.value.help)
 
 
+@pytest.mark.sampled(1, ci="all")
 @pytest.mark.parametrize("dtype", ["fp16", "bf16"])
 def test_numbers_in_fp32_are_rounded_and_overflow_is_said(dtype: str) -> None:
     """The least number of fp32 is -inf in fp16, and hides what it only pushed down. In bf16 it is too, by rounding."""

@@ -129,6 +129,8 @@ def test_a_bad_kernel_costs_its_own_row(monkeypatch: pytest.MonkeyPatch, bad: st
 
 
 @pytest.mark.usefixtures("trio")
+@pytest.mark.slow
+@pytest.mark.ci
 def test_one_that_is_left_alone_is_timed_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRIO_ONE", "wrong_value")
     wrong, good = walked("one,two")
@@ -150,6 +152,8 @@ def test_backends_on_two_devices_take_no_turns() -> None:
 
 
 @pytest.mark.usefixtures("trio")
+@pytest.mark.slow
+@pytest.mark.ci
 def test_what_does_not_fit_together_is_timed_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     fitting = 0
 
@@ -274,6 +278,8 @@ def test_an_interrupted_comparison_goes_on(tmp_path: Path, monkeypatch: pytest.M
 
 
 @pytest.mark.usefixtures("trio")
+@pytest.mark.slow
+@pytest.mark.ci
 def test_unsupported_rows_of_several_backends_have_keys_of_their_own(tmp_path: Path) -> None:
     dropped = api.Problem.from_cli("-H 1 -s 8 -d 8 --dtype fp32 --dropout 0.5")
     journal = str(tmp_path / "journal")

@@ -109,7 +109,7 @@ def test_a_tensor_that_is_not_given_is_refused_by_name(entry: str, name: str, fl
 
 
 @pytest.mark.promise("No tensor is generated beside a given one unless `filled` asks for it.")
-@pytest.mark.sampled(9, ci="all")
+@pytest.mark.sampled(3, ci="all")
 @pytest.mark.parametrize("entry", ["run", "command"])
 @pytest.mark.parametrize(("name", "flag"), often())
 def test_the_word_asks_for_it_and_the_record_says_so(entry: str, name: str, flag: str) -> None:
@@ -160,6 +160,8 @@ def test_without_any_tensor_all_are_generated() -> None:
     assert "filled" not in row.repro
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_standard_slopes_are_a_formula_and_the_table_belongs_to_its_pages() -> None:
     case = CASES["gradients"]()
     q, k, v = (case.tensors[name] for name in "qkv")
@@ -170,6 +172,8 @@ def test_standard_slopes_are_a_formula_and_the_table_belongs_to_its_pages() -> N
         api.attention(q, FILLED, kv_heads=2, seqlen_k=12, backend="cpu")
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_a_file_whose_name_begins_with_the_word_is_a_file() -> None:
     case = CASES["gradients"]()
     q, k, v = (case.tensors[name] for name in "qkv")

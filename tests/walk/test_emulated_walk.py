@@ -59,6 +59,7 @@ def test_rows_of_other_devices_say_that_nobody_looked(emulator: Told) -> None:
     assert emulator("attach") == []
 
 
+@pytest.mark.sampled(1, ci="all")
 @pytest.mark.parametrize("backend", ["auto", "null"])
 def test_no_emulated_device_is_chosen_without_being_named(emulator: Told, backend: str) -> None:
     problem = api.Problem.from_cli("-H 1 -s 16 -d 32 --dtype fp32")
@@ -107,6 +108,8 @@ def test_a_finding_of_a_later_run_counts_too(emulator: Told, sees: Sees) -> None
     assert once.verdict is Verdict.PASSED
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_places_are_listed_once(emulator: Told, sees: Sees) -> None:
     sees("missing-wait", "missing-wait")
     (row, *_) = run("validate", fills=("normal", "coded"), repeats=2)
@@ -126,6 +129,8 @@ def test_a_wrong_kernel_with_a_hazard_is_a_hazard(emulator: Told, sees: Sees) ->
     assert row.comparisons
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_checks_can_be_switched_off(emulator: Told, sees: Sees) -> None:
     sees("lds-race")
     (row,) = run(emu_checks=False)
@@ -144,6 +149,8 @@ def test_a_launch_that_stopped_says_why(emulator: Told, sees: Sees) -> None:
     assert [f.kind for f in row.findings or ()] == ["missing-wait"]
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_the_arena_is_watched_tensor_by_tensor(emulator: Told) -> None:
     run("validate", fills=("normal",), repeats=1)
     watched = emulator("watch")
@@ -156,11 +163,15 @@ def test_the_arena_is_watched_tensor_by_tensor(emulator: Told) -> None:
     assert all(start - end > 0 for end, start in zip(ends, starts, strict=True))
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_every_run_takes_another_order_of_waves(emulator: Told) -> None:
     run("validate", fills=("normal",), repeats=3, emu_seed=40)
     assert [call["seed"] for call in emulator("order")[:3]] == [40, 41, 42]
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_options_reach_the_emulator(emulator: Told) -> None:
     run(emu_seed=7, emu_turn=40, emu_threads=3)
     (options,) = (call["options"] for call in emulator("attach"))
@@ -187,6 +198,8 @@ def test_an_arithmetic_that_an_emulator_lacks_is_refused(emulator: Told, monkeyp
     assert refused.value.code == "Z007"
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_one_worker_serves_one_runtime(emulator: Told, shared_cache: Path) -> None:
     registry = build_registry()
     backend, emulated = registry.backend("null"), registry.emulators["paper-emulator"].devices()[0]
@@ -263,6 +276,8 @@ def test_a_baseline_takes_no_row_of_an_emulated_device(emulator: Told, tmp_path:
     assert len(load_baseline(path).records) == 1
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_an_unknown_device_names_what_to_install() -> None:
     bare = Registry(entries=lambda: ())
     with pytest.raises(EnvironmentProblem) as raised:

@@ -74,7 +74,7 @@ def pools() -> Iterator[Any]:
         yield pytest.param(dtype, shared, marks=() if shared or dtype == "fp32" else (pytest.mark.slow, pytest.mark.ci))
 
 
-@pytest.mark.sampled(4, ci="all")
+@pytest.mark.sampled(1, ci="all")
 @pytest.mark.parametrize(("rows", "flags"), [(1, {}), (5, {"causal": True}), (1, {"splits": 3}), (40, {"lse": True})])
 @pytest.mark.parametrize(("dtype", "shared"), list(pools()))
 def test_a_pool_larger_than_needed_gives_the_gathered_keys(
@@ -143,6 +143,7 @@ def test_all_rows_of_a_linear_cache_are_in_use_without_lengths() -> None:
     np.testing.assert_allclose(found.o, attended(q, [k[0]], [v[0]], causal=False), atol=NEAR["fp32"], rtol=0)
 
 
+@pytest.mark.sampled(1, ci="all")
 @pytest.mark.parametrize("lengths", [(12, 4), None], ids=["lengths", "all rows"])
 def test_each_sequence_fits_after_its_own_padding(lengths: tuple[int, ...] | None) -> None:
     """12 keys after no padding and 4 after 8 rows need 12 rows, not 12 after the largest padding."""
@@ -164,6 +165,7 @@ def test_given_pages_need_lengths() -> None:
         api.attention(q, k, v, tensors={"block_table": table}, kv_cache=f"paged:{PAGE}")
 
 
+@pytest.mark.sampled(1, ci="all")
 @pytest.mark.parametrize("kv_dtype", ["int8", "fp8_e4m3", "fp8_e5m2"])
 def test_scales_of_the_pool_have_its_length(kv_dtype: str) -> None:
     """A cache in 8 bits with a scale for each page and head: those of pages that no sequence uses may be NaN."""
@@ -222,6 +224,8 @@ def test_keys_appended_to_a_given_cache(kind: str, rows: int) -> None:
     np.testing.assert_allclose(found.o, attended(q, *sides, causal=True), atol=NEAR["fp32"], rtol=0)
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_keys_appended_to_a_pool_in_8_bits() -> None:
     """Each new key is quantised by the scale of its page; the pool and its scales have more pages than are used."""
     rng = np.random.default_rng(13)

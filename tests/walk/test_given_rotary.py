@@ -124,7 +124,7 @@ class Appended:
         return api.attention(self.q, self.k, self.v, tensors={**self.new, **more}, append=NEW, backend="cpu", **flags)
 
 
-@pytest.mark.sampled(3, ci="all")
+@pytest.mark.sampled(1, ci="all")
 @pytest.mark.parametrize("style", ["half", "interleaved"])
 @pytest.mark.parametrize("base", [1e4, 5e5])
 @pytest.mark.parametrize("kind", NEAR, ids=lambda kind: kind.__name__)
@@ -158,7 +158,7 @@ def test_a_base_that_single_precision_lacks_far_from_the_start() -> None:
     np.testing.assert_allclose(found.o, attended(queries, [keys], [values]), atol=2e-5, rtol=0)
 
 
-@pytest.mark.sampled(3, ci="all")
+@pytest.mark.sampled(1, ci="all")
 @pytest.mark.parametrize("style", ["half", "interleaved"])
 @pytest.mark.parametrize("padding", [(0, 0, 0), (7, 0, 2)])
 @pytest.mark.parametrize("stored", [np.float32, np.float64, ml_dtypes.bfloat16], ids=lambda kind: kind.__name__)
@@ -177,6 +177,8 @@ def test_tables_of_ones_own(stored: Any, padding: tuple[int, ...], style: str) -
     np.testing.assert_allclose(found.o, want, atol=NEAR[np.float32], rtol=0)
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_tables_of_the_default_base_give_its_answer() -> None:
     case = Appended(np.float32)
     cos, sin = tables(1e4, 64)
@@ -184,7 +186,7 @@ def test_tables_of_the_default_base_give_its_answer() -> None:
     np.testing.assert_allclose(given.o, case.run(rotary=TURNED).o, atol=1e-6, rtol=0)
 
 
-@pytest.mark.sampled(2, ci="all")
+@pytest.mark.sampled(1, ci="all")
 @pytest.mark.parametrize(("rows", "splits"), [(1, "auto"), (1, "3"), (40, "auto")])
 @pytest.mark.parametrize("layout", ["bhsd", "bshd"])
 def test_sequences_may_read_the_same_row_of_a_cache(layout: str, rows: int, splits: str) -> None:

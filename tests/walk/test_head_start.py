@@ -43,6 +43,7 @@ def test_without_a_process_nothing_is_wrong_yet(monkeypatch: pytest.MonkeyPatch)
         assert ahead.take() is None
 
 
+@pytest.mark.sampled(2, ci="all")
 @pytest.mark.parametrize(
     ("words", "code", "started"),
     [

@@ -85,6 +85,8 @@ def test_rows_in_turns_share_each_process(workers: list[tuple[str, int]]) -> Non
     assert by_worker == [{HONEST, SLOW}] * 2
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_a_kernel_against_itself_gives_two_rows_of_samples() -> None:
     first, second = bench(ab=(HONEST, HONEST))
     assert first.row != second.row

@@ -173,6 +173,8 @@ def test_scalars_of_libraries() -> None:
     assert mine.scale == float(np.float32(0.1))  # as the kernel gets it, not 0.1
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_none_is_not_given() -> None:
     assert api.Problem.of(**dict.fromkeys(BY_KEY)) == api.Problem.of()
     arrays = plain()
@@ -245,7 +247,7 @@ def test_arguments_of_other_libraries_are_refused_with_what_to_write() -> None:
             assert write in str(caught.value.help), (name, value)
 
 
-@pytest.mark.sampled(2, ci="all")
+@pytest.mark.sampled(1, ci="all")
 @pytest.mark.parametrize(
     ("write", "visible"),
     [
@@ -371,6 +373,7 @@ def test_without_keys_o_is_zero(bias: Any) -> None:
     assert not found["dq"].any()
 
 
+@pytest.mark.sampled(1, ci="all")
 @pytest.mark.parametrize("lengths", [(0, 0), (), np.array([], np.int64)], ids=["zeros", "none", "empty array"])
 def test_packed_sequences_without_queries(lengths: Any) -> None:
     empty = np.empty((2, 0, 16), np.float32)

@@ -40,6 +40,8 @@ def test_two_kernels_in_turns_carry_each_others_ratio() -> None:
     assert (first.ab.against, second.ab.against) == (null_kernel("slow"), honest)
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_hot_and_cold_are_rows_of_their_own() -> None:
     rows = api.run(PROBLEM, command="bench", backend="null", cache="both", budget_s=0.05)
     assert [r.measurement.cache for r in rows if r.measurement] == [CacheState.HOT, CacheState.COLD]
@@ -47,6 +49,8 @@ def test_hot_and_cold_are_rows_of_their_own() -> None:
         api.run(PROBLEM, command="bench", backend="null", cache="warm")
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_all_kernels_mark_the_default_with_its_regret() -> None:
     problem = api.Problem.from_cli("-H 2 -s 16 -d 8 --dtype fp32")
     rows = api.run(

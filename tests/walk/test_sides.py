@@ -67,6 +67,8 @@ def test_the_old_and_the_edited_tree(tree: Path, tmp_path: Path) -> None:
     assert (new.stages[0].edited.base, new.stages[0].edited.files) == ("first", 1)
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_a_harmless_edit_is_timed_against_the_old_tree(tree: Path, tmp_path: Path) -> None:
     edited = tree_backend.make(tmp_path / "edited", kernel="another way\n")
     old, new = bench(f"{K}@{tree}", f"{K}@{edited}")
@@ -77,6 +79,8 @@ def test_a_harmless_edit_is_timed_against_the_old_tree(tree: Path, tmp_path: Pat
     assert old.stages[0].artifact_sha256 != new.stages[0].artifact_sha256
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_an_unedited_tree_is_an_a_a_test(tree: Path) -> None:
     pinned, named = bench(K, f"{K}@{tree}")
     assert pinned.stages[0].artifact_sha256 == named.stages[0].artifact_sha256
@@ -84,6 +88,8 @@ def test_an_unedited_tree_is_an_a_a_test(tree: Path) -> None:
     assert named.ab is not None
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_a_tree_that_does_not_compile_costs_its_own_row(tree: Path, tmp_path: Path) -> None:
     old, new = bench(K, f"{K}@{tree_backend.make(tmp_path / 'edited', kernel='broken')}")
     assert (old.verdict, new.verdict) == (Verdict.PASSED, Verdict.BUILD_FAILED)
@@ -122,6 +128,8 @@ def test_a_journal_knows_the_trees(tree: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.promise("On an emulated device, a mistake in an edited copy is caught, and a harmless edit passes.")
+@pytest.mark.slow
+@pytest.mark.ci
 def test_on_an_emulated_device_counts_are_compared(tree: Path, tmp_path: Path, emulator: Told) -> None:
     edited = tree_backend.make(tmp_path / "edited", kernel="one\n")
     old, new = bench(K, f"{K}@{edited}", device=fake_emulator.ID)

@@ -37,7 +37,7 @@ OFTEN = {
 
 
 @pytest.mark.promise("Files supply real tensors.")
-@pytest.mark.sampled(2, ci="all")
+@pytest.mark.sampled(1, ci="all")
 @pytest.mark.parametrize(
     ("suffix", "dtype", "layout"),
     [pytest.param(*one, marks=[] if one in OFTEN else pytest.mark.slow) for one in FILES],

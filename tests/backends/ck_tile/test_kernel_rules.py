@@ -92,6 +92,8 @@ def _near(seed: int, count: int, share: float, places: Sequence[Place]) -> None:
     assert seen > 1000
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_a_kernel_with_one_field_changed_exists_or_is_refused() -> None:
     _near(seed=5, count=2, share=0.15, places=SOME_PLACES)
 

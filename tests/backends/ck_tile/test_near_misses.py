@@ -70,6 +70,7 @@ MISSES = {
 }
 
 
+@pytest.mark.sampled(6, ci="all")
 @pytest.mark.parametrize("name", MISSES)
 def test_the_nearest_miss(name: str) -> None:
     arch, line, rule, hint = MISSES[name]
@@ -107,6 +108,7 @@ CHANGES = {
 }
 
 
+@pytest.mark.sampled(4, ci="all")
 @pytest.mark.parametrize("name", CHANGES)
 def test_the_change_works(name: str) -> None:
     arch, before, after = CHANGES[name]

@@ -177,7 +177,8 @@ def test_rules_of_order_refuse_nothing() -> None:
     assert all(rule.check(Problem.from_cli("-d 512"), kernel, device) is None for rule in ORDER_RULES)
 
 
-@pytest.mark.sampled(1, ci="all")
+@pytest.mark.slow
+@pytest.mark.ci
 @pytest.mark.parametrize(
     ("arch", "problems"),
     [

@@ -49,7 +49,8 @@ def test_every_profile_is_offered_and_known() -> None:
         assert profile.source
 
 
-@pytest.mark.sampled(1, ci="all")
+@pytest.mark.slow
+@pytest.mark.ci
 @pytest.mark.parametrize(("revision", "arch_name"), LISTED)
 def test_a_number_and_its_name_are_one_set(revision: str, arch_name: str) -> None:
     arch = load_arch(arch_name)
@@ -82,6 +83,7 @@ def test_the_union_of_all_profiles_is_what_is_listed(revision: str, arch_name: s
     assert union == {k for family in Family for k in family_kernels(arch, family, revision)}
 
 
+@pytest.mark.sampled(1, ci="all")
 @pytest.mark.parametrize("arch", FORWARD_2026_08)
 def test_forward_kernels_of_the_newer_revision_are_as_many_as_counted_elsewhere(arch: str) -> None:
     for receipt, count in FORWARD_2026_08[arch].items():

@@ -28,7 +28,8 @@ def answer(arch: str, line: str, revision: str | None) -> Selection:
     return select(Problem.from_cli(line), registry, {}, Wanted(backend="ck_tile", arch=arch))
 
 
-@pytest.mark.sampled(1, ci="all")
+@pytest.mark.slow
+@pytest.mark.ci
 @pytest.mark.parametrize(
     ("arch", "line"),
     [
@@ -48,6 +49,7 @@ def test_kernels_that_only_the_newer_revision_has(arch: str, line: str) -> None:
     assert {algorithm_of(stage.kernel).rev for stage in plan.stages} == {NEWER}
 
 
+@pytest.mark.sampled(1, ci="all")
 @pytest.mark.parametrize(
     "line", ["--splits 4", "--direction bwd", "--direction bwd --deterministic", "-s 1 --append 1 --kv-cache linear"]
 )
@@ -93,7 +95,8 @@ def test_the_command_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> 
     assert fmha("explain", "--ck-rev", "foo")[0] == 2
 
 
-@pytest.mark.sampled(1, ci="all")
+@pytest.mark.slow
+@pytest.mark.ci
 @pytest.mark.parametrize("command", ["run", "validate", "build"])
 def test_it_cannot_be_built_and_nothing_is_fetched(
     command: str, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch

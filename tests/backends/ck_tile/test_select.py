@@ -43,6 +43,8 @@ def check(problem: Problem, arch: str, units: int) -> None:
 
 @settings(max_examples=30)
 @given(problem=problems(), arch=st.sampled_from(ARCHS), units=st.sampled_from([1, 32, 104, 304]))
+@pytest.mark.slow
+@pytest.mark.ci
 def test_any_problem(problem: Problem, arch: str, units: int) -> None:
     check(problem, arch, units)
 

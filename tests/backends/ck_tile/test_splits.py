@@ -50,6 +50,8 @@ def test_known_counts(blocks: int, slots: int, count: int) -> None:
     assert heuristic(blocks, slots, MAX_SPLITS) == count
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_the_heuristic_is_the_exact_one_but_for_rounding() -> None:
     rng = Random(3)
     differing = []

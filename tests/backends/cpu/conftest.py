@@ -31,23 +31,26 @@ OWN = {BEST, *others_from(load_arch(BEST))}
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """README's command runs the kernels that this machine chooses, and CI those of its other architectures: each is a compile
-    of a second. A test of these alone keeps one case."""
+    """README's command runs the kernels in fp32 that this machine chooses, and CI those of other types and architectures: each is a
+    compile of a second. A test of these alone keeps one case."""
     tests: dict[str, list[pytest.Item]] = defaultdict(list)
     for item in items:
         if HERE in item.path.parents and not item.get_closest_marker("slow"):
             tests[item.nodeid.partition("[")[0]].append(item)
     for cases in tests.values():
-        others = [case for case in cases if (_arch(case) or BEST) not in OWN]
+        others = [case for case in cases if not _is_plain(case)]
         for case in others[len(others) == len(cases) :]:
             case.add_marker(pytest.mark.slow)
             case.add_marker(pytest.mark.ci)
 
 
-def _arch(case: pytest.Item) -> str | None:
-    """The architecture whose kernels a case runs, where one of its parameters says it."""
+def _is_plain(case: pytest.Item) -> bool:
+    """Whether none of a case's parameters names another type or architecture."""
     given = case.callspec.params if isinstance(case, pytest.Function) and hasattr(case, "callspec") else {}
-    return given.get("arch") or getattr(given.get("kernel"), "arch", None)
+    kernel = given.get("kernel")
+    arch = kernel.arch if isinstance(kernel, KernelSpec) else given.get("arch", BEST)
+    dtype = kernel.signature.dtype.value if isinstance(kernel, KernelSpec) else given.get("dtype", "fp32")
+    return arch in OWN and dtype == "fp32"
 
 
 def built(kernel: KernelSpec, cache: Path, text: Emit) -> ctypes.CDLL:

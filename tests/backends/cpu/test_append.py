@@ -124,6 +124,7 @@ def launch(load: Load, case: Appended, fault: CacheFault | None = None) -> list[
     return case.wrong(before)
 
 
+@pytest.mark.sampled(6, ci="all")
 @pytest.mark.parametrize("dtype", ["fp32", "fp16", "bf16"])
 @pytest.mark.parametrize("page", [0, 1, 16])
 @pytest.mark.parametrize(("rotary", "interleaved"), [(0, False), (8, False), (8, True), (20, False), (20, True)])
@@ -139,6 +140,7 @@ def test_every_architecture(load: Load, arch: str) -> None:
     assert case.wrong(before) == []
 
 
+@pytest.mark.sampled(1, ci="all")
 @pytest.mark.parametrize(
     ("fault", "seen"),
     [

@@ -49,7 +49,8 @@ def test_many(load: Load, arch: str, dtype: str) -> None:
     check(load, arch, dtype, range(1000, 1000 + MANY))
 
 
-@pytest.mark.sampled(1, ci="all")
+@pytest.mark.slow
+@pytest.mark.ci
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(
     "change",
@@ -108,6 +109,8 @@ def test_sequences_without_rows_or_keys(load: Load) -> None:
     assert not case.data["dbias"][0].any()
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_statuses(load: Load) -> None:
     """Scratch for 2^40 keys cannot be allocated; the kernel reads nothing before it asks for it."""
     library, word = load(BEST, "fp16", "backward"), np.zeros(4, np.float16).ctypes.data

@@ -29,7 +29,8 @@ def case_of(dtype: str, **changes: object) -> BackwardCase:
     return case
 
 
-@pytest.mark.sampled(1, ci="all")
+@pytest.mark.slow
+@pytest.mark.ci
 @pytest.mark.parametrize(("arch", "dtype"), KERNELS)
 def test_a_key_that_one_row_sees(load: Load, arch: str, dtype: str) -> None:
     """The last key is visible to the last row alone: no other row of dQ, and no other key of the other head, is touched."""
@@ -82,6 +83,7 @@ def test_rows_that_see_nothing(load: Load) -> None:
     assert not case.data["dq"][0, :, 0].any()
 
 
+@pytest.mark.sampled(1, ci="all")
 @pytest.mark.parametrize(("arch", "dtype"), KERNELS)
 def test_nothing_outside_is_touched(load: Load, arch: str, dtype: str) -> None:
     library, rng = load(arch, dtype, "backward"), np.random.default_rng(8)

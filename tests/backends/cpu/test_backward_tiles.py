@@ -151,6 +151,8 @@ def tile_case(fault: TileFault) -> BackwardCase:
     return case
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_tiles_that_nobody_configured_are_seen(faulty: ctypes.CDLL) -> None:
     case = BackwardCase("bf16")
     make_backward(case, np.random.default_rng(1))

@@ -44,7 +44,8 @@ def archs() -> Iterator[Any]:
         )
 
 
-@pytest.mark.sampled(1, ci="all")
+@pytest.mark.slow
+@pytest.mark.ci
 @pytest.mark.parametrize("rows", ROWS)
 @pytest.mark.parametrize("arch", list(archs()))
 def test_shapes(arch: str, rows: int) -> None:
@@ -123,7 +124,7 @@ def readings() -> Iterator[Any]:
             yield pytest.param(kv, rows, marks=() if first else (pytest.mark.slow, pytest.mark.ci))
 
 
-@pytest.mark.sampled(2, ci="all")
+@pytest.mark.sampled(1, ci="all")
 @pytest.mark.parametrize(("kv", "rows"), list(readings()))
 @pytest.mark.parametrize("arch", list(archs()))
 @pytest.mark.parametrize("check", CHECKS)

@@ -58,7 +58,8 @@ LATENT = (
 """V is a part of K, and has its scales."""
 
 
-@pytest.mark.sampled(1, ci="all")
+@pytest.mark.slow
+@pytest.mark.ci
 @pytest.mark.parametrize("arch", best_first(WHOLE))
 @pytest.mark.parametrize("line", range(len(FP8)))
 def test_fp8_inputs(arch: str, line: int) -> None:

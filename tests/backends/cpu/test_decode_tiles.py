@@ -64,6 +64,8 @@ def check(library: ctypes.CDLL, seeds: range) -> None:
         assert checked(library, case) == [], f"seed {seed}: {case}"
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 @pytest.mark.parametrize(
     "host", [pytest.param(h, marks=() if h == HOST else (pytest.mark.slow, pytest.mark.ci)) for h in HOSTS]
 )
@@ -77,6 +79,7 @@ def test_many(tiles: Software, host: str) -> None:
     check(tiles(host), range(1000, 1000 + MANY))
 
 
+@pytest.mark.sampled(1, ci="all")
 @pytest.mark.parametrize("hdim", [1, 31, 32, 33, 64, 65])
 def test_every_end_of_a_tile(tiles: Software, hdim: int) -> None:
     for hdim_v, keys, rows in ((1, 1, 1), (16, 31, 15), (17, 32, 16), (32, 33, 17), (33, 64, 64), (48, 97, 63)):
@@ -90,7 +93,8 @@ def test_every_end_of_a_tile(tiles: Software, hdim: int) -> None:
 LONG = AttentionCase("bf16", heads=6, kv_heads=2, q_len=(7,), k_len=(1200,), capacity=1200, hdim=40, hdim_v=72, right=0)
 
 
-@pytest.mark.sampled(3, ci="all")
+@pytest.mark.slow
+@pytest.mark.ci
 @pytest.mark.parametrize(
     "change",
     [
@@ -106,6 +110,8 @@ def test_many_blocks_of_keys(tiles: Software, change: dict[str, object]) -> None
     assert checked(tiles(), case) == []
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_same_bits_for_any_number_of_threads_and_any_pages(tiles: Software) -> None:
     """With one split: the bits depend on where keys are split."""
     seen = set()
@@ -143,6 +149,8 @@ def test_a_wrong_page_shows(build_text: Build, fault: CacheFault) -> None:
     assert complaints(case) != []
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_tiles_that_nobody_configured_are_seen(faulty: ctypes.CDLL) -> None:
     case = replace(BASE, data={})
     make_data(case, np.random.default_rng(1))

@@ -74,7 +74,8 @@ def probe(build_text: Build) -> ctypes.CDLL:
 
 
 @pytest.mark.promise("A CPU launch computes every tile once, and restores the caller's floating-point state.")
-@pytest.mark.sampled(2, ci="all")
+@pytest.mark.slow
+@pytest.mark.ci
 @pytest.mark.parametrize("seed", range(40))
 def test_every_tile_is_drawn_once_by_threads_that_keep_to_a_head(probe: ctypes.CDLL, seed: int) -> None:
     chance = random.Random(seed)
@@ -107,7 +108,8 @@ def test_planted_draws_in_order_do_not_keep_to_heads(probe: ctypes.CDLL) -> None
     assert not keeps_to_groups(draws(probe, sizes, 2, False, 1), sizes)
 
 
-@pytest.mark.sampled(1, ci="all")
+@pytest.mark.slow
+@pytest.mark.ci
 @pytest.mark.parametrize(("arch", "dtype"), best_and_tiles())
 @pytest.mark.parametrize("keys", [300, 3000], ids=["held by a core", "not held"])
 def test_the_bits_do_not_depend_on_the_number_of_threads(keys: int, arch: str, dtype: str, load: Load) -> None:

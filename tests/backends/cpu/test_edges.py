@@ -65,7 +65,8 @@ def test_nothing_outside_is_touched(load: Load, arch: str, dtype: str, kind: str
             assert complaints(case) == [], case
 
 
-@pytest.mark.sampled(1, ci="all")
+@pytest.mark.slow
+@pytest.mark.ci
 @pytest.mark.parametrize("arch", ARCHS)
 def test_nothing_outside_8_bit_keys_and_values_is_read(build_text: Callable[..., ctypes.CDLL], arch: str) -> None:
     """Columns that fill no vector and no tile, with one head, whose rows are read in one run, and with two."""

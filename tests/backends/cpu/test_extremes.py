@@ -72,7 +72,8 @@ def cases(extreme: Extreme, dtype: str, kind: str) -> list[AttentionCase]:
     return [extreme_case(extreme, dtype, kind, page=page) for page in pages]
 
 
-@pytest.mark.sampled(1, ci="all")
+@pytest.mark.slow
+@pytest.mark.ci
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("arch", "dtype"), TABLE)
 def test_right_values(load: Load, arch: str, dtype: str, kind: str) -> None:
@@ -83,7 +84,8 @@ def test_right_values(load: Load, arch: str, dtype: str, kind: str) -> None:
     assert wrong == {}
 
 
-@pytest.mark.sampled(1, ci="all")
+@pytest.mark.slow
+@pytest.mark.ci
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("fault", ExtremeFault)
 @pytest.mark.parametrize(("arch", "dtype"), [(BEST, "fp32"), *best_and_tiles()[-1:]])

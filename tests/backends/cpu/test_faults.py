@@ -23,7 +23,8 @@ def results(load: Load, kind: str, dtype: str, case: AttentionCase, fault: Fault
     return complaints(case)
 
 
-@pytest.mark.sampled(1, ci="all")
+@pytest.mark.slow
+@pytest.mark.ci
 @pytest.mark.parametrize("kind", ["prefill", "decode"])
 @pytest.mark.parametrize("fault", Fault)
 def test_fault_shows(load: Load, fault: Fault, kind: str) -> None:

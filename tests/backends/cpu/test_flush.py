@@ -46,6 +46,7 @@ def after(library: ctypes.CDLL, kind: str, dtype: str) -> tuple[list[str], bool]
 
 
 @pytest.mark.promise("A CPU launch computes every tile once, and restores the caller's floating-point state.")
+@pytest.mark.sampled(2, ci="all")
 @pytest.mark.parametrize("dtype", ["fp32", "bf16"])
 @pytest.mark.parametrize("kind", ["prefill", "decode", "backward"])
 def test_a_launch_leaves_its_caller_tiny_numbers(kind: str, dtype: str, load: Load) -> None:

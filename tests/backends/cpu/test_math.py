@@ -108,6 +108,7 @@ def call(request: pytest.FixtureRequest, shared_cache: Path, tmp_path_factory: p
     return call
 
 
+@pytest.mark.sampled(1, ci="all")
 def test_exp2_is_within_its_bound(call: Call) -> None:
     x = np.concatenate([np.linspace(-126, 0, 1_000_003), np.linspace(-1, 0.25, 500_009)]).astype(np.float32)
     exact = np.exp2(x.astype(np.float64))

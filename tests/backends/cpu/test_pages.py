@@ -23,6 +23,7 @@ def results(load: Load, kind: str, case: AttentionCase, fault: CacheFault | None
     return complaints(case)
 
 
+@pytest.mark.sampled(4, ci="all")
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("dtype", ["fp32", "fp16", "bf16"])
 @pytest.mark.parametrize("page", [1, 5, 16, 64, 256, 1000])

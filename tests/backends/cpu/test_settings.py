@@ -236,7 +236,7 @@ TURNING = {
 }
 
 
-@pytest.mark.sampled(6, ci="all")
+@pytest.mark.sampled(2, ci="all")
 @pytest.mark.parametrize(("arch", "dtype"), best_and_tiles())
 @pytest.mark.parametrize("name", TURNING)
 def test_prefill_gives_the_same_bits_however_many_tiles_take_turns(
@@ -272,6 +272,8 @@ def test_settings_reach_the_argument_block() -> None:
     assert (given.prefetch_near, given.prefetch_far, given.block_keys, given.query_tiles) == (1024, 4096, 0, 4)
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_planted_a_setting_that_no_kernel_has(monkeypatch: pytest.MonkeyPatch) -> None:
     """The settings of a row reach its kernel through the worker: one that the argument block does not have fails there."""
     problem = Problem.from_cli("-H 1 -s 8 -d 8 --dtype fp32")

@@ -45,6 +45,7 @@ def wrong_rows(library: ctypes.CDLL, slope: float, case: dict[str, Any]) -> list
     return complaints(problem)
 
 
+@pytest.mark.sampled(10, ci="all")
 @pytest.mark.parametrize("slope", [0.0, 2**-8, 0.5, 1.0, 40.0, -0.02])
 @pytest.mark.parametrize("name", CASES)
 def test_slopes(name: str, slope: float, load: Load) -> None:

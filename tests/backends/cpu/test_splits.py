@@ -62,6 +62,7 @@ def test_a_lost_split_shows(load: Load) -> None:
     assert complaints(case) != []
 
 
+@pytest.mark.sampled(2, ci="all")
 @pytest.mark.parametrize("kind", ["split", "combine"])
 @pytest.mark.parametrize("wrong", [{"parts": 0}, {"part_floats": 1}, {"splits": 0}], ids=str)
 def test_parts_of_another_size_are_refused(load: Load, kind: str, wrong: dict[str, int]) -> None:

@@ -100,6 +100,8 @@ def test_no_tile_is_spilled(listing: str) -> None:
     assert not any("rsp" in one.operands for one in instructions(listing) if one.mnemonic.startswith("tile"))
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_tiles_are_configured_before_their_first_use(built: tuple[str, Path], listing: str) -> None:
     """A task begins with the configuration and ends with the release; what it calls has neither."""
     code = list(instructions(listing))
@@ -116,6 +118,8 @@ def _uses_tiles(one: Instruction) -> bool:
     return one.mnemonic == PRODUCT or one.mnemonic.startswith("tile")
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_inspect_counts_and_names_the_products(library: Path) -> None:
     seen = inspect_library(library)
     if seen["why"] is not None:
@@ -161,6 +165,8 @@ def test_rows_are_not_run_and_kernels_are_built(monkeypatch: pytest.MonkeyPatch)
     assert "no device here accepts x86_64_amx" in " ".join(row.notes)
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_the_loop_of_the_peak_has_products_of_tiles(shared_cache: Path) -> None:
     artifact = build_peak_loops(DeviceFacts(id="cpu", archs=(AMX,)), BuildContext(cache_root=shared_cache))
     program = disassembler("x86_64")

@@ -128,6 +128,8 @@ def test_every_end_of_a_tile(tiles: Software, hdim: int) -> None:
         assert complaints(case) == [], case
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_same_bits_for_any_number_of_threads_and_any_pages(tiles: Software) -> None:
     seen = set()
     for threads, page in ((1, 0), (2, 0), (5, 0), (2, 16), (2, 300)):
@@ -140,7 +142,8 @@ def test_same_bits_for_any_number_of_threads_and_any_pages(tiles: Software) -> N
     assert len(seen) == 1
 
 
-@pytest.mark.sampled(1, ci="all")
+@pytest.mark.slow
+@pytest.mark.ci
 @pytest.mark.parametrize("fault", FAULTS)
 def test_fault_shows(faulty: ctypes.CDLL, fault: Fault | TileFault) -> None:
     check_fault(faulty, fault)
@@ -164,6 +167,8 @@ def probe(breakable_tiles: Breakable) -> ctypes.CDLL:
     return breakable_tiles(None)
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_exp2_of_weights_is_within_its_bound(probe: ctypes.CDLL) -> None:
     """Weights are rounded to bf16 (2e-3), but LSE, whose limit is 1e-5, is the logarithm of their fp32 sum."""
     x = np.concatenate([np.linspace(-126, 0, 1_000_000), np.linspace(-1, 8.25, 500_000)]).astype(np.float32)

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.skipif(importlib.util.find_spec("cuda") is None, reason
 
 
 @pytest.mark.promise("Unmodified cuda-python works on the emulated driver, which names a function that it lacks.")
-@pytest.mark.sampled(4, ci="all")
+@pytest.mark.sampled(2, ci="all")
 @pytest.mark.parametrize("case", driver.CASES, ids=lambda c: c.__name__)
 def test_driver(case: Callable[[str], None], shared_cache: Path) -> None:
     standin = build_recorder(BuildContext(cache_root=shared_cache, jobs=3))

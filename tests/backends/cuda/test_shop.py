@@ -121,11 +121,15 @@ def test_without_it_nothing_is(bench: Bench, needing: str) -> None:
     assert ".target sm_90a" in ptx.read_text()
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_what_a_kernel_calls_on_purpose_is_no_notice(bench: Bench) -> None:
     build(Wgmma(asserting=True, calls="__assertfail vprintf"), KERNEL, bench.context)
     assert ["wgmma" in text for text in bench.said] == [True]
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_text_without_a_pinned_source_needs_none(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     def never() -> Path:
         raise AssertionError("the source is fetched")
@@ -140,6 +144,8 @@ def test_text_without_a_pinned_source_needs_none(bench: Bench, monkeypatch: pyte
     assert build(plain, KERNEL, context).digest == key_of(plain, KERNEL, context).digest != sourced.digest
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_the_route_is_a_fact_of_the_architecture(bench: Bench) -> None:
     plain, needing = Wgmma(), Wgmma(needing="barrier_set_up wgmma")
     assert not needs_assembler(plain, KERNEL)
@@ -153,6 +159,8 @@ def test_the_route_is_a_fact_of_the_architecture(bench: Bench) -> None:
     assert Cubin(other.path.read_bytes()).kernels[0].code == Cubin(one.path.read_bytes()).kernels[0].code
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_a_compiler_by_name_is_the_route(bench: Bench, tmp_path: Path) -> None:
     def named(name: str) -> str:
         made = workshop(Wgmma(), replace(bench.context, prepared=None, options={"compiler": name}))
@@ -163,6 +171,8 @@ def test_a_compiler_by_name_is_the_route(bench: Bench, tmp_path: Path) -> None:
     assert named("nvrtc+ptxas") == key_of(Wgmma(needing="barrier_set_up"), KERNEL, bench.context).digest
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_without_ptxas_the_kernels_that_need_it_are_refused(bench: Bench) -> None:
     """Kernels that do not need ptxas are still built."""
 
@@ -205,6 +215,8 @@ class Derived(Wgmma):
         return {"part.cuh": (tree / "hidden.txt").read_text("utf-8")}
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_files_made_from_the_source_lie_beside_the_text(bench: Bench, tmp_path: Path) -> None:
     """They are compiled, no path of theirs is in the key, and the cache keeps none of them."""
     (tmp_path / "hidden.txt").write_text(wgmma_text("fmha_tiny"), "utf-8")

@@ -81,6 +81,7 @@ def refused(kernel: KernelSpec, parts: Parts, code: str = "B061") -> str:
     return str(caught.value.why)
 
 
+@pytest.mark.sampled(8, ci="all")
 @pytest.mark.parametrize("arch", ["sm_80", "sm_86", "sm_90a", "sm_100", "sm_120a"])
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_cubin_that_agrees(family: Family, arch: str) -> None:

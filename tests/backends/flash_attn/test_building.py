@@ -90,6 +90,8 @@ def test_without_a_driver_the_answer_starts_no_worker() -> None:
     assert "driver" in (answer.why or "")
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_a_kernel_is_compiled_once(shop: Shop, tmp_path: Path) -> None:
     kernel = first()
     made, again = build(UPSTREAM, kernel, shop.context), build(UPSTREAM, kernel, shop.context)
@@ -104,6 +106,8 @@ def test_a_kernel_is_compiled_once(shop: Shop, tmp_path: Path) -> None:
     assert folders[3] == str(tmp_path / "tree/csrc/cutlass/include")
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_sources_are_asked_for_only_to_compile(shop: Shop) -> None:
     build(UPSTREAM, first(), shop.context)
     asked: list[bool] = []
@@ -128,6 +132,7 @@ def test_compiles_side_by_side_fetch_once(tmp_path: Path, monkeypatch: pytest.Mo
     assert len(running) == 1
 
 
+@pytest.mark.sampled(1, ci="all")
 @pytest.mark.parametrize("change", ["digest", "shims", "compiler"])
 def test_other_headers_and_compilers_are_other_kernels(
     shop: Shop, change: str, monkeypatch: pytest.MonkeyPatch
@@ -180,6 +185,8 @@ def broken(monkeypatch: pytest.MonkeyPatch, words: str) -> None:
     monkeypatch.setattr(UPSTREAM, "emit", lambda kernel: f"// {kernel.name}\n// {words}\n")
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_a_compile_that_fails(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     broken(monkeypatch, FAILS)
     with pytest.raises(KernelFailure, match="no instance of function template") as caught:
@@ -213,6 +220,8 @@ def test_nvcc_compiles_what_nvrtc_refuses(shop: Shop, with_nvcc: Callable[[str],
     assert "nvcc 13.0.88" in shop.said[0]
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_nvcc_is_not_asked_for_what_crashes_or_is_refused_by_both(
     shop: Shop, with_nvcc: Callable[[str], Artifact]
 ) -> None:
@@ -224,6 +233,8 @@ def test_nvcc_is_not_asked_for_what_crashes_or_is_refused_by_both(
     assert len(shop.said) == 1
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_a_compiler_by_name_is_the_only_one(
     shop: Shop, with_nvcc: Callable[[str], Artifact], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -237,6 +248,8 @@ def test_a_compiler_by_name_is_the_only_one(
     assert seen == ["nvrtc"]
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_nvcc_alone(tmp_path: Path, shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_HOME", str(tmp_path / "cuda"))
     nvcc(tmp_path / "cuda")
@@ -250,6 +263,8 @@ def test_nvcc_alone(tmp_path: Path, shop: Shop, monkeypatch: pytest.MonkeyPatch)
     assert [Path(word).name for word in command if word.startswith("-I")] == ["common", "src", "include"]
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_memory_and_preparation(shop: Shop) -> None:
     assert BACKEND.prepare(shop.context) is shop.context.prepared
     assert BACKEND.build(Stage(first()), shop.context).cached is False

@@ -227,6 +227,8 @@ def test_a_strict_lookup_admits_what_is_listed_alone() -> None:
     assert PLAIN.name in missed.reasons[0].text
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_lookup_is_what_decides() -> None:
     rng, device = Random(21), DeviceFacts(id="cuda:0", archs=("sm_90",), units=132)
     served = 0

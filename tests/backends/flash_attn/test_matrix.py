@@ -48,6 +48,8 @@ def _judge(rows: list[dict[str, Any]]) -> None:
 
 
 @pytest.mark.timeout(600)
+@pytest.mark.slow
+@pytest.mark.ci
 def test_one_kernel(shared_cache: Path) -> None:
     _judge(built_rows(UPSTREAM, [case for case in listed(FLASH) if case.ci][:1], shared_cache))
 

@@ -154,6 +154,7 @@ def test_a_stage_has_no_plan_of_its_own() -> None:
         plan_of(Problem.from_cli(""), combine, H200)
 
 
+@pytest.mark.sampled(2, ci="all")
 @pytest.mark.parametrize("arch", ["sm_80", "sm_86", "sm_90a", "sm_100", "sm_120"])
 def test_every_supported_kernel_has_a_plan(arch: str) -> None:
     rng, device = Random(arch), DeviceFacts(id="cuda:0", archs=(arch,), units=100)

@@ -255,6 +255,8 @@ def test_multiprocessors() -> None:
 
 @settings(max_examples=150)
 @given(problem=problems())
+@pytest.mark.slow
+@pytest.mark.ci
 def test_any_problem_has_a_situation(problem: Problem) -> None:
     s = situation_of(problem, H200)
     assert s.heads * s.seqlen_q == problem.heads * problem.seqlen_q

@@ -35,7 +35,7 @@ def judged(supervisor: Supervisor, job: Job) -> Judged:
         return judge(supervisor, job, arena, cases, JudgePolicy(repeats=2, timeout=120.0), stream="fa2")
 
 
-@pytest.mark.sampled(2, ci="all")
+@pytest.mark.sampled(1, ci="all")
 @pytest.mark.parametrize(
     ("line", "arch"),
     [

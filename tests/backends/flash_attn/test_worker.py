@@ -39,6 +39,8 @@ def test_the_probe_asks_the_driver(supervisor: Supervisor) -> None:
     assert CubinBackend(UPSTREAM).probes_in_parent is False
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_a_lost_device_costs_one_row(played: pytest.MonkeyPatch, tmp_path: Path) -> None:
     played.setenv(VARIABLE, settings_text(fault="700@1", once=tmp_path / "struck"))
     with Supervisor() as supervisor:
@@ -61,6 +63,8 @@ def test_a_device_lost_to_an_earlier_kernel_is_not_the_rows_fault(played: pytest
         assert supervisor.started == 2
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_a_full_device_is_out_of_memory(played: pytest.MonkeyPatch, tmp_path: Path) -> None:
     played.setenv(VARIABLE, settings_text(memory=200_000))
     with Supervisor() as supervisor:
@@ -89,6 +93,8 @@ def test_what_the_driver_refuses(
         assert words in (result.note or "")
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_cold_launches(supervisor: Supervisor, tmp_path: Path) -> None:
     result = run(supervisor, job_for(PLAIN, tmp_path), cold=True)
     assert result.stage_ns == ((LONG_NS,),)

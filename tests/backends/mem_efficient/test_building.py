@@ -52,6 +52,8 @@ def made(shared_cache: Path) -> Artifact:
 
 
 @pytest.mark.timeout(600)
+@pytest.mark.slow
+@pytest.mark.ci
 def test_a_kernel_compiles(made: Artifact, shared_cache: Path) -> None:
     raw = made.path.read_bytes()
     cubin = Cubin(raw)

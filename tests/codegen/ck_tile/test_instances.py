@@ -100,6 +100,7 @@ def test_all_splitkv_kernels_choose_as_upstream(tree: CkTree, arch: str) -> None
     assert compared(tree, list(family_kernels(load_arch(arch), Family.FWD_SPLITKV))) == []
 
 
+@pytest.mark.sampled(1, ci="all")
 @pytest.mark.parametrize("arch", ARCHS)
 def test_combine_kernels_choose_as_upstream(tree: CkTree, arch: str) -> None:
     kernels = list(family_kernels(load_arch(arch), Family.FWD_SPLITKV_COMBINE))

@@ -53,7 +53,7 @@ def buildable(arch: str, family: Family) -> list[KernelSpec]:
     return found
 
 
-@pytest.mark.sampled(3, ci=8)
+@pytest.mark.sampled(1, ci=8)
 @pytest.mark.parametrize("arch", QUICK)
 @pytest.mark.parametrize("api", sorted(set(APIS.values())))
 def test_sampled_kernels_have_upstreams_arguments(tree: CkTree, api: str, arch: str) -> None:
@@ -86,6 +86,7 @@ def async_kernel(tree: CkTree) -> tuple[str, Instance]:
     return emit(kernel), instance(read(generated(tree, [kernel])[kernel]), type_configs(tree.example))
 
 
+@pytest.mark.sampled(2, ci="all")
 @pytest.mark.parametrize(
     ("right", "wrong"),
     [

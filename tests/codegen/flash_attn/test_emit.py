@@ -47,6 +47,8 @@ def test_an_architecture_is_a_matter_of_flags() -> None:
     GOLDEN.leave_the_architecture_to_flags()
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_text_depends_on_the_kernel_alone() -> None:
     GOLDEN.depend_on_the_kernel_alone("tests.support.golden.flash_attn")
 

@@ -66,6 +66,7 @@ def test_a_compiler_for_this_machine_is_no_cross_compiler(cache: Cache) -> None:
 
 
 @pytest.mark.skipif(GXX is None, reason="there is no g++ on PATH")
+@pytest.mark.sampled(1, ci="all")
 @pytest.mark.parametrize("machine", ["any", machine_here()])
 def test_this_machine_needs_none(cache: Cache, machine: str) -> None:
     env = {"PATH": os.environ["PATH"]}

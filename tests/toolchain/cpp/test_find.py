@@ -208,6 +208,8 @@ def test_a_touched_compiler_is_proven_again(cache: Cache, tmp_path: Path, counti
 
 
 @needs_compiler
+@pytest.mark.slow
+@pytest.mark.ci
 def test_a_changed_header_changes_the_toolchain(
     cache: Cache, tmp_path: Path, counting: Callable[[str], Path], script: Any
 ) -> None:

@@ -45,7 +45,7 @@ __global__ void arrays(float* a, int n) { float l[64]; for (int i = 0; i < n; i+
 TIGHT = "-maxrregcount=32"
 
 
-@pytest.mark.sampled(2, ci="all")
+@pytest.mark.sampled(1, ci="all")
 @pytest.mark.parametrize("arch", GENERATIONS)
 @pytest.mark.parametrize("options", [(), (TIGHT,)])
 def test_the_assembler_says_the_same(arch: str, options: tuple[str, ...]) -> None:
@@ -79,6 +79,7 @@ def test_what_the_text_asks_for() -> None:
         assert all(kernel.most_registers == 255 for kernel in kernels.values())
 
 
+@pytest.mark.sampled(3, ci="all")
 @pytest.mark.parametrize("arch", [*ARCHS, "sm_100f"])
 def test_the_architecture_with_its_suffix(arch: str) -> None:
     cubin = Cubin(cubin_of(TEXT, arch))

@@ -15,6 +15,7 @@ extern "C" __global__ void fmha_tiny(float* x, int n) { assert(n > 3); if (n == 
 """
 
 
+@pytest.mark.sampled(3, ci="all")
 @pytest.mark.parametrize("arch", ARCHS)
 def test_calls_that_leave_the_cubin(arch: str) -> None:
     """NVRTC declares assert and printf itself, and asserts are live unless the flags contain -DNDEBUG."""

@@ -42,7 +42,8 @@ def kernel_of(probe: Probe, arch: str) -> CubinKernel:
     return kernel
 
 
-@pytest.mark.sampled(1, ci="all")
+@pytest.mark.slow
+@pytest.mark.ci
 @pytest.mark.parametrize("arch", CASES)
 def test_every_instruction_is_known(arch: str) -> None:
     names = mnemonics_of(capability(arch))
@@ -77,6 +78,8 @@ def mnemonics_in(listing: str, spelt: dict[str, str]) -> list[str]:
     return [spelt.get(word, word) for word in words]
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_matrix_instructions_of_every_kind() -> None:
     classes = {
         arch: {

@@ -127,6 +127,8 @@ def test_the_generator_gives_exactly_the_kernels_of_the_list(tree: CkTree, tmp_p
     assert sorted(p.name for p in tree.generator.rglob("*")) == before
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_the_generator_gives_the_three_stages_of_backward(tree: CkTree, tmp_path: Path) -> None:
     assert tree.generator is not None
     needs = needs_for(backward(p_drop="0.2", bias="a"), backward(mode="1", s="99"))[Program.BWD]

@@ -89,6 +89,7 @@ def say(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], Ran]:
     return run
 
 
+@pytest.mark.sampled(20, ci="all")
 @pytest.mark.parametrize("program", CASES)
 @pytest.mark.parametrize("form", FORMS)
 def test_every_form_is_read_as_what_it_is(say: Callable[[str, str], Ran], program: str, form: str) -> None:
