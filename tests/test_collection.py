@@ -58,6 +58,8 @@ def on_disk(checkout: Path) -> set[str]:
 
 
 @pytest.mark.promise("Every command that a page shows works as shown.")
+@pytest.mark.slow
+@pytest.mark.ci
 def test_every_test_file_is_collected(tmp_path: Path) -> None:
     found = collected(ROOT, tmp_path)
     assert len(found) > 200

@@ -60,7 +60,8 @@ def test_some_features_are_what_the_backends_answer(column: Any) -> None:
         assert row.split(" | ")[titles.index(column.title)] == answer(column, flags).cell
 
 
-@pytest.mark.sampled(1, ci="all")
+@pytest.mark.slow
+@pytest.mark.ci
 @pytest.mark.parametrize(
     ("name", "line"),
     [

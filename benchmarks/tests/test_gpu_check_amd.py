@@ -35,6 +35,7 @@ def test_every_family_on_the_device(case: CheckCase, device: DeviceFacts, shared
     assert tuple(stage.family for stage in record.stages) == case.families
 
 
+@pytest.mark.sampled(3, ci="all")
 @pytest.mark.parametrize("case", AMD_CASES, ids=lambda c: c.name)
 def test_the_cases_lead_to_their_families(case: CheckCase) -> None:
     backend, device = build_registry().backend("ck_tile"), DeviceFacts.of_arch("gfx942")

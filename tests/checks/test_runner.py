@@ -232,6 +232,7 @@ def test_the_cases_are_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, c
     assert not counted.carried_out
 
 
+@pytest.mark.sampled(5, ci="all")
 @pytest.mark.parametrize("name", command.names())
 def test_a_check_says_what_it_is_and_names_its_cases(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A check whose packages are missing is left out."""

@@ -90,6 +90,8 @@ def test_build_refuses_what_a_rule_refuses_without_a_compiler(fmha: Fmha) -> Non
     assert {build["error"]["code"][:2] for build in done.document["builds"]} == {"K2"}
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_a_kernel_that_is_named_alone_needs_no_problem(fmha: Fmha) -> None:
     listed = fmha("list-kernels", "--arch", "gfx942", "--filter", "digest:07bd55b1*", "--json")
     (kernel,) = listed.document["kernels"]

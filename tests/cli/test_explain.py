@@ -153,6 +153,8 @@ def test_a_refused_kernel_and_one_that_is_no_candidate_are_compared(fmha: Fmha, 
     assert why["because"].startswith("neither fits")
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_wrong_pairs_of_kernels(fmha: Fmha, pair: tuple[dict[str, str], dict[str, str]]) -> None:
     first, _ = pair
     assert "one kernel" in fmha(*CK, "--why", first["kernel"], first["digest"][:12]).err

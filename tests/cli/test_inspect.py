@@ -62,6 +62,8 @@ def test_two_kernels_side_by_side(fmha: Fmha) -> None:
     assert same["left"]["kernel"] == same["right"]["kernel"]
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_kernels_of_two_backends_are_compared(fmha: Fmha) -> None:
     """Each side is built and inspected by its own backend; what one of them does not know is empty on its side."""
     listed = fmha(

@@ -44,6 +44,8 @@ def test_the_first_line_says_so(fmha: Fmha, builds_nothing: None, command: str) 
     assert {record["verdict"] for record in done.document["records"]} == {"NOT_RUN"}
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_an_emulator_that_is_installed_is_named(fmha: Fmha, emulator: Told, builds_nothing: None) -> None:
     pytest.importorskip("fmha_amdgpu_emu")
     done = fmha("run", "--arch", "gfx942", "-s", "64", "--offline")

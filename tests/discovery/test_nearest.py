@@ -86,6 +86,8 @@ def test_the_smallest_change_comes_first(name: str) -> None:
     assert len(found) <= SHOWN
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_two_flags_where_one_is_not_enough() -> None:
     problem = Problem.from_cli("--softcap 3 --dropout 0.1 -d 100")
     assert changes(problem, "sm_90")[0] == "--hdim 104 and no --softcap"

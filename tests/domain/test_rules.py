@@ -47,6 +47,8 @@ HERE = DeviceFacts(id="cpu", archs=("a",))
 
 
 @given(problems())
+@pytest.mark.slow
+@pytest.mark.ci
 def test_a_kernel_made_for_the_problem_is_not_refused(problem: Problem) -> None:
     inside = ["K029"] if problem.v_in_k else []
     inside += ["K030"] if problem.rotary_cos or problem.rotary_base != 10000 else []

@@ -75,6 +75,7 @@ def test_a_fork_is_like_a_new_interpreter(
     assert new["folder"] == str(tmp_path)
 
 
+@pytest.mark.sampled(1, ci="all")
 @pytest.mark.parametrize("name", ["LD_BIND_NOW", "OPENBLAS_NUM_THREADS", "MALLOC_ARENA_MAX", "PYTHONHASHSEED"])
 def test_what_is_read_at_the_start_needs_a_new_interpreter(
     held: int, forks: None, monkeypatch: pytest.MonkeyPatch, name: str

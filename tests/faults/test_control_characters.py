@@ -65,7 +65,8 @@ def test_only_our_own_colours_are_painted(fmha: Fmha) -> None:
 
 
 @pytest.mark.promise("Text from elsewhere reaches a terminal with its control characters shown, never obeyed.")
-@pytest.mark.sampled(1, ci="all")
+@pytest.mark.slow
+@pytest.mark.ci
 @pytest.mark.parametrize("flag", ["--q", "--resume", "--arch", "--mask", "-o"])
 def test_names_are_shown_not_obeyed(tmp_path: Path, flag: str) -> None:
     environ = {**os.environ, "XDG_CACHE_HOME": str(tmp_path)}

@@ -91,7 +91,7 @@ CASES += [
     "Exit code 4: no such device, compiler or sources, or an output that cannot be written.",
     "An output that cannot be written is reported before any work, or costs no row later.",
 )
-@pytest.mark.sampled(60)
+@pytest.mark.sampled(20, ci=60)
 @pytest.mark.parametrize(("name", "form", "kind"), CASES, ids=lambda v: getattr(v, "__name__", str(v)))
 def test_a_target_that_cannot_be_written_is_told_before_any_work(
     fmha: Fmha,

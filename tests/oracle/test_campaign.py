@@ -77,7 +77,7 @@ def test_faulty_runs_fail(step: int) -> None:
     assert len(accepted) <= 0.03 * len(runs), accepted
 
 
-@pytest.mark.parametrize("count", [15, pytest.param(150, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [pytest.param(15, marks=CI), pytest.param(150, marks=pytest.mark.slow)])
 def test_honest_runs_of_extreme_problems_pass(count: int) -> None:
     for planned in plan_extreme(count, first_seed=10**6):
         runs = [extreme_run(*planned), *(run for _, run in extreme_gradient_runs(*planned))]

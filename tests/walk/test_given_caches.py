@@ -74,7 +74,8 @@ def pools() -> Iterator[Any]:
         yield pytest.param(dtype, shared, marks=() if shared or dtype == "fp32" else (pytest.mark.slow, pytest.mark.ci))
 
 
-@pytest.mark.sampled(1, ci="all")
+@pytest.mark.slow
+@pytest.mark.ci
 @pytest.mark.parametrize(("rows", "flags"), [(1, {}), (5, {"causal": True}), (1, {"splits": 3}), (40, {"lse": True})])
 @pytest.mark.parametrize(("dtype", "shared"), list(pools()))
 def test_a_pool_larger_than_needed_gives_the_gathered_keys(

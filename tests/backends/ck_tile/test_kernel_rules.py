@@ -163,6 +163,8 @@ def _agree(kernels: Iterable[KernelSpec], known: frozenset[KernelSpec]) -> tuple
     return asked, found
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_the_rules_make_the_listed_set_out_of_the_tables_product() -> None:
     for family in (Family.FWD_APPENDKV, Family.FWD_SPLITKV_COMBINE, Family.BWD_DOT_DO_O, Family.BWD_CONVERT_DQ):
         whole, known = product_of("baseline", "gfx942", family), listed("baseline", "gfx942", family)

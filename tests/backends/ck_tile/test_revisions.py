@@ -49,7 +49,8 @@ def test_kernels_that_only_the_newer_revision_has(arch: str, line: str) -> None:
     assert {algorithm_of(stage.kernel).rev for stage in plan.stages} == {NEWER}
 
 
-@pytest.mark.sampled(1, ci="all")
+@pytest.mark.slow
+@pytest.mark.ci
 @pytest.mark.parametrize(
     "line", ["--splits 4", "--direction bwd", "--direction bwd --deterministic", "-s 1 --append 1 --kv-cache linear"]
 )

@@ -57,7 +57,7 @@ def results(load_faulty: Load, dtype: str, fault: BackwardFault, planted: Backwa
     return backward_complaints(case)
 
 
-@pytest.mark.sampled(2, ci="all")
+@pytest.mark.sampled(1, ci="all")
 @pytest.mark.parametrize("fault", BackwardFault)
 def test_fault_shows(load_faulty: Load, fault: BackwardFault) -> None:
     assert results(load_faulty, "fp32", fault, None) == []

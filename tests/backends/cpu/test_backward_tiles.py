@@ -170,7 +170,8 @@ def test_software_tiles_execute_the_text_of_the_hardware() -> None:
 
 
 @pytest.mark.skipif(AMX not in backend.probe().devices[0].archs, reason="this machine has no AMX: NOT_RUN")
-@pytest.mark.parametrize("seeds", [range(12), pytest.param(range(1000, 1200), marks=pytest.mark.slow)], ids=len)
+@pytest.mark.slow
+@pytest.mark.parametrize("seeds", [pytest.param(range(12), marks=pytest.mark.ci), range(1000, 1200)], ids=len)
 def test_the_processor_gives_the_bits_of_the_software(load: Load, tiles: Software, seeds: range) -> None:
     different = []
     for seed in seeds:

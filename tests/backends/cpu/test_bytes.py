@@ -99,7 +99,8 @@ def test_keys_are_appended_where_values_are_in_them() -> None:
     assert record.verdict is api.Verdict.PASSED, record.notes
 
 
-@pytest.mark.sampled(1, ci="all")
+@pytest.mark.slow
+@pytest.mark.ci
 @pytest.mark.parametrize("rows", [2, 40])
 @pytest.mark.parametrize("arch", best_first(WHOLE))
 @pytest.mark.parametrize("kv", CACHES)

@@ -95,6 +95,7 @@ def test_fault_shows(load: Load, arch: str, dtype: str, fault: ExtremeFault, kin
     assert found(load, arch, kind, extreme_case(SHOWN_BY[fault], dtype, kind), fault) != []
 
 
+@pytest.mark.sampled(1, ci="all")
 @pytest.mark.parametrize("arch", list(runnable()))
 def test_the_values_of_a_row_with_one_large_bias(arch: str) -> None:
     rng = np.random.default_rng(0)

@@ -33,6 +33,8 @@ def test_fault_shows(load: Load, fault: Fault, kind: str) -> None:
     assert results(load, kind, "fp32", case, fault) != []
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_a_phantom_key_when_unmasked(load: Load) -> None:
     assert results(load, "prefill", "fp32", BASE, Fault.MASK_OFF_BY_ONE) != []
 

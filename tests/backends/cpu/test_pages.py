@@ -37,6 +37,7 @@ def test_many_blocks_of_keys_behind_a_sink_and_a_window(load: Load, kind: str) -
     assert results(load, kind, case) == []
 
 
+@pytest.mark.sampled(1, ci="all")
 @pytest.mark.parametrize("kind", KINDS)
 def test_sequences_share_pages(load: Load, kind: str) -> None:
     """Both sequences begin with the same two pages, as with a common prompt."""
@@ -51,6 +52,8 @@ def test_sequences_share_pages(load: Load, kind: str) -> None:
     assert complaints(case) == []
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("fault", [CacheFault.STALE_PAGE, CacheFault.PAGE_TABLE_END])
 def test_a_wrong_page_shows(load: Load, kind: str, fault: CacheFault) -> None:
@@ -58,6 +61,8 @@ def test_a_wrong_page_shows(load: Load, kind: str, fault: CacheFault) -> None:
     assert results(load, kind, replace(BASE, data={}), fault) != []
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 @pytest.mark.parametrize("kind", KINDS)
 def test_pages_and_a_linear_cache_give_the_same_bits(load: Load, kind: str) -> None:
     library, seen = load(detect().archs[0], "bf16", kind), set()

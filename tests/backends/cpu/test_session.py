@@ -128,6 +128,7 @@ def test_a_walk(line: str, shared_cache: Path) -> None:
     assert error_of(arrays["o"], expected) < LARGEST[plan.problem.dtype.value]
 
 
+@pytest.mark.sampled(1, ci="all")
 @pytest.mark.parametrize("line", BACKWARD)
 def test_both_passes(line: str, shared_cache: Path) -> None:
     """The backward kernel finds the O and the LSE that the forward kernel has just written."""

@@ -129,6 +129,8 @@ def test_inspect_counts_and_names_the_products(library: Path) -> None:
 
 
 @ASKS
+@pytest.mark.slow
+@pytest.mark.ci
 def test_a_system_without_tiles_is_a_status(built: tuple[str, Path]) -> None:
     """The launch asks first, so no instruction is refused by a signal."""
     kind, path = built

@@ -219,6 +219,7 @@ def model(
     return flushed(flushed(c) + flushed(sums[0] + sums[1]))
 
 
+@pytest.mark.sampled(1, ci="all")
 @pytest.mark.parametrize(("rows", "columns", "pairs"), [(16, 16, 16), (1, 1, 1), (7, 16, 5), (16, 3, 16), (13, 9, 1)])
 def test_a_product_of_tiles(probe: ctypes.CDLL, rows: int, columns: int, pairs: int) -> None:
     rng = np.random.default_rng(rows)
@@ -261,6 +262,8 @@ def test_what_a_processor_refuses(probe: ctypes.CDLL, config: npt.NDArray[np.uin
     assert dot(probe, config, *tiles, left=left) == fault
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_tiles_that_nobody_configured_are_seen(faulty: ctypes.CDLL) -> None:
     """A task that begins without the configuration is caught by every later test of results."""
     case = replace(BASE, data={})

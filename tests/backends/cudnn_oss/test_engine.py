@@ -134,6 +134,7 @@ def test_dividers_divide(number: int, value: int) -> None:
     assert (2 * value * factor >> 32) >> shift == value // number
 
 
+@pytest.mark.sampled(1, ci="all")
 @pytest.mark.parametrize(
     "kernel", [k for arch in ("sm_90a", "sm_100a") for k in kernels(arch)], ids=lambda k: k.name[:40]
 )

@@ -132,7 +132,8 @@ def test_compiles_side_by_side_fetch_once(tmp_path: Path, monkeypatch: pytest.Mo
     assert len(running) == 1
 
 
-@pytest.mark.sampled(1, ci="all")
+@pytest.mark.slow
+@pytest.mark.ci
 @pytest.mark.parametrize("change", ["digest", "shims", "compiler"])
 def test_other_headers_and_compilers_are_other_kernels(
     shop: Shop, change: str, monkeypatch: pytest.MonkeyPatch

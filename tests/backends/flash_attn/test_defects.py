@@ -143,6 +143,8 @@ def test_defect_05_sm_100_never_gets_the_instructions_of_sm_100a() -> None:
     assert both[0] == both[1], "one code for both: it uses nothing that the plain architecture lacks"
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_defect_06_no_two_kernels_share_a_name() -> None:
     """Earlier defect: forward and backward, sm_80 and sm_89, sm_90a and sm_100 shared names."""
     listed = [one for arch in ARCHS for one in kernels(load_arch(arch))]

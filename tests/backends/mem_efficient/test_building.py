@@ -87,6 +87,8 @@ CHANGES: dict[str, Change] = {
 }
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 @pytest.mark.parametrize("what", CHANGES)
 def test_a_host_that_expects_something_else_refuses_it(made: Artifact, what: str) -> None:
     expected = UPSTREAM.expected(KERNEL)

@@ -25,6 +25,7 @@ NAMES = sorted(path.name for path in GOLDEN.glob("*.hip"))
 """The reviewed texts. Choosing their kernels takes seconds, so only a running test does it."""
 
 
+@pytest.mark.sampled(8, ci="all")
 @pytest.mark.parametrize("name", NAMES)
 def test_texts_are_the_reviewed_ones(name: str) -> None:
     assert own_text(golden_kernels()[name]) == (GOLDEN / name).read_text("utf-8"), f"a wanted change? run {UPDATE}"

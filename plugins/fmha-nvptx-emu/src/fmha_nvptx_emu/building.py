@@ -42,7 +42,7 @@ def build_recorder(context: BuildContext) -> Artifact:
     Raises:
         KernelFailure, EnvironmentProblem, Interrupted: like :func:`build_emulator`.
     """
-    return build_units(emulator_library("nvptx_emu_recorder", SONAME, _arch(), recorder_units(), level="-O1"), context)
+    return build_units(emulator_library("nvptx_emu_recorder", SONAME, _arch(), recorder_units(), level="-O0"), context)
 
 
 def _arch() -> str:

@@ -138,6 +138,8 @@ def test_the_generator_gives_the_three_stages_of_backward(tree: CkTree, tmp_path
     assert len(re.findall(r"using dq_dk_dv_trait_ =", api)) == sum(n.startswith("fmha_bwd_d128") for n in needs.names)
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_a_kernel_that_upstream_does_not_know(tree: CkTree, tmp_path: Path) -> None:
     assert tree.generator is not None
     needs = needs_for(forward())[Program.FWD]

@@ -155,6 +155,7 @@ MUTATIONS = {
 }  # fmt: skip
 
 
+@pytest.mark.sampled(3, ci="all")
 @pytest.mark.parametrize("name", MUTATIONS)
 def test_a_planted_fault_in_the_reader_is_seen(say: Callable[[str, str], Ran], tmp_path: Path, name: str) -> None:
     """Each fault changes the reading of at least one form, so the table above detects all of them."""
