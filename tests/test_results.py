@@ -56,7 +56,8 @@ def edit(old: str, new: str) -> Callable[[Path], object]:
     return change
 
 
-@pytest.mark.sampled(1, ci="all")
+@pytest.mark.slow
+@pytest.mark.ci
 @pytest.mark.parametrize(
     ("change", "said"),
     [

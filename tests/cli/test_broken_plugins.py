@@ -85,6 +85,8 @@ def in_a_process(site: Path, *argv: str) -> tuple[int, Any, str]:
     return done.returncode, json.loads(done.stdout), done.stderr
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_doctor_and_plugins_name_every_one(site: Path) -> None:
     code, document, _ = in_a_process(site, "doctor")
     assert code == 0

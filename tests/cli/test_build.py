@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from fmha_null.kernels import Behaviour, null_kernel
 
 from fmha_cli.domain.dtypes import DType

@@ -144,6 +144,8 @@ def played(name: str, *turns: tuple[Record, ...]) -> str:
 
 
 @pytest.mark.promise("Fresh processes alone decide a suspicious row, and a verdict that became worse ends with 1.")
+@pytest.mark.slow
+@pytest.mark.ci
 def test_commands_in_turns_confirm_what_is_suspicious(fmha: Fmha) -> None:
     """Two rows, one of them slowed down: 5 turns screen both, 12 more decide the suspicious one."""
     calm, other = processes(1_000_000, 5, 17), processes(1_000_000, 6, 17)

@@ -160,7 +160,8 @@ def interrupted_after(rows: int, argv: Sequence[str], by: signal.Signals) -> tup
 
 
 @pytest.mark.promise("Exit code 130: interrupted; no row is lost, and the run can be resumed.")
-@pytest.mark.sampled(1, ci="all")
+@pytest.mark.slow
+@pytest.mark.ci
 @pytest.mark.parametrize("by", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_130_loses_nothing_and_resumes(fmha: Fmha, by: signal.Signals) -> None:
     sweep = ("run", *SMALL, "--dtype", "fp16", "--softcap", "1:8:+1", "--kernel", kernel(Behaviour.SLOW), "--jsonl")

@@ -121,6 +121,8 @@ def pair(explained: dict[str, Any]) -> tuple[dict[str, str], dict[str, str]]:
 
 
 @pytest.mark.promise("`explain` says why one kernel is taken and not the next, and `--why A B` compares two.")
+@pytest.mark.slow
+@pytest.mark.ci
 def test_two_kernels_are_compared(fmha: Fmha, pair: tuple[dict[str, str], dict[str, str]]) -> None:
     first, passed = pair
     document = fmha(*CK, "--why", passed["digest"][:12], first["kernel"], "--json").document

@@ -15,6 +15,7 @@ from tests.cli.test_commands import HONEST, SMALL
 
 
 @pytest.mark.promise("A wrong name leads to the one that was meant, or to none.")
+@pytest.mark.sampled(10, ci="all")
 @pytest.mark.parametrize(
     ("argv", "code", "help"),
     [
@@ -65,6 +66,7 @@ def test_variables_get_the_names_of_options_alone(fmha: Fmha) -> None:
     assert "did you mean" not in fmha("archs", "gfx942", FMHA_QUUX="1").err
 
 
+@pytest.mark.sampled(10, ci="all")
 @pytest.mark.parametrize(
     ("argv", "says"),
     [

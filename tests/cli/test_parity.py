@@ -37,6 +37,8 @@ def outcomes(done: Result) -> list[str]:
 
 
 @pytest.mark.promise("`parity` compares with upstream's programs, and says why a case cannot be compared.")
+@pytest.mark.slow
+@pytest.mark.ci
 def test_the_basic_suite_agrees(fmha: Fmha, programs: Path, tmp_path: Path) -> None:
     """All 14 cases agree with the cpu backend as this tool's side, and every setting reaches the program."""
     log = tmp_path / "log"

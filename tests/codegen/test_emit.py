@@ -85,6 +85,7 @@ def test_every_kernels_text_is_the_reviewed_one() -> None:
     assert digests() == json.loads((GOLDEN / "digests.json").read_text("utf-8")), f"a wanted change? run {UPDATE}"
 
 
+@pytest.mark.sampled(20, ci="all")
 @pytest.mark.parametrize("kernel", KERNELS, ids=short)
 def test_text_is_whole_and_plain(kernel: KernelSpec) -> None:
     text = emit(kernel)

@@ -142,7 +142,7 @@ DAMAGES: dict[str, Callable[[bytes], bytes]] = {
 
 @pytest.mark.promise("An index of kernels that is damaged, foreign or wrong changes no answer.")
 @pytest.mark.usefixtures("indexed")
-@pytest.mark.sampled(2, ci="all")
+@pytest.mark.sampled(1, ci="all")
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_a_damaged_index_never_gives_a_wrong_answer(
     look: Callable[[str], KernelSpec | None], root: Path, damage: str

@@ -103,6 +103,7 @@ def test_two_kernels_in_turns_need_two_arenas(fmha: Fmha, monkeypatch: pytest.Mo
     assert [r["verdict"] for r in done.document["records"]] == ["OUT_OF_MEMORY"] * 2
 
 
+@pytest.mark.sampled(8, ci="all")
 @pytest.mark.parametrize("command", ["run", "explain", "plan", "build"])
 @pytest.mark.parametrize(
     "flags",

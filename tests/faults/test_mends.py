@@ -82,6 +82,7 @@ def test_every_line_has_mends() -> None:
     assert len({(mend.line, mend.what) for mend in MENDS}) == len(MENDS)
 
 
+@pytest.mark.sampled(40, ci="all")
 @pytest.mark.parametrize("mend", MENDS, ids=lambda mend: mend.what)
 def test_a_mend_names_text_and_a_test_that_exist(mend: Mend) -> None:
     text = (ROOT / mend.place).read_text("utf-8")

@@ -63,6 +63,7 @@ def drawn_by_samples(side: Side, rounds: int) -> list[float]:
     return out
 
 
+@pytest.mark.sampled(1, ci="all")
 @pytest.mark.parametrize("counts", [(10, 10, 10, 10, 10), (40, 25, 10, 60, 33, 20)])
 def test_the_bootstrap_draws_what_its_definition_draws(counts: tuple[int, ...]) -> None:
     draw = random.Random(sum(counts))

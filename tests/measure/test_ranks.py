@@ -38,7 +38,8 @@ def test_the_test_counts_splits(a: list[float], b: list[float]) -> None:
     assert two_sided(a, b) == pytest.approx(by_counting(a, b))
 
 
-@pytest.mark.sampled(1, ci="all")
+@pytest.mark.slow
+@pytest.mark.ci
 @pytest.mark.parametrize("sides", [(5, 5), (8, 8), (12, 12), (3, 20), (40, 30)])
 def test_the_exact_test_is_scipys(sides: tuple[int, int]) -> None:
     stats = pytest.importorskip("scipy.stats", reason="SciPy of the extra test is not installed")

@@ -44,6 +44,7 @@ def test_no_samples_have_no_median() -> None:
         median([])
 
 
+@pytest.mark.sampled(25, ci="all")
 @pytest.mark.parametrize("count", [*range(1, 80), 500, 999, 1000, 2000])
 @pytest.mark.parametrize("confidence", [0.9, 0.95, 0.99])
 def test_rank_is_the_largest_that_covers(count: int, confidence: float) -> None:

@@ -78,6 +78,7 @@ def as_plain(problem: Problem, inputs: dict[str, Array]) -> dict[str, Array]:
     return out
 
 
+@pytest.mark.sampled(5, ci="all")
 @pytest.mark.parametrize("dtype", ["mxfp8", "mxfp4", "mxfp8:fp32", "mxfp4:fp16"])
 @pytest.mark.parametrize("kind", FILLS)
 def test_mx_scales_span_head_dim_of_q_and_k_and_keys_of_v(dtype: str, kind: str) -> None:

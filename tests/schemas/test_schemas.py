@@ -49,6 +49,7 @@ def test_there_is_a_schema_for_every_document() -> None:
     assert set(names()) >= set(documents()) >= {name for name in names() if document(name).rows}
 
 
+@pytest.mark.sampled(8, ci="all")
 @pytest.mark.parametrize("name", names())
 def test_schemas_are_valid_and_say_what_they_are(name: str) -> None:
     document = schemas.schema(name)

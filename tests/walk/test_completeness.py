@@ -95,6 +95,7 @@ CHOSEN = {"sink_logits", "alibi_slopes", "rotary_cos", "rotary_sin"}
 
 
 @pytest.mark.promise("No tensor is generated beside a given one unless `filled` asks for it.")
+@pytest.mark.sampled(10, ci="all")
 @pytest.mark.parametrize("entry", ENTRIES)
 @pytest.mark.parametrize(("name", "flag"), often())
 def test_a_tensor_that_is_not_given_is_refused_by_name(entry: str, name: str, flag: str) -> None:

@@ -11,7 +11,8 @@ import pytest
 from fmha_cli import api, conformance
 
 
-@pytest.mark.sampled(1, ci="all")
+@pytest.mark.slow
+@pytest.mark.ci
 @pytest.mark.parametrize("check", conformance.CHECKS, ids=lambda check: check.__name__)
 def test_conformance(check: Callable[[conformance.Subject], None], tmp_path: Path) -> None:
     check(conformance.Subject(fmha_example.ExampleBackend(), entry="fmha_example", cache_root=tmp_path / "cache"))

@@ -23,7 +23,8 @@ from fmha_cli.domain.protocols import Backend, BuildContext
 DEVICE = DeviceFacts(id="null", archs=("null",))
 
 
-@pytest.mark.sampled(2, ci="all")
+@pytest.mark.slow
+@pytest.mark.ci
 @pytest.mark.parametrize("check", conformance.CHECKS, ids=lambda check: check.__name__)
 def test_conformance(check: Callable[[conformance.Subject], None], tmp_path: Path) -> None:
     specs = fmha_register_arch_specs()

@@ -57,6 +57,8 @@ def check(library: ctypes.CDLL, seeds: range) -> None:
         assert complaints(case) == [], f"seed {seed}: {case}"
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 @pytest.mark.parametrize(
     "host", [pytest.param(h, marks=() if h == HOST else (pytest.mark.slow, pytest.mark.ci)) for h in HOSTS]
 )

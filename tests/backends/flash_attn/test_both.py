@@ -29,6 +29,7 @@ def plan_for(line: str) -> Plan:
     return plans_of(Problem.from_cli(line), DEVICE)[0]
 
 
+@pytest.mark.sampled(1, ci="all")
 @pytest.mark.parametrize("line", LINES, ids=lambda line: line.removeprefix(BOTH).replace(" ", ""))
 def test_directed_problems(line: str) -> None:
     outcome = run_plan(plan_for(line), DEVICE)

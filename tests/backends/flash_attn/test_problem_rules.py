@@ -247,6 +247,7 @@ def test_order_rules_refuse_nothing() -> None:
         assert reasons_against(ORDER_RULES, random_problem(rng), kernel, device) == []
 
 
+@pytest.mark.sampled(1, ci="all")
 @pytest.mark.parametrize("arch", ["sm_80", "sm_86", "sm_90", "sm_120"])
 def test_kernels_that_are_judged_together_are_alike(arch: str) -> None:
     """``decide``, which judges similar kernels together, gives each kernel the reasons of its own rules."""

@@ -187,7 +187,8 @@ def parts_of(stem: str) -> tuple[Family, int, str, bool]:
     return FAMILY_OF[direction], int(hdim), dtype, causal == ["causal"]
 
 
-@pytest.mark.sampled(1, ci="all")
+@pytest.mark.slow
+@pytest.mark.ci
 @pytest.mark.parametrize("arch", ARCHS)
 def test_listed_kernels_are_those_that_the_templates_instantiate(arch: str, templates: LaunchTemplates) -> None:
     device = device_of(arch)

@@ -55,6 +55,7 @@ FORMS = {
 }
 
 
+@pytest.mark.sampled(20, ci="all")
 @pytest.mark.parametrize("problem", problems(), ids=lambda p: p.repro())
 def test_forms_tensor_and_empty_rows_follow_the_definition(problem: Problem) -> None:
     planes = seen(problem)

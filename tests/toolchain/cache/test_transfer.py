@@ -218,6 +218,7 @@ EVIL: dict[str, tuple[Callable[[tarfile.TarInfo], None], str]] = {
 
 
 @pytest.mark.promise("`fmha cache import` verifies every entry, and refuses hostile archives.")
+@pytest.mark.sampled(10, ci="all")
 @pytest.mark.parametrize("case", EVIL)
 @pytest.mark.parametrize("position", [0, 5, -1])
 def test_harmful_members_are_refused_wherever_they_stand(

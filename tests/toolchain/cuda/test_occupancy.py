@@ -65,6 +65,7 @@ def calculator(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return program
 
 
+@pytest.mark.sampled(3, ci="all")
 @pytest.mark.parametrize("name", ARCHS)
 def test_nvidias_calculator_says_the_same(name: str, calculator: Path) -> None:
     arch = load_arch(name)

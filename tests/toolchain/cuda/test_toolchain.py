@@ -82,6 +82,7 @@ def test_what_was_proven_is_remembered(
     assert len(there.calls) == 2  # a changed library is queried again
 
 
+@pytest.mark.sampled(1, ci="all")
 @pytest.mark.parametrize("name", ["cuda_fp16.h", "cccl/cuda/std/tuple", "cccl/nv/target"])
 def test_headers_are_part_of_the_key(tmp_path: Path, shared_cache: Path, root: Path, name: str) -> None:
     there = site(tmp_path / "site", shared_cache)
@@ -126,6 +127,7 @@ def test_ptxas_of_the_wheel(tmp_path: Path, shared_cache: Path, root: Path) -> N
     assert plain.ptxas is None
 
 
+@pytest.mark.sampled(1, ci="all")
 @pytest.mark.parametrize("fault", ["missing", "release", "empty", "silent", "forbidden"])
 def test_without_ptxas(tmp_path: Path, shared_cache: Path, root: Path, fault: str) -> None:
     versions = VERSIONS if fault == "missing" else WITH_PTXAS | ({ASSEMBLER: "13.5.37"} if fault == "release" else {})

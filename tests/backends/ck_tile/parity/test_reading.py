@@ -207,6 +207,7 @@ AGREEMENTS = {
 NO_COMPARISON = {Outcome.NOT_RUN, Outcome.CRASHED, Outcome.TIMED_OUT, Outcome.NOT_COMPARABLE}
 
 
+@pytest.mark.sampled(20, ci="all")
 @pytest.mark.parametrize("verdict", Verdict)
 @pytest.mark.parametrize("said", Said)
 def test_only_these_pairs_agree(said: Said, verdict: Verdict) -> None:
