@@ -87,7 +87,7 @@ def test_every_command_is_here() -> None:
 
 
 @pytest.mark.promise("stdout carries data only; messages go to stderr.")
-@pytest.mark.sampled(5, ci=14)
+@pytest.mark.sampled(14)
 @pytest.mark.parametrize("name", EVERY)
 def test_json_is_one_valid_document_with_sorted_keys(fmha: Fmha, request: pytest.FixtureRequest, name: str) -> None:
     if name.startswith("cache"):
