@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import cache
 
 from fmha_cli import api
 from fmha_triton.algorithm import Language, archs
@@ -45,33 +46,26 @@ LOOKS: dict[str, _Look] = {
 """Everything that each rule reads of a kernel. A rule that is not here reads all of it."""
 
 
-class Judged:
-    """The reasons against kernels for one problem on one device."""
-
-    def __init__(self, problem: api.Problem, device: api.DeviceFacts) -> None:
-        self._problem, self._device = problem, device
-        self._known: dict[tuple[str, object], api.Reason | None] = {}
-
-    def against(self, kernel: api.KernelSpec) -> tuple[api.Reason, ...]:
-        """All reasons, in the order of the table."""
-        found = (self._reason(rule, kernel) for rule in ALL_RULES)
-        return tuple(reason for reason in found if reason is not None)
-
-    def _reason(self, rule: api.Rule, kernel: api.KernelSpec) -> api.Reason | None:
-        look = LOOKS.get(rule.id)
-        key = (rule.id, kernel if look is None else look(kernel))
-        if key not in self._known:
-            self._known[key] = rule.against(self._problem, kernel, self._device)
-        return self._known[key]
+@cache
+def _views_of(arch: str) -> tuple[tuple[int, ...], ...]:
+    """For each kernel of an architecture, in their order, what each rule sees of it, as a number: equal where that is equal."""
+    seen: dict[tuple[str, object], int] = {}
+    rows = [(rule.id, LOOKS.get(rule.id, lambda kernel: kernel)) for rule in ALL_RULES]
+    return tuple(
+        tuple(seen.setdefault((id, look(kernel)), len(seen)) for id, look in rows) for kernel in kernels_of(arch)
+    )
 
 
 def decide(problem: api.Problem, device: api.DeviceFacts) -> Iterator[api.Decision]:
-    """One decision for every kernel of the device's architectures."""
-    judged = Judged(problem, device)
+    """One decision for every kernel of the device's architectures, with all reasons in the order of the table."""
     here = [arch for arch in device.archs if arch in archs()]
     for place, arch in enumerate(here):
-        for kernel in kernels_of(arch):
-            reasons = judged.against(kernel)
+        known: dict[int, api.Reason | None] = {}
+        for kernel, views in zip(kernels_of(arch), _views_of(arch), strict=True):
+            for rule, view in zip(ALL_RULES, views, strict=True):
+                if view not in known:
+                    known[view] = rule.against(problem, kernel, device)
+            reasons = tuple(reason for view in views if (reason := known[view]) is not None)
             if reasons:
                 yield api.Unsupported(NAME, arch, kernel, reasons)
             else:
