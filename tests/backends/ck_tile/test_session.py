@@ -17,7 +17,7 @@ from tests.support.children.ck_tile import session
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("hip") is None, reason="hip-python is not installed")
 
 
-@pytest.mark.sampled(1, ci=4)
+@pytest.mark.sampled(1, ci="all")
 @pytest.mark.parametrize("case", session.CASES, ids=lambda c: c.__name__)
 def test_session(case: Callable[[str, str], None], shared_cache: Path) -> None:
     standin = build_standin(BuildContext(cache_root=shared_cache))

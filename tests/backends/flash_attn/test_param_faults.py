@@ -141,7 +141,7 @@ def test_without_a_fault_the_problems_pass(line: str) -> None:
     assert passed
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(5, ci="all")
 @pytest.mark.parametrize(("field", "kind", "lines"), FIELDS)
 def test_a_changed_field_is_noticed(field: str, kind: Any, lines: dict[str, str]) -> None:
     assert any(is_noticed(line, field, kind.ctype, kind.spelling) for line in lines.values())

@@ -25,7 +25,7 @@ pytestmark = [
 ]
 
 
-@pytest.mark.sampled(1, ci=6)
+@pytest.mark.sampled(1, ci="all")
 @pytest.mark.parametrize("case", session.CASES, ids=lambda c: c.__name__)
 def test_session(case: Callable[[str, str], None], shared_cache: Path, tmp_path: Path) -> None:
     standin = build_recorder(BuildContext(cache_root=shared_cache, jobs=3))
