@@ -82,6 +82,14 @@ def test_ci_runs_as_many_cases_in_all_as_the_mark_says(ci: str | int, count: int
     assert not slow.ci, "it was slow before"
 
 
+def test_ci_alone_may_run_a_test_whose_other_cases_are_slow() -> None:
+    cases = [SampledItem(f"test_many[{n}]", pytest.mark.sampled(0, ci="all")) for n in range(3)]
+    slow = SampledItem("test_many[3]", pytest.mark.sampled(0, ci="all"), pytest.mark.slow)
+    leave_a_sample([*cases, slow])
+    assert all(case.slow and case.ci for case in cases)
+    assert not slow.ci
+
+
 @pytest.mark.parametrize(
     "mark",
     [

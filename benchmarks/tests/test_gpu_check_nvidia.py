@@ -96,8 +96,7 @@ def test_every_case_on_the_device(subject: Subject, case: CheckCase, shared_cach
         assert tuple(stage.family for stage in record.stages) == case.families
 
 
-@pytest.mark.slow
-@pytest.mark.ci
+@pytest.mark.sampled(0, ci="all")
 @pytest.mark.parametrize(
     ("subject", "arch"),
     [

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import partial
 from itertools import product
 from typing import Any
 
@@ -27,7 +26,7 @@ from fmha_cli.report.record import Record
 from fmha_cli.walk.request import Command, Request
 from fmha_cli.walk.run import run_points
 from tests.cli.conftest import Fmha
-from tests.support.builds.planted_cpu import planted
+from tests.support.builds.planted_cpu import PLANTED, chosen_at_load
 from tests.support.fakes.software_tiles import WHOLE
 from tests.support.generators.campaign import can_matter, sample_problem
 from tests.support.models.faults import BackwardFault, ByteFault, CacheFault, Fault
@@ -44,18 +43,21 @@ FORWARD_KINDS = (Kind.PREFILL, Kind.DECODE)
 EACH = 3
 """Problems per fault and kind of kernel; CI tries the first, in fp32, on one kind."""
 DEFAULT_EVERY = 9
-"""The default suite plants every ninth fault. Each compiles a kernel; CI plants the others afterwards. It is odd, so that both
-kinds of kernel have one."""
+"""The default suite plants every ninth fault, of which README's command runs one; CI plants the others afterwards. It is odd, so
+that both kinds of kernel have one."""
 
 Plant = Callable[[Fault | BackwardFault | ByteFault | CacheFault], None]
 
 
 @pytest.fixture
 def plant(monkeypatch: pytest.MonkeyPatch) -> Plant:
-    """``plant(fault)``: from now on, every CPU kernel is built with the fault."""
+    """``plant(fault)``: from now on, every CPU kernel has the fault. All faults of a kernel are one compile, with -O1."""
 
     def put(fault: Fault | BackwardFault | ByteFault | CacheFault) -> None:
-        monkeypatch.setattr(building, "emit", partial(planted, fault=fault))
+        quick = tuple("-O1" if flag == "-O3" else flag for flag in building._COMMON)
+        monkeypatch.setattr(building, "_COMMON", quick)
+        monkeypatch.setattr(building, "emit", chosen_at_load)
+        monkeypatch.setenv(PLANTED, fault.name)
 
     return put
 
@@ -169,8 +171,7 @@ def backward_cases() -> Iterator[Any]:
             yield pytest.param(fault, dtype, marks=() if (fault, dtype) == IN_DEFAULT else (pytest.mark.slow, *ci))
 
 
-@pytest.mark.slow
-@pytest.mark.ci
+@pytest.mark.sampled(0, ci="all")
 @pytest.mark.parametrize(("fault", "dtype"), list(backward_cases()))
 def test_a_fault_planted_in_backward_is_caught(
     registry: Registry, plant: Plant, fault: BackwardFault, dtype: str
@@ -201,8 +202,7 @@ def cache_cases() -> Iterator[Any]:
         yield pytest.param(fault, dtype, marks=(pytest.mark.slow, *ci) if number else ())
 
 
-@pytest.mark.slow
-@pytest.mark.ci
+@pytest.mark.sampled(0, ci="all")
 @pytest.mark.parametrize(("fault", "dtype"), list(cache_cases()))
 def test_a_fault_planted_around_a_cache_is_caught(
     registry: Registry, plant: Plant, fault: CacheFault, dtype: str
@@ -238,8 +238,7 @@ def byte_cases() -> Iterator[Any]:
         yield pytest.param(fault, kind, marks=(pytest.mark.slow, pytest.mark.ci) if number else ())
 
 
-@pytest.mark.slow
-@pytest.mark.ci
+@pytest.mark.sampled(0, ci="all")
 @pytest.mark.parametrize(("fault", "kind"), list(byte_cases()))
 def test_a_fault_planted_in_8_bit_keys_is_caught(
     registry: Registry, plant: Plant, fault: ByteFault, kind: Kind

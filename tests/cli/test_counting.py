@@ -74,8 +74,7 @@ def test_counting_asks_no_other_backend() -> None:
     assert "backends.cpu" not in done.stdout
 
 
-@pytest.mark.slow
-@pytest.mark.ci
+@pytest.mark.sampled(0, ci="all")
 @pytest.mark.parametrize(
     "more",
     [

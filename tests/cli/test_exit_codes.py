@@ -69,8 +69,7 @@ def firsts(cases: Sequence[tuple[Any, ...]]) -> list[Any]:
     "Exit code 0: every requested row is good.",
     "Exit code 1: a row is WRONG, OUT_OF_BOUNDS, HAZARD, NONDETERMINISTIC or MISTRUSTED.",
 )
-@pytest.mark.slow
-@pytest.mark.ci
+@pytest.mark.sampled(0, ci="all")
 @pytest.mark.parametrize(("code", "argv", "verdict"), firsts(ROWS))
 def test_codes_of_rows(home: Path, code: int, argv: list[str], verdict: str) -> None:
     done = fmha_process(*argv, "--json")
@@ -92,8 +91,7 @@ def verdicts_are(verdict: str, out: str) -> None:
 
 
 @pytest.mark.promise("Exit code 2: a bad flag, a name that does not exist, or an impossible problem.")
-@pytest.mark.slow
-@pytest.mark.ci
+@pytest.mark.sampled(0, ci="all")
 @pytest.mark.parametrize(("code", "argv"), firsts(ERRORS))
 def test_codes_of_errors(home: Path, code: int, argv: list[str]) -> None:
     done = fmha_process(*argv, "--json")

@@ -164,8 +164,7 @@ def test_wrong_pairs_of_kernels(fmha: Fmha, pair: tuple[dict[str, str], dict[str
     assert fmha(*CK, FMHA_WHY=first["kernel"]).code == 2
 
 
-@pytest.mark.slow
-@pytest.mark.ci
+@pytest.mark.sampled(0, ci="all")
 @pytest.mark.parametrize("argv", [REFUSED, CK, ("explain", "-s", "64"), ("explain", "--backend", "null")])
 @pytest.mark.parametrize("columns", ["80", pytest.param("60", marks=pytest.mark.slow)])
 def test_the_answer_fits_a_terminal(fmha: Fmha, argv: tuple[str, ...], columns: str) -> None:

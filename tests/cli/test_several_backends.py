@@ -27,8 +27,7 @@ def backends(document: Any) -> list[str]:
 
 # tests/walk/test_compared_backends.py has the rows of ``validate`` by default.
 @pytest.mark.promise("`--backend a,b` interleaves the backends on one device, and a bad row costs only itself.")
-@pytest.mark.slow
-@pytest.mark.ci
+@pytest.mark.sampled(0, ci="all")
 @pytest.mark.parametrize("command", ["run", pytest.param("validate", marks=pytest.mark.slow), "bench"])
 def test_a_sweep_has_one_row_for_each_problem_and_backend(fmha: Fmha, command: str) -> None:
     done = fmha(

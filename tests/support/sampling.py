@@ -1,5 +1,5 @@
 """``@pytest.mark.sampled(n, ci=m)``: README's command runs n of a test's cases, always the same ones; the others are slow.
-CI runs m cases in all: ``ci="all"``, or only those n without it.
+CI runs m cases in all: ``ci="all"``, or only those n without it. Cases that are slow already are none of them.
 
 For a test that takes long because it has many cases of about the same weight. A hash of their names decides which ones
 are left, so neither the machine nor the order in which they were written matters.
@@ -29,7 +29,7 @@ def leave_a_sample(items: Sequence[pytest.Item]) -> None:
     for (_, name), cases in tests.items():
         mark = cases[0].get_closest_marker("sampled")
         assert mark is not None
-        if len(mark.args) != 1 or not isinstance(mark.args[0], int) or mark.args[0] < 1:
+        if len(mark.args) != 1 or not isinstance(mark.args[0], int) or mark.args[0] < ("ci" not in mark.kwargs):
             raise pytest.UsageError(f"{name}: sampled needs a number of cases")
         daily = mark.args[0]
         in_ci = mark.kwargs.get("ci", daily)

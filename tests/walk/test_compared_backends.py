@@ -98,8 +98,7 @@ def test_each_cache_mode_is_compared_by_itself() -> None:
 
 @pytest.mark.promise("`--backend a,b` interleaves the backends on one device, and a bad row costs only itself.")
 @pytest.mark.usefixtures("trio")
-@pytest.mark.slow
-@pytest.mark.ci
+@pytest.mark.sampled(0, ci="all")
 @pytest.mark.parametrize(
     ("bad", "word", "verdict"),
     [

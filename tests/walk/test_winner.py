@@ -71,8 +71,7 @@ def test_one_row_of_each_problem_wins_with_its_margin(monkeypatch: pytest.Monkey
 
 @pytest.mark.promise("Of several backends the fastest good row is marked with its margin, or as UNSURE.")
 @pytest.mark.usefixtures("trio")
-@pytest.mark.slow
-@pytest.mark.ci
+@pytest.mark.sampled(0, ci="all")
 @pytest.mark.parametrize(
     "word", ["wrong_value", *(pytest.param(w, marks=pytest.mark.slow) for w in ("late", "segfault"))]
 )

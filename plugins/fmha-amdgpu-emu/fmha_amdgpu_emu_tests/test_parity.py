@@ -1,6 +1,6 @@
 """Upstream's own example programs on an emulated device, compared with this tool.
 
-CI runs a seeded sample with the other peers (``.ci/run``), the slow suite hundreds of cases.
+CI runs a seeded sample, the slow suite hundreds of cases.
 """
 
 from __future__ import annotations
@@ -101,6 +101,7 @@ def test_the_page_counts_what_both_sides_executed() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.ci
 @pytest.mark.timeout(1800)
 def test_the_forward_program_agrees(tmp_path: Path) -> None:
     for row in parity(tmp_path, "fwd", {"prec": "fp16", "d": "64", "kname": "1"}, ragged(SEED)):

@@ -177,8 +177,7 @@ def test_rules_of_order_refuse_nothing() -> None:
     assert all(rule.check(Problem.from_cli("-d 512"), kernel, device) is None for rule in ORDER_RULES)
 
 
-@pytest.mark.slow
-@pytest.mark.ci
+@pytest.mark.sampled(0, ci="all")
 @pytest.mark.parametrize(
     ("arch", "problems"),
     [

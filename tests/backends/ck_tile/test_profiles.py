@@ -49,8 +49,7 @@ def test_every_profile_is_offered_and_known() -> None:
         assert profile.source
 
 
-@pytest.mark.slow
-@pytest.mark.ci
+@pytest.mark.sampled(0, ci="all")
 @pytest.mark.parametrize(("revision", "arch_name"), LISTED)
 def test_a_number_and_its_name_are_one_set(revision: str, arch_name: str) -> None:
     arch = load_arch(arch_name)

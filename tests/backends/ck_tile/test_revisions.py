@@ -28,8 +28,7 @@ def answer(arch: str, line: str, revision: str | None) -> Selection:
     return select(Problem.from_cli(line), registry, {}, Wanted(backend="ck_tile", arch=arch))
 
 
-@pytest.mark.slow
-@pytest.mark.ci
+@pytest.mark.sampled(0, ci="all")
 @pytest.mark.parametrize(
     ("arch", "line"),
     [

@@ -29,8 +29,7 @@ def case_of(dtype: str, **changes: object) -> BackwardCase:
     return case
 
 
-@pytest.mark.slow
-@pytest.mark.ci
+@pytest.mark.sampled(0, ci="all")
 @pytest.mark.parametrize(("arch", "dtype"), KERNELS)
 def test_a_key_that_one_row_sees(load: Load, arch: str, dtype: str) -> None:
     """The last key is visible to the last row alone: no other row of dQ, and no other key of the other head, is touched."""

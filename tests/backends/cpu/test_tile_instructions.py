@@ -73,8 +73,7 @@ def listing(library: Path) -> str:
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 
-@pytest.mark.slow
-@pytest.mark.ci
+@pytest.mark.sampled(0, ci="all")
 def test_products_are_in_the_innermost_loops(listing: str) -> None:
     """Products of 32 columns use a loaded tile twice, those of 16 columns two of three. No vector goes to the stack.
 
@@ -91,8 +90,7 @@ def test_products_are_in_the_innermost_loops(listing: str) -> None:
     assert 10 <= inside <= sum(one.mnemonic == PRODUCT for one in instructions(listing)) <= 2 * inside
 
 
-@pytest.mark.slow
-@pytest.mark.ci
+@pytest.mark.sampled(0, ci="all")
 def test_no_tile_is_spilled(listing: str) -> None:
     """Sums are stored once for each product, and no other tile ever is."""
     stored = [one.operands.split(",")[0] for one in instructions(listing) if one.mnemonic == "tilestored"]
@@ -100,8 +98,7 @@ def test_no_tile_is_spilled(listing: str) -> None:
     assert not any("rsp" in one.operands for one in instructions(listing) if one.mnemonic.startswith("tile"))
 
 
-@pytest.mark.slow
-@pytest.mark.ci
+@pytest.mark.sampled(0, ci="all")
 def test_tiles_are_configured_before_their_first_use(built: tuple[str, Path], listing: str) -> None:
     """A task begins with the configuration and ends with the release; what it calls has neither."""
     code = list(instructions(listing))
@@ -118,8 +115,7 @@ def _uses_tiles(one: Instruction) -> bool:
     return one.mnemonic == PRODUCT or one.mnemonic.startswith("tile")
 
 
-@pytest.mark.slow
-@pytest.mark.ci
+@pytest.mark.sampled(0, ci="all")
 def test_inspect_counts_and_names_the_products(library: Path) -> None:
     seen = inspect_library(library)
     if seen["why"] is not None:
@@ -129,8 +125,7 @@ def test_inspect_counts_and_names_the_products(library: Path) -> None:
 
 
 @ASKS
-@pytest.mark.slow
-@pytest.mark.ci
+@pytest.mark.sampled(0, ci="all")
 def test_a_system_without_tiles_is_a_status(built: tuple[str, Path]) -> None:
     """The launch asks first, so no instruction is refused by a signal."""
     kind, path = built

@@ -109,8 +109,7 @@ def buildable() -> list[Any]:
 
 
 @pytest.mark.promise("A tuned kernel counts only in its scope, is legal by rules, and computes attention.")
-@pytest.mark.slow
-@pytest.mark.ci
+@pytest.mark.sampled(0, ci="all")
 @pytest.mark.parametrize("kernel", buildable())
 def test_a_variant_compiles_and_computes_attention(kernel: KernelSpec, build_text: Build) -> None:
     kind = algorithm_of(kernel).kind

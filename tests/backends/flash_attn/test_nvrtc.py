@@ -75,8 +75,7 @@ def test_a_kernel_compiles(context: BuildContext, choice: tuple[str, Family, int
     assert again.sha256 == made.sha256
 
 
-@pytest.mark.slow
-@pytest.mark.ci
+@pytest.mark.sampled(0, ci="all")
 @pytest.mark.parametrize(
     "choice",
     [("sm_90", Family.FWD_SPLITKV_COMBINE, 64), pytest.param(("sm_90", Family.FWD, 64), marks=pytest.mark.slow)],

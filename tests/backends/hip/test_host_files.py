@@ -68,8 +68,7 @@ def test_the_recorder_has_the_same_host_api() -> None:
             assert all(line in text for line in tail), name
 
 
-@pytest.mark.slow
-@pytest.mark.ci
+@pytest.mark.sampled(0, ci="all")
 @pytest.mark.parametrize(
     ("compiler", "standard"),
     [

@@ -22,6 +22,9 @@ NAMES = tuple(
 )
 """Every fault that a text can have."""
 
+PLANTED = "PLANTED_FAULT"
+"""The variable that chooses a fault of :func:`chosen_at_load`."""
+
 SWITCH = "planted_"
 """The prefix of :func:`switchable`'s variables."""
 
@@ -49,6 +52,17 @@ def switchable(kernel: KernelSpec) -> str:
     found = [name for name in NAMES if f"#define FAULT_{name} 0\n" in text]
     text = _with(text, {f"#define FAULT_{name} 0\n": f"#define FAULT_{name} {SWITCH}{name}\n" for name in found})
     return "".join(map(switch, found)) + text
+
+
+def chosen_at_load(kernel: KernelSpec) -> str:
+    """The source of :func:`switchable` whose fault is the one that ``PLANTED_FAULT`` names when a process loads the library."""
+    text = switchable(kernel)
+    found = [name for name in NAMES if f" {SWITCH}{name} = 0;" in text]
+    lines = "".join(f'  if (!__builtin_strcmp(name, "{name}")) {SWITCH}{name} = 1;\n' for name in found)
+    return (
+        f'{text}\n#include <cstdlib>\n__attribute__((constructor)) static void plant() {{\n  const char* name = std::getenv("{PLANTED}");\n'
+        f"  if (!name) return;\n{lines}}}\n"
+    )
 
 
 def switch(name: str) -> str:

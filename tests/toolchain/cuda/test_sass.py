@@ -42,8 +42,7 @@ def kernel_of(probe: Probe, arch: str) -> CubinKernel:
     return kernel
 
 
-@pytest.mark.slow
-@pytest.mark.ci
+@pytest.mark.sampled(0, ci="all")
 @pytest.mark.parametrize("arch", CASES)
 def test_every_instruction_is_known(arch: str) -> None:
     names = mnemonics_of(capability(arch))

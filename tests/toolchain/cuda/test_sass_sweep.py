@@ -81,8 +81,7 @@ def wrong(classes: Mapping[int, set[str]], names: Mapping[int, str]) -> dict[str
     return found
 
 
-@pytest.mark.slow
-@pytest.mark.ci
+@pytest.mark.sampled(0, ci="all")
 @pytest.mark.parametrize("capability", [c if c in QUICK else pytest.param(c, marks=pytest.mark.slow) for c in ARCHS])
 def test_the_disassembler_names_every_opcode_as_the_table_does(capability: int, tmp_path: Path) -> None:
     classes = classes_of(ARCHS[capability], tmp_path, 1 if capability in QUICK else DRAWS)

@@ -106,8 +106,7 @@ def tree(shared_cache: Path) -> CkTree:
         pytest.skip(f"the pinned sources cannot be had: {error.what}")
 
 
-@pytest.mark.slow
-@pytest.mark.ci
+@pytest.mark.sampled(0, ci="all")
 @pytest.mark.parametrize("arch", ["gfx942", pytest.param("gfx950", marks=pytest.mark.slow), "gfx1201"])
 def test_the_generator_gives_exactly_the_kernels_of_the_list(tree: CkTree, tmp_path: Path, arch: str) -> None:
     """One call of upstream's generator returns the split-KV, paged, append and plain kernels of the list."""
