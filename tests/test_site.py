@@ -12,6 +12,7 @@ from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from importlib.util import find_spec
 from pathlib import Path
+from random import Random
 from threading import Thread
 
 import pytest
@@ -19,6 +20,8 @@ import pytest
 from tests.support.fixtures.browser import browser
 
 ROOT = Path(__file__).resolve().parents[1]
+SOME = 12
+"""Pages that a narrow browser opens, always the same ones: each takes a second, and all have one form."""
 PARTS = ("README.md", "CHANGELOG.md", "mkdocs.yml", "docs", "results", "tools")
 
 pytestmark = [pytest.mark.slow, pytest.mark.ci]
@@ -72,7 +75,7 @@ def test_it_is_built_without_a_warning(tmp_path: Path) -> None:
 
 
 @needs_mkdocs
-def test_every_page_opens_in_a_browser_and_the_search_finds_a_rule(tmp_path: Path) -> None:
+def test_pages_open_in_a_browser_and_the_search_finds_a_rule(tmp_path: Path) -> None:
     site = tmp_path / "site"
     assert build(ROOT, site).returncode == 0
     with served(site) as address, browser(tmp_path) as opened:
@@ -86,7 +89,7 @@ def test_every_page_opens_in_a_browser_and_the_search_finds_a_rule(tmp_path: Pat
         pages = sorted({link.partition("#")[0] for link in links})
         assert len(pages) >= 30
         faults = []
-        for page, width in [(address, 1280), *((page, 400) for page in pages)]:
+        for page, width in [(address, 1280), *((page, 400) for page in Random("pages").sample(pages, SOME))]:
             screen = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600}
             driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", screen)
             driver.get(page)

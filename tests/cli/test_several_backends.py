@@ -50,7 +50,7 @@ def test_the_table_names_the_backends_and_what_times_are_compared_with(fmha: Fmh
     rows = [line for line in done.out.splitlines() if line[:1].isdigit()]
     assert ["one" in rows[0], "apart" in rows[1], "two" in rows[2]] == [True] * 3
     assert "against: the first backend of the same problem" in done.out
-    assert "2: timed by itself, not in turns" in done.out
+    assert "2: timed by itself, not alternating" in done.out
     assert "3: timed by itself" not in done.out
     plain = fmha("bench", *SMALL, "--backend", "one", *QUICK["bench"]).out
     assert "against" not in plain

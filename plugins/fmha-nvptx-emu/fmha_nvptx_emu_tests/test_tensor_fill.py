@@ -87,7 +87,7 @@ def test_a_shift_that_is_misused(changed: dict[str, Any], kind: str, words: str)
 def test_a_shift_begins_at_a_multiple_of_32_lanes() -> None:
     _, seen = shifted(16)
     assert seen.fault is not None
-    assert "no multiple of 32" in seen.fault
+    assert "not a multiple of 32" in seen.fault
 
 
 def loaded(modifiers: str, words: Array, before: str = "", behind: str = "tcgen05.wait::ld.sync.aligned;", result: str = "%r20") -> tuple[Array, Seen]:  # fmt: skip

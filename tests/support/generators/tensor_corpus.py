@@ -147,12 +147,12 @@ def _npy_version(folder: Path, version: int) -> str:
 # -- .npz ---------------------------------------------------------------------------------------------------------------
 
 
-@kind("no archive, or its end is missing", text=b"nonsense\n" * 5, magic=b"PK\x03\x04" + b"\0" * 40)
+@kind("not an archive, or its end is missing", text=b"nonsense\n" * 5, magic=b"PK\x03\x04" + b"\0" * 40)
 def _foreign_npz(folder: Path, data: bytes) -> str:
     return put(folder, "q.npz", data)
 
 
-@kind("no archive, or its end is missing", half=0.5, end=0.98)
+@kind("not an archive, or its end is missing", half=0.5, end=0.98)
 def _truncated_npz(folder: Path, share: float) -> str:
     data = npz({"q.npy": npy()})
     return put(folder, "q.npz", data[: int(len(data) * share)])

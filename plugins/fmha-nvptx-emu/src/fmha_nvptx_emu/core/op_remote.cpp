@@ -89,7 +89,7 @@ void copy(Warp& w, const Inst& i, uint32_t mask) {
   all_defined(w, i, mask, "a bulk copy");
   each_lane(mask, [&](int l) {
     const uint32_t bytes = lanes_of<uint32_t>(w, i.slots[3])[l];
-    if (bytes % 16) bulk_stop(i, w, "it copies " + std::to_string(bytes) + " bytes, no multiple of 16");
+    if (bytes % 16) bulk_stop(i, w, "it copies " + std::to_string(bytes) + " bytes, not a multiple of 16");
     Counted to;
     uint64_t from = seen_from(*w.block, bulk_place(w, i, i.slots[1], 1, l));
     if (!counted_place(w, i, l, bulk_place(w, i, i.slots[0], 0, l), bulk_place(w, i, i.slots[2], 2, l), bytes, 16, to)) return;

@@ -158,7 +158,7 @@ template <bool load> void bulk_copy(Warp& w, const Inst& i, uint32_t mask) {
     const uint32_t bytes = lanes_of<uint32_t>(w, i.slots[2])[lane];
     uint64_t to = bulk_place(w, i, i.slots[0], 0, lane), from = bulk_place(w, i, i.slots[1], 1, lane);
     (load ? to : from) = seen_from(b, load ? to : from);
-    if (bytes % 16) bulk_stop(i, w, "it copies " + std::to_string(bytes) + " bytes, no multiple of 16");
+    if (bytes % 16) bulk_stop(i, w, "it copies " + std::to_string(bytes) + " bytes, not a multiple of 16");
     Mbarrier* m = nullptr;
     if (load) {
       uint64_t bar = seen_from(b, bulk_place(w, i, i.slots[3], 2, lane));

@@ -42,7 +42,7 @@ std::string encode(const TensorMapRequest& r, TensorMap& out) {
     if (stride % 16 || stride >= uint64_t(1) << 40) return "a stride of " + number(stride) + " bytes" + which;
     out.strides[axis - 1] = stride;
   }
-  if (out.row_bytes() % 16) return "rows of " + number(out.row_bytes()) + " bytes in the box, no multiple of 16";
+  if (out.row_bytes() % 16) return "rows of " + number(out.row_bytes()) + " bytes in the box, not a multiple of 16";
   if (r.swizzle && out.row_bytes() > out.swizzle) return "rows of " + number(out.row_bytes()) + " bytes in the box, more than the swizzle's " + number(out.swizzle);
   if (r.fill && r.type < 6) return "a fill of NaN for integers";
   return "";
