@@ -44,9 +44,7 @@ class TorchAlgorithm(api.Algorithm):
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """The problems that PyTorch accepts for a kernel at a place (``cpu``, ``cuda``, ``rocm``); a row of
-    ``limits.json``.
-    """
+    """The problems that PyTorch accepts for a kernel on ``cpu``, ``cuda`` or ``rocm``: a row of ``limits.json``."""
 
     place: str
     way: Way

@@ -9,9 +9,7 @@ from fmha_cli import api
 from fmha_torch.kernels import Limits, Masking, TorchAlgorithm, limits_at, table
 
 OURS = ("K900", "K901", "K906", "K910", "K911")
-"""Rules about the problems that this plugin can express in PyTorch, or trusts it with. The others are PyTorch's own, and
-are compared with it.
-"""
+"""Rules of this plugin about what it can express or trusts. The others are PyTorch's own, and are compared with it."""
 
 
 def flag_of(p: api.Problem) -> bool:
