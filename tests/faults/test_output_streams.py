@@ -92,7 +92,7 @@ def test_a_pipe_closed_from_the_start(argv: tuple[str, ...]) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-# -- text that is not a text ----------------------------------------------------------------------------------------------
+# -- bytes that are not text -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.sampled(2, ci="all")

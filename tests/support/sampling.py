@@ -2,7 +2,8 @@
 CI runs m cases in all: ``ci="all"``, or only those n without it. Cases that are slow already are none of them.
 
 For a test that takes long because it has many cases of about the same weight. A hash of their names decides which ones
-are left, so neither the machine nor the order in which they were written matters.
+are left, so neither the machine nor the order in which they were written matters. Where some cases are skipped on some
+machines, the ones that are left may be among them: such a test needs ``ci="all"``.
 """
 
 from __future__ import annotations

@@ -39,7 +39,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             tests[item.nodeid.partition("[")[0]].append(item)
     for cases in tests.values():
         others = [case for case in cases if not _is_plain(case)]
-        for case in others[len(others) == len(cases) :]:
+        kept = 1 if len(others) == len(cases) else 0
+        for case in others[kept:]:
             case.add_marker(pytest.mark.slow)
             case.add_marker(pytest.mark.ci)
 
