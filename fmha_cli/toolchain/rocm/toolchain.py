@@ -23,7 +23,7 @@ from fmha_cli.toolchain.rocm.installed import installed_roots, is_rocm, named_ro
 from fmha_cli.toolchain.rocm.probe import PROBE_SOURCE, probe_rocm
 from fmha_cli.toolchain.rocm.root import STUBS, RocmSupply, isa_versions
 
-_PROBE = 6
+_PROBE = 7
 """Raised when the probe's code changes, so the results of an older probe are discarded."""
 
 _ABSENT = "there is no ROCm, and no clang++ of version 19 or newer on PATH"
