@@ -79,7 +79,8 @@ class Call:
         forms = [form for form in Format if self.settings.on(form)]
         if len(forms) > 1:
             first, second = (f"--{form}" for form in forms[:2])
-            raise UsageError(f"{first} and {second} contradict each other", code="E002", where=second)
+            help = "leave one of them out"
+            raise UsageError(f"{first} and {second} contradict each other", code="E002", where=second, help=help)
         form = forms[0] if forms else Format.TABLE
         path = self.settings.text("output")
         file = Path(path) if path and path != "-" else None

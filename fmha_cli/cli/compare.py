@@ -137,7 +137,7 @@ def _names(call: Call) -> tuple[str, str] | None:
         return names[0], names[1]
     if names or not call.settings.many("run"):
         help = "fmha compare BEFORE AFTER, or fmha compare --run CMD --run CMD"
-        raise UsageError("two runs are compared", code="E002", where="fmha compare", help=help)
+        raise UsageError("compare takes two runs", code="E002", where="fmha compare", help=help)
     return None
 
 

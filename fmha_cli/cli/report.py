@@ -65,7 +65,7 @@ def _sides(call: Call) -> tuple[str, ...]:
     names = call.settings.many("compare")
     if len(names) not in (0, 2):
         where = call.settings.where("compare")
-        raise UsageError(f"{where}: two runs are compared", code="E002", where=where, help="--compare BEFORE AFTER")
+        raise UsageError(f"{where} takes two runs", code="E002", where=where, help="--compare BEFORE AFTER")
     return names
 
 

@@ -95,7 +95,7 @@ def _product(name: str) -> Meaning | None:
             archs = tuple(dict.fromkeys(arch for _, arch in found))
             fuller = [arch for arch in archs if whole_of(arch, archs) is None]
             fewer = ", ".join(arch for arch in archs if arch not in fuller)
-            note = f"{fewer} is without the kernels that need these chips' own instructions." if fewer else ""
+            note = f"{fewer} lacks the kernels that need these chips' own instructions." if fewer else ""
             return Meaning(tuple(fuller), label=", ".join(short[:3]), note=note)
         for row in _document()["without_kernels"]:
             if any(fits(wanted, _bare(said)) for said in (*(row["archs"] if fits is _is else ()), *row["products"])):

@@ -62,7 +62,7 @@ def _refuse_missing(problem: Problem, given: InputFiles) -> None:
         what = f"{_listed(missing)} {'is' if len(missing) == 1 else 'are'} not given beside {_listed(given.arrays)}"
         given_so, filled_so = (" ".join(f"{flag} {value}" for flag in flags) for value in ("FILE", FILLED))
         help = f"{given_so}, or {filled_so} to generate {'it' if len(missing) == 1 else 'them'} from the seed"
-        why = "beside given tensors, none is generated unasked"
+        why = "where a tensor is given, no other is generated unless you ask for it"
         raise ImpossibleProblem(what, code="P021", where=flags[0], why=why, help=help)
 
 
