@@ -67,18 +67,20 @@ def build_units(library: UnitsLibrary, context: BuildContext) -> Artifact:
     with tempfile.TemporaryDirectory(prefix="fmha-units-") as folder:
         prefix = Path(folder, _PREFIX)
         prefix.write_text(units.prefix, "utf-8")
-        (head, *rest) = [(name, _compile(library, name, flags, context, folder)) for name in units.texts]
-        first = head[1](Event())  # alone, so a machine without a compiler fails once
+        # The shortest alone, so a machine without a compiler fails once; then the longest first, so none ends far behind.
+        (*rest, head) = sorted(units.texts, key=lambda name: len(units.texts[name]), reverse=True)
+        first = _compile(library, head, flags, context, folder)(Event())
         if not first.cached and len(rest) > _WORTH_IT:
             _precompile(prefix, flags)
-        jobs = [Job(name, compile_unit, _COMPILE_BYTES) for name, compile_unit in rest]
+        jobs = [Job(name, _compile(library, name, flags, context, folder), _COMPILE_BYTES) for name in rest]
         batch = build_many(jobs, max(1, context.jobs), _telling(library, context))
     for outcome in batch.outcomes:
         if outcome.error and not isinstance(outcome.error, Interrupted):
             raise outcome.error
-    objects = [first, *(outcome.value for outcome in batch.outcomes if outcome.value is not None)]
-    if len(objects) < len(units.texts):
+    made = {head: first, **{outcome.name: outcome.value for outcome in batch.outcomes if outcome.value is not None}}
+    if len(made) < len(units.texts):
         raise Interrupted("the emulator was not built: interrupted", code="B009")
+    objects = [made[name] for name in units.texts]
     root = str(context.cache_root)
     inputs = [str(one.path).replace(root, "${cache}", 1) for one in objects]
     text = "// " + "\n// ".join(f"{one.sha256} {name}" for name, one in zip(units.texts, objects, strict=True)) + "\n"

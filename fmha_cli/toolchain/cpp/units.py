@@ -1,4 +1,4 @@
-"""C++ files as translation units: a prefix that all of them share, and each ``.cpp`` joined with its other headers.
+"""C++ files as translation units: a prefix that all of them share, and one or several ``.cpp`` joined with their other headers.
 
 The build cache keys a compile by its source text, so an unchanged unit is never compiled again. A unit's text names the
 prefix by its digest.
@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]+"([^"]+)"[^\n]*$', re.MULTILINE)
 _ONCE = re.compile(r"^[ \t]*#[ \t]*pragma[ \t]+once[^\n]*\n", re.MULTILINE)
@@ -53,15 +54,32 @@ class Units:
     texts: Mapping[str, str]
 
 
-def units_of(files: Mapping[str, str], shared: tuple[str, ...] = ()) -> Units:
+def units_of(
+    files: Mapping[str, str], shared: Sequence[str] = (), joined: Mapping[str, Sequence[str]] | None = None
+) -> Units:
     """The units of some files, with a prefix of the headers ``shared``; without any, no unit depends on the others' headers.
+
+    Args:
+        files: texts by file name; each ``.cpp`` is a unit of its own unless a pattern of ``joined`` matches it.
+        shared: headers that the prefix includes.
+        joined: units of several files each, as patterns of names (``driver_*`` for ``driver_device.cpp``). Reading headers
+            and instantiating the standard library takes most of a small file's compile; joined files share it. They
+            share their unnamed namespaces too.
 
     Raises:
         KeyError: an ``#include "x"`` names no file.
     """
     seen: set[str] = set()
-    joined = "".join(f'#include "{name}"\n' for name in shared)
-    prefix = "#pragma once\n" + amalgamated("prefix.hpp", {**files, "prefix.hpp": joined}, seen)
+    lines = "".join(f'#include "{name}"\n' for name in shared)
+    prefix = "#pragma once\n" + amalgamated("prefix.hpp", {**files, "prefix.hpp": lines}, seen)
     digest = "" if not shared else f"// prefix {hashlib.sha256(prefix.encode()).hexdigest()}\n"
-    names = sorted(name for name in files if name.endswith(".cpp"))
-    return Units(prefix, {name.removesuffix(".cpp"): digest + amalgamated(name, files, set(seen)) for name in names})
+    units: dict[str, list[str]] = {}
+    for file in sorted(name for name in files if name.endswith(".cpp")):
+        stem = file.removesuffix(".cpp")
+        groups = (unit for unit, of in (joined or {}).items() if any(fnmatchcase(stem, pattern) for pattern in of))
+        units.setdefault(next(groups, stem), []).append(file)
+    texts = {}
+    for name, members in sorted(units.items()):
+        known = set(seen)
+        texts[name] = digest + "".join(amalgamated(file, files, known) for file in members)
+    return Units(prefix, texts)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import fnmatch
 import re
 import subprocess
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 
 import pytest
 from fmha_amdgpu_emu import building
-from fmha_amdgpu_emu.units import core_files, core_units
+from fmha_amdgpu_emu.units import JOINED, core_files, core_units
 
 from fmha_cli.api import BuildContext, KernelFailure, Units, units_of
 from fmha_cli.toolchain.cache.layout import CacheLayout
@@ -43,6 +44,23 @@ def test_a_header_is_laid_in_once_and_lines_keep_their_names() -> None:
 def test_an_include_that_names_no_file() -> None:
     with pytest.raises(KeyError, match=r"nowhere\.hpp"):
         amalgamated("x.cpp", {"x.cpp": '#include "nowhere.hpp"\n'})
+
+
+def test_joined_files_are_one_unit_with_each_header_once() -> None:
+    files = {**TWO, "a_third.cpp": '#include "shared.hpp"\nint third;\n'}
+    units = units_of(files, joined={"pair": ("a_*", "other")})
+    assert list(units.texts) == ["one", "pair"]
+    text = units.texts["pair"]
+    assert text.count("int twice(int);") == 1
+    assert text.index("int third;") < text.index("2 * x")
+    assert '#line 1 "other.cpp"\n\nint twice(int x)' in text
+
+
+def test_every_joined_file_is_there() -> None:
+    stems = [name.removesuffix(".cpp") for name in core_files() if name.endswith(".cpp")]
+    patterns = [pattern for unit in JOINED.values() for pattern in unit]
+    assert [pattern for pattern in patterns if not fnmatch.filter(stems, pattern)] == []
+    assert set(JOINED) <= set(core_units().texts)
 
 
 def test_every_table_is_in_the_index() -> None:

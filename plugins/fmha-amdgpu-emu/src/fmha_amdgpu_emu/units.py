@@ -1,4 +1,4 @@
-"""The emulator's C++ as translation units: a prefix that all of them share, and each ``.cpp`` joined with its other headers."""
+"""The emulator's C++ as translation units: a prefix that all of them share, and ``.cpp`` joined with their other headers."""
 
 from __future__ import annotations
 
@@ -10,6 +10,20 @@ from fmha_cli.api import Units, emulation_files, hip_host_files, units_of
 
 SHARED = ("lanes.hpp", "launch.hpp", "report.hpp", "tables.hpp", "formats.hpp")
 """The headers of the prefix. With what they include, most units read them."""
+
+JOINED = {
+    "hip": ("hip_*",),
+    "host": ("capi_launch", "device_heap", "emu_*", "launch", "report"),
+    "reading": (
+        "bind", "describe", "disassembly", "elf", "listing", "metadata", "modifiers", "observed", "operands", "program",
+        "sha256", "tables",
+    ),
+    "running": (
+        "access", "barrier", "control", "definedness", "dpp", "dual", "executor", "gpr_index", "lds_banks", "lds_books",
+        "scheduler", "tracking", "waits",
+    ),
+}  # fmt: skip
+"""The units of several files. Files of instructions stay alone: many call different functions by the same name."""
 
 
 def core_files() -> dict[str, str]:
@@ -23,4 +37,4 @@ def core_files() -> dict[str, str]:
 
 def core_units() -> Units:
     """The units of the emulator."""
-    return units_of(core_files(), SHARED)
+    return units_of(core_files(), SHARED, JOINED)

@@ -1,4 +1,4 @@
-"""The emulator's C++ as translation units: a prefix that all of them share, and each ``.cpp`` joined with its other headers."""
+"""The emulator's C++ as translation units: a prefix that all of them share, and ``.cpp`` joined with their other headers."""
 
 from __future__ import annotations
 
@@ -11,11 +11,22 @@ from fmha_nvptx_emu.device_facts import device_rows
 SHARED = ("block.hpp", "launch.hpp", "lanes.hpp")
 """The headers of the prefix. With what they include, most units read them."""
 
-_DRIVER = ("capi", "cubin", "fatbin", "no_executor", "report", "tensor_map")
-_DRIVER_GROUPS = ("driver_", "emu_")
-"""The units of a library that only records: the driver, without the reader and executor of PTX."""
+_DRIVER = ("capi", "cubin", "driver_*", "emu_*", "fatbin", "report", "tensor_map")
 
-_RECORDER_ONLY = ("no_executor",)
+JOINED = {
+    "driver": _DRIVER,
+    "reading": (
+        "binding", "body", "contract", "inline", "launch", "layout", "lexer", "parse", "program", "regions", "types",
+        "variables",
+    ),
+    "running": (
+        "access", "block", "bulk_reduce", "capi_direct", "cluster", "interpret", "mbarrier", "named_barriers", "shared",
+    ),
+}  # fmt: skip
+"""The units of several files. Files of instructions stay alone: many call different functions by the same name."""
+
+_RECORDER_ONLY = "no_executor"
+"""What a library that only records has in place of the reader and executor of PTX."""
 
 
 def core_files() -> dict[str, str]:
@@ -29,13 +40,12 @@ def core_files() -> dict[str, str]:
 
 def core_units() -> Units:
     """The units of the emulator."""
-    units = units_of(core_files(), SHARED)
-    return Units(units.prefix, {name: text for name, text in units.texts.items() if name not in _RECORDER_ONLY})
+    files = core_files()
+    del files[f"{_RECORDER_ONLY}.cpp"]
+    return units_of(files, SHARED, JOINED)
 
 
 def recorder_units() -> Units:
     """The recorder as one unit: reading what its files include takes longer than compiling them."""
-    files = core_files()
-    names = [name.removesuffix(".cpp") for name in sorted(files) if name.endswith(".cpp")]
-    joined = "".join(f'#include "{n}.cpp"\n' for n in names if n in _DRIVER or n.startswith(_DRIVER_GROUPS))
-    return Units("", {"recorder": units_of({**files, "recorder.cpp": joined}).texts["recorder"]})
+    units = units_of(core_files(), joined={"recorder": (*_DRIVER, _RECORDER_ONLY)})
+    return Units("", {"recorder": units.texts["recorder"]})
