@@ -30,6 +30,12 @@ template <class T, class Op> T changed(uint8_t* at, T b, T c) {
   return narrow<T>(old);
 }
 
+// The same for any type, on a register's bits.
+using Change = uint64_t (*)(uint8_t* at, uint64_t b, uint64_t c);
+template <class T, class Op> uint64_t change(uint8_t* at, uint64_t b, uint64_t c) {
+  return widen<T>(changed<T, Op>(at, narrow<T>(Lane<T>(b)), narrow<T>(Lane<T>(c))));
+}
+
 // The handler of an integer operation: `of` is called with the operation's type, and returns a pointer. nullptr: no such operation.
 template <class Of> auto of_operation(const std::string& op, const Of& of) -> decltype(of(Add{})) {
   if (op == "add") return of(Add{});

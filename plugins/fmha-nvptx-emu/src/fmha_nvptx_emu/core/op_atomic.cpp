@@ -20,7 +20,8 @@ template <class H> struct AddHalves {
 
 // imm keeps the address's offset; count: operands (1, or 2 of cas). Integer operations order blocks: locks and counters
 // are integers. Sums of floats do not.
-template <class T, class Op, bool returns> void atomic(Warp& w, const Inst& i, uint32_t mask) {
+template <unsigned size, bool integral, bool returns> void atomic_by(Warp& w, const Inst& i, uint32_t mask, Change change_word) {
+  using Word = std::conditional_t<size == 8, uint64_t, uint32_t>;
   Block& b = *w.block;
   const unsigned first = returns ? 1 : 0;
   Lanes a;
@@ -38,30 +39,34 @@ template <class T, class Op, bool returns> void atomic(Warp& w, const Inst& i, u
   }
   Block* of[32];  // whose shared memory
   if (shared) each_lane(mask, [&](int l) { of[l] = &block_of(w, i, a.at[l]); });
-  const uint32_t good = shared ? limited_lanes(w, i, mask, a, sizeof(T), b.shared.bytes(), "shared") : global_lanes(w, i, mask, a, sizeof(T), true);
-  const uint64_t bytes = sizeof(T) * unsigned(__builtin_popcount(mask));
+  const uint32_t good = shared ? limited_lanes(w, i, mask, a, size, b.shared.bytes(), "shared") : global_lanes(w, i, mask, a, size, true);
+  const uint64_t bytes = size * unsigned(__builtin_popcount(mask));
   if (shared) b.counts.shared_read += bytes, b.counts.shared_written += bytes;
   else b.counts.global_read += bytes, b.counts.global_written += bytes;
   each_lane(mask, [&](int l) {
-    T old{};
+    Word old{};
     if (good >> l & 1) {
       if (shared && !note_signal(w, i, l, *of[l])) return;
       uint8_t* at = shared ? of[l]->shared.data() + a.at[l] : reinterpret_cast<uint8_t*>(a.at[l]);
       const auto held = !b.checks || !shared ? SharedMemory::Held::Value
-                        : of[l] == &b        ? b.shared.update(w, i, l, uint32_t(a.at[l]), sizeof(T), known >> l & 1)
-                                             : of[l]->shared.update_remote(uint32_t(a.at[l]), sizeof(T), 0);
+                        : of[l] == &b        ? b.shared.update(w, i, l, uint32_t(a.at[l]), size, known >> l & 1)
+                                             : of[l]->shared.update_remote(uint32_t(a.at[l]), size, 0);
       if (held != SharedMemory::Held::Value) defined &= ~(1u << l);
       if (held == SharedMemory::Held::Nothing)
         b.launch->report->add(Finding::UninitialisedShared, w, i, l, [&] {
           return of_lane(l) + " updates shared word " + hex(a.at[l]) + ", which was never written";
         });
-      if (b.checks && !shared && std::is_integral_v<T>) b.launch->writers->meet(b.number, a.at[l]);
-      old = changed<T, Op>(at, narrow<T>(lanes_of<T>(w, value)[l]), narrow<T>(lanes_of<T>(w, other)[l]));
-      if (b.checks && !shared && std::is_integral_v<T>) b.launch->writers->meet(b.number, a.at[l]);
+      if (b.checks && !shared && integral) b.launch->writers->meet(b.number, a.at[l]);
+      old = Word(change_word(at, lanes_of<Word>(w, value)[l], lanes_of<Word>(w, other)[l]));
+      if (b.checks && !shared && integral) b.launch->writers->meet(b.number, a.at[l]);
     }
-    if (returns) lanes_of<T>(w, i.slots[0])[l] = widen<T>(old);
+    if (returns) lanes_of<Word>(w, i.slots[0])[l] = old;
   });
   if (returns) w.define(i.slots[0], defined, mask);
+}
+
+template <class T, class Op, bool returns> void atomic(Warp& w, const Inst& i, uint32_t mask) {
+  atomic_by<sizeof(T), std::is_integral_v<T>, returns>(w, i, mask, change<T, Op>);
 }
 
 template <class T, bool returns> Handler of_integer(const std::string& op) {

@@ -69,20 +69,22 @@ void store(Warp& w, const Inst& i, uint32_t mask) {
 }
 
 // slots: destination, mbarrier, value
-template <class T, class Op> void reduce(Warp& w, const Inst& i, uint32_t mask) {
+template <unsigned size> void reduce_by(Warp& w, const Inst& i, uint32_t mask, Change change_word) {
+  using Word = std::conditional_t<size == 8, uint64_t, uint32_t>;
   all_defined(w, i, mask, "an asynchronous reduction");
   each_lane(mask, [&](int l) {
     Counted to;
-    if (!counted_place(w, i, l, bulk_place(w, i, i.slots[0], 0, l), bulk_place(w, i, i.slots[1], 2, l), sizeof(T), sizeof(T), to)) return;
-    if (w.block->checks && to.block->shared.update_remote(to.at, sizeof(T), to.stamp()) == SharedMemory::Held::Nothing)
+    if (!counted_place(w, i, l, bulk_place(w, i, i.slots[0], 0, l), bulk_place(w, i, i.slots[1], 2, l), size, size, to)) return;
+    if (w.block->checks && to.block->shared.update_remote(to.at, size, to.stamp()) == SharedMemory::Held::Nothing)
       w.block->launch->report->add(Finding::UninitialisedShared, w, i, l, [&] {
         return of_lane(l) + " updates shared word " + hex(to.at) + ", which was never written";
       });
-    changed<T, Op>(to.block->shared.data() + to.at, narrow<T>(lanes_of<T>(w, i.slots[2])[l]), T{});
-    w.block->counts.shared_read += sizeof(T), w.block->counts.shared_written += sizeof(T);
-    to.block->mbarriers.expect(w, i, l, *to.m, -int64_t(sizeof(T)));
+    change_word(to.block->shared.data() + to.at, lanes_of<Word>(w, i.slots[2])[l], 0);
+    w.block->counts.shared_read += size, w.block->counts.shared_written += size;
+    to.block->mbarriers.expect(w, i, l, *to.m, -int64_t(size));
   });
 }
+template <class T, class Op> void reduce(Warp& w, const Inst& i, uint32_t mask) { reduce_by<sizeof(T)>(w, i, mask, change<T, Op>); }
 
 // slots: destination, source, mbarrier, size
 void copy(Warp& w, const Inst& i, uint32_t mask) {

@@ -84,8 +84,7 @@ void read_tile(Warp& w, const Inst& i, int lane, Block& block, const Descriptor&
   block.counts.shared_read += uint64_t(rows) * kRowBytesOfK;
 }
 
-template <Element ea, Element eb, bool half> void truncate_as(Work& at, const unsigned* rows, unsigned n0, unsigned n) {
-  constexpr unsigned K = kRowBytesOfK / (4 / elements_of(ea));
+template <unsigned K, bool half> void truncate_as(const TensorForm& f, Work& at, const unsigned* rows, unsigned n0, unsigned n) {
   for (unsigned first = 0; first < n; first += 8) {
     float a[K][16], b[8][K], sums[8][16];
     for (unsigned k = 0; k < K; ++k)
@@ -94,20 +93,17 @@ template <Element ea, Element eb, bool half> void truncate_as(Work& at, const un
       for (unsigned k = 0; k < K; ++k) b[c][k] = at.right[k][n0 + first + c];
       for (unsigned r = 0; r < 16; ++r) sums[c][r] = at.sums[r][first + c];
     }
-    truncating_tile<ea, eb, K, half>(a, b, sums, tcgen05_sums());
+    truncating_tile<K, half>(f.a, f.b, a, b, sums, tcgen05_sums());
     for (unsigned c = 0; c < 8; ++c)
       for (unsigned r = 0; r < 16; ++r) at.sums[r][first + c] = sums[c][r];
   }
 }
 template <bool half> void truncate(const TensorForm& f, Work& at, const unsigned* rows, unsigned n0, unsigned n) {
-  const auto pair = [&](Element a, Element b) { return f.a == a && f.b == b; };
-  if (pair(Element::F16, Element::F16)) return truncate_as<Element::F16, Element::F16, half>(at, rows, n0, n);
-  if (pair(Element::BF16, Element::BF16)) return truncate_as<Element::BF16, Element::BF16, half>(at, rows, n0, n);
-  if (pair(Element::TF32, Element::TF32)) return truncate_as<Element::TF32, Element::TF32, half>(at, rows, n0, n);
-  if (pair(Element::E4M3, Element::E4M3)) return truncate_as<Element::E4M3, Element::E4M3, half>(at, rows, n0, n);
-  if (pair(Element::E4M3, Element::E5M2)) return truncate_as<Element::E4M3, Element::E5M2, half>(at, rows, n0, n);
-  if (pair(Element::E5M2, Element::E4M3)) return truncate_as<Element::E5M2, Element::E4M3, half>(at, rows, n0, n);
-  truncate_as<Element::E5M2, Element::E5M2, half>(at, rows, n0, n);
+  switch (elements_of(f.a)) {
+    case 1: return truncate_as<kRowBytesOfK / 4, half>(f, at, rows, n0, n);
+    case 2: return truncate_as<kRowBytesOfK / 2, half>(f, at, rows, n0, n);
+    default: return truncate_as<kRowBytesOfK, half>(f, at, rows, n0, n);
+  }
 }
 
 // Where the rows of D lie in a block: 16 rows at a time, in 16 neighbouring lanes, `n` columns of B from `n0`.

@@ -94,6 +94,7 @@ constexpr unsigned kColumns = 256 + 16;  // of a row of floats; the rest keeps r
 struct Work {
   Tile a, b;
   alignas(64) float sums[16][kColumns], left[kRowK][16], right[kRowK][kColumns];
+  uint32_t* d[128];  // rows of the registers of D
 };
 // The same for whole registers of binary32: eight columns of a row are four lanes of two registers.
 using Four = uint32_t __attribute__((vector_size(16), aligned(4), may_alias));
@@ -135,8 +136,7 @@ void note_registers(Warp& w, const Inst& i, const Slot* a, bool adds) {
   for (unsigned k = 0; a && k < 4; ++k) late(a[k]), hold(a[k], true);
 }
 
-template <Element kind, Element kind_b, bool half> void sum_truncating(unsigned n, Work& at) {
-  constexpr unsigned K = kRowK / bytes_of(kind);
+template <unsigned K, bool half> void sum_truncating(Element kind, Element kind_b, unsigned n, Work& at) {
   for (unsigned first = 0; first < n; first += 8) {
     float a[K][16], b[8][K], sums[8][16];
     for (unsigned k = 0; k < K; ++k)
@@ -145,61 +145,63 @@ template <Element kind, Element kind_b, bool half> void sum_truncating(unsigned 
       for (unsigned k = 0; k < K; ++k) b[c][k] = at.right[k][first + c];
       for (unsigned r = 0; r < 16; ++r) sums[c][r] = at.sums[r][first + c];
     }
-    truncating_tile<kind, kind_b, K, half>(a, b, sums, wgmma_sums(kind));
+    truncating_tile<K, half>(kind, kind_b, a, b, sums, wgmma_sums(kind));
     for (unsigned c = 0; c < 8; ++c)
       for (unsigned r = 0; r < 16; ++r) at.sums[r][first + c] = sums[c][r];
   }
 }
 
-template <Element kind, Element kind_b = kind> void multiply(Warp& w, const Inst& i, uint32_t mask) {
-  if (!together(w, i, mask, w.alive, "wgmma")) return;
-  constexpr unsigned K = kRowK / bytes_of(kind);
+template <unsigned K> void sum_exactly(unsigned n, Work& at) {
+  auto& sums = at.sums;
+  for (unsigned r = 0; r < 16; ++r)
+    for (unsigned k = 0; k < K; ++k) {
+      const float by = at.left[k][r];
+#pragma GCC ivdep
+      for (unsigned c = 0; c < n; ++c) sums[r][c] = __builtin_fmaf(by, at.right[k][c], sums[r][c]);
+    }
+}
+
+// Reads A and B, and C into the sums. True where C is added.
+bool begin(Warp& w, const Inst& i, uint32_t mask, Work& at) {
   const uint32_t options = i.target;
   const unsigned n = uint32_t(i.imm);
-  const bool half = options & kHalfSums, from_registers = options & kFromRegisters;
+  const bool from_registers = options & kFromRegisters;
   const Slot* s = i.slots + i.dests;
   const Slot *a = s, *b = s + (from_registers ? 4 : 1), *scale = b + 1;
   const int lane = __builtin_ctz(mask);
-  Work& at = work();
-  Tile &ta = at.a, &tb = at.b;
-  auto& sums = at.sums;
-  auto& left = at.left;
-  auto& right = at.right;
   const auto descriptor = [&](Slot slot) {
     if (w.block->checks) require_defined(w, i, slot, mask, "a matrix descriptor");
     const Descriptor d(lanes_of<uint64_t>(w, slot)[lane]);
     if (d.based) throw Fault{"line " + std::to_string(i.at->line) + ": a matrix descriptor with a base offset is not implemented"};
     return d;
   };
-  if (from_registers) fragment(w, a, ta);
-  else read_tile(w, i, descriptor(*a), options & kAcrossA, w.index % 4 * 16, 16, ta);
-  read_tile(w, i, descriptor(*b), options & kAcrossB, 0, n, tb);
+  if (from_registers) fragment(w, a, at.a);
+  else read_tile(w, i, descriptor(*a), options & kAcrossA, w.index % 4 * 16, 16, at.a);
+  read_tile(w, i, descriptor(*b), options & kAcrossB, 0, n, at.b);
   const bool adds = options & kAlwaysAdds || (!(options & kNeverAdds) && (w.predicate(*scale) >> lane & 1));
   if (w.block->checks) {
     if (!(options & (kAlwaysAdds | kNeverAdds))) require_defined(w, i, *scale, mask, "whether a wgmma adds");
     note_registers(w, i, from_registers ? a : nullptr, adds);
   }
-  const float sign_a = options & kNegateA ? -1.0f : 1.0f, sign_b = options & kNegateB ? -1.0f : 1.0f;
-  for (unsigned r = 0; r < 16; ++r)
-    for (unsigned k = 0; k < K; ++k) left[k][r] = sign_a * element<kind>(ta.at[r] + k * bytes_of(kind));
-  for (unsigned c = 0; c < n; ++c)
-    for (unsigned k = 0; k < K; ++k) right[k][c] = sign_b * element<kind_b>(tb.at[c] + k * bytes_of(kind));
-  uint32_t* d[128];
+  auto& sums = at.sums;
+  uint32_t** d = at.d;
   for (unsigned r = 0; r < i.dests; ++r) d[r] = lanes_of<uint32_t>(w, i.slots[r]);
   if (!adds) std::memset(sums, 0, sizeof sums);
-  else if (half)
+  else if (options & kHalfSums)
     each_sum<true>(n, [&](unsigned r, unsigned l, unsigned h, unsigned row, unsigned column) {
       sums[row][column] = float(narrow<f16>(d[r][l] >> 16 * h & 0xffff));
     });
   else each_row(n, sums, d, [](Eight& row, Four& even, Four& odd) { row = __builtin_shufflevector(even, odd, 0, 4, 1, 5, 2, 6, 3, 7); });
-  if (w.block->launch->options.hardware) half ? sum_truncating<kind, kind_b, true>(n, at) : sum_truncating<kind, kind_b, false>(n, at);
-  else
-    for (unsigned r = 0; r < 16; ++r)
-      for (unsigned k = 0; k < K; ++k) {
-        const float by = left[k][r];
-#pragma GCC ivdep
-        for (unsigned c = 0; c < n; ++c) sums[r][c] = __builtin_fmaf(by, right[k][c], sums[r][c]);
-      }
+  return adds;
+}
+
+// Writes D.
+void finish(Warp& w, const Inst& i, bool adds, Work& at) {
+  const unsigned n = uint32_t(i.imm);
+  const bool half = i.target & kHalfSums;
+  const Tile &ta = at.a, &tb = at.b;
+  auto& sums = at.sums;
+  uint32_t** d = at.d;
   if (half)
     each_sum<true>(n, [&](unsigned r, unsigned l, unsigned h, unsigned row, unsigned column) {
       d[r][l] = (h ? d[r][l] & 0xffff : 0) | widen<f16>(f16(sums[row][column])) << 16 * h;
@@ -220,6 +222,24 @@ template <Element kind, Element kind_b = kind> void multiply(Warp& w, const Inst
   };
   half ? each_sum<true>(n, hole) : each_sum<false>(n, hole);
   for (unsigned r = 0; r < i.dests; ++r) w.define(i.slots[r], (adds ? w.defined[i.slots[r].id] : kAll) & ~holes[r], kAll);
+}
+
+template <Element kind, Element kind_b = kind> void multiply(Warp& w, const Inst& i, uint32_t mask) {
+  if (!together(w, i, mask, w.alive, "wgmma")) return;
+  constexpr unsigned K = kRowK / bytes_of(kind);
+  const uint32_t options = i.target;
+  const unsigned n = uint32_t(i.imm);
+  Work& at = work();
+  const bool adds = begin(w, i, mask, at);
+  const float sign_a = options & kNegateA ? -1.0f : 1.0f, sign_b = options & kNegateB ? -1.0f : 1.0f;
+  for (unsigned r = 0; r < 16; ++r)
+    for (unsigned k = 0; k < K; ++k) at.left[k][r] = sign_a * element<kind>(at.a.at[r] + k * bytes_of(kind));
+  for (unsigned c = 0; c < n; ++c)
+    for (unsigned k = 0; k < K; ++k) at.right[k][c] = sign_b * element<kind_b>(at.b.at[c] + k * bytes_of(kind));
+  if (!w.block->launch->options.hardware) sum_exactly<K>(n, at);
+  else if (options & kHalfSums) sum_truncating<K, true>(kind, kind_b, n, at);
+  else sum_truncating<K, false>(kind, kind_b, n, at);
+  finish(w, i, adds, at);
 }
 
 void fence(Warp& w, const Inst& i, uint32_t mask) {

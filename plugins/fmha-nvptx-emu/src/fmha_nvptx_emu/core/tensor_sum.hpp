@@ -130,20 +130,22 @@ void truncating_column(const Scaled (&a)[k][16], const Scaled (&b)[k], float (&s
     sums[row] = half_sums ? to_half(total[row], top[row], how.fraction) : truncated(total[row], top[row], how.fraction, how.narrow ? 13 : 23);
 }
 
-// D = A B + C of a tile; `sums` holds C by columns and receives D. Binary16 sums are kept as binary32.
-template <Element ea, Element eb, unsigned k, bool half_sums>
-void truncating_tile(const float (&a)[k][16], const float (&b)[8][k], float (&sums)[8][16], TensorSums how) {
+// D = A B + C of a tile; `sums` holds C by columns and receives D. Binary16 sums are kept as binary32. The formats are
+// arguments and calls stay calls, because one compile for each pair of formats takes seconds.
+template <unsigned k, bool half_sums>
+[[gnu::noinline]] void truncating_tile(Element ea, Element eb, const float (&a)[k][16], const float (&b)[8][k], float (&sums)[8][16], TensorSums how) {
+  const int least_a = least_exponent(ea), least_b = least_exponent(eb);
   Scaled as[k][16], bs[k];
   bool finite_a = true;
   for (unsigned at = 0; at < k; ++at)
     for (unsigned row = 0; row < 16; ++row) {
-      as[at][row] = scaled(a[at][row], least_exponent(ea), 13);
+      as[at][row] = scaled(a[at][row], least_a, 13);
       finite_a &= std::isfinite(a[at][row]);
     }
   for (unsigned n = 0; n < 8; ++n) {
     bool finite_b = true;
     for (unsigned at = 0; at < k; ++at) {
-      bs[at] = scaled(b[n][at], least_exponent(eb), 13);
+      bs[at] = scaled(b[n][at], least_b, 13);
       finite_b &= std::isfinite(b[n][at]);
     }
     const unsigned step = how.halves ? k / 2 : k;
