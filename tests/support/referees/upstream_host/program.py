@@ -26,9 +26,9 @@ UPSTREAM = (
     "src/static_switch.h",
 )
 """The kernels' headers are left out; the compiler looks next to the including file first and finds ours."""
-UNITS = ("flash_fwd", "flash_bwd")
-"""Upstream's 72 instance files, merged into two, so CUTLASS is read twice and not 72 times."""
-HOST = ("-O1", "-std=c++20", "-x", "c++")
+UNIT = "instances.cu"
+"""Upstream's 72 instance files, merged into one, so CUTLASS is read once."""
+HOST = ("-O0", "-std=c++20", "-x", "c++")
 CUDA = ("-O0", "-std=c++17", "-x", "cuda", "--cuda-host-only", "-nocudainc", "-nocudalib", "--cuda-path=/nowhere")
 LAUNCH = ("-Xclang", "-target-sdk-version=12.8")
 """From CUDA 9.2 on, a launch is cudaLaunchKernel, which takes all arguments at once."""
@@ -62,10 +62,8 @@ def _build(csrc: Path, work: Path, compiler: str) -> Path:
     assert len(instances) == 72, "upstream's files of instances are others than was known"
     for path in (*(flash / name for name in UPSTREAM), *instances):
         shutil.copyfile(path, work / path.relative_to(flash))
-    for unit in UNITS:
-        parts = [p.name for p in instances if p.name.startswith(unit)]
-        (work / f"{unit}.cu").write_text("".join(f'#include "{name}"\n' for name in parts))
+    (work / UNIT).write_text("".join(f'#include "{path.name}"\n' for path in instances))
     folders = (HERE / "include", HERE, work, work / "src", csrc / "cutlass" / "include")
     common = ("-DNDEBUG", *(f"-I{folder}" for folder in folders))
-    units = [(work / f"{unit}.cu", (*CUDA, *LAUNCH, *common)) for unit in UNITS]
-    return linked(compiler, [*units, *((HERE / name, (*HOST, *common)) for name in (*OWN, *SHARED))], work)
+    own = [(HERE / name, (*HOST, *common)) for name in (*OWN, *SHARED)]
+    return linked(compiler, [(work / UNIT, (*CUDA, *LAUNCH, *common)), *own], work)

@@ -1,4 +1,7 @@
 // CUDA's runtime and PyTorch's generator for one described device: queries are answered, launches are recorded.
+#include <stdexcept>
+
+#include "c10/cuda/CUDAException.h"
 #include "flash.h"
 #include "host/record.h"
 #include "torch/python.h"
@@ -22,6 +25,8 @@ CUDAGeneratorImpl *cuda::detail::getDefaultCUDAGenerator() {
     return &found;
 }
 }  // namespace at
+
+void host::call_failed(const char *call) { throw std::runtime_error(std::string("CUDA call failed: ") + call); }
 
 cudaError_t cudaGetDevice(int *device) {
     *device = 0;
