@@ -105,7 +105,7 @@ def test_what_differs_between_machines_is_normalised() -> None:
         "run, build, 1 min 20 s: -b 2 -s 4096 --causal\n",
         "run, reference 8 %, 2 min 31 s, about 1 min 43 s left: -b 2 -s 4096 --causal\n",
         "sweep: 9/12 rows, 55.5 rows/min, 10 s, about 3 s left\n",
-        "measuring the settings of x86_64_v4_bf16 776535ce on this machine, once\n    (--no-probe: not)\n",
+        "measuring the settings of x86_64_v4_bf16 776535ce on this machine, once\n    (--no-probe skips this)\n",
     )
     assert normalise("".join(progress)) == ""
     measured = "   1.02 ms    1.00 ms  0.986 [0.520,1.064]    nothing  UNSURE (the machine moved\n                        by 2 %)\n1 row: 1 unsure\n"
