@@ -32,6 +32,8 @@ def main(api: str, arch: str, receipt: str) -> None:
                 written[path.name] = content
 
         ops.update_file = keep
+        if hasattr(ops, "check_duplicates_and_paddings"):  # quadratic, and it changes nothing that is written
+            ops.check_duplicates_and_paddings = lambda traits, trait: None
         ops.write_blobs([arch], Path(folder), "", int(receipt), [-1], "simplified")
     (text,) = written.values()
     sys.stdout.write(text)
