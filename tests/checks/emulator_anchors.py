@@ -142,7 +142,7 @@ def _plain_rows(variant: str) -> Iterator[Row]:
     cases = sorted(set(CASES) - (ACROSS_HALVES if "-" in variant else set()))
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        built = code_object(KERNELS, variant, folder)
+        built = code_object(KERNELS, variant)
         said = run_child(Path(hip_child.__file__), arch_of(variant), folder, str(library()), str(built), SEED, *cases)
     for case, answer in json.loads(said).items():
         kinds = Counter(finding["kind"] for finding in answer["observed"]["findings"])

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -20,3 +23,19 @@ def run_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = Path(os.environ.get(NAME) or own)
     root.mkdir(mode=0o700, parents=True, exist_ok=True)
     return root
+
+
+def once(cache_root: Path, name: str, key: str, build: Callable[[Path], Path]) -> Path:
+    """The file of a key; ``build`` makes it in an empty folder. Processes of one test run share the cache."""
+    folder = cache_root / "of-tests"
+    folder.mkdir(exist_ok=True)
+    made = folder / f"{name}-{key[:16]}"
+    with open(folder / f"{name}.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not made.exists():
+            work = folder / f"{name}-work"
+            shutil.rmtree(work, ignore_errors=True)
+            work.mkdir()
+            build(work).rename(made)
+            shutil.rmtree(work)
+    return made

@@ -38,7 +38,7 @@ def answers(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     """The outcome of every case on one variant, all in one process."""
     variant: str = request.param
     folder = tmp_path_factory.mktemp(variant)
-    code = code_object(KERNELS, variant, folder)
+    code = code_object(KERNELS, variant)
     cases = sorted(set(CASES) - ACROSS_HALVES) if variant.endswith("-wave64") else ()
     return variant, json.loads(
         run_child(HERE / "hip_child.py", arch_of(variant), folder, str(library()), str(code), "7", *cases)
@@ -75,7 +75,7 @@ def test_other_code_for_the_same_kernels(level: str, variant: str, tmp_path: Pat
 
     At ``-O0``, the compiler also spills scalars that hold nothing yet, and reads LDS between atomics.
     """
-    code = code_object(KERNELS, variant, tmp_path, level)
+    code = code_object(KERNELS, variant, level)
     found: Answers = json.loads(run_child(HERE / "hip_child.py", variant, tmp_path, str(library()), str(code), "11"))
     assert {name: answer["fault"] for name, answer in found.items() if answer["fault"]} == {}
     kinds = {finding["kind"] for answer in found.values() for finding in answer["observed"]["findings"]}

@@ -26,10 +26,9 @@ Codes = dict[str, Path]
 
 
 @pytest.fixture(scope="module")
-def codes(tmp_path_factory: pytest.TempPathFactory) -> Codes:
+def codes() -> Codes:
     """The kernels of the anchor for two architectures."""
-    folder = tmp_path_factory.mktemp("codes")
-    return {arch: code_object(HERE / "hip_kernels.hip", arch, folder) for arch in ("gfx942", "gfx1201")}
+    return {arch: code_object(HERE / "hip_kernels.hip", arch) for arch in ("gfx942", "gfx1201")}
 
 
 @pytest.fixture(scope="module", params=("gfx942", "gfx1201"))
@@ -59,7 +58,7 @@ def test_what_is_not_provided_is_said_by_name(codes: Codes, tmp_path: Path) -> N
 @pytest.mark.parametrize("arch", ["gfx942", "gfx1201"])
 def test_services_of_the_host_are_not_offered(arch: str, tmp_path: Path) -> None:
     """printf and malloc on the device stop the launch with a message."""
-    code = code_object(HERE / "hip_services.hip", arch, tmp_path)
+    code = code_object(HERE / "hip_services.hip", arch)
     found = json.loads(run_child(CHILD, arch, tmp_path, str(library()), str(code), "services"))
     (says, kept), (allocates, kept_too) = found["says"], found["allocates"]
     assert says.endswith("the kernel calls the host (printf or assert), and hostcalls are not offered")
@@ -124,14 +123,13 @@ def test_packed_bundles(codes: Codes, tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def program() -> Path:
     """A program for three architectures, linked as fmha links upstream's examples if there is no runtime."""
     if not any(shutil.which(name) for name in ("clang-offload-bundler-22", "clang-offload-bundler")):
         pytest.skip("clang-offload-bundler is not installed")
-    folder = tmp_path_factory.mktemp("program")
     archs = (f"--offload-arch={arch}" for arch in ("gfx90a", "gfx942", "gfx1201"))
     link = ("-fuse-ld=lld", "-Wl,--warn-unresolved-symbols", "-Wl,-z,lazy", "-no-hip-rt")
-    return compiled(HERE / "hip_program.hip", folder / "program", *archs, *link)
+    return compiled(HERE / "hip_program.hip", *archs, *link)
 
 
 @pytest.mark.parametrize("arch", ["gfx90a", "gfx942", "gfx1201"])

@@ -15,11 +15,13 @@ from fmha_amdgpu_emu.building import build_emulator
 from fmha_amdgpu_emu_tests.support.harness import tool
 from fmha_cli.api import BuildContext, cache_root
 from fmha_cli.backends.hip.rocm_parts import rocm_supply
+from fmha_cli.domain.encode import digest_of
 from fmha_cli.domain.errors import EnvironmentProblem
 from fmha_cli.toolchain.notice import Notice
 from fmha_cli.toolchain.rocm.candidates import RocmToolchain
 from fmha_cli.toolchain.rocm.toolchain import find_rocm
 from tests.support.paths import importable
+from tests.support.run_cache import once
 
 VARIANTS = ("gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201", "gfx1100-wave64", "gfx1201-wave64")
 """Architectures, with separate entries for RDNA with waves of 64 lanes."""
@@ -54,22 +56,27 @@ def toolchain() -> RocmToolchain:
     return found
 
 
-def compiled(source: Path, out: Path, *flags: str) -> Path:
-    """Compile a HIP text. Raises AssertionError with the compiler's messages."""
+def compiled(source: Path, *flags: str) -> Path:
+    """A HIP text compiled, once in a run of tests. Raises AssertionError with the compiler's messages."""
     found = toolchain()
-    done = subprocess.run(
-        [*found.argv0, "-x", "hip", f"--rocm-path={found.rocm_path}", "-std=c++20", "-O3", "-w", *flags, str(source), "-o", str(out)],
-        capture_output=True, text=True, check=False, timeout=_SECONDS,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    return out
+    words = ("-std=c++20", "-O3", "-w", *flags)
+    key = digest_of([found.identity, found.version, found.headers_digest, source.read_text("utf-8"), words])
+
+    def build(work: Path) -> Path:
+        root = f"--rocm-path={found.rocm_path}"
+        command = [*found.argv0, "-x", "hip", root, *words, str(source), "-o", str(work / "out")]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_SECONDS)
+        assert done.returncode == 0, done.stderr
+        return work / "out"
+
+    return once(cache_root(), source.stem, key, build)
 
 
-def code_object(source: Path, variant: str, folder: Path, *flags: str) -> Path:
+def code_object(source: Path, variant: str, *flags: str) -> Path:
     """The code object of a HIP text for a variant."""
     wide = ("-mwavefrontsize64",) if variant.endswith("-wave64") else ()
     device = (f"--offload-arch={arch_of(variant)}", "--cuda-device-only", "--no-gpu-bundle-output")
-    return compiled(source, folder / f"{source.stem}.{variant}.co", *device, *wide, *flags)
+    return compiled(source, *device, *wide, *flags)
 
 
 @cache

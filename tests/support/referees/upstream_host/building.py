@@ -1,13 +1,11 @@
-"""Builds the programs that run an upstream's host code: once per cache, from sources of which a digest is the key."""
+"""Builds the programs that run an upstream's host code: from sources of which a digest is the key."""
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import os
-import shutil
 import subprocess
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -24,22 +22,6 @@ def key_of(compiler: str, tree: Path, folders: Iterable[Path]) -> str:
         for path in sorted(p for p in folder.rglob("*") if p.suffix != ".pyc" and p.is_file()):
             key.update(path.read_bytes())
     return key.hexdigest()
-
-
-def once(cache_root: Path, name: str, key: str, build: Callable[[Path], Path]) -> Path:
-    """The program of a key; ``build`` takes an empty folder to work in. Processes of one test run share the cache."""
-    folder = cache_root / "upstream-host"
-    folder.mkdir(exist_ok=True)
-    program = folder / f"{name}-{key[:16]}"
-    with open(folder / f"{name}.lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not program.exists():
-            work = folder / f"{name}-work"
-            shutil.rmtree(work, ignore_errors=True)
-            work.mkdir()
-            build(work).rename(program)
-            shutil.rmtree(work)
-    return program
 
 
 def linked(compiler: str, units: Sequence[tuple[Path, Sequence[str]]], work: Path) -> Path:

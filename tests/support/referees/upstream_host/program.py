@@ -10,7 +10,8 @@ import pytest
 
 from fmha_cli.domain.errors import EnvironmentProblem
 from fmha_cli.sources.store import fetched
-from tests.support.referees.upstream_host.building import SHARED, key_of, linked, once
+from tests.support.referees.upstream_host.building import SHARED, key_of, linked
+from tests.support.run_cache import once
 
 HERE = Path(__file__).parent
 OWN = ("main.cpp", "runtime.cpp")

@@ -12,7 +12,8 @@ import pytest
 from fmha_cli.domain.errors import EnvironmentProblem
 from fmha_cli.sources.store import fetched
 from tests.support.referees import upstream_host
-from tests.support.referees.upstream_host.building import SHARED, key_of, linked, once
+from tests.support.referees.upstream_host.building import SHARED, key_of, linked
+from tests.support.run_cache import once
 
 HERE = Path(__file__).parent
 STANDINS = Path(upstream_host.__file__).parent
