@@ -29,5 +29,5 @@ def emulator_library(name: str, soname: str, arch: str, units: Units, *, level: 
         flags=("-std=c++20", level, *_FLAGS),
         flags_of=load_arch(arch).backends["cpu"]["compile"],
         units=units,
-        notice="building the emulator ({count} files, about two minutes on two cores), once for this machine",
+        notice="building the emulator ({count} files, about a minute on two cores), once for this machine",
     )

@@ -38,14 +38,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if HERE in item.path.parents and not item.get_closest_marker("slow"):
             tests[item.nodeid.partition("[")[0]].append(item)
     for cases in tests.values():
-        others = [case for case in cases if not _is_plain(case)]
+        others = [case for case in cases if not is_plain(case)]
         kept = 1 if len(others) == len(cases) else 0
         for case in others[kept:]:
             case.add_marker(pytest.mark.slow)
             case.add_marker(pytest.mark.ci)
 
 
-def _is_plain(case: pytest.Item) -> bool:
+def is_plain(case: pytest.Item) -> bool:
     """Whether none of a case's parameters names another type or architecture."""
     given = case.callspec.params if isinstance(case, pytest.Function) and hasattr(case, "callspec") else {}
     kernel = given.get("kernel")

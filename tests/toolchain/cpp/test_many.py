@@ -27,7 +27,7 @@ def test_files_are_counted_while_they_compile_and_not_when_they_are_cached(tmp_p
     assert library.kind is BuildKind.EMULATOR
     first = build_units(library, context)
     assert told == [(Phase.BUILD, 1, 2), (Phase.BUILD, 2, 2)]
-    assert said == ["building the emulator (2 files, about two minutes on two cores), once for this machine"]
+    assert said == ["building the emulator (2 files, about a minute on two cores), once for this machine"]
     told.clear()
     assert build_units(library, context).sha256 == first.sha256
     assert (told, len(said)) == ([], 1)
