@@ -74,7 +74,7 @@ def test_every_protected_line_is_a_promise() -> None:
 def test_a_sentence_that_promises_something_else_is_noticed() -> None:
     readme = "# A\n\nIt makes coffee. [Read](x.md) on:\n\n```bash\nfmha. A\n```\n\n| a | b |\n|---|---|\n| 0 | good |\n- [x](y): an item.\n"
     assert unpromised(readme) == sentences(readme) == ["It makes coffee.", "| 0 | good |"]
-    assert unpromised("You can trust: Did my change make anything slower?") == ["You can trust:"]
+    assert unpromised("You can trust: Did my change slow anything down?") == ["You can trust:"]
 
 
 MODULE = """import pytest

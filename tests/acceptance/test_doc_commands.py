@@ -114,7 +114,11 @@ def test_a_command_that_takes_minutes(how: How, room: Room) -> None:
     assert done.returncode in how.codes, done.stdout
 
 
-@pytest.mark.promise("README: Run the tests, which need no GPU:", "Every command that a page shows works as shown.")
+@pytest.mark.promise(
+    "README: In a clone and a virtual environment:",
+    "README: Run the tests, without a GPU:",
+    "Every command that a page shows works as shown.",
+)
 def test_readme_begins_with_the_main_job_and_the_tests() -> None:
     """``.ci/run`` runs both blocks unchanged in new environments."""
     bash = [text.strip() for language, text in blocks_of(README) if language == "bash"]

@@ -18,7 +18,7 @@ TODAY = "4 rows\ntime 7.25 ms, kernel 1a2b3c4d5e\n"
 
 
 @pytest.mark.promise(
-    "README: finds the kernel for your problem, builds it, runs it, and checks every number against a float64 reference",
+    "README: finds, builds and runs the kernel for your problem, and checks every number against a float64 reference",
     "Every command that a page shows works as shown.",
     "Configuration files and outputs are as the pages show them.",
 )

@@ -80,7 +80,7 @@ CI, SLOW = (pytest.mark.slow, pytest.mark.ci), pytest.mark.slow
 
 @pytest.mark.promise(
     "README: C++ of this project",
-    "README: finds the kernel for your problem, builds it, runs it, and checks every number against a float64 reference",
+    "README: finds, builds and runs the kernel for your problem, and checks every number against a float64 reference",
     "Random problems pass against the float64 reference, and planted faults fail.",
 )
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from tests.cli.conftest import Fmha
 from tests.support.generators.runs_to_compare import failed, processes, timed
 from tests.support.schema_checks import validator
 
-pytestmark = pytest.mark.promise("README: Did my change make anything slower?")
+pytestmark = pytest.mark.promise("README: Did my change slow anything down?")
 
 CALM, SLOW, NOISY = processes(1_000_000, 1), processes(1_100_000, 2), processes(1_000_000, 3, noise=0.2)
 

@@ -94,7 +94,7 @@ def test_ranked_kernels_have_digests_and_notes(shown: str, explained: dict[str, 
 
 
 @pytest.mark.promise(
-    "README: Which kernel runs, and why was another one refused?",
+    "README: Which kernel runs, and why was another refused?",
     "`explain` says why one kernel is taken and not the next, and `--why A B` compares two.",
 )
 @pytest.mark.slow

@@ -20,7 +20,7 @@ def values_of(text: str, flag: str = "seqlen") -> list[str]:
 
 
 @pytest.mark.promise(
-    "README: runs one problem for each length", "Lists and ranges run a sweep, whose rows come in order."
+    "README: runs one problem per length", "Lists and ranges run a sweep, whose rows come in order."
 )
 @pytest.mark.parametrize(
     ("flag", "text", "values"),

@@ -81,7 +81,7 @@ def expected(command: str, fault: Fault) -> list[str]:
 
 
 @pytest.mark.promise(
-    "README: Is the answer right for five kinds of data, and does the kernel stay inside its memory?",
+    "README: Is it right for five kinds of data, and does it stay inside its memory?",
     "The verdict of every command on every wrong kernel is the documented one.",
 )
 @pytest.mark.sampled(1, ci="all")

@@ -76,7 +76,7 @@ def own_peaks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 @pytest.mark.promise(
-    "README: How fast is it, measured against the machine's own peak?",
+    "README: How fast is it, against the machine's own peak?",
     "A peak is measured where a share of it is shown, and again where the machine was busy.",
 )
 @pytest.mark.usefixtures("own_peaks")

@@ -43,6 +43,7 @@ def left_in(path: Path) -> list[str]:
     return sorted(p.name for p in path.iterdir()) if path.exists() else []
 
 
+@pytest.mark.promise("README: The first run compiles the kernel.")
 def test_miss_build_hit(cache: Cache, make_key: MakeKey, write_product: Builder) -> None:
     key = make_key()
     assert cache.lookup(key) is None
