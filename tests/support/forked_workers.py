@@ -27,7 +27,8 @@ from types import SimpleNamespace
 from typing import Any
 
 _WORKER = "fmha_cli.execution.worker"
-_LOADED = (_WORKER, "fmha_cli.api", "numpy", "ml_dtypes")
+_CPU = ("fmha_cli.backends.cpu.backend", "fmha_cli.backends.cpu.session")
+_LOADED = (_WORKER, "fmha_cli.api", "numpy", "numpy.typing", "ml_dtypes", "importlib.resources", *_CPU)
 """What the template imports: nothing that looks at the environment, apart from ``_READ_AT_START``."""
 
 _READ_AT_START = ("PYTHON", "OPENBLAS", "OMP_", "GOMP_", "MKL_", "NPY_", "LD_", "MALLOC", "GLIBC", "COVERAGE", "COV_")
