@@ -19,9 +19,7 @@ def values_of(text: str, flag: str = "seqlen") -> list[str]:
     return [str(point[flag]) for point in expand({flag: text}).points()]
 
 
-@pytest.mark.promise(
-    "README: runs one problem per length", "Lists and ranges run a sweep, whose rows come in order."
-)
+@pytest.mark.promise("README: runs one problem per length", "Lists and ranges run a sweep, whose rows come in order.")
 @pytest.mark.parametrize(
     ("flag", "text", "values"),
     [
