@@ -6,6 +6,7 @@ import ctypes
 from collections import defaultdict
 from collections.abc import Callable
 from functools import cache
+from itertools import cycle
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ from fmha_cli.domain.arch import load_arch
 from fmha_cli.domain.kernel import KernelSpec
 from fmha_cli.domain.protocols import BuildContext
 from tests.support.builds.planted_cpu import choose, switchable
-from tests.support.fakes.software_tiles import AMX, software, tiles_kernel
+from tests.support.fakes.software_tiles import AMX, WHOLE, software, tiles_kernel
 from tests.support.generators.cpu.cases import BEST, Load, kernel_of
 from tests.support.generators.cpu.tile_cases import breakable, chosen
 from tests.support.models.faults import BackwardFault, CacheFault, Fault, TileFault
@@ -27,6 +28,10 @@ Emit = Callable[[KernelSpec], str]
 HERE = Path(__file__).parent
 OWN = {BEST, *others_from(load_arch(BEST))}
 """The architectures of the kernels that this machine chooses."""
+
+CI_TYPE = dict(zip((arch for arch in WHOLE if arch not in OWN), cycle(("fp16", "bf16", "fp32")), strict=False))
+"""The other architectures of this machine, with the type that CI runs on each: the loops of all types are the same there, and the conversions
+of each type are the same on all. The slow suite runs every pair."""
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -42,16 +47,24 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         kept = 1 if len(others) == len(cases) else 0
         for case in others[kept:]:
             case.add_marker(pytest.mark.slow)
-            case.add_marker(pytest.mark.ci)
+            arch, dtype = kernel_in(case)
+            if dtype is None or CI_TYPE.get(arch, dtype) == dtype:
+                case.add_marker(pytest.mark.ci)
 
 
 def is_plain(case: pytest.Item) -> bool:
     """Whether none of a case's parameters names another type or architecture."""
+    arch, dtype = kernel_in(case)
+    return arch in OWN and dtype in (None, "fp32")
+
+
+def kernel_in(case: pytest.Item) -> tuple[str, str | None]:
+    """The architecture and the type that a case's parameters name; without one, the machine's best and none."""
     given = case.callspec.params if isinstance(case, pytest.Function) and hasattr(case, "callspec") else {}
     kernel = given.get("kernel")
-    arch = kernel.arch if isinstance(kernel, KernelSpec) else given.get("arch", BEST)
-    dtype = kernel.signature.dtype.value if isinstance(kernel, KernelSpec) else given.get("dtype", "fp32")
-    return arch in OWN and dtype == "fp32"
+    if isinstance(kernel, KernelSpec):
+        return kernel.arch, kernel.signature.dtype.value
+    return given.get("arch", BEST), given.get("dtype")
 
 
 def built(kernel: KernelSpec, cache: Path, text: Emit) -> ctypes.CDLL:

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from fmha_cli import api
 from fmha_cli.backends.cpu.arch_detect import ARCHS
 from fmha_cli.oracle.fills import fill
+from tests.backends.cpu.conftest import CI_TYPE
 from tests.backends.cpu.test_splits import run_both
 from tests.support.fakes.software_tiles import AMX, WHOLE
 from tests.support.generators.cpu.backward_cases import (
@@ -39,11 +40,11 @@ from tests.support.models.faults import ExtremeFault
 KINDS = ("prefill", "decode", "pages", "split", "backward")
 DTYPES = ("fp32", "fp16", "bf16")
 TABLE = [
-    pytest.param(arch, dtype, marks=() if arch in (BEST, AMX) else (pytest.mark.slow, pytest.mark.ci))
+    pytest.param(arch, dtype, marks=(pytest.mark.slow, *[pytest.mark.ci] * (CI_TYPE.get(arch, dtype) == dtype)))
     for arch in ARCHS
     for dtype in (("bf16",) if arch == AMX else DTYPES)
 ]
-"""Architecture and type of every kernel: the default suite has this machine's best architecture and matrix tiles."""
+"""Architecture and type of every kernel; CI has all types of the architectures that this machine chooses, and one of each other."""
 
 
 def runnable() -> Iterator[Any]:
@@ -72,8 +73,6 @@ def cases(extreme: Extreme, dtype: str, kind: str) -> list[AttentionCase]:
     return [extreme_case(extreme, dtype, kind, page=page) for page in pages]
 
 
-@pytest.mark.slow
-@pytest.mark.ci
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("arch", "dtype"), TABLE)
 def test_right_values(load: Load, arch: str, dtype: str, kind: str) -> None:
