@@ -18,7 +18,9 @@ LIMIT = 120.0
 
 
 @pytest.fixture
-def worker(tmp_path: Path, shared_cache: Path) -> Iterator[Served]:
+def worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
+    """With a cache of its own: commands that read every entry would read all that the tests of a run have compiled."""
+    monkeypatch.setenv("FMHA_CACHE_DIR", str(tmp_path / "cache"))
     q = np.random.Generator(np.random.PCG64(3)).standard_normal((1, 1, 16, 16)).astype(np.float16)
     np.save(tmp_path / "q.npy", q)
     np.savez(tmp_path / "k.npz", k=q)
