@@ -90,7 +90,7 @@ class Template:
     """The process that forks; it ends with the one that started it."""
 
     def __init__(self, environ: dict[str, str]) -> None:
-        self._path = environ["PYTHONPATH"].split(os.pathsep)
+        self._hiding = _hiding(environ)
         self._state = (sys.executable, _at_start(environ), _limits())
         self._asks, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
@@ -104,11 +104,10 @@ class Template:
 
     def alike(self, environ: dict[str, str]) -> bool:
         """Whether a fork is what a new interpreter with this environment would be."""
-        new = set(environ["PYTHONPATH"].split(os.pathsep)).difference(self._path)
         return (
             self._process.poll() is None
             and self._state == (sys.executable, _at_start(environ), _limits())
-            and not any(os.path.exists(os.path.join(path, name)) for path in new for name in _shadowing())
+            and _hiding(environ) <= self._hiding
         )
 
     def fork(self, arguments: Sequence[str], environ: dict[str, str], output: int, passed: Sequence[int]) -> Forked:
@@ -129,9 +128,12 @@ class Template:
         self._process.wait(60)
 
 
-def _shadowing() -> Iterator[str]:
-    for name in {module.partition(".")[0] for module in _LOADED}:
-        yield from (name, f"{name}.py")
+def _hiding(environ: dict[str, str]) -> set[str]:
+    """The files and folders on the search path that have the name of a module of the template: it has imported them, or they hide it."""
+    modules = {module.partition(".")[0] for module in _LOADED}
+    names = [*modules, *(f"{module}.py" for module in modules)]
+    places = (os.path.join(path, name) for path in environ["PYTHONPATH"].split(os.pathsep) for name in names)
+    return {place for place in places if os.path.exists(place)}
 
 
 class Starter:

@@ -34,7 +34,7 @@ def test_the_backend_has_loops() -> None:
 
 
 @pytest.mark.promise("A peak is measured where a share of it is shown, and again where the machine was busy.")
-@pytest.mark.parametrize("arch", measured())
+@pytest.mark.parametrize("arch", list(measured()))
 def test_loops_build_and_run(arch: str, shared_cache: Path) -> None:
     device = DeviceFacts(id="cpu", archs=(arch,))
     artifact = build_peak_loops(device, BuildContext(cache_root=shared_cache))
