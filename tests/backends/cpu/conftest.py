@@ -8,6 +8,7 @@ from collections.abc import Callable
 from functools import cache
 from itertools import cycle
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -47,24 +48,23 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         kept = 1 if len(others) == len(cases) else 0
         for case in others[kept:]:
             case.add_marker(pytest.mark.slow)
-            arch, dtype = kernel_in(case)
-            if dtype is None or CI_TYPE.get(arch, dtype) == dtype:
+            given = _given(case)
+            dtype = given.get("dtype")
+            if dtype is None or CI_TYPE.get(given.get("arch", BEST), dtype) == dtype:
                 case.add_marker(pytest.mark.ci)
 
 
 def is_plain(case: pytest.Item) -> bool:
     """Whether none of a case's parameters names another type or architecture."""
-    arch, dtype = kernel_in(case)
-    return arch in OWN and dtype in (None, "fp32")
-
-
-def kernel_in(case: pytest.Item) -> tuple[str, str | None]:
-    """The architecture and the type that a case's parameters name; without one, the machine's best and none."""
-    given = case.callspec.params if isinstance(case, pytest.Function) and hasattr(case, "callspec") else {}
+    given = _given(case)
     kernel = given.get("kernel")
-    if isinstance(kernel, KernelSpec):
-        return kernel.arch, kernel.signature.dtype.value
-    return given.get("arch", BEST), given.get("dtype")
+    arch = kernel.arch if isinstance(kernel, KernelSpec) else given.get("arch", BEST)
+    dtype = kernel.signature.dtype.value if isinstance(kernel, KernelSpec) else given.get("dtype", "fp32")
+    return arch in OWN and dtype == "fp32"
+
+
+def _given(case: pytest.Item) -> dict[str, Any]:
+    return case.callspec.params if isinstance(case, pytest.Function) and hasattr(case, "callspec") else {}
 
 
 def built(kernel: KernelSpec, cache: Path, text: Emit) -> ctypes.CDLL:

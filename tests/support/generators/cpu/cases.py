@@ -37,10 +37,12 @@ BEST = detect().archs[0]
 
 
 def best_first(archs: Iterable[str]) -> list[Any]:
-    """Architectures as parameters: the default suite has this machine's best one, or the first of those that lack it; CI has the others."""
+    """Architectures as parameters: the default suite has this machine's best one, or the first of those that lack it; CI has the plainest
+    too, which is the last, and the slow suite those between."""
     named = [*archs]
     first = BEST if BEST in named else next(iter(named), BEST)
-    return [arch if arch == first else pytest.param(arch, marks=(pytest.mark.slow, pytest.mark.ci)) for arch in named]
+    marks = {arch: (pytest.mark.slow, *[pytest.mark.ci] * (arch == named[-1])) for arch in named if arch != first}
+    return [pytest.param(arch, marks=marks.get(arch, ())) for arch in named]
 
 
 def best_and_tiles() -> list[Any]:
