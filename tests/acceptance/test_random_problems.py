@@ -30,14 +30,17 @@ from tests.support.generators.problems import REFUSALS, refused, supported
 from tests.support.pasting import pasted, words_after_fmha
 
 COUNT, CHUNKS, EACH = 4000, 40, 100
-IN_CI, MORE_CHUNKS = (0, 1, 6, 7), 100
-"""Chunks of which CI runs a half, of the best and the plainest architecture: each one costs CI thirty compiles, and the tests of
-``tests/backends/cpu`` run every kind of kernel of those between. And the chunks of all suites together."""
 IN_DEFAULT, HALF, REST = slice(0, 3), slice(0, EACH // 2), slice(EACH // 2, EACH)
 """The problems of the first chunk that the default suite runs; those of its chunks that CI runs, and that it leaves to the slow suite."""
 
 IN_A_ROW = 2
 """Neighbouring chunks of one architecture."""
+
+MORE_CHUNKS = 100
+PLAINEST = IN_A_ROW * (len(WHOLE) - 1)
+IN_CI = sorted({0, 1, PLAINEST, PLAINEST + 1})
+"""The chunks of which CI runs a half are those of the best and the plainest architecture, of all ``MORE_CHUNKS``. Each architecture costs CI
+thirty compiles; of those between, ``tests/backends/cpu/test_extremes.py`` runs every kind of kernel in one type."""
 
 REFUSED, REFUSED_IN_DEFAULT = 500, 60
 FEW_KERNELS = 40

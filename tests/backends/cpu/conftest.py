@@ -31,8 +31,7 @@ OWN = {BEST, *others_from(load_arch(BEST))}
 """The architectures of the kernels that this machine chooses."""
 
 CI_TYPE = dict(zip((arch for arch in WHOLE if arch not in OWN), cycle(("fp16", "bf16", "fp32")), strict=False))
-"""The other architectures of this machine, with the type that CI runs on each: the loops of all types are the same there, and the conversions
-of each type are the same on all. The slow suite runs every pair."""
+"""The other architectures of this machine, and the one type that CI runs on each, because every pair is a compile. The slow suite runs all pairs."""
 
 
 @pytest.hookimpl(tryfirst=True)

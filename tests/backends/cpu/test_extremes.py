@@ -39,8 +39,10 @@ from tests.support.models.faults import ExtremeFault
 
 KINDS = ("prefill", "decode", "pages", "split", "backward")
 DTYPES = ("fp32", "fp16", "bf16")
+SLOW = (pytest.mark.slow,)
+CI = (*SLOW, pytest.mark.ci)
 TABLE = [
-    pytest.param(arch, dtype, marks=(pytest.mark.slow, *[pytest.mark.ci] * (CI_TYPE.get(arch, dtype) == dtype)))
+    pytest.param(arch, dtype, marks=CI if CI_TYPE.get(arch, dtype) == dtype else SLOW)
     for arch in ARCHS
     for dtype in (("bf16",) if arch == AMX else DTYPES)
 ]

@@ -41,8 +41,9 @@ def best_first(archs: Iterable[str]) -> list[Any]:
     too, which is the last, and the slow suite those between."""
     named = [*archs]
     first = BEST if BEST in named else next(iter(named), BEST)
-    marks = {arch: (pytest.mark.slow, *[pytest.mark.ci] * (arch == named[-1])) for arch in named if arch != first}
-    return [pytest.param(arch, marks=marks.get(arch, ())) for arch in named]
+    slow = [pytest.mark.slow]
+    marks = {arch: [*slow, pytest.mark.ci] if arch == named[-1] else slow for arch in named} | {first: []}
+    return [pytest.param(arch, marks=marks[arch]) for arch in named]
 
 
 def best_and_tiles() -> list[Any]:
