@@ -120,7 +120,7 @@ def test_verify_lists_all_damage_and_changes_nothing(cache: Cache, make: Make) -
     flip(make("b").path)
     flip(make("c").log)
     place = cache.layout.entry("f" * 64)
-    place.parent.mkdir()
+    place.parent.mkdir(exist_ok=True)
     place.write_text("a file in an entry's place")
     report = verify_cache(cache.layout)
     assert report.checked == 4
