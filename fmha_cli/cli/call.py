@@ -79,7 +79,7 @@ class Call:
         forms = [form for form in Format if self.settings.on(form)]
         if len(forms) > 1:
             first, second = (f"--{form}" for form in forms[:2])
-            help = f"give {first} now; fmha results show latest {second} prints the stored rows in the other form"
+            help = f"give {first} now, then fmha results show latest {second}"
             raise UsageError(f"{first} and {second} contradict each other", code="E002", where=second, help=help)
         form = forms[0] if forms else Format.TABLE
         path = self.settings.text("output")
