@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 
 from fmha_cli import api
@@ -28,6 +28,8 @@ LOOKS: dict[str, _Look] = {
     "K021": lambda kernel: kernel.arch,
     "K025": lambda kernel: kernel.family,
     "K029": lambda kernel: None,
+    "K030": lambda kernel: None,
+    "K031": lambda kernel: None,
     "K960": lambda kernel: None,
     "K961": lambda kernel: (
         kernel.arch,
@@ -47,26 +49,31 @@ LOOKS: dict[str, _Look] = {
 
 
 @cache
-def _views_of(arch: str) -> tuple[tuple[int, ...], ...]:
-    """For each kernel of an architecture, in their order, what each rule sees of it, as a number: equal where that is equal."""
+def _views_of(arch: str) -> tuple[Mapping[int, tuple[api.Rule, api.KernelSpec]], tuple[tuple[int, ...], ...]]:
+    """What the rules see of an architecture's kernels, as numbers: equal where that is equal.
+
+    Returns: each number's rule with one of its kernels; and for each kernel, in their order, its numbers in the order of the rules.
+    """
     seen: dict[tuple[str, object], int] = {}
-    rows = [(rule.id, LOOKS.get(rule.id, lambda kernel: kernel)) for rule in ALL_RULES]
-    return tuple(
-        tuple(seen.setdefault((id, look(kernel)), len(seen)) for id, look in rows) for kernel in kernels_of(arch)
-    )
+    first: dict[int, tuple[api.Rule, api.KernelSpec]] = {}
+    looks = [(rule, LOOKS.get(rule.id, lambda kernel: kernel)) for rule in ALL_RULES]
+    rows = []
+    for kernel in kernels_of(arch):
+        rows.append(tuple(seen.setdefault((rule.id, look(kernel)), len(seen)) for rule, look in looks))
+        for (rule, _), view in zip(looks, rows[-1], strict=True):
+            first.setdefault(view, (rule, kernel))
+    return first, tuple(rows)
 
 
 def decide(problem: api.Problem, device: api.DeviceFacts) -> Iterator[api.Decision]:
     """One decision for every kernel of the device's architectures, with all reasons in the order of the table."""
     here = [arch for arch in device.archs if arch in archs()]
     for place, arch in enumerate(here):
-        known: dict[int, api.Reason | None] = {}
-        for kernel, views in zip(kernels_of(arch), _views_of(arch), strict=True):
-            for rule, view in zip(ALL_RULES, views, strict=True):
-                if view not in known:
-                    known[view] = rule.against(problem, kernel, device)
-            reasons = tuple(reason for view in views if (reason := known[view]) is not None)
-            if reasons:
+        first, rows = _views_of(arch)
+        found = {view: rule.against(problem, kernel, device) for view, (rule, kernel) in first.items()}
+        against = {view: reason for view, reason in found.items() if reason is not None}
+        for kernel, views in zip(kernels_of(arch), rows, strict=True):
+            if reasons := tuple(against[view] for view in views if view in against):
                 yield api.Unsupported(NAME, arch, kernel, reasons)
             else:
                 yield api.Supported(
