@@ -58,18 +58,14 @@ LATENT = (
 """V is a part of K, and has its scales."""
 
 
-@pytest.mark.slow
-@pytest.mark.ci
-@pytest.mark.parametrize("arch", best_first(WHOLE))
+@pytest.mark.parametrize("arch", best_first(WHOLE, default=False))
 @pytest.mark.parametrize("line", range(len(FP8)))
 def test_fp8_inputs(arch: str, line: int) -> None:
     (record,) = api.run(api.Problem.from_cli(FP8[line]), backend="cpu", arch=arch, fills=("normal",))
     assert record.verdict is api.Verdict.PASSED, record.repro
 
 
-@pytest.mark.slow
-@pytest.mark.ci
-@pytest.mark.parametrize("arch", best_first(WHOLE))
+@pytest.mark.parametrize("arch", best_first(WHOLE, default=False))
 @pytest.mark.parametrize("dtype", ["fp32", "fp16", "bf16"])
 def test_caches_of_every_type_and_scale(arch: str, dtype: str) -> None:
     lines = [
@@ -99,10 +95,8 @@ def test_keys_are_appended_where_values_are_in_them() -> None:
     assert record.verdict is api.Verdict.PASSED, record.notes
 
 
-@pytest.mark.slow
-@pytest.mark.ci
 @pytest.mark.parametrize("rows", [2, 40])
-@pytest.mark.parametrize("arch", best_first(WHOLE))
+@pytest.mark.parametrize("arch", best_first(WHOLE, default=False))
 @pytest.mark.parametrize("kv", CACHES)
 def test_every_byte_is_read_as_it_means(arch: str, kv: str, rows: int) -> None:
     """V holds all 256 bytes; the bytes that mean NaN or infinity appear in O, and in their own columns alone."""

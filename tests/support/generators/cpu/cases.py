@@ -36,13 +36,13 @@ BEST = detect().archs[0]
 """This machine's best architecture; what it has no kernel for comes from the next ones (``kernel_of``)."""
 
 
-def best_first(archs: Iterable[str]) -> list[Any]:
-    """Architectures as parameters: the default suite has this machine's best one, or the first of those that lack it; CI has the plainest
-    too, which is the last, and the slow suite those between."""
+def best_first(archs: Iterable[str], *, default: bool = True) -> list[Any]:
+    """Architectures as parameters: the default suite, or else CI, has this machine's best one, or the first of those that lack it; CI has
+    the plainest too, which is the last, and the slow suite those between."""
     named = [*archs]
     first = BEST if BEST in named else next(iter(named), BEST)
-    slow = [pytest.mark.slow]
-    marks = {arch: [*slow, pytest.mark.ci] if arch == named[-1] else slow for arch in named} | {first: []}
+    slow, ci = [pytest.mark.slow], [pytest.mark.slow, pytest.mark.ci]
+    marks = {arch: ci if arch == named[-1] else slow for arch in named} | {first: [] if default else ci}
     return [pytest.param(arch, marks=marks[arch]) for arch in named]
 
 
