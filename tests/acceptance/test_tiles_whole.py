@@ -47,6 +47,12 @@ LINES = (
 """Stages of another architecture before the kernel's own, caches, features together, 8-bit inputs, V inside K, gradients."""
 
 
+IN_CI = "processor" if AMX in detect().archs else "software"
+"""CI runs the processor's tiles where there are some: ``tests/backends/cpu/test_tile_hardware.py`` finds the same bits in both."""
+
+TILES = [pytest.param(kind, marks=pytest.mark.ci if kind == IN_CI else ()) for kind in ("software", "processor")]
+
+
 @pytest.fixture(params=["software", "processor"])
 def with_tiles(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """This machine's facts with AMX before all else, and kernels with software tiles; or this machine as it is."""
@@ -80,14 +86,14 @@ def failing(problems: list[Problem], *, arch: str | None = AMX) -> Iterator[str]
 
 
 @pytest.mark.slow
-@pytest.mark.ci
+@pytest.mark.parametrize("with_tiles", TILES, indirect=True)
 def test_problems_of_every_kind(with_tiles: None) -> None:
     """The kernel with tiles is the first choice for them."""
     assert list(failing([Problem.from_cli(line) for line in LINES], arch=None)) == []
 
 
 @pytest.mark.slow
-@pytest.mark.ci
+@pytest.mark.parametrize("with_tiles", TILES, indirect=True)
 def test_sample(with_tiles: None) -> None:
     assert list(failing(list(islice(fitting(0), COMMON)))) == []
 

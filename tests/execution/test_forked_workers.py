@@ -85,6 +85,8 @@ def test_what_is_read_at_the_start_needs_a_new_interpreter(
     assert not told(held)["forked"]
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_a_module_that_hides_one_of_ours_needs_a_new_interpreter(
     held: int, forks: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
