@@ -45,7 +45,7 @@ LOOKS: dict[str, _Look] = {
     "K967": lambda kernel: algorithm_of(kernel).language,
     "K968": lambda kernel: algorithm_of(kernel).language,
 }
-"""Everything that each rule reads of a kernel. A rule that is not here reads all of it."""
+"""Everything that each rule reads of a kernel, for every rule."""
 
 
 @cache
@@ -56,7 +56,7 @@ def _views_of(arch: str) -> tuple[Mapping[int, tuple[api.Rule, api.KernelSpec]],
     """
     seen: dict[tuple[str, object], int] = {}
     first: dict[int, tuple[api.Rule, api.KernelSpec]] = {}
-    looks = [(rule, LOOKS.get(rule.id, lambda kernel: kernel)) for rule in ALL_RULES]
+    looks = [(rule, LOOKS[rule.id]) for rule in ALL_RULES]
     rows = []
     for kernel in kernels_of(arch):
         rows.append(tuple(seen.setdefault((rule.id, look(kernel)), len(seen)) for rule, look in looks))
