@@ -33,7 +33,7 @@ _PROGRESS = re.compile(
 )
 """Lines on stderr that only a slow or a new machine prints."""
 _NOISE = re.compile(
-    r"^  (\d+|NOISY): .*(samples are outliers|times drifted by|machine's ceiling|fewer than 6 samples|threads? still).*\n(    .*\n)*",
+    r"^  (\d+|NOISY): .*(samples (is an|are) outlier|times drifted by|machine's ceiling|fewer than 6 samples|threads? still).*\n(    .*\n)*",
     re.MULTILINE,
 )
 """Notes that a quiet machine does not print."""

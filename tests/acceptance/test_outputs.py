@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
 import pytest
 
+from fmha_cli.measure.ceiling import Ceiling
+from fmha_cli.measure.roofline import Bound
+from fmha_cli.measure.sampling import sanity_notes
 from tools.outputs import check, normalise, printed, tail, write
 from tools.pages import ROOT, How, pages, shown_in, table
 
@@ -100,6 +104,17 @@ def test_what_differs_between_machines_is_normalised() -> None:
     assert normalise(here) == normalise(there)
     assert normalise(here) != normalise(there.replace("PASSED  ", "WRONG   "))
     assert normalise("run, launch, 10 s: -b 2 -s 4096 --causal\n1 row\n") == "1 row"
+    noisy = [
+        *sanity_notes([100, 101, 99] * 10 + [900]),
+        *sanity_notes([100, 101, 99] * 10 + [900, 950]),
+        *sanity_notes([100, 101, 99] * 10 + [200, 201, 199] * 10),
+        *Ceiling(bound=Bound.MEMORY, before=1e9, after=2e9).notes,
+    ]
+    assert len(noisy) == 4
+    for note in noisy:
+        lines = there.splitlines(keepends=True)
+        folded = textwrap.fill(f"  1: {note}", 80, subsequent_indent="    ")
+        assert normalise("".join([*lines[:-1], f"{folded}\n", lines[-1]])) == normalise(there), note
     progress = (
         "run, build, 1 min 10 s\n",
         "run, build, 1 min 20 s: -b 2 -s 4096 --causal\n",
