@@ -207,10 +207,11 @@ def _finder(call: Call, spec: Spec) -> Finder:
 def _show(call: Call, spec: Spec) -> int:
     """Plan everything and run nothing: each row with its kernel, as NOT_RUN."""
     from fmha_cli.domain.verdict import Verdict
+    from fmha_cli.execution.outcome import Outcome
     from fmha_cli.report.documents.report import report_document
     from fmha_cli.report.lines import counted
     from fmha_cli.report.parts import environment
-    from fmha_cli.walk.records import Fate, record_of
+    from fmha_cli.walk.records import record_of
 
     finder = _finder(call, spec)
     try:
@@ -226,7 +227,7 @@ def _show(call: Call, spec: Spec) -> int:
     records = [
         record_of(
             row,
-            Fate(verdict=Verdict.NOT_RUN if row.choice else row.unserved),
+            Outcome(verdict=Verdict.NOT_RUN if row.choice else row.unserved),
             plan.request_of(unit.kind),
             call.registry,
             {},

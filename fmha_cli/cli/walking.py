@@ -216,7 +216,7 @@ def dry_run(call: Call, points: Sequence[Point]) -> int:
     from fmha_cli.report.documents.report import report_document
     from fmha_cli.report.parts import environment
     from fmha_cli.walk.completeness import refuse_misfits, sources_of
-    from fmha_cli.walk.dry_run import dry_fates
+    from fmha_cli.walk.dry_run import dry_outcomes
     from fmha_cli.walk.emulation import refuse_timing
     from fmha_cli.walk.input_files import read_input_files
     from fmha_cli.walk.outputs import check_outputs
@@ -234,9 +234,11 @@ def dry_run(call: Call, points: Sequence[Point]) -> int:
     chooser = chooser_of(request, call.registry, found, tuned_of(call), call.console.say)
     rows = plan_rows(problems, request, call.registry, found, call.console.say, layers, chooser)
     check_outputs(problems, request, len(rows))
-    fates, missing = dry_fates(rows, request, call.registry, call.console.say)
-    pairs = zip(rows, fates, strict=True)
-    records = [record_of(row, fate, request, call.registry, sources_of(row.problem, given)) for row, fate in pairs]
+    outcomes, missing = dry_outcomes(rows, request, call.registry, call.console.say)
+    pairs = zip(rows, outcomes, strict=True)
+    records = [
+        record_of(row, outcome, request, call.registry, sources_of(row.problem, given)) for row, outcome in pairs
+    ]
     call.output.document(report_document(records, environment(found), missing))
     if missing is not None:
         call.console.error(missing.render())

@@ -34,11 +34,12 @@ from fmha_cli.execution.cases import Case, Cases
 from fmha_cli.execution.checks import Outputs, never_written, not_repeated, returned_again
 from fmha_cli.execution.job import Job
 from fmha_cli.execution.negated import negated_inputs, without_signed_zero
+from fmha_cli.execution.outcome import Outcome
 from fmha_cli.execution.supervisor import Supervisor
-from fmha_cli.execution.trial import SEVERITY, Examiner, Judged, JudgePolicy, Trial
+from fmha_cli.execution.trial import SEVERITY, Examiner, JudgePolicy, Trial
 from fmha_cli.oracle.tensors import appended_rows
 
-__all__ = ["SEVERITY", "JudgePolicy", "Judged", "judge", "recheck"]
+__all__ = ["SEVERITY", "JudgePolicy", "judge", "recheck"]
 
 
 def judge(
@@ -50,7 +51,7 @@ def judge(
     *,
     stream: str = "fmha",
     phase: Tell = silent,
-) -> Judged:
+) -> Outcome:
     """Judge one plan.
 
     Args:
@@ -111,13 +112,13 @@ def recheck(
     arena: Arena,
     cases: Cases,
     policy: JudgePolicy,
-    judged: Judged,
+    judged: Outcome,
     *,
     timed: int,
     again: bool = True,
     stream: str = "fmha",
     phase: Tell = silent,
-) -> Judged:
+) -> Outcome:
     """Judge a row once more, after ``judge`` and the launches that followed it.
 
     First come the guards, the inputs and the outputs as those launches left them. Then the outputs are poisoned, and one
@@ -141,7 +142,7 @@ def recheck(
         judged.verdict,
         next(iter(judged.comparisons), None),
         list(judged.notes),
-        judged.log_tail,
+        judged.log or "",
         list(judged.stage_ns),
         list(judged.waited_ns),
         judged.mistimed,
@@ -193,14 +194,14 @@ def _launch_negated(examiner: Examiner, trial: Trial, first: Outputs) -> None:
     examiner.look_late(trial, outputs, returned)
 
 
-def _summed(trials: list[Trial], repeats: int, guard_bytes: int) -> Judged:
+def _summed(trials: list[Trial], repeats: int, guard_bytes: int) -> Outcome:
     worst = max(trials, key=lambda trial: trial.badness)
     seen = [one for trial in trials for one in trial.observed]
-    return Judged(
+    return Outcome(
         verdict=worst.verdict,
         comparisons=tuple(trial.comparison for trial in trials if trial.comparison is not None),
         notes=tuple(note for trial in trials for note in trial.notes),
-        log_tail=worst.log_tail,
+        log=worst.log_tail or None,
         stage_ns=tuple(times for trial in trials for times in trial.stage_ns),
         waited_ns=tuple(ns for trial in trials for ns in trial.waited_ns),
         mistimed=next((trial.mistimed for trial in trials if trial.mistimed), None),

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from fmha_cli.domain.emulation import Executed, Finding, Observed
+from fmha_cli.domain.emulation import Observed
 from fmha_cli.domain.first_launch import FirstLaunch
 from fmha_cli.domain.phases import Phase, Tell, silent
-from fmha_cli.domain.verdict import Comparison, Judging, Verdict
+from fmha_cli.domain.verdict import Comparison, Verdict
 from fmha_cli.execution.arena import Arena, Unwritten
 from fmha_cli.execution.cases import Case
 from fmha_cli.execution.checks import (
@@ -24,7 +24,6 @@ from fmha_cli.execution.checks import (
 )
 from fmha_cli.execution.job import Job
 from fmha_cli.execution.supervisor import JobResult, Supervisor
-from fmha_cli.oracle.tensors import Array
 
 SEVERITY = (
     Verdict.PASSED,
@@ -68,42 +67,6 @@ class JudgePolicy:
     check: bool = True
     timeout: float | None = None
     late: bool = True
-
-
-@dataclass(frozen=True, kw_only=True)
-class Judged:
-    """The judgement on a row.
-
-    Attributes:
-        comparisons: one for each fill that ran to its end, in order.
-        notes: the observations behind the verdict, each with its fill.
-        log_tail: the end of the worker's output if a run failed.
-        stage_ns: nanoseconds of every launch, in order (the first includes page faults and cold caches).
-        waited_ns: nanoseconds that the host waited for each launch.
-        mistimed: why the times cannot be true.
-        fill: the worst fill.
-        outputs: what the kernel returned under it, for ``--out`` and saved failures.
-        findings: the findings of an emulated device over all runs; None on other devices.
-        executed: its counts of the first run; None on other devices.
-        judging: how closely the row was looked at.
-        remarks: what the session said when it was bound.
-        first: what the worker observed of the first launch; None if there was none.
-    """
-
-    verdict: Verdict
-    comparisons: tuple[Comparison, ...] = ()
-    notes: tuple[str, ...] = ()
-    log_tail: str = ""
-    stage_ns: tuple[tuple[int, ...], ...] = ()
-    waited_ns: tuple[int, ...] = ()
-    mistimed: str | None = None
-    fill: str | None = None
-    outputs: Mapping[str, Array] = field(default_factory=dict)
-    findings: tuple[Finding, ...] | None = None
-    executed: tuple[Executed, ...] | None = None
-    judging: Judging | None = None
-    remarks: tuple[str, ...] = ()
-    first: FirstLaunch | None = None
 
 
 @dataclass

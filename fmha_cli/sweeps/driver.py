@@ -12,6 +12,7 @@ from fmha_cli.discovery.registry import Registry
 from fmha_cli.domain.codec import DecodeError
 from fmha_cli.domain.verdict import Verdict
 from fmha_cli.execution.journal import Journal
+from fmha_cli.execution.outcome import Outcome
 from fmha_cli.report.lines import counted
 from fmha_cli.report.parts import RunRow
 from fmha_cli.report.record import Record
@@ -19,7 +20,7 @@ from fmha_cli.sweeps.ledger import FAILURES, Ledger
 from fmha_cli.sweeps.places import Place
 from fmha_cli.sweeps.plan import SweepPlan, Unit
 from fmha_cli.sweeps.scheduler import News, Scheduler
-from fmha_cli.walk.records import Fate, record_of
+from fmha_cli.walk.records import record_of
 from fmha_cli.walk.walker import StopWalk
 
 TICK_S = 0.25
@@ -199,8 +200,8 @@ class Driver:
         """A record that no worker made."""
         row = self.rows[number]
         kind = next(unit.kind for unit in self.plan.units if number in unit.numbers)
-        fate = Fate(verdict=verdict, notes=() if note is None else (note,))
-        record = record_of(row, fate, self.plan.request_of(kind), self.registry, {})
+        outcome = Outcome(verdict=verdict, notes=() if note is None else (note,))
+        record = record_of(row, outcome, self.plan.request_of(kind), self.registry, {})
         return replace(record, run=self.run)
 
     def _keep(self, number: int, record: Record) -> None:

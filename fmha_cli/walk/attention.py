@@ -18,13 +18,14 @@ from fmha_cli.domain.phases import Tell, silent
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.tensors import Role, shapes_of
 from fmha_cli.domain.verdict import Verdict
+from fmha_cli.execution.outcome import Outcome
 from fmha_cli.oracle.tensors import Array, numpy_dtype
 from fmha_cli.report.record import Record
 from fmha_cli.walk.completeness import refuse_misfits, sources_of
 from fmha_cli.walk.given_arrays import TENSORS, given_tensors, merged
 from fmha_cli.walk.given_cache import stored
 from fmha_cli.walk.input_files import InputFiles, flags_from_files
-from fmha_cli.walk.records import Fate, record_of
+from fmha_cli.walk.records import record_of
 from fmha_cli.walk.request import Request
 from fmha_cli.walk.rows import Row
 from fmha_cli.walk.run import run_points
@@ -171,8 +172,8 @@ def _empty(problem: Problem, axes: set[str], given: InputFiles, request: Request
     outputs = {name: np.zeros(shape.shape, numpy_dtype(shape.dtype)) for name, shape in shapes.items()}
     row = Row(group=0, problem=problem, choice=None, plan=None)
     note = f"{'the batch is empty' if 'batch' in axes else 'there are no queries'}: no kernel ran"
-    fate = Fate(verdict=Verdict.PASSED if request.check else Verdict.UNCHECKED, notes=(note,))
-    return Attention(outputs, record_of(row, fate, request, registry, sources_of(problem, given)))
+    outcome = Outcome(verdict=Verdict.PASSED if request.check else Verdict.UNCHECKED, notes=(note,))
+    return Attention(outputs, record_of(row, outcome, request, registry, sources_of(problem, given)))
 
 
 def _failure(record: Record) -> Exception:

@@ -12,20 +12,20 @@ from fmha_cli.domain.protocols import BuildContext, DryRun
 from fmha_cli.domain.verdict import Verdict
 from fmha_cli.execution.job import Job
 from fmha_cli.execution.layout import layout_of
+from fmha_cli.execution.outcome import Outcome
 from fmha_cli.execution.supervisor import Supervisor
 from fmha_cli.walk.builds import Built, build_context, build_orders
 from fmha_cli.walk.execute import artifacts_of
-from fmha_cli.walk.records import Fate
 from fmha_cli.walk.request import Request
 from fmha_cli.walk.rows import Row
 
 _NOTE = "dry run"
 
 
-def dry_fates(
+def dry_outcomes(
     rows: Sequence[Row], request: Request, registry: Registry, notify: Callable[[str], None] = lambda text: None
-) -> tuple[list[Fate], EnvironmentProblem | None]:
-    """One Fate for every row, and the error if this machine cannot build the host code of the launches (else None).
+) -> tuple[list[Outcome], EnvironmentProblem | None]:
+    """One Outcome for every row, and the error if this machine cannot build the host code of the launches (else None).
 
     Kernels are built only for backends that can show their launches.
 
@@ -41,17 +41,17 @@ def dry_fates(
     with ExitStack() as stack:
         supervisor = stack.enter_context(Supervisor())
         watcher = _Watcher(registry, context, supervisor)
-        fates = [watcher.fate(row, built) if row in shown else _plain(row) for row in rows]
-    return fates, missing or watcher.missing
+        outcomes = [watcher.outcome(row, built) if row in shown else _plain(row) for row in rows]
+    return outcomes, missing or watcher.missing
 
 
 def _shows(row: Row, registry: Registry) -> bool:
     return row.choice is not None and isinstance(registry.backend(row.choice.kernel.backend), DryRun)
 
 
-def _plain(row: Row) -> Fate:
+def _plain(row: Row) -> Outcome:
     verdict = Verdict.NOT_RUN if row.choice else row.unserved
-    return Fate(verdict=verdict, notes=(_NOTE,) if row.choice else ())
+    return Outcome(verdict=verdict, notes=(_NOTE,) if row.choice else ())
 
 
 class _Watcher:
@@ -60,7 +60,7 @@ class _Watcher:
         self._recorders: dict[str, Artifact | None] = {}
         self.missing: EnvironmentProblem | None = None
 
-    def fate(self, row: Row, built: Mapping[str, Built]) -> Fate:
+    def outcome(self, row: Row, built: Mapping[str, Built]) -> Outcome:
         """The launches of a row, or why they cannot be shown."""
         assert row.choice is not None
         assert row.plan is not None
@@ -80,8 +80,8 @@ class _Watcher:
             if isinstance(fault, EnvironmentProblem):
                 self.missing = self.missing or fault
             verdict = Verdict.NOT_RUN if isinstance(fault, EnvironmentProblem) else Verdict.LAUNCH_FAILED
-            return Fate(verdict=verdict, artifacts=artifacts, notes=(_NOTE, fault.render()))
-        return Fate(verdict=Verdict.NOT_RUN, artifacts=artifacts, launches=launches, notes=(_NOTE,))
+            return Outcome(verdict=verdict, artifacts=artifacts, notes=(_NOTE, fault.render()))
+        return Outcome(verdict=Verdict.NOT_RUN, artifacts=artifacts, launches=launches, notes=(_NOTE,))
 
     def _recorder(self, name: str) -> Artifact | None:
         backend = self._registry.backend(name)

@@ -1,4 +1,4 @@
-"""Run one row: judge it, time it (alone or interleaved), keep the requested outputs, and return its Fate."""
+"""Run one row: judge it, time it (alone or interleaved), keep the requested outputs, and return its Outcome."""
 
 from __future__ import annotations
 
@@ -21,8 +21,9 @@ from fmha_cli.execution.cases import Cases
 from fmha_cli.execution.clock import untimed
 from fmha_cli.execution.demand import check_device, reference_bytes, shortage
 from fmha_cli.execution.job import Job
-from fmha_cli.execution.judge import Judged, JudgePolicy, judge, recheck
+from fmha_cli.execution.judge import JudgePolicy, judge, recheck
 from fmha_cli.execution.layout import layout_of
+from fmha_cli.execution.outcome import Outcome
 from fmha_cli.execution.supervisor import JobResult
 from fmha_cli.measure.ceiling import Ceiling
 from fmha_cli.measure.conditions import between, look
@@ -32,7 +33,6 @@ from fmha_cli.report.target import refused
 from fmha_cli.walk.builds import Built
 from fmha_cli.walk.emulation import UNTIMED
 from fmha_cli.walk.outputs import out_path
-from fmha_cli.walk.records import Fate
 from fmha_cli.walk.request import Command, Context
 from fmha_cli.walk.rows import Row
 from fmha_cli.walk.settings import settings_of
@@ -80,7 +80,7 @@ class Executor:
         self.unwritten: list[str] = []
         """Files of ``--out`` and ``--save-failures`` that could not be written, each with the reason."""
 
-    def run(self, row: Row, artifacts: tuple[Artifact, ...], index: int) -> Fate:
+    def run(self, row: Row, artifacts: tuple[Artifact, ...], index: int) -> Outcome:
         """Judge a row, time it, and judge what the timed launches left.
 
         Raises:
@@ -91,7 +91,7 @@ class Executor:
         try:
             arena = self.arena(job)
         except MemoryError as fault:
-            return Fate(
+            return Outcome(
                 verdict=Verdict.OUT_OF_MEMORY,
                 artifacts=artifacts,
                 reasons=(shortage(fault, "inputs, outputs and reference"),),
@@ -104,10 +104,13 @@ class Executor:
             known = len(self.unwritten)
             out = self._written(lambda: self._write_out(judged, index))
             saved = self._written(lambda: self._save_failure(row, judged))
-            fate = replace(self.fate(row, artifacts, judged, timed), settings=settings)
-            return replace(fate, out=out, saved=saved, notes=(*fate.notes, *self.unwritten[known:]))
+            outcome = self.with_times(row, judged, timed)
+            notes = (*outcome.notes, *self.unwritten[known:])
+            return replace(
+                outcome, artifacts=artifacts, settings=settings, out=out, saved=saved, notes=notes, outputs={}
+            )
 
-    def run_in_turns(self, rows: Sequence[Row], artifacts: Sequence[tuple[Artifact, ...]]) -> list[Fate]:
+    def run_in_turns(self, rows: Sequence[Row], artifacts: Sequence[tuple[Artifact, ...]]) -> list[Outcome]:
         """Judge rows of one problem, interleave the timed launches of the good ones, and judge what these launches
         left.
 
@@ -138,15 +141,21 @@ class Executor:
                 ]
                 self._retire_after(*judged)
         shared = sum(one is not None for one in timed) > 1
-        fates = [self.fate(*of) for of in zip(rows, artifacts, judged, timed, strict=True)]
+        outcomes = [self.with_times(*of) for of in zip(rows, judged, timed, strict=True)]
         return [
-            replace(fate, in_turns=shared and fate.measurement is not None, settings=used)
-            for fate, used in zip(fates, settings, strict=True)
+            replace(
+                outcome,
+                artifacts=built,
+                settings=used,
+                in_turns=shared and outcome.measurement is not None,
+                outputs={},
+            )
+            for outcome, built, used in zip(outcomes, artifacts, settings, strict=True)
         ]
 
     def _sampled(
-        self, launchers: Sequence[Launcher], judged: list[Judged], *, lead: bool
-    ) -> tuple[list[Judged], list[Timed | None]]:
+        self, launchers: Sequence[Launcher], judged: list[Outcome], *, lead: bool
+    ) -> tuple[list[Outcome], list[Timed | None]]:
         """The times of the good ones, interleaved. One whose launch fails, or whose times cannot be true, drops out,
         and the others start again.
         """
@@ -163,7 +172,7 @@ class Executor:
                 good.remove(broken)
         return judged, [found[good.index(n)] if n in good else None for n in range(len(judged))]
 
-    def _timed(self, row: Row, job: Job, arena: Arena, judged: Judged) -> tuple[Judged, Timed | None]:
+    def _timed(self, row: Row, job: Job, arena: Arena, judged: Outcome) -> tuple[Outcome, Timed | None]:
         """The row after its timed launches. ``run`` times a judged launch, ``bench`` the launches after it."""
         if self._request.command is Command.VALIDATE:
             return judged, Timed(judged.stage_ns[-1:]) if judged.stage_ns else None
@@ -245,7 +254,7 @@ class Executor:
             emulation=self._context.emulation if row.choice.device.emulated else None,
         )
 
-    def judge(self, job: Job, arena: Arena) -> Judged:
+    def judge(self, job: Job, arena: Arena) -> Outcome:
         """Run a job once for each fill and repeat that the request wants, and judge it."""
         request = self._request
         validating = request.command is Command.VALIDATE
@@ -267,7 +276,7 @@ class Executor:
             phase=self._context.phase,
         )
 
-    def _rechecked(self, job: Job, arena: Arena, judged: Judged, launcher: Launcher, *, again: bool = True) -> Judged:
+    def _rechecked(self, job: Job, arena: Arena, judged: Outcome, launcher: Launcher, *, again: bool = True) -> Outcome:
         """The judgement after the launches of ``launcher``; a row that has failed stays as it is."""
         if judged.verdict not in _TIMED:
             return judged
@@ -289,7 +298,7 @@ class Executor:
         notes = (*after.notes, note) if note else after.notes
         return replace(after, notes=notes, mistimed=launcher.mistimed or after.mistimed)
 
-    def _retire_after(self, *judged: Judged) -> None:
+    def _retire_after(self, *judged: Outcome) -> None:
         """Replace the worker after a kernel that wrote where it must not."""
         if any(one.verdict is Verdict.OUT_OF_BOUNDS for one in judged):
             self._supervisor.retire()
@@ -308,18 +317,17 @@ class Executor:
 
         return Launcher(run)
 
-    def fate(self, row: Row, artifacts: tuple[Artifact, ...], judged: Judged, timed: Timed | None) -> Fate:
+    def with_times(self, row: Row, judged: Outcome, timed: Timed | None) -> Outcome:
         """The outcome of a row that was judged, with its times if they can be believed."""
-        fate = Fate.of(judged, artifacts)
         if row.choice is not None and row.choice.device.emulated:
             untimed = (UNTIMED,) if self._request.command is Command.BENCH else ()
-            return replace(fate, reasons=(*fate.reasons, *untimed))
+            return replace(judged, reasons=(*judged.reasons, *untimed))
         if judged.verdict not in _TIMED:
-            return fate
+            return judged
         if judged.mistimed:
             reason = Reason(CONTRADICTED, judged.mistimed, "the session's timer is wrong: no time of this row counts")
-            return replace(fate, verdict=Verdict.MISTRUSTED, reasons=(*fate.reasons, reason))
-        return fate if timed is None else replace(fate, measurement=self.measurement(row, timed))
+            return replace(judged, verdict=Verdict.MISTRUSTED, reasons=(*judged.reasons, reason))
+        return judged if timed is None else replace(judged, measurement=self.measurement(row, timed))
 
     def measurement(self, row: Row, timed: Timed) -> Measurement:
         """The times of a row, with its peaks."""
@@ -348,7 +356,7 @@ class Executor:
             self.unwritten.append(f"the tensors could not be written: {fault or type(fault).__name__}")
         return None
 
-    def _write_out(self, judged: Judged, index: int) -> str | None:
+    def _write_out(self, judged: Outcome, index: int) -> str | None:
         if not judged.outputs:
             return None
         outputs, shape = dict(judged.outputs), self._context.dbias_shape
@@ -361,7 +369,7 @@ class Executor:
         write_tensors(path, {name: outputs[name] for name in _TENSORS_KEPT if name in outputs})
         return str(path)
 
-    def _save_failure(self, row: Row, judged: Judged) -> str | None:
+    def _save_failure(self, row: Row, judged: Outcome) -> str | None:
         folder, fill = self._request.save_failures, judged.fill
         if folder is None or judged.verdict in (Verdict.PASSED, Verdict.UNCHECKED) or not judged.outputs or not fill:
             return None
@@ -377,13 +385,13 @@ class Executor:
         return str(path)
 
 
-def _failed(judged: Judged, fault: RowFailed) -> Judged:
+def _failed(judged: Outcome, fault: RowFailed) -> Outcome:
     notes = (*judged.notes, str(fault))
-    return replace(judged, verdict=fault.verdict, notes=notes, log_tail=fault.log or judged.log_tail)
+    return replace(judged, verdict=fault.verdict, notes=notes, log=fault.log or judged.log)
 
 
-def artifacts_of(row: Row, built: Mapping[str, Built]) -> tuple[tuple[Artifact, ...], Fate | None]:
-    """The artifacts of a row's stages, or the Fate of a row whose build failed."""
+def artifacts_of(row: Row, built: Mapping[str, Built]) -> tuple[tuple[Artifact, ...], Outcome | None]:
+    """The artifacts of a row's stages, or the Outcome of a row whose build failed."""
     assert row.plan is not None
     outcomes = [built[order.key] for order in row.orders]
     failed = [o.error for o in outcomes if o.error is not None]
@@ -391,4 +399,4 @@ def artifacts_of(row: Row, built: Mapping[str, Built]) -> tuple[tuple[Artifact, 
         return tuple(o.value for o in outcomes if o.value is not None), None
     error = failed[0]
     verdict = Verdict.BUILD_FAILED if error.exit_code == 6 else Verdict.NOT_RUN
-    return (), Fate(verdict=verdict, artifacts=tuple(o.value for o in outcomes), notes=(error.render(),))
+    return (), Outcome(verdict=verdict, artifacts=tuple(o.value for o in outcomes), notes=(error.render(),))

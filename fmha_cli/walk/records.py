@@ -1,10 +1,10 @@
-"""The Record of a row, from the row and its Fate, and the command line that repeats the row."""
+"""The Record of a row, from the row and its Outcome, and the command line that repeats the row."""
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import isinf
 from typing import Any
 
@@ -12,19 +12,11 @@ from fmha_cli.discovery.builtins import own_options
 from fmha_cli.discovery.registry import Registry
 from fmha_cli.domain.builtin import Use
 from fmha_cli.domain.device import is_emulated
-from fmha_cli.domain.emulation import Executed, Finding
 from fmha_cli.domain.features import FILLS
 from fmha_cli.domain.flags import asks_fill
 from fmha_cli.domain.layer import Layer
-from fmha_cli.domain.plan import Artifact
 from fmha_cli.domain.problem import Problem
-from fmha_cli.domain.protocols import LaunchView
-from fmha_cli.domain.rules import Reason
-from fmha_cli.domain.settings import Settings
-from fmha_cli.domain.verdict import Comparison, Judging, Verdict
-from fmha_cli.execution.judge import Judged
-from fmha_cli.measure.measurement import Measurement
-from fmha_cli.report.counts import compared_counts
+from fmha_cli.execution.outcome import Outcome
 from fmha_cli.report.parts import Inputs, KernelRow, stage_rows
 from fmha_cli.report.record import Record
 from fmha_cli.walk.input_files import ARRAY
@@ -34,55 +26,7 @@ from fmha_cli.walk.rows import Row
 from fmha_cli.walk.sides import options_at
 
 
-@dataclass(frozen=True, kw_only=True)
-class Fate:
-    """The outcome of one row: its verdict, and everything else that was found."""
-
-    verdict: Verdict
-    comparisons: tuple[Comparison, ...] = ()
-    measurement: Measurement | None = None
-    artifacts: tuple[Artifact | None, ...] = ()
-    reasons: tuple[Reason, ...] = ()
-    launches: tuple[LaunchView, ...] = ()
-    notes: tuple[str, ...] = ()
-    log: str | None = None
-    out: str | None = None
-    saved: str | None = None
-    findings: tuple[Finding, ...] | None = None
-    executed: tuple[Executed, ...] | None = None
-    judging: Judging | None = None
-    settings: Settings | None = None
-    peak_bytes: int | None = None
-    in_turns: bool = False
-    """Whether its samples come from rounds that it shared with other rows."""
-
-    @classmethod
-    def of(cls, judged: Judged, artifacts: tuple[Artifact, ...]) -> Fate:
-        """The outcome of a row that was judged."""
-        return cls(
-            verdict=judged.verdict,
-            comparisons=judged.comparisons,
-            artifacts=artifacts,
-            notes=(*judged.remarks, *(judged.first.lines() if judged.first else ()), *judged.notes),
-            peak_bytes=judged.first.peak_bytes if judged.first else None,
-            log=judged.log_tail or None,
-            findings=judged.findings,
-            executed=judged.executed,
-            judging=judged.judging,
-        )
-
-    def beside(self, other: Fate, against: str) -> Fate:
-        """The outcome of an interleaved row; on an emulated device with a note that compares its instructions with the
-        other row's.
-
-        Args:
-            against: the name of the other row.
-        """
-        note = compared_counts(self.executed or (), other.executed or (), against)
-        return self if note is None else replace(self, notes=(*self.notes, note))
-
-
-def record_of(row: Row, fate: Fate, request: Request, registry: Registry, paths: Mapping[str, str]) -> Record:
+def record_of(row: Row, outcome: Outcome, request: Request, registry: Registry, paths: Mapping[str, str]) -> Record:
     """The Record of a row.
 
     Args:
@@ -96,21 +40,21 @@ def record_of(row: Row, fate: Fate, request: Request, registry: Registry, paths:
         repro=repro_line(row.problem, request),
         row=row.key,
         backend=row.asked,
-        verdict=fate.verdict,
-        comparisons=fate.comparisons,
-        measurement=fate.measurement,
-        reasons=(*row.reasons, *fate.reasons),
+        verdict=outcome.verdict,
+        comparisons=outcome.comparisons,
+        measurement=outcome.measurement,
+        reasons=(*row.reasons, *outcome.reasons),
         inputs=Inputs(fill=request.fills[0], fill_seed=request.fill_seed, files=paths),
-        launches=fate.launches,
-        notes=fate.notes,
-        log=fate.log,
-        out=fate.out,
-        saved=fate.saved,
-        findings=fate.findings,
-        executed=fate.executed,
-        judging=fate.judging,
-        settings=fate.settings,
-        peak_bytes=fate.peak_bytes,
+        launches=outcome.launches,
+        notes=outcome.every_note,
+        log=outcome.log,
+        out=outcome.out,
+        saved=outcome.saved,
+        findings=outcome.findings,
+        executed=outcome.executed,
+        judging=outcome.judging,
+        settings=outcome.settings,
+        peak_bytes=outcome.first.peak_bytes if outcome.first else None,
         **({} if row.layer is None else _members_of(row.layer)),
     )
     if row.choice is None or row.plan is None:
@@ -118,7 +62,7 @@ def record_of(row: Row, fate: Fate, request: Request, registry: Registry, paths:
     kernel = row.choice.kernel
     backend = registry.backend(kernel.backend)
     named = request.all_kernels and not row.default
-    times = fate.measurement.stage_medians_ns if fate.measurement else ()
+    times = outcome.measurement.stage_medians_ns if outcome.measurement else ()
     return replace(
         record,
         repro=repro_line(
@@ -130,7 +74,7 @@ def record_of(row: Row, fate: Fate, request: Request, registry: Registry, paths:
         device=row.choice.device.id if row.choice.runnable else None,
         arch=kernel.arch,
         kernel=KernelRow.of(kernel, backend.upstream_name(kernel)),
-        stages=stage_rows(row.plan, fate.artifacts, times),
+        stages=stage_rows(row.plan, outcome.artifacts, times),
         splits=row.plan.splits,
         workspace_bytes=row.plan.workspace_bytes,
         dropout_stream=backend.dropout_stream if row.problem.dropout else None,

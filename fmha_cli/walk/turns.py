@@ -8,13 +8,15 @@ from separate samples.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
+from dataclasses import replace
 
 from fmha_cli.domain.errors import ExitCode
+from fmha_cli.execution.outcome import Outcome
 from fmha_cli.measure.ab import ab_ratios
 from fmha_cli.measure.compare import Ratio
 from fmha_cli.measure.stats import median
+from fmha_cli.report.counts import compared_counts
 from fmha_cli.report.record import Record
-from fmha_cli.walk.records import Fate
 from fmha_cli.walk.rows import Row
 
 
@@ -26,16 +28,21 @@ def turns_of(rows: Sequence[Row]) -> list[list[int]]:
     return list(groups.values())
 
 
-def beside(rows: Sequence[Row], fates: Sequence[Fate]) -> list[Fate]:
+def beside(rows: Sequence[Row], outcomes: Sequence[Outcome]) -> list[Outcome]:
     """The outcomes of interleaved rows; on an emulated device each has a note that compares its instructions with the
     other row's.
     """
     mutual = rows[0].asked is None
     others = [1 - n if mutual else 0 for n in range(len(rows))]
     return [
-        fate if n == other else fate.beside(fates[other], rows[other].short)
-        for n, (fate, other) in enumerate(zip(fates, others, strict=True))
+        outcome if n == other else _counted(outcome, outcomes[other], rows[other].short)
+        for n, (outcome, other) in enumerate(zip(outcomes, others, strict=True))
     ]
+
+
+def _counted(outcome: Outcome, other: Outcome, against: str) -> Outcome:
+    note = compared_counts(outcome.executed or (), other.executed or (), against)
+    return outcome if note is None else replace(outcome, notes=(*outcome.notes, note))
 
 
 def ratios_of(

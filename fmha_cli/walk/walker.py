@@ -14,6 +14,7 @@ from fmha_cli.domain.verdict import Verdict
 from fmha_cli.execution.cases import Cases
 from fmha_cli.execution.demand import shortage
 from fmha_cli.execution.journal import Journal
+from fmha_cli.execution.outcome import Outcome
 from fmha_cli.measure.compare import Regret
 from fmha_cli.measure.roofline import PeakKind, impossible
 from fmha_cli.oracle.dropout import STREAMS
@@ -28,7 +29,7 @@ from fmha_cli.walk.input_files import InputFiles, fitted
 from fmha_cli.walk.journals import keys_of
 from fmha_cli.walk.origin import Origin, now
 from fmha_cli.walk.peaks import PeakBook
-from fmha_cli.walk.records import Fate, record_of
+from fmha_cli.walk.records import record_of
 from fmha_cli.walk.request import Command, Context
 from fmha_cli.walk.revision import Revision
 from fmha_cli.walk.rows import Row
@@ -133,34 +134,36 @@ class Walker:
         row = self.rows[index]
         self.progress(len(self.records), len(self.rows), row.problem.repro())
         self._planned([index])
-        fate = self._fate(row, built, index)
-        self._keep_compared({index: replace(fate, notes=(*fate.notes, *notes))})
+        outcome = self._outcome(row, built, index)
+        self._keep_compared({index: replace(outcome, notes=(*outcome.notes, *notes))})
 
-    def _fate(self, row: Row, built: Mapping[str, Built], index: int) -> Fate:
+    def _outcome(self, row: Row, built: Mapping[str, Built], index: int) -> Outcome:
         if row.choice is None:
-            return Fate(verdict=row.unserved)
+            return Outcome(verdict=row.unserved)
         if self.request.dry_run:
             stages = " then ".join(stage.kernel.name for stage in row.plan.stages) if row.plan else ""
-            return Fate(verdict=Verdict.NOT_RUN, notes=(f"dry run: would build and run {stages}",))
+            return Outcome(verdict=Verdict.NOT_RUN, notes=(f"dry run: would build and run {stages}",))
         artifacts, failed = artifacts_of(row, built)
         if failed is not None:
             return failed
         if not row.choice.runnable:
             note = f"no device here accepts {row.choice.kernel.arch}; the kernel was built"
-            return Fate(verdict=Verdict.NOT_RUN, artifacts=artifacts, notes=(note,))
+            return Outcome(verdict=Verdict.NOT_RUN, artifacts=artifacts, notes=(note,))
         return self._believed(row, self.executor.run(row, artifacts, index))
 
-    def _believed(self, row: Row, fate: Fate) -> Fate:
+    def _believed(self, row: Row, outcome: Outcome) -> Outcome:
         """Distrust a time below the roofline floor, after the peak was measured ``PEAK_TRIES`` times more."""
-        measured, tries = fate.measurement, PEAK_TRIES
+        measured, tries = outcome.measurement, PEAK_TRIES
         if measured is None:
-            return fate
+            return outcome
         while reason := impossible(measured.samples_ns, measured.floor):
             # a data sheet does not change
             if not tries or (measured.floor is not None and measured.floor.kind is PeakKind.SPEC):
-                return replace(fate, measurement=measured, verdict=Verdict.MISTRUSTED, reasons=(*fate.reasons, reason))
+                return replace(
+                    outcome, measurement=measured, verdict=Verdict.MISTRUSTED, reasons=(*outcome.reasons, reason)
+                )
             measured, tries = replace(measured, floor=self.book.floor_again(row)), tries - 1
-        return replace(fate, measurement=measured)
+        return replace(outcome, measurement=measured)
 
     def _together(self, indices: Sequence[int], built: Mapping[str, Built]) -> None:
         """Run one row, or several interleaved rows. Rows that cannot be interleaved, and one that is left alone, run by
@@ -186,26 +189,26 @@ class Walker:
         self.progress(len(self.records), len(self.rows), rows[0].problem.repro())
         self._planned(list(turns))
         try:
-            fates = self.executor.run_in_turns(rows, list(turns.values()))
+            outcomes = self.executor.run_in_turns(rows, list(turns.values()))
         except MemoryError as fault:
             reason = shortage(fault, f"{len(rows)} sets of inputs and outputs")
             if rows[0].asked is not None:  # apart, their times still say something
                 for index in turns:
                     self._single(index, built, f"timed by itself: {reason.text}")
                 return
-            fates = [Fate(verdict=Verdict.OUT_OF_MEMORY, artifacts=a, reasons=(reason,)) for a in turns.values()]
-        fates = [self._believed(row, fate) for row, fate in zip(rows, fates, strict=True)]
-        self._keep_compared(dict(zip(turns, beside(rows, fates), strict=True)))
+            outcomes = [Outcome(verdict=Verdict.OUT_OF_MEMORY, artifacts=a, reasons=(reason,)) for a in turns.values()]
+        outcomes = [self._believed(row, outcome) for row, outcome in zip(rows, outcomes, strict=True)]
+        self._keep_compared(dict(zip(turns, beside(rows, outcomes), strict=True)))
 
-    def _keep_compared(self, fates: Mapping[int, Fate]) -> None:
+    def _keep_compared(self, outcomes: Mapping[int, Outcome]) -> None:
         """Keep the records of rows that ran, each with its ratio to the row that it is compared with."""
-        done = {index: self._record(self.rows[index], fate) for index, fate in fates.items()}
-        shared = {index for index, fate in fates.items() if fate.in_turns and fate.measurement is not None}
+        done = {index: self._record(self.rows[index], outcome) for index, outcome in outcomes.items()}
+        shared = {index for index, outcome in outcomes.items() if outcome.in_turns and outcome.measurement is not None}
         ratios = ratios_of(list(done), self.rows, {**self.records, **done}, shared)
         self._keep({index: replace(record, ab=ratios.get(index)) for index, record in done.items()})
 
-    def _record(self, row: Row, fate: Fate) -> Record:
-        record = record_of(row, fate, self.request, self.registry, sources_of(row.problem, self.files))
+    def _record(self, row: Row, outcome: Outcome) -> Record:
+        record = record_of(row, outcome, self.request, self.registry, sources_of(row.problem, self.files))
         key = replace(row.problem, lse=False, splits=0, deterministic=False)
         record = replace(record, notes=(*record.notes, *self.input_notes.get(key, ())))
         record = self.origin.stamped(record, self.started.get(row.key))
@@ -254,8 +257,8 @@ class Walker:
 
     def complete(self) -> tuple[Record, ...]:
         """One record for every row: rows that did not run are NOT_RUN."""
-        fate = Fate(verdict=Verdict.NOT_RUN, notes=("interrupted before this row was done",))
-        out = tuple(self.records.get(i) or self._record(row, fate) for i, row in enumerate(self.rows))
+        outcome = Outcome(verdict=Verdict.NOT_RUN, notes=("interrupted before this row was done",))
+        out = tuple(self.records.get(i) or self._record(row, outcome) for i, row in enumerate(self.rows))
         if len(out) != len(self.rows):
             raise InternalError(f"{len(self.rows)} rows were planned, {len(out)} came out")
         return out

@@ -13,9 +13,10 @@ from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.verdict import Verdict
 from fmha_cli.execution.arena import Arena
 from fmha_cli.execution.job import Job
-from fmha_cli.execution.judge import Judged, JudgePolicy, judge, recheck
+from fmha_cli.execution.judge import JudgePolicy, judge, recheck
 from fmha_cli.execution.layout import layout_of
 from fmha_cli.execution.negated import negated, negated_inputs
+from fmha_cli.execution.outcome import Outcome
 from fmha_cli.execution.supervisor import Supervisor
 from fmha_cli.oracle.fills import fill
 from tests.support.fakes.modelled_backend import ENTRY, Slip, modelled_plan
@@ -37,7 +38,7 @@ PROBLEMS = [
 
 
 @contextmanager
-def judged_once(supervisor: Supervisor, flags: str, slip: Slip = Slip.NONE) -> Iterator[tuple[Job, Arena, Judged]]:
+def judged_once(supervisor: Supervisor, flags: str, slip: Slip = Slip.NONE) -> Iterator[tuple[Job, Arena, Outcome]]:
     plan = modelled_plan(Problem.from_cli(flags), slip)
     job = Job(entry=ENTRY, device=DEVICE, plan=plan, artifacts=())
     with Arena(layout_of(plan.problem, plan.workspaces)) as arena:

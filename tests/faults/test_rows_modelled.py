@@ -9,7 +9,8 @@ from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.verdict import Verdict
 from fmha_cli.execution.cases import Cases
 from fmha_cli.execution.job import Job
-from fmha_cli.execution.judge import Judged, JudgePolicy
+from fmha_cli.execution.judge import JudgePolicy
+from fmha_cli.execution.outcome import Outcome
 from fmha_cli.execution.supervisor import Supervisor
 from fmha_cli.oracle import budgets
 from fmha_cli.oracle.fills import fill
@@ -28,7 +29,7 @@ def row(
     deterministic: bool = False,
     policy: JudgePolicy = CLOSE,
     oracle_s: float = 10.0,
-) -> Judged:
+) -> Outcome:
     plan = modelled_plan(Problem.from_cli(flags), slip, deterministic=deterministic)
     job = Job(entry=ENTRY, device=DEVICE, plan=plan, artifacts=())
     shared = Cases(lambda problem, kind: fill(problem, kind, 0), oracle_s=oracle_s)

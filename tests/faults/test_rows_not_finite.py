@@ -9,7 +9,8 @@ from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.verdict import Comparison, Verdict
 from fmha_cli.execution.cases import Cases
 from fmha_cli.execution.job import Job
-from fmha_cli.execution.judge import Judged, JudgePolicy
+from fmha_cli.execution.judge import JudgePolicy
+from fmha_cli.execution.outcome import Outcome
 from fmha_cli.execution.supervisor import Supervisor
 from fmha_cli.oracle.fills import fill
 from fmha_cli.oracle.finite import nonfinite_elements
@@ -38,7 +39,7 @@ def honest(problem: Problem, inputs: Inputs) -> tuple[Array, Array, Comparison]:
     return got.o, got.lse, compare(problem, got.o, got.lse, forward(problem, inputs))
 
 
-def row(any_supervisor: Supervisor, inputs: Inputs, slip: Slip = Slip.NONE, oracle_s: float = 10.0) -> Judged:
+def row(any_supervisor: Supervisor, inputs: Inputs, slip: Slip = Slip.NONE, oracle_s: float = 10.0) -> Outcome:
     plan = modelled_plan(Problem.from_cli(FLAGS.format("fp16")), slip)
     shared = Cases(lambda problem, kind: inputs, oracle_s=oracle_s)
     job = Job(entry=ENTRY, device=DEVICE, plan=plan, artifacts=())

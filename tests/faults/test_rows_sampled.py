@@ -15,7 +15,8 @@ from fmha_cli.execution import trial as trial_module
 from fmha_cli.execution.cases import Case, Cases
 from fmha_cli.execution.checks import Outputs, compared
 from fmha_cli.execution.job import Job
-from fmha_cli.execution.judge import Judged, JudgePolicy
+from fmha_cli.execution.judge import JudgePolicy
+from fmha_cli.execution.outcome import Outcome
 from fmha_cli.execution.supervisor import Supervisor
 from fmha_cli.oracle.fills import fill
 from fmha_cli.oracle.reference import Reference
@@ -28,13 +29,13 @@ SAMPLED = JudgePolicy(fills=("normal", "coded"), repeats=2, timeout=60.0)
 
 def row(
     any_supervisor: Supervisor, slip: Slip = Slip.NONE, flags: str = FLAGS, policy: JudgePolicy = SAMPLED, **how: object
-) -> Judged:
+) -> Outcome:
     job = Job(entry=ENTRY, device=DEVICE, plan=modelled_plan(Problem.from_cli(flags), slip), artifacts=())
     cases = Cases(lambda problem, kind: fill(problem, kind, 0), **({"oracle_s": 1e-9} | how))  # type: ignore[arg-type]
     return judged(any_supervisor, job, policy, cases)
 
 
-def rows_of(found: Judged) -> dict[str, tuple[int, int | None]]:
+def rows_of(found: Outcome) -> dict[str, tuple[int, int | None]]:
     checks = [dict(one.checks)["o"] for one in found.comparisons]
     return {check.fill: (check.rows, check.rows_total) for check in checks}
 

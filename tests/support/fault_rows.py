@@ -15,8 +15,9 @@ from fmha_cli.domain.protocols import BuildContext
 from fmha_cli.execution.arena import Arena
 from fmha_cli.execution.cases import Cases
 from fmha_cli.execution.job import Job
-from fmha_cli.execution.judge import Judged, JudgePolicy, judge
+from fmha_cli.execution.judge import JudgePolicy, judge
 from fmha_cli.execution.layout import layout_of
+from fmha_cli.execution.outcome import Outcome
 from fmha_cli.execution.supervisor import Supervisor
 from fmha_cli.oracle.fills import fill
 from tests.support.fakes import c_backend
@@ -54,7 +55,7 @@ def c_job(library: Artifact, deed: Deed, flags: str = TINY) -> Job:
     return Job(entry=c_backend.ENTRY, device=DEVICE, plan=plan, artifacts=(library,))
 
 
-def judged(supervisor: Supervisor, job: Job, policy: JudgePolicy = CLOSE, shared: Cases | None = None) -> Judged:
+def judged(supervisor: Supervisor, job: Job, policy: JudgePolicy = CLOSE, shared: Cases | None = None) -> Outcome:
     """One row, judged with gaps in its arena."""
     with Arena(layout_of(job.plan.problem, job.plan.workspaces, gaps=True)) as arena:
         return judge(supervisor, job, arena, shared or cases(), policy)

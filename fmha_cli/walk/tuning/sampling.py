@@ -11,11 +11,11 @@ from fmha_cli.domain.plan import Artifact, Workspace
 from fmha_cli.domain.verdict import Verdict
 from fmha_cli.execution.arena import Arena
 from fmha_cli.execution.demand import shortage
+from fmha_cli.execution.outcome import Outcome
 from fmha_cli.measure.sampling import StopReason
 from fmha_cli.tuning.search import Spent
 from fmha_cli.walk.builds import Built
 from fmha_cli.walk.execute import Executor, artifacts_of
-from fmha_cli.walk.records import Fate
 from fmha_cli.walk.request import Context
 from fmha_cli.walk.rows import Row
 from fmha_cli.walk.settings import settings_of
@@ -30,14 +30,14 @@ class Contender:
     """A candidate that was built.
 
     Attributes:
-        fate: its verdict; a candidate that fails later gets another one.
+        outcome: its verdict; a candidate that fails later gets another one.
         launch: launches it; None if it may not be chosen.
         launches: the samples so far, nanoseconds per launch and stage.
     """
 
     row: Row
     artifacts: tuple[Artifact, ...]
-    fate: Fate
+    outcome: Outcome
     launch: Launcher | None = None
     launches: list[tuple[int, ...]] = field(default_factory=list)
     warmup: int = 0
@@ -68,21 +68,22 @@ class Ring:
         assert row.plan is not None
         if not row.choice.runnable:
             note = f"no device here accepts {row.choice.kernel.arch}; the kernel was built"
-            return Contender(row, artifacts, Fate(verdict=Verdict.NOT_RUN, artifacts=artifacts, notes=(note,)))
+            return Contender(row, artifacts, Outcome(verdict=Verdict.NOT_RUN, artifacts=artifacts, notes=(note,)))
         job = self.executor.job(row, artifacts, settings_of(row, artifacts, self.context))
         try:
             if row.plan.workspaces not in self.arenas:
                 self.arenas[row.plan.workspaces] = self.stack.enter_context(self.executor.arena(job))
         except MemoryError as fault:
             reason = shortage(fault, "inputs, outputs and reference")
-            fate = Fate(verdict=Verdict.OUT_OF_MEMORY, artifacts=artifacts, reasons=(reason,))
-            return Contender(row, artifacts, fate)
+            outcome = Outcome(verdict=Verdict.OUT_OF_MEMORY, artifacts=artifacts, reasons=(reason,))
+            return Contender(row, artifacts, outcome)
         arena = self.arenas[row.plan.workspaces]
-        fate = self.executor.fate(row, artifacts, self.executor.judge(job, arena), None)
-        good = fate.verdict in GOOD
-        if fate.verdict is Verdict.OUT_OF_BOUNDS:
+        judged = self.executor.with_times(row, self.executor.judge(job, arena), None)
+        outcome = replace(judged, artifacts=artifacts, outputs={})
+        good = outcome.verdict in GOOD
+        if outcome.verdict is Verdict.OUT_OF_BOUNDS:
             self.context.supervisor.retire()
-        return Contender(row, artifacts, fate, self.executor.launcher(job, arena, row) if good else None)
+        return Contender(row, artifacts, outcome, self.executor.launcher(job, arena, row) if good else None)
 
     def __enter__(self) -> Ring:
         return self
@@ -123,7 +124,7 @@ class KernelSampler:
         return [sum(stages) for stages in launches]
 
     def _fail(self, one: Contender, verdict: Verdict, note: str) -> Sequence[int]:
-        one.fate, one.launch = replace(one.fate, verdict=verdict, notes=(*one.fate.notes, note)), None
+        one.outcome, one.launch = replace(one.outcome, verdict=verdict, notes=(*one.outcome.notes, note)), None
         one.launches.clear()
         return ()
 

@@ -149,10 +149,10 @@ def _contended(course: Course, one: Contender) -> dict[str, Any]:
     place = next((place for place, other in enumerate(course.good) if other is one), None)
     rounds = course.found.rounds if course.found is not None else ()
     return {
-        "verdict": one.fate.verdict,
+        "verdict": one.outcome.verdict,
         "samples": len(totals),
         "level_ns": level(totals) if totals else None,
         "rounds": sum(place in arms for arms in rounds),
-        "reasons": one.fate.reasons,
-        "notes": one.fate.notes,
+        "reasons": one.outcome.reasons,
+        "notes": one.outcome.every_note,
     }

@@ -267,7 +267,7 @@ class _Tuner:
                 for one in course.contenders:
                     times = timed(one, whole=course.found is not None)
                     if times is not None:
-                        one.fate = replace(one.fate, measurement=executor.measurement(one.row, times))
+                        one.outcome = replace(one.outcome, measurement=executor.measurement(one.row, times))
 
     def _confirmed(self, course: Course, default: Row, best: Row, good: int) -> Confirmation:
         if best.default:
@@ -317,7 +317,7 @@ class _Tuner:
         request = replace(self.asked.request, all_kernels=True)  # as the rows of bench --all-kernels
         records = []
         for one in course.contenders:
-            record = self.origin.stamped(record_of(one.row, one.fate, request, self.context.registry, {}), None)
+            record = self.origin.stamped(record_of(one.row, one.outcome, request, self.context.registry, {}), None)
             if one.row.choice is not None:
                 record = replace(record, row=self.notes.row_of(number, one.row.choice.kernel.digest))
             records.append(record)
