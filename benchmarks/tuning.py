@@ -28,6 +28,7 @@ from statistics import mean, median
 from typing import Any
 
 from fmha_cli.discovery.registry import build_registry
+from fmha_cli.domain.phases import Voice
 from fmha_cli.domain.problem import Problem
 from fmha_cli.execution.supervisor import Supervisor
 from fmha_cli.measure.roofline import CacheState
@@ -104,7 +105,7 @@ class Bench:
         self.registry = build_registry()
         self.supervisor = stack.enter_context(Supervisor())
         self.found = probe_backends(self.registry, [self.registry.backend("cpu")], self.supervisor)
-        self.building = build_context(self.request, lambda text: print(text, file=sys.stderr))
+        self.building = build_context(self.request, Voice(lambda text: print(text, file=sys.stderr)))
 
     def measure(self, number: int, problem: Problem, *, exhaustive: bool) -> dict[str, Any]:
         """The row of one shape."""

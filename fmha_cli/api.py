@@ -45,7 +45,7 @@ from fmha_cli.domain.kernel import Algorithm, Family, KernelSpec
 from fmha_cli.domain.mask import Mask, MaskKind
 from fmha_cli.domain.measuring import Canary, PeakLoops, Tunable
 from fmha_cli.domain.passes import TwoPasses
-from fmha_cli.domain.phases import Tell, silent
+from fmha_cli.domain.phases import Tell, Voice, silent
 from fmha_cli.domain.plan import Artifact, Plan, Stage, Workspace
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.protocols import Backend, BoundTensor, BuildContext, HostSession, Remarking, Session
@@ -232,18 +232,15 @@ def run(
         KeyboardInterrupt: the user interrupted.
     """
     from fmha_cli.walk.given_arrays import given_tensors, merged, request_with
-    from fmha_cli.walk.run import run_points
+    from fmha_cli.walk.run import Run
 
     try:
         given, texts = given_tensors(merged(tensors or {}, files or {}))
         request = request_with(options, texts)
-        outcome = run_points(problems, request, registry or build_registry(), given=given, phase=phase)
+        return Run(problems, request, registry or build_registry(), given=given, voice=Voice(phase=phase)).records()
     except UsageError as fault:
         in_python(fault)
         raise
-    if outcome.interrupted:
-        raise KeyboardInterrupt
-    return outcome.records
 
 
 def attention(q: object, k: object, v: object = None, **options: Any) -> Attention:

@@ -12,7 +12,7 @@ from fmha_cli.domain.errors import FmhaError
 from fmha_cli.domain.plan import Plan
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.protocols import Backend
-from fmha_cli.walk.dry_run import dry_fates
+from fmha_cli.walk.dry_run import dry_outcomes
 from fmha_cli.walk.request import Command, Request
 from fmha_cli.walk.rows import plan_rows
 from nvidia_check.budget import Budget
@@ -104,17 +104,17 @@ def launches(
         for row in plan_rows([Problem.from_cli(w.flags)], replace(request, kernel=w.kernel or None), registry, found)
     ]
     try:
-        fates, _ = dry_fates(rows, request, registry)
+        outcomes, _ = dry_outcomes(rows, request, registry)
     except FmhaError as fault:
         for w in ready:
             out[w.name].why = f"dry run: {fault.what}"
         return list(out.values())
-    for w, fate in zip(ready, fates, strict=True):
+    for w, outcome in zip(ready, outcomes, strict=True):
         result = out[w.name]
-        result.verdict = fate.verdict.value
-        result.families = [launch.family for launch in fate.launches]
-        grids = [list(launch.grid) for launch in fate.launches]
-        result.why = "dry run: as far as the launch" if grids else "; ".join(fate.notes)
+        result.verdict = outcome.verdict.value
+        result.families = [launch.family for launch in outcome.launches]
+        grids = [list(launch.grid) for launch in outcome.launches]
+        result.why = "dry run: as far as the launch" if grids else "; ".join(outcome.notes)
         result.figures = {"grids": grids}
         if grids and tuple(result.families) != w.families:
             result.verdict, result.why = "WRONG", f"{', '.join(w.families)} expected, not {', '.join(result.families)}"

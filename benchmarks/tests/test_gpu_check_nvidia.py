@@ -44,7 +44,7 @@ from fmha_cli.domain.plan import Plan
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.verdict import Verdict
 from fmha_cli.walk.request import Command, Request
-from fmha_cli.walk.run import run_points
+from fmha_cli.walk.run import Run
 from tools.result_data import read_json
 
 EVERY = [(subject, case) for subject in KNOWN for case in subject.cases]
@@ -91,7 +91,7 @@ def test_every_case_on_the_device(subject: Subject, case: CheckCase, shared_cach
         if isinstance(plan, str):
             pytest.skip(plan)
         request = replace(request, kernel=plan.stages[0].kernel.name)
-    for record in run_points([Problem.from_cli(case.flags)], request, build_registry()).records:
+    for record in Run([Problem.from_cli(case.flags)], request, build_registry()).records():
         assert record.verdict is Verdict.PASSED, record.notes
         assert tuple(stage.family for stage in record.stages) == case.families
 

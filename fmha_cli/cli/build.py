@@ -23,11 +23,12 @@ from fmha_cli.cli.options import (
     TIMEOUT,
 )
 from fmha_cli.domain.errors import EnvironmentProblem, ExitCode, FmhaError, KernelFailure, UnsupportedError, UsageError
+from fmha_cli.domain.phases import Voice
 
 if TYPE_CHECKING:
     from fmha_cli.cli.console import Console
     from fmha_cli.domain.plan import Artifact, Stage
-    from fmha_cli.walk.builds import Built
+    from fmha_cli.walk.builds import BuildOutcome
 
 COMPILE_TIMEOUT = TIMEOUT.says("Seconds for one compile [default: 600]")
 SETS = ("profile", "filter", "family")
@@ -49,7 +50,7 @@ def build(call: Call) -> int:
         call.output.document(kernels_document(request.arch, entries))
         return int(ExitCode.OK)
     with call.console.progress("build") as progress:
-        context = replace(build_context(request, call.console.say, progress.phase), timeout=request.timeout)
+        context = replace(build_context(request, Voice(call.console.say, progress.phase)), timeout=request.timeout)
         built = build_stages(stages, registry, context, progress, _Teller(call.console, len(stages)))
     outcomes = [_outcome(built[stage.kernel.digest]) for stage in stages]
     entries = [
@@ -73,7 +74,7 @@ WEIGHT = (
 """Exit codes that a build may end with, the heaviest last (contract, section 6)."""
 
 
-def _outcome(built: Built) -> Artifact | FmhaError:
+def _outcome(built: BuildOutcome) -> Artifact | FmhaError:
     found = built.error or built.value
     assert found is not None  # an outcome holds a value or an error
     return found
@@ -87,7 +88,7 @@ class _Teller:
         self.total = total
         self.done = 0
 
-    def __call__(self, built: Built) -> None:
+    def __call__(self, built: BuildOutcome) -> None:
         self.done += 1
         if self.total == 1 or isinstance(built.error, EnvironmentProblem | UnsupportedError):
             return  # the summary groups them

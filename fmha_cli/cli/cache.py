@@ -14,6 +14,7 @@ from fmha_cli.cli.command import Argument, Command, CommandSet, Opt
 from fmha_cli.cli.options import ARCH, BACKEND, BUILDING, CACHE_DIR, DRY_RUN, OFFLINE, ROWS
 from fmha_cli.domain.errors import EmptySelection, ExitCode, UsageError
 from fmha_cli.domain.flags import DIGITS, FlagKind
+from fmha_cli.domain.phases import Voice
 from fmha_cli.domain.protocols import Keyed
 from fmha_cli.toolchain.cache.key import BuildKind
 
@@ -138,7 +139,7 @@ def why(call: Call) -> int:
     backend = call.registry.backend(kernel.backend)
     key = None
     if isinstance(backend, Keyed):
-        key = backend.cache_key(Stage(kernel), build_context(request_of(call), call.console.say))
+        key = backend.cache_key(Stage(kernel), build_context(request_of(call), Voice(call.console.say)))
     if not isinstance(key, BuildKey):
         raise UsageError(f"backend {kernel.backend} does not expose its cache keys", code="E015", where=kernel.name)
     return _show(call, layout, explain_key(layout, key))

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TextIO, TypeVar
 
 from fmha_cli.cli.output import silence
 from fmha_cli.cli.terminal import terminal_width
+from fmha_cli.domain.phases import Voice
 from fmha_cli.report.escaping import escaped, printable
 
 if TYPE_CHECKING:
@@ -60,6 +61,10 @@ class Console:
         """A detail; shown with ``-v`` only."""
         if self.verbose:
             self._write(escaped(text))
+
+    def voice(self, line: ProgressLine) -> Voice:
+        """What is said during long work, here and on its line."""
+        return Voice(self.say, line.phase)
 
     def warn(self, text: str) -> None:
         """A warning; shown even with ``-q``."""

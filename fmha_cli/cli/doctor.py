@@ -149,17 +149,17 @@ def _tiny(call: Call, name: str) -> str:
     """Run the tiny problem, and return the result in one line. Raises FmhaError: every dtype is refused, or the row did
     not pass."""
     from fmha_cli.domain.errors import KernelFailure, UnsupportedError
+    from fmha_cli.domain.phases import Voice
     from fmha_cli.domain.problem import Problem
     from fmha_cli.domain.verdict import Verdict
     from fmha_cli.walk.request import Request
-    from fmha_cli.walk.run import run_points
+    from fmha_cli.walk.run import Run
 
     timeout, root = call.settings.number("timeout", 120.0), call.settings.text("cache_dir")
     request = Request(backend=name, timeout=timeout, cache_root=root, argv=call.argv)
     for dtype in DTYPES:
         problem = Problem.from_cli((*TINY, "--dtype", dtype))
-        outcome = run_points((problem,), request, call.registry, notify=call.console.detail)
-        record = outcome.records[0]
+        (record,) = Run((problem,), request, call.registry, voice=Voice(call.console.detail)).records()
         if record.verdict is Verdict.UNSUPPORTED:
             continue
         if record.verdict is not Verdict.PASSED:

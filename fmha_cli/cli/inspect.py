@@ -30,6 +30,7 @@ from fmha_cli.cli.settings import FLAG
 from fmha_cli.domain.device import is_emulated
 from fmha_cli.domain.errors import EnvironmentProblem, ExitCode, FmhaError, KernelFailure, UnsupportedError, UsageError
 from fmha_cli.domain.flags import BY_KEY, FlagKind
+from fmha_cli.domain.phases import Voice
 
 if TYPE_CHECKING:
     from fmha_cli.domain.kernel import KernelSpec
@@ -203,7 +204,7 @@ def _executed(call: Call) -> int:
     from fmha_cli.cli.asked import request_of
     from fmha_cli.cli.points import one_problem
     from fmha_cli.report.documents.executed import executed_document
-    from fmha_cli.walk.run import run_points
+    from fmha_cli.walk.run import Run
 
     problem = one_problem(call)
     request = replace(request_of(call), kernel=call.argument("kernel"))
@@ -212,12 +213,8 @@ def _executed(call: Call) -> int:
         help = "--device emu:ARCH; `fmha devices` lists the ones that are installed"
         raise UsageError(what, code="Z005", where="--device", help=help)
     with call.console.progress("run") as progress:
-        outcome = run_points(
-            (problem,), request, call.registry, notify=call.console.say, progress=progress, phase=progress.phase
-        )
-    (record,) = outcome.records
-    if outcome.interrupted:
-        raise KeyboardInterrupt
+        progress(0, 1, problem.repro())
+        (record,) = Run((problem,), request, call.registry, voice=call.console.voice(progress)).records()
     if not record.executed:
         raise _nothing(record)
     call.output.document(executed_document(problem, record))
@@ -235,7 +232,7 @@ def _context(call: Call, compiler: str | None = None) -> BuildContext:
     from fmha_cli.cli.asked import request_of
     from fmha_cli.walk.builds import build_context
 
-    context = build_context(request_of(call), call.console.say)
+    context = build_context(request_of(call), Voice(call.console.say))
     return context if compiler is None else replace(context, options={**context.options, "compiler": compiler})
 
 

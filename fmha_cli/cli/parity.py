@@ -57,7 +57,7 @@ def parity(call: Call) -> int:
     from fmha_cli.parity.outcome import exit_code_of
     from fmha_cli.parity.suite import load_suite
     from fmha_cli.report.parts import environment
-    from fmha_cli.walk.walker import StopWalk
+    from fmha_cli.report.target import Unread
 
     # Only results are compared, so the peaks of this machine need not be measured.
     request = replace(request_of(call), backend=call.settings.text("backend") or BACKEND, peak="spec")
@@ -93,16 +93,14 @@ def parity(call: Call) -> int:
         if call.output.streams:
             call.output.row(row_dict(row))
             if call.output.gone:
-                raise StopWalk
+                raise Unread
         else:
             rows.append(row_dict(row))
 
     with call.console.progress("parity") as progress:
         try:
-            done = compare(
-                cases, setup, on_row=on_row, notify=call.console.say, progress=progress, phase=progress.phase
-            )
-        except StopWalk:  # nobody reads the rows any more
+            done = compare(cases, setup, on_row=on_row, progress=progress, voice=call.console.voice(progress))
+        except Unread:  # nobody reads the rows any more
             return int(exit_code_of(seen))
     if not call.output.streams:
         call.output.document(parity_document(suite, rows, binaries, environment(done.availability)))

@@ -279,7 +279,7 @@ def _carry_out(call: Call, spec: Spec, make_folder: Callable[[], Path]) -> int:
                 end=math.inf if limit is None else start + limit,
             )
             done = driver.go(opened.past)
-            delivery.all(done.records, opened.found, place_effects(opened.plan, done))
+            delivery.all(done.records, place_effects(opened.plan, done))
     finally:
         if not begun and not (folder / "journal.jsonl").exists():
             remove(folder)  # nothing was planned, so nothing can be resumed

@@ -13,15 +13,19 @@ from fmha_cli.domain.verdict import Verdict, exit_code_of
 from fmha_cli.measure.compare import Speed
 from fmha_cli.report.form import Format
 from fmha_cli.report.record import Record
+from fmha_cli.report.target import Unread
 from fmha_cli.walk.request import Command
 
 if TYPE_CHECKING:
     from fmha_cli.cli.points import Point
+    from fmha_cli.cli.progress import ProgressLine
     from fmha_cli.domain.device import Availability
     from fmha_cli.report.places import PlaceEffect
     from fmha_cli.results.keeping import Keeper
+    from fmha_cli.walk.events import Ended
     from fmha_cli.walk.head_start import HeadStart
-    from fmha_cli.walk.run import Outcome
+    from fmha_cli.walk.rows import Row
+    from fmha_cli.walk.run import Run
 
 
 def walk_points(call: Call) -> int:
@@ -41,45 +45,73 @@ def walk_points(call: Call) -> int:
     if call.settings.on("dry_run"):
         return dry_run(call, points)
     with HeadStart() as ahead:
-        return _walked(call, points, ahead)
+        return _walk(call, points, ahead)
 
 
-def _walked(call: Call, points: Sequence[Point], ahead: HeadStart) -> int:
+def _walk(call: Call, points: Sequence[Point], ahead: HeadStart) -> int:
     from fmha_cli.cli.asked import request_of
-    from fmha_cli.walk.run import run_points
+    from fmha_cli.walk.run import Run
 
-    request = request_of(call, Command(call.command))
     delivery = Delivery(call, keeper_of(call))
     with delivery, call.console.progress(call.command) as progress:
-        outcome = run_points(
+        run = Run(
             [point.problem for point in points],
-            request,
+            request_of(call, Command(call.command)),
             call.registry,
             layers=[point.layer for point in points],
             tuned=tuned_of(call),
-            on_found=delivery.found,
-            on_record=delivery.record,
-            deliver=delivery.outcome,
-            notify=call.console.say,
-            progress=progress,
-            phase=progress.phase,
-            ahead=ahead,
+            worker=ahead.take(),
+            voice=call.console.voice(progress),
         )
+        ended = _deliver(run, delivery, progress)
     if call.output.gone and call.output.streams:
         return int(exit_code(delivery.streamed, interrupted=False))  # nobody reads: the rows so far, and no word
     if delivery.failed is not None:
-        raise delivery.resumable(outcome.journal)
+        raise delivery.resumable(ended.journal)
     if call.settings.on("plot"):
-        _plot(call, outcome.records)
-    if outcome.interrupted:
+        _plot(call, ended.records)
+    if ended.interrupted:
         call.console.error("interrupted")
-        if outcome.journal is not None:
-            call.console.error(f"  = help: `{resume_line(call.argv, outcome.journal)}` continues")
-    for text in outcome.unwritten:
+        if ended.journal is not None:
+            call.console.error(f"  = help: `{resume_line(call.argv, ended.journal)}` continues")
+    for text in ended.unwritten:
         call.console.warn(text)
-    code = exit_code(outcome.records, interrupted=outcome.interrupted)
-    lost = outcome.unwritten and code in (ExitCode.OK, ExitCode.UNSUPPORTED)
+    code = exit_code(ended.records, interrupted=ended.interrupted)
+    lost = ended.unwritten and code in (ExitCode.OK, ExitCode.UNSUPPORTED)
     return int(ExitCode.ENVIRONMENT if lost else code)
+
+
+def _deliver(run: Run, delivery: Delivery, progress: ProgressLine) -> Ended:
+    """Take a run to its end, which Ctrl-C or an output that nobody reads may bring near."""
+    from fmha_cli.walk.events import Done, Ended, Found, Planned, Started
+
+    rows: Sequence[Row] = ()
+    told, unread = 0, False
+    with run:
+        for event in run:
+            try:
+                match event:
+                    case Found():
+                        delivery.found(event.availability)
+                    case Planned():
+                        rows = event.rows
+                    case Started():
+                        progress(event.done, len(rows), rows[event.numbers[0]].problem.repro())
+                    case Done():
+                        delivery.record(event.record)
+                        told += 1
+                        progress(told, len(rows), rows[event.number].problem.repro())
+                    case Ended():
+                        delivery.end(event)
+            except Unread:
+                unread = True
+                run.close()
+            except KeyboardInterrupt:
+                run.interrupt()
+    assert run.ended is not None
+    if unread:
+        delivery.end(run.ended)
+    return run.ended
 
 
 def _plot(call: Call, records: Sequence[Record]) -> None:
@@ -104,6 +136,7 @@ class Delivery:
 
     def __init__(self, call: Call, keeper: Keeper | None) -> None:
         self._call, self._keeper = call, keeper
+        self._found: Mapping[str, Availability] = {}
         self._environment: Mapping[str, Any] | None = None
         self.streamed: list[Record] = []
         self.failed: EnvironmentProblem | None = None
@@ -112,14 +145,12 @@ class Delivery:
         """Take the answers of the backends, which are the environment of all rows."""
         from fmha_cli.report.parts import environment
 
-        self._environment = environment(found)
+        self._found, self._environment = found, environment(found)
         if self._keeper is not None:
             self._keeper.environment(self._environment)
 
     def record(self, record: Record) -> None:
-        """Raises ``StopWalk``: the rows have nowhere to go."""
-        from fmha_cli.walk.walker import StopWalk
-
+        """Raises ``Unread``: the rows have nowhere to go."""
         if self._keeper is not None:
             self._keeper.record(record)
         if self._call.output.streams:
@@ -128,9 +159,9 @@ class Delivery:
                 self._row(record)
             except EnvironmentProblem as fault:
                 self.failed = fault
-                raise StopWalk from fault
+                raise Unread from fault
             if self._call.output.gone:
-                raise StopWalk
+                raise Unread
 
     def _row(self, record: Record) -> None:
         """Print a row, and before the first one the environment. Raises EnvironmentProblem: X040."""
@@ -150,21 +181,16 @@ class Delivery:
         if self._keeper is not None:
             self._keeper.close(now())
 
-    def outcome(self, outcome: Outcome) -> None:
+    def end(self, ended: Ended) -> None:
         """Raises EnvironmentProblem: X040, the output cannot be written; the journal stays."""
         if self._keeper is not None:
-            self._keeper.arrange(outcome.records)
+            self._keeper.arrange(ended.records)
         before = self.failed
-        self.all(outcome.records, outcome.availability)
+        self.all(ended.records)
         if self.failed is not before:
-            raise self.resumable(outcome.journal)
+            raise self.resumable(ended.journal)
 
-    def all(
-        self,
-        records: Sequence[Record],
-        availability: Mapping[str, Availability],
-        places: Sequence[PlaceEffect] = (),
-    ) -> None:
+    def all(self, records: Sequence[Record], places: Sequence[PlaceEffect] = ()) -> None:
         """Print every record that was not printed at once. ``failed`` says what went wrong.
 
         Args:
@@ -183,7 +209,7 @@ class Delivery:
                 from fmha_cli.report.documents.report import report_document
                 from fmha_cli.report.parts import environment
 
-                output.document(report_document(records, environment(availability), places=places))
+                output.document(report_document(records, environment(self._found), places=places))
         except EnvironmentProblem as fault:
             self.failed = fault
 

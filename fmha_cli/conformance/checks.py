@@ -15,7 +15,7 @@ from fmha_cli.domain.verdict import Verdict
 from fmha_cli.execution.loading import load
 from fmha_cli.walk.probing import probe_backends
 from fmha_cli.walk.request import Command, Request
-from fmha_cli.walk.run import run_points
+from fmha_cli.walk.run import Run
 
 RUN = 12
 """Problems among those it supports that are built, run and judged."""
@@ -86,8 +86,11 @@ def check_claims(subject: Subject) -> None:
     found = probe_backends(subject.registry, [subject.backend])[subject.backend.name]
     if not found.devices:
         return  # nothing here can run it; its decisions and names were checked
-    outcome = run_points(sample, request, subject.registry)
-    bad = [r for r in outcome.records if r.verdict not in (Verdict.PASSED, Verdict.MISTRUSTED)]
+    bad = [
+        r
+        for r in Run(sample, request, subject.registry).records()
+        if r.verdict not in (Verdict.PASSED, Verdict.MISTRUSTED)
+    ]
     assert not bad, "\n".join(f"{r.verdict} {r.repro} {'; '.join(r.notes)}" for r in bad)
 
 
@@ -108,7 +111,7 @@ def check_times(subject: Subject) -> None:
         peak="spec",
         cache_root=str(subject.cache_root),
     )
-    records = run_points(timed, request, subject.registry).records if timed else ()
+    records = Run(timed, request, subject.registry).records() if timed else ()
     bad = [r for r in records if r.verdict not in (Verdict.PASSED, Verdict.MISTRUSTED) or r.reasons]
     why = [f"{r.verdict} {r.repro} {'; '.join([*r.notes, *(reason.text for reason in r.reasons)])}" for r in bad]
     assert not bad, "\n".join(why)

@@ -17,7 +17,7 @@ from fmha_cli.domain.rules import CORE_RULES, reasons_against
 from fmha_cli.domain.verdict import Verdict
 from fmha_cli.report.record import Record
 from fmha_cli.walk.request import Command, Request
-from fmha_cli.walk.run import run_points
+from fmha_cli.walk.run import Run
 
 RIGHT = (Verdict.PASSED, Verdict.MISTRUSTED)
 """Verdicts of a row whose outputs are right. A pass that means little (one visible key, say) is MISTRUSTED."""
@@ -55,7 +55,7 @@ def judged(
         device=device,
         cache_root=str(subject.cache_root),
     )
-    return run_points(list(problems), request, subject.registry).records
+    return Run(list(problems), request, subject.registry).records()
 
 
 def told(records: Iterable[Record]) -> str:
@@ -92,7 +92,7 @@ def insisted(
         forced = replace(subject, backend=cast(Backend, _Insisting(subject.backend, kernel)))
         root, name = str(subject.cache_root), subject.backend.name
         request = Request(command=Command.RUN, backend=name, fills=(fill,), cache_root=root)
-        records = run_points(problems, request, forced.registry).records
+        records = Run(problems, request, forced.registry).records()
         yield from ((problem, kernel, record) for problem, record in zip(problems, records, strict=True))
 
 

@@ -1,8 +1,9 @@
-"""The phases of a command's work, reported to one listener."""
+"""What is said during long work, to one listener: lines for people, and the phases of the work."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from enum import StrEnum
 
 
@@ -29,3 +30,19 @@ Tell = Callable[[Phase, int, int], None]
 
 def silent(phase: Phase, done: int, total: int) -> None:
     """Nobody listens."""
+
+
+@dataclass(frozen=True)
+class Voice:
+    """A listener to long work, which speaks from any thread.
+
+    Attributes:
+        say: takes one line for people.
+        phase: takes the phases of the work.
+    """
+
+    say: Callable[[str], None] = lambda text: None
+    phase: Tell = silent
+
+
+SILENT = Voice()

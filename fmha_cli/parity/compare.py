@@ -12,7 +12,7 @@ from fmha_cli.domain.counterpart import Binaries, Case, Counterpart, Mapped, Pro
 from fmha_cli.domain.device import Availability
 from fmha_cli.domain.emulation import Observed
 from fmha_cli.domain.errors import EnvironmentProblem
-from fmha_cli.domain.phases import Tell, silent
+from fmha_cli.domain.phases import SILENT, Voice
 from fmha_cli.domain.verdict import Verdict
 from fmha_cli.measure.compare import Ratio
 from fmha_cli.parity.emulated import EmulatedSide, read_with
@@ -21,9 +21,10 @@ from fmha_cli.parity.programs import run_program
 from fmha_cli.parity.timing import Times, timed
 from fmha_cli.report.documents.parity import Outcome
 from fmha_cli.report.record import Record
+from fmha_cli.walk.events import Done, Ended
 from fmha_cli.walk.probing import probe_backends
 from fmha_cli.walk.request import Request
-from fmha_cli.walk.run import run_points
+from fmha_cli.walk.run import Run
 
 CHUNK = 32
 """Cases that are built together before the first of them runs. Builds are parallel, and rows still appear early."""
@@ -94,9 +95,8 @@ def compare(
     setup: Setup,
     *,
     on_row: Callable[[Row], None],
-    notify: Callable[[str], None] = lambda text: None,
     progress: Callable[[int, int, str], None] = lambda done, total, what: None,
-    phase: Tell = silent,
+    voice: Voice = SILENT,
 ) -> Compared:
     """Run every case on both sides; ``on_row`` receives each row once it and all earlier ones are complete.
 
@@ -104,7 +104,7 @@ def compare(
         UsageError: an unknown backend, architecture or device kind, before the first row.
         EnvironmentProblem: a program that cannot be started.
     """
-    walk = _Walk(setup, notify, phase)
+    walk = _Walk(setup, voice)
     outcomes: list[Outcome] = []
     for start in range(0, len(cases), CHUNK):
         chunk = [setup.upstream.mapped(case) for case in cases[start : start + CHUNK]]
@@ -119,8 +119,8 @@ def compare(
 class _Walk:
     """The state of one ``compare``."""
 
-    def __init__(self, setup: Setup, notify: Callable[[str], None], phase: Tell) -> None:
-        self.setup, self.notify, self.phase = setup, notify, phase
+    def __init__(self, setup: Setup, voice: Voice) -> None:
+        self.setup, self.voice = setup, voice
         self.interrupted = False
         request, registry = setup.request, setup.registry
         self.availability = probe_backends(registry, wanted_backends(registry, request.wanted), device=request.device)
@@ -157,27 +157,23 @@ class _Walk:
 
     def _run(self, chunk: Sequence[Mapped], indices: Sequence[int], fill: str, done: dict[int, Row]) -> None:
         order = iter(indices)
-
-        def on_record(record: Record) -> None:
-            index = next(order)
-            done[index] = self._row(chunk[index], record)
-
         problems = [problem for i in indices if (problem := chunk[i].problem) is not None]
         request = replace(self.setup.request, fills=(fill,))
         try:
-            outcome = run_points(
-                problems, request, self.setup.registry, on_record=on_record, notify=self.notify, phase=self.phase
-            )
+            with Run(problems, request, self.setup.registry, voice=self.voice) as run:
+                for event in run:
+                    match event:
+                        case Done(record=record):
+                            index = next(order)
+                            done[index] = self._row(chunk[index], record)
+                        case Ended(interrupted=True):
+                            self.interrupted = True
+                            if event.journal is not None:  # it holds one side of some cases: nothing can resume from it
+                                Path(event.journal).unlink(missing_ok=True)
         except EnvironmentProblem as error:
             if error.code.startswith("Y"):
                 raise
             done.update({i: Row(chunk[i], Outcome.NOT_RUN, (error.render(),)) for i in indices if i not in done})
-            return
-        self.interrupted = self.interrupted or outcome.interrupted
-        if outcome.journal is not None:
-            Path(outcome.journal).unlink(
-                missing_ok=True
-            )  # it holds one side of some cases, so nothing can resume from it
 
     def _row(self, case: Mapped, record: Record) -> Row:
         if record.verdict is Verdict.NOT_RUN:

@@ -13,6 +13,7 @@ from fmha_cli.domain.counterpart import Ran, Reading, Said
 from fmha_cli.domain.device import DeviceFacts
 from fmha_cli.domain.emulation import Emulator, EmulatorOptions, Observed
 from fmha_cli.domain.errors import UsageError
+from fmha_cli.domain.phases import Voice
 from fmha_cli.parity.programs import run_program
 from fmha_cli.walk.builds import build_context
 from fmha_cli.walk.emulation import emulation_of
@@ -42,7 +43,7 @@ class EmulatedSide:
             what = f"--rounds {rounds}: the emulated device {request.device} has no speed to compare"
             help = "leave --rounds out: results are compared, nothing is timed"
             raise UsageError(what, code="Z004", where="--rounds", help=help)
-        emulation = emulation_of(request, registry, build_context(request, notify))
+        emulation = emulation_of(request, registry, build_context(request, Voice(notify)))
         assert emulation is not None
         emulator, facts = emulated_device(registry, request.device)
         return EmulatedSide(emulator, facts, emulation.library.path, emulation.options)

@@ -12,6 +12,7 @@ from fmha_cli.domain.counterpart import Binaries, Counterpart, Mapped, Needs, Pr
 from fmha_cli.domain.device import Availability
 from fmha_cli.domain.errors import EnvironmentProblem
 from fmha_cli.domain.kernel import Family
+from fmha_cli.domain.phases import Voice
 from fmha_cli.walk.builds import build_context
 from fmha_cli.walk.probing import probe_backends
 from fmha_cli.walk.request import Request
@@ -44,7 +45,7 @@ def make_programs(
         help = "`fmha explain` shows why; or name an architecture with --arch"
         what = "there is nothing to build: no case has a kernel here"
         raise EnvironmentProblem(what, code="Y013", where="--build-upstream", help=help)
-    return upstream.make(needs, registry.arch(archs.pop()), build_context(request, notify), into, progress)
+    return upstream.make(needs, registry.arch(archs.pop()), build_context(request, Voice(notify)), into, progress)
 
 
 def needs_of(

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from fmha_cli.discovery.registry import Registry
 from fmha_cli.domain.problem import Problem
 from fmha_cli.measure.compare import Ratio
-from fmha_cli.report.record import Record
+from fmha_cli.walk.events import Done, Ended
 from fmha_cli.walk.request import Command, Request
-from fmha_cli.walk.run import run_points
+from fmha_cli.walk.run import Run
 
 BUDGET_S = 0.2
 """Seconds that this tool launches in one round. The upstream program launches 5 times to warm up, then 20 times."""
@@ -47,25 +47,21 @@ def timed(
     """
     ours_ns: list[int] = []
     theirs_ns: list[int] = []
-    faults: list[str] = []
-
-    def on_record(record: Record) -> None:
-        if record.measurement is None:
-            faults.append(f"this tool did not time: {record.verdict.value}")
-            return
-        samples = record.measurement.samples_ns
-        ours_ns.append(sum(samples) // len(samples))
-        while not faults and len(theirs_ns) < _due(len(ours_ns), rounds):
-            try:
-                theirs_ns.append(theirs())
-            except ValueError as fault:
-                faults.append(str(fault))
 
     bench = replace(request, command=Command.BENCH, check=False, budget_s=BUDGET_S, peak="spec")
-    outcome = run_points([problem] * rounds, bench, registry, on_record=on_record)
-    if faults:
-        raise ValueError(faults[0])
-    return None if outcome.interrupted else (ours_ns, theirs_ns)
+    with Run([problem] * rounds, bench, registry) as run:
+        for event in run:
+            match event:
+                case Done(record=record):
+                    if record.measurement is None:
+                        raise ValueError(f"this tool did not time: {record.verdict.value}")
+                    samples = record.measurement.samples_ns
+                    ours_ns.append(sum(samples) // len(samples))
+                    while len(theirs_ns) < _due(len(ours_ns), rounds):
+                        theirs_ns.append(theirs())
+                case Ended(interrupted=True):
+                    return None
+    return ours_ns, theirs_ns
 
 
 def _due(ours: int, rounds: int) -> int:

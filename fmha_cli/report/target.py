@@ -19,6 +19,11 @@ from typing import BinaryIO
 from fmha_cli.domain.errors import EnvironmentProblem
 from fmha_cli.system.files import BINARY, CLOEXEC, NOCTTY, set_mode
 
+
+class Unread(Exception):
+    """Nobody takes any more of the output: work for it may end."""
+
+
 _HELP = {
     errno.ENOENT: "create the folder first, or name one that exists",
     errno.ENOTDIR: "a part of the path is a file; name a folder that exists",

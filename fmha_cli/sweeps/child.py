@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from fmha_cli.domain.blas import use_one_thread
-from fmha_cli.domain.errors import FmhaError
+from fmha_cli.domain.errors import EnvironmentProblem, FmhaError
 from fmha_cli.sweeps.jobs import Job, mark_of
 
 BEAT_S = 1.0
@@ -80,50 +80,54 @@ def _do(job: Job, answers: _Answers, lease: int) -> None:
     """
     from fmha_cli.discovery.builtins import revisions_in
     from fmha_cli.discovery.registry import build_registry
-    from fmha_cli.domain.errors import EnvironmentProblem
+    from fmha_cli.domain.phases import Phase, Voice
     from fmha_cli.report.record import Record
     from fmha_cli.toolchain.cache.root import cache_root
+    from fmha_cli.walk.events import Built, Done, Planned, Started
     from fmha_cli.walk.kernel_tables import StoredTables
-    from fmha_cli.walk.rows import Row
-    from fmha_cli.walk.run import run_points
+    from fmha_cli.walk.run import Run, Share
     from fmha_cli.walk.tuning.choosing import entries_among
-    from fmha_cli.walk.watch import Watch
 
     request, number = job.request, job.number
 
     def say(text: str) -> None:
         answers.tell("said", chunk=number, text=text)
 
-    def planned(rows: Sequence[Row]) -> None:
-        found = tuple(map(mark_of, rows))
-        if found != job.expected:
-            other = next((n for n, pair in enumerate(zip(found, job.expected, strict=False)) if len({*pair}) > 1), 0)
-            why = f"{len(found)} rows instead of {len(job.expected)}; the first other one is row {other + 1}"
-            raise EnvironmentProblem("this place plans other rows than the driver", code="X061", why=why)
+    def phase(name: Phase, done: int, total: int) -> None:
+        if not done:
+            answers.tell("phase", chunk=number, name=name.value)
 
     registry = build_registry(lambda: StoredTables(cache_root(request.cache_root), say))
     chosen = revisions_in(lambda key: request.options.get(key.replace("_", "-")))
     past = {int(row): Record.from_dict(record) for row, record in job.past.items()}
-    watch = Watch(
-        planned=planned,
-        built=lambda digests: answers.tell("built", chunk=number, digests=list(digests)),
-        began=lambda numbers: answers.tell("began", chunk=number, rows=list(numbers)),
-        ended=lambda row, record: (
-            None if row in past else answers.tell("ended", chunk=number, row=row, record=record.to_dict())
-        ),
-        past=past,
-        held=(lease,),
-        journalled=False,
-    )
-    run_points(
+    run = Run(
         job.problems,
         request,
         registry.at_revisions(chosen) if chosen else registry,
         layers=job.layers,
         tuned=entries_among(job.tuned),
-        phase=lambda phase, done, total: answers.tell("phase", chunk=number, name=phase.value) if not done else None,
-        watch=watch,
+        share=Share(past=past, held=(lease,)),
+        voice=Voice(phase=phase),
     )
+    with run:
+        for event in run:
+            match event:
+                case Planned():
+                    _refuse_others(tuple(map(mark_of, event.rows)), job)
+                case Built():
+                    answers.tell("built", chunk=number, digests=list(event.digests))
+                case Started():
+                    answers.tell("began", chunk=number, rows=list(event.numbers))
+                case Done(number=row, record=record) if row not in past:
+                    answers.tell("ended", chunk=number, row=row, record=record.to_dict())
+
+
+def _refuse_others(found: tuple[Any, ...], job: Job) -> None:
+    """Raises EnvironmentProblem: X061, the rows are others than the driver planned."""
+    if found != job.expected:
+        other = next((n for n, pair in enumerate(zip(found, job.expected, strict=False)) if len({*pair}) > 1), 0)
+        why = f"{len(found)} rows instead of {len(job.expected)}; the first other one is row {other + 1}"
+        raise EnvironmentProblem("this place plans other rows than the driver", code="X061", why=why)
 
 
 if __name__ == "__main__":

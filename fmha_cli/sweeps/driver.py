@@ -16,12 +16,12 @@ from fmha_cli.execution.outcome import Outcome
 from fmha_cli.report.lines import counted
 from fmha_cli.report.parts import RunRow
 from fmha_cli.report.record import Record
+from fmha_cli.report.target import Unread
 from fmha_cli.sweeps.ledger import FAILURES, Ledger
 from fmha_cli.sweeps.places import Place
 from fmha_cli.sweeps.plan import SweepPlan, Unit
 from fmha_cli.sweeps.scheduler import News, Scheduler
 from fmha_cli.walk.records import record_of
-from fmha_cli.walk.walker import StopWalk
 
 TICK_S = 0.25
 """The longest time that the driver waits for news before it looks whether it can do something."""
@@ -58,7 +58,7 @@ class Driver:
         retries: see ``Ledger``.
         seconds, end: the longest time, and when it is over by ``time.monotonic``; running rows are then ended, and the
             rest is left.
-        on_record: takes each record once, in the order in which they come; may raise ``StopWalk``.
+        on_record: takes each record once, in the order in which they come; may raise ``Unread``.
         tell: takes a line for people.
         changed: called after every event, to show the state.
     """
@@ -107,7 +107,7 @@ class Driver:
                 if self._stranded():
                     stranded = True
                     break
-        except (KeyboardInterrupt, StopWalk):
+        except (KeyboardInterrupt, Unread):
             interrupted = True
         finally:
             self.scheduler.close()

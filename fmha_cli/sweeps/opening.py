@@ -12,6 +12,7 @@ from fmha_cli.discovery.registry import Registry
 from fmha_cli.domain.device import Availability
 from fmha_cli.domain.journal import Asked as AskedRow
 from fmha_cli.domain.journal import Start
+from fmha_cli.domain.phases import Voice
 from fmha_cli.execution.journal import Journal
 from fmha_cli.execution.supervisor import Supervisor
 from fmha_cli.report.parts import RunRow
@@ -127,7 +128,7 @@ def _parts(
     host = this_host()
     for number, kind in enumerate(plan.kinds):
         request = plan.request_of(number)
-        building = build_context(request, notify)
+        building = build_context(request, Voice(notify))
         rows = [row for unit in plan.units if unit.kind == number for row in unit.rows]
         runs = any(row.choice is not None and row.choice.runnable for row in rows)
         emulation = emulation_of(request, registry, building) if runs else None

@@ -14,7 +14,7 @@ from fmha_cli.domain.arguments import Texts, flag_texts, in_python
 from fmha_cli.domain.errors import FmhaError, KernelFailure, UnsupportedError, UsageError
 from fmha_cli.domain.features import Direction
 from fmha_cli.domain.flags import BY_KEY
-from fmha_cli.domain.phases import Tell, silent
+from fmha_cli.domain.phases import Tell, Voice, silent
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.tensors import Role, shapes_of
 from fmha_cli.domain.verdict import Verdict
@@ -22,13 +22,14 @@ from fmha_cli.execution.outcome import Outcome
 from fmha_cli.oracle.tensors import Array, numpy_dtype
 from fmha_cli.report.record import Record
 from fmha_cli.walk.completeness import refuse_misfits, sources_of
+from fmha_cli.walk.events import Ended, Judged
 from fmha_cli.walk.given_arrays import TENSORS, given_tensors, merged
 from fmha_cli.walk.given_cache import stored
 from fmha_cli.walk.input_files import InputFiles, flags_from_files
 from fmha_cli.walk.records import record_of
 from fmha_cli.walk.request import Request
 from fmha_cli.walk.rows import Row
-from fmha_cli.walk.run import run_points
+from fmha_cli.walk.run import Run
 
 
 @dataclass(frozen=True)
@@ -144,17 +145,17 @@ def _attention(raw: Texts, given: InputFiles, request: Request, registry: Regist
     if empty:
         return _empty(stored(problem, given.arrays), set(empty), given, request, registry)
     outputs: dict[str, Array] = {}
-    outcome = run_points(
-        (problem,),
-        request,
-        registry,
-        given=given,
-        on_outputs=lambda index, found: outputs.update(found),
-        phase=phase,
-    )
-    if outcome.interrupted:
-        raise KeyboardInterrupt
-    (record,) = outcome.records
+    records: tuple[Record, ...] = ()
+    with Run((problem,), request, registry, given=given, voice=Voice(phase=phase)) as run:
+        for event in run:
+            match event:
+                case Judged():
+                    outputs.update(event.outputs)
+                case Ended(interrupted=True):
+                    raise KeyboardInterrupt
+                case Ended():
+                    records = event.records
+    (record,) = records
     if not outputs:
         raise _failure(record)
     return Attention(outputs, record)

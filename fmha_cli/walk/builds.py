@@ -12,7 +12,7 @@ from fmha_cli.domain.blame import package_of
 from fmha_cli.domain.device import usable_cores
 from fmha_cli.domain.errors import EnvironmentProblem, FmhaError
 from fmha_cli.domain.kernel import KernelSpec
-from fmha_cli.domain.phases import Phase, Tell, silent
+from fmha_cli.domain.phases import SILENT, Phase, Voice
 from fmha_cli.domain.plan import Artifact, Stage
 from fmha_cli.domain.protocols import Batched, BuildContext, Refusing
 from fmha_cli.domain.rules import unbuildable
@@ -24,11 +24,11 @@ from fmha_cli.walk.sides import Order, context_at
 _Shop = tuple[str, str | None]
 """A backend, and the tree of sources that it builds from; None for the one that the options choose."""
 
-Built = Outcome[Artifact]
+BuildOutcome = Outcome[Artifact]
 """The outcome of one kernel's build: an artifact, or the error that its rows show."""
 
 
-def build_context(request: Request, notify: Callable[[str], None], phase: Tell = silent) -> BuildContext:
+def build_context(request: Request, voice: Voice = SILENT) -> BuildContext:
     """The context of this run's builds; the cache root is checked here.
 
     Raises:
@@ -38,7 +38,12 @@ def build_context(request: Request, notify: Callable[[str], None], phase: Tell =
     open_root(root)
     jobs = request.jobs or usable_cores()
     return BuildContext(
-        cache_root=root, jobs=jobs, offline=request.offline, notify=notify, phase=phase, options=dict(request.options)
+        cache_root=root,
+        jobs=jobs,
+        offline=request.offline,
+        notify=voice.say,
+        phase=voice.phase,
+        options=dict(request.options),
     )
 
 
@@ -47,8 +52,8 @@ def build_stages(
     registry: Registry,
     context: BuildContext,
     progress: Callable[[int, int, str], None] = lambda done, total, what: None,
-    heard: Callable[[Built], None] = lambda outcome: None,
-) -> Mapping[str, Built]:
+    heard: Callable[[BuildOutcome], None] = lambda outcome: None,
+) -> Mapping[str, BuildOutcome]:
     """As :func:`build_orders`, for kernels that are all built from the sources of the context; by kernel digest."""
     return build_orders([Order(stage) for stage in stages], registry, context, progress, heard)
 
@@ -58,8 +63,8 @@ def build_orders(
     registry: Registry,
     context: BuildContext,
     progress: Callable[[int, int, str], None] = lambda done, total, what: None,
-    heard: Callable[[Built], None] = lambda outcome: None,
-) -> Mapping[str, Built]:
+    heard: Callable[[BuildOutcome], None] = lambda outcome: None,
+) -> Mapping[str, BuildOutcome]:
     """Build every distinct kernel from its sources; the outcomes by ``Order.key``. One failure does not stop the others.
 
     A backend never gets kernels that its rules refuse. A backend that cannot build at all (no compiler, no sources)
@@ -75,7 +80,7 @@ def build_orders(
     distinct = {order.key: order for order in orders}
     refused = {key: _refusal(registry, order.stage.kernel) for key, order in distinct.items()}
     ready, unfit = _prepared(registry, context, [order for key, order in distinct.items() if refused[key] is None])
-    outcomes: dict[str, Built] = {}
+    outcomes: dict[str, BuildOutcome] = {}
     jobs: dict[str, Job[Artifact]] = {}
     for key, order in distinct.items():
         kernel = order.stage.kernel
@@ -87,12 +92,12 @@ def build_orders(
             memory = backend.compile_bytes(kernel) if isinstance(backend, Batched) else COMPILE_BYTES
             jobs[key] = Job(kernel.name, build, memory, package_of(type(backend).__module__))
         else:
-            outcomes[key] = Built(kernel.name, None, error)
+            outcomes[key] = BuildOutcome(kernel.name, None, error)
             heard(outcomes[key])
 
     context.phase(Phase.BUILD, 0, len(jobs))
 
-    def done(count: int, total: int, outcome: Built) -> None:
+    def done(count: int, total: int, outcome: BuildOutcome) -> None:
         context.phase(Phase.BUILD, count, total)
         progress(len(outcomes) + count, len(distinct), outcome.name)
         heard(outcome)

@@ -7,6 +7,7 @@ from contextlib import ExitStack
 
 from fmha_cli.discovery.registry import Registry
 from fmha_cli.domain.errors import EnvironmentProblem, FmhaError
+from fmha_cli.domain.phases import Voice
 from fmha_cli.domain.plan import Artifact
 from fmha_cli.domain.protocols import BuildContext, DryRun
 from fmha_cli.domain.verdict import Verdict
@@ -14,7 +15,7 @@ from fmha_cli.execution.job import Job
 from fmha_cli.execution.layout import layout_of
 from fmha_cli.execution.outcome import Outcome
 from fmha_cli.execution.supervisor import Supervisor
-from fmha_cli.walk.builds import Built, build_context, build_orders
+from fmha_cli.walk.builds import BuildOutcome, build_context, build_orders
 from fmha_cli.walk.execute import artifacts_of
 from fmha_cli.walk.request import Request
 from fmha_cli.walk.rows import Row
@@ -35,7 +36,7 @@ def dry_outcomes(
     shown = [row for row in rows if _shows(row, registry)]
     if not shown:
         return [_plain(row) for row in rows], None
-    context = build_context(request, notify)
+    context = build_context(request, Voice(notify))
     built = build_orders([order for row in shown for order in row.orders], registry, context)
     missing = next((o.error for o in built.values() if isinstance(o.error, EnvironmentProblem)), None)
     with ExitStack() as stack:
@@ -60,7 +61,7 @@ class _Watcher:
         self._recorders: dict[str, Artifact | None] = {}
         self.missing: EnvironmentProblem | None = None
 
-    def outcome(self, row: Row, built: Mapping[str, Built]) -> Outcome:
+    def outcome(self, row: Row, built: Mapping[str, BuildOutcome]) -> Outcome:
         """The launches of a row, or why they cannot be shown."""
         assert row.choice is not None
         assert row.plan is not None

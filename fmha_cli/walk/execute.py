@@ -29,8 +29,9 @@ from fmha_cli.measure.ceiling import Ceiling
 from fmha_cli.measure.conditions import between, look
 from fmha_cli.measure.measurement import Measurement, measurement_of
 from fmha_cli.measure.roofline import CONTRADICTED, Bound, CacheState, Peaks
+from fmha_cli.oracle.tensors import Array
 from fmha_cli.report.target import refused
-from fmha_cli.walk.builds import Built
+from fmha_cli.walk.builds import BuildOutcome
 from fmha_cli.walk.emulation import UNTIMED
 from fmha_cli.walk.outputs import out_path
 from fmha_cli.walk.request import Command, Context
@@ -101,13 +102,13 @@ class Executor:
             if judged.verdict in _TIMED and not job.device.emulated:  # times on an emulated device mean nothing
                 judged, timed = self._timed(row, job, arena, judged)
                 self._retire_after(judged)
-            known = len(self.unwritten)
-            out = self._written(lambda: self._write_out(judged, index))
+            known, outputs = len(self.unwritten), self._outputs(judged)
+            out = self._written(lambda: self._write_out(outputs, index))
             saved = self._written(lambda: self._save_failure(row, judged))
             outcome = self.with_times(row, judged, timed)
             notes = (*outcome.notes, *self.unwritten[known:])
             return replace(
-                outcome, artifacts=artifacts, settings=settings, out=out, saved=saved, notes=notes, outputs={}
+                outcome, artifacts=artifacts, settings=settings, out=out, saved=saved, notes=notes, outputs=outputs
             )
 
     def run_in_turns(self, rows: Sequence[Row], artifacts: Sequence[tuple[Artifact, ...]]) -> list[Outcome]:
@@ -204,7 +205,7 @@ class Executor:
 
         def once(process: int) -> tuple[Timed, ...]:
             def told(spent: int, limit: int) -> None:  # of all processes
-                self._context.phase(Phase.TIME, process * limit + min(spent, limit), request.processes * limit)
+                self._context.voice.phase(Phase.TIME, process * limit + min(spent, limit), request.processes * limit)
 
             if len(sides) == 1:
                 return (sample(sides[0], policy, told, lead=lead),)
@@ -273,7 +274,7 @@ class Executor:
             self._cases,
             policy,
             stream=self._stream(job.backend),
-            phase=self._context.phase,
+            phase=self._context.voice.phase,
         )
 
     def _rechecked(self, job: Job, arena: Arena, judged: Outcome, launcher: Launcher, *, again: bool = True) -> Outcome:
@@ -292,7 +293,7 @@ class Executor:
             timed=len(launcher.waited_ns),
             again=again,
             stream=self._stream(job.backend),
-            phase=self._context.phase,
+            phase=self._context.voice.phase,
         )
         note = untimed(launcher.totals_ns, launcher.waited_ns)
         notes = (*after.notes, note) if note else after.notes
@@ -356,14 +357,15 @@ class Executor:
             self.unwritten.append(f"the tensors could not be written: {fault or type(fault).__name__}")
         return None
 
-    def _write_out(self, judged: Outcome, index: int) -> str | None:
-        if not judged.outputs:
-            return None
-        outputs, shape = dict(judged.outputs), self._context.dbias_shape
-        if shape is not None and "dbias" in outputs:
-            outputs["dbias"] = outputs["dbias"].reshape(shape)
-        self._context.on_outputs(index, outputs)
-        if self._request.out is None:
+    def _outputs(self, judged: Outcome) -> Mapping[str, Array]:
+        """The outputs as they are handed out: dBias in the shape of a given bias."""
+        shape = self._context.dbias_shape
+        if shape is None or "dbias" not in judged.outputs:
+            return judged.outputs
+        return {**judged.outputs, "dbias": judged.outputs["dbias"].reshape(shape)}
+
+    def _write_out(self, outputs: Mapping[str, Array], index: int) -> str | None:
+        if self._request.out is None or not outputs:
             return None
         path = out_path(self._request.out, index)
         write_tensors(path, {name: outputs[name] for name in _TENSORS_KEPT if name in outputs})
@@ -390,7 +392,7 @@ def _failed(judged: Outcome, fault: RowFailed) -> Outcome:
     return replace(judged, verdict=fault.verdict, notes=notes, log=fault.log or judged.log)
 
 
-def artifacts_of(row: Row, built: Mapping[str, Built]) -> tuple[tuple[Artifact, ...], Outcome | None]:
+def artifacts_of(row: Row, built: Mapping[str, BuildOutcome]) -> tuple[tuple[Artifact, ...], Outcome | None]:
     """The artifacts of a row's stages, or the Outcome of a row whose build failed."""
     assert row.plan is not None
     outcomes = [built[order.key] for order in row.orders]

@@ -16,7 +16,7 @@ from fmha_cli.execution.journal import Journal
 from fmha_cli.report.parts import RunRow
 from fmha_cli.report.record import Record
 from fmha_cli.toolchain.cache.root import cache_root
-from fmha_cli.walk.builds import Built
+from fmha_cli.walk.builds import BuildOutcome
 from fmha_cli.walk.request import Request
 from fmha_cli.walk.rows import Row
 
@@ -84,6 +84,6 @@ def past_record(path: Path, row: Row, data: Mapping[str, object], *, anywhere: b
     return record
 
 
-def keys_of(built: Mapping[str, Built]) -> dict[str, str | None]:
+def keys_of(built: Mapping[str, BuildOutcome]) -> dict[str, str | None]:
     """``Order.key`` -> digest of the key of its build; None if it could not be built."""
     return {kernel: None if outcome.value is None else outcome.value.digest for kernel, outcome in built.items()}

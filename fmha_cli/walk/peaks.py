@@ -100,15 +100,15 @@ class PeakBook:
             entry = context.registry.entry_point(backend.name)
 
             def measure() -> Peaks:
-                context.phase(Phase.PEAKS, 0, 0)
+                context.voice.phase(Phase.PEAKS, 0, 0)
                 what = f"{device.id}, {kernel.arch}, {context.threads} threads"
-                context.notify(f"measuring the peaks of this machine ({what}), once")
+                context.voice.say(f"measuring the peaks of this machine ({what}), once")
                 found = context.supervisor.peaks(entry, backend.name, artifact, context.threads)
                 return from_json(Peaks, {**found, "kind": PeakKind.MEASURED.value}, "peaks")
 
             return measured_peaks(context.building.cache_root, machine, measure, again=again)
         except FmhaError as fault:
-            context.notify(f"no peaks: {fault.what}")
+            context.voice.say(f"no peaks: {fault.what}")
             return None
 
 

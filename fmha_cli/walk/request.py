@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fmha_cli.discovery.registry import Registry
 from fmha_cli.discovery.wanted import Wanted
 from fmha_cli.domain.device import usable_cores
 from fmha_cli.domain.emulation import Arithmetic
 from fmha_cli.domain.errors import UsageError
-from fmha_cli.domain.phases import Tell, silent
+from fmha_cli.domain.phases import SILENT, Voice
 from fmha_cli.domain.protocols import BuildContext
 from fmha_cli.domain.tensors import ROTARY_TABLES
 
@@ -28,10 +28,6 @@ TENSOR_OF_FLAG: Mapping[str, str] = {
     )
 }
 """Flags that name tensor files (contract, section 3) -> the project-wide name of the tensor."""
-
-
-OnOutputs = Callable[[int, Mapping[str, Any]], None]
-"""Takes a row's number and its outputs, numpy arrays by name."""
 
 
 class Command(StrEnum):
@@ -133,9 +129,7 @@ class Context:
         supervisor: whose worker runs every row.
         building: how kernels and peak loops are built.
         emulation: of the emulated device that all rows run on; None for other devices.
-        notify: takes one line for people.
-        phase: takes the phases of the work.
-        on_outputs: takes the outputs of each row that was judged, with the row's number from 0.
+        voice: hears what is said during long work.
         dbias_shape: the shape in which dBias is handed out: that of a given bias, of whatever form; None: the tensor's own.
     """
 
@@ -144,9 +138,7 @@ class Context:
     supervisor: Supervisor
     building: BuildContext
     emulation: Emulation | None = None
-    notify: Callable[[str], None] = lambda text: None
-    phase: Tell = silent
-    on_outputs: OnOutputs = lambda index, outputs: None
+    voice: Voice = SILENT
     dbias_shape: tuple[int, ...] | None = None
 
     @property

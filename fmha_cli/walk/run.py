@@ -1,28 +1,29 @@
-"""The walk over all rows: probe, select and plan; then the ``Walker`` takes them on. Every requested row gets a record."""
+"""``Run``: probe, select and plan; then the ``Walker`` takes the rows on. Every requested row gets a record."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
 from fmha_cli.discovery.registry import Registry
 from fmha_cli.discovery.wanted import wanted_backends
-from fmha_cli.domain.device import Availability
 from fmha_cli.domain.encode import canonical_json
 from fmha_cli.domain.layer import Layer
-from fmha_cli.domain.phases import Tell, silent
+from fmha_cli.domain.phases import SILENT, Voice
 from fmha_cli.domain.problem import Problem
+from fmha_cli.execution.journal import Journal
+from fmha_cli.execution.process import WorkerProcess
 from fmha_cli.execution.supervisor import Supervisor
 from fmha_cli.report.record import Record
 from fmha_cli.walk.baseline import Conditions
 from fmha_cli.walk.builds import build_context
 from fmha_cli.walk.completeness import generated, refuse_misfits
 from fmha_cli.walk.emulation import emulation_of, refuse_timing
+from fmha_cli.walk.events import Ended, Event, Found, Planned
 from fmha_cli.walk.given_cache import stored
-from fmha_cli.walk.head_start import HeadStart
 from fmha_cli.walk.host import this_host
 from fmha_cli.walk.input_files import InputFiles, read_input_files
 from fmha_cli.walk.invocation import parts_of
@@ -31,135 +32,180 @@ from fmha_cli.walk.notices import notices
 from fmha_cli.walk.origin import Origin
 from fmha_cli.walk.outputs import check_outputs
 from fmha_cli.walk.probing import probe_backends
-from fmha_cli.walk.request import Command, Context, OnOutputs, Request
+from fmha_cli.walk.request import Command, Context, Request
 from fmha_cli.walk.revision import Revision
 from fmha_cli.walk.rows import Row, plan_rows
 from fmha_cli.walk.tuning.choice import EntriesOf
 from fmha_cli.walk.tuning.choosing import chooser_of
-from fmha_cli.walk.walker import Progress, Walker
-from fmha_cli.walk.watch import Watch
+from fmha_cli.walk.walker import Walker
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """The outcome of a walk.
+@dataclass(frozen=True, kw_only=True)
+class Share:
+    """A run that is a part of a sweep, whose driver keeps the journal.
 
     Attributes:
-        records: one for each row, in the order of the rows.
-        availability: of every probed backend.
-        journal: the file to resume from; None if every row is done.
-        unwritten: files of ``--out`` and ``--save-failures`` that could not be written, each with the reason.
+        past: records of rows that are done already, by number.
+        held: descriptors that the worker process inherits: a lock stays as long as that process lives.
     """
 
-    records: tuple[Record, ...]
-    interrupted: bool
-    availability: Mapping[str, Availability]
-    journal: str | None = None
-    unwritten: tuple[str, ...] = ()
+    past: Mapping[int, Record] = field(default_factory=dict)
+    held: Sequence[int] = ()
 
 
-def run_points(
-    points: Sequence[Problem],
-    request: Request,
-    registry: Registry,
-    *,
-    layers: Sequence[Layer | None] = (),
-    given: InputFiles | None = None,
-    tuned: EntriesOf | None = None,
-    on_found: Callable[[Mapping[str, Availability]], None] = lambda found: None,
-    on_record: Callable[[Record], None] = lambda record: None,
-    deliver: Callable[[Outcome], None] = lambda outcome: None,
-    on_outputs: OnOutputs = lambda index, outputs: None,
-    notify: Callable[[str], None] = lambda text: None,
-    progress: Progress = lambda done, total, what: None,
-    phase: Tell = silent,
-    watch: Watch | None = None,
-    ahead: HeadStart | None = None,
-) -> Outcome:
-    """Run every problem.
+class Run(Iterator[Event]):
+    """An iterator over the events of one run. It works while it is asked for the next event.
+
+    Ctrl-C ends it: the rows that are done are told, and then the end. ``interrupt`` asks for the same from outside. ``close`` stops it where
+    it is, with nothing more told; ``ended`` has all rows then too.
 
     Args:
-        layers: the layers of a model for which each point stands; empty without a model.
+        layers: the layers of a model for which each problem stands; empty without a model.
         given: the tensors that are not filled, if they do not come from the files of the request.
         tuned: what ``fmha tune`` remembered of a family of problems; None without a store of it.
-        on_found: receives the answers of the backends before the first record.
-        on_record: receives each record as soon as it is complete; may raise ``StopWalk``.
-        deliver: receives the outcome, with its journal, before the journal of a complete walk is removed. If it raises,
-            the journal stays.
-        on_outputs: receives the outputs of a row that was judged, with the row's number from 0.
-        progress: rows done, rows in all, the flags of the row that runs.
-        phase: takes the phases of the work.
-        watch: the hooks of a sweep worker.
-        ahead: has a worker that was started before.
+        share: set in a worker of a sweep.
+        worker: a worker process that was started before; the run ends it.
+        voice: hears what is said during long work.
+
+    Attributes:
+        ended: the last event, once there is one.
 
     Raises:
-        UsageError, EnvironmentProblem, UnsupportedError: before anything runs.
+        UsageError, EnvironmentProblem, UnsupportedError: by the first call of ``next``, before anything runs.
     """
-    watch = watch or Watch()
-    check_outputs(points, request)
-    refuse_timing(request)
-    files = read_input_files(request.files) if given is None else given
-    points = [stored(point, files.arrays) for point in points]
-    refuse_misfits(points, files)
-    baseline = None
-    if request.baseline:
-        from fmha_cli.walk.baseline_file import load_baseline  # no other walk reads a report
 
-        baseline = load_baseline(Path(request.baseline))
-    with ExitStack() as stack:
-        revision = stack.enter_context(Revision())
-        supervisor = stack.enter_context(Supervisor(watch.held, None if ahead is None else ahead.take()))
-        supervisor.start()  # it starts while rows are planned and kernels are built
-        found = probe_backends(registry, wanted_backends(registry, request.wanted), supervisor, request.device)
-        on_found(found)
-        chooser = chooser_of(request, registry, found, tuned, notify)
-        rows = plan_rows(points, request, registry, found, notify, layers, chooser)
-        watch.planned(rows)
-        check_outputs(points, request, len(rows))
-        for line in notices(rows, registry, found, request):
-            notify(line)
-        building = build_context(request, notify, phase)
-        runs = not request.dry_run and any(row.choice is not None and row.choice.runnable for row in rows)
-        emulation = emulation_of(request, registry, building) if runs else None
-        context = Context(
-            request=_fitting_fills(request, files, rows),
-            registry=registry,
-            supervisor=supervisor,
-            building=building,
-            emulation=emulation,
-            notify=notify,
-            phase=phase,
-            on_outputs=on_outputs,
-            dbias_shape=files.arrays["bias"].shape if "bias" in files.arrays else None,
-        )
-        if baseline is not None:
-            planned = _timed(rows, context)
-            for line in baseline.coverage(planned):
-                notify(line)
-            baseline = baseline.among(planned)
-        origin = Origin.new(this_host(), request)
-        parts = partial(parts_of, rows, context, files, found, origin.host)
-        journal, past = open_journal(rows, request, origin.run, parts, stack) if watch.journalled else (None, {})
-        walk = Walker(
-            context=context,
-            origin=origin if journal is None else origin.within(journal.start),
-            revision=revision,
-            rows=rows,
-            files=files,
-            baseline=baseline,
-            journal=journal,
-            past={**past, **{rows[number].key: record for number, record in watch.past.items()}},
-            watch=watch,
-            on_record=on_record,
-            progress=progress,
-        )
-        interrupted = walk.go()
-    kept = None if journal is None else str(journal.path)
-    outcome = Outcome(walk.complete(), interrupted, found, kept, tuple(walk.executor.unwritten))
-    deliver(outcome)
-    if journal is not None and not interrupted and not (request.resume or request.journal):
-        journal.path.unlink(missing_ok=True)
-    return outcome if interrupted else replace(outcome, journal=None)
+    def __init__(
+        self,
+        problems: Sequence[Problem],
+        request: Request,
+        registry: Registry,
+        *,
+        layers: Sequence[Layer | None] = (),
+        given: InputFiles | None = None,
+        tuned: EntriesOf | None = None,
+        share: Share | None = None,
+        worker: WorkerProcess | None = None,
+        voice: Voice = SILENT,
+    ) -> None:
+        self._request, self._registry, self._voice, self._share = request, registry, voice, share
+        self._walker: Walker | None = None
+        self._journal: Journal | None = None
+        self._interrupted = False
+        self.ended: Ended | None = None
+        self._events = self._go(problems, layers, given, tuned, worker)
+
+    def __next__(self) -> Event:
+        if self._interrupted:
+            self._interrupted = False
+            return self._events.throw(KeyboardInterrupt())
+        return next(self._events)
+
+    def interrupt(self) -> None:
+        """Make the next event what it is after Ctrl-C."""
+        self._interrupted = True
+
+    def close(self) -> None:
+        """Stop now. The journal stays."""
+        self._events.close()
+        if self.ended is None and self._walker is not None:
+            self.ended = self._end(self._walker, interrupted=True)
+
+    def __enter__(self) -> Run:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def finish(self) -> Ended:
+        """Go on to the end."""
+        with self:
+            for _ in self:
+                pass
+        assert self.ended is not None
+        return self.ended
+
+    def records(self) -> tuple[Record, ...]:
+        """Go on to the end: the record of every row.
+
+        Raises:
+            KeyboardInterrupt: the user interrupted.
+        """
+        ended = self.finish()
+        if ended.interrupted:
+            raise KeyboardInterrupt
+        return ended.records
+
+    def _go(
+        self,
+        problems: Sequence[Problem],
+        layers: Sequence[Layer | None],
+        given: InputFiles | None,
+        tuned: EntriesOf | None,
+        worker: WorkerProcess | None,
+    ) -> Generator[Event, None, None]:
+        request, registry, voice, share = self._request, self._registry, self._voice, self._share or Share()
+        with ExitStack() as stack:
+            supervisor = stack.enter_context(Supervisor(share.held, worker))
+            check_outputs(problems, request)
+            refuse_timing(request)
+            files = read_input_files(request.files) if given is None else given
+            points = [stored(problem, files.arrays) for problem in problems]
+            refuse_misfits(points, files)
+            baseline = None
+            if request.baseline:
+                from fmha_cli.walk.baseline_file import load_baseline  # no other run reads a report
+
+                baseline = load_baseline(Path(request.baseline))
+            revision = stack.enter_context(Revision())
+            supervisor.start()  # it starts while rows are planned and kernels are built
+            found = probe_backends(registry, wanted_backends(registry, request.wanted), supervisor, request.device)
+            yield Found(found)
+            chooser = chooser_of(request, registry, found, tuned, voice.say)
+            rows = plan_rows(points, request, registry, found, voice.say, layers, chooser)
+            yield Planned(tuple(rows))
+            check_outputs(points, request, len(rows))
+            for line in notices(rows, registry, found, request):
+                voice.say(line)
+            building = build_context(request, voice)
+            runs = not request.dry_run and any(row.choice is not None and row.choice.runnable for row in rows)
+            emulation = emulation_of(request, registry, building) if runs else None
+            context = Context(
+                request=_fitting_fills(request, files, rows),
+                registry=registry,
+                supervisor=supervisor,
+                building=building,
+                emulation=emulation,
+                voice=voice,
+                dbias_shape=files.arrays["bias"].shape if "bias" in files.arrays else None,
+            )
+            if baseline is not None:
+                planned = _timed(rows, context)
+                for line in baseline.coverage(planned):
+                    voice.say(line)
+                baseline = baseline.among(planned)
+            origin = Origin.new(this_host(), request)
+            parts = partial(parts_of, rows, context, files, found, origin.host)
+            journalled = open_journal(rows, request, origin.run, parts, stack) if self._share is None else (None, {})
+            self._journal, past = journalled
+            self._walker = walker = Walker(
+                context=context,
+                origin=origin if self._journal is None else origin.within(self._journal.start),
+                revision=revision,
+                rows=rows,
+                files=files,
+                baseline=baseline,
+                journal=self._journal,
+                past={**past, **{rows[number].key: record for number, record in share.past.items()}},
+            )
+            interrupted = yield from walker.go()
+        self.ended = self._end(walker, interrupted=interrupted)
+        yield self.ended
+        if self._journal is not None and not interrupted and not (request.resume or request.journal):
+            self._journal.path.unlink(missing_ok=True)
+
+    def _end(self, walker: Walker, *, interrupted: bool) -> Ended:
+        journal = None if self._journal is None else str(self._journal.path)
+        return Ended(walker.complete(), interrupted, journal, tuple(walker.executor.unwritten))
 
 
 def _timed(rows: Sequence[Row], context: Context) -> list[tuple[Conditions, str]]:

@@ -50,9 +50,9 @@ def _decided(found: Settings, kernel: KernelSpec, artifact: Artifact, context: C
         return context.supervisor.settings(entry, kernel.backend, artifact, kernel.name, threads)
 
     what = f"{kernel.arch} {kernel.digest[:8]}"
-    context.notify(f"measuring the settings of {what} on this machine, once (--no-probe skips this)")
+    context.voice.say(f"measuring the settings of {what} on this machine, once (--no-probe skips this)")
     try:
         return measured_once(root, subject, measure)
     except FmhaError as fault:
-        context.notify(f"{what} runs with its own settings: {fault.what}")
+        context.voice.say(f"{what} runs with its own settings: {fault.what}")
         return found

@@ -1,9 +1,8 @@
-"""``Walker``: takes the rows of a walk through build, run, judge and record, and tells each as soon as it is complete."""
+"""``Walker``: takes the rows of a run through build, launch, judge and record, and yields each as soon as it is complete."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -22,8 +21,9 @@ from fmha_cli.oracle.fills import fill
 from fmha_cli.oracle.tensors import Inputs
 from fmha_cli.report.record import Record
 from fmha_cli.walk.baseline import Baseline
-from fmha_cli.walk.builds import Built, build_orders
+from fmha_cli.walk.builds import BuildOutcome, build_orders
 from fmha_cli.walk.completeness import sources_of
+from fmha_cli.walk.events import Built, Done, Event, Judged, Started
 from fmha_cli.walk.execute import Executor, artifacts_of
 from fmha_cli.walk.input_files import InputFiles, fitted
 from fmha_cli.walk.journals import keys_of
@@ -34,21 +34,14 @@ from fmha_cli.walk.request import Command, Context
 from fmha_cli.walk.revision import Revision
 from fmha_cli.walk.rows import Row
 from fmha_cli.walk.turns import beside, lead_of, ratios_of, turns_of
-from fmha_cli.walk.watch import Watch
-
-Progress = Callable[[int, int, str], None]
 
 PEAK_TRIES = 5
 """Measurements of the peak before a time counts as impossible. On a busy machine the measured peak is too low."""
 
 
-class StopWalk(Exception):
-    """Raised by ``on_record``: no further row is wanted, because nobody takes them. The journal stays."""
-
-
 @dataclass(kw_only=True)
 class Walker:
-    """The state of one ``run_points``.
+    """The state of one ``Run`` whose rows are planned.
 
     Attributes:
         origin: of this invocation's rows.
@@ -57,7 +50,6 @@ class Walker:
         baseline: earlier results to compare with.
         journal: takes each record.
         past: records of earlier sessions, by row key.
-        watch: the hooks of a sweep worker.
     """
 
     context: Context
@@ -68,9 +60,6 @@ class Walker:
     baseline: Baseline | None
     journal: Journal | None
     past: Mapping[str, Record]
-    watch: Watch
-    on_record: Callable[[Record], None]
-    progress: Progress
 
     def __post_init__(self) -> None:
         self.request, self.registry = self.context.request, self.context.registry
@@ -85,7 +74,7 @@ class Walker:
             seed=self.request.fill_seed,
             streams={**STREAMS, **self.registry.dropout_streams},
             given=frozenset(self.files.arrays),
-            phase=self.context.phase,
+            phase=self.context.voice.phase,
         )
         self.executor = Executor(self.context, cases, self.book.peaks, self.book.ceiling)
 
@@ -95,25 +84,24 @@ class Walker:
         custom = self.registry.fills if kind in self.registry.fills else None
         return fill(problem, kind, self.request.fill_seed, given=arrays, custom=custom)
 
-    def go(self) -> bool:
+    def go(self) -> Generator[Event, None, bool]:
         """Build, then run; True when the user interrupted."""
         try:
             built = self._build()
+            if built:
+                yield Built(tuple(one.value.digest for one in built.values() if one.value is not None))
             self.revision.wait()
             self.origin = self.origin.at(self.revision)
             for indices in turns_of(self.rows):
                 if any(index not in self.records for index in indices):
-                    self._together(indices, built)
-                self._tell()
+                    yield from self._together(indices, built)
+                yield from self._complete_rows()
         except KeyboardInterrupt:
-            with suppress(StopWalk):
-                self._tell()
-            return True
-        except StopWalk:
+            yield from self._complete_rows()
             return True
         return False
 
-    def _build(self) -> Mapping[str, Built]:
+    def _build(self) -> Mapping[str, BuildOutcome]:
         if self.request.dry_run:
             return {}
         orders = [order for row in self.rows for order in row.orders]
@@ -121,23 +109,21 @@ class Walker:
             built = build_orders(orders, self.registry, self.context.building)
         # the rows of earlier sessions too: their kernels must be the ones built now
         self._journalled(lambda journal: journal.built(keys_of(built)))
-        self.watch.built([outcome.value.digest for outcome in built.values() if outcome.value is not None])
         return built
 
-    def _planned(self, indices: Sequence[int]) -> None:
-        self.watch.began(indices)
+    def _start(self, indices: Sequence[int]) -> Iterator[Event]:
+        yield Started(tuple(indices), len(self.records))
         for key in (self.rows[index].key for index in indices):
             self.started[key] = now()
             self._journalled(partial(Journal.planned, key=key))
 
-    def _single(self, index: int, built: Mapping[str, Built], *notes: str) -> None:
-        row = self.rows[index]
-        self.progress(len(self.records), len(self.rows), row.problem.repro())
-        self._planned([index])
-        outcome = self._outcome(row, built, index)
-        self._keep_compared({index: replace(outcome, notes=(*outcome.notes, *notes))})
+    def _single(self, index: int, built: Mapping[str, BuildOutcome], *notes: str) -> Iterator[Event]:
+        yield from self._start([index])
+        outcome = self._outcome(self.rows[index], built, index)
+        yield Judged(index, outcome.outputs)
+        self._keep_compared({index: replace(outcome, notes=(*outcome.notes, *notes), outputs={})})
 
-    def _outcome(self, row: Row, built: Mapping[str, Built], index: int) -> Outcome:
+    def _outcome(self, row: Row, built: Mapping[str, BuildOutcome], index: int) -> Outcome:
         if row.choice is None:
             return Outcome(verdict=row.unserved)
         if self.request.dry_run:
@@ -165,7 +151,7 @@ class Walker:
             measured, tries = replace(measured, floor=self.book.floor_again(row)), tries - 1
         return replace(outcome, measurement=measured)
 
-    def _together(self, indices: Sequence[int], built: Mapping[str, Built]) -> None:
+    def _together(self, indices: Sequence[int], built: Mapping[str, BuildOutcome]) -> Iterator[Event]:
         """Run one row, or several interleaved rows. Rows that cannot be interleaved, and one that is left alone, run by
         themselves.
         """
@@ -173,28 +159,29 @@ class Walker:
         turns = {index: artifacts for index, artifacts in ready.items() if artifacts is not None}
         for index in indices:
             if index not in turns or len(turns) == 1:
-                self._single(index, built)
+                yield from self._single(index, built)
         if len(turns) > 1:
-            self._in_turns(turns, built)
+            yield from self._in_turns(turns, built)
 
-    def _ready(self, row: Row, built: Mapping[str, Built]) -> tuple[Artifact, ...] | None:
+    def _ready(self, row: Row, built: Mapping[str, BuildOutcome]) -> tuple[Artifact, ...] | None:
         """The inputs of a row's run; None if it does not get so far."""
         if row.choice is None or not row.choice.runnable or self.request.dry_run:
             return None
         artifacts, failed = artifacts_of(row, built)
         return artifacts if failed is None else None
 
-    def _in_turns(self, turns: Mapping[int, tuple[Artifact, ...]], built: Mapping[str, Built]) -> None:
+    def _in_turns(
+        self, turns: Mapping[int, tuple[Artifact, ...]], built: Mapping[str, BuildOutcome]
+    ) -> Iterator[Event]:
         rows = [self.rows[index] for index in turns]
-        self.progress(len(self.records), len(self.rows), rows[0].problem.repro())
-        self._planned(list(turns))
+        yield from self._start(list(turns))
         try:
             outcomes = self.executor.run_in_turns(rows, list(turns.values()))
         except MemoryError as fault:
             reason = shortage(fault, f"{len(rows)} sets of inputs and outputs")
             if rows[0].asked is not None:  # apart, their times still say something
                 for index in turns:
-                    self._single(index, built, f"timed by itself: {reason.text}")
+                    yield from self._single(index, built, f"timed by itself: {reason.text}")
                 return
             outcomes = [Outcome(verdict=Verdict.OUT_OF_MEMORY, artifacts=a, reasons=(reason,)) for a in turns.values()]
         outcomes = [self._believed(row, outcome) for row, outcome in zip(rows, outcomes, strict=True)]
@@ -232,10 +219,10 @@ class Walker:
             if self.request.journal or self.request.resume:
                 self.executor.unwritten.append(told)
             else:
-                self.context.notify(told)
+                self.context.voice.say(told)
 
-    def _tell(self) -> None:
-        """Report every complete record. With ``--all-kernels`` the default's regret needs its whole group, and of
+    def _complete_rows(self) -> Iterator[Event]:
+        """Every complete record that was not told yet. With ``--all-kernels`` the default's regret needs its whole group, and of
         several backends the fastest is known when all were timed."""
         for index, row in enumerate(self.rows):
             if index in self.told or index not in self.records:
@@ -251,9 +238,7 @@ class Walker:
             if self.request.command is Command.BENCH:  # the time of one launch says little
                 self.records[index] = _with_regret(self.records[index], known)
             self.told.add(index)
-            self.watch.ended(index, self.records[index])
-            self.on_record(self.records[index])
-            self.progress(len(self.told), len(self.rows), row.problem.repro())
+            yield Done(index, self.records[index])
 
     def complete(self) -> tuple[Record, ...]:
         """One record for every row: rows that did not run are NOT_RUN."""

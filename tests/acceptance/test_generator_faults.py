@@ -24,7 +24,7 @@ from fmha_cli.domain.verdict import Verdict, exit_code_of
 from fmha_cli.oracle.fills import fill
 from fmha_cli.report.record import Record
 from fmha_cli.walk.request import Command, Request
-from fmha_cli.walk.run import run_points
+from fmha_cli.walk.run import Run
 from tests.cli.conftest import Fmha
 from tests.support.builds.planted_cpu import PLANTED, chosen_at_load
 from tests.support.fakes.software_tiles import WHOLE
@@ -110,7 +110,7 @@ def _shows(fault: Fault, problem: Problem) -> bool:
 def validated(problems: list[Problem], registry: Registry, kind: Kind) -> Iterator[Record]:
     """The rows of ``fmha validate`` with all fills; asserts that each ran on the given kind of kernel."""
     request = Request(command=Command.VALIDATE, backend="cpu", arch=WHOLE[0], fills=FILLS, timeout=60.0)
-    for record in run_points(problems, request, registry).records:
+    for record in Run(problems, request, registry).records():
         assert algorithm_of(registry.parse_kernel(record.kernel.name)).kind is kind
         yield record
 

@@ -23,7 +23,7 @@ from fmha_cli.oracle.worth import ONE_HOT
 from fmha_cli.report.record import Record
 from fmha_cli.walk.request import Command, Request
 from fmha_cli.walk.rows import plan_rows
-from fmha_cli.walk.run import run_points
+from fmha_cli.walk.run import Run
 from tests.cli.conftest import Fmha
 from tests.support.fakes.software_tiles import WHOLE
 from tests.support.generators.problems import REFUSALS, refused, supported
@@ -98,7 +98,7 @@ CI, SLOW = (pytest.mark.slow, pytest.mark.ci), pytest.mark.slow
 )
 def test_random_problems_pass(registry: Registry, chunk: int, part: slice, fmha: Fmha) -> None:
     request, problems = request_of(chunk), problems_of(chunk)[part]
-    records = run_points(problems, request, registry).records
+    records = Run(problems, request, registry).records()
     bad = list(_failing(records, request))
     assert not bad, f"{len(bad)} of {len(records)} rows; paste a line to see it again\n" + "\n".join(bad)
     assert [r.problem for r in records] == [p.to_dict() for p in _rows(problems, request)]
@@ -240,7 +240,7 @@ def test_the_problems_cover_the_surface() -> None:
 @pytest.mark.parametrize("count", [REFUSED_IN_DEFAULT, pytest.param(REFUSED, marks=SLOW)])
 def test_refused_problems_say_why(registry: Registry, count: int) -> None:
     asked = [refused(n) for n in range(count)]
-    records = run_points([a.problem for a in asked], Request(backend="cpu"), registry).records
+    records = Run([a.problem for a in asked], Request(backend="cpu"), registry).records()
     for wanted, record in zip(asked, records, strict=True):
         assert record.verdict is Verdict.UNSUPPORTED, record.repro
         ids = {reason.id for reason in record.reasons}

@@ -24,7 +24,7 @@ from fmha_cli.domain.kernel import KernelSpec
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.verdict import Verdict
 from fmha_cli.walk.request import Command, Request
-from fmha_cli.walk.run import run_points
+from fmha_cli.walk.run import Run
 from tests.support.fakes.software_tiles import AMX, HOST, VECTORS, WHOLE, software
 from tests.support.generators.problems import supported
 
@@ -79,7 +79,7 @@ def fitting(first: int) -> Iterator[Problem]:
 
 def failing(problems: list[Problem], *, arch: str | None = AMX) -> Iterator[str]:
     request = Request(command=Command.RUN, backend="cpu", arch=arch, threads=2, timeout=60.0, jobs=1, peak="spec")
-    for record in run_points(problems, request, build_registry()).records:
+    for record in Run(problems, request, build_registry()).records():
         assert record.arch == AMX
         if record.verdict not in (Verdict.PASSED, Verdict.MISTRUSTED):
             yield f"{record.repro}\n    {record.verdict.value}: {'; '.join(record.notes) or record.comparisons}"

@@ -22,9 +22,9 @@ from fmha_cli.cli.console import Console
 from fmha_cli.cli.progress import ProgressLine, ticking
 from fmha_cli.cli.settings import Settings
 from fmha_cli.discovery.registry import Registry
-from fmha_cli.domain.phases import Phase
+from fmha_cli.domain.phases import Phase, Voice
 from fmha_cli.walk.request import Command, Request
-from fmha_cli.walk.run import run_points
+from fmha_cli.walk.run import Run
 
 pytestmark = pytest.mark.promise("Long work shows its phase, its time and what is left; `-q` leaves the data alone.")
 
@@ -212,7 +212,7 @@ def test_quiet_shows_nothing_and_verbose_the_phases() -> None:
 WORK = """
 import sys, time
 from fmha_cli.cli import console
-from fmha_cli.domain.phases import Phase
+from fmha_cli.domain.phases import Phase, Voice
 here = console.Console(sys.stderr)
 with here.progress("run") as progress:
     progress(0, 1, "-s 4096 " + "x" * 300)
@@ -265,7 +265,6 @@ def test_a_command_without_long_work_does_not_import_it() -> None:
 def test_a_walk_tells_its_phases_in_order(tmp_path: Path) -> None:
     told: list[Phase] = []
     builds: list[tuple[int, int]] = []
-    rows: list[tuple[int, int]] = []
 
     def phase(phase: Phase, done: int, total: int) -> None:
         assert 0 <= done <= max(done, total)
@@ -276,13 +275,10 @@ def test_a_walk_tells_its_phases_in_order(tmp_path: Path) -> None:
 
     problem = api.Problem.from_cli("-H 2 -s 16 -d 8 --dtype fp16")
     request = Request(command=Command.BENCH, backend="null", budget_s=0.02, cache_root=str(tmp_path / "cache"))
-    run_points(
-        (problem,), request, Registry(), progress=lambda done, total, what: rows.append((done, total)), phase=phase
-    )
+    Run((problem,), request, Registry(), voice=Voice(phase=phase)).finish()
     assert told[:5] == [Phase.BUILD, Phase.INPUTS, Phase.REFERENCE, Phase.LAUNCH, Phase.JUDGE]
     assert Phase.TIME in told
     assert builds == [(0, 1), (1, 1)]
-    assert rows == [(0, 1), (1, 1)]
 
 
 def test_a_line_in_a_pipe_is_folded_where_columns_are_known(times: Times) -> None:

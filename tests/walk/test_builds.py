@@ -19,7 +19,7 @@ from fmha_cli.domain.rules import Reason
 from fmha_cli.report.documents.build import BuildState, build_state
 from fmha_cli.toolchain.parallel import COMPILE_BYTES
 from fmha_cli.walk import builds
-from fmha_cli.walk.builds import Built, build_stages
+from fmha_cli.walk.builds import BuildOutcome, build_stages
 from tests.support.fakes.paper_backends import Paper, PaperBackend, checked
 
 
@@ -89,7 +89,7 @@ def stages(backend: PaperBackend, *tiles: int) -> list[Stage]:
     return [Stage(KernelSpec(**{**vars(plain), "algorithm": Paper(tile=tile)})) for tile in tiles]
 
 
-def built(backend: PaperBackend, *tiles: int) -> tuple[list[Built], list[tuple[int, int]], list[str]]:
+def built(backend: PaperBackend, *tiles: int) -> tuple[list[BuildOutcome], list[tuple[int, int]], list[str]]:
     ticks: list[tuple[int, int]] = []
     heard: list[str] = []
     wanted = stages(backend, *tiles)

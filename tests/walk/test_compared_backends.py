@@ -13,13 +13,14 @@ import pytest
 from fmha_cli import api
 from fmha_cli.discovery.registry import build_registry
 from fmha_cli.domain.errors import UsageError
+from fmha_cli.domain.phases import SILENT, Voice
 from fmha_cli.domain.verdict import Verdict
 from fmha_cli.execution import memory
 from fmha_cli.execution.journal import Journal
 from fmha_cli.report.parts import SelectedBy
 from fmha_cli.report.record import Record
 from fmha_cli.walk.request import Command, Request
-from fmha_cli.walk.run import run_points
+from fmha_cli.walk.run import Run
 from tests.support.fixtures.trio import trio
 
 __all__ = ["trio"]
@@ -32,8 +33,8 @@ def walked(
     backend: str, *problems: api.Problem, command: Command = Command.BENCH, said: list[str] | None = None, **more: Any
 ) -> list[Record]:
     request = Request(command=command, backend=backend, budget_s=0.02, peak="spec", **more)
-    notify = (lambda text: None) if said is None else said.append
-    return list(run_points(problems or (PROBLEM,), request, build_registry(), notify=notify).records)
+    voice = SILENT if said is None else Voice(said.append)
+    return list(Run(problems or (PROBLEM,), request, build_registry(), voice=voice).records())
 
 
 def names(records: Sequence[Record]) -> list[str | None]:
@@ -268,9 +269,9 @@ def test_an_interrupted_comparison_goes_on(tmp_path: Path, monkeypatch: pytest.M
 
     with monkeypatch.context() as patch:
         patch.setattr(Journal, "done", interrupted)
-        outcome = run_points((PROBLEM, OTHER), request, build_registry())
-    assert outcome.interrupted
-    assert len(outcome.records) == 4
+        ended = Run((PROBLEM, OTHER), request, build_registry()).finish()
+    assert ended.interrupted
+    assert len(ended.records) == 4
     again = walked("one,two", PROBLEM, OTHER, resume=journal)
     assert {r.verdict for r in again} == {Verdict.PASSED}
     assert [r.ab is None for r in again] == [True, False, True, False]

@@ -15,6 +15,7 @@ from fmha_cli.discovery.registry import Registry, build_registry
 from fmha_cli.domain.device import DeviceFacts
 from fmha_cli.domain.emulation import FindingKind, Region, merged, summed
 from fmha_cli.domain.errors import EnvironmentProblem, UsageError
+from fmha_cli.domain.phases import Voice
 from fmha_cli.domain.verdict import Verdict
 from fmha_cli.execution.arena import Arena
 from fmha_cli.execution.checks import FINDINGS_NAMED
@@ -204,7 +205,7 @@ def test_one_worker_serves_one_runtime(emulator: Told, shared_cache: Path) -> No
     registry = build_registry()
     backend, emulated = registry.backend("null"), registry.emulators["paper-emulator"].devices()[0]
     request = Request(device=ID, cache_root=str(shared_cache))
-    context = build_context(request, print)
+    context = build_context(request, Voice(print))
     here = backend.probe().devices[0]
     kernel = next(k for k in api.list_kernels("null", backend="null") if "fp16" in k.name)
 

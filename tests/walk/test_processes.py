@@ -9,14 +9,14 @@ import pytest
 
 from fmha_cli import api
 from fmha_cli.discovery.registry import build_registry
-from fmha_cli.domain.phases import Phase
+from fmha_cli.domain.phases import Phase, Voice
 from fmha_cli.domain.verdict import Verdict
 from fmha_cli.execution.job import Job
 from fmha_cli.execution.supervisor import JobResult, Supervisor
 from fmha_cli.measure.sampling import StopReason
 from fmha_cli.report.record import Record
 from fmha_cli.walk.request import Command, Request
-from fmha_cli.walk.run import run_points
+from fmha_cli.walk.run import Run
 from fmha_cli.walk.timing import Timed, in_processes, policy_of
 
 PROBLEM = api.Problem.from_cli("-H 2 -s 16 -d 8 --dtype fp16")
@@ -130,7 +130,7 @@ def test_progress_counts_the_time_of_all_processes() -> None:
             told.append((done, total))
 
     request = Request(command=Command.BENCH, backend="null", budget_s=0.05, processes=2)
-    run_points([PROBLEM], request, build_registry(), phase=phase)
+    Run([PROBLEM], request, build_registry(), voice=Voice(phase=phase)).finish()
     assert len({total for _, total in told}) == 1
     assert [done for done, _ in told] == sorted(done for done, _ in told)
     assert max(done for done, _ in told) >= told[0][1] // 2

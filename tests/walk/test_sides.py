@@ -16,7 +16,7 @@ from fmha_cli.report.parts import SelectedBy
 from fmha_cli.report.record import Record
 from fmha_cli.walk.records import repro_line
 from fmha_cli.walk.request import Command, Request
-from fmha_cli.walk.run import run_points
+from fmha_cli.walk.run import Run
 from fmha_cli.walk.sides import Side
 from tests.support.fakes import emulator as fake_emulator
 from tests.support.fakes import tree_backend
@@ -35,7 +35,7 @@ K = tree_backend.KERNEL.name
 
 def bench(a: str, b: str, **more: str | None) -> tuple[Record, Record]:
     request = Request(command=Command.BENCH, backend="tree", ab=(a, b), budget_s=0.02, **more)  # type: ignore[arg-type]
-    first, second = run_points((PROBLEM,), request, build_registry()).records
+    first, second = Run((PROBLEM,), request, build_registry()).records()
     return first, second
 
 
@@ -105,7 +105,7 @@ def test_a_backend_without_replaceable_sources(tree: Path, tmp_path: Path) -> No
     honest = next(k for k in api.list_kernels("null", backend="null") if "dtype=fp32" in k.name).name
     request = Request(command=Command.BENCH, backend="null", ab=(honest, f"{honest}@{tree}"))
     with pytest.raises(UsageError) as caught:
-        run_points((PROBLEM,), request, build_registry())
+        Run((PROBLEM,), request, build_registry()).finish()
     assert caught.value.code == "E016"
     assert "tree" in (caught.value.help or "")
 

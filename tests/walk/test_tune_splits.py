@@ -18,7 +18,7 @@ from fmha_cli.domain.kernel import KernelSpec
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.verdict import Verdict
 from fmha_cli.walk.request import Request
-from fmha_cli.walk.run import run_points
+from fmha_cli.walk.run import Run
 
 
 def parameters() -> list[Any]:
@@ -39,6 +39,6 @@ def test_split_and_combined(kernel: KernelSpec, shared_cache: Path) -> None:
         for rows, hdim in ((1, 64), (9, 80))
     ]
     request = Request(backend="cpu", kernel=kernel.name, cache_root=str(shared_cache))
-    records = run_points(points, request, build_registry()).records
+    records = Run(points, request, build_registry()).records()
     assert [record.verdict for record in records] == [Verdict.PASSED] * 2, [record.notes for record in records]
     assert {record.kernel.digest for record in records if record.kernel is not None} == {kernel.digest}

@@ -17,7 +17,7 @@ from fmha_cli.measure.compare import TOLERANCE, Ratio, Speed
 from fmha_cli.report.documents.report import records_view, report_document
 from fmha_cli.report.record import Record
 from fmha_cli.walk.request import Command, Request
-from fmha_cli.walk.run import run_points
+from fmha_cli.walk.run import Run
 from fmha_cli.walk.turns import lead_of
 from tests.support.fakes.trio_backends import HUNGER
 from tests.support.fixtures.trio import trio
@@ -29,7 +29,7 @@ PROBLEM = api.Problem.from_cli("-H 1 -s 8 -d 8 --dtype fp32")
 
 def walked(backend: str, *problems: api.Problem, command: Command = Command.BENCH, **more: Any) -> list[Record]:
     request = Request(command=command, backend=backend, budget_s=0.02, peak="spec", **more)
-    return list(run_points(problems or (PROBLEM,), request, build_registry()).records)
+    return list(Run(problems or (PROBLEM,), request, build_registry()).records())
 
 
 def test_the_page_has_the_columns_the_words_and_the_limits() -> None:

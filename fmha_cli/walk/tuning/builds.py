@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from fmha_cli.discovery.registry import Registry
 from fmha_cli.domain.protocols import BuildContext
 from fmha_cli.domain.rules import Reason, Severity
-from fmha_cli.walk.builds import Built, build_orders
+from fmha_cli.walk.builds import BuildOutcome, build_orders
 from fmha_cli.walk.rows import Row
 
 UNBUILT = "X070"
@@ -28,7 +28,7 @@ def build_within(
     budget_s: float | None,
     progress: Callable[[int, int, str], None] = lambda done, total, what: None,
     clock: Callable[[], float] = time.monotonic,
-) -> Mapping[str, Built]:
+) -> Mapping[str, BuildOutcome]:
     """The outcomes of the candidates' builds, by ``Order.key``. A build that began is finished.
 
     Args:
@@ -38,7 +38,7 @@ def build_within(
     Raises:
         KeyboardInterrupt: the user interrupted; finished kernels are in the cache.
     """
-    built: dict[str, Built] = {}
+    built: dict[str, BuildOutcome] = {}
     batch = len(rows) if budget_s is None else context.jobs
     started = clock()
     for at in range(0, len(rows), max(1, batch)):

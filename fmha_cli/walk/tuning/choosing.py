@@ -7,6 +7,7 @@ from typing import Any
 
 from fmha_cli.discovery.registry import Registry
 from fmha_cli.domain.device import Availability, usable_cores
+from fmha_cli.domain.phases import Voice
 from fmha_cli.domain.problem import Problem
 from fmha_cli.tuning.entry import Entry
 from fmha_cli.tuning.intervals import place_of
@@ -40,7 +41,7 @@ def chooser_of(
         return None
 
     def scopes() -> Scopes:
-        building = build_context(request, notify)
+        building = build_context(request, Voice(notify))
         threads = request.threads or usable_cores()
         return Scopes(registry=registry, found=found, building=building, host=this_host(), threads=threads)
 

@@ -20,7 +20,7 @@ from fmha_cli.results.conditions import By, is_good
 from fmha_cli.results.turns import ONLY, Turns
 from fmha_cli.walk.request import Command, Request
 from fmha_cli.walk.rows import Row
-from fmha_cli.walk.run import run_points
+from fmha_cli.walk.run import Run
 
 _ASKING = (
     "FMHA_JSON",
@@ -103,10 +103,7 @@ class Confirmer:
             all_kernels=False,
             check=True,
         )
-        outcome = run_points([winner.problem], request, self.registry)
-        if outcome.interrupted:
-            raise KeyboardInterrupt
-        return outcome.records
+        return Run([winner.problem], request, self.registry).records()
 
 
 @dataclass(frozen=True)

@@ -168,7 +168,7 @@ def notes_of(
         return digest_of([one.problem.to_dict(), [choice.kernel.digest for choice in one.choices], where])
 
     problems = [(identity(one), one.problem.repro()) for one in every]
-    return open_notes(folder / "tune", problems, parts, request.argv, origin.run, stack, context.notify, anew=anew)
+    return open_notes(folder / "tune", problems, parts, request.argv, origin.run, stack, context.voice.say, anew=anew)
 
 
 def open_notes(

@@ -14,7 +14,7 @@ from fmha_cli.execution.demand import shortage
 from fmha_cli.execution.outcome import Outcome
 from fmha_cli.measure.sampling import StopReason
 from fmha_cli.tuning.search import Spent
-from fmha_cli.walk.builds import Built
+from fmha_cli.walk.builds import BuildOutcome
 from fmha_cli.walk.execute import Executor, artifacts_of
 from fmha_cli.walk.request import Context
 from fmha_cli.walk.rows import Row
@@ -55,7 +55,7 @@ class Ring:
     stack: ExitStack = field(default_factory=ExitStack)
     arenas: dict[tuple[Workspace, ...], Arena] = field(default_factory=dict)
 
-    def enter(self, row: Row, built: Mapping[str, Built]) -> Contender:
+    def enter(self, row: Row, built: Mapping[str, BuildOutcome]) -> Contender:
         """Judge a candidate whose stages were built or failed to.
 
         Raises:

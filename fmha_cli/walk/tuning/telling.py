@@ -13,7 +13,7 @@ from fmha_cli.report.documents.tune import TuneCandidate, Tuned, TuneRow
 from fmha_cli.report.record import Record
 from fmha_cli.tuning.entry import Entry
 from fmha_cli.tuning.search import Found, Policy, level
-from fmha_cli.walk.builds import Built
+from fmha_cli.walk.builds import BuildOutcome
 from fmha_cli.walk.rows import Row
 from fmha_cli.walk.tuning.builds import unbuilt
 from fmha_cli.walk.tuning.candidates import Candidates
@@ -37,7 +37,7 @@ class Course:
 
     candidates: Candidates
     rows: tuple[Row, ...] = ()
-    built: Mapping[str, Built] = field(default_factory=dict)
+    built: Mapping[str, BuildOutcome] = field(default_factory=dict)
     contenders: list[Contender] = field(default_factory=list)
     good: list[Contender] = field(default_factory=list)
     found: Found | None = None

@@ -12,7 +12,7 @@ from pathlib import Path
 from fmha_cli.discovery.registry import Registry
 from fmha_cli.discovery.wanted import wanted_backends
 from fmha_cli.domain.device import Availability
-from fmha_cli.domain.phases import Tell, silent
+from fmha_cli.domain.phases import Tell, Voice, silent
 from fmha_cli.domain.problem import Problem
 from fmha_cli.execution.cases import Cases
 from fmha_cli.execution.supervisor import Supervisor
@@ -120,10 +120,9 @@ def tune(
         found = probe_backends(registry, wanted_backends(registry, request.wanted), supervisor, request.device)
         on_found(found)
         every = [candidates_of(problem, registry, found, request.wanted) for problem in points]
-        building = build_context(request, notify, phase)
-        context = Context(
-            request=request, registry=registry, supervisor=supervisor, building=building, notify=notify, phase=phase
-        )
+        voice = Voice(notify, phase)
+        building = build_context(request, voice)
+        context = Context(request=request, registry=registry, supervisor=supervisor, building=building, voice=voice)
         host = this_host()
         scopes = Scopes(registry=registry, found=found, building=building, host=host, threads=context.threads)
         origin = Origin.new(host, request)
@@ -188,7 +187,7 @@ class _Tuner:
             return None
         entry = None if chosen.entry is None else Entry.from_dict(chosen.entry)
         if entry is not None and (differs := self._differences(candidates, entry)):
-            self.context.notify(f"{chosen.row.flags} is tuned anew: {'; '.join(differs)}")
+            self.context.voice.say(f"{chosen.row.flags} is tuned anew: {'; '.join(differs)}")
             self.notes.forget(number)
             return None
         for data in self.notes.searches[number].records if number in self.notes.searches else ():
@@ -339,7 +338,7 @@ def cases_of(context: Context) -> Cases:
         seed=request.fill_seed,
         streams={**STREAMS, **registry.dropout_streams},
         given=frozenset(),
-        phase=context.phase,
+        phase=context.voice.phase,
     )
 
 

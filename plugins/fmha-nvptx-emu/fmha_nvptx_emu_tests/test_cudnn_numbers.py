@@ -58,7 +58,7 @@ class Bench:
         facts = replace(emulated_device(registry, device)[1], units=UNITS)
         problem = Problem.from_cli(line)
         request = Request(command=Command.RUN, device=device, emu_checks=False)
-        context = build_context(request, lambda notice: None)
+        context = build_context(request)
         backend = changed_numbers.changed
         supported = (d for d in backend.decide(problem, facts) if isinstance(d, api.Supported))
         plan = backend.plan(problem, min(supported, key=lambda d: d.rank).kernel, facts)

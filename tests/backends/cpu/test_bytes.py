@@ -16,7 +16,7 @@ from fmha_cli.oracle.reference import forward
 from fmha_cli.oracle.tensors import numpy_dtype
 from fmha_cli.walk.input_files import InputFiles
 from fmha_cli.walk.request import Request
-from fmha_cli.walk.run import run_points
+from fmha_cli.walk.run import Run
 from tests.support.fakes.software_tiles import WHOLE
 from tests.support.generators.cpu.cases import best_first
 
@@ -149,8 +149,7 @@ def test_appended_rows_saturate_and_round_to_even() -> None:
         inputs = fill(problem)
         inputs["v_new"] = np.resize(values, shapes_of(problem)["v_new"].shape).astype(np.float32)
         assert inputs["v_new"].size >= len(values)
-        got = run_points(
-            (problem,), Request(backend="cpu"), build_registry(), given=InputFiles(inputs, dict.fromkeys(inputs, ""))
-        )
-        assert got.records[0].verdict is api.Verdict.PASSED, (kv, got.records[0].comparisons)
+        given = InputFiles(inputs, dict.fromkeys(inputs, ""))
+        (record,) = Run((problem,), Request(backend="cpu"), build_registry(), given=given).records()
+        assert record.verdict is api.Verdict.PASSED, (kv, record.comparisons)
         assert np.isfinite(forward(problem, inputs).cache["v"].astype(np.float64)).all()

@@ -55,7 +55,7 @@ def test_the_whole_way_is_right_with_the_model(
     played.setenv(VARIABLE, settings_text(kernel_ns=LONG_NS, capability=f"{number[:-1]}.{number[-1]}"))
     with Supervisor() as supervisor:
         result = judged(supervisor, job_for(line, tmp_path, "tests.support.models.flash_attn.modelled:modelled", arch))
-    assert result.verdict in (Verdict.PASSED, Verdict.MISTRUSTED), (result.notes, result.log_tail)
+    assert result.verdict in (Verdict.PASSED, Verdict.MISTRUSTED), (result.notes, result.log)
     assert all(check.passed for comparison in result.comparisons for _, check in comparison.checks)
 
 
