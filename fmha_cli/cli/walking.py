@@ -238,33 +238,33 @@ def resume_line(argv: Sequence[str], journal: str) -> str:
 def dry_run(call: Call, points: Sequence[Point]) -> int:
     """Show every row with its kernel and stages, and with launches if the backend can show them. Nothing runs, so
     NOT_RUN is not a failure. Kernels are built only to show their launches; without a compiler the exit code is 4."""
-    from fmha_cli.cli.asked import found_by, request_of
+    from fmha_cli.cli.asked import request_of
+    from fmha_cli.domain.phases import Voice
     from fmha_cli.report.documents.report import report_document
     from fmha_cli.report.parts import environment
-    from fmha_cli.walk.completeness import refuse_misfits, sources_of
-    from fmha_cli.walk.dry_run import dry_outcomes
-    from fmha_cli.walk.emulation import refuse_timing
-    from fmha_cli.walk.input_files import read_input_files
-    from fmha_cli.walk.outputs import check_outputs
-    from fmha_cli.walk.records import record_of
-    from fmha_cli.walk.rows import plan_rows
-    from fmha_cli.walk.tuning.choosing import chooser_of
+    from fmha_cli.walk.events import Ended, Found, Planned
+    from fmha_cli.walk.run import Run
 
-    request, problems = request_of(call, Command(call.command)), [point.problem for point in points]
-    check_outputs(problems, request)
-    refuse_timing(request)
-    given = read_input_files(request.files)
-    refuse_misfits(problems, given)
-    found = found_by(call, request.wanted)
-    layers = [point.layer for point in points]
-    chooser = chooser_of(request, call.registry, found, tuned_of(call), call.console.say)
-    rows = plan_rows(problems, request, call.registry, found, call.console.say, layers, chooser)
-    check_outputs(problems, request, len(rows))
-    outcomes, missing = dry_outcomes(rows, request, call.registry, call.console.say)
-    pairs = zip(rows, outcomes, strict=True)
-    records = [
-        record_of(row, outcome, request, call.registry, sources_of(row.problem, given)) for row, outcome in pairs
-    ]
+    found: Mapping[str, Availability] = {}
+    rows: Sequence[Row] = ()
+    records: Sequence[Record] = ()
+    missing: EnvironmentProblem | None = None
+    run = Run(
+        [point.problem for point in points],
+        request_of(call, Command(call.command)),
+        call.registry,
+        layers=[point.layer for point in points],
+        tuned=tuned_of(call),
+        voice=Voice(call.console.say),
+    )
+    for event in run:
+        match event:
+            case Found():
+                found = event.availability
+            case Planned():
+                rows = event.rows
+            case Ended():
+                records, missing = event.records, event.missing
     call.output.document(report_document(records, environment(found), missing))
     if missing is not None:
         call.console.error(missing.render())

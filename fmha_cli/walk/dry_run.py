@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 
 from fmha_cli.discovery.registry import Registry
 from fmha_cli.domain.errors import EnvironmentProblem, FmhaError
-from fmha_cli.domain.phases import Voice
+from fmha_cli.domain.phases import SILENT, Voice
 from fmha_cli.domain.plan import Artifact
 from fmha_cli.domain.protocols import BuildContext, DryRun
 from fmha_cli.domain.verdict import Verdict
@@ -24,7 +24,7 @@ _NOTE = "dry run"
 
 
 def dry_outcomes(
-    rows: Sequence[Row], request: Request, registry: Registry, notify: Callable[[str], None] = lambda text: None
+    rows: Sequence[Row], request: Request, registry: Registry, voice: Voice = SILENT
 ) -> tuple[list[Outcome], EnvironmentProblem | None]:
     """One Outcome for every row, and the error if this machine cannot build the host code of the launches (else None).
 
@@ -36,7 +36,7 @@ def dry_outcomes(
     shown = [row for row in rows if _shows(row, registry)]
     if not shown:
         return [_plain(row) for row in rows], None
-    context = build_context(request, Voice(notify))
+    context = build_context(request, voice)
     built = build_orders([order for row in shown for order in row.orders], registry, context)
     missing = next((o.error for o in built.values() if isinstance(o.error, EnvironmentProblem)), None)
     with ExitStack() as stack:

@@ -1,5 +1,5 @@
 """What a run yields, in this order: ``Found``, ``Planned``, ``Built`` unless nothing is built, then for the rows ``Started``, ``Judged`` and
-``Done``, and ``Ended``. Rows that are done together start together; each is ``Done`` as soon as everything that it is compared with is.
+``Done``, and ``Ended``. A dry run ends behind ``Planned``. Rows that are done together start together; each is ``Done`` as soon as everything that it is compared with is.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from fmha_cli.domain.device import Availability
+from fmha_cli.domain.errors import EnvironmentProblem
 from fmha_cli.oracle.tensors import Array
 from fmha_cli.report.record import Record
 from fmha_cli.walk.rows import Row
@@ -67,12 +68,14 @@ class Ended:
         interrupted: by Ctrl-C, or because the iterator was closed.
         journal: the file to resume from; None if there is none.
         unwritten: files of ``--out`` and ``--save-failures`` that could not be written, each with the reason.
+        missing: why this machine cannot build the host code that shows the launches of a dry run.
     """
 
     records: tuple[Record, ...]
     interrupted: bool
-    journal: str | None
-    unwritten: tuple[str, ...]
+    journal: str | None = None
+    unwritten: tuple[str, ...] = ()
+    missing: EnvironmentProblem | None = None
 
 
 Event = Found | Planned | Built | Started | Judged | Done | Ended

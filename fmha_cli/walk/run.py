@@ -20,7 +20,8 @@ from fmha_cli.execution.supervisor import Supervisor
 from fmha_cli.report.record import Record
 from fmha_cli.walk.baseline import Conditions
 from fmha_cli.walk.builds import build_context
-from fmha_cli.walk.completeness import generated, refuse_misfits
+from fmha_cli.walk.completeness import generated, refuse_misfits, sources_of
+from fmha_cli.walk.dry_run import dry_outcomes
 from fmha_cli.walk.emulation import emulation_of, refuse_timing
 from fmha_cli.walk.events import Ended, Event, Found, Planned
 from fmha_cli.walk.given_cache import stored
@@ -32,6 +33,7 @@ from fmha_cli.walk.notices import notices
 from fmha_cli.walk.origin import Origin
 from fmha_cli.walk.outputs import check_outputs
 from fmha_cli.walk.probing import probe_backends
+from fmha_cli.walk.records import record_of
 from fmha_cli.walk.request import Command, Context, Request
 from fmha_cli.walk.revision import Revision
 from fmha_cli.walk.rows import Row, plan_rows
@@ -152,22 +154,27 @@ class Run(Iterator[Event]):
             points = [stored(problem, files.arrays) for problem in problems]
             refuse_misfits(points, files)
             baseline = None
-            if request.baseline:
+            if request.baseline and not request.dry_run:
                 from fmha_cli.walk.baseline_file import load_baseline  # no other run reads a report
 
                 baseline = load_baseline(Path(request.baseline))
             revision = stack.enter_context(Revision())
-            supervisor.start()  # it starts while rows are planned and kernels are built
+            if not request.dry_run:
+                supervisor.start()  # it starts while rows are planned and kernels are built
             found = probe_backends(registry, wanted_backends(registry, request.wanted), supervisor, request.device)
             yield Found(found)
             chooser = chooser_of(request, registry, found, tuned, voice.say)
             rows = plan_rows(points, request, registry, found, voice.say, layers, chooser)
             yield Planned(tuple(rows))
             check_outputs(points, request, len(rows))
+            if request.dry_run:
+                self.ended = self._shown(rows, files)
+                yield self.ended
+                return
             for line in notices(rows, registry, found, request):
                 voice.say(line)
             building = build_context(request, voice)
-            runs = not request.dry_run and any(row.choice is not None and row.choice.runnable for row in rows)
+            runs = any(row.choice is not None and row.choice.runnable for row in rows)
             emulation = emulation_of(request, registry, building) if runs else None
             context = Context(
                 request=_fitting_fills(request, files, rows),
@@ -202,6 +209,14 @@ class Run(Iterator[Event]):
         yield self.ended
         if self._journal is not None and not interrupted and not (request.resume or request.journal):
             self._journal.path.unlink(missing_ok=True)
+
+    def _shown(self, rows: Sequence[Row], files: InputFiles) -> Ended:
+        """The end of a dry run. Nothing is stamped or written, and a kernel is built only to show its launches."""
+        outcomes, missing = dry_outcomes(rows, self._request, self._registry, self._voice)
+        pairs = zip(rows, outcomes, strict=True)
+        sources = [sources_of(row.problem, files) for row in rows]
+        made = (record_of(*pair, self._request, self._registry, of) for pair, of in zip(pairs, sources, strict=True))
+        return Ended(tuple(made), interrupted=False, missing=missing)
 
     def _end(self, walker: Walker, *, interrupted: bool) -> Ended:
         journal = None if self._journal is None else str(self._journal.path)

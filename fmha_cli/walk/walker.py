@@ -102,8 +102,6 @@ class Walker:
         return False
 
     def _build(self) -> Mapping[str, BuildOutcome]:
-        if self.request.dry_run:
-            return {}
         orders = [order for row in self.rows for order in row.orders]
         with self.book.building(self.rows):
             built = build_orders(orders, self.registry, self.context.building)
@@ -126,9 +124,6 @@ class Walker:
     def _outcome(self, row: Row, built: Mapping[str, BuildOutcome], index: int) -> Outcome:
         if row.choice is None:
             return Outcome(verdict=row.unserved)
-        if self.request.dry_run:
-            stages = " then ".join(stage.kernel.name for stage in row.plan.stages) if row.plan else ""
-            return Outcome(verdict=Verdict.NOT_RUN, notes=(f"dry run: would build and run {stages}",))
         artifacts, failed = artifacts_of(row, built)
         if failed is not None:
             return failed
@@ -165,7 +160,7 @@ class Walker:
 
     def _ready(self, row: Row, built: Mapping[str, BuildOutcome]) -> tuple[Artifact, ...] | None:
         """The inputs of a row's run; None if it does not get so far."""
-        if row.choice is None or not row.choice.runnable or self.request.dry_run:
+        if row.choice is None or not row.choice.runnable:
             return None
         artifacts, failed = artifacts_of(row, built)
         return artifacts if failed is None else None
