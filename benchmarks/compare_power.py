@@ -24,11 +24,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fmha_cli.measure.ab import orders
-from fmha_cli.measure.compare import Speed
-from fmha_cli.measure.difference import Decision, Pair, Rule, decided
-from fmha_cli.measure.processes import LEAST_SAMPLES, LEVEL, Side
-from fmha_cli.measure.stats import quantile
+from fmha_cli.bench.ab import orders
+from fmha_cli.bench.compare import Speed
+from fmha_cli.bench.difference import Decision, Pair, Rule, decided
+from fmha_cli.bench.processes import LEAST_SAMPLES, LEVEL, Side
+from fmha_cli.bench.stats import quantile
 from fmha_cli.report.json_text import json_text
 from fmha_cli.report.lines import problem_text
 from fmha_cli.report.reading import content_of

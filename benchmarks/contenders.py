@@ -35,11 +35,11 @@ from fmha_cli.domain.processor import microarchitecture, this_processor
 from fmha_cli.domain.protocols import Backend, BuildContext, Session
 from fmha_cli.domain.rules import Severity
 from fmha_cli.domain.settings import SettingsFrom
-from fmha_cli.execution.arena import Arena
-from fmha_cli.execution.cases import Cases
-from fmha_cli.execution.layout import layout_of
 from fmha_cli.oracle.fills import fill
 from fmha_cli.oracle.tensors import Array
+from fmha_cli.run.arena import Arena
+from fmha_cli.run.cases import Cases
+from fmha_cli.run.layout import layout_of
 from fmha_cli.toolchain.cache.root import cache_root
 
 Run = Callable[[], object]

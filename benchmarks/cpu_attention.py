@@ -56,8 +56,8 @@ from contenders import (  # noqa: E402
 from cpu_cells import Cell, cells  # noqa: E402
 from quiet import Clock, repeats_for  # noqa: E402
 
+from fmha_cli.bench.stats import median, median_interval  # noqa: E402
 from fmha_cli.domain.problem import Problem  # noqa: E402
-from fmha_cli.measure.stats import median, median_interval  # noqa: E402
 from fmha_cli.system.heap import keep_freed_memory  # noqa: E402
 
 PAUSE_S = 0.010

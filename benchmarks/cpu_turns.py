@@ -29,8 +29,8 @@ from contenders import ISAS, allowed_difference
 from cpu_cells import cells
 from revisions import ROOT, environment_of, require_from, tree_of
 
+from fmha_cli.bench.stats import median_interval
 from fmha_cli.domain.problem import Problem
-from fmha_cli.measure.stats import median_interval
 
 _SERVE = """
 import sys, time

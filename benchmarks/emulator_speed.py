@@ -26,13 +26,13 @@ from fmha_cli.discovery.wanted import Wanted
 from fmha_cli.domain.device import usable_cores
 from fmha_cli.domain.emulation import EmulatorOptions
 from fmha_cli.domain.problem import Problem
-from fmha_cli.execution.arena import Arena
-from fmha_cli.execution.cases import Cases
-from fmha_cli.execution.layout import layout_of
-from fmha_cli.execution.memory import map_shared
 from fmha_cli.oracle.fills import fill
+from fmha_cli.run.arena import Arena
+from fmha_cli.run.builds import build_stages
+from fmha_cli.run.cases import Cases
+from fmha_cli.run.layout import layout_of
+from fmha_cli.run.memory import map_shared
 from fmha_cli.toolchain.cache.root import cache_root
-from fmha_cli.walk.builds import build_stages
 
 BACKEND = "ck_tile"
 POINTS = (

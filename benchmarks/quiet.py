@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from fmha_cli.walk.timing import LEAD_NS, LONG_NS
+from fmha_cli.run.timing import LEAD_NS, LONG_NS
 
 _STAT = Path("/proc/stat")
 _TICK = os.sysconf("SC_CLK_TCK")

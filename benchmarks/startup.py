@@ -28,19 +28,19 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+from fmha_cli.bench.stats import median, median_interval
 from fmha_cli.discovery.registry import build_registry
 from fmha_cli.discovery.select import select
 from fmha_cli.discovery.wanted import Wanted
 from fmha_cli.domain.device import DeviceFacts
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.protocols import BuildContext
-from fmha_cli.execution.arena import Arena
-from fmha_cli.execution.job import Job
-from fmha_cli.execution.layout import layout_of
-from fmha_cli.execution.supervisor import Supervisor
-from fmha_cli.measure.stats import median, median_interval
 from fmha_cli.oracle.fills import fill
-from fmha_cli.walk.probing import probe_backends
+from fmha_cli.run.arena import Arena
+from fmha_cli.run.job import Job
+from fmha_cli.run.layout import layout_of
+from fmha_cli.run.probing import probe_backends
+from fmha_cli.run.supervisor import Supervisor
 
 TINY = "-b 1 -H 1 -s 64 -d 64"
 AMD = DeviceFacts(id="hip:0", archs=("gfx942",), units=304)

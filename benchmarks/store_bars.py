@@ -22,10 +22,10 @@ from pathlib import Path
 from typing import Any
 
 from fmha_cli import api
+from fmha_cli.bench.measurement import Measurement
+from fmha_cli.bench.stats import median, median_interval, quantile
 from fmha_cli.domain.codec import to_json
 from fmha_cli.domain.encode import canonical_json, digest_of
-from fmha_cli.measure.measurement import Measurement
-from fmha_cli.measure.stats import median, median_interval, quantile
 from fmha_cli.report.parts import RunRow, no_environment
 from fmha_cli.report.record import Record
 from fmha_cli.results.loading import records_of, summaries
@@ -34,7 +34,7 @@ from fmha_cli.results.parts import Place, taken_apart
 from fmha_cli.results.queries import history
 from fmha_cli.results.store import Store
 from fmha_cli.results.writing import put_record, put_run
-from fmha_cli.walk.host import this_host
+from fmha_cli.run.host import this_host
 
 SAMPLES = 60
 POINTS = 1000

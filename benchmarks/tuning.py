@@ -27,22 +27,22 @@ from pathlib import Path
 from statistics import mean, median
 from typing import Any
 
+from fmha_cli.bench.roofline import CacheState
+from fmha_cli.bench.search import Found, Method, Policy, level, search
+from fmha_cli.bench.stats import quantile
 from fmha_cli.discovery.registry import build_registry
 from fmha_cli.domain.phases import Voice
 from fmha_cli.domain.problem import Problem
-from fmha_cli.execution.supervisor import Supervisor
-from fmha_cli.measure.roofline import CacheState
-from fmha_cli.measure.stats import quantile
-from fmha_cli.tuning.search import Found, Method, Policy, level, search
-from fmha_cli.walk.builds import build_context
-from fmha_cli.walk.execute import Executor
-from fmha_cli.walk.host import this_host
-from fmha_cli.walk.probing import probe_backends
-from fmha_cli.walk.request import Command, Context, Request
-from fmha_cli.walk.tuning.builds import build_within
-from fmha_cli.walk.tuning.candidates import candidates_of
-from fmha_cli.walk.tuning.sampling import Contender, KernelSampler, Ring
-from fmha_cli.walk.tuning.tune import cases_of
+from fmha_cli.run.builds import build_context
+from fmha_cli.run.execute import Executor
+from fmha_cli.run.host import this_host
+from fmha_cli.run.probing import probe_backends
+from fmha_cli.run.request import Command, Context, Request
+from fmha_cli.run.supervisor import Supervisor
+from fmha_cli.tune.builds import build_within
+from fmha_cli.tune.candidates import candidates_of
+from fmha_cli.tune.sampling import Contender, KernelSampler, Ring
+from fmha_cli.tune.tune import cases_of
 
 SEED = 16
 HOLDOUT, VISIT = 30, 5

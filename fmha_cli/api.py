@@ -96,6 +96,7 @@ if TYPE_CHECKING:
     from fmha_cli.backends.host.masks import MaskForm, mask_forms, sees_nothing
     from fmha_cli.backends.host.session import LibrarySession
     from fmha_cli.report.record import Record
+    from fmha_cli.run.attention import Attention
     from fmha_cli.toolchain.cache.key import BuildKind, BuildSpec
     from fmha_cli.toolchain.cache.root import cache_root
     from fmha_cli.toolchain.cpp.emulators import emulator_library
@@ -115,7 +116,6 @@ if TYPE_CHECKING:
     from fmha_cli.toolchain.programs import build_by_program, program_key
     from fmha_cli.toolchain.rocm.candidates import llvm_tool
     from fmha_cli.toolchain.rocm.occupancy import limits_of
-    from fmha_cli.walk.attention import Attention
 
 
 _LATE = {
@@ -184,7 +184,7 @@ _LATE = {
     "program_key": "fmha_cli.toolchain.programs",
     "Compiler": "fmha_cli.toolchain.cpp.toolchain",
     "Toolchain": "fmha_cli.toolchain.cpp.toolchain",
-    "Attention": "fmha_cli.walk.attention",
+    "Attention": "fmha_cli.run.attention",
     "limits_of": "fmha_cli.toolchain.rocm.occupancy",
     "llvm_tool": "fmha_cli.toolchain.rocm.candidates",
 }
@@ -221,18 +221,18 @@ def run(
 
     Args:
         tensors: the problems' tensors by name, where not all of them are generated: arrays, names of files, or
-            ``"filled"`` for one to generate, as in ``fmha_cli.walk.attention.attention``.
+            ``"filled"`` for one to generate, as in ``fmha_cli.run.attention.attention``.
         files: likewise; tensors may also go by the names of their flags.
         phase: called during long work as phase(what, done, total), from any thread.
-        options: further fields of ``fmha_cli.walk.request.Request``: backend, arch, device, kernel, out, fills, fill_seed,
+        options: further fields of ``fmha_cli.run.request.Request``: backend, arch, device, kernel, out, fills, fill_seed,
             check, threads, timeout, all_kernels ...
 
     Raises:
         UsageError, EnvironmentProblem, UnsupportedError: before anything runs.
         KeyboardInterrupt: the user interrupted.
     """
-    from fmha_cli.walk.given_arrays import given_tensors, merged, request_with
-    from fmha_cli.walk.run import Run
+    from fmha_cli.run.given_arrays import given_tensors, merged, request_with
+    from fmha_cli.run.run import Run
 
     try:
         given, texts = given_tensors(merged(tensors or {}, files or {}))
@@ -246,12 +246,12 @@ def run(
 def attention(q: object, k: object, v: object = None, **options: Any) -> Attention:
     """Fused attention on arrays by the kernel that ``fmha run`` would choose, with its record.
 
-    ``api.attention(q, k, v, causal=True).o``; all arguments are those of ``fmha_cli.walk.attention.attention``.
+    ``api.attention(q, k, v, causal=True).o``; all arguments are those of ``fmha_cli.run.attention.attention``.
 
     Raises:
         UsageError, UnsupportedError, EnvironmentProblem, KernelFailure: see there.
     """
-    from fmha_cli.walk.attention import attention as on_arrays
+    from fmha_cli.run.attention import attention as on_arrays
 
     return on_arrays(q, k, v, **options)
 
@@ -270,7 +270,7 @@ def explain(
     Raises:
         UsageError, EnvironmentProblem, UnsupportedError: an unknown or absent backend, device or kernel.
     """
-    from fmha_cli.walk.probing import probe_backends
+    from fmha_cli.run.probing import probe_backends
 
     registry = registry or build_registry()
     wanted = Wanted(backend=backend, arch=arch, device=device, kernel=kernel)

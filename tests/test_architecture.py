@@ -173,8 +173,8 @@ def test_the_list_of_a_backend_is_read_with_its_placeholders() -> None:
 
 
 def test_a_file_that_is_gone_is_noticed() -> None:
-    assert not is_there("walk/gone.py")
-    assert files_named("`a/b`\n## Head\n`walk/gone.py` `backends/NAME/plan.py` `--mask`", "## Head") == {"walk/gone.py"}
+    assert not is_there("run/gone.py")
+    assert files_named("`a/b`\n## Head\n`run/gone.py` `backends/NAME/plan.py` `--mask`", "## Head") == {"run/gone.py"}
 
 
 @pytest.mark.parametrize(("kind", "given"), [(Upstream, None), (SmallUpstream, Upstream)])

@@ -13,8 +13,8 @@ from fmha_cli.discovery.builtins import BUILTINS
 from tests.test_architecture import PACKAGE, modules
 
 ROOMS = (
-    *("api", "cli", "conformance", "discovery", "domain", "execution", "measure", "parity", "report"),
-    *("results", "sources", "tuning", "walk"),
+    *("api", "bench", "cli", "conformance", "discovery", "domain", "parity", "report"),
+    *("results", "run", "sources", "tune"),
 )
 
 NEUTRAL = frozenset({"cpu"})

@@ -19,7 +19,7 @@ from fmha_cli.domain.features import FILLS
 from fmha_cli.domain.plan import Plan
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.protocols import Backend
-from fmha_cli.execution.supervisor import Supervisor
+from fmha_cli.run.supervisor import Supervisor
 from fmha_cli.toolchain.cache.importing import import_entries
 from fmha_cli.toolchain.cache.root import open_root
 from nvidia_check.budget import Budget, out_of_time

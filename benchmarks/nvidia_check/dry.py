@@ -12,9 +12,9 @@ from fmha_cli.domain.errors import FmhaError
 from fmha_cli.domain.plan import Plan
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.protocols import Backend
-from fmha_cli.walk.dry_run import dry_outcomes
-from fmha_cli.walk.request import Command, Request
-from fmha_cli.walk.rows import plan_rows
+from fmha_cli.run.dry_run import dry_outcomes
+from fmha_cli.run.request import Command, Request
+from fmha_cli.run.rows import plan_rows
 from nvidia_check.budget import Budget
 from nvidia_check.check import MOST, Options, bring, drawn, environment, planned_row, unready, with_kernel
 from nvidia_check.kernels import Pool, Supply, pool_of, supply

@@ -16,18 +16,18 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from fmha_cli.bench.compare import Ratio
+from fmha_cli.bench.sampling import SamplingPolicy
+from fmha_cli.bench.stats import median, median_interval
 from fmha_cli.discovery.registry import build_registry
 from fmha_cli.domain.plan import Plan
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.protocols import Backend, BuildContext
 from fmha_cli.domain.tensors import Role
-from fmha_cli.execution.arena import Arena
-from fmha_cli.execution.layout import layout_of
-from fmha_cli.measure.compare import Ratio
-from fmha_cli.measure.sampling import SamplingPolicy
-from fmha_cli.measure.stats import median, median_interval
 from fmha_cli.oracle.tensors import Array
-from fmha_cli.walk.timing import sample_turns
+from fmha_cli.run.arena import Arena
+from fmha_cli.run.layout import layout_of
+from fmha_cli.run.timing import sample_turns
 from nvidia_check.budget import Budget, out_of_time
 from nvidia_check.plans import planned
 from nvidia_check.results import Result

@@ -8,9 +8,9 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from fmha_cli.bench.stats import median, median_interval
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.tensors import bias_shape
-from fmha_cli.measure.stats import median, median_interval
 from fmha_cli.oracle.tensors import Array
 from nvidia_check.results import Result
 from nvidia_check.rivals import RIVALS, Inputs

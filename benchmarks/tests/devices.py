@@ -8,7 +8,7 @@ import pytest
 
 from fmha_cli.discovery.registry import build_registry
 from fmha_cli.domain.device import Availability, DeviceFacts, State
-from fmha_cli.execution.supervisor import Supervisor
+from fmha_cli.run.supervisor import Supervisor
 
 
 @cache

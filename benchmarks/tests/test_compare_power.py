@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from compare_power import PROCESSES, Series, compared, packed, series_of
 
-from fmha_cli.measure.ranks import fewest_processes
+from fmha_cli.bench.ranks import fewest_processes
 from tests.support.generators.runs_to_compare import processes, timed
 
 ROOT = Path(__file__).resolve().parents[2]

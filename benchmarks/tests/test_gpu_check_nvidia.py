@@ -43,8 +43,8 @@ from fmha_cli.domain.mask import MaskKind
 from fmha_cli.domain.plan import Plan
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.verdict import Verdict
-from fmha_cli.walk.request import Command, Request
-from fmha_cli.walk.run import Run
+from fmha_cli.run.request import Command, Request
+from fmha_cli.run.run import Run
 from tools.result_data import read_json
 
 EVERY = [(subject, case) for subject in KNOWN for case in subject.cases]

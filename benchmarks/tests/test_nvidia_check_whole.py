@@ -21,13 +21,13 @@ from nvidia_check.subjects import CUDNN, EFFICIENT, FLASH, SUBJECTS, Subject
 from fmha_cli.discovery.registry import build_registry
 from fmha_cli.domain.device import DeviceFacts
 from fmha_cli.domain.plan import Artifact
+from fmha_cli.run import dry_run as walking
+from fmha_cli.run.builds import KernelOutcome
+from fmha_cli.run.sides import Order
 from fmha_cli.toolchain.cache.exporting import export_entries
 from fmha_cli.toolchain.cache.importing import import_entries
 from fmha_cli.toolchain.cache.root import open_root
 from fmha_cli.toolchain.cache.store import Cache
-from fmha_cli.walk import dry_run as walking
-from fmha_cli.walk.builds import BuildOutcome
-from fmha_cli.walk.sides import Order
 from tests.support.fakes.exports import fake_exports
 
 CASES = (
@@ -182,8 +182,8 @@ def test_a_dry_run_goes_as_far_as_the_launch(subject: Subject, tmp_path: Path, m
         path.write_bytes(fake_exports(kernel.arch, upstream.expected(kernel)))
         return Artifact(path, sha256(path.read_bytes()).hexdigest(), kernel.digest, path, True, 0.0)
 
-    def built(orders: list[Order], *_: object) -> dict[str, BuildOutcome]:
-        return {order.key: BuildOutcome(order.stage.kernel.name, artifact(order.stage), None) for order in orders}
+    def built(orders: list[Order], *_: object) -> dict[str, KernelOutcome]:
+        return {order.key: KernelOutcome(order.stage.kernel.name, artifact(order.stage), None) for order in orders}
 
     monkeypatch.setattr(walking, "build_orders", built)
     monkeypatch.setattr(

@@ -21,7 +21,7 @@ from fmha_cli.domain.installation import Sourced, SourceTree, Surroundings
 from fmha_cli.domain.plan import Plan
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.suggest import Kind, suggest
-from fmha_cli.walk.request import Command, Request
+from fmha_cli.run.request import Command, Request
 
 _SIZES = ("fill_seed", "threads", "jobs", "emu_seed", "emu_turn", "emu_threads")
 _TEXTS = (
@@ -49,7 +49,7 @@ def request_of(call: Call, command: Command = Command.RUN) -> Request:
     """
     s, default = call.settings, Request()
     if call.output.path is not None:
-        from fmha_cli.walk.outputs import refuse_inputs, refuse_shared
+        from fmha_cli.run.outputs import refuse_inputs, refuse_shared
 
         refuse_inputs((call.output.path,), "-o", file_flags(call))
         others = {f"--{key}": s.text(key) for key in ("resume", "journal", "out")}
@@ -116,7 +116,7 @@ def _selecting(call: Call) -> tuple[str, str | None]:
     Raises:
         UsageError: E002, it and ``--kernel`` name kernels.
     """
-    from fmha_cli.walk.tuning.choosing import DEFAULT, TUNED
+    from fmha_cli.run.choosing import DEFAULT, TUNED
 
     text = call.settings.text("select")
     if text in (None, TUNED, DEFAULT):
@@ -162,7 +162,7 @@ def trees_of(call: Call, *, named: bool = False) -> dict[str, SourceTree]:
 
 def found_by(call: Call, wanted: Wanted) -> Mapping[str, Availability]:
     """The availability of every wanted backend on this machine."""
-    from fmha_cli.walk.probing import probe_backends
+    from fmha_cli.run.probing import probe_backends
 
     return probe_backends(call.registry, wanted_backends(call.registry, wanted), device=wanted.device)
 

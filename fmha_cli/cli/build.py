@@ -28,7 +28,7 @@ from fmha_cli.domain.phases import Voice
 if TYPE_CHECKING:
     from fmha_cli.cli.console import Console
     from fmha_cli.domain.plan import Artifact, Stage
-    from fmha_cli.walk.builds import BuildOutcome
+    from fmha_cli.run.builds import KernelOutcome
 
 COMPILE_TIMEOUT = TIMEOUT.says("Seconds for one compile [default: 600]")
 SETS = ("profile", "filter", "family")
@@ -39,7 +39,7 @@ def build(call: Call) -> int:
     from fmha_cli.cli.asked import request_of
     from fmha_cli.report.documents.build import build_document, build_entry
     from fmha_cli.report.documents.kernels import kernel_entry, kernels_document
-    from fmha_cli.walk.builds import build_context, build_stages
+    from fmha_cli.run.builds import build_context, build_stages
 
     stages = _stages(call)
     registry, request = call.registry, request_of(call)
@@ -74,7 +74,7 @@ WEIGHT = (
 """Exit codes that a build may end with, the heaviest last (contract, section 6)."""
 
 
-def _outcome(built: BuildOutcome) -> Artifact | FmhaError:
+def _outcome(built: KernelOutcome) -> Artifact | FmhaError:
     found = built.error or built.value
     assert found is not None  # an outcome holds a value or an error
     return found
@@ -88,7 +88,7 @@ class _Teller:
         self.total = total
         self.done = 0
 
-    def __call__(self, built: BuildOutcome) -> None:
+    def __call__(self, built: KernelOutcome) -> None:
         self.done += 1
         if self.total == 1 or isinstance(built.error, EnvironmentProblem | UnsupportedError):
             return  # the summary groups them

@@ -126,10 +126,10 @@ def why(call: Call) -> int:
     from fmha_cli.cli.asked import request_of
     from fmha_cli.cli.kernels import named_kernel
     from fmha_cli.domain.plan import Stage
+    from fmha_cli.run.builds import build_context
     from fmha_cli.toolchain.cache.key import BuildKey
     from fmha_cli.toolchain.cache.listing import list_entries
     from fmha_cli.toolchain.cache.why import explain_entry, explain_key
-    from fmha_cli.walk.builds import build_context
 
     layout, text = call.cache(), str(call.argument("kernel"))
     others = [info for info in list_entries(layout) if info.kind not in (None, BuildKind.KERNEL) and _names(text, info)]

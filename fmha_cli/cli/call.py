@@ -65,7 +65,7 @@ class Call:
         return registry.at_revisions(chosen) if chosen else registry
 
     def _tables(self) -> KernelTables:
-        from fmha_cli.walk.kernel_tables import StoredTables
+        from fmha_cli.run.kernel_tables import StoredTables
 
         return StoredTables(self.cache_root, self.console.say)
 

@@ -70,7 +70,7 @@ OWN = (RUN, PROCESSES, CONFIRM, TOLERANCE, ALPHA, FAIL_ON, BY, FILTER, *ROWS)
 
 def compare(call: Call) -> int:
     """Compare two stored runs, or two interleaved commands, or confirm suspicious rows of two stored runs."""
-    from fmha_cli.measure.difference import Rule
+    from fmha_cli.bench.difference import Rule
     from fmha_cli.results.comparison import compared
     from fmha_cli.results.conditions import parse_by
     from fmha_cli.results.documents import Source, compare_document
@@ -218,13 +218,13 @@ def _filtered(call: Call, records: Sequence[Record]) -> tuple[Record, ...]:
 
 def _tolerance(call: Call) -> float:
     """The tolerance as a share; 0 is one."""
-    from fmha_cli.measure.compare import TOLERANCE as USUAL
+    from fmha_cli.bench.compare import TOLERANCE as USUAL
 
     return call.settings.number("tolerance", USUAL * 100, zero=True) / 100
 
 
 def _alpha(call: Call) -> float:
-    from fmha_cli.measure.ranks import ALPHA as USUAL
+    from fmha_cli.bench.ranks import ALPHA as USUAL
 
     alpha = call.settings.number("alpha", USUAL)
     if alpha >= 1:

@@ -48,8 +48,8 @@ def doctor(call: Call) -> int:
 def _checks(call: Call, found: dict[str, Availability], named: Collection[str]) -> Iterator[DoctorCheck]:
     """Every check; only a named part fails if it is not here."""
     from fmha_cli.cli.asked import surroundings_of
+    from fmha_cli.run.probing import probe_backends
     from fmha_cli.toolchain.cpp.find import check_compilers
-    from fmha_cli.walk.probing import probe_backends
 
     here = surroundings_of(call)
     yield from _configuration(call)
@@ -95,9 +95,9 @@ def _cache(here: Surroundings) -> str:
 
 def _processor(call: Call, here: Surroundings) -> Iterator[DoctorCheck]:
     """The processor, its known facts, and the values that were measured because no fact has them."""
+    from fmha_cli.bench.settings import every_kept
     from fmha_cli.domain.kernel import parse_kernel
     from fmha_cli.domain.processor import microarchitecture, this_processor
-    from fmha_cli.measure.settings import every_kept
 
     processor = this_processor()
     known = microarchitecture(processor)
@@ -152,8 +152,8 @@ def _tiny(call: Call, name: str) -> str:
     from fmha_cli.domain.phases import Voice
     from fmha_cli.domain.problem import Problem
     from fmha_cli.domain.verdict import Verdict
-    from fmha_cli.walk.request import Request
-    from fmha_cli.walk.run import Run
+    from fmha_cli.run.request import Request
+    from fmha_cli.run.run import Run
 
     timeout, root = call.settings.number("timeout", 120.0), call.settings.text("cache_dir")
     request = Request(backend=name, timeout=timeout, cache_root=root, argv=call.argv)

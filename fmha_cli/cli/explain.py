@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from fmha_cli.domain.device import Availability
     from fmha_cli.domain.problem import Problem
     from fmha_cli.report.documents.explain import PreferredRow, TunedRow
-    from fmha_cli.walk.request import Request
-    from fmha_cli.walk.tuning.choice import Advice
+    from fmha_cli.run.request import Request
+    from fmha_cli.run.tuned_choice import Advice
 
 WHY = Opt(
     "why",
@@ -160,9 +160,9 @@ def _advice(
     call: Call, problem: Problem, request: Request, selection: Selection, found: Mapping[str, Availability]
 ) -> Advice | None:
     """What was tuned for a problem in hot caches, as ``run`` has them."""
+    from fmha_cli.bench.roofline import CacheState
     from fmha_cli.cli.storing import tuned_of
-    from fmha_cli.measure.roofline import CacheState
-    from fmha_cli.walk.tuning.choosing import chooser_of
+    from fmha_cli.run.choosing import chooser_of
 
     chooser = chooser_of(request, call.registry, found, tuned_of(call), call.console.say)
     return None if chooser is None else chooser.advice(problem, selection, CacheState.HOT)
@@ -191,7 +191,7 @@ def choices_of(call: Call, points: Sequence[Point]) -> dict[str, Any]:
     from fmha_cli.domain.codec import to_json
     from fmha_cli.report.documents.choices import ChoiceRow, Choices
     from fmha_cli.report.parts import KernelRow
-    from fmha_cli.walk.rows import plan_rows
+    from fmha_cli.run.rows import plan_rows
 
     request = request_of(call)
     found, rows = found_by(call, request.wanted), []

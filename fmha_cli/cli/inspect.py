@@ -156,7 +156,7 @@ def _require_one(call: Call, pair: tuple[str, ...], compilers: tuple[str, ...]) 
 def _all(call: Call) -> int:
     from fmha_cli.domain.plan import Stage
     from fmha_cli.report.documents.inspections import inspection_row, inspections_document
-    from fmha_cli.walk.builds import build_stages
+    from fmha_cli.run.builds import build_stages
 
     kernels = list({kernel.digest: kernel for kernel in selected_kernels(call)}.values())
     context = _context(call, *call.settings.many("compiler"))
@@ -182,7 +182,7 @@ def _all(call: Call) -> int:
 
 def _side_by_side(call: Call, names: Sequence[str], compilers: tuple[str | None, ...]) -> int:
     from fmha_cli.report.documents.differences import differences_document
-    from fmha_cli.walk.sides import Side, context_at
+    from fmha_cli.run.sides import Side, context_at
 
     contexts = [_context(call, *filter(None, [compilers[0]])), _context(call, *filter(None, [compilers[-1]]))]
     found = []
@@ -204,7 +204,7 @@ def _executed(call: Call) -> int:
     from fmha_cli.cli.asked import request_of
     from fmha_cli.cli.points import one_problem
     from fmha_cli.report.documents.executed import executed_document
-    from fmha_cli.walk.run import Run
+    from fmha_cli.run.run import Run
 
     problem = one_problem(call)
     request = replace(request_of(call), kernel=call.argument("kernel"))
@@ -230,7 +230,7 @@ def _nothing(record: Record) -> FmhaError:
 
 def _context(call: Call, compiler: str | None = None) -> BuildContext:
     from fmha_cli.cli.asked import request_of
-    from fmha_cli.walk.builds import build_context
+    from fmha_cli.run.builds import build_context
 
     context = build_context(request_of(call), Voice(call.console.say))
     return context if compiler is None else replace(context, options={**context.options, "compiler": compiler})

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from fmha_cli.parity.compare import Row
     from fmha_cli.parity.suite import Suite
     from fmha_cli.report.documents.parity import Outcome
-    from fmha_cli.walk.request import Request
+    from fmha_cli.run.request import Request
 
 _S, _T, _F, _B = FlagKind.SIZE, FlagKind.TEXT, FlagKind.FILE, FlagKind.SWITCH
 _upstreams = partial(Opt, panel="Upstream")

@@ -16,7 +16,7 @@ from fmha_cli.domain.flags import asks_fill
 from fmha_cli.domain.layer import Layer
 from fmha_cli.domain.problem import Problem
 from fmha_cli.report.lines import counted
-from fmha_cli.walk.request import TENSOR_OF_FLAG
+from fmha_cli.run.request import TENSOR_OF_FLAG
 
 _SHAPED = ("q", "k", "v", "do")
 """Files whose shapes are those of the problem, as a model's are."""
@@ -65,8 +65,8 @@ def points_of(call: Call) -> tuple[Point, ...]:
 def _points_of(call: Call, asked: Asked) -> tuple[Point, ...]:
     files, complete, with_cache = file_flags(call), None, None
     if not all(asks_fill(key, text) for key, text in files.items()):
-        from fmha_cli.walk.given_cache import stored
-        from fmha_cli.walk.input_files import flags_from_files, read_input_files
+        from fmha_cli.run.given_cache import stored
+        from fmha_cli.run.input_files import flags_from_files, read_input_files
 
         given = read_input_files(files)
         complete, with_cache = partial(flags_from_files, given=given), partial(stored, arrays=given.arrays)

@@ -78,7 +78,7 @@ def _loaded(call: Call, name: str) -> Run:
 
 
 def _compared(before: Run, after: Run) -> dict[str, Any]:
-    from fmha_cli.measure.difference import Rule
+    from fmha_cli.bench.difference import Rule
     from fmha_cli.results.comparison import compared
     from fmha_cli.results.conditions import USUAL
     from fmha_cli.results.documents import Source, compare_document

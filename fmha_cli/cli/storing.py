@@ -12,9 +12,9 @@ from fmha_cli.cli.table import MAY_STAND_ALONE
 from fmha_cli.domain.errors import EnvironmentProblem, UsageError
 
 if TYPE_CHECKING:
+    from fmha_cli.bench.entry import Entry
     from fmha_cli.results.keeping import Keeper
-    from fmha_cli.tuning.entry import Entry
-    from fmha_cli.walk.tuning.choice import EntriesOf
+    from fmha_cli.run.tuned_choice import EntriesOf
 
 READ_WAIT_S = 5.0
 """How long a command waits for another process's transaction before it goes on without the tuned kernels."""

@@ -126,14 +126,14 @@ def _spec(call: Call) -> Spec:
     from fmha_cli.cli.asked import request_of
     from fmha_cli.cli.points import listed_points, named_file, points_of
     from fmha_cli.cli.storing import tuned_of
+    from fmha_cli.run.choosing import chooses, kept_of
+    from fmha_cli.run.completeness import refuse_misfits
+    from fmha_cli.run.input_files import read_input_files
+    from fmha_cli.run.origin import now
+    from fmha_cli.run.request import Command as Step
     from fmha_cli.sweeps.addresses import Where, parse_scheduler
     from fmha_cli.sweeps.folder import Spec
     from fmha_cli.sweeps.places import parse_devices
-    from fmha_cli.walk.completeness import refuse_misfits
-    from fmha_cli.walk.input_files import read_input_files
-    from fmha_cli.walk.origin import now
-    from fmha_cli.walk.request import Command as Step
-    from fmha_cli.walk.tuning.choosing import chooses, kept_of
 
     devices = call.settings.text("devices") or "all"
     step = Step(call.settings.text("step") or Step.BENCH)
@@ -174,7 +174,7 @@ def _refuse_tuned_afar(call: Call, *, local: bool) -> None:
     Raises:
         UsageError: E002, ``--select tuned`` for workers that may be on other machines.
     """
-    from fmha_cli.walk.tuning.choosing import TUNED
+    from fmha_cli.run.choosing import TUNED
 
     if not local and call.settings.text("select") == TUNED:
         why = "a tuned kernel counts on the machine on which it was tuned, and the workers may be on others"
@@ -207,11 +207,11 @@ def _finder(call: Call, spec: Spec) -> Finder:
 def _show(call: Call, spec: Spec) -> int:
     """Plan everything and run nothing: each row with its kernel, as NOT_RUN."""
     from fmha_cli.domain.verdict import Verdict
-    from fmha_cli.execution.outcome import Outcome
     from fmha_cli.report.documents.report import report_document
     from fmha_cli.report.lines import counted
     from fmha_cli.report.parts import environment
-    from fmha_cli.walk.records import record_of
+    from fmha_cli.run.outcome import Outcome
+    from fmha_cli.run.records import record_of
 
     finder = _finder(call, spec)
     try:

@@ -29,10 +29,10 @@ from fmha_cli.domain.errors import EnvironmentProblem, ExitCode, UsageError
 from fmha_cli.domain.flags import FlagKind
 
 if TYPE_CHECKING:
+    from fmha_cli.bench.entry import Entry
     from fmha_cli.domain.problem import Problem
     from fmha_cli.report.documents.tune import TuneRow
-    from fmha_cli.tuning.entry import Entry
-    from fmha_cli.walk.tuning.tune import TuneRequest
+    from fmha_cli.tune.tune import TuneRequest
 
 _N, _S, _T, _F = FlagKind.NUMBER, FlagKind.SIZE, FlagKind.TEXT, FlagKind.FILE
 _tuning, _files = (partial(Opt, panel=panel) for panel in ("Tuning", "Files"))
@@ -70,7 +70,7 @@ BACKEND, ARCH, DEVICE, _KERNEL = CHOOSING
 def tune(call: Call) -> int:
     """Tune every problem of the command line, of a run, or of a file. Reports every problem, even when interrupted."""
     from fmha_cli.report.documents.tune import tune_document
-    from fmha_cli.walk.tuning.tune import tune as tuned
+    from fmha_cli.tune.tune import tune as tuned
 
     points = _points(call)
     asked = _request(call)
@@ -90,7 +90,7 @@ def tune(call: Call) -> int:
             )
     finally:
         if keeper is not None:
-            from fmha_cli.walk.origin import now
+            from fmha_cli.run.origin import now
 
             keeper.close(now())
     store = None if memory.path is None else str(memory.path)
@@ -217,11 +217,11 @@ def _of_file(path: Path) -> tuple[Problem, ...]:
 def _request(call: Call) -> TuneRequest:
     from dataclasses import replace
 
+    from fmha_cli.bench.search import Method
     from fmha_cli.cli.asked import one_backend, request_of
+    from fmha_cli.run.request import Command as Walk
     from fmha_cli.sweeps.leases import state_folder
-    from fmha_cli.tuning.search import Method
-    from fmha_cli.walk.request import Command as Walk
-    from fmha_cli.walk.tuning.tune import TuneRequest
+    from fmha_cli.tune.tune import TuneRequest
 
     settings = call.settings
     request = replace(request_of(call, Walk.BENCH), budget_s=PROCESS_BUDGET_S, processes=1)

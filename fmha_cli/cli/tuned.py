@@ -16,8 +16,8 @@ from fmha_cli.domain.flags import FlagKind
 from fmha_cli.report.form import Format
 
 if TYPE_CHECKING:
+    from fmha_cli.bench.entry import Entry
     from fmha_cli.report.documents.tuned import TunedEntry
-    from fmha_cli.tuning.entry import Entry
 
 OWN_FORMS = ("table", "json")
 FORM = Opt(
@@ -100,14 +100,14 @@ def verify(call: Call) -> int:
 def _verified(call: Call, entry: Entry) -> TunedEntry:
     from dataclasses import replace
 
+    from fmha_cli.bench.roofline import CacheState
     from fmha_cli.cli.asked import found_by, request_of
     from fmha_cli.discovery.select import select
     from fmha_cli.domain.errors import FmhaError
     from fmha_cli.domain.rules import Reason
-    from fmha_cli.measure.roofline import CacheState
     from fmha_cli.report.documents.tuned import TunedEntry
-    from fmha_cli.walk.tuning.choice import GONE
-    from fmha_cli.walk.tuning.choosing import chooser_of
+    from fmha_cli.run.choosing import chooser_of
+    from fmha_cli.run.tuned_choice import GONE
 
     backend = entry.default.partition(":")[0]
     try:
@@ -148,11 +148,11 @@ def _upstream(call: Call, form: str, chosen: Sequence[Entry]) -> int:
     Raises:
         UsageError: E066, nothing of that project was tuned, or these problems cannot share a file.
     """
+    from fmha_cli.bench.entry import Result
     from fmha_cli.cli.asked import own_options
     from fmha_cli.discovery.builtins import exporter_of
     from fmha_cli.domain.tuning import Exporting, TunedKernel
     from fmha_cli.report.lines import counted
-    from fmha_cli.tuning.entry import Result
 
     name = exporter_of(form)
     backend = call.registry.backend(name)

@@ -6,15 +6,15 @@ import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from fmha_cli.bench.compare import Speed
 from fmha_cli.cli.call import Call
 from fmha_cli.cli.storing import keeper_of, tuned_of
 from fmha_cli.domain.errors import EnvironmentProblem, ExitCode
 from fmha_cli.domain.verdict import Verdict, exit_code_of
-from fmha_cli.measure.compare import Speed
 from fmha_cli.report.form import Format
 from fmha_cli.report.record import Record
 from fmha_cli.report.target import Unread
-from fmha_cli.walk.request import Command
+from fmha_cli.run.request import Command
 
 if TYPE_CHECKING:
     from fmha_cli.cli.points import Point
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from fmha_cli.domain.device import Availability
     from fmha_cli.report.places import PlaceEffect
     from fmha_cli.results.keeping import Keeper
-    from fmha_cli.walk.events import Ended
-    from fmha_cli.walk.head_start import HeadStart
-    from fmha_cli.walk.rows import Row
-    from fmha_cli.walk.run import Run
+    from fmha_cli.run.events import Ended
+    from fmha_cli.run.head_start import HeadStart
+    from fmha_cli.run.rows import Row
+    from fmha_cli.run.run import Run
 
 
 def walk_points(call: Call) -> int:
@@ -35,7 +35,7 @@ def walk_points(call: Call) -> int:
         FmhaError: before the first row: a usage error, a missing environment.
     """
     from fmha_cli.cli.points import points_of
-    from fmha_cli.walk.head_start import HeadStart
+    from fmha_cli.run.head_start import HeadStart
 
     if call.settings.on("plot"):
         from fmha_cli.pages.terminal import check_plotext
@@ -50,7 +50,7 @@ def walk_points(call: Call) -> int:
 
 def _walk(call: Call, points: Sequence[Point], ahead: HeadStart) -> int:
     from fmha_cli.cli.asked import request_of
-    from fmha_cli.walk.run import Run
+    from fmha_cli.run.run import Run
 
     delivery = Delivery(call, keeper_of(call))
     with delivery, call.console.progress(call.command) as progress:
@@ -83,7 +83,7 @@ def _walk(call: Call, points: Sequence[Point], ahead: HeadStart) -> int:
 
 def _deliver(run: Run, delivery: Delivery, progress: ProgressLine) -> Ended:
     """Take a run to its end, which Ctrl-C or an output that nobody reads may bring near."""
-    from fmha_cli.walk.events import Done, Ended, Found, Planned, Started
+    from fmha_cli.run.events import Done, Ended, Found, Planned, Started
 
     rows: Sequence[Row] = ()
     told, unread = 0, False
@@ -176,7 +176,7 @@ class Delivery:
         return self
 
     def __exit__(self, *exc: object) -> None:
-        from fmha_cli.walk.origin import now
+        from fmha_cli.run.origin import now
 
         if self._keeper is not None:
             self._keeper.close(now())
@@ -242,8 +242,8 @@ def dry_run(call: Call, points: Sequence[Point]) -> int:
     from fmha_cli.domain.phases import Voice
     from fmha_cli.report.documents.report import report_document
     from fmha_cli.report.parts import environment
-    from fmha_cli.walk.events import Ended, Found, Planned
-    from fmha_cli.walk.run import Run
+    from fmha_cli.run.events import Ended, Found, Planned
+    from fmha_cli.run.run import Run
 
     found: Mapping[str, Availability] = {}
     rows: Sequence[Row] = ()

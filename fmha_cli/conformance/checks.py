@@ -12,10 +12,10 @@ from fmha_cli.domain.features import FILLS
 from fmha_cli.domain.kernel import parse_kernel
 from fmha_cli.domain.protocols import Backend
 from fmha_cli.domain.verdict import Verdict
-from fmha_cli.execution.loading import load
-from fmha_cli.walk.probing import probe_backends
-from fmha_cli.walk.request import Command, Request
-from fmha_cli.walk.run import Run
+from fmha_cli.run.loading import load
+from fmha_cli.run.probing import probe_backends
+from fmha_cli.run.request import Command, Request
+from fmha_cli.run.run import Run
 
 RUN = 12
 """Problems among those it supports that are built, run and judged."""

@@ -16,8 +16,8 @@ from fmha_cli.domain.protocols import Backend
 from fmha_cli.domain.rules import CORE_RULES, reasons_against
 from fmha_cli.domain.verdict import Verdict
 from fmha_cli.report.record import Record
-from fmha_cli.walk.request import Command, Request
-from fmha_cli.walk.run import Run
+from fmha_cli.run.request import Command, Request
+from fmha_cli.run.run import Run
 
 RIGHT = (Verdict.PASSED, Verdict.MISTRUSTED)
 """Verdicts of a row whose outputs are right. A pass that means little (one visible key, say) is MISTRUSTED."""

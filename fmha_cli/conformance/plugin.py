@@ -21,7 +21,7 @@ import sys
 from fmha_cli.domain.device import DeviceFacts
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.protocols import Backend
-from fmha_cli.execution.loading import load
+from fmha_cli.run.loading import load
 
 backend = load(sys.argv[1], sys.argv[2], Backend)
 if backend.probes_in_parent:

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from fmha_cli.bench.measurement import Measurement
+from fmha_cli.bench.sampling import StopReason
 from fmha_cli.domain.device import is_emulated
 from fmha_cli.domain.quantities import digits, duration
-from fmha_cli.measure.measurement import Measurement
-from fmha_cli.measure.sampling import StopReason
 from fmha_cli.report.lines import SHORT, problem_text
 from fmha_cli.report.record import Record
 from fmha_cli.results.conditions import is_good

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from fmha_cli.bench.compare import Ratio
 from fmha_cli.discovery.registry import Registry
 from fmha_cli.discovery.wanted import wanted_backends
 from fmha_cli.domain.counterpart import Binaries, Case, Counterpart, Mapped, Program, Ran, Reading, Said, respelled
@@ -14,17 +15,16 @@ from fmha_cli.domain.emulation import Observed
 from fmha_cli.domain.errors import EnvironmentProblem
 from fmha_cli.domain.phases import SILENT, Voice
 from fmha_cli.domain.verdict import Verdict
-from fmha_cli.measure.compare import Ratio
 from fmha_cli.parity.emulated import EmulatedSide, read_with
 from fmha_cli.parity.outcome import judge
 from fmha_cli.parity.programs import run_program
 from fmha_cli.parity.timing import Times, timed
 from fmha_cli.report.documents.parity import Outcome
 from fmha_cli.report.record import Record
-from fmha_cli.walk.events import Done, Ended
-from fmha_cli.walk.probing import probe_backends
-from fmha_cli.walk.request import Request
-from fmha_cli.walk.run import Run
+from fmha_cli.run.events import Done, Ended
+from fmha_cli.run.probing import probe_backends
+from fmha_cli.run.request import Request
+from fmha_cli.run.run import Run
 
 CHUNK = 32
 """Cases that are built together before the first of them runs. Builds are parallel, and rows still appear early."""

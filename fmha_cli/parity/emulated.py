@@ -15,9 +15,9 @@ from fmha_cli.domain.emulation import Emulator, EmulatorOptions, Observed
 from fmha_cli.domain.errors import UsageError
 from fmha_cli.domain.phases import Voice
 from fmha_cli.parity.programs import run_program
-from fmha_cli.walk.builds import build_context
-from fmha_cli.walk.emulation import emulation_of
-from fmha_cli.walk.request import Request
+from fmha_cli.run.builds import build_context
+from fmha_cli.run.emulation import emulation_of
+from fmha_cli.run.request import Request
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,9 @@ from fmha_cli.domain.device import Availability
 from fmha_cli.domain.errors import EnvironmentProblem
 from fmha_cli.domain.kernel import Family
 from fmha_cli.domain.phases import Voice
-from fmha_cli.walk.builds import build_context
-from fmha_cli.walk.probing import probe_backends
-from fmha_cli.walk.request import Request
+from fmha_cli.run.builds import build_context
+from fmha_cli.run.probing import probe_backends
+from fmha_cli.run.request import Request
 
 
 def make_programs(

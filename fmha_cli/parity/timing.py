@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from fmha_cli.bench.compare import Ratio
 from fmha_cli.discovery.registry import Registry
 from fmha_cli.domain.problem import Problem
-from fmha_cli.measure.compare import Ratio
-from fmha_cli.walk.events import Done, Ended
-from fmha_cli.walk.request import Command, Request
-from fmha_cli.walk.run import Run
+from fmha_cli.run.events import Done, Ended
+from fmha_cli.run.request import Command, Request
+from fmha_cli.run.run import Run
 
 BUDGET_S = 0.2
 """Seconds that this tool launches in one round. The upstream program launches 5 times to warm up, then 20 times."""

@@ -11,6 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Annotated, Any, Literal
 
+from fmha_cli.bench.against import Against
+from fmha_cli.bench.compare import Ratio
+from fmha_cli.bench.measurement import Measurement
 from fmha_cli.domain.codec import DecodeError, from_json, to_json
 from fmha_cli.domain.emulation import Executed, Finding
 from fmha_cli.domain.layer import LayerKind, Phase
@@ -21,9 +24,6 @@ from fmha_cli.domain.protocols import LaunchView
 from fmha_cli.domain.rules import Reason
 from fmha_cli.domain.settings import Settings
 from fmha_cli.domain.verdict import Comparison, Judging, Verdict
-from fmha_cli.measure.against import Against
-from fmha_cli.measure.compare import Ratio
-from fmha_cli.measure.measurement import Measurement
 from fmha_cli.report.finite import nulled, restored
 from fmha_cli.report.parts import (
     Checks,

@@ -12,10 +12,10 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from fmha_cli.measure.compare import Speed
-from fmha_cli.measure.difference import Pair, Rule, decided
-from fmha_cli.measure.processes import Side
-from fmha_cli.measure.ranks import FEWEST_PROCESSES, smallest_p
+from fmha_cli.bench.compare import Speed
+from fmha_cli.bench.difference import Pair, Rule, decided
+from fmha_cli.bench.processes import Side
+from fmha_cli.bench.ranks import FEWEST_PROCESSES, smallest_p
 from fmha_cli.results.queries import Point
 
 LAST = 5

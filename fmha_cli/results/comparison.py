@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from fmha_cli.bench.compare import Speed
+from fmha_cli.bench.difference import Difference, Mean, Rule, judged, mean_of
+from fmha_cli.bench.ranks import FEWEST_PROCESSES, fewest_processes
 from fmha_cli.domain.errors import EmptySelection, ExitCode
-from fmha_cli.measure.compare import Speed
-from fmha_cli.measure.difference import Difference, Mean, Rule, judged, mean_of
-from fmha_cli.measure.ranks import FEWEST_PROCESSES, fewest_processes
 from fmha_cli.report.lines import counted, problem_text
 from fmha_cli.report.record import Record
 from fmha_cli.results.conditions import USUAL, By, kernel_name, value_of

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from fmha_cli.bench.difference import Pair
+from fmha_cli.bench.processes import Side, split
 from fmha_cli.domain.errors import UsageError
 from fmha_cli.domain.verdict import Verdict
-from fmha_cli.measure.difference import Pair
-from fmha_cli.measure.processes import Side, split
 from fmha_cli.report.record import Record
 from fmha_cli.results.conditions import USUAL, By, Key, agrees, is_good, is_timed, kernel_name, key_of, value_of
 

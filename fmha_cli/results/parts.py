@@ -11,10 +11,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from fmha_cli.bench.stats import median
 from fmha_cli.domain.codec import to_json
 from fmha_cli.domain.encode import canonical_json, digest_of
 from fmha_cli.domain.verdict import Verdict
-from fmha_cli.measure.stats import median
 from fmha_cli.report.finite import is_note
 from fmha_cli.report.parts import RunRow
 from fmha_cli.report.record import Record

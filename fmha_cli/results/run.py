@@ -12,9 +12,9 @@ from fmha_cli.domain.codec import DecodeError
 from fmha_cli.domain.errors import UsageError
 from fmha_cli.domain.journal import JOURNAL
 from fmha_cli.domain.reading import parsed, regular_bytes
-from fmha_cli.execution.history import history_of
 from fmha_cli.report.reading import Content, content_of
 from fmha_cli.report.record import Record
+from fmha_cli.results.history import history_of
 from fmha_cli.results.loading import records_of, summaries
 from fmha_cli.results.naming import named
 from fmha_cli.results.place import store_path

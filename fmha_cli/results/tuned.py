@@ -7,12 +7,12 @@ import sqlite3
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from fmha_cli.bench.entry import Entry
 from fmha_cli.domain.codec import DecodeError, to_json
 from fmha_cli.domain.encode import canonical_json
 from fmha_cli.domain.errors import FmhaError
 from fmha_cli.results.store import Store
 from fmha_cli.results.writing import problem_id
-from fmha_cli.tuning.entry import Entry
 
 _COLUMNS = "flags, scope, result, fallback, kernel, gain, gain_lo, gain_hi, run, made, why"
 

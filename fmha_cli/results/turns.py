@@ -10,10 +10,10 @@ from dataclasses import dataclass, field, replace
 from shutil import which
 from typing import BinaryIO
 
+from fmha_cli.bench.ab import orders
 from fmha_cli.domain.codec import DecodeError
 from fmha_cli.domain.encode import digest_of
 from fmha_cli.domain.errors import ExitCode, UsageError
-from fmha_cli.measure.ab import orders
 from fmha_cli.report.reading import content_of
 from fmha_cli.report.record import Record
 from fmha_cli.results.conditions import is_timed

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from fmha_cli import __version__
+from fmha_cli.bench.stats import median, quantile
 from fmha_cli.domain.encode import canonical_json
-from fmha_cli.measure.stats import median, quantile
 from fmha_cli.report.parts import RunRow
 from fmha_cli.report.record import Record
 from fmha_cli.results.moments import moment_of, seconds_of

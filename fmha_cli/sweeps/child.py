@@ -82,11 +82,11 @@ def _do(job: Job, answers: _Answers, lease: int) -> None:
     from fmha_cli.discovery.registry import build_registry
     from fmha_cli.domain.phases import Phase, Voice
     from fmha_cli.report.record import Record
+    from fmha_cli.run.choosing import entries_among
+    from fmha_cli.run.events import Built, Done, Planned, Started
+    from fmha_cli.run.kernel_tables import StoredTables
+    from fmha_cli.run.run import Run, Share
     from fmha_cli.toolchain.cache.root import cache_root
-    from fmha_cli.walk.events import Built, Done, Planned, Started
-    from fmha_cli.walk.kernel_tables import StoredTables
-    from fmha_cli.walk.run import Run, Share
-    from fmha_cli.walk.tuning.choosing import entries_among
 
     request, number = job.request, job.number
 

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any
 from fmha_cli.domain.codec import to_json
 from fmha_cli.domain.encode import digest_of
 from fmha_cli.domain.errors import EnvironmentProblem
+from fmha_cli.run.request import Request
 from fmha_cli.sweeps.addresses import need_dask
 from fmha_cli.sweeps.jobs import Job
 from fmha_cli.sweeps.places import Asked, Kind, Place, described
 from fmha_cli.sweeps.remote import MARK, describe, found_of, run_chunk, topic_of
 from fmha_cli.sweeps.scheduler import News
-from fmha_cli.walk.request import Request
 
 if TYPE_CHECKING:
     from distributed import Client, Future

@@ -11,17 +11,17 @@ from typing import Any
 from fmha_cli.discovery.registry import Registry
 from fmha_cli.domain.codec import DecodeError
 from fmha_cli.domain.verdict import Verdict
-from fmha_cli.execution.journal import Journal
-from fmha_cli.execution.outcome import Outcome
 from fmha_cli.report.lines import counted
 from fmha_cli.report.parts import RunRow
 from fmha_cli.report.record import Record
 from fmha_cli.report.target import Unread
+from fmha_cli.results.journal import Journal
+from fmha_cli.run.outcome import Outcome
+from fmha_cli.run.records import record_of
 from fmha_cli.sweeps.ledger import FAILURES, Ledger
 from fmha_cli.sweeps.places import Place
 from fmha_cli.sweeps.plan import SweepPlan, Unit
 from fmha_cli.sweeps.scheduler import News, Scheduler
-from fmha_cli.walk.records import record_of
 
 TICK_S = 0.25
 """The longest time that the driver waits for news before it looks whether it can do something."""

@@ -7,9 +7,9 @@ import statistics
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from fmha_cli.measure.measurement import Measurement
-from fmha_cli.measure.sampling import StopReason
-from fmha_cli.measure.stats import median_interval
+from fmha_cli.bench.measurement import Measurement
+from fmha_cli.bench.sampling import StopReason
+from fmha_cli.bench.stats import median_interval
 from fmha_cli.report.places import PlaceEffect
 from fmha_cli.report.record import Record
 from fmha_cli.sweeps.driver import Done

@@ -13,21 +13,21 @@ from fmha_cli.domain.device import Availability
 from fmha_cli.domain.journal import Asked as AskedRow
 from fmha_cli.domain.journal import Start
 from fmha_cli.domain.phases import Voice
-from fmha_cli.execution.journal import Journal
-from fmha_cli.execution.supervisor import Supervisor
 from fmha_cli.report.parts import RunRow
 from fmha_cli.report.record import Record
+from fmha_cli.results.journal import Journal
+from fmha_cli.run.builds import build_context
+from fmha_cli.run.emulation import emulation_of, refuse_timing
+from fmha_cli.run.host import this_host
+from fmha_cli.run.input_files import read_input_files
+from fmha_cli.run.invocation import parts_of
+from fmha_cli.run.journals import past_record
+from fmha_cli.run.request import Context
+from fmha_cli.run.revision import Revision
+from fmha_cli.run.supervisor import Supervisor
 from fmha_cli.sweeps.folder import JOURNAL, Spec
 from fmha_cli.sweeps.places import Kind, Place
 from fmha_cli.sweeps.plan import SweepPlan, plan_sweep
-from fmha_cli.walk.builds import build_context
-from fmha_cli.walk.emulation import emulation_of, refuse_timing
-from fmha_cli.walk.host import this_host
-from fmha_cli.walk.input_files import read_input_files
-from fmha_cli.walk.invocation import parts_of
-from fmha_cli.walk.journals import past_record
-from fmha_cli.walk.request import Context
-from fmha_cli.walk.revision import Revision
 
 Found = tuple[tuple[Kind, ...], tuple[Place, ...]]
 

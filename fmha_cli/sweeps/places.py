@@ -14,8 +14,8 @@ from fmha_cli.discovery.registry import Registry
 from fmha_cli.discovery.wanted import Wanted, wanted_backends
 from fmha_cli.domain.device import CPU, Availability, DeviceFacts, is_emulated
 from fmha_cli.domain.errors import EnvironmentProblem, UsageError
-from fmha_cli.execution.supervisor import Supervisor
-from fmha_cli.walk.probing import probe_backends
+from fmha_cli.run.probing import probe_backends
+from fmha_cli.run.supervisor import Supervisor
 
 ALL = "all"
 _ITEM = re.compile(r"([^*\s]+)(?:\*([1-9][0-9]{0,2}))?")

@@ -11,11 +11,11 @@ from fmha_cli.domain.errors import InternalError
 from fmha_cli.domain.layer import Layer
 from fmha_cli.domain.problem import Problem
 from fmha_cli.report.record import Record
+from fmha_cli.run.choosing import Kept, among, chooser_of, entries_among
+from fmha_cli.run.request import Request
+from fmha_cli.run.rows import Row, plan_rows
 from fmha_cli.sweeps.jobs import Job, mark_of
 from fmha_cli.sweeps.places import Kind, Place
-from fmha_cli.walk.request import Request
-from fmha_cli.walk.rows import Row, plan_rows
-from fmha_cli.walk.tuning.choosing import Kept, among, chooser_of, entries_among
 
 
 @dataclass(frozen=True)

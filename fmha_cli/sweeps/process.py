@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from fmha_cli.execution.process import same_code, signal_name
+from fmha_cli.run.process import same_code, signal_name
 from fmha_cli.sweeps.jobs import Event, Job, event_lines
 from fmha_cli.sweeps.leases import Lease
 from fmha_cli.system.processes import end_group, kill_group, new_group

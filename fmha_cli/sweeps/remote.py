@@ -37,8 +37,8 @@ def describe(request: str, device: str) -> str:
     """The answers of the backends on this machine about a device, as JSON: backend -> ``Availability``."""
     from fmha_cli.discovery.registry import build_registry
     from fmha_cli.discovery.wanted import wanted_backends
-    from fmha_cli.walk.probing import probe_backends
-    from fmha_cli.walk.request import Request
+    from fmha_cli.run.probing import probe_backends
+    from fmha_cli.run.request import Request
 
     wanted, registry = from_json(Request, json.loads(request)).wanted, build_registry()
     found = probe_backends(registry, wanted_backends(registry, wanted), None, device)

@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from fmha_cli.discovery.registry import Registry
-from fmha_cli.execution.supervisor import Supervisor
+from fmha_cli.run.request import Command
+from fmha_cli.run.supervisor import Supervisor
 from fmha_cli.sweeps.addresses import Address, Tls, Where
 from fmha_cli.sweeps.cluster import ClusterScheduler
 from fmha_cli.sweeps.folder import Spec
@@ -16,7 +17,6 @@ from fmha_cli.sweeps.opening import Found, planned_sweep
 from fmha_cli.sweeps.places import Place, local_places, parse_devices, timed_alone
 from fmha_cli.sweeps.plan import SweepPlan
 from fmha_cli.sweeps.scheduler import Scheduler
-from fmha_cli.walk.request import Command
 
 
 def shares(spec: Spec, address: Address) -> bool:

@@ -38,7 +38,7 @@ class Job(Generic[T]):
 
 
 @dataclass(frozen=True)
-class Outcome(Generic[T]):
+class BuildOutcome(Generic[T]):
     """The result of one job: exactly one of ``value`` and ``error`` is not None.
 
     ``error`` is ``Interrupted`` for a job that was stopped or never started.
@@ -53,11 +53,11 @@ class Outcome(Generic[T]):
 class Batch(Generic[T]):
     """One outcome for each job, in the order of the jobs, and whether the user interrupted the work."""
 
-    outcomes: tuple[Outcome[T], ...]
+    outcomes: tuple[BuildOutcome[T], ...]
     interrupted: bool
 
 
-Progress = Callable[[int, int, Outcome[T]], None]
+Progress = Callable[[int, int, BuildOutcome[T]], None]
 """Called in the caller's thread after each job with: jobs done, jobs in all, the outcome."""
 
 
@@ -86,7 +86,11 @@ class _Run(Generic[T]):
     """The state of one ``build_many``."""
 
     def __init__(
-        self, jobs: Sequence[Job[T]], workers: int, progress: Progress[T] | None, available: Callable[[], int | None]
+        self,
+        jobs: Sequence[Job[T]],
+        workers: int,
+        progress: Progress[T] | None,
+        available: Callable[[], int | None],
     ) -> None:
         self.jobs = jobs
         self.workers = workers
@@ -95,7 +99,7 @@ class _Run(Generic[T]):
         self.stop = threading.Event()
         self.finished: queue.SimpleQueue[int] = queue.SimpleQueue()
         self.running: dict[int, threading.Thread] = {}
-        self.outcomes: dict[int, Outcome[T]] = {}
+        self.outcomes: dict[int, BuildOutcome[T]] = {}
         self.told: set[int] = set()
         self.idle_memory: int | None = None
 
@@ -146,17 +150,17 @@ class _Run(Generic[T]):
     def _run(self, index: int) -> None:
         job = self.jobs[index]
         try:
-            outcome = Outcome(job.name, job.run(self.stop), None)
+            outcome = BuildOutcome(job.name, job.run(self.stop), None)
         except FmhaError as error:
-            outcome = Outcome(job.name, None, error)
+            outcome = BuildOutcome(job.name, None, error)
         except Exception as error:  # noqa: BLE001
             # A defect in one job must become that job's row, so that every requested row gets a record.
             fault = InternalError(f"building {job.name} raised {raised(error, job.package)}", code="B099")
             fault.__cause__ = error
-            outcome = Outcome(job.name, None, fault)
+            outcome = BuildOutcome(job.name, None, fault)
         self.outcomes[index] = outcome
         self.finished.put(index)
 
 
-def _never_ran(job: Job[T]) -> Outcome[T]:
-    return Outcome(job.name, None, Interrupted(f"{job.name} was not built: interrupted", code="B009"))
+def _never_ran(job: Job[T]) -> BuildOutcome[T]:
+    return BuildOutcome(job.name, None, Interrupted(f"{job.name} was not built: interrupted", code="B009"))

@@ -23,8 +23,8 @@ from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.verdict import Verdict, exit_code_of
 from fmha_cli.oracle.fills import fill
 from fmha_cli.report.record import Record
-from fmha_cli.walk.request import Command, Request
-from fmha_cli.walk.run import Run
+from fmha_cli.run.request import Command, Request
+from fmha_cli.run.run import Run
 from tests.cli.conftest import Fmha
 from tests.support.builds.planted_cpu import PLANTED, chosen_at_load
 from tests.support.fakes.software_tiles import WHOLE

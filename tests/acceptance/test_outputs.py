@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from fmha_cli.measure.ceiling import Ceiling
-from fmha_cli.measure.roofline import Bound
-from fmha_cli.measure.sampling import sanity_notes
+from fmha_cli.bench.ceiling import Ceiling
+from fmha_cli.bench.roofline import Bound
+from fmha_cli.bench.sampling import sanity_notes
 from tools.outputs import check, normalise, printed, tail, write
 from tools.pages import ROOT, How, pages, shown_in, table
 

@@ -21,9 +21,9 @@ from fmha_cli.oracle.reference import Reference, forward
 from fmha_cli.oracle.tensors import value_tensors
 from fmha_cli.oracle.worth import ONE_HOT
 from fmha_cli.report.record import Record
-from fmha_cli.walk.request import Command, Request
-from fmha_cli.walk.rows import plan_rows
-from fmha_cli.walk.run import Run
+from fmha_cli.run.request import Command, Request
+from fmha_cli.run.rows import plan_rows
+from fmha_cli.run.run import Run
 from tests.cli.conftest import Fmha
 from tests.support.fakes.software_tiles import WHOLE
 from tests.support.generators.problems import REFUSALS, refused, supported

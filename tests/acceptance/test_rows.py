@@ -14,7 +14,7 @@ import pytest
 
 from fmha_cli.domain.errors import ExitCode
 from fmha_cli.domain.verdict import Verdict
-from fmha_cli.execution.history import read_history
+from fmha_cli.results.history import read_history
 from tests.support.fakes.rows_plugin import EVERY, FATES, NAME, SLOW_FROM, fate_of
 from tests.support.processes import finished, installed, start
 

@@ -23,8 +23,8 @@ from fmha_cli.domain.dtypes import DType
 from fmha_cli.domain.kernel import KernelSpec
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.verdict import Verdict
-from fmha_cli.walk.request import Command, Request
-from fmha_cli.walk.run import Run
+from fmha_cli.run.request import Command, Request
+from fmha_cli.run.run import Run
 from tests.support.fakes.software_tiles import AMX, HOST, VECTORS, WHOLE, software
 from tests.support.generators.problems import supported
 

@@ -9,7 +9,7 @@ import pytest
 
 from fmha_cli.backends.cuda.driver import LIBRARY
 from fmha_cli.domain.protocols import BuildContext
-from fmha_cli.execution.supervisor import Supervisor
+from fmha_cli.run.supervisor import Supervisor
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from unittest.mock import patch
 
 from fmha_cli import api
 from fmha_cli.domain.processor import this_processor
-from fmha_cli.walk.request import Request
+from fmha_cli.run.request import Request
 from tests.checks.check import Check, Row, product
 from tests.checks.tables import table
 from tests.support.builds.planted_cpu import planted
@@ -113,7 +113,7 @@ def row_of(one: ExtremeRun) -> Row:
     with ExitStack() as stack:
         if one.fault:
             stack.enter_context(patch("fmha_cli.backends.cpu.building.emit", partial(planted, fault=one.fault)))
-        stack.enter_context(patch("fmha_cli.walk.attention.Request", partial(Request, emu_arith=arithmetic)))
+        stack.enter_context(patch("fmha_cli.run.attention.Request", partial(Request, emu_arith=arithmetic)))
         done = list(judged(one))
     odd = [found for found in done if found.outcome in ODD]
     for found in odd if one.fault is None else ():

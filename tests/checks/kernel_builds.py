@@ -12,7 +12,7 @@ from typing import Any
 from fmha_cli.api import Artifact, BuildContext, FmhaError, KernelSpec, Registry, Stage, cache_root
 from fmha_cli.report.documents.inspect import inspect_document
 from fmha_cli.report.documents.inspections import figures_of
-from fmha_cli.walk.builds import BuildOutcome, build_stages
+from fmha_cli.run.builds import KernelOutcome, build_stages
 from tests.checks.check import Row, build_key
 
 Referee = Callable[[KernelSpec, Artifact, Mapping[str, Any]], tuple[list[str], dict[str, Any]]]
@@ -47,7 +47,7 @@ def listed(backend: str) -> list[KernelBuild]:
     return [KernelBuild(backend, **entry) for entry in json.loads(path.read_text("utf-8"))["kernels"]]
 
 
-def build(kernels: Iterable[KernelSpec], registry: Registry, context: BuildContext) -> Mapping[str, BuildOutcome]:
+def build(kernels: Iterable[KernelSpec], registry: Registry, context: BuildContext) -> Mapping[str, KernelOutcome]:
     """Build the kernels, as many at once as the context says; returns digest -> outcome."""
     return build_stages([Stage(kernel) for kernel in kernels], registry, context)
 
@@ -67,7 +67,7 @@ def built_row(case: KernelBuild, kernel: KernelSpec, registry: Registry, referee
 
 
 def row_of(
-    case: KernelBuild, kernel: KernelSpec, built: BuildOutcome, registry: Registry, referee: Referee
+    case: KernelBuild, kernel: KernelSpec, built: KernelOutcome, registry: Registry, referee: Referee
 ) -> dict[str, Any]:
     """All figures of one kernel, and the disagreements."""
     row: dict[str, Any] = {

@@ -13,9 +13,9 @@ from fmha_cli.cli.completion import completer
 from fmha_cli.discovery.models import presets
 from fmha_cli.domain.device import DeviceFacts
 from fmha_cli.domain.problem import Problem
-from fmha_cli.execution import memory
-from fmha_cli.execution.demand import check_device
-from fmha_cli.walk.rows import Row
+from fmha_cli.run import memory
+from fmha_cli.run.demand import check_device
+from fmha_cli.run.rows import Row
 from tests.cli.conftest import Fmha, Result
 from tests.support.schema_checks import validator
 

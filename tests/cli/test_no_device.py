@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from fmha_cli.domain.errors import EnvironmentProblem
-from fmha_cli.walk import walker
-from fmha_cli.walk.builds import BuildOutcome
-from fmha_cli.walk.sides import Order
+from fmha_cli.run import walker
+from fmha_cli.run.builds import KernelOutcome
+from fmha_cli.run.sides import Order
 from tests.cli.conftest import Fmha
 from tests.support.fixtures.emulated import Told
 
@@ -21,10 +21,10 @@ BUILDING = "(fetching and compiling)"
 def builds_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Instead of building, print a line to stderr."""
 
-    def build(orders: Sequence[Order], *rest: object) -> Mapping[str, BuildOutcome]:
+    def build(orders: Sequence[Order], *rest: object) -> Mapping[str, KernelOutcome]:
         print(BUILDING, file=sys.stderr)
         error = EnvironmentProblem("no sources", code="S102")
-        return {order.key: BuildOutcome(order.stage.kernel.name, None, error) for order in orders}
+        return {order.key: KernelOutcome(order.stage.kernel.name, None, error) for order in orders}
 
     monkeypatch.setattr(walker, "build_orders", build)
 

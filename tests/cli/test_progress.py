@@ -23,8 +23,8 @@ from fmha_cli.cli.progress import ProgressLine, ticking
 from fmha_cli.cli.settings import Settings
 from fmha_cli.discovery.registry import Registry
 from fmha_cli.domain.phases import Phase, Voice
-from fmha_cli.walk.request import Command, Request
-from fmha_cli.walk.run import Run
+from fmha_cli.run.request import Command, Request
+from fmha_cli.run.run import Run
 
 pytestmark = pytest.mark.promise("Long work shows its phase, its time and what is left; `-q` leaves the data alone.")
 

@@ -25,7 +25,7 @@ def backends(document: Any) -> list[str]:
     return [record["backend"] for record in document["records"]]
 
 
-# tests/walk/test_compared_backends.py has the rows of ``validate`` by default.
+# tests/run/test_compared_backends.py has the rows of ``validate`` by default.
 @pytest.mark.promise("`--backend a,b` interleaves the backends on one device, and a bad row costs only itself.")
 @pytest.mark.sampled(0, ci="all")
 @pytest.mark.parametrize("command", ["run", pytest.param("validate", marks=pytest.mark.slow), "bench"])

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from fmha_cli.measure.compare import Speed
-from fmha_cli.measure.difference import Difference
-from fmha_cli.walk.tuning import confirming
+from fmha_cli.bench.compare import Speed
+from fmha_cli.bench.difference import Difference
+from fmha_cli.tune import confirming
 from tests.cli.conftest import Begin, Fmha
 from tests.support.fakes.ring_backend import DEFAULT, HONEST
 from tests.support.generators.runs_to_compare import processes, timed

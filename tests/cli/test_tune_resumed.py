@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from fmha_cli.measure.compare import Speed
-from fmha_cli.measure.difference import Difference
-from fmha_cli.walk.tuning import confirming
-from fmha_cli.walk.tuning import tune as walk
+from fmha_cli.bench.compare import Speed
+from fmha_cli.bench.difference import Difference
+from fmha_cli.tune import confirming
+from fmha_cli.tune import tune as walk
 from tests.cli.conftest import Begin, Fmha
 from tests.support.fakes.ring_backend import HONEST
 from tests.support.paths import ROOT

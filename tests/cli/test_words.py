@@ -11,6 +11,8 @@ from typing import cast
 import pytest
 from fmha_null.kernels import null_kernel
 
+from fmha_cli.bench.peaks import Machine
+from fmha_cli.bench.settings import Subject, measured_once
 from fmha_cli.cli.call import Call
 from fmha_cli.cli.doctor import _backend, _processor
 from fmha_cli.discovery.registry import build_registry
@@ -19,8 +21,6 @@ from fmha_cli.domain.device import Availability, State
 from fmha_cli.domain.dtypes import DType
 from fmha_cli.domain.installation import CheckState, Surroundings
 from fmha_cli.domain.kernel import Family
-from fmha_cli.measure.peaks import Machine
-from fmha_cli.measure.settings import Subject, measured_once
 from fmha_cli.report.documents.cache import cache_document
 from fmha_cli.report.documents.installation import archs_document, fact_text
 from fmha_cli.report.drawing import plain

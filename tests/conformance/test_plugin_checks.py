@@ -18,7 +18,7 @@ IMPORTS = {
     "import json": True,
     "from fmha_cli import api, domain": False,
     "from fmha_cli.domain.problem import Problem": False,
-    "import fmha_cli.walk.run": False,
+    "import fmha_cli.run.run": False,
     "def late():\n    from fmha_cli import conformance": False,
 }
 

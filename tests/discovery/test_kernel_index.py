@@ -15,8 +15,8 @@ from fmha_cli.discovery.kernel_index import make_table, places_by_digest, places
 from fmha_cli.discovery.registry import BUILTINS, Registry
 from fmha_cli.domain.errors import UsageError
 from fmha_cli.domain.kernel import KernelSpec
-from fmha_cli.walk import kernel_tables
-from fmha_cli.walk.kernel_tables import MAGIC, StoredTables
+from fmha_cli.run import kernel_tables
+from fmha_cli.run.kernel_tables import MAGIC, StoredTables
 
 ARCHS = ("gfx1201", "x86_64_v4")
 NOWHERE = "0123456789abcdef"

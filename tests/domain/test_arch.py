@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
+from fmha_cli.bench.peaks import spec_peaks
 from fmha_cli.domain import arch
 from fmha_cli.domain.arch import ArchSpec, apart, arch_from_json, arch_names, arch_root, load_arch
 from fmha_cli.domain.dtypes import DType
 from fmha_cli.domain.errors import InternalError
-from fmha_cli.measure.peaks import spec_peaks
 from tests.support.builds import nvrtc_features
 
 NVIDIA = tuple(name for name in arch_names() if name.startswith("sm_"))

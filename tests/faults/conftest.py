@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from fmha_cli.domain.plan import Artifact
-from fmha_cli.execution.supervisor import Supervisor
+from fmha_cli.run.supervisor import Supervisor
 from tests.cli.conftest import fmha, home
 from tests.support.fakes.c_backend import compile_kernels
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from fmha_cli.bench.against import Against
+from fmha_cli.bench.difference import Rule
 from fmha_cli.domain.codec import to_json
-from fmha_cli.measure.against import Against
-from fmha_cli.measure.difference import Rule
 from fmha_cli.report.form import Format
 from fmha_cli.report.formats import render
 from tests.cli.conftest import Fmha, Result

@@ -29,12 +29,12 @@ OWN_COLOURS = re.compile("\x1b\\[(?:0|31|32|33)m")
 def crashes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every kernel crashes with words that a terminal would obey."""
     from fmha_cli.domain.verdict import Verdict
-    from fmha_cli.execution.supervisor import JobResult
+    from fmha_cli.run.supervisor import JobResult
 
     def crashed(*given: Any, **more: Any) -> JobResult:
         return JobResult(verdict=Verdict.CRASHED, note=f"the kernel said {EVIL}", log_tail=EVIL)
 
-    monkeypatch.setattr("fmha_cli.execution.supervisor.Supervisor.run", crashed)
+    monkeypatch.setattr("fmha_cli.run.supervisor.Supervisor.run", crashed)
 
 
 @pytest.mark.promise("Text from elsewhere reaches a terminal with its control characters shown, never obeyed.")

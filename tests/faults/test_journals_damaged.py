@@ -22,11 +22,11 @@ from fmha_cli.domain.errors import UsageError
 from fmha_cli.domain.problem import Problem
 from fmha_cli.report.parts import RunRow
 from fmha_cli.report.record import Record
-from fmha_cli.walk.journals import open_journal
-from fmha_cli.walk.origin import now
-from fmha_cli.walk.probing import probe_backends
-from fmha_cli.walk.request import Request
-from fmha_cli.walk.rows import Row, plan_rows
+from fmha_cli.run.journals import open_journal
+from fmha_cli.run.origin import now
+from fmha_cli.run.probing import probe_backends
+from fmha_cli.run.request import Request
+from fmha_cli.run.rows import Row, plan_rows
 from tests.cli.conftest import Fmha
 from tests.support.generators.result_files import DEEP, DEEPER_THAN_DOCUMENTS, resealed, with_member, without_member
 

@@ -19,10 +19,10 @@ from fmha_cli.domain.arch import ArchSpec
 from fmha_cli.domain.device import Availability
 from fmha_cli.domain.dtypes import DType
 from fmha_cli.domain.kernel import Family
+from fmha_cli.run import invocation
+from fmha_cli.run.host import this_host
+from fmha_cli.run.request import Command, Request
 from fmha_cli.toolchain.kernels import _NO_COMPILER
-from fmha_cli.walk import invocation
-from fmha_cli.walk.host import this_host
-from fmha_cli.walk.request import Command, Request
 from tests.cli.conftest import Fmha
 from tests.support.generators.report.samples import PROCESSOR
 
@@ -158,16 +158,16 @@ def _other_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def _other_host(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "fmha_cli.walk.run.this_host", lambda: replace(this_host(), processor=replace(PROCESSOR, name="another"))
+        "fmha_cli.run.run.this_host", lambda: replace(this_host(), processor=replace(PROCESSOR, name="another"))
     )
 
 
 def _other_driver(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fmha_cli.walk.run.this_host", lambda: replace(this_host(), drivers={"nvidia": "1"}))
+    monkeypatch.setattr("fmha_cli.run.run.this_host", lambda: replace(this_host(), drivers={"nvidia": "1"}))
 
 
 def _other_version(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fmha_cli.walk.journals.__version__", "9.9")
+    monkeypatch.setattr("fmha_cli.run.journals.__version__", "9.9")
 
 
 def _other_arch(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from fmha_cli.domain.errors import EnvironmentProblem
-from fmha_cli.execution.journal import Journal
+from fmha_cli.results.journal import Journal
 from tests.cli.conftest import Fmha
 from tests.cli.test_commands import SMALL
 

@@ -102,12 +102,12 @@ def test_lone_surrogates_are_printed_escaped(
     fmha: Fmha, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str | None, to_file: bool
 ) -> None:
     from fmha_cli.domain.verdict import Verdict
-    from fmha_cli.execution.supervisor import JobResult
+    from fmha_cli.run.supervisor import JobResult
 
     def crashed(*given: Any, **more: Any) -> JobResult:
         return JobResult(verdict=Verdict.CRASHED, note="the kernel said \udc80 and \ud83d", log_tail="\udcff")
 
-    monkeypatch.setattr("fmha_cli.execution.supervisor.Supervisor.run", crashed)
+    monkeypatch.setattr("fmha_cli.run.supervisor.Supervisor.run", crashed)
     target = ["-o", str(tmp_path / "x")] if to_file else []
     done = fmha("run", *SMALL, *([f"--{form}"] if form else []), *target)
     text = (tmp_path / "x").read_text("utf-8") if to_file else done.out

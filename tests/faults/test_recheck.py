@@ -11,14 +11,14 @@ import pytest
 
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.verdict import Verdict
-from fmha_cli.execution.arena import Arena
-from fmha_cli.execution.job import Job
-from fmha_cli.execution.judge import JudgePolicy, judge, recheck
-from fmha_cli.execution.layout import layout_of
-from fmha_cli.execution.negated import negated, negated_inputs
-from fmha_cli.execution.outcome import Outcome
-from fmha_cli.execution.supervisor import Supervisor
 from fmha_cli.oracle.fills import fill
+from fmha_cli.run.arena import Arena
+from fmha_cli.run.job import Job
+from fmha_cli.run.judge import JudgePolicy, judge, recheck
+from fmha_cli.run.layout import layout_of
+from fmha_cli.run.negated import negated, negated_inputs
+from fmha_cli.run.outcome import Outcome
+from fmha_cli.run.supervisor import Supervisor
 from tests.support.fakes.modelled_backend import ENTRY, Slip, modelled_plan
 from tests.support.fault_rows import DEVICE, cases
 
@@ -53,7 +53,7 @@ def test_an_honest_kernel_passes_again_bit_by_bit(
     with judged_once(any_supervisor, flags) as (job, arena, judged):
         assert judged.verdict is Verdict.PASSED, judged.notes
         assert any_supervisor.run(job, arena, launches=3, upload=False, download=False).verdict is None
-        monkeypatch.setattr("fmha_cli.execution.trial.compared", None)
+        monkeypatch.setattr("fmha_cli.run.trial.compared", None)
         again = recheck(any_supervisor, job, arena, cases(), POLICY, judged, timed=3)
     assert (again.verdict, again.notes, len(again.stage_ns)) == (Verdict.PASSED, (), 2)
 

@@ -14,11 +14,11 @@ import pytest
 from fmha_cli.domain.errors import ExitCode
 from fmha_cli.domain.plan import Artifact
 from fmha_cli.domain.verdict import Verdict, exit_code_of
-from fmha_cli.execution.arena import Arena
-from fmha_cli.execution.judge import JudgePolicy
-from fmha_cli.execution.layout import layout_of
-from fmha_cli.execution.supervisor import Supervisor
 from fmha_cli.oracle.fills import fill
+from fmha_cli.run.arena import Arena
+from fmha_cli.run.judge import JudgePolicy
+from fmha_cli.run.layout import layout_of
+from fmha_cli.run.supervisor import Supervisor
 from tests.support.fakes.c_backend import Deed
 from tests.support.fault_rows import CLOSE, c_job, cases, judged, null_job
 from tests.support.live_processes import gone, group_members

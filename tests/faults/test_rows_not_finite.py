@@ -7,17 +7,17 @@ import pytest
 
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.verdict import Comparison, Verdict
-from fmha_cli.execution.cases import Cases
-from fmha_cli.execution.job import Job
-from fmha_cli.execution.judge import JudgePolicy
-from fmha_cli.execution.outcome import Outcome
-from fmha_cli.execution.supervisor import Supervisor
 from fmha_cli.oracle.fills import fill
 from fmha_cli.oracle.finite import nonfinite_elements
 from fmha_cli.oracle.gradients import backward
 from fmha_cli.oracle.reference import forward, squares
 from fmha_cli.oracle.tensors import Array, Inputs
 from fmha_cli.oracle.tolerance import compare, compare_gradients
+from fmha_cli.run.cases import Cases
+from fmha_cli.run.job import Job
+from fmha_cli.run.judge import JudgePolicy
+from fmha_cli.run.outcome import Outcome
+from fmha_cli.run.supervisor import Supervisor
 from tests.support.fakes.modelled_backend import ENTRY, Slip, modelled_plan
 from tests.support.fault_rows import DEVICE, judged
 from tests.support.models.kernel_model import model_forward

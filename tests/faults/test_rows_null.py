@@ -10,8 +10,8 @@ from fmha_null.kernels import Behaviour
 from fmha_cli.domain.errors import KernelFailure
 from fmha_cli.domain.kernel import Family
 from fmha_cli.domain.verdict import Verdict
-from fmha_cli.execution.judge import JudgePolicy
-from fmha_cli.execution.supervisor import Supervisor
+from fmha_cli.run.judge import JudgePolicy
+from fmha_cli.run.supervisor import Supervisor
 from tests.support.fault_rows import CLOSE, TINY, cases, judged, null_job
 
 EXPECTED = {

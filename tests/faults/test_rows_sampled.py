@@ -11,15 +11,15 @@ import pytest
 from fmha_cli.domain.plan import Plan
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.verdict import Comparison, Verdict
-from fmha_cli.execution import trial as trial_module
-from fmha_cli.execution.cases import Case, Cases
-from fmha_cli.execution.checks import Outputs, compared
-from fmha_cli.execution.job import Job
-from fmha_cli.execution.judge import JudgePolicy
-from fmha_cli.execution.outcome import Outcome
-from fmha_cli.execution.supervisor import Supervisor
 from fmha_cli.oracle.fills import fill
 from fmha_cli.oracle.reference import Reference
+from fmha_cli.run import trial as trial_module
+from fmha_cli.run.cases import Case, Cases
+from fmha_cli.run.checks import Outputs, compared
+from fmha_cli.run.job import Job
+from fmha_cli.run.judge import JudgePolicy
+from fmha_cli.run.outcome import Outcome
+from fmha_cli.run.supervisor import Supervisor
 from tests.support.fakes.modelled_backend import ENTRY, Slip, modelled_plan
 from tests.support.fault_rows import DEVICE, judged
 

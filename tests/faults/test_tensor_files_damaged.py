@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from fmha_cli.domain.errors import UsageError
-from fmha_cli.walk import npy_files
-from fmha_cli.walk.tensor_read import read_tensor
+from fmha_cli.run import npy_files
+from fmha_cli.run.tensor_read import read_tensor
 from tests.cli.conftest import Fmha
 from tests.support.generators.tensor_bytes import Q, described, header, npy
 from tests.support.generators.tensor_changes import good, mutations

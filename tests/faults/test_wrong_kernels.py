@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from fmha_cli import api
+from fmha_cli.bench.roofline import CONTRADICTED
 from fmha_cli.domain.verdict import Verdict
-from fmha_cli.execution.supervisor import Supervisor
-from fmha_cli.execution.trial import Examiner
-from fmha_cli.measure.roofline import CONTRADICTED
 from fmha_cli.report.record import Record
+from fmha_cli.run.supervisor import Supervisor
+from fmha_cli.run.trial import Examiner
 from tests.support.fakes.wrong_kernels.backend import GATE, NAME, kernel
 from tests.support.fakes.wrong_kernels.faults import Fault
 from tests.support.fakes.wrong_kernels.verdicts import COMMANDS, DOCUMENT, OR, documented, line_of, registry, rows_of
@@ -61,7 +61,7 @@ class Kept(Supervisor):
 @pytest.fixture
 def kept(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     one = Kept()
-    monkeypatch.setattr("fmha_cli.walk.run.Supervisor", lambda held=(), first=None: one)
+    monkeypatch.setattr("fmha_cli.run.run.Supervisor", lambda held=(), first=None: one)
     yield
     one.close()
 
@@ -150,7 +150,7 @@ def test_a_single_launch_is_looked_at_again(
 ) -> None:
     """The launch leaves right outputs. A thread spoils them after they were taken, and no other launch follows."""
     write_between_looks(monkeypatch, tmp_path / "gate")
-    monkeypatch.setattr("fmha_cli.walk.execute._AGAIN_NS", 0)
+    monkeypatch.setattr("fmha_cli.run.execute._AGAIN_NS", 0)
     options = {"command": command, "fills": ("normal",), "repeats": 1, "cache_root": str(cache)}
     late = kernel(Fault.LATE_THREAD).digest
     (row,) = api.run(Fault.LATE_THREAD.problem, kernel=late, backend=NAME, registry=registry(), **options)

@@ -13,12 +13,12 @@ from fmha_cli.discovery.wanted import Wanted
 from fmha_cli.domain.dtypes import DType
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.verdict import Verdict
-from fmha_cli.execution.cases import Case
-from fmha_cli.execution.checks import compared
 from fmha_cli.oracle.fills import fill
 from fmha_cli.oracle.gradients import backward
 from fmha_cli.oracle.reference import flushed, forward
 from fmha_cli.oracle.tolerance import compare, compare_gradients
+from fmha_cli.run.cases import Case
+from fmha_cli.run.checks import compared
 from tests.support.models.kernel_model import Style, model_forward
 from tests.support.models.kernel_model_backward import model_backward
 

@@ -10,7 +10,7 @@ from fmha_cli.domain.features import CLOSED_FILLS, DROPOUT_STREAMS, FILLS
 from fmha_cli.domain.problem import Problem
 from fmha_cli.oracle.budgets import EPS, SHORT_SUMS, SMALL_SAMPLE, budget_of
 from fmha_cli.oracle.reference import SHAKES
-from fmha_cli.walk.request import Request
+from fmha_cli.run.request import Request
 from tests.support.paths import ROOT
 
 TEXT = " ".join((ROOT / "docs" / "explanation" / "numerics.md").read_text("utf-8").split())

@@ -14,10 +14,10 @@ import pytest
 
 from fmha_cli.domain.blas import VARIABLE, as_the_user_set_it, use_one_thread, uses_one_thread
 from fmha_cli.domain.problem import Problem
-from fmha_cli.execution.process import same_code
 from fmha_cli.oracle import reference
 from fmha_cli.oracle.fills import fill
 from fmha_cli.oracle.reference import RowResult, forward
+from fmha_cli.run.process import same_code
 
 pytestmark = pytest.mark.promise("The reference does not depend on its threads.")
 

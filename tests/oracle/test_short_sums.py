@@ -14,12 +14,12 @@ from fmha_cli.domain.plan import Plan
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.tensors import Element
 from fmha_cli.domain.verdict import Verdict
-from fmha_cli.execution.cases import Case
-from fmha_cli.execution.checks import compared
 from fmha_cli.oracle.fills import fill
 from fmha_cli.oracle.reference import forward
 from fmha_cli.oracle.tensors import F64, Array, round_to
 from fmha_cli.oracle.tolerance import compare
+from fmha_cli.run.cases import Case
+from fmha_cli.run.checks import compared
 
 BITS, GROUP = 13, 32
 LINES = (

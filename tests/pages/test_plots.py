@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from fmha_cli.bench.roofline import CacheState, PeakKind
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.verdict import Verdict
-from fmha_cli.measure.roofline import CacheState, PeakKind
 from fmha_cli.pages.content import Content
 from fmha_cli.pages.plot import Plot
 from fmha_cli.pages.plots import forest, history, regret, roofline, throughput, verdicts

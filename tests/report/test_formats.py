@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 
+from fmha_cli.bench.sampling import StopReason
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.quantities import digits, flop_rate, time_of
 from fmha_cli.domain.verdict import Comparison, Verdict
-from fmha_cli.measure.sampling import StopReason
 from fmha_cli.report.documents.pages import environment_line
 from fmha_cli.report.documents.report import records_view, report_document, summary
 from fmha_cli.report.drawing import plain

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
+from fmha_cli.bench.roofline import CacheState
 from fmha_cli.domain.codec import from_json, to_json
 from fmha_cli.domain.layer import LayerKind, Phase
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.verdict import Verdict
-from fmha_cli.measure.roofline import CacheState
 from fmha_cli.report.layers import ModelSum, cells_of, model_sums, sum_lines
 from fmha_cli.report.parts import KernelRow, RunRow, SelectedBy
 from tests.support.generators.report.samples import DIGEST, kernel, measurement, record

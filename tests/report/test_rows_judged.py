@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
+from fmha_cli.bench.sampling import StopReason
 from fmha_cli.domain.verdict import Comparison
-from fmha_cli.measure.sampling import StopReason
 from fmha_cli.report.documents.report import records_view, report_document
 from fmha_cli.report.drawing import plain
 from fmha_cli.report.parts import RunRow

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from fmha_cli.measure.compare import Speed
+from fmha_cli.bench.compare import Speed
 from fmha_cli.results.changes import tracked
 from fmha_cli.results.queries import Point
 

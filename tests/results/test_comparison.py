@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from fmha_cli.bench.compare import Speed
+from fmha_cli.bench.difference import Rule
 from fmha_cli.domain.errors import EmptySelection, ExitCode
-from fmha_cli.measure.compare import Speed
-from fmha_cli.measure.difference import Rule
 from fmha_cli.report.record import Record
 from fmha_cli.results.comparison import FailOn, compared, confirmed, processes_to_confirm
 from fmha_cli.results.conditions import parse_by

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
+from fmha_cli.bench.ceiling import Ceiling
+from fmha_cli.bench.roofline import Bound, CacheState
 from fmha_cli.domain.errors import UsageError
 from fmha_cli.domain.verdict import Verdict
-from fmha_cli.measure.ceiling import Ceiling
-from fmha_cli.measure.roofline import Bound, CacheState
 from fmha_cli.results.conditions import USUAL, By, parse_by
 from fmha_cli.results.matching import matching
 from tests.support.generators.runs_to_compare import failed, processes, timed

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from fmha_cli.bench.entry import Entry, Result
 from fmha_cli.domain.problem import Problem
 from fmha_cli.results.store import Store
 from fmha_cli.results.tables import STEPS, backup_path
 from fmha_cli.results.tuned import entries, put_entry, remove_entries
-from fmha_cli.tuning.entry import Entry, Result
 from tests.support.generators.kept_runs import filled, row_of, run_row
 from tests.support.generators.report.tuned_problems import SCOPE, entry
 

@@ -12,14 +12,14 @@ from fmha_cli.domain.kernel import Family
 from fmha_cli.domain.plan import Artifact, Plan, Stage
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.protocols import BuildContext
-from fmha_cli.execution.arena import Arena
-from fmha_cli.execution.cases import Cases
-from fmha_cli.execution.job import Job
-from fmha_cli.execution.judge import JudgePolicy, judge
-from fmha_cli.execution.layout import layout_of
-from fmha_cli.execution.outcome import Outcome
-from fmha_cli.execution.supervisor import Supervisor
 from fmha_cli.oracle.fills import fill
+from fmha_cli.run.arena import Arena
+from fmha_cli.run.cases import Cases
+from fmha_cli.run.job import Job
+from fmha_cli.run.judge import JudgePolicy, judge
+from fmha_cli.run.layout import layout_of
+from fmha_cli.run.outcome import Outcome
+from fmha_cli.run.supervisor import Supervisor
 from tests.support.fakes import c_backend
 from tests.support.fakes.c_backend import Deed
 

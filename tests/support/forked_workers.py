@@ -1,7 +1,7 @@
 """Worker processes that fork from a template, so that only the first one pays for importing Python's modules and numpy.
 
 A worker that ``fmha`` starts is a new interpreter, of which three quarters of a short run's time is imports. ``start`` takes the
-place of ``subprocess.Popen`` in ``fmha_cli.execution.process``: it asks a process that has imported the worker, but opened and
+place of ``subprocess.Popen`` in ``fmha_cli.run.process``: it asks a process that has imported the worker, but opened and
 loaded nothing, to fork. The fork is a process like any other worker: a session of its own, the caller's environment,
 working folder, search path and descriptors; it carries out the same ``main`` with the same arguments, and ends or crashes alone.
 Where a fork could differ from a new interpreter (see ``_alike``), a new interpreter starts.
@@ -26,7 +26,7 @@ from collections.abc import Iterator, Sequence
 from types import SimpleNamespace
 from typing import Any
 
-_WORKER = "fmha_cli.execution.worker"
+_WORKER = "fmha_cli.run.worker"
 _CPU = ("fmha_cli.backends.cpu.backend", "fmha_cli.backends.cpu.session")
 _LOADED = (_WORKER, "fmha_cli.api", "numpy", "numpy.typing", "ml_dtypes", "importlib.resources", *_CPU)
 """What the template imports: nothing that looks at the environment, apart from ``_READ_AT_START``."""
@@ -137,7 +137,7 @@ def _hiding(environ: dict[str, str]) -> set[str]:
 
 
 class Starter:
-    """``Popen`` for ``fmha_cli.execution.process``: a fork of a template where that makes no difference."""
+    """``Popen`` for ``fmha_cli.run.process``: a fork of a template where that makes no difference."""
 
     def __init__(self) -> None:
         self._popen = subprocess.Popen
@@ -172,7 +172,7 @@ def _fits(environ: dict[str, str]) -> bool:
 @contextlib.contextmanager
 def forked_workers() -> Iterator[None]:
     """While it lasts, workers of this process fork from one template."""
-    from fmha_cli.execution import process
+    from fmha_cli.run import process
 
     starter, real = Starter(), process.subprocess
     known = {"DEVNULL": subprocess.DEVNULL, "TimeoutExpired": subprocess.TimeoutExpired}

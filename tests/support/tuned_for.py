@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from fmha_cli.measure.compare import Speed
-from fmha_cli.measure.difference import Difference
-from fmha_cli.walk.tuning import confirming
+from fmha_cli.bench.compare import Speed
+from fmha_cli.bench.difference import Difference
+from fmha_cli.tune import confirming
 from tests.cli.conftest import Fmha
 
 

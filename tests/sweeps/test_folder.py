@@ -10,8 +10,8 @@ import pytest
 
 from fmha_cli.domain.errors import EnvironmentProblem, UsageError
 from fmha_cli.domain.layer import Layer, LayerKind, Phase
+from fmha_cli.run.request import Command, Request
 from fmha_cli.sweeps.folder import SPEC, Spec, named_sweep, read_spec, remove, unfinished, write_spec
-from fmha_cli.walk.request import Command, Request
 
 ONE = Spec(
     run="ab12" + "0" * 28,

@@ -10,9 +10,9 @@ import pytest
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.verdict import Verdict
 from fmha_cli.report.record import Record
+from fmha_cli.run.rows import Row
 from fmha_cli.sweeps.ledger import FAILURES, Ledger
 from fmha_cli.sweeps.plan import Chunk, Unit
-from fmha_cli.walk.rows import Row
 
 RECORD = Record(problem={}, repro="", verdict=Verdict.PASSED)
 

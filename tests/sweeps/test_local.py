@@ -13,10 +13,10 @@ import pytest
 from fmha_cli.domain.errors import UsageError
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.verdict import Verdict
-from fmha_cli.execution.journal import Journal
-from fmha_cli.execution.supervisor import Supervisor
 from fmha_cli.report.parts import RunRow
 from fmha_cli.report.record import Record
+from fmha_cli.results.journal import Journal
+from fmha_cli.run.supervisor import Supervisor
 from fmha_cli.sweeps.driver import Done, Driver
 from fmha_cli.sweeps.jobs import Job
 from fmha_cli.sweeps.leases import holder_of, take

@@ -15,11 +15,11 @@ if sys.platform == "win32":
 
 from fmha_cli.domain.errors import EnvironmentProblem
 from fmha_cli.domain.problem import Problem
+from fmha_cli.run.request import Request
 from fmha_cli.sweeps.cluster import ClusterScheduler
 from fmha_cli.sweeps.places import Asked
 from fmha_cli.sweeps.remote import describe, run_chunk
 from fmha_cli.sweeps.scheduler import News
-from fmha_cli.walk.request import Request
 from tests.sweeps.test_plan import plan_of
 
 ADDRESS = "tcp://10.0.0.1:1"

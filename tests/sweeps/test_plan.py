@@ -10,11 +10,11 @@ import pytest
 from fmha_cli.discovery.registry import build_registry
 from fmha_cli.domain.device import Availability, DeviceFacts, State
 from fmha_cli.domain.problem import Problem
+from fmha_cli.run.request import Command, Request
 from fmha_cli.sweeps.jobs import Job
 from fmha_cli.sweeps.ledger import Ledger
 from fmha_cli.sweeps.places import Kind, Place
 from fmha_cli.sweeps.plan import Chunk, SweepPlan, plan_sweep
-from fmha_cli.walk.request import Command, Request
 
 
 def plan_of(*points: Problem, kinds: int = 1, command: Command = Command.RUN) -> SweepPlan:

@@ -11,10 +11,10 @@ import pytest
 
 from fmha_cli.domain.codec import to_json
 from fmha_cli.domain.problem import Problem
+from fmha_cli.run.request import Request
 from fmha_cli.sweeps.jobs import Job
 from fmha_cli.sweeps.leases import take
 from fmha_cli.sweeps.remote import carried_out, describe, found_of, worker_name
-from fmha_cli.walk.request import Request
 from tests.sweeps.test_plan import plan_of
 
 RUN = "ef" * 16

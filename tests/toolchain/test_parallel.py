@@ -15,7 +15,7 @@ from fmha_cli.domain.plan import Artifact
 from fmha_cli.toolchain.cache.key import BuildKey
 from fmha_cli.toolchain.cache.store import Cache
 from fmha_cli.toolchain.cpp.library import build_kernel
-from fmha_cli.toolchain.parallel import Batch, Job, Outcome, build_many
+from fmha_cli.toolchain.parallel import Batch, BuildOutcome, Job, build_many
 
 MakeKey = Callable[..., BuildKey]
 GIB = 2**30
@@ -63,7 +63,7 @@ def test_results_in_order_of_the_jobs() -> None:
     jobs = [Job("a", first), Job("b", later), Job("c", later)]
     batch = build_many(jobs, 2, lambda done, total, outcome: told.append((done, total, outcome.name)), plenty)
     assert batch == Batch(
-        (Outcome("a", "first", None), Outcome("b", "later", None), Outcome("c", "later", None)), False
+        (BuildOutcome("a", "first", None), BuildOutcome("b", "later", None), BuildOutcome("c", "later", None)), False
     )
     assert [(done, total) for done, total, _ in told] == [(1, 3), (2, 3), (3, 3)]
     assert told[-1][2] == "a"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from fmha_cli.domain.emulation import Finding, FindingKind
 from fmha_cli.domain.quantities import size
-from fmha_cli.execution.checks import hazards
+from fmha_cli.run.checks import hazards
 
 from .docstrings import member_texts
 from .installation import ROOT, registry

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from fmha_cli.measure.compare import Regret
+from fmha_cli.bench.compare import Regret
 from fmha_cli.pages.content import Content
 from fmha_cli.pages.plot import Panel, Plot, looked_up, spec_of, told
 from fmha_cli.pages.rows import Timed, percent_text, rounded, shared_words, timed, varying

@@ -9,9 +9,9 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from fmha_cli.bench.roofline import CacheState, PeakKind
 from fmha_cli.domain.dtypes import DType
 from fmha_cli.domain.quantities import byte_rate, flop_rate
-from fmha_cli.measure.roofline import CacheState, PeakKind
 from fmha_cli.pages.content import Content
 from fmha_cli.pages.plot import Panel, Plot, looked_up, spec_of, told
 from fmha_cli.pages.rows import Timed, rounded, shared_words, timed

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from fmha_cli.measure.processes import split
-from fmha_cli.measure.stats import quantile
+from fmha_cli.bench.processes import split
+from fmha_cli.bench.stats import quantile
 from fmha_cli.pages.content import Content
 from fmha_cli.pages.plot import ROWS, Chooser, Panel, Plot, spec_of
 from fmha_cli.pages.plots.history import SECONDS

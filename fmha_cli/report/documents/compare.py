@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
+from fmha_cli.bench.compare import Speed
+from fmha_cli.bench.difference import Difference, Mean
 from fmha_cli.domain.members import ShownAs
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.quantities import duration
 from fmha_cli.domain.verdict import Verdict
-from fmha_cli.measure.compare import Speed
-from fmha_cli.measure.difference import Difference, Mean
 from fmha_cli.report.column import Column, Fit
 from fmha_cli.report.document import Document
 from fmha_cli.report.lines import SHORT, counted, problem_text, spelled

@@ -9,6 +9,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
+from fmha_cli.bench.ceiling import Ceiling
+from fmha_cli.bench.compare import Ratio
+from fmha_cli.bench.conditions import Conditions
+from fmha_cli.bench.measurement import Measurement
+from fmha_cli.bench.roofline import Floor
 from fmha_cli.domain.codec import to_json
 from fmha_cli.domain.journal import Asked, Built, Done, Finished, Key, Line, Planned, Start
 from fmha_cli.domain.members import Pattern, ShownAs
@@ -16,11 +21,6 @@ from fmha_cli.domain.processor import Processor
 from fmha_cli.domain.protocols import Extent, LaunchView
 from fmha_cli.domain.settings import Settings
 from fmha_cli.domain.verdict import Check
-from fmha_cli.measure.ceiling import Ceiling
-from fmha_cli.measure.compare import Ratio
-from fmha_cli.measure.conditions import Conditions
-from fmha_cli.measure.measurement import Measurement
-from fmha_cli.measure.roofline import Floor
 from fmha_cli.report.column import Column, Fit
 from fmha_cli.report.document import Document
 from fmha_cli.report.lines import cell, counted

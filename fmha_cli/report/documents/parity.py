@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Any, Literal
 
+from fmha_cli.bench.compare import Ratio
 from fmha_cli.domain.counterpart import Program, Said
 from fmha_cli.domain.emulation import Executed, Finding
 from fmha_cli.domain.members import Count, Least, ShownAs, Then
 from fmha_cli.domain.quantities import Quantity, time_of
-from fmha_cli.measure.compare import Ratio
 from fmha_cli.report.column import Column, Fit
 from fmha_cli.report.document import Document
 from fmha_cli.report.lines import counted, ranges, united

@@ -8,6 +8,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
+from fmha_cli.bench.compare import TOLERANCE, Speed, in_words, inverse
+from fmha_cli.bench.measurement import NOISY
+from fmha_cli.bench.ranks import FEWEST_PROCESSES
+from fmha_cli.bench.sampling import StopReason
+from fmha_cli.bench.stats import FEWEST
 from fmha_cli.domain.codec import from_json, to_json
 from fmha_cli.domain.device import is_emulated
 from fmha_cli.domain.errors import ExitCode, FmhaError
@@ -16,11 +21,6 @@ from fmha_cli.domain.plan import Edited
 from fmha_cli.domain.quantities import byte_rate, digits, flop_rate, size, time_of
 from fmha_cli.domain.verdict import Check, Verdict
 from fmha_cli.domain.wording import edited_text, listed
-from fmha_cli.measure.compare import TOLERANCE, Speed, in_words, inverse
-from fmha_cli.measure.measurement import NOISY
-from fmha_cli.measure.ranks import FEWEST_PROCESSES
-from fmha_cli.measure.sampling import StopReason
-from fmha_cli.measure.stats import FEWEST
 from fmha_cli.report.column import Column, Fit
 from fmha_cli.report.document import Document
 from fmha_cli.report.documents.pages import environment_line

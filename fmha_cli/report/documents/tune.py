@@ -7,18 +7,18 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Any, Literal
 
+from fmha_cli.bench.difference import Difference
+from fmha_cli.bench.search import Method, Stop
 from fmha_cli.domain.codec import to_json
 from fmha_cli.domain.members import Count, Sha256, ShownAs
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.quantities import duration
 from fmha_cli.domain.rules import Reason
 from fmha_cli.domain.verdict import Verdict
-from fmha_cli.measure.difference import Difference
 from fmha_cli.report.column import Column, Fit
 from fmha_cli.report.document import Document
 from fmha_cli.report.lines import counted, problem_text
 from fmha_cli.report.table import Table, table_of
-from fmha_cli.tuning.search import Method, Stop
 
 
 class Tuned(StrEnum):

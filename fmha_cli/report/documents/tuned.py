@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
+from fmha_cli.bench.entry import Entry, Result
+from fmha_cli.bench.scope import Scope
 from fmha_cli.domain.codec import to_json
 from fmha_cli.domain.members import Count, Pattern, ShownAs
 from fmha_cli.domain.problem import Problem
@@ -14,8 +16,6 @@ from fmha_cli.report.column import Column, Fit
 from fmha_cli.report.document import Document
 from fmha_cli.report.lines import counted, problem_text
 from fmha_cli.report.table import Table, table_of
-from fmha_cli.tuning.entry import Entry, Result
-from fmha_cli.tuning.scope import Scope
 
 Action = Literal["ls", "rm", "verify", "export"]
 

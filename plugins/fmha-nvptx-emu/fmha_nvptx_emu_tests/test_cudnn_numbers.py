@@ -17,17 +17,17 @@ from fmha_cli import api
 from fmha_cli.discovery.emulated_devices import emulated_device
 from fmha_cli.discovery.registry import Registry, build_registry
 from fmha_cli.domain.problem import Problem
-from fmha_cli.execution.arena import Arena
-from fmha_cli.execution.cases import Cases
-from fmha_cli.execution.job import Job
-from fmha_cli.execution.judge import judge
-from fmha_cli.execution.layout import layout_of
-from fmha_cli.execution.supervisor import Supervisor
-from fmha_cli.execution.trial import Judged, JudgePolicy
 from fmha_cli.oracle.fills import fill
-from fmha_cli.walk.builds import build_context, build_stages
-from fmha_cli.walk.emulation import emulation_of
-from fmha_cli.walk.request import Command, Request
+from fmha_cli.run.arena import Arena
+from fmha_cli.run.builds import build_context, build_stages
+from fmha_cli.run.cases import Cases
+from fmha_cli.run.emulation import emulation_of
+from fmha_cli.run.job import Job
+from fmha_cli.run.judge import judge
+from fmha_cli.run.layout import layout_of
+from fmha_cli.run.request import Command, Request
+from fmha_cli.run.supervisor import Supervisor
+from fmha_cli.run.trial import Judged, JudgePolicy
 from fmha_nvptx_emu_tests.support import changed_numbers
 from tests.support.generators.cudnn_oss.numbers import ARCHS, FEW, MANY, UNREAD, UNSEEN, leaves
 

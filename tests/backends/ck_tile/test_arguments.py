@@ -27,7 +27,7 @@ from fmha_cli.domain.plan import Plan, Stage
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.protocols import BoundTensor
 from fmha_cli.domain.signature import Need, Signature
-from fmha_cli.execution.layout import layout_of
+from fmha_cli.run.layout import layout_of
 
 ARENA, AUXILIARY = 1 << 40, 1 << 50
 BYTES = {"fp16": 2, "bf16": 2, "fp32": 4, "int32": 4, "fp8_e4m3": 1}

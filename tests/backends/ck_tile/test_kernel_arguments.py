@@ -20,9 +20,9 @@ from fmha_cli.domain.kernel import Family
 from fmha_cli.domain.plan import Artifact, Plan
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.protocols import Backend, BuildContext, DryRun, LaunchView
-from fmha_cli.execution.job import Job
-from fmha_cli.execution.layout import layout_of
-from fmha_cli.execution.supervisor import Supervisor
+from fmha_cli.run.job import Job
+from fmha_cli.run.layout import layout_of
+from fmha_cli.run.supervisor import Supervisor
 from tests.support.referees.ck_tile.kargs import expected
 
 

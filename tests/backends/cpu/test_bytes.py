@@ -14,9 +14,9 @@ from fmha_cli.domain.tensors import Element, shapes_of
 from fmha_cli.oracle.fills import fill
 from fmha_cli.oracle.reference import forward
 from fmha_cli.oracle.tensors import numpy_dtype
-from fmha_cli.walk.input_files import InputFiles
-from fmha_cli.walk.request import Request
-from fmha_cli.walk.run import Run
+from fmha_cli.run.input_files import InputFiles
+from fmha_cli.run.request import Request
+from fmha_cli.run.run import Run
 from tests.support.fakes.software_tiles import WHOLE
 from tests.support.generators.cpu.cases import best_first
 

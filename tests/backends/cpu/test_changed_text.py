@@ -9,15 +9,15 @@ import pytest
 
 from fmha_cli.backends.cpu import building
 from fmha_cli.backends.cpu.building import cpu_key
+from fmha_cli.bench.roofline import CacheState
 from fmha_cli.discovery.registry import build_registry
 from fmha_cli.discovery.select import Choice
 from fmha_cli.domain.decision import Supported
 from fmha_cli.domain.kernel import KernelSpec
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.protocols import BuildContext
-from fmha_cli.measure.roofline import CacheState
-from fmha_cli.walk.host import this_host
-from fmha_cli.walk.tuning.scopes import Scopes
+from fmha_cli.run.host import this_host
+from fmha_cli.run.scopes import Scopes
 from tests.support.builds.planted_cpu import planted
 from tests.support.generators.cpu.cases import BEST, kernel_of
 from tests.support.models.faults import ExtremeFault

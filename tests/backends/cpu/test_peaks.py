@@ -18,7 +18,7 @@ from fmha_cli.domain.device import DeviceFacts
 from fmha_cli.domain.errors import EnvironmentProblem
 from fmha_cli.domain.measuring import Canary, PeakLoops
 from fmha_cli.domain.protocols import BuildContext
-from fmha_cli.execution.supervisor import Supervisor
+from fmha_cli.run.supervisor import Supervisor
 
 
 def measured() -> Iterator[Any]:

@@ -47,7 +47,7 @@ from fmha_cli.domain.processor import Processor, microarchitectures, this_proces
 from fmha_cli.domain.protocols import BuildContext
 from fmha_cli.domain.settings import Settings, SettingsFrom
 from fmha_cli.domain.verdict import Verdict
-from fmha_cli.execution.supervisor import Supervisor
+from fmha_cli.run.supervisor import Supervisor
 from tests.support.fakes.software_tiles import WHOLE
 from tests.support.generators.cpu.cases import BEST, AttentionCase, Load, best_and_tiles, complaints, make_data, run
 

@@ -115,7 +115,7 @@ def test_a_variant_compiles_and_computes_attention(kernel: KernelSpec, build_tex
     kind = algorithm_of(kernel).kind
     library = build_text(kernel, emit)
     if kind is Kind.SPLIT:
-        return  # its results are parts for a combine kernel; tests/walk/test_tune_splits.py runs both
+        return  # its results are parts for a combine kernel; tests/run/test_tune_splits.py runs both
     for seed in range(CASES):
         rng = np.random.default_rng([seed, 29])
         case = random_case(rng, kernel.signature.dtype.value, few_rows=kind is Kind.DECODE)

@@ -28,7 +28,7 @@ from fmha_cli.domain.plan import Plan, Workspace
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.rules import Reason, Severity
 from fmha_cli.domain.signature import Signature
-from fmha_cli.execution.layout import layout_of
+from fmha_cli.run.layout import layout_of
 
 
 def bound(line: str) -> tuple[Call[None], Bytes]:

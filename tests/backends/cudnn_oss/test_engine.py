@@ -29,7 +29,7 @@ from fmha_cli.domain.kernel import KernelSpec
 from fmha_cli.domain.plan import Plan
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.protocols import BoundTensor
-from fmha_cli.execution.layout import layout_of
+from fmha_cli.run.layout import layout_of
 from tests.support.fakes.played_maps import played_map
 from tests.support.referees.cudnn_oss.engine import TENSORS, ExecuteArguments, engines, launch_of_engine, source_tree
 

@@ -18,9 +18,9 @@ from fmha_cli.domain.errors import KernelFailure
 from fmha_cli.domain.kernel import Family
 from fmha_cli.domain.plan import Artifact, Plan
 from fmha_cli.domain.protocols import LaunchView
-from fmha_cli.execution.job import Job
-from fmha_cli.execution.layout import layout_of
-from fmha_cli.execution.supervisor import Supervisor
+from fmha_cli.run.job import Job
+from fmha_cli.run.layout import layout_of
+from fmha_cli.run.supervisor import Supervisor
 from tests.support.fakes.flash_attn.cubins import fake_cubin, fake_cubins
 from tests.support.generators.flash_attn.plans import FAMILIES, device_for, plan_for
 

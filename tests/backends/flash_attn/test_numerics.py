@@ -18,7 +18,7 @@ from fmha_cli.domain.kernel import Family
 from fmha_cli.domain.plan import Plan
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.signature import BiasKey, MaskKey, Need
-from fmha_cli.execution.checks import must_repeat
+from fmha_cli.run.checks import must_repeat
 from tests.support.generators.flash_attn.small import DIRECTED, random_problem
 from tests.support.models.flash_attn.chain import plans_of, run_plan
 

@@ -16,6 +16,7 @@ from fmha_cli.domain.errors import EnvironmentProblem
 from fmha_cli.domain.plan import Plan
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.protocols import BuildContext
+from fmha_cli.run.builds import build_stages
 from fmha_cli.toolchain.cache.exporting import export_entries
 from fmha_cli.toolchain.cache.importing import import_entries
 from fmha_cli.toolchain.cache.key import key_for
@@ -23,7 +24,6 @@ from fmha_cli.toolchain.cache.root import open_root
 from fmha_cli.toolchain.cache.store import BuildProduct, Cache
 from fmha_cli.toolchain.cpp.toolchain import Toolchain, ToolchainKind
 from fmha_cli.toolchain.kernels import kernel_build
-from fmha_cli.walk.builds import build_stages
 
 BACKEND = CubinBackend(UPSTREAM)
 BWD = "-b 1 -H 2 -s 256 -d 64 --dtype bf16 --causal --direction bwd"

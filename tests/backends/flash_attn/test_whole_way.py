@@ -12,13 +12,13 @@ pytest.importorskip("fmha_nvptx_emu", reason="plugins/fmha-nvptx-emu is not inst
 from fmha_nvptx_emu.recording import LONG_NS, VARIABLE, settings_text
 
 from fmha_cli.domain.verdict import Verdict
-from fmha_cli.execution.arena import Arena
-from fmha_cli.execution.cases import Cases
-from fmha_cli.execution.job import Job
-from fmha_cli.execution.judge import Judged, JudgePolicy, judge
-from fmha_cli.execution.layout import layout_of
-from fmha_cli.execution.supervisor import Supervisor
 from fmha_cli.oracle.fills import fill
+from fmha_cli.run.arena import Arena
+from fmha_cli.run.cases import Cases
+from fmha_cli.run.job import Job
+from fmha_cli.run.judge import Judged, JudgePolicy, judge
+from fmha_cli.run.layout import layout_of
+from fmha_cli.run.supervisor import Supervisor
 from tests.support.fakes.flash_attn.played import PLAIN, job_for
 
 pytestmark = [

@@ -23,7 +23,7 @@ from fmha_cli.domain.kernel import Family, KernelSpec
 from fmha_cli.domain.plan import Plan, Stage
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.protocols import BoundTensor
-from fmha_cli.execution.layout import layout_of
+from fmha_cli.run.layout import layout_of
 
 
 def a_kernel() -> KernelSpec:

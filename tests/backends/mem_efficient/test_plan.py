@@ -21,7 +21,7 @@ from fmha_cli.domain.device import DeviceFacts
 from fmha_cli.domain.kernel import Family
 from fmha_cli.domain.plan import Plan
 from fmha_cli.domain.problem import Problem
-from fmha_cli.execution.layout import ArenaLayout, layout_of
+from fmha_cli.run.layout import ArenaLayout, layout_of
 from tests.support.generators.mem_efficient.small import ARCHS, random_problem
 from tests.support.models.mem_efficient.chain import plans_of
 

@@ -16,11 +16,11 @@ from fmha_cli.domain.device import DeviceFacts
 from fmha_cli.domain.kernel import KernelSpec
 from fmha_cli.domain.plan import Plan
 from fmha_cli.domain.problem import Problem
-from fmha_cli.execution.arena import Arena
-from fmha_cli.execution.cases import Cases
-from fmha_cli.execution.checks import compared
-from fmha_cli.execution.layout import layout_of
 from fmha_cli.oracle.fills import fill
+from fmha_cli.run.arena import Arena
+from fmha_cli.run.cases import Cases
+from fmha_cli.run.checks import compared
+from fmha_cli.run.layout import layout_of
 from tests.support.builds.arm_emulated import Emulator
 
 Text = Callable[[KernelSpec], str]

@@ -13,11 +13,11 @@ from fmha_cli.backends.cpu.backend import CpuBackend
 from fmha_cli.domain.decision import Supported
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.protocols import BuildContext
-from fmha_cli.execution.arena import Arena
-from fmha_cli.execution.cases import Cases
-from fmha_cli.execution.layout import layout_of
 from fmha_cli.oracle.fills import fill
 from fmha_cli.oracle.tensors import Array
+from fmha_cli.run.arena import Arena
+from fmha_cli.run.cases import Cases
+from fmha_cli.run.layout import layout_of
 
 THREADS = 2
 

@@ -21,13 +21,13 @@ from fmha_cli.domain.journal import Asked, Start
 from fmha_cli.domain.kernel import Family
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.protocols import BuildContext
-from fmha_cli.execution.arena import Arena
-from fmha_cli.execution.history import read_history
-from fmha_cli.execution.job import Job
-from fmha_cli.execution.journal import Journal
-from fmha_cli.execution.judge import JudgePolicy, judge
-from fmha_cli.execution.layout import layout_of
-from fmha_cli.execution.supervisor import Supervisor
+from fmha_cli.results.history import read_history
+from fmha_cli.results.journal import Journal
+from fmha_cli.run.arena import Arena
+from fmha_cli.run.job import Job
+from fmha_cli.run.judge import JudgePolicy, judge
+from fmha_cli.run.layout import layout_of
+from fmha_cli.run.supervisor import Supervisor
 from tests.support.fault_rows import DEVICE, ENTRY, cases
 from tests.support.live_processes import gone
 

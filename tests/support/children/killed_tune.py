@@ -8,9 +8,9 @@ import signal
 import sys
 from typing import Any
 
+from fmha_cli.bench.difference import Difference
 from fmha_cli.cli.app import run
-from fmha_cli.measure.difference import Difference
-from fmha_cli.walk.tuning.confirming import Confirmer
+from fmha_cli.tune.confirming import Confirmer
 from tests.support.tuned_for import difference
 
 

@@ -14,7 +14,7 @@ from fmha_triton.plan import plan_of
 from fmha_triton.sessions import TritonCudaSession
 
 from fmha_cli import api
-from fmha_cli.execution.layout import ArenaLayout, layout_of
+from fmha_cli.run.layout import ArenaLayout, layout_of
 from tests.support.fakes.played_maps import read_map
 
 GQA = "-b 2 -H 4 --kv-heads 2 -s 200 --seqlen-k 300 -d 64 --dtype fp16 --causal --lse"

@@ -23,8 +23,8 @@ from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.protocols import BoundTensor, Session
 from fmha_cli.domain.signature import Need
 from fmha_cli.domain.tensors import Element, Role, shapes_of
-from fmha_cli.execution.checks import meaningful
 from fmha_cli.oracle.tensors import Array, appended_cache, numpy_dtype
+from fmha_cli.run.checks import meaningful
 from tests.support.models.kernel_model import model_forward
 from tests.support.models.kernel_model_backward import model_backward
 

@@ -14,7 +14,7 @@ import pytest
 
 from fmha_cli import api
 from fmha_cli.domain.device import DeviceFacts
-from fmha_cli.walk import attention as walked
+from fmha_cli.run import attention as walked
 from tests.support.generators.extreme_draws import drawn as extreme_problem
 from tests.support.generators.extreme_problem import Family
 from tests.support.referees.extreme_attention import run

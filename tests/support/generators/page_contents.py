@@ -8,15 +8,15 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from fmha_cli.bench.compare import Ratio
+from fmha_cli.bench.difference import Rule
+from fmha_cli.bench.measurement import Measurement
+from fmha_cli.bench.roofline import CacheState, Floor, PeakKind
+from fmha_cli.bench.sampling import StopReason
 from fmha_cli.domain.encode import digest_of
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.rules import Reason
 from fmha_cli.domain.verdict import Verdict
-from fmha_cli.measure.compare import Ratio
-from fmha_cli.measure.difference import Rule
-from fmha_cli.measure.measurement import Measurement
-from fmha_cli.measure.roofline import CacheState, Floor, PeakKind
-from fmha_cli.measure.sampling import StopReason
 from fmha_cli.pages.content import Content
 from fmha_cli.pages.gathering import gathered
 from fmha_cli.report.parts import KernelRow, RunRow, SelectedBy

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from fmha_cli.bench.measurement import Measurement
+from fmha_cli.bench.roofline import CacheState
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.verdict import Verdict
-from fmha_cli.measure.measurement import Measurement
-from fmha_cli.measure.roofline import CacheState
 from fmha_cli.report.parts import KernelRow
 from fmha_cli.report.record import Record
 from tests.support.generators.report.samples import kernel as sample_kernel

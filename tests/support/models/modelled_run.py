@@ -22,12 +22,12 @@ from fmha_cli.domain.device import DeviceFacts
 from fmha_cli.domain.kernel import KernelSpec
 from fmha_cli.domain.plan import Plan, Stage
 from fmha_cli.domain.problem import Problem
-from fmha_cli.execution.arena import Arena
-from fmha_cli.execution.cases import Cases
-from fmha_cli.execution.checks import compared, never_written
-from fmha_cli.execution.layout import layout_of
-from fmha_cli.execution.memory import map_shared
 from fmha_cli.oracle.fills import fill
+from fmha_cli.run.arena import Arena
+from fmha_cli.run.cases import Cases
+from fmha_cli.run.checks import compared, never_written
+from fmha_cli.run.layout import layout_of
+from fmha_cli.run.memory import map_shared
 from tests.support.fakes.played_maps import played_map
 from tests.support.models.kernel_memory import Image, Memory
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from fmha_cli.measure.processes import LEVEL
-from fmha_cli.measure.stats import quantile
+from fmha_cli.bench.processes import LEVEL
+from fmha_cli.bench.stats import quantile
 
 CHECKOUT = Path(__file__).resolve().parents[3]
 PACKAGES = ("fmha_cli", "arch_specs")

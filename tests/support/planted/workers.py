@@ -17,15 +17,15 @@ from typing import Any, Self
 
 from fmha_cli.api import Artifact, BuildContext, Problem, Registry, Stage, cache_root, wanted_backends
 from fmha_cli.domain.codec import to_json
-from fmha_cli.execution.cases import Cases
-from fmha_cli.execution.supervisor import Supervisor
 from fmha_cli.oracle.fills import fill
-from fmha_cli.walk.builds import build_stages
-from fmha_cli.walk.emulation import emulation_of
-from fmha_cli.walk.execute import Executor
-from fmha_cli.walk.probing import probe_backends
-from fmha_cli.walk.request import Context, Request
-from fmha_cli.walk.rows import plan_rows
+from fmha_cli.run.builds import build_stages
+from fmha_cli.run.cases import Cases
+from fmha_cli.run.emulation import emulation_of
+from fmha_cli.run.execute import Executor
+from fmha_cli.run.probing import probe_backends
+from fmha_cli.run.request import Context, Request
+from fmha_cli.run.rows import plan_rows
+from fmha_cli.run.supervisor import Supervisor
 
 
 @dataclass(frozen=True)

@@ -23,12 +23,12 @@ from fmha_cli.backends.flash_attn.upstream import UPSTREAM
 from fmha_cli.discovery.emulated_devices import emulated_availability, emulated_device
 from fmha_cli.discovery.wanted import Wanted
 from fmha_cli.domain.codec import to_json
-from fmha_cli.execution.arena import Arena
-from fmha_cli.execution.cases import Cases
-from fmha_cli.execution.layout import layout_of
-from fmha_cli.execution.memory import map_shared
 from fmha_cli.oracle.fills import fill
-from fmha_cli.walk.builds import build_stages
+from fmha_cli.run.arena import Arena
+from fmha_cli.run.builds import build_stages
+from fmha_cli.run.cases import Cases
+from fmha_cli.run.layout import layout_of
+from fmha_cli.run.memory import map_shared
 from tests.support.referees.upstream_host.calls import DEVICES
 from tests.support.referees.upstream_host.client import Allocation, Host
 from tests.support.referees.upstream_host.client import Launch as Theirs

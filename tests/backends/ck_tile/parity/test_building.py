@@ -32,9 +32,9 @@ from fmha_cli.parity.compare import Setup, compare
 from fmha_cli.parity.making import make_programs, needs_of
 from fmha_cli.parity.suite import load_suite
 from fmha_cli.report.documents.parity import Outcome
+from fmha_cli.run.request import Request
 from fmha_cli.toolchain.cache.root import cache_root
 from fmha_cli.toolchain.rocm.candidates import RocmKind, RocmToolchain
-from fmha_cli.walk.request import Request
 from tests.support.fakes.ck_choice import choosing_registry
 from tests.support.fakes.example_programs import write_standins
 

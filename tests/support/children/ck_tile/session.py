@@ -27,7 +27,7 @@ from fmha_cli.domain.kernel import Family
 from fmha_cli.domain.plan import Plan
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.tensors import ROTARY_TABLES
-from fmha_cli.execution.layout import ArenaLayout, layout_of
+from fmha_cli.run.layout import ArenaLayout, layout_of
 from tests.support.fakes.kernel_library import Fake, build_fake
 
 Bytes = npt.NDArray[np.uint8]

@@ -14,7 +14,7 @@ from fmha_cli.backends.cudnn_oss.upstream import UPSTREAM
 from fmha_cli.codegen.cudnn_oss.params import BLOCKS
 from fmha_cli.codegen.struct import ctypes_structure
 from fmha_cli.domain.errors import KernelFailure
-from fmha_cli.execution.layout import layout_of
+from fmha_cli.run.layout import layout_of
 from tests.support.fakes.cudnn_oss.played import cubin_of, device_of, plan_of
 from tests.support.fakes.played_maps import read_map
 from tests.support.models.modelled_session import together

@@ -26,7 +26,7 @@ from fmha_cli.codegen.struct import c_fields, ctypes_structure
 from fmha_cli.domain.device import DeviceFacts
 from fmha_cli.domain.errors import DeviceLost, EnvironmentProblem, KernelFailure
 from fmha_cli.domain.tensors import ROTARY_TABLES
-from fmha_cli.execution.layout import ArenaLayout, layout_of
+from fmha_cli.run.layout import ArenaLayout, layout_of
 from tests.support.fakes.flash_attn.cubins import fake_cubin, fake_cubins
 from tests.support.generators.flash_attn.plans import FAMILIES, L2, device_for, plan_for
 

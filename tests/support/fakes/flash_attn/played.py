@@ -6,7 +6,7 @@ import hashlib
 from pathlib import Path
 
 from fmha_cli.domain.plan import Artifact
-from fmha_cli.execution.job import Job
+from fmha_cli.run.job import Job
 from tests.support.fakes.flash_attn.cubins import fake_cubins
 from tests.support.generators.flash_attn.plans import device_for, plan_for
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fmha_cli.measure.difference import Rule
+from fmha_cli.bench.difference import Rule
 from fmha_cli.report.parts import RunRow
 from fmha_cli.results.comparison import compared, confirmed
 from fmha_cli.results.conditions import USUAL

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
+from fmha_cli.bench.measurement import Measurement
 from fmha_cli.domain.rules import Reason
 from fmha_cli.domain.verdict import Check, Comparison, Verdict
-from fmha_cli.measure.measurement import Measurement
 from fmha_cli.report.parts import KernelRow, stage_rows
 from fmha_cli.report.record import Record
 from tests.support.generators.report.samples import EXECUTED, FINDING, PLAN, kernel

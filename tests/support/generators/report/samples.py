@@ -7,6 +7,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from fmha_cli.bench.against import Against
+from fmha_cli.bench.ceiling import Ceiling
+from fmha_cli.bench.compare import Ratio
+from fmha_cli.bench.conditions import Conditions
+from fmha_cli.bench.difference import Rule
+from fmha_cli.bench.measurement import Measurement
+from fmha_cli.bench.roofline import Bound, CacheState, Floor, PeakKind
+from fmha_cli.bench.sampling import StopReason
 from fmha_cli.domain.device import Availability, DeviceFacts, State
 from fmha_cli.domain.emulation import Executed, Finding, FindingKind
 from fmha_cli.domain.journal import Asked, Built, Done, Finished, Line, Planned, Start
@@ -19,14 +27,6 @@ from fmha_cli.domain.rules import Reason
 from fmha_cli.domain.settings import Settings, SettingsFrom
 from fmha_cli.domain.signature import Signature
 from fmha_cli.domain.verdict import Check, Comparison, Judging, Verdict
-from fmha_cli.measure.against import Against
-from fmha_cli.measure.ceiling import Ceiling
-from fmha_cli.measure.compare import Ratio
-from fmha_cli.measure.conditions import Conditions
-from fmha_cli.measure.difference import Rule
-from fmha_cli.measure.measurement import Measurement
-from fmha_cli.measure.roofline import Bound, CacheState, Floor, PeakKind
-from fmha_cli.measure.sampling import StopReason
 from fmha_cli.report.parts import Inputs, KernelRow, RunRow, SelectedBy, environment, stage_rows
 from fmha_cli.report.record import Record
 

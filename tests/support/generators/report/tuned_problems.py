@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
+from fmha_cli.bench.difference import Rule
+from fmha_cli.bench.entry import Entry, Result
+from fmha_cli.bench.scope import Scope
+from fmha_cli.bench.search import Method, Stop
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.rules import Reason
 from fmha_cli.domain.verdict import Verdict
-from fmha_cli.measure.difference import Rule
 from fmha_cli.report.documents.explain import TunedRow
 from fmha_cli.report.documents.tune import TuneCandidate, Tuned, TuneRow, tune_document
 from fmha_cli.report.documents.tuned import TunedEntry, tuned_document
 from fmha_cli.results.comparison import compared
-from fmha_cli.tuning.entry import Entry, Result
-from fmha_cli.tuning.scope import Scope
-from fmha_cli.tuning.search import Method, Stop
 from tests.support.generators.runs_to_compare import processes, timed
 
 PROBLEM = Problem.of(seqlen=512, heads=1, hdim=64, dtype="fp32")

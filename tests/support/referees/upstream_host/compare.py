@@ -25,7 +25,7 @@ from fmha_cli.domain.plan import Plan
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.protocols import BoundTensor
 from fmha_cli.domain.signature import Need
-from fmha_cli.execution.layout import layout_of
+from fmha_cli.run.layout import layout_of
 from tests.support.referees.upstream_host.calls import NoCall, call_of
 from tests.support.referees.upstream_host.client import Answer, Call, Device, FakeTensor, Fields, Host
 from tests.support.referees.upstream_host.client import Launch as Theirs

@@ -20,7 +20,7 @@ from fmha_cli.domain.device import DeviceFacts
 from fmha_cli.domain.features import Bias
 from fmha_cli.domain.kernel import KernelSpec
 from fmha_cli.domain.problem import Problem
-from fmha_cli.execution.layout import layout_of
+from fmha_cli.run.layout import layout_of
 from tests.support.referees.upstream_host.client import Call, FakeTensor
 from tests.support.referees.xformers_host.blocks import Backward, Forward
 from tests.support.referees.xformers_host.calls import apart, bias_view, call_of, device_of, small_arrays

@@ -1,0 +1,1 @@
+"""Times without a device: sampling, statistics, rooflines, comparisons, and the search of tuning."""

@@ -1,1 +1,0 @@
-"""The execution room: shared-memory arena, worker process, supervisor, journal and judge."""

@@ -1,1 +1,0 @@
-"""How times are taken and judged: statistics, the stopping rule, the roofline, A/B and baselines."""

@@ -1,0 +1,153 @@
+"""Building the kernels of all rows before the first one runs: each kernel once, in parallel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from threading import Event
+
+from fmha_cli.discovery.registry import Registry
+from fmha_cli.domain.blame import package_of
+from fmha_cli.domain.device import usable_cores
+from fmha_cli.domain.errors import EnvironmentProblem, FmhaError
+from fmha_cli.domain.kernel import KernelSpec
+from fmha_cli.domain.phases import SILENT, Phase, Voice
+from fmha_cli.domain.plan import Artifact, Stage
+from fmha_cli.domain.protocols import Batched, BuildContext, Refusing
+from fmha_cli.domain.rules import unbuildable
+from fmha_cli.domain.verdict import Verdict
+from fmha_cli.run.outcome import Outcome
+from fmha_cli.run.request import Request
+from fmha_cli.run.rows import Row
+from fmha_cli.run.sides import Order, context_at
+from fmha_cli.toolchain.cache.root import cache_root, open_root
+from fmha_cli.toolchain.parallel import COMPILE_BYTES, BuildOutcome, Job, build_many
+
+_Shop = tuple[str, str | None]
+"""A backend, and the tree of sources that it builds from; None for the one that the options choose."""
+
+KernelOutcome = BuildOutcome[Artifact]
+"""The outcome of one kernel's build: an artifact, or the error that its rows show."""
+
+
+def build_context(request: Request, voice: Voice = SILENT) -> BuildContext:
+    """The context of this run's builds; the cache root is checked here.
+
+    Raises:
+        EnvironmentProblem: an unsafe cache root.
+    """
+    root = cache_root(request.cache_root)
+    open_root(root)
+    jobs = request.jobs or usable_cores()
+    return BuildContext(
+        cache_root=root,
+        jobs=jobs,
+        offline=request.offline,
+        notify=voice.say,
+        phase=voice.phase,
+        options=dict(request.options),
+    )
+
+
+def build_stages(
+    stages: Sequence[Stage],
+    registry: Registry,
+    context: BuildContext,
+    progress: Callable[[int, int, str], None] = lambda done, total, what: None,
+    heard: Callable[[KernelOutcome], None] = lambda outcome: None,
+) -> Mapping[str, KernelOutcome]:
+    """As :func:`build_orders`, for kernels that are all built from the sources of the context; by kernel digest."""
+    return build_orders([Order(stage) for stage in stages], registry, context, progress, heard)
+
+
+def build_orders(
+    orders: Sequence[Order],
+    registry: Registry,
+    context: BuildContext,
+    progress: Callable[[int, int, str], None] = lambda done, total, what: None,
+    heard: Callable[[KernelOutcome], None] = lambda outcome: None,
+) -> Mapping[str, KernelOutcome]:
+    """Build every distinct kernel from its sources; the outcomes by ``Order.key``. One failure does not stop the others.
+
+    A backend never gets kernels that its rules refuse. A backend that cannot build at all (no compiler, no sources)
+    is reported once, and all its kernels share that error.
+
+    Args:
+        progress: kernels done, kernels in all, the name of the last one.
+        heard: takes each outcome as soon as it is known, in the caller's thread.
+
+    Raises:
+        KeyboardInterrupt: the user interrupted; finished kernels are in the cache.
+    """
+    distinct = {order.key: order for order in orders}
+    refused = {key: _refusal(registry, order.stage.kernel) for key, order in distinct.items()}
+    ready, unfit = _prepared(registry, context, [order for key, order in distinct.items() if refused[key] is None])
+    outcomes: dict[str, KernelOutcome] = {}
+    jobs: dict[str, Job[Artifact]] = {}
+    for key, order in distinct.items():
+        kernel = order.stage.kernel
+        shop = (kernel.backend, order.home)
+        error = refused[key] or unfit.get(shop)
+        if error is None:
+            build = partial(_build, registry, ready[shop], order.stage)
+            backend = registry.backend(kernel.backend)
+            memory = backend.compile_bytes(kernel) if isinstance(backend, Batched) else COMPILE_BYTES
+            jobs[key] = Job(kernel.name, build, memory, package_of(type(backend).__module__))
+        else:
+            outcomes[key] = KernelOutcome(kernel.name, None, error)
+            heard(outcomes[key])
+
+    context.phase(Phase.BUILD, 0, len(jobs))
+
+    def done(count: int, total: int, outcome: KernelOutcome) -> None:
+        context.phase(Phase.BUILD, count, total)
+        progress(len(outcomes) + count, len(distinct), outcome.name)
+        heard(outcome)
+
+    if jobs:
+        progress(len(outcomes), len(distinct), next(iter(jobs.values())).name)
+    batch = build_many(list(jobs.values()), context.jobs, done)
+    if batch.interrupted:
+        raise KeyboardInterrupt
+    return {**outcomes, **dict(zip(jobs, batch.outcomes, strict=True))}
+
+
+def _build(registry: Registry, context: BuildContext, stage: Stage, stop: Event) -> Artifact:
+    return registry.backend(stage.kernel.backend).build(stage, replace(context, stop=stop))
+
+
+def _refusal(registry: Registry, kernel: KernelSpec) -> FmhaError | None:
+    """The first of the reasons why a kernel cannot exist on its architecture, as an error with all of them."""
+    backend = registry.backend(kernel.backend)
+    reasons = backend.refusals(kernel) if isinstance(backend, Refusing) else ()
+    return unbuildable(kernel, reasons) if reasons else None
+
+
+def _prepared(
+    registry: Registry, context: BuildContext, orders: Sequence[Order]
+) -> tuple[Mapping[_Shop, BuildContext], Mapping[_Shop, EnvironmentProblem]]:
+    """Let each backend prepare its builds from each tree: the prepared contexts and the errors."""
+    ready: dict[_Shop, BuildContext] = {}
+    faults: dict[_Shop, EnvironmentProblem] = {}
+    for name, home in dict.fromkeys((order.stage.kernel.backend, order.home) for order in orders):
+        backend = registry.backend(name)
+        here = context_at(registry, context, name, home)
+        try:
+            prepared = backend.prepare(here) if isinstance(backend, Batched) else None
+            ready[name, home] = replace(here, prepared=prepared)
+        except EnvironmentProblem as fault:
+            faults[name, home] = fault
+    return ready, faults
+
+
+def artifacts_of(row: Row, built: Mapping[str, KernelOutcome]) -> tuple[tuple[Artifact, ...], Outcome | None]:
+    """The artifacts of a row's stages, or the Outcome of a row whose build failed."""
+    assert row.plan is not None
+    outcomes = [built[order.key] for order in row.orders]
+    failed = [o.error for o in outcomes if o.error is not None]
+    if not failed:
+        return tuple(o.value for o in outcomes if o.value is not None), None
+    error = failed[0]
+    verdict = Verdict.BUILD_FAILED if error.exit_code == 6 else Verdict.NOT_RUN
+    return (), Outcome(verdict=verdict, artifacts=tuple(o.value for o in outcomes), notes=(error.render(),))

@@ -1,0 +1,209 @@
+"""Checks of one run's outputs, apart from the guards: wrong, never written, not finite, not repeated."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fmha_cli.domain.arch import arch_names, load_arch
+from fmha_cli.domain.emulation import Finding, FindingKind
+from fmha_cli.domain.errors import UnsupportedError
+from fmha_cli.domain.kernel import Family
+from fmha_cli.domain.plan import Plan
+from fmha_cli.domain.problem import Problem
+from fmha_cli.domain.signature import Need
+from fmha_cli.domain.verdict import Comparison, Verdict
+from fmha_cli.oracle.budgets import F32_EPS
+from fmha_cli.oracle.tensors import Array, packed_bias
+from fmha_cli.oracle.tolerance import compare, compare_gradients
+from fmha_cli.run.arena import Unwritten
+from fmha_cli.run.cases import Case
+from fmha_cli.run.poison import as_words
+
+Outputs = Mapping[str, Array]
+Bools = npt.NDArray[np.bool_]
+
+_GRADIENTS = ("dq", "dk", "dv", "dbias")
+
+FLUSHES = "matrix_flushes_subnormals"
+"""The fact of an architecture that lists the types whose subnormal numbers its matrix instructions treat as zero."""
+SUM_BITS = "matrix_sum_bits"
+"""The fact that says how many bits behind the point its matrix instructions keep of sums, by the type of the terms' factors."""
+
+
+def compared(plan: Plan, case: Case, outputs: Outputs) -> Comparison:
+    """Compare every output that the kernel returned with the case's reference answers.
+
+    An output without a measured error budget cannot be judged, so its comparison is distrusted.
+    """
+    forward, backward = plan.passes()[0], plan.passes()[-1]
+    flushes, sums = _flushes(plan), _sums(plan)
+    parts = []
+    try:
+        if case.reference is not None:
+            cache = {name: outputs[name] for name in case.reference.cache}
+            lse = outputs.get("lse")
+            parts.append(
+                compare(
+                    plan.problem,
+                    outputs["o"],
+                    lse,
+                    case.reference,
+                    cache=cache,
+                    flushes=flushes,
+                    sums=sums,
+                    **_judged_as(forward, case),
+                )
+            )
+        if case.gradients is not None:
+            grads = {
+                name: _without_padding(plan.problem, name, outputs[name]) for name in _GRADIENTS if name in outputs
+            }
+            parts.append(
+                compare_gradients(plan.problem, grads, case.gradients, flushes=flushes, **_judged_as(backward, case))
+            )
+    except UnsupportedError as fault:
+        return Comparison(checks=(), distrust=f"not judged: {fault.what}")
+    notes = [note for part in parts for note in part.notes]
+    if case.nonfinite and parts:
+        values = "value" if case.nonfinite == 1 else "values"
+        notes.insert(0, f"inputs hold {case.nonfinite} non-finite {values}")
+    return Comparison(
+        checks=tuple(check for part in parts for check in part.checks),
+        distrust=next((part.distrust for part in parts if part.distrust), None),
+        notes=tuple(notes),
+    )
+
+
+def _judged_as(part: Plan, case: Case) -> dict[str, str]:
+    """What selects the budgets of a pass's outputs."""
+    return {"fill": case.fill, "family": part.main.family.value, "backend": part.main.backend}
+
+
+def _facts(plan: Plan) -> Mapping[str, Any]:
+    arch = plan.main.arch
+    return load_arch(arch).facts if arch in arch_names() else {}
+
+
+def _flushes(plan: Plan) -> bool:
+    facts = _facts(plan)
+    return FLUSHES in facts and plan.problem.dtype.value in facts[FLUSHES]["value"]
+
+
+def _sums(plan: Plan) -> float:
+    """The error of a sum, relative to its largest term."""
+    bits = _facts(plan).get(SUM_BITS, {}).get("value", {}).get(plan.problem.dtype.value)
+    return F32_EPS if bits is None else float(2.0**-bits)
+
+
+def _place(name: str, where: Bools, what: str) -> list[str]:
+    """One line about the elements of an output that ``where`` marks; empty if it marks none."""
+    if not where.any():
+        return []
+    first = [int(n) for n in np.argwhere(where)[0]]
+    return [f"{name}: {int(where.sum())} of {where.size} elements {what}, first at {first}"]
+
+
+def never_written(problem: Problem, found: Iterable[Unwritten]) -> list[str]:
+    """One line for each output with meaningful elements that a run did not write."""
+    notes = []
+    for one in found:
+        meaning = meaningful(problem, one.tensor)
+        notes += _place(one.tensor, one.where if meaning is None else one.where & meaning, "never written")
+    return notes
+
+
+def not_finite(case: Case, outputs: Outputs) -> list[str]:
+    """Non-finite elements of O, where the reference covers a sample of the rows only.
+
+    O averages rows of V, so it is finite if the inputs are. Nothing is reported if they are not.
+    """
+    if not case.sampled or case.nonfinite:
+        return []
+    return _place("o", ~np.isfinite(outputs["o"]), "are not finite")
+
+
+def not_repeated(first: Outputs, second: Outputs, ignore: Iterable[Unwritten]) -> list[str]:
+    """One line for each output whose bits differ between two runs of the same inputs.
+
+    Args:
+        ignore: elements that one of the runs did not write. They hold the poison, which alternates between runs.
+    """
+    return _differing(first, second, ignore, "differ between runs")
+
+
+def changed_late(returned: Outputs, later: Outputs) -> list[str]:
+    """One line for each output whose bits have changed since a launch returned."""
+    return _differing(returned, later, (), "have changed")
+
+
+def returned_again(first: Outputs, restored: Outputs, negated: Iterable[str]) -> list[str]:
+    """One line for each output in which a launch on negated inputs returned what the launch before had returned.
+
+    Unlike the comparison with the reference, it sees every row.
+
+    Args:
+        restored: the outputs with their sign restored.
+        negated: names of the outputs whose sign must follow the inputs'.
+    """
+    notes = []
+    for name in sorted(set(negated) & set(first)):
+        words = as_words(first[name])
+        sign = words.dtype.type(1 << (8 * words.itemsize - 1))
+        same = (as_words(restored[name]) ^ sign) == words
+        means = (words & ~sign != 0) & (first[name] == first[name])  # zero and NaN have no sign to tell by
+        notes += _place(name, same & means, "are those of an earlier launch")
+    return notes
+
+
+def _differing(first: Outputs, second: Outputs, ignore: Iterable[Unwritten], what: str) -> list[str]:
+    skip: dict[str, Bools] = {}
+    for one in ignore:
+        skip[one.tensor] = skip[one.tensor] | one.where if one.tensor in skip else one.where
+    notes = []
+    for name, array in first.items():
+        different = as_words(array) != as_words(second[name])
+        if name in skip:
+            different &= ~skip[name]
+        notes += _place(name, different, what)
+    return notes
+
+
+def must_repeat(plan: Plan, output: str) -> bool:
+    """Whether two runs of the same inputs must give the same bits of an output.
+
+    Every forward kernel must: its order of summation is fixed, dropout is drawn from a seed, and a split plan
+    combines in order. Only dq_dk_dv kernels may add dQ in the order of arrival (atomics). They may not if they were
+    compiled to be deterministic, or if they choose at run time and the problem asks for it.
+    """
+    fixed = {Need.YES, Need.ANY} if plan.problem.deterministic else {Need.YES}
+    free = (s.kernel for s in plan.stages if s.family is Family.BWD_DQ_DK_DV)
+    return output not in _GRADIENTS or all(kernel.signature.deterministic in fixed for kernel in free)
+
+
+def meaningful(problem: Problem, name: str) -> Bools | None:
+    """The elements of an output that a kernel must write; None = all. The padding of a packed dbias may have any content."""
+    return packed_bias(problem) if name == "dbias" else None
+
+
+def _without_padding(problem: Problem, name: str, gradient: Array) -> Array:
+    meaning = meaningful(problem, name)
+    return gradient if meaning is None else np.where(meaning, gradient, np.zeros((), gradient.dtype))
+
+
+FINDINGS_NAMED = 8
+"""The most findings that become notes; a record holds all of them."""
+
+
+def hazards(findings: Sequence[Finding]) -> Iterator[tuple[Verdict, list[str]]]:
+    """The verdicts that follow from an emulated device's findings, each with a line for every place."""
+    outside = [f for f in findings if f.kind is FindingKind.OUT_OF_BOUNDS]
+    others = [f for f in findings if f.kind is not FindingKind.OUT_OF_BOUNDS]
+    for verdict, found in ((Verdict.OUT_OF_BOUNDS, outside), (Verdict.HAZARD, others)):
+        if found:
+            rest = len(found) - FINDINGS_NAMED
+            lines = [finding.line() for finding in found[:FINDINGS_NAMED]]
+            yield verdict, [*lines, *([f"and {rest} more places"] if rest > 0 else [])]

@@ -1,0 +1,391 @@
+"""Run one row: judge it, time it (alone or interleaved), keep the requested outputs, and return its Outcome."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from fmha_cli.bench.ceiling import Ceiling
+from fmha_cli.bench.conditions import between, look
+from fmha_cli.bench.measurement import Measurement, measurement_of
+from fmha_cli.bench.roofline import CONTRADICTED, Bound, CacheState, Peaks
+from fmha_cli.domain.device import CPU
+from fmha_cli.domain.errors import EnvironmentProblem
+from fmha_cli.domain.features import FILLS
+from fmha_cli.domain.phases import Phase
+from fmha_cli.domain.plan import Artifact
+from fmha_cli.domain.rules import Reason
+from fmha_cli.domain.settings import Settings
+from fmha_cli.domain.verdict import Verdict
+from fmha_cli.oracle.tensors import Array
+from fmha_cli.report.target import refused
+from fmha_cli.run.arena import Arena
+from fmha_cli.run.cases import Cases
+from fmha_cli.run.clock import untimed
+from fmha_cli.run.demand import check_device, reference_bytes, shortage
+from fmha_cli.run.emulation import UNTIMED
+from fmha_cli.run.job import Job
+from fmha_cli.run.judge import JudgePolicy, judge, recheck
+from fmha_cli.run.layout import layout_of
+from fmha_cli.run.outcome import Outcome
+from fmha_cli.run.outputs import out_path
+from fmha_cli.run.request import Command, Context
+from fmha_cli.run.rows import Row
+from fmha_cli.run.settings import settings_of
+from fmha_cli.run.supervisor import JobResult
+from fmha_cli.run.tensor_io import write_tensors
+from fmha_cli.run.timing import (
+    LONG_NS,
+    Launcher,
+    Mistimed,
+    RowFailed,
+    Timed,
+    in_processes,
+    policy_of,
+    sample,
+    sample_turns,
+)
+
+_TIMED = (Verdict.PASSED, Verdict.UNCHECKED, Verdict.MISTRUSTED)
+"""Verdicts after which a time is meaningful."""
+
+_AGAIN_NS = 500_000_000
+"""``run`` times a second launch, judged like the first, unless the first took longer than this."""
+
+_TENSORS_KEPT = ("o", "lse", "dq", "dk", "dv", "dbias")
+
+
+class Executor:
+    """Runs rows in one worker; rows of one problem share inputs and reference.
+
+    Args:
+        cases: inputs and references.
+        peaks: the peaks for a row, None if they are unknown; called after the row passed.
+        ceiling: the machine's rate at this moment in a loop of the kind that bounds a row, None if that is unknown;
+            called right before and right after its timed launches.
+    """
+
+    def __init__(
+        self,
+        context: Context,
+        cases: Cases,
+        peaks: Callable[[Row], Peaks | None],
+        ceiling: Callable[[Row], tuple[Bound, float] | None] = lambda row: None,
+    ) -> None:
+        self._context, self._cases, self._peaks, self._ceiling = context, cases, peaks, ceiling
+        self._request, self._registry, self._supervisor = context.request, context.registry, context.supervisor
+        self.unwritten: list[str] = []
+        """Files of ``--out`` and ``--save-failures`` that could not be written, each with the reason."""
+
+    def run(self, row: Row, artifacts: tuple[Artifact, ...], index: int) -> Outcome:
+        """Judge a row, time it, and judge what the timed launches left.
+
+        Raises:
+            KeyboardInterrupt: the user interrupted; the row is not done.
+        """
+        settings = settings_of(row, artifacts, self._context)
+        job = self.job(row, artifacts, settings)
+        try:
+            arena = self.arena(job)
+        except MemoryError as fault:
+            return Outcome(
+                verdict=Verdict.OUT_OF_MEMORY,
+                artifacts=artifacts,
+                reasons=(shortage(fault, "inputs, outputs and reference"),),
+            )
+        with arena:
+            judged, timed = self.judge(job, arena), None
+            if judged.verdict in _TIMED and not job.device.emulated:  # times on an emulated device mean nothing
+                judged, timed = self._timed(row, job, arena, judged)
+                self._retire_after(judged)
+            known, outputs = len(self.unwritten), self._outputs(judged)
+            out = self._written(lambda: self._write_out(outputs, index))
+            saved = self._written(lambda: self._save_failure(row, judged))
+            outcome = self.with_times(row, judged, timed)
+            notes = (*outcome.notes, *self.unwritten[known:])
+            return replace(
+                outcome, artifacts=artifacts, settings=settings, out=out, saved=saved, notes=notes, outputs=outputs
+            )
+
+    def run_in_turns(self, rows: Sequence[Row], artifacts: Sequence[tuple[Artifact, ...]]) -> list[Outcome]:
+        """Judge rows of one problem, interleave the timed launches of the good ones, and judge what these launches
+        left.
+
+        Raises:
+            MemoryError: their tensors do not fit into memory together; none of them is kept.
+            KeyboardInterrupt: the user interrupted; the rows are not done.
+        """
+        settings = [settings_of(row, built, self._context) for row, built in zip(rows, artifacts, strict=True)]
+        jobs = [self.job(*of) for of in zip(rows, artifacts, settings, strict=True)]
+        with ExitStack() as stack:
+            arenas = [stack.enter_context(self.arena(job)) for job in jobs]
+            stack.enter_context(self._supervisor.holding(len(jobs)))
+            judged = [self.judge(job, arena) for job, arena in zip(jobs, arenas, strict=True)]
+            if any(one.verdict is Verdict.OUT_OF_MEMORY for one in judged):
+                raise MemoryError("; ".join(note for one in judged for note in one.notes) or "on the device")
+            timed: list[Timed | None] = [None] * len(jobs)
+            if not jobs[0].device.emulated:
+                launchers = [self.launcher(job, arena, row) for job, arena, row in zip(jobs, arenas, rows, strict=True)]
+                good = [row if one.verdict in _TIMED else None for row, one in zip(rows, judged, strict=True)]
+                with self._watched(good) as beside:
+                    # kernels of one backend disturb each other alike, and evicted caches have no warm state to come back to
+                    lead = rows[0].asked is not None and rows[0].cache is CacheState.HOT
+                    judged, timed = self._sampled(launchers, judged, lead=lead)
+                timed = [one and at(one) for one, at in zip(timed, beside, strict=True)]
+                judged = [
+                    self._rechecked(job, arena, one, launcher)
+                    for job, arena, one, launcher in zip(jobs, arenas, judged, launchers, strict=True)
+                ]
+                self._retire_after(*judged)
+        shared = sum(one is not None for one in timed) > 1
+        outcomes = [self.with_times(*of) for of in zip(rows, judged, timed, strict=True)]
+        return [
+            replace(
+                outcome,
+                artifacts=built,
+                settings=used,
+                in_turns=shared and outcome.measurement is not None,
+                outputs={},
+            )
+            for outcome, built, used in zip(outcomes, artifacts, settings, strict=True)
+        ]
+
+    def _sampled(
+        self, launchers: Sequence[Launcher], judged: list[Outcome], *, lead: bool
+    ) -> tuple[list[Outcome], list[Timed | None]]:
+        """The times of the good ones, interleaved. One whose launch fails, or whose times cannot be true, drops out,
+        and the others start again.
+        """
+        judged = list(judged)
+        good = [n for n, one in enumerate(judged) if one.verdict in _TIMED]
+        found: Sequence[Timed] = ()
+        while good and not found:
+            try:
+                found = self._samples([launchers[n] for n in good], lead=lead)
+            except (RowFailed, Mistimed):
+                broken = next(n for n in good if launchers[n].failed is not None or launchers[n].mistimed is not None)
+                fault = launchers[broken].failed
+                judged[broken] = judged[broken] if fault is None else _failed(judged[broken], fault)
+                good.remove(broken)
+        return judged, [found[good.index(n)] if n in good else None for n in range(len(judged))]
+
+    def _timed(self, row: Row, job: Job, arena: Arena, judged: Outcome) -> tuple[Outcome, Timed | None]:
+        """The row after its timed launches. ``run`` times a judged launch, ``bench`` the launches after it."""
+        if self._request.command is Command.VALIDATE:
+            return judged, Timed(judged.stage_ns[-1:]) if judged.stage_ns else None
+        launcher = self.launcher(job, arena, row)
+        if self._request.command is Command.RUN:
+            slow = sum(sum(stages) for stages in judged.stage_ns) >= _AGAIN_NS
+            judged = self._rechecked(job, arena, judged, launcher, again=not slow)
+            return judged, Timed(judged.stage_ns[-1:], warmup=len(judged.stage_ns) - 1)
+        timed = None
+        try:
+            with self._watched((row,)) as (beside,):
+                short = bool(judged.stage_ns) and sum(judged.stage_ns[-1]) <= LONG_NS
+                (timed,) = self._samples([launcher], lead=short and row.cache is CacheState.HOT)
+            timed = beside(timed)
+        except RowFailed as fault:
+            return _failed(judged, fault), None
+        except Mistimed:
+            pass
+        return self._rechecked(job, arena, judged, launcher), timed
+
+    def _samples(self, sides: Sequence[Launcher], *, lead: bool = False) -> tuple[Timed, ...]:
+        """The samples of interleaved rows, or of one row alone, in as many processes as the request wants.
+
+        Args:
+            lead: as for ``sample`` and ``sample_turns``.
+        """
+        request = self._request
+        policy = policy_of(request.budget_s, request.max_time_s, request.processes)
+
+        def once(process: int) -> tuple[Timed, ...]:
+            def told(spent: int, limit: int) -> None:  # of all processes
+                self._context.voice.phase(Phase.TIME, process * limit + min(spent, limit), request.processes * limit)
+
+            if len(sides) == 1:
+                return (sample(sides[0], policy, told, lead=lead),)
+            return sample_turns(sides, policy, request.fill_seed + process, told, lead=lead)
+
+        return in_processes(request.processes, self._supervisor.renew, once)
+
+    @contextmanager
+    def _watched(self, rows: Sequence[Row | None]) -> Iterator[list[Callable[[Timed], Timed]]]:
+        """Look at the machine before and after the body. Gives a function for each row that adds its ceiling and its
+        conditions afterwards; None of a row adds nothing."""
+        before = [None if row is None else self._ceiling(row) for row in rows]
+        after: list[tuple[Bound, float] | None] = [None for _ in rows]
+        looks = [look()]
+
+        def told(index: int, timed: Timed) -> Timed:
+            row, one, other = rows[index], before[index], after[index]
+            ceiling = None
+            if one is not None and other is not None:
+                ceiling = Ceiling(bound=one[0], before=one[1], after=other[1])
+            here = row is not None and row.choice is not None and row.choice.device.id == CPU
+            return replace(timed, ceiling=ceiling, conditions=between(looks[0], looks[-1]) if here else None)
+
+        yield [partial(told, index) for index in range(len(rows))]
+        looks.append(look())
+        after[:] = [None if row is None else self._ceiling(row) for row in rows]
+
+    def arena(self, job: Job) -> Arena:
+        """The memory of a job's tensors. Raises MemoryError: it, the copies of its tensors and the reference do not fit; nothing was allocated."""
+        problem, request = job.plan.problem, self._request
+        check_device(job.plan, job.device)
+        layout = layout_of(problem, job.plan.workspaces, gaps=request.command is Command.VALIDATE)
+        return Arena(layout, also=reference_bytes(problem) if request.check else 0)
+
+    def job(self, row: Row, artifacts: tuple[Artifact, ...], settings: Settings | None) -> Job:
+        """The worker's input to run a row that has a kernel."""
+        assert row.choice is not None
+        assert row.plan is not None
+        backend = row.choice.kernel.backend
+        values = () if settings is None else tuple(sorted(settings.values.items()))
+        return Job(
+            entry=self._registry.entry_point(backend),
+            device=replace(row.choice.device, settings=values),
+            plan=row.plan,
+            artifacts=artifacts,
+            threads=self._context.threads,
+            emulation=self._context.emulation if row.choice.device.emulated else None,
+        )
+
+    def judge(self, job: Job, arena: Arena) -> Outcome:
+        """Run a job once for each fill and repeat that the request wants, and judge it."""
+        request = self._request
+        validating = request.command is Command.VALIDATE
+        policy = JudgePolicy(
+            fills=request.fills if validating else request.fills[:1],
+            repeats=max(1, request.repeats) if validating else 1,
+            all_rows=validating and request.fills == FILLS,
+            check=request.check,
+            timeout=request.timeout or None,
+            late=validating,
+        )
+        return judge(
+            self._supervisor,
+            job,
+            arena,
+            self._cases,
+            policy,
+            stream=self._stream(job.backend),
+            phase=self._context.voice.phase,
+        )
+
+    def _rechecked(self, job: Job, arena: Arena, judged: Outcome, launcher: Launcher, *, again: bool = True) -> Outcome:
+        """The judgement after the launches of ``launcher``; a row that has failed stays as it is."""
+        if judged.verdict not in _TIMED:
+            return judged
+        request = self._request
+        policy = JudgePolicy(check=request.check, timeout=request.timeout or None)
+        after = recheck(
+            self._supervisor,
+            job,
+            arena,
+            self._cases,
+            policy,
+            judged,
+            timed=len(launcher.waited_ns),
+            again=again,
+            stream=self._stream(job.backend),
+            phase=self._context.voice.phase,
+        )
+        note = untimed(launcher.totals_ns, launcher.waited_ns)
+        notes = (*after.notes, note) if note else after.notes
+        return replace(after, notes=notes, mistimed=launcher.mistimed or after.mistimed)
+
+    def _retire_after(self, *judged: Outcome) -> None:
+        """Replace the worker after a kernel that wrote where it must not."""
+        if any(one.verdict is Verdict.OUT_OF_BOUNDS for one in judged):
+            self._supervisor.retire()
+
+    def _stream(self, backend: str) -> str:
+        return self._registry.backend(backend).dropout_stream
+
+    def launcher(self, job: Job, arena: Arena, row: Row) -> Launcher:
+        """The launcher of a judged job, in the cache mode of its row."""
+        cold, timeout = row.cache is CacheState.COLD, self._request.timeout or None
+
+        def run(count: int) -> JobResult:
+            return self._supervisor.run(
+                job, arena, launches=count, cold=cold, upload=False, download=False, timeout=timeout
+            )
+
+        return Launcher(run)
+
+    def with_times(self, row: Row, judged: Outcome, timed: Timed | None) -> Outcome:
+        """The outcome of a row that was judged, with its times if they can be believed."""
+        if row.choice is not None and row.choice.device.emulated:
+            untimed = (UNTIMED,) if self._request.command is Command.BENCH else ()
+            return replace(judged, reasons=(*judged.reasons, *untimed))
+        if judged.verdict not in _TIMED:
+            return judged
+        if judged.mistimed:
+            reason = Reason(CONTRADICTED, judged.mistimed, "the session's timer is wrong: no time of this row counts")
+            return replace(judged, verdict=Verdict.MISTRUSTED, reasons=(*judged.reasons, reason))
+        return judged if timed is None else replace(judged, measurement=self.measurement(row, timed))
+
+    def measurement(self, row: Row, timed: Timed) -> Measurement:
+        """The times of a row, with its peaks."""
+        return measurement_of(
+            row.problem,
+            timed.launches,
+            warmup=timed.warmup,
+            stop=timed.stop,
+            cache=row.cache,
+            threads=self._context.threads,
+            peaks=self._peaks(row),
+            dense=self._request.flops_dense,
+            ceiling=timed.ceiling,
+            process_of_sample=timed.processes,
+            conditions=timed.conditions,
+        )
+
+    def _written(self, write: Callable[[], str | None]) -> str | None:
+        """The file that ``write`` wrote, None if there was none to write or it could not be written. Amid a sweep, a disk
+        that is full costs the row a note and not the other rows."""
+        try:
+            return write()
+        except EnvironmentProblem as fault:
+            self.unwritten.append(fault.in_one_line)
+        except (BrokenPipeError, MemoryError) as fault:
+            self.unwritten.append(f"the tensors could not be written: {fault or type(fault).__name__}")
+        return None
+
+    def _outputs(self, judged: Outcome) -> Mapping[str, Array]:
+        """The outputs as they are handed out: dBias in the shape of a given bias."""
+        shape = self._context.dbias_shape
+        if shape is None or "dbias" not in judged.outputs:
+            return judged.outputs
+        return {**judged.outputs, "dbias": judged.outputs["dbias"].reshape(shape)}
+
+    def _write_out(self, outputs: Mapping[str, Array], index: int) -> str | None:
+        if self._request.out is None or not outputs:
+            return None
+        path = out_path(self._request.out, index)
+        write_tensors(path, {name: outputs[name] for name in _TENSORS_KEPT if name in outputs})
+        return str(path)
+
+    def _save_failure(self, row: Row, judged: Outcome) -> str | None:
+        folder, fill = self._request.save_failures, judged.fill
+        if folder is None or judged.verdict in (Verdict.PASSED, Verdict.UNCHECKED) or not judged.outputs or not fill:
+            return None
+        try:
+            Path(folder).mkdir(parents=True, exist_ok=True)
+        except OSError as fault:
+            raise refused("--save-failures", folder, fault) from fault
+        path = Path(folder) / f"{row.key}.safetensors"
+        assert row.choice is not None
+        stream = self._stream(row.choice.kernel.backend)
+        inputs = self._cases.case(row.problem, fill, stream=stream, check=False).inputs
+        write_tensors(path, {**inputs, **{f"out.{k}": v for k, v in judged.outputs.items()}}, "--save-failures")
+        return str(path)
+
+
+def _failed(judged: Outcome, fault: RowFailed) -> Outcome:
+    notes = (*judged.notes, str(fault))
+    return replace(judged, verdict=fault.verdict, notes=notes, log=fault.log or judged.log)

@@ -1,0 +1,250 @@
+"""``Run``: probe, select and plan; then the ``Walker`` takes the rows on. Every requested row gets a record."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+
+from fmha_cli.discovery.registry import Registry
+from fmha_cli.discovery.wanted import wanted_backends
+from fmha_cli.domain.encode import canonical_json
+from fmha_cli.domain.layer import Layer
+from fmha_cli.domain.phases import SILENT, Voice
+from fmha_cli.domain.problem import Problem
+from fmha_cli.report.record import Record
+from fmha_cli.results.journal import Journal
+from fmha_cli.run.baseline import Conditions
+from fmha_cli.run.builds import build_context
+from fmha_cli.run.choosing import chooser_of
+from fmha_cli.run.completeness import generated, refuse_misfits, sources_of
+from fmha_cli.run.dry_run import dry_outcomes
+from fmha_cli.run.emulation import emulation_of, refuse_timing
+from fmha_cli.run.events import Ended, Event, Found, Planned
+from fmha_cli.run.given_cache import stored
+from fmha_cli.run.host import this_host
+from fmha_cli.run.input_files import InputFiles, read_input_files
+from fmha_cli.run.invocation import parts_of
+from fmha_cli.run.journals import open_journal
+from fmha_cli.run.notices import notices
+from fmha_cli.run.origin import Origin
+from fmha_cli.run.outputs import check_outputs
+from fmha_cli.run.probing import probe_backends
+from fmha_cli.run.process import WorkerProcess
+from fmha_cli.run.records import record_of
+from fmha_cli.run.request import Command, Context, Request
+from fmha_cli.run.revision import Revision
+from fmha_cli.run.rows import Row, plan_rows
+from fmha_cli.run.supervisor import Supervisor
+from fmha_cli.run.tuned_choice import EntriesOf
+from fmha_cli.run.walker import Walker
+
+
+@dataclass(frozen=True, kw_only=True)
+class Share:
+    """A run that is a part of a sweep, whose driver keeps the journal.
+
+    Attributes:
+        past: records of rows that are done already, by number.
+        held: descriptors that the worker process inherits: a lock stays as long as that process lives.
+    """
+
+    past: Mapping[int, Record] = field(default_factory=dict)
+    held: Sequence[int] = ()
+
+
+class Run(Iterator[Event]):
+    """An iterator over the events of one run. It works while it is asked for the next event.
+
+    Ctrl-C ends it: the rows that are done are told, and then the end. ``interrupt`` asks for the same from outside. ``close`` stops it where
+    it is, with nothing more told; ``ended`` has all rows then too.
+
+    Args:
+        layers: the layers of a model for which each problem stands; empty without a model.
+        given: the tensors that are not filled, if they do not come from the files of the request.
+        tuned: what ``fmha tune`` remembered of a family of problems; None without a store of it.
+        share: set in a worker of a sweep.
+        worker: a worker process that was started before; the run ends it.
+        voice: hears what is said during long work.
+
+    Attributes:
+        ended: the last event, once there is one.
+
+    Raises:
+        UsageError, EnvironmentProblem, UnsupportedError: by the first call of ``next``, before anything runs.
+    """
+
+    def __init__(
+        self,
+        problems: Sequence[Problem],
+        request: Request,
+        registry: Registry,
+        *,
+        layers: Sequence[Layer | None] = (),
+        given: InputFiles | None = None,
+        tuned: EntriesOf | None = None,
+        share: Share | None = None,
+        worker: WorkerProcess | None = None,
+        voice: Voice = SILENT,
+    ) -> None:
+        self._request, self._registry, self._voice, self._share = request, registry, voice, share
+        self._walker: Walker | None = None
+        self._journal: Journal | None = None
+        self._interrupted = False
+        self.ended: Ended | None = None
+        self._events = self._go(problems, layers, given, tuned, worker)
+
+    def __next__(self) -> Event:
+        if self._interrupted:
+            self._interrupted = False
+            return self._events.throw(KeyboardInterrupt())
+        return next(self._events)
+
+    def interrupt(self) -> None:
+        """Make the next event what it is after Ctrl-C."""
+        self._interrupted = True
+
+    def close(self) -> None:
+        """Stop now. The journal stays."""
+        self._events.close()
+        if self.ended is None and self._walker is not None:
+            self.ended = self._end(self._walker, interrupted=True)
+
+    def __enter__(self) -> Run:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def finish(self) -> Ended:
+        """Go on to the end."""
+        with self:
+            for _ in self:
+                pass
+        assert self.ended is not None
+        return self.ended
+
+    def records(self) -> tuple[Record, ...]:
+        """Go on to the end: the record of every row.
+
+        Raises:
+            KeyboardInterrupt: the user interrupted.
+        """
+        ended = self.finish()
+        if ended.interrupted:
+            raise KeyboardInterrupt
+        return ended.records
+
+    def _go(
+        self,
+        problems: Sequence[Problem],
+        layers: Sequence[Layer | None],
+        given: InputFiles | None,
+        tuned: EntriesOf | None,
+        worker: WorkerProcess | None,
+    ) -> Generator[Event, None, None]:
+        request, registry, voice, share = self._request, self._registry, self._voice, self._share or Share()
+        with ExitStack() as stack:
+            supervisor = stack.enter_context(Supervisor(share.held, worker))
+            check_outputs(problems, request)
+            refuse_timing(request)
+            files = read_input_files(request.files) if given is None else given
+            points = [stored(problem, files.arrays) for problem in problems]
+            refuse_misfits(points, files)
+            baseline = None
+            if request.baseline and not request.dry_run:
+                from fmha_cli.run.baseline_file import load_baseline  # no other run reads a report
+
+                baseline = load_baseline(Path(request.baseline))
+            revision = stack.enter_context(Revision())
+            if not request.dry_run:
+                supervisor.start()  # it starts while rows are planned and kernels are built
+            found = probe_backends(registry, wanted_backends(registry, request.wanted), supervisor, request.device)
+            yield Found(found)
+            chooser = chooser_of(request, registry, found, tuned, voice.say)
+            rows = plan_rows(points, request, registry, found, voice.say, layers, chooser)
+            yield Planned(tuple(rows))
+            check_outputs(points, request, len(rows))
+            if request.dry_run:
+                self.ended = self._shown(rows, files)
+                yield self.ended
+                return
+            for line in notices(rows, registry, found, request):
+                voice.say(line)
+            building = build_context(request, voice)
+            runs = any(row.choice is not None and row.choice.runnable for row in rows)
+            emulation = emulation_of(request, registry, building) if runs else None
+            context = Context(
+                request=_fitting_fills(request, files, rows),
+                registry=registry,
+                supervisor=supervisor,
+                building=building,
+                emulation=emulation,
+                voice=voice,
+                dbias_shape=files.arrays["bias"].shape if "bias" in files.arrays else None,
+            )
+            if baseline is not None:
+                planned = _timed(rows, context)
+                for line in baseline.coverage(planned):
+                    voice.say(line)
+                baseline = baseline.among(planned)
+            origin = Origin.new(this_host(), request)
+            parts = partial(parts_of, rows, context, files, found, origin.host)
+            journalled = open_journal(rows, request, origin.run, parts, stack) if self._share is None else (None, {})
+            self._journal, past = journalled
+            self._walker = walker = Walker(
+                context=context,
+                origin=origin if self._journal is None else origin.within(self._journal.start),
+                revision=revision,
+                rows=rows,
+                files=files,
+                baseline=baseline,
+                journal=self._journal,
+                past={**past, **{rows[number].key: record for number, record in share.past.items()}},
+            )
+            interrupted = yield from walker.go()
+        self.ended = self._end(walker, interrupted=interrupted)
+        yield self.ended
+        if self._journal is not None and not interrupted and not (request.resume or request.journal):
+            self._journal.path.unlink(missing_ok=True)
+
+    def _shown(self, rows: Sequence[Row], files: InputFiles) -> Ended:
+        """The end of a dry run. Nothing is stamped or written, and a kernel is built only to show its launches."""
+        outcomes, missing = dry_outcomes(rows, self._request, self._registry, self._voice)
+        pairs = zip(rows, outcomes, strict=True)
+        sources = [sources_of(row.problem, files) for row in rows]
+        made = (record_of(*pair, self._request, self._registry, of) for pair, of in zip(pairs, sources, strict=True))
+        return Ended(tuple(made), interrupted=False, missing=missing)
+
+    def _end(self, walker: Walker, *, interrupted: bool) -> Ended:
+        journal = None if self._journal is None else str(self._journal.path)
+        return Ended(walker.complete(), interrupted, journal, tuple(walker.executor.unwritten))
+
+
+def _timed(rows: Sequence[Row], context: Context) -> list[tuple[Conditions, str]]:
+    """The conditions of every row that can be timed, and the name of its kernel."""
+    return [
+        (
+            Conditions(
+                problem=canonical_json(row.problem.to_dict()),
+                backend=row.choice.kernel.backend,
+                device=row.choice.device.id,
+                arch=row.choice.kernel.arch,
+                cache=row.cache.value,
+                threads=context.threads,
+            ),
+            row.choice.kernel.name,
+        )
+        for row in rows
+        if row.choice is not None and row.choice.runnable
+    ]
+
+
+def _fitting_fills(request: Request, files: InputFiles, rows: Sequence[Row]) -> Request:
+    """Where no tensor is generated there is only one data set, whichever fills were requested."""
+    if request.command is not Command.VALIDATE or not files.arrays:
+        return request
+    whole = not any(generated(row.problem, files) for row in rows if row.choice is not None)
+    return replace(request, fills=request.fills[:1]) if whole else request

@@ -1,0 +1,352 @@
+"""``fmha tune``: every problem in turn: build its candidates, search, confirm the fastest, and remember it."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+
+from fmha_cli.bench.entry import Entry, Result
+from fmha_cli.bench.roofline import CacheState
+from fmha_cli.bench.search import Method, Policy, search
+from fmha_cli.discovery.registry import Registry
+from fmha_cli.discovery.wanted import wanted_backends
+from fmha_cli.domain.device import Availability
+from fmha_cli.domain.phases import Tell, Voice, silent
+from fmha_cli.domain.problem import Problem
+from fmha_cli.oracle.dropout import STREAMS
+from fmha_cli.oracle.fills import fill
+from fmha_cli.oracle.tensors import Inputs
+from fmha_cli.report.documents.tune import Tuned, TuneRow
+from fmha_cli.report.record import Record
+from fmha_cli.run.builds import build_context
+from fmha_cli.run.cases import Cases
+from fmha_cli.run.emulation import refuse_timing
+from fmha_cli.run.execute import Executor
+from fmha_cli.run.host import this_host
+from fmha_cli.run.origin import Origin, now
+from fmha_cli.run.probing import probe_backends
+from fmha_cli.run.records import record_of
+from fmha_cli.run.request import Context, Request
+from fmha_cli.run.rows import Row
+from fmha_cli.run.scopes import Scopes
+from fmha_cli.run.supervisor import Supervisor
+from fmha_cli.tune.builds import build_within
+from fmha_cli.tune.candidates import Candidates, candidates_of
+from fmha_cli.tune.confirming import Confirmation, Confirmer, confirmed, gain_of
+from fmha_cli.tune.resuming import Chosen, Notes, Searched, notes_of
+from fmha_cli.tune.sampling import KernelSampler, Ring, timed
+from fmha_cli.tune.telling import Course, row_of, searched_of
+
+Progress = Callable[[int, int, str], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TuneRequest:
+    """The options of ``fmha tune``, without its problems.
+
+    Attributes:
+        request: of ``bench``; its budget is that of each process of a confirmation.
+        budget_s: time for the search of one problem; None = until it ends.
+        build_budget_s: time for the builds of one problem; None = all.
+        min_gain: the least gain of a winner, as a share.
+        processes: fresh processes of each kernel in a confirmation.
+        environ: the variables that they inherit.
+        states: the folder in which an interrupted run keeps its state, and from which the same run continues; None to
+            keep none.
+        anew: discard what an earlier session kept.
+        place: the store; a run with another store is another run.
+    """
+
+    request: Request
+    method: Method = Method.HALVING
+    policy: Policy = field(default_factory=Policy)
+    budget_s: float | None = None
+    build_budget_s: float | None = None
+    min_gain: float = 0.02
+    processes: int = 5
+    environ: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
+    states: Path | None = None
+    anew: bool = False
+    place: str | None = None
+
+    @property
+    def parts(self) -> dict[str, str]:
+        """Everything except ``request`` that could change a choice, by readable names."""
+        apart = {"request", "environ", "states", "anew"}
+        return {one.name: str(getattr(self, one.name)) for one in fields(self) if one.name not in apart}
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One row for each problem, in order."""
+
+    rows: tuple[TuneRow, ...]
+    interrupted: bool
+
+
+def tune(
+    points: Sequence[Problem],
+    asked: TuneRequest,
+    registry: Registry,
+    *,
+    on_found: Callable[[Mapping[str, Availability]], None] = lambda found: None,
+    on_record: Callable[[Record], None] = lambda record: None,
+    on_entry: Callable[[Entry], None] = lambda entry: None,
+    on_row: Callable[[TuneRow], None] = lambda row: None,
+    notify: Callable[[str], None] = lambda text: None,
+    progress: Progress = lambda done, total, what: None,
+    phase: Tell = silent,
+) -> Outcome:
+    """Tune every problem.
+
+    Args:
+        on_found: receives the answers of the backends before anything runs.
+        on_record: receives a record for every candidate of a problem, also after an interruption.
+        on_entry: receives each entry to remember, as soon as it is known.
+        on_row: receives the row of each problem as soon as it is complete.
+
+    Raises:
+        UsageError, EnvironmentProblem, UnsupportedError: before anything runs.
+    """
+    request = asked.request
+    refuse_timing(request)
+    with ExitStack() as stack:
+        supervisor = stack.enter_context(Supervisor())
+        supervisor.start()
+        found = probe_backends(registry, wanted_backends(registry, request.wanted), supervisor, request.device)
+        on_found(found)
+        every = [candidates_of(problem, registry, found, request.wanted) for problem in points]
+        voice = Voice(notify, phase)
+        building = build_context(request, voice)
+        context = Context(request=request, registry=registry, supervisor=supervisor, building=building, voice=voice)
+        host = this_host()
+        scopes = Scopes(registry=registry, found=found, building=building, host=host, threads=context.threads)
+        origin = Origin.new(host, request)
+        origin = replace(origin, run=replace(origin.run, command="tune"))
+        notes = notes_of(every, asked.states, asked.parts, context, scopes, origin, stack, anew=asked.anew)
+        if notes.journal is not None:
+            origin = origin.within(notes.journal.start)
+        tuner = _Tuner(asked, context, scopes, origin, notes, on_record, on_entry, progress)
+        rows, interrupted = list[TuneRow](), False
+        for number, candidates in enumerate(every):
+            row, interrupted = tuner.row(candidates, number, len(every), skip=interrupted)
+            rows.append(row)
+            on_row(row)
+        if not interrupted:
+            notes.complete()
+    return Outcome(tuple(rows), interrupted)
+
+
+@dataclass
+class _Tuner:
+    """The common part of all problems of an invocation."""
+
+    asked: TuneRequest
+    context: Context
+    scopes: Scopes
+    origin: Origin
+    notes: Notes
+    on_record: Callable[[Record], None]
+    on_entry: Callable[[Entry], None]
+    progress: Progress
+
+    def row(self, candidates: Candidates, number: int, total: int, *, skip: bool) -> tuple[TuneRow, bool]:
+        """The row of a problem, and whether the user interrupted.
+
+        Args:
+            skip: the user interrupted before.
+        """
+        course = Course(candidates)
+        if candidates.default is None:
+            return self._row(course, Tuned.UNSUPPORTED), skip
+        if (row := self._kept(candidates, number)) is not None:
+            return row, skip
+        if skip or self.asked.request.dry_run:
+            return self._row(course, Tuned.INTERRUPTED if skip else Tuned.PLANNED), skip
+        what = candidates.problem.repro()
+        self.progress(number, total, what)
+        try:
+            state = self._tuned(course, number)
+        except KeyboardInterrupt:
+            state = Tuned.INTERRUPTED
+        self.progress(number + 1, total, what)
+        row = self._row(course, state)
+        if state is not Tuned.INTERRUPTED:
+            entry = None if course.entry is None else course.entry.to_dict()
+            self.notes.keep_choice(number, Chosen(row=row, entry=entry))
+        return row, state is Tuned.INTERRUPTED
+
+    def _kept(self, candidates: Candidates, number: int) -> TuneRow | None:
+        """The row of a problem that an earlier session finished; None if it is to be tuned."""
+        chosen = self.notes.choices.get(number)
+        if chosen is None:
+            return None
+        entry = None if chosen.entry is None else Entry.from_dict(chosen.entry)
+        if entry is not None and (differs := self._differences(candidates, entry)):
+            self.context.voice.say(f"{chosen.row.flags} is tuned anew: {'; '.join(differs)}")
+            self.notes.forget(number)
+            return None
+        for data in self.notes.searches[number].records if number in self.notes.searches else ():
+            self.on_record(Record.from_dict(data))
+        if entry is not None:
+            self.on_entry(entry)
+        return chosen.row
+
+    def _differences(self, candidates: Candidates, entry: Entry) -> tuple[str, ...]:
+        """The differences between now and the time of a choice: the kernels' sources, in particular."""
+        named = {choice.kernel.name: choice for choice in candidates.choices}
+        if not {entry.kernel, entry.default} <= named.keys():
+            return ("its kernels are others now",)
+        choices = named[entry.kernel], named[entry.default]
+        return entry.scope.differences(self.scopes.of(entry.problem, choices, CacheState(entry.scope.cache)))
+
+    def _row(self, course: Course, state: Tuned) -> TuneRow:
+        return row_of(course, state, self.asked.policy, self.asked.build_budget_s)
+
+    def _tuned(self, course: Course, number: int) -> Tuned:
+        """Process a problem as far as possible; ``course`` keeps the findings. Raises KeyboardInterrupt."""
+        asked, candidates = self.asked, course.candidates
+        course.rows = candidates.rows(self.context.registry, CacheState(asked.request.cache), number)
+        searched = self._searched(course, number)
+        if not searched.order:
+            course.why = "no kernel ran and was right"
+            return Tuned.FAILED
+        named = {row.choice.kernel.digest: row for row in course.rows if row.choice is not None}
+        best, default = named[searched.order[0]], course.rows[0]
+        if default.choice is None or default.choice.kernel.digest not in searched.running:
+            course.why = "the default did not run, so that nothing can be compared with it"
+            return Tuned.FAILED
+        confirmation = self._confirmed(course, default, best, searched.good)
+        course.why = confirmation.why
+        course.winner = best if confirmation.why is None else default
+        self._remember(course, default, confirmation)
+        return Tuned.TUNED if confirmation.why is None else Tuned.KEPT
+
+    def _searched(self, course: Course, number: int) -> Searched:
+        """The search of a problem, now or in an earlier session. Raises KeyboardInterrupt."""
+        asked = self.asked
+        past = self.notes.searches.get(number)
+        if past is not None:
+            course.past = past.row
+            for data in past.records:
+                self.on_record(Record.from_dict(data))
+            return past
+        self.notes.begin(number)
+        try:
+            with _timing(course, "build_ns"):
+                course.built = build_within(
+                    course.rows, self.context.registry, self.context.building, asked.build_budget_s
+                )
+            with _timing(course, "search_ns"):
+                self._search(course)
+        finally:
+            with suppress(KeyboardInterrupt):
+                records = self._tell(course, number)
+        searched = searched_of(course, self._row(course, Tuned.INTERRUPTED), records)
+        self.notes.keep_search(number, searched)
+        return searched
+
+    def _search(self, course: Course) -> None:
+        asked, context = self.asked, self.context
+        executor = Executor(context, cases_of(context), lambda row: None)
+        ready = [row for row in course.rows if all(order.key in course.built for order in row.orders)]
+        with Ring(context, executor) as ring, context.supervisor.holding(len(ready)):
+            try:
+                for row in ready:
+                    course.contenders.append(ring.enter(row, course.built))
+                course.good = [one for one in course.contenders if one.launch is not None]
+                if course.good:
+                    sampler = KernelSampler(course.good, asked.budget_s)
+                    course.found = search(len(course.good), sampler, asked.method, asked.policy)
+            finally:
+                for one in course.contenders:
+                    times = timed(one, whole=course.found is not None)
+                    if times is not None:
+                        one.outcome = replace(one.outcome, measurement=executor.measurement(one.row, times))
+
+    def _confirmed(self, course: Course, default: Row, best: Row, good: int) -> Confirmation:
+        if best.default:
+            return Confirmation(None, f"the default is the fastest of {good}")
+        asked = self.asked
+        confirmer = Confirmer(
+            request=asked.request,
+            registry=self.context.registry,
+            environ=asked.environ,
+            processes=asked.processes,
+            min_gain=asked.min_gain,
+            budget_s=asked.request.budget_s,
+        )
+        with _timing(course, "confirm_ns"):
+            self.context.supervisor.close()  # nothing of this process runs while they are timed
+            confirmation = confirmed(confirmer, default, best)
+        course.difference = confirmation.difference
+        return confirmation
+
+    def _remember(self, course: Course, default: Row, confirmation: Confirmation) -> None:
+        winner = course.winner
+        assert winner is not None
+        assert winner.choice is not None
+        assert default.choice is not None
+        tuned = confirmation.why is None
+        gain, ends = (None, None)
+        if tuned and confirmation.difference is not None:
+            gain, ends = gain_of(confirmation.difference)
+        course.gain, course.gain_ci95 = gain, ends
+        scope = self.scopes.of(winner.problem, (winner.choice, default.choice), winner.cache)
+        course.entry = Entry(
+            problem=winner.problem,
+            scope=scope,
+            result=Result.TUNED if tuned else Result.KEPT,
+            default=default.choice.kernel.name,
+            kernel=winner.choice.kernel.name,
+            gain=gain,
+            gain_ci95=ends,
+            run=self.origin.run.id,
+            made=now(),
+            why=confirmation.why,
+        )
+        self.on_entry(course.entry)
+
+    def _tell(self, course: Course, number: int) -> tuple[Record, ...]:
+        """Hand on the record of every candidate that was built or failed to be."""
+        request = replace(self.asked.request, all_kernels=True)  # as the rows of bench --all-kernels
+        records = []
+        for one in course.contenders:
+            record = self.origin.stamped(record_of(one.row, one.outcome, request, self.context.registry, {}), None)
+            if one.row.choice is not None:
+                record = replace(record, row=self.notes.row_of(number, one.row.choice.kernel.digest))
+            records.append(record)
+            self.on_record(record)
+        return tuple(records)
+
+
+def cases_of(context: Context) -> Cases:
+    """Inputs and references, of one fill."""
+    request, registry = context.request, context.registry
+
+    def inputs(problem: Problem, kind: str) -> Inputs:
+        custom = registry.fills if kind in registry.fills else None
+        return fill(problem, kind, request.fill_seed, custom=custom)
+
+    return Cases(
+        inputs,
+        oracle_s=request.oracle_s,
+        seed=request.fill_seed,
+        streams={**STREAMS, **registry.dropout_streams},
+        given=frozenset(),
+        phase=context.voice.phase,
+    )
+
+
+@contextmanager
+def _timing(course: Course, name: str) -> Iterator[None]:
+    """Keep the wall time of the body, also if it is interrupted."""
+    start = time.perf_counter_ns()
+    try:
+        yield
+    finally:
+        setattr(course, name, time.perf_counter_ns() - start)

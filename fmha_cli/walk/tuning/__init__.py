@@ -1,1 +1,0 @@
-"""The walk of ``fmha tune``, and the choice among its remembered kernels."""
