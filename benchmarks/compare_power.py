@@ -26,8 +26,8 @@ from typing import Any
 
 from fmha_cli.bench.ab import orders
 from fmha_cli.bench.compare import Speed
-from fmha_cli.bench.difference import Decision, Pair, Rule, decided
-from fmha_cli.bench.processes import LEAST_SAMPLES, LEVEL, Side
+from fmha_cli.bench.difference import Decision, SidePair, SureRule, decided
+from fmha_cli.bench.processes import LEAST_SAMPLES, LEVEL, ProcessSide
 from fmha_cli.bench.stats import quantile
 from fmha_cli.report.json_text import json_text
 from fmha_cli.report.lines import problem_text
@@ -78,7 +78,7 @@ def window(series: Sequence[Series], count: int, draw: random.Random) -> Series:
     return chosen[start : start + count]
 
 
-def pair_of(processes: Series, factor: float, *, interleaved: bool, draw: random.Random) -> Pair:
+def pair_of(processes: Series, factor: float, *, interleaved: bool, draw: random.Random) -> SidePair:
     """The two sides of a row, the second one slowed down."""
     half = len(processes) // 2
     order = (
@@ -90,10 +90,10 @@ def pair_of(processes: Series, factor: float, *, interleaved: bool, draw: random
     for side, process in zip(order, processes, strict=True):
         sides[side].append((round(process[0] * factor), process[1]) if side else process)
     first, second = (
-        Side.of([[ns] * LEAST_SAMPLES for ns, _ in side], [rate for _, rate in side if rate is not None])
+        ProcessSide.of([[ns] * LEAST_SAMPLES for ns, _ in side], [rate for _, rate in side if rate is not None])
         for side in sides
     )
-    return Pair(first, second)
+    return SidePair(first, second)
 
 
 def compared(
@@ -118,13 +118,13 @@ def compared(
     factors = [*[factor] * planted, *[1.0] * (rows - planted)]
     windows = [window(series, 2 * PROCESSES, draw) for _ in factors]
     pairs = [pair_of(w, f, interleaved=not stored, draw=draw) for w, f in zip(windows, factors, strict=True)]
-    first = decided(pairs, Rule(interleaved=not stored))
+    first = decided(pairs, SureRule(interleaved=not stored))
     if stages == 1:
         return _outcome(dict(enumerate(first)), factor, planted)
     places = [place for place, decision in enumerate(first) if decision.suspicious]
-    count = processes_to_confirm(len(places), Rule().alpha)
+    count = processes_to_confirm(len(places), SureRule().alpha)
     fresh = [pair_of(window(series, 2 * count, draw), factors[i], interleaved=True, draw=draw) for i in places]
-    return _outcome(dict(zip(places, decided(fresh, Rule(any_false=any_false)), strict=True)), factor, planted)
+    return _outcome(dict(zip(places, decided(fresh, SureRule(any_false=any_false)), strict=True)), factor, planted)
 
 
 def _outcome(decisions: Mapping[int, Decision], factor: float, rows: int) -> Outcome:

@@ -28,7 +28,7 @@ from tabulate import tabulate
 
 from fmha_cli.backends.cpu.building import kernel_flags
 from fmha_cli.backends.cpu.kernels import algorithm_of, cpu_kernels
-from fmha_cli.codegen.cpu.algorithm import Kind
+from fmha_cli.codegen.cpu.algorithm import LoopKind
 from fmha_cli.codegen.cpu.emit import emit
 from fmha_cli.domain.arch import load_arch
 from fmha_cli.domain.kernel import KernelSpec
@@ -107,7 +107,7 @@ def main(argv: list[str] | None = None) -> int:
     kind = ToolchainKind.CLANG if "clang" in given.compiler else ToolchainKind.GCC
     if given.instructions and (kind is not ToolchainKind.GCC or shutil.which("valgrind") is None):
         parser.error("--instructions needs GCC and Valgrind")
-    goals = {n: BACKWARD_S if algorithm_of(k).kind is Kind.BACKWARD else FORWARD_S for n, k in kernels.items()}
+    goals = {n: BACKWARD_S if algorithm_of(k).kind is LoopKind.BACKWARD else FORWARD_S for n, k in kernels.items()}
     compiles = {}
     with tempfile.TemporaryDirectory() as folder:
         for n, (name, kernel) in enumerate(kernels.items()):

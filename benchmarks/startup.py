@@ -37,7 +37,7 @@ from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.protocols import BuildContext
 from fmha_cli.oracle.fills import fill
 from fmha_cli.run.arena import Arena
-from fmha_cli.run.job import Job
+from fmha_cli.run.job import WorkerJob
 from fmha_cli.run.layout import layout_of
 from fmha_cli.run.probing import probe_backends
 from fmha_cli.run.supervisor import Supervisor
@@ -73,7 +73,7 @@ def cpu_of(*words: str) -> Callable[[], int]:
     return run
 
 
-def tiny_job(root: Path) -> Job:
+def tiny_job(root: Path) -> WorkerJob:
     """The job of the tiny problem, with its kernel in the cache."""
     registry = build_registry()
     backend = registry.backend("cpu")
@@ -83,10 +83,10 @@ def tiny_job(root: Path) -> Job:
     plan = backend.plan(Problem.from_cli(TINY), best.kernel, best.device)
     artifact = backend.build(plan.stages[0], BuildContext(cache_root=root))
     entry = registry.entry_point("cpu")
-    return Job(entry=entry, device=best.device, plan=plan, artifacts=(replace(artifact, cached=True),))
+    return WorkerJob(entry=entry, device=best.device, plan=plan, artifacts=(replace(artifact, cached=True),))
 
 
-def spawned(job: Job) -> Callable[[], int]:
+def spawned(job: WorkerJob) -> Callable[[], int]:
     """Nanoseconds from the spawn of a worker to the end of its first launch."""
 
     def run() -> int:
@@ -118,7 +118,7 @@ def deciding(name: str, device: DeviceFacts, least: int) -> Callable[[], int]:
     return run
 
 
-def first_compile(job: Job) -> Callable[[], int]:
+def first_compile(job: WorkerJob) -> Callable[[], int]:
     """Nanoseconds of a build in an empty cache with a known compiler."""
     backend = build_registry().backend("cpu")
 

@@ -30,7 +30,7 @@ from fmha_cli.report.parts import RunRow, no_environment
 from fmha_cli.report.record import Record
 from fmha_cli.results.loading import records_of, summaries
 from fmha_cli.results.packing import packed_samples, packed_text
-from fmha_cli.results.parts import Place, taken_apart
+from fmha_cli.results.parts import RowPlace, taken_apart
 from fmha_cli.results.queries import history
 from fmha_cli.results.store import Store
 from fmha_cli.results.writing import put_record, put_run
@@ -107,7 +107,7 @@ def fill(store: Store, points: list[Record], count: int) -> dict[str, float]:
     columns = [name for _, name, *_ in store.connection.execute("pragma table_info(record)") if name != "id"]
     first = store.connection.execute(f"select {', '.join(columns)} from record order by id").fetchall()
     contents = dict(store.connection.execute("select id, content from dictionary"))
-    nowhere = Place(run=None, key="", started=None)
+    nowhere = RowPlace(run=None, key="", started=None)
     rests = [dict(taken_apart(point, nowhere).rest) for point in points]
     insert = f"insert into record({', '.join(columns)}) values ({', '.join('?' * len(columns))})"
     started = time.process_time()

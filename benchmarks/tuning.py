@@ -28,7 +28,7 @@ from statistics import mean, median
 from typing import Any
 
 from fmha_cli.bench.roofline import CacheState
-from fmha_cli.bench.search import Found, Method, Policy, level, search
+from fmha_cli.bench.search import Method, Policy, SearchResult, level, search
 from fmha_cli.bench.stats import quantile
 from fmha_cli.discovery.registry import build_registry
 from fmha_cli.domain.phases import Voice
@@ -66,7 +66,7 @@ def shapes(count: int) -> Iterator[Problem]:
             yield problem
 
 
-def found_of(found: Found, seconds: float) -> dict[str, Any]:
+def found_of(found: SearchResult, seconds: float) -> dict[str, Any]:
     """The result of a search: the best first, with the level and the number of samples of every kernel."""
     return {
         "order": found.order,
@@ -77,7 +77,7 @@ def found_of(found: Found, seconds: float) -> dict[str, Any]:
     }
 
 
-def searched(good: Sequence[Contender], method: Method) -> tuple[Found, dict[str, Any]]:
+def searched(good: Sequence[Contender], method: Method) -> tuple[SearchResult, dict[str, Any]]:
     """One search, and its form in the file."""
     start = time.perf_counter()
     found = search(len(good), KernelSampler(good), method)

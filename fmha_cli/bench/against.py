@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from fmha_cli.bench.compare import Speed
-from fmha_cli.bench.difference import Pair, Rule, judged
-from fmha_cli.bench.processes import Side
+from fmha_cli.bench.difference import SidePair, SureRule, judged
+from fmha_cli.bench.processes import ProcessSide
 from fmha_cli.bench.stats import median
 from fmha_cli.domain.members import Count
 
@@ -39,13 +39,13 @@ class Against:
     why: Annotated[str | None, "what keeps an unsure row from being sure"] = None
 
     @staticmethod
-    def of(mine: Sequence[Sequence[int]], other: Sequence[Sequence[int]], *, against: str, rule: Rule) -> Against:
+    def of(mine: Sequence[Sequence[int]], other: Sequence[Sequence[int]], *, against: str, rule: SureRule) -> Against:
         """The comparison of the samples of each process, in nanoseconds.
 
         Raises:
             ValueError: a side has no samples.
         """
-        (found,) = judged([Pair(Side.of(other), Side.of(mine))], rule)
+        (found,) = judged([SidePair(ProcessSide.of(other), ProcessSide.of(mine))], rule)
         middles = [median([ns for process in side for ns in process]) for side in (mine, other)]
         return Against(
             against=against,

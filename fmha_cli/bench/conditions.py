@@ -1,4 +1,4 @@
-"""``Conditions``: clock, temperature and throttling of the processor around the timed launches, as far as the system
+"""``ProcessorConditions``: clock, temperature and throttling of the processor around the timed launches, as far as the system
 reports them.
 
 Sources: Linux, ``Documentation/admin-guide/pm/cpufreq.rst`` (``scaling_cur_freq``, kHz), ``Documentation/hwmon/sysfs-interface.rst``
@@ -19,7 +19,7 @@ _SENSORS = ("coretemp", "k10temp", "zenpower", "cpu_thermal")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Conditions:
+class ProcessorConditions:
     """The processor while a row was timed; None where the system does not report a value.
 
     Attributes:
@@ -58,13 +58,13 @@ def look(root: Path = Path("/")) -> Look:
     )
 
 
-def between(before: Look, after: Look) -> Conditions | None:
+def between(before: Look, after: Look) -> ProcessorConditions | None:
     """The conditions of launches between two looks; None if the system reported none."""
     if (after.clock_mhz, after.temp_c, after.throttles) == (None, None, None):
         return None
     known = before.throttles is not None and after.throttles is not None
     throttled = after.throttles != before.throttles if known else None
-    return Conditions(clock_mhz=after.clock_mhz, temp_c=after.temp_c, throttled=throttled)
+    return ProcessorConditions(clock_mhz=after.clock_mhz, temp_c=after.temp_c, throttled=throttled)
 
 
 def _temperatures(sensors: Path) -> Iterator[float]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 from fmha_cli.bench.compare import TOLERANCE, Speed
-from fmha_cli.bench.processes import LEAST_SAMPLES, Side
+from fmha_cli.bench.processes import LEAST_SAMPLES, ProcessSide
 from fmha_cli.bench.ranks import ALPHA, FEWEST_PROCESSES, adjusted, holm, two_sided
 from fmha_cli.bench.stats import CONFIDENCE, quantile
 from fmha_cli.domain.members import Count
@@ -31,7 +31,7 @@ SUSPICIOUS = 0.20
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rule:
+class SureRule:
     """When a difference is sure.
 
     Attributes:
@@ -87,11 +87,11 @@ class Difference:
 
 
 @dataclass(frozen=True)
-class Pair:
+class SidePair:
     """The two sides of one row."""
 
-    before: Side
-    after: Side
+    before: ProcessSide
+    after: ProcessSide
 
     @property
     def testable(self) -> bool:
@@ -143,7 +143,7 @@ class Decision:
     suspicious: bool
 
 
-def decided(pairs: Sequence[Pair], rule: Rule) -> tuple[Decision, ...]:
+def decided(pairs: Sequence[SidePair], rule: SureRule) -> tuple[Decision, ...]:
     """Which rows differ surely, corrected over all that have enough processes."""
     p_values = [two_sided(pair.before.levels, pair.after.levels) if pair.testable else None for pair in pairs]
     tested = [p for p in p_values if p is not None]
@@ -159,7 +159,7 @@ def decided(pairs: Sequence[Pair], rule: Rule) -> tuple[Decision, ...]:
     )
 
 
-def _decided(pair: Pair, p: float | None, p_adjusted: float | None, least: float, rule: Rule) -> Decision:
+def _decided(pair: SidePair, p: float | None, p_adjusted: float | None, least: float, rule: SureRule) -> Decision:
     drift = 0.0 if rule.interleaved or not pair.both else pair.drift
     beyond = math.log1p(rule.tolerance)
     sure = None
@@ -169,7 +169,7 @@ def _decided(pair: Pair, p: float | None, p_adjusted: float | None, least: float
     return Decision(p=p, p_adjusted=p_adjusted, least=least, drift=drift, sure=sure, suspicious=suspicious)
 
 
-def judged(pairs: Sequence[Pair], rule: Rule) -> tuple[Difference, ...]:
+def judged(pairs: Sequence[SidePair], rule: SureRule) -> tuple[Difference, ...]:
     """The difference of each row, with its interval and what it could have shown."""
     return tuple(
         _judged(pair, row, decision, rule)
@@ -177,7 +177,7 @@ def judged(pairs: Sequence[Pair], rule: Rule) -> tuple[Difference, ...]:
     )
 
 
-def _judged(pair: Pair, row: int, decision: Decision, rule: Rule) -> Difference:
+def _judged(pair: SidePair, row: int, decision: Decision, rule: SureRule) -> Difference:
     before, after, within = pair.before, pair.after, math.log1p(rule.tolerance)
     ends, speed, sight = None, decision.sure or Speed.UNSURE, None
     if decision.p is not None:
@@ -204,7 +204,7 @@ def _judged(pair: Pair, row: int, decision: Decision, rule: Rule) -> Difference:
     )
 
 
-def _could_see(pair: Pair, least: float, beyond: float) -> float | None:
+def _could_see(pair: SidePair, least: float, beyond: float) -> float | None:
     """The least planted slow-down that the rule finds in the two sides after their difference is removed."""
     alike = [level - pair.shift for level in pair.after.levels]
     for share in PLANTED:
@@ -214,7 +214,7 @@ def _could_see(pair: Pair, least: float, beyond: float) -> float | None:
     return None
 
 
-def _why(pair: Pair, drift: float) -> str:
+def _why(pair: SidePair, drift: float) -> str:
     """The obstacles to a sure row, the gravest first."""
     fewest = min(len(pair.before.processes), len(pair.after.processes))
     if not pair.testable:
@@ -240,7 +240,7 @@ class Mean:
     ratio_ci95: tuple[float, float]
 
 
-def mean_of(pairs: Sequence[Pair]) -> Mean:
+def mean_of(pairs: Sequence[SidePair]) -> Mean:
     """The mean of rows that can be tested.
 
     Raises:

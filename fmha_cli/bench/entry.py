@@ -1,4 +1,4 @@
-"""``Entry``: the remembered choice for one tuned problem."""
+"""``RememberedChoice``: the remembered choice for one tuned problem."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Any
 
-from fmha_cli.bench.intervals import Place, place_of
+from fmha_cli.bench.intervals import LengthPlace, place_of
 from fmha_cli.bench.scope import Scope
 from fmha_cli.domain.codec import from_json, to_json
 from fmha_cli.domain.encode import digest_of
@@ -24,7 +24,7 @@ class Result(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Entry:
+class RememberedChoice:
     """One tuned problem in one scope.
 
     Attributes:
@@ -55,7 +55,7 @@ class Entry:
         return self.problem.repro()
 
     @property
-    def place(self) -> Place:
+    def place(self) -> LengthPlace:
         """Where the problem lies among the problems that differ from it in one length."""
         return place_of(self.problem)
 
@@ -69,14 +69,14 @@ class Entry:
         return {name: value for name, value in to_json(self).items() if name != "problem"} | {"flags": self.flags}
 
     @staticmethod
-    def from_dict(data: Mapping[str, Any]) -> Entry:
+    def from_dict(data: Mapping[str, Any]) -> RememberedChoice:
         """The inverse of :meth:`to_dict`.
 
         Raises:
             FmhaError, DecodeError, ValueError, LookupError: another version of fmha wrote it, or it is damaged.
         """
         ends = data["gain_ci95"]
-        return Entry(
+        return RememberedChoice(
             problem=Problem.from_cli(data["flags"]),
             scope=from_json(Scope, data["scope"], "scope"),
             result=Result(data["result"]),

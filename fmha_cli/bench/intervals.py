@@ -15,7 +15,7 @@ _LISTS = ("seqlens_q", "seqlens_k", "cache_seqlens", "cache_leftpad", "cache_bat
 
 
 @dataclass(frozen=True)
-class Place:
+class LengthPlace:
     """Where a problem lies among the problems that differ from it in one length only.
 
     Attributes:
@@ -27,7 +27,7 @@ class Place:
     at: int
 
 
-def place_of(problem: Problem) -> Place:
+def place_of(problem: Problem) -> LengthPlace:
     """The place of a problem. As many queries as keys grow together; otherwise the keys do, with a fixed number of
     queries.
     """
@@ -36,7 +36,7 @@ def place_of(problem: Problem) -> Place:
     square = problem.seqlen_q == problem.seqlen_k
     axis = "both" if square else f"keys beside {problem.seqlen_q} queries"
     alone = [told[name] for name in _LENGTHS] if any(name in told for name in _LISTS) else None
-    return Place(digest_of([rest, axis, alone]), problem.seqlen_k)
+    return LengthPlace(digest_of([rest, axis, alone]), problem.seqlen_k)
 
 
 def bounds(tuned: Sequence[int]) -> tuple[int, ...]:

@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Annotated, Any, Literal
 
 from fmha_cli.bench.ceiling import Ceiling
-from fmha_cli.bench.conditions import Conditions
+from fmha_cli.bench.conditions import ProcessorConditions
 from fmha_cli.bench.roofline import CacheState, Floor, Peaks, floor_of
 from fmha_cli.bench.sampling import StopReason, sanity_notes
 from fmha_cli.bench.stats import median, median_interval, relative_width
@@ -62,9 +62,9 @@ class Measurement:
     process_of_sample: Annotated[
         tuple[Count, ...] | None, "number of the process that took each sample; null: one process took all"
     ] = None
-    conditions: Annotated[Conditions | None, "the processor beside the launches; null: not told, or another device"] = (
-        None
-    )
+    conditions: Annotated[
+        ProcessorConditions | None, "the processor beside the launches; null: not told, or another device"
+    ] = None
 
     def __post_init__(self) -> None:
         if not self.launches or len({len(launch) for launch in self.launches}) != 1 or not self.launches[0]:
@@ -166,7 +166,7 @@ def measurement_of(
     dense: bool = False,
     ceiling: Ceiling | None = None,
     process_of_sample: tuple[int, ...] | None = None,
-    conditions: Conditions | None = None,
+    conditions: ProcessorConditions | None = None,
 ) -> Measurement:
     """The measurement of a run.
 

@@ -1,4 +1,4 @@
-"""``Side``: the times of one row in several processes, which are the units of a comparison.
+"""``ProcessSide``: the times of one row in several processes, which are the units of a comparison.
 
 Two processes differ by more than the samples of one do: memory placement, clock and neighbours stay the same within a
 process. Each process therefore counts once, by the logarithm of its 10 % quantile. A low quantile leaves out interruptions,
@@ -40,7 +40,7 @@ def split(samples_ns: Sequence[int], process_of_sample: Sequence[int] | None) ->
 
 
 @dataclass(frozen=True)
-class Side:
+class ProcessSide:
     """One side of a comparison.
 
     Attributes:
@@ -55,11 +55,11 @@ class Side:
     ceiling: float | None = None
 
     @staticmethod
-    def of(processes: Iterable[Sequence[int]], ceilings: Sequence[float] = ()) -> Side:
+    def of(processes: Iterable[Sequence[int]], ceilings: Sequence[float] = ()) -> ProcessSide:
         """The side of all processes, of which those with too few samples are only counted."""
         every = [tuple(process) for process in processes]
         enough = tuple(process for process in every if len(process) >= LEAST_SAMPLES)
-        return Side(enough, len(every) - len(enough), quantile(ceilings, 0.5) if ceilings else None)
+        return ProcessSide(enough, len(every) - len(enough), quantile(ceilings, 0.5) if ceilings else None)
 
     @cached_property
     def levels(self) -> tuple[float, ...]:

@@ -1,6 +1,6 @@
 """Which of several kernels is the fastest, from as few samples as possible: successive halving, racing, or all samples of all.
 
-A pure function over a ``Sampler``; it reads no clock. Successive halving: K. Jamieson and A. Talwalkar, "Non-stochastic Best Arm
+A pure function over a ``ArmSampler``; it reads no clock. Successive halving: K. Jamieson and A. Talwalkar, "Non-stochastic Best Arm
 Identification and Hyperparameter Optimization" (2016). Racing: O. Maron and A. Moore, "Hoeffding Races" (1994), with the interval
 of the median in place of Hoeffding's bound.
 """
@@ -38,11 +38,11 @@ class Stop(StrEnum):
     """The sampler had no time left."""
 
 
-class Spent(Exception):
+class OutOfTime(Exception):
     """Raised by a sampler: no time is left for more samples."""
 
 
-class Sampler(Protocol):
+class ArmSampler(Protocol):
     """Takes samples of kernels, which it numbers from 0."""
 
     def take(self, arm: int, count: int) -> Sequence[int]:
@@ -75,7 +75,7 @@ class Policy:
 
 
 @dataclass(frozen=True)
-class Found:
+class SearchResult:
     """The outcome of a search.
 
     Attributes:
@@ -102,7 +102,9 @@ def level(samples: Sequence[int]) -> float:
     return quantile(samples, LEVEL)
 
 
-def search(arms: int, sampler: Sampler, method: Method = Method.HALVING, policy: Policy | None = None) -> Found:
+def search(
+    arms: int, sampler: ArmSampler, method: Method = Method.HALVING, policy: Policy | None = None
+) -> SearchResult:
     """Sample kernels until the fastest is found, or all samples are taken.
 
     Raises:
@@ -116,7 +118,7 @@ def search(arms: int, sampler: Sampler, method: Method = Method.HALVING, policy:
 class _Search:
     """The state of one search."""
 
-    def __init__(self, arms: int, sampler: Sampler, method: Method, policy: Policy) -> None:
+    def __init__(self, arms: int, sampler: ArmSampler, method: Method, policy: Policy) -> None:
         self.sampler, self.method, self.policy = sampler, method, policy
         self.alive = list(range(arms))
         self.samples: list[list[int]] = [[] for _ in range(arms)]
@@ -124,7 +126,7 @@ class _Search:
         self.gone: list[int] = []
         self.looks = arms * math.ceil(math.log2(policy.most / policy.first) + 1)
 
-    def go(self) -> Found:
+    def go(self) -> SearchResult:
         target, stop = self.policy.first, Stop.SAMPLES
         if self.method is Method.EXHAUSTIVE:
             target = self.policy.most
@@ -138,10 +140,10 @@ class _Search:
                 if target >= self.policy.most:
                     break
                 target = target + self.policy.first if self.method is Method.RACE else 2 * target
-        except Spent:
+        except OutOfTime:
             stop = Stop.BUDGET
         order = [*self._sorted(self.alive), *reversed(self.gone)]
-        return Found(
+        return SearchResult(
             order=tuple(arm for arm in order if self.samples[arm]),
             samples=tuple(map(tuple, self.samples)),
             rounds=tuple(self.rounds),

@@ -20,7 +20,7 @@ SETTINGS_DIR = "settings"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Subject:
+class MeasuredKernel:
     """What was measured.
 
     Attributes:
@@ -32,13 +32,13 @@ class Subject:
     kernel: str
 
 
-def kept_settings(root: Path, subject: Subject) -> Settings | None:
+def kept_settings(root: Path, subject: MeasuredKernel) -> Settings | None:
     """The settings that were measured for a kernel on a machine; None without any, or if the file is damaged."""
     found = recall(_file(root, subject), to_json(subject))
     return None if not isinstance(found, dict) else Settings(values=found, source=SettingsFrom.MEASURED)
 
 
-def measured_once(root: Path, subject: Subject, measure: Callable[[], Mapping[str, int]]) -> Settings:
+def measured_once(root: Path, subject: MeasuredKernel, measure: Callable[[], Mapping[str, int]]) -> Settings:
     """The settings of a kernel on a machine: kept, or measured now and kept, atomically.
 
     Raises:
@@ -52,15 +52,15 @@ def measured_once(root: Path, subject: Subject, measure: Callable[[], Mapping[st
     return Settings(values=values, source=SettingsFrom.MEASURED)
 
 
-def every_kept(root: Path) -> Iterator[tuple[Subject, Settings]]:
+def every_kept(root: Path) -> Iterator[tuple[MeasuredKernel, Settings]]:
     """All settings that are kept; a file that cannot be read is passed over."""
     for path in sorted((root / SETTINGS_DIR).glob("*.json")):
         with suppress(OSError, ValueError, KeyError, TypeError, DecodeError):
-            subject = from_json(Subject, json.loads(path.read_bytes())["question"], str(path))
+            subject = from_json(MeasuredKernel, json.loads(path.read_bytes())["question"], str(path))
             found = kept_settings(root, subject)
             if found is not None:
                 yield subject, found
 
 
-def _file(root: Path, subject: Subject) -> Path:
+def _file(root: Path, subject: MeasuredKernel) -> Path:
     return root / SETTINGS_DIR / f"{digest_of(to_json(subject))}.json"

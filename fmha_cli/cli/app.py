@@ -9,12 +9,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
 
 from fmha_cli.cli import failure
-from fmha_cli.cli.call import Call
-from fmha_cli.cli.command import Command, CommandSet, Opt
+from fmha_cli.cli.call import CliCall
+from fmha_cli.cli.command import CommandSet, CommandSpec, Opt
 from fmha_cli.cli.console import Console, colored
 from fmha_cli.cli.output import Output, flush_stdout, silence, unwritable
 from fmha_cli.cli.overwriting import refuse_overwriting_inputs
-from fmha_cli.cli.settings import FLAG, Settings, Value, check_choices, layer_of_variables, merge, variable_of
+from fmha_cli.cli.settings import FLAG, OptionValues, Value, check_choices, layer_of_variables, merge, variable_of
 from fmha_cli.cli.shell import Shell
 from fmha_cli.cli.table import COMMANDS, MAY_STAND_ALONE, TALK, declared
 from fmha_cli.cli.terminal import terminal_width
@@ -122,14 +122,14 @@ class Process:
 
         return Registry({}).commands
 
-    def _invoke(self, name: str, command: Command, given: Mapping[str, Value], arguments: Mapping[str, Any]) -> int:
+    def _invoke(self, name: str, command: CommandSpec, given: Mapping[str, Value], arguments: Mapping[str, Any]) -> int:
         try:
             return self._carried_out(name, command, given, arguments)
         except KeyboardInterrupt:  # Typer would end without a word
             return failure.interrupted(self.console)
 
     def _carried_out(
-        self, name: str, command: Command, given: Mapping[str, Value], arguments: Mapping[str, Any]
+        self, name: str, command: CommandSpec, given: Mapping[str, Value], arguments: Mapping[str, Any]
     ) -> int:
         from fmha_cli.cli.config import config_files, current_folder, layers_of_file
 
@@ -149,7 +149,7 @@ class Process:
             width=terminal_width(self.environ, sys.stderr),
         )
         on_stdout = colored(sys.stdout, color, self.environ)
-        call = Call(name, self.argv, settings, arguments, self.console, self.environ, files, on_stdout)
+        call = CliCall(name, self.argv, settings, arguments, self.console, self.environ, files, on_stdout)
         self.output = call.output
         if any(option.key == "cache_dir" for option in options) and settings.text("cache_dir") is None:
             self._warn_of_cache(call)
@@ -167,7 +167,7 @@ class Process:
             error.where = settings.located(error.where, error.what)
             raise
 
-    def _warn_of_cache(self, call: Call) -> None:
+    def _warn_of_cache(self, call: CliCall) -> None:
         """One line where the default cache cannot be written, and a temporary one is used."""
         from fmha_cli.toolchain.cache.root import temporary_root
 
@@ -187,7 +187,7 @@ class Process:
                 self.console.warn(f"{name} is set, but nothing reads it: {help}")
 
 
-def _name_as_given(error: FmhaError, settings: Settings) -> None:
+def _name_as_given(error: FmhaError, settings: OptionValues) -> None:
     """Let an error about a kernel name the option that named it, which need not be ``--kernel``."""
     given = next((key for key in ("ab", "why", "select") if key in settings.values), None)
     if error.where == "--kernel" and given is not None and "kernel" not in settings.values:

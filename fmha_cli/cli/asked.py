@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from math import inf
 from typing import Any
 
-from fmha_cli.cli.call import Call
+from fmha_cli.cli.call import CliCall
 from fmha_cli.cli.options import BUILDING, REVISIONS
 from fmha_cli.cli.points import file_flags
 from fmha_cli.cli.settings import FLAG
@@ -20,7 +20,7 @@ from fmha_cli.domain.features import CLOSED_FILLS, FILLS
 from fmha_cli.domain.installation import Sourced, SourceTree, Surroundings
 from fmha_cli.domain.plan import Plan
 from fmha_cli.domain.problem import Problem
-from fmha_cli.domain.suggest import Kind, suggest
+from fmha_cli.domain.suggest import NameKind, suggest
 from fmha_cli.run.request import Command, Request
 
 _SIZES = ("fill_seed", "threads", "jobs", "emu_seed", "emu_turn", "emu_threads")
@@ -41,7 +41,7 @@ _SWITCHES = ("offline", "dry_run", "all_kernels")
 """Members of a ``Request`` that have the names of their options."""
 
 
-def request_of(call: Call, command: Command = Command.RUN) -> Request:
+def request_of(call: CliCall, command: Command = Command.RUN) -> Request:
     """The request of a command line; options that the command does not have keep their defaults.
 
     Raises:
@@ -88,7 +88,7 @@ def request_of(call: Call, command: Command = Command.RUN) -> Request:
     )
 
 
-def _check_budget(call: Call, default: float) -> float:
+def _check_budget(call: CliCall, default: float) -> float:
     if call.settings.text("check_budget") == "all":
         return inf
     try:
@@ -97,7 +97,7 @@ def _check_budget(call: Call, default: float) -> float:
         raise UsageError(error.what, code="E002", where=error.where, help="seconds above 0, or all") from error
 
 
-def _fills(call: Call, command: Command) -> tuple[str, ...]:
+def _fills(call: CliCall, command: Command) -> tuple[str, ...]:
     given = tuple(name for text in call.settings.many("fill") for name in text.split(","))
     own = (*FILLS, *CLOSED_FILLS)
     known = own if set(given) <= set(own) else (*own, *call.registry.fills)
@@ -105,12 +105,12 @@ def _fills(call: Call, command: Command) -> tuple[str, ...]:
         if name not in known:
             where = call.settings.where("fill")
             raise UsageError(
-                f"--fill {name}: no such fill", code="E008", where=where, help=suggest(name, known, Kind.FILL)
+                f"--fill {name}: no such fill", code="E008", where=where, help=suggest(name, known, NameKind.FILL)
             )
     return given or (FILLS if command is Command.VALIDATE else FILLS[:1])
 
 
-def _selecting(call: Call) -> tuple[str, str | None]:
+def _selecting(call: CliCall) -> tuple[str, str | None]:
     """What ``--select`` says: ``tuned`` or ``default``, and the kernel that it names.
 
     Raises:
@@ -127,7 +127,7 @@ def _selecting(call: Call) -> tuple[str, str | None]:
     return DEFAULT, text
 
 
-def own_options(call: Call) -> dict[str, str]:
+def own_options(call: CliCall) -> dict[str, str]:
     """The given options that belong to one backend, by flag name.
 
     Raises:
@@ -143,13 +143,13 @@ def own_options(call: Call) -> dict[str, str]:
     return given
 
 
-def surroundings_of(call: Call) -> Surroundings:
+def surroundings_of(call: CliCall) -> Surroundings:
     """The places where backends look while they check this machine."""
     options, notify = own_options(call), call.console.detail
     return Surroundings(cache_root=call.cache_root, environ=call.environ, options=options, notify=notify)
 
 
-def trees_of(call: Call, *, named: bool = False) -> dict[str, SourceTree]:
+def trees_of(call: CliCall, *, named: bool = False) -> dict[str, SourceTree]:
     """The tree of sources that each backend would build against; with ``named``, of those backends alone for which the user
     names one."""
     here = surroundings_of(call)
@@ -160,14 +160,14 @@ def trees_of(call: Call, *, named: bool = False) -> dict[str, SourceTree]:
     }
 
 
-def found_by(call: Call, wanted: Wanted) -> Mapping[str, Availability]:
+def found_by(call: CliCall, wanted: Wanted) -> Mapping[str, Availability]:
     """The availability of every wanted backend on this machine."""
     from fmha_cli.run.probing import probe_backends
 
     return probe_backends(call.registry, wanted_backends(call.registry, wanted), device=wanted.device)
 
 
-def one_backend(call: Call, wanted: Wanted) -> None:
+def one_backend(call: CliCall, wanted: Wanted) -> None:
     """For a command that chooses one kernel. Raises UsageError: E002, backends to compare."""
     if wanted.several:
         what = f"fmha {call.command} takes one backend, not {wanted.backend}"
@@ -175,7 +175,7 @@ def one_backend(call: Call, wanted: Wanted) -> None:
         raise UsageError(what, code="E002", where="--backend", help=help)
 
 
-def selection_of(call: Call, problem: Problem, request: Request) -> Selection:
+def selection_of(call: CliCall, problem: Problem, request: Request) -> Selection:
     """All decisions about one problem.
 
     Raises:
@@ -185,7 +185,7 @@ def selection_of(call: Call, problem: Problem, request: Request) -> Selection:
     return select(problem, call.registry, found_by(call, request.wanted), request.wanted)
 
 
-def chosen_plan(call: Call, problem: Problem, request: Request) -> tuple[Choice, Plan]:
+def chosen_plan(call: CliCall, problem: Problem, request: Request) -> tuple[Choice, Plan]:
     """The plan that ``run`` would execute.
 
     Raises:

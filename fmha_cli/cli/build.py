@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from fmha_cli.cli.call import Call
-from fmha_cli.cli.command import Command
+from fmha_cli.cli.call import CliCall
+from fmha_cli.cli.command import CommandSpec
 from fmha_cli.cli.kernels import FAMILY, SELECTING, named_kernel, refuser, selected_kernels
 from fmha_cli.cli.options import (
     BUILDING,
@@ -34,7 +34,7 @@ COMPILE_TIMEOUT = TIMEOUT.says("Seconds for one compile [default: 600]")
 SETS = ("profile", "filter", "family")
 
 
-def build(call: Call) -> int:
+def build(call: CliCall) -> int:
     """With problem flags, the plan of that problem; with --profile or --filter, the set; with --kernel alone, that kernel."""
     from fmha_cli.cli.asked import request_of
     from fmha_cli.report.documents.build import build_document, build_entry
@@ -111,7 +111,7 @@ def _sum_up(console: Console, stages: Sequence[Stage], outcomes: Sequence[Artifa
         console.error(f"    log: {error.where}")
 
 
-def _stages(call: Call) -> list[Stage]:
+def _stages(call: CliCall) -> list[Stage]:
     """The stages to build, each kernel once. Raises UsageError: problem flags and a set at the same time."""
     from fmha_cli.cli.asked import chosen_plan, request_of
     from fmha_cli.cli.points import problems_of
@@ -131,7 +131,7 @@ def _stages(call: Call) -> list[Stage]:
 
 
 COMMANDS = {
-    "build": Command(
+    "build": CommandSpec(
         build,
         options=(
             *(*ROOM, FAMILY, PROFILE, *REVISIONS, FILTER, JOBS, COMPILE_TIMEOUT, OFFLINE),

@@ -9,8 +9,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fmha_cli.cli.call import Call
-from fmha_cli.cli.command import Argument, Command, CommandSet, Opt
+from fmha_cli.cli.call import CliCall
+from fmha_cli.cli.command import Argument, CommandSet, CommandSpec, Opt
 from fmha_cli.cli.options import ARCH, BACKEND, BUILDING, CACHE_DIR, DRY_RUN, OFFLINE, ROWS
 from fmha_cli.domain.errors import EmptySelection, ExitCode, UsageError
 from fmha_cli.domain.flags import DIGITS, FlagKind
@@ -42,7 +42,7 @@ KERNEL = Argument(
 ARCHIVE = Argument("archive", "The archive (.tar, or .tar.xz to compress)", required=True)
 
 
-def _selected(call: Call, layout: CacheLayout) -> tuple[EntryInfo, ...]:
+def _selected(call: CliCall, layout: CacheLayout) -> tuple[EntryInfo, ...]:
     """The entries that the arguments name; all without arguments."""
     from fmha_cli.toolchain.cache.listing import list_entries
 
@@ -57,21 +57,21 @@ def _names(text: str, info: EntryInfo) -> bool:
     return info.digest.startswith(text.lower()) or fnmatchcase(info.name or "", text)
 
 
-def _show(call: Call, layout: CacheLayout, result: Any = None, entries: tuple[EntryInfo, ...] = ()) -> int:
+def _show(call: CliCall, layout: CacheLayout, result: Any = None, entries: tuple[EntryInfo, ...] = ()) -> int:
     from fmha_cli.report.documents.cache import cache_document
 
     call.output.document(cache_document(str(layout.root), entries, result))
     return int(ExitCode.OK)
 
 
-def ls(call: Call) -> int:
+def ls(call: CliCall) -> int:
     """The entries."""
     layout, kind = call.cache(), call.settings.text("kind")
     found = _selected(call, layout)
     return _show(call, layout, entries=tuple(info for info in found if kind in (None, info.kind)))
 
 
-def stats(call: Call) -> int:
+def stats(call: CliCall) -> int:
     """Counts and sizes."""
     from fmha_cli.toolchain.cache.listing import cache_stats
 
@@ -79,7 +79,7 @@ def stats(call: Call) -> int:
     return _show(call, layout, cache_stats(layout))
 
 
-def verify(call: Call) -> int:
+def verify(call: CliCall) -> int:
     """Re-hash every entry; exit 1 when one is damaged."""
     from fmha_cli.toolchain.cache.audit import verify_cache
 
@@ -89,7 +89,7 @@ def verify(call: Call) -> int:
     return int(ExitCode.WRONG if found.damaged else ExitCode.OK)
 
 
-def prune(call: Call) -> int:
+def prune(call: CliCall) -> int:
     """Remove entries by age and size, and the leftovers of killed builds."""
     from fmha_cli.toolchain.cache.prune import PrunePolicy, prune_cache
 
@@ -107,7 +107,7 @@ def prune(call: Call) -> int:
     return _show(call, layout, pruned, pruned.entries)
 
 
-def _amount(call: Call, key: str, form: str, units: dict[str, int]) -> int | None:
+def _amount(call: CliCall, key: str, form: str, units: dict[str, int]) -> int | None:
     text = call.settings.text(key)
     if text is None:
         return None
@@ -118,7 +118,7 @@ def _amount(call: Call, key: str, form: str, units: dict[str, int]) -> int | Non
     return int(match[1]) * units[match[2]]
 
 
-def why(call: Call) -> int:
+def why(call: CliCall) -> int:
     """Whether a kernel would be found, and in which parts of its key the nearest entry differs.
 
     No backend can compute the key of an entry of another kind. Such an entry is compared with its nearest relative.
@@ -145,7 +145,7 @@ def why(call: Call) -> int:
     return _show(call, layout, explain_key(layout, key))
 
 
-def export(call: Call) -> int:
+def export(call: CliCall) -> int:
     """Write entries into an archive."""
     from fmha_cli.report.target import Target
     from fmha_cli.toolchain.cache.exporting import export_entries
@@ -157,7 +157,7 @@ def export(call: Call) -> int:
     return _show(call, layout, export_entries(layout, digests, archive))
 
 
-def import_(call: Call) -> int:
+def import_(call: CliCall) -> int:
     """Import the entries of an archive after verifying all of them; host code needs --trust."""
     from fmha_cli.toolchain.cache.importing import import_entries
 
@@ -173,9 +173,9 @@ def import_(call: Call) -> int:
 
 
 def _part(
-    run: Callable[[Call], int], summary: str, *arguments: Argument, options: tuple[Opt, ...] = ()
-) -> tuple[str, Command]:
-    return summary, Command(run, (*options, CACHE_DIR, *ROWS), arguments)
+    run: Callable[[CliCall], int], summary: str, *arguments: Argument, options: tuple[Opt, ...] = ()
+) -> tuple[str, CommandSpec]:
+    return summary, CommandSpec(run, (*options, CACHE_DIR, *ROWS), arguments)
 
 
 COMMANDS = {

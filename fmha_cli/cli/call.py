@@ -1,4 +1,4 @@
-"""``Call``: everything a command needs to know about how it was called, and its way to print data."""
+"""``CliCall``: everything a command needs to know about how it was called, and its way to print data."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from fmha_cli.cli.console import Console
 from fmha_cli.cli.output import SHAPED, Output
-from fmha_cli.cli.settings import Settings
+from fmha_cli.cli.settings import OptionValues
 from fmha_cli.domain.errors import UsageError
 from fmha_cli.domain.flags import BY_KEY
 from fmha_cli.report.form import Format
@@ -19,12 +19,12 @@ from fmha_cli.report.form import Format
 if TYPE_CHECKING:
     from fmha_cli.discovery.kernel_index import KernelTables
     from fmha_cli.discovery.registry import Registry
-    from fmha_cli.report.shape import Shape
+    from fmha_cli.report.shape import TableShape
     from fmha_cli.toolchain.cache.layout import CacheLayout
 
 
 @dataclass
-class Call:
+class CliCall:
     """One running command.
 
     Attributes:
@@ -36,7 +36,7 @@ class Call:
 
     command: str
     argv: tuple[str, ...]
-    settings: Settings
+    settings: OptionValues
     arguments: Mapping[str, Any]
     console: Console
     environ: Mapping[str, str]
@@ -89,12 +89,12 @@ class Call:
             shape = self._shape(fits=form is Format.TABLE and file is None)
         return Output(form, file, color=self.color, shape=shape, room=self.console.room, say=self.console.say)
 
-    def _shape(self, *, fits: bool) -> Shape:
+    def _shape(self, *, fits: bool) -> TableShape:
         """The shape of tables that the options ask for; tables fit the terminal they are printed to."""
         from fmha_cli.cli.terminal import terminal_width
-        from fmha_cli.report.shape import Shape
+        from fmha_cli.report.shape import TableShape
 
-        return Shape(
+        return TableShape(
             width=terminal_width(self.environ, sys.stdout) if fits and not self.settings.on("wide") else None,
             columns=self._listed("columns"),
             sort=self._listed("sort"),

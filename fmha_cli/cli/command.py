@@ -1,4 +1,4 @@
-"""``Opt``, ``Argument`` and ``Command``: what a command module declares; Typer is built from it in ``shell``."""
+"""``Opt``, ``Argument`` and ``CommandSpec``: what a command module declares; Typer is built from it in ``shell``."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from fmha_cli.domain.flags import Flag, FlagKind
 
 if TYPE_CHECKING:
-    from fmha_cli.cli.call import Call
+    from fmha_cli.cli.call import CliCall
 
 
 @dataclass(frozen=True)
@@ -72,10 +72,10 @@ class Argument:
 
 
 @dataclass(frozen=True)
-class Command:
+class CommandSpec:
     """A command: its options, its arguments, and the function that does it and returns the exit code (None: 0)."""
 
-    run: Callable[[Call], int | None]
+    run: Callable[[CliCall], int | None]
     options: tuple[Opt, ...] = ()
     arguments: tuple[Argument, ...] = ()
     detail: str = ""
@@ -91,5 +91,5 @@ class CommandSet:
     ``alone`` names the subcommand that runs where none is given; it takes no arguments.
     """
 
-    commands: Mapping[str, tuple[str, Command]] = field(default_factory=dict)
+    commands: Mapping[str, tuple[str, CommandSpec]] = field(default_factory=dict)
     alone: str | None = None

@@ -9,8 +9,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fmha_cli.cli.call import Call
-from fmha_cli.cli.command import Argument, Command, Opt
+from fmha_cli.cli.call import CliCall
+from fmha_cli.cli.command import Argument, CommandSpec, Opt
 from fmha_cli.cli.options import FILTER, FORMATS, ROWS, STORE
 from fmha_cli.cli.settings import variable_of
 from fmha_cli.domain.errors import UsageError
@@ -21,9 +21,9 @@ from fmha_cli.report.form import Format
 if TYPE_CHECKING:
     from fmha_cli.cli.paging import Paper
     from fmha_cli.report.record import Record
-    from fmha_cli.results.comparison import Comparison, FailOn
+    from fmha_cli.results.comparison import FailOn, RunComparison
     from fmha_cli.results.conditions import By
-    from fmha_cli.results.run import Run
+    from fmha_cli.results.run import KeptRun
     from fmha_cli.results.turns import Turns
 
 PROCESSES_EACH = 8
@@ -68,18 +68,18 @@ OWN = (RUN, PROCESSES, CONFIRM, TOLERANCE, ALPHA, FAIL_ON, BY, FILTER, *ROWS)
 """Options whose variables the commands of ``--run`` do not inherit."""
 
 
-def compare(call: Call) -> int:
+def compare(call: CliCall) -> int:
     """Compare two stored runs, or two interleaved commands, or confirm suspicious rows of two stored runs."""
-    from fmha_cli.bench.difference import Rule
+    from fmha_cli.bench.difference import SureRule
     from fmha_cli.results.comparison import compared
     from fmha_cli.results.conditions import parse_by
-    from fmha_cli.results.documents import Source, compare_document
-    from fmha_cli.results.run import Run
+    from fmha_cli.results.documents import SideSource, compare_document
+    from fmha_cli.results.run import KeptRun
 
     by, fail_on = parse_by(call.settings.text("by")), _fail_on(call)
     names, commands = _names(call), _commands(call)
     paper = _paper(call)
-    rule = Rule(tolerance=_tolerance(call), alpha=_alpha(call), interleaved=names is None)
+    rule = SureRule(tolerance=_tolerance(call), alpha=_alpha(call), interleaved=names is None)
     with call.console.progress("compare") as progress:
         turns = None if commands is None else _turns(call, commands, progress)
         if names is not None:
@@ -88,8 +88,8 @@ def compare(call: Call) -> int:
             assert turns is not None
             taken = turns.run(call.settings.size("processes", PROCESSES_EACH, 1))
             lines = map(shlex.join, turns.commands)
-            runs = [Run(line, _filtered(call, side)) for line, side in zip(lines, taken, strict=True)]
-        before, after = (Source(run.name, run.records) for run in runs)
+            runs = [KeptRun(line, _filtered(call, side)) for line, side in zip(lines, taken, strict=True)]
+        before, after = (SideSource(run.name, run.records) for run in runs)
         found = compared(before.records, after.records, rule, by)
         if turns is not None:
             found = _confirmed(call, found, turns, by)
@@ -102,7 +102,7 @@ def compare(call: Call) -> int:
     return int(found.exit_code(fail_on))
 
 
-def _confirmed(call: Call, found: Comparison, turns: Turns, by: Sequence[By]) -> Comparison:
+def _confirmed(call: CliCall, found: RunComparison, turns: Turns, by: Sequence[By]) -> RunComparison:
     """The comparison after fresh processes have judged its suspicious rows."""
     from fmha_cli.report.lines import counted
     from fmha_cli.results.comparison import confirmed, processes_to_confirm
@@ -118,7 +118,7 @@ def _confirmed(call: Call, found: Comparison, turns: Turns, by: Sequence[By]) ->
     return confirmed(found, before, after, by)
 
 
-def _say_how_to_confirm(call: Call, found: Comparison) -> None:
+def _say_how_to_confirm(call: CliCall, found: RunComparison) -> None:
     from fmha_cli.report.lines import counted
 
     if found.suspicious:
@@ -126,7 +126,7 @@ def _say_how_to_confirm(call: Call, found: Comparison) -> None:
         call.console.say(f"{rows}: --run 'CMD' --run 'CMD' next to the two names runs them again, alternating")
 
 
-def _names(call: Call) -> tuple[str, str] | None:
+def _names(call: CliCall) -> tuple[str, str] | None:
     """The names of the two runs; None where both sides are commands.
 
     Raises:
@@ -141,7 +141,7 @@ def _names(call: Call) -> tuple[str, str] | None:
     return None
 
 
-def _commands(call: Call) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
+def _commands(call: CliCall) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
     """The words of the two commands; None without any.
 
     Raises:
@@ -166,7 +166,7 @@ def _commands(call: Call) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
 
 
 def _turns(
-    call: Call, commands: tuple[tuple[str, ...], tuple[str, ...]], progress: Callable[[int, int, str], None]
+    call: CliCall, commands: tuple[tuple[str, ...], tuple[str, ...]], progress: Callable[[int, int, str], None]
 ) -> Turns:
     """The commands, asked by a variable to print rows; variables for this command's own options are not handed on."""
     from fmha_cli.results.turns import Turns
@@ -181,7 +181,7 @@ def _turns(
     return Turns(commands, environ, tell)
 
 
-def _stored(call: Call, name: str) -> Run:
+def _stored(call: CliCall, name: str) -> KeptRun:
     from fmha_cli.cli.storing import store_of
     from fmha_cli.results.run import load_run
 
@@ -189,7 +189,7 @@ def _stored(call: Call, name: str) -> Run:
     return replace(run, records=_filtered(call, run.records))
 
 
-def _paper(call: Call) -> Paper | None:
+def _paper(call: CliCall) -> Paper | None:
     """The page of ``--html``, after a check that it can be written. Raises EnvironmentProblem: X040, X052."""
     from fmha_cli.cli.paging import Paper
 
@@ -201,7 +201,7 @@ def _paper(call: Call) -> Paper | None:
     return paper
 
 
-def _write(call: Call, paper: Paper, runs: Sequence[Run], document: dict[str, Any]) -> None:
+def _write(call: CliCall, paper: Paper, runs: Sequence[KeptRun], document: dict[str, Any]) -> None:
     from fmha_cli.cli.paging import content_of
 
     title = f"fmha compare: {runs[0].name}, {runs[1].name}"
@@ -209,21 +209,21 @@ def _write(call: Call, paper: Paper, runs: Sequence[Run], document: dict[str, An
     paper.write(call, content_of(call, title, shown, document))
 
 
-def _filtered(call: Call, records: Sequence[Record]) -> tuple[Record, ...]:
+def _filtered(call: CliCall, records: Sequence[Record]) -> tuple[Record, ...]:
     from fmha_cli.results.filtering import filtered
 
     texts = call.settings.many("filter")
     return filtered(records, texts)
 
 
-def _tolerance(call: Call) -> float:
+def _tolerance(call: CliCall) -> float:
     """The tolerance as a share; 0 is one."""
     from fmha_cli.bench.compare import TOLERANCE as USUAL
 
     return call.settings.number("tolerance", USUAL * 100, zero=True) / 100
 
 
-def _alpha(call: Call) -> float:
+def _alpha(call: CliCall) -> float:
     from fmha_cli.bench.ranks import ALPHA as USUAL
 
     alpha = call.settings.number("alpha", USUAL)
@@ -233,7 +233,7 @@ def _alpha(call: Call) -> float:
     return alpha
 
 
-def _fail_on(call: Call) -> tuple[FailOn, ...]:
+def _fail_on(call: CliCall) -> tuple[FailOn, ...]:
     from fmha_cli.results.comparison import FAIL_ON as USUAL
     from fmha_cli.results.comparison import FailOn
 
@@ -251,7 +251,7 @@ def _fail_on(call: Call) -> tuple[FailOn, ...]:
 
 
 COMMANDS = {
-    "compare": Command(
+    "compare": CommandSpec(
         compare,
         options=(*OWN, HTML, STORE),
         arguments=(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from fmha_cli.cli.call import Call
+from fmha_cli.cli.call import CliCall
 from fmha_cli.domain.errors import UsageError
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def compare(
-    call: Call, problem: Problem, selection: Selection, found: Mapping[str, Availability], wanted: Wanted
+    call: CliCall, problem: Problem, selection: Selection, found: Mapping[str, Availability], wanted: Wanted
 ) -> dict[str, Any]:
     """``fmha.why/1``: what differs between the two kernels of ``--why``, and which rules came between them.
 
@@ -30,7 +30,7 @@ def compare(
     from fmha_cli.discovery.wanted import wanted_backends
     from fmha_cli.discovery.why import compared, placed, rule_ids
     from fmha_cli.domain.codec import taken_from, to_json
-    from fmha_cli.report.documents.explain import ComparedKernel, DecidingRule, FieldRow, Why
+    from fmha_cli.report.documents.explain import ComparedKernel, DecidingRule, FieldRow, WhyPage
 
     registry, names = call.registry, call.settings.many("why")
     archs = archs_in_play(wanted_backends(registry, wanted), found, wanted)
@@ -56,7 +56,7 @@ def compare(
         )
 
     rules = registry.rules()
-    document = Why(
+    document = WhyPage(
         problem=problem.to_dict(),
         a=side(a),
         b=side(b),

@@ -14,7 +14,7 @@ from typing import Any
 from fmha_cli.cli.command import Opt
 from fmha_cli.cli.settings import Value
 from fmha_cli.domain.errors import EnvironmentProblem, UsageError
-from fmha_cli.domain.suggest import Kind, suggest
+from fmha_cli.domain.suggest import NameKind, suggest
 
 NAME = "fmha.toml"
 
@@ -100,7 +100,7 @@ def _refuse_unknown(path: Path, keys: Iterable[str], known: Iterable[str], what:
                 code="C002",
                 where=str(path),
                 help=suggest(
-                    key, names, Kind.OPTION, otherwise="`fmha COMMAND --help` lists the options, which are the keys"
+                    key, names, NameKind.OPTION, otherwise="`fmha COMMAND --help` lists the options, which are the keys"
                 ),
             )
 

@@ -7,8 +7,8 @@ from contextlib import suppress
 from functools import partial
 from time import perf_counter_ns
 
-from fmha_cli.cli.call import Call
-from fmha_cli.cli.command import Argument, Command
+from fmha_cli.cli.call import CliCall
+from fmha_cli.cli.command import Argument, CommandSpec
 from fmha_cli.cli.options import BUILDING, CACHE_DIR, ROWS, TIMEOUT
 from fmha_cli.domain.device import Availability, State, huge_pages
 from fmha_cli.domain.errors import ExitCode, FmhaError, UsageError
@@ -21,7 +21,7 @@ TINY = ("--heads", "2", "--seqlen", "64", "--hdim", "64", "--causal")
 DTYPES = ("fp16", "bf16", "fp32")
 
 
-def doctor(call: Call) -> int:
+def doctor(call: CliCall) -> int:
     """Exit 4 only if something that was named is broken."""
     from fmha_cli.report.documents.installation import doctor_document, doctor_view
     from fmha_cli.report.parts import environment
@@ -45,7 +45,7 @@ def doctor(call: Call) -> int:
     return int(ExitCode.ENVIRONMENT if broken else ExitCode.OK)
 
 
-def _checks(call: Call, found: dict[str, Availability], named: Collection[str]) -> Iterator[DoctorCheck]:
+def _checks(call: CliCall, found: dict[str, Availability], named: Collection[str]) -> Iterator[DoctorCheck]:
     """Every check; only a named part fails if it is not here."""
     from fmha_cli.cli.asked import surroundings_of
     from fmha_cli.run.probing import probe_backends
@@ -69,7 +69,7 @@ def checkers_of(backends: Iterable[object]) -> tuple[Checker, ...]:
     return tuple(dict.fromkeys(c for backend in backends if isinstance(backend, Doctored) for c in backend.checkers()))
 
 
-def _configuration(call: Call) -> Iterator[DoctorCheck]:
+def _configuration(call: CliCall) -> Iterator[DoctorCheck]:
     """The files in use, strongest first, and the variables."""
     from fmha_cli.cli.app import known_options
     from fmha_cli.cli.variables import PREFIX, strange_variables
@@ -93,7 +93,7 @@ def _cache(here: Surroundings) -> str:
     return f"safe, {counted(stats.entries, 'entry')}, {size(stats.total_bytes)}"
 
 
-def _processor(call: Call, here: Surroundings) -> Iterator[DoctorCheck]:
+def _processor(call: CliCall, here: Surroundings) -> Iterator[DoctorCheck]:
     """The processor, its known facts, and the values that were measured because no fact has them."""
     from fmha_cli.bench.settings import every_kept
     from fmha_cli.domain.kernel import parse_kernel
@@ -119,7 +119,7 @@ def _value(value: object) -> str:
     return " ".join(f"{name} {part}" for name, part in value.items()) if isinstance(value, dict) else str(value)
 
 
-def _plugins(call: Call) -> Iterator[DoctorCheck]:
+def _plugins(call: CliCall) -> Iterator[DoctorCheck]:
     from fmha_cli.cli.listing import plugin_rows
 
     for row in plugin_rows(call.registry):
@@ -130,7 +130,7 @@ def _plugins(call: Call) -> Iterator[DoctorCheck]:
             yield _ok("plugin", row.name, f"{row.distribution} {row.version}")
 
 
-def _emulators(call: Call) -> Iterator[DoctorCheck]:
+def _emulators(call: CliCall) -> Iterator[DoctorCheck]:
     """Whether each emulator has what it needs. Nothing is built, because that takes minutes."""
     for name, emulator in call.registry.emulators.items():
         probed = emulator.probe()
@@ -139,13 +139,13 @@ def _emulators(call: Call) -> Iterator[DoctorCheck]:
         yield _unusable("emulator", name, probed, CheckState.FAILED) or _ok("emulator", name, what)
 
 
-def _backend(call: Call, name: str, probed: Availability, *, named: bool) -> DoctorCheck:
+def _backend(call: CliCall, name: str, probed: Availability, *, named: bool) -> DoctorCheck:
     """A backend with a device here builds, runs and checks a tiny kernel."""
     state = CheckState.FAILED if named or probed.state is State.BROKEN else CheckState.SKIPPED
     return _unusable("backend", name, probed, state) or _tried("backend", name, lambda: _tiny(call, name))
 
 
-def _tiny(call: Call, name: str) -> str:
+def _tiny(call: CliCall, name: str) -> str:
     """Run the tiny problem, and return the result in one line. Raises FmhaError: every dtype is refused, or the row did
     not pass."""
     from fmha_cli.domain.errors import KernelFailure, UnsupportedError
@@ -195,7 +195,7 @@ def _tried(name: str, subject: str, act: Callable[[], str]) -> DoctorCheck:
 
 
 COMMANDS = {
-    "doctor": Command(
+    "doctor": CommandSpec(
         doctor,
         options=(TIMEOUT, *BUILDING, CACHE_DIR, *ROWS),
         documents=("doctor",),

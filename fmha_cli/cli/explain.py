@@ -7,8 +7,8 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from fmha_cli.cli.call import Call
-from fmha_cli.cli.command import Argument, Command, Opt
+from fmha_cli.cli.call import CliCall
+from fmha_cli.cli.command import Argument, CommandSpec, Opt
 from fmha_cli.cli.options import BUILDING, CACHE_DIR, FILES, KEPT, REVISIONS, ROOM, ROWS, SELECT, TABLE, THREADS
 from fmha_cli.cli.settings import FLAG
 from fmha_cli.domain.errors import ExitCode, UsageError
@@ -16,7 +16,7 @@ from fmha_cli.domain.flags import FlagKind
 from fmha_cli.report.form import Format
 
 if TYPE_CHECKING:
-    from fmha_cli.cli.points import Point
+    from fmha_cli.cli.points import ProblemPoint
     from fmha_cli.discovery.preference import Preference
     from fmha_cli.discovery.registry import Registry
     from fmha_cli.discovery.select import Selection
@@ -46,7 +46,7 @@ LIMIT = Opt(
 ALL = Opt("all", FlagKind.SWITCH, "Every candidate in the table", panel="Output")
 
 
-def explain(call: Call) -> None:
+def explain(call: CliCall) -> None:
     """Exits 0 whenever it could answer, even if nothing serves the problem or a rule refuses the named kernel."""
     code = call.argument("rule")
     if code is not None or call.settings.on("rules"):
@@ -142,7 +142,7 @@ def _fuller(registry: Registry, arch: str) -> str | None:
     )
 
 
-def _refuse_problem(call: Call, asked: str) -> None:
+def _refuse_problem(call: CliCall, asked: str) -> None:
     """Refuse flags of a problem together with the page of a rule. Those of variables and files are for other calls.
 
     Raises:
@@ -157,7 +157,7 @@ def _refuse_problem(call: Call, asked: str) -> None:
 
 
 def _advice(
-    call: Call, problem: Problem, request: Request, selection: Selection, found: Mapping[str, Availability]
+    call: CliCall, problem: Problem, request: Request, selection: Selection, found: Mapping[str, Availability]
 ) -> Advice | None:
     """What was tuned for a problem in hot caches, as ``run`` has them."""
     from fmha_cli.bench.roofline import CacheState
@@ -185,7 +185,7 @@ def _tuned_row(advice: Advice | None) -> TunedRow | None:
     )
 
 
-def choices_of(call: Call, points: Sequence[Point]) -> dict[str, Any]:
+def choices_of(call: CliCall, points: Sequence[ProblemPoint]) -> dict[str, Any]:
     """The rows that ``bench`` would run for several backends or the layers of a model, with the kernel or the reasons of each."""
     from fmha_cli.cli.asked import found_by, request_of
     from fmha_cli.domain.codec import to_json
@@ -228,7 +228,7 @@ def order_of(asked: Iterable[str], preference: Preference) -> tuple[PreferredRow
     )
 
 
-def plan(call: Call) -> int:
+def plan(call: CliCall) -> int:
     """Exits 3 when nothing serves the problem."""
     from fmha_cli.cli.asked import request_of, selection_of
     from fmha_cli.cli.points import one_problem
@@ -248,7 +248,7 @@ def plan(call: Call) -> int:
 
 
 COMMANDS = {
-    "explain": Command(
+    "explain": CommandSpec(
         explain,
         options=(
             *ROOM,
@@ -270,5 +270,5 @@ COMMANDS = {
         "against them, nearest first, and the smallest change that would work. Of a sweep with several backends, and of a model, it "
         "shows the rows that bench would run. Exits 0 whenever it could answer.",
     ),
-    "plan": Command(plan, options=(*ROOM, *REVISIONS, *FILES[:4], CACHE_DIR, *ROWS)),
+    "plan": CommandSpec(plan, options=(*ROOM, *REVISIONS, *FILES[:4], CACHE_DIR, *ROWS)),
 }

@@ -12,7 +12,7 @@ from fmha_cli.cli.console import Console
 from fmha_cli.cli.output import Output
 from fmha_cli.cli.table import COMMANDS
 from fmha_cli.domain.errors import EnvironmentProblem, ExitCode, FmhaError, UsageError
-from fmha_cli.domain.suggest import Kind, near_names, note_on
+from fmha_cli.domain.suggest import NameKind, near_names, note_on
 from fmha_cli.report.form import Format
 
 _READ_TOO = "E038"
@@ -28,8 +28,8 @@ def from_typer(error: Any, command: str | None) -> FmhaError:
         shown = [p for p in context.command.get_params(context) if not getattr(p, "hidden", False)]
         flags = {opt.removeprefix("--"): opt for param in shown for opt in param.opts if opt.startswith("--")}
         word = str(name).lstrip("-")
-        near = [flags[flag] for flag in near_names(word, flags, Kind.OPTION)]
-        others = note_on(word, flags, Kind.OPTION) or f"`{path} --help` lists them"
+        near = [flags[flag] for flag in near_names(word, flags, NameKind.OPTION)]
+        others = note_on(word, flags, NameKind.OPTION) or f"`{path} --help` lists them"
         help = f"did you mean {' or '.join(near)}?" if near else others
         return UsageError(f"{path}: no such option {name}", code="E001", where=name, help=help)
     if context is not None and hasattr(context.command, "list_commands") and context.args == []:
@@ -45,7 +45,7 @@ def report(error: FmhaError, console: Console, output: Output | None, command: s
     code = error.exit_code
     if output is not None and output.form is Format.JSON and code not in (ExitCode.INTERNAL, ExitCode.INTERRUPTED):
         from fmha_cli.domain.codec import to_json
-        from fmha_cli.report.documents.pages import Failure
+        from fmha_cli.report.documents.pages import FailurePage
         from fmha_cli.report.documents.report import report_document
         from fmha_cli.report.parts import ErrorRow
 
@@ -55,7 +55,7 @@ def report(error: FmhaError, console: Console, output: Output | None, command: s
 
             document = report_document([], environment({}), error)
         else:
-            document = to_json(Failure(error=ErrorRow.of(error)))
+            document = to_json(FailurePage(error=ErrorRow.of(error)))
         stdout = Output(Format.JSON, None, color=False)
         for place in (stdout,) if error.code == _READ_TOO else (output, stdout):  # stdout, if the file of -o failed
             try:

@@ -8,8 +8,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from fmha_cli.cli.build import WEIGHT
-from fmha_cli.cli.call import Call
-from fmha_cli.cli.command import Argument, Command, Opt
+from fmha_cli.cli.call import CliCall
+from fmha_cli.cli.command import Argument, CommandSpec, Opt
 from fmha_cli.cli.kernels import SELECTING, named_kernel, selected_kernels
 from fmha_cli.cli.options import (
     BUILDING,
@@ -70,7 +70,7 @@ _PLACING = {option.key for option in (*MODELS, CHOOSING[2])}
 """What chooses a kernel in addition to the flags of a problem: a model and the device."""
 
 
-def inspect(call: Call) -> int:
+def inspect(call: CliCall) -> int:
     """Show what built kernels need. Kernels that are not in the cache are built."""
     if call.settings.on("executed"):
         _require_alone(call)
@@ -89,7 +89,7 @@ def inspect(call: Call) -> int:
     return int(ExitCode.OK)
 
 
-def _chooses(call: Call, pair: tuple[str, ...]) -> bool:
+def _chooses(call: CliCall, pair: tuple[str, ...]) -> bool:
     """Whether a problem says which kernel is meant, because nothing else does. The refusal covers what only a run
     needs.
     """
@@ -99,7 +99,7 @@ def _chooses(call: Call, pair: tuple[str, ...]) -> bool:
     return not otherwise and bool(given & {*BY_KEY, "model"}) and given <= {*BY_KEY, *_PLACING} and not selection
 
 
-def _chosen(call: Call) -> KernelSpec:
+def _chosen(call: CliCall) -> KernelSpec:
     """The main kernel that ``run`` would take for the problem.
 
     Raises:
@@ -112,7 +112,7 @@ def _chosen(call: Call) -> KernelSpec:
     return best.kernel
 
 
-def _require_alone(call: Call) -> None:
+def _require_alone(call: CliCall) -> None:
     """A problem is executed by the kernel that is named, or the best one. Raises UsageError: E002, an option is given
     that shows kernels as they were built."""
     revisions = [option.key for option in REVISIONS]
@@ -123,12 +123,12 @@ def _require_alone(call: Call) -> None:
         raise UsageError(what, code="E002", where="--executed")
 
 
-def _given(call: Call, key: str) -> bool:
+def _given(call: CliCall, key: str) -> bool:
     value = call.settings.values.get(key)
     return value is not None and value.source == FLAG and value.value is not False
 
 
-def _require_one(call: Call, pair: tuple[str, ...], compilers: tuple[str, ...]) -> None:
+def _require_one(call: CliCall, pair: tuple[str, ...], compilers: tuple[str, ...]) -> None:
     """One of KERNEL, --all and --diff; not more compilers than can be compared. Raises UsageError: E002."""
     asked = {"KERNEL": bool(call.argument("kernel")), "--all": call.settings.on("all"), "--diff": bool(pair)}
     named = [name for name, given in asked.items() if given]
@@ -153,7 +153,7 @@ def _require_one(call: Call, pair: tuple[str, ...], compilers: tuple[str, ...]) 
         raise UsageError(what, code="E002", where=f"--{chosen[0]}", help="add --all")
 
 
-def _all(call: Call) -> int:
+def _all(call: CliCall) -> int:
     from fmha_cli.domain.plan import Stage
     from fmha_cli.report.documents.inspections import inspection_row, inspections_document
     from fmha_cli.run.builds import build_stages
@@ -180,13 +180,13 @@ def _all(call: Call) -> int:
     return int(worst)
 
 
-def _side_by_side(call: Call, names: Sequence[str], compilers: tuple[str | None, ...]) -> int:
+def _side_by_side(call: CliCall, names: Sequence[str], compilers: tuple[str | None, ...]) -> int:
     from fmha_cli.report.documents.differences import differences_document
-    from fmha_cli.run.sides import Side, context_at
+    from fmha_cli.run.sides import NamedKernel, context_at
 
     contexts = [_context(call, *filter(None, [compilers[0]])), _context(call, *filter(None, [compilers[-1]]))]
     found = []
-    for side, context in zip((Side.parse(text, "--diff") for text in names), contexts, strict=True):
+    for side, context in zip((NamedKernel.parse(text, "--diff") for text in names), contexts, strict=True):
         kernel = named_kernel(call, side.kernel)
         here = context_at(call.registry, context, kernel.backend, side.home, "--diff")
         found.append(_inspected(call, kernel, _built(call, kernel, here)))
@@ -194,7 +194,7 @@ def _side_by_side(call: Call, names: Sequence[str], compilers: tuple[str | None,
     return int(ExitCode.OK)
 
 
-def _executed(call: Call) -> int:
+def _executed(call: CliCall) -> int:
     """Run the problem once, as ``fmha run`` does, and print its counts next to what it needs.
 
     Raises:
@@ -228,7 +228,7 @@ def _nothing(record: Record) -> FmhaError:
     return kind(f"nothing was executed: {record.verdict.value}", code="Z006", why=why, help=record.repro)
 
 
-def _context(call: Call, compiler: str | None = None) -> BuildContext:
+def _context(call: CliCall, compiler: str | None = None) -> BuildContext:
     from fmha_cli.cli.asked import request_of
     from fmha_cli.run.builds import build_context
 
@@ -236,13 +236,13 @@ def _context(call: Call, compiler: str | None = None) -> BuildContext:
     return context if compiler is None else replace(context, options={**context.options, "compiler": compiler})
 
 
-def _built(call: Call, kernel: KernelSpec, context: BuildContext) -> Artifact:
+def _built(call: CliCall, kernel: KernelSpec, context: BuildContext) -> Artifact:
     from fmha_cli.domain.plan import Stage
 
     return call.registry.backend(kernel.backend).build(Stage(kernel), context)
 
 
-def _inspected(call: Call, kernel: KernelSpec, artifact: Artifact) -> dict[str, Any]:
+def _inspected(call: CliCall, kernel: KernelSpec, artifact: Artifact) -> dict[str, Any]:
     from fmha_cli.report.documents.inspect import inspect_document
 
     backend = call.registry.backend(kernel.backend)
@@ -250,7 +250,7 @@ def _inspected(call: Call, kernel: KernelSpec, artifact: Artifact) -> dict[str, 
 
 
 COMMANDS = {
-    "inspect": Command(
+    "inspect": CommandSpec(
         inspect,
         options=(
             *(*SELECTING, ALL, DIFF, COMPILER, EXECUTED, *_EXECUTING, TIMEOUT),

@@ -7,8 +7,8 @@ from fnmatch import fnmatchcase
 from functools import cache, partial
 from typing import TYPE_CHECKING
 
-from fmha_cli.cli.call import Call
-from fmha_cli.cli.command import Command, Opt
+from fmha_cli.cli.call import CliCall
+from fmha_cli.cli.command import CommandSpec, Opt
 from fmha_cli.cli.options import ARCH, BACKEND, FILTER, PROFILE, REVISIONS, ROWS
 from fmha_cli.discovery.builtins import revision_option
 from fmha_cli.discovery.filters import Filter, parse_filter
@@ -18,7 +18,7 @@ from fmha_cli.domain.errors import EmptySelection, UsageError
 from fmha_cli.domain.flags import FlagKind
 from fmha_cli.domain.kernel import Family, KernelSpec
 from fmha_cli.domain.protocols import Backend, Catalogued, Counting, Profiled
-from fmha_cli.domain.suggest import Kind, suggest
+from fmha_cli.domain.suggest import NameKind, suggest
 from fmha_cli.domain.tuning import Varied
 from fmha_cli.report.form import Format
 
@@ -38,7 +38,7 @@ SELECTING = (ARCH, BACKEND, FAMILY, DTYPE, PROFILE, *REVISIONS, FILTER)
 LISTING = (*SELECTING, TUNING)
 
 
-def selected_kernels(call: Call) -> Iterator[KernelSpec]:
+def selected_kernels(call: CliCall) -> Iterator[KernelSpec]:
     """The kernels that the options select, lazily, in the backends' own order.
 
     Kernels that cannot be built are included if a profile holds them, or if ``--arch`` has no others.
@@ -72,7 +72,7 @@ def selected_kernels(call: Call) -> Iterator[KernelSpec]:
     )
 
 
-def number_selected(call: Call) -> int:
+def number_selected(call: CliCall) -> int:
     """The number of kernels that the options select. Backends that can count make no kernels for it.
 
     Raises:
@@ -85,7 +85,7 @@ def number_selected(call: Call) -> int:
     return total or sum(1 for _ in selected_kernels(call))  # which says why there are none
 
 
-def _number(call: Call, backend: Backend, arch: ArchSpec, families: tuple[Family, ...]) -> int:
+def _number(call: CliCall, backend: Backend, arch: ArchSpec, families: tuple[Family, ...]) -> int:
     if not isinstance(backend, Counting):
         return sum(1 for kernel in backend.kernels(arch) if kernel.family in families)
     try:
@@ -94,7 +94,7 @@ def _number(call: Call, backend: Backend, arch: ArchSpec, families: tuple[Family
         return 0
 
 
-def _filter(call: Call, profiles: Sequence[Profile] = ()) -> Filter:
+def _filter(call: CliCall, profiles: Sequence[Profile] = ()) -> Filter:
     settings = call.settings
     terms = [f"{key}:{glob}" for key in ("family", "dtype") for glob in _globs_of(call, key)]
     own = [term for profile in profiles for term in profile.terms()]
@@ -102,13 +102,13 @@ def _filter(call: Call, profiles: Sequence[Profile] = ()) -> Filter:
     return parse_filter([*own, *terms, *settings.many("filter")], algorithms)
 
 
-def _globs_of(call: Call, key: str) -> list[str]:
+def _globs_of(call: CliCall, key: str) -> list[str]:
     """The globs of ``--family`` or ``--dtype``. Unlike those of ``--filter``, each must match a name that exists.
 
     Raises:
         UsageError: E008, it matches none.
     """
-    names, kind = (list(Family), None) if key == "family" else (list(DType), Kind.DTYPE)
+    names, kind = (list(Family), None) if key == "family" else (list(DType), NameKind.DTYPE)
     globs = [glob for glob in (call.settings.text(key) or "").split(",") if glob]
     for glob in globs:
         if not any(fnmatchcase(name, glob) for name in names):
@@ -117,7 +117,7 @@ def _globs_of(call: Call, key: str) -> list[str]:
     return globs
 
 
-def _profiles(call: Call) -> tuple[Profile, ...]:
+def _profiles(call: CliCall) -> tuple[Profile, ...]:
     """The profiles that ``--profile`` names: that of ``--backend``, else those of all backends with that name."""
     name = call.settings.text("profile")
     if name is None:
@@ -128,7 +128,7 @@ def _profiles(call: Call) -> tuple[Profile, ...]:
 
 
 def _kernels(
-    call: Call, profiles: Sequence[Profile], filter_: Filter, missing: list[EmptySelection]
+    call: CliCall, profiles: Sequence[Profile], filter_: Filter, missing: list[EmptySelection]
 ) -> Iterator[KernelSpec]:
     """The backends' kernels before any filter. ``missing`` collects the errors of backends that offer nothing."""
     families = tuple(map(Family, filter_.first_values("family", list(Family), after=("backend",))))
@@ -152,7 +152,7 @@ def _kernels(
         yield from listed
 
 
-def _unbuildable(call: Call, profiles: Sequence[Profile]) -> Iterator[KernelSpec]:
+def _unbuildable(call: CliCall, profiles: Sequence[Profile]) -> Iterator[KernelSpec]:
     """The kernels in the profiles of a backend for ``--arch``; none if the user asks for one of those profiles."""
     from fmha_cli.discovery.profiles import profiles as every_profile
 
@@ -163,7 +163,7 @@ def _unbuildable(call: Call, profiles: Sequence[Profile]) -> Iterator[KernelSpec
             yield from dict.fromkeys(kernel for name in own for kernel in backend.profile_kernels(arch, name))
 
 
-def _places(call: Call, profiles: Sequence[Profile] = ()) -> Iterator[tuple[Backend, ArchSpec]]:
+def _places(call: CliCall, profiles: Sequence[Profile] = ()) -> Iterator[tuple[Backend, ArchSpec]]:
     """The requested backends, each with the requested architectures that it has kernels for."""
     arch, name, registry = call.settings.text("arch"), call.settings.text("backend"), call.registry
     archs = registry.arch_names() if arch is None else (registry.arch(arch).name,)
@@ -173,13 +173,13 @@ def _places(call: Call, profiles: Sequence[Profile] = ()) -> Iterator[tuple[Back
     return ((backend, registry.arch(found)) for found in archs for backend in backends if found in backend.archs())
 
 
-def _revision(call: Call, backend: Backend) -> str | None:
+def _revision(call: CliCall, backend: Backend) -> str | None:
     """The revision of a backend's source that its option requests."""
     option = revision_option(backend.name)
     return None if option is None else call.settings.text(option.key)
 
 
-def refuser(call: Call) -> Callable[[KernelSpec], tuple[Reason, ...]]:
+def refuser(call: CliCall) -> Callable[[KernelSpec], tuple[Reason, ...]]:
     """The function that returns why a selected kernel cannot be built; empty for one that can. All can where neither a
     profile of the backend is asked for nor the architecture has none that can."""
     asked, registry = {profile.backend for profile in _profiles(call)}, call.registry
@@ -195,7 +195,7 @@ def refuser(call: Call) -> Callable[[KernelSpec], tuple[Reason, ...]]:
     return reasons
 
 
-def named_kernel(call: Call, text: str | None = None) -> KernelSpec:
+def named_kernel(call: CliCall, text: str | None = None) -> KernelSpec:
     """The kernel that ``text`` names (by default the argument ``kernel``), among all backends and ``--arch``.
 
     Raises:
@@ -211,7 +211,7 @@ def named_kernel(call: Call, text: str | None = None) -> KernelSpec:
     return kernel
 
 
-def list_kernels(call: Call) -> None:
+def list_kernels(call: CliCall) -> None:
     """Every selected kernel; needs no device, sources or compiler."""
     if call.settings.on("count"):
         _print_number(call, number_selected(call))
@@ -228,7 +228,7 @@ def list_kernels(call: Call) -> None:
     call.output.document(kernels_document(arch, entries))
 
 
-def _print_number(call: Call, number: int) -> None:
+def _print_number(call: CliCall, number: int) -> None:
     if call.output.form is Format.TABLE:
         call.output.text(str(number))
         return
@@ -238,7 +238,7 @@ def _print_number(call: Call, number: int) -> None:
 
 
 COMMANDS = {
-    "list-kernels": Command(
+    "list-kernels": CommandSpec(
         list_kernels,
         options=(*LISTING, COUNT, *ROWS),
         detail="Without --arch, the kernels of every architecture. On a terminal more than 100 kernels are summed up by "

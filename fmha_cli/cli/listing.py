@@ -8,8 +8,8 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
-from fmha_cli.cli.call import Call
-from fmha_cli.cli.command import Argument, Command, CommandSet, Opt
+from fmha_cli.cli.call import CliCall
+from fmha_cli.cli.command import Argument, CommandSet, CommandSpec, Opt
 from fmha_cli.cli.options import BACKEND, DOCUMENT, ROWS
 from fmha_cli.domain.flags import FlagKind
 from fmha_cli.report.form import Format
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 DIR = Opt("dir", FlagKind.FILE, "The folder in which the plugin's folder is made [default: .]", metavar="DIR")
 
 
-def devices(call: Call) -> None:
+def devices(call: CliCall) -> None:
     """Every device of every backend, the emulated ones last, and why the others have none."""
     from fmha_cli.cli.asked import found_by
     from fmha_cli.discovery.emulated_devices import emulated_devices, runs_on
@@ -70,7 +70,7 @@ def plugin_rows(registry: Registry) -> Iterator[PluginRow]:
         yield PluginRow(name=name, builtin=name in BUILTINS, faults=tuple(found))
 
 
-def plugins(call: Call) -> None:
+def plugins(call: CliCall) -> None:
     """Every plugin; a broken one is named and breaks nothing else."""
     from fmha_cli.domain.codec import to_json
     from fmha_cli.report.documents.installation import Plugins
@@ -78,7 +78,7 @@ def plugins(call: Call) -> None:
     call.output.document(to_json(Plugins(plugins=tuple(plugin_rows(call.registry)))))
 
 
-def new_plugin(call: Call) -> None:
+def new_plugin(call: CliCall) -> None:
     """Write a backend that passes its conformance tests, with the names filled in."""
     import shlex
     from pathlib import Path
@@ -95,7 +95,7 @@ def new_plugin(call: Call) -> None:
     )
 
 
-def archs(call: Call) -> None:
+def archs(call: CliCall) -> None:
     """Every architecture, or one, with its facts."""
     from fmha_cli.report.documents.installation import archs_document
 
@@ -129,7 +129,7 @@ def _later_revisions(registry: Registry, names: Sequence[str]) -> Iterator[str]:
                 yield f"{', '.join(found[revision])}: {backend.name} has no kernels by default, and some with --{option.name} {revision}"
 
 
-def profiles(call: Call) -> None:
+def profiles(call: CliCall) -> None:
     """The named sets of kernels that ``--profile`` takes."""
     from fmha_cli.discovery import profiles as domain
     from fmha_cli.domain.codec import taken_from, to_json
@@ -139,7 +139,7 @@ def profiles(call: Call) -> None:
     call.output.document(to_json(Profiles(profiles=tuple(rows))))
 
 
-def models(call: Call) -> None:
+def models(call: CliCall) -> None:
     """Every preset, or one model with its facts; a path is that of a configuration."""
     from fmha_cli.discovery.models import presets, wanted_model
     from fmha_cli.report.documents.models import models_document
@@ -154,7 +154,7 @@ def models(call: Call) -> None:
     call.output.document(models_document((wanted.model,)))
 
 
-def schema(call: Call) -> None:
+def schema(call: CliCall) -> None:
     """Print one schema, or the names of all."""
     from fmha_cli.domain.codec import to_json
     from fmha_cli.report.document import names
@@ -171,7 +171,7 @@ def schema(call: Call) -> None:
 
 
 COMMANDS = {
-    "devices": Command(
+    "devices": CommandSpec(
         devices,
         options=(BACKEND, *ROWS),
         detail="An emulated device (emu:ARCH) runs kernels on the CPU, instruction by instruction. It is used only if "
@@ -179,10 +179,10 @@ COMMANDS = {
     ),
     "plugins": CommandSet(
         {
-            "list": ("List what is installed, and what is wrong with it", Command(plugins, options=ROWS)),
+            "list": ("List what is installed, and what is wrong with it", CommandSpec(plugins, options=ROWS)),
             "new": (
                 "Write a new backend that passes its conformance tests",
-                Command(
+                CommandSpec(
                     new_plugin,
                     options=(DIR,),
                     arguments=(Argument("name", "Name of the backend", required=True),),
@@ -193,17 +193,17 @@ COMMANDS = {
         },
         alone="list",
     ),
-    "archs": Command(
+    "archs": CommandSpec(
         archs, options=ROWS, arguments=(Argument("arch", "One architecture [default: all]", complete="archs"),)
     ),
-    "profiles": Command(profiles, options=ROWS),
-    "models": Command(
+    "profiles": CommandSpec(profiles, options=ROWS),
+    "models": CommandSpec(
         models,
         options=ROWS,
         arguments=(Argument("model", "A preset, or a config.json [default: all presets]", complete="models"),),
         detail="--model NAME takes the place of the problem flags in run, validate, bench, explain, plan, build and inspect.",
     ),
-    "schema": Command(
+    "schema": CommandSpec(
         schema,
         options=DOCUMENT,
         arguments=(Argument("name", "Name of the schema; without it, the names are printed", complete="schemas"),),

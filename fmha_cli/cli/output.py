@@ -16,7 +16,7 @@ from fmha_cli.report.escaping import escaped, printable
 from fmha_cli.report.form import Format
 
 if TYPE_CHECKING:
-    from fmha_cli.report.shape import Shape
+    from fmha_cli.report.shape import TableShape
     from fmha_cli.report.table import Table
 
 
@@ -44,7 +44,7 @@ class Output:
         path: Path | None,
         *,
         color: bool,
-        shape: Shape | None = None,
+        shape: TableShape | None = None,
         room: Callable[[], AbstractContextManager[None]] = nullcontext,
         say: Callable[[str], None] = lambda text: None,
     ) -> None:

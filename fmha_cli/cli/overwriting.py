@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from fmha_cli.cli.call import Call
+from fmha_cli.cli.call import CliCall
 
 _WRITTEN = ("output", "html", "parquet", "jsonl", "csv", "out")
 _READ = ("baseline", "problems", "shapes", "from", "compare", "store")
 
 
-def refuse_overwriting_inputs(call: Call) -> None:
+def refuse_overwriting_inputs(call: CliCall) -> None:
     """Refuse an output whose file is read by any other option or argument, by whatever name or link.
 
     Raises:

@@ -6,7 +6,7 @@ import json
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
-from fmha_cli.cli.call import Call
+from fmha_cli.cli.call import CliCall
 from fmha_cli.domain.errors import EmptySelection, UsageError
 from fmha_cli.domain.suggest import suggest
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from fmha_cli.report.documents.pages import RulePage
 
 
-def page(call: Call, code: str) -> None:
+def page(call: CliCall, code: str) -> None:
     """Print the page of a rule or error.
 
     Raises:
@@ -69,7 +69,7 @@ def all_pages(registry: Registry) -> dict[str, RulePage]:
     return dict(sorted(found.items()))
 
 
-def rulebook(call: Call, start: str) -> dict[str, Any]:
+def rulebook(call: CliCall, start: str) -> dict[str, Any]:
     """``fmha.rulebook/1``: every page whose id begins with some letters and digits.
 
     Raises:

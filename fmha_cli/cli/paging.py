@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fmha_cli.cli.call import Call
+from fmha_cli.cli.call import CliCall
 from fmha_cli.cli.storing import store_of
 from fmha_cli.domain.quantities import size
 
 if TYPE_CHECKING:
-    from fmha_cli.pages.content import Content
+    from fmha_cli.pages.content import PageContent
     from fmha_cli.report.documents.compare import Row
-    from fmha_cli.results.run import Run
+    from fmha_cli.results.run import KeptRun
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Paper:
             check_libraries("--svg")
             check_folder(self.svg, "--svg")
 
-    def write(self, call: Call, content: Content) -> None:
+    def write(self, call: CliCall, content: PageContent) -> None:
         """Write the page and the files, and say so.
 
         Raises:
@@ -83,7 +83,7 @@ class Paper:
             raise refused("--svg", self.svg, fault) from fault
 
 
-def content_of(call: Call, title: str, runs: Sequence[Run], comparison: Row | None = None) -> Content:
+def content_of(call: CliCall, title: str, runs: Sequence[KeptRun], comparison: Row | None = None) -> PageContent:
     """The content of a page about some runs; earlier runs of their points come from the store."""
     from fmha_cli.pages.gathering import gathered
 

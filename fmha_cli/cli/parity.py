@@ -7,8 +7,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fmha_cli.cli.call import Call
-from fmha_cli.cli.command import Command, Opt
+from fmha_cli.cli.call import CliCall
+from fmha_cli.cli.command import CommandSpec, Opt
 from fmha_cli.cli.options import CHOOSING, EMULATING, FILL_SEED, FILTER, RUNNING, TABLE
 from fmha_cli.discovery.builtins import compared
 from fmha_cli.domain.device import is_emulated
@@ -16,10 +16,10 @@ from fmha_cli.domain.errors import ExitCode, UsageError
 from fmha_cli.domain.flags import FlagKind
 
 if TYPE_CHECKING:
-    from fmha_cli.domain.counterpart import Binaries, Case, Counterpart
-    from fmha_cli.parity.compare import Row
+    from fmha_cli.domain.counterpart import Binaries, Counterpart, UpstreamCase
+    from fmha_cli.parity.compare import ComparedCase
     from fmha_cli.parity.suite import Suite
-    from fmha_cli.report.documents.parity import Outcome
+    from fmha_cli.report.documents.parity import ParityOutcome
     from fmha_cli.run.request import Request
 
 _S, _T, _F, _B = FlagKind.SIZE, FlagKind.TEXT, FlagKind.FILE, FlagKind.SWITCH
@@ -47,7 +47,7 @@ FEW = 100
 """At most this many cases are timed by default, because 7 rounds of one case take some seconds."""
 
 
-def parity(call: Call) -> int:
+def parity(call: CliCall) -> int:
     """Every case of the suite on both sides; one row each, also after Ctrl-C."""
     from fmha_cli.cli.asked import one_backend, request_of
     from fmha_cli.parity.choosing import chosen, terms_of
@@ -86,9 +86,9 @@ def parity(call: Call) -> int:
 
     rows: list[dict[str, Any]] = []
 
-    seen: list[Outcome] = []
+    seen: list[ParityOutcome] = []
 
-    def on_row(row: Row) -> None:
+    def on_row(row: ComparedCase) -> None:
         seen.append(row.outcome)
         if call.output.streams:
             call.output.row(row_dict(row))
@@ -110,7 +110,7 @@ def parity(call: Call) -> int:
     return int(exit_code_of(done.outcomes, interrupted=done.interrupted))
 
 
-def _upstream(call: Call) -> Counterpart:
+def _upstream(call: CliCall) -> Counterpart:
     """The programs of the named backend, or of the default one if that has none (``--backend cpu``)."""
     from fmha_cli.domain.counterpart import Comparable
 
@@ -120,7 +120,7 @@ def _upstream(call: Call) -> Counterpart:
     return backend.counterpart()
 
 
-def listed(call: Call, suite: Suite, cases: list[Case], upstream: Counterpart) -> int:
+def listed(call: CliCall, suite: Suite, cases: list[UpstreamCase], upstream: Counterpart) -> int:
     """The cases with what each side would be given."""
     from fmha_cli.parity.document import listed_dict, parity_document
     from fmha_cli.report.parts import environment
@@ -130,7 +130,7 @@ def listed(call: Call, suite: Suite, cases: list[Case], upstream: Counterpart) -
     return int(ExitCode.OK)
 
 
-def _binaries(call: Call, cases: list[Case], upstream: Counterpart, request: Request) -> Binaries:
+def _binaries(call: CliCall, cases: list[UpstreamCase], upstream: Counterpart, request: Request) -> Binaries:
     """The programs of ``--upstream-bin``, or those built for the kernels that the cases need."""
     from fmha_cli.parity.making import make_programs
     from fmha_cli.parity.programs import find_binaries
@@ -150,7 +150,7 @@ def _binaries(call: Call, cases: list[Case], upstream: Counterpart, request: Req
     return find_binaries(Path(folder), upstream.binaries)
 
 
-def _say_missing(call: Call, binaries: Binaries, cases: list[Case]) -> None:
+def _say_missing(call: CliCall, binaries: Binaries, cases: list[UpstreamCase]) -> None:
     """Report every missing program that a case needed: such a case is not an agreement."""
     from fmha_cli.domain.errors import EnvironmentProblem
 
@@ -164,7 +164,7 @@ def _say_missing(call: Call, binaries: Binaries, cases: list[Case]) -> None:
 
 
 COMMANDS = {
-    "parity": Command(
+    "parity": CommandSpec(
         parity,
         options=(
             *(

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from fmha_cli.cli.call import Call
+from fmha_cli.cli.call import CliCall
 from fmha_cli.cli.options import EXCLUDES, MODELS
 from fmha_cli.discovery.sweep import Dropped, Raw, Sweep, expand, nothing_left, resolve_point
 from fmha_cli.domain.errors import EmptySelection, ImpossibleProblem, UsageError
@@ -27,30 +27,30 @@ Asked = Sequence[Sequence[tuple[Sweep, Layer | None]]]
 
 
 @dataclass(frozen=True)
-class Point:
+class ProblemPoint:
     """A problem, and the layers of the model for which it stands, if there is a model."""
 
     problem: Problem
     layer: Layer | None = None
 
 
-def file_flags(call: Call) -> dict[str, str]:
+def file_flags(call: CliCall) -> dict[str, str]:
     """Flag key -> FILE[:KEY] of the tensors given as files, or the word that asks for a generated one."""
     return {key: text for key in TENSOR_OF_FLAG if (text := call.settings.text(key))}
 
 
-def named_file(call: Call) -> str | None:
+def named_file(call: CliCall) -> str | None:
     """The first flag that names a tensor's file; None where all tensors are generated."""
     key = next((key for key, text in file_flags(call).items() if not asks_fill(key, text)), None)
     return None if key is None else f"--{key.replace('_', '-')}"
 
 
-def problems_of(call: Call) -> tuple[Problem, ...]:
+def problems_of(call: CliCall) -> tuple[Problem, ...]:
     """The problems of ``points_of``."""
     return tuple(point.problem for point in points_of(call))
 
 
-def points_of(call: Call) -> tuple[Point, ...]:
+def points_of(call: CliCall) -> tuple[ProblemPoint, ...]:
     """Every problem asked for: the points of a sweep in the order of ``fmha_cli.discovery.sweep``; of models, one phase
     after the other, and for every point its layers side by side.
 
@@ -62,7 +62,7 @@ def points_of(call: Call) -> tuple[Point, ...]:
     return _points_of(call, sweeps_of(call))
 
 
-def _points_of(call: Call, asked: Asked) -> tuple[Point, ...]:
+def _points_of(call: CliCall, asked: Asked) -> tuple[ProblemPoint, ...]:
     files, complete, with_cache = file_flags(call), None, None
     if not all(asks_fill(key, text) for key, text in files.items()):
         from fmha_cli.run.given_cache import stored
@@ -70,13 +70,13 @@ def _points_of(call: Call, asked: Asked) -> tuple[Point, ...]:
 
         given = read_input_files(files)
         complete, with_cache = partial(flags_from_files, given=given), partial(stored, arrays=given.arrays)
-    skip, points, dropped = call.settings.on("skip_impossible"), list[Point](), list[Dropped]()
+    skip, points, dropped = call.settings.on("skip_impossible"), list[ProblemPoint](), list[Dropped]()
     for sweep, raw, layer in _in_step(asked):
         found = resolve_point(sweep, raw, skip_impossible=skip, complete=complete)
         if isinstance(found, Dropped):
             dropped.append(found)
         else:
-            points.append(Point(with_cache(found) if with_cache else found, layer))
+            points.append(ProblemPoint(with_cache(found) if with_cache else found, layer))
     if not points:
         raise nothing_left(dropped)
     for point in dropped:
@@ -87,7 +87,7 @@ def _points_of(call: Call, asked: Asked) -> tuple[Point, ...]:
     return _only(call, points)
 
 
-def listed_points(call: Call, path: Path) -> tuple[Point, ...]:
+def listed_points(call: CliCall, path: Path) -> tuple[ProblemPoint, ...]:
     """The problems of a file with the flags of one in each line.
 
     Raises:
@@ -112,7 +112,7 @@ def listed_points(call: Call, path: Path) -> tuple[Point, ...]:
     for number, line in enumerate(lines, 1):
         flags = line.partition("#")[0].strip()
         try:
-            points += [Point(Problem.from_cli(flags))] if flags else []
+            points += [ProblemPoint(Problem.from_cli(flags))] if flags else []
         except ImpossibleProblem as fault:
             if not call.settings.on("skip_impossible"):
                 fault.where = f"{path}:{number}: {fault.where or flags}"
@@ -129,7 +129,7 @@ def listed_points(call: Call, path: Path) -> tuple[Point, ...]:
     return _only(call, points)
 
 
-def _only(call: Call, points: Sequence[Point]) -> tuple[Point, ...]:
+def _only(call: CliCall, points: Sequence[ProblemPoint]) -> tuple[ProblemPoint, ...]:
     """The points whose problems ``--only`` names; all without it.
 
     Raises:
@@ -150,7 +150,7 @@ def _only(call: Call, points: Sequence[Point]) -> tuple[Point, ...]:
     return chosen
 
 
-def sweeps_of(call: Call) -> Asked:
+def sweeps_of(call: CliCall) -> Asked:
     """The sweeps of a command line.
 
     Raises:
@@ -173,7 +173,7 @@ def sweeps_of(call: Call) -> Asked:
     return list(_of_models(call, names))
 
 
-def _of_models(call: Call, names: Sequence[str]) -> Iterator[list[tuple[Sweep, Layer | None]]]:
+def _of_models(call: CliCall, names: Sequence[str]) -> Iterator[list[tuple[Sweep, Layer | None]]]:
     from fmha_cli.discovery.models import completed, phases_of, wanted_model
 
     given: dict[str, Any] = call.problem_flags
@@ -215,7 +215,7 @@ def _in_step(asked: Asked) -> Iterator[tuple[Sweep, Raw, Layer | None]]:
                 yield sweep, raw, layer
 
 
-def _announce(call: Call, sweeps: Sequence[Sweep], points: int, dropped: int) -> None:
+def _announce(call: CliCall, sweeps: Sequence[Sweep], points: int, dropped: int) -> None:
     """One line about a sweep of several problems."""
     less = f", dropped {counted(dropped, 'impossible one')}" if dropped else ""
     if len(sweeps) == 1:
@@ -233,7 +233,7 @@ def _empty_splits(problem: Problem) -> str | None:
     return f"--splits {splits} for {counted(keys, 'key')}: at least {counted(splits - keys, 'split')} will be empty"
 
 
-def one_problem(call: Call) -> Problem:
+def one_problem(call: CliCall) -> Problem:
     """The problem of a command that takes one.
 
     Raises:

@@ -34,7 +34,7 @@ def cpu_seconds() -> float:
 
 
 @dataclass
-class Spent:
+class PhaseTime:
     """Seconds that one phase has taken so far, by the clock and of the CPU."""
 
     wall: float = 0.0
@@ -73,7 +73,7 @@ class ProgressLine:
         self._phase_began, self._phase_done, self._phase_total = self._began, 0, 0
         self._last = self._began, cpu()
         self._shown = False
-        self.spent: dict[str, Spent] = {}
+        self.spent: dict[str, PhaseTime] = {}
         """By phase; ``setup`` is what came before the first one."""
 
     def __call__(self, done: int, total: int, what: str) -> None:
@@ -95,7 +95,7 @@ class ProgressLine:
 
     def _account(self) -> None:
         now, before = (self._clock(), self._cpu()), self._last
-        spent = self.spent.setdefault(self._phase or "setup", Spent())
+        spent = self.spent.setdefault(self._phase or "setup", PhaseTime())
         spent.wall, spent.cpu, self._last = spent.wall + now[0] - before[0], spent.cpu + now[1] - before[1], now
 
     def tick(self) -> None:

@@ -6,8 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fmha_cli.cli.call import Call
-from fmha_cli.cli.command import Argument, Command, Opt
+from fmha_cli.cli.call import CliCall
+from fmha_cli.cli.command import Argument, CommandSpec, Opt
 from fmha_cli.cli.options import FILTER, OUTPUT_FILE, STORE
 from fmha_cli.cli.paging import Paper, content_of
 from fmha_cli.cli.storing import store_of
@@ -15,7 +15,7 @@ from fmha_cli.domain.errors import ExitCode, UsageError
 from fmha_cli.domain.flags import FlagKind
 
 if TYPE_CHECKING:
-    from fmha_cli.results.run import Run
+    from fmha_cli.results.run import KeptRun
 
 COMPARE = Opt(
     "compare", FlagKind.TEXT, "Compare two runs, as fmha compare does", metavar="BEFORE AFTER", repeats=True, pair=True
@@ -26,7 +26,7 @@ SVG = Opt(
 )
 
 
-def report(call: Call) -> int:
+def report(call: CliCall) -> int:
     """Write the page.
 
     Raises:
@@ -50,7 +50,7 @@ def report(call: Call) -> int:
     return int(ExitCode.OK)
 
 
-def _paper(call: Call) -> Paper:
+def _paper(call: CliCall) -> Paper:
     """What is to be written. Raises UsageError: E002, nothing."""
     path, folder = call.settings.text("output"), call.settings.text("svg")
     if path is None and folder is None:
@@ -60,7 +60,7 @@ def _paper(call: Call) -> Paper:
     return Paper(page, None if folder is None else Path(folder))
 
 
-def _sides(call: Call) -> tuple[str, ...]:
+def _sides(call: CliCall) -> tuple[str, ...]:
     """The names of the two runs of ``--compare``; none without it. Raises UsageError: E002, given twice."""
     names = call.settings.many("compare")
     if len(names) not in (0, 2):
@@ -69,7 +69,7 @@ def _sides(call: Call) -> tuple[str, ...]:
     return names
 
 
-def _loaded(call: Call, name: str) -> Run:
+def _loaded(call: CliCall, name: str) -> KeptRun:
     from fmha_cli.results.filtering import filtered
     from fmha_cli.results.run import load_run
 
@@ -77,19 +77,19 @@ def _loaded(call: Call, name: str) -> Run:
     return replace(run, records=filtered(run.records, call.settings.many("filter")))
 
 
-def _compared(before: Run, after: Run) -> dict[str, Any]:
-    from fmha_cli.bench.difference import Rule
+def _compared(before: KeptRun, after: KeptRun) -> dict[str, Any]:
+    from fmha_cli.bench.difference import SureRule
     from fmha_cli.results.comparison import compared
     from fmha_cli.results.conditions import USUAL
-    from fmha_cli.results.documents import Source, compare_document
+    from fmha_cli.results.documents import SideSource, compare_document
 
-    found = compared(before.records, after.records, Rule(interleaved=False), where="--compare")
-    sources = Source(before.name, before.records), Source(after.name, after.records)
+    found = compared(before.records, after.records, SureRule(interleaved=False), where="--compare")
+    sources = SideSource(before.name, before.records), SideSource(after.name, after.records)
     return compare_document(found, *sources, USUAL)
 
 
 COMMANDS = {
-    "report": Command(
+    "report": CommandSpec(
         report,
         options=(COMPARE, FILTER, TITLE, OUTPUT_FILE.says("The HTML file, written atomically"), SVG, STORE),
         arguments=(

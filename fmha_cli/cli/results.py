@@ -8,8 +8,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fmha_cli.cli.call import Call
-from fmha_cli.cli.command import Argument, Command, CommandSet, Opt
+from fmha_cli.cli.call import CliCall
+from fmha_cli.cli.command import Argument, CommandSet, CommandSpec, Opt
 from fmha_cli.cli.options import DRY_RUN, FILTER, ROWS, STORE
 from fmha_cli.cli.storing import store_of
 from fmha_cli.domain.errors import ExitCode, UsageError
@@ -53,7 +53,7 @@ def _entry(run: Summary) -> RunEntry:
     )
 
 
-def _print(call: Call, action: Action, runs: list[Summary], path: Path, **more: int) -> int:
+def _print(call: CliCall, action: Action, runs: list[Summary], path: Path, **more: int) -> int:
     from fmha_cli.report.documents.results import results_document
     from fmha_cli.results.store import is_there
 
@@ -62,7 +62,7 @@ def _print(call: Call, action: Action, runs: list[Summary], path: Path, **more: 
     return int(ExitCode.OK)
 
 
-def ls(call: Call) -> int:
+def ls(call: CliCall) -> int:
     """The runs, the newest first. Without a store there are none."""
     from fmha_cli.results.loading import summaries
     from fmha_cli.results.store import Store, is_there
@@ -74,7 +74,7 @@ def ls(call: Call) -> int:
         return _print(call, "ls", list(summaries(store)), path)
 
 
-def show(call: Call) -> int:
+def show(call: CliCall) -> int:
     """The rows of a run, as the command that made them printed them. The exit code does not depend on the verdicts."""
     from fmha_cli.report.documents.report import report_document
     from fmha_cli.report.parts import no_environment
@@ -87,7 +87,7 @@ def show(call: Call) -> int:
     return int(ExitCode.OK)
 
 
-def import_(call: Call) -> int:
+def import_(call: CliCall) -> int:
     """Bring the rows of files into the store; rows that it has already are counted and ignored."""
     from fmha_cli.results.importing import bring
     from fmha_cli.results.loading import summaries
@@ -102,7 +102,7 @@ def import_(call: Call) -> int:
         return _print(call, "import", runs, store.path, added=added, present=present)
 
 
-def export(call: Call) -> int:
+def export(call: CliCall) -> int:
     """Write the rows of a run into a file.
 
     Raises:
@@ -140,7 +140,7 @@ def _named(store: Store, names: list[str]) -> list[Summary]:
     return list({run.number: run for run in (named(runs, name) for name in names)}.values())
 
 
-def label(call: Call) -> int:
+def label(call: CliCall) -> int:
     """Give a run a label, or take it away."""
     from fmha_cli.results.editing import set_label
     from fmha_cli.results.loading import summaries
@@ -154,7 +154,7 @@ def label(call: Call) -> int:
         return _print(call, "label", changed, store.path)
 
 
-def rm(call: Call) -> int:
+def rm(call: CliCall) -> int:
     """Remove runs with their rows."""
     from fmha_cli.results.editing import remove
     from fmha_cli.results.run import opened_for
@@ -170,10 +170,10 @@ def rm(call: Call) -> int:
 
 
 def _part(
-    run: Callable[[Call], int], summary: str, *arguments: Argument, options: tuple[Opt, ...] = (), detail: str = ""
-) -> tuple[str, Command]:
+    run: Callable[[CliCall], int], summary: str, *arguments: Argument, options: tuple[Opt, ...] = (), detail: str = ""
+) -> tuple[str, CommandSpec]:
     shown = options if options[:3] == TARGETS else (*options, *ROWS)
-    return summary, Command(run, (*shown, STORE), arguments, detail=detail)
+    return summary, CommandSpec(run, (*shown, STORE), arguments, detail=detail)
 
 
 _KEYS = (

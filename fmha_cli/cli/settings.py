@@ -30,7 +30,7 @@ Layer = Mapping[str, Value]
 
 
 @dataclass(frozen=True)
-class Settings:
+class OptionValues:
     """The effective values, by option key. An option that was not given has no entry."""
 
     values: Layer
@@ -97,7 +97,7 @@ class Settings:
         return "; ".join(filter(None, places)) or None
 
 
-def merge(layers: Sequence[Layer]) -> Settings:
+def merge(layers: Sequence[Layer]) -> OptionValues:
     """The settings of several layers, strongest first; a value drops what it excludes in weaker layers."""
     from fmha_cli.cli.options import EXCLUDES
 
@@ -109,10 +109,10 @@ def merge(layers: Sequence[Layer]) -> Settings:
         excluded.update(
             other for key, value in here.items() if value.value is not False for other in EXCLUDES.get(key, ())
         )
-    return Settings(out)
+    return OptionValues(out)
 
 
-def check_choices(options: Iterable[Opt], settings: Settings) -> None:
+def check_choices(options: Iterable[Opt], settings: OptionValues) -> None:
     """Refuse a value outside an option's closed set.
 
     Raises:

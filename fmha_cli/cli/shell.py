@@ -13,14 +13,14 @@ from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
 from fmha_cli import __version__
-from fmha_cli.cli.command import Argument, Command, CommandSet, Opt
+from fmha_cli.cli.command import Argument, CommandSet, CommandSpec, Opt
 from fmha_cli.cli.completion import completer
 from fmha_cli.cli.settings import FLAG, Value, check_choices, merge
-from fmha_cli.cli.table import COMMANDS, TALK, Entry, declared
+from fmha_cli.cli.table import COMMANDS, TALK, CommandEntry, declared
 from fmha_cli.domain.errors import UsageError
-from fmha_cli.domain.suggest import Kind, suggest
+from fmha_cli.domain.suggest import NameKind, suggest
 
-Invoke = Callable[[str, Command, Mapping[str, Value], Mapping[str, Any]], int]
+Invoke = Callable[[str, CommandSpec, Mapping[str, Value], Mapping[str, Any]], int]
 """invoke(command's full name, command, given options, arguments) -> exit code."""
 
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
@@ -32,7 +32,7 @@ class Shell:
 
     invoke: Invoke
     plugins: Callable[[], Mapping[str, Callable[..., Any]]]
-    table: Mapping[str, Entry] = field(default_factory=lambda: COMMANDS)
+    table: Mapping[str, CommandEntry] = field(default_factory=lambda: COMMANDS)
     talk: dict[str, Value] = field(default_factory=dict)
     """Options given before the command's name."""
 
@@ -66,7 +66,7 @@ class Shell:
         self._group(app, name, entry.summary + ".", found)
         return get_command(app)
 
-    def part(self, name: str, summary: str, command: Command) -> Any:
+    def part(self, name: str, summary: str, command: CommandSpec) -> Any:
         """The Typer command of a command, or of a subcommand by both its words."""
         app = typer.Typer(add_completion=False, rich_markup_mode=None, context_settings=CONTEXT)
         self._add(app, name, summary, command)
@@ -87,7 +87,7 @@ class Shell:
         _sign(call, [p for option in options for p in _parameters(option)])
         app.callback(invoke_without_command=True, help=f"{help} Alone: {parts.alone}.")(call)
 
-    def _add(self, app: typer.Typer, name: str, summary: str, command: Command) -> None:
+    def _add(self, app: typer.Typer, name: str, summary: str, command: CommandSpec) -> None:
         options = (*command.options, *TALK)
 
         def call(**given: Any) -> int:
@@ -128,7 +128,7 @@ class _Group(_Unread, TyperGroup):
         """The command of a name. Raises UsageError: E001, no such command, with near names."""
         found = super().get_command(ctx, name)
         if found is None and not ctx.resilient_parsing and not name.startswith("-"):
-            help = suggest(name, known, Kind.COMMAND, f"`{ctx.command_path} --help` lists them")
+            help = suggest(name, known, NameKind.COMMAND, f"`{ctx.command_path} --help` lists them")
             raise UsageError(f"{ctx.command_path} {name}: no such command", code="E001", help=help)
         return found
 

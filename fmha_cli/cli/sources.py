@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from fmha_cli.cli.call import Call
-from fmha_cli.cli.command import Argument, Command, CommandSet
+from fmha_cli.cli.call import CliCall
+from fmha_cli.cli.command import Argument, CommandSet, CommandSpec
 from fmha_cli.cli.options import BUILDING, CACHE_DIR, OFFLINE, ROWS
 from fmha_cli.domain.errors import EnvironmentProblem, ExitCode
 
@@ -20,14 +20,14 @@ NAMES = Argument("names", "Names of sources; without any, those that backends ne
 NAME = Argument("name", "Name of a source", required=True)
 
 
-def list_(call: Call) -> None:
+def list_(call: CliCall) -> None:
     """Every pinned source, and the tree that kernels would be built against. Fetches nothing."""
     from fmha_cli.cli.asked import trees_of
 
     _show(call, _chosen(call, every=True), trees=trees_of(call))
 
 
-def fetch(call: Call) -> None:
+def fetch(call: CliCall) -> None:
     """Fetch sources into the cache."""
     from fmha_cli.sources.store import fetched
     from fmha_cli.toolchain.notice import as_text
@@ -42,13 +42,13 @@ def fetch(call: Call) -> None:
     _show(call, chosen)
 
 
-def verify(call: Call) -> int:
+def verify(call: CliCall) -> int:
     """Hash every file of the cached sources; exit 1 if one is damaged."""
     rows = _show(call, _chosen(call, every=True), deep=True)
     return ExitCode.WRONG if any(row.state == "damaged" for row in rows) else ExitCode.OK
 
 
-def path(call: Call) -> None:
+def path(call: CliCall) -> None:
     """Print the folder of a source, for scripts."""
     from fmha_cli.domain.installation import SourceState
     from fmha_cli.sources.pins import pin_of
@@ -64,7 +64,7 @@ def path(call: Call) -> None:
     call.output.text(str(found.path))
 
 
-def rm(call: Call) -> None:
+def rm(call: CliCall) -> None:
     """Remove sources from the cache. A missing one is not an error."""
     from fmha_cli.sources.store import remove
 
@@ -76,7 +76,7 @@ def rm(call: Call) -> None:
 
 
 def _show(
-    call: Call, chosen: tuple[Pin, ...], *, trees: Mapping[str, SourceTree] | None = None, deep: bool = False
+    call: CliCall, chosen: tuple[Pin, ...], *, trees: Mapping[str, SourceTree] | None = None, deep: bool = False
 ) -> tuple[SourceRow, ...]:
     from fmha_cli.report.documents.installation import sources_document
 
@@ -108,7 +108,7 @@ def _row(pin: Pin, layout: CacheLayout, deep: bool) -> SourceRow:
     )
 
 
-def _chosen(call: Call, *, every: bool = False) -> tuple[Pin, ...]:
+def _chosen(call: CliCall, *, every: bool = False) -> tuple[Pin, ...]:
     """The sources that are named. Without a name: every source, or only the ones that backends need."""
     from fmha_cli.sources.pins import pin_of, pins
 
@@ -119,16 +119,16 @@ def _chosen(call: Call, *, every: bool = False) -> tuple[Pin, ...]:
 COMMANDS = {
     "sources": CommandSet(
         {
-            "list": ("Every pinned source and its state", Command(list_, (*BUILDING, CACHE_DIR, *ROWS))),
-            "fetch": ("Fetch sources into the cache", Command(fetch, (OFFLINE, CACHE_DIR, *ROWS), (NAMES,))),
+            "list": ("Every pinned source and its state", CommandSpec(list_, (*BUILDING, CACHE_DIR, *ROWS))),
+            "fetch": ("Fetch sources into the cache", CommandSpec(fetch, (OFFLINE, CACHE_DIR, *ROWS), (NAMES,))),
             "verify": (
                 "Hash every file of the cached sources; exit 1 if one is damaged",
-                Command(verify, (CACHE_DIR, *ROWS), (NAMES,)),
+                CommandSpec(verify, (CACHE_DIR, *ROWS), (NAMES,)),
             ),
-            "path": ("Print the folder of a source", Command(path, (CACHE_DIR,), (NAME,))),
+            "path": ("Print the folder of a source", CommandSpec(path, (CACHE_DIR,), (NAME,))),
             "rm": (
                 "Remove sources from the cache",
-                Command(rm, (CACHE_DIR, *ROWS), (Argument("names", "Names of sources", required=True, many=True),)),
+                CommandSpec(rm, (CACHE_DIR, *ROWS), (Argument("names", "Names of sources", required=True, many=True),)),
             ),
         },
         alone="list",

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fmha_cli.cli.call import Call
+from fmha_cli.cli.call import CliCall
 from fmha_cli.cli.table import MAY_STAND_ALONE
 from fmha_cli.domain.errors import EnvironmentProblem, UsageError
 
 if TYPE_CHECKING:
-    from fmha_cli.bench.entry import Entry
+    from fmha_cli.bench.entry import RememberedChoice
     from fmha_cli.results.keeping import Keeper
     from fmha_cli.run.tuned_choice import EntriesOf
 
@@ -20,7 +20,7 @@ READ_WAIT_S = 5.0
 """How long a command waits for another process's transaction before it goes on without the tuned kernels."""
 
 
-def store_of(call: Call) -> Path:
+def store_of(call: CliCall) -> Path:
     """The path of the store. ``--store`` without a file means that in the user's data folder, also where a variable or a file
     says no."""
     from fmha_cli.results.place import store_path
@@ -30,7 +30,7 @@ def store_of(call: Call) -> Path:
     return store_path(None if text == MAY_STAND_ALONE["--store"] else text, environ)
 
 
-def tuned_of(call: Call) -> EntriesOf | None:
+def tuned_of(call: CliCall) -> EntriesOf | None:
     """The source of tuned entries for a family of problems; None without a store. Whatever is wrong with it costs one
     line.
     """
@@ -44,7 +44,7 @@ def tuned_of(call: Call) -> EntriesOf | None:
         return None
     broken = False
 
-    def entries_of(family: str) -> Sequence[Entry]:
+    def entries_of(family: str) -> Sequence[RememberedChoice]:
         nonlocal broken
         from fmha_cli.results.store import Store
         from fmha_cli.results.tuned import entries
@@ -62,7 +62,7 @@ def tuned_of(call: Call) -> EntriesOf | None:
     return entries_of
 
 
-def keeper_of(call: Call) -> Keeper | None:
+def keeper_of(call: CliCall) -> Keeper | None:
     """The keeper of a run's records; None with ``--no-store``.
 
     Raises:

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from fmha_cli.cli.call import Call
-from fmha_cli.cli.command import Command, Opt
+from fmha_cli.cli.call import CliCall
+from fmha_cli.cli.command import CommandSpec, Opt
 from fmha_cli.cli.options import (
     ALL_KERNELS,
     CHECK_BUDGET,
@@ -40,7 +40,7 @@ from fmha_cli.domain.flags import FlagKind
 
 if TYPE_CHECKING:
     from fmha_cli.cli.walking import Delivery
-    from fmha_cli.sweeps.driver import Done
+    from fmha_cli.sweeps.driver import SweepEnd
     from fmha_cli.sweeps.folder import Spec
     from fmha_cli.sweeps.spreading import Finder
 
@@ -90,7 +90,7 @@ _PLAIN = {option.key for option in (*ROWS, *KEPT, *TLS, TIME_LIMIT, RESUME)}
 """What may accompany ``--resume``."""
 
 
-def sweep(call: Call) -> int:
+def sweep(call: CliCall) -> int:
     """Run a sweep, or finish one, and print every row, even after Ctrl-C."""
     from fmha_cli.sweeps.folder import named_sweep, read_spec, write_spec
     from fmha_cli.sweeps.leases import state_folder
@@ -106,7 +106,7 @@ def sweep(call: Call) -> int:
     return _carry_out(call, spec, lambda: write_spec(states, spec))
 
 
-def _refuse_beside_resume(call: Call) -> None:
+def _refuse_beside_resume(call: CliCall) -> None:
     strange = sorted(
         option.key for option in OPTIONS if option.key in call.settings.values and option.key not in _PLAIN
     )
@@ -117,7 +117,7 @@ def _refuse_beside_resume(call: Call) -> None:
         raise UsageError(f"--resume beside {where}", code="E002", where=where, why=why, help="fmha sweep --resume RUN")
 
 
-def _spec(call: Call) -> Spec:
+def _spec(call: CliCall) -> Spec:
     """What the command line asks for.
 
     Raises:
@@ -168,7 +168,7 @@ def _spec(call: Call) -> Spec:
     )
 
 
-def _refuse_tuned_afar(call: Call, *, local: bool) -> None:
+def _refuse_tuned_afar(call: CliCall, *, local: bool) -> None:
     """Without ``--select``, a cluster's workers choose by default.
 
     Raises:
@@ -184,7 +184,7 @@ def _refuse_tuned_afar(call: Call, *, local: bool) -> None:
         )
 
 
-def _overlap(call: Call) -> float:
+def _overlap(call: CliCall) -> float:
     """The share of ``--overlap``: ``5%`` is 0.05. Raises UsageError: E002, no share."""
     text = call.settings.text("overlap") or "0%"
     match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)\s*%", text.strip())
@@ -194,7 +194,7 @@ def _overlap(call: Call) -> float:
     return float(match[1]) / 100
 
 
-def _finder(call: Call, spec: Spec) -> Finder:
+def _finder(call: CliCall, spec: Spec) -> Finder:
     """Where the workers of a sweep are."""
     from fmha_cli.sweeps.addresses import parse_scheduler
     from fmha_cli.sweeps.spreading import Finder
@@ -204,7 +204,7 @@ def _finder(call: Call, spec: Spec) -> Finder:
     return Finder(spec, address, tls, call.registry, call.environ)
 
 
-def _show(call: Call, spec: Spec) -> int:
+def _show(call: CliCall, spec: Spec) -> int:
     """Plan everything and run nothing: each row with its kernel, as NOT_RUN."""
     from fmha_cli.domain.verdict import Verdict
     from fmha_cli.report.documents.report import report_document
@@ -239,12 +239,12 @@ def _show(call: Call, spec: Spec) -> int:
     return int(ExitCode.OK)
 
 
-def _carry_out(call: Call, spec: Spec, make_folder: Callable[[], Path]) -> int:
+def _carry_out(call: CliCall, spec: Spec, make_folder: Callable[[], Path]) -> int:
     """Run the remaining rows of a sweep, and print all rows."""
     from fmha_cli.cli.storing import keeper_of
     from fmha_cli.cli.sweep_board import sweep_board
     from fmha_cli.cli.walking import Delivery
-    from fmha_cli.sweeps.driver import Driver
+    from fmha_cli.sweeps.driver import SweepDriver
     from fmha_cli.sweeps.effects import place_effects
     from fmha_cli.sweeps.folder import remove
     from fmha_cli.sweeps.opening import open_sweep
@@ -264,7 +264,7 @@ def _carry_out(call: Call, spec: Spec, make_folder: Callable[[], Path]) -> int:
             begun = True
             delivery.found(opened.found)
             board = stack.enter_context(sweep_board(call.console))
-            driver = Driver(
+            driver = SweepDriver(
                 plan=opened.plan,
                 scheduler=finder.scheduler(opened.places, folder),
                 registry=call.registry,
@@ -286,7 +286,7 @@ def _carry_out(call: Call, spec: Spec, make_folder: Callable[[], Path]) -> int:
     return _ended(call, spec, folder, done, delivery)
 
 
-def _ended(call: Call, spec: Spec, folder: Path, done: Done, delivery: Delivery) -> int:
+def _ended(call: CliCall, spec: Spec, folder: Path, done: SweepEnd, delivery: Delivery) -> int:
     from fmha_cli.cli.walking import exit_code
     from fmha_cli.report.lines import counted
     from fmha_cli.sweeps.folder import remove
@@ -321,7 +321,7 @@ OPTIONS = (
 )
 
 COMMANDS = {
-    "sweep": Command(
+    "sweep": CommandSpec(
         sweep,
         options=OPTIONS,
         documents=("report",),

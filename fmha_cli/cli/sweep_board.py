@@ -13,7 +13,7 @@ from fmha_cli.domain.quantities import span
 
 if TYPE_CHECKING:
     from fmha_cli.cli.console import Console
-    from fmha_cli.sweeps.driver import Driver
+    from fmha_cli.sweeps.driver import SweepDriver
 
 WORKERS = 10
 """Lines for workers. A terminal has 24, and the rest is counted."""
@@ -49,7 +49,7 @@ class SweepBoard:
         self._marks: list[tuple[float, int]] = []
         self._workers: Sequence[tuple[str, str]] = ()
 
-    def show(self, driver: Driver) -> None:
+    def show(self, driver: SweepDriver) -> None:
         """Take the state of a sweep."""
         self.update(len(driver.ledger.done), driver.ledger.total, driver.ledger.lost, driver.working)
 

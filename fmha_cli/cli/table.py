@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 
-from fmha_cli.cli.command import Command, CommandSet, Opt
+from fmha_cli.cli.command import CommandSet, CommandSpec, Opt
 from fmha_cli.domain.flags import FlagKind
 
 
 @dataclass(frozen=True)
-class Entry:
+class CommandEntry:
     """One command.
 
     Attributes:
@@ -26,30 +26,30 @@ class Entry:
 
 
 COMMANDS = {
-    "run": Entry("walks", "Resolve, build if needed, run, and check against the reference", report=True),
-    "validate": Entry("walks", "Check kernels thoroughly: several fills, poison, guards, repeats", report=True),
-    "bench": Entry("walks", "Check once, then time: median with confidence interval", report=True),
-    "tune": Entry("tune", "Find the fastest kernel of a problem and remember it: ls, rm, verify, export"),
-    "sweep": Entry("sweep", "Many rows over many devices; a killed sweep is resumed", report=True),
-    "worker": Entry("worker", "Lend this host's devices to a sweep of a cluster"),
-    "compare": Entry("compare", "Compare two runs: which rows are surely slower, faster or the same"),
-    "report": Entry("report", "Runs as one HTML page: plots, history, comparison, tables"),
-    "explain": Entry("explain", "Why each candidate kernel fits or not; or the page of a rule: explain K012"),
-    "plan": Entry("explain", "Stages, kernels, workspace and predicted memory of a problem"),
-    "list-kernels": Entry("kernels", "Every kernel that exists for an architecture"),
-    "build": Entry("build", "Build kernels ahead of time"),
-    "inspect": Entry("inspect", "What a built kernel needs: registers, spills, instructions"),
-    "parity": Entry("parity", "Compare upstream's example programs with this tool, case by case"),
-    "doctor": Entry("doctor", "Check this machine by running a tiny kernel on each backend"),
-    "devices": Entry("listing", "The devices that backends found"),
-    "plugins": Entry("listing", "Built-in and installed plugins, and what is wrong with them"),
-    "archs": Entry("listing", "The architectures and their facts"),
-    "profiles": Entry("listing", "The named sets of kernels"),
-    "models": Entry("listing", "The presets of --model, or one model with the source of every fact"),
-    "results": Entry("results", "The results that are kept: ls, show, import, export, label, rm"),
-    "cache": Entry("cache", "The build cache: ls, stats, verify, prune, why, export, import"),
-    "sources": Entry("sources", "The pinned third-party sources: list, fetch, verify, path, rm"),
-    "schema": Entry("listing", "The JSON schemas of what --json prints"),
+    "run": CommandEntry("walks", "Resolve, build if needed, run, and check against the reference", report=True),
+    "validate": CommandEntry("walks", "Check kernels thoroughly: several fills, poison, guards, repeats", report=True),
+    "bench": CommandEntry("walks", "Check once, then time: median with confidence interval", report=True),
+    "tune": CommandEntry("tune", "Find the fastest kernel of a problem and remember it: ls, rm, verify, export"),
+    "sweep": CommandEntry("sweep", "Many rows over many devices; a killed sweep is resumed", report=True),
+    "worker": CommandEntry("worker", "Lend this host's devices to a sweep of a cluster"),
+    "compare": CommandEntry("compare", "Compare two runs: which rows are surely slower, faster or the same"),
+    "report": CommandEntry("report", "Runs as one HTML page: plots, history, comparison, tables"),
+    "explain": CommandEntry("explain", "Why each candidate kernel fits or not; or the page of a rule: explain K012"),
+    "plan": CommandEntry("explain", "Stages, kernels, workspace and predicted memory of a problem"),
+    "list-kernels": CommandEntry("kernels", "Every kernel that exists for an architecture"),
+    "build": CommandEntry("build", "Build kernels ahead of time"),
+    "inspect": CommandEntry("inspect", "What a built kernel needs: registers, spills, instructions"),
+    "parity": CommandEntry("parity", "Compare upstream's example programs with this tool, case by case"),
+    "doctor": CommandEntry("doctor", "Check this machine by running a tiny kernel on each backend"),
+    "devices": CommandEntry("listing", "The devices that backends found"),
+    "plugins": CommandEntry("listing", "Built-in and installed plugins, and what is wrong with them"),
+    "archs": CommandEntry("listing", "The architectures and their facts"),
+    "profiles": CommandEntry("listing", "The named sets of kernels"),
+    "models": CommandEntry("listing", "The presets of --model, or one model with the source of every fact"),
+    "results": CommandEntry("results", "The results that are kept: ls, show, import, export, label, rm"),
+    "cache": CommandEntry("cache", "The build cache: ls, stats, verify, prune, why, export, import"),
+    "sources": CommandEntry("sources", "The pinned third-party sources: list, fetch, verify, path, rm"),
+    "schema": CommandEntry("listing", "The JSON schemas of what --json prints"),
 }
 """In the order of ``--help``."""
 
@@ -77,7 +77,7 @@ MAY_STAND_ALONE = {"--store": "default"}
 """Options whose value may be left out, and the value that they then have."""
 
 
-def declared(name: str) -> Command | CommandSet:
+def declared(name: str) -> CommandSpec | CommandSet:
     """The command of a name of the table."""
-    found: Command | CommandSet = import_module(f"fmha_cli.cli.{COMMANDS[name].module}").COMMANDS[name]
+    found: CommandSpec | CommandSet = import_module(f"fmha_cli.cli.{COMMANDS[name].module}").COMMANDS[name]
     return found

@@ -7,8 +7,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fmha_cli.cli.call import Call
-from fmha_cli.cli.command import Command, CommandSet, Opt
+from fmha_cli.cli.call import CliCall
+from fmha_cli.cli.command import CommandSet, CommandSpec, Opt
 from fmha_cli.cli.options import (
     CHOOSING,
     DRY_RUN,
@@ -29,7 +29,7 @@ from fmha_cli.domain.errors import EnvironmentProblem, ExitCode, UsageError
 from fmha_cli.domain.flags import FlagKind
 
 if TYPE_CHECKING:
-    from fmha_cli.bench.entry import Entry
+    from fmha_cli.bench.entry import RememberedChoice
     from fmha_cli.domain.problem import Problem
     from fmha_cli.report.documents.tune import TuneRow
     from fmha_cli.tune.tune import TuneRequest
@@ -67,7 +67,7 @@ OWN = (FROM, SHAPES, ANEW, METHOD, BUDGET, BUILD_BUDGET, MIN_GAIN, PROCESSES, CA
 BACKEND, ARCH, DEVICE, _KERNEL = CHOOSING
 
 
-def tune(call: Call) -> int:
+def tune(call: CliCall) -> int:
     """Tune every problem of the command line, of a run, or of a file. Reports every problem, even when interrupted."""
     from fmha_cli.report.documents.tune import tune_document
     from fmha_cli.tune.tune import tune as tuned
@@ -105,11 +105,11 @@ def tune(call: Call) -> int:
 class _Memory:
     """Remembers entries as they come; whatever is wrong with the store costs one line."""
 
-    def __init__(self, call: Call, path: Path | None) -> None:
+    def __init__(self, call: CliCall, path: Path | None) -> None:
         self._call = call
         self.path = path
 
-    def entry(self, entry: Entry) -> None:
+    def entry(self, entry: RememberedChoice) -> None:
         from fmha_cli.results.store import Store
         from fmha_cli.results.tuned import entries, put_entry
 
@@ -137,7 +137,7 @@ def _exit_code(rows: Sequence[TuneRow], *, interrupted: bool) -> ExitCode:
     return exit_code_of([verdicts.get(row.state, Verdict.PASSED) for row in rows], interrupted=interrupted)
 
 
-def _points(call: Call) -> tuple[Problem, ...]:
+def _points(call: CliCall) -> tuple[Problem, ...]:
     """The problems to tune, each once.
 
     Raises:
@@ -166,7 +166,7 @@ def _points(call: Call) -> tuple[Problem, ...]:
     return tuple({problem.digest: problem for problem in found}.values())
 
 
-def _of_run(call: Call) -> tuple[Problem, ...]:
+def _of_run(call: CliCall) -> tuple[Problem, ...]:
     from fmha_cli.domain.errors import EmptySelection
     from fmha_cli.report.lines import counted
     from fmha_cli.results.problems import problem_of
@@ -214,7 +214,7 @@ def _of_file(path: Path) -> tuple[Problem, ...]:
     return tuple(found)
 
 
-def _request(call: Call) -> TuneRequest:
+def _request(call: CliCall) -> TuneRequest:
     from dataclasses import replace
 
     from fmha_cli.bench.search import Method
@@ -250,7 +250,7 @@ COMMANDS = {
         {
             "search": (
                 "Find the fastest kernel of each problem, and remember it",
-                Command(
+                CommandSpec(
                     tune,
                     options=(
                         *PROBLEM,

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fmha_cli.cli.call import Call
-from fmha_cli.cli.command import Argument, Command, Opt
+from fmha_cli.cli.call import CliCall
+from fmha_cli.cli.command import Argument, CommandSpec, Opt
 from fmha_cli.cli.options import BUILDING, CACHE_DIR, DRY_RUN, OUTPUT_FILE, REVISIONS, ROWS, STORE, THREADS
 from fmha_cli.cli.storing import store_of
 from fmha_cli.discovery.builtins import export_forms
@@ -16,7 +16,7 @@ from fmha_cli.domain.flags import FlagKind
 from fmha_cli.report.form import Format
 
 if TYPE_CHECKING:
-    from fmha_cli.bench.entry import Entry
+    from fmha_cli.bench.entry import RememberedChoice
     from fmha_cli.report.documents.tuned import TunedEntry
 
 OWN_FORMS = ("table", "json")
@@ -34,7 +34,7 @@ ENTRIES = Argument(
 SOME = Argument("entries", "Ids of tuned problems, or the beginnings of ids [default: all]", many=True)
 
 
-def _all(call: Call) -> tuple[Entry, ...]:
+def _all(call: CliCall) -> tuple[RememberedChoice, ...]:
     """Every entry of the store; none without a store."""
     from fmha_cli.results.store import Store, is_there
     from fmha_cli.results.tuned import entries
@@ -46,7 +46,7 @@ def _all(call: Call) -> tuple[Entry, ...]:
         return entries(store)
 
 
-def _named(call: Call) -> tuple[Entry, ...]:
+def _named(call: CliCall) -> tuple[RememberedChoice, ...]:
     """The entries that the arguments name; all without arguments.
 
     Raises:
@@ -62,21 +62,21 @@ def _named(call: Call) -> tuple[Entry, ...]:
     return tuple(entry for entry in every if not names or entry.digest.startswith(tuple(names)))
 
 
-def _print(call: Call, action: str, rows: Sequence[TunedEntry], *, dry_run: bool = False) -> int:
+def _print(call: CliCall, action: str, rows: Sequence[TunedEntry], *, dry_run: bool = False) -> int:
     from fmha_cli.report.documents.tuned import tuned_document
 
     call.output.document(tuned_document(action, str(store_of(call)), rows, dry_run=dry_run))  # type: ignore[arg-type]
     return int(ExitCode.OK)
 
 
-def ls(call: Call) -> int:
+def ls(call: CliCall) -> int:
     """Every tuned problem."""
     from fmha_cli.report.documents.tuned import TunedEntry
 
     return _print(call, "ls", [TunedEntry.of(entry) for entry in _named(call)])
 
 
-def rm(call: Call) -> int:
+def rm(call: CliCall) -> int:
     """Forget tuned problems."""
     from fmha_cli.report.documents.tuned import TunedEntry
     from fmha_cli.results.store import Store
@@ -91,13 +91,13 @@ def rm(call: Call) -> int:
     return _print(call, "rm", [TunedEntry.of(entry) for entry in gone], dry_run=dry)
 
 
-def verify(call: Call) -> int:
+def verify(call: CliCall) -> int:
     """Whether each entry would be used here and now, and if not, why. An entry that would not be used is not a failure."""
 
     return _print(call, "verify", [_verified(call, entry) for entry in _named(call)])
 
 
-def _verified(call: Call, entry: Entry) -> TunedEntry:
+def _verified(call: CliCall, entry: RememberedChoice) -> TunedEntry:
     from dataclasses import replace
 
     from fmha_cli.bench.roofline import CacheState
@@ -124,7 +124,7 @@ def _verified(call: Call, entry: Entry) -> TunedEntry:
     return TunedEntry.of(entry, counts=advice.used, reasons=advice.reasons)
 
 
-def export(call: Call) -> int:
+def export(call: CliCall) -> int:
     """Write tuned problems into a file, in this tool's forms or in those of an upstream project."""
     from fmha_cli.report.documents.tuned import TunedEntry
 
@@ -142,7 +142,7 @@ def export(call: Call) -> int:
     return _print(call, "export", rows)
 
 
-def _upstream(call: Call, form: str, chosen: Sequence[Entry]) -> int:
+def _upstream(call: CliCall, form: str, chosen: Sequence[RememberedChoice]) -> int:
     """A file in the form of an upstream project.
 
     Raises:
@@ -183,16 +183,16 @@ def _upstream(call: Call, form: str, chosen: Sequence[Entry]) -> int:
     return int(ExitCode.OK)
 
 
-COMMANDS: dict[str, tuple[str, Command]] = {
-    "ls": ("List the tuned problems", Command(ls, (*ROWS, STORE), (SOME,))),
-    "rm": ("Forget tuned problems", Command(rm, (DRY_RUN, *ROWS, STORE), (ENTRIES,))),
+COMMANDS: dict[str, tuple[str, CommandSpec]] = {
+    "ls": ("List the tuned problems", CommandSpec(ls, (*ROWS, STORE), (SOME,))),
+    "rm": ("Forget tuned problems", CommandSpec(rm, (DRY_RUN, *ROWS, STORE), (ENTRIES,))),
     "verify": (
         "Say whether tuned kernels would be used here and now",
-        Command(verify, (THREADS, CACHE_DIR, *BUILDING, *REVISIONS, *ROWS, STORE), (SOME,)),
+        CommandSpec(verify, (THREADS, CACHE_DIR, *BUILDING, *REVISIONS, *ROWS, STORE), (SOME,)),
     ),
     "export": (
         "Write tuned problems into a file",
-        Command(
+        CommandSpec(
             export,
             (FORM, OUTPUT_FILE, *BUILDING, *REVISIONS, STORE),
             (SOME,),

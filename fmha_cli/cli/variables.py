@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from fmha_cli.discovery.builtins import BUILTINS
 from fmha_cli.discovery.entry_points import installed_entry_points
-from fmha_cli.domain.suggest import Kind, near_names
+from fmha_cli.domain.suggest import NameKind, near_names
 
 PREFIX = "FMHA_"
 _EMULATORS = "FMHA_EMU_"
@@ -30,7 +30,7 @@ def strange_variables(environ: Mapping[str, str], known: Iterable[str]) -> dict[
 def _help(name: str, names: Iterable[str]) -> str:
     """Near names; the words after the prefix are compared, because the prefix would make all of them alike."""
     words = {known.removeprefix(PREFIX).lower().replace("_", "-"): known for known in sorted(names)}
-    near = near_names(name.removeprefix(PREFIX).lower(), words, Kind.OPTION)
+    near = near_names(name.removeprefix(PREFIX).lower(), words, NameKind.OPTION)
     if near:
         return f"did you mean {' or '.join(words[word] for word in near)}?"
     return "the variable of an option is FMHA_ and its name in capitals"

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from fmha_cli.bench.compare import Speed
-from fmha_cli.cli.call import Call
+from fmha_cli.cli.call import CliCall
 from fmha_cli.cli.storing import keeper_of, tuned_of
 from fmha_cli.domain.errors import EnvironmentProblem, ExitCode
 from fmha_cli.domain.verdict import Verdict, exit_code_of
@@ -17,7 +17,7 @@ from fmha_cli.report.target import Unread
 from fmha_cli.run.request import Command
 
 if TYPE_CHECKING:
-    from fmha_cli.cli.points import Point
+    from fmha_cli.cli.points import ProblemPoint
     from fmha_cli.cli.progress import ProgressLine
     from fmha_cli.domain.device import Availability
     from fmha_cli.report.places import PlaceEffect
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from fmha_cli.run.run import Run
 
 
-def walk_points(call: Call) -> int:
+def walk_points(call: CliCall) -> int:
     """Do all points of the command that was called; every row is printed, also after Ctrl-C.
 
     Raises:
@@ -48,7 +48,7 @@ def walk_points(call: Call) -> int:
         return _walk(call, points, ahead)
 
 
-def _walk(call: Call, points: Sequence[Point], ahead: HeadStart) -> int:
+def _walk(call: CliCall, points: Sequence[ProblemPoint], ahead: HeadStart) -> int:
     from fmha_cli.cli.asked import request_of
     from fmha_cli.run.run import Run
 
@@ -114,7 +114,7 @@ def _deliver(run: Run, delivery: Delivery, progress: ProgressLine) -> Ended:
     return run.ended
 
 
-def _plot(call: Call, records: Sequence[Record]) -> None:
+def _plot(call: CliCall, records: Sequence[Record]) -> None:
     """Draw the rows below the table; on stderr where stdout or the file of ``-o`` has another format."""
     from fmha_cli.cli.terminal import UNKNOWN
     from fmha_cli.pages.terminal import terminal_plot
@@ -134,7 +134,7 @@ class Delivery:
         failed: why the output could not be written.
     """
 
-    def __init__(self, call: Call, keeper: Keeper | None) -> None:
+    def __init__(self, call: CliCall, keeper: Keeper | None) -> None:
         self._call, self._keeper = call, keeper
         self._found: Mapping[str, Availability] = {}
         self._environment: Mapping[str, Any] | None = None
@@ -235,7 +235,7 @@ def resume_line(argv: Sequence[str], journal: str) -> str:
     return shlex.join(("fmha", *kept, "--resume", journal))
 
 
-def dry_run(call: Call, points: Sequence[Point]) -> int:
+def dry_run(call: CliCall, points: Sequence[ProblemPoint]) -> int:
     """Show every row with its kernel and stages, and with launches if the backend can show them. Nothing runs, so
     NOT_RUN is not a failure. Kernels are built only to show their launches; without a compiler the exit code is 4."""
     from fmha_cli.cli.asked import request_of

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
-from fmha_cli.cli.call import Call
-from fmha_cli.cli.command import Command, Opt
+from fmha_cli.cli.call import CliCall
+from fmha_cli.cli.command import CommandSpec, Opt
 from fmha_cli.cli.options import (
     ALL_KERNELS,
     CHECK_BUDGET,
@@ -91,7 +91,7 @@ FORMULAS = (
 )
 
 
-def walk(call: Call) -> int:
+def walk(call: CliCall) -> int:
     """``run``: one row for every problem. ``validate``: one verdict for every (problem, kernel). ``bench``: one record for
     every (problem, kernel, cache mode)."""
     from fmha_cli.cli.walking import walk_points
@@ -109,7 +109,7 @@ def walk(call: Call) -> int:
     return walk_points(call)
 
 
-def _refuse_more_kernels(call: Call) -> None:
+def _refuse_more_kernels(call: CliCall) -> None:
     """Refuse options that choose kernels differently.
 
     Raises:
@@ -127,7 +127,7 @@ def _refuse_more_kernels(call: Call) -> None:
 
 
 COMMANDS = {
-    "run": Command(
+    "run": CommandSpec(
         walk,
         options=(
             *ROOM,
@@ -153,7 +153,7 @@ COMMANDS = {
         "kernels. Exit codes: 0 good, 1 wrong or not to be trusted, 2 usage, 3 unsupported, "
         "4 environment, 5 empty selection, 6 a kernel failed, 130 interrupted.",
     ),
-    "validate": Command(
+    "validate": CommandSpec(
         walk,
         options=(
             *(*ROOM, SELECT, ALL_KERNELS, *FILES[:4], FILLS, FILL_SEED, SAVE),
@@ -163,7 +163,7 @@ COMMANDS = {
         detail="Outputs and workspaces are poisoned before every run, guard zones surround every tensor, and inputs are "
         "hashed. A kernel that can return LSE is judged on it too, in a separate row.",
     ),
-    "bench": Command(
+    "bench": CommandSpec(
         walk,
         options=(
             *(*ROOM, SELECT, ALL_KERNELS, AB, ONLY, *FILES[:4], FILL, FILL_SEED),

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from fmha_cli.cli.call import Call
+from fmha_cli.cli.call import CliCall
 from fmha_cli.domain.errors import EnvironmentProblem, ExitCode, FmhaError, InternalError, UsageError
 from fmha_cli.domain.installation import Sourced
 from fmha_cli.domain.wording import listed
@@ -39,7 +39,7 @@ class Tree:
         return self.backend.home_files(self.home)
 
 
-def watch(call: Call, walk: Callable[[Call], int]) -> int:
+def watch(call: CliCall, walk: Callable[[CliCall], int]) -> int:
     """Run the command, and again after every change. Returns when it is interrupted, or nobody reads its rows.
 
     The first round's errors end the command, because a command line that is wrong does not mend itself. Later ones are
@@ -72,11 +72,11 @@ def watch(call: Call, walk: Callable[[Call], int]) -> int:
     return code
 
 
-def _over(call: Call, code: int) -> bool:
+def _over(call: CliCall, code: int) -> bool:
     return code == ExitCode.INTERRUPTED or call.output.gone
 
 
-def _refuse_single(call: Call) -> None:
+def _refuse_single(call: CliCall) -> None:
     """Raises UsageError: E002, an option that makes sense for one round only."""
     output = call.output
     if output.path is None and output.form not in (Format.TABLE, Format.JSONL):
@@ -91,7 +91,7 @@ def _refuse_single(call: Call) -> None:
             )
 
 
-def _trees(call: Call) -> list[Tree]:
+def _trees(call: CliCall) -> list[Tree]:
     """The trees that the command line names, by options and as ``K@DIR``.
 
     Raises:
@@ -99,12 +99,12 @@ def _trees(call: Call) -> list[Tree]:
         EnvironmentProblem: a folder holds no tree.
     """
     from fmha_cli.cli.asked import own_options
-    from fmha_cli.run.sides import Side
+    from fmha_cli.run.sides import NamedKernel
 
     given = own_options(call)
     backends = {b.home_option: b for b in call.registry.backends.values() if isinstance(b, Sourced) and b.home_option}
     found = [Tree(backend, given[option]) for option, backend in backends.items() if option in given]
-    for side in (Side.parse(text, "--ab") for text in call.settings.many("ab")):
+    for side in (NamedKernel.parse(text, "--ab") for text in call.settings.many("ab")):
         if side.home is not None:
             found.append(_owner([Tree(backend, side.home) for backend in backends.values()]))
     if not found:

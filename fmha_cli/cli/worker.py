@@ -6,8 +6,8 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from fmha_cli.cli.call import Call
-from fmha_cli.cli.command import Command, Opt
+from fmha_cli.cli.call import CliCall
+from fmha_cli.cli.command import CommandSpec, Opt
 from fmha_cli.cli.options import BACKEND
 from fmha_cli.domain.errors import ExitCode, UsageError
 from fmha_cli.domain.flags import FlagKind
@@ -42,7 +42,7 @@ TLS = (
 )
 
 
-def tls_of(call: Call) -> Tls | None:
+def tls_of(call: CliCall) -> Tls | None:
     """The certificates; None without any.
 
     Raises:
@@ -66,7 +66,7 @@ def tls_of(call: Call) -> Tls | None:
     return Tls(ca=ca, cert=cert, key=key)
 
 
-def worker(call: Call) -> int:
+def worker(call: CliCall) -> int:
     """Serve until the scheduler ends, or until Ctrl-C.
 
     Raises:
@@ -91,7 +91,7 @@ def worker(call: Call) -> int:
 
 
 COMMANDS = {
-    "worker": Command(
+    "worker": CommandSpec(
         worker,
         options=(ADDRESS, DEVICES, *TLS, BACKEND),
         detail="One worker for each device, in a Dask cluster (pip install fmha[dask]). It runs the chunks of fmha sweep "

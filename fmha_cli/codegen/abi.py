@@ -40,7 +40,7 @@ APPEND_PREFIX = "fmha_cpu_append"
 APPEND_ENTRY = "fmha_cpu_append"
 
 
-class Status(IntEnum):
+class EntryStatus(IntEnum):
     """The return values of the entry."""
 
     OK = 0

@@ -9,7 +9,7 @@ from fmha_cli.domain.kernel import KernelSpec
 
 
 @dataclass(frozen=True, kw_only=True)
-class Difference:
+class FieldDifference:
     """A field in which two kernels differ, with the values as names write them."""
 
     part: str
@@ -18,7 +18,7 @@ class Difference:
     b: str
 
 
-def differences(a: KernelSpec, b: KernelSpec) -> tuple[Difference, ...]:
+def differences(a: KernelSpec, b: KernelSpec) -> tuple[FieldDifference, ...]:
     """Every field in which two kernels differ. A field that one of them lacks is empty there."""
     out = []
     for part, one, two in (
@@ -29,7 +29,7 @@ def differences(a: KernelSpec, b: KernelSpec) -> tuple[Difference, ...]:
         fields = dict.fromkeys((*_values(one, part), *_values(two, part)))
         for name in fields:
             values = [_values(noun, part).get(name, "") for noun in (one, two)]
-            out += [Difference(part=part, field=name, a=values[0], b=values[1])] if values[0] != values[1] else []
+            out += [FieldDifference(part=part, field=name, a=values[0], b=values[1])] if values[0] != values[1] else []
     return tuple(out)
 
 

@@ -9,7 +9,7 @@ from fmha_cli.domain.device import Availability, DeviceFacts, State
 from fmha_cli.domain.emulation import Emulator, UsesRuntime
 from fmha_cli.domain.errors import EnvironmentProblem
 from fmha_cli.domain.protocols import Backend
-from fmha_cli.domain.suggest import Kind, near_names
+from fmha_cli.domain.suggest import NameKind, near_names
 
 PACKAGES = {"gfx": "fmha-amdgpu-emu", "sm_": "fmha-nvptx-emu"}
 """How the architectures begin that a package emulates -> the package."""
@@ -51,7 +51,7 @@ def emulated_device(registry: Registry, id: str) -> tuple[Emulator, DeviceFacts]
             help=f"pip install {' or '.join(packages)}",
         )
     what = f"--device {id}: no such emulated device"
-    near = near_names(id.partition(":")[2], (name.partition(":")[2] for name in known), Kind.ARCH)
+    near = near_names(id.partition(":")[2], (name.partition(":")[2] for name in known), NameKind.ARCH)
     help = f"did you mean {' or '.join(f'emu:{name}' for name in near)}?" if near else "`fmha devices` lists them"
     if wanted and wanted not in map(_package, known):
         help = f"pip install {wanted}"

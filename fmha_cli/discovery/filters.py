@@ -16,7 +16,7 @@ from fmha_cli.domain.encode import field_text
 from fmha_cli.domain.errors import EmptySelection, UsageError
 from fmha_cli.domain.kernel import Algorithm, KernelSpec
 from fmha_cli.domain.signature import Signature
-from fmha_cli.domain.suggest import Kind, suggest
+from fmha_cli.domain.suggest import NameKind, suggest
 
 KERNEL_KEYS = ("backend", "family", "arch", "name", "digest", "upstream_name")
 UpstreamName = Callable[[KernelSpec], str | None]
@@ -154,6 +154,6 @@ def parse_terms(texts: Iterable[str], keys: Sequence[str], *, example: str) -> t
             raise UsageError(f"--filter {part!r} is not KEY:GLOB", code="F001", where="--filter", help=help)
         if key not in keys:
             what = f"--filter {part}: no such key {key!r}"
-            raise UsageError(what, code="F001", where="--filter", help=suggest(key, keys, Kind.OPTION))
+            raise UsageError(what, code="F001", where="--filter", help=suggest(key, keys, NameKind.OPTION))
         terms.append(Term(key, glob, exclude=part.startswith("-")))
     return tuple(terms)

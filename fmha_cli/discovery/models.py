@@ -18,24 +18,24 @@ from fmha_cli.discovery.sweep import Given
 from fmha_cli.domain.arch import arch_document
 from fmha_cli.domain.codec import DecodeError, from_json
 from fmha_cli.domain.errors import InternalError, UsageError
-from fmha_cli.domain.layer import LayerKind, Phase
+from fmha_cli.domain.layer import LayerKind, LayerPhase
 from fmha_cli.domain.model import Fact, Layers, Model, model_of
-from fmha_cli.domain.suggest import Kind, suggest
+from fmha_cli.domain.suggest import NameKind, suggest
 
 FILE, SCHEMA = "_models.json", "fmha.model-presets/1"
 
 ALL = "all"
 """The suffix that means every kind of layer, as no suffix does."""
 
-SIZES: Mapping[Phase, Mapping[str, str]] = {
-    Phase.PREFILL: {"batch": "1", "seqlen": "1k:32k:*2"},
-    Phase.DECODE: {"batch": "1,8,32,128", "seqlen_k": "1k,8k,32k"},
+SIZES: Mapping[LayerPhase, Mapping[str, str]] = {
+    LayerPhase.PREFILL: {"batch": "1", "seqlen": "1k:32k:*2"},
+    LayerPhase.DECODE: {"batch": "1,8,32,128", "seqlen_k": "1k,8k,32k"},
 }
 """The sizes of a phase that no flag gives."""
 
 
 @dataclass(frozen=True)
-class Wanted:
+class WantedModel:
     """The request of one ``--model``: a model, and its layers that count; ``note`` is a word for people."""
 
     model: Model
@@ -69,7 +69,7 @@ def presets_of(document: Mapping[str, Any]) -> dict[str, Model]:
     return found
 
 
-def wanted_model(text: str, flag: str = "--model") -> Wanted:
+def wanted_model(text: str, flag: str = "--model") -> WantedModel:
     """The model and the layers of ``NAME[:local|:global|:all]`` or ``PATH[:...]``.
 
     Args:
@@ -88,7 +88,7 @@ def wanted_model(text: str, flag: str = "--model") -> Wanted:
         why = f"{model.name} has {has} layers"
         help = f"{flag} {name}:{model.layers[0].kind}"
         raise UsageError(f"{flag} {text}: no {suffix} layers", code="E062", where=flag, why=why, help=help)
-    return Wanted(model, layers, note)
+    return WantedModel(model, layers, note)
 
 
 def _named(name: str, flag: str) -> tuple[Model, str]:
@@ -101,18 +101,18 @@ def _named(name: str, flag: str) -> tuple[Model, str]:
         return read.model, read.note
     last = path.name if path.suffix != ".json" else name
     help = suggest(
-        last, known, Kind.MODEL, "`fmha models` lists the presets; a configuration is given as ./config.json"
+        last, known, NameKind.MODEL, "`fmha models` lists the presets; a configuration is given as ./config.json"
     )
     raise UsageError(f"{flag} {name}: no such preset, and no such file", code="E060", where=flag, help=help)
 
 
-def phases_of(text: str | None) -> tuple[Phase, ...]:
+def phases_of(text: str | None) -> tuple[LayerPhase, ...]:
     """The phases of ``--phase``; prefill if it is not given."""
-    return tuple(Phase) if text == "both" else (Phase(text or Phase.PREFILL),)
+    return tuple(LayerPhase) if text == "both" else (LayerPhase(text or LayerPhase.PREFILL),)
 
 
 def completed(
-    given: Given, wanted: Model, layers: Layers, phase: Phase, tp: int, drops: frozenset[str]
+    given: Given, wanted: Model, layers: Layers, phase: LayerPhase, tp: int, drops: frozenset[str]
 ) -> dict[str, Any]:
     """The flags of one kind of layers in one phase, as a sweep takes them: the given ones, and the model's for the
     rest.
@@ -124,7 +124,7 @@ def completed(
         UsageError: E062, an encoder has no decoding steps.
         ImpossibleProblem: P019, the heads cannot be divided among ``tp`` devices.
     """
-    if phase is Phase.DECODE and not wanted.causal:
+    if phase is LayerPhase.DECODE and not wanted.causal:
         raise UsageError(
             f"--phase decode: {wanted.name} is not a decoder",
             code="E062",
@@ -139,14 +139,14 @@ def completed(
     return {**{key: value for key, value in own.items() if key not in rest and key not in drops}, **rest}
 
 
-def _sizes(given: Given, phase: Phase) -> tuple[dict[str, Any], tuple[str, ...]]:
+def _sizes(given: Given, phase: LayerPhase) -> tuple[dict[str, Any], tuple[str, ...]]:
     """Batch and lengths, and the given flags from which they were taken. A length that is given alone is the context's."""
     usual: dict[str, Any] = dict(SIZES[phase])
-    if phase is Phase.DECODE:
+    if phase is LayerPhase.DECODE:
         usual["seqlen"] = "1"
     lone = tuple(key for key in ("seqlen", "seqlen_k") if key in given)
     if len(lone) == 1 and not {"seqlens_q", "cache_seqlens"} & set(given):
-        usual["seqlen_k" if phase is Phase.DECODE else "seqlen"] = given[lone[0]]
+        usual["seqlen_k" if phase is LayerPhase.DECODE else "seqlen"] = given[lone[0]]
         return usual, lone
     if "cache_seqlens" in given:
         usual.pop("seqlen_k", None)

@@ -19,7 +19,7 @@ FILE, SCHEMA = "_preference.json", "fmha.preference/1"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Place:
+class PreferredPlace:
     """A backend of the default order, and the source of its place."""
 
     backend: str
@@ -27,7 +27,7 @@ class Place:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Confirmation:
+class DeviceConfirmation:
     """What ``benchmarks/gpu_check.py`` confirmed: every judged row of a backend's kernels for an architecture passed.
 
     Attributes:
@@ -47,8 +47,8 @@ class Confirmation:
 class Preference:
     """The default order, and the backends that come before it on some architectures."""
 
-    order: tuple[Place, ...] = ()
-    confirmed: tuple[Confirmation, ...] = ()
+    order: tuple[PreferredPlace, ...] = ()
+    confirmed: tuple[DeviceConfirmation, ...] = ()
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -62,7 +62,7 @@ class Preference:
         """The source of a backend's place; None if it is not in the default order."""
         return next((place.source for place in self.order if place.backend == backend), None)
 
-    def confirmation(self, backend: str, arch: str) -> Confirmation | None:
+    def confirmation(self, backend: str, arch: str) -> DeviceConfirmation | None:
         """The confirmation of a backend's kernels for an architecture; None without one."""
         return next((row for row in self.confirmed if (row.backend, row.arch) == (backend, arch)), None)
 
@@ -108,8 +108,10 @@ def preference_of(document: Mapping[str, Any]) -> Preference:
     """
     where = f"arch_specs/{FILE}"
     try:
-        order = tuple(from_json(Place, row, f"order[{n}]") for n, row in enumerate(document["order"]))
-        rows = tuple(from_json(Confirmation, row, f"confirmed[{n}]") for n, row in enumerate(document["confirmed"]))
+        order = tuple(from_json(PreferredPlace, row, f"order[{n}]") for n, row in enumerate(document["order"]))
+        rows = tuple(
+            from_json(DeviceConfirmation, row, f"confirmed[{n}]") for n, row in enumerate(document["confirmed"])
+        )
     except (DecodeError, KeyError, TypeError) as fault:
         raise InternalError(f"{where}: {fault}", where=where) from fault
     names, pairs = [place.backend for place in order], [(row.backend, row.arch) for row in rows]

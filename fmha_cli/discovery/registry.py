@@ -20,7 +20,7 @@ from fmha_cli.domain.features import CLOSED_FILLS, DROPOUT_STREAMS, FILLS
 from fmha_cli.domain.kernel import Algorithm, KernelSpec, parse_kernel
 from fmha_cli.domain.protocols import Backend, Revised
 from fmha_cli.domain.rules import CORE_RULES, Rule, duplicate_ids, is_of_a_plugin
-from fmha_cli.domain.suggest import Kind, suggest
+from fmha_cli.domain.suggest import NameKind, suggest
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -234,7 +234,7 @@ class Registry:
         if broken:
             what = f"backend {name} is broken: {broken[0].what}"
             raise EnvironmentProblem(what, code="E020", where="--backend", help=broken[0].help)
-        near = suggest(name, self.backends, Kind.BACKEND)
+        near = suggest(name, self.backends, NameKind.BACKEND)
         raise UsageError(f"--backend {name}: no such backend", code="E004", where="--backend", help=near)
 
     def _builtin(self, name: str) -> Backend | None:

@@ -21,7 +21,7 @@ from fmha_cli.domain.kernel import KernelSpec
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.protocols import Backend
 from fmha_cli.domain.rules import Reason, Severity, reasons_against
-from fmha_cli.domain.suggest import Kind, suggest
+from fmha_cli.domain.suggest import NameKind, suggest
 from fmha_cli.domain.tuning import Varied
 
 
@@ -122,7 +122,7 @@ def _require_device(backends: Iterable[Backend], found: Mapping[str, Availabilit
     what = f"--device {wanted.device}: no such device{of}"
     why = "; ".join(filter(None, dict.fromkeys(whys))) or f"devices here: {', '.join(here) or 'none'}"
     known = here if ":" in wanted.device else [*here, *device_kinds()]
-    help = suggest(wanted.device, known, Kind.DEVICE, otherwise="")
+    help = suggest(wanted.device, known, NameKind.DEVICE, otherwise="")
     help = f"{help} `fmha devices` lists them".lstrip()
     raise EnvironmentProblem(what, code="E021", where="--device", why=why, help=help)
 

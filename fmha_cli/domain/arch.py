@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fmha_cli.domain.errors import InternalError, UsageError
-from fmha_cli.domain.suggest import Kind, suggest
+from fmha_cli.domain.suggest import NameKind, suggest
 
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
@@ -137,11 +137,11 @@ def load_arch(name: str) -> ArchSpec:
     if name not in known:
         from fmha_cli.domain.spoken import meaning  # it reads facts, as this module does
 
-        found = meaning(name.partition(":")[0], Kind.ARCH)
+        found = meaning(name.partition(":")[0], NameKind.ARCH)
         if found is not None and not found.names:
             what, help = f"--arch {name}: not one of fmha's architectures", "`fmha archs` lists those with kernels"
             raise UsageError(what, code="E005", where="--arch", why=found.note, help=help)
-        help = suggest(name, known, Kind.ARCH, "`fmha archs` lists them")
+        help = suggest(name, known, NameKind.ARCH, "`fmha archs` lists them")
         raise UsageError(f"--arch {name}: no such architecture", code="E005", where="--arch", help=help)
     root = arch_root()
     return _facts_in(root, name) if isinstance(root, Path) else _read(root, name)

@@ -16,7 +16,7 @@ from fmha_cli.domain.errors import FmhaError, UsageError
 from fmha_cli.domain.features import CacheKind, Direction, KvCache, Layout, QScale, Rotary
 from fmha_cli.domain.flags import BY_KEY, FILLED, FlagKind
 from fmha_cli.domain.mask import Mask
-from fmha_cli.domain.suggest import Kind
+from fmha_cli.domain.suggest import NameKind
 
 Texts = dict[str, str | bool]
 
@@ -125,7 +125,7 @@ def _elsewhere(name: str, value: Any) -> UsageError | None:
     """The error of an argument that other libraries have, with its replacement; None for an unknown name."""
     from fmha_cli.domain.spoken import meaning
 
-    found = meaning(name, Kind.OPTION)
+    found = meaning(name, NameKind.OPTION)
     known = [key for key in (one.replace("-", "_") for one in found.names) if key in BY_KEY] if found else []
     form = _FORMS.get(name)
     if form is None and not known and not (found and found.note):

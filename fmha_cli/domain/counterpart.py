@@ -1,6 +1,6 @@
 """A backend's support for its project's own programs, which ``fmha parity`` compares with this tool.
 
-A project has one program for the forward pass and one for the backward pass. ``Case`` is one run of a program, and
+A project has one program for the forward pass and one for the backward pass. ``UpstreamCase`` is one run of a program, and
 ``Mapped`` is the same case for this tool. ``Ran`` holds the system's observations of a run, and ``Reading`` its
 meaning.
 """
@@ -28,7 +28,7 @@ class Program(StrEnum):
 
 
 @dataclass(frozen=True)
-class Case:
+class UpstreamCase:
     """One run of a program.
 
     Attributes:
@@ -101,7 +101,7 @@ class Mapped:
         fill: the fill that this tool uses.
     """
 
-    case: Case
+    case: UpstreamCase
     argv: tuple[str, ...]
     flags: Mapping[str, str | bool | int | float] = field(default_factory=dict, hash=False)
     problem: Problem | None = None
@@ -218,10 +218,10 @@ class Counterpart(Protocol):
     def suites(self) -> Mapping[str, Path]:
         """The files of the suites by name (``parity.suite``)."""
 
-    def mapped(self, case: Case) -> Mapped:
+    def mapped(self, case: UpstreamCase) -> Mapped:
         """The case for both sides. A case that cannot be mapped is not comparable; this never raises."""
 
-    def read(self, ran: Ran, case: Case, *, validated: bool = True) -> Reading:
+    def read(self, ran: Ran, case: UpstreamCase, *, validated: bool = True) -> Reading:
         """The meaning of a run of a case. ``validated``: whether the program had to check its result."""
 
     def without_times(self, reading: Reading) -> Reading:

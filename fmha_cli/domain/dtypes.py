@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 
 from fmha_cli.domain.errors import ImpossibleProblem
-from fmha_cli.domain.suggest import Kind, suggest
+from fmha_cli.domain.suggest import NameKind, suggest
 
 
 class DType(StrEnum):
@@ -91,7 +91,7 @@ def parse_dtypes(text: str) -> tuple[DType, DType]:
     known = [d.value for d in DType]
     strange = next((n for n in names if n not in known), None)
     if len(names) > 2 or strange is not None:
-        help = suggest(strange or text, known, Kind.DTYPE)
+        help = suggest(strange or text, known, NameKind.DTYPE)
         raise ImpossibleProblem(f"--dtype {text}: no such dtype", code="P001", where="--dtype", help=help)
     given = [DType(n) for n in names]
     return given[0], given[-1] if len(given) == 2 else given[0].default_output

@@ -1,5 +1,5 @@
-"""The lines of a journal: ``Start`` once, ``Built`` after the builds of each session, ``Planned`` before a row is
-dispatched and ``Done`` after it."""
+"""The lines of a journal: ``Start`` once, ``JournalBuilt`` after the builds of each session, ``JournalPlanned`` before a row is
+dispatched and ``JournalDone`` after it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Key = Annotated[str, Pattern("^[0-9a-f]{24}$"), "tells the row from all others o
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
+class JournalRow:
     """One requested row; ``what`` names its problem, kernel, device and cache mode for people."""
 
     key: Key
@@ -40,7 +40,7 @@ class Start:
     run: Annotated[str, Pattern("^[0-9a-f]{32}$"), "id of the run, which its records carry"]
     started: Annotated[str, "ISO 8601 time in UTC"]
     parts: Mapping[str, str]
-    rows: Annotated[tuple[Asked, ...], "every row that was asked for, in order"]
+    rows: Annotated[tuple[JournalRow, ...], "every row that was asked for, in order"]
 
     @cached_property
     def digest(self) -> str:
@@ -54,7 +54,7 @@ class Start:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Built:
+class JournalBuilt:
     """Digest of each kernel of a session -> digest of the key of its build, which covers sources, flags and compiler.
 
     Null: the kernel could not be built.
@@ -66,7 +66,7 @@ class Built:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Planned:
+class JournalPlanned:
     """A row is about to be dispatched."""
 
     schema: Literal["fmha.journal/2"] = "fmha.journal/2"
@@ -83,7 +83,7 @@ class Finished:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Done:
+class JournalDone:
     """Rows are finished: one, or two whose timed launches were interleaved and which mean nothing without each other."""
 
     schema: Literal["fmha.journal/2"] = "fmha.journal/2"
@@ -92,9 +92,9 @@ class Done:
     sha256: Annotated[Hex64, "over the start line and the rows, so that no other journal's line passes for this one's"]
 
     @staticmethod
-    def of(start: Start, rows: tuple[Finished, ...]) -> Done:
+    def of(start: Start, rows: tuple[Finished, ...]) -> JournalDone:
         """The line of some rows in the journal that begins with ``start``."""
-        return Done(rows=rows, sha256=_checksum(start, rows))
+        return JournalDone(rows=rows, sha256=_checksum(start, rows))
 
     def belongs_to(self, start: Start) -> bool:
         """Whether the line was written into the journal that begins with ``start``, and not changed since."""
@@ -105,7 +105,7 @@ def _checksum(start: Start, rows: tuple[Finished, ...]) -> str:
     return digest_of([start.digest, [to_json(row) for row in rows]])
 
 
-Line = Start | Built | Planned | Done
+Line = Start | JournalBuilt | JournalPlanned | JournalDone
 
 
 def line_of(data: Any) -> Line:
@@ -114,7 +114,12 @@ def line_of(data: Any) -> Line:
     Raises:
         DecodeError: the JSON is not a journal line.
     """
-    kinds: dict[Any, type[Line]] = {"start": Start, "built": Built, "planned": Planned, "done": Done}
+    kinds: dict[Any, type[Line]] = {
+        "start": Start,
+        "built": JournalBuilt,
+        "planned": JournalPlanned,
+        "done": JournalDone,
+    }
     event = data.get("event") if isinstance(data, Mapping) else None
     kind = kinds.get(event) if isinstance(event, str) else None
     if kind is None:

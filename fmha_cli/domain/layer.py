@@ -15,7 +15,7 @@ class LayerKind(StrEnum):
     """Every key up to the query's own."""
 
 
-class Phase(StrEnum):
+class LayerPhase(StrEnum):
     """How a model processes a sequence."""
 
     PREFILL = "prefill"
@@ -36,7 +36,7 @@ class Layer:
 
     model: str
     kind: LayerKind
-    phase: Phase
+    phase: LayerPhase
     weight: int
     assumed: bool = False
 

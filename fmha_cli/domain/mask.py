@@ -18,7 +18,7 @@ from enum import StrEnum
 
 from fmha_cli.domain.errors import ImpossibleProblem
 from fmha_cli.domain.flags import DIGITS
-from fmha_cli.domain.suggest import Kind, suggest
+from fmha_cli.domain.suggest import NameKind, suggest
 
 
 class Align(StrEnum):
@@ -172,7 +172,7 @@ def _near(word: str, rest: str) -> str:
         same = f"; the same is --window {left}" if word == "window" else ""
         return f"e.g. --mask {word}:{left},0 ({left} keys to the left and none to the right){same}"
     spellings = f"{', '.join(_SPELLINGS)}, or CK's 0 1 2 t b t:l,r[,sink] b:l,r[,sink] xt:w xb:w g:y,x"
-    return suggest(word, _SPELLINGS, Kind.MASK, spellings)
+    return suggest(word, _SPELLINGS, NameKind.MASK, spellings)
 
 
 def _window(top_left: bool, left: int, right: int) -> Mask:

@@ -16,7 +16,7 @@ from typing import cast
 
 from fmha_cli.domain.errors import ImpossibleProblem
 from fmha_cli.domain.flags import FILLED
-from fmha_cli.domain.layer import LayerKind, Phase
+from fmha_cli.domain.layer import LayerKind, LayerPhase
 
 FACTS: Mapping[str, str] = {
     "layers": "layers with attention",
@@ -124,7 +124,9 @@ class Model:
         """No query sees a key behind its own: the model writes token after token."""
         return all(layers.causal for layers in self.layers)
 
-    def flags(self, layers: Layers, phase: Phase, tp: int = 1, *, one_query: bool = False) -> dict[str, str | bool]:
+    def flags(
+        self, layers: Layers, phase: LayerPhase, tp: int = 1, *, one_query: bool = False
+    ) -> dict[str, str | bool]:
         """The problem flags that the model decides; batch and lengths are not among them.
 
         Args:
@@ -136,7 +138,7 @@ class Model:
             ImpossibleProblem: P019, the heads cannot be divided so.
         """
         heads = self._divided(layers.heads, tp, "heads")
-        absorbed = self.latent > 0 and phase is Phase.DECODE
+        absorbed = self.latent > 0 and phase is LayerPhase.DECODE
         scale = layers.scale
         if absorbed:
             shape = {"kv_heads": 1, "hdim": self.latent + self.latent_rope, "mla_rope": self.latent_rope}

@@ -20,7 +20,7 @@ from fmha_cli.domain.flags import BY_KEY, FlagKind, asks_fill, parse_list, parse
 from fmha_cli.domain.impossible import at_least, at_most, conflict, impossible, lacks
 from fmha_cli.domain.mask import Align, Mask, parse_mask
 from fmha_cli.domain.resolve_cache import cache_items, cache_lengths, cache_storage, check_positions, leftpads
-from fmha_cli.domain.suggest import Kind, suggest
+from fmha_cli.domain.suggest import NameKind, suggest
 
 E = TypeVar("E", bound=StrEnum)
 _BIAS_WORDS = "none, alibi, or elementwise[:RANK] with a RANK of 11ss 1hss bhss b1ss 111s b11s 1h1s bh1s"
@@ -77,7 +77,7 @@ def _read(raw: RawFlags) -> dict[str, Any]:
     for key, value in raw.items():
         flag = BY_KEY.get(key)
         if flag is None:
-            help = suggest(key, BY_KEY, Kind.OPTION, otherwise="`fmha run --help` lists the problem flags")
+            help = suggest(key, BY_KEY, NameKind.OPTION, otherwise="`fmha run --help` lists the problem flags")
             raise impossible(
                 "P004", f"{key}: no such problem flag", f"--{key}", "a problem is given by its flags", help
             )
@@ -279,7 +279,7 @@ def _single_precision(name: str, value: float) -> None:
 def _choice(kind: type[E], text: str, flag: str) -> E:
     if text not in kind._value2member_map_:
         known = ", ".join(m.value for m in kind)
-        spoken = Kind(flag) if flag in Kind._value2member_map_ else None
+        spoken = NameKind(flag) if flag in NameKind._value2member_map_ else None
         near = suggest(text, kind, spoken, otherwise=f"--{flag} {next(iter(kind)).value}")
         raise impossible("P014", f"--{flag} {text}", f"--{flag}", f"one of {known}", near)
     return kind(text)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fmha_cli.domain.arch import arch_document, arch_names, load_arch
-from fmha_cli.domain.suggest import Kind
+from fmha_cli.domain.suggest import NameKind
 
 FILE, SCHEMA = "_names.json", "fmha.names/1"
 ELSEWHERE, ELSEWHERE_SCHEMA = "_elsewhere.json", "fmha.elsewhere/1"
@@ -43,17 +43,17 @@ def letters(name: str) -> str:
     return re.sub(r"[^a-z0-9]", "", name.lower())
 
 
-def meaning(name: str, kind: Kind) -> Meaning | None:
+def meaning(name: str, kind: NameKind) -> Meaning | None:
     """The meaning of a name that people use; None if neither the table nor the facts know it. Modules in front of a
     name (``torch.float16``) do not count.
     """
-    if kind is Kind.ARCH:
+    if kind is NameKind.ARCH:
         return _product(name)
     own = letters(name.rpartition(".")[2])
     for row in _document()["names"][kind]:
         if own and own in map(letters, row["said"]):
             return Meaning(tuple(row["means"]), note=row.get("note", ""))
-    return _library(own) if kind is Kind.BACKEND else None
+    return _library(own) if kind is NameKind.BACKEND else None
 
 
 def _library(own: str) -> Meaning | None:
@@ -84,7 +84,7 @@ def _product(name: str) -> Meaning | None:
     has no kernels here is known too, so neither its name nor its product is mistaken for another: it has no names and a
     note."""
     wanted = _bare(name)
-    rows = _document()["names"][Kind.ARCH]
+    rows = _document()["names"][NameKind.ARCH]
     known = [(product, arch) for arch in arch_names() for product in products(load_arch(arch).facts)]
     known += [(said, arch) for row in rows for said in row["said"] for arch in row["means"]]
     for fits in (_is, _has_words, _begins) if wanted else ():

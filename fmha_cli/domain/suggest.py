@@ -9,7 +9,7 @@ MOST = 3
 """Names in one suggestion."""
 
 
-class Kind(StrEnum):
+class NameKind(StrEnum):
     """The kinds of things that have names, as in the table."""
 
     ARCH = "arch"
@@ -26,7 +26,7 @@ class Kind(StrEnum):
     MODEL = "model"
 
 
-def suggest(name: str, known: Iterable[str], kind: Kind | None = None, otherwise: str | None = None) -> str:
+def suggest(name: str, known: Iterable[str], kind: NameKind | None = None, otherwise: str | None = None) -> str:
     """``did you mean a or b?``, or ``otherwise`` (by default all existing names) if none is near.
 
     Args:
@@ -45,17 +45,17 @@ def suggest(name: str, known: Iterable[str], kind: Kind | None = None, otherwise
     return "; ".join(filter(None, (note, otherwise)))
 
 
-def near_names(name: str, known: Iterable[str], kind: Kind | None = None) -> tuple[str, ...]:
+def near_names(name: str, known: Iterable[str], kind: NameKind | None = None) -> tuple[str, ...]:
     """The names that may have been meant, best first; empty if none is near."""
     return tuple(_near(name, list(dict.fromkeys(known)), kind)[0])
 
 
-def note_on(name: str, known: Iterable[str], kind: Kind) -> str:
+def note_on(name: str, known: Iterable[str], kind: NameKind) -> str:
     """The answer about a name that people use for something without a name here; empty without one."""
     return _near(name, list(dict.fromkeys(known)), kind)[2]
 
 
-def _near(name: str, names: Sequence[str], kind: Kind | None) -> tuple[Sequence[str], str, str, str]:
+def _near(name: str, names: Sequence[str], kind: NameKind | None) -> tuple[Sequence[str], str, str, str]:
     """The near names, the word that found them, a note, and the text that replaces all this if the meant thing is not
     here.
     """

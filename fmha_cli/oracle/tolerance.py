@@ -33,7 +33,7 @@ from fmha_cli.oracle.tensors import F64, Array, largest
 from fmha_cli.oracle.worth import Worth, distrust_of
 
 
-class Answer(Protocol):
+class RightAnswer(Protocol):
     """The right answer for some rows, which may be too large to hold at once; ``cache`` is k and v after an append."""
 
     @property
@@ -46,7 +46,7 @@ def compare(
     problem: Problem,
     o: Array,
     lse: Array | None,
-    reference: Answer,
+    reference: RightAnswer,
     *,
     fill: str = "normal",
     family: str = ANY,

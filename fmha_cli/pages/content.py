@@ -1,4 +1,4 @@
-"""``Content``: everything that a page shows, gathered before anything is drawn."""
+"""``PageContent``: everything that a page shows, gathered before anything is drawn."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any
 
 from fmha_cli.report.record import Record
 from fmha_cli.results.changes import Track
-from fmha_cli.results.run import Run
+from fmha_cli.results.run import KeptRun
 
 
 @dataclass(frozen=True, kw_only=True)
-class Content:
+class PageContent:
     """The subject of a page.
 
     Attributes:
@@ -24,7 +24,7 @@ class Content:
     """
 
     title: str
-    runs: Sequence[Run]
+    runs: Sequence[KeptRun]
     comparison: Mapping[str, Any] | None = None
     tracks: Sequence[tuple[int, Track]] = ()
     untracked: str = ""

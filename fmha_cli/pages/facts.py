@@ -5,23 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from fmha_cli.domain.quantities import size
-from fmha_cli.pages.content import Content
+from fmha_cli.pages.content import PageContent
 from fmha_cli.pages.rows import timed
 from fmha_cli.report.finite import is_note
 from fmha_cli.report.lines import helped, ranges
 from fmha_cli.report.record import Record
-from fmha_cli.results.run import Run
+from fmha_cli.results.run import KeptRun
 
 Fact = tuple[str, str]
 """What, and its value."""
 
 
-def facts(content: Content) -> list[tuple[str, list[Fact]]]:
+def facts(content: PageContent) -> list[tuple[str, list[Fact]]]:
     """The name of each run, and the facts of it and of its machine."""
     return [(run.name, list(_facts(run))) for run in content.runs]
 
 
-def _facts(run: Run) -> Iterator[Fact]:
+def _facts(run: KeptRun) -> Iterator[Fact]:
     about = next((record.run for record in run.records if record.run is not None), None)
     if about is not None:
         yield "run", about.id
@@ -60,7 +60,7 @@ def _machine(records: Sequence[Record]) -> Iterator[Fact]:
         yield "host", ", ".join(hosts)
 
 
-def untimed(content: Content) -> list[str]:
+def untimed(content: PageContent) -> list[str]:
     """Why rows have no time that counts, one line for all rows of one reason."""
     known = {row.row for row in timed(content.records, content.run_of)}
     groups: dict[str, list[int]] = {}

@@ -1,4 +1,4 @@
-"""From runs to ``Content``: the histories of their rows, looked up in the store."""
+"""From runs to ``PageContent``: the histories of their rows, looked up in the store."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from fmha_cli.domain.errors import EnvironmentProblem
-from fmha_cli.pages.content import Content
+from fmha_cli.pages.content import PageContent
 from fmha_cli.pages.rows import timed
 from fmha_cli.results.changes import Track, tracked
 from fmha_cli.results.parts import about
 from fmha_cli.results.queries import history
-from fmha_cli.results.run import Run
+from fmha_cli.results.run import KeptRun
 from fmha_cli.results.store import Store
 
 MOST_TRACKS = 40
@@ -23,19 +23,21 @@ MOST_RUNS = 200
 """The latest runs of one history."""
 
 
-def gathered(title: str, runs: Sequence[Run], store: Path, comparison: Mapping[str, Any] | None = None) -> Content:
+def gathered(
+    title: str, runs: Sequence[KeptRun], store: Path, comparison: Mapping[str, Any] | None = None
+) -> PageContent:
     """The content of a page about some runs.
 
     Args:
         store: path of the store, in which earlier runs of the same points are looked up. A store that is not there or cannot be
             used costs the history alone, and the page says so.
     """
-    content = Content(title=title, runs=runs, comparison=comparison)
+    content = PageContent(title=title, runs=runs, comparison=comparison)
     tracks, why = _tracks(content, store)
-    return Content(title=title, runs=runs, comparison=comparison, tracks=tracks, untracked=why)
+    return PageContent(title=title, runs=runs, comparison=comparison, tracks=tracks, untracked=why)
 
 
-def _tracks(content: Content, path: Path) -> tuple[list[tuple[int, Track]], str]:
+def _tracks(content: PageContent, path: Path) -> tuple[list[tuple[int, Track]], str]:
     """The histories of at least two runs, with the place of their row; and what is missing, in words."""
     if not path.exists():
         return [], "There is no store of results, so no row has a history. fmha bench keeps its runs there."

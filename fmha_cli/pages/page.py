@@ -9,7 +9,7 @@ from importlib import resources
 from string import Template
 
 from fmha_cli import __version__
-from fmha_cli.pages.content import Content
+from fmha_cli.pages.content import PageContent
 from fmha_cli.pages.drawing import vega_bundle
 from fmha_cli.pages.facts import facts, untimed
 from fmha_cli.pages.packing import packed, script_text
@@ -28,7 +28,7 @@ POLICY = "default-src 'none'; script-src 'unsafe-inline' 'unsafe-eval'; style-sr
 _PLOTS = (throughput, roofline, regret, history, forest, samples, verdicts)
 
 
-def plots(content: Content) -> tuple[Plot, ...]:
+def plots(content: PageContent) -> tuple[Plot, ...]:
     """The seven plots, in the order of the page; the comparison comes first if there is one."""
     found = [_cleaned(module.plot(content)) for module in _PLOTS]
     return tuple(sorted(found, key=lambda plot: content.comparison is None or plot.id != forest.ID))
@@ -40,7 +40,7 @@ def _cleaned(plot: Plot) -> Plot:
     return replace(plot, panels=panels, data=cleaned(plot.data))
 
 
-def page(content: Content) -> str:
+def page(content: PageContent) -> str:
     """The page as text. NaN, infinity and markup in its data do no harm."""
     drawn, listed = plots(content), tables(content)
     return Template(_part("page.html")).substitute(
@@ -67,7 +67,7 @@ def _html(text: str) -> str:
     return escape(escaped(text))
 
 
-def _data(content: Content, drawn: Sequence[Plot], listed: Sequence[PageTable]) -> dict[str, object]:
+def _data(content: PageContent, drawn: Sequence[Plot], listed: Sequence[PageTable]) -> dict[str, object]:
     return {
         "rows": packed(cleaned(rows_of(content.records, content.run_of))),
         "plots": [
@@ -85,7 +85,7 @@ def _data(content: Content, drawn: Sequence[Plot], listed: Sequence[PageTable]) 
     }
 
 
-def _summary(content: Content) -> str:
+def _summary(content: PageContent) -> str:
     names = ", ".join(dict.fromkeys(run.name for run in content.runs))
     rows = summary([{"verdict": record.verdict.value} for record in content.records])
     return f"{counted(len(content.runs), 'run')} ({names}), {rows}. fmha {__version__}."
@@ -138,7 +138,7 @@ def _table(table: PageTable) -> str:
     )
 
 
-def _untimed(content: Content) -> str:
+def _untimed(content: PageContent) -> str:
     lines = "".join(f"<li>{_html(line)}</li>" for line in untimed(content))
     return _section(
         "untimed",
@@ -147,7 +147,7 @@ def _untimed(content: Content) -> str:
     )
 
 
-def _environment(content: Content) -> str:
+def _environment(content: PageContent) -> str:
     lists = "".join(
         f"<h3>{_html(name)}</h3><dl>{''.join(f'<dt>{_html(what)}</dt><dd>{_html(value)}</dd>' for what, value in known)}</dl>"
         for name, known in facts(content)

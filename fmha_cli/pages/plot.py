@@ -33,7 +33,7 @@ class Panel:
 
 
 @dataclass(frozen=True)
-class Chooser:
+class PlotChoice:
     """A choice among the contents of a plot's charts.
 
     Attributes:
@@ -64,7 +64,7 @@ class Plot:
     caption: str
     panels: tuple[Panel, ...] = ()
     data: Mapping[str, Rows] = field(default_factory=dict)
-    chooser: Chooser | None = None
+    chooser: PlotChoice | None = None
     missing: str | None = None
     notes: tuple[str, ...] = ()
 

@@ -22,7 +22,7 @@ MEMBERS = ("row", "problem", "where", "run", "conditions", "time", "again")
 
 
 @dataclass(frozen=True)
-class Timed:
+class TimedRow:
     """A record whose times count, and its number in the page (from 1)."""
 
     row: int
@@ -55,10 +55,10 @@ class Timed:
         return "" if self.record.kernel is None else self.record.kernel.digest[:SHORT]
 
 
-def timed(records: Sequence[Record], run_of: Sequence[str]) -> tuple[Timed, ...]:
+def timed(records: Sequence[Record], run_of: Sequence[str]) -> tuple[TimedRow, ...]:
     """The good records that were timed: a single launch says little, and an emulated device has no times."""
     return tuple(
-        Timed(number, run, record, record.measurement)
+        TimedRow(number, run, record, record.measurement)
         for number, (record, run) in enumerate(zip(records, run_of, strict=True), 1)
         if record.measurement is not None
         and record.measurement.stop is not StopReason.SINGLE

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from fmha_cli.domain.quantities import flop_rate
-from fmha_cli.pages.rows import Timed, varying
+from fmha_cli.pages.rows import TimedRow, varying
 from fmha_cli.report.lines import problem_text
 
 AXES: Mapping[str, tuple[str, ...]] = {
@@ -21,7 +21,7 @@ _MORE = {"seqlen": ("seqlens_q", "seqlens_k", "cache_seqlens", "scale"), "hdim":
 _PREFIXES = {"T": 1e12, "G": 1e9, "M": 1e6}
 
 
-def series_of(rows: Sequence[Timed], axes: Sequence[str], without: Sequence[str] = ()) -> list[str]:
+def series_of(rows: Sequence[TimedRow], axes: Sequence[str], without: Sequence[str] = ()) -> list[str]:
     """The name of each row's line.
 
     Args:
@@ -48,13 +48,13 @@ def series_of(rows: Sequence[Timed], axes: Sequence[str], without: Sequence[str]
     ]
 
 
-def rate_unit(rows: Sequence[Timed]) -> tuple[str, float]:
+def rate_unit(rows: Sequence[TimedRow]) -> tuple[str, float]:
     """The unit in which the largest throughput is at least 0.1, and its FLOP/s."""
     unit = flop_rate(max(row.rate for row in rows)).unit
     return unit, _PREFIXES[unit[0]]
 
 
-def _rest(row: Timed, axes: Sequence[str], without: Sequence[str]) -> str:
+def _rest(row: TimedRow, axes: Sequence[str], without: Sequence[str]) -> str:
     """The problem without the members of axis and panel; a single query before more keys is a decode."""
     problem = dict(row.record.problem)
     gone = {name for axis in axes for name in _MORE.get(axis, ())}
@@ -69,7 +69,7 @@ def _rest(row: Timed, axes: Sequence[str], without: Sequence[str]) -> str:
     return " ".join([*words, *(["decode"] if decode else [])])
 
 
-def _several_kernels(rows: Sequence[Timed]) -> bool:
+def _several_kernels(rows: Sequence[TimedRow]) -> bool:
     """Whether one problem has several kernels of a backend; else a kernel is known by its backend."""
     found: dict[tuple[str, ...], set[str]] = {}
     for row in rows:

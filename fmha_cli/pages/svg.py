@@ -6,7 +6,7 @@ import copy
 from collections.abc import Iterator
 from typing import Any
 
-from fmha_cli.pages.content import Content
+from fmha_cli.pages.content import PageContent
 from fmha_cli.pages.drawing import svg_of
 from fmha_cli.pages.page import plots
 from fmha_cli.pages.plot import ROWS, Plot
@@ -19,7 +19,7 @@ ALONE, BESIDE, COLUMNS = 620, 330, 3
 """Widths of a panel that stands alone, and of one next to others, in pixels; and panels in one line."""
 
 
-def svg_files(content: Content) -> Iterator[tuple[str, str]]:
+def svg_files(content: PageContent) -> Iterator[tuple[str, str]]:
     """``ID.svg`` and its text for every plot that has data; of plots with a choice, the first one."""
     rows = rows_of(content.records, content.run_of)
     for plot in plots(content):

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from fmha_cli.pages.content import Content
+from fmha_cli.pages.content import PageContent
 from fmha_cli.pages.packing import column
 from fmha_cli.pages.rows import rounded
 from fmha_cli.report.column import Column
@@ -58,7 +58,7 @@ class PageTable:
         }
 
 
-def tables(content: Content) -> tuple[PageTable, ...]:
+def tables(content: PageContent) -> tuple[PageTable, ...]:
     """The rows, and the rows of the comparison if there is one."""
     document = report_document(map(_shown, content.records), no_environment())
     view = records_view(cleaned(document))

@@ -8,7 +8,7 @@ from itertools import groupby
 
 from fmha_cli.domain.errors import EnvironmentProblem
 from fmha_cli.pages.drawing import HELP
-from fmha_cli.pages.rows import Timed, seqlen_of, timed
+from fmha_cli.pages.rows import TimedRow, seqlen_of, timed
 from fmha_cli.pages.series import AXES, rate_unit, series_of
 from fmha_cli.report.escaping import escaped
 from fmha_cli.report.fitting import folded
@@ -71,11 +71,11 @@ def terminal_plot(records: Sequence[Record], width: int, *, color: bool = False)
     return "\n".join([*folded(title, width), _drawn(shown, axis, scale, width, color), *below])
 
 
-def _value(row: Timed, axis: str) -> int:
+def _value(row: TimedRow, axis: str) -> int:
     return seqlen_of(row.record) if axis == "seqlen" else int(row.record.problem[AXES[axis][0]])
 
 
-def _drawn(series: dict[str, list[Timed]], axis: str, scale: float, width: int, color: bool) -> str:
+def _drawn(series: dict[str, list[TimedRow]], axis: str, scale: float, width: int, color: bool) -> str:
     """The drawing: lines of points, bars over them, and the letters on top."""
     import plotext
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 
 from fmha_cli.discovery.filters import Filter, Term, parse_terms
-from fmha_cli.domain.counterpart import Case, Program
+from fmha_cli.domain.counterpart import Program, UpstreamCase
 from fmha_cli.domain.errors import EmptySelection
 
 FIXED = ("name", "group", "program")
@@ -42,13 +42,13 @@ def _split(text: str) -> list[str]:
     return parts
 
 
-def chosen(cases: Iterable[Case], terms: Sequence[Term], limit: int | None = None) -> list[Case]:
+def chosen(cases: Iterable[UpstreamCase], terms: Sequence[Term], limit: int | None = None) -> list[UpstreamCase]:
     """The cases that match, at most ``limit`` of them.
 
     Raises:
         EmptySelection: F002, none matches; names the term that leaves nothing.
     """
-    out: list[Case] = []
+    out: list[UpstreamCase] = []
     alone, steps = dict.fromkeys(terms, 0), tuple(Filter(tuple(terms)).steps())
     for case in cases:
         for term in terms:
@@ -64,10 +64,10 @@ def chosen(cases: Iterable[Case], terms: Sequence[Term], limit: int | None = Non
     return out
 
 
-def _admits(term: Term, case: Case) -> bool:
+def _admits(term: Term, case: UpstreamCase) -> bool:
     return fnmatchcase(_value(case, term.key), term.glob) != term.exclude
 
 
-def _value(case: Case, key: str) -> str:
+def _value(case: UpstreamCase, key: str) -> str:
     fixed = {"name": case.name, "group": case.group, "program": case.program.value}
     return fixed[key] if key in fixed else case.value(key)

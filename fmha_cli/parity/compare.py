@@ -9,7 +9,17 @@ from pathlib import Path
 from fmha_cli.bench.compare import Ratio
 from fmha_cli.discovery.registry import Registry
 from fmha_cli.discovery.wanted import wanted_backends
-from fmha_cli.domain.counterpart import Binaries, Case, Counterpart, Mapped, Program, Ran, Reading, Said, respelled
+from fmha_cli.domain.counterpart import (
+    Binaries,
+    Counterpart,
+    Mapped,
+    Program,
+    Ran,
+    Reading,
+    Said,
+    UpstreamCase,
+    respelled,
+)
 from fmha_cli.domain.device import Availability
 from fmha_cli.domain.emulation import Observed
 from fmha_cli.domain.errors import EnvironmentProblem
@@ -19,7 +29,7 @@ from fmha_cli.parity.emulated import EmulatedSide, read_with
 from fmha_cli.parity.outcome import judge
 from fmha_cli.parity.programs import run_program
 from fmha_cli.parity.timing import Times, timed
-from fmha_cli.report.documents.parity import Outcome
+from fmha_cli.report.documents.parity import ParityOutcome
 from fmha_cli.report.record import Record
 from fmha_cli.run.events import Done, Ended
 from fmha_cli.run.probing import probe_backends
@@ -31,7 +41,7 @@ CHUNK = 32
 
 
 @dataclass(frozen=True)
-class Row:
+class ComparedCase:
     """The outcome of one case.
 
     Attributes:
@@ -41,7 +51,7 @@ class Row:
     """
 
     mapped: Mapped
-    outcome: Outcome
+    outcome: ParityOutcome
     why: tuple[str, ...] = ()
     ran: Ran | None = None
     reading: Reading | None = None
@@ -50,7 +60,7 @@ class Row:
     seen: Observed | None = None
 
     @property
-    def case(self) -> Case:
+    def case(self) -> UpstreamCase:
         return self.mapped.case
 
     @property
@@ -85,16 +95,16 @@ class Setup:
 class Compared:
     """One outcome for every case, in their order."""
 
-    outcomes: tuple[Outcome, ...]
+    outcomes: tuple[ParityOutcome, ...]
     availability: Mapping[str, Availability]
     interrupted: bool = False
 
 
 def compare(
-    cases: Sequence[Case],
+    cases: Sequence[UpstreamCase],
     setup: Setup,
     *,
-    on_row: Callable[[Row], None],
+    on_row: Callable[[ComparedCase], None],
     progress: Callable[[int, int, str], None] = lambda done, total, what: None,
     voice: Voice = SILENT,
 ) -> Compared:
@@ -105,7 +115,7 @@ def compare(
         EnvironmentProblem: a program that cannot be started.
     """
     walk = _Walk(setup, voice)
-    outcomes: list[Outcome] = []
+    outcomes: list[ParityOutcome] = []
     for start in range(0, len(cases), CHUNK):
         chunk = [setup.upstream.mapped(case) for case in cases[start : start + CHUNK]]
         progress(start, len(cases), chunk[0].case.name)
@@ -126,9 +136,9 @@ class _Walk:
         self.availability = probe_backends(registry, wanted_backends(registry, request.wanted), device=request.device)
         self.no_device = _no_device(self.availability, request)
 
-    def chunk(self, chunk: Sequence[Mapped]) -> list[Row]:
+    def chunk(self, chunk: Sequence[Mapped]) -> list[ComparedCase]:
         """One row for each case, even after a failure."""
-        done: dict[int, Row] = {}
+        done: dict[int, ComparedCase] = {}
         ready: dict[str, list[int]] = {}
         for index, case in enumerate(chunk):
             early = self._early(case)
@@ -141,21 +151,21 @@ class _Walk:
                 self._run(chunk, indices, fill, done)
         if self.setup.rounds:
             for index, row in sorted(done.items()):
-                if row.outcome is Outcome.AGREE_PASS and not self.interrupted:
+                if row.outcome is ParityOutcome.AGREE_PASS and not self.interrupted:
                     done[index] = self._timed(row)
         rest = ("interrupted before this case was done",)
-        return [done.get(i) or Row(case, Outcome.NOT_RUN, rest) for i, case in enumerate(chunk)]
+        return [done.get(i) or ComparedCase(case, ParityOutcome.NOT_RUN, rest) for i, case in enumerate(chunk)]
 
-    def _early(self, case: Mapped) -> Row | None:
+    def _early(self, case: Mapped) -> ComparedCase | None:
         """The row of a case that needs no run; None for one that does."""
         missing = self.setup.binaries.missing.get(case.case.program)
         if missing is not None:
-            return Row(case, Outcome.MISSING_BINARY, (missing,))
+            return ComparedCase(case, ParityOutcome.MISSING_BINARY, (missing,))
         if case.reasons:
-            return Row(case, Outcome.NOT_COMPARABLE, case.reasons)
-        return None if self.no_device is None else Row(case, Outcome.NOT_RUN, (self.no_device,))
+            return ComparedCase(case, ParityOutcome.NOT_COMPARABLE, case.reasons)
+        return None if self.no_device is None else ComparedCase(case, ParityOutcome.NOT_RUN, (self.no_device,))
 
-    def _run(self, chunk: Sequence[Mapped], indices: Sequence[int], fill: str, done: dict[int, Row]) -> None:
+    def _run(self, chunk: Sequence[Mapped], indices: Sequence[int], fill: str, done: dict[int, ComparedCase]) -> None:
         order = iter(indices)
         problems = [problem for i in indices if (problem := chunk[i].problem) is not None]
         request = replace(self.setup.request, fills=(fill,))
@@ -173,37 +183,41 @@ class _Walk:
         except EnvironmentProblem as error:
             if error.code.startswith("Y"):
                 raise
-            done.update({i: Row(chunk[i], Outcome.NOT_RUN, (error.render(),)) for i in indices if i not in done})
+            done.update(
+                {i: ComparedCase(chunk[i], ParityOutcome.NOT_RUN, (error.render(),)) for i in indices if i not in done}
+            )
 
-    def _row(self, case: Mapped, record: Record) -> Row:
+    def _row(self, case: Mapped, record: Record) -> ComparedCase:
         if record.verdict is Verdict.NOT_RUN:
-            return Row(case, Outcome.NOT_RUN, record.notes or ("this tool's side did not run",), record=record)
+            return ComparedCase(
+                case, ParityOutcome.NOT_RUN, record.notes or ("this tool's side did not run",), record=record
+            )
         if record.verdict is Verdict.UNSUPPORTED and self.setup.for_these_cases:
             # The program was built without a kernel for it, so its "not supported" would prove nothing.
             why = "this tool has no kernel for it, and the program was built for this tool's kernels only"
-            return Row(case, Outcome.NOT_COMPARABLE, (why,), record=record)
+            return ComparedCase(case, ParityOutcome.NOT_COMPARABLE, (why,), record=record)
         if self.setup.emulated is not None:
             return self._emulated(case, record, self.setup.emulated)
         ran = self._upstream(case.case.program, case.argv, record)
         reading = self.setup.upstream.read(ran, case.case)
         outcome = judge(record.verdict, reading)
-        return Row(case, outcome, _why(outcome, reading, record), ran, reading, record)
+        return ComparedCase(case, outcome, _why(outcome, reading, record), ran, reading, record)
 
-    def _emulated(self, case: Mapped, record: Record, side: EmulatedSide) -> Row:
+    def _emulated(self, case: Mapped, record: Record, side: EmulatedSide) -> ComparedCase:
         path = self.setup.binaries.found[case.case.program]
         upstream = self.setup.upstream
         argv = respelled(case.argv, upstream.once)  # nothing is timed on an emulated device
         ran, seen = side.run(path, argv, self.setup.environ, self.setup.request.timeout)
         reading = read_with(upstream.without_times(upstream.read(ran, case.case)), seen)
         outcome = judge(record.verdict, reading)
-        return Row(case, outcome, _why(outcome, reading, record), ran, reading, record, seen=seen)
+        return ComparedCase(case, outcome, _why(outcome, reading, record), ran, reading, record, seen=seen)
 
     def _upstream(self, program: Program, argv: tuple[str, ...], record: Record) -> Ran:
         env = self.setup.upstream.environment(record.device, self.setup.environ)
         ran = run_program(self.setup.binaries.found[program], argv, env, self.setup.request.timeout)
         return replace(ran, device=record.device)
 
-    def _timed(self, row: Row) -> Row:
+    def _timed(self, row: ComparedCase) -> ComparedCase:
         """The row with interleaved times of both sides. If a side gives none, the outcome stays, with a reason."""
         assert row.mapped.problem is not None
         assert row.record is not None
@@ -238,9 +252,9 @@ def _no_device(found: Mapping[str, Availability], request: Request) -> str | Non
     return f"no device{f' for {wanted}' if wanted else ''} ({'; '.join(whys)})"
 
 
-def _why(outcome: Outcome, reading: Reading, record: Record) -> tuple[str, ...]:
+def _why(outcome: ParityOutcome, reading: Reading, record: Record) -> tuple[str, ...]:
     """Why the sides disagree. The verdict of both, if they agree on something other than a pass."""
-    if outcome is Outcome.AGREE_PASS:
+    if outcome is ParityOutcome.AGREE_PASS:
         return ()
     ours = [f"{reason.id} {reason.text}" for reason in record.reasons[:3]] or list(record.notes[:1])
     ours_text = f"this tool: {record.verdict.value}" + (f" ({'; '.join(ours)})" if ours else "")

@@ -8,9 +8,17 @@ from typing import Any
 
 from fmha_cli.domain.codec import to_json
 from fmha_cli.domain.counterpart import Binaries, Mapped, Program
-from fmha_cli.parity.compare import Row
+from fmha_cli.parity.compare import ComparedCase
 from fmha_cli.parity.suite import Suite
-from fmha_cli.report.documents.parity import Outcome, ParityCase, ParityPage, SuiteFile, SuiteRow, Times, UpstreamRun
+from fmha_cli.report.documents.parity import (
+    ParityCase,
+    ParityOutcome,
+    ParityPage,
+    ParityTimes,
+    SuiteFile,
+    SuiteRow,
+    UpstreamRun,
+)
 
 _STDERR_KEPT = 4000
 
@@ -28,7 +36,7 @@ def parity_document(
             environment=environment,
             suite=SuiteRow(name=suite.name, title=suite.title, sources=sources),
             upstream={p: str(paths[p]) if p in paths else None for p in Program},
-            counts={outcome: outcomes[outcome.value] for outcome in Outcome},
+            counts={outcome: outcomes[outcome.value] for outcome in ParityOutcome},
             cases=cases,
         )
     )
@@ -36,20 +44,20 @@ def parity_document(
 
 def listed_dict(case: Mapped) -> dict[str, Any]:
     """A case that is listed and not run."""
-    return to_json(_case(case, Outcome.NOT_COMPARABLE if case.reasons else None, case.reasons))
+    return to_json(_case(case, ParityOutcome.NOT_COMPARABLE if case.reasons else None, case.reasons))
 
 
-def row_dict(row: Row) -> dict[str, Any]:
+def row_dict(row: ComparedCase) -> dict[str, Any]:
     """A case that was run, or was to be run."""
     ratio, times = row.ratio, row.times
     shown = None
     if ratio is not None and times is not None:
-        shown = Times(ours_ns=tuple(times.ours_ns), upstream_ns=tuple(times.upstream_ns), ratio=ratio)
+        shown = ParityTimes(ours_ns=tuple(times.ours_ns), upstream_ns=tuple(times.upstream_ns), ratio=ratio)
     ours = None if row.record is None else row.record.to_dict()
     return to_json(_case(row.mapped, row.outcome, row.why, upstream=_upstream(row), ours=ours, times=shown))
 
 
-def _case(case: Mapped, outcome: Outcome | None, why: Iterable[str], **ran: Any) -> ParityCase:
+def _case(case: Mapped, outcome: ParityOutcome | None, why: Iterable[str], **ran: Any) -> ParityCase:
     return ParityCase(
         name=case.case.name,
         group=case.case.group,
@@ -64,7 +72,7 @@ def _case(case: Mapped, outcome: Outcome | None, why: Iterable[str], **ran: Any)
     )
 
 
-def _upstream(row: Row) -> UpstreamRun | None:
+def _upstream(row: ComparedCase) -> UpstreamRun | None:
     ran, reading, seen = row.ran, row.reading, row.seen
     if ran is None or reading is None:
         return None

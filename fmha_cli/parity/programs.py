@@ -9,7 +9,7 @@ from pathlib import Path
 
 from fmha_cli.domain.counterpart import Binaries, Program, Ran
 from fmha_cli.domain.errors import EnvironmentProblem
-from fmha_cli.toolchain.process import Limits, run_group
+from fmha_cli.toolchain.process import TimeLimits, run_group
 
 _KEPT = 200_000
 """Bytes that are kept from each end of a stream, because a mismatch can print many lines."""
@@ -50,7 +50,7 @@ def run_program(path: Path, argv: tuple[str, ...], env: Mapping[str, str], timeo
         Interrupted: Ctrl-C.
     """
     with tempfile.TemporaryDirectory(prefix="fmha-parity-") as folder:
-        scratch, limits = Path(folder), Limits(timeout)
+        scratch, limits = Path(folder), TimeLimits(timeout)
         with (scratch / "stdout").open("w+b") as out, (scratch / "stderr").open("w+b") as err:
             try:
                 ended = run_group([str(path), *argv], cwd=scratch, env=env, output=out, errors=err, limits=limits)

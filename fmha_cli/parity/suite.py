@@ -16,17 +16,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fmha_cli.domain.counterpart import Case, Counterpart, Program
+from fmha_cli.domain.counterpart import Counterpart, Program, UpstreamCase
 from fmha_cli.domain.errors import UsageError
 from fmha_cli.domain.regular import open_regular
-from fmha_cli.domain.suggest import Kind, suggest
+from fmha_cli.domain.suggest import NameKind, suggest
 
 _REFERENCE = re.compile(r"\$(\w+)")
 _MATRIX = {"group", "program", "axes", "lines", "cases", "settings"}
 
 
 @dataclass(frozen=True)
-class Source:
+class SuiteSource:
     """The origin of cases: a file of upstream, and its revision."""
 
     file: str
@@ -44,11 +44,11 @@ class Suite:
 
     name: str
     title: str
-    sources: tuple[Source, ...]
+    sources: tuple[SuiteSource, ...]
     matrices: tuple[Mapping[str, Any], ...]
     options: Mapping[Program, Mapping[str, str]]
 
-    def cases(self) -> Iterator[Case]:
+    def cases(self) -> Iterator[UpstreamCase]:
         """All cases, in the order of the file."""
         for matrix in self.matrices:
             yield from _expanded(matrix, self.options)
@@ -81,7 +81,7 @@ def _parsed(name: str, text: str, where: str, upstream: Counterpart) -> Suite:
         raise _malformed(where, f"not JSON: {fault}") from fault
     if not isinstance(data, dict) or set(data) - {"title", "sources", "matrices", "include", "notes"}:
         raise _malformed(where, "an object of title, sources, matrices, include, notes is needed")
-    sources: list[Source] = []
+    sources: list[SuiteSource] = []
     matrices: list[Mapping[str, Any]] = []
     for other in data.get("include", []):
         if other not in upstream.suites() or other == name:
@@ -92,7 +92,7 @@ def _parsed(name: str, text: str, where: str, upstream: Counterpart) -> Suite:
     for source in data.get("sources", []):
         if not isinstance(source, dict) or set(source) != {"file", "revision"}:
             raise _malformed(where, "a source has a file and a revision")
-        sources.append(Source(str(source["file"]), str(source["revision"])))
+        sources.append(SuiteSource(str(source["file"]), str(source["revision"])))
     for matrix in data.get("matrices", []):
         _check(matrix, where, upstream.options)
         matrices.append(matrix)
@@ -121,7 +121,7 @@ def _check(matrix: object, where: str, options: Mapping[Program, Mapping[str, st
     for settings in given:
         for option, value in settings.items():
             if option not in known:
-                raise _malformed(where, f"option {option!r}: {suggest(option, known, Kind.OPTION)}")
+                raise _malformed(where, f"option {option!r}: {suggest(option, known, NameKind.OPTION)}")
             for name in _REFERENCE.findall(str(value)):
                 if name not in axes:
                     raise _malformed(where, f"{option}: no axis ${name}")
@@ -131,18 +131,18 @@ def _malformed(where: str, why: str) -> UsageError:
     return UsageError(f"--suite {where}: not a suite", code="Y002", where="--suite", why=why)
 
 
-def _expanded(matrix: Mapping[str, Any], options: Mapping[Program, Mapping[str, str]]) -> Iterator[Case]:
+def _expanded(matrix: Mapping[str, Any], options: Mapping[Program, Mapping[str, str]]) -> Iterator[UpstreamCase]:
     program, group = Program(matrix["program"]), str(matrix.get("group", ""))
     defaults = options[program]
     base = {k: str(v) for k, v in matrix.get("settings", {}).items()}
     for name, own in matrix.get("cases", {}).items():
-        yield Case(name, program, {**base, **{k: str(v) for k, v in own.items()}}, group, defaults)
+        yield UpstreamCase(name, program, {**base, **{k: str(v) for k, v in own.items()}}, group, defaults)
     count = 0
     for point in _points(matrix.get("axes", [])) if "lines" in matrix else ():
         for line in matrix["lines"]:
             count += 1
             settings = {k: _filled(str(v), point) for k, v in {**line, **base}.items()}
-            yield Case(f"{group or program.value}-{count}", program, settings, group, defaults)
+            yield UpstreamCase(f"{group or program.value}-{count}", program, settings, group, defaults)
 
 
 def _points(axes: Sequence[Sequence[Any]]) -> Iterator[dict[str, str]]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fmha_cli.report.fitting import columns, cut, folded, folded_all
-from fmha_cli.report.layout import GAP, Layout, lay_out, legends_of
+from fmha_cli.report.layout import GAP, TableLayout, lay_out, legends_of
 from fmha_cli.report.table import Table
 
 
@@ -46,7 +46,7 @@ def markdown(table: Table) -> str:
     return "\n\n".join(part for part in (grid, details, table.summary) if part)
 
 
-def _grid(laid: Layout) -> list[str]:
+def _grid(laid: TableLayout) -> list[str]:
     """The lines of the table: headers, a rule, the rows; none without rows."""
     if not laid.rows:
         return []
@@ -59,7 +59,7 @@ def _grid(laid: Layout) -> list[str]:
     return lines
 
 
-def _line(cells: Sequence[str], laid: Layout) -> str:
+def _line(cells: Sequence[str], laid: TableLayout) -> str:
     padded = []
     for text, column, room in zip(cells, laid.columns, laid.widths, strict=True):
         blank = " " * (room - columns(text))

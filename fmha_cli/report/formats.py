@@ -17,14 +17,14 @@ from fmha_cli.report.json_text import json_text
 from fmha_cli.report.ordering import at
 
 if TYPE_CHECKING:
-    from fmha_cli.report.shape import Shape
+    from fmha_cli.report.shape import TableShape
     from fmha_cli.report.table import Table
 
 Path = tuple[str, ...]
 """The members that lead to a cell of CSV."""
 
 
-def render(data: Mapping[str, Any], form: Format, *, color: bool = False, shape: Shape | None = None) -> str:
+def render(data: Mapping[str, Any], form: Format, *, color: bool = False, shape: TableShape | None = None) -> str:
     """A document as text without a final line break; only tables have colour and a shape, but CSV has its
     columns. Control characters in it are escaped.
 
@@ -41,7 +41,7 @@ def render(data: Mapping[str, Any], form: Format, *, color: bool = False, shape:
     return escaped(_rendered(data, form, shape))
 
 
-def _rendered(data: Mapping[str, Any], form: Format, shape: Shape | None) -> str:
+def _rendered(data: Mapping[str, Any], form: Format, shape: TableShape | None) -> str:
     if form is Format.JSONL:
         opening = document(name_of(data)).opening
         return "\n".join(jsonl_lines([*([] if opening is None else [opening(data)]), *rows_of(data)]))
@@ -56,7 +56,7 @@ def _rendered(data: Mapping[str, Any], form: Format, shape: Shape | None) -> str
     return markdown(view(data, shape))
 
 
-def view(data: Mapping[str, Any], shape: Shape | None = None, *, color: bool = False) -> Table:
+def view(data: Mapping[str, Any], shape: TableShape | None = None, *, color: bool = False) -> Table:
     """The table of a document, with the rows and columns that a shape chooses; ``color`` turns on coloured verdicts.
 
     Raises:
@@ -76,7 +76,7 @@ def view(data: Mapping[str, Any], shape: Shape | None = None, *, color: bool = F
     return table if shape is None or shape.summed else replace(table, summary="")
 
 
-def check_shape(shape: Shape, documents: Sequence[str], *, tables: bool = True) -> None:
+def check_shape(shape: TableShape, documents: Sequence[str], *, tables: bool = True) -> None:
     """Refuse the names of columns that none of some documents has.
 
     Args:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
 from fmha_cli.domain.errors import ExitCode
-from fmha_cli.domain.layer import LayerKind, Phase, layer_text
+from fmha_cli.domain.layer import LayerKind, LayerPhase, layer_text
 from fmha_cli.domain.members import Count, Least, Then
 from fmha_cli.domain.quantities import duration
 from fmha_cli.domain.verdict import Verdict
@@ -67,7 +67,7 @@ class ModelSum:
     """The time of a model's layers in one phase, at one point of the sweep."""
 
     model: str
-    phase: Phase
+    phase: LayerPhase
     point: Annotated[str, "what the problems of all its layers share"]
     backend: Annotated[str | None, "null: chosen for each kind of layer"]
     cache: Annotated[str | None, "state of the caches; null: nothing was timed"]
@@ -155,7 +155,7 @@ def _sum(rows: Sequence[tuple[int, Row]], cache: str | None, named: bool) -> Mod
     words = [problem_text(record["problem"]).split() for _, record in rows]
     return ModelSum(
         model=first["model"],
-        phase=Phase(first["phase"]),
+        phase=LayerPhase(first["phase"]),
         point=" ".join(word for word in words[0] if all(word in other for other in words)),
         backend=first["backend"] if named else None,
         cache=cache,

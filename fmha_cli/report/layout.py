@@ -8,7 +8,7 @@ The steps, each only as far as the width demands:
    wide otherwise, because that row's values are its content.
 3. Cells are shortened or folded as ``Column.fit`` allows, down to ``Column.least``. Numbers never are.
 4. Columns are left out by ``Column.rank``, the ones that alone tell two rows apart last, and so are columns whose
-   names look alike once shortened. ``Layout.missing`` names them.
+   names look alike once shortened. ``TableLayout.missing`` names them.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _NONE = "-"
 
 
 @dataclass(frozen=True)
-class Layout:
+class TableLayout:
     """A table that fits.
 
     Attributes:
@@ -52,12 +52,12 @@ class Layout:
         return f"{counted(len(self.left_out), 'column')} left out: {', '.join(self.left_out)}; --wide shows all"
 
 
-def lay_out(table: Table, width: int | None) -> Layout:
+def lay_out(table: Table, width: int | None) -> TableLayout:
     """The table within a width; None for no limit."""
     table = _on_lines(table.narrowed())
     sizes = _sizes(table)
     if width is None or not table.rows:
-        return Layout(table.columns, table.rows, [natural for natural, _ in sizes])
+        return TableLayout(table.columns, table.rows, [natural for natural, _ in sizes])
     width = max(width, LEAST)
     common: tuple[str, ...] = ()
     if len(table.rows) > 1 or _widths(sizes, width) is None:
@@ -78,7 +78,7 @@ def lay_out(table: Table, width: int | None) -> Layout:
         vague = [i for place, i in enumerate(kept) if _is_vague(part, rows, place)]
         if not vague or len(kept) == 1:
             names = tuple(column.name for i, column in enumerate(table.columns) if i not in kept)
-            return Layout(part.columns, rows, widths, common, names)
+            return TableLayout(part.columns, rows, widths, common, names)
         kept.remove(vague[-1])
 
 

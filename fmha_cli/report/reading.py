@@ -14,7 +14,7 @@ from fmha_cli.report.record import Record
 
 
 @dataclass(frozen=True)
-class Content:
+class ReportContent:
     """The content of a file of results.
 
     Attributes:
@@ -25,7 +25,7 @@ class Content:
     environment: Mapping[str, Any] | None = None
 
 
-def content_of(data: bytes) -> Content:
+def content_of(data: bytes) -> ReportContent:
     """The content of a report, of one row, or of lines with a row each, the first of which may be the environment.
 
     Raises:
@@ -46,10 +46,10 @@ def content_of(data: bytes) -> Content:
     if not isinstance(rows, list):
         raise DecodeError("not a list", "records")
     records = tuple(Record.from_dict(row, f"records[{index}]") for index, row in enumerate(rows))
-    return Content(records, _environment(document, ""))
+    return ReportContent(records, _environment(document, ""))
 
 
-def _of_lines(lines: Mapping[int, bytes], where: str | None = None, *, ended: bool = True) -> Content:
+def _of_lines(lines: Mapping[int, bytes], where: str | None = None, *, ended: bool = True) -> ReportContent:
     records: list[Record] = []
     environment = None
     for number, line in lines.items():
@@ -64,7 +64,7 @@ def _of_lines(lines: Mapping[int, bytes], where: str | None = None, *, ended: bo
             if number == max(lines) > 1 and not ended and isinstance(fault, NotJson):
                 raise DecodeError("the last line is cut short, as by a command that was killed", place) from fault
             raise fault if fault.path else fault.within(place) from fault
-    return Content(tuple(records), environment)
+    return ReportContent(tuple(records), environment)
 
 
 def _environment(holder: Mapping[str, Any], where: str) -> Mapping[str, Any] | None:

@@ -16,7 +16,7 @@ from fmha_cli.bench.compare import Ratio
 from fmha_cli.bench.measurement import Measurement
 from fmha_cli.domain.codec import DecodeError, from_json, to_json
 from fmha_cli.domain.emulation import Executed, Finding
-from fmha_cli.domain.layer import LayerKind, Phase
+from fmha_cli.domain.layer import LayerKind, LayerPhase
 from fmha_cli.domain.members import Count, Hex64, Hidden, Least, Pattern, ShownAs, Then
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.processor import Processor
@@ -116,7 +116,7 @@ class Record:
     settings: Settings | None = None
     selected_by: SelectedBy | None = None
     model: str | None = None
-    phase: Annotated[Phase | None, "of the model"] = None
+    phase: Annotated[LayerPhase | None, "of the model"] = None
     layer_kind: Annotated[LayerKind | None, "of the model's layers that have this problem"] = None
     weight: Annotated[int | None, Least(1), "how many attention calls of the model have this problem"] = None
     assumed: Annotated[

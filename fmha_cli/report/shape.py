@@ -1,4 +1,4 @@
-"""``Shape``: which part of a table is shown, in which order and how wide (``--columns``, ``--sort``, ``--limit``, ``--wide``).
+"""``TableShape``: which part of a table is shown, in which order and how wide (``--columns``, ``--sort``, ``--limit``, ``--wide``).
 
 A column is named by its header without the unit (``time``), or as CSV names it (``measurement.median_ns``). CSV takes
 the second kind of names for its columns and always holds every row. JSON and JSON Lines have no shape.
@@ -16,7 +16,7 @@ from fmha_cli.report.ordering import key_of
 
 
 @dataclass(frozen=True)
-class Shape:
+class TableShape:
     """How a table is shown.
 
     Attributes:

@@ -1,4 +1,4 @@
-"""Give a table its ``Shape``: the chosen columns, the order of the rows, the first of them."""
+"""Give a table its ``TableShape``: the chosen columns, the order of the rows, the first of them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from fmha_cli.report.column import Column, Fit
 from fmha_cli.report.lines import cell, counted
 from fmha_cli.report.ordering import Row, at, order_of
-from fmha_cli.report.shape import Shape
+from fmha_cli.report.shape import TableShape
 from fmha_cli.report.table import Table
 
 NUMBER = "row"
@@ -47,7 +47,7 @@ def _exactly(value: Any) -> str:
     return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else cell(value)
 
 
-def shaped(table: Table, shape: Shape) -> Table:
+def shaped(table: Table, shape: TableShape) -> Table:
     """A table without entries, with the chosen columns and rows.
 
     Raises:
@@ -72,7 +72,7 @@ def _limited(table: Table, total: int) -> Table:
 
 
 def shaped_document(
-    data: Row, member: str | None, view: Callable[[Row], Table], paths: Iterable[str], shape: Shape
+    data: Row, member: str | None, view: Callable[[Row], Table], paths: Iterable[str], shape: TableShape
 ) -> Table:
     """The table of a document, with the chosen columns and rows; the summary still counts every row.
 

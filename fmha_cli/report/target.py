@@ -39,7 +39,7 @@ _HELP = {
 }
 
 
-class Kind(Enum):
+class TargetKind(Enum):
     """How a target is written."""
 
     REPLACED = "a regular file, or none yet"
@@ -80,9 +80,9 @@ class Target:
         """
         try:
             kind, own = self._kind()
-            if kind is Kind.STREAM and not _may_write(self.path):
+            if kind is TargetKind.STREAM and not _may_write(self.path):
                 raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
-            if kind is Kind.REPLACED and probe:
+            if kind is TargetKind.REPLACED and probe:
                 with _beside(own) as file:
                     file.write(b"\0")
         except (OSError, ValueError) as fault:
@@ -109,18 +109,18 @@ class Target:
         from fmha_cli.toolchain.cache.files import replacing
 
         kind, own = self._kind()
-        if kind is Kind.REPLACED:
+        if kind is TargetKind.REPLACED:
             with replacing(own) as file:
                 with suppress(FileNotFoundError):
                     set_mode(file.fileno(), Path(file.name), stat.S_IMODE(own.stat().st_mode))
                 yield file
             return
-        descriptor = int(own.name) if kind is Kind.OWN else os.open(own, os.O_WRONLY | NOCTTY | CLOEXEC | BINARY)
-        with os.fdopen(descriptor, "wb", closefd=kind is Kind.STREAM) as file:
+        descriptor = int(own.name) if kind is TargetKind.OWN else os.open(own, os.O_WRONLY | NOCTTY | CLOEXEC | BINARY)
+        with os.fdopen(descriptor, "wb", closefd=kind is TargetKind.STREAM) as file:
             yield file
 
-    def _kind(self) -> tuple[Kind, Path]:
-        """How it is written, and the path behind all links (of ``Kind.OWN``: the number of the descriptor).
+    def _kind(self) -> tuple[TargetKind, Path]:
+        """How it is written, and the path behind all links (of ``TargetKind.OWN``: the number of the descriptor).
 
         Raises:
             OSError: it cannot be written, whatever its permissions are.
@@ -131,20 +131,20 @@ class Target:
             own = Path(os.path.realpath(self.path))
             if not own.parent.is_dir():
                 raise FileNotFoundError(errno.ENOENT, f"there is no folder {own.parent}") from None
-            return Kind.REPLACED, own
+            return TargetKind.REPLACED, own
         for descriptor in (1, 2):
             with suppress(OSError):
                 if os.path.samestat(status, os.fstat(descriptor)):
-                    return Kind.OWN, Path(str(descriptor))
+                    return TargetKind.OWN, Path(str(descriptor))
         if stat.S_ISFIFO(status.st_mode) or stat.S_ISCHR(status.st_mode):
-            return Kind.STREAM, self.path
+            return TargetKind.STREAM, self.path
         if stat.S_ISDIR(status.st_mode):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
         if not stat.S_ISREG(status.st_mode):
             raise OSError(errno.ENXIO, "neither a regular file, a pipe nor a character device")
         if not _may_write(self.path):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
-        return Kind.REPLACED, Path(os.path.realpath(self.path))
+        return TargetKind.REPLACED, Path(os.path.realpath(self.path))
 
     def _refused(self, fault: OSError | ValueError) -> EnvironmentProblem:
         shown = str(self.path)

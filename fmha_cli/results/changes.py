@@ -13,17 +13,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from fmha_cli.bench.compare import Speed
-from fmha_cli.bench.difference import Pair, Rule, decided
-from fmha_cli.bench.processes import Side
+from fmha_cli.bench.difference import SidePair, SureRule, decided
+from fmha_cli.bench.processes import ProcessSide
 from fmha_cli.bench.ranks import FEWEST_PROCESSES, smallest_p
-from fmha_cli.results.queries import Point
+from fmha_cli.results.queries import TimePoint
 
 LAST = 5
 """Runs before a run with which it is compared."""
 
 
 @dataclass(frozen=True)
-class Change:
+class SureChange:
     """A sure change.
 
     Attributes:
@@ -43,28 +43,28 @@ class Track:
         changes: place among the points -> the change that begins there.
     """
 
-    points: tuple[Point, ...]
-    changes: Mapping[int, Change]
+    points: tuple[TimePoint, ...]
+    changes: Mapping[int, SureChange]
 
 
-def tracked(points: Sequence[Point]) -> Track:
+def tracked(points: Sequence[TimePoint]) -> Track:
     """The track of points whose samples are at hand."""
-    changes: dict[int, Change] = {}
-    start, rule = 0, Rule(interleaved=False, family=max(1, len(points) - 1))
+    changes: dict[int, SureChange] = {}
+    start, rule = 0, SureRule(interleaved=False, family=max(1, len(points) - 1))
     for place in range(1, len(points)):
         before = _side(points[max(start, place - LAST) : place])
         after = _enough(points, place, len(before.processes), rule)
         if after is None:
             continue
-        pair = Pair(before, after)
+        pair = SidePair(before, after)
         (found,) = decided([pair], rule)
         if found.sure is not None:
-            changes[place] = Change(found.sure, math.exp(pair.shift))
+            changes[place] = SureChange(found.sure, math.exp(pair.shift))
             start = place
     return Track(tuple(points), changes)
 
 
-def _enough(points: Sequence[Point], place: int, before: int, rule: Rule) -> Side | None:
+def _enough(points: Sequence[TimePoint], place: int, before: int, rule: SureRule) -> ProcessSide | None:
     """The processes of a run, with those of as many further runs as a sure difference needs; None if there are not enough."""
     if before < FEWEST_PROCESSES:
         return None
@@ -76,5 +76,5 @@ def _enough(points: Sequence[Point], place: int, before: int, rule: Rule) -> Sid
     return None
 
 
-def _side(points: Sequence[Point]) -> Side:
-    return Side.of(process for point in points for process in point.processes_ns)
+def _side(points: Sequence[TimePoint]) -> ProcessSide:
+    return ProcessSide.of(process for point in points for process in point.processes_ns)

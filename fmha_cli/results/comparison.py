@@ -1,4 +1,4 @@
-"""``Comparison``: two runs compared row by row, with the rows that were run again."""
+"""``RunComparison``: two runs compared row by row, with the rows that were run again."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from fmha_cli.bench.compare import Speed
-from fmha_cli.bench.difference import Difference, Mean, Rule, judged, mean_of
+from fmha_cli.bench.difference import Difference, Mean, SureRule, judged, mean_of
 from fmha_cli.bench.ranks import FEWEST_PROCESSES, fewest_processes
 from fmha_cli.domain.errors import EmptySelection, ExitCode
 from fmha_cli.report.lines import counted, problem_text
 from fmha_cli.report.record import Record
 from fmha_cli.results.conditions import USUAL, By, kernel_name, value_of
-from fmha_cli.results.matching import Entry, Matched, Matching, matching
+from fmha_cli.results.matching import Matched, MatchedRow, Matching, matching
 
 
 class FailOn(StrEnum):
@@ -29,7 +29,7 @@ FAIL_ON = (FailOn.SLOWER, FailOn.WRONG)
 
 
 @dataclass(frozen=True)
-class Row:
+class RowPair:
     """One row of both runs.
 
     Attributes:
@@ -43,7 +43,7 @@ class Row:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Comparison:
+class RunComparison:
     """Two runs compared.
 
     Attributes:
@@ -53,15 +53,15 @@ class Comparison:
         notes: what differs between the runs as a whole, and what the rows need.
     """
 
-    rows: tuple[Row, ...]
-    only_before: tuple[Entry, ...]
-    only_after: tuple[Entry, ...]
+    rows: tuple[RowPair, ...]
+    only_before: tuple[MatchedRow, ...]
+    only_after: tuple[MatchedRow, ...]
     means: Mapping[str, Mean]
-    rule: Rule
+    rule: SureRule
     notes: tuple[str, ...]
 
     @property
-    def suspicious(self) -> tuple[Row, ...]:
+    def suspicious(self) -> tuple[RowPair, ...]:
         """The rows that fresh processes may decide."""
         return tuple(row for row in self.rows if row.screened is None and row.difference.suspicious)
 
@@ -77,8 +77,12 @@ class Comparison:
 
 
 def compared(
-    before: Iterable[Record], after: Iterable[Record], rule: Rule, by: Sequence[By] = USUAL, where: str = "fmha compare"
-) -> Comparison:
+    before: Iterable[Record],
+    after: Iterable[Record],
+    rule: SureRule,
+    by: Sequence[By] = USUAL,
+    where: str = "fmha compare",
+) -> RunComparison:
     """Two runs compared row by row.
 
     Raises:
@@ -88,8 +92,8 @@ def compared(
     found = matching(before, after, by)
     if not found.rows:
         raise _nothing_corresponds(found, by, where)
-    rows = tuple(map(Row, found.rows, judged([row.pair for row in found.rows], rule)))
-    return Comparison(
+    rows = tuple(map(RowPair, found.rows, judged([row.pair for row in found.rows], rule)))
+    return RunComparison(
         rows=rows,
         only_before=found.only_before,
         only_after=found.only_after,
@@ -145,8 +149,8 @@ def processes_to_confirm(rows: int, alpha: float) -> int:
 
 
 def confirmed(
-    screened: Comparison, before: Iterable[Record], after: Iterable[Record], by: Sequence[By] = USUAL
-) -> Comparison:
+    screened: RunComparison, before: Iterable[Record], after: Iterable[Record], by: Sequence[By] = USUAL
+) -> RunComparison:
     """The comparison with its suspicious rows judged again by fresh processes alone. The chance that any of them is called slower or
     faster falsely is ``alpha`` at most (Holm, over these rows alone).
 
@@ -162,7 +166,7 @@ def confirmed(
     rule = replace(screened.rule, interleaved=True, any_false=True)
     rows = list(screened.rows)
     for place, matched, difference in zip(places, chosen, judged([row.pair for row in chosen], rule), strict=True):
-        rows[place] = Row(matched, difference, screened=screened.rows[place].difference)
+        rows[place] = RowPair(matched, difference, screened=screened.rows[place].difference)
     waiting = tuple(
         replace(row, difference=replace(row.difference, speed=Speed.UNSURE, why="it was not run again"))
         if row.difference.speed in (Speed.SLOWER, Speed.FASTER) and row.screened is None
@@ -184,7 +188,7 @@ def _cache(record: Record) -> str | None:
     return None if record.measurement is None else record.measurement.cache.value
 
 
-def _means(rows: Sequence[Row]) -> dict[str, Mean]:
+def _means(rows: Sequence[RowPair]) -> dict[str, Mean]:
     """The geometric mean of the ratios of each backend that has several rows, by the name of the second run's backend."""
     groups: dict[str, list[Matched]] = {}
     for row in rows:
@@ -218,7 +222,7 @@ _CONDITIONS = {
 }
 
 
-def _needs(rows: Sequence[Row], rule: Rule) -> list[str]:
+def _needs(rows: Sequence[RowPair], rule: SureRule) -> list[str]:
     """What the number of rows needs, if they have less."""
     tested = [row.difference for row in rows if row.difference.p is not None]
     if not tested:

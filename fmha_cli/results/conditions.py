@@ -8,7 +8,7 @@ from enum import StrEnum
 from fmha_cli.domain.device import is_emulated
 from fmha_cli.domain.encode import canonical_json
 from fmha_cli.domain.errors import ExitCode, UsageError
-from fmha_cli.domain.suggest import Kind, suggest
+from fmha_cli.domain.suggest import NameKind, suggest
 from fmha_cli.report.record import Record
 
 Value = str | int | None
@@ -42,7 +42,7 @@ def parse_by(text: str | None) -> tuple[By, ...]:
     names = [name.strip() for name in text.split(",")]
     for name in names:
         if name not in list(By):
-            help = suggest(name, list(By), Kind.OPTION)
+            help = suggest(name, list(By), NameKind.OPTION)
             raise UsageError(f"--by {text}: no such condition {name!r}", code="E055", where="--by", help=help)
     if By.PROBLEM not in names:
         why = "times of different problems are no comparison"

@@ -9,13 +9,13 @@ from typing import Any
 from fmha_cli.domain.codec import to_json
 from fmha_cli.report.documents.compare import Compare, CompareGroup, CompareRow, LoneRow, RowSide, RunSide
 from fmha_cli.report.record import Record
-from fmha_cli.results.comparison import Comparison, Row
+from fmha_cli.results.comparison import RowPair, RunComparison
 from fmha_cli.results.conditions import By
-from fmha_cli.results.matching import Entry
+from fmha_cli.results.matching import MatchedRow
 
 
 @dataclass(frozen=True)
-class Source:
+class SideSource:
     """Where one side comes from.
 
     Attributes:
@@ -26,7 +26,9 @@ class Source:
     records: tuple[Record, ...]
 
 
-def compare_document(comparison: Comparison, before: Source, after: Source, by: Sequence[By]) -> dict[str, Any]:
+def compare_document(
+    comparison: RunComparison, before: SideSource, after: SideSource, by: Sequence[By]
+) -> dict[str, Any]:
     """``fmha.compare/1`` of a comparison."""
     return to_json(
         Compare(
@@ -45,7 +47,7 @@ def compare_document(comparison: Comparison, before: Source, after: Source, by: 
     )
 
 
-def _side(source: Source) -> RunSide:
+def _side(source: SideSource) -> RunSide:
     runs = [record.run for record in source.records if record.run is not None]
     return RunSide(
         name=source.name,
@@ -57,7 +59,7 @@ def _side(source: Source) -> RunSide:
     )
 
 
-def _row(row: Row) -> CompareRow:
+def _row(row: RowPair) -> CompareRow:
     before, after = row.matched.before.one, row.matched.after.one
     measured = before.measurement or after.measurement
     return CompareRow(
@@ -82,7 +84,7 @@ def _row_side(record: Record) -> RowSide:
     )
 
 
-def _lone(entries: Iterable[Entry]) -> tuple[LoneRow, ...]:
+def _lone(entries: Iterable[MatchedRow]) -> tuple[LoneRow, ...]:
     ones = (entry.one for entry in entries)
     return tuple(
         LoneRow(

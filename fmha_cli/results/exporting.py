@@ -14,23 +14,23 @@ from fmha_cli.report.form import Format
 from fmha_cli.report.formats import columns, jsonl_lines, render
 from fmha_cli.report.ordering import at
 from fmha_cli.report.parts import no_environment
-from fmha_cli.results.run import Run
+from fmha_cli.results.run import KeptRun
 
 
-def as_jsonl(run: Run) -> bytes:
+def as_jsonl(run: KeptRun) -> bytes:
     """What ``--jsonl`` prints: the environment if it is known, then a record in each line."""
     first = [] if run.environment is None else [environment_line(run.environment)]
     lines = jsonl_lines([*first, *(record.to_dict() for record in run.records)])
     return "".join(f"{line}\n" for line in lines).encode()
 
 
-def as_csv(run: Run) -> bytes:
+def as_csv(run: KeptRun) -> bytes:
     """What ``--csv`` prints."""
     document = report_document(run.records, run.environment or no_environment())
     return f"{render(document, Format.CSV)}\n".encode()
 
 
-def as_parquet(run: Run) -> bytes:
+def as_parquet(run: KeptRun) -> bytes:
     """A Parquet file with the columns of CSV; lists of numbers stay lists, other lists and open objects are JSON text.
 
     Raises:
@@ -62,5 +62,5 @@ def _plain(value: Any) -> bool:
     return not isinstance(value, dict)
 
 
-EXPORTS: Mapping[str, Callable[[Run], bytes]] = {"parquet": as_parquet, "jsonl": as_jsonl, "csv": as_csv}
+EXPORTS: Mapping[str, Callable[[KeptRun], bytes]] = {"parquet": as_parquet, "jsonl": as_jsonl, "csv": as_csv}
 """What ``results export`` writes, by the name of its option."""

@@ -9,7 +9,7 @@ from typing import Any
 
 from fmha_cli.domain.codec import DecodeError
 from fmha_cli.domain.errors import UsageError
-from fmha_cli.domain.journal import JOURNAL, Built, Done, Line, Planned, Start, line_of
+from fmha_cli.domain.journal import JOURNAL, JournalBuilt, JournalDone, JournalPlanned, Line, Start, line_of
 from fmha_cli.domain.reading import NotJson, parsed, regular_bytes
 
 Record = Mapping[str, Any]
@@ -97,13 +97,13 @@ def _checked(path: Path, start: Start, entries: list[Line], size: int) -> Histor
     for number, entry in enumerate(entries, 2):
         if isinstance(entry, Start):
             raise refused(path, f"line {number} is a second start line")
-        if isinstance(entry, Built):
+        if isinstance(entry, JournalBuilt):
             built |= entry.kernels
             continue
-        for key in [entry.key] if isinstance(entry, Planned) else [row.key for row in entry.rows]:
+        for key in [entry.key] if isinstance(entry, JournalPlanned) else [row.key for row in entry.rows]:
             if key not in rows or key in done:
                 raise refused(path, f"line {number} names a row that is not in the plan, or is already done")
-        if isinstance(entry, Planned):
+        if isinstance(entry, JournalPlanned):
             attempts[entry.key] = attempts.get(entry.key, 0) + 1
             continue
         _check_sum(path, number, entry, start)
@@ -111,7 +111,7 @@ def _checked(path: Path, start: Start, entries: list[Line], size: int) -> Histor
     return History(start, done, attempts, built, size)
 
 
-def _check_sum(path: Path, number: int, entry: Done, start: Start) -> None:
+def _check_sum(path: Path, number: int, entry: JournalDone, start: Start) -> None:
     if not entry.rows or len({row.key for row in entry.rows}) != len(entry.rows) or not entry.belongs_to(start):
         why = f"line {number} has another checksum than its content: it, or the first line, was changed or comes from"
         raise refused(path, f"{why} another journal")

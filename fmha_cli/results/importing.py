@@ -8,7 +8,7 @@ from pathlib import Path
 from fmha_cli.domain.encode import digest_of
 from fmha_cli.report.parts import RunRow
 from fmha_cli.results.parts import about, row_key
-from fmha_cli.results.run import Run, run_of_file
+from fmha_cli.results.run import KeptRun, run_of_file
 from fmha_cli.results.store import Store
 from fmha_cli.results.writing import put_record, put_run
 
@@ -52,7 +52,7 @@ def bring(store: Store, path: Path) -> Brought:
     return Brought(tuple(runs), added, len(run.records) - added)
 
 
-def _id_of(run: Run) -> str:
+def _id_of(run: KeptRun) -> str:
     """An id for the records of a file that name no run: the same file is always the same run."""
     nameless = [record.to_dict() for record in run.records if record.run is None]
     return digest_of(nameless)[:32]

@@ -17,7 +17,7 @@ from pathlib import Path
 from fmha_cli.domain.codec import to_json
 from fmha_cli.domain.encode import canonical_json
 from fmha_cli.domain.errors import EnvironmentProblem, InternalError, UsageError
-from fmha_cli.domain.journal import Built, Done, Finished, Line, Planned, Start
+from fmha_cli.domain.journal import Finished, JournalBuilt, JournalDone, JournalPlanned, Line, Start
 from fmha_cli.domain.regular import open_regular
 from fmha_cli.results.history import History, Record, history_of, refused
 from fmha_cli.results.identity import difference, rebuilt
@@ -105,12 +105,12 @@ class Journal:
         if differs := rebuilt(self._built, kernels):
             raise refused(self.path, differs)
         if kernels:
-            self._write(Built(kernels=dict(kernels)))
+            self._write(JournalBuilt(kernels=dict(kernels)))
 
     def planned(self, key: str) -> None:
         """Record that a row is about to be dispatched."""
         self._check(key)
-        self._write(Planned(key=key))
+        self._write(JournalPlanned(key=key))
 
     def done(self, records: Mapping[str, Record]) -> None:
         """Keep the records of some rows, by their keys: after a kill all of them are there, or none.
@@ -122,7 +122,7 @@ class Journal:
         for key in records:
             self._check(key)
         rows = tuple(Finished(key=key, record=record) for key, record in records.items())
-        self._write(Done.of(self.start, rows))
+        self._write(JournalDone.of(self.start, rows))
         self._done.update(records)
 
     def _check(self, key: str) -> None:

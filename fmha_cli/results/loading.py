@@ -15,7 +15,7 @@ from fmha_cli.report.parts import RunRow
 from fmha_cli.report.record import Record
 from fmha_cli.results.moments import moment_of
 from fmha_cli.results.packing import DamagedError, unpacked_samples, unpacked_text
-from fmha_cli.results.parts import Place, joined
+from fmha_cli.results.parts import RowPlace, joined
 from fmha_cli.results.store import Store, unusable
 from fmha_cli.results.writing import run_row
 
@@ -110,5 +110,5 @@ def _joined(rows: list[sqlite3.Row], about: RunRow) -> Iterator[Record]:
             shared,
             json.loads(unpacked_text(rest, dictionary or b"")),
             [unpacked_samples(row[2]) if row[2] is not None else () for row in processes],
-            Place(run=about, key=key.hex(), started=moment_of(started)),
+            RowPlace(run=about, key=key.hex(), started=moment_of(started)),
         )

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from fmha_cli.bench.difference import Pair
-from fmha_cli.bench.processes import Side, split
+from fmha_cli.bench.difference import SidePair
+from fmha_cli.bench.processes import ProcessSide, split
 from fmha_cli.domain.errors import UsageError
 from fmha_cli.domain.verdict import Verdict
 from fmha_cli.report.record import Record
@@ -15,7 +15,7 @@ from fmha_cli.results.conditions import USUAL, By, Key, agrees, is_good, is_time
 
 
 @dataclass(frozen=True)
-class Entry:
+class MatchedRow:
     """One row of one side: all its records, each of which holds one process or several."""
 
     records: tuple[Record, ...]
@@ -30,25 +30,25 @@ class Entry:
         return self.one.verdict
 
     @cached_property
-    def side(self) -> Side:
+    def side(self) -> ProcessSide:
         """Its times; none if it is not good."""
         timed = [record.measurement for record in self.records if is_timed(record) and is_good(self.one)]
         measured = [one for one in timed if one is not None]
         ceilings = [max(one.ceiling.before, one.ceiling.after) for one in measured if one.ceiling is not None]
         processes = (part for one in measured for part in split(one.samples_ns, one.process_of_sample))
-        return Side.of(processes, ceilings)
+        return ProcessSide.of(processes, ceilings)
 
 
 @dataclass(frozen=True)
 class Matched:
     """One row of both sides."""
 
-    before: Entry
-    after: Entry
+    before: MatchedRow
+    after: MatchedRow
 
     @property
-    def pair(self) -> Pair:
-        return Pair(self.before.side, self.after.side)
+    def pair(self) -> SidePair:
+        return SidePair(self.before.side, self.after.side)
 
     @property
     def worse(self) -> bool:
@@ -61,8 +61,8 @@ class Matching:
     """The rows of both sides, in the order of the first side, and those of one side alone."""
 
     rows: tuple[Matched, ...]
-    only_before: tuple[Entry, ...] = ()
-    only_after: tuple[Entry, ...] = ()
+    only_before: tuple[MatchedRow, ...] = ()
+    only_after: tuple[MatchedRow, ...] = ()
 
 
 def matching(before: Iterable[Record], after: Iterable[Record], by: Sequence[By] = USUAL) -> Matching:
@@ -75,7 +75,7 @@ def matching(before: Iterable[Record], after: Iterable[Record], by: Sequence[By]
     keys: dict[Key, None] = dict.fromkeys(key_of(record, by) for side in sides for record in side if is_timed(record))
     first, second = (_entries(side, tuple(keys), by) for side in sides)
     rows: list[Matched] = []
-    lone: tuple[list[Entry], list[Entry]] = ([], [])
+    lone: tuple[list[MatchedRow], list[MatchedRow]] = ([], [])
     for key in dict.fromkeys((*first, *second)):
         pairs, left, right = _kernels(first.get(key, {}), second.get(key, {}))
         rows += pairs
@@ -84,10 +84,10 @@ def matching(before: Iterable[Record], after: Iterable[Record], by: Sequence[By]
     return Matching(tuple(rows), tuple(lone[0]), tuple(lone[1]))
 
 
-_Kernels = Mapping[str | None, Entry]
+_Kernels = Mapping[str | None, MatchedRow]
 
 
-def _kernels(before: _Kernels, after: _Kernels) -> tuple[list[Matched], list[Entry], list[Entry]]:
+def _kernels(before: _Kernels, after: _Kernels) -> tuple[list[Matched], list[MatchedRow], list[MatchedRow]]:
     """The rows under equal conditions: by the kernel's name, or whatever its name if each side has one."""
     if len(before) == len(after) == 1:
         return [Matched(next(iter(before.values())), next(iter(after.values())))], [], []
@@ -97,7 +97,9 @@ def _kernels(before: _Kernels, after: _Kernels) -> tuple[list[Matched], list[Ent
     return rows, left, right
 
 
-def _entries(records: Sequence[Record], keys: Sequence[Key], by: Sequence[By]) -> dict[Key, dict[str | None, Entry]]:
+def _entries(
+    records: Sequence[Record], keys: Sequence[Key], by: Sequence[By]
+) -> dict[Key, dict[str | None, MatchedRow]]:
     """The rows of one side by their conditions and kernels.
 
     A row without times lacks some conditions. It belongs wherever it does not contradict them.
@@ -111,7 +113,7 @@ def _entries(records: Sequence[Record], keys: Sequence[Key], by: Sequence[By]) -
     for kernels in found.values():
         for rows in kernels.values():
             _check_alike(rows, by)
-    return {key: {name: Entry(tuple(rows)) for name, rows in kernels.items()} for key, kernels in found.items()}
+    return {key: {name: MatchedRow(tuple(rows)) for name, rows in kernels.items()} for key, kernels in found.items()}
 
 
 def _check_alike(records: Sequence[Record], by: Sequence[By]) -> None:

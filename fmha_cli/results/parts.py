@@ -87,7 +87,7 @@ class Parts:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Place:
+class RowPlace:
     """What the store says of a record in addition to its parts.
 
     Attributes:
@@ -101,7 +101,7 @@ class Place:
     started: str | None
 
 
-def taken_apart(record: Record, place: Place) -> Parts:
+def taken_apart(record: Record, place: RowPlace) -> Parts:
     """The parts of a record. Members that equal the place's are left out; members that differ are a part."""
     row = record.to_dict()
     problem, kernel, stages = (row.pop(name) for name in ("problem", "kernel", "stages"))
@@ -135,7 +135,7 @@ def taken_apart(record: Record, place: Place) -> Parts:
     )
 
 
-def joined(shared: Mapping[str, Any], rest: Mapping[str, Any], samples: Sequence[Stages], place: Place) -> Record:
+def joined(shared: Mapping[str, Any], rest: Mapping[str, Any], samples: Sequence[Stages], place: RowPlace) -> Record:
     """The inverse of :func:`taken_apart`, from the JSON values of the parts.
 
     Raises:

@@ -13,14 +13,14 @@ from operator import itemgetter
 
 from fmha_cli.report.record import Record
 from fmha_cli.results.packing import DamagedError, unpacked_samples
-from fmha_cli.results.parts import Place, taken_apart
+from fmha_cli.results.parts import RowPlace, taken_apart
 from fmha_cli.results.store import Store, unusable
 
 _GOOD = "r.verdict in ('PASSED', 'UNCHECKED') and r.whole_ns is not null"
 
 
 @dataclass(frozen=True)
-class Point:
+class TimePoint:
     """The time of one row in one run.
 
     Attributes:
@@ -37,13 +37,13 @@ class Point:
     processes_ns: tuple[tuple[int, ...], ...]
 
 
-def history(store: Store, record: Record) -> tuple[Point, ...]:
+def history(store: Store, record: Record) -> tuple[TimePoint, ...]:
     """The times of a record's problem and kernel on its device, in its cache mode and with its threads, in the order of the runs.
 
     Raises:
         EnvironmentProblem: X050.
     """
-    shared, measured = taken_apart(record, Place(run=None, key="", started=None)).shared, record.measurement
+    shared, measured = taken_apart(record, RowPlace(run=None, key="", started=None)).shared, record.measurement
     problem, kernel = shared["problem"], shared["kernel"]
     if measured is None or problem is None or kernel is None:
         return ()
@@ -63,9 +63,9 @@ def history(store: Store, record: Record) -> tuple[Point, ...]:
         raise unusable(store.path, f"samples of {kernel.digest.hex()} are damaged: {fault}") from fault
 
 
-def _point(processes: Sequence[sqlite3.Row]) -> Point:
+def _point(processes: Sequence[sqlite3.Row]) -> TimePoint:
     """The point of one record from the rows of its processes."""
     _, run, started, label, commit, ns, low, high, _ = processes[0]
     stages = [unpacked_samples(row[-1]) for row in processes if row[-1] is not None]
     samples = tuple(tuple(map(sum, zip(*of, strict=True))) for of in stages)
-    return Point(run, started, label, commit, ns, None if low is None else (low, high), samples)
+    return TimePoint(run, started, label, commit, ns, None if low is None else (low, high), samples)

@@ -1,4 +1,4 @@
-"""``Run``: the records of one invocation, loaded by a name from the store, or from a file that a command wrote."""
+"""``KeptRun``: the records of one invocation, loaded by a name from the store, or from a file that a command wrote."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fmha_cli.domain.codec import DecodeError
 from fmha_cli.domain.errors import UsageError
 from fmha_cli.domain.journal import JOURNAL
 from fmha_cli.domain.reading import parsed, regular_bytes
-from fmha_cli.report.reading import Content, content_of
+from fmha_cli.report.reading import ReportContent, content_of
 from fmha_cli.report.record import Record
 from fmha_cli.results.history import history_of
 from fmha_cli.results.loading import records_of, summaries
@@ -24,7 +24,7 @@ _ENDINGS = (".json", ".jsonl")
 
 
 @dataclass(frozen=True)
-class Run:
+class KeptRun:
     """The records of a run.
 
     Attributes:
@@ -38,7 +38,7 @@ class Run:
     environment: Mapping[str, Any] | None = None
 
 
-def load_run(name: str, store: Path | None = None) -> Run:
+def load_run(name: str, store: Path | None = None) -> KeptRun:
     """The run of a name: an id, a label, ``rev:COMMIT``, ``latest``, ``latest~1``, or the path of a file.
 
     Args:
@@ -52,7 +52,7 @@ def load_run(name: str, store: Path | None = None) -> Run:
         return run_of_file(Path(name))
     with opened_for(name, store_path() if store is None else store, reads=True) as opened:
         found = named(summaries(opened), name)
-        return Run(name, records_of(opened, found), found.environment)
+        return KeptRun(name, records_of(opened, found), found.environment)
 
 
 def opened_for(name: str, path: Path, *, reads: bool = False) -> Store:
@@ -77,7 +77,7 @@ def is_file_name(name: str) -> bool:
     return name.endswith(_ENDINGS) or any(mark in name for mark in separators) or os.path.isfile(name)
 
 
-def run_of_file(path: Path) -> Run:
+def run_of_file(path: Path) -> KeptRun:
     """The run in a file of ``--json`` or ``--jsonl``, or in a journal. A journal gives its finished rows.
 
     Raises:
@@ -90,7 +90,7 @@ def run_of_file(path: Path) -> Run:
         why = (isinstance(fault, OSError) and fault.strerror) or str(fault)
         help = "fmha bench ... --json -o FILE writes such a file; journals are read too"
         raise UsageError(f"{path}: no file of results", code="E050", where=str(path), why=why, help=help) from fault
-    return Run(str(path), content.records, content.environment)
+    return KeptRun(str(path), content.records, content.environment)
 
 
 def _is_journal(data: bytes) -> bool:
@@ -103,9 +103,9 @@ def _is_journal(data: bytes) -> bool:
     return isinstance(schema, str) and schema.startswith(JOURNAL.partition("/")[0] + "/")
 
 
-def _of_journal(path: Path, data: bytes) -> Content:
+def _of_journal(path: Path, data: bytes) -> ReportContent:
     try:
         done = history_of(path, data).done
     except UsageError as fault:
         raise DecodeError(fault.what.removeprefix(f"journal {path}: ")) from fault
-    return Content(tuple(Record.from_dict(record, f"row {key}") for key, record in done.items()))
+    return ReportContent(tuple(Record.from_dict(record, f"row {key}") for key, record in done.items()))

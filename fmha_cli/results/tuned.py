@@ -7,7 +7,7 @@ import sqlite3
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from fmha_cli.bench.entry import Entry
+from fmha_cli.bench.entry import RememberedChoice
 from fmha_cli.domain.codec import DecodeError, to_json
 from fmha_cli.domain.encode import canonical_json
 from fmha_cli.domain.errors import FmhaError
@@ -17,7 +17,7 @@ from fmha_cli.results.writing import problem_id
 _COLUMNS = "flags, scope, result, fallback, kernel, gain, gain_lo, gain_hi, run, made, why"
 
 
-def put_entry(store: Store, entry: Entry) -> None:
+def put_entry(store: Store, entry: RememberedChoice) -> None:
     """Remember an entry in place of the one with its problem and scope.
 
     Raises:
@@ -47,7 +47,7 @@ def put_entry(store: Store, entry: Entry) -> None:
         db.execute(f"insert or replace into tuned({', '.join(told)}) values ({marks})", tuple(told.values()))
 
 
-def entries(store: Store, family: str | None = None) -> tuple[Entry, ...]:
+def entries(store: Store, family: str | None = None) -> tuple[RememberedChoice, ...]:
     """The entries of a family of problems, or all, by family and length; of one length the newest first. A row that this version
     cannot read is passed over.
 
@@ -63,10 +63,10 @@ def entries(store: Store, family: str | None = None) -> tuple[Entry, ...]:
     return tuple(_read(rows))
 
 
-def _read(rows: Iterable[sqlite3.Row]) -> Iterator[Entry]:
+def _read(rows: Iterable[sqlite3.Row]) -> Iterator[RememberedChoice]:
     for flags, scope, result, default, kernel, gain, low, high, run, made, why in rows:
         try:
-            yield Entry.from_dict(
+            yield RememberedChoice.from_dict(
                 {
                     "flags": flags,
                     "scope": json.loads(scope),
@@ -84,7 +84,7 @@ def _read(rows: Iterable[sqlite3.Row]) -> Iterator[Entry]:
             continue
 
 
-def remove_entries(store: Store, gone: Iterable[Entry]) -> int:
+def remove_entries(store: Store, gone: Iterable[RememberedChoice]) -> int:
     """Forget entries: how many there were. All are removed, or none.
 
     Raises:

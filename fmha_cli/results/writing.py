@@ -15,7 +15,7 @@ from fmha_cli.report.parts import RunRow
 from fmha_cli.report.record import Record
 from fmha_cli.results.moments import moment_of, seconds_of
 from fmha_cli.results.packing import Stages, packed_samples, packed_text
-from fmha_cli.results.parts import Parts, Place, Shared, taken_apart
+from fmha_cli.results.parts import Parts, RowPlace, Shared, taken_apart
 from fmha_cli.results.store import Store
 
 _LONGEST_DICTIONARY = 2**14
@@ -91,7 +91,7 @@ def put_record(store: Store, db: sqlite3.Connection, run: StoredRun, record: Rec
     if db.execute("select 1 from record where run = ? and row = ?", (run.id, row)).fetchone():
         return False
     started = seconds_of(record.started)
-    parts = taken_apart(record, Place(run=run.about, key=key, started=moment_of(started)))
+    parts = taken_apart(record, RowPlace(run=run.about, key=key, started=moment_of(started)))
     kind = " ".join((record.backend or "", run.about.command, record.verdict.value))
     ids = _shared_ids(store, db, record, parts, kind)
     dictionary, rest = _packed(db, kind, canonical_json(parts.rest))

@@ -32,7 +32,7 @@ _NUMBERS = count(1)
 
 
 @dataclass(frozen=True)
-class Change:
+class ChangedInput:
     """An input that changed during a run: name, elements changed, and the index of the first one."""
 
     tensor: str
@@ -146,11 +146,11 @@ class Arena:
         """The stretches outside all elements to which the last run wrote."""
         return find_violations(self._bytes, self.layout, self._zones, self._guard)
 
-    def changed_inputs(self) -> tuple[Change, ...]:
+    def changed_inputs(self) -> tuple[ChangedInput, ...]:
         """Inputs whose bits differ from what was written, outside of the rows that a kernel appends to."""
         return (*self._changed(Role.INPUT), *self._changed(Role.INOUT))
 
-    def _changed(self, role: Role) -> tuple[Change, ...]:
+    def _changed(self, role: Role) -> tuple[ChangedInput, ...]:
         names = [s.name for s in self.layout.slots if s.role is role and s.name in self._inputs]
         if role is Role.INOUT:
             names = [name for name in names if name in self._appended]
@@ -188,7 +188,7 @@ class Arena:
         self.close()
 
 
-def _difference(name: str, actual: Array, expected: Array, but: Array | None = None) -> Change | None:
+def _difference(name: str, actual: Array, expected: Array, but: Array | None = None) -> ChangedInput | None:
     """Bitwise comparison, ``but`` for some rows: NaN equals itself."""
     a, b = as_words(actual), as_words(expected)
     if _equal(a, b):
@@ -196,7 +196,7 @@ def _difference(name: str, actual: Array, expected: Array, but: Array | None = N
     at = np.argwhere(a != b if but is None else (a != b) & ~but[..., None])
     if not len(at):
         return None
-    return Change(name, len(at), tuple(int(n) for n in at[0]))
+    return ChangedInput(name, len(at), tuple(int(n) for n in at[0]))
 
 
 def _equal(a: Array, b: Array) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields, replace
 from functools import cached_property
 
 from fmha_cli.bench.against import Against
-from fmha_cli.bench.difference import Rule
+from fmha_cli.bench.difference import SureRule
 from fmha_cli.bench.processes import split
 from fmha_cli.bench.ranks import fewest_processes
 from fmha_cli.domain.encode import canonical_json
@@ -17,7 +17,7 @@ from fmha_cli.report.record import Record
 
 
 @dataclass(frozen=True, kw_only=True)
-class Conditions:
+class RowConditions:
     """The conditions that two timed rows must share to be compared: the problem's canonical JSON, and where and how it
     ran.
     """
@@ -30,12 +30,12 @@ class Conditions:
     threads: int
 
     @staticmethod
-    def of(record: Record) -> Conditions | None:
+    def of(record: Record) -> RowConditions | None:
         """The conditions of a timed row; None without a time."""
         measured = record.measurement
         if measured is None:
             return None
-        return Conditions(
+        return RowConditions(
             problem=canonical_json(record.problem),
             backend=record.backend,
             device=record.device,
@@ -45,7 +45,7 @@ class Conditions:
         )
 
 
-Planned = tuple[Conditions, str]
+Planned = tuple[RowConditions, str]
 """The conditions of a row that will be timed, and the name of its kernel."""
 
 
@@ -66,10 +66,10 @@ class Baseline:
     rows: int = 1
 
     @cached_property
-    def _by_conditions(self) -> Mapping[Conditions, Sequence[Record]]:
-        rows: dict[Conditions, list[Record]] = {}
+    def _by_conditions(self) -> Mapping[RowConditions, Sequence[Record]]:
+        rows: dict[RowConditions, list[Record]] = {}
         for record in self.records:
-            if conditions := Conditions.of(record):
+            if conditions := RowConditions.of(record):
                 rows.setdefault(conditions, []).append(record)
         return rows
 
@@ -77,7 +77,7 @@ class Baseline:
         """The baseline of a run with these rows."""
         return replace(self, rows=max(1, sum(bool(self.counterpart(*row)) for row in planned)))
 
-    def counterpart(self, conditions: Conditions, kernel: str | None) -> tuple[Record, ...]:
+    def counterpart(self, conditions: RowConditions, kernel: str | None) -> tuple[Record, ...]:
         """The records of the row to compare with, each of one process or several; none without one.
 
         Of several rows under the same conditions (``--all-kernels``) the one with the same kernel name counts. A kernel
@@ -89,11 +89,11 @@ class Baseline:
 
     def ratio(self, record: Record) -> Against | None:
         """The comparison of a row with its counterpart; None if either has no time."""
-        conditions = Conditions.of(record)
+        conditions = RowConditions.of(record)
         rows = () if conditions is None else self.counterpart(conditions, _kernel_name(record))
         if not rows:
             return None
-        rule = Rule(interleaved=False, family=self.rows)
+        rule = SureRule(interleaved=False, family=self.rows)
         return Against.of(_processes([record]), _processes(rows), against=self.name, rule=rule)
 
     def coverage(self, planned: Sequence[Planned]) -> tuple[str, ...]:
@@ -128,10 +128,10 @@ class Baseline:
             )
         return tuple(lines)
 
-    def _missing(self, conditions: Conditions) -> tuple[int, str]:
+    def _missing(self, conditions: RowConditions) -> tuple[int, str]:
         """The number of conditions that some row of the baseline meets together, and the next one in words."""
         left = list(self._by_conditions)
-        for place, field in enumerate(fields(Conditions)):
+        for place, field in enumerate(fields(RowConditions)):
             wanted = getattr(conditions, field.name)
             met = [row for row in left if getattr(row, field.name) == wanted]
             if not met:
@@ -140,7 +140,7 @@ class Baseline:
                 had = ", ".join(sorted({str(getattr(row, field.name)) for row in left}))
                 return place, f"for the same problem, {field.name} is {wanted} here and {had} there"
             left = met
-        return len(fields(Conditions)), "its rows are of other kernels"
+        return len(fields(RowConditions)), "its rows are of other kernels"
 
 
 def _processes(records: Sequence[Record]) -> list[tuple[int, ...]]:

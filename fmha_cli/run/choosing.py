@@ -1,11 +1,11 @@
-"""The ``Chooser`` of a request, and a sweep's copy of entries, with which every worker and every session chooses alike."""
+"""The ``TunedChooser`` of a request, and a sweep's copy of entries, with which every worker and every session chooses alike."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from fmha_cli.bench.entry import Entry
+from fmha_cli.bench.entry import RememberedChoice
 from fmha_cli.bench.intervals import place_of
 from fmha_cli.discovery.registry import Registry
 from fmha_cli.domain.device import Availability, usable_cores
@@ -15,7 +15,7 @@ from fmha_cli.run.builds import build_context
 from fmha_cli.run.host import this_host
 from fmha_cli.run.request import Request
 from fmha_cli.run.scopes import Scopes
-from fmha_cli.run.tuned_choice import Chooser, EntriesOf
+from fmha_cli.run.tuned_choice import EntriesOf, TunedChooser
 
 TUNED, DEFAULT = "tuned", "default"
 """Values of ``--select`` that name no kernel."""
@@ -35,7 +35,7 @@ def chooser_of(
     found: Mapping[str, Availability],
     tuned: EntriesOf | None,
     notify: Callable[[str], None] = lambda text: None,
-) -> Chooser | None:
+) -> TunedChooser | None:
     """The chooser among tuned kernels; None if the request excludes them, or if no entry is remembered."""
     if tuned is None or not chooses(request):
         return None
@@ -45,7 +45,7 @@ def chooser_of(
         threads = request.threads or usable_cores()
         return Scopes(registry=registry, found=found, building=building, host=this_host(), threads=threads)
 
-    return Chooser(entries_of=tuned, registry=registry, found=found, wanted=request.wanted, scopes=scopes)
+    return TunedChooser(entries_of=tuned, registry=registry, found=found, wanted=request.wanted, scopes=scopes)
 
 
 def kept_of(problems: Iterable[Problem], tuned: EntriesOf | None) -> Kept:
@@ -67,9 +67,9 @@ def entries_among(kept: Kept) -> EntriesOf | None:
     """The source of the kept entries; None without entries."""
     if not kept:
         return None
-    read = {family: tuple(map(Entry.from_dict, entries)) for family, entries in kept.items()}
+    read = {family: tuple(map(RememberedChoice.from_dict, entries)) for family, entries in kept.items()}
 
-    def entries_of(family: str) -> Sequence[Entry]:
+    def entries_of(family: str) -> Sequence[RememberedChoice]:
         return read.get(family, ())
 
     return entries_of

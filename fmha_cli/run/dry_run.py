@@ -12,7 +12,7 @@ from fmha_cli.domain.plan import Artifact
 from fmha_cli.domain.protocols import BuildContext, DryRun
 from fmha_cli.domain.verdict import Verdict
 from fmha_cli.run.builds import KernelOutcome, artifacts_of, build_context, build_orders
-from fmha_cli.run.job import Job
+from fmha_cli.run.job import WorkerJob
 from fmha_cli.run.layout import layout_of
 from fmha_cli.run.outcome import Outcome
 from fmha_cli.run.request import Request
@@ -68,7 +68,7 @@ class _Watcher:
         if failed is not None:
             return failed
         try:
-            job = Job(
+            job = WorkerJob(
                 entry=self._registry.entry_point(row.plan.main.backend),
                 device=row.choice.device,
                 plan=row.plan,

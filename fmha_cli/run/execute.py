@@ -27,7 +27,7 @@ from fmha_cli.run.cases import Cases
 from fmha_cli.run.clock import untimed
 from fmha_cli.run.demand import check_device, reference_bytes, shortage
 from fmha_cli.run.emulation import UNTIMED
-from fmha_cli.run.job import Job
+from fmha_cli.run.job import WorkerJob
 from fmha_cli.run.judge import JudgePolicy, judge, recheck
 from fmha_cli.run.layout import layout_of
 from fmha_cli.run.outcome import Outcome
@@ -172,7 +172,7 @@ class Executor:
                 good.remove(broken)
         return judged, [found[good.index(n)] if n in good else None for n in range(len(judged))]
 
-    def _timed(self, row: Row, job: Job, arena: Arena, judged: Outcome) -> tuple[Outcome, Timed | None]:
+    def _timed(self, row: Row, job: WorkerJob, arena: Arena, judged: Outcome) -> tuple[Outcome, Timed | None]:
         """The row after its timed launches. ``run`` times a judged launch, ``bench`` the launches after it."""
         if self._request.command is Command.VALIDATE:
             return judged, Timed(judged.stage_ns[-1:]) if judged.stage_ns else None
@@ -232,20 +232,20 @@ class Executor:
         looks.append(look())
         after[:] = [None if row is None else self._ceiling(row) for row in rows]
 
-    def arena(self, job: Job) -> Arena:
+    def arena(self, job: WorkerJob) -> Arena:
         """The memory of a job's tensors. Raises MemoryError: it, the copies of its tensors and the reference do not fit; nothing was allocated."""
         problem, request = job.plan.problem, self._request
         check_device(job.plan, job.device)
         layout = layout_of(problem, job.plan.workspaces, gaps=request.command is Command.VALIDATE)
         return Arena(layout, also=reference_bytes(problem) if request.check else 0)
 
-    def job(self, row: Row, artifacts: tuple[Artifact, ...], settings: Settings | None) -> Job:
+    def job(self, row: Row, artifacts: tuple[Artifact, ...], settings: Settings | None) -> WorkerJob:
         """The worker's input to run a row that has a kernel."""
         assert row.choice is not None
         assert row.plan is not None
         backend = row.choice.kernel.backend
         values = () if settings is None else tuple(sorted(settings.values.items()))
-        return Job(
+        return WorkerJob(
             entry=self._registry.entry_point(backend),
             device=replace(row.choice.device, settings=values),
             plan=row.plan,
@@ -254,7 +254,7 @@ class Executor:
             emulation=self._context.emulation if row.choice.device.emulated else None,
         )
 
-    def judge(self, job: Job, arena: Arena) -> Outcome:
+    def judge(self, job: WorkerJob, arena: Arena) -> Outcome:
         """Run a job once for each fill and repeat that the request wants, and judge it."""
         request = self._request
         validating = request.command is Command.VALIDATE
@@ -276,7 +276,9 @@ class Executor:
             phase=self._context.voice.phase,
         )
 
-    def _rechecked(self, job: Job, arena: Arena, judged: Outcome, launcher: Launcher, *, again: bool = True) -> Outcome:
+    def _rechecked(
+        self, job: WorkerJob, arena: Arena, judged: Outcome, launcher: Launcher, *, again: bool = True
+    ) -> Outcome:
         """The judgement after the launches of ``launcher``; a row that has failed stays as it is."""
         if judged.verdict not in _TIMED:
             return judged
@@ -306,7 +308,7 @@ class Executor:
     def _stream(self, backend: str) -> str:
         return self._registry.backend(backend).dropout_stream
 
-    def launcher(self, job: Job, arena: Arena, row: Row) -> Launcher:
+    def launcher(self, job: WorkerJob, arena: Arena, row: Row) -> Launcher:
         """The launcher of a judged job, in the cache mode of its row."""
         cold, timeout = row.cache is CacheState.COLD, self._request.timeout or None
 

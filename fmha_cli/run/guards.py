@@ -21,7 +21,7 @@ _WIDEST = 4
 """Bytes of the widest element."""
 
 
-class Side(StrEnum):
+class GuardSide(StrEnum):
     """The position of the changed byte relative to the tensor."""
 
     BEFORE = "before"
@@ -43,7 +43,7 @@ class Violation:
     """
 
     tensor: str
-    side: Side
+    side: GuardSide
     element: int
     offset: int
     bytes: int
@@ -51,10 +51,10 @@ class Violation:
     def text(self) -> str:
         """``2 bytes, one element after the end of o``: how much was changed, and where."""
         amount = f"{self.bytes} byte{'' if self.bytes == 1 else 's'}"
-        if self.side is Side.GAP:
+        if self.side is GuardSide.GAP:
             return f"{amount} in the gap after element {self.element} of {self.tensor}"
         far = "one element" if self.element == 1 else f"{self.element} elements"
-        edge = "start" if self.side is Side.BEFORE else "end"
+        edge = "start" if self.side is GuardSide.BEFORE else "end"
         return f"{amount}, {far} {self.side.value} the {edge} of {self.tensor}"
 
 
@@ -131,10 +131,10 @@ def _named(layout: ArenaLayout, first: int, end: int) -> Violation:
     slot = min(layout.slots, key=lambda s: max(s.start - first, first - s.end + 1, 0))  # the nearest
     size = end - first
     if first < slot.start:  # counted from the byte nearest to the tensor
-        return Violation(slot.name, Side.BEFORE, -(-(slot.start - (end - 1)) // slot.itemsize), first, size)
+        return Violation(slot.name, GuardSide.BEFORE, -(-(slot.start - (end - 1)) // slot.itemsize), first, size)
     if first >= slot.end:
-        return Violation(slot.name, Side.AFTER, (first - slot.end) // slot.itemsize + 1, first, size)
-    return Violation(slot.name, Side.GAP, _element_before(slot, first), first, size)
+        return Violation(slot.name, GuardSide.AFTER, (first - slot.end) // slot.itemsize + 1, first, size)
+    return Violation(slot.name, GuardSide.GAP, _element_before(slot, first), first, size)
 
 
 def _element_before(slot: Slot, offset: int) -> int:

@@ -1,4 +1,4 @@
-"""``Job``: everything that the worker needs to run one plan, and the message that carries it."""
+"""``WorkerJob``: everything that the worker needs to run one plan, and the message that carries it."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class JobMessage:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Job:
+class WorkerJob:
     """One plan on one device.
 
     Attributes:

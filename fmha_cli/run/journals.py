@@ -10,7 +10,7 @@ from pathlib import Path
 
 from fmha_cli import __version__
 from fmha_cli.domain.codec import DecodeError
-from fmha_cli.domain.journal import Asked, Start
+from fmha_cli.domain.journal import JournalRow, Start
 from fmha_cli.report.parts import RunRow
 from fmha_cli.report.record import Record
 from fmha_cli.results.history import refused
@@ -43,7 +43,7 @@ def open_journal(
         run=run.id,
         started=run.started,
         parts=parts(),
-        rows=tuple(Asked(key=row.key, what=row.what) for row in rows),
+        rows=tuple(JournalRow(key=row.key, what=row.what) for row in rows),
     )
     if request.resume is not None:
         path = Path(request.resume)

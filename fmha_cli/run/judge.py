@@ -33,7 +33,7 @@ from fmha_cli.oracle.tensors import appended_rows
 from fmha_cli.run.arena import Arena, Unwritten
 from fmha_cli.run.cases import Case, Cases
 from fmha_cli.run.checks import Outputs, never_written, not_repeated, returned_again
-from fmha_cli.run.job import Job
+from fmha_cli.run.job import WorkerJob
 from fmha_cli.run.negated import negated_inputs, without_signed_zero
 from fmha_cli.run.outcome import Outcome
 from fmha_cli.run.supervisor import Supervisor
@@ -44,7 +44,7 @@ __all__ = ["SEVERITY", "JudgePolicy", "judge", "recheck"]
 
 def judge(
     supervisor: Supervisor,
-    job: Job,
+    job: WorkerJob,
     arena: Arena,
     cases: Cases,
     policy: JudgePolicy,
@@ -108,7 +108,7 @@ def _judge_fill(examiner: Examiner, trial: Trial) -> None:
 
 def recheck(
     supervisor: Supervisor,
-    job: Job,
+    job: WorkerJob,
     arena: Arena,
     cases: Cases,
     policy: JudgePolicy,

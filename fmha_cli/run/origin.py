@@ -11,7 +11,7 @@ from fmha_cli.report.parts import RunRow, SelectedBy
 from fmha_cli.report.record import Record
 from fmha_cli.run.host import Host
 from fmha_cli.run.request import Request
-from fmha_cli.run.revision import Revision
+from fmha_cli.run.revision import GitRevision
 from fmha_cli.run.rows import Row
 
 
@@ -37,7 +37,7 @@ class Origin:
         """The origin of a run that a journal resumes: it keeps the id and the time of its first invocation."""
         return replace(self, run=replace(self.run, id=start.run, started=start.started))
 
-    def at(self, revision: Revision) -> Origin:
+    def at(self, revision: GitRevision) -> Origin:
         """The same origin with the revision of the user's repository."""
         return replace(self, run=replace(self.run, revision=revision.commit, dirty=revision.dirty))
 

@@ -16,7 +16,7 @@ _SAFE = ("--no-optional-locks", "-c", "core.fsmonitor=false")
 """The repository is only read, and a program that its configuration names is not started."""
 
 
-class Revision:
+class GitRevision:
     """One query to git, started in the background when the object is made. Nothing here ever fails.
 
     Attributes:
@@ -59,7 +59,7 @@ class Revision:
         if process.returncode == 0 and commit and commit.isalnum():
             self.commit, self.dirty = commit, any(not line.startswith("#") for line in lines)
 
-    def __enter__(self) -> Revision:
+    def __enter__(self) -> GitRevision:
         return self
 
     def __exit__(

@@ -20,8 +20,8 @@ from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.rules import Reason
 from fmha_cli.domain.verdict import Verdict
 from fmha_cli.run.request import Command, Request
-from fmha_cli.run.sides import Order, Side, home_option
-from fmha_cli.run.tuned_choice import Chooser
+from fmha_cli.run.sides import NamedKernel, Order, home_option
+from fmha_cli.run.tuned_choice import TunedChooser
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,7 +120,7 @@ def plan_rows(
     found: Mapping[str, Availability],
     notify: Callable[[str], None] = lambda text: None,
     layers: Sequence[Layer | None] = (),
-    chooser: Chooser | None = None,
+    chooser: TunedChooser | None = None,
 ) -> list[Row]:
     """Every row of a run, in the order in which they will be shown.
 
@@ -170,14 +170,15 @@ class _Planner:
     found: Mapping[str, Availability]
     caches: tuple[CacheState, ...]
     compared: Contenders | None
-    chooser: Chooser | None
+    chooser: TunedChooser | None
 
     def rows_of(self, group: int, problem: Problem) -> Iterator[Row]:
         """The rows of one point."""
         request = self.request
         if request.ab is not None:
             yield from _interleaved(
-                self._side(group, problem, Side.parse(text, "--ab"), side) for side, text in enumerate(request.ab)
+                self._side(group, problem, NamedKernel.parse(text, "--ab"), side)
+                for side, text in enumerate(request.ab)
             )
             return
         if self.compared is not None:
@@ -190,7 +191,7 @@ class _Planner:
     def _selected(self, problem: Problem, wanted: Wanted) -> Selection:
         return select(problem, self.registry, self.found, wanted)
 
-    def _side(self, group: int, problem: Problem, named: Side, side: int) -> Iterator[Row]:
+    def _side(self, group: int, problem: Problem, named: NamedKernel, side: int) -> Iterator[Row]:
         """The rows of one side of ``--ab``."""
         selection = self._selected(problem, replace(self.request.wanted, kernel=named.kernel))
         if selection.best is not None and named.home is not None:

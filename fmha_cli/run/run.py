@@ -16,7 +16,7 @@ from fmha_cli.domain.phases import SILENT, Voice
 from fmha_cli.domain.problem import Problem
 from fmha_cli.report.record import Record
 from fmha_cli.results.journal import Journal
-from fmha_cli.run.baseline import Conditions
+from fmha_cli.run.baseline import RowConditions
 from fmha_cli.run.builds import build_context
 from fmha_cli.run.choosing import chooser_of
 from fmha_cli.run.completeness import generated, refuse_misfits, sources_of
@@ -35,7 +35,7 @@ from fmha_cli.run.probing import probe_backends
 from fmha_cli.run.process import WorkerProcess
 from fmha_cli.run.records import record_of
 from fmha_cli.run.request import Command, Context, Request
-from fmha_cli.run.revision import Revision
+from fmha_cli.run.revision import GitRevision
 from fmha_cli.run.rows import Row, plan_rows
 from fmha_cli.run.supervisor import Supervisor
 from fmha_cli.run.tuned_choice import EntriesOf
@@ -158,7 +158,7 @@ class Run(Iterator[Event]):
                 from fmha_cli.run.baseline_file import load_baseline  # no other run reads a report
 
                 baseline = load_baseline(Path(request.baseline))
-            revision = stack.enter_context(Revision())
+            revision = stack.enter_context(GitRevision())
             if not request.dry_run:
                 supervisor.start()  # it starts while rows are planned and kernels are built
             found = probe_backends(registry, wanted_backends(registry, request.wanted), supervisor, request.device)
@@ -223,11 +223,11 @@ class Run(Iterator[Event]):
         return Ended(walker.complete(), interrupted, journal, tuple(walker.executor.unwritten))
 
 
-def _timed(rows: Sequence[Row], context: Context) -> list[tuple[Conditions, str]]:
+def _timed(rows: Sequence[Row], context: Context) -> list[tuple[RowConditions, str]]:
     """The conditions of every row that can be timed, and the name of its kernel."""
     return [
         (
-            Conditions(
+            RowConditions(
                 problem=canonical_json(row.problem.to_dict()),
                 backend=row.choice.kernel.backend,
                 device=row.choice.device.id,

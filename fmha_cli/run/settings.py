@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from fmha_cli.bench.peaks import this_machine
-from fmha_cli.bench.settings import Subject, kept_settings, measured_once
+from fmha_cli.bench.settings import MeasuredKernel, kept_settings, measured_once
 from fmha_cli.domain.errors import FmhaError
 from fmha_cli.domain.kernel import KernelSpec
 from fmha_cli.domain.measuring import Tunable
@@ -40,7 +40,7 @@ def _decided(found: Settings, kernel: KernelSpec, artifact: Artifact, context: C
     if found.source is not SettingsFrom.KERNEL:
         return found
     root, threads = context.building.cache_root, context.threads
-    subject = Subject(machine=this_machine(threads, artifact.digest, kernel.arch), kernel=kernel.name)
+    subject = MeasuredKernel(machine=this_machine(threads, artifact.digest, kernel.arch), kernel=kernel.name)
     kept = kept_settings(root, subject)
     if kept is not None or not context.request.probe or not worth:
         return kept or found

@@ -13,7 +13,7 @@ from fmha_cli.domain.protocols import BuildContext
 
 
 @dataclass(frozen=True)
-class Side:
+class NamedKernel:
     """A kernel as the user names it, and the user's tree of its sources; without one, it is built from the sources that
     the options or ``fmha`` choose.
     """
@@ -22,7 +22,7 @@ class Side:
     home: str | None = None
 
     @staticmethod
-    def parse(text: str, where: str) -> Side:
+    def parse(text: str, where: str) -> NamedKernel:
         """The side of ``K`` or ``K@DIR``. No name of a kernel holds an ``@``, but a folder may.
 
         Raises:
@@ -32,7 +32,7 @@ class Side:
         if not kernel or (at and not home):
             help = "K@DIR: a kernel, and the tree of sources to build it from"
             raise UsageError(f"{where} {text}: a part is missing", code="E002", where=where, help=help)
-        return Side(kernel, home or None)
+        return NamedKernel(kernel, home or None)
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,7 @@ from fmha_cli.domain.protocols import LaunchView
 from fmha_cli.domain.verdict import Verdict
 from fmha_cli.run.arena import Arena
 from fmha_cli.run.clock import Reported, contradiction
-from fmha_cli.run.job import HOST, RECORDER, Job, Loadable
+from fmha_cli.run.job import HOST, RECORDER, Loadable, WorkerJob
 from fmha_cli.run.layout import ArenaLayout
 from fmha_cli.run.process import Death, WorkerProcess
 from fmha_cli.run.protocol import Failure, Message
@@ -168,7 +168,7 @@ class Supervisor:
         return found
 
     def describe(
-        self, job: Job, layout: ArenaLayout, recorder: Artifact | None, *, timeout: float = 120.0
+        self, job: WorkerJob, layout: ArenaLayout, recorder: Artifact | None, *, timeout: float = 120.0
     ) -> tuple[LaunchView, ...]:
         """The launches of a job, as the backend's host code makes them without a device; see ``DryRun``.
 
@@ -195,7 +195,7 @@ class Supervisor:
 
     def run(
         self,
-        job: Job,
+        job: WorkerJob,
         arena: Arena,
         *,
         launches: int = 1,
@@ -251,7 +251,7 @@ class Supervisor:
         finally:
             self._kept = before
 
-    def holds(self, job: Job, arena: Arena) -> bool:
+    def holds(self, job: WorkerJob, arena: Arena) -> bool:
         """Whether the current worker has the job loaded, and so may have launched it before."""
         return self._worker is not None and self._worker.alive and _identity(job, arena) in self._loaded
 
@@ -288,7 +288,7 @@ class Supervisor:
             if isinstance(self._worker.ask({"do": "drop", "id": key}, timeout=60.0), Death):
                 self.retire()
 
-    def _attempt(self, job: Job, arena: Arena, request: Message, timeout: float | None) -> tuple[JobResult, bool]:
+    def _attempt(self, job: WorkerJob, arena: Arena, request: Message, timeout: float | None) -> tuple[JobResult, bool]:
         """One try: the result, and whether it killed the worker (a lost device counts as a death)."""
         worker = self._ready(job.message.runtime)
         worker.clear_log()
@@ -367,7 +367,7 @@ class Supervisor:
         self.close()
 
 
-def _identity(job: Job, arena: Arena) -> str:
+def _identity(job: WorkerJob, arena: Arena) -> str:
     """The name of a job on an arena, in the worker."""
     return f"{arena.id}-{job.digest}"
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from fmha_cli.bench.ab import AbSampler, orders
 from fmha_cli.bench.ceiling import Ceiling
-from fmha_cli.bench.conditions import Conditions
+from fmha_cli.bench.conditions import ProcessorConditions
 from fmha_cli.bench.sampling import Sampler, SamplingPolicy, StopReason
 from fmha_cli.domain.verdict import Verdict
 from fmha_cli.run.supervisor import JobResult
@@ -49,7 +49,7 @@ class Timed:
     processes: tuple[int, ...] | None = None
     """The number of the process of each launch; None if there was one."""
     ceiling: Ceiling | None = None
-    conditions: Conditions | None = None
+    conditions: ProcessorConditions | None = None
 
 
 class Mistimed(Exception):

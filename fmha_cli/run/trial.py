@@ -22,7 +22,7 @@ from fmha_cli.run.checks import (
     not_finite,
     not_repeated,
 )
-from fmha_cli.run.job import Job
+from fmha_cli.run.job import WorkerJob
 from fmha_cli.run.supervisor import JobResult, Supervisor
 
 SEVERITY = (
@@ -131,7 +131,7 @@ class Examiner:
     """Where a job is judged. Each method adds what it finds to a trial."""
 
     supervisor: Supervisor
-    job: Job
+    job: WorkerJob
     arena: Arena
     policy: JudgePolicy
     phase: Tell = silent

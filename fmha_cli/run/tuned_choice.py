@@ -1,4 +1,4 @@
-"""``Chooser``: the kernel that was tuned for a problem, or why none is used."""
+"""``TunedChooser``: the kernel that was tuned for a problem, or why none is used."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from fmha_cli.bench.entry import Entry, Result
+from fmha_cli.bench.entry import RememberedChoice, Result
 from fmha_cli.bench.intervals import owner, place_of
 from fmha_cli.bench.roofline import CacheState
 from fmha_cli.discovery.registry import Registry
@@ -18,7 +18,7 @@ from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.rules import Reason, Severity
 from fmha_cli.run.scopes import Scopes
 
-EntriesOf = Callable[[str], Sequence[Entry]]
+EntriesOf = Callable[[str], Sequence[RememberedChoice]]
 """The entries of a family of problems (``place_of``)."""
 
 OTHER_SCOPE, OUTSIDE, GONE = "X071", "X072", "X073"
@@ -34,7 +34,7 @@ class Advice:
         reasons: why no entry is used; empty if one is.
     """
 
-    entry: Entry
+    entry: RememberedChoice
     choice: Choice | None = None
     reasons: tuple[Reason, ...] = ()
 
@@ -58,7 +58,7 @@ class Advice:
 
 
 @dataclass(kw_only=True)
-class Chooser:
+class TunedChooser:
     """Chooses among tuned kernels.
 
     Args:
@@ -70,7 +70,7 @@ class Chooser:
     found: Mapping[str, Availability]
     wanted: Wanted
     scopes: Callable[[], Scopes]
-    _known: dict[tuple[Entry, str], tuple[str, ...]] = field(default_factory=dict)
+    _known: dict[tuple[RememberedChoice, str], tuple[str, ...]] = field(default_factory=dict)
 
     @cached_property
     def _scopes(self) -> Scopes:
@@ -104,14 +104,14 @@ class Chooser:
             return _refused(entry, GONE, fault.what)
         return Advice(entry, choice)
 
-    def _differences(self, entry: Entry, default: Choice) -> tuple[str, ...]:
+    def _differences(self, entry: RememberedChoice, default: Choice) -> tuple[str, ...]:
         """The differences since then; empty if the entry counts."""
         key = (entry, default.kernel.digest)
         if key not in self._known:
             self._known[key] = self._compared(entry, default)
         return self._known[key]
 
-    def _compared(self, entry: Entry, default: Choice) -> tuple[str, ...]:
+    def _compared(self, entry: RememberedChoice, default: Choice) -> tuple[str, ...]:
         if entry.default != default.kernel.name:
             return ("the default is another kernel now",)
         try:
@@ -131,5 +131,5 @@ class Chooser:
         return best
 
 
-def _refused(entry: Entry, id: str, text: str) -> Advice:
+def _refused(entry: RememberedChoice, id: str, text: str) -> Advice:
     return Advice(entry, reasons=(Reason(id, text, severity=Severity.CHOICE),))

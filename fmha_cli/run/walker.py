@@ -31,7 +31,7 @@ from fmha_cli.run.outcome import Outcome
 from fmha_cli.run.peaks import PeakBook
 from fmha_cli.run.records import record_of
 from fmha_cli.run.request import Command, Context
-from fmha_cli.run.revision import Revision
+from fmha_cli.run.revision import GitRevision
 from fmha_cli.run.rows import Row
 from fmha_cli.run.turns import beside, lead_of, ratios_of, turns_of
 
@@ -54,7 +54,7 @@ class Walker:
 
     context: Context
     origin: Origin
-    revision: Revision
+    revision: GitRevision
     rows: Sequence[Row]
     files: InputFiles
     baseline: Baseline | None

@@ -23,7 +23,7 @@ _CHUNK = 1 << 20
 
 
 @dataclass(frozen=True)
-class Place:
+class SourcePlace:
     """Where a file is: an address, or a path on this machine."""
 
     origin: str
@@ -31,7 +31,7 @@ class Place:
     path: Path | None = None
 
 
-def places(archive: Archive, web: Web) -> Iterator[Place | FetchError]:
+def places(archive: Archive, web: Web) -> Iterator[SourcePlace | FetchError]:
     """Every place that offers the file by its name, in pip's order, and the fault of each index that cannot answer."""
     for link in web.settings.links:
         yield from _linked(archive, link, web)
@@ -50,7 +50,7 @@ def local_path(address: str) -> Path | None:
     return None if len(parts.scheme) > 1 else Path(os.path.expanduser(address))
 
 
-def _linked(archive: Archive, link: str, web: Web) -> Iterator[Place | FetchError]:
+def _linked(archive: Archive, link: str, web: Web) -> Iterator[SourcePlace | FetchError]:
     folder = local_path(link)
     try:
         if folder is None:
@@ -58,14 +58,14 @@ def _linked(archive: Archive, link: str, web: Web) -> Iterator[Place | FetchErro
         elif folder.is_dir():
             found = folder / archive.file
             if found.is_file():
-                yield Place(f"the folder {folder}", path=found)
+                yield SourcePlace(f"the folder {folder}", path=found)
         elif folder.is_file():
             yield from _on_page(archive, _local_page(archive, folder), link)
     except FetchError as fault:
         yield fault
 
 
-def _indexed(archive: Archive, index: str, web: Web) -> Iterator[Place | FetchError]:
+def _indexed(archive: Archive, index: str, web: Web) -> Iterator[SourcePlace | FetchError]:
     folder = local_path(index)
     try:
         if folder is None:
@@ -75,20 +75,20 @@ def _indexed(archive: Archive, index: str, web: Web) -> Iterator[Place | FetchEr
         if page.is_file():
             yield from _on_page(archive, _local_page(archive, page), index)
         elif (folder / archive.project / archive.file).is_file():
-            yield Place(f"the folder {folder}", path=folder / archive.project / archive.file)
+            yield SourcePlace(f"the folder {folder}", path=folder / archive.project / archive.file)
         else:
             raise FetchError(f"the index {index} does not know {archive.project}")
     except FetchError as fault:
         yield fault
 
 
-def _on_page(archive: Archive, page: ProjectPage, index: str) -> Iterator[Place]:
+def _on_page(archive: Archive, page: ProjectPage, index: str) -> Iterator[SourcePlace]:
     """The file on a page of links. Raises FetchError: the page does not offer it."""
     for package in page.packages:
         if package.filename == archive.file:
             address = _with_login(urlunsplit(urlsplit(package.url)._replace(fragment="")), index)
             path = local_path(address)
-            yield Place(shown(f"the index {index}"), url=None if path else address, path=path)
+            yield SourcePlace(shown(f"the index {index}"), url=None if path else address, path=path)
             return
     raise FetchError(f"the index {index} does not offer {archive.file}")
 
@@ -126,7 +126,7 @@ def _with_login(address: str, index: str) -> str:
 
 
 def download(
-    archive: Archive, place: Place, out: Path, web: Web, came: Callable[[int], None] = lambda count: None
+    archive: Archive, place: SourcePlace, out: Path, web: Web, came: Callable[[int], None] = lambda count: None
 ) -> Path:
     """The archive's file, verified: ``out``.
 
@@ -155,7 +155,7 @@ def download(
     return out
 
 
-def _chunks(place: Place, web: Web) -> Iterator[bytes]:
+def _chunks(place: SourcePlace, web: Web) -> Iterator[bytes]:
     from requests import RequestException
 
     if place.path is not None:

@@ -16,7 +16,7 @@ from fmha_cli.domain.codec import to_json
 from fmha_cli.domain.errors import EnvironmentProblem
 from fmha_cli.domain.installation import SourceState, import_modules
 from fmha_cli.sources.faults import FetchError, UnsafeArchive, WrongContent
-from fmha_cli.sources.index import Place, download, places
+from fmha_cli.sources.index import SourcePlace, download, places
 from fmha_cli.sources.manifest import differences, hash_tree, read_manifest, tree_digest, write_manifest
 from fmha_cli.sources.pins import Pin, pin_of
 from fmha_cli.sources.pip_settings import PipSettings, read_settings
@@ -44,7 +44,7 @@ _INSTALL_HELP = (
 
 
 @dataclass(frozen=True)
-class Standing:
+class SourceStanding:
     """One source in the cache: its folder, its state, and its faults."""
 
     pin: Pin
@@ -110,7 +110,7 @@ def fetched_pin(
     return place
 
 
-def standing(pin: Pin, layout: CacheLayout, *, deep: bool = False) -> Standing:
+def standing(pin: Pin, layout: CacheLayout, *, deep: bool = False) -> SourceStanding:
     """The state of one source in the cache.
 
     Args:
@@ -122,17 +122,17 @@ def standing(pin: Pin, layout: CacheLayout, *, deep: bool = False) -> Standing:
     place = layout.sources / pin.folder
     with as_environment_problem(f"looking at the source {pin.name}"):
         if not place.exists():
-            return Standing(pin, place, SourceState.MISSING)
+            return SourceStanding(pin, place, SourceState.MISSING)
         if not deep and intact(pin, layout):
-            return Standing(pin, place, SourceState.PRESENT)
+            return SourceStanding(pin, place, SourceState.PRESENT)
         manifest = read_manifest(place)
         if manifest is None:
-            return Standing(pin, place, SourceState.DAMAGED, ("its manifest is missing or damaged",))
+            return SourceStanding(pin, place, SourceState.DAMAGED, ("its manifest is missing or damaged",))
         found = hash_tree(place)
         faults = differences(manifest[1], found)
         if not faults and tree_digest(found) != pin.digest:
             faults = ("its manifest does not list the pinned content",)
-    return Standing(pin, place, SourceState.DAMAGED if faults else SourceState.PRESENT, faults)
+    return SourceStanding(pin, place, SourceState.DAMAGED if faults else SourceState.PRESENT, faults)
 
 
 def remove(pin: Pin, layout: CacheLayout) -> bool:
@@ -186,7 +186,7 @@ def _fetch(pin: Pin, layout: CacheLayout, notify: Notify, settings: PipSettings 
     raise _problem(pin, faults)
 
 
-def _unpack(pin: Pin, place: Place, work: Path, web: Web, notify: Notify) -> None:
+def _unpack(pin: Pin, place: SourcePlace, work: Path, web: Web, notify: Notify) -> None:
     """Bring the kept parts to ``work/tree``. Raises FetchError: this place cannot provide them."""
     tree = work / "tree"
     make_private_dir(tree)
@@ -205,7 +205,7 @@ def _unpack(pin: Pin, place: Place, work: Path, web: Web, notify: Notify) -> Non
     file.unlink()
 
 
-def _by_ranges(pin: Pin, place: Place, tree: Path, web: Web, came: Callable[[int], None]) -> bool:
+def _by_ranges(pin: Pin, place: SourcePlace, tree: Path, web: Web, came: Callable[[int], None]) -> bool:
     """Read the kept members alone; False when the server sends whole files only."""
     raw = RangedFile(web, place.url or "", pin.archive.bytes, pin.bytes + RANGE_SLACK, came)
     try:

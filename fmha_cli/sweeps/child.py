@@ -18,7 +18,7 @@ from typing import Any
 
 from fmha_cli.domain.blas import use_one_thread
 from fmha_cli.domain.errors import EnvironmentProblem, FmhaError
-from fmha_cli.sweeps.jobs import Job, mark_of
+from fmha_cli.sweeps.jobs import ChunkJob, mark_of
 
 BEAT_S = 1.0
 """Seconds between two signs of life."""
@@ -63,7 +63,7 @@ def main(arguments: Sequence[str]) -> int:
         threading.Thread(target=work, daemon=True).start()
     answers.tell("ready", pid=os.getpid())
     while True:
-        job = Job.of_line(jobs.get())
+        job = ChunkJob.of_line(jobs.get())
         try:
             _do(job, answers, lease)
         except FmhaError as fault:
@@ -72,7 +72,7 @@ def main(arguments: Sequence[str]) -> int:
             answers.tell("done", chunk=job.number)
 
 
-def _do(job: Job, answers: _Answers, lease: int) -> None:
+def _do(job: ChunkJob, answers: _Answers, lease: int) -> None:
     """Run a chunk.
 
     Raises:
@@ -122,7 +122,7 @@ def _do(job: Job, answers: _Answers, lease: int) -> None:
                     answers.tell("ended", chunk=number, row=row, record=record.to_dict())
 
 
-def _refuse_others(found: tuple[Any, ...], job: Job) -> None:
+def _refuse_others(found: tuple[Any, ...], job: ChunkJob) -> None:
     """Raises EnvironmentProblem: X061, the rows are others than the driver planned."""
     if found != job.expected:
         other = next((n for n, pair in enumerate(zip(found, job.expected, strict=False)) if len({*pair}) > 1), 0)

@@ -18,8 +18,8 @@ from fmha_cli.domain.encode import digest_of
 from fmha_cli.domain.errors import EnvironmentProblem
 from fmha_cli.run.request import Request
 from fmha_cli.sweeps.addresses import need_dask
-from fmha_cli.sweeps.jobs import Job
-from fmha_cli.sweeps.places import Asked, Kind, Place, described
+from fmha_cli.sweeps.jobs import ChunkJob
+from fmha_cli.sweeps.places import NamedDevice, PlaceKind, WorkerPlace, described
 from fmha_cli.sweeps.remote import MARK, describe, found_of, run_chunk, topic_of
 from fmha_cli.sweeps.scheduler import News
 
@@ -43,7 +43,7 @@ class _Seat:
         told: rows of the chunk whose records arrived.
     """
 
-    place: Place
+    place: WorkerPlace
     address: str
     chunk: int | None = None
     future: Future[Any] | None = None
@@ -98,13 +98,13 @@ class ClusterScheduler:
         self._strange: set[str] = set()
         self._asking: dict[str, Future[Any]] = {}
         self._answers: dict[str, str | None] = {}
-        self._kinds: list[Kind] = []
-        self._asked: Sequence[Asked] = ()
+        self._kinds: list[PlaceKind] = []
+        self._asked: Sequence[NamedDevice] = ()
         self._archives: dict[str, bytes] = {}
         self._have: dict[str, set[str]] = {}
         self._looked = self._ticked = time.monotonic()
 
-    def find(self, asked: Sequence[Asked]) -> tuple[tuple[Kind, ...], tuple[Place, ...]]:
+    def find(self, asked: Sequence[NamedDevice]) -> tuple[tuple[PlaceKind, ...], tuple[WorkerPlace, ...]]:
         """Wait for workers, and ask them about their devices. Workers that come later may only bring devices of these kinds.
 
         Raises:
@@ -175,8 +175,8 @@ class ClusterScheduler:
         kind = next((n for n, one in enumerate(self._kinds) if described(one.found, one.first) == alike), None)
         if kind is None and new_kinds and alike:
             kind = len(self._kinds)
-            self._kinds.append(Kind(first=device, found=found))
-        place = Place(device=device, name=f"{device}#{copy}" if copy else device, kind=kind or 0, host=host)
+            self._kinds.append(PlaceKind(first=device, found=found))
+        place = WorkerPlace(device=device, name=f"{device}#{copy}" if copy else device, kind=kind or 0, host=host)
         if kind is None or place.text in self._aside:
             self._strange.add(address)
         else:
@@ -198,15 +198,15 @@ class ClusterScheduler:
             future.cancel()
             future.release()
 
-    def places(self) -> Sequence[Place]:
+    def places(self) -> Sequence[WorkerPlace]:
         """The places that are not set aside."""
         return [seat.place for seat in self._seats.values()]
 
-    def free(self) -> Sequence[Place]:
+    def free(self) -> Sequence[WorkerPlace]:
         """Places whose worker has no chunk."""
         return [seat.place for seat in self._seats.values() if seat.chunk is None and not seat.silent]
 
-    def give(self, place: Place, job: Job) -> None:
+    def give(self, place: WorkerPlace, job: ChunkJob) -> None:
         """Give a free place a chunk, with the kernels for it that another host has built."""
         seat = next(seat for seat in self._seats.values() if seat.place == place and seat.chunk is None)
         seat.builds = digest_of(list(job.builds))
@@ -291,7 +291,7 @@ class ClusterScheduler:
             self._have.setdefault(seat.place.host, set()).add(builds)
         yield News(seat.place, {**result["end"], "chunk": chunk})
 
-    def set_aside(self, place: Place) -> None:
+    def set_aside(self, place: WorkerPlace) -> None:
         """Give a place no more chunks."""
         self._aside.add(place.text)
         for address in [address for address, seat in self._seats.items() if seat.place.text == place.text]:

@@ -19,8 +19,8 @@ from fmha_cli.results.journal import Journal
 from fmha_cli.run.outcome import Outcome
 from fmha_cli.run.records import record_of
 from fmha_cli.sweeps.ledger import FAILURES, Ledger
-from fmha_cli.sweeps.places import Place
-from fmha_cli.sweeps.plan import SweepPlan, Unit
+from fmha_cli.sweeps.places import WorkerPlace
+from fmha_cli.sweeps.plan import SweepPlan, SweepUnit
 from fmha_cli.sweeps.scheduler import News, Scheduler
 
 TICK_S = 0.25
@@ -28,7 +28,7 @@ TICK_S = 0.25
 
 
 @dataclass(frozen=True)
-class Done:
+class SweepEnd:
     """What a sweep came to.
 
     Attributes:
@@ -43,13 +43,13 @@ class Done:
     interrupted: bool
     stranded: bool
     late: bool
-    where: Mapping[int, Place]
+    where: Mapping[int, WorkerPlace]
     lost: int
     doubled: int
 
 
 @dataclass(kw_only=True)
-class Driver:
+class SweepDriver:
     """One sweep.
 
     Attributes:
@@ -72,19 +72,19 @@ class Driver:
     retries: int
     on_record: Callable[[Record], None]
     tell: Callable[[str], None]
-    changed: Callable[[Driver], None] = lambda driver: None
+    changed: Callable[[SweepDriver], None] = lambda driver: None
     seconds: float | None = None
     end: float = math.inf
 
     def __post_init__(self) -> None:
         self.rows = self.plan.rows
         self.ledger = Ledger(len(self.rows), self.retries)
-        self.where: dict[int, Place] = {}
+        self.where: dict[int, WorkerPlace] = {}
         self._stuck_since: float | None = None
         self.phases: dict[str, str] = {}
         """Place -> its worker's task, if that is not a row."""
 
-    def go(self, past: Mapping[str, Record]) -> Done:
+    def go(self, past: Mapping[str, Record]) -> SweepEnd:
         """Run the remaining rows.
 
         Args:
@@ -114,7 +114,7 @@ class Driver:
         why = "no worker was left for this row" if stranded else "interrupted before this row was done"
         why = f"the {self.seconds:g} s of the sweep were over before this row was done" if late else why
         records = tuple(self.ledger.done.get(n) or self._made(n, Verdict.NOT_RUN, why) for n in range(len(self.rows)))
-        return Done(records, interrupted, stranded, late, self.where, self.ledger.lost, self.ledger.doubled)
+        return SweepEnd(records, interrupted, stranded, late, self.where, self.ledger.lost, self.ledger.doubled)
 
     def _stranded(self) -> bool:
         """Whether the rows that are left have had no place for longer than the scheduler's patience."""
@@ -125,7 +125,7 @@ class Driver:
         self._stuck_since = now if self._stuck_since is None else self._stuck_since
         return now - self._stuck_since >= self.scheduler.patience_s
 
-    def _settle_unserved(self, unit: Unit) -> None:
+    def _settle_unserved(self, unit: SweepUnit) -> None:
         """Rows without a kernel need no worker."""
         for number, row in zip(unit.numbers, unit.rows, strict=True):
             if not unit.runs and number not in self.ledger.done:
@@ -162,7 +162,7 @@ class Driver:
             case "died":
                 self._lost(place, event["chunk"], str(event["why"]))
 
-    def _ended(self, place: Place, event: Mapping[str, Any]) -> None:
+    def _ended(self, place: WorkerPlace, event: Mapping[str, Any]) -> None:
         try:
             record = Record.from_dict(event["record"])
         except DecodeError as fault:
@@ -178,7 +178,7 @@ class Driver:
         self.where[number] = place
         self._keep(number, record)
 
-    def _lost(self, place: Place, chunk: int | None, why: str) -> None:
+    def _lost(self, place: WorkerPlace, chunk: int | None, why: str) -> None:
         self.phases.pop(place.text, None)
         given_up = self.ledger.died(place.text, chunk, why)
         self.tell(f"worker lost: {place.text} ({why})")

@@ -12,11 +12,11 @@ from fmha_cli.bench.sampling import StopReason
 from fmha_cli.bench.stats import median_interval
 from fmha_cli.report.places import PlaceEffect
 from fmha_cli.report.record import Record
-from fmha_cli.sweeps.driver import Done
+from fmha_cli.sweeps.driver import SweepEnd
 from fmha_cli.sweeps.plan import SweepPlan
 
 
-def place_effects(plan: SweepPlan, done: Done) -> tuple[PlaceEffect, ...]:
+def place_effects(plan: SweepPlan, done: SweepEnd) -> tuple[PlaceEffect, ...]:
     """One for each place of a kind of which rows ran everywhere, in the order of the places."""
     logs: dict[str, list[float]] = {}
     rows: Counter[str] = Counter()

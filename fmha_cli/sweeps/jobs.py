@@ -1,6 +1,6 @@
 """What a driver and its workers tell each other: JSON lines over pipes, or through a cluster.
 
-The driver sends ``Job``; the worker answers with events, each a JSON object with the member ``event``.
+The driver sends ``ChunkJob``; the worker answers with events, each a JSON object with the member ``event``.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from fmha_cli.run.rows import Row
 
 
 @dataclass(frozen=True, kw_only=True)
-class Job:
+class ChunkJob:
     """A chunk of rows for one worker. Rows are numbered from 0 in the order in which the worker plans them.
 
     Attributes:
@@ -47,7 +47,7 @@ class Job:
         """The problems, in order."""
         return tuple(map(Problem.from_cli, self.points))
 
-    def on(self, device: str, jobs: int) -> Job:
+    def on(self, device: str, jobs: int) -> ChunkJob:
         """The same job for one device, with a number of compilers at once unless the user gave one."""
         return replace(self, request=replace(self.request, device=device, jobs=self.request.jobs or jobs))
 
@@ -56,9 +56,9 @@ class Job:
         return json.dumps(to_json(self)).encode("ascii") + b"\n"
 
     @staticmethod
-    def of_line(line: bytes | str) -> Job:
+    def of_line(line: bytes | str) -> ChunkJob:
         """The inverse of :meth:`line`. Raises DecodeError."""
-        return from_json(Job, json.loads(line), "job")
+        return from_json(ChunkJob, json.loads(line), "job")
 
 
 def mark_of(row: Row) -> str:

@@ -44,7 +44,7 @@ def state_folder(environ: Mapping[str, str] | None = None) -> Path:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Holder:
+class LeaseHolder:
     """Who holds a device.
 
     Attributes:
@@ -72,7 +72,7 @@ class Holder:
 class Lease:
     """A device that is held. ``descriptor`` is what a process inherits that uses the device."""
 
-    def __init__(self, descriptor: int, holder: Holder) -> None:
+    def __init__(self, descriptor: int, holder: LeaseHolder) -> None:
         self.descriptor = descriptor
         self.holder = holder
 
@@ -109,7 +109,7 @@ def take(folder: Path, device: str, run: str, *, shared: bool = False) -> Lease 
                 os.close(descriptor)
                 return None
             since = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-            holder = Holder(device=device, host=platform.node(), pid=os.getpid(), run=run, since=since)
+            holder = LeaseHolder(device=device, host=platform.node(), pid=os.getpid(), run=run, since=since)
             write_at_start(descriptor, json.dumps(asdict(holder)).encode())
         except BaseException:
             os.close(descriptor)
@@ -120,11 +120,11 @@ def take(folder: Path, device: str, run: str, *, shared: bool = False) -> Lease 
     return Lease(descriptor, holder)
 
 
-def holder_of(folder: Path, device: str) -> Holder | None:
+def holder_of(folder: Path, device: str) -> LeaseHolder | None:
     """Who last took a device, as its file says; None if nobody did, or the file says nothing."""
     try:
         with lease_path(folder, device).open("rb") as file:
             told: Any = json.loads(file.read(_LONGEST))
-        return Holder(**told)
+        return LeaseHolder(**told)
     except (OSError, ValueError, TypeError):
         return None

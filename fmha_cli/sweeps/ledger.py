@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from fmha_cli.report.record import Record
-from fmha_cli.sweeps.plan import Chunk, Unit
+from fmha_cli.sweeps.plan import Chunk, SweepUnit
 
 FAILURES = 3
 """Deaths of workers at a place, with no row recorded between them, after which the place is set aside."""
@@ -64,7 +64,7 @@ class Ledger:
             if units := self._left(chunk.units):
                 self._waiting.append(Chunk(chunk.number, chunk.kind, units))
 
-    def _left(self, units: Sequence[Unit]) -> tuple[Unit, ...]:
+    def _left(self, units: Sequence[SweepUnit]) -> tuple[SweepUnit, ...]:
         return tuple(unit for unit in units if any(number not in self.done for number in unit.numbers))
 
     @property
@@ -167,17 +167,17 @@ class Ledger:
             self.deaths.setdefault(number, []).append(worker)
         return tuple(number for number in numbers if len(self.deaths[number]) > self.retries)
 
-    def _kept(self, units: Sequence[Unit], given_up: Sequence[int]) -> tuple[Unit, ...]:
+    def _kept(self, units: Sequence[SweepUnit], given_up: Sequence[int]) -> tuple[SweepUnit, ...]:
         return tuple(unit for unit in units if any(number not in given_up for number in self._open(unit)))
 
-    def _open(self, unit: Unit) -> list[int]:
+    def _open(self, unit: SweepUnit) -> list[int]:
         return [number for number in unit.numbers if number not in self.done]
 
     def settle(self, number: int, record: Record) -> None:
         """Give a row its record without a worker."""
         self.done[number] = record
 
-    def _again(self, kind: int, parts: Iterable[tuple[Unit, ...]]) -> None:
+    def _again(self, kind: int, parts: Iterable[tuple[SweepUnit, ...]]) -> None:
         for units in parts:
             self._waiting.append(Chunk(self._next, kind, units))
             self._next += 1

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fmha_cli.domain.device import usable_cores
-from fmha_cli.sweeps.jobs import Job
+from fmha_cli.sweeps.jobs import ChunkJob
 from fmha_cli.sweeps.leases import file_name, holder_of, take
-from fmha_cli.sweeps.places import Place
+from fmha_cli.sweeps.places import WorkerPlace
 from fmha_cli.sweeps.process import ChildProcess
 from fmha_cli.sweeps.scheduler import News
 
@@ -26,7 +26,7 @@ _LEASE_S = 0.2
 class _Slot:
     """A place, its worker, and the chunk that the worker has."""
 
-    place: Place
+    place: WorkerPlace
     child: ChildProcess | None = None
     chunk: int | None = None
     ready: bool = False
@@ -50,22 +50,22 @@ class LocalScheduler:
     shared_cache = True
     patience_s = 0.0
 
-    def __init__(self, places: Sequence[Place], states: Path, folder: Path, run: str, silence_s: float) -> None:
+    def __init__(self, places: Sequence[WorkerPlace], states: Path, folder: Path, run: str, silence_s: float) -> None:
         self._slots = [_Slot(place) for place in places]
         self._states, self._folder, self._run, self._silence_s = states, folder, run, silence_s
         self._selector = selectors.DefaultSelector()
         self._jobs = max(1, usable_cores() // max(1, len(places)))
         self._looked = time.monotonic()
 
-    def places(self) -> Sequence[Place]:
+    def places(self) -> Sequence[WorkerPlace]:
         """The places that are not set aside."""
         return [slot.place for slot in self._slots]
 
-    def free(self) -> Sequence[Place]:
+    def free(self) -> Sequence[WorkerPlace]:
         """Places whose worker is ready and has no chunk."""
         return [slot.place for slot in self._slots if slot.ready and slot.chunk is None]
 
-    def give(self, place: Place, job: Job) -> None:
+    def give(self, place: WorkerPlace, job: ChunkJob) -> None:
         """Give a free place a chunk."""
         slot = self._slot(place)
         assert slot.child is not None
@@ -127,7 +127,7 @@ class LocalScheduler:
             how = child.bury()
             yield News(slot.place, {"event": "died", "chunk": chunk, "why": slot.killed or how})
 
-    def set_aside(self, place: Place) -> None:
+    def set_aside(self, place: WorkerPlace) -> None:
         """Give a place no more chunks, and end its worker."""
         slot = self._slot(place)
         self._slots.remove(slot)
@@ -149,5 +149,5 @@ class LocalScheduler:
         """Place -> process id of its worker."""
         return {slot.place.name: slot.child.pid for slot in self._slots if slot.child is not None}
 
-    def _slot(self, place: Place) -> _Slot:
+    def _slot(self, place: WorkerPlace) -> _Slot:
         return next(slot for slot in self._slots if slot.place == place)

@@ -12,7 +12,7 @@ from typing import Any
 from fmha_cli.domain.device import is_emulated
 from fmha_cli.domain.errors import EnvironmentProblem
 from fmha_cli.sweeps.addresses import Tls, need_dask
-from fmha_cli.sweeps.places import Place
+from fmha_cli.sweeps.places import WorkerPlace
 from fmha_cli.sweeps.remote import worker_name
 
 LEAVE_S = 300
@@ -21,7 +21,7 @@ to start.
 """
 
 
-def serve(url: str, places: Sequence[Place], tls: Tls | None, tell: Callable[[str], None]) -> None:
+def serve(url: str, places: Sequence[WorkerPlace], tls: Tls | None, tell: Callable[[str], None]) -> None:
     """Run a worker for each device until the scheduler ends or this process is interrupted. A worker that dies is replaced.
 
     Raises:
@@ -41,7 +41,7 @@ def serve(url: str, places: Sequence[Place], tls: Tls | None, tell: Callable[[st
         raise EnvironmentProblem(what, code="X064", where="--scheduler", why=why, help=help) from fault
 
 
-async def _serve(url: str, places: Sequence[Place], tls: Tls | None, tell: Callable[[str], None]) -> None:
+async def _serve(url: str, places: Sequence[WorkerPlace], tls: Tls | None, tell: Callable[[str], None]) -> None:
     from distributed import Nanny
 
     async with AsyncExitStack() as stack:

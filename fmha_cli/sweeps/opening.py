@@ -10,7 +10,7 @@ from pathlib import Path
 from fmha_cli import __version__
 from fmha_cli.discovery.registry import Registry
 from fmha_cli.domain.device import Availability
-from fmha_cli.domain.journal import Asked as AskedRow
+from fmha_cli.domain.journal import JournalRow as AskedRow
 from fmha_cli.domain.journal import Start
 from fmha_cli.domain.phases import Voice
 from fmha_cli.report.parts import RunRow
@@ -23,13 +23,13 @@ from fmha_cli.run.input_files import read_input_files
 from fmha_cli.run.invocation import parts_of
 from fmha_cli.run.journals import past_record
 from fmha_cli.run.request import Context
-from fmha_cli.run.revision import Revision
+from fmha_cli.run.revision import GitRevision
 from fmha_cli.run.supervisor import Supervisor
 from fmha_cli.sweeps.folder import JOURNAL, Spec
-from fmha_cli.sweeps.places import Kind, Place
+from fmha_cli.sweeps.places import PlaceKind, WorkerPlace
 from fmha_cli.sweeps.plan import SweepPlan, plan_sweep
 
-Found = tuple[tuple[Kind, ...], tuple[Place, ...]]
+Found = tuple[tuple[PlaceKind, ...], tuple[WorkerPlace, ...]]
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Opened:
     """
 
     plan: SweepPlan
-    places: Sequence[Place]
+    places: Sequence[WorkerPlace]
     journal: Journal
     past: Mapping[str, Record]
     run: RunRow
@@ -50,7 +50,11 @@ class Opened:
 
 
 def planned_sweep(
-    spec: Spec, registry: Registry, kinds: Sequence[Kind], places: Sequence[Place], notify: Callable[[str], None]
+    spec: Spec,
+    registry: Registry,
+    kinds: Sequence[PlaceKind],
+    places: Sequence[WorkerPlace],
+    notify: Callable[[str], None],
 ) -> SweepPlan:
     """The plan of the request.
 
@@ -82,7 +86,7 @@ def open_sweep(
         UsageError: X030, the journal belongs to another invocation: another version, device, driver, file or option.
         EnvironmentProblem, UnsupportedError: nothing runs.
     """
-    with Revision() as revision:
+    with GitRevision() as revision:
         with Supervisor() as supervisor:
             kinds, places = find(supervisor)
             plan = planned_sweep(spec, registry, kinds, places, notify)

@@ -22,7 +22,7 @@ _ITEM = re.compile(r"([^*\s]+)(?:\*([1-9][0-9]{0,2}))?")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
+class NamedDevice:
     """A device of ``--devices``; of an emulated one there may be several, and several workers may share one that times nothing."""
 
     device: str
@@ -30,7 +30,7 @@ class Asked:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Kind:
+class PlaceKind:
     """Equal devices.
 
     Attributes:
@@ -43,7 +43,7 @@ class Kind:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Place:
+class WorkerPlace:
     """Where one worker works.
 
     Attributes:
@@ -74,7 +74,7 @@ class Place:
         return f"{self.name} on {self.host}" if self.host else self.name
 
 
-def parse_devices(text: str, *, shared: bool = False) -> tuple[Asked, ...]:
+def parse_devices(text: str, *, shared: bool = False) -> tuple[NamedDevice, ...]:
     """The value of ``--devices``: ``all`` (then nothing), or ids with commas; ``emu:ARCH*N`` emulates a device N times.
 
     Args:
@@ -85,7 +85,7 @@ def parse_devices(text: str, *, shared: bool = False) -> tuple[Asked, ...]:
     """
     if text.strip() == ALL:
         return ()
-    found: list[Asked] = []
+    found: list[NamedDevice] = []
     for word in map(str.strip, text.split(",")):
         match = _ITEM.fullmatch(word)
         if match is None or match[1] == ALL:
@@ -95,7 +95,7 @@ def parse_devices(text: str, *, shared: bool = False) -> tuple[Asked, ...]:
             raise _malformed(text, why, "--step validate lets several workers share a device")
         if any(one.device == match[1] for one in found):
             raise _malformed(text, f"{match[1]} is there twice", f"{match[1]}*2" if is_emulated(match[1]) else None)
-        found.append(Asked(device=match[1], copies=int(match[2] or 1)))
+        found.append(NamedDevice(device=match[1], copies=int(match[2] or 1)))
     return tuple(found)
 
 
@@ -104,8 +104,8 @@ def _malformed(text: str, why: str, help: str | None = None) -> UsageError:
 
 
 def local_places(
-    asked: Sequence[Asked], registry: Registry, wanted: Wanted, supervisor: Supervisor
-) -> tuple[tuple[Kind, ...], tuple[Place, ...]]:
+    asked: Sequence[NamedDevice], registry: Registry, wanted: Wanted, supervisor: Supervisor
+) -> tuple[tuple[PlaceKind, ...], tuple[WorkerPlace, ...]]:
     """The devices of this machine, by their kinds.
 
     Args:
@@ -118,7 +118,7 @@ def local_places(
     backends = wanted_backends(registry, wanted)
     real = [one for one in asked if not is_emulated(one.device)]
     found = probe_backends(registry, backends, supervisor) if real or not asked else {}
-    chosen = asked or [Asked(device=device) for device in _every(found)]
+    chosen = asked or [NamedDevice(device=device) for device in _every(found)]
     missing = [one.device for one in chosen if not is_emulated(one.device) and not described(found, one.device)]
     if missing or not chosen:
         what = f"no device {', '.join(missing)}" if missing else "no device is here"
@@ -131,7 +131,7 @@ def local_places(
     )
 
 
-def places_here(text: str, registry: Registry, wanted: Wanted) -> tuple[Place, ...]:
+def places_here(text: str, registry: Registry, wanted: Wanted) -> tuple[WorkerPlace, ...]:
     """The devices of this machine that ``--devices`` names.
 
     Raises:
@@ -142,16 +142,16 @@ def places_here(text: str, registry: Registry, wanted: Wanted) -> tuple[Place, .
 
 
 def _of_kinds(
-    found: Iterable[tuple[Asked, Mapping[str, Availability]]],
-) -> tuple[tuple[Kind, ...], tuple[Place, ...]]:
-    kinds: dict[object, tuple[int, Kind]] = {}
+    found: Iterable[tuple[NamedDevice, Mapping[str, Availability]]],
+) -> tuple[tuple[PlaceKind, ...], tuple[WorkerPlace, ...]]:
+    kinds: dict[object, tuple[int, PlaceKind]] = {}
     places = []
     for one, answers in found:
         alike = described(answers, one.device)
-        number, _ = kinds.setdefault(alike, (len(kinds), Kind(first=one.device, found=answers)))
+        number, _ = kinds.setdefault(alike, (len(kinds), PlaceKind(first=one.device, found=answers)))
         for copy in range(1, one.copies + 1):
             name = f"{one.device}#{copy}" if one.copies > 1 or is_emulated(one.device) else one.device
-            places.append(Place(device=one.device, name=name, kind=number))
+            places.append(WorkerPlace(device=one.device, name=name, kind=number))
     return tuple(kind for _, kind in kinds.values()), tuple(places)
 
 
@@ -175,7 +175,7 @@ def _every(found: Mapping[str, Availability]) -> list[str]:
     return list(dict.fromkeys(device.id for device in devices if device.accelerator)) or _ids(found)
 
 
-def timed_alone(places: Sequence[Place]) -> None:
+def timed_alone(places: Sequence[WorkerPlace]) -> None:
     """For ``bench``: timing kernels on the processor needs all of it.
 
     Raises:

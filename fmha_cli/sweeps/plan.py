@@ -14,17 +14,17 @@ from fmha_cli.report.record import Record
 from fmha_cli.run.choosing import Kept, among, chooser_of, entries_among
 from fmha_cli.run.request import Request
 from fmha_cli.run.rows import Row, plan_rows
-from fmha_cli.sweeps.jobs import Job, mark_of
-from fmha_cli.sweeps.places import Kind, Place
+from fmha_cli.sweeps.jobs import ChunkJob, mark_of
+from fmha_cli.sweeps.places import PlaceKind, WorkerPlace
 
 
 @dataclass(frozen=True)
-class Unit:
+class SweepUnit:
     """The rows of one problem on one kind of device. They run together, because they may be compared with each other.
 
     Attributes:
         first: number of its first row among all rows of the sweep.
-        place: the only place that may run it (``Place.text``); empty for every place of its kind.
+        place: the only place that may run it (``WorkerPlace.text``); empty for every place of its kind.
     """
 
     kind: int
@@ -55,7 +55,7 @@ class Chunk:
 
     number: int
     kind: int
-    units: tuple[Unit, ...]
+    units: tuple[SweepUnit, ...]
 
     @property
     def numbers(self) -> tuple[int, ...]:
@@ -87,8 +87,8 @@ class SweepPlan:
     request: Request
     points: tuple[Problem, ...]
     layers: tuple[Layer | None, ...]
-    kinds: tuple[Kind, ...]
-    units: tuple[Unit, ...]
+    kinds: tuple[PlaceKind, ...]
+    units: tuple[SweepUnit, ...]
     tuned: Kept = field(default_factory=dict)
 
     @property
@@ -102,7 +102,7 @@ class SweepPlan:
 
     def chunks(self, size: int) -> Iterator[Chunk]:
         """The rows that need a worker, in chunks of about ``size`` rows; rows with the same kernels follow each other."""
-        groups: dict[tuple[int, frozenset[str], str], list[Unit]] = {}
+        groups: dict[tuple[int, frozenset[str], str], list[SweepUnit]] = {}
         for unit in self.units:
             if unit.runs:
                 groups.setdefault((unit.kind, unit.builds, unit.place), []).append(unit)
@@ -112,7 +112,7 @@ class SweepPlan:
                 yield Chunk(number, kind, part)
                 number += 1
 
-    def job(self, chunk: Chunk, done: Callable[[int], Record | None]) -> Job:
+    def job(self, chunk: Chunk, done: Callable[[int], Record | None]) -> ChunkJob:
         """What a worker needs to run a chunk.
 
         Args:
@@ -120,7 +120,7 @@ class SweepPlan:
         """
         problems = [unit.problem for unit in chunk.units]
         past = {str(place): done(number) for place, number in enumerate(chunk.numbers)}
-        return Job(
+        return ChunkJob(
             number=chunk.number,
             request=self.request,
             points=tuple(self.points[n].repro() for n in problems),
@@ -132,9 +132,9 @@ class SweepPlan:
         )
 
 
-def _parts(units: Sequence[Unit], size: int) -> Iterator[tuple[Unit, ...]]:
+def _parts(units: Sequence[SweepUnit], size: int) -> Iterator[tuple[SweepUnit, ...]]:
     """Units in parts of at least ``size`` rows, the last one excepted."""
-    part: list[Unit] = []
+    part: list[SweepUnit] = []
     for unit in units:
         part.append(unit)
         if sum(len(one.rows) for one in part) >= size:
@@ -149,9 +149,9 @@ def plan_sweep(
     layers: Sequence[Layer | None],
     request: Request,
     registry: Registry,
-    kinds: Sequence[Kind],
+    kinds: Sequence[PlaceKind],
     notify: Callable[[str], None],
-    places: Sequence[Place] = (),
+    places: Sequence[WorkerPlace] = (),
     overlap: float = 0.0,
     tuned: Kept | None = None,
 ) -> SweepPlan:
@@ -179,8 +179,8 @@ def plan_sweep(
 
 
 def _units(
-    points: int, planned: Iterable[dict[int, tuple[Row, ...]]], places: Sequence[Place], overlap: float
-) -> Iterator[Unit]:
+    points: int, planned: Iterable[dict[int, tuple[Row, ...]]], places: Sequence[WorkerPlace], overlap: float
+) -> Iterator[SweepUnit]:
     kinds = list(planned)
     first = 0
     for problem in range(points):
@@ -190,5 +190,5 @@ def _units(
             for copy, place in enumerate(mine if len(mine) > 1 else [""]):
                 # the number of the group tells the keys of the copies apart
                 copies = tuple(replace(row, group=row.group + copy * points) for row in rows[problem])
-                yield Unit(kind, problem, first, copies, place)
+                yield SweepUnit(kind, problem, first, copies, place)
                 first += len(copies)

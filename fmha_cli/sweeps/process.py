@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from fmha_cli.run.process import same_code, signal_name
-from fmha_cli.sweeps.jobs import Event, Job, event_lines
+from fmha_cli.sweeps.jobs import ChunkJob, Event, event_lines
 from fmha_cli.sweeps.leases import Lease
 from fmha_cli.system.processes import end_group, kill_group, new_group
 
@@ -55,7 +55,7 @@ class ChildProcess:
         """The process id, which is that of its group too."""
         return self._process.pid
 
-    def send(self, job: Job) -> None:
+    def send(self, job: ChunkJob) -> None:
         """Give it a chunk. If it has ended, that shows in its answers."""
         assert self._process.stdin is not None
         with suppress(BrokenPipeError):

@@ -17,7 +17,7 @@ from typing import Any
 
 from fmha_cli.domain.codec import from_json, to_json
 from fmha_cli.domain.device import Availability
-from fmha_cli.sweeps.jobs import Event, Job
+from fmha_cli.sweeps.jobs import ChunkJob, Event
 from fmha_cli.sweeps.leases import Lease, holder_of, state_folder, take
 from fmha_cli.sweeps.process import ChildProcess, events_of
 from fmha_cli.sweeps.shipping import packed, unpacked
@@ -63,7 +63,7 @@ def run_chunk(line: str, run: str, slot: str, archives: Mapping[str, bytes], shi
     """
     from distributed import get_worker
 
-    worker, job = get_worker(), Job.of_line(line)
+    worker, job = get_worker(), ChunkJob.of_line(line)
 
     def tell(event: Event) -> None:
         worker.log_event(topic_of(run), {"worker": worker.address, "text": json.dumps(event)})
@@ -77,7 +77,7 @@ def topic_of(run: str) -> str:
 
 
 def carried_out(
-    job: Job, run: str, slot: str, archives: Mapping[str, bytes], ship: bool, tell: Callable[[Event], None]
+    job: ChunkJob, run: str, slot: str, archives: Mapping[str, bytes], ship: bool, tell: Callable[[Event], None]
 ) -> dict[str, Any]:
     """As ``run_chunk``, with a receiver of the events."""
     for data in archives.values():

@@ -6,15 +6,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from fmha_cli.sweeps.jobs import Event, Job
-from fmha_cli.sweeps.places import Place
+from fmha_cli.sweeps.jobs import ChunkJob, Event
+from fmha_cli.sweeps.places import WorkerPlace
 
 
 @dataclass(frozen=True)
 class News:
     """Something that happened at a place: an event of its worker; ``died`` (why, chunk), or ``waits`` (text) for a lease."""
 
-    place: Place
+    place: WorkerPlace
     event: Event
 
 
@@ -29,19 +29,19 @@ class Scheduler(Protocol):
     shared_cache: bool
     patience_s: float
 
-    def places(self) -> Sequence[Place]:
+    def places(self) -> Sequence[WorkerPlace]:
         """The places that are not set aside."""
 
-    def free(self) -> Sequence[Place]:
+    def free(self) -> Sequence[WorkerPlace]:
         """Places whose worker has no chunk."""
 
-    def give(self, place: Place, job: Job) -> None:
+    def give(self, place: WorkerPlace, job: ChunkJob) -> None:
         """Give a free place a chunk."""
 
     def news(self, timeout_s: float) -> Iterable[News]:
         """What happened since the last call, after at most ``timeout_s`` seconds."""
 
-    def set_aside(self, place: Place) -> None:
+    def set_aside(self, place: WorkerPlace) -> None:
         """Give a place no more chunks, and end its worker."""
 
     def close(self) -> None:

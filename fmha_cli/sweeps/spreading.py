@@ -14,7 +14,7 @@ from fmha_cli.sweeps.folder import Spec
 from fmha_cli.sweeps.leases import state_folder
 from fmha_cli.sweeps.local import LocalScheduler
 from fmha_cli.sweeps.opening import Found, planned_sweep
-from fmha_cli.sweeps.places import Place, local_places, parse_devices, timed_alone
+from fmha_cli.sweeps.places import WorkerPlace, local_places, parse_devices, timed_alone
 from fmha_cli.sweeps.plan import SweepPlan
 from fmha_cli.sweeps.scheduler import Scheduler
 
@@ -55,7 +55,7 @@ class Finder:
             timed_alone(places)
         return kinds, places
 
-    def planned(self, notify: Callable[[str], None]) -> tuple[SweepPlan, Sequence[Place]]:
+    def planned(self, notify: Callable[[str], None]) -> tuple[SweepPlan, Sequence[WorkerPlace]]:
         """The plan and the devices, for a call that runs nothing.
 
         Raises:
@@ -80,7 +80,7 @@ class Finder:
         self._closing.append(self._cluster.close)
         return self._cluster
 
-    def scheduler(self, places: Sequence[Place], folder: Path) -> Scheduler:
+    def scheduler(self, places: Sequence[WorkerPlace], folder: Path) -> Scheduler:
         """The object that gives chunks to the devices."""
         if self._cluster is not None:
             return self._cluster

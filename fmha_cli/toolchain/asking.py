@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fmha_cli.toolchain.cpp.compile import first_error_line
-from fmha_cli.toolchain.process import Limits, compiler_environment, run_group
+from fmha_cli.toolchain.process import TimeLimits, compiler_environment, run_group
 
 ASK_S = 120.0
 """Seconds of processor time for one question; the slowest, a whole kernel, takes a few."""
 
 
 @dataclass(frozen=True)
-class Answer:
+class ProgramAnswer:
     """The output of a program, both streams together, whether it succeeded, and the limit at which it was killed, in words."""
 
     ok: bool
@@ -46,23 +46,23 @@ def _need_room(work: Path) -> None:
     file.unlink()
 
 
-def ask(command: Sequence[str], work: Path) -> Answer:
+def ask(command: Sequence[str], work: Path) -> ProgramAnswer:
     """Run a command in a folder of the cache.
 
     Raises:
         OSError: the folder cannot be written.
     """
     scratch, said = work / "scratch", work / f"{uuid.uuid4().hex}.txt"
-    limits = Limits.of_compile(ASK_S)
+    limits = TimeLimits.of_compile(ASK_S)
     scratch.mkdir(exist_ok=True)
     with said.open("xb", buffering=0) as file:
         try:
             ended = run_group(command, cwd=work, env=compiler_environment(scratch), output=file, limits=limits)
         except OSError as error:
-            return Answer(ok=False, text=f"{command[0]} cannot be started: {error.strerror}")
+            return ProgramAnswer(ok=False, text=f"{command[0]} cannot be started: {error.strerror}")
     text = said.read_text("utf-8", errors="replace")
     if ended.returncode or not text:
         _need_room(work)
     said.unlink()
     killed_after = None if ended.over is None else limits.text(ended.over)
-    return Answer(ended.returncode == 0 and not killed_after, text, killed_after)
+    return ProgramAnswer(ended.returncode == 0 and not killed_after, text, killed_after)

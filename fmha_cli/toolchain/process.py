@@ -61,7 +61,7 @@ class Over(StrEnum):
 
 
 @dataclass(frozen=True)
-class Limits:
+class TimeLimits:
     """The time that a program may take before it is killed, in seconds.
 
     Attributes:
@@ -74,11 +74,11 @@ class Limits:
     cpu_s: float | None = None
 
     @staticmethod
-    def of_compile(seconds: float) -> Limits:
+    def of_compile(seconds: float) -> TimeLimits:
         """So much processor time: on a busy machine, a compiler that gets little of it does not count as hanging. One
         that waits for ever is killed too, after ten times as long.
         """
-        return Limits(wall_s=_BACKSTOP * seconds, cpu_s=seconds)
+        return TimeLimits(wall_s=_BACKSTOP * seconds, cpu_s=seconds)
 
     def text(self, over: Over) -> str:
         """The limit in words, as in "killed after TEXT"."""
@@ -87,7 +87,7 @@ class Limits:
 
 
 @dataclass(frozen=True)
-class Ended:
+class ProgramEnd:
     """How a program ended.
 
     Attributes:
@@ -131,10 +131,10 @@ def run_group(
     cwd: Path,
     env: Mapping[str, str],
     output: IO[bytes],
-    limits: Limits,
+    limits: TimeLimits,
     cancel: threading.Event | None = None,
     errors: IO[bytes] | None = None,
-) -> Ended:
+) -> ProgramEnd:
     """Run a program in its own session and process group until it ends, with no standard input.
 
     When this function returns or raises, no process of the group is left. A child that outlives the program is killed
@@ -150,7 +150,7 @@ def run_group(
         Interrupted: ``cancel`` was set.
     """
     stop = threading.Event()
-    ended: list[Ended] = []
+    ended: list[ProgramEnd] = []
     faults: list[BaseException] = []
 
     def body() -> None:
@@ -182,9 +182,9 @@ def _run(
     cwd: Path,
     env: dict[str, str],
     outputs: tuple[IO[bytes], IO[bytes] | None],
-    limits: Limits,
+    limits: TimeLimits,
     stops: tuple[threading.Event, threading.Event],
-) -> Ended:
+) -> ProgramEnd:
     started = time.monotonic()
     process = subprocess.Popen(
         argv,
@@ -201,7 +201,7 @@ def _run(
             over = _wait(process, started, limits, stops)
     finally:
         used = end_group(process)
-    return Ended(
+    return ProgramEnd(
         returncode=process.returncode,
         over=over,
         seconds=time.monotonic() - started,
@@ -222,7 +222,7 @@ def _peak(used: Used | None, own: int) -> int | None:
 
 
 def _wait(
-    process: subprocess.Popen[bytes], started: float, limits: Limits, stops: tuple[threading.Event, threading.Event]
+    process: subprocess.Popen[bytes], started: float, limits: TimeLimits, stops: tuple[threading.Event, threading.Event]
 ) -> Over | None:
     """Wait until the process has ended (None) or has run past a limit."""
     pause, longest = _POLL_S

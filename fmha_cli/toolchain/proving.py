@@ -15,10 +15,10 @@ from fmha_cli.toolchain.cache.files import as_environment_problem, make_private_
 from fmha_cli.toolchain.cache.layout import CacheLayout
 from fmha_cli.toolchain.cache.lock import WaitingLock
 from fmha_cli.toolchain.cache.memo import Stamps, recall, remember
-from fmha_cli.toolchain.cpp.toolchain import Candidate
+from fmha_cli.toolchain.cpp.toolchain import CompilerCandidate
 from fmha_cli.toolchain.notice import Notice, NoticeKind, Notify
 
-C = TypeVar("C", bound=Candidate)
+C = TypeVar("C", bound=CompilerCandidate)
 K = TypeVar("K")
 T = TypeVar("T")
 
@@ -44,7 +44,7 @@ class Probed(Generic[T]):
 
 
 @dataclass(frozen=True)
-class Finding(Generic[K, T]):
+class ToolProof(Generic[K, T]):
     """The result for one candidate: a toolchain, or the reason why there is none and the remedy."""
 
     candidate: K
@@ -110,14 +110,14 @@ class Search(Generic[C, T]):
         why = "; ".join(faults) or absent
         raise EnvironmentProblem(f"no {self.what} works here", code=codes[1], why=why, help=(*helps, install)[0])
 
-    def examine(self, candidate: C) -> Finding[C, T]:
+    def examine(self, candidate: C) -> ToolProof[C, T]:
         """Recall or prove one candidate. At most one process proves a compiler at a time.
 
         Raises:
             EnvironmentProblem: the cache cannot be written.
         """
         if not candidate.found:
-            return Finding(candidate, None, "there is no such program")
+            return ToolProof(candidate, None, "there is no such program")
         question = {
             "argv0": list(candidate.argv0),
             "path": os.environ.get("PATH", "") if len(candidate.argv0) > 1 else "",
@@ -128,11 +128,11 @@ class Search(Generic[C, T]):
         memo = self.layout.toolchains / f"{name}.json"
         with as_environment_problem(f"probing the {self.what}"):
             if (known := self._recalled(memo, question, candidate)) is not None:
-                return Finding(candidate, known, None)
+                return ToolProof(candidate, known, None)
             lock = WaitingLock(self.layout.lock(name), f"the probe of {candidate.command}", self.notify)
             with lock.hold(lambda: not memo.exists()):
                 if (known := self._recalled(memo, question, candidate)) is not None:
-                    return Finding(candidate, known, None)
+                    return ToolProof(candidate, known, None)
                 return self._proven(memo, question, candidate)
 
     def _recalled(self, memo: Path, question: object, candidate: C) -> T | None:
@@ -143,13 +143,13 @@ class Search(Generic[C, T]):
             return None
         return known if self.still_good(candidate, known) else None
 
-    def _proven(self, memo: Path, question: object, candidate: C) -> Finding[C, T]:
+    def _proven(self, memo: Path, question: object, candidate: C) -> ToolProof[C, T]:
         work = self.layout.new_tmp()
         make_private_dir(work)
         try:
             probed = self.prove(candidate, work)
         except ProbeError as fault:
-            return Finding(candidate, None, str(fault), fault.help)
+            return ToolProof(candidate, None, str(fault), fault.help)
         finally:
             remove_tree(work)
         try:
@@ -157,4 +157,4 @@ class Search(Generic[C, T]):
         except OSError as error:
             text = f"the {self.what} will be probed again next time ({error.strerror})"
             self.notify(Notice(NoticeKind.NOT_SAVED, text))
-        return Finding(candidate, probed.toolchain, None)
+        return ToolProof(candidate, probed.toolchain, None)

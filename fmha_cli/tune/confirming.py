@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from fmha_cli.bench.compare import Speed
-from fmha_cli.bench.difference import Difference, Rule
+from fmha_cli.bench.difference import Difference, SureRule
 from fmha_cli.discovery.registry import Registry
 from fmha_cli.domain.errors import FmhaError
 from fmha_cli.domain.features import FILLS
@@ -69,7 +69,7 @@ class Confirmer:
         environ[ONLY] = default.problem.digest[:16]
         turns = Turns((self._command(default), self._command(winner)), environ, self.tell)
         before, after = turns.run(self.processes)
-        (row, *_) = compared(before, after, Rule(tolerance=self.min_gain), EQUAL).rows
+        (row, *_) = compared(before, after, SureRule(tolerance=self.min_gain), EQUAL).rows
         return row.difference
 
     def _command(self, row: Row) -> tuple[str, ...]:

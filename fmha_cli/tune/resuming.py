@@ -19,7 +19,7 @@ from fmha_cli.bench.roofline import CacheState
 from fmha_cli.domain.codec import DecodeError, from_json, to_json
 from fmha_cli.domain.encode import digest_of
 from fmha_cli.domain.errors import EnvironmentProblem, UsageError
-from fmha_cli.domain.journal import Asked, Start
+from fmha_cli.domain.journal import JournalRow, Start
 from fmha_cli.report.documents.tune import TuneRow
 from fmha_cli.report.lines import counted
 from fmha_cli.report.parts import RunRow
@@ -202,7 +202,7 @@ def open_notes(
         run=run.id,
         started=run.started,
         parts=parts(),
-        rows=tuple(Asked(key=key, what=what) for key, what in steps),
+        rows=tuple(JournalRow(key=key, what=what) for key, what in steps),
     )
     identity = digest_of([__version__, dict(start.parts), list(start.keys)])
     path = folder / f"{identity[:32]}.jsonl"

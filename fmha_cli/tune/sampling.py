@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 
 from fmha_cli.bench.sampling import StopReason
-from fmha_cli.bench.search import Spent
+from fmha_cli.bench.search import OutOfTime
 from fmha_cli.domain.plan import Artifact, Workspace
 from fmha_cli.domain.verdict import Verdict
 from fmha_cli.run.arena import Arena
@@ -109,7 +109,7 @@ class KernelSampler:
         if self._end is None and self.budget_s is not None:
             self._end = self.clock() + self.budget_s
         if self._end is not None and self.clock() >= self._end:
-            raise Spent
+            raise OutOfTime
         one = self.contenders[arm]
         assert one.launch is not None
         try:

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from fmha_cli.bench.difference import Difference
-from fmha_cli.bench.entry import Entry
-from fmha_cli.bench.search import Found, Policy, level
+from fmha_cli.bench.entry import RememberedChoice
+from fmha_cli.bench.search import Policy, SearchResult, level
 from fmha_cli.domain.kernel import KernelSpec
 from fmha_cli.domain.rules import Reason
 from fmha_cli.report.documents.tune import TuneCandidate, Tuned, TuneRow
@@ -40,7 +40,7 @@ class Course:
     built: Mapping[str, KernelOutcome] = field(default_factory=dict)
     contenders: list[Contender] = field(default_factory=list)
     good: list[Contender] = field(default_factory=list)
-    found: Found | None = None
+    found: SearchResult | None = None
     winner: Row | None = None
     difference: Difference | None = None
     gain: float | None = None
@@ -50,7 +50,7 @@ class Course:
     search_ns: int = 0
     confirm_ns: int = 0
     past: TuneRow | None = None
-    entry: Entry | None = None
+    entry: RememberedChoice | None = None
 
 
 def row_of(course: Course, state: Tuned, policy: Policy, build_budget_s: float | None = None) -> TuneRow:

@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 
-from fmha_cli.bench.entry import Entry, Result
+from fmha_cli.bench.entry import RememberedChoice, Result
 from fmha_cli.bench.roofline import CacheState
 from fmha_cli.bench.search import Method, Policy, search
 from fmha_cli.discovery.registry import Registry
@@ -81,7 +81,7 @@ class TuneRequest:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class TuneResult:
     """One row for each problem, in order."""
 
     rows: tuple[TuneRow, ...]
@@ -95,12 +95,12 @@ def tune(
     *,
     on_found: Callable[[Mapping[str, Availability]], None] = lambda found: None,
     on_record: Callable[[Record], None] = lambda record: None,
-    on_entry: Callable[[Entry], None] = lambda entry: None,
+    on_entry: Callable[[RememberedChoice], None] = lambda entry: None,
     on_row: Callable[[TuneRow], None] = lambda row: None,
     notify: Callable[[str], None] = lambda text: None,
     progress: Progress = lambda done, total, what: None,
     phase: Tell = silent,
-) -> Outcome:
+) -> TuneResult:
     """Tune every problem.
 
     Args:
@@ -138,7 +138,7 @@ def tune(
             on_row(row)
         if not interrupted:
             notes.complete()
-    return Outcome(tuple(rows), interrupted)
+    return TuneResult(tuple(rows), interrupted)
 
 
 @dataclass
@@ -151,7 +151,7 @@ class _Tuner:
     origin: Origin
     notes: Notes
     on_record: Callable[[Record], None]
-    on_entry: Callable[[Entry], None]
+    on_entry: Callable[[RememberedChoice], None]
     progress: Progress
 
     def row(self, candidates: Candidates, number: int, total: int, *, skip: bool) -> tuple[TuneRow, bool]:
@@ -185,7 +185,7 @@ class _Tuner:
         chosen = self.notes.choices.get(number)
         if chosen is None:
             return None
-        entry = None if chosen.entry is None else Entry.from_dict(chosen.entry)
+        entry = None if chosen.entry is None else RememberedChoice.from_dict(chosen.entry)
         if entry is not None and (differs := self._differences(candidates, entry)):
             self.context.voice.say(f"{chosen.row.flags} is tuned anew: {'; '.join(differs)}")
             self.notes.forget(number)
@@ -196,7 +196,7 @@ class _Tuner:
             self.on_entry(entry)
         return chosen.row
 
-    def _differences(self, candidates: Candidates, entry: Entry) -> tuple[str, ...]:
+    def _differences(self, candidates: Candidates, entry: RememberedChoice) -> tuple[str, ...]:
         """The differences between now and the time of a choice: the kernels' sources, in particular."""
         named = {choice.kernel.name: choice for choice in candidates.choices}
         if not {entry.kernel, entry.default} <= named.keys():
@@ -297,7 +297,7 @@ class _Tuner:
             gain, ends = gain_of(confirmation.difference)
         course.gain, course.gain_ci95 = gain, ends
         scope = self.scopes.of(winner.problem, (winner.choice, default.choice), winner.cache)
-        course.entry = Entry(
+        course.entry = RememberedChoice(
             problem=winner.problem,
             scope=scope,
             result=Result.TUNED if tuned else Result.KEPT,

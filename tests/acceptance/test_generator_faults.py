@@ -13,7 +13,7 @@ import pytest
 from fmha_cli.backends.cpu import building
 from fmha_cli.backends.cpu.decide import DECODE_QUERIES
 from fmha_cli.backends.cpu.kernels import algorithm_of
-from fmha_cli.codegen.cpu.algorithm import Kind
+from fmha_cli.codegen.cpu.algorithm import LoopKind
 from fmha_cli.codegen.cpu.emit import DECODE_ROWS
 from fmha_cli.discovery.registry import Registry, build_registry
 from fmha_cli.domain.dtypes import DType
@@ -38,7 +38,7 @@ MANY_KEYS = 600
 
 COPIES = 4
 
-FORWARD_KINDS = (Kind.PREFILL, Kind.DECODE)
+FORWARD_KINDS = (LoopKind.PREFILL, LoopKind.DECODE)
 
 EACH = 3
 """Problems per fault and kind of kernel; CI tries the first, in fp32, on one kind."""
@@ -67,13 +67,13 @@ def registry() -> Registry:
     return build_registry()
 
 
-def problems_for(fault: Fault, dtype: DType, kind: Kind, count: int = EACH) -> list[Problem]:
+def problems_for(fault: Fault, dtype: DType, kind: LoopKind, count: int = EACH) -> list[Problem]:
     """Random problems whose result in the kernel model changes with the fault, drawn as the campaign draws them."""
-    rng = np.random.default_rng([list(Fault).index(fault), list(DType).index(dtype), list(Kind).index(kind)])
+    rng = np.random.default_rng([list(Fault).index(fault), list(DType).index(dtype), list(LoopKind).index(kind)])
     found: list[Problem] = []
     while len(found) < count:
         problem = sample_problem(rng, dtype, fault)
-        if kind is Kind.DECODE:
+        if kind is LoopKind.DECODE:
             problem = _few_rows(problem)
         if fault is Fault.LOW_PRECISION_ACC:
             problem = _enlarged(problem)
@@ -107,7 +107,7 @@ def _shows(fault: Fault, problem: Problem) -> bool:
     return honest.o.tobytes() != faulty.o.tobytes() or honest.lse.tobytes() != faulty.lse.tobytes()
 
 
-def validated(problems: list[Problem], registry: Registry, kind: Kind) -> Iterator[Record]:
+def validated(problems: list[Problem], registry: Registry, kind: LoopKind) -> Iterator[Record]:
     """The rows of ``fmha validate`` with all fills; asserts that each ran on the given kind of kernel."""
     request = Request(command=Command.VALIDATE, backend="cpu", arch=WHOLE[0], fills=FILLS, timeout=60.0)
     for record in Run(problems, request, registry).records():
@@ -127,7 +127,7 @@ def cases() -> Iterator[Any]:
 @pytest.mark.sampled(1, ci="all")
 @pytest.mark.parametrize(("fault", "dtype", "count", "kind"), list(cases()))
 def test_a_planted_fault_is_caught(
-    registry: Registry, plant: Plant, fault: Fault, dtype: DType, count: int, kind: Kind
+    registry: Registry, plant: Plant, fault: Fault, dtype: DType, count: int, kind: LoopKind
 ) -> None:
     problems = problems_for(fault, dtype, kind, count)
     for record in validated(problems, registry, kind):
@@ -177,10 +177,10 @@ def test_a_fault_planted_in_backward_is_caught(
     registry: Registry, plant: Plant, fault: BackwardFault, dtype: str
 ) -> None:
     problem = Problem.from_cli(f"{BACKWARD} --dtype {dtype} {NEEDS.get(fault, '')}")
-    for record in validated([problem], registry, Kind.BACKWARD):
+    for record in validated([problem], registry, LoopKind.BACKWARD):
         assert record.verdict is Verdict.PASSED, record.comparisons
     plant(fault)
-    for record in validated([problem], registry, Kind.BACKWARD):
+    for record in validated([problem], registry, LoopKind.BACKWARD):
         assert record.verdict is Verdict.WRONG, f"{fault.value} is not seen in: {record.repro}"
 
 
@@ -208,7 +208,7 @@ def test_a_fault_planted_around_a_cache_is_caught(
     registry: Registry, plant: Plant, fault: CacheFault, dtype: str
 ) -> None:
     problem = Problem.from_cli(f"{CACHE} --dtype {dtype} {CACHE_NEEDS[fault]}")
-    kind = Kind.SPLIT if problem.splits > 1 else Kind.DECODE
+    kind = LoopKind.SPLIT if problem.splits > 1 else LoopKind.DECODE
     for record in validated([problem], registry, kind):
         assert record.verdict is Verdict.PASSED, record.comparisons
     plant(fault)
@@ -222,13 +222,13 @@ def test_a_fault_planted_around_a_cache_is_caught(
 
 BYTES = "-b 2 -H 4 --kv-heads 2 -s {rows} -d 32 --cache-seqlens 300,90"
 BYTE_NEEDS = {
-    (ByteFault.WRONG_ENCODING, Kind.DECODE): "--kv-cache linear --kv-dtype fp8_e4m3 --dtype bf16",
+    (ByteFault.WRONG_ENCODING, LoopKind.DECODE): "--kv-cache linear --kv-dtype fp8_e4m3 --dtype bf16",
     (
         ByteFault.WRONG_ENCODING,
-        Kind.PREFILL,
+        LoopKind.PREFILL,
     ): "--kv-cache paged:16 --kv-dtype fp8_e5m2 --fp8-encoding fnuz --dtype fp32",
-    (ByteFault.SCALE_BLOCK, Kind.DECODE): "--kv-cache paged:16 --kv-dtype int8 --qscale kv-block --dtype fp16",
-    (ByteFault.SCALE_BLOCK, Kind.PREFILL): "--kv-cache linear --qscale block --dtype fp8_e4m3:bf16",
+    (ByteFault.SCALE_BLOCK, LoopKind.DECODE): "--kv-cache paged:16 --kv-dtype int8 --qscale kv-block --dtype fp16",
+    (ByteFault.SCALE_BLOCK, LoopKind.PREFILL): "--kv-cache linear --qscale block --dtype fp8_e4m3:bf16",
 }
 
 
@@ -241,9 +241,9 @@ def byte_cases() -> Iterator[Any]:
 @pytest.mark.sampled(0, ci="all")
 @pytest.mark.parametrize(("fault", "kind"), list(byte_cases()))
 def test_a_fault_planted_in_8_bit_keys_is_caught(
-    registry: Registry, plant: Plant, fault: ByteFault, kind: Kind
+    registry: Registry, plant: Plant, fault: ByteFault, kind: LoopKind
 ) -> None:
-    rows = 2 if kind is Kind.DECODE else 40
+    rows = 2 if kind is LoopKind.DECODE else 40
     problem = Problem.from_cli(f"{BYTES.format(rows=rows)} {BYTE_NEEDS[fault, kind]}")
     for record in validated([problem], registry, kind):
         assert record.verdict is Verdict.PASSED, record.comparisons
@@ -256,9 +256,9 @@ def test_a_fault_planted_in_8_bit_keys_is_caught(
 @pytest.mark.ci
 def test_pasting_the_line_of_a_failure_shows_it_again(registry: Registry, plant: Plant, fmha: Fmha) -> None:
     fault = next(iter(Fault))  # its kernel was compiled for the default suite above
-    problems = problems_for(fault, DType.FP32, Kind.PREFILL, 1)
+    problems = problems_for(fault, DType.FP32, LoopKind.PREFILL, 1)
     plant(fault)
-    (first, *_) = validated(problems, registry, Kind.PREFILL)
+    (first, *_) = validated(problems, registry, LoopKind.PREFILL)
     again = fmha(*words_after_fmha(first.repro), "--json")
     assert again.code == ExitCode.WRONG
     (record,) = again.document["records"]

@@ -14,7 +14,7 @@ import pytest
 from fmha_cli.backends.cpu import building
 from fmha_cli.backends.cpu.arch_detect import detect
 from fmha_cli.backends.cpu.backend import CpuBackend
-from fmha_cli.codegen.cpu.algorithm import Kind
+from fmha_cli.codegen.cpu.algorithm import LoopKind
 from fmha_cli.codegen.cpu.emit import emit
 from fmha_cli.discovery.registry import build_registry
 from fmha_cli.domain.decision import Supported
@@ -108,4 +108,7 @@ def test_stages_around_it_are_those_of_the_next_architecture(with_tiles: None) -
     (device,) = CpuBackend().probe().devices
     (kernel,) = [d.kernel for d in CpuBackend().decide(problem, device) if isinstance(d, Supported) and d.arch == AMX]
     stages = CpuBackend().plan(problem, kernel, device).stages
-    assert [(s.kernel.arch, dict(s.detail)["kind"]) for s in stages] == [(VECTORS, Kind.APPEND), (AMX, Kind.PREFILL)]
+    assert [(s.kernel.arch, dict(s.detail)["kind"]) for s in stages] == [
+        (VECTORS, LoopKind.APPEND),
+        (AMX, LoopKind.PREFILL),
+    ]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fmha_cli.bench.conditions import Conditions, Look, between, look
+from fmha_cli.bench.conditions import Look, ProcessorConditions, between, look
 
 CORES = "sys/devices/system/cpu"
 FULL = {
@@ -53,4 +53,4 @@ def test_nothing_told_is_nothing_known(tmp_path: Path, files: Mapping[str, str])
 )
 def test_a_count_that_grew_means_throttling(before: int | None, after: int | None, throttled: bool | None) -> None:
     first, last = (Look(clock_mhz=1.0, temp_c=None, throttles=count) for count in (before, after))
-    assert between(first, last) == Conditions(clock_mhz=1.0, temp_c=None, throttled=throttled)
+    assert between(first, last) == ProcessorConditions(clock_mhz=1.0, temp_c=None, throttled=throttled)

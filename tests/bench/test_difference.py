@@ -8,19 +8,21 @@ import random
 import pytest
 
 from fmha_cli.bench.compare import Speed
-from fmha_cli.bench.difference import Difference, Pair, Rule, judged, mean_of
-from fmha_cli.bench.processes import Side
+from fmha_cli.bench.difference import Difference, SidePair, SureRule, judged, mean_of
+from fmha_cli.bench.processes import ProcessSide
 from fmha_cli.bench.ranks import two_sided
 from tests.support.generators.runs_to_compare import processes
 
 
-def pair(factor: float, seed: int = 1, count: int = 8, noise: float = 0.002) -> Pair:
+def pair(factor: float, seed: int = 1, count: int = 8, noise: float = 0.002) -> SidePair:
     before, after = processes(1_000_000, seed, count, noise), processes(1_000_000, seed + 1, count, noise)
-    return Pair(Side.of(before), Side.of([[round(ns * factor) for ns in process] for process in after]))
+    return SidePair(
+        ProcessSide.of(before), ProcessSide.of([[round(ns * factor) for ns in process] for process in after])
+    )
 
 
-def one(pair: Pair, rule: Rule | None = None) -> Difference:
-    (found,) = judged([pair], rule or Rule())
+def one(pair: SidePair, rule: SureRule | None = None) -> Difference:
+    (found,) = judged([pair], rule or SureRule())
     return found
 
 
@@ -45,7 +47,7 @@ def test_too_few_processes_are_never_sure() -> None:
 
 
 def test_processes_with_few_samples_are_named() -> None:
-    short = Pair(Side.of(processes(9_000, 1, samples=9)), Side.of(processes(9_000, 2)))
+    short = SidePair(ProcessSide.of(processes(9_000, 1, samples=9)), ProcessSide.of(processes(9_000, 2)))
     assert one(short).why == "0 of 5 processes, 8 more with fewer than 10 samples"
 
 
@@ -54,7 +56,7 @@ def test_a_certain_difference_within_the_tolerance_is_none() -> None:
     assert found.p is not None
     assert found.p < 0.001
     assert found.speed is Speed.SAME
-    assert one(pair(1.01, noise=0.0005), Rule(tolerance=0.005)).speed is Speed.SLOWER
+    assert one(pair(1.01, noise=0.0005), SureRule(tolerance=0.005)).speed is Speed.SLOWER
 
 
 def test_a_large_difference_that_processes_contradict_is_unsure() -> None:
@@ -72,7 +74,7 @@ def test_many_rows_need_a_smaller_p() -> None:
     slower = next(
         row for row in rows if two_sided(row.before.levels, row.after.levels) > 0.02 and one(row).speed is Speed.SLOWER
     )
-    many = judged([slower, *(pair(1.0, 1000 + 2 * i) for i in range(29))], Rule())
+    many = judged([slower, *(pair(1.0, 1000 + 2 * i) for i in range(29))], SureRule())
     assert one(slower).p_adjusted == one(slower).p
     assert many[0].p == one(slower).p
     assert many[0].p_adjusted is not None
@@ -81,46 +83,48 @@ def test_many_rows_need_a_smaller_p() -> None:
 
 
 def test_a_family_that_is_only_counted_is_as_strict() -> None:
-    found = one(pair(1.1, count=5), Rule(family=7))
+    found = one(pair(1.1, count=5), SureRule(family=7))
     assert found.p_adjusted == pytest.approx(7 * 2 / 252)
     assert found.speed is Speed.UNSURE
-    assert one(pair(1.1, count=5), Rule(family=6)).speed is Speed.SLOWER
+    assert one(pair(1.1, count=5), SureRule(family=6)).speed is Speed.SLOWER
 
 
-def drifting(factor: float, drift: float) -> Pair:
+def drifting(factor: float, drift: float) -> SidePair:
     """A machine that slows down steadily by ``drift`` within each of two successive sides."""
     levels = [1_000_000 * math.exp(drift * i / 8) for i in range(16)]
     draw = random.Random(3)
     rows = [[round(level * draw.gauss(1, 0.001)) for _ in range(20)] for level in levels]
-    return Pair(Side.of(rows[:8]), Side.of([[round(ns * factor) for ns in row] for row in rows[8:]]))
+    return SidePair(ProcessSide.of(rows[:8]), ProcessSide.of([[round(ns * factor) for ns in row] for row in rows[8:]]))
 
 
 @pytest.mark.promise("Two runs differ only where enough processes say so, beyond tolerance, noise and chance.")
 def test_drift_alone_is_no_difference_between_stored_runs() -> None:
     pair = drifting(1.0, 0.10)
-    assert one(pair, Rule(interleaved=True)).speed is Speed.SLOWER, "the planted drift is large enough"
-    found = one(pair, Rule(interleaved=False))
+    assert one(pair, SureRule(interleaved=True)).speed is Speed.SLOWER, "the planted drift is large enough"
+    found = one(pair, SureRule(interleaved=False))
     assert found.speed is Speed.UNSURE
     assert found.drift == pytest.approx(math.expm1(0.1), rel=0.1)
-    assert one(drifting(1.3, 0.10), Rule(interleaved=False)).speed is Speed.SLOWER
+    assert one(drifting(1.3, 0.10), SureRule(interleaved=False)).speed is Speed.SLOWER
 
 
 def test_drift_keeps_stored_runs_from_being_the_same() -> None:
     """What the machine moved could hide a difference as well as feign one."""
     level = drifting(math.exp(-0.03), 0.03)
-    assert one(level, Rule(interleaved=True)).speed is Speed.SAME
-    assert one(level, Rule(interleaved=False)).speed is Speed.UNSURE
+    assert one(level, SureRule(interleaved=True)).speed is Speed.SAME
+    assert one(level, SureRule(interleaved=False)).speed is Speed.UNSURE
 
 
 def test_a_machine_whose_best_rate_fell_has_moved() -> None:
     calm = pair(1.1)
-    moved = Pair(Side(calm.before.processes, ceiling=1e11), Side(calm.after.processes, ceiling=0.9e11))
-    assert one(calm, Rule(interleaved=False)).speed is Speed.SLOWER
-    found = one(moved, Rule(interleaved=False))
+    moved = SidePair(
+        ProcessSide(calm.before.processes, ceiling=1e11), ProcessSide(calm.after.processes, ceiling=0.9e11)
+    )
+    assert one(calm, SureRule(interleaved=False)).speed is Speed.SLOWER
+    found = one(moved, SureRule(interleaved=False))
     assert found.speed is Speed.UNSURE
     assert found.why is not None
     assert found.why.startswith("the machine moved by")
-    assert one(moved, Rule(interleaved=True)).speed is Speed.SLOWER, "sides that take turns share it"
+    assert one(moved, SureRule(interleaved=True)).speed is Speed.SLOWER, "sides that take turns share it"
 
 
 @pytest.mark.promise("`compare` says which rows are surely slower, and the smallest slowdown it could have detected.")
@@ -131,27 +135,27 @@ def test_could_see_is_what_a_planted_slow_down_shows() -> None:
         assert seen is not None
         alike = math.exp(-calm.shift)
         for share, expected in ((seen * 1.05, True), (seen * 0.5, False)):
-            planted = Side.of([[round(ns * alike * (1 + share)) for ns in p] for p in calm.after.processes])
-            assert (one(Pair(calm.before, planted)).speed is Speed.SLOWER) is expected
+            planted = ProcessSide.of([[round(ns * alike * (1 + share)) for ns in p] for p in calm.after.processes])
+            assert (one(SidePair(calm.before, planted)).speed is Speed.SLOWER) is expected
 
 
 @pytest.mark.promise("`compare` says which rows are surely slower, and the smallest slowdown it could have detected.")
 def test_could_see_does_not_count_the_difference_itself() -> None:
     calm = pair(1.0, 7, noise=0.02)
     for factor in (0.975, 1.1):
-        moved = Side.of([[round(ns * factor) for ns in p] for p in calm.after.processes])
-        assert one(Pair(calm.before, moved)).could_see == one(calm).could_see
+        moved = ProcessSide.of([[round(ns * factor) for ns in p] for p in calm.after.processes])
+        assert one(SidePair(calm.before, moved)).could_see == one(calm).could_see
 
 
 def test_nothing_can_be_seen_where_the_rows_are_too_many() -> None:
-    found = judged([pair(1.0, 3 * i, 5) for i in range(7)], Rule())
+    found = judged([pair(1.0, 3 * i, 5) for i in range(7)], SureRule())
     assert {row.could_see for row in found} == {None}
 
 
 def test_a_row_is_suspicious_before_it_is_sure() -> None:
     assert one(pair(1.1)).suspicious
     assert not one(pair(1.0)).suspicious
-    rows = judged([pair(1.1, count=5), *(pair(1.0, 1000 + 2 * i, count=5) for i in range(29))], Rule())
+    rows = judged([pair(1.1, count=5), *(pair(1.0, 1000 + 2 * i, count=5) for i in range(29))], SureRule())
     assert rows[0].speed is Speed.UNSURE
     assert rows[0].suspicious
 
@@ -167,5 +171,5 @@ def test_the_mean_is_geometric_and_has_an_interval() -> None:
 
 
 def test_no_times_are_no_difference() -> None:
-    found = one(Pair(Side.of([]), Side.of(processes(9_000, 1))))
+    found = one(SidePair(ProcessSide.of([]), ProcessSide.of(processes(9_000, 1))))
     assert (found.ratio, found.before_ns, found.speed) == (None, None, Speed.UNSURE)

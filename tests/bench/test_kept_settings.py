@@ -7,12 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from fmha_cli.bench.peaks import Machine
-from fmha_cli.bench.settings import Subject, every_kept, kept_settings, measured_once
+from fmha_cli.bench.settings import MeasuredKernel, every_kept, kept_settings, measured_once
 from fmha_cli.domain.settings import Settings, SettingsFrom
 from tests.support.generators.report.samples import PROCESSOR
 
 MACHINE = Machine(processor=PROCESSOR, flags_digest="f", cores=2, threads=2, toolchain="digest", arch="x86_64_v4")
-SUBJECT = Subject(machine=MACHINE, kernel="cpu:fwd:x")
+SUBJECT = MeasuredKernel(machine=MACHINE, kernel="cpu:fwd:x")
 FOUND = Settings(values={"far": 8, "near": 2}, source=SettingsFrom.MEASURED)
 
 

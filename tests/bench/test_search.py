@@ -8,12 +8,12 @@ from statistics import mean
 
 import pytest
 
-from fmha_cli.bench.search import Found, Method, Policy, Sampler, Spent, Stop, level, search
+from fmha_cli.bench.search import ArmSampler, Method, OutOfTime, Policy, SearchResult, Stop, level, search
 from tests.support.models.noise import TRUE, Clean, Recorded, regret
 
 SEEDS = range(40)
 ALL = len(TRUE) * Policy().most
-Make = Callable[[int, Sequence[float]], Sampler]
+Make = Callable[[int, Sequence[float]], ArmSampler]
 
 
 def played(make: Make, method: Method) -> tuple[float, float]:
@@ -39,7 +39,7 @@ def test_clean_noise(method: Method, most: float) -> None:
 def test_recorded_noise() -> None:
     """What two threads on a busy machine showed: a third of the samples costs regret that all samples do not cost."""
 
-    def recorded(seed: int, true: Sequence[float]) -> Sampler:
+    def recorded(seed: int, true: Sequence[float]) -> ArmSampler:
         return Recorded(seed, "busy, 2 threads", true)
 
     lost, share = played(recorded, Method.HALVING)
@@ -81,13 +81,13 @@ class Limited(Clean):
     def take(self, arm: int, count: int) -> list[int]:
         self.calls += 1
         if self.calls > self.most:
-            raise Spent
+            raise OutOfTime
         earlier = any(arm == other for other, _ in self.taken)
         found = super().take(arm, count)
         return [] if arm in self.broken and earlier else found
 
 
-def searched(most: int = 10**9, broken: frozenset[int] = frozenset(), method: Method = Method.HALVING) -> Found:
+def searched(most: int = 10**9, broken: frozenset[int] = frozenset(), method: Method = Method.HALVING) -> SearchResult:
     sampler = Limited(3)
     sampler.most, sampler.broken = most, broken
     return search(len(TRUE), sampler, method)

@@ -21,7 +21,7 @@ from fmha_cli.api import Registry, build_registry, select
 from fmha_cli.backends.ck_tile.parity.counterpart import CkCounterpart
 from fmha_cli.backends.ck_tile.parity.mapping import mapped
 from fmha_cli.discovery.wanted import Wanted
-from fmha_cli.domain.counterpart import Case
+from fmha_cli.domain.counterpart import UpstreamCase
 from fmha_cli.domain.problem import Problem
 from fmha_cli.parity.suite import load_suite
 from tests.checks.check import Check, Row, product
@@ -37,7 +37,7 @@ _KIND = ("prec", "mode", "deterministic", "dbias")
 class Point:
     """A comparable case: its kernels (none if it is unsupported) and its multiply-adds."""
 
-    case: Case
+    case: UpstreamCase
     kernels: frozenset[str]
     work: int
 

@@ -259,16 +259,16 @@ def test_validate_keeps_the_layer_on_every_row(fmha: Fmha, tiny: str) -> None:
 
 def test_rows_of_other_layers_have_other_keys() -> None:
     """A resumed journal must not give the row of one model to another."""
-    from fmha_cli.domain.layer import Layer, LayerKind, Phase
+    from fmha_cli.domain.layer import Layer, LayerKind, LayerPhase
 
     problem = Problem.of()
     layers = [
         None,
-        Layer(model="a", kind=LayerKind.LOCAL, phase=Phase.PREFILL, weight=2),
-        Layer(model="b", kind=LayerKind.LOCAL, phase=Phase.PREFILL, weight=2),
-        Layer(model="a", kind=LayerKind.GLOBAL, phase=Phase.PREFILL, weight=2),
-        Layer(model="a", kind=LayerKind.LOCAL, phase=Phase.DECODE, weight=2),
-        Layer(model="a", kind=LayerKind.LOCAL, phase=Phase.PREFILL, weight=3),
+        Layer(model="a", kind=LayerKind.LOCAL, phase=LayerPhase.PREFILL, weight=2),
+        Layer(model="b", kind=LayerKind.LOCAL, phase=LayerPhase.PREFILL, weight=2),
+        Layer(model="a", kind=LayerKind.GLOBAL, phase=LayerPhase.PREFILL, weight=2),
+        Layer(model="a", kind=LayerKind.LOCAL, phase=LayerPhase.DECODE, weight=2),
+        Layer(model="a", kind=LayerKind.LOCAL, phase=LayerPhase.PREFILL, weight=3),
     ]
     keys = [Row(group=0, problem=problem, choice=None, plan=None, layer=layer).key for layer in layers]
     assert len(set(keys)) == len(layers)

@@ -17,10 +17,10 @@ from pathlib import Path
 import pytest
 
 from fmha_cli import api
-from fmha_cli.cli.call import Call
+from fmha_cli.cli.call import CliCall
 from fmha_cli.cli.console import Console
 from fmha_cli.cli.progress import ProgressLine, ticking
-from fmha_cli.cli.settings import Settings
+from fmha_cli.cli.settings import OptionValues
 from fmha_cli.discovery.registry import Registry
 from fmha_cli.domain.phases import Phase, Voice
 from fmha_cli.run.request import Command, Request
@@ -182,7 +182,7 @@ def test_data_do_not_stand_behind_the_line(monkeypatch: pytest.MonkeyPatch) -> N
     screen = Terminal()
     screen.fileno = lambda: 1  # type: ignore[method-assign]
     monkeypatch.setattr(sys, "stdout", screen)
-    call = Call("run", (), Settings({}), {}, Console(screen), {})
+    call = CliCall("run", (), OptionValues({}), {}, Console(screen), {})
     with call.console.progress("run") as progress:
         progress.tick()
         call.output.text("data")

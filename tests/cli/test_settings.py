@@ -19,7 +19,7 @@ from fmha_cli.cli.options import (
     ROWS,
     SELECT,
 )
-from fmha_cli.cli.settings import FLAG, Layer, Settings, Text, Value, layer_of_variables, merge, switch_of
+from fmha_cli.cli.settings import FLAG, Layer, OptionValues, Text, Value, layer_of_variables, merge, switch_of
 from fmha_cli.cli.table import TALK
 from fmha_cli.cli.walks import AB
 from fmha_cli.domain.errors import UsageError
@@ -100,7 +100,7 @@ def test_a_switch_that_is_neither() -> None:
 
 
 def test_where_names_the_source() -> None:
-    settings = Settings({"seqlen": Value("x", "FMHA_SEQLEN"), "hdim": Value("y", FLAG)})
+    settings = OptionValues({"seqlen": Value("x", "FMHA_SEQLEN"), "hdim": Value("y", FLAG)})
     assert settings.where("seqlen") == "--seqlen (from FMHA_SEQLEN)"
     assert settings.where("hdim") == settings.where("hdim") == "--hdim"
     with pytest.raises(UsageError) as caught:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from fmha_cli.sweeps.driver import Driver
+from fmha_cli.sweeps.driver import SweepDriver
 from tests.cli.conftest import Begin, Fmha
 from tests.support.fakes.ring_backend import DEFAULT, HONEST
 from tests.support.paths import ROOT
@@ -51,11 +51,11 @@ def test_a_sweep_chooses_as_run_does(fmha: Fmha) -> None:
 def test_what_is_tuned_or_forgotten_meanwhile_changes_no_sweep_that_began(
     fmha: Fmha, tuned: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def killed(self: Driver, past: Any) -> Any:
+    def killed(self: SweepDriver, past: Any) -> Any:
         raise RuntimeError("killed")
 
     with monkeypatch.context() as patched:
-        patched.setattr(Driver, "go", killed)
+        patched.setattr(SweepDriver, "go", killed)
         assert fmha(*SWEEP).code != 0
     (entry,) = fmha("tune", "ls", "--json").document["entries"]
     assert fmha("tune", "rm", entry["id"]).code == 0

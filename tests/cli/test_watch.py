@@ -13,7 +13,7 @@ from typing import IO
 import pytest
 
 from fmha_cli.cli import walking, watching
-from fmha_cli.cli.call import Call
+from fmha_cli.cli.call import CliCall
 from fmha_cli.domain.errors import EnvironmentProblem, InternalError
 from tests.cli.conftest import Fmha
 from tests.support.child_signals import hear_signals
@@ -39,7 +39,7 @@ def walked(monkeypatch: pytest.MonkeyPatch) -> Walked:
     def play(*acts: Callable[[], int]) -> list[int]:
         rounds: list[int] = []
 
-        def walk(call: Call) -> int:
+        def walk(call: CliCall) -> int:
             rounds.append(len(rounds) + 1)
             return acts[len(rounds) - 1]()
 

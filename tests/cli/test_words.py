@@ -12,8 +12,8 @@ import pytest
 from fmha_null.kernels import null_kernel
 
 from fmha_cli.bench.peaks import Machine
-from fmha_cli.bench.settings import Subject, measured_once
-from fmha_cli.cli.call import Call
+from fmha_cli.bench.settings import MeasuredKernel, measured_once
+from fmha_cli.cli.call import CliCall
 from fmha_cli.cli.doctor import _backend, _processor
 from fmha_cli.discovery.registry import build_registry
 from fmha_cli.domain.arch import load_arch
@@ -25,7 +25,7 @@ from fmha_cli.report.documents.cache import cache_document
 from fmha_cli.report.documents.installation import archs_document, fact_text
 from fmha_cli.report.drawing import plain
 from fmha_cli.report.formats import view
-from fmha_cli.toolchain.cache.why import Difference, Standing, Why
+from fmha_cli.toolchain.cache.why import KeyDifference, KeyExplanation, KeyStanding
 from tests.cli.conftest import Fmha
 from tests.support.generators.report.samples import PROCESSOR
 
@@ -57,9 +57,9 @@ def test_the_doctor_shows_the_processor_and_what_was_measured_on_it(
         (replace(machine, processor=replace(PROCESSOR, model=2)), names[1], 1),
         (machine, "gone:fwd:null", 2),
     ):
-        measured_once(tmp_path, Subject(machine=one, kernel=name), partial(dict, ahead=value))
+        measured_once(tmp_path, MeasuredKernel(machine=one, kernel=name), partial(dict, ahead=value))
     monkeypatch.setattr("fmha_cli.domain.processor.this_processor", lambda: PROCESSOR)
-    call = cast(Call, SimpleNamespace(registry=build_registry()))
+    call = cast(CliCall, SimpleNamespace(registry=build_registry()))
     shown = {check.name: check for check in _processor(call, _here(tmp_path))}
     assert len(list(_processor(call, _here(tmp_path)))) == len(shown) == 3
     assert shown["processor"].subject == "AMD EPYC (AMD Zen 4, family 25 model 17)"
@@ -72,7 +72,7 @@ def test_the_doctor_shows_the_processor_and_what_was_measured_on_it(
 def test_the_doctor_says_that_a_processor_is_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     unknown = replace(PROCESSOR, model=255, microarchitecture=None)
     monkeypatch.setattr("fmha_cli.domain.processor.this_processor", lambda: unknown)
-    first = next(iter(_processor(cast(Call, SimpleNamespace(registry=build_registry())), _here(tmp_path))))
+    first = next(iter(_processor(cast(CliCall, SimpleNamespace(registry=build_registry())), _here(tmp_path))))
     assert "measured once" in str(first.what)
 
 
@@ -108,9 +108,9 @@ def test_facts_in_words(name: str, value: object, text: str) -> None:
 
 
 @pytest.mark.promise("`archs NAME`, `cache verify` and `cache why` answer in words, with sources.")
-@pytest.mark.parametrize("standing", Standing)
-def test_the_cache_says_in_a_sentence_whether_a_build_would_find_a_kernel(standing: Standing) -> None:
-    why = Why("ab" * 32, standing, None, (), ("a log",))
+@pytest.mark.parametrize("standing", KeyStanding)
+def test_the_cache_says_in_a_sentence_whether_a_build_would_find_a_kernel(standing: KeyStanding) -> None:
+    why = KeyExplanation("ab" * 32, standing, None, (), ("a log",))
     text = plain(view(cache_document("/cache", (), why)))
     assert text.splitlines()[-1].startswith("abababab: it ")
     assert "  a log" in text
@@ -119,8 +119,12 @@ def test_the_cache_says_in_a_sentence_whether_a_build_would_find_a_kernel(standi
 
 
 def test_the_parts_in_which_the_nearest_entry_differs_are_a_table() -> None:
-    differences = (Difference("flags", ["-O3"], ["-O2"]), Difference("source", "1", None), Difference("x", None, ""))
-    why = Why("ab" * 32, Standing.DIFFERS, "cd" * 32, differences, ())
+    differences = (
+        KeyDifference("flags", ["-O3"], ["-O2"]),
+        KeyDifference("source", "1", None),
+        KeyDifference("x", None, ""),
+    )
+    why = KeyExplanation("ab" * 32, KeyStanding.DIFFERS, "cd" * 32, differences, ())
     table = view(cache_document("/cache", (), why))
     assert table.headers == ["part of the key", "entry cdcdcdcd", "key abababab"]
     assert table.rows == [["flags", "-O3", "-O2"], ["source", "1", "absent"], ["x", "absent", "empty"]]

@@ -13,7 +13,7 @@ from fmha_cli.discovery.model_config import FILE, type_rows
 from fmha_cli.domain.arch import arch_root
 from fmha_cli.domain.errors import UsageError
 from fmha_cli.domain.formula import names_of, value_of
-from fmha_cli.domain.layer import Phase
+from fmha_cli.domain.layer import LayerPhase
 from tests.support.generators.model_texts import read, told
 
 Config = Mapping[str, Any]
@@ -168,7 +168,7 @@ TOWERS = ("clip_vision_model", "siglip_vision_model", "vit")
 def test_encoders_and_towers_have_no_mask(kind: str, tmp_path: Path) -> None:
     model = read({"model_type": kind}, tmp_path).model
     assert not model.causal
-    assert {model.flags(one, Phase.PREFILL)["mask"] for one in model.layers} == {"none"}
+    assert {model.flags(one, LayerPhase.PREFILL)["mask"] for one in model.layers} == {"none"}
     if kind in ENCODERS and kind in ("bert", "roberta"):
         assert read({"model_type": kind, "is_decoder": True}, tmp_path).model.causal
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from fmha_cli.discovery.model_config import Members, read_config, read_members
 from fmha_cli.domain.errors import UsageError
-from fmha_cli.domain.layer import Phase
+from fmha_cli.domain.layer import LayerPhase
 from fmha_cli.domain.problem import Problem
 from tests.support.generators.model_texts import read, told
 
@@ -272,4 +272,4 @@ def test_any_members_make_a_model_or_a_usage_error(damage: dict[str, Any], famil
     except ValueError:
         return
     for one in model.layers:
-        assert Problem.of(**{**model.flags(one, Phase.PREFILL), "seqlen": 8}).heads >= 1
+        assert Problem.of(**{**model.flags(one, LayerPhase.PREFILL), "seqlen": 8}).heads >= 1

@@ -16,7 +16,7 @@ from fmha_cli.discovery.models import FILE, SIZES, completed, phases_of, presets
 from fmha_cli.discovery.sweep import expand, resolve
 from fmha_cli.domain.arch import arch_root
 from fmha_cli.domain.errors import InternalError, UsageError
-from fmha_cli.domain.layer import Phase
+from fmha_cli.domain.layer import LayerPhase
 from fmha_cli.domain.model import Layers, Model
 from fmha_cli.domain.problem import Problem
 
@@ -89,7 +89,7 @@ def scores(problem: Problem) -> str:
 
 
 def prefill(model: Model, layers: Layers, **flags: Any) -> Problem:
-    return Problem.of(**{**model.flags(layers, Phase.PREFILL), "seqlen": 64, **flags})
+    return Problem.of(**{**model.flags(layers, LayerPhase.PREFILL), "seqlen": 64, **flags})
 
 
 def lines(text: str) -> list[str]:
@@ -127,7 +127,9 @@ def test_a_planted_fault_in_a_preset_is_caught(name: str, fact: str, value: Any)
 def test_an_off_by_one_in_the_mask_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     honest = Model.flags
 
-    def planted(self: Model, layers: Layers, phase: Phase, tp: int = 1, *, one_query: bool = False) -> dict[str, Any]:
+    def planted(
+        self: Model, layers: Layers, phase: LayerPhase, tp: int = 1, *, one_query: bool = False
+    ) -> dict[str, Any]:
         flags = honest(self, layers, phase, tp, one_query=one_query)
         return flags if layers.window is None else {**flags, "mask": f"window:{layers.window},0"}
 
@@ -136,23 +138,23 @@ def test_an_off_by_one_in_the_mask_is_caught(monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.mark.sampled(12, ci="all")
-@pytest.mark.parametrize("phase", Phase)
+@pytest.mark.parametrize("phase", LayerPhase)
 @pytest.mark.parametrize("name", presets())
-def test_a_preset_is_valid_problems(name: str, phase: Phase) -> None:
+def test_a_preset_is_valid_problems(name: str, phase: LayerPhase) -> None:
     """The sweep that no flag narrows, for every number of devices that divides the heads."""
     model = presets()[name]
-    if phase is Phase.DECODE and not model.causal:
+    if phase is LayerPhase.DECODE and not model.causal:
         with pytest.raises(UsageError, match="is not a decoder"):
             completed({}, model, model.layers[0], phase, 1, frozenset())
         return
     for tp in (1, 2, 4):
         for one in model.layers:
             problems, _ = resolve(expand(completed({}, model, one, phase, tp, frozenset())))
-            assert len(problems) == (6 if phase is Phase.PREFILL else 12)
+            assert len(problems) == (6 if phase is LayerPhase.PREFILL else 12)
             for problem in problems:
                 assert problem.heads == one.heads // tp
                 assert Problem.from_cli(problem.repro()) == problem
-                assert (problem.seqlen_q == 1) is (phase is Phase.DECODE)
+                assert (problem.seqlen_q == 1) is (phase is LayerPhase.DECODE)
 
 
 def test_every_value_has_a_source() -> None:
@@ -224,26 +226,26 @@ def test_a_file_beside_the_presets_does_not_hide_them(tmp_path: Path, monkeypatc
     assert wanted_model("gemma-3-27b").model is presets()["gemma-3-27b"]
 
 
-def lengths(phase: Phase, **flags: str) -> set[tuple[int, int]]:
+def lengths(phase: LayerPhase, **flags: str) -> set[tuple[int, int]]:
     model = presets()["llama3.1-8b"]
     problems, _ = resolve(expand(completed(flags, model, model.layers[0], phase, 1, frozenset())))
     return {(problem.seqlen_q, problem.seqlen_k) for problem in problems}
 
 
 def test_sizes_that_no_flag_gives() -> None:
-    assert sorted(lengths(Phase.PREFILL)) == [(n * 1024, n * 1024) for n in (1, 2, 4, 8, 16, 32)]
-    assert sorted(lengths(Phase.DECODE)) == [(1, n * 1024) for n in (1, 8, 32)]
-    assert SIZES[Phase.DECODE]["batch"] == "1,8,32,128"
+    assert sorted(lengths(LayerPhase.PREFILL)) == [(n * 1024, n * 1024) for n in (1, 2, 4, 8, 16, 32)]
+    assert sorted(lengths(LayerPhase.DECODE)) == [(1, n * 1024) for n in (1, 8, 32)]
+    assert SIZES[LayerPhase.DECODE]["batch"] == "1,8,32,128"
 
 
 @pytest.mark.parametrize("flag", ["seqlen", "seqlen_k"])
 def test_a_length_given_alone_is_that_of_the_context_in_both_phases(flag: str) -> None:
-    assert lengths(Phase.PREFILL, **{flag: "512,2k"}) == {(512, 512), (2048, 2048)}
-    assert lengths(Phase.DECODE, **{flag: "512,2k"}) == {(1, 512), (1, 2048)}
+    assert lengths(LayerPhase.PREFILL, **{flag: "512,2k"}) == {(512, 512), (2048, 2048)}
+    assert lengths(LayerPhase.DECODE, **{flag: "512,2k"}) == {(1, 512), (1, 2048)}
 
 
-@pytest.mark.parametrize("phase", Phase)
-def test_two_lengths_are_queries_and_keys(phase: Phase) -> None:
+@pytest.mark.parametrize("phase", LayerPhase)
+def test_two_lengths_are_queries_and_keys(phase: LayerPhase) -> None:
     assert lengths(phase, seqlen="4", seqlen_k="64") == {(4, 64)}
 
 
@@ -251,7 +253,7 @@ def test_several_queries_for_each_sequence_are_causal() -> None:
     model = presets()["llama3.1-8b"]
     given = {"seqlen": "4", "seqlen_k": "64"}
     (problem,), _ = resolve(
-        expand({**completed(given, model, model.layers[0], Phase.DECODE, 1, frozenset()), "batch": "1"})
+        expand({**completed(given, model, model.layers[0], LayerPhase.DECODE, 1, frozenset()), "batch": "1"})
     )
     assert problem.mask.text() == "causal"
 
@@ -259,34 +261,34 @@ def test_several_queries_for_each_sequence_are_causal() -> None:
 def test_one_query_for_each_sequence_is_not() -> None:
     model = presets()["llama3.1-8b"]
     given = {"seqlen": "1", "seqlen_k": "64", "batch": "1"}
-    (problem,), _ = resolve(expand(completed(given, model, model.layers[0], Phase.DECODE, 1, frozenset())))
+    (problem,), _ = resolve(expand(completed(given, model, model.layers[0], LayerPhase.DECODE, 1, frozenset())))
     assert problem.mask.text() == "none"
 
 
 def test_a_cache_gives_the_keys_of_a_decoding_step() -> None:
-    assert lengths(Phase.DECODE, kv_cache="paged:16", cache_seqlens="100") == {(1, 100)}
-    assert lengths(Phase.DECODE, kv_cache="paged:16", seqlen="100") == {(1, 100)}
-    assert lengths(Phase.DECODE, kv_cache="linear", append="1") == {(1, 1024), (1, 8192), (1, 32768)}
+    assert lengths(LayerPhase.DECODE, kv_cache="paged:16", cache_seqlens="100") == {(1, 100)}
+    assert lengths(LayerPhase.DECODE, kv_cache="paged:16", seqlen="100") == {(1, 100)}
+    assert lengths(LayerPhase.DECODE, kv_cache="linear", append="1") == {(1, 1024), (1, 8192), (1, 32768)}
 
 
 @given(st.fixed_dictionaries({}, optional={"heads": st.just("6"), "hdim": st.just("32"), "scale": st.just("0.5")}))
 def test_a_flag_that_is_given_overrides_the_model(flags: dict[str, str]) -> None:
     model = presets()["gemma-3-27b"]
-    own = completed({}, model, model.layers[0], Phase.PREFILL, 1, frozenset())
-    assert completed(flags, model, model.layers[0], Phase.PREFILL, 1, frozenset()) == {**own, **flags}
+    own = completed({}, model, model.layers[0], LayerPhase.PREFILL, 1, frozenset())
+    assert completed(flags, model, model.layers[0], LayerPhase.PREFILL, 1, frozenset()) == {**own, **flags}
 
 
 def test_what_a_given_flag_excludes_is_dropped() -> None:
     model = presets()["gemma-3-27b"]
-    left = completed({"causal": True}, model, model.layers[0], Phase.PREFILL, 1, frozenset({"mask", "window"}))
+    left = completed({"causal": True}, model, model.layers[0], LayerPhase.PREFILL, 1, frozenset({"mask", "window"}))
     assert "mask" not in left
     assert left["causal"] is True
 
 
 def test_the_phases() -> None:
     assert [phases_of(text) for text in (None, "prefill", "decode")] == [
-        (Phase.PREFILL,),
-        (Phase.PREFILL,),
-        (Phase.DECODE,),
+        (LayerPhase.PREFILL,),
+        (LayerPhase.PREFILL,),
+        (LayerPhase.DECODE,),
     ]
-    assert phases_of("both") == (Phase.PREFILL, Phase.DECODE)
+    assert phases_of("both") == (LayerPhase.PREFILL, LayerPhase.DECODE)

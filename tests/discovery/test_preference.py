@@ -19,9 +19,9 @@ from fmha_cli.discovery.hookspecs import hookimpl
 from fmha_cli.discovery.preference import (
     FILE,
     SCHEMA,
-    Confirmation,
-    Place,
+    DeviceConfirmation,
     Preference,
+    PreferredPlace,
     load_preference,
     preference_of,
 )
@@ -43,11 +43,13 @@ HOPPER = DeviceFacts(id="cuda:0", archs=("sm_90a", "sm_90"), name="a GPU")
 AMPERE = DeviceFacts(id="cuda:1", archs=("sm_80",), name="an older GPU")
 HOST = DeviceFacts(id="cpu", archs=("generic",))
 NAMES = ("one", "two", "three")
-ORDER = tuple(Place(backend=name, source=f"the source of {name}") for name in NAMES)
+ORDER = tuple(PreferredPlace(backend=name, source=f"the source of {name}") for name in NAMES)
 
 
-def confirmed(backend: str, arch: str) -> Confirmation:
-    return Confirmation(backend=backend, arch=arch, device="a GPU", passed=12, record="results/data/paper.json.xz")
+def confirmed(backend: str, arch: str) -> DeviceConfirmation:
+    return DeviceConfirmation(
+        backend=backend, arch=arch, device="a GPU", passed=12, record="results/data/paper.json.xz"
+    )
 
 
 def registry_of(backends: Iterable[PaperBackend], preference: Preference) -> Registry:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from fmha_cli.discovery.hookspecs import hookimpl
-from fmha_cli.discovery.preference import Place, Preference
+from fmha_cli.discovery.preference import Preference, PreferredPlace
 from fmha_cli.discovery.registry import Registry
 from fmha_cli.discovery.wanted import Wanted, contenders, named_backends, wanted_backends
 from fmha_cli.domain.device import Availability, DeviceFacts, State
@@ -28,7 +28,7 @@ ARCHS: Mapping[str, tuple[str, ...]] = {
     "odd": ("gfx1",),
     "plugin": ("generic",),
 }
-ORDER = tuple(Place(backend=name, source="s") for name in ("odd", "fast", "new", "old", "host"))
+ORDER = tuple(PreferredPlace(backend=name, source="s") for name in ("odd", "fast", "new", "old", "host"))
 
 
 def registry_of(names: Sequence[str]) -> Registry:

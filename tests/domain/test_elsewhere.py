@@ -14,7 +14,7 @@ from fmha_cli.discovery.registry import build_registry
 from fmha_cli.domain.arch import arch_document
 from fmha_cli.domain.errors import UsageError
 from fmha_cli.domain.spoken import ELSEWHERE, ELSEWHERE_SCHEMA, FILE, SCHEMA, letters
-from fmha_cli.domain.suggest import Kind, near_names, suggest
+from fmha_cli.domain.suggest import NameKind, near_names, suggest
 
 ROWS: list[dict[str, Any]] = arch_document(ELSEWHERE, ELSEWHERE_SCHEMA)["libraries"]
 PLUGINS = Path(__file__).parents[2] / "plugins"
@@ -34,7 +34,7 @@ ASKED = {
 
 @pytest.mark.parametrize("name", ASKED)
 def test_the_answer_about_a_library(name: str) -> None:
-    assert ASKED[name] in suggest(name, BUILTINS, Kind.BACKEND)
+    assert ASKED[name] in suggest(name, BUILTINS, NameKind.BACKEND)
 
 
 def test_a_backend_that_exists_is_not_in_the_file() -> None:
@@ -65,9 +65,9 @@ def test_a_plugin_that_is_named_is_in_this_repository_and_brings_the_backend(row
 
 def test_an_installed_plugin_is_meant_by_every_name_of_its_library() -> None:
     known = (*BUILTINS, "torch")
-    assert suggest("pytorch", known, Kind.BACKEND) == "did you mean torch?"
-    assert suggest("sdpa", known, Kind.BACKEND) == "did you mean torch?"
-    assert near_names("fa3", BUILTINS, Kind.BACKEND) == ()
+    assert suggest("pytorch", known, NameKind.BACKEND) == "did you mean torch?"
+    assert suggest("sdpa", known, NameKind.BACKEND) == "did you mean torch?"
+    assert near_names("fa3", BUILTINS, NameKind.BACKEND) == ()
 
 
 def test_the_command_line_says_it() -> None:

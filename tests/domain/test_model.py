@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fmha_cli.domain.errors import ImpossibleProblem
-from fmha_cli.domain.layer import LayerKind, Phase
+from fmha_cli.domain.layer import LayerKind, LayerPhase
 from fmha_cli.domain.model import FACTS, Fact, Model, model_of
 from fmha_cli.domain.problem import Problem
 
@@ -31,9 +31,9 @@ def model(**values: Any) -> Model:
     return model_of("m", "M", {key: Fact(value, "a paper") for key, value in values.items()})
 
 
-def problem(made: Model, kind: int = 0, phase: Phase = Phase.PREFILL, tp: int = 1, **flags: Any) -> Problem:
-    sizes = {"seqlen": 64} if phase is Phase.PREFILL else {"seqlen": 1, "seqlen_k": 64}
-    own = made.flags(made.layers[kind], phase, tp, one_query=phase is Phase.DECODE)
+def problem(made: Model, kind: int = 0, phase: LayerPhase = LayerPhase.PREFILL, tp: int = 1, **flags: Any) -> Problem:
+    sizes = {"seqlen": 64} if phase is LayerPhase.PREFILL else {"seqlen": 1, "seqlen_k": 64}
+    own = made.flags(made.layers[kind], phase, tp, one_query=phase is LayerPhase.DECODE)
     return Problem.of(**{**own, **sizes, **flags})
 
 
@@ -43,14 +43,16 @@ def test_a_window_includes_the_query_itself() -> None:
     local, far = problem(model(**LOCAL)), problem(model(**LOCAL), 1)
     assert (local.mask.text(), far.mask.text()) == ("window:15,0", "causal")
     assert local.visible_pairs() == sum(min(16, row + 1) for row in range(64))
-    assert problem(model(**LOCAL), phase=Phase.DECODE).visible_pairs() == 16
+    assert problem(model(**LOCAL), phase=LayerPhase.DECODE).visible_pairs() == 16
     assert problem(model(**{**LOCAL, "window": 1})).visible_pairs() == 64
 
 
 def test_one_query_sees_every_key() -> None:
-    step = problem(model(**PLAIN), phase=Phase.DECODE)
+    step = problem(model(**PLAIN), phase=LayerPhase.DECODE)
     assert (step.mask.text(), step.visible_pairs()) == ("none", 64)
-    assert model(**PLAIN).flags(model(**PLAIN).layers[0], Phase.DECODE)["mask"] == "causal"  # several queries for each
+    assert (
+        model(**PLAIN).flags(model(**PLAIN).layers[0], LayerPhase.DECODE)["mask"] == "causal"
+    )  # several queries for each
 
 
 @pytest.mark.parametrize(
@@ -103,11 +105,11 @@ def test_what_a_model_does_to_the_scores() -> None:
 
 def test_latent_attention_is_absorbed_in_decode_alone() -> None:
     made = model(**LATENT)
-    prefill, decode = problem(made), problem(made, phase=Phase.DECODE)
+    prefill, decode = problem(made), problem(made, phase=LayerPhase.DECODE)
     assert (prefill.heads, prefill.kv_heads, prefill.hdim, prefill.hdim_v, prefill.mla_rope) == (16, 16, 192, 128, 0)
     assert (decode.heads, decode.kv_heads, decode.hdim, decode.hdim_v, decode.mla_rope) == (16, 1, 576, 512, 64)
     assert prefill.scale == decode.scale == 192**-0.5  # absorption changes no score
-    assert problem(model(**LATENT, scale=0.1), phase=Phase.DECODE).scale == 0.1
+    assert problem(model(**LATENT, scale=0.1), phase=LayerPhase.DECODE).scale == 0.1
 
 
 @pytest.mark.promise("Flags override a model's values, and what no flag can express is refused.")
@@ -118,7 +120,7 @@ def test_heads_are_divided_and_no_device_is_without_a_key(tp: int, heads: int, k
 
 
 def test_the_latent_row_is_not_divided() -> None:
-    shares = [problem(model(**LATENT), phase=phase, tp=4) for phase in Phase]
+    shares = [problem(model(**LATENT), phase=phase, tp=4) for phase in LayerPhase]
     assert [(p.heads, p.kv_heads) for p in shares] == [(4, 4), (4, 1)]
 
 
@@ -185,10 +187,10 @@ def test_facts_are_kept_in_the_order_in_which_they_are_shown() -> None:
     local=st.integers(0, 80),
     window=st.integers(1, 10_000),
     tp=st.integers(1, 64),
-    phase=st.sampled_from(Phase),
+    phase=st.sampled_from(LayerPhase),
 )
 def test_every_model_makes_problems_or_says_why_not(
-    heads: int, group: int, hdim: int, layers: int, local: int, window: int, tp: int, phase: Phase
+    heads: int, group: int, hdim: int, layers: int, local: int, window: int, tp: int, phase: LayerPhase
 ) -> None:
     made = model(
         layers=layers, local_layers=min(local, layers), heads=heads * group, kv_heads=heads, hdim=hdim, window=window
@@ -203,6 +205,6 @@ def test_every_model_makes_problems_or_says_why_not(
         assert found.heads * tp == one.heads
         assert found.kv_heads >= 1
         assert found.heads % found.kv_heads == 0
-        rows = [min(64, row + 1) for row in range(64)] if phase is Phase.PREFILL else [64]
+        rows = [min(64, row + 1) for row in range(64)] if phase is LayerPhase.PREFILL else [64]
         seen = [min(window, row) if one.kind is LayerKind.LOCAL else row for row in rows]
         assert found.visible_pairs() == sum(seen)

@@ -20,7 +20,7 @@ from fmha_cli.domain.dtypes import DType, parse_dtypes
 from fmha_cli.domain.errors import UsageError
 from fmha_cli.domain.features import CLOSED_FILLS, FILLS, Direction, Layout, QScale
 from fmha_cli.domain.spoken import FILE, letters, products
-from fmha_cli.domain.suggest import Kind, distance, near_names, suggest
+from fmha_cli.domain.suggest import NameKind, distance, near_names, suggest
 from fmha_cli.report.document import names as schema_names
 
 pytestmark = pytest.mark.promise("A wrong name leads to the one that was meant, or to none.")
@@ -46,25 +46,25 @@ RARE = {"format"}
 """An option of ``tune export`` alone; with other commands, people mean --json."""
 
 
-@pytest.mark.parametrize("kind", list(Kind))
-def test_the_table_names_what_exists_and_gives_sources(kind: Kind) -> None:
+@pytest.mark.parametrize("kind", list(NameKind))
+def test_the_table_names_what_exists_and_gives_sources(kind: NameKind) -> None:
     rows = TABLE["names"][kind]
     said = [letters(name) for row in rows for name in row["said"]]
     assert [name for name, count in Counter(said).items() if count > 1] == []
-    known = COMMANDS if kind is Kind.COMMAND else [name for name in KNOWN[kind] if name not in RARE]
-    assert kind is Kind.ARCH or set(said) & set(map(letters, known)) == set()
+    known = COMMANDS if kind is NameKind.COMMAND else [name for name in KNOWN[kind] if name not in RARE]
+    assert kind is NameKind.ARCH or set(said) & set(map(letters, known)) == set()
     for row in rows:
         assert row["source"].strip()
         assert row["means"] or row["note"]
         assert row.get("confidence", "checked") in ("checked", "recalled", "conflict")
         for name in row["means"]:
-            assert parse_dtypes(name) if kind is Kind.DTYPE else name in KNOWN[kind]
+            assert parse_dtypes(name) if kind is NameKind.DTYPE else name in KNOWN[kind]
 
 
 def test_products_stand_once() -> None:
     stated = {letters(p) for arch in arch_names() for p in products(load_arch(arch).facts)}
     assert not [name for row in TABLE["names"]["arch"] for name in row["said"] if letters(name) in stated]
-    assert set(TABLE["names"]) == set(Kind)
+    assert set(TABLE["names"]) == set(NameKind)
 
 
 @pytest.mark.parametrize(
@@ -94,12 +94,12 @@ def test_products_stand_once() -> None:
     ],
 )
 def test_products_and_spellings_lead_to_architectures(name: str, archs: str) -> None:
-    assert near_names(name, arch_names(), Kind.ARCH) == tuple(archs.split())
+    assert near_names(name, arch_names(), NameKind.ARCH) == tuple(archs.split())
 
 
 def test_the_answer_says_by_what_it_was_found() -> None:
-    assert suggest("mi300x", arch_names(), Kind.ARCH) == "did you mean gfx942 (MI300X)?"
-    assert suggest("sbhd", ["bhsd", "bshd"], Kind.LAYOUT) == (
+    assert suggest("mi300x", arch_names(), NameKind.ARCH) == "did you mean gfx942 (MI300X)?"
+    assert suggest("sbhd", ["bhsd", "bshd"], NameKind.LAYOUT) == (
         "tensors whose first axis is the sequence are not taken; transpose them to bshd; one of bhsd, bshd"
     )
     assert suggest("x", []) == "there are none"
@@ -126,7 +126,7 @@ def test_an_architecture_without_kernels_is_said_to_be_what_it_is(name: str, is_
         load_arch(name)
     assert caught.value.why is not None
     assert is_ in caught.value.why
-    assert near_names(name, arch_names(), Kind.ARCH) == ()
+    assert near_names(name, arch_names(), NameKind.ARCH) == ()
     assert "did you mean" not in str(caught.value.help)
 
 
@@ -171,28 +171,28 @@ def nvrtc_archs() -> list[int]:
     "name", ["k80", "gtx1080", "sm_53", "rx9060", "rx6900", "mi100", "gfx1030", "foo", "980", "i9"]
 )
 def test_another_product_is_no_near_name(name: str) -> None:
-    assert near_names(name, arch_names(), Kind.ARCH) == ()
+    assert near_names(name, arch_names(), NameKind.ARCH) == ()
 
 
 @pytest.mark.parametrize(
     ("kind", "pairs"),
     [
-        (Kind.BACKEND, "ck ck_tile flash flash_attn cuda flash_attn rocm ck_tile hip ck_tile cktile ck_tile"),
-        (Kind.DEVICE, "cuda cuda:0 rocm hip:0 gpu cuda:0|hip:0 cpu:0 cpu"),
-        (Kind.DTYPE, "float16 fp16 half fp16 bfloat16 bf16 torch.float16 fp16 fp61 fp16 float8 fp8_e4m3|fp8_e5m2"),
-        (Kind.MASK, "casual causal causl causal sliding:64 window:L,R swa window:L,R"),
-        (Kind.LAYOUT, "nhd bshd thd bshd bnsd bhsd BSHD bshd"),
-        (Kind.FILL, "gaussian normal norml normal randn normal"),
-        (Kind.DIRECTION, "backward bwd forward fwd both fwd+bwd fwd-bwd fwd+bwd"),
-        (Kind.QSCALE, "per-tensor tensor kvblock kv-block"),
-        (Kind.COMMAND, "rn run list list-kernels listkernels list-kernels validat validate benchmark bench sl ls"),
-        (Kind.OPTION, "num-heads heads head_dim hdim hdmi hdim bathc batch is-causal causal window-size window"),
+        (NameKind.BACKEND, "ck ck_tile flash flash_attn cuda flash_attn rocm ck_tile hip ck_tile cktile ck_tile"),
+        (NameKind.DEVICE, "cuda cuda:0 rocm hip:0 gpu cuda:0|hip:0 cpu:0 cpu"),
+        (NameKind.DTYPE, "float16 fp16 half fp16 bfloat16 bf16 torch.float16 fp16 fp61 fp16 float8 fp8_e4m3|fp8_e5m2"),
+        (NameKind.MASK, "casual causal causl causal sliding:64 window:L,R swa window:L,R"),
+        (NameKind.LAYOUT, "nhd bshd thd bshd bnsd bhsd BSHD bshd"),
+        (NameKind.FILL, "gaussian normal norml normal randn normal"),
+        (NameKind.DIRECTION, "backward bwd forward fwd both fwd+bwd fwd-bwd fwd+bwd"),
+        (NameKind.QSCALE, "per-tensor tensor kvblock kv-block"),
+        (NameKind.COMMAND, "rn run list list-kernels listkernels list-kernels validat validate benchmark bench sl ls"),
+        (NameKind.OPTION, "num-heads heads head_dim hdim hdmi hdim bathc batch is-causal causal window-size window"),
     ],
 )
-def test_what_people_type(kind: Kind, pairs: str) -> None:
+def test_what_people_type(kind: NameKind, pairs: str) -> None:
     words = pairs.split()
     for name, meant in zip(words[::2], words[1::2], strict=True):
-        known = (*COMMANDS, "ls") if kind is Kind.COMMAND else KNOWN[kind]
+        known = (*COMMANDS, "ls") if kind is NameKind.COMMAND else KNOWN[kind]
         assert near_names(name, known, kind) == tuple(meant.split("|")), name
 
 

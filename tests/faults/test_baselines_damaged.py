@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from fmha_cli.bench.against import Against
-from fmha_cli.bench.difference import Rule
+from fmha_cli.bench.difference import SureRule
 from fmha_cli.domain.codec import to_json
 from fmha_cli.report.form import Format
 from fmha_cli.report.formats import render
@@ -172,7 +172,7 @@ def test_partial_matches_are_counted(fmha: Fmha, report: Any) -> None:
 
 def test_a_ratio_reads_forwards(report: Any) -> None:
     """A baseline ten times as slow: the table says how many times as fast the row is, with a factor above 1."""
-    ten_times = Against.of([[100] * 10] * 5, [[1000] * 10] * 5, against="base.json", rule=Rule(interleaved=False))
+    ten_times = Against.of([[100] * 10] * 5, [[1000] * 10] * 5, against="base.json", rule=SureRule(interleaved=False))
     text = render(with_member(report, "records.0.baseline", to_json(ten_times)), Format.TABLE)
     assert "10.00x faster" in text
     assert "faster x" not in text

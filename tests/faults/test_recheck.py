@@ -13,7 +13,7 @@ from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.verdict import Verdict
 from fmha_cli.oracle.fills import fill
 from fmha_cli.run.arena import Arena
-from fmha_cli.run.job import Job
+from fmha_cli.run.job import WorkerJob
 from fmha_cli.run.judge import JudgePolicy, judge, recheck
 from fmha_cli.run.layout import layout_of
 from fmha_cli.run.negated import negated, negated_inputs
@@ -38,9 +38,11 @@ PROBLEMS = [
 
 
 @contextmanager
-def judged_once(supervisor: Supervisor, flags: str, slip: Slip = Slip.NONE) -> Iterator[tuple[Job, Arena, Outcome]]:
+def judged_once(
+    supervisor: Supervisor, flags: str, slip: Slip = Slip.NONE
+) -> Iterator[tuple[WorkerJob, Arena, Outcome]]:
     plan = modelled_plan(Problem.from_cli(flags), slip)
-    job = Job(entry=ENTRY, device=DEVICE, plan=plan, artifacts=())
+    job = WorkerJob(entry=ENTRY, device=DEVICE, plan=plan, artifacts=())
     with Arena(layout_of(plan.problem, plan.workspaces)) as arena:
         yield job, arena, judge(supervisor, job, arena, cases(), POLICY)
 
@@ -87,7 +89,7 @@ def test_a_result_returned_again_is_seen_in_rows_that_no_sample_holds(any_superv
     """An old result gives itself away by its sign, also where nothing is compared with the reference."""
     unchecked = replace(POLICY, check=False)
     plan = modelled_plan(Problem.from_cli(PROBLEMS[1]), Slip.STALE_ROW)
-    job = Job(entry=ENTRY, device=DEVICE, plan=plan, artifacts=())
+    job = WorkerJob(entry=ENTRY, device=DEVICE, plan=plan, artifacts=())
     with Arena(layout_of(plan.problem)) as arena:
         judged = judge(any_supervisor, job, arena, cases(), unchecked)
         assert judged.verdict is Verdict.UNCHECKED

@@ -10,7 +10,7 @@ from fmha_cli.domain.verdict import Verdict
 from fmha_cli.oracle import budgets
 from fmha_cli.oracle.fills import fill
 from fmha_cli.run.cases import Cases
-from fmha_cli.run.job import Job
+from fmha_cli.run.job import WorkerJob
 from fmha_cli.run.judge import JudgePolicy
 from fmha_cli.run.outcome import Outcome
 from fmha_cli.run.supervisor import Supervisor
@@ -31,7 +31,7 @@ def row(
     oracle_s: float = 10.0,
 ) -> Outcome:
     plan = modelled_plan(Problem.from_cli(flags), slip, deterministic=deterministic)
-    job = Job(entry=ENTRY, device=DEVICE, plan=plan, artifacts=())
+    job = WorkerJob(entry=ENTRY, device=DEVICE, plan=plan, artifacts=())
     shared = Cases(lambda problem, kind: fill(problem, kind, 0), oracle_s=oracle_s)
     return judged(any_supervisor, job, policy, shared)
 
@@ -116,6 +116,6 @@ def test_a_dtype_without_a_budget_is_not_trusted(any_supervisor: Supervisor, mon
 def test_data_that_proves_nothing_is_not_trusted(any_supervisor: Supervisor) -> None:
     plan = modelled_plan(Problem.from_cli("-b 1 -H 2 -s 16 -d 8 --dtype fp16"))
     zeros = Cases(lambda problem, kind: {n: x * 0 for n, x in fill(problem, kind, 0).items()}, oracle_s=1.0)
-    found = judged(any_supervisor, Job(entry=ENTRY, device=DEVICE, plan=plan, artifacts=()), CLOSE, zeros)
+    found = judged(any_supervisor, WorkerJob(entry=ENTRY, device=DEVICE, plan=plan, artifacts=()), CLOSE, zeros)
     assert found.verdict is Verdict.MISTRUSTED
     assert "zero in every element" in found.notes[0]

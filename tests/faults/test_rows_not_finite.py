@@ -14,7 +14,7 @@ from fmha_cli.oracle.reference import forward, squares
 from fmha_cli.oracle.tensors import Array, Inputs
 from fmha_cli.oracle.tolerance import compare, compare_gradients
 from fmha_cli.run.cases import Cases
-from fmha_cli.run.job import Job
+from fmha_cli.run.job import WorkerJob
 from fmha_cli.run.judge import JudgePolicy
 from fmha_cli.run.outcome import Outcome
 from fmha_cli.run.supervisor import Supervisor
@@ -42,7 +42,7 @@ def honest(problem: Problem, inputs: Inputs) -> tuple[Array, Array, Comparison]:
 def row(any_supervisor: Supervisor, inputs: Inputs, slip: Slip = Slip.NONE, oracle_s: float = 10.0) -> Outcome:
     plan = modelled_plan(Problem.from_cli(FLAGS.format("fp16")), slip)
     shared = Cases(lambda problem, kind: inputs, oracle_s=oracle_s)
-    job = Job(entry=ENTRY, device=DEVICE, plan=plan, artifacts=())
+    job = WorkerJob(entry=ENTRY, device=DEVICE, plan=plan, artifacts=())
     return judged(any_supervisor, job, JudgePolicy(timeout=60.0), shared)
 
 
@@ -147,7 +147,7 @@ def test_a_nan_outside_the_sample_is_still_seen_when_only_unused_storage_is_nan(
     )
     plan = modelled_plan(problem, Slip.LAST_ROW_NAN)
     shared = Cases(lambda p, kind: fill(p, kind), oracle_s=1e-9)
-    job = Job(entry=ENTRY, device=DEVICE, plan=plan, artifacts=())
+    job = WorkerJob(entry=ENTRY, device=DEVICE, plan=plan, artifacts=())
     found = judged(any_supervisor, job, JudgePolicy(timeout=60.0), shared)
     assert found.verdict is Verdict.WRONG
     assert any("48 of 1920 elements are not finite" in note for note in found.notes)

@@ -16,7 +16,7 @@ from fmha_cli.oracle.reference import Reference
 from fmha_cli.run import trial as trial_module
 from fmha_cli.run.cases import Case, Cases
 from fmha_cli.run.checks import Outputs, compared
-from fmha_cli.run.job import Job
+from fmha_cli.run.job import WorkerJob
 from fmha_cli.run.judge import JudgePolicy
 from fmha_cli.run.outcome import Outcome
 from fmha_cli.run.supervisor import Supervisor
@@ -30,7 +30,7 @@ SAMPLED = JudgePolicy(fills=("normal", "coded"), repeats=2, timeout=60.0)
 def row(
     any_supervisor: Supervisor, slip: Slip = Slip.NONE, flags: str = FLAGS, policy: JudgePolicy = SAMPLED, **how: object
 ) -> Outcome:
-    job = Job(entry=ENTRY, device=DEVICE, plan=modelled_plan(Problem.from_cli(flags), slip), artifacts=())
+    job = WorkerJob(entry=ENTRY, device=DEVICE, plan=modelled_plan(Problem.from_cli(flags), slip), artifacts=())
     cases = Cases(lambda problem, kind: fill(problem, kind, 0), **({"oracle_s": 1e-9} | how))  # type: ignore[arg-type]
     return judged(any_supervisor, job, policy, cases)
 

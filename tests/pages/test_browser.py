@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from fmha_cli.domain.problem import Problem
-from fmha_cli.pages.content import Content
+from fmha_cli.pages.content import PageContent
 from fmha_cli.pages.packing import script_text
 from fmha_cli.pages.page import POLICY, page, plots
 from fmha_cli.report.escaping import escaped
@@ -26,12 +26,12 @@ def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 
 
 @pytest.fixture(scope="module")
-def content(tmp_path_factory: pytest.TempPathFactory) -> Content:
+def content(tmp_path_factory: pytest.TempPathFactory) -> PageContent:
     return everything(tmp_path_factory.mktemp("content"))
 
 
 @pytest.fixture(scope="module")
-def text(content: Content) -> str:
+def text(content: PageContent) -> str:
     return page(content)
 
 
@@ -54,7 +54,7 @@ def test_every_plot_is_drawn_and_nothing_is_asked_for(opened: Browser, text: str
     assert words == ("#e3e7eb" if dark else "#1d2329")
 
 
-def test_tables_sort_and_filter(opened: Browser, text: str, content: Content) -> None:
+def test_tables_sort_and_filter(opened: Browser, text: str, content: PageContent) -> None:
     shown = opened.open(text)
     lines = "[...document.querySelectorAll('#rows tbody tr')]"
     assert shown.run(f"return {lines}.length") == len(content.records)
@@ -83,7 +83,7 @@ def test_tables_sort_and_filter(opened: Browser, text: str, content: Content) ->
     assert sorted(again) == sorted(record.repro for record in content.records)
 
 
-def test_a_click_on_a_point_shows_its_line_and_its_samples(opened: Browser, text: str, content: Content) -> None:
+def test_a_click_on_a_point_shows_its_line_and_its_samples(opened: Browser, text: str, content: PageContent) -> None:
     shown = opened.open(text)
     shown.run(
         "const mark = document.querySelector('#throughput .mark-symbol path[aria-roledescription=point]');"
@@ -101,7 +101,7 @@ def test_a_click_on_a_point_shows_its_line_and_its_samples(opened: Browser, text
 @pytest.mark.promise("`fmha report` writes a self-contained HTML page, and `bench --plot` draws in the terminal.")
 def test_hostile_texts_are_shown_and_never_obeyed(opened: Browser) -> None:
     rows = [timed(Problem.of(dtype="fp32"), HOSTILE, repro=HOSTILE), *odd()]
-    shown = opened.open(page(Content(title=HOSTILE, runs=[run(*rows, name=HOSTILE)], untracked=HOSTILE)))
+    shown = opened.open(page(PageContent(title=HOSTILE, runs=[run(*rows, name=HOSTILE)], untracked=HOSTILE)))
     assert shown.drawn
     assert shown.errors() == []
     assert shown.requests() == []
@@ -110,7 +110,7 @@ def test_hostile_texts_are_shown_and_never_obeyed(opened: Browser) -> None:
 
 
 def test_a_page_without_rows_has_words_in_place_of_plots(opened: Browser) -> None:
-    empty = Content(title="t", runs=[])
+    empty = PageContent(title="t", runs=[])
     shown = opened.open(page(empty))
     assert shown.drawn
     assert shown.errors() == []

@@ -12,7 +12,7 @@ import pytest
 
 from fmha_cli.domain.problem import Problem
 from fmha_cli.pages import page as pages
-from fmha_cli.pages.content import Content
+from fmha_cli.pages.content import PageContent
 from fmha_cli.pages.drawing import check_libraries
 from fmha_cli.pages.gathering import gathered
 from fmha_cli.pages.page import page, plots
@@ -60,7 +60,7 @@ def bare_bundle(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def whole_page(whole: Content) -> str:
+def whole_page(whole: PageContent) -> str:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pages, "vega_bundle", lambda: "/* vega */")
         return page(whole)
@@ -109,7 +109,7 @@ def test_what_is_missing_stands_in_the_page() -> None:
 def test_hostile_texts_stay_texts() -> None:
     plain = page(bare_content(timed(Problem.of(), "cpu")))
     hostile = bare_content(timed(Problem.of(), HOSTILE, repro=HOSTILE), *odd())
-    text = page(Content(title=HOSTILE, runs=[run(*hostile.records, name=HOSTILE)], untracked=HOSTILE))
+    text = page(PageContent(title=HOSTILE, runs=[run(*hostile.records, name=HOSTILE)], untracked=HOSTILE))
     elements = [[tag for tag, _ in Elements(one).found if tag in ("script", "img", "b")] for one in (plain, text)]
     assert elements == [["script"] * 3] * 2
     assert "\x1b" not in text.partition('<script id="fmha-data"')[0]
@@ -124,7 +124,7 @@ def test_numbers_that_are_not_finite_are_null() -> None:
 
 @pytest.mark.slow
 @pytest.mark.ci
-def test_every_row_has_the_line_that_gives_it_again(whole: Content, whole_page: str) -> None:
+def test_every_row_has_the_line_that_gives_it_again(whole: PageContent, whole_page: str) -> None:
     again = Elements(whole_page).data["rows"]["columns"]["again"]
     assert unpacked(again) == [record.repro for record in whole.records]
 

@@ -11,7 +11,7 @@ import pytest
 from fmha_cli.bench.roofline import CacheState, PeakKind
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.verdict import Verdict
-from fmha_cli.pages.content import Content
+from fmha_cli.pages.content import PageContent
 from fmha_cli.pages.plot import Plot
 from fmha_cli.pages.plots import forest, history, regret, roofline, throughput, verdicts
 from fmha_cli.pages.theme import HATCH
@@ -128,7 +128,7 @@ def test_regret_of_backends_has_a_column_for_each_and_its_winner() -> None:
     assert {cell["column"] for cell in cells if cell["won"]} == {"cpu"}
 
 
-def test_history_is_in_the_order_of_the_runs_and_marks_a_change(whole: Content) -> None:
+def test_history_is_in_the_order_of_the_runs_and_marks_a_change(whole: PageContent) -> None:
     plot = history.plot(whole)
     entries = data(plot)
     assert [entry["at"][:4] for entry in entries] == [f"{n:04d}" for n in range(14)]
@@ -141,7 +141,7 @@ def test_history_is_in_the_order_of_the_runs_and_marks_a_change(whole: Content) 
 
 def test_the_forest_is_sorted_and_has_the_tolerance() -> None:
     before, after = compared_runs()
-    content = Content(title="t", runs=[before, after], comparison=comparison(before, after))
+    content = PageContent(title="t", runs=[before, after], comparison=comparison(before, after))
     plot = forest.plot(content)
     ratios = [row["ratio"] for row in data(plot)]
     assert ratios == sorted(ratios, reverse=True)
@@ -155,7 +155,7 @@ def test_the_forest_is_sorted_and_has_the_tolerance() -> None:
 def test_many_compared_rows_are_cut_and_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(forest, "MOST", 3)
     before, after = compared_runs()
-    plot = forest.plot(Content(title="t", runs=[before, after], comparison=comparison(before, after)))
+    plot = forest.plot(PageContent(title="t", runs=[before, after], comparison=comparison(before, after)))
     assert plot.notes[0] == "The 3 rows farthest from 1 are drawn; the table below has all 7."
     assert [round(row["ratio"], 1) for row in data(plot)] in ([1.3, 1.2, 0.9], [1.3, 1.1, 0.9])
     assert min(abs(math.log(row["ratio"])) for row in data(plot)) > 0.08

@@ -8,14 +8,14 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from fmha_cli.domain.problem import Problem
-from fmha_cli.pages.content import Content
+from fmha_cli.pages.content import PageContent
 from fmha_cli.pages.svg import svg_files
 from tests.support.generators.page_contents import HOSTILE, bare_content, timed
 
 
 @pytest.mark.slow
 @pytest.mark.ci
-def test_each_plot_is_a_file_that_needs_nothing_else(whole: Content) -> None:
+def test_each_plot_is_a_file_that_needs_nothing_else(whole: PageContent) -> None:
     files = dict(svg_files(whole))
     assert sorted(files) == [
         "compare.svg",

@@ -23,7 +23,7 @@ from fmha_cli.report.form import Format
 from fmha_cli.report.formats import columns, json_text, jsonl_lines, render, rows_of, view
 from fmha_cli.report.lines import problem_text, united
 from fmha_cli.report.record import Record
-from fmha_cli.report.shape import Shape
+from fmha_cli.report.shape import TableShape
 from tests.support.generators.report.random_records import records
 from tests.support.generators.report.sample_documents import documents
 from tests.support.generators.report.samples import ENVIRONMENT, PROBLEM, bare, check, emulated, measurement, record
@@ -150,7 +150,7 @@ def test_a_regret_inside_its_noise_is_marked(regret: float, ends: tuple[float, f
     table = records_view(report_document([row], ENVIRONMENT))
     assert dict(zip(table.headers, table.rows[0], strict=True))["regret [%]"] == cell
     assert ("\n  UNSURE: " in plain(table)) is ("UNSURE" in cell)
-    shown = view(report_document([row], ENVIRONMENT), Shape(columns=("verdict",)))
+    shown = view(report_document([row], ENVIRONMENT), TableShape(columns=("verdict",)))
     assert "UNSURE" not in plain(shown), "a mark that is not on the screen is not explained"
 
 

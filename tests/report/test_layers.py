@@ -9,7 +9,7 @@ import pytest
 
 from fmha_cli.bench.roofline import CacheState
 from fmha_cli.domain.codec import from_json, to_json
-from fmha_cli.domain.layer import LayerKind, Phase
+from fmha_cli.domain.layer import LayerKind, LayerPhase
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.verdict import Verdict
 from fmha_cli.report.layers import ModelSum, cells_of, model_sums, sum_lines
@@ -33,7 +33,7 @@ def row(
         "measurement": timed,
         "run": RUN,
         "model": "m",
-        "phase": Phase.PREFILL,
+        "phase": LayerPhase.PREFILL,
         "layer_kind": kind,
         "weight": weight,
         "selected_by": SelectedBy.DEFAULT,
@@ -79,7 +79,7 @@ def test_a_row_without_a_time_counts_as_missing() -> None:
     "apart",
     [
         {"model": "other"},
-        {"phase": Phase.DECODE},
+        {"phase": LayerPhase.DECODE},
         {"flags": {"seqlen": 128}},
         {"flags": {"batch": 2}},
         {"flags": {"dtype": "bf16"}},

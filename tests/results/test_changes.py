@@ -9,10 +9,10 @@ import pytest
 
 from fmha_cli.bench.compare import Speed
 from fmha_cli.results.changes import tracked
-from fmha_cli.results.queries import Point
+from fmha_cli.results.queries import TimePoint
 
 
-def points(levels: Sequence[float], processes: int, seed: int = 0, noise: float = 0.003) -> list[Point]:
+def points(levels: Sequence[float], processes: int, seed: int = 0, noise: float = 0.003) -> list[TimePoint]:
     """A run for each level, whose processes scatter around it."""
     draw = random.Random(seed)
     out = []
@@ -21,7 +21,7 @@ def points(levels: Sequence[float], processes: int, seed: int = 0, noise: float 
             tuple(round(middle * draw.gauss(1, 0.002)) for _ in range(12))
             for middle in (level * draw.gauss(1, noise) for _ in range(processes))
         )
-        out.append(Point(str(number), "", None, None, round(level), None, samples))
+        out.append(TimePoint(str(number), "", None, None, round(level), None, samples))
     return out
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from fmha_cli.bench.compare import Speed
-from fmha_cli.bench.difference import Rule
+from fmha_cli.bench.difference import SureRule
 from fmha_cli.domain.errors import EmptySelection, ExitCode
 from fmha_cli.report.record import Record
 from fmha_cli.results.comparison import FailOn, compared, confirmed, processes_to_confirm
@@ -16,7 +16,7 @@ from tests.support.generators.runs_to_compare import failed, processes, timed
 
 CALM, NOISY = processes(1_000_000, 1), processes(1_000_000, 2, noise=0.1)
 SLOW = processes(1_100_000, 3)
-RULE = Rule(interleaved=True)
+RULE = SureRule(interleaved=True)
 
 
 def run(**rows: list[list[int]]) -> list[Record]:
@@ -110,7 +110,7 @@ def test_a_suspicious_row_that_did_not_run_again_is_unsure() -> None:
 
 
 def test_fresh_processes_take_turns_although_the_first_look_did_not() -> None:
-    first = compared(run(s64=CALM), run(s64=SLOW), Rule(interleaved=False))
+    first = compared(run(s64=CALM), run(s64=SLOW), SureRule(interleaved=False))
     again = confirmed(first, run(s64=CALM), run(s64=SLOW))
     assert first.rows[0].difference.drift is not None
     assert again.rows[0].difference.drift is None

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fmha_cli.domain.errors import EnvironmentProblem, InternalError, UsageError
-from fmha_cli.domain.journal import Asked, Start
+from fmha_cli.domain.journal import JournalRow, Start
 from fmha_cli.results.history import read_history
 from fmha_cli.results.journal import Journal
 
@@ -32,7 +32,7 @@ def asked(keys: Sequence[str] = ROWS, **other: Any) -> Start:
         "run": "0" * 32,
         "started": "2026-11-22T19:40:00Z",
         "parts": {"--fill-seed": "0", "v.npy": "sha256:00", "--label": "unset"},
-        "rows": tuple(Asked(key=key, what=f"the row {key[-1]}") for key in keys),
+        "rows": tuple(JournalRow(key=key, what=f"the row {key[-1]}") for key in keys),
     }
     return Start(**{**fields, **other})
 

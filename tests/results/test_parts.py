@@ -15,7 +15,7 @@ from fmha_cli.domain.codec import DecodeError
 from fmha_cli.report.parts import RunRow, stage_rows
 from fmha_cli.report.record import Record
 from fmha_cli.results.packing import DamagedError
-from fmha_cli.results.parts import Place, Shared, joined, taken_apart
+from fmha_cli.results.parts import RowPlace, Shared, joined, taken_apart
 from tests.support.generators.kept_runs import run_row
 from tests.support.generators.report.random_records import records
 from tests.support.generators.report.samples import PLAN, bare, emulated, measurement, record
@@ -24,15 +24,15 @@ UNTIMED = record(stages=stage_rows(PLAN))
 """A row whose stages have samples, and no times."""
 
 
-def placed(run: RunRow | None, key: str = "9" * 24, started: str | None = None) -> Place:
-    return Place(run=run, key=key, started=started)
+def placed(run: RunRow | None, key: str = "9" * 24, started: str | None = None) -> RowPlace:
+    return RowPlace(run=run, key=key, started=started)
 
 
 def read(shared: Mapping[str, Shared | None]) -> dict[str, Any]:
     return {name: None if text is None else json.loads(text.text) for name, text in shared.items()}
 
 
-def again(row: Record, place: Place) -> Record:
+def again(row: Record, place: RowPlace) -> Record:
     parts = taken_apart(row, place)
     return joined(read(parts.shared), json.loads(json.dumps(parts.rest)), parts.samples, place)
 

@@ -10,7 +10,7 @@ import pytest
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.verdict import Verdict
 from fmha_cli.report.record import Record
-from fmha_cli.results.queries import Point, history
+from fmha_cli.results.queries import TimePoint, history
 from fmha_cli.results.store import Store
 from tests.support.generators.kept_runs import filled, row_of, run_row
 from tests.support.generators.report.samples import bare, measurement, record
@@ -42,9 +42,9 @@ def store(tmp_path: Path) -> Store:
     return Store.open(tmp_path / "s.sqlite")
 
 
-def point(run: int, ns: int) -> Point:
+def point(run: int, ns: int) -> TimePoint:
     about = RUNS[run]
-    return Point(about.id, about.started, about.label, about.revision, ns, (ns, ns), ((ns,) * 6, (ns,) * 2))
+    return TimePoint(about.id, about.started, about.label, about.revision, ns, (ns, ns), ((ns,) * 6, (ns,) * 2))
 
 
 def test_a_history_has_the_good_rows_of_the_same_point_alone(store: Store) -> None:

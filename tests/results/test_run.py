@@ -10,7 +10,7 @@ import pytest
 
 from fmha_cli.domain.codec import to_json
 from fmha_cli.domain.errors import UsageError
-from fmha_cli.domain.journal import Asked, Done, Finished, Start
+from fmha_cli.domain.journal import Finished, JournalDone, JournalRow, Start
 from fmha_cli.report.documents.pages import environment_line
 from fmha_cli.report.documents.report import report_document
 from fmha_cli.results.run import load_run
@@ -87,9 +87,9 @@ def test_without_a_store_a_name_is_unknown_and_a_file_is_read(tmp_path: Path) ->
 
 
 def journal(rows: dict[str, object]) -> str:
-    keys = tuple(Asked(key=key, what="w") for key in (*rows, "f" * 24))
+    keys = tuple(JournalRow(key=key, what="w") for key in (*rows, "f" * 24))
     start = Start(fmha="1", argv=(), run="0" * 32, started="2026-11-24T00:00:00Z", parts={}, rows=keys)
-    done = [Done.of(start, (Finished(key=key, record=row),)) for key, row in rows.items()]  # type: ignore[arg-type]
+    done = [JournalDone.of(start, (Finished(key=key, record=row),)) for key, row in rows.items()]  # type: ignore[arg-type]
     return "".join(json.dumps(to_json(line)) + "\n" for line in (start, *done))
 
 

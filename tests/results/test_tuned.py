@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from fmha_cli.bench.entry import Entry, Result
+from fmha_cli.bench.entry import RememberedChoice, Result
 from fmha_cli.domain.problem import Problem
 from fmha_cli.results.store import Store
 from fmha_cli.results.tables import STEPS, backup_path
@@ -17,7 +17,7 @@ from tests.support.generators.kept_runs import filled, row_of, run_row
 from tests.support.generators.report.tuned_problems import SCOPE, entry
 
 
-def kept(path: Path, *more: Entry) -> tuple[Entry, ...]:
+def kept(path: Path, *more: RememberedChoice) -> tuple[RememberedChoice, ...]:
     with Store.open(path) as store:
         for one in more:
             put_entry(store, one)

@@ -19,7 +19,7 @@ from fmha_cli.domain.verdict import Verdict
 from fmha_cli.report.documents.report import report_document
 from fmha_cli.report.parts import KernelRow
 from fmha_cli.report.record import Record
-from fmha_cli.run.baseline import Baseline, Conditions
+from fmha_cli.run.baseline import Baseline, RowConditions
 from fmha_cli.run.baseline_file import load_baseline
 from tests.support.generators.report.samples import kernel as sample_kernel
 
@@ -64,8 +64,8 @@ def saved(path: Path, rows: list[Record], form: Callable[[list[Record]], str] = 
     return load_baseline(path)
 
 
-def planned(*rows: Record) -> list[tuple[Conditions, str]]:
-    return [(c, r.kernel.name if r.kernel else "") for r in rows if (c := Conditions.of(r)) is not None]
+def planned(*rows: Record) -> list[tuple[RowConditions, str]]:
+    return [(c, r.kernel.name if r.kernel else "") for r in rows if (c := RowConditions.of(r)) is not None]
 
 
 @pytest.mark.parametrize("form", [as_lines, as_report])

@@ -25,7 +25,7 @@ from fmha_cli.run.baseline_file import load_baseline
 from fmha_cli.run.builds import build_context
 from fmha_cli.run.checks import FINDINGS_NAMED
 from fmha_cli.run.emulation import emulation_of
-from fmha_cli.run.job import Emulation, Job
+from fmha_cli.run.job import Emulation, WorkerJob
 from fmha_cli.run.layout import layout_of
 from fmha_cli.run.request import Request
 from fmha_cli.run.supervisor import Supervisor
@@ -209,11 +209,11 @@ def test_one_worker_serves_one_runtime(emulator: Told, shared_cache: Path) -> No
     here = backend.probe().devices[0]
     kernel = next(k for k in api.list_kernels("null", backend="null") if "fp16" in k.name)
 
-    def job(device: DeviceFacts, emulation: Emulation | None) -> Job:
+    def job(device: DeviceFacts, emulation: Emulation | None) -> WorkerJob:
         plan = backend.plan(PROBLEM, kernel, device)
         artifacts = tuple(backend.build(stage, context) for stage in plan.stages)
         entry = registry.entry_point("null")
-        return Job(entry=entry, device=device, plan=plan, artifacts=artifacts, emulation=emulation)
+        return WorkerJob(entry=entry, device=device, plan=plan, artifacts=artifacts, emulation=emulation)
 
     attached = emulation_of(request, registry, context)
     jobs = [job(here, None), job(emulated, attached), job(emulated, attached), job(here, None)]

@@ -14,7 +14,7 @@ from fmha_cli.domain.verdict import Verdict
 from fmha_cli.toolchain.cache.audit import verify_cache
 from fmha_cli.toolchain.cache.listing import list_entries
 from fmha_cli.toolchain.cache.root import open_root
-from fmha_cli.toolchain.cache.why import Standing, explain_key
+from fmha_cli.toolchain.cache.why import KeyStanding, explain_key
 from tests.support.fakes import framework_plugin
 
 ENTRY = EntryPoint("framework", framework_plugin.__name__, "fmha")
@@ -69,7 +69,7 @@ def test_the_cache_knows_its_kernel(registry: Registry, tmp_path: Path) -> None:
     (kernel,) = registry.backend("framework").kernels(api.load_arch("generic"))
     assert [(info.kind, info.name) for info in list_entries(layout)] == [("kernel", kernel.name)]
     assert verify_cache(layout).damaged == ()
-    assert explain_key(layout, api.no_build_key(Stage(kernel))).standing is Standing.HIT
+    assert explain_key(layout, api.no_build_key(Stage(kernel))).standing is KeyStanding.HIT
 
 
 @pytest.mark.slow

@@ -16,7 +16,7 @@ from fmha_cli.domain.codec import to_json
 from fmha_cli.report.parts import SelectedBy
 from fmha_cli.run.host import this_host
 from fmha_cli.run.plugin_sources import sources_of
-from fmha_cli.run.revision import Revision
+from fmha_cli.run.revision import GitRevision
 
 PROBLEM = api.Problem.from_cli("-H 1 -s 16 -d 8")
 NEEDS_GIT = pytest.mark.skipif(shutil.which("git") is None, reason="no git")
@@ -40,7 +40,7 @@ def repository(tmp_path: Path) -> Path:
 
 
 def asked(folder: Path) -> tuple[str | None, bool | None]:
-    with Revision(folder) as revision:
+    with GitRevision(folder) as revision:
         revision.wait()
         revision.wait()
     return revision.commit, revision.dirty
@@ -107,7 +107,7 @@ def test_a_folder_that_is_gone_is_no_error(tmp_path: Path, monkeypatch: pytest.M
     gone.mkdir()
     monkeypatch.chdir(gone)
     gone.rmdir()
-    with Revision() as revision:
+    with GitRevision() as revision:
         revision.wait()
     assert revision.commit is None
 

@@ -13,7 +13,7 @@ from fmha_cli.discovery.registry import build_registry
 from fmha_cli.domain.phases import Phase, Voice
 from fmha_cli.domain.verdict import Verdict
 from fmha_cli.report.record import Record
-from fmha_cli.run.job import Job
+from fmha_cli.run.job import WorkerJob
 from fmha_cli.run.request import Command, Request
 from fmha_cli.run.run import Run
 from fmha_cli.run.supervisor import JobResult, Supervisor
@@ -33,7 +33,7 @@ def workers(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
     seen: list[tuple[str, int]] = []
     run = Supervisor.run
 
-    def watched(self: Supervisor, job: Job, arena: Any, **how: Any) -> JobResult:
+    def watched(self: Supervisor, job: WorkerJob, arena: Any, **how: Any) -> JobResult:
         done = run(self, job, arena, **how)
         if not how.get("upload", True) and how.get("launches", 1):
             assert self.worker_pid is not None

@@ -17,7 +17,7 @@ from fmha_cli.report.record import Record
 from fmha_cli.run.records import repro_line
 from fmha_cli.run.request import Command, Request
 from fmha_cli.run.run import Run
-from fmha_cli.run.sides import Side
+from fmha_cli.run.sides import NamedKernel
 from tests.support.fakes import emulator as fake_emulator
 from tests.support.fakes import tree_backend
 from tests.support.fixtures.emulated import Told
@@ -44,13 +44,13 @@ def bench(a: str, b: str, **more: str | None) -> tuple[Record, Record]:
     [("K", "K", None), ("K@/a/b", "K", "/a/b"), ("12345678@a@b", "12345678", "a@b"), ("a:b:c:d:e@.", "a:b:c:d:e", ".")],
 )
 def test_a_side_is_a_kernel_and_perhaps_a_tree(text: str, kernel: str, home: str | None) -> None:
-    assert Side.parse(text, "--ab") == Side(kernel, home)
+    assert NamedKernel.parse(text, "--ab") == NamedKernel(kernel, home)
 
 
 @pytest.mark.parametrize("text", ["@", "@DIR", "K@", ""])
 def test_half_a_side_is_refused(text: str) -> None:
     with pytest.raises(UsageError) as caught:
-        Side.parse(text, "--ab")
+        NamedKernel.parse(text, "--ab")
     assert caught.value.code == "E002"
 
 

@@ -11,7 +11,7 @@ import pytest
 from fmha_cli.backends.cpu import backend
 from fmha_cli.backends.cpu.kernels import algorithm_of
 from fmha_cli.backends.cpu.variants import variants
-from fmha_cli.codegen.cpu.algorithm import Kind
+from fmha_cli.codegen.cpu.algorithm import LoopKind
 from fmha_cli.discovery.registry import build_registry
 from fmha_cli.domain.arch import load_arch
 from fmha_cli.domain.kernel import KernelSpec
@@ -24,7 +24,7 @@ from fmha_cli.run.run import Run
 def parameters() -> list[Any]:
     """Every variant of this machine, one of them by default."""
     here = [arch for arch in backend.probe().devices[0].archs if load_arch(arch).backends.get("cpu", {}).get("tuning")]
-    every = [k for arch in here for k in variants(load_arch(arch)) if algorithm_of(k).kind is Kind.SPLIT]
+    every = [k for arch in here for k in variants(load_arch(arch)) if algorithm_of(k).kind is LoopKind.SPLIT]
     sample = random.Random(7).sample(every, min(1, len(every)))
     return [
         pytest.param(k, id=f"{k.arch}-{k.digest[:8]}", marks=() if k in sample else pytest.mark.slow) for k in every

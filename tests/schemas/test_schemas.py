@@ -21,7 +21,7 @@ from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.signature import Signature
 from fmha_cli.report import schemas
 from fmha_cli.report.document import document, names
-from fmha_cli.report.documents.parity import Outcome
+from fmha_cli.report.documents.parity import ParityOutcome
 from fmha_cli.report.documents.report import report_document
 from fmha_cli.report.record import Record
 from tests.support.generators.report.random_records import records
@@ -234,4 +234,4 @@ def test_members_of_problem_and_signature_are_the_fields() -> None:
 
 def test_the_report_knows_the_outcomes_of_parity() -> None:
     counts = schemas.load("parity")["properties"]["counts"]
-    assert list(counts["properties"]) == [outcome.value for outcome in Outcome]
+    assert list(counts["properties"]) == [outcome.value for outcome in ParityOutcome]

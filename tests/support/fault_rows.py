@@ -15,7 +15,7 @@ from fmha_cli.domain.protocols import BuildContext
 from fmha_cli.oracle.fills import fill
 from fmha_cli.run.arena import Arena
 from fmha_cli.run.cases import Cases
-from fmha_cli.run.job import Job
+from fmha_cli.run.job import WorkerJob
 from fmha_cli.run.judge import JudgePolicy, judge
 from fmha_cli.run.layout import layout_of
 from fmha_cli.run.outcome import Outcome
@@ -35,7 +35,7 @@ def cases() -> Cases:
 
 def null_job(
     cache: Path, behaviour: Behaviour = Behaviour.HONEST, flags: str = TINY, family: Family = Family.FWD
-) -> Job:
+) -> WorkerJob:
     """A built job of the null backend.
 
     Raises:
@@ -44,18 +44,18 @@ def null_job(
     problem = Problem.from_cli(flags)
     plan = null.plan(problem, null_kernel(problem.dtype, family, behaviour), DEVICE)
     artifacts = tuple(null.build(stage, BuildContext(cache)) for stage in plan.stages)
-    return Job(entry=ENTRY, device=DEVICE, plan=plan, artifacts=artifacts)
+    return WorkerJob(entry=ENTRY, device=DEVICE, plan=plan, artifacts=artifacts)
 
 
-def c_job(library: Artifact, deed: Deed, flags: str = TINY) -> Job:
+def c_job(library: Artifact, deed: Deed, flags: str = TINY) -> WorkerJob:
     """A job whose kernel is C code."""
     problem = Problem.from_cli(flags)
     assert problem.dtype is DType.FP32
     plan = Plan(problem, (Stage(c_backend.c_kernel(deed)),))
-    return Job(entry=c_backend.ENTRY, device=DEVICE, plan=plan, artifacts=(library,))
+    return WorkerJob(entry=c_backend.ENTRY, device=DEVICE, plan=plan, artifacts=(library,))
 
 
-def judged(supervisor: Supervisor, job: Job, policy: JudgePolicy = CLOSE, shared: Cases | None = None) -> Outcome:
+def judged(supervisor: Supervisor, job: WorkerJob, policy: JudgePolicy = CLOSE, shared: Cases | None = None) -> Outcome:
     """One row, judged with gaps in its arena."""
     with Arena(layout_of(job.plan.problem, job.plan.workspaces, gaps=True)) as arena:
         return judge(supervisor, job, arena, shared or cases(), policy)

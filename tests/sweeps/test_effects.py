@@ -9,14 +9,14 @@ import pytest
 from fmha_cli.domain.verdict import Verdict
 from fmha_cli.report.places import PlaceEffect, place_lines
 from fmha_cli.report.record import Record
-from fmha_cli.sweeps.driver import Done
+from fmha_cli.sweeps.driver import SweepEnd
 from fmha_cli.sweeps.effects import place_effects
-from fmha_cli.sweeps.places import Place
+from fmha_cli.sweeps.places import WorkerPlace
 from fmha_cli.sweeps.plan import SweepPlan, plan_sweep
 from tests.support.generators.report.samples import measurement
 from tests.sweeps.test_plan import MIXED, build_registry, plan_of
 
-PLACES = [Place(device="null:0", name=f"null:{n}", kind=0) for n in range(2)]
+PLACES = [WorkerPlace(device="null:0", name=f"null:{n}", kind=0) for n in range(2)]
 
 
 def everywhere() -> SweepPlan:
@@ -25,7 +25,7 @@ def everywhere() -> SweepPlan:
     return plan_sweep(plan.points, (), plan.request, build_registry(), plan.kinds, lambda text: None, PLACES, 1.0)
 
 
-def done_of(plan: SweepPlan, *, slow: float, wrong: int = 0, timed: bool = True) -> Done:
+def done_of(plan: SweepPlan, *, slow: float, wrong: int = 0, timed: bool = True) -> SweepEnd:
     """Records of which those at the second place took so much longer; the first few of them are wrong."""
     records = []
     for unit in plan.units:
@@ -34,7 +34,7 @@ def done_of(plan: SweepPlan, *, slow: float, wrong: int = 0, timed: bool = True)
         measured = replace(measurement(), launches=((time, 0),) * 12) if timed else None
         verdict = Verdict.WRONG if second and unit.problem < wrong else Verdict.PASSED
         records.append(Record(problem={}, repro="", verdict=verdict, measurement=measured))
-    return Done(tuple(records), False, False, False, {}, 0, 0)
+    return SweepEnd(tuple(records), False, False, False, {}, 0, 0)
 
 
 @pytest.mark.promise("`--overlap` shows a slower device or host, with an interval.")

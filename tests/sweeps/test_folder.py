@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from fmha_cli.domain.errors import EnvironmentProblem, UsageError
-from fmha_cli.domain.layer import Layer, LayerKind, Phase
+from fmha_cli.domain.layer import Layer, LayerKind, LayerPhase
 from fmha_cli.run.request import Command, Request
 from fmha_cli.sweeps.folder import SPEC, Spec, named_sweep, read_spec, remove, unfinished, write_spec
 
@@ -19,7 +19,7 @@ ONE = Spec(
     argv=("sweep", "-s", "16"),
     request=Request(command=Command.VALIDATE, oracle_s=float("inf"), label="night", ab=("a", "b")),
     points=("-s 16 --mask causal", "-s 32"),
-    layers=(Layer(model="m", kind=LayerKind.LOCAL, phase=Phase.DECODE, weight=3), None),
+    layers=(Layer(model="m", kind=LayerKind.LOCAL, phase=LayerPhase.DECODE, weight=3), None),
     devices="all",
     scheduler="local",
     chunk=16,

@@ -12,15 +12,15 @@ from fmha_cli.domain.verdict import Verdict
 from fmha_cli.report.record import Record
 from fmha_cli.run.rows import Row
 from fmha_cli.sweeps.ledger import FAILURES, Ledger
-from fmha_cli.sweeps.plan import Chunk, Unit
+from fmha_cli.sweeps.plan import Chunk, SweepUnit
 
 RECORD = Record(problem={}, repro="", verdict=Verdict.PASSED)
 
 
-def units(count: int, rows: int = 1) -> tuple[Unit, ...]:
+def units(count: int, rows: int = 1) -> tuple[SweepUnit, ...]:
     """Units of one kind of device with so many rows each."""
     row = Row(group=0, problem=Problem.of(seqlen=16), choice=None, plan=None)
-    return tuple(Unit(0, n, n * rows, (row,) * rows) for n in range(count))
+    return tuple(SweepUnit(0, n, n * rows, (row,) * rows) for n in range(count))
 
 
 def ledger_of(count: int, size: int = 4, rows: int = 1, retries: int = 2) -> Ledger:

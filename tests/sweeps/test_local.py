@@ -17,11 +17,11 @@ from fmha_cli.report.parts import RunRow
 from fmha_cli.report.record import Record
 from fmha_cli.results.journal import Journal
 from fmha_cli.run.supervisor import Supervisor
-from fmha_cli.sweeps.driver import Done, Driver
-from fmha_cli.sweeps.jobs import Job
+from fmha_cli.sweeps.driver import SweepDriver, SweepEnd
+from fmha_cli.sweeps.jobs import ChunkJob
 from fmha_cli.sweeps.leases import holder_of, take
 from fmha_cli.sweeps.local import LocalScheduler
-from fmha_cli.sweeps.places import Place
+from fmha_cli.sweeps.places import WorkerPlace
 from fmha_cli.sweeps.plan import SweepPlan
 from fmha_cli.sweeps.scheduler import News
 from tests.support.swept import descendants, kill, start, sweep_of
@@ -39,19 +39,19 @@ class Played:
     shared_cache = True
     patience_s = 0.0
 
-    def __init__(self, places: Sequence[Place], plan: SweepPlan, deadly: dict[int, int]) -> None:
+    def __init__(self, places: Sequence[WorkerPlace], plan: SweepPlan, deadly: dict[int, int]) -> None:
         self._places, self._plan, self._deadly = list(places), plan, dict(deadly)
-        self._jobs: list[tuple[Place, Job]] = []
+        self._jobs: list[tuple[WorkerPlace, ChunkJob]] = []
         self.closed = False
 
-    def places(self) -> Sequence[Place]:
+    def places(self) -> Sequence[WorkerPlace]:
         return self._places
 
-    def free(self) -> Sequence[Place]:
+    def free(self) -> Sequence[WorkerPlace]:
         busy = [place for place, _ in self._jobs]
         return [place for place in self._places if place not in busy]
 
-    def give(self, place: Place, job: Job) -> None:
+    def give(self, place: WorkerPlace, job: ChunkJob) -> None:
         self._jobs.append((place, job))
 
     def news(self, timeout_s: float) -> Iterator[News]:
@@ -59,7 +59,7 @@ class Played:
             yield from (News(place, {**event, "chunk": job.number}) for event in self._events(job))
         self._jobs = []
 
-    def _events(self, job: Job) -> Iterator[dict[str, object]]:
+    def _events(self, job: ChunkJob) -> Iterator[dict[str, object]]:
         numbers = [self._plan.points.index(problem) for problem in job.problems]
         for row, number in enumerate(numbers):
             if str(row) in job.past:
@@ -73,7 +73,7 @@ class Played:
             yield {"event": "ended", "row": row, "record": record.to_dict()}
         yield {"event": "done"}
 
-    def set_aside(self, place: Place) -> None:
+    def set_aside(self, place: WorkerPlace) -> None:
         self._places.remove(place)
 
     def close(self) -> None:
@@ -82,22 +82,22 @@ class Played:
 
 def driven(
     tmp_path: Path, deadly: dict[int, int], places: int = 2, rows: int = 8
-) -> tuple[Done, list[Record], list[str]]:
+) -> tuple[SweepEnd, list[Record], list[str]]:
     """A sweep with played workers: what it came to, the records in the order of their coming, and what was told."""
     from fmha_cli import __version__
     from fmha_cli.discovery.registry import build_registry
-    from fmha_cli.domain.journal import Asked, Start
+    from fmha_cli.domain.journal import JournalRow, Start
 
     plan = plan_of(*(Problem.of(seqlen=16 + n, hdim=32) for n in range(rows)))
-    asked = tuple(Asked(key=row.key, what=row.what) for row in plan.rows)
+    asked = tuple(JournalRow(key=row.key, what=row.what) for row in plan.rows)
     began = Start(fmha=__version__, argv=(), run=RUN, started="2026-01-01T00:00:00Z", parts={}, rows=asked)
     came: list[Record] = []
     told: list[str] = []
     with Journal.create(tmp_path / "journal.jsonl", began) as journal:
-        driver = Driver(
+        driver = SweepDriver(
             plan=plan,
             scheduler=Played(
-                [Place(device=f"null:{n}", name=f"null:{n}", kind=0) for n in range(places)], plan, deadly
+                [WorkerPlace(device=f"null:{n}", name=f"null:{n}", kind=0) for n in range(places)], plan, deadly
             ),
             registry=build_registry(),
             journal=journal,
@@ -182,7 +182,7 @@ def holds(pid: int, path: Path) -> bool:
 def test_who_waits_for_a_lease_says_for_whom(tmp_path: Path) -> None:
     lease = take(tmp_path, "null:0", "ef" * 16)
     assert lease is not None
-    place = Place(device="null:0", name="null:0", kind=0)
+    place = WorkerPlace(device="null:0", name="null:0", kind=0)
     scheduler = LocalScheduler([place], tmp_path, tmp_path, RUN, 60.0)
     news = list(scheduler.news(0))
     assert [(one.event["event"], one.event["text"]) for one in news] == [("waits", lease.holder.text)]
@@ -217,7 +217,7 @@ def test_a_sweep_of_another_environment_is_not_resumed(tmp_path: Path) -> None:
     )
 
     def find(supervisor: Supervisor) -> Found:
-        return plan.kinds, (Place(device="null:0", name="null:0", kind=0),)
+        return plan.kinds, (WorkerPlace(device="null:0", name="null:0", kind=0),)
 
     def opened(spec: Spec) -> Sequence[str]:
         with ExitStack() as stack:

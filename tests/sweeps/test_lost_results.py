@@ -17,7 +17,7 @@ from fmha_cli.domain.errors import EnvironmentProblem
 from fmha_cli.domain.problem import Problem
 from fmha_cli.run.request import Request
 from fmha_cli.sweeps.cluster import ClusterScheduler
-from fmha_cli.sweeps.places import Asked
+from fmha_cli.sweeps.places import NamedDevice
 from fmha_cli.sweeps.remote import describe, run_chunk
 from fmha_cli.sweeps.scheduler import News
 from tests.sweeps.test_plan import plan_of
@@ -96,7 +96,7 @@ def within_a_minute(what: Callable[[], list[Any]]) -> list[Any]:
 
 
 def given_one_chunk(scheduler: ClusterScheduler) -> None:
-    _, (place,) = scheduler.find([Asked(device="null:0")])
+    _, (place,) = scheduler.find([NamedDevice(device="null:0")])
     plan = plan_of(Problem.of(seqlen=16, hdim=32))
     (chunk,) = plan.chunks(16)
     scheduler.give(place, plan.job(chunk, lambda number: None))
@@ -129,12 +129,12 @@ def test_an_answer_on_a_host_that_is_cut_off_is_not_waited_for(
 
     def no_device() -> list[str]:
         with pytest.raises(EnvironmentProblem, match="no worker with null:0 came"):
-            scheduler.find([Asked(device="null:0")])
+            scheduler.find([NamedDevice(device="null:0")])
         return ["told"]
 
     assert within_a_minute(no_device) == ["told"]
     client.mended.set()
-    scheduler.find([Asked(device="null:0")])
+    scheduler.find([NamedDevice(device="null:0")])
     assert [place.device for place in scheduler.places()] == ["null:0"]
 
 

@@ -9,7 +9,7 @@ import pytest
 from fmha_cli.domain.device import Availability, DeviceFacts, State
 from fmha_cli.domain.errors import EnvironmentProblem, UsageError
 from fmha_cli.sweeps import places
-from fmha_cli.sweeps.places import Asked, Kind, Place, parse_devices, timed_alone
+from fmha_cli.sweeps.places import NamedDevice, PlaceKind, WorkerPlace, parse_devices, timed_alone
 
 
 def here(**devices: tuple[DeviceFacts, ...]) -> Mapping[str, Availability]:
@@ -26,8 +26,8 @@ CPU = DeviceFacts(id="cpu", archs=("x86_64_v4",), name="Zen")
 
 def test_all_and_lists() -> None:
     assert parse_devices("all") == ()
-    assert parse_devices("cuda:0, cuda:1") == (Asked(device="cuda:0"), Asked(device="cuda:1"))
-    assert parse_devices("emu:gfx942*4") == (Asked(device="emu:gfx942", copies=4),)
+    assert parse_devices("cuda:0, cuda:1") == (NamedDevice(device="cuda:0"), NamedDevice(device="cuda:1"))
+    assert parse_devices("emu:gfx942*4") == (NamedDevice(device="emu:gfx942", copies=4),)
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,10 @@ def test_what_is_no_list_of_devices(text: str, why: str) -> None:
 
 
 def test_workers_that_time_nothing_share_a_device(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert parse_devices("cuda:0*2,cpu", shared=True) == (Asked(device="cuda:0", copies=2), Asked(device="cpu"))
+    assert parse_devices("cuda:0*2,cpu", shared=True) == (
+        NamedDevice(device="cuda:0", copies=2),
+        NamedDevice(device="cpu"),
+    )
     with pytest.raises(UsageError):
         parse_devices("cuda:0*2,cuda:0", shared=True)
     _, there = found_places(monkeypatch, here(flash_attn=(gpu(0), gpu(1))), "cuda:0*2,cuda:1", shared=True)
@@ -62,7 +65,7 @@ def test_workers_that_time_nothing_share_a_device(monkeypatch: pytest.MonkeyPatc
 
 def found_places(
     monkeypatch: pytest.MonkeyPatch, found: Mapping[str, Availability], asked: str, *, shared: bool = False
-) -> tuple[tuple[Kind, ...], tuple[Place, ...]]:
+) -> tuple[tuple[PlaceKind, ...], tuple[WorkerPlace, ...]]:
     """The places on a machine where backends found this."""
     monkeypatch.setattr(places, "wanted_backends", lambda registry, wanted: ())
     monkeypatch.setattr(places, "probe_backends", lambda registry, backends, supervisor, device=None: found)
@@ -100,7 +103,7 @@ def test_a_device_that_is_not_here(monkeypatch: pytest.MonkeyPatch, asked: str) 
 
 
 def test_the_processor_is_timed_alone() -> None:
-    cpu, other = (Place(device=device, name=device, kind=0) for device in ("cpu", "cuda:0"))
+    cpu, other = (WorkerPlace(device=device, name=device, kind=0) for device in ("cpu", "cuda:0"))
     timed_alone([cpu])
     timed_alone([other])
     with pytest.raises(UsageError):

@@ -11,16 +11,16 @@ from fmha_cli.discovery.registry import build_registry
 from fmha_cli.domain.device import Availability, DeviceFacts, State
 from fmha_cli.domain.problem import Problem
 from fmha_cli.run.request import Command, Request
-from fmha_cli.sweeps.jobs import Job
+from fmha_cli.sweeps.jobs import ChunkJob
 from fmha_cli.sweeps.ledger import Ledger
-from fmha_cli.sweeps.places import Kind, Place
+from fmha_cli.sweeps.places import PlaceKind, WorkerPlace
 from fmha_cli.sweeps.plan import Chunk, SweepPlan, plan_sweep
 
 
 def plan_of(*points: Problem, kinds: int = 1, command: Command = Command.RUN) -> SweepPlan:
     """The plan of some problems for so many kinds of null devices."""
     found = [
-        Kind(
+        PlaceKind(
             first=f"null:{n}",
             found={
                 "null": Availability(
@@ -74,7 +74,7 @@ def test_a_job_survives_its_way_to_the_worker() -> None:
     unlimited = replace(plan, request=replace(plan.request, oracle_s=float("inf"), options={"ck-rev": "x"}))
     for chunk in unlimited.chunks(4):
         job = unlimited.job(chunk, lambda number: None)
-        assert Job.of_line(job.line()) == job
+        assert ChunkJob.of_line(job.line()) == job
         assert list(job.problems) == [MIXED[unit.problem] for unit in chunk.units]
         assert job.on("null:1", 2).request.device == "null:1"
 
@@ -82,7 +82,7 @@ def test_a_job_survives_its_way_to_the_worker() -> None:
 @pytest.mark.promise("`--overlap` shows a slower device or host, with an interval.")
 def test_a_share_of_the_problems_runs_at_every_place_with_keys_of_their_own() -> None:
     plan = plan_of(*MIXED)
-    places = [Place(device="null:0", name=f"null:{n}", kind=0) for n in range(3)]
+    places = [WorkerPlace(device="null:0", name=f"null:{n}", kind=0) for n in range(3)]
     spread = plan_sweep(
         plan.points, (), plan.request, build_registry(), plan.kinds, lambda text: None, places, overlap=0.2
     )

@@ -12,7 +12,7 @@ import pytest
 from fmha_cli.domain.codec import to_json
 from fmha_cli.domain.problem import Problem
 from fmha_cli.run.request import Request
-from fmha_cli.sweeps.jobs import Job
+from fmha_cli.sweeps.jobs import ChunkJob
 from fmha_cli.sweeps.leases import take
 from fmha_cli.sweeps.remote import carried_out, describe, found_of, worker_name
 from tests.sweeps.test_plan import plan_of
@@ -31,7 +31,7 @@ def states(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "state" / "fmha"
 
 
-def job_of(*points: Problem) -> Job:
+def job_of(*points: Problem) -> ChunkJob:
     """The chunk of some problems on ``null:0``."""
     plan = plan_of(*points)
     (chunk,) = plan.chunks(16)
@@ -60,7 +60,7 @@ def test_kernels_travel_by_digest(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 def test_other_rows_than_planned_are_refused() -> None:
     job = job_of(Problem.of(seqlen=16, hdim=32))
-    other = Job(**{**vars(job), "expected": ("another row",)})
+    other = ChunkJob(**{**vars(job), "expected": ("another row",)})
     done = carried_out(other, RUN, "null:0", {}, True, lambda event: None)
     assert done["end"]["event"] == "refused"
     assert "plans other rows" in done["end"]["why"]

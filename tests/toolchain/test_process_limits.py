@@ -10,18 +10,18 @@ import pytest
 
 from fmha_cli.system.processes import group_seconds
 from fmha_cli.toolchain import process
-from fmha_cli.toolchain.asking import Answer
-from fmha_cli.toolchain.process import Ended, Limits, Over, run_group
+from fmha_cli.toolchain.asking import ProgramAnswer
+from fmha_cli.toolchain.process import Over, ProgramEnd, TimeLimits, run_group
 
 FAR = 600.0
 SPIN = "while :; do :; done"
 linux = pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells the processor time of a session")
 
 
-def run(script: str, folder: Path, **limits: float) -> Ended:
+def run(script: str, folder: Path, **limits: float) -> ProgramEnd:
     with (folder / "out").open("wb") as sink:
         return run_group(
-            ["/bin/sh", "-c", script], cwd=folder, env=dict(os.environ), output=sink, limits=Limits(**limits)
+            ["/bin/sh", "-c", script], cwd=folder, env=dict(os.environ), output=sink, limits=TimeLimits(**limits)
         )
 
 
@@ -69,8 +69,10 @@ def test_the_time_of_a_session_is_that_of_its_own_processes() -> None:
 
 
 def test_a_message_says_which_limit() -> None:
-    limits = Limits.of_compile(600)
-    assert limits == Limits(wall_s=6000, cpu_s=600)
+    limits = TimeLimits.of_compile(600)
+    assert limits == TimeLimits(wall_s=6000, cpu_s=600)
     assert limits.text(Over.CPU) == "its limit of 600 s of processor time"
     assert limits.text(Over.WALL) == "its limit of 6000 s from its start"
-    assert Answer(False, "", limits.text(Over.CPU)).fault == "was killed after its limit of 600 s of processor time"
+    assert (
+        ProgramAnswer(False, "", limits.text(Over.CPU)).fault == "was killed after its limit of 600 s of processor time"
+    )

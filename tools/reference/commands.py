@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from fmha_cli.api import DeviceFacts, EmulatorOptions, variables_of
-from fmha_cli.cli.command import Argument, Command, CommandSet, Opt
+from fmha_cli.cli.command import Argument, CommandSet, CommandSpec, Opt
 from fmha_cli.cli.options import EXCLUDES, PROBLEM
 from fmha_cli.cli.settings import variable_of
 from fmha_cli.cli.table import COMMANDS, MAY_STAND_ALONE, TALK, declared
@@ -36,7 +36,7 @@ def pages() -> dict[str, str]:
 
 def _of(name: str) -> Iterator[str]:
     found, summary = declared(name), plain(COMMANDS[name].summary + ".")
-    if isinstance(found, Command):
+    if isinstance(found, CommandSpec):
         yield from _described(name, summary, found)
         return
     yield f"{summary} Without a subcommand: `{found.alone}`." if found.alone else summary
@@ -44,7 +44,7 @@ def _of(name: str) -> Iterator[str]:
         yield section(f"{name} {part}", *_described(f"{name} {part}", plain(text + "."), command), level=3)
 
 
-def _described(name: str, summary: str, command: Command) -> Iterator[str]:
+def _described(name: str, summary: str, command: CommandSpec) -> Iterator[str]:
     yield f"```text\nfmha {name}{''.join(f' {_usage(a)}' for a in command.arguments)} [OPTIONS]\n```"
     yield summary
     yield from (plain(paragraph) for paragraph in command.detail.split("\n\n") if paragraph)

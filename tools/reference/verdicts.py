@@ -5,7 +5,7 @@ from __future__ import annotations
 from fmha_cli.domain.errors import ExitCode
 from fmha_cli.domain.verdict import Verdict, exit_code_of
 from fmha_cli.parity.outcome import exit_code_of as code_of_outcomes
-from fmha_cli.report.documents.parity import Outcome
+from fmha_cli.report.documents.parity import ParityOutcome
 
 from .docstrings import member_texts
 from .markdown import code, page, plain, section, table
@@ -42,8 +42,8 @@ def _codes() -> str:
 
 
 def _outcomes() -> str:
-    texts = member_texts(Outcome)
-    rows = ((code(o.value), plain(texts[o.name]), str(int(code_of_outcomes([o])))) for o in Outcome)
+    texts = member_texts(ParityOutcome)
+    rows = ((code(o.value), plain(texts[o.name]), str(int(code_of_outcomes([o])))) for o in ParityOutcome)
     return table(("outcome", "meaning", "exit code if every case has it"), rows)
 
 

@@ -7,7 +7,7 @@ Source: ``example/ck_tile/01_fmha/codegen/ops/*.py`` (baseline): the properties 
 from __future__ import annotations
 
 from fmha_cli.backends.ck_tile.revisions import NAME
-from fmha_cli.backends.ck_tile.situation import Situation
+from fmha_cli.backends.ck_tile.situation import CkSituation
 from fmha_cli.backends.gpu.conditions import Condition, next_multiple
 from fmha_cli.backends.gpu.rule_rows import conditions
 from fmha_cli.codegen.ck_tile.algorithm import CkAlgorithm, Pipeline, algorithm_of
@@ -28,14 +28,14 @@ ROWS_1D = 64
 """``M0_1D``: rows of a block of the backward's one-dimensional kernels."""
 
 
-def _mask(s: Situation, kernel: KernelSpec) -> Refusal | None:
+def _mask(s: CkSituation, kernel: KernelSpec) -> Refusal | None:
     if kernel.signature.mask is MaskKey.NONE or s.problem.mask.kind is not MaskKind.NONE:
         return None
     text = "the kernel is compiled with a mask, the problem has none"
     return Refusal(text, "--mask causal")
 
 
-def _rows(s: Situation, kernel: KernelSpec) -> Refusal | None:
+def _rows(s: CkSituation, kernel: KernelSpec) -> Refusal | None:
     a = algorithm_of(kernel)
     if s.group or a.pad_s or a.pipeline in ASYNC + UNCHECKED or s.rows % a.tile[0] == 0:
         return None
@@ -43,7 +43,7 @@ def _rows(s: Situation, kernel: KernelSpec) -> Refusal | None:
     return Refusal(text, f"--seqlen {next_multiple(s.rows, a.tile[0])}")
 
 
-def keys_divide(s: Situation, kernel: KernelSpec) -> bool:
+def keys_divide(s: CkSituation, kernel: KernelSpec) -> bool:
     """Whether a kernel without padding along the keys accepts the key lengths (``skcheck`` of an ``f`` kernel)."""
     bn0 = algorithm_of(kernel).tile[1]
     if kernel.family is Family.BATCH_PREFILL:
@@ -53,7 +53,7 @@ def keys_divide(s: Situation, kernel: KernelSpec) -> bool:
     return s.keys != 0 or kernel.family in (Family.FWD_SPLITKV, Family.FWD_PAGEDKV)
 
 
-def _keys(s: Situation, kernel: KernelSpec) -> Refusal | None:
+def _keys(s: CkSituation, kernel: KernelSpec) -> Refusal | None:
     a = algorithm_of(kernel)
     if s.group or a.pad_sk or a.pipeline in UNCHECKED or keys_divide(s, kernel):
         return None
@@ -85,11 +85,11 @@ def rounded_head_dim(a: CkAlgorithm) -> int:
     return ROUNDED_HEAD_DIM.get(a.tile[5], a.tile[5])
 
 
-def _head_dim(s: Situation, kernel: KernelSpec) -> Refusal | None:
+def _head_dim(s: CkSituation, kernel: KernelSpec) -> Refusal | None:
     return _step("hdim", s.problem.hdim, head_dim_step(kernel, values=False), kernel.signature.hdim)
 
 
-def _value_dim(s: Situation, kernel: KernelSpec) -> Refusal | None:
+def _value_dim(s: CkSituation, kernel: KernelSpec) -> Refusal | None:
     if s.problem.hdim == s.problem.hdim_v and _head_dim(s, kernel) is not None:
         return None  # one flag sets both, and K303 has named it
     return _step("hdim-v", s.problem.hdim_v, head_dim_step(kernel, values=True), kernel.signature.hdim_v)
@@ -107,33 +107,33 @@ def _step(flag: str, value: int, step: int, most: int) -> Refusal | None:
     return Refusal(f"{flag} {value} is not a multiple of {step}", f"pad it: --{flag} {wanted}")
 
 
-def _max_rows(s: Situation, kernel: KernelSpec) -> Refusal | None:
+def _max_rows(s: CkSituation, kernel: KernelSpec) -> Refusal | None:
     most = algorithm_of(kernel).max_seq_q
     if not most or s.rows <= most:
         return None
     return Refusal(f"seqlen {s.rows}: the kernel holds at most {most} rows", f"--seqlen {most}")
 
 
-def _skip(s: Situation, kernel: KernelSpec) -> Refusal | None:
+def _skip(s: CkSituation, kernel: KernelSpec) -> Refusal | None:
     if not algorithm_of(kernel).skip_min_seqlen_q:
         return None
     return Refusal("the kernel skips sequences below min_seqlen_q, which no problem asks for")
 
 
-def _randval(s: Situation, kernel: KernelSpec) -> Refusal | None:
+def _randval(s: CkSituation, kernel: KernelSpec) -> Refusal | None:
     if not algorithm_of(kernel).store_randval:
         return None
     return Refusal("the kernel also writes dropout's random bytes, which no problem asks for")
 
 
-def _unpaged(s: Situation, kernel: KernelSpec) -> Refusal | None:
+def _unpaged(s: CkSituation, kernel: KernelSpec) -> Refusal | None:
     if not s.problem.paged or kernel.signature.cache is CacheKey.PAGED:
         return None
     text = "the kernel reads K and V by strides, but the problem's cache is paged"
     return Refusal(text, "--kv-cache linear")
 
 
-API_CONDITIONS: tuple[Condition[Situation], ...] = conditions(
+API_CONDITIONS: tuple[Condition[CkSituation], ...] = conditions(
     NAME,
     {
         "K300": _mask,

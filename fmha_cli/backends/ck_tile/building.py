@@ -35,7 +35,7 @@ BACKWARD_BYTES = 1500 * 2**20
 
 
 @dataclass(frozen=True)
-class Workshop:
+class CkWorkshop:
     """The cache, the compiler and the Composable Kernel tree that every build uses."""
 
     cache: Cache
@@ -64,13 +64,13 @@ def require_sources(revision: str, context: BuildContext) -> None:
         )
 
 
-def workshop(context: BuildContext) -> Workshop:
+def workshop(context: BuildContext) -> CkWorkshop:
     """The context's prepared workshop, or a new one. Missing pinned sources are fetched.
 
     Raises:
         EnvironmentProblem: no compiler, no sources, or an unusable cache.
     """
-    if isinstance(context.prepared, Workshop):
+    if isinstance(context.prepared, CkWorkshop):
         return context.prepared
     speak = as_text(context.notify, context.phase)
     root = context.cache_root
@@ -85,7 +85,7 @@ def workshop(context: BuildContext) -> Workshop:
         notify=speak,
         environ=environ,
     )
-    return Workshop(Cache(root, notify=speak), toolchain, tree)
+    return CkWorkshop(Cache(root, notify=speak), toolchain, tree)
 
 
 def build_ck(kernel: KernelSpec, context: BuildContext) -> Artifact:
@@ -121,7 +121,7 @@ def compile_bytes(kernel: KernelSpec) -> int:
     return BACKWARD_BYTES if kernel.family is Family.BWD_DQ_DK_DV else COMPILE_BYTES
 
 
-def _prepared(kernel: KernelSpec, context: BuildContext) -> tuple[BuildKey, Workshop]:
+def _prepared(kernel: KernelSpec, context: BuildContext) -> tuple[BuildKey, CkWorkshop]:
     """The key of a kernel that no rule refuses, and the workshop.
 
     ``ck_tree`` returns trees that are built by the baseline's rules only, so a kernel of a later revision is refused without

@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 
 from fmha_cli.backends.ck_tile.kernel_rules import target_rules
-from fmha_cli.backends.ck_tile.preferences import CALLED_API, FIRST_CASE, Api, api_for, passed_over
+from fmha_cli.backends.ck_tile.preferences import CALLED_API, FIRST_CASE, CkApi, api_for, passed_over
 from fmha_cli.backends.ck_tile.problem_rules import CONDITIONS, no_kernels
 from fmha_cli.backends.ck_tile.revisions import BASELINE, NAME
-from fmha_cli.backends.ck_tile.situation import Situation, situation_of
+from fmha_cli.backends.ck_tile.situation import CkSituation, situation_of
 from fmha_cli.backends.gpu.conditions import BACKWARD, FORWARD, KernelRule, conditions_for
 from fmha_cli.backends.gpu.index import (
-    Candidate,
     Case,
     FamilyIndex,
+    IndexedKernel,
     Question,
     case_of,
     core_questions,
@@ -67,7 +67,7 @@ def decide(problem: Problem, device: DeviceFacts, revision: str = BASELINE) -> I
 
 
 @dataclass(frozen=True)
-class Candidates:
+class FamilyCandidates:
     """The candidates of one family on one architecture, in the order of upstream's generated tests.
 
     Attributes:
@@ -75,7 +75,7 @@ class Candidates:
         largest_rows: the largest bm0 of each case (``max_bm0`` of ``seqtune``).
     """
 
-    index: FamilyIndex[Situation]
+    index: FamilyIndex[CkSituation]
     buckets: dict[Case, int]
     largest_rows: dict[Case, int]
 
@@ -91,7 +91,7 @@ class Candidates:
 
 
 @lru_cache(maxsize=64)
-def family_candidates(arch: str, family: Family, revision: str = BASELINE) -> Candidates:
+def family_candidates(arch: str, family: Family, revision: str = BASELINE) -> FamilyCandidates:
     """A revision's kernels of a family; empty where the architecture has none."""
     from fmha_cli.backends.ck_tile.catalogue import family_kernels
 
@@ -112,10 +112,10 @@ def family_candidates(arch: str, family: Family, revision: str = BASELINE) -> Ca
             buckets[case] = counts.get(case[:2], 0)
             counts[case[:2]] = buckets[case] + 1
         largest[case] = max(largest.get(case, 0), algorithm_of(kernel).tile[0])
-    return Candidates(index_of(sorted(kernels, key=_in_chain), questions), buckets, largest)
+    return FamilyCandidates(index_of(sorted(kernels, key=_in_chain), questions), buckets, largest)
 
 
-def _known_at_once(rule: KernelRule, arch: ArchSpec) -> Question[Situation]:
+def _known_at_once(rule: KernelRule, arch: ArchSpec) -> Question[CkSituation]:
     """Ask a rule that does not depend on the problem; its answers are computed when the index is made."""
 
     answers: dict[Hashable, Reason | None] = {}
@@ -142,7 +142,7 @@ def _distance(problem: Problem, case: Signature) -> tuple[int, ...]:
     return 0 if same else 1 + _STAND_INS.index(case.dtype), lacking, case.hdim + case.hdim_v
 
 
-def _supported(s: Situation, api: Api, candidates: Candidates, candidate: Candidate) -> Supported:
+def _supported(s: CkSituation, api: CkApi, candidates: FamilyCandidates, candidate: IndexedKernel) -> Supported:
     kernel = candidate.kernel
     case = case_of(kernel.signature)
     bucket = candidates.buckets[case]

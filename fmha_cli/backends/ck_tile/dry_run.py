@@ -11,7 +11,7 @@ from fmha_cli.backends.ck_tile.auxiliary import auxiliaries_of
 from fmha_cli.backends.ck_tile.library import CkLibrary, Described, Karg
 from fmha_cli.backends.ck_tile.quantisation import scales_of
 from fmha_cli.backends.ck_tile.shapes import holdable
-from fmha_cli.backends.ck_tile.standin.recording import Launch, PlayedDevice, Recording
+from fmha_cli.backends.ck_tile.standin.recording import PlayedDevice, RecordedLaunch, Recording
 from fmha_cli.backends.ck_tile.workspaces import zeroed
 from fmha_cli.backends.gpu.call import calls_of
 from fmha_cli.backends.gpu.dry_run import ARENA, Place, auxiliary_places, places_of, pointer_text, zeroed_note
@@ -71,7 +71,7 @@ def describe_launches(
     return tuple(out)
 
 
-def _only(launches: Sequence[Launch], stage: Stage) -> Launch:
+def _only(launches: Sequence[RecordedLaunch], stage: Stage) -> RecordedLaunch:
     if len(launches) != 1:
         raise KernelFailure(
             f"{stage.family.value}: the host code made {len(launches)} launches, not one",
@@ -81,7 +81,7 @@ def _only(launches: Sequence[Launch], stage: Stage) -> Launch:
     return launches[0]
 
 
-def _compare(launch: Launch, described: Described, stage: Stage) -> None:
+def _compare(launch: RecordedLaunch, described: Described, stage: Stage) -> None:
     """Check that the launch is the one that the library describes. Padding between members is not compared."""
     same = (launch.grid, launch.block, launch.dynamic_lds) == (described.grid, described.block, described.lds_dynamic)
     members = (slice(f.offset, f.offset + f.size) for f in described.fields)

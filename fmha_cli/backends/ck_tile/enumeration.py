@@ -8,7 +8,7 @@ from typing import Any
 
 from fmha_cli.backends.ck_tile.kernel_rules_generator import GENERATOR_RULES
 from fmha_cli.backends.ck_tile.revisions import NAME, arch_class, dtypes_of, generated_dtypes
-from fmha_cli.backends.ck_tile.tables import Block, Pair, Tables, TileRow, tables_of
+from fmha_cli.backends.ck_tile.tables import Block, KernelPair, Tables, TileRow, tables_of
 from fmha_cli.backends.gpu.conditions import KernelRule
 from fmha_cli.codegen.ck_tile.algorithm import CkAlgorithm
 from fmha_cli.domain.arch import ArchSpec
@@ -87,7 +87,7 @@ class _Spot:
         self._place, self._mode, self._tile, self.block = place, mode, tile, block
         self._algorithms: dict[int, CkAlgorithm] = {}
 
-    def kernel(self, pair: Pair) -> KernelSpec:
+    def kernel(self, pair: KernelPair) -> KernelSpec:
         """The kernel of a pair. Kernels with equal algorithms share one object, and so do those with equal signatures."""
         place, algorithm = self._place, self._algorithms.get(pair.algorithm)
         if algorithm is None:
@@ -102,7 +102,7 @@ class _Spot:
             algorithm=algorithm,
         )
 
-    def admitted(self) -> Iterator[Pair]:
+    def admitted(self) -> Iterator[KernelPair]:
         """The pairs whose kernels meet every rule. A rule is checked once for all kernels that look the same to it."""
         block, arch, rules = self.block, self._place.arch, self._place.rules
         varied = {*block.axes, "*"}

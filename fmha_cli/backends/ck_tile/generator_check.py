@@ -11,7 +11,7 @@ from pathlib import Path
 
 from fmha_cli.backends.ck_tile.revisions import HOME_OPTION
 from fmha_cli.backends.ck_tile.tree import include_below
-from fmha_cli.toolchain.process import Limits, run_group
+from fmha_cli.toolchain.process import TimeLimits, run_group
 
 VARIABLE = "CK_TILE_FMHA_FWD_CUSTOM_TUNE_CONFIG_FILE"
 """Must be set when the generator lists kernels and when it writes them."""
@@ -70,7 +70,7 @@ def _listed(folder: Path, config: str, arch: str, scratch: Path) -> tuple[set[st
                 cwd=scratch,
                 env=env,
                 output=stream,
-                limits=Limits(wall_s=_TIMEOUT_S),
+                limits=TimeLimits(wall_s=_TIMEOUT_S),
             )
         except OSError as fault:
             return None, f"the generator does not start: {fault.strerror}"

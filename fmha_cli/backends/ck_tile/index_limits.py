@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fmha_cli.backends.ck_tile.extents import INDEX_END, long_views, wide_strides
 from fmha_cli.backends.ck_tile.revisions import NAME
-from fmha_cli.backends.ck_tile.situation import Situation
+from fmha_cli.backends.ck_tile.situation import CkSituation
 from fmha_cli.backends.gpu.arithmetic import GRID_END
 from fmha_cli.backends.gpu.conditions import Condition
 from fmha_cli.backends.gpu.rule_rows import conditions
@@ -16,7 +16,7 @@ from fmha_cli.domain.signature import Need
 from fmha_cli.domain.tensors import page_count
 
 
-def _strides(s: Situation, kernel: KernelSpec) -> Refusal | None:
+def _strides(s: CkSituation, kernel: KernelSpec) -> Refusal | None:
     found = next(wide_strides(s.problem), None) or _scratch(s, kernel)
     if found is None:
         return None
@@ -24,7 +24,7 @@ def _strides(s: Situation, kernel: KernelSpec) -> Refusal | None:
     return Refusal(text, "a smaller --batch, shorter sequences, or fewer --splits")
 
 
-def _scratch(s: Situation, kernel: KernelSpec) -> tuple[str, int] | None:
+def _scratch(s: CkSituation, kernel: KernelSpec) -> tuple[str, int] | None:
     """The workspace with the largest stride and that stride, if it does not fit in 32 bits."""
     p, name, stride = s.problem, "", 0
     if kernel.family is Family.FWD_SPLITKV:
@@ -34,7 +34,7 @@ def _scratch(s: Situation, kernel: KernelSpec) -> tuple[str, int] | None:
     return (name, stride) if stride >= INDEX_END else None
 
 
-def _views(s: Situation, kernel: KernelSpec) -> Refusal | None:
+def _views(s: CkSituation, kernel: KernelSpec) -> Refusal | None:
     found = next(long_views(s.problem), None) or _pool(s, kernel)
     if found is None:
         return None
@@ -46,7 +46,7 @@ def _views(s: Situation, kernel: KernelSpec) -> Refusal | None:
     return Refusal(text, "--layout bhsd" if strided else "shorter sequences")
 
 
-def _pool(s: Situation, kernel: KernelSpec) -> tuple[str, int] | None:
+def _pool(s: CkSituation, kernel: KernelSpec) -> tuple[str, int] | None:
     """The page pool of a batch prefill, if the last page's offset does not fit in 32 bits."""
     p = s.problem
     if kernel.family is not Family.BATCH_PREFILL or not p.paged:
@@ -55,7 +55,7 @@ def _pool(s: Situation, kernel: KernelSpec) -> tuple[str, int] | None:
     return ("cache", last) if last >= INDEX_END else None
 
 
-def grid_of(s: Situation, kernel: KernelSpec, *, merged: bool) -> tuple[int, int, int]:
+def grid_of(s: CkSituation, kernel: KernelSpec, *, merged: bool) -> tuple[int, int, int]:
     """Blocks of a main kernel (``GridSize`` of its class); ``merged`` is the result of :func:`merges_heads`."""
     p, a = s.problem, algorithm_of(kernel)
     if kernel.family is Family.BWD_DQ_DK_DV:
@@ -70,7 +70,7 @@ def grid_of(s: Situation, kernel: KernelSpec, *, merged: bool) -> tuple[int, int
     return (p.heads, p.batch, tiles) if kernel.signature.mode.value == "group" else (tiles, p.heads, p.batch)
 
 
-def merges_heads(s: Situation, kernel: KernelSpec) -> bool:
+def merges_heads(s: CkSituation, kernel: KernelSpec) -> bool:
     """Whether a split-KV kernel treats the heads of a group as rows of one head (``kMergeNumHeadGroupsSeqLenQ``).
 
     ``run_instance`` does so for head dim 128 without bias and mask when there is one query row.
@@ -82,7 +82,7 @@ def merges_heads(s: Situation, kernel: KernelSpec) -> bool:
     return plain and s.max_rows == 1 and s.problem.kv_heads < s.problem.heads
 
 
-def _grid(s: Situation, kernel: KernelSpec) -> Refusal | None:
+def _grid(s: CkSituation, kernel: KernelSpec) -> Refusal | None:
     x, y, z = grid_of(s, kernel, merged=False)
     if y < GRID_END and z < GRID_END and x < INDEX_END:
         return None
@@ -90,7 +90,7 @@ def _grid(s: Situation, kernel: KernelSpec) -> Refusal | None:
     return Refusal(text, "shorter sequences or a smaller --batch")
 
 
-WIDTHS: tuple[Condition[Situation], ...] = conditions(
+WIDTHS: tuple[Condition[CkSituation], ...] = conditions(
     NAME,
     {
         "K328": _strides,

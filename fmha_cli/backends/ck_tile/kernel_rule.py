@@ -18,7 +18,7 @@ NO_ARCH = "K201"
 BACKWARD_ALL = tuple(f for f in Family if f.value.startswith("bwd"))
 
 
-class Stage(StrEnum):
+class RuleStage(StrEnum):
     """Who applies the rule."""
 
     GENERATOR = "generator"

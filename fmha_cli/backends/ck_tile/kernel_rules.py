@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from fmha_cli.backends.ck_tile.kernel_rule import NO_ARCH, Stage, arch_facts
+from fmha_cli.backends.ck_tile.kernel_rule import NO_ARCH, RuleStage, arch_facts
 from fmha_cli.backends.ck_tile.kernel_rules_config import CONFIG_RULES
 from fmha_cli.backends.ck_tile.kernel_rules_families import FAMILY_RULES
 from fmha_cli.backends.ck_tile.kernel_rules_generator import GENERATOR_RULES
@@ -25,7 +25,7 @@ def _no_arch(kernel: KernelSpec) -> Reason:
 
 
 _RULES = KernelRules(ALL, arch_facts, _no_arch)
-TARGET_STAGE = tuple(rule for rule in ALL if rule.stage == Stage.TARGET)
+TARGET_STAGE = tuple(rule for rule in ALL if rule.stage == RuleStage.TARGET)
 """Rules that may refuse kernels that upstream's generator emits."""
 KERNEL_RULES: tuple[Rule, ...] = _RULES.rules()
 

@@ -17,11 +17,11 @@ from fmha_cli.codegen.ck_tile.args import (
     LAUNCH,
     NO_FIELD,
     VERSION,
+    CkStatus,
     FmhaCkFault,
     FmhaCkKarg,
     FmhaCkLaunch,
     KargKind,
-    Status,
     args_of,
 )
 from fmha_cli.codegen.struct import c_fields, ctypes_structure, layout_faults, pack
@@ -141,9 +141,9 @@ class CkLibrary:
         )
 
     def _raise_for(self, status: int, fault: ctypes.Structure) -> None:
-        if status == Status.OK:
+        if status == CkStatus.OK:
             return
-        if status == Status.LAUNCH_FAILED:
+        if status == CkStatus.LAUNCH_FAILED:
             text = self._error_text(fault.hip_error)
             if fault.hip_error == HIP_OUT_OF_MEMORY:
                 raise MemoryError(f"launching {self.kernel.family.value}: {text}")
@@ -155,8 +155,8 @@ class CkLibrary:
             )
         names = [name for name, _ in c_fields(self._args)]
         field = names[fault.field] if fault.field != NO_FIELD and fault.field < len(names) else None
-        known = status in Status._value2member_map_
-        what = _WORDS.get(Status(status), f"status {status}") if known else f"unknown status {status}"
+        known = status in CkStatus._value2member_map_
+        what = _WORDS.get(CkStatus(status), f"status {status}") if known else f"unknown status {status}"
         raise KernelFailure(
             f"{self.kernel.family.value} refused its arguments: {field or 'no single one'}: {what}",
             code="K112",
@@ -173,8 +173,8 @@ def _text(name: Any) -> str:
 
 
 _WORDS = {
-    Status.BAD_ARGUMENT: "missing, or outside what the kernel takes",
-    Status.OVERFLOW: "does not fit the kernel's own type for it",
-    Status.EXCEPTION: "C++ threw an exception",
-    Status.NO_ROOM: "the buffers for the description are too small",
+    CkStatus.BAD_ARGUMENT: "missing, or outside what the kernel takes",
+    CkStatus.OVERFLOW: "does not fit the kernel's own type for it",
+    CkStatus.EXCEPTION: "C++ threw an exception",
+    CkStatus.NO_ROOM: "the buffers for the description are too small",
 }

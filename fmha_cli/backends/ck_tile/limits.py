@@ -7,7 +7,7 @@ Sources: ``example/ck_tile/01_fmha/fmha_fwd_runner.hpp``, ``fmha_bwd_runner.hpp`
 from __future__ import annotations
 
 from fmha_cli.backends.ck_tile.revisions import NAME
-from fmha_cli.backends.ck_tile.situation import Situation
+from fmha_cli.backends.ck_tile.situation import CkSituation
 from fmha_cli.backends.ck_tile.splits import MAX_SPLITS
 from fmha_cli.backends.gpu.conditions import Condition, next_multiple, refuse
 from fmha_cli.backends.gpu.rule_rows import conditions
@@ -27,7 +27,7 @@ ROTARY_STEP = 16
 ALIBI_END = 1 << 16
 
 
-def _rotary_rows(s: Situation, kernel: KernelSpec) -> Refusal | None:
+def _rotary_rows(s: CkSituation, kernel: KernelSpec) -> Refusal | None:
     p = s.problem
     if not p.rotary.dim or s.max_rows == p.append:
         return None
@@ -35,7 +35,7 @@ def _rotary_rows(s: Situation, kernel: KernelSpec) -> Refusal | None:
     return Refusal(text, f"--append {s.max_rows}")
 
 
-def _group_bias(s: Situation, kernel: KernelSpec) -> Refusal | None:
+def _group_bias(s: CkSituation, kernel: KernelSpec) -> Refusal | None:
     p = s.problem
     if not s.group or p.batch == 1 or p.bias in (Bias.NONE, Bias.R111S, Bias.R1H1S):
         return None  # with a step of 0 between rows, there is none between sequences
@@ -43,7 +43,7 @@ def _group_bias(s: Situation, kernel: KernelSpec) -> Refusal | None:
     return Refusal(text, f"{unpacked(p)}, or --alibi")
 
 
-def _dbias_rank(s: Situation, kernel: KernelSpec) -> Refusal | None:
+def _dbias_rank(s: CkSituation, kernel: KernelSpec) -> Refusal | None:
     p = s.problem
     sizes = p.batch, p.heads, p.seqlen_q, 1
     if not p.dbias or p.bias.shape(*sizes) == sizes:
@@ -52,20 +52,20 @@ def _dbias_rank(s: Situation, kernel: KernelSpec) -> Refusal | None:
     return Refusal(text, "--bias elementwise:bhss")
 
 
-def _no_keys(s: Situation, kernel: KernelSpec) -> Refusal | None:
+def _no_keys(s: CkSituation, kernel: KernelSpec) -> Refusal | None:
     if s.max_keys:
         return None
     return Refusal("no key in any sequence: the backward grid would be empty", "--seqlen-k 1")
 
 
-def _one_step(s: Situation, kernel: KernelSpec) -> Refusal | None:
+def _one_step(s: CkSituation, kernel: KernelSpec) -> Refusal | None:
     if s.max_keys or s.group or algorithm_of(kernel).pad_sk or kernel.signature.mask is not MaskKey.NONE:
         return None
     text = "no keys: without a mask and padding the kernel reads one step of keys that do not exist"
     return Refusal(text, "--seqlen-k 1")
 
 
-def _alibi_positions(s: Situation, kernel: KernelSpec) -> Refusal | None:
+def _alibi_positions(s: CkSituation, kernel: KernelSpec) -> Refusal | None:
     longest = max(s.max_rows, s.max_keys)
     if s.problem.alibi is Alibi.NONE or longest <= ALIBI_END:
         return None
@@ -75,7 +75,7 @@ def _alibi_positions(s: Situation, kernel: KernelSpec) -> Refusal | None:
     return Refusal(text, f"--seqlen{'' if longest == s.max_rows else '-k'} {ALIBI_END} or less")
 
 
-def _positive_scale(s: Situation, kernel: KernelSpec) -> Refusal | None:
+def _positive_scale(s: CkSituation, kernel: KernelSpec) -> Refusal | None:
     p = s.problem
     late = p.bias is Bias.NONE and p.alibi is Alibi.NONE and not p.softcap
     if p.scale > 0 or not late or not kernel.arch.startswith("gfx9"):
@@ -84,7 +84,7 @@ def _positive_scale(s: Situation, kernel: KernelSpec) -> Refusal | None:
     return Refusal(text, positive_scale(p))
 
 
-def _pages_before_window(s: Situation, kernel: KernelSpec) -> Refusal | None:
+def _pages_before_window(s: CkSituation, kernel: KernelSpec) -> Refusal | None:
     p, (bm0, bn0) = s.problem, algorithm_of(kernel).tile[:2]
     if p.mask.left is None:
         return None
@@ -96,7 +96,7 @@ def _pages_before_window(s: Situation, kernel: KernelSpec) -> Refusal | None:
     return None
 
 
-LIMITS: tuple[Condition[Situation], ...] = conditions(
+LIMITS: tuple[Condition[CkSituation], ...] = conditions(
     NAME,
     {
         "K320": refuse(

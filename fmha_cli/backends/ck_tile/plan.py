@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from fmha_cli.backends.ck_tile import stages
 from fmha_cli.backends.ck_tile.api_conditions import ROWS_1D
 from fmha_cli.backends.ck_tile.index_limits import grid_of, merges_heads
-from fmha_cli.backends.ck_tile.situation import Situation, situation_of, wave_of
+from fmha_cli.backends.ck_tile.situation import CkSituation, situation_of, wave_of
 from fmha_cli.backends.ck_tile.splits import log2_max_splits
 from fmha_cli.backends.ck_tile.workspaces import workspaces_of, zeroed
 from fmha_cli.codegen.ck_tile.algorithm import algorithm_of
@@ -38,7 +38,7 @@ def plan_of(problem: Problem, kernel: KernelSpec, device: DeviceFacts) -> Plan:
     return Plan(problem, made, workspaces_of(problem, made, splits), splits)
 
 
-def _forward(s: Situation, main: KernelSpec) -> Iterator[Stage]:
+def _forward(s: CkSituation, main: KernelSpec) -> Iterator[Stage]:
     if s.problem.append:
         append = _found(stages.append_for(s, main), main, Family.FWD_APPENDKV)
         yield Stage(append, _append_detail(s, append))
@@ -48,7 +48,7 @@ def _forward(s: Situation, main: KernelSpec) -> Iterator[Stage]:
         yield Stage(combine, _combine_detail(s, combine))
 
 
-def _backward(s: Situation, main: KernelSpec) -> Iterator[Stage]:
+def _backward(s: CkSituation, main: KernelSpec) -> Iterator[Stage]:
     p = s.problem
     rows = _grid((-(-s.max_rows // ROWS_1D), p.heads, p.batch), f"ceil({s.max_rows}/{ROWS_1D})")
     yield Stage(_found(stages.dot_for(s, main), main, Family.BWD_DOT_DO_O), (rows, ("writes", "d")))
@@ -64,7 +64,7 @@ def _found(kernel: KernelSpec | None, main: KernelSpec, family: Family) -> Kerne
     return kernel
 
 
-def _main_detail(s: Situation, kernel: KernelSpec) -> Detail:
+def _main_detail(s: CkSituation, kernel: KernelSpec) -> Detail:
     a, merged = algorithm_of(kernel), merges_heads(s, kernel)
     grid = grid_of(s, kernel, merged=merged)
     if kernel.family is Family.BWD_DQ_DK_DV:
@@ -82,7 +82,7 @@ def _main_detail(s: Situation, kernel: KernelSpec) -> Detail:
     return (*out, ("heads of a group", "one head's rows")) if merged else out
 
 
-def _accumulation(s: Situation, kernel: KernelSpec) -> Detail:
+def _accumulation(s: CkSituation, kernel: KernelSpec) -> Detail:
     """How dQ is computed, and which buffers start as zeros."""
     if not stages.converts(kernel):
         return (("dq", "written by this stage"),)
@@ -94,14 +94,14 @@ def _accumulation(s: Situation, kernel: KernelSpec) -> Detail:
     )
 
 
-def _append_detail(s: Situation, kernel: KernelSpec) -> Detail:
+def _append_detail(s: CkSituation, kernel: KernelSpec) -> Detail:
     p, tile = s.problem, algorithm_of(kernel).tile
     formula = f"max(ceil({s.max_rows}/{tile[0]}), ceil({p.append}/{tile[1]}))"
     blocks = max(-(-s.max_rows // tile[0]), -(-p.append // tile[1]))
     return _grid((blocks, p.heads, p.batch), formula), ("keys appended", str(p.append))
 
 
-def _combine_detail(s: Situation, kernel: KernelSpec) -> Detail:
+def _combine_detail(s: CkSituation, kernel: KernelSpec) -> Detail:
     """Rows per block: the lanes of a wave divided by the number of four-float loads in a row of bn1."""
     log2 = log2_max_splits(s.splits.count)
     if log2 is None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from fmha_cli.backends.ck_tile.api_conditions import ASYNC, keys_divide
 from fmha_cli.backends.ck_tile.revisions import NAME
-from fmha_cli.backends.ck_tile.situation import Situation
+from fmha_cli.backends.ck_tile.situation import CkSituation
 from fmha_cli.backends.gpu.arithmetic import single
 from fmha_cli.backends.gpu.rule_rows import unchecked_rules
 from fmha_cli.codegen.ck_tile.algorithm import Constraint, algorithm_of
@@ -28,7 +28,7 @@ TUNED, CONSTRAINED, PADDED, FIRST_CASE, CALLED_API = "K350", "K351", "K352", "K3
 
 
 @dataclass(frozen=True)
-class Api:
+class CkApi:
     """The APIs that upstream would call for a problem, in order, and why; ``of_splits`` is the reason for the split count."""
 
     families: tuple[Family, ...]
@@ -40,26 +40,26 @@ class Api:
         return f"{self.brief}; {self.of_splits}" if self.of_splits else self.brief
 
 
-def api_for(s: Situation) -> Api:
+def api_for(s: CkSituation) -> CkApi:
     """The order of ``run_fwd`` in upstream's runner: paged prefill for one split, then split-KV; otherwise forward.
 
     Only batch prefill supports pages of one key. Aiter calls it; the runner does not.
     """
     p = s.problem
     if p.direction.backward:
-        return Api((Family.BWD_DQ_DK_DV,), "backward")
+        return CkApi((Family.BWD_DQ_DK_DV,), "backward")
     if p.paged and p.kv_cache.page == ONE_KEY_PAGES:
-        return Api((Family.BATCH_PREFILL,), "pages of one key: batch prefill")
+        return CkApi((Family.BATCH_PREFILL,), "pages of one key: batch prefill")
     splits, of = f"{s.splits.count} split{'' if s.splits.count == 1 else 's'}", s.splits.why
     if s.cached and s.splits.count == 1:
         brief = f"a KV cache and {splits}: paged prefill, else split-KV"
-        return Api((Family.FWD_PAGEDKV, Family.FWD_SPLITKV), brief, of)
+        return CkApi((Family.FWD_PAGEDKV, Family.FWD_SPLITKV), brief, of)
     if s.cached or s.splits.count > 1:
-        return Api((Family.FWD_SPLITKV,), f"{'a KV cache and ' if s.cached else ''}{splits}: split-KV", of)
-    return Api((Family.FWD,), f"no KV cache, {splits}: forward", of)
+        return CkApi((Family.FWD_SPLITKV,), f"{'a KV cache and ' if s.cached else ''}{splits}: split-KV", of)
+    return CkApi((Family.FWD,), f"no KV cache, {splits}: forward", of)
 
 
-def passed_over(s: Situation, kernel: KernelSpec, largest_rows: int) -> str | None:
+def passed_over(s: CkSituation, kernel: KernelSpec, largest_rows: int) -> str | None:
     """The condition under which upstream's API passes over a kernel that fits, or None if it takes the kernel.
 
     Args:
@@ -69,21 +69,21 @@ def passed_over(s: Situation, kernel: KernelSpec, largest_rows: int) -> str | No
     return next((text for text in checks if text), None)
 
 
-def _seqtune(s: Situation, kernel: KernelSpec, largest_rows: int) -> str | None:
+def _seqtune(s: CkSituation, kernel: KernelSpec, largest_rows: int) -> str | None:
     rows = algorithm_of(kernel).tile[0]
     if kernel.family is not Family.FWD or rows == largest_rows or s.rows <= rows:
         return None
     return f"{TUNED}: {s.rows} query rows, taken up to {rows}"
 
 
-def _constraint(s: Situation, kernel: KernelSpec) -> str | None:
+def _constraint(s: CkSituation, kernel: KernelSpec) -> str | None:
     constraint = algorithm_of(kernel).constraint
     if constraint is Constraint.NONE or _met(constraint, s):
         return None
     return f"{CONSTRAINED}: {constraint.value} does not hold ({s.counted})"
 
 
-def _met(constraint: Constraint, s: Situation) -> bool:
+def _met(constraint: Constraint, s: CkSituation) -> bool:
     tests: dict[Constraint, Callable[[], bool]] = {
         Constraint.FEW_BLOCKS_128: lambda: s.blocks(128) < single(single(MIN_UTILISATION) * s.multiprocessors),
         Constraint.FEW_BLOCKS_64: lambda: s.blocks(64) <= s.multiprocessors,
@@ -95,7 +95,7 @@ def _met(constraint: Constraint, s: Situation) -> bool:
     return tests[constraint]() if constraint in tests else False
 
 
-def _needless_padding(s: Situation, kernel: KernelSpec) -> str | None:
+def _needless_padding(s: CkSituation, kernel: KernelSpec) -> str | None:
     a = algorithm_of(kernel)
     if s.group or a.pipeline not in ASYNC or not a.pad_sk or not keys_divide(s, kernel):
         return None

@@ -14,7 +14,7 @@ from fmha_cli.backends.ck_tile.index_limits import WIDTHS
 from fmha_cli.backends.ck_tile.limits import LIMITS
 from fmha_cli.backends.ck_tile.preferences import ORDER_RULES
 from fmha_cli.backends.ck_tile.revisions import NAME, revisions, serves
-from fmha_cli.backends.ck_tile.situation import Situation, situation_of
+from fmha_cli.backends.ck_tile.situation import CkSituation, situation_of
 from fmha_cli.backends.ck_tile.stage_conditions import STAGE_CONDITIONS
 from fmha_cli.backends.gpu.conditions import Condition
 from fmha_cli.backends.gpu.rule_rows import unchecked_rules
@@ -23,7 +23,7 @@ from fmha_cli.domain.device import DeviceFacts
 from fmha_cli.domain.rules import Reason, Rule, Severity
 
 NO_KERNELS = "K390"
-CONDITIONS: tuple[Condition[Situation], ...] = (*API_CONDITIONS, *STAGE_CONDITIONS, *LIMITS, *WIDTHS)
+CONDITIONS: tuple[Condition[CkSituation], ...] = (*API_CONDITIONS, *STAGE_CONDITIONS, *LIMITS, *WIDTHS)
 
 
 def no_kernels(revision: str, device: DeviceFacts) -> Reason:

@@ -21,7 +21,7 @@ AS_OPTION = "ck-as"
 
 
 @dataclass(frozen=True)
-class Revision:
+class TreeRevision:
     """A revision of CK. ``buildable``: its sources are pinned, so its kernels can be built."""
 
     name: str
@@ -45,12 +45,12 @@ def _common() -> Mapping[str, Any]:
 
 
 @cache
-def revisions() -> tuple[Revision, ...]:
+def revisions() -> tuple[TreeRevision, ...]:
     """The known revisions, oldest first; the first is the default."""
-    return tuple(Revision(**{**row, "aliases": tuple(row["aliases"])}) for row in _common()["revisions"])
+    return tuple(TreeRevision(**{**row, "aliases": tuple(row["aliases"])}) for row in _common()["revisions"])
 
 
-def revision_of(name: str | None, option: str = "ck-rev") -> Revision:
+def revision_of(name: str | None, option: str = "ck-rev") -> TreeRevision:
     """The revision with a name or alias, which the user gave with an option; the default revision for None.
 
     Raises:

@@ -1,4 +1,4 @@
-"""``Situation``: the values of a problem and a device that upstream's dispatch reads, computed once per problem.
+"""``CkSituation``: the values of a problem and a device that upstream's dispatch reads, computed once per problem.
 
 Names follow the fields that the generated ``*_api.cpp`` files test (``a.seqlen_q``, ``a.max_seqlen_q`` ...). Values are
 the ones that ``fmha_fwd_runner.hpp`` and ``fmha_bwd_runner.hpp`` assign.
@@ -23,7 +23,7 @@ HALF_WAVE = 32
 
 
 @dataclass(frozen=True)
-class Situation:
+class CkSituation:
     """One problem on one device, in upstream's terms.
 
     Attributes:
@@ -57,14 +57,14 @@ class Situation:
 
 
 @lru_cache(maxsize=16)
-def situation_of(problem: Problem, device: DeviceFacts) -> Situation:
+def situation_of(problem: Problem, device: DeviceFacts) -> CkSituation:
     """Compute the situation of a problem on a device."""
     lengths_q, lengths_k = problem.query_lengths(), problem.key_lengths()
     group = problem.mode is Mode.GROUP
     max_rows, max_keys = max(lengths_q, default=0), max(lengths_k, default=0)
     units, counted = multiprocessors_of(device, product_of)
     cached = problem.kv_cache.kind is not CacheKind.NONE
-    return Situation(
+    return CkSituation(
         problem=problem,
         device=device,
         multiprocessors=units,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fmha_cli.backends.ck_tile import stages
 from fmha_cli.backends.ck_tile.revisions import NAME
-from fmha_cli.backends.ck_tile.situation import Situation
+from fmha_cli.backends.ck_tile.situation import CkSituation
 from fmha_cli.backends.gpu.conditions import Condition
 from fmha_cli.backends.gpu.rule_rows import conditions
 from fmha_cli.domain.dtypes import DType
@@ -14,7 +14,7 @@ from fmha_cli.domain.rules import Refusal, Severity
 FP8 = (DType.FP8_E4M3, DType.FP8_E5M2)
 
 
-def _combine(s: Situation, kernel: KernelSpec) -> Refusal | None:
+def _combine(s: CkSituation, kernel: KernelSpec) -> Refusal | None:
     if stages.combine_for(s, kernel) is not None:
         return None
     if s.problem.lse and kernel.signature.dtype in FP8:
@@ -23,7 +23,7 @@ def _combine(s: Situation, kernel: KernelSpec) -> Refusal | None:
     return Refusal("no combine kernel matches this split-KV kernel")
 
 
-def _append(s: Situation, kernel: KernelSpec) -> Refusal | None:
+def _append(s: CkSituation, kernel: KernelSpec) -> Refusal | None:
     p = s.problem
     if not p.append or s.group or stages.append_for(s, kernel) is not None:
         return None
@@ -36,7 +36,7 @@ def _append(s: Situation, kernel: KernelSpec) -> Refusal | None:
     return Refusal(text, hint)
 
 
-def _backward(s: Situation, kernel: KernelSpec) -> Refusal | None:
+def _backward(s: CkSituation, kernel: KernelSpec) -> Refusal | None:
     if stages.dot_for(s, kernel) is None:
         return Refusal("no bwd_dot_do_o kernel matches this kernel")
     if stages.converts(kernel) and stages.convert_for(s, kernel) is None:
@@ -44,7 +44,7 @@ def _backward(s: Situation, kernel: KernelSpec) -> Refusal | None:
     return None
 
 
-STAGE_CONDITIONS: tuple[Condition[Situation], ...] = conditions(
+STAGE_CONDITIONS: tuple[Condition[CkSituation], ...] = conditions(
     NAME,
     {
         "K310": _combine,

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from fmha_cli.backends.ck_tile.api_conditions import ROWS_1D
-from fmha_cli.backends.ck_tile.situation import Situation
+from fmha_cli.backends.ck_tile.situation import CkSituation
 from fmha_cli.codegen.ck_tile.algorithm import algorithm_of
 from fmha_cli.domain.arch import load_arch
 from fmha_cli.domain.kernel import Family, KernelSpec
@@ -43,7 +43,7 @@ def _around(main: KernelSpec, family: Family) -> tuple[KernelSpec, ...]:
     return _alike(main.arch, family, revision, s.dtype.value, s.dtype_out.value, s.hdim, s.mode.value)
 
 
-def combine_for(situation: Situation, main: KernelSpec) -> KernelSpec | None:
+def combine_for(situation: CkSituation, main: KernelSpec) -> KernelSpec | None:
     """The combine kernel of a split-KV kernel: same paddings and quantisation, LSE as the problem requests."""
     a, wanted = algorithm_of(main), Need.of(situation.problem.lse)
 
@@ -55,7 +55,7 @@ def combine_for(situation: Situation, main: KernelSpec) -> KernelSpec | None:
     return next(filter(goes, _around(main, Family.FWD_SPLITKV_COMBINE)), None)
 
 
-def append_for(situation: Situation, main: KernelSpec) -> KernelSpec | None:
+def append_for(situation: CkSituation, main: KernelSpec) -> KernelSpec | None:
     """The append kernel that upstream's ``fmha_fwd_appendkv`` takes: the first one of the first fitting head dim."""
     p = situation.problem
     rotary = RotaryKey(p.rotary.style.value) if p.rotary.dim else RotaryKey.NONE
@@ -78,13 +78,13 @@ def append_for(situation: Situation, main: KernelSpec) -> KernelSpec | None:
     return None
 
 
-def pads_rows_1d(situation: Situation, main: KernelSpec) -> bool:
+def pads_rows_1d(situation: CkSituation, main: KernelSpec) -> bool:
     """``spad1d`` of the backward's one-dimensional kernels: that of the first form whose ``scheck`` passes."""
     most = algorithm_of(main).max_seq_q
     return situation.group or situation.rows % ROWS_1D != 0 or 0 < most < ROWS_1D
 
 
-def dot_for(situation: Situation, main: KernelSpec) -> KernelSpec | None:
+def dot_for(situation: CkSituation, main: KernelSpec) -> KernelSpec | None:
     """The kernel that sums the rows of dO * O."""
     pad_s, pad_dv = pads_rows_1d(situation, main), algorithm_of(main).pad_dv > 0
     pairs = ((kernel, algorithm_of(kernel)) for kernel in _around(main, Family.BWD_DOT_DO_O))
@@ -96,7 +96,7 @@ def converts(main: KernelSpec) -> bool:
     return algorithm_of(main).max_seq_q == 0
 
 
-def convert_for(situation: Situation, main: KernelSpec) -> KernelSpec | None:
+def convert_for(situation: CkSituation, main: KernelSpec) -> KernelSpec | None:
     """The kernel that sums (when deterministic) and converts dQ."""
     deterministic = main.signature.deterministic is Need.YES
     pad_s, pad_d = pads_rows_1d(situation, main), algorithm_of(main).pad_d > 0

@@ -49,7 +49,7 @@ class Emit:
 
 
 @dataclass(frozen=True)
-class Pair:
+class KernelPair:
     """A point and a kernel that it emits, by number: point, emit, and the parts of signature and algorithm."""
 
     point: int
@@ -82,8 +82,8 @@ class Block:
         return frozenset(tuple(point[axis] for axis in self.axes) for point in self.points)
 
     @cached_property
-    def _parted(self) -> tuple[tuple[Pair, ...], tuple[Mapping[str, Any], ...], tuple[Mapping[str, Any], ...]]:
-        found: list[Pair] = []
+    def _parted(self) -> tuple[tuple[KernelPair, ...], tuple[Mapping[str, Any], ...], tuple[Mapping[str, Any], ...]]:
+        found: list[KernelPair] = []
         parts: tuple[dict[Any, int], dict[Any, int]] = ({}, {})
         for at, point in enumerate(self.points):
             for number, emit in enumerate(self.emits):
@@ -94,11 +94,11 @@ class Block:
                     numbers = (
                         index.setdefault(key, len(index)) for index, key in zip(parts, (ours, rest), strict=True)
                     )
-                    found.append(Pair(at, number, *numbers))
+                    found.append(KernelPair(at, number, *numbers))
         return tuple(found), tuple(dict(key) for key in parts[0]), tuple(dict(key) for key in parts[1])
 
     @property
-    def pairs(self) -> tuple[Pair, ...]:
+    def pairs(self) -> tuple[KernelPair, ...]:
         """Every point with every kernel that it emits, in upstream's order."""
         return self._parted[0]
 

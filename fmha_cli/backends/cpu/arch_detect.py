@@ -11,7 +11,7 @@ from fmha_cli.domain.arch import load_arch
 from fmha_cli.domain.device import DeviceFacts, usable_cores
 from fmha_cli.domain.errors import EnvironmentProblem, UsageError
 from fmha_cli.domain.processor import cpu_fields, cpu_text, machine_here, processor_of
-from fmha_cli.domain.suggest import Kind, suggest
+from fmha_cli.domain.suggest import NameKind, suggest
 from fmha_cli.system.machine import kernel_number, memory_bytes
 
 ARCHS = ("x86_64_amx", "x86_64_v4_bf16", "x86_64_v4", "x86_64_v3", "aarch64_bf16", "aarch64", "generic")
@@ -84,7 +84,7 @@ def taken_for(level: str, flags: Iterable[str]) -> tuple[str, ...]:
     if not level:
         return accepted(have)
     if level not in ARCHS:
-        help = suggest(level, ARCHS, Kind.ARCH, f"one of {', '.join(ARCHS)}")
+        help = suggest(level, ARCHS, NameKind.ARCH, f"one of {', '.join(ARCHS)}")
         raise UsageError(f"{VARIABLE}={level}: no CPU architecture", code="E005", where=VARIABLE, help=help)
     needed = frozenset(load_arch(level).fact("cpu_flags"))
     if not needed <= have:

@@ -20,7 +20,7 @@ from fmha_cli.codegen.abi import (
     Interface,
     part_floats,
 )
-from fmha_cli.codegen.cpu.algorithm import Kind
+from fmha_cli.codegen.cpu.algorithm import LoopKind
 from fmha_cli.domain.errors import InternalError
 from fmha_cli.domain.features import CacheKind, Layout, Mode, RotaryStyle
 from fmha_cli.domain.kernel import KernelSpec
@@ -216,4 +216,4 @@ def _rows(tensor: BoundTensor, layout: Layout) -> tuple[int, int, int]:
 
 def interface_of(kernel: KernelSpec) -> Interface:
     """How the kernel is called. Raises as ``algorithm_of``."""
-    return {Kind.BACKWARD: BACKWARD, Kind.APPEND: APPEND}.get(algorithm_of(kernel).kind, FORWARD)
+    return {LoopKind.BACKWARD: BACKWARD, LoopKind.APPEND: APPEND}.get(algorithm_of(kernel).kind, FORWARD)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from fmha_cli.backends.cpu.kernels import algorithm_of
-from fmha_cli.codegen.cpu.algorithm import Kind
+from fmha_cli.codegen.cpu.algorithm import LoopKind
 from fmha_cli.codegen.cpu.emit import emit
 from fmha_cli.domain.arch import ArchSpec, load_arch
 from fmha_cli.domain.kernel import KernelSpec
@@ -34,7 +34,7 @@ def compile_flags(arch: ArchSpec, kind: ToolchainKind) -> tuple[str, ...]:
 
 def kernel_flags(kernel: KernelSpec, kind: ToolchainKind) -> tuple[str, ...]:
     """All flags, in order, that one compiler family takes for a kernel."""
-    forward = kind is ToolchainKind.GCC and algorithm_of(kernel).kind is not Kind.BACKWARD
+    forward = kind is ToolchainKind.GCC and algorithm_of(kernel).kind is not LoopKind.BACKWARD
     return (*compile_flags(load_arch(kernel.arch), kind), *(_GCC_FORWARD if forward else ()))
 
 

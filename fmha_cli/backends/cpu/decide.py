@@ -8,7 +8,7 @@ from fmha_cli.backends.cpu.arch_detect import ARCHS
 from fmha_cli.backends.cpu.kernels import BACKEND, algorithm_of, cpu_kernels
 from fmha_cli.backends.cpu.rules import CPU_RULES, group_rows
 from fmha_cli.backends.cpu.stages import plan_of
-from fmha_cli.codegen.cpu.algorithm import Kind
+from fmha_cli.codegen.cpu.algorithm import LoopKind
 from fmha_cli.domain.arch import load_arch
 from fmha_cli.domain.decision import Decision, Supported, Unsupported
 from fmha_cli.domain.device import DeviceFacts
@@ -25,7 +25,7 @@ def _decide(problem: Problem, device: DeviceFacts) -> Iterator[Decision]:
     """The decision about every kernel, for a problem of one direction."""
     rows = max(problem.query_lengths(), default=0)
     few = rows <= DECODE_QUERIES
-    before: dict[Kind, str] = {}  # the first architecture whose kernel of a kind fits
+    before: dict[LoopKind, str] = {}  # the first architecture whose kernel of a kind fits
     for place, arch, kernel in _in_order(problem, tuple(a for a in device.archs if a in ARCHS)):
         reasons = reasons_against(CPU_RULES, problem, kernel, device)
         if reasons:
@@ -37,7 +37,7 @@ def _decide(problem: Problem, device: DeviceFacts) -> Iterator[Decision]:
         if kind in _ALONE:
             yield Supported(kernel, (0, place), _late(first) if first else f"the architecture's {_ALONE[kind]}")
         else:
-            decode = kind is Kind.DECODE
+            decode = kind is LoopKind.DECODE
             note = _note(rows, decode=decode, few=few, first=first)
             yield Supported(kernel, (int(decode is not few), place), note)
 
@@ -49,7 +49,7 @@ own and then the next ones: lists for each type of K and V, and the query rows o
 
 def _in_order(problem: Problem, archs: tuple[str, ...]) -> Iterator[tuple[int, str, KernelSpec]]:
     """An architecture's place among those of the device, its name, and one of its main kernels. Backward kernels come last."""
-    for order, chosen in ((archs, _PREFILL), (_streaming(problem, archs), _DECODE), (archs, (Kind.BACKWARD,))):
+    for order, chosen in ((archs, _PREFILL), (_streaming(problem, archs), _DECODE), (archs, (LoopKind.BACKWARD,))):
         for place, arch in enumerate(order):
             for kernel in cpu_kernels(load_arch(arch)):
                 if algorithm_of(kernel).kind in chosen:
@@ -70,11 +70,11 @@ def _streaming(problem: Problem, archs: tuple[str, ...]) -> tuple[str, ...]:
     return archs
 
 
-_PREFILL, _DECODE = (Kind.PREFILL,), (Kind.DECODE, Kind.SPLIT)
+_PREFILL, _DECODE = (LoopKind.PREFILL,), (LoopKind.DECODE, LoopKind.SPLIT)
 """Kinds of main kernels of the forward pass. Combine and append kernels are stages around others."""
 
 
-_ALONE = {Kind.BACKWARD: "backward kernel", Kind.SPLIT: "kernel for split keys, a combine kernel after it"}
+_ALONE = {LoopKind.BACKWARD: "backward kernel", LoopKind.SPLIT: "kernel for split keys, a combine kernel after it"}
 """Kinds whose kernels no other kind of the architecture competes with."""
 
 PASSES = TwoPasses(_decide, plan_of)

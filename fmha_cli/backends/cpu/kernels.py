@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import product
 from typing import Any
 
-from fmha_cli.codegen.cpu.algorithm import CpuAlgorithm, Kind, Simd
+from fmha_cli.codegen.cpu.algorithm import CpuAlgorithm, LoopKind, Simd
 from fmha_cli.codegen.cpu.parts import MAX_HDIM
 from fmha_cli.domain.arch import ArchSpec, load_arch
 from fmha_cli.domain.codec import once
@@ -30,12 +30,12 @@ BACKEND = "cpu"
 
 
 FAMILIES = {
-    Kind.PREFILL: Family.FWD,
-    Kind.DECODE: Family.FWD,
-    Kind.SPLIT: Family.FWD_SPLITKV,
-    Kind.COMBINE: Family.FWD_SPLITKV_COMBINE,
-    Kind.APPEND: Family.FWD_APPENDKV,
-    Kind.BACKWARD: Family.BWD_DQ_DK_DV,
+    LoopKind.PREFILL: Family.FWD,
+    LoopKind.DECODE: Family.FWD,
+    LoopKind.SPLIT: Family.FWD_SPLITKV,
+    LoopKind.COMBINE: Family.FWD_SPLITKV_COMBINE,
+    LoopKind.APPEND: Family.FWD_APPENDKV,
+    LoopKind.BACKWARD: Family.BWD_DQ_DK_DV,
 }
 
 
@@ -53,8 +53,10 @@ def _kernels(arch: ArchSpec) -> Iterator[KernelSpec]:
     rows = [(DType(row["dtype"]), algorithm_of_row(row)) for row in arch.backends.get(BACKEND, {}).get("kernels", ())]
     for dtype, algorithm in rows:
         yield kernel_of(arch.name, dtype, algorithm)
-        if algorithm.kind is Kind.DECODE:
-            for kind in (Kind.SPLIT,) if algorithm.simd.tiles else (Kind.SPLIT, Kind.COMBINE, Kind.APPEND):
+        if algorithm.kind is LoopKind.DECODE:
+            for kind in (
+                (LoopKind.SPLIT,) if algorithm.simd.tiles else (LoopKind.SPLIT, LoopKind.COMBINE, LoopKind.APPEND)
+            ):
                 yield kernel_of(arch.name, dtype, replace(algorithm, kind=kind))
     for dtype, algorithm in rows:
         yield from _narrow(arch.name, dtype, algorithm)
@@ -66,23 +68,23 @@ def _narrow(arch: str, dtype: DType, algorithm: CpuAlgorithm) -> Iterator[Kernel
     A table gives the meaning of a byte, so one kernel reads every type of cache for queries of ``dtype``, and every
     encoding. Kernels of fp8 queries have bf16's tiles, because every fp8 number is one of bf16.
     """
-    if algorithm.kind not in (Kind.PREFILL, Kind.DECODE):
+    if algorithm.kind not in (LoopKind.PREFILL, LoopKind.DECODE):
         return
-    append = algorithm.kind is Kind.DECODE and not algorithm.simd.tiles
-    for kind in (algorithm.kind, *((Kind.APPEND,) if append else ())):
+    append = algorithm.kind is LoopKind.DECODE and not algorithm.simd.tiles
+    for kind in (algorithm.kind, *((LoopKind.APPEND,) if append else ())):
         wide = kernel_of(arch, dtype, replace(algorithm, kind=kind))
         any_cache = replace(
             wide.signature,
             fp8_encoding=Fp8Key.ANY,
             kv_dtype=KvKey.BYTE,
             qscale=QScaleKey.ANY,
-            split=Need.ANY if kind is Kind.DECODE else Need.NO,  # it merges the parts itself
+            split=Need.ANY if kind is LoopKind.DECODE else Need.NO,  # it merges the parts itself
         )
         yield replace(wide, signature=any_cache)
-    if algorithm.kind is Kind.PREFILL and dtype is DType.BF16:
+    if algorithm.kind is LoopKind.PREFILL and dtype is DType.BF16:
         for narrow, out in product((DType.FP8_E4M3, DType.FP8_E5M2), (DType.BF16, DType.FP16, DType.FP32)):
             signature = replace(
-                _signature(narrow, Kind.PREFILL),
+                _signature(narrow, LoopKind.PREFILL),
                 dtype_out=out,
                 append=Need.NO,
                 rotary=RotaryKey.NONE,
@@ -92,7 +94,7 @@ def _narrow(arch: str, dtype: DType, algorithm: CpuAlgorithm) -> Iterator[Kernel
             yield replace(kernel_of(arch, dtype, algorithm), signature=signature)
 
 
-def stage_kernel(main: KernelSpec, kind: Kind) -> KernelSpec:
+def stage_kernel(main: KernelSpec, kind: LoopKind) -> KernelSpec:
     """The kernel of another stage around a main kernel: of its architecture, or of the one that has the others.
 
     Raises:
@@ -130,7 +132,7 @@ def algorithm_of(kernel: KernelSpec) -> CpuAlgorithm:
 def algorithm_of_row(row: Mapping[str, Any]) -> CpuAlgorithm:
     """The algorithm of a row of the tables in ``arch_specs/``."""
     return CpuAlgorithm(
-        kind=Kind(row["kind"]),
+        kind=LoopKind(row["kind"]),
         simd=Simd(row["simd"]),
         pairs=row["pairs"],
         blocks=row.get("blocks", False),
@@ -142,8 +144,8 @@ def algorithm_of_row(row: Mapping[str, Any]) -> CpuAlgorithm:
     )
 
 
-def _signature(dtype: DType, kind: Kind) -> Signature:
-    backward = kind is Kind.BACKWARD
+def _signature(dtype: DType, kind: LoopKind) -> Signature:
+    backward = kind is LoopKind.BACKWARD
     return Signature(
         dtype=dtype,
         dtype_out=dtype,
@@ -161,7 +163,7 @@ def _signature(dtype: DType, kind: Kind) -> Signature:
         cache=CacheKey.NONE if backward else CacheKey.ANY,
         append=Need.NO if backward else Need.ANY,
         rotary=RotaryKey.NONE if backward else RotaryKey.ANY,
-        split=Need.of(kind in (Kind.SPLIT, Kind.COMBINE)),
+        split=Need.of(kind in (LoopKind.SPLIT, LoopKind.COMBINE)),
         deterministic=Need.ANY,
         dbias=Need.ANY if backward else Need.NO,
     )

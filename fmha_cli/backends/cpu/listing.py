@@ -21,7 +21,7 @@ _STACK_ARM = re.compile(r"^(?:(?:ld|st)(?:p|r|ur)\s+q\d+, (?:q\d+, )?|(?:ld|st)1
 
 
 @dataclass(frozen=True)
-class Instruction:
+class CpuInstruction:
     """One instruction with its address and the function that it belongs to.
 
     Attributes:
@@ -42,13 +42,13 @@ def disassembler(machine: str | None) -> str | None:
     return next(filter(None, map(shutil.which, (*own, "llvm-objdump"))), None)
 
 
-def instructions(listing: str) -> Iterator[Instruction]:
+def instructions(listing: str) -> Iterator[CpuInstruction]:
     """The instructions of an ``objdump -d --no-show-raw-insn`` listing, in order."""
     for symbol, lines in _functions(listing):
         # Without a frame, %rbp is a register like others, and may point anywhere.
         framed = any(mnemonic == "mov" and operands == _FRAME_X86 for _, mnemonic, operands in lines)
         for address, mnemonic, operands in lines:
-            yield Instruction(address, symbol, mnemonic, operands, _on_stack(mnemonic, operands, framed))
+            yield CpuInstruction(address, symbol, mnemonic, operands, _on_stack(mnemonic, operands, framed))
 
 
 def _functions(listing: str) -> Iterator[tuple[str, list[tuple[int, str, str]]]]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
 
-from fmha_cli.backends.cpu.listing import Instruction, instructions
+from fmha_cli.backends.cpu.listing import CpuInstruction, instructions
 
 _BRANCH = re.compile(r"^(j\w+|b\.\w+|cbn?z|tbn?z)$")
 _JUMP = re.compile(r"^(jmpq?|b|br|retq?|ud2|udf|brk)$")
@@ -29,7 +29,7 @@ Graph = Mapping[int, Sequence[int]]
 class Loop:
     """A loop that holds no other: its instructions, in the order of addresses."""
 
-    body: tuple[Instruction, ...]
+    body: tuple[CpuInstruction, ...]
 
     @property
     def symbol(self) -> str:
@@ -68,12 +68,12 @@ def innermost_loops(listing: str) -> tuple[Loop, ...]:
     return tuple(found)
 
 
-def _multiplies(one: Instruction) -> bool:
+def _multiplies(one: CpuInstruction) -> bool:
     vectors = "%" in one.operands or bool(_WHOLE_ARM.search(one.operands))
     return vectors and bool(_PRODUCT.match(one.mnemonic))
 
 
-def _blocks(code: Sequence[Instruction]) -> tuple[dict[int, int], Graph]:
+def _blocks(code: Sequence[CpuInstruction]) -> tuple[dict[int, int], Graph]:
     """The basic blocks of a function, start -> end, and which blocks follow each."""
     place = {one.address: at for at, one in enumerate(code)}
     leads: dict[int, int | None] = {}
@@ -95,7 +95,7 @@ def _blocks(code: Sequence[Instruction]) -> tuple[dict[int, int], Graph]:
     return ends, {start: after for start, after in follows.items() if start not in gaps}
 
 
-def _fills(one: Instruction) -> bool:
+def _fills(one: CpuInstruction) -> bool:
     """Whether an instruction does nothing: behind a jump such ones align what follows, and nothing enters a loop through them."""
     return _FILLER.match(f"{one.mnemonic} {one.operands}") is not None
 

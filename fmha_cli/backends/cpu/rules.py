@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fmha_cli.backends.cpu.kernels import algorithm_of
-from fmha_cli.codegen.cpu.algorithm import Kind
+from fmha_cli.codegen.cpu.algorithm import LoopKind
 from fmha_cli.codegen.cpu.emit import DECODE_ROWS
 from fmha_cli.domain.device import DeviceFacts
 from fmha_cli.domain.dtypes import DType
@@ -30,7 +30,7 @@ def _offset(problem: Problem, kernel: KernelSpec, device: DeviceFacts) -> Refusa
 
 def _decode_rows(problem: Problem, kernel: KernelSpec, device: DeviceFacts) -> Refusal | None:
     rows = group_rows(problem)
-    if algorithm_of(kernel).kind not in (Kind.DECODE, Kind.SPLIT) or rows <= DECODE_ROWS:
+    if algorithm_of(kernel).kind not in (LoopKind.DECODE, LoopKind.SPLIT) or rows <= DECODE_ROWS:
         return None
     text = f"{rows} query rows for each key/value head: a decode kernel holds {DECODE_ROWS}"
     fitting = DECODE_ROWS // (problem.heads // problem.kv_heads)

@@ -22,7 +22,7 @@ _DEFAULT_LLC = 64 << 20
 
 
 @dataclass
-class _Launch:
+class _StageLaunch:
     """One stage: its pass's problem, its library and function, how that is called, and its argument once tensors are bound."""
 
     problem: Problem
@@ -46,16 +46,16 @@ class _Launch:
         start = time.perf_counter_ns()
         status = entry(argument)
         elapsed = time.perf_counter_ns() - start
-        if status == abi.Status.OUT_OF_MEMORY:
+        if status == abi.EntryStatus.OUT_OF_MEMORY:
             raise MemoryError("the kernel's scratch could not be allocated")
-        if status == abi.Status.NOT_PERMITTED:
+        if status == abi.EntryStatus.NOT_PERMITTED:
             raise EnvironmentProblem(
                 "the system does not let this process use the processor's matrix tiles",
                 code="K115",
                 why="Linux refused arch_prctl(ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA)",
                 help="run with --arch x86_64_v4_bf16, which needs no tiles",
             )
-        if status != abi.Status.OK:
+        if status != abi.EntryStatus.OK:
             raise KernelFailure(f"the kernel refused its arguments (status {status})", code="K112")
         return elapsed
 
@@ -66,7 +66,7 @@ class CpuSession:
     def __init__(self, device: DeviceFacts) -> None:
         self._device = device
         self._plan: Plan | None = None
-        self._launches: list[_Launch] = []
+        self._launches: list[_StageLaunch] = []
         self._arena: ctypes.Array[ctypes.c_char] | None = None
         self._evictor: ctypes.Array[ctypes.c_char] | None = None
 
@@ -108,7 +108,7 @@ class CpuSession:
         self._plan = self._arena = None
 
 
-def _loaded(problem: Problem, kernel: KernelSpec, path: Path) -> _Launch:
+def _loaded(problem: Problem, kernel: KernelSpec, path: Path) -> _StageLaunch:
     """The library of a kernel, whose argument block is the host's. Raises as ``Session.load``."""
     interface = interface_of(kernel)
     block: type = interface.block
@@ -128,4 +128,4 @@ def _loaded(problem: Problem, kernel: KernelSpec, path: Path) -> _Launch:
         )
     entry.restype = ctypes.c_int
     entry.argtypes = [ctypes.POINTER(ctypes_structure(block))]
-    return _Launch(problem, library, entry, interface)
+    return _StageLaunch(problem, library, entry, interface)

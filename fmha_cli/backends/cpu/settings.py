@@ -17,7 +17,7 @@ from time import process_time_ns
 
 from fmha_cli.backends.cpu.arch_detect import detect
 from fmha_cli.backends.cpu.kernels import algorithm_of
-from fmha_cli.codegen.cpu.algorithm import Kind
+from fmha_cli.codegen.cpu.algorithm import LoopKind
 from fmha_cli.domain.device import DeviceFacts
 from fmha_cli.domain.dtypes import dtypes_text
 from fmha_cli.domain.kernel import KernelSpec
@@ -70,12 +70,12 @@ MEASURED_KEYS = 4096
 def default_settings(kernel: KernelSpec, processor: Processor) -> Settings | None:
     """The settings of a kernel by the facts, else its own; None if it takes none."""
     algorithm, known = algorithm_of(kernel), microarchitecture(processor)
-    streams = algorithm.kind in (Kind.DECODE, Kind.SPLIT)
+    streams = algorithm.kind in (LoopKind.DECODE, LoopKind.SPLIT)
     fact = None if known is None else known.fact("decode_prefetch" if streams else BLOCK)
     if streams:
         own = {NEAR: algorithm.prefetch, FAR: 0, PAGES: 0}
         found = None if fact is None else {NEAR: fact["near"], FAR: fact["far"], PAGES: fact["pages"]}
-    elif algorithm.kind is Kind.PREFILL:
+    elif algorithm.kind is LoopKind.PREFILL:
         own = {BLOCK: algorithm.block_k, TURNS: 1}
         turns = None if known is None else known.fact(TURNS)
         found = (
@@ -98,9 +98,9 @@ def worth_measuring(problem: Problem, kernel: KernelSpec, device: DeviceFacts) -
     A last-level cache does not rule it out: that of a large server, shared by its cores and its guests, may read as
     slowly as memory (results/cpu_intel.md).
     """
-    if algorithm_of(kernel).kind is Kind.SPLIT:
+    if algorithm_of(kernel).kind is LoopKind.SPLIT:
         return False  # the decode kernel is the one to measure
-    if algorithm_of(kernel).kind is Kind.DECODE:
+    if algorithm_of(kernel).kind is LoopKind.DECODE:
         keys = sum(problem.key_lengths()) * problem.kv_heads * (problem.hdim + problem.hdim_v)
         return keys * problem.kv_bits // 8 >= LEAST_BYTES
     return min(problem.seqlen_q, problem.seqlen_k) >= LONG
@@ -181,7 +181,7 @@ def measurements_of(
     Distances of hints are found on a linear cache, and whether pages need more of them on pages of 16 keys.
     """
     algorithm, flags = algorithm_of(kernel), _type_flags(kernel.signature)
-    if algorithm.kind is Kind.PREFILL:
+    if algorithm.kind is LoopKind.PREFILL:
         problem = Problem.of(heads=threads, seqlen=LONG, seqlen_k=MEASURED_KEYS, hdim=128, **flags)
         blocks = [{BLOCK: algorithm.block_k // share, TURNS: 1} for share in SHARES]
         return [(problem, [*blocks, *({BLOCK: algorithm.block_k, TURNS: turns} for turns in TURNS_TRIED)])]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 
 from fmha_cli.backends.cpu.kernels import algorithm_of
-from fmha_cli.codegen.cpu.algorithm import CpuAlgorithm, Kind
+from fmha_cli.codegen.cpu.algorithm import CpuAlgorithm, LoopKind
 from fmha_cli.codegen.cpu.emit import WIDE_ROWS
 from fmha_cli.domain.arch import load_arch
 from fmha_cli.domain.device import DeviceFacts
@@ -13,8 +13,8 @@ from fmha_cli.domain.kernel import KernelSpec
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.rules import Reason, Refusal, Rule, Severity
 
-_STREAMS = (Kind.DECODE, Kind.SPLIT)
-_TILED = (Kind.PREFILL, *_STREAMS)
+_STREAMS = (LoopKind.DECODE, LoopKind.SPLIT)
+_TILED = (LoopKind.PREFILL, *_STREAMS)
 """Kinds that have variants."""
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from fmha_cli.backends.cpu.kernels import BACKEND, algorithm_of, algorithm_of_row, cpu_kernels, kernel_of, others_from
 from fmha_cli.backends.cpu.rules import CPU_RULES
 from fmha_cli.backends.cpu.tile_rules import tile_reasons
-from fmha_cli.codegen.cpu.algorithm import CpuAlgorithm, Kind
+from fmha_cli.codegen.cpu.algorithm import CpuAlgorithm, LoopKind
 from fmha_cli.domain.arch import ArchSpec, load_arch
 from fmha_cli.domain.decision import Decision, Supported, Unsupported
 from fmha_cli.domain.device import DeviceFacts
@@ -34,7 +34,7 @@ def every_variant(arch: ArchSpec) -> Iterator[KernelSpec]:
     known = set(cpu_kernels(arch))
     for row in arch.backends.get(BACKEND, {}).get("tuning", ()):
         for name, algorithm in product(row["dtypes"], _algorithms(row)):
-            kinds = (Kind.DECODE, Kind.SPLIT) if algorithm.kind is Kind.DECODE else (algorithm.kind,)
+            kinds = (LoopKind.DECODE, LoopKind.SPLIT) if algorithm.kind is LoopKind.DECODE else (algorithm.kind,)
             for kind in kinds:
                 kernel = kernel_of(arch.name, DType(name), replace(algorithm, kind=kind))
                 if kernel not in known:

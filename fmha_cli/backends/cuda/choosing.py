@@ -7,7 +7,7 @@ from functools import lru_cache, partial
 from typing import TypeVar
 
 from fmha_cli.backends.gpu.conditions import Condition, conditions_for
-from fmha_cli.backends.gpu.index import FamilyIndex, Host, Question, core_questions, index_of
+from fmha_cli.backends.gpu.index import FamilyIndex, IndexHost, Question, core_questions, index_of
 from fmha_cli.backends.gpu.rule_rows import conditions, rule_rows
 from fmha_cli.domain.kernel import Family, KernelSpec
 from fmha_cli.domain.problem import Problem
@@ -15,7 +15,7 @@ from fmha_cli.domain.rules import Refusal, Rule
 from fmha_cli.domain.signature import Signature
 
 S = TypeVar("S")
-H = TypeVar("H", bound=Host)
+H = TypeVar("H", bound=IndexHost)
 Found = Mapping[str, object] | None
 """The refusal of a kernel by a condition: the values for the places in the texts of the refusal, or None."""
 Finder = Callable[[S, KernelSpec], Iterator[tuple[str, Found]]]

@@ -10,7 +10,7 @@ from typing import Generic, TypeVar
 from fmha_cli.backends.cuda.choosing import indexes, nearest_hdim
 from fmha_cli.backends.cuda.listed import listed_rules
 from fmha_cli.backends.gpu.conditions import BACKWARD, FORWARD, MAIN, Condition, KernelRules, known_arch
-from fmha_cli.backends.gpu.index import Candidate, FamilyIndex, Host, decisions, families_for
+from fmha_cli.backends.gpu.index import FamilyIndex, IndexedKernel, IndexHost, decisions, families_for
 from fmha_cli.backends.gpu.known_bad import noted
 from fmha_cli.backends.gpu.rule_rows import unchecked_rules
 from fmha_cli.domain.arch import ArchSpec
@@ -20,11 +20,11 @@ from fmha_cli.domain.kernel import Family, KernelSpec
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.rules import CORE_RULES, Reason, Rule, Severity
 
-H = TypeVar("H", bound=Host)
+H = TypeVar("H", bound=IndexHost)
 Kernels = Callable[[ArchSpec], Iterable[KernelSpec]]
 
 
-def in_order(situation: Host, place: int, candidate: Candidate) -> Supported:
+def in_order(situation: IndexHost, place: int, candidate: IndexedKernel) -> Supported:
     """A kernel that fits, ranked by the place of its architecture among the device's, then by its place in the list."""
     return Supported(candidate.kernel, (place, candidate.position), noted(candidate.kernel, situation.problem))
 
@@ -55,7 +55,7 @@ class Few(Generic[H]):
     replaced: Collection[str] = ()
     unchecked: Collection[str] = ()
     listed: Kernels | None = None
-    supported: Callable[[H, int, Candidate], Supported] = in_order
+    supported: Callable[[H, int, IndexedKernel], Supported] = in_order
 
     def of(self, arch: ArchSpec) -> Iterable[KernelSpec]:
         """The kernels that can be built for an architecture. There may be none."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fmha_cli.backends.cuda.tables import Exported, check_exports
+from fmha_cli.backends.cuda.tables import CubinExports, check_exports
 from fmha_cli.backends.cuda.upstream import Upstream
 from fmha_cli.domain.arch import load_arch
 from fmha_cli.domain.errors import KernelFailure
@@ -10,9 +10,9 @@ from fmha_cli.domain.kernel import KernelSpec
 from fmha_cli.domain.plan import Artifact
 from fmha_cli.toolchain.cache.entry import EntryMeta, read_meta
 from fmha_cli.toolchain.cuda.cubin import Cubin
-from fmha_cli.toolchain.cuda.occupancy import Demand, Occupancy, occupancy_of
+from fmha_cli.toolchain.cuda.occupancy import CudaOccupancy, Demand, occupancy_of
 from fmha_cli.toolchain.cuda.remarks import remarks_of
-from fmha_cli.toolchain.cuda.sass import Listing, Spills, count, mnemonics_of, spills_of
+from fmha_cli.toolchain.cuda.sass import SassListing, Spills, count, mnemonics_of, spills_of
 from fmha_cli.toolchain.elf import MalformedObject
 
 _REGISTER_BYTES = 4
@@ -72,7 +72,7 @@ def cubin_figures(raw: bytes, arch: str, threads: int, smem_bytes: int) -> dict[
         (kernel,) = cubin.kernels
         mnemonics = mnemonics_of(cubin.capability)
         demand = Demand(registers=kernel.registers, threads=threads, shared_bytes=kernel.shared_bytes + smem_bytes)
-        abi = Exported(
+        abi = CubinExports(
             arch=cubin.arch,
             tool_version=cubin.tool_version,
             version=0,
@@ -103,7 +103,7 @@ def parameter_places(raw: bytes) -> tuple[tuple[int, int], ...]:
     return tuple((parameter.offset, parameter.size) for parameter in kernel.parameters)
 
 
-def summary(abi: Exported, listing: Listing, spills: Spills) -> dict[str, object]:
+def summary(abi: CubinExports, listing: SassListing, spills: Spills) -> dict[str, object]:
     """The figures that the cubin alone gives."""
     kernel = abi.kernel
     known = bool(listing.instructions)
@@ -144,7 +144,7 @@ def _remarks(artifact: Artifact) -> tuple[str, ...]:
         return ()
 
 
-def _bounds(fit: Occupancy) -> dict[str, object]:
+def _bounds(fit: CudaOccupancy) -> dict[str, object]:
     return {
         "limited_by": list(fit.limited_by),
         "blocks": fit.blocks,

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Asked:
+class SmallSituation:
     """A problem on a device: the situation of a project whose host code derives nothing from them."""
 
     problem: Problem

@@ -29,7 +29,7 @@ from fmha_cli.domain.arch import load_arch
 from fmha_cli.domain.errors import KernelFailure
 from fmha_cli.domain.kernel import KernelSpec
 from fmha_cli.toolchain.cuda.cubin import Cubin, CubinKernel
-from fmha_cli.toolchain.cuda.occupancy import Demand, Occupancy, occupancy_of
+from fmha_cli.toolchain.cuda.occupancy import CudaOccupancy, Demand, occupancy_of
 from fmha_cli.toolchain.elf import MalformedObject
 
 _HEAD = 3
@@ -62,7 +62,7 @@ class Expected:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Exported:
+class CubinExports:
     """The exports of one kernel's cubin about itself.
 
     Attributes:
@@ -87,10 +87,10 @@ class Exported:
     threads: int
     smem_bytes: int
     kernel: CubinKernel
-    occupancy: Occupancy
+    occupancy: CudaOccupancy
 
 
-def check_exports(cubin: bytes, kernel: KernelSpec, expected: Expected) -> Exported:
+def check_exports(cubin: bytes, kernel: KernelSpec, expected: Expected) -> CubinExports:
     """Compare a cubin with the host: every field of the block, the launch, the arguments, the limits.
 
     Raises:
@@ -113,7 +113,7 @@ def check_exports(cubin: bytes, kernel: KernelSpec, expected: Expected) -> Expor
     return found
 
 
-def read_exports(cubin: bytes, arch: str, expected: Expected) -> Exported:
+def read_exports(cubin: bytes, arch: str, expected: Expected) -> CubinExports:
     """The exports of a cubin. Only the names and the number of facts are compared with ``expected``.
 
     Args:
@@ -140,7 +140,7 @@ def read_exports(cubin: bytes, arch: str, expected: Expected) -> Exported:
         threads=max(1, expected.threads),
         shared_bytes=found[0].shared_bytes + shared,
     )
-    return Exported(
+    return CubinExports(
         arch=parts.arch,
         tool_version=parts.tool_version,
         version=version,
@@ -176,7 +176,7 @@ def _recorded(kernel: CubinKernel, block: type) -> Layout:
     return tuple((name, parameter.offset, parameter.size) for name, parameter in pairs)
 
 
-def _faults(found: Exported, expected: Expected) -> Iterator[str]:
+def _faults(found: CubinExports, expected: Expected) -> Iterator[str]:
     block, threads, shared = expected.block, expected.threads, expected.shared_bytes
     size = ctypes.sizeof(ctypes_structure(block))
     if found.version != expected.version:

@@ -6,7 +6,7 @@ from typing import Any
 
 from fmha_cli.backends.cuda.launch import Launch
 from fmha_cli.backends.cuda.scratch import Scratch
-from fmha_cli.backends.cuda.small import Asked
+from fmha_cli.backends.cuda.small import SmallSituation
 from fmha_cli.backends.cuda.tables import Expected
 from fmha_cli.backends.cuda.tensor_maps import rows_map
 from fmha_cli.backends.cuda.units import multiprocessors
@@ -26,19 +26,19 @@ def expected(kernel: KernelSpec) -> Expected:
     return Expected(symbol=f.symbol, block=BLOCKS[f.engine], separate=True, threads=f.threads, shared_bytes=f.shared)
 
 
-def launch(kernel: KernelSpec, s: Asked) -> Launch:
+def launch(kernel: KernelSpec, s: SmallSituation) -> Launch:
     f, (_, tiles) = facts_of(kernel), tiles_of(s.problem, kernel)
     blocks, cleared = (min(multiprocessors(s.device)[0], tiles), (COUNTER,)) if f.engine == COUNTS else (tiles, ())
     return Launch((blocks, 1, 1), (f.threads, 1, 1), f.shared, cleared=cleared)
 
 
-def scratch(kernel: KernelSpec, s: Asked) -> dict[str, Scratch]:
+def scratch(kernel: KernelSpec, s: SmallSituation) -> dict[str, Scratch]:
     """The largest score of each row and the sum of its exponentials, which kernels always write, and the counter."""
     rows = Scratch((s.problem.batch, s.problem.heads, s.problem.seqlen_q))
     return {MAX: rows, SUM: rows} | ({COUNTER: Scratch((1,))} if facts_of(kernel).engine == COUNTS else {})
 
 
-def params_of(stage: Stage, call: Call[Asked]) -> Any:
+def params_of(stage: Stage, call: Call[SmallSituation]) -> Any:
     p, f = call.problem, facts_of(stage.kernel)
     rows = scratch(stage.kernel, call.situation)[MAX]
     statistic = (len(rows.shape), rows.shape, rows.strides)
@@ -57,7 +57,7 @@ def params_of(stage: Stage, call: Call[Asked]) -> Any:
     )
 
 
-def after_download(call: Call[Asked], arena: Any) -> None:
+def after_download(call: Call[SmallSituation], arena: Any) -> None:
     """LSE is the largest score plus the logarithm of the sum."""
     import numpy as np
 
@@ -70,7 +70,7 @@ def after_download(call: Call[Asked], arena: Any) -> None:
         lse[...] = largest + np.log(total)
 
 
-def _schedule(kernel: KernelSpec, call: Call[Asked]) -> dict[str, Any]:
+def _schedule(kernel: KernelSpec, call: Call[SmallSituation]) -> dict[str, Any]:
     """Tiles in the order of batch, head and row from a counter, or as many heads side by side as have their keys and
     values in the L2 cache. Upstream counts their bytes in 32 bits."""
     p, f, (each, tiles) = call.problem, facts_of(kernel), tiles_of(call.problem, kernel)

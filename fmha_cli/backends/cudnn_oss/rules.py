@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from fmha_cli.backends.cuda.choosing import Found, told, told_conditions
 from fmha_cli.backends.cuda.few import Few
-from fmha_cli.backends.cuda.small import Asked
+from fmha_cli.backends.cuda.small import SmallSituation
 from fmha_cli.backends.gpu.arithmetic import SMALLEST_NORMAL, single
 from fmha_cli.backends.gpu.conditions import next_multiple
 from fmha_cli.codegen.cudnn_oss.facts import NAME, facts_of, kernels
@@ -24,7 +24,7 @@ def tiles_of(p: Problem, kernel: KernelSpec) -> tuple[int, int]:
     return each, p.batch * p.heads * each
 
 
-def _findings(s: Asked, kernel: KernelSpec) -> Iterator[tuple[str, Found]]:
+def _findings(s: SmallSituation, kernel: KernelSpec) -> Iterator[tuple[str, Found]]:
     p, want, tile = s.problem, kernel.signature.hdim, facts_of(kernel).tile[0]
     yield "K610", told(not p.hdim == p.hdim_v == want, hdim=p.hdim, hdim_v=p.hdim_v, want=want)
     # Row i must see the keys up to key i, where there are as many keys as rows.
@@ -43,4 +43,4 @@ def _findings(s: Asked, kernel: KernelSpec) -> Iterator[tuple[str, Found]]:
 
 CONDITIONS = told_conditions(NAME, [f"K{number}" for number in range(610, 615)], _findings)
 IDS, REPLACED = ("K600", "K601", "K602"), (SIGNATURE_RULE_IDS["mask"], HDIM_RULE.id)
-FEW = Few(NAME, lambda arch: kernels(arch.name), IDS, Asked, CONDITIONS, REPLACED)
+FEW = Few(NAME, lambda arch: kernels(arch.name), IDS, SmallSituation, CONDITIONS, REPLACED)

@@ -16,7 +16,7 @@ from math import e, floor, log2
 from typing import Any
 
 from fmha_cli.backends.flash_attn.scratch import expanded, lse_is_packed, scratch_of
-from fmha_cli.backends.flash_attn.situation import Api, KeyLengths, Situation
+from fmha_cli.backends.flash_attn.situation import FlashApi, FlashSituation, KeyLengths
 from fmha_cli.backends.gpu.arithmetic import single
 from fmha_cli.backends.gpu.auxiliary import Array, int32, rotary_tables
 from fmha_cli.backends.gpu.call import Call, Strides
@@ -35,14 +35,14 @@ _PACKED_RANK = 3
 Members = dict[str, Any]
 
 
-def params_of(stage: Stage, call: Call[Situation]) -> FaFwdParams | FaBwdParams:
+def params_of(stage: Stage, call: Call[FlashSituation]) -> FaFwdParams | FaBwdParams:
     """The stage's parameter block. All stages of a plan get the same one, as in upstream."""
     if stage.family in BACKWARD:
         return FaBwdParams(**(_common(call) | _backward(call)))
     return FaFwdParams(**(_common(call) | _forward(call)))
 
 
-def _forward(call: Call[Situation]) -> Members:
+def _forward(call: Call[FlashSituation]) -> Members:
     s, p = call.situation, call.problem
     packed = lse_is_packed(s, call.plan.main)
     out: Members = {
@@ -67,7 +67,7 @@ def _forward(call: Call[Situation]) -> Members:
     return out
 
 
-def _batches(call: Call[Situation]) -> Members:
+def _batches(call: Call[FlashSituation]) -> Members:
     """Batch strides of every tensor. With packed queries: only the strides of pages or of a linear cache."""
     s = call.situation
     out: Members = {}
@@ -78,19 +78,19 @@ def _batches(call: Call[Situation]) -> Members:
     return out
 
 
-def _num_splits(call: Call[Situation]) -> int:
+def _num_splits(call: Call[FlashSituation]) -> int:
     """The plan's splits, or 0 where upstream leaves the field unset.
 
     Upstream leaves it unset with dropout, and for packed queries whose heads and rows are not exchanged.
     """
     s = call.situation
-    unset = s.problem.dropout > 0 or (s.api is Api.VARLEN_FWD and not s.swapped)
+    unset = s.problem.dropout > 0 or (s.api is FlashApi.VARLEN_FWD and not s.swapped)
     return 0 if unset and call.plan.splits <= 1 else call.plan.splits
 
 
-def _cache(call: Call[Situation]) -> Members:
+def _cache(call: Call[FlashSituation]) -> Members:
     p, out = call.problem, Members()
-    if call.situation.api is not Api.FWD:
+    if call.situation.api is not FlashApi.FWD:
         out["page_block_size"] = p.kv_cache.page if p.paged else 1
     if p.paged:
         out["block_table"] = call.address("block_table")
@@ -102,7 +102,7 @@ def _cache(call: Call[Situation]) -> Members:
     return out
 
 
-def _appended(call: Call[Situation]) -> Members:
+def _appended(call: Call[FlashSituation]) -> Members:
     p = call.problem
     if not p.append:
         return {}
@@ -120,7 +120,7 @@ def _appended(call: Call[Situation]) -> Members:
     return out
 
 
-def _backward(call: Call[Situation]) -> Members:
+def _backward(call: Call[FlashSituation]) -> Members:
     """The fields of ``Flash_bwd_params`` other than the common ones. Each of the three kernels reads its own part."""
     s, p = call.situation, call.problem
     out: Members = {
@@ -150,7 +150,7 @@ def batch_strided(name: str, strides: Strides) -> Members:
     return {f"{name}_batch_stride": strides.batch}
 
 
-def _common(call: Call[Situation]) -> Members:
+def _common(call: Call[FlashSituation]) -> Members:
     """The fields that ``set_params_alibi`` sets, and the ones that ``set_params_fprop`` sets in both directions."""
     s, p = call.situation, call.problem
     return {
@@ -200,7 +200,7 @@ def _scales(p: Problem) -> Members:
     }
 
 
-def _alibi(call: Call[Situation]) -> Members:
+def _alibi(call: Call[FlashSituation]) -> Members:
     """The slopes and their batch stride in elements, which is 0 where all sequences share the slopes."""
     if "alibi_slopes" not in call.tensors:
         return {}
@@ -209,13 +209,13 @@ def _alibi(call: Call[Situation]) -> Members:
     return {"alibi_slopes_ptr": call.address("alibi_slopes"), "alibi_slopes_batch_stride": stride}
 
 
-def rows(call: Call[Situation], name: str) -> Strides:
+def rows(call: Call[FlashSituation], name: str) -> Strides:
     """Strides of a tensor of rows. In a packed tensor ``batch`` is the row stride, as ``tensor.stride(0)`` upstream."""
     strides = call.rows(name)
     return replace(strides, batch=strides.row) if _is_packed(call, name) else strides
 
 
-def queries(call: Call[Situation], name: str) -> Strides:
+def queries(call: Call[FlashSituation], name: str) -> Strides:
     """Strides of q or o as the kernels see them.
 
     Where ``situation.swapped``, each sequence has one row, and the query heads of a key/value head are taken as rows.
@@ -227,16 +227,16 @@ def queries(call: Call[Situation], name: str) -> Strides:
     return Strides(batch=batch, head=strides.head * s.groups, row=strides.head)
 
 
-def keys(call: Call[Situation], name: str) -> Strides:
+def keys(call: Call[FlashSituation], name: str) -> Strides:
     """Strides of k or v. With a paged cache ``batch`` is the stride from page to page."""
     return call.keys(name) if call.problem.paged else rows(call, name)
 
 
-def _is_packed(call: Call[Situation], name: str) -> bool:
+def _is_packed(call: Call[FlashSituation], name: str) -> bool:
     return len(call.tensor(name).shape) == _PACKED_RANK
 
 
-def auxiliaries_of(situation: Situation) -> dict[str, Array]:
+def auxiliaries_of(situation: FlashSituation) -> dict[str, Array]:
     """The small arrays of a plan, by name. Only given rotary tables depend on the tensors' contents: they are zeros here, and
     the session fills them in.
 

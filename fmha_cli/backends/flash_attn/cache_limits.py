@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fmha_cli.backends.flash_attn.signatures import NAME
-from fmha_cli.backends.flash_attn.situation import Situation
+from fmha_cli.backends.flash_attn.situation import FlashSituation
 from fmha_cli.backends.flash_attn.tiles import split_traits
 from fmha_cli.backends.gpu.conditions import Condition, next_multiple, refuse
 from fmha_cli.backends.gpu.rule_rows import conditions
@@ -18,7 +18,7 @@ PAGE_STEP = 256
 ROTARY_STEP = 16
 
 
-def _append_rows(s: Situation, kernel: KernelSpec) -> Refusal | None:
+def _append_rows(s: FlashSituation, kernel: KernelSpec) -> Refusal | None:
     if not s.problem.append or s.seqlen_q <= s.seqlen_k:
         return None
     rows = f"{s.seqlen_q} heads of a group as rows" if s.swapped else f"seqlen {s.seqlen_q}"
@@ -26,7 +26,7 @@ def _append_rows(s: Situation, kernel: KernelSpec) -> Refusal | None:
     return Refusal(text, f"--cache-seqlens {s.seqlen_q - s.problem.append}")
 
 
-def _append_window(s: Situation, kernel: KernelSpec) -> Refusal | None:
+def _append_window(s: FlashSituation, kernel: KernelSpec) -> Refusal | None:
     p = s.problem
     if not p.append or s.mask_key is not MaskKey.WINDOW or p.cache_seqlens is None:
         return None
@@ -39,7 +39,7 @@ def _append_window(s: Situation, kernel: KernelSpec) -> Refusal | None:
     return Refusal(text, f"--append {s.seqlen_q + s.mask.left} or less")
 
 
-def _rotary_rows(s: Situation, kernel: KernelSpec) -> Refusal | None:
+def _rotary_rows(s: FlashSituation, kernel: KernelSpec) -> Refusal | None:
     p = s.problem
     if not p.rotary.dim or p.mode is Mode.GROUP:
         return None
@@ -52,7 +52,7 @@ def _rotary_rows(s: Situation, kernel: KernelSpec) -> Refusal | None:
     return None
 
 
-CACHE_LIMITS: tuple[Condition[Situation], ...] = conditions(
+CACHE_LIMITS: tuple[Condition[FlashSituation], ...] = conditions(
     NAME,
     {
         "K436": refuse(

@@ -21,7 +21,7 @@ from fmha_cli.backends.flash_attn.tiles import (
     EVEN_MN_HDIM,
     HDIMS,
     LOG_MAX_SPLITS,
-    Facts,
+    TileFacts,
     backward_traits,
     facts_of,
     forward_traits,
@@ -58,7 +58,7 @@ def family_kernels(arch: ArchSpec, family: Family) -> tuple[KernelSpec, ...]:
 
 
 @lru_cache(maxsize=64)
-def _family_kernels(arch: str, family: Family, facts: Facts) -> tuple[KernelSpec, ...]:
+def _family_kernels(arch: str, family: Family, facts: TileFacts) -> tuple[KernelSpec, ...]:
     return tuple(
         KernelSpec(backend=NAME, family=family, arch=arch, signature=made, algorithm=algorithm)
         for dtype, hdim in product(DTYPES, HDIMS)
@@ -78,7 +78,7 @@ def _main(family: Family, dtype: DType, hdim: int, even_mn: bool, **compiled: An
     return signature(family, dtype, hdim, mode=ModeKey.BATCH if even_mn else ModeKey.ANY, **compiled)
 
 
-def _whole(family: Family, dtype: DType, hdim: int, facts: Facts) -> Made:
+def _whole(family: Family, dtype: DType, hdim: int, facts: TileFacts) -> Made:
     """The main kernels that do not split keys. Upstream may have no backward one for a head dim with dropout."""
     for mask, bias, (dropout, softcap) in product(MASKS, BIASES, FEATURES):
         if family is Family.FWD:
@@ -92,7 +92,7 @@ def _whole(family: Family, dtype: DType, hdim: int, facts: Facts) -> Made:
             yield _main(family, dtype, hdim, mn, **words), replace(traits, even_mn=mn, even_k=k)
 
 
-def _splitkv(dtype: DType, hdim: int, facts: Facts) -> Made:
+def _splitkv(dtype: DType, hdim: int, facts: TileFacts) -> Made:
     traits = split_traits(hdim)
     for mask, bias, softcap, split, append in product(MASKS, BIASES, (NO, YES), (NO, YES), (NO, YES)):
         rotary = RotaryKey.ANY if append is YES else RotaryKey.NONE
@@ -101,25 +101,25 @@ def _splitkv(dtype: DType, hdim: int, facts: Facts) -> Made:
             yield _main(Family.FWD_SPLITKV, dtype, hdim, mn, **words), replace(traits, even_mn=mn, even_k=k)
 
 
-def _combine(dtype: DType, hdim: int, facts: Facts) -> Made:
+def _combine(dtype: DType, hdim: int, facts: TileFacts) -> Made:
     made, traits = signature(Family.FWD_SPLITKV_COMBINE, dtype, hdim), split_traits(hdim)
     for log, even_k in product(LOG_MAX_SPLITS, (True, False)):
         yield made, replace(traits, even_k=even_k, combine_rows=combine_rows(hdim), log_max_splits=log)
 
 
-def _dot_do_o(dtype: DType, hdim: int, facts: Facts) -> Made:
+def _dot_do_o(dtype: DType, hdim: int, facts: TileFacts) -> Made:
     made = signature(Family.BWD_DOT_DO_O, dtype, hdim)
     for traits, clear in product(stage_traits(hdim, facts), (True, False)):
         yield made, replace(traits, clear_dq_accum=clear)
 
 
-def _convert_dq(dtype: DType, hdim: int, facts: Facts) -> Made:
+def _convert_dq(dtype: DType, hdim: int, facts: TileFacts) -> Made:
     made = signature(Family.BWD_CONVERT_DQ, dtype, hdim)
     for traits in stage_traits(hdim, facts):
         yield made, traits
 
 
-_MAKERS: Mapping[Family, Callable[[DType, int, Facts], Made]] = MappingProxyType(
+_MAKERS: Mapping[Family, Callable[[DType, int, TileFacts], Made]] = MappingProxyType(
     {
         Family.FWD: partial(_whole, Family.FWD),
         Family.FWD_SPLITKV: _splitkv,

@@ -6,7 +6,7 @@ The core's signature rules compare the other features (``COMPARED``).
 from __future__ import annotations
 
 from fmha_cli.backends.flash_attn.signatures import NAME
-from fmha_cli.backends.flash_attn.situation import Situation
+from fmha_cli.backends.flash_attn.situation import FlashSituation
 from fmha_cli.backends.gpu.conditions import Condition, next_multiple, refuse
 from fmha_cli.backends.gpu.rule_rows import conditions
 from fmha_cli.codegen.flash_attn.traits import algorithm_of
@@ -23,7 +23,7 @@ COMPARED_RULES: tuple[Rule, ...] = tuple(
 )
 
 
-def _mask(s: Situation, kernel: KernelSpec) -> Refusal | None:
+def _mask(s: FlashSituation, kernel: KernelSpec) -> Refusal | None:
     want, have = s.mask_key, kernel.signature.mask
     if s.given is None or want is have:
         return None
@@ -34,7 +34,7 @@ def _mask(s: Situation, kernel: KernelSpec) -> Refusal | None:
     return Refusal(text, f"--mask window:{max(s.seqlen_k - 2, 0)},0 (a window that hides a key)")
 
 
-def _alibi(s: Situation, kernel: KernelSpec) -> Refusal | None:
+def _alibi(s: FlashSituation, kernel: KernelSpec) -> Refusal | None:
     want = s.problem.alibi is not Alibi.NONE
     if want == (kernel.signature.bias is BiasKey.ALIBI):
         return None
@@ -42,7 +42,7 @@ def _alibi(s: Situation, kernel: KernelSpec) -> Refusal | None:
     return Refusal(text, "--bias none" if want else "--alibi")
 
 
-def _split(s: Situation, kernel: KernelSpec) -> Refusal | None:
+def _split(s: FlashSituation, kernel: KernelSpec) -> Refusal | None:
     asked, count = s.problem.splits, s.splits.count
     if kernel.signature.split is Need.YES:
         if count > 1:
@@ -55,7 +55,7 @@ def _split(s: Situation, kernel: KernelSpec) -> Refusal | None:
     return Refusal(f"splits {asked}: the kernel does not split keys", "--splits 1")
 
 
-def _storage(s: Situation, kernel: KernelSpec) -> Refusal | None:
+def _storage(s: FlashSituation, kernel: KernelSpec) -> Refusal | None:
     if s.problem.paged:
         text = f"--kv-cache {s.problem.kv_cache.text()}: the plain forward kernel reads no block table"
         return Refusal(text, "--kv-cache linear")
@@ -64,7 +64,7 @@ def _storage(s: Situation, kernel: KernelSpec) -> Refusal | None:
     return None
 
 
-def _even_lengths(s: Situation, kernel: KernelSpec) -> Refusal | None:
+def _even_lengths(s: FlashSituation, kernel: KernelSpec) -> Refusal | None:
     a = algorithm_of(kernel)
     rows, keys = a.tile
     if not a.even_mn or s.fills_tiles(rows, keys):
@@ -77,14 +77,14 @@ def _even_lengths(s: Situation, kernel: KernelSpec) -> Refusal | None:
     return Refusal(text, "--seqlen {} and --seqlen-k {}".format(*wanted))
 
 
-def _even_hdim(s: Situation, kernel: KernelSpec) -> Refusal | None:
+def _even_hdim(s: FlashSituation, kernel: KernelSpec) -> Refusal | None:
     if not algorithm_of(kernel).even_k or s.problem.hdim == kernel.signature.hdim or s.bucket is None:
         return None
     text = f"hdim {s.problem.hdim}: the kernel reads {kernel.signature.hdim} columns of every row"
     return Refusal(text, with_hdim(s.problem, kernel.signature.hdim))
 
 
-FIT: tuple[Condition[Situation], ...] = conditions(
+FIT: tuple[Condition[FlashSituation], ...] = conditions(
     NAME,
     {
         "K460": refuse(

@@ -16,7 +16,7 @@ import numpy as np
 
 from fmha_cli.backends.cuda.copies import lse_in, lse_rows
 from fmha_cli.backends.flash_attn.scratch import expanded, lse_is_packed, lse_scratch
-from fmha_cli.backends.flash_attn.situation import Situation
+from fmha_cli.backends.flash_attn.situation import FlashSituation
 from fmha_cli.backends.gpu.arena_views import Array, Bytes, view
 from fmha_cli.backends.gpu.call import Call
 from fmha_cli.backends.gpu.host_side import F32, alibi_shift, workspace
@@ -25,7 +25,7 @@ from fmha_cli.domain.features import Alibi, Mode
 _FLOAT = np.dtype(np.float32)
 
 
-def before_upload(call: Call[Situation], arena: Bytes) -> None:
+def before_upload(call: Call[FlashSituation], arena: Bytes) -> None:
     """Fill the workspaces that a backward pass reads: LSE and the random state. A forward pass reads none.
 
     After a forward pass of the same plan, the LSE is its kernels' result there. K445 sees to it that they run.
@@ -40,7 +40,7 @@ def before_upload(call: Call[Situation], arena: Bytes) -> None:
     workspace(tensors, arena, "rng_state", (2,), np.dtype(np.uint64))[...] = (p.seed, p.offset)
 
 
-def after_download(call: Call[Situation], arena: Bytes) -> None:
+def after_download(call: Call[FlashSituation], arena: Bytes) -> None:
     """Turn the kernels' results in the arena into the contract's outputs."""
     if call.problem.direction.backward:
         expanded(call.problem).copy_out(call, arena)
@@ -48,12 +48,12 @@ def after_download(call: Call[Situation], arena: Bytes) -> None:
         _finish_lse(call, arena)
 
 
-def _lse_workspace(call: Call[Situation], arena: Bytes) -> Array:
+def _lse_workspace(call: Call[FlashSituation], arena: Bytes) -> Array:
     shape = lse_scratch(call.situation, call.plan.main).shape
     return workspace(call.tensors, arena, "softmax_lse", shape, _FLOAT)
 
 
-def _finish_lse(call: Call[Situation], arena: Bytes) -> None:
+def _finish_lse(call: Call[FlashSituation], arena: Bytes) -> None:
     s = call.situation
     values = _in_contract_axes(s, _lse_workspace(call, arena), packed=lse_is_packed(s, call.plan.main))
     finite = values - alibi_shift(call.problem, call.tensors, arena) if _is_shifted(s) else values
@@ -61,7 +61,7 @@ def _finish_lse(call: Call[Situation], arena: Bytes) -> None:
     lse[...] = np.where(np.isposinf(values), np.float32(-np.inf), finite)
 
 
-def _in_contract_axes(s: Situation, found: Array, *, packed: bool) -> F32:
+def _in_contract_axes(s: FlashSituation, found: Array, *, packed: bool) -> F32:
     """Reorder the workspace's axes (``lse_scratch``) to (batch, heads, seqlen_q), or (heads, total_q) in group mode."""
     p, values = s.problem, found.astype(np.float32, copy=False)
     if p.mode is Mode.BATCH:
@@ -73,6 +73,6 @@ def _in_contract_axes(s: Situation, found: Array, *, packed: bool) -> F32:
     return np.concatenate(lse_rows(p, values), axis=1)
 
 
-def _is_shifted(s: Situation) -> bool:
+def _is_shifted(s: FlashSituation) -> bool:
     """Whether the kernels added slope * j to the scores (``Alibi`` and ``Mask`` with ``Is_causal``)."""
     return s.problem.alibi is not Alibi.NONE and s.mask.is_causal

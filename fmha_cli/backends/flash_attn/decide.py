@@ -9,10 +9,10 @@ from fmha_cli.backends.cuda.choosing import indexes, nearest_hdim
 from fmha_cli.backends.flash_attn.compiled_for import COMPARED_RULES
 from fmha_cli.backends.flash_attn.problem_rules import CONDITIONS, EVEN, OWN_ARCH, PLACE_RULES, SPLITS, no_kernels
 from fmha_cli.backends.flash_attn.signatures import NAME
-from fmha_cli.backends.flash_attn.situation import Situation, situation_of
+from fmha_cli.backends.flash_attn.situation import FlashSituation, situation_of
 from fmha_cli.backends.gpu.conditions import BACKWARD, FORWARD
 from fmha_cli.backends.gpu.index import (
-    Candidate,
+    IndexedKernel,
     decisions,
     families_for,
 )
@@ -66,14 +66,14 @@ def in_order(archs: Iterable[str]) -> list[str]:
     return sorted(archs, key=lambda arch: (order[arch.rstrip("abcdef")], arch))
 
 
-def upstreams_family(s: Situation) -> Family:
+def upstreams_family(s: FlashSituation) -> Family:
     """The family that upstream's host calls (``run_mha_fwd``, ``run_mha_bwd``)."""
     if s.api.backward:
         return Family.BWD_DQ_DK_DV
     return Family.FWD_SPLITKV if s.forced or s.splits.count > 1 else Family.FWD
 
 
-def _supported(s: Situation, place: int, candidate: Candidate) -> Supported:
+def _supported(s: FlashSituation, place: int, candidate: IndexedKernel) -> Supported:
     kernel = candidate.kernel
     family, steps = kernel.family is not upstreams_family(s) or _splits_less(s, kernel), _spare(s, kernel)
     why = [
@@ -87,18 +87,18 @@ def _supported(s: Situation, place: int, candidate: Candidate) -> Supported:
     return Supported(kernel, rank, f"{place_of}{noted(kernel, s.problem)}")
 
 
-def _splits_less(s: Situation, kernel: KernelSpec) -> bool:
+def _splits_less(s: FlashSituation, kernel: KernelSpec) -> bool:
     """Whether the kernel does not split keys where upstream would."""
     return s.splits.count > 1 and kernel.signature.split is Need.NO and not s.api.backward
 
 
-def _splitting(s: Situation) -> str:
+def _splitting(s: FlashSituation) -> str:
     if s.api.backward:
         return "deterministic" if s.problem.deterministic else "in no fixed order of sums"
     return f"{s.splits.count} split{'s' if s.splits.count > 1 else ''}: {s.splits.why}"
 
 
-def _spare(s: Situation, kernel: KernelSpec) -> int:
+def _spare(s: FlashSituation, kernel: KernelSpec) -> int:
     """How many steps a kernel is more general than the one that the launch templates pick: 0, 1 or 2."""
     a = algorithm_of(kernel)
     return int(s.takes_even_mn(a.tile) and not a.even_mn) + int(s.takes_even_k and not a.even_k)

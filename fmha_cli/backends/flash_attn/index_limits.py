@@ -6,7 +6,7 @@ Strides of tensors are 64-bit.
 from __future__ import annotations
 
 from fmha_cli.backends.flash_attn.signatures import NAME
-from fmha_cli.backends.flash_attn.situation import ROUND_ROWS, Situation
+from fmha_cli.backends.flash_attn.situation import ROUND_ROWS, FlashSituation
 from fmha_cli.backends.flash_attn.tiles import facts_of
 from fmha_cli.backends.gpu.arithmetic import GRID_END
 from fmha_cli.backends.gpu.conditions import Condition, refuse
@@ -24,22 +24,22 @@ COUNTERS = 32
 SMALLER = "a smaller --batch, fewer heads or shorter sequences"
 
 
-def _packed_rows(s: Situation) -> int:
+def _packed_rows(s: FlashSituation) -> int:
     return max(s.total_q, sum(s.problem.key_lengths())) if s.api.varlen else 0
 
 
-def rows_of(s: Situation) -> int:
+def rows_of(s: FlashSituation) -> int:
     """Rows of one head in LSE or, in a backward pass, in the sums of dO * O. Padding is included."""
     if not s.api.backward:
         return s.total_q if s.api.varlen else s.problem.batch * s.seqlen_q
     return s.total_q + ROUND_ROWS * s.problem.batch if s.api.varlen else s.problem.batch * s.seqlen_q_rounded
 
 
-def _partials(s: Situation) -> int:
+def _partials(s: FlashSituation) -> int:
     return s.splits.count * s.problem.batch * s.heads * s.seqlen_q * s.hdim_rounded
 
 
-def _counters(s: Situation, kernel: KernelSpec) -> Refusal | None:
+def _counters(s: FlashSituation, kernel: KernelSpec) -> Refusal | None:
     count = s.problem.batch * s.problem.heads * COUNTERS
     if not s.problem.dropout or count < INT_END:
         return None
@@ -47,12 +47,12 @@ def _counters(s: Situation, kernel: KernelSpec) -> Refusal | None:
     return Refusal(text, "a smaller --batch")
 
 
-def grid_yz(s: Situation, *, split: bool) -> tuple[int, int]:
+def grid_yz(s: FlashSituation, *, split: bool) -> tuple[int, int]:
     """The second and third dimension of a main kernel's grid."""
     return (s.splits.count, s.problem.batch * s.heads) if split else (s.problem.batch, s.heads)
 
 
-def _grid(s: Situation, kernel: KernelSpec) -> Refusal | None:
+def _grid(s: FlashSituation, kernel: KernelSpec) -> Refusal | None:
     y, z = grid_yz(s, split=kernel.signature.split is Need.YES)
     if y < GRID_END and z < GRID_END:
         return None
@@ -60,7 +60,7 @@ def _grid(s: Situation, kernel: KernelSpec) -> Refusal | None:
     return Refusal(text, "a smaller --batch")
 
 
-def _shared_memory(s: Situation, kernel: KernelSpec) -> Refusal | None:
+def _shared_memory(s: FlashSituation, kernel: KernelSpec) -> Refusal | None:
     own, need = s.device.archs[0], smem_bytes(kernel)
     if own == kernel.arch or need <= facts_of(load_arch(own)).block:
         return None
@@ -68,7 +68,7 @@ def _shared_memory(s: Situation, kernel: KernelSpec) -> Refusal | None:
     return Refusal(text, f"--arch {own}, or a smaller --hdim")
 
 
-WIDTHS: tuple[Condition[Situation], ...] = conditions(
+WIDTHS: tuple[Condition[FlashSituation], ...] = conditions(
     NAME,
     {
         "K450": refuse(

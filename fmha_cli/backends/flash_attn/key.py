@@ -13,7 +13,7 @@ from typing import ClassVar
 
 from fmha_cli.backends.flash_attn.cache_limits import PAGE_STEP
 from fmha_cli.backends.flash_attn.signatures import NAME
-from fmha_cli.backends.flash_attn.situation import Situation, situation_of
+from fmha_cli.backends.flash_attn.situation import FlashSituation, situation_of
 from fmha_cli.backends.flash_attn.tiles import backward_traits, facts_of, forward_traits, split_traits
 from fmha_cli.domain.arch import load_arch
 from fmha_cli.domain.codec import to_json
@@ -138,13 +138,13 @@ def key_of(problem: Problem, arch: str, device: DeviceFacts | None = None) -> Di
     )
 
 
-def _even(s: Situation, arch: str) -> bool:
+def _even(s: FlashSituation, arch: str) -> bool:
     """``Is_even_MN`` for the tile of the kernel that upstream would take; false where it would take none."""
     tile = _tile(s, arch)
     return tile is not None and s.takes_even_mn(tile)
 
 
-def _tile(s: Situation, arch: str) -> tuple[int, ...] | None:
+def _tile(s: FlashSituation, arch: str) -> tuple[int, ...] | None:
     spec, hdim = load_arch(arch), s.bucket
     if hdim is None or NAME not in spec.backends:
         return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fmha_cli.backends.cuda.launch import Launch
 from fmha_cli.backends.cuda.tables import Expected
 from fmha_cli.backends.flash_attn.plan import grid_of
-from fmha_cli.backends.flash_attn.situation import Situation
+from fmha_cli.backends.flash_attn.situation import FlashSituation
 from fmha_cli.backends.gpu.call import Call
 from fmha_cli.codegen.flash_attn import traits
 from fmha_cli.codegen.flash_attn.emit import FACTS, SYMBOL
@@ -14,7 +14,7 @@ from fmha_cli.domain.kernel import Family, KernelSpec
 from fmha_cli.domain.plan import Plan, Stage
 
 
-def launch_of(stage: Stage, call: Call[Situation]) -> Launch:
+def launch_of(stage: Stage, call: Call[FlashSituation]) -> Launch:
     """The launch of a stage. ``convert_dQ`` also takes the number of dQ's parts (``nsplits``)."""
     kernel = stage.kernel
     extra = (call.situation.dq_parts,) if stage.family is Family.BWD_CONVERT_DQ else ()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import inf
 
 from fmha_cli.backends.flash_attn.signatures import DTYPES, NAME
-from fmha_cli.backends.flash_attn.situation import Situation
+from fmha_cli.backends.flash_attn.situation import FlashSituation
 from fmha_cli.backends.flash_attn.tiles import HDIMS, backward_traits, facts_of
 from fmha_cli.backends.gpu.arithmetic import single
 from fmha_cli.backends.gpu.conditions import Condition, next_multiple, refuse
@@ -21,7 +21,7 @@ STEP = 8
 """Head dims are multiples of this: 16 bytes of a 16-bit type."""
 
 
-def _dtype(s: Situation, kernel: KernelSpec) -> Refusal | None:
+def _dtype(s: FlashSituation, kernel: KernelSpec) -> Refusal | None:
     want, have = s.problem.dtype, kernel.signature.dtype
     if want is have:
         return None
@@ -32,7 +32,7 @@ def _dtype(s: Situation, kernel: KernelSpec) -> Refusal | None:
     return Refusal(text, f"--dtype {have.value}")
 
 
-def _other_output(s: Situation, kernel: KernelSpec) -> bool:
+def _other_output(s: FlashSituation, kernel: KernelSpec) -> bool:
     p = s.problem
     return p.dtype_out is not p.dtype and (p.dtype in DTYPES or p.dtype_out is not p.dtype.default_output)
 
@@ -42,12 +42,12 @@ def _from_bottom_right(mask: Mask) -> str:
     return f"--mask window:{mask.bounds_text()}"
 
 
-def _equal_lengths(s: Situation) -> str | None:
+def _equal_lengths(s: FlashSituation) -> str | None:
     packed = s.packed_q and s.problem.kv_cache.kind is CacheKind.NONE
     return "drop --seqlens-k" if packed else with_keys(s.problem, s.problem.seqlen_q)
 
 
-def _mask(s: Situation, kernel: KernelSpec) -> Refusal | None:
+def _mask(s: FlashSituation, kernel: KernelSpec) -> Refusal | None:
     mask = s.problem.mask
     if s.given is not None:
         return None
@@ -58,7 +58,7 @@ def _mask(s: Situation, kernel: KernelSpec) -> Refusal | None:
     return Refusal(text, _from_bottom_right(mask))
 
 
-def _alibi_corner(s: Situation, kernel: KernelSpec) -> Refusal | None:
+def _alibi_corner(s: FlashSituation, kernel: KernelSpec) -> Refusal | None:
     p = s.problem
     lengths = zip(p.query_lengths(), p.key_lengths(), strict=True)
     if p.alibi is Alibi.NONE or p.mask.align is Align.BOTTOM_RIGHT or all(q in (0, k) for q, k in lengths):
@@ -67,7 +67,7 @@ def _alibi_corner(s: Situation, kernel: KernelSpec) -> Refusal | None:
     return Refusal(text, _from_bottom_right(p.mask))
 
 
-def _clipped(s: Situation, kernel: KernelSpec) -> Refusal | None:
+def _clipped(s: FlashSituation, kernel: KernelSpec) -> Refusal | None:
     if s.given is None:
         return None
     given, taken = (inf if bound < 0 else bound for bound in (s.given.right, s.mask.right))
@@ -80,7 +80,7 @@ def _clipped(s: Situation, kernel: KernelSpec) -> Refusal | None:
     return None
 
 
-def _scale(s: Situation, kernel: KernelSpec) -> Refusal | None:
+def _scale(s: FlashSituation, kernel: KernelSpec) -> Refusal | None:
     p = s.problem
     scale = single(p.scale)
     factor = single(scale / single(p.softcap)) if p.softcap else scale
@@ -93,7 +93,7 @@ def _scale(s: Situation, kernel: KernelSpec) -> Refusal | None:
     return Refusal(text, positive_scale(p))
 
 
-def _dropout(s: Situation, kernel: KernelSpec) -> Refusal | None:
+def _dropout(s: FlashSituation, kernel: KernelSpec) -> Refusal | None:
     p = s.problem.dropout
     if not p or 0 < single(1 - single(p)) < 1:
         return None
@@ -101,7 +101,7 @@ def _dropout(s: Situation, kernel: KernelSpec) -> Refusal | None:
     return Refusal(text, "--dropout 0, or a probability between 1e-7 and 1 - 1e-7")
 
 
-def _dropout_256(s: Situation, kernel: KernelSpec) -> Refusal | None:
+def _dropout_256(s: FlashSituation, kernel: KernelSpec) -> Refusal | None:
     p = s.problem
     if not p.dropout or s.bucket != HDIMS[-1]:
         return None
@@ -114,7 +114,7 @@ def _dropout_256(s: Situation, kernel: KernelSpec) -> Refusal | None:
     return Refusal(text, "--dropout 0, or --hdim 192")
 
 
-LIMITS: tuple[Condition[Situation], ...] = conditions(
+LIMITS: tuple[Condition[FlashSituation], ...] = conditions(
     NAME,
     {
         "K420": _dtype,

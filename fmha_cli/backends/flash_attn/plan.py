@@ -18,7 +18,7 @@ from fmha_cli.backends.cuda.scratch import launch_detail
 from fmha_cli.backends.flash_attn.index_limits import grid_yz
 from fmha_cli.backends.flash_attn.key import key_of
 from fmha_cli.backends.flash_attn.scratch import workspaces_of
-from fmha_cli.backends.flash_attn.situation import Situation, situation_of
+from fmha_cli.backends.flash_attn.situation import FlashSituation, situation_of
 from fmha_cli.backends.flash_attn.tiles import log_max_splits
 from fmha_cli.codegen.flash_attn.algorithm import FaAlgorithm
 from fmha_cli.codegen.flash_attn.instance import instance_of
@@ -39,7 +39,7 @@ def plan_of(problem: Problem, kernel: KernelSpec, device: DeviceFacts) -> Plan:
     """The plan around a main kernel that ``decide`` supports.
 
     A forward plan has the main kernel, followed by combine if the main kernel splits keys. A backward plan has
-    dot_do_o, dq_dk_dv and convert_dq. Where upstream's host fills the outputs itself (``Situation.launches``), the plan
+    dot_do_o, dq_dk_dv and convert_dq. Where upstream's host fills the outputs itself (``FlashSituation.launches``), the plan
     has the same stages, and their details say that no kernel is launched.
 
     Raises:
@@ -51,7 +51,7 @@ def plan_of(problem: Problem, kernel: KernelSpec, device: DeviceFacts) -> Plan:
     return Plan(problem, stages, workspaces_of(s, kernel, splits), splits)
 
 
-def _kernels(s: Situation, main: KernelSpec, splits: int) -> Iterator[KernelSpec]:
+def _kernels(s: FlashSituation, main: KernelSpec, splits: int) -> Iterator[KernelSpec]:
     if main.family is Family.BWD_DQ_DK_DV:
         yield from (dot_for(s, main), main, convert_for(main))
     elif main.family in (Family.FWD, Family.FWD_SPLITKV):
@@ -62,14 +62,14 @@ def _kernels(s: Situation, main: KernelSpec, splits: int) -> Iterator[KernelSpec
         raise InternalError(f"{main.name} is not a main kernel", where="plan")
 
 
-def _detail(s: Situation, kernel: KernelSpec, splits: int) -> Detail:
+def _detail(s: FlashSituation, kernel: KernelSpec, splits: int) -> Detail:
     grid, template = grid_of(s, kernel, splits), instance_of(kernel).template_id
     shape = grid.blocks, threads(kernel), smem_bytes(kernel)
     common = launch_detail(*shape, template, formula=grid.formula, launched=s.launches)
     return (*common, *_own(s, kernel, splits))
 
 
-def _own(s: Situation, kernel: KernelSpec, splits: int) -> Iterator[tuple[str, str]]:
+def _own(s: FlashSituation, kernel: KernelSpec, splits: int) -> Iterator[tuple[str, str]]:
     """The details that only this stage has."""
     deterministic = s.problem.deterministic
     if kernel.family in (Family.FWD, Family.FWD_SPLITKV):
@@ -95,7 +95,7 @@ def _own(s: Situation, kernel: KernelSpec, splits: int) -> Iterator[tuple[str, s
         yield "reads", f"dq_accum, {s.dq_parts} part{'s' if s.dq_parts > 1 else ''}"
 
 
-def _keyed(s: Situation, kernel: KernelSpec) -> Iterator[tuple[str, str]]:
+def _keyed(s: FlashSituation, kernel: KernelSpec) -> Iterator[tuple[str, str]]:
     key = key_of(s.problem, kernel.arch, s.device)
     yield "api", s.api.value
     yield "key", key.name
@@ -115,7 +115,7 @@ class Grid(NamedTuple):
         return self.x, self.y, self.z
 
 
-def grid_of(s: Situation, kernel: KernelSpec, splits: int) -> Grid:
+def grid_of(s: FlashSituation, kernel: KernelSpec, splits: int) -> Grid:
     """The grid of a kernel of any stage. ``splits`` is the plan's count."""
     step, batch = rows_per_block(kernel), s.problem.batch
     if kernel.family is Family.FWD_SPLITKV_COMBINE:
@@ -130,7 +130,7 @@ def grid_of(s: Situation, kernel: KernelSpec, splits: int) -> Grid:
     return Grid(-(-s.seqlen_k // step), batch, s.heads, f"ceil({s.seqlen_k}/{step})")
 
 
-def combine_for(s: Situation, main: KernelSpec, splits: int) -> KernelSpec:
+def combine_for(s: FlashSituation, main: KernelSpec, splits: int) -> KernelSpec:
     """The combine kernel of a split-KV kernel for a number of splits.
 
     Raises:
@@ -140,7 +140,7 @@ def combine_for(s: Situation, main: KernelSpec, splits: int) -> KernelSpec:
     return _one(main, Family.FWD_SPLITKV_COMBINE, lambda a: a.even_k == s.fills_bucket and a.log_max_splits == log2)
 
 
-def dot_for(s: Situation, main: KernelSpec) -> KernelSpec:
+def dot_for(s: FlashSituation, main: KernelSpec) -> KernelSpec:
     """The kernel that sums the rows of dO * O. It also clears dQ's accumulator unless the pass is deterministic."""
     clear = not s.problem.deterministic
     return _one(main, Family.BWD_DOT_DO_O, lambda a: a == replace(traits_of(main), clear_dq_accum=clear))

@@ -15,13 +15,13 @@ from fmha_cli.backends.flash_attn.compiled_for import COMPARED_RULES, FIT
 from fmha_cli.backends.flash_attn.index_limits import WIDTHS
 from fmha_cli.backends.flash_attn.limits import LIMITS
 from fmha_cli.backends.flash_attn.signatures import NAME
-from fmha_cli.backends.flash_attn.situation import Situation, situation_of
+from fmha_cli.backends.flash_attn.situation import FlashSituation, situation_of
 from fmha_cli.backends.gpu.conditions import Condition
 from fmha_cli.backends.gpu.rule_rows import unchecked_rules
 from fmha_cli.domain.device import DeviceFacts
 from fmha_cli.domain.rules import ARCH_RULE, DIRECTION_RULE, OWN_V_RULE, Reason, Rule, Severity
 
-CONDITIONS: tuple[Condition[Situation], ...] = (*LIMITS, *CACHE_LIMITS, *WIDTHS, *FIT)
+CONDITIONS: tuple[Condition[FlashSituation], ...] = (*LIMITS, *CACHE_LIMITS, *WIDTHS, *FIT)
 PLACE_RULES = (ARCH_RULE, DIRECTION_RULE, OWN_V_RULE)
 SHARED_RULES: tuple[Rule, ...] = (*COMPARED_RULES, *PLACE_RULES)
 """The core's rules that apply to this backend. The conditions replace the others, except those about left padding,

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from fmha_cli.backends.cuda.scratch import Scratch, workspaces
 from fmha_cli.backends.cuda.staging import Staging
-from fmha_cli.backends.flash_attn.situation import Situation
+from fmha_cli.backends.flash_attn.situation import FlashSituation
 from fmha_cli.domain.features import Mode
 from fmha_cli.domain.kernel import Family, KernelSpec
 from fmha_cli.domain.plan import Workspace
@@ -23,7 +23,7 @@ COMBINE_ROWS = 16
 RNG_STATE = 16
 
 
-def scratch_of(situation: Situation, main: KernelSpec, splits: int) -> dict[str, Scratch]:
+def scratch_of(situation: FlashSituation, main: KernelSpec, splits: int) -> dict[str, Scratch]:
     """The scratch tensors of a main kernel's plan, by name. Each is a workspace of the plan.
 
     - ``softmax_lse``: fp32, natural logarithm, see :func:`lse_scratch`.
@@ -38,12 +38,12 @@ def scratch_of(situation: Situation, main: KernelSpec, splits: int) -> dict[str,
     return dict(made)
 
 
-def workspaces_of(situation: Situation, main: KernelSpec, splits: int) -> tuple[Workspace, ...]:
+def workspaces_of(situation: FlashSituation, main: KernelSpec, splits: int) -> tuple[Workspace, ...]:
     """The scratch tensors that have bytes, in the order in which upstream allocates them."""
     return workspaces(scratch_of(situation, main, splits))
 
 
-def lse_scratch(situation: Situation, main: KernelSpec) -> Scratch:
+def lse_scratch(situation: FlashSituation, main: KernelSpec) -> Scratch:
     """``softmax_lse``, with heads and rows as they are after their exchange.
 
     - Batched: (batch, heads, seqlen_q).
@@ -58,7 +58,7 @@ def lse_scratch(situation: Situation, main: KernelSpec) -> Scratch:
     return Scratch((s.heads, s.total_q))
 
 
-def lse_is_packed(situation: Situation, main: KernelSpec) -> bool:
+def lse_is_packed(situation: FlashSituation, main: KernelSpec) -> bool:
     """``params.unpadded_lse``, which is upstream's except for one kernel.
 
     That kernel is the split-KV kernel that writes O itself (``Split`` false). It computes the place of a row in a
@@ -76,7 +76,7 @@ def expanded(problem: Problem) -> Staging:
     return Staging(problem, (problem.hdim, problem.hdim_v), names, groups=True)
 
 
-def _forward(s: Situation, main: KernelSpec, splits: int) -> Iterator[tuple[str, Scratch]]:
+def _forward(s: FlashSituation, main: KernelSpec, splits: int) -> Iterator[tuple[str, Scratch]]:
     yield "softmax_lse", lse_scratch(s, main)
     if splits > 1:
         parts = (splits, s.problem.batch, s.heads, s.seqlen_q)
@@ -86,7 +86,7 @@ def _forward(s: Situation, main: KernelSpec, splits: int) -> Iterator[tuple[str,
         yield "rng_state", Scratch((2,), RNG_STATE // 2)
 
 
-def _backward(s: Situation) -> Iterator[tuple[str, Scratch]]:
+def _backward(s: FlashSituation) -> Iterator[tuple[str, Scratch]]:
     p = s.problem
     lse, d, dq = _packed_shapes(s) if p.mode is Mode.GROUP else _batch_shapes(s)
     yield "softmax_lse", Scratch(lse)
@@ -96,13 +96,13 @@ def _backward(s: Situation) -> Iterator[tuple[str, Scratch]]:
     yield from expanded(p).staged()
 
 
-def _packed_shapes(s: Situation) -> tuple[tuple[int, ...], ...]:
+def _packed_shapes(s: FlashSituation) -> tuple[tuple[int, ...], ...]:
     """The shapes of LSE, ``softmax_d``, and one part of ``dq_accum``."""
     heads, rows = s.problem.heads, s.total_q + PAD_ROWS * s.problem.batch
     return (heads, s.total_q), (heads, rows), (rows, heads, s.hdim_rounded)
 
 
-def _batch_shapes(s: Situation) -> tuple[tuple[int, ...], ...]:
+def _batch_shapes(s: FlashSituation) -> tuple[tuple[int, ...], ...]:
     """The same shapes as :func:`_packed_shapes`, for batch mode."""
     batch, heads, rows = s.problem.batch, s.problem.heads, s.seqlen_q_rounded
     return (batch, heads, s.seqlen_q), (batch, heads, rows), (batch, rows, heads, s.hdim_rounded)

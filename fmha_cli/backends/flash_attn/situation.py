@@ -1,4 +1,4 @@
-"""``Situation``: what upstream's host code derives from a problem before it picks a kernel, computed once per problem.
+"""``FlashSituation``: what upstream's host code derives from a problem before it picks a kernel, computed once per problem.
 
 Source: ``csrc/flash_attn/flash_api.cpp`` ``mha_fwd``, ``mha_varlen_fwd``, ``mha_fwd_kvcache``, ``mha_bwd``,
 ``mha_varlen_bwd``, ``set_params_fprop``. Names follow its variables and parameters.
@@ -26,7 +26,7 @@ ROUND_ROWS = 128
 """The shapes of scratch tensors round rows of queries and keys up to a multiple of this."""
 
 
-class Api(StrEnum):
+class FlashApi(StrEnum):
     """The function of ``flash_api.cpp`` that a problem corresponds to."""
 
     FWD = "mha_fwd"
@@ -37,11 +37,11 @@ class Api(StrEnum):
 
     @property
     def varlen(self) -> bool:
-        return self in (Api.VARLEN_FWD, Api.VARLEN_BWD)
+        return self in (FlashApi.VARLEN_FWD, FlashApi.VARLEN_BWD)
 
     @property
     def backward(self) -> bool:
-        return self in (Api.BWD, Api.VARLEN_BWD)
+        return self in (FlashApi.BWD, FlashApi.VARLEN_BWD)
 
 
 class KeyLengths(StrEnum):
@@ -57,7 +57,7 @@ class KeyLengths(StrEnum):
 
 
 @dataclass(frozen=True)
-class Situation:
+class FlashSituation:
     """One problem on one device, in upstream's words.
 
     Attributes:
@@ -82,7 +82,7 @@ class Situation:
     device: DeviceFacts
     multiprocessors: int
     counted: str
-    api: Api
+    api: FlashApi
     swapped: bool
     groups: int
     heads: int
@@ -148,7 +148,7 @@ class Situation:
         if self.api.backward:
             return self.seqlen_q > 0
         safe = self.key_lengths is KeyLengths.LENGTHS or self.splits.count > 1
-        return self.seqlen_k > 0 or (self.api is Api.KVCACHE and safe)
+        return self.seqlen_k > 0 or (self.api is FlashApi.KVCACHE and safe)
 
     @property
     def dq_parts(self) -> int:
@@ -185,7 +185,7 @@ class Situation:
 
 
 @lru_cache(maxsize=64)
-def situation_of(problem: Problem, device: DeviceFacts) -> Situation:
+def situation_of(problem: Problem, device: DeviceFacts) -> FlashSituation:
     """The situation of a problem on a device. Every problem has one; rules say which problems upstream refuses."""
     p, api = problem, _api(problem)
     units, counted = multiprocessors(device)
@@ -194,11 +194,11 @@ def situation_of(problem: Problem, device: DeviceFacts) -> Situation:
     causal_given = given == Bounds(UNLIMITED, 0)
     one_row = rows == 1 and p.alibi is Alibi.NONE and not api.backward
     mask = clipped(given or Bounds(), keys, drop_causal=one_row and causal_given)
-    unmasked = mask.unlimited if api is Api.FWD else given is None or _open(given, dropped=one_row)
+    unmasked = mask.unlimited if api is FlashApi.FWD else given is None or _open(given, dropped=one_row)
     swapped = one_row and p.heads > p.kv_heads and unmasked and not p.dropout and min(p.query_lengths()) == 1
     groups = p.heads // p.kv_heads
     heads, rows = (p.kv_heads, groups) if swapped else (p.heads, rows)
-    return Situation(
+    return FlashSituation(
         problem=p,
         device=device,
         multiprocessors=units,
@@ -220,28 +220,28 @@ def situation_of(problem: Problem, device: DeviceFacts) -> Situation:
     )
 
 
-def _api(p: Problem) -> Api:
+def _api(p: Problem) -> FlashApi:
     """The API for a problem.
 
     Group mode is varlen, even with a cache. In batch mode a cache or a given number of splits means
     ``mha_fwd_kvcache``.
     """
     if p.direction is Direction.BWD:
-        return Api.VARLEN_BWD if p.mode is Mode.GROUP else Api.BWD
+        return FlashApi.VARLEN_BWD if p.mode is Mode.GROUP else FlashApi.BWD
     if p.mode is Mode.GROUP:
-        return Api.VARLEN_FWD
+        return FlashApi.VARLEN_FWD
     counted = p.splits > 0 and not p.dropout
-    return Api.KVCACHE if counted or p.kv_cache.kind is not CacheKind.NONE else Api.FWD
+    return FlashApi.KVCACHE if counted or p.kv_cache.kind is not CacheKind.NONE else FlashApi.FWD
 
 
-def _seqlen_k(p: Problem, api: Api) -> int:
+def _seqlen_k(p: Problem, api: FlashApi) -> int:
     """The host's ``seqlen_k``: in ``mha_fwd_kvcache`` the rows of the cache, or the keys of a block table's row."""
-    if api is not Api.KVCACHE:
+    if api is not FlashApi.KVCACHE:
         return p.seqlen_k
     return table_width(p) * p.kv_cache.page if p.paged else p.cache_rows
 
 
-def _key_lengths(p: Problem, api: Api) -> KeyLengths:
+def _key_lengths(p: Problem, api: FlashApi) -> KeyLengths:
     """The content of ``params.cu_seqlens_k``.
 
     With packed queries and a linear cache it holds lengths. The kernels accept that, but no upstream API passes it.
@@ -256,13 +256,13 @@ def _open(given: Bounds, *, dropped: bool) -> bool:
     return given.left < 0 and (given.right < 0 or (given.right == 0 and dropped))
 
 
-def _splits(p: Problem, api: Api, swapped: bool, heads: int, rows: int, keys: int, units: int) -> Splits:
+def _splits(p: Problem, api: FlashApi, swapped: bool, heads: int, rows: int, keys: int, units: int) -> Splits:
     if p.splits:
         return Splits(p.splits, f"--splits {p.splits}")
     if api.backward:
         return Splits(1, "backward")
     if p.dropout:
         return Splits(1, "dropout: keys are not split")
-    if api is Api.VARLEN_FWD and not swapped:
+    if api is FlashApi.VARLEN_FWD and not swapped:
         return Splits(1, "packed sequences: keys are split only for one query row of grouped heads")
     return upstreams_splits(batch=p.batch, heads=heads, rows=rows, keys=keys, hdim=p.hdim, multiprocessors=units)

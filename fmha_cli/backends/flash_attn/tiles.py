@@ -28,7 +28,7 @@ KIB = 1024
 
 
 @dataclass(frozen=True)
-class Facts:
+class TileFacts:
     """The properties of a device that upstream's launch templates read.
 
     Attributes:
@@ -118,10 +118,10 @@ BACKWARD: tuple[BackwardRow, ...] = (
 )
 
 
-def facts_of(arch: ArchSpec) -> Facts:
+def facts_of(arch: ArchSpec) -> TileFacts:
     """An architecture's answers to the run-time queries of upstream's launch templates."""
     major, minor = arch.fact("compute_capability")
-    return Facts(
+    return TileFacts(
         sm8x=major == 8 and minor > 0,
         block=int(arch.fact("shared_per_block_optin")),
         sm=int(arch.fact("shared_per_sm")),
@@ -133,7 +133,7 @@ def bucket(hdim: int) -> int | None:
     return next((holds for holds in HDIMS if hdim <= holds), None)
 
 
-def forward_traits(hdim: int, dropout: bool, causal: bool, facts: Facts) -> FaAlgorithm:
+def forward_traits(hdim: int, dropout: bool, causal: bool, facts: TileFacts) -> FaAlgorithm:
     """The traits of the plain forward kernel for a head dim of :data:`HDIMS`."""
     return next(
         row.traits
@@ -152,7 +152,7 @@ def split_traits(hdim: int) -> FaAlgorithm:
     return FaAlgorithm(tile=(64, 256 if hdim <= 64 else 128 if hdim <= 128 else 64), warps=4)
 
 
-def backward_traits(hdim: int, dropout: bool, facts: Facts) -> FaAlgorithm | None:
+def backward_traits(hdim: int, dropout: bool, facts: TileFacts) -> FaAlgorithm | None:
     """The traits of the backward kernels for a head dim of :data:`HDIMS`; None where upstream launches nothing."""
     return next(
         row.traits
@@ -161,7 +161,7 @@ def backward_traits(hdim: int, dropout: bool, facts: Facts) -> FaAlgorithm | Non
     )
 
 
-def stage_traits(hdim: int, facts: Facts) -> Iterator[FaAlgorithm]:
+def stage_traits(hdim: int, facts: TileFacts) -> Iterator[FaAlgorithm]:
     """The distinct traits of a backward pass's first and last stage, those without dropout first."""
     found = (backward_traits(hdim, dropout, facts) for dropout in (False, True))
     yield from dict.fromkeys(traits for traits in found if traits is not None)

@@ -44,7 +44,7 @@ def the_kernel(kernel: KernelSpec) -> Hashable:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RuleRow:
+class ConditionRow:
     """The text and the properties of a rule.
 
     Attributes:
@@ -84,7 +84,7 @@ class RuleRow:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Condition(RuleRow, Generic[S]):
+class Condition(ConditionRow, Generic[S]):
     """A requirement of the kernels of some families on a problem. ``S`` is the backend's view of a problem on a device.
 
     Attributes:
@@ -135,7 +135,7 @@ def conditions_for(family: Family, conditions: Iterable[Condition[S]]) -> tuple[
 
 
 @dataclass(frozen=True, kw_only=True)
-class KernelRule(RuleRow):
+class KernelRule(ConditionRow):
     """A rule about which kernels exist. It reads only the kernel and its architecture's facts.
 
     Attributes:

@@ -32,7 +32,7 @@ from fmha_cli.domain.rules import (
 from fmha_cli.domain.signature import Signature
 
 
-class Host(Protocol):
+class IndexHost(Protocol):
     """The least that a backend's view of a problem must offer."""
 
     @property
@@ -41,7 +41,7 @@ class Host(Protocol):
     def device(self) -> DeviceFacts: ...
 
 
-S = TypeVar("S", bound=Host)
+S = TypeVar("S", bound=IndexHost)
 Reads = Callable[[KernelSpec], Hashable]
 Check = Callable[[S, KernelSpec], Reason | None]
 Distance = Callable[[Problem, Signature], tuple[int, ...]]
@@ -64,7 +64,7 @@ class Question(Generic[S]):
 
 
 @dataclass(frozen=True)
-class Candidate:
+class IndexedKernel:
     """One kernel.
 
     Attributes:
@@ -86,7 +86,7 @@ class FamilyIndex(Generic[S]):
         questions: every check with one kernel that represents all kernels that look the same to the check.
     """
 
-    cases: tuple[tuple[Candidate, ...], ...]
+    cases: tuple[tuple[IndexedKernel, ...], ...]
     questions: tuple[tuple[Check[S], KernelSpec], ...]
 
     def answers(self, situation: S) -> tuple[Reason | None, ...]:
@@ -110,9 +110,9 @@ def index_of(kernels: Iterable[KernelSpec], questions: Sequence[Question[S]]) ->
         columns.append([len(asked) + number for number in group])
         asked += [(question.check, kernel) for kernel in representatives.values()]
     own = zip(*columns, strict=True) if columns else repeat(())
-    cases: dict[Case, list[Candidate]] = {}
+    cases: dict[Case, list[IndexedKernel]] = {}
     for position, (kernel, numbers_of) in enumerate(zip(listed, own, strict=False)):
-        cases.setdefault(case_of(kernel.signature), []).append(Candidate(kernel, position, numbers_of))
+        cases.setdefault(case_of(kernel.signature), []).append(IndexedKernel(kernel, position, numbers_of))
     return FamilyIndex(tuple(tuple(inside) for inside in cases.values()), tuple(asked))
 
 
@@ -132,7 +132,7 @@ def core_question(rule: Rule, reads: Reads | None = None) -> Question[Any]:
         TypeError: ``reads`` is left out for another rule.
     """
 
-    def check(situation: Host, kernel: KernelSpec) -> Reason | None:
+    def check(situation: IndexHost, kernel: KernelSpec) -> Reason | None:
         return rule.against(situation.problem, kernel, situation.device)
 
     return Question(check, reads or _compared_field(rule))
@@ -155,7 +155,7 @@ def _compared_field(rule: Rule) -> Reads:
 def decisions(
     situation: S,
     backend: str,
-    tried: Iterable[tuple[FamilyIndex[S], Callable[[Candidate], Supported]]],
+    tried: Iterable[tuple[FamilyIndex[S], Callable[[IndexedKernel], Supported]]],
     distance: Distance,
     nothing: Callable[[DeviceFacts], Reason],
 ) -> Iterator[Decision]:

@@ -10,13 +10,13 @@ from dataclasses import fields
 from functools import cache
 from typing import Any, TypeVar
 
-from fmha_cli.backends.gpu.conditions import MAIN, Condition, KernelCheck, KernelRule, RuleRow
+from fmha_cli.backends.gpu.conditions import MAIN, Condition, ConditionRow, KernelCheck, KernelRule
 from fmha_cli.domain.arch import arch_document
 from fmha_cli.domain.kernel import Family, KernelSpec
 from fmha_cli.domain.rules import Refusal, Rule, Severity, refuses_nothing
 
 S = TypeVar("S")
-_ROW = frozenset(field.name for field in fields(RuleRow))
+_ROW = frozenset(field.name for field in fields(ConditionRow))
 
 
 @cache
@@ -26,7 +26,7 @@ def rule_rows(backend: str) -> Mapping[str, Mapping[str, Any]]:
 
 
 def _members(backend: str, id: str, every: tuple[Family, ...]) -> dict[str, Any]:
-    """The members of a ``RuleRow``. A row without families concerns every family."""
+    """The members of a ``ConditionRow``. A row without families concerns every family."""
     row = {name: value for name, value in rule_rows(backend)[id].items() if name in _ROW}
     return {
         **row,
@@ -51,4 +51,4 @@ def conditions(
 
 def unchecked_rules(backend: str, ids: Iterable[str]) -> tuple[Rule, ...]:
     """Rules that only order kernels, or that apply where no kernel exists: they never refuse."""
-    return tuple(RuleRow(**_members(backend, id, ())).rule_with(refuses_nothing) for id in ids)
+    return tuple(ConditionRow(**_members(backend, id, ())).rule_with(refuses_nothing) for id in ids)

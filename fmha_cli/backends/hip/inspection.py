@@ -9,9 +9,9 @@ from pathlib import Path
 from fmha_cli.domain.errors import KernelFailure
 from fmha_cli.toolchain.elf import MalformedObject
 from fmha_cli.toolchain.rocm.candidates import llvm_tool
-from fmha_cli.toolchain.rocm.disassembly import DisassemblyError, Listing, disassemble
+from fmha_cli.toolchain.rocm.disassembly import AmdListing, DisassemblyError, disassemble
 from fmha_cli.toolchain.rocm.metadata import KernelMetadata, kernels
-from fmha_cli.toolchain.rocm.occupancy import Limits, Occupancy, limits_of, occupancy_of
+from fmha_cli.toolchain.rocm.occupancy import AmdOccupancy, OccupancyLimits, limits_of, occupancy_of
 
 NO_OBJDUMP = "llvm-objdump is not installed (Debian and Ubuntu: apt install llvm-22)"
 
@@ -33,7 +33,9 @@ def code_object_figures(code: bytes, arch: str, dynamic_lds: int = 0) -> dict[st
     return {**summary(found, limits_of(arch), listing), "why": why}
 
 
-def summary(found: Sequence[KernelMetadata], limits: Limits | None, listing: Listing | None) -> dict[str, object]:
+def summary(
+    found: Sequence[KernelMetadata], limits: OccupancyLimits | None, listing: AmdListing | None
+) -> dict[str, object]:
     """The figures of the kernels of one code object.
 
     Raises:
@@ -74,7 +76,7 @@ def _registers(found: Sequence[KernelMetadata]) -> dict[str, int]:
     }
 
 
-def _bounds(fit: Occupancy) -> dict[str, object]:
+def _bounds(fit: AmdOccupancy) -> dict[str, object]:
     return {
         "limited_by": list(fit.limited_by),
         "groups": fit.groups,
@@ -85,7 +87,7 @@ def _bounds(fit: Occupancy) -> dict[str, object]:
     }
 
 
-def _each(kernel: KernelMetadata, fit: Occupancy | None, listing: Listing | None) -> dict[str, object]:
+def _each(kernel: KernelMetadata, fit: AmdOccupancy | None, listing: AmdListing | None) -> dict[str, object]:
     return {
         "symbol": kernel.name,
         "registers": _registers([kernel]),
@@ -98,7 +100,7 @@ def _each(kernel: KernelMetadata, fit: Occupancy | None, listing: Listing | None
     }
 
 
-def listing_of(code: bytes, objdump: Path | None) -> tuple[Listing | None, str | None]:
+def listing_of(code: bytes, objdump: Path | None) -> tuple[AmdListing | None, str | None]:
     """(disassembly, None), or (None, the reason why there is none)."""
     if objdump is None:
         return None, NO_OBJDUMP

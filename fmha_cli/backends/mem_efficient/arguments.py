@@ -14,7 +14,7 @@ from fmha_cli.backends.cuda.tables import Expected
 from fmha_cli.backends.gpu.arithmetic import single
 from fmha_cli.backends.gpu.call import Call
 from fmha_cli.backends.mem_efficient.scratch import COPIES, Storage, storage_of
-from fmha_cli.backends.mem_efficient.situation import Situation
+from fmha_cli.backends.mem_efficient.situation import MemEfficientSituation
 from fmha_cli.codegen.mem_efficient.emit import block_of
 from fmha_cli.codegen.mem_efficient.traits import traits_of
 from fmha_cli.codegen.struct import c_fields
@@ -29,7 +29,7 @@ _STRIDES = {"do": "gO", "dq": "gQ", "dk": "gK", "dv": "gV"}
 """The beginnings of the names of strides that are not those of the tensors."""
 
 
-def params_of(stage: Stage, call: Call[Situation]) -> object:
+def params_of(stage: Stage, call: Call[MemEfficientSituation]) -> object:
     """The stage's parameter block."""
     m, block = storage_of(call.problem, stage.kernel), block_of(stage.kernel)
     names = [name for name, _ in c_fields(block)]
@@ -41,7 +41,7 @@ def params_of(stage: Stage, call: Call[Situation]) -> object:
     return block(**{name: values[name] for name in names if name in values})
 
 
-def _numbers(m: Storage, s: Situation) -> dict[str, Any]:
+def _numbers(m: Storage, s: MemEfficientSituation) -> dict[str, Any]:
     p = m.problem
     return {
         "window_size": s.window,
@@ -63,7 +63,7 @@ def _numbers(m: Storage, s: Situation) -> dict[str, Any]:
     }
 
 
-def _strides(m: Storage, call: Call[Situation]) -> dict[str, int]:
+def _strides(m: Storage, call: Call[MemEfficientSituation]) -> dict[str, int]:
     """Strides of sequences (B), heads (H) and rows (M) by the fields' names; 0 where a bias is broadcast."""
     planes: dict[str, Any] = {"lse": m.scratch.get("logsumexp"), "gB": m.scratch.get("grad_bias")}
     planes["bias"] = m.scratch.get("attn_bias") or call.tensors.get("bias")
@@ -76,7 +76,7 @@ def _strides(m: Storage, call: Call[Situation]) -> dict[str, int]:
     return {f"{field}_stride{axis}": n for field, ns in every.items() for axis, n in zip("BHM", ns, strict=True)}
 
 
-def launch(kernel: KernelSpec, s: Situation) -> Launch:
+def launch(kernel: KernelSpec, s: MemEfficientSituation) -> Launch:
     """The launch that serves a problem (``getBlocksGrid``, ``getThreadsGrid``, ``should_zero_workspace``).
 
     The grid: tiles of rows (backward: blocks that share the keys), heads, sequences. Blocks add to tiles of dQ in the
@@ -90,7 +90,7 @@ def launch(kernel: KernelSpec, s: Situation) -> Launch:
     return Launch(grid, block, t.shared_bytes, cleared=("workspace",) if adds else ())
 
 
-def details(kernel: KernelSpec, s: Situation) -> Iterator[tuple[str, str]]:
+def details(kernel: KernelSpec, s: MemEfficientSituation) -> Iterator[tuple[str, str]]:
     """What a plan says about a launch, apart from its shape."""
     p, m = s.problem, storage_of(s.problem, kernel)
     t = m.traits
@@ -107,7 +107,7 @@ def details(kernel: KernelSpec, s: Situation) -> Iterator[tuple[str, str]]:
         yield "dq", "summed in a fixed order" if m.splits == 1 else "summed in no fixed order"
 
 
-def auxiliaries_of(s: Situation) -> dict[str, Any]:
+def auxiliaries_of(s: MemEfficientSituation) -> dict[str, Any]:
     """Where packed sequences start, and with a cache the keys of each."""
     name = "cu_seqlens" if s.problem.direction.backward else "seqstart"
     return s.arrays(f"{name}_q", f"{name}_k", "seqlen_k")

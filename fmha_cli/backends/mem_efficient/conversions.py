@@ -8,10 +8,10 @@ from fmha_cli.backends.cuda.copies import lse_in, lse_out, row_sums_in
 from fmha_cli.backends.gpu.arena_views import Bytes
 from fmha_cli.backends.gpu.call import Call
 from fmha_cli.backends.mem_efficient.scratch import storage_of
-from fmha_cli.backends.mem_efficient.situation import Situation
+from fmha_cli.backends.mem_efficient.situation import MemEfficientSituation
 
 
-def before_upload(call: Call[Situation], arena: Bytes) -> None:
+def before_upload(call: Call[MemEfficientSituation], arena: Bytes) -> None:
     """Fill the workspaces that the kernel reads.
 
     A backward kernel reads +inf as the LSE of padding, as upstream's forward kernel pads it, and of rows without keys:
@@ -25,7 +25,7 @@ def before_upload(call: Call[Situation], arena: Bytes) -> None:
             row_sums_in(call, arena, "delta", m.scratch["delta"].shape)
 
 
-def after_download(call: Call[Situation], arena: Bytes) -> None:
+def after_download(call: Call[MemEfficientSituation], arena: Bytes) -> None:
     """Turn the kernel's results in the arena into the contract's outputs."""
     m = storage_of(call.problem, call.plan.main)
     m.copy_out(call, arena)

@@ -8,7 +8,7 @@ from fmha_cli.backends.cuda.choosing import Found, told, told_conditions
 from fmha_cli.backends.cuda.listed import capability
 from fmha_cli.backends.gpu.arithmetic import GRID_END, SMALLEST_NORMAL, single
 from fmha_cli.backends.mem_efficient.scratch import Storage, storage_of
-from fmha_cli.backends.mem_efficient.situation import BOTTOM_RIGHT, Situation
+from fmha_cli.backends.mem_efficient.situation import BOTTOM_RIGHT, MemEfficientSituation
 from fmha_cli.codegen.mem_efficient.algorithm import NAME
 from fmha_cli.codegen.mem_efficient.traits import traits_of
 from fmha_cli.domain.arch import load_arch
@@ -21,7 +21,7 @@ SIGNED, UNSIGNED, BLOCKS_END, FP16_END = 1 << 31, 1 << 32, 1 << 15, 65520
 """The ends of 32-bit products and of 16-bit counts, and where fp16 is infinite."""
 
 
-def _findings(s: Situation, kernel: KernelSpec) -> Iterator[tuple[str, Found]]:
+def _findings(s: MemEfficientSituation, kernel: KernelSpec) -> Iterator[tuple[str, Found]]:
     """The findings of each rule."""
     p, mask, text = s.problem, s.problem.mask, s.problem.mask.text()
     corner, unequal = s.mask_type == BOTTOM_RIGHT, any(q != k and q * k for q, k in s.lengths)

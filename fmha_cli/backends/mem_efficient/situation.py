@@ -1,4 +1,4 @@
-"""``Situation``: a problem on a device, in the words of the kernels' parameters.
+"""``MemEfficientSituation``: a problem on a device, in the words of the kernels' parameters.
 
 Source: ``attention_forward_generic.cu`` and ``attention_backward_generic.cu`` in ``xformers/csrc/attention/cuda/fmha`` of
 xformers 0.0.28.post3; ``xformers/ops/fmha/cutlass.py``.
@@ -17,7 +17,7 @@ NO_MASK, TOP_LEFT, BOTTOM_RIGHT = 0, 1, 2
 
 
 @dataclass(frozen=True)
-class Situation(Sequences):
+class MemEfficientSituation(Sequences):
     """One problem on one device."""
 
     device: DeviceFacts

@@ -7,7 +7,7 @@ Source of the template arguments: ``codegen/ops/fmha_fwd_appendkv.py``, ``FMHA_F
 from __future__ import annotations
 
 from fmha_cli.codegen.ck_tile.algorithm import CkAlgorithm, VLayout
-from fmha_cli.codegen.ck_tile.call import RATIO, Call, Unit, strides, words
+from fmha_cli.codegen.ck_tile.call import RATIO, KernelCall, UnitPart, strides, words
 from fmha_cli.codegen.ck_tile.cpp import CK, flag, struct_of_types, template, using
 from fmha_cli.codegen.ck_tile.element_types import forward_types
 from fmha_cli.codegen.ck_tile.paddings import sequence_products
@@ -26,13 +26,13 @@ _ROTARY_STEP = 16
 _PAGED = words("block_table_ptr batch_stride_block_table page_block_size")
 
 
-def appendkv_unit(kernel: KernelSpec, algorithm: CkAlgorithm) -> Unit:
+def appendkv_unit(kernel: KernelSpec, algorithm: CkAlgorithm) -> UnitPart:
     """The unit of a kernel that appends to a cache.
 
     Raises:
         InternalError: the signature allows any rotary style, which no CK kernel supports.
     """
-    return Unit(types=_types(kernel, algorithm), call=_call(kernel, algorithm), in_waves=False)
+    return UnitPart(types=_types(kernel, algorithm), call=_call(kernel, algorithm), in_waves=False)
 
 
 def _types(kernel: KernelSpec, algorithm: CkAlgorithm) -> str:
@@ -63,9 +63,9 @@ def _paged(kernel: KernelSpec) -> bool:
     return kernel.signature.cache is CacheKey.PAGED
 
 
-def _call(kernel: KernelSpec, algorithm: CkAlgorithm) -> Call:
+def _call(kernel: KernelSpec, algorithm: CkAlgorithm) -> KernelCall:
     paged, rotates = _paged(kernel), kernel.signature.rotary is not RotaryKey.NONE
-    return Call(
+    return KernelCall(
         maker="MakeKargs",
         arguments=(
             *words("q_ptr k_ptr knew_ptr v_ptr vnew_ptr seqlen_q seqlen_k_ptr seqlen_knew hdim_q hdim_v nhead_q"),

@@ -40,7 +40,7 @@ NO_FIELD = -1
 """``FmhaCkFault.field`` if no single field is at fault."""
 
 
-class Status(IntEnum):
+class CkStatus(IntEnum):
     """The return values of both entries."""
 
     OK = 0

@@ -12,7 +12,7 @@ Source of the template arguments: ``codegen/ops/fmha_bwd.py``, ``FMHA_BWD_DQ_DK_
 from __future__ import annotations
 
 from fmha_cli.codegen.ck_tile.algorithm import CkAlgorithm
-from fmha_cli.codegen.ck_tile.call import DROP, RATIO, Call, Unit, strides, words
+from fmha_cli.codegen.ck_tile.call import DROP, RATIO, KernelCall, UnitPart, strides, words
 from fmha_cli.codegen.ck_tile.cpp import CK, flag, sequence, struct_of_types, template, using
 from fmha_cli.codegen.ck_tile.element_types import backward_types
 from fmha_cli.codegen.ck_tile.features import bias_value, grouped, mask_type, masked, on
@@ -27,9 +27,9 @@ _GROUP_POINTERS = words("seqstart_q_ptr seqstart_k_ptr seqlen_q_ptr seqlen_k_ptr
 _QUERY_POINTERS = words("seqstart_q_ptr seqlen_q_ptr cu_seqlen_q_ptr")
 
 
-def bwd_dq_dk_dv_unit(kernel: KernelSpec, algorithm: CkAlgorithm) -> Unit:
+def bwd_dq_dk_dv_unit(kernel: KernelSpec, algorithm: CkAlgorithm) -> UnitPart:
     """The unit of a main backward kernel."""
-    return Unit(types=_types(kernel, algorithm), call=_call(kernel, algorithm), in_waves=True)
+    return UnitPart(types=_types(kernel, algorithm), call=_call(kernel, algorithm), in_waves=True)
 
 
 def _shape(algorithm: CkAlgorithm) -> str:
@@ -93,7 +93,7 @@ def _types(kernel: KernelSpec, algorithm: CkAlgorithm) -> str:
     )
 
 
-def _call(kernel: KernelSpec, algorithm: CkAlgorithm) -> Call:
+def _call(kernel: KernelSpec, algorithm: CkAlgorithm) -> KernelCall:
     signature, group = kernel.signature, grouped(kernel)
     dq = "dq" if algorithm.max_seq_q else "dq_acc"
     by_head = f"q k v bias randval do lsed {dq} dk dv dbias"
@@ -109,7 +109,7 @@ def _call(kernel: KernelSpec, algorithm: CkAlgorithm) -> Call:
         unused += _GROUP_POINTERS
     if not on(signature.dropout):
         unused.append("p_drop")
-    return Call(
+    return KernelCall(
         maker="MakeKargsImpl",
         arguments=(
             *words("q_ptr k_ptr v_ptr bias_ptr lse_ptr do_ptr d_ptr rand_val_ptr dk_ptr dv_ptr dbias_ptr"),
@@ -160,7 +160,7 @@ def _rules(kernel: KernelSpec, algorithm: CkAlgorithm) -> tuple[tuple[str, str],
     return tuple(rules)
 
 
-def bwd_dot_do_o_unit(kernel: KernelSpec, algorithm: CkAlgorithm) -> Unit:
+def bwd_dot_do_o_unit(kernel: KernelSpec, algorithm: CkAlgorithm) -> UnitPart:
     """The unit of a kernel that sums dO * O along each row."""
     group, hdim = grouped(kernel), kernel.signature.hdim
     traits = [flag(algorithm.pad_s), flag(algorithm.pad_dv > 0), str(algorithm.occupancy)]
@@ -178,7 +178,7 @@ def bwd_dot_do_o_unit(kernel: KernelSpec, algorithm: CkAlgorithm) -> Unit:
         + using("Pipeline", f"{CK}BlockFmhaBwdOGradDotO<Problem>")
         + using("Kernel", f"{CK}FmhaBwdOGradDotOKernel<Pipeline>")
     )
-    call = Call(
+    call = KernelCall(
         maker="MakeKargs",
         arguments=(
             *words("o_ptr do_ptr d_ptr p_undrop"),
@@ -196,10 +196,10 @@ def bwd_dot_do_o_unit(kernel: KernelSpec, algorithm: CkAlgorithm) -> Unit:
             *_whole_rows(group, algorithm),
         ),
     )
-    return Unit(types=types, call=call, in_waves=False)
+    return UnitPart(types=types, call=call, in_waves=False)
 
 
-def bwd_convert_dq_unit(kernel: KernelSpec, algorithm: CkAlgorithm) -> Unit:
+def bwd_convert_dq_unit(kernel: KernelSpec, algorithm: CkAlgorithm) -> UnitPart:
     """The unit of a kernel that sums the parts of the fp32 dQ and rounds it."""
     group, hdim = grouped(kernel), kernel.signature.hdim
     traits = [flag(algorithm.pad_s), flag(algorithm.pad_d > 0), str(algorithm.occupancy)]
@@ -220,7 +220,7 @@ def bwd_convert_dq_unit(kernel: KernelSpec, algorithm: CkAlgorithm) -> Unit:
         + using("Pipeline", f"{CK}BlockFmhaBwdConvertQGrad<Problem>")
         + using("Kernel", f"{CK}FmhaBwdConvertQGradKernel<Pipeline>")
     )
-    call = Call(
+    call = KernelCall(
         maker="MakeKargs",
         arguments=(
             *words("dq_acc_ptr dq_ptr"),
@@ -235,7 +235,7 @@ def bwd_convert_dq_unit(kernel: KernelSpec, algorithm: CkAlgorithm) -> Unit:
         extents=_extents("hdim_q"),
         rules=(("hdim_q", f"a.hdim_q {'<=' if algorithm.pad_d else '=='} {hdim}"), *_whole_rows(group, algorithm)),
     )
-    return Unit(types=types, call=call, in_waves=False)
+    return UnitPart(types=types, call=call, in_waves=False)
 
 
 def _extents(hdim: str) -> tuple[tuple[str, int], ...]:

@@ -23,7 +23,7 @@ _DROP_TEXT = """\
 
 
 @dataclass(frozen=True, kw_only=True)
-class Call:
+class KernelCall:
     """How one kernel's arguments are made.
 
     Attributes:
@@ -57,7 +57,7 @@ ONLY = "  (void)a;\n  return use(std::type_identity<Kernel>{});\n"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Unit:
+class UnitPart:
     """The family's part of a translation unit.
 
     Attributes:
@@ -69,12 +69,12 @@ class Unit:
     """
 
     types: str
-    call: Call
+    call: KernelCall
     in_waves: bool
     choose: str = ONLY
 
 
-def prepare_text(block: type, call: Call) -> str:
+def prepare_text(block: type, call: KernelCall) -> str:
     """``check(a, checks)`` validates; ``prepare<Kernel>(a, checks)`` then makes the arguments and the grid.
 
     Raises:

@@ -17,15 +17,15 @@ from fmha_cli.codegen.ck_tile.args import (
     LAUNCH,
     NO_FIELD,
     VERSION,
+    CkStatus,
     FmhaCkFault,
     FmhaCkKarg,
     FmhaCkLaunch,
     KargKind,
-    Status,
     args_of,
 )
 from fmha_cli.codegen.ck_tile.bwd import bwd_convert_dq_unit, bwd_dot_do_o_unit, bwd_dq_dk_dv_unit
-from fmha_cli.codegen.ck_tile.call import Unit, prepare_text
+from fmha_cli.codegen.ck_tile.call import UnitPart, prepare_text
 from fmha_cli.codegen.ck_tile.cpp import enumerators, flag, using
 from fmha_cli.codegen.ck_tile.features import arch_tag, is_wave32
 from fmha_cli.codegen.ck_tile.fwd import fwd_unit, pagedkv_unit, prefill_unit
@@ -33,7 +33,7 @@ from fmha_cli.codegen.ck_tile.splitkv import combine_unit, splitkv_unit
 from fmha_cli.codegen.struct import c_fields, struct_text, table_text
 from fmha_cli.domain.kernel import Family, KernelSpec
 
-_UNITS: dict[Family, Callable[[KernelSpec, CkAlgorithm], Unit]] = {
+_UNITS: dict[Family, Callable[[KernelSpec, CkAlgorithm], UnitPart]] = {
     Family.FWD: fwd_unit,
     Family.FWD_SPLITKV: splitkv_unit,
     Family.FWD_SPLITKV_COMBINE: combine_unit,
@@ -52,7 +52,7 @@ def source_text(name: str) -> str:
     return resources.files(__package__).joinpath("src", name).read_text("utf-8")
 
 
-def unit_of(kernel: KernelSpec) -> Unit:
+def unit_of(kernel: KernelSpec) -> UnitPart:
     """The family's part of a kernel's source.
 
     Raises:
@@ -107,10 +107,10 @@ def _guard(kernel: KernelSpec) -> str:
     )
 
 
-def _constants(kernel: KernelSpec, unit: Unit, block: type) -> str:
+def _constants(kernel: KernelSpec, unit: UnitPart, block: type) -> str:
     fields = {f"FIELD_{name}": i for i, (name, _) in enumerate(c_fields(block))}
     return (
-        enumerators({f"STATUS_{s.name}": s.value for s in Status})
+        enumerators({f"STATUS_{s.name}": s.value for s in CkStatus})
         + enumerators({f"KIND_{k.name}": k.value for k in KargKind})
         + enumerators({"NO_FIELD": NO_FIELD, **fields})
         + f"inline constexpr bool WAVE32 = {flag(is_wave32(kernel.arch))};\n"

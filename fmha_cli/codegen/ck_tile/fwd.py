@@ -12,7 +12,7 @@ Source of the template arguments: ``FMHA_FWD_KERNEL_BODY`` of ``codegen/ops/fmha
 from __future__ import annotations
 
 from fmha_cli.codegen.ck_tile.algorithm import CkAlgorithm, Pipeline, no_emitter
-from fmha_cli.codegen.ck_tile.call import DROP, RATIO, Call, Unit, strides, words
+from fmha_cli.codegen.ck_tile.call import DROP, RATIO, KernelCall, UnitPart, strides, words
 from fmha_cli.codegen.ck_tile.cpp import flag
 from fmha_cli.codegen.ck_tile.features import grouped, on
 from fmha_cli.codegen.ck_tile.forward import (
@@ -51,7 +51,7 @@ _PAGES = words("num_total_pages kv_indptr kv_page_indices")
 _GRID = words("batch nhead_q max_seqlen_q hdim_v")
 
 
-def fwd_unit(kernel: KernelSpec, algorithm: CkAlgorithm) -> Unit:
+def fwd_unit(kernel: KernelSpec, algorithm: CkAlgorithm) -> UnitPart:
     """The unit of a forward kernel.
 
     Raises:
@@ -59,7 +59,7 @@ def fwd_unit(kernel: KernelSpec, algorithm: CkAlgorithm) -> Unit:
     """
     if algorithm.pipeline not in _PIPELINES:
         raise no_emitter(kernel)
-    return Unit(types=_fwd_types(kernel, algorithm), call=_fwd_call(kernel, algorithm), in_waves=True)
+    return UnitPart(types=_fwd_types(kernel, algorithm), call=_fwd_call(kernel, algorithm), in_waves=True)
 
 
 def _fwd_types(kernel: KernelSpec, algorithm: CkAlgorithm) -> str:
@@ -81,7 +81,7 @@ def _fwd_types(kernel: KernelSpec, algorithm: CkAlgorithm) -> str:
     return forward_aliases(kernel, algorithm, templates)
 
 
-def _fwd_call(kernel: KernelSpec, algorithm: CkAlgorithm) -> Call:
+def _fwd_call(kernel: KernelSpec, algorithm: CkAlgorithm) -> KernelCall:
     group = grouped(kernel)
     skips = group and algorithm.skip_min_seqlen_q
     middle = _GROUP_POINTERS if group else words("seqlen_q seqlen_k")
@@ -89,7 +89,7 @@ def _fwd_call(kernel: KernelSpec, algorithm: CkAlgorithm) -> Call:
     after = (*_MASK, "min_seqlen_q") if group else _MASK
     needed, unused, rules = forward_options(kernel)
     dropout = on(kernel.signature.dropout)
-    return Call(
+    return KernelCall(
         maker="MakeKargsImpl",
         arguments=(
             *(*_DROPOUT_HEAD, *middle, *_SIZES, *_SCALES, *_DROPOUT_STRIDES, *batches),
@@ -124,7 +124,7 @@ def _own_rules(group: bool, algorithm: CkAlgorithm) -> tuple[tuple[str, str], ..
     return (("seqlen_k", "a.seqlen_k > 0"),) if whole else ()
 
 
-def pagedkv_unit(kernel: KernelSpec, algorithm: CkAlgorithm) -> Unit:
+def pagedkv_unit(kernel: KernelSpec, algorithm: CkAlgorithm) -> UnitPart:
     """The unit of a kernel over a paged cache.
 
     Raises:
@@ -132,7 +132,7 @@ def pagedkv_unit(kernel: KernelSpec, algorithm: CkAlgorithm) -> Unit:
     """
     if algorithm.pipeline is not Pipeline.QR_PAGEDKV:
         raise no_emitter(kernel)
-    return Unit(types=_pagedkv_types(kernel, algorithm), call=_pagedkv_call(kernel, algorithm), in_waves=True)
+    return UnitPart(types=_pagedkv_types(kernel, algorithm), call=_pagedkv_call(kernel, algorithm), in_waves=True)
 
 
 def _pagedkv_types(kernel: KernelSpec, algorithm: CkAlgorithm) -> str:
@@ -148,12 +148,12 @@ def _pagedkv_types(kernel: KernelSpec, algorithm: CkAlgorithm) -> str:
     return forward_aliases(kernel, algorithm, templates)
 
 
-def _pagedkv_call(kernel: KernelSpec, algorithm: CkAlgorithm) -> Call:
+def _pagedkv_call(kernel: KernelSpec, algorithm: CkAlgorithm) -> KernelCall:
     group = grouped(kernel)
     skips = group and algorithm.skip_min_seqlen_q
     lengths = (*_STARTS, "seqlen_k_ptr") if group else words("seqlen_q seqlen_k seqlen_k_ptr")
     needed, unused, rules = forward_options(kernel)
-    return Call(
+    return KernelCall(
         maker="MakeKargs",
         arguments=(
             *_PAGED_HEAD,
@@ -181,7 +181,7 @@ def _pagedkv_call(kernel: KernelSpec, algorithm: CkAlgorithm) -> Call:
     )
 
 
-def prefill_unit(kernel: KernelSpec, algorithm: CkAlgorithm) -> Unit:
+def prefill_unit(kernel: KernelSpec, algorithm: CkAlgorithm) -> UnitPart:
     """The unit of a batch prefill kernel.
 
     Raises:
@@ -189,7 +189,7 @@ def prefill_unit(kernel: KernelSpec, algorithm: CkAlgorithm) -> Unit:
     """
     if algorithm.pipeline is not Pipeline.QR_ASYNC:
         raise no_emitter(kernel)
-    return Unit(types=_prefill_types(kernel, algorithm), call=_prefill_call(kernel, algorithm), in_waves=True)
+    return UnitPart(types=_prefill_types(kernel, algorithm), call=_prefill_call(kernel, algorithm), in_waves=True)
 
 
 def _prefill_types(kernel: KernelSpec, algorithm: CkAlgorithm) -> str:
@@ -205,10 +205,10 @@ def _prefill_types(kernel: KernelSpec, algorithm: CkAlgorithm) -> str:
     return forward_aliases(kernel, algorithm, templates)
 
 
-def _prefill_call(kernel: KernelSpec, algorithm: CkAlgorithm) -> Call:
+def _prefill_call(kernel: KernelSpec, algorithm: CkAlgorithm) -> KernelCall:
     group, dropout = grouped(kernel), on(kernel.signature.dropout)
     needed, unused, rules = forward_options(kernel)
-    return Call(
+    return KernelCall(
         maker="MakeKargs",
         arguments=(
             *_DROPOUT_HEAD,

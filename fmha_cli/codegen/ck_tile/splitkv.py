@@ -14,7 +14,7 @@ Source of the template arguments and of the choice: ``codegen/ops/fmha_fwd_split
 from __future__ import annotations
 
 from fmha_cli.codegen.ck_tile.algorithm import CkAlgorithm, Pipeline, no_emitter
-from fmha_cli.codegen.ck_tile.call import RATIO, Call, Unit, strides, words
+from fmha_cli.codegen.ck_tile.call import RATIO, KernelCall, UnitPart, strides, words
 from fmha_cli.codegen.ck_tile.cpp import CK, flag, struct_of_types, template, using
 from fmha_cli.codegen.ck_tile.element_types import forward_types
 from fmha_cli.codegen.ck_tile.features import grouped, is_wave32, masked, on
@@ -49,7 +49,7 @@ _LOAD_ELEMENTS = 4
 _MASK = words("window_size_left window_size_right mask_type")
 
 
-def splitkv_unit(kernel: KernelSpec, algorithm: CkAlgorithm) -> Unit:
+def splitkv_unit(kernel: KernelSpec, algorithm: CkAlgorithm) -> UnitPart:
     """The unit of a split-KV kernel.
 
     Raises:
@@ -57,7 +57,7 @@ def splitkv_unit(kernel: KernelSpec, algorithm: CkAlgorithm) -> Unit:
     """
     if algorithm.pipeline is not Pipeline.QR:
         raise no_emitter(kernel)
-    return Unit(
+    return UnitPart(
         types=_types(kernel, algorithm),
         call=_call(kernel, algorithm),
         in_waves=True,
@@ -123,11 +123,11 @@ def _choose(kernel: KernelSpec, algorithm: CkAlgorithm) -> str:
     )
 
 
-def _call(kernel: KernelSpec, algorithm: CkAlgorithm) -> Call:
+def _call(kernel: KernelSpec, algorithm: CkAlgorithm) -> KernelCall:
     group, paged = grouped(kernel), _paged(kernel)
     lengths = (*_STARTS, "seqlen_k_ptr") if group else words("seqlen_q seqlen_k seqlen_k_ptr")
     needed, unused, rules = _options(kernel)
-    return Call(
+    return KernelCall(
         maker="MakeKargs",
         arguments=(
             *words("q_ptr k_ptr v_ptr bias_ptr lse_acc_ptr o_acc_ptr batch"),
@@ -181,9 +181,9 @@ def _options(kernel: KernelSpec) -> tuple[tuple[str, ...], tuple[str, ...], tupl
     )
 
 
-def combine_unit(kernel: KernelSpec, algorithm: CkAlgorithm) -> Unit:
+def combine_unit(kernel: KernelSpec, algorithm: CkAlgorithm) -> UnitPart:
     """The unit of a combine kernel."""
-    return Unit(
+    return UnitPart(
         types=_combine_types(kernel, algorithm), call=_combine_call(kernel, algorithm), in_waves=True, choose=_pick()
     )
 
@@ -235,10 +235,10 @@ def _pick() -> str:
     return "".join(f"  if (a.num_splits <= {1 << log}) {pick(log)}" for log in some) + f"  {pick(last)}"
 
 
-def _combine_call(kernel: KernelSpec, algorithm: CkAlgorithm) -> Call:
+def _combine_call(kernel: KernelSpec, algorithm: CkAlgorithm) -> KernelCall:
     group, lse = grouped(kernel), on(kernel.signature.lse)
     columns, rows = algorithm.tile[0], rows_per_block(kernel, algorithm)
-    return Call(
+    return KernelCall(
         maker="MakeKargs",
         arguments=(
             *words("lse_acc_ptr o_acc_ptr lse_ptr o_ptr batch"),

@@ -8,7 +8,7 @@ from enum import StrEnum
 from fmha_cli.domain.kernel import Algorithm
 
 
-class Kind(StrEnum):
+class LoopKind(StrEnum):
     """The loop of a kernel."""
 
     PREFILL = "prefill"
@@ -75,7 +75,7 @@ class CpuAlgorithm(Algorithm):
             better; 0 = not.
     """
 
-    kind: Kind
+    kind: LoopKind
     simd: Simd
     pairs: bool = False
     blocks: bool = False

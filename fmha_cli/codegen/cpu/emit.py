@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from fmha_cli.codegen.abi import APPEND_PREFIX, PREFIX, VERSION, FmhaCpuAppendArgs, FmhaCpuArgs, Status
-from fmha_cli.codegen.cpu.algorithm import CpuAlgorithm, Kind, Simd
+from fmha_cli.codegen.abi import APPEND_PREFIX, PREFIX, VERSION, EntryStatus, FmhaCpuAppendArgs, FmhaCpuArgs
+from fmha_cli.codegen.cpu.algorithm import CpuAlgorithm, LoopKind, Simd
 from fmha_cli.codegen.cpu.blocks import block_weights, score_blocks, value_blocks
 from fmha_cli.codegen.cpu.byte_streams import dot_bytes, mix_bytes
 from fmha_cli.codegen.cpu.code_streams import dot_codes, mix_codes
@@ -78,9 +78,9 @@ def emit(kernel: KernelSpec) -> str:
     algorithm = kernel.algorithm
     if not isinstance(algorithm, CpuAlgorithm):
         raise TypeError(f"{kernel.name} is not a CPU kernel")
-    if algorithm.kind is Kind.BACKWARD:
+    if algorithm.kind is LoopKind.BACKWARD:
         return joined(backward_parts(kernel, algorithm))
-    block = FmhaCpuAppendArgs if algorithm.kind is Kind.APPEND else FmhaCpuArgs
+    block = FmhaCpuAppendArgs if algorithm.kind is LoopKind.APPEND else FmhaCpuArgs
     # The functions that all launches use take the forward block's name; other blocks begin with its fields.
     renamed = [] if block is FmhaCpuArgs else [f"typedef {block.__name__} {FmhaCpuArgs.__name__};"]
     parts = [
@@ -88,7 +88,7 @@ def emit(kernel: KernelSpec) -> str:
         source_text("base.h"),
         _constants(kernel, algorithm),
         *map(source_text, algorithm.simd.headers),
-        *vector_math(short=algorithm.pairs and algorithm.kind is Kind.PREFILL),
+        *vector_math(short=algorithm.pairs and algorithm.kind is LoopKind.PREFILL),
         *(_files("bytes") if is_bytes(kernel.signature) else []),
         struct_text(block),
         *renamed,
@@ -102,16 +102,16 @@ def emit(kernel: KernelSpec) -> str:
 
 
 def _loop(kernel: KernelSpec, algorithm: CpuAlgorithm) -> list[str]:
-    if algorithm.kind is Kind.APPEND:
+    if algorithm.kind is LoopKind.APPEND:
         return _files("threads", "append", "launch_append")
     kind, shared = algorithm.kind, _files("exact_row", "threads")
-    if kind is Kind.PREFILL:
+    if kind is LoopKind.PREFILL:
         return [*shared, *_prefill(algorithm), *_files("entry")]
-    loop = [] if kind is Kind.COMBINE else _decode(kernel, algorithm)
+    loop = [] if kind is LoopKind.COMBINE else _decode(kernel, algorithm)
     tasks = {
-        Kind.DECODE: ("attend_task", "merge_task", "launch_decode"),
-        Kind.SPLIT: ("attend_task", "launch_split"),
-        Kind.COMBINE: ("merge_task", "launch_combine"),
+        LoopKind.DECODE: ("attend_task", "merge_task", "launch_decode"),
+        LoopKind.SPLIT: ("attend_task", "launch_split"),
+        LoopKind.COMBINE: ("merge_task", "launch_combine"),
     }[kind]
     return [*shared, *_files("decode_group"), *loop, *_files("decode_job", *tasks, "entry")]
 
@@ -123,7 +123,7 @@ def _files(*names: str) -> list[str]:
 def _constants(kernel: KernelSpec, algorithm: CpuAlgorithm) -> str:
     dtype, narrow = kernel.signature.dtype_out, is_bytes(kernel.signature)
     copied = narrow or dtype is not DType.FP32
-    streams = algorithm.kind in (Kind.DECODE, Kind.SPLIT, Kind.COMBINE)
+    streams = algorithm.kind in (LoopKind.DECODE, LoopKind.SPLIT, LoopKind.COMBINE)
     own = (*(BYTE_FAULTS if narrow else ()), *(TILE_FAULTS if algorithm.simd.tiles else ()))
     flags = {
         "PAIRS": algorithm.pairs,
@@ -138,7 +138,7 @@ def _constants(kernel: KernelSpec, algorithm: CpuAlgorithm) -> str:
         **{f"FAULT_{name}": False for name in (*FAULTS, *EXTREME_FAULTS, *CACHE_FAULTS, *own)},
     }
     sizes = {
-        **{f"STATUS_{s.name}": s.value for s in Status},
+        **{f"STATUS_{s.name}": s.value for s in EntryStatus},
         "MAX_HDIM": MAX_HDIM,
         "MAX_ROWS": DECODE_ROWS,
         "NZ": algorithm.lanes_q,
@@ -236,7 +236,7 @@ WIDE_ROWS = 2
 
 def _direct(kernel: KernelSpec, algorithm: CpuAlgorithm) -> bool:
     """Whether the tiles of a decode kernel widen bytes in their own registers."""
-    narrow, simd = is_bytes(kernel.signature) and algorithm.kind is Kind.DECODE, algorithm.simd
+    narrow, simd = is_bytes(kernel.signature) and algorithm.kind is LoopKind.DECODE, algorithm.simd
     looked_up = algorithm.pairs and not simd.tiles and _widened(kernel, algorithm) == 64
     return narrow and (looked_up or simd is Simd.AVX2)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fmha_cli.codegen.abi import BACKWARD_PREFIX, VERSION, FmhaCpuArgs, FmhaCpuBwdArgs, Status
+from fmha_cli.codegen.abi import BACKWARD_PREFIX, VERSION, EntryStatus, FmhaCpuArgs, FmhaCpuBwdArgs
 from fmha_cli.codegen.cpu.algorithm import CpuAlgorithm
 from fmha_cli.codegen.cpu.backward import ROWS, gradient_columns, gradient_tile, product_tile
 from fmha_cli.codegen.cpu.blocks import gradient_blocks, product_blocks
@@ -124,7 +124,7 @@ def _constants(kernel: KernelSpec, algorithm: CpuAlgorithm) -> str:
     faults = {f"FAULT_{name}": False for name in (*SHARED_FAULTS, *BACKWARD_FAULTS, *EXTREME_FAULTS, *own)}
     queries, (one, every) = tile_queries(algorithm), MATRIX_SLABS if algorithm.simd.tiles else SLABS
     sizes = {
-        **{f"STATUS_{s.name}": s.value for s in Status},
+        **{f"STATUS_{s.name}": s.value for s in EntryStatus},
         "MAX_HDIM": MAX_HDIM,
         "BQ": queries,
         "NZ": queries // algorithm.simd.lanes,

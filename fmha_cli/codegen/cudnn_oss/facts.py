@@ -25,7 +25,7 @@ class CudnnAlgorithm(Algorithm):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Facts:
+class KernelFacts:
     """One kernel in upstream's words."""
 
     engine: str
@@ -50,14 +50,16 @@ def kernels(arch: str) -> tuple[KernelSpec, ...]:
     return tuple(KernelSpec(backend=NAME, family=Family.FWD, arch=arch, signature=s, algorithm=a) for s, a in made)
 
 
-def facts_of(kernel: KernelSpec) -> Facts:
+def facts_of(kernel: KernelSpec) -> KernelFacts:
     """The facts about a kernel that exists."""
     return _facts(kernel.arch)[kernel.signature.hdim]
 
 
 @cache
-def _facts(arch: str) -> dict[int, Facts]:
+def _facts(arch: str) -> dict[int, KernelFacts]:
     engine = load_arch(arch).backends[NAME]["engine"]
     row = arch_document("_cudnn_oss.json", "fmha.cudnn-oss/1")["engines"][engine]
     tuples: dict[str, Any] = {"tile": tuple(row["tile"]), "asserts": tuple(row["asserts"])}
-    return {int(hdim): Facts(engine=engine, **row["common"], **tuples, **own) for hdim, own in row["kernels"].items()}
+    return {
+        int(hdim): KernelFacts(engine=engine, **row["common"], **tuples, **own) for hdim, own in row["kernels"].items()
+    }

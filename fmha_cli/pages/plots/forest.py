@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fmha_cli.domain.encode import canonical_json
-from fmha_cli.pages.content import Content
+from fmha_cli.pages.content import PageContent
 from fmha_cli.pages.plot import ROWS, Panel, Plot, spec_of
 from fmha_cli.pages.rows import percent_text, rounded, varying
 from fmha_cli.pages.theme import SPEEDS
@@ -20,7 +20,7 @@ MOST = 80
 """Rows that are drawn; the table below has all of them."""
 
 
-def plot(content: Content) -> Plot:
+def plot(content: PageContent) -> Plot:
     """The plot of the comparison."""
     document = content.comparison
     if document is None:
@@ -55,7 +55,7 @@ def plot(content: Content) -> Plot:
     )
 
 
-def _places(content: Content) -> dict[str, int]:
+def _places(content: PageContent) -> dict[str, int]:
     """The number of the last record of each problem, cache mode, device and kernel."""
     return {
         _key(

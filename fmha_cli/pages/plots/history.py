@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from fmha_cli.pages.content import Content
-from fmha_cli.pages.plot import ROWS, Chooser, Panel, Plot, spec_of
+from fmha_cli.pages.content import PageContent
+from fmha_cli.pages.plot import ROWS, Panel, Plot, PlotChoice, spec_of
 from fmha_cli.pages.rows import where_of
 from fmha_cli.pages.theme import SPEEDS
 from fmha_cli.report.lines import SHORT, problem_text
@@ -16,7 +16,7 @@ NAME = "history"
 SIGNAL = "track"
 
 
-def plot(content: Content) -> Plot:
+def plot(content: PageContent) -> Plot:
     """The plot of all rows that have a history."""
     if not content.tracks:
         return Plot(id=ID, title=TITLE, caption="", missing=content.untracked or "No row has a history.")
@@ -37,7 +37,7 @@ def plot(content: Content) -> Plot:
         f"change that is sure by the rule of fmha compare against the last {LAST} runs: up is slower, down is faster.",
         panels=(Panel("", _chart(order[0])),),
         data={NAME: data},
-        chooser=Chooser(SIGNAL, "point", {number: options[number] for number in order}),
+        chooser=PlotChoice(SIGNAL, "point", {number: options[number] for number in order}),
         notes=(content.untracked,) if content.untracked else (),
     )
 

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from fmha_cli.bench.compare import Regret
-from fmha_cli.pages.content import Content
+from fmha_cli.pages.content import PageContent
 from fmha_cli.pages.plot import Panel, Plot, looked_up, spec_of, told
-from fmha_cli.pages.rows import Timed, percent_text, rounded, shared_words, timed, varying
+from fmha_cli.pages.rows import TimedRow, percent_text, rounded, shared_words, timed, varying
 from fmha_cli.pages.theme import HATCH
 from fmha_cli.report.lines import problem_text
 
@@ -18,7 +18,7 @@ MOST_PROBLEMS = 60
 MOST_COLUMNS = 40
 
 
-def plot(content: Content) -> Plot:
+def plot(content: PageContent) -> Plot:
     """The plot of all problems that several kernels or backends were timed on."""
     groups = [group for group in _groups(timed(content.records, content.run_of)) if len(group) > 1]
     if not groups:
@@ -55,9 +55,9 @@ def plot(content: Content) -> Plot:
     )
 
 
-def _groups(rows: Sequence[Timed]) -> list[list[Timed]]:
+def _groups(rows: Sequence[TimedRow]) -> list[list[TimedRow]]:
     """The rows of each problem under equal conditions."""
-    found: dict[tuple[object, ...], list[Timed]] = {}
+    found: dict[tuple[object, ...], list[TimedRow]] = {}
     for row in rows:
         problem = repr(sorted(row.record.problem.items(), key=str))
         key = problem, row.record.device, row.measured.cache, row.measured.threads, row.run
@@ -65,7 +65,7 @@ def _groups(rows: Sequence[Timed]) -> list[list[Timed]]:
     return list(found.values())
 
 
-def _name(row: Timed, groups: Sequence[Sequence[Timed]]) -> str:
+def _name(row: TimedRow, groups: Sequence[Sequence[TimedRow]]) -> str:
     """The problem of a row, with the conditions that are not those of all problems."""
     parts = [problem_text(row.record.problem)]
     firsts = [group[0] for group in groups]
@@ -75,11 +75,11 @@ def _name(row: Timed, groups: Sequence[Sequence[Timed]]) -> str:
     return " ".join(parts)
 
 
-def _column(row: Timed, several: bool) -> str:
+def _column(row: TimedRow, several: bool) -> str:
     return f"{row.backend} {row.kernel}" if several else row.backend
 
 
-def _cells(name: str, group: Sequence[Timed], several: bool) -> list[dict[str, Any]]:
+def _cells(name: str, group: Sequence[TimedRow], several: bool) -> list[dict[str, Any]]:
     best = min(group, key=lambda row: row.median_ns)
     out: dict[str, dict[str, Any]] = {}
     for row in group:
@@ -100,7 +100,7 @@ def _cells(name: str, group: Sequence[Timed], several: bool) -> list[dict[str, A
     return list(out.values())
 
 
-def _is_sure(row: Timed, best: Timed) -> bool:
+def _is_sure(row: TimedRow, best: TimedRow) -> bool:
     """Whether a row is surely slower than the best one of its problem; of the best itself, whether its time has an interval.
 
     Where the intervals of both medians do not touch, the bootstrap of their ratio need not be drawn.

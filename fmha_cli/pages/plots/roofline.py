@@ -12,9 +12,9 @@ from typing import Any
 from fmha_cli.bench.roofline import CacheState, PeakKind
 from fmha_cli.domain.dtypes import DType
 from fmha_cli.domain.quantities import byte_rate, flop_rate
-from fmha_cli.pages.content import Content
+from fmha_cli.pages.content import PageContent
 from fmha_cli.pages.plot import Panel, Plot, looked_up, spec_of, told
-from fmha_cli.pages.rows import Timed, rounded, shared_words, timed
+from fmha_cli.pages.rows import TimedRow, rounded, shared_words, timed
 
 ID, TITLE = "roofline", "Roofline"
 POINTS, CEILINGS = "roofline", "ceilings"
@@ -37,7 +37,7 @@ _PLAIN = {
 """The members of a problem whose must-read bytes are those of Q, K and V."""
 
 
-def plot(content: Content) -> Plot:
+def plot(content: PageContent) -> Plot:
     """The plot of all rows that were timed."""
     rows = timed(content.records, content.run_of)
     if not rows:
@@ -78,7 +78,7 @@ def plot(content: Content) -> Plot:
     )
 
 
-def _ceilings(rows: Sequence[Timed], panel: int, reach: Sequence[float]) -> list[dict[str, Any]]:
+def _ceilings(rows: Sequence[TimedRow], panel: int, reach: Sequence[float]) -> list[dict[str, Any]]:
     """Two ends of each ceiling: of every type's best rate, and of the memory."""
     left, right = min(reach) / 2, max(reach) * 2
     compute: dict[tuple[str, PeakKind], float] = {}
@@ -122,7 +122,7 @@ def _ends(
     ]
 
 
-def _read_bytes(row: Timed) -> float:
+def _read_bytes(row: TimedRow) -> float:
     """Bytes of Q, K and V of a plain problem, every row of which sees a key and every key is seen; 0 for others."""
     problem = row.record.problem
     if not problem.keys() <= _PLAIN or problem["mode"] != "batch" or problem["direction"] != "fwd":

@@ -7,8 +7,8 @@ from typing import Any
 
 from fmha_cli.bench.processes import split
 from fmha_cli.bench.stats import quantile
-from fmha_cli.pages.content import Content
-from fmha_cli.pages.plot import ROWS, Chooser, Panel, Plot, spec_of
+from fmha_cli.pages.content import PageContent
+from fmha_cli.pages.plot import ROWS, Panel, Plot, PlotChoice, spec_of
 from fmha_cli.pages.plots.history import SECONDS
 from fmha_cli.pages.rows import timed, where_of
 from fmha_cli.report.lines import problem_text
@@ -24,7 +24,7 @@ BUDGET = 60_000
 """Quantiles of all rows in a page; each is four bytes or so."""
 
 
-def plot(content: Content) -> Plot:
+def plot(content: PageContent) -> Plot:
     """The plot of all rows that were timed, one at a time."""
     rows = timed(content.records, content.run_of)
     if not rows:
@@ -48,7 +48,7 @@ def plot(content: Content) -> Plot:
         "A click on a point of another plot chooses its row.",
         panels=(Panel("", _chart(first), 240),),
         data={NAME: data},
-        chooser=Chooser(SIGNAL, "row", order),
+        chooser=PlotChoice(SIGNAL, "row", order),
     )
 
 

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from fmha_cli.bench.stats import FEWEST
-from fmha_cli.pages.content import Content
+from fmha_cli.pages.content import PageContent
 from fmha_cli.pages.plot import Panel, Plot, looked_up, spec_of, told
-from fmha_cli.pages.rows import Timed, rounded, seqlen_of, shared_words, timed
+from fmha_cli.pages.rows import TimedRow, rounded, seqlen_of, shared_words, timed
 from fmha_cli.pages.series import rate_unit, series_of
 
 ID, TITLE = "throughput", "Throughput against the sequence length"
@@ -19,7 +19,7 @@ MOST_SERIES = 10
 """With more series than colours, a colour is a backend in a run, and intervals are bars alone."""
 
 
-def plot(content: Content) -> Plot:
+def plot(content: PageContent) -> Plot:
     """The plot of all rows that were timed."""
     rows = timed(content.records, content.run_of)
     if not rows:
@@ -64,13 +64,13 @@ def plot(content: Content) -> Plot:
     )
 
 
-def _coarse(rows: Sequence[Timed]) -> list[str]:
+def _coarse(rows: Sequence[TimedRow]) -> list[str]:
     """Backend and run of each row if there are colours for all of them, else the backend."""
     found = [f"{row.backend}, {row.run}" for row in rows]
     return found if len(set(found)) <= MOST_SERIES else [row.backend for row in rows]
 
 
-def _rates(row: Timed, unit: float) -> dict[str, float | None]:
+def _rates(row: TimedRow, unit: float) -> dict[str, float | None]:
     measured, ends = row.measured, row.interval_ns
     low, high = (None, None) if ends is None else (measured.flops / max(1, ns) * 1e9 / unit for ns in reversed(ends))
     return {
@@ -80,7 +80,7 @@ def _rates(row: Timed, unit: float) -> dict[str, float | None]:
     }
 
 
-def _panel(row: Timed) -> str:
+def _panel(row: TimedRow) -> str:
     problem = row.record.problem
     dims = f"d{problem['hdim']}" + (f"/{problem['hdim_v']}" if problem["hdim_v"] != problem["hdim"] else "")
     return f"{dims} {problem['dtype']} {problem['mask']}"

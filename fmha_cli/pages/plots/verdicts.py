@@ -7,7 +7,7 @@ from typing import Any
 
 from fmha_cli.domain.errors import ExitCode
 from fmha_cli.domain.verdict import Verdict
-from fmha_cli.pages.content import Content
+from fmha_cli.pages.content import PageContent
 from fmha_cli.pages.plot import Panel, Plot, spec_of
 from fmha_cli.report.record import Record
 
@@ -20,7 +20,7 @@ LEAST = 520
 """Pixels that labels and bars need."""
 
 
-def plot(content: Content) -> Plot:
+def plot(content: PageContent) -> Plot:
     """The plot of all rows."""
     if not content.records:
         return Plot(id=ID, title=TITLE, caption="", missing="There is no row.")

@@ -17,15 +17,15 @@ from fmha_cli.report.lines import SHORT, cell, counted
 from fmha_cli.report.table import Table, table_of
 from fmha_cli.toolchain.cache.audit import VerifyReport
 from fmha_cli.toolchain.cache.entry import Damage
-from fmha_cli.toolchain.cache.exporting import Exported
+from fmha_cli.toolchain.cache.exporting import ExportResult
 from fmha_cli.toolchain.cache.importing import Imported
 from fmha_cli.toolchain.cache.key import BuildKind
 from fmha_cli.toolchain.cache.listing import CacheStats, EntryInfo
 from fmha_cli.toolchain.cache.origin import Code
 from fmha_cli.toolchain.cache.prune import Pruned
-from fmha_cli.toolchain.cache.why import Standing, Why
+from fmha_cli.toolchain.cache.why import KeyExplanation, KeyStanding
 
-CacheResult = CacheStats | VerifyReport | Pruned | Why | Exported | Imported
+CacheResult = CacheStats | VerifyReport | Pruned | KeyExplanation | ExportResult | Imported
 
 
 def _date(nanoseconds: int | None) -> str:
@@ -79,8 +79,8 @@ class CachePage:
     stats: CacheStats | None = None
     verify: VerifyReport | None = None
     prune: Pruned | None = None
-    why: Why | None = None
-    export: Exported | None = None
+    why: KeyExplanation | None = None
+    export: ExportResult | None = None
     import_: Annotated[Imported | None, Key("import")] = None
 
 
@@ -89,8 +89,8 @@ _MEMBERS: Mapping[type, str] = MappingProxyType(
         CacheStats: "stats",
         VerifyReport: "verify",
         Pruned: "prune",
-        Why: "why",
-        Exported: "export",
+        KeyExplanation: "why",
+        ExportResult: "export",
         Imported: "import_",
     }
 )
@@ -172,21 +172,21 @@ def _verified(root: str, figures: Mapping[str, Any]) -> Table:
     return Table(columns, [*damaged, *busy, *brought], summary, moved)
 
 
-_STANDINGS: Mapping[Standing, str] = MappingProxyType(
+_STANDINGS: Mapping[KeyStanding, str] = MappingProxyType(
     {
-        Standing.HIT: "it is in the cache, and a build takes it as it is",
-        Standing.DAMAGED: "it is damaged: its next use moves it away and builds it again",
-        Standing.QUARANTINED: "it was damaged and moved away; its next use builds it again",
-        Standing.FAILED: "it is not in the cache: its last build failed",
-        Standing.DIFFERS: "it is not in the cache: no entry of its name has the same key",
-        Standing.UNKNOWN: "it is not in the cache: nothing of its kind and name was built here",
+        KeyStanding.HIT: "it is in the cache, and a build takes it as it is",
+        KeyStanding.DAMAGED: "it is damaged: its next use moves it away and builds it again",
+        KeyStanding.QUARANTINED: "it was damaged and moved away; its next use builds it again",
+        KeyStanding.FAILED: "it is not in the cache: its last build failed",
+        KeyStanding.DIFFERS: "it is not in the cache: no entry of its name has the same key",
+        KeyStanding.UNKNOWN: "it is not in the cache: nothing of its kind and name was built here",
     }
 )
 
 
 def _explained(figures: Mapping[str, Any]) -> Table:
     """The parts in which the nearest entry differs; above all, whether a build would find the kernel."""
-    nearest, standing = figures["nearest"], Standing(figures["standing"])
+    nearest, standing = figures["nearest"], KeyStanding(figures["standing"])
     rows = [[one["part"], _side(one["cached"]), _side(one["wanted"])] for one in figures["differences"]]
     columns = (
         Column("part of the key", fit=Fit.FOLD),

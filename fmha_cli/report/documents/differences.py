@@ -19,7 +19,7 @@ _MARK = "*"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Side:
+class KernelSide:
     """One of the two kernels."""
 
     arch: str
@@ -29,9 +29,9 @@ class Side:
     why: Annotated[str | None, "why instructions were not counted"]
 
     @staticmethod
-    def of(inspection: Mapping[str, Any]) -> Side:
+    def of(inspection: Mapping[str, Any]) -> KernelSide:
         """The side that a ``fmha.inspect/1`` document describes."""
-        return Side(
+        return KernelSide(
             arch=inspection["arch"],
             backend=inspection["backend"],
             compiler=figures_of(inspection)["compiler"],
@@ -41,7 +41,7 @@ class Side:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Difference:
+class PropertyDifference:
     """One property of the two kernels."""
 
     kind: Annotated[
@@ -58,10 +58,10 @@ class Differences:
     """inspect --diff --json: two kernels, or one kernel of two compilers, side by side."""
 
     schema: Literal["fmha.differences/1"] = "fmha.differences/1"
-    left: Side
-    right: Side
+    left: KernelSide
+    right: KernelSide
     differing: Annotated[int, Least(0), "rows that differ"]
-    rows: tuple[Difference, ...]
+    rows: tuple[PropertyDifference, ...]
 
 
 def differences_document(left: Mapping[str, Any], right: Mapping[str, Any]) -> dict[str, Any]:
@@ -75,7 +75,7 @@ def differences_document(left: Mapping[str, Any], right: Mapping[str, Any]) -> d
         *_compared("instruction", left["instructions"] or {}, right["instructions"] or {}, absent=0),
     )
     differing = sum(row.differs for row in rows)
-    return to_json(Differences(left=Side.of(left), right=Side.of(right), differing=differing, rows=rows))
+    return to_json(Differences(left=KernelSide.of(left), right=KernelSide.of(right), differing=differing, rows=rows))
 
 
 def _fields(document: Mapping[str, Any]) -> dict[str, Any]:
@@ -91,13 +91,13 @@ def _compared(
     *,
     absent: Any = None,
     only_differing: bool = False,
-) -> Iterator[Difference]:
+) -> Iterator[PropertyDifference]:
     for name in dict.fromkeys((*left, *right)):
         one, other = left.get(name, absent), right.get(name, absent)
         if (one is None and other is None) or (only_differing and one == other):
             continue
         differs = one != other and not (kind == "figure" and name in _OF_THE_BUILD)
-        yield Difference(kind=kind, name=name, left=one, right=other, differs=differs)
+        yield PropertyDifference(kind=kind, name=name, left=one, right=other, differs=differs)
 
 
 _OF_THE_BUILD = ("build_ns", "compile_peak_bytes")
@@ -136,4 +136,4 @@ _COLUMNS = (
     Column("right", path="right", number=True, fit=Fit.MIDDLE, least=12),
     Column("change", number=True, rank=1),
 )
-DOCUMENTS = (Document(Differences, differences_view, rows="rows", columns=_COLUMNS, definitions={"side": Side}),)
+DOCUMENTS = (Document(Differences, differences_view, rows="rows", columns=_COLUMNS, definitions={"side": KernelSide}),)

@@ -197,7 +197,7 @@ class DecidingRule:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Why:
+class WhyPage:
     """explain --why A B --json: what differs between two kernels, and which rules came between them."""
 
     schema: Literal["fmha.why/1"] = "fmha.why/1"
@@ -209,4 +209,4 @@ class Why:
     because: Annotated[str, "one sentence"]
 
 
-DOCUMENTS = (Document(Explanation, explain_view, rows="decisions"), Document(Why, why_view))
+DOCUMENTS = (Document(Explanation, explain_view, rows="decisions"), Document(WhyPage, why_view))

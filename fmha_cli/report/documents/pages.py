@@ -11,11 +11,11 @@ from typing import Annotated, Any, Literal
 
 from fmha_cli.bench.ceiling import Ceiling
 from fmha_cli.bench.compare import Ratio
-from fmha_cli.bench.conditions import Conditions
+from fmha_cli.bench.conditions import ProcessorConditions
 from fmha_cli.bench.measurement import Measurement
 from fmha_cli.bench.roofline import Floor
 from fmha_cli.domain.codec import to_json
-from fmha_cli.domain.journal import Asked, Built, Done, Finished, Key, Line, Planned, Start
+from fmha_cli.domain.journal import Finished, JournalBuilt, JournalDone, JournalPlanned, JournalRow, Key, Line, Start
 from fmha_cli.domain.members import Pattern, ShownAs
 from fmha_cli.domain.processor import Processor
 from fmha_cli.domain.protocols import Extent, LaunchView
@@ -30,7 +30,7 @@ from fmha_cli.report.table import Table, table_of
 
 
 @dataclass(frozen=True, kw_only=True)
-class Failure:
+class FailurePage:
     """What a command prints with --json when it could not make its own document."""
 
     schema: Literal["fmha.error/1"] = "fmha.error/1"
@@ -121,7 +121,7 @@ def environment_line(environment: Mapping[str, Any]) -> dict[str, Any]:
 
 
 DOCUMENTS = (
-    Document(Failure, error_view),
+    Document(FailurePage, error_view),
     Document(EnvironmentLine, environment_view),
     Document(RulePage, rule_view),
     Document(Rulebook, rulebook_view, rows="rules"),
@@ -137,7 +137,9 @@ DOCUMENTS = (
             "ceiling": Annotated[
                 Ceiling, "What the machine reached at best in a short loop right before and right after the launches."
             ],
-            "conditions": Annotated[Conditions, "What the system told of the processor beside the timed launches."],
+            "conditions": Annotated[
+                ProcessorConditions, "What the system told of the processor beside the timed launches."
+            ],
             "measurement": Measurement,
             "ratio": Ratio,
             "processor": Annotated[Processor, "The model of a CPU."],
@@ -149,12 +151,12 @@ DOCUMENTS = (
         Line,
         definitions={
             "key": Key,
-            "asked": Asked,
+            "asked": JournalRow,
             "finished": Finished,
             "start": Start,
-            "built": Built,
-            "planned": Planned,
-            "done": Done,
+            "built": JournalBuilt,
+            "planned": JournalPlanned,
+            "done": JournalDone,
         },
         about="One line of a journal: start once, built after the builds of each session, then planned before a row is "
         "dispatched and done after it.",

@@ -20,7 +20,7 @@ from fmha_cli.report.record import Record
 from fmha_cli.report.table import Table, headed
 
 
-class Outcome(StrEnum):
+class ParityOutcome(StrEnum):
     """The results of comparing both sides of a case; ``we`` is this tool, ``they`` the upstream program."""
 
     AGREE_PASS = "agree-pass"
@@ -98,7 +98,7 @@ class UpstreamRatio(Ratio):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Times:
+class ParityTimes:
     """The times of both sides in the same rounds."""
 
     ours_ns: Annotated[tuple[Count, ...], "means, one a round"]
@@ -116,12 +116,12 @@ class ParityCase:
     settings: Annotated[Texts, "as the suite has them"]
     argv: Annotated[Words, "for the upstream program"]
     problem: Annotated[str | None, "problem flags for this tool; null: it has no such problem"]
-    outcome: Annotated[Outcome | None, "null: the case was only listed"]
+    outcome: Annotated[ParityOutcome | None, "null: the case was only listed"]
     why: Words
     notes: Words
     upstream: UpstreamRun | None = None
     ours: Annotated[Mapping[str, Any] | None, ShownAs(Record | None)] = None
-    times: Times | None = None
+    times: ParityTimes | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,7 +132,7 @@ class ParityPage:
     environment: Annotated[Mapping[str, Any], ShownAs(Environment)]
     suite: SuiteRow
     upstream: Annotated[Mapping[Program, str | None], "paths of the programs; null: missing, or not needed"]
-    counts: Mapping[Outcome, Count]
+    counts: Mapping[ParityOutcome, Count]
     cases: Annotated[tuple[Mapping[str, Any], ...], ShownAs(tuple[ParityCase, ...])]
 
 
@@ -212,6 +212,10 @@ def _summary(document: Mapping[str, Any]) -> str:
 
 DOCUMENTS = (
     Document(
-        ParityPage, parity_view, rows="cases", columns=_COLUMNS, definitions={"upstream": UpstreamRun, "times": Times}
+        ParityPage,
+        parity_view,
+        rows="cases",
+        columns=_COLUMNS,
+        definitions={"upstream": UpstreamRun, "times": ParityTimes},
     ),
 )

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
-from fmha_cli.bench.entry import Entry, Result
+from fmha_cli.bench.entry import RememberedChoice, Result
 from fmha_cli.bench.scope import Scope
 from fmha_cli.domain.codec import to_json
 from fmha_cli.domain.members import Count, Pattern, ShownAs
@@ -56,7 +56,7 @@ class TunedEntry:
     ] = ()
 
     @staticmethod
-    def of(entry: Entry, counts: bool | None = None, reasons: tuple[Reason, ...] = ()) -> TunedEntry:
+    def of(entry: RememberedChoice, counts: bool | None = None, reasons: tuple[Reason, ...] = ()) -> TunedEntry:
         """The row of an entry."""
         return TunedEntry(
             id=entry.digest,

@@ -11,7 +11,7 @@ from fmha_cli.toolchain.cache.entry import Damage, verify_entry
 from fmha_cli.toolchain.cache.files import as_environment_problem
 from fmha_cli.toolchain.cache.layout import CacheLayout
 from fmha_cli.toolchain.cache.lock import try_lock
-from fmha_cli.toolchain.cache.origin import Origin, origin_of
+from fmha_cli.toolchain.cache.origin import ArchiveOrigin, origin_of
 from fmha_cli.toolchain.cache.publish import quarantine_if_damaged
 from fmha_cli.toolchain.notice import Notify, log_notice
 
@@ -21,7 +21,7 @@ class ImportedEntry:
     """An entry that an archive brought."""
 
     digest: Sha256
-    origin: Origin
+    origin: ArchiveOrigin
 
 
 @dataclass(frozen=True)

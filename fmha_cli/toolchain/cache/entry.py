@@ -16,7 +16,7 @@ from typing import Annotated, Any
 from fmha_cli.domain.codec import DecodeError, from_json, to_json
 from fmha_cli.domain.encode import canonical_json, digest_of
 from fmha_cli.domain.members import FewestItems, Key, Sha256
-from fmha_cli.toolchain.cache.files import Content, UnsafeFileError, hash_own, read_own
+from fmha_cli.toolchain.cache.files import FileContent, UnsafeFileError, hash_own, read_own
 from fmha_cli.toolchain.cache.layout import ENTRY_FILES, META, PTX, SCHEMA_VERSION, SOURCE
 
 META_SCHEMA = f"fmha.cache-entry/{SCHEMA_VERSION}"
@@ -38,7 +38,7 @@ class EntryMeta:
 
     digest: str
     parts: Annotated[Mapping[str, Any], Key("key")]
-    files: Mapping[str, Content]
+    files: Mapping[str, FileContent]
     created_ns: int
     build_ns: int
     peak_bytes: int | None
@@ -110,7 +110,7 @@ def verify_entry(folder: Path, digest: str) -> EntryMeta | Damage | None:
     return Damage(digest, folder, tuple(reasons)) if reasons else meta
 
 
-def _file_fault(path: Path, said: Content) -> str | None:
+def _file_fault(path: Path, said: FileContent) -> str | None:
     """The fault of one hashed file; None if it is sound."""
     try:
         found = hash_own(path)

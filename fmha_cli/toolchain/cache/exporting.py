@@ -20,14 +20,14 @@ from typing import IO, Annotated
 from fmha_cli.domain.errors import UsageError
 from fmha_cli.domain.members import Count, Digests, Key
 from fmha_cli.toolchain.cache.entry import Damage, EntryMeta, verify_entry
-from fmha_cli.toolchain.cache.files import Content, as_environment_problem, read_own, replacing
+from fmha_cli.toolchain.cache.files import FileContent, as_environment_problem, read_own, replacing
 from fmha_cli.toolchain.cache.layout import META, SCHEMA_VERSION, CacheLayout
 
 PREFIX = f"fmha-cache/v{SCHEMA_VERSION}"
 
 
 @dataclass(frozen=True)
-class Exported:
+class ExportResult:
     """The result of an export.
 
     Attributes:
@@ -42,7 +42,7 @@ class Exported:
     skipped: tuple[Damage, ...]
 
 
-def export_entries(layout: CacheLayout, digests: Iterable[str], archive: Path) -> Exported:
+def export_entries(layout: CacheLayout, digests: Iterable[str], archive: Path) -> ExportResult:
     """Write entries into a tar archive atomically. Damaged entries are left out and reported.
 
     Raises:
@@ -66,7 +66,7 @@ def export_entries(layout: CacheLayout, digests: Iterable[str], archive: Path) -
                     member.size, member.mode = len(data), 0o400
                     tar.addfile(member, io.BytesIO(data))
                 done.append(digest)
-        return Exported(archive, archive.stat().st_size, tuple(done), tuple(skipped))
+        return ExportResult(archive, archive.stat().st_size, tuple(done), tuple(skipped))
 
 
 @contextmanager
@@ -97,4 +97,4 @@ def _read_entry(layout: CacheLayout, digest: str) -> dict[str, bytes] | Damage:
 def _is_verified(meta: EntryMeta, name: str, data: bytes) -> bool:
     if name == META:
         return data == meta.encode()
-    return meta.files[name] == Content(hashlib.sha256(data).hexdigest(), len(data))
+    return meta.files[name] == FileContent(hashlib.sha256(data).hexdigest(), len(data))

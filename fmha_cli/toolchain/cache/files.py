@@ -36,7 +36,7 @@ _HELP = {
 
 
 @dataclass(frozen=True)
-class Content:
+class FileContent:
     """The content of a file: its SHA-256 (hex) and its size in bytes."""
 
     sha256: str
@@ -153,10 +153,10 @@ def read_own(path: Path) -> bytes:
         return file.read()
 
 
-def hash_own(path: Path) -> Content:
+def hash_own(path: Path) -> FileContent:
     """The content of a file of the cache. Raises what ``open_own`` raises."""
     with os.fdopen(open_own(path), "rb") as file:
-        return Content(hashlib.file_digest(file, "sha256").hexdigest(), file.tell())
+        return FileContent(hashlib.file_digest(file, "sha256").hexdigest(), file.tell())
 
 
 def tree_size(path: Path) -> int:

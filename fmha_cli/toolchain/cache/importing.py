@@ -29,7 +29,7 @@ from fmha_cli.toolchain.cache.exporting import PREFIX
 from fmha_cli.toolchain.cache.files import as_environment_problem, make_private_dir, remove_tree, seal
 from fmha_cli.toolchain.cache.key import BuildKind
 from fmha_cli.toolchain.cache.layout import ARTIFACT, ENTRY_FILES, PTX, SCHEMA_VERSION, CacheLayout
-from fmha_cli.toolchain.cache.origin import Code, Origin, code_of, forget_origin, note_origin, origin_of
+from fmha_cli.toolchain.cache.origin import ArchiveOrigin, Code, code_of, forget_origin, note_origin, origin_of
 from fmha_cli.toolchain.cache.prebuilt import note_imported
 from fmha_cli.toolchain.cache.publish import intact_entry, publish_entry
 from fmha_cli.toolchain.notice import Notify, log_notice
@@ -137,7 +137,7 @@ def import_entries(
                 present = {digest for digest in metas if intact_entry(layout, digest)}
             else:
                 _ask_trust(held, trust)
-                origins = {one.digest: Origin(archive.name, sha256, time.time_ns(), one.code) for one in held}
+                origins = {one.digest: ArchiveOrigin(archive.name, sha256, time.time_ns(), one.code) for one in held}
                 present = {digest for digest in metas if not _added(layout, home / digest, origins[digest], notify)}
                 for meta in metas.values():
                     note_imported(layout, meta)
@@ -177,7 +177,7 @@ def _ask_trust(held: tuple[Held, ...], trust: bool) -> None:
         )
 
 
-def _added(layout: CacheLayout, entry: Path, origin: Origin, notify: Notify) -> bool:
+def _added(layout: CacheLayout, entry: Path, origin: ArchiveOrigin, notify: Notify) -> bool:
     """Put an entry into the cache with its origin; False if a sound one is there already, which keeps its own."""
     digest = entry.name
     before = origin_of(layout, digest)

@@ -35,7 +35,7 @@ _UNSUPPORTED = (errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, err
 
 
 @dataclass(frozen=True)
-class Holder:
+class LockHolder:
     """The process that claims to hold a lock; ``since`` is in seconds since 1970."""
 
     pid: int
@@ -49,10 +49,10 @@ class Holder:
         return f"{who} since {time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(self.since))}"
 
 
-def read_holder(path: Path) -> Holder | None:
+def read_holder(path: Path) -> LockHolder | None:
     """The holder that the lock's file names; None when it names none (yet)."""
     try:
-        return from_json(Holder, json.loads(path.read_bytes()))
+        return from_json(LockHolder, json.loads(path.read_bytes()))
     except (OSError, ValueError):
         return None
 
@@ -161,7 +161,7 @@ def _holding(descriptor: int, take: Callable[[int], bool]) -> Iterator[bool]:
     try:
         held = take(descriptor)
         if held:
-            holder = Holder(os.getpid(), socket.gethostname(), " ".join(sys.argv)[:200], time.time())
+            holder = LockHolder(os.getpid(), socket.gethostname(), " ".join(sys.argv)[:200], time.time())
             data = json.dumps(to_json(holder)).encode()
             with suppress(OSError):
                 write_at_start(descriptor, data)

@@ -34,7 +34,7 @@ class Code(StrEnum):
 
 
 @dataclass(frozen=True)
-class Origin:
+class ArchiveOrigin:
     """The archive that brought an entry.
 
     Attributes:
@@ -62,7 +62,7 @@ def code_of(artifact: Path) -> Code:
     return Code.DEVICE if device else Code.HOST
 
 
-def note_origin(layout: CacheLayout, digest: str, origin: Origin) -> None:
+def note_origin(layout: CacheLayout, digest: str, origin: ArchiveOrigin) -> None:
     """Keep the origin of an entry. Call it before the entry appears: an imported entry is never without its origin.
 
     Raises:
@@ -81,7 +81,7 @@ def forget_origin(layout: CacheLayout, digest: str) -> None:
     (layout.imported / digest).unlink(missing_ok=True)
 
 
-def origin_of(layout: CacheLayout, digest: str) -> Origin | None:
+def origin_of(layout: CacheLayout, digest: str) -> ArchiveOrigin | None:
     """The origin of an entry; None if it was built here.
 
     A damaged note still marks the entry: its archive is unknown.
@@ -90,11 +90,11 @@ def origin_of(layout: CacheLayout, digest: str) -> Origin | None:
         OSError: the cache cannot be read.
     """
     try:
-        return from_json(Origin, json.loads(read_own(layout.imported / digest)), "origin")
+        return from_json(ArchiveOrigin, json.loads(read_own(layout.imported / digest)), "origin")
     except FileNotFoundError:
         return None
     except (UnsafeFileError, ValueError, RecursionError):
-        return Origin("an unknown archive", "0" * 64, 0, Code.HOST)
+        return ArchiveOrigin("an unknown archive", "0" * 64, 0, Code.HOST)
 
 
 def without_entry(layout: CacheLayout) -> list[Path]:

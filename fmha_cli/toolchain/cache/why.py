@@ -14,7 +14,7 @@ from fmha_cli.toolchain.cache.key import BuildKey
 from fmha_cli.toolchain.cache.layout import CacheLayout, children
 
 
-class Standing(StrEnum):
+class KeyStanding(StrEnum):
     """The state of a key in the cache."""
 
     HIT = "hit"
@@ -31,7 +31,7 @@ class Standing(StrEnum):
 
 
 @dataclass(frozen=True)
-class Difference:
+class KeyDifference:
     """One part in which two keys differ, by its dotted name, with both values (None: the part is absent)."""
 
     part: str
@@ -40,7 +40,7 @@ class Difference:
 
 
 @dataclass(frozen=True)
-class Why:
+class KeyExplanation:
     """The explanation.
 
     Attributes:
@@ -52,13 +52,13 @@ class Why:
     """
 
     digest: Sha256
-    standing: Standing
+    standing: KeyStanding
     nearest: Sha256 | None
-    differences: tuple[Difference, ...]
+    differences: tuple[KeyDifference, ...]
     details: tuple[str, ...]
 
 
-def explain_key(layout: CacheLayout, key: BuildKey) -> Why:
+def explain_key(layout: CacheLayout, key: BuildKey) -> KeyExplanation:
     """Why a key is, or is not, in the cache. Changes nothing.
 
     Raises:
@@ -66,13 +66,13 @@ def explain_key(layout: CacheLayout, key: BuildKey) -> Why:
     """
     with as_environment_problem("explaining a cache key"):
         standing, details = _own_standing(layout, key.digest)
-        nearest, differences = (None, ()) if standing is Standing.HIT else _nearest(layout, key.digest, key.parts)
-    if standing is Standing.UNKNOWN and nearest is not None:
-        standing = Standing.DIFFERS
-    return Why(key.digest, standing, nearest, differences, details)
+        nearest, differences = (None, ()) if standing is KeyStanding.HIT else _nearest(layout, key.digest, key.parts)
+    if standing is KeyStanding.UNKNOWN and nearest is not None:
+        standing = KeyStanding.DIFFERS
+    return KeyExplanation(key.digest, standing, nearest, differences, details)
 
 
-def explain_entry(layout: CacheLayout, digest: str) -> Why:
+def explain_entry(layout: CacheLayout, digest: str) -> KeyExplanation:
     """The state of an entry, and its differences from the nearest other entry of the same kind and name.
 
     It serves builds for which no backend names a key: a host library, peak loops, an emulator. Changes nothing.
@@ -84,10 +84,10 @@ def explain_entry(layout: CacheLayout, digest: str) -> Why:
         standing, details = _own_standing(layout, digest)
         meta = read_meta(layout.entry(digest), digest)
         nearest, differences = _nearest(layout, digest, meta.parts) if isinstance(meta, EntryMeta) else (None, ())
-    return Why(digest, standing, nearest, differences, details)
+    return KeyExplanation(digest, standing, nearest, differences, details)
 
 
-def _differences(cached: Mapping[str, object], wanted: Mapping[str, object], prefix: str = "") -> list[Difference]:
+def _differences(cached: Mapping[str, object], wanted: Mapping[str, object], prefix: str = "") -> list[KeyDifference]:
     """The parts in which two keys differ, sorted by name; nested mappings are compared field by field."""
     found = []
     for name in sorted({*cached, *wanted}):
@@ -95,28 +95,30 @@ def _differences(cached: Mapping[str, object], wanted: Mapping[str, object], pre
         if isinstance(old, Mapping) and isinstance(new, Mapping):
             found += _differences(old, new, f"{prefix}{name}.")
         elif old != new:
-            found.append(Difference(prefix + name, old, new))
+            found.append(KeyDifference(prefix + name, old, new))
     return found
 
 
-def _own_standing(layout: CacheLayout, digest: str) -> tuple[Standing, tuple[str, ...]]:
+def _own_standing(layout: CacheLayout, digest: str) -> tuple[KeyStanding, tuple[str, ...]]:
     """The standing of the key itself, other entries aside."""
     found = verify_entry(layout.entry(digest), digest)
     if isinstance(found, EntryMeta):
-        return Standing.HIT, ()
+        return KeyStanding.HIT, ()
     if isinstance(found, Damage):
-        return Standing.DAMAGED, found.reasons
+        return KeyStanding.DAMAGED, found.reasons
     away = [str(path) for path in children(layout.quarantine) if path.name.startswith(digest)]
     if away:
-        return Standing.QUARANTINED, tuple(away)
+        return KeyStanding.QUARANTINED, tuple(away)
     failure = layout.failure(digest)
-    return (Standing.FAILED, (str(failure),)) if failure.is_dir() else (Standing.UNKNOWN, ())
+    return (KeyStanding.FAILED, (str(failure),)) if failure.is_dir() else (KeyStanding.UNKNOWN, ())
 
 
-def _nearest(layout: CacheLayout, own: str, parts: Mapping[str, object]) -> tuple[str | None, tuple[Difference, ...]]:
+def _nearest(
+    layout: CacheLayout, own: str, parts: Mapping[str, object]
+) -> tuple[str | None, tuple[KeyDifference, ...]]:
     """The other entry of the same kind and name with the fewest differences, the newest of several."""
     best: tuple[int, int, str] | None = None
-    differences: list[Difference] = []
+    differences: list[KeyDifference] = []
     for digest in layout.digests():
         meta = read_meta(layout.entry(digest), digest)
         if digest == own or not isinstance(meta, EntryMeta):

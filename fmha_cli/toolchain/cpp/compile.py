@@ -17,7 +17,7 @@ from fmha_cli.toolchain.cache.files import as_environment_problem
 from fmha_cli.toolchain.cache.layout import SOURCE
 from fmha_cli.toolchain.cache.store import BuildError, BuildProduct
 from fmha_cli.toolchain.cpp.toolchain import Compiler
-from fmha_cli.toolchain.process import Ended, Limits, compiler_environment, run_group
+from fmha_cli.toolchain.process import ProgramEnd, TimeLimits, compiler_environment, run_group
 
 _ERROR_LINE = re.compile(
     r"\berror\b\s*:|undefined reference to|undefined symbol|multiple definition of|cannot find -l|ld(\.\w+)?: cannot"
@@ -43,7 +43,7 @@ def compile_library(
 
     Args:
         flags: all flags, including the ones that make the output a shared library.
-        timeout: seconds of processor time after which the compiler and all its children are killed (``Limits.of_compile``).
+        timeout: seconds of processor time after which the compiler and all its children are killed (``TimeLimits.of_compile``).
         log: must not exist.
         cancel: when set, the compiler is killed.
 
@@ -56,7 +56,7 @@ def compile_library(
     linked = [flag for flag in flags if flag.startswith(("-l", "-Wl,"))]
     others = [flag for flag in flags if flag not in linked]
     command = (*toolchain.argv0, *others, SOURCE, *linked, "-o", out.name)
-    scratch, limits = folder / "scratch", Limits.of_compile(timeout)
+    scratch, limits = folder / "scratch", TimeLimits.of_compile(timeout)
     with as_environment_problem("preparing a compile"):
         scratch.mkdir(exist_ok=True)
         (folder / SOURCE).write_bytes(source.encode("utf-8"))
@@ -93,7 +93,7 @@ def first_error_line(text: str) -> str | None:
     return None
 
 
-def _failure(ended: Ended, limits: Limits) -> str:
+def _failure(ended: ProgramEnd, limits: TimeLimits) -> str:
     """How the compiler failed, in words; empty when it did not."""
     if ended.over is not None:
         return f"the compiler was killed after {limits.text(ended.over)}"
@@ -104,7 +104,7 @@ def _failure(ended: Ended, limits: Limits) -> str:
     return f"the compiler exited with status {ended.returncode}" if ended.returncode else ""
 
 
-def _resources(ended: Ended) -> str:
+def _resources(ended: ProgramEnd) -> str:
     """One line about the run, for the log."""
     status = f"killed after {ended.seconds:.3f} s" if ended.timed_out else f"exit status {ended.returncode}"
     cpu = "unknown" if ended.cpu_seconds is None else f"{ended.cpu_seconds:.3f} s"

@@ -10,7 +10,7 @@ from pathlib import Path
 from fmha_cli.domain.processor import machine_here
 from fmha_cli.toolchain.cache.layout import CacheLayout
 from fmha_cli.toolchain.cpp.find import find_toolchain, prove, unchanged
-from fmha_cli.toolchain.cpp.toolchain import ZIG, Candidate, Toolchain, named_by, on_path, zig_command
+from fmha_cli.toolchain.cpp.toolchain import ZIG, CompilerCandidate, Toolchain, named_by, on_path, zig_command
 from fmha_cli.toolchain.elf import machine_of_file
 from fmha_cli.toolchain.notice import Notify, log_notice
 from fmha_cli.toolchain.proving import ProbeError, Search
@@ -46,7 +46,7 @@ def variable(machine: str) -> str:
 
 def cross_search(
     machine: str, layout: CacheLayout, notify: Notify = log_notice, environ: Mapping[str, str] | None = None
-) -> Search[Candidate, Toolchain]:
+) -> Search[CompilerCandidate, Toolchain]:
     """The search for a compiler that builds for a machine."""
     return Search(
         what=f"C++ compiler for {machine}",
@@ -61,18 +61,18 @@ def cross_search(
     )
 
 
-def cross_candidates(machine: str, environ: Mapping[str, str] | None = None) -> Iterator[Candidate]:
+def cross_candidates(machine: str, environ: Mapping[str, str] | None = None) -> Iterator[CompilerCandidate]:
     """Compilers in order of preference: the variable's, GCC for the machine, clang++ (which needs that GCC's libraries),
     the ``ziglang`` package (which has its own)."""
     env = os.environ if environ is None else environ
     search, triple = env.get("PATH", os.defpath), f"{machine}-linux-gnu"
     yield from named_by(variable(machine), env, wished=True)
     for path in on_path(search, f"{triple}-g++"):
-        yield Candidate((path,), "PATH")
+        yield CompilerCandidate((path,), "PATH")
     for path in on_path(search, "clang++"):
-        yield Candidate((path, f"--target={triple}"), "PATH")
+        yield CompilerCandidate((path, f"--target={triple}"), "PATH")
     if zig := zig_command():
-        yield Candidate((*zig, "-target", triple), ZIG)
+        yield CompilerCandidate((*zig, "-target", triple), ZIG)
 
 
 def _package(machine: str) -> str:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from fmha_cli.domain.errors import FmhaError
 from fmha_cli.domain.installation import CheckState, DoctorCheck, Surroundings
-from fmha_cli.toolchain.asking import Answer, ask
+from fmha_cli.toolchain.asking import ProgramAnswer, ask
 from fmha_cli.toolchain.cache.files import make_private_dir, remove_tree
 from fmha_cli.toolchain.cache.layout import CacheLayout
 from fmha_cli.toolchain.cache.memo import stamps
@@ -23,7 +23,7 @@ from fmha_cli.toolchain.cache.root import open_root
 from fmha_cli.toolchain.cache.store import BuildError
 from fmha_cli.toolchain.cpp.compile import compile_library, first_error_line
 from fmha_cli.toolchain.cpp.headers import files_digest, listing_source, parse_dependencies
-from fmha_cli.toolchain.cpp.toolchain import INSTALL_HELP, ZIG, Candidate, Toolchain, ToolchainKind, candidates
+from fmha_cli.toolchain.cpp.toolchain import INSTALL_HELP, ZIG, CompilerCandidate, Toolchain, ToolchainKind, candidates
 from fmha_cli.toolchain.notice import Notice, NoticeKind, Notify, as_text, log_notice
 from fmha_cli.toolchain.proving import Probed, ProbeError, Search
 
@@ -60,7 +60,7 @@ def find_toolchain(
 
 def cpp_search(
     layout: CacheLayout, notify: Notify = log_notice, environ: Mapping[str, str] | None = None
-) -> Search[Candidate, Toolchain]:
+) -> Search[CompilerCandidate, Toolchain]:
     """The search for a C++ compiler."""
     return Search(
         what="C++ compiler",
@@ -97,12 +97,12 @@ def check_compilers(here: Surroundings) -> Iterator[DoctorCheck]:
         yield DoctorCheck(name="compiler", subject="c++", state=CheckState.FAILED, what=what, help=INSTALL_HELP)
 
 
-def unchanged(candidate: Candidate, known: Toolchain, layout: CacheLayout) -> bool:
+def unchanged(candidate: CompilerCandidate, known: Toolchain, layout: CacheLayout) -> bool:
     """Whether a proven compiler is still the same, where the stamps of its files cannot show it."""
     return not _is_wrapper(candidate) or _version(candidate, layout) == known.version
 
 
-def _version(candidate: Candidate, layout: CacheLayout) -> str | None:
+def _version(candidate: CompilerCandidate, layout: CacheLayout) -> str | None:
     """The version that a wrapper reports now; its own file does not change with the compiler behind it."""
     work = layout.new_tmp()
     make_private_dir(work)
@@ -119,7 +119,9 @@ def _load(library: Path, work: Path) -> None:
         raise ProbeError("builds a shared library that this Python cannot load")
 
 
-def prove(notify: Notify, check: Callable[[Path, Path], None], candidate: Candidate, work: Path) -> Probed[Toolchain]:
+def prove(
+    notify: Notify, check: Callable[[Path, Path], None], candidate: CompilerCandidate, work: Path
+) -> Probed[Toolchain]:
     """Prove one compiler in an empty directory of the cache.
 
     Args:
@@ -152,7 +154,7 @@ def prove(notify: Notify, check: Callable[[Path, Path], None], candidate: Candid
     return Probed(toolchain, before)
 
 
-def _ask_version(candidate: Candidate, work: Path) -> str:
+def _ask_version(candidate: CompilerCandidate, work: Path) -> str:
     """The first line of ``--version``, with the target machine if the compiler reports it.
 
     Raises:
@@ -166,13 +168,13 @@ def _ask_version(candidate: Candidate, work: Path) -> str:
     return f"{first} [{machine}]" if machine else first
 
 
-def _watched_programs(candidate: Candidate) -> list[str]:
+def _watched_programs(candidate: CompilerCandidate) -> list[str]:
     """The files whose stamps show whether the compiler is still the same."""
     words = [shutil.which(word) for word in candidate.argv0[1:]]
     return [candidate.argv0[0], *(word for word in words if word)]
 
 
-def _is_wrapper(candidate: Candidate) -> bool:
+def _is_wrapper(candidate: CompilerCandidate) -> bool:
     """Whether the program only starts another one, which may change without the program's file changing."""
     real = os.path.realpath(candidate.argv0[0])
     if os.path.basename(real).startswith(_WRAPPERS) or (len(candidate.argv0) > 1 and candidate.origin != ZIG):
@@ -184,13 +186,13 @@ def _is_wrapper(candidate: Candidate) -> bool:
         return True
 
 
-def _helpers(candidate: Candidate, work: Path) -> list[str]:
+def _helpers(candidate: CompilerCandidate, work: Path) -> list[str]:
     """The compiler proper behind a driver, where there is one."""
     text = _text(ask((*candidate.argv0, "-print-prog-name=cc1plus"), work))
     return [text] if os.path.isabs(text) else []
 
 
-def _headers(candidate: Candidate, work: Path) -> list[Path]:
+def _headers(candidate: CompilerCandidate, work: Path) -> list[Path]:
     """Every header that kernels may include, as the compiler finds them.
 
     Raises:
@@ -205,7 +207,7 @@ def _headers(candidate: Candidate, work: Path) -> list[Path]:
     return [path for path in found if path != source]
 
 
-def _kind(candidate: Candidate, version: str) -> ToolchainKind:
+def _kind(candidate: CompilerCandidate, version: str) -> ToolchainKind:
     if candidate.origin == ZIG or os.path.basename(candidate.argv0[0]) == "zig":
         return ToolchainKind.ZIG
     words = version.lower()
@@ -216,5 +218,5 @@ def _kind(candidate: Candidate, version: str) -> ToolchainKind:
     return ToolchainKind.GCC if is_gcc else ToolchainKind.OTHER
 
 
-def _text(answer: Answer) -> str:
+def _text(answer: ProgramAnswer) -> str:
     return answer.text.strip() if answer.ok else ""

@@ -56,7 +56,7 @@ class Toolchain(Compiler):
 
 
 @dataclass(frozen=True)
-class Candidate:
+class CompilerCandidate:
     """A compiler that may exist on this machine.
 
     Attributes:
@@ -80,7 +80,7 @@ class Candidate:
 _NEWEST, _OLDEST = 40, 10
 
 
-def candidates(environ: Mapping[str, str] | None = None) -> Iterator[Candidate]:
+def candidates(environ: Mapping[str, str] | None = None) -> Iterator[CompilerCandidate]:
     """Compilers in order of preference: FMHA_CXX, CXX, g++, clang++, c++, those with a version in their name (newest
     first: distributions install ``clang++-22`` alone), the ``ziglang`` package.
 
@@ -96,24 +96,24 @@ def candidates(environ: Mapping[str, str] | None = None) -> Iterator[Candidate]:
             yield candidate
 
 
-def _all_candidates(env: Mapping[str, str]) -> Iterator[Candidate]:
+def _all_candidates(env: Mapping[str, str]) -> Iterator[CompilerCandidate]:
     search = env.get("PATH", os.defpath)
     for variable in ("FMHA_CXX", "CXX"):
         yield from named_by(variable, env, wished=variable == "FMHA_CXX")
     for name in ("g++", "clang++", "c++", *_versioned("g++"), *_versioned("clang++")):
-        yield from (Candidate((path,), "PATH") for path in _programs(search, name))
+        yield from (CompilerCandidate((path,), "PATH") for path in _programs(search, name))
     zig = zig_command()
     if zig:
-        yield Candidate(zig, ZIG)
+        yield CompilerCandidate(zig, ZIG)
 
 
-def named_by(variable: str, env: Mapping[str, str], *, wished: bool) -> Iterator[Candidate]:
+def named_by(variable: str, env: Mapping[str, str], *, wished: bool) -> Iterator[CompilerCandidate]:
     """The compiler that a variable names, if it is set."""
     words = split_command(env.get(variable, ""))
     if words:
         path = shutil.which(words[0], path=env.get("PATH", os.defpath))
         argv0 = (os.path.abspath(path) if path else words[0], *words[1:])
-        yield Candidate(argv0, variable, found=path is not None, wished=wished)
+        yield CompilerCandidate(argv0, variable, found=path is not None, wished=wished)
 
 
 def on_path(search: str, name: str) -> Iterator[str]:

@@ -40,7 +40,7 @@ class Demand:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Occupancy:
+class CudaOccupancy:
     """How a kernel fills a multiprocessor.
 
     Attributes:
@@ -68,7 +68,7 @@ class Occupancy:
     most_warps: int
 
 
-def occupancy_of(demand: Demand, arch: ArchSpec) -> Occupancy:
+def occupancy_of(demand: Demand, arch: ArchSpec) -> CudaOccupancy:
     """The occupancy of a launch.
 
     Raises:
@@ -89,7 +89,7 @@ def occupancy_of(demand: Demand, arch: ArchSpec) -> Occupancy:
     # If the warp limit is among the tightest, it alone is named: registers that fill all warp slots limit nothing.
     tight = tuple(name for name, most in bounds.items() if most == blocks)
     warps = blocks * width
-    return Occupancy(
+    return CudaOccupancy(
         blocks=blocks,
         warps=warps,
         warps_per_scheduler=warps / schedulers,

@@ -17,7 +17,7 @@ from fmha_cli.toolchain.asking import ask
 from fmha_cli.toolchain.cache.layout import CacheLayout
 from fmha_cli.toolchain.cache.memo import stamps
 from fmha_cli.toolchain.cpp.headers import files_digest, parse_dependencies
-from fmha_cli.toolchain.cpp.toolchain import Candidate, Compiler
+from fmha_cli.toolchain.cpp.toolchain import Compiler, CompilerCandidate
 from fmha_cli.toolchain.cuda.nvrtc import BUILTINS, LIBRARY
 from fmha_cli.toolchain.cuda.packages import (
     ASSEMBLER,
@@ -205,7 +205,7 @@ def _proven(
         ProbeError: it cannot be proven.
         EnvironmentProblem: the cache cannot be written.
     """
-    search = Search[Candidate, CudaToolchain](
+    search = Search[CompilerCandidate, CudaToolchain](
         what="compiler for NVIDIA GPUs",
         variable="compiler",
         kind=CudaToolchain,
@@ -215,7 +215,7 @@ def _proven(
         layout=layout,
         notify=lambda notice: None,
     )
-    finding = search.examine(Candidate(command, "CUDA"))
+    finding = search.examine(CompilerCandidate(command, "CUDA"))
     if finding.toolchain is None:
         raise ProbeError(finding.fault or "")
     return finding.toolchain

@@ -22,7 +22,7 @@ _WIDTH_BYTES = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 8, 6: 16}
 
 
 @dataclass(frozen=True)
-class Instruction:
+class SassInstruction:
     """One instruction.
 
     Attributes:
@@ -37,7 +37,7 @@ class Instruction:
 
 
 @dataclass(frozen=True)
-class Listing:
+class SassListing:
     """The instructions of a kernel, without the padding behind them.
 
     Attributes:
@@ -86,7 +86,7 @@ def mnemonics_of(capability: int) -> Mapping[int, str]:
     return {int(code, 16): name for row in rows for name, codes in row.items() for code in codes}
 
 
-def instructions_of(code: bytes) -> Iterator[Instruction]:
+def instructions_of(code: bytes) -> Iterator[SassInstruction]:
     """Every instruction in order, including padding.
 
     Raises:
@@ -95,10 +95,10 @@ def instructions_of(code: bytes) -> Iterator[Instruction]:
     if len(code) % _INSTRUCTION.size:
         raise MalformedObject(f"{len(code)} bytes are not a whole number of instructions")
     for place, (low, high) in enumerate(_INSTRUCTION.iter_unpack(code)):
-        yield Instruction(place * _INSTRUCTION.size, low & 0xFFF, _WIDTH_BYTES.get(high >> 9 & 7, 0))
+        yield SassInstruction(place * _INSTRUCTION.size, low & 0xFFF, _WIDTH_BYTES.get(high >> 9 & 7, 0))
 
 
-def count(code: bytes, mnemonics: Mapping[int, str]) -> Listing:
+def count(code: bytes, mnemonics: Mapping[int, str]) -> SassListing:
     """Count the instructions of a kernel.
 
     Args:
@@ -115,7 +115,7 @@ def count(code: bytes, mnemonics: Mapping[int, str]) -> Listing:
     for opcode, times in found.items():
         if opcode in mnemonics:
             names[mnemonics[opcode]] += times
-    return Listing(
+    return SassListing(
         instructions=dict(sorted(names.items())),
         unknown={f"{opcode:#x}": times for opcode, times in sorted(found.items()) if opcode not in mnemonics},
         total=len(opcodes),

@@ -22,12 +22,12 @@ from fmha_cli.toolchain.cuda.probe import (
     nvcc_candidates,
 )
 from fmha_cli.toolchain.notice import Notice, NoticeKind, Notify, log_notice
-from fmha_cli.toolchain.proving import Finding, ProbeError
+from fmha_cli.toolchain.proving import ProbeError, ToolProof
 
 _CHECK = "CUDA compiler"
 
 
-CudaFinding = Finding[CudaKind, CudaToolchain]
+CudaFinding = ToolProof[CudaKind, CudaToolchain]
 
 NEWER_NVVM = "nvrtc:nvvm-latest"
 """NVRTC with the newer of its two code generators, which NVRTC itself uses from sm_100 on. For older architectures the

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from fmha_cli.toolchain.cpp.toolchain import Candidate, Compiler, split_command
+from fmha_cli.toolchain.cpp.toolchain import Compiler, CompilerCandidate, split_command
 from fmha_cli.toolchain.rocm.installed import installed_roots, is_rocm
 
 OLDEST_CLANG = 19
@@ -38,7 +38,7 @@ class RocmKind(StrEnum):
 
 
 @dataclass(frozen=True)
-class RocmCandidate(Candidate):
+class RocmCandidate(CompilerCandidate):
     """A HIP compiler that may exist on this machine.
 
     Attributes:

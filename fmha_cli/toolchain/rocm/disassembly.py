@@ -22,7 +22,7 @@ class DisassemblyError(Exception):
 
 
 @dataclass(frozen=True)
-class Listing:
+class AmdListing:
     """The instructions of the functions of a code object, padding between functions left out.
 
     Attributes:
@@ -40,7 +40,7 @@ class Listing:
     functions: Mapping[str, int]
 
 
-def disassemble(code_object: bytes, objdump: Path) -> Listing:
+def disassemble(code_object: bytes, objdump: Path) -> AmdListing:
     """Decode a code object.
 
     Args:
@@ -65,7 +65,7 @@ def disassemble(code_object: bytes, objdump: Path) -> Listing:
     return summarise(done.stdout, functions)
 
 
-def summarise(listing: str, functions: Sequence[Symbol]) -> Listing:
+def summarise(listing: str, functions: Sequence[Symbol]) -> AmdListing:
     """Count the instructions of a listing that are inside the functions.
 
     Raises:
@@ -92,7 +92,7 @@ def summarise(listing: str, functions: Sequence[Symbol]) -> Listing:
     expected = sum(end - start for start, end, _ in spans)
     if code_bytes != expected:
         raise DisassemblyError(f"{code_bytes} of {expected} bytes of code were decoded")
-    return Listing(
+    return AmdListing(
         instructions=dict(sorted(counts.items())),
         total=total,
         classes=count_classes(counts, Isa.AMDGPU),

@@ -13,7 +13,7 @@ from fmha_cli.domain.arch import arch_document
 
 
 @dataclass(frozen=True)
-class Flag:
+class CompilerFlag:
     """One flag: its words on the command line, and its source."""
 
     words: tuple[str, ...]
@@ -25,12 +25,12 @@ class Flag:
         return " ".join(self.words)
 
 
-def probed_flags() -> tuple[Flag, ...]:
+def probed_flags() -> tuple[CompilerFlag, ...]:
     """Flags that fail the compile on compilers that do not know them. Each compiler is tried once."""
     return _group("probed")
 
 
-def kernel_flags(family: str, supported: Collection[str]) -> tuple[Flag, ...]:
+def kernel_flags(family: str, supported: Collection[str]) -> tuple[CompilerFlag, ...]:
     """Flags for one family on every architecture, in order, without the flags that select a target or an output.
 
     Args:
@@ -40,11 +40,11 @@ def kernel_flags(family: str, supported: Collection[str]) -> tuple[Flag, ...]:
     return (*_group("common"), *own, *(flag for flag in probed_flags() if flag.text in supported))
 
 
-def words(flags: Iterable[Flag]) -> tuple[str, ...]:
+def words(flags: Iterable[CompilerFlag]) -> tuple[str, ...]:
     """The flags as a command line takes them."""
     return tuple(word for flag in flags for word in flag.words)
 
 
-def _group(name: str) -> tuple[Flag, ...]:
+def _group(name: str) -> tuple[CompilerFlag, ...]:
     rows = arch_document("_hip_flags.json", "fmha.hip-flags/1")[name]
-    return tuple(Flag(tuple(row["words"]), row["source"]) for row in rows)
+    return tuple(CompilerFlag(tuple(row["words"]), row["source"]) for row in rows)

@@ -11,7 +11,7 @@ With ``v`` VGPRs of a lane (unified file: AGPRs included), ``s`` SGPRs, ``w`` wa
   both in CU mode.
 - waves per SIMD = work-groups * w / simds.
 
-The constants are data (``arch_specs/_amdgpu_occupancy.json``). Their source is LLVM, which computes the ``Occupancy``
+The constants are data (``arch_specs/_amdgpu_occupancy.json``). Their source is LLVM, which computes the ``AmdOccupancy``
 that it prints by the same formulas.
 """
 
@@ -24,7 +24,7 @@ from fmha_cli.toolchain.rocm.metadata import KernelMetadata
 
 
 @dataclass(frozen=True, kw_only=True)
-class Limits:
+class OccupancyLimits:
     """The limits of one architecture, in the units that the data file states."""
 
     waves: int
@@ -40,7 +40,7 @@ class Limits:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Occupancy:
+class AmdOccupancy:
     """How a kernel fills a SIMD when it is launched with its largest work-group.
 
     Attributes:
@@ -62,7 +62,7 @@ class Occupancy:
     most: int
 
 
-def limits_of(arch: str) -> Limits | None:
+def limits_of(arch: str) -> OccupancyLimits | None:
     """The limits of an architecture, None where they are not known.
 
     Raises:
@@ -70,10 +70,12 @@ def limits_of(arch: str) -> Limits | None:
     """
     data = arch_document("_amdgpu_occupancy.json", "fmha.amdgpu-occupancy/1")
     row = data["archs"].get(arch)
-    return None if row is None else Limits(**{**row, "sgpr_steps": tuple((s, w) for s, w in row["sgpr_steps"])})
+    return (
+        None if row is None else OccupancyLimits(**{**row, "sgpr_steps": tuple((s, w) for s, w in row["sgpr_steps"])})
+    )
 
 
-def occupancy_of(kernel: KernelMetadata, limits: Limits) -> Occupancy:
+def occupancy_of(kernel: KernelMetadata, limits: OccupancyLimits) -> AmdOccupancy:
     """The occupancy of a kernel launched with its largest work-group and no dynamic LDS."""
     share = 2 if limits.cu_mode and not kernel.descriptor.wgp_mode else 1
     simds, lds_bytes = limits.simds // share, limits.lds_bytes // share
@@ -88,7 +90,7 @@ def occupancy_of(kernel: KernelMetadata, limits: Limits) -> Occupancy:
     groups = min(bounds.values())
     # Registers that allow all wave slots "limit" to that number too, so the wave slots alone are named.
     tight = tuple(name for name, most in bounds.items() if most == groups)
-    return Occupancy(
+    return AmdOccupancy(
         waves_per_simd=groups * width / simds,
         groups=groups,
         limited_by=("waves",) if "waves" in tight else tight,

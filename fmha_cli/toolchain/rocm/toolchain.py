@@ -9,7 +9,7 @@ from fmha_cli.domain.errors import EnvironmentProblem, FmhaError
 from fmha_cli.domain.installation import CheckState, DoctorCheck, Surroundings
 from fmha_cli.toolchain.cache.root import open_root
 from fmha_cli.toolchain.notice import Notify, as_text, log_notice
-from fmha_cli.toolchain.proving import Finding, Search
+from fmha_cli.toolchain.proving import Search, ToolProof
 from fmha_cli.toolchain.rocm.candidates import (
     INSTALL_HELP,
     RocmCandidate,
@@ -49,19 +49,19 @@ def find_rocm(
 
 def survey_rocm(
     cache_root: Path, *, parts: RocmSupply, notify: Notify = log_notice, environ: Mapping[str, str] | None = None
-) -> list[Finding[RocmCandidate, RocmToolchain]]:
+) -> list[ToolProof[RocmCandidate, RocmToolchain]]:
     """Every candidate up to the first that works, for ``fmha doctor``.
 
     Raises:
         EnvironmentProblem: the cache cannot be written.
     """
     search = _search(cache_root, parts, notify, environ)
-    found: list[Finding[RocmCandidate, RocmToolchain]] = []
+    found: list[ToolProof[RocmCandidate, RocmToolchain]] = []
     for candidate in search.candidates:
         try:
             found.append(search.examine(candidate))
         except EnvironmentProblem as error:
-            found.append(Finding(candidate, None, error.in_one_line, error.help))
+            found.append(ToolProof(candidate, None, error.in_one_line, error.help))
         if found[-1].toolchain is not None:
             break
     return found

@@ -22,7 +22,7 @@ from fmha_cli.run.arena import Arena
 from fmha_cli.run.builds import build_context, build_stages
 from fmha_cli.run.cases import Cases
 from fmha_cli.run.emulation import emulation_of
-from fmha_cli.run.job import Job
+from fmha_cli.run.job import WorkerJob
 from fmha_cli.run.judge import judge
 from fmha_cli.run.layout import layout_of
 from fmha_cli.run.request import Command, Request
@@ -63,7 +63,7 @@ class Bench:
         supported = (d for d in backend.decide(problem, facts) if isinstance(d, api.Supported))
         plan = backend.plan(problem, min(supported, key=lambda d: d.rank).kernel, facts)
         built = build_stages(plan.stages, registry, context)
-        self.job = Job(
+        self.job = WorkerJob(
             entry=f"{changed_numbers.__name__}:changed",
             device=facts,
             plan=plan,

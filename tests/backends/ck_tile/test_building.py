@@ -11,7 +11,7 @@ import pytest
 
 from fmha_cli.backends.ck_tile import building, inspection
 from fmha_cli.backends.ck_tile.backend import CkTileBackend
-from fmha_cli.backends.ck_tile.building import Workshop, build_ck, ck_key
+from fmha_cli.backends.ck_tile.building import CkWorkshop, build_ck, ck_key
 from fmha_cli.backends.ck_tile.inspection import NO_OBJDUMP, inspect_ck
 from fmha_cli.backends.ck_tile.revisions import BASELINE
 from fmha_cli.backends.ck_tile.tree import CkTree, known
@@ -61,7 +61,7 @@ class Shop:
 
     def with_tree(self, digest: str) -> BuildContext:
         shop = self.context.prepared
-        assert isinstance(shop, Workshop)
+        assert isinstance(shop, CkWorkshop)
         return replace(self.context, prepared=replace(shop, tree=replace(shop.tree, digest=digest)))
 
 
@@ -82,7 +82,7 @@ def shop(tmp_path: Path) -> Shop:
         archs=("gfx942",),
     )
     tree = CkTree(tmp_path / "include", None, None, BASELINE, "a test", "2" * 64)
-    work = Workshop(Cache(tmp_path / "cache"), toolchain, tree)
+    work = CkWorkshop(Cache(tmp_path / "cache"), toolchain, tree)
     return Shop(tmp_path, BuildContext(tmp_path / "cache", prepared=work))
 
 
@@ -216,7 +216,7 @@ def test_options_reach_compiler_and_sources(
 ) -> None:
     seen: dict[str, object] = {}
     work = shop.context.prepared
-    assert isinstance(work, Workshop)
+    assert isinstance(work, CkWorkshop)
 
     def tree(root: Path, *, home: str | None, **rest: object) -> CkTree:
         seen["home"] = home
@@ -243,7 +243,7 @@ def test_memory_and_preparation(shop: Shop, kernel: KernelSpec) -> None:
 
 def test_an_edited_tree_has_kernels_of_its_own(shop: Shop, kernel: KernelSpec) -> None:
     work = shop.context.prepared
-    assert isinstance(work, Workshop)
+    assert isinstance(work, CkWorkshop)
     edited = Edited(base=BASELINE, tree="3" * 64, files=3)
     tree = replace(work.tree, digest=edited.tree, edited=edited)
     there = replace(shop.context, prepared=replace(work, tree=tree))
@@ -259,7 +259,7 @@ def test_an_edited_tree_has_kernels_of_its_own(shop: Shop, kernel: KernelSpec) -
 def test_what_changes_during_a_compile_is_not_kept(shop: Shop, kernel: KernelSpec, tmp_path: Path) -> None:
     """Neither the library of half-saved headers nor their failure is the kernel's."""
     work = shop.context.prepared
-    assert isinstance(work, Workshop)
+    assert isinstance(work, CkWorkshop)
     header = tmp_path / "include" / "ck_tile" / "core.hpp"
     header.parent.mkdir(parents=True)
     header.write_text("before\n")

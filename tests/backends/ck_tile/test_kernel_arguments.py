@@ -20,7 +20,7 @@ from fmha_cli.domain.kernel import Family
 from fmha_cli.domain.plan import Artifact, Plan
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.protocols import Backend, BuildContext, DryRun, LaunchView
-from fmha_cli.run.job import Job
+from fmha_cli.run.job import WorkerJob
 from fmha_cli.run.layout import layout_of
 from fmha_cli.run.supervisor import Supervisor
 from tests.support.referees.ck_tile.kargs import expected
@@ -132,7 +132,7 @@ def launches_of(
     context = BuildContext(cache_root=cache)
     artifacts: list[Artifact] = [backend.build(stage, context) for stage in cut.stages]
     assert isinstance(backend, DryRun)
-    job = Job(
+    job = WorkerJob(
         entry=Registry().entry_point("ck_tile"),
         device=DeviceFacts.of_arch(plan.main.arch),
         plan=cut,

@@ -12,7 +12,7 @@ import pytest
 
 from fmha_cli.backends.ck_tile.catalogue import buildable_kernels, family_kernels
 from fmha_cli.backends.ck_tile.enumeration import emitted, tiles_for
-from fmha_cli.backends.ck_tile.kernel_rule import Stage, arch_facts
+from fmha_cli.backends.ck_tile.kernel_rule import RuleStage, arch_facts
 from fmha_cli.backends.ck_tile.kernel_rules import ALL, KERNEL_RULES, refusals
 from fmha_cli.backends.ck_tile.revisions import NAME, arch_class, dtypes_of, generated_dtypes
 from fmha_cli.backends.ck_tile.tables import SIGNATURE_FIELDS, Block, Emit, Tables, TileRow, tables_of
@@ -39,7 +39,7 @@ def listed(revision: str, arch: str, family: Family) -> frozenset[KernelSpec]:
 
 def refused(kernel: KernelSpec) -> list[str]:
     """The ids of the reasons against a kernel, without those of its architecture."""
-    return [reason.id for reason in refusals(kernel) if BY_ID[reason.id].stage != Stage.TARGET]
+    return [reason.id for reason in refusals(kernel) if BY_ID[reason.id].stage != RuleStage.TARGET]
 
 
 def test_every_rule_of_upstream_is_in_the_table() -> None:
@@ -211,7 +211,7 @@ def test_the_enumerator_prunes_with_the_table_s_own_rules() -> None:
         ("K288", Family.BWD_DQ_DK_DV, "baseline"),
         ("K285", Family.BATCH_PREFILL, "2026-08"),
     ):
-        fewer = [r for r in ALL if r.stage == Stage.GENERATOR and r.id != id]
+        fewer = [r for r in ALL if r.stage == RuleStage.GENERATOR and r.id != id]
         more = {e.kernel for e in emitted(arch, family, revision, fewer)} - listed(revision, "gfx950", family)
         assert more, id
         assert {tuple(refused(kernel)) for kernel in list(more)[:50]} == {(id,)}, id

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pytest
 
 from fmha_cli.backends.cpu.arch_detect import ARCHS
-from fmha_cli.codegen.abi import APPEND_ENTRY, FmhaCpuAppendArgs, Status
+from fmha_cli.codegen.abi import APPEND_ENTRY, EntryStatus, FmhaCpuAppendArgs
 from fmha_cli.codegen.struct import pack
 from tests.support.generators.cpu.cases import BEST, NUMPY, Load
 from tests.support.models.faults import CacheFault
@@ -120,7 +120,7 @@ class Appended:
 def launch(load: Load, case: Appended, fault: CacheFault | None = None) -> list[str]:
     before = {name: array.copy() for name, array in case.data.items()}
     block = pack(case.block())
-    assert load(BEST, case.dtype, "append", fault)[APPEND_ENTRY](ctypes.byref(block)) == Status.OK
+    assert load(BEST, case.dtype, "append", fault)[APPEND_ENTRY](ctypes.byref(block)) == EntryStatus.OK
     return case.wrong(before)
 
 
@@ -136,7 +136,7 @@ def test_new_rows_and_queries(load: Load, dtype: str, page: int, rotary: int, in
 def test_every_architecture(load: Load, arch: str) -> None:
     case = Appended("bf16", 16, 8)
     before = {name: array.copy() for name, array in case.data.items()}
-    assert load(arch, "bf16", "append")[APPEND_ENTRY](ctypes.byref(pack(case.block()))) == Status.OK
+    assert load(arch, "bf16", "append")[APPEND_ENTRY](ctypes.byref(pack(case.block()))) == EntryStatus.OK
     assert case.wrong(before) == []
 
 
@@ -164,4 +164,4 @@ def test_a_planted_fault_shows(load: Load, fault: CacheFault, seen: list[str]) -
 )
 def test_wrong_arguments_are_refused(load: Load, wrong: dict[str, int]) -> None:
     block = Appended("fp32", 0, 8).block(**wrong)
-    assert load(BEST, "fp32", "append")[APPEND_ENTRY](ctypes.byref(pack(block))) == Status.BAD_ARGUMENT
+    assert load(BEST, "fp32", "append")[APPEND_ENTRY](ctypes.byref(pack(block))) == EntryStatus.BAD_ARGUMENT

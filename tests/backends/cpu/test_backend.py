@@ -14,7 +14,7 @@ from fmha_cli.backends.cpu.arch_detect import ARCHS, VARIABLE, accepted, cpu_fla
 from fmha_cli.backends.cpu.building import compile_flags, kernel_flags, machine_of
 from fmha_cli.backends.cpu.inspection import summarise
 from fmha_cli.backends.cpu.kernels import algorithm_of, cpu_kernels
-from fmha_cli.codegen.cpu.algorithm import CpuAlgorithm, Kind
+from fmha_cli.codegen.cpu.algorithm import CpuAlgorithm, LoopKind
 from fmha_cli.domain.arch import load_arch
 from fmha_cli.domain.decision import Supported, Unsupported
 from fmha_cli.domain.device import DeviceFacts
@@ -59,37 +59,41 @@ def test_few_kernels_and_all_different() -> None:
 @pytest.mark.parametrize(
     ("line", "arch", "kind"),
     [
-        ("-s 4096 -d 128 --dtype bf16 --causal", "x86_64_amx", Kind.PREFILL),
-        ("-s 16 --seqlen-k 8192 -H 8 --dtype bf16", "x86_64_amx", Kind.DECODE),
-        ("-s 1 --seqlen-k 8192 -H 48 --kv-heads 8 --dtype bf16", "x86_64_amx", Kind.DECODE),
-        ("-s 1 --seqlen-k 8192 -H 40 --kv-heads 8 --dtype bf16", "x86_64_v4", Kind.DECODE),
-        ("-s 1 --seqlen-k 8192 -H 40 --kv-heads 8 --dtype bf16 --splits 3", "x86_64_v4", Kind.SPLIT),
-        ("-s 2 --seqlen-k 8192 -H 40 --kv-heads 8 --dtype bf16 --splits 3", "x86_64_amx", Kind.SPLIT),
-        ("-s 1 --seqlen-k 8192 -H 64 --kv-heads 8 --dtype fp16", "x86_64_v4_bf16", Kind.DECODE),
-        ("-s 8 --kv-cache paged:16 --cache-seqlens 8k --dtype bf16 --kv-dtype int8", "x86_64_amx", Kind.DECODE),
-        ("-s 7 --kv-cache paged:16 --cache-seqlens 8k --dtype bf16 --kv-dtype int8", "x86_64_v4_bf16", Kind.DECODE),
-        ("-s 100 --kv-cache paged:1 --cache-seqlens 8k --append 100 --dtype bf16", "x86_64_amx", Kind.PREFILL),
-        ("-s 1 --seqlen-k 8192 -H 32 --kv-heads 8 --dtype fp16", "x86_64_v4_bf16", Kind.DECODE),
-        ("-s 16 --seqlen-k 8192 -H 32 --kv-heads 8 --dtype fp32", "x86_64_v4_bf16", Kind.DECODE),
-        ("-s 16 --seqlen-k 8192 -H 64 --kv-heads 8 --dtype fp32", "x86_64_v4_bf16", Kind.DECODE),
-        ("-s 16 --seqlen-k 8192 -H 72 --kv-heads 8 --dtype fp32", "x86_64_v4_bf16", Kind.PREFILL),
-        ("-s 17 --seqlen-k 8192 -H 8 --dtype fp32", "x86_64_v4_bf16", Kind.PREFILL),
-        ("-s 1 --seqlen-k 64 -H 2 --dtype fp32 --splits 4 --softcap 3 --dropout 0.1", "x86_64_v4_bf16", Kind.SPLIT),
-        ("-s 1 --kv-cache paged:16 --cache-seqlens 8k --dtype bf16", "x86_64_v4", Kind.DECODE),
-        ("-s 100 --kv-cache paged:1 --cache-seqlens 8k --append 100", "x86_64_v4_bf16", Kind.PREFILL),
-        ("-s 9 --kv-cache paged:7 --cache-seqlens 500 --append 9 --rotary 64 --splits 2", "x86_64_v4_bf16", Kind.SPLIT),
-        ("-s 1 --kv-cache paged:16 --cache-seqlens 8k --dtype bf16 --kv-dtype int8", "x86_64_v4_bf16", Kind.DECODE),
-        ("-s 64 --kv-cache linear --dtype bf16 --kv-dtype fp8_e4m3 --qscale head", "x86_64_amx", Kind.PREFILL),
-        ("-s 64 --dtype fp8_e4m3:bf16 --qscale tensor", "x86_64_amx", Kind.PREFILL),
-        ("-s 1 --dtype fp8_e5m2:fp32 --qscale kv-block --fp8-encoding fnuz", "x86_64_amx", Kind.PREFILL),
-        ("-s 1 --seqlen-k 64 -H 2 --dtype bf16 --direction bwd", "x86_64_amx", Kind.BACKWARD),
-        ("-s 64 -H 2 --dtype fp16 --direction bwd", "x86_64_v4_bf16", Kind.BACKWARD),
-        ("-s 64 -H 2 --dtype bf16 --direction fwd+bwd", "x86_64_amx", Kind.BACKWARD),
-        ("-s 64 -H 2 --bias elementwise --direction bwd --dbias --deterministic", "x86_64_v4_bf16", Kind.BACKWARD),
-        ("-s 64 -H 2 --direction fwd+bwd --splits 1", "x86_64_v4_bf16", Kind.BACKWARD),
+        ("-s 4096 -d 128 --dtype bf16 --causal", "x86_64_amx", LoopKind.PREFILL),
+        ("-s 16 --seqlen-k 8192 -H 8 --dtype bf16", "x86_64_amx", LoopKind.DECODE),
+        ("-s 1 --seqlen-k 8192 -H 48 --kv-heads 8 --dtype bf16", "x86_64_amx", LoopKind.DECODE),
+        ("-s 1 --seqlen-k 8192 -H 40 --kv-heads 8 --dtype bf16", "x86_64_v4", LoopKind.DECODE),
+        ("-s 1 --seqlen-k 8192 -H 40 --kv-heads 8 --dtype bf16 --splits 3", "x86_64_v4", LoopKind.SPLIT),
+        ("-s 2 --seqlen-k 8192 -H 40 --kv-heads 8 --dtype bf16 --splits 3", "x86_64_amx", LoopKind.SPLIT),
+        ("-s 1 --seqlen-k 8192 -H 64 --kv-heads 8 --dtype fp16", "x86_64_v4_bf16", LoopKind.DECODE),
+        ("-s 8 --kv-cache paged:16 --cache-seqlens 8k --dtype bf16 --kv-dtype int8", "x86_64_amx", LoopKind.DECODE),
+        ("-s 7 --kv-cache paged:16 --cache-seqlens 8k --dtype bf16 --kv-dtype int8", "x86_64_v4_bf16", LoopKind.DECODE),
+        ("-s 100 --kv-cache paged:1 --cache-seqlens 8k --append 100 --dtype bf16", "x86_64_amx", LoopKind.PREFILL),
+        ("-s 1 --seqlen-k 8192 -H 32 --kv-heads 8 --dtype fp16", "x86_64_v4_bf16", LoopKind.DECODE),
+        ("-s 16 --seqlen-k 8192 -H 32 --kv-heads 8 --dtype fp32", "x86_64_v4_bf16", LoopKind.DECODE),
+        ("-s 16 --seqlen-k 8192 -H 64 --kv-heads 8 --dtype fp32", "x86_64_v4_bf16", LoopKind.DECODE),
+        ("-s 16 --seqlen-k 8192 -H 72 --kv-heads 8 --dtype fp32", "x86_64_v4_bf16", LoopKind.PREFILL),
+        ("-s 17 --seqlen-k 8192 -H 8 --dtype fp32", "x86_64_v4_bf16", LoopKind.PREFILL),
+        ("-s 1 --seqlen-k 64 -H 2 --dtype fp32 --splits 4 --softcap 3 --dropout 0.1", "x86_64_v4_bf16", LoopKind.SPLIT),
+        ("-s 1 --kv-cache paged:16 --cache-seqlens 8k --dtype bf16", "x86_64_v4", LoopKind.DECODE),
+        ("-s 100 --kv-cache paged:1 --cache-seqlens 8k --append 100", "x86_64_v4_bf16", LoopKind.PREFILL),
+        (
+            "-s 9 --kv-cache paged:7 --cache-seqlens 500 --append 9 --rotary 64 --splits 2",
+            "x86_64_v4_bf16",
+            LoopKind.SPLIT,
+        ),
+        ("-s 1 --kv-cache paged:16 --cache-seqlens 8k --dtype bf16 --kv-dtype int8", "x86_64_v4_bf16", LoopKind.DECODE),
+        ("-s 64 --kv-cache linear --dtype bf16 --kv-dtype fp8_e4m3 --qscale head", "x86_64_amx", LoopKind.PREFILL),
+        ("-s 64 --dtype fp8_e4m3:bf16 --qscale tensor", "x86_64_amx", LoopKind.PREFILL),
+        ("-s 1 --dtype fp8_e5m2:fp32 --qscale kv-block --fp8-encoding fnuz", "x86_64_amx", LoopKind.PREFILL),
+        ("-s 1 --seqlen-k 64 -H 2 --dtype bf16 --direction bwd", "x86_64_amx", LoopKind.BACKWARD),
+        ("-s 64 -H 2 --dtype fp16 --direction bwd", "x86_64_v4_bf16", LoopKind.BACKWARD),
+        ("-s 64 -H 2 --dtype bf16 --direction fwd+bwd", "x86_64_amx", LoopKind.BACKWARD),
+        ("-s 64 -H 2 --bias elementwise --direction bwd --dbias --deterministic", "x86_64_v4_bf16", LoopKind.BACKWARD),
+        ("-s 64 -H 2 --direction fwd+bwd --splits 1", "x86_64_v4_bf16", LoopKind.BACKWARD),
     ],
 )
-def test_the_best_kernel(line: str, arch: str, kind: Kind) -> None:
+def test_the_best_kernel(line: str, arch: str, kind: LoopKind) -> None:
     chosen = best(line).kernel
     assert (chosen.arch, getattr(chosen.algorithm, "kind", None)) == (arch, kind)
 
@@ -117,8 +121,8 @@ def test_refusals_carry_all_reasons(line: str, ids: set[str]) -> None:
     assert ids <= reason_ids(line)
 
 
-@pytest.mark.parametrize(("rows", "kind"), [(16, Kind.DECODE), (17, Kind.PREFILL)])
-def test_both_passes_are_one_plan(rows: int, kind: Kind) -> None:
+@pytest.mark.parametrize(("rows", "kind"), [(16, LoopKind.DECODE), (17, LoopKind.PREFILL)])
+def test_both_passes_are_one_plan(rows: int, kind: LoopKind) -> None:
     """Every architecture pairs its own kernels; the forward kernel is the one that it would take alone."""
     problem = Problem.from_cli(f"-s {rows} -H 2 --dtype bf16 --direction fwd+bwd")
     found = [d for d in backend.decide(problem, DEVICE) if isinstance(d, Supported)]
@@ -181,7 +185,7 @@ def test_flags(arch: str, kind: ToolchainKind) -> None:
 def test_only_forward_kernels_are_compiled_without_known_bits(compiler: ToolchainKind) -> None:
     arch = load_arch("x86_64_v3")
     without = {algorithm_of(k).kind for k in backend.kernels(arch) if "-fno-tree-bit-ccp" in kernel_flags(k, compiler)}
-    assert without == ({*Kind} - {Kind.BACKWARD} if compiler is ToolchainKind.GCC else set())
+    assert without == ({*LoopKind} - {LoopKind.BACKWARD} if compiler is ToolchainKind.GCC else set())
     assert all(kernel_flags(k, compiler)[: len(f := compile_flags(arch, compiler))] == f for k in backend.kernels(arch))
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fmha_cli.codegen.abi import BACKWARD_ENTRY, FmhaCpuBwdArgs, Status
+from fmha_cli.codegen.abi import BACKWARD_ENTRY, EntryStatus, FmhaCpuBwdArgs
 from fmha_cli.codegen.struct import pack
 from tests.support.generators.cpu.backward_cases import (
     BEST,
@@ -120,7 +120,7 @@ def test_statuses(load: Load) -> None:
     def status(**changes: int) -> int:
         return int(library[BACKWARD_ENTRY](ctypes.byref(pack(FmhaCpuBwdArgs(**{**tensors, **sizes, **changes})))))
 
-    assert status(seqlen_k=1 << 40) == Status.OUT_OF_MEMORY
+    assert status(seqlen_k=1 << 40) == EntryStatus.OUT_OF_MEMORY
     for wrong in (
         {"heads": 3, "kv_heads": 2},
         {"hdim": 577},
@@ -130,7 +130,7 @@ def test_statuses(load: Load) -> None:
         {"dq": 0},
         {"dout": 0},
     ):
-        assert status(**wrong) == Status.BAD_ARGUMENT, wrong
+        assert status(**wrong) == EntryStatus.BAD_ARGUMENT, wrong
 
 
 def test_the_block_starts_as_the_forward_one(load: Load) -> None:

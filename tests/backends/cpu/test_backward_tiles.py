@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from fmha_cli.backends.cpu import backend
-from fmha_cli.codegen.cpu.algorithm import Kind
+from fmha_cli.codegen.cpu.algorithm import LoopKind
 from fmha_cli.codegen.cpu.emit import emit
 from fmha_cli.domain.kernel import KernelSpec
 from tests.backends.cpu.test_backward_faults import case_for
@@ -32,13 +32,13 @@ Software = Callable[..., ctypes.CDLL]
 Build = Callable[[KernelSpec, Callable[[KernelSpec], str]], ctypes.CDLL]
 COMMON, MANY = 8, 200
 GRADIENTS = ("dq", "dk", "dv", "dbias")
-KERNEL = tiles_kernel(HOST, Kind.BACKWARD)
+KERNEL = tiles_kernel(HOST, LoopKind.BACKWARD)
 
 
 @pytest.fixture(scope="session")
 def tiles(build_text: Build) -> Software:
     """``tiles(host)``: the kernel with software tiles, by the flags of an architecture."""
-    return cache(lambda host=HOST: build_text(tiles_kernel(host, Kind.BACKWARD), software))
+    return cache(lambda host=HOST: build_text(tiles_kernel(host, LoopKind.BACKWARD), software))
 
 
 @pytest.fixture(scope="session")
@@ -163,8 +163,8 @@ def test_tiles_that_nobody_configured_are_seen(faulty: ctypes.CDLL) -> None:
 
 
 def test_software_tiles_execute_the_text_of_the_hardware() -> None:
-    honest = emit(tiles_kernel(AMX, Kind.BACKWARD)).splitlines()[1:]
-    ours = software(tiles_kernel(VECTORS, Kind.BACKWARD)).splitlines()[1:]
+    honest = emit(tiles_kernel(AMX, LoopKind.BACKWARD)).splitlines()[1:]
+    ours = software(tiles_kernel(VECTORS, LoopKind.BACKWARD)).splitlines()[1:]
     changed = [(old, new) for old, new in zip(honest, ours, strict=True) if old != new]
     assert changed == [("#define TILES_SOFTWARE 0", "#define TILES_SOFTWARE 1")]
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from fmha_cli.backends.cpu import backend
-from fmha_cli.codegen.cpu.algorithm import Kind
+from fmha_cli.codegen.cpu.algorithm import LoopKind
 from fmha_cli.domain.kernel import KernelSpec
 from tests.support.builds.planted_cpu import _with, planted
 from tests.support.fakes.software_tiles import AMX, FAULTS, HOST, HOSTS, software, tiles_kernel
@@ -31,13 +31,13 @@ from tests.support.models.faults import CacheFault, Fault, TileFault
 Software = Callable[..., ctypes.CDLL]
 Build = Callable[[KernelSpec, Callable[[KernelSpec], str]], ctypes.CDLL]
 COMMON, MANY = 40, 400
-KERNEL = tiles_kernel(HOST, Kind.DECODE)
+KERNEL = tiles_kernel(HOST, LoopKind.DECODE)
 
 
 @pytest.fixture(scope="session")
 def tiles(build_text: Build) -> Software:
     """``tiles(host)``: the kernel with software tiles, by the flags of an architecture."""
-    return cache(lambda host=HOST: build_text(tiles_kernel(host, Kind.DECODE), software))
+    return cache(lambda host=HOST: build_text(tiles_kernel(host, LoopKind.DECODE), software))
 
 
 @pytest.fixture(scope="session")

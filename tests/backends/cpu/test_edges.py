@@ -14,7 +14,7 @@ import pytest
 from fmha_cli.backends.cpu.arch_detect import ARCHS
 from fmha_cli.backends.cpu.kernels import algorithm_of, cpu_kernels
 from fmha_cli.backends.cpu.meanings import meanings
-from fmha_cli.codegen.cpu.algorithm import Kind
+from fmha_cli.codegen.cpu.algorithm import LoopKind
 from fmha_cli.codegen.cpu.emit import emit
 from fmha_cli.domain.arch import load_arch
 from fmha_cli.domain.dtypes import DType
@@ -72,7 +72,7 @@ def test_nothing_outside_8_bit_keys_and_values_is_read(build_text: Callable[...,
     """Columns that fill no vector and no tile, with one head, whose rows are read in one run, and with two."""
     kernel = next(
         k for k in cpu_kernels(load_arch(arch))
-        if algorithm_of(k).kind is Kind.DECODE and (k.signature.dtype, k.signature.kv_dtype) == (DType.BF16, KvKey.BYTE)
+        if algorithm_of(k).kind is LoopKind.DECODE and (k.signature.dtype, k.signature.kv_dtype) == (DType.BF16, KvKey.BYTE)
     )  # fmt: skip
     library, rng, table = (
         build_text(kernel, emit),
@@ -129,7 +129,7 @@ def test_release_and_again(load: Load) -> None:
 @pytest.mark.ci
 def test_out_of_memory_is_a_status(load: Load) -> None:
     """Scratch for 2^40 rows of copies cannot be allocated; the kernel reads nothing before it asks for it."""
-    from fmha_cli.codegen.abi import ENTRY, FmhaCpuArgs, Status
+    from fmha_cli.codegen.abi import ENTRY, EntryStatus, FmhaCpuArgs
     from fmha_cli.codegen.struct import pack
 
     library = load(BEST, "fp16", "prefill")
@@ -138,7 +138,7 @@ def test_out_of_memory_is_a_status(load: Load) -> None:
         q=word, k=word, v=word, o=word, batch=1, heads=1, kv_heads=1, seqlen_q=1, seqlen_k=1 << 40, hdim=256,
         hdim_v=256, scale=1.0,
     )  # fmt: skip
-    assert library[ENTRY](ctypes.byref(pack(block))) == Status.OUT_OF_MEMORY
+    assert library[ENTRY](ctypes.byref(pack(block))) == EntryStatus.OUT_OF_MEMORY
     bad = FmhaCpuArgs(
         q=word,
         k=word,
@@ -153,4 +153,4 @@ def test_out_of_memory_is_a_status(load: Load) -> None:
         hdim_v=8,
         scale=1.0,
     )
-    assert library[ENTRY](ctypes.byref(pack(bad))) == Status.BAD_ARGUMENT
+    assert library[ENTRY](ctypes.byref(pack(bad))) == EntryStatus.BAD_ARGUMENT

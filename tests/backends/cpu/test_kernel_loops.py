@@ -13,7 +13,7 @@ import pytest
 from fmha_cli.backends.cpu.building import build_cpu, machine_of
 from fmha_cli.backends.cpu.inspection import inspect_library
 from fmha_cli.backends.cpu.kernels import algorithm_of, cpu_kernels
-from fmha_cli.codegen.cpu.algorithm import CpuAlgorithm, Kind
+from fmha_cli.codegen.cpu.algorithm import CpuAlgorithm, LoopKind
 from fmha_cli.domain.arch import load_arch
 from fmha_cli.domain.dtypes import DType
 from fmha_cli.domain.errors import EnvironmentProblem
@@ -84,7 +84,7 @@ def inspected(shared_cache: Path) -> Any:
 @pytest.mark.parametrize("kernel", parameters())
 def test_no_vector_goes_to_the_stack_in_an_innermost_loop(kernel: KernelSpec, inspected: Any) -> None:
     found = inspected(kernel)
-    rotates_only = algorithm_of(kernel).kind is Kind.APPEND  # number by number
+    rotates_only = algorithm_of(kernel).kind is LoopKind.APPEND  # number by number
     assert found["innermost_loops"] >= found["multiplying_loops"] >= (0 if rotates_only else 1)
     few = FEW_REGISTERS.get(kernel.arch, {})
     allowed = [name for name, dtypes in few.items() if kernel.signature.dtype_out in dtypes]

@@ -34,7 +34,7 @@ from fmha_cli.backends.cpu.settings import (
     worth_measuring,
 )
 from fmha_cli.codegen.abi import FmhaCpuArgs
-from fmha_cli.codegen.cpu.algorithm import Kind
+from fmha_cli.codegen.cpu.algorithm import LoopKind
 from fmha_cli.domain.arch import load_arch
 from fmha_cli.domain.device import DeviceFacts
 from fmha_cli.domain.dtypes import DType
@@ -54,7 +54,7 @@ from tests.support.generators.cpu.cases import BEST, AttentionCase, Load, best_a
 DEVICE = DeviceFacts(id="cpu", archs=("x86_64_v4_bf16",), llc_bytes=32 << 20)
 
 
-def kernel(kind: Kind, arch: str = "x86_64_v4_bf16", dtype: str = "fp32") -> KernelSpec:
+def kernel(kind: LoopKind, arch: str = "x86_64_v4_bf16", dtype: str = "fp32") -> KernelSpec:
     found = (k for k in cpu_kernels(load_arch(arch)) if k.signature.dtype.value == dtype)
     return next(k for k in found if algorithm_of(k).kind is kind)
 
@@ -70,43 +70,47 @@ def test_the_backend_is_tunable() -> None:
 @pytest.mark.parametrize(
     ("kind", "name", "wanted"),
     [
-        (Kind.DECODE, "zen4", Settings(values={NEAR: 2048, FAR: 16384, PAGES: 1}, source=SettingsFrom.FACTS)),
-        (Kind.DECODE, "zen5", Settings(values={NEAR: 8192, FAR: 0, PAGES: 0}, source=SettingsFrom.FACTS)),
-        (Kind.DECODE, "sapphire-rapids", Settings(values={NEAR: 8192, FAR: 0, PAGES: 0}, source=SettingsFrom.KERNEL)),
-        (Kind.DECODE, None, Settings(values={NEAR: 8192, FAR: 0, PAGES: 0}, source=SettingsFrom.KERNEL)),
-        (Kind.PREFILL, "zen4", Settings(values={BLOCK: 384, TURNS: 1}, source=SettingsFrom.FACTS)),
-        (Kind.PREFILL, None, Settings(values={BLOCK: 384, TURNS: 1}, source=SettingsFrom.KERNEL)),
+        (LoopKind.DECODE, "zen4", Settings(values={NEAR: 2048, FAR: 16384, PAGES: 1}, source=SettingsFrom.FACTS)),
+        (LoopKind.DECODE, "zen5", Settings(values={NEAR: 8192, FAR: 0, PAGES: 0}, source=SettingsFrom.FACTS)),
+        (
+            LoopKind.DECODE,
+            "sapphire-rapids",
+            Settings(values={NEAR: 8192, FAR: 0, PAGES: 0}, source=SettingsFrom.KERNEL),
+        ),
+        (LoopKind.DECODE, None, Settings(values={NEAR: 8192, FAR: 0, PAGES: 0}, source=SettingsFrom.KERNEL)),
+        (LoopKind.PREFILL, "zen4", Settings(values={BLOCK: 384, TURNS: 1}, source=SettingsFrom.FACTS)),
+        (LoopKind.PREFILL, None, Settings(values={BLOCK: 384, TURNS: 1}, source=SettingsFrom.KERNEL)),
     ],
 )
-def test_facts_decide_where_there_are_any(kind: Kind, name: str | None, wanted: Settings) -> None:
+def test_facts_decide_where_there_are_any(kind: LoopKind, name: str | None, wanted: Settings) -> None:
     assert default_settings(kernel(kind), processor(name)) == wanted
 
 
 @pytest.mark.parametrize(
     ("kind", "line", "worth"),
     [
-        (Kind.DECODE, "-b 4 -H 8 -s 1 --seqlen-k 8192 --dtype fp32", True),
-        (Kind.DECODE, "-b 2 -H 8 -s 1 --seqlen-k 8192 --dtype bf16", True),
-        (Kind.DECODE, "-b 1 -H 8 -s 1 --seqlen-k 4096 --dtype fp32", False),
-        (Kind.PREFILL, "-H 1 -s 1024 --dtype fp32", True),
-        (Kind.PREFILL, "-H 1 -s 1023 --dtype fp32", False),
+        (LoopKind.DECODE, "-b 4 -H 8 -s 1 --seqlen-k 8192 --dtype fp32", True),
+        (LoopKind.DECODE, "-b 2 -H 8 -s 1 --seqlen-k 8192 --dtype bf16", True),
+        (LoopKind.DECODE, "-b 1 -H 8 -s 1 --seqlen-k 4096 --dtype fp32", False),
+        (LoopKind.PREFILL, "-H 1 -s 1024 --dtype fp32", True),
+        (LoopKind.PREFILL, "-H 1 -s 1023 --dtype fp32", False),
     ],
 )
 @pytest.mark.parametrize("llc", [1 << 20, 32 << 20, 480 << 20])
-def test_a_small_problem_is_not_worth_a_measurement(kind: Kind, line: str, worth: bool, llc: int) -> None:
+def test_a_small_problem_is_not_worth_a_measurement(kind: LoopKind, line: str, worth: bool, llc: int) -> None:
     """Whatever the last-level cache holds: that of a server can be as slow as memory."""
     assert worth_measuring(Problem.from_cli(line), kernel(kind), replace(DEVICE, llc_bytes=llc)) is worth
 
 
-@pytest.mark.parametrize("kind", [Kind.DECODE, Kind.PREFILL])
-def test_the_kernels_own_settings_are_tried_first_and_each_once(kind: Kind) -> None:
+@pytest.mark.parametrize("kind", [LoopKind.DECODE, LoopKind.PREFILL])
+def test_the_kernels_own_settings_are_tried_first_and_each_once(kind: LoopKind) -> None:
     measured, own = measurements_of(kernel(kind), DEVICE, 2), default_settings(kernel(kind), processor(None))
     assert own is not None
     assert {name: value for _, tried in measured for name, value in tried[0].items()} == own.values
     for problem, tried in measured:
         assert len({tuple(values.items()) for values in tried}) == len(tried) > 1
         assert worth_measuring(problem, kernel(kind), DEVICE)
-    assert [problem.paged for problem, _ in measured] == ([False, True] if kind is Kind.DECODE else [False])
+    assert [problem.paged for problem, _ in measured] == ([False, True] if kind is LoopKind.DECODE else [False])
 
 
 def test_the_facts_of_every_row_are_settings_of_every_forward_kernel() -> None:
@@ -114,7 +118,7 @@ def test_the_facts_of_every_row_are_settings_of_every_forward_kernel() -> None:
     members = {name for _, names, *_ in FmhaCpuArgs.rows for name in names.split()}
     for row, one in product(microarchitectures(), kernels):
         found = default_settings(one, processor(row.name))
-        if algorithm_of(one).kind in (Kind.BACKWARD, Kind.COMBINE, Kind.APPEND):
+        if algorithm_of(one).kind in (LoopKind.BACKWARD, LoopKind.COMBINE, LoopKind.APPEND):
             assert found is None
             continue
         assert found is not None
@@ -131,7 +135,7 @@ def test_planted_a_fact_that_is_no_setting(monkeypatch: pytest.MonkeyPatch) -> N
     half = replace(zen4, facts={"decode_prefetch": {"value": {"near": 64}, "source": "here"}})
     monkeypatch.setattr(settings, "microarchitecture", lambda processor: half)
     with pytest.raises(KeyError, match="far"):
-        default_settings(kernel(Kind.DECODE), processor("zen4"))
+        default_settings(kernel(LoopKind.DECODE), processor("zen4"))
 
 
 @pytest.mark.promise("Settings of CPU kernels come from sourced facts, or from a measurement despite noise.")
@@ -143,9 +147,9 @@ def test_noise_moves_nothing() -> None:
     assert chosen(tried, [[100, 101, 99], [97, 96, 98], [90, 94, 200]]) == {NEAR: 3}
 
 
-@pytest.mark.parametrize("kind", [Kind.DECODE, Kind.PREFILL])
+@pytest.mark.parametrize("kind", [LoopKind.DECODE, LoopKind.PREFILL])
 def test_the_measurement_runs_with_the_kernel_itself(
-    kind: Kind, shared_cache: Path, monkeypatch: pytest.MonkeyPatch
+    kind: LoopKind, shared_cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(settings, "LEAST_BYTES", 1 << 20)
     monkeypatch.setattr(settings, "MOST_BYTES", 1 << 20)
@@ -161,7 +165,7 @@ def test_the_measurement_runs_with_the_kernel_itself(
 
 
 def test_the_measurement_of_pages_visits_each_page_once() -> None:
-    ((problem, _),) = (one for one in measurements_of(kernel(Kind.DECODE), DEVICE, 1) if one[0].paged)
+    ((problem, _),) = (one for one in measurements_of(kernel(LoopKind.DECODE), DEVICE, 1) if one[0].paged)
     small = Problem.from_cli("-b 3 -H 8 -s 1 --kv-cache paged:16 --cache-seqlens 64 --dtype fp32")
     assert problem.kv_cache == small.kv_cache
     tensors, size = dense(small)
@@ -175,7 +179,7 @@ def test_the_measurement_of_pages_visits_each_page_once() -> None:
 @pytest.mark.slow
 @pytest.mark.ci
 def test_the_worker_measures(shared_cache: Path) -> None:
-    one = kernel(Kind.PREFILL, WHOLE[0])
+    one = kernel(LoopKind.PREFILL, WHOLE[0])
     artifact = CpuBackend().build(Stage(one), BuildContext(cache_root=shared_cache))
     with Supervisor() as supervisor:
         found = supervisor.settings("fmha_cli.backends.cpu", "cpu", artifact, one.name, 1)
@@ -190,8 +194,8 @@ def test_the_worker_measures(shared_cache: Path) -> None:
 
 
 @pytest.mark.sampled(1, ci="all")
-@pytest.mark.parametrize(("kind", "hinted"), [(Kind.DECODE, True), (Kind.PREFILL, False)])
-def test_decode_has_a_loop_for_both_hints(kind: Kind, hinted: bool, shared_cache: Path) -> None:
+@pytest.mark.parametrize(("kind", "hinted"), [(LoopKind.DECODE, True), (LoopKind.PREFILL, False)])
+def test_decode_has_a_loop_for_both_hints(kind: LoopKind, hinted: bool, shared_cache: Path) -> None:
     """Seen in the disassembly: hints into the second-level cache, fewer than those into the first, which both loops have."""
     arch = next((name for name in WHOLE if name.startswith("x86")), None)
     if arch is None or shutil.which("objdump") is None:
@@ -279,7 +283,7 @@ def test_planted_a_setting_that_no_kernel_has(monkeypatch: pytest.MonkeyPatch) -
     problem = Problem.from_cli("-H 1 -s 8 -d 8 --dtype fp32")
     (good,) = api.run(problem)
     assert good.verdict is Verdict.PASSED
-    assert good.settings == default_settings(kernel(Kind.DECODE, WHOLE[0]), this_processor())
+    assert good.settings == default_settings(kernel(LoopKind.DECODE, WHOLE[0]), this_processor())
     planted = Settings(values={"nobody": 1}, source=SettingsFrom.FACTS)
     monkeypatch.setattr(CpuBackend, "default_settings", lambda self, kernel, device: planted)
     (row,) = api.run(problem)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from fmha_cli.backends.cpu.arch_detect import ARCHS
-from fmha_cli.codegen.abi import ENTRY, Status, part_floats
+from fmha_cli.codegen.abi import ENTRY, EntryStatus, part_floats
 from fmha_cli.codegen.struct import pack
 from tests.support.generators.cpu.cases import (
     BEST,
@@ -70,7 +70,7 @@ def test_parts_of_another_size_are_refused(load: Load, kind: str, wrong: dict[st
     floats = part_floats(most_rows(case), case.hdim_v)
     parts = np.zeros(case.kv_heads * case.splits * floats, np.float32)
     block = replace(arguments(case), **({"parts": parts.ctypes.data, "part_floats": floats} | wrong))
-    assert load(BEST, "fp32", kind)[ENTRY](ctypes.byref(pack(block))) == Status.BAD_ARGUMENT
+    assert load(BEST, "fp32", kind)[ENTRY](ctypes.byref(pack(block))) == EntryStatus.BAD_ARGUMENT
 
 
 def test_the_host_and_the_kernel_agree_on_the_size_of_parts(load: Load) -> None:

@@ -14,11 +14,11 @@ from fmha_cli.backends.cpu import backend
 from fmha_cli.backends.cpu.arch_detect import VARIABLE
 from fmha_cli.backends.cpu.building import build_cpu, kernel_flags
 from fmha_cli.backends.cpu.inspection import inspect_library
-from fmha_cli.backends.cpu.listing import Instruction, disassembler, instructions
+from fmha_cli.backends.cpu.listing import CpuInstruction, disassembler, instructions
 from fmha_cli.backends.cpu.loops import innermost_loops
 from fmha_cli.backends.cpu.peaks import build_peak_loops
 from fmha_cli.backends.cpu.session import CpuSession
-from fmha_cli.codegen.abi import BACKWARD_ENTRY, ENTRY, Status
+from fmha_cli.codegen.abi import BACKWARD_ENTRY, ENTRY, EntryStatus
 from fmha_cli.codegen.cpu.emit import emit
 from fmha_cli.codegen.struct import pack
 from fmha_cli.domain.device import DeviceFacts
@@ -111,7 +111,7 @@ def test_tiles_are_configured_before_their_first_use(built: tuple[str, Path], li
     assert {one.symbol for one in code if one.mnemonic == "tilerelease"} == {one.symbol for one in configured}
 
 
-def _uses_tiles(one: Instruction) -> bool:
+def _uses_tiles(one: CpuInstruction) -> bool:
     return one.mnemonic == PRODUCT or one.mnemonic.startswith("tile")
 
 
@@ -133,7 +133,7 @@ def test_a_system_without_tiles_is_a_status(built: tuple[str, Path]) -> None:
     make_backward(case, np.random.default_rng(1))
     entry, block = (BACKWARD_ENTRY, backward_arguments(case)) if kind == "backward" else (ENTRY, arguments(case))
     argument = ctypes.byref(pack(block))
-    assert without_tiles(lambda: ctypes.CDLL(str(path))[entry](argument)) == Status.NOT_PERMITTED
+    assert without_tiles(lambda: ctypes.CDLL(str(path))[entry](argument)) == EntryStatus.NOT_PERMITTED
 
 
 @ASKS

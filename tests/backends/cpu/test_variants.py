@@ -16,7 +16,7 @@ from fmha_cli.backends.cpu import backend
 from fmha_cli.backends.cpu.kernels import algorithm_of, cpu_kernels
 from fmha_cli.backends.cpu.tile_rules import registers_of, tile_reasons
 from fmha_cli.backends.cpu.variants import every_variant, variants
-from fmha_cli.codegen.cpu.algorithm import Kind
+from fmha_cli.codegen.cpu.algorithm import LoopKind
 from fmha_cli.codegen.cpu.emit import emit
 from fmha_cli.domain.arch import load_arch
 from fmha_cli.domain.decision import Supported, Unsupported
@@ -38,7 +38,7 @@ def test_each_dtype_has_20_to_60_kernels_outside_the_listing(arch: str, dtype: s
     spec = load_arch(arch)
     mine = [kernel for kernel in variants(spec) if kernel.signature.dtype.value == dtype]
     assert 20 <= len(mine) <= 60
-    assert {algorithm_of(kernel).kind for kernel in mine} == {Kind.PREFILL, Kind.DECODE, Kind.SPLIT}
+    assert {algorithm_of(kernel).kind for kernel in mine} == {LoopKind.PREFILL, LoopKind.DECODE, LoopKind.SPLIT}
     assert len({kernel.digest for kernel in mine}) == len(mine)
     assert not set(mine) & set(backend.kernels(spec))
 
@@ -58,8 +58,8 @@ def test_rules_refuse_tiles_that_do_not_fit() -> None:
     [
         ({"lanes_q": 5}, "K105"),
         ({"block_k": 200}, "K106"),
-        ({"kind": Kind.DECODE, "rows_s": 12}, "K107"),
-        ({"kind": Kind.DECODE, "rows_s": 4, "lanes_q": 1}, "K108"),
+        ({"kind": LoopKind.DECODE, "rows_s": 12}, "K107"),
+        ({"kind": LoopKind.DECODE, "rows_s": 4, "lanes_q": 1}, "K108"),
     ],
 )
 def test_each_rule_of_tiles(change: dict[str, Any], id: str) -> None:
@@ -96,7 +96,7 @@ def buildable() -> list[Any]:
     """All variants: a seeded sample of this machine's by default, the others in the slow suite."""
     every = [kernel for arch in ARCHS for kernel in variants(load_arch(arch))]
     here = backend.probe().devices[0].archs
-    own = [kernel for kernel in every if kernel.arch in here[:2] and algorithm_of(kernel).kind is not Kind.SPLIT]
+    own = [kernel for kernel in every if kernel.arch in here[:2] and algorithm_of(kernel).kind is not LoopKind.SPLIT]
     sample = random.Random(5).sample(own, min(SAMPLE, len(own)))
     return [
         pytest.param(
@@ -114,11 +114,11 @@ def buildable() -> list[Any]:
 def test_a_variant_compiles_and_computes_attention(kernel: KernelSpec, build_text: Build) -> None:
     kind = algorithm_of(kernel).kind
     library = build_text(kernel, emit)
-    if kind is Kind.SPLIT:
+    if kind is LoopKind.SPLIT:
         return  # its results are parts for a combine kernel; tests/run/test_tune_splits.py runs both
     for seed in range(CASES):
         rng = np.random.default_rng([seed, 29])
-        case = random_case(rng, kernel.signature.dtype.value, few_rows=kind is Kind.DECODE)
+        case = random_case(rng, kernel.signature.dtype.value, few_rows=kind is LoopKind.DECODE)
         make_data(case, rng)
         run(library, case)
         assert complaints(case) == [], f"seed {seed}: {case}"

@@ -14,7 +14,7 @@ from fmha_cli.backends.cpu.building import compile_flags
 from fmha_cli.codegen.cpu.emit import emit
 from fmha_cli.domain.arch import load_arch
 from fmha_cli.toolchain.cpp.toolchain import ToolchainKind, zig_command
-from fmha_cli.toolchain.process import Limits, run_group
+from fmha_cli.toolchain.process import TimeLimits, run_group
 from tests.support.builds.compilers import kernels_run
 from tests.support.generators.cpu.cases import kernel_of
 
@@ -51,7 +51,7 @@ def by_zig(words: Sequence[str], out: Path) -> Path:
     with out.with_suffix(".log").open("wb") as log:
         command = [*ZIG, *words, "-o", str(out)]
         ended = run_group(
-            command, cwd=out.parent, env=dict(os.environ), output=log, limits=Limits.of_compile(COMPILE_S)
+            command, cwd=out.parent, env=dict(os.environ), output=log, limits=TimeLimits.of_compile(COMPILE_S)
         )
     assert ended.returncode == 0, out.with_suffix(".log").read_text("utf-8", "replace")[-2000:]
     return out

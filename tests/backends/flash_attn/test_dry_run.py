@@ -18,7 +18,7 @@ from fmha_cli.domain.errors import KernelFailure
 from fmha_cli.domain.kernel import Family
 from fmha_cli.domain.plan import Artifact, Plan
 from fmha_cli.domain.protocols import LaunchView
-from fmha_cli.run.job import Job
+from fmha_cli.run.job import WorkerJob
 from fmha_cli.run.layout import layout_of
 from fmha_cli.run.supervisor import Supervisor
 from tests.support.fakes.flash_attn.cubins import fake_cubin, fake_cubins
@@ -93,7 +93,7 @@ def test_through_the_worker_without_a_recorder(tmp_path: Path) -> None:
     plan = plan_for("-b 1 -H 2 -s 64 -d 64 --splits 1", "sm_90")
     (path,) = fake_cubins(plan, tmp_path)
     artifact = Artifact(path, hashlib.sha256(path.read_bytes()).hexdigest(), path.stem, path, False, 0.0)
-    job = Job(entry="fmha_cli.backends.flash_attn", device=device_for("sm_90"), plan=plan, artifacts=(artifact,))
+    job = WorkerJob(entry="fmha_cli.backends.flash_attn", device=device_for("sm_90"), plan=plan, artifacts=(artifact,))
     with Supervisor() as supervisor:
         (view,) = supervisor.describe(job, layout_of(plan.problem, plan.workspaces), None)
     assert (view.grid, view.block) == ((1, 1, 2), (128, 1, 1))

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fmha_cli.backends.cuda.inspect import inspect, summary
-from fmha_cli.backends.cuda.tables import Exported, read_exports
+from fmha_cli.backends.cuda.tables import CubinExports, read_exports
 from fmha_cli.backends.flash_attn.catalogue import family_kernels
 from fmha_cli.backends.flash_attn.launches import expected
 from fmha_cli.backends.flash_attn.upstream import UPSTREAM
@@ -20,7 +20,7 @@ from fmha_cli.report.documents.differences import differences_document
 from fmha_cli.report.documents.inspect import inspect_document
 from fmha_cli.report.documents.inspections import Figures, figures_of, inspection_row, inspections_document
 from fmha_cli.report.formats import view
-from fmha_cli.toolchain.cuda.sass import Listing, Spills
+from fmha_cli.toolchain.cuda.sass import SassListing, Spills
 from tests.support.builds.cubin_tiny import tiny_cubin
 from tests.support.fakes.flash_attn.cubins import fake_cubin
 from tests.support.schema_checks import validator
@@ -31,7 +31,7 @@ def kernel() -> KernelSpec:
     return next(k for k in family_kernels(load_arch("sm_90"), Family.FWD) if k.signature.hdim == 128)
 
 
-def exports_of(kernel: KernelSpec) -> Exported:
+def exports_of(kernel: KernelSpec) -> CubinExports:
     return read_exports(fake_cubin(kernel), kernel.arch, expected(kernel))
 
 
@@ -58,7 +58,7 @@ def test_the_figures_of_a_cubin(kernel: KernelSpec, tmp_path: Path) -> None:
 
 
 CLASSES = dict.fromkeys(("matrix", "shared", "global", "local", "transcendental"), 0) | {"matrix": 96, "shared": 12}
-LISTING = Listing({"HMMA": 96, "LDS": 12}, {"0xabc": 3}, 111, CLASSES, 1776)
+LISTING = SassListing({"HMMA": 96, "LDS": 12}, {"0xabc": 3}, 111, CLASSES, 1776)
 NO_SPILLS = Spills(0, 0, 0, 0, True)
 
 

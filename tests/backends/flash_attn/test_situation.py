@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from fmha_cli.backends.flash_attn.catalogue import family_kernels
 from fmha_cli.backends.flash_attn.mask_bounds import Bounds, Clipped, bounds_of, clipped
 from fmha_cli.backends.flash_attn.problem_rules import CONDITIONS
-from fmha_cli.backends.flash_attn.situation import Api, KeyLengths, Situation, situation_of
+from fmha_cli.backends.flash_attn.situation import FlashApi, FlashSituation, KeyLengths, situation_of
 from fmha_cli.domain.arch import load_arch
 from fmha_cli.domain.device import DeviceFacts
 from fmha_cli.domain.kernel import Family
@@ -26,27 +26,27 @@ KERNEL = family_kernels(load_arch("sm_90"), Family.FWD)[0]
 CLIPPING = next(condition for condition in CONDITIONS if condition.id == "K446")
 
 
-def of(line: str) -> Situation:
+def of(line: str) -> FlashSituation:
     return situation_of(Problem.from_cli(line), H200)
 
 
 @pytest.mark.parametrize(
     ("line", "api", "lengths", "packed"),
     [
-        ("", Api.FWD, KeyLengths.COMMON, False),
-        ("--splits 4", Api.KVCACHE, KeyLengths.COMMON, False),
-        ("--splits 1 --dropout 0.5", Api.FWD, KeyLengths.COMMON, False),
-        ("--seqlens-q 3,4", Api.VARLEN_FWD, KeyLengths.STARTS, True),
-        ("--seqlens-q 1,1 --kv-heads 2", Api.VARLEN_FWD, KeyLengths.STARTS, False),
-        ("--kv-cache linear", Api.KVCACHE, KeyLengths.LENGTHS, False),
-        ("--kv-cache paged:256", Api.KVCACHE, KeyLengths.LENGTHS, False),
-        ("--kv-cache paged:256 --seqlens-q 3,4", Api.VARLEN_FWD, KeyLengths.STARTS, True),
-        ("--kv-cache linear --seqlens-q 3,4", Api.VARLEN_FWD, KeyLengths.LENGTHS, True),
-        ("--direction bwd", Api.BWD, KeyLengths.COMMON, False),
-        ("--direction bwd --seqlens-q 3,4", Api.VARLEN_BWD, KeyLengths.STARTS, True),
+        ("", FlashApi.FWD, KeyLengths.COMMON, False),
+        ("--splits 4", FlashApi.KVCACHE, KeyLengths.COMMON, False),
+        ("--splits 1 --dropout 0.5", FlashApi.FWD, KeyLengths.COMMON, False),
+        ("--seqlens-q 3,4", FlashApi.VARLEN_FWD, KeyLengths.STARTS, True),
+        ("--seqlens-q 1,1 --kv-heads 2", FlashApi.VARLEN_FWD, KeyLengths.STARTS, False),
+        ("--kv-cache linear", FlashApi.KVCACHE, KeyLengths.LENGTHS, False),
+        ("--kv-cache paged:256", FlashApi.KVCACHE, KeyLengths.LENGTHS, False),
+        ("--kv-cache paged:256 --seqlens-q 3,4", FlashApi.VARLEN_FWD, KeyLengths.STARTS, True),
+        ("--kv-cache linear --seqlens-q 3,4", FlashApi.VARLEN_FWD, KeyLengths.LENGTHS, True),
+        ("--direction bwd", FlashApi.BWD, KeyLengths.COMMON, False),
+        ("--direction bwd --seqlens-q 3,4", FlashApi.VARLEN_BWD, KeyLengths.STARTS, True),
     ],
 )
-def test_which_api(line: str, api: Api, lengths: KeyLengths, packed: bool) -> None:
+def test_which_api(line: str, api: FlashApi, lengths: KeyLengths, packed: bool) -> None:
     s = of(line)
     assert (s.api, s.key_lengths, s.packed_q) == (api, lengths, packed)
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from fmha_cli.backends.flash_attn.catalogue import family_kernels, kernels
-from fmha_cli.backends.flash_attn.tiles import Facts, backward_traits, facts_of, log_max_splits
+from fmha_cli.backends.flash_attn.tiles import TileFacts, backward_traits, facts_of, log_max_splits
 from fmha_cli.backends.flash_attn.upstream import UPSTREAM
 from fmha_cli.codegen.flash_attn.traits import algorithm_of, smem_bytes, threads
 from fmha_cli.domain.arch import load_arch
@@ -264,7 +264,7 @@ def test_the_boundaries_of_shared_memory_are_upstreams(templates: LaunchTemplate
             if family is not Family.BWD_DQ_DK_DV or causal or dtype != "fp16":
                 continue
             for dropout in (False, True):
-                traits = backward_traits(hdim, dropout, Facts(False, block, device.sm))
+                traits = backward_traits(hdim, dropout, TileFacts(False, block, device.sm))
                 cell = Cell(family, causal, False, False, False, EVEN, True, dropout=dropout)
                 found = _walk(templates, device, instance, cell, hdim)
                 assert bool(found) == (traits is not None)

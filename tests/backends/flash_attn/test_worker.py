@@ -17,7 +17,7 @@ from fmha_cli.domain.device import State
 from fmha_cli.domain.verdict import Verdict
 from fmha_cli.oracle.fills import fill
 from fmha_cli.run.arena import Arena
-from fmha_cli.run.job import Job
+from fmha_cli.run.job import WorkerJob
 from fmha_cli.run.layout import layout_of
 from fmha_cli.run.supervisor import JobResult, Supervisor
 from tests.support.fakes.flash_attn.played import ENTRY, OTHER, PLAIN, job_for
@@ -25,7 +25,7 @@ from tests.support.fakes.flash_attn.played import ENTRY, OTHER, PLAIN, job_for
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("cuda") is None, reason="cuda-python is not installed")
 
 
-def run(supervisor: Supervisor, job: Job, **options: bool) -> JobResult:
+def run(supervisor: Supervisor, job: WorkerJob, **options: bool) -> JobResult:
     with Arena(layout_of(job.plan.problem, job.plan.workspaces)) as arena:
         arena.write(fill(job.plan.problem))
         arena.prepare()

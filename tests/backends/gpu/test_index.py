@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from fmha_cli.backends.gpu.index import Candidate, Question, core_question, decisions, families_for, index_of
+from fmha_cli.backends.gpu.index import IndexedKernel, Question, core_question, decisions, families_for, index_of
 from fmha_cli.domain.arch import load_arch
 from fmha_cli.domain.decision import Supported, Unsupported
 from fmha_cli.domain.device import DeviceFacts
@@ -44,7 +44,7 @@ def by_hdim(kernel: KernelSpec) -> int:
     return kernel.signature.hdim
 
 
-def supported(candidate: Candidate) -> Supported:
+def supported(candidate: IndexedKernel) -> Supported:
     return Supported(candidate.kernel, (candidate.position,))
 
 

@@ -11,7 +11,7 @@ from random import Random
 import pytest
 
 from fmha_cli.backends.mem_efficient.scratch import storage_of
-from fmha_cli.backends.mem_efficient.situation import Situation
+from fmha_cli.backends.mem_efficient.situation import MemEfficientSituation
 from fmha_cli.domain.device import DeviceFacts
 from fmha_cli.domain.features import CacheStorage
 from fmha_cli.domain.plan import Plan
@@ -50,7 +50,7 @@ def test_a_given_cache_longer_than_its_keys(line: str) -> None:
 
 
 def features(plan: Plan, device: DeviceFacts) -> set[str]:
-    p, s = plan.problem, Situation(plan.problem, device)
+    p, s = plan.problem, MemEfficientSituation(plan.problem, device)
     m = storage_of(p, plan.main)
     t, way = m.traits, "fwd" if m.traits.forward else "bwd"
     words = {

@@ -14,7 +14,7 @@ from fmha_cli.backends.cuda.sequences import Sequences
 from fmha_cli.backends.gpu.call import Call
 from fmha_cli.backends.mem_efficient.arguments import auxiliaries_of, params_of
 from fmha_cli.backends.mem_efficient.scratch import storage_of
-from fmha_cli.backends.mem_efficient.situation import Situation
+from fmha_cli.backends.mem_efficient.situation import MemEfficientSituation
 from fmha_cli.backends.mem_efficient.upstream import UPSTREAM
 from fmha_cli.codegen.mem_efficient.traits import Traits, traits_of
 from fmha_cli.domain.device import DeviceFacts
@@ -38,7 +38,7 @@ def spaces(plan: Plan) -> dict[str, int]:
 
 def bound(plan: Plan, *, gaps: bool = True) -> tuple[Call[Any], ArenaLayout]:
     layout = layout_of(plan.problem, plan.workspaces, gaps=gaps)
-    situation = Situation(plan.problem, DeviceFacts.of_arch(plan.main.arch))
+    situation = MemEfficientSituation(plan.problem, DeviceFacts.of_arch(plan.main.arch))
     addresses = dict.fromkeys(auxiliaries_of(situation), 8)
     return Call(plan, situation, layout.tensors, 1 << 20, addresses), layout
 

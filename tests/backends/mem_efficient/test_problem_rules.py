@@ -10,7 +10,7 @@ from fmha_cli.backends.gpu.rule_rows import rule_rows
 from fmha_cli.backends.mem_efficient.catalogue import kernels
 from fmha_cli.backends.mem_efficient.decide import FEW
 from fmha_cli.backends.mem_efficient.problem_rules import CONDITIONS
-from fmha_cli.backends.mem_efficient.situation import Situation
+from fmha_cli.backends.mem_efficient.situation import MemEfficientSituation
 from fmha_cli.backends.mem_efficient.upstream import UPSTREAM
 from fmha_cli.domain.arch import load_arch
 from fmha_cli.domain.decision import Supported
@@ -77,7 +77,7 @@ def kernel_of(arch: str, name: str) -> KernelSpec:
 @pytest.mark.parametrize(("rule", "arch", "name", "refused", "passed"), CASES)
 def test_a_rule_refuses_and_passes(rule: str, arch: str, name: str, refused: str, passed: str) -> None:
     kernel, device = kernel_of(arch, name), DeviceFacts.of_arch(arch)
-    check = BY_ID[rule].rule(Situation).against
+    check = BY_ID[rule].rule(MemEfficientSituation).against
     reason = check(Problem.from_cli(refused), kernel, device)
     assert reason is not None
     assert reason.id == rule
@@ -87,7 +87,7 @@ def test_a_rule_refuses_and_passes(rule: str, arch: str, name: str, refused: str
 
 def test_a_kernel_of_an_older_architecture_needs_the_devices_shared_memory() -> None:
     device = DeviceFacts(id="cuda:0", archs=("sm_86", "sm_80"), units=84)
-    check, problem = BY_ID["K531"].rule(Situation).against, Problem.from_cli("--direction bwd")
+    check, problem = BY_ID["K531"].rule(MemEfficientSituation).against, Problem.from_cli("--direction bwd")
     reason = check(problem, kernel_of("sm_80", WIDE), device)
     assert reason is not None
     assert "101376" in reason.text
@@ -100,7 +100,9 @@ def test_a_kernel_of_an_older_architecture_needs_the_devices_shared_memory() -> 
 )
 def test_kernels_for_8_6_and_8_9_alone(archs: tuple[str, ...], taken: bool) -> None:
     device = DeviceFacts(id="cuda:0", archs=archs, units=84)
-    reason = BY_ID["K533"].rule(Situation).against(Problem.from_cli("-d 96"), kernel_of(archs[-1], K96), device)
+    reason = (
+        BY_ID["K533"].rule(MemEfficientSituation).against(Problem.from_cli("-d 96"), kernel_of(archs[-1], K96), device)
+    )
     assert (reason is None) == taken
 
 
@@ -135,7 +137,7 @@ def test_kernels_that_are_judged_together_are_alike(arch: str) -> None:
 
 def test_a_condition_reads_what_it_says_it_reads() -> None:
     device = DeviceFacts.of_arch("sm_80")
-    situations = [Situation(random_problem(Random(seed), "sm_80"), device) for seed in range(8)]
+    situations = [MemEfficientSituation(random_problem(Random(seed), "sm_80"), device) for seed in range(8)]
     for kernel_family in (Family.FWD, Family.BWD_DQ_DK_DV):
         conditions = [condition for condition in CONDITIONS if kernel_family in condition.families]
         for s in situations:

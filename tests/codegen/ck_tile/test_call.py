@@ -9,7 +9,7 @@ import pytest
 
 from fmha_cli.backends.ck_tile.catalogue import family_kernels
 from fmha_cli.codegen.ck_tile.args import args_of
-from fmha_cli.codegen.ck_tile.call import Call, prepare_text
+from fmha_cli.codegen.ck_tile.call import KernelCall, prepare_text
 from fmha_cli.codegen.ck_tile.emit import source_text, unit_of
 from fmha_cli.codegen.ck_tile.features import grouped
 from fmha_cli.domain.arch import load_arch
@@ -95,4 +95,4 @@ def test_the_description_knows_every_member(headers: dict[Family, str]) -> None:
 
 def test_a_check_of_a_field_that_is_not_there_is_refused() -> None:
     with pytest.raises(KeyError):
-        prepare_text(args_of(Family.FWD), Call(maker="MakeKargs", arguments=(), unused=("nonsense",)))
+        prepare_text(args_of(Family.FWD), KernelCall(maker="MakeKargs", arguments=(), unused=("nonsense",)))

@@ -25,7 +25,7 @@ from fmha_cli.domain.verdict import Verdict
 from fmha_cli.oracle.fills import fill
 from fmha_cli.run import process
 from fmha_cli.run.arena import Arena
-from fmha_cli.run.job import Job
+from fmha_cli.run.job import WorkerJob
 from fmha_cli.run.layout import layout_of
 from fmha_cli.run.supervisor import JobResult, Supervisor
 from fmha_cli.system import handover
@@ -42,15 +42,15 @@ def supervisor() -> Iterator[Supervisor]:
 
 
 @pytest.fixture
-def job(shared_cache: Path) -> Job:
+def job(shared_cache: Path) -> WorkerJob:
     problem = Problem.from_cli("-b 1 -H 1 -s 4 -d 4 --dtype fp32")
     device = null.probe().devices[0]
     plan = null.plan(problem, null_kernel(problem.dtype, Family.FWD), device)
     artifacts = tuple(null.build(stage, BuildContext(shared_cache)) for stage in plan.stages)
-    return Job(entry=NULL, device=device, plan=plan, artifacts=artifacts)
+    return WorkerJob(entry=NULL, device=device, plan=plan, artifacts=artifacts)
 
 
-def run(supervisor: Supervisor, job: Job, launches: int = 1) -> JobResult:
+def run(supervisor: Supervisor, job: WorkerJob, launches: int = 1) -> JobResult:
     with Arena(layout_of(job.plan.problem, job.plan.workspaces)) as arena:
         arena.write(fill(job.plan.problem))
         arena.prepare()
@@ -99,7 +99,7 @@ def test_a_bad_probe_is_broken_and_says_why(supervisor: Supervisor, entry: str, 
     ],
 )
 def test_a_bad_session_has_its_verdict(
-    supervisor: Supervisor, job: Job, attribute: str, verdict: Verdict, words: str
+    supervisor: Supervisor, job: WorkerJob, attribute: str, verdict: Verdict, words: str
 ) -> None:
     result = run(supervisor, replace(job, entry=f"{HERE}:{attribute}"))
     assert result.verdict is verdict
@@ -118,7 +118,9 @@ def test_a_bad_session_has_its_verdict(
         ("age_of_the_universe", "reported 1.00000e+21 s, but the host waited only"),
     ],
 )
-def test_a_time_that_cannot_be_true_is_named(supervisor: Supervisor, job: Job, attribute: str, words: str) -> None:
+def test_a_time_that_cannot_be_true_is_named(
+    supervisor: Supervisor, job: WorkerJob, attribute: str, words: str
+) -> None:
     result = run(supervisor, replace(job, entry=f"{HERE}:{attribute}"))
     assert result.verdict is None
     assert words in (result.mistimed or "")
@@ -134,21 +136,21 @@ def test_conformance_refuses_a_session_that_lies_about_its_times(tmp_path: Path)
         conformance.check_times(subject)
 
 
-def test_launches_without_work_may_take_no_time(supervisor: Supervisor, job: Job) -> None:
+def test_launches_without_work_may_take_no_time(supervisor: Supervisor, job: WorkerJob) -> None:
     problem = Problem.from_cli("-b 1 -H 1 --seqlens-q 4 --seqlens-k 0 -d 4 --dtype fp32")
     empty = replace(job, plan=replace(job.plan, problem=problem), entry=f"{HERE}:no_time")
     result = run(supervisor, empty)
     assert (result.verdict, result.mistimed) == (None, None)
 
 
-def test_a_kernel_that_does_not_load_keeps_the_worker(job: Job) -> None:
+def test_a_kernel_that_does_not_load_keeps_the_worker(job: WorkerJob) -> None:
     with Supervisor() as supervisor:
         assert run(supervisor, replace(job, entry=f"{HERE}:load_raises")).verdict is Verdict.LAUNCH_FAILED
         assert run(supervisor, job).verdict is None
         assert supervisor.started == 1
 
 
-def test_a_lost_device_ends_its_worker_by_itself(job: Job) -> None:
+def test_a_lost_device_ends_its_worker_by_itself(job: WorkerJob) -> None:
     worker = process.WorkerProcess()
     worker.greet()
     assert worker.alive
@@ -198,7 +200,7 @@ def test_an_answer_is_read_although_the_worker_ended_while_the_request_was_sent(
     worker.close()
 
 
-def test_a_lost_device_costs_one_row_and_one_worker(job: Job) -> None:
+def test_a_lost_device_costs_one_row_and_one_worker(job: WorkerJob) -> None:
     with Supervisor() as supervisor:
         lost = run(supervisor, replace(job, entry=f"{HERE}:loses_device"))
         assert (lost.verdict, supervisor.started) == (Verdict.CRASHED, 1)
@@ -212,7 +214,7 @@ def test_a_lost_device_costs_one_row_and_one_worker(job: Job) -> None:
 
 @pytest.mark.slow
 @pytest.mark.ci
-def test_a_device_lost_after_other_kernels_is_tried_again_alone(job: Job) -> None:
+def test_a_device_lost_after_other_kernels_is_tried_again_alone(job: WorkerJob) -> None:
     other = null.plan(job.plan.problem, null_kernel(job.plan.problem.dtype, Family.FWD_SPLITKV), job.device)
     built = tuple(null.build(stage, BuildContext(job.artifacts[0].path.parents[3])) for stage in other.stages)
     with Supervisor() as supervisor:
@@ -223,11 +225,11 @@ def test_a_device_lost_after_other_kernels_is_tried_again_alone(job: Job) -> Non
         assert supervisor.started == 3
 
 
-def test_the_traceback_of_a_bad_session_is_in_the_log(supervisor: Supervisor, job: Job) -> None:
+def test_the_traceback_of_a_bad_session_is_in_the_log(supervisor: Supervisor, job: WorkerJob) -> None:
     assert "in load" in run(supervisor, replace(job, entry=f"{HERE}:load_raises")).log_tail
 
 
-def test_a_damaged_artifact_is_not_loaded(supervisor: Supervisor, job: Job, tmp_path: Path) -> None:
+def test_a_damaged_artifact_is_not_loaded(supervisor: Supervisor, job: WorkerJob, tmp_path: Path) -> None:
     (artifact,) = job.artifacts
     copy = tmp_path / "artifact"
     copy.write_bytes(artifact.path.read_bytes() + b" ")
@@ -239,14 +241,14 @@ def test_a_damaged_artifact_is_not_loaded(supervisor: Supervisor, job: Job, tmp_
     assert gone.verdict is Verdict.LAUNCH_FAILED
 
 
-def test_every_launch_is_timed(supervisor: Supervisor, job: Job) -> None:
+def test_every_launch_is_timed(supervisor: Supervisor, job: WorkerJob) -> None:
     result = run(supervisor, job, launches=17)
     assert len(result.stage_ns) == 17
     assert all(len(stages) == 1 and stages[0] > 0 for stages in result.stage_ns)
 
 
 @pytest.mark.promise("The memory of a row is counted above the worker's level before its launch.")
-def test_a_worker_keeps_what_is_freed(supervisor: Supervisor, job: Job) -> None:
+def test_a_worker_keeps_what_is_freed(supervisor: Supervisor, job: WorkerJob) -> None:
     """glibc alone would map the block anew for each launch: 32 faults of huge pages, or 16,384. A few come from elsewhere in the process."""
     result = run(supervisor, replace(job, entry=f"{HERE}:frees"), launches=3)
     first, *later = (stages[0] for stages in result.stage_ns)
@@ -256,7 +258,7 @@ def test_a_worker_keeps_what_is_freed(supervisor: Supervisor, job: Job) -> None:
 
 @pytest.mark.slow
 @pytest.mark.ci
-def test_an_idle_worker_that_was_killed_is_replaced_silently(job: Job) -> None:
+def test_an_idle_worker_that_was_killed_is_replaced_silently(job: WorkerJob) -> None:
     with Supervisor() as supervisor:
         assert run(supervisor, job).verdict is None
         worker = supervisor.worker_pid
@@ -289,7 +291,7 @@ def test_of_endless_output_only_the_end_is_kept() -> None:
     worker.close()
 
 
-def test_a_worker_that_cannot_start_is_the_environments_fault(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_that_cannot_start_is_the_environments_fault(job: WorkerJob, monkeypatch: pytest.MonkeyPatch) -> None:
     with Supervisor() as supervisor:
         monkeypatch.setattr(sys, "executable", "/nonexistent/python")
         missing = run(supervisor, job)
@@ -305,13 +307,13 @@ def test_a_worker_that_cannot_start_is_the_environments_fault(job: Job, monkeypa
         assert run(supervisor, job).verdict is None
 
 
-def test_a_worker_of_another_version_is_refused(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_of_another_version_is_refused(job: WorkerJob, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process, "VERSION", 999)
     with Supervisor() as supervisor:
         assert "not 999" in (run(supervisor, job).note or "")
 
 
-def test_a_sigkill_after_an_oom_kill_is_out_of_memory(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sigkill_after_an_oom_kill_is_out_of_memory(job: WorkerJob, monkeypatch: pytest.MonkeyPatch) -> None:
     kills = iter([3, 4])
     monkeypatch.setattr(process, "ended_for_memory", lambda: next(kills))
     worker = process.WorkerProcess()
@@ -325,7 +327,7 @@ def test_a_sigkill_after_an_oom_kill_is_out_of_memory(job: Job, monkeypatch: pyt
 
 @pytest.mark.slow
 @pytest.mark.ci
-def test_no_descriptor_is_left_behind(job: Job) -> None:
+def test_no_descriptor_is_left_behind(job: WorkerJob) -> None:
     def descriptors() -> int:
         return len(os.listdir("/proc/self/fd"))
 
@@ -355,7 +357,7 @@ def test_the_worker_imports_neither_the_oracle_nor_the_command_line() -> None:
 @pytest.mark.slow
 @pytest.mark.ci
 def test_a_module_in_the_users_folder_takes_no_librarys_place(
-    job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    job: WorkerJob, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "json.py").write_text("raise SystemExit('the wrong json')", "utf-8")
     monkeypatch.chdir(tmp_path)

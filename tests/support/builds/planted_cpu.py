@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 
 from fmha_cli.backends.cpu.kernels import algorithm_of
-from fmha_cli.codegen.cpu.algorithm import Kind
+from fmha_cli.codegen.cpu.algorithm import LoopKind
 from fmha_cli.codegen.cpu.emit import emit
 from fmha_cli.domain.kernel import KernelSpec
 from tests.support.models.faults import BackwardFault, ByteFault, CacheFault, ExtremeFault, Fault, TileFault
@@ -34,10 +34,10 @@ def planted(kernel: KernelSpec, fault: Fault | BackwardFault | ByteFault | Cache
 
     A backward kernel cannot have the faults of caches.
     """
-    cacheless = isinstance(fault, CacheFault) and algorithm_of(kernel).kind is Kind.BACKWARD
+    cacheless = isinstance(fault, CacheFault) and algorithm_of(kernel).kind is LoopKind.BACKWARD
     if fault is None or cacheless:
         return emit(kernel)
-    text = emit(kernel) if algorithm_of(kernel).kind is Kind.APPEND else _short_blocks(kernel)
+    text = emit(kernel) if algorithm_of(kernel).kind is LoopKind.APPEND else _short_blocks(kernel)
     return _with(text, {f"#define FAULT_{fault.name} 0\n": f"#define FAULT_{fault.name} 1\n"})
 
 
@@ -48,7 +48,7 @@ def backward_faults(kernel: KernelSpec) -> tuple[BackwardFault | TileFault, ...]
 
 def switchable(kernel: KernelSpec) -> str:
     """The source of a kernel with short blocks of keys and every fault behind a variable: all of them cost one compile."""
-    text = emit(kernel) if algorithm_of(kernel).kind is Kind.APPEND else _short_blocks(kernel)
+    text = emit(kernel) if algorithm_of(kernel).kind is LoopKind.APPEND else _short_blocks(kernel)
     found = [name for name in NAMES if f"#define FAULT_{name} 0\n" in text]
     text = _with(text, {f"#define FAULT_{name} 0\n": f"#define FAULT_{name} {SWITCH}{name}\n" for name in found})
     return "".join(map(switch, found)) + text
@@ -86,7 +86,7 @@ def choose(library: ctypes.CDLL, name: str | None, names: Iterable[str] = NAMES)
 
 def _short_blocks(kernel: KernelSpec) -> str:
     algorithm = algorithm_of(kernel)
-    lanes = algorithm.simd.lanes if algorithm.kind in (Kind.DECODE, Kind.SPLIT) else 1
+    lanes = algorithm.simd.lanes if algorithm.kind in (LoopKind.DECODE, LoopKind.SPLIT) else 1
     block = min(algorithm.block_k, BLOCKS * max(algorithm.rows_s, lanes))
     return _with(emit(kernel), {f" BC = {algorithm.block_k},": f" BC = {block},"})
 

@@ -17,14 +17,14 @@ from pathlib import Path
 from fmha_null import backend as null
 from fmha_null.kernels import Behaviour, null_kernel
 
-from fmha_cli.domain.journal import Asked, Start
+from fmha_cli.domain.journal import JournalRow, Start
 from fmha_cli.domain.kernel import Family
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.protocols import BuildContext
 from fmha_cli.results.history import read_history
 from fmha_cli.results.journal import Journal
 from fmha_cli.run.arena import Arena
-from fmha_cli.run.job import Job
+from fmha_cli.run.job import WorkerJob
 from fmha_cli.run.judge import JudgePolicy, judge
 from fmha_cli.run.layout import layout_of
 from fmha_cli.run.supervisor import Supervisor
@@ -40,7 +40,7 @@ def key_of(row: int) -> str:
 
 def sweep(folder: Path, rows: int) -> None:
     """Run all rows that the journal does not yet contain."""
-    asked = tuple(Asked(key=key_of(n), what=f"row {n}") for n in range(rows))
+    asked = tuple(JournalRow(key=key_of(n), what=f"row {n}") for n in range(rows))
     start = Start(fmha="test", argv=("sweep",), run="0" * 32, started="now", parts={}, rows=asked)
     path = folder / "journal"
     if path.exists():
@@ -61,7 +61,7 @@ def sweep(folder: Path, rows: int) -> None:
             plan = null.plan(problem, null_kernel(problem.dtype, Family.FWD, behaviour), DEVICE)
             artifacts = tuple(null.build(stage, BuildContext(folder / "cache")) for stage in plan.stages)
             with Arena(layout_of(problem)) as arena:
-                job = Job(entry=ENTRY, device=DEVICE, plan=plan, artifacts=artifacts)
+                job = WorkerJob(entry=ENTRY, device=DEVICE, plan=plan, artifacts=artifacts)
                 row = judge(supervisor, job, arena, cases(), policy)
             journal.done({key: {"verdict": row.verdict.value}})
 

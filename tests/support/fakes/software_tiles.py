@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from fmha_cli.backends.cpu.arch_detect import detect
 from fmha_cli.backends.cpu.kernels import algorithm_of, cpu_kernels
-from fmha_cli.codegen.cpu.algorithm import Kind
+from fmha_cli.codegen.cpu.algorithm import LoopKind
 from fmha_cli.codegen.cpu.emit import emit
 from fmha_cli.codegen.cpu.parts import source_text
 from fmha_cli.domain.arch import load_arch
@@ -53,7 +53,7 @@ INLINE vf vpairs(vf both) {
 """
 
 
-def tiles_kernel(host: str = HOST, kind: Kind = Kind.PREFILL) -> KernelSpec:
+def tiles_kernel(host: str = HOST, kind: LoopKind = LoopKind.PREFILL) -> KernelSpec:
     """The AMX kernel of bf16 and a kind, to be built with the flags of another architecture."""
     return replace(next(k for k in cpu_kernels(load_arch(AMX)) if algorithm_of(k).kind is kind), arch=host)
 
@@ -64,6 +64,6 @@ def software(kernel: KernelSpec, text: str | None = None) -> str:
     if kernel.arch == VECTORS:
         return text
     own = {source_text("x86_intrinsics.h"): "", source_text("simd_avx512.h"): sixteen_floats() + PAIRS}
-    if algorithm_of(kernel).kind is Kind.BACKWARD:
+    if algorithm_of(kernel).kind is LoopKind.BACKWARD:
         own[source_text("round_avx512.h")] = _ROUND
     return _QUICK + _with(text, own)

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from fmha_cli.discovery.model_config import Read, read_config
-from fmha_cli.domain.layer import Phase
+from fmha_cli.domain.layer import LayerPhase
 from fmha_cli.domain.problem import Problem
 
 
@@ -19,7 +19,9 @@ def read(config: object, folder: Path) -> Read:
 
 def told(found: Read) -> str:
     """Heads, head dims, the mask and the number of calls of each kind of layer, and what is done to the scores."""
-    problems = [Problem.of(**{**found.model.flags(one, Phase.PREFILL), "seqlen": 32}) for one in found.model.layers]
+    problems = [
+        Problem.of(**{**found.model.flags(one, LayerPhase.PREFILL), "seqlen": 32}) for one in found.model.layers
+    ]
     shapes = [f"h{p.heads}/{p.kv_heads} d{p.hdim}" + ("" if p.hdim == p.hdim_v else f"/{p.hdim_v}") for p in problems]
     kinds = [f"{p.mask.text()} x{one.count}" for p, one in zip(problems, found.model.layers, strict=True)]
     kinds[0] = f"{shapes[0]} {kinds[0]}"

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fmha_cli.bench.compare import Ratio
-from fmha_cli.bench.difference import Rule
+from fmha_cli.bench.difference import SureRule
 from fmha_cli.bench.measurement import Measurement
 from fmha_cli.bench.roofline import CacheState, Floor, PeakKind
 from fmha_cli.bench.sampling import StopReason
@@ -17,14 +17,14 @@ from fmha_cli.domain.encode import digest_of
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.rules import Reason
 from fmha_cli.domain.verdict import Verdict
-from fmha_cli.pages.content import Content
+from fmha_cli.pages.content import PageContent
 from fmha_cli.pages.gathering import gathered
 from fmha_cli.report.parts import KernelRow, RunRow, SelectedBy
 from fmha_cli.report.record import Record
 from fmha_cli.results.comparison import compared
 from fmha_cli.results.conditions import USUAL
-from fmha_cli.results.documents import Source, compare_document
-from fmha_cli.results.run import Run
+from fmha_cli.results.documents import SideSource, compare_document
+from fmha_cli.results.run import KeptRun
 from tests.support.generators.kept_runs import filled, run_row
 from tests.support.generators.report.samples import ENVIRONMENT, record
 
@@ -161,11 +161,11 @@ def history_store(path: Path, row: Record, runs: int = 14, step: int = 8, slow: 
     filled(path, *rows)
 
 
-def run(*rows: Record, name: str = "demo") -> Run:
-    return Run(name, rows, ENVIRONMENT)
+def run(*rows: Record, name: str = "demo") -> KeptRun:
+    return KeptRun(name, rows, ENVIRONMENT)
 
 
-def everything(folder: Path, title: str = "Attention, every plot") -> Content:
+def everything(folder: Path, title: str = "Attention, every plot") -> PageContent:
     """A page in which no plot lacks its data."""
     rows = [*sweep(), *kernels(), *odd()]
     store = folder / "history.sqlite"
@@ -174,7 +174,7 @@ def everything(folder: Path, title: str = "Attention, every plot") -> Content:
     return gathered(title, [run(*rows), before, after], store, comparison(before, after))
 
 
-def compared_runs() -> tuple[Run, Run]:
+def compared_runs() -> tuple[KeptRun, KeptRun]:
     """Two runs with slower, faster, equal and unsure rows, and one that is WRONG in the second."""
     problems = [Problem.of(heads=8, seqlen=128 * n, hdim=64, dtype="bf16") for n in range(1, 9)]
     before = [timed(problem, processes=8) for problem in problems]
@@ -185,12 +185,12 @@ def compared_runs() -> tuple[Run, Run]:
     return run(*before, name="before"), run(*after, name="after")
 
 
-def comparison(before: Run, after: Run) -> dict[str, Any]:
-    found = compared(before.records, after.records, Rule(interleaved=False))
-    sources = Source(before.name, before.records), Source(after.name, after.records)
+def comparison(before: KeptRun, after: KeptRun) -> dict[str, Any]:
+    found = compared(before.records, after.records, SureRule(interleaved=False))
+    sources = SideSource(before.name, before.records), SideSource(after.name, after.records)
     return compare_document(found, *sources, USUAL)
 
 
-def bare_content(*rows: Record) -> Content:
+def bare_content(*rows: Record) -> PageContent:
     """A page of some rows, without a store."""
-    return Content(title="t", runs=[run(*rows)])
+    return PageContent(title="t", runs=[run(*rows)])

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fmha_cli.api import load_arch
-from fmha_cli.backends.ck_tile.building import Workshop
+from fmha_cli.backends.ck_tile.building import CkWorkshop
 from fmha_cli.codegen.ck_tile.emit import emit
 from fmha_cli.domain.kernel import KernelSpec
 from fmha_cli.toolchain.cache.key import key_for
@@ -20,7 +20,7 @@ _ENTRY = struct.Struct("<QQQ")
 _BUNDLE = b"__CLANG_OFFLOAD_BUNDLE__"
 
 
-def device_assembly(kernel: KernelSpec, shop: Workshop) -> str:
+def device_assembly(kernel: KernelSpec, shop: CkWorkshop) -> str:
     """The compiler's assembly text of a kernel, from the build cache or compiled now. Raises like ``build_kernel``."""
     folders = {name: folder for name, (folder, _) in shop.headers.items()}
     arch = load_arch(kernel.arch)

@@ -18,7 +18,7 @@ from fmha_cli.toolchain.cache.listing import KindStats, cache_stats, list_entrie
 from fmha_cli.toolchain.cache.lock import try_lock
 from fmha_cli.toolchain.cache.prune import DAY_S, PrunePolicy, prune_cache
 from fmha_cli.toolchain.cache.store import BuildError, BuildProduct, Cache
-from fmha_cli.toolchain.cache.why import Difference, Standing, explain_entry, explain_key
+from fmha_cli.toolchain.cache.why import KeyDifference, KeyStanding, explain_entry, explain_key
 
 Make = Callable[..., Artifact]
 NOW = 2_000_000_000.0
@@ -323,9 +323,9 @@ def test_why_compares_things_of_one_kind(cache: Cache, make: Make, make_key: Cal
     near = make("a", kind=BuildKind.EMULATOR, flags=("-O2",))
     wanted = make_key(name="a", kind=BuildKind.EMULATOR)
     why = explain_key(cache.layout, wanted)
-    assert (why.standing, why.nearest) == (Standing.DIFFERS, near.digest)
-    assert why.differences == (Difference("flags", ["-O2"], ["-O3", "-shared"]),)
-    assert explain_key(cache.layout, make_key(name="a", kind=BuildKind.HOST_LIBRARY)).standing is Standing.UNKNOWN
+    assert (why.standing, why.nearest) == (KeyStanding.DIFFERS, near.digest)
+    assert why.differences == (KeyDifference("flags", ["-O2"], ["-O3", "-shared"]),)
+    assert explain_key(cache.layout, make_key(name="a", kind=BuildKind.HOST_LIBRARY)).standing is KeyStanding.UNKNOWN
 
 
 def test_why_compares_an_entry_with_its_nearest_relative(cache: Cache, make: Make) -> None:
@@ -334,23 +334,23 @@ def test_why_compares_an_entry_with_its_nearest_relative(cache: Cache, make: Mak
     assert explain_entry(cache.layout, alone.digest).nearest is None
     other = make("a", kind=BuildKind.EMULATOR, toolchain_version="g++ 13")
     why = explain_entry(cache.layout, other.digest)
-    assert (why.standing, why.nearest) == (Standing.HIT, alone.digest)
-    assert why.differences == (Difference("toolchain_version", "g++ 12", "g++ 13"),)
+    assert (why.standing, why.nearest) == (KeyStanding.HIT, alone.digest)
+    assert why.differences == (KeyDifference("toolchain_version", "g++ 12", "g++ 13"),)
     flip(other.path)
-    assert explain_entry(cache.layout, other.digest).standing is Standing.DAMAGED
-    assert explain_entry(cache.layout, "0" * 64).standing is Standing.UNKNOWN
+    assert explain_entry(cache.layout, other.digest).standing is KeyStanding.DAMAGED
+    assert explain_entry(cache.layout, "0" * 64).standing is KeyStanding.UNKNOWN
 
 
 def test_why_hit(cache: Cache, make: Make, make_key: Callable[..., BuildKey]) -> None:
     make("a")
     why = explain_key(cache.layout, make_key(name="a"))
-    assert (why.standing, why.nearest, why.differences) == (Standing.HIT, None, ())
+    assert (why.standing, why.nearest, why.differences) == (KeyStanding.HIT, None, ())
 
 
 def test_why_unknown(cache: Cache, make: Make, make_key: Callable[..., BuildKey]) -> None:
     make("a")
     why = explain_key(cache.layout, make_key(name="b"))
-    assert (why.standing, why.nearest) == (Standing.UNKNOWN, None)
+    assert (why.standing, why.nearest) == (KeyStanding.UNKNOWN, None)
 
 
 def test_why_names_the_parts_that_differ_from_the_nearest(
@@ -359,11 +359,11 @@ def test_why_names_the_parts_that_differ_from_the_nearest(
     make("a", arch="other", flags=("-O1",), fmha_version="0.9")
     near = make("a", flags=("-O2", "-shared"), identity={"family": "fwd", "signature": {"dtype": "bf16"}})
     why = explain_key(cache.layout, make_key(name="a"))
-    assert (why.standing, why.nearest) == (Standing.DIFFERS, near.digest)
+    assert (why.standing, why.nearest) == (KeyStanding.DIFFERS, near.digest)
     assert why.differences == (
-        Difference("flags", ["-O2", "-shared"], ["-O3", "-shared"]),
-        Difference("identity.algorithm", None, {"tile": [8, 16]}),
-        Difference("identity.signature.dtype", "bf16", "fp32"),
+        KeyDifference("flags", ["-O2", "-shared"], ["-O3", "-shared"]),
+        KeyDifference("identity.algorithm", None, {"tile": [8, 16]}),
+        KeyDifference("identity.signature.dtype", "bf16", "fp32"),
     )
 
 
@@ -377,11 +377,11 @@ def test_why_damaged_quarantined_failed(cache: Cache, make: Make, make_key: Call
     key = make_key(name="a")
     flip(make("a").path)
     damaged = explain_key(cache.layout, key)
-    assert damaged.standing is Standing.DAMAGED
+    assert damaged.standing is KeyStanding.DAMAGED
     assert "artifact" in damaged.details[0]
     assert cache.lookup(key) is None
     quarantined = explain_key(cache.layout, key)
-    assert quarantined.standing is Standing.QUARANTINED
+    assert quarantined.standing is KeyStanding.QUARANTINED
     assert Path(quarantined.details[0]).is_dir()
 
     def fail(work: Path) -> BuildProduct:
@@ -391,5 +391,5 @@ def test_why_damaged_quarantined_failed(cache: Cache, make: Make, make_key: Call
     with pytest.raises(KernelFailure):
         cache.get_or_build(other, fail)
     failed = explain_key(cache.layout, other)
-    assert failed.standing is Standing.FAILED
+    assert failed.standing is KeyStanding.FAILED
     assert failed.details == (str(cache.layout.failure(other.digest)),)

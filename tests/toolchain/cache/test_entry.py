@@ -13,7 +13,7 @@ import pytest
 from fmha_cli.domain.encode import canonical_json, digest_of
 from fmha_cli.domain.plan import Artifact
 from fmha_cli.toolchain.cache.entry import Damage, EntryMeta, read_meta, verify_entry
-from fmha_cli.toolchain.cache.files import Content
+from fmha_cli.toolchain.cache.files import FileContent
 from fmha_cli.toolchain.cache.key import BuildKey
 from fmha_cli.toolchain.cache.layout import ARTIFACT, ENTRY_FILES, LOG, META, SOURCE
 from fmha_cli.toolchain.cache.store import Cache
@@ -47,7 +47,7 @@ def test_what_is_kept(built: Artifact, make_key: MakeKey) -> None:
     assert isinstance(meta, EntryMeta)
     assert sorted(path.name for path in built.path.parent.iterdir()) == sorted(ENTRY_FILES)
     assert meta.parts == make_key().parts
-    assert meta.files[ARTIFACT] == Content(built.sha256, len(b"library bytes"))
+    assert meta.files[ARTIFACT] == FileContent(built.sha256, len(b"library bytes"))
     assert (meta.build_ns, meta.peak_bytes) == (1_250_000_000, 4096)
     assert (built.path.parent / SOURCE).read_text() == make_key().spec.source
     assert built.log.read_bytes() == b"$ compile\n"

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from fmha_cli.domain.errors import Interrupted
-from fmha_cli.toolchain.cache.lock import Holder, WaitingLock, read_holder, try_lock
+from fmha_cli.toolchain.cache.lock import LockHolder, WaitingLock, read_holder, try_lock
 from fmha_cli.toolchain.notice import Notice, NoticeKind
 
 
@@ -82,7 +82,7 @@ def test_waiting_ends_when_the_holder_leaves(tmp_path: Path, notices: Any) -> No
 
 
 def test_a_holder_is_named_by_its_process_unless_it_is_this_one() -> None:
-    here = Holder(os.getpid(), socket.gethostname(), "fmha run", 0.0)
+    here = LockHolder(os.getpid(), socket.gethostname(), "fmha run", 0.0)
     assert str(here).startswith("another thread of this process since ")
     for other in (replace(here, pid=here.pid + 1), replace(here, host="elsewhere")):
         assert str(other).startswith(f"process {other.pid} on {other.host} (fmha run) since ")

@@ -15,7 +15,7 @@ from fmha_cli.toolchain.cache.store import Cache
 from fmha_cli.toolchain.cpp import cross
 from fmha_cli.toolchain.cpp.cross import cross_candidates, cross_search, toolchain_for
 from fmha_cli.toolchain.cpp.find import find_toolchain
-from fmha_cli.toolchain.cpp.toolchain import Candidate, ToolchainKind
+from fmha_cli.toolchain.cpp.toolchain import CompilerCandidate, ToolchainKind
 
 OTHER = "x86_64" if machine_here() == "aarch64" else "aarch64"
 GXX = shutil.which("g++")
@@ -85,7 +85,7 @@ def test_every_cross_compiler_here_is_proven_and_remembered(cache: Cache, kind: 
         assert (toolchain.kind, toolchain.argv0) == (kind, candidate.argv0)
         assert OTHER in toolchain.version
 
-        def never(candidate: Candidate, work: Path) -> Any:
+        def never(candidate: CompilerCandidate, work: Path) -> Any:
             raise AssertionError("proven again")
 
         again = cross_search(OTHER, cache.layout)

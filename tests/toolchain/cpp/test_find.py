@@ -15,7 +15,7 @@ from fmha_cli.domain.errors import EnvironmentProblem, ExitCode
 from fmha_cli.toolchain.cache.store import Cache
 from fmha_cli.toolchain.cpp import toolchain as toolchain_module
 from fmha_cli.toolchain.cpp.find import cpp_search, find_toolchain
-from fmha_cli.toolchain.cpp.toolchain import Candidate, Toolchain, ToolchainKind, candidates
+from fmha_cli.toolchain.cpp.toolchain import CompilerCandidate, Toolchain, ToolchainKind, candidates
 from fmha_cli.toolchain.notice import NoticeKind
 
 REAL = shutil.which("g++") or shutil.which("clang++")
@@ -87,7 +87,7 @@ def test_two_names_of_one_program_are_one_candidate(tmp_path: Path, script: Any)
 
 def test_a_named_program_that_is_missing_is_a_candidate_not_found(tmp_path: Path) -> None:
     assert list(candidates({"PATH": str(tmp_path), "CXX": "nothing here"})) == [
-        Candidate(("nothing", "here"), "CXX", found=False)
+        CompilerCandidate(("nothing", "here"), "CXX", found=False)
     ]
 
 

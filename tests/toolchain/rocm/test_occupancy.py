@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from fmha_cli.toolchain.rocm.metadata import Descriptor, KernelMetadata, kernels
-from fmha_cli.toolchain.rocm.occupancy import Limits, limits_of, occupancy_of
+from fmha_cli.toolchain.rocm.occupancy import OccupancyLimits, limits_of, occupancy_of
 from tests.support.builds.amdgpu_tiny import ARCHS, Tiny, compiled
 
 
-def limits(arch: str) -> Limits:
+def limits(arch: str) -> OccupancyLimits:
     found = limits_of(arch)
     assert found is not None
     return found

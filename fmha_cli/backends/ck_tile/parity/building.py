@@ -32,7 +32,7 @@ from fmha_cli.toolchain.cache.store import BuildError
 from fmha_cli.toolchain.cpp.compile import compile_library, first_error_line
 from fmha_cli.toolchain.cpp.headers import tree_digest
 from fmha_cli.toolchain.parallel import Job, build_many
-from fmha_cli.toolchain.process import Limits, compiler_environment, run_group
+from fmha_cli.toolchain.process import TimeLimits, compiler_environment, run_group
 from fmha_cli.toolchain.rocm.candidates import RocmToolchain
 from fmha_cli.toolchain.rocm.compile import COMPILE_BYTES, hip_places
 from fmha_cli.toolchain.rocm.flags import kernel_flags, words
@@ -69,7 +69,7 @@ class Linked:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Workshop:
+class ProgramWorkshop:
     """The tools and limits of a build.
 
     Attributes:
@@ -94,7 +94,7 @@ class Workshop:
         return open_root(self.cache_root)
 
 
-def build_program(needs: Listed, shop: Workshop, into: Path | None, progress: Progress) -> Linked:
+def build_program(needs: Listed, shop: ProgramWorkshop, into: Path | None, progress: Progress) -> Linked:
     """One program, with exactly the needed kernels, as ``into`` or in the cache.
 
     Raises:
@@ -114,7 +114,7 @@ def build_program(needs: Listed, shop: Workshop, into: Path | None, progress: Pr
         remove_tree(work)
 
 
-def unit_flags(needs: Listed, unit: Path, shop: Workshop) -> tuple[str, ...]:
+def unit_flags(needs: Listed, unit: Path, shop: ProgramWorkshop) -> tuple[str, ...]:
     """The compiler flags of one file. The program's own file also gets the APIs that it may call.
 
     Source: ``example/ck_tile/01_fmha/CMakeLists.txt``, ``FMHA_FWD_INTERFACE_COMPILE_OPTIONS``.
@@ -134,7 +134,7 @@ def unit_flags(needs: Listed, unit: Path, shop: Workshop) -> tuple[str, ...]:
 
 
 def _compile_all(
-    units: Sequence[Path], needs: Listed, shop: Workshop, work: Path, progress: Progress
+    units: Sequence[Path], needs: Listed, shop: ProgramWorkshop, work: Path, progress: Progress
 ) -> tuple[list[Path], int]:
     shelf = shop.layout.root / ROOM / "objects"
     make_private_dir(shelf)
@@ -159,13 +159,13 @@ def _compile_all(
     return list(places.values()), len(todo)
 
 
-def _digest(unit: Path, needs: Listed, shop: Workshop, trees: tuple[str, ...]) -> str:
+def _digest(unit: Path, needs: Listed, shop: ProgramWorkshop, trees: tuple[str, ...]) -> str:
     tool = shop.toolchain
     about = [tool.identity, tool.version, tool.headers_digest]
     return digest_of([_SCHEMA, unit.read_text("utf-8"), unit_flags(needs, unit, shop), about, trees])
 
 
-def _compile(unit: Path, place: Path, needs: Listed, shop: Workshop, work: Path, stop: Event) -> Path:
+def _compile(unit: Path, place: Path, needs: Listed, shop: ProgramWorkshop, work: Path, stop: Event) -> Path:
     """Compile one object, and move it to its place when it is complete. Raises KernelFailure: Y011."""
     make_private_dir(work)
     out, log = work / "object.o", work / "build.log"
@@ -203,7 +203,7 @@ def link_flags(runtime: Path | None) -> tuple[str, ...]:
 
 
 def _link(
-    objects: Sequence[Path], needs: Listed, shop: Workshop, into: Path | None, work: Path, compiled: int
+    objects: Sequence[Path], needs: Listed, shop: ProgramWorkshop, into: Path | None, work: Path, compiled: int
 ) -> Linked:
     runtime = find_runtime(shop.toolchain, os.environ)
     flags = link_flags(runtime)
@@ -213,7 +213,7 @@ def _link(
         home = shop.layout.root / ROOM / "bin" / digest_of([_SCHEMA, [o.name for o in objects], flags])[:16]
         make_private_dir(home)
     home.mkdir(parents=True, exist_ok=True)
-    made, log, limits = work / name, home / f"{name}.link.log", Limits.of_compile(shop.timeout)
+    made, log, limits = work / name, home / f"{name}.link.log", TimeLimits.of_compile(shop.timeout)
     command = [*shop.toolchain.argv0, "-fuse-ld=lld", *map(str, objects), *flags, "-o", str(made)]
     with log.open("wb") as stream:
         ended = run_group(command, cwd=work, env=compiler_environment(work), output=stream, limits=limits)

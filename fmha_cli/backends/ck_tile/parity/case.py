@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from fmha_cli.domain.counterpart import Case, Program
+from fmha_cli.domain.counterpart import Program, UpstreamCase
 
 BINARIES: Mapping[Program, str] = MappingProxyType({p: f"tile_example_fmha_{p.value}" for p in Program})
 """Program -> the file name of its executable."""
@@ -38,6 +38,6 @@ DEFAULTS: Mapping[Program, Mapping[str, str]] = MappingProxyType(
 """Program -> option -> default."""
 
 
-def ck_case(name: str, program: Program, settings: Mapping[str, str], group: str = "") -> Case:
+def ck_case(name: str, program: Program, settings: Mapping[str, str], group: str = "") -> UpstreamCase:
     """A case with the defaults of its program."""
-    return Case(name, program, settings, group, DEFAULTS[program])
+    return UpstreamCase(name, program, settings, group, DEFAULTS[program])

@@ -8,14 +8,14 @@ from types import MappingProxyType
 
 from fmha_cli.backends.ck_tile.parity import mapping
 from fmha_cli.backends.ck_tile.parity import reading as results
-from fmha_cli.backends.ck_tile.parity.building import Linked, Workshop, build_program
+from fmha_cli.backends.ck_tile.parity.building import Linked, ProgramWorkshop, build_program
 from fmha_cli.backends.ck_tile.parity.case import BINARIES, DEFAULTS
 from fmha_cli.backends.ck_tile.parity.generating import Listed, listed
 from fmha_cli.backends.ck_tile.revisions import AS_OPTION, HOME_OPTION
 from fmha_cli.backends.ck_tile.tree import ck_tree, pinned_tree
 from fmha_cli.backends.hip.rocm_parts import rocm_supply
 from fmha_cli.domain.arch import ArchSpec
-from fmha_cli.domain.counterpart import Binaries, Case, Mapped, Needs, Program, Progress, Ran, Reading
+from fmha_cli.domain.counterpart import Binaries, Mapped, Needs, Program, Progress, Ran, Reading, UpstreamCase
 from fmha_cli.domain.protocols import BuildContext
 from fmha_cli.toolchain.notice import as_text
 from fmha_cli.toolchain.rocm.toolchain import find_rocm
@@ -35,10 +35,10 @@ class CkCounterpart:
     def suites(self) -> Mapping[str, Path]:
         return {path.stem: path for path in sorted(Path(__file__).with_name("suites").glob("*.json"))}
 
-    def mapped(self, case: Case) -> Mapped:
+    def mapped(self, case: UpstreamCase) -> Mapped:
         return mapping.mapped(case)
 
-    def read(self, ran: Ran, case: Case, *, validated: bool = True) -> Reading:
+    def read(self, ran: Ran, case: UpstreamCase, *, validated: bool = True) -> Reading:
         return results.read(ran, case, validated=validated)
 
     def without_times(self, reading: Reading) -> Reading:
@@ -81,7 +81,7 @@ class CkCounterpart:
         return Binaries(paths, missing)
 
 
-def _workshop(arch: ArchSpec, context: BuildContext) -> Workshop:
+def _workshop(arch: ArchSpec, context: BuildContext) -> ProgramWorkshop:
     say = as_text(context.notify, context.phase)
     home, taken_as = (context.options.get(option) for option in (HOME_OPTION, AS_OPTION))
     tree = ck_tree(context.cache_root, home=home, taken_as=taken_as, offline=context.offline, notify=say)
@@ -90,7 +90,7 @@ def _workshop(arch: ArchSpec, context: BuildContext) -> Workshop:
         tree = pinned_tree(context.cache_root, offline=context.offline, notify=say)
     supply = rocm_supply(context.cache_root, offline=context.offline, notify=say)
     toolchain = find_rocm(context.cache_root, parts=supply, notify=say)
-    return Workshop(cache_root=context.cache_root, tree=tree, toolchain=toolchain, arch=arch, jobs=context.jobs)
+    return ProgramWorkshop(cache_root=context.cache_root, tree=tree, toolchain=toolchain, arch=arch, jobs=context.jobs)
 
 
 def _said(asked: Listed, linked: Linked) -> str:

@@ -12,7 +12,7 @@ from pathlib import Path
 from fmha_cli.domain.counterpart import Needs, Program
 from fmha_cli.domain.errors import EnvironmentProblem
 from fmha_cli.domain.kernel import Family
-from fmha_cli.toolchain.process import Limits, run_group
+from fmha_cli.toolchain.process import TimeLimits, run_group
 
 APIS: Mapping[Family, str] = {
     Family.FWD: "fwd",
@@ -98,7 +98,7 @@ def generate(generator: Path, needs: Listed, out: Path) -> tuple[Path, ...]:
     (out / "code").mkdir()
     with log.open("wb") as stream:
         command = [sys.executable, "-B", "-P", "-W", "ignore", str(driver), *arguments]
-        ended = run_group(command, cwd=out, env=env, output=stream, limits=Limits.of_compile(_TIMEOUT_S))
+        ended = run_group(command, cwd=out, env=env, output=stream, limits=TimeLimits.of_compile(_TIMEOUT_S))
     said = log.read_text("utf-8", "replace").strip().splitlines()
     if ended.returncode:
         why = said[-1] if said else f"exit status {ended.returncode}"

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fmha_cli.domain.counterpart import Case
+from fmha_cli.domain.counterpart import UpstreamCase
 
 _INT_MAX = 2**31 - 1
 _U32 = 0xFFFFFFFF
@@ -42,7 +42,7 @@ class Lengths:
         return tuple(n - self.new for n in self.keys)
 
 
-def lengths_of(case: Case) -> Lengths:
+def lengths_of(case: UpstreamCase) -> Lengths:
     """The lengths of a case.
 
     Raises:

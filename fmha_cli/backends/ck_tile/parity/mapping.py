@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from fmha_cli.backends.ck_tile.parity.case import BINARIES, DEFAULTS
 from fmha_cli.backends.ck_tile.parity.lengths import Lengths, lengths_of
 from fmha_cli.domain.arguments import flag_texts
-from fmha_cli.domain.counterpart import Case, Mapped, Program
+from fmha_cli.domain.counterpart import Mapped, Program, UpstreamCase
 from fmha_cli.domain.errors import ImpossibleProblem
 from fmha_cli.domain.features import CacheKind
 from fmha_cli.domain.problem import Problem
@@ -38,7 +38,7 @@ writes nothing would pass. The backward program knows fewer kinds and refuses th
 _LAYOUT = {True: "bhsd", False: "bshd"}
 
 
-def mapped(case: Case) -> Mapped:
+def mapped(case: UpstreamCase) -> Mapped:
     """The case for both sides. It never raises: a case that cannot be mapped is not comparable."""
     unknown = [name for name in case.settings if name not in DEFAULTS[case.program]]
     reasons = [f"the {BINARIES[case.program]} of the baseline has no option -{name}" for name in unknown]
@@ -63,7 +63,7 @@ def mapped(case: Case) -> Mapped:
     return Mapped(case, case.argv(**spelled), flags, problem, notes=tuple(notes), fill=fill)
 
 
-def _inexpressible(case: Case) -> Iterator[str]:
+def _inexpressible(case: UpstreamCase) -> Iterator[str]:
     """Reasons: settings that this tool's problems cannot express, and settings that the program silently drops."""
     group, batch = case.on("mode"), case.number("b")
     lists = len(case.numbers("s")), len(case.numbers("s_k"))
@@ -98,7 +98,7 @@ def _inexpressible(case: Case) -> Iterator[str]:
     yield from _about_append(case)
 
 
-def _about_append(case: Case) -> Iterator[str]:
+def _about_append(case: UpstreamCase) -> Iterator[str]:
     new, rotary = case.number("s_knew"), case.number("rotary_dim") > 0
     if (new != 0 or rotary) and case.on("mode"):
         yield "-s_knew or -rotary_dim in group mode: the program switches to batch mode"
@@ -116,7 +116,7 @@ def _about_append(case: Case) -> Iterator[str]:
             )
 
 
-def _flags(case: Case, lengths: Lengths) -> dict[str, str | bool | int | float]:
+def _flags(case: UpstreamCase, lengths: Lengths) -> dict[str, str | bool | int | float]:
     """The problem flags; every option of the program that describes the problem is read here."""
     flags: dict[str, str | bool | int | float] = {
         "heads": case.number("h"),
@@ -144,7 +144,7 @@ def _flags(case: Case, lengths: Lengths) -> dict[str, str | bool | int | float]:
     return flags | (_forward_flags(case) if case.program is Program.FWD else _backward_flags(case))
 
 
-def _length_flags(case: Case, lengths: Lengths) -> dict[str, str | bool | int | float]:
+def _length_flags(case: UpstreamCase, lengths: Lengths) -> dict[str, str | bool | int | float]:
     page, group = case.number("page_block_size"), case.on("mode")
     flags: dict[str, str | bool | int | float] = {}
     if group:
@@ -164,7 +164,7 @@ def _length_flags(case: Case, lengths: Lengths) -> dict[str, str | bool | int | 
     return flags
 
 
-def _bias_flags(case: Case) -> dict[str, str | bool | int | float]:
+def _bias_flags(case: UpstreamCase) -> dict[str, str | bool | int | float]:
     word, _, rank = case.value("bias").partition(":")
     if word in ("e", "elementwise", "1"):
         return {"bias": "elementwise:11ss"}
@@ -175,7 +175,7 @@ def _bias_flags(case: Case) -> dict[str, str | bool | int | float]:
     raise ValueError(f"-bias={case.value('bias')}: the program refuses it")
 
 
-def _forward_flags(case: Case) -> dict[str, str | bool | int | float]:
+def _forward_flags(case: UpstreamCase) -> dict[str, str | bool | int | float]:
     splits = case.number("num_splits")
     squant = case.value("prec") == "fp8" if case.value("squant") == "auto" else case.on("squant")
     return {
@@ -187,7 +187,7 @@ def _forward_flags(case: Case) -> dict[str, str | bool | int | float]:
     }
 
 
-def _backward_flags(case: Case) -> dict[str, str | bool | int | float]:
+def _backward_flags(case: UpstreamCase) -> dict[str, str | bool | int | float]:
     return {"direction": "bwd", "deterministic": case.on("deterministic"), "dbias": case.on("dbias")}
 
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from fmha_cli.domain.counterpart import Case, Program, Ran, Reading, Said
+from fmha_cli.domain.counterpart import Program, Ran, Reading, Said, UpstreamCase
 
 _OK, _REFUSED, _USAGE = 0, 254, 255
 _LOADER = 127
@@ -54,7 +54,7 @@ _LOADING = re.compile(r"error while loading shared libraries: libamdhip64|undefi
 """The loader's complaint about a missing HIP runtime. If anything else is missing, the program is broken."""
 
 
-def read(ran: Ran, case: Case, *, validated: bool = True) -> Reading:
+def read(ran: Ran, case: UpstreamCase, *, validated: bool = True) -> Reading:
     """The meaning of the run for the case.
 
     Args:
@@ -90,7 +90,7 @@ def without_times(reading: Reading) -> Reading:
     return replace(reading, line=line, ms=None)
 
 
-def _from_line(ran: Ran, line: str, case: Case, validated: bool) -> Reading:
+def _from_line(ran: Ran, line: str, case: UpstreamCase, validated: bool) -> Reading:
     parts = _LINE.match(line)
     if parts is None:
         return Reading(Said.UNREADABLE, f"not a line of results: {line[:120]!r}", line)
@@ -181,7 +181,7 @@ _SHOWN = re.compile(
 )
 
 
-def _other_settings(line: str, parts: re.Match[str], case: Case) -> str:
+def _other_settings(line: str, parts: re.Match[str], case: UpstreamCase) -> str:
     """The settings that the line shows differently from the case; empty if all agree."""
     shown = _SHOWN.match(parts["rest"])
     if shown is None:
@@ -207,7 +207,7 @@ def _other_settings(line: str, parts: re.Match[str], case: Case) -> str:
     return f"it ran other settings: {', '.join(wrong)}" if wrong else ""
 
 
-def _features(case: Case) -> dict[str, str]:
+def _features(case: UpstreamCase) -> dict[str, str]:
     """The settings other than sizes, as the line prints them."""
     word, _, rank = case.value("bias").partition(":")
     ranked = f"[{int(rank)}]" if rank.isdecimal() and int(rank) else ""

@@ -37,7 +37,7 @@ class PlayedDevice:
 
 
 @dataclass(frozen=True)
-class Launch:
+class RecordedLaunch:
     """One recorded launch. ``arguments`` are the packed bytes that the kernel would have received."""
 
     kernel: str
@@ -47,7 +47,7 @@ class Launch:
     arguments: bytes
 
 
-class _Launch(ctypes.Structure):
+class _OpenLaunch(ctypes.Structure):
     _fields_ = (
         ("kernel", ctypes.c_char_p),
         ("grid", ctypes.c_uint32 * 3),
@@ -117,15 +117,15 @@ class Recording:
         return sizes
 
     @property
-    def launches(self) -> tuple[Launch, ...]:
+    def launches(self) -> tuple[RecordedLaunch, ...]:
         """Every launch since the last :meth:`forget`."""
         out = []
         for index in range(self._entry("launches")()):
-            raw = _Launch()
+            raw = _OpenLaunch()
             self._entry("launch")(ctypes.c_uint64(index), ctypes.byref(raw))
             arguments = ctypes.string_at(raw.arguments, raw.argument_bytes) if raw.argument_bytes else b""
             grid, block = tuple(raw.grid), tuple(raw.block)
-            out.append(Launch(raw.kernel.decode(), grid, block, int(raw.dynamic_lds), arguments))
+            out.append(RecordedLaunch(raw.kernel.decode(), grid, block, int(raw.dynamic_lds), arguments))
         return tuple(out)
 
     def forget(self) -> None:

@@ -17,7 +17,13 @@ import numpy as np
 import pytest
 
 from fmha_cli.backends.ck_tile.parity import building, counterpart
-from fmha_cli.backends.ck_tile.parity.building import Workshop, build_program, find_runtime, link_flags, unit_flags
+from fmha_cli.backends.ck_tile.parity.building import (
+    ProgramWorkshop,
+    build_program,
+    find_runtime,
+    link_flags,
+    unit_flags,
+)
 from fmha_cli.backends.ck_tile.parity.case import BINARIES, ck_case
 from fmha_cli.backends.ck_tile.parity.counterpart import CkCounterpart
 from fmha_cli.backends.ck_tile.parity.generating import Listed, generate, listed
@@ -25,13 +31,13 @@ from fmha_cli.backends.ck_tile.parity.mapping import mapped
 from fmha_cli.backends.ck_tile.tree import CkTree, pinned_tree
 from fmha_cli.discovery.wanted import Wanted
 from fmha_cli.domain.arch import load_arch
-from fmha_cli.domain.counterpart import Binaries, Case, Mapped, Needs, Program, Progress
+from fmha_cli.domain.counterpart import Binaries, Mapped, Needs, Program, Progress, UpstreamCase
 from fmha_cli.domain.device import Availability, State
 from fmha_cli.domain.errors import EnvironmentProblem, KernelFailure
 from fmha_cli.parity.compare import Setup, compare
 from fmha_cli.parity.making import make_programs, needs_of
 from fmha_cli.parity.suite import load_suite
-from fmha_cli.report.documents.parity import Outcome
+from fmha_cli.report.documents.parity import ParityOutcome
 from fmha_cli.run.request import Request
 from fmha_cli.toolchain.cache.root import cache_root
 from fmha_cli.toolchain.rocm.candidates import RocmKind, RocmToolchain
@@ -41,20 +47,20 @@ from tests.support.fakes.example_programs import write_standins
 NOWHERE = {"ck_tile": Availability(state=State.NO_DEVICE, why="no GPU")}
 
 
-def all_needs(*cases: Case, arch: str = "gfx942") -> dict[Program, Needs]:
+def all_needs(*cases: UpstreamCase, arch: str = "gfx942") -> dict[Program, Needs]:
     wanted = Wanted(backend="ck_tile", arch=arch)
     return needs_of([mapped(case) for case in cases], choosing_registry(), NOWHERE, wanted)
 
 
-def needs_for(*cases: Case, arch: str = "gfx942") -> dict[Program, Listed]:
+def needs_for(*cases: UpstreamCase, arch: str = "gfx942") -> dict[Program, Listed]:
     return {program: listed(need) for program, need in all_needs(*cases, arch=arch).items()}
 
 
-def forward(**settings: str) -> Case:
+def forward(**settings: str) -> UpstreamCase:
     return ck_case("f", Program.FWD, {"b": "2", "h": "2", "s": "128", "d": "128", **settings})
 
 
-def backward(**settings: str) -> Case:
+def backward(**settings: str) -> UpstreamCase:
     return ck_case("b", Program.BWD, {"b": "2", "h": "2", "s": "128", "d": "128", **settings})
 
 
@@ -80,7 +86,7 @@ def test_the_basic_suite_needs_few_kernels() -> None:
         (backward(), ("bwd",), ("fmha_bwd_dot_do_o_d128", "fmha_bwd_d128", "fmha_bwd_convert_dq_d128")),
     ],
 )
-def test_every_stage_is_needed(case: Case, apis: tuple[str, ...], parts: tuple[str, ...]) -> None:
+def test_every_stage_is_needed(case: UpstreamCase, apis: tuple[str, ...], parts: tuple[str, ...]) -> None:
     found = needs_for(case)[case.program]
     assert found.apis == apis
     for part in parts:
@@ -199,7 +205,7 @@ class Bench:
         )  # fmt: skip
         found = CkTree(folder / "include", self.example, self.example, "baseline", "a test", "d")
         root = cache_root(str(folder / "cache"))
-        self.shop = Workshop(cache_root=root, tree=found, toolchain=toolchain, arch=load_arch("gfx942"))
+        self.shop = ProgramWorkshop(cache_root=root, tree=found, toolchain=toolchain, arch=load_arch("gfx942"))
         self.needs = Listed(Program.FWD, ("one_gfx9", "two_gfx9"), ("fwd", "fwd_splitkv"), "gfx942")
 
     def calls(self) -> list[list[str]]:
@@ -308,14 +314,14 @@ def test_a_program_made_for_these_cases_proves_nothing_about_others(tmp_path: Pa
     binaries = Binaries({p: programs / BINARIES[p] for p in Program}, {})
     request = Request(backend="cpu", cache_root=os.environ["FMHA_CACHE_DIR"])
     case = ck_case("x", Program.FWD, {"prec": "fp8", "b": "1", "h": "1", "s": "16", "d": "32"})
-    outcomes: list[Outcome] = []
+    outcomes: list[ParityOutcome] = []
     for own in (False, True):
         setup = Setup(
             upstream=CkCounterpart(), request=request, registry=build_registry(), binaries=binaries,
             environ={**os.environ, "STANDIN": "unsupported"}, for_these_cases=own,
         )  # fmt: skip
         outcomes += compare([case], setup, on_row=lambda row: None).outcomes
-    assert outcomes == [Outcome.AGREE_UNSUPPORTED, Outcome.NOT_COMPARABLE]
+    assert outcomes == [ParityOutcome.AGREE_UNSUPPORTED, ParityOutcome.NOT_COMPARABLE]
 
 
 def test_both_programs_are_made_as_far_as_cases_need_them(
@@ -325,7 +331,7 @@ def test_both_programs_are_made_as_far_as_cases_need_them(
     said: list[str] = []
     given: list[Listed] = []
 
-    def build(needs: Listed, shop: Workshop, into: Path | None, progress: Progress) -> building.Linked:
+    def build(needs: Listed, shop: ProgramWorkshop, into: Path | None, progress: Progress) -> building.Linked:
         given.append(needs)
         return build_program(replace(needs, names=("one_gfx9",)), shop, into, progress)
 

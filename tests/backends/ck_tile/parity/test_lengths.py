@@ -10,7 +10,7 @@ import pytest
 
 from fmha_cli.backends.ck_tile.parity.case import ck_case
 from fmha_cli.backends.ck_tile.parity.lengths import Mt19937, lengths_of
-from fmha_cli.domain.counterpart import Case, Program
+from fmha_cli.domain.counterpart import Program, UpstreamCase
 
 CPP = """
 #include <cstdio>
@@ -59,7 +59,7 @@ def test_the_engine_is_the_standard_one() -> None:
     assert [engine.next() for _ in range(10_000)][-1] == 4123659995
 
 
-def forward(**settings: str) -> Case:
+def forward(**settings: str) -> UpstreamCase:
     return ck_case("x", Program.FWD, settings)
 
 

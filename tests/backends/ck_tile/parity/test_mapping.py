@@ -9,27 +9,27 @@ import pytest
 from fmha_cli.backends.ck_tile.parity.case import DEFAULTS, ck_case
 from fmha_cli.backends.ck_tile.parity.counterpart import CkCounterpart
 from fmha_cli.backends.ck_tile.parity.mapping import mapped
-from fmha_cli.domain.counterpart import Case, Program
+from fmha_cli.domain.counterpart import Program, UpstreamCase
 from fmha_cli.domain.problem import Problem
 from fmha_cli.parity.suite import load_suite
 
 
-def forward(**settings: str) -> Case:
+def forward(**settings: str) -> UpstreamCase:
     return ck_case("x", Program.FWD, settings)
 
 
-def backward(**settings: str) -> Case:
+def backward(**settings: str) -> UpstreamCase:
     return ck_case("x", Program.BWD, settings)
 
 
-def problem(case: Case) -> Problem:
+def problem(case: UpstreamCase) -> Problem:
     found = mapped(case)
     assert found.reasons == ()
     assert found.problem is not None
     return found.problem
 
 
-SAME: dict[str, tuple[Case, str]] = {
+SAME: dict[str, tuple[UpstreamCase, str]] = {
     "sizes": (
         forward(b="3", h="8", h_k="2", s="55", s_k="256", d="16", d_v="32"),
         "-b 3 -H 8 --kv-heads 2 -s 55 --seqlen-k 256 -d 16 --hdim-v 32 --splits 1",
@@ -95,7 +95,7 @@ def test_what_a_case_means_to_this_tool(name: str) -> None:
     assert mapped(case).argv == case.argv()
 
 
-INCOMPARABLE: dict[str, tuple[Case, str]] = {
+INCOMPARABLE: dict[str, tuple[UpstreamCase, str]] = {
     "padding in group mode": (forward(mode="1", s_kpad="4000"), "physical padding"),
     "padding in batch mode": (forward(s_qpad="4000"), "drops it in batch mode"),
     "padding, backward": (backward(mode="1", s_qpad="4000"), "physical padding"),

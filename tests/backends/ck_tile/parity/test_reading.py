@@ -19,7 +19,7 @@ from fmha_cli.domain.counterpart import Program, Ran, Said
 from fmha_cli.domain.verdict import Verdict
 from fmha_cli.parity import outcome
 from fmha_cli.parity.programs import run_program
-from fmha_cli.report.documents.parity import Outcome
+from fmha_cli.report.documents.parity import ParityOutcome
 from tests.support.fakes.example_programs import write_standins
 
 FORMS: dict[str, Said] = {
@@ -194,17 +194,17 @@ def mutated(module: ModuleType, old: str, new: str, folder: Path) -> Any:
 
 
 AGREEMENTS = {
-    (Said.VALID, Verdict.PASSED): Outcome.AGREE_PASS,
-    (Said.UNSUPPORTED, Verdict.UNSUPPORTED): Outcome.AGREE_UNSUPPORTED,
-    (Said.WRONG, Verdict.WRONG): Outcome.AGREE_FAIL,
-    (Said.WRONG, Verdict.MISTRUSTED): Outcome.AGREE_FAIL,
-    (Said.WRONG, Verdict.NONDETERMINISTIC): Outcome.AGREE_FAIL,
-    (Said.WRONG, Verdict.HAZARD): Outcome.AGREE_FAIL,
-    (Said.WRONG, Verdict.OUT_OF_BOUNDS): Outcome.AGREE_FAIL,
+    (Said.VALID, Verdict.PASSED): ParityOutcome.AGREE_PASS,
+    (Said.UNSUPPORTED, Verdict.UNSUPPORTED): ParityOutcome.AGREE_UNSUPPORTED,
+    (Said.WRONG, Verdict.WRONG): ParityOutcome.AGREE_FAIL,
+    (Said.WRONG, Verdict.MISTRUSTED): ParityOutcome.AGREE_FAIL,
+    (Said.WRONG, Verdict.NONDETERMINISTIC): ParityOutcome.AGREE_FAIL,
+    (Said.WRONG, Verdict.HAZARD): ParityOutcome.AGREE_FAIL,
+    (Said.WRONG, Verdict.OUT_OF_BOUNDS): ParityOutcome.AGREE_FAIL,
 }
 """The only pairs of results that agree."""
 
-NO_COMPARISON = {Outcome.NOT_RUN, Outcome.CRASHED, Outcome.TIMED_OUT, Outcome.NOT_COMPARABLE}
+NO_COMPARISON = {ParityOutcome.NOT_RUN, ParityOutcome.CRASHED, ParityOutcome.TIMED_OUT, ParityOutcome.NOT_COMPARABLE}
 
 
 @pytest.mark.sampled(20, ci="all")
@@ -215,13 +215,13 @@ def test_only_these_pairs_agree(said: Said, verdict: Verdict) -> None:
     if (said, verdict) in AGREEMENTS:
         assert found is AGREEMENTS[said, verdict]
     else:
-        assert found in NO_COMPARISON | {Outcome.WE_FAIL, Outcome.THEY_FAIL}
+        assert found in NO_COMPARISON | {ParityOutcome.WE_FAIL, ParityOutcome.THEY_FAIL}
     if Verdict.NOT_RUN is verdict or said is Said.NO_DEVICE:
-        assert found is Outcome.NOT_RUN
+        assert found is ParityOutcome.NOT_RUN
     elif verdict is Verdict.PASSED and found not in NO_COMPARISON and said is not Said.VALID:
-        assert found is Outcome.THEY_FAIL
+        assert found is ParityOutcome.THEY_FAIL
     elif said is Said.VALID and found not in NO_COMPARISON and verdict is not Verdict.PASSED:
-        assert found is Outcome.WE_FAIL
+        assert found is ParityOutcome.WE_FAIL
 
 
 FAULTS = {
@@ -255,18 +255,18 @@ def test_a_planted_fault_in_the_judge_is_seen(tmp_path: Path, name: str) -> None
 @pytest.mark.parametrize(
     ("outcomes", "code"),
     [
-        ([Outcome.AGREE_PASS, Outcome.AGREE_UNSUPPORTED, Outcome.NOT_COMPARABLE], 0),
-        ([Outcome.AGREE_PASS, Outcome.WE_FAIL, Outcome.CRASHED, Outcome.NOT_RUN], 1),
-        ([Outcome.AGREE_PASS, Outcome.THEY_FAIL], 1),
-        ([Outcome.AGREE_PASS, Outcome.AGREE_FAIL], 1),
-        ([Outcome.AGREE_PASS, Outcome.CRASHED, Outcome.MISSING_BINARY], 6),
-        ([Outcome.AGREE_PASS, Outcome.TIMED_OUT], 6),
-        ([Outcome.AGREE_PASS, Outcome.MISSING_BINARY], 4),
-        ([Outcome.AGREE_PASS, Outcome.NOT_RUN], 4),
-        ([Outcome.NOT_COMPARABLE, Outcome.NOT_COMPARABLE], 4),
+        ([ParityOutcome.AGREE_PASS, ParityOutcome.AGREE_UNSUPPORTED, ParityOutcome.NOT_COMPARABLE], 0),
+        ([ParityOutcome.AGREE_PASS, ParityOutcome.WE_FAIL, ParityOutcome.CRASHED, ParityOutcome.NOT_RUN], 1),
+        ([ParityOutcome.AGREE_PASS, ParityOutcome.THEY_FAIL], 1),
+        ([ParityOutcome.AGREE_PASS, ParityOutcome.AGREE_FAIL], 1),
+        ([ParityOutcome.AGREE_PASS, ParityOutcome.CRASHED, ParityOutcome.MISSING_BINARY], 6),
+        ([ParityOutcome.AGREE_PASS, ParityOutcome.TIMED_OUT], 6),
+        ([ParityOutcome.AGREE_PASS, ParityOutcome.MISSING_BINARY], 4),
+        ([ParityOutcome.AGREE_PASS, ParityOutcome.NOT_RUN], 4),
+        ([ParityOutcome.NOT_COMPARABLE, ParityOutcome.NOT_COMPARABLE], 4),
         ([], 0),
     ],
 )
-def test_exit_codes(outcomes: list[Outcome], code: int) -> None:
+def test_exit_codes(outcomes: list[ParityOutcome], code: int) -> None:
     assert outcome.exit_code_of(outcomes) == code
     assert outcome.exit_code_of(outcomes, interrupted=True) == 130

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from fmha_cli.backends.ck_tile.parity.building import Workshop, build_program
+from fmha_cli.backends.ck_tile.parity.building import ProgramWorkshop, build_program
 from fmha_cli.backends.ck_tile.parity.case import ck_case
 from fmha_cli.backends.ck_tile.parity.generating import listed
 from fmha_cli.backends.ck_tile.parity.mapping import mapped
@@ -22,7 +22,7 @@ from fmha_cli.backends.ck_tile.tree import pinned_tree
 from fmha_cli.backends.hip.rocm_parts import rocm_supply
 from fmha_cli.discovery.wanted import Wanted
 from fmha_cli.domain.arch import load_arch
-from fmha_cli.domain.counterpart import Case, Program, Ran, Reading, Said
+from fmha_cli.domain.counterpart import Program, Ran, Reading, Said, UpstreamCase
 from fmha_cli.domain.device import Availability, State
 from fmha_cli.domain.errors import EnvironmentProblem
 from fmha_cli.parity.making import needs_of
@@ -35,11 +35,11 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(3000)]
 RUNTIME = Path(__file__).with_name("do_nothing_runtime.cpp")
 
 
-def forward(**settings: str) -> Case:
+def forward(**settings: str) -> UpstreamCase:
     return ck_case("f", Program.FWD, {"b": "2", "h": "2", "s": "128", "d": "64", "kname": "1", **settings})
 
 
-def backward(**settings: str) -> Case:
+def backward(**settings: str) -> UpstreamCase:
     return ck_case("b", Program.BWD, {"b": "1", "h": "2", "s": "128", "d": "32", "kname": "1", **settings})
 
 
@@ -65,7 +65,7 @@ def run(shared_cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Run:
     found = {"ck_tile": Availability(state=State.NO_DEVICE, why="no GPU")}
     wanted = Wanted(backend="ck_tile", arch="gfx942")
     needs = needs_of([mapped(case) for case in BUILT_FOR], choosing_registry(), found, wanted)
-    shop = Workshop(cache_root=shared_cache, tree=tree, toolchain=toolchain, arch=load_arch("gfx942"), jobs=2)
+    shop = ProgramWorkshop(cache_root=shared_cache, tree=tree, toolchain=toolchain, arch=load_arch("gfx942"), jobs=2)
     made = {p: build_program(listed(n), shop, folder, lambda done, total, what: None) for p, n in needs.items()}
     if any(program.runtime is not None for program in made.values()):
         pytest.skip("a HIP runtime is here: the programs are linked to it")
@@ -83,19 +83,19 @@ def run(shared_cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Run:
     ]
     subprocess.run([*toolchain.argv0, *words], check=True, timeout=300)
 
-    def run(case: Case, *, preload: bool = True, **variables: str) -> Ran:
+    def run(case: UpstreamCase, *, preload: bool = True, **variables: str) -> Ran:
         env = {**os.environ, **variables, **({"LD_PRELOAD": str(runtime)} if preload else {})}
         return run_program(made[case.program].path, case.argv(), env, 120)
 
     return run
 
 
-def said(run: Run, case: Case, **variables: str) -> Reading:
+def said(run: Run, case: UpstreamCase, **variables: str) -> Reading:
     return read(run(case, **variables), case)
 
 
 @pytest.mark.parametrize("case", [forward(), backward()], ids=["fwd", "bwd"])
-def test_without_a_runtime_there_is_no_device(run: Run, case: Case) -> None:
+def test_without_a_runtime_there_is_no_device(run: Run, case: UpstreamCase) -> None:
     assert read(run(case, preload=False), case).said is Said.NO_DEVICE
 
 
@@ -160,9 +160,9 @@ def test_runs_that_are_timed(run: Run) -> None:
         (ck_case("x", Program.FWD, {"sideways": "1"}), Said.USAGE),
         (ck_case("x", Program.BWD, {"lse": "1"}), Said.USAGE),
     ],
-    ids=lambda value: " ".join(value.argv()) if isinstance(value, Case) else value.value,
+    ids=lambda value: " ".join(value.argv()) if isinstance(value, UpstreamCase) else value.value,
 )
-def test_what_else_the_programs_say(run: Run, case: Case, meaning: Said) -> None:
+def test_what_else_the_programs_say(run: Run, case: UpstreamCase, meaning: Said) -> None:
     found = said(run, case)
     assert found.said is meaning, found
 
@@ -181,7 +181,7 @@ LINES = [
 
 
 @pytest.mark.parametrize("case", LINES, ids=lambda case: " ".join(case.argv()))
-def test_the_settings_in_the_line_are_understood(run: Run, case: Case) -> None:
+def test_the_settings_in_the_line_are_understood(run: Run, case: UpstreamCase) -> None:
     """All that the program prints about a case is recognised as the settings of the case."""
     found = read(run(case), case, validated=case.value("v") != "0")
     assert found.line is not None, found

@@ -21,11 +21,11 @@ from fmha_cli.codegen.ck_tile.args import (
     LAUNCH,
     NO_FIELD,
     VERSION,
+    CkStatus,
     FmhaCkFault,
     FmhaCkKarg,
     FmhaCkLaunch,
     KargKind,
-    Status,
     args_of,
 )
 from fmha_cli.codegen.struct import c_fields, ctypes_structure, layout_faults, pack
@@ -68,25 +68,25 @@ class Library:
         out = pack(FmhaCkLaunch())
         reference = ctypes.byref
         status = self.library.fmha_ck_describe(reference(args), reference(out), reference(fault))
-        answer: dict[str, Any] = {"status": Status(status).name, "field": None}
+        answer: dict[str, Any] = {"status": CkStatus(status).name, "field": None}
         if fault.field != NO_FIELD:
             answer["field"] = self.names[fault.field]
         self.recording.forget()
         launched = self.library.fmha_ck_launch(reference(args), None, reference(fault))
         assert launched == status
-        if status != Status.OK:
+        if status != CkStatus.OK:
             assert self.recording.launches == ()
             return answer
-        assert self.library.fmha_ck_describe(None, reference(out), None) == Status.BAD_ARGUMENT
-        assert self.library.fmha_ck_describe(reference(args), None, None) == Status.BAD_ARGUMENT
-        assert self.library.fmha_ck_launch(None, None, None) == Status.BAD_ARGUMENT
+        assert self.library.fmha_ck_describe(None, reference(out), None) == CkStatus.BAD_ARGUMENT
+        assert self.library.fmha_ck_describe(reference(args), None, None) == CkStatus.BAD_ARGUMENT
+        assert self.library.fmha_ck_launch(None, None, None) == CkStatus.BAD_ARGUMENT
         small = pack(FmhaCkLaunch(kargs=ctypes.addressof(out), kargs_room=4))
-        assert self.library.fmha_ck_describe(reference(args), reference(small), reference(fault)) == Status.NO_ROOM
+        assert self.library.fmha_ck_describe(reference(args), reference(small), reference(fault)) == CkStatus.NO_ROOM
         room = (ctypes.c_char * out.kargs_bytes)(*[b"\xaa"] * out.kargs_bytes)
         fields = (ctypes_structure(FmhaCkKarg) * out.field_count)()
         out.kargs, out.kargs_room = ctypes.addressof(room), len(room)
         out.fields, out.fields_room = ctypes.addressof(fields), len(fields)
-        assert self.library.fmha_ck_describe(reference(args), reference(out), reference(fault)) == Status.OK
+        assert self.library.fmha_ck_describe(reference(args), reference(out), reference(fault)) == CkStatus.OK
         (launch,) = self.recording.launches
         rows = [(ctypes.string_at(f.name).decode(), f.offset, f.bytes, KargKind(f.kind)) for f in fields]
         covered = {at for _, offset, size, _ in rows for at in range(offset, offset + size)}
@@ -112,7 +112,7 @@ class Library:
         for number in (error, 0):
             self.recording.library.fmha_standin_refuse(number)
             status = self.library.fmha_ck_launch(ctypes.byref(args), None, ctypes.byref(fault))
-            out.append([Status(status).name, fault.hip_error])
+            out.append([CkStatus(status).name, fault.hip_error])
         return out
 
 

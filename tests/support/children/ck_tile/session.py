@@ -18,7 +18,7 @@ from fmha_cli.backends.ck_tile.plan import plan_of
 from fmha_cli.backends.ck_tile.session import CkSession
 from fmha_cli.backends.ck_tile.standin.recording import PlayedDevice, Recording
 from fmha_cli.backends.gpu.arena_views import extent, view
-from fmha_cli.codegen.ck_tile.args import Status
+from fmha_cli.codegen.ck_tile.args import CkStatus
 from fmha_cli.discovery.registry import Registry
 from fmha_cli.domain.decision import Supported
 from fmha_cli.domain.device import DeviceFacts
@@ -259,24 +259,24 @@ def failures(standin: str, cache: str) -> None:
             return fault
         return None
 
-    fake.answer(Status.OVERFLOW, field=1)
+    fake.answer(CkStatus.OVERFLOW, field=1)
     fault = launch()
     assert isinstance(fault, KernelFailure)
     assert fault.code == "K112"
     assert "k_ptr" in fault.what
     assert "does not fit" in fault.what
-    fake.answer(Status.LAUNCH_FAILED, hip_error=9)
+    fake.answer(CkStatus.LAUNCH_FAILED, hip_error=9)
     fault = launch()
     assert isinstance(fault, KernelFailure)
     assert fault.code == "H005"
     assert "invalid configuration argument (9)" in fault.what
-    fake.answer(Status.LAUNCH_FAILED, hip_error=2)
+    fake.answer(CkStatus.LAUNCH_FAILED, hip_error=2)
     assert isinstance(launch(), MemoryError)
     fake.answer(77)
     fault = launch()
     assert isinstance(fault, KernelFailure)
     assert "77" in fault.what
-    fake.answer(Status.OK)
+    fake.answer(CkStatus.OK)
     assert launch() is None
     for path, code in ((build_fake(Family.FWD, Path(cache), drift=True), "K111"), (Path(cache, "absent.so"), "K110")):
         with pytest.raises(KernelFailure) as refused:

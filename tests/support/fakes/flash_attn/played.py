@@ -6,7 +6,7 @@ import hashlib
 from pathlib import Path
 
 from fmha_cli.domain.plan import Artifact
-from fmha_cli.run.job import Job
+from fmha_cli.run.job import WorkerJob
 from tests.support.fakes.flash_attn.cubins import fake_cubins
 from tests.support.generators.flash_attn.plans import device_for, plan_for
 
@@ -15,7 +15,7 @@ PLAIN = "-b 1 -H 2 -s 40 -d 64 --splits 1"
 OTHER = "-b 1 -H 2 -s 40 -d 128 --splits 1"
 
 
-def job_for(line: str, folder: Path, entry: str = ENTRY, arch: str = "sm_90") -> Job:
+def job_for(line: str, folder: Path, entry: str = ENTRY, arch: str = "sm_90") -> WorkerJob:
     plan = plan_for(line, arch)
     log = folder / "log"
     log.touch()
@@ -23,4 +23,4 @@ def job_for(line: str, folder: Path, entry: str = ENTRY, arch: str = "sm_90") ->
         Artifact(path, hashlib.sha256(path.read_bytes()).hexdigest(), path.stem, log, False, 0.0)
         for path in fake_cubins(plan, folder)
     )
-    return Job(entry=entry, device=device_for(arch), plan=plan, artifacts=artifacts)
+    return WorkerJob(entry=entry, device=device_for(arch), plan=plan, artifacts=artifacts)

@@ -16,7 +16,7 @@ import pytest
 from fmha_cli.backends.cpu.arch_detect import detect
 from fmha_cli.backends.cpu.kernels import cpu_kernels, others_from
 from fmha_cli.codegen.abi import ENTRY, FmhaCpuArgs
-from fmha_cli.codegen.cpu.algorithm import Kind
+from fmha_cli.codegen.cpu.algorithm import LoopKind
 from fmha_cli.codegen.struct import pack
 from fmha_cli.domain.arch import load_arch
 from fmha_cli.domain.dtypes import DType
@@ -56,7 +56,7 @@ def kernel_of(arch: str, dtype: str, kind: str) -> KernelSpec:
     """The kernel of an architecture, dtype and kind; of the architecture that has the others, if it has none."""
     archs = (arch, *others_from(load_arch(arch)))
     found = [k for name in archs for k in cpu_kernels(load_arch(name)) if k.signature.dtype is DType(dtype)]
-    return next(k for k in found if getattr(k.algorithm, "kind", None) is Kind(kind))
+    return next(k for k in found if getattr(k.algorithm, "kind", None) is LoopKind(kind))
 
 
 @dataclass

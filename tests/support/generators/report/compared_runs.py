@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from fmha_cli.bench.difference import Rule
+from fmha_cli.bench.difference import SureRule
 from fmha_cli.report.parts import RunRow
 from fmha_cli.results.comparison import compared, confirmed
 from fmha_cli.results.conditions import USUAL
-from fmha_cli.results.documents import Source, compare_document
+from fmha_cli.results.documents import SideSource, compare_document
 from tests.support.generators.runs_to_compare import failed, processes, timed
 
 _RUN = RunRow(id="0" * 32, command="bench", started="2026-11-24T19:00:00Z", label="mine", revision="a" * 40, dirty=True)
@@ -19,8 +19,8 @@ def compare_documents() -> list[dict[str, Any]]:
     """Stored runs with rows of every kind, and commands whose suspicious row was run again."""
     before = [timed(_CALM, run=_RUN), timed(_CALM[:1], seqlen=128), timed(_CALM, seqlen=256), timed(_CALM, seqlen=1024)]
     after = [timed(_SLOW), timed(_SLOW[:1], seqlen=128), failed(seqlen=256), timed(_CALM, seqlen=2048)]
-    sources = Source("old.json", tuple(before)), Source("new.json", tuple(after))
-    stored = compare_document(compared(before, after, Rule(interleaved=False)), *sources, USUAL)
-    screened = compared(before[:1], after[:1], Rule(interleaved=True))
+    sources = SideSource("old.json", tuple(before)), SideSource("new.json", tuple(after))
+    stored = compare_document(compared(before, after, SureRule(interleaved=False)), *sources, USUAL)
+    screened = compared(before[:1], after[:1], SureRule(interleaved=True))
     turns = compare_document(confirmed(screened, before[:1], after[:1]), *sources, USUAL)
     return [stored, turns]

@@ -37,12 +37,12 @@ from fmha_cli.report.documents.models import models_document
 from fmha_cli.report.parts import ErrorRow, KernelRow
 from fmha_cli.toolchain.cache.audit import ImportedEntry, VerifyReport
 from fmha_cli.toolchain.cache.entry import Damage
-from fmha_cli.toolchain.cache.exporting import Exported
+from fmha_cli.toolchain.cache.exporting import ExportResult
 from fmha_cli.toolchain.cache.importing import Held, Imported
 from fmha_cli.toolchain.cache.listing import CacheStats, EntryInfo, KindStats
-from fmha_cli.toolchain.cache.origin import Code, Origin
+from fmha_cli.toolchain.cache.origin import ArchiveOrigin, Code
 from fmha_cli.toolchain.cache.prune import Pruned
-from fmha_cli.toolchain.cache.why import Difference, Standing, Why
+from fmha_cli.toolchain.cache.why import KeyDifference, KeyExplanation, KeyStanding
 from tests.support.generators.report.samples import (
     ARTIFACT,
     BACKENDS,
@@ -93,7 +93,7 @@ ENTRY = EntryInfo(
 DAMAGED = EntryInfo(
     DIGEST, None, None, None, None, Path("/cache/v2/02"), 10, None, None, 6, ("meta.json is missing",), None
 )
-ORIGIN = Origin("a.tar", DIGEST, 5, Code.HOST)
+ORIGIN = ArchiveOrigin("a.tar", DIGEST, 5, Code.HOST)
 DAMAGE = Damage(DIGEST, Path("/cache/v2/02"), ("meta.json is missing",))
 STATS = CacheStats(Path("/cache"), (KindStats("kernel", 1, 4096),), 2, 4106, 1, 5, None, 9, 0, 0, 1, 12, 0, 0, 7, 100)
 TRACE = Trace(
@@ -203,9 +203,11 @@ def documents() -> dict[str, list[dict[str, Any]]]:
             ),
             cache.cache_document(_ROOT, [ENTRY], Pruned((ENTRY,), 9, (DIGEST,), (), (Path("/t"),))),
             cache.cache_document(
-                _ROOT, [], Why(DIGEST, Standing.DIFFERS, DIGEST, (Difference("flags", ["-O2"], None),), ("d",))
+                _ROOT,
+                [],
+                KeyExplanation(DIGEST, KeyStanding.DIFFERS, DIGEST, (KeyDifference("flags", ["-O2"], None),), ("d",)),
             ),
-            cache.cache_document(_ROOT, [], Exported(Path("x.tar"), 9, (DIGEST,), (DAMAGE,))),
+            cache.cache_document(_ROOT, [], ExportResult(Path("x.tar"), 9, (DIGEST,), (DAMAGE,))),
             cache.cache_document(
                 _ROOT,
                 [],
@@ -222,7 +224,7 @@ def documents() -> dict[str, list[dict[str, Any]]]:
         ],
         "doctor": [installation.doctor_document(checks, ENVIRONMENT)],
         "environment": [pages.environment_line(ENVIRONMENT)],
-        "error": [to_json(pages.Failure(error=ErrorRow.of(UsageError("no such flag", code="E002", where="--x"))))],
+        "error": [to_json(pages.FailurePage(error=ErrorRow.of(UsageError("no such flag", code="E002", where="--x"))))],
         "executed": [
             executed_document(PROBLEM, emulated()),
             executed_document(PROBLEM, replace(emulated(), kernel=None, findings=None, executed=(EXECUTED,))),
@@ -237,7 +239,7 @@ def documents() -> dict[str, list[dict[str, Any]]]:
         "rulebook": [to_json(pages.Rulebook(rules=(pages.RuleRow(id="K012", backends=("cpu",), text="it fits"),)))],
         "why": [
             to_json(
-                explain.Why(
+                explain.WhyPage(
                     problem=PROBLEM.to_dict(),
                     a=COMPARED,
                     b=replace(COMPARED, supported=False, rank=None, note=None, upstream_name="u", reasons=(REASON,)),
@@ -342,19 +344,21 @@ def parities() -> list[dict[str, Any]]:
     from fmha_cli.backends.ck_tile.parity.case import ck_case
     from fmha_cli.backends.ck_tile.parity.mapping import mapped
     from fmha_cli.domain.counterpart import Binaries, Program, Ran, Reading, Said
-    from fmha_cli.parity.compare import Row
+    from fmha_cli.parity.compare import ComparedCase
     from fmha_cli.parity.document import listed_dict, parity_document, row_dict
-    from fmha_cli.parity.suite import Source, Suite
+    from fmha_cli.parity.suite import Suite, SuiteSource
     from fmha_cli.parity.timing import Times
-    from fmha_cli.report.documents.parity import Outcome
+    from fmha_cli.report.documents.parity import ParityOutcome
 
-    suite = Suite("s", "title", (Source("a.sh", "r1"),), (), {})
+    suite = Suite("s", "title", (SuiteSource("a.sh", "r1"),), (), {})
     case, other = (mapped(ck_case(n, Program.FWD, {"vlayout": n})) for n in ("r", "c"))
     ran = Ran(("prog", "-b=1"), 0, "out", "err", seconds=0.5)
     rows = [
-        Row(other, Outcome.NOT_COMPARABLE, other.reasons),
-        Row(case, Outcome.WE_FAIL, ("w",), ran, Reading(Said.VALID, "", "[line", ("k",), 0.5), record()),
-        Row(case, Outcome.AGREE_PASS, (), ran, Reading(Said.VALID), bare(), Times((5, 6), (7, 8), "prog")),
+        ComparedCase(other, ParityOutcome.NOT_COMPARABLE, other.reasons),
+        ComparedCase(case, ParityOutcome.WE_FAIL, ("w",), ran, Reading(Said.VALID, "", "[line", ("k",), 0.5), record()),
+        ComparedCase(
+            case, ParityOutcome.AGREE_PASS, (), ran, Reading(Said.VALID), bare(), Times((5, 6), (7, 8), "prog")
+        ),
     ]
     binaries = Binaries({Program.FWD: Path("fwd")}, {Program.BWD: "missing"})
     return [

@@ -10,16 +10,16 @@ from typing import Any
 from fmha_cli.bench.against import Against
 from fmha_cli.bench.ceiling import Ceiling
 from fmha_cli.bench.compare import Ratio
-from fmha_cli.bench.conditions import Conditions
-from fmha_cli.bench.difference import Rule
+from fmha_cli.bench.conditions import ProcessorConditions
+from fmha_cli.bench.difference import SureRule
 from fmha_cli.bench.measurement import Measurement
 from fmha_cli.bench.roofline import Bound, CacheState, Floor, PeakKind
 from fmha_cli.bench.sampling import StopReason
 from fmha_cli.domain.device import Availability, DeviceFacts, State
 from fmha_cli.domain.emulation import Executed, Finding, FindingKind
-from fmha_cli.domain.journal import Asked, Built, Done, Finished, Line, Planned, Start
+from fmha_cli.domain.journal import Finished, JournalBuilt, JournalDone, JournalPlanned, JournalRow, Line, Start
 from fmha_cli.domain.kernel import Algorithm, Family, KernelSpec
-from fmha_cli.domain.layer import LayerKind, Phase
+from fmha_cli.domain.layer import LayerKind, LayerPhase
 from fmha_cli.domain.plan import Artifact, Plan, Stage, Workspace
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.processor import Processor
@@ -92,14 +92,14 @@ def measurement() -> Measurement:
         stop=StopReason.CONVERGED,
         floor=Floor(PeakKind.MEASURED, 500_000.0, 100.0),
         ceiling=Ceiling(bound=Bound.COMPUTE, before=2e11, after=1e11),
-        conditions=Conditions(clock_mhz=2596.146, temp_c=61.5, throttled=False),
+        conditions=ProcessorConditions(clock_mhz=2596.146, temp_c=61.5, throttled=False),
     )
 
 
 @functools.cache
 def baseline() -> Against:
     """How a row compares with an earlier run. Its interval comes from thousands of draws, so it is made once."""
-    return Against.of([[9] * 10] * 5, [[8] * 10] * 5, against="old.json", rule=Rule(interleaved=False))
+    return Against.of([[9] * 10] * 5, [[8] * 10] * 5, against="old.json", rule=SureRule(interleaved=False))
 
 
 @functools.cache
@@ -152,7 +152,7 @@ def record(verdict: Verdict = Verdict.PASSED, **changes: Any) -> Record:
         "settings": Settings(values={"prefetch_near": 1024, "prefetch_far": 8192}, source=SettingsFrom.MEASURED),
         "selected_by": SelectedBy.KERNEL,
         "model": "a-model",
-        "phase": Phase.DECODE,
+        "phase": LayerPhase.DECODE,
         "layer_kind": LayerKind.LOCAL,
         "weight": 52,
         "row": DIGEST[:24],
@@ -204,7 +204,7 @@ def journal_lines() -> list[Line]:
         run=DIGEST[:32],
         started="2026-11-22T19:40:00Z",
         parts={"--fill-seed": "0", "v.npy": f"sha256:{DIGEST}"},
-        rows=(Asked(key=key, what="`-b 1` without a kernel"),),
+        rows=(JournalRow(key=key, what="`-b 1` without a kernel"),),
     )
-    done = Done.of(start, (Finished(key=key, record=bare().to_dict()),))
-    return [start, Built(kernels={DIGEST: DIGEST, DIGEST[::-1]: None}), Planned(key=key), done]
+    done = JournalDone.of(start, (Finished(key=key, record=bare().to_dict()),))
+    return [start, JournalBuilt(kernels={DIGEST: DIGEST, DIGEST[::-1]: None}), JournalPlanned(key=key), done]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from fmha_cli.bench.difference import Rule
-from fmha_cli.bench.entry import Entry, Result
+from fmha_cli.bench.difference import SureRule
+from fmha_cli.bench.entry import RememberedChoice, Result
 from fmha_cli.bench.scope import Scope
 from fmha_cli.bench.search import Method, Stop
 from fmha_cli.domain.problem import Problem
@@ -30,7 +30,7 @@ SCOPE = Scope(
 )
 
 
-def entry(seqlen: int = 512, result: Result = Result.TUNED, **changes: Any) -> Entry:
+def entry(seqlen: int = 512, result: Result = Result.TUNED, **changes: Any) -> RememberedChoice:
     """An entry of the store."""
     told = result is Result.TUNED
     members: dict[str, Any] = {
@@ -45,7 +45,7 @@ def entry(seqlen: int = 512, result: Result = Result.TUNED, **changes: Any) -> E
         "made": "2026-11-25T19:00:00Z",
         "why": None if told else "the default is the fastest of 24",
     }
-    return Entry(**(members | changes))
+    return RememberedChoice(**(members | changes))
 
 
 def _candidate(**changes: Any) -> TuneCandidate:
@@ -80,7 +80,7 @@ def _row(state: Tuned, **changes: Any) -> TuneRow:
         "build_ns": 3_000_000_000,
         "search_ns": 2_000_000_000,
         "confirm_ns": 9_000_000_000,
-        "difference": compared(before, after, Rule()).rows[0].difference,
+        "difference": compared(before, after, SureRule()).rows[0].difference,
         "why": None,
     }
     return TuneRow(**(members | changes))

@@ -16,7 +16,7 @@ from fmha_cli.backends.flash_attn.key import PREFIX, DispatchKey, Page
 from fmha_cli.backends.flash_attn.signatures import DTYPES, NAME, signature
 from fmha_cli.backends.flash_attn.tiles import (
     HDIMS,
-    Facts,
+    TileFacts,
     backward_traits,
     bucket,
     facts_of,
@@ -191,7 +191,7 @@ def _family(key: DispatchKey) -> Family:
     return Family.FWD_SPLITKV if forced else Family.FWD
 
 
-def _algorithm(key: DispatchKey, family: Family, hdim: int, facts: Facts) -> FaAlgorithm:
+def _algorithm(key: DispatchKey, family: Family, hdim: int, facts: TileFacts) -> FaAlgorithm:
     if family is Family.BWD_DQ_DK_DV:
         traits = backward_traits(hdim, key.dropout, facts)
         assert traits is not None

@@ -12,7 +12,7 @@ from fmha_cli.backends.flash_attn.arguments import auxiliaries_of, params_of
 from fmha_cli.backends.flash_attn.decide import decide
 from fmha_cli.backends.flash_attn.launches import launch_of
 from fmha_cli.backends.flash_attn.plan import plan_of
-from fmha_cli.backends.flash_attn.situation import Situation, situation_of
+from fmha_cli.backends.flash_attn.situation import FlashSituation, situation_of
 from fmha_cli.backends.flash_attn.upstream import UPSTREAM
 from fmha_cli.backends.gpu.call import Call as Binding
 from fmha_cli.codegen.flash_attn.params import FaBwdParams, FaFwdParams
@@ -71,7 +71,7 @@ class Ours:
 
     refused: bool = False
     plan: Plan | None = None
-    binding: Binding[Situation] | None = None
+    binding: Binding[FlashSituation] | None = None
     stages: tuple[Stage, ...] = ()
 
 

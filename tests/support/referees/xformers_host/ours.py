@@ -11,7 +11,7 @@ from fmha_cli.backends.gpu.call import Call as Binding
 from fmha_cli.backends.gpu.call import Strides
 from fmha_cli.backends.mem_efficient.arguments import auxiliaries_of, params_of
 from fmha_cli.backends.mem_efficient.scratch import COPIES, Storage, storage_of
-from fmha_cli.backends.mem_efficient.situation import Situation
+from fmha_cli.backends.mem_efficient.situation import MemEfficientSituation
 from fmha_cli.backends.mem_efficient.upstream import UPSTREAM
 from fmha_cli.codegen.mem_efficient.traits import Traits, traits_of
 from fmha_cli.codegen.struct import pack
@@ -83,8 +83,8 @@ class Bound:
         return self.case.problem
 
     @cached_property
-    def situation(self) -> Situation:
-        return Situation(self.problem, self.case.facts)
+    def situation(self) -> MemEfficientSituation:
+        return MemEfficientSituation(self.problem, self.case.facts)
 
     @cached_property
     def storage(self) -> Storage:
@@ -95,7 +95,7 @@ class Bound:
         return traits_of(self.kernel)
 
     @cached_property
-    def binding(self) -> Binding[Situation]:
+    def binding(self) -> Binding[MemEfficientSituation]:
         plan = UPSTREAM.plan_of(self.problem, self.kernel, self.case.facts)
         arena = layout_of(self.problem, plan.workspaces, gaps=self.case.gaps)
         small = {name: SMALL + n * SMALL_STEP for n, name in enumerate(auxiliaries_of(self.situation))}
