@@ -12,8 +12,7 @@ from fmha_cli.cli import failure
 from fmha_cli.cli.call import CliCall
 from fmha_cli.cli.command import CommandSet, CommandSpec, Opt
 from fmha_cli.cli.console import Console, colored
-from fmha_cli.cli.output import Output, flush_stdout, silence, unwritable
-from fmha_cli.cli.overwriting import refuse_overwriting_inputs
+from fmha_cli.cli.output import Output, flush_stdout, refuse_overwriting_inputs, silence, unwritable
 from fmha_cli.cli.settings import FLAG, OptionValues, Value, check_choices, layer_of_variables, merge, variable_of
 from fmha_cli.cli.shell import Shell
 from fmha_cli.cli.table import COMMANDS, MAY_STAND_ALONE, TALK, declared

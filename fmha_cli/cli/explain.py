@@ -20,9 +20,11 @@ if TYPE_CHECKING:
     from fmha_cli.discovery.preference import Preference
     from fmha_cli.discovery.registry import Registry
     from fmha_cli.discovery.select import Selection
+    from fmha_cli.discovery.wanted import Wanted
+    from fmha_cli.domain.decision import Decision
     from fmha_cli.domain.device import Availability
     from fmha_cli.domain.problem import Problem
-    from fmha_cli.report.documents.explain import PreferredRow, TunedRow
+    from fmha_cli.report.documents.explain import ComparedKernel, PreferredRow, TunedRow
     from fmha_cli.run.request import Request
     from fmha_cli.run.tuned_choice import Advice
 
@@ -92,8 +94,6 @@ def explain(call: CliCall) -> None:
     if wanted.arch is not None and (fuller := _fuller(call.registry, wanted.arch)):
         call.console.say(fuller)
     if pair:
-        from fmha_cli.cli.comparing import compare
-
         call.output.document(compare(call, problem, selection, found, wanted))
         return
     changes: tuple[str, ...] = ()
@@ -272,3 +272,58 @@ COMMANDS = {
     ),
     "plan": CommandSpec(plan, options=(*ROOM, *REVISIONS, *FILES[:4], CACHE_DIR, *ROWS)),
 }
+
+
+def compare(
+    call: CliCall, problem: Problem, selection: Selection, found: Mapping[str, Availability], wanted: Wanted
+) -> dict[str, Any]:
+    """``fmha.why/1``: what differs between the two kernels of ``--why``, and which rules came between them.
+
+    Raises:
+        UsageError: an unknown or ambiguous kernel, or the same one twice.
+    """
+    from fmha_cli.discovery.differences import differences
+    from fmha_cli.discovery.select import archs_in_play, decision_about
+    from fmha_cli.discovery.wanted import wanted_backends
+    from fmha_cli.discovery.why import compared, placed, rule_ids
+    from fmha_cli.domain.codec import taken_from, to_json
+    from fmha_cli.report.documents.explain import ComparedKernel, DecidingRule, FieldRow, WhyPage
+
+    registry, names = call.registry, call.settings.many("why")
+    archs = archs_in_play(wanted_backends(registry, wanted), found, wanted)
+    a, b = (decision_about(name, problem, selection, registry, archs) for name in names)
+    if a.kernel is None or b.kernel is None or a.kernel == b.kernel:
+        raise UsageError(f"--why {' '.join(names)}: that is one kernel", code="E002", where="--why")
+
+    def side(decision: Decision) -> ComparedKernel:
+        kernel = decision.kernel
+        assert kernel is not None  # a kernel was named
+        rank = placed(selection.choices, decision)
+        return ComparedKernel(
+            name=kernel.name,
+            digest=kernel.digest,
+            backend=kernel.backend,
+            arch=kernel.arch,
+            family=kernel.family,
+            upstream_name=registry.backend(kernel.backend).upstream_name(kernel),
+            supported=rank is not None,
+            rank=rank,
+            note=getattr(decision, "note", "") or None,
+            reasons=getattr(decision, "reasons", ()),
+        )
+
+    rules = registry.rules()
+    document = WhyPage(
+        problem=problem.to_dict(),
+        a=side(a),
+        b=side(b),
+        differences=tuple(taken_from(row, FieldRow) for row in differences(a.kernel, b.kernel)),
+        rules=tuple(
+            DecidingRule(id=id, text=rules[id].text, kernel="a" if decision is a else "b")
+            for decision in (a, b)
+            for id in rule_ids(decision)
+            if id in rules
+        ),
+        because=compared(selection, a, b),
+    )
+    return to_json(document)

@@ -5,14 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
+from pathlib import Path
 
 from fmha_cli.bench.against import Against
 from fmha_cli.bench.difference import SureRule
 from fmha_cli.bench.processes import split
 from fmha_cli.bench.ranks import fewest_processes
+from fmha_cli.domain.codec import DecodeError
+from fmha_cli.domain.device import is_emulated
 from fmha_cli.domain.encode import canonical_json
-from fmha_cli.domain.errors import EmptySelection
+from fmha_cli.domain.errors import EmptySelection, ExitCode, UsageError
+from fmha_cli.domain.reading import regular_bytes
 from fmha_cli.report.lines import counted
+from fmha_cli.report.reading import content_of
 from fmha_cli.report.record import Record
 
 
@@ -151,3 +156,30 @@ def _processes(records: Sequence[Record]) -> list[tuple[int, ...]]:
 
 def _kernel_name(record: Record) -> str | None:
     return None if record.kernel is None else record.kernel.name
+
+
+def load_baseline(path: Path) -> Baseline:
+    """The timed rows of a report that ``--json`` or ``--jsonl`` wrote. Emulated devices have no times.
+
+    Raises:
+        UsageError: it cannot be read, is not a report, or holds no good timed row.
+    """
+    try:
+        records = content_of(regular_bytes(path)).records
+    except (OSError, DecodeError) as fault:
+        raise _unusable(path, (isinstance(fault, OSError) and fault.strerror) or str(fault)) from fault
+    timed = [r for r in records if r.measurement is not None and not is_emulated(r.device)]
+    good = tuple(r for r in timed if r.verdict.exit_code is ExitCode.OK)
+    if not good:
+        raise _unusable(path, "its timed rows are wrong or not to be trusted" if timed else "it holds no timed row")
+    return Baseline(path.name, good, len(timed) - len(good))
+
+
+def _unusable(path: Path, why: str) -> UsageError:
+    return UsageError(
+        f"--baseline {path}: not a report of fmha bench",
+        code="E040",
+        where="--baseline",
+        why=why,
+        help="fmha bench ... --json -o FILE writes one",
+    )

@@ -36,7 +36,7 @@ from fmha_cli.run.request import Command, Context
 from fmha_cli.run.rows import Row
 from fmha_cli.run.settings import settings_of
 from fmha_cli.run.supervisor import JobResult
-from fmha_cli.run.tensor_io import write_tensors
+from fmha_cli.run.tensor_files import write_tensors
 from fmha_cli.run.timing import (
     LONG_NS,
     Launcher,

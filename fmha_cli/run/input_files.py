@@ -18,7 +18,7 @@ from fmha_cli.oracle.tensors import Array, numpy_dtype, round_to
 from fmha_cli.run.bias_forms import bias_flags, given_bias
 from fmha_cli.run.given_cache import cache_lengths, check_pages, check_rotary, in_use, storage_notes
 from fmha_cli.run.request import TENSOR_OF_FLAG
-from fmha_cli.run.tensor_read import file_of, read_tensor
+from fmha_cli.run.tensor_files import file_of, read_tensor
 
 _PAGED = ("pages", "page", "heads", "d")
 _AXES: Mapping[tuple[bool, bool], tuple[str, ...]] = {

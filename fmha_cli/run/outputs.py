@@ -14,7 +14,7 @@ from fmha_cli.domain.problem import Problem
 from fmha_cli.report.target import Target, check_folder
 from fmha_cli.results.journal import refuse_taken
 from fmha_cli.run.request import Request
-from fmha_cli.run.tensor_read import SUFFIXES, file_of
+from fmha_cli.run.tensor_files import SUFFIXES, file_of
 
 
 def check_outputs(points: Sequence[Problem], request: Request, rows: int | None = None) -> None:

@@ -155,7 +155,7 @@ class Run(Iterator[Event]):
             refuse_misfits(points, files)
             baseline = None
             if request.baseline and not request.dry_run:
-                from fmha_cli.run.baseline_file import load_baseline  # no other run reads a report
+                from fmha_cli.run.baseline import load_baseline  # no other run reads a report
 
                 baseline = load_baseline(Path(request.baseline))
             revision = stack.enter_context(GitRevision())

@@ -11,16 +11,19 @@ import os
 import platform
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from fmha_cli.domain.codec import from_json, to_json
 from fmha_cli.domain.device import Availability
+from fmha_cli.domain.errors import UsageError
 from fmha_cli.sweeps.jobs import ChunkJob, Event
 from fmha_cli.sweeps.leases import Lease, holder_of, state_folder, take
 from fmha_cli.sweeps.process import ChildProcess, events_of
-from fmha_cli.sweeps.shipping import packed, unpacked
+from fmha_cli.toolchain.cache.exporting import export_entries
+from fmha_cli.toolchain.cache.importing import import_entries
+from fmha_cli.toolchain.cache.root import cache_root, open_root
 
 MARK = "fmha"
 """The first part of the name of a worker of ``fmha worker``: ``fmha|HOST|DEVICE|COPY``."""
@@ -115,3 +118,33 @@ def _leased(slot: str, run: str, tell: Callable[[Event], None], chunk: int) -> L
             told = True
         time.sleep(_LEASE_S)
     return lease
+
+
+_NAME = "kernels.tar.xz"
+
+
+def packed(digests: Iterable[str], root: str | None) -> bytes:
+    """The archive of some entries of the cache below a root; empty if one is not there.
+
+    Raises:
+        EnvironmentProblem: the cache cannot be read.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        archive = Path(folder) / _NAME
+        try:
+            export_entries(open_root(cache_root(root)), digests, archive)
+        except UsageError:  # pruned meanwhile
+            return b""
+        return archive.read_bytes()
+
+
+def unpacked(data: bytes, root: str | None) -> None:
+    """Take an archive of the driver. It may hold host code: the driver runs code here anyway.
+
+    Raises:
+        UsageError, EnvironmentProblem: it is damaged, or the cache cannot be written.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        archive = Path(folder) / _NAME
+        archive.write_bytes(data)
+        import_entries(open_root(cache_root(root), create=True), archive, trust=True, notify=lambda notice: None)

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
+from fmha_cli.discovery.nearest import applied, changes_in
 from fmha_cli.discovery.registry import build_registry
 from fmha_cli.domain.decision import Unsupported
 from fmha_cli.domain.device import DeviceFacts
-from fmha_cli.domain.hints import applied, changes_in
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.rules import Reason
 from tests.support.generators.strategies import problems

@@ -8,12 +8,11 @@ from functools import cache
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
-from fmha_cli.discovery.nearest import SHOWN, nearest_changes
+from fmha_cli.discovery.nearest import SHOWN, flags_by_key, nearest_changes
 from fmha_cli.discovery.registry import Registry, build_registry
 from fmha_cli.discovery.select import Selection, select
 from fmha_cli.discovery.wanted import Wanted
 from fmha_cli.domain.decision import Trace
-from fmha_cli.domain.distance import flags_by_key
 from fmha_cli.domain.errors import ImpossibleProblem
 from fmha_cli.domain.problem import Problem
 from tests.support.generators.strategies import problems

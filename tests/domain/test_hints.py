@@ -8,11 +8,10 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
+from fmha_cli.discovery.nearest import ON, applied, change_text, changes_in, flags_by_key
 from fmha_cli.discovery.registry import build_registry
 from fmha_cli.domain.device import DeviceFacts
-from fmha_cli.domain.distance import change_text, flags_by_key
 from fmha_cli.domain.errors import ImpossibleProblem
-from fmha_cli.domain.hints import ON, applied, changes_in
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.rules import Reason
 from tests.support.generators.strategies import problems

@@ -11,11 +11,11 @@ from hypothesis import given
 
 import fmha_cli
 from fmha_cli.discovery.builtins import BUILTINS
+from fmha_cli.discovery.nearest import applied, changes_in
 from fmha_cli.discovery.registry import build_registry
 from fmha_cli.domain import rules
 from fmha_cli.domain.decision import Supported, Unsupported
 from fmha_cli.domain.device import DeviceFacts
-from fmha_cli.domain.hints import applied, changes_in
 from fmha_cli.domain.kernel import Algorithm, Family, KernelSpec
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.rules import (

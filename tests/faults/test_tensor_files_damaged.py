@@ -14,7 +14,7 @@ import pytest
 
 from fmha_cli.domain.errors import UsageError
 from fmha_cli.run import npy_files
-from fmha_cli.run.tensor_read import read_tensor
+from fmha_cli.run.tensor_files import read_tensor
 from tests.cli.conftest import Fmha
 from tests.support.generators.tensor_bytes import Q, described, header, npy
 from tests.support.generators.tensor_changes import good, mutations
@@ -110,10 +110,10 @@ def test_a_bomb_costs_no_memory(tmp_path: Path) -> None:
     add_zeros(path, "bomb.npy", header(described("(268435456,)")), 16)
     script = (
         "import sys, resource\n"
-        "from fmha_cli.walk import npy_files, tensor_read\n"
+        "from fmha_cli.run import npy_files, tensor_files\n"
         "npy_files.available_bytes = lambda: 1 << 29\n"
-        "assert tensor_read.read_tensor(sys.argv[1], '--q', 'q').shape == (1, 1, 8, 16)\n"
-        "try: tensor_read.read_tensor(sys.argv[1] + ':bomb', '--q', 'q')\n"
+        "assert tensor_files.read_tensor(sys.argv[1], '--q', 'q').shape == (1, 1, 8, 16)\n"
+        "try: tensor_files.read_tensor(sys.argv[1] + ':bomb', '--q', 'q')\n"
         "except Exception as error: assert 'needs 1.00 GiB' in error.what, error\n"
         "else: raise SystemExit('it was read')\n"
     )

@@ -19,8 +19,7 @@ from fmha_cli.domain.verdict import Verdict
 from fmha_cli.report.documents.report import report_document
 from fmha_cli.report.parts import KernelRow
 from fmha_cli.report.record import Record
-from fmha_cli.run.baseline import Baseline, RowConditions
-from fmha_cli.run.baseline_file import load_baseline
+from fmha_cli.run.baseline import Baseline, RowConditions, load_baseline
 from tests.support.generators.report.samples import kernel as sample_kernel
 
 

@@ -19,8 +19,7 @@ from fmha_cli.domain.flags import BY_KEY, FILLED
 from fmha_cli.oracle.fills import fill
 from fmha_cli.run.input_files import FLAG_OF
 from fmha_cli.run.request import TENSOR_OF_FLAG
-from fmha_cli.run.tensor_io import write_tensors
-from fmha_cli.run.tensor_read import read_tensor
+from fmha_cli.run.tensor_files import read_tensor, write_tensors
 from tests.support.generators.given_problems import CASES, GivenProblem
 
 Values = Mapping[str, Any]

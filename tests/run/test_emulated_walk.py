@@ -21,7 +21,7 @@ from fmha_cli.oracle.fills import fill
 from fmha_cli.report.documents.report import report_document
 from fmha_cli.report.record import Record
 from fmha_cli.run.arena import Arena
-from fmha_cli.run.baseline_file import load_baseline
+from fmha_cli.run.baseline import load_baseline
 from fmha_cli.run.builds import build_context
 from fmha_cli.run.checks import FINDINGS_NAMED
 from fmha_cli.run.emulation import emulation_of

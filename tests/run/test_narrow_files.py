@@ -13,7 +13,7 @@ from fmha_cli.domain.errors import UsageError
 from fmha_cli.oracle.fills import fill
 from fmha_cli.oracle.reference import forward
 from fmha_cli.run.input_files import InputFiles, fitted, flags_from_files, read_input_files
-from fmha_cli.run.tensor_io import write_tensors
+from fmha_cli.run.tensor_files import write_tensors
 
 CACHE = "-b 2 -H 4 --kv-heads 2 -s 3 -d 40 --kv-cache linear --cache-seqlens 70"
 

@@ -15,7 +15,7 @@ from fmha_cli import api
 from fmha_cli.domain.codec import to_json
 from fmha_cli.report.parts import SelectedBy
 from fmha_cli.run.host import this_host
-from fmha_cli.run.plugin_sources import sources_of
+from fmha_cli.run.invocation import sources_of
 from fmha_cli.run.revision import GitRevision
 
 PROBLEM = api.Problem.from_cli("-H 1 -s 16 -d 8")

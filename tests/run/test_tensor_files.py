@@ -15,8 +15,7 @@ from fmha_cli.domain.errors import FmhaError, ImpossibleProblem, UsageError
 from fmha_cli.oracle.fills import fill
 from fmha_cli.oracle.reference import forward
 from fmha_cli.run.input_files import InputFiles, fitted, flags_from_files, read_input_files
-from fmha_cli.run.tensor_io import write_tensors
-from fmha_cli.run.tensor_read import read_tensor
+from fmha_cli.run.tensor_files import read_tensor, write_tensors
 
 LINE = "-b 2 -H 4 --kv-heads 2 -s 9 --seqlen-k 13 -d 16 --hdim-v 24"
 

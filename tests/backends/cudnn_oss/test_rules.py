@@ -11,11 +11,11 @@ from fmha_cli.backends.cudnn_oss.rules import CONDITIONS, FEW, IDS
 from fmha_cli.backends.cudnn_oss.upstream import UPSTREAM
 from fmha_cli.backends.gpu.rule_rows import rule_rows
 from fmha_cli.codegen.cudnn_oss.facts import NAME, CudnnAlgorithm, facts_of, kernels
+from fmha_cli.discovery.nearest import applied, changes_in
 from fmha_cli.domain.arch import arch_names, load_arch
 from fmha_cli.domain.decision import Supported, Unsupported
 from fmha_cli.domain.device import DeviceFacts
 from fmha_cli.domain.errors import ImpossibleProblem
-from fmha_cli.domain.hints import applied, changes_in
 from fmha_cli.domain.kernel import KernelSpec
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.rules import CORE_RULES, duplicate_ids

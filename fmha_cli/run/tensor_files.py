@@ -1,20 +1,25 @@
-"""Reading one tensor of a ``.npy``, ``.npz`` or ``.safetensors`` file that may be damaged, hostile or missing.
+"""Tensors in ``.npy``, ``.npz`` and ``.safetensors`` files. One that is read may be damaged, hostile or missing.
 
 Only the requested array is read. Its declared size is compared with the file's size and with the memory that
 is available before anything is allocated. Every fault becomes a ``UsageError`` that states the fault of the file.
+Files are written atomically and without pickle.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
+from io import BytesIO
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 
 from fmha_cli.domain.errors import UsageError
 from fmha_cli.domain.regular import open_regular
+from fmha_cli.report.target import Target
 from fmha_cli.run.npy_files import Array, Choose, Unreadable, read_npy, read_npz
-from fmha_cli.run.safetensors_files import read_safetensors
+from fmha_cli.run.safetensors_files import read_safetensors, safetensors_of
 
 SUFFIXES = (".npy", ".npz", ".safetensors")
 
@@ -90,3 +95,27 @@ def _read(path: Path, choose: Choose) -> Array:
             return (read_npz if path.suffix == ".npz" else read_safetensors)(file, size, choose)
     except OSError as fault:
         raise Unreadable(f"cannot be read: {fault.strerror or fault}", help="name a file that can be read") from fault
+
+
+def write_tensors(path: Path, arrays: Mapping[str, Array], flag: str = "--out") -> None:
+    """Write results atomically; ``.npy`` holds only ``o``. bf16 and fp8 become float32 in ``.npy`` and ``.npz``, types that the
+    format has no name for in ``.safetensors`` too.
+
+    Raises:
+        EnvironmentProblem: X040, the file cannot be written.
+    """
+    with Target(path, flag).opened() as file:
+        stream: IO[bytes] = file if file.seekable() else BytesIO()
+        if path.suffix == ".npy":
+            np.save(stream, _plain(arrays["o"]), allow_pickle=False)
+        elif path.suffix == ".npz":
+            np.savez(stream, allow_pickle=False, **{k: _plain(a) for k, a in arrays.items()})
+        else:
+            stream.write(safetensors_of(arrays))
+        if isinstance(stream, BytesIO):  # a pipe: numpy wants to seek
+            file.write(stream.getbuffer())
+
+
+def _plain(array: Array) -> Array:
+    native = array.dtype.kind in "fi" and array.dtype.isbuiltin == 1
+    return array if native else array.astype(np.float32)
