@@ -32,7 +32,7 @@ def test_fast_commands_import_nothing_heavy(argv: list[str]) -> None:
     assert not {name for name in modules if name.partition(".")[0] in heavy}
     assert not {name for name in modules if name.startswith("fmha_cli.backends.") and "session" in name}
     if "--help" in argv:
-        heard = {name for name in modules if name.startswith(("fmha_cli.backends", "fmha_cli.walk", "pluggy"))}
+        heard = {name for name in modules if name.startswith(("fmha_cli.backends", "fmha_cli.run", "pluggy"))}
         assert heard <= {"fmha_cli.backends", "fmha_cli.backends.builtins"}  # a table that names their options
 
 
