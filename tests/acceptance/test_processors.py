@@ -29,7 +29,7 @@ from tests.support.run_cache import NAME
 
 ROOT = Path(__file__).resolve().parents[2]
 LEVELS = ("x86_64_v3", "x86_64_v4", "x86_64_v4_bf16", "x86_64_amx")
-FOLDERS = ("tests/backends/cpu", "tests/cli", "tests/walk", "tests/execution")
+FOLDERS = ("tests/backends/cpu", "tests/cli", "tests/run")
 SOME = 15
 """Tests of CI's sample."""
 
