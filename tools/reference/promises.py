@@ -14,12 +14,12 @@ from .markdown import code, page, section, table
 
 ROOT = Path(__file__).resolve().parents[2]
 AREAS: Mapping[str, str] = {
-    "tests/faults tests/oracle tests/measure tests/execution tests/peers": "Verdicts, timing and comparison",
+    "tests/faults tests/oracle tests/bench tests/run/workers tests/peers": "Verdicts, timing and comparison",
     "tests/cli tests/report tests/pages tests/acceptance tests/domain": "Commands and their output",
     "tests/results tests/system": "Stored runs and files",
     "tests/sweeps": "Sweeps",
-    "tests/tuning": "Tuning",
-    "tests/walk tests/discovery": "Choosing and running",
+    "tests/tune": "Tuning",
+    "tests/run tests/discovery": "Choosing and running",
     "tests/backends tests/codegen tests/gpu tests/parity": "Backends",
     "tests/sources tests/toolchain": "Sources, builds and the cache",
     "plugins": "Plugins and emulators",
