@@ -86,28 +86,31 @@ def _deliver(run: Run, delivery: Delivery, progress: ProgressLine) -> Ended:
     from fmha_cli.run.events import Done, Ended, Found, Planned, Started
 
     rows: Sequence[Row] = ()
-    told, unread = 0, False
+    told, over, unread = 0, False, False
     with run:
-        for event in run:
+        while not over:
             try:
-                match event:
-                    case Found():
-                        delivery.found(event.availability)
-                    case Planned():
-                        rows = event.rows
-                    case Started():
-                        progress(event.done, len(rows), rows[event.numbers[0]].problem.repro())
-                    case Done():
-                        delivery.record(event.record)
-                        told += 1
-                        progress(told, len(rows), rows[event.number].problem.repro())
-                    case Ended():
-                        delivery.end(event)
+                for event in run:
+                    match event:
+                        case Found():
+                            delivery.found(event.availability)
+                        case Planned():
+                            rows = event.rows
+                        case Started():
+                            progress(event.done, len(rows), rows[event.numbers[0]].problem.repro())
+                        case Done():
+                            delivery.record(event.record)
+                            told += 1
+                            progress(told, len(rows), rows[event.number].problem.repro())
+                        case Ended():
+                            delivery.end(event)
+                over = True
             except Unread:
-                unread = True
                 run.close()
-            except KeyboardInterrupt:
-                run.interrupt()
+                over = unread = True
+            except KeyboardInterrupt:  # wherever it came: here, or in the run before there are rows
+                if not run.interrupt():
+                    raise
     assert run.ended is not None
     if unread:
         delivery.end(run.ended)

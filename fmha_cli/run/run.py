@@ -102,9 +102,10 @@ class Run(Iterator[Event]):
             return self._events.throw(KeyboardInterrupt())
         return next(self._events)
 
-    def interrupt(self) -> None:
-        """Make the next event what it is after Ctrl-C."""
-        self._interrupted = True
+    def interrupt(self) -> bool:
+        """Make the next event what it is after Ctrl-C; False if there will be none."""
+        self._interrupted = self._events.gi_frame is not None
+        return self._interrupted
 
     def close(self) -> None:
         """Stop now. The journal stays."""

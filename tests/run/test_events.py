@@ -70,3 +70,10 @@ def test_a_run_that_is_stopped_at_any_event_loses_no_row(tmp_path: Path, stop: s
         assert len(unfinished) <= len(PROBLEMS) - len(done)
         assert [lasting(record) for record in run_of(resume=str(journal)).records()] == whole
     assert last == len(ORDER)
+
+
+def test_a_run_that_is_over_cannot_be_interrupted() -> None:
+    run = run_of()
+    assert run.finish().records
+    assert not run.interrupt()
+    assert list(run) == []
