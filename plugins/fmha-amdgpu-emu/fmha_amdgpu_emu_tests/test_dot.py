@@ -13,9 +13,8 @@ from fmha_amdgpu_emu_tests.support.float_cases import (
     CDNA,
     RDNA,
     FloatInstruction,
-    check,
-    name_of,
-    pairs,
+    archs_of,
+    check_all,
     snippets_of,
 )
 from fmha_amdgpu_emu_tests.support.float_reference import (
@@ -224,9 +223,9 @@ def any_nan(case: FloatInstruction) -> FloatInstruction:
     return case if form not in (F16, BF16, F32) else replace(case, nan=True)
 
 
-@pytest.mark.parametrize(("arch", "case"), pairs(tuple(map(any_nan, CASES))), ids=name_of)
-def test_dot(arch: str, case: FloatInstruction, tmp_path_factory: pytest.TempPathFactory) -> None:
-    check(case, arch, snippets_of(CASES, arch, Path(tmp_path_factory.getbasetemp())))
+@pytest.mark.parametrize("arch", archs_of(CASES))
+def test_dot(arch: str, tmp_path_factory: pytest.TempPathFactory) -> None:
+    check_all(tuple(map(any_nan, CASES)), arch, snippets_of(CASES, arch, Path(tmp_path_factory.getbasetemp())))
 
 
 def test_the_reference_knows_nan() -> None:

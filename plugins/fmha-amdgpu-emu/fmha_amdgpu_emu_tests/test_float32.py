@@ -13,9 +13,8 @@ from fmha_amdgpu_emu_tests.support.float_cases import (
     CDNA,
     RDNA,
     FloatInstruction,
-    check,
-    name_of,
-    pairs,
+    archs_of,
+    check_all,
     snippets_of,
     variants,
 )
@@ -114,9 +113,9 @@ CASES = variants(
 )
 
 
-@pytest.mark.parametrize(("arch", "case"), pairs(CASES), ids=name_of)
-def test_arithmetic(arch: str, case: FloatInstruction, tmp_path_factory: pytest.TempPathFactory) -> None:
-    check(case, arch, snippets_of(CASES, arch, Path(tmp_path_factory.getbasetemp())))
+@pytest.mark.parametrize("arch", archs_of(CASES))
+def test_arithmetic(arch: str, tmp_path_factory: pytest.TempPathFactory) -> None:
+    check_all(CASES, arch, snippets_of(CASES, arch, Path(tmp_path_factory.getbasetemp())))
 
 
 def test_the_reference_rounds() -> None:

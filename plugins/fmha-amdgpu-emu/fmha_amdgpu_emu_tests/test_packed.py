@@ -13,10 +13,9 @@ from fmha_amdgpu_emu_tests.support.float_cases import (
     CDNA,
     RDNA,
     FloatInstruction,
-    check,
+    archs_of,
+    check_all,
     finished,
-    name_of,
-    pairs,
     settled,
     snippets_of,
 )
@@ -249,9 +248,9 @@ CASES = (
 )
 
 
-@pytest.mark.parametrize(("arch", "case"), pairs(CASES), ids=name_of)
-def test_packed(arch: str, case: FloatInstruction, tmp_path_factory: pytest.TempPathFactory) -> None:
-    check(case, arch, snippets_of(CASES, arch, Path(tmp_path_factory.getbasetemp())))
+@pytest.mark.parametrize("arch", archs_of(CASES))
+def test_packed(arch: str, tmp_path_factory: pytest.TempPathFactory) -> None:
+    check_all(CASES, arch, snippets_of(CASES, arch, Path(tmp_path_factory.getbasetemp())))
 
 
 def test_every_architecture_takes_part() -> None:

@@ -13,10 +13,9 @@ from fmha_amdgpu_emu_tests.support.integer_cases import (
     CDNA,
     RDNA,
     IntegerInstruction,
-    check_vector,
+    archs_of,
+    check_vectors,
     clamp,
-    name_of,
-    pairs,
     signed,
     snippets_of,
     words,
@@ -320,9 +319,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("vector_int")
 
 
-@pytest.mark.parametrize(("arch", "case"), pairs(CASES), ids=name_of)
-def test_vector_integers(arch: str, case: IntegerInstruction, folder: Path) -> None:
-    check_vector(case, arch, snippets_of(CASES, arch, folder))
+@pytest.mark.parametrize("arch", archs_of(CASES))
+def test_vector_integers(arch: str, folder: Path) -> None:
+    check_vectors(CASES, arch, snippets_of(CASES, arch, folder))
 
 
 @pytest.mark.parametrize("arch", ALL)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from fmha_amdgpu_emu_tests.support.float_reference import F16, F32, F64, Form, decode, encode, is_nan, scale
 from fmha_amdgpu_emu_tests.support.float_values import B16, B32, MODES, Mode, draw, flushed
-from fmha_amdgpu_emu_tests.support.harness import ARCHS, WAVE32, Snippets
+from fmha_amdgpu_emu_tests.support.harness import ARCHS, WAVE32, Snippets, check_each
 
 Words = npt.NDArray[np.uint32]
 Lanes = list[list[int]]
@@ -246,14 +246,14 @@ def check_mode(case: FloatInstruction, mode: Mode, exec_: int, before: Lanes, af
             assert got == want, f"{case.key} {mode} lane {lane} of {[hex(s) for s in sources]}: {got:#x}, not {want:#x}"
 
 
-def pairs(cases: Iterable[FloatInstruction]) -> list[tuple[str, FloatInstruction]]:
-    """(architecture, case) pairs for pytest.mark.parametrize."""
-    return [(arch, case) for case in cases for arch in case.archs]
+def archs_of(cases: Iterable[FloatInstruction]) -> list[str]:
+    """Every architecture that has one of the instructions."""
+    return sorted({arch for case in cases for arch in case.archs})
 
 
-def name_of(value: object) -> str:
-    """The test ids of the parameters."""
-    return value.key if isinstance(value, FloatInstruction) else str(value)
+def check_all(cases: Iterable[FloatInstruction], arch: str, snippets: Snippets) -> None:
+    """Check every instruction of an architecture."""
+    check_each((case.key, partial(check, case, arch, snippets)) for case in cases if arch in case.archs)
 
 
 def settled(form: Form, result: int | None, sources: Iterable[int]) -> int:

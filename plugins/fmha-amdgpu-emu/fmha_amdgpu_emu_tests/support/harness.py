@@ -6,7 +6,7 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -124,3 +124,14 @@ class Snippets:
             Fault: it contains an instruction that cannot be executed.
         """
         return core().snippet(self.arch, self.listing(name), state_of(v, s, lanes=self.lanes, **state))
+
+
+def check_each(checks: Iterable[tuple[str, Callable[[], None]]]) -> None:
+    """Run every check, and name each that fails: thousands of instructions are a test for each architecture."""
+    wrong = []
+    for name, check in checks:
+        try:
+            check()
+        except AssertionError as fault:
+            wrong.append(f"{name}: {fault}")
+    assert not wrong, f"{len(wrong)} are wrong\n" + "\n".join(wrong)

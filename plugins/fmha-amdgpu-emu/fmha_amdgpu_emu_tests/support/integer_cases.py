@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
-from fmha_amdgpu_emu_tests.support.harness import ARCHS, Snippets
+from fmha_amdgpu_emu_tests.support.harness import ARCHS, Snippets, check_each
 
 Words = npt.NDArray[np.uint32]
 
@@ -146,11 +146,11 @@ def _placed(case: IntegerInstruction, arch: str, old: int, value: int, half: int
     return value if arch in CDNA and not case.keeps else old & 0xFFFF0000 | value
 
 
-def pairs(cases: Iterable[IntegerInstruction]) -> list[tuple[str, IntegerInstruction]]:
-    """(architecture, case) pairs for pytest.mark.parametrize."""
-    return [(arch, case) for case in cases for arch in case.archs]
+def archs_of(cases: Iterable[IntegerInstruction]) -> list[str]:
+    """Every architecture that has one of the instructions."""
+    return sorted({arch for case in cases for arch in case.archs})
 
 
-def name_of(value: object) -> str:
-    """The test ids of the parameters."""
-    return value.key if isinstance(value, IntegerInstruction) else str(value)
+def check_vectors(cases: Iterable[IntegerInstruction], arch: str, snippets: Snippets) -> None:
+    """Check every instruction of an architecture."""
+    check_each((case.key, partial(check_vector, case, arch, snippets)) for case in cases if arch in case.archs)
