@@ -6,13 +6,14 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NoReturn
 
 from fmha_cli.cli import failure
 from fmha_cli.cli.call import CliCall
 from fmha_cli.cli.command import CommandSet, CommandSpec, Opt
 from fmha_cli.cli.console import Console, colored
-from fmha_cli.cli.output import Output, flush_stdout, refuse_overwriting_inputs, silence, unwritable
+from fmha_cli.cli.output import Output, flush_stdout, silence, unwritable
 from fmha_cli.cli.settings import FLAG, OptionValues, Value, check_choices, layer_of_variables, merge, variable_of
 from fmha_cli.cli.shell import Shell
 from fmha_cli.cli.table import COMMANDS, MAY_STAND_ALONE, TALK, declared
@@ -202,3 +203,30 @@ def known_options() -> dict[str, list[str]]:
         parts = [command for _, command in found.commands.values()] if isinstance(found, CommandSet) else [found]
         out[name] = [option.name for part in parts for option in (*part.options, *TALK)]
     return out
+
+
+_WRITTEN = ("output", "html", "parquet", "jsonl", "csv", "out")
+_READ = ("baseline", "problems", "shapes", "from", "compare", "store")
+
+
+def refuse_overwriting_inputs(call: CliCall) -> None:
+    """Refuse an output whose file is read by any other option or argument, by whatever name or link.
+
+    Raises:
+        UsageError: E038.
+    """
+    values = call.settings.values
+    targets = {key: text for key in _WRITTEN if key in values and isinstance(text := values[key].value, str)}
+    if not targets:
+        return
+    from fmha_cli.run.outputs import refuse_overwriting
+
+    read: dict[str, Path] = {}
+    for key in _READ:
+        for text in call.settings.many(key):
+            read.setdefault(f"--{key} {text}", Path(text))
+    for name, given in call.arguments.items():
+        for text in [given] if isinstance(given, str) else given or ():
+            read.setdefault(f"{name.upper()} {text}", Path(text))
+    for key, text in targets.items():
+        refuse_overwriting((Path(text),), "-o" if key == "output" else f"--{key}", read)

@@ -11,7 +11,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from fmha_cli.cli.call import CliCall
 from fmha_cli.domain.errors import EnvironmentProblem
 from fmha_cli.report.escaping import escaped, printable
 from fmha_cli.report.form import Format
@@ -19,6 +18,7 @@ from fmha_cli.report.form import Format
 if TYPE_CHECKING:
     from fmha_cli.report.shape import TableShape
     from fmha_cli.report.table import Table
+
 
 SHAPED = (Format.TABLE, Format.MD, Format.CSV)
 """The formats to which ``--columns`` applies; ``--sort``, ``--limit`` and widths are for tables alone."""
@@ -203,30 +203,3 @@ def unwritable(fault: OSError) -> EnvironmentProblem:
     from fmha_cli.report.target import refused
 
     return refused("stdout", "", fault)
-
-
-_WRITTEN = ("output", "html", "parquet", "jsonl", "csv", "out")
-_READ = ("baseline", "problems", "shapes", "from", "compare", "store")
-
-
-def refuse_overwriting_inputs(call: CliCall) -> None:
-    """Refuse an output whose file is read by any other option or argument, by whatever name or link.
-
-    Raises:
-        UsageError: E038.
-    """
-    values = call.settings.values
-    targets = {key: text for key in _WRITTEN if key in values and isinstance(text := values[key].value, str)}
-    if not targets:
-        return
-    from fmha_cli.run.outputs import refuse_overwriting
-
-    read: dict[str, Path] = {}
-    for key in _READ:
-        for text in call.settings.many(key):
-            read.setdefault(f"--{key} {text}", Path(text))
-    for name, given in call.arguments.items():
-        for text in [given] if isinstance(given, str) else given or ():
-            read.setdefault(f"{name.upper()} {text}", Path(text))
-    for key, text in targets.items():
-        refuse_overwriting((Path(text),), "-o" if key == "output" else f"--{key}", read)

@@ -92,23 +92,26 @@ class Run(Iterator[Event]):
         self._request, self._registry, self._voice, self._share = request, registry, voice, share
         self._walker: Walker | None = None
         self._journal: Journal | None = None
-        self._interrupted = False
+        self._interrupted = self._over = False
         self.ended: Ended | None = None
         self._events = self._go(problems, layers, given, tuned, worker)
 
     def __next__(self) -> Event:
-        if self._interrupted:
-            self._interrupted = False
-            return self._events.throw(KeyboardInterrupt())
-        return next(self._events)
+        interrupted, self._interrupted = self._interrupted, False
+        try:
+            return self._events.throw(KeyboardInterrupt()) if interrupted else next(self._events)
+        except BaseException:
+            self._over = True
+            raise
 
     def interrupt(self) -> bool:
         """Make the next event what it is after Ctrl-C; False if there will be none."""
-        self._interrupted = self._events.gi_frame is not None
+        self._interrupted = not self._over
         return self._interrupted
 
     def close(self) -> None:
         """Stop now. The journal stays."""
+        self._over = True
         self._events.close()
         if self.ended is None and self._walker is not None:
             self.ended = self._end(self._walker, interrupted=True)
