@@ -83,38 +83,33 @@ def _walk(call: CliCall, points: Sequence[ProblemPoint], ahead: HeadStart) -> in
 
 def _deliver(run: Run, delivery: Delivery, progress: ProgressLine) -> Ended:
     """Take a run to its end, which Ctrl-C or an output that nobody reads may bring near."""
-    from fmha_cli.run.events import Done, Ended, Found, Planned, Started
+    from fmha_cli.run.events import Done, Ended, Event, Found, Planned, Started
 
     rows: Sequence[Row] = ()
-    told, over, unread = 0, False, False
-    with run:
-        while not over:
-            try:
-                for event in run:
-                    match event:
-                        case Found():
-                            delivery.found(event.availability)
-                        case Planned():
-                            rows = event.rows
-                        case Started():
-                            progress(event.done, len(rows), rows[event.numbers[0]].problem.repro())
-                        case Done():
-                            delivery.record(event.record)
-                            told += 1
-                            progress(told, len(rows), rows[event.number].problem.repro())
-                        case Ended():
-                            delivery.end(event)
-                over = True
-            except Unread:
-                run.close()
-                over = unread = True
-            except KeyboardInterrupt:  # wherever it came: here, or in the run before there are rows
-                if not run.interrupt():
-                    raise
-    assert run.ended is not None
-    if unread:
+    told = 0
+
+    def take(event: Event) -> None:
+        nonlocal rows, told
+        match event:
+            case Found():
+                delivery.found(event.availability)
+            case Planned():
+                rows = event.rows
+            case Started():
+                progress(event.done, len(rows), rows[event.numbers[0]].problem.repro())
+            case Done():
+                delivery.record(event.record)
+                told += 1
+                progress(told, len(rows), rows[event.number].problem.repro())
+            case Ended():
+                delivery.end(event)
+
+    try:
+        return run.finish(take)
+    except Unread:
+        assert run.ended is not None
         delivery.end(run.ended)
-    return run.ended
+        return run.ended
 
 
 def _plot(call: CliCall, records: Sequence[Record]) -> None:

@@ -31,7 +31,7 @@ from fmha_cli.parity.programs import run_program
 from fmha_cli.parity.timing import Times, timed
 from fmha_cli.report.documents.parity import ParityOutcome
 from fmha_cli.report.record import Record
-from fmha_cli.run.events import Done, Ended
+from fmha_cli.run.events import Done, Event
 from fmha_cli.run.probing import probe_backends
 from fmha_cli.run.request import Request
 from fmha_cli.run.run import Run
@@ -169,17 +169,19 @@ class _Walk:
         order = iter(indices)
         problems = [problem for i in indices if (problem := chunk[i].problem) is not None]
         request = replace(self.setup.request, fills=(fill,))
+
+        def take(event: Event) -> None:
+            if isinstance(event, Done):
+                index = next(order)
+                done[index] = self._row(chunk[index], event.record)
+
         try:
-            with Run(problems, request, self.setup.registry, voice=self.voice) as run:
-                for event in run:
-                    match event:
-                        case Done(record=record):
-                            index = next(order)
-                            done[index] = self._row(chunk[index], record)
-                        case Ended(interrupted=True):
-                            self.interrupted = True
-                            if event.journal is not None:  # it holds one side of some cases: nothing can resume from it
-                                Path(event.journal).unlink(missing_ok=True)
+            ended = Run(problems, request, self.setup.registry, voice=self.voice).finish(take)
+            self.interrupted = self.interrupted or ended.interrupted
+            if (
+                ended.interrupted and ended.journal is not None
+            ):  # it holds one side of some cases: nothing can resume from it
+                Path(ended.journal).unlink(missing_ok=True)
         except EnvironmentProblem as error:
             if error.code.startswith("Y"):
                 raise

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from fmha_cli.bench.compare import Ratio
 from fmha_cli.discovery.registry import Registry
 from fmha_cli.domain.problem import Problem
-from fmha_cli.run.events import Done, Ended
+from fmha_cli.run.events import Done, Event
 from fmha_cli.run.request import Command, Request
 from fmha_cli.run.run import Run
 
@@ -49,19 +49,19 @@ def timed(
     theirs_ns: list[int] = []
 
     bench = replace(request, command=Command.BENCH, check=False, budget_s=BUDGET_S, peak="spec")
-    with Run([problem] * rounds, bench, registry) as run:
-        for event in run:
-            match event:
-                case Done(record=record):
-                    if record.measurement is None:
-                        raise ValueError(f"this tool did not time: {record.verdict.value}")
-                    samples = record.measurement.samples_ns
-                    ours_ns.append(sum(samples) // len(samples))
-                    while len(theirs_ns) < _due(len(ours_ns), rounds):
-                        theirs_ns.append(theirs())
-                case Ended(interrupted=True):
-                    return None
-    return ours_ns, theirs_ns
+
+    def take(event: Event) -> None:
+        if not isinstance(event, Done):
+            return
+        if event.record.measurement is None:
+            raise ValueError(f"this tool did not time: {event.record.verdict.value}")
+        samples = event.record.measurement.samples_ns
+        ours_ns.append(sum(samples) // len(samples))
+        while len(theirs_ns) < _due(len(ours_ns), rounds):
+            theirs_ns.append(theirs())
+
+    ended = Run([problem] * rounds, bench, registry).finish(take)
+    return None if ended.interrupted else (ours_ns, theirs_ns)
 
 
 def _due(ours: int, rounds: int) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -122,11 +122,17 @@ class Run(Iterator[Event]):
     def __exit__(self, *exc: object) -> None:
         self.close()
 
-    def finish(self) -> Ended:
-        """Go on to the end."""
+    def finish(self, take: Callable[[Event], None] = lambda event: None) -> Ended:
+        """Go on to the end, and hand every event to ``take``. Ctrl-C while it has one counts as in the run itself; an error of it closes
+        the run."""
         with self:
-            for _ in self:
-                pass
+            while not self._over:
+                try:
+                    for event in self:
+                        take(event)
+                except KeyboardInterrupt:
+                    if not self.interrupt():
+                        raise
         assert self.ended is not None
         return self.ended
 

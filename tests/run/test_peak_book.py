@@ -17,6 +17,7 @@ from fmha_cli.domain.decision import Supported
 from fmha_cli.domain.device import DeviceFacts
 from fmha_cli.domain.dtypes import DType
 from fmha_cli.domain.kernel import Family
+from fmha_cli.domain.phases import SILENT
 from fmha_cli.domain.plan import Artifact
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.protocols import BuildContext
@@ -70,8 +71,7 @@ def book(cache: Path, asked: PeaksSupervisor, *, command: Command = Command.BENC
         building=BuildContext(cache_root=cache),
         supervisor=asked,
         threads=threads,
-        notify=lambda text: None,
-        phase=lambda *told: None,
+        voice=SILENT,
     )
     return PeakBook(cast(Context, context))
 

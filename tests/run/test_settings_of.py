@@ -18,6 +18,7 @@ from fmha_cli.domain.device import DeviceFacts
 from fmha_cli.domain.dtypes import DType
 from fmha_cli.domain.errors import EnvironmentProblem
 from fmha_cli.domain.kernel import Family, KernelSpec
+from fmha_cli.domain.phases import Voice
 from fmha_cli.domain.plan import Artifact, Plan, Stage
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.protocols import BuildContext
@@ -86,7 +87,7 @@ def found(
         building=BuildContext(cache_root=cache),
         supervisor=asked,
         threads=1,
-        notify=([] if said is None else said).append,
+        voice=Voice(([] if said is None else said).append),
     )
     stages = one.plan.stages if one.plan else ()
     return settings_of(one, [ARTIFACT] * len(stages), cast(Context, context))

@@ -14,13 +14,13 @@ import pytest
 CLIENT = """
 import signal, sys
 from pathlib import Path
-from fmha_cli.toolchain.process import Limits, run_group
+from fmha_cli.toolchain.process import TimeLimits, run_group
 
 signal.signal(signal.SIGHUP, signal.SIG_DFL)  # below nohup it is ignored, and a child would ignore it too
 with open("log", "wb") as log:
     run_group(
         [sys.executable, "-c", "import os, time; open('pid', 'w').write(str(os.getpid())); time.sleep(600)"],
-        cwd=Path("."), env={}, output=log, limits=Limits(wall_s=600.0),
+        cwd=Path("."), env={}, output=log, limits=TimeLimits(wall_s=600.0),
     )
 """
 

@@ -14,11 +14,11 @@ from fmha_cli.toolchain.process import _peak
 CHILD = """
 import os, sys
 from pathlib import Path
-from fmha_cli.toolchain.process import Limits, run_group
+from fmha_cli.toolchain.process import TimeLimits, run_group
 own = bytearray(int(sys.argv[1]) << 20)
 with open(os.devnull, "wb") as sink:
     grown = f"bytearray({sys.argv[2]} << 20)"
-    ended = run_group([sys.executable, "-c", grown], cwd=Path.cwd(), env={}, output=sink, limits=Limits(600))
+    ended = run_group([sys.executable, "-c", grown], cwd=Path.cwd(), env={}, output=sink, limits=TimeLimits(600))
 assert ended.returncode == 0
 print(ended.peak_bytes)
 """

@@ -225,13 +225,13 @@ def test_only_these_pairs_agree(said: Said, verdict: Verdict) -> None:
 
 
 FAULTS = {
-    "a pass of ours is an agreement": ("Outcome.AGREE_PASS if verdict is Verdict.PASSED else Outcome.WE_FAIL", "Outcome.AGREE_PASS"),
-    "two failures of any kind agree": ("    return Outcome.THEY_FAIL\n", "    return Outcome.AGREE_FAIL\n"),
-    "unsupported there is unsupported": ("Outcome.AGREE_UNSUPPORTED if verdict is Verdict.UNSUPPORTED else Outcome.WE_FAIL", "Outcome.AGREE_UNSUPPORTED"),
+    "a pass of ours is an agreement": ("ParityOutcome.AGREE_PASS if verdict is Verdict.PASSED else ParityOutcome.WE_FAIL", "ParityOutcome.AGREE_PASS"),
+    "two failures of any kind agree": ("    return ParityOutcome.THEY_FAIL\n", "    return ParityOutcome.AGREE_FAIL\n"),
+    "unsupported there is unsupported": ("ParityOutcome.AGREE_UNSUPPORTED if verdict is Verdict.UNSUPPORTED else ParityOutcome.WE_FAIL", "ParityOutcome.AGREE_UNSUPPORTED"),
     "an unreadable output is unsupported": ("if said is Said.UNSUPPORTED:", "if said in (Said.UNSUPPORTED, Said.UNREADABLE):"),
-    "what did not run agrees": ("return Outcome.NOT_RUN", "return Outcome.AGREE_UNSUPPORTED"),
+    "what did not run agrees": ("return ParityOutcome.NOT_RUN", "return ParityOutcome.AGREE_UNSUPPORTED"),
     "a build that failed is a wrong result": ("WRONG = frozenset({", "WRONG = frozenset({Verdict.BUILD_FAILED, "),
-    "wrong here and wrong there pass": ("Outcome.AGREE_FAIL if verdict in WRONG", "Outcome.AGREE_PASS if verdict in WRONG"),
+    "wrong here and wrong there pass": ("ParityOutcome.AGREE_FAIL if verdict in WRONG", "ParityOutcome.AGREE_PASS if verdict in WRONG"),
     "a crash is not told": ("if verdict is Verdict.CRASHED or said is Said.CRASHED:", "if False:"),
 }  # fmt: skip
 
