@@ -25,9 +25,10 @@ from fmha_cli.run.emulation import emulation_of
 from fmha_cli.run.job import WorkerJob
 from fmha_cli.run.judge import judge
 from fmha_cli.run.layout import layout_of
+from fmha_cli.run.outcome import Outcome
 from fmha_cli.run.request import Command, Request
 from fmha_cli.run.supervisor import Supervisor
-from fmha_cli.run.trial import Judged, JudgePolicy
+from fmha_cli.run.trial import JudgePolicy
 from fmha_nvptx_emu_tests.support import changed_numbers
 from tests.support.generators.cudnn_oss.numbers import ARCHS, FEW, MANY, UNREAD, UNSEEN, leaves
 
@@ -72,7 +73,7 @@ class Bench:
         )
         self.cases = Cases(lambda one, kind: fill(one, kind), oracle_s=60.0)
 
-    def judged(self, name: str | None, kind: str = "normal") -> Judged:
+    def judged(self, name: str | None, kind: str = "normal") -> Outcome:
         self.named.write_text(name or "", "utf-8")
         policy = JudgePolicy(fills=(kind,), timeout=self.seconds, late=False)
         with Arena(layout_of(self.job.plan.problem, self.job.plan.workspaces, gaps=True)) as arena:
