@@ -362,4 +362,6 @@ TABLES: dict[str, Callable[[], str]] = {
     "extremes.cpu": extremes_cpu,
     "extremes.emulated": extremes_emulated,
     "emulator.faults": faults_of_kernels,
+    "test_runs.readme": partial(printed, "test_runs", "tables", 0),
+    "test_runs.ci": partial(printed, "test_runs", "tables", 1),
 }

@@ -118,8 +118,8 @@ class Walker:
     def _single(self, index: int, built: Mapping[str, KernelOutcome], *notes: str) -> Iterator[Event]:
         yield from self._start([index])
         outcome = self._outcome(self.rows[index], built, index)
-        yield Judged(index, outcome.outputs)
         self._keep_compared({index: replace(outcome, notes=(*outcome.notes, *notes), outputs={})})
+        yield Judged(index, outcome.outputs)
 
     def _outcome(self, row: Row, built: Mapping[str, KernelOutcome], index: int) -> Outcome:
         if row.choice is None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
@@ -15,6 +17,7 @@ from fmha_cli.report.record import Record
 from fmha_cli.run.events import Built, Done, Ended, Event, Found, Judged, Planned, Started
 from fmha_cli.run.request import Request
 from fmha_cli.run.run import Run
+from tests.support.paths import ROOT
 
 PROBLEMS = tuple(api.Problem.from_cli(f"-H {heads} -s 8 -d 8 --dtype fp32") for heads in (1, 2, 3))
 ORDER = (Found, Planned, Built, *(Started, Judged, Done) * len(PROBLEMS), Ended)
@@ -66,8 +69,10 @@ def test_a_run_that_is_stopped_at_any_event_loses_no_row(tmp_path: Path, stop: s
         assert run.ended is not None
         assert run.ended.interrupted == (last < len(ORDER) - 1)
         assert len(run.ended.records) == len(PROBLEMS)
+        judged_by_then = sum(event is Judged for event in ORDER[: last + 1])
         unfinished = [record for record in run.ended.records if record.verdict is Verdict.NOT_RUN]
-        assert len(unfinished) <= len(PROBLEMS) - len(done)
+        assert len(unfinished) == len(PROBLEMS) - judged_by_then
+        assert len(done) <= judged_by_then
         assert [lasting(record) for record in run_of(resume=str(journal)).records()] == whole
     assert last == len(ORDER)
 
@@ -77,3 +82,10 @@ def test_a_run_that_is_over_cannot_be_interrupted() -> None:
     assert run.finish().records
     assert not run.interrupt()
     assert list(run) == []
+
+
+def test_the_architecture_page_has_every_event() -> None:
+    page = (ROOT / "docs" / "explanation" / "architecture.md").read_text("utf-8")
+    section = page.split("## The events of a run\n")[1].split("\n## ")[0]
+    named = re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE)
+    assert named == [event.__name__ for event in get_args(Event)]
