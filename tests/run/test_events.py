@@ -47,6 +47,8 @@ def judged(events: list[Event]) -> list[Judged]:
     return [event for event in events if isinstance(event, Judged)]
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 @pytest.mark.parametrize("stop", ["close", "interrupt"])
 def test_a_run_that_is_stopped_at_any_event_loses_no_row(tmp_path: Path, stop: str) -> None:
     whole = [lasting(record) for record in run_of().records()]
