@@ -90,6 +90,8 @@ def instrumented(text: str) -> str:
     Raises:
         ValueError: a text whose stages are others.
     """
+    if "taken()" in text and "    return 0\n}" in text:
+        return text
     spent = '"$(($(taken "$work/after") - $(taken "$work/before")))"'
     edits = [('    return "$status"\n}', "    return 0\n}")]
     if "taken()" not in text:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import errno
 import os
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -150,6 +151,10 @@ class Journal:
         self.close()
 
 
+RELEASED_S = 0.5
+"""How long a lock may outlive a writer that was killed: a process that it had just forked holds it until it becomes another program."""
+
+
 def _open(path: Path, flags: int) -> int:
     try:
         fd = os.open(path, flags | CLOEXEC | BINARY, 0o644)
@@ -157,8 +162,10 @@ def _open(path: Path, flags: int) -> int:
         raise refused(path, "there is no such file") from fault
     except OSError as fault:
         raise _unusable("opened", path, fault) from fault
+    until = time.monotonic() + RELEASED_S
     try:
-        held = try_lock(fd)
+        while not (held := try_lock(fd)) and time.monotonic() < until:
+            time.sleep(RELEASED_S / 50)
     except OSError as fault:
         os.close(fd)
         raise refused(path, f"it cannot be locked ({fault.strerror})") from fault

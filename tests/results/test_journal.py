@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,7 @@ from fmha_cli.domain.errors import EnvironmentProblem, InternalError, UsageError
 from fmha_cli.domain.journal import JournalRow, Start
 from fmha_cli.results.history import read_history
 from fmha_cli.results.journal import Journal
+from fmha_cli.system.locks import try_lock
 
 ROWS = [f"{n:024x}" for n in range(5)]
 
@@ -262,6 +265,15 @@ def test_a_folder_that_cannot_be_is_the_environments_fault(path: Path) -> None:
 def test_one_process_writes_at_a_time(path: Path) -> None:
     with start(path), pytest.raises(UsageError, match="another process"):
         resume(path)
+    resume(path).close()
+
+
+def test_a_lock_that_outlives_its_writer_for_a_moment_is_waited_for(path: Path) -> None:
+    """Where a writer is killed, what it had just forked holds the lock until it becomes another program."""
+    filled(path, 2)
+    held = os.open(path, os.O_RDWR)
+    assert try_lock(held)
+    threading.Timer(0.1, os.close, (held,)).start()
     resume(path).close()
 
 
