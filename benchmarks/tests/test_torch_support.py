@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed (extra: peers)")
+pytest.importorskip("fmha_torch", reason="plugins/fmha-torch is not installed")
 
 from fmha_torch.kernels import TorchAlgorithm, Way, kernels_of  # noqa: E402
 from fmha_torch.rules import OURS, OWN_RULES, RULES  # noqa: E402
