@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import json
 from collections import Counter
 from importlib.util import find_spec
@@ -22,6 +21,7 @@ from fmha_cli.domain.features import CLOSED_FILLS, FILLS, Direction, Layout, QSc
 from fmha_cli.domain.spoken import FILE, letters, products
 from fmha_cli.domain.suggest import NameKind, distance, near_names, suggest
 from fmha_cli.report.document import names as schema_names
+from fmha_cli.toolchain.cuda.nvrtc import LIBRARY, Nvrtc
 
 pytestmark = pytest.mark.promise("A wrong name leads to the one that was meant, or to none.")
 
@@ -143,28 +143,22 @@ def test_architectures_without_kernels_are_none_of_ours() -> None:
     assert all(row["source"].strip() and row["confidence"] in ("checked", "recalled") for row in rows)
 
 
-def test_what_nvrtc_compiles_for_is_ours_or_named(nvrtc_archs: list[int]) -> None:
+def test_what_nvrtc_compiles_for_is_ours_or_named(nvrtc_archs: tuple[int, ...]) -> None:
     """An architecture that a new NVRTC brings is known by name before someone asks for it."""
     known = {*arch_names(), *(arch for row in TABLE["without_kernels"] for arch in row["archs"])}
     assert [n for n in nvrtc_archs if not known & {f"sm_{n}", f"sm_{n}a"}] == []
 
 
 @pytest.fixture
-def nvrtc_archs() -> list[int]:
-    """The compute capabilities that the installed NVRTC knows, as ``nvrtcGetSupportedArchs`` numbers them."""
+def nvrtc_archs() -> tuple[int, ...]:
+    """The compute capabilities that the installed NVRTC knows. ``Nvrtc`` loads its builtins too: without them, every later test of
+    this process that compiles with the library would fail."""
     libraries = find_spec("nvidia")
-    found = (
-        [path for root in libraries.submodule_search_locations or () for path in Path(root).glob("*/lib/libnvrtc.so.*")]
-        if libraries
-        else []
-    )
+    roots = libraries.submodule_search_locations or () if libraries else ()
+    found = [path for root in roots for path in Path(root).glob(f"*/lib/{LIBRARY}")]
     if not found:
         pytest.skip("no NVRTC is installed")
-    library, count = ctypes.CDLL(str(found[0])), ctypes.c_int()
-    assert library.nvrtcGetNumSupportedArchs(ctypes.byref(count)) == 0
-    archs = (ctypes.c_int * count.value)()
-    assert library.nvrtcGetSupportedArchs(archs) == 0
-    return list(archs)
+    return Nvrtc(found[0].parent).capabilities()
 
 
 @pytest.mark.parametrize(
