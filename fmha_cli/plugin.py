@@ -17,21 +17,25 @@ if TYPE_CHECKING:
     from fmha_cli.backends.cuda.tensor_maps import TensorMap, encoded, rows_map
     from fmha_cli.backends.cuda.timing import StageTimer
     from fmha_cli.backends.gpu.call import Call
-    from fmha_cli.backends.gpu.emulation.sources import emulation_files
+    from fmha_cli.backends.gpu.emulation import emulation_files
     from fmha_cli.backends.gpu.emulator_library import EmulatorLibrary, read_report, variables_of
     from fmha_cli.backends.gpu.known_bad import noted
     from fmha_cli.backends.gpu.mirror import Mirror
     from fmha_cli.backends.gpu.session import GpuSession
     from fmha_cli.backends.hip.inspection import code_object_figures
-    from fmha_cli.backends.hip.modules import HipArguments, HipKernel
-    from fmha_cli.backends.hip.probe import probe_hip
-    from fmha_cli.backends.hip.session import HipSession
-    from fmha_cli.backends.hip.standin.sources import hip_host_files
-    from fmha_cli.backends.host.arrays import HostArrays, visible_keys
-    from fmha_cli.backends.host.checks import alibi_check, full_cache_check, rows_check
+    from fmha_cli.backends.hip.runtime import probe_hip
+    from fmha_cli.backends.hip.session import HipArguments, HipKernel, HipSession
+    from fmha_cli.backends.hip.standin import hip_host_files
+    from fmha_cli.backends.host.checks import (
+        MaskForm,
+        alibi_check,
+        full_cache_check,
+        mask_forms,
+        rows_check,
+        sees_nothing,
+    )
     from fmha_cli.backends.host.library import LibraryBackend, rules_from
-    from fmha_cli.backends.host.masks import MaskForm, mask_forms, sees_nothing
-    from fmha_cli.backends.host.session import LibrarySession
+    from fmha_cli.backends.host.session import HostArrays, LibrarySession, visible_keys
     from fmha_cli.discovery.hookspecs import hookimpl
     from fmha_cli.domain.arch import ArchSpec, load_arch
     from fmha_cli.domain.device import Availability, DeviceFacts, State
@@ -66,9 +70,8 @@ if TYPE_CHECKING:
         Signature,
     )
     from fmha_cli.toolchain.cache.root import cache_root
-    from fmha_cli.toolchain.cpp.emulators import emulator_library
     from fmha_cli.toolchain.cpp.library import build_cpp
-    from fmha_cli.toolchain.cpp.many import build_units
+    from fmha_cli.toolchain.cpp.many import build_units, emulator_library
     from fmha_cli.toolchain.cpp.toolchain import Compiler
     from fmha_cli.toolchain.cpp.units import Units, units_of
     from fmha_cli.toolchain.framework import (
@@ -78,8 +81,7 @@ if TYPE_CHECKING:
         probe_package,
         release_refusal,
     )
-    from fmha_cli.toolchain.kernels import kernel_build, no_build, no_build_key
-    from fmha_cli.toolchain.programs import build_by_program, program_key
+    from fmha_cli.toolchain.kernels import build_by_program, kernel_build, no_build, no_build_key, program_key
     from fmha_cli.toolchain.rocm.candidates import llvm_tool
     from fmha_cli.toolchain.rocm.occupancy import limits_of
 

@@ -16,7 +16,7 @@ from functools import cache
 from typing import Any
 
 from fmha_cli.api import Registry, build_registry, run
-from fmha_cli.backends.ck_tile.kernel_rules_target import known_bad
+from fmha_cli.backends.ck_tile.kernel_rules import known_bad
 from fmha_cli.discovery.select import select
 from fmha_cli.discovery.wanted import Wanted
 from fmha_cli.domain.problem import Problem

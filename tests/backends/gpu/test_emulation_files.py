@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from fmha_cli.backends.gpu.emulation.sources import emulation_files
+from fmha_cli.backends.gpu.emulation import emulation_files
 from fmha_cli.domain.emulation import FindingKind
 from fmha_cli.plugin import emulation_files as exported
 from fmha_cli.plugin import read_report
