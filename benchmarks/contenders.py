@@ -22,7 +22,7 @@ from fmha_cli.backends.cpu.arch_detect import detect
 from fmha_cli.backends.cpu.backend import CpuBackend
 from fmha_cli.backends.cpu.kernels import algorithm_of
 from fmha_cli.backends.cpu.peaks import build_peak_loops, vector_bits
-from fmha_cli.backends.host.masks import MaskForm, mask_forms
+from fmha_cli.backends.host.checks import MaskForm, mask_forms
 from fmha_cli.codegen.cpu.algorithm import Simd
 from fmha_cli.domain.arch import load_arch
 from fmha_cli.domain.decision import Supported

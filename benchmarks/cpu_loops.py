@@ -20,7 +20,7 @@ from pathlib import Path
 from revisions import ROOT, environment_of, require_from, tree_of
 from tabulate import tabulate
 
-from fmha_cli.backends.cpu.loops import Loop, innermost_loops
+from fmha_cli.backends.cpu.inspection import Loop, innermost_loops
 
 PRODUCTS = 8
 """Multiply-adds of a loop that is compared: fewer are in loops that run once for a row."""

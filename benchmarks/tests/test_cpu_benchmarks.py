@@ -13,7 +13,7 @@ import cpu_loops
 import pytest
 
 from fmha_cli.backends.cpu.building import kernel_flags
-from fmha_cli.backends.cpu.loops import innermost_loops
+from fmha_cli.backends.cpu.inspection import innermost_loops
 from fmha_cli.codegen.cpu.emit import emit
 from fmha_cli.domain.arch import load_arch
 from fmha_cli.toolchain.cpp.toolchain import ToolchainKind

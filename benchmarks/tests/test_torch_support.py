@@ -13,7 +13,7 @@ from fmha_torch.kernels import TorchAlgorithm, Way, kernels_of  # noqa: E402
 from fmha_torch.rules import OURS, OWN_RULES, RULES  # noqa: E402
 from torch_support import compare  # noqa: E402
 
-from fmha_cli import api  # noqa: E402
+from fmha_cli import api, plugin  # noqa: E402
 
 THEIRS_ON_CPU = {"K902", "K905", "K908"}
 """PyTorch's own limits that can be met on a CPU; K903, K904, K907 and K909 are those of GPUs."""
@@ -38,7 +38,7 @@ def test_a_rule_that_is_gone_is_noticed(id: str) -> None:
 
 
 def test_a_rule_that_refuses_too_much_is_noticed() -> None:
-    refuse = api.Rule("K902", "nothing is refused", lambda p, kernel, device: api.Refusal("planted"))
+    refuse = plugin.Rule("K902", "nothing is refused", lambda p, kernel, device: plugin.Refusal("planted"))
     found, _ = compare(0, 12, "cpu", "generic", (*(rule for rule in RULES if rule.id != "K902"), refuse), compiles=0)
     assert any(one.torch is None and one.rules == "planted" for one in found)
 
@@ -56,10 +56,10 @@ def test_flex_attention_has_no_backward_pass_on_a_cpu() -> None:
         flex_attention(q, q, q)
     problem, device = (
         api.Problem.of(seqlen=8, dtype="fp32", direction="bwd"),
-        api.DeviceFacts(id="cpu", archs=("generic",)),
+        plugin.DeviceFacts(id="cpu", archs=("generic",)),
     )
     flex = [k for k in kernels_of("generic") if k.algorithm == replace(k.algorithm, way=Way.FLEX)]
     assert flex
     for kernel in flex:
         assert isinstance(kernel.algorithm, TorchAlgorithm)
-        assert "K908" in {reason.id for reason in api.reasons_against(RULES, problem, kernel, device)}
+        assert "K908" in {reason.id for reason in plugin.reasons_against(RULES, problem, kernel, device)}

@@ -18,8 +18,7 @@ from fmha_cli.oracle.dropout import STREAMS, Stream, fmha_stream, stream_of
 from fmha_cli.oracle.finite import nonfinite_elements
 from fmha_cli.oracle.gradients import Gradients, backward
 from fmha_cli.oracle.reference import Reference, forward
-from fmha_cli.oracle.rows import all_rows
-from fmha_cli.oracle.sample import rows_within
+from fmha_cli.oracle.rows import all_rows, rows_within
 from fmha_cli.oracle.tensors import Inputs, round_to
 
 MakeInputs = Callable[[Problem, str], Inputs]
@@ -71,7 +70,7 @@ class Cases:
     Args:
         make_inputs: makes the data, e.g. ``fills.fill`` with a seed, or from files.
         oracle_s: seconds that the reference of one case may take. If not all query rows fit, a sample of them is checked
-            (``oracle.sample``), another one for every fill. A backward pass needs all rows and ignores this limit, and so
+            (``oracle.rows``), another one for every fill. A backward pass needs all rows and ignores this limit, and so
             does a fill with a closed answer (``oracle.closed``).
         seed: seed of the fills and of that sample.
         given: names of the tensors that come from files.

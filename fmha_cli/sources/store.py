@@ -17,13 +17,11 @@ from fmha_cli.domain.errors import EnvironmentProblem
 from fmha_cli.domain.installation import SourceState, import_modules
 from fmha_cli.sources.faults import FetchError, UnsafeArchive, WrongContent
 from fmha_cli.sources.index import SourcePlace, download, places
-from fmha_cli.sources.manifest import differences, hash_tree, read_manifest, tree_digest, write_manifest
 from fmha_cli.sources.pins import Pin, pin_of
 from fmha_cli.sources.pip_settings import PipSettings, read_settings
-from fmha_cli.sources.ranged import NoRanges, RangedFile
-from fmha_cli.sources.trees import intact
+from fmha_cli.sources.trees import differences, hash_tree, intact, read_manifest, tree_digest, write_manifest
 from fmha_cli.sources.unpack import unpack_tar, unpack_zip
-from fmha_cli.sources.web import Web
+from fmha_cli.sources.web import NoRanges, RangedFile, Web
 from fmha_cli.system.files import sync_folder
 from fmha_cli.toolchain.cache.files import as_environment_problem, make_private_dir, remove_tree
 from fmha_cli.toolchain.cache.layout import CacheLayout

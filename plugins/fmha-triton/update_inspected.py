@@ -28,7 +28,7 @@ from fmha_triton.building import build, inspect, triton_version
 from fmha_triton.catalogue import algorithm_of
 from fmha_triton.inspected import FIGURES, SCHEMA, keys_of, representative
 
-from fmha_cli import api
+from fmha_cli import api, plugin
 
 OUT = Path(__file__).parent / "src/fmha_triton/inspected.json"
 SOURCE = "plugins/fmha-triton/update_inspected.py: Triton's output for a named target, read by fmha inspect; nothing was executed"
@@ -55,7 +55,7 @@ def compiled(arch: str, function: str, key: str, config: Sequence[int] = ()) -> 
     kernel = replace(kernel, algorithm=algorithm)
     row: dict[str, Any] = {"config": config}
     try:
-        artifact = build(kernel, api.BuildContext(cache_root=api.cache_root()))
+        artifact = build(kernel, plugin.BuildContext(cache_root=plugin.cache_root()))
         return row | figures_of(inspect(kernel, artifact), target_of(arch).kind) | {"triton": triton_version()}
     except api.FmhaError as fault:
         return {**row, "why": fault.what, "triton": triton_version()}

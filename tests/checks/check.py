@@ -12,8 +12,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from fmha_cli.api import Backend, BuildContext, DeviceFacts, FmhaError, Problem, Registry, Stage, Supported, cache_root
+from fmha_cli.api import FmhaError, Problem, Registry, Supported
 from fmha_cli.domain.protocols import Keyed
+from fmha_cli.plugin import Backend, BuildContext, DeviceFacts, Stage, cache_root
 
 ROOT = Path(__file__).resolve().parents[2]
 Row = Mapping[str, Any]

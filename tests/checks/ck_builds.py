@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from functools import cache, partial
 from typing import Any
 
-from fmha_cli.api import Artifact, KernelSpec, Registry, build_registry
+from fmha_cli.api import KernelSpec, Registry, build_registry
+from fmha_cli.plugin import Artifact
 from tests.checks.check import Check, Row
 from tests.checks.kernel_builds import KernelBuild, built_row, good, key_of, listed, sort_of, summary
 from tests.support.referees import code_objects

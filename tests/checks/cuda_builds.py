@@ -13,11 +13,12 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any
 
-from fmha_cli.api import Artifact, KernelSpec, Registry, build_registry
+from fmha_cli.api import KernelSpec, Registry, build_registry
 from fmha_cli.backends.mem_efficient.catalogue import kernels
 from fmha_cli.codegen.flash_attn.emit import SYMBOL
 from fmha_cli.codegen.mem_efficient.traits import traits_of
 from fmha_cli.domain.arch import load_arch
+from fmha_cli.plugin import Artifact
 from tests.checks.check import Check, Row
 from tests.checks.kernel_builds import KernelBuild, built_row, good, key_of, listed, sort_of, summary
 from tests.support.referees import cubins

@@ -15,10 +15,12 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from fmha_cli.api import DeviceFacts, Registry, build_registry, run, select
-from fmha_cli.backends.ck_tile.kernel_rules_target import known_bad
+from fmha_cli.api import Registry, build_registry, run
+from fmha_cli.backends.ck_tile.kernel_rules import known_bad
+from fmha_cli.discovery.select import select
 from fmha_cli.discovery.wanted import Wanted
 from fmha_cli.domain.problem import Problem
+from fmha_cli.plugin import DeviceFacts
 from tests.checks.check import Check, Row, builds
 from tests.checks.ck_problems import CkProblem, all_problems
 

@@ -17,9 +17,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fmha_cli.api import Registry, build_registry, select
+from fmha_cli.api import Registry, build_registry
 from fmha_cli.backends.ck_tile.parity.counterpart import CkCounterpart
 from fmha_cli.backends.ck_tile.parity.mapping import mapped
+from fmha_cli.discovery.select import select
 from fmha_cli.discovery.wanted import Wanted
 from fmha_cli.domain.counterpart import UpstreamCase
 from fmha_cli.domain.problem import Problem

@@ -18,7 +18,7 @@ from functools import partial
 from typing import Any
 from unittest.mock import patch
 
-from fmha_cli import api
+from fmha_cli import api, plugin
 from fmha_cli.domain.processor import this_processor
 from fmha_cli.run.request import Request
 from tests.checks.check import Check, Row, product
@@ -109,7 +109,7 @@ def judged(one: ExtremeRun) -> Iterator[Judged]:
 def row_of(one: ExtremeRun) -> Row:
     """Execute a run. Products and sums are those of ptxas on emulated NVIDIA devices."""
     hardware = (one.device or "").startswith("emu:sm_")
-    arithmetic = api.Arithmetic.HARDWARE if hardware else api.Arithmetic.DOCUMENT
+    arithmetic = plugin.Arithmetic.HARDWARE if hardware else plugin.Arithmetic.DOCUMENT
     with ExitStack() as stack:
         if one.fault:
             stack.enter_context(patch("fmha_cli.backends.cpu.building.emit", partial(planted, fault=one.fault)))

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fmha_cli.api import Artifact, BuildContext, FmhaError, KernelSpec, Registry, Stage, cache_root
+from fmha_cli.api import FmhaError, KernelSpec, Registry
+from fmha_cli.plugin import Artifact, BuildContext, Stage, cache_root
 from fmha_cli.report.documents.inspect import inspect_document
 from fmha_cli.report.documents.inspections import figures_of
 from fmha_cli.run.builds import KernelOutcome, build_stages

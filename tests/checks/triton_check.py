@@ -17,7 +17,8 @@ from fmha_triton import TritonBackend
 from fmha_triton.building import key_of
 from fmha_triton.catalogue import algorithm_of
 
-from fmha_cli import api
+from fmha_cli import api, plugin
+from fmha_cli.domain.codec import to_json
 from tests.checks.check import Check
 from tests.checks.triton_problems import TritonProblem, all_problems
 
@@ -47,7 +48,7 @@ def device_of(arch: str) -> str:
 
 def chosen(point: TritonPoint) -> api.KernelSpec | None:
     """The first kernel, of those with the problem's number of CTAs if it names one. None if there is none on this architecture."""
-    backend, device, ctas = TritonBackend(driven=False), api.DeviceFacts.of_arch(point.arch), point.problem.ctas
+    backend, device, ctas = TritonBackend(driven=False), plugin.DeviceFacts.of_arch(point.arch), point.problem.ctas
     decisions = backend.decide(api.Problem.from_cli(point.problem.flags), device)
     fitting = [d for d in decisions if isinstance(d, api.Supported) and ctas in (None, algorithm_of(d.kernel).num_ctas)]
     return min(fitting, key=lambda d: d.rank).kernel if fitting else None
@@ -62,7 +63,7 @@ def build_of(point: TritonPoint) -> str | None:
     kernel = chosen(point)
     if kernel is None:
         return None
-    problem, device = api.Problem.from_cli(point.problem.flags), api.DeviceFacts.of_arch(point.arch)
+    problem, device = api.Problem.from_cli(point.problem.flags), plugin.DeviceFacts.of_arch(point.arch)
     plan = TritonBackend(driven=False).plan(problem, kernel, device)
     keys = " ".join(key_of(stage.kernel).digest for stage in plan.stages)
     return hashlib.sha256(keys.encode()).hexdigest()
@@ -78,7 +79,7 @@ def executed(point: TritonPoint) -> dict[str, Any]:
         (record,) = api.run(problem, backend="triton", device=device_of(arch), kernel=kernel)
     except api.FmhaError as fault:
         return {**row, "verdict": "REFUSED", "why": str(fault), "kernel": None, "error": None, "executed": None}
-    document = api.to_json(record)
+    document = to_json(record)
     figures = {name: one for name, one in (document["checks"] or {}).items() if one}
     passed = document["verdict"] == "PASSED" and not document["findings"]
     return {

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from fmha_cli import api
+from fmha_cli import api, plugin
+from fmha_cli.domain.codec import to_json
 from fmha_cli.report.documents.inspect import inspect_document
 from fmha_cli.report.documents.inspections import figures_of
 from tests.checks.check import Check, Row, builds
@@ -43,8 +44,8 @@ class BestKernel:
         return f"{self.arch} {self.backend} d{self.hdim}"
 
     @property
-    def device(self) -> api.DeviceFacts:
-        return api.DeviceFacts(id="none", archs=(self.arch, self.arch.removesuffix("a")), units=132)
+    def device(self) -> plugin.DeviceFacts:
+        return plugin.DeviceFacts(id="none", archs=(self.arch, self.arch.removesuffix("a")), units=132)
 
 
 def cases() -> Iterator[BestKernel]:
@@ -62,7 +63,7 @@ def rows_of(case: BestKernel) -> Iterator[Row]:
         yield {**row, "kernel": None, "why": "no kernel fits", "figures": {}}
         return
     kernel = min(found, key=lambda d: d.rank).kernel
-    artifact = one.build(api.Stage(kernel), api.BuildContext(cache_root=api.cache_root()))
+    artifact = one.build(plugin.Stage(kernel), plugin.BuildContext(cache_root=plugin.cache_root()))
     figures = figures_of(inspect_document(kernel, one.inspect(kernel, artifact), artifact))
     yield {**row, "kernel": kernel.name, "why": None, "figures": {name: figures[name] for name in FIGURES}}
     if case.arch in EXECUTED:
@@ -74,7 +75,7 @@ def executed(case: BestKernel, kernel: str) -> Row:
     flags = SMALL.format(d=case.hdim)
     problem = api.Problem.from_cli(flags)
     (record,) = api.run(problem, backend=case.backend, device=f"emu:{case.arch}", kernel=kernel)
-    stages = api.to_json(record)["executed"] or ()
+    stages = to_json(record)["executed"] or ()
     total = {key: sum(stage[key] for stage in stages) for key in ("instructions", "matrix_flops")}
     return {
         "sort": "executed", "backend": case.backend, "arch": case.arch, "flags": flags, "flops": problem.flops(),

@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 
 from tests.cli.conftest import HIDDEN, Fmha, Result
+from tests.support.paths import ROOT
 
-START = "from fmha_cli.api import hookimpl\n\n@hookimpl\ndef fmha_register_backends():\n    "
+START = "from fmha_cli.plugin import hookimpl\n\n@hookimpl\ndef fmha_register_backends():\n    "
 BROKEN = {
     "torn": ("import no_such_module_anywhere\n", "fmha_torn.py:1)"),
     "garbled": ("x = 1\ndef f(:\n", "fmha_garbled.py:2)"),
@@ -23,10 +24,13 @@ BROKEN = {
         "lacks name, algorithm, dropout_stream, probes_in_parent, automatic, probe(self)",
     ),
     "alone": (f"{START}return object()\n", "fmha_register_backends returned object, not a list"),
-    "typo": ("from fmha_cli.api import hookimpl\n\n@hookimpl\ndef fmha_register_backend():\n    return ()\n", "hooks"),
+    "typo": (
+        "from fmha_cli.plugin import hookimpl\n\n@hookimpl\ndef fmha_register_backend():\n    return ()\n",
+        "hooks",
+    ),
     "wild": (f"{START}raise RuntimeError('boo')\n", "boo in fmha_register_backends ("),
     "cpu": (
-        "from fmha_cli.api import hookimpl\nfrom fmha_cli.backends.cpu import backend\n\n"
+        "from fmha_cli.plugin import hookimpl\nfrom fmha_cli.backends.cpu import backend\n\n"
         "@hookimpl\ndef fmha_register_backends():\n    return (backend,)\n",
         "registered already",
     ),
@@ -74,7 +78,7 @@ def within(fmha: Fmha, few_plugins: None, monkeypatch: pytest.MonkeyPatch) -> It
 
     yield call
     for name in set(sys.modules) - before:
-        if name.partition(".")[0].removeprefix("fmha_") in (*BROKEN, "faulty"):
+        if name.partition(".")[0].removeprefix("fmha_") in (*BROKEN, "faulty", "former"):
             del sys.modules[name]
 
 
@@ -114,13 +118,28 @@ def test_a_broken_plugin_asked_for_by_name_is_exit_4(within: Within, site: Path,
     assert within(site, *argv, "--json").code == 4
 
 
-EXAMPLE = (Path(__file__).parents[2] / "plugins" / "fmha-example" / "src" / "fmha_example" / "__init__.py").read_text()
+def test_the_template_of_0_1_is_told_the_name_of_today(within: Within, tmp_path: Path) -> None:
+    """Its first use of a name that moved fails; the other plugins are unaffected."""
+    install(tmp_path, "former", (ROOT / "tests/support/fakes/plugin_of_0_1.py").read_text("utf-8"))
+    (tmp_path / "sitecustomize.py").write_text(FEW)
+    done = within(tmp_path, "plugins", "--json")
+    assert done.code == 0
+    rows = {row["name"]: row for row in done.document["plugins"]}
+    (fault,) = rows["former"]["faults"]
+    assert rows["former"]["state"] == "broken"
+    assert "fmha_cli.api has no Algorithm: plugins import fmha_cli.plugin.Algorithm" in str(fault)
+    assert rows["cpu"]["state"] == rows["null"]["state"] == "ok"
+    assert "plugins import fmha_cli.plugin.Algorithm" in within(tmp_path, "plugins", COLUMNS="1000").out
+    assert within(tmp_path, "run", *SMALL).code == 0
+
+
+EXAMPLE = (ROOT / "plugins" / "fmha-example" / "src" / "fmha_example" / "__init__.py").read_text()
 FAULTS = {
     "launch": ("start = time.perf_counter_ns()", "start = 1 // 0", "ZeroDivisionError", 6),
     "bind": ("s, layout = tensor.strides,", "s, layout = tensor.stripes,", "AttributeError", 6),
-    "build": ("api.build_cpp(", "api.build_cpp(*", "TypeError", 4),
-    "decide": ("reasons = api.reasons_against(", "reasons = api.reasons_against(1, ", "TypeError", 70),
-    "plan": ("return api.Plan(problem, ", "return api.Plan(*problem, ", "TypeError", 70),
+    "build": ("plugin.build_cpp(", "plugin.build_cpp(*", "TypeError", 4),
+    "decide": ("reasons = plugin.reasons_against(", "reasons = plugin.reasons_against(1, ", "TypeError", 70),
+    "plan": ("return plugin.Plan(problem, ", "return plugin.Plan(*problem, ", "TypeError", 70),
 }
 """Member -> its text, the text with a fault, the exception, the exit code."""
 

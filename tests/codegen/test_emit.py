@@ -16,14 +16,12 @@ from fmha_cli.backends.cpu.kernels import cpu_kernels
 from fmha_cli.codegen.cpu.algorithm import CpuAlgorithm
 from fmha_cli.codegen.cpu.backward import ROWS, gradient_columns, gradient_tile, product_tile
 from fmha_cli.codegen.cpu.blocks import block_weights, gradient_blocks, product_blocks, score_blocks, value_blocks
-from fmha_cli.codegen.cpu.byte_streams import dot_bytes, mix_bytes
-from fmha_cli.codegen.cpu.code_streams import dot_codes, mix_codes
 from fmha_cli.codegen.cpu.elements import gradient_elements, product_elements, score_elements, value_elements
 from fmha_cli.codegen.cpu.emit import CACHE_FAULTS, FAULTS, emit
 from fmha_cli.codegen.cpu.emit_backward import BACKWARD_FAULTS, SHARED_FAULTS, tile_queries
 from fmha_cli.codegen.cpu.micro import score_tile, value_columns, value_tile
 from fmha_cli.codegen.cpu.parts import EXTREME_FAULTS, TILE_FAULTS
-from fmha_cli.codegen.cpu.streams import dot_tile, mix_tile, pair_mix_tile
+from fmha_cli.codegen.cpu.streams import dot_bytes, dot_codes, dot_tile, mix_bytes, mix_codes, mix_tile, pair_mix_tile
 from fmha_cli.domain.arch import load_arch
 from fmha_cli.domain.kernel import Family, KernelSpec
 from tests.support.builds.planted_cpu import SWITCH, backward_faults, planted, switch, switchable

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from fmha_cli import api, conformance
+from fmha_cli import api, conformance, plugin
 from tests.support.fakes import emulator as fake_emulator
 from tests.support.fakes import framework_plugin
 
@@ -20,27 +20,27 @@ PROBLEMS = [api.Problem.from_cli(line) for line in (FP32, f"{FP32} --hdim-v 16",
 class Library(framework_plugin.Backend):
     """The backend of ``tests.support.fakes.framework_plugin``, whose session ignores masks, as one kernel for all of them."""
 
-    def __init__(self, *rules: api.Rule) -> None:
+    def __init__(self, *rules: plugin.Rule) -> None:
         self.more = rules
 
-    def kernels(self, arch: api.ArchSpec) -> Iterator[api.KernelSpec]:
+    def kernels(self, arch: plugin.ArchSpec) -> Iterator[api.KernelSpec]:
         for kernel in super().kernels(arch):
-            yield replace(kernel, signature=replace(kernel.signature, mask=api.MaskKey.ANY))
+            yield replace(kernel, signature=replace(kernel.signature, mask=plugin.MaskKey.ANY))
 
-    def rules(self) -> tuple[api.Rule, ...]:
+    def rules(self) -> tuple[plugin.Rule, ...]:
         return (*super().rules(), *self.more)
 
 
-def refusing(id: str, flag: str) -> api.Rule:
+def refusing(id: str, flag: str) -> plugin.Rule:
     """A rule against problems with a flag."""
-    return api.Rule(id, "", lambda p, kernel, device: api.Refusal(flag) if flag in p.repro() else None)
+    return plugin.Rule(id, "", lambda p, kernel, device: plugin.Refusal(flag) if flag in p.repro() else None)
 
 
 MASKS = refusing("K990", "--causal")
 DIMS = refusing("K991", "--hdim-v")
 
 
-def subject(path: Path, *rules: api.Rule) -> conformance.Subject:
+def subject(path: Path, *rules: plugin.Rule) -> conformance.Subject:
     streams = framework_plugin.fmha_register_dropout_streams()
     return conformance.Subject(
         Library(*rules), entry=framework_plugin.__name__, cache_root=path, dropout_streams=streams
@@ -48,7 +48,7 @@ def subject(path: Path, *rules: api.Rule) -> conformance.Subject:
 
 
 def kernel() -> api.KernelSpec:
-    return next(Library().kernels(api.load_arch("generic")))
+    return next(Library().kernels(plugin.load_arch("generic")))
 
 
 @pytest.mark.slow

@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from fmha_cli import api, conformance
+from fmha_cli import conformance, plugin
 from tests.support.fakes import framework_plugin
 from tests.support.paths import ROOT
 
 IMPORTS = {
     "from fmha_cli import api": True,
     "from fmha_cli.api import Problem": True,
+    "from fmha_cli.plugin import DType": True,
     "import json": True,
     "from fmha_cli import api, domain": False,
     "from fmha_cli.domain.problem import Problem": False,
@@ -31,7 +32,7 @@ def test_sources_import_the_api_alone(text: str, tmp_path: Path) -> None:
     if IMPORTS[text]:
         conformance.check_sources(tmp_path, 2)
         return
-    with pytest.raises(AssertionError, match=r"imports fmha_cli.api alone"):
+    with pytest.raises(AssertionError, match=r"imports fmha_cli.api and fmha_cli.plugin alone"):
         conformance.check_sources(tmp_path, 2)
 
 
@@ -96,13 +97,13 @@ def test_the_parent_imports_no_library(
 
 
 class Packaged(framework_plugin.Backend):
-    def probe(self) -> api.Availability:
-        return api.probe_package("pytest", "2")
+    def probe(self) -> plugin.Availability:
+        return plugin.probe_package("pytest", "2")
 
 
 def test_a_probe_is_asked_where_nothing_or_another_version_is_installed() -> None:
     missing, old, new = (conformance.probed(Packaged(), version) for version in (None, "1.9", "2.1"))
-    assert (missing.state, missing.why) == (api.State.MISSING, "pytest is not installed")
-    assert (old.state, old.why) == (api.State.MISSING, "pytest 1.9 is older than 2")
-    assert (new.state, new.version) == (api.State.OK, "2.1")
+    assert (missing.state, missing.why) == (plugin.State.MISSING, "pytest is not installed")
+    assert (old.state, old.why) == (plugin.State.MISSING, "pytest 1.9 is older than 2")
+    assert (new.state, new.version) == (plugin.State.OK, "2.1")
     assert Packaged().probe().version == pytest.__version__

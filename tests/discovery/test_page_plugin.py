@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from fmha_cli import api, conformance, domain
+from fmha_cli import api, conformance, domain, plugin
 from fmha_cli.conformance import checks
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
@@ -40,7 +40,7 @@ def test_it_passes_the_conformance_tests(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(checks, "RUN", claims)
     (tmp_path / "numpy_attention.py").write_text(shown(), "utf-8")
     monkeypatch.syspath_prepend(str(tmp_path))
-    backend: api.LibraryBackend = importlib.import_module("numpy_attention").BACKEND
+    backend: plugin.LibraryBackend = importlib.import_module("numpy_attention").BACKEND
     subject = conformance.Subject(backend, entry="numpy_attention", cache_root=tmp_path / "cache")
     for check in conformance.CHECKS:
         check(subject)

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from fmha_cli import api
+from fmha_cli import api, plugin
 from fmha_cli.discovery.registry import Registry, build_registry
+from fmha_cli.domain.codec import from_json, to_json
 from fmha_cli.domain.device import DeviceFacts
 from fmha_cli.domain.emulation import FindingKind, Region, merged, summed
 from fmha_cli.domain.errors import EnvironmentProblem, UsageError
@@ -184,7 +185,7 @@ def test_options_reach_the_emulator(emulator: Told) -> None:
 @pytest.mark.ci
 def test_the_arithmetic_reaches_the_emulator_and_the_record(emulator: Told) -> None:
     (plain,) = run()
-    (row,) = run(emu_arith=api.Arithmetic.HARDWARE)
+    (row,) = run(emu_arith=plugin.Arithmetic.HARDWARE)
     assert [call["options"]["arithmetic"] for call in emulator("attach")] == ["document", "hardware"]
     assert "--emu-arith hardware" in row.repro
     assert "--emu-arith" not in plain.repro
@@ -193,9 +194,9 @@ def test_the_arithmetic_reaches_the_emulator_and_the_record(emulator: Told) -> N
 def test_an_arithmetic_that_an_emulator_lacks_is_refused(emulator: Told, monkeypatch: pytest.MonkeyPatch) -> None:
     from tests.support.fakes.emulator import PaperEmulator
 
-    monkeypatch.setattr(PaperEmulator, "arithmetics", (api.Arithmetic.DOCUMENT,))
+    monkeypatch.setattr(PaperEmulator, "arithmetics", (plugin.Arithmetic.DOCUMENT,))
     with pytest.raises(UsageError) as refused:
-        run(emu_arith=api.Arithmetic.HARDWARE)
+        run(emu_arith=plugin.Arithmetic.HARDWARE)
     assert refused.value.code == "Z007"
 
 
@@ -234,7 +235,9 @@ def test_a_damaged_library_is_not_loaded(emulator: Told, monkeypatch: pytest.Mon
 
     honest = fake_emulator.PaperEmulator.build
 
-    def damaged(self: fake_emulator.PaperEmulator, device: DeviceFacts, context: api.BuildContext) -> api.Artifact:
+    def damaged(
+        self: fake_emulator.PaperEmulator, device: DeviceFacts, context: plugin.BuildContext
+    ) -> plugin.Artifact:
         built = honest(self, device, context)
         built.path.write_text("another library", "utf-8")
         return built
@@ -315,9 +318,9 @@ def test_counts_and_findings_add_up() -> None:
     from tests.support.fakes.emulator import counts, finding
 
     (both,) = summed([counts(1), counts(2)])
-    assert api.to_json(both) == {**api.to_json(counts(3)), "matrix_flops": 2 << 20, "global_read_bytes": 8192}
+    assert to_json(both) == {**to_json(counts(3)), "matrix_flops": 2 << 20, "global_read_bytes": 8192}
     found = merged([finding("lds-race", 2), finding("missing-wait"), finding("lds-race", 3)])
     assert [(f.kind.value, f.count) for f in found] == [("lds-race", 5), ("missing-wait", 1)]
-    seen = api.Observed(tuple(found), (both,), "why")
-    assert api.from_json(api.Observed, json.loads(json.dumps(api.to_json(seen)))) == seen
+    seen = plugin.Observed(tuple(found), (both,), "why")
+    assert from_json(plugin.Observed, json.loads(json.dumps(to_json(seen)))) == seen
     assert vars(Region("q", 0, 1)) == {"name": "q", "start": 0, "end": 1, "writable": True}

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fmha_cli import api, conformance
+from fmha_cli import api, conformance, plugin
 from fmha_cli.discovery.registry import Registry
 from fmha_cli.domain.plan import Stage
 from fmha_cli.domain.verdict import Verdict
@@ -66,16 +66,16 @@ def test_a_stream_that_nobody_brings_is_refused_by_name(
 def test_the_cache_knows_its_kernel(registry: Registry, tmp_path: Path) -> None:
     run(registry, tmp_path)
     layout = open_root(tmp_path)
-    (kernel,) = registry.backend("framework").kernels(api.load_arch("generic"))
+    (kernel,) = registry.backend("framework").kernels(plugin.load_arch("generic"))
     assert [(info.kind, info.name) for info in list_entries(layout)] == [("kernel", kernel.name)]
     assert verify_cache(layout).damaged == ()
-    assert explain_key(layout, api.no_build_key(Stage(kernel))).standing is KeyStanding.HIT
+    assert explain_key(layout, plugin.no_build_key(Stage(kernel))).standing is KeyStanding.HIT
 
 
 @pytest.mark.slow
 @pytest.mark.ci
 def test_conformance_asks_in_the_worker_what_opens_a_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def never() -> api.Availability:
+    def never() -> plugin.Availability:
         raise AssertionError("the parent opened a device")
 
     backend = framework_plugin.Backend()

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from fmha_cli.sources.manifest import tree_digest
 from fmha_cli.sources.pins import Archive, Pin
 from fmha_cli.sources.pip_settings import PipSettings
+from fmha_cli.sources.trees import tree_digest
 from fmha_cli.toolchain.cache.layout import CacheLayout
 from fmha_cli.toolchain.cache.root import open_root
 from fmha_cli.toolchain.notice import Notice

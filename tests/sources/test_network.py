@@ -14,8 +14,8 @@ from fmha_cli.domain.installation import SourceState
 from fmha_cli.sources import store
 from fmha_cli.sources.homes import looked_at
 from fmha_cli.sources.pins import pin_of
-from fmha_cli.sources.ranged import RangedFile
 from fmha_cli.sources.store import fetched, standing
+from fmha_cli.sources.web import RangedFile
 from fmha_cli.toolchain.cache.root import open_root
 from tests.sources.conftest import Notices
 

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from fmha_cli import api
+from fmha_cli import api, plugin
 from fmha_cli.toolchain import framework
 from tests.support.fakes import framework_plugin
 
-CPU = api.DeviceFacts(id="cpu", archs=("generic",))
+CPU = plugin.DeviceFacts(id="cpu", archs=("generic",))
 
 
 class Backend(framework.FrameworkBackend):
@@ -21,22 +21,22 @@ class Backend(framework.FrameworkBackend):
 
 
 def test_nothing_is_built_and_the_cache_knows_the_kernel(tmp_path: Path) -> None:
-    kernel = next(iter(framework_plugin.Backend().kernels(api.load_arch("generic"))))
-    stage, context = api.Stage(kernel), api.BuildContext(tmp_path / "cache")
-    assert Backend().build(stage, context).sha256 == api.no_build(stage, context).sha256
-    assert Backend().cache_key(stage, context) == api.no_build_key(stage)
-    assert (Backend().inspect(kernel, api.no_build(stage, context)), Backend().upstream_name(kernel)) == ({}, None)
+    kernel = next(iter(framework_plugin.Backend().kernels(plugin.load_arch("generic"))))
+    stage, context = plugin.Stage(kernel), plugin.BuildContext(tmp_path / "cache")
+    assert Backend().build(stage, context).sha256 == plugin.no_build(stage, context).sha256
+    assert Backend().cache_key(stage, context) == plugin.no_build_key(stage)
+    assert (Backend().inspect(kernel, plugin.no_build(stage, context)), Backend().upstream_name(kernel)) == ({}, None)
 
 
 def test_kernels_are_ranked_in_their_order_and_refusals_keep_all_reasons() -> None:
-    kernels = list(framework_plugin.Backend().kernels(api.load_arch("generic"))) * 2
+    kernels = list(framework_plugin.Backend().kernels(plugin.load_arch("generic"))) * 2
     fitting = api.Problem.of(seqlen=8, dtype="fp32")
-    found = list(Backend().ranked(kernels, api.CORE_RULES, fitting, CPU, "as listed"))
+    found = list(Backend().ranked(kernels, plugin.CORE_RULES, fitting, CPU, "as listed"))
     assert [(d.rank, d.note) for d in found if isinstance(d, api.Supported)] == [
         ((0,), "as listed"),
         ((1,), "as listed"),
     ]
-    (refused, _) = Backend().ranked(kernels, api.CORE_RULES, api.Problem.of(dtype="fp16", softcap=3), CPU, "")
+    (refused, _) = Backend().ranked(kernels, plugin.CORE_RULES, api.Problem.of(dtype="fp16", softcap=3), CPU, "")
     assert isinstance(refused, api.Unsupported)
     assert {"K001", "K008"} <= {reason.id for reason in refused.reasons}
 
@@ -44,15 +44,15 @@ def test_kernels_are_ranked_in_their_order_and_refusals_keep_all_reasons() -> No
 @pytest.mark.parametrize(
     ("found", "state", "why"),
     [
-        (None, api.State.MISSING, "thing is not installed"),
-        ("2.9.1+cpu", api.State.MISSING, "thing 2.9.1+cpu is older than 2.11"),
-        ("2.11.0", api.State.OK, None),
-        ("2.13.0+cpu", api.State.OK, None),
-        ("10.0", api.State.OK, None),
+        (None, plugin.State.MISSING, "thing is not installed"),
+        ("2.9.1+cpu", plugin.State.MISSING, "thing 2.9.1+cpu is older than 2.11"),
+        ("2.11.0", plugin.State.OK, None),
+        ("2.13.0+cpu", plugin.State.OK, None),
+        ("10.0", plugin.State.OK, None),
     ],
 )
 def test_a_package_is_looked_up_and_not_imported(
-    monkeypatch: pytest.MonkeyPatch, found: str | None, state: api.State, why: str | None
+    monkeypatch: pytest.MonkeyPatch, found: str | None, state: plugin.State, why: str | None
 ) -> None:
     def version(name: str) -> str:
         if found is None:

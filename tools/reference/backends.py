@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 
-from fmha_cli.api import DeviceFacts, Problem, Supported, Unsupported
+from fmha_cli.api import Problem, Supported, Unsupported
 from fmha_cli.cli.options import EXCLUDES
 from fmha_cli.discovery.preference import load_preference
 from fmha_cli.discovery.profiles import profiles
@@ -15,6 +15,7 @@ from fmha_cli.domain.arch import arch_document, load_arch
 from fmha_cli.domain.spoken import ELSEWHERE, ELSEWHERE_SCHEMA
 from fmha_cli.domain.spoken import FILE as NAMES
 from fmha_cli.domain.spoken import SCHEMA as NAMES_SCHEMA
+from fmha_cli.plugin import DeviceFacts
 
 from .installation import registry
 from .kernels import backends, counted, releases, suites

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from fmha_cli.api import DeviceFacts, EmulatorOptions, variables_of
 from fmha_cli.cli.command import Argument, CommandSet, CommandSpec, Opt
 from fmha_cli.cli.options import EXCLUDES, PROBLEM
 from fmha_cli.cli.settings import variable_of
 from fmha_cli.cli.table import COMMANDS, MAY_STAND_ALONE, TALK, declared
 from fmha_cli.discovery.builtins import BUILTINS
 from fmha_cli.domain.flags import FlagKind
+from fmha_cli.plugin import DeviceFacts, EmulatorOptions, variables_of
 
 from .markdown import anchor, code, page, plain, section, table
 

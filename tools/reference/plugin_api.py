@@ -1,4 +1,6 @@
-"""``plugin-api.md``: what a plugin implements and what it may import, with the first paragraph of each docstring."""
+"""``python-api.md`` and ``plugin-api.md``: what Python users call, and what a plugin implements and may import, with the first
+paragraph of each docstring.
+"""
 
 from __future__ import annotations
 
@@ -9,22 +11,31 @@ from .installation import ROOT
 from .markdown import code, first_paragraph, listed, page, plain, section, table
 from .source import Name, exported, find, members, signature, tree_of
 
-API, CONFORMANCE, HOOKS = "fmha_cli.api", "fmha_cli.conformance", "fmha_cli.discovery.hookspecs"
+API, PLUGIN, CONFORMANCE = "fmha_cli.api", "fmha_cli.plugin", "fmha_cli.conformance"
+HOOKS = "fmha_cli.discovery.hookspecs"
 NVRTC = (("fmha_cli.backends.cuda.upstream", "Upstream"), ("fmha_cli.backends.cuda.small", "SmallUpstream"))
 
 _LINE = 160
 
 
 def pages() -> dict[str, str]:
-    """The page of the plugin API."""
-    shown = [find(API, name) for name in exported(API)]
+    """The pages of the Python API and of the plugin API."""
+    users = [find(API, name) for name in exported(API)]
+    shown = [find(PLUGIN, name) for name in exported(PLUGIN)]
     protocols = [found for found in _protocols() if found.name not in {one.name for one in shown}]
     about = (
-        "A plugin implements [hooks](#hooks) and imports [names of `fmha_cli.api`](#names) alone; its tests also import "
-        "[`fmha_cli.conformance`](#conformance). The core asks a backend for the members of [`Backend`](#backend) and "
+        "A plugin implements [hooks](#hooks) and imports [names of `fmha_cli.plugin`](#names) and of "
+        "[`fmha_cli.api`](python-api.md) alone; its tests also import [`fmha_cli.conformance`](#conformance). The core asks a backend for the members of [`Backend`](#backend) and "
         "its session for those of [`Session`](#session). [Optional protocols](#optional-protocols) add abilities."
     )
+    python = (
+        "`from fmha_cli import api` gives Python users the commands as functions, what their results consist of, and the "
+        "errors that they raise. Plugins import these names too, beside those of the [plugin API](plugin-api.md)."
+    )
     return {
+        "python-api.md": page(
+            "Python API", python, _index(users), *(_shown(found, level=2) for found in _sorted(users))
+        ),
         "plugin-api.md": page(
             "Plugin API",
             about,
@@ -37,7 +48,7 @@ def pages() -> dict[str, str]:
                 "`fmha_cli/backends/cuda` has these two classes. A backend for another project's kernels derives from one.",
                 *(_shown(found) for found in _upstreams() if found.name not in {one.name for one in shown}),
             ),
-        )
+        ),
     }
 
 
@@ -83,15 +94,15 @@ def _sentence(found: Name) -> str:
     return text if len(text) <= _LINE else text.partition(". ")[0]
 
 
-def _shown(found: Name) -> str:
+def _shown(found: Name, *, level: int = 3) -> str:
     if isinstance(found.node, ast.FunctionDef):
-        return section(found.name, _code(signature(found.node)), _whole(found.about), level=3)
+        return section(found.name, _code(signature(found.node)), _whole(found.about), level=level)
     if found.node is None:
-        return section(found.name, _value(found), plain(found.text), level=3)
+        return section(found.name, _value(found), plain(found.text), level=level)
     bases = [ast.unparse(base) for base in found.node.bases if ast.unparse(base) not in ("Protocol", "Generic[T]")]
     heading = _code(f"class {found.name}({', '.join(bases)})" if bases else f"class {found.name}")
     lines = [f"{code(one.spelling)}: {plain(one.text)}" if one.text else code(one.spelling) for one in members(found)]
-    return section(found.name, heading, plain(found.text), listed(lines), level=3)
+    return section(found.name, heading, plain(found.text), listed(lines), level=level)
 
 
 def _value(found: Name) -> str:

@@ -52,7 +52,7 @@ class CkTileBackend:
     def probe(self) -> Availability:
         if not self._driven:
             return undriven("AMD", DRIVERS[0])
-        from fmha_cli.backends.hip.probe import probe_hip
+        from fmha_cli.backends.hip.runtime import probe_hip
 
         return probe_hip()
 
@@ -178,7 +178,7 @@ class CkTileBackend:
         return CkCounterpart()
 
     def build_recorder(self, context: BuildContext) -> Artifact:
-        from fmha_cli.backends.ck_tile.standin.building import build_standin
+        from fmha_cli.backends.ck_tile.standin import build_standin
 
         return build_standin(context)
 

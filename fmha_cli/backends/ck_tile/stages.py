@@ -1,4 +1,4 @@
-"""The kernels around a main kernel: combine, append, and the backward's first and last stage.
+"""The kernels around a main kernel: combine, append, and the backward's first and last stage. K310-K312: they must exist.
 
 Source: ``codegen/ops/fmha_fwd_splitkv.py`` (``write_blobs``: the combine kernel of a split-KV kernel),
 ``fmha_fwd_appendkv.py`` (its API file) and ``fmha_bwd.py`` (``FmhaBwdApiTrait``'s stage kernels).
@@ -10,10 +10,15 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from fmha_cli.backends.ck_tile.api_conditions import ROWS_1D
+from fmha_cli.backends.ck_tile.revisions import NAME
 from fmha_cli.backends.ck_tile.situation import CkSituation
+from fmha_cli.backends.gpu.conditions import Condition
+from fmha_cli.backends.gpu.rule_rows import conditions
 from fmha_cli.codegen.ck_tile.algorithm import algorithm_of
 from fmha_cli.domain.arch import load_arch
+from fmha_cli.domain.dtypes import DType
 from fmha_cli.domain.kernel import Family, KernelSpec
+from fmha_cli.domain.rules import Refusal, Severity
 from fmha_cli.domain.signature import CacheKey, Need, RotaryKey
 
 
@@ -108,3 +113,46 @@ def convert_for(situation: CkSituation, main: KernelSpec) -> KernelSpec | None:
         return same and a.pad_s == pad_s and bool(a.pad_d) == pad_d
 
     return next(filter(goes, _around(main, Family.BWD_CONVERT_DQ)), None)
+
+
+FP8 = (DType.FP8_E4M3, DType.FP8_E5M2)
+
+
+def _combine(s: CkSituation, kernel: KernelSpec) -> Refusal | None:
+    if combine_for(s, kernel) is not None:
+        return None
+    if s.problem.lse and kernel.signature.dtype in FP8:
+        text = "fp8 split-KV returns no LSE: its combine kernels are compiled without it"
+        return Refusal(text, "drop --lse", severity=Severity.OPTION)
+    return Refusal("no combine kernel matches this split-KV kernel")
+
+
+def _append(s: CkSituation, kernel: KernelSpec) -> Refusal | None:
+    p = s.problem
+    if not p.append or s.group or append_for(s, kernel) is not None:
+        return None
+    rotary = f", rotary {p.rotary.text()}" if p.rotary.dim else ""
+    cache = p.kv_cache.text()
+    text = (
+        f"no append kernel for {p.dtype.value}:{p.dtype_out.value}, hdim {p.hdim}, hdim-v {p.hdim_v}, {cache}{rotary}"
+    )
+    hint = "--rotary 0 and --kv-cache linear" if p.dtype in FP8 and (p.rotary.dim or p.paged) else "--append 0"
+    return Refusal(text, hint)
+
+
+def _backward(s: CkSituation, kernel: KernelSpec) -> Refusal | None:
+    if dot_for(s, kernel) is None:
+        return Refusal("no bwd_dot_do_o kernel matches this kernel")
+    if converts(kernel) and convert_for(s, kernel) is None:
+        return Refusal("no bwd_convert_dq kernel matches this kernel")
+    return None
+
+
+STAGE_CONDITIONS: tuple[Condition[CkSituation], ...] = conditions(
+    NAME,
+    {
+        "K310": _combine,
+        "K311": _append,
+        "K312": _backward,
+    },
+)

@@ -9,7 +9,7 @@ from typing import Any
 from fmha_cli.backends.cpu.arch_detect import detect
 from fmha_cli.backends.cpu.building import compile_flags, machine_of
 from fmha_cli.codegen.cpu.algorithm import Simd
-from fmha_cli.codegen.cpu.peaks import emit_peaks
+from fmha_cli.codegen.cpu.parts import emit_peaks
 from fmha_cli.domain.arch import ArchSpec, load_arch
 from fmha_cli.domain.device import DeviceFacts
 from fmha_cli.domain.errors import EnvironmentProblem

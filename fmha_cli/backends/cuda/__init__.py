@@ -7,7 +7,7 @@ sessions, the shop (NVRTC, ptxas, nvcc, prebuilt archives), the check of exporte
 and dry runs.
 
 There are two forms. In both, a method of the class may be a function of a module: `emit = own("fmha_cli.codegen.NAME.emit")`,
-`after_download = own(".conversions")` (`cuda/own.py`). The module is imported on first use of the function, so listing
+`after_download = own(".conversions")` (`cuda/upstream.py`). The module is imported on first use of the function, so listing
 kernels loads neither numpy nor the rules about problems.
 
 - `SmallUpstream` (`cuda/small.py`) is for a project that names each of its kernels, takes the first that fits, and serves a problem in one
@@ -39,11 +39,10 @@ kernels loads neither numpy nor the rules about problems.
 | `backends/NAME/catalogue.py` | the kernels of an architecture |
 | `backends/NAME/situation.py` | what the project's host code derives from a problem; it has `problem` and `device` |
 | `backends/NAME/problem_rules.py` | a function that yields what each rule about problems has against a kernel (`cuda/choosing.py` `told_conditions`) |
-| `backends/NAME/decide.py` | the `Few`: kernels, rules, and the rank of what fits. It asks every rule that applies, including the core's |
+| `backends/NAME/decide.py` | the `Few`: kernels, rules, and the rank of what fits. It asks every rule that applies, including the core's; `discord`: what a backward kernel needs of the forward kernel of one plan (`domain/passes.py`) |
 | `backends/NAME/scratch.py` | the scratch tensors (`cuda/scratch.py`); a `Staging` (`cuda/staging.py`) where kernels cannot take the tensors as they are |
 | `backends/NAME/arguments.py` | the parameter block and the launch, what a plan says about them, and what the cubin must export for them (`cuda/tables.py` `Expected`) |
 | `backends/NAME/conversions.py` | what the host changes before the upload and after the download, if anything |
-| `backends/NAME/pairs.py` | what a backward kernel needs of the forward kernel of one plan (`domain/passes.py`) |
 | `backends/NAME/__init__.py` | the hook that registers `CubinBackend(UPSTREAM)` |
 | `backends/builtins.py` | the row of the built-in backend, with its options |
 | `oracle/dropout.py`, `domain/features.py` | the dropout stream, if it is new. Kernels without dropout name any stream |

@@ -23,7 +23,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from fmha_cli.backends.cuda.launch import INT_BYTES
-from fmha_cli.codegen.cuda.shared import VERSION
+from fmha_cli.codegen.cuda import VERSION
 from fmha_cli.codegen.struct import Layout, ctypes_structure, host_layout
 from fmha_cli.domain.arch import load_arch
 from fmha_cli.domain.errors import KernelFailure

@@ -11,16 +11,59 @@ The meaning of a time:
 After replays of kernels that need something done before every launch (zeroed workspaces), one plain launch follows, so
 the outputs come from a launch and can be judged.
 
-Caches are hot in replays. A launch that must be measured cold, or whose result is judged, is therefore a plain launch.
+A graph is work that is captured from a stream once and replayed by one call, so its kernels follow each other without the
+host. Caches are hot in replays. A launch that must be measured cold, or whose result is judged, is therefore a plain launch.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 from fmha_cli.backends.cuda.driver import Cuda
-from fmha_cli.backends.cuda.graphs import Graph
+from fmha_cli.backends.gpu.driver import DriverError
+
+
+class Graph:
+    """A captured and instantiated graph.
+
+    Args:
+        cuda: the driver.
+        stream: the stream to capture.
+        queue: queues the work in the stream. None of it runs during the capture.
+
+    Raises:
+        DriverError: N001, some of the work cannot be captured.
+        MemoryError: out of device memory.
+    """
+
+    def __init__(self, cuda: Cuda, stream: Any, queue: Callable[[], None]) -> None:
+        self._cuda = cuda
+        mode = cuda.driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
+        cuda.call("cuStreamBeginCapture", stream, mode)
+        try:
+            queue()
+        except BaseException:
+            with suppress(DriverError):  # ending the capture reports the same failure again
+                cuda.call("cuStreamEndCapture", stream)
+            raise
+        graph = cuda.call("cuStreamEndCapture", stream)
+        try:
+            self._exec = cuda.call("cuGraphInstantiate", graph, 0)
+        finally:
+            if not cuda.lost:
+                cuda.call("cuGraphDestroy", graph)
+
+    def replay(self, stream: Any) -> None:
+        """Queue the graph in the stream."""
+        self._cuda.call("cuGraphLaunch", self._exec, stream)
+
+    def destroy(self) -> None:
+        """Free the graph."""
+        if not self._cuda.lost:
+            self._cuda.call("cuGraphExecDestroy", self._exec)
+
 
 REPLAY_BELOW_NS = 200_000
 """Launches shorter than this are replayed. The host's gaps in a plain launch, a few microseconds for each stage, are 1

@@ -1,16 +1,120 @@
-"""``LibrarySession``: a session whose launch is one call of a library on the tensors of the arena."""
+"""``LibrarySession``: a session whose launch is one call of a library on the tensors of the arena.
+
+``HostArrays`` has these as numpy arrays, copied only where they must be.
+"""
 
 from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
-from fmha_cli.backends.host.arrays import HostArrays
+import ml_dtypes
+import numpy as np
+
 from fmha_cli.domain.errors import KernelFailure
+from fmha_cli.domain.features import Layout
 from fmha_cli.domain.plan import Plan
-from fmha_cli.domain.protocols import HostSession
+from fmha_cli.domain.problem import Problem
+from fmha_cli.domain.protocols import BoundTensor, HostSession
+
+Array = np.ndarray[Any, Any]
+
+DTYPES: Mapping[str, np.dtype[Any]] = {
+    "fp32": np.dtype(np.float32),
+    "fp16": np.dtype(np.float16),
+    "bf16": np.dtype(ml_dtypes.bfloat16),
+    "int32": np.dtype(np.int32),
+}
+
+
+class HostArrays:
+    """Arrays without gaps, in the order of axes that a library takes. ``before`` and ``after`` a launch they are copied from
+    and to the arena, unless they are the arena's own memory.
+
+    Args:
+        arena, tensors: as ``Session.bind`` gets them.
+    """
+
+    def __init__(self, problem: Problem, arena: memoryview, tensors: Mapping[str, BoundTensor]) -> None:
+        self._problem, self._arena, self._tensors = problem, arena, tensors
+        self._into: list[tuple[Array, Array]] = []
+        self._out: list[tuple[Array, Array]] = []
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._tensors
+
+    def view(self, name: str, order: Layout | None = None) -> Array:
+        """A tensor where it is, gaps included.
+
+        Args:
+            order: of the axes, for a tensor that follows the problem's layout; None leaves them.
+        """
+        p, t = self._problem, self._tensors[name]
+        dtype = DTYPES[t.dtype]
+        array: Array = np.ndarray(t.shape, dtype, self._arena, t.offset, [dtype.itemsize * step for step in t.strides])
+        has = p.layout_out if name in ("o", "do") else p.layout
+        return array if order in (None, has) else array.swapaxes(1, 2)
+
+    def given(
+        self, name: str, order: Layout | None = None, rows: slice = slice(None), *, written: bool = False
+    ) -> Array:
+        """An input for the library.
+
+        Args:
+            rows: the rows that the library gets.
+            written: whether the library writes there too.
+        """
+        view = self.view(name, order)
+        view = view[:, :, rows] if order is Layout.BHSD else view[:, rows] if order is Layout.BSHD else view
+        return self.held(view, written=written)
+
+    def taken(self, name: str, order: Layout | None = None) -> Array:
+        """An output for the library."""
+        return self.held(self.view(name, order), read=False, written=True)
+
+    def held(
+        self, view: Array, dtype: np.dtype[Any] | None = None, *, read: bool = True, written: bool = False
+    ) -> Array:
+        """The memory of a view, or an array in its place where the view has gaps or another type."""
+        wanted = view.dtype if dtype is None else dtype
+        if view.flags.c_contiguous and view.dtype == wanted:
+            return view
+        array = np.empty(view.shape, wanted)
+        self._into += [(array, view)] if read else []
+        self._out += [(view, array)] if written else []
+        return array
+
+    def before(self) -> None:
+        """Copy the library's inputs."""
+        for target, source in self._into:
+            np.copyto(target, source, casting="same_kind")
+
+    def after(self) -> None:
+        """Copy the library's outputs."""
+        for target, source in self._out:
+            np.copyto(target, source, casting="same_kind")
+
+    def remarks(self) -> tuple[str, ...]:
+        """The tensors that every launch copies, for the row's notes."""
+        copied = sum(target.nbytes for target, _ in (*self._into, *self._out))
+        what = "the library takes arrays without gaps, in its own order of axes"
+        return (f"copies {copied:,} bytes in each launch, within its time: {what}",) if copied else ()
+
+
+def visible_keys(problem: Problem, rows: int) -> Array:
+    """Which of ``rows`` keys each query sees: booleans, (batch, or 1 if all are alike, 1, seqlen_q, rows). Batch mode."""
+    p, planes = problem, []
+    lengths = p.key_lengths() if len({*p.key_lengths()}) > 1 else p.key_lengths()[:1]
+    i, j = np.arange(p.seqlen_q)[:, None], np.arange(rows)[None]
+    for length in lengths:
+        diagonal = i + p.mask.delta(p.seqlen_q, length)
+        seen = np.broadcast_to(j < length, (p.seqlen_q, rows))
+        seen = seen if p.mask.right is None else seen & (j <= diagonal + p.mask.right)
+        planes.append(seen if p.mask.left is None else seen & ((j >= diagonal - p.mask.left) | (j < p.sink)))
+    return np.stack(planes)[:, None]
 
 
 class LibrarySession(HostSession, ABC):

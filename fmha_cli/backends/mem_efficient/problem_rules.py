@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from fmha_cli.backends.cuda.choosing import Found, told, told_conditions
-from fmha_cli.backends.cuda.listed import capability
+from fmha_cli.backends.cuda.few import capability
 from fmha_cli.backends.gpu.arithmetic import GRID_END, SMALLEST_NORMAL, single
 from fmha_cli.backends.mem_efficient.scratch import Storage, storage_of
 from fmha_cli.backends.mem_efficient.situation import BOTTOM_RIGHT, MemEfficientSituation

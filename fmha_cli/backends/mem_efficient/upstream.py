@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from types import MappingProxyType as Map
 
-from fmha_cli.backends.cuda.own import own
 from fmha_cli.backends.cuda.small import SmallUpstream
+from fmha_cli.backends.cuda.upstream import own
 from fmha_cli.codegen.mem_efficient.algorithm import NAME, MemEffAlgorithm
 from fmha_cli.codegen.mem_efficient.traits import traits_of
 from fmha_cli.domain.kernel import Family, KernelSpec
@@ -37,7 +37,7 @@ class MemEfficient(SmallUpstream):
     few = own(".decide", "FEW")
     kernels = own(".catalogue")
     profile_kernels = own(".catalogue")
-    discord = own(".pairs")
+    discord = own(".decide")
     launch = own(".arguments")
     scratch = own(".scratch")
     details = own(".arguments")

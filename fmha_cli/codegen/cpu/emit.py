@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from fmha_cli.codegen.abi import APPEND_PREFIX, PREFIX, VERSION, EntryStatus, FmhaCpuAppendArgs, FmhaCpuArgs
 from fmha_cli.codegen.cpu.algorithm import CpuAlgorithm, LoopKind, Simd
 from fmha_cli.codegen.cpu.blocks import block_weights, score_blocks, value_blocks
-from fmha_cli.codegen.cpu.byte_streams import dot_bytes, mix_bytes
-from fmha_cli.codegen.cpu.code_streams import dot_codes, mix_codes
 from fmha_cli.codegen.cpu.elements import WORDS, score_elements, value_elements
 from fmha_cli.codegen.cpu.emit_backward import backward_parts
 from fmha_cli.codegen.cpu.micro import (
@@ -32,7 +30,7 @@ from fmha_cli.codegen.cpu.parts import (
     source_text,
     vector_math,
 )
-from fmha_cli.codegen.cpu.streams import dot_tile, mix_tile, pair_mix_tile
+from fmha_cli.codegen.cpu.streams import dot_bytes, dot_codes, dot_tile, mix_bytes, mix_codes, mix_tile, pair_mix_tile
 from fmha_cli.codegen.struct import struct_text, table_text
 from fmha_cli.domain.dtypes import DType
 from fmha_cli.domain.kernel import KernelSpec

@@ -1,14 +1,14 @@
 """``emit`` turns a KernelSpec into one CUDA translation unit, the source of one cubin.
 
 The text depends on the kernel only. It includes upstream's headers and two folders of shims by name: ``common``, which
-replaces the two headers of PyTorch that upstream's parameter block needs, and ``nvrtc`` (``codegen.cuda.shared``).
+replaces the two headers of PyTorch that upstream's parameter block needs, and ``nvrtc`` (``codegen.cuda``).
 """
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from fmha_cli.codegen.cuda.shared import exports_text, shim_folder
+from fmha_cli.codegen.cuda import exports_text, shim_folder
 from fmha_cli.codegen.flash_attn.instance import TRAITS, Instance, instance_of
 from fmha_cli.codegen.flash_attn.params import NAMESPACE, cpp_name
 from fmha_cli.domain.kernel import KernelSpec

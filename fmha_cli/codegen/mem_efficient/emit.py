@@ -2,12 +2,12 @@
 
 The text depends on the kernel only. It includes upstream's headers and three folders of shims by name: ``common``
 replaces headers of PyTorch and cuRAND, ``std`` those of the standard library that only this upstream includes, and
-``nvrtc`` the others (``codegen.cuda.shared``).
+``nvrtc`` the others (``codegen.cuda``).
 """
 
 from __future__ import annotations
 
-from fmha_cli.codegen.cuda.shared import exports_text
+from fmha_cli.codegen.cuda import exports_text
 from fmha_cli.codegen.mem_efficient.params import MemEffBwdParams, MemEffFwdParams
 from fmha_cli.codegen.mem_efficient.traits import traits_of
 from fmha_cli.domain.kernel import Family, KernelSpec

@@ -14,7 +14,7 @@ from fmha_cli.toolchain.cache.key import BuildKey, BuildKind, BuildSpec, expande
 from fmha_cli.toolchain.cache.layout import ARTIFACT, LOG, PTX
 from fmha_cli.toolchain.cache.store import BuildError, BuildProduct, Cache
 from fmha_cli.toolchain.cpp.compile import compile_library
-from fmha_cli.toolchain.cpp.cross import ANY, toolchain_for
+from fmha_cli.toolchain.cpp.find import ANY, toolchain_for
 from fmha_cli.toolchain.cpp.toolchain import Compiler, Toolchain
 from fmha_cli.toolchain.notice import as_text
 

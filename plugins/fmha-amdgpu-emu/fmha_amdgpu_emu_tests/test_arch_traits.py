@@ -13,7 +13,8 @@ from fmha_amdgpu_emu.device_facts import EmulatedDevice, arch_facts, device_of, 
 from fmha_amdgpu_emu.units import core_files
 
 from fmha_amdgpu_emu_tests.support.harness import assemble
-from fmha_cli.api import build_registry, load_arch
+from fmha_cli.api import build_registry
+from fmha_cli.plugin import load_arch
 
 TABLE = "arch_traits.hpp"
 PAGE = Path(__file__).parents[3] / "docs" / "explanation" / "emulation.md"

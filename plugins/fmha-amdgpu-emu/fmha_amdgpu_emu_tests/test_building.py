@@ -13,7 +13,8 @@ import pytest
 from fmha_amdgpu_emu import building
 from fmha_amdgpu_emu.units import JOINED, core_files, core_units
 
-from fmha_cli.api import BuildContext, KernelFailure, Units, units_of
+from fmha_cli.api import KernelFailure
+from fmha_cli.plugin import BuildContext, Units, units_of
 from fmha_cli.toolchain.cache.layout import CacheLayout
 from fmha_cli.toolchain.cache.listing import EntryInfo, list_entries
 from fmha_cli.toolchain.cpp import many

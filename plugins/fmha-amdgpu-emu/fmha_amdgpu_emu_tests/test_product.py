@@ -15,8 +15,10 @@ from fmha_amdgpu_emu.device_facts import emulated_archs
 
 from fmha_amdgpu_emu_tests.support.emu_device import kernel
 from fmha_amdgpu_emu_tests.support.harness import core
-from fmha_cli import api
-from fmha_cli.api import read_report
+from fmha_cli import api, plugin
+from fmha_cli.domain.codec import to_json
+from fmha_cli.domain.emulation import Executed, Finding, FindingKind
+from fmha_cli.plugin import read_report
 
 REGISTRY = api.Registry(
     entries=lambda: (
@@ -53,7 +55,7 @@ def test_devices_are_those_of_the_facts() -> None:
     devices = AmdgpuEmulator().devices()
     assert [d.id for d in devices] == [f"emu:{arch}" for arch in emulated_archs()]
     assert all(d.emulated and d.units > 1 and d.archs == (d.id[4:],) for d in devices)
-    assert isinstance(AmdgpuEmulator(), api.Emulator)
+    assert isinstance(AmdgpuEmulator(), plugin.Emulator)
 
 
 def test_listing_devices_loads_nothing_heavy() -> None:
@@ -68,15 +70,15 @@ def test_listing_devices_loads_nothing_heavy() -> None:
 
 
 def test_a_report_is_the_sum_of_its_launches() -> None:
-    found = api.Finding(kind=api.FindingKind.LDS_RACE, kernel="k", instruction="i", address=4, text="t")
-    counts = api.Executed(kernel="k", instructions=5, classes={"valu": 5})
-    launch = api.to_json(api.Observed((found,), (counts,)))
+    found = Finding(kind=FindingKind.LDS_RACE, kernel="k", instruction="i", address=4, text="t")
+    counts = Executed(kernel="k", instructions=5, classes={"valu": 5})
+    launch = to_json(plugin.Observed((found,), (counts,)))
     stopped = {**launch, "findings": [], "fault": "v_what is not implemented"}
     seen = read_report("\n".join(json.dumps(one) for one in (launch, launch, stopped)) + "\n")
     assert [(e.launches, e.instructions, e.classes) for e in seen.executed] == [(3, 15, {"valu": 15})]
     assert [f.count for f in seen.findings] == [2]
     assert seen.fault == "v_what is not implemented"
-    assert read_report("") == api.Observed()
+    assert read_report("") == plugin.Observed()
     for broken in ("{", "[]", '{"executed": []}'):
         with pytest.raises(ValueError):
             read_report(broken)

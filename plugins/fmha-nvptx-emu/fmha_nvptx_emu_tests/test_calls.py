@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fmha_cli.api import llvm_tool
+from fmha_cli.plugin import llvm_tool
 from fmha_nvptx_emu_tests.support import plain_building
 from fmha_nvptx_emu_tests.support.ptx_machine import Array, launch, module
 

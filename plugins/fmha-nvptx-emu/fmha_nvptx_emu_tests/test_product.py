@@ -15,7 +15,7 @@ from fmha_nvptx_emu import NvptxEmulator
 from fmha_nvptx_emu.device_facts import ARCHS
 from fmha_nvptx_emu.units import core_files
 
-from fmha_cli import api
+from fmha_cli import api, plugin
 
 
 def test_devices_are_those_of_the_facts() -> None:
@@ -23,7 +23,7 @@ def test_devices_are_those_of_the_facts() -> None:
     assert [d.id for d in devices] == [f"emu:{arch}" for arch in ARCHS]
     assert all(d.emulated and d.units > 1 and d.archs[0] == d.id[4:] for d in devices)
     assert {d.id: d.archs for d in devices}["emu:sm_86"] == ("sm_86", "sm_80")
-    assert isinstance(NvptxEmulator(), api.Emulator)
+    assert isinstance(NvptxEmulator(), plugin.Emulator)
 
 
 def test_listing_devices_loads_nothing_heavy() -> None:
@@ -56,7 +56,7 @@ def test_rows_pass_with_the_sums_of_tensor_cores(backend: str, direction: str, d
     """The budgets hold whichever way the tensor cores add up."""
     pytest.importorskip("cuda.bindings")
     problem = api.Problem.from_cli(f"-b 1 -H 2 -s 200 -d 64 --causal --dtype {dtype} --direction {direction}")
-    for arithmetic in api.Arithmetic:
+    for arithmetic in plugin.Arithmetic:
         (row,) = api.run(problem, backend=backend, device="emu:sm_80", emu_arith=arithmetic)
         assert row.verdict is api.Verdict.PASSED, row.notes
 

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from fmha_cli import api, conformance
+from fmha_cli import api, conformance, plugin
 
-plugin = pytest.importorskip("fmha_onnxruntime", reason="pip install -e plugins/fmha-onnxruntime")
-BACKEND = plugin.BACKEND
+library = pytest.importorskip("fmha_onnxruntime", reason="pip install -e plugins/fmha-onnxruntime")
+BACKEND = library.BACKEND
 LIMIT = 340
 
-needs_library = pytest.mark.skipif(BACKEND.probe().state is not api.State.OK, reason="onnxruntime is not installed")
+needs_library = pytest.mark.skipif(BACKEND.probe().state is not plugin.State.OK, reason="onnxruntime is not installed")
 
 
 @pytest.fixture
@@ -32,8 +32,8 @@ def test_conformance(check: Callable[[conformance.Subject], None], subject: conf
 
 
 def test_it_stays_short_imports_the_api_alone_and_explains_its_codes() -> None:
-    conformance.check_sources(Path(plugin.__file__).parent, LIMIT)
-    conformance.check_codes(BACKEND, Path(plugin.__file__).parent)
+    conformance.check_sources(Path(library.__file__).parent, LIMIT)
+    conformance.check_codes(BACKEND, Path(library.__file__).parent)
 
 
 def test_the_parent_does_not_import_the_library(subject: conformance.Subject) -> None:
@@ -42,7 +42,7 @@ def test_the_parent_does_not_import_the_library(subject: conformance.Subject) ->
 
 def test_without_the_library_it_says_what_to_install() -> None:
     found = conformance.probed(BACKEND)
-    assert (found.state, found.devices, found.help) == (api.State.MISSING, (), "pip install onnxruntime")
+    assert (found.state, found.devices, found.help) == (plugin.State.MISSING, (), "pip install onnxruntime")
 
 
 @needs_library

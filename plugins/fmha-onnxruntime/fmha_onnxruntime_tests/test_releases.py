@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from fmha_cli import api
+from fmha_cli import api, plugin
 from fmha_cli.toolchain import framework
 from tests.support.builds.library_releases import CPU, kernels_for, passed, pip_install
 
-plugin = pytest.importorskip("fmha_onnxruntime", reason="pip install -e plugins/fmha-onnxruntime")
+library = pytest.importorskip("fmha_onnxruntime", reason="pip install -e plugins/fmha-onnxruntime")
 kernels = pytest.importorskip("fmha_onnxruntime.kernels")
 
 BASE = "-H 2 -d 8 --dtype fp32"
@@ -36,20 +36,20 @@ ALWAYS = (
 
 def right(name: str, release: str) -> bool:
     """Whether a release computes a case as today's does."""
-    tried = plugin.BACKEND.tried
+    tried = library.BACKEND.tried
     return tried.index(release) >= tried.index(CASES[name][2])
 
 
 def refused(op: str, line: str) -> bool:
     problem = api.Problem.from_cli(line)
-    kernel = next(iter(kernels_for(plugin.BACKEND, problem, f"op={op}")))
-    return "K938" in {reason.id for reason in api.reasons_against(kernels.RULES, problem, kernel, CPU)}
+    kernel = next(iter(kernels_for(library.BACKEND, problem, f"op={op}")))
+    return "K938" in {reason.id for reason in plugin.reasons_against(kernels.RULES, problem, kernel, CPU)}
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_an_older_release_is_refused_and_the_first_right_one_is_not(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     op, line, _ = CASES[name]
-    for release in plugin.BACKEND.tried:
+    for release in library.BACKEND.tried:
         monkeypatch.setattr(framework, "installed", lambda name, release=release: release)
         assert refused(op, line) is not right(name, release), release
     monkeypatch.setattr(framework, "installed", lambda name: None)
@@ -57,19 +57,19 @@ def test_an_older_release_is_refused_and_the_first_right_one_is_not(name: str, m
 
 
 def test_what_every_release_computes_alike_is_not_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(framework, "installed", lambda name: plugin.BACKEND.tried[0])
+    monkeypatch.setattr(framework, "installed", lambda name: library.BACKEND.tried[0])
     for op, line in ALWAYS:
         assert not refused(op, line), line
 
 
 def test_every_fact_has_a_case() -> None:
     assert {fact["case"] for fact in kernels.RELEASES["facts"]} == {name.partition(" ")[0] for name in CASES}
-    assert {fact["before"] for fact in kernels.RELEASES["facts"]} <= set(plugin.BACKEND.tried)
+    assert {fact["before"] for fact in kernels.RELEASES["facts"]} <= set(library.BACKEND.tried)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize("release", plugin.BACKEND.tried)
+@pytest.mark.parametrize("release", library.BACKEND.tried)
 def test_each_boundary_release_answers_as_the_facts_say(release: str, tmp_path: Path) -> None:
     """The release in a folder of its own: what K938 refuses does not pass there, what it admits passes."""
     library = pip_install(tmp_path / "library", f"onnxruntime=={release}")

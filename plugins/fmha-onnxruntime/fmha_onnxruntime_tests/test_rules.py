@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from fmha_cli import api, conformance
+from fmha_cli import api, conformance, plugin
 
 BACKEND = pytest.importorskip("fmha_onnxruntime", reason="pip install -e plugins/fmha-onnxruntime").BACKEND
 
-pytestmark = pytest.mark.skipif(BACKEND.probe().state is not api.State.OK, reason="onnxruntime is not installed")
+pytestmark = pytest.mark.skipif(BACKEND.probe().state is not plugin.State.OK, reason="onnxruntime is not installed")
 
 EVIDENCE = {
     "K930": ("mha", "-H 2 -s 3 --seqlen-k 8 -d 8 --dtype fp32 --causal --layout bshd"),

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from fmha_cli import api, conformance
+from fmha_cli import api, conformance, plugin
 from fmha_openvino_tests.support.ov_processor import HALVES
 
-plugin = pytest.importorskip("fmha_openvino", reason="pip install -e plugins/fmha-openvino")
-BACKEND = plugin.BACKEND
+library = pytest.importorskip("fmha_openvino", reason="pip install -e plugins/fmha-openvino")
+BACKEND = library.BACKEND
 LIMIT = 300
 
-needs_library = pytest.mark.skipif(BACKEND.probe().state is not api.State.OK, reason="openvino is not installed")
+needs_library = pytest.mark.skipif(BACKEND.probe().state is not plugin.State.OK, reason="openvino is not installed")
 
 
 @pytest.fixture
@@ -33,8 +33,8 @@ def test_conformance(check: Callable[[conformance.Subject], None], subject: conf
 
 
 def test_it_stays_short_imports_the_api_alone_and_explains_its_codes() -> None:
-    conformance.check_sources(Path(plugin.__file__).parent, LIMIT)
-    conformance.check_codes(BACKEND, Path(plugin.__file__).parent)
+    conformance.check_sources(Path(library.__file__).parent, LIMIT)
+    conformance.check_codes(BACKEND, Path(library.__file__).parent)
 
 
 def test_the_parent_does_not_import_the_library(subject: conformance.Subject) -> None:
@@ -43,7 +43,7 @@ def test_the_parent_does_not_import_the_library(subject: conformance.Subject) ->
 
 def test_without_the_library_it_says_what_to_install() -> None:
     found = conformance.probed(BACKEND)
-    assert (found.state, found.devices, found.help) == (api.State.MISSING, (), "pip install openvino")
+    assert (found.state, found.devices, found.help) == (plugin.State.MISSING, (), "pip install openvino")
 
 
 @pytest.mark.promise("A kernel that should not be chosen runs if it is named.")

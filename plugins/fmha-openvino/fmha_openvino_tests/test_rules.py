@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from fmha_cli import api, conformance
+from fmha_cli import api, conformance, plugin
 from fmha_openvino_tests.support.ov_processor import HALVES, has
 
 BACKEND = pytest.importorskip("fmha_openvino", reason="pip install -e plugins/fmha-openvino").BACKEND
 
-pytestmark = pytest.mark.skipif(BACKEND.probe().state is not api.State.OK, reason="openvino is not installed")
+pytestmark = pytest.mark.skipif(BACKEND.probe().state is not plugin.State.OK, reason="openvino is not installed")
 
 EVIDENCE = {
     "K945": ("f32", "-H 2 -s 5 --seqlen-k 3 -d 8 --dtype fp32 --causal"),

@@ -6,18 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from fmha_cli import api, conformance
+from fmha_cli import api, conformance, plugin
 
 fmha_torch = pytest.importorskip("fmha_torch", reason="plugins/fmha-torch is not installed")
 
 from fmha_torch.kernels import TorchAlgorithm, Way, kernels_of, limits  # noqa: E402 - the plugin may not be installed
 from fmha_torch.rules import OWN_RULES, flag_of  # noqa: E402 - the plugin may not be installed
 
-CPU = api.DeviceFacts(id="cpu", archs=("generic",))
+CPU = plugin.DeviceFacts(id="cpu", archs=("generic",))
 LINES = 600
 
 
-def reasons(line: str, way: Way, masking: str, device: api.DeviceFacts = CPU) -> set[str]:
+def reasons(line: str, way: Way, masking: str, device: plugin.DeviceFacts = CPU) -> set[str]:
     """The rules that refuse a kernel's form for a problem in the kernel's own dtype and direction."""
     problem, found = api.Problem.from_cli(line), None
     for decision in fmha_torch.TorchBackend().decide(problem, device):
@@ -69,7 +69,7 @@ def reasons(line: str, way: Way, masking: str, device: api.DeviceFacts = CPU) ->
 def test_each_rule_refuses_and_its_neighbour_passes(
     line: str, way: Way, masking: str, arch: str, expected: set[str]
 ) -> None:
-    assert reasons(line, way, masking, api.DeviceFacts(id="x", archs=(arch,))) == expected
+    assert reasons(line, way, masking, plugin.DeviceFacts(id="x", archs=(arch,))) == expected
 
 
 def test_a_forward_kernel_of_another_kind_is_no_partner() -> None:
@@ -98,9 +98,9 @@ def test_listing_and_deciding_import_no_pytorch(shared_cache: Path) -> None:
 
 def test_without_pytorch_it_says_what_to_install() -> None:
     found = conformance.probed(fmha_torch.TorchBackend())
-    assert (found.state, found.help, found.devices) == (api.State.MISSING, 'pip install "torch>=2.11"', ())
+    assert (found.state, found.help, found.devices) == (plugin.State.MISSING, 'pip install "torch>=2.11"', ())
     old = conformance.probed(fmha_torch.TorchBackend(), "2.9.1+cpu")
-    assert (old.state, old.devices) == (api.State.MISSING, ())
+    assert (old.state, old.devices) == (plugin.State.MISSING, ())
     assert "older than 2.11" in str(old.why)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from fmha_cli import api, conformance
+from fmha_cli import api, conformance, plugin
 from tests.support.generators.problems import supported
 
 fmha_torch = pytest.importorskip("fmha_torch", reason="plugins/fmha-torch is not installed")
@@ -21,13 +21,13 @@ COUNT, EACH = 500, 50
 ACCEPTED = 150
 COMPILED = 16
 """One in this many problems that compiled flex_attention takes goes to it: each costs a compile."""
-CPU = api.DeviceFacts(id="cpu", archs=("generic",))
+CPU = plugin.DeviceFacts(id="cpu", archs=("generic",))
 
 
 class Rotating(fmha_torch.TorchBackend):
     """Prefers another kernel for every problem, so all of them run."""
 
-    def decide(self, problem: api.Problem, device: api.DeviceFacts) -> Iterator[api.Decision]:
+    def decide(self, problem: api.Problem, device: plugin.DeviceFacts) -> Iterator[api.Decision]:
         number = zlib.crc32(problem.repro().encode())
         for decision in super().decide(problem, device):
             if isinstance(decision, api.Supported):

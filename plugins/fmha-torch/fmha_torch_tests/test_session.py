@@ -12,7 +12,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed (extra: peers)")
 
-from fmha_cli import api  # noqa: E402
+from fmha_cli import api, plugin  # noqa: E402
 
 LINES = {
     "-s 40 --dtype fp32 --causal": "_scaled_dot_product_flash_attention_for_cpu",
@@ -46,7 +46,7 @@ def test_another_kernel_than_the_one_asked_for_is_a_finding() -> None:
         k for k in kernels_of("generic") if isinstance(k.algorithm, TorchAlgorithm) and k.algorithm.way is Way.FLASH
     )
     session = TorchSession("cpu")
-    session.load(api.Plan(api.Problem.of(), (api.Stage(flash),)), ())
+    session.load(plugin.Plan(api.Problem.of(), (plugin.Stage(flash),)), ())
     q, v = torch.zeros(1, 1, 4, 8), torch.zeros(1, 1, 4, 16)
     ran = observed(lambda: torch.nn.functional.scaled_dot_product_attention(q, q, v), True)
     assert session._remark(ran, 0.0, 0).startswith(
@@ -80,11 +80,11 @@ def test_passes_return_and_copy_nothing() -> None:
     from fmha_torch.kernels import kernels_of
     from fmha_torch.session import TorchSession
 
-    kernel = next(k for k in kernels_of("generic") if k.signature.dtype is api.DType.FP32 and not k.family.backward)
+    kernel = next(k for k in kernels_of("generic") if k.signature.dtype is plugin.DType.FP32 and not k.family.backward)
     session, arena = TorchSession("cpu"), bytearray(4 * 64)
     problem = api.Problem.of(batch=1, heads=1, seqlen=2, hdim=8, dtype="fp32")
-    session.load(api.Plan(problem, (api.Stage(kernel),)), ())
-    tensors = {n: api.BoundTensor(n, 64 * i, "fp32", (1, 1, 2, 8), (16, 16, 8, 1)) for i, n in enumerate("qkvo")}
+    session.load(plugin.Plan(problem, (plugin.Stage(kernel),)), ())
+    tensors = {n: plugin.BoundTensor(n, 64 * i, "fp32", (1, 1, 2, 8), (16, 16, 8, 1)) for i, n in enumerate("qkvo")}
     torch.frombuffer(arena, dtype=torch.float32)[:48] = torch.arange(48.0)
     before = bytes(arena)
     session.bind(memoryview(arena), tensors, 1)

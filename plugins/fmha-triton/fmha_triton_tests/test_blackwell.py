@@ -12,10 +12,10 @@ from fmha_triton.deciding import decide
 from fmha_triton.emit import text_of
 from fmha_triton.plan import plan_of, shape_of
 
-from fmha_cli import api
+from fmha_cli import api, plugin
 from fmha_triton_tests.support.emulated_runs import assert_clean, drawn, needs_triton, plant, record
 
-DEVICE = api.DeviceFacts(id="none", archs=("sm_100a",), units=4)
+DEVICE = plugin.DeviceFacts(id="none", archs=("sm_100a",), units=4)
 SMALL = "-H 2 -s 256 -d 64 --dtype fp16"
 FAULTS = {
     "buffers are taken before they are ready": (

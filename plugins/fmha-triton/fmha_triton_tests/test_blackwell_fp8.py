@@ -11,10 +11,10 @@ from fmha_triton.catalogue import BLACKWELL, algorithm_of, function_of
 from fmha_triton.deciding import decide
 from fmha_triton.emit import arguments, swizzle_bytes
 
-from fmha_cli import api
+from fmha_cli import api, plugin
 from fmha_triton_tests.support.emulated_runs import assert_clean, drawn, needs_triton, plant, record
 
-DEVICE = api.DeviceFacts(id="none", archs=("sm_100a",), units=4)
+DEVICE = plugin.DeviceFacts(id="none", archs=("sm_100a",), units=4)
 NARROW = "-H 2 -s 200 -d 64 --dtype fp8_e4m3 --causal --lse --qscale tensor"
 FAULTS = {
     "the scale of V is left out": ("gl.SliceLayout(1, layout)) * scale", "gl.SliceLayout(1, layout))"),

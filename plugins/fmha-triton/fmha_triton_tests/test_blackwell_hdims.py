@@ -13,10 +13,10 @@ from fmha_triton.deciding import decide
 from fmha_triton.emit import arguments, constants, emit
 from fmha_triton.plan import plan_of
 
-from fmha_cli import api
+from fmha_cli import api, plugin
 from fmha_triton_tests.support.emulated_runs import assert_clean, drawn, needs_triton, plant, record
 
-DEVICE = api.DeviceFacts(id="none", archs=("sm_100a",), units=4)
+DEVICE = plugin.DeviceFacts(id="none", archs=("sm_100a",), units=4)
 LENGTHS = "-H 2 -s 300 --seqlen-k 333"
 NARROW_V = f"{LENGTHS} -d 128 --hdim-v 64 --dtype fp16 --lse"
 WIDE_V = f"{LENGTHS} -d 64 --hdim-v 128 --dtype bf16 --causal --lse"

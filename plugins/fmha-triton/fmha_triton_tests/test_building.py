@@ -16,11 +16,11 @@ from fmha_triton.catalogue import function_of, kernels_of
 from fmha_triton.emit import emit
 from fmha_triton.image import read_image
 
-from fmha_cli import api
+from fmha_cli import api, plugin
 
 
-def context(root: Path) -> api.BuildContext:
-    return api.BuildContext(cache_root=root)
+def context(root: Path) -> plugin.BuildContext:
+    return plugin.BuildContext(cache_root=root)
 
 
 @pytest.fixture
@@ -102,6 +102,6 @@ def test_the_hopper_kernel_uses_tma_and_wgmma(root: Path) -> None:
     assert figures["target"] == "sm_90a"
     assert figures["spills"]["stores"] == 0
     assert figures["matrix_instructions"] == 36
-    places = api.parameter_places(read_image(artifact.path).binary)
+    places = plugin.parameter_places(read_image(artifact.path).binary)
     descriptors = [offset for offset, size in places if size == 128]
     assert len(descriptors) == 4

@@ -15,10 +15,10 @@ from fmha_triton.deciding import decide
 from fmha_triton.emit import arguments, cga_layout, constants, emit, rows_per_copy, swizzle_bytes
 from fmha_triton.plan import plan_of, shape_of, tiles_of
 
-from fmha_cli import api
+from fmha_cli import api, plugin
 from fmha_triton_tests.support.emulated_runs import assert_clean, drawn, needs_triton, plant, record
 
-DEVICE = api.DeviceFacts(id="none", archs=("sm_103a",), units=5)
+DEVICE = plugin.DeviceFacts(id="none", archs=("sm_103a",), units=5)
 LENGTHS = "-H 1 -s 512 --seqlen-k 256"
 PAIR = f"{LENGTHS} -d 128 --dtype fp16"
 SIGNATURES = (

@@ -14,9 +14,9 @@ from fmha_triton.deciding import LOOKS, decide
 from fmha_triton.plan import plan_of
 from fmha_triton.rules import ALL_RULES, RULES
 
-from fmha_cli import api
+from fmha_cli import api, plugin
 
-HOPPER = api.DeviceFacts(id="none", archs=("sm_90a",), units=132)
+HOPPER = plugin.DeviceFacts(id="none", archs=("sm_90a",), units=132)
 PLAIN = "-H 2 -s 64 -d 64 --dtype fp16"
 CASES = {
     "K960": ("-H 2 -s 64 -d 20 --dtype fp16", "-H 2 -s 64 -d 24 --dtype fp16"),
@@ -45,7 +45,7 @@ def test_a_rule_refuses_and_passes_its_neighbour(id: str) -> None:
 
 def test_stage_kernels_are_no_candidates() -> None:
     found = list(decide(problem(PLAIN), HOPPER))
-    stages = [d for d in found if d.kernel.family in (api.Family.FWD_SPLITKV_COMBINE, api.Family.BWD_DOT_DO_O)]
+    stages = [d for d in found if d.kernel.family in (plugin.Family.FWD_SPLITKV_COMBINE, plugin.Family.BWD_DOT_DO_O)]
     assert stages
     assert all("K966" in {reason.id for reason in d.reasons} for d in stages)
 
@@ -55,12 +55,12 @@ def test_asking_once_gives_the_answers_of_asking_for_each_kernel(flags: str) -> 
     """A check that reads more of a kernel than LOOKS says gives other answers here."""
     asked = problem(flags)
     for decision in list(decide(asked, HOPPER))[::7]:
-        each = tuple(api.reasons_against(ALL_RULES, asked, decision.kernel, HOPPER))
+        each = tuple(plugin.reasons_against(ALL_RULES, asked, decision.kernel, HOPPER))
         assert each == (decision.reasons if isinstance(decision, api.Unsupported) else ())
     assert set(LOOKS) >= {rule.id for rule in ALL_RULES}
 
 
-def best(flags: str, device: api.DeviceFacts = HOPPER) -> api.KernelSpec:
+def best(flags: str, device: plugin.DeviceFacts = HOPPER) -> api.KernelSpec:
     fitting = [d for d in decide(problem(flags), device) if isinstance(d, api.Supported)]
     return min(fitting, key=lambda d: d.rank).kernel
 
@@ -69,7 +69,7 @@ def test_the_hopper_kernel_is_first_where_it_fits() -> None:
     assert algorithm_of(best(f"{PLAIN} --causal")).language is Language.GLUON
     for other in (f"{PLAIN} --softcap 5", "-H 2 -s 64 -d 96 --dtype fp16", f"{PLAIN} --mask window:3,0"):
         assert algorithm_of(best(other)).language is Language.TRITON
-    elsewhere = api.DeviceFacts.of_arch("sm_80")
+    elsewhere = plugin.DeviceFacts.of_arch("sm_80")
     assert algorithm_of(best(f"{PLAIN} --causal", elsewhere)).language is Language.TRITON
 
 

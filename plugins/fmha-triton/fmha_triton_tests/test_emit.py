@@ -14,7 +14,7 @@ from fmha_triton.algorithm import archs, data
 from fmha_triton.catalogue import BLACKWELL, HOPPER, KERNELS, function_of, kernels_of
 from fmha_triton.emit import MARK, arguments, constants, divisible, emit, parameters
 
-from fmha_cli import api
+from fmha_cli import api, plugin
 
 
 def one_of_each(arch: str) -> list[api.KernelSpec]:
@@ -40,10 +40,13 @@ def test_every_choice_of_a_kernel_reaches_the_text() -> None:
     for arch in ("sm_90a", "gfx942"):
         seen: dict[str, api.KernelSpec] = {}
         for kernel in kernels_of(arch):
-            if kernel.signature.cache is api.CacheKey.LINEAR:
+            if kernel.signature.cache is plugin.CacheKey.LINEAR:
                 continue  # the same code as without a cache: where keys start is an argument
             other = seen.setdefault(emit(kernel), kernel)
-            alike = (other.signature.qscale, kernel.signature.qscale) == (api.QScaleKey.TENSOR, api.QScaleKey.HEAD)
+            alike = (other.signature.qscale, kernel.signature.qscale) == (
+                plugin.QScaleKey.TENSOR,
+                plugin.QScaleKey.HEAD,
+            )
             assert other is kernel or alike, f"{kernel.name}\n{other.name}"
 
 
@@ -51,7 +54,7 @@ def test_constants_and_promises_follow_the_kernel() -> None:
     narrow = next(k for k in kernels_of("gfx942") if k.signature.dtype.is_fp8)
     assert divisible(narrow)["q_row"] == 16
     assert {a.name: a.type for a in arguments(narrow)}["Q"] == "*fp8e4b8"
-    plain = next(k for k in kernels_of("gfx942") if k.signature.bias is api.BiasKey.ALIBI)
+    plain = next(k for k in kernels_of("gfx942") if k.signature.bias is plugin.BiasKey.ALIBI)
     assert divisible(plain)["q_row"] == 8
     assert constants(plain)["BIAS"] == 2
 

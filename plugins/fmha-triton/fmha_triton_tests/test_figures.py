@@ -12,7 +12,7 @@ from fmha_triton.algorithm import Language
 from fmha_triton.catalogue import algorithm_of, kernels_of
 from fmha_triton.tensor_figures import tensor_memory_figures
 
-from fmha_cli import api
+from fmha_cli import api, plugin
 
 PTX = """
     mbarrier.init.shared::cta.b64 [%r1], 1;
@@ -47,7 +47,7 @@ def test_the_work_of_the_products_follows_the_head_dim_and_the_type() -> None:
     wide, narrow = (tensor_memory_figures(kernel_of(n), PTX, counted) for n in (128, 64))
     assert wide["instructions_per_mflop"] == round(1000 / (2 * 128 * 16 * 3 * 128 / 1e6), 1) == 635.8
     assert narrow["instructions_per_mflop"] == round(1000 / (2 * 128 * 16 * (128 + 2 * 64) / 1e6), 1)
-    eight = replace(kernel_of(128), signature=replace(kernel_of(128).signature, dtype=api.DType.FP8_E5M2))
+    eight = replace(kernel_of(128), signature=replace(kernel_of(128).signature, dtype=plugin.DType.FP8_E5M2))
     assert tensor_memory_figures(eight, PTX, counted)["instructions_per_mflop"] == 317.9
 
 

@@ -14,7 +14,7 @@ from fmha_triton.catalogue import kernels_of
 from fmha_triton.image import Descriptor, Image, read_image
 from fmha_triton.launching import check_divisible
 
-from fmha_cli import api
+from fmha_cli import api, plugin
 
 ABOUT = {
     "symbol": "f", "shared_bytes": 5, "threads": 128, "arguments": [["Q", "*fp16"]], "trailing_pointers": 2,
@@ -71,7 +71,7 @@ def test_other_files_and_kernels_with_scratch_are_refused(tmp_path: Path, text: 
 
 
 def test_a_stride_that_breaks_a_promise_is_refused() -> None:
-    kernel = next(k for k in kernels_of("gfx942") if k.family is api.Family.BWD_DOT_DO_O)
+    kernel = next(k for k in kernels_of("gfx942") if k.family is plugin.Family.BWD_DOT_DO_O)
     good = dict.fromkeys(("Out", "DOut", "o_batch", "o_head", "do_batch", "do_head", "o_row", "do_row", "hdim_v"), 16)
     check_divisible(kernel, good)
     for name in good:

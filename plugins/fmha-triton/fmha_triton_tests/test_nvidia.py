@@ -14,7 +14,7 @@ pytest.importorskip("fmha_nvptx_emu", reason="plugins/fmha-nvptx-emu is not inst
 from fmha_nvptx_emu import NvptxEmulator
 from fmha_triton import TritonBackend
 
-from fmha_cli import api
+from fmha_cli import api, plugin
 from fmha_triton_tests.support.emulated_runs import FAULTS, drawn, faulty, is_noticed, needs_triton, record, rows
 from tests.checks.triton_check import device_of
 from tests.checks.triton_problems import NVIDIA
@@ -62,6 +62,6 @@ def test_a_planted_fault_is_found(name: str, cache: str, monkeypatch: pytest.Mon
 def test_fp8_passes_with_the_short_sums_of_tensor_cores(arch: str, cache: str) -> None:
     """13 bits behind the point: the LSE of large scores has 30 times the error that other architectures may have."""
     problem = api.Problem.from_cli("-H 2 -s 64 -d 128 --dtype fp8_e4m3 --qscale tensor --lse")
-    options = {"backend": "triton", "device": device_of(arch), "emu_arith": api.Arithmetic.HARDWARE}
+    options = {"backend": "triton", "device": device_of(arch), "emu_arith": plugin.Arithmetic.HARDWARE}
     (found,) = api.run(problem, command="validate", cache_root=cache, **options)
     assert found.verdict is api.Verdict.PASSED, found.notes

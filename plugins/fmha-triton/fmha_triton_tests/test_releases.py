@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from fmha_cli import api
+from fmha_cli import api, plugin
 from fmha_cli.toolchain import framework
 from tests.support.builds.library_releases import pip_install
 
@@ -44,7 +44,7 @@ for arch, _, line in (line.partition(" ") for line in lines):
 
 def chosen() -> tuple[Language, list[set[str]]]:
     """The language of the kernel that is taken on sm_90a, and the reasons against each one in Gluon."""
-    problem, device = api.Problem.from_cli(PROBLEMS[GLUON]), api.DeviceFacts.of_arch(GLUON)
+    problem, device = api.Problem.from_cli(PROBLEMS[GLUON]), plugin.DeviceFacts.of_arch(GLUON)
     found = list(decide(problem, device))
     best = min((d for d in found if isinstance(d, api.Supported)), key=lambda d: d.rank)
     gluon = [d for d in found if algorithm_of(d.kernel).language is Language.GLUON]

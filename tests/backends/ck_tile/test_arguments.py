@@ -12,8 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fmha_cli.backends.ck_tile.arguments import block_of
-from fmha_cli.backends.ck_tile.arguments_backward import kept
+from fmha_cli.backends.ck_tile.arguments import block_of, kept
 from fmha_cli.backends.ck_tile.auxiliary import auxiliaries_of
 from fmha_cli.backends.ck_tile.quantisation import Scales, scales_of
 from fmha_cli.backends.ck_tile.shapes import holdable

@@ -8,14 +8,14 @@ import pytest
 
 from fmha_cli.backends.ck_tile.backend import CkTileBackend
 from fmha_cli.backends.ck_tile.situation import product_of, situation_of
-from fmha_cli.backends.hip import probe
+from fmha_cli.backends.hip import runtime
 from fmha_cli.domain.arch import arch_names, load_arch
 from fmha_cli.domain.device import Availability, DeviceFacts, State
 from fmha_cli.domain.problem import Problem
 
 
 def test_without_a_driver_the_parent_answers_and_loads_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(probe, "probe_hip", lambda: pytest.fail("the runtime was asked"))
+    monkeypatch.setattr(runtime, "probe_hip", lambda: pytest.fail("the runtime was asked"))
     backend = CkTileBackend([tmp_path / "kfd"])
     found = backend.probe()
     assert backend.probes_in_parent
@@ -26,7 +26,7 @@ def test_without_a_driver_the_parent_answers_and_loads_nothing(tmp_path: Path, m
 
 def test_with_a_driver_the_runtime_is_asked_in_the_worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     answer = Availability(state=State.OK)
-    monkeypatch.setattr(probe, "probe_hip", lambda: answer)
+    monkeypatch.setattr(runtime, "probe_hip", lambda: answer)
     (tmp_path / "kfd").touch()
     backend = CkTileBackend([tmp_path / "kfd"])
     assert not backend.probes_in_parent

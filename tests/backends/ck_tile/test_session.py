@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from fmha_cli.backends.ck_tile.standin.building import build_standin
+from fmha_cli.backends.ck_tile.standin import build_standin
 from fmha_cli.domain.protocols import BuildContext
 from tests.support.children.ck_tile import session
 

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from fmha_cli.backends.ck_tile.standin.building import build_standin, source
+from fmha_cli.backends.ck_tile.standin import build_standin, source
 from fmha_cli.backends.ck_tile.standin.recording import PlayedDevice
 from fmha_cli.backends.hip import library
 from fmha_cli.backends.hip.library import open_bindings, open_library
-from fmha_cli.backends.hip.probe import last_level_cache, probe_hip
+from fmha_cli.backends.hip.runtime import last_level_cache, probe_hip
 from fmha_cli.domain.device import State
 from fmha_cli.domain.errors import EnvironmentProblem
 from fmha_cli.domain.plan import Artifact

@@ -23,7 +23,7 @@ from fmha_cli.domain.arch import load_arch
 from fmha_cli.domain.device import DeviceFacts
 from fmha_cli.domain.protocols import BuildContext
 from fmha_cli.toolchain.cache.store import Cache
-from fmha_cli.toolchain.cpp.cross import cross_search
+from fmha_cli.toolchain.cpp.find import cross_search
 from fmha_cli.toolchain.cpp.toolchain import ToolchainKind, zig_command
 from fmha_cli.toolchain.elf import machine_of_file
 from tests.backends.cpu.test_append import Appended

@@ -11,15 +11,14 @@ from pathlib import Path
 import pytest
 
 from fmha_cli.backends.cpu.building import kernel_flags
+from fmha_cli.backends.cpu.inspection import Loop, disassembler, innermost_loops
 from fmha_cli.backends.cpu.kernels import algorithm_of
-from fmha_cli.backends.cpu.listing import disassembler
-from fmha_cli.backends.cpu.loops import Loop, innermost_loops
 from fmha_cli.codegen.cpu.algorithm import CpuAlgorithm
 from fmha_cli.codegen.cpu.elements import WORDS
 from fmha_cli.codegen.cpu.emit import emit
 from fmha_cli.domain.kernel import KernelSpec
 from fmha_cli.toolchain.cache.store import Cache
-from fmha_cli.toolchain.cpp.cross import cross_search
+from fmha_cli.toolchain.cpp.find import cross_search
 from fmha_cli.toolchain.cpp.toolchain import ToolchainKind
 from tests.support.generators.cpu.cases import kernel_of
 

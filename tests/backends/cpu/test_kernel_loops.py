@@ -21,7 +21,7 @@ from fmha_cli.domain.kernel import KernelSpec
 from fmha_cli.domain.processor import machine_here
 from fmha_cli.domain.protocols import BuildContext
 from fmha_cli.toolchain.cache.store import Cache
-from fmha_cli.toolchain.cpp.cross import toolchain_for
+from fmha_cli.toolchain.cpp.find import toolchain_for
 from fmha_cli.toolchain.cpp.toolchain import ToolchainKind
 from tests.support.fakes.software_tiles import WHOLE
 from tests.support.generators.cpu.cases import kernel_of

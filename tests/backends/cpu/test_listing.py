@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from fmha_cli.backends.cpu import inspection, listing
-from fmha_cli.backends.cpu.inspection import inspect_library, summarise
-from fmha_cli.backends.cpu.listing import disassembler, instructions
+from fmha_cli.backends.cpu import inspection
+from fmha_cli.backends.cpu.inspection import disassembler, inspect_library, instructions, summarise
 from fmha_cli.domain.processor import machine_here
 from fmha_cli.toolchain.elf import MACHINES, machine_of_file
 
@@ -85,7 +84,7 @@ def test_the_machine_of_a_file(tmp_path: Path, number: int, machine: str | None)
 
 def test_the_disassembler_of_this_machine_reads_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     here: set[str] = set()
-    monkeypatch.setattr(listing.shutil, "which", lambda name: f"/bin/{name}" if name in here else None)
+    monkeypatch.setattr(inspection.shutil, "which", lambda name: f"/bin/{name}" if name in here else None)
     other = next(machine for machine in MACHINES.values() if machine != machine_here())
     here |= {"objdump"}
     assert (disassembler(machine_here()), disassembler(other)) == ("/bin/objdump", None)

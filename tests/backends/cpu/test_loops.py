@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fmha_cli.backends.cpu.inspection import summarise
-from fmha_cli.backends.cpu.loops import innermost_loops
+from fmha_cli.backends.cpu.inspection import innermost_loops, summarise
 
 NEST = """
 0000000000000100 <nest>:

@@ -12,7 +12,7 @@ import pytest
 from fmha_cli.backends.cpu.arch_detect import ARCHS, detect
 from fmha_cli.backends.cpu.backend import CpuBackend
 from fmha_cli.backends.cpu.peaks import build_peak_loops, vector_bits
-from fmha_cli.codegen.cpu.peaks import emit_peaks
+from fmha_cli.codegen.cpu.parts import emit_peaks
 from fmha_cli.domain.arch import load_arch
 from fmha_cli.domain.device import DeviceFacts
 from fmha_cli.domain.errors import EnvironmentProblem

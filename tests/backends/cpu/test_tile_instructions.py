@@ -13,9 +13,13 @@ from fmha_cli import api
 from fmha_cli.backends.cpu import backend
 from fmha_cli.backends.cpu.arch_detect import VARIABLE
 from fmha_cli.backends.cpu.building import build_cpu, kernel_flags
-from fmha_cli.backends.cpu.inspection import inspect_library
-from fmha_cli.backends.cpu.listing import CpuInstruction, disassembler, instructions
-from fmha_cli.backends.cpu.loops import innermost_loops
+from fmha_cli.backends.cpu.inspection import (
+    CpuInstruction,
+    disassembler,
+    innermost_loops,
+    inspect_library,
+    instructions,
+)
 from fmha_cli.backends.cpu.peaks import build_peak_loops
 from fmha_cli.backends.cpu.session import CpuSession
 from fmha_cli.codegen.abi import BACKWARD_ENTRY, ENTRY, EntryStatus

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from fmha_cli.backends.cuda.own import Own, own
 from fmha_cli.backends.cuda.small import SmallUpstream
+from fmha_cli.backends.cuda.upstream import Own, own
 from fmha_cli.backends.cudnn_oss.upstream import UPSTREAM as CUDNN_OSS
 from fmha_cli.backends.flash_attn.upstream import UPSTREAM as FLASH_ATTN
 from fmha_cli.backends.mem_efficient.upstream import UPSTREAM as MEM_EFFICIENT
@@ -37,8 +37,8 @@ def test_every_function_is_there_and_takes_what_the_interface_says(upstream: Any
 def test_a_missing_module_or_function_is_an_error_when_it_is_asked_for() -> None:
     class Odd(SmallUpstream):
         emit = own("fmha_cli.backends.cuda.nowhere")
-        scratch = own("fmha_cli.backends.cuda.own", "nothing")
-        expected = launch = params_of = own("fmha_cli.backends.cuda.own")
+        scratch = own("fmha_cli.backends.cuda.upstream", "nothing")
+        expected = launch = params_of = own("fmha_cli.backends.cuda.upstream")
 
     class Bare(SmallUpstream):
         pass

@@ -12,7 +12,7 @@ import pytest
 from fmha_cli.backends.cuda.tables import check_exports
 from fmha_cli.backends.flash_attn.catalogue import family_kernels
 from fmha_cli.backends.flash_attn.launches import expected
-from fmha_cli.codegen.cuda.shared import VERSION
+from fmha_cli.codegen.cuda import VERSION
 from fmha_cli.codegen.flash_attn.emit import FACTS, SYMBOL
 from fmha_cli.codegen.flash_attn.instance import instance_of
 from fmha_cli.codegen.flash_attn.params import FaBwdParams, FaFwdParams

@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fmha_cli.backends.flash_attn.situation import situation_of
-from fmha_cli.backends.flash_attn.splits import heuristic, upstreams_splits
+from fmha_cli.backends.flash_attn.situation import heuristic, situation_of, upstreams_splits
 from fmha_cli.backends.flash_attn.tiles import log_max_splits, split_traits
 from fmha_cli.backends.gpu.arithmetic import Splits, single
 from fmha_cli.codegen.flash_attn.traits import MAX_SPLITS

@@ -10,7 +10,7 @@ from random import Random
 import pytest
 
 from fmha_cli.backends.flash_attn.catalogue import kernels
-from fmha_cli.backends.flash_attn.splits import heuristic
+from fmha_cli.backends.flash_attn.situation import heuristic
 from fmha_cli.backends.flash_attn.upstream import UPSTREAM
 from fmha_cli.codegen.flash_attn.traits import MAX_SPLITS
 from fmha_cli.domain.arch import load_arch

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from fmha_cli.api import emulation_files as exported
-from fmha_cli.api import read_report
-from fmha_cli.backends.gpu.emulation.sources import emulation_files
+from fmha_cli.backends.gpu.emulation import emulation_files
 from fmha_cli.domain.emulation import FindingKind
+from fmha_cli.plugin import emulation_files as exported
+from fmha_cli.plugin import read_report
 
 MAIN = r"""
 #include <cstdio>

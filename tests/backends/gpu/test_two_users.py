@@ -48,16 +48,16 @@ def public(module: Path) -> Iterator[str]:
 
 @cache
 def emulators() -> set[str]:
-    """The names of ``fmha_cli.api`` that the emulators of both vendors use."""
+    """The names of ``fmha_cli.plugin`` that the emulators of both vendors use."""
     return set.intersection(*(set(_names(folder)) for folder in PLUGINS))
 
 
 def _names(folder: Path) -> Iterator[str]:
     for file in (folder / "src").rglob("*.py"):
         for node in ast.walk(ast.parse(file.read_text("utf-8"))):
-            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "api":
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "plugin":
                 yield node.attr
-            elif isinstance(node, ast.ImportFrom) and node.module == "fmha_cli.api":
+            elif isinstance(node, ast.ImportFrom) and node.module == "fmha_cli.plugin":
                 yield from (alias.name for alias in node.names)
 
 

@@ -6,32 +6,34 @@ import json
 
 import pytest
 
-from fmha_cli import api
+from fmha_cli import api, plugin
 from fmha_cli.backends.host.library import rules_from
 
 
 def kernels(arch: str) -> list[api.KernelSpec]:
-    signature = api.Signature(dtype=api.DType.FP32, dtype_out=api.DType.FP32, hdim=64, hdim_v=64)
+    signature = plugin.Signature(dtype=plugin.DType.FP32, dtype_out=plugin.DType.FP32, hdim=64, hdim_v=64)
     return [
-        api.KernelSpec(backend="lib", family=api.Family.FWD, arch=arch, signature=signature, algorithm=api.Algorithm())
+        api.KernelSpec(
+            backend="lib", family=plugin.Family.FWD, arch=arch, signature=signature, algorithm=plugin.Algorithm()
+        )
     ]
 
 
-def backend(distribution: str) -> api.LibraryBackend:
-    return api.LibraryBackend(
+def backend(distribution: str) -> plugin.LibraryBackend:
+    return plugin.LibraryBackend(
         name="lib",
         distribution=distribution,
-        algorithm=api.Algorithm,
+        algorithm=plugin.Algorithm,
         listed=kernels,
-        table=api.CORE_RULES,
+        table=plugin.CORE_RULES,
         session="m:S",
     )
 
 
 def test_an_absent_library_is_missing_and_says_what_to_install() -> None:
     found = backend("no-such-library-of-fmha").probe()
-    assert (found.state, found.help) == (api.State.MISSING, "pip install no-such-library-of-fmha")
-    assert backend("numpy").probe().state is api.State.OK
+    assert (found.state, found.help) == (plugin.State.MISSING, "pip install no-such-library-of-fmha")
+    assert backend("numpy").probe().state is plugin.State.OK
 
 
 def test_it_decides_by_its_table() -> None:
@@ -46,8 +48,8 @@ def test_it_decides_by_its_table() -> None:
 def test_rules_and_checks_must_match() -> None:
     row = {"id": "K901", "text": "t", "help": "h", "source": "s", "severity": "choice"}
     text = json.dumps({"rules": [row]})
-    (rule,) = rules_from(text, {"K901": api.alibi_check})
-    assert (rule.text, rule.severity) == ("t", api.Severity.CHOICE)
-    for checks in ({}, {"K902": api.alibi_check}, {"K901": api.alibi_check, "K902": api.rows_check}):
+    (rule,) = rules_from(text, {"K901": plugin.alibi_check})
+    assert (rule.text, rule.severity) == ("t", plugin.Severity.CHOICE)
+    for checks in ({}, {"K902": plugin.alibi_check}, {"K901": plugin.alibi_check, "K902": plugin.rows_check}):
         with pytest.raises(ValueError, match="K901"):
             rules_from(text, checks)

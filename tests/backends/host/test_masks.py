@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fmha_cli.backends.host.arrays import HostArrays, visible_keys
-from fmha_cli.backends.host.masks import MaskForm, mask_forms, sees_nothing
+from fmha_cli.backends.host.checks import MaskForm, mask_forms, sees_nothing
+from fmha_cli.backends.host.session import HostArrays, visible_keys
 from fmha_cli.domain.errors import ImpossibleProblem
 from fmha_cli.domain.features import Layout
 from fmha_cli.domain.problem import Problem

@@ -6,7 +6,7 @@ import ctypes
 
 import pytest
 
-from fmha_cli.backends.mem_efficient import pairs
+from fmha_cli.backends.mem_efficient.decide import OF_PAIRS, discord
 from fmha_cli.backends.mem_efficient.upstream import UPSTREAM
 from fmha_cli.codegen.mem_efficient.traits import traits_of
 from fmha_cli.domain.decision import Trace
@@ -49,7 +49,7 @@ def test_every_backward_problem_with_its_forward_pass() -> None:
     for arch, line in (text.replace(BWD, BOTH).split(" ", 1) for text in DIRECTED if BWD in text):
         plans = plans_of(Problem.from_cli(line), DeviceFacts.of_arch(arch))
         if not plans:
-            assert refusals(line, arch) & {*pairs.OF_PAIRS, "K521"}, line
+            assert refusals(line, arch) & {*OF_PAIRS, "K521"}, line
             continue
         served += 1
         assert run_plan(plans[0], DeviceFacts.of_arch(arch)).faults == (), line
@@ -62,16 +62,16 @@ def test_what_lies_between_the_passes_is_refused() -> None:
     assert refusals(f"{line} --seqlen-k 0") >= {"K535"}
     assert refusals(f"{BOTH} --seqlens-q 3,4 --seqlens-k 0,4 -H 2 -d 64") == {"K535"}
     assert refusals(f"{line} --seqlen-k 9 --mask window-tl:4,0") == {"K535"}
-    assert {rule.id for rule in UPSTREAM.rules()} >= set(pairs.OF_PAIRS)
+    assert {rule.id for rule in UPSTREAM.rules()} >= set(OF_PAIRS)
 
 
 def test_head_dims_that_two_kernels_pad_differently_are_refused() -> None:
     problem = Problem.from_cli(LINES[2])
     forward, backward = (part.main for part in plan_for(LINES[2]).passes())
-    assert pairs.discord(problem, forward, backward) == []
+    assert discord(problem, forward, backward) == []
     turing = (d.kernel for d in UPSTREAM.decide(problem.passes()[0], DeviceFacts.of_arch("sm_75")))
     narrow = next(k for k in turing if k.signature.dtype is problem.dtype and traits_of(k).width < 8)
-    assert [reason.id for reason in pairs.discord(problem, narrow, backward)] == ["K536"]
+    assert [reason.id for reason in discord(problem, narrow, backward)] == ["K536"]
 
 
 def test_planted_the_backward_pass_reads_something_else() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from fmha_cli.backends.mem_efficient.catalogue import kernels
 from fmha_cli.backends.mem_efficient.upstream import UPSTREAM
-from fmha_cli.codegen.cuda import shared
+from fmha_cli.codegen import cuda
 from fmha_cli.codegen.flash_attn.emit import shims as flash_attn_shims
 from fmha_cli.codegen.mem_efficient.emit import emit
 from fmha_cli.codegen.mem_efficient.traits import traits_of
@@ -70,6 +70,6 @@ def test_shims_are_small_own_texts(name: str) -> None:
 
 
 def test_what_nvrtc_lacks_is_shared() -> None:
-    assert UPSTREAM.shim_folder("nvrtc") == flash_attn_shims("nvrtc") == shared.shim_folder("nvrtc", "fmha_cli.cli")
+    assert UPSTREAM.shim_folder("nvrtc") == flash_attn_shims("nvrtc") == cuda.shim_folder("nvrtc", "fmha_cli.cli")
     own = {path.name for name in ("common", "std") for path in UPSTREAM.shim_folder(name).rglob("*")}
     assert not own & {path.name for path in UPSTREAM.shim_folder("nvrtc").iterdir()}

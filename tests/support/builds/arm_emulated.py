@@ -23,7 +23,7 @@ from fmha_cli.domain.errors import EnvironmentProblem
 from fmha_cli.domain.kernel import KernelSpec
 from fmha_cli.domain.protocols import BuildContext
 from fmha_cli.toolchain.cache.store import Cache
-from fmha_cli.toolchain.cpp.cross import toolchain_for
+from fmha_cli.toolchain.cpp.find import toolchain_for
 from fmha_cli.toolchain.cpp.library import build_cpp
 from fmha_cli.toolchain.cpp.toolchain import Toolchain
 from fmha_cli.toolchain.kernels import kernel_build

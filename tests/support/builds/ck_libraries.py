@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from fmha_cli.backends.ck_tile.building import build_ck, workshop
-from fmha_cli.backends.ck_tile.standin.building import build_standin
+from fmha_cli.backends.ck_tile.standin import build_standin
 from fmha_cli.domain.errors import EnvironmentProblem
 from fmha_cli.domain.kernel import KernelSpec
 from fmha_cli.domain.protocols import BuildContext

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from fmha_cli import api
+from fmha_cli import api, plugin
 from tests.support.paths import ROOT
 
-CPU = api.DeviceFacts(id="cpu", archs=("generic",))
+CPU = plugin.DeviceFacts(id="cpu", archs=("generic",))
 
 
-def kernels_for(backend: api.Backend, problem: api.Problem, words: str) -> Iterable[api.KernelSpec]:
+def kernels_for(backend: plugin.Backend, problem: api.Problem, words: str) -> Iterable[api.KernelSpec]:
     """The kernels whose name ends with these words (``op=gqa``, ``way=flash,masking=causal``), the ones that take a
     problem first.
     """

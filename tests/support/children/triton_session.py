@@ -13,35 +13,35 @@ from fmha_triton.image import read_image
 from fmha_triton.plan import plan_of
 from fmha_triton.sessions import TritonCudaSession
 
-from fmha_cli import api
+from fmha_cli import api, plugin
 from fmha_cli.run.layout import ArenaLayout, layout_of
 from tests.support.fakes.played_maps import read_map
 
 GQA = "-b 2 -H 4 --kv-heads 2 -s 200 --seqlen-k 300 -d 64 --dtype fp16 --causal --lse"
 
 
-def planned(arch: str, flags: str) -> api.Plan:
+def planned(arch: str, flags: str) -> plugin.Plan:
     """The plan of the best kernel."""
-    device = api.DeviceFacts(id="cuda:0", archs=(arch,), units=132)
+    device = plugin.DeviceFacts(id="cuda:0", archs=(arch,), units=132)
     problem = api.Problem.from_cli(flags)
     best = min((d for d in decide(problem, device) if isinstance(d, api.Supported)), key=lambda d: d.rank)
     return plan_of(problem, best.kernel, device)
 
 
-def built(plan: api.Plan, cache: str) -> list[Path]:
+def built(plan: plugin.Plan, cache: str) -> list[Path]:
     """The artifact of every stage."""
-    backend, context = api.build_registry().backend("triton"), api.BuildContext(cache_root=Path(cache))
+    backend, context = api.build_registry().backend("triton"), plugin.BuildContext(cache_root=Path(cache))
     return [backend.build(stage, context).path for stage in plan.stages]
 
 
 def launched(
     standin: str, arch: str, capability: str, flags: str, cache: str
-) -> tuple[api.Plan, Sequence[Launch], api.Call[None], ArenaLayout, list[Path]]:
+) -> tuple[plugin.Plan, Sequence[Launch], plugin.Call[None], ArenaLayout, list[Path]]:
     """One launch of a plan on the stand-in, which runs no kernel."""
     recording = Recording(Path(standin), capability=capability, kernel_ns=LONG_NS)
     plan = planned(arch, flags)
     paths = built(plan, cache)
-    session = TritonCudaSession(api.DeviceFacts(id="cuda:0", archs=(arch,), units=132))
+    session = TritonCudaSession(plugin.DeviceFacts(id="cuda:0", archs=(arch,), units=132))
     session.load(plan, paths)
     layout = layout_of(plan.problem, plan.workspaces, gaps=True)
     session.bind(memoryview(bytearray(layout.size)), layout.tensors, 1)
@@ -59,7 +59,7 @@ def hopper(standin: str, cache: str) -> None:
     """The descriptors stand where the cubin records them, and describe the tensors."""
     _, (launch,), call, _, (path,) = launched(standin, "sm_90a", "9.0", GQA, cache)
     image = read_image(path)
-    places = api.parameter_places(image.binary)
+    places = plugin.parameter_places(image.binary)
     assert launch.symbol == "forward_hopper"
     assert (launch.grid, launch.block, launch.shared) == ((2, 4, 2), (384, 1, 1), image.shared_bytes)
     data = launch.parameters
@@ -91,7 +91,7 @@ def ampere(standin: str, cache: str) -> None:
     for launch, path in zip((main, combine), paths, strict=True):
         image = read_image(path)
         assert launch.block == (image.threads, 1, 1)
-        places = api.parameter_places(image.binary)
+        places = plugin.parameter_places(image.binary)
         assert len(launch.parameters) >= max(at + size for at, size in places)
 
 

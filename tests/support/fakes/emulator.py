@@ -15,14 +15,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fmha_cli import api
+from fmha_cli import plugin
+from fmha_cli.domain.emulation import Executed, Finding, FindingKind, Region
 
 ID = "emu:null"
 KERNEL = "paper_kernel"
 
 
 class PaperAttached:
-    def __init__(self, device: api.DeviceFacts, options: api.EmulatorOptions) -> None:
+    def __init__(self, device: plugin.DeviceFacts, options: plugin.EmulatorOptions) -> None:
         self._launches = 0
         self._told = 0
         self._checks = options.checks
@@ -32,21 +33,21 @@ class PaperAttached:
         self._launches += 1
         log("order", seed=seed)
 
-    def watch(self, start: int, size: int, regions: Sequence[api.Region]) -> None:
+    def watch(self, start: int, size: int, regions: Sequence[Region]) -> None:
         log("watch", size=size, regions=[list(vars(region).values()) for region in regions])
 
-    def take(self) -> api.Observed:
+    def take(self) -> plugin.Observed:
         wished = json.loads(os.environ.get("FAKE_EMULATOR", "{}"))
         launches, self._told = range(self._told, self._launches), self._launches
         seen = wished.get("launch") is None or wished["launch"] in launches
         kinds = wished.get("findings", []) if self._checks and seen and launches else []
         executed = (counts(len(launches)),) if launches else ()
-        return api.Observed(tuple(finding(kind) for kind in kinds), executed, wished.get("fault"))
+        return plugin.Observed(tuple(finding(kind) for kind in kinds), executed, wished.get("fault"))
 
 
-def finding(kind: str, count: int = 1) -> api.Finding:
-    return api.Finding(
-        kind=api.FindingKind(kind),
+def finding(kind: str, count: int = 1) -> Finding:
+    return Finding(
+        kind=FindingKind(kind),
         kernel=KERNEL,
         instruction="v_add_f32 v1, v2, v3",
         address=0x40,
@@ -56,8 +57,8 @@ def finding(kind: str, count: int = 1) -> api.Finding:
     )
 
 
-def counts(launches: int) -> api.Executed:
-    return api.Executed(
+def counts(launches: int) -> Executed:
+    return Executed(
         kernel=KERNEL,
         launches=launches,
         instructions=100 * launches,
@@ -71,42 +72,42 @@ def counts(launches: int) -> api.Executed:
 class PaperEmulator:
     name = "paper-emulator"
     runtime = "null"
-    arithmetics = (api.Arithmetic.DOCUMENT, api.Arithmetic.HARDWARE)
+    arithmetics = (plugin.Arithmetic.DOCUMENT, plugin.Arithmetic.HARDWARE)
 
-    def devices(self) -> tuple[api.DeviceFacts, ...]:
+    def devices(self) -> tuple[plugin.DeviceFacts, ...]:
         return (
-            api.DeviceFacts(id=ID, archs=("null",), name="numpy, emulated", units=4),
-            api.DeviceFacts(id="emu:gfx942", archs=("gfx942",), name="paper", units=304),
+            plugin.DeviceFacts(id=ID, archs=("null",), name="numpy, emulated", units=4),
+            plugin.DeviceFacts(id="emu:gfx942", archs=("gfx942",), name="paper", units=304),
         )
 
-    def probe(self) -> api.Availability:
-        return api.Availability(state=api.State.OK, devices=self.devices(), version="1")
+    def probe(self) -> plugin.Availability:
+        return plugin.Availability(state=plugin.State.OK, devices=self.devices(), version="1")
 
-    def build(self, device: api.DeviceFacts, context: api.BuildContext) -> api.Artifact:
+    def build(self, device: plugin.DeviceFacts, context: plugin.BuildContext) -> plugin.Artifact:
         path = context.cache_root / f"paper-emulator-{os.getpid()}"  # tests in other processes damage their file
         path.write_text("a library", "utf-8")
         log("build", device=device.id)
         digest = hashlib.sha256(path.read_bytes()).hexdigest()
-        return api.Artifact(path, digest, digest, path, True, 0.0)
+        return plugin.Artifact(path, digest, digest, path, True, 0.0)
 
-    def attach(self, library: Path, device: api.DeviceFacts, options: api.EmulatorOptions) -> api.Attached:
+    def attach(self, library: Path, device: plugin.DeviceFacts, options: plugin.EmulatorOptions) -> plugin.Attached:
         assert library.read_text("utf-8") == "a library"
         return PaperAttached(device, options)
 
     def program_environment(
-        self, library: Path, device: api.DeviceFacts, options: api.EmulatorOptions, report: Path
+        self, library: Path, device: plugin.DeviceFacts, options: plugin.EmulatorOptions, report: Path
     ) -> Mapping[str, str]:
         return {"PAPER_REPORT": str(report), "PAPER_DEVICE": device.id}
 
-    def read_report(self, text: str) -> api.Observed:
+    def read_report(self, text: str) -> plugin.Observed:
         kinds = json.loads(text)
         if kinds is None:
-            return api.Observed()  # the program ended without a launch
-        return api.Observed(tuple(finding(kind) for kind in kinds), (counts(1),))
+            return plugin.Observed()  # the program ended without a launch
+        return plugin.Observed(tuple(finding(kind) for kind in kinds), (counts(1),))
 
 
-@api.hookimpl
-def fmha_register_emulators() -> list[api.Emulator]:
+@plugin.hookimpl
+def fmha_register_emulators() -> list[plugin.Emulator]:
     return [PaperEmulator()]
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from fmha_cli import api
+from fmha_cli import api, plugin
 
 STREAM = "checkers"
 
@@ -21,21 +21,21 @@ def kept(problem: api.Problem, b: int, h: Any, i: Any, first: int, end: int) -> 
     return (b + h[:, None] + i[:, None] + np.arange(first, end)) % 2 == 0
 
 
-class Session(api.HostSession):
+class Session(plugin.HostSession):
     """Computes attention with numpy in the arena."""
 
-    def load(self, plan: api.Plan, artifacts: Sequence[Path]) -> None:
+    def load(self, plan: plugin.Plan, artifacts: Sequence[Path]) -> None:
         self.problem = plan.problem
         if json.loads(artifacts[0].read_text("utf-8")) != {"kernel": plan.main.name}:
             raise api.KernelFailure("the artifact is another kernel's", code="K991")
 
-    def bind(self, arena: memoryview, tensors: Mapping[str, api.BoundTensor], threads: int) -> None:
+    def bind(self, arena: memoryview, tensors: Mapping[str, plugin.BoundTensor], threads: int) -> None:
         """Store each tensor as (batch, heads, rows, dims), whatever its layout."""
         self.tensors = {}
         for name, t in tensors.items():
             array = np.ndarray(t.shape, "float32", arena, t.offset, [4 * step for step in t.strides])
             layout = self.problem.layout_out if name == "o" else self.problem.layout
-            self.tensors[name] = array.swapaxes(1, 2) if layout is api.Layout.BSHD else array
+            self.tensors[name] = array.swapaxes(1, 2) if layout is plugin.Layout.BSHD else array
 
     def remarks(self) -> tuple[str, ...]:
         return ("numpy was bound",)
@@ -60,59 +60,63 @@ class Backend:
     """Forward attention in fp32, without masks."""
 
     name = "framework"
-    algorithm: type[api.Algorithm] = api.Algorithm
+    algorithm: type[plugin.Algorithm] = plugin.Algorithm
     dropout_stream = STREAM
     probes_in_parent = True
     automatic = False
 
-    def probe(self) -> api.Availability:
-        return api.Availability(state=api.State.OK, devices=(api.DeviceFacts(id="cpu", archs=self.archs()),))
+    def probe(self) -> plugin.Availability:
+        return plugin.Availability(state=plugin.State.OK, devices=(plugin.DeviceFacts(id="cpu", archs=self.archs()),))
 
     def archs(self) -> tuple[str, ...]:
         return ("generic",)
 
-    def kernels(self, arch: api.ArchSpec) -> Iterator[api.KernelSpec]:
-        base = api.Signature(dtype=api.DType.FP32, dtype_out=api.DType.FP32, hdim=1 << 20, hdim_v=1 << 20)
-        signature = replace(base, gqa=api.Need.ANY, dropout=api.Need.ANY)
+    def kernels(self, arch: plugin.ArchSpec) -> Iterator[api.KernelSpec]:
+        base = plugin.Signature(dtype=plugin.DType.FP32, dtype_out=plugin.DType.FP32, hdim=1 << 20, hdim_v=1 << 20)
+        signature = replace(base, gqa=plugin.Need.ANY, dropout=plugin.Need.ANY)
         yield api.KernelSpec(
-            backend=self.name, family=api.Family.FWD, arch=arch.name, signature=signature, algorithm=api.Algorithm()
+            backend=self.name,
+            family=plugin.Family.FWD,
+            arch=arch.name,
+            signature=signature,
+            algorithm=plugin.Algorithm(),
         )
 
-    def rules(self) -> tuple[api.Rule, ...]:
-        return api.CORE_RULES
+    def rules(self) -> tuple[plugin.Rule, ...]:
+        return plugin.CORE_RULES
 
-    def decide(self, problem: api.Problem, device: api.DeviceFacts) -> Iterator[api.Decision]:
-        for kernel in self.kernels(api.load_arch("generic")):
-            reasons = tuple(api.reasons_against(self.rules(), problem, kernel, device))
+    def decide(self, problem: api.Problem, device: plugin.DeviceFacts) -> Iterator[api.Decision]:
+        for kernel in self.kernels(plugin.load_arch("generic")):
+            reasons = tuple(plugin.reasons_against(self.rules(), problem, kernel, device))
             if reasons:
                 yield api.Unsupported(self.name, kernel.arch, kernel, reasons)
             else:
                 yield api.Supported(kernel, (0,))
 
-    def plan(self, problem: api.Problem, kernel: api.KernelSpec, device: api.DeviceFacts) -> api.Plan:
-        return api.Plan(problem, (api.Stage(kernel),))
+    def plan(self, problem: api.Problem, kernel: api.KernelSpec, device: plugin.DeviceFacts) -> plugin.Plan:
+        return plugin.Plan(problem, (plugin.Stage(kernel),))
 
-    def build(self, stage: api.Stage, context: api.BuildContext) -> api.Artifact:
-        return api.no_build(stage, context)
+    def build(self, stage: plugin.Stage, context: plugin.BuildContext) -> plugin.Artifact:
+        return plugin.no_build(stage, context)
 
-    def cache_key(self, stage: api.Stage, context: api.BuildContext) -> object:
-        return api.no_build_key(stage)
+    def cache_key(self, stage: plugin.Stage, context: plugin.BuildContext) -> object:
+        return plugin.no_build_key(stage)
 
-    def inspect(self, kernel: api.KernelSpec, artifact: api.Artifact) -> dict[str, object]:
+    def inspect(self, kernel: api.KernelSpec, artifact: plugin.Artifact) -> dict[str, object]:
         return {}
 
     def upstream_name(self, kernel: api.KernelSpec) -> str | None:
         return None
 
-    def open(self, device: api.DeviceFacts) -> api.Session:
+    def open(self, device: plugin.DeviceFacts) -> plugin.Session:
         return Session()
 
 
-@api.hookimpl
-def fmha_register_backends() -> list[api.Backend]:
+@plugin.hookimpl
+def fmha_register_backends() -> list[plugin.Backend]:
     return [Backend()]
 
 
-@api.hookimpl
+@plugin.hookimpl
 def fmha_register_dropout_streams() -> dict[str, Any]:
     return {STREAM: kept}

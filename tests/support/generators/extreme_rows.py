@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from fmha_cli import api
+from fmha_cli import api, plugin
 from fmha_cli.domain.device import DeviceFacts
 from fmha_cli.run import attention as walked
 from tests.support.generators.extreme_draws import drawn as extreme_problem
@@ -107,7 +107,7 @@ def halves(dtype: str) -> Rows:
 def lost(rows: Rows, backend: str, device: str, monkeypatch: pytest.MonkeyPatch) -> tuple[Array, Array]:
     """Of a kernel on an emulated device: which rows' O are not the formula's, and which LSE; (HEADS, rows) each."""
     if device.startswith("emu:sm_"):  # products and sums as ptxas joins them
-        monkeypatch.setattr(walked, "Request", partial(walked.Request, emu_arith=api.Arithmetic.HARDWARE))
+        monkeypatch.setattr(walked, "Request", partial(walked.Request, emu_arith=plugin.Arithmetic.HARDWARE))
     tensors = {} if rows.bias is None else {"bias": rows.bias}
     flags: dict[str, Any] = ({"causal": True} if rows.causal else {}) | ({"splits": rows.splits} if rows.splits else {})
     got = api.attention(
@@ -126,7 +126,7 @@ def replayed(
 ) -> Judged:
     """One problem of the campaign (results/extremes.md)."""
     if device.startswith("emu:sm_"):
-        monkeypatch.setattr(walked, "Request", partial(walked.Request, emu_arith=api.Arithmetic.HARDWARE))
+        monkeypatch.setattr(walked, "Request", partial(walked.Request, emu_arith=plugin.Arithmetic.HARDWARE))
     problem = extreme_problem(number, Family(family), dtype, plain=True, square=square)
     return run(problem, api.build_registry(), backend=backend, device=device)
 
@@ -134,7 +134,7 @@ def replayed(
 def error_of_dv(rows: Rows, backend: str, device: str, monkeypatch: pytest.MonkeyPatch) -> float:
     """The largest error of dV, relative to the sum of P |dO|: that of P."""
     if device.startswith("emu:sm_"):
-        monkeypatch.setattr(walked, "Request", partial(walked.Request, emu_arith=api.Arithmetic.HARDWARE))
+        monkeypatch.setattr(walked, "Request", partial(walked.Request, emu_arith=plugin.Arithmetic.HARDWARE))
     do = np.random.default_rng(1).standard_normal(rows.inputs["q"].shape).astype(NUMPY[rows.dtype])
     got = api.attention(**rows.inputs, do=do, direction="bwd", backend=backend, device=device, scale=rows.scale)
     s = rows.scores

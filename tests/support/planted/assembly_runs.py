@@ -15,8 +15,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
 
-from fmha_cli.api import Registry, Stage
+from fmha_cli.api import Registry
 from fmha_cli.backends.ck_tile.building import workshop
+from fmha_cli.plugin import Stage
 from fmha_cli.toolchain.rocm.offload import code_objects
 from tests.support.planted.assembly import Fault, planted, trapped
 from tests.support.planted.code_objects import assembled, device_assembly, with_code_object

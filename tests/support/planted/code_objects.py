@@ -7,10 +7,10 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from fmha_cli.api import load_arch
 from fmha_cli.backends.ck_tile.building import CkWorkshop
 from fmha_cli.codegen.ck_tile.emit import emit
 from fmha_cli.domain.kernel import KernelSpec
+from fmha_cli.plugin import load_arch
 from fmha_cli.toolchain.cache.key import key_for
 from fmha_cli.toolchain.cpp.library import build_kernel
 from fmha_cli.toolchain.kernels import kernel_build

@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
 
-from fmha_cli.api import DeviceFacts, Problem, Registry, Stage, Supported
+from fmha_cli.api import Problem, Registry, Supported
+from fmha_cli.plugin import DeviceFacts, Stage
 from fmha_cli.toolchain.cache.layout import PTX
 from tests.support.planted.statements import Fault, planted, trapped
 from tests.support.planted.workers import PlantedWorkers, Seen

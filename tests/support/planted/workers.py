@@ -15,9 +15,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from fmha_cli.api import Artifact, BuildContext, Problem, Registry, Stage, cache_root, wanted_backends
+from fmha_cli.api import Problem, Registry
+from fmha_cli.discovery.wanted import wanted_backends
 from fmha_cli.domain.codec import to_json
 from fmha_cli.oracle.fills import fill
+from fmha_cli.plugin import Artifact, BuildContext, Stage, cache_root
 from fmha_cli.run.builds import build_stages
 from fmha_cli.run.cases import Cases
 from fmha_cli.run.emulation import emulation_of

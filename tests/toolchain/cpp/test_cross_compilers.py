@@ -12,9 +12,8 @@ import pytest
 from fmha_cli.domain.errors import EnvironmentProblem
 from fmha_cli.domain.processor import machine_here
 from fmha_cli.toolchain.cache.store import Cache
-from fmha_cli.toolchain.cpp import cross
-from fmha_cli.toolchain.cpp.cross import cross_candidates, cross_search, toolchain_for
-from fmha_cli.toolchain.cpp.find import find_toolchain
+from fmha_cli.toolchain.cpp import find
+from fmha_cli.toolchain.cpp.find import cross_candidates, cross_search, find_toolchain, toolchain_for
 from fmha_cli.toolchain.cpp.toolchain import CompilerCandidate, ToolchainKind
 
 OTHER = "x86_64" if machine_here() == "aarch64" else "aarch64"
@@ -24,7 +23,7 @@ HELP = {"aarch64": "g++-aarch64-linux-gnu", "x86_64": "g++-x86-64-linux-gnu"}
 
 @pytest.fixture
 def no_zig(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cross, "zig_command", lambda: None)
+    monkeypatch.setattr(find, "zig_command", lambda: None)
 
 
 def commands(machine: str, env: dict[str, str]) -> list[str]:
@@ -34,7 +33,7 @@ def commands(machine: str, env: dict[str, str]) -> list[str]:
 def test_order_of_preference(tmp_path: Path, script: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("aarch64-linux-gnu-g++", "aarch64-linux-gnu-g++-12", "clang++-22", "g++", "mine"):
         script(tmp_path / name, "#!/bin/sh\n")
-    monkeypatch.setattr(cross, "zig_command", lambda: ("/zig", "c++"))
+    monkeypatch.setattr(find, "zig_command", lambda: ("/zig", "c++"))
     env = {"PATH": str(tmp_path), "FMHA_CXX_AARCH64": "mine -O", "FMHA_CXX": "g++", "CXX": "g++"}
     assert commands("aarch64", env) == [
         *("mine -O", "aarch64-linux-gnu-g++", "aarch64-linux-gnu-g++-12"),

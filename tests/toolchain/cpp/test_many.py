@@ -7,8 +7,7 @@ from pathlib import Path
 from fmha_cli.domain.phases import Phase
 from fmha_cli.domain.protocols import BuildContext
 from fmha_cli.toolchain.cache.key import BuildKind
-from fmha_cli.toolchain.cpp.emulators import emulator_library
-from fmha_cli.toolchain.cpp.many import build_units
+from fmha_cli.toolchain.cpp.many import build_units, emulator_library
 from fmha_cli.toolchain.cpp.units import Units
 
 UNITS = Units("#include <cstddef>\n", {f"part_{i}.cpp": f"int part_{i}() {{ return {i}; }}\n" for i in range(3)})

@@ -1,4 +1,7 @@
-"""``Recording``: the calls that CK's host code made to the stand-in runtime, read through its C interface."""
+"""``Recording``: the calls that CK's host code made to the stand-in runtime, read through its C interface.
+
+Source of the arguments' sizes: LLVM, "User Guide for AMDGPU Backend", section "Code Object V5 Metadata" (``.args``).
+"""
 
 from __future__ import annotations
 
@@ -9,9 +12,30 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fmha_cli.backends.ck_tile.argument_sizes import argument_sizes
 from fmha_cli.domain.errors import InternalError
+from fmha_cli.toolchain.elf import Elf, MalformedObject
+from fmha_cli.toolchain.rocm.metadata import metadata_of
 from fmha_cli.toolchain.rocm.offload import code_objects
+
+
+def argument_sizes(code_object: bytes) -> Mapping[str, tuple[int, ...]]:
+    """Kernel name -> bytes of each argument that the program passes, without the compiler's hidden arguments.
+
+    Raises:
+        MalformedObject: the bytes are not a code object, or its metadata lists no arguments.
+    """
+    metadata = metadata_of(Elf(code_object))
+    try:
+        return {
+            str(kernel[".name"]): tuple(
+                int(argument[".size"])
+                for argument in kernel.get(".args", ())
+                if not str(argument[".value_kind"]).startswith("hidden_")
+            )
+            for kernel in metadata["amdhsa.kernels"]
+        }
+    except (KeyError, TypeError, AttributeError) as fault:
+        raise MalformedObject(f"the AMDGPU metadata lacks {fault}") from fault
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,7 +18,7 @@ from fmha_null import NullBackend
 from fmha_null.kernels import NullAlgorithm, null_kernel
 from fmha_null.session import NullSession
 
-from fmha_cli import api
+from fmha_cli import api, plugin
 from fmha_cli.backends.hip.runtime import Hip
 
 ARCH = "gfx942"
@@ -30,20 +30,20 @@ class AsmAlgorithm(NullAlgorithm):
 
 
 class AsmSession(NullSession):
-    def __init__(self, device: api.DeviceFacts) -> None:
+    def __init__(self, device: plugin.DeviceFacts) -> None:
         super().__init__()
         self._hip = Hip.open()
         self._hip.use(0)
 
-    def load(self, plan: api.Plan, artifacts: Sequence[Path]) -> None:
-        honest = null_kernel(plan.problem.dtype, api.Family.FWD)
-        self._plan = api.Plan(plan.problem, (api.Stage(honest),))
+    def load(self, plan: plugin.Plan, artifacts: Sequence[Path]) -> None:
+        honest = null_kernel(plan.problem.dtype, plugin.Family.FWD)
+        self._plan = plugin.Plan(plan.problem, (plugin.Stage(honest),))
         module, self._kernel = ctypes.c_void_p(), ctypes.c_void_p()
         library = self._hip.library
         assert library.hipModuleLoadData(ctypes.byref(module), Path(os.environ["ASM_CODE"]).read_bytes()) == 0
         assert library.hipModuleGetFunction(ctypes.byref(self._kernel), module, b"k") == 0
 
-    def bind(self, arena: memoryview, tensors: Mapping[str, api.BoundTensor], threads: int) -> None:
+    def bind(self, arena: memoryview, tensors: Mapping[str, plugin.BoundTensor], threads: int) -> None:
         super().bind(arena, tensors, threads)
         self._host = np.frombuffer(arena, np.uint8)
         self._base = self._hip.malloc(arena.nbytes)
@@ -74,30 +74,32 @@ class AsmBackend(NullBackend):
     algorithm = AsmAlgorithm
     runtimes = ("hip",)
 
-    def probe(self) -> api.Availability:
+    def probe(self) -> plugin.Availability:
         raise AssertionError("an emulated device is not probed")
 
     def archs(self) -> tuple[str, ...]:
         return (ARCH,)
 
-    def kernels(self, arch: api.ArchSpec) -> Iterable[api.KernelSpec]:
+    def kernels(self, arch: plugin.ArchSpec) -> Iterable[api.KernelSpec]:
         yield _kernel()
 
-    def decide(self, problem: api.Problem, device: api.DeviceFacts) -> Iterable[api.Decision]:
+    def decide(self, problem: api.Problem, device: plugin.DeviceFacts) -> Iterable[api.Decision]:
         yield api.Supported(_kernel(), (0,))
 
-    def plan(self, problem: api.Problem, kernel: api.KernelSpec, device: api.DeviceFacts) -> api.Plan:
-        return api.Plan(problem, (api.Stage(kernel),))
+    def plan(self, problem: api.Problem, kernel: api.KernelSpec, device: plugin.DeviceFacts) -> plugin.Plan:
+        return plugin.Plan(problem, (plugin.Stage(kernel),))
 
-    def open(self, device: api.DeviceFacts) -> api.Session:
+    def open(self, device: plugin.DeviceFacts) -> plugin.Session:
         assert device.emulated
         return AsmSession(device)
 
 
 def _kernel() -> api.KernelSpec:
-    return replace(null_kernel(api.DType.FP16, api.Family.FWD), backend="asm", arch=ARCH, algorithm=AsmAlgorithm())
+    return replace(
+        null_kernel(plugin.DType.FP16, plugin.Family.FWD), backend="asm", arch=ARCH, algorithm=AsmAlgorithm()
+    )
 
 
-@api.hookimpl
-def fmha_register_backends() -> list[api.Backend]:
+@plugin.hookimpl
+def fmha_register_backends() -> list[plugin.Backend]:
     return [AsmBackend()]

@@ -13,8 +13,8 @@ import numpy.typing as npt
 import pytest
 
 from fmha_amdgpu_emu_tests.support.machine import Program, device
-from fmha_cli.api import cache_root
 from fmha_cli.domain.errors import EnvironmentProblem
+from fmha_cli.plugin import cache_root
 from fmha_cli.sources.store import fetched
 
 Bytes = npt.NDArray[np.uint8]

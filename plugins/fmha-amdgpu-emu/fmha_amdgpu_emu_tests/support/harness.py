@@ -20,7 +20,7 @@ from fmha_amdgpu_emu.building import build_emulator
 from fmha_amdgpu_emu.core import Core, WaveState, state_of
 from fmha_amdgpu_emu.device_facts import device_of, emulated_archs
 
-from fmha_cli.api import BuildContext, cache_root
+from fmha_cli.plugin import BuildContext, cache_root
 
 ARCHS = emulated_archs()
 WAVE32 = tuple(arch for arch in ARCHS if device_of(arch).wave == 32)

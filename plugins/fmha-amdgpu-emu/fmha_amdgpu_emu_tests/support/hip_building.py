@@ -13,10 +13,10 @@ import pytest
 from fmha_amdgpu_emu.building import build_emulator
 
 from fmha_amdgpu_emu_tests.support.harness import tool
-from fmha_cli.api import BuildContext, cache_root
 from fmha_cli.backends.hip.rocm_parts import rocm_supply
 from fmha_cli.domain.encode import digest_of
 from fmha_cli.domain.errors import EnvironmentProblem
+from fmha_cli.plugin import BuildContext, cache_root
 from fmha_cli.toolchain.notice import Notice
 from fmha_cli.toolchain.rocm.candidates import RocmToolchain
 from fmha_cli.toolchain.rocm.toolchain import find_rocm

@@ -26,7 +26,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fmha_amdgpu_emu.emulator import AmdgpuEmulator
-from fmha_cli.api import Emulator, hookimpl
+from fmha_cli.plugin import Emulator, hookimpl
 
 
 @hookimpl

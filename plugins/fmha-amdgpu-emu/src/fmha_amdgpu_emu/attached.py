@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from fmha_cli.api import DeviceFacts, EmulatorOptions, llvm_tool, variables_of
+from fmha_cli.plugin import DeviceFacts, EmulatorOptions, llvm_tool, variables_of
 
 _TOOLS = {"FMHA_EMU_OBJDUMP": "llvm-objdump", "FMHA_EMU_BUNDLER": "clang-offload-bundler"}
 """Variable -> the program that the library starts. A variable that the user has set stays."""

@@ -9,15 +9,8 @@ import os
 import sys
 
 from fmha_amdgpu_emu.units import core_units
-from fmha_cli.api import (
-    Artifact,
-    BuildContext,
-    FmhaError,
-    build_registry,
-    build_units,
-    cache_root,
-    emulator_library,
-)
+from fmha_cli.api import FmhaError, build_registry
+from fmha_cli.plugin import Artifact, BuildContext, build_units, cache_root, emulator_library
 
 SONAME = "libamdhip64.so"
 """A program that opens this name once the library is loaded gets the emulator."""

@@ -13,7 +13,7 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
-from fmha_cli.api import limits_of, load_arch
+from fmha_cli.plugin import limits_of, load_arch
 
 _ROW = re.compile(r'^\s*\.name = "(\w+)"', re.MULTILINE)
 _HALVES = ["fp16", "bf16"]

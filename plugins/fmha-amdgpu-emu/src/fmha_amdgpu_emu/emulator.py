@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from fmha_cli.api import (
+from fmha_cli.plugin import (
     Artifact,
     Attached,
     Availability,
@@ -32,7 +32,7 @@ class AmdgpuEmulator:
         return tuple(_facts(arch, device_of(arch).units) for arch in emulated_archs())
 
     def probe(self) -> Availability:
-        from fmha_cli.api import llvm_tool
+        from fmha_cli.plugin import llvm_tool
 
         objdump = llvm_tool("llvm-objdump")
         if objdump is None:
@@ -47,7 +47,7 @@ class AmdgpuEmulator:
 
     def attach(self, library: Path, device: DeviceFacts, options: EmulatorOptions) -> Attached:
         from fmha_amdgpu_emu.attached import variables
-        from fmha_cli.api import EmulatorLibrary
+        from fmha_cli.plugin import EmulatorLibrary
 
         return EmulatorLibrary(library, device, options, variables(device, options))
 
@@ -63,7 +63,7 @@ class AmdgpuEmulator:
         }
 
     def read_report(self, text: str) -> Observed:
-        from fmha_cli.api import read_report
+        from fmha_cli.plugin import read_report
 
         return read_report(text)
 

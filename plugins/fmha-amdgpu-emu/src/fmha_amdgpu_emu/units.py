@@ -6,7 +6,7 @@ from importlib import resources
 from importlib.resources.abc import Traversable
 
 from fmha_amdgpu_emu.device_facts import arch_facts
-from fmha_cli.api import Units, emulation_files, hip_host_files, units_of
+from fmha_cli.plugin import Units, emulation_files, hip_host_files, units_of
 
 SHARED = ("lanes.hpp", "launch.hpp", "report.hpp", "tables.hpp", "formats.hpp")
 """The headers of the prefix. With what they include, most units read them."""

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from fmha_cli import api
+from fmha_cli import api, plugin
 
 SOURCE = r"""
 #include <cmath>
@@ -62,25 +62,25 @@ class Args(ctypes.Structure):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ExampleAlgorithm(api.Algorithm):
+class ExampleAlgorithm(plugin.Algorithm):
     """This backend has no free choices."""
 
 
-class ExampleSession(api.HostSession):
+class ExampleSession(plugin.HostSession):
     """One loaded library in the worker process."""
 
-    def load(self, plan: api.Plan, artifacts: Sequence[Path]) -> None:
+    def load(self, plan: plugin.Plan, artifacts: Sequence[Path]) -> None:
         self.problem = plan.problem
         self.entry = ctypes.CDLL(str(artifacts[0])).fmha_example
 
-    def bind(self, arena: memoryview, tensors: Mapping[str, api.BoundTensor], threads: int) -> None:
+    def bind(self, arena: memoryview, tensors: Mapping[str, plugin.BoundTensor], threads: int) -> None:
         p, base = self.problem, ctypes.addressof(ctypes.c_char.from_buffer(arena))
         here = [(name, tensors[name]) for name in ("q", "k", "v", "o", "lse") if name in tensors]
         strides: list[int] = []
         for name, tensor in here:
             s, layout = tensor.strides, p.layout_out if name == "o" else p.layout
             strides += s[:3] if name == "lse" or layout.value == "bhsd" else (s[0], s[2], s[1])
-        self.args = Args(scale=p.scale, causal=p.mask.kind is api.MaskKind.CAUSAL)
+        self.args = Args(scale=p.scale, causal=p.mask.kind is plugin.MaskKind.CAUSAL)
         for name, tensor in here:
             setattr(self.args, name, base + tensor.offset)
         self.args.sizes[:] = (p.batch, p.heads, p.kv_heads, p.seqlen_q, p.seqlen_k, p.hdim, p.hdim_v)
@@ -96,52 +96,52 @@ class ExampleBackend:
     """The five methods of a backend."""
 
     name = "example"
-    algorithm: type[api.Algorithm] = ExampleAlgorithm
+    algorithm: type[plugin.Algorithm] = ExampleAlgorithm
     dropout_stream = "fmha"
     probes_in_parent = True
     automatic = False
 
-    def probe(self) -> api.Availability:
-        return api.Availability(state=api.State.OK, devices=(api.DeviceFacts(id="cpu", archs=self.archs()),))
+    def probe(self) -> plugin.Availability:
+        return plugin.Availability(state=plugin.State.OK, devices=(plugin.DeviceFacts(id="cpu", archs=self.archs()),))
 
     def archs(self) -> tuple[str, ...]:
         return ("generic",)
 
-    def kernels(self, arch: api.ArchSpec) -> Iterator[api.KernelSpec]:
-        base = api.Signature(dtype=api.DType.FP32, dtype_out=api.DType.FP32, hdim=1 << 20, hdim_v=1 << 20)
-        for mask in (api.MaskKey.NONE, api.MaskKey.CAUSAL):
-            signature = replace(base, mask=mask, gqa=api.Need.ANY, lse=api.Need.ANY)
-            name, fwd, only = self.name, api.Family.FWD, ExampleAlgorithm()
+    def kernels(self, arch: plugin.ArchSpec) -> Iterator[api.KernelSpec]:
+        base = plugin.Signature(dtype=plugin.DType.FP32, dtype_out=plugin.DType.FP32, hdim=1 << 20, hdim_v=1 << 20)
+        for mask in (plugin.MaskKey.NONE, plugin.MaskKey.CAUSAL):
+            signature = replace(base, mask=mask, gqa=plugin.Need.ANY, lse=plugin.Need.ANY)
+            name, fwd, only = self.name, plugin.Family.FWD, ExampleAlgorithm()
             yield api.KernelSpec(backend=name, family=fwd, arch=arch.name, signature=signature, algorithm=only)
 
-    def rules(self) -> tuple[api.Rule, ...]:
-        return api.CORE_RULES
+    def rules(self) -> tuple[plugin.Rule, ...]:
+        return plugin.CORE_RULES
 
-    def decide(self, problem: api.Problem, device: api.DeviceFacts) -> Iterator[api.Decision]:
-        for kernel in self.kernels(api.load_arch("generic")):
-            reasons = api.reasons_against(self.rules(), problem, kernel, device)
+    def decide(self, problem: api.Problem, device: plugin.DeviceFacts) -> Iterator[api.Decision]:
+        for kernel in self.kernels(plugin.load_arch("generic")):
+            reasons = plugin.reasons_against(self.rules(), problem, kernel, device)
             yield (
                 api.Unsupported(self.name, kernel.arch, kernel, tuple(reasons))
                 if reasons
                 else api.Supported(kernel, (0,))
             )
 
-    def plan(self, problem: api.Problem, kernel: api.KernelSpec, device: api.DeviceFacts) -> api.Plan:
-        return api.Plan(problem, (api.Stage(kernel),))
+    def plan(self, problem: api.Problem, kernel: api.KernelSpec, device: plugin.DeviceFacts) -> plugin.Plan:
+        return plugin.Plan(problem, (plugin.Stage(kernel),))
 
-    def build(self, stage: api.Stage, context: api.BuildContext) -> api.Artifact:
-        return api.build_cpp(api.kernel_build(stage.kernel, SOURCE), context)
+    def build(self, stage: plugin.Stage, context: plugin.BuildContext) -> plugin.Artifact:
+        return plugin.build_cpp(plugin.kernel_build(stage.kernel, SOURCE), context)
 
-    def inspect(self, kernel: api.KernelSpec, artifact: api.Artifact) -> dict[str, object]:
+    def inspect(self, kernel: api.KernelSpec, artifact: plugin.Artifact) -> dict[str, object]:
         return {"bytes": artifact.path.stat().st_size}
 
     def upstream_name(self, kernel: api.KernelSpec) -> str | None:
         return None
 
-    def open(self, device: api.DeviceFacts) -> api.Session:
+    def open(self, device: plugin.DeviceFacts) -> plugin.Session:
         return ExampleSession()
 
 
-@api.hookimpl
-def fmha_register_backends() -> list[api.Backend]:
+@plugin.hookimpl
+def fmha_register_backends() -> list[plugin.Backend]:
     return [ExampleBackend()]

@@ -11,7 +11,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from importlib import resources
 
-from fmha_cli import api
+from fmha_cli import api, plugin
 from fmha_null.kernels import (
     ARCH,
     Behaviour,
@@ -30,80 +30,80 @@ DEVICES = "NULL_BACKEND_DEVICES"
 
 
 class NullBackend:
-    """See ``fmha_cli.api.Backend`` for the contract of the methods."""
+    """See ``fmha_cli.plugin.Backend`` for the contract of the methods."""
 
     name = "null"
-    algorithm: type[api.Algorithm] = NullAlgorithm
+    algorithm: type[plugin.Algorithm] = NullAlgorithm
     dropout_stream = "fmha"
     probes_in_parent = True
     automatic = False
     runtimes = ("null",)
 
-    def probe(self) -> api.Availability:
+    def probe(self) -> plugin.Availability:
         number = int(os.environ.get(DEVICES, "0"))
         ids = [f"null:{n}" for n in range(number)] or ["null"]
-        devices = tuple(api.DeviceFacts(id=id, archs=(ARCH,), name="numpy") for id in ids)
-        return api.Availability(state=api.State.OK, devices=devices, version="1")
+        devices = tuple(plugin.DeviceFacts(id=id, archs=(ARCH,), name="numpy") for id in ids)
+        return plugin.Availability(state=plugin.State.OK, devices=devices, version="1")
 
     def archs(self) -> tuple[str, ...]:
         return (ARCH,)
 
-    def kernels(self, arch: api.ArchSpec) -> Iterable[api.KernelSpec]:
+    def kernels(self, arch: plugin.ArchSpec) -> Iterable[api.KernelSpec]:
         if arch.name == ARCH:
             yield from main_kernels()
             yield from combine_kernels()
 
-    def rules(self) -> tuple[api.Rule, ...]:
-        return api.CORE_RULES
+    def rules(self) -> tuple[plugin.Rule, ...]:
+        return plugin.CORE_RULES
 
-    def decide(self, problem: api.Problem, device: api.DeviceFacts) -> Iterable[api.Decision]:
+    def decide(self, problem: api.Problem, device: plugin.DeviceFacts) -> Iterable[api.Decision]:
         for kernel in main_kernels():
-            reasons = api.reasons_against(self.rules(), problem, kernel, device)
+            reasons = plugin.reasons_against(self.rules(), problem, kernel, device)
             if reasons:
                 yield api.Unsupported(self.name, kernel.arch, kernel, tuple(reasons))
             else:
                 yield api.Supported(kernel, rank_of(kernel), behaviour_of(kernel).value)
 
-    def plan(self, problem: api.Problem, kernel: api.KernelSpec, device: api.DeviceFacts) -> api.Plan:
-        if kernel.family is not api.Family.FWD_SPLITKV:
-            return api.Plan(problem, (api.Stage(kernel),))
+    def plan(self, problem: api.Problem, kernel: api.KernelSpec, device: plugin.DeviceFacts) -> plugin.Plan:
+        if kernel.family is not plugin.Family.FWD_SPLITKV:
+            return plugin.Plan(problem, (plugin.Stage(kernel),))
         splits = problem.splits or DEFAULT_SPLITS
         rows = problem.heads * sum(problem.query_lengths())
-        combine = null_kernel(kernel.signature.dtype, api.Family.FWD_SPLITKV_COMBINE)
-        stages = (api.Stage(kernel, (("splits", str(splits)),)), api.Stage(combine))
+        combine = null_kernel(kernel.signature.dtype, plugin.Family.FWD_SPLITKV_COMBINE)
+        stages = (plugin.Stage(kernel, (("splits", str(splits)),)), plugin.Stage(combine))
         spaces = (
-            api.Workspace("o_acc", splits * rows * problem.hdim_v * 4),
-            api.Workspace("lse_acc", splits * rows * 4),
+            plugin.Workspace("o_acc", splits * rows * problem.hdim_v * 4),
+            plugin.Workspace("lse_acc", splits * rows * 4),
         )
-        return api.Plan(problem, stages, spaces, splits)
+        return plugin.Plan(problem, stages, spaces, splits)
 
-    def build(self, stage: api.Stage, context: api.BuildContext) -> api.Artifact:
+    def build(self, stage: plugin.Stage, context: plugin.BuildContext) -> plugin.Artifact:
         planted = behaviour_of(stage.kernel) is Behaviour.BUILD_ERROR
-        return api.no_build(stage, context, failure="planted: behaviour build_error" if planted else None)
+        return plugin.no_build(stage, context, failure="planted: behaviour build_error" if planted else None)
 
-    def cache_key(self, stage: api.Stage, context: api.BuildContext) -> object:
-        return api.no_build_key(stage)
+    def cache_key(self, stage: plugin.Stage, context: plugin.BuildContext) -> object:
+        return plugin.no_build_key(stage)
 
-    def inspect(self, kernel: api.KernelSpec, artifact: api.Artifact) -> dict[str, object]:
+    def inspect(self, kernel: api.KernelSpec, artifact: plugin.Artifact) -> dict[str, object]:
         return {"instructions": {}, "matrix_instructions": 0, "registers": None, "spills": None}
 
     def upstream_name(self, kernel: api.KernelSpec) -> str | None:
         return None
 
-    def open(self, device: api.DeviceFacts) -> api.Session:
+    def open(self, device: plugin.DeviceFacts) -> plugin.Session:
         from fmha_null.session import NullSession  # only the worker needs numpy
 
         return NullSession(device.id)
 
 
-backend: api.Backend = NullBackend()
+backend: plugin.Backend = NullBackend()
 
 
-@api.hookimpl
-def fmha_register_backends() -> Sequence[api.Backend]:
+@plugin.hookimpl
+def fmha_register_backends() -> Sequence[plugin.Backend]:
     return (backend,)
 
 
-@api.hookimpl
+@plugin.hookimpl
 def fmha_register_arch_specs() -> Mapping[str, str]:
     return {ARCH: resources.files(__name__).joinpath("null.json").read_text("utf-8")}

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fmha_cli import api
+from fmha_cli import api, plugin
 
 Array = npt.NDArray[Any]
 F32 = npt.NDArray[np.float32]
@@ -45,14 +45,14 @@ class OneSequence:
             paged = tensor[pages, :, g].reshape(-1, tensor.shape[-1])
             return np.asarray(paged[: self.seqlen_k], np.float32)
         if p.cache_seqlens is not None:
-            plane = tensor[self.b, g] if p.layout is api.Layout.BHSD else tensor[self.b, :, g]
+            plane = tensor[self.b, g] if p.layout is plugin.Layout.BHSD else tensor[self.b, :, g]
             return np.asarray(plane[: self.seqlen_k], np.float32)
         return np.asarray(_rows(tensor, p, p.layout, p.key_lengths(), self.b, g), np.float32)
 
     def lse(self, h: int) -> Array:
         """(seqlen_q,) of lse; a view."""
         tensor = self.tensors["lse"]
-        if self.problem.mode is api.Mode.BATCH:
+        if self.problem.mode is plugin.Mode.BATCH:
             row: Array = tensor[self.b, h]
             return row
         return tensor[h, _packed(self.problem.query_lengths(), self.b)]
@@ -115,9 +115,9 @@ def _scores(view: OneSequence, h: int, k: F32, first: int, end: int) -> F32:
     return np.where(sees, s, np.float32(-np.inf)).astype(np.float32)
 
 
-def _rows(tensor: Array, p: api.Problem, layout: api.Layout, lengths: tuple[int, ...], b: int, head: int) -> Array:
-    bhsd = layout is api.Layout.BHSD
-    if p.mode is api.Mode.BATCH:
+def _rows(tensor: Array, p: api.Problem, layout: plugin.Layout, lengths: tuple[int, ...], b: int, head: int) -> Array:
+    bhsd = layout is plugin.Layout.BHSD
+    if p.mode is plugin.Mode.BATCH:
         return tensor[b, head] if bhsd else tensor[b, :, head]
     part = _packed(lengths, b)
     return tensor[head, part] if bhsd else tensor[part, head]

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from enum import StrEnum
 from itertools import product
 
-from fmha_cli import api
+from fmha_cli import api, plugin
 
 ARCH = "null"
 HDIM = 512
 """The largest head dims, a limit of this backend only."""
 
-_DTYPES = (api.DType.FP32, api.DType.FP16, api.DType.BF16)
+_DTYPES = (plugin.DType.FP32, plugin.DType.FP16, plugin.DType.BF16)
 
 
 class Behaviour(StrEnum):
@@ -43,7 +43,7 @@ class Behaviour(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class NullAlgorithm(api.Algorithm):
+class NullAlgorithm(plugin.Algorithm):
     """The free choice of a null kernel."""
 
     behaviour: Behaviour = Behaviour.HONEST
@@ -51,30 +51,30 @@ class NullAlgorithm(api.Algorithm):
 
 def main_kernels() -> Iterator[api.KernelSpec]:
     """The correct kernels, then one kernel for each behaviour."""
-    for dtype, family in product(_DTYPES, (api.Family.FWD, api.Family.FWD_SPLITKV)):
+    for dtype, family in product(_DTYPES, (plugin.Family.FWD, plugin.Family.FWD_SPLITKV)):
         yield null_kernel(dtype, family)
     for dtype, behaviour in product(_DTYPES, list(Behaviour)[1:]):
-        yield null_kernel(dtype, api.Family.FWD, behaviour)
+        yield null_kernel(dtype, plugin.Family.FWD, behaviour)
 
 
-def null_kernel(dtype: api.DType, family: api.Family, behaviour: Behaviour = Behaviour.HONEST) -> api.KernelSpec:
+def null_kernel(dtype: plugin.DType, family: plugin.Family, behaviour: Behaviour = Behaviour.HONEST) -> api.KernelSpec:
     """One kernel, which admits everything that the session computes."""
-    signature = api.Signature(
+    signature = plugin.Signature(
         dtype=dtype,
         dtype_out=dtype,
         hdim=HDIM,
         hdim_v=HDIM,
-        mode=api.ModeKey.ANY,
-        mask=api.MaskKey.ANY,
-        sink=api.Need.ANY,
-        sink_logits=api.Need.ANY,
-        bias=api.BiasKey.ANY,
-        softcap=api.Need.ANY,
-        lse=api.Need.ANY,
-        gqa=api.Need.ANY,
-        cache=api.CacheKey.ANY,
-        split=api.Need.NO if family is api.Family.FWD else api.Need.ANY,
-        deterministic=api.Need.ANY,
+        mode=plugin.ModeKey.ANY,
+        mask=plugin.MaskKey.ANY,
+        sink=plugin.Need.ANY,
+        sink_logits=plugin.Need.ANY,
+        bias=plugin.BiasKey.ANY,
+        softcap=plugin.Need.ANY,
+        lse=plugin.Need.ANY,
+        gqa=plugin.Need.ANY,
+        cache=plugin.CacheKey.ANY,
+        split=plugin.Need.NO if family is plugin.Family.FWD else plugin.Need.ANY,
+        deterministic=plugin.Need.ANY,
     )
     algorithm = NullAlgorithm(behaviour=behaviour)
     return api.KernelSpec(backend="null", family=family, arch=ARCH, signature=signature, algorithm=algorithm)
@@ -82,7 +82,7 @@ def null_kernel(dtype: api.DType, family: api.Family, behaviour: Behaviour = Beh
 
 def combine_kernels() -> Iterator[api.KernelSpec]:
     """The second stages of split plans."""
-    return (null_kernel(dtype, api.Family.FWD_SPLITKV_COMBINE) for dtype in _DTYPES)
+    return (null_kernel(dtype, plugin.Family.FWD_SPLITKV_COMBINE) for dtype in _DTYPES)
 
 
 def behaviour_of(kernel: api.KernelSpec) -> Behaviour:
@@ -93,4 +93,4 @@ def behaviour_of(kernel: api.KernelSpec) -> Behaviour:
 
 def rank_of(kernel: api.KernelSpec) -> tuple[int, ...]:
     """Correct kernels rank before all others, the plain one before the split one."""
-    return (list(Behaviour).index(behaviour_of(kernel)), int(kernel.family is not api.Family.FWD))
+    return (list(Behaviour).index(behaviour_of(kernel)), int(kernel.family is not plugin.Family.FWD))

@@ -11,7 +11,7 @@ from pathlib import Path
 import ml_dtypes  # noqa: F401 - registers bfloat16 with numpy
 import numpy as np
 
-from fmha_cli import api
+from fmha_cli import api, plugin
 from fmha_null.attention import F32, Array, OneSequence, combine, partial
 from fmha_null.behaviour import after_launch, before_launch
 from fmha_null.kernels import Behaviour, NullAlgorithm
@@ -25,16 +25,16 @@ _NUMPY = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "int32": "in
 
 
 class NullSession:
-    """Computes one plan; see ``fmha_cli.api.Session`` for the contract of the methods."""
+    """Computes one plan; see ``fmha_cli.plugin.Session`` for the contract of the methods."""
 
     def __init__(self, device: str = "null") -> None:
         self._use = use_of(device)
-        self._plan: api.Plan | None = None
+        self._plan: plugin.Plan | None = None
         self._tensors: dict[str, Array] = {}
         self._behaviour = Behaviour.HONEST
         self._launches = 0
 
-    def load(self, plan: api.Plan, artifacts: Sequence[Path]) -> None:
+    def load(self, plan: plugin.Plan, artifacts: Sequence[Path]) -> None:
         for stage, path in zip(plan.stages, artifacts, strict=True):
             if json.loads(path.read_text("utf-8"))["kernel"] != stage.kernel.name:
                 raise api.KernelFailure(f"{path} is not the artifact of {stage.kernel.name}", code="K951")
@@ -42,7 +42,7 @@ class NullSession:
         assert isinstance(algorithm, NullAlgorithm)
         self._plan, self._behaviour = plan, algorithm.behaviour
 
-    def bind(self, arena: memoryview, tensors: Mapping[str, api.BoundTensor], threads: int) -> None:
+    def bind(self, arena: memoryview, tensors: Mapping[str, plugin.BoundTensor], threads: int) -> None:
         self._tensors = {name: _array(arena, tensor) for name, tensor in tensors.items()}
 
     def upload(self) -> None:
@@ -123,7 +123,7 @@ class NullSession:
             view.lse(h)[...] = lse
 
 
-def _array(arena: memoryview, tensor: api.BoundTensor) -> Array:
+def _array(arena: memoryview, tensor: plugin.BoundTensor) -> Array:
     dtype = np.dtype(_NUMPY[tensor.dtype])
     if tensor.dtype == "uint8":
         return np.frombuffer(arena, dtype, tensor.shape[0] // dtype.itemsize, tensor.offset)

@@ -19,7 +19,7 @@ from uuid import uuid4
 from fmha_nvptx_emu.device_facts import EmulatedDevice, device_of
 from fmha_nvptx_emu.emulator import NvptxEmulator
 
-from fmha_cli import api
+from fmha_cli import api, plugin
 
 ELEMENTS = {1: "UINT8", 2: "FLOAT16", 4: "FLOAT32"}
 """What a tensor map calls elements of so many bytes. A copy moves bits, so bf16 and 8-bit floats need no separate
@@ -47,7 +47,7 @@ class Launched:
     grid: tuple[int, int, int]
     ptx: str
     metadata: Any
-    observed: api.Observed
+    observed: plugin.Observed
     fault: str | None
 
     @property
@@ -74,7 +74,7 @@ class EmulatedTriton:
 
     device: EmulatedDevice
     attached: Any
-    cuda: api.Cuda
+    cuda: plugin.Cuda
     units: int
     change: Callable[[str], str] = str
     launches: list[Launched] = field(default_factory=list)
@@ -133,14 +133,14 @@ class EmulatedTriton:
 
         fault = None
         try:
-            places = api.parameter_places(self._file(metadata.hash, ".cubin").read_bytes())
+            places = plugin.parameter_places(self._file(metadata.hash, ".cubin").read_bytes())
             data = placed([*_pieces(cuda, metadata, pairs, room), bytes(8), bytes(8)], places)
-            kernel = api.CudaKernel(cuda, text.encode() + b"\0", metadata.name)
+            kernel = plugin.CudaKernel(cuda, text.encode() + b"\0", metadata.name)
             try:
                 kernel.allow_shared(metadata.shared)
                 threads = 32 * warps_of(metadata)
-                shape = api.Shape((metadata.num_ctas * grid[0], *grid[1:]), (threads, 1, 1), metadata.shared)
-                kernel.launch(shape, api.PackedArguments(cuda.driver, data), 0)
+                shape = plugin.Shape((metadata.num_ctas * grid[0], *grid[1:]), (threads, 1, 1), metadata.shared)
+                kernel.launch(shape, plugin.PackedArguments(cuda.driver, data), 0)
             finally:
                 kernel.unload()
             for at, (address, size) in rooms.items():
@@ -159,7 +159,9 @@ def warps_of(metadata: Any) -> int:
     return int(getattr(metadata, "num_warps", 0))
 
 
-def _pieces(cuda: api.Cuda, metadata: Any, pairs: Sequence[tuple[str, Any]], room: Callable[[Any], int]) -> list[bytes]:
+def _pieces(
+    cuda: plugin.Cuda, metadata: Any, pairs: Sequence[tuple[str, Any]], room: Callable[[Any], int]
+) -> list[bytes]:
     """The bytes of each parameter. A descriptor becomes its tensor map, the sizes and the strides, as Triton's launcher passes it."""
     metas = iter(metadata.tensordesc_meta or ())
     out = []
@@ -167,13 +169,13 @@ def _pieces(cuda: api.Cuda, metadata: Any, pairs: Sequence[tuple[str, Any]], roo
         if kind.startswith("tensordesc"):
             meta = next(metas)
             width, shape, strides = meta["elem_size"], list(value.shape), list(value.strides)
-            wanted = api.TensorMap(
+            wanted = plugin.TensorMap(
                 address=room(value.base), element=ELEMENTS[width], shape=tuple(reversed(shape)),
                 strides=tuple(width * step for step in reversed(strides[:-1])), box=tuple(reversed(meta["block_size"])),
                 swizzle=SWIZZLES[meta["swizzle"]],
             )  # fmt: skip
             out += [
-                api.encoded(cuda, wanted),
+                plugin.encoded(cuda, wanted),
                 *(struct.pack("<i", n) for n in shape),
                 *(struct.pack("<q", n) for n in strides),
             ]
@@ -204,8 +206,8 @@ def emulated_triton(arch: str, library: Path, seed: int = 0, units: int | None =
     import triton
 
     facts = next(one for one in NvptxEmulator().devices() if one.id == f"emu:{arch}")
-    attached = NvptxEmulator().attach(library, facts, api.EmulatorOptions(seed=seed, threads=threads))
-    cuda, device = api.Cuda.open(), device_of(arch)
+    attached = NvptxEmulator().attach(library, facts, plugin.EmulatorOptions(seed=seed, threads=threads))
+    cuda, device = plugin.Cuda.open(), device_of(arch)
     cuda.use(0)
     driver = EmulatedTriton(device, attached, cuda, units or device.units)
     properties = SimpleNamespace(multi_processor_count=driver.units)

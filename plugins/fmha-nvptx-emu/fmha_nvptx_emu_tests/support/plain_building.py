@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from fmha_cli.api import llvm_tool
+from fmha_cli.plugin import llvm_tool
 from fmha_cli.toolchain.cuda.nvrtc import LIBRARY, Nvrtc
 from fmha_cli.toolchain.cuda.packages import COMPILER, WheelProblem, recorded, wheel
 

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from fmha_nvptx_emu.building import build_emulator
 
-from fmha_cli.api import BuildContext, cache_root
+from fmha_cli.plugin import BuildContext, cache_root
 
 Array = npt.NDArray[Any]
 LIBRARY = "FMHA_NVPTX_EMU_LIBRARY"

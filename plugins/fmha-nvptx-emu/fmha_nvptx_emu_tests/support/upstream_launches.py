@@ -16,14 +16,16 @@ from typing import Any
 
 import numpy as np
 
-from fmha_cli.api import BuildContext, EmulatorOptions, Problem, build_registry, cache_root, select
+from fmha_cli.api import Problem, build_registry
 from fmha_cli.backends.cuda.launch import Launch
 from fmha_cli.backends.cuda.modules import PackedArguments
 from fmha_cli.backends.flash_attn.upstream import UPSTREAM
 from fmha_cli.discovery.emulated_devices import emulated_availability, emulated_device
+from fmha_cli.discovery.select import select
 from fmha_cli.discovery.wanted import Wanted
 from fmha_cli.domain.codec import to_json
 from fmha_cli.oracle.fills import fill
+from fmha_cli.plugin import BuildContext, EmulatorOptions, cache_root
 from fmha_cli.run.arena import Arena
 from fmha_cli.run.builds import build_stages
 from fmha_cli.run.cases import Cases

@@ -32,7 +32,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fmha_cli.api import Emulator, hookimpl
+from fmha_cli.plugin import Emulator, hookimpl
 from fmha_nvptx_emu.emulator import NvptxEmulator
 
 

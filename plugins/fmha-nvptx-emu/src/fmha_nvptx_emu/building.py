@@ -8,15 +8,8 @@ from __future__ import annotations
 import os
 import sys
 
-from fmha_cli.api import (
-    Artifact,
-    BuildContext,
-    FmhaError,
-    build_registry,
-    build_units,
-    cache_root,
-    emulator_library,
-)
+from fmha_cli.api import FmhaError, build_registry
+from fmha_cli.plugin import Artifact, BuildContext, build_units, cache_root, emulator_library
 from fmha_nvptx_emu.units import core_units, recorder_units
 
 SONAME = "libcuda.so.1"

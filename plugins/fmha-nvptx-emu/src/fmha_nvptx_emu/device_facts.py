@@ -10,7 +10,7 @@ import json
 from dataclasses import astuple, dataclass
 from typing import Any
 
-from fmha_cli.api import load_arch
+from fmha_cli.plugin import load_arch
 
 ARCHS = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_90a", "sm_100a", "sm_103a", "sm_120")
 """The emulated architectures."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from fmha_cli.api import (
+from fmha_cli.plugin import (
     Arithmetic,
     Artifact,
     Attached,
@@ -39,19 +39,19 @@ class NvptxEmulator:
         return build_emulator(context)
 
     def attach(self, library: Path, device: DeviceFacts, options: EmulatorOptions) -> Attached:
-        from fmha_cli.api import EmulatorLibrary, variables_of
+        from fmha_cli.plugin import EmulatorLibrary, variables_of
 
         return EmulatorLibrary(library, device, options, variables_of(device, options))
 
     def program_environment(
         self, library: Path, device: DeviceFacts, options: EmulatorOptions, report: Path
     ) -> Mapping[str, str]:
-        from fmha_cli.api import variables_of
+        from fmha_cli.plugin import variables_of
 
         return {**variables_of(device, options), "FMHA_EMU_REPORT": str(report), "LD_PRELOAD": str(library)}
 
     def read_report(self, text: str) -> Observed:
-        from fmha_cli.api import read_report
+        from fmha_cli.plugin import read_report
 
         return read_report(text)
 
@@ -60,7 +60,7 @@ def _facts(arch: str) -> DeviceFacts:
     """A device runs the PTX of its own architecture (with the suffix ``a`` too, where ``SUFFIXED`` says so) and of lower ones
     with the same major number, as it runs cubins. ``emu:sm_90`` refuses instructions that only ``sm_90a`` has, as a
     device of a later architecture would."""
-    from fmha_cli.api import archs_of
+    from fmha_cli.plugin import archs_of
     from fmha_nvptx_emu.device_facts import ARCHS, SUFFIXED, device_of
 
     row = device_of(arch)

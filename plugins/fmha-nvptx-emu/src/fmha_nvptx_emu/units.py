@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import resources
 from importlib.resources.abc import Traversable
 
-from fmha_cli.api import Units, emulation_files, units_of
+from fmha_cli.plugin import Units, emulation_files, units_of
 from fmha_nvptx_emu.device_facts import device_rows
 
 SHARED = ("block.hpp", "launch.hpp", "lanes.hpp")

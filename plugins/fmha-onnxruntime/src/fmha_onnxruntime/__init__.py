@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from fmha_cli import api
+from fmha_cli import plugin
 from fmha_onnxruntime.kernels import RELEASES, RULES, OrtAlgorithm, kernels
 
-BACKEND = api.LibraryBackend(
+BACKEND = plugin.LibraryBackend(
     name="onnxruntime",
     distribution="onnxruntime",
     algorithm=OrtAlgorithm,
@@ -16,6 +16,6 @@ BACKEND = api.LibraryBackend(
 )
 
 
-@api.hookimpl
-def fmha_register_backends() -> list[api.Backend]:
+@plugin.hookimpl
+def fmha_register_backends() -> list[plugin.Backend]:
     return [BACKEND]

@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from importlib.resources import files
 
-from fmha_cli import api
+from fmha_cli import api, plugin
 
-Form = api.MaskForm
+Form = plugin.MaskForm
 
 
 class Op(StrEnum):
@@ -37,25 +37,25 @@ class Scores(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class OrtAlgorithm(api.Algorithm):
+class OrtAlgorithm(plugin.Algorithm):
     op: Op
     scores: Scores
 
 
 def kernels(arch: str) -> Iterator[api.KernelSpec]:
     """Every kernel. Mask, bias and cache are run-time values, about which the rules decide."""
-    any_, fwd = api.Need.ANY, api.Family.FWD
+    any_, fwd = plugin.Need.ANY, plugin.Family.FWD
     for op in Op:
-        for dtype in (api.DType.FP32, api.DType.FP16):
-            signature = api.Signature(dtype=dtype, dtype_out=dtype, hdim=1 << 16, hdim_v=1 << 16)
-            signature = replace(signature, mask=api.MaskKey.ANY, bias=api.BiasKey.ANY, cache=api.CacheKey.ANY)
+        for dtype in (plugin.DType.FP32, plugin.DType.FP16):
+            signature = plugin.Signature(dtype=dtype, dtype_out=dtype, hdim=1 << 16, hdim_v=1 << 16)
+            signature = replace(signature, mask=plugin.MaskKey.ANY, bias=plugin.BiasKey.ANY, cache=plugin.CacheKey.ANY)
             if op is not Op.MHA:
                 signature = replace(signature, gqa=any_, softcap=any_)
             if op.standard:
                 signature = replace(signature, sink=any_)
             if op is Op.GQA:
-                signature = replace(signature, append=any_, sink_logits=any_, rotary=api.RotaryKey.ANY)
-            how = OrtAlgorithm(op=op, scores=Scores.F16 if op.standard and dtype is api.DType.FP16 else Scores.F32)
+                signature = replace(signature, append=any_, sink_logits=any_, rotary=plugin.RotaryKey.ANY)
+            how = OrtAlgorithm(op=op, scores=Scores.F16 if op.standard and dtype is plugin.DType.FP16 else Scores.F32)
             yield api.KernelSpec(backend="onnxruntime", family=fwd, arch=arch, signature=signature, algorithm=how)
 
 
@@ -66,7 +66,7 @@ def op_of(kernel: api.KernelSpec) -> Op:
 
 def native(p: api.Problem, op: Op) -> bool:
     """Whether the operator has the mask itself, without a tensor that holds it."""
-    found = api.mask_forms(p)
+    found = plugin.mask_forms(p)
     if op is Op.MHA:
         return Form.PLAIN in found or (Form.TOP_LEFT in found and p.seqlen_k <= p.seqlen_q)
     if op is Op.GQA:
@@ -75,68 +75,68 @@ def native(p: api.Problem, op: Op) -> bool:
     return bool(found & own)
 
 
-def _mask(p: api.Problem, kernel: api.KernelSpec, device: api.DeviceFacts) -> api.Refusal | None:
+def _mask(p: api.Problem, kernel: api.KernelSpec, device: plugin.DeviceFacts) -> plugin.Refusal | None:
     op, shape = op_of(kernel), f"{p.seqlen_q} queries and {p.seqlen_k} keys"
     if op is Op.GQA and p.seqlen_q > min(p.key_lengths(), default=0):
-        return api.Refusal(f"{shape}: the operator has a key for each query", f"--seqlen-k {p.seqlen_q}")
-    if native(p, op) or (op.standard and p.bias is api.Bias.NONE):
+        return plugin.Refusal(f"{shape}: the operator has a key for each query", f"--seqlen-k {p.seqlen_q}")
+    if native(p, op) or (op.standard and p.bias is plugin.Bias.NONE):
         return None
     if op.standard:
-        return api.Refusal(f"mask {p.mask.text()} and a bias would share one input", "--mask none")
+        return plugin.Refusal(f"mask {p.mask.text()} and a bias would share one input", "--mask none")
     has, hint = ("bottom-right causal masks", "--causal") if op is Op.GQA else ("one for no more keys", "--mask none")
-    return api.Refusal(f"mask {p.mask.text()} for {shape}: the operator has {has}", hint)
+    return plugin.Refusal(f"mask {p.mask.text()} for {shape}: the operator has {has}", hint)
 
 
-def _dims(p: api.Problem, kernel: api.KernelSpec, device: api.DeviceFacts) -> api.Refusal | None:
+def _dims(p: api.Problem, kernel: api.KernelSpec, device: plugin.DeviceFacts) -> plugin.Refusal | None:
     step, turned = 16 if p.rotary.dim else 8, p.rotary.dim
     if op_of(kernel) is not Op.GQA or (p.hdim % step == 0 and p.hdim_v == p.hdim and turned % 16 == 0):
         return None
     hint = "--rotary 16" if p.hdim % step == 0 else f"--hdim {-(-p.hdim // step) * step}"
     text = f"hdim {p.hdim}, hdim-v {p.hdim_v}" + (f", rotary {turned}" if turned else "")
-    return api.Refusal(text, hint if p.hdim_v == p.hdim or p.hdim % step else f"--hdim-v {p.hdim}")
+    return plugin.Refusal(text, hint if p.hdim_v == p.hdim or p.hdim % step else f"--hdim-v {p.hdim}")
 
 
-def _past(p: api.Problem, kernel: api.KernelSpec, device: api.DeviceFacts) -> api.Refusal | None:
+def _past(p: api.Problem, kernel: api.KernelSpec, device: plugin.DeviceFacts) -> plugin.Refusal | None:
     if op_of(kernel) is not Op.GQA or 1 in (p.seqlen_q, p.batch) or max(p.key_lengths(), default=0) <= p.seqlen_q:
         return None
-    return api.Refusal(f"{p.seqlen_q} queries of {p.batch} sequences come after earlier keys", "--batch 1")
+    return plugin.Refusal(f"{p.seqlen_q} queries of {p.batch} sequences come after earlier keys", "--batch 1")
 
 
-def _cache(p: api.Problem, kernel: api.KernelSpec, device: api.DeviceFacts) -> api.Refusal | None:
+def _cache(p: api.Problem, kernel: api.KernelSpec, device: plugin.DeviceFacts) -> plugin.Refusal | None:
     if p.append in (0, p.seqlen_q):
-        return api.full_cache_check(p, kernel, device)
+        return plugin.full_cache_check(p, kernel, device)
     text = f"{p.append} appended keys for {p.seqlen_q} queries: the operator appends one for each"
-    return api.Refusal(text, f"--append {p.seqlen_q}")
+    return plugin.Refusal(text, f"--append {p.seqlen_q}")
 
 
-def _precision(p: api.Problem, kernel: api.KernelSpec, device: api.DeviceFacts) -> api.Refusal | None:
-    if kernel.signature.dtype is not api.DType.FP16 or p.dtype is not api.DType.FP16:
+def _precision(p: api.Problem, kernel: api.KernelSpec, device: plugin.DeviceFacts) -> plugin.Refusal | None:
+    if kernel.signature.dtype is not plugin.DType.FP16 or p.dtype is not plugin.DType.FP16:
         return None
     if op_of(kernel).standard:
-        return api.Refusal("the operator keeps the scores and the weights of fp16 tensors in fp16", "--dtype fp32")
-    return api.Refusal("the operator rounds the sinks to fp16", "--dtype fp32") if p.sink_logits else None
+        return plugin.Refusal("the operator keeps the scores and the weights of fp16 tensors in fp16", "--dtype fp32")
+    return plugin.Refusal("the operator rounds the sinks to fp16", "--dtype fp32") if p.sink_logits else None
 
 
-def _scale(p: api.Problem, kernel: api.KernelSpec, device: api.DeviceFacts) -> api.Refusal | None:
-    return None if p.scale else api.Refusal("a scale of 0 stands for 1/sqrt(hdim)", "--scale 1")
+def _scale(p: api.Problem, kernel: api.KernelSpec, device: plugin.DeviceFacts) -> plugin.Refusal | None:
+    return None if p.scale else plugin.Refusal("a scale of 0 stands for 1/sqrt(hdim)", "--scale 1")
 
 
-def _release(p: api.Problem, kernel: api.KernelSpec, device: api.DeviceFacts) -> api.Refusal | None:
+def _release(p: api.Problem, kernel: api.KernelSpec, device: plugin.DeviceFacts) -> plugin.Refusal | None:
     op = op_of(kernel)
-    own = {Form.PLAIN, Form.TOP_LEFT} & api.mask_forms(p)
+    own = {Form.PLAIN, Form.TOP_LEFT} & plugin.mask_forms(p)
     cases = {
         "opset24": op is Op.ATTENTION_24,
-        "window": op is Op.GQA and Form.WINDOW in api.mask_forms(p) and p.mask.left is not None,
-        "capped": op.standard and p.softcap > 0 and not (Form.PLAIN in own and p.bias is api.Bias.NONE),
+        "window": op is Op.GQA and Form.WINDOW in plugin.mask_forms(p) and p.mask.left is not None,
+        "capped": op.standard and p.softcap > 0 and not (Form.PLAIN in own and p.bias is plugin.Bias.NONE),
         "longer": op is Op.ATTENTION_24 and not own and native(p, op),
-        "blind": op.standard and api.sees_nothing(p),
+        "blind": op.standard and plugin.sees_nothing(p),
     }
-    return api.release_refusal("onnxruntime", RELEASES["facts"], cases)
+    return plugin.release_refusal("onnxruntime", RELEASES["facts"], cases)
 
 
 RELEASES = json.loads(files("fmha_onnxruntime").joinpath("releases.json").read_text("utf-8"))
 """The releases that were tried, and the differences of older ones from today's."""
 _TEXTS = files("fmha_onnxruntime").joinpath("rules.json").read_text("utf-8")
-_CHECKS = (_mask, _dims, _past, _cache, api.alibi_check, api.rows_check, _precision, _scale, _release)
-_CORE = tuple(rule for rule in api.CORE_RULES if rule is not api.ANGLES_RULE)
-RULES = (*_CORE, *api.rules_from(_TEXTS, {f"K{930 + n}": check for n, check in enumerate(_CHECKS)}))
+_CHECKS = (_mask, _dims, _past, _cache, plugin.alibi_check, plugin.rows_check, _precision, _scale, _release)
+_CORE = tuple(rule for rule in plugin.CORE_RULES if rule is not plugin.ANGLES_RULE)
+RULES = (*_CORE, *plugin.rules_from(_TEXTS, {f"K{930 + n}": check for n, check in enumerate(_CHECKS)}))

@@ -8,11 +8,11 @@ import numpy as np
 import onnxruntime as ort
 from onnxruntime.capi import onnxruntime_pybind11_state as state
 
-from fmha_cli import api
+from fmha_cli import plugin
 from fmha_onnxruntime.kernels import Form, Op, native, op_of
 from fmha_onnxruntime.model import one_node
 
-BSHD, BHSD = api.Layout.BSHD, api.Layout.BHSD
+BSHD, BHSD = plugin.Layout.BSHD, plugin.Layout.BHSD
 OPS = {
     Op.GQA: ("GroupQueryAttention", 0, "q k v past_k past_v last total cos sin - bias sinks"),
     Op.MHA: ("MultiHeadAttention", 0, "q k v - - bias"),
@@ -22,13 +22,13 @@ OPS = {
 """Name, opset (0: the library's own domain) and inputs of every operator."""
 
 
-class OrtSession(api.LibrarySession):
+class OrtSession(plugin.LibrarySession):
     """One model with its bound tensors. Its threads do not spin, because other rows may be interleaved with it."""
 
     failures = (RuntimeError, *(e for e in vars(state).values() if isinstance(e, type) and issubclass(e, Exception)))
 
-    def bind(self, arena: memoryview, tensors: Mapping[str, api.BoundTensor], threads: int) -> None:
-        p, op, arrays = self.problem, op_of(self.plan.main), api.HostArrays(self.problem, arena, tensors)
+    def bind(self, arena: memoryview, tensors: Mapping[str, plugin.BoundTensor], threads: int) -> None:
+        p, op, arrays = self.problem, op_of(self.plan.main), plugin.HostArrays(self.problem, arena, tensors)
         order, heads, appends = BHSD if op.standard and p.layout is BHSD else BSHD, ("k", "v"), "k_new" in arrays
         first = max(0, p.seqlen_k - p.seqlen_q) if op is Op.GQA and not appends else 0
         new = {n: arrays.given(f"{n}_new" if appends else n, order, slice(first, None)) for n in heads}
@@ -65,7 +65,7 @@ class OrtSession(api.LibrarySession):
 
     def _options(self, op: Op, feeds: dict[str, np.ndarray]) -> dict[str, float]:
         """The attributes; the inputs other than Q, K, V and a bias are added to ``feeds``."""
-        p, found, dtype = self.problem, api.mask_forms(self.problem), feeds["q"].dtype
+        p, found, dtype = self.problem, plugin.mask_forms(self.problem), feeds["q"].dtype
         lengths, plain = np.array(p.key_lengths()), Form.PLAIN in found
         if op is Op.MHA:
             return {"num_heads": p.heads, "scale": p.scale, "unidirectional": int(not plain)}
@@ -87,7 +87,7 @@ class OrtSession(api.LibrarySession):
             return attributes
         attributes |= {} if p.layout is BHSD else {"q_num_heads": p.heads, "kv_num_heads": p.kv_heads}
         if not native(p, op):
-            feeds["bias"] = api.visible_keys(p, p.cache_rows)
+            feeds["bias"] = plugin.visible_keys(p, p.cache_rows)
             return attributes
         if op is Op.ATTENTION_24 and not found & {Form.PLAIN, Form.TOP_LEFT}:
             feeds["valid"] = lengths.astype(np.int64)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from fmha_cli import api
+from fmha_cli import plugin
 from fmha_openvino.kernels import OpenVinoAlgorithm, kernels
 from fmha_openvino.rules import RELEASES, RULES
 
-BACKEND = api.LibraryBackend(
+BACKEND = plugin.LibraryBackend(
     name="openvino",
     distribution="openvino",
     algorithm=OpenVinoAlgorithm,
@@ -17,6 +17,6 @@ BACKEND = api.LibraryBackend(
 )
 
 
-@api.hookimpl
-def fmha_register_backends() -> list[api.Backend]:
+@plugin.hookimpl
+def fmha_register_backends() -> list[plugin.Backend]:
     return [BACKEND]

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from fmha_cli import api
+from fmha_cli import api, plugin
 
 
 class Precision(StrEnum):
@@ -18,11 +18,11 @@ class Precision(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class OpenVinoAlgorithm(api.Algorithm):
+class OpenVinoAlgorithm(plugin.Algorithm):
     precision: Precision
 
 
-FP32, BF16, FP16 = api.DType.FP32, api.DType.BF16, api.DType.FP16
+FP32, BF16, FP16 = plugin.DType.FP32, plugin.DType.BF16, plugin.DType.FP16
 PAIRS = (
     (FP32, Precision.F32),
     (BF16, Precision.BF16),
@@ -36,11 +36,11 @@ PAIRS = (
 def kernels(arch: str) -> Iterator[api.KernelSpec]:
     """Every kernel. Mask, bias and cache are run-time values, about which the rules decide."""
     for dtype, precision in PAIRS:
-        signature = api.Signature(dtype=dtype, dtype_out=dtype, hdim=1 << 16, hdim_v=1 << 16, sink=api.Need.ANY)
+        signature = plugin.Signature(dtype=dtype, dtype_out=dtype, hdim=1 << 16, hdim_v=1 << 16, sink=plugin.Need.ANY)
         signature = replace(
-            signature, mask=api.MaskKey.ANY, bias=api.BiasKey.ANY, gqa=api.Need.ANY, cache=api.CacheKey.ANY
+            signature, mask=plugin.MaskKey.ANY, bias=plugin.BiasKey.ANY, gqa=plugin.Need.ANY, cache=plugin.CacheKey.ANY
         )
-        how, fwd = OpenVinoAlgorithm(precision=precision), api.Family.FWD
+        how, fwd = OpenVinoAlgorithm(precision=precision), plugin.Family.FWD
         yield api.KernelSpec(backend="openvino", family=fwd, arch=arch, signature=signature, algorithm=how)
 
 

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import openvino as ov
 
-from fmha_cli import api
+from fmha_cli import plugin
 from fmha_openvino.kernels import Precision, precision_of
 from fmha_openvino.rules import PLAIN, own_mask
 
 TYPES = {"float32": ov.Type.f32, "float16": ov.Type.f16, "bfloat16": ov.Type.bf16, "bool": ov.Type.boolean}
-BHSD = api.Layout.BHSD
+BHSD = plugin.Layout.BHSD
 ops = ov.opset13
 
 
@@ -25,21 +25,21 @@ def tensor_on(array: np.ndarray) -> ov.Tensor:
     return ov.Tensor(array, shared_memory=True)
 
 
-class OpenVinoSession(api.LibrarySession):
+class OpenVinoSession(plugin.LibrarySession):
     """One model with its bound tensors."""
 
-    def bind(self, arena: memoryview, tensors: Mapping[str, api.BoundTensor], threads: int) -> None:
+    def bind(self, arena: memoryview, tensors: Mapping[str, plugin.BoundTensor], threads: int) -> None:
         self.precision = precision_of(self.plan.main)
-        p, arrays = self.problem, api.HostArrays(self.problem, arena, tensors)
+        p, arrays = self.problem, plugin.HostArrays(self.problem, arena, tensors)
         feeds: list[np.ndarray] = [arrays.given(name, p.layout) for name in "qkv"]
         own = own_mask(p)
         if "bias" in arrays:
             feeds.append(arrays.given("bias"))
         elif not own:
-            feeds.append(np.ascontiguousarray(np.tile(api.visible_keys(p, p.cache_rows), (1, 1, self._folded(), 1))))
+            feeds.append(np.ascontiguousarray(np.tile(plugin.visible_keys(p, p.cache_rows), (1, 1, self._folded(), 1))))
         parameters = [ops.parameter(list(array.shape), TYPES[str(array.dtype)]) for array in feeds]
         model = ov.Model(
-            [self._result(parameters, causal=own and PLAIN not in api.mask_forms(p))], parameters, "attention"
+            [self._result(parameters, causal=own and PLAIN not in plugin.mask_forms(p))], parameters, "attention"
         )
         config: dict[str, Any] = {
             "INFERENCE_PRECISION_HINT": self.precision.value,

@@ -9,7 +9,7 @@ from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
-from fmha_cli import api
+from fmha_cli import api, plugin
 from fmha_torch.kernels import TorchAlgorithm, kernels_of, table
 from fmha_torch.rules import RULES, discord
 
@@ -17,43 +17,47 @@ QUIET = {"GOMP_SPINCOUNT": "2000", "KINETO_LOG_LEVEL": "5"}
 """Set while PyTorch is imported: idle threads sleep after microseconds, since spinning ones slow the next row."""
 
 
-class TorchBackend(api.FrameworkBackend):
+class TorchBackend(plugin.FrameworkBackend):
     """The kernels of ``limits.json``."""
 
     name = distribution = "torch"
-    algorithm: type[api.Algorithm] = TorchAlgorithm
+    algorithm: type[plugin.Algorithm] = TorchAlgorithm
 
     def __init__(self) -> None:
         self.errors, self.tried = table()["errors"], tuple(table()["torch"]["tried"])
         self.probes_in_parent = not built_for_gpu()  # such a build must open a driver, and answers from the worker
-        self._passes = api.TwoPasses(self._decide, lambda p, kernel, device: api.Plan(p, (api.Stage(kernel),)), discord)
+        self._passes = plugin.TwoPasses(
+            self._decide, lambda p, kernel, device: plugin.Plan(p, (plugin.Stage(kernel),)), discord
+        )
 
-    def probe(self) -> api.Availability:
-        found = api.probe_package("torch", table()["torch"]["least"])
-        cpu = api.DeviceFacts(id="cpu", archs=tuple(table()["places"]["cpu"]["archs"]), name=f"PyTorch {found.version}")
-        gpus = tuple(_gpus()) if found.state is api.State.OK and built_for_gpu() else ()
-        return replace(found, devices=(*gpus, cpu)) if found.state is api.State.OK else found
+    def probe(self) -> plugin.Availability:
+        found = plugin.probe_package("torch", table()["torch"]["least"])
+        cpu = plugin.DeviceFacts(
+            id="cpu", archs=tuple(table()["places"]["cpu"]["archs"]), name=f"PyTorch {found.version}"
+        )
+        gpus = tuple(_gpus()) if found.state is plugin.State.OK and built_for_gpu() else ()
+        return replace(found, devices=(*gpus, cpu)) if found.state is plugin.State.OK else found
 
     def archs(self) -> tuple[str, ...]:
         return tuple(arch for place in table()["places"].values() for arch in place["archs"])
 
-    def kernels(self, arch: api.ArchSpec) -> Iterator[api.KernelSpec]:
+    def kernels(self, arch: plugin.ArchSpec) -> Iterator[api.KernelSpec]:
         return iter(kernels_of(arch.name))
 
-    def rules(self) -> tuple[api.Rule, ...]:
+    def rules(self) -> tuple[plugin.Rule, ...]:
         return RULES
 
-    def decide(self, problem: api.Problem, device: api.DeviceFacts) -> Iterator[api.Decision]:
+    def decide(self, problem: api.Problem, device: plugin.DeviceFacts) -> Iterator[api.Decision]:
         yield from self._passes.decide(problem, device)
 
-    def plan(self, problem: api.Problem, kernel: api.KernelSpec, device: api.DeviceFacts) -> api.Plan:
+    def plan(self, problem: api.Problem, kernel: api.KernelSpec, device: plugin.DeviceFacts) -> plugin.Plan:
         return self._passes.plan(problem, kernel, device)
 
-    def _decide(self, problem: api.Problem, device: api.DeviceFacts) -> Iterator[api.Decision]:
+    def _decide(self, problem: api.Problem, device: plugin.DeviceFacts) -> Iterator[api.Decision]:
         for arch in [name for name in device.archs if name in self.archs()] or self.archs()[:1]:
             yield from self.ranked(kernels_of(arch), RULES, problem, device, "SDPA's own order, then flex_attention")
 
-    def open(self, device: api.DeviceFacts) -> api.Session:
+    def open(self, device: plugin.DeviceFacts) -> plugin.Session:
         import_quietly()
         from fmha_torch.session import TorchSession
 
@@ -63,7 +67,7 @@ class TorchBackend(api.FrameworkBackend):
 def import_quietly() -> None:
     """Import PyTorch with ``QUIET``. Raises EnvironmentProblem: K920, it does not import."""
     try:
-        with api.environment(QUIET):
+        with plugin.environment(QUIET):
             import torch._dynamo.config
             import torch._inductor.config
     except ImportError as fault:
@@ -81,7 +85,7 @@ def built_for_gpu() -> bool:
     return any(re.search(r"^(cuda|hip)\b[^=]*= *'", f.read_text("utf-8"), re.MULTILINE) for f in files if f.is_file())
 
 
-def _gpus() -> Iterator[api.DeviceFacts]:
+def _gpus() -> Iterator[plugin.DeviceFacts]:
     """The GPUs that PyTorch sees; in the worker."""
     import_quietly()
     import torch
@@ -91,9 +95,11 @@ def _gpus() -> Iterator[api.DeviceFacts]:
         facts = torch.cuda.get_device_properties(number)
         arch = facts.gcnArchName.partition(":")[0] if kind == "hip" else f"sm_{facts.major}{facts.minor}"
         units, memory = facts.multi_processor_count, facts.total_memory
-        yield api.DeviceFacts(id=f"{kind}:{number}", archs=(arch,), name=facts.name, units=units, memory_bytes=memory)
+        yield plugin.DeviceFacts(
+            id=f"{kind}:{number}", archs=(arch,), name=facts.name, units=units, memory_bytes=memory
+        )
 
 
-@api.hookimpl
-def fmha_register_backends() -> list[api.Backend]:
+@plugin.hookimpl
+def fmha_register_backends() -> list[plugin.Backend]:
     return [TorchBackend()]

@@ -11,7 +11,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.attention.flex_attention import AuxRequest, create_block_mask, flex_attention
 from torch.nn.functional import scaled_dot_product_attention
 
-from fmha_cli import api
+from fmha_cli import api, plugin
 from fmha_torch.kernels import Masking, TorchAlgorithm, Way, table
 from fmha_torch.rules import flag_of
 
@@ -28,8 +28,8 @@ class Places:
     """Where query i and key j are. Indices are tensors that broadcast, so this makes mask tensors and serves flex_attention."""
 
     def __init__(self, p: api.Problem, device: torch.device) -> None:
-        self.mask, self.sink, self.packed = p.mask, p.sink, p.mode is api.Mode.GROUP
-        self.masked = self.packed or p.mask.kind is not api.MaskKind.NONE
+        self.mask, self.sink, self.packed = p.mask, p.sink, p.mode is plugin.Mode.GROUP
+        self.masked = self.packed or p.mask.kind is not plugin.MaskKind.NONE
         rows, keys = p.query_lengths(), p.key_lengths()
         self._shift: Any = p.mask.delta(p.seqlen_q, p.seqlen_k)
         if self.packed:

@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from fmha_cli import api
+from fmha_cli import api, plugin
 
 
 class Way(StrEnum):
@@ -35,7 +35,7 @@ class Masking(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TorchAlgorithm(api.Algorithm):
+class TorchAlgorithm(plugin.Algorithm):
     """Which kernel, and how it is masked."""
 
     way: Way
@@ -96,24 +96,26 @@ def kernels_of(arch: str) -> tuple[api.KernelSpec, ...]:
 
 
 def _kernels(arch: str, row: Limits) -> Iterator[api.KernelSpec]:
-    families = {"fwd": api.Family.FWD, "bwd": api.Family.BWD_DQ_DK_DV}
+    families = {"fwd": plugin.Family.FWD, "bwd": plugin.Family.BWD_DQ_DK_DV}
     for masking in row.masks:
         algorithm = TorchAlgorithm(way=row.way, masking=masking)
         for direction in row.directions:
-            for dtype in map(api.DType, row.dtypes):
+            for dtype in map(plugin.DType, row.dtypes):
                 fields = {"dtype": dtype, "dtype_out": dtype, **_fields(row, masking, direction)}
-                signature = api.Signature(hdim=row.max_hdim, hdim_v=row.max_hdim, **fields)
+                signature = plugin.Signature(hdim=row.max_hdim, hdim_v=row.max_hdim, **fields)
                 of: dict[str, Any] = {"backend": "torch", "family": families[direction], "arch": arch}
                 yield api.KernelSpec(**of, signature=signature, algorithm=algorithm)
 
 
 def _fields(row: Limits, masking: Masking, direction: str) -> dict[str, Any]:
-    values: dict[str, Any] = {name: api.Need(text) for name, text in row.fields.items()} | {"mask": api.MaskKey.ANY}
+    values: dict[str, Any] = {name: plugin.Need(text) for name, text in row.fields.items()} | {
+        "mask": plugin.MaskKey.ANY
+    }
     if masking in (Masking.TENSOR, Masking.SCORE_MOD):
-        values |= {"bias": api.BiasKey.ANY, "sink": api.Need.ANY}
+        values |= {"bias": plugin.BiasKey.ANY, "sink": plugin.Need.ANY}
     if masking is Masking.SCORE_MOD:
-        values |= {"softcap": api.Need.ANY, "mode": api.ModeKey.ANY}
+        values |= {"softcap": plugin.Need.ANY, "mode": plugin.ModeKey.ANY}
     if masking is Masking.WINDOW:
-        values |= {"mode": api.ModeKey.GROUP}
+        values |= {"mode": plugin.ModeKey.GROUP}
     only = {"lse": direction == "fwd", "dbias": direction == "bwd" and masking is Masking.TENSOR}
     return {name: value for name, value in values.items() if only.get(name, True)}

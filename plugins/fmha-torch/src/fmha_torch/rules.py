@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
-from fmha_cli import api
+from fmha_cli import api, plugin
 from fmha_torch.kernels import Limits, Masking, TorchAlgorithm, limits_at, table
 
 OURS = ("K900", "K901", "K906", "K910", "K911")
@@ -15,13 +15,13 @@ OURS = ("K900", "K901", "K906", "K910", "K911")
 def flag_of(p: api.Problem) -> bool:
     """Whether the mask is what ``is_causal`` means: top-left, or bottom-right where both are one."""
     kind = p.mask.kind
-    return kind is api.MaskKind.CAUSAL_TL or (kind is api.MaskKind.CAUSAL and p.seqlen_q == p.seqlen_k)
+    return kind is plugin.MaskKind.CAUSAL_TL or (kind is plugin.MaskKind.CAUSAL and p.seqlen_q == p.seqlen_k)
 
 
 def refusals(p: api.Problem, arch: str, how: Masking, limits: Limits) -> Iterator[tuple[str, str, str | None]]:
     """(rule, text, hint) of all that is against a kernel, which its limits and ``how`` it is masked describe."""
     mask, dtype, backward = f"mask {p.mask.text()}", p.dtype.value, p.direction.backward
-    if how is Masking.CAUSAL and not flag_of(p) and p.mask.kind is not api.MaskKind.NONE:
+    if how is Masking.CAUSAL and not flag_of(p) and p.mask.kind is not plugin.MaskKind.NONE:
         yield "K900", f"{mask}: is_causal is the top-left triangle", "--mask causal-tl"
     window = p.mask.align.value == "bottom_right" and min(p.mask.left or 0, p.mask.right or 0) >= 0
     if how is Masking.WINDOW and not window:
@@ -35,7 +35,7 @@ def refusals(p: api.Problem, arch: str, how: Masking, limits: Limits) -> Iterato
         yield "K903", f"{odd[0][0]} {odd[0][1]} is not a multiple of {step}", hint
     if limits.square and flag_of(p) and p.seqlen_q != p.seqlen_k:
         yield "K904", f"is_causal, {p.seqlen_q} queries and {p.seqlen_k} keys", f"--seqlen-k {p.seqlen_q}"
-    packed = p.mode is api.Mode.GROUP  # for flex_attention, packed sequences are one
+    packed = p.mode is plugin.Mode.GROUP  # for flex_attention, packed sequences are one
     rows, keys = (sum(p.query_lengths()), sum(p.key_lengths())) if packed else (p.seqlen_q, p.seqlen_k)
     if not limits.empty and (rows == 0 or keys < limits.least_keys):
         enough = f"--seqlen {max(rows, 1)} and --seqlen-k {max(keys, limits.least_keys)}"
@@ -52,26 +52,26 @@ def refusals(p: api.Problem, arch: str, how: Masking, limits: Limits) -> Iterato
     most = limits.backward_to.get(arch, limits.max_hdim)
     if backward and most < p.hdim <= limits.max_hdim - 32:
         yield "K909", f"hdim {p.hdim}: no backward pass on {arch}", f"--hdim {most}"
-    full = p.dtype is api.DType.FP32
-    if limits.same_mask_dtype and how is Masking.TENSOR and p.alibi is not api.Alibi.NONE and not full:
+    full = p.dtype is plugin.DType.FP32
+    if limits.same_mask_dtype and how is Masking.TENSOR and p.alibi is not plugin.Alibi.NONE and not full:
         yield "K910", f"ALiBi as a mask in {dtype}", "--dtype fp32"
     parts = p.heads // p.kv_heads * -(-p.seqlen_q // 32)
     if backward and 0 < limits.sums < parts and not full:
         yield "K911", f"dK and dV: {parts} parts are added in {dtype}", "--dtype fp32"
 
 
-def _asked(id: str, p: api.Problem, kernel: api.KernelSpec, device: api.DeviceFacts) -> api.Refusal | None:
+def _asked(id: str, p: api.Problem, kernel: api.KernelSpec, device: plugin.DeviceFacts) -> plugin.Refusal | None:
     of = kernel.algorithm
     assert isinstance(of, TorchAlgorithm)
     found = refusals(p, kernel.arch, of.masking, limits_at(kernel.arch, of.way))
-    return next((api.Refusal(text, hint) for rule, text, hint in found if rule == id), None)
+    return next((plugin.Refusal(text, hint) for rule, text, hint in found if rule == id), None)
 
 
 OWN_RULES = tuple(
-    api.Rule(id, row["text"], partial(_asked, id), row["help"], row["source"], api.Severity[row["severity"]])
+    plugin.Rule(id, row["text"], partial(_asked, id), row["help"], row["source"], plugin.Severity[row["severity"]])
     for id, row in table()["rules"].items()
 )
-RULES = (*(rule for rule in api.CORE_RULES if rule is not api.OWN_V_RULE), *OWN_RULES)
+RULES = (*(rule for rule in plugin.CORE_RULES if rule is not plugin.OWN_V_RULE), *OWN_RULES)
 
 
 def discord(p: api.Problem, forward: api.KernelSpec, backward: api.KernelSpec) -> tuple[api.Reason, ...]:

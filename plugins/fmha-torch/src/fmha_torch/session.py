@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from fmha_cli import api
+from fmha_cli import plugin
 from fmha_torch.attend import Tensor, attend_of, forced
 from fmha_torch.kernels import Masking, TorchAlgorithm, Way, limits_at
 
@@ -18,16 +18,16 @@ IN_HEADS = ("q", "k", "v", "o", "do", "dq", "dk", "dv")
 TOLD = ("_attention", "CompiledFxGraph", "safe_softmax", "_varlen", "triton", "fmha_", "flash_")
 
 
-class TorchSession(api.HostSession):
+class TorchSession(plugin.HostSession):
     """One plan. On a GPU, PyTorch's own memory mirrors the arena."""
 
     def __init__(self, device: str) -> None:
         self._device, self._host = torch.device(device), device == "cpu"
 
-    def load(self, plan: api.Plan, artifacts: Sequence[Path]) -> None:
+    def load(self, plan: plugin.Plan, artifacts: Sequence[Path]) -> None:
         self._problem, self._kernel = plan.problem, plan.main
 
-    def bind(self, arena: memoryview, tensors: Mapping[str, api.BoundTensor], threads: int) -> None:
+    def bind(self, arena: memoryview, tensors: Mapping[str, plugin.BoundTensor], threads: int) -> None:
         """Make views of the tensors, compile the functions that need it, and run once more under a profiler."""
         torch.set_num_threads(threads)
         self._arena = torch.frombuffer(arena, dtype=torch.uint8)
@@ -80,10 +80,10 @@ class TorchSession(api.HostSession):
     def _in_heads(self, name: str, view: Tensor) -> Tensor:
         """A tensor of the arena as (batch, heads, rows, dim); packed sequences are one."""
         p = self._problem
-        if p.mode is api.Mode.GROUP and name in (*IN_HEADS, "lse"):
+        if p.mode is plugin.Mode.GROUP and name in (*IN_HEADS, "lse"):
             view = view[None]
         layout = p.layout_out if name in ("o", "do") else p.layout
-        return view.transpose(1, 2) if layout is api.Layout.BSHD and name in IN_HEADS else view
+        return view.transpose(1, 2) if layout is plugin.Layout.BSHD and name in IN_HEADS else view
 
     def _refresh(self) -> None:
         """Make the objects that depend on the contents of tensors: the mask, and autograd's record of a forward pass."""
@@ -129,7 +129,7 @@ class TorchSession(api.HostSession):
         return done, int(first.elapsed_time(last) * 1e6)
 
 
-def view_of(mirror: Tensor, t: api.BoundTensor) -> Tensor:
+def view_of(mirror: Tensor, t: plugin.BoundTensor) -> Tensor:
     """A tensor of the arena, without a copy."""
     dtype = DTYPES[t.dtype]
     if 0 in t.shape:

@@ -25,7 +25,7 @@ from fmha_triton.compiling import function_of as loaded_function
 from fmha_triton.emit import arguments, constants, emit
 from fmha_triton.plan import shape_of
 
-from fmha_cli import api
+from fmha_cli import api, plugin
 
 ARCH, DEVICE = "sm_80", "interpreter"
 """The architecture whose configurations are used; the interpreter has no other."""
@@ -40,42 +40,42 @@ class InterpretedBackend(TritonBackend):
         super().__init__(driven=False)
         self.probes_in_parent = True
 
-    def probe(self) -> api.Availability:
-        device = api.DeviceFacts(id=DEVICE, archs=(ARCH,), name="Triton's interpreter", units=4)
-        return api.Availability(state=api.State.OK, devices=(device,))
+    def probe(self) -> plugin.Availability:
+        device = plugin.DeviceFacts(id=DEVICE, archs=(ARCH,), name="Triton's interpreter", units=4)
+        return plugin.Availability(state=plugin.State.OK, devices=(device,))
 
     def archs(self) -> tuple[str, ...]:
         return (ARCH,)
 
-    def decide(self, problem: api.Problem, device: api.DeviceFacts) -> Iterable[api.Decision]:
-        plain = api.DeviceFacts(id=DEVICE, archs=(ARCH,), units=4)
+    def decide(self, problem: api.Problem, device: plugin.DeviceFacts) -> Iterable[api.Decision]:
+        plain = plugin.DeviceFacts(id=DEVICE, archs=(ARCH,), units=4)
         found = super().decide(problem, plain)
         return [d for d in found if algorithm_of(d.kernel).language is Language.TRITON]
 
-    def build(self, stage: api.Stage, context: api.BuildContext) -> api.Artifact:
-        return api.no_build(stage, context)
+    def build(self, stage: plugin.Stage, context: plugin.BuildContext) -> plugin.Artifact:
+        return plugin.no_build(stage, context)
 
-    def cache_key(self, stage: api.Stage, context: api.BuildContext) -> object:
-        return api.no_build_key(stage)
+    def cache_key(self, stage: plugin.Stage, context: plugin.BuildContext) -> object:
+        return plugin.no_build_key(stage)
 
-    def open(self, device: api.DeviceFacts) -> api.Session:
+    def open(self, device: plugin.DeviceFacts) -> plugin.Session:
         return InterpretedSession()
 
 
-class InterpretedSession(api.HostSession):
+class InterpretedSession(plugin.HostSession):
     """Launches every stage in the interpreter. Addresses are those of the arena."""
 
-    def load(self, plan: api.Plan, artifacts: Sequence[Path]) -> None:
+    def load(self, plan: plugin.Plan, artifacts: Sequence[Path]) -> None:
         os.environ["TRITON_INTERPRET"] = "1"
         _keep_truth()
         self._plan = plan
         self._functions = [_function(stage.kernel) for stage in plan.stages]
 
-    def bind(self, arena: memoryview, tensors: Mapping[str, api.BoundTensor], threads: int) -> None:
+    def bind(self, arena: memoryview, tensors: Mapping[str, plugin.BoundTensor], threads: int) -> None:
         base = ctypes.addressof(ctypes.c_char.from_buffer(arena))
         self._kept = auxiliaries(self._plan.problem)
         places = {name: array.ctypes.data for name, array in self._kept.items()}
-        self._call = api.Call(self._plan, None, tensors, base, places)
+        self._call = plugin.Call(self._plan, None, tensors, base, places)
 
     def launch(self) -> tuple[int, ...]:
         times = []
@@ -134,6 +134,6 @@ def _value(kind: str, value: int | float) -> Any:
 backend = InterpretedBackend()
 
 
-@api.hookimpl
-def fmha_register_backends() -> Sequence[api.Backend]:
+@plugin.hookimpl
+def fmha_register_backends() -> Sequence[plugin.Backend]:
     return (backend,)

@@ -20,7 +20,7 @@ from fmha_triton import TritonBackend
 from fmha_triton.algorithm import target_of
 from fmha_triton.catalogue import algorithm_of, function_of, kernels_of
 
-from fmha_cli import api
+from fmha_cli import api, plugin
 from tests.support.generators.problems import supported
 
 COUNT = 500
@@ -91,7 +91,7 @@ class AssignedBackend(TritonBackend):
         super().__init__(driven=False)
         self._assigned = assigned
 
-    def decide(self, problem: api.Problem, device: api.DeviceFacts) -> Iterator[api.Decision]:
+    def decide(self, problem: api.Problem, device: plugin.DeviceFacts) -> Iterator[api.Decision]:
         for decision in super().decide(problem, device):
             if isinstance(decision, api.Supported):
                 first = decision.kernel == self._assigned.get(problem)
@@ -170,7 +170,7 @@ def _fitted(problem: api.Problem, arch: str, rng: Random, width: int, bits: int,
 
 def _fitting(problem: api.Problem, arch: str) -> list[api.Supported]:
     """What the plugin supports. Asserts that every refusal has reasons."""
-    decisions = list(TritonBackend(driven=False).decide(problem, api.DeviceFacts.of_arch(arch)))
+    decisions = list(TritonBackend(driven=False).decide(problem, plugin.DeviceFacts.of_arch(arch)))
     for decision in decisions:
         if isinstance(decision, api.Unsupported):
             assert decision.reasons, problem.repro()
@@ -180,7 +180,7 @@ def _fitting(problem: api.Problem, arch: str) -> list[api.Supported]:
 
 
 def _with(problem: api.Problem, arch: str, kernel: api.KernelSpec) -> Assigned:
-    plan = TritonBackend(driven=False).plan(problem, kernel, api.DeviceFacts.of_arch(arch))
+    plan = TritonBackend(driven=False).plan(problem, kernel, plugin.DeviceFacts.of_arch(arch))
     return Assigned(problem, arch, kernel, frozenset().union(*(marks_of(stage.kernel) for stage in plan.stages)))
 
 

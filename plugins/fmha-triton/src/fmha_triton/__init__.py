@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from fmha_cli import api
+from fmha_cli import plugin
 from fmha_triton.backend import TritonBackend
 
 
-@api.hookimpl
-def fmha_register_backends() -> list[api.Backend]:
+@plugin.hookimpl
+def fmha_register_backends() -> list[plugin.Backend]:
     return [TritonBackend()]

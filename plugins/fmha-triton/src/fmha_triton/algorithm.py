@@ -9,7 +9,7 @@ from functools import cache
 from importlib import resources
 from typing import Any, ClassVar
 
-from fmha_cli import api
+from fmha_cli import plugin
 
 _HALF_BITS = 16
 
@@ -22,7 +22,7 @@ class Language(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TritonAlgorithm(api.Algorithm):
+class TritonAlgorithm(plugin.Algorithm):
     """The free choices.
 
     Attributes:

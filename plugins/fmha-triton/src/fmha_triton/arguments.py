@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from fmha_cli import api
+from fmha_cli import api, plugin
 from fmha_triton.plan import heads_in_turn, key_blocks, tiles_of
 
 UNLIMITED = 1 << 30
@@ -25,8 +25,8 @@ _POINTERS = {
 
 def auxiliaries(problem: api.Problem) -> dict[str, Any]:
     """First row and number of rows of every sequence, int32. Batched tensors start each sequence at row 0 of its own."""
-    packed = problem.mode is api.Mode.GROUP
-    cached = problem.kv_cache.kind is not api.CacheKind.NONE
+    packed = problem.mode is plugin.Mode.GROUP
+    cached = problem.kv_cache.kind is not plugin.CacheKind.NONE
     q, k = problem.query_lengths(), problem.key_lengths()
     zeros = (0,) * problem.batch
 
@@ -42,7 +42,7 @@ def auxiliaries(problem: api.Problem) -> dict[str, Any]:
     return {name: np.asarray(values, np.int32) for name, values in arrays.items()}
 
 
-def values_of(kernel: api.KernelSpec, call: api.Call[None], splits: int) -> dict[str, int | float]:
+def values_of(kernel: api.KernelSpec, call: plugin.Call[None], splits: int) -> dict[str, int | float]:
     """A value for every name of an argument that any kernel has."""
     p = call.problem
     mask = p.mask
@@ -54,7 +54,7 @@ def values_of(kernel: api.KernelSpec, call: api.Call[None], splits: int) -> dict
         "heads": p.heads,
         "group": p.heads // p.kv_heads,
         "most_rows": p.seqlen_q,
-        "key_blocks": key_blocks(p, kernel) if kernel.family is api.Family.BWD_DQ_DK_DV else 0,
+        "key_blocks": key_blocks(p, kernel) if kernel.family is plugin.Family.BWD_DQ_DK_DV else 0,
         "splits": splits,
         "tiles": tiles_of(p, kernel),
         "neighbours": heads_in_turn(p, kernel),
@@ -74,7 +74,7 @@ def values_of(kernel: api.KernelSpec, call: api.Call[None], splits: int) -> dict
     return out
 
 
-def _strides(call: api.Call[None]) -> Mapping[str, int]:
+def _strides(call: plugin.Call[None]) -> Mapping[str, int]:
     tensors, p = call.tensors, call.problem
     out: dict[str, int] = {}
     for name in (*_ROWS, *_KEYS):
@@ -91,8 +91,8 @@ def _strides(call: api.Call[None]) -> Mapping[str, int]:
     if "lse" in tensors:
         *batches, head, _ = tensors["lse"].strides
         out |= {"lse_batch": batches[0] if batches else 0, "lse_head": head}
-    per_batch = p.alibi is api.Alibi.BATCH_HEADS
-    per_head = p.qscale is api.QScale.HEAD
+    per_batch = p.alibi is plugin.Alibi.BATCH_HEADS
+    per_head = p.qscale is plugin.QScale.HEAD
     out["slope_batch"] = p.heads if per_batch else 0
     out |= {"descale_batch": p.kv_heads if per_head else 0, "descale_head": int(per_head)}
     return out

@@ -8,7 +8,7 @@ from functools import partial
 from importlib import resources
 from pathlib import Path
 
-from fmha_cli import api
+from fmha_cli import api, plugin
 from fmha_triton.algorithm import TritonAlgorithm, archs, target_of
 from fmha_triton.catalogue import NAME, kernels_of
 
@@ -20,7 +20,7 @@ class TritonBackend:
     """See ``fmha_cli.domain.protocols`` (Backend, Batched, Keyed) for the contract of the methods."""
 
     name = NAME
-    algorithm: type[api.Algorithm] = TritonAlgorithm
+    algorithm: type[plugin.Algorithm] = TritonAlgorithm
     dropout_stream = "fmha"
     automatic = False
     runtimes = ("cuda", "hip")
@@ -29,27 +29,27 @@ class TritonBackend:
         self._driven = any(path.exists() for path in _DRIVERS) if driven is None else driven
         self.probes_in_parent = not self._driven
 
-    def probe(self) -> api.Availability:
+    def probe(self) -> plugin.Availability:
         if not self._driven:
             why = "no driver of an NVIDIA or AMD GPU is loaded here"
             help = (
                 "--arch A builds for an architecture without one; --device emu:gfx942 or emu:sm_80 executes without one"
             )
-            return api.Availability(state=api.State.NO_DEVICE, why=why, help=help)
-        found = (api.probe_cuda(), api.probe_hip())
+            return plugin.Availability(state=plugin.State.NO_DEVICE, why=why, help=help)
+        found = (plugin.probe_cuda(), plugin.probe_hip())
         devices = tuple(device for one in found for device in one.devices if set(device.archs) & set(archs()))
         if devices:
-            return api.Availability(state=api.State.OK, devices=devices)
+            return plugin.Availability(state=plugin.State.OK, devices=devices)
         why = "; ".join(one.why or "no device of an architecture that these kernels have" for one in found)
-        return api.Availability(state=api.State.NO_DEVICE, why=why)
+        return plugin.Availability(state=plugin.State.NO_DEVICE, why=why)
 
     def archs(self) -> tuple[str, ...]:
         return archs()
 
-    def kernels(self, arch: api.ArchSpec) -> Iterable[api.KernelSpec]:
+    def kernels(self, arch: plugin.ArchSpec) -> Iterable[api.KernelSpec]:
         return kernels_of(arch.name)
 
-    def rules(self) -> tuple[api.Rule, ...]:
+    def rules(self) -> tuple[plugin.Rule, ...]:
         from fmha_triton.rules import ALL_RULES
 
         return ALL_RULES
@@ -58,20 +58,20 @@ class TritonBackend:
         """For ``fmha doctor``: whether the installed Triton is one of the tried ones, or between them."""
         from fmha_triton.rules import RELEASES
 
-        return (partial(api.check_release, "triton", tuple(RELEASES["tried"])),)
+        return (partial(plugin.check_release, "triton", tuple(RELEASES["tried"])),)
 
     @property
     def errors(self) -> dict[str, tuple[str, str]]:
         pages = json.loads(resources.files("fmha_triton").joinpath("errors.json").read_text("utf-8"))
         return {code: (text, help) for code, (text, help) in pages.items()}
 
-    def decide(self, problem: api.Problem, device: api.DeviceFacts) -> Iterable[api.Decision]:
+    def decide(self, problem: api.Problem, device: plugin.DeviceFacts) -> Iterable[api.Decision]:
         return _passes().decide(problem, device)
 
-    def plan(self, problem: api.Problem, kernel: api.KernelSpec, device: api.DeviceFacts) -> api.Plan:
+    def plan(self, problem: api.Problem, kernel: api.KernelSpec, device: plugin.DeviceFacts) -> plugin.Plan:
         return _passes().plan(problem, kernel, device)
 
-    def prepare(self, context: api.BuildContext) -> object:
+    def prepare(self, context: plugin.BuildContext) -> object:
         from fmha_triton.building import compiler
 
         return compiler()
@@ -81,17 +81,17 @@ class TritonBackend:
 
         return COMPILE_BYTES
 
-    def build(self, stage: api.Stage, context: api.BuildContext) -> api.Artifact:
+    def build(self, stage: plugin.Stage, context: plugin.BuildContext) -> plugin.Artifact:
         from fmha_triton.building import build
 
         return build(stage.kernel, context)
 
-    def cache_key(self, stage: api.Stage, context: api.BuildContext) -> object:
+    def cache_key(self, stage: plugin.Stage, context: plugin.BuildContext) -> object:
         from fmha_triton.building import key_of
 
         return key_of(stage.kernel)
 
-    def inspect(self, kernel: api.KernelSpec, artifact: api.Artifact) -> dict[str, object]:
+    def inspect(self, kernel: api.KernelSpec, artifact: plugin.Artifact) -> dict[str, object]:
         from fmha_triton.building import inspect
 
         return inspect(kernel, artifact)
@@ -99,15 +99,15 @@ class TritonBackend:
     def upstream_name(self, kernel: api.KernelSpec) -> str | None:
         return None
 
-    def open(self, device: api.DeviceFacts) -> api.Session:
+    def open(self, device: plugin.DeviceFacts) -> plugin.Session:
         from fmha_triton.sessions import TritonCudaSession, TritonHipSession
 
         kinds = {target_of(arch).kind for arch in device.archs if arch in archs()}
         return TritonHipSession(device) if "hip" in kinds else TritonCudaSession(device)
 
 
-def _passes() -> api.TwoPasses:
+def _passes() -> plugin.TwoPasses:
     from fmha_triton.deciding import decide
     from fmha_triton.plan import plan_of
 
-    return api.TwoPasses(decide, plan_of)
+    return plugin.TwoPasses(decide, plan_of)

@@ -8,7 +8,7 @@ import importlib.util
 import sys
 from importlib import resources
 
-from fmha_cli import api
+from fmha_cli import api, plugin
 from fmha_triton.algorithm import target_of
 from fmha_triton.catalogue import BLACKWELL, function_of
 from fmha_triton.emit import emit
@@ -28,7 +28,7 @@ def triton_version() -> str | None:
         return None
 
 
-def compiler() -> api.Compiler:
+def compiler() -> plugin.Compiler:
     """The child, as the cache sees a compiler.
 
     Raises:
@@ -39,26 +39,26 @@ def compiler() -> api.Compiler:
         raise api.EnvironmentProblem("Triton is not installed", code="K972", where="triton", help=INSTALL_HELP)
     program = resources.files("fmha_triton").joinpath("compiling.py").read_bytes()
     argv0 = (sys.executable, "-m", "fmha_triton.compiling")
-    return api.Compiler(argv0=argv0, version=f"triton {version}", headers_digest=hashlib.sha256(program).hexdigest())
+    return plugin.Compiler(argv0=argv0, version=f"triton {version}", headers_digest=hashlib.sha256(program).hexdigest())
 
 
-def build(kernel: api.KernelSpec, context: api.BuildContext) -> api.Artifact:
+def build(kernel: api.KernelSpec, context: plugin.BuildContext) -> plugin.Artifact:
     """The artifact of a kernel (``image``)."""
-    return api.build_by_program(api.kernel_build(kernel, emit(kernel)), compiler(), context)
+    return plugin.build_by_program(plugin.kernel_build(kernel, emit(kernel)), compiler(), context)
 
 
 def key_of(kernel: api.KernelSpec) -> object:
     """The cache key of a kernel."""
-    return api.program_key(api.kernel_build(kernel, emit(kernel)), compiler())
+    return plugin.program_key(plugin.kernel_build(kernel, emit(kernel)), compiler())
 
 
-def inspect(kernel: api.KernelSpec, artifact: api.Artifact) -> dict[str, object]:
+def inspect(kernel: api.KernelSpec, artifact: plugin.Artifact) -> dict[str, object]:
     """Registers, spills, memory, occupancy and instructions, read from the binary."""
     image = read_image(artifact.path)
     if target_of(kernel.arch).kind == "hip":
-        found = api.code_object_figures(image.binary, kernel.arch, image.shared_bytes)
+        found = plugin.code_object_figures(image.binary, kernel.arch, image.shared_bytes)
     else:
-        found = api.cubin_figures(image.binary, kernel.arch, image.threads, image.shared_bytes)
+        found = plugin.cubin_figures(image.binary, kernel.arch, image.threads, image.shared_bytes)
     ptx = artifact.path.with_name("kernel.ptx")
     if function_of(kernel) == BLACKWELL and ptx.exists():  # an imported artifact may come without
         found |= tensor_memory_figures(kernel, ptx.read_text("utf-8"), found)

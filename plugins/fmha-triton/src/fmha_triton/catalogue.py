@@ -7,22 +7,22 @@ from dataclasses import replace
 from functools import cache
 from itertools import product
 
-from fmha_cli import api
+from fmha_cli import api, plugin
 from fmha_triton.algorithm import Language, TritonAlgorithm, configuration, data, target_of
 
 NAME = "triton"
 HDIMS = (32, 64, 128, 256)
-_HALVES = (api.DType.FP16, api.DType.BF16)
-_BIASES = (api.BiasKey.NONE, api.BiasKey.ALIBI, api.BiasKey.ELEMENTWISE)
-_MASKS = (api.MaskKey.NONE, api.MaskKey.ANY)
-_GLUON_MASKS = (api.MaskKey.NONE, api.MaskKey.CAUSAL)
-_CAPS = (api.Need.NO, api.Need.YES)
+_HALVES = (plugin.DType.FP16, plugin.DType.BF16)
+_BIASES = (plugin.BiasKey.NONE, plugin.BiasKey.ALIBI, plugin.BiasKey.ELEMENTWISE)
+_MASKS = (plugin.MaskKey.NONE, plugin.MaskKey.ANY)
+_GLUON_MASKS = (plugin.MaskKey.NONE, plugin.MaskKey.CAUSAL)
+_CAPS = (plugin.Need.NO, plugin.Need.YES)
 KERNELS = {
-    api.Family.FWD: "forward",
-    api.Family.FWD_SPLITKV: "split",
-    api.Family.FWD_SPLITKV_COMBINE: "combine",
-    api.Family.BWD_DOT_DO_O: "dot_do_o",
-    api.Family.BWD_DQ_DK_DV: "dq_dk_dv",
+    plugin.Family.FWD: "forward",
+    plugin.Family.FWD_SPLITKV: "split",
+    plugin.Family.FWD_SPLITKV_COMBINE: "combine",
+    plugin.Family.BWD_DOT_DO_O: "dot_do_o",
+    plugin.Family.BWD_DQ_DK_DV: "dq_dk_dv",
 }
 """The function of each family in Triton's language."""
 HOPPER, BLACKWELL, GLUON_HDIMS = "forward_hopper", "forward_blackwell", (64, 128)
@@ -64,17 +64,17 @@ def tensor_columns(kernel: api.KernelSpec, hdim_v: int) -> int:
     return 2 * (algorithm_of(kernel).block_n + hdim_v)
 
 
-def base(dtype: api.DType, hdim: int) -> api.Signature:
+def base(dtype: plugin.DType, hdim: int) -> plugin.Signature:
     """The run-time choices of all kernels: packing, sinks, LSE, head counts. All are deterministic."""
-    return api.Signature(
+    return plugin.Signature(
         dtype=dtype,
         dtype_out=dtype.default_output,
         hdim=hdim,
         hdim_v=hdim,
-        mode=api.ModeKey.ANY,
-        lse=api.Need.ANY,
-        gqa=api.Need.ANY,
-        deterministic=api.Need.ANY,
+        mode=plugin.ModeKey.ANY,
+        lse=plugin.Need.ANY,
+        gqa=plugin.Need.ANY,
+        deterministic=plugin.Need.ANY,
     )
 
 
@@ -84,31 +84,33 @@ def kernels_of(arch: str) -> tuple[api.KernelSpec, ...]:
     return (*_gluon(arch), *_forward(arch), *_split(arch), *_combine(arch), *_backward(arch), *_dots(arch))
 
 
-def _kernel(arch: str, family: api.Family, signature: api.Signature, *, pad: bool) -> api.KernelSpec:
+def _kernel(arch: str, family: plugin.Family, signature: plugin.Signature, *, pad: bool) -> api.KernelSpec:
     bits = 8 if signature.dtype.is_fp8 else 16
     algorithm = configuration(arch, KERNELS[family], signature.hdim, pad=pad, bits=bits)
     return api.KernelSpec(backend=NAME, family=family, arch=arch, signature=signature, algorithm=algorithm)
 
 
-def _attention(dtype: api.DType, hdim: int) -> Iterator[api.Signature]:
+def _attention(dtype: plugin.DType, hdim: int) -> Iterator[plugin.Signature]:
     """The signatures of kernels that compute scores in half precision."""
     for mask, bias, cap in product(_MASKS, _BIASES, _CAPS):
         shown = replace(base(dtype, hdim), mask=mask, bias=bias, softcap=cap)
-        yield replace(shown, sink=api.Need.ANY if mask is api.MaskKey.ANY else api.Need.NO)
+        yield replace(shown, sink=plugin.Need.ANY if mask is plugin.MaskKey.ANY else plugin.Need.NO)
 
 
-def _narrow(arch: str) -> Iterator[api.Signature]:
+def _narrow(arch: str) -> Iterator[plugin.Signature]:
     """The signatures of fp8 inputs: without a bias and a cap, with the scales that the kernels read."""
     for name in dict(target_of(arch).fp8):
         plain = name.removesuffix("_fnuz")
         encoding = "fnuz" if name.endswith("fnuz") else "ocp"
-        scales = (api.QScaleKey.NONE, api.QScaleKey.TENSOR, api.QScaleKey.HEAD)
+        scales = (plugin.QScaleKey.NONE, plugin.QScaleKey.TENSOR, plugin.QScaleKey.HEAD)
         for hdim, mask, scale in product(data()["fp8_hdims"], _MASKS, scales):
-            shown = replace(base(api.DType(plain), hdim), mask=mask, qscale=scale, fp8_encoding=api.Fp8Key(encoding))
-            yield replace(shown, sink=api.Need.ANY if mask is api.MaskKey.ANY else api.Need.NO)
+            shown = replace(
+                base(plugin.DType(plain), hdim), mask=mask, qscale=scale, fp8_encoding=plugin.Fp8Key(encoding)
+            )
+            yield replace(shown, sink=plugin.Need.ANY if mask is plugin.MaskKey.ANY else plugin.Need.NO)
 
 
-def _signatures(arch: str) -> Iterator[api.Signature]:
+def _signatures(arch: str) -> Iterator[plugin.Signature]:
     for dtype, hdim in product(_HALVES, HDIMS):
         yield from _attention(dtype, hdim)
     yield from _narrow(arch)
@@ -116,7 +118,7 @@ def _signatures(arch: str) -> Iterator[api.Signature]:
 
 def _forward(arch: str) -> Iterator[api.KernelSpec]:
     for signature, pad in product(_signatures(arch), (False, True)):
-        yield _kernel(arch, api.Family.FWD, replace(signature, sink_logits=api.Need.ANY), pad=pad)
+        yield _kernel(arch, plugin.Family.FWD, replace(signature, sink_logits=plugin.Need.ANY), pad=pad)
 
 
 def _gluon(arch: str) -> Iterator[api.KernelSpec]:
@@ -129,22 +131,22 @@ def _gluon(arch: str) -> Iterator[api.KernelSpec]:
         yield from _gluon_unequal(arch)
 
 
-def _clusters(arch: str, function: str, signature: api.Signature) -> Iterator[api.KernelSpec]:
+def _clusters(arch: str, function: str, signature: plugin.Signature) -> Iterator[api.KernelSpec]:
     """The kernels in Gluon of a signature: one for each number of CTAs."""
-    shown = replace(signature, mode=api.ModeKey.BATCH)
+    shown = replace(signature, mode=plugin.ModeKey.BATCH)
     for num_ctas in CLUSTERS if function == BLACKWELL else (1,):
         found = configuration(
             arch, function, shown.hdim, pad=False, bits=shown.dtype.bits, num_ctas=num_ctas, hdim_v=shown.hdim_v
         )
         algorithm = replace(found, language=Language.GLUON)
-        yield api.KernelSpec(backend=NAME, family=api.Family.FWD, arch=arch, signature=shown, algorithm=algorithm)
+        yield api.KernelSpec(backend=NAME, family=plugin.Family.FWD, arch=arch, signature=shown, algorithm=algorithm)
 
 
 def _gluon_narrow(arch: str) -> Iterator[api.KernelSpec]:
     """The kernels in Gluon of fp8 inputs: P in the type of V."""
-    scales = (api.QScaleKey.NONE, api.QScaleKey.TENSOR, api.QScaleKey.HEAD)
+    scales = (plugin.QScaleKey.NONE, plugin.QScaleKey.TENSOR, plugin.QScaleKey.HEAD)
     for name, hdim, mask, scale in product(dict(target_of(arch).fp8), GLUON_HDIMS, _GLUON_MASKS, scales):
-        yield from _clusters(arch, BLACKWELL, replace(base(api.DType(name), hdim), mask=mask, qscale=scale))
+        yield from _clusters(arch, BLACKWELL, replace(base(plugin.DType(name), hdim), mask=mask, qscale=scale))
 
 
 def _gluon_unequal(arch: str) -> Iterator[api.KernelSpec]:
@@ -154,10 +156,10 @@ def _gluon_unequal(arch: str) -> Iterator[api.KernelSpec]:
 
 
 def _split(arch: str) -> Iterator[api.KernelSpec]:
-    caches = (api.CacheKey.NONE, api.CacheKey.LINEAR, api.CacheKey.PAGED)
+    caches = (plugin.CacheKey.NONE, plugin.CacheKey.LINEAR, plugin.CacheKey.PAGED)
     for signature, cache_kind, pad in product(_signatures(arch), caches, (False, True)):
-        shown = replace(signature, cache=cache_kind, split=api.Need.ANY, sink_logits=api.Need.ANY)
-        yield _kernel(arch, api.Family.FWD_SPLITKV, shown, pad=pad)
+        shown = replace(signature, cache=cache_kind, split=plugin.Need.ANY, sink_logits=plugin.Need.ANY)
+        yield _kernel(arch, plugin.Family.FWD_SPLITKV, shown, pad=pad)
 
 
 def _combine(arch: str) -> Iterator[api.KernelSpec]:
@@ -165,33 +167,33 @@ def _combine(arch: str) -> Iterator[api.KernelSpec]:
     for dtype, hdim in product(_HALVES, HDIMS):
         shown = replace(
             base(dtype, hdim),
-            mask=api.MaskKey.ANY,
-            sink=api.Need.ANY,
-            sink_logits=api.Need.ANY,
-            bias=api.BiasKey.ANY,
-            softcap=api.Need.ANY,
-            cache=api.CacheKey.ANY,
-            split=api.Need.ANY,
-            qscale=api.QScaleKey.ANY,
+            mask=plugin.MaskKey.ANY,
+            sink=plugin.Need.ANY,
+            sink_logits=plugin.Need.ANY,
+            bias=plugin.BiasKey.ANY,
+            softcap=plugin.Need.ANY,
+            cache=plugin.CacheKey.ANY,
+            split=plugin.Need.ANY,
+            qscale=plugin.QScaleKey.ANY,
         )
-        yield _kernel(arch, api.Family.FWD_SPLITKV_COMBINE, shown, pad=True)
+        yield _kernel(arch, plugin.Family.FWD_SPLITKV_COMBINE, shown, pad=True)
 
 
 def _backward(arch: str) -> Iterator[api.KernelSpec]:
     for dtype, hdim in product(_HALVES, HDIMS):
         for signature, pad in product(_attention(dtype, hdim), (False, True)):
-            shown = replace(signature, sink_logits=api.Need.ANY)
-            yield _kernel(arch, api.Family.BWD_DQ_DK_DV, shown, pad=pad)
+            shown = replace(signature, sink_logits=plugin.Need.ANY)
+            yield _kernel(arch, plugin.Family.BWD_DQ_DK_DV, shown, pad=pad)
 
 
 def _dots(arch: str) -> Iterator[api.KernelSpec]:
     for dtype, hdim, pad in product(_HALVES, HDIMS, (False, True)):
         shown = replace(
             base(dtype, hdim),
-            mask=api.MaskKey.ANY,
-            sink=api.Need.ANY,
-            sink_logits=api.Need.ANY,
-            bias=api.BiasKey.ANY,
-            softcap=api.Need.ANY,
+            mask=plugin.MaskKey.ANY,
+            sink=plugin.Need.ANY,
+            sink_logits=plugin.Need.ANY,
+            bias=plugin.BiasKey.ANY,
+            softcap=plugin.Need.ANY,
         )
-        yield _kernel(arch, api.Family.BWD_DOT_DO_O, shown, pad=pad)
+        yield _kernel(arch, plugin.Family.BWD_DOT_DO_O, shown, pad=pad)

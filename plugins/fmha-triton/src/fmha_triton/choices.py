@@ -8,7 +8,7 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
-from fmha_cli import api
+from fmha_cli import plugin
 
 _HALF_BITS = 16
 _WIDE_HDIM = 128
@@ -44,7 +44,7 @@ def _data() -> dict[str, Any]:
     return found
 
 
-def choice(arch: str, dtype: api.DType, hdim: int, *, causal: bool, length: int) -> Choice | None:
+def choice(arch: str, dtype: plugin.DType, hdim: int, *, causal: bool, length: int) -> Choice | None:
     """The example's configuration for a sequence length; None where the example has none.
 
     A row holds from its length on, up to that of the next row.
@@ -54,7 +54,7 @@ def choice(arch: str, dtype: api.DType, hdim: int, *, causal: bool, length: int)
     return Choice(*max(rows, key=lambda row: row[4])[5:]) if rows else None
 
 
-def reason(dtype: api.DType, hdim: int, *, causal: bool) -> str:
+def reason(dtype: plugin.DType, hdim: int, *, causal: bool) -> str:
     """Why the example takes one CTA or two: it takes two without a mask, with head dim 128 and 16 bits."""
     words = ("causal" if causal else "non-causal", f"d {hdim}", f"{dtype.bits} bits")
     several = not causal and hdim == _WIDE_HDIM and dtype.bits == _HALF_BITS

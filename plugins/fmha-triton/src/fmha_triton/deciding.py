@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 
-from fmha_cli import api
+from fmha_cli import api, plugin
 from fmha_triton.algorithm import Language, archs
 from fmha_triton.catalogue import BLACKWELL, NAME, algorithm_of, function_of, kernels_of
 from fmha_triton.choices import reason
@@ -23,7 +23,7 @@ def _field(name: str) -> _Look:
 
 
 LOOKS: dict[str, _Look] = {
-    **{id: _field(name) for name, id in api.SIGNATURE_RULE_IDS.items()},
+    **{id: _field(name) for name, id in plugin.SIGNATURE_RULE_IDS.items()},
     "K012": lambda kernel: (kernel.signature.hdim, kernel.signature.hdim_v),
     "K021": lambda kernel: kernel.arch,
     "K025": lambda kernel: kernel.family,
@@ -49,13 +49,13 @@ LOOKS: dict[str, _Look] = {
 
 
 @cache
-def _views_of(arch: str) -> tuple[Mapping[int, tuple[api.Rule, api.KernelSpec]], tuple[tuple[int, ...], ...]]:
+def _views_of(arch: str) -> tuple[Mapping[int, tuple[plugin.Rule, api.KernelSpec]], tuple[tuple[int, ...], ...]]:
     """What the rules see of an architecture's kernels, as numbers: equal where that is equal.
 
     Returns: each number's rule with one of its kernels; and for each kernel, in their order, its numbers in the order of the rules.
     """
     seen: dict[tuple[str, object], int] = {}
-    first: dict[int, tuple[api.Rule, api.KernelSpec]] = {}
+    first: dict[int, tuple[plugin.Rule, api.KernelSpec]] = {}
     looks = [(rule, LOOKS[rule.id]) for rule in ALL_RULES]
     rows = []
     for kernel in kernels_of(arch):
@@ -65,7 +65,7 @@ def _views_of(arch: str) -> tuple[Mapping[int, tuple[api.Rule, api.KernelSpec]],
     return first, tuple(rows)
 
 
-def decide(problem: api.Problem, device: api.DeviceFacts) -> Iterator[api.Decision]:
+def decide(problem: api.Problem, device: plugin.DeviceFacts) -> Iterator[api.Decision]:
     """One decision for every kernel of the device's architectures, with all reasons in the order of the table."""
     here = [arch for arch in device.archs if arch in archs()]
     for place, arch in enumerate(here):
@@ -77,16 +77,18 @@ def decide(problem: api.Problem, device: api.DeviceFacts) -> Iterator[api.Decisi
                 yield api.Unsupported(NAME, arch, kernel, reasons)
             else:
                 yield api.Supported(
-                    kernel, (place, *_rank(problem, kernel)), note=_note(problem, kernel) + api.noted(kernel, problem)
+                    kernel,
+                    (place, *_rank(problem, kernel)),
+                    note=_note(problem, kernel) + plugin.noted(kernel, problem),
                 )
 
 
 def _rank(problem: api.Problem, kernel: api.KernelSpec) -> tuple[int, ...]:
     signature, algorithm = kernel.signature, algorithm_of(kernel)
-    wrong_kind = (kernel.family is api.Family.FWD_SPLITKV) is not _decodes(problem)
+    wrong_kind = (kernel.family is plugin.Family.FWD_SPLITKV) is not _decodes(problem)
     general = algorithm.language is Language.TRITON
     wrong_cluster = not general and algorithm.num_ctas != ctas_of(problem, kernel)
-    any_mask = signature.mask is api.MaskKey.ANY
+    any_mask = signature.mask is plugin.MaskKey.ANY
     return (int(wrong_kind), signature.hdim, int(general), int(wrong_cluster), int(algorithm.pad), int(any_mask))
 
 
@@ -99,17 +101,21 @@ def _decodes(problem: api.Problem) -> bool:
 def _note(problem: api.Problem, kernel: api.KernelSpec) -> str:
     a = algorithm_of(kernel)
     why = (
-        "few rows, many keys" if kernel.family is api.Family.FWD_SPLITKV and _decodes(problem) else "smallest head dim"
+        "few rows, many keys"
+        if kernel.family is plugin.Family.FWD_SPLITKV and _decodes(problem)
+        else "smallest head dim"
     )
     s, few = kernel.signature, ""
     if function_of(kernel) == BLACKWELL:
         known = upstream_choice(problem, kernel) is not None
-        example = reason(s.dtype, s.hdim, causal=s.mask is api.MaskKey.CAUSAL) if known else f"none for {_unknown(s)}"
+        example = (
+            reason(s.dtype, s.hdim, causal=s.mask is plugin.MaskKey.CAUSAL) if known else f"none for {_unknown(s)}"
+        )
         few = f"; upstream's example: {example}; here {_ctas(a.num_ctas)}"
     return f"{why}; tile {a.block_m}x{a.block_n}{few}"
 
 
-def _unknown(signature: api.Signature) -> str:
+def _unknown(signature: plugin.Signature) -> str:
     """The features of a signature that upstream's example lacks."""
     return signature.dtype.value if signature.hdim_v == signature.hdim else f"hdim_v {signature.hdim_v}"
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 
-from fmha_cli import api
+from fmha_cli import api, plugin
 from fmha_triton.algorithm import Language, TritonAlgorithm, target_of
 from fmha_triton.catalogue import BLACKWELL, HOPPER, algorithm_of, function_of
 
@@ -89,7 +89,9 @@ def _type(kernel: api.KernelSpec, name: str) -> str:
     if name in _OUTPUTS:
         return f"*{_HALF_TYPES[signature.dtype_out.value]}"
     if name == "Bias":
-        return f"*{_HALF_TYPES[signature.dtype.bias.value]}" if signature.bias is api.BiasKey.ELEMENTWISE else "*fp32"
+        return (
+            f"*{_HALF_TYPES[signature.dtype.bias.value]}" if signature.bias is plugin.BiasKey.ELEMENTWISE else "*fp32"
+        )
     if name in _TABLES:
         return "*i32"
     if name[0].isupper():
@@ -125,7 +127,7 @@ def rows_per_copy(kernel: api.KernelSpec, name: str) -> int:
     return _box_rows(kernel, name) >> sum(basis[_ROWS_AXIS] > 0 for basis in cga_layout(kernel, name))
 
 
-def map_dtype(kernel: api.KernelSpec, name: str) -> api.DType:
+def map_dtype(kernel: api.KernelSpec, name: str) -> plugin.DType:
     """The type of the tensor that a descriptor describes."""
     return kernel.signature.dtype_out if name == "OutMap" else kernel.signature.dtype
 
@@ -161,7 +163,7 @@ def element_of(kernel: api.KernelSpec) -> str:
     signature = kernel.signature
     if not signature.dtype.is_fp8:
         return _HALF_TYPES[signature.dtype.value]
-    suffix = "_fnuz" if signature.fp8_encoding is api.Fp8Key.FNUZ else ""
+    suffix = "_fnuz" if signature.fp8_encoding is plugin.Fp8Key.FNUZ else ""
     return dict(target_of(kernel.arch).fp8)[f"{signature.dtype.value}{suffix}"]
 
 
@@ -183,19 +185,19 @@ def divisible(kernel: api.KernelSpec) -> dict[str, int]:
 def constants(kernel: api.KernelSpec) -> dict[str, int | bool]:
     """The compile-time constants by name."""
     s, a = kernel.signature, algorithm_of(kernel)
-    kinds = {api.BiasKey.ELEMENTWISE: 1, api.BiasKey.ALIBI: 2}
+    kinds = {plugin.BiasKey.ELEMENTWISE: 1, plugin.BiasKey.ALIBI: 2}
     known: dict[str, int | bool] = {
         "D": s.hdim_v,  # where Q and K have another one, the kernel takes it from their descriptors
         "BM": a.block_m,
         "BN": a.block_n,
-        "MASK": s.mask is not api.MaskKey.NONE,
+        "MASK": s.mask is not plugin.MaskKey.NONE,
         "BIAS": kinds.get(s.bias, 0),
-        "SOFTCAP": s.softcap is api.Need.YES,
-        "DESCALE": s.qscale is not api.QScaleKey.NONE,
+        "SOFTCAP": s.softcap is plugin.Need.YES,
+        "DESCALE": s.qscale is not plugin.QScaleKey.NONE,
         "PAD": a.pad,
         "WIDEN": s.dtype.is_fp8,
-        "PAGED": s.cache is api.CacheKey.PAGED,
-        "CAUSAL": s.mask is api.MaskKey.CAUSAL,
+        "PAGED": s.cache is plugin.CacheKey.PAGED,
+        "CAUSAL": s.mask is plugin.MaskKey.CAUSAL,
         "BUFFERS": a.num_stages,
         "TURNSTILE": max(s.hdim, s.hdim_v) == _TURNS_HDIM,
         "WARPS": a.num_warps,

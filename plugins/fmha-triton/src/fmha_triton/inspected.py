@@ -14,15 +14,15 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
-from fmha_cli import api
+from fmha_cli import api, plugin
 from fmha_triton.algorithm import data, key_of
 from fmha_triton.catalogue import algorithm_of, function_of, kernels_of
 
 SCHEMA = "fmha.triton.inspected/1"
 FIGURES = ("registers", "spilled", "shared_bytes", "occupancy", "instructions", "matrix_instructions")
 """Vector registers of a thread, those of them that were spilled, shared memory or LDS, warps on a scheduler, instructions of the code."""
-_MASKS = (api.MaskKey.ANY, api.MaskKey.CAUSAL)
-_CACHES = (api.CacheKey.PAGED, api.CacheKey.ANY)
+_MASKS = (plugin.MaskKey.ANY, plugin.MaskKey.CAUSAL)
+_CACHES = (plugin.CacheKey.PAGED, plugin.CacheKey.ANY)
 
 
 class Mark(StrEnum):
@@ -78,14 +78,14 @@ def _key(kernel: api.KernelSpec, narrow: bool) -> str:
 
 def _plain(kernel: api.KernelSpec, narrow: bool) -> bool:
     s = kernel.signature
-    if kernel.family is api.Family.FWD_SPLITKV_COMBINE:  # it serves all masks, biases and caps, and always pads
-        return s.dtype is api.DType.FP16
-    typed = s.dtype.is_fp8 and s.qscale is api.QScaleKey.TENSOR if narrow else s.dtype is api.DType.FP16
-    paged = kernel.family is not api.Family.FWD_SPLITKV or s.cache in _CACHES
+    if kernel.family is plugin.Family.FWD_SPLITKV_COMBINE:  # it serves all masks, biases and caps, and always pads
+        return s.dtype is plugin.DType.FP16
+    typed = s.dtype.is_fp8 and s.qscale is plugin.QScaleKey.TENSOR if narrow else s.dtype is plugin.DType.FP16
+    paged = kernel.family is not plugin.Family.FWD_SPLITKV or s.cache in _CACHES
     whole = not algorithm_of(kernel).pad
-    dots = kernel.family is api.Family.BWD_DOT_DO_O
+    dots = kernel.family is plugin.Family.BWD_DOT_DO_O
     return typed and paged and whole and (dots or _unbiased(s))
 
 
-def _unbiased(signature: api.Signature) -> bool:
-    return signature.mask in _MASKS and signature.bias is api.BiasKey.NONE and signature.softcap is api.Need.NO
+def _unbiased(signature: plugin.Signature) -> bool:
+    return signature.mask in _MASKS and signature.bias is plugin.BiasKey.NONE and signature.softcap is plugin.Need.NO

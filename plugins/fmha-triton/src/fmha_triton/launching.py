@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from fmha_cli import api
+from fmha_cli import api, plugin
 from fmha_triton.arguments import values_of
 from fmha_triton.emit import MAPS, arguments, divisible, map_dtype, rows_per_copy, swizzle_bytes
 from fmha_triton.image import Descriptor, Image, Place, Value, read_image
@@ -28,17 +28,17 @@ class Prepared:
         return 0 in self.grid
 
 
-def images_of(plan: api.Plan, artifacts: Sequence[Path]) -> dict[api.Stage, Image]:
+def images_of(plan: plugin.Plan, artifacts: Sequence[Path]) -> dict[plugin.Stage, Image]:
     """The image of every stage."""
     return {stage: read_image(path) for stage, path in zip(plan.stages, artifacts, strict=True)}
 
 
 def prepared(
-    stage: api.Stage,
+    stage: plugin.Stage,
     image: Image,
-    call: api.Call[None],
+    call: plugin.Call[None],
     units: int,
-    encode: Callable[[api.TensorMap], bytes] | None = None,
+    encode: Callable[[plugin.TensorMap], bytes] | None = None,
     places: Sequence[Place] | None = None,
 ) -> Prepared:
     """The launch of a stage.
@@ -61,7 +61,7 @@ def prepared(
 
 
 def descriptors(
-    kernel: api.KernelSpec, call: api.Call[None], encode: Callable[[api.TensorMap], bytes]
+    kernel: api.KernelSpec, call: plugin.Call[None], encode: Callable[[plugin.TensorMap], bytes]
 ) -> dict[str, Value]:
     """The TMA descriptors of a kernel by parameter."""
     out: dict[str, Value] = {}
@@ -70,7 +70,7 @@ def descriptors(
             continue
         tensor, item = MAPS[argument.name], map_dtype(kernel, argument.name).bits // 8
         width = swizzle_bytes(kernel, argument.name)
-        wanted = api.rows_map(
+        wanted = plugin.rows_map(
             call,
             tensor,
             (width // item, rows_per_copy(kernel, argument.name)),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fmha_cli import api
+from fmha_cli import api, plugin
 from fmha_triton.catalogue import BLACKWELL, TENSOR_COLUMNS, algorithm_of, function_of, kernels_of, tensor_columns
 from fmha_triton.choices import Choice, choice
 from fmha_triton.inspected import row_of
@@ -13,9 +13,9 @@ _MOST_SPLITS = 64
 _FLOAT = 4
 
 
-def splits_of(problem: api.Problem, kernel: api.KernelSpec, device: api.DeviceFacts) -> int:
+def splits_of(problem: api.Problem, kernel: api.KernelSpec, device: plugin.DeviceFacts) -> int:
     """Number of parts of the keys: the user's, or enough programs to fill the device twice."""
-    if kernel.family is not api.Family.FWD_SPLITKV:
+    if kernel.family is not plugin.Family.FWD_SPLITKV:
         return 1
     if problem.splits > 1:
         return problem.splits
@@ -54,7 +54,7 @@ def upstream_choice(problem: api.Problem, kernel: api.KernelSpec) -> Choice | No
     s = kernel.signature
     if s.hdim_v != s.hdim:
         return None  # the example has one head dim
-    causal = s.mask is api.MaskKey.CAUSAL
+    causal = s.mask is plugin.MaskKey.CAUSAL
     return choice(kernel.arch, s.dtype, s.hdim, causal=causal, length=problem.seqlen_q)
 
 
@@ -81,35 +81,35 @@ def shape_of(problem: api.Problem, kernel: api.KernelSpec, splits: int, units: i
         return Shape(min(max(1, units // ctas), tiles_of(problem, kernel)) * ctas, 1, 1)
     block = algorithm_of(kernel).block_m
     blocks = -(-problem.seqlen_q // block)
-    if kernel.family is api.Family.FWD_SPLITKV:
+    if kernel.family is plugin.Family.FWD_SPLITKV:
         packed = -(-problem.seqlen_q * (problem.heads // problem.kv_heads) // block)
         return Shape(packed, problem.kv_heads * splits, problem.batch)
-    if kernel.family is api.Family.BWD_DQ_DK_DV:
+    if kernel.family is plugin.Family.BWD_DQ_DK_DV:
         return Shape(key_blocks(problem, kernel) + blocks, problem.heads, problem.batch)
     return Shape(blocks, problem.heads, problem.batch)
 
 
-def plan_of(problem: api.Problem, kernel: api.KernelSpec, device: api.DeviceFacts) -> api.Plan:
+def plan_of(problem: api.Problem, kernel: api.KernelSpec, device: plugin.DeviceFacts) -> plugin.Plan:
     """The stages around a main kernel of one direction."""
     splits = splits_of(problem, kernel, device)
     rows = problem.batch * problem.heads * problem.seqlen_q
     kernels, spaces = [kernel], []
-    if kernel.family is api.Family.FWD_SPLITKV:
-        kernels.append(_stage_kernel(problem, kernel, api.Family.FWD_SPLITKV_COMBINE))
+    if kernel.family is plugin.Family.FWD_SPLITKV:
+        kernels.append(_stage_kernel(problem, kernel, plugin.Family.FWD_SPLITKV_COMBINE))
         spaces = [
-            api.Workspace("partial_o", splits * rows * problem.hdim_v * _FLOAT),
-            api.Workspace("partial_lse", splits * rows * _FLOAT),
+            plugin.Workspace("partial_o", splits * rows * problem.hdim_v * _FLOAT),
+            plugin.Workspace("partial_lse", splits * rows * _FLOAT),
         ]
-    elif kernel.family is api.Family.BWD_DQ_DK_DV:
-        kernels.insert(0, _stage_kernel(problem, kernel, api.Family.BWD_DOT_DO_O))
-        spaces = [api.Workspace("sums", rows * _FLOAT)]
-    stages = tuple(api.Stage(k, _detail(problem, k, splits, device.units)) for k in kernels)
-    return api.Plan(problem, stages, tuple(spaces), splits)
+    elif kernel.family is plugin.Family.BWD_DQ_DK_DV:
+        kernels.insert(0, _stage_kernel(problem, kernel, plugin.Family.BWD_DOT_DO_O))
+        spaces = [plugin.Workspace("sums", rows * _FLOAT)]
+    stages = tuple(plugin.Stage(k, _detail(problem, k, splits, device.units)) for k in kernels)
+    return plugin.Plan(problem, stages, tuple(spaces), splits)
 
 
-def _stage_kernel(problem: api.Problem, main: api.KernelSpec, family: api.Family) -> api.KernelSpec:
+def _stage_kernel(problem: api.Problem, main: api.KernelSpec, family: plugin.Family) -> api.KernelSpec:
     """The stage kernel with the main kernel's output type, head dim and, where there are both forms, padding."""
-    pad = family is api.Family.FWD_SPLITKV_COMBINE or algorithm_of(main).pad
+    pad = family is plugin.Family.FWD_SPLITKV_COMBINE or algorithm_of(main).pad
     return next(
         k
         for k in kernels_of(main.arch)
@@ -122,7 +122,7 @@ def _stage_kernel(problem: api.Problem, main: api.KernelSpec, family: api.Family
 
 def _detail(problem: api.Problem, kernel: api.KernelSpec, splits: int, units: int) -> tuple[tuple[str, str], ...]:
     grid = " x ".join(str(n) for n in shape_of(problem, kernel, splits, units).grid)
-    parts = (("splits", str(splits)),) if kernel.family is api.Family.FWD_SPLITKV else ()
+    parts = (("splits", str(splits)),) if kernel.family is plugin.Family.FWD_SPLITKV else ()
     return (("grid", grid), *parts, *(_blackwell_detail(kernel) if function_of(kernel) == BLACKWELL else ()))
 
 

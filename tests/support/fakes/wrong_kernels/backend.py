@@ -13,7 +13,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from fmha_cli import api
+from fmha_cli import api, plugin
 from tests.support.fakes.wrong_kernels.attention import Array, head, rounded
 from tests.support.fakes.wrong_kernels.faults import Fault
 
@@ -27,23 +27,23 @@ _RESULTS: dict[str, dict[str, Array]] = {}
 
 
 @dataclass(frozen=True, kw_only=True)
-class WrongAlgorithm(api.Algorithm):
+class WrongAlgorithm(plugin.Algorithm):
     """The free choice: which fault."""
 
     fault: Fault = Fault.NONE
 
 
-class Session(api.HostSession):
+class Session(plugin.HostSession):
     """Computes one plan with the fault of its kernel."""
 
-    def load(self, plan: api.Plan, artifacts: Sequence[Path]) -> None:
+    def load(self, plan: plugin.Plan, artifacts: Sequence[Path]) -> None:
         assert isinstance(plan.main.algorithm, WrongAlgorithm)
         self.problem, self.fault = plan.problem, plan.main.algorithm.fault
         self.launches = 0
         self.kept: dict[str, Array] = {}
         self.closed = threading.Event()
 
-    def bind(self, arena: memoryview, tensors: Mapping[str, api.BoundTensor], threads: int) -> None:
+    def bind(self, arena: memoryview, tensors: Mapping[str, plugin.BoundTensor], threads: int) -> None:
         self.bytes = np.frombuffer(arena, np.uint8)
         self.tensors: dict[str, Array] = {}
         for name, t in tensors.items():
@@ -137,64 +137,71 @@ class Session(api.HostSession):
 
 
 class WrongBackend:
-    """See ``fmha_cli.api.Backend`` for the contract of the methods."""
+    """See ``fmha_cli.plugin.Backend`` for the contract of the methods."""
 
     name = NAME
-    algorithm: type[api.Algorithm] = WrongAlgorithm
+    algorithm: type[plugin.Algorithm] = WrongAlgorithm
     dropout_stream = "fmha"
     probes_in_parent = True
     automatic = False
 
-    def probe(self) -> api.Availability:
-        return api.Availability(state=api.State.OK, devices=(api.DeviceFacts(id="cpu", archs=self.archs()),))
+    def probe(self) -> plugin.Availability:
+        return plugin.Availability(state=plugin.State.OK, devices=(plugin.DeviceFacts(id="cpu", archs=self.archs()),))
 
     def archs(self) -> tuple[str, ...]:
         return ("generic",)
 
-    def kernels(self, arch: api.ArchSpec) -> Iterator[api.KernelSpec]:
-        for dtype in (api.DType.FP16, api.DType.BF16):
+    def kernels(self, arch: plugin.ArchSpec) -> Iterator[api.KernelSpec]:
+        for dtype in (plugin.DType.FP16, plugin.DType.BF16):
             yield kernel(Fault.NONE, dtype)
         yield from (kernel(fault) for fault in list(Fault)[1:])
 
-    def rules(self) -> tuple[api.Rule, ...]:
-        return api.CORE_RULES
+    def rules(self) -> tuple[plugin.Rule, ...]:
+        return plugin.CORE_RULES
 
-    def decide(self, problem: api.Problem, device: api.DeviceFacts) -> Iterator[api.Decision]:
-        for rank, spec in enumerate(self.kernels(api.load_arch("generic"))):
-            reasons = tuple(api.reasons_against(self.rules(), problem, spec, device))
+    def decide(self, problem: api.Problem, device: plugin.DeviceFacts) -> Iterator[api.Decision]:
+        for rank, spec in enumerate(self.kernels(plugin.load_arch("generic"))):
+            reasons = tuple(plugin.reasons_against(self.rules(), problem, spec, device))
             fault = fault_of(spec)
             if not reasons and fault is not Fault.NONE and problem != fault.problem:
                 reasons = (api.Reason("K990", "its fault shows on another problem", fault.problem.repro()),)
             yield api.Unsupported(NAME, spec.arch, spec, reasons) if reasons else api.Supported(spec, (rank,))
 
-    def plan(self, problem: api.Problem, spec: api.KernelSpec, device: api.DeviceFacts) -> api.Plan:
-        return api.Plan(problem, (api.Stage(spec),))
+    def plan(self, problem: api.Problem, spec: api.KernelSpec, device: plugin.DeviceFacts) -> plugin.Plan:
+        return plugin.Plan(problem, (plugin.Stage(spec),))
 
-    def build(self, stage: api.Stage, context: api.BuildContext) -> api.Artifact:
-        return api.no_build(stage, context)
+    def build(self, stage: plugin.Stage, context: plugin.BuildContext) -> plugin.Artifact:
+        return plugin.no_build(stage, context)
 
-    def cache_key(self, stage: api.Stage, context: api.BuildContext) -> object:
-        return api.no_build_key(stage)
+    def cache_key(self, stage: plugin.Stage, context: plugin.BuildContext) -> object:
+        return plugin.no_build_key(stage)
 
-    def inspect(self, spec: api.KernelSpec, artifact: api.Artifact) -> dict[str, object]:
+    def inspect(self, spec: api.KernelSpec, artifact: plugin.Artifact) -> dict[str, object]:
         return {}
 
     def upstream_name(self, spec: api.KernelSpec) -> str | None:
         return None
 
-    def open(self, device: api.DeviceFacts) -> api.Session:
+    def open(self, device: plugin.DeviceFacts) -> plugin.Session:
         return Session()
 
 
-def kernel(fault: Fault, dtype: api.DType | None = None) -> api.KernelSpec:
+def kernel(fault: Fault, dtype: plugin.DType | None = None) -> api.KernelSpec:
     """The kernel with a fault; without one, of a dtype."""
     element = dtype or fault.problem.dtype
-    base = api.Signature(dtype=element, dtype_out=element, hdim=1 << 20, hdim_v=1 << 20)
+    base = plugin.Signature(dtype=element, dtype_out=element, hdim=1 << 20, hdim_v=1 << 20)
     signature = replace(
-        base, mask=api.MaskKey.ANY, softcap=api.Need.ANY, gqa=api.Need.ANY, lse=api.Need.ANY, sink=api.Need.ANY
+        base,
+        mask=plugin.MaskKey.ANY,
+        softcap=plugin.Need.ANY,
+        gqa=plugin.Need.ANY,
+        lse=plugin.Need.ANY,
+        sink=plugin.Need.ANY,
     )
     algorithm = WrongAlgorithm(fault=fault)
-    return api.KernelSpec(backend=NAME, family=api.Family.FWD, arch="generic", signature=signature, algorithm=algorithm)
+    return api.KernelSpec(
+        backend=NAME, family=plugin.Family.FWD, arch="generic", signature=signature, algorithm=algorithm
+    )
 
 
 def fault_of(spec: api.KernelSpec) -> Fault:
@@ -203,6 +210,6 @@ def fault_of(spec: api.KernelSpec) -> Fault:
     return spec.algorithm.fault
 
 
-@api.hookimpl
-def fmha_register_backends() -> list[api.Backend]:
+@plugin.hookimpl
+def fmha_register_backends() -> list[plugin.Backend]:
     return [WrongBackend()]
