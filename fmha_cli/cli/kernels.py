@@ -185,12 +185,16 @@ def refuser(call: CliCall) -> Callable[[KernelSpec], tuple[Reason, ...]]:
     asked, registry = {profile.backend for profile in _profiles(call)}, call.registry
 
     @cache
-    def all_can(backend: str, arch: str) -> bool:
-        return backend not in asked and any(True for _ in registry.backend(backend).kernels(registry.arch(arch)))
+    def refusals(name: str, arch: str) -> Callable[[KernelSpec], tuple[Reason, ...]] | None:
+        """What refuses kernels of a backend and architecture; None where all of them can be built."""
+        backend = registry.backend(name)
+        if name not in asked and any(True for _ in backend.kernels(registry.arch(arch))):
+            return None
+        return backend.refusals if isinstance(backend, Catalogued | Profiled) else None
 
     def reasons(kernel: KernelSpec) -> tuple[Reason, ...]:
-        backend = None if all_can(kernel.backend, kernel.arch) else registry.backend(kernel.backend)
-        return backend.refusals(kernel) if isinstance(backend, Catalogued | Profiled) else ()
+        refuse = refusals(kernel.backend, kernel.arch)
+        return () if refuse is None else refuse(kernel)
 
     return reasons
 

@@ -15,6 +15,9 @@ _HARMFUL = "[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]
 """Control characters (C0 but tab and line break, DEL, C1), separators and overrides of direction, lone surrogates."""
 
 
+_PLAIN = frozenset({int, float, bool, type(None)})
+
+
 def escaped(text: str) -> str:
     """The text with every character escaped that a terminal might obey or no encoding can hold."""
     if text.replace("\n", "").isprintable():  # much faster than the search
@@ -24,11 +27,26 @@ def escaped(text: str) -> str:
 
 def cleaned(value: Any) -> Any:
     """A JSON value whose texts are :func:`escaped`; only tables need it, to which colours are added afterwards."""
+    return _cleaned(value, {})
+
+
+def _cleaned(value: Any, seen: dict[int, Any]) -> Any:
+    """Objects that stand in several places, like the signature of thousands of kernels, are ``seen`` once, by their ids."""
+    kind = type(value)
+    if kind is str and value.isprintable() or kind in _PLAIN:
+        return value
     if isinstance(value, str):
         return escaped(value)
-    if isinstance(value, Mapping):
-        return {key: cleaned(item) for key, item in value.items()}
-    return [cleaned(item) for item in value] if isinstance(value, list | tuple) else value
+    if not isinstance(value, Mapping | list | tuple):
+        return value
+    found = seen.get(id(value))
+    if found is None:
+        if isinstance(value, Mapping):
+            found = {key: _cleaned(item, seen) for key, item in value.items()}
+        else:
+            found = [_cleaned(item, seen) for item in value]
+        seen[id(value)] = found
+    return found
 
 
 def printable(text: str, encoding: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from fmha_cli.backends.ck_tile.kernel_rules_generator import GENERATOR_RULES
@@ -16,6 +17,8 @@ from fmha_cli.domain.kernel import Family, KernelSpec
 from fmha_cli.domain.signature import ModeKey, Signature
 
 Rules = Sequence[KernelRule]
+_signature, _algorithm = cache(Signature), cache(CkAlgorithm)
+"""Equal parts of kernels are one object, also on several architectures: names, digests and JSON are made once for each."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +65,7 @@ def _nest(tables: Tables, tiles: Sequence[TileRow]) -> Iterator[tuple[ModeKey, T
 
 
 class _Place:
-    """The kernels of one data type and pair of head dims. Parts that kernels share are made once."""
+    """The kernels of one data type and pair of head dims."""
 
     def __init__(
         self, arch: ArchSpec, tables: Tables, revision: str, dtype: str, hdims: tuple[int, int], rules: Rules
@@ -76,7 +79,7 @@ class _Place:
         """One of the signatures of a block in one mode."""
         key = (id(block), mode, number)
         if key not in self._signatures:
-            self._signatures[key] = Signature(**{**self._shared, "mode": mode, **block.signature_parts[number]})
+            self._signatures[key] = _signature(**{**self._shared, "mode": mode, **block.signature_parts[number]})
         return self._signatures[key]
 
 
@@ -88,11 +91,11 @@ class _Spot:
         self._algorithms: dict[int, CkAlgorithm] = {}
 
     def kernel(self, pair: KernelPair) -> KernelSpec:
-        """The kernel of a pair. Kernels with equal algorithms share one object, and so do those with equal signatures."""
+        """The kernel of a pair."""
         place, algorithm = self._place, self._algorithms.get(pair.algorithm)
         if algorithm is None:
             part = self.block.algorithm_parts[pair.algorithm]
-            algorithm = CkAlgorithm(**{**self._tile.fields, **part}, rev=place.revision)
+            algorithm = _algorithm(**{**self._tile.fields, **part}, rev=place.revision)
             self._algorithms[pair.algorithm] = algorithm
         return KernelSpec(
             backend=NAME,
