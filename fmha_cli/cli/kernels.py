@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from functools import cache, partial
@@ -217,6 +218,16 @@ def named_kernel(call: CliCall, text: str | None = None) -> KernelSpec:
 
 def list_kernels(call: CliCall) -> None:
     """Every selected kernel; needs no device, sources or compiler."""
+    collecting = gc.isenabled()
+    gc.disable()  # all that is made lives until it is printed, so there is no garbage to look for
+    try:
+        _list(call)
+    finally:
+        if collecting:
+            gc.enable()
+
+
+def _list(call: CliCall) -> None:
     if call.settings.on("count"):
         _print_number(call, number_selected(call))
         return

@@ -11,14 +11,11 @@ from collections.abc import Mapping
 from json.encoder import encode_basestring
 from typing import Any
 
+from fmha_cli.domain.codec import SharedJson
 from fmha_cli.report.escaping import escaped
 
 _PLAIN = frozenset({str, int, float, bool, type(None)})
 _CONSTANTS: Mapping[Any, str] = {None: "null", True: "true", False: "false"}
-
-
-class SharedJson(dict[str, Any]):
-    """A JSON object that stands in many places of a document, so nobody may change it."""
 
 
 def json_text(value: Any) -> str:

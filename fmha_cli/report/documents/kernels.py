@@ -6,13 +6,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from fmha_cli.domain.codec import once, to_json
+from fmha_cli.domain.codec import shared_json, to_json
 from fmha_cli.domain.kernel import KernelSpec
 from fmha_cli.domain.members import Count, ShownAs
 from fmha_cli.domain.rules import Reason
 from fmha_cli.report.column import Column, Fit
 from fmha_cli.report.document import Document
-from fmha_cli.report.json_text import SharedJson
 from fmha_cli.report.lines import SHORT, cell, counted
 from fmha_cli.report.parts import KernelRow
 from fmha_cli.report.table import Table
@@ -45,14 +44,14 @@ def kernel_entry(
 ) -> dict[str, Any]:
     """The JSON form of a ``ListedKernel``; ``reasons`` say why it is not buildable, without any it is.
 
-    Kernels with the same signature or algorithm share its object, which nobody may change.
+    Kernels with the same signature or algorithm share its JSON.
     """
     return {
         "name": kernel.name,
         "digest": kernel.digest,
-        "family": kernel.family.value,
-        "signature": once(kernel.signature, "_listed", lambda: SharedJson(to_json(kernel.signature))),
-        "algorithm": once(kernel.algorithm, "_listed", lambda: SharedJson(to_json(kernel.algorithm))),
+        "family": str(kernel.family),
+        "signature": shared_json(kernel.signature),
+        "algorithm": shared_json(kernel.algorithm),
         "upstream_name": upstream_name,
         "backend": kernel.backend,
         "buildable": not reasons,
