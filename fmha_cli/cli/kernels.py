@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from functools import cache, partial
@@ -185,12 +186,16 @@ def refuser(call: CliCall) -> Callable[[KernelSpec], tuple[Reason, ...]]:
     asked, registry = {profile.backend for profile in _profiles(call)}, call.registry
 
     @cache
-    def all_can(backend: str, arch: str) -> bool:
-        return backend not in asked and any(True for _ in registry.backend(backend).kernels(registry.arch(arch)))
+    def refusals(name: str, arch: str) -> Callable[[KernelSpec], tuple[Reason, ...]] | None:
+        """What refuses kernels of a backend and architecture; None where all of them can be built."""
+        backend = registry.backend(name)
+        if name not in asked and any(True for _ in backend.kernels(registry.arch(arch))):
+            return None
+        return backend.refusals if isinstance(backend, Catalogued | Profiled) else None
 
     def reasons(kernel: KernelSpec) -> tuple[Reason, ...]:
-        backend = None if all_can(kernel.backend, kernel.arch) else registry.backend(kernel.backend)
-        return backend.refusals(kernel) if isinstance(backend, Catalogued | Profiled) else ()
+        refuse = refusals(kernel.backend, kernel.arch)
+        return () if refuse is None else refuse(kernel)
 
     return reasons
 
@@ -213,6 +218,16 @@ def named_kernel(call: CliCall, text: str | None = None) -> KernelSpec:
 
 def list_kernels(call: CliCall) -> None:
     """Every selected kernel; needs no device, sources or compiler."""
+    collecting = gc.isenabled()
+    gc.disable()  # all that is made lives until it is printed, so there is no garbage to look for
+    try:
+        _list(call)
+    finally:
+        if collecting:
+            gc.enable()
+
+
+def _list(call: CliCall) -> None:
     if call.settings.on("count"):
         _print_number(call, number_selected(call))
         return

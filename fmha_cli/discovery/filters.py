@@ -76,6 +76,9 @@ class Filter:
             EmptySelection: F002, after the last kernel, when none matched: names the eliminating term.
         """
         steps = list(self.steps())
+        if not steps:
+            yield from kernels
+            return
         reached = [0] * (len(steps) + 1)
         for kernel in kernels:
             passed = 0

@@ -26,6 +26,7 @@ from typing import Annotated, Any, Literal, TypeVar, Union, cast, get_args, get_
 
 from fmha_cli.domain.members import Hidden, Key, Keyword, Then
 
+N = TypeVar("N")
 T = TypeVar("T")
 
 
@@ -125,11 +126,20 @@ def to_json(noun: object) -> dict[str, Any]:
     """The dataclass as a new object of plain JSON values."""
     if not getattr(noun, "json_kept", False):
         return _written(noun)
-    kept = once(noun, "_json", lambda: _written(noun))
+    kept = once(noun, "_json", _written)
     out = kept.copy()
-    for name in once(noun, "_json_lists", lambda: [key for key, value in kept.items() if type(value) is list]):
+    for name in once(noun, "_json_lists", lambda _: [key for key, value in kept.items() if type(value) is list]):
         out[name] = kept[name].copy()
     return out
+
+
+class SharedJson(dict[str, Any]):
+    """The JSON of a noun that stands in many places of a document, so nobody may change it."""
+
+
+def shared_json(noun: object) -> SharedJson:
+    """As :func:`to_json`, but the same object each time."""
+    return once(noun, "_shared_json", lambda noun: SharedJson(to_json(noun)))
 
 
 def _written(noun: object) -> dict[str, Any]:
@@ -147,17 +157,18 @@ def _writers_of(kind: Any) -> tuple[tuple[str, str, Callable[[Any], Any], tuple[
     return tuple((member.name, member.key, member.written, member.default) for member in members_of(kind))
 
 
-def once(noun: object, key: str, make: Callable[[], T]) -> T:
+def once(noun: N, key: str, make: Callable[[N], T]) -> T:
     """Compute something about a frozen dataclass once and keep it with the object.
 
     Equality, hash and copies ignore the kept values.
     """
-    kept: dict[str, Any] | None = getattr(noun, "__dict__", None)
-    if kept is None:  # a dataclass with slots
-        return make()
-    if key not in kept:
-        kept[key] = make()
-    return cast(T, kept[key])
+    try:
+        return cast(T, noun.__dict__[key])
+    except KeyError:
+        made = noun.__dict__[key] = make(noun)
+        return made
+    except AttributeError:  # a dataclass with slots
+        return make(noun)
 
 
 _AS_THEY_ARE = frozenset({str, int, float, bool, type(None)})

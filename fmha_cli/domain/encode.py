@@ -40,7 +40,7 @@ def digest_of(value: object) -> str:
 
 def canonical_fields(noun: object) -> str:
     """:func:`canonical_json` of :func:`to_json`, computed once for each object because kernels share their parts."""
-    return once(noun, "_canonical_fields", lambda: canonical_json(to_json(noun)))
+    return once(noun, "_canonical_fields", lambda noun: canonical_json(to_json(noun)))
 
 
 @cache
@@ -51,7 +51,7 @@ def _fields(kind: Any) -> tuple[tuple[str, Any], ...]:
 
 def encode_fields(noun: object) -> str:
     """The fields that differ from their defaults, as ``key=value,key=value`` in declaration order."""
-    return once(noun, "_encoded_fields", lambda: _encoded(noun))
+    return once(noun, "_encoded_fields", _encoded)
 
 
 def _encoded(noun: object) -> str:

@@ -61,9 +61,8 @@ class KernelSpec:
     @property
     def name(self) -> str:
         """The canonical name ``backend:family:arch:signature:algorithm``; :func:`parse_kernel` reads it back."""
-        return ":".join(
-            (self.backend, self.family.value, self.arch, encode_fields(self.signature), encode_fields(self.algorithm))
-        )
+        parts = encode_fields(self.signature), encode_fields(self.algorithm)
+        return ":".join((self.backend, self.family, self.arch, *parts))
 
     @property
     def digest(self) -> str:
@@ -72,7 +71,7 @@ class KernelSpec:
         The hashed text is the canonical JSON of ``{"schema": SCHEMA_VERSION, **to_json(self)}``. Its two large members
         are computed once for each signature and algorithm.
         """
-        middle = _middle(self.arch, self.backend, self.family.value)
+        middle = _middle(self.arch, self.backend, self.family)
         text = f'{{"algorithm":{canonical_fields(self.algorithm)},{middle}{canonical_fields(self.signature)}}}'
         return hashlib.sha256(text.encode()).hexdigest()
 

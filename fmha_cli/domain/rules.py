@@ -105,7 +105,7 @@ def reasons_against(rules: Iterable[Rule], problem: Problem, kernel: KernelSpec,
 
 def _signature_check(field: str) -> Check:
     def check(problem: Problem, kernel: KernelSpec, device: DeviceFacts) -> Refusal | None:
-        wanted = once(problem, "_signature", lambda: Signature.of(problem))  # for every rule and kernel
+        wanted = once(problem, "_signature", Signature.of)  # for every rule and kernel
         if kernel.signature.admits(field, wanted) or (field == "dtype_out" and _follows(problem, kernel)):
             return None
         have, want = str(getattr(kernel.signature, field)), str(getattr(wanted, field))

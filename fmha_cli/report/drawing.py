@@ -7,7 +7,9 @@ width and makes every column two wider than its header.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import zip_longest
 
+from fmha_cli.report.column import Fit
 from fmha_cli.report.fitting import columns, cut, folded, folded_all
 from fmha_cli.report.layout import GAP, TableLayout, lay_out, legends_of
 from fmha_cli.report.table import Table
@@ -52,16 +54,20 @@ def _grid(laid: TableLayout) -> list[str]:
         return []
     heads = [cut(column.header, room) for column, room in zip(laid.columns, laid.widths, strict=True)]
     lines = [_line(heads, laid), GAP.join("-" * room for room in laid.widths)]
+    if not any(column.fit is Fit.FOLD for column in laid.columns):
+        return [*lines, *(_line(row, laid) for row in laid.rows)]
     for row in laid.rows:
-        parts = [text.split("\n") for text in row]
-        for n in range(max(map(len, parts))):
-            lines.append(_line([part[n] if n < len(part) else "" for part in parts], laid))
+        lines += (_line(part, laid) for part in zip_longest(*(text.split("\n") for text in row), fillvalue=""))
     return lines
 
 
 def _line(cells: Sequence[str], laid: TableLayout) -> str:
-    padded = []
-    for text, column, room in zip(cells, laid.columns, laid.widths, strict=True):
-        blank = " " * (room - columns(text))
-        padded.append(blank + text if column.number else text + blank)
-    return GAP.join(padded).rstrip()
+    line = laid.pattern % tuple(cells)
+    if not line.isascii() or "\x1b" in line:  # some characters need no column, or two
+        blanks = (" " * (room - columns(text)) for text, room in zip(cells, laid.widths, strict=True))
+        padded = (
+            blank + text if column.number else text + blank
+            for text, blank, column in zip(cells, blanks, laid.columns, strict=True)
+        )
+        line = GAP.join(padded)
+    return line.rstrip()

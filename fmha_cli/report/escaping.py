@@ -11,8 +11,13 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from fmha_cli.domain.codec import SharedJson
+
 _HARMFUL = "[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
 """Control characters (C0 but tab and line break, DEL, C1), separators and overrides of direction, lone surrogates."""
+
+
+_PLAIN = frozenset({int, float, bool, type(None)})
 
 
 def escaped(text: str) -> str:
@@ -24,15 +29,31 @@ def escaped(text: str) -> str:
 
 def cleaned(value: Any) -> Any:
     """A JSON value whose texts are :func:`escaped`; only tables need it, to which colours are added afterwards."""
-    if isinstance(value, str):
-        return escaped(value)
-    if isinstance(value, Mapping):
-        return {key: cleaned(item) for key, item in value.items()}
-    return [cleaned(item) for item in value] if isinstance(value, list | tuple) else value
+    return _cleaned(value, {})
+
+
+def _cleaned(value: Any, shared: dict[int, Any]) -> Any:
+    """``shared``: the cleaned form of each ``SharedJson``, by its id."""
+    kind = type(value)
+    if kind is str:
+        return value if value.isprintable() else escaped(value)
+    if kind in _PLAIN:
+        return value
+    if kind is SharedJson:
+        if id(value) not in shared:
+            shared[id(value)] = SharedJson({key: _cleaned(item, shared) for key, item in value.items()})
+        return shared[id(value)]
+    if kind is dict or isinstance(value, Mapping):
+        return {key: _cleaned(item, shared) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_cleaned(item, shared) for item in value]
+    return escaped(value) if isinstance(value, str) else value
 
 
 def printable(text: str, encoding: str) -> str:
     """The text with everything escaped that ``encoding`` cannot hold."""
+    if text.isascii():
+        return text
     try:
         text.encode(encoding)
         return text

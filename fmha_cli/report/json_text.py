@@ -1,7 +1,7 @@
 """JSON for people and programs: sorted keys, an indent of two spaces, lists of plain values on one line.
 
 Lists of kernels have a million values, and ``json.dumps`` makes a new encoder for each call. So strings go to its C function
-directly, and the sorted keys of objects with equal members are prepared once.
+directly, and the sorted keys of objects with equal members are prepared once, as is the text of ``SharedJson``.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from json.encoder import encode_basestring
 from typing import Any
 
+from fmha_cli.domain.codec import SharedJson
 from fmha_cli.report.escaping import escaped
 
 _PLAIN = frozenset({str, int, float, bool, type(None)})
@@ -28,9 +29,10 @@ def json_text(value: Any) -> str:
 
 
 class _Writer:
-    """One document being written; it keeps the sorted keys of the objects that it has seen."""
+    """One document being written; it keeps the sorted keys of the objects that it has seen, and the texts of shared ones."""
 
     def __init__(self) -> None:
+        self._shared: dict[tuple[int, str], str] = {}
         self._orders: dict[tuple[Any, ...], list[tuple[Any, str]]] = {}
 
     def text(self, value: Any, line: str) -> str:
@@ -43,6 +45,11 @@ class _Writer:
             return int.__repr__(value)
         if kind is bool or value is None:
             return _CONSTANTS[value]
+        if kind is SharedJson:
+            key = (id(value), line)
+            if key not in self._shared:
+                self._shared[key] = self._object(value, line)
+            return self._shared[key]
         if kind is dict or isinstance(value, Mapping):
             return self._object(value, line)
         if isinstance(value, list | tuple):

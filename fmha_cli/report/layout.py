@@ -16,6 +16,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from fmha_cli.report.column import Column, Fit
 from fmha_cli.report.fitting import LEAST, broken, columns, cut, shortened, widest
@@ -45,6 +46,12 @@ class TableLayout:
     widths: Sequence[int]
     common: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
+
+    @cached_property
+    def pattern(self) -> str:
+        """The ``%`` format of a line whose characters all need one column."""
+        sides = ("" if column.number else "-" for column in self.columns)
+        return GAP.join(f"%{side}{room}s" for side, room in zip(sides, self.widths, strict=True))
 
     @property
     def missing(self) -> str:
@@ -112,20 +119,18 @@ def _is_vague(table: Table, rows: Sequence[Sequence[str]], i: int) -> bool:
 
 def _on_lines(table: Table) -> Table:
     """The table without characters that move the cursor; only prose keeps its line breaks."""
-    return replace(
-        table,
-        rows=[
-            [
-                text
-                if text.isprintable()
-                else _CURSOR.sub(" ", text)
-                if column.fit is Fit.FOLD
-                else " ".join(text.split())
-                for text, column in zip(row, table.columns, strict=True)
-            ]
-            for row in table.rows
-        ],
-    )
+    changed = [
+        {
+            text: _CURSOR.sub(" ", text) if column.fit is Fit.FOLD else " ".join(text.split())
+            for text in set(cells)
+            if not text.isprintable()
+        }
+        for cells, column in zip(table.cells, table.columns, strict=True)
+    ]
+    if not any(changed):
+        return table
+    rows = [[new.get(text, text) for text, new in zip(row, changed, strict=True)] for row in table.rows]
+    return replace(table, rows=rows)
 
 
 def factored(table: Table) -> tuple[Table, tuple[str, ...]]:
@@ -163,8 +168,8 @@ def _sizes(table: Table) -> list[tuple[int, int]]:
     """For each column of the table: the width that it needs, and the least that it can do with. Prose keeps words of up to
     ``_LONG`` columns whole."""
     sizes = []
-    for i, column in enumerate(table.columns):
-        cells = {row[i] for row in table.rows}
+    for column, every in zip(table.columns, table.cells, strict=True):
+        cells = set(every)
         head = columns(column.header)
         natural = max(head, *map(widest, cells)) if cells else head
         words = {word for cell in cells for word in cell.split()} if column.fit is Fit.FOLD else ()

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
+from operator import itemgetter
 from typing import Any
 
 from fmha_cli.domain.codec import extras, members_of
@@ -34,17 +36,24 @@ class Table:
         """The header of every column."""
         return [column.header for column in self.columns]
 
+    @cached_property
+    def cells(self) -> Sequence[Sequence[str]]:
+        """The cells of every column."""
+        return list(zip(*self.rows, strict=True)) or [()] * len(self.columns)
+
     def narrowed(self) -> Table:
         """The table without columns that are empty in every row."""
         used = [i for i in range(len(self.columns)) if any(row[i] for row in self.rows)]
-        return self.only(used) if used else self
+        return self.only(used) if used and len(used) < len(self.columns) else self
 
     def only(self, places: Iterable[int]) -> Table:
         """The table with some of its columns, in the given order."""
         chosen = list(places)
-        return replace(
-            self, columns=[self.columns[i] for i in chosen], rows=[[row[i] for i in chosen] for row in self.rows]
-        )
+        if len(chosen) > 1:
+            rows = list(map(list, map(itemgetter(*chosen), self.rows)))  # much faster than the other way
+        else:
+            rows = [[row[i] for i in chosen] for row in self.rows]
+        return replace(self, columns=[self.columns[i] for i in chosen], rows=rows)
 
 
 def headed(columns: Sequence[Column], **headers: str) -> list[Column]:

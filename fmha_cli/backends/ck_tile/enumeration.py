@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from functools import cache
+from typing import Any, NamedTuple
 
 from fmha_cli.backends.ck_tile.kernel_rules_generator import GENERATOR_RULES
 from fmha_cli.backends.ck_tile.revisions import NAME, arch_class, dtypes_of, generated_dtypes
 from fmha_cli.backends.ck_tile.tables import Block, KernelPair, Tables, TileRow, tables_of
-from fmha_cli.backends.gpu.conditions import KernelRule
+from fmha_cli.backends.gpu.conditions import KernelCheck, KernelRule
 from fmha_cli.codegen.ck_tile.algorithm import CkAlgorithm
 from fmha_cli.domain.arch import ArchSpec
 from fmha_cli.domain.kernel import Family, KernelSpec
 from fmha_cli.domain.signature import ModeKey, Signature
 
 Rules = Sequence[KernelRule]
+_signature, _algorithm = cache(Signature), cache(CkAlgorithm)
+"""Equal parts of kernels are one object, also on several architectures: names, digests and JSON are made once for each."""
 
 
-@dataclass(frozen=True)
-class Emitted:
+class Emitted(NamedTuple):
     """A kernel and the profiles it is limited to (empty = it belongs to the general set)."""
 
     kernel: KernelSpec
@@ -62,22 +63,14 @@ def _nest(tables: Tables, tiles: Sequence[TileRow]) -> Iterator[tuple[ModeKey, T
 
 
 class _Place:
-    """The kernels of one data type and pair of head dims. Parts that kernels share are made once."""
+    """The kernels of one data type and pair of head dims."""
 
     def __init__(
         self, arch: ArchSpec, tables: Tables, revision: str, dtype: str, hdims: tuple[int, int], rules: Rules
     ) -> None:
         self.arch, self.family, self.rules, self.revision = arch, tables.family, rules, revision
         names = ("dtype", "dtype_out", "hdim", "hdim_v")
-        self._shared = {**tables.constants, **dict(zip(names, (*dtypes_of(dtype), *hdims), strict=True))}
-        self._signatures: dict[tuple[int, ModeKey, int], Signature] = {}
-
-    def signature(self, mode: ModeKey, block: Block, number: int) -> Signature:
-        """One of the signatures of a block in one mode."""
-        key = (id(block), mode, number)
-        if key not in self._signatures:
-            self._signatures[key] = Signature(**{**self._shared, "mode": mode, **block.signature_parts[number]})
-        return self._signatures[key]
+        self.shared = {**tables.constants, **dict(zip(names, (*dtypes_of(dtype), *hdims), strict=True))}
 
 
 class _Spot:
@@ -85,20 +78,26 @@ class _Spot:
 
     def __init__(self, place: _Place, mode: ModeKey, tile: TileRow, block: Block) -> None:
         self._place, self._mode, self._tile, self.block = place, mode, tile, block
+        self._signatures: dict[int, Signature] = {}
         self._algorithms: dict[int, CkAlgorithm] = {}
 
     def kernel(self, pair: KernelPair) -> KernelSpec:
-        """The kernel of a pair. Kernels with equal algorithms share one object, and so do those with equal signatures."""
-        place, algorithm = self._place, self._algorithms.get(pair.algorithm)
+        """The kernel of a pair."""
+        place, block = self._place, self.block
+        algorithm, signature = self._algorithms.get(pair.algorithm), self._signatures.get(pair.signature)
         if algorithm is None:
-            part = self.block.algorithm_parts[pair.algorithm]
-            algorithm = CkAlgorithm(**{**self._tile.fields, **part}, rev=place.revision)
+            part = block.algorithm_parts[pair.algorithm]
+            algorithm = _algorithm(**{**self._tile.fields, **part}, rev=place.revision)
             self._algorithms[pair.algorithm] = algorithm
+        if signature is None:
+            part = block.signature_parts[pair.signature]
+            signature = _signature(**{**place.shared, "mode": self._mode, **part})
+            self._signatures[pair.signature] = signature
         return KernelSpec(
             backend=NAME,
             family=place.family,
             arch=place.arch.name,
-            signature=place.signature(self._mode, self.block, pair.signature),
+            signature=signature,
             algorithm=algorithm,
         )
 
@@ -107,18 +106,19 @@ class _Spot:
         block, arch, rules = self.block, self._place.arch, self._place.rules
         varied = {*block.axes, "*"}
         fixed = [rule for rule in rules if varied.isdisjoint(rule.reads)]
-        free = [(rule.check, block.projection(rule.reads)) for rule in rules if not varied.isdisjoint(rule.reads)]
-        verdicts: list[dict[tuple[int, int], bool]] = [{} for _ in free]
+        free: list[tuple[KernelCheck, Sequence[int], dict[tuple[int, int], bool]]] = [
+            (rule.check, block.projection(rule.reads), {}) for rule in rules if not varied.isdisjoint(rule.reads)
+        ]
         usable: dict[int, bool] = {}
         for pair in block.pairs:
-            emit = pair.emit
+            emit, point = pair.emit, pair.point
             if emit not in usable:
                 kernel = self.kernel(pair)
                 usable[emit] = not any(rule.check(kernel, arch) for rule in fixed)
             if not usable[emit]:
                 continue
-            for (check, places), known in zip(free, verdicts, strict=True):
-                key = (emit, places[pair.point])
+            for check, places, known in free:
+                key = (emit, places[point])
                 if key not in known:
                     known[key] = check(self.kernel(pair), arch) is None
                 if not known[key]:

@@ -92,6 +92,6 @@ def target_check(arch: ArchSpec, family: Family, revision: str) -> Callable[[Ker
         if key not in verdicts:
             fine = not any(rule.found(kernel, arch) for rule in once)
             verdicts[key] = (kernel.algorithm, fine)  # keep the algorithm alive so its id stays unique
-        return verdicts[key][1] and not any(rule.found(kernel, arch) for rule in each)
+        return verdicts[key][1] and not (each and any(rule.found(kernel, arch) for rule in each))
 
     return usable

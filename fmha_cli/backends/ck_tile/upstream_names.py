@@ -33,8 +33,20 @@ _ROTARY = {RotaryKey.NONE: "", RotaryKey.INTERLEAVED: "_inter", RotaryKey.HALF: 
 
 def upstream_name(kernel: KernelSpec) -> str | None:
     """The file stem that upstream's generator gives a kernel, or None if the architecture has no class there."""
-    suffix = _suffix(kernel.arch, kernel.family, algorithm_of(kernel).rev)
-    return None if suffix is None else f"{_STEMS[kernel.family](kernel.signature, algorithm_of(kernel))}{suffix}"
+    signature, algorithm = kernel.signature, algorithm_of(kernel)
+    suffix = _suffix(kernel.arch, kernel.family, algorithm.rev)
+    if suffix is None:
+        return None
+    stems = once(algorithm, "_upstream_stems", _no_stems)
+    key = kernel.family, id(signature)
+    if key not in stems:  # the signature is kept because its id is the key
+        stems[key] = signature, _STEMS[kernel.family](signature, algorithm)
+    return stems[key][1] + suffix
+
+
+def _no_stems(algorithm: CkAlgorithm) -> dict[tuple[Family, int], tuple[Signature, str]]:
+    """Where the stems of the kernels with an algorithm are kept: several architectures have the same."""
+    return {}
 
 
 @cache
@@ -60,7 +72,7 @@ def _group(numbers: tuple[int, ...], letter: str) -> str:
 
 def _tile(a: CkAlgorithm) -> str:
     """The same for the hundreds of kernels that share an algorithm."""
-    return once(a, "_upstream_tile", lambda: _tile_text(a))
+    return once(a, "_upstream_tile", _tile_text)
 
 
 def _tile_text(a: CkAlgorithm) -> str:
@@ -139,7 +151,7 @@ def _bwd_tile(a: CkAlgorithm) -> str:
 
 
 def _bwd(s: Signature, a: CkAlgorithm) -> str:
-    tile = once(a, "_upstream_bwd_tile", lambda: _bwd_tile(a))
+    tile = once(a, "_upstream_bwd_tile", _bwd_tile)
     pads = _pads((a.pad_d, f"d{a.pad_d}"), (a.pad_dv, f"dv{a.pad_dv}"))
     dropout = f"dropout_wg16{'_storerandval' if a.store_randval else ''}" if s.dropout is YES else "ndropout"
     words = f"_{BIAS_WORDS[s.bias]}{_word(s.dbias is YES, 'dbias')}_{MASK_WORDS[s.mask]}_{dropout}"

@@ -46,7 +46,7 @@ def cpu_kernels(arch: ArchSpec) -> tuple[KernelSpec, ...]:
     vectors of the decode kernel of their dtype; a decode kernel of matrix tiles has no combine and append kernels,
     because these multiply nothing. After these come the kernels of 8-bit inputs (:func:`_narrow`).
     """
-    return once(arch, "_cpu_kernels", lambda: tuple(_kernels(arch)))
+    return once(arch, "_cpu_kernels", lambda arch: tuple(_kernels(arch)))
 
 
 def _kernels(arch: ArchSpec) -> Iterator[KernelSpec]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
-from functools import lru_cache, partial
+from functools import cache, lru_cache, partial
 from itertools import product
 from types import MappingProxyType
 from typing import Any
@@ -42,6 +42,8 @@ FEATURES = ((NO, NO), (YES, NO), (NO, YES))
 EVEN = ((True, True), (False, True), (False, False))
 """``Is_even_MN`` and ``Is_even_K``. Upstream specialises even lengths for even head dims only."""
 Made = Iterator[tuple[Signature, FaAlgorithm]]
+_algorithm = cache(replace)
+"""Equal algorithms are one object, as signatures are."""
 
 
 def kernels(arch: ArchSpec, families: Iterable[Family] = FAMILIES) -> Iterator[KernelSpec]:
@@ -61,9 +63,14 @@ def family_kernels(arch: ArchSpec, family: Family) -> tuple[KernelSpec, ...]:
 def _family_kernels(arch: str, family: Family, facts: TileFacts) -> tuple[KernelSpec, ...]:
     return tuple(
         KernelSpec(backend=NAME, family=family, arch=arch, signature=made, algorithm=algorithm)
-        for dtype, hdim in product(DTYPES, HDIMS)
-        for made, algorithm in _MAKERS[family](dtype, hdim, facts)
+        for made, algorithm in _parts(family, facts)
     )
+
+
+@lru_cache(maxsize=64)
+def _parts(family: Family, facts: TileFacts) -> tuple[tuple[Signature, FaAlgorithm], ...]:
+    """The parts of the kernels of a family, which architectures with the same facts share."""
+    return tuple(part for dtype, hdim in product(DTYPES, HDIMS) for part in _MAKERS[family](dtype, hdim, facts))
 
 
 def evenness(hdim: int, mask: MaskKey, bias: BiasKey, append: Need = NO) -> Iterator[tuple[bool, bool]]:
@@ -89,7 +96,7 @@ def _whole(family: Family, dtype: DType, hdim: int, facts: TileFacts) -> Made:
             continue
         words = {"mask": mask, "bias": bias, "dropout": dropout, "softcap": softcap}
         for mn, k in evenness(hdim, mask, bias):
-            yield _main(family, dtype, hdim, mn, **words), replace(traits, even_mn=mn, even_k=k)
+            yield _main(family, dtype, hdim, mn, **words), _algorithm(traits, even_mn=mn, even_k=k)
 
 
 def _splitkv(dtype: DType, hdim: int, facts: TileFacts) -> Made:
@@ -98,19 +105,19 @@ def _splitkv(dtype: DType, hdim: int, facts: TileFacts) -> Made:
         rotary = RotaryKey.ANY if append is YES else RotaryKey.NONE
         words = {"mask": mask, "bias": bias, "softcap": softcap, "split": split, "append": append, "rotary": rotary}
         for mn, k in evenness(hdim, mask, bias, append):
-            yield _main(Family.FWD_SPLITKV, dtype, hdim, mn, **words), replace(traits, even_mn=mn, even_k=k)
+            yield _main(Family.FWD_SPLITKV, dtype, hdim, mn, **words), _algorithm(traits, even_mn=mn, even_k=k)
 
 
 def _combine(dtype: DType, hdim: int, facts: TileFacts) -> Made:
     made, traits = signature(Family.FWD_SPLITKV_COMBINE, dtype, hdim), split_traits(hdim)
     for log, even_k in product(LOG_MAX_SPLITS, (True, False)):
-        yield made, replace(traits, even_k=even_k, combine_rows=combine_rows(hdim), log_max_splits=log)
+        yield made, _algorithm(traits, even_k=even_k, combine_rows=combine_rows(hdim), log_max_splits=log)
 
 
 def _dot_do_o(dtype: DType, hdim: int, facts: TileFacts) -> Made:
     made = signature(Family.BWD_DOT_DO_O, dtype, hdim)
     for traits, clear in product(stage_traits(hdim, facts), (True, False)):
-        yield made, replace(traits, clear_dq_accum=clear)
+        yield made, _algorithm(traits, clear_dq_accum=clear)
 
 
 def _convert_dq(dtype: DType, hdim: int, facts: TileFacts) -> Made:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from types import MappingProxyType
 from typing import Any
 
@@ -76,6 +77,10 @@ dropout or split, append and rotary.
 """
 
 
+_signature = cache(Signature)
+"""Equal signatures are one object, also on several architectures."""
+
+
 def signature(family: Family, dtype: DType, hdim: int, **compiled: Any) -> Signature:
     """The signature of a kernel. ``compiled`` has the fields that are not constants of the family."""
-    return Signature(dtype=dtype, dtype_out=dtype, hdim=hdim, hdim_v=hdim, **CONSTANTS[family], **compiled)
+    return _signature(dtype=dtype, dtype_out=dtype, hdim=hdim, hdim_v=hdim, **CONSTANTS[family], **compiled)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from fmha_cli.domain.codec import to_json
+from fmha_cli.domain.codec import shared_json, to_json
 from fmha_cli.domain.kernel import KernelSpec
 from fmha_cli.domain.members import Count, ShownAs
 from fmha_cli.domain.rules import Reason
@@ -42,9 +42,21 @@ class Kernels:
 def kernel_entry(
     kernel: KernelSpec, upstream_name: str | None = None, reasons: Sequence[Reason] = ()
 ) -> dict[str, Any]:
-    """One kernel of ``list-kernels``; ``reasons`` say why it is not buildable, without any it is."""
-    buildable, why = not reasons, tuple(reasons)
-    return to_json(ListedKernel.of(kernel, upstream_name, backend=kernel.backend, buildable=buildable, reasons=why))
+    """The JSON form of a ``ListedKernel``; ``reasons`` say why it is not buildable, without any it is.
+
+    Kernels with the same signature or algorithm share its JSON.
+    """
+    return {
+        "name": kernel.name,
+        "digest": kernel.digest,
+        "family": str(kernel.family),
+        "signature": shared_json(kernel.signature),
+        "algorithm": shared_json(kernel.algorithm),
+        "upstream_name": upstream_name,
+        "backend": kernel.backend,
+        "buildable": not reasons,
+        "reasons": [to_json(reason) for reason in reasons],
+    }
 
 
 def kernels_document(arch: str | None, kernels: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
@@ -56,13 +68,15 @@ def kernels_document(arch: str | None, kernels: Iterable[Mapping[str, Any]]) -> 
 def kernels_view(document: Mapping[str, Any]) -> Table:
     """One line for each kernel, with a column for each part of the signature in which the kernels differ."""
     kernels = document["kernels"]
-    apart, same = _differing([kernel["signature"] for kernel in kernels])
+    signatures = {id(signature): signature for signature in (kernel["signature"] for kernel in kernels)}
+    apart, same = _differing(list(signatures.values()))
     shown = [*_ALWAYS, *(name for name in apart if name not in _ALWAYS)]
+    cells = {key: [cell(signature[name]) for name in shown] for key, signature in signatures.items()}
     rows = []
     for kernel in kernels:
         _, _, arch, _, algorithm = kernel["name"].split(":", 4)
         built = "" if kernel["buildable"] else "no: " + " ".join(r["id"] for r in kernel["reasons"])
-        facts = [cell(kernel["signature"][name]) for name in shown]
+        facts = cells[id(kernel["signature"])]
         parts = [kernel["digest"][:SHORT], "" if document["arch"] else arch, kernel["backend"], kernel["family"]]
         rows.append([*parts, *facts, algorithm.replace(",", " "), kernel["upstream_name"] or "", built])
     alike = " ".join(
