@@ -11,27 +11,32 @@ from pathlib import Path
 from fmha_cli.bench.ceiling import Ceiling
 from fmha_cli.bench.conditions import between, look
 from fmha_cli.bench.measurement import Measurement, measurement_of
-from fmha_cli.bench.roofline import CONTRADICTED, Bound, CacheState, Peaks
+from fmha_cli.bench.roofline import CONTRADICTED, Bound, CacheState
 from fmha_cli.domain.device import CPU
 from fmha_cli.domain.errors import EnvironmentProblem
 from fmha_cli.domain.features import FILLS
 from fmha_cli.domain.phases import Phase
 from fmha_cli.domain.plan import Artifact
+from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.rules import Reason
 from fmha_cli.domain.settings import Settings
 from fmha_cli.domain.verdict import Verdict
-from fmha_cli.oracle.tensors import Array
+from fmha_cli.oracle.dropout import STREAMS
+from fmha_cli.oracle.fills import fill
+from fmha_cli.oracle.tensors import Array, Inputs
 from fmha_cli.report.target import refused
 from fmha_cli.run.arena import Arena
 from fmha_cli.run.cases import Cases
 from fmha_cli.run.clock import untimed
 from fmha_cli.run.demand import check_device, reference_bytes, shortage
 from fmha_cli.run.emulation import UNTIMED
+from fmha_cli.run.input_files import NONE_GIVEN, InputFiles, fitted
 from fmha_cli.run.job import WorkerJob
 from fmha_cli.run.judge import JudgePolicy, judge, recheck
 from fmha_cli.run.layout import layout_of
 from fmha_cli.run.outcome import Outcome
 from fmha_cli.run.outputs import out_path
+from fmha_cli.run.peaks import PeakBook
 from fmha_cli.run.request import Command, Context
 from fmha_cli.run.rows import Row
 from fmha_cli.run.settings import settings_of
@@ -62,23 +67,33 @@ class Executor:
     """Runs rows in one worker; rows of one problem share inputs and reference.
 
     Args:
-        cases: inputs and references.
-        peaks: the peaks for a row, None if they are unknown; called after the row passed.
-        ceiling: the machine's rate at this moment in a loop of the kind that bounds a row, None if that is unknown;
-            called right before and right after its timed launches.
+        given: the tensors that are not filled.
+        book: where the peaks of a row are looked up; None: times are compared with no peak.
+
+    Attributes:
+        unwritten: files of ``--out`` and ``--save-failures`` that could not be written, each with the reason.
+        input_notes: what was done to given tensors, by the problem of their case.
     """
 
-    def __init__(
-        self,
-        context: Context,
-        cases: Cases,
-        peaks: Callable[[Row], Peaks | None],
-        ceiling: Callable[[Row], tuple[Bound, float] | None] = lambda row: None,
-    ) -> None:
-        self._context, self._cases, self._peaks, self._ceiling = context, cases, peaks, ceiling
+    def __init__(self, context: Context, given: InputFiles = NONE_GIVEN, book: PeakBook | None = None) -> None:
+        self._context, self._given, self._book = context, given, book
         self._request, self._registry, self._supervisor = context.request, context.registry, context.supervisor
         self.unwritten: list[str] = []
-        """Files of ``--out`` and ``--save-failures`` that could not be written, each with the reason."""
+        self.input_notes: dict[Problem, tuple[str, ...]] = {}
+        self._cases = Cases(
+            self._inputs,
+            oracle_s=context.request.oracle_s,
+            seed=context.request.fill_seed,
+            streams={**STREAMS, **context.registry.dropout_streams},
+            given=frozenset(given.arrays),
+            voice=context.voice,
+        )
+
+    def _inputs(self, problem: Problem, kind: str) -> Inputs:
+        arrays, notes = fitted(problem, self._given)
+        self.input_notes[problem] = tuple(notes)
+        custom = self._registry.fills if kind in self._registry.fills else None
+        return fill(problem, kind, self._request.fill_seed, given=arrays, custom=custom)
 
     def run(self, row: Row, artifacts: tuple[Artifact, ...], index: int) -> Outcome:
         """Judge a row, time it, and judge what the timed launches left.
@@ -216,7 +231,7 @@ class Executor:
     def _watched(self, rows: Sequence[Row | None]) -> Iterator[list[Callable[[Timed], Timed]]]:
         """Look at the machine before and after the body. Gives a function for each row that adds its ceiling and its
         conditions afterwards; None of a row adds nothing."""
-        before = [None if row is None else self._ceiling(row) for row in rows]
+        before = [self._ceiling(row) for row in rows]
         after: list[tuple[Bound, float] | None] = [None for _ in rows]
         looks = [look()]
 
@@ -230,7 +245,10 @@ class Executor:
 
         yield [partial(told, index) for index in range(len(rows))]
         looks.append(look())
-        after[:] = [None if row is None else self._ceiling(row) for row in rows]
+        after[:] = [self._ceiling(row) for row in rows]
+
+    def _ceiling(self, row: Row | None) -> tuple[Bound, float] | None:
+        return None if row is None or self._book is None else self._book.ceiling(row)
 
     def arena(self, job: WorkerJob) -> Arena:
         """The memory of a job's tensors. Raises MemoryError: it, the copies of its tensors and the reference do not fit; nothing was allocated."""
@@ -258,23 +276,18 @@ class Executor:
         """Run a job once for each fill and repeat that the request wants, and judge it."""
         request = self._request
         validating = request.command is Command.VALIDATE
-        policy = JudgePolicy(
+        policy = replace(
+            self._policy(job),
             fills=request.fills if validating else request.fills[:1],
             repeats=max(1, request.repeats) if validating else 1,
             all_rows=validating and request.fills == FILLS,
-            check=request.check,
-            timeout=request.timeout or None,
             late=validating,
         )
-        return judge(
-            self._supervisor,
-            job,
-            arena,
-            self._cases,
-            policy,
-            stream=self._stream(job.backend),
-            phase=self._context.voice.phase,
-        )
+        return judge(self._supervisor, job, arena, self._cases, policy, self._context.voice)
+
+    def _policy(self, job: WorkerJob) -> JudgePolicy:
+        request, stream = self._request, self._registry.backend(job.backend).dropout_stream
+        return JudgePolicy(check=request.check, timeout=request.timeout or None, stream=stream)
 
     def _rechecked(
         self, job: WorkerJob, arena: Arena, judged: Outcome, launcher: Launcher, *, again: bool = True
@@ -282,19 +295,16 @@ class Executor:
         """The judgement after the launches of ``launcher``; a row that has failed stays as it is."""
         if judged.verdict not in _TIMED:
             return judged
-        request = self._request
-        policy = JudgePolicy(check=request.check, timeout=request.timeout or None)
         after = recheck(
             self._supervisor,
             job,
             arena,
             self._cases,
-            policy,
+            self._policy(job),
             judged,
             timed=len(launcher.waited_ns),
             again=again,
-            stream=self._stream(job.backend),
-            phase=self._context.voice.phase,
+            voice=self._context.voice,
         )
         note = untimed(launcher.totals_ns, launcher.waited_ns)
         notes = (*after.notes, note) if note else after.notes
@@ -304,9 +314,6 @@ class Executor:
         """Replace the worker after a kernel that wrote where it must not."""
         if any(one.verdict is Verdict.OUT_OF_BOUNDS for one in judged):
             self._supervisor.retire()
-
-    def _stream(self, backend: str) -> str:
-        return self._registry.backend(backend).dropout_stream
 
     def launcher(self, job: WorkerJob, arena: Arena, row: Row) -> Launcher:
         """The launcher of a judged job, in the cache mode of its row."""
@@ -340,7 +347,7 @@ class Executor:
             stop=timed.stop,
             cache=row.cache,
             threads=self._context.threads,
-            peaks=self._peaks(row),
+            peaks=None if self._book is None else self._book.peaks(row),
             dense=self._request.flops_dense,
             ceiling=timed.ceiling,
             process_of_sample=timed.processes,
@@ -382,7 +389,7 @@ class Executor:
             raise refused("--save-failures", folder, fault) from fault
         path = Path(folder) / f"{row.key}.safetensors"
         assert row.choice is not None
-        stream = self._stream(row.choice.kernel.backend)
+        stream = self._registry.backend(row.choice.kernel.backend).dropout_stream
         inputs = self._cases.case(row.problem, fill, stream=stream, check=False).inputs
         write_tensors(path, {**inputs, **{f"out.{k}": v for k, v in judged.outputs.items()}}, "--save-failures")
         return str(path)

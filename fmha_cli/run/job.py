@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from pathlib import Path
+from typing import Any, get_type_hints
 
-from fmha_cli.domain.codec import to_json
+from fmha_cli.domain.codec import from_json, to_json
 from fmha_cli.domain.device import DeviceFacts
 from fmha_cli.domain.emulation import EmulatorOptions
 from fmha_cli.domain.encode import digest_of
-from fmha_cli.domain.features import CacheStorage
 from fmha_cli.domain.kernel import parse_kernel
 from fmha_cli.domain.plan import Artifact, Plan, Stage, Workspace
 from fmha_cli.domain.problem import Problem
@@ -56,7 +57,7 @@ class JobMessage:
     """A job as the worker receives it.
 
     Attributes:
-        problem: its flags; storage: how large its cache is.
+        problem: every field of it. Its JSON form in documents leaves out defaults, and how large a given cache is.
         stages: the name of each kernel, with the stage's details.
         runtime: the key of the runtime that the worker loads. A worker with another runtime cannot run the job.
     """
@@ -64,8 +65,7 @@ class JobMessage:
     entry: str
     backend: str
     device: DeviceFacts
-    problem: str
-    storage: CacheStorage
+    problem: Mapping[str, Any]
     stages: tuple[tuple[str, tuple[tuple[str, str], ...]], ...]
     workspaces: tuple[Workspace, ...]
     splits: int
@@ -78,11 +78,14 @@ class JobMessage:
         """The plan of the job.
 
         Raises:
-            UsageError: a problem or kernel name that is not canonical.
+            DecodeError: the fields are not those of a problem.
+            UsageError: a kernel name that is not canonical.
         """
         algorithms = {backend.name: backend.algorithm}
         stages = tuple(Stage(parse_kernel(name, algorithms), detail) for name, detail in self.stages)
-        problem = replace(Problem.from_cli(self.problem), storage=self.storage)
+        hints = get_type_hints(Problem)  # without the limits of documents, which a default may be beyond
+        values = ((one.name, hints[one.name], self.problem.get(one.name)) for one in fields(Problem))
+        problem = Problem(**{name: from_json(hint, value, name) for name, hint, value in values})
         return Plan(problem, stages, self.workspaces, self.splits)
 
 
@@ -120,8 +123,7 @@ class WorkerJob:
             entry=self.entry,
             backend=self.backend,
             device=self.device,
-            problem=self.plan.problem.repro(),
-            storage=self.plan.problem.storage,
+            problem=asdict(self.plan.problem),
             stages=tuple((stage.kernel.name, stage.detail) for stage in self.plan.stages),
             workspaces=self.plan.workspaces,
             splits=self.plan.splits,

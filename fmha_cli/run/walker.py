@@ -10,21 +10,16 @@ from fmha_cli.bench.compare import Regret
 from fmha_cli.bench.roofline import PeakKind, impossible
 from fmha_cli.domain.errors import EnvironmentProblem, InternalError
 from fmha_cli.domain.plan import Artifact
-from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.verdict import Verdict
-from fmha_cli.oracle.dropout import STREAMS
-from fmha_cli.oracle.fills import fill
-from fmha_cli.oracle.tensors import Inputs
 from fmha_cli.report.record import Record
 from fmha_cli.results.journal import Journal
 from fmha_cli.run.baseline import Baseline
 from fmha_cli.run.builds import KernelOutcome, artifacts_of, build_orders
-from fmha_cli.run.cases import Cases
 from fmha_cli.run.completeness import sources_of
 from fmha_cli.run.demand import shortage
 from fmha_cli.run.events import Built, Done, Event, Judged, Started
 from fmha_cli.run.execute import Executor
-from fmha_cli.run.input_files import InputFiles, fitted
+from fmha_cli.run.input_files import InputFiles
 from fmha_cli.run.journals import keys_of
 from fmha_cli.run.origin import Origin, now
 from fmha_cli.run.outcome import Outcome
@@ -66,23 +61,8 @@ class Walker:
         self.records: dict[int, Record] = {i: self.past[r.key] for i, r in enumerate(self.rows) if r.key in self.past}
         self.told: set[int] = set()
         self.started: dict[str, str] = {}
-        self.input_notes: dict[Problem, tuple[str, ...]] = {}
         self.book = PeakBook(self.context)
-        cases = Cases(
-            self._inputs,
-            oracle_s=self.request.oracle_s,
-            seed=self.request.fill_seed,
-            streams={**STREAMS, **self.registry.dropout_streams},
-            given=frozenset(self.files.arrays),
-            phase=self.context.voice.phase,
-        )
-        self.executor = Executor(self.context, cases, self.book.peaks, self.book.ceiling)
-
-    def _inputs(self, problem: Problem, kind: str) -> Inputs:
-        arrays, notes = fitted(problem, self.files)
-        self.input_notes[problem] = tuple(notes)
-        custom = self.registry.fills if kind in self.registry.fills else None
-        return fill(problem, kind, self.request.fill_seed, given=arrays, custom=custom)
+        self.executor = Executor(self.context, self.files, self.book)
 
     def go(self) -> Generator[Event, None, bool]:
         """Build, then run; True when the user interrupted."""
@@ -192,7 +172,7 @@ class Walker:
     def _record(self, row: Row, outcome: Outcome) -> Record:
         record = record_of(row, outcome, self.request, self.registry, sources_of(row.problem, self.files))
         key = replace(row.problem, lse=False, splits=0, deterministic=False)
-        record = replace(record, notes=(*record.notes, *self.input_notes.get(key, ())))
+        record = replace(record, notes=(*record.notes, *self.executor.input_notes.get(key, ())))
         record = self.origin.stamped(record, self.started.get(row.key))
         return record if self.baseline is None else replace(record, baseline=self.baseline.ratio(record))
 

@@ -17,13 +17,9 @@ from fmha_cli.discovery.wanted import wanted_backends
 from fmha_cli.domain.device import Availability
 from fmha_cli.domain.phases import Tell, Voice, silent
 from fmha_cli.domain.problem import Problem
-from fmha_cli.oracle.dropout import STREAMS
-from fmha_cli.oracle.fills import fill
-from fmha_cli.oracle.tensors import Inputs
 from fmha_cli.report.documents.tune import Tuned, TuneRow
 from fmha_cli.report.record import Record
 from fmha_cli.run.builds import build_context
-from fmha_cli.run.cases import Cases
 from fmha_cli.run.emulation import refuse_timing
 from fmha_cli.run.execute import Executor
 from fmha_cli.run.host import this_host
@@ -252,7 +248,7 @@ class _Tuner:
 
     def _search(self, course: Course) -> None:
         asked, context = self.asked, self.context
-        executor = Executor(context, cases_of(context), lambda row: None)
+        executor = Executor(context)
         ready = [row for row in course.rows if all(order.key in course.built for order in row.orders)]
         with Ring(context, executor) as ring, context.supervisor.holding(len(ready)):
             try:
@@ -322,24 +318,6 @@ class _Tuner:
             records.append(record)
             self.on_record(record)
         return tuple(records)
-
-
-def cases_of(context: Context) -> Cases:
-    """Inputs and references, of one fill."""
-    request, registry = context.request, context.registry
-
-    def inputs(problem: Problem, kind: str) -> Inputs:
-        custom = registry.fills if kind in registry.fills else None
-        return fill(problem, kind, request.fill_seed, custom=custom)
-
-    return Cases(
-        inputs,
-        oracle_s=request.oracle_s,
-        seed=request.fill_seed,
-        streams={**STREAMS, **registry.dropout_streams},
-        given=frozenset(),
-        phase=context.voice.phase,
-    )
 
 
 @contextmanager

@@ -67,7 +67,7 @@ def test_a_problem_beyond_the_memory_ends_before_anything_is_allocated(
 ) -> None:
     monkeypatch.setattr(memory, "available_bytes", lambda: 8 << 30)
     monkeypatch.setattr(memory.os, "memfd_create", forbidden("the arena"))
-    monkeypatch.setattr("fmha_cli.run.walker.fill", forbidden("the inputs"))
+    monkeypatch.setattr("fmha_cli.run.execute.fill", forbidden("the inputs"))
     done = fmha(command, *HUGE, *shape.split(), "--json", *(["--peak", "spec"] if command == "bench" else []))
     assert done.code == 6, done.err
     for record in done.document["records"]:

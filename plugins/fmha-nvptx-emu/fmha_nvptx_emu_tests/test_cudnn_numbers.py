@@ -75,9 +75,9 @@ class Bench:
 
     def judged(self, name: str | None, kind: str = "normal") -> Outcome:
         self.named.write_text(name or "", "utf-8")
-        policy = JudgePolicy(fills=(kind,), timeout=self.seconds, late=False)
+        policy = JudgePolicy(fills=(kind,), timeout=self.seconds, late=False, stream="fa2")
         with Arena(layout_of(self.job.plan.problem, self.job.plan.workspaces, gaps=True)) as arena:
-            return judge(self.supervisor, self.job, arena, self.cases, policy, stream="fa2")
+            return judge(self.supervisor, self.job, arena, self.cases, policy)
 
 
 @pytest.fixture(scope="module")

@@ -33,7 +33,7 @@ pytestmark = [
 def judged(supervisor: Supervisor, job: WorkerJob) -> Outcome:
     cases = Cases(lambda problem, kind: fill(problem, kind), oracle_s=60.0)
     with Arena(layout_of(job.plan.problem, job.plan.workspaces, gaps=True)) as arena:
-        return judge(supervisor, job, arena, cases, JudgePolicy(repeats=2, timeout=120.0), stream="fa2")
+        return judge(supervisor, job, arena, cases, JudgePolicy(repeats=2, timeout=120.0, stream="fa2"))
 
 
 @pytest.mark.sampled(1, ci="all")

@@ -17,9 +17,7 @@ from typing import Any, Self
 
 from fmha_cli.api import Artifact, BuildContext, Problem, Registry, Stage, cache_root, wanted_backends
 from fmha_cli.domain.codec import to_json
-from fmha_cli.oracle.fills import fill
 from fmha_cli.run.builds import build_stages
-from fmha_cli.run.cases import Cases
 from fmha_cli.run.emulation import emulation_of
 from fmha_cli.run.execute import Executor
 from fmha_cli.run.probing import probe_backends
@@ -107,14 +105,13 @@ class PlantedWorkers(AbstractContextManager[Any]):
         """The executor of a key, with its own worker."""
         if key not in self._executors:
             context = Context(
-                request=replace(request, threads=1),
+                request=replace(request, threads=1, oracle_s=60.0),
                 registry=self._registry,
                 supervisor=self._stack.enter_context(Supervisor()),
                 building=self._building,
                 emulation=emulation_of(request, self._registry, self._building),
             )
-            cases = Cases(lambda problem, kind: fill(problem, kind, 0), oracle_s=60.0)
-            self._executors[key] = Executor(context, cases, lambda row: None)
+            self._executors[key] = Executor(context)
         return self._executors[key]
 
     def _seen(self, key: Hashable, request: Request, artifact: Artifact) -> Seen:
