@@ -35,7 +35,7 @@ from fmha_cli.domain.phases import Voice
 from fmha_cli.domain.problem import Problem
 from fmha_cli.run.builds import build_context
 from fmha_cli.run.execute import Executor
-from fmha_cli.run.host import this_host
+from fmha_cli.run.origin import this_host
 from fmha_cli.run.probing import probe_backends
 from fmha_cli.run.request import Command, Context, Request
 from fmha_cli.run.supervisor import Supervisor

@@ -116,7 +116,7 @@ def _selecting(call: CliCall) -> tuple[str, str | None]:
     Raises:
         UsageError: E002, it and ``--kernel`` name kernels.
     """
-    from fmha_cli.run.choosing import DEFAULT, TUNED
+    from fmha_cli.run.tuned_choice import DEFAULT, TUNED
 
     text = call.settings.text("select")
     if text in (None, TUNED, DEFAULT):

@@ -114,19 +114,19 @@ def compare(
         UsageError: an unknown backend, architecture or device kind, before the first row.
         EnvironmentProblem: a program that cannot be started.
     """
-    walk = _Walk(setup, voice)
+    both = _Both(setup, voice)
     outcomes: list[ParityOutcome] = []
     for start in range(0, len(cases), CHUNK):
         chunk = [setup.upstream.mapped(case) for case in cases[start : start + CHUNK]]
         progress(start, len(cases), chunk[0].case.name)
-        for row in walk.chunk(chunk):
+        for row in both.chunk(chunk):
             outcomes.append(row.outcome)
             on_row(row)
         progress(len(outcomes), len(cases), chunk[-1].case.name)
-    return Compared(tuple(outcomes), walk.availability, walk.interrupted)
+    return Compared(tuple(outcomes), both.availability, both.interrupted)
 
 
-class _Walk:
+class _Both:
     """The state of one ``compare``."""
 
     def __init__(self, setup: Setup, voice: Voice) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from fmha_cli.discovery.registry import Registry
@@ -12,7 +12,7 @@ from fmha_cli.domain.counterpart import Binaries, Counterpart, Mapped, Needs, Pr
 from fmha_cli.domain.device import Availability
 from fmha_cli.domain.errors import EnvironmentProblem
 from fmha_cli.domain.kernel import Family
-from fmha_cli.domain.phases import Voice
+from fmha_cli.domain.phases import SILENT, Voice
 from fmha_cli.run.builds import build_context
 from fmha_cli.run.probing import probe_backends
 from fmha_cli.run.request import Request
@@ -25,8 +25,8 @@ def make_programs(
     registry: Registry,
     *,
     into: Path | None,
-    notify: Callable[[str], None],
     progress: Progress,
+    voice: Voice = SILENT,
 ) -> Binaries:
     """Build each program that a case needs, for the request's architecture or that of this machine's device.
 
@@ -45,7 +45,7 @@ def make_programs(
         help = "`fmha explain` shows why; or name an architecture with --arch"
         what = "there is nothing to build: no case has a kernel here"
         raise EnvironmentProblem(what, code="Y013", where="--build-upstream", help=help)
-    return upstream.make(needs, registry.arch(archs.pop()), build_context(request, Voice(notify)), into, progress)
+    return upstream.make(needs, registry.arch(archs.pop()), build_context(request, voice), into, progress)
 
 
 def needs_of(

@@ -25,8 +25,7 @@ from fmha_cli.run.events import Ended, Judged
 from fmha_cli.run.given_arrays import TENSORS, given_tensors, merged
 from fmha_cli.run.given_cache import stored
 from fmha_cli.run.input_files import InputFiles, flags_from_files
-from fmha_cli.run.outcome import Outcome
-from fmha_cli.run.records import record_of
+from fmha_cli.run.records import Outcome, record_of
 from fmha_cli.run.request import Request
 from fmha_cli.run.rows import Row
 from fmha_cli.run.run import Run

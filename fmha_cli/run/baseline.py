@@ -28,7 +28,7 @@ PlannedKey = tuple[Key, str | None]
 
 def planned_keys(rows: Sequence[Row], threads: int) -> list[PlannedKey]:
     """Of every row that can be timed."""
-    found = []
+    found: list[PlannedKey] = []
     for row in rows:
         if row.choice is not None and row.choice.runnable:
             kernel, problem = row.choice.kernel, canonical_json(row.problem.to_dict())

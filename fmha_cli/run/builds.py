@@ -17,10 +17,9 @@ from fmha_cli.domain.plan import Artifact, Stage
 from fmha_cli.domain.protocols import Batched, BuildContext, Refusing
 from fmha_cli.domain.rules import unbuildable
 from fmha_cli.domain.verdict import Verdict
-from fmha_cli.run.outcome import Outcome
-from fmha_cli.run.request import Request
+from fmha_cli.run.records import Outcome
+from fmha_cli.run.request import Order, Request, context_at
 from fmha_cli.run.rows import Row
-from fmha_cli.run.sides import Order, context_at
 from fmha_cli.toolchain.cache.root import cache_root, open_root
 from fmha_cli.toolchain.parallel import COMPILE_BYTES, BuildOutcome, Job, build_many
 
@@ -141,13 +140,22 @@ def _prepared(
     return ready, faults
 
 
-def artifacts_of(row: Row, built: Mapping[str, KernelOutcome]) -> tuple[tuple[Artifact, ...], Outcome | None]:
+def artifacts_of(row: Row, built: Mapping[str, KernelOutcome]) -> tuple[Artifact, ...] | Outcome:
     """The artifacts of a row's stages, or the Outcome of a row whose build failed."""
-    assert row.plan is not None
     outcomes = [built[order.key] for order in row.orders]
-    failed = [o.error for o in outcomes if o.error is not None]
-    if not failed:
-        return tuple(o.value for o in outcomes if o.value is not None), None
-    error = failed[0]
+    error = next((one.error for one in outcomes if one.error is not None), None)
+    if error is None:
+        return tuple(one.value for one in outcomes if one.value is not None)
     verdict = Verdict.BUILD_FAILED if error.exit_code == 6 else Verdict.NOT_RUN
-    return (), Outcome(verdict=verdict, artifacts=tuple(o.value for o in outcomes), notes=(error.render(),))
+    return Outcome(verdict=verdict, artifacts=tuple(one.value for one in outcomes), notes=(error.render(),))
+
+
+def ready_of(row: Row, built: Mapping[str, KernelOutcome]) -> tuple[Artifact, ...] | Outcome:
+    """The artifacts with which a row runs, or the Outcome of a row that cannot."""
+    if row.choice is None:
+        return Outcome(verdict=row.unserved)
+    artifacts = artifacts_of(row, built)
+    if isinstance(artifacts, Outcome) or row.choice.runnable:
+        return artifacts
+    note = f"no device here accepts {row.choice.kernel.arch}; the kernel was built"
+    return Outcome(verdict=Verdict.NOT_RUN, artifacts=artifacts, notes=(note,))

@@ -33,10 +33,16 @@ from fmha_cli.domain.verdict import Judging, Verdict
 from fmha_cli.oracle.tensors import appended_rows
 from fmha_cli.run.arena import Arena, Unwritten
 from fmha_cli.run.cases import Case, Cases
-from fmha_cli.run.checks import Outputs, never_written, not_repeated, returned_again
+from fmha_cli.run.checks import (
+    Outputs,
+    negated_inputs,
+    never_written,
+    not_repeated,
+    returned_again,
+    without_signed_zero,
+)
 from fmha_cli.run.job import WorkerJob
-from fmha_cli.run.negated import negated_inputs, without_signed_zero
-from fmha_cli.run.outcome import Outcome
+from fmha_cli.run.records import Outcome
 from fmha_cli.run.supervisor import Supervisor
 from fmha_cli.run.trial import SEVERITY, JudgePolicy, Trial, badness
 

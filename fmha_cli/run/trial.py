@@ -23,7 +23,7 @@ from fmha_cli.run.checks import (
     not_repeated,
 )
 from fmha_cli.run.job import WorkerJob
-from fmha_cli.run.outcome import Outcome
+from fmha_cli.run.records import Outcome
 from fmha_cli.run.supervisor import JobResult, Supervisor
 
 SEVERITY = (

@@ -58,8 +58,7 @@ from fmha_cli.domain.protocols import Backend, DryRun, Remarking, Session
 from fmha_cli.run.job import HOST, RECORDER, Emulation, JobMessage, Loadable
 from fmha_cli.run.layout import LayoutMessage
 from fmha_cli.run.loading import load
-from fmha_cli.run.memory import map_shared
-from fmha_cli.run.protocol import VERSION, Decoder, Failure, Message, encode
+from fmha_cli.run.protocol import VERSION, Decoder, Failure, Message, encode, map_shared
 from fmha_cli.system import handover
 from fmha_cli.system.heap import give_back, keep_freed_memory
 from fmha_cli.system.processes import die_with_parent, end_first, end_own_group

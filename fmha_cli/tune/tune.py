@@ -15,21 +15,20 @@ from fmha_cli.bench.search import Method, Policy, search
 from fmha_cli.discovery.registry import Registry
 from fmha_cli.discovery.wanted import wanted_backends
 from fmha_cli.domain.device import Availability
-from fmha_cli.domain.phases import Tell, Voice, silent
+from fmha_cli.domain.phases import SILENT, Voice
 from fmha_cli.domain.problem import Problem
 from fmha_cli.report.documents.tune import Tuned, TuneRow
 from fmha_cli.report.record import Record
 from fmha_cli.run.builds import build_context
 from fmha_cli.run.emulation import refuse_timing
 from fmha_cli.run.execute import Executor
-from fmha_cli.run.host import this_host
-from fmha_cli.run.origin import Origin, now
+from fmha_cli.run.origin import Origin, now, this_host
 from fmha_cli.run.probing import probe_backends
 from fmha_cli.run.records import record_of
 from fmha_cli.run.request import Context, Request
 from fmha_cli.run.rows import Row
-from fmha_cli.run.scopes import Scopes
 from fmha_cli.run.supervisor import Supervisor
+from fmha_cli.run.tuned_choice import Scopes
 from fmha_cli.tune.builds import build_within
 from fmha_cli.tune.candidates import Candidates, candidates_of
 from fmha_cli.tune.confirming import Confirmation, Confirmer, confirmed, gain_of
@@ -93,9 +92,8 @@ def tune(
     on_record: Callable[[Record], None] = lambda record: None,
     on_entry: Callable[[RememberedChoice], None] = lambda entry: None,
     on_row: Callable[[TuneRow], None] = lambda row: None,
-    notify: Callable[[str], None] = lambda text: None,
     progress: Progress = lambda done, total, what: None,
-    phase: Tell = silent,
+    voice: Voice = SILENT,
 ) -> TuneResult:
     """Tune every problem.
 
@@ -116,7 +114,6 @@ def tune(
         found = probe_backends(registry, wanted_backends(registry, request.wanted), supervisor, request.device)
         on_found(found)
         every = [candidates_of(problem, registry, found, request.wanted) for problem in points]
-        voice = Voice(notify, phase)
         building = build_context(request, voice)
         context = Context(request=request, registry=registry, supervisor=supervisor, building=building, voice=voice)
         host = this_host()

@@ -25,7 +25,7 @@ from fmha_cli.run.emulation import emulation_of
 from fmha_cli.run.job import WorkerJob
 from fmha_cli.run.judge import judge
 from fmha_cli.run.layout import layout_of
-from fmha_cli.run.outcome import Outcome
+from fmha_cli.run.records import Outcome
 from fmha_cli.run.request import Command, Request
 from fmha_cli.run.supervisor import Supervisor
 from fmha_cli.run.trial import JudgePolicy
