@@ -58,7 +58,7 @@ from quiet import Clock, repeats_for  # noqa: E402
 
 from fmha_cli.bench.stats import median, median_interval  # noqa: E402
 from fmha_cli.domain.problem import Problem  # noqa: E402
-from fmha_cli.system.heap import keep_freed_memory  # noqa: E402
+from fmha_cli.system.usage import keep_freed_memory  # noqa: E402
 
 PAUSE_S = 0.010
 CEILING, TILE, OWN, BASE = "ceiling", "register tile", "fmha", "base"

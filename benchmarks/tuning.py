@@ -39,8 +39,7 @@ from fmha_cli.run.origin import this_host
 from fmha_cli.run.probing import probe_backends
 from fmha_cli.run.request import Command, Context, Request
 from fmha_cli.run.supervisor import Supervisor
-from fmha_cli.tune.builds import build_within
-from fmha_cli.tune.candidates import candidates_of
+from fmha_cli.tune.candidates import build_within, candidates_of
 from fmha_cli.tune.sampling import Contender, KernelSampler, Ring
 
 SEED = 16

@@ -49,7 +49,7 @@ def request_of(call: CliCall, command: Command = Command.RUN) -> Request:
     """
     s, default = call.settings, Request()
     if call.output.path is not None:
-        from fmha_cli.run.outputs import refuse_inputs, refuse_shared
+        from fmha_cli.run.refusals import refuse_inputs, refuse_shared
 
         refuse_inputs((call.output.path,), "-o", file_flags(call))
         others = {f"--{key}": s.text(key) for key in ("resume", "journal", "out")}

@@ -283,10 +283,9 @@ def compare(
     Raises:
         UsageError: an unknown or ambiguous kernel, or the same one twice.
     """
-    from fmha_cli.discovery.differences import differences
     from fmha_cli.discovery.select import archs_in_play, decision_about
     from fmha_cli.discovery.wanted import wanted_backends
-    from fmha_cli.discovery.why import compared, placed, rule_ids
+    from fmha_cli.discovery.why import compared, differences, placed, rule_ids
     from fmha_cli.domain.codec import taken_from, to_json
     from fmha_cli.report.documents.explain import ComparedKernel, DecidingRule, FieldRow, WhyPage
 

@@ -133,8 +133,7 @@ def listed(call: CliCall, suite: Suite, cases: list[UpstreamCase], upstream: Cou
 
 def _binaries(call: CliCall, cases: list[UpstreamCase], upstream: Counterpart, request: Request) -> Binaries:
     """The programs of ``--upstream-bin``, or those built for the kernels that the cases need."""
-    from fmha_cli.parity.making import make_programs
-    from fmha_cli.parity.programs import find_binaries
+    from fmha_cli.parity.programs import find_binaries, make_programs
 
     folder = call.settings.text("upstream_bin")
     if call.settings.on("build_upstream"):

@@ -126,9 +126,9 @@ def _spec(call: CliCall) -> Spec:
     from fmha_cli.cli.asked import request_of
     from fmha_cli.cli.points import listed_points, named_file, points_of
     from fmha_cli.cli.storing import tuned_of
-    from fmha_cli.run.completeness import refuse_misfits
     from fmha_cli.run.input_files import read_input_files
     from fmha_cli.run.origin import now
+    from fmha_cli.run.refusals import refuse_misfits
     from fmha_cli.run.request import Command as Step
     from fmha_cli.run.tuned_choice import chooses, kept_of
     from fmha_cli.sweeps.addresses import Where, parse_scheduler

@@ -1,16 +1,18 @@
-"""``Rows``: chosen query rows, and their places in tensors."""
+"""``Rows``: chosen query rows, and their places in tensors. All rows are compared, or a seeded, stratified sample that fits a time budget."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from zlib import crc32
 
 import numpy as np
 
 from fmha_cli.domain.features import Layout, Mode
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.tensors import offsets
+from fmha_cli.oracle.scores import KEY_BLOCK
 from fmha_cli.oracle.tensors import Array, Ints
 
 
@@ -73,3 +75,92 @@ def located(problem: Problem, counts: Ints, numbers: Ints) -> tuple[Ints, Ints, 
 def numbered(problem: Problem, lengths: Ints, b: Ints, h: Ints, i: Ints) -> Ints:
     """The numbers of rows (b, h, i), the inverse of ``located``."""
     return problem.heads * (np.cumsum(lengths) - lengths)[b] + h * lengths[b] + i
+
+
+_EDGE = 16
+"""Tiles of every common height begin and end next to a multiple of this number of rows."""
+
+_FLOPS_PER_SECOND = 30e9
+_SECONDS_PER_PAIR = 10e-9
+_SECONDS_PER_KEY_ELEMENT = 2e-9
+"""Cost model of the blocked float64 reference on one core, deliberately pessimistic."""
+
+
+def seconds_of(problem: Problem, rows: int, *, sampled: bool = False) -> float:
+    """Estimated seconds of the reference for ``rows`` rows; a sample's rows share their blocks of keys with fewer others."""
+    longest, keys = problem.seqlen_k, problem.visible_pairs() / max(1, sum(problem.query_lengths()))
+    if problem.mask.left is not None:
+        keys += (2 if sampled else 1) * KEY_BLOCK
+    elif sampled:
+        keys *= 2
+    width = problem.hdim + problem.hdim_v
+    pair = 2 * width / _FLOPS_PER_SECOND + _SECONDS_PER_PAIR
+    read = problem.kv_heads * sum(k for q, k in zip(problem.query_lengths(), problem.key_lengths(), strict=True) if q)
+    return rows * min(keys, longest) * pair + read * width * _SECONDS_PER_KEY_ELEMENT
+
+
+def rows_within(problem: Problem, seconds: float, seed: int = 0, fill: str = "") -> Rows:
+    """All rows if the reference takes less than ``seconds``, else a sample. Equal arguments give equal rows.
+
+    The sample holds, as far as the time allows and in this order: one row of every (sequence, head), even if that takes
+    longer than ``seconds``; the rows of ``corner_rows`` in every (sequence, head); rows at tile edges, up to half of the
+    rest; rows at random. Each stratum is spread evenly over heads and positions.
+    """
+    lengths = np.array(problem.query_lengths(), dtype=np.int64)
+    total, pairs = int(problem.heads * lengths.sum()), problem.heads * int((lengths > 0).sum())
+    if not total or seconds_of(problem, total) <= seconds:
+        return all_rows(problem)
+    bits = np.random.PCG64([seed, crc32(f"rows {fill}".encode())])
+    base = seconds_of(problem, 0, sampled=True)
+    count = max(pairs, int((seconds - base) / max(1e-12, seconds_of(problem, 1, sampled=True) - base)))
+    if count >= total:
+        return all_rows(problem)
+    picked = [_corners(problem, lengths, bits, count)]
+    edges = lengths // _EDGE + np.maximum(lengths - 1, 0) // _EDGE
+    left = max(0, count - len(picked[0]))
+    b, h, n = located(problem, edges, _spread(bits, int(problem.heads * edges.sum()), left // 2))
+    picked.append(numbered(problem, lengths, b, h, _EDGE * (n // 2 + 1) - 1 + n % 2))
+    picked.append(_spread(bits, total, left - len(picked[-1])))
+    return Rows(*located(problem, lengths, np.unique(np.concatenate(picked))))
+
+
+def corner_rows(problem: Problem, seqlen_q: int, seqlen_k: int) -> Ints:
+    """The rows of a sequence at which something begins or ends: the sequence, its last tile, and each bound of the mask.
+
+    A bound of the mask begins or ends where the first or the last visible key reaches the first key, the last key or the
+    end of the sink. The two neighbours of such a row are included.
+    """
+    mask, delta = problem.mask, problem.mask.delta(seqlen_q, seqlen_k)
+    turns = []
+    if mask.left is not None:
+        turns += [mask.left - delta + n for n in (1, seqlen_k, *([problem.sink] if problem.sink else []))]
+    if mask.right is not None:
+        turns += [-mask.right - delta, seqlen_k - mask.right - 1 - delta]
+    near = [turn + n for turn in turns for n in (-1, 0, 1)]
+    last_tiles = [(seqlen_q - 1) // height * height for height in (_EDGE, 64, 128)]
+    return np.array(sorted({n for n in (0, seqlen_q - 1, *last_tiles, *near) if 0 <= n < seqlen_q}), dtype=np.int64)
+
+
+def _corners(problem: Problem, lengths: Ints, bits: np.random.PCG64, count: int) -> Ints:
+    """Numbers of corner rows: one for every (sequence, head), round robin, then the others up to ``count``."""
+    keys = np.array(problem.key_lengths(), dtype=np.int64)
+    turn, one, others = int(bits.random_raw() >> 32), [], []
+    for q, k in sorted(set(zip(lengths.tolist(), keys.tolist(), strict=True))):
+        rows = corner_rows(problem, q, k)
+        if len(rows):
+            b = np.repeat(np.flatnonzero((lengths == q) & (keys == k)), problem.heads)
+            h = np.tile(np.arange(problem.heads), len(b) // problem.heads)
+            first = (np.arange(len(b)) + turn) % len(rows)
+            one.append(numbered(problem, lengths, b, h, rows[first]))
+            rest = [numbered(problem, lengths, b, h, rows[(first + n) % len(rows)]) for n in range(1, len(rows))]
+            others += rest
+    chosen, spare = np.concatenate(one), np.concatenate([*others, np.zeros(0, np.int64)])
+    return np.concatenate([chosen, spare[_spread(bits, len(spare), count - len(chosen))]])
+
+
+def _spread(bits: np.random.PCG64, total: int, count: int) -> Ints:
+    """``count`` of the numbers below ``total``, at random, one in each of ``count`` equal parts; sorted."""
+    if count >= total or count <= 0:
+        return np.arange(total if count > 0 else 0, dtype=np.int64)
+    place = (bits.random_raw(count) >> np.uint64(11)).astype(np.float64) * 2.0**-53
+    return np.unique(np.minimum(((np.arange(count) + place) * (total / count)).astype(np.int64), total - 1))

@@ -15,8 +15,7 @@ from fmha_cli.domain.emulation import Emulator, EmulatorOptions, Observed
 from fmha_cli.domain.errors import UsageError
 from fmha_cli.domain.phases import SILENT, Voice
 from fmha_cli.parity.programs import run_program
-from fmha_cli.run.builds import build_context
-from fmha_cli.run.emulation import emulation_of
+from fmha_cli.run.builds import build_context, emulation_of
 from fmha_cli.run.request import Request
 
 

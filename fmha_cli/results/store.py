@@ -18,8 +18,7 @@ from pathlib import Path
 
 from fmha_cli.domain.errors import EnvironmentProblem
 from fmha_cli.results.tables import STEPS, Foreign, Newer, Step, migrate
-from fmha_cli.system.files import BINARY, CLOEXEC
-from fmha_cli.system.filesystems import network_file_system
+from fmha_cli.system.files import BINARY, CLOEXEC, network_file_system
 
 WAIT_S = 30.0
 """How long a process waits for another one's transaction. A transaction takes milliseconds."""

@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
-from fmha_cli.bench.against import Against
-from fmha_cli.bench.difference import SureRule
+from fmha_cli.bench.difference import Against, SureRule
 from fmha_cli.bench.ranks import fewest_processes
 from fmha_cli.domain.codec import DecodeError
 from fmha_cli.domain.device import is_emulated

@@ -15,11 +15,10 @@ from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.tensors import Element
 from fmha_cli.oracle.closed import ClosedAnswer, why_not
 from fmha_cli.oracle.dropout import STREAMS, Stream, fmha_stream, stream_of
-from fmha_cli.oracle.finite import nonfinite_elements
 from fmha_cli.oracle.gradients import Gradients, backward
+from fmha_cli.oracle.measure import nonfinite_elements
 from fmha_cli.oracle.reference import Reference, forward
-from fmha_cli.oracle.rows import all_rows
-from fmha_cli.oracle.sample import rows_within
+from fmha_cli.oracle.rows import all_rows, rows_within
 from fmha_cli.oracle.tensors import Inputs, round_to
 
 MakeInputs = Callable[[Problem, str], Inputs]

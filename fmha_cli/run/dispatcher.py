@@ -15,7 +15,6 @@ from fmha_cli.results.journal import Journal
 from fmha_cli.run.arena import shortage
 from fmha_cli.run.baseline import Baseline
 from fmha_cli.run.builds import KernelOutcome, build_orders, ready_of
-from fmha_cli.run.completeness import sources_of
 from fmha_cli.run.events import Built, Done, Event, Judged, Started
 from fmha_cli.run.execute import Executor
 from fmha_cli.run.input_files import InputFiles
@@ -23,6 +22,7 @@ from fmha_cli.run.journals import keys_of
 from fmha_cli.run.origin import GitRevision, Origin, now
 from fmha_cli.run.peaks import PeakBook
 from fmha_cli.run.records import Outcome, beside, lead_of, ratios_of, record_of, with_regret
+from fmha_cli.run.refusals import sources_of
 from fmha_cli.run.request import Command, Context
 from fmha_cli.run.rows import Row
 

@@ -8,8 +8,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from fmha_cli.bench.ceiling import Ceiling
-from fmha_cli.bench.conditions import between, look
+from fmha_cli.bench.conditions import Ceiling, between, look
 from fmha_cli.bench.measurement import Measurement, measurement_of
 from fmha_cli.bench.roofline import CONTRADICTED, Bound, CacheState
 from fmha_cli.domain.device import CPU
@@ -26,19 +25,17 @@ from fmha_cli.oracle.fills import fill
 from fmha_cli.oracle.tensors import Array, Inputs
 from fmha_cli.report.target import refused
 from fmha_cli.run.arena import Arena, check_device, reference_bytes, shortage
+from fmha_cli.run.builds import UNTIMED
 from fmha_cli.run.cases import Cases
-from fmha_cli.run.clock import untimed
-from fmha_cli.run.emulation import UNTIMED
 from fmha_cli.run.input_files import NONE_GIVEN, InputFiles, fitted
-from fmha_cli.run.job import WorkerJob
+from fmha_cli.run.job import JobResult, WorkerJob, untimed
 from fmha_cli.run.judge import JudgePolicy, judge, recheck
 from fmha_cli.run.layout import layout_of
-from fmha_cli.run.outputs import out_path
 from fmha_cli.run.peaks import PeakBook, settings_of
 from fmha_cli.run.records import Outcome
+from fmha_cli.run.refusals import out_path
 from fmha_cli.run.request import Command, Context
 from fmha_cli.run.rows import Row
-from fmha_cli.run.supervisor import JobResult
 from fmha_cli.run.tensor_files import write_tensors
 from fmha_cli.run.timing import (
     LONG_NS,

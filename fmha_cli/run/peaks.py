@@ -8,9 +8,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from threading import Event, Thread
 
-from fmha_cli.bench.peaks import measured_peaks, spec_peaks, this_machine
+from fmha_cli.bench.peaks import MeasuredKernel, kept_settings, measured_once, measured_peaks, spec_peaks, this_machine
 from fmha_cli.bench.roofline import Bound, Floor, PeakKind, Peaks, floor_of
-from fmha_cli.bench.settings import MeasuredKernel, kept_settings, measured_once
 from fmha_cli.discovery.select import Choice
 from fmha_cli.domain.codec import from_json
 from fmha_cli.domain.device import DeviceFacts

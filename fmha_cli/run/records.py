@@ -14,9 +14,9 @@ from dataclasses import dataclass, field, replace
 from math import isinf
 from typing import Any
 
-from fmha_cli.bench.ab import ab_ratios
 from fmha_cli.bench.compare import Ratio, Regret
 from fmha_cli.bench.measurement import Measurement
+from fmha_cli.bench.sampling import ab_ratios
 from fmha_cli.bench.stats import median
 from fmha_cli.discovery.builtins import own_options
 from fmha_cli.discovery.registry import Registry
@@ -104,7 +104,7 @@ def record_of(row: Row, outcome: Outcome, request: Request, registry: Registry, 
     """The Record of a row.
 
     Args:
-        paths: of ``fmha_cli.run.completeness.sources_of``. ``repro`` names an array NAME.npy, which is how to save it.
+        paths: of ``fmha_cli.run.refusals.sources_of``. ``repro`` names an array NAME.npy, which is how to save it.
     """
     request = request if row.asked is None else replace(request, backend=row.asked)
     arrays = {flag: f"{name}.npy" for flag, name in TENSOR_OF_FLAG.items() if paths.get(name) == ARRAY}

@@ -16,21 +16,19 @@ from fmha_cli.domain.problem import Problem
 from fmha_cli.report.record import Record
 from fmha_cli.results.journal import Journal
 from fmha_cli.run.baseline import Baseline, planned_keys
-from fmha_cli.run.builds import build_context
-from fmha_cli.run.completeness import generated, refuse_misfits, sources_of
+from fmha_cli.run.builds import build_context, emulation_of, refuse_timing
 from fmha_cli.run.dispatcher import Dispatcher
 from fmha_cli.run.dry_run import dry_outcomes
-from fmha_cli.run.emulation import emulation_of, refuse_timing
 from fmha_cli.run.events import Ended, Event, Found, Planned
 from fmha_cli.run.given_cache import stored
 from fmha_cli.run.input_files import InputFiles, read_input_files
 from fmha_cli.run.invocation import parts_of
 from fmha_cli.run.journals import open_journal
 from fmha_cli.run.origin import GitRevision, Origin, this_host
-from fmha_cli.run.outputs import check_outputs
 from fmha_cli.run.probing import notices, probe_backends
 from fmha_cli.run.process import WorkerProcess
 from fmha_cli.run.records import record_of
+from fmha_cli.run.refusals import check_outputs, generated, refuse_misfits, sources_of
 from fmha_cli.run.request import Command, Context, Request
 from fmha_cli.run.rows import Row, plan_rows
 from fmha_cli.run.supervisor import Supervisor

@@ -22,9 +22,9 @@ from fmha_cli.run.checks import (
     not_finite,
     not_repeated,
 )
-from fmha_cli.run.job import WorkerJob
+from fmha_cli.run.job import JobResult, WorkerJob
 from fmha_cli.run.records import Outcome
-from fmha_cli.run.supervisor import JobResult, Supervisor
+from fmha_cli.run.supervisor import Supervisor
 
 SEVERITY = (
     Verdict.PASSED,

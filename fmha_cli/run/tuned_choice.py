@@ -9,10 +9,8 @@ from functools import cached_property
 from typing import Any
 
 from fmha_cli import __version__
-from fmha_cli.bench.entry import RememberedChoice, Result
-from fmha_cli.bench.intervals import owner, place_of
+from fmha_cli.bench.entry import RememberedChoice, Result, Scope, joined_versions, owner, place_of, source_digest
 from fmha_cli.bench.roofline import CacheState
-from fmha_cli.bench.scope import Scope, joined_versions, source_digest
 from fmha_cli.discovery.registry import Registry
 from fmha_cli.discovery.select import Choice, Selection, select
 from fmha_cli.discovery.wanted import Wanted

@@ -60,9 +60,8 @@ from fmha_cli.run.layout import LayoutMessage
 from fmha_cli.run.loading import load
 from fmha_cli.run.protocol import VERSION, Decoder, Failure, Message, encode, map_shared
 from fmha_cli.system import handover
-from fmha_cli.system.heap import give_back, keep_freed_memory
 from fmha_cli.system.processes import die_with_parent, end_first, end_own_group
-from fmha_cli.system.usage import no_core_dumps, peak_from_here, resident_peak
+from fmha_cli.system.usage import give_back, keep_freed_memory, no_core_dumps, peak_from_here, resident_peak
 
 
 @dataclass

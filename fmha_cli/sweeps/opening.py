@@ -16,8 +16,7 @@ from fmha_cli.domain.phases import Voice
 from fmha_cli.report.parts import RunRow
 from fmha_cli.report.record import Record
 from fmha_cli.results.journal import Journal
-from fmha_cli.run.builds import build_context
-from fmha_cli.run.emulation import emulation_of, refuse_timing
+from fmha_cli.run.builds import build_context, emulation_of, refuse_timing
 from fmha_cli.run.input_files import read_input_files
 from fmha_cli.run.invocation import parts_of
 from fmha_cli.run.journals import past_record

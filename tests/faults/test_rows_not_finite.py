@@ -8,8 +8,8 @@ import pytest
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.verdict import Comparison, Verdict
 from fmha_cli.oracle.fills import fill
-from fmha_cli.oracle.finite import nonfinite_elements
 from fmha_cli.oracle.gradients import backward
+from fmha_cli.oracle.measure import nonfinite_elements
 from fmha_cli.oracle.reference import forward, squares
 from fmha_cli.oracle.tensors import Array, Inputs
 from fmha_cli.oracle.tolerance import compare, compare_gradients

@@ -10,8 +10,7 @@ import pytest
 from fmha_cli.domain.problem import Problem
 from fmha_cli.oracle.fills import fill
 from fmha_cli.oracle.reference import forward
-from fmha_cli.oracle.rows import all_rows
-from fmha_cli.oracle.sample import corner_rows, rows_within
+from fmha_cli.oracle.rows import all_rows, corner_rows, rows_within
 from fmha_cli.oracle.scores import row_blocks
 from fmha_cli.oracle.tensors import SequenceView
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fmha_cli.system.filesystems import network_file_system
+from fmha_cli.system.files import network_file_system
 
 MOUNTS = """\
 22 1 253:0 / / rw,relatime shared:1 - ext4 /dev/vda rw

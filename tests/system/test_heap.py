@@ -10,7 +10,7 @@ import pytest
 
 CHILD = """
 import ctypes, resource, sys
-from fmha_cli.system.heap import give_back, keep_freed_memory
+from fmha_cli.system.usage import give_back, keep_freed_memory
 from fmha_cli.system.usage import peak_from_here
 libc = ctypes.CDLL(None)
 libc.malloc.restype = ctypes.c_void_p

@@ -19,9 +19,8 @@ from fmha_cli.discovery.registry import Registry, build_registry
 from fmha_cli.domain.problem import Problem
 from fmha_cli.oracle.fills import fill
 from fmha_cli.run.arena import Arena
-from fmha_cli.run.builds import build_context, build_stages
+from fmha_cli.run.builds import build_context, build_stages, emulation_of
 from fmha_cli.run.cases import Cases
-from fmha_cli.run.emulation import emulation_of
 from fmha_cli.run.job import WorkerJob
 from fmha_cli.run.judge import judge
 from fmha_cli.run.layout import layout_of

@@ -17,8 +17,7 @@ from typing import Any, Self
 
 from fmha_cli.api import Artifact, BuildContext, Problem, Registry, Stage, cache_root, wanted_backends
 from fmha_cli.domain.codec import to_json
-from fmha_cli.run.builds import build_stages
-from fmha_cli.run.emulation import emulation_of
+from fmha_cli.run.builds import build_stages, emulation_of
 from fmha_cli.run.execute import Executor
 from fmha_cli.run.probing import probe_backends
 from fmha_cli.run.request import Context, Request

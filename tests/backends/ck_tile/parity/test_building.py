@@ -36,7 +36,7 @@ from fmha_cli.domain.device import Availability, State
 from fmha_cli.domain.errors import EnvironmentProblem, KernelFailure
 from fmha_cli.domain.phases import Voice
 from fmha_cli.parity.compare import Setup, compare
-from fmha_cli.parity.making import make_programs, needs_of
+from fmha_cli.parity.programs import make_programs, needs_of
 from fmha_cli.parity.suite import load_suite
 from fmha_cli.report.documents.parity import ParityOutcome
 from fmha_cli.run.request import Request
