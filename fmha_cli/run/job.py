@@ -8,8 +8,8 @@ workspaces) or report the mean of many passes, so a time that is a constant shar
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, get_type_hints
@@ -92,10 +92,21 @@ class JobMessage:
         """
         algorithms = {backend.name: backend.algorithm}
         stages = tuple(Stage(parse_kernel(name, algorithms), detail) for name, detail in self.stages)
-        hints = get_type_hints(Problem)  # without the limits of documents, which a default may be beyond
-        values = ((one.name, hints[one.name], self.problem.get(one.name)) for one in fields(Problem))
-        problem = Problem(**{name: from_json(hint, value, name) for name, hint, value in values})
-        return Plan(problem, stages, self.workspaces, self.splits)
+        return Plan(problem_of(self.problem), stages, self.workspaces, self.splits)
+
+
+wire_of: Callable[[Problem], Mapping[str, Any]] = asdict
+"""Every field of a problem; its enumerations are texts."""
+
+
+def problem_of(wire: Mapping[str, Any]) -> Problem:
+    """The inverse of ``wire_of``.
+
+    Raises:
+        DecodeError: a field of another type. TypeError, KeyError: other fields.
+    """
+    hints = get_type_hints(Problem)  # without the limits of documents, which a default may be beyond
+    return Problem(**{name: from_json(hints[name], value, name) for name, value in wire.items()})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,7 +143,7 @@ class WorkerJob:
             entry=self.entry,
             backend=self.backend,
             device=self.device,
-            problem=asdict(self.plan.problem),
+            problem=wire_of(self.plan.problem),
             stages=tuple((stage.kernel.name, stage.detail) for stage in self.plan.stages),
             workspaces=self.plan.workspaces,
             splits=self.plan.splits,
