@@ -109,7 +109,9 @@ class Dispatcher:
     def _single(self, index: int, ready: tuple[Artifact, ...] | Outcome, *notes: str) -> Iterator[Event]:
         yield from self._start([index])
         row = self._rows[index]
-        outcome = ready if isinstance(ready, Outcome) else self._believed(row, self._executor.run(row, ready, index))
+        outcome = (
+            ready if isinstance(ready, Outcome) else self._believed(row, self._executor.run([row], [ready], index)[0])
+        )
         self._keep({index: replace(outcome, notes=(*outcome.notes, *notes), outputs={})})
         yield Judged(index, outcome.outputs)
 
@@ -117,7 +119,7 @@ class Dispatcher:
         rows = [self._rows[index] for index in turns]
         yield from self._start(list(turns))
         try:
-            outcomes = self._executor.run_in_turns(rows, list(turns.values()))
+            outcomes = self._executor.run(rows, list(turns.values()))
         except MemoryError as fault:
             reason = shortage(fault, f"{len(rows)} sets of inputs and outputs")
             if rows[0].asked is not None:  # apart, their times still say something

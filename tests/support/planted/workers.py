@@ -118,7 +118,7 @@ class PlantedWorkers(AbstractContextManager[Any]):
         self._out.unlink(missing_ok=True)
         artifacts = list(self._artifacts)
         artifacts[self._stage] = artifact
-        fate = self._executor(key, request).run(self._row, tuple(artifacts), 0)
+        fate = self._executor(key, request).run([self._row], [tuple(artifacts)])[0]
         outputs = hashlib.sha256(self._out.read_bytes()).hexdigest() if self._out.is_file() else ""
         findings = tuple(to_json(finding) for finding in fate.findings or ())
         return Seen(fate.verdict.value, findings, "; ".join(fate.notes)[:600], outputs)
