@@ -151,9 +151,10 @@ class Arena:
                 fill_words(self._view(slot), self._guard.other)
             elif slot.role is None:
                 self._bytes[slot.start : slot.end] = self._guard.other.bytes(slot.start, slot.end - slot.start)
-        changed = [change.tensor for change in self._changed(Role.INPUT)]
-        for name in (*changed, *(s.name for s in self.layout.slots if s.role is Role.INOUT and s.name in self._inputs)):
-            self.view(name)[...] = self._inputs[name]
+        for slot in self.layout.slots:
+            known = self._inputs.get(slot.name)
+            if known is not None and (slot.role is Role.INOUT or _difference(slot.name, self._view(slot), known)):
+                self._view(slot)[...] = known
 
     def violations(self) -> tuple[Violation, ...]:
         """The stretches outside all elements to which the last run wrote."""
@@ -161,12 +162,9 @@ class Arena:
 
     def changed_inputs(self) -> tuple[ChangedInput, ...]:
         """Inputs whose bits differ from what was written, outside of the rows that a kernel appends to."""
-        return (*self._changed(Role.INPUT), *self._changed(Role.INOUT))
-
-    def _changed(self, role: Role) -> tuple[ChangedInput, ...]:
-        names = [s.name for s in self.layout.slots if s.role is role and s.name in self._inputs]
-        if role is Role.INOUT:
-            names = [name for name in names if name in self._appended]
+        roles = {slot.name: slot.role for slot in self.layout.slots if slot.name in self._inputs}
+        names = [name for name, role in roles.items() if role is Role.INPUT]
+        names += [name for name, role in roles.items() if role is Role.INOUT and name in self._appended]
         found = (_difference(n, self.view(n), self._inputs[n], self._appended.get(n)) for n in names)
         return tuple(change for change in found if change is not None)
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -113,7 +112,7 @@ def compared(plan: Plan, case: Case, outputs: Outputs) -> Comparison:
     An output without a measured error budget cannot be judged, so its comparison is distrusted.
     """
     forward, backward = plan.passes()[0], plan.passes()[-1]
-    flushes, sums = _flushes(plan), _sums(plan)
+    flushes, sums = _arithmetic(plan)
     parts = []
     try:
         if case.reference is not None:
@@ -156,20 +155,12 @@ def _judged_as(part: Plan, case: Case) -> dict[str, str]:
     return {"fill": case.fill, "family": part.main.family.value, "backend": part.main.backend}
 
 
-def _facts(plan: Plan) -> Mapping[str, Any]:
-    arch = plan.main.arch
-    return load_arch(arch).facts if arch in arch_names() else {}
-
-
-def _flushes(plan: Plan) -> bool:
-    facts = _facts(plan)
-    return FLUSHES in facts and plan.problem.dtype.value in facts[FLUSHES]["value"]
-
-
-def _sums(plan: Plan) -> float:
-    """The error of a sum, relative to its largest term."""
-    bits = _facts(plan).get(SUM_BITS, {}).get("value", {}).get(plan.problem.dtype.value)
-    return F32_EPS if bits is None else float(2.0**-bits)
+def _arithmetic(plan: Plan) -> tuple[bool, float]:
+    """Whether the matrix instructions flush subnormals of the problem's type, and the error of a sum, relative to its largest term."""
+    arch, dtype = plan.main.arch, plan.problem.dtype.value
+    facts = load_arch(arch).facts if arch in arch_names() else {}
+    bits = facts.get(SUM_BITS, {}).get("value", {}).get(dtype)
+    return FLUSHES in facts and dtype in facts[FLUSHES]["value"], F32_EPS if bits is None else float(2.0**-bits)
 
 
 def _place(name: str, where: Bools, what: str) -> list[str]:
@@ -199,20 +190,6 @@ def not_finite(case: Case, outputs: Outputs) -> list[str]:
     return _place("o", ~np.isfinite(outputs["o"]), "are not finite")
 
 
-def not_repeated(first: Outputs, second: Outputs, ignore: Iterable[Unwritten]) -> list[str]:
-    """One line for each output whose bits differ between two runs of the same inputs.
-
-    Args:
-        ignore: elements that one of the runs did not write. They hold the poison, which alternates between runs.
-    """
-    return _differing(first, second, ignore, "differ between runs")
-
-
-def changed_late(returned: Outputs, later: Outputs) -> list[str]:
-    """One line for each output whose bits have changed since a launch returned."""
-    return _differing(returned, later, (), "have changed")
-
-
 def returned_again(first: Outputs, restored: Outputs, negated: Iterable[str]) -> list[str]:
     """One line for each output in which a launch on negated inputs returned what the launch before had returned.
 
@@ -232,7 +209,14 @@ def returned_again(first: Outputs, restored: Outputs, negated: Iterable[str]) ->
     return notes
 
 
-def _differing(first: Outputs, second: Outputs, ignore: Iterable[Unwritten], what: str) -> list[str]:
+def differing(
+    first: Outputs, second: Outputs, ignore: Iterable[Unwritten] = (), what: str = "differ between runs"
+) -> list[str]:
+    """One line for each output whose bits differ.
+
+    Args:
+        ignore: elements that one of the runs did not write. They hold the poison, which alternates between runs.
+    """
     skip: dict[str, Bools] = {}
     for one in ignore:
         skip[one.tensor] = skip[one.tensor] | one.where if one.tensor in skip else one.where

@@ -15,7 +15,7 @@ from fmha_cli.results.journal import Journal
 from fmha_cli.run.arena import shortage
 from fmha_cli.run.baseline import Baseline
 from fmha_cli.run.builds import KernelOutcome, build_orders, ready_of
-from fmha_cli.run.events import Built, Done, Event, Judged, Started
+from fmha_cli.run.events import Built, Done, Ended, Event, Judged, Started
 from fmha_cli.run.execute import Executor
 from fmha_cli.run.input_files import InputFiles
 from fmha_cli.run.journals import keys_of
@@ -57,15 +57,11 @@ class Dispatcher:
         self._context, self._request, self._rows, self._files = context, context.request, rows, files
         self._origin, self._revision, self._baseline, self._journal = origin, revision, baseline, journal
         self._records = {index: past[row.key] for index, row in enumerate(rows) if row.key in past}
+        self._resumable = None if journal is None else str(journal.path)
         self._told: set[int] = set()
         self._started: dict[str, str] = {}
         self._book = PeakBook(context)
         self._executor = Executor(context, files, self._book)
-
-    @property
-    def unwritten(self) -> tuple[str, ...]:
-        """Files that could not be written, each with the reason."""
-        return tuple(self._executor.unwritten)
 
     def go(self) -> Generator[Event, None, bool]:
         """Build, then run; True when the user interrupted."""
@@ -195,13 +191,13 @@ class Dispatcher:
             self._told.add(index)
             yield Done(index, self._records[index])
 
-    def complete(self) -> tuple[Record, ...]:
-        """One record for every row: rows that did not run are NOT_RUN."""
+    def end(self, *, interrupted: bool) -> Ended:
+        """The last event, with one record for every row: rows that did not run are NOT_RUN."""
         outcome = Outcome(verdict=Verdict.NOT_RUN, notes=("interrupted before this row was done",))
-        out = tuple(self._records.get(i) or self._record(row, outcome) for i, row in enumerate(self._rows))
-        if len(out) != len(self._rows):
-            raise InternalError(f"{len(self._rows)} rows were planned, {len(out)} came out")
-        return out
+        records = tuple(self._records.get(i) or self._record(row, outcome) for i, row in enumerate(self._rows))
+        if len(records) != len(self._rows):
+            raise InternalError(f"{len(self._rows)} rows were planned, {len(records)} came out")
+        return Ended(records, interrupted, self._resumable, tuple(self._executor.unwritten))
 
 
 def turns_of(rows: Sequence[Row]) -> list[list[int]]:

@@ -35,9 +35,9 @@ from fmha_cli.run.arena import Arena, Unwritten
 from fmha_cli.run.cases import Case, Cases
 from fmha_cli.run.checks import (
     Outputs,
+    differing,
     negated_inputs,
     never_written,
-    not_repeated,
     returned_again,
     without_signed_zero,
 )
@@ -184,7 +184,7 @@ def _launch_negated(trial: Trial, first: Outputs) -> None:
         if stale:
             trial.say(Verdict.WRONG, *stale)
         plain = [{name: without_signed_zero(array) for name, array in side.items()} for side in (first, restored)]
-        if missing or not_repeated(plain[0], plain[1], missing):
+        if missing or differing(plain[0], plain[1], missing):
             trial.compare(restored, missing)
     trial.look_late(outputs, returned)
 

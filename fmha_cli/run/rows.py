@@ -233,7 +233,9 @@ class _Planner:
         every = self.request.all_kernels and side is None
         for choice in _distinct(selection.choices) if every else [selection.best]:
             for cache in self.caches:
-                tuned = None if every or side is not None else self._tuned(problem, selection, cache)
+                asked = None if every or side is not None or self.chooser is None else self.chooser
+                advice = None if asked is None else asked.advice(problem, selection, cache)
+                tuned = None if advice is None else advice.choice  # another kernel than the default
                 used = tuned or choice
                 backend = self.registry.backend(used.kernel.backend)
                 yield Row(
@@ -248,11 +250,6 @@ class _Planner:
                     turn=side,
                     fallback=next((r.text for r in selection.trace.reasons()), None),
                 )
-
-    def _tuned(self, problem: Problem, selection: Selection, cache: CacheState) -> Choice | None:
-        """The kernel that was tuned for a problem, if it is another one than the default."""
-        advice = None if self.chooser is None else self.chooser.advice(problem, selection, cache)
-        return None if advice is None else advice.choice
 
     def _lse_sibling(self, group: int, sibling: Problem) -> Iterator[Row]:
         """The same problem with LSE returned: a kernel is never replaced for judging, so it gets a separate row."""

@@ -107,7 +107,7 @@ class Run(Iterator[Event]):
         self._over = True
         self._events.close()
         if self.ended is None and self._dispatcher is not None:
-            self.ended = self._end(self._dispatcher, interrupted=True)
+            self.ended = self._dispatcher.end(interrupted=True)
 
     def __enter__(self) -> Run:
         return self
@@ -193,7 +193,7 @@ class Run(Iterator[Event]):
                 past={**past, **{rows[number].key: record for number, record in share.past.items()}},
             )
             interrupted = yield from dispatcher.go()
-        self.ended = self._end(dispatcher, interrupted=interrupted)
+        self.ended = dispatcher.end(interrupted=interrupted)
         yield self.ended
         if self._journal is not None and not interrupted and not (request.resume or request.journal):
             self._journal.path.unlink(missing_ok=True)
@@ -224,10 +224,6 @@ class Run(Iterator[Event]):
         sources = [sources_of(row.problem, files) for row in rows]
         made = (record_of(*pair, self._request, self._registry, of) for pair, of in zip(pairs, sources, strict=True))
         return Ended(tuple(made), interrupted=False, missing=missing)
-
-    def _end(self, dispatcher: Dispatcher, *, interrupted: bool) -> Ended:
-        journal = None if self._journal is None else str(self._journal.path)
-        return Ended(dispatcher.complete(), interrupted, journal, dispatcher.unwritten)
 
 
 def _baseline_of(request: Request) -> Baseline | None:

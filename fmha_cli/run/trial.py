@@ -14,13 +14,12 @@ from fmha_cli.run.arena import Arena, Unwritten
 from fmha_cli.run.cases import Case
 from fmha_cli.run.checks import (
     Outputs,
-    changed_late,
     compared,
+    differing,
     hazards,
     must_repeat,
     never_written,
     not_finite,
-    not_repeated,
 )
 from fmha_cli.run.job import JobResult, WorkerJob
 from fmha_cli.run.records import Outcome
@@ -149,7 +148,7 @@ class Trial:
         time.sleep(max(0.0, SETTLE_S - (time.monotonic() - returned)))
         self.when += "after the launch had returned: "
         again = self.left()
-        late = [] if again is None else changed_late(outputs, again)
+        late = [] if again is None else differing(outputs, again, what="have changed")
         if late:
             self.say(Verdict.WRONG, *late)
 
@@ -169,8 +168,8 @@ class Trial:
             run: its number among the runs that share a sample of the rows; None if it is none of them.
         """
         fixed = {name: array for name, array in first.items() if must_repeat(self.job.plan, name)}
-        different = not_repeated(first, outputs, (*ignore, *missing))
-        if different and (sure := not_repeated(fixed, outputs, (*ignore, *missing))):
+        different = differing(first, outputs, (*ignore, *missing))
+        if different and (sure := differing(fixed, outputs, (*ignore, *missing))):
             self.say(Verdict.NONDETERMINISTIC, *sure)
         if different or missing:
             self.compare(outputs, missing)
