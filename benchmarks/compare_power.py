@@ -24,10 +24,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fmha_cli.bench.ab import orders
 from fmha_cli.bench.compare import Speed
 from fmha_cli.bench.difference import Decision, SidePair, SureRule, decided
 from fmha_cli.bench.processes import LEAST_SAMPLES, LEVEL, ProcessSide
+from fmha_cli.bench.sampling import orders
 from fmha_cli.bench.stats import quantile
 from fmha_cli.report.json_text import json_text
 from fmha_cli.report.lines import problem_text

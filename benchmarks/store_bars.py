@@ -34,7 +34,7 @@ from fmha_cli.results.parts import RowPlace, taken_apart
 from fmha_cli.results.queries import history
 from fmha_cli.results.store import Store
 from fmha_cli.results.writing import put_record, put_run
-from fmha_cli.run.host import this_host
+from fmha_cli.run.origin import this_host
 
 SAMPLES = 60
 POINTS = 1000

@@ -35,14 +35,12 @@ from fmha_cli.domain.phases import Voice
 from fmha_cli.domain.problem import Problem
 from fmha_cli.run.builds import build_context
 from fmha_cli.run.execute import Executor
-from fmha_cli.run.host import this_host
+from fmha_cli.run.origin import this_host
 from fmha_cli.run.probing import probe_backends
 from fmha_cli.run.request import Command, Context, Request
 from fmha_cli.run.supervisor import Supervisor
-from fmha_cli.tune.builds import build_within
-from fmha_cli.tune.candidates import candidates_of
+from fmha_cli.tune.candidates import build_within, candidates_of
 from fmha_cli.tune.sampling import Contender, KernelSampler, Ring
-from fmha_cli.tune.tune import cases_of
 
 SEED = 16
 HOLDOUT, VISIT = 30, 5
@@ -114,7 +112,7 @@ class Bench:
         candidates = candidates_of(problem, self.registry, self.found, request.wanted)
         rows = candidates.rows(self.registry, CacheState.HOT, number)
         built = build_within(rows, self.registry, self.building, None)
-        executor = Executor(context, cases_of(context), lambda row: None)
+        executor = Executor(context)
         start = time.perf_counter()
         with Ring(context, executor) as ring, self.supervisor.holding(len(rows)):
             entered = [ring.enter(row, built) for row in rows]

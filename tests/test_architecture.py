@@ -242,7 +242,7 @@ def test_domain_needs_the_standard_library_only(path: Path) -> None:
 def test_sizes() -> None:
     sizes = {p: len(p.read_text("utf-8").splitlines()) for p in modules()}
     assert max(sizes.values()) <= 400, [str(p) for p, n in sizes.items() if n > 400]
-    assert statistics.median(sizes.values()) <= 130
+    assert statistics.median(sizes.values()) <= 140
 
 
 def called(node: ast.Call, names: frozenset[str]) -> str | None:

@@ -23,7 +23,7 @@ from fmha_cli.domain.device import DeviceFacts
 from fmha_cli.domain.plan import Artifact
 from fmha_cli.run import dry_run as walking
 from fmha_cli.run.builds import KernelOutcome
-from fmha_cli.run.sides import Order
+from fmha_cli.run.request import Order
 from fmha_cli.toolchain.cache.exporting import export_entries
 from fmha_cli.toolchain.cache.importing import import_entries
 from fmha_cli.toolchain.cache.root import open_root

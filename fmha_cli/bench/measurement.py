@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Any, Literal
 
-from fmha_cli.bench.ceiling import Ceiling
-from fmha_cli.bench.conditions import ProcessorConditions
+from fmha_cli.bench.conditions import Ceiling, ProcessorConditions
 from fmha_cli.bench.roofline import CacheState, Floor, Peaks, floor_of
 from fmha_cli.bench.sampling import StopReason, sanity_notes
 from fmha_cli.bench.stats import median, median_interval, relative_width

@@ -1,4 +1,4 @@
-"""Peaks of this machine: measured once and kept in the cache under a description of the machine.
+"""Peaks of this machine, and settings of its kernels: measured once and kept in the cache under a description of the machine.
 
 On a busy machine the measured peak is too low, never too high, so a stored peak only grows. :func:`measured_peaks`
 with ``again`` measures once more before a kernel is reported to beat it.
@@ -6,16 +6,19 @@ with ``again`` measures once more before a kernel is reported to beat it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from fmha_cli.bench.roofline import PeakKind, Peaks
 from fmha_cli.domain.arch import ArchSpec
-from fmha_cli.domain.codec import from_json, to_json
+from fmha_cli.domain.codec import DecodeError, from_json, to_json
 from fmha_cli.domain.device import usable_cores
 from fmha_cli.domain.encode import digest_of
 from fmha_cli.domain.processor import CPUINFO, Processor, cpu_fields, cpu_text, processor_of
+from fmha_cli.domain.settings import Settings, SettingsFrom
 from fmha_cli.toolchain.cache.files import as_environment_problem
 from fmha_cli.toolchain.cache.memo import recall, remember
 
@@ -69,7 +72,7 @@ def this_machine(threads: int, toolchain: str, arch: str, cpuinfo: Path = CPUINF
 
 def load_peaks(root: Path, machine: Machine) -> Peaks | None:
     """The stored peaks of a machine; None if there are none or the file is damaged."""
-    answer = recall(_file(root, machine), to_json(machine))
+    answer = recall(_peaks_file(root, machine), to_json(machine))
     return from_json(Peaks, answer) if isinstance(answer, dict) else None
 
 
@@ -87,7 +90,7 @@ def measured_peaks(root: Path, machine: Machine, measure: Callable[[], Peaks], *
     measured = measure()
     best = best_of(load_peaks(root, machine), measured)
     with as_environment_problem("storing this machine's peaks"):
-        remember(_file(root, machine), to_json(machine), to_json(best), {})
+        remember(_peaks_file(root, machine), to_json(machine), to_json(best), {})
     return best
 
 
@@ -136,5 +139,56 @@ def spec_peaks(arch: ArchSpec, device: str = "") -> Peaks | None:
     )
 
 
-def _file(root: Path, machine: Machine) -> Path:
+def _peaks_file(root: Path, machine: Machine) -> Path:
     return root / PEAKS_DIR / f"{machine.digest}.json"
+
+
+SETTINGS_DIR = "settings"
+"""Directory under the cache root."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeasuredKernel:
+    """What was measured.
+
+    Attributes:
+        machine: its ``toolchain`` is the digest of the kernel's artifact, so a new build is measured again.
+        kernel: name of the kernel.
+    """
+
+    machine: Machine
+    kernel: str
+
+
+def kept_settings(root: Path, subject: MeasuredKernel) -> Settings | None:
+    """The settings that were measured for a kernel on a machine; None without any, or if the file is damaged."""
+    found = recall(_settings_file(root, subject), to_json(subject))
+    return None if not isinstance(found, dict) else Settings(values=found, source=SettingsFrom.MEASURED)
+
+
+def measured_once(root: Path, subject: MeasuredKernel, measure: Callable[[], Mapping[str, int]]) -> Settings:
+    """The settings of a kernel on a machine: kept, or measured now and kept, atomically.
+
+    Raises:
+        EnvironmentProblem: the cache cannot be written, or the measurement does not run.
+    """
+    if (found := kept_settings(root, subject)) is not None:
+        return found
+    values = dict(sorted(measure().items()))
+    with as_environment_problem("storing the settings of this machine"):
+        remember(_settings_file(root, subject), to_json(subject), values, {})
+    return Settings(values=values, source=SettingsFrom.MEASURED)
+
+
+def every_kept(root: Path) -> Iterator[tuple[MeasuredKernel, Settings]]:
+    """All settings that are kept; a file that cannot be read is passed over."""
+    for path in sorted((root / SETTINGS_DIR).glob("*.json")):
+        with suppress(OSError, ValueError, KeyError, TypeError, DecodeError):
+            subject = from_json(MeasuredKernel, json.loads(path.read_bytes())["question"], str(path))
+            found = kept_settings(root, subject)
+            if found is not None:
+                yield subject, found
+
+
+def _settings_file(root: Path, subject: MeasuredKernel) -> Path:
+    return root / SETTINGS_DIR / f"{digest_of(to_json(subject))}.json"

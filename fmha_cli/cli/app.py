@@ -219,7 +219,7 @@ def refuse_overwriting_inputs(call: CliCall) -> None:
     targets = {key: text for key in _WRITTEN if key in values and isinstance(text := values[key].value, str)}
     if not targets:
         return
-    from fmha_cli.run.outputs import refuse_overwriting
+    from fmha_cli.run.refusals import refuse_overwriting
 
     read: dict[str, Path] = {}
     for key in _READ:

@@ -49,7 +49,7 @@ def request_of(call: CliCall, command: Command = Command.RUN) -> Request:
     """
     s, default = call.settings, Request()
     if call.output.path is not None:
-        from fmha_cli.run.outputs import refuse_inputs, refuse_shared
+        from fmha_cli.run.refusals import refuse_inputs, refuse_shared
 
         refuse_inputs((call.output.path,), "-o", file_flags(call))
         others = {f"--{key}": s.text(key) for key in ("resume", "journal", "out")}
@@ -116,7 +116,7 @@ def _selecting(call: CliCall) -> tuple[str, str | None]:
     Raises:
         UsageError: E002, it and ``--kernel`` name kernels.
     """
-    from fmha_cli.run.choosing import DEFAULT, TUNED
+    from fmha_cli.run.tuned_choice import DEFAULT, TUNED
 
     text = call.settings.text("select")
     if text in (None, TUNED, DEFAULT):

@@ -95,7 +95,7 @@ def _cache(here: Surroundings) -> str:
 
 def _processor(call: CliCall, here: Surroundings) -> Iterator[DoctorCheck]:
     """The processor, its known facts, and the values that were measured because no fact has them."""
-    from fmha_cli.bench.settings import every_kept
+    from fmha_cli.bench.peaks import every_kept
     from fmha_cli.domain.kernel import parse_kernel
     from fmha_cli.domain.processor import microarchitecture, this_processor
 

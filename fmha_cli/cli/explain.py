@@ -13,6 +13,7 @@ from fmha_cli.cli.options import BUILDING, CACHE_DIR, FILES, KEPT, REVISIONS, RO
 from fmha_cli.cli.settings import FLAG
 from fmha_cli.domain.errors import ExitCode, UsageError
 from fmha_cli.domain.flags import FlagKind
+from fmha_cli.domain.phases import Voice
 from fmha_cli.report.form import Format
 
 if TYPE_CHECKING:
@@ -162,9 +163,9 @@ def _advice(
     """What was tuned for a problem in hot caches, as ``run`` has them."""
     from fmha_cli.bench.roofline import CacheState
     from fmha_cli.cli.storing import tuned_of
-    from fmha_cli.run.choosing import chooser_of
+    from fmha_cli.run.tuned_choice import chooser_of
 
-    chooser = chooser_of(request, call.registry, found, tuned_of(call), call.console.say)
+    chooser = chooser_of(request, call.registry, found, tuned_of(call), Voice(call.console.say))
     return None if chooser is None else chooser.advice(problem, selection, CacheState.HOT)
 
 
@@ -196,7 +197,7 @@ def choices_of(call: CliCall, points: Sequence[ProblemPoint]) -> dict[str, Any]:
     request = request_of(call)
     found, rows = found_by(call, request.wanted), []
     problems, layers = [point.problem for point in points], [point.layer for point in points]
-    for row in plan_rows(problems, request, call.registry, found, call.console.say, layers):
+    for row in plan_rows(problems, request, call.registry, found, Voice(call.console.say), layers):
         kernel = None if row.choice is None else row.choice.kernel
         upstream = None if kernel is None else call.registry.backend(kernel.backend).upstream_name(kernel)
         rows.append(
@@ -282,10 +283,9 @@ def compare(
     Raises:
         UsageError: an unknown or ambiguous kernel, or the same one twice.
     """
-    from fmha_cli.discovery.differences import differences
     from fmha_cli.discovery.select import archs_in_play, decision_about
     from fmha_cli.discovery.wanted import wanted_backends
-    from fmha_cli.discovery.why import compared, placed, rule_ids
+    from fmha_cli.discovery.why import compared, differences, placed, rule_ids
     from fmha_cli.domain.codec import taken_from, to_json
     from fmha_cli.report.documents.explain import ComparedKernel, DecidingRule, FieldRow, WhyPage
 

@@ -182,7 +182,7 @@ def _all(call: CliCall) -> int:
 
 def _side_by_side(call: CliCall, names: Sequence[str], compilers: tuple[str | None, ...]) -> int:
     from fmha_cli.report.documents.differences import differences_document
-    from fmha_cli.run.sides import NamedKernel, context_at
+    from fmha_cli.run.request import NamedKernel, context_at
 
     contexts = [_context(call, *filter(None, [compilers[0]])), _context(call, *filter(None, [compilers[-1]]))]
     found = []

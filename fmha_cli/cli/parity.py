@@ -14,6 +14,7 @@ from fmha_cli.discovery.builtins import compared
 from fmha_cli.domain.device import is_emulated
 from fmha_cli.domain.errors import ExitCode, UsageError
 from fmha_cli.domain.flags import FlagKind
+from fmha_cli.domain.phases import Voice
 
 if TYPE_CHECKING:
     from fmha_cli.domain.counterpart import Binaries, Counterpart, UpstreamCase
@@ -70,7 +71,7 @@ def parity(call: CliCall) -> int:
         return listed(call, suite, cases, upstream)
     emulated = is_emulated(call.settings.text("device"))
     rounds = call.settings.size("rounds", 7 if len(cases) <= FEW and not emulated else 0)
-    side = EmulatedSide.of(request, call.registry, rounds, call.console.say) if emulated else None
+    side = EmulatedSide.of(request, call.registry, rounds, Voice(call.console.say)) if emulated else None
     binaries = _binaries(call, cases, upstream, request)
     setup = Setup(
         upstream=upstream,
@@ -132,18 +133,14 @@ def listed(call: CliCall, suite: Suite, cases: list[UpstreamCase], upstream: Cou
 
 def _binaries(call: CliCall, cases: list[UpstreamCase], upstream: Counterpart, request: Request) -> Binaries:
     """The programs of ``--upstream-bin``, or those built for the kernels that the cases need."""
-    from fmha_cli.parity.making import make_programs
-    from fmha_cli.parity.programs import find_binaries
+    from fmha_cli.parity.programs import find_binaries, make_programs
 
     folder = call.settings.text("upstream_bin")
     if call.settings.on("build_upstream"):
-        mapped, into, say = (
-            [upstream.mapped(case) for case in cases],
-            Path(folder) if folder else None,
-            call.console.say,
-        )
+        mapped, into = [upstream.mapped(case) for case in cases], Path(folder) if folder else None
+        voice = Voice(call.console.say)
         with call.console.progress("build") as progress:
-            return make_programs(mapped, upstream, request, call.registry, into=into, notify=say, progress=progress)
+            return make_programs(mapped, upstream, request, call.registry, into=into, progress=progress, voice=voice)
     if folder is None:
         help = "--upstream-bin DIR, or --build-upstream; --list shows the cases without them"
         raise UsageError("fmha parity needs the upstream programs", code="Y005", where="--upstream-bin", help=help)

@@ -126,11 +126,11 @@ def _spec(call: CliCall) -> Spec:
     from fmha_cli.cli.asked import request_of
     from fmha_cli.cli.points import listed_points, named_file, points_of
     from fmha_cli.cli.storing import tuned_of
-    from fmha_cli.run.choosing import chooses, kept_of
-    from fmha_cli.run.completeness import refuse_misfits
     from fmha_cli.run.input_files import read_input_files
     from fmha_cli.run.origin import now
+    from fmha_cli.run.refusals import refuse_misfits
     from fmha_cli.run.request import Command as Step
+    from fmha_cli.run.tuned_choice import chooses, kept_of
     from fmha_cli.sweeps.addresses import Where, parse_scheduler
     from fmha_cli.sweeps.folder import Spec
     from fmha_cli.sweeps.places import parse_devices
@@ -174,7 +174,7 @@ def _refuse_tuned_afar(call: CliCall, *, local: bool) -> None:
     Raises:
         UsageError: E002, ``--select tuned`` for workers that may be on other machines.
     """
-    from fmha_cli.run.choosing import TUNED
+    from fmha_cli.run.tuned_choice import TUNED
 
     if not local and call.settings.text("select") == TUNED:
         why = "a tuned kernel counts on the machine on which it was tuned, and the workers may be on others"
@@ -210,8 +210,7 @@ def _show(call: CliCall, spec: Spec) -> int:
     from fmha_cli.report.documents.report import report_document
     from fmha_cli.report.lines import counted
     from fmha_cli.report.parts import environment
-    from fmha_cli.run.outcome import Outcome
-    from fmha_cli.run.records import record_of
+    from fmha_cli.run.records import Outcome, record_of
 
     finder = _finder(call, spec)
     try:

@@ -84,9 +84,8 @@ def tune(call: CliCall) -> int:
                 call.registry,
                 on_record=(lambda record: None) if keeper is None else keeper.record,
                 on_entry=memory.entry,
-                notify=call.console.say,
                 progress=progress,
-                phase=progress.phase,
+                voice=call.console.voice(progress),
             )
     finally:
         if keeper is not None:

@@ -106,8 +106,7 @@ def _verified(call: CliCall, entry: RememberedChoice) -> TunedEntry:
     from fmha_cli.domain.errors import FmhaError
     from fmha_cli.domain.rules import Reason
     from fmha_cli.report.documents.tuned import TunedEntry
-    from fmha_cli.run.choosing import chooser_of
-    from fmha_cli.run.tuned_choice import GONE
+    from fmha_cli.run.tuned_choice import GONE, chooser_of
 
     backend = entry.default.partition(":")[0]
     try:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from fmha_cli.report.places import PlaceEffect
     from fmha_cli.results.keeping import Keeper
     from fmha_cli.run.events import Ended
-    from fmha_cli.run.head_start import HeadStart
+    from fmha_cli.run.process import WorkerProcess
     from fmha_cli.run.rows import Row
     from fmha_cli.run.run import Run
 
@@ -35,7 +35,7 @@ def walk_points(call: CliCall) -> int:
         FmhaError: before the first row: a usage error, a missing environment.
     """
     from fmha_cli.cli.points import points_of
-    from fmha_cli.run.head_start import HeadStart
+    from fmha_cli.run.process import early_worker
 
     if call.settings.on("plot"):
         from fmha_cli.pages.terminal import check_plotext
@@ -44,11 +44,11 @@ def walk_points(call: CliCall) -> int:
     points = points_of(call)
     if call.settings.on("dry_run"):
         return dry_run(call, points)
-    with HeadStart() as ahead:
-        return _walk(call, points, ahead)
+    with early_worker() as worker:
+        return _walk(call, points, worker)
 
 
-def _walk(call: CliCall, points: Sequence[ProblemPoint], ahead: HeadStart) -> int:
+def _walk(call: CliCall, points: Sequence[ProblemPoint], worker: WorkerProcess | None) -> int:
     from fmha_cli.cli.asked import request_of
     from fmha_cli.run.run import Run
 
@@ -60,7 +60,7 @@ def _walk(call: CliCall, points: Sequence[ProblemPoint], ahead: HeadStart) -> in
             call.registry,
             layers=[point.layer for point in points],
             tuned=tuned_of(call),
-            worker=ahead.take(),
+            worker=worker,
             voice=call.console.voice(progress),
         )
         ended = _deliver(run, delivery, progress)

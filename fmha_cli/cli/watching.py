@@ -99,7 +99,7 @@ def _trees(call: CliCall) -> list[Tree]:
         EnvironmentProblem: a folder holds no tree.
     """
     from fmha_cli.cli.asked import own_options
-    from fmha_cli.run.sides import NamedKernel
+    from fmha_cli.run.request import NamedKernel
 
     given = own_options(call)
     backends = {b.home_option: b for b in call.registry.backends.values() if isinstance(b, Sourced) and b.home_option}

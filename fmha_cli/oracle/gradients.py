@@ -26,7 +26,7 @@ from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.tensors import bias_shape, shapes_of
 from fmha_cli.oracle.budgets import EPS, F32_EPS, HALF_STEP, eps_of, is_far, near_reach
 from fmha_cli.oracle.dropout import Stream, fmha_stream, keep_factor
-from fmha_cli.oracle.finite import nonfinite_elements
+from fmha_cli.oracle.measure import nonfinite_elements
 from fmha_cli.oracle.reference import SHAKES, Attended, RowResult, attend, equal_keys, flushed, latent_noise, squares
 from fmha_cli.oracle.rows import all_rows
 from fmha_cli.oracle.scores import RowBlock, row_blocks

@@ -15,20 +15,77 @@ The scale of row r is max(|ref_r|, floor_r), with the floor ::
 
 Rotary kernels in 16 bits keep rotated queries, cosines and sines in 16 bits: reach_r / 2^24 becomes reach_r * (2^-24 + eps / sqrt(d))
 (``score_error``).
+
+Values that are not finite are apart from that: how many the inputs hold, and where an output may and must hold them. ``Worth`` says how
+much the right answer of some rows would show about a kernel, and why a pass would prove little.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 
 import numpy as np
 
+from fmha_cli.domain.features import QScale
 from fmha_cli.domain.problem import Problem
+from fmha_cli.domain.tensors import pages_of
 from fmha_cli.oracle.budgets import F32_EPS, HALF_STEP, eps_of, near_reach, score_error
-from fmha_cli.oracle.finite import wrong_kind
-from fmha_cli.oracle.reference import RowResult, squares
-from fmha_cli.oracle.tensors import F64, Array, Bools
+from fmha_cli.oracle.coded import UNUSED, stored_ids
+from fmha_cli.oracle.reference import Reference, RowResult, squares
+from fmha_cli.oracle.tensors import F64, Array, Bools, Inputs, packed_bias
+
+_NEAR = 2.0**-6
+
+
+def nonfinite_elements(problem: Problem, inputs: Inputs) -> int:
+    """Number of elements of the inputs that are NaN or infinite.
+
+    Storage that holds no key or no bias, and scales of pages without keys, do not count, nor does a bias or sink logit of -inf, which hides its key.
+    """
+    count = 0
+    for name, tensor in inputs.items():
+        if name in ("o", "lse", "block_table"):
+            continue
+        bad = ~np.isfinite(tensor)
+        if name in ("bias", "sink_logits"):
+            bad &= ~np.isneginf(tensor.astype(np.float32))
+        if not bad.any():
+            continue
+        if name in ("k", "v") and problem.cache_seqlens is not None:
+            bad &= (stored_ids(problem, name, inputs.get("block_table")) != UNUSED)[..., None]
+        if name in ("k_descale", "v_descale") and problem.paged and problem.qscale is QScale.KV_BLOCK:
+            bad[~_pages_in_use(problem, inputs["block_table"], len(bad))] = False
+        used = packed_bias(problem) if name == "bias" else None
+        count += int((bad if used is None else bad & used).sum())
+    return count
+
+
+def _pages_in_use(problem: Problem, table: Array, pages: int) -> Bools:
+    """Which pages of the pool hold keys."""
+    used = np.zeros(pages, np.bool_)
+    for b, length in enumerate(problem.key_lengths()):
+        used[table[b, : pages_of(length, problem.kv_cache.page)]] = True
+    return used
+
+
+def wrong_kind(got: F64, want: F64, limit: float) -> Bools:
+    """Where an element is of another kind than the reference's. Near overflow of the storage type both kinds are right."""
+    size = np.abs(want)
+    certain = ~np.isfinite(want) | (size <= limit * (1 - _NEAR)) | (size > limit * (1 + _NEAR))
+    finite = np.isfinite(want) & (size <= limit)
+    out: Bools = (np.isfinite(got) != finite) & certain
+    return out | _other_kind(got, want)
+
+
+def _other_kind(got: F64, want: F64) -> Bools:
+    """Where both are not finite, but of kinds that exclude each other.
+
+    NaN in place of an infinity is right too: a kernel may round P to 0, and 0 * inf is NaN. The reverse is not.
+    """
+    out: Bools = np.isinf(got) & (np.isnan(want) | (np.isinf(want) & (got != want)))
+    return out
+
 
 _CHUNK = 4096
 """Rows compared at a time, so a comparison needs little memory beyond the tensors."""
@@ -198,3 +255,78 @@ def row_errors(
     if alike is not None:
         answers = np.where((alike > 0) & (answers != 0), -alike, answers)
     return RowErrors(relative, mismatched, answers, counted, leaked, *worst)
+
+
+ONE_HOT = 1 - 2.0**-11
+"""If the largest probability of a row is above this, a 16-bit output shows nothing of the other keys."""
+
+_ONE_HOT_FILLS = ("large", "pointer")
+
+_FEW = 64
+"""With fewer elements, the integer fills may by chance give outputs of zeros, or rows of V that are all equal."""
+
+
+@dataclass(frozen=True)
+class Worth:
+    """How much the right answer of some rows would show about a kernel.
+
+    Attributes:
+        elements: number of elements of O.
+        seen: whether any row sees a key.
+        finite: whether any row that sees a key has a finite element.
+        nonzero: whether any row that sees a key has an element other than zero.
+        varied: whether rows of V differ.
+        choice: whether any row sees two keys or more.
+        soft: whether the softmax of such a row is not one-hot.
+    """
+
+    elements: int
+    seen: bool
+    finite: bool
+    nonzero: bool
+    varied: bool
+    choice: bool
+    soft: bool
+
+    @classmethod
+    def of(cls, reference: Reference) -> Worth:
+        """The worth of a reference's rows."""
+        seen, choice = reference.visible > 0, reference.visible > 1
+        o, peak = reference.o[seen], reference.peak[choice]
+        return cls(
+            elements=reference.o.size,
+            seen=bool(seen.any()),
+            finite=bool(np.isfinite(o).any()),
+            nonzero=bool(o.any()),
+            varied=not reference.flat_v,
+            choice=bool(choice.any()),
+            soft=bool((peak <= ONE_HOT).any()),
+        )
+
+    @classmethod
+    def joined(cls, parts: Iterable[Worth]) -> Worth:
+        """The worth of all parts together."""
+        found = [cls(0, False, False, False, False, False, False), *parts]
+        flags = {f.name: any(getattr(part, f.name) for part in found) for f in fields(cls) if f.name != "elements"}
+        return cls(sum(part.elements for part in found), **flags)
+
+
+def distrust_of(worth: Worth, fill: str) -> str | None:
+    """Why a pass would prove little: the data let wrong kernels give the right answer. None if a pass is trusted.
+
+    A problem without any visible pair has zeros as its only right answer, so its pass is trusted. The pass of a
+    problem whose rows see at most one key is trusted too: its softmax is one-hot for every kernel. The fills ``large`` and
+    ``pointer`` are one-hot on purpose and exempt from that reason.
+    """
+    if not worth.seen:
+        return None
+    if not worth.finite:
+        return "no element of the right answer is finite: a kernel that writes only NaN passes"
+    if worth.elements >= _FEW:
+        if not worth.nonzero:
+            return "the right answer is zero in every element: a kernel that does nothing passes"
+        if not worth.varied:
+            return "all rows of V are equal: any softmax gives the same output"
+    if fill not in _ONE_HOT_FILLS and worth.choice and not worth.soft:
+        return "the softmax is one-hot in every row: the weights of the other keys are not tested"
+    return None

@@ -27,11 +27,10 @@ from fmha_cli.oracle.budgets import ANY, F32_EPS, HALF_STEP, SCORE_SPREAD, Budge
 from fmha_cli.oracle.coded import code, decode_coded, key_id, key_of
 from fmha_cli.oracle.fills import CODED
 from fmha_cli.oracle.gradients import Gradients
-from fmha_cli.oracle.measure import LseErrors, RowErrors, floors, lse_errors, row_errors
+from fmha_cli.oracle.measure import LseErrors, RowErrors, Worth, distrust_of, floors, lse_errors, row_errors
 from fmha_cli.oracle.reference import Reference, squares
 from fmha_cli.oracle.rows import Rows
 from fmha_cli.oracle.tensors import F64, Array, largest
-from fmha_cli.oracle.worth import Worth, distrust_of
 
 
 class RightAnswer(Protocol):

@@ -1,4 +1,4 @@
-"""Run each case through this tool and through the upstream program, on the same device."""
+"""Run each case through this tool and through the upstream program, on the same device, and time both interleaved."""
 
 from __future__ import annotations
 
@@ -24,17 +24,74 @@ from fmha_cli.domain.device import Availability
 from fmha_cli.domain.emulation import Observed
 from fmha_cli.domain.errors import EnvironmentProblem
 from fmha_cli.domain.phases import SILENT, Voice
+from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.verdict import Verdict
 from fmha_cli.parity.emulated import EmulatedSide, read_with
 from fmha_cli.parity.outcome import judge
 from fmha_cli.parity.programs import run_program
-from fmha_cli.parity.timing import Times, timed
 from fmha_cli.report.documents.parity import ParityOutcome
 from fmha_cli.report.record import Record
 from fmha_cli.run.events import Done, Event
 from fmha_cli.run.probing import probe_backends
-from fmha_cli.run.request import Request
+from fmha_cli.run.request import Command, Request
 from fmha_cli.run.run import Run
+
+BUDGET_S = 0.2
+"""Seconds that this tool launches in one round. The upstream program launches 5 times to warm up, then 20 times."""
+
+
+@dataclass(frozen=True)
+class Times:
+    """Mean nanoseconds of one pass over all kernels, one entry for each round, in the order taken.
+
+    Attributes:
+        against: the name of the upstream program.
+    """
+
+    ours_ns: tuple[int, ...]
+    upstream_ns: tuple[int, ...]
+    against: str
+
+    @property
+    def ratio(self) -> Ratio:
+        """Our median / the upstream program's: above 1, this tool is slower."""
+        return Ratio.of(self.ours_ns, self.upstream_ns, against=self.against, paired=True)
+
+
+def timed(
+    problem: Problem, request: Request, registry: Registry, theirs: Callable[[], int], rounds: int
+) -> tuple[list[int], list[int]] | None:
+    """Time both sides ``rounds`` times, in the order ours, theirs, theirs, ours, ... None if the user interrupted.
+
+    Args:
+        theirs: runs the upstream program once and returns its mean nanoseconds.
+
+    Raises:
+        ValueError: a side gave no time.
+    """
+    ours_ns: list[int] = []
+    theirs_ns: list[int] = []
+
+    bench = replace(request, command=Command.BENCH, check=False, budget_s=BUDGET_S, peak="spec")
+
+    def take(event: Event) -> None:
+        if not isinstance(event, Done):
+            return
+        if event.record.measurement is None:
+            raise ValueError(f"this tool did not time: {event.record.verdict.value}")
+        samples = event.record.measurement.samples_ns
+        ours_ns.append(sum(samples) // len(samples))
+        while len(theirs_ns) < _due(len(ours_ns), rounds):
+            theirs_ns.append(theirs())
+
+    ended = Run([problem] * rounds, bench, registry).finish(take)
+    return None if ended.interrupted else (ours_ns, theirs_ns)
+
+
+def _due(ours: int, rounds: int) -> int:
+    """How often the other side should have run after our run number ``ours``: twice after every odd one."""
+    return min(rounds, ours + 1 if ours % 2 else ours)
+
 
 CHUNK = 32
 """Cases that are built together before the first of them runs. Builds are parallel, and rows still appear early."""
@@ -114,19 +171,19 @@ def compare(
         UsageError: an unknown backend, architecture or device kind, before the first row.
         EnvironmentProblem: a program that cannot be started.
     """
-    walk = _Walk(setup, voice)
+    both = _Both(setup, voice)
     outcomes: list[ParityOutcome] = []
     for start in range(0, len(cases), CHUNK):
         chunk = [setup.upstream.mapped(case) for case in cases[start : start + CHUNK]]
         progress(start, len(cases), chunk[0].case.name)
-        for row in walk.chunk(chunk):
+        for row in both.chunk(chunk):
             outcomes.append(row.outcome)
             on_row(row)
         progress(len(outcomes), len(cases), chunk[-1].case.name)
-    return Compared(tuple(outcomes), walk.availability, walk.interrupted)
+    return Compared(tuple(outcomes), both.availability, both.interrupted)
 
 
-class _Walk:
+class _Both:
     """The state of one ``compare``."""
 
     def __init__(self, setup: Setup, voice: Voice) -> None:

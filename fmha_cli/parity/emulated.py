@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -13,10 +13,9 @@ from fmha_cli.domain.counterpart import Ran, Reading, Said
 from fmha_cli.domain.device import DeviceFacts
 from fmha_cli.domain.emulation import Emulator, EmulatorOptions, Observed
 from fmha_cli.domain.errors import UsageError
-from fmha_cli.domain.phases import Voice
+from fmha_cli.domain.phases import SILENT, Voice
 from fmha_cli.parity.programs import run_program
-from fmha_cli.run.builds import build_context
-from fmha_cli.run.emulation import emulation_of
+from fmha_cli.run.builds import build_context, emulation_of
 from fmha_cli.run.request import Request
 
 
@@ -30,7 +29,7 @@ class EmulatedSide:
     options: EmulatorOptions
 
     @staticmethod
-    def of(request: Request, registry: Registry, rounds: int, notify: Callable[[str], None]) -> EmulatedSide:
+    def of(request: Request, registry: Registry, rounds: int, voice: Voice = SILENT) -> EmulatedSide:
         """The upstream side, built, on the emulated device of a request.
 
         Raises:
@@ -43,7 +42,7 @@ class EmulatedSide:
             what = f"--rounds {rounds}: the emulated device {request.device} has no speed to compare"
             help = "leave --rounds out: results are compared, nothing is timed"
             raise UsageError(what, code="Z004", where="--rounds", help=help)
-        emulation = emulation_of(request, registry, build_context(request, Voice(notify)))
+        emulation = emulation_of(request, registry, build_context(request, voice))
         assert emulation is not None
         emulator, facts = emulated_device(registry, request.device)
         return EmulatedSide(emulator, facts, emulation.library.path, emulation.options)

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Annotated, Any, Literal
 
-from fmha_cli.bench.against import Against
 from fmha_cli.bench.compare import Ratio
+from fmha_cli.bench.difference import Against
 from fmha_cli.bench.measurement import Measurement
 from fmha_cli.domain.codec import DecodeError, from_json, to_json
 from fmha_cli.domain.emulation import Executed, Finding

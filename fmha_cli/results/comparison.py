@@ -12,8 +12,8 @@ from fmha_cli.bench.ranks import FEWEST_PROCESSES, fewest_processes
 from fmha_cli.domain.errors import EmptySelection, ExitCode
 from fmha_cli.report.lines import counted, problem_text
 from fmha_cli.report.record import Record
-from fmha_cli.results.conditions import USUAL, By, kernel_name, value_of
-from fmha_cli.results.matching import Matched, MatchedRow, Matching, matching
+from fmha_cli.results.conditions import USUAL, By, kernel_name, key_of, value_of
+from fmha_cli.results.matching import Matched, MatchedRow, Matching, matching, unshared
 
 
 class FailOn(StrEnum):
@@ -126,13 +126,8 @@ def _nothing_corresponds(found: Matching, by: Sequence[By], where: str) -> Empty
 
 def _unshared(sides: Sequence[Sequence[Record]], by: Sequence[By]) -> By | None:
     """The first condition that no rows share which share those before it; None if some rows share all."""
-    for one in by:
-        values = [{value_of(record, one) for record in side} for side in sides]
-        shared = values[0] & values[1]
-        if not shared:
-            return one
-        sides = [[record for record in side if value_of(record, one) in shared] for side in sides]
-    return None
+    place, _ = unshared([[key_of(record, by) for record in side] for side in sides])
+    return by[place] if place < len(by) else None
 
 
 TO_CONFIRM = 12

@@ -32,11 +32,15 @@ class MatchedRow:
     @cached_property
     def side(self) -> ProcessSide:
         """Its times; none if it is not good."""
-        timed = [record.measurement for record in self.records if is_timed(record) and is_good(self.one)]
-        measured = [one for one in timed if one is not None]
-        ceilings = [max(one.ceiling.before, one.ceiling.after) for one in measured if one.ceiling is not None]
-        processes = (part for one in measured for part in split(one.samples_ns, one.process_of_sample))
-        return ProcessSide.of(processes, ceilings)
+        timed = [record for record in self.records if is_timed(record) and is_good(self.one)]
+        ceilings = [one.measurement.ceiling for one in timed if one.measurement is not None]
+        return ProcessSide.of(processes_of(timed), [max(one.before, one.after) for one in ceilings if one is not None])
+
+
+def processes_of(records: Iterable[Record]) -> list[tuple[int, ...]]:
+    """The samples of each process of a row, in nanoseconds."""
+    measured = [record.measurement for record in records]
+    return [part for one in measured if one is not None for part in split(one.samples_ns, one.process_of_sample)]
 
 
 @dataclass(frozen=True)
@@ -56,6 +60,13 @@ class Matched:
         return is_good(self.before.one) and not is_good(self.after.one) and self.after.verdict is not Verdict.NOT_RUN
 
 
+Kernels = Mapping[str | None, MatchedRow]
+"""The rows under equal conditions, by the name of their kernel."""
+
+Entries = Mapping[Key, Kernels]
+"""The rows of one side, by their conditions."""
+
+
 @dataclass(frozen=True)
 class Matching:
     """The rows of both sides, in the order of the first side, and those of one side alone."""
@@ -73,7 +84,7 @@ def matching(before: Iterable[Record], after: Iterable[Record], by: Sequence[By]
     """
     sides = (tuple(before), tuple(after))
     keys: dict[Key, None] = dict.fromkeys(key_of(record, by) for side in sides for record in side if is_timed(record))
-    first, second = (_entries(side, tuple(keys), by) for side in sides)
+    first, second = (entries_of(side, tuple(keys), by) for side in sides)
     rows: list[Matched] = []
     lone: tuple[list[MatchedRow], list[MatchedRow]] = ([], [])
     for key in dict.fromkeys((*first, *second)):
@@ -84,25 +95,45 @@ def matching(before: Iterable[Record], after: Iterable[Record], by: Sequence[By]
     return Matching(tuple(rows), tuple(lone[0]), tuple(lone[1]))
 
 
-_Kernels = Mapping[str | None, MatchedRow]
+def counterpart(kernels: Kernels, name: str | None, *, renamed: bool = True) -> MatchedRow | None:
+    """The row under equal conditions to compare a kernel's row with: that of the same kernel.
+
+    Args:
+        renamed: the only row counts whatever its kernel, which may have been renamed since.
+    """
+    found = kernels.get(name)
+    return next(iter(kernels.values())) if found is None and renamed and len(kernels) == 1 else found
 
 
-def _kernels(before: _Kernels, after: _Kernels) -> tuple[list[Matched], list[MatchedRow], list[MatchedRow]]:
+def _kernels(before: Kernels, after: Kernels) -> tuple[list[Matched], list[MatchedRow], list[MatchedRow]]:
     """The rows under equal conditions: by the kernel's name, or whatever its name if each side has one."""
-    if len(before) == len(after) == 1:
-        return [Matched(next(iter(before.values())), next(iter(after.values())))], [], []
-    rows = [Matched(entry, after[name]) for name, entry in before.items() if name in after]
-    left = [entry for name, entry in before.items() if name not in after]
-    right = [entry for name, entry in after.items() if name not in before]
-    return rows, left, right
+    renamed = len(before) == len(after) == 1
+    found = {name: counterpart(after, name, renamed=renamed) for name in before}
+    rows = [Matched(before[name], other) for name, other in found.items() if other is not None]
+    taken = [row.after for row in rows]
+    left = [before[name] for name, other in found.items() if other is None]
+    return rows, left, [entry for entry in after.values() if not any(entry is other for other in taken)]
 
 
-def _entries(
-    records: Sequence[Record], keys: Sequence[Key], by: Sequence[By]
-) -> dict[Key, dict[str | None, MatchedRow]]:
+def unshared(sides: Sequence[Sequence[Key]]) -> tuple[int, Sequence[Sequence[Key]]]:
+    """The place of the first condition that no keys of the two sides share which share all before it, and these keys; the number
+    of conditions if some share all."""
+    count = len(sides[0][0])
+    for place in range(count):
+        shared = {key[place] for key in sides[0]} & {key[place] for key in sides[1]}
+        if not shared:
+            return place, sides
+        sides = [[key for key in side if key[place] in shared] for side in sides]
+    return count, sides
+
+
+def entries_of(records: Iterable[Record], keys: Sequence[Key] = (), by: Sequence[By] = USUAL) -> Entries:
     """The rows of one side by their conditions and kernels.
 
-    A row without times lacks some conditions. It belongs wherever it does not contradict them.
+    A row without times lacks some conditions. It belongs wherever it does not contradict them: under each of ``keys`` that fits.
+
+    Raises:
+        UsageError: E056, ``by`` leaves rows together that differ otherwise than by their kernel.
     """
     found: dict[Key, dict[str | None, list[Record]]] = {}
     for record in records:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from shutil import which
 from typing import BinaryIO
 
-from fmha_cli.bench.ab import orders
+from fmha_cli.bench.sampling import orders
 from fmha_cli.domain.codec import DecodeError
 from fmha_cli.domain.encode import digest_of
 from fmha_cli.domain.errors import ExitCode, UsageError

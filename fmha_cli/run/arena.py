@@ -1,7 +1,7 @@
 """``Arena``: one shared-memory block with every tensor of a row, guarded, poisoned and watched.
 
 The parent owns it and does all filling, poisoning and checking; the worker only maps it. No check therefore
-depends on the process that ran the kernel.
+depends on the process that ran the kernel. What a row needs at least is known before anything is allocated.
 """
 
 from __future__ import annotations
@@ -16,14 +16,27 @@ from types import MappingProxyType
 
 import numpy as np
 
+from fmha_cli.domain.device import DeviceFacts
 from fmha_cli.domain.errors import InternalError
-from fmha_cli.domain.tensors import Element, Role
+from fmha_cli.domain.plan import Plan
+from fmha_cli.domain.problem import Problem
+from fmha_cli.domain.quantities import size
+from fmha_cli.domain.rules import Reason
+from fmha_cli.domain.tensors import Element, Role, shapes_of
 from fmha_cli.oracle.tensors import Array, Inputs, numpy_dtype
-from fmha_cli.run.demand import copies
-from fmha_cli.run.guards import Violation, fill_zones, find_violations, zones_of
+from fmha_cli.run.guards import (
+    Bytes,
+    Pattern,
+    Violation,
+    as_words,
+    fill_words,
+    fill_zones,
+    find_violations,
+    holds,
+    zones_of,
+)
 from fmha_cli.run.layout import ArenaLayout, Slot
-from fmha_cli.run.memory import map_shared, shared_file
-from fmha_cli.run.poison import Bytes, Pattern, as_words, fill_words, holds
+from fmha_cli.run.protocol import map_shared, shared_file
 
 _BLOCK = 1 << 17
 """64-bit words compared at a time, so the result of a comparison stays in the cache."""
@@ -138,9 +151,10 @@ class Arena:
                 fill_words(self._view(slot), self._guard.other)
             elif slot.role is None:
                 self._bytes[slot.start : slot.end] = self._guard.other.bytes(slot.start, slot.end - slot.start)
-        changed = [change.tensor for change in self._changed(Role.INPUT)]
-        for name in (*changed, *(s.name for s in self.layout.slots if s.role is Role.INOUT and s.name in self._inputs)):
-            self.view(name)[...] = self._inputs[name]
+        for slot in self.layout.slots:
+            known = self._inputs.get(slot.name)
+            if known is not None and (slot.role is Role.INOUT or _difference(slot.name, self._view(slot), known)):
+                self._view(slot)[...] = known
 
     def violations(self) -> tuple[Violation, ...]:
         """The stretches outside all elements to which the last run wrote."""
@@ -148,12 +162,9 @@ class Arena:
 
     def changed_inputs(self) -> tuple[ChangedInput, ...]:
         """Inputs whose bits differ from what was written, outside of the rows that a kernel appends to."""
-        return (*self._changed(Role.INPUT), *self._changed(Role.INOUT))
-
-    def _changed(self, role: Role) -> tuple[ChangedInput, ...]:
-        names = [s.name for s in self.layout.slots if s.role is role and s.name in self._inputs]
-        if role is Role.INOUT:
-            names = [name for name in names if name in self._appended]
+        roles = {slot.name: slot.role for slot in self.layout.slots if slot.name in self._inputs}
+        names = [name for name, role in roles.items() if role is Role.INPUT]
+        names += [name for name, role in roles.items() if role is Role.INOUT and name in self._appended]
         found = (_difference(n, self.view(n), self._inputs[n], self._appended.get(n)) for n in names)
         return tuple(change for change in found if change is not None)
 
@@ -205,3 +216,44 @@ def _equal(a: Array, b: Array) -> bool:
     x, y = a.reshape(-1).view(np.uint64), b.reshape(-1).view(np.uint64)
     blocks = (slice(n, n + _BLOCK) for n in range(0, len(x), _BLOCK))
     return all(np.array_equal(x[block], y[block]) for block in blocks)
+
+
+_F64 = 8
+
+TOO_LARGE = "M003"
+"""Id of the Reason for a row that does not fit into memory."""
+
+
+def shortage(fault: MemoryError, what: str) -> Reason:
+    """The Reason why a row was not run.
+
+    Args:
+        what: what the memory is for.
+    """
+    return Reason(
+        TOO_LARGE, f"no memory for {what}: {fault}", "a smaller batch or length; --no-check needs no reference"
+    )
+
+
+def check_device(plan: Plan, device: DeviceFacts) -> None:
+    """Raises MemoryError: every tensor once, with the workspaces, is more than the device has."""
+    if 0 < device.memory_bytes < plan.predicted_bytes and not device.emulated:
+        have, need = size(device.memory_bytes), size(plan.predicted_bytes)
+        raise MemoryError(f"at least {need} are needed on {device.id}, which has {have}")
+
+
+def copies(layout: ArenaLayout) -> int:
+    """Bytes of the inputs that an arena is compared with, and of the outputs that are read from it."""
+    return sum(slot.extent * (2 if slot.written and slot.role is not None else 1) for slot in layout.slots)
+
+
+def reference_bytes(problem: Problem) -> int:
+    """Bytes of the float64 reference: K and V of one head; for a backward pass all gradients and their noise too.
+
+    Raises:
+        UnsupportedError: T001, tensors without a form.
+    """
+    one_head = problem.seqlen_k * (problem.hdim + problem.hdim_v) * _F64
+    shapes = shapes_of(problem)
+    gradients = [prod(shapes[name].shape) for name in ("dq", "dk", "dv", "dbias") if name in shapes]
+    return one_head + 2 * _F64 * sum(gradients)

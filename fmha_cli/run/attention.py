@@ -20,13 +20,12 @@ from fmha_cli.domain.tensors import Role, shapes_of
 from fmha_cli.domain.verdict import Verdict
 from fmha_cli.oracle.tensors import Array, numpy_dtype
 from fmha_cli.report.record import Record
-from fmha_cli.run.completeness import refuse_misfits, sources_of
 from fmha_cli.run.events import Ended, Judged
 from fmha_cli.run.given_arrays import TENSORS, given_tensors, merged
 from fmha_cli.run.given_cache import stored
 from fmha_cli.run.input_files import InputFiles, flags_from_files
-from fmha_cli.run.outcome import Outcome
-from fmha_cli.run.records import record_of
+from fmha_cli.run.records import Outcome, record_of
+from fmha_cli.run.refusals import refuse_misfits, sources_of
 from fmha_cli.run.request import Request
 from fmha_cli.run.rows import Row
 from fmha_cli.run.run import Run

@@ -2,56 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
-from fmha_cli.bench.against import Against
-from fmha_cli.bench.difference import SureRule
-from fmha_cli.bench.processes import split
+from fmha_cli.bench.difference import Against, SureRule
 from fmha_cli.bench.ranks import fewest_processes
 from fmha_cli.domain.codec import DecodeError
 from fmha_cli.domain.device import is_emulated
 from fmha_cli.domain.encode import canonical_json
-from fmha_cli.domain.errors import EmptySelection, ExitCode, UsageError
+from fmha_cli.domain.errors import EmptySelection, UsageError
 from fmha_cli.domain.reading import regular_bytes
 from fmha_cli.report.lines import counted
 from fmha_cli.report.reading import content_of
 from fmha_cli.report.record import Record
+from fmha_cli.results.conditions import USUAL, By, Key, is_good, kernel_name, key_of
+from fmha_cli.results.matching import Entries, MatchedRow, counterpart, entries_of, processes_of, unshared
+from fmha_cli.run.rows import Row
+
+PlannedKey = tuple[Key, str | None]
+"""The usual conditions of a row that will be timed, and the name of its kernel."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class RowConditions:
-    """The conditions that two timed rows must share to be compared: the problem's canonical JSON, and where and how it
-    ran.
-    """
-
-    problem: str
-    backend: str | None
-    device: str | None
-    arch: str | None
-    cache: str
-    threads: int
-
-    @staticmethod
-    def of(record: Record) -> RowConditions | None:
-        """The conditions of a timed row; None without a time."""
-        measured = record.measurement
-        if measured is None:
-            return None
-        return RowConditions(
-            problem=canonical_json(record.problem),
-            backend=record.backend,
-            device=record.device,
-            arch=record.arch,
-            cache=measured.cache.value,
-            threads=measured.threads,
-        )
-
-
-Planned = tuple[RowConditions, str]
-"""The conditions of a row that will be timed, and the name of its kernel."""
+def planned_keys(rows: Sequence[Row], threads: int) -> list[PlannedKey]:
+    """Of every row that can be timed."""
+    found: list[PlannedKey] = []
+    for row in rows:
+        if row.choice is not None and row.choice.runnable:
+            kernel, problem = row.choice.kernel, canonical_json(row.problem.to_dict())
+            key = (problem, kernel.backend, row.choice.device.id, kernel.arch, row.cache.value, threads)
+            found.append((key, kernel.name))
+    return found
 
 
 @dataclass(frozen=True)
@@ -71,51 +53,39 @@ class Baseline:
     rows: int = 1
 
     @cached_property
-    def _by_conditions(self) -> Mapping[RowConditions, Sequence[Record]]:
-        rows: dict[RowConditions, list[Record]] = {}
-        for record in self.records:
-            if conditions := RowConditions.of(record):
-                rows.setdefault(conditions, []).append(record)
-        return rows
+    def _entries(self) -> Entries:
+        return entries_of(self.records)
 
-    def among(self, planned: Sequence[Planned]) -> Baseline:
+    def among(self, planned: Sequence[PlannedKey]) -> Baseline:
         """The baseline of a run with these rows."""
-        return replace(self, rows=max(1, sum(bool(self.counterpart(*row)) for row in planned)))
+        return replace(self, rows=max(1, sum(self._counterpart(*row) is not None for row in planned)))
 
-    def counterpart(self, conditions: RowConditions, kernel: str | None) -> tuple[Record, ...]:
-        """The records of the row to compare with, each of one process or several; none without one.
-
-        Of several rows under the same conditions (``--all-kernels``) the one with the same kernel name counts. A kernel
-        that was renamed since is compared only if exactly one row corresponds.
-        """
-        found = self._by_conditions.get(conditions, ())
-        same = tuple(row for row in found if _kernel_name(row) == kernel)
-        return same or (tuple(found) if len(set(map(_kernel_name, found))) == 1 else ())
+    def _counterpart(self, key: Key, kernel: str | None) -> MatchedRow | None:
+        return counterpart(self._entries.get(key, {}), kernel)
 
     def ratio(self, record: Record) -> Against | None:
         """The comparison of a row with its counterpart; None if either has no time."""
-        conditions = RowConditions.of(record)
-        rows = () if conditions is None else self.counterpart(conditions, _kernel_name(record))
-        if not rows:
+        row = None if record.measurement is None else self._counterpart(key_of(record, USUAL), kernel_name(record))
+        if row is None:
             return None
         rule = SureRule(interleaved=False, family=self.rows)
-        return Against.of(_processes([record]), _processes(rows), against=self.name, rule=rule)
+        return Against.of(processes_of([record]), processes_of(row.records), against=self.name, rule=rule)
 
-    def coverage(self, planned: Sequence[Planned]) -> tuple[str, ...]:
+    def coverage(self, planned: Sequence[PlannedKey]) -> tuple[str, ...]:
         """The lines to print before the rows run: how many have a counterpart if not all have, and which rows do not
         count.
 
         Raises:
             EmptySelection: none has a counterpart. The message names the condition that no row of the baseline meets.
         """
-        counterparts = [rows for row in planned if (rows := self.counterpart(*row))]
+        counterparts = [found for row in planned if (found := self._counterpart(*row)) is not None]
         with_one = len(counterparts)
         if planned and not with_one:
             raise EmptySelection(
                 f"--baseline {self.name}: no row has a counterpart in it",
                 code="E049",
                 where="--baseline",
-                why=max((self._missing(conditions) for conditions, _ in planned), key=lambda found: found[0])[1],
+                why=max((self._missing(key) for key, _ in planned), key=lambda found: found[0])[1],
                 help="repeat the command line that wrote it, or write another one with fmha bench ... --json -o FILE",
             )
         lines = []
@@ -125,7 +95,7 @@ class Baseline:
             have = "has" if with_one == 1 else "have"
             lines.append(f"{self.name}: {with_one} of {counted(len(planned), 'row')} {have} a counterpart")
         fewest = fewest_processes(with_one)
-        processes = min((len(_processes(rows)) for rows in counterparts), default=fewest)
+        processes = min((len(processes_of(row.records)) for row in counterparts), default=fewest)
         if processes < fewest:
             lines.append(
                 f"{self.name}: {counted(processes, 'process')} a row; {counted(with_one, 'row')} can be surely slower or faster "
@@ -133,29 +103,15 @@ class Baseline:
             )
         return tuple(lines)
 
-    def _missing(self, conditions: RowConditions) -> tuple[int, str]:
+    def _missing(self, key: Key) -> tuple[int, str]:
         """The number of conditions that some row of the baseline meets together, and the next one in words."""
-        left = list(self._by_conditions)
-        for place, field in enumerate(fields(RowConditions)):
-            wanted = getattr(conditions, field.name)
-            met = [row for row in left if getattr(row, field.name) == wanted]
-            if not met:
-                if field.name == "problem":
-                    return place, "its rows are of other problems"
-                had = ", ".join(sorted({str(getattr(row, field.name)) for row in left}))
-                return place, f"for the same problem, {field.name} is {wanted} here and {had} there"
-            left = met
-        return len(fields(RowConditions)), "its rows are of other kernels"
-
-
-def _processes(records: Sequence[Record]) -> list[tuple[int, ...]]:
-    """The samples of each process of a row."""
-    measured = [record.measurement for record in records]
-    return [part for one in measured if one is not None for part in split(one.samples_ns, one.process_of_sample)]
-
-
-def _kernel_name(record: Record) -> str | None:
-    return None if record.kernel is None else record.kernel.name
+        place, (_, left) = unshared(([key], list(self._entries)))
+        if place == len(USUAL):
+            return place, "its rows are of other kernels"
+        if USUAL[place] is By.PROBLEM:
+            return place, "its rows are of other problems"
+        had = ", ".join(sorted({str(other[place]) for other in left}))
+        return place, f"for the same problem, {USUAL[place]} is {key[place]} here and {had} there"
 
 
 def load_baseline(path: Path) -> Baseline:
@@ -169,7 +125,7 @@ def load_baseline(path: Path) -> Baseline:
     except (OSError, DecodeError) as fault:
         raise _unusable(path, (isinstance(fault, OSError) and fault.strerror) or str(fault)) from fault
     timed = [r for r in records if r.measurement is not None and not is_emulated(r.device)]
-    good = tuple(r for r in timed if r.verdict.exit_code is ExitCode.OK)
+    good = tuple(r for r in timed if is_good(r))
     if not good:
         raise _unusable(path, "its timed rows are wrong or not to be trusted" if timed else "it holds no timed row")
     return Baseline(path.name, good, len(timed) - len(good))

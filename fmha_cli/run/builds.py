@@ -1,26 +1,30 @@
-"""Building the kernels of all rows before the first one runs: each kernel once, in parallel."""
+"""Building before the first row runs: the kernels of all rows, each once, in parallel, and the emulator that a request names."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from threading import Event
 
+from fmha_cli.discovery.emulated_devices import emulated_device
 from fmha_cli.discovery.registry import Registry
 from fmha_cli.domain.blame import package_of
-from fmha_cli.domain.device import usable_cores
-from fmha_cli.domain.errors import EnvironmentProblem, FmhaError
+from fmha_cli.domain.device import is_emulated, usable_cores
+from fmha_cli.domain.emulation import Arithmetic, ChoosesArithmetic, Emulator, EmulatorOptions
+from fmha_cli.domain.errors import EnvironmentProblem, FmhaError, UsageError
 from fmha_cli.domain.kernel import KernelSpec
 from fmha_cli.domain.phases import SILENT, Phase, Voice
 from fmha_cli.domain.plan import Artifact, Stage
 from fmha_cli.domain.protocols import Batched, BuildContext, Refusing
-from fmha_cli.domain.rules import unbuildable
+from fmha_cli.domain.rules import Reason, unbuildable
 from fmha_cli.domain.verdict import Verdict
-from fmha_cli.run.outcome import Outcome
-from fmha_cli.run.request import Request
+from fmha_cli.run.job import Emulation, Loadable
+from fmha_cli.run.records import Outcome
+from fmha_cli.run.request import Command, Order, Request, context_at
 from fmha_cli.run.rows import Row
-from fmha_cli.run.sides import Order, context_at
+from fmha_cli.toolchain.cache.files import as_environment_problem, make_private_dir
 from fmha_cli.toolchain.cache.root import cache_root, open_root
 from fmha_cli.toolchain.parallel import COMPILE_BYTES, BuildOutcome, Job, build_many
 
@@ -141,13 +145,95 @@ def _prepared(
     return ready, faults
 
 
-def artifacts_of(row: Row, built: Mapping[str, KernelOutcome]) -> tuple[tuple[Artifact, ...], Outcome | None]:
+def artifacts_of(row: Row, built: Mapping[str, KernelOutcome]) -> tuple[Artifact, ...] | Outcome:
     """The artifacts of a row's stages, or the Outcome of a row whose build failed."""
-    assert row.plan is not None
     outcomes = [built[order.key] for order in row.orders]
-    failed = [o.error for o in outcomes if o.error is not None]
-    if not failed:
-        return tuple(o.value for o in outcomes if o.value is not None), None
-    error = failed[0]
+    error = next((one.error for one in outcomes if one.error is not None), None)
+    if error is None:
+        return tuple(one.value for one in outcomes if one.value is not None)
     verdict = Verdict.BUILD_FAILED if error.exit_code == 6 else Verdict.NOT_RUN
-    return (), Outcome(verdict=verdict, artifacts=tuple(o.value for o in outcomes), notes=(error.render(),))
+    return Outcome(verdict=verdict, artifacts=tuple(one.value for one in outcomes), notes=(error.render(),))
+
+
+def ready_of(row: Row, built: Mapping[str, KernelOutcome]) -> tuple[Artifact, ...] | Outcome:
+    """The artifacts with which a row runs, or the Outcome of a row that cannot."""
+    if row.choice is None:
+        return Outcome(verdict=row.unserved)
+    artifacts = artifacts_of(row, built)
+    if isinstance(artifacts, Outcome) or row.choice.runnable:
+        return artifacts
+    note = f"no device here accepts {row.choice.kernel.arch}; the kernel was built"
+    return Outcome(verdict=Verdict.NOT_RUN, artifacts=artifacts, notes=(note,))
+
+
+UNTIMED = Reason(
+    "Z003", "an emulated device has no speed: nothing was timed, and the counts of both kernels are compared"
+)
+"""Why the rows of ``--ab`` have no times on an emulated device."""
+
+
+def refuse_timing(request: Request) -> None:
+    """Refuse to time an emulated device: the times would be the emulator's. Two kernels can be compared by what they
+    execute.
+
+    Raises:
+        UsageError: Z003, ``fmha bench`` of single kernels on an emulated device.
+    """
+    if request.command is Command.BENCH and request.ab is None and is_emulated(request.device):
+        what = f"--device {request.device}: an emulated device has no speed to measure"
+        why = "its times are those of the emulator, not of the kernel"
+        help = (
+            "fmha validate judges the kernel there; fmha inspect --executed counts what it executes; bench --ab K1 K2 compares "
+            "the counts of two"
+        )
+        raise UsageError(what, code="Z003", where="--device", why=why, help=help)
+
+
+ROOM = "emulators"
+"""Below the cache root: a folder for each emulator."""
+
+
+def _options(request: Request, cache: Path) -> EmulatorOptions:
+    with as_environment_problem("keeping what an emulator found"):
+        make_private_dir(cache)
+    threads = request.emu_threads or usable_cores()
+    return EmulatorOptions(
+        seed=request.emu_seed,
+        turn=request.emu_turn,
+        threads=threads,
+        checks=request.emu_checks,
+        cache=str(cache),
+        arithmetic=request.emu_arith,
+    )
+
+
+def _refuse_arithmetic(emulator: Emulator, device: str, wanted: Arithmetic) -> None:
+    has = emulator.arithmetics if isinstance(emulator, ChoosesArithmetic) else (Arithmetic.DOCUMENT,)
+    if wanted not in has:
+        raise UsageError(
+            f"{emulator.name} has no arithmetic {wanted.value}",
+            code="Z007",
+            where="--emu-arith",
+            why=f"on {device} it has {', '.join(has)}",
+            help="leave --emu-arith out",
+        )
+
+
+def emulation_of(request: Request, registry: Registry, context: BuildContext) -> Emulation | None:
+    """Build the libraries that the jobs of a request need on its emulated device; None for any other device.
+
+    Raises:
+        UsageError: Z007, the emulator lacks the arithmetic.
+        EnvironmentProblem: Z001, Z002; no compiler; the cache cannot be written.
+        KernelFailure: the emulator does not compile.
+    """
+    if request.device is None or not is_emulated(request.device):
+        return None
+    emulator, device = emulated_device(registry, request.device)
+    _refuse_arithmetic(emulator, device.id, request.emu_arith)
+    return Emulation(
+        entry=registry.emulator_entry(emulator.name),
+        name=emulator.name,
+        library=Loadable.of(emulator.build(device, context)),
+        options=_options(request, context.cache_root / ROOM / emulator.name),
+    )

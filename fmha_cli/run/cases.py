@@ -10,13 +10,13 @@ from functools import cached_property, partial
 import numpy as np
 
 from fmha_cli.domain.features import Direction
-from fmha_cli.domain.phases import Phase, Tell, silent
+from fmha_cli.domain.phases import SILENT, Phase, Voice
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.tensors import Element
 from fmha_cli.oracle.closed import ClosedAnswer, why_not
 from fmha_cli.oracle.dropout import STREAMS, Stream, fmha_stream, stream_of
-from fmha_cli.oracle.finite import nonfinite_elements
 from fmha_cli.oracle.gradients import Gradients, backward
+from fmha_cli.oracle.measure import nonfinite_elements
 from fmha_cli.oracle.reference import Reference, forward
 from fmha_cli.oracle.rows import all_rows, rows_within
 from fmha_cli.oracle.tensors import Inputs, round_to
@@ -76,7 +76,7 @@ class Cases:
         given: names of the tensors that come from files.
         kept_bytes: bytes of the cases that are kept.
         streams: name -> dropout stream.
-        phase: takes the phases of the work.
+        voice: hears the phases of the work.
     """
 
     def __init__(
@@ -88,9 +88,9 @@ class Cases:
         kept_bytes: int = KEPT_BYTES,
         streams: Mapping[str, Stream] = STREAMS,
         given: Collection[str] = (),
-        phase: Tell = silent,
+        voice: Voice = SILENT,
     ) -> None:
-        self._given, self._phase = given, phase
+        self._given, self._voice = given, voice
         self._make, self._streams = make_inputs, streams
         self._oracle_s, self._seed, self._kept_bytes = oracle_s, seed, kept_bytes
         self._kept: OrderedDict[tuple[Problem, str, str, bool], Case] = OrderedDict()
@@ -115,10 +115,10 @@ class Cases:
         return replace(found, problem=problem)
 
     def _computed(self, p: Problem, fill: str, stream: str, check: bool) -> Case:
-        self._phase(Phase.INPUTS, 0, 0)
+        self._voice.phase(Phase.INPUTS, 0, 0)
         inputs = dict(self._make(p, fill))
-        self._phase(Phase.REFERENCE, 0, 0)
-        told = partial(self._phase, Phase.REFERENCE)
+        self._voice.phase(Phase.REFERENCE, 0, 0)
+        told = partial(self._voice.phase, Phase.REFERENCE)
         draw = stream_of(stream, self._streams) if p.dropout else fmha_stream
         lacking = p.direction is Direction.BWD and not {"o", "lse"} <= set(inputs)  # o and lse of a forward pass
         reference = None

@@ -1,9 +1,15 @@
-"""Checks of one run's outputs, apart from the guards: wrong, never written, not finite, not repeated."""
+"""Checks of one launch's outputs, apart from the guards: wrong, never written, not finite, not repeated; and other inputs whose answer
+follows from a known one, because attention is linear in V and its gradients are linear in dO.
+
+Negating V negates O exactly, and leaves LSE as it is (where V is in K, both are negated with Q, which leaves Q K): every product,
+sum and rounding of a kernel is symmetric about zero. So a launch on other data is judged without a second reference, and a kernel
+that returns the result of an earlier launch gives itself away.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -15,13 +21,79 @@ from fmha_cli.domain.kernel import Family
 from fmha_cli.domain.plan import Plan
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.signature import Need
+from fmha_cli.domain.tensors import Element
 from fmha_cli.domain.verdict import Comparison, Verdict
 from fmha_cli.oracle.budgets import F32_EPS
-from fmha_cli.oracle.tensors import Array, packed_bias
+from fmha_cli.oracle.tensors import Array, Inputs, numpy_dtype, packed_bias
 from fmha_cli.oracle.tolerance import compare, compare_gradients
 from fmha_cli.run.arena import Unwritten
 from fmha_cli.run.cases import Case
-from fmha_cli.run.poison import as_words
+from fmha_cli.run.guards import as_words
+
+_SIGNED = tuple(
+    numpy_dtype(element) for element in (Element.FP32, Element.FP16, Element.BF16, Element.FP8_E4M3, Element.FP8_E5M2)
+)
+"""Types with a separate sign bit, the highest one. (fp8 of the kind ``fnuz`` has none for zero.)"""
+
+
+@dataclass(frozen=True)
+class Negated:
+    """Inputs with some tensors negated, and the outputs that this negates.
+
+    Attributes:
+        what: the tensors, for people: ``V``.
+    """
+
+    inputs: Inputs
+    outputs: frozenset[str]
+    what: str
+
+    def restored(self, outputs: Mapping[str, Array]) -> dict[str, Array]:
+        """The outputs that the inputs as they were would have given."""
+        return {name: negated(array) if name in self.outputs else array for name, array in outputs.items()}
+
+
+def negated_inputs(problem: Problem, inputs: Inputs) -> Negated | None:
+    """The inputs with V negated (with Q and K, where V is in K), or dO in a backward pass alone; None if their type has no
+    sign bit.
+
+    The outputs include a cache that the kernel appends to (``v``).
+    """
+    if problem.direction.forward and problem.v_in_k:
+        names, what = {"q", "k", "k_new"} & set(inputs), "Q and K"
+        flipped = {"o", "k", *(("dbias",) if problem.direction.backward else ())}
+    elif problem.direction.forward:
+        names, what = {"v", "v_new"} & set(inputs), "V"
+        flipped = {"o", "v", *(("dq", "dk", "dbias") if problem.direction.backward else ())}
+    else:
+        names, what, flipped = {"do"}, "dO", {"dq", "dk", "dv", "dbias"}
+    if not names or any(inputs[name].dtype not in _SIGNED for name in names):
+        return None
+    changed = {name: negated(array) if name in names else array for name, array in inputs.items()}
+    return Negated(changed, frozenset(flipped), what)
+
+
+def negated(array: Array) -> Array:
+    """The array with every sign bit flipped, those of NaN too."""
+    out = np.array(array, order="C")
+    words = as_words(out)
+    words ^= words.dtype.type(_sign(out))
+    return out
+
+
+def without_signed_zero(array: Array) -> Array:
+    """The array with +0 for every -0. The sign of a zero does not follow from the other sign of its terms."""
+    if array.dtype not in _SIGNED:
+        return array
+    out = np.array(array, order="C")
+    words = as_words(out)
+    words[words == _sign(out)] = 0
+    return out
+
+
+def _sign(array: Array) -> int:
+    return 1 << (8 * array.dtype.itemsize - 1)
+
 
 Outputs = Mapping[str, Array]
 Bools = npt.NDArray[np.bool_]
@@ -40,7 +112,7 @@ def compared(plan: Plan, case: Case, outputs: Outputs) -> Comparison:
     An output without a measured error budget cannot be judged, so its comparison is distrusted.
     """
     forward, backward = plan.passes()[0], plan.passes()[-1]
-    flushes, sums = _flushes(plan), _sums(plan)
+    flushes, sums = _arithmetic(plan)
     parts = []
     try:
         if case.reference is not None:
@@ -83,20 +155,12 @@ def _judged_as(part: Plan, case: Case) -> dict[str, str]:
     return {"fill": case.fill, "family": part.main.family.value, "backend": part.main.backend}
 
 
-def _facts(plan: Plan) -> Mapping[str, Any]:
-    arch = plan.main.arch
-    return load_arch(arch).facts if arch in arch_names() else {}
-
-
-def _flushes(plan: Plan) -> bool:
-    facts = _facts(plan)
-    return FLUSHES in facts and plan.problem.dtype.value in facts[FLUSHES]["value"]
-
-
-def _sums(plan: Plan) -> float:
-    """The error of a sum, relative to its largest term."""
-    bits = _facts(plan).get(SUM_BITS, {}).get("value", {}).get(plan.problem.dtype.value)
-    return F32_EPS if bits is None else float(2.0**-bits)
+def _arithmetic(plan: Plan) -> tuple[bool, float]:
+    """Whether the matrix instructions flush subnormals of the problem's type, and the error of a sum, relative to its largest term."""
+    arch, dtype = plan.main.arch, plan.problem.dtype.value
+    facts = load_arch(arch).facts if arch in arch_names() else {}
+    bits = facts.get(SUM_BITS, {}).get("value", {}).get(dtype)
+    return FLUSHES in facts and dtype in facts[FLUSHES]["value"], F32_EPS if bits is None else float(2.0**-bits)
 
 
 def _place(name: str, where: Bools, what: str) -> list[str]:
@@ -126,20 +190,6 @@ def not_finite(case: Case, outputs: Outputs) -> list[str]:
     return _place("o", ~np.isfinite(outputs["o"]), "are not finite")
 
 
-def not_repeated(first: Outputs, second: Outputs, ignore: Iterable[Unwritten]) -> list[str]:
-    """One line for each output whose bits differ between two runs of the same inputs.
-
-    Args:
-        ignore: elements that one of the runs did not write. They hold the poison, which alternates between runs.
-    """
-    return _differing(first, second, ignore, "differ between runs")
-
-
-def changed_late(returned: Outputs, later: Outputs) -> list[str]:
-    """One line for each output whose bits have changed since a launch returned."""
-    return _differing(returned, later, (), "have changed")
-
-
 def returned_again(first: Outputs, restored: Outputs, negated: Iterable[str]) -> list[str]:
     """One line for each output in which a launch on negated inputs returned what the launch before had returned.
 
@@ -159,7 +209,14 @@ def returned_again(first: Outputs, restored: Outputs, negated: Iterable[str]) ->
     return notes
 
 
-def _differing(first: Outputs, second: Outputs, ignore: Iterable[Unwritten], what: str) -> list[str]:
+def differing(
+    first: Outputs, second: Outputs, ignore: Iterable[Unwritten] = (), what: str = "differ between runs"
+) -> list[str]:
+    """One line for each output whose bits differ.
+
+    Args:
+        ignore: elements that one of the runs did not write. They hold the poison, which alternates between runs.
+    """
     skip: dict[str, Bools] = {}
     for one in ignore:
         skip[one.tensor] = skip[one.tensor] | one.where if one.tensor in skip else one.where

@@ -14,7 +14,7 @@ from fmha_cli.domain.verdict import Verdict
 from fmha_cli.run.builds import KernelOutcome, artifacts_of, build_context, build_orders
 from fmha_cli.run.job import WorkerJob
 from fmha_cli.run.layout import layout_of
-from fmha_cli.run.outcome import Outcome
+from fmha_cli.run.records import Outcome
 from fmha_cli.run.request import Request
 from fmha_cli.run.rows import Row
 from fmha_cli.run.supervisor import Supervisor
@@ -64,9 +64,9 @@ class _Watcher:
         """The launches of a row, or why they cannot be shown."""
         assert row.choice is not None
         assert row.plan is not None
-        artifacts, failed = artifacts_of(row, built)
-        if failed is not None:
-            return failed
+        artifacts = artifacts_of(row, built)
+        if isinstance(artifacts, Outcome):
+            return artifacts
         try:
             job = WorkerJob(
                 entry=self._registry.entry_point(row.plan.main.backend),

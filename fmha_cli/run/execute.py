@@ -2,40 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
+from typing import Any
 
-from fmha_cli.bench.ceiling import Ceiling
-from fmha_cli.bench.conditions import between, look
+from fmha_cli.bench.conditions import Ceiling, between, look
 from fmha_cli.bench.measurement import Measurement, measurement_of
-from fmha_cli.bench.roofline import CONTRADICTED, Bound, CacheState, Peaks
+from fmha_cli.bench.roofline import CONTRADICTED, Bound, CacheState
 from fmha_cli.domain.device import CPU
 from fmha_cli.domain.errors import EnvironmentProblem
 from fmha_cli.domain.features import FILLS
 from fmha_cli.domain.phases import Phase
 from fmha_cli.domain.plan import Artifact
+from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.rules import Reason
 from fmha_cli.domain.settings import Settings
 from fmha_cli.domain.verdict import Verdict
-from fmha_cli.oracle.tensors import Array
+from fmha_cli.oracle.dropout import STREAMS
+from fmha_cli.oracle.fills import fill
+from fmha_cli.oracle.tensors import Array, Inputs
 from fmha_cli.report.target import refused
-from fmha_cli.run.arena import Arena
+from fmha_cli.run.arena import Arena, check_device, reference_bytes, shortage
+from fmha_cli.run.builds import UNTIMED
 from fmha_cli.run.cases import Cases
-from fmha_cli.run.clock import untimed
-from fmha_cli.run.demand import check_device, reference_bytes, shortage
-from fmha_cli.run.emulation import UNTIMED
-from fmha_cli.run.job import WorkerJob
+from fmha_cli.run.input_files import NONE_GIVEN, InputFiles, fitted
+from fmha_cli.run.job import JobResult, WorkerJob, untimed
 from fmha_cli.run.judge import JudgePolicy, judge, recheck
 from fmha_cli.run.layout import layout_of
-from fmha_cli.run.outcome import Outcome
-from fmha_cli.run.outputs import out_path
+from fmha_cli.run.peaks import PeakBook, settings_of
+from fmha_cli.run.records import Outcome
+from fmha_cli.run.refusals import out_path
 from fmha_cli.run.request import Command, Context
 from fmha_cli.run.rows import Row
-from fmha_cli.run.settings import settings_of
-from fmha_cli.run.supervisor import JobResult
 from fmha_cli.run.tensor_files import write_tensors
 from fmha_cli.run.timing import (
     LONG_NS,
@@ -62,96 +62,118 @@ class Executor:
     """Runs rows in one worker; rows of one problem share inputs and reference.
 
     Args:
-        cases: inputs and references.
-        peaks: the peaks for a row, None if they are unknown; called after the row passed.
-        ceiling: the machine's rate at this moment in a loop of the kind that bounds a row, None if that is unknown;
-            called right before and right after its timed launches.
+        given: the tensors that are not filled.
+        book: where the peaks of a row are looked up; None: times are compared with no peak.
+
+    Attributes:
+        unwritten: files of ``--out`` and ``--save-failures`` that could not be written, each with the reason.
+        input_notes: what was done to given tensors, by the problem of their case.
     """
 
-    def __init__(
-        self,
-        context: Context,
-        cases: Cases,
-        peaks: Callable[[Row], Peaks | None],
-        ceiling: Callable[[Row], tuple[Bound, float] | None] = lambda row: None,
-    ) -> None:
-        self._context, self._cases, self._peaks, self._ceiling = context, cases, peaks, ceiling
+    def __init__(self, context: Context, given: InputFiles = NONE_GIVEN, book: PeakBook | None = None) -> None:
+        self._context, self._given, self._book = context, given, book
         self._request, self._registry, self._supervisor = context.request, context.registry, context.supervisor
         self.unwritten: list[str] = []
-        """Files of ``--out`` and ``--save-failures`` that could not be written, each with the reason."""
+        self.input_notes: dict[Problem, tuple[str, ...]] = {}
+        self._cases = Cases(
+            self._inputs,
+            oracle_s=context.request.oracle_s,
+            seed=context.request.fill_seed,
+            streams={**STREAMS, **context.registry.dropout_streams},
+            given=frozenset(given.arrays),
+            voice=context.voice,
+        )
 
-    def run(self, row: Row, artifacts: tuple[Artifact, ...], index: int) -> Outcome:
-        """Judge a row, time it, and judge what the timed launches left.
+    def _inputs(self, problem: Problem, kind: str) -> Inputs:
+        arrays, notes = fitted(problem, self._given)
+        self.input_notes[problem] = tuple(notes)
+        custom = self._registry.fills if kind in self._registry.fills else None
+        return fill(problem, kind, self._request.fill_seed, given=arrays, custom=custom)
 
-        Raises:
-            KeyboardInterrupt: the user interrupted; the row is not done.
-        """
-        settings = settings_of(row, artifacts, self._context)
-        job = self.job(row, artifacts, settings)
-        try:
-            arena = self.arena(job)
-        except MemoryError as fault:
-            return Outcome(
-                verdict=Verdict.OUT_OF_MEMORY,
-                artifacts=artifacts,
-                reasons=(shortage(fault, "inputs, outputs and reference"),),
-            )
-        with arena:
-            judged, timed = self.judge(job, arena), None
-            if judged.verdict in _TIMED and not job.device.emulated:  # times on an emulated device mean nothing
-                judged, timed = self._timed(row, job, arena, judged)
-                self._retire_after(judged)
-            known, outputs = len(self.unwritten), self._outputs(judged)
-            out = self._written(lambda: self._write_out(outputs, index))
-            saved = self._written(lambda: self._save_failure(row, judged))
-            outcome = self.with_times(row, judged, timed)
-            notes = (*outcome.notes, *self.unwritten[known:])
-            return replace(
-                outcome, artifacts=artifacts, settings=settings, out=out, saved=saved, notes=notes, outputs=outputs
-            )
+    def run(self, rows: Sequence[Row], artifacts: Sequence[tuple[Artifact, ...]], index: int = 0) -> list[Outcome]:
+        """Judge a row, or rows of one problem that take turns; time the good ones, and judge what the timed launches left.
 
-    def run_in_turns(self, rows: Sequence[Row], artifacts: Sequence[tuple[Artifact, ...]]) -> list[Outcome]:
-        """Judge rows of one problem, interleave the timed launches of the good ones, and judge what these launches
-        left.
+        Args:
+            index: number of a row alone, whose outputs and failures are written to files.
 
         Raises:
-            MemoryError: their tensors do not fit into memory together; none of them is kept.
+            MemoryError: the tensors of several rows do not fit into memory together; none of them is kept.
             KeyboardInterrupt: the user interrupted; the rows are not done.
         """
         settings = [settings_of(row, built, self._context) for row, built in zip(rows, artifacts, strict=True)]
         jobs = [self.job(*of) for of in zip(rows, artifacts, settings, strict=True)]
+        alone = len(rows) == 1
         with ExitStack() as stack:
-            arenas = [stack.enter_context(self.arena(job)) for job in jobs]
+            try:
+                arenas = [stack.enter_context(self.arena(job)) for job in jobs]
+            except MemoryError as fault:
+                if not alone:
+                    raise
+                reason = shortage(fault, "inputs, outputs and reference")
+                return [Outcome(verdict=Verdict.OUT_OF_MEMORY, artifacts=artifacts[0], reasons=(reason,))]
             stack.enter_context(self._supervisor.holding(len(jobs)))
             judged = [self.judge(job, arena) for job, arena in zip(jobs, arenas, strict=True)]
-            if any(one.verdict is Verdict.OUT_OF_MEMORY for one in judged):
+            if not alone and any(one.verdict is Verdict.OUT_OF_MEMORY for one in judged):
                 raise MemoryError("; ".join(note for one in judged for note in one.notes) or "on the device")
-            timed: list[Timed | None] = [None] * len(jobs)
-            if not jobs[0].device.emulated:
-                launchers = [self.launcher(job, arena, row) for job, arena, row in zip(jobs, arenas, rows, strict=True)]
-                good = [row if one.verdict in _TIMED else None for row, one in zip(rows, judged, strict=True)]
-                with self._watched(good) as beside:
-                    # kernels of one backend disturb each other alike, and evicted caches have no warm state to come back to
-                    lead = rows[0].asked is not None and rows[0].cache is CacheState.HOT
-                    judged, timed = self._sampled(launchers, judged, lead=lead)
-                timed = [one and at(one) for one, at in zip(timed, beside, strict=True)]
-                judged = [
-                    self._rechecked(job, arena, one, launcher)
-                    for job, arena, one, launcher in zip(jobs, arenas, judged, launchers, strict=True)
-                ]
-                self._retire_after(*judged)
+            timed: list[Timed | None] = [None for _ in rows]
+            if not jobs[0].device.emulated:  # times on an emulated device mean nothing
+                judged, timed = self._timed(rows, jobs, arenas, judged)
+                if any(one.verdict is Verdict.OUT_OF_BOUNDS for one in judged):
+                    self._supervisor.retire()  # a kernel wrote where it must not
+            files = self._files(rows[0], judged[0], index) if alone else {"outputs": {}}
         shared = sum(one is not None for one in timed) > 1
         outcomes = [self.with_times(*of) for of in zip(rows, judged, timed, strict=True)]
         return [
             replace(
-                outcome,
+                one,
                 artifacts=built,
                 settings=used,
-                in_turns=shared and outcome.measurement is not None,
-                outputs={},
+                in_turns=shared and one.measurement is not None,
+                **{**files, "notes": (*one.notes, *files.get("notes", ()))},
             )
-            for outcome, built, used in zip(outcomes, artifacts, settings, strict=True)
+            for one, built, used in zip(outcomes, artifacts, settings, strict=True)
         ]
+
+    def _files(self, row: Row, judged: Outcome, index: int) -> dict[str, Any]:
+        """Write the files of a row; the members of its outcome that say so."""
+        known, outputs = len(self.unwritten), self._outputs(judged)
+        out = self._written(lambda: self._write_out(outputs, index))
+        saved = self._written(lambda: self._save_failure(row, judged))
+        return {"outputs": outputs, "out": out, "saved": saved, "notes": self.unwritten[known:]}
+
+    def _timed(
+        self, rows: Sequence[Row], jobs: Sequence[WorkerJob], arenas: Sequence[Arena], judged: list[Outcome]
+    ) -> tuple[list[Outcome], list[Timed | None]]:
+        """The rows after their timed launches. ``run`` times a judged launch, ``bench`` the launches after it."""
+        command, first = self._request.command, judged[0].stage_ns
+        if command is Command.VALIDATE:
+            return judged, [Timed(one.stage_ns[-1:]) if one.stage_ns else None for one in judged]
+        launchers = [self.launcher(*of) for of in zip(jobs, arenas, rows, strict=True)]
+        sides = list(zip(jobs, arenas, launchers, strict=True))
+        if command is Command.RUN:
+            slow = sum(sum(stages) for stages in first) >= _AGAIN_NS
+            judged = [self._rechecked(*side, one, again=not slow) for side, one in zip(sides, judged, strict=True)]
+            return judged, [Timed(one.stage_ns[-1:], warmup=len(one.stage_ns) - 1) for one in judged]
+        # kernels of one backend disturb each other alike, and evicted caches have no warm state to come back to
+        lead = rows[0].asked is not None if len(rows) > 1 else bool(first) and sum(first[-1]) <= LONG_NS
+        good = [row if one.verdict in _TIMED else None for row, one in zip(rows, judged, strict=True)]
+        before, start = [self._ceiling(row) for row in good], look()
+        judged, timed = self._sampled(launchers, judged, lead=lead and rows[0].cache is CacheState.HOT)
+        if any(one is not None for one in timed):
+            here = between(start, look())
+            ends = zip(before, [self._ceiling(row) for row in good], strict=True)
+            ceilings = [Ceiling(bound=a[0], before=a[1], after=b[1]) if a and b else None for a, b in ends]
+            cpu = [row is not None and row.choice is not None and row.choice.device.id == CPU for row in good]
+            timed = [
+                one and replace(one, ceiling=ceiling, conditions=here if on_cpu else None)
+                for one, ceiling, on_cpu in zip(timed, ceilings, cpu, strict=True)
+            ]
+        judged = [
+            # the worker of a launch that failed alone is gone
+            one if launcher.failed is not None and len(rows) == 1 else self._rechecked(job, arena, launcher, one)
+            for (job, arena, launcher), one in zip(sides, judged, strict=True)
+        ]
+        return judged, timed
 
     def _sampled(
         self, launchers: Sequence[Launcher], judged: list[Outcome], *, lead: bool
@@ -172,27 +194,6 @@ class Executor:
                 good.remove(broken)
         return judged, [found[good.index(n)] if n in good else None for n in range(len(judged))]
 
-    def _timed(self, row: Row, job: WorkerJob, arena: Arena, judged: Outcome) -> tuple[Outcome, Timed | None]:
-        """The row after its timed launches. ``run`` times a judged launch, ``bench`` the launches after it."""
-        if self._request.command is Command.VALIDATE:
-            return judged, Timed(judged.stage_ns[-1:]) if judged.stage_ns else None
-        launcher = self.launcher(job, arena, row)
-        if self._request.command is Command.RUN:
-            slow = sum(sum(stages) for stages in judged.stage_ns) >= _AGAIN_NS
-            judged = self._rechecked(job, arena, judged, launcher, again=not slow)
-            return judged, Timed(judged.stage_ns[-1:], warmup=len(judged.stage_ns) - 1)
-        timed = None
-        try:
-            with self._watched((row,)) as (beside,):
-                short = bool(judged.stage_ns) and sum(judged.stage_ns[-1]) <= LONG_NS
-                (timed,) = self._samples([launcher], lead=short and row.cache is CacheState.HOT)
-            timed = beside(timed)
-        except RowFailed as fault:
-            return _failed(judged, fault), None
-        except Mistimed:
-            pass
-        return self._rechecked(job, arena, judged, launcher), timed
-
     def _samples(self, sides: Sequence[Launcher], *, lead: bool = False) -> tuple[Timed, ...]:
         """The samples of interleaved rows, or of one row alone, in as many processes as the request wants.
 
@@ -212,25 +213,8 @@ class Executor:
 
         return in_processes(request.processes, self._supervisor.renew, once)
 
-    @contextmanager
-    def _watched(self, rows: Sequence[Row | None]) -> Iterator[list[Callable[[Timed], Timed]]]:
-        """Look at the machine before and after the body. Gives a function for each row that adds its ceiling and its
-        conditions afterwards; None of a row adds nothing."""
-        before = [None if row is None else self._ceiling(row) for row in rows]
-        after: list[tuple[Bound, float] | None] = [None for _ in rows]
-        looks = [look()]
-
-        def told(index: int, timed: Timed) -> Timed:
-            row, one, other = rows[index], before[index], after[index]
-            ceiling = None
-            if one is not None and other is not None:
-                ceiling = Ceiling(bound=one[0], before=one[1], after=other[1])
-            here = row is not None and row.choice is not None and row.choice.device.id == CPU
-            return replace(timed, ceiling=ceiling, conditions=between(looks[0], looks[-1]) if here else None)
-
-        yield [partial(told, index) for index in range(len(rows))]
-        looks.append(look())
-        after[:] = [None if row is None else self._ceiling(row) for row in rows]
+    def _ceiling(self, row: Row | None) -> tuple[Bound, float] | None:
+        return None if row is None or self._book is None else self._book.ceiling(row)
 
     def arena(self, job: WorkerJob) -> Arena:
         """The memory of a job's tensors. Raises MemoryError: it, the copies of its tensors and the reference do not fit; nothing was allocated."""
@@ -258,55 +242,39 @@ class Executor:
         """Run a job once for each fill and repeat that the request wants, and judge it."""
         request = self._request
         validating = request.command is Command.VALIDATE
-        policy = JudgePolicy(
+        policy = replace(
+            self._policy(job),
             fills=request.fills if validating else request.fills[:1],
             repeats=max(1, request.repeats) if validating else 1,
             all_rows=validating and request.fills == FILLS,
-            check=request.check,
-            timeout=request.timeout or None,
             late=validating,
         )
-        return judge(
-            self._supervisor,
-            job,
-            arena,
-            self._cases,
-            policy,
-            stream=self._stream(job.backend),
-            phase=self._context.voice.phase,
-        )
+        return judge(self._supervisor, job, arena, self._cases, policy, self._context.voice)
+
+    def _policy(self, job: WorkerJob) -> JudgePolicy:
+        request, stream = self._request, self._registry.backend(job.backend).dropout_stream
+        return JudgePolicy(check=request.check, timeout=request.timeout or None, stream=stream)
 
     def _rechecked(
-        self, job: WorkerJob, arena: Arena, judged: Outcome, launcher: Launcher, *, again: bool = True
+        self, job: WorkerJob, arena: Arena, launcher: Launcher, judged: Outcome, *, again: bool = True
     ) -> Outcome:
         """The judgement after the launches of ``launcher``; a row that has failed stays as it is."""
         if judged.verdict not in _TIMED:
             return judged
-        request = self._request
-        policy = JudgePolicy(check=request.check, timeout=request.timeout or None)
         after = recheck(
             self._supervisor,
             job,
             arena,
             self._cases,
-            policy,
+            self._policy(job),
             judged,
             timed=len(launcher.waited_ns),
             again=again,
-            stream=self._stream(job.backend),
-            phase=self._context.voice.phase,
+            voice=self._context.voice,
         )
         note = untimed(launcher.totals_ns, launcher.waited_ns)
         notes = (*after.notes, note) if note else after.notes
         return replace(after, notes=notes, mistimed=launcher.mistimed or after.mistimed)
-
-    def _retire_after(self, *judged: Outcome) -> None:
-        """Replace the worker after a kernel that wrote where it must not."""
-        if any(one.verdict is Verdict.OUT_OF_BOUNDS for one in judged):
-            self._supervisor.retire()
-
-    def _stream(self, backend: str) -> str:
-        return self._registry.backend(backend).dropout_stream
 
     def launcher(self, job: WorkerJob, arena: Arena, row: Row) -> Launcher:
         """The launcher of a judged job, in the cache mode of its row."""
@@ -340,7 +308,7 @@ class Executor:
             stop=timed.stop,
             cache=row.cache,
             threads=self._context.threads,
-            peaks=self._peaks(row),
+            peaks=None if self._book is None else self._book.peaks(row),
             dense=self._request.flops_dense,
             ceiling=timed.ceiling,
             process_of_sample=timed.processes,
@@ -382,7 +350,7 @@ class Executor:
             raise refused("--save-failures", folder, fault) from fault
         path = Path(folder) / f"{row.key}.safetensors"
         assert row.choice is not None
-        stream = self._stream(row.choice.kernel.backend)
+        stream = self._registry.backend(row.choice.kernel.backend).dropout_stream
         inputs = self._cases.case(row.problem, fill, stream=stream, check=False).inputs
         write_tensors(path, {**inputs, **{f"out.{k}": v for k, v in judged.outputs.items()}}, "--save-failures")
         return str(path)

@@ -68,6 +68,9 @@ class InputFiles:
         return f"the array {name}" if self.paths.get(name) == ARRAY else f"the file of {name}"
 
 
+NONE_GIVEN = InputFiles({}, {})
+
+
 def read_input_files(files: Mapping[str, str]) -> InputFiles:
     """Read every file; the word ``filled`` names no file.
 

@@ -22,8 +22,8 @@ from fmha_cli.domain.device import Availability
 from fmha_cli.domain.encode import digest_of
 from fmha_cli.domain.reading import regular_bytes
 from fmha_cli.oracle.tensors import Array
-from fmha_cli.run.host import Host
 from fmha_cli.run.input_files import InputFiles
+from fmha_cli.run.origin import Host
 from fmha_cli.run.records import budget_text
 from fmha_cli.run.request import Context, Request
 from fmha_cli.run.rows import Row

@@ -1,4 +1,4 @@
-"""The journal of a walk: a new one, or an earlier one whose records must belong to the rows planned now."""
+"""The journal of a run: a new one, or an earlier one whose records must belong to the rows planned now."""
 
 from __future__ import annotations
 

@@ -23,87 +23,94 @@ that were only timed. If several things are wrong with a row, the first of this 
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 from dataclasses import replace
 
-from fmha_cli.domain.emulation import merged, summed
+from fmha_cli.domain.emulation import merged
 from fmha_cli.domain.features import CLOSED_FILLS
-from fmha_cli.domain.phases import Tell, silent
+from fmha_cli.domain.phases import SILENT, Voice
 from fmha_cli.domain.verdict import Judging, Verdict
 from fmha_cli.oracle.tensors import appended_rows
 from fmha_cli.run.arena import Arena, Unwritten
 from fmha_cli.run.cases import Case, Cases
-from fmha_cli.run.checks import Outputs, never_written, not_repeated, returned_again
+from fmha_cli.run.checks import (
+    Outputs,
+    differing,
+    negated_inputs,
+    never_written,
+    returned_again,
+    without_signed_zero,
+)
 from fmha_cli.run.job import WorkerJob
-from fmha_cli.run.negated import negated_inputs, without_signed_zero
-from fmha_cli.run.outcome import Outcome
+from fmha_cli.run.records import Outcome
 from fmha_cli.run.supervisor import Supervisor
-from fmha_cli.run.trial import SEVERITY, Examiner, JudgePolicy, Trial
+from fmha_cli.run.trial import SEVERITY, JudgePolicy, Trial, badness
 
 __all__ = ["SEVERITY", "JudgePolicy", "judge", "recheck"]
 
 
 def judge(
-    supervisor: Supervisor,
-    job: WorkerJob,
-    arena: Arena,
-    cases: Cases,
-    policy: JudgePolicy,
-    *,
-    stream: str = "fmha",
-    phase: Tell = silent,
+    supervisor: Supervisor, job: WorkerJob, arena: Arena, cases: Cases, policy: JudgePolicy, voice: Voice = SILENT
 ) -> Outcome:
     """Judge one plan.
 
     Args:
         arena: the arena of the job's plan (``layout_of``), with gaps for a close look. Afterwards it holds the inputs
             of the last fill and may be used for timing.
-        stream: the backend's dropout stream.
-        phase: takes the phases of the work.
+        voice: hears the phases of the work.
 
     Raises:
         UsageError: no such fill.
         KeyboardInterrupt: the user interrupted.
     """
-    examiner, trials = Examiner(supervisor, job, arena, policy, phase), list[Trial]()
-    names = list(policy.fills)
+    trials, problem, names = list[Trial](), job.plan.problem, list(policy.fills)
+
+    def begin(case: Case, verdict: Verdict, *notes: str) -> Trial:
+        outcome = Outcome(verdict=verdict, notes=notes, fill=case.fill)
+        trials.append(Trial(supervisor, job, arena, policy, case, outcome, voice))
+        return trials[-1]
+
     for name in names:  # it grows
         try:
-            trial = Trial(cases.case(job.plan.problem, name, stream=stream, check=policy.check))
-            trials.append(trial)
-            _judge_fill(examiner, trial)
+            case = cases.case(problem, name, stream=policy.stream, check=policy.check)
+            trial = begin(case, Verdict.PASSED)
+            _judge_fill(trial)
         except MemoryError as fault:
             note = f"fill {name}: no memory for inputs, outputs or reference ({fault})"
-            trials.append(Trial(Case(job.plan.problem, name, {}), Verdict.OUT_OF_MEMORY, notes=[note]))
+            begin(Case(problem, name, {}), Verdict.OUT_OF_MEMORY, note)
             break
         if trial.over:
             break
         if policy.all_rows and name == policy.fills[-1] and any(trial.case.sampled for trial in trials):
-            unused = {closed: cases.without_closed_form(job.plan.problem, closed) for closed in CLOSED_FILLS}
+            unused = {closed: cases.without_closed_form(problem, closed) for closed in CLOSED_FILLS}
             names += [closed for closed, reason in unused.items() if reason is None]
-            trial.notes += [f"fill {closed} is not used: {reason}" for closed, reason in unused.items() if reason]
+            why = (f"fill {closed} is not used: {reason}" for closed, reason in unused.items() if reason)
+            trial.add(notes=(*trial.outcome.notes, *why))
     if any(trial.harmed for trial in trials):
         supervisor.retire()
-    return _summed(trials, policy.repeats, arena.guard_bytes)
+    return _summed((trial.outcome for trial in trials), policy.repeats, arena.guard_bytes)
 
 
-def _judge_fill(examiner: Examiner, trial: Trial) -> None:
-    examiner.arena.write(trial.case.inputs, appended_rows(trial.case.problem, trial.case.inputs))
+def _judge_fill(trial: Trial) -> None:
+    arena, policy = trial.arena, trial.policy
+    arena.write(trial.case.inputs, appended_rows(trial.case.problem, trial.case.inputs))
     first: Outputs | None = None
     unwritten: tuple[Unwritten, ...] = ()
-    for run in range(examiner.policy.repeats):
-        outputs, returned = examiner.launched(trial, run), time.monotonic()
+    for run in range(policy.repeats):
+        outputs, returned = trial.launched(run), time.monotonic()
         if outputs is None:
             return
-        missing = examiner.arena.unwritten()
+        missing = arena.unwritten()
         if first is None:
-            first, unwritten, trial.outputs = outputs, missing, outputs
-            examiner.compare(trial, outputs, missing, run)
+            first, unwritten = outputs, missing
+            trial.add(outputs=outputs)
+            trial.compare(outputs, missing, run)
         else:
-            examiner.compare_runs(trial, first, outputs, missing, unwritten, run)
+            trial.compare_runs(first, outputs, missing, unwritten, run)
         if trial.over:
             return
-        if examiner.policy.late and run == examiner.policy.repeats - 1:
-            examiner.look_late(trial, outputs, returned)
+        if policy.late and run == policy.repeats - 1:
+            trial.look_late(outputs, returned)
 
 
 def recheck(
@@ -116,8 +123,7 @@ def recheck(
     *,
     timed: int,
     again: bool = True,
-    stream: str = "fmha",
-    phase: Tell = silent,
+    voice: Voice = SILENT,
 ) -> Outcome:
     """Judge a row once more, after ``judge`` and the launches that followed it.
 
@@ -136,82 +142,69 @@ def recheck(
         KeyboardInterrupt: the user interrupted.
     """
     assert judged.fill is not None
-    examiner = Examiner(supervisor, job, arena, policy, phase)
-    trial = Trial(
-        cases.case(job.plan.problem, judged.fill, stream=stream, check=policy.check),
-        judged.verdict,
-        next(iter(judged.comparisons), None),
-        list(judged.notes),
-        judged.log or "",
-        list(judged.stage_ns),
-        list(judged.waited_ns),
-        judged.mistimed,
-        judged.outputs,
-        remarks=judged.remarks,
-    )
+    case = cases.case(job.plan.problem, judged.fill, stream=policy.stream, check=policy.check)
+    trial = Trial(supervisor, job, arena, policy, case, judged, voice)
     first = judged.outputs
     if timed and supervisor.holds(job, arena):
         trial.when = f"after {timed} timed launches: "
-        left = examiner.left(trial)
+        left = trial.left()
         if left is not None:
-            examiner.compare_runs(trial, first, left, (), ())
+            trial.compare_runs(first, left)
     elif not timed:
-        examiner.look_late(trial, first, 0.0 if again else time.monotonic())
+        trial.look_late(first, 0.0 if again else time.monotonic())
     if again and not trial.over:
-        _launch_negated(examiner, trial, first)
-    before = judged.judging
-    return replace(_summed([trial], before.repeats if before else 1, arena.guard_bytes), first=judged.first)
+        _launch_negated(trial, first)
+    repeats = judged.judging.repeats if judged.judging else 1
+    return replace(_summed([trial.outcome], repeats, arena.guard_bytes), first=judged.first)
 
 
-def _launch_negated(examiner: Examiner, trial: Trial, first: Outputs) -> None:
+def _launch_negated(trial: Trial, first: Outputs) -> None:
     """One more launch on negated data, judged by the first launch's outputs and, where they differ, the reference."""
-    arena = examiner.arena
-    if not examiner.supervisor.holds(examiner.job, arena):
+    arena, case = trial.arena, trial.case
+    if not trial.supervisor.holds(trial.job, arena):
         trial.when = "in a fresh worker: "  # its first launch would prove nothing about later ones
-        if examiner.launched(trial, 0) is None:
+        if trial.launched(0) is None:
             return
-    negated = negated_inputs(trial.case.problem, trial.case.inputs)
+    negated = negated_inputs(case.problem, case.inputs)
     if negated is not None:
-        arena.write(negated.inputs, appended_rows(trial.case.problem, negated.inputs))
+        arena.write(negated.inputs, appended_rows(case.problem, negated.inputs))
     trial.when = f"one more launch, {negated.what} negated: " if negated else "one more launch: "
-    outputs, returned = examiner.launched(trial, 1), time.monotonic()
+    outputs, returned = trial.launched(1), time.monotonic()
     if outputs is None:
         return
     missing = arena.unwritten()
-    skipped = never_written(trial.case.problem, missing)
-    if skipped and not examiner.policy.check:  # what was written before and is not now needs no reference
+    skipped = never_written(case.problem, missing)
+    if skipped and not trial.policy.check:  # what was written before and is not now needs no reference
         trial.say(Verdict.WRONG, *skipped)
     if negated is None:
-        examiner.compare_runs(trial, first, outputs, missing, ())
+        trial.compare_runs(first, outputs, missing)
     else:
         restored = negated.restored(outputs)
         stale = returned_again(first, restored, negated.outputs)
         if stale:
             trial.say(Verdict.WRONG, *stale)
         plain = [{name: without_signed_zero(array) for name, array in side.items()} for side in (first, restored)]
-        if missing or not_repeated(plain[0], plain[1], missing):
-            examiner.compare(trial, restored, missing)
-    examiner.look_late(trial, outputs, returned)
+        if missing or differing(plain[0], plain[1], missing):
+            trial.compare(restored, missing)
+    trial.look_late(outputs, returned)
 
 
-def _summed(trials: list[Trial], repeats: int, guard_bytes: int) -> Outcome:
-    worst = max(trials, key=lambda trial: trial.badness)
-    seen = [one for trial in trials for one in trial.observed]
-    return Outcome(
-        verdict=worst.verdict,
-        comparisons=tuple(trial.comparison for trial in trials if trial.comparison is not None),
-        notes=tuple(note for trial in trials for note in trial.notes),
-        log=worst.log_tail or None,
-        stage_ns=tuple(times for trial in trials for times in trial.stage_ns),
-        waited_ns=tuple(ns for trial in trials for ns in trial.waited_ns),
-        mistimed=next((trial.mistimed for trial in trials if trial.mistimed), None),
-        fill=worst.case.fill,
-        outputs=worst.outputs,
-        findings=merged(f for one in seen for f in one.findings) if seen else None,
-        executed=summed(seen[0].executed) if seen else None,
-        judging=Judging(
-            repeats=repeats, launches=sum(len(trial.stage_ns) for trial in trials), guard_bytes=guard_bytes
-        ),
-        remarks=next((trial.remarks for trial in trials if trial.remarks), ()),
-        first=next((trial.first for trial in trials if trial.first is not None), None),
+def _summed(fills: Iterable[Outcome], repeats: int, guard_bytes: int) -> Outcome:
+    """The outcome of all fills: the verdict, log and outputs of the worst, and what each of them has shown."""
+    every = list(fills)
+    worst = max(every, key=lambda one: (SEVERITY.index(one.verdict), badness(next(iter(one.comparisons), None))))
+    seen = [one.findings for one in every if one.findings is not None]
+    stage_ns = tuple(times for one in every for times in one.stage_ns)
+    return replace(
+        worst,
+        comparisons=tuple(comparison for one in every for comparison in one.comparisons),
+        notes=tuple(note for one in every for note in one.notes),
+        stage_ns=stage_ns,
+        waited_ns=tuple(ns for one in every for ns in one.waited_ns),
+        mistimed=next((one.mistimed for one in every if one.mistimed), None),
+        findings=merged(finding for findings in seen for finding in findings) if seen else None,
+        executed=next((one.executed for one in every if one.executed is not None), None),
+        judging=Judging(repeats=repeats, launches=len(stage_ns), guard_bytes=guard_bytes),
+        remarks=next((one.remarks for one in every if one.remarks), ()),
+        first=next((one.first for one in every if one.first is not None), None),
     )

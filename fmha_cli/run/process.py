@@ -10,8 +10,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 from fmha_cli.domain.blas import as_the_user_set_it
@@ -212,13 +212,15 @@ class WorkerProcess:
         return Death(Verdict.CRASHED, f"the worker died of {name}")
 
     def kill(self) -> None:
-        """End the worker and everything in its process group now. May be called again."""
+        """End the worker and everything in its process group now. May be called again, and after ``close``."""
+        if not self._pipes:  # its number may be another process's by now
+            return
         kill_group(self._process.pid)
         with suppress(subprocess.TimeoutExpired):  # a process stuck inside the system is left to it
             self._process.wait(_GRACE_S)
 
     def close(self, grace: float = _GRACE_S) -> None:
-        """Let the worker close its devices, then end it; frees the descriptors."""
+        """Let the worker close its devices, then end it; frees the descriptors. May be called again."""
         end = time.monotonic() + grace
         with suppress(OSError):
             self._channel.shutdown(socket.SHUT_WR)
@@ -236,6 +238,23 @@ class WorkerProcess:
         descriptors, self._pipes = self._pipes, ()
         for descriptor in descriptors:
             os.close(descriptor)
+
+
+@contextmanager
+def early_worker() -> Iterator[WorkerProcess | None]:
+    """A worker that gets ready while the parent is still importing what a run needs, numpy above all. It ends with the block.
+
+    Use it in the main thread. None if no process could be started: the first request that needs one reports it.
+    """
+    worker = None
+    with suppress(EnvironmentProblem):
+        worker = WorkerProcess()
+    try:
+        yield worker
+    finally:
+        if worker is not None:
+            worker.kill()
+            worker.close()
 
 
 def same_code() -> dict[str, str]:

@@ -1,9 +1,10 @@
-"""``Request``: the options of a command line, without its problems. ``Context``: the common part of all rows of a walk."""
+"""``Request``: the options of a command line, without its problems, and the kernels that they name (``K@DIR``). ``Context``: the common
+part of all rows of a run."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
@@ -12,13 +13,16 @@ from fmha_cli.discovery.wanted import Wanted
 from fmha_cli.domain.device import usable_cores
 from fmha_cli.domain.emulation import Arithmetic
 from fmha_cli.domain.errors import UsageError
+from fmha_cli.domain.installation import Sourced
 from fmha_cli.domain.phases import SILENT, Voice
+from fmha_cli.domain.plan import Stage
 from fmha_cli.domain.protocols import BuildContext
 from fmha_cli.domain.tensors import ROTARY_TABLES
 
 if TYPE_CHECKING:
     from fmha_cli.run.job import Emulation
     from fmha_cli.run.supervisor import Supervisor
+
 
 TENSOR_OF_FLAG: Mapping[str, str] = {
     flag: "bias" if flag == "bias_file" else flag
@@ -31,7 +35,7 @@ TENSOR_OF_FLAG: Mapping[str, str] = {
 
 
 class Command(StrEnum):
-    """The commands that walk."""
+    """The commands whose rows run."""
 
     RUN = "run"
     VALIDATE = "validate"
@@ -40,7 +44,7 @@ class Command(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """The options of the walking commands (contract, sections 1 and 5).
+    """The options of these commands (contract, sections 1 and 5).
 
     Attributes:
         argv: the command line, for journals and repro lines.
@@ -121,7 +125,7 @@ class Request:
 
 @dataclass(frozen=True, kw_only=True)
 class Context:
-    """The state that all rows of one walk share.
+    """The state that all rows of one run share.
 
     Attributes:
         request: the user's request.
@@ -145,3 +149,76 @@ class Context:
     def threads(self) -> int:
         """Threads for kernels on a CPU."""
         return self.request.threads or usable_cores()
+
+
+@dataclass(frozen=True)
+class NamedKernel:
+    """A kernel as the user names it, and the user's tree of its sources; without one, it is built from the sources that
+    the options or ``fmha`` choose.
+    """
+
+    kernel: str
+    home: str | None = None
+
+    @staticmethod
+    def parse(text: str, where: str) -> NamedKernel:
+        """The side of ``K`` or ``K@DIR``. No name of a kernel holds an ``@``, but a folder may.
+
+        Raises:
+            UsageError: E002, a part is missing.
+        """
+        kernel, at, home = text.partition("@")
+        if not kernel or (at and not home):
+            help = "K@DIR: a kernel, and the tree of sources to build it from"
+            raise UsageError(f"{where} {text}: a part is missing", code="E002", where=where, help=help)
+        return NamedKernel(kernel, home or None)
+
+
+@dataclass(frozen=True)
+class Order:
+    """One kernel to build, from the tree ``home`` if there is one."""
+
+    stage: Stage
+    home: str | None = None
+
+    @property
+    def key(self) -> str:
+        """Its name among the kernels of a run: the digest, or ``DIGEST@DIR``."""
+        return self.stage.kernel.digest if self.home is None else f"{self.stage.kernel.digest}@{self.home}"
+
+
+def home_option(registry: Registry, backend: str, home: str, where: str) -> str:
+    """The option of a backend that names the user's tree.
+
+    Raises:
+        UsageError: E016, its sources cannot be replaced.
+    """
+    found = registry.backend(backend)
+    option = found.home_option if isinstance(found, Sourced) else None
+    if option is None:
+        named = [b.name for b in registry.backends.values() if isinstance(b, Sourced) and b.home_option]
+        raise UsageError(
+            f"{where} K@{home}: {backend} builds from no sources that could be replaced",
+            code="E016",
+            where=where,
+            help=f"backends whose sources can be: {', '.join(named) or 'none'}",
+        )
+    return option
+
+
+def options_at(
+    registry: Registry, options: Mapping[str, str], backend: str, home: str | None, where: str = "--ab"
+) -> dict[str, str]:
+    """The options of a build, with the tree of one side in place of the one for all.
+
+    Raises:
+        UsageError: as :func:`home_option`.
+    """
+    return dict(options) if home is None else {**options, home_option(registry, backend, home, where): home}
+
+
+def context_at(
+    registry: Registry, context: BuildContext, backend: str, home: str | None, where: str = "--ab"
+) -> BuildContext:
+    """The context in which the kernels of one side are built. Raises as :func:`options_at`."""
+    return replace(context, options=options_at(registry, context.options, backend, home, where))

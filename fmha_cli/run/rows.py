@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import zip_longest
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fmha_cli.bench.roofline import CacheState
 from fmha_cli.discovery.registry import Registry
@@ -15,13 +15,15 @@ from fmha_cli.domain.device import Availability
 from fmha_cli.domain.encode import digest_of
 from fmha_cli.domain.errors import UnsupportedError, UsageError
 from fmha_cli.domain.layer import Layer
+from fmha_cli.domain.phases import SILENT, Voice
 from fmha_cli.domain.plan import Plan
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.rules import Reason
 from fmha_cli.domain.verdict import Verdict
-from fmha_cli.run.request import Command, Request
-from fmha_cli.run.sides import NamedKernel, Order, home_option
-from fmha_cli.run.tuned_choice import TunedChooser
+from fmha_cli.run.request import Command, NamedKernel, Order, Request, home_option
+
+if TYPE_CHECKING:
+    from fmha_cli.run.tuned_choice import TunedChooser
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,7 +120,7 @@ def plan_rows(
     request: Request,
     registry: Registry,
     found: Mapping[str, Availability],
-    notify: Callable[[str], None] = lambda text: None,
+    voice: Voice = SILENT,
     layers: Sequence[Layer | None] = (),
     chooser: TunedChooser | None = None,
 ) -> list[Row]:
@@ -126,7 +128,7 @@ def plan_rows(
 
     Args:
         layers: the layers of a model for which each point stands; empty without a model.
-        notify: takes a line that names the backends that ``--backend all`` compares, and the ones that it leaves out.
+        voice: hears a line that names the backends that ``--backend all`` compares, and the ones that it leaves out.
         chooser: knows the tuned kernels; None without any.
 
     Raises:
@@ -134,7 +136,7 @@ def plan_rows(
     """
     compared = _compared(request, registry, found) if request.wanted.several and request.ab is None else None
     if compared is not None and compared.text is not None:
-        notify(compared.text)
+        voice.say(compared.text)
     planner = _Planner(request, registry, found, _caches(request), compared, chooser)
     return [
         replace(row, layer=layer)
@@ -231,7 +233,9 @@ class _Planner:
         every = self.request.all_kernels and side is None
         for choice in _distinct(selection.choices) if every else [selection.best]:
             for cache in self.caches:
-                tuned = None if every or side is not None else self._tuned(problem, selection, cache)
+                asked = None if every or side is not None or self.chooser is None else self.chooser
+                advice = None if asked is None else asked.advice(problem, selection, cache)
+                tuned = None if advice is None else advice.choice  # another kernel than the default
                 used = tuned or choice
                 backend = self.registry.backend(used.kernel.backend)
                 yield Row(
@@ -246,11 +250,6 @@ class _Planner:
                     turn=side,
                     fallback=next((r.text for r in selection.trace.reasons()), None),
                 )
-
-    def _tuned(self, problem: Problem, selection: Selection, cache: CacheState) -> Choice | None:
-        """The kernel that was tuned for a problem, if it is another one than the default."""
-        advice = None if self.chooser is None else self.chooser.advice(problem, selection, cache)
-        return None if advice is None else advice.choice
 
     def _lse_sibling(self, group: int, sibling: Problem) -> Iterator[Row]:
         """The same problem with LSE returned: a kernel is never replaced for judging, so it gets a separate row."""

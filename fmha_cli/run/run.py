@@ -1,4 +1,4 @@
-"""``Run``: probe, select and plan; then the ``Walker`` takes the rows on. Every requested row gets a record."""
+"""``Run``: probe, select and plan; then the ``Dispatcher`` takes the rows on. Every requested row gets a record."""
 
 from __future__ import annotations
 
@@ -10,36 +10,29 @@ from pathlib import Path
 
 from fmha_cli.discovery.registry import Registry
 from fmha_cli.discovery.wanted import wanted_backends
-from fmha_cli.domain.encode import canonical_json
 from fmha_cli.domain.layer import Layer
 from fmha_cli.domain.phases import SILENT, Voice
 from fmha_cli.domain.problem import Problem
 from fmha_cli.report.record import Record
 from fmha_cli.results.journal import Journal
-from fmha_cli.run.baseline import RowConditions
-from fmha_cli.run.builds import build_context
-from fmha_cli.run.choosing import chooser_of
-from fmha_cli.run.completeness import generated, refuse_misfits, sources_of
+from fmha_cli.run.baseline import Baseline, planned_keys
+from fmha_cli.run.builds import build_context, emulation_of, refuse_timing
+from fmha_cli.run.dispatcher import Dispatcher
 from fmha_cli.run.dry_run import dry_outcomes
-from fmha_cli.run.emulation import emulation_of, refuse_timing
 from fmha_cli.run.events import Ended, Event, Found, Planned
 from fmha_cli.run.given_cache import stored
-from fmha_cli.run.host import this_host
 from fmha_cli.run.input_files import InputFiles, read_input_files
 from fmha_cli.run.invocation import parts_of
 from fmha_cli.run.journals import open_journal
-from fmha_cli.run.notices import notices
-from fmha_cli.run.origin import Origin
-from fmha_cli.run.outputs import check_outputs
-from fmha_cli.run.probing import probe_backends
+from fmha_cli.run.origin import GitRevision, Origin, this_host
+from fmha_cli.run.probing import notices, probe_backends
 from fmha_cli.run.process import WorkerProcess
 from fmha_cli.run.records import record_of
+from fmha_cli.run.refusals import check_outputs, generated, refuse_misfits, sources_of
 from fmha_cli.run.request import Command, Context, Request
-from fmha_cli.run.revision import GitRevision
 from fmha_cli.run.rows import Row, plan_rows
 from fmha_cli.run.supervisor import Supervisor
-from fmha_cli.run.tuned_choice import EntriesOf
-from fmha_cli.run.walker import Walker
+from fmha_cli.run.tuned_choice import EntriesOf, chooser_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,7 +83,7 @@ class Run(Iterator[Event]):
         voice: Voice = SILENT,
     ) -> None:
         self._request, self._registry, self._voice, self._share = request, registry, voice, share
-        self._walker: Walker | None = None
+        self._dispatcher: Dispatcher | None = None
         self._journal: Journal | None = None
         self._interrupted = self._over = False
         self.ended: Ended | None = None
@@ -113,8 +106,8 @@ class Run(Iterator[Event]):
         """Stop now. The journal stays."""
         self._over = True
         self._events.close()
-        if self.ended is None and self._walker is not None:
-            self.ended = self._end(self._walker, interrupted=True)
+        if self.ended is None and self._dispatcher is not None:
+            self.ended = self._dispatcher.end(interrupted=True)
 
     def __enter__(self) -> Run:
         return self
@@ -163,40 +156,25 @@ class Run(Iterator[Event]):
             files = read_input_files(request.files) if given is None else given
             points = [stored(problem, files.arrays) for problem in problems]
             refuse_misfits(points, files)
-            baseline = None
-            if request.baseline and not request.dry_run:
-                from fmha_cli.run.baseline import load_baseline  # no other run reads a report
-
-                baseline = load_baseline(Path(request.baseline))
+            baseline = _baseline_of(request)
             revision = stack.enter_context(GitRevision())
             if not request.dry_run:
                 supervisor.start()  # it starts while rows are planned and kernels are built
             found = probe_backends(registry, wanted_backends(registry, request.wanted), supervisor, request.device)
             yield Found(found)
-            chooser = chooser_of(request, registry, found, tuned, voice.say)
-            rows = plan_rows(points, request, registry, found, voice.say, layers, chooser)
+            chooser = chooser_of(request, registry, found, tuned, voice)
+            rows = plan_rows(points, request, registry, found, voice, layers, chooser)
             yield Planned(tuple(rows))
             check_outputs(points, request, len(rows))
             if request.dry_run:
-                self.ended = self._shown(rows, files)
+                self.ended = self._show(rows, files)
                 yield self.ended
                 return
-            for line in notices(rows, registry, found, request):
+            for line in notices(rows, registry, found):
                 voice.say(line)
-            building = build_context(request, voice)
-            runs = any(row.choice is not None and row.choice.runnable for row in rows)
-            emulation = emulation_of(request, registry, building) if runs else None
-            context = Context(
-                request=_fitting_fills(request, files, rows),
-                registry=registry,
-                supervisor=supervisor,
-                building=building,
-                emulation=emulation,
-                voice=voice,
-                dbias_shape=files.arrays["bias"].shape if "bias" in files.arrays else None,
-            )
+            context = self._context(rows, files, supervisor)
             if baseline is not None:
-                planned = _timed(rows, context)
+                planned = planned_keys(rows, context.threads)
                 for line in baseline.coverage(planned):
                     voice.say(line)
                 baseline = baseline.among(planned)
@@ -204,23 +182,42 @@ class Run(Iterator[Event]):
             parts = partial(parts_of, rows, context, files, found, origin.host)
             journalled = open_journal(rows, request, origin.run, parts, stack) if self._share is None else (None, {})
             self._journal, past = journalled
-            self._walker = walker = Walker(
-                context=context,
+            self._dispatcher = dispatcher = Dispatcher(
+                context,
+                rows,
+                files,
                 origin=origin if self._journal is None else origin.within(self._journal.start),
                 revision=revision,
-                rows=rows,
-                files=files,
                 baseline=baseline,
                 journal=self._journal,
                 past={**past, **{rows[number].key: record for number, record in share.past.items()}},
             )
-            interrupted = yield from walker.go()
-        self.ended = self._end(walker, interrupted=interrupted)
+            interrupted = yield from dispatcher.go()
+        self.ended = dispatcher.end(interrupted=interrupted)
         yield self.ended
         if self._journal is not None and not interrupted and not (request.resume or request.journal):
             self._journal.path.unlink(missing_ok=True)
 
-    def _shown(self, rows: Sequence[Row], files: InputFiles) -> Ended:
+    def _context(self, rows: Sequence[Row], files: InputFiles, supervisor: Supervisor) -> Context:
+        """What the rows share. An emulator that they need is built."""
+        request, registry = self._request, self._registry
+        building = build_context(request, self._voice)
+        runs = any(row.choice is not None and row.choice.runnable for row in rows)
+        if request.command is Command.VALIDATE and files.arrays:
+            # where no tensor is generated there is only one data set, whichever fills were requested
+            filled = any(generated(row.problem, files) for row in rows if row.choice is not None)
+            request = request if filled else replace(request, fills=request.fills[:1])
+        return Context(
+            request=request,
+            registry=registry,
+            supervisor=supervisor,
+            building=building,
+            emulation=emulation_of(request, registry, building) if runs else None,
+            voice=self._voice,
+            dbias_shape=files.arrays["bias"].shape if "bias" in files.arrays else None,
+        )
+
+    def _show(self, rows: Sequence[Row], files: InputFiles) -> Ended:
         """The end of a dry run. Nothing is stamped or written, and a kernel is built only to show its launches."""
         outcomes, missing = dry_outcomes(rows, self._request, self._registry, self._voice)
         pairs = zip(rows, outcomes, strict=True)
@@ -228,33 +225,11 @@ class Run(Iterator[Event]):
         made = (record_of(*pair, self._request, self._registry, of) for pair, of in zip(pairs, sources, strict=True))
         return Ended(tuple(made), interrupted=False, missing=missing)
 
-    def _end(self, walker: Walker, *, interrupted: bool) -> Ended:
-        journal = None if self._journal is None else str(self._journal.path)
-        return Ended(walker.complete(), interrupted, journal, tuple(walker.executor.unwritten))
 
+def _baseline_of(request: Request) -> Baseline | None:
+    """Raises UsageError: what ``--baseline`` names is none."""
+    if not request.baseline or request.dry_run:
+        return None
+    from fmha_cli.run.baseline import load_baseline  # no other run reads a report
 
-def _timed(rows: Sequence[Row], context: Context) -> list[tuple[RowConditions, str]]:
-    """The conditions of every row that can be timed, and the name of its kernel."""
-    return [
-        (
-            RowConditions(
-                problem=canonical_json(row.problem.to_dict()),
-                backend=row.choice.kernel.backend,
-                device=row.choice.device.id,
-                arch=row.choice.kernel.arch,
-                cache=row.cache.value,
-                threads=context.threads,
-            ),
-            row.choice.kernel.name,
-        )
-        for row in rows
-        if row.choice is not None and row.choice.runnable
-    ]
-
-
-def _fitting_fills(request: Request, files: InputFiles, rows: Sequence[Row]) -> Request:
-    """Where no tensor is generated there is only one data set, whichever fills were requested."""
-    if request.command is not Command.VALIDATE or not files.arrays:
-        return request
-    whole = not any(generated(row.problem, files) for row in rows if row.choice is not None)
-    return replace(request, fills=request.fills[:1]) if whole else request
+    return load_baseline(Path(request.baseline))

@@ -21,7 +21,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import NoneType
 
 from fmha_cli.domain.codec import from_json, to_json
@@ -33,8 +33,7 @@ from fmha_cli.domain.plan import Artifact
 from fmha_cli.domain.protocols import LaunchView
 from fmha_cli.domain.verdict import Verdict
 from fmha_cli.run.arena import Arena
-from fmha_cli.run.clock import Reported, contradiction
-from fmha_cli.run.job import HOST, RECORDER, Loadable, WorkerJob
+from fmha_cli.run.job import HOST, RECORDER, JobResult, Loadable, Reported, WorkerJob, contradiction
 from fmha_cli.run.layout import ArenaLayout
 from fmha_cli.run.process import Death, WorkerProcess
 from fmha_cli.run.protocol import Failure, Message
@@ -49,35 +48,6 @@ _VERDICTS = {
     Failure.EXCEPTION: Verdict.CRASHED,
     Failure.LOST: Verdict.CRASHED,
 }
-
-
-@dataclass(frozen=True, kw_only=True)
-class JobResult:
-    """The result of one request to run a job.
-
-    Attributes:
-        verdict: None when it ran; else CRASHED, TIMED_OUT, OUT_OF_MEMORY, LAUNCH_FAILED or NOT_RUN.
-        stage_ns: nanoseconds per launch and stage, in order.
-        waited_ns: nanoseconds that the host waited for each launch.
-        mistimed: why the times cannot be true; then ``stage_ns`` means nothing.
-        note: why it did not run.
-        log_tail: the end of the worker's output during the request.
-        distrust: why a result should not be believed although it ran.
-        observed: the emulator's observations, also for a failed run; None on other devices.
-        remarks: what the session said when it was bound (``Remarking``).
-        first: the observations of the job's first launch, if it was in this run.
-    """
-
-    verdict: Verdict | None = None
-    stage_ns: tuple[tuple[int, ...], ...] = ()
-    waited_ns: tuple[int, ...] = ()
-    mistimed: str | None = None
-    note: str | None = None
-    log_tail: str = ""
-    distrust: str | None = None
-    observed: Observed | None = None
-    remarks: tuple[str, ...] = ()
-    first: FirstLaunch | None = None
 
 
 class Supervisor:

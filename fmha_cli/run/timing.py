@@ -9,12 +9,10 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from fmha_cli.bench.ab import AbSampler, orders
-from fmha_cli.bench.ceiling import Ceiling
-from fmha_cli.bench.conditions import ProcessorConditions
-from fmha_cli.bench.sampling import Sampler, SamplingPolicy, StopReason
+from fmha_cli.bench.conditions import Ceiling, ProcessorConditions
+from fmha_cli.bench.sampling import AbSampler, Sampler, SamplingPolicy, StopReason, orders
 from fmha_cli.domain.verdict import Verdict
-from fmha_cli.run.supervisor import JobResult
+from fmha_cli.run.job import JobResult
 
 Launch = Callable[[int], tuple[tuple[int, ...], ...]]
 """Launches n times in a row: nanoseconds per launch and stage. See ``Launcher`` for its exceptions."""

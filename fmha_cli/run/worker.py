@@ -58,8 +58,7 @@ from fmha_cli.domain.protocols import Backend, DryRun, Remarking, Session
 from fmha_cli.run.job import HOST, RECORDER, Emulation, JobMessage, Loadable
 from fmha_cli.run.layout import LayoutMessage
 from fmha_cli.run.loading import load
-from fmha_cli.run.memory import map_shared
-from fmha_cli.run.protocol import VERSION, Decoder, Failure, Message, encode
+from fmha_cli.run.protocol import VERSION, Decoder, Failure, Message, encode, map_shared
 from fmha_cli.system import handover
 from fmha_cli.system.processes import die_with_parent, end_first, end_own_group
 from fmha_cli.system.usage import give_back, keep_freed_memory, no_core_dumps, peak_from_here, resident_peak

@@ -82,10 +82,10 @@ def _do(job: ChunkJob, answers: _Answers, lease: int) -> None:
     from fmha_cli.discovery.registry import build_registry
     from fmha_cli.domain.phases import Phase, Voice
     from fmha_cli.report.record import Record
-    from fmha_cli.run.choosing import entries_among
     from fmha_cli.run.events import Built, Done, Planned, Started
     from fmha_cli.run.kernel_tables import StoredTables
     from fmha_cli.run.run import Run, Share
+    from fmha_cli.run.tuned_choice import entries_among
     from fmha_cli.toolchain.cache.root import cache_root
 
     request, number = job.request, job.number

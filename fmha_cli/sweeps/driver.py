@@ -16,8 +16,7 @@ from fmha_cli.report.parts import RunRow
 from fmha_cli.report.record import Record
 from fmha_cli.report.target import Unread
 from fmha_cli.results.journal import Journal
-from fmha_cli.run.outcome import Outcome
-from fmha_cli.run.records import record_of
+from fmha_cli.run.records import Outcome, record_of
 from fmha_cli.sweeps.ledger import FAILURES, Ledger
 from fmha_cli.sweeps.places import WorkerPlace
 from fmha_cli.sweeps.plan import SweepPlan, SweepUnit

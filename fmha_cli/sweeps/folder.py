@@ -19,8 +19,8 @@ from fmha_cli.domain.layer import Layer
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.reading import regular_bytes
 from fmha_cli.domain.suggest import suggest
-from fmha_cli.run.choosing import Kept
 from fmha_cli.run.request import Request
+from fmha_cli.run.tuned_choice import Kept
 
 SPEC, JOURNAL = "sweep.json", "journal.jsonl"
 _SHORTEST = 4

@@ -13,9 +13,9 @@ from typing import Any
 from fmha_cli.domain.codec import from_json, to_json
 from fmha_cli.domain.layer import Layer
 from fmha_cli.domain.problem import Problem
-from fmha_cli.run.choosing import Kept
 from fmha_cli.run.request import Request
 from fmha_cli.run.rows import Row
+from fmha_cli.run.tuned_choice import Kept
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,14 +16,12 @@ from fmha_cli.domain.phases import Voice
 from fmha_cli.report.parts import RunRow
 from fmha_cli.report.record import Record
 from fmha_cli.results.journal import Journal
-from fmha_cli.run.builds import build_context
-from fmha_cli.run.emulation import emulation_of, refuse_timing
-from fmha_cli.run.host import this_host
+from fmha_cli.run.builds import build_context, emulation_of, refuse_timing
 from fmha_cli.run.input_files import read_input_files
 from fmha_cli.run.invocation import parts_of
 from fmha_cli.run.journals import past_record
+from fmha_cli.run.origin import GitRevision, this_host
 from fmha_cli.run.request import Context
-from fmha_cli.run.revision import GitRevision
 from fmha_cli.run.supervisor import Supervisor
 from fmha_cli.sweeps.folder import JOURNAL, Spec
 from fmha_cli.sweeps.places import PlaceKind, WorkerPlace
@@ -64,7 +62,7 @@ def planned_sweep(
     for kind in kinds:
         refuse_timing(replace(spec.request, device=kind.first))
     return plan_sweep(
-        spec.problems, spec.layers, spec.request, registry, kinds, notify, places, spec.overlap, spec.tuned
+        spec.problems, spec.layers, spec.request, registry, kinds, Voice(notify), places, spec.overlap, spec.tuned
     )
 
 

@@ -9,11 +9,12 @@ from itertools import groupby
 from fmha_cli.discovery.registry import Registry
 from fmha_cli.domain.errors import InternalError
 from fmha_cli.domain.layer import Layer
+from fmha_cli.domain.phases import Voice
 from fmha_cli.domain.problem import Problem
 from fmha_cli.report.record import Record
-from fmha_cli.run.choosing import Kept, among, chooser_of, entries_among
 from fmha_cli.run.request import Request
 from fmha_cli.run.rows import Row, plan_rows
+from fmha_cli.run.tuned_choice import Kept, among, chooser_of, entries_among
 from fmha_cli.sweeps.jobs import ChunkJob, mark_of
 from fmha_cli.sweeps.places import PlaceKind, WorkerPlace
 
@@ -150,7 +151,7 @@ def plan_sweep(
     request: Request,
     registry: Registry,
     kinds: Sequence[PlaceKind],
-    notify: Callable[[str], None],
+    voice: Voice,
     places: Sequence[WorkerPlace] = (),
     overlap: float = 0.0,
     tuned: Kept | None = None,
@@ -168,8 +169,8 @@ def plan_sweep(
     planned: list[dict[int, tuple[Row, ...]]] = []
     for kind in kinds:
         own = replace(request, device=kind.first)
-        chooser = chooser_of(own, registry, kind.found, entries_among(kept), notify)
-        rows = plan_rows(points, own, registry, kind.found, notify, layers, chooser)
+        chooser = chooser_of(own, registry, kind.found, entries_among(kept), voice)
+        rows = plan_rows(points, own, registry, kind.found, voice, layers, chooser)
         planned.append({group: tuple(those) for group, those in groupby(rows, lambda row: row.group)})
     units = tuple(_units(len(points), planned, places, overlap))
     plan = SweepPlan(request, tuple(points), tuple(layers), tuple(kinds), units, kept)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from fmha_cli.bench.compare import Speed
@@ -46,8 +46,6 @@ class Confirmer:
         environ: the variables that fresh processes inherit.
         processes: of each kernel.
         min_gain: the least gain, as a share.
-        budget_s: time for the samples of one process.
-        tell: takes turns done, turns in all, and the kernel that runs (0: the default).
     """
 
     request: Request
@@ -55,8 +53,21 @@ class Confirmer:
     environ: Mapping[str, str]
     processes: int
     min_gain: float
-    budget_s: float
-    tell: Callable[[int, int, int], None] = lambda done, total, side: None
+
+    def confirm(self, default: Row, winner: Row) -> tuple[Difference | None, str | None]:
+        """The difference, and why the winner is not surely faster by the least gain, and right; None if it is.
+
+        Raises:
+            KeyboardInterrupt: the user interrupted.
+        """
+        try:
+            difference = self.difference(default, winner)
+            if difference.speed is not Speed.FASTER:
+                return difference, _kept(difference, self.min_gain)
+            bad = [record for record in self.validated(winner) if not is_good(record)]
+        except FmhaError as fault:
+            return None, f"the confirmation did not run: {fault.what}" + (f" ({fault.why})" if fault.why else "")
+        return difference, f"the fastest kernel did not pass validate: {bad[0].verdict}" if bad else None
 
     def difference(self, default: Row, winner: Row) -> Difference:
         """The difference of the winner from the default, in interleaved fresh processes.
@@ -67,7 +78,7 @@ class Confirmer:
         """
         environ = {name: text for name, text in self.environ.items() if name not in _ASKING}
         environ[ONLY] = default.problem.digest[:16]
-        turns = Turns((self._command(default), self._command(winner)), environ, self.tell)
+        turns = Turns((self._command(default), self._command(winner)), environ)
         before, after = turns.run(self.processes)
         (row, *_) = compared(before, after, SureRule(tolerance=self.min_gain), EQUAL).rows
         return row.difference
@@ -79,7 +90,7 @@ class Confirmer:
         words += ["--backend", row.choice.kernel.backend, "--device", row.choice.device.id]
         words += ["--kernel", row.choice.kernel.name, "--cache", row.cache.value, "--jsonl", "--no-store", "--quiet"]
         words += ["--threads", str(request.threads)] if request.threads else []
-        words += ["--budget", f"{self.budget_s:g}", "--fill-seed", str(request.fill_seed)]
+        words += ["--budget", f"{request.budget_s:g}", "--fill-seed", str(request.fill_seed)]
         words += ["--no-check"] if not request.check else []
         words += ["--no-probe"] if not request.probe else []
         words += [word for name, text in request.options.items() for word in (f"--{name}", text)]
@@ -104,34 +115,6 @@ class Confirmer:
             check=True,
         )
         return Run([winner.problem], request, self.registry).records()
-
-
-@dataclass(frozen=True)
-class Confirmation:
-    """The outcome for a winner: ``why`` it is not remembered, or None if it is."""
-
-    difference: Difference | None
-    why: str | None
-
-
-def confirmed(confirmer: Confirmer, default: Row, winner: Row) -> Confirmation:
-    """Whether a winner is surely faster by the least gain, and right.
-
-    Raises:
-        KeyboardInterrupt: the user interrupted.
-    """
-    try:
-        difference = confirmer.difference(default, winner)
-        if difference.speed is not Speed.FASTER:
-            return Confirmation(difference, _kept(difference, confirmer.min_gain))
-        bad = [record for record in confirmer.validated(winner) if not is_good(record)]
-    except FmhaError as fault:
-        return Confirmation(
-            None, f"the confirmation did not run: {fault.what}" + (f" ({fault.why})" if fault.why else "")
-        )
-    if bad:
-        return Confirmation(difference, f"the fastest kernel did not pass validate: {bad[0].verdict}")
-    return Confirmation(difference, None)
 
 
 def _kept(difference: Difference, min_gain: float) -> str:

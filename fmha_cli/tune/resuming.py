@@ -30,7 +30,7 @@ from fmha_cli.run.invocation import parts_of
 from fmha_cli.run.origin import Origin
 from fmha_cli.run.request import Context
 from fmha_cli.run.rows import Row
-from fmha_cli.run.scopes import Scopes
+from fmha_cli.run.tuned_choice import Scopes
 from fmha_cli.tune.candidates import Candidates
 
 ANEW = "--anew starts over"

@@ -9,16 +9,15 @@ from dataclasses import dataclass, field, replace
 
 from fmha_cli.bench.sampling import StopReason
 from fmha_cli.bench.search import OutOfTime
-from fmha_cli.domain.plan import Artifact, Workspace
+from fmha_cli.domain.plan import Workspace
 from fmha_cli.domain.verdict import Verdict
-from fmha_cli.run.arena import Arena
-from fmha_cli.run.builds import KernelOutcome, artifacts_of
-from fmha_cli.run.demand import shortage
+from fmha_cli.run.arena import Arena, shortage
+from fmha_cli.run.builds import KernelOutcome, ready_of
 from fmha_cli.run.execute import Executor
-from fmha_cli.run.outcome import Outcome
+from fmha_cli.run.peaks import settings_of
+from fmha_cli.run.records import Outcome
 from fmha_cli.run.request import Context
 from fmha_cli.run.rows import Row
-from fmha_cli.run.settings import settings_of
 from fmha_cli.run.timing import Launcher, Mistimed, RowFailed, Timed
 
 GOOD = (Verdict.PASSED, Verdict.UNCHECKED)
@@ -36,7 +35,6 @@ class Contender:
     """
 
     row: Row
-    artifacts: tuple[Artifact, ...]
     outcome: Outcome
     launch: Launcher | None = None
     launches: list[tuple[int, ...]] = field(default_factory=list)
@@ -61,14 +59,10 @@ class Ring:
         Raises:
             KeyboardInterrupt: the user interrupted.
         """
-        artifacts, failed = artifacts_of(row, built)
-        if failed is not None:
-            return Contender(row, artifacts, failed)
-        assert row.choice is not None
+        artifacts = ready_of(row, built)
+        if isinstance(artifacts, Outcome):
+            return Contender(row, artifacts)
         assert row.plan is not None
-        if not row.choice.runnable:
-            note = f"no device here accepts {row.choice.kernel.arch}; the kernel was built"
-            return Contender(row, artifacts, Outcome(verdict=Verdict.NOT_RUN, artifacts=artifacts, notes=(note,)))
         job = self.executor.job(row, artifacts, settings_of(row, artifacts, self.context))
         try:
             if row.plan.workspaces not in self.arenas:
@@ -76,14 +70,14 @@ class Ring:
         except MemoryError as fault:
             reason = shortage(fault, "inputs, outputs and reference")
             outcome = Outcome(verdict=Verdict.OUT_OF_MEMORY, artifacts=artifacts, reasons=(reason,))
-            return Contender(row, artifacts, outcome)
+            return Contender(row, outcome)
         arena = self.arenas[row.plan.workspaces]
         judged = self.executor.with_times(row, self.executor.judge(job, arena), None)
         outcome = replace(judged, artifacts=artifacts, outputs={})
         good = outcome.verdict in GOOD
         if outcome.verdict is Verdict.OUT_OF_BOUNDS:
             self.context.supervisor.retire()
-        return Contender(row, artifacts, outcome, self.executor.launcher(job, arena, row) if good else None)
+        return Contender(row, outcome, self.executor.launcher(job, arena, row) if good else None)
 
     def __enter__(self) -> Ring:
         return self

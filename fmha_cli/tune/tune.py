@@ -14,32 +14,24 @@ from fmha_cli.bench.roofline import CacheState
 from fmha_cli.bench.search import Method, Policy, search
 from fmha_cli.discovery.registry import Registry
 from fmha_cli.discovery.wanted import wanted_backends
-from fmha_cli.domain.device import Availability
-from fmha_cli.domain.phases import Tell, Voice, silent
+from fmha_cli.domain.phases import SILENT, Voice
 from fmha_cli.domain.problem import Problem
-from fmha_cli.oracle.dropout import STREAMS
-from fmha_cli.oracle.fills import fill
-from fmha_cli.oracle.tensors import Inputs
 from fmha_cli.report.documents.tune import Tuned, TuneRow
 from fmha_cli.report.record import Record
-from fmha_cli.run.builds import build_context
-from fmha_cli.run.cases import Cases
-from fmha_cli.run.emulation import refuse_timing
+from fmha_cli.run.builds import build_context, refuse_timing
 from fmha_cli.run.execute import Executor
-from fmha_cli.run.host import this_host
-from fmha_cli.run.origin import Origin, now
+from fmha_cli.run.origin import Origin, now, this_host
 from fmha_cli.run.probing import probe_backends
 from fmha_cli.run.records import record_of
 from fmha_cli.run.request import Context, Request
 from fmha_cli.run.rows import Row
-from fmha_cli.run.scopes import Scopes
 from fmha_cli.run.supervisor import Supervisor
-from fmha_cli.tune.builds import build_within
-from fmha_cli.tune.candidates import Candidates, candidates_of
-from fmha_cli.tune.confirming import Confirmation, Confirmer, confirmed, gain_of
+from fmha_cli.run.tuned_choice import Scopes
+from fmha_cli.tune.candidates import Candidates, build_within, candidates_of
+from fmha_cli.tune.confirming import Confirmer, gain_of
+from fmha_cli.tune.course import Course
 from fmha_cli.tune.resuming import Chosen, Notes, Searched, notes_of
 from fmha_cli.tune.sampling import KernelSampler, Ring, timed
-from fmha_cli.tune.telling import Course, row_of, searched_of
 
 Progress = Callable[[int, int, str], None]
 
@@ -93,21 +85,16 @@ def tune(
     asked: TuneRequest,
     registry: Registry,
     *,
-    on_found: Callable[[Mapping[str, Availability]], None] = lambda found: None,
     on_record: Callable[[Record], None] = lambda record: None,
     on_entry: Callable[[RememberedChoice], None] = lambda entry: None,
-    on_row: Callable[[TuneRow], None] = lambda row: None,
-    notify: Callable[[str], None] = lambda text: None,
     progress: Progress = lambda done, total, what: None,
-    phase: Tell = silent,
+    voice: Voice = SILENT,
 ) -> TuneResult:
     """Tune every problem.
 
     Args:
-        on_found: receives the answers of the backends before anything runs.
         on_record: receives a record for every candidate of a problem, also after an interruption.
         on_entry: receives each entry to remember, as soon as it is known.
-        on_row: receives the row of each problem as soon as it is complete.
 
     Raises:
         UsageError, EnvironmentProblem, UnsupportedError: before anything runs.
@@ -118,9 +105,7 @@ def tune(
         supervisor = stack.enter_context(Supervisor())
         supervisor.start()
         found = probe_backends(registry, wanted_backends(registry, request.wanted), supervisor, request.device)
-        on_found(found)
         every = [candidates_of(problem, registry, found, request.wanted) for problem in points]
-        voice = Voice(notify, phase)
         building = build_context(request, voice)
         context = Context(request=request, registry=registry, supervisor=supervisor, building=building, voice=voice)
         host = this_host()
@@ -135,7 +120,6 @@ def tune(
         for number, candidates in enumerate(every):
             row, interrupted = tuner.row(candidates, number, len(every), skip=interrupted)
             rows.append(row)
-            on_row(row)
         if not interrupted:
             notes.complete()
     return TuneResult(tuple(rows), interrupted)
@@ -160,13 +144,13 @@ class _Tuner:
         Args:
             skip: the user interrupted before.
         """
-        course = Course(candidates)
+        course = Course.of(candidates)
         if candidates.default is None:
-            return self._row(course, Tuned.UNSUPPORTED), skip
+            return course.end(Tuned.UNSUPPORTED), skip
         if (row := self._kept(candidates, number)) is not None:
             return row, skip
         if skip or self.asked.request.dry_run:
-            return self._row(course, Tuned.INTERRUPTED if skip else Tuned.PLANNED), skip
+            return course.end(Tuned.INTERRUPTED if skip else Tuned.PLANNED), skip
         what = candidates.problem.repro()
         self.progress(number, total, what)
         try:
@@ -174,7 +158,7 @@ class _Tuner:
         except KeyboardInterrupt:
             state = Tuned.INTERRUPTED
         self.progress(number + 1, total, what)
-        row = self._row(course, state)
+        row = course.end(state)
         if state is not Tuned.INTERRUPTED:
             entry = None if course.entry is None else course.entry.to_dict()
             self.notes.keep_choice(number, Chosen(row=row, entry=entry))
@@ -204,34 +188,33 @@ class _Tuner:
         choices = named[entry.kernel], named[entry.default]
         return entry.scope.differences(self.scopes.of(entry.problem, choices, CacheState(entry.scope.cache)))
 
-    def _row(self, course: Course, state: Tuned) -> TuneRow:
-        return row_of(course, state, self.asked.policy, self.asked.build_budget_s)
-
     def _tuned(self, course: Course, number: int) -> Tuned:
         """Process a problem as far as possible; ``course`` keeps the findings. Raises KeyboardInterrupt."""
-        asked, candidates = self.asked, course.candidates
-        course.rows = candidates.rows(self.context.registry, CacheState(asked.request.cache), number)
+        course.rows = course.candidates.rows(self.context.registry, CacheState(self.asked.request.cache), number)
         searched = self._searched(course, number)
         if not searched.order:
-            course.why = "no kernel ran and was right"
+            course.add(why="no kernel ran and was right")
             return Tuned.FAILED
         named = {row.choice.kernel.digest: row for row in course.rows if row.choice is not None}
         best, default = named[searched.order[0]], course.rows[0]
         if default.choice is None or default.choice.kernel.digest not in searched.running:
-            course.why = "the default did not run, so that nothing can be compared with it"
+            course.add(why="the default did not run, so that nothing can be compared with it")
             return Tuned.FAILED
-        confirmation = self._confirmed(course, default, best, searched.good)
-        course.why = confirmation.why
-        course.winner = best if confirmation.why is None else default
-        self._remember(course, default, confirmation)
-        return Tuned.TUNED if confirmation.why is None else Tuned.KEPT
+        if best.default:
+            course.add(why=f"the default is the fastest of {searched.good}")
+        else:
+            self._confirm(course, default, best)
+        state = Tuned.TUNED if course.row.why is None else Tuned.KEPT
+        self._remember(course, default, best if state is Tuned.TUNED else default)
+        return state
 
     def _searched(self, course: Course, number: int) -> Searched:
         """The search of a problem, now or in an earlier session. Raises KeyboardInterrupt."""
         asked = self.asked
         past = self.notes.searches.get(number)
         if past is not None:
-            course.past = past.row
+            course.row = past.row
+            course.add(why=None)
             for data in past.records:
                 self.on_record(Record.from_dict(data))
             return past
@@ -244,15 +227,16 @@ class _Tuner:
             with _timing(course, "search_ns"):
                 self._search(course)
         finally:
+            course.count(asked.policy, asked.build_budget_s)
             with suppress(KeyboardInterrupt):
                 records = self._tell(course, number)
-        searched = searched_of(course, self._row(course, Tuned.INTERRUPTED), records)
+        searched = course.searched(records)
         self.notes.keep_search(number, searched)
         return searched
 
     def _search(self, course: Course) -> None:
         asked, context = self.asked, self.context
-        executor = Executor(context, cases_of(context), lambda row: None)
+        executor = Executor(context)
         ready = [row for row in course.rows if all(order.key in course.built for order in row.orders)]
         with Ring(context, executor) as ring, context.supervisor.holding(len(ready)):
             try:
@@ -268,9 +252,8 @@ class _Tuner:
                     if times is not None:
                         one.outcome = replace(one.outcome, measurement=executor.measurement(one.row, times))
 
-    def _confirmed(self, course: Course, default: Row, best: Row, good: int) -> Confirmation:
-        if best.default:
-            return Confirmation(None, f"the default is the fastest of {good}")
+    def _confirm(self, course: Course, default: Row, best: Row) -> None:
+        """Keep the difference, and why the default is kept; no reason if it is not."""
         asked = self.asked
         confirmer = Confirmer(
             request=asked.request,
@@ -278,28 +261,22 @@ class _Tuner:
             environ=asked.environ,
             processes=asked.processes,
             min_gain=asked.min_gain,
-            budget_s=asked.request.budget_s,
         )
         with _timing(course, "confirm_ns"):
             self.context.supervisor.close()  # nothing of this process runs while they are timed
-            confirmation = confirmed(confirmer, default, best)
-        course.difference = confirmation.difference
-        return confirmation
+            difference, why = confirmer.confirm(default, best)
+        course.add(difference=difference, why=why)
 
-    def _remember(self, course: Course, default: Row, confirmation: Confirmation) -> None:
-        winner = course.winner
-        assert winner is not None
+    def _remember(self, course: Course, default: Row, winner: Row) -> None:
         assert winner.choice is not None
         assert default.choice is not None
-        tuned = confirmation.why is None
-        gain, ends = (None, None)
-        if tuned and confirmation.difference is not None:
-            gain, ends = gain_of(confirmation.difference)
-        course.gain, course.gain_ci95 = gain, ends
-        scope = self.scopes.of(winner.problem, (winner.choice, default.choice), winner.cache)
+        row = course.row
+        tuned = row.why is None
+        gain, ends = gain_of(row.difference) if tuned and row.difference is not None else (None, None)
+        course.add(kernel=winner.choice.kernel.digest, gain=gain, gain_ci95=ends)
         course.entry = RememberedChoice(
             problem=winner.problem,
-            scope=scope,
+            scope=self.scopes.of(winner.problem, (winner.choice, default.choice), winner.cache),
             result=Result.TUNED if tuned else Result.KEPT,
             default=default.choice.kernel.name,
             kernel=winner.choice.kernel.name,
@@ -307,7 +284,7 @@ class _Tuner:
             gain_ci95=ends,
             run=self.origin.run.id,
             made=now(),
-            why=confirmation.why,
+            why=row.why,
         )
         self.on_entry(course.entry)
 
@@ -324,24 +301,6 @@ class _Tuner:
         return tuple(records)
 
 
-def cases_of(context: Context) -> Cases:
-    """Inputs and references, of one fill."""
-    request, registry = context.request, context.registry
-
-    def inputs(problem: Problem, kind: str) -> Inputs:
-        custom = registry.fills if kind in registry.fills else None
-        return fill(problem, kind, request.fill_seed, custom=custom)
-
-    return Cases(
-        inputs,
-        oracle_s=request.oracle_s,
-        seed=request.fill_seed,
-        streams={**STREAMS, **registry.dropout_streams},
-        given=frozenset(),
-        phase=context.voice.phase,
-    )
-
-
 @contextmanager
 def _timing(course: Course, name: str) -> Iterator[None]:
     """Keep the wall time of the body, also if it is interrupted."""
@@ -349,4 +308,4 @@ def _timing(course: Course, name: str) -> Iterator[None]:
     try:
         yield
     finally:
-        setattr(course, name, time.perf_counter_ns() - start)
+        course.add(**{name: time.perf_counter_ns() - start})

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from fmha_cli.bench.ceiling import Ceiling
+from fmha_cli.bench.conditions import Ceiling
 from fmha_cli.bench.roofline import Bound
 from fmha_cli.bench.sampling import sanity_notes
 from tools.outputs import check, normalise, printed, tail, write

@@ -17,9 +17,9 @@ from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.verdict import Verdict, exit_code_of
 from fmha_cli.oracle.fills import fill
 from fmha_cli.oracle.gradients import backward
+from fmha_cli.oracle.measure import ONE_HOT
 from fmha_cli.oracle.reference import Reference, forward
 from fmha_cli.oracle.tensors import value_tensors
-from fmha_cli.oracle.worth import ONE_HOT
 from fmha_cli.report.record import Record
 from fmha_cli.run.request import Command, Request
 from fmha_cli.run.rows import plan_rows

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fmha_cli.bench.ceiling import Ceiling
+from fmha_cli.bench.conditions import Ceiling
 from fmha_cli.bench.measurement import Measurement
 from fmha_cli.bench.roofline import Bound
 from fmha_cli.domain.codec import from_json, to_json

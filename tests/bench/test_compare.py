@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fmha_cli.bench.ab import AbSampler, ab_ratios, orders
 from fmha_cli.bench.compare import Ratio, Regret, Speed, in_words
-from fmha_cli.bench.sampling import SamplingPolicy, StopReason
+from fmha_cli.bench.sampling import AbSampler, SamplingPolicy, StopReason, ab_ratios, orders
 from fmha_cli.domain.codec import from_json, to_json
 
 

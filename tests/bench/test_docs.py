@@ -17,7 +17,7 @@ from fmha_cli.bench.stats import FEWEST, median_rank
 from fmha_cli.cli.compare import PROCESSES_EACH
 from fmha_cli.report.schemas import load
 from fmha_cli.results.comparison import TO_CONFIRM
-from fmha_cli.run.clock import SHORTEST_NS, SLACK, SLACK_NS, UNTIMED, UNTIMED_NS
+from fmha_cli.run.job import SHORTEST_NS, SLACK, SLACK_NS, UNTIMED, UNTIMED_NS
 from fmha_cli.run.request import Request
 
 pytestmark = pytest.mark.promise("The page on timing explains every figure of a row.")

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from fmha_cli.bench.peaks import Machine
-from fmha_cli.bench.settings import MeasuredKernel, every_kept, kept_settings, measured_once
+from fmha_cli.bench.peaks import Machine, MeasuredKernel, every_kept, kept_settings, measured_once
 from fmha_cli.domain.settings import Settings, SettingsFrom
 from tests.support.generators.report.samples import PROCESSOR
 

@@ -29,7 +29,7 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from fmha_cli.run.host import this_host
+from fmha_cli.run.origin import this_host
 from tests.checks.check import ROOT, Check, Row, product
 from tests.support.children import nightly_turn
 from tests.support.planted.slow_kernel import CHECKOUT, CONSTANTS, KIND, PACKAGES, Plant, checkout, cost_of, nearest

@@ -13,8 +13,8 @@ from fmha_cli.cli.completion import completer
 from fmha_cli.discovery.models import presets
 from fmha_cli.domain.device import DeviceFacts
 from fmha_cli.domain.problem import Problem
-from fmha_cli.run import memory
-from fmha_cli.run.demand import check_device
+from fmha_cli.run import protocol
+from fmha_cli.run.arena import check_device
 from fmha_cli.run.rows import Row
 from tests.cli.conftest import Fmha, Result
 from tests.support.schema_checks import validator
@@ -108,7 +108,7 @@ def test_several_backends_have_a_sum_each(fmha: Fmha, tiny: str) -> None:
 def test_points_beyond_the_memory_are_rows_with_a_reason(
     fmha: Fmha, tiny: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(memory, "available_bytes", lambda: 1 << 30)
+    monkeypatch.setattr(protocol, "available_bytes", lambda: 1 << 30)
     done = fmha("bench", "--model", tiny, "-s", "16,16m", *NULL, *QUICK, "--json")
     assert done.code == 6, done.err
     assert rows(done, "seqlen_q", "layer_kind", "verdict") == [
@@ -126,9 +126,9 @@ def test_points_beyond_the_memory_are_rows_with_a_reason(
 
 @pytest.mark.promise("`--model` gives a row for each kind of layer, and the sum counts every layer or says it cannot.")
 def test_a_sum_with_a_part_of_its_times_says_so(fmha: Fmha, tiny: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A planted fault: the local layers find no memory."""
+    """A planted fault: the local layers find no protocol."""
     free = iter([1, *[1 << 40] * 9])
-    monkeypatch.setattr(memory, "available_bytes", lambda: next(free))
+    monkeypatch.setattr(protocol, "available_bytes", lambda: next(free))
     done = fmha("bench", "--model", tiny, "-s", "16", *NULL, *QUICK)
     assert done.code == 6, done.err
     assert " incomplete: " in done.out

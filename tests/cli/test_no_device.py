@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from fmha_cli.domain.errors import EnvironmentProblem
-from fmha_cli.run import walker
+from fmha_cli.run import dispatcher
 from fmha_cli.run.builds import KernelOutcome
-from fmha_cli.run.sides import Order
+from fmha_cli.run.request import Order
 from tests.cli.conftest import Fmha
 from tests.support.fixtures.emulated import Told
 
@@ -26,7 +26,7 @@ def builds_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
         error = EnvironmentProblem("no sources", code="S102")
         return {order.key: KernelOutcome(order.stage.kernel.name, None, error) for order in orders}
 
-    monkeypatch.setattr(walker, "build_orders", build)
+    monkeypatch.setattr(dispatcher, "build_orders", build)
 
 
 @pytest.mark.promise(

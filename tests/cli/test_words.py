@@ -11,8 +11,7 @@ from typing import cast
 import pytest
 from fmha_null.kernels import null_kernel
 
-from fmha_cli.bench.peaks import Machine
-from fmha_cli.bench.settings import MeasuredKernel, measured_once
+from fmha_cli.bench.peaks import Machine, MeasuredKernel, measured_once
 from fmha_cli.cli.call import CliCall
 from fmha_cli.cli.doctor import _backend, _processor
 from fmha_cli.discovery.registry import build_registry

@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from fmha_cli.bench.against import Against
-from fmha_cli.bench.difference import SureRule
+from fmha_cli.bench.difference import Against, SureRule
 from fmha_cli.domain.codec import to_json
 from fmha_cli.report.form import Format
 from fmha_cli.report.formats import render

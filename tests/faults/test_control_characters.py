@@ -29,7 +29,7 @@ OWN_COLOURS = re.compile("\x1b\\[(?:0|31|32|33)m")
 def crashes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every kernel crashes with words that a terminal would obey."""
     from fmha_cli.domain.verdict import Verdict
-    from fmha_cli.run.supervisor import JobResult
+    from fmha_cli.run.job import JobResult
 
     def crashed(*given: Any, **more: Any) -> JobResult:
         return JobResult(verdict=Verdict.CRASHED, note=f"the kernel said {EVIL}", log_tail=EVIL)

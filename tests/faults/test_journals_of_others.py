@@ -20,7 +20,7 @@ from fmha_cli.domain.device import Availability
 from fmha_cli.domain.dtypes import DType
 from fmha_cli.domain.kernel import Family
 from fmha_cli.run import invocation
-from fmha_cli.run.host import this_host
+from fmha_cli.run.origin import this_host
 from fmha_cli.run.request import Command, Request
 from fmha_cli.toolchain.kernels import _NO_COMPILER
 from tests.cli.conftest import Fmha

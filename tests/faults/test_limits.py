@@ -11,7 +11,7 @@ import pytest
 from fmha_cli.cli.app import known_options
 from fmha_cli.domain.device import usable_cores
 from fmha_cli.domain.errors import UsageError
-from fmha_cli.run import memory
+from fmha_cli.run import protocol
 from fmha_cli.run.request import Request
 from tests.cli.conftest import Fmha
 from tests.cli.test_commands import EVERY, SMALL
@@ -65,9 +65,9 @@ def forbidden(what: str) -> Callable[..., Any]:
 def test_a_problem_beyond_the_memory_ends_before_anything_is_allocated(
     fmha: Fmha, monkeypatch: pytest.MonkeyPatch, command: str, shape: str
 ) -> None:
-    monkeypatch.setattr(memory, "available_bytes", lambda: 8 << 30)
-    monkeypatch.setattr(memory.os, "memfd_create", forbidden("the arena"))
-    monkeypatch.setattr("fmha_cli.run.walker.fill", forbidden("the inputs"))
+    monkeypatch.setattr(protocol, "available_bytes", lambda: 8 << 30)
+    monkeypatch.setattr(protocol.os, "memfd_create", forbidden("the arena"))
+    monkeypatch.setattr("fmha_cli.run.execute.fill", forbidden("the inputs"))
     done = fmha(command, *HUGE, *shape.split(), "--json", *(["--peak", "spec"] if command == "bench" else []))
     assert done.code == 6, done.err
     for record in done.document["records"]:
@@ -80,7 +80,7 @@ def test_a_problem_beyond_the_memory_ends_before_anything_is_allocated(
 @pytest.mark.slow
 @pytest.mark.ci
 def test_the_other_rows_of_a_sweep_go_on(fmha: Fmha, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory, "available_bytes", lambda: 8 << 30)
+    monkeypatch.setattr(protocol, "available_bytes", lambda: 8 << 30)
     done = fmha("run", *SMALL[:2], "--heads", "8", "--hdim", "128", "--seqlen", "32,10m,64", "--json")
     assert [r["verdict"] for r in done.document["records"]] == ["PASSED", "OUT_OF_MEMORY", "PASSED"]
 
@@ -89,7 +89,7 @@ def test_the_other_rows_of_a_sweep_go_on(fmha: Fmha, monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize(("also", "verdict"), [((), "OUT_OF_MEMORY"), (("--no-check",), "UNCHECKED")])
 def test_the_reference_counts(fmha: Fmha, monkeypatch: pytest.MonkeyPatch, also: tuple[str, ...], verdict: str) -> None:
     """16k keys of 128 + 128 float64 are 32 MiB; the tensors and their copies are 16 MiB."""
-    monkeypatch.setattr(memory, "available_bytes", lambda: 30 << 20)
+    monkeypatch.setattr(protocol, "available_bytes", lambda: 30 << 20)
     shape = ("--heads", "1", "--seqlen", "1", "--seqlen-k", "16k", "--hdim", "128")
     done = fmha("run", "--backend", "null", *shape, *also, "--json")
     assert [r["verdict"] for r in done.document["records"]] == [verdict]
@@ -98,7 +98,7 @@ def test_the_reference_counts(fmha: Fmha, monkeypatch: pytest.MonkeyPatch, also:
 def test_two_kernels_in_turns_need_two_arenas(fmha: Fmha, monkeypatch: pytest.MonkeyPatch) -> None:
     from tests.cli.test_commands import HONEST, SPLIT
 
-    monkeypatch.setattr(memory, "available_bytes", lambda: 8 << 30)
+    monkeypatch.setattr(protocol, "available_bytes", lambda: 8 << 30)
     done = fmha("bench", *HUGE, "--seqlen", "10m", "--ab", HONEST, SPLIT, "--peak", "spec", "--json")
     assert [r["verdict"] for r in done.document["records"]] == ["OUT_OF_MEMORY"] * 2
 

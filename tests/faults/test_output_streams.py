@@ -102,7 +102,7 @@ def test_lone_surrogates_are_printed_escaped(
     fmha: Fmha, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str | None, to_file: bool
 ) -> None:
     from fmha_cli.domain.verdict import Verdict
-    from fmha_cli.run.supervisor import JobResult
+    from fmha_cli.run.job import JobResult
 
     def crashed(*given: Any, **more: Any) -> JobResult:
         return JobResult(verdict=Verdict.CRASHED, note="the kernel said \udc80 and \ud83d", log_tail="\udcff")

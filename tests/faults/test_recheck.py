@@ -13,11 +13,11 @@ from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.verdict import Verdict
 from fmha_cli.oracle.fills import fill
 from fmha_cli.run.arena import Arena
+from fmha_cli.run.checks import negated, negated_inputs
 from fmha_cli.run.job import WorkerJob
 from fmha_cli.run.judge import JudgePolicy, judge, recheck
 from fmha_cli.run.layout import layout_of
-from fmha_cli.run.negated import negated, negated_inputs
-from fmha_cli.run.outcome import Outcome
+from fmha_cli.run.records import Outcome
 from fmha_cli.run.supervisor import Supervisor
 from tests.support.fakes.modelled_backend import ENTRY, Slip, modelled_plan
 from tests.support.fault_rows import DEVICE, cases

@@ -12,7 +12,7 @@ from fmha_cli.oracle.fills import fill
 from fmha_cli.run.cases import Cases
 from fmha_cli.run.job import WorkerJob
 from fmha_cli.run.judge import JudgePolicy
-from fmha_cli.run.outcome import Outcome
+from fmha_cli.run.records import Outcome
 from fmha_cli.run.supervisor import Supervisor
 from tests.support.fakes.modelled_backend import ENTRY, Slip, modelled_plan
 from tests.support.fault_rows import CLOSE, DEVICE, judged

@@ -8,15 +8,15 @@ import pytest
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.verdict import Comparison, Verdict
 from fmha_cli.oracle.fills import fill
-from fmha_cli.oracle.finite import nonfinite_elements
 from fmha_cli.oracle.gradients import backward
+from fmha_cli.oracle.measure import nonfinite_elements
 from fmha_cli.oracle.reference import forward, squares
 from fmha_cli.oracle.tensors import Array, Inputs
 from fmha_cli.oracle.tolerance import compare, compare_gradients
 from fmha_cli.run.cases import Cases
 from fmha_cli.run.job import WorkerJob
 from fmha_cli.run.judge import JudgePolicy
-from fmha_cli.run.outcome import Outcome
+from fmha_cli.run.records import Outcome
 from fmha_cli.run.supervisor import Supervisor
 from tests.support.fakes.modelled_backend import ENTRY, Slip, modelled_plan
 from tests.support.fault_rows import DEVICE, judged

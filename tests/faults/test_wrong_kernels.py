@@ -15,7 +15,7 @@ from fmha_cli.bench.roofline import CONTRADICTED
 from fmha_cli.domain.verdict import Verdict
 from fmha_cli.report.record import Record
 from fmha_cli.run.supervisor import Supervisor
-from fmha_cli.run.trial import Examiner
+from fmha_cli.run.trial import Trial
 from tests.support.fakes.wrong_kernels.backend import GATE, NAME, kernel
 from tests.support.fakes.wrong_kernels.faults import Fault
 from tests.support.fakes.wrong_kernels.verdicts import COMMANDS, DOCUMENT, OR, documented, line_of, registry, rows_of
@@ -131,16 +131,16 @@ def test_rows_say_what_was_found_and_when(kept: None, cache: Path) -> None:
 
 def write_between_looks(monkeypatch: pytest.MonkeyPatch, gate: Path) -> None:
     """The late thread writes after the outputs were taken and before they are looked at again, on a busy machine too."""
-    look_late = Examiner.look_late
+    look_late = Trial.look_late
     monkeypatch.setenv(GATE, str(gate))
 
-    def spoiled(self: Examiner, *args: Any) -> None:
+    def spoiled(self: Trial, *args: Any) -> None:
         gate.touch()
         while not gate.with_suffix(".done").exists():
             time.sleep(0.002)
         look_late(self, *args)
 
-    monkeypatch.setattr(Examiner, "look_late", spoiled)
+    monkeypatch.setattr(Trial, "look_late", spoiled)
 
 
 @pytest.mark.sampled(1, ci="all")

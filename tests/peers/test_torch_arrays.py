@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fmha_cli import api
-from fmha_cli.run.dlpack import host_array
+from fmha_cli.run.given_arrays import host_array
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from fmha_cli.bench.ceiling import Ceiling
+from fmha_cli.bench.conditions import Ceiling
 from fmha_cli.bench.roofline import Bound, CacheState
 from fmha_cli.domain.errors import UsageError
 from fmha_cli.domain.verdict import Verdict

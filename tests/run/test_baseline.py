@@ -19,7 +19,8 @@ from fmha_cli.domain.verdict import Verdict
 from fmha_cli.report.documents.report import report_document
 from fmha_cli.report.parts import KernelRow
 from fmha_cli.report.record import Record
-from fmha_cli.run.baseline import Baseline, RowConditions, load_baseline
+from fmha_cli.results.conditions import USUAL, kernel_name, key_of
+from fmha_cli.run.baseline import Baseline, PlannedKey, load_baseline
 from tests.support.generators.report.samples import kernel as sample_kernel
 
 
@@ -63,8 +64,8 @@ def saved(path: Path, rows: list[Record], form: Callable[[list[Record]], str] = 
     return load_baseline(path)
 
 
-def planned(*rows: Record) -> list[tuple[RowConditions, str]]:
-    return [(c, r.kernel.name if r.kernel else "") for r in rows if (c := RowConditions.of(r)) is not None]
+def planned(*rows: Record) -> list[PlannedKey]:
+    return [(key_of(row, USUAL), kernel_name(row)) for row in rows]
 
 
 @pytest.mark.parametrize("form", [as_lines, as_report])

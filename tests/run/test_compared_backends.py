@@ -18,7 +18,7 @@ from fmha_cli.domain.verdict import Verdict
 from fmha_cli.report.parts import SelectedBy
 from fmha_cli.report.record import Record
 from fmha_cli.results.journal import Journal
-from fmha_cli.run import memory
+from fmha_cli.run import protocol
 from fmha_cli.run.request import Command, Request
 from fmha_cli.run.run import Run
 from tests.support.fixtures.trio import trio
@@ -163,7 +163,7 @@ def test_what_does_not_fit_together_is_timed_apart(monkeypatch: pytest.MonkeyPat
         fitting += 1
         return 1 << 30 if fitting != 2 else 1
 
-    monkeypatch.setattr(memory, "available_bytes", available)
+    monkeypatch.setattr(protocol, "available_bytes", available)
     one, two = walked("one,two")
     assert (one.verdict, two.verdict) == (Verdict.PASSED, Verdict.PASSED)
     assert two.ab is not None

@@ -23,9 +23,8 @@ from fmha_cli.report.documents.report import report_document
 from fmha_cli.report.record import Record
 from fmha_cli.run.arena import Arena
 from fmha_cli.run.baseline import load_baseline
-from fmha_cli.run.builds import build_context
+from fmha_cli.run.builds import build_context, emulation_of
 from fmha_cli.run.checks import FINDINGS_NAMED
-from fmha_cli.run.emulation import emulation_of
 from fmha_cli.run.job import Emulation, WorkerJob
 from fmha_cli.run.layout import layout_of
 from fmha_cli.run.request import Request

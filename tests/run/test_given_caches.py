@@ -16,7 +16,7 @@ from fmha_cli.domain.errors import ImpossibleProblem, UsageError
 from fmha_cli.domain.plan import Plan
 from fmha_cli.domain.tensors import shapes_of
 from fmha_cli.oracle.fills import fill
-from fmha_cli.oracle.finite import nonfinite_elements
+from fmha_cli.oracle.measure import nonfinite_elements
 from fmha_cli.oracle.tensors import appended_rows
 from fmha_cli.run.given_cache import stored
 from fmha_cli.run.input_files import InputFiles, check_fit, fitted, flags_from_files

@@ -14,9 +14,8 @@ import pytest
 from fmha_cli import api
 from fmha_cli.domain.codec import to_json
 from fmha_cli.report.parts import SelectedBy
-from fmha_cli.run.host import this_host
 from fmha_cli.run.invocation import sources_of
-from fmha_cli.run.revision import GitRevision
+from fmha_cli.run.origin import GitRevision, this_host
 
 PROBLEM = api.Problem.from_cli("-H 1 -s 16 -d 8")
 NEEDS_GIT = pytest.mark.skipif(shutil.which("git") is None, reason="no git")
@@ -91,7 +90,7 @@ def _slow_git(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     slow.write_text("#!/bin/sh\nexec /bin/sleep 60\n")
     slow.chmod(0o755)
     monkeypatch.setenv("PATH", str(folder))
-    monkeypatch.setattr("fmha_cli.run.revision.LONGEST_S", 0.05)
+    monkeypatch.setattr("fmha_cli.run.origin.LONGEST_S", 0.05)
 
 
 @pytest.mark.parametrize("plant", [_no_repository, _broken_repository, _no_git, _no_commit, _slow_git])

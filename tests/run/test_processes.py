@@ -13,10 +13,10 @@ from fmha_cli.discovery.registry import build_registry
 from fmha_cli.domain.phases import Phase, Voice
 from fmha_cli.domain.verdict import Verdict
 from fmha_cli.report.record import Record
-from fmha_cli.run.job import WorkerJob
+from fmha_cli.run.job import JobResult, WorkerJob
 from fmha_cli.run.request import Command, Request
 from fmha_cli.run.run import Run
-from fmha_cli.run.supervisor import JobResult, Supervisor
+from fmha_cli.run.supervisor import Supervisor
 from fmha_cli.run.timing import Timed, in_processes, policy_of
 
 PROBLEM = api.Problem.from_cli("-H 2 -s 16 -d 8 --dtype fp16")

@@ -15,9 +15,9 @@ from fmha_cli.bench.roofline import FASTER_THAN_ROOFLINE, CacheState, Peaks
 from fmha_cli.domain.errors import UsageError
 from fmha_cli.domain.verdict import Verdict
 from fmha_cli.report.documents.report import report_document
+from fmha_cli.run.dispatcher import PEAK_TRIES
 from fmha_cli.run.supervisor import Supervisor
 from fmha_cli.run.tensor_files import read_tensor
-from fmha_cli.run.walker import PEAK_TRIES
 from fmha_cli.toolchain.cache.layout import CacheLayout
 from fmha_cli.toolchain.cache.listing import list_entries
 

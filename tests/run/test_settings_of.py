@@ -23,9 +23,9 @@ from fmha_cli.domain.plan import Artifact, Plan, Stage
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.protocols import BuildContext
 from fmha_cli.domain.settings import Settings, SettingsFrom
+from fmha_cli.run.peaks import settings_of
 from fmha_cli.run.request import Context
 from fmha_cli.run.rows import Row
-from fmha_cli.run.settings import settings_of
 
 OWN = Settings(values={"near": 8}, source=SettingsFrom.KERNEL)
 FACTS = Settings(values={"near": 2}, source=SettingsFrom.FACTS)

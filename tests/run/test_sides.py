@@ -15,9 +15,8 @@ from fmha_cli.report.counts import compared_counts
 from fmha_cli.report.parts import SelectedBy
 from fmha_cli.report.record import Record
 from fmha_cli.run.records import repro_line
-from fmha_cli.run.request import Command, Request
+from fmha_cli.run.request import Command, NamedKernel, Request
 from fmha_cli.run.run import Run
-from fmha_cli.run.sides import NamedKernel
 from tests.support.fakes import emulator as fake_emulator
 from tests.support.fakes import tree_backend
 from tests.support.fixtures.emulated import Told

@@ -16,9 +16,9 @@ from fmha_cli.domain.first_launch import SPINNING, FirstLaunch
 from fmha_cli.domain.verdict import Verdict
 from fmha_cli.report.documents.report import records_view, report_document
 from fmha_cli.report.record import Record
+from fmha_cli.run.records import lead_of
 from fmha_cli.run.request import Command, Request
 from fmha_cli.run.run import Run
-from fmha_cli.run.turns import lead_of
 from tests.support.fakes.trio_backends import HUNGER
 from tests.support.fixtures.trio import trio
 

@@ -18,7 +18,7 @@ from fmha_cli.run.cases import Cases
 from fmha_cli.run.job import WorkerJob
 from fmha_cli.run.judge import JudgePolicy, judge
 from fmha_cli.run.layout import layout_of
-from fmha_cli.run.outcome import Outcome
+from fmha_cli.run.records import Outcome
 from fmha_cli.run.supervisor import Supervisor
 from tests.support.fakes import c_backend
 from tests.support.fakes.c_backend import Deed

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from fmha_cli.domain.phases import SILENT
 from fmha_cli.domain.verdict import Verdict
 from fmha_cli.report.places import PlaceEffect, place_lines
 from fmha_cli.report.record import Record
@@ -22,7 +23,7 @@ PLACES = [WorkerPlace(device="null:0", name=f"null:{n}", kind=0) for n in range(
 def everywhere() -> SweepPlan:
     """Ten problems at two places each."""
     plan = plan_of(*MIXED)
-    return plan_sweep(plan.points, (), plan.request, build_registry(), plan.kinds, lambda text: None, PLACES, 1.0)
+    return plan_sweep(plan.points, (), plan.request, build_registry(), plan.kinds, SILENT, PLACES, 1.0)
 
 
 def done_of(plan: SweepPlan, *, slow: float, wrong: int = 0, timed: bool = True) -> SweepEnd:

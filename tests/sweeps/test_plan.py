@@ -9,6 +9,7 @@ import pytest
 
 from fmha_cli.discovery.registry import build_registry
 from fmha_cli.domain.device import Availability, DeviceFacts, State
+from fmha_cli.domain.phases import SILENT
 from fmha_cli.domain.problem import Problem
 from fmha_cli.run.request import Command, Request
 from fmha_cli.sweeps.jobs import ChunkJob
@@ -31,7 +32,7 @@ def plan_of(*points: Problem, kinds: int = 1, command: Command = Command.RUN) ->
         for n in range(kinds)
     ]
     request = Request(command=command, backend="null")
-    return plan_sweep(points, (), request, build_registry(), found, lambda text: None)
+    return plan_sweep(points, (), request, build_registry(), found, SILENT)
 
 
 MIXED = [Problem.of(seqlen=16 + n, hdim=32, dtype=("fp16", "fp32")[n % 2]) for n in range(10)]
@@ -83,9 +84,7 @@ def test_a_job_survives_its_way_to_the_worker() -> None:
 def test_a_share_of_the_problems_runs_at_every_place_with_keys_of_their_own() -> None:
     plan = plan_of(*MIXED)
     places = [WorkerPlace(device="null:0", name=f"null:{n}", kind=0) for n in range(3)]
-    spread = plan_sweep(
-        plan.points, (), plan.request, build_registry(), plan.kinds, lambda text: None, places, overlap=0.2
-    )
+    spread = plan_sweep(plan.points, (), plan.request, build_registry(), plan.kinds, SILENT, places, overlap=0.2)
     pinned = [unit for unit in spread.units if unit.place]
     assert [(unit.problem, unit.place) for unit in pinned] == [(p, f"null:{n}") for p in (4, 9) for n in range(3)]
     assert len({row.key for row in spread.rows}) == len(spread.rows) == 14

@@ -107,8 +107,8 @@ def test_the_simulation_takes_things_away(tmp_path: Path) -> None:
     assert sys.platform == "linux"
 
 
-GUARDED = {("memory.py", "os.memfd_create"), ("memory.py", "mmap.MADV_HUGEPAGE"), ("memory.py", "mmap.MAP_SHARED")} | {
-    *(("memory.py", name) for name in ("mmap.PROT_READ", "mmap.PROT_WRITE")),
+GUARDED = {("protocol.py", "os.memfd_create"), ("protocol.py", "mmap.MADV_HUGEPAGE"), ("protocol.py", "mmap.MAP_SHARED")} | {
+    *(("protocol.py", name) for name in ("mmap.PROT_READ", "mmap.PROT_WRITE")),
     ("process.py", "os.set_blocking"),
 }
 """Uses outside the room: each asks first whether it is there, or stands behind ``handover.possible``."""

@@ -33,7 +33,7 @@ class Played:
 
     commands: tuple[tuple[str, ...], tuple[str, ...]]
     environ: dict[str, str]
-    tell: Any
+    tell: Any = None
 
     def run(self, count: int, only: Iterable[Record] = ()) -> tuple[tuple[Record, ...], tuple[Record, ...]]:
         SEEN.append(self)
@@ -60,10 +60,8 @@ def test_kernels_of_two_architectures_correspond(monkeypatch: pytest.MonkeyPatch
     default, winner = rows()
     assert backend.name == "cpu"
     environ = {"FMHA_SELECT": "default", "FMHA_JSON": "1", "FMHA_CACHE_DIR": "/cache"}
-    request = Request(backend="cpu", threads=1, fill_seed=3, options={"ck-home": "/ck"})
-    confirmer = Confirmer(
-        request=request, registry=build_registry(), environ=environ, processes=5, min_gain=0.02, budget_s=0.5
-    )
+    request = Request(backend="cpu", threads=1, fill_seed=3, budget_s=0.5, options={"ck-home": "/ck"})
+    confirmer = Confirmer(request=request, registry=build_registry(), environ=environ, processes=5, min_gain=0.02)
     difference = confirmer.difference(default, winner)
     assert difference.speed is Speed.FASTER
     gain, ends = gain_of(difference)

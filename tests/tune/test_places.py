@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fmha_cli.bench.intervals import bounds, owner, place_of
-from fmha_cli.bench.scope import Scope
+from fmha_cli.bench.entry import Scope, bounds, owner, place_of
 from fmha_cli.domain.problem import Problem
 from tests.support.generators.report.tuned_problems import SCOPE
 

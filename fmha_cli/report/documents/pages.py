@@ -9,9 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from fmha_cli.bench.ceiling import Ceiling
 from fmha_cli.bench.compare import Ratio
-from fmha_cli.bench.conditions import ProcessorConditions
+from fmha_cli.bench.conditions import Ceiling, ProcessorConditions
 from fmha_cli.bench.measurement import Measurement
 from fmha_cli.bench.roofline import Floor
 from fmha_cli.domain.codec import to_json

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
-from fmha_cli.bench.entry import RememberedChoice, Result
-from fmha_cli.bench.scope import Scope
+from fmha_cli.bench.entry import RememberedChoice, Result, Scope
 from fmha_cli.domain.codec import to_json
 from fmha_cli.domain.members import Count, Pattern, ShownAs
 from fmha_cli.domain.problem import Problem

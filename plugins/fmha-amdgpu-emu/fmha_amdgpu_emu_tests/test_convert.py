@@ -12,7 +12,6 @@ from fmha_amdgpu_emu_tests.support.float_cases import (
     CDNA,
     RDNA,
     FloatInstruction,
-    archs_of,
     check_all,
     snippets_of,
     variants,
@@ -35,6 +34,7 @@ from fmha_amdgpu_emu_tests.support.float_reference import (
     scale,
 )
 from fmha_amdgpu_emu_tests.support.float_values import B16, B32, Mode
+from fmha_amdgpu_emu_tests.support.harness import archs_of
 
 Formula = Callable[..., int]
 

@@ -16,7 +16,6 @@ from fmha_amdgpu_emu_tests.support.float_cases import (
     CDNA,
     RDNA,
     FloatInstruction,
-    archs_of,
     check_all,
     snippets_of,
 )
@@ -33,7 +32,7 @@ from fmha_amdgpu_emu_tests.support.float_reference import (
     scale,
 )
 from fmha_amdgpu_emu_tests.support.float_values import Mode, draw
-from fmha_amdgpu_emu_tests.support.harness import Snippets
+from fmha_amdgpu_emu_tests.support.harness import Snippets, archs_of
 
 CONSTANTS = {F32: (64, 96, 23, -150, 127), F64: (128, 768, 53, -1075, 1023)}
 """Scale, far distance, tiny numerator, distance at which nothing is left, middle of the exponents."""

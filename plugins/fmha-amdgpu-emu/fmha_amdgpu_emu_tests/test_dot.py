@@ -13,7 +13,6 @@ from fmha_amdgpu_emu_tests.support.float_cases import (
     CDNA,
     RDNA,
     FloatInstruction,
-    archs_of,
     check_all,
     snippets_of,
 )
@@ -33,6 +32,7 @@ from fmha_amdgpu_emu_tests.support.float_reference import (
     multiply,
 )
 from fmha_amdgpu_emu_tests.support.float_values import B32, BRAINS, HALVES, Mode
+from fmha_amdgpu_emu_tests.support.harness import archs_of
 from fmha_amdgpu_emu_tests.test_packed import Selections, mods_of, selections
 
 Formula = Callable[..., int]

@@ -11,7 +11,6 @@ from fmha_amdgpu_emu_tests.support.float_cases import (
     CDNA,
     RDNA,
     FloatInstruction,
-    archs_of,
     check_all,
     snippets_of,
     variants,
@@ -32,6 +31,7 @@ from fmha_amdgpu_emu_tests.support.float_formulas import (
 )
 from fmha_amdgpu_emu_tests.support.float_reference import F16
 from fmha_amdgpu_emu_tests.support.float_values import B16, B32, Mode
+from fmha_amdgpu_emu_tests.support.harness import archs_of
 
 T1, T2, T3 = (F16,) * 2, (F16,) * 3, (F16,) * 4
 fma, mad = rounded(F16, fused), rounded(F16, unfused(F16), always_flush=True)

@@ -13,7 +13,6 @@ from fmha_amdgpu_emu_tests.support.float_cases import (
     CDNA,
     RDNA,
     FloatInstruction,
-    archs_of,
     check_all,
     snippets_of,
     variants,
@@ -48,6 +47,7 @@ from fmha_amdgpu_emu_tests.support.float_reference import (
     scale,
 )
 from fmha_amdgpu_emu_tests.support.float_values import B32, Mode
+from fmha_amdgpu_emu_tests.support.harness import archs_of
 
 
 def one_operand(form: Form) -> tuple[FloatInstruction, ...]:

@@ -13,7 +13,6 @@ from fmha_amdgpu_emu_tests.support.float_cases import (
     CDNA,
     RDNA,
     FloatInstruction,
-    archs_of,
     check_all,
     finished,
     settled,
@@ -22,6 +21,7 @@ from fmha_amdgpu_emu_tests.support.float_cases import (
 from fmha_amdgpu_emu_tests.support.float_formulas import Operation, fused, plus, rounded, times
 from fmha_amdgpu_emu_tests.support.float_reference import F16, F32, Form, decode, encode, is_nan
 from fmha_amdgpu_emu_tests.support.float_values import B32, HALVES, PAIR, Mode
+from fmha_amdgpu_emu_tests.support.harness import archs_of
 from fmha_amdgpu_emu_tests.test_select import flushing, nested, two
 
 Selections = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], tuple[int, ...]]

@@ -12,13 +12,13 @@ from fmha_amdgpu_emu_tests.support.float_cases import (
     CDNA,
     RDNA,
     FloatInstruction,
-    archs_of,
     check_all,
     snippets_of,
     variants,
 )
 from fmha_amdgpu_emu_tests.support.float_reference import F16, F32, F64, Form, is_nan, order
 from fmha_amdgpu_emu_tests.support.float_values import Mode
+from fmha_amdgpu_emu_tests.support.harness import archs_of
 
 GFX11, GFX12 = ("gfx1100",), ("gfx1201",)
 

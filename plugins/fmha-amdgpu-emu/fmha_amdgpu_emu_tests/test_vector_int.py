@@ -7,13 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from fmha_amdgpu_emu_tests.support.harness import Snippets
+from fmha_amdgpu_emu_tests.support.harness import Snippets, archs_of
 from fmha_amdgpu_emu_tests.support.integer_cases import (
     ALL,
     CDNA,
     RDNA,
     IntegerInstruction,
-    archs_of,
     check_vectors,
     clamp,
     signed,

@@ -19,13 +19,12 @@ from fmha_cli.discovery.registry import Registry, build_registry
 from fmha_cli.domain.problem import Problem
 from fmha_cli.oracle.fills import fill
 from fmha_cli.run.arena import Arena
-from fmha_cli.run.builds import build_context, build_stages
+from fmha_cli.run.builds import build_context, build_stages, emulation_of
 from fmha_cli.run.cases import Cases
-from fmha_cli.run.emulation import emulation_of
 from fmha_cli.run.job import WorkerJob
 from fmha_cli.run.judge import judge
 from fmha_cli.run.layout import layout_of
-from fmha_cli.run.outcome import Outcome
+from fmha_cli.run.records import Outcome
 from fmha_cli.run.request import Command, Request
 from fmha_cli.run.supervisor import Supervisor
 from fmha_cli.run.trial import JudgePolicy
@@ -75,9 +74,9 @@ class Bench:
 
     def judged(self, name: str | None, kind: str = "normal") -> Outcome:
         self.named.write_text(name or "", "utf-8")
-        policy = JudgePolicy(fills=(kind,), timeout=self.seconds, late=False)
+        policy = JudgePolicy(fills=(kind,), timeout=self.seconds, late=False, stream="fa2")
         with Arena(layout_of(self.job.plan.problem, self.job.plan.workspaces, gaps=True)) as arena:
-            return judge(self.supervisor, self.job, arena, self.cases, policy, stream="fa2")
+            return judge(self.supervisor, self.job, arena, self.cases, policy)
 
 
 @pytest.fixture(scope="module")

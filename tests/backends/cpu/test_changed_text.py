@@ -16,8 +16,8 @@ from fmha_cli.domain.decision import Supported
 from fmha_cli.domain.kernel import KernelSpec
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.protocols import BuildContext
-from fmha_cli.run.host import this_host
-from fmha_cli.run.scopes import Scopes
+from fmha_cli.run.origin import this_host
+from fmha_cli.run.tuned_choice import Scopes
 from tests.support.builds.planted_cpu import planted
 from tests.support.generators.cpu.cases import BEST, kernel_of
 from tests.support.models.faults import ExtremeFault

@@ -18,7 +18,7 @@ from fmha_cli.run.cases import Cases
 from fmha_cli.run.job import WorkerJob
 from fmha_cli.run.judge import JudgePolicy, judge
 from fmha_cli.run.layout import layout_of
-from fmha_cli.run.outcome import Outcome
+from fmha_cli.run.records import Outcome
 from fmha_cli.run.supervisor import Supervisor
 from tests.support.fakes.flash_attn.played import PLAIN, job_for
 
@@ -33,7 +33,7 @@ pytestmark = [
 def judged(supervisor: Supervisor, job: WorkerJob) -> Outcome:
     cases = Cases(lambda problem, kind: fill(problem, kind), oracle_s=60.0)
     with Arena(layout_of(job.plan.problem, job.plan.workspaces, gaps=True)) as arena:
-        return judge(supervisor, job, arena, cases, JudgePolicy(repeats=2, timeout=120.0), stream="fa2")
+        return judge(supervisor, job, arena, cases, JudgePolicy(repeats=2, timeout=120.0, stream="fa2"))
 
 
 @pytest.mark.sampled(1, ci="all")

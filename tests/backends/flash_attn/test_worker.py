@@ -17,9 +17,9 @@ from fmha_cli.domain.device import State
 from fmha_cli.domain.verdict import Verdict
 from fmha_cli.oracle.fills import fill
 from fmha_cli.run.arena import Arena
-from fmha_cli.run.job import WorkerJob
+from fmha_cli.run.job import JobResult, WorkerJob
 from fmha_cli.run.layout import layout_of
-from fmha_cli.run.supervisor import JobResult, Supervisor
+from fmha_cli.run.supervisor import Supervisor
 from tests.support.fakes.flash_attn.played import ENTRY, OTHER, PLAIN, job_for
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("cuda") is None, reason="cuda-python is not installed")

@@ -19,10 +19,9 @@ from fmha_cli.domain.tensors import Element
 from fmha_cli.oracle.fills import fill
 from fmha_cli.oracle.tensors import appended_rows, largest, numpy_dtype
 from fmha_cli.run.arena import Arena
-from fmha_cli.run.guards import REPORTED, zones_of
+from fmha_cli.run.guards import REPORTED, Pattern, fill_words, holds, zones_of
 from fmha_cli.run.layout import layout_of
-from fmha_cli.run.memory import map_shared
-from fmha_cli.run.poison import Pattern, fill_words, holds
+from fmha_cli.run.protocol import map_shared
 
 LINES = {
     "fp32": "-b 1 -H 2 -s 3 --seqlen-k 4 -d 5 --dtype fp32 --lse",

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fmha_cli.run.clock import SHORTEST_NS, SLACK_NS, contradiction, untimed
+from fmha_cli.run.job import SHORTEST_NS, SLACK_NS, contradiction, untimed
 
 times = st.integers(SHORTEST_NS, 10**9)
 

@@ -11,18 +11,18 @@ from pathlib import Path
 import pytest
 
 from fmha_cli.domain.problem import Problem
-from fmha_cli.run import memory
+from fmha_cli.run import protocol
 from fmha_cli.run.arena import Arena
 from fmha_cli.run.layout import layout_of
-from fmha_cli.run.memory import HUGE, map_shared, shared_file
+from fmha_cli.run.protocol import HUGE, map_shared, shared_file
 
 
 def test_an_arena_that_cannot_fit_is_out_of_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     layout = layout_of(Problem.from_cli("-b 1 -H 1 -s 64 -d 64"))
-    monkeypatch.setattr(memory, "available_bytes", lambda: layout.size)
+    monkeypatch.setattr(protocol, "available_bytes", lambda: layout.size)
     with pytest.raises(MemoryError, match="are available"):  # the inputs are stored twice
         Arena(layout)
-    monkeypatch.setattr(memory, "available_bytes", lambda: None)
+    monkeypatch.setattr(protocol, "available_bytes", lambda: None)
     Arena(layout).close()
 
 
@@ -31,7 +31,7 @@ def test_a_system_that_refuses_is_out_of_memory(monkeypatch: pytest.MonkeyPatch)
         raise OSError(28, "No space left on device")
 
     before = len(os.listdir("/proc/self/fd"))
-    monkeypatch.setattr("fmha_cli.run.memory.os.ftruncate", refuse)
+    monkeypatch.setattr("fmha_cli.run.protocol.os.ftruncate", refuse)
     with pytest.raises(MemoryError, match="No space left"):
         shared_file(4096)
     assert len(os.listdir("/proc/self/fd")) == before
@@ -61,7 +61,7 @@ def test_large_tensors_ask_for_huge_pages(size: int, asks: bool, monkeypatch: py
 
 
 def test_a_system_without_huge_pages_maps_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fmha_cli.run.memory.mmap.MADV_HUGEPAGE", 12345, raising=False)
+    monkeypatch.setattr("fmha_cli.run.protocol.mmap.MADV_HUGEPAGE", 12345, raising=False)
     fd = shared_file(HUGE)
     mapping = map_shared(fd, HUGE)
     os.close(fd)
@@ -70,7 +70,7 @@ def test_a_system_without_huge_pages_maps_all_the_same(monkeypatch: pytest.Monke
 
 
 def test_where_there_is_no_memfd_a_nameless_file_does(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.delattr("fmha_cli.run.memory.os.memfd_create", raising=False)
+    monkeypatch.delattr("fmha_cli.run.protocol.os.memfd_create", raising=False)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     fd = shared_file(8192)
     first, second = map_shared(fd, 8192), map_shared(fd, 8192)

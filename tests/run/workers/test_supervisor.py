@@ -25,9 +25,9 @@ from fmha_cli.domain.verdict import Verdict
 from fmha_cli.oracle.fills import fill
 from fmha_cli.run import process
 from fmha_cli.run.arena import Arena
-from fmha_cli.run.job import WorkerJob
+from fmha_cli.run.job import JobResult, WorkerJob
 from fmha_cli.run.layout import layout_of
-from fmha_cli.run.supervisor import JobResult, Supervisor
+from fmha_cli.run.supervisor import Supervisor
 from fmha_cli.system import handover
 from tests.support.fakes import broken_backend
 

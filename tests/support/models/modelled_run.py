@@ -27,7 +27,7 @@ from fmha_cli.run.arena import Arena
 from fmha_cli.run.cases import Cases
 from fmha_cli.run.checks import compared, never_written
 from fmha_cli.run.layout import layout_of
-from fmha_cli.run.memory import map_shared
+from fmha_cli.run.protocol import map_shared
 from tests.support.fakes.played_maps import played_map
 from tests.support.models.kernel_memory import Image, Memory
 

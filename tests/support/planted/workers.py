@@ -18,11 +18,8 @@ from typing import Any, Self
 from fmha_cli.api import Problem, Registry
 from fmha_cli.discovery.wanted import wanted_backends
 from fmha_cli.domain.codec import to_json
-from fmha_cli.oracle.fills import fill
 from fmha_cli.plugin import Artifact, BuildContext, Stage, cache_root
-from fmha_cli.run.builds import build_stages
-from fmha_cli.run.cases import Cases
-from fmha_cli.run.emulation import emulation_of
+from fmha_cli.run.builds import build_stages, emulation_of
 from fmha_cli.run.execute import Executor
 from fmha_cli.run.probing import probe_backends
 from fmha_cli.run.request import Context, Request
@@ -109,14 +106,13 @@ class PlantedWorkers(AbstractContextManager[Any]):
         """The executor of a key, with its own worker."""
         if key not in self._executors:
             context = Context(
-                request=replace(request, threads=1),
+                request=replace(request, threads=1, oracle_s=60.0),
                 registry=self._registry,
                 supervisor=self._stack.enter_context(Supervisor()),
                 building=self._building,
                 emulation=emulation_of(request, self._registry, self._building),
             )
-            cases = Cases(lambda problem, kind: fill(problem, kind, 0), oracle_s=60.0)
-            self._executors[key] = Executor(context, cases, lambda row: None)
+            self._executors[key] = Executor(context)
         return self._executors[key]
 
     def _seen(self, key: Hashable, request: Request, artifact: Artifact) -> Seen:
@@ -124,7 +120,7 @@ class PlantedWorkers(AbstractContextManager[Any]):
         self._out.unlink(missing_ok=True)
         artifacts = list(self._artifacts)
         artifacts[self._stage] = artifact
-        fate = self._executor(key, request).run(self._row, tuple(artifacts), 0)
+        fate = self._executor(key, request).run([self._row], [tuple(artifacts)])[0]
         outputs = hashlib.sha256(self._out.read_bytes()).hexdigest() if self._out.is_file() else ""
         findings = tuple(to_json(finding) for finding in fate.findings or ())
         return Seen(fate.verdict.value, findings, "; ".join(fate.notes)[:600], outputs)

@@ -246,11 +246,6 @@ def check_mode(case: FloatInstruction, mode: Mode, exec_: int, before: Lanes, af
             assert got == want, f"{case.key} {mode} lane {lane} of {[hex(s) for s in sources]}: {got:#x}, not {want:#x}"
 
 
-def archs_of(cases: Iterable[FloatInstruction]) -> list[str]:
-    """Every architecture that has one of the instructions."""
-    return sorted({arch for case in cases for arch in case.archs})
-
-
 def check_all(cases: Iterable[FloatInstruction], arch: str, snippets: Snippets) -> None:
     """Check every instruction of an architecture."""
     check_each((case.key, partial(check, case, arch, snippets)) for case in cases if arch in case.archs)

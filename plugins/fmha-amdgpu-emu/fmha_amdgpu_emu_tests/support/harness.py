@@ -126,6 +126,11 @@ class Snippets:
         return core().snippet(self.arch, self.listing(name), state_of(v, s, lanes=self.lanes, **state))
 
 
+def archs_of(cases: Iterable[Any]) -> list[str]:
+    """Every architecture that has one of the instructions."""
+    return sorted({arch for case in cases for arch in case.archs})
+
+
 def check_each(checks: Iterable[tuple[str, Callable[[], None]]]) -> None:
     """Run every check, and name each that fails: thousands of instructions are a test for each architecture."""
     wrong = []

@@ -146,11 +146,6 @@ def _placed(case: IntegerInstruction, arch: str, old: int, value: int, half: int
     return value if arch in CDNA and not case.keeps else old & 0xFFFF0000 | value
 
 
-def archs_of(cases: Iterable[IntegerInstruction]) -> list[str]:
-    """Every architecture that has one of the instructions."""
-    return sorted({arch for case in cases for arch in case.archs})
-
-
 def check_vectors(cases: Iterable[IntegerInstruction], arch: str, snippets: Snippets) -> None:
     """Check every instruction of an architecture."""
     check_each((case.key, partial(check_vector, case, arch, snippets)) for case in cases if arch in case.archs)

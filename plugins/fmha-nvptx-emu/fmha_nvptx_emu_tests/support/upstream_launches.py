@@ -30,7 +30,7 @@ from fmha_cli.run.arena import Arena
 from fmha_cli.run.builds import build_stages
 from fmha_cli.run.cases import Cases
 from fmha_cli.run.layout import layout_of
-from fmha_cli.run.memory import map_shared
+from fmha_cli.run.protocol import map_shared
 from tests.support.referees.upstream_host.calls import DEVICES
 from tests.support.referees.upstream_host.client import Allocation, Host
 from tests.support.referees.upstream_host.client import Launch as Theirs

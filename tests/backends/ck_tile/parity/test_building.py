@@ -34,8 +34,9 @@ from fmha_cli.domain.arch import load_arch
 from fmha_cli.domain.counterpart import Binaries, Mapped, Needs, Program, Progress, UpstreamCase
 from fmha_cli.domain.device import Availability, State
 from fmha_cli.domain.errors import EnvironmentProblem, KernelFailure
+from fmha_cli.domain.phases import Voice
 from fmha_cli.parity.compare import Setup, compare
-from fmha_cli.parity.making import make_programs, needs_of
+from fmha_cli.parity.programs import make_programs, needs_of
 from fmha_cli.parity.suite import load_suite
 from fmha_cli.report.documents.parity import ParityOutcome
 from fmha_cli.run.request import Request
@@ -345,7 +346,7 @@ def test_both_programs_are_made_as_far_as_cases_need_them(
 
     def make(cases: list[Mapped], request: Request = request) -> Binaries:
         return make_programs(
-            cases, CkCounterpart(), request, choosing_registry(), into=tmp_path / "bin", notify=said.append,
+            cases, CkCounterpart(), request, choosing_registry(), into=tmp_path / "bin", voice=Voice(said.append),
             progress=lambda done, total, what: None,
         )  # fmt: skip
 

@@ -25,8 +25,7 @@ from fmha_cli.domain.arch import load_arch
 from fmha_cli.domain.counterpart import Program, Ran, Reading, Said, UpstreamCase
 from fmha_cli.domain.device import Availability, State
 from fmha_cli.domain.errors import EnvironmentProblem
-from fmha_cli.parity.making import needs_of
-from fmha_cli.parity.programs import run_program
+from fmha_cli.parity.programs import needs_of, run_program
 from fmha_cli.toolchain.rocm.toolchain import find_rocm
 from tests.support.fakes.ck_choice import choosing_registry
 

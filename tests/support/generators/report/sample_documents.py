@@ -344,10 +344,9 @@ def parities() -> list[dict[str, Any]]:
     from fmha_cli.backends.ck_tile.parity.case import ck_case
     from fmha_cli.backends.ck_tile.parity.mapping import mapped
     from fmha_cli.domain.counterpart import Binaries, Program, Ran, Reading, Said
-    from fmha_cli.parity.compare import ComparedCase
+    from fmha_cli.parity.compare import ComparedCase, Times
     from fmha_cli.parity.document import listed_dict, parity_document, row_dict
     from fmha_cli.parity.suite import Suite, SuiteSource
-    from fmha_cli.parity.timing import Times
     from fmha_cli.report.documents.parity import ParityOutcome
 
     suite = Suite("s", "title", (SuiteSource("a.sh", "r1"),), (), {})

@@ -7,11 +7,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from fmha_cli.bench.against import Against
-from fmha_cli.bench.ceiling import Ceiling
 from fmha_cli.bench.compare import Ratio
-from fmha_cli.bench.conditions import ProcessorConditions
-from fmha_cli.bench.difference import SureRule
+from fmha_cli.bench.conditions import Ceiling, ProcessorConditions
+from fmha_cli.bench.difference import Against, SureRule
 from fmha_cli.bench.measurement import Measurement
 from fmha_cli.bench.roofline import Bound, CacheState, Floor, PeakKind
 from fmha_cli.bench.sampling import StopReason

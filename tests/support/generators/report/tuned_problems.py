@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from fmha_cli.bench.difference import SureRule
-from fmha_cli.bench.entry import RememberedChoice, Result
-from fmha_cli.bench.scope import Scope
+from fmha_cli.bench.entry import RememberedChoice, Result, Scope
 from fmha_cli.bench.search import Method, Stop
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.rules import Reason
