@@ -13,7 +13,7 @@ from fmha_cli.cli.console import Console
 from fmha_cli.cli.output import SHAPED, Output
 from fmha_cli.cli.settings import OptionValues
 from fmha_cli.domain.errors import UsageError
-from fmha_cli.domain.flags import BY_KEY
+from fmha_cli.domain.fields import BY_KEY
 from fmha_cli.report.form import Format
 
 if TYPE_CHECKING:

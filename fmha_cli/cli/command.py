@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING
 
 from fmha_cli.domain.flags import Flag, FlagKind
@@ -37,7 +37,7 @@ class Opt(Flag):
     @classmethod
     def of(cls, flag: Flag, panel: str, complete: str | None = None) -> Opt:
         """The option of a flag that is declared elsewhere."""
-        return cls(**vars(flag), panel=panel, complete=complete)
+        return cls(**{one.name: getattr(flag, one.name) for one in fields(Flag)}, panel=panel, complete=complete)
 
     @property
     def is_switch(self) -> bool:

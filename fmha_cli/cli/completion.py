@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from importlib import import_module
 
 from fmha_cli.domain.features import CLOSED_FILLS, FILLS
+from fmha_cli.domain.fields import FIELDS
 
 ALONE = ("auto", "all")
 """Values of ``--backend`` that cannot be an element of a list."""
@@ -32,11 +34,6 @@ def _models() -> Iterable[str]:
         yield from (f"{name}:{one.kind}" for one in model.layers if len(model.layers) > 1)
 
 
-def _members(module: str, kind: str) -> Callable[[], Iterable[str]]:
-    """The values of an enumeration of ``fmha_cli.domain``."""
-    return lambda: (member.value for member in getattr(import_module(f"fmha_cli.domain.{module}"), kind))
-
-
 def _runs() -> Iterable[str]:
     """Labels, ``latest``, and the ids of the newest runs in the store."""
     from fmha_cli.domain.errors import FmhaError
@@ -57,17 +54,11 @@ def _runs() -> Iterable[str]:
 _COMPLETIONS: dict[str, Callable[[], Iterable[str]]] = {
     "archs": lambda: import_module("fmha_cli.domain.arch").arch_names(),
     "backends": _backends,
-    "directions": _members("features", "Direction"),
-    "dtypes": _members("dtypes", "DType"),
     "fills": lambda: (*FILLS, *CLOSED_FILLS),
-    "fp8-encodings": _members("dtypes", "Fp8Encoding"),
-    "kv-dtypes": _members("dtypes", "KvDType"),
-    "layouts": _members("features", "Layout"),
-    "masks": lambda: ("none", "causal", "causal-tl", "window:", "window-tl:", "generic:"),
     "models": _models,
-    "qscales": _members("features", "QScale"),
     "runs": _runs,
     "schemas": _schemas,
+    **{field.key: partial(tuple, field.values) for field in FIELDS if field.values},
 }
 
 

@@ -13,7 +13,7 @@ from fmha_cli.discovery.wanted import wanted_backends
 from fmha_cli.domain.arguments import Texts, flag_texts, in_python
 from fmha_cli.domain.errors import FmhaError, KernelFailure, UnsupportedError, UsageError
 from fmha_cli.domain.features import Direction
-from fmha_cli.domain.flags import BY_KEY
+from fmha_cli.domain.fields import BY_KEY
 from fmha_cli.domain.phases import Tell, Voice, silent
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.tensors import Role, shapes_of

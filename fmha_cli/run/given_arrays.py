@@ -8,7 +8,7 @@ from os import PathLike, fspath
 from typing import Any
 
 from fmha_cli.domain.errors import UsageError
-from fmha_cli.domain.flags import BY_KEY
+from fmha_cli.domain.fields import BY_KEY
 from fmha_cli.domain.suggest import suggest
 from fmha_cli.oracle.mx import SCALED
 from fmha_cli.run.dlpack import host_array

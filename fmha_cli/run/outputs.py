@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from fmha_cli.domain.errors import UsageError
-from fmha_cli.domain.flags import asks_fill
+from fmha_cli.domain.fields import asks_fill
 from fmha_cli.domain.problem import Problem
 from fmha_cli.report.target import Target, check_folder
 from fmha_cli.results.journal import refuse_taken

@@ -13,7 +13,7 @@ from fmha_cli.discovery.registry import Registry
 from fmha_cli.domain.builtin import Use
 from fmha_cli.domain.device import is_emulated
 from fmha_cli.domain.features import FILLS
-from fmha_cli.domain.flags import asks_fill
+from fmha_cli.domain.fields import asks_fill
 from fmha_cli.domain.layer import Layer
 from fmha_cli.domain.problem import Problem
 from fmha_cli.report.parts import Inputs, KernelRow, stage_rows
