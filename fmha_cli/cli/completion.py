@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from functools import partial
 from importlib import import_module
 
 from fmha_cli.domain.features import CLOSED_FILLS, FILLS
-from fmha_cli.domain.fields import FIELDS
 
 ALONE = ("auto", "all")
 """Values of ``--backend`` that cannot be an element of a list."""
@@ -58,14 +56,15 @@ _COMPLETIONS: dict[str, Callable[[], Iterable[str]]] = {
     "models": _models,
     "runs": _runs,
     "schemas": _schemas,
-    **{field.key: partial(tuple, field.values) for field in FIELDS if field.values},
 }
 
 
-def completer(name: str | None, choices: Iterable[str], lists: bool) -> Callable[[str], list[str]] | None:
-    """The completion of one option; in a comma list the last element is completed."""
-    fixed = tuple(choices)
-    values = _COMPLETIONS[name] if name else (lambda: fixed) if fixed else None
+def completer(
+    name: str | tuple[str, ...] | None, choices: Iterable[str], lists: bool
+) -> Callable[[str], list[str]] | None:
+    """The completion of one option, of whose values ``name`` is a set or the name; in a comma list the last element is completed."""
+    fixed = name if isinstance(name, tuple) else tuple(choices)
+    values = _COMPLETIONS[name] if isinstance(name, str) else (lambda: fixed) if fixed else None
     if values is None:
         return None
 

@@ -17,7 +17,7 @@ from fmha_cli.report.form import Format
 
 _S, _N, _T, _F, _B = FlagKind.SIZE, FlagKind.NUMBER, FlagKind.TEXT, FlagKind.FILE, FlagKind.SWITCH
 
-PROBLEM = tuple(Opt.of(field, field.panel, field.key if field.values else None) for field in FIELDS)
+PROBLEM = tuple(Opt.of(field, field.panel, tuple(field.values) or None) for field in FIELDS)
 SKIP_IMPOSSIBLE = Opt("skip-impossible", _B, "Drop the impossible points of a sweep, with a note", panel="Problem")
 
 _model, _choosing, _files, _running, _output = (

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
+from operator import attrgetter
 from struct import pack, unpack
 from typing import Any
 
@@ -46,7 +47,7 @@ class Limit:
     help: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Field(Flag):
     """One field of a problem. Its help names the default.
 
@@ -98,6 +99,7 @@ class Field(Flag):
         said = self.said or (f"{self.default}".removesuffix(".0") if plain else "")
         object.__setattr__(self, "help", f"{self.help} [default: {said}]" if said else self.help)
         object.__setattr__(self, "members", tuple(member or self.key for member in self.members))
+        object.__setattr__(self, "tell", self.tell or (attrgetter(*self.members) if self.members else None))
 
     def parse(self, text: str) -> Any:
         """The value of a text, within the limits.
@@ -134,9 +136,7 @@ class Field(Flag):
 
     def text_in(self, problem: Any) -> str | bool:
         """The text of the flag in a problem; False if it is at its default, True for a switch that is not."""
-        if self.tell is None and not self.members:
-            return False
-        value = self.tell(problem) if self.tell is not None else getattr(problem, self.members[0])
+        value = self.tell(problem) if self.tell is not None else None
         if value is None or value == self.default_in(problem):
             return False
         if self.kind is FlagKind.FILE and value is True:
@@ -324,7 +324,7 @@ def asks_fill(key: str, text: str) -> bool:
 
 
 def _order() -> tuple[Field, ...]:
-    out = [field for field in FIELDS if not field.behind]
+    out = [field for field in FIELDS if not field.behind and field.tell]
     for field in FIELDS:
         if field.behind:
             out.insert(out.index(BY_KEY[field.behind]) + 1, field)

@@ -13,7 +13,7 @@ from typing import Any
 from fmha_cli.domain.dtypes import Fp8Encoding, KvDType
 from fmha_cli.domain.errors import UsageError
 from fmha_cli.domain.features import Alibi, Bias, CacheKind, QScale
-from fmha_cli.domain.fields import BY_KEY, BY_MEMBER, FIELDS, asks_fill
+from fmha_cli.domain.fields import BY_KEY, BY_MEMBER, FIELDS, Field, asks_fill
 from fmha_cli.domain.flags import FlagKind, parse_list, parse_number, parse_size
 from fmha_cli.domain.impossible import at_least, conflict, impossible, lacks
 from fmha_cli.domain.mask import Align, Mask
@@ -37,15 +37,27 @@ class Draft(SimpleNamespace):
     given: Mapping[str, Any]
 
     def __getattr__(self, name: str) -> Any:
-        field = BY_MEMBER[name]
-        value = self.given.get(field.key)
-        value = field.default_in(self) if value is None else value
-        value = field.parse(value) if isinstance(value, str) else value
-        if field.key in self.given:
-            field.check(value)
-        members = field.members
-        vars(self).update(zip(members, value if len(members) > 1 else (value,), strict=True))
+        vars(self).update(_resolve(BY_MEMBER[name], self))
         return vars(self)[name]
+
+
+def _resolve(field: Field, p: Draft) -> dict[str, Any]:
+    """The members of a field, from its flag or default."""
+    given = field.key in p.given
+    value = p.given[field.key] if given else field.default_in(p)
+    value = field.parse(value) if isinstance(value, str) else value
+    if given:
+        field.check(value)
+    return dict(zip(field.members, value if len(field.members) > 1 else (value,), strict=True))
+
+
+_CONSTANT = {
+    name: value
+    for field in FIELDS
+    if field.members and not callable(field.default)
+    for name, value in _resolve(field, Draft(given={})).items()
+}
+"""The defaults that follow from nothing, by member."""
 
 
 def resolve_fields(raw: RawFlags) -> dict[str, Any]:
@@ -54,7 +66,8 @@ def resolve_fields(raw: RawFlags) -> dict[str, Any]:
     Raises:
         ImpossibleProblem: P001-P018, P020, P022, P023, naming the rule and the values.
     """
-    p = Draft(given=_read(raw))
+    given = _read(raw)
+    p = Draft(**{name: value for name, value in _CONSTANT.items() if BY_MEMBER[name].key not in given}, given=given)
     if p.given.get("kv_dtype") == p.dtype.value:
         p.kv_dtype = KvDType.SAME
     _check_sizes(p)

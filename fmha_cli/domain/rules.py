@@ -18,7 +18,7 @@ from fmha_cli.domain.features import ROTARY_BASE, CacheKind, Direction
 from fmha_cli.domain.kernel import KernelSpec
 from fmha_cli.domain.members import Hidden
 from fmha_cli.domain.problem import Problem
-from fmha_cli.domain.signature import Compared, Signature
+from fmha_cli.domain.signature import ComparedBy, Signature
 from fmha_cli.domain.signature_hints import with_hdim, with_signature
 
 
@@ -126,7 +126,7 @@ _SIGNATURE_ROWS = tuple(
     (member.name, note.rule, Severity[note.severity])
     for member in members_of(Signature)
     for note in extras(member.hint)
-    if isinstance(note, Compared)
+    if isinstance(note, ComparedBy)
 )
 """Field of the signature, id of its rule, severity."""
 

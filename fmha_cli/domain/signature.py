@@ -108,7 +108,7 @@ class KvKey(StrEnum):
 
 
 @dataclass(frozen=True)
-class Compared:
+class ComparedBy:
     """The id of the rule that compares a field of a problem's signature and a kernel's, and the name of its ``Severity``."""
 
     rule: str
@@ -131,29 +131,29 @@ class Signature:
     json_later: ClassVar[tuple[str, ...]] = ("fp8_encoding", "kv_dtype")
     """Fields that came later: JSON, and so every digest, leaves them out at their defaults."""
 
-    dtype: Annotated[DType, Compared("K001")]
-    dtype_out: Annotated[DType, Compared("K002")]
+    dtype: Annotated[DType, ComparedBy("K001")]
+    dtype_out: Annotated[DType, ComparedBy("K002")]
     hdim: Count
     hdim_v: Count
-    mode: Annotated[ModeKey, Compared("K003")] = ModeKey.BATCH
-    mask: Annotated[MaskKey, Compared("K004")] = MaskKey.NONE
-    sink: Annotated[Need, Compared("K005", "OPTION")] = Need.NO
-    sink_logits: Annotated[Need, Compared("K006", "OPTION")] = Need.NO
-    bias: Annotated[BiasKey, Compared("K007")] = BiasKey.NONE
-    softcap: Annotated[Need, Compared("K008", "OPTION")] = Need.NO
-    dropout: Annotated[Need, Compared("K009", "OPTION")] = Need.NO
-    lse: Annotated[Need, Compared("K010", "OPTION")] = Need.NO
-    gqa: Annotated[Need, Compared("K011")] = Need.NO
-    cache: Annotated[CacheKey, Compared("K013")] = CacheKey.NONE
-    page: Annotated[Count, Compared("K014", "SHAPE")] = 0
-    append: Annotated[Need, Compared("K015")] = Need.NO
-    rotary: Annotated[RotaryKey, Compared("K016")] = RotaryKey.NONE
-    split: Annotated[Need, Compared("K017", "OPTION")] = Need.NO
-    qscale: Annotated[QScaleKey, Compared("K018")] = QScaleKey.NONE
-    deterministic: Annotated[Need, Compared("K019", "OPTION")] = Need.NO
-    dbias: Annotated[Need, Compared("K020", "OPTION")] = Need.NO
-    fp8_encoding: Annotated[Fp8Key, Compared("K027")] = Fp8Key.OCP
-    kv_dtype: Annotated[KvKey, Compared("K028")] = KvKey.SAME
+    mode: Annotated[ModeKey, ComparedBy("K003")] = ModeKey.BATCH
+    mask: Annotated[MaskKey, ComparedBy("K004")] = MaskKey.NONE
+    sink: Annotated[Need, ComparedBy("K005", "OPTION")] = Need.NO
+    sink_logits: Annotated[Need, ComparedBy("K006", "OPTION")] = Need.NO
+    bias: Annotated[BiasKey, ComparedBy("K007")] = BiasKey.NONE
+    softcap: Annotated[Need, ComparedBy("K008", "OPTION")] = Need.NO
+    dropout: Annotated[Need, ComparedBy("K009", "OPTION")] = Need.NO
+    lse: Annotated[Need, ComparedBy("K010", "OPTION")] = Need.NO
+    gqa: Annotated[Need, ComparedBy("K011")] = Need.NO
+    cache: Annotated[CacheKey, ComparedBy("K013")] = CacheKey.NONE
+    page: Annotated[Count, ComparedBy("K014", "SHAPE")] = 0
+    append: Annotated[Need, ComparedBy("K015")] = Need.NO
+    rotary: Annotated[RotaryKey, ComparedBy("K016")] = RotaryKey.NONE
+    split: Annotated[Need, ComparedBy("K017", "OPTION")] = Need.NO
+    qscale: Annotated[QScaleKey, ComparedBy("K018")] = QScaleKey.NONE
+    deterministic: Annotated[Need, ComparedBy("K019", "OPTION")] = Need.NO
+    dbias: Annotated[Need, ComparedBy("K020", "OPTION")] = Need.NO
+    fp8_encoding: Annotated[Fp8Key, ComparedBy("K027")] = Fp8Key.OCP
+    kv_dtype: Annotated[KvKey, ComparedBy("K028")] = KvKey.SAME
 
     @staticmethod
     def of(problem: Problem) -> Signature:
