@@ -1,7 +1,7 @@
 """The fill ``means``: Q is 0, so every visible key has the same weight and O is the mean of the visible rows of V.
 
 Sums of V over any range of keys are differences of two prefix sums. V is ``coded``, so its sums are exact in float64. LSE is
-the logarithm of the number of visible keys; a learned sink adds exp(sink) to that number. tanh(0) = 0, so a softcap
+the logarithm of the number of visible keys; a learned sink adds exp(sink) to that number. tanh(0) = 0, so a cap
 changes nothing. Bias and ALiBi give keys unequal weights, and dropout removes some: then there is no closed form.
 """
 

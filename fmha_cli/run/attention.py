@@ -96,7 +96,7 @@ def attention(
         phase: called during long work as phase(what, done, total), from any thread; ``phase=print`` shows the two
             minutes in which an emulator is built.
         flags: problem flags under their Python names, with the meaning that they have on the command line: causal=True,
-            mask="window:64,0", softcap=30, layout="bshd", lse=True, dropout=0.1, seqlens_q=(3, 5), dtype="bf16" ... Lists of
+            mask="window:64,0", scale=0.125, layout="bshd", lse=True, dropout=0.1, seqlens_q=(3, 5), dtype="bf16" ... Lists of
             lengths may be arrays.
 
     Raises:
