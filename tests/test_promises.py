@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from fmha_cli.domain.flags import BY_KEY
+from fmha_cli.domain.fields import BY_KEY
 from tools.reference import promises
 from tools.reference.promises import README, Promise
 

@@ -36,7 +36,7 @@ ALLOWED: Mapping[str, tuple[frozenset[str], str]] = {
         "the packages that a user installs to get emulated devices",
     ),
     "domain/features.py": (frozenset({"ck"}), "the name of a dropout stream, as backends declare it"),
-    "domain/flags.py": (frozenset({"ck"}), "the contract lets --mask take CK's spellings, and its help says so"),
+    "domain/fields.py": (frozenset({"ck"}), "the contract lets --mask take CK's spellings, and its help says so"),
     "domain/mask.py": (frozenset({"ck"}), "the contract lets --mask take CK's spellings, and an error names them"),
     "domain/rules.py": (frozenset({"flash", "flash_attn"}), "the source of a fact: a file of a project"),
     "report/documents/inspections.py": (frozenset({"nvidia"}), "the published description of a figure"),

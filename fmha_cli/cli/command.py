@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING
 
 from fmha_cli.domain.flags import Flag, FlagKind
@@ -19,7 +19,7 @@ class Opt(Flag):
     Attributes:
         panel: the heading under which ``--help`` shows it.
         choices: the values it takes, where they are a closed set.
-        complete: which completion the shell offers (a name in ``completion``).
+        complete: what the shell offers: values, or a name in ``completion``.
         pair: it takes two words (``--ab K1 K2``); its flag then ``repeats``.
         lists: it takes a comma list that is not a sweep.
         lasting: no option takes the switch back, because another one has that name.
@@ -28,16 +28,16 @@ class Opt(Flag):
 
     panel: str = "Options"
     choices: tuple[str, ...] = ()
-    complete: str | None = None
+    complete: str | tuple[str, ...] | None = None
     pair: bool = False
     lists: bool = False
     lasting: bool = False
     flag_only: bool = False
 
     @classmethod
-    def of(cls, flag: Flag, panel: str, complete: str | None = None) -> Opt:
+    def of(cls, flag: Flag, panel: str, complete: str | tuple[str, ...] | None = None) -> Opt:
         """The option of a flag that is declared elsewhere."""
-        return cls(**vars(flag), panel=panel, complete=complete)
+        return cls(**{one.name: getattr(flag, one.name) for one in fields(Flag)}, panel=panel, complete=complete)
 
     @property
     def is_switch(self) -> bool:

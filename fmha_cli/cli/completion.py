@@ -32,11 +32,6 @@ def _models() -> Iterable[str]:
         yield from (f"{name}:{one.kind}" for one in model.layers if len(model.layers) > 1)
 
 
-def _members(module: str, kind: str) -> Callable[[], Iterable[str]]:
-    """The values of an enumeration of ``fmha_cli.domain``."""
-    return lambda: (member.value for member in getattr(import_module(f"fmha_cli.domain.{module}"), kind))
-
-
 def _runs() -> Iterable[str]:
     """Labels, ``latest``, and the ids of the newest runs in the store."""
     from fmha_cli.domain.errors import FmhaError
@@ -57,24 +52,19 @@ def _runs() -> Iterable[str]:
 _COMPLETIONS: dict[str, Callable[[], Iterable[str]]] = {
     "archs": lambda: import_module("fmha_cli.domain.arch").arch_names(),
     "backends": _backends,
-    "directions": _members("features", "Direction"),
-    "dtypes": _members("dtypes", "DType"),
     "fills": lambda: (*FILLS, *CLOSED_FILLS),
-    "fp8-encodings": _members("dtypes", "Fp8Encoding"),
-    "kv-dtypes": _members("dtypes", "KvDType"),
-    "layouts": _members("features", "Layout"),
-    "masks": lambda: ("none", "causal", "causal-tl", "window:", "window-tl:", "generic:"),
     "models": _models,
-    "qscales": _members("features", "QScale"),
     "runs": _runs,
     "schemas": _schemas,
 }
 
 
-def completer(name: str | None, choices: Iterable[str], lists: bool) -> Callable[[str], list[str]] | None:
-    """The completion of one option; in a comma list the last element is completed."""
-    fixed = tuple(choices)
-    values = _COMPLETIONS[name] if name else (lambda: fixed) if fixed else None
+def completer(
+    name: str | tuple[str, ...] | None, choices: Iterable[str], lists: bool
+) -> Callable[[str], list[str]] | None:
+    """The completion of one option, of whose values ``name`` is a set or the name; in a comma list the last element is completed."""
+    fixed = name if isinstance(name, tuple) else tuple(choices)
+    values = _COMPLETIONS[name] if isinstance(name, str) else (lambda: fixed) if fixed else None
     if values is None:
         return None
 

@@ -29,7 +29,8 @@ from fmha_cli.cli.options import (
 from fmha_cli.cli.settings import FLAG
 from fmha_cli.domain.device import is_emulated
 from fmha_cli.domain.errors import EnvironmentProblem, ExitCode, FmhaError, KernelFailure, UnsupportedError, UsageError
-from fmha_cli.domain.flags import BY_KEY, FlagKind
+from fmha_cli.domain.fields import BY_KEY
+from fmha_cli.domain.flags import FlagKind
 from fmha_cli.domain.phases import Voice
 
 if TYPE_CHECKING:

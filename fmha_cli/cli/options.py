@@ -1,4 +1,4 @@
-"""Every option that commands share. Problem options come from ``PROBLEM_FLAGS``; a command lists what works for it."""
+"""Every option that commands share. Problem options come from ``domain.fields``; a command lists what works for it."""
 
 from __future__ import annotations
 
@@ -11,45 +11,13 @@ from fmha_cli.discovery.builtins import device_kinds, own_options
 from fmha_cli.domain.builtin import Use
 from fmha_cli.domain.emulation import Arithmetic
 from fmha_cli.domain.features import CLOSED_FILLS, FILLS
-from fmha_cli.domain.flags import PROBLEM_FLAGS, FlagKind
+from fmha_cli.domain.fields import FIELDS
+from fmha_cli.domain.flags import FlagKind
 from fmha_cli.report.form import Format
 
 _S, _N, _T, _F, _B = FlagKind.SIZE, FlagKind.NUMBER, FlagKind.TEXT, FlagKind.FILE, FlagKind.SWITCH
 
-_SIZES = ("batch", "heads", "kv-heads", "seqlen", "seqlen-k", "hdim", "hdim-v", "dtype", "layout", "scale", "lse")
-_CACHE = (
-    *(
-        "kv-cache",
-        "cache-seqlens",
-        "cache-leftpad",
-        "block-table",
-        "append",
-        "k-new",
-        "v-new",
-        "rotary",
-        "rotary-base",
-        "rotary-cos",
-        "rotary-sin",
-        "cache-batch-idx",
-        "splits",
-        "kv-dtype",
-        "mla-rope",
-    ),
-)
-_PASSES = ("direction", "deterministic", "dbias")
-_COMPLETED = {
-    name: f"{name}s" for name in ("dtype", "mask", "layout", "direction", "qscale", "kv-dtype", "fp8-encoding")
-}
-
-
-def _panel(name: str) -> str:
-    for panel, names in (("Problem", _SIZES), ("KV cache", _CACHE), ("Passes", _PASSES)):
-        if name in names:
-            return panel
-    return "Packed sequences" if name.startswith("seqlens") else "Features"
-
-
-PROBLEM = tuple(Opt.of(flag, _panel(flag.name), _COMPLETED.get(flag.name)) for flag in PROBLEM_FLAGS)
+PROBLEM = tuple(Opt.of(field, field.panel, tuple(field.values) or None) for field in FIELDS)
 SKIP_IMPOSSIBLE = Opt("skip-impossible", _B, "Drop the impossible points of a sweep, with a note", panel="Problem")
 
 _model, _choosing, _files, _running, _output = (
@@ -185,47 +153,16 @@ REVISIONS = tuple(Opt.of(flag, "Choosing") for flag in own_options(Use.REVISION)
 RUNNING = (THREADS, TIMEOUT, OFFLINE, JOBS, CACHE_DIR, *BUILDING)
 ROOM = (*PROBLEM, SKIP_IMPOSSIBLE, *MODELS, *CHOOSING)
 
-_SHAPES = ("heads", "kv_heads", "hdim", "hdim_v")
 EXCLUDES: Mapping[str, tuple[str, ...]] = {
-    "model": (
-        *_SHAPES,
-        "mla_rope",
-        "mask",
-        "causal",
-        "window",
-        "sink_logits",
-        "alibi",
-        "softcap",
-        "scale",
-        "q",
-        "k",
-        "v",
-    ),
+    **{field.key: field.excludes for field in FIELDS if field.excludes},
+    "model": (*(field.key for field in FIELDS if field.of_model), "q", "k", "v"),
     "ab": ("kernel", "all_kernels", "select"),
     "kernel": ("ab", "all_kernels", "select"),
     "all_kernels": ("ab", "kernel"),
     "resume": ("journal",),
-    "mask": ("causal", "window"),
-    "causal": ("mask", "window"),
-    "window": ("mask", "causal"),
-    "seqlens_q": ("batch", "seqlen", "seqlen_k"),
-    "seqlens_k": (
-        *("kv_cache", "cache_seqlens", "cache_leftpad", "cache_batch_idx", "append", "rotary", "rotary_base"),
-        *("rotary_cos", "rotary_sin", "seqlen_k"),
+    **dict.fromkeys(
+        ("q", "k", "v"), ("heads", "kv_heads", "hdim", "hdim_v", "batch", "seqlen", "seqlen_k", "dtype", "model")
     ),
-    "rotary_base": ("rotary_cos", "rotary_sin"),
-    **dict.fromkeys(("rotary_cos", "rotary_sin"), ("rotary_base",)),
-    "seqlen": ("seqlens_q", "seqlens_k"),
-    "seqlen_k": ("seqlens_q", "seqlens_k"),
-    "batch": ("seqlens_q", "seqlens_k"),
-    "kv_cache": ("seqlens_k",),
-    "bias": ("alibi", "alibi_slopes", "bias_file"),
-    "bias_file": ("alibi", "alibi_slopes"),
-    "alibi": ("bias", "bias_file"),
-    "alibi_slopes": ("bias", "bias_file"),
-    "hdim_v": ("mla_rope",),
-    "mla_rope": ("hdim_v",),
-    **dict.fromkeys(("q", "k", "v"), (*_SHAPES, "batch", "seqlen", "seqlen_k", "dtype", "model")),
     **{form.value: tuple(other.value for other in FORMATS if other is not form) for form in FORMATS},
     "store": ("no_store",),
     "no_store": ("store",),

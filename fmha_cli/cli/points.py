@@ -12,7 +12,7 @@ from fmha_cli.cli.call import CliCall
 from fmha_cli.cli.options import EXCLUDES, MODELS
 from fmha_cli.discovery.sweep import Dropped, Raw, Sweep, expand, nothing_left, resolve_point
 from fmha_cli.domain.errors import EmptySelection, ImpossibleProblem, UsageError
-from fmha_cli.domain.flags import asks_fill
+from fmha_cli.domain.fields import asks_fill
 from fmha_cli.domain.layer import Layer
 from fmha_cli.domain.problem import Problem
 from fmha_cli.report.lines import counted

@@ -20,7 +20,7 @@ from fmha_cli.domain.arch import arch_document
 from fmha_cli.domain.codec import DecodeError
 from fmha_cli.domain.errors import UsageError
 from fmha_cli.domain.formula import names_of, value_of
-from fmha_cli.domain.model import Fact, Model, model_of
+from fmha_cli.domain.model import NUMBERS, OF_A_LAYER, SWITCHES, Fact, Model, model_of
 from fmha_cli.domain.reading import parsed, regular_bytes
 
 FILE, SCHEMA = "_model_types.json", "fmha.model-types/2"
@@ -146,7 +146,6 @@ class Members:
 _MOST = 4096
 """The most layers: they are looked at one by one."""
 
-_OF_A_LAYER = ("heads", "kv_heads", "hdim", "hdim_v", "window", "scale", "softcap", "sink_logits", "alibi", "causal")
 _MAY_DIFFER = ("heads", "kv_heads", "hdim", "hdim_v", "scale", "sink_logits")
 """Facts that global layers may have otherwise than local ones."""
 
@@ -298,7 +297,7 @@ def _two(kinds: Sequence[Mapping[str, Any]]) -> tuple[Mapping[str, Any], Mapping
             different.append(one)
     different.sort(key=lambda one: one["window"] is None)
     near, far = different[0], different[-1]
-    same = [key for key in ("softcap", "alibi", "causal") if near[key] != far[key]]
+    same = [key for key in OF_A_LAYER if key not in (*_MAY_DIFFER, "window") and near[key] != far[key]]
     if len(different) > 2 or (len(different) == 2 and (far["window"] is not None or near["window"] is None)) or same:
         said = "; ".join(
             ", ".join(f"{k} {v}" for k, v in one.items() if v not in (None, False)) for one in different[:4]
@@ -316,14 +315,12 @@ def _of_layer(members: Members, layer: int) -> dict[str, Any]:
     facts["hdim_v"] = _whole(members, "hdim_v", layer) if value is not None and value != facts["hdim"] else None
     window = members.value("window", layer)
     facts["window"] = _whole(members, "window", layer) if window is not None else None
-    for key in ("scale", "softcap"):
-        facts[key] = _number(members, key, layer)
+    facts |= {key: _number(members, key, layer) for key in OF_A_LAYER if key in NUMBERS}
     if facts["scale"] is not None and math.isclose(facts["scale"], facts["hdim"] ** -0.5, rel_tol=1e-12):
         facts["scale"] = None
-    for key in ("sink_logits", "alibi"):
-        facts[key] = True if members.value(key, layer) else None
+    facts |= {key: True if members.value(key, layer) else None for key in OF_A_LAYER if key in SWITCHES}
     facts["causal"] = None if members.value("causal", layer) in (None, True) else False
-    return {key: facts[key] for key in _OF_A_LAYER}
+    return {key: facts[key] for key in OF_A_LAYER}
 
 
 def _whole(members: Members, fact: str, layer: int = 0) -> int:

@@ -7,22 +7,18 @@ works is never inferred: the backends are asked about every changed problem.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from itertools import combinations, islice, product
 from math import log2
-from typing import TYPE_CHECKING
 
 from fmha_cli.domain.decision import Trace
 from fmha_cli.domain.dtypes import dtypes_text
 from fmha_cli.domain.errors import ImpossibleProblem
-from fmha_cli.domain.flag_text import flags_of, raw_from_text
-from fmha_cli.domain.flags import BY_KEY, FlagKind
+from fmha_cli.domain.fields import BY_KEY, FIELDS, flags_in
+from fmha_cli.domain.flags import FlagKind
 from fmha_cli.domain.mask import MaskKind
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.rules import Reason
-
-if TYPE_CHECKING:
-    from fmha_cli.domain.problem import Problem
 
 ASKS = 80
 """The most problems that are put to the backends again. One answer takes about 30 ms for 6,000 candidates."""
@@ -34,11 +30,7 @@ _MOST_REASONS = 4
 """A kernel with more reasons against it is not brought within reach by two flags."""
 _MOST_PAIRS = 400
 
-_DISPENSABLE = (
-    "lse", "deterministic", "dbias", "splits", "sink", "sink_logits", "dropout", "softcap", "alibi", "alibi_slopes",
-    "cache_leftpad", "cache_batch_idx", "bias", "bias_file", "rotary", "rotary_base", "append", "qscale", "fp8_encoding", "kv_dtype", "layout", "kv_cache",
-    "mla_rope", "direction", "causal", "mask",
-)  # fmt: skip
+_SPARED = sorted((field for field in FIELDS if field.spare), key=lambda field: field.spare)
 _DTYPES = ("fp16", "bf16", "fp32")
 
 
@@ -124,32 +116,17 @@ def _sizes(problem: Problem, trace: Trace) -> Iterator[Change]:
 def _options(problem: Problem) -> Iterator[Change]:
     """The options that a problem can do without, and the common element types."""
     raw = flags_by_key(problem)
-    yield from (((key, None),) for key in _DISPENSABLE if key in raw)
+    yield from (((field.key, None),) for field in _SPARED if field.key in raw)
     yield from ((("dtype", dtype),) for dtype in _DTYPES if dtype != problem.dtype.value)
 
 
 _SIZES = ("hdim",)
 """Sizes that a suggestion states even if they are the defaults."""
-_COST: Mapping[str, float] = {
-    **dict.fromkeys(("layout", "splits", "seed", "offset"), 1),
-    **dict.fromkeys(("lse", "deterministic"), 2),
-    **dict.fromkeys(("cache_batch_idx", "rotary_base", "rotary_cos", "rotary_sin"), 2),
-    **dict.fromkeys(("batch", "seqlen", "seqlen_k", "cache_seqlens", "cache_leftpad", "append", "rotary"), 3),
-    **dict.fromkeys(("hdim", "hdim_v", "heads", "kv_heads", "dbias", "scale"), 4),
-    **dict.fromkeys(("softcap", "dropout", "sink", "sink_logits", "seqlens_q", "seqlens_k"), 5),
-    **dict.fromkeys(("bias", "alibi", "alibi_slopes", "mask", "causal", "qscale", "fp8_encoding", "mla_rope"), 6),
-    **dict.fromkeys(("dtype", "kv_dtype", "kv_cache"), 7),
-    "direction": 10,
-}
-"""How much a problem changes with a flag: storage 1, outputs 2, lengths 3, head dims 4, options 5, kinds 6 and more."""
-_SAME_KIND: Mapping[str, float] = {"kv_cache": 1, "bias": 2, "rotary": 3, "mask": 4}
-"""The cost where only the part after the colon changes, or only a size: ``paged:100`` to ``paged:128``."""
-_TURNED_OFF: Mapping[str, float] = {"rotary": 5, "append": 6, "mask": 7}
 
 
 def flags_by_key(problem: Problem) -> dict[str, str | bool]:
     """The flags of a problem, by key: the shortest, but every size and type, and the mask under one key."""
-    raw = raw_from_text(flags_of(problem))
+    raw = flags_in(problem)
     if raw.pop("causal", False):
         raw["mask"] = MaskKind.CAUSAL.value
     sizes = {key: str(getattr(problem, key)) for key in _SIZES}
@@ -181,11 +158,12 @@ def distance(before: Problem, after: Problem) -> tuple[int, float]:
 
 
 def _cost(key: str, old: str | bool | None, new: str | bool | None) -> float:
+    field = BY_KEY[key]
     if not isinstance(old, str) or not isinstance(new, str):
-        return _TURNED_OFF.get(key, _COST.get(key, 6)) if new is None else _COST.get(key, 6)
+        return (field.off if new is None else 0) or field.cost
     kinds = [re.split(r"[:\-]", text, maxsplit=1)[0] for text in (old, new)]
     same = kinds[0] == kinds[1] or key == "rotary" or (key == "mask" and ":" in old and ":" in new)
-    return ((_SAME_KIND.get(key) if same else None) or _COST.get(key, 6)) + _ratio(old, new)
+    return ((field.near if same else 0) or field.cost) + _ratio(old, new)
 
 
 def _ratio(old: str, new: str) -> float:
@@ -207,28 +185,6 @@ _STEP = re.compile(
     r"(?: instead of --(?P<less>[a-z][a-z-]*))?(?: \([^()]*\))?\Z"
 )
 
-_ROTARY = ("rotary", "rotary_base", "rotary_cos", "rotary_sin")
-_WITHOUT: Mapping[str, tuple[str, ...]] = {
-    "kv_cache": ("cache_seqlens", "cache_leftpad", "cache_batch_idx", "block_table", "append", *_ROTARY, "kv_dtype"),
-    "append": _ROTARY,
-    "rotary": _ROTARY[1:],
-    "bias": ("bias_file", "dbias", "alibi", "alibi_slopes"),
-    "alibi": ("alibi_slopes",),
-    "mask": ("causal",),
-    "direction": ("dbias", "deterministic"),
-    "dropout": ("seed", "offset"),
-    "seqlens_q": ("seqlens_k",),
-}
-"""Flag -> flags that mean nothing once it is off."""
-_WITH: Mapping[str, tuple[str, ...]] = {
-    "mask": ("causal",),
-    "causal": ("mask",),
-    "bias": ("alibi", "alibi_slopes"),
-    "alibi": ("bias", "bias_file", "dbias", "alibi_slopes"),
-    "seqlens_q": ("batch", "seqlen", "seqlen_k"),
-    "hdim_v": ("mla_rope",),
-}
-"""Flag -> flags that contradict it once it is on."""
 _OFF = (None, "none", "0", "0.0", "fwd")
 
 
@@ -262,11 +218,11 @@ def applied(problem: Problem, change: Change) -> Problem | None:
     Flags that mean nothing after the change, or contradict it, are dropped too. The number of keys stays when the cache
     or the packing goes.
     """
-    raw = raw_from_text(flags_of(problem))
+    raw = flags_in(problem)
     for key, value in change:
         off = value in _OFF or (key == "bias" and value == "alibi")
-        for other in _WITHOUT.get(key, ()) if off else _WITH.get(key, ()):
-            raw.pop(other, None)
+        for other in (key,) if off else BY_KEY[key].excludes:
+            _drop(raw, other)
         raw.pop(key, None)
         if value is not None:
             raw[key] = True if value == ON else value
@@ -276,6 +232,14 @@ def applied(problem: Problem, change: Change) -> Problem | None:
     except ImpossibleProblem:
         return None
     return None if other_problem == problem else other_problem
+
+
+def _drop(raw: dict[str, str | bool], key: str) -> None:
+    """Take out a flag, and those that mean nothing without it."""
+    raw.pop(key, None)
+    for field in FIELDS:
+        if key in field.needs:
+            _drop(raw, field.key)
 
 
 def _keep_lengths(problem: Problem, raw: dict[str, str | bool], changed: set[str]) -> None:

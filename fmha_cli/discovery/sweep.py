@@ -4,7 +4,7 @@
 is 512, 1024, 2048, 3000); lists may hold ranges. Only the flags marked ``sweeps`` are read this way; a flag
 marked ``repeats`` sweeps by being given again.
 
-Order of the points: the flags in the order of ``PROBLEM_FLAGS``, the first one varying slowest, each
+Order of the points: the flags in the order of ``FIELDS``, the first one varying slowest, each
 through its values as given. Defaults of the form "= heads" apply to each point, because every point is
 resolved separately. Equal points are kept: a point that is requested twice runs twice.
 """
@@ -19,7 +19,8 @@ from itertools import islice, product
 from math import prod
 
 from fmha_cli.domain.errors import EmptySelection, ImpossibleProblem, UsageError
-from fmha_cli.domain.flags import BY_KEY, Flag, FlagKind, parse_number, parse_size
+from fmha_cli.domain.fields import BY_KEY
+from fmha_cli.domain.flags import Flag, FlagKind, parse_number, parse_size
 from fmha_cli.domain.problem import Problem
 
 LIMIT = 100_000
@@ -187,7 +188,7 @@ def _range(match: re.Match[str], where: str, decimal: bool) -> Iterator[str]:
 
 def _number(text: str, where: str, decimal: bool) -> Decimal:
     if not decimal:
-        return Decimal(parse_size(text, where))
+        return Decimal(parse_size(text, where, sweeps=True))
     parse_number(text, where)
     return Decimal(text.strip())
 

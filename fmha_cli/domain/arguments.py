@@ -14,7 +14,8 @@ from typing import Any
 from fmha_cli.domain.dtypes import DType, KvDType
 from fmha_cli.domain.errors import FmhaError, UsageError
 from fmha_cli.domain.features import CacheKind, Direction, KvCache, Layout, QScale, Rotary
-from fmha_cli.domain.flags import BY_KEY, FILLED, FlagKind
+from fmha_cli.domain.fields import BY_KEY
+from fmha_cli.domain.flags import FILLED, FlagKind
 from fmha_cli.domain.mask import Mask
 from fmha_cli.domain.suggest import NameKind
 

@@ -1,9 +1,13 @@
-"""The choices of a problem other than sizes and masks. Each is a closed set."""
+"""The choices of a problem other than sizes and masks, and their spellings. Each is a closed set."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+
+from fmha_cli.domain.flags import parse_choice, parse_size
+from fmha_cli.domain.impossible import at_least, impossible
+from fmha_cli.domain.suggest import suggest
 
 DROPOUT_STREAMS = ("fmha", "ck", "fa2", "memeff")
 """Names of the dropout streams of this project (``oracle.dropout``); a plugin's stream has another name."""
@@ -58,6 +62,30 @@ class Bias(StrEnum):
         kept = (letter != "1" for letter in self.value)
         batch, heads, rows, keys = (n if keep else 1 for n, keep in zip((batch, heads, rows, keys), kept, strict=True))
         return batch, heads, rows, keys
+
+
+def parse_bias(text: str) -> Bias:
+    """Parses ``none``, ``alibi`` (no elementwise bias) or ``elementwise[:RANK]``.
+
+    Raises:
+        ImpossibleProblem: P010, another text.
+    """
+    word, _, rank = text.partition(":")
+    if word in ("none", "alibi") and not rank:
+        return Bias.NONE
+    if word == "elementwise" and (not rank or rank in Bias._value2member_map_):
+        return Bias(rank or "11ss")
+    words = "none, alibi, or elementwise[:RANK] with a RANK of 11ss 1hss bhss b1ss 111s b11s 1h1s bh1s"
+    known = ("none", "alibi", "elementwise", *(f"elementwise:{one.value}" for one in Bias if one is not Bias.NONE))
+    raise impossible(
+        "P010", f"--bias {text}", "--bias", words, suggest(text, known, otherwise="e.g. --bias elementwise")
+    )
+
+
+def bias_text(bias: Bias) -> str:
+    """The shortest spelling that ``parse_bias`` reads back."""
+    words = {Bias.NONE: "none", Bias.R11SS: "elementwise"}
+    return words.get(bias, f"elementwise:{bias.value}")
 
 
 class Alibi(StrEnum):
@@ -120,6 +148,22 @@ class KvCache:
         return f"paged:{self.page}" if self.kind is CacheKind.PAGED else self.kind.value
 
 
+def parse_cache(text: str) -> KvCache:
+    """Parses ``none``, ``linear`` or ``paged:PAGE``.
+
+    Raises:
+        ImpossibleProblem: P008, another text; P005, pages without a key.
+    """
+    word, _, page = text.partition(":")
+    if word not in CacheKind._value2member_map_ or (word == "paged") != bool(page):
+        example = f"--kv-cache paged:{page or 128}" if word.startswith("pag") else "e.g. --kv-cache linear or paged:128"
+        raise impossible("P008", f"--kv-cache {text}", "--kv-cache", "none, linear or paged:PAGE", example)
+    size = parse_size(page, "--kv-cache paged") if page else 0
+    if page:
+        at_least(1, {"kv-cache paged": size})
+    return KvCache(CacheKind(word), size)
+
+
 @dataclass(frozen=True)
 class CacheStorage:
     """Extents of a given cache where they differ from what its problem needs; 0 = as the problem needs them.
@@ -153,3 +197,23 @@ class Rotary:
 def layouts_text(layout: Layout, layout_out: Layout) -> str:
     """``IN``, or ``IN:OUT`` if the layouts differ."""
     return layout.value if layout is layout_out else f"{layout.value}:{layout_out.value}"
+
+
+def parse_rotary(text: str) -> Rotary:
+    """Parses ``DIM``, ``DIM:half`` or ``DIM:interleaved``; 0 is off, whatever its style.
+
+    Raises:
+        ImpossibleProblem: P009, no such style.
+    """
+    dim_text, _, style = text.partition(":")
+    dim = parse_size(dim_text, "--rotary")
+    if style and style not in RotaryStyle._value2member_map_:
+        help = f"e.g. --rotary {dim}:half"
+        raise impossible("P009", f"--rotary {text}", "--rotary", "DIM, DIM:half or DIM:interleaved", help)
+    return Rotary(dim, RotaryStyle(style or "half")) if dim else Rotary()
+
+
+def parse_layouts(text: str) -> tuple[Layout, Layout]:
+    """Parses ``IN`` or ``IN:OUT``. Raises ImpossibleProblem: P014, no such layout."""
+    first, _, second = text.partition(":")
+    return parse_choice(Layout, first, "layout"), parse_choice(Layout, second or first, "layout")

@@ -3,35 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from fmha_cli.domain.errors import ImpossibleProblem
-
-LARGEST = 2**31 - 1
-"""The largest size: kernels take sizes as 32-bit integers."""
-
-LARGEST_BATCH = 2**20
-"""The most sequences; their lengths are listed one by one."""
 
 
 def impossible(code: str, what: str, where: str, why: str, help: str | None = None) -> ImpossibleProblem:
     """The error for a problem that is undefined or contradicts itself."""
     return ImpossibleProblem(what, code=code, where=where, why=why, help=help)
-
-
-def at_most(name: str, value: Any) -> None:
-    """Refuse sizes beyond the limits, before anything of that length is made. Seeds and offsets have 64 bits.
-
-    Raises:
-        ImpossibleProblem: P017.
-    """
-    high = LARGEST_BATCH if name == "batch" else LARGEST
-    numbers = value if isinstance(value, tuple) else (value,)
-    if name not in ("seed", "offset") and any(isinstance(n, int) and n > high for n in numbers):
-        shown = next(n for n in numbers if n > high)
-        raise impossible(
-            "P017", f"--{name} {shown}", f"--{name}", f"{name} can be at most {high}", f"--{name} {high} or less"
-        )
 
 
 def at_least(low: int, values: Mapping[str, int]) -> None:

@@ -12,11 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import cast
+from typing import Annotated, cast
 
 from fmha_cli.domain.errors import ImpossibleProblem
 from fmha_cli.domain.flags import FILLED
 from fmha_cli.domain.layer import LayerKind, LayerPhase
+from fmha_cli.domain.members import Count, Least, Then
 
 FACTS: Mapping[str, str] = {
     "layers": "layers with attention",
@@ -45,10 +46,18 @@ FACTS: Mapping[str, str] = {
 }
 """The facts that make a model, in the order in which they are shown."""
 
+OF_SCORES = ("softcap", "scale", "sink_logits", "alibi")
+"""Facts about the scores of a layer."""
+OF_A_LAYER = ("heads", "kv_heads", "hdim", "hdim_v", "window", "scale", "softcap", "sink_logits", "alibi", "causal")
+NUMBERS = ("softcap", "scale", "global_scale")
+SWITCHES = ("causal", "sink_logits", "global_sink_logits", "alibi")
 _NEEDED = ("layers", "heads", "kv_heads", "hdim")
-_NUMBERS = ("softcap", "scale", "global_scale")
-_SWITCHES = ("causal", "sink_logits", "global_sink_logits", "alibi")
 _MAY_BE_0 = ("local_layers", "other_layers", "cross_layers")
+
+_HEADS = "query heads of the first kind of layers; so too softcap, scale, sink_logits and alibi"
+_CAP = "cap of the scores; 0 is off"
+_SCALE = "softmax scale; null: 1/sqrt(hdim)"
+_SINKS = "every head has a learned sink logit"
 
 Value = int | float | bool
 
@@ -66,23 +75,20 @@ class Layers:
     """The layers of one kind.
 
     Attributes:
-        count: attention calls of all of them: the number of layers times ``Model.calls``.
-        window: keys that a query sees, its own included; None = all up to its own. Without a causal mask it sees as many behind
-            its own as before it.
-        scale: of the softmax; None = 1/sqrt(hdim).
+        window: without a causal mask, a query sees as many keys behind its own as before it.
     """
 
     kind: LayerKind
-    count: int
-    heads: int
-    kv_heads: int
-    hdim: int
-    hdim_v: int
-    window: int | None
-    causal: bool = True
-    softcap: float = 0.0
-    scale: float | None = None
-    sink_logits: bool = False
+    count: Annotated[int, Least(1), "attention calls: the layers, times calls"]
+    kv_heads: Annotated[int, Least(1), "key/value heads"]
+    hdim: Annotated[int, Least(1), "head dim of Q and K"]
+    hdim_v: Annotated[int, Least(1), "head dim of V"]
+    window: Annotated[int | None, Least(1), "keys that a query sees, its own included; null: all up to its own"]
+    heads: Annotated[int, Least(1), "query heads"]
+    causal: Annotated[bool, "a query sees no key behind its own"] = True
+    softcap: Annotated[float, _CAP] = 0.0
+    scale: Annotated[float | None, _SCALE] = None
+    sink_logits: Annotated[bool, _SINKS] = False
     alibi: bool = False
 
     @property
@@ -95,29 +101,40 @@ class Layers:
 
 @dataclass(frozen=True, kw_only=True)
 class Model:
-    """The attention layers of a model.
+    """The attention layers of a model: one entry for each kind that it has, local ones first."""
 
-    Attributes:
-        name: of the preset, or the path of the configuration.
-        facts: from which everything else follows.
-        layers: one entry for each kind of layer that the model has, local ones first.
-        calls: attention calls of one layer.
-        latent, latent_rope: columns of the latent row; 0 without multi-head latent attention.
-        other_layers: layers without softmax attention.
-        cross_layers: layers whose keys are another input's.
-        assumed: the assumptions about a model that no table knows; empty = none.
-    """
+    name: Annotated[str, "of the preset, or the path of the configuration"]
+    title: Annotated[str, Then("heads")]
+    layers: Annotated[tuple[Layers, ...], Then(*OF_SCORES)]
+    calls: Annotated[int, Least(1), "attention calls of one layer"] = 1
+    latent: Annotated[Count, "columns of the latent row of multi-head latent attention; 0: none"] = 0
+    latent_rope: Annotated[Count, "its further columns, the rotary key"] = 0
+    other_layers: Annotated[Count, "layers without softmax attention"] = 0
+    cross_layers: Annotated[Count, "layers whose keys are another input's"] = 0
+    assumed: Annotated[str, "what was taken for granted about a model that no table knows; empty: nothing"] = ""
+    facts: Annotated[Mapping[str, Fact], "everything that was read, each with its source"] = field(
+        default_factory=dict, hash=False
+    )
 
-    name: str
-    title: str
-    layers: tuple[Layers, ...]
-    calls: int = 1
-    latent: int = 0
-    latent_rope: int = 0
-    other_layers: int = 0
-    cross_layers: int = 0
-    assumed: str = ""
-    facts: Mapping[str, Fact] = field(default_factory=dict, hash=False)
+    @property
+    def heads(self) -> Annotated[int, Least(1), _HEADS]:
+        return self.layers[0].heads
+
+    @property
+    def softcap(self) -> Annotated[float, _CAP]:
+        return self.layers[0].softcap
+
+    @property
+    def scale(self) -> Annotated[float | None, _SCALE]:
+        return self.layers[0].scale
+
+    @property
+    def sink_logits(self) -> Annotated[bool, _SINKS]:
+        return self.layers[0].sink_logits
+
+    @property
+    def alibi(self) -> bool:
+        return self.layers[0].alibi
 
     @property
     def causal(self) -> bool:
@@ -256,9 +273,9 @@ def _check(key: str, fact: Fact) -> None:
         raise ValueError(f"{key}: no such fact")
     if not fact.source:
         raise ValueError(f"{key} has no source")
-    if key in _SWITCHES:
+    if key in SWITCHES:
         good = isinstance(value, bool)
-    elif key in _NUMBERS:
+    elif key in NUMBERS:
         good = isinstance(value, int | float) and not isinstance(value, bool) and value > 0
     else:
         good = type(value) is int and value >= (0 if key in _MAY_BE_0 else 1)

@@ -26,10 +26,10 @@ from fmha_cli.domain.features import (
     Rotary,
     layouts_text,
 )
-from fmha_cli.domain.flag_text import flags_of, raw_from_text
+from fmha_cli.domain.fields import flags_in, words_of
 from fmha_cli.domain.mask import Mask
 from fmha_cli.domain.members import Above, Below, Count, FewestItems, Hidden, Least, Pattern, ShownAs, Then
-from fmha_cli.domain.resolve import RawFlags, resolve_fields
+from fmha_cli.domain.resolve import RawFlags, raw_from_text, resolve_fields
 
 Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
 
@@ -267,7 +267,7 @@ class Problem:
 
     def repro(self) -> str:
         """The shortest flags that :meth:`from_cli` turns into this problem; tensors appear as ``filled``."""
-        return " ".join(flags_of(self))
+        return " ".join(words_of(flags_in(self)))
 
     @classmethod
     def from_cli(cls, line: str | Sequence[str]) -> Problem:

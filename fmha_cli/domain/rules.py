@@ -11,15 +11,15 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Annotated, ClassVar
 
-from fmha_cli.domain.codec import once
+from fmha_cli.domain.codec import extras, members_of, once
 from fmha_cli.domain.device import DeviceFacts
 from fmha_cli.domain.errors import UnsupportedError
 from fmha_cli.domain.features import ROTARY_BASE, CacheKind, Direction
 from fmha_cli.domain.kernel import KernelSpec
 from fmha_cli.domain.members import Hidden
 from fmha_cli.domain.problem import Problem
-from fmha_cli.domain.signature import Signature
-from fmha_cli.domain.signature_hints import SIGNATURE_HINTS, with_hdim
+from fmha_cli.domain.signature import ComparedBy, Signature
+from fmha_cli.domain.signature_hints import with_hdim, with_signature
 
 
 class Severity(IntEnum):
@@ -110,7 +110,7 @@ def _signature_check(field: str) -> Check:
             return None
         have, want = str(getattr(kernel.signature, field)), str(getattr(wanted, field))
         text = f"{field} {want} is not what the kernel is compiled for ({field} {have})"
-        return Refusal(text, SIGNATURE_HINTS[field](problem, have))
+        return Refusal(text, with_signature(problem, field, have))
 
     return check
 
@@ -122,28 +122,11 @@ def _follows(problem: Problem, kernel: KernelSpec) -> bool:
     return default and have.dtype is not problem.dtype
 
 
-_SIGNATURE_ROWS = (
-    ("dtype", "K001", Severity.KIND),
-    ("dtype_out", "K002", Severity.KIND),
-    ("mode", "K003", Severity.KIND),
-    ("mask", "K004", Severity.KIND),
-    ("sink", "K005", Severity.OPTION),
-    ("sink_logits", "K006", Severity.OPTION),
-    ("bias", "K007", Severity.KIND),
-    ("softcap", "K008", Severity.OPTION),
-    ("dropout", "K009", Severity.OPTION),
-    ("lse", "K010", Severity.OPTION),
-    ("gqa", "K011", Severity.KIND),
-    ("cache", "K013", Severity.KIND),
-    ("page", "K014", Severity.SHAPE),
-    ("append", "K015", Severity.KIND),
-    ("rotary", "K016", Severity.KIND),
-    ("split", "K017", Severity.OPTION),
-    ("qscale", "K018", Severity.KIND),
-    ("deterministic", "K019", Severity.OPTION),
-    ("dbias", "K020", Severity.OPTION),
-    ("fp8_encoding", "K027", Severity.KIND),
-    ("kv_dtype", "K028", Severity.KIND),
+_SIGNATURE_ROWS = tuple(
+    (member.name, note.rule, Severity[note.severity])
+    for member in members_of(Signature)
+    for note in extras(member.hint)
+    if isinstance(note, ComparedBy)
 )
 """Field of the signature, id of its rule, severity."""
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from enum import StrEnum
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from fmha_cli.domain.dtypes import DType, Fp8Encoding, KvDType
-from fmha_cli.domain.features import Alibi, Bias, CacheKind, Mode, QScale
+from fmha_cli.domain.features import Alibi, Bias, CacheKind, QScale
+from fmha_cli.domain.fields import BY_KEY
 from fmha_cli.domain.mask import MaskKind
 from fmha_cli.domain.members import Count
 from fmha_cli.domain.problem import Problem
@@ -106,6 +107,14 @@ class KvKey(StrEnum):
     BYTE = "8-bit"
 
 
+@dataclass(frozen=True)
+class ComparedBy:
+    """The id of the rule that compares a field of a problem's signature and a kernel's, and the name of its ``Severity``."""
+
+    rule: str
+    severity: str = "KIND"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Signature:
     """The dispatch key without architecture and family.
@@ -122,57 +131,50 @@ class Signature:
     json_later: ClassVar[tuple[str, ...]] = ("fp8_encoding", "kv_dtype")
     """Fields that came later: JSON, and so every digest, leaves them out at their defaults."""
 
-    dtype: DType
-    dtype_out: DType
+    dtype: Annotated[DType, ComparedBy("K001")]
+    dtype_out: Annotated[DType, ComparedBy("K002")]
     hdim: Count
     hdim_v: Count
-    mode: ModeKey = ModeKey.BATCH
-    mask: MaskKey = MaskKey.NONE
-    sink: Need = Need.NO
-    sink_logits: Need = Need.NO
-    bias: BiasKey = BiasKey.NONE
-    softcap: Need = Need.NO
-    dropout: Need = Need.NO
-    lse: Need = Need.NO
-    gqa: Need = Need.NO
-    cache: CacheKey = CacheKey.NONE
-    page: Count = 0
-    append: Need = Need.NO
-    rotary: RotaryKey = RotaryKey.NONE
-    split: Need = Need.NO
-    qscale: QScaleKey = QScaleKey.NONE
-    deterministic: Need = Need.NO
-    dbias: Need = Need.NO
-    fp8_encoding: Fp8Key = Fp8Key.OCP
-    kv_dtype: KvKey = KvKey.SAME
+    mode: Annotated[ModeKey, ComparedBy("K003")] = ModeKey.BATCH
+    mask: Annotated[MaskKey, ComparedBy("K004")] = MaskKey.NONE
+    sink: Annotated[Need, ComparedBy("K005", "OPTION")] = Need.NO
+    sink_logits: Annotated[Need, ComparedBy("K006", "OPTION")] = Need.NO
+    bias: Annotated[BiasKey, ComparedBy("K007")] = BiasKey.NONE
+    softcap: Annotated[Need, ComparedBy("K008", "OPTION")] = Need.NO
+    dropout: Annotated[Need, ComparedBy("K009", "OPTION")] = Need.NO
+    lse: Annotated[Need, ComparedBy("K010", "OPTION")] = Need.NO
+    gqa: Annotated[Need, ComparedBy("K011")] = Need.NO
+    cache: Annotated[CacheKey, ComparedBy("K013")] = CacheKey.NONE
+    page: Annotated[Count, ComparedBy("K014", "SHAPE")] = 0
+    append: Annotated[Need, ComparedBy("K015")] = Need.NO
+    rotary: Annotated[RotaryKey, ComparedBy("K016")] = RotaryKey.NONE
+    split: Annotated[Need, ComparedBy("K017", "OPTION")] = Need.NO
+    qscale: Annotated[QScaleKey, ComparedBy("K018")] = QScaleKey.NONE
+    deterministic: Annotated[Need, ComparedBy("K019", "OPTION")] = Need.NO
+    dbias: Annotated[Need, ComparedBy("K020", "OPTION")] = Need.NO
+    fp8_encoding: Annotated[Fp8Key, ComparedBy("K027")] = Fp8Key.OCP
+    kv_dtype: Annotated[KvKey, ComparedBy("K028")] = KvKey.SAME
 
     @staticmethod
     def of(problem: Problem) -> Signature:
         """The problem's own signature; ``split`` is yes only if the user asked for more than one split."""
-        bias = BiasKey.ELEMENTWISE if problem.bias is not Bias.NONE else BiasKey.NONE
+        elementwise = BiasKey.ELEMENTWISE if problem.bias is not Bias.NONE else BiasKey.NONE
         rotary = RotaryKey(problem.rotary.style.value) if problem.rotary.dim else RotaryKey.NONE
         return Signature(
+            **{name: Need.of(bool(getattr(problem, name))) for name in _SWITCHED},
             dtype=problem.dtype,
             dtype_out=problem.dtype_out,
             hdim=problem.hdim,
             hdim_v=problem.hdim_v,
-            mode=ModeKey.GROUP if problem.mode is Mode.GROUP else ModeKey.BATCH,
+            mode=ModeKey(problem.mode.value),
             mask=MaskKey(problem.mask.kind.value),
-            sink=Need.of(problem.sink > 0),
-            sink_logits=Need.of(problem.sink_logits),
-            bias=bias if problem.alibi is Alibi.NONE else BiasKey.ALIBI,
-            softcap=Need.of(problem.softcap > 0),
-            dropout=Need.of(problem.dropout > 0),
-            lse=Need.of(problem.lse),
+            bias=elementwise if problem.alibi is Alibi.NONE else BiasKey.ALIBI,
             gqa=Need.of(problem.heads != problem.kv_heads),
             cache=CacheKey(problem.kv_cache.kind.value),
             page=problem.kv_cache.page,
-            append=Need.of(problem.append > 0),
             rotary=rotary,
             split=Need.of(problem.splits > 1),
             qscale=QScaleKey(problem.qscale.value),
-            deterministic=Need.of(problem.deterministic),
-            dbias=Need.of(problem.dbias),
             fp8_encoding=Fp8Key(problem.fp8_encoding.value),
             kv_dtype=KvKey(problem.kv_dtype.value),
         )
@@ -191,6 +193,9 @@ class Signature:
             return True
         return (name == "page" and have == 0) or (have is KvKey.BYTE and want is not KvKey.SAME)
 
+
+_SWITCHED = tuple(f.name for f in fields(Signature) if f.default is Need.NO and f.name in BY_KEY)
+"""Fields that are on or off in a problem, as the member of the same name is."""
 
 assert {m.value for m in MaskKind} | {"any"} == {m.value for m in MaskKey}
 assert {m.value for m in CacheKind} | {"any"} == {m.value for m in CacheKey}

@@ -7,33 +7,21 @@ Every hint is written as ``domain.hints`` reads it.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from types import MappingProxyType
 
 from fmha_cli.domain.features import Alibi, Bias, CacheKind, Mode
+from fmha_cli.domain.fields import BY_KEY
+from fmha_cli.domain.flags import FlagKind
 from fmha_cli.domain.mask import MaskKind
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.signature import KvKey, Need
 
 Hint = Callable[[Problem, str], str | None]
-"""Returns the flags, given the problem and the kernel's value of the field. It reads nothing else of the kernel,
-because an index of kernels calls it once for all kernels with this value.
-"""
+"""The flags, given the problem and the kernel's value of the field."""
 
 _MOST_LISTED = 16
 """The most sequences whose lengths a hint lists."""
 _PAGE = 128
 """The page size that a hint names; the kernel's own is another field."""
-
-
-def _value(text: str) -> Hint:
-    """The flag with the kernel's own value."""
-    return lambda problem, have: text.format(have=have, dtype=problem.dtype.value)
-
-
-def _switch(off: str, on: str | None = None) -> Hint:
-    """The flag that turns a feature off, or the one that requests the kernel's behaviour. Without the second, no
-    flag helps where only the kernel has the feature."""
-    return lambda problem, have: off if have == Need.NO.value else on
 
 
 def _mode_help(problem: Problem, have: str) -> str | None:
@@ -137,28 +125,36 @@ def _kv_dtype_help(problem: Problem, have: str) -> str | None:
     return f"--kv-dtype {'int8' if have == KvKey.BYTE.value else have}" if cached else None
 
 
-SIGNATURE_HINTS: Mapping[str, Hint] = MappingProxyType(
-    {
-        "dtype": _value("--dtype {have}"),
-        "dtype_out": _value("--dtype {dtype}:{have}"),
-        "mode": _mode_help,
-        "mask": _mask_help,
-        "sink": _switch("--sink 0"),
-        "sink_logits": _switch("drop --sink-logits"),
-        "bias": _bias_help,
-        "softcap": _switch("--softcap 0"),
-        "dropout": _switch("--dropout 0"),
-        "lse": _switch("drop --lse", "--lse"),
-        "gqa": lambda p, have: f"--kv-heads {p.heads}" if have == Need.NO.value else None,
-        "cache": lambda p, have: _with_cache(p, f"paged:{_PAGE}" if have == "paged" else have),
-        "page": lambda p, have: _with_cache(p, f"paged:{have}"),
-        "append": _switch("--append 0"),
-        "rotary": _rotary_help,
-        "split": _switch("--splits 1", "--splits 2"),
-        "qscale": lambda p, have: None if (have == "mx") is not p.dtype.is_mx else f"--qscale {have}",
-        "deterministic": _switch("drop --deterministic", "--deterministic"),
-        "dbias": _dbias_help,
-        "fp8_encoding": _value("--fp8-encoding {have}"),
-        "kv_dtype": _kv_dtype_help,
-    }
-)
+_HINTS: Mapping[str, Hint] = {
+    "dtype_out": lambda p, have: f"--dtype {p.dtype.value}:{have}",
+    "mode": _mode_help,
+    "mask": _mask_help,
+    "bias": _bias_help,
+    "gqa": lambda p, have: f"--kv-heads {p.heads}" if have == Need.NO.value else None,
+    "cache": lambda p, have: _with_cache(p, f"paged:{_PAGE}" if have == "paged" else have),
+    "page": lambda p, have: _with_cache(p, f"paged:{have}"),
+    "rotary": _rotary_help,
+    "split": lambda p, have: f"--splits {1 if have == Need.NO.value else 2}",
+    "qscale": lambda p, have: None if (have == "mx") is not p.dtype.is_mx else f"--qscale {have}",
+    "dbias": _dbias_help,
+    "kv_dtype": _kv_dtype_help,
+}
+"""Fields of the signature that no flag, or not that of their name, answers by itself."""
+
+
+def with_signature(problem: Problem, name: str, have: str) -> str | None:
+    """The hint for a problem that differs from a kernel in a field of the signature; None if no flag helps.
+
+    It reads nothing else of the kernel, because an index of kernels calls it once for all kernels with this value.
+
+    Args:
+        have: the kernel's value of the field.
+    """
+    if name in _HINTS:
+        return _HINTS[name](problem, have)
+    field = BY_KEY[name]
+    if field.kind is FlagKind.TEXT:
+        return f"--{field.name} {have}"
+    if have != Need.NO.value:  # only a switch requests what a kernel does anyway
+        return f"--{field.name}" if field.kind is FlagKind.SWITCH else None
+    return f"drop --{field.name}" if field.kind in (FlagKind.SWITCH, FlagKind.FILE) else f"--{field.name} 0"

@@ -5,12 +5,12 @@ from __future__ import annotations
 import shlex
 
 from fmha_cli.domain.errors import FmhaError
-from fmha_cli.domain.flags import PROBLEM_FLAGS
+from fmha_cli.domain.fields import FIELDS
 from fmha_cli.domain.problem import Problem
 from fmha_cli.report.record import Record
 
 _NAMES = frozenset(
-    name for flag in PROBLEM_FLAGS for name in (f"--{flag.name}", f"-{flag.short}" if flag.short else "") if name
+    name for flag in FIELDS for name in (f"--{flag.name}", f"-{flag.short}" if flag.short else "") if name
 )
 
 

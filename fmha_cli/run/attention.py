@@ -13,7 +13,7 @@ from fmha_cli.discovery.wanted import wanted_backends
 from fmha_cli.domain.arguments import Texts, flag_texts, in_python
 from fmha_cli.domain.errors import FmhaError, KernelFailure, UnsupportedError, UsageError
 from fmha_cli.domain.features import Direction
-from fmha_cli.domain.flags import BY_KEY
+from fmha_cli.domain.fields import BY_KEY
 from fmha_cli.domain.phases import Tell, Voice, silent
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.tensors import Role, shapes_of
@@ -95,7 +95,7 @@ def attention(
         phase: called during long work as phase(what, done, total), from any thread; ``phase=print`` shows the two
             minutes in which an emulator is built.
         flags: problem flags under their Python names, with the meaning that they have on the command line: causal=True,
-            mask="window:64,0", softcap=30, layout="bshd", lse=True, dropout=0.1, seqlens_q=(3, 5), dtype="bf16" ... Lists of
+            mask="window:64,0", scale=0.125, layout="bshd", lse=True, dropout=0.1, seqlens_q=(3, 5), dtype="bf16" ... Lists of
             lengths may be arrays.
 
     Raises:

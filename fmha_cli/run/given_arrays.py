@@ -19,7 +19,7 @@ import ml_dtypes
 import numpy as np
 
 from fmha_cli.domain.errors import UsageError
-from fmha_cli.domain.flags import BY_KEY
+from fmha_cli.domain.fields import BY_KEY
 from fmha_cli.domain.suggest import suggest
 from fmha_cli.oracle.mx import SCALED, unpacked_fp4
 from fmha_cli.oracle.tensors import Array

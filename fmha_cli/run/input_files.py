@@ -10,7 +10,8 @@ import numpy as np
 from fmha_cli.domain.dtypes import DType, Fp8Encoding, KvDType
 from fmha_cli.domain.errors import ImpossibleProblem, UsageError
 from fmha_cli.domain.features import Direction
-from fmha_cli.domain.flags import BY_KEY, FILLED, asks_fill, parse_list, parse_size
+from fmha_cli.domain.fields import BY_KEY, asks_fill
+from fmha_cli.domain.flags import FILLED, parse_list, parse_size
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.tensors import ROTARY_TABLES, Element, shapes_of
 from fmha_cli.oracle.mx import SCALED, encoded
@@ -160,7 +161,7 @@ def flags_from_files(
         said.setdefault("kv_heads", said["heads"])
     for key, (value, tensor) in said.items():
         flag = f"--{key.replace('_', '-')}"
-        if key in raw and parse_size(str(raw[key]), flag) != value:
+        if key in raw and parse_size(str(raw[key]), flag, BY_KEY[key].sweeps) != value:
             raise _contradiction(f"{flag} {raw[key]}, but {given.said(tensor)} has {value}", flag)
         if key == "batch" and group:
             continue
@@ -235,8 +236,8 @@ def _refuse_other_layout(
     if name.endswith("_new"):
         length, lengths = raw.get("append"), None
     sized: dict[str, int] = {}
-    sized |= {} if heads is None else {"heads": parse_size(str(heads), "--heads")}
-    sized |= {} if length is None else {"s": parse_size(str(length), "--seqlen")}
+    sized |= {} if heads is None else {"heads": parse_size(str(heads), "--heads", sweeps=True)}
+    sized |= {} if length is None else {"s": parse_size(str(length), "--seqlen", sweeps=True)}
     sized |= {} if lengths is None else {"total": sum(parse_list(str(lengths), "--seqlens-q"))}
     here, there = (dict(zip(form, shape, strict=True)) for form in axes)
     fits, would = (all(at.get(axis, size) == size for axis, size in sized.items()) for at in (here, there))

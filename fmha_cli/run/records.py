@@ -25,8 +25,8 @@ from fmha_cli.domain.device import is_emulated
 from fmha_cli.domain.emulation import Executed, Finding
 from fmha_cli.domain.errors import ExitCode
 from fmha_cli.domain.features import FILLS
+from fmha_cli.domain.fields import asks_fill
 from fmha_cli.domain.first_launch import FirstLaunch
-from fmha_cli.domain.flags import asks_fill
 from fmha_cli.domain.layer import Layer
 from fmha_cli.domain.plan import Artifact
 from fmha_cli.domain.problem import Problem

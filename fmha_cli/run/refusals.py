@@ -13,7 +13,8 @@ from pathlib import Path
 
 from fmha_cli.domain.errors import ImpossibleProblem, UnsupportedError, UsageError
 from fmha_cli.domain.features import Alibi
-from fmha_cli.domain.flags import FILLED, asks_fill
+from fmha_cli.domain.fields import asks_fill
+from fmha_cli.domain.flags import FILLED
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.tensors import Role, shapes_of
 from fmha_cli.report.target import Target, check_folder

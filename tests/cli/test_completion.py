@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from fmha_cli.cli.completion import completer
+from fmha_cli.domain.dtypes import DType
 
 
 def offered(line: str) -> list[str]:
@@ -53,7 +54,7 @@ def test_the_script_names_the_program() -> None:
 
 
 def test_the_last_element_of_a_list_is_completed() -> None:
-    complete = completer("dtypes", (), True)
+    complete = completer(tuple(DType), (), True)
     assert complete is not None
     assert complete("fp32,fp8") == ["fp32,fp8_e4m3", "fp32,fp8_e5m2"]
     assert completer(None, (), False) is None

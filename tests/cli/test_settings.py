@@ -23,7 +23,8 @@ from fmha_cli.cli.settings import FLAG, Layer, OptionValues, Text, Value, layer_
 from fmha_cli.cli.table import TALK
 from fmha_cli.cli.walks import AB
 from fmha_cli.domain.errors import UsageError
-from fmha_cli.domain.flags import PROBLEM_FLAGS, Flag
+from fmha_cli.domain.fields import FIELDS
+from fmha_cli.domain.flags import Flag
 from fmha_cli.report.form import Format
 
 
@@ -109,9 +110,8 @@ def test_where_names_the_source() -> None:
 
 
 def test_every_problem_flag_is_an_option() -> None:
-    assert [Flag(**{f.name: getattr(option, f.name) for f in fields(Flag)}) for option in PROBLEM] == list(
-        PROBLEM_FLAGS
-    )
+    names = [f.name for f in fields(Flag)]
+    assert [[getattr(one, n) for n in names] for one in PROBLEM] == [[getattr(one, n) for n in names] for one in FIELDS]
 
 
 def test_exclusions_name_options_that_exist() -> None:

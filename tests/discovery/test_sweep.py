@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from fmha_cli.discovery.sweep import LIMIT, expand, resolve
 from fmha_cli.domain.errors import EmptySelection, ImpossibleProblem, UsageError
-from fmha_cli.domain.flags import PROBLEM_FLAGS
+from fmha_cli.domain.fields import FIELDS
 from fmha_cli.domain.problem import Problem
 
 
@@ -137,7 +137,7 @@ def test_ranges_hold_both_ends_and_grow(first: int, width: int, step: int, how: 
 
 
 def test_every_flag_that_sweeps_takes_a_list() -> None:
-    assert {f.name for f in PROBLEM_FLAGS if f.sweeps} == {
+    assert {f.name for f in FIELDS if f.sweeps} == {
         "batch", "heads", "kv-heads", "seqlen", "seqlen-k", "hdim", "hdim-v", "dtype", "splits", "softcap", "dropout",
     }  # fmt: skip
     assert LIMIT == 100_000

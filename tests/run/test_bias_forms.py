@@ -11,7 +11,7 @@ import pytest
 
 from fmha_cli import api
 from fmha_cli.domain.errors import ImpossibleProblem, UsageError
-from fmha_cli.domain.flag_text import raw_from_text
+from fmha_cli.domain.resolve import raw_from_text
 from fmha_cli.run.bias_forms import bias_flags, given_bias
 from tests.support.referees.bias_values import FORMS, NUMPY, SIZES, Given, attend, drawn
 

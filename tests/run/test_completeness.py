@@ -15,7 +15,8 @@ import pytest
 
 from fmha_cli import api
 from fmha_cli.cli.app import run
-from fmha_cli.domain.flags import BY_KEY, FILLED
+from fmha_cli.domain.fields import BY_KEY
+from fmha_cli.domain.flags import FILLED
 from fmha_cli.oracle.fills import fill
 from fmha_cli.run.input_files import FLAG_OF
 from fmha_cli.run.request import TENSOR_OF_FLAG

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from fmha_cli import api
-from fmha_cli.domain.flags import BY_KEY, FlagKind
+from fmha_cli.domain.fields import BY_KEY
+from fmha_cli.domain.flags import FlagKind
 from fmha_cli.run.given_arrays import given_tensors, merged
 from fmha_cli.run.request import TENSOR_OF_FLAG
 from tests.run.test_dlpack import Foreign

@@ -107,7 +107,11 @@ def test_the_simulation_takes_things_away(tmp_path: Path) -> None:
     assert sys.platform == "linux"
 
 
-GUARDED = {("protocol.py", "os.memfd_create"), ("protocol.py", "mmap.MADV_HUGEPAGE"), ("protocol.py", "mmap.MAP_SHARED")} | {
+GUARDED = {
+    ("protocol.py", "os.memfd_create"),
+    ("protocol.py", "mmap.MADV_HUGEPAGE"),
+    ("protocol.py", "mmap.MAP_SHARED"),
+} | {
     *(("protocol.py", name) for name in ("mmap.PROT_READ", "mmap.PROT_WRITE")),
     ("process.py", "os.set_blocking"),
 }

@@ -2,80 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from fmha_cli.cli.command import Opt
 from fmha_cli.cli.options import CHOOSING, FILES, MODELS, PROBLEM
-from fmha_cli.domain.flags import PROBLEM_FLAGS
+from fmha_cli.domain.fields import BY_KEY
 from fmha_cli.domain.problem import Json, Problem
 
 from .commands import default_of, kind_of, meaning_of, options_table, spelling
 from .markdown import code, page, section, table
 
-EXAMPLES: Mapping[str, str] = {
-    "batch": "--batch 2",
-    "heads": "--heads 16",
-    "kv-heads": "--kv-heads 2",
-    "seqlen": "--seqlen 4k",
-    "seqlen-k": "--seqlen-k 512",
-    "hdim": "--hdim 64",
-    "hdim-v": "--hdim-v 64",
-    "mla-rope": "--heads 128 --kv-heads 1 --hdim 576 --mla-rope 64",
-    "dtype": "--dtype bf16",
-    "mask": "--mask window:128,0",
-    "causal": "--causal",
-    "window": "--window 128",
-    "sink": "--mask window:128,0 --sink 4",
-    "sink-logits": "--sink-logits filled",
-    "bias": "--bias elementwise:bhss",
-    "bias-file": "--bias-file filled",
-    "alibi": "--alibi",
-    "alibi-slopes": "--alibi-slopes filled:bh",
-    "softcap": "--softcap 30",
-    "dropout": "--dropout 0.1",
-    "seed": "--dropout 0.1 --seed 7",
-    "offset": "--dropout 0.1 --offset 7",
-    "scale": "--scale 0.5",
-    "lse": "--lse",
-    "layout": "--layout bshd",
-    "seqlens-q": "--seqlens-q 512,128",
-    "seqlens-k": "--seqlens-q 512,128 --seqlens-k 1k,256",
-    "kv-cache": "--kv-cache paged:128",
-    "cache-seqlens": "--kv-cache linear --batch 2 --cache-seqlens 700,900",
-    "cache-leftpad": "--kv-cache linear --cache-leftpad 8",
-    "block-table": "--kv-cache paged:128 --block-table filled",
-    "append": "--kv-cache linear --append 1",
-    "k-new": "--kv-cache linear --append 1 --k-new filled",
-    "v-new": "--kv-cache linear --append 1 --v-new filled",
-    "rotary": "--kv-cache linear --append 1 --rotary 64:half",
-    "rotary-base": "--kv-cache linear --append 1 --rotary 64 --rotary-base 500000",
-    "rotary-cos": "--kv-cache linear --append 1 --rotary 64 --rotary-cos filled --rotary-sin filled",
-    "rotary-sin": "--kv-cache linear --append 1 --rotary 64 --rotary-cos filled --rotary-sin filled",
-    "cache-batch-idx": "--kv-cache linear --batch 2 --cache-batch-idx 3,1",
-    "splits": "--splits 4",
-    "kv-dtype": "--kv-cache linear --kv-dtype int8",
-    "fp8-encoding": "--dtype fp8_e4m3 --fp8-encoding fnuz",
-    "qscale": "--dtype fp8_e4m3 --qscale tensor",
-    "q-descale": "--dtype fp8_e4m3 --qscale tensor --q-descale filled",
-    "k-descale": "--dtype fp8_e4m3 --qscale tensor --k-descale filled",
-    "v-descale": "--dtype fp8_e4m3 --qscale tensor --v-descale filled",
-    "direction": "--direction bwd",
-    "deterministic": "--direction bwd --deterministic",
-    "dbias": "--direction bwd --bias elementwise --dbias",
-}
-"""A command line for each flag: the problem that it gives shows the flag's name in JSON."""
-
 _TABLES = ("--rotary-cos", "--rotary-sin")
 
 
 def pages() -> dict[str, str]:
-    """The page of problem flags.
-
-    Raises:
-        RuntimeError: a flag without an example.
-    """
-    if missing := [flag.name for flag in PROBLEM_FLAGS if flag.name not in EXAMPLES]:
-        raise RuntimeError(f"tools/reference/problem.py: EXAMPLES lacks {', '.join(missing)}")
+    """The page of problem flags."""
     about = (
         "These flags state a problem for `run`, `validate`, `bench`, `explain`, `plan`, `build`, `inspect`, `tune`, `sweep` "
         "and `parity`. The column JSON has the members that the flag sets in the `problem` of a record; a member with its "
@@ -103,7 +42,7 @@ def _flags(options: list[Opt]) -> str:
             option.unit,
             default_of(option.help),
             meaning_of(option.help),
-            code(EXAMPLES[option.name]),
+            code(BY_KEY[option.key].example),
             ", ".join(code(member) for member in json_members(option.name)),
         )
         for option in options
@@ -113,7 +52,7 @@ def _flags(options: list[Opt]) -> str:
 
 def json_members(flag: str) -> tuple[str, ...]:
     """The members of a problem's JSON form that a flag of its example decides, as ``name: value``."""
-    example = EXAMPLES[flag].split()
+    example = BY_KEY[flag.replace("-", "_")].example.split()
     at = example.index(f"--{flag}")
     size = 1 if at + 1 == len(example) or example[at + 1].startswith("--") else 2
     ours, base = _json(example), _json([*example[:at], *example[at + size :]])
