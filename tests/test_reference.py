@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from fmha_cli.cli.shell import Shell
+from fmha_cli.cli.parser import Parser
 from tools import generate
 from tools.reference.backends import answer
 from tools.reference.opcodes import instructions, purpose
@@ -82,7 +82,7 @@ def test_a_page_that_nothing_makes_and_one_that_is_missing_are_found(made: dict[
 
 def test_every_option_that_the_parser_takes_is_on_the_pages(made: dict[str, str]) -> None:
     text = made["commands.md"] + made["problem.md"]
-    missing = [f"{name} {flag}" for name, flag in _flags(Shell(lambda *_: 0, dict).root()) if f"`{flag}" not in text]
+    missing = [f"{name} {flag}" for name, flag in _flags(Parser().root()) if f"`{flag}" not in text]
     assert not missing
 
 

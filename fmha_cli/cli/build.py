@@ -4,43 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from fmha_cli.cli.call import CliCall
-from fmha_cli.cli.command import CommandSpec
-from fmha_cli.cli.kernels import FAMILY, SELECTING, named_kernel, refuser, selected_kernels
-from fmha_cli.cli.options import (
-    BUILDING,
-    CACHE_DIR,
-    DRY_RUN,
-    FILTER,
-    JOBS,
-    OFFLINE,
-    PROFILE,
-    REVISIONS,
-    ROOM,
-    ROWS,
-    TIMEOUT,
-)
+from fmha_cli.cli.console import Console
+from fmha_cli.cli.kernels import refuser, selected_kernels
+from fmha_cli.cli.problems import problems_of
+from fmha_cli.cli.request import chosen_plan, named_kernel, request_of
 from fmha_cli.domain.errors import EnvironmentProblem, ExitCode, FmhaError, KernelFailure, UnsupportedError, UsageError
 from fmha_cli.domain.phases import Voice
+from fmha_cli.domain.plan import Artifact, Stage
+from fmha_cli.report.documents.build import build_document, build_entry
+from fmha_cli.report.documents.kernels import kernel_entry, kernels_document
+from fmha_cli.run.builds import KernelOutcome, build_context, build_stages
 
-if TYPE_CHECKING:
-    from fmha_cli.cli.console import Console
-    from fmha_cli.domain.plan import Artifact, Stage
-    from fmha_cli.run.builds import KernelOutcome
-
-COMPILE_TIMEOUT = TIMEOUT.says("Seconds for one compile [default: 600]")
 SETS = ("profile", "filter", "family")
 
 
 def build(call: CliCall) -> int:
     """With problem flags, the plan of that problem; with --profile or --filter, the set; with --kernel alone, that kernel."""
-    from fmha_cli.cli.asked import request_of
-    from fmha_cli.report.documents.build import build_document, build_entry
-    from fmha_cli.report.documents.kernels import kernel_entry, kernels_document
-    from fmha_cli.run.builds import build_context, build_stages
-
     stages = _stages(call)
     registry, request = call.registry, request_of(call)
     named = {s.kernel.digest: registry.backend(s.kernel.backend).upstream_name(s.kernel) for s in stages}
@@ -113,10 +94,6 @@ def _sum_up(console: Console, stages: Sequence[Stage], outcomes: Sequence[Artifa
 
 def _stages(call: CliCall) -> list[Stage]:
     """The stages to build, each kernel once. Raises UsageError: problem flags and a set at the same time."""
-    from fmha_cli.cli.asked import chosen_plan, request_of
-    from fmha_cli.cli.points import problems_of
-    from fmha_cli.domain.plan import Stage
-
     sets = [name for name in SETS if name in call.settings.values]
     flags = [key for key in call.problem_flags if key != "dtype"]
     if sets and flags:
@@ -128,18 +105,3 @@ def _stages(call: CliCall) -> list[Stage]:
         return [Stage(named_kernel(call, name))]
     plans = [chosen_plan(call, problem, request_of(call))[1] for problem in problems_of(call)]
     return list({stage.kernel.digest: stage for plan in plans for stage in plan.stages}.values())
-
-
-COMMANDS = {
-    "build": CommandSpec(
-        build,
-        options=(
-            *(*ROOM, FAMILY, PROFILE, *REVISIONS, FILTER, JOBS, COMPILE_TIMEOUT, OFFLINE),
-            *(*BUILDING, DRY_RUN, CACHE_DIR, *ROWS),
-        ),
-        documents=("build", "kernels"),
-        detail="With problem flags, the kernels of that problem's plan; with --profile, --filter or --family, the set; with --kernel "
-        "alone, that kernel.",
-    )
-}
-assert {option.key for option in SELECTING} <= {option.key for option in COMMANDS["build"].options}

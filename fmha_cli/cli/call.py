@@ -12,14 +12,18 @@ from typing import TYPE_CHECKING, Any
 from fmha_cli.cli.console import Console
 from fmha_cli.cli.output import SHAPED, Output
 from fmha_cli.cli.settings import OptionValues
+from fmha_cli.cli.streams import terminal_width
+from fmha_cli.discovery.builtins import revisions_in
 from fmha_cli.domain.errors import UsageError
+from fmha_cli.domain.fields import BY_KEY
 from fmha_cli.report.form import Format
+from fmha_cli.report.shape import TableShape
+from fmha_cli.toolchain.cache.layout import CacheLayout
+from fmha_cli.toolchain.cache.root import cache_root as find_root
+from fmha_cli.toolchain.cache.root import open_root
 
 if TYPE_CHECKING:
-    from fmha_cli.discovery.kernel_index import KernelTables
     from fmha_cli.discovery.registry import Registry
-    from fmha_cli.report.shape import TableShape
-    from fmha_cli.toolchain.cache.layout import CacheLayout
 
 
 @dataclass
@@ -45,8 +49,6 @@ class CliCall:
     @cached_property
     def problem_flags(self) -> dict[str, Any]:
         """The values of the problem's fields that were given."""
-        from fmha_cli.domain.fields import BY_KEY  # 3 ms that `fmha --help` does without
-
         values = self.settings.values
         return {key: values[key].value for key in BY_KEY if key in values and values[key].value is not False}
 
@@ -57,17 +59,12 @@ class CliCall:
         Raises:
             UsageError: no such revision.
         """
-        from fmha_cli.discovery.builtins import revisions_in
-        from fmha_cli.discovery.registry import build_registry
-
-        chosen = revisions_in(self.settings.text)
-        registry = build_registry(self._tables)
-        return registry.at_revisions(chosen) if chosen else registry
-
-    def _tables(self) -> KernelTables:
+        from fmha_cli.discovery.registry import build_registry  # pluggy: 5 ms
         from fmha_cli.run.kernel_tables import StoredTables
 
-        return StoredTables(self.cache_root, self.console.say)
+        chosen = revisions_in(self.settings.text)
+        registry = build_registry(lambda: StoredTables(self.cache_root, self.console.say))
+        return registry.at_revisions(chosen) if chosen else registry
 
     @cached_property
     def output(self) -> Output:
@@ -91,9 +88,6 @@ class CliCall:
 
     def _shape(self, *, fits: bool) -> TableShape:
         """The shape of tables that the options ask for; tables fit the terminal they are printed to."""
-        from fmha_cli.cli.terminal import terminal_width
-        from fmha_cli.report.shape import TableShape
-
         return TableShape(
             width=terminal_width(self.environ, sys.stdout) if fits and not self.settings.on("wide") else None,
             columns=self._listed("columns"),
@@ -108,9 +102,7 @@ class CliCall:
     @property
     def cache_root(self) -> Path:
         """The root of the build cache."""
-        from fmha_cli.toolchain.cache.root import cache_root
-
-        return cache_root(self.settings.text("cache_dir"), self.environ)
+        return find_root(self.settings.text("cache_dir"), self.environ)
 
     def cache(self, *, create: bool = False) -> CacheLayout:
         """The build cache, after a check that it is safe.
@@ -118,8 +110,6 @@ class CliCall:
         Raises:
             EnvironmentProblem: it is not.
         """
-        from fmha_cli.toolchain.cache.root import open_root
-
         return open_root(self.cache_root, create=create)
 
     def argument(self, name: str) -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from fmha_cli.domain.flags import Flag, FlagKind
@@ -73,15 +74,27 @@ class Argument:
 
 @dataclass(frozen=True)
 class CommandSpec:
-    """A command: its options, its arguments, and the function that does it and returns the exit code (None: 0)."""
+    """A command: what it takes, and what does it.
 
-    run: Callable[[CliCall], int | None]
+    Attributes:
+        run: ``module:function`` of ``cli``, which returns the exit code (None: 0). It is imported only when the command runs:
+            with the kernels' arrays and the store that takes up to 250 ms.
+        detail: further paragraphs of ``--help``, after the one line of the command table.
+        documents: what it may print, if it works long before it does: ``--columns`` is checked against them first.
+    """
+
+    run: str
     options: tuple[Opt, ...] = ()
     arguments: tuple[Argument, ...] = ()
     detail: str = ""
-    """Further paragraphs of ``--help``, after the one line of the command table."""
     documents: tuple[str, ...] = ()
-    """The documents that it may print, if it works long before it does: ``--columns`` is checked against them first."""
+
+    @property
+    def function(self) -> Callable[[CliCall], int | None]:
+        """The function that does it."""
+        module, _, name = self.run.partition(":")
+        found: Callable[[CliCall], int | None] = getattr(import_module(f"fmha_cli.cli.{module}"), name)
+        return found
 
 
 @dataclass(frozen=True)

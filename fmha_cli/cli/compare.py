@@ -5,77 +5,33 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from fmha_cli.bench.compare import TOLERANCE
+from fmha_cli.bench.difference import SureRule
+from fmha_cli.bench.ranks import ALPHA
 from fmha_cli.cli.call import CliCall
-from fmha_cli.cli.command import Argument, CommandSpec, Opt
-from fmha_cli.cli.options import FILTER, FORMATS, ROWS, STORE
+from fmha_cli.cli.commands.compare import OWN, PROCESSES_EACH
+from fmha_cli.cli.html_output import Paper, content_of
+from fmha_cli.cli.options import FORMATS
 from fmha_cli.cli.settings import variable_of
+from fmha_cli.cli.store import store_of
 from fmha_cli.domain.errors import UsageError
-from fmha_cli.domain.flags import FlagKind
 from fmha_cli.domain.suggest import suggest
 from fmha_cli.report.form import Format
-
-if TYPE_CHECKING:
-    from fmha_cli.cli.paging import Paper
-    from fmha_cli.report.record import Record
-    from fmha_cli.results.comparison import FailOn, RunComparison
-    from fmha_cli.results.conditions import By
-    from fmha_cli.results.run import KeptRun
-    from fmha_cli.results.turns import Turns
-
-PROCESSES_EACH = 8
-"""Processes of each command for the first look."""
-
-_N, _S, _T = FlagKind.NUMBER, FlagKind.SIZE, FlagKind.TEXT
-_judging, _running = (partial(Opt, panel=panel) for panel in ("Judging", "Running"))
-
-RUN = _running(
-    "run",
-    _T,
-    "A command that prints rows, such as 'fmha bench -s 4k'; given twice, the two alternate",
-    repeats=True,
-    metavar="CMD",
-)
-PROCESSES = _running("processes", _S, "Processes of each command for the first look at every row [default: 8]")
-CONFIRM = _running(
-    "confirm", _S, "Fresh processes of each for the suspicious rows, 0 = none [default: 12, or more if they need it]"
-)
-TOLERANCE = _judging(
-    "tolerance", _N, "A smaller difference counts as none, in per cent [default: 2]", metavar="PERCENT"
-)
-ALPHA = _judging(
-    "alpha",
-    _N,
-    "Chance of any false one among the rows that are run again; without that, share of false ones [default: 0.05]",
-)
-FAIL_ON = _judging(
-    "fail-on", _T, "What ends with exit code 1: slower, unsure, wrong [default: slower,wrong]", metavar="WHAT,..."
-)
-BY = _judging(
-    "by",
-    _T,
-    "What must be equal: problem, backend, device, arch, cache, threads, kernel, model [default: the first six]",
-    metavar="WHAT,...",
-)
-
-
-HTML = Opt("html", FlagKind.FILE, "Also write a page with plots (see fmha report)", panel="Output", flag_only=True)
-
-OWN = (RUN, PROCESSES, CONFIRM, TOLERANCE, ALPHA, FAIL_ON, BY, FILTER, *ROWS)
-"""Options whose variables the commands of ``--run`` do not inherit."""
+from fmha_cli.report.lines import counted
+from fmha_cli.report.record import Record
+from fmha_cli.results.comparison import FAIL_ON, FailOn, RunComparison, compared, confirmed, processes_to_confirm
+from fmha_cli.results.conditions import By, parse_by
+from fmha_cli.results.documents import SideSource, compare_document
+from fmha_cli.results.filtering import filtered
+from fmha_cli.results.run import KeptRun, load_run
+from fmha_cli.results.turns import Turns
 
 
 def compare(call: CliCall) -> int:
     """Compare two stored runs, or two interleaved commands, or confirm suspicious rows of two stored runs."""
-    from fmha_cli.bench.difference import SureRule
-    from fmha_cli.results.comparison import compared
-    from fmha_cli.results.conditions import parse_by
-    from fmha_cli.results.documents import SideSource, compare_document
-    from fmha_cli.results.run import KeptRun
-
     by, fail_on = parse_by(call.settings.text("by")), _fail_on(call)
     names, commands = _names(call), _commands(call)
     paper = _paper(call)
@@ -104,9 +60,6 @@ def compare(call: CliCall) -> int:
 
 def _confirmed(call: CliCall, found: RunComparison, turns: Turns, by: Sequence[By]) -> RunComparison:
     """The comparison after fresh processes have judged its suspicious rows."""
-    from fmha_cli.report.lines import counted
-    from fmha_cli.results.comparison import confirmed, processes_to_confirm
-
     rows = found.suspicious
     if not rows or call.settings.text("confirm") == "0":
         return found
@@ -119,7 +72,6 @@ def _confirmed(call: CliCall, found: RunComparison, turns: Turns, by: Sequence[B
 
 
 def _say_how_to_confirm(call: CliCall, found: RunComparison) -> None:
-    from fmha_cli.report.lines import counted
 
     if found.suspicious:
         rows = counted(len(found.suspicious), "suspicious row")
@@ -169,8 +121,6 @@ def _turns(
     call: CliCall, commands: tuple[tuple[str, ...], tuple[str, ...]], progress: Callable[[int, int, str], None]
 ) -> Turns:
     """The commands, asked by a variable to print rows; variables for this command's own options are not handed on."""
-    from fmha_cli.results.turns import Turns
-
     own = {variable_of(option) for option in OWN}
     environ = {name: text for name, text in call.environ.items() if name not in own}
     environ[variable_of(FORMATS[Format.JSONL])] = "1"
@@ -182,8 +132,6 @@ def _turns(
 
 
 def _stored(call: CliCall, name: str) -> KeptRun:
-    from fmha_cli.cli.storing import store_of
-    from fmha_cli.results.run import load_run
 
     run = load_run(name, store_of(call))
     return replace(run, records=_filtered(call, run.records))
@@ -191,8 +139,6 @@ def _stored(call: CliCall, name: str) -> KeptRun:
 
 def _paper(call: CliCall) -> Paper | None:
     """The page of ``--html``, after a check that it can be written. Raises EnvironmentProblem: X040, X052."""
-    from fmha_cli.cli.paging import Paper
-
     text = call.settings.text("html")
     if text is None:
         return None
@@ -202,7 +148,6 @@ def _paper(call: CliCall) -> Paper | None:
 
 
 def _write(call: CliCall, paper: Paper, runs: Sequence[KeptRun], document: dict[str, Any]) -> None:
-    from fmha_cli.cli.paging import content_of
 
     title = f"fmha compare: {runs[0].name}, {runs[1].name}"
     shown = runs if runs[0] != runs[1] else runs[:1]
@@ -210,7 +155,6 @@ def _write(call: CliCall, paper: Paper, runs: Sequence[KeptRun], document: dict[
 
 
 def _filtered(call: CliCall, records: Sequence[Record]) -> tuple[Record, ...]:
-    from fmha_cli.results.filtering import filtered
 
     texts = call.settings.many("filter")
     return filtered(records, texts)
@@ -218,15 +162,11 @@ def _filtered(call: CliCall, records: Sequence[Record]) -> tuple[Record, ...]:
 
 def _tolerance(call: CliCall) -> float:
     """The tolerance as a share; 0 is one."""
-    from fmha_cli.bench.compare import TOLERANCE as USUAL
-
-    return call.settings.number("tolerance", USUAL * 100, zero=True) / 100
+    return call.settings.number("tolerance", TOLERANCE * 100, zero=True) / 100
 
 
 def _alpha(call: CliCall) -> float:
-    from fmha_cli.bench.ranks import ALPHA as USUAL
-
-    alpha = call.settings.number("alpha", USUAL)
+    alpha = call.settings.number("alpha", ALPHA)
     if alpha >= 1:
         where = call.settings.where("alpha")
         raise UsageError(f"{where} {alpha}: not below 1", code="E002", where=where, help="e.g. --alpha 0.05")
@@ -234,12 +174,9 @@ def _alpha(call: CliCall) -> float:
 
 
 def _fail_on(call: CliCall) -> tuple[FailOn, ...]:
-    from fmha_cli.results.comparison import FAIL_ON as USUAL
-    from fmha_cli.results.comparison import FailOn
-
     text = call.settings.text("fail_on")
     if text is None:
-        return USUAL
+        return FAIL_ON
     names = [name.strip() for name in text.split(",") if name.strip()]
     for name in names or [text]:
         if name not in list(FailOn):
@@ -248,24 +185,3 @@ def _fail_on(call: CliCall) -> tuple[FailOn, ...]:
                 f"{where} {name}: no such choice", code="E008", where=where, help=suggest(name, list(FailOn))
             )
     return tuple(map(FailOn, names))
-
-
-COMMANDS = {
-    "compare": CommandSpec(
-        compare,
-        options=(*OWN, HTML, STORE),
-        arguments=(
-            Argument(
-                "before", "A run: its id, label, rev:COMMIT or latest~1 in the store, or a file of --json or --jsonl"
-            ),
-            Argument("after", "The run to compare with it"),
-        ),
-        documents=("compare",),
-        detail="A row is SLOWER or FASTER if an exact test over processes finds it, corrected for the number of rows, and the "
-        "difference is larger than the tolerance. SAME needs an interval within the tolerance. All else is UNSURE, with the "
-        "least slow-down that the data would have shown. At least 5 processes a side are needed: fmha bench --processes 8, or "
-        "several runs in one file of --jsonl. Stored runs did not take turns, so what the machine moved adds to the "
-        "tolerance. With --run, all rows are looked at first, and fresh processes decide the suspicious ones. "
-        "Exit codes: 0 nothing of --fail-on, 1 some of it, 2 unreadable, 5 nothing corresponds.",
-    ),
-}

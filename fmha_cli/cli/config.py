@@ -1,4 +1,4 @@
-"""Configuration files: ``fmha.toml`` of the project, searched upward, and the user's own.
+"""Configuration: ``fmha.toml`` of the project, searched upward, and the user's own; and ``FMHA_*`` variables that nothing reads.
 
 A key is an option's name (``kv-heads = 2``); a table named after a command applies to that command alone and
 takes precedence over the keys outside it (``[bench]`` / ``cache = "both"``). A list is a sweep or a repeated option.
@@ -13,10 +13,15 @@ from typing import Any
 
 from fmha_cli.cli.command import Opt
 from fmha_cli.cli.settings import Value
+from fmha_cli.discovery.builtins import BUILTINS
+from fmha_cli.discovery.entry_points import installed_entry_points
 from fmha_cli.domain.errors import EnvironmentProblem, UsageError
-from fmha_cli.domain.suggest import NameKind, suggest
+from fmha_cli.domain.suggest import NameKind, near_names, suggest
 
 NAME = "fmha.toml"
+PREFIX = "FMHA_"
+_EMULATORS = "FMHA_EMU_"
+"""Emulators have their own variables with this prefix."""
 
 
 def current_folder() -> Path:
@@ -132,3 +137,26 @@ def _wrong_kind(path: Path, option: Opt, value: Any, kind: str) -> UsageError:
 
     what = f"{path}: {option.name} = {reprlib.repr(value)}"
     return UsageError(what, code="C003", where=str(path), why=f"it takes {kind}")
+
+
+def strange_variables(environ: Mapping[str, str], known: Iterable[str]) -> dict[str, str]:
+    """The variables that are set and that nothing reads, each with what to do. A plugin may have its own variables,
+    which begin with the plugin's name.
+
+    Args:
+        known: the names of all options, without dashes in front.
+    """
+    names = {f"{PREFIX}{name.replace('-', '_').upper()}" for name in known}
+    names |= {name for builtin in BUILTINS.values() for name in builtin.variables}
+    own = tuple(f"{PREFIX}{point.name.replace('-', '_').upper()}" for point in installed_entry_points())
+    strange = (name for name, text in environ.items() if text and name.startswith(PREFIX) and name not in names)
+    return {name: _near(name, names) for name in sorted(strange) if not name.startswith((_EMULATORS, *own))}
+
+
+def _near(name: str, names: Iterable[str]) -> str:
+    """Near names; the words after the prefix are compared, because the prefix would make all of them alike."""
+    words = {known.removeprefix(PREFIX).lower().replace("_", "-"): known for known in sorted(names)}
+    near = near_names(name.removeprefix(PREFIX).lower(), words, NameKind.OPTION)
+    if near:
+        return f"did you mean {' or '.join(words[word] for word in near)}?"
+    return "the variable of an option is FMHA_ and its name in capitals"

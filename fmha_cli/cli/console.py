@@ -5,14 +5,14 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, TextIO, TypeVar
 
-from fmha_cli.cli.output import silence
-from fmha_cli.cli.terminal import terminal_width
+from fmha_cli.cli.streams import silence, terminal_width
 from fmha_cli.domain.phases import Voice
 from fmha_cli.report.escaping import escaped, printable
+from fmha_cli.report.fitting import folded
 
 if TYPE_CHECKING:
     from fmha_cli.cli.progress import ProgressLine, Shown
@@ -20,13 +20,6 @@ if TYPE_CHECKING:
 Board = TypeVar("Board", bound="Shown")
 
 _RED, _YELLOW = 31, 33
-
-
-def colored(stream: TextIO | None, when: str, environ: Mapping[str, str]) -> bool:
-    """Whether to color: ``--color``, else ``NO_COLOR``, else a terminal that is not dumb."""
-    if when != "auto":
-        return when == "always"
-    return bool(stream and not environ.get("NO_COLOR") and environ.get("TERM") != "dumb" and stream.isatty())
 
 
 def _paint(text: str, code: int) -> str:
@@ -85,8 +78,6 @@ class Console:
 
     def _write(self, text: str) -> None:
         if self.width is not None:
-            from fmha_cli.report.fitting import folded
-
             text = "\n".join(folded(text, self.width, hang=4))
         with self.room():
             self._put(text + "\n")

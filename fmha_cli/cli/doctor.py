@@ -7,13 +7,31 @@ from contextlib import suppress
 from functools import partial
 from time import perf_counter_ns
 
+from fmha_cli.bench.peaks import every_kept
 from fmha_cli.cli.call import CliCall
-from fmha_cli.cli.command import Argument, CommandSpec
-from fmha_cli.cli.options import BUILDING, CACHE_DIR, ROWS, TIMEOUT
+from fmha_cli.cli.commands import known_options
+from fmha_cli.cli.config import PREFIX, strange_variables
+from fmha_cli.cli.plugins import plugin_rows
+from fmha_cli.cli.request import surroundings_of
 from fmha_cli.domain.device import Availability, State, huge_pages
-from fmha_cli.domain.errors import ExitCode, FmhaError, UsageError
+from fmha_cli.domain.errors import ExitCode, FmhaError, KernelFailure, UnsupportedError, UsageError
 from fmha_cli.domain.installation import NO_DEVICE_HERE, Checker, CheckState, DoctorCheck, Doctored, Surroundings
+from fmha_cli.domain.kernel import parse_kernel
+from fmha_cli.domain.phases import Voice
+from fmha_cli.domain.problem import Problem
+from fmha_cli.domain.processor import microarchitecture, this_processor
+from fmha_cli.domain.quantities import size
+from fmha_cli.domain.verdict import Verdict
+from fmha_cli.report.documents.installation import doctor_document, doctor_view
 from fmha_cli.report.form import Format
+from fmha_cli.report.lines import counted
+from fmha_cli.report.parts import environment
+from fmha_cli.run.probing import probe_backends
+from fmha_cli.run.request import Request
+from fmha_cli.run.run import Run
+from fmha_cli.toolchain.cache.listing import cache_stats
+from fmha_cli.toolchain.cache.root import open_root
+from fmha_cli.toolchain.cpp.find import check_compilers
 
 TINY = ("--heads", "2", "--seqlen", "64", "--hdim", "64", "--causal")
 """The problem that every backend is tried on, in the first of ``DTYPES`` that it serves."""
@@ -23,9 +41,6 @@ DTYPES = ("fp16", "bf16", "fp32")
 
 def doctor(call: CliCall) -> int:
     """Exit 4 only if something that was named is broken."""
-    from fmha_cli.report.documents.installation import doctor_document, doctor_view
-    from fmha_cli.report.parts import environment
-
     named = tuple(call.arguments.get("names") or ())
     for name in named:
         if all(name != fault.plugin for fault in call.registry.faults) and name not in call.registry.emulators:
@@ -47,10 +62,6 @@ def doctor(call: CliCall) -> int:
 
 def _checks(call: CliCall, found: dict[str, Availability], named: Collection[str]) -> Iterator[DoctorCheck]:
     """Every check; only a named part fails if it is not here."""
-    from fmha_cli.cli.asked import surroundings_of
-    from fmha_cli.run.probing import probe_backends
-    from fmha_cli.toolchain.cpp.find import check_compilers
-
     here = surroundings_of(call)
     yield from _configuration(call)
     yield _tried("cache", str(here.cache_root), lambda: _cache(here))
@@ -71,9 +82,6 @@ def checkers_of(backends: Iterable[object]) -> tuple[Checker, ...]:
 
 def _configuration(call: CliCall) -> Iterator[DoctorCheck]:
     """The files in use, strongest first, and the variables."""
-    from fmha_cli.cli.app import known_options
-    from fmha_cli.cli.variables import PREFIX, strange_variables
-
     yield from (_ok("configuration", str(path), "in force") for path in call.files)
     strange = strange_variables(call.environ, {name for names in known_options().values() for name in names})
     variables = sorted(name for name in call.environ if name.startswith(PREFIX) and name not in strange)
@@ -84,10 +92,6 @@ def _configuration(call: CliCall) -> Iterator[DoctorCheck]:
 
 
 def _cache(here: Surroundings) -> str:
-    from fmha_cli.domain.quantities import size
-    from fmha_cli.report.lines import counted
-    from fmha_cli.toolchain.cache.listing import cache_stats
-    from fmha_cli.toolchain.cache.root import open_root
 
     stats = cache_stats(open_root(here.cache_root))
     return f"safe, {counted(stats.entries, 'entry')}, {size(stats.total_bytes)}"
@@ -95,10 +99,6 @@ def _cache(here: Surroundings) -> str:
 
 def _processor(call: CliCall, here: Surroundings) -> Iterator[DoctorCheck]:
     """The processor, its known facts, and the values that were measured because no fact has them."""
-    from fmha_cli.bench.peaks import every_kept
-    from fmha_cli.domain.kernel import parse_kernel
-    from fmha_cli.domain.processor import microarchitecture, this_processor
-
     processor = this_processor()
     known = microarchitecture(processor)
     facts = [] if known is None else [f"{name} {_value(fact['value'])}" for name, fact in sorted(known.facts.items())]
@@ -120,7 +120,6 @@ def _value(value: object) -> str:
 
 
 def _plugins(call: CliCall) -> Iterator[DoctorCheck]:
-    from fmha_cli.cli.listing import plugin_rows
 
     for row in plugin_rows(call.registry):
         for fault in row.faults:
@@ -148,13 +147,6 @@ def _backend(call: CliCall, name: str, probed: Availability, *, named: bool) -> 
 def _tiny(call: CliCall, name: str) -> str:
     """Run the tiny problem, and return the result in one line. Raises FmhaError: every dtype is refused, or the row did
     not pass."""
-    from fmha_cli.domain.errors import KernelFailure, UnsupportedError
-    from fmha_cli.domain.phases import Voice
-    from fmha_cli.domain.problem import Problem
-    from fmha_cli.domain.verdict import Verdict
-    from fmha_cli.run.request import Request
-    from fmha_cli.run.run import Run
-
     timeout, root = call.settings.number("timeout", 120.0), call.settings.text("cache_dir")
     request = Request(backend=name, timeout=timeout, cache_root=root, argv=call.argv)
     for dtype in DTYPES:
@@ -192,15 +184,3 @@ def _tried(name: str, subject: str, act: Callable[[], str]) -> DoctorCheck:
         return _ok(name, subject, what, perf_counter_ns() - start)
     except FmhaError as error:
         return DoctorCheck.failed(name, subject, error)
-
-
-COMMANDS = {
-    "doctor": CommandSpec(
-        doctor,
-        options=(TIMEOUT, *BUILDING, CACHE_DIR, *ROWS),
-        documents=("doctor",),
-        arguments=(
-            Argument("names", "Backends, emulators or plugins that must work: exit 4 if one does not", many=True),
-        ),
-    )
-}

@@ -2,24 +2,58 @@
 
 from __future__ import annotations
 
+import platform
 import shlex
+import sys
+import tempfile
+import traceback
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from fmha_cli import __version__
+from fmha_cli.cli.commands import COMMANDS
 from fmha_cli.cli.console import Console
 from fmha_cli.cli.output import Output
-from fmha_cli.cli.table import COMMANDS
-from fmha_cli.domain.errors import EnvironmentProblem, ExitCode, FmhaError, UsageError
+from fmha_cli.cli.parser import CommandLine
+from fmha_cli.cli.rule_pages import error_pages
+from fmha_cli.cli.streams import colored, terminal_width
+from fmha_cli.discovery.entry_points import installed_entry_points
+from fmha_cli.domain.blame import package_of, place_of
+from fmha_cli.domain.codec import to_json
+from fmha_cli.domain.errors import EnvironmentProblem, ExitCode, FmhaError, InternalError, UsageError
 from fmha_cli.domain.suggest import NameKind, near_names, note_on
+from fmha_cli.report.documents.pages import FailurePage
+from fmha_cli.report.documents.report import report_document
 from fmha_cli.report.form import Format
+from fmha_cli.report.parts import ErrorRow, environment
 
 _READ_TOO = "E038"
 """The file of ``-o`` is one that is read: no document of an error may replace it either."""
 
 
-def from_typer(error: Any, command: str | None) -> FmhaError:
+def report(fault: BaseException, line: CommandLine) -> int:
+    """Report what ended a command line. Returns the exit code."""
+    width = terminal_width(line.environ, sys.stderr)
+    console = line.console or Console(color=colored(sys.stderr, "auto", line.environ), width=width)
+    if isinstance(fault, KeyboardInterrupt):
+        console.error("interrupted")
+        return int(ExitCode.INTERRUPTED)
+    typers = hasattr(fault, "format_message")  # from whichever parser Typer carries
+    error = _from_typer(fault, line.command) if typers else fault
+    if isinstance(error, FmhaError) and not isinstance(error, InternalError):
+        return _report(error, console, line.output or _output_of(line), line.command)
+    return _report_bug(error, console, line.argv)
+
+
+def _output_of(line: CommandLine) -> Output:
+    """Where the error of a line goes that could not be parsed."""
+    words = line.argv[: line.argv.index("--")] if "--" in line.argv else line.argv
+    wants_json = "--json" in words or line.environ.get("FMHA_JSON", "").lower() in ("1", "true", "yes", "on")
+    return Output(Format.JSON if wants_json else Format.TABLE, None, color=False)
+
+
+def _from_typer(error: Any, command: str | None) -> FmhaError:
     """Typer's complaint about the command line as a ``UsageError``, with near names of options."""
     context = getattr(error, "ctx", None)
     path = context.command_path if context is not None else f"fmha {command or ''}".rstrip()
@@ -38,21 +72,14 @@ def from_typer(error: Any, command: str | None) -> FmhaError:
     return UsageError(f"{path}: {what[:1].lower()}{what[1:]}", code="E002", where=name, help=help)
 
 
-def report(error: FmhaError, console: Console, output: Output | None, command: str | None) -> int:
+def _report(error: FmhaError, console: Console, output: Output, command: str | None) -> int:
     """Report the error on stderr, and as a document with ``--json``. Returns the exit code."""
     error.help = error.help or _remedy(error.code, command)
     console.error(error.render())
     code = error.exit_code
-    if output is not None and output.form is Format.JSON and code not in (ExitCode.INTERNAL, ExitCode.INTERRUPTED):
-        from fmha_cli.domain.codec import to_json
-        from fmha_cli.report.documents.pages import FailurePage
-        from fmha_cli.report.documents.report import report_document
-        from fmha_cli.report.parts import ErrorRow
-
+    if output.form is Format.JSON and code not in (ExitCode.INTERNAL, ExitCode.INTERRUPTED):
         entry = COMMANDS.get(command or "")
         if entry is not None and entry.report:
-            from fmha_cli.report.parts import environment
-
             document = report_document([], environment({}), error)
         else:
             document = to_json(FailurePage(error=ErrorRow.of(error)))
@@ -68,19 +95,13 @@ def report(error: FmhaError, console: Console, output: Output | None, command: s
 
 def _remedy(code: str, command: str | None) -> str | None:
     """The remedy for an error without one: the help of its page."""
-    from fmha_cli.cli.pages import error_pages
-
     if code in ("E001", "E002"):
         return f"`fmha {command} --help` shows the form of every option" if command else "`fmha --help`"
     return None if code == "E000" else error_pages().get(code, ("", None))[1]
 
 
-def bug(fault: BaseException, console: Console, argv: Sequence[str]) -> int:
+def _report_bug(fault: BaseException, console: Console, argv: Sequence[str]) -> int:
     """The bug report of an unexpected exception; the traceback goes to a file, or to stderr if no file can be written."""
-    import platform
-    import tempfile
-    import traceback
-
     trace = "".join(traceback.format_exception(fault))
     last = next(reversed(traceback.extract_tb(fault.__traceback__)), None)
     try:
@@ -109,14 +130,5 @@ def bug(fault: BaseException, console: Console, argv: Sequence[str]) -> int:
 
 def _plugin_at_fault(fault: BaseException) -> tuple[str, str] | None:
     """The installed plugin whose code an exception came through, and the place in it; None if it passed through none."""
-    from fmha_cli.discovery.entry_points import installed_entry_points
-    from fmha_cli.domain.blame import package_of, place_of
-
     places = ((entry.name, place_of(fault, package_of(entry.value))) for entry in installed_entry_points())
     return next(((name, place.removeprefix("in ")) for name, place in places if place), None)
-
-
-def interrupted(console: Console) -> int:
-    """Say that the user interrupted. Returns the exit code."""
-    console.error("interrupted")
-    return int(ExitCode.INTERRUPTED)

@@ -4,55 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fmha_cli.cli.build import WEIGHT
 from fmha_cli.cli.call import CliCall
-from fmha_cli.cli.command import Argument, CommandSpec, Opt
-from fmha_cli.cli.kernels import SELECTING, named_kernel, selected_kernels
+from fmha_cli.cli.commands.kernels import EXECUTING, SELECTING
+from fmha_cli.cli.kernels import selected_kernels
 from fmha_cli.cli.options import (
-    BUILDING,
-    CACHE_DIR,
     CHOOSING,
-    EMULATING,
-    FILES,
-    FILL_SEED,
-    JOBS,
     MODELS,
-    OFFLINE,
-    PROBLEM,
     REVISIONS,
-    ROWS,
-    TIMEOUT,
 )
+from fmha_cli.cli.problems import one_problem
+from fmha_cli.cli.request import chosen_plan, named_kernel, request_of
 from fmha_cli.cli.settings import FLAG
 from fmha_cli.domain.device import is_emulated
 from fmha_cli.domain.errors import EnvironmentProblem, ExitCode, FmhaError, KernelFailure, UnsupportedError, UsageError
 from fmha_cli.domain.fields import BY_KEY
-from fmha_cli.domain.flags import FlagKind
+from fmha_cli.domain.kernel import KernelSpec
 from fmha_cli.domain.phases import Voice
-
-if TYPE_CHECKING:
-    from fmha_cli.domain.kernel import KernelSpec
-    from fmha_cli.domain.plan import Artifact
-    from fmha_cli.domain.protocols import BuildContext
-    from fmha_cli.report.record import Record
-
-_choosing = partial(Opt, panel="Choosing")
-ALL = _choosing("all", FlagKind.SWITCH, "A table of every selected kernel")
-DIFF = _choosing(
-    "diff",
-    FlagKind.TEXT,
-    "Two kernels side by side; K@DIR is one built from an edited tree",
-    repeats=True,
-    metavar="K1 K2",
-    pair=True,
-)
-_BOTH = "Build with this compiler; given twice, compare the two builds"
-COMPILER = _choosing("compiler", FlagKind.TEXT, _BOTH, repeats=True, metavar="CXX")
-_COUNTED = "Run a problem on an emulated device (--device emu:ARCH) and count what it executes"
-EXECUTED = Opt("executed", FlagKind.SWITCH, _COUNTED, panel="Executing")
+from fmha_cli.domain.plan import Artifact, Stage
+from fmha_cli.domain.protocols import BuildContext
+from fmha_cli.report.documents.differences import differences_document
+from fmha_cli.report.documents.executed import executed_document
+from fmha_cli.report.documents.inspect import inspect_document
+from fmha_cli.report.documents.inspections import inspection_row, inspections_document
+from fmha_cli.report.record import Record
+from fmha_cli.run.builds import build_context, build_stages
+from fmha_cli.run.request import NamedKernel, context_at
+from fmha_cli.run.run import Run
 
 _KINDS = {
     ExitCode.UNSUPPORTED: UnsupportedError,
@@ -61,12 +41,6 @@ _KINDS = {
 }
 
 _SELECTION = tuple(option.key for option in SELECTING if option.key not in ("arch", "backend"))
-_SELECTORS = {option.key for option in SELECTING}
-_EXECUTING = tuple(
-    option
-    for option in (*PROBLEM, *FILES[:4], *MODELS, CHOOSING[2], FILL_SEED, *EMULATING)
-    if option.key not in _SELECTORS
-)
 _PLACING = {option.key for option in (*MODELS, CHOOSING[2])}
 """What chooses a kernel in addition to the flags of a problem: a model and the device."""
 
@@ -95,7 +69,7 @@ def _chooses(call: CliCall, pair: tuple[str, ...]) -> bool:
     needs.
     """
     otherwise = call.argument("kernel") or call.settings.on("all") or pair
-    given = {option.key for option in _EXECUTING if _given(call, option.key)}
+    given = {option.key for option in EXECUTING if _given(call, option.key)}
     selection = [key for key in (*_SELECTION, "compiler") if key in call.settings.values and key != "dtype"]
     return not otherwise and bool(given & {*BY_KEY, "model"}) and given <= {*BY_KEY, *_PLACING} and not selection
 
@@ -106,9 +80,6 @@ def _chosen(call: CliCall) -> KernelSpec:
     Raises:
         UsageError: a sweep, or several backends. UnsupportedError: nothing serves it.
     """
-    from fmha_cli.cli.asked import chosen_plan, request_of
-    from fmha_cli.cli.points import one_problem
-
     best, _ = chosen_plan(call, one_problem(call), request_of(call))
     return best.kernel
 
@@ -143,7 +114,7 @@ def _require_one(call: CliCall, pair: tuple[str, ...], compilers: tuple[str, ...
     if len(compilers) > (2 if call.argument("kernel") else 1):
         text = "two compilers are compared on one kernel"
         raise UsageError(text, code="E002", where="--compiler", help="KERNEL --compiler A --compiler B")
-    asked_to_run = [option.key for option in _EXECUTING if _given(call, option.key)]
+    asked_to_run = [option.key for option in EXECUTING if _given(call, option.key)]
     if asked_to_run:
         flag = f"--{asked_to_run[0].replace('_', '-')}"
         help = "add --executed; or leave out what names kernels, and the problem's own is shown"
@@ -155,9 +126,6 @@ def _require_one(call: CliCall, pair: tuple[str, ...], compilers: tuple[str, ...
 
 
 def _all(call: CliCall) -> int:
-    from fmha_cli.domain.plan import Stage
-    from fmha_cli.report.documents.inspections import inspection_row, inspections_document
-    from fmha_cli.run.builds import build_stages
 
     kernels = list({kernel.digest: kernel for kernel in selected_kernels(call)}.values())
     context = _context(call, *call.settings.many("compiler"))
@@ -182,8 +150,6 @@ def _all(call: CliCall) -> int:
 
 
 def _side_by_side(call: CliCall, names: Sequence[str], compilers: tuple[str | None, ...]) -> int:
-    from fmha_cli.report.documents.differences import differences_document
-    from fmha_cli.run.request import NamedKernel, context_at
 
     contexts = [_context(call, *filter(None, [compilers[0]])), _context(call, *filter(None, [compilers[-1]]))]
     found = []
@@ -202,11 +168,6 @@ def _executed(call: CliCall) -> int:
         UsageError: Z005, no emulated device is named. UnsupportedError, EnvironmentProblem, KernelFailure: Z006,
             nothing was executed.
     """
-    from fmha_cli.cli.asked import request_of
-    from fmha_cli.cli.points import one_problem
-    from fmha_cli.report.documents.executed import executed_document
-    from fmha_cli.run.run import Run
-
     problem = one_problem(call)
     request = replace(request_of(call), kernel=call.argument("kernel"))
     if not is_emulated(request.device):
@@ -230,38 +191,17 @@ def _nothing(record: Record) -> FmhaError:
 
 
 def _context(call: CliCall, compiler: str | None = None) -> BuildContext:
-    from fmha_cli.cli.asked import request_of
-    from fmha_cli.run.builds import build_context
 
     context = build_context(request_of(call), Voice(call.console.say))
     return context if compiler is None else replace(context, options={**context.options, "compiler": compiler})
 
 
 def _built(call: CliCall, kernel: KernelSpec, context: BuildContext) -> Artifact:
-    from fmha_cli.domain.plan import Stage
 
     return call.registry.backend(kernel.backend).build(Stage(kernel), context)
 
 
 def _inspected(call: CliCall, kernel: KernelSpec, artifact: Artifact) -> dict[str, Any]:
-    from fmha_cli.report.documents.inspect import inspect_document
 
     backend = call.registry.backend(kernel.backend)
     return inspect_document(kernel, backend.inspect(kernel, artifact), artifact, backend.upstream_name(kernel))
-
-
-COMMANDS = {
-    "inspect": CommandSpec(
-        inspect,
-        options=(
-            *(*SELECTING, ALL, DIFF, COMPILER, EXECUTED, *_EXECUTING, TIMEOUT),
-            *(JOBS, OFFLINE, *BUILDING, CACHE_DIR, *ROWS),
-        ),
-        arguments=(Argument("kernel", "Canonical name, upstream name, or digest prefix"),),
-        detail="KERNEL shows one kernel, and the flags of a problem in its place the one that run would take. --all shows the selected kernels as a table, --diff K1 K2 shows two kernels side by "
-        "side, and --compiler given twice shows two builds of one kernel side by side. Registers and spills are as the "
-        "compiler reports them. --executed runs one problem on the emulated device that --device names, and counts "
-        "instructions by class, matrix FLOP (and how many the problem needs), bytes, LDS bank conflicts and barriers. "
-        "Without KERNEL it runs the best kernel.",
-    )
-}

@@ -5,38 +5,23 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Iterator, Sequence
 from fnmatch import fnmatchcase
-from functools import cache, partial
-from typing import TYPE_CHECKING
+from functools import cache
 
 from fmha_cli.cli.call import CliCall
-from fmha_cli.cli.command import CommandSpec, Opt
-from fmha_cli.cli.options import ARCH, BACKEND, FILTER, PROFILE, REVISIONS, ROWS
 from fmha_cli.discovery.builtins import revision_option
 from fmha_cli.discovery.filters import Filter, parse_filter
+from fmha_cli.discovery.profiles import Profile, profiles_of
+from fmha_cli.discovery.profiles import profiles as every_profile
 from fmha_cli.discovery.wanted import AUTO, Wanted, named_backends
+from fmha_cli.domain.arch import ArchSpec
 from fmha_cli.domain.dtypes import DType
 from fmha_cli.domain.errors import EmptySelection, UsageError
-from fmha_cli.domain.flags import FlagKind
 from fmha_cli.domain.kernel import Family, KernelSpec
 from fmha_cli.domain.protocols import Backend, Catalogued, Counting, Profiled
+from fmha_cli.domain.rules import Reason
 from fmha_cli.domain.suggest import NameKind, suggest
 from fmha_cli.domain.tuning import Varied
 from fmha_cli.report.form import Format
-
-if TYPE_CHECKING:
-    from fmha_cli.discovery.profiles import Profile
-    from fmha_cli.domain.arch import ArchSpec
-    from fmha_cli.domain.rules import Reason
-
-_globs = partial(Opt, kind=FlagKind.TEXT, panel="Choosing", metavar="GLOB,...")
-FAMILY = _globs("family", help="Globs over the family, like --filter family:GLOB")
-DTYPE = _globs("dtype", help="Globs over the input type, like --filter dtype:GLOB")
-TUNING = Opt(
-    "tuning", FlagKind.SWITCH, "The kernels that exist for fmha tune alone, in place of the others", panel="Choosing"
-)
-COUNT = Opt("count", FlagKind.SWITCH, "Print only their number", panel="Output")
-SELECTING = (ARCH, BACKEND, FAMILY, DTYPE, PROFILE, *REVISIONS, FILTER)
-LISTING = (*SELECTING, TUNING)
 
 
 def selected_kernels(call: CliCall) -> Iterator[KernelSpec]:
@@ -123,7 +108,6 @@ def _profiles(call: CliCall) -> tuple[Profile, ...]:
     name = call.settings.text("profile")
     if name is None:
         return ()
-    from fmha_cli.discovery.profiles import profiles_of
 
     return profiles_of(name, Wanted(backend=call.settings.text("backend") or AUTO).names)
 
@@ -155,8 +139,6 @@ def _kernels(
 
 def _unbuildable(call: CliCall, profiles: Sequence[Profile]) -> Iterator[KernelSpec]:
     """The kernels in the profiles of a backend for ``--arch``; none if the user asks for one of those profiles."""
-    from fmha_cli.discovery.profiles import profiles as every_profile
-
     named = {profile.backend for profile in profiles}
     for backend, arch in _places(call) if call.settings.text("arch") else ():
         if isinstance(backend, Profiled) and backend.name not in named:
@@ -200,22 +182,6 @@ def refuser(call: CliCall) -> Callable[[KernelSpec], tuple[Reason, ...]]:
     return reasons
 
 
-def named_kernel(call: CliCall, text: str | None = None) -> KernelSpec:
-    """The kernel that ``text`` names (by default the argument ``kernel``), among all backends and ``--arch``.
-
-    Raises:
-        UsageError: unknown or ambiguous; no such architecture or backend.
-    """
-    from fmha_cli.discovery.finding import find_kernel
-
-    registry, arch = call.registry, call.settings.text("arch")
-    backends = named_backends(registry, call.settings.text("backend"))
-    archs = [a for b in backends for a in b.archs()] if arch is None else [registry.arch(arch).name]
-    kernel = find_kernel(registry, backends, text or call.argument("kernel"), dict.fromkeys(archs))
-    assert kernel is not None  # the argument is required, and an unknown one is a usage error
-    return kernel
-
-
 def list_kernels(call: CliCall) -> None:
     """Every selected kernel; needs no device, sources or compiler."""
     collecting = gc.isenabled()
@@ -231,7 +197,8 @@ def _list(call: CliCall) -> None:
     if call.settings.on("count"):
         _print_number(call, number_selected(call))
         return
-    from fmha_cli.report.documents.kernels import kernel_entry, kernels_document
+
+    from fmha_cli.report.documents.kernels import kernel_entry, kernels_document  # 10 ms, which --count does without
     from fmha_cli.report.grouping import MANY, grouped, groups_view
 
     kernels, arch = list(selected_kernels(call)), call.settings.text("arch")
@@ -247,19 +214,7 @@ def _print_number(call: CliCall, number: int) -> None:
     if call.output.form is Format.TABLE:
         call.output.text(str(number))
         return
+
     from fmha_cli.report.documents.kernels import kernels_document
 
     call.output.document({**kernels_document(call.settings.text("arch"), ()), "count": number})
-
-
-COMMANDS = {
-    "list-kernels": CommandSpec(
-        list_kernels,
-        options=(*LISTING, COUNT, *ROWS),
-        detail="Without --arch, the kernels of every architecture. On a terminal more than 100 kernels are summed up by "
-        "family, type and head dim; --limit N or --wide lists them. Terms of --filter match fields of the kernel, of its "
-        "signature and of its algorithm; several terms with one key are alternatives. A profile of a project (fmha "
-        "profiles) lists what that project generates. Kernels that cannot be built are listed under such a profile, or if none "
-        "can for --arch, with the reason.",
-    )
-}

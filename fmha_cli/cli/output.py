@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import errno
-import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any
 
-from fmha_cli.domain.errors import EnvironmentProblem
-from fmha_cli.report.escaping import escaped, printable
+from fmha_cli.cli.streams import flush_stdout, unwritable
+from fmha_cli.domain.quantities import size
+from fmha_cli.report.escaping import cleaned, escaped
 from fmha_cli.report.form import Format
+from fmha_cli.report.lines import counted
+from fmha_cli.report.shape import TableShape
+from fmha_cli.report.target import Target
 
 if TYPE_CHECKING:
-    from fmha_cli.report.shape import TableShape
     from fmha_cli.report.table import Table
-
 
 SHAPED = (Format.TABLE, Format.MD, Format.CSV)
 """The formats to which ``--columns`` applies; ``--sort``, ``--limit`` and widths are for tables alone."""
@@ -81,12 +82,10 @@ class Output:
             UsageError: E017, no such column.
         """
         if documents and self.shape is not None:
-            from fmha_cli.report.formats import check_shape
+            from fmha_cli.report.formats import check_shape  # tables: 8 ms, which one number or text does without
 
             check_shape(self.shape, documents, tables=self.form is not Format.CSV)
         if self.path is not None:
-            from fmha_cli.report.target import Target
-
             Target(self.path, "-o").check()
         elif sys.stdout is None:
             raise unwritable(OSError(errno.EBADF, "it is closed"))
@@ -107,11 +106,9 @@ class Output:
         Raises:
             EnvironmentProblem: X040, the file or stdout cannot be written.
         """
-        from fmha_cli.domain.quantities import size
         from fmha_cli.report.document import document as kind_of
         from fmha_cli.report.document import name_of
         from fmha_cli.report.formats import render, rows_of
-        from fmha_cli.report.lines import counted
 
         text = render(document, self.form, color=self.color, shape=self.shape)
         if text or self.path is not None or self.shape is None or self.shape.summed:
@@ -128,7 +125,6 @@ class Output:
             UsageError: E017, no such column.
         """
         from fmha_cli.report.drawing import plain
-        from fmha_cli.report.escaping import cleaned
         from fmha_cli.report.shaping import shaped
 
         table = view(cleaned(document))
@@ -154,7 +150,6 @@ class Output:
             with self._room():
                 self.gone = not flush_stdout(text) or self.gone
             return
-        from fmha_cli.report.target import Target
 
         try:
             with Target(self.path, "-o").opened() as file:
@@ -165,41 +160,3 @@ class Output:
     def _put(self, text: str) -> None:
         if text or self.form is not Format.JSONL or self.path is not None:
             self._print(text)
-
-
-def flush_stdout(line: str | None = None) -> bool:
-    """Print a line, if there is one, and flush. False if a reader closed the pipe (``| head``): that is not an error.
-
-    After a failure stdout leads nowhere, so the interpreter does not complain about it at exit.
-
-    Raises:
-        EnvironmentProblem: X040, stdout cannot be written.
-    """
-    if sys.stdout is None:
-        if line is None:
-            return True
-        raise unwritable(OSError(errno.EBADF, "it is closed"))
-    try:
-        if line is not None:
-            print(printable(line, sys.stdout.encoding or "utf-8"))
-        sys.stdout.flush()
-        return True
-    except OSError as fault:
-        silence(sys.stdout)
-        if isinstance(fault, BrokenPipeError):
-            return False
-        raise unwritable(fault) from fault
-
-
-def silence(stream: TextIO) -> None:
-    """Let a stream that cannot be written lead nowhere."""
-    sink = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(sink, stream.fileno())
-    os.close(sink)
-
-
-def unwritable(fault: OSError) -> EnvironmentProblem:
-    """X040 for stdout."""
-    from fmha_cli.report.target import refused
-
-    return refused("stdout", "", fault)

@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
-from fmha_cli.cli.terminal import UNKNOWN
+from fmha_cli.cli.streams import UNKNOWN
 from fmha_cli.domain.phases import Phase
 from fmha_cli.domain.quantities import size, span
 from fmha_cli.report.fitting import folded

@@ -4,26 +4,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from fmha_cli.bench.difference import SureRule
 from fmha_cli.cli.call import CliCall
-from fmha_cli.cli.command import Argument, CommandSpec, Opt
-from fmha_cli.cli.options import FILTER, OUTPUT_FILE, STORE
-from fmha_cli.cli.paging import Paper, content_of
-from fmha_cli.cli.storing import store_of
+from fmha_cli.cli.html_output import Paper, content_of
+from fmha_cli.cli.store import store_of
 from fmha_cli.domain.errors import ExitCode, UsageError
-from fmha_cli.domain.flags import FlagKind
-
-if TYPE_CHECKING:
-    from fmha_cli.results.run import KeptRun
-
-COMPARE = Opt(
-    "compare", FlagKind.TEXT, "Compare two runs, as fmha compare does", metavar="BEFORE AFTER", repeats=True, pair=True
-)
-TITLE = Opt("title", FlagKind.TEXT, "Title of the page [default: the names of the runs]", flag_only=True)
-SVG = Opt(
-    "svg", FlagKind.FILE, "Write each plot as an SVG file into a folder", panel="Output", metavar="DIR", flag_only=True
-)
+from fmha_cli.results.comparison import compared
+from fmha_cli.results.conditions import USUAL
+from fmha_cli.results.documents import SideSource, compare_document
+from fmha_cli.results.filtering import filtered
+from fmha_cli.results.run import KeptRun, load_run
 
 
 def report(call: CliCall) -> int:
@@ -70,39 +62,13 @@ def _sides(call: CliCall) -> tuple[str, ...]:
 
 
 def _loaded(call: CliCall, name: str) -> KeptRun:
-    from fmha_cli.results.filtering import filtered
-    from fmha_cli.results.run import load_run
 
     run = load_run(name, store_of(call))
     return replace(run, records=filtered(run.records, call.settings.many("filter")))
 
 
 def _compared(before: KeptRun, after: KeptRun) -> dict[str, Any]:
-    from fmha_cli.bench.difference import SureRule
-    from fmha_cli.results.comparison import compared
-    from fmha_cli.results.conditions import USUAL
-    from fmha_cli.results.documents import SideSource, compare_document
 
     found = compared(before.records, after.records, SureRule(interleaved=False), where="--compare")
     sources = SideSource(before.name, before.records), SideSource(after.name, after.records)
     return compare_document(found, *sources, USUAL)
-
-
-COMMANDS = {
-    "report": CommandSpec(
-        report,
-        options=(COMPARE, FILTER, TITLE, OUTPUT_FILE.says("The HTML file, written atomically"), SVG, STORE),
-        arguments=(
-            Argument(
-                "runs",
-                "Runs: ids, labels, rev:COMMIT, latest~1 in the store, or files of --json, --jsonl or journals",
-                many=True,
-                complete="runs",
-            ),
-        ),
-        detail="The page is complete in itself: it fetches nothing, and has light and dark colours. Plots: throughput against the "
-        "sequence length, roofline, regret, history over the runs of the store, comparison, samples by process, verdicts by reason. "
-        "Below them: the rows, each with the line that gives it again; rows without a time and why; the environment. "
-        "It needs the extra report: pip install 'fmha[report]'. The exit code does not depend on the verdicts.",
-    ),
-}

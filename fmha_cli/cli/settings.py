@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from fmha_cli.cli.command import Opt
@@ -95,21 +95,6 @@ class OptionValues:
             if other != key and value.source != FLAG and re.search(rf"{flag}(?![\w-])", what):
                 places.append(self.where(other))
         return "; ".join(filter(None, places)) or None
-
-
-def merge(layers: Sequence[Layer]) -> OptionValues:
-    """The settings of several layers, strongest first; a value drops what it excludes in weaker layers."""
-    from fmha_cli.cli.options import EXCLUDES
-
-    out: dict[str, Value] = {}
-    excluded: set[str] = set()
-    for layer in layers:
-        here = {key: value for key, value in layer.items() if key not in excluded and key not in out}
-        out.update(here)
-        excluded.update(
-            other for key, value in here.items() if value.value is not False for other in EXCLUDES.get(key, ())
-        )
-    return OptionValues(out)
 
 
 def check_choices(options: Iterable[Opt], settings: OptionValues) -> None:

@@ -8,93 +8,45 @@ import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from fmha_cli.cli.call import CliCall
-from fmha_cli.cli.command import CommandSpec, Opt
-from fmha_cli.cli.options import (
-    ALL_KERNELS,
-    CHECK_BUDGET,
-    DRY_RUN,
-    EMULATING,
-    FILES,
-    FILL_SEED,
-    KEPT,
-    LABEL,
-    NO_CHECK,
-    NO_PROBE,
-    REVISIONS,
-    ROOM,
-    ROWS,
-    RUNNING,
-    SELECT,
-)
+from fmha_cli.cli.commands.sweep import CHUNK, OPTIONS, RESUME, SILENCE_S, TIME_LIMIT, TLS, TRIES
+from fmha_cli.cli.delivery import Delivery, exit_code
+from fmha_cli.cli.options import KEPT, ROWS
+from fmha_cli.cli.problems import listed_points, named_file, points_of
+from fmha_cli.cli.request import request_of
 from fmha_cli.cli.settings import FLAG
-from fmha_cli.cli.walks import AB, BUDGET, CACHE, FILLS, FLOPS, MAX_TIME, ONLY, PEAK, PROCESSES, REPEATS
-from fmha_cli.cli.worker import DEVICES, SCHEDULER, TLS, tls_of
+from fmha_cli.cli.store import keeper_of, tuned_of
+from fmha_cli.cli.sweep_board import sweep_board
+from fmha_cli.cli.worker import tls_of
 from fmha_cli.domain.errors import EnvironmentProblem, ExitCode, UsageError
-from fmha_cli.domain.flags import FlagKind
+from fmha_cli.domain.verdict import Verdict
+from fmha_cli.report.documents.report import report_document
+from fmha_cli.report.lines import counted
+from fmha_cli.report.parts import environment
+from fmha_cli.run.input_files import read_input_files
+from fmha_cli.run.origin import now
+from fmha_cli.run.records import Outcome, record_of
+from fmha_cli.run.refusals import refuse_misfits
+from fmha_cli.run.request import Command as Step
+from fmha_cli.run.tuned_choice import TUNED, chooses, kept_of
+from fmha_cli.sweeps.addresses import Where, parse_scheduler
+from fmha_cli.sweeps.driver import SweepDriver, SweepEnd
+from fmha_cli.sweeps.effects import place_effects
+from fmha_cli.sweeps.folder import Spec, named_sweep, read_spec, remove, write_spec
+from fmha_cli.sweeps.leases import state_folder
+from fmha_cli.sweeps.opening import open_sweep
+from fmha_cli.sweeps.places import parse_devices
+from fmha_cli.sweeps.spreading import Finder
 
-if TYPE_CHECKING:
-    from fmha_cli.cli.walking import Delivery
-    from fmha_cli.sweeps.driver import SweepEnd
-    from fmha_cli.sweeps.folder import Spec
-    from fmha_cli.sweeps.spreading import Finder
-
-CHUNK, TRIES, SILENCE_S = 16, 2, 60.0
-"""Defaults of ``--chunk``, ``--retries`` and ``--silence``."""
-
-_spreading = partial(Opt, panel="Spreading")
-STEP = _spreading(
-    "step", FlagKind.TEXT, "What is done with each row [default: bench]", choices=("run", "validate", "bench")
-)
-CHUNK_OPTION = _spreading("chunk", FlagKind.SIZE, f"Rows that a worker gets at once [default: {CHUNK}]")
-RETRIES = _spreading(
-    "retries", FlagKind.SIZE, f"How often a row runs again after its worker died with it [default: {TRIES}]"
-)
-SILENCE = _spreading(
-    "silence",
-    FlagKind.NUMBER,
-    f"Seconds without a sign of life after which a worker is given up [default: {SILENCE_S:g}]",
-    metavar="S",
-)
-OVERLAP = _spreading(
-    "overlap",
-    FlagKind.TEXT,
-    "Share of the problems that run on every device and host, to compare these [default: 0%]",
-    metavar="N%",
-)
-TIME_LIMIT = _spreading(
-    "time-limit",
-    FlagKind.NUMBER,
-    "Seconds after which the sweep ends; the rows that are left are NOT_RUN, and --resume runs them",
-    metavar="S",
-)
-PROBLEMS = Opt(
-    "problems",
-    FlagKind.FILE,
-    "Problems that differ in anything: the flags of one in each line, in place of flags here; # begins a comment",
-    panel="Problem",
-)
-RESUME = _spreading(
-    "resume",
-    FlagKind.TEXT,
-    "Finish a sweep: its id, its label, or latest; takes no other options of problems",
-    metavar="RUN",
-)
-SPREADING = (DEVICES, SCHEDULER, *TLS, STEP, CHUNK_OPTION, RETRIES, SILENCE, OVERLAP, TIME_LIMIT, RESUME)
 _PLAIN = {option.key for option in (*ROWS, *KEPT, *TLS, TIME_LIMIT, RESUME)}
 """What may accompany ``--resume``."""
 
 
 def sweep(call: CliCall) -> int:
     """Run a sweep, or finish one, and print every row, even after Ctrl-C."""
-    from fmha_cli.sweeps.folder import named_sweep, read_spec, write_spec
-    from fmha_cli.sweeps.leases import state_folder
-
     states = state_folder(call.environ)
     if name := call.settings.text("resume"):
         _refuse_beside_resume(call)
@@ -123,18 +75,6 @@ def _spec(call: CliCall) -> Spec:
     Raises:
         UsageError: see ``points_of`` and ``request_of``; a malformed ``--devices``.
     """
-    from fmha_cli.cli.asked import request_of
-    from fmha_cli.cli.points import listed_points, named_file, points_of
-    from fmha_cli.cli.storing import tuned_of
-    from fmha_cli.run.input_files import read_input_files
-    from fmha_cli.run.origin import now
-    from fmha_cli.run.refusals import refuse_misfits
-    from fmha_cli.run.request import Command as Step
-    from fmha_cli.run.tuned_choice import chooses, kept_of
-    from fmha_cli.sweeps.addresses import Where, parse_scheduler
-    from fmha_cli.sweeps.folder import Spec
-    from fmha_cli.sweeps.places import parse_devices
-
     devices = call.settings.text("devices") or "all"
     step = Step(call.settings.text("step") or Step.BENCH)
     scheduler = call.settings.text("scheduler") or "local"
@@ -174,8 +114,6 @@ def _refuse_tuned_afar(call: CliCall, *, local: bool) -> None:
     Raises:
         UsageError: E002, ``--select tuned`` for workers that may be on other machines.
     """
-    from fmha_cli.run.tuned_choice import TUNED
-
     if not local and call.settings.text("select") == TUNED:
         why = "a tuned kernel counts on the machine on which it was tuned, and the workers may be on others"
         help = "--select default, or --select KERNEL"
@@ -196,9 +134,6 @@ def _overlap(call: CliCall) -> float:
 
 def _finder(call: CliCall, spec: Spec) -> Finder:
     """Where the workers of a sweep are."""
-    from fmha_cli.sweeps.addresses import parse_scheduler
-    from fmha_cli.sweeps.spreading import Finder
-
     tls = tls_of(call)
     address = parse_scheduler(spec.scheduler, tls=tls is not None)
     return Finder(spec, address, tls, call.registry, call.environ)
@@ -206,12 +141,6 @@ def _finder(call: CliCall, spec: Spec) -> Finder:
 
 def _show(call: CliCall, spec: Spec) -> int:
     """Plan everything and run nothing: each row with its kernel, as NOT_RUN."""
-    from fmha_cli.domain.verdict import Verdict
-    from fmha_cli.report.documents.report import report_document
-    from fmha_cli.report.lines import counted
-    from fmha_cli.report.parts import environment
-    from fmha_cli.run.records import Outcome, record_of
-
     finder = _finder(call, spec)
     try:
         plan, places = finder.planned(call.console.say)
@@ -240,14 +169,6 @@ def _show(call: CliCall, spec: Spec) -> int:
 
 def _carry_out(call: CliCall, spec: Spec, make_folder: Callable[[], Path]) -> int:
     """Run the remaining rows of a sweep, and print all rows."""
-    from fmha_cli.cli.storing import keeper_of
-    from fmha_cli.cli.sweep_board import sweep_board
-    from fmha_cli.cli.walking import Delivery
-    from fmha_cli.sweeps.driver import SweepDriver
-    from fmha_cli.sweeps.effects import place_effects
-    from fmha_cli.sweeps.folder import remove
-    from fmha_cli.sweeps.opening import open_sweep
-
     start = time.monotonic()
     limit = call.settings.number("time_limit", 0.0) if "time_limit" in call.settings.values else None
     keeper = keeper_of(call)
@@ -286,9 +207,6 @@ def _carry_out(call: CliCall, spec: Spec, make_folder: Callable[[], Path]) -> in
 
 
 def _ended(call: CliCall, spec: Spec, folder: Path, done: SweepEnd, delivery: Delivery) -> int:
-    from fmha_cli.cli.walking import exit_code
-    from fmha_cli.report.lines import counted
-    from fmha_cli.sweeps.folder import remove
 
     line = f"`fmha sweep --resume {spec.run[:8]}` continues; the finished rows are kept"
     if delivery.failed is not None:
@@ -307,26 +225,3 @@ def _ended(call: CliCall, spec: Spec, folder: Path, done: SweepEnd, delivery: De
     else:
         remove(folder)
     return int(exit_code(done.records, interrupted=done.interrupted))
-
-
-OPTIONS = (
-    *(option for option in ROOM if option.name != "device"),
-    *FILES[:4],
-    PROBLEMS,
-    *SPREADING,
-    *(SELECT, ALL_KERNELS, AB, ONLY, FILLS, FILL_SEED, REPEATS),
-    *(CACHE, BUDGET, MAX_TIME, PROCESSES, FLOPS, PEAK, CHECK_BUDGET, NO_CHECK, NO_PROBE, DRY_RUN),
-    *(*RUNNING, *REVISIONS, *EMULATING, LABEL, *KEPT, *ROWS),
-)
-
-COMMANDS = {
-    "sweep": CommandSpec(
-        sweep,
-        options=OPTIONS,
-        documents=("report",),
-        detail="All rows are planned and written to a journal before the first one runs. Each device has a worker, which holds "
-        "the device's lease; equal devices share the rows, and every other kind of device gets each row once. A row is executed "
-        "at least once and recorded exactly once. A row with which a worker died runs again; after the retries it is CRASHED. "
-        "After Ctrl-C, or when this command was killed, --resume RUN runs the rows that are left.",
-    )
-}

@@ -6,14 +6,11 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
-from fmha_cli.cli.terminal import UNKNOWN
+from fmha_cli.cli.console import Console
+from fmha_cli.cli.streams import UNKNOWN
 from fmha_cli.domain.quantities import span
-
-if TYPE_CHECKING:
-    from fmha_cli.cli.console import Console
-    from fmha_cli.sweeps.driver import SweepDriver
+from fmha_cli.sweeps.driver import SweepDriver
 
 WORKERS = 10
 """Lines for workers. A terminal has 24, and the rest is counted."""

@@ -3,75 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from fmha_cli.bench.entry import RememberedChoice
+from fmha_cli.bench.search import Method
 from fmha_cli.cli.call import CliCall
-from fmha_cli.cli.command import CommandSet, CommandSpec, Opt
-from fmha_cli.cli.options import (
-    CHOOSING,
-    DRY_RUN,
-    KEPT,
-    LABEL,
-    MODELS,
-    NO_PROBE,
-    PROBLEM,
-    REVISIONS,
-    ROWS,
-    RUNNING,
-    SKIP_IMPOSSIBLE,
-)
-from fmha_cli.cli.storing import keeper_of, store_of
-from fmha_cli.cli.tuned import COMMANDS as TUNED
-from fmha_cli.cli.walks import CACHE
-from fmha_cli.domain.errors import EnvironmentProblem, ExitCode, UsageError
-from fmha_cli.domain.flags import FlagKind
-
-if TYPE_CHECKING:
-    from fmha_cli.bench.entry import RememberedChoice
-    from fmha_cli.domain.problem import Problem
-    from fmha_cli.report.documents.tune import TuneRow
-    from fmha_cli.tune.tune import TuneRequest
-
-_N, _S, _T, _F = FlagKind.NUMBER, FlagKind.SIZE, FlagKind.TEXT, FlagKind.FILE
-_tuning, _files = (partial(Opt, panel=panel) for panel in ("Tuning", "Files"))
-
-FROM = _files(
-    "from", _T, "The problems of a run: its id, label or latest in the store, or a file", metavar="RUN", flag_only=True
-)
-SHAPES = _files("shapes", _F, "A file with the flags of one problem on each line; # begins a comment")
-METHOD = _tuning(
-    "method", _T, "How samples are given to kernels [default: halving]", choices=("halving", "race", "exhaustive")
-)
-BUDGET = _tuning(
-    "budget", _N, "Seconds for the samples of one problem [default: no limit]", metavar="S", flag_only=True
-)
-BUILD_BUDGET = _tuning(
-    "build-budget", _N, "Seconds after which no further kernel of a problem is built [default: no limit]", metavar="S"
-)
-MIN_GAIN = _tuning(
-    "min-gain",
-    _N,
-    "The default is kept unless a kernel is surely faster by more, in per cent [default: 2]",
-    metavar="PERCENT",
-)
-PROCESSES = _tuning(
-    "processes",
-    _S,
-    "Fresh processes of the default and the fastest kernel, alternating, that confirm it [default: 5]",
-    flag_only=True,
-)
-ANEW = _tuning("anew", FlagKind.SWITCH, "Start over, where an interrupted run of this command could go on")
-OWN = (FROM, SHAPES, ANEW, METHOD, BUDGET, BUILD_BUDGET, MIN_GAIN, PROCESSES, CACHE)
-BACKEND, ARCH, DEVICE, _KERNEL = CHOOSING
+from fmha_cli.cli.problems import named_file, problems_of
+from fmha_cli.cli.request import one_backend, request_of
+from fmha_cli.cli.store import keeper_of, store_of
+from fmha_cli.domain.errors import EmptySelection, EnvironmentProblem, ExitCode, FmhaError, UsageError
+from fmha_cli.domain.problem import Problem
+from fmha_cli.domain.reading import regular_bytes
+from fmha_cli.domain.verdict import Verdict, exit_code_of
+from fmha_cli.report.documents.tune import Tuned, TuneRow, tune_document
+from fmha_cli.report.lines import counted
+from fmha_cli.results.problems import problem_of
+from fmha_cli.results.run import load_run
+from fmha_cli.results.store import Store
+from fmha_cli.results.tuned import entries, put_entry
+from fmha_cli.run.origin import now
+from fmha_cli.run.request import Command as Walk
+from fmha_cli.sweeps.leases import state_folder
+from fmha_cli.tune.tune import TuneRequest
+from fmha_cli.tune.tune import tune as tuned
 
 
 def tune(call: CliCall) -> int:
     """Tune every problem of the command line, of a run, or of a file. Reports every problem, even when interrupted."""
-    from fmha_cli.report.documents.tune import tune_document
-    from fmha_cli.tune.tune import tune as tuned
-
     points = _points(call)
     asked = _request(call)
     keeper = None if asked.request.dry_run else keeper_of(call)
@@ -89,8 +48,6 @@ def tune(call: CliCall) -> int:
             )
     finally:
         if keeper is not None:
-            from fmha_cli.run.origin import now
-
             keeper.close(now())
     store = None if memory.path is None else str(memory.path)
     call.output.document(tune_document(outcome.rows, asked.method, asked.min_gain, asked.processes, store))
@@ -109,8 +66,6 @@ class _Memory:
         self.path = path
 
     def entry(self, entry: RememberedChoice) -> None:
-        from fmha_cli.results.store import Store
-        from fmha_cli.results.tuned import entries, put_entry
 
         if self.path is None:
             return
@@ -125,8 +80,6 @@ class _Memory:
 
 
 def _exit_code(rows: Sequence[TuneRow], *, interrupted: bool) -> ExitCode:
-    from fmha_cli.domain.verdict import Verdict, exit_code_of
-    from fmha_cli.report.documents.tune import Tuned
 
     verdicts = {
         Tuned.UNSUPPORTED: Verdict.UNSUPPORTED,
@@ -144,8 +97,6 @@ def _points(call: CliCall) -> tuple[Problem, ...]:
             ``points_of`` and ``load_run``.
         EmptySelection: E065, nothing to tune.
     """
-    from fmha_cli.cli.points import named_file, problems_of
-
     file = named_file(call)
     if file is not None:
         why = "what is tuned counts for every tensor of the shape, and is timed and checked on generated ones"
@@ -166,10 +117,6 @@ def _points(call: CliCall) -> tuple[Problem, ...]:
 
 
 def _of_run(call: CliCall) -> tuple[Problem, ...]:
-    from fmha_cli.domain.errors import EmptySelection
-    from fmha_cli.report.lines import counted
-    from fmha_cli.results.problems import problem_of
-    from fmha_cli.results.run import load_run
 
     name = call.settings.text("from") or ""
     records = load_run(name, store_of(call)).records
@@ -184,9 +131,6 @@ def _of_run(call: CliCall) -> tuple[Problem, ...]:
 
 
 def _of_file(path: Path) -> tuple[Problem, ...]:
-    from fmha_cli.domain.errors import EmptySelection, FmhaError
-    from fmha_cli.domain.problem import Problem
-    from fmha_cli.domain.reading import regular_bytes
 
     found = []
     try:
@@ -214,13 +158,6 @@ def _of_file(path: Path) -> tuple[Problem, ...]:
 
 
 def _request(call: CliCall) -> TuneRequest:
-    from dataclasses import replace
-
-    from fmha_cli.bench.search import Method
-    from fmha_cli.cli.asked import one_backend, request_of
-    from fmha_cli.run.request import Command as Walk
-    from fmha_cli.sweeps.leases import state_folder
-    from fmha_cli.tune.tune import TuneRequest
 
     settings = call.settings
     request = replace(request_of(call, Walk.BENCH), budget_s=PROCESS_BUDGET_S, processes=1)
@@ -243,39 +180,3 @@ def _request(call: CliCall) -> TuneRequest:
 
 PROCESS_BUDGET_S = 0.5
 """Time for the samples of each process of a confirmation; there are at least 10 in any case."""
-
-COMMANDS = {
-    "tune": CommandSet(
-        {
-            "search": (
-                "Find the fastest kernel of each problem, and remember it",
-                CommandSpec(
-                    tune,
-                    options=(
-                        *PROBLEM,
-                        SKIP_IMPOSSIBLE,
-                        *MODELS,
-                        BACKEND,
-                        ARCH,
-                        DEVICE,
-                        *OWN,
-                        NO_PROBE,
-                        DRY_RUN,
-                        *RUNNING,
-                        *REVISIONS,
-                        LABEL,
-                        *KEPT,
-                        *ROWS,
-                    ),
-                    documents=("tune",),
-                    detail="All kernels that serve a problem are built and checked; the search times them, and the fastest is "
-                    "compared with the default in fresh processes that take turns. It is remembered in the store if it is "
-                    "surely faster by --min-gain and passes validate. When the command was interrupted or killed, the same "
-                    "command goes on: finished searches and choices are kept. Exit codes are those of fmha bench.",
-                ),
-            ),
-            **TUNED,
-        },
-        alone="search",
-    )
-}

@@ -3,42 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from fmha_cli.bench.entry import RememberedChoice, Result
+from fmha_cli.bench.roofline import CacheState
 from fmha_cli.cli.call import CliCall
-from fmha_cli.cli.command import Argument, CommandSpec, Opt
-from fmha_cli.cli.options import BUILDING, CACHE_DIR, DRY_RUN, OUTPUT_FILE, REVISIONS, ROWS, STORE, THREADS
-from fmha_cli.cli.storing import store_of
-from fmha_cli.discovery.builtins import export_forms
-from fmha_cli.domain.errors import ExitCode, UsageError
-from fmha_cli.domain.flags import FlagKind
+from fmha_cli.cli.commands.tune import OWN_FORMS
+from fmha_cli.cli.output import Output
+from fmha_cli.cli.request import found_by, own_options, request_of
+from fmha_cli.cli.store import store_of
+from fmha_cli.discovery.builtins import exporter_of
+from fmha_cli.discovery.select import select
+from fmha_cli.domain.errors import ExitCode, FmhaError, UsageError
+from fmha_cli.domain.rules import Reason
+from fmha_cli.domain.tuning import Exporting, TunedKernel
+from fmha_cli.report.documents.tuned import TunedEntry, tuned_document
 from fmha_cli.report.form import Format
-
-if TYPE_CHECKING:
-    from fmha_cli.bench.entry import RememberedChoice
-    from fmha_cli.report.documents.tuned import TunedEntry
-
-OWN_FORMS = ("table", "json")
-FORM = Opt(
-    "format",
-    FlagKind.TEXT,
-    "What to write [default: table]",
-    panel="Output",
-    choices=(*OWN_FORMS, *export_forms()),
-    flag_only=True,
-)
-ENTRIES = Argument(
-    "entries", "Ids of tuned problems, or the beginnings of ids; `fmha tune ls` shows them", required=True, many=True
-)
-SOME = Argument("entries", "Ids of tuned problems, or the beginnings of ids [default: all]", many=True)
+from fmha_cli.report.lines import counted
+from fmha_cli.report.target import Target
+from fmha_cli.results.store import Store, is_there
+from fmha_cli.results.tuned import entries, remove_entries
 
 
 def _all(call: CliCall) -> tuple[RememberedChoice, ...]:
     """Every entry of the store; none without a store."""
-    from fmha_cli.results.store import Store, is_there
-    from fmha_cli.results.tuned import entries
-
     path = store_of(call)
     if not is_there(path):
         return ()
@@ -63,7 +52,6 @@ def _named(call: CliCall) -> tuple[RememberedChoice, ...]:
 
 
 def _print(call: CliCall, action: str, rows: Sequence[TunedEntry], *, dry_run: bool = False) -> int:
-    from fmha_cli.report.documents.tuned import tuned_document
 
     call.output.document(tuned_document(action, str(store_of(call)), rows, dry_run=dry_run))  # type: ignore[arg-type]
     return int(ExitCode.OK)
@@ -71,17 +59,11 @@ def _print(call: CliCall, action: str, rows: Sequence[TunedEntry], *, dry_run: b
 
 def ls(call: CliCall) -> int:
     """Every tuned problem."""
-    from fmha_cli.report.documents.tuned import TunedEntry
-
     return _print(call, "ls", [TunedEntry.of(entry) for entry in _named(call)])
 
 
 def rm(call: CliCall) -> int:
     """Forget tuned problems."""
-    from fmha_cli.report.documents.tuned import TunedEntry
-    from fmha_cli.results.store import Store
-    from fmha_cli.results.tuned import remove_entries
-
     gone, dry = _named(call), call.settings.on("dry_run")
     if gone and not dry:
         with Store.open(store_of(call), create=False) as store:
@@ -93,20 +75,12 @@ def rm(call: CliCall) -> int:
 
 def verify(call: CliCall) -> int:
     """Whether each entry would be used here and now, and if not, why. An entry that would not be used is not a failure."""
-
     return _print(call, "verify", [_verified(call, entry) for entry in _named(call)])
 
 
 def _verified(call: CliCall, entry: RememberedChoice) -> TunedEntry:
-    from dataclasses import replace
 
-    from fmha_cli.bench.roofline import CacheState
-    from fmha_cli.cli.asked import found_by, request_of
-    from fmha_cli.discovery.select import select
-    from fmha_cli.domain.errors import FmhaError
-    from fmha_cli.domain.rules import Reason
-    from fmha_cli.report.documents.tuned import TunedEntry
-    from fmha_cli.run.tuned_choice import GONE, chooser_of
+    from fmha_cli.run.tuned_choice import GONE, chooser_of  # numpy: 100 ms
 
     backend = entry.default.partition(":")[0]
     try:
@@ -125,17 +99,12 @@ def _verified(call: CliCall, entry: RememberedChoice) -> TunedEntry:
 
 def export(call: CliCall) -> int:
     """Write tuned problems into a file, in this tool's forms or in those of an upstream project."""
-    from fmha_cli.report.documents.tuned import TunedEntry
-
     form = call.settings.text("format") or OWN_FORMS[0]
     chosen = _named(call)
     if form not in OWN_FORMS:
         return _upstream(call, form, chosen)
     rows = [TunedEntry.of(entry) for entry in chosen]
     if form == Format.JSON:
-        from fmha_cli.cli.output import Output
-        from fmha_cli.report.documents.tuned import tuned_document
-
         Output(Format.JSON, call.output.path, color=False).document(tuned_document("export", str(store_of(call)), rows))
         return int(ExitCode.OK)
     return _print(call, "export", rows)
@@ -147,12 +116,6 @@ def _upstream(call: CliCall, form: str, chosen: Sequence[RememberedChoice]) -> i
     Raises:
         UsageError: E066, nothing of that project was tuned, or these problems cannot share a file.
     """
-    from fmha_cli.bench.entry import Result
-    from fmha_cli.cli.asked import own_options
-    from fmha_cli.discovery.builtins import exporter_of
-    from fmha_cli.domain.tuning import Exporting, TunedKernel
-    from fmha_cli.report.lines import counted
-
     name = exporter_of(form)
     backend = call.registry.backend(name)
     assert isinstance(backend, Exporting)  # a test compares the table with the backends
@@ -172,31 +135,9 @@ def _upstream(call: CliCall, form: str, chosen: Sequence[RememberedChoice]) -> i
     if path is None:
         call.output.text(made.text.rstrip("\n"))
     else:
-        from fmha_cli.report.target import Target
-
         target = Target(Path(path), "-o")
         with target.opened() as file:
             file.write(made.text.encode("utf-8"))
     proof = f"checked: {made.proof}" if made.proof is not None else f"NOT_RUN: {made.why}"
     call.console.say(f"{counted(len(mine), 'tuned problem')} exported; {proof}")
     return int(ExitCode.OK)
-
-
-COMMANDS: dict[str, tuple[str, CommandSpec]] = {
-    "ls": ("List the tuned problems", CommandSpec(ls, (*ROWS, STORE), (SOME,))),
-    "rm": ("Forget tuned problems", CommandSpec(rm, (DRY_RUN, *ROWS, STORE), (ENTRIES,))),
-    "verify": (
-        "Say whether tuned kernels would be used here and now",
-        CommandSpec(verify, (THREADS, CACHE_DIR, *BUILDING, *REVISIONS, *ROWS, STORE), (SOME,)),
-    ),
-    "export": (
-        "Write tuned problems into a file",
-        CommandSpec(
-            export,
-            (FORM, OUTPUT_FILE, *BUILDING, *REVISIONS, STORE),
-            (SOME,),
-            detail="Forms of an upstream project hold the kernels of its backend that are not the default. They are checked by the "
-            "project's own generator where the user's checkout has one that reads them; else the file is NOT_RUN.",
-        ),
-    ),
-}

@@ -2,44 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from functools import partial
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from fmha_cli.cli.call import CliCall
-from fmha_cli.cli.command import CommandSpec, Opt
-from fmha_cli.cli.options import BACKEND
+from fmha_cli.cli.commands.sweep import TLS
+from fmha_cli.discovery.wanted import Wanted
 from fmha_cli.domain.errors import ExitCode, UsageError
-from fmha_cli.domain.flags import FlagKind
-
-if TYPE_CHECKING:
-    from fmha_cli.sweeps.addresses import Tls
-
-_spreading = partial(Opt, panel="Spreading")
-DEVICES = _spreading(
-    "devices",
-    FlagKind.TEXT,
-    "all, or devices with commas; emu:ARCH*N is one emulated N times [default: all]",
-    metavar="all|ID,...",
-    lists=True,
-)
-SCHEDULER = _spreading(
-    "scheduler",
-    FlagKind.TEXT,
-    "Where the workers are: local, a Dask scheduler, or jobs of Slurm [default: local]",
-    metavar="local|tcp://HOST:PORT|slurm:NAME=VALUE,...",
-    lists=True,
-)
-ADDRESS = replace(
-    SCHEDULER,
-    help="Address of a Dask scheduler, which `dask scheduler` starts",
-    metavar="tcp://HOST:PORT|tls://HOST:PORT",
-)
-TLS = (
-    _spreading("tls-ca", FlagKind.FILE, "Certificate of the authority that both sides trust (PEM)"),
-    _spreading("tls-cert", FlagKind.FILE, "Certificate of this side (PEM)"),
-    _spreading("tls-key", FlagKind.FILE, "Key of this side's certificate (PEM)"),
-)
+from fmha_cli.sweeps.addresses import Tls, Where, need_dask, parse_scheduler
+from fmha_cli.sweeps.node import serve
+from fmha_cli.sweeps.places import places_here
 
 
 def tls_of(call: CliCall) -> Tls | None:
@@ -48,10 +19,6 @@ def tls_of(call: CliCall) -> Tls | None:
     Raises:
         UsageError: E002, one of the three is missing, or is not a file.
     """
-    from pathlib import Path
-
-    from fmha_cli.sweeps.addresses import Tls
-
     given = {option.key: call.settings.text(option.key) for option in TLS}
     if not any(given.values()):
         return None
@@ -72,11 +39,6 @@ def worker(call: CliCall) -> int:
     Raises:
         UsageError: E002, no address of a scheduler.
     """
-    from fmha_cli.discovery.wanted import Wanted
-    from fmha_cli.sweeps.addresses import Where, need_dask, parse_scheduler
-    from fmha_cli.sweeps.node import serve
-    from fmha_cli.sweeps.places import places_here
-
     tls = tls_of(call)
     text = call.settings.text("scheduler")
     address = None if text is None else parse_scheduler(text, tls=tls is not None)
@@ -88,14 +50,3 @@ def worker(call: CliCall) -> int:
     places = places_here(call.settings.text("devices") or "all", call.registry, wanted)
     serve(address.url, places, tls, call.console.say)
     return int(ExitCode.OK)
-
-
-COMMANDS = {
-    "worker": CommandSpec(
-        worker,
-        options=(ADDRESS, DEVICES, *TLS, BACKEND),
-        detail="One worker for each device, in a Dask cluster (pip install fmha[dask]). It runs the chunks of fmha sweep "
-        "--scheduler ADDRESS, each in a process that holds the device's lease. A worker that dies is replaced. The port of a "
-        "scheduler runs what is sent to it, so beyond this machine all sides need certificates.",
-    )
-}

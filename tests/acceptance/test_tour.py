@@ -14,7 +14,7 @@ import pytest
 
 from fmha_cli import api
 from fmha_cli.cli.command import CommandSet
-from fmha_cli.cli.table import COMMANDS, declared
+from fmha_cli.cli.commands import COMMANDS, declared
 from tests.support.models.screen import Screen, blank_columns
 from tests.support.processes import two_kernels
 from tests.support.served import Shown, Terminal

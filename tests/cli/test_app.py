@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from fmha_cli.cli import app
-from fmha_cli.cli.table import COMMANDS
+from fmha_cli.cli.commands import COMMANDS
 from fmha_cli.domain.errors import InternalError
 from tests.cli.conftest import Fmha
 
@@ -234,7 +234,7 @@ def test_a_plugin_adds_a_command(fmha: Fmha, monkeypatch: pytest.MonkeyPatch) ->
         print(f"hello {name}")
         return 3
 
-    monkeypatch.setattr(app.Process, "_plugin_commands", lambda self: {"hello": hello, "run": hello})
+    monkeypatch.setattr("fmha_cli.cli.parser.plugin_commands", lambda: {"hello": hello, "run": hello})
     done = fmha("hello", "--name", "you")
     assert (done.code, done.out) == (3, "hello you\n")
     assert "Greet." in fmha("hello", "--help").out

@@ -13,8 +13,7 @@ import pytest
 from fmha_null.kernels import null_kernel
 from jsonschema import Draft202012Validator
 
-from fmha_cli.cli.app import known_options
-from fmha_cli.cli.table import COMMANDS
+from fmha_cli.cli.commands import COMMANDS, known_options
 from fmha_cli.domain.dtypes import DType
 from fmha_cli.domain.kernel import Family
 from tests.cli.conftest import Fmha, Result

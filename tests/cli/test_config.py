@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from fmha_cli.cli.app import known_options
+from fmha_cli.cli.commands import known_options
 from fmha_cli.cli.config import config_files, layers_of_file, project_file
+from fmha_cli.cli.invoke import merge
 from fmha_cli.cli.options import FILL, FORMATS, PROBLEM
-from fmha_cli.cli.settings import merge
 from fmha_cli.domain.errors import UsageError
 
 OPTIONS = (*PROBLEM, *FORMATS.values(), FILL)

@@ -6,7 +6,8 @@ import io
 
 import pytest
 
-from fmha_cli.cli.console import Console, colored
+from fmha_cli.cli.console import Console
+from fmha_cli.cli.streams import colored
 
 
 class Terminal(io.StringIO):

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fmha_cli.cli.app import known_options
-from fmha_cli.cli.pages import error_pages
+from fmha_cli.cli.commands import known_options
+from fmha_cli.cli.rule_pages import error_pages
 from tests.cli.conftest import Fmha
 from tests.cli.test_commands import HONEST, SMALL
 

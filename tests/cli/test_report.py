@@ -155,7 +155,7 @@ def test_without_plotext_nothing_runs(fmha: Fmha, home: Path, monkeypatch: pytes
 
 def test_nothing_that_draws_is_imported_before_it_draws() -> None:
     code = (
-        "import sys; from fmha_cli.cli.app import known_options; known_options();"
+        "import sys; from fmha_cli.cli.commands import known_options; known_options();"
         "print([name for name in ('altair', 'vl_convert', 'plotext', 'numpy', 'fmha_cli.pages') if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -6,6 +6,9 @@ from dataclasses import fields
 
 import pytest
 
+from fmha_cli.cli.commands import TALK
+from fmha_cli.cli.commands.run import AB
+from fmha_cli.cli.invoke import merge
 from fmha_cli.cli.options import (
     ALL_KERNELS,
     CHOOSING,
@@ -19,9 +22,7 @@ from fmha_cli.cli.options import (
     ROWS,
     SELECT,
 )
-from fmha_cli.cli.settings import FLAG, Layer, OptionValues, Text, Value, layer_of_variables, merge, switch_of
-from fmha_cli.cli.table import TALK
-from fmha_cli.cli.walks import AB
+from fmha_cli.cli.settings import FLAG, Layer, OptionValues, Text, Value, layer_of_variables, switch_of
 from fmha_cli.domain.errors import UsageError
 from fmha_cli.domain.fields import FIELDS
 from fmha_cli.domain.flags import Flag

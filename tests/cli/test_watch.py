@@ -12,7 +12,7 @@ from typing import IO
 
 import pytest
 
-from fmha_cli.cli import walking, watching
+from fmha_cli.cli import delivery, on_change, run
 from fmha_cli.cli.call import CliCall
 from fmha_cli.domain.errors import EnvironmentProblem, InternalError
 from tests.cli.conftest import Fmha
@@ -43,10 +43,10 @@ def walked(monkeypatch: pytest.MonkeyPatch) -> Walked:
             rounds.append(len(rounds) + 1)
             return acts[len(rounds) - 1]()
 
-        monkeypatch.setattr(walking, "walk_points", walk)
+        monkeypatch.setattr(run, "run_points", walk)
         return rounds
 
-    monkeypatch.setattr(watching, "POLL_S", 0.01)
+    monkeypatch.setattr(on_change, "POLL_S", 0.01)
     return play
 
 
@@ -118,17 +118,17 @@ def test_a_bug_in_a_later_round_ends_it(fmha: Fmha, tree: Path, walked: Walked) 
 
 
 def test_what_no_kernel_includes_starts_no_round(tree: Path) -> None:
-    (watched,) = [watching.Tree(tree_backend.TreeBackend(), str(tree))]
-    before = watching._seen([watched])
+    (watched,) = [on_change.Tree(tree_backend.TreeBackend(), str(tree))]
+    before = on_change._seen([watched])
     for name in ("README.md", ".kernel.h.swp", "kernel.h~", "build.log"):
         (tree / name).write_text("x")
-    assert watching._seen([watched]) == before
+    assert on_change._seen([watched]) == before
 
 
 def test_a_tree_that_is_gone_for_a_moment(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Version control takes a folder away and brings it back; the round starts when all is there."""
-    watched = watching.Tree(tree_backend.TreeBackend(), str(tree))
-    before, elsewhere = watching._seen([watched]), tree.with_name("elsewhere")
+    watched = on_change.Tree(tree_backend.TreeBackend(), str(tree))
+    before, elsewhere = on_change._seen([watched]), tree.with_name("elsewhere")
     steps = iter(
         [
             lambda: tree.rename(elsewhere),
@@ -138,9 +138,9 @@ def test_a_tree_that_is_gone_for_a_moment(tree: Path, monkeypatch: pytest.Monkey
             lambda: None,
         ]
     )
-    monkeypatch.setattr(watching.time, "sleep", lambda seconds: next(steps)())
-    now = watching._settled([watched], before)
-    assert watching._changes(before, now) == ["kernel.h changed", "new.h is new"]
+    monkeypatch.setattr(on_change.time, "sleep", lambda seconds: next(steps)())
+    now = on_change._settled([watched], before)
+    assert on_change._changes(before, now) == ["kernel.h changed", "new.h is new"]
 
 
 @pytest.mark.parametrize(
@@ -171,7 +171,7 @@ def test_the_tree_must_be_there(fmha: Fmha, tree: Path, walked: Walked) -> None:
 
 
 def test_a_resumed_round_is_one_round() -> None:
-    line = walking.resume_line(("run", "--watch", "--ck-home", "d", "-s", "8,16"), "j")
+    line = delivery.resume_line(("run", "--watch", "--ck-home", "d", "-s", "8,16"), "j")
     assert line == "fmha run --ck-home d -s 8,16 --resume j"
 
 

@@ -57,7 +57,7 @@ def test_the_doctor_shows_the_processor_and_what_was_measured_on_it(
         (machine, "gone:fwd:null", 2),
     ):
         measured_once(tmp_path, MeasuredKernel(machine=one, kernel=name), partial(dict, ahead=value))
-    monkeypatch.setattr("fmha_cli.domain.processor.this_processor", lambda: PROCESSOR)
+    monkeypatch.setattr("fmha_cli.cli.doctor.this_processor", lambda: PROCESSOR)
     call = cast(CliCall, SimpleNamespace(registry=build_registry()))
     shown = {check.name: check for check in _processor(call, _here(tmp_path))}
     assert len(list(_processor(call, _here(tmp_path)))) == len(shown) == 3
@@ -70,7 +70,7 @@ def test_the_doctor_shows_the_processor_and_what_was_measured_on_it(
 
 def test_the_doctor_says_that_a_processor_is_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     unknown = replace(PROCESSOR, model=255, microarchitecture=None)
-    monkeypatch.setattr("fmha_cli.domain.processor.this_processor", lambda: unknown)
+    monkeypatch.setattr("fmha_cli.cli.doctor.this_processor", lambda: unknown)
     first = next(iter(_processor(cast(CliCall, SimpleNamespace(registry=build_registry())), _here(tmp_path))))
     assert "measured once" in str(first.what)
 

@@ -125,7 +125,7 @@ def test_no_hint_of_a_random_problem_repeats_its_rule(problem: Problem) -> None:
 
 
 def test_no_help_of_a_rule_or_error_repeats_its_text() -> None:
-    from fmha_cli.cli.pages import all_pages
+    from fmha_cli.cli.rule_pages import all_pages
 
     for page in all_pages(build_registry()).values():
         assert page.help.strip(". ").lower() != page.text.strip(". ").lower(), page.id

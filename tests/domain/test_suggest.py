@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 
 from fmha_cli.backends.builtins import BUILTINS
-from fmha_cli.cli.app import known_options
 from fmha_cli.cli.command import CommandSet
-from fmha_cli.cli.table import COMMANDS, declared
+from fmha_cli.cli.commands import COMMANDS, declared, known_options
 from fmha_cli.discovery.models import presets
 from fmha_cli.domain.arch import arch_names, arch_root, load_arch
 from fmha_cli.domain.dtypes import DType, parse_dtypes

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fmha_cli.cli.app import known_options
+from fmha_cli.cli.commands import known_options
 from tests.support.generators import command_lines as lines
 from tests.support.served import Done, Served
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from fmha_cli.cli.app import known_options
+from fmha_cli.cli.commands import known_options
 from fmha_cli.domain.device import usable_cores
 from fmha_cli.domain.errors import UsageError
 from fmha_cli.run import protocol

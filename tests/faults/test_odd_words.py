@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fmha_cli.cli.config import project_file
-from fmha_cli.cli.terminal import terminal_width
+from fmha_cli.cli.streams import terminal_width
 from fmha_cli.domain.errors import UsageError
 from fmha_cli.results.place import store_path
 from fmha_cli.sweeps.slurm import jobs_of

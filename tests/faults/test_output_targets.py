@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from fmha_cli.cli.app import known_options
+from fmha_cli.cli.commands import known_options
 from fmha_cli.domain.errors import EnvironmentProblem
 from fmha_cli.report.target import Target
 from tests.cli.conftest import Fmha

@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterable, Iterator
 
 from fmha_cli.cli.command import Argument, CommandSet, CommandSpec, Opt
+from fmha_cli.cli.commands import COMMANDS, MAY_STAND_ALONE, TALK, declared
 from fmha_cli.cli.options import EXCLUDES, PROBLEM
 from fmha_cli.cli.settings import variable_of
-from fmha_cli.cli.table import COMMANDS, MAY_STAND_ALONE, TALK, declared
 from fmha_cli.discovery.builtins import BUILTINS
 from fmha_cli.domain.flags import FlagKind
 from fmha_cli.plugin import DeviceFacts, EmulatorOptions, variables_of

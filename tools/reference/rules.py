@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from fmha_cli.cli.pages import all_pages
+from fmha_cli.cli.rule_pages import all_pages
 from fmha_cli.domain.rules import CORE_RULES, Severity
 from fmha_cli.report.documents.pages import RulePage
 

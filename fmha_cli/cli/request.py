@@ -8,19 +8,24 @@ from typing import Any
 
 from fmha_cli.cli.call import CliCall
 from fmha_cli.cli.options import BUILDING, REVISIONS
-from fmha_cli.cli.points import file_flags
+from fmha_cli.cli.problems import file_flags
 from fmha_cli.cli.settings import FLAG
 from fmha_cli.discovery.builtins import lonely_option
+from fmha_cli.discovery.finding import find_kernel
 from fmha_cli.discovery.select import Choice, Selection, select
-from fmha_cli.discovery.wanted import Wanted, wanted_backends
+from fmha_cli.discovery.wanted import Wanted, named_backends, wanted_backends
+from fmha_cli.domain.codec import to_json
 from fmha_cli.domain.device import Availability
 from fmha_cli.domain.emulation import Arithmetic
 from fmha_cli.domain.errors import FmhaError, UnsupportedError, UsageError
 from fmha_cli.domain.features import CLOSED_FILLS, FILLS
 from fmha_cli.domain.installation import Sourced, SourceTree, Surroundings
+from fmha_cli.domain.kernel import KernelSpec
 from fmha_cli.domain.plan import Plan
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.suggest import NameKind, suggest
+from fmha_cli.report.lines import folded
+from fmha_cli.run.probing import probe_backends
 from fmha_cli.run.request import Command, Request
 
 _SIZES = ("fill_seed", "threads", "jobs", "emu_seed", "emu_turn", "emu_threads")
@@ -49,7 +54,7 @@ def request_of(call: CliCall, command: Command = Command.RUN) -> Request:
     """
     s, default = call.settings, Request()
     if call.output.path is not None:
-        from fmha_cli.run.refusals import refuse_inputs, refuse_shared
+        from fmha_cli.run.refusals import refuse_inputs, refuse_shared  # numpy: 70 ms
 
         refuse_inputs((call.output.path,), "-o", file_flags(call))
         others = {f"--{key}": s.text(key) for key in ("resume", "journal", "out")}
@@ -116,11 +121,13 @@ def _selecting(call: CliCall) -> tuple[str, str | None]:
     Raises:
         UsageError: E002, it and ``--kernel`` name kernels.
     """
-    from fmha_cli.run.tuned_choice import DEFAULT, TUNED
-
     text = call.settings.text("select")
-    if text in (None, TUNED, DEFAULT):
-        return text or TUNED, None
+    if text is None:
+        return Request().select, None
+    from fmha_cli.run.tuned_choice import DEFAULT, TUNED  # numpy: 100 ms
+
+    if text in (TUNED, DEFAULT):
+        return text, None
     if call.settings.text("kernel") is not None:
         where = call.settings.where("select")
         raise UsageError(f"{where} {text} and --kernel each name a kernel", code="E002", where=where)
@@ -162,8 +169,6 @@ def trees_of(call: CliCall, *, named: bool = False) -> dict[str, SourceTree]:
 
 def found_by(call: CliCall, wanted: Wanted) -> Mapping[str, Availability]:
     """The availability of every wanted backend on this machine."""
-    from fmha_cli.run.probing import probe_backends
-
     return probe_backends(call.registry, wanted_backends(call.registry, wanted), device=wanted.device)
 
 
@@ -195,9 +200,6 @@ def chosen_plan(call: CliCall, problem: Problem, request: Request) -> tuple[Choi
     selection = selection_of(call, problem, request)
     best = selection.best
     if best is None:
-        from fmha_cli.domain.codec import to_json
-        from fmha_cli.report.lines import folded
-
         reasons = selection.trace.reasons()
         what = "no kernel serves this problem"
         why = "; ".join(f"{r['id']} {r['text']}" for r in folded([to_json(r) for r in reasons])) or None
@@ -205,3 +207,17 @@ def chosen_plan(call: CliCall, problem: Problem, request: Request) -> tuple[Choi
         raise UnsupportedError(what, code=reasons[0].id if reasons else "K000", why=why, help=help)
     backend = call.registry.backend(best.kernel.backend)
     return best, backend.plan(problem, best.kernel, best.device)
+
+
+def named_kernel(call: CliCall, text: str | None = None) -> KernelSpec:
+    """The kernel that ``text`` names (by default the argument ``kernel``), among all backends and ``--arch``.
+
+    Raises:
+        UsageError: unknown or ambiguous; no such architecture or backend.
+    """
+    registry, arch = call.registry, call.settings.text("arch")
+    backends = named_backends(registry, call.settings.text("backend"))
+    archs = [a for b in backends for a in b.archs()] if arch is None else [registry.arch(arch).name]
+    kernel = find_kernel(registry, backends, text or call.argument("kernel"), dict.fromkeys(archs))
+    assert kernel is not None  # the argument is required, and an unknown one is a usage error
+    return kernel

@@ -1,57 +1,40 @@
-"""The common part of ``run``, ``validate`` and ``bench``: the walk over all points, its rows, its exit code."""
+"""The rows of ``run``, ``validate`` and ``bench``: how they are kept and printed, and the exit code."""
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fmha_cli.bench.compare import Speed
 from fmha_cli.cli.call import CliCall
-from fmha_cli.cli.storing import keeper_of, tuned_of
+from fmha_cli.cli.problems import ProblemPoint
+from fmha_cli.cli.progress import ProgressLine
+from fmha_cli.cli.request import request_of
+from fmha_cli.cli.store import keeper_of, tuned_of
+from fmha_cli.cli.streams import UNKNOWN
+from fmha_cli.domain.device import Availability
 from fmha_cli.domain.errors import EnvironmentProblem, ExitCode
+from fmha_cli.domain.phases import Voice
 from fmha_cli.domain.verdict import Verdict, exit_code_of
+from fmha_cli.report.documents.pages import environment_line
+from fmha_cli.report.documents.report import report_document
 from fmha_cli.report.form import Format
+from fmha_cli.report.parts import environment
+from fmha_cli.report.places import PlaceEffect
 from fmha_cli.report.record import Record
 from fmha_cli.report.target import Unread
+from fmha_cli.results.keeping import Keeper
+from fmha_cli.run.events import Done, Ended, Event, Found, Planned, Started
+from fmha_cli.run.origin import now
+from fmha_cli.run.process import WorkerProcess
 from fmha_cli.run.request import Command
-
-if TYPE_CHECKING:
-    from fmha_cli.cli.points import ProblemPoint
-    from fmha_cli.cli.progress import ProgressLine
-    from fmha_cli.domain.device import Availability
-    from fmha_cli.report.places import PlaceEffect
-    from fmha_cli.results.keeping import Keeper
-    from fmha_cli.run.events import Ended
-    from fmha_cli.run.process import WorkerProcess
-    from fmha_cli.run.rows import Row
-    from fmha_cli.run.run import Run
+from fmha_cli.run.rows import Row
+from fmha_cli.run.run import Run
 
 
-def walk_points(call: CliCall) -> int:
-    """Do all points of the command that was called; every row is printed, also after Ctrl-C.
-
-    Raises:
-        FmhaError: before the first row: a usage error, a missing environment.
-    """
-    from fmha_cli.cli.points import points_of
-    from fmha_cli.run.process import early_worker
-
-    if call.settings.on("plot"):
-        from fmha_cli.pages.terminal import check_plotext
-
-        check_plotext("--plot")
-    points = points_of(call)
-    if call.settings.on("dry_run"):
-        return dry_run(call, points)
-    with early_worker() as worker:
-        return _walk(call, points, worker)
-
-
-def _walk(call: CliCall, points: Sequence[ProblemPoint], worker: WorkerProcess | None) -> int:
-    from fmha_cli.cli.asked import request_of
-    from fmha_cli.run.run import Run
-
+def deliver_rows(call: CliCall, points: Sequence[ProblemPoint], worker: WorkerProcess | None) -> int:
+    """Run every row, and print it, also after Ctrl-C. Returns the exit code."""
     delivery = Delivery(call, keeper_of(call))
     with delivery, call.console.progress(call.command) as progress:
         run = Run(
@@ -83,8 +66,6 @@ def _walk(call: CliCall, points: Sequence[ProblemPoint], worker: WorkerProcess |
 
 def _deliver(run: Run, delivery: Delivery, progress: ProgressLine) -> Ended:
     """Take a run to its end, which Ctrl-C or an output that nobody reads may bring near."""
-    from fmha_cli.run.events import Done, Ended, Event, Found, Planned, Started
-
     rows: Sequence[Row] = ()
     told = 0
 
@@ -114,8 +95,7 @@ def _deliver(run: Run, delivery: Delivery, progress: ProgressLine) -> Ended:
 
 def _plot(call: CliCall, records: Sequence[Record]) -> None:
     """Draw the rows below the table; on stderr where stdout or the file of ``-o`` has another format."""
-    from fmha_cli.cli.terminal import UNKNOWN
-    from fmha_cli.pages.terminal import terminal_plot
+    from fmha_cli.pages.terminal import terminal_plot  # 20 ms
 
     if call.output.form is Format.TABLE and call.output.path is None:
         call.output.drawing(terminal_plot(records, call.output.width or UNKNOWN, color=call.color))
@@ -141,8 +121,6 @@ class Delivery:
 
     def found(self, found: Mapping[str, Availability]) -> None:
         """Take the answers of the backends, which are the environment of all rows."""
-        from fmha_cli.report.parts import environment
-
         self._found, self._environment = found, environment(found)
         if self._keeper is not None:
             self._keeper.environment(self._environment)
@@ -163,8 +141,6 @@ class Delivery:
 
     def _row(self, record: Record) -> None:
         """Print a row, and before the first one the environment. Raises EnvironmentProblem: X040."""
-        from fmha_cli.report.documents.pages import environment_line
-
         if self._environment is not None:
             self._call.output.row(environment_line(self._environment))
             self._environment = None
@@ -174,7 +150,6 @@ class Delivery:
         return self
 
     def __exit__(self, *exc: object) -> None:
-        from fmha_cli.run.origin import now
 
         if self._keeper is not None:
             self._keeper.close(now())
@@ -204,9 +179,6 @@ class Delivery:
                     if id(record) not in told:
                         self._row(record)
             else:
-                from fmha_cli.report.documents.report import report_document
-                from fmha_cli.report.parts import environment
-
                 output.document(report_document(records, environment(self._found), places=places))
         except EnvironmentProblem as fault:
             self.failed = fault
@@ -236,13 +208,6 @@ def resume_line(argv: Sequence[str], journal: str) -> str:
 def dry_run(call: CliCall, points: Sequence[ProblemPoint]) -> int:
     """Show every row with its kernel and stages, and with launches if the backend can show them. Nothing runs, so
     NOT_RUN is not a failure. Kernels are built only to show their launches; without a compiler the exit code is 4."""
-    from fmha_cli.cli.asked import request_of
-    from fmha_cli.domain.phases import Voice
-    from fmha_cli.report.documents.report import report_document
-    from fmha_cli.report.parts import environment
-    from fmha_cli.run.events import Ended, Found, Planned
-    from fmha_cli.run.run import Run
-
     found: Mapping[str, Availability] = {}
     rows: Sequence[Row] = ()
     records: Sequence[Record] = ()

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 from importlib import resources
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fmha_cli.cli.call import CliCall
+from fmha_cli.discovery.registry import Registry
+from fmha_cli.domain.codec import taken_from, to_json
 from fmha_cli.domain.errors import EmptySelection, UsageError
+from fmha_cli.domain.protocols import Explained
 from fmha_cli.domain.suggest import suggest
-
-if TYPE_CHECKING:
-    from fmha_cli.discovery.registry import Registry
-    from fmha_cli.report.documents.pages import RulePage
+from fmha_cli.report.documents.pages import Rulebook, RulePage, RuleRow
+from fmha_cli.report.fitting import folded
 
 
 def page(call: CliCall, code: str) -> None:
@@ -21,9 +22,6 @@ def page(call: CliCall, code: str) -> None:
     Raises:
         UsageError: no such rule or error, with near ids.
     """
-    from fmha_cli.domain.codec import to_json
-    from fmha_cli.report.fitting import folded
-
     found = page_of(code, call.registry)
     if call.output.form == "table":
         lines = [f"{found.id}: {found.text}"]
@@ -50,9 +48,6 @@ def page_of(code: str, registry: Registry) -> RulePage:
 
 def all_pages(registry: Registry) -> dict[str, RulePage]:
     """Every page by id, sorted: the rules of the backends, and the errors."""
-    from fmha_cli.domain.protocols import Explained
-    from fmha_cli.report.documents.pages import RulePage
-
     owners: dict[str, set[str]] = {}
     for backend in registry.backends.values():
         for rule in backend.rules():
@@ -75,9 +70,6 @@ def rulebook(call: CliCall, start: str) -> dict[str, Any]:
     Raises:
         EmptySelection: none does.
     """
-    from fmha_cli.domain.codec import taken_from, to_json
-    from fmha_cli.report.documents.pages import Rulebook, RuleRow
-
     pages = [page for id, page in all_pages(call.registry).items() if id.startswith(start.upper())]
     if not pages:
         what = f"no rule or error begins with {start}"

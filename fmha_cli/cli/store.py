@@ -7,12 +7,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from fmha_cli.bench.entry import RememberedChoice
 from fmha_cli.cli.call import CliCall
-from fmha_cli.cli.table import MAY_STAND_ALONE
+from fmha_cli.cli.commands import MAY_STAND_ALONE
 from fmha_cli.domain.errors import EnvironmentProblem, UsageError
+from fmha_cli.results.place import store_path
 
 if TYPE_CHECKING:
-    from fmha_cli.bench.entry import RememberedChoice
     from fmha_cli.results.keeping import Keeper
     from fmha_cli.run.tuned_choice import EntriesOf
 
@@ -23,8 +24,6 @@ READ_WAIT_S = 5.0
 def store_of(call: CliCall) -> Path:
     """The path of the store. ``--store`` without a file means that in the user's data folder, also where a variable or a file
     says no."""
-    from fmha_cli.results.place import store_path
-
     text = call.settings.text("store")
     environ = {name: value for name, value in call.environ.items() if name != "FMHA_STORE"}  # the settings have it
     return store_path(None if text == MAY_STAND_ALONE["--store"] else text, environ)
@@ -46,11 +45,12 @@ def tuned_of(call: CliCall) -> EntriesOf | None:
 
     def entries_of(family: str) -> Sequence[RememberedChoice]:
         nonlocal broken
-        from fmha_cli.results.store import Store
-        from fmha_cli.results.tuned import entries
 
         if broken:
             return ()
+        from fmha_cli.results.store import Store  # sqlite3: 13 ms
+        from fmha_cli.results.tuned import entries
+
         try:
             with Store.open(path, create=False, reads=True, wait_s=READ_WAIT_S) as store:
                 return entries(store, family)
@@ -68,7 +68,7 @@ def keeper_of(call: CliCall) -> Keeper | None:
     Raises:
         UsageError: E002, ``--store`` and ``--no-store`` from one source.
     """
-    from fmha_cli.results.keeping import Keeper
+    from fmha_cli.results.keeping import Keeper  # sqlite3 and what rows are made of: 25 ms
 
     if call.settings.on("no_store"):
         if call.settings.text("store") is not None:

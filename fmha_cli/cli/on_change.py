@@ -12,10 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fmha_cli.cli.call import CliCall
+from fmha_cli.cli.request import own_options
 from fmha_cli.domain.errors import EnvironmentProblem, ExitCode, FmhaError, InternalError, UsageError
 from fmha_cli.domain.installation import Sourced
 from fmha_cli.domain.wording import listed
 from fmha_cli.report.form import Format
+from fmha_cli.run.request import NamedKernel
 from fmha_cli.toolchain.cache.memo import Stamps, stamps
 
 POLL_S = 0.5
@@ -98,9 +100,6 @@ def _trees(call: CliCall) -> list[Tree]:
         UsageError: E002, none.
         EnvironmentProblem: a folder holds no tree.
     """
-    from fmha_cli.cli.asked import own_options
-    from fmha_cli.run.request import NamedKernel
-
     given = own_options(call)
     backends = {b.home_option: b for b in call.registry.backends.values() if isinstance(b, Sourced) and b.home_option}
     found = [Tree(backend, given[option]) for option, backend in backends.items() if option in given]

@@ -1,11 +1,10 @@
-"""The commands that walk over problems: ``fmha run``, ``fmha validate`` and ``fmha bench``."""
+"""The commands that go through problems: ``fmha run``, ``fmha validate`` and ``fmha bench``."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
 
-from fmha_cli.cli.call import CliCall
 from fmha_cli.cli.command import CommandSpec, Opt
 from fmha_cli.cli.options import (
     ALL_KERNELS,
@@ -25,7 +24,6 @@ from fmha_cli.cli.options import (
     SELECT,
     WATCH,
 )
-from fmha_cli.domain.errors import UsageError
 from fmha_cli.domain.flags import FlagKind
 
 FILLS = replace(
@@ -36,7 +34,6 @@ FILLS = replace(
 )
 REPEATS = Opt("repeats", FlagKind.SIZE, "Runs that must agree bit for bit [default: 2]", panel="Running")
 SAVE = Opt("save-failures", FlagKind.FILE, "Folder for the tensors of every failing row", panel="Files", metavar="DIR")
-
 _measuring = partial(Opt, panel="Measuring")
 CACHE = _measuring(
     "cache", FlagKind.TEXT, "State of the caches before a sample [default: hot]", choices=("hot", "cold", "both")
@@ -81,54 +78,16 @@ ONLY = Opt(
 BASELINE = _measuring(
     "baseline", FlagKind.FILE, "Earlier report (JSON) to compare with, as fmha compare does; exit 1 if surely slower"
 )
-
 PLOT = Opt("plot", FlagKind.SWITCH, "Draw throughput against the swept axis below the table", panel="Output")
-
 FORMULAS = (
     "FLOP forward = sum over sequences of heads * 2 * A * (hdim + hdim_v), A = visible (query, key) pairs, counted "
     "exactly; backward = heads * A * (6 * hdim + 4 * hdim_v). With --flops dense, A counts all pairs. "
     "Bytes = every tensor once, K and V by their own heads."
 )
 
-
-def walk(call: CliCall) -> int:
-    """``run``: one row for every problem. ``validate``: one verdict for every (problem, kernel). ``bench``: one record for
-    every (problem, kernel, cache mode)."""
-    from fmha_cli.cli.walking import walk_points
-
-    if len(call.settings.many("ab")) not in (0, 2):
-        where = call.settings.where("ab")
-        raise UsageError(
-            f"{where}: two kernels are compared", code="E002", where=where, help="--ab K1 K2 or --ab K K@DIR"
-        )
-    _refuse_more_kernels(call)
-    if call.settings.on("watch"):
-        from fmha_cli.cli.watching import watch
-
-        return watch(call, walk_points)
-    return walk_points(call)
-
-
-def _refuse_more_kernels(call: CliCall) -> None:
-    """Refuse options that choose kernels differently.
-
-    Raises:
-        UsageError: E002.
-    """
-    given = call.settings.values
-    named = [
-        f"--{key.replace('_', '-')}"
-        for key in ("ab", "kernel", "all_kernels")
-        if key in given and given[key].value is not False
-    ]
-    if len(named) > 1:
-        what, why = f"{named[0]} and {named[1]} contradict each other", "each says which kernels run"
-        raise UsageError(what, code="E002", where=named[1], why=why, help=f"leave {named[0]} or {named[1]} out")
-
-
 COMMANDS = {
     "run": CommandSpec(
-        walk,
+        "run:run",
         options=(
             *ROOM,
             SELECT,
@@ -154,7 +113,7 @@ COMMANDS = {
         "4 environment, 5 empty selection, 6 a kernel failed, 130 interrupted.",
     ),
     "validate": CommandSpec(
-        walk,
+        "run:run",
         options=(
             *(*ROOM, SELECT, ALL_KERNELS, *FILES[:4], FILLS, FILL_SEED, SAVE),
             *(REPEATS, CHECK_BUDGET, NO_PROBE, DRY_RUN, WATCH, *RUNNING, *REVISIONS, *EMULATING, *JOURNALS, *ROWS),
@@ -164,7 +123,7 @@ COMMANDS = {
         "hashed. A kernel that can return LSE is judged on it too, in a separate row.",
     ),
     "bench": CommandSpec(
-        walk,
+        "run:run",
         options=(
             *(*ROOM, SELECT, ALL_KERNELS, AB, ONLY, *FILES[:4], FILL, FILL_SEED),
             *(

@@ -5,16 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from fmha_cli.cli.call import CliCall
-from fmha_cli.cli.storing import store_of
+from fmha_cli.cli.store import store_of
 from fmha_cli.domain.quantities import size
-
-if TYPE_CHECKING:
-    from fmha_cli.pages.content import PageContent
-    from fmha_cli.report.documents.compare import Row
-    from fmha_cli.results.run import KeptRun
+from fmha_cli.pages.content import PageContent
+from fmha_cli.pages.drawing import check_libraries
+from fmha_cli.pages.gathering import gathered
+from fmha_cli.pages.page import page
+from fmha_cli.pages.svg import svg_files
+from fmha_cli.report.documents.compare import Row
+from fmha_cli.report.lines import counted
+from fmha_cli.report.target import Target, check_folder, refused
+from fmha_cli.results.run import KeptRun
 
 
 @dataclass(frozen=True)
@@ -35,9 +38,6 @@ class Paper:
         Raises:
             EnvironmentProblem: X040; X052, a library is missing.
         """
-        from fmha_cli.pages.drawing import check_libraries
-        from fmha_cli.report.target import Target, check_folder
-
         if self.page is not None:
             check_libraries(self.page[1])
             Target(*self.page).check()
@@ -51,19 +51,12 @@ class Paper:
         Raises:
             EnvironmentProblem: X040.
         """
-        from fmha_cli.report.lines import counted
-        from fmha_cli.report.target import Target
-
         if self.page is not None:
-            from fmha_cli.pages.page import page
-
             data = page(content).encode()
             with Target(*self.page).opened() as file:
                 file.write(data)
             call.console.say(f"{self.page[0]}: {counted(len(content.records), 'row')}, {size(len(data))}")
         if self.svg is not None:
-            from fmha_cli.pages.svg import svg_files
-
             written = []
             for name, text in svg_files(content):
                 target = Target(self.svg / name, "--svg")
@@ -74,7 +67,6 @@ class Paper:
             call.console.say(f"{self.svg}: {', '.join(written) or 'no plot has data'}")
 
     def _make_folder(self) -> None:
-        from fmha_cli.report.target import refused
 
         assert self.svg is not None
         try:
@@ -85,6 +77,4 @@ class Paper:
 
 def content_of(call: CliCall, title: str, runs: Sequence[KeptRun], comparison: Row | None = None) -> PageContent:
     """The content of a page about some runs; earlier runs of their points come from the store."""
-    from fmha_cli.pages.gathering import gathered
-
     return gathered(title, runs, store_of(call), comparison)

@@ -65,7 +65,7 @@ def points_of(call: CliCall) -> tuple[ProblemPoint, ...]:
 def _points_of(call: CliCall, asked: Asked) -> tuple[ProblemPoint, ...]:
     files, complete, with_cache = file_flags(call), None, None
     if not all(asks_fill(key, text) for key, text in files.items()):
-        from fmha_cli.run.given_cache import stored
+        from fmha_cli.run.given_cache import stored  # numpy: 70 ms
         from fmha_cli.run.input_files import flags_from_files, read_input_files
 
         given = read_input_files(files)
@@ -174,7 +174,8 @@ def sweeps_of(call: CliCall) -> Asked:
 
 
 def _of_models(call: CliCall, names: Sequence[str]) -> Iterator[list[tuple[Sweep, Layer | None]]]:
-    from fmha_cli.discovery.models import completed, phases_of, wanted_model
+
+    from fmha_cli.discovery.models import completed, phases_of, wanted_model  # 6 ms
 
     given: dict[str, Any] = call.problem_flags
     drops = frozenset(key for flag in given for key in EXCLUDES.get(flag, ()))

@@ -1,0 +1,19 @@
+"""``fmha models``."""
+
+from __future__ import annotations
+
+from fmha_cli.cli.call import CliCall
+from fmha_cli.discovery.models import presets, wanted_model
+from fmha_cli.report.documents.models import models_document
+
+
+def models(call: CliCall) -> None:
+    """Every preset, or one model with its facts; a path is that of a configuration."""
+    name = call.argument("model")
+    if name is None:
+        call.output.document(models_document(presets().values()))
+        return
+    wanted = wanted_model(name, "fmha models")
+    if wanted.note:
+        call.console.say(wanted.note)
+    call.output.document(models_document((wanted.model,)))

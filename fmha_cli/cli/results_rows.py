@@ -1,0 +1,63 @@
+"""``fmha results show``, ``import`` and ``export``: the rows of runs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from fmha_cli.cli.call import CliCall
+from fmha_cli.cli.results import print_runs
+from fmha_cli.cli.store import store_of
+from fmha_cli.domain.errors import ExitCode, UsageError
+from fmha_cli.report.documents.report import report_document
+from fmha_cli.report.lines import counted
+from fmha_cli.report.parts import no_environment
+from fmha_cli.report.target import Target
+from fmha_cli.results.exporting import EXPORTS
+from fmha_cli.results.filtering import filtered
+from fmha_cli.results.importing import bring
+from fmha_cli.results.loading import summaries
+from fmha_cli.results.run import load_run
+from fmha_cli.results.store import Store
+
+
+def show(call: CliCall) -> int:
+    """The rows of a run, as the command that made them printed them. The exit code does not depend on the verdicts."""
+    run = load_run(str(call.argument("run")), store_of(call))
+    records = filtered(run.records, call.settings.many("filter"))
+    call.output.document(report_document(records, run.environment or no_environment()))
+    return int(ExitCode.OK)
+
+
+def import_(call: CliCall) -> int:
+    """Bring the rows of files into the store; rows that it has already are counted and ignored."""
+    paths = [Path(text) for text in call.arguments["files"]]
+    with Store.open(store_of(call)) as store:
+        found = [bring(store, path) for path in paths]
+        ids = {id for one in found for id in one.runs}
+        runs = [run for run in summaries(store) if run.about.id in ids]
+        added, present = (sum(getattr(one, name) for one in found) for name in ("added", "present"))
+        return print_runs(call, "import", runs, store.path, added=added, present=present)
+
+
+def export(call: CliCall) -> int:
+    """Write the rows of a run into a file.
+
+    Raises:
+        UsageError: E002, no target, or several.
+    """
+    given = {name: text for name in EXPORTS if (text := call.settings.text(name))}
+    if len(given) != 1:
+        help = "one of --parquet FILE, --jsonl FILE, --csv FILE"
+        what = "results export writes one file"
+        raise UsageError(what, code="E002", where=f"--{next(iter(given), 'parquet')}", help=help)
+    ((form, text),) = given.items()
+    target = Target(Path(text), f"--{form}")
+    target.check()
+    run = load_run(str(call.argument("run")), store_of(call))
+    run = replace(run, records=filtered(run.records, call.settings.many("filter")))
+    data = EXPORTS[form](run)
+    with target.opened() as file:
+        file.write(data)
+    call.console.say(f"{counted(len(run.records), 'row')} of {run.name} written to {text}")
+    return int(ExitCode.OK)

@@ -1,0 +1,59 @@
+"""``fmha run``, ``fmha validate`` and ``fmha bench``: what is refused, and where the problems come from."""
+
+from __future__ import annotations
+
+from fmha_cli.cli.call import CliCall
+from fmha_cli.cli.on_change import watch
+from fmha_cli.cli.problems import points_of
+from fmha_cli.domain.errors import UsageError
+from fmha_cli.run.process import early_worker
+
+
+def run(call: CliCall) -> int:
+    """``run``: one row for every problem. ``validate``: one verdict for every (problem, kernel). ``bench``: one record for
+    every (problem, kernel, cache mode)."""
+    if len(call.settings.many("ab")) not in (0, 2):
+        where = call.settings.where("ab")
+        raise UsageError(
+            f"{where}: two kernels are compared", code="E002", where=where, help="--ab K1 K2 or --ab K K@DIR"
+        )
+    _refuse_more_kernels(call)
+    return watch(call, run_points) if call.settings.on("watch") else run_points(call)
+
+
+def run_points(call: CliCall) -> int:
+    """Do all points of the command that was called; every row is printed, also after Ctrl-C.
+
+    Raises:
+        FmhaError: before the first row: a usage error, a missing environment.
+    """
+    if call.settings.on("plot"):
+        from fmha_cli.pages.terminal import check_plotext  # 20 ms
+
+        check_plotext("--plot")
+    points = points_of(call)
+    if call.settings.on("dry_run"):
+        from fmha_cli.cli.delivery import dry_run
+
+        return dry_run(call, points)
+    with early_worker() as worker:  # the worker process starts while this one imports numpy and the rest
+        from fmha_cli.cli.delivery import deliver_rows
+
+        return deliver_rows(call, points, worker)
+
+
+def _refuse_more_kernels(call: CliCall) -> None:
+    """Refuse options that choose kernels differently.
+
+    Raises:
+        UsageError: E002.
+    """
+    given = call.settings.values
+    named = [
+        f"--{key.replace('_', '-')}"
+        for key in ("ab", "kernel", "all_kernels")
+        if key in given and given[key].value is not False
+    ]
+    if len(named) > 1:
+        what, why = f"{named[0]} and {named[1]} contradict each other", "each says which kernels run"
+        raise UsageError(what, code="E002", where=named[1], why=why, help=f"leave {named[0]} or {named[1]} out")
