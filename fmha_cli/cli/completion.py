@@ -3,30 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from importlib import import_module
 
+from fmha_cli.discovery.builtins import BUILTINS
+from fmha_cli.discovery.entry_points import installed_entry_points
+from fmha_cli.discovery.models import presets
+from fmha_cli.domain.arch import arch_names
+from fmha_cli.domain.errors import FmhaError
 from fmha_cli.domain.features import CLOSED_FILLS, FILLS
+from fmha_cli.report.document import names
 
 ALONE = ("auto", "all")
 """Values of ``--backend`` that cannot be an element of a list."""
 
 
 def _backends() -> Iterable[str]:
-    from fmha_cli.discovery.builtins import BUILTINS
-    from fmha_cli.discovery.entry_points import installed_entry_points
-
     return (*ALONE, *BUILTINS, *(entry.name for entry in installed_entry_points()))
 
 
-def _schemas() -> Iterable[str]:
-    from fmha_cli.report.document import names
-
-    return names()
-
-
 def _models() -> Iterable[str]:
-    from fmha_cli.discovery.models import presets
-
     for name, model in presets().items():
         yield name
         yield from (f"{name}:{one.kind}" for one in model.layers if len(model.layers) > 1)
@@ -34,8 +28,7 @@ def _models() -> Iterable[str]:
 
 def _runs() -> Iterable[str]:
     """Labels, ``latest``, and the ids of the newest runs in the store."""
-    from fmha_cli.domain.errors import FmhaError
-    from fmha_cli.results.loading import summaries
+    from fmha_cli.results.loading import summaries  # sqlite3 and what rows are made of: 25 ms
     from fmha_cli.results.place import store_path
     from fmha_cli.results.store import Store
 
@@ -50,12 +43,12 @@ def _runs() -> Iterable[str]:
 
 
 _COMPLETIONS: dict[str, Callable[[], Iterable[str]]] = {
-    "archs": lambda: import_module("fmha_cli.domain.arch").arch_names(),
+    "archs": arch_names,
     "backends": _backends,
     "fills": lambda: (*FILLS, *CLOSED_FILLS),
     "models": _models,
     "runs": _runs,
-    "schemas": _schemas,
+    "schemas": names,
 }
 
 

@@ -106,15 +106,18 @@ class Output:
         Raises:
             EnvironmentProblem: X040, the file or stdout cannot be written.
         """
-        from fmha_cli.report.document import document as kind_of
-        from fmha_cli.report.document import name_of
+        from fmha_cli.report import document as kinds
         from fmha_cli.report.formats import render, rows_of
 
         text = render(document, self.form, color=self.color, shape=self.shape)
         if text or self.path is not None or self.shape is None or self.shape.summed:
             self._put(text)
         if self.path is not None and not self.gone:
-            rows = "" if kind_of(name_of(document)).rows is None else f"{counted(len(rows_of(document)), 'row')}, "
+            rows = (
+                ""
+                if kinds.document(kinds.name_of(document)).rows is None
+                else f"{counted(len(rows_of(document)), 'row')}, "
+            )
             self._say(f"{self.path}: {rows}{size(len(text.encode()) + 1)}")
 
     def table(self, document: Mapping[str, Any], view: Callable[[Mapping[str, Any]], Table]) -> None:

@@ -18,7 +18,6 @@ from typer.main import get_command
 from fmha_cli import __version__
 from fmha_cli.cli.command import Argument, CommandSet, CommandSpec, Opt
 from fmha_cli.cli.commands import COMMANDS, TALK, declared
-from fmha_cli.cli.completion import completer
 from fmha_cli.cli.settings import FLAG, OptionValues, Value, check_choices
 from fmha_cli.domain.errors import UsageError
 from fmha_cli.domain.suggest import NameKind, suggest
@@ -345,14 +344,30 @@ def _info(option: Opt) -> Any:
     about: dict[str, Any] = {"help": option.help, "rich_help_panel": option.panel, "show_default": False}
     if not option.is_switch:
         about["metavar"] = option.placeholder
-        about["autocompletion"] = completer(option.complete, option.choices, option.sweeps or option.lists)
+        about["autocompletion"] = _completion(option.complete, option.choices, option.sweeps or option.lists)
     return typer.Option(*names, **about)
 
 
 def _positional(argument: Argument) -> tuple[Any, ...]:
     metavar = argument.name.upper() + ("..." if argument.many else "")
-    info = typer.Argument(help=argument.help, metavar=metavar, autocompletion=completer(argument.complete, (), False))
+    info = typer.Argument(help=argument.help, metavar=metavar, autocompletion=_completion(argument.complete, (), False))
     kind: Any = list[str] if argument.many else str
     if argument.required:
         return argument.name, Annotated[kind, info]
     return argument.name, Annotated[kind | None, info], None
+
+
+def _completion(
+    values: str | tuple[str, ...] | None, choices: tuple[str, ...], lists: bool
+) -> Callable[[str], list[str]] | None:
+    """What completes a value, None where nothing does."""
+    if not values and not choices:
+        return None
+
+    def complete(incomplete: str) -> list[str]:
+        from fmha_cli.cli.completion import completer  # 15 ms, which only the shell asks for
+
+        found = completer(values, choices, lists)
+        return [] if found is None else found(incomplete)
+
+    return complete

@@ -1,4 +1,4 @@
-"""``fmha results``: ls, label and rm."""
+"""``fmha results ls``, and how all of ``fmha results`` print runs."""
 
 from __future__ import annotations
 
@@ -8,9 +8,7 @@ from fmha_cli.cli.call import CliCall
 from fmha_cli.cli.store import store_of
 from fmha_cli.domain.errors import ExitCode
 from fmha_cli.report.documents.results import Action, RunEntry, results_document
-from fmha_cli.results.editing import remove, set_label
 from fmha_cli.results.loading import Summary, summaries
-from fmha_cli.results.naming import named
 from fmha_cli.results.store import Store, is_there
 
 
@@ -46,35 +44,3 @@ def ls(call: CliCall) -> int:
         return print_runs(call, "ls", [], path)
     with Store.open(path, create=False, reads=True) as store:
         return print_runs(call, "ls", list(summaries(store)), path)
-
-
-def _named(store: Store, names: list[str]) -> list[Summary]:
-    """The runs of some names, each once. Raises UsageError: E051, the run does not exist."""
-    runs = summaries(store)
-    return list({run.number: run for run in (named(runs, name) for name in names)}.values())
-
-
-def label(call: CliCall) -> int:
-    """Give a run a label, or take it away."""
-    name = str(call.argument("run"))
-    from fmha_cli.results.run import opened_for  # 15 ms, which ls does without
-
-    with opened_for(name, store_of(call)) as store:
-        (run,) = _named(store, [name])
-        set_label(store, run, call.argument("text") or None)
-        changed = [other for other in summaries(store) if other.number == run.number]
-        return print_runs(call, "label", changed, store.path)
-
-
-def rm(call: CliCall) -> int:
-    """Remove runs with their rows."""
-    names = list(call.arguments["runs"])
-    from fmha_cli.results.run import opened_for
-
-    with opened_for(names[0], store_of(call)) as store:
-        runs = _named(store, names)
-        dry = call.settings.on("dry_run")
-        removed = sum(run.records for run in runs) if dry else remove(store, runs)
-        if dry:
-            call.console.say("a dry run: nothing was removed")
-        return print_runs(call, "rm", runs, store.path, removed=removed, dry_run=dry)

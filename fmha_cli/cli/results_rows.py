@@ -1,4 +1,4 @@
-"""``fmha results show``, ``import`` and ``export``: the rows of runs."""
+"""``fmha results show``, ``import``, ``export``, ``label`` and ``rm``."""
 
 from __future__ import annotations
 
@@ -13,11 +13,13 @@ from fmha_cli.report.documents.report import report_document
 from fmha_cli.report.lines import counted
 from fmha_cli.report.parts import no_environment
 from fmha_cli.report.target import Target
+from fmha_cli.results.editing import remove, set_label
 from fmha_cli.results.exporting import EXPORTS
 from fmha_cli.results.filtering import filtered
 from fmha_cli.results.importing import bring
-from fmha_cli.results.loading import summaries
-from fmha_cli.results.run import load_run
+from fmha_cli.results.loading import Summary, summaries
+from fmha_cli.results.naming import named
+from fmha_cli.results.run import load_run, opened_for
 from fmha_cli.results.store import Store
 
 
@@ -61,3 +63,33 @@ def export(call: CliCall) -> int:
         file.write(data)
     call.console.say(f"{counted(len(run.records), 'row')} of {run.name} written to {text}")
     return int(ExitCode.OK)
+
+
+def _named(store: Store, names: list[str]) -> list[Summary]:
+    """The runs of some names, each once. Raises UsageError: E051, the run does not exist."""
+    runs = summaries(store)
+    return list({run.number: run for run in (named(runs, name) for name in names)}.values())
+
+
+def label(call: CliCall) -> int:
+    """Give a run a label, or take it away."""
+    name = str(call.argument("run"))
+
+    with opened_for(name, store_of(call)) as store:
+        (run,) = _named(store, [name])
+        set_label(store, run, call.argument("text") or None)
+        changed = [other for other in summaries(store) if other.number == run.number]
+        return print_runs(call, "label", changed, store.path)
+
+
+def rm(call: CliCall) -> int:
+    """Remove runs with their rows."""
+    names = list(call.arguments["runs"])
+
+    with opened_for(names[0], store_of(call)) as store:
+        runs = _named(store, names)
+        dry = call.settings.on("dry_run")
+        removed = sum(run.records for run in runs) if dry else remove(store, runs)
+        if dry:
+            call.console.say("a dry run: nothing was removed")
+        return print_runs(call, "rm", runs, store.path, removed=removed, dry_run=dry)

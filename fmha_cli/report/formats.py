@@ -6,19 +6,19 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import is_dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, get_args, get_origin
+from typing import Any, get_args, get_origin
 
 from fmha_cli.domain.codec import alternatives, bare, choices, extras, members_of
 from fmha_cli.domain.members import ShownAs
 from fmha_cli.report.document import document, name_of
+from fmha_cli.report.drawing import markdown, plain
 from fmha_cli.report.escaping import cleaned, escaped
 from fmha_cli.report.form import Format
 from fmha_cli.report.json_text import json_text
 from fmha_cli.report.ordering import at
-
-if TYPE_CHECKING:
-    from fmha_cli.report.shape import TableShape
-    from fmha_cli.report.table import Table
+from fmha_cli.report.shape import TableShape
+from fmha_cli.report.shaping import shaped_document
+from fmha_cli.report.table import Table
 
 Path = tuple[str, ...]
 """The members that lead to a cell of CSV."""
@@ -35,8 +35,6 @@ def render(data: Mapping[str, Any], form: Format, *, color: bool = False, shape:
     if form is Format.JSON:
         return json_text(data)
     if form is Format.TABLE:
-        from fmha_cli.report.drawing import plain
-
         return plain(view(cleaned(data), shape, color=color), None if shape is None else shape.width)
     return escaped(_rendered(data, form, shape))
 
@@ -51,7 +49,6 @@ def _rendered(data: Mapping[str, Any], form: Format, shape: TableShape | None) -
             return csv_text(rows_of(data), paths)
         shape.check((), map(".".join, paths))
         return csv_text(rows_of(data), [tuple(name.split(".")) for name in shape.columns])
-    from fmha_cli.report.drawing import markdown
 
     return markdown(view(data, shape))
 
@@ -70,8 +67,6 @@ def view(data: Mapping[str, Any], shape: TableShape | None = None, *, color: boo
     if shape is None or shape.whole:
         table = made(data)
     else:
-        from fmha_cli.report.shaping import shaped_document
-
         table = shaped_document(data, found.rows, made, map(".".join, columns(name_of(data))), shape)
     return table if shape is None or shape.summed else replace(table, summary="")
 

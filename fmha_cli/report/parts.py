@@ -23,6 +23,7 @@ from fmha_cli.domain.rules import Reason
 from fmha_cli.domain.signature import Signature
 from fmha_cli.domain.verdict import Check, Comparison
 from fmha_cli.report.column import Column, Fit
+from fmha_cli.system.machine import platform_text
 
 Output = Literal["o", "lse", "dq", "dk", "dv", "dbias"]
 OUTPUTS: tuple[Output, ...] = get_args(Output)
@@ -245,8 +246,6 @@ def backend_rows(backends: Mapping[str, Availability]) -> dict[str, BackendRow]:
 def environment(backends: Mapping[str, Availability]) -> dict[str, Any]:
     """Versions, platform, and the reply of every backend that was asked, by backend name."""
     import platform
-
-    from fmha_cli.system.machine import platform_text
 
     return to_json(
         Environment(

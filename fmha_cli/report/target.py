@@ -18,6 +18,7 @@ from typing import BinaryIO
 
 from fmha_cli.domain.errors import EnvironmentProblem
 from fmha_cli.system.files import BINARY, CLOEXEC, NOCTTY, set_mode
+from fmha_cli.toolchain.cache.files import replacing
 
 
 class Unread(Exception):
@@ -106,7 +107,6 @@ class Target:
 
     @contextmanager
     def _stream(self) -> Iterator[BinaryIO]:
-        from fmha_cli.toolchain.cache.files import replacing
 
         kind, own = self._kind()
         if kind is TargetKind.REPLACED:

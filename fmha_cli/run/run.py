@@ -15,7 +15,7 @@ from fmha_cli.domain.phases import SILENT, Voice
 from fmha_cli.domain.problem import Problem
 from fmha_cli.report.record import Record
 from fmha_cli.results.journal import Journal
-from fmha_cli.run.baseline import Baseline, planned_keys
+from fmha_cli.run.baseline import Baseline, load_baseline, planned_keys
 from fmha_cli.run.builds import build_context, emulation_of, refuse_timing
 from fmha_cli.run.dispatcher import Dispatcher
 from fmha_cli.run.dry_run import dry_outcomes
@@ -230,6 +230,5 @@ def _baseline_of(request: Request) -> Baseline | None:
     """Raises UsageError: what ``--baseline`` names is none."""
     if not request.baseline or request.dry_run:
         return None
-    from fmha_cli.run.baseline import load_baseline  # no other run reads a report
 
     return load_baseline(Path(request.baseline))

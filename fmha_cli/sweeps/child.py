@@ -16,9 +16,16 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
+from fmha_cli.discovery.builtins import revisions_in
+from fmha_cli.discovery.registry import build_registry
 from fmha_cli.domain.blas import use_one_thread
 from fmha_cli.domain.errors import EnvironmentProblem, FmhaError
+from fmha_cli.domain.phases import Phase, Voice
+from fmha_cli.report.record import Record
+from fmha_cli.run.kernel_tables import StoredTables
 from fmha_cli.sweeps.jobs import ChunkJob, mark_of
+from fmha_cli.system.processes import end_own_group
+from fmha_cli.toolchain.cache.root import cache_root
 
 BEAT_S = 1.0
 """Seconds between two signs of life."""
@@ -40,8 +47,6 @@ class _Answers:
 
 def main(arguments: Sequence[str]) -> int:
     """Run the jobs that come, one after the other."""
-    from fmha_cli.system.processes import end_own_group
-
     use_one_thread(os.environ)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the driver's: it ends this process
     answers, lease = _Answers(int(arguments[0])), int(arguments[1])
@@ -78,15 +83,9 @@ def _do(job: ChunkJob, answers: _Answers, lease: int) -> None:
     Raises:
         FmhaError: it cannot be run here, or its rows are others than planned.
     """
-    from fmha_cli.discovery.builtins import revisions_in
-    from fmha_cli.discovery.registry import build_registry
-    from fmha_cli.domain.phases import Phase, Voice
-    from fmha_cli.report.record import Record
     from fmha_cli.run.events import Built, Done, Planned, Started
-    from fmha_cli.run.kernel_tables import StoredTables
     from fmha_cli.run.run import Run, Share
     from fmha_cli.run.tuned_choice import entries_among
-    from fmha_cli.toolchain.cache.root import cache_root
 
     request, number = job.request, job.number
 

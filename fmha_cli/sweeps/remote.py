@@ -15,9 +15,13 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from fmha_cli.discovery.registry import build_registry
+from fmha_cli.discovery.wanted import wanted_backends
 from fmha_cli.domain.codec import from_json, to_json
 from fmha_cli.domain.device import Availability
 from fmha_cli.domain.errors import UsageError
+from fmha_cli.run.probing import probe_backends
+from fmha_cli.run.request import Request
 from fmha_cli.sweeps.jobs import ChunkJob, Event
 from fmha_cli.sweeps.leases import Lease, holder_of, state_folder, take
 from fmha_cli.sweeps.process import ChildProcess, events_of
@@ -38,11 +42,6 @@ def worker_name(device: str, copy: str) -> str:
 
 def describe(request: str, device: str) -> str:
     """The answers of the backends on this machine about a device, as JSON: backend -> ``Availability``."""
-    from fmha_cli.discovery.registry import build_registry
-    from fmha_cli.discovery.wanted import wanted_backends
-    from fmha_cli.run.probing import probe_backends
-    from fmha_cli.run.request import Request
-
     wanted, registry = from_json(Request, json.loads(request)).wanted, build_registry()
     found = probe_backends(registry, wanted_backends(registry, wanted), None, device)
     return json.dumps({name: to_json(answer) for name, answer in found.items()})

@@ -17,6 +17,7 @@ from fmha_cli.sweeps.opening import Found, planned_sweep
 from fmha_cli.sweeps.places import WorkerPlace, local_places, parse_devices, timed_alone
 from fmha_cli.sweeps.plan import SweepPlan
 from fmha_cli.sweeps.scheduler import Scheduler
+from fmha_cli.sweeps.slurm import jobs_of, slurm_cluster
 
 
 def shares(spec: Spec, address: Address) -> bool:
@@ -68,8 +69,6 @@ class Finder:
     def _joined(self) -> ClusterScheduler:
         url, security = self._address.url, None if self._tls is None else self._tls.security()
         if self._address.where is Where.SLURM and self._tls is not None:
-            from fmha_cli.sweeps.slurm import jobs_of, slurm_cluster
-
             cluster = slurm_cluster(self._address.options, self._tls)
             self._closing.append(cluster.close)
             cluster.scale(jobs=jobs_of(self._address.options))

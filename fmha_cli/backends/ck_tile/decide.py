@@ -6,6 +6,7 @@ from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from functools import lru_cache, partial
 
+from fmha_cli.backends.ck_tile.catalogue import family_kernels
 from fmha_cli.backends.ck_tile.kernel_rules import target_rules
 from fmha_cli.backends.ck_tile.preferences import CALLED_API, FIRST_CASE, CkApi, api_for, passed_over
 from fmha_cli.backends.ck_tile.problem_rules import CONDITIONS, no_kernels
@@ -93,7 +94,6 @@ class FamilyCandidates:
 @lru_cache(maxsize=64)
 def family_candidates(arch: str, family: Family, revision: str = BASELINE) -> FamilyCandidates:
     """A revision's kernels of a family; empty where the architecture has none."""
-    from fmha_cli.backends.ck_tile.catalogue import family_kernels
 
     facts = load_arch(arch)
     kernels = family_kernels(facts, family, revision)

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from fmha_cli.backends.ck_tile.api_conditions import ROWS_1D
+from fmha_cli.backends.ck_tile.catalogue import family_kernels
 from fmha_cli.backends.ck_tile.revisions import NAME
 from fmha_cli.backends.ck_tile.situation import CkSituation
 from fmha_cli.backends.gpu.conditions import Condition
@@ -23,7 +24,6 @@ from fmha_cli.domain.signature import CacheKey, Need, RotaryKey
 
 
 def _stage_kernels(arch: str, family: Family, revision: str) -> Sequence[KernelSpec]:
-    from fmha_cli.backends.ck_tile.catalogue import family_kernels
 
     return family_kernels(load_arch(arch), family, revision)
 

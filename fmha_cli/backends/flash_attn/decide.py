@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from functools import partial
 
 from fmha_cli.backends.cuda.choosing import indexes, nearest_hdim
+from fmha_cli.backends.flash_attn.catalogue import family_kernels
 from fmha_cli.backends.flash_attn.compiled_for import COMPARED_RULES
 from fmha_cli.backends.flash_attn.problem_rules import CONDITIONS, EVEN, OWN_ARCH, PLACE_RULES, SPLITS, no_kernels
 from fmha_cli.backends.flash_attn.signatures import NAME
@@ -52,7 +53,6 @@ def decide(problem: Problem, device: DeviceFacts) -> Iterable[Decision]:
 
 
 def _kernels(arch: str, family: Family) -> Iterable[KernelSpec]:
-    from fmha_cli.backends.flash_attn.catalogue import family_kernels
 
     return family_kernels(load_arch(arch), family)
 

@@ -15,6 +15,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from fmha_cli.backends.cuda.scratch import launch_detail
+from fmha_cli.backends.flash_attn.catalogue import family_kernels
 from fmha_cli.backends.flash_attn.index_limits import grid_yz
 from fmha_cli.backends.flash_attn.key import key_of
 from fmha_cli.backends.flash_attn.scratch import workspaces_of
@@ -162,7 +163,6 @@ def _one(main: KernelSpec, family: Family, wanted: Wanted) -> KernelSpec:
 @lru_cache(maxsize=512)
 def _around(arch: str, family: Family, dtype: str, hdim: int) -> tuple[KernelSpec, ...]:
     """The kernels of a stage family with one element type and head dim."""
-    from fmha_cli.backends.flash_attn.catalogue import family_kernels
 
     kernels = family_kernels(load_arch(arch), family)
     return tuple(k for k in kernels if k.signature.dtype.value == dtype and k.signature.hdim == hdim)

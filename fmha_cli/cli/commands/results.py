@@ -46,8 +46,8 @@ COMMANDS = {
                 options=(*TARGETS, FILTER),
                 detail=_KEYS,
             ),
-            "label": _part("results:label", "Give a run a label, or take it away", RUN, TEXT),
-            "rm": _part("results:rm", "Remove runs with their rows", RUNS, options=(DRY_RUN,)),
+            "label": _part("results_rows:label", "Give a run a label, or take it away", RUN, TEXT),
+            "rm": _part("results_rows:rm", "Remove runs with their rows", RUNS, options=(DRY_RUN,)),
         }
     ),
 }
