@@ -78,6 +78,116 @@ def imported_rooms(path: Path) -> Iterator[tuple[str, int]]:
         yield room_of(parts), line
 
 
+LATE = {
+    "numpy, and what computes with it (60 to 110 ms)": (
+        *("run.attention", "run.events", "run.given_arrays", "run.given_cache", "run.input_files", "run.probing"),
+        *("run.refusals", "run.run", "run.supervisor", "run.tuned_choice", "cli.delivery"),
+        *("backends.cuda.copies", "backends.cuda.session", "backends.ck_tile.session", "backends.cpu.session"),
+        *("backends.gpu.arena_views", "backends.gpu.auxiliary", "backends.gpu.host_side"),
+        *("backends.cuda.dry_run", "backends.ck_tile.dry_run"),
+    ),
+    "building: compilers, the cache, code that writes code (7 to 50 ms)": (
+        *("backends.ck_tile.building", "backends.ck_tile.checks", "backends.ck_tile.standin", "backends.cpu.building"),
+        *("backends.cpu.peaks", "backends.cuda.shop", "toolchain.cuda.toolchain", "toolchain.kernels", "codegen.cuda"),
+        *("backends.ck_tile.tree", "backends.cuda.homes", "sources.homes", "sources.store"),
+    ),
+    "a backend's rules and choices, which a list of kernels does without (4 to 20 ms)": (
+        *("backends.ck_tile.decide", "backends.ck_tile.kernel_rules", "backends.ck_tile.plan"),
+        *("backends.ck_tile.problem_rules", "backends.ck_tile.upstream_names", "backends.ck_tile.catalogue"),
+        *("backends.cpu.decide", "backends.cpu.rules", "backends.cpu.settings", "backends.cpu.tile_rules"),
+        *("backends.cpu.variants", "backends.flash_attn.kernel_rules", "backends.flash_attn.problem_rules"),
+    ),
+    "what single commands ask of a backend (3 to 20 ms)": (
+        *(
+            "backends.ck_tile.inspection",
+            "backends.cpu.inspection",
+            "backends.cuda.inspect",
+            "backends.ck_tile.tuned_files",
+        ),
+        *("backends.ck_tile.parity.counterpart", "backends.cuda.probe", "backends.hip.library", "backends.hip.runtime"),
+    ),
+    "sqlite3, and what rows are made of (13 to 25 ms)": (
+        *("results.keeping", "results.loading", "results.place", "results.store", "results.tuned"),
+    ),
+    "tables and documents, which a number or a text does without (8 to 30 ms)": (
+        *(
+            "report",
+            "report.documents.kernels",
+            "report.drawing",
+            "report.formats",
+            "report.grouping",
+            "report.shaping",
+        ),
+        *("report.target", "cli.explain_problem", "pages.terminal"),
+    ),
+    "a command, which help does without (15 to 25 ms)": (
+        *("cli.app", "cli.completion", "cli.failure", "cli.invoke", "cli.progress"),
+    ),
+    "plugins and models, where nothing asks for them (5 to 14 ms)": (
+        *("discovery.entry_points", "discovery.models", "discovery.registry", "run.kernel_tables"),
+    ),
+    "two modules that need each other": ("domain.spoken",),
+}
+"""Kinds of imports inside of functions: what each saves, and the modules that may be imported so."""
+
+LATE_COUNTS = {"__main__": 1, "api": 4, "backends": 69, "cli": 38, "domain": 3, "run": 1, "sweeps": 3, "toolchain": 2}
+"""Imports inside of functions by room. A number may only fall."""
+
+BY_NAME = {
+    "api.py": "names of the API, when they are asked for",
+    "plugin.py": "likewise",
+    "backends/ck_tile/parity/listed_generate.py": "upstream's own generator",
+    "backends/cuda/upstream.py": "a method of an upstream, on its first use",
+    "backends/host/library.py": "the session of a library's backend, in the worker",
+    "cli/command.py": "what a command does",
+    "cli/commands/__init__.py": "what a command takes",
+    "discovery/builtins.py": "the table of built-in backends; to find it as an entry point would cost every command 20 ms",
+    "discovery/plugins.py": "plugins",
+    "domain/installation.py": "libraries that may be missing",
+    "report/document.py": "the module of a document's name",
+    "system/locks.py": "a module of one operating system",
+    "system/usage.py": "likewise",
+}
+"""The modules that import others by name, and which."""
+
+
+def late_imports_of(text: str) -> list[str]:
+    """The modules of the package that a text imports inside of functions, once for each statement."""
+    functions = [n for n in ast.walk(ast.parse(text)) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)]
+    nodes = {id(node): node for function in functions for node in ast.walk(function)}
+    found = (
+        node.module if isinstance(node, ast.ImportFrom) and node.module else node.names[0].name
+        for node in nodes.values()
+        if isinstance(node, ast.Import | ast.ImportFrom)
+    )
+    return [name.removeprefix("fmha_cli.") for name in found if name.partition(".")[0] == "fmha_cli"]
+
+
+def test_imports_inside_of_functions_are_of_a_kind_that_saves_time_and_only_become_fewer() -> None:
+    may = {name for names in LATE.values() for name in names}
+    counts: dict[str, int] = {}
+    used = set()
+    for path in modules():
+        found = late_imports_of(path.read_text("utf-8"))
+        used |= set(found)
+        assert set(found) <= may, f"{path}: import it at the top, or measure what that costs and add it to a kind"
+        room = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+        counts[room] = counts.get(room, 0) + len(found)
+    assert {room: count for room, count in counts.items() if count} == LATE_COUNTS
+    assert used == may
+
+
+def test_an_import_inside_of_a_function_is_seen() -> None:
+    text = "import fmha_cli.a\ndef f():\n    from fmha_cli.b import c\n    def g():\n        import fmha_cli.d, json\n"
+    assert late_imports_of(text) == ["b", "d"]
+    assert late_imports_of("class A:\n    def f(self):\n        from fmha_cli import e") == ["fmha_cli"]
+
+
+def test_modules_that_import_others_by_name_are_known() -> None:
+    texts = {str(path.relative_to(PACKAGE)): path.read_text("utf-8") for path in modules()}
+    assert {name for name, text in texts.items() if re.search(r"(?<!def )\bimport_module\(", text)} == BY_NAME.keys()
+
+
 def test_every_room_has_a_row_and_every_row_a_room() -> None:
     stand = {p.relative_to(PACKAGE).parts[0].removesuffix(".py") for p in modules()} - {"__init__"}
     assert {row for row in MAY_IMPORT if "/" not in row} == stand
