@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from fmha_cli.cli.command import CommandSet
+from fmha_cli.cli.commands import COMMANDS, declared
 from fmha_cli.cli.parser import ParsedCommand, Parser
 from fmha_cli.cli.settings import FLAG, Value
 
@@ -26,6 +29,26 @@ def private_names(text: str) -> list[str]:
         if isinstance(node, ast.Attribute) and node.attr.startswith("_") and not node.attr.startswith("__"):
             out += [] if ast.unparse(node.value) in ("self", "parser") else [ast.unparse(node)]
     return out
+
+
+def test_every_command_has_a_function_that_takes_a_call() -> None:
+    for name in COMMANDS:
+        found = declared(name)
+        parts = [part for _, part in found.commands.values()] if isinstance(found, CommandSet) else [found]
+        for part in parts:
+            assert list(inspect.signature(part.function).parameters) == ["call"], part.run
+
+
+def test_declarations_import_nothing_of_what_commands_do() -> None:
+    script = "import sys; from fmha_cli.cli.commands import known_options; known_options(); print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    own = {name for name in done.stdout.split() if name.startswith("fmha_cli.cli.")}
+    assert {name for name in own if name.count(".") == 2} == {
+        *("fmha_cli.cli.command", "fmha_cli.cli.commands", "fmha_cli.cli.options"),
+    }
+    assert not {
+        name for name in done.stdout.split() if name.partition(".")[0] in ("numpy", "sqlite3", "pluggy", "typer")
+    }
 
 
 def test_nothing_private_of_typer_is_used() -> None:

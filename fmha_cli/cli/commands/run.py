@@ -79,6 +79,8 @@ BASELINE = _measuring(
     "baseline", FlagKind.FILE, "Earlier report (JSON) to compare with, as fmha compare does; exit 1 if surely slower"
 )
 PLOT = Opt("plot", FlagKind.SWITCH, "Draw throughput against the swept axis below the table", panel="Output")
+MEASURING = (CACHE, BUDGET, MAX_TIME, PROCESSES, FLOPS, PEAK)
+_RUN = (NO_PROBE, DRY_RUN, WATCH, *RUNNING, *REVISIONS, *EMULATING, *JOURNALS, *ROWS)
 FORMULAS = (
     "FLOP forward = sum over sequences of heads * 2 * A * (hdim + hdim_v), A = visible (query, key) pairs, counted "
     "exactly; backward = heads * A * (6 * hdim + 4 * hdim_v). With --flops dense, A counts all pairs. "
@@ -88,23 +90,7 @@ FORMULAS = (
 COMMANDS = {
     "run": CommandSpec(
         "run:run",
-        options=(
-            *ROOM,
-            SELECT,
-            *FILES,
-            FILL,
-            FILL_SEED,
-            CHECK_BUDGET,
-            NO_CHECK,
-            NO_PROBE,
-            DRY_RUN,
-            WATCH,
-            *RUNNING,
-            *REVISIONS,
-            *EMULATING,
-            *JOURNALS,
-            *ROWS,
-        ),
+        options=(*ROOM, SELECT, *FILES, FILL, FILL_SEED, CHECK_BUDGET, NO_CHECK, *_RUN),
         documents=("report",),
         detail="An option that takes lists (512,1k) or ranges (a:b:+n, a:b:*n, both ends included) can sweep: each point "
         "gives one row. Times are a matter of `fmha bench`: the table shows none of a single launch. --dry-run runs "
@@ -114,10 +100,7 @@ COMMANDS = {
     ),
     "validate": CommandSpec(
         "run:run",
-        options=(
-            *(*ROOM, SELECT, ALL_KERNELS, *FILES[:4], FILLS, FILL_SEED, SAVE),
-            *(REPEATS, CHECK_BUDGET, NO_PROBE, DRY_RUN, WATCH, *RUNNING, *REVISIONS, *EMULATING, *JOURNALS, *ROWS),
-        ),
+        options=(*(*ROOM, SELECT, ALL_KERNELS, *FILES[:4], FILLS, FILL_SEED, SAVE, REPEATS, CHECK_BUDGET, *_RUN),),
         documents=("report",),
         detail="Outputs and workspaces are poisoned before every run, guard zones surround every tensor, and inputs are "
         "hashed. A kernel that can return LSE is judged on it too, in a separate row.",
@@ -125,27 +108,8 @@ COMMANDS = {
     "bench": CommandSpec(
         "run:run",
         options=(
-            *(*ROOM, SELECT, ALL_KERNELS, AB, ONLY, *FILES[:4], FILL, FILL_SEED),
-            *(
-                CACHE,
-                BUDGET,
-                MAX_TIME,
-                PROCESSES,
-                FLOPS,
-                PEAK,
-                BASELINE,
-                CHECK_BUDGET,
-                NO_CHECK,
-                NO_PROBE,
-                DRY_RUN,
-                WATCH,
-                *RUNNING,
-                *REVISIONS,
-                *EMULATING,
-                *JOURNALS,
-                *ROWS,
-                PLOT,
-            ),
+            *(*ROOM, SELECT, ALL_KERNELS, AB, ONLY, *FILES[:4], FILL, FILL_SEED, *MEASURING, BASELINE, CHECK_BUDGET),
+            *(NO_CHECK, *_RUN, PLOT),
         ),
         documents=("report",),
         detail=FORMULAS,

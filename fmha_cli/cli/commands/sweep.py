@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import partial
 
 from fmha_cli.cli.command import CommandSpec, Opt
-from fmha_cli.cli.commands.run import AB, BUDGET, CACHE, FILLS, FLOPS, MAX_TIME, ONLY, PEAK, PROCESSES, REPEATS
+from fmha_cli.cli.commands.run import AB, FILLS, MEASURING, ONLY, REPEATS
 from fmha_cli.cli.options import (
     ALL_KERNELS,
     BACKEND,
@@ -98,7 +98,7 @@ OPTIONS = (
     PROBLEMS,
     *SPREADING,
     *(SELECT, ALL_KERNELS, AB, ONLY, FILLS, FILL_SEED, REPEATS),
-    *(CACHE, BUDGET, MAX_TIME, PROCESSES, FLOPS, PEAK, CHECK_BUDGET, NO_CHECK, NO_PROBE, DRY_RUN),
+    *(*MEASURING, CHECK_BUDGET, NO_CHECK, NO_PROBE, DRY_RUN),
     *(*RUNNING, *REVISIONS, *EMULATING, LABEL, *KEPT, *ROWS),
 )
 

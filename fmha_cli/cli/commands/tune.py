@@ -79,20 +79,8 @@ COMMANDS = {
                 CommandSpec(
                     "tune:tune",
                     options=(
-                        *PROBLEM,
-                        SKIP_IMPOSSIBLE,
-                        *MODELS,
-                        BACKEND,
-                        ARCH,
-                        DEVICE,
-                        *OWN,
-                        NO_PROBE,
-                        DRY_RUN,
-                        *RUNNING,
-                        *REVISIONS,
-                        LABEL,
-                        *KEPT,
-                        *ROWS,
+                        *(*PROBLEM, SKIP_IMPOSSIBLE, *MODELS, BACKEND, ARCH, DEVICE, *OWN, NO_PROBE, DRY_RUN, *RUNNING),
+                        *(*REVISIONS, LABEL, *KEPT, *ROWS),
                     ),
                     documents=("tune",),
                     detail="All kernels that serve a problem are built and checked; the search times them, and the fastest is "
