@@ -23,6 +23,7 @@ from fmha_cli.toolchain.cache.root import cache_root as find_root
 from fmha_cli.toolchain.cache.root import open_root
 
 if TYPE_CHECKING:
+    from fmha_cli.discovery.kernel_index import KernelTables
     from fmha_cli.discovery.registry import Registry
 
 
@@ -60,11 +61,15 @@ class CliCall:
             UsageError: no such revision.
         """
         from fmha_cli.discovery.registry import build_registry  # pluggy: 5 ms
-        from fmha_cli.run.kernel_tables import StoredTables
 
         chosen = revisions_in(self.settings.text)
-        registry = build_registry(lambda: StoredTables(self.cache_root, self.console.say))
+        registry = build_registry(self._tables)
         return registry.at_revisions(chosen) if chosen else registry
+
+    def _tables(self) -> KernelTables:
+        from fmha_cli.run.kernel_tables import StoredTables
+
+        return StoredTables(self.cache_root, self.console.say)
 
     @cached_property
     def output(self) -> Output:

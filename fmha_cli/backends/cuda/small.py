@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from fmha_cli.backends.cuda.scratch import Scratch, launch_detail, workspaces
 from fmha_cli.backends.cuda.upstream import Upstream
 from fmha_cli.domain.arch import ArchSpec
 from fmha_cli.domain.decision import Decision
@@ -21,6 +20,7 @@ from fmha_cli.domain.rules import Reason, Rule
 if TYPE_CHECKING:
     from fmha_cli.backends.cuda.few import Few
     from fmha_cli.backends.cuda.launch import Launch
+    from fmha_cli.backends.cuda.scratch import Scratch
     from fmha_cli.backends.gpu.call import Call
 
 
@@ -77,6 +77,8 @@ class SmallUpstream(Upstream):
         return self.few.situation_of(problem, device)
 
     def plan_of(self, problem: Problem, kernel: KernelSpec, device: DeviceFacts) -> Plan:
+        from fmha_cli.backends.cuda.scratch import launch_detail, workspaces
+
         situation = self.situation_of(problem, device)
         launched, launch = self.launches(situation), self.launch(kernel, situation)
         shape = launch_detail(launch.grid, prod(launch.block), launch.shared, self.template(kernel), launched=launched)

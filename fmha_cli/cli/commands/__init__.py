@@ -51,8 +51,8 @@ COMMANDS = {
     "profiles": CommandEntry("machine", "The named sets of kernels"),
     "models": CommandEntry("machine", "The presets of --model, or one model with the source of every fact"),
     "results": CommandEntry("results", "The results that are kept: ls, show, import, export, label, rm"),
-    "cache": CommandEntry("machine", "The build cache: ls, stats, verify, prune, why, export, import"),
-    "sources": CommandEntry("machine", "The pinned third-party sources: list, fetch, verify, path, rm"),
+    "cache": CommandEntry("cache", "The build cache: ls, stats, verify, prune, why, export, import"),
+    "sources": CommandEntry("cache", "The pinned third-party sources: list, fetch, verify, path, rm"),
     "schema": CommandEntry("machine", "The JSON schemas of what --json prints"),
 }
 """In the order of ``--help``."""
