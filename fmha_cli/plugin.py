@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     from fmha_cli.domain.arch import ArchSpec, load_arch
     from fmha_cli.domain.device import Availability, DeviceFacts, State
     from fmha_cli.domain.dtypes import DType
-    from fmha_cli.domain.emulation import Arithmetic, Attached, Emulator, EmulatorOptions, Observed
-    from fmha_cli.domain.features import Alibi, Bias, CacheKind, Layout, Mode, QScale
+    from fmha_cli.domain.emulation import Attached, Emulator, EmulatorOptions, Observed
+    from fmha_cli.domain.features import Alibi, Arithmetic, Bias, CacheKind, Layout, Mode, QScale
     from fmha_cli.domain.kernel import Algorithm, Family
     from fmha_cli.domain.mask import MaskKind
     from fmha_cli.domain.passes import TwoPasses

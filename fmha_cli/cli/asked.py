@@ -14,9 +14,8 @@ from fmha_cli.discovery.builtins import lonely_option
 from fmha_cli.discovery.select import Choice, Selection, select
 from fmha_cli.discovery.wanted import Wanted, wanted_backends
 from fmha_cli.domain.device import Availability
-from fmha_cli.domain.emulation import Arithmetic
 from fmha_cli.domain.errors import FmhaError, UnsupportedError, UsageError
-from fmha_cli.domain.features import CLOSED_FILLS, FILLS
+from fmha_cli.domain.features import CLOSED_FILLS, FILLS, Arithmetic
 from fmha_cli.domain.installation import Sourced, SourceTree, Surroundings
 from fmha_cli.domain.plan import Plan
 from fmha_cli.domain.problem import Problem

@@ -80,7 +80,7 @@ class Output:
             EnvironmentProblem: X040.
             UsageError: E017, no such column.
         """
-        if documents and self.shape is not None:
+        if documents and self.shape is not None and (self.shape.columns or self.shape.sort):
             from fmha_cli.report.formats import check_shape
 
             check_shape(self.shape, documents, tables=self.form is not Format.CSV)

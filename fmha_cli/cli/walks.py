@@ -25,6 +25,8 @@ from fmha_cli.cli.options import (
     SELECT,
     WATCH,
 )
+from fmha_cli.discovery.builtins import revisions_in
+from fmha_cli.discovery.entry_points import installed_entry_points
 from fmha_cli.domain.errors import UsageError
 from fmha_cli.domain.flags import FlagKind
 
@@ -94,6 +96,7 @@ FORMULAS = (
 def walk(call: CliCall) -> int:
     """``run``: one row for every problem. ``validate``: one verdict for every (problem, kernel). ``bench``: one record for
     every (problem, kernel, cache mode)."""
+    _refuse_unknown(call)
     from fmha_cli.cli.walking import walk_points
 
     if len(call.settings.many("ab")) not in (0, 2):
@@ -107,6 +110,19 @@ def walk(call: CliCall) -> int:
 
         return watch(call, walk_points)
     return walk_points(call)
+
+
+def _refuse_unknown(call: CliCall) -> None:
+    """Refuse a digest that no kernel has before the dear imports, where the index of kernels knows.
+
+    It does not know the kernels of plugins and of other revisions of a backend's source.
+    """
+    kernel = call.settings.text("kernel")
+    if kernel is None or revisions_in(call.settings.text) or installed_entry_points():
+        return
+    from fmha_cli.discovery.kernel_index import refuse_unknown
+
+    refuse_unknown(kernel, call.tables)
 
 
 def _refuse_more_kernels(call: CliCall) -> None:

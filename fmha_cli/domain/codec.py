@@ -126,7 +126,7 @@ def to_json(noun: object) -> dict[str, Any]:
     """The dataclass as a new object of plain JSON values."""
     if not getattr(noun, "json_kept", False):
         return _written(noun)
-    kept = once(noun, "_json", _written)
+    kept = shared_json(noun)
     out = kept.copy()
     for name in once(noun, "_json_lists", lambda _: [key for key, value in kept.items() if type(value) is list]):
         out[name] = kept[name].copy()
@@ -139,7 +139,7 @@ class SharedJson(dict[str, Any]):
 
 def shared_json(noun: object) -> SharedJson:
     """As :func:`to_json`, but the same object each time."""
-    return once(noun, "_shared_json", lambda noun: SharedJson(to_json(noun)))
+    return once(noun, "_json", lambda noun: SharedJson(_written(noun)))
 
 
 def _written(noun: object) -> dict[str, Any]:

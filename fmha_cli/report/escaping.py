@@ -11,8 +11,6 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from fmha_cli.domain.codec import SharedJson
-
 _HARMFUL = "[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
 """Control characters (C0 but tab and line break, DEL, C1), separators and overrides of direction, lone surrogates."""
 
@@ -32,19 +30,19 @@ def cleaned(value: Any) -> Any:
     return _cleaned(value, {})
 
 
-def _cleaned(value: Any, shared: dict[int, Any]) -> Any:
-    """``shared``: the cleaned form of each ``SharedJson``, by its id."""
+def _cleaned(value: Any, shared: dict[int, tuple[Any, Any]]) -> Any:
+    """``shared``: every ``SharedJson`` with its cleaned form, by its id."""
     kind = type(value)
     if kind is str:
         return value if value.isprintable() else escaped(value)
     if kind in _PLAIN:
         return value
-    if kind is SharedJson:
-        if id(value) not in shared:
-            shared[id(value)] = SharedJson({key: _cleaned(item, shared) for key, item in value.items()})
-        return shared[id(value)]
-    if kind is dict or isinstance(value, Mapping):
+    if kind is dict:
         return {key: _cleaned(item, shared) for key, item in value.items()}
+    if isinstance(value, Mapping):
+        if id(value) not in shared:
+            shared[id(value)] = value, {key: _cleaned(item, shared) for key, item in value.items()}
+        return shared[id(value)][1]
     if isinstance(value, list | tuple):
         return [_cleaned(item, shared) for item in value]
     return escaped(value) if isinstance(value, str) else value
