@@ -32,7 +32,7 @@ def plain(table: Table, width: int | None = None) -> str:
         *(folded(laid.missing, width) if laid.left_out else ()),
         *folded(table.summary, width),
     ]
-    return "\n".join(part for part in parts if part)
+    return "\n".join(filter(None, parts))
 
 
 def markdown(table: Table) -> str:

@@ -33,12 +33,13 @@ def cleaned(value: Any) -> Any:
 def _cleaned(value: Any, shared: dict[int, tuple[Any, Any]]) -> Any:
     """``shared``: every ``SharedJson`` with its cleaned form, by its id."""
     kind = type(value)
-    if kind is str:
-        return value if value.isprintable() else escaped(value)
+    if kind is dict:  # lists of kernels have 70,000, so their texts are looked at here
+        return {
+            key: item if type(item) is str and item.isprintable() else _cleaned(item, shared)
+            for key, item in value.items()
+        }
     if kind in _PLAIN:
         return value
-    if kind is dict:
-        return {key: _cleaned(item, shared) for key, item in value.items()}
     if isinstance(value, Mapping):
         if id(value) not in shared:
             shared[id(value)] = value, {key: _cleaned(item, shared) for key, item in value.items()}
