@@ -40,13 +40,13 @@ def _cleaned(value: Any, shared: dict[int, tuple[Any, Any]]) -> Any:
         }
     if kind in _PLAIN:
         return value
+    if isinstance(value, str):
+        return escaped(value)
     if isinstance(value, Mapping):
         if id(value) not in shared:
             shared[id(value)] = value, {key: _cleaned(item, shared) for key, item in value.items()}
         return shared[id(value)][1]
-    if isinstance(value, list | tuple):
-        return [_cleaned(item, shared) for item in value]
-    return escaped(value) if isinstance(value, str) else value
+    return [_cleaned(item, shared) for item in value] if isinstance(value, list | tuple) else value
 
 
 def printable(text: str, encoding: str) -> str:
