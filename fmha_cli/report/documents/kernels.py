@@ -72,13 +72,17 @@ def kernels_view(document: Mapping[str, Any]) -> Table:
     apart, same = _differing(list(signatures.values()))
     shown = [*_ALWAYS, *(name for name in apart if name not in _ALWAYS)]
     cells = {key: [cell(signature[name]) for name in shown] for key, signature in signatures.items()}
+    words: dict[int, str] = {}
     rows = []
     for kernel in kernels:
-        _, _, arch, _, algorithm = kernel["name"].split(":", 4)
+        _, _, arch, parts = kernel["name"].split(":", 3)
+        if id(kernel["algorithm"]) not in words:
+            words[id(kernel["algorithm"])] = parts.partition(":")[2].replace(",", " ")
+        algorithm = words[id(kernel["algorithm"])]
         built = "" if kernel["buildable"] else "no: " + " ".join(r["id"] for r in kernel["reasons"])
         facts = cells[id(kernel["signature"])]
         parts = [kernel["digest"][:SHORT], "" if document["arch"] else arch, kernel["backend"], kernel["family"]]
-        rows.append([*parts, *facts, algorithm.replace(",", " "), kernel["upstream_name"] or "", built])
+        rows.append([*parts, *facts, algorithm, kernel["upstream_name"] or "", built])
     alike = " ".join(
         f"{name}={cell(value)}" for name, value in same.items() if name not in _ALWAYS and value not in _OFF
     )
