@@ -96,16 +96,18 @@ FORMULAS = (
 def walk(call: CliCall) -> int:
     """``run``: one row for every problem. ``validate``: one verdict for every (problem, kernel). ``bench``: one record for
     every (problem, kernel, cache mode)."""
-    _refuse_unknown(call)
-    from fmha_cli.cli.walking import walk_points
-
     if len(call.settings.many("ab")) not in (0, 2):
         where = call.settings.where("ab")
         raise UsageError(
             f"{where}: two kernels are compared", code="E002", where=where, help="--ab K1 K2 or --ab K K@DIR"
         )
     _refuse_more_kernels(call)
-    if call.settings.on("watch"):
+    watched = call.settings.on("watch")
+    if not watched:  # which shows such an error, and goes on
+        _refuse_unknown(call)
+    from fmha_cli.cli.walking import walk_points
+
+    if watched:
         from fmha_cli.cli.watching import watch
 
         return watch(call, walk_points)
