@@ -23,7 +23,7 @@ from fmha_cli.domain.tensors import Element
 from fmha_cli.oracle.budgets import EPS
 from fmha_cli.oracle.coded import UNUSED, key_id, mix, stored_ids
 from fmha_cli.oracle.mx import made_as
-from fmha_cli.oracle.scores import sunk, visible_range
+from fmha_cli.oracle.scores import count_sunk, visible_range
 from fmha_cli.oracle.tensors import (
     F64,
     Array,
@@ -112,7 +112,7 @@ def pointers(problem: Problem, b: int, h: Ints, i: Ints, seed: int) -> Ints:
     if problem.alibi is not Alibi.NONE:
         near = np.clip(i + problem.mask.delta(view.seqlen_q, view.seqlen_k), low, np.maximum(low, high - 1))
         low, high = np.maximum(low, near - NEAR), np.minimum(high, near + NEAR + 1)
-    front = sunk(problem, low, high)
+    front = count_sunk(problem, low, high)
     count = front + np.maximum(high - low, 0)
     row = (b * problem.heads + h) * max(1, problem.seqlen_q) + i
     word = mix(row.astype(np.uint64) + np.uint64(crc32(f"pointer {seed}".encode()))).astype(np.int64)

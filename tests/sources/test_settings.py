@@ -11,10 +11,10 @@ import pytest
 
 from fmha_cli.domain.arch import arch_root
 from fmha_cli.domain.errors import InternalError
-from fmha_cli.sources.faults import shown
+from fmha_cli.sources.faults import redact
 from fmha_cli.sources.pins import PINS_FILE, pins, pins_from_json
 from fmha_cli.sources.pip_settings import read_settings
-from fmha_cli.sources.store import fetched_pin
+from fmha_cli.sources.store import fetch_pin
 from fmha_cli.toolchain.cache.layout import CacheLayout
 from tests.sources.conftest import FILES, Index, Notices, pin_for, tar_of
 
@@ -83,7 +83,7 @@ def test_an_index_named_by_a_variable_is_asked(
         monkeypatch.setenv(name, value)
     for name in ("PIP_FIND_LINKS", "PIP_EXTRA_INDEX_URL", "PIP_NO_INDEX"):
         monkeypatch.delenv(name, raising=False)
-    assert fetched_pin(pin_for(data), layout, offline=False, notify=notices).is_dir()
+    assert fetch_pin(pin_for(data), layout, offline=False, notify=notices).is_dir()
     assert index.asked[0] == "/simple/p/"
 
 
@@ -97,7 +97,7 @@ def test_an_index_named_by_a_variable_is_asked(
     ],
 )
 def test_addresses_are_shown_without_secrets(text: str, expected: str) -> None:
-    assert shown(text) == expected
+    assert redact(text) == expected
 
 
 def test_pins_are_whole() -> None:

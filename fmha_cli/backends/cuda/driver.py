@@ -76,7 +76,7 @@ class Cuda(Driver):
         except RuntimeError as fault:  # cuda-python: the library does not load
             raise _absent(str(fault)) from fault
         if number:
-            raise _unstarted(number, cuda.error_text(number))
+            raise _report_unstarted(number, cuda.error_text(number))
         if cuda.release() < CUBIN_CUDA:
             here, needed = cuda.version(), "{}.{}".format(*CUBIN_CUDA)
             raise EnvironmentProblem(
@@ -170,7 +170,7 @@ def _absent(why: str) -> EnvironmentProblem:
     )
 
 
-def _unstarted(number: int, text: str) -> EnvironmentProblem:
+def _report_unstarted(number: int, text: str) -> EnvironmentProblem:
     if number == STUB_LIBRARY:
         return _absent("the one found is a toolkit's stub for linking; remove its folder from LD_LIBRARY_PATH")
     if number == NO_DEVICE:

@@ -73,7 +73,7 @@ def probe_rocm(candidate: RocmCandidate, work: Path, layout: CacheLayout, parts:
         _need(tools, name, said.text)
     root = candidate.rocm
     if root is None:
-        root = _synthesised(candidate, tools, said.text, work, layout, parts)
+        root = _synthesise_root(candidate, tools, said.text, work, layout, parts)
     source = work / "probe.hip"
     source.write_text(PROBE_SOURCE, "ascii")
     base = (*candidate.argv0, "-x", "hip", f"--offload-arch={PROBE_ARCH}", f"--rocm-path={root}", *_FLAGS)
@@ -139,7 +139,7 @@ def _need(tools: Mapping[str, Path | None], name: str, said: str) -> Path:
     return path
 
 
-def _synthesised(
+def _synthesise_root(
     candidate: RocmCandidate,
     tools: Mapping[str, Path | None],
     said: str,

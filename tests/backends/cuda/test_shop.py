@@ -211,7 +211,7 @@ class Derived(Wgmma):
     def emit(self, kernel: KernelSpec) -> str:
         return '#include "part.cuh"\n'
 
-    def derived(self, kernel: KernelSpec, tree: Path) -> dict[str, str]:
+    def derive_files(self, kernel: KernelSpec, tree: Path) -> dict[str, str]:
         return {"part.cuh": (tree / "hidden.txt").read_text("utf-8")}
 
 
@@ -254,6 +254,6 @@ def test_a_compiler_that_cannot_read_the_text_is_not_used(bench: Bench, monkeypa
 
     monkeypatch.setattr(shops, "find_nvcc", never)
     wrong = Derived()
-    monkeypatch.setattr(wrong, "derived", lambda kernel, tree: {"part.cuh": "this is no C++"})
+    monkeypatch.setattr(wrong, "derive_files", lambda kernel, tree: {"part.cuh": "this is no C++"})
     with pytest.raises(KernelFailure):
         build(wrong, KERNEL, bench.context)

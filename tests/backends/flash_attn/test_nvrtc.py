@@ -10,7 +10,7 @@ from fmha_cli.backends.cuda import shop as shops
 from fmha_cli.backends.cuda.shop import Workshop, build, ptx_of
 from fmha_cli.backends.cuda.tables import check_exports
 from fmha_cli.backends.flash_attn.catalogue import family_kernels
-from fmha_cli.backends.flash_attn.launches import expected
+from fmha_cli.backends.flash_attn.launches import expect_exports
 from fmha_cli.backends.flash_attn.upstream import UPSTREAM
 from fmha_cli.codegen.flash_attn.algorithm import FaAlgorithm
 from fmha_cli.codegen.flash_attn.emit import emit
@@ -64,7 +64,7 @@ def test_a_kernel_compiles(context: BuildContext, choice: tuple[str, Family, int
     assert cubin.arch == kernel.arch
     assert [found.name for found in cubin.kernels] == ["fmha_fa2"]
     assert "V13.0." in (cubin.tool_version or "")
-    abi = check_exports(raw, kernel, expected(kernel))
+    abi = check_exports(raw, kernel, expect_exports(kernel))
     size = abi.block_bytes + (4 if kernel.family is Family.BWD_CONVERT_DQ else 0)
     assert cubin.kernels[0].parameter_bytes == size
     log = made.log.read_text("utf-8")
@@ -100,7 +100,7 @@ def test_both_routes_give_the_same_machine_code(
     assert kernels[0] == kernels[1]  # code, registers, stack, spills, parameters
     assert [cubin.extern_calls for cubin in cubins] == [(), ()]
     for made in (one, other):
-        check_exports(made.path.read_bytes(), kernel, expected(kernel))
+        check_exports(made.path.read_bytes(), kernel, expect_exports(kernel))
     texts = [text.read_bytes() for made in (one, other) if (text := ptx_of(made))]
     assert len(texts) == 2
     assert texts[0] == texts[1]

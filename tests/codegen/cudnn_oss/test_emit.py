@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fmha_cli.codegen.cudnn_oss.emit import FILE, derived, emit
+from fmha_cli.codegen.cudnn_oss.emit import FILE, derive_files, emit
 from fmha_cli.codegen.cudnn_oss.facts import facts_of, kernels
 from fmha_cli.domain.errors import InternalError
 from fmha_cli.domain.kernel import KernelSpec
@@ -60,7 +60,7 @@ def test_literals_are_joined_as_by_a_compiler(tmp_path: Path) -> None:
         tmp_path,
         f"#pragma once\n{other}{body}inline constexpr size_t {name}_len = sizeof({name}) - 1;\n{other}",
     )
-    assert derived(kernel, tmp_path) == {FILE: '\nint a; // )" ;\nint b;'}
+    assert derive_files(kernel, tmp_path) == {FILE: '\nint a; // )" ;\nint b;'}
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_another_header_is_an_error(tmp_path: Path, text: str) -> None:
     kernel = KERNELS["sm_100a-d128.cu"]
     header(kernel, tmp_path, text.format(facts_of(kernel).variable))
     with pytest.raises(InternalError, match="raw string literals"):
-        derived(kernel, tmp_path)
+        derive_files(kernel, tmp_path)
 
 
 def test_every_assertion_names_a_fact() -> None:
