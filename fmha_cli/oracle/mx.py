@@ -65,12 +65,6 @@ def scale_exponents(values: F32, element: Element) -> Ints:
     return np.where(top > 0, np.clip(exponent, _LEAST, _BIAS), 0).astype(np.int64)
 
 
-def decode_rows(codes: Array, scales: Array) -> npt.NDArray[np.float64]:
-    """The numbers that :func:`encode_rows` stands for, (..., n) float64."""
-    factors = scales.astype(np.float64).repeat(MX_BLOCK, axis=-1)[..., : codes.shape[-1]]
-    return codes.astype(np.float64) * factors
-
-
 def _rows_axis(problem: Problem) -> int:
     """The axis of V that counts keys."""
     if problem.paged:

@@ -15,10 +15,11 @@ from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.tensors import Element, shapes_of
 from fmha_cli.domain.verdict import Verdict
 from fmha_cli.oracle.fills import fill
-from fmha_cli.oracle.mx import decode_rows, encode_rows
+from fmha_cli.oracle.mx import encode_rows
 from fmha_cli.oracle.reference import forward
 from fmha_cli.oracle.tensors import Array, SequenceView, largest, numpy_dtype, quantise, round_to
 from fmha_cli.oracle.tolerance import compare
+from tests.support.models.kernel_model import decode_rows
 
 FORMATS = {
     Element.FP8_E4M3: (4, 3, 7, False),

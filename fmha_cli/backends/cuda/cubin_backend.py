@@ -58,7 +58,7 @@ class CubinBackend:
     def probe(self) -> Availability:
         if not self._driven:
             return report_undriven("NVIDIA", DRIVERS[0])
-        from fmha_cli.backends.cuda.probe import probe_cuda
+        from fmha_cli.backends.cuda.driver import probe_cuda
 
         return probe_cuda()
 

@@ -19,7 +19,6 @@ from fmha_cli.domain.protocols import BuildContext
 from fmha_cli.domain.rules import unbuildable
 from fmha_cli.sources.pins import pin_of
 from fmha_cli.toolchain.cache.key import BuildKey
-from fmha_cli.toolchain.cache.layout import PTX
 from fmha_cli.toolchain.cache.prebuilt import find_prebuilt
 from fmha_cli.toolchain.cache.store import Cache
 from fmha_cli.toolchain.cpp.headers import tree_digest
@@ -183,12 +182,6 @@ def text_of(upstream: Upstream, kernel: KernelSpec, digests: tuple[str, ...] | N
     own = _read_pinned(upstream) if digests is None else digests
     sources = "".join(f"// {upstream.source} {digest}\n" for digest in own)
     return f"{sources}// shims {shims_digest}\n{upstream.emit(kernel)}"
-
-
-def ptx_of(artifact: Artifact) -> Path | None:
-    """The PTX that a cubin was assembled from, without its unused parts; None where nvcc made the cubin."""
-    path = artifact.path.with_name(PTX)
-    return path if path.exists() else None
 
 
 def needs_assembler(upstream: Upstream, kernel: KernelSpec) -> bool:

@@ -63,7 +63,7 @@ class RocmToolchain(Compiler):
         rocm_path: the root of those headers and libraries.
         archs: the architectures that it knows among those with facts.
         hip_version: version of the HIP headers, ``7.1.25424``.
-        options: the flags among ``flags.probed_flags`` that it accepts.
+        options: the flags among ``compile.probed_flags`` that it accepts.
     """
 
     kind: RocmKind

@@ -16,7 +16,7 @@ from fmha_cli.toolchain.cpp.headers import files_digest, parse_dependencies, tre
 from fmha_cli.toolchain.elf import MalformedObject
 from fmha_cli.toolchain.proving import Probed, ProbeError
 from fmha_cli.toolchain.rocm.candidates import INSTALL_HELP, OLDEST_CLANG, RocmCandidate, RocmKind, RocmToolchain
-from fmha_cli.toolchain.rocm.flags import probed_flags
+from fmha_cli.toolchain.rocm.compile import probed_flags
 from fmha_cli.toolchain.rocm.offload import code_objects
 from fmha_cli.toolchain.rocm.root import RocmSupply, isa_versions, lay_out, place_root, root_key
 
@@ -201,7 +201,7 @@ def _device_libraries(candidate: RocmCandidate, root: Path, work: Path) -> list[
 
 
 def _options(base: tuple[str, ...], work: Path) -> tuple[str, ...]:
-    """The flags of ``flags.probed_flags`` that the compiler accepts. They are tried one by one only if it refuses the set."""
+    """The flags of ``compile.probed_flags`` that the compiler accepts. They are tried one by one only if it refuses the set."""
     empty = work / "empty.hip"
     empty.write_text("", "ascii")
     quick = (*base, "-nogpulib", "-nogpuinc", "--cuda-device-only", "-c", empty.name, "-o", os.devnull)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fmha_cli.backends.cuda.cubin_backend import DRIVERS, may_be_driven
-from fmha_cli.backends.cuda.probe import archs_of, probe_cuda
+from fmha_cli.backends.cuda.driver import archs_of, probe_cuda
 from fmha_cli.backends.gpu.devices import report_undriven
 from fmha_cli.domain.arch import arch_names
 from fmha_cli.domain.device import State

@@ -15,7 +15,7 @@ import pytest
 from fmha_cli.backends.cuda import inspect as inspections
 from fmha_cli.backends.cuda import shop as shops
 from fmha_cli.backends.cuda.inspect import inspect
-from fmha_cli.backends.cuda.shop import Workshop, build, key_of, needs_assembler, ptx_of, text_of, workshop
+from fmha_cli.backends.cuda.shop import Workshop, build, key_of, needs_assembler, text_of, workshop
 from fmha_cli.backends.flash_attn.catalogue import family_kernels
 from fmha_cli.backends.flash_attn.upstream import FlashAttention
 from fmha_cli.domain.arch import load_arch
@@ -25,6 +25,7 @@ from fmha_cli.domain.protocols import BuildContext
 from fmha_cli.report.documents.inspect import inspect_document
 from fmha_cli.report.formats import view
 from fmha_cli.report.lines import cell
+from fmha_cli.toolchain.cache.layout import PTX
 from fmha_cli.toolchain.cuda.cubin import Cubin
 from fmha_cli.toolchain.cuda.occupancy import Demand, occupancy_of
 from fmha_cli.toolchain.cuda.probe import CudaKind
@@ -115,8 +116,7 @@ def test_without_it_nothing_is(bench: Bench, needing: str) -> None:
     assert bench.said == []
     found = inspect(upstream, KERNEL, made)
     assert (found["extern_calls"], found["remarks"]) == ([], None)
-    ptx = ptx_of(made)
-    assert ptx is not None
+    ptx = made.path.with_name(PTX)
     assert "wgmma.mma_async" in ptx.read_text()
     assert ".target sm_90a" in ptx.read_text()
 

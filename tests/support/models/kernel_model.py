@@ -13,12 +13,12 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from fmha_cli.domain.dtypes import DType
+from fmha_cli.domain.dtypes import MX_BLOCK, DType
 from fmha_cli.domain.features import Bias, Mode
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.tensors import Element, lse_shape, offsets, shapes_of
 from fmha_cli.oracle.dropout import keep_scale, stream_of
-from fmha_cli.oracle.mx import decode_rows, encode_rows
+from fmha_cli.oracle.mx import encode_rows
 from fmha_cli.oracle.reference import flush_subnormals
 from fmha_cli.oracle.scores import visible_range
 from fmha_cli.oracle.tensors import Array, Inputs, SequenceView, head_rows, numpy_dtype, round_to
@@ -29,6 +29,12 @@ Bools = npt.NDArray[np.bool_]
 
 SCALE_FAULT = 1 + 1 / 16
 _LOG2E = np.float32(1.4426950408889634)
+
+
+def decode_rows(codes: Array, scales: Array) -> npt.NDArray[np.float64]:
+    """The numbers that ``encode_rows`` stands for, (..., n) float64."""
+    factors = scales.astype(np.float64).repeat(MX_BLOCK, axis=-1)[..., : codes.shape[-1]]
+    return codes.astype(np.float64) * factors
 
 
 @dataclass(frozen=True)

@@ -24,8 +24,15 @@ from fmha_cli.toolchain.cpp.compile import compile_library
 from fmha_cli.toolchain.cpp.library import build_kernel
 from fmha_cli.toolchain.elf import Elf
 from fmha_cli.toolchain.rocm.candidates import RocmKind, RocmToolchain, llvm_tool
-from fmha_cli.toolchain.rocm.compile import HipProduct, hip_flags, hip_key, hip_places
-from fmha_cli.toolchain.rocm.flags import kernel_flags, probed_flags, words
+from fmha_cli.toolchain.rocm.compile import (
+    HipProduct,
+    hip_flags,
+    hip_key,
+    hip_places,
+    kernel_flags,
+    probed_flags,
+    words,
+)
 from fmha_cli.toolchain.rocm.offload import code_objects
 from fmha_cli.toolchain.rocm.root import RocmParts, RocmSupply
 from fmha_cli.toolchain.rocm.toolchain import find_rocm

@@ -34,8 +34,7 @@ from fmha_cli.toolchain.cpp.headers import tree_digest
 from fmha_cli.toolchain.parallel import Job, build_many
 from fmha_cli.toolchain.process import TimeLimits, compiler_environment, run_group
 from fmha_cli.toolchain.rocm.candidates import RocmToolchain
-from fmha_cli.toolchain.rocm.compile import COMPILE_BYTES, hip_places
-from fmha_cli.toolchain.rocm.flags import kernel_flags, words
+from fmha_cli.toolchain.rocm.compile import COMPILE_BYTES, hip_places, kernel_flags, words
 from fmha_cli.toolchain.rocm.installed import installed_roots, runtimes
 
 ROOM = "upstream"

@@ -24,7 +24,7 @@ from fmha_cli.backends.ck_tile.parity.building import (
     link_flags,
     unit_flags,
 )
-from fmha_cli.backends.ck_tile.parity.case import BINARIES, ck_case
+from fmha_cli.backends.ck_tile.parity.case import BINARIES
 from fmha_cli.backends.ck_tile.parity.counterpart import CkCounterpart
 from fmha_cli.backends.ck_tile.parity.generating import Listed, generate, list_needed
 from fmha_cli.backends.ck_tile.parity.mapping import map_case
@@ -44,6 +44,7 @@ from fmha_cli.toolchain.cache.root import cache_root
 from fmha_cli.toolchain.rocm.candidates import RocmKind, RocmToolchain
 from tests.support.fakes.ck_choice import choosing_registry
 from tests.support.fakes.example_programs import write_standins
+from tests.support.generators.ck_tile.cases import ck_case
 
 NOWHERE = {"ck_tile": Availability(state=State.NO_DEVICE, why="no GPU")}
 

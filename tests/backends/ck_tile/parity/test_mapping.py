@@ -6,12 +6,13 @@ from collections import Counter
 
 import pytest
 
-from fmha_cli.backends.ck_tile.parity.case import DEFAULTS, ck_case
+from fmha_cli.backends.ck_tile.parity.case import DEFAULTS
 from fmha_cli.backends.ck_tile.parity.counterpart import CkCounterpart
 from fmha_cli.backends.ck_tile.parity.mapping import map_case
 from fmha_cli.domain.counterpart import Program, UpstreamCase
 from fmha_cli.domain.problem import Problem
 from fmha_cli.parity.suite import load_suite
+from tests.support.generators.ck_tile.cases import ck_case
 
 
 def forward(**settings: str) -> UpstreamCase:

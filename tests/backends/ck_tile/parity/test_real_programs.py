@@ -14,7 +14,6 @@ from pathlib import Path
 import pytest
 
 from fmha_cli.backends.ck_tile.parity.building import ProgramWorkshop, build_program
-from fmha_cli.backends.ck_tile.parity.case import ck_case
 from fmha_cli.backends.ck_tile.parity.generating import list_needed
 from fmha_cli.backends.ck_tile.parity.mapping import map_case
 from fmha_cli.backends.ck_tile.parity.reading import read
@@ -28,6 +27,7 @@ from fmha_cli.domain.errors import EnvironmentProblem
 from fmha_cli.parity.programs import needs_of, run_program
 from fmha_cli.toolchain.rocm.toolchain import find_rocm
 from tests.support.fakes.ck_choice import choosing_registry
+from tests.support.generators.ck_tile.cases import ck_case
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(3000)]
 
