@@ -36,7 +36,7 @@ from fmha_cli.domain.features import CLOSED_FILLS, FILLS, Alibi, QScale
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.tensors import ROTARY_TABLES, Element, Role, TensorShape, page_count, pages_of, shapes_of
 from fmha_cli.oracle.coded import UNUSED, code, stored_ids
-from fmha_cli.oracle.mx import SCALED, encode_tensor, made_as
+from fmha_cli.oracle.mx import SCALED, choose_form, encode_tensor
 from fmha_cli.oracle.pointer import pointing
 from fmha_cli.oracle.tensors import Array, Inputs, numpy_dtype, packed_bias, round_to
 
@@ -87,7 +87,7 @@ def fill(
         out["block_table"] = block_table(problem, seed)
     for name in shapes:
         if name not in out and not name.endswith("_scale"):
-            shape = made_as(problem, name)
+            shape = choose_form(problem, name)
             if kind in CODED and name in ("v", "v_new"):
                 out[name] = _make_coded(problem, name, shape, out)
             else:

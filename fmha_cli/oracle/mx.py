@@ -25,7 +25,7 @@ _BIAS = 127
 _LEAST = -127
 
 
-def made_as(problem: Problem, name: str) -> TensorShape:
+def choose_form(problem: Problem, name: str) -> TensorShape:
     """The form in which fills make a tensor: float32 where :func:`encode_tensor` turns it into MX."""
     shape = shapes_of(problem)[name]
     return TensorShape(shape.shape, Element.FP32, shape.role) if problem.dtype.is_mx and name in SCALED else shape

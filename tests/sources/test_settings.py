@@ -108,8 +108,8 @@ def test_pins_are_whole() -> None:
         assert re.fullmatch(r"[0-9a-f]{64}", pin.digest), name
         assert pin.files > 0
         assert pin.license
-        assert all(pin.kept(pin.root + notice) for notice in pin.notice), name
-        assert pin.kept(pin.root + "something/else") is None
+        assert all(pin.find_place(pin.root + notice) for notice in pin.notice), name
+        assert pin.find_place(pin.root + "something/else") is None
 
 
 def test_no_registry_is_named_in_the_code() -> None:
@@ -130,8 +130,8 @@ def test_a_malformed_file_of_pins(text: str) -> None:
 
 def test_what_is_kept() -> None:
     pin = pin_for(b"")
-    assert pin.kept("p-1/include/a.h") == "include/a.h"
-    assert pin.kept("p-1/LICENSE") == "LICENSE"
-    assert pin.kept("p-1/LICENSE.txt") is None
-    assert pin.kept("p-1/included/a.h") is None
-    assert pin.kept("include/a.h") is None
+    assert pin.find_place("p-1/include/a.h") == "include/a.h"
+    assert pin.find_place("p-1/LICENSE") == "LICENSE"
+    assert pin.find_place("p-1/LICENSE.txt") is None
+    assert pin.find_place("p-1/included/a.h") is None
+    assert pin.find_place("include/a.h") is None

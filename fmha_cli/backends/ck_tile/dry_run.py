@@ -48,7 +48,7 @@ def describe_launches(
         path, places = paths[stage], tuple(places_of(call))
         library = CkLibrary(stage.kernel, path, lambda number: f"HIP error {number} ({recording.complaint})")
         recording.describe(path, stage.kernel.arch)
-        block = library.packed(block_of(stage, call))
+        block = library.pack(block_of(stage, call))
         recording.forget()
         library.launch(block, 0)
         launch = _only(recording.launches, stage)

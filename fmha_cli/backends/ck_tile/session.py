@@ -74,7 +74,7 @@ class CkSession(HipSession[Scales]):
         held = replace(call, situation=scales, tensors=holdable(call.tensors))
         for stage in call.plan.stages:
             library = self._libraries[stage]
-            self._launches[stage] = partial(library.launch, library.packed(block_of(stage, held)))
+            self._launches[stage] = partial(library.launch, library.pack(block_of(stage, held)))
 
     def _after_download(self, call: Call[Scales], host: Bytes) -> None:
         if call.problem not in self._scales:

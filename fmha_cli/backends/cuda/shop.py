@@ -90,12 +90,12 @@ def workshop(upstream: Upstream, context: BuildContext) -> Workshop:
         fault, toolchain = _unfit(upstream, toolchain), None
 
     @cache
-    def assembled() -> CudaToolchain:
+    def assemble() -> CudaToolchain:
         assert toolchain is not None
         return with_ptxas(toolchain, root)
 
     @cache
-    def unpacked() -> Path:
+    def unpack() -> Path:
         from fmha_cli.sources.store import (
             fetch_source,  # importing its network modules takes longer than loading a cubin
         )
@@ -107,12 +107,12 @@ def workshop(upstream: Upstream, context: BuildContext) -> Workshop:
 
     def tree() -> Path:
         with fetching:  # parallel compiles would otherwise wait for each other's fetch and print notices about it
-            return unpacked()
+            return unpack()
 
     if own is not None:
         folder = own.root
-        return Workshop(kernels, toolchain, fault, assembled, lambda: folder, (own.digest,), own)
-    return Workshop(kernels, toolchain, fault, assembled, tree, _read_pinned(upstream))
+        return Workshop(kernels, toolchain, fault, assemble, lambda: folder, (own.digest,), own)
+    return Workshop(kernels, toolchain, fault, assemble, tree, _read_pinned(upstream))
 
 
 def build(upstream: Upstream, kernel: KernelSpec, context: BuildContext) -> Artifact:

@@ -37,8 +37,8 @@ def test_two_architectures_share_a_text_of_upstream() -> None:
 def test_the_pinned_source_has_every_file() -> None:
     pin = pin_of("cudnn-frontend")
     for kernel in KERNELS.values():
-        assert pin.kept(facts_of(kernel).file) == facts_of(kernel).file
-    assert set(pin.notice) <= {pin.kept(name) for name in pin.notice}
+        assert pin.find_place(facts_of(kernel).file) == facts_of(kernel).file
+    assert set(pin.notice) <= {pin.find_place(name) for name in pin.notice}
 
 
 def header(kernel: KernelSpec, tree: Path, text: str) -> None:
