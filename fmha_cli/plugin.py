@@ -9,11 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fmha_cli.backends.cuda.driver import Cuda
+    from fmha_cli.backends.cuda.driver import Cuda, archs_of, probe_cuda
     from fmha_cli.backends.cuda.emulated_image import emulated_image
     from fmha_cli.backends.cuda.inspect import cubin_figures, parameter_places
     from fmha_cli.backends.cuda.modules import CudaKernel, PackedArguments, Shape
-    from fmha_cli.backends.cuda.probe import archs_of, probe_cuda
     from fmha_cli.backends.cuda.tensor_maps import TensorMap, encoded, rows_map
     from fmha_cli.backends.cuda.timing import StageTimer
     from fmha_cli.backends.gpu.call import Call

@@ -29,7 +29,7 @@ def list_(call: CliCall) -> None:
 
 def fetch(call: CliCall) -> None:
     """Fetch sources into the cache."""
-    from fmha_cli.sources.store import fetched
+    from fmha_cli.sources.store import fetch_source
     from fmha_cli.toolchain.notice import as_text
 
     chosen = _chosen(call)
@@ -38,7 +38,7 @@ def fetch(call: CliCall) -> None:
         notify = as_text(call.console.say, progress.phase)
         for number, pin in enumerate(chosen):
             progress(number, len(chosen), pin.name)
-            fetched(pin.name, call.cache_root, offline=offline, notify=notify)
+            fetch_source(pin.name, call.cache_root, offline=offline, notify=notify)
     _show(call, chosen)
 
 

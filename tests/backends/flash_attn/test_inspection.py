@@ -10,7 +10,7 @@ import pytest
 from fmha_cli.backends.cuda.inspect import inspect, summary
 from fmha_cli.backends.cuda.tables import CubinExports, read_exports
 from fmha_cli.backends.flash_attn.catalogue import family_kernels
-from fmha_cli.backends.flash_attn.launches import expected
+from fmha_cli.backends.flash_attn.launches import expect_exports
 from fmha_cli.backends.flash_attn.upstream import UPSTREAM
 from fmha_cli.domain.arch import load_arch
 from fmha_cli.domain.errors import KernelFailure
@@ -32,7 +32,7 @@ def kernel() -> KernelSpec:
 
 
 def exports_of(kernel: KernelSpec) -> CubinExports:
-    return read_exports(fake_cubin(kernel), kernel.arch, expected(kernel))
+    return read_exports(fake_cubin(kernel), kernel.arch, expect_exports(kernel))
 
 
 def artifact_of(raw: bytes, folder: Path) -> Artifact:

@@ -341,16 +341,16 @@ def documents() -> dict[str, list[dict[str, Any]]]:
 
 def parities() -> list[dict[str, Any]]:
     """A listed case, and rows with and without each of their parts."""
-    from fmha_cli.backends.ck_tile.parity.case import ck_case
-    from fmha_cli.backends.ck_tile.parity.mapping import mapped
+    from fmha_cli.backends.ck_tile.parity.mapping import map_case
     from fmha_cli.domain.counterpart import Binaries, Program, Ran, Reading, Said
     from fmha_cli.parity.compare import ComparedCase, Times
     from fmha_cli.parity.document import listed_dict, parity_document, row_dict
     from fmha_cli.parity.suite import Suite, SuiteSource
     from fmha_cli.report.documents.parity import ParityOutcome
+    from tests.support.generators.ck_tile.cases import ck_case
 
     suite = Suite("s", "title", (SuiteSource("a.sh", "r1"),), (), {})
-    case, other = (mapped(ck_case(n, Program.FWD, {"vlayout": n})) for n in ("r", "c"))
+    case, other = (map_case(ck_case(n, Program.FWD, {"vlayout": n})) for n in ("r", "c"))
     ran = Ran(("prog", "-b=1"), 0, "out", "err", seconds=0.5)
     rows = [
         ComparedCase(other, ParityOutcome.NOT_COMPARABLE, other.reasons),
