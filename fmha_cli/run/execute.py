@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from fmha_cli.bench.conditions import Ceiling, between, look
 from fmha_cli.bench.measurement import Measurement, measurement_of
@@ -120,7 +119,8 @@ class Executor:
                 judged, timed = self._timed(rows, jobs, arenas, judged)
                 if any(one.verdict is Verdict.OUT_OF_BOUNDS for one in judged):
                     self._supervisor.retire()  # a kernel wrote where it must not
-            files = self._files(rows[0], judged[0], index) if alone else {"outputs": {}}
+            if alone:
+                judged = [self._with_files(rows[0], judged[0], index)]
         shared = sum(one is not None for one in timed) > 1
         outcomes = [self.with_times(*of) for of in zip(rows, judged, timed, strict=True)]
         return [
@@ -129,17 +129,19 @@ class Executor:
                 artifacts=built,
                 settings=used,
                 in_turns=shared and one.measurement is not None,
-                **{**files, "notes": (*one.notes, *files.get("notes", ()))},
+                outputs=one.outputs if alone else {},
             )
             for one, built, used in zip(outcomes, artifacts, settings, strict=True)
         ]
 
-    def _files(self, row: Row, judged: Outcome, index: int) -> dict[str, Any]:
-        """Write the files of a row; the members of its outcome that say so."""
-        known, outputs = len(self.unwritten), self._outputs(judged)
+    def _with_files(self, row: Row, judged: Outcome, index: int) -> Outcome:
+        """The outcome with its outputs as they are handed out: dBias in the shape of a given bias. The files of a row are written."""
+        known, outputs, shape = len(self.unwritten), judged.outputs, self._context.dbias_shape
+        if shape is not None and "dbias" in outputs:
+            outputs = {**outputs, "dbias": outputs["dbias"].reshape(shape)}
         out = self._written(lambda: self._write_out(outputs, index))
         saved = self._written(lambda: self._save_failure(row, judged))
-        return {"outputs": outputs, "out": out, "saved": saved, "notes": self.unwritten[known:]}
+        return replace(judged, outputs=outputs, out=out, saved=saved, notes=(*judged.notes, *self.unwritten[known:]))
 
     def _timed(
         self, rows: Sequence[Row], jobs: Sequence[WorkerJob], arenas: Sequence[Arena], judged: list[Outcome]
@@ -325,13 +327,6 @@ class Executor:
         except (BrokenPipeError, MemoryError) as fault:
             self.unwritten.append(f"the tensors could not be written: {fault or type(fault).__name__}")
         return None
-
-    def _outputs(self, judged: Outcome) -> Mapping[str, Array]:
-        """The outputs as they are handed out: dBias in the shape of a given bias."""
-        shape = self._context.dbias_shape
-        if shape is None or "dbias" not in judged.outputs:
-            return judged.outputs
-        return {**judged.outputs, "dbias": judged.outputs["dbias"].reshape(shape)}
 
     def _write_out(self, outputs: Mapping[str, Array], index: int) -> str | None:
         if self._request.out is None or not outputs:
