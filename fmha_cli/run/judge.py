@@ -15,7 +15,7 @@ that were only timed. If several things are wrong with a row, the first of this 
 4. NONDETERMINISTIC: two runs of the same inputs differ. It precedes WRONG, because a race is the cause, and a wrong
    value is one of its effects that may be gone at the next try.
 5. WRONG: an output is beyond its budget, never written, not finite, or changes after the launch has returned.
-6. MISTRUSTED: right, but the data prove little (``oracle.worth``), no budget exists to judge it, or it ran only in a
+6. MISTRUSTED: right, but the data prove little (``oracle.measure.Worth``), no budget exists to judge it, or it ran only in a
    fresh worker.
 7. UNCHECKED (nothing was compared), PASSED.
 """
