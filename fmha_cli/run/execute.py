@@ -150,12 +150,11 @@ class Executor:
         command, first = self._request.command, judged[0].stage_ns
         if command is Command.VALIDATE:
             return judged, [Timed(one.stage_ns[-1:]) if one.stage_ns else None for one in judged]
-        launchers = [self.launcher(*of) for of in zip(jobs, arenas, rows, strict=True)]
-        sides = list(zip(jobs, arenas, launchers, strict=True))
         if command is Command.RUN:
-            slow = sum(sum(stages) for stages in first) >= _AGAIN_NS
-            judged = [self._rechecked(*side, one, again=not slow) for side, one in zip(sides, judged, strict=True)]
+            again = sum(sum(stages) for stages in first) < _AGAIN_NS
+            judged = [self._rechecked(*of, again=again) for of in zip(jobs, arenas, judged, strict=True)]
             return judged, [Timed(one.stage_ns[-1:], warmup=len(one.stage_ns) - 1) for one in judged]
+        launchers = [self.launcher(*of) for of in zip(jobs, arenas, rows, strict=True)]
         # kernels of one backend disturb each other alike, and evicted caches have no warm state to come back to
         lead = rows[0].asked is not None if len(rows) > 1 else bool(first) and sum(first[-1]) <= LONG_NS
         good = [row if one.verdict in _TIMED else None for row, one in zip(rows, judged, strict=True)]
@@ -172,8 +171,8 @@ class Executor:
             ]
         judged = [
             # the worker of a launch that failed alone is gone
-            one if launcher.failed is not None and len(rows) == 1 else self._rechecked(job, arena, launcher, one)
-            for (job, arena, launcher), one in zip(sides, judged, strict=True)
+            one if launcher.failed is not None and len(rows) == 1 else self._rechecked(job, arena, one, launcher)
+            for job, arena, one, launcher in zip(jobs, arenas, judged, launchers, strict=True)
         ]
         return judged, timed
 
@@ -258,9 +257,9 @@ class Executor:
         return JudgePolicy(check=request.check, timeout=request.timeout or None, stream=stream)
 
     def _rechecked(
-        self, job: WorkerJob, arena: Arena, launcher: Launcher, judged: Outcome, *, again: bool = True
+        self, job: WorkerJob, arena: Arena, judged: Outcome, launcher: Launcher | None = None, *, again: bool = True
     ) -> Outcome:
-        """The judgement after the launches of ``launcher``; a row that has failed stays as it is."""
+        """The judgement after the launches of ``launcher``, if there were any; a row that has failed stays as it is."""
         if judged.verdict not in _TIMED:
             return judged
         after = recheck(
@@ -270,10 +269,12 @@ class Executor:
             self._cases,
             self._policy(job),
             judged,
-            timed=len(launcher.waited_ns),
+            timed=0 if launcher is None else len(launcher.waited_ns),
             again=again,
             voice=self._context.voice,
         )
+        if launcher is None:
+            return after
         note = untimed(launcher.totals_ns, launcher.waited_ns)
         notes = (*after.notes, note) if note else after.notes
         return replace(after, notes=notes, mistimed=launcher.mistimed or after.mistimed)
