@@ -6,7 +6,7 @@ With P the probabilities, Z the kept-and-scaled dropout factors and D_i = sum_e 
     dBias = dS summed over the broadcast axes
     dQ_i = scale sum_j dS_ij c_ij K_j  dK_j = scale sum_i dS_ij c_ij Q_i
 
-c_ij = 1 - tanh^2(s / cap) with a softcap, else 1. Source: Dao et al., "FlashAttention" (2022), appendix B.4; a
+c_ij = 1 - tanh^2(s / cap) with a cap, else 1. Source: Dao et al., "FlashAttention" (2022), appendix B.4; a
 learned sink only enlarges the denominator of P. Where V is K's first columns, dK_j holds dV_j in those. Memory is O((rows + keys) x d + block), and dBias itself.
 """
 
@@ -24,7 +24,7 @@ from fmha_cli.domain.errors import ImpossibleProblem
 from fmha_cli.domain.features import CacheKind
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.tensors import bias_shape, shapes_of
-from fmha_cli.oracle.budgets import EPS, F32_EPS, HALF_STEP, eps_of, is_far, near_reach
+from fmha_cli.oracle.budgets import EPS, F32_EPS, HALF_STEP, eps_of, is_far, near_reach, slope_unit, steepness
 from fmha_cli.oracle.dropout import Stream, fmha_stream, keep_factor
 from fmha_cli.oracle.measure import nonfinite_elements
 from fmha_cli.oracle.reference import (
@@ -122,9 +122,7 @@ def backward(
             np.sqrt(square, out=square)
     for name, share in out.shares.items():
         out.swing[name] += share
-    # an error of a score moves the logarithm of the cap's slope
-    steep = max(1.0, 2 / problem.softcap) if problem.softcap > 0 else 1.0
-    out = replace(out, reach=steep * reach, below=below, widths=_widths(problem, out.widths), shares={})
+    out = replace(out, reach=steepness(problem) * reach, below=below, widths=_widths(problem, out.widths), shares={})
     out = replace(out, leaks=_leaks(problem, inputs, out))
     return _add_share_of_v(problem, out) if problem.v_in_k else out
 
@@ -169,12 +167,8 @@ def _leaks(p: Problem, inputs: Inputs, out: Gradients) -> dict[str, Bools]:
 
 
 def _widths(p: Problem, sizes: dict[str, F64]) -> dict[str, Any]:
-    """``Gradients.widths`` from the lengths of the rows of K, Q and dO that each row of dQ, dK and dV adds up.
-
-    With a cap kernels may keep dS in units of scale / cap and multiply the sums by the cap (upstream FlashAttention,
-    ``flash_bwd_kernel.h`` ``calculate_dtanh``).
-    """
-    scale = max(abs(p.scale), p.softcap)
+    """``Gradients.widths`` from the lengths of the rows of K, Q and dO that each row of dQ, dK and dV adds up."""
+    scale = slope_unit(p)
     kept = 1 / (1 - p.dropout)  # P counts so often in dV
     of_bias = sqrt(p.batch * p.heads * p.seqlen_k * (p.seqlen_q if p.bias.shape(1, 1, 2, 1)[2] == 1 else 1))
     return {"dq": scale * sizes["dq"], "dk": scale * sizes["dk"], "dv": kept * sizes["dv"], "dbias": of_bias}
