@@ -119,7 +119,7 @@ def taken_from(source: object, kind: type[T], /, **other: Any) -> T:
 
 
 def to_json(noun: object) -> dict[str, Any]:
-    """The dataclass as a new object of plain JSON values."""
+    """The dataclass as a new object of plain JSON values; the objects in it may stand in other documents too (``json_kept``)."""
     out = {}
     for member, written in _writers_of(cast(Any, type(noun))):
         value = getattr(noun, member.name)
@@ -165,8 +165,7 @@ _AS_THEY_ARE = frozenset({str, int, float, bool, type(None)})
 
 
 def json_of(value: Any) -> Any:
-    """Any value as plain JSON values, which several documents may share. A class with a method ``to_dict`` has the JSON form
-    that it returns."""
+    """Any value as plain JSON values, which other documents may share. A class with a method ``to_dict`` writes itself."""
     return value if type(value) in _AS_THEY_ARE else _writer(cast(Any, type(value)))(value)
 
 

@@ -78,6 +78,6 @@ def _line(cells: Sequence[str], laid: TableLayout) -> str:
 
 
 def _painted(text: str, column: Column) -> str:
-    word = text.split(maxsplit=1)[0] if column.paint and text else ""
-    color = column.paint.get(word)
-    return text if color is None else text.replace(word, f"\x1b[{color.value}m{word}\x1b[0m", 1)
+    words = text.split(maxsplit=1) if column.paint else []
+    color = column.paint.get(words[0]) if words else None
+    return text if color is None else text.replace(words[0], f"\x1b[{color.value}m{words[0]}\x1b[0m", 1)
