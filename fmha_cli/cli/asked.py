@@ -194,12 +194,11 @@ def chosen_plan(call: CliCall, problem: Problem, request: Request) -> tuple[Choi
     selection = selection_of(call, problem, request)
     best = selection.best
     if best is None:
-        from fmha_cli.domain.codec import to_json
         from fmha_cli.report.lines import folded
 
         reasons = selection.trace.reasons()
         what = "no kernel serves this problem"
-        why = "; ".join(f"{r['id']} {r['text']}" for r in folded([to_json(r) for r in reasons])) or None
+        why = "; ".join(f"{r.id} {r.text}" for r in folded(reasons)) or None
         help = next((r.hint for r in reasons if r.hint), None)
         raise UnsupportedError(what, code=reasons[0].id if reasons else "K000", why=why, help=help)
     backend = call.registry.backend(best.kernel.backend)

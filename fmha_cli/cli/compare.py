@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fmha_cli.cli.call import CliCall
 from fmha_cli.cli.command import Argument, CommandSpec, Opt
@@ -20,6 +20,7 @@ from fmha_cli.report.form import Format
 
 if TYPE_CHECKING:
     from fmha_cli.cli.paging import Paper
+    from fmha_cli.report.documents.compare import Compare
     from fmha_cli.report.record import Record
     from fmha_cli.results.comparison import FailOn, RunComparison
     from fmha_cli.results.conditions import By
@@ -201,7 +202,7 @@ def _paper(call: CliCall) -> Paper | None:
     return paper
 
 
-def _write(call: CliCall, paper: Paper, runs: Sequence[KeptRun], document: dict[str, Any]) -> None:
+def _write(call: CliCall, paper: Paper, runs: Sequence[KeptRun], document: Compare) -> None:
     from fmha_cli.cli.paging import content_of
 
     title = f"fmha compare: {runs[0].name}, {runs[1].name}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fmha_cli.cli.call import CliCall
 from fmha_cli.cli.command import Argument, CommandSpec, Opt
@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from fmha_cli.domain.decision import Decision
     from fmha_cli.domain.device import Availability
     from fmha_cli.domain.problem import Problem
-    from fmha_cli.report.documents.explain import ComparedKernel, PreferredRow, TunedRow
+    from fmha_cli.report.documents.choices import Choices
+    from fmha_cli.report.documents.explain import ComparedKernel, PreferredRow, TunedRow, WhyPage
     from fmha_cli.run.request import Request
     from fmha_cli.run.tuned_choice import Advice
 
@@ -68,8 +69,7 @@ def explain(call: CliCall) -> None:
     from fmha_cli.discovery.sweep import expand
     from fmha_cli.discovery.why import backend_because, because
     from fmha_cli.report.documents.choices import choices_view
-    from fmha_cli.report.documents.explain import PreferenceRow, explain_document
-    from fmha_cli.report.explaining import explain_view
+    from fmha_cli.report.documents.explain import PreferenceRow, explain_document, explain_view
 
     pair = call.settings.many("why")
     if len(pair) not in (0, 2):
@@ -186,10 +186,9 @@ def _tuned_row(advice: Advice | None) -> TunedRow | None:
     )
 
 
-def choices_of(call: CliCall, points: Sequence[ProblemPoint]) -> dict[str, Any]:
+def choices_of(call: CliCall, points: Sequence[ProblemPoint]) -> Choices:
     """The rows that ``bench`` would run for several backends or the layers of a model, with the kernel or the reasons of each."""
     from fmha_cli.cli.asked import found_by, request_of
-    from fmha_cli.domain.codec import to_json
     from fmha_cli.report.documents.choices import ChoiceRow, Choices
     from fmha_cli.report.parts import KernelRow
     from fmha_cli.run.rows import plan_rows
@@ -211,8 +210,7 @@ def choices_of(call: CliCall, points: Sequence[ProblemPoint]) -> dict[str, Any]:
                 layer=row.layer,
             )
         )
-    document: dict[str, Any] = to_json(Choices(rows=tuple(rows)))
-    return document
+    return Choices(rows=tuple(rows))
 
 
 def order_of(asked: Iterable[str], preference: Preference) -> tuple[PreferredRow, ...]:
@@ -277,8 +275,8 @@ COMMANDS = {
 
 def compare(
     call: CliCall, problem: Problem, selection: Selection, found: Mapping[str, Availability], wanted: Wanted
-) -> dict[str, Any]:
-    """``fmha.why/1``: what differs between the two kernels of ``--why``, and which rules came between them.
+) -> WhyPage:
+    """What differs between the two kernels of ``--why``, and which rules came between them.
 
     Raises:
         UsageError: an unknown or ambiguous kernel, or the same one twice.
@@ -286,7 +284,7 @@ def compare(
     from fmha_cli.discovery.select import archs_in_play, decision_about
     from fmha_cli.discovery.wanted import wanted_backends
     from fmha_cli.discovery.why import compared, differences, placed, rule_ids
-    from fmha_cli.domain.codec import taken_from, to_json
+    from fmha_cli.domain.codec import taken_from
     from fmha_cli.report.documents.explain import ComparedKernel, DecidingRule, FieldRow, WhyPage
 
     registry, names = call.registry, call.settings.many("why")
@@ -313,7 +311,7 @@ def compare(
         )
 
     rules = registry.rules()
-    document = WhyPage(
+    return WhyPage(
         problem=problem.to_dict(),
         a=side(a),
         b=side(b),
@@ -326,4 +324,3 @@ def compare(
         ),
         because=compared(selection, a, b),
     )
-    return to_json(document)

@@ -44,18 +44,17 @@ def report(error: FmhaError, console: Console, output: Output | None, command: s
     console.error(error.render())
     code = error.exit_code
     if output is not None and output.form is Format.JSON and code not in (ExitCode.INTERNAL, ExitCode.INTERRUPTED):
-        from fmha_cli.domain.codec import to_json
         from fmha_cli.report.documents.pages import FailurePage
-        from fmha_cli.report.documents.report import report_document
+        from fmha_cli.report.documents.report import Report, report_document
         from fmha_cli.report.parts import ErrorRow
 
         entry = COMMANDS.get(command or "")
         if entry is not None and entry.report:
             from fmha_cli.report.parts import environment
 
-            document = report_document([], environment({}), error)
+            document: Report | FailurePage = report_document([], environment({}), error)
         else:
-            document = to_json(FailurePage(error=ErrorRow.of(error)))
+            document = FailurePage(error=ErrorRow.of(error))
         stdout = Output(Format.JSON, None, color=False)
         for place in (stdout,) if error.code == _READ_TOO else (output, stdout):  # stdout, if the file of -o failed
             try:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fmha_cli.cli.build import WEIGHT
 from fmha_cli.cli.call import CliCall
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from fmha_cli.domain.kernel import KernelSpec
     from fmha_cli.domain.plan import Artifact
     from fmha_cli.domain.protocols import BuildContext
+    from fmha_cli.report.documents.inspect import Inspection
     from fmha_cli.report.record import Record
 
 _choosing = partial(Opt, panel="Choosing")
@@ -167,7 +168,7 @@ def _all(call: CliCall) -> int:
         )
     rows, worst = [], ExitCode.OK
     for kernel in kernels:
-        outcome: Mapping[str, Any] | FmhaError
+        outcome: Inspection | FmhaError
         done = built[kernel.digest]
         try:
             if done.value is None:
@@ -243,7 +244,7 @@ def _built(call: CliCall, kernel: KernelSpec, context: BuildContext) -> Artifact
     return call.registry.backend(kernel.backend).build(Stage(kernel), context)
 
 
-def _inspected(call: CliCall, kernel: KernelSpec, artifact: Artifact) -> dict[str, Any]:
+def _inspected(call: CliCall, kernel: KernelSpec, artifact: Artifact) -> Inspection:
     from fmha_cli.report.documents.inspect import inspect_document
 
     backend = call.registry.backend(kernel.backend)

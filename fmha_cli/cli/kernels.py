@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from functools import cache, partial
 from typing import TYPE_CHECKING
@@ -231,8 +232,7 @@ def _list(call: CliCall) -> None:
     if call.settings.on("count"):
         _print_number(call, number_selected(call))
         return
-    from fmha_cli.report.documents.kernels import kernel_entry, kernels_document
-    from fmha_cli.report.grouping import MANY, grouped, groups_view
+    from fmha_cli.report.documents.kernels import MANY, grouped, groups_view, kernel_entry, kernels_document
 
     kernels, arch = list(selected_kernels(call)), call.settings.text("arch")
     if call.output.brief and len(kernels) > MANY:
@@ -249,7 +249,7 @@ def _print_number(call: CliCall, number: int) -> None:
         return
     from fmha_cli.report.documents.kernels import kernels_document
 
-    call.output.document({**kernels_document(call.settings.text("arch"), ()), "count": number})
+    call.output.document(replace(kernels_document(call.settings.text("arch"), ()), count=number))
 
 
 COMMANDS = {

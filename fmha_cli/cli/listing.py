@@ -72,10 +72,9 @@ def plugin_rows(registry: Registry) -> Iterator[PluginRow]:
 
 def plugins(call: CliCall) -> None:
     """Every plugin; a broken one is named and breaks nothing else."""
-    from fmha_cli.domain.codec import to_json
     from fmha_cli.report.documents.installation import Plugins
 
-    call.output.document(to_json(Plugins(plugins=tuple(plugin_rows(call.registry)))))
+    call.output.document(Plugins(plugins=tuple(plugin_rows(call.registry))))
 
 
 def new_plugin(call: CliCall) -> None:
@@ -132,11 +131,11 @@ def _later_revisions(registry: Registry, names: Sequence[str]) -> Iterator[str]:
 def profiles(call: CliCall) -> None:
     """The named sets of kernels that ``--profile`` takes."""
     from fmha_cli.discovery import profiles as domain
-    from fmha_cli.domain.codec import taken_from, to_json
+    from fmha_cli.domain.codec import taken_from
     from fmha_cli.report.documents.installation import ProfileRow, Profiles
 
     rows = (taken_from(profile, ProfileRow, archs=(), kernels=None) for profile in domain.profiles())
-    call.output.document(to_json(Profiles(profiles=tuple(rows))))
+    call.output.document(Profiles(profiles=tuple(rows)))
 
 
 def models(call: CliCall) -> None:
@@ -156,7 +155,6 @@ def models(call: CliCall) -> None:
 
 def schema(call: CliCall) -> None:
     """Print one schema, or the names of all."""
-    from fmha_cli.domain.codec import to_json
     from fmha_cli.report.document import names
     from fmha_cli.report.documents.pages import Schemas
     from fmha_cli.report.schemas import text
@@ -165,7 +163,7 @@ def schema(call: CliCall) -> None:
     if name is not None:
         call.output.text(text(name))
     elif call.settings.on("json"):
-        call.output.document(to_json(Schemas(schemas=names())))
+        call.output.document(Schemas(schemas=names()))
     else:
         call.output.text("\n".join(names()))
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import errno
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 from fmha_cli.domain.errors import EnvironmentProblem
 from fmha_cli.report.escaping import escaped, printable
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from fmha_cli.report.shape import TableShape
     from fmha_cli.report.table import Table
 
+
+T = TypeVar("T")
 
 SHAPED = (Format.TABLE, Format.MD, Format.CSV)
 """The formats to which ``--columns`` applies; ``--sort``, ``--limit`` and widths are for tables alone."""
@@ -91,7 +93,7 @@ class Output:
         elif sys.stdout is None:
             raise unwritable(OSError(errno.EBADF, "it is closed"))
 
-    def row(self, row: Mapping[str, Any]) -> None:
+    def row(self, row: object) -> None:
         """One row of a stream.
 
         Raises:
@@ -101,15 +103,14 @@ class Output:
 
         self._put(escaped("\n".join(jsonl_lines([row]))))
 
-    def document(self, document: Mapping[str, Any]) -> None:
+    def document(self, document: Any) -> None:
         """A whole document in the chosen format.
 
         Raises:
             EnvironmentProblem: X040, the file or stdout cannot be written.
         """
         from fmha_cli.domain.quantities import size
-        from fmha_cli.report.document import document as kind_of
-        from fmha_cli.report.document import name_of
+        from fmha_cli.report.document import kind_of
         from fmha_cli.report.formats import render, rows_of
         from fmha_cli.report.lines import counted
 
@@ -117,10 +118,10 @@ class Output:
         if text or self.path is not None or self.shape is None or self.shape.summed:
             self._put(text)
         if self.path is not None and not self.gone:
-            rows = "" if kind_of(name_of(document)).rows is None else f"{counted(len(rows_of(document)), 'row')}, "
+            rows = "" if kind_of(document).rows is None else f"{counted(len(rows_of(document)), 'row')}, "
             self._say(f"{self.path}: {rows}{size(len(text.encode()) + 1)}")
 
-    def table(self, document: Mapping[str, Any], view: Callable[[Mapping[str, Any]], Table]) -> None:
+    def table(self, document: T, view: Callable[[T], Table]) -> None:
         """A document as another table than its own; only for ``Format.TABLE``.
 
         Raises:

@@ -13,7 +13,7 @@ from fmha_cli.domain.quantities import size
 
 if TYPE_CHECKING:
     from fmha_cli.pages.content import PageContent
-    from fmha_cli.report.documents.compare import Row
+    from fmha_cli.report.documents.compare import Compare
     from fmha_cli.results.run import KeptRun
 
 
@@ -83,8 +83,8 @@ class Paper:
             raise refused("--svg", self.svg, fault) from fault
 
 
-def content_of(call: CliCall, title: str, runs: Sequence[KeptRun], comparison: Row | None = None) -> PageContent:
+def content_of(call: CliCall, title: str, runs: Sequence[KeptRun], comparison: Compare | None = None) -> PageContent:
     """The content of a page about some runs; earlier runs of their points come from the store."""
-    from fmha_cli.pages.gathering import gathered
+    from fmha_cli.pages.content import gathered
 
     return gathered(title, runs, store_of(call), comparison)

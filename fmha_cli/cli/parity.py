@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fmha_cli.cli.call import CliCall
 from fmha_cli.cli.command import CommandSpec, Opt
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from fmha_cli.domain.counterpart import Binaries, Counterpart, UpstreamCase
     from fmha_cli.parity.compare import ComparedCase
     from fmha_cli.parity.suite import Suite
-    from fmha_cli.report.documents.parity import ParityOutcome
+    from fmha_cli.report.documents.parity import ParityCase, ParityOutcome
     from fmha_cli.run.request import Request
 
 _S, _T, _F, _B = FlagKind.SIZE, FlagKind.TEXT, FlagKind.FILE, FlagKind.SWITCH
@@ -53,7 +53,7 @@ def parity(call: CliCall) -> int:
     from fmha_cli.cli.asked import one_backend, request_of
     from fmha_cli.parity.choosing import chosen, terms_of
     from fmha_cli.parity.compare import Setup, compare
-    from fmha_cli.parity.document import parity_document, row_dict
+    from fmha_cli.parity.document import case_row, parity_document
     from fmha_cli.parity.emulated import EmulatedSide
     from fmha_cli.parity.outcome import exit_code_of
     from fmha_cli.parity.suite import load_suite
@@ -85,18 +85,17 @@ def parity(call: CliCall) -> int:
     )
     call.console.say(f"{suite.name}: {len(cases)} {'case' if len(cases) == 1 else 'cases'}")
 
-    rows: list[dict[str, Any]] = []
-
+    rows: list[ParityCase] = []
     seen: list[ParityOutcome] = []
 
     def on_row(row: ComparedCase) -> None:
         seen.append(row.outcome)
         if call.output.streams:
-            call.output.row(row_dict(row))
+            call.output.row(case_row(row))
             if call.output.gone:
                 raise Unread
         else:
-            rows.append(row_dict(row))
+            rows.append(case_row(row))
 
     with call.console.progress("parity") as progress:
         try:
@@ -123,10 +122,10 @@ def _upstream(call: CliCall) -> Counterpart:
 
 def listed(call: CliCall, suite: Suite, cases: list[UpstreamCase], upstream: Counterpart) -> int:
     """The cases with what each side would be given."""
-    from fmha_cli.parity.document import listed_dict, parity_document
+    from fmha_cli.parity.document import listed_row, parity_document
     from fmha_cli.report.parts import environment
 
-    rows = [listed_dict(upstream.mapped(case)) for case in cases]
+    rows = [listed_row(upstream.mapped(case)) for case in cases]
     call.output.document(parity_document(suite, rows, None, environment({})))
     return int(ExitCode.OK)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fmha_cli.cli.call import CliCall
 from fmha_cli.cli.command import Argument, CommandSpec, Opt
@@ -15,6 +15,7 @@ from fmha_cli.domain.errors import ExitCode, UsageError
 from fmha_cli.domain.flags import FlagKind
 
 if TYPE_CHECKING:
+    from fmha_cli.report.documents.compare import Compare
     from fmha_cli.results.run import KeptRun
 
 COMPARE = Opt(
@@ -77,7 +78,7 @@ def _loaded(call: CliCall, name: str) -> KeptRun:
     return replace(run, records=filtered(run.records, call.settings.many("filter")))
 
 
-def _compared(before: KeptRun, after: KeptRun) -> dict[str, Any]:
+def _compared(before: KeptRun, after: KeptRun) -> Compare:
     from fmha_cli.bench.difference import SureRule
     from fmha_cli.results.comparison import compared
     from fmha_cli.results.conditions import USUAL

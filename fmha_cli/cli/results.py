@@ -77,13 +77,13 @@ def ls(call: CliCall) -> int:
 def show(call: CliCall) -> int:
     """The rows of a run, as the command that made them printed them. The exit code does not depend on the verdicts."""
     from fmha_cli.report.documents.report import report_document
-    from fmha_cli.report.parts import no_environment
+    from fmha_cli.report.parts import NO_ENVIRONMENT
     from fmha_cli.results.filtering import filtered
     from fmha_cli.results.run import load_run
 
     run = load_run(str(call.argument("run")), store_of(call))
     records = filtered(run.records, call.settings.many("filter"))
-    call.output.document(report_document(records, run.environment or no_environment()))
+    call.output.document(report_document(records, run.environment or NO_ENVIRONMENT))
     return int(ExitCode.OK)
 
 

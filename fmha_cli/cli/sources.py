@@ -78,11 +78,11 @@ def rm(call: CliCall) -> None:
 def _show(
     call: CliCall, chosen: tuple[Pin, ...], *, trees: Mapping[str, SourceTree] | None = None, deep: bool = False
 ) -> tuple[SourceRow, ...]:
-    from fmha_cli.report.documents.installation import sources_document
+    from fmha_cli.report.documents.installation import Sources
 
     layout = call.cache(create=True)
     rows = tuple(_row(pin, layout, deep) for pin in chosen)
-    call.output.document(sources_document(rows, trees))
+    call.output.document(Sources(sources=rows, trees=trees or {}))
     return rows
 
 

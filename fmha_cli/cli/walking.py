@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fmha_cli.bench.compare import Speed
 from fmha_cli.cli.call import CliCall
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from fmha_cli.cli.points import ProblemPoint
     from fmha_cli.cli.progress import ProgressLine
     from fmha_cli.domain.device import Availability
+    from fmha_cli.report.parts import Environment
     from fmha_cli.report.places import PlaceEffect
     from fmha_cli.results.keeping import Keeper
     from fmha_cli.run.events import Ended
@@ -135,7 +136,7 @@ class Delivery:
     def __init__(self, call: CliCall, keeper: Keeper | None) -> None:
         self._call, self._keeper = call, keeper
         self._found: Mapping[str, Availability] = {}
-        self._environment: Mapping[str, Any] | None = None
+        self._environment: Environment | None = None
         self.streamed: list[Record] = []
         self.failed: EnvironmentProblem | None = None
 
@@ -163,12 +164,12 @@ class Delivery:
 
     def _row(self, record: Record) -> None:
         """Print a row, and before the first one the environment. Raises EnvironmentProblem: X040."""
-        from fmha_cli.report.documents.pages import environment_line
+        from fmha_cli.report.documents.pages import EnvironmentLine
 
         if self._environment is not None:
-            self._call.output.row(environment_line(self._environment))
+            self._call.output.row(EnvironmentLine(environment=self._environment))
             self._environment = None
-        self._call.output.row(record.to_dict())
+        self._call.output.row(record)
 
     def __enter__(self) -> Delivery:
         return self

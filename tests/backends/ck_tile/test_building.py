@@ -183,7 +183,7 @@ def test_the_figures_of_a_kernel(shop: Shop, kernel: KernelSpec, tmp_path: Path)
     code, said = compiled(Tiny(vgpr=70, lds=2048), tmp_path)
     (shop.folder / "product").write_bytes(code)
     artifact = build_ck(kernel, shop.context)
-    found = figures_of(inspect_document(kernel, inspect_ck(kernel, artifact), artifact))
+    found = vars(figures_of(inspect_document(kernel, inspect_ck(kernel, artifact), artifact)))
     assert found["vgpr"] == int(said["VGPRs"])
     assert found["sgpr"] == int(said["TotalSGPRs"])
     assert found["lds_bytes"] == 2048

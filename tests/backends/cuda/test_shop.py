@@ -101,7 +101,7 @@ def test_a_planted_assert_is_reported(bench: Bench, needing: str) -> None:
     found = inspect(Wgmma(), KERNEL, made)
     assert found["extern_calls"] == ["__assertfail"]
     document = inspect_document(KERNEL, found, made)
-    assert document["extern_calls"] == ["__assertfail"]
+    assert document.extern_calls == ["__assertfail"]
     rows = view(document).rows
     assert ["extern calls", "__assertfail"] in rows
     assert [value for name, value in rows if name == "remarks"] == [cell(found["remarks"])]
