@@ -9,11 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fmha_cli.backends.cuda.driver import Cuda
+    from fmha_cli.backends.cuda.driver import Cuda, archs_of, probe_cuda
     from fmha_cli.backends.cuda.emulated_image import emulated_image
     from fmha_cli.backends.cuda.inspect import cubin_figures, parameter_places
     from fmha_cli.backends.cuda.modules import CudaKernel, PackedArguments, Shape
-    from fmha_cli.backends.cuda.probe import archs_of, probe_cuda
     from fmha_cli.backends.cuda.tensor_maps import TensorMap, encoded, rows_map
     from fmha_cli.backends.cuda.timing import StageTimer
     from fmha_cli.backends.gpu.call import Call
@@ -40,8 +39,8 @@ if TYPE_CHECKING:
     from fmha_cli.domain.arch import ArchSpec, load_arch
     from fmha_cli.domain.device import Availability, DeviceFacts, State
     from fmha_cli.domain.dtypes import DType
-    from fmha_cli.domain.emulation import Arithmetic, Attached, Emulator, EmulatorOptions, Observed
-    from fmha_cli.domain.features import Alibi, Bias, CacheKind, Layout, Mode, QScale
+    from fmha_cli.domain.emulation import Attached, Emulator, EmulatorOptions, Observed
+    from fmha_cli.domain.features import Alibi, Arithmetic, Bias, CacheKind, Layout, Mode, QScale
     from fmha_cli.domain.kernel import Algorithm, Family
     from fmha_cli.domain.mask import MaskKind
     from fmha_cli.domain.passes import TwoPasses

@@ -105,7 +105,12 @@ LATE = {
             "backends.cuda.inspect",
             "backends.ck_tile.tuned_files",
         ),
-        *("backends.ck_tile.parity.counterpart", "backends.cuda.probe", "backends.hip.library", "backends.hip.runtime"),
+        *(
+            "backends.ck_tile.parity.counterpart",
+            "backends.cuda.driver",
+            "backends.hip.library",
+            "backends.hip.runtime",
+        ),
     ),
     "sqlite3, and what rows are made of (13 to 25 ms)": (
         *("results.keeping", "results.loading", "results.place", "results.store", "results.tuned"),
@@ -131,7 +136,7 @@ LATE = {
 }
 """Kinds of imports inside of functions: what each saves, and the modules that may be imported so."""
 
-LATE_COUNTS = {"__main__": 1, "api": 4, "backends": 70, "cli": 38, "domain": 3, "run": 1, "sweeps": 3, "toolchain": 2}
+LATE_COUNTS = {"__main__": 1, "api": 4, "backends": 70, "cli": 37, "domain": 3, "run": 1, "sweeps": 3, "toolchain": 2}
 """Imports inside of functions by room. A number may only fall."""
 
 BY_NAME = {
@@ -218,7 +223,7 @@ def wrong_imports(path: Path) -> list[str]:
 @pytest.mark.ci
 def test_import_direction() -> None:
     found = {str(path.relative_to(ROOT)): wrong_imports(path) for path in modules()}
-    assert len(found) > 600
+    assert len(found) > 500
     assert {path: wrong for path, wrong in found.items() if wrong} == {}
 
 

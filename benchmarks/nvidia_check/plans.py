@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from fmha_cli.backends.cuda.probe import archs_of
+from fmha_cli.backends.cuda.driver import archs_of
 from fmha_cli.domain.arch import arch_names, load_arch
 from fmha_cli.domain.decision import Supported, Unsupported
 from fmha_cli.domain.device import DeviceFacts

@@ -179,7 +179,7 @@ def test_a_dry_run_goes_as_far_as_the_launch(subject: Subject, tmp_path: Path, m
     def artifact(stage: object) -> Artifact:
         kernel = stage.kernel  # type: ignore[attr-defined]
         path = tmp_path / f"{kernel.digest}.cubin"
-        path.write_bytes(fake_exports(kernel.arch, upstream.expected(kernel)))
+        path.write_bytes(fake_exports(kernel.arch, upstream.expect_exports(kernel)))
         return Artifact(path, sha256(path.read_bytes()).hexdigest(), kernel.digest, path, True, 0.0)
 
     def built(orders: list[Order], *_: object) -> dict[str, KernelOutcome]:

@@ -27,8 +27,8 @@ def build(call: CliCall) -> int:
     named = {s.kernel.digest: registry.backend(s.kernel.backend).upstream_name(s.kernel) for s in stages}
     if request.dry_run:
         reasons = refuser(call)
-        entries = [kernel_entry(s.kernel, named[s.kernel.digest], reasons(s.kernel)) for s in stages]
-        call.output.document(kernels_document(request.arch, entries))
+        listed = (kernel_entry(s.kernel, named[s.kernel.digest], reasons(s.kernel)) for s in stages)
+        call.output.document(kernels_document(request.arch, listed))
         return int(ExitCode.OK)
     with call.console.progress("build") as progress:
         context = replace(build_context(request, Voice(call.console.say, progress.phase)), timeout=request.timeout)

@@ -63,10 +63,12 @@ class CliCall:
         from fmha_cli.discovery.registry import build_registry  # pluggy: 5 ms
 
         chosen = revisions_in(self.settings.text)
-        registry = build_registry(self._tables)
+        registry = build_registry(lambda: self.tables)
         return registry.at_revisions(chosen) if chosen else registry
 
-    def _tables(self) -> KernelTables:
+    @cached_property
+    def tables(self) -> KernelTables:
+        """Where the index of kernels is kept."""
         from fmha_cli.run.kernel_tables import StoredTables
 
         return StoredTables(self.cache_root, self.console.say)

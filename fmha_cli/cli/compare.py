@@ -6,7 +6,6 @@ import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from fmha_cli.bench.compare import TOLERANCE
 from fmha_cli.bench.difference import SureRule
@@ -19,6 +18,7 @@ from fmha_cli.cli.settings import variable_of
 from fmha_cli.cli.store import store_of
 from fmha_cli.domain.errors import UsageError
 from fmha_cli.domain.suggest import suggest
+from fmha_cli.report.documents.compare import Compare
 from fmha_cli.report.form import Format
 from fmha_cli.report.lines import counted
 from fmha_cli.report.record import Record
@@ -147,7 +147,7 @@ def _paper(call: CliCall) -> Paper | None:
     return paper
 
 
-def _write(call: CliCall, paper: Paper, runs: Sequence[KeptRun], document: dict[str, Any]) -> None:
+def _write(call: CliCall, paper: Paper, runs: Sequence[KeptRun], document: Compare) -> None:
 
     title = f"fmha compare: {runs[0].name}, {runs[1].name}"
     shown = runs if runs[0] != runs[1] else runs[:1]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 from fmha_cli.bench.compare import Speed
 from fmha_cli.cli.call import CliCall
@@ -17,10 +16,10 @@ from fmha_cli.domain.device import Availability
 from fmha_cli.domain.errors import EnvironmentProblem, ExitCode
 from fmha_cli.domain.phases import Voice
 from fmha_cli.domain.verdict import Verdict, exit_code_of
-from fmha_cli.report.documents.pages import environment_line
+from fmha_cli.report.documents.pages import EnvironmentLine
 from fmha_cli.report.documents.report import report_document
 from fmha_cli.report.form import Format
-from fmha_cli.report.parts import environment
+from fmha_cli.report.parts import Environment, environment
 from fmha_cli.report.places import PlaceEffect
 from fmha_cli.report.record import Record
 from fmha_cli.report.target import Unread
@@ -115,7 +114,7 @@ class Delivery:
     def __init__(self, call: CliCall, keeper: Keeper | None) -> None:
         self._call, self._keeper = call, keeper
         self._found: Mapping[str, Availability] = {}
-        self._environment: Mapping[str, Any] | None = None
+        self._environment: Environment | None = None
         self.streamed: list[Record] = []
         self.failed: EnvironmentProblem | None = None
 
@@ -142,9 +141,9 @@ class Delivery:
     def _row(self, record: Record) -> None:
         """Print a row, and before the first one the environment. Raises EnvironmentProblem: X040."""
         if self._environment is not None:
-            self._call.output.row(environment_line(self._environment))
+            self._call.output.row(EnvironmentLine(environment=self._environment))
             self._environment = None
-        self._call.output.row(record.to_dict())
+        self._call.output.row(record)
 
     def __enter__(self) -> Delivery:
         return self

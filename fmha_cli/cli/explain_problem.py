@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fmha_cli.bench.roofline import CacheState
 from fmha_cli.cli.call import CliCall
@@ -19,7 +19,6 @@ from fmha_cli.discovery.registry import Registry
 from fmha_cli.discovery.select import Selection, select
 from fmha_cli.discovery.sweep import expand
 from fmha_cli.discovery.why import backend_because, because
-from fmha_cli.domain.codec import to_json
 from fmha_cli.domain.device import Availability
 from fmha_cli.domain.errors import UsageError
 from fmha_cli.domain.phases import Voice
@@ -31,8 +30,8 @@ from fmha_cli.report.documents.explain import (
     PreferredRow,
     TunedRow,
     explain_document,
+    explain_view,
 )
-from fmha_cli.report.explaining import explain_view
 from fmha_cli.report.form import Format
 from fmha_cli.report.parts import KernelRow
 from fmha_cli.run.request import Request
@@ -144,7 +143,7 @@ def _tuned_row(advice: Advice | None) -> TunedRow | None:
     )
 
 
-def choices_of(call: CliCall, points: Sequence[ProblemPoint]) -> dict[str, Any]:
+def choices_of(call: CliCall, points: Sequence[ProblemPoint]) -> Choices:
     """The rows that ``bench`` would run for several backends or the layers of a model, with the kernel or the reasons of each."""
     request = request_of(call)
     found, rows = found_by(call, request.wanted), []
@@ -163,8 +162,7 @@ def choices_of(call: CliCall, points: Sequence[ProblemPoint]) -> dict[str, Any]:
                 layer=row.layer,
             )
         )
-    document: dict[str, Any] = to_json(Choices(rows=tuple(rows)))
-    return document
+    return Choices(rows=tuple(rows))
 
 
 def order_of(asked: Iterable[str], preference: Preference) -> tuple[PreferredRow, ...]:

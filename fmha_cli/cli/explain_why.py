@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from fmha_cli.cli.call import CliCall
 from fmha_cli.discovery.select import Selection, archs_in_play, decision_about
 from fmha_cli.discovery.wanted import Wanted, wanted_backends
 from fmha_cli.discovery.why import compared, differences, placed, rule_ids
-from fmha_cli.domain.codec import taken_from, to_json
+from fmha_cli.domain.codec import taken_from
 from fmha_cli.domain.decision import Decision
 from fmha_cli.domain.device import Availability
 from fmha_cli.domain.errors import UsageError
@@ -24,8 +23,8 @@ from fmha_cli.report.documents.explain import (
 
 def why_page(
     call: CliCall, problem: Problem, selection: Selection, found: Mapping[str, Availability], wanted: Wanted
-) -> dict[str, Any]:
-    """``fmha.why/1``: what differs between the two kernels of ``--why``, and which rules came between them.
+) -> WhyPage:
+    """What differs between the two kernels of ``--why``, and which rules came between them.
 
     Raises:
         UsageError: an unknown or ambiguous kernel, or the same one twice.
@@ -54,7 +53,7 @@ def why_page(
         )
 
     rules = registry.rules()
-    document = WhyPage(
+    return WhyPage(
         problem=problem.to_dict(),
         a=side(a),
         b=side(b),
@@ -67,4 +66,3 @@ def why_page(
         ),
         because=compared(selection, a, b),
     )
-    return to_json(document)

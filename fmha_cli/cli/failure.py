@@ -20,11 +20,10 @@ from fmha_cli.cli.rule_pages import error_pages
 from fmha_cli.cli.streams import colored, terminal_width
 from fmha_cli.discovery.entry_points import installed_entry_points
 from fmha_cli.domain.blame import package_of, place_of
-from fmha_cli.domain.codec import to_json
 from fmha_cli.domain.errors import EnvironmentProblem, ExitCode, FmhaError, InternalError, UsageError
 from fmha_cli.domain.suggest import NameKind, near_names, note_on
 from fmha_cli.report.documents.pages import FailurePage
-from fmha_cli.report.documents.report import report_document
+from fmha_cli.report.documents.report import Report, report_document
 from fmha_cli.report.form import Format
 from fmha_cli.report.parts import ErrorRow, environment
 
@@ -80,9 +79,9 @@ def _report(error: FmhaError, console: Console, output: Output, command: str | N
     if output.form is Format.JSON and code not in (ExitCode.INTERNAL, ExitCode.INTERRUPTED):
         entry = COMMANDS.get(command or "")
         if entry is not None and entry.report:
-            document = report_document([], environment({}), error)
+            document: Report | FailurePage = report_document([], environment({}), error)
         else:
-            document = to_json(FailurePage(error=ErrorRow.of(error)))
+            document = FailurePage(error=ErrorRow.of(error))
         stdout = Output(Format.JSON, None, color=False)
         for place in (stdout,) if error.code == _READ_TOO else (output, stdout):  # stdout, if the file of -o failed
             try:

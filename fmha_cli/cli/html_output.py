@@ -9,12 +9,11 @@ from pathlib import Path
 from fmha_cli.cli.call import CliCall
 from fmha_cli.cli.store import store_of
 from fmha_cli.domain.quantities import size
-from fmha_cli.pages.content import PageContent
+from fmha_cli.pages.content import PageContent, gathered
 from fmha_cli.pages.drawing import check_libraries
-from fmha_cli.pages.gathering import gathered
 from fmha_cli.pages.page import page
 from fmha_cli.pages.svg import svg_files
-from fmha_cli.report.documents.compare import Row
+from fmha_cli.report.documents.compare import Compare
 from fmha_cli.report.lines import counted
 from fmha_cli.report.target import Target, check_folder, refused
 from fmha_cli.results.run import KeptRun
@@ -75,6 +74,6 @@ class Paper:
             raise refused("--svg", self.svg, fault) from fault
 
 
-def content_of(call: CliCall, title: str, runs: Sequence[KeptRun], comparison: Row | None = None) -> PageContent:
+def content_of(call: CliCall, title: str, runs: Sequence[KeptRun], comparison: Compare | None = None) -> PageContent:
     """The content of a page about some runs; earlier runs of their points come from the store."""
     return gathered(title, runs, store_of(call), comparison)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 from fmha_cli.cli.build import WEIGHT
 from fmha_cli.cli.call import CliCall
@@ -27,7 +26,7 @@ from fmha_cli.domain.plan import Artifact, Stage
 from fmha_cli.domain.protocols import BuildContext
 from fmha_cli.report.documents.differences import differences_document
 from fmha_cli.report.documents.executed import executed_document
-from fmha_cli.report.documents.inspect import inspect_document
+from fmha_cli.report.documents.inspect import Inspection, inspect_document
 from fmha_cli.report.documents.inspections import inspection_row, inspections_document
 from fmha_cli.report.record import Record
 from fmha_cli.run.builds import build_context, build_stages
@@ -135,7 +134,7 @@ def _all(call: CliCall) -> int:
         )
     rows, worst = [], ExitCode.OK
     for kernel in kernels:
-        outcome: Mapping[str, Any] | FmhaError
+        outcome: Inspection | FmhaError
         done = built[kernel.digest]
         try:
             if done.value is None:
@@ -201,7 +200,7 @@ def _built(call: CliCall, kernel: KernelSpec, context: BuildContext) -> Artifact
     return call.registry.backend(kernel.backend).build(Stage(kernel), context)
 
 
-def _inspected(call: CliCall, kernel: KernelSpec, artifact: Artifact) -> dict[str, Any]:
+def _inspected(call: CliCall, kernel: KernelSpec, artifact: Artifact) -> Inspection:
 
     backend = call.registry.backend(kernel.backend)
     return inspect_document(kernel, backend.inspect(kernel, artifact), artifact, backend.upstream_name(kernel))

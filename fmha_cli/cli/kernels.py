@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from functools import cache
 
@@ -198,8 +199,8 @@ def _list(call: CliCall) -> None:
         _print_number(call, number_selected(call))
         return
 
-    from fmha_cli.report.documents.kernels import kernel_entry, kernels_document  # 10 ms, which --count does without
-    from fmha_cli.report.grouping import MANY, grouped, groups_view
+    # 10 ms, which --count does without
+    from fmha_cli.report.documents.kernels import MANY, grouped, groups_view, kernel_entry, kernels_document
 
     kernels, arch = list(selected_kernels(call)), call.settings.text("arch")
     if call.output.brief and len(kernels) > MANY:
@@ -217,4 +218,4 @@ def _print_number(call: CliCall, number: int) -> None:
 
     from fmha_cli.report.documents.kernels import kernels_document
 
-    call.output.document({**kernels_document(call.settings.text("arch"), ()), "count": number})
+    call.output.document(replace(kernels_document(call.settings.text("arch"), ()), count=number))

@@ -9,8 +9,7 @@ from functools import partial
 from fmha_cli.cli.command import Opt
 from fmha_cli.discovery.builtins import device_kinds, own_options
 from fmha_cli.domain.builtin import Use
-from fmha_cli.domain.emulation import Arithmetic
-from fmha_cli.domain.features import CLOSED_FILLS, FILLS
+from fmha_cli.domain.features import CLOSED_FILLS, FILLS, Arithmetic
 from fmha_cli.domain.fields import FIELDS
 from fmha_cli.domain.flags import FlagKind
 from fmha_cli.report.form import Format

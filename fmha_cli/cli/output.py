@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import errno
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from fmha_cli.cli.streams import flush_stdout, unwritable
 from fmha_cli.domain.quantities import size
@@ -20,6 +20,8 @@ from fmha_cli.report.target import Target
 
 if TYPE_CHECKING:
     from fmha_cli.report.table import Table
+
+T = TypeVar("T")
 
 SHAPED = (Format.TABLE, Format.MD, Format.CSV)
 """The formats to which ``--columns`` applies; ``--sort``, ``--limit`` and widths are for tables alone."""
@@ -81,7 +83,7 @@ class Output:
             EnvironmentProblem: X040.
             UsageError: E017, no such column.
         """
-        if documents and self.shape is not None:
+        if documents and self.shape is not None and (self.shape.columns or self.shape.sort):
             from fmha_cli.report.formats import check_shape  # tables: 8 ms, which one number or text does without
 
             check_shape(self.shape, documents, tables=self.form is not Format.CSV)
@@ -90,7 +92,7 @@ class Output:
         elif sys.stdout is None:
             raise unwritable(OSError(errno.EBADF, "it is closed"))
 
-    def row(self, row: Mapping[str, Any]) -> None:
+    def row(self, row: object) -> None:
         """One row of a stream.
 
         Raises:
@@ -100,27 +102,23 @@ class Output:
 
         self._put(escaped("\n".join(jsonl_lines([row]))))
 
-    def document(self, document: Mapping[str, Any]) -> None:
+    def document(self, document: Any) -> None:
         """A whole document in the chosen format.
 
         Raises:
             EnvironmentProblem: X040, the file or stdout cannot be written.
         """
-        from fmha_cli.report import document as kinds
+        from fmha_cli.report.document import kind_of
         from fmha_cli.report.formats import render, rows_of
 
         text = render(document, self.form, color=self.color, shape=self.shape)
         if text or self.path is not None or self.shape is None or self.shape.summed:
             self._put(text)
         if self.path is not None and not self.gone:
-            rows = (
-                ""
-                if kinds.document(kinds.name_of(document)).rows is None
-                else f"{counted(len(rows_of(document)), 'row')}, "
-            )
+            rows = "" if kind_of(document).rows is None else f"{counted(len(rows_of(document)), 'row')}, "
             self._say(f"{self.path}: {rows}{size(len(text.encode()) + 1)}")
 
-    def table(self, document: Mapping[str, Any], view: Callable[[Mapping[str, Any]], Table]) -> None:
+    def table(self, document: T, view: Callable[[T], Table]) -> None:
         """A document as another table than its own; only for ``Format.TABLE``.
 
         Raises:

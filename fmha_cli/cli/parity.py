@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from fmha_cli.cli.call import CliCall
 from fmha_cli.cli.commands.compare import BACKEND, PROGRAMS
@@ -15,12 +14,12 @@ from fmha_cli.domain.errors import EnvironmentProblem, ExitCode, UsageError
 from fmha_cli.domain.phases import Voice
 from fmha_cli.parity.choosing import chosen, terms_of
 from fmha_cli.parity.compare import ComparedCase, Setup, compare
-from fmha_cli.parity.document import listed_dict, parity_document, row_dict
+from fmha_cli.parity.document import case_row, listed_row, parity_document
 from fmha_cli.parity.emulated import EmulatedSide
 from fmha_cli.parity.outcome import exit_code_of
 from fmha_cli.parity.programs import find_binaries, make_programs
 from fmha_cli.parity.suite import Suite, load_suite
-from fmha_cli.report.documents.parity import ParityOutcome
+from fmha_cli.report.documents.parity import ParityCase, ParityOutcome
 from fmha_cli.report.parts import environment
 from fmha_cli.report.target import Unread
 from fmha_cli.run.request import Request
@@ -56,18 +55,17 @@ def parity(call: CliCall) -> int:
     )
     call.console.say(f"{suite.name}: {len(cases)} {'case' if len(cases) == 1 else 'cases'}")
 
-    rows: list[dict[str, Any]] = []
-
+    rows: list[ParityCase] = []
     seen: list[ParityOutcome] = []
 
     def on_row(row: ComparedCase) -> None:
         seen.append(row.outcome)
         if call.output.streams:
-            call.output.row(row_dict(row))
+            call.output.row(case_row(row))
             if call.output.gone:
                 raise Unread
         else:
-            rows.append(row_dict(row))
+            rows.append(case_row(row))
 
     with call.console.progress("parity") as progress:
         try:
@@ -92,7 +90,7 @@ def _upstream(call: CliCall) -> Counterpart:
 
 def listed(call: CliCall, suite: Suite, cases: list[UpstreamCase], upstream: Counterpart) -> int:
     """The cases with what each side would be given."""
-    rows = [listed_dict(upstream.mapped(case)) for case in cases]
+    rows = [listed_row(upstream.mapped(case)) for case in cases]
     call.output.document(parity_document(suite, rows, None, environment({})))
     return int(ExitCode.OK)
 

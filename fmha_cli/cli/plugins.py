@@ -9,7 +9,6 @@ from pathlib import Path
 from fmha_cli.cli.call import CliCall
 from fmha_cli.discovery.new_plugin import write_plugin
 from fmha_cli.discovery.registry import BUILTINS, Registry
-from fmha_cli.domain.codec import to_json
 from fmha_cli.report.documents.installation import (
     Fault,
     PluginRow,
@@ -43,7 +42,7 @@ def plugin_rows(registry: Registry) -> Iterator[PluginRow]:
 
 def plugins(call: CliCall) -> None:
     """Every plugin; a broken one is named and breaks nothing else."""
-    call.output.document(to_json(Plugins(plugins=tuple(plugin_rows(call.registry)))))
+    call.output.document(Plugins(plugins=tuple(plugin_rows(call.registry))))
 
 
 def new_plugin(call: CliCall) -> None:

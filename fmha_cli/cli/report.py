@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from fmha_cli.bench.difference import SureRule
 from fmha_cli.cli.call import CliCall
 from fmha_cli.cli.html_output import Paper, content_of
 from fmha_cli.cli.store import store_of
 from fmha_cli.domain.errors import ExitCode, UsageError
+from fmha_cli.report.documents.compare import Compare
 from fmha_cli.results.comparison import compared
 from fmha_cli.results.conditions import USUAL
 from fmha_cli.results.documents import SideSource, compare_document
@@ -67,7 +67,7 @@ def _loaded(call: CliCall, name: str) -> KeptRun:
     return replace(run, records=filtered(run.records, call.settings.many("filter")))
 
 
-def _compared(before: KeptRun, after: KeptRun) -> dict[str, Any]:
+def _compared(before: KeptRun, after: KeptRun) -> Compare:
 
     found = compared(before.records, after.records, SureRule(interleaved=False), where="--compare")
     sources = SideSource(before.name, before.records), SideSource(after.name, after.records)

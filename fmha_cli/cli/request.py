@@ -14,11 +14,9 @@ from fmha_cli.discovery.builtins import lonely_option
 from fmha_cli.discovery.finding import find_kernel
 from fmha_cli.discovery.select import Choice, Selection, select
 from fmha_cli.discovery.wanted import Wanted, named_backends, wanted_backends
-from fmha_cli.domain.codec import to_json
 from fmha_cli.domain.device import Availability
-from fmha_cli.domain.emulation import Arithmetic
 from fmha_cli.domain.errors import FmhaError, UnsupportedError, UsageError
-from fmha_cli.domain.features import CLOSED_FILLS, FILLS
+from fmha_cli.domain.features import CLOSED_FILLS, FILLS, Arithmetic
 from fmha_cli.domain.installation import Sourced, SourceTree, Surroundings
 from fmha_cli.domain.kernel import KernelSpec
 from fmha_cli.domain.plan import Plan
@@ -202,7 +200,7 @@ def chosen_plan(call: CliCall, problem: Problem, request: Request) -> tuple[Choi
     if best is None:
         reasons = selection.trace.reasons()
         what = "no kernel serves this problem"
-        why = "; ".join(f"{r['id']} {r['text']}" for r in folded([to_json(r) for r in reasons])) or None
+        why = "; ".join(f"{r.id} {r.text}" for r in folded(reasons)) or None
         help = next((r.hint for r in reasons if r.hint), None)
         raise UnsupportedError(what, code=reasons[0].id if reasons else "K000", why=why, help=help)
     backend = call.registry.backend(best.kernel.backend)

@@ -11,7 +11,7 @@ from fmha_cli.cli.store import store_of
 from fmha_cli.domain.errors import ExitCode, UsageError
 from fmha_cli.report.documents.report import report_document
 from fmha_cli.report.lines import counted
-from fmha_cli.report.parts import no_environment
+from fmha_cli.report.parts import NO_ENVIRONMENT
 from fmha_cli.report.target import Target
 from fmha_cli.results.editing import remove, set_label
 from fmha_cli.results.exporting import EXPORTS
@@ -27,7 +27,7 @@ def show(call: CliCall) -> int:
     """The rows of a run, as the command that made them printed them. The exit code does not depend on the verdicts."""
     run = load_run(str(call.argument("run")), store_of(call))
     records = filtered(run.records, call.settings.many("filter"))
-    call.output.document(report_document(records, run.environment or no_environment()))
+    call.output.document(report_document(records, run.environment or NO_ENVIRONMENT))
     return int(ExitCode.OK)
 
 

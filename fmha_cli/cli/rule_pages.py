@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 from importlib import resources
-from typing import Any
 
 from fmha_cli.cli.call import CliCall
 from fmha_cli.discovery.registry import Registry
-from fmha_cli.domain.codec import taken_from, to_json
+from fmha_cli.domain.codec import taken_from
 from fmha_cli.domain.errors import EmptySelection, UsageError
 from fmha_cli.domain.protocols import Explained
 from fmha_cli.domain.suggest import suggest
@@ -30,7 +29,7 @@ def page(call: CliCall, code: str) -> None:
         lines += ["", f"Source: {found.source}"] if found.source else []
         call.output.text("\n".join("\n".join(folded(line, call.output.width, hang=0)) for line in lines))
     else:
-        call.output.document(to_json(found))
+        call.output.document(found)
 
 
 def page_of(code: str, registry: Registry) -> RulePage:
@@ -64,8 +63,8 @@ def all_pages(registry: Registry) -> dict[str, RulePage]:
     return dict(sorted(found.items()))
 
 
-def rulebook(call: CliCall, start: str) -> dict[str, Any]:
-    """``fmha.rulebook/1``: every page whose id begins with some letters and digits.
+def rulebook(call: CliCall, start: str) -> Rulebook:
+    """Every page whose id begins with some letters and digits.
 
     Raises:
         EmptySelection: none does.
@@ -74,7 +73,7 @@ def rulebook(call: CliCall, start: str) -> dict[str, Any]:
     if not pages:
         what = f"no rule or error begins with {start}"
         raise EmptySelection(what, code="E012", where="explain", help="`fmha explain --rules` lists every id")
-    return to_json(Rulebook(rules=tuple(taken_from(page, RuleRow) for page in pages)))
+    return Rulebook(rules=tuple(taken_from(page, RuleRow) for page in pages))
 
 
 def error_pages() -> dict[str, tuple[str, str]]:

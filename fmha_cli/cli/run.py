@@ -5,6 +5,9 @@ from __future__ import annotations
 from fmha_cli.cli.call import CliCall
 from fmha_cli.cli.on_change import watch
 from fmha_cli.cli.problems import points_of
+from fmha_cli.discovery.builtins import revisions_in
+from fmha_cli.discovery.entry_points import installed_entry_points
+from fmha_cli.discovery.kernel_index import refuse_unknown
 from fmha_cli.domain.errors import UsageError
 from fmha_cli.run.process import early_worker
 
@@ -18,7 +21,20 @@ def run(call: CliCall) -> int:
             f"{where}: two kernels are compared", code="E002", where=where, help="--ab K1 K2 or --ab K K@DIR"
         )
     _refuse_more_kernels(call)
-    return watch(call, run_points) if call.settings.on("watch") else run_points(call)
+    if call.settings.on("watch"):  # which shows the error of an unknown kernel, and goes on
+        return watch(call, run_points)
+    _refuse_unknown(call)
+    return run_points(call)
+
+
+def _refuse_unknown(call: CliCall) -> None:
+    """Refuse a digest that no kernel has before the dear imports, where the index of kernels knows.
+
+    It does not know the kernels of plugins and of other revisions of a backend's source.
+    """
+    kernel = call.settings.text("kernel")
+    if kernel is not None and not revisions_in(call.settings.text) and not installed_entry_points():
+        refuse_unknown(kernel, call.tables)
 
 
 def run_points(call: CliCall) -> int:

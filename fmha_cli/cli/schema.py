@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from fmha_cli.cli.call import CliCall
-from fmha_cli.domain.codec import to_json
 from fmha_cli.report.document import names
 from fmha_cli.report.documents.pages import Schemas
 from fmha_cli.report.schemas import text
@@ -15,6 +14,6 @@ def schema(call: CliCall) -> None:
     if name is not None:
         call.output.text(text(name))
     elif call.settings.on("json"):
-        call.output.document(to_json(Schemas(schemas=names())))
+        call.output.document(Schemas(schemas=names()))
     else:
         call.output.text("\n".join(names()))

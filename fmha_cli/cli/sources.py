@@ -9,9 +9,9 @@ from fmha_cli.cli.request import trees_of
 from fmha_cli.domain.codec import taken_from
 from fmha_cli.domain.errors import EnvironmentProblem, ExitCode
 from fmha_cli.domain.installation import SourceState, SourceTree
-from fmha_cli.report.documents.installation import SourceRow, sources_document
+from fmha_cli.report.documents.installation import SourceRow, Sources
 from fmha_cli.sources.pins import Pin, pin_of, pins
-from fmha_cli.sources.store import fetched, remove, standing
+from fmha_cli.sources.store import fetch_source, remove, standing
 from fmha_cli.toolchain.cache.layout import CacheLayout
 from fmha_cli.toolchain.notice import as_text
 
@@ -29,7 +29,7 @@ def fetch(call: CliCall) -> None:
         notify = as_text(call.console.say, progress.phase)
         for number, pin in enumerate(chosen):
             progress(number, len(chosen), pin.name)
-            fetched(pin.name, call.cache_root, offline=offline, notify=notify)
+            fetch_source(pin.name, call.cache_root, offline=offline, notify=notify)
     _show(call, chosen)
 
 
@@ -66,7 +66,7 @@ def _show(
 
     layout = call.cache(create=True)
     rows = tuple(_row(pin, layout, deep) for pin in chosen)
-    call.output.document(sources_document(rows, trees))
+    call.output.document(Sources(sources=rows, trees=trees or {}))
     return rows
 
 

@@ -89,7 +89,7 @@ class ArgumentBlock:
         dataclass(frozen=True, kw_only=True)(cls)
 
 
-def typed_rows(rows: Iterable[Sequence[str]], more: Mapping[str, tuple[Any, Any]]) -> Rows:
+def make_typed_rows(rows: Iterable[Sequence[str]], more: Mapping[str, tuple[Any, Any]]) -> Rows:
     """The fields of an argument block from their C types and names. Numbers and pointers are 0 by default.
 
     Args:

@@ -45,11 +45,11 @@ from fmha_cli.conformance.library import (
     check_refused,
     insisted,
     judged,
-    library_problems,
     own_rules,
     told,
 )
 from fmha_cli.conformance.plugin import check_codes, check_parent, check_sources, probed
+from fmha_cli.conformance.problems import library_problems
 from fmha_cli.conformance.subject import Subject
 from fmha_cli.domain.features import FILLS
 

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from fmha_cli.conformance.subject import Subject
 from fmha_cli.domain.decision import Supported, Unsupported
 from fmha_cli.domain.device import DeviceFacts
-from fmha_cli.domain.errors import ImpossibleProblem
 from fmha_cli.domain.features import FILLS
 from fmha_cli.domain.kernel import KernelSpec
 from fmha_cli.domain.problem import Problem
@@ -21,40 +18,6 @@ from fmha_cli.domain.verdict import Verdict
 from fmha_cli.report.record import Record
 from fmha_cli.run.request import Command, Request
 from fmha_cli.run.run import Run
-
-
-def library_problems(seed: int, count: int) -> Iterator[Problem]:
-    """Small problems of the kinds that libraries have, for a backend whose kernels are a library's."""
-    draw = random.Random(seed)
-    while count:
-        with suppress(ImpossibleProblem):
-            yield Problem.from_cli(_library_line(draw))
-            count -= 1
-
-
-def _library_line(draw: random.Random) -> list[str]:
-    kv_heads, rows = draw.choice([1, 2, 3]), draw.choice([1, 1, 5, 7, 33, 64])
-    keys = draw.choice([rows, rows, rows, 1, 9, 40, 65])
-    hdim = draw.choice([8, 16, 24, 40, 64, 64, 128])
-    words = ["-b", draw.choice("112"), "-H", str(kv_heads * draw.choice([1, 1, 2, 4])), "--kv-heads", str(kv_heads)]
-    words += ["-s", str(rows), "-d", str(hdim), "--hdim-v", str(draw.choice([hdim, hdim, hdim, 48]))]
-    words += ["--dtype", draw.choice(["fp32", "fp32", "fp16", "bf16"])]
-    words += ["--layout", draw.choice(["bhsd", "bshd", "bshd", "bhsd:bshd"])]
-    words += draw.choice(
-        [[], ["--causal"], ["--causal"], ["--mask", "causal-tl"], ["--mask", "window:4,0"], ["--mask", "window:9,3"]]
-    )
-    cache = ["--kv-cache", "linear", "--cache-seqlens", draw.choice(["1", "9", "40", "40", "12,7"])]
-    more = draw.choice(
-        [
-            [], [], [], [], ["--softcap", "5"], ["--softcap", "5"], ["--sink-logits", "filled"], ["--lse"], ["--alibi"], ["--scale", "0.3"],
-            ["--bias", "elementwise"], ["--bias", "elementwise:1hss"], ["--bias", "elementwise:bhss"], ["--bias", "elementwise:b11s"],
-            ["--bias", "elementwise:b1ss"], ["--bias", "elementwise:1h1s"], ["--sink", "2"],
-            cache, [*cache, "--append", str(rows)], [*cache, "--append", str(rows)], [*cache, "--append", "1", "--rotary", "16"],
-            [*cache, "--append", str(rows), "--rotary", "16:interleaved"], ["--dropout", "0.3"], ["--direction", "bwd"],
-        ]
-    )  # fmt: skip
-    return [*words, *([] if "--kv-cache" in more else ["--seqlen-k", str(keys)]), *more]
-
 
 RIGHT = (Verdict.PASSED, Verdict.MISTRUSTED)
 """Verdicts of a row whose outputs are right. A pass that means little (one visible key, say) is MISTRUSTED."""

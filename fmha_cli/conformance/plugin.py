@@ -41,7 +41,7 @@ def check_sources(folder: Path, lines: int) -> None:
     texts = {path: path.read_text("utf-8") for path in sorted(folder.rglob("*.py"))}
     assert texts, f"{folder} has no module"
     assert (length := sum(len(text.splitlines()) for text in texts.values())) <= lines, f"{length} lines"
-    other = [f"{path}: {name}" for path, text in texts.items() for name in _imported(text) if name not in _PUBLIC]
+    other = [f"{path}: {name}" for path, text in texts.items() for name in _list_imports(text) if name not in _PUBLIC]
     assert not other, f"a plugin imports fmha_cli.api and fmha_cli.plugin alone: {other}"
 
 
@@ -55,7 +55,7 @@ def check_codes(backend: Backend, folder: Path) -> None:
     assert not own - known, f"`fmha explain` has no page of {sorted(own - known)}"
 
 
-def _imported(text: str) -> Iterator[str]:
+def _list_imports(text: str) -> Iterator[str]:
     """The modules of ``fmha_cli`` that a text imports."""
     for node in ast.walk(ast.parse(text)):
         names = [alias.name for alias in node.names] if isinstance(node, ast.Import | ast.ImportFrom) else []

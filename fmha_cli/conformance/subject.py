@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -11,15 +10,12 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+from fmha_cli.conformance.problems import all_problems
 from fmha_cli.discovery.hookspecs import hookimpl
 from fmha_cli.discovery.registry import Registry
 from fmha_cli.domain.device import DeviceFacts
-from fmha_cli.domain.errors import ImpossibleProblem
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.protocols import Backend
-
-ASKED = 200
-"""The problems to put to the backend."""
 
 
 @dataclass(frozen=True)
@@ -64,30 +60,4 @@ class Subject:
 
     def problems(self) -> Iterator[Problem]:
         """Small problems of every kind, the same for the same seed."""
-        draw = random.Random(self.seed)
-        count = 0
-        while count < ASKED:
-            try:
-                yield Problem.from_cli(_line(draw, plain=count % 2 == 0))
-                count += 1
-            except ImpossibleProblem:
-                continue
-
-
-def _line(draw: random.Random, *, plain: bool) -> list[str]:
-    kv_heads = draw.choice([1, 2])
-    words = ["-b", draw.choice("12"), "-H", str(kv_heads * draw.choice([1, 3])), "--kv-heads", str(kv_heads)]
-    words += ["-s", str(draw.choice([1, 7, 33, 64])), "--seqlen-k", str(draw.choice([1, 5, 33, 96]))]
-    words += ["-d", str(draw.choice([8, 24, 64])), "--hdim-v", str(draw.choice([8, 40, 64]))]
-    words += ["--dtype", draw.choice(["fp32", "fp16", "bf16"])]
-    words += ["--layout", draw.choice(["bhsd", "bshd", "bhsd:bshd"])]
-    words += draw.choice([[], ["--causal"], ["--mask", "causal-tl"]]) + draw.choice([[], ["--lse"]])
-    if plain:
-        return words
-    more = [
-        ["--mask", "window:9,3", "--sink", "2"], ["--mask", "generic:0,4"], ["--softcap", "5"], ["--dropout", "0.3"],
-        ["--bias", "elementwise:bhss"], ["--bias", "elementwise:111s"], ["--alibi"], ["--sink-logits", "filled"], ["--kv-cache", "paged:16"],
-        ["--kv-cache", "linear", "--append", "1"], ["--direction", "bwd"], ["--dtype", "fp8_e4m3"], ["--splits", "3"],
-        ["--qscale", "tensor"], ["--deterministic"],
-    ]  # fmt: skip
-    return words + draw.choice(more)
+        return all_problems(self.seed)

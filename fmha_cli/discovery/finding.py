@@ -5,22 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import islice
 
-from fmha_cli.discovery.kernel_index import make_table, places_by_digest, places_by_name
+from fmha_cli.discovery.kernel_index import (
+    EVERY,
+    KernelTables,
+    digest_prefix,
+    join_tables,
+    make_table,
+    places_by_digest,
+    places_by_name,
+    unknown_kernel,
+)
 from fmha_cli.discovery.registry import Registry
 from fmha_cli.domain.arch import ArchSpec
 from fmha_cli.domain.errors import UsageError
 from fmha_cli.domain.kernel import KernelSpec
 from fmha_cli.domain.protocols import Backend, Refusing, Revised
 from fmha_cli.domain.tuning import Varied
-
-MIN_PREFIX = 8
-"""Hex digits that a digest prefix must have (contract, section 4)."""
-
-
-def digest_prefix(text: str) -> str:
-    """The text in small letters if it is a digest prefix, else an empty text."""
-    prefix = text.lower()
-    return prefix if len(prefix) >= MIN_PREFIX and set(prefix) <= set("0123456789abcdef") else ""
 
 
 def find_kernel(
@@ -45,11 +45,31 @@ def find_kernel(
     if len(matches) == 1:
         return next(iter(matches.values()))
     if not matches:
-        short = f" (a digest prefix has at least {MIN_PREFIX} hex digits)" if len(text) < MIN_PREFIX else ""
-        help = "`fmha list-kernels --arch A` prints names and digests"
-        raise UsageError(f"--kernel {text}: no such kernel{short}", code="E006", where="--kernel", help=help)
+        _keep_digests(registry.tables)
+        raise unknown_kernel(text)
     listed = "; ".join(f"{digest[:16]} {kernel.name}" for digest, kernel in sorted(matches.items())[:6])
     raise UsageError(f"--kernel {text}: ambiguous", code="E007", where="--kernel", why=f"it matches {listed}")
+
+
+def _keep_digests(tables: KernelTables | None) -> None:
+    """Keep the table of all digests, for ``refuse_unknown``, once there are tables for all kernels."""
+    if tables is None or tables.load(*EVERY) is not None:
+        return
+    every: list[bytes] = []
+    for backend in Registry(entries=tuple).backends.values():
+        for tuning in (False, True) if isinstance(backend, Varied) else (False,):
+            for arch in backend.archs():
+                table = tables.load(_owner(backend, tuning=tuning), arch)
+                if table is None:
+                    return
+                every.append(table)
+    tables.keep(*EVERY, join_tables(every))
+
+
+def _owner(backend: Backend, *, tuning: bool) -> str:
+    """The name under which the tables of a backend are kept."""
+    owner = f"{backend.name}-{backend.revision}" if isinstance(backend, Revised) else backend.name
+    return f"{owner}-tuning" if tuning else owner
 
 
 def _by_canonical_name(registry: Registry, text: str) -> KernelSpec:
@@ -109,8 +129,7 @@ def _matching(
     if tables is None:
         yield from filter(named, kernels)
         return
-    owner = f"{backend.name}-{backend.revision}" if isinstance(backend, Revised) else backend.name
-    owner = f"{owner}-tuning" if tuning else owner
+    owner = _owner(backend, tuning=tuning)
     table = tables.load(owner, arch)
     if table is not None:
         places = places_by_digest(table, prefix) if prefix else places_by_name(table, text)

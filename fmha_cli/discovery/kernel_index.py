@@ -3,6 +3,8 @@
 A table covers the kernels of one backend and architecture. For each kernel it holds the first bytes of the digest, and of
 the hash of the upstream name, with the kernel's place in the backend's order. A lookup makes the kernel at that place
 and compares it again, so a wrong entry costs time but never selects a wrong kernel.
+
+One more table has the digests of all tables. A text that is none of them is refused without importing a backend.
 """
 
 from __future__ import annotations
@@ -12,8 +14,16 @@ from bisect import bisect_left
 from collections.abc import Iterable
 from typing import Protocol
 
+from fmha_cli.domain.errors import UsageError
+
 _HEX, _BYTES, _PLACE = 16, 8, 4
 _RECORD = _BYTES + _PLACE
+
+
+EVERY = ("every", "arch")
+"""The names under which the table of all digests is kept, in place of a backend and an architecture."""
+MIN_PREFIX = 8
+"""Hex digits that a digest prefix must have (contract, section 4)."""
 
 
 class KernelTables(Protocol):
@@ -38,6 +48,37 @@ def make_table(kernels: Iterable[tuple[str, str | None]]) -> bytes:
         if name is not None:
             names.append(_hashed(name) + place)
     return len(digests).to_bytes(_PLACE, "big") + b"".join([*sorted(digests), *sorted(names)])
+
+
+def join_tables(tables: Iterable[bytes]) -> bytes:
+    """The table with the digests of others. Its places mean nothing."""
+    found = [table[at : at + _BYTES] for table in tables for at in range(_PLACE, _names_at(table), _RECORD)]
+    return len(found).to_bytes(_PLACE, "big") + b"".join(digest + bytes(_PLACE) for digest in sorted(found))
+
+
+def digest_prefix(text: str) -> str:
+    """The text in small letters if it is a digest prefix, else an empty text."""
+    prefix = text.lower()
+    return prefix if len(prefix) >= MIN_PREFIX and set(prefix) <= set("0123456789abcdef") else ""
+
+
+def refuse_unknown(text: str, tables: KernelTables) -> None:
+    """Refuse a digest prefix that no kernel of the built-in backends has, for any architecture or for tuning.
+
+    Raises:
+        UsageError: E006.
+    """
+    prefix = digest_prefix(text)
+    table = tables.load(*EVERY) if prefix else None
+    if table is not None and not places_by_digest(table, prefix):
+        raise unknown_kernel(text)
+
+
+def unknown_kernel(text: str) -> UsageError:
+    """The refusal of a name that no kernel has."""
+    short = f" (a digest prefix has at least {MIN_PREFIX} hex digits)" if len(text) < MIN_PREFIX else ""
+    help = "`fmha list-kernels --arch A` prints names and digests"
+    return UsageError(f"--kernel {text}: no such kernel{short}", code="E006", where="--kernel", help=help)
 
 
 def places_by_digest(table: bytes, prefix: str) -> frozenset[int]:

@@ -120,17 +120,12 @@ def _options(problem: Problem) -> Iterator[Change]:
     yield from ((("dtype", dtype),) for dtype in _DTYPES if dtype != problem.dtype.value)
 
 
-_SIZES = ("hdim",)
-"""Sizes that a suggestion states even if they are the defaults."""
-
-
 def flags_by_key(problem: Problem) -> dict[str, str | bool]:
-    """The flags of a problem, by key: the shortest, but every size and type, and the mask under one key."""
+    """The flags of a problem, by key: the shortest, but head dim and type even if they are the defaults, and the mask under one key."""
     raw = flags_in(problem)
     if raw.pop("causal", False):
         raw["mask"] = MaskKind.CAUSAL.value
-    sizes = {key: str(getattr(problem, key)) for key in _SIZES}
-    return {**sizes, "dtype": dtypes_text(problem.dtype, problem.dtype_out), **raw}
+    return {"hdim": str(problem.hdim), "dtype": dtypes_text(problem.dtype, problem.dtype_out), **raw}
 
 
 def change_text(before: Problem, after: Problem) -> str:

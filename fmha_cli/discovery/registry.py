@@ -69,6 +69,7 @@ class Registry:
         self._builtins = builtins
         self._entries = entries
         self._asked: dict[tuple[str, str], tuple[Any | None, PluginFault | None]] = {}
+        self._revised: Mapping[str, Backend] = {}
 
     def _ask(self, plugin: Plugin, hook: str) -> tuple[Any | None, PluginFault | None]:
         """Each hook of each plugin is called once."""
@@ -190,7 +191,7 @@ class Registry:
     @property
     def backends(self) -> Mapping[str, Backend]:
         """Backends by name, built-ins first."""
-        return {name: backend for name, (backend, _) in self._backends[0].items()}
+        return {name: self._revised.get(name, backend) for name, (backend, _) in self._backends[0].items()}
 
     @property
     def emulators(self) -> Mapping[str, Emulator]:
@@ -253,14 +254,13 @@ class Registry:
         Raises:
             UsageError: no such revision.
         """
-        found, faults = self._backends
         revised = {
-            name: (backend.at_revision(names[name]), plugin)
-            for name, (backend, plugin) in found.items()
+            name: backend.at_revision(names[name])
+            for name, backend in self.backends.items()
             if name in names and isinstance(backend, Revised)
         }
         other = copy(self)
-        other.__dict__["_backends"] = {**found, **revised}, faults
+        other._revised = {**self._revised, **revised}
         return other
 
     def brought_by(self, plugin: Plugin) -> Mapping[str, tuple[str, ...]]:

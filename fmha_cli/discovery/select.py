@@ -9,7 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from fmha_cli.discovery.builtins import device_kinds
-from fmha_cli.discovery.finding import digest_prefix, find_kernel
+from fmha_cli.discovery.finding import find_kernel
+from fmha_cli.discovery.kernel_index import digest_prefix
 from fmha_cli.discovery.preference import Preference
 from fmha_cli.discovery.registry import Registry
 from fmha_cli.discovery.wanted import AUTO, Wanted, wanted_backends

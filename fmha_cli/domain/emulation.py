@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Annotated, Any, Protocol, runtime_checkable
 
 from fmha_cli.domain.device import Availability, DeviceFacts
+from fmha_cli.domain.features import Arithmetic
 from fmha_cli.domain.members import Count, Least
 from fmha_cli.domain.plan import Artifact
 from fmha_cli.domain.protocols import BuildContext
@@ -50,15 +51,6 @@ class FindingKind(StrEnum):
     """Tensor memory outside of an allocation or of a warp's quarter, freed twice, or never freed."""
     CLUSTER_MISUSE = "cluster-misuse"
     """A block signals, or copies to, a block of its cluster that has ended or does not exist."""
-
-
-class Arithmetic(StrEnum):
-    """The order of sums in matrix instructions where their documents leave it open."""
-
-    DOCUMENT = "document"
-    """As the document says; the plainest order and rounding where it says nothing."""
-    HARDWARE = "hardware"
-    """As the tensor cores of the architecture have been measured to do it."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,7 +15,7 @@ from enum import Enum
 from functools import cache
 from typing import Any, TypeVar, cast, get_type_hints
 
-from fmha_cli.domain.codec import once, to_json
+from fmha_cli.domain.codec import once, shared_json
 from fmha_cli.domain.errors import UsageError
 
 T = TypeVar("T")
@@ -24,13 +24,16 @@ SCHEMA_VERSION = 1
 """Raised when the meaning of an encoded field changes; part of every digest and cache key."""
 
 
+_ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+
+
 def canonical_json(value: object) -> str:
     """JSON with sorted keys and no spaces; the text is the same in every process and for every hash seed.
 
     Raises:
         TypeError: a value has no JSON form.
     """
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+    return _ENCODER.encode(value)
 
 
 def digest_of(value: object) -> str:
@@ -40,7 +43,7 @@ def digest_of(value: object) -> str:
 
 def canonical_fields(noun: object) -> str:
     """:func:`canonical_json` of :func:`to_json`, computed once for each object because kernels share their parts."""
-    return once(noun, "_canonical_fields", lambda noun: canonical_json(to_json(noun)))
+    return once(noun, "_canonical_fields", lambda noun: canonical_json(shared_json(noun)))
 
 
 @cache

@@ -1,4 +1,4 @@
-"""The choices of a problem other than sizes and masks, and their spellings. Each is a closed set."""
+"""The choices of a problem other than sizes and masks, and of an emulator, with their spellings. Each is a closed set."""
 
 from __future__ import annotations
 
@@ -16,6 +16,15 @@ FILLS = ("normal", "coded", "ties", "large", "sparse_int")
 CLOSED_FILLS = ("means", "pointer")
 """Further fills, whose answer is known in closed form (``oracle.closed``). ``validate`` adds them where it compares only
 a sample of the rows under the others."""
+
+
+class Arithmetic(StrEnum):
+    """The order of sums in matrix instructions where their documents leave it open."""
+
+    DOCUMENT = "document"
+    """As the document says; the plainest order and rounding where it says nothing."""
+    HARDWARE = "hardware"
+    """As the tensor cores of the architecture have been measured to do it."""
 
 
 class Direction(StrEnum):

@@ -43,9 +43,4 @@ class Layer:
     @property
     def text(self) -> str:
         """The layer as words: ``52 local``, ``32 global, assumed``."""
-        return layer_text(self.weight, self.kind, self.assumed)
-
-
-def layer_text(weight: int, kind: str, assumed: bool | None) -> str:
-    """The text of a layer with these members."""
-    return f"{weight} {kind}{', assumed' if assumed else ''}"
+        return f"{self.weight} {self.kind}{', assumed' if self.assumed else ''}"

@@ -7,8 +7,10 @@ rest, with a plain string as the member's description.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from operator import ge, gt, lt
 from typing import Annotated, Any
 
 
@@ -40,27 +42,27 @@ class Keyword:
 
     def allows(self, value: Any) -> bool:
         """Whether a value of the right type is within the limit."""
-        limit = self.value
-        if isinstance(limit, str):
-            end = limit.removesuffix("$")  # in ECMA-262 it matches at the very end only, not before a last newline
-            return re.search(end + r"\Z" if end != limit else limit, value) is not None
-        if self.name == "minItems":
-            return len(value) >= limit
-        if self.name == "exclusiveMinimum":
-            return bool(value > limit)
-        return bool(value >= limit if self.name == "minimum" else value < limit)
+        return bool(_LIMITS[self.name][0](value, self.value))
 
     @property
     def refusal(self) -> str:
         """The fault of a value outside the limit."""
-        words = {
-            "minimum": "less than",
-            "exclusiveMaximum": "not less than",
-            "exclusiveMinimum": "not above",
-            "minItems": "fewer items than",
-        }
-        return f"{words[self.name]} {self.value}" if self.name in words else f"not of the form {self.value}"
+        return f"{_LIMITS[self.name][1]} {self.value}"
 
+
+def _matches(text: str, pattern: str) -> bool:
+    end = pattern.removesuffix("$")  # in ECMA-262 it matches at the very end only, not before a last newline
+    return re.search(end + r"\Z" if end != pattern else pattern, text) is not None
+
+
+_LIMITS: Mapping[str, tuple[Callable[[Any, Any], object], str]] = {
+    "minimum": (ge, "less than"),
+    "exclusiveMaximum": (lt, "not less than"),
+    "exclusiveMinimum": (gt, "not above"),
+    "minItems": (lambda items, least: len(items) >= least, "fewer items than"),
+    "pattern": (_matches, "not of the form"),
+}
+"""Whether a value is within the limit of a keyword, and what is wrong otherwise."""
 
 Least = partial(Keyword, "minimum")
 """The smallest number."""

@@ -161,7 +161,7 @@ class Signature:
         elementwise = BiasKey.ELEMENTWISE if problem.bias is not Bias.NONE else BiasKey.NONE
         rotary = RotaryKey(problem.rotary.style.value) if problem.rotary.dim else RotaryKey.NONE
         return Signature(
-            **{name: Need.of(bool(getattr(problem, name))) for name in _SWITCHED},
+            **{name: Need.of(BY_KEY[name].text_in(problem) is not False) for name in _SWITCHED},
             dtype=problem.dtype,
             dtype_out=problem.dtype_out,
             hdim=problem.hdim,
@@ -195,7 +195,7 @@ class Signature:
 
 
 _SWITCHED = tuple(f.name for f in fields(Signature) if f.default is Need.NO and f.name in BY_KEY)
-"""Fields that are on or off in a problem, as the member of the same name is."""
+"""Fields that a problem needs unless the flag of their name is at its default."""
 
 assert {m.value for m in MaskKind} | {"any"} == {m.value for m in MaskKey}
 assert {m.value for m in CacheKind} | {"any"} == {m.value for m in CacheKey}

@@ -157,4 +157,8 @@ def with_signature(problem: Problem, name: str, have: str) -> str | None:
         return f"--{field.name} {have}"
     if have != Need.NO.value:  # only a switch requests what a kernel does anyway
         return f"--{field.name}" if field.kind is FlagKind.SWITCH else None
-    return f"drop --{field.name}" if field.kind in (FlagKind.SWITCH, FlagKind.FILE) else f"--{field.name} 0"
+    return (
+        f"drop --{field.name}"
+        if field.kind in (FlagKind.SWITCH, FlagKind.FILE)
+        else f"--{field.name} {field.default:g}"
+    )

@@ -141,6 +141,18 @@ def near_reach(problem: Problem, reach: F64) -> F64:
     return np.where(is_far(problem, reach), np.minimum(capped, np.nan_to_num(reach)), reach)
 
 
+def steepness(problem: Problem) -> float:
+    """How much more an error of a score counts in gradients with a cap: it moves the logarithm of the cap's slope."""
+    return max(1.0, 2 / problem.softcap) if problem.softcap > 0 else 1.0
+
+
+def slope_unit(problem: Problem) -> float:
+    """The largest factor that kernels may leave out of dS: with a cap they may keep it in units of scale / cap and multiply the
+    sums by the cap (upstream FlashAttention, ``flash_bwd_kernel.h`` ``calculate_dtanh``).
+    """
+    return max(abs(problem.scale), problem.softcap)
+
+
 def budget_of(problem: Problem, tensor: str = "o", family: str = ANY, backend: str = ANY) -> Budget:
     """The most specific entry for (tensor, family, dtype, backend); ``*`` in the file matches everything.
 

@@ -29,12 +29,12 @@ from fmha_cli.oracle.reference import (
     below_sink,
     equal_keys,
     flat_values,
-    flushed,
+    flush_subnormals,
     latent_noise,
     squares,
 )
 from fmha_cli.oracle.rows import Rows
-from fmha_cli.oracle.scores import lift, sunk, visible_range
+from fmha_cli.oracle.scores import count_sunk, lift, visible_range
 from fmha_cli.oracle.tensors import F64, Array, Inputs, Ints, SequenceView, appended_cache
 
 
@@ -60,7 +60,7 @@ class Pointed:
         o = np.zeros((len(i), p.hdim_v))
         o[sees] = self._v[at[sees]] * weight[sees, None]
         low, high = visible_range(view, i)
-        visible = np.maximum(high - low, 0) + sunk(p, low, high)
+        visible = np.maximum(high - low, 0) + count_sunk(p, low, high)
         noise = np.sqrt(squares(o))
         relative = np.exp(np.where(sees, score - np.where(sees, top, 0), -np.inf))
         return RowResult(
@@ -75,7 +75,7 @@ class Pointed:
             width=np.sqrt(visible) * self._value * np.exp(np.where(sees, np.where(sees, top, 0) - lse, 0)),
             peak=weight,
             visible=visible,
-            lost=np.where(flushed(relative, p.dtype) != 0, noise, 0.0),
+            lost=np.where(flush_subnormals(relative, p.dtype) != 0, noise, 0.0),
         )
 
     def _scores(self, h: int, i: Ints, at: Ints, q: F64) -> F64:
@@ -115,7 +115,7 @@ class Averaged:
         """Rows i of head h."""
         p = self._view.problem
         low, high = visible_range(self._view, i)
-        front, high = sunk(p, low, high), np.maximum(high, low)
+        front, high = count_sunk(p, low, high), np.maximum(high, low)
         visible = high - low + front
         sums, sizes, whole = (
             total[high] - total[low] + total[front] for total in (self._sums, self._squares, self._sizes)
@@ -128,7 +128,7 @@ class Averaged:
         some = visible > 0
         weight = np.exp(-np.where(some, lse, np.inf))
         top = 0.0 if sinks is None else max(0.0, float(sinks[h]))  # the largest of all terms of the sum
-        lost = np.where(flushed(np.exp(np.full(1, -top)), p.dtype) != 0, np.sqrt(sizes) * weight, 0.0)
+        lost = np.where(flush_subnormals(np.exp(np.full(1, -top)), p.dtype) != 0, np.sqrt(sizes) * weight, 0.0)
         return RowResult(
             o=sums * weight[:, None],
             lse=lse,

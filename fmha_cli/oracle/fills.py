@@ -36,7 +36,7 @@ from fmha_cli.domain.features import CLOSED_FILLS, FILLS, Alibi, QScale
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.tensors import ROTARY_TABLES, Element, Role, TensorShape, page_count, pages_of, shapes_of
 from fmha_cli.oracle.coded import UNUSED, code, stored_ids
-from fmha_cli.oracle.mx import SCALED, encoded, made_as
+from fmha_cli.oracle.mx import SCALED, choose_form, encode_tensor
 from fmha_cli.oracle.pointer import pointing
 from fmha_cli.oracle.tensors import Array, Inputs, numpy_dtype, packed_bias, round_to
 
@@ -87,21 +87,21 @@ def fill(
         out["block_table"] = block_table(problem, seed)
     for name in shapes:
         if name not in out and not name.endswith("_scale"):
-            shape = made_as(problem, name)
+            shape = choose_form(problem, name)
             if kind in CODED and name in ("v", "v_new"):
-                out[name] = _coded(problem, name, shape, out)
+                out[name] = _make_coded(problem, name, shape, out)
             else:
                 made = pointing(problem, name, seed, out.get("block_table")) if kind == "pointer" else None
                 out[name] = _tensor(problem, kind, seed, name, shape, custom) if made is None else made
                 if problem.v_in_k and kind in CODED and made is None and name in ("k", "k_new"):
-                    out[name][..., : problem.hdim_v] = _coded(problem, name, shape, out)
+                    out[name][..., : problem.hdim_v] = _make_coded(problem, name, shape, out)
             if problem.dtype.is_mx and name in SCALED:
-                out[name], out[f"{name}_scale"] = encoded(problem, name, out[name])
+                out[name], out[f"{name}_scale"] = encode_tensor(problem, name, out[name])
             _poison(problem, name, out)
     return out
 
 
-def _coded(problem: Problem, name: str, shape: TensorShape, made: Inputs) -> Array:
+def _make_coded(problem: Problem, name: str, shape: TensorShape, made: Inputs) -> Array:
     """Codes of the positions of the values in v, v_new, or the columns of k and k_new that are V."""
     ids = stored_ids(problem, name, made.get("block_table"))
     return round_to(code(ids, problem.hdim_v) * _steps(problem, shape), shape.dtype)
@@ -138,7 +138,7 @@ def _tensor(
         return round_to(tied * _steps(problem, shape), shape.dtype)
     integers = kind == "sparse_int" or (kind == "ties" and name in ("q", "bias", "sink_logits"))
     factor = _factor(problem, kind, name) * _steps(problem, shape)
-    out = _chunked(bits, shape, _integers if integers else normals, factor)
+    out = _fill_chunks(bits, shape, _integers if integers else normals, factor)
     if kind == "ties" and name == "q" and problem.v_in_k:
         out[..., : problem.hdim_v] = 0
     return out
@@ -172,7 +172,7 @@ def _factor(problem: Problem, kind: str, name: str) -> float:
     return 8.0 if name in ("bias", "sink_logits") else 1.0
 
 
-def _chunked(
+def _fill_chunks(
     bits: np.random.PCG64, shape: TensorShape, make: Callable[[np.random.PCG64, int], F32], factor: float
 ) -> Array:
     out = np.empty(shape.elements, dtype=numpy_dtype(shape.dtype))

@@ -6,7 +6,7 @@ With P the probabilities, Z the kept-and-scaled dropout factors and D_i = sum_e 
     dBias = dS summed over the broadcast axes
     dQ_i = scale sum_j dS_ij c_ij K_j  dK_j = scale sum_i dS_ij c_ij Q_i
 
-c_ij = 1 - tanh^2(s / cap) with a softcap, else 1. Source: Dao et al., "FlashAttention" (2022), appendix B.4; a
+c_ij = 1 - tanh^2(s / cap) with a cap, else 1. Source: Dao et al., "FlashAttention" (2022), appendix B.4; a
 learned sink only enlarges the denominator of P. Where V is K's first columns, dK_j holds dV_j in those. Memory is O((rows + keys) x d + block), and dBias itself.
 """
 
@@ -24,10 +24,19 @@ from fmha_cli.domain.errors import ImpossibleProblem
 from fmha_cli.domain.features import CacheKind
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.tensors import bias_shape, shapes_of
-from fmha_cli.oracle.budgets import EPS, F32_EPS, HALF_STEP, eps_of, is_far, near_reach
+from fmha_cli.oracle.budgets import EPS, F32_EPS, HALF_STEP, eps_of, is_far, near_reach, slope_unit, steepness
 from fmha_cli.oracle.dropout import Stream, fmha_stream, keep_factor
 from fmha_cli.oracle.measure import nonfinite_elements
-from fmha_cli.oracle.reference import SHAKES, Attended, RowResult, attend, equal_keys, flushed, latent_noise, squares
+from fmha_cli.oracle.reference import (
+    SHAKES,
+    Attended,
+    RowResult,
+    attend,
+    equal_keys,
+    flush_subnormals,
+    latent_noise,
+    squares,
+)
 from fmha_cli.oracle.rows import all_rows
 from fmha_cli.oracle.scores import RowBlock, row_blocks
 from fmha_cli.oracle.tensors import F64, Bools, Inputs, Ints, SequenceView, head_rows
@@ -113,14 +122,12 @@ def backward(
             np.sqrt(square, out=square)
     for name, share in out.shares.items():
         out.swing[name] += share
-    # an error of a score moves the logarithm of the cap's slope
-    steep = max(1.0, 2 / problem.softcap) if problem.softcap > 0 else 1.0
-    out = replace(out, reach=steep * reach, below=below, widths=_widths(problem, out.widths), shares={})
+    out = replace(out, reach=steepness(problem) * reach, below=below, widths=_widths(problem, out.widths), shares={})
     out = replace(out, leaks=_leaks(problem, inputs, out))
-    return _joined(problem, out) if problem.v_in_k else out
+    return _add_share_of_v(problem, out) if problem.v_in_k else out
 
 
-def _joined(p: Problem, out: Gradients) -> Gradients:
+def _add_share_of_v(p: Problem, out: Gradients) -> Gradients:
     """The gradients with V's share added to the columns of dK that it concerns.
 
     A budget spreads the noise of a row evenly over its elements. V's noise is in hdim_v of them, so it counts as that of
@@ -160,12 +167,8 @@ def _leaks(p: Problem, inputs: Inputs, out: Gradients) -> dict[str, Bools]:
 
 
 def _widths(p: Problem, sizes: dict[str, F64]) -> dict[str, Any]:
-    """``Gradients.widths`` from the lengths of the rows of K, Q and dO that each row of dQ, dK and dV adds up.
-
-    With a cap kernels may keep dS in units of scale / cap and multiply the sums by the cap (upstream FlashAttention,
-    ``flash_bwd_kernel.h`` ``calculate_dtanh``).
-    """
-    scale = max(abs(p.scale), p.softcap)
+    """``Gradients.widths`` from the lengths of the rows of K, Q and dO that each row of dQ, dK and dV adds up."""
+    scale = slope_unit(p)
     kept = 1 / (1 - p.dropout)  # P counts so often in dV
     of_bias = sqrt(p.batch * p.heads * p.seqlen_k * (p.seqlen_q if p.bias.shape(1, 1, 2, 1)[2] == 1 else 1))
     return {"dq": scale * sizes["dq"], "dk": scale * sizes["dk"], "dv": kept * sizes["dv"], "dbias": of_bias}
@@ -227,10 +230,10 @@ def _block(block: RowBlock, g: int, k: F64, v: F64, stream: Stream, out: Gradien
             factor = kept * keep_factor(stream, p)
         used = weights if factor is None else np.where(kept, weights * factor, 0.0)  # a dropped NaN is 0 too
         far = _distance(p, np.log(np.where(weights > 0, weights, 1.0)), known)
-        dv[first:end] += _summed(used, do)
+        dv[first:end] += _sum_terms(used, do)
         dv_square[first:end] += ((used * far) ** 2).T @ do_size
         dv_share[first:end] += ((used * share) ** 2).T @ do_size
-        dv_lost[first:end] += (flushed(used, p.dtype) ** 2).T @ do_size
+        dv_lost[first:end] += (flush_subnormals(used, p.dtype) ** 2).T @ do_size
         values = _clean(block, v, first, end)
         dp = do @ values.T
         # the products of dP may cancel, and where a learned sink takes all weight, D is too small to hide their rounding
@@ -249,17 +252,17 @@ def _block(block: RowBlock, g: int, k: F64, v: F64, stream: Stream, out: Gradien
             ds *= slope
             # tanh is near 1 where the slope is near 0, and the rounding of 1 - tanh^2 is that of 1
             spread = spread * slope + np.where(unused, 0.0, weights * size) * 2 * (1 - slope) * F32_EPS / eps
-        lost = flushed(ds, p.dtype) * p.scale
+        lost = flush_subnormals(ds, p.dtype) * p.scale
         ds *= p.scale
         spread *= abs(p.scale)
         key_size, terms = squares(keys), np.where(unused, 0.0, 1.0)
-        dq += _summed(ds.T, keys)
+        dq += _sum_terms(ds.T, keys)
         dq_square += (spread**2) @ key_size
         dq_whole += spread @ np.sqrt(key_size)
         dq_lost += (lost**2) @ key_size
         dq_width += terms @ key_size
-        mean_key += _summed((weights * p.scale).T, keys)
-        dk[first:end] += _summed(ds, block.q)
+        mean_key += _sum_terms((weights * p.scale).T, keys)
+        dk[first:end] += _sum_terms(ds, block.q)
         dk_square[first:end] += (spread**2).T @ q_size
         dk_lost[first:end] += (lost**2).T @ q_size
         dk_share[first:end] += ((share * ds) ** 2).T @ q_size
@@ -304,8 +307,8 @@ def _add_swing(
     dot, moved = np.abs(np.einsum("rd,rd->r", do, forward.o[rows])), do_size * forward.swing[rows]
     for first, end in sub.key_blocks():
         keys, values = _clean(sub, k, first, end), _clean(sub, v, first, end)
-        exact = _weighed(sub, own, keys, first, end)
-        others = [_weighed(*pair, keys, first, end) for pair in zip(shaken, answers, strict=True)]
+        exact = _weigh(sub, own, keys, first, end)
+        others = [_weigh(*pair, keys, first, end) for pair in zip(shaken, answers, strict=True)]
         of_p, of_s = (
             np.nan_to_num(np.max([np.abs(other[n] - exact[n]) for other in others], axis=0)) for n in range(2)
         )
@@ -319,14 +322,14 @@ def _add_swing(
     return dq
 
 
-def _weighed(block: RowBlock, answer: Attended, keys: F64, first: int, end: int) -> tuple[F64, F64]:
+def _weigh(block: RowBlock, answer: Attended, keys: F64, first: int, end: int) -> tuple[F64, F64]:
     """P (R, end - first), and P times the slope of the cap."""
     s, slope = block.scores(keys, first, end, sloped=True)
     weights = answer.weights(s)
     return weights, weights if slope is None else weights * slope
 
 
-def _summed(terms: F64, rows: F64) -> F64:
+def _sum_terms(terms: F64, rows: F64) -> F64:
     """terms.T @ rows, (keys, d), where a term of 0 contributes nothing even if its row is NaN."""
     bad = np.flatnonzero(~np.isfinite(rows).all(axis=1))
     if not len(bad):

@@ -119,7 +119,7 @@ class RowErrors:
     allowance: float
 
     @classmethod
-    def joined(cls, parts: Sequence[RowErrors]) -> RowErrors:
+    def join(cls, parts: Sequence[RowErrors]) -> RowErrors:
         """The errors of all parts' rows, in order."""
         worst = max(parts, key=lambda part: part.element, default=_NO_ROWS)
         return cls(
@@ -162,7 +162,7 @@ class LseErrors:
     mismatched: Bools
 
     @classmethod
-    def joined(cls, parts: Sequence[LseErrors]) -> LseErrors:
+    def join(cls, parts: Sequence[LseErrors]) -> LseErrors:
         """The errors of all parts' rows, in order."""
         none = cls(np.zeros(0), np.zeros(0), np.zeros(0, np.bool_))
         return cls(*(np.concatenate([getattr(part, f.name) for part in (*parts, none)]) for f in fields(cls)))
@@ -304,7 +304,7 @@ class Worth:
         )
 
     @classmethod
-    def joined(cls, parts: Iterable[Worth]) -> Worth:
+    def join(cls, parts: Iterable[Worth]) -> Worth:
         """The worth of all parts together."""
         found = [cls(0, False, False, False, False, False, False), *parts]
         flags = {f.name: any(getattr(part, f.name) for part in found) for f in fields(cls) if f.name != "elements"}

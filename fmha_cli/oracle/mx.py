@@ -25,28 +25,28 @@ _BIAS = 127
 _LEAST = -127
 
 
-def made_as(problem: Problem, name: str) -> TensorShape:
-    """The form in which fills make a tensor: float32 where :func:`encoded` turns it into MX."""
+def choose_form(problem: Problem, name: str) -> TensorShape:
+    """The form in which fills make a tensor: float32 where :func:`encode_tensor` turns it into MX."""
     shape = shapes_of(problem)[name]
     return TensorShape(shape.shape, Element.FP32, shape.role) if problem.dtype.is_mx and name in SCALED else shape
 
 
-def encoded(problem: Problem, name: str, values: F32) -> tuple[Array, Array]:
+def encode_tensor(problem: Problem, name: str, values: F32) -> tuple[Array, Array]:
     """q, k or v (its own shape, float32) as elements and e8m0 scales."""
     element, scale = Element.of(problem.dtype), shapes_of(problem)[f"{name}_scale"].shape
     if name != "v":
-        return encoded_rows(values, element)
+        return encode_rows(values, element)
     codes = np.empty(values.shape, numpy_dtype(element))
     scales = np.empty(scale, numpy_dtype(Element.E8M0))
     axis = _rows_axis(problem)
     for rows, blocks in _spans(problem):
         at = (slice(None),) * axis
-        part, found = encoded_rows(np.moveaxis(values[(*at, rows)], axis, -1), element)
+        part, found = encode_rows(np.moveaxis(values[(*at, rows)], axis, -1), element)
         codes[(*at, rows)], scales[(*at, blocks)] = np.moveaxis(part, -1, axis), np.moveaxis(found, -1, axis)
     return codes, scales
 
 
-def encoded_rows(values: F32, element: Element) -> tuple[Array, Array]:
+def encode_rows(values: F32, element: Element) -> tuple[Array, Array]:
     """(..., n) float32 as elements (..., n) and scales (..., ceil(n / 32)), with blocks along the last axis."""
     n = values.shape[-1]
     exponents = scale_exponents(values, element)
@@ -63,12 +63,6 @@ def scale_exponents(values: F32, element: Element) -> Ints:
     top = padded.reshape(*values.shape[:-1], padded.shape[-1] // MX_BLOCK, MX_BLOCK).max(axis=-1)
     exponent = np.frexp(top)[1] - 1 - (np.frexp(np.float32(largest(element)))[1] - 1)
     return np.where(top > 0, np.clip(exponent, _LEAST, _BIAS), 0).astype(np.int64)
-
-
-def decoded_rows(codes: Array, scales: Array) -> npt.NDArray[np.float64]:
-    """The numbers that :func:`encoded_rows` stands for, (..., n) float64."""
-    factors = scales.astype(np.float64).repeat(MX_BLOCK, axis=-1)[..., : codes.shape[-1]]
-    return codes.astype(np.float64) * factors
 
 
 def _rows_axis(problem: Problem) -> int:
@@ -89,7 +83,7 @@ def _spans(problem: Problem) -> Iterator[tuple[slice, slice]]:
         yield slice(None), slice(None)
 
 
-def unpacked_fp4(pairs: npt.NDArray[np.uint8]) -> Array:
+def unpack_fp4(pairs: npt.NDArray[np.uint8]) -> Array:
     """(..., n) bytes of two fp4 elements each, the first in the low half, as (..., 2n) elements.
 
     Source: PyTorch, ``Float4_e2m1fn_x2.h``; safetensors 0.8 writes such tensors as ``F4`` with the shape of the elements.

@@ -22,8 +22,8 @@ from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.tensors import Element
 from fmha_cli.oracle.budgets import EPS
 from fmha_cli.oracle.coded import UNUSED, key_id, mix, stored_ids
-from fmha_cli.oracle.mx import made_as
-from fmha_cli.oracle.scores import sunk, visible_range
+from fmha_cli.oracle.mx import choose_form
+from fmha_cli.oracle.scores import count_sunk, visible_range
 from fmha_cli.oracle.tensors import (
     F64,
     Array,
@@ -112,7 +112,7 @@ def pointers(problem: Problem, b: int, h: Ints, i: Ints, seed: int) -> Ints:
     if problem.alibi is not Alibi.NONE:
         near = np.clip(i + problem.mask.delta(view.seqlen_q, view.seqlen_k), low, np.maximum(low, high - 1))
         low, high = np.maximum(low, near - NEAR), np.minimum(high, near + NEAR + 1)
-    front = sunk(problem, low, high)
+    front = count_sunk(problem, low, high)
     count = front + np.maximum(high - low, 0)
     row = (b * problem.heads + h) * max(1, problem.seqlen_q) + i
     word = mix(row.astype(np.uint64) + np.uint64(crc32(f"pointer {seed}".encode()))).astype(np.int64)
@@ -140,7 +140,7 @@ def directions(problem: Problem, ids: Ints, seed: int) -> F64:
 
 def pointing(problem: Problem, name: str, seed: int, block_table: Array | None) -> Array | None:
     """The tensor ``name`` of this fill; None for one that has the values of ``normal``."""
-    shape = made_as(problem, name)
+    shape = choose_form(problem, name)
     if name in ("q_descale", "k_descale"):
         return np.ones(shape.shape, np.float32)
     if name == "k":
@@ -162,7 +162,7 @@ def pointing(problem: Problem, name: str, seed: int, block_table: Array | None) 
 
 
 def _queries(problem: Problem, seed: int) -> Array:
-    shape, length = made_as(problem, "q"), np.copysign(length_of(problem) or 1.0, problem.scale)
+    shape, length = choose_form(problem, "q"), np.copysign(length_of(problem) or 1.0, problem.scale)
     out = np.zeros(shape.shape, numpy_dtype(shape.dtype))
     ratio = problem.heads // problem.kv_heads
     for b, (count, keys) in enumerate(zip(problem.query_lengths(), problem.key_lengths(), strict=True)):

@@ -161,7 +161,7 @@ def forward(
             view = SequenceView(problem, inputs, b)
             k, v = view.keys64("k", g), view.keys64("v", g)
             blocks = list(row_blocks(view, rows.h[part], rows.i[part]))
-            one = partial(_attended, k=k, v=v, stream=stream, equal=equal_keys(problem, k))
+            one = partial(_attend, k=k, v=v, stream=stream, equal=equal_keys(problem, k))
             for block, result in zip(blocks, each(one, blocks), strict=True):
                 results.append(result)
                 done += len(block.i)
@@ -188,7 +188,7 @@ def _mapping() -> Iterator[Callable[[Callable[[RowBlock], RowResult], list[RowBl
         yield pool.map
 
 
-def _attended(block: RowBlock, k: F64, v: F64, stream: Stream, equal: int) -> Attended:
+def _attend(block: RowBlock, k: F64, v: F64, stream: Stream, equal: int) -> Attended:
     with np.errstate(invalid="ignore", over="ignore"):  # each thread has its own
         return attend(block, k, v, stream, equal=equal)
 
@@ -244,7 +244,7 @@ def attend(
     peak, square, lost = np.full(count, -np.inf), np.zeros(count), np.zeros(count)
     acc, left, whole = np.zeros((count, v.shape[1])), np.zeros(count), np.zeros(count)
     key_norm, values_square = np.zeros(count), np.zeros(count)
-    for first, end in _clipped(block, key_range):
+    for first, end in _clip_keys(block, key_range):
         keys, values = k[first:end], v[first:end]
         s, _ = block.scores(keys, first, end)
         block_top = s.max(axis=1)
@@ -265,7 +265,7 @@ def attend(
             whole = whole * shrink + weights @ np.sqrt(sizes)
         if scores is not None:
             left = left * shrink**2 + ((weights * scores) ** 2) @ sizes
-        lost = lost * shrink**2 + flushed(weights, p.dtype) ** 2 @ sizes
+        lost = lost * shrink**2 + flush_subnormals(weights, p.dtype) ** 2 @ sizes
         seen, norms = block.seen(first, end), np.sqrt(squares(keys))
         key_norm = np.maximum(key_norm, norms.max() if seen is None else np.where(seen, norms, 0.0).max(axis=1))
         values_square += sizes.sum() if seen is None else np.where(seen, sizes, 0.0).sum(axis=1)
@@ -310,7 +310,7 @@ def below_sink(peak: F64, sinks: F64) -> F64:
     return np.where(np.isneginf(peak), 0.0, np.clip(sinks - peak, 0.0, BELOW))
 
 
-def flushed(terms: Floats, dtype: DType) -> Floats:
+def flush_subnormals(terms: Floats, dtype: DType) -> Floats:
     """The terms that are subnormal in the type, with 0 for the others; all 0 for a type in which none matters."""
     least = LEAST_NORMAL.get(dtype)
     return np.zeros_like(terms) if least is None else np.where(np.abs(terms) < least, terms, terms.dtype.type(0))
@@ -326,7 +326,7 @@ def squares(rows: F64) -> F64:
     return out
 
 
-def _clipped(block: RowBlock, key_range: tuple[int, int] | None) -> list[tuple[int, int]]:
+def _clip_keys(block: RowBlock, key_range: tuple[int, int] | None) -> list[tuple[int, int]]:
     low, high = key_range or (0, block.view.seqlen_k)
     pairs = ((max(first, low), min(end, high)) for first, end in block.key_blocks())
     return [(first, end) for first, end in pairs if first < end]

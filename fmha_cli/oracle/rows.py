@@ -28,7 +28,7 @@ class Rows:
         return len(self.i)
 
     @classmethod
-    def joined(cls, parts: Sequence[Rows]) -> Rows:
+    def join(cls, parts: Sequence[Rows]) -> Rows:
         """The rows of all parts, in order."""
         none = cls(*(np.zeros(0, np.int64) for _ in range(3)))
         b, h, i = (np.concatenate([getattr(part, name) for part in (*parts, none)]) for name in ("b", "h", "i"))
@@ -61,10 +61,10 @@ class Rows:
 def all_rows(problem: Problem) -> Rows:
     """Every query row."""
     lengths = np.array(problem.query_lengths(), dtype=np.int64)
-    return Rows(*located(problem, lengths, np.arange(problem.heads * lengths.sum())))
+    return Rows(*locate_rows(problem, lengths, np.arange(problem.heads * lengths.sum())))
 
 
-def located(problem: Problem, counts: Ints, numbers: Ints) -> tuple[Ints, Ints, Ints]:
+def locate_rows(problem: Problem, counts: Ints, numbers: Ints) -> tuple[Ints, Ints, Ints]:
     """(b, h, n) of numbers that count ``counts[b]`` things in every head of sequence b, in order."""
     starts = problem.heads * np.concatenate([[0], np.cumsum(counts)])
     b = np.searchsorted(starts, numbers, side="right") - 1
@@ -72,8 +72,8 @@ def located(problem: Problem, counts: Ints, numbers: Ints) -> tuple[Ints, Ints, 
     return b, inside // counts[b], inside % counts[b]
 
 
-def numbered(problem: Problem, lengths: Ints, b: Ints, h: Ints, i: Ints) -> Ints:
-    """The numbers of rows (b, h, i), the inverse of ``located``."""
+def number_rows(problem: Problem, lengths: Ints, b: Ints, h: Ints, i: Ints) -> Ints:
+    """The numbers of rows (b, h, i), the inverse of ``locate_rows``."""
     return problem.heads * (np.cumsum(lengths) - lengths)[b] + h * lengths[b] + i
 
 
@@ -118,10 +118,10 @@ def rows_within(problem: Problem, seconds: float, seed: int = 0, fill: str = "")
     picked = [_corners(problem, lengths, bits, count)]
     edges = lengths // _EDGE + np.maximum(lengths - 1, 0) // _EDGE
     left = max(0, count - len(picked[0]))
-    b, h, n = located(problem, edges, _spread(bits, int(problem.heads * edges.sum()), left // 2))
-    picked.append(numbered(problem, lengths, b, h, _EDGE * (n // 2 + 1) - 1 + n % 2))
+    b, h, n = locate_rows(problem, edges, _spread(bits, int(problem.heads * edges.sum()), left // 2))
+    picked.append(number_rows(problem, lengths, b, h, _EDGE * (n // 2 + 1) - 1 + n % 2))
     picked.append(_spread(bits, total, left - len(picked[-1])))
-    return Rows(*located(problem, lengths, np.unique(np.concatenate(picked))))
+    return Rows(*locate_rows(problem, lengths, np.unique(np.concatenate(picked))))
 
 
 def corner_rows(problem: Problem, seqlen_q: int, seqlen_k: int) -> Ints:
@@ -151,8 +151,8 @@ def _corners(problem: Problem, lengths: Ints, bits: np.random.PCG64, count: int)
             b = np.repeat(np.flatnonzero((lengths == q) & (keys == k)), problem.heads)
             h = np.tile(np.arange(problem.heads), len(b) // problem.heads)
             first = (np.arange(len(b)) + turn) % len(rows)
-            one.append(numbered(problem, lengths, b, h, rows[first]))
-            rest = [numbered(problem, lengths, b, h, rows[(first + n) % len(rows)]) for n in range(1, len(rows))]
+            one.append(number_rows(problem, lengths, b, h, rows[first]))
+            rest = [number_rows(problem, lengths, b, h, rows[(first + n) % len(rows)]) for n in range(1, len(rows))]
             others += rest
     chosen, spare = np.concatenate(one), np.concatenate([*others, np.zeros(0, np.int64)])
     return np.concatenate([chosen, spare[_spread(bits, len(spare), count - len(chosen))]])

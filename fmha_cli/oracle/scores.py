@@ -88,7 +88,7 @@ class RowBlock:
     def _shown(self) -> Ints:
         """(R,) number of keys that the mask shows to each row."""
         window: Ints = np.maximum(self.high - self.low, 0)
-        return window + sunk(self.view.problem, self.low, self.high)
+        return window + count_sunk(self.view.problem, self.low, self.high)
 
     def visible(self) -> Ints:
         """(R,) number of keys that each row sees."""
@@ -139,7 +139,7 @@ class RowBlock:
             s *= p.softcap
         unit = 2.0 ** bits.random() if self.shaken else 0.0
         self._add_bias(s, first, end, unit)
-        s = _rounded(s, unit)
+        s = _round_scores(s, unit)
         seen = self.seen(first, end)
         if seen is not None:
             np.copyto(s, -np.inf, where=~seen)
@@ -158,15 +158,15 @@ class RowBlock:
         slopes = self.view.slopes()
         if slopes is not None:
             distance = np.abs(self.i[:, None] + self.delta - np.arange(first, end))
-            s -= _rounded(slopes[self.h][:, None] * distance, unit)
+            s -= _round_scores(slopes[self.h][:, None] * distance, unit)
         for head in np.unique(self.h):
             plane = self.view.bias(int(head))
             if plane is not None:
                 mine = self.h == head
-                s[mine] += _rounded(plane[self.i[mine], first:end].astype(np.float64), unit)
+                s[mine] += _round_scores(plane[self.i[mine], first:end].astype(np.float64), unit)
 
 
-def _rounded(s: F64, unit: float) -> F64:
+def _round_scores(s: F64, unit: float) -> F64:
     """Scores in single precision (of any size), counted in units of ``unit``: exp takes units of 1, exp2 of 1 / log2 e. 0: as they are."""
     if not unit:
         return s
@@ -196,7 +196,7 @@ def lift(view: SequenceView, h: Ints, i: Ints) -> F64:
     return np.abs(slopes[h] * (i + p.mask.delta(view.seqlen_q, view.seqlen_k)))
 
 
-def sunk(problem: Problem, low: Ints, high: Ints) -> Ints:
+def count_sunk(problem: Problem, low: Ints, high: Ints) -> Ints:
     """(R,) number of keys that rows see in front of their windows, because the sink holds them."""
     return np.minimum(np.minimum(problem.sink, high), low)
 

@@ -61,7 +61,7 @@ def round_to(values: npt.ArrayLike, element: Element) -> Array:
         return np.asarray(values).astype(numpy_dtype(element))
 
 
-def quantised(values: F64, factor: F64, element: Element) -> Array:
+def quantise(values: F64, factor: F64, element: Element) -> Array:
     """Rows as a cache of a narrower type keeps them: divided by their de-quantisation factors in single precision, limited to
     the type's finite numbers, rounded to nearest even. NaN stays NaN (0 in int8).
 
@@ -175,16 +175,16 @@ class SequenceView:
         if p.cache_seqlens is None or not (narrow or (name == "k" and p.rotary.dim)):
             return new
         index = p.cache_seqlens[self.b] + np.arange(p.append)
-        rows = self._rotated(new, index) if name == "k" else rotate(new, index, Rotary())
-        return quantised(rows, self.descale(name, g, index), held) if narrow else round_to(rows, held)
+        rows = self._rotate_keys(new, index) if name == "k" else rotate(new, index, Rotary())
+        return quantise(rows, self.descale(name, g, index), held) if narrow else round_to(rows, held)
 
     def queries(self, h: int, i: Ints) -> F64:
         """(rows, hdim) float64 of the chosen rows: de-quantised, and rotated when the problem rotates."""
         q = self.rows("q", h)[i].astype(np.float64)
         q *= self.descale("q", h, i) * self.block_scale("q", h, self.seqlen_q)[i, : q.shape[1]]
-        return self._rotated(q, self.seqlen_k - self.seqlen_q + i)
+        return self._rotate_keys(q, self.seqlen_k - self.seqlen_q + i)
 
-    def _rotated(self, rows: Array, index: Ints) -> F64:
+    def _rotate_keys(self, rows: Array, index: Ints) -> F64:
         """Rows (rows, hdim) rotated to the places of keys of these numbers."""
         p, names = self.problem, ROTARY_TABLES
         tables = (self.inputs[names[0]], self.inputs[names[1]]) if p.rotary_cos else None

@@ -94,30 +94,30 @@ def compare(
         rows.append(piece.rows)
         errors.append(found)
         worths.append(Worth.of(piece))
-    judged, joined = Rows.joined(rows), RowErrors.joined(errors)
+    judged, joined = Rows.join(rows), RowErrors.join(errors)
     check = output_check(joined, budget, fill, judged, total)
     if suspect is not None and check.rows:
         check = replace(check, column=worst_column(suspect[1][suspect[3]], suspect[2].o[suspect[3]]))
     checks: list[tuple[str, Check]] = [("o", check)]
     notes = [] if check.passed or suspect is None else diagnose(problem, *suspect[1:], fill)
-    notes += [_leaked("o", joined.leaked)] if joined.leaked else []
+    notes += [_describe_leak("o", joined.leaked)] if joined.leaked else []
     notes += [f"{undecided} of {len(judged)} rows of o depend on how single precision rounds their scores"] * (
         undecided > 0
     )
     if lse is not None:
-        checks.append(("lse", lse_check(LseErrors.joined(lse_parts), budget, fill, judged, total)))
+        checks.append(("lse", lse_check(LseErrors.join(lse_parts), budget, fill, judged, total)))
     for name, tensor in (cache or {}).items():
         cached, words = cache_check(name, tensor, reference.cache[name], cache_budget(problem, budget), fill)
         checks.append((name, cached))
         notes += words
     return Comparison(
         checks=tuple(checks),
-        distrust=distrust_of(Worth.joined(worths), fill),
+        distrust=distrust_of(Worth.join(worths), fill),
         notes=tuple(notes),
     )
 
 
-def _leaked(name: str, count: int) -> str:
+def _describe_leak(name: str, count: int) -> str:
     cause = "a key that the row does not see has a V" if name == "o" else "a pair without weight has an input"
     return f"{count} elements of {name} are NaN because {cause} that is not finite (0 * NaN)"
 
@@ -156,7 +156,7 @@ def compare_gradients(
         leaks = None if leaks is None else np.broadcast_to(leaks.reshape(-1, 1), want.shape)
         swing = gradients.swing[name].reshape(-1)
         errors = row_errors(actual.reshape(-1, dim), want, floor.reshape(-1), limit, leaks, swing, bare.reshape(-1))
-        notes += [_leaked(name, errors.leaked)] if errors.leaked else []
+        notes += [_describe_leak(name, errors.leaked)] if errors.leaked else []
         check, (_, worst) = output_check(errors, budget, fill, None, noise.size), worst_row(errors, budget)
         at = ", ".join(str(n) for n in np.unravel_index(worst, noise.shape)) if check.rows else ""
         column = worst_column(actual.reshape(-1, dim)[worst], want[worst]) if check.rows and dim > 1 else None

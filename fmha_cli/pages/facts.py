@@ -8,7 +8,7 @@ from fmha_cli.domain.quantities import size
 from fmha_cli.pages.content import PageContent
 from fmha_cli.pages.rows import timed
 from fmha_cli.report.finite import is_note
-from fmha_cli.report.lines import helped, ranges
+from fmha_cli.report.lines import helped, ranges, reason_text
 from fmha_cli.report.record import Record
 from fmha_cli.results.run import KeptRun
 
@@ -37,18 +37,14 @@ def _facts(run: KeptRun) -> Iterator[Fact]:
     if told is None:
         yield "environment", "not stated by the source"
         return
-    for name in ("fmha", "python", "platform"):
-        if told.get(name):
-            yield name, str(told[name])
-    for device in told.get("devices", ()):
-        memory = "" if device["memory_bytes"] is None else f", {size(device['memory_bytes'])}"
-        yield (
-            f"device {device['id']}",
-            f"{device['name']}, {device['units']} units{memory} ({', '.join(device['archs'])})",
-        )
-    for name, found in sorted(told.get("backends", {}).items()):
-        words = helped(found["why"], found["help"]) if found["why"] else found["version"] or ""
-        yield f"backend {name}", f"{found['state']}{': ' + words if words else ''}"
+    versions = {"fmha": told.fmha, "python": told.python, "platform": told.platform}
+    yield from ((name, text) for name, text in versions.items() if text)
+    for device in told.devices:
+        memory = "" if device.memory_bytes is None else f", {size(device.memory_bytes)}"
+        yield f"device {device.id}", f"{device.name}, {device.units} units{memory} ({', '.join(device.archs)})"
+    for name, found in sorted(told.backends.items()):
+        words = helped(found.why, found.help) if found.why else found.version or ""
+        yield f"backend {name}", f"{found.state}{': ' + words if words else ''}"
 
 
 def _machine(records: Sequence[Record]) -> Iterator[Fact]:
@@ -71,7 +67,7 @@ def untimed(content: PageContent) -> list[str]:
 
 
 def _why(record: Record) -> str:
-    reasons = [helped(f"{one.id} {one.text}", one.hint) for one in record.reasons]
+    reasons = list(map(reason_text, record.reasons))
     notes = [note for note in record.notes if not is_note(note)]
     log = (record.log or "").strip().splitlines()[-1:]
     words = reasons or notes or log

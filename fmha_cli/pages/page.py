@@ -87,8 +87,7 @@ def _data(content: PageContent, drawn: Sequence[Plot], listed: Sequence[PageTabl
 
 def _summary(content: PageContent) -> str:
     names = ", ".join(dict.fromkeys(run.name for run in content.runs))
-    rows = summary([{"verdict": record.verdict.value} for record in content.records])
-    return f"{counted(len(content.runs), 'run')} ({names}), {rows}. fmha {__version__}."
+    return f"{counted(len(content.runs), 'run')} ({names}), {summary(content.records)}. fmha {__version__}."
 
 
 def _sections(drawn: Iterable[Plot], listed: Iterable[PageTable]) -> Iterable[tuple[str, str]]:

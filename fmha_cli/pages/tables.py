@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,8 +15,7 @@ from fmha_cli.report.documents.report import records_view, report_document
 from fmha_cli.report.escaping import cleaned
 from fmha_cli.report.layout import legends_of
 from fmha_cli.report.ordering import at
-from fmha_cli.report.parts import no_environment
-from fmha_cli.report.record import Record
+from fmha_cli.report.parts import NO_ENVIRONMENT
 from fmha_cli.report.table import Table
 
 AGAIN = "again"
@@ -60,7 +59,7 @@ class PageTable:
 
 def tables(content: PageContent) -> tuple[PageTable, ...]:
     """The rows, and the rows of the comparison if there is one."""
-    document = report_document(map(_shown, content.records), no_environment())
+    document = report_document(content.records, NO_ENVIRONMENT)
     view = records_view(cleaned(document))
     if len(content.runs) > 1:
         view = replace(
@@ -68,22 +67,14 @@ def tables(content: PageContent) -> tuple[PageTable, ...]:
             columns=[*view.columns, Column("run")],
             rows=[[*row, name] for row, name in zip(view.rows, content.run_of, strict=True)],
         )
-    found = [_table("rows", "All rows", view, document["records"], again=True)]
+    found = [_table("rows", "All rows", view, content.records, again=True)]
     if content.comparison is not None:
         compared = compare_view(cleaned(content.comparison))
-        found.insert(0, _table("compared", "Compared rows", compared, content.comparison["rows"], again=False))
+        found.insert(0, _table("compared", "Compared rows", compared, content.comparison.rows, again=False))
     return tuple(found)
 
 
-def _shown(record: Record) -> dict[str, Any]:
-    """The JSON of a record without its samples, of which no table shows any and which are most of it."""
-    row = record.to_dict()
-    if row["measurement"] is not None:
-        row["measurement"] |= {"samples_ns": [], "stage_samples_ns": None, "process_of_sample": None}
-    return row
-
-
-def _table(id: str, title: str, view: Table, entries: Sequence[Mapping[str, Any]], *, again: bool) -> PageTable:
+def _table(id: str, title: str, view: Table, entries: Sequence[object], *, again: bool) -> PageTable:
     shown = view.narrowed()
     columns = []
     for place, head in enumerate(shown.columns):
@@ -93,7 +84,7 @@ def _table(id: str, title: str, view: Table, entries: Sequence[Mapping[str, Any]
     return PageTable(id, title, columns, len(shown.rows), view.summary, again, notes)
 
 
-def _keys(head: Column, cells: Sequence[str], entries: Sequence[Mapping[str, Any]]) -> list[float | None] | None:
+def _keys(head: Column, cells: Sequence[str], entries: Sequence[object]) -> list[float | None] | None:
     """The sort key of a column of numbers; None if its cells serve as one, which cells with several units do not."""
     if not head.number or not head.path or all(_is_number(cell) for cell in cells):
         return None

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
-from fmha_cli.domain.codec import to_json
 from fmha_cli.domain.counterpart import Binaries, Mapped, Program
 from fmha_cli.parity.compare import ComparedCase
 from fmha_cli.parity.suite import Suite
@@ -19,42 +18,40 @@ from fmha_cli.report.documents.parity import (
     SuiteRow,
     UpstreamRun,
 )
+from fmha_cli.report.parts import Environment
 
 _STDERR_KEPT = 4000
 
 
 def parity_document(
-    suite: Suite, rows: Iterable[Mapping[str, Any]], binaries: Binaries | None, environment: Mapping[str, Any]
-) -> dict[str, Any]:
-    """The document of all cases; ``rows`` are those of :func:`row_dict` or :func:`listed_dict`."""
+    suite: Suite, rows: Iterable[ParityCase], binaries: Binaries | None, environment: Environment
+) -> ParityPage:
+    """The document of all cases, from :func:`case_row` or :func:`listed_row`."""
     cases = tuple(rows)
-    outcomes = Counter(case["outcome"] for case in cases)
+    outcomes = Counter(case.outcome for case in cases)
     paths = {} if binaries is None else binaries.found
     sources = tuple(SuiteFile(source.file, source.revision) for source in suite.sources)
-    return to_json(
-        ParityPage(
-            environment=environment,
-            suite=SuiteRow(name=suite.name, title=suite.title, sources=sources),
-            upstream={p: str(paths[p]) if p in paths else None for p in Program},
-            counts={outcome: outcomes[outcome.value] for outcome in ParityOutcome},
-            cases=cases,
-        )
+    return ParityPage(
+        environment=environment,
+        suite=SuiteRow(name=suite.name, title=suite.title, sources=sources),
+        upstream={p: str(paths[p]) if p in paths else None for p in Program},
+        counts={outcome: outcomes[outcome] for outcome in ParityOutcome},
+        cases=cases,
     )
 
 
-def listed_dict(case: Mapped) -> dict[str, Any]:
+def listed_row(case: Mapped) -> ParityCase:
     """A case that is listed and not run."""
-    return to_json(_case(case, ParityOutcome.NOT_COMPARABLE if case.reasons else None, case.reasons))
+    return _case(case, ParityOutcome.NOT_COMPARABLE if case.reasons else None, case.reasons)
 
 
-def row_dict(row: ComparedCase) -> dict[str, Any]:
+def case_row(row: ComparedCase) -> ParityCase:
     """A case that was run, or was to be run."""
     ratio, times = row.ratio, row.times
     shown = None
     if ratio is not None and times is not None:
         shown = ParityTimes(ours_ns=tuple(times.ours_ns), upstream_ns=tuple(times.upstream_ns), ratio=ratio)
-    ours = None if row.record is None else row.record.to_dict()
-    return to_json(_case(row.mapped, row.outcome, row.why, upstream=_upstream(row), ours=ours, times=shown))
+    return _case(row.mapped, row.outcome, row.why, upstream=_upstream(row), ours=row.record, times=shown)
 
 
 def _case(case: Mapped, outcome: ParityOutcome | None, why: Iterable[str], **ran: Any) -> ParityCase:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
@@ -21,13 +21,21 @@ class Fit(Enum):
     FOLD = "line breaks between words: prose"
 
 
+class Color(Enum):
+    """A colour of a terminal, by its code."""
+
+    RED = 31
+    GREEN = 32
+    YELLOW = 33
+
+
 @dataclass(frozen=True)
 class Column:
     """How a table shows one member of its rows.
 
     Attributes:
         header: the header, with the unit in brackets.
-        text: turns the member's JSON value into a cell.
+        text: turns the member into a cell.
         number: whether cells are aligned to the right.
         fit: what happens if the terminal is too narrow.
         least: the fewest columns that a column keeps when it is shortened or folded.
@@ -38,6 +46,7 @@ class Column:
         words: the cell is a list of words, each of which may be common to all rows.
         path: the member's name in CSV (``measurement.median_ns``), the key that sorts rows; empty if it has none.
         called: the name for ``--columns`` and ``--sort``; empty for that of the header.
+        paint: the colour of a cell's first word, by that word.
     """
 
     header: str
@@ -50,6 +59,7 @@ class Column:
     words: bool = False
     path: str = ""
     called: str = ""
+    paint: Mapping[str, Color] = field(default_factory=dict, hash=False)
 
     @property
     def name(self) -> str:

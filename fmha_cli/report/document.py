@@ -19,13 +19,13 @@ class Document:
 
     Attributes:
         kind: the dataclass, or several if a document is one of them.
-        view: makes the table from a document's JSON form.
+        view: makes the table of a document.
         rows: the member that jsonl and csv print row by row; None for a document that is one row.
         columns: those of the table, where the members of its rows do not declare them.
         definitions: types to which its schema refers by name.
         about: the description of the document; if empty, the docstring of ``kind``.
-        opening: makes the line before the rows in JSON Lines from a document; None for one without.
-        colored: whether ``view`` takes an argument that turns on coloured verdicts.
+        opening: makes the document in the line before the rows in JSON Lines from a document; None for one without.
+
     """
 
     kind: Any
@@ -34,8 +34,7 @@ class Document:
     columns: Sequence[Column] = ()
     definitions: Mapping[str, Any] = field(default_factory=dict)
     about: str | None = None
-    opening: Callable[[Mapping[str, Any]], Mapping[str, Any]] | None = None
-    colored: bool = False
+    opening: Callable[[Any], object] | None = None
 
     @property
     def schema(self) -> str:
@@ -53,9 +52,14 @@ def document(name: str) -> Document:
     """The document of a name."""
     module = next((module for module, held in documents.SEVERAL.items() if name in held), name)
     found: tuple[Document, ...] = import_module(f"{documents.__name__}.{module}").DOCUMENTS
-    return next(one for one in found if name_of({"schema": one.schema}) == name)
+    return next(one for one in found if name_of(one.schema) == name)
 
 
-def name_of(data: Mapping[str, Any]) -> str:
-    """The name of a document from the member that identifies it: ``report`` from ``fmha.report/1``."""
-    return str(data["schema"]).removeprefix("fmha.").partition("/")[0]
+def kind_of(noun: Any) -> Document:
+    """The kind of a document."""
+    return document(name_of(noun.schema))
+
+
+def name_of(schema: str) -> str:
+    """The name of a document from what identifies it: ``report`` from ``fmha.report/1``."""
+    return schema.removeprefix("fmha.").partition("/")[0]

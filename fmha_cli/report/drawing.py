@@ -9,30 +9,31 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import zip_longest
 
-from fmha_cli.report.column import Fit
+from fmha_cli.report.column import Column, Fit
 from fmha_cli.report.fitting import columns, cut, folded, folded_all
 from fmha_cli.report.layout import GAP, TableLayout, lay_out, legends_of
 from fmha_cli.report.table import Table
 
 
-def plain(table: Table, width: int | None = None) -> str:
+def plain(table: Table, width: int | None = None, *, color: bool = False) -> str:
     """The values that all rows share, the table as aligned text, the details, the columns that were left out, the
     summary.
 
     Args:
         width: columns of the terminal; None for everything, as wide as it is.
+        color: paint verdicts.
     """
     laid = lay_out(table, width)
     shared = folded(f"all rows: {', '.join(laid.common)}" if len(table.rows) > 1 else ", ".join(laid.common), width)
     parts = [
         *(shared if laid.common else ()),
-        *_grid(laid),
+        *_grid(laid, color=color),
         *folded_all(table.details, width),
         *folded_all(legends_of(table, [column.header for column in laid.columns], laid.rows), width),
         *(folded(laid.missing, width) if laid.left_out else ()),
         *folded(table.summary, width),
     ]
-    return "\n".join(part for part in parts if part)
+    return "\n".join(filter(None, parts))
 
 
 def markdown(table: Table) -> str:
@@ -48,15 +49,18 @@ def markdown(table: Table) -> str:
     return "\n\n".join(part for part in (grid, details, table.summary) if part)
 
 
-def _grid(laid: TableLayout) -> list[str]:
+def _grid(laid: TableLayout, *, color: bool) -> list[str]:
     """The lines of the table: headers, a rule, the rows; none without rows."""
     if not laid.rows:
         return []
     heads = [cut(column.header, room) for column, room in zip(laid.columns, laid.widths, strict=True)]
     lines = [_line(heads, laid), GAP.join("-" * room for room in laid.widths)]
+    rows = laid.rows
+    if color:
+        rows = [[_painted(*cell) for cell in zip(row, laid.columns, strict=True)] for row in rows]
     if not any(column.fit is Fit.FOLD for column in laid.columns):
-        return [*lines, *(_line(row, laid) for row in laid.rows)]
-    for row in laid.rows:
+        return [*lines, *(_line(row, laid) for row in rows)]
+    for row in rows:
         lines += (_line(part, laid) for part in zip_longest(*(text.split("\n") for text in row), fillvalue=""))
     return lines
 
@@ -71,3 +75,9 @@ def _line(cells: Sequence[str], laid: TableLayout) -> str:
         )
         line = GAP.join(padded)
     return line.rstrip()
+
+
+def _painted(text: str, column: Column) -> str:
+    words = text.split(maxsplit=1) if column.paint else []
+    color = column.paint.get(words[0]) if words else None
+    return text if color is None else text.replace(words[0], f"\x1b[{color.value}m{words[0]}\x1b[0m", 1)

@@ -6,25 +6,32 @@ a record read back from a journal equals the original.
 
 from __future__ import annotations
 
+import copy
 import math
 import re
 from collections.abc import Sequence
 from typing import Any
 
+PLAIN = frozenset({str, int, bool, type(None)})
+"""Types that hold nothing else; samples, of which a run has millions, are integers."""
 _NOTE = re.compile(r"(\S+) is (nan|inf|-inf)\Z")
 
 
-def nulled(tree: Any, path: str = "") -> tuple[Any, list[str]]:
+def nulled(tree: Any) -> tuple[Any, list[str]]:
     """The tree with None for every non-finite float, and the notes ``path.to.it is nan``."""
-    if isinstance(tree, dict):
-        parts = {key: nulled(value, f"{path}.{key}" if path else str(key)) for key, value in tree.items()}
-        return {k: v for k, (v, _) in parts.items()}, [n for _, notes in parts.values() for n in notes]
-    if isinstance(tree, list | tuple):
-        items = [nulled(value, f"{path}.{i}") for i, value in enumerate(tree)]
-        return [v for v, _ in items], [n for _, notes in items for n in notes]
-    if isinstance(tree, float) and not math.isfinite(tree):
-        return None, [f"{path} is {tree}"]
-    return tree, []
+    lost: list[str] = []
+
+    def clean(value: Any, path: str) -> Any:
+        if isinstance(value, dict):
+            return {key: v if type(v) in PLAIN else clean(v, f"{path}.{key}") for key, v in value.items()}
+        if isinstance(value, list | tuple):
+            return [v if type(v) in PLAIN else clean(v, f"{path}.{place}") for place, v in enumerate(value)]
+        if isinstance(value, float) and not math.isfinite(value):
+            lost.append(f"{path[1:]} is {value}")
+            return None
+        return value
+
+    return clean(tree, ""), lost
 
 
 def is_note(text: str) -> bool:
@@ -33,11 +40,10 @@ def is_note(text: str) -> bool:
 
 
 def restored(tree: Any, notes: Sequence[str]) -> tuple[Any, list[str]]:
-    """The inverse of :func:`nulled`: puts values back from their notes, and returns the other notes.
-
-    This changes ``tree`` itself; pass a copy if you still need the original.
-    """
-    left = []
+    """The inverse of :func:`nulled`: a tree with the values of the notes, and the other notes."""
+    if not any(map(is_note, notes)):
+        return tree, list(notes)
+    tree, left = copy.deepcopy(tree), []
     for note in notes:
         match = _NOTE.match(note)
         if match is None or not _put(tree, match[1].split("."), float(match[2])):

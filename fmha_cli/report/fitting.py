@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 LEAST = 40
 """Narrower terminals get lines of this width."""
@@ -36,6 +36,13 @@ def _columns(character: str) -> int:
 def widest(text: str) -> int:
     """The columns of the longest line of a text."""
     return columns(text) if "\n" not in text else max(map(columns, text.split("\n")))
+
+
+def widest_of(texts: Collection[str]) -> int:
+    """The columns of the longest line of some texts; 0 without any."""
+    joined = "".join(texts)
+    plain = joined.isascii() and "\x1b" not in joined and "\n" not in joined
+    return max(map(len if plain else widest, texts), default=0)
 
 
 def cut(text: str, width: int | None) -> str:

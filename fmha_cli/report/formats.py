@@ -5,26 +5,27 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import is_dataclass, replace
-from functools import partial
-from typing import Any, get_args, get_origin
+from typing import TYPE_CHECKING, Any, get_args, get_origin
 
-from fmha_cli.domain.codec import alternatives, bare, choices, extras, members_of
+from fmha_cli.domain.codec import alternatives, bare, choices, extras, json_of, members_of
 from fmha_cli.domain.members import ShownAs
-from fmha_cli.report.document import document, name_of
+from fmha_cli.report.document import document, kind_of, name_of
 from fmha_cli.report.drawing import markdown, plain
 from fmha_cli.report.escaping import cleaned, escaped
 from fmha_cli.report.form import Format
 from fmha_cli.report.json_text import json_text
 from fmha_cli.report.ordering import at
-from fmha_cli.report.shape import TableShape
 from fmha_cli.report.shaping import shaped_document
-from fmha_cli.report.table import Table
+
+if TYPE_CHECKING:
+    from fmha_cli.report.shape import TableShape
+    from fmha_cli.report.table import Table
 
 Path = tuple[str, ...]
 """The members that lead to a cell of CSV."""
 
 
-def render(data: Mapping[str, Any], form: Format, *, color: bool = False, shape: TableShape | None = None) -> str:
+def render(noun: Any, form: Format, *, color: bool = False, shape: TableShape | None = None) -> str:
     """A document as text without a final line break; only tables have colour and a shape, but CSV has its
     columns. Control characters in it are escaped.
 
@@ -33,41 +34,39 @@ def render(data: Mapping[str, Any], form: Format, *, color: bool = False, shape:
         UsageError: the shape names no column of the table.
     """
     if form is Format.JSON:
-        return json_text(data)
+        return json_text(json_of(noun))
     if form is Format.TABLE:
-        return plain(view(cleaned(data), shape, color=color), None if shape is None else shape.width)
-    return escaped(_rendered(data, form, shape))
+        return plain(view(cleaned(noun), shape), None if shape is None else shape.width, color=color)
+    return escaped(_rendered(noun, form, shape))
 
 
-def _rendered(data: Mapping[str, Any], form: Format, shape: TableShape | None) -> str:
+def _rendered(noun: Any, form: Format, shape: TableShape | None) -> str:
     if form is Format.JSONL:
-        opening = document(name_of(data)).opening
-        return "\n".join(jsonl_lines([*([] if opening is None else [opening(data)]), *rows_of(data)]))
+        opening = kind_of(noun).opening
+        return "\n".join(jsonl_lines([*([] if opening is None else [opening(noun)]), *rows_of(noun)]))
     if form is Format.CSV:
-        paths = columns(name_of(data))
+        paths = columns(name_of(noun.schema))
         if shape is None or not shape.columns:
-            return csv_text(rows_of(data), paths)
+            return csv_text(rows_of(noun), paths)
         shape.check((), map(".".join, paths))
-        return csv_text(rows_of(data), [tuple(name.split(".")) for name in shape.columns])
+        return csv_text(rows_of(noun), [tuple(name.split(".")) for name in shape.columns])
+    return markdown(view(noun, shape))
 
-    return markdown(view(data, shape))
 
-
-def view(data: Mapping[str, Any], shape: TableShape | None = None, *, color: bool = False) -> Table:
-    """The table of a document, with the rows and columns that a shape chooses; ``color`` turns on coloured verdicts.
+def view(noun: Any, shape: TableShape | None = None) -> Table:
+    """The table of a document, with the rows and columns that a shape chooses.
 
     Raises:
         TypeError: the document has no table.
         UsageError: the shape names no column of the table.
     """
-    found = document(name_of(data))
+    found = kind_of(noun)
     if found.view is None:
-        raise TypeError(f"{data['schema']} has no table")
-    made = partial(found.view, color=color) if found.colored else found.view
+        raise TypeError(f"{noun.schema} has no table")
     if shape is None or shape.whole:
-        table = made(data)
+        table = found.view(noun)
     else:
-        table = shaped_document(data, found.rows, made, map(".".join, columns(name_of(data))), shape)
+        table = shaped_document(noun, found.rows, found.view, map(".".join, columns(name_of(noun.schema))), shape)
     return table if shape is None or shape.summed else replace(table, summary="")
 
 
@@ -85,16 +84,16 @@ def check_shape(shape: TableShape, documents: Sequence[str], *, tables: bool = T
         shape.check(own, [".".join(path) for name in documents for path in columns(name)])
 
 
-def rows_of(data: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+def rows_of(noun: Any) -> Sequence[Any]:
     """The rows of a document; the document itself if it has none."""
-    member = document(name_of(data)).rows
-    return [data] if member is None else list(data[member])
+    member = kind_of(noun).rows
+    return (noun,) if member is None else getattr(noun, member)
 
 
-def jsonl_lines(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
-    """One line for every row, as soon as the row exists; ``Record.to_dict()`` streams through this function."""
+def jsonl_lines(rows: Iterable[object]) -> Iterator[str]:
+    """One line for every row, as soon as the row exists."""
     for row in rows:
-        yield json.dumps(row, sort_keys=True, allow_nan=False, ensure_ascii=False)
+        yield json.dumps(json_of(row), sort_keys=True, allow_nan=False, ensure_ascii=False)
 
 
 def columns(name: str) -> tuple[Path, ...]:
@@ -129,7 +128,7 @@ def _shown(hint: Any) -> Any:
     return shown if len(kinds) > 1 or kinds == [hint] else _shown(kinds[0])
 
 
-def csv_text(rows: Iterable[Mapping[str, Any]], paths: Sequence[Path]) -> str:
+def csv_text(rows: Iterable[object], paths: Sequence[Path]) -> str:
     """RFC 4180 with a header line; numbers as JSON writes them."""
     import csv
     import io
@@ -137,7 +136,7 @@ def csv_text(rows: Iterable[Mapping[str, Any]], paths: Sequence[Path]) -> str:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow([".".join(path) for path in paths])
-    for row in rows:
+    for row in map(json_of, rows):
         writer.writerow([_cell(row, path) for path in paths])
     return out.getvalue().rstrip("\n")
 

@@ -7,7 +7,7 @@ directly, and the sorted keys of objects with equal members are prepared once, a
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from json.encoder import encode_basestring
 from typing import Any
 
@@ -25,7 +25,12 @@ def json_text(value: Any) -> str:
         ValueError: the document contains NaN or infinity, which ``finite`` should have replaced.
         TypeError: a value has no JSON form.
     """
-    return _Writer().text(value, "\n")
+    return "".join(_Writer().parts(value, "\n"))
+
+
+def _is_nested(value: list[Any] | tuple[Any, ...]) -> bool:
+    """Whether each value of a list needs a line."""
+    return not _PLAIN.issuperset(map(type, value)) and any(isinstance(v, Mapping | list | tuple) for v in value)
 
 
 class _Writer:
@@ -34,6 +39,27 @@ class _Writer:
     def __init__(self) -> None:
         self._shared: dict[tuple[int, str], str] = {}
         self._orders: dict[tuple[Any, ...], list[tuple[Any, str]]] = {}
+
+    def parts(self, value: Any, line: str) -> Iterator[str]:
+        """The text in parts that need no other copy, however long the lists of a document are."""
+        if not isinstance(value, Mapping) or not value:
+            yield self.text(value, line)
+            return
+        inner, item = line + "  ", line + "    "
+        before = "{" + inner
+        for key, name in self._order(value):
+            yield before + name
+            member = value[key]
+            if isinstance(member, list | tuple) and _is_nested(member):
+                yield "[" + item + self.text(member[0], item)
+                for other in member[1:]:
+                    yield "," + item
+                    yield self.text(other, item)
+                yield inner + "]"
+            else:
+                yield self.text(member, inner)
+            before = "," + inner
+        yield line + "}"
 
     def text(self, value: Any, line: str) -> str:
         """A value whose first line begins after a line break and an indent, ``line``."""
@@ -77,6 +103,8 @@ class _Writer:
 
     def _list(self, value: list[Any] | tuple[Any, ...], line: str) -> str:
         inner, text = line + "  ", self.text
-        if not _PLAIN.issuperset(map(type, value)) and any(isinstance(v, Mapping | list | tuple) for v in value):
+        if not value:
+            return "[]"
+        if _is_nested(value):
             return f"[{inner}{f',{inner}'.join([text(v, inner) for v in value])}{line}]"
         return f"[{', '.join([text(v, inner) for v in value])}]"

@@ -7,20 +7,19 @@ lack a time, so nobody takes a part for the whole.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar
 
 from fmha_cli.domain.errors import ExitCode
-from fmha_cli.domain.layer import LayerKind, LayerPhase, layer_text
+from fmha_cli.domain.layer import Layer, LayerKind, LayerPhase
 from fmha_cli.domain.members import Count, Least, Then
 from fmha_cli.domain.quantities import duration
 from fmha_cli.domain.verdict import Verdict
 from fmha_cli.report.column import Column
 from fmha_cli.report.lines import problem_text
 from fmha_cli.report.parts import SelectedBy
-
-Row = Mapping[str, Any]
+from fmha_cli.report.record import Record
 
 LAYER_COLUMNS = (
     Column("model", common="{}".format, rank=2),
@@ -29,23 +28,18 @@ LAYER_COLUMNS = (
 )
 """The columns that say for which layers of a model a row stands."""
 
-NO_LAYER = ("", "", "")
+
+def layer_cells(layer: Layer | None) -> tuple[str, str, str]:
+    """The cells of ``LAYER_COLUMNS``; empty without a model."""
+    return ("", "", "") if layer is None else (layer.model, layer.phase, layer.text)
 
 
-def layer_cells(model: str, phase: str, kind: str, weight: int, assumed: bool | None = False) -> tuple[str, str, str]:
-    """The cells of ``LAYER_COLUMNS``."""
-    return model, phase, layer_text(weight, kind, assumed)
-
-
-def cells_of(record: Row) -> tuple[str, str, str]:
-    """The cells of a record; empty without a model."""
-    if not _of_a_model(record):
-        return NO_LAYER
-    return layer_cells(record["model"], record["phase"], record["layer_kind"], record["weight"], record.get("assumed"))
-
-
-def _of_a_model(record: Row) -> bool:
-    return all(record.get(name) is not None for name in ("model", "phase", "layer_kind", "weight"))
+def layer_of(record: Record) -> Layer | None:
+    """The layers for which a record stands; None without a model."""
+    model, phase, kind, weight = record.model, record.phase, record.layer_kind, record.weight
+    if model is None or phase is None or kind is None or weight is None:
+        return None
+    return Layer(model=model, phase=phase, kind=kind, weight=weight, assumed=bool(record.assumed))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,67 +91,59 @@ class ModelSum:
         return f"{what}incomplete: {some}no time of {lost}"
 
 
-def model_sums(records: Sequence[Row]) -> list[ModelSum]:
+_Row = tuple[int, Record, Layer]
+"""The number of a record, from 1, the record, and its layers."""
+
+
+def model_sums(records: Sequence[Record]) -> list[ModelSum]:
     """The sums of the models in the records of ``bench``, in the order of their first rows."""
-    compared = any(record["selected_by"] == SelectedBy.BACKEND for record in records)
-    groups: dict[tuple[object, ...], list[tuple[int, Row]]] = {}
+    compared = any(record.selected_by is SelectedBy.BACKEND for record in records)
+    groups: dict[tuple[object, ...], list[_Row]] = {}
     for number, record in enumerate(records, 1):
-        timed = (record["run"] or {}).get("command") == "bench"
-        if timed and _of_a_model(record) and record["default_choice"] is not False:
-            groups.setdefault(_place(record, compared), []).append((number, record))
+        layer, timed = layer_of(record), record.run is not None and record.run.command == "bench"
+        if timed and layer is not None and record.default_choice is not False:
+            groups.setdefault(_place(record, layer, compared), []).append((number, record, layer))
     return [one for key, rows in groups.items() for one in _sums(rows, key[-1] is not None)]
 
 
-def _place(record: Row, compared: bool) -> tuple[object, ...]:
+def _place(record: Record, layer: Layer, compared: bool) -> tuple[object, ...]:
     """What the rows of one sum have in common; the last item is the backend or kernel whose rows are summed."""
-    problem = record["problem"]
-    point = {key: value for key, value in problem.items() if key not in _OF_THE_LAYER}
-    own = record["backend"] if compared else None
-    if record["selected_by"] == SelectedBy.PAIR:
-        own = record["kernel"]["digest"]
-    return record["model"], record["phase"], repr(sorted(point.items())), own
+    point = {key: value for key, value in record.problem.items() if key not in _OF_THE_LAYER}
+    own = record.backend if compared else None
+    if record.selected_by is SelectedBy.PAIR and record.kernel is not None:
+        own = record.kernel.digest
+    return layer.model, layer.phase, repr(sorted(point.items())), own
 
 
 _OF_THE_LAYER = ("mask", "heads", "kv_heads", "hdim", "hdim_v", "scale", "mla_rope", "sink_logits")
 """Members of a problem in which layers of one model may differ."""
 
 
-def _sums(rows: Sequence[tuple[int, Row]], named: bool) -> Iterator[ModelSum]:
+def _sums(rows: Sequence[_Row], named: bool) -> Iterator[ModelSum]:
     """The sums of rows in one place: one for each state of the caches, and for each time that the point was asked for."""
-    kinds = list(dict.fromkeys(record["layer_kind"] for _, record in rows))
-    known = dict.fromkeys(cache for _, record in rows if (cache := _cache(record)) is not None)
+    kinds = list(dict.fromkeys(layer.kind for _, _, layer in rows))
+    known = dict.fromkeys(cache for _, record, _ in rows if (cache := _cache(record)) is not None)
     caches: list[str | None] = [*known] or [None]
     for cache in caches:
         here = [one for one in rows if _cache(one[1]) in (cache, None)]
-        fit = {kind: [one for one in here if one[1]["layer_kind"] == kind] for kind in kinds}
+        fit = {kind: [one for one in here if one[2].kind is kind] for kind in kinds}
         for turn in range(max(map(len, fit.values()))):
             yield _sum([found[turn] for found in fit.values() if turn < len(found)], cache, named)
 
 
-def _cache(record: Row) -> str | None:
-    measured = record["measurement"]
-    return None if measured is None else str(measured["cache"])
+def _cache(record: Record) -> str | None:
+    return None if record.measurement is None else record.measurement.cache.value
 
 
-def _sum(rows: Sequence[tuple[int, Row]], cache: str | None, named: bool) -> ModelSum:
-    first = rows[0][1]
-    layers = tuple(
-        LayerTime(
-            kind=LayerKind(record["layer_kind"]),
-            weight=record["weight"],
-            row=number,
-            verdict=Verdict(record["verdict"]),
-            time_ns=(time := _time(record)),
-            noisy=time is not None and record["measurement"]["noise"] is not None,
-        )
-        for number, record in rows
-    )
-    words = [problem_text(record["problem"]).split() for _, record in rows]
+def _sum(rows: Sequence[_Row], cache: str | None, named: bool) -> ModelSum:
+    _, first, of = rows[0]
+    layers = tuple(_layer_time(*row) for row in rows)
+    words = [problem_text(record.problem).split() for _, record, _ in rows]
     return ModelSum(
-        model=first["model"],
-        phase=LayerPhase(first["phase"]),
+        model=of.model,
+        phase=of.phase,
         point=" ".join(word for word in words[0] if all(word in other for other in words)),
-        backend=first["backend"] if named else None,
+        backend=first.backend if named else None,
         cache=cache,
         layers=layers,
         time_ns=sum(one.weight * one.time_ns for one in layers if one.time_ns is not None),
@@ -166,10 +152,17 @@ def _sum(rows: Sequence[tuple[int, Row]], cache: str | None, named: bool) -> Mod
     )
 
 
-def _time(record: Row) -> int | None:
-    """The median of a row that is good."""
-    good = Verdict(record["verdict"]).exit_code is ExitCode.OK
-    return record["measurement"]["median_ns"] if good and record["measurement"] is not None else None
+def _layer_time(number: int, record: Record, layer: Layer) -> LayerTime:
+    """The layers of one row; only a row that is good has a time."""
+    measured = record.measurement if record.verdict.exit_code is ExitCode.OK else None
+    return LayerTime(
+        kind=layer.kind,
+        weight=layer.weight,
+        row=number,
+        verdict=record.verdict,
+        time_ns=None if measured is None else measured.median_ns,
+        noisy=measured is not None and measured.noise is not None,
+    )
 
 
 _SIZE = re.compile(r"[bs]\d")

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from fmha_cli.report.column import Column, Fit
-from fmha_cli.report.fitting import LEAST, broken, columns, cut, shortened, widest
+from fmha_cli.report.fitting import LEAST, broken, columns, cut, shortened, widest, widest_of
 from fmha_cli.report.lines import counted
 from fmha_cli.report.table import Table
 
@@ -171,7 +171,7 @@ def _sizes(table: Table) -> list[tuple[int, int]]:
     for column, every in zip(table.columns, table.cells, strict=True):
         cells = set(every)
         head = columns(column.header)
-        natural = max(head, *map(widest, cells)) if cells else head
+        natural = max(head, widest_of(cells))
         words = {word for cell in cells for word in cell.split()} if column.fit is Fit.FOLD else ()
         longest = max((size for word in words if (size := columns(word)) <= _LONG), default=0)
         least = natural if column.fit is Fit.WHOLE else min(natural, max(column.least, head, longest))

@@ -1,4 +1,4 @@
-"""Numbers, problems, kernels, launches and reasons as short lines of text for people, from their JSON forms.
+"""Numbers, problems, kernels, launches and reasons as short lines of text for people.
 
 Quantities with units are written by ``domain.quantities``.
 """
@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from textwrap import wrap
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fmha_cli.domain.quantities import Quantity, digits
 
-Row = Mapping[str, Any]
+if TYPE_CHECKING:
+    from fmha_cli.domain.protocols import LaunchView
+    from fmha_cli.domain.rules import Reason
 
 SHORT = 8
 """The fewest digits of a digest that ``--kernel`` accepts."""
@@ -24,8 +27,8 @@ _SHOWN = ("batch", "heads", "kv_heads", "seqlen_q", "seqlen_k", "hdim", "hdim_v"
 _HIDDEN = ("layout", "direction", "scale", "lse", "seqlens_q", "seqlens_k", "cache_seqlens", "seed", "offset")
 
 
-def problem_text(problem: Row) -> str:
-    """A problem in few characters: ``b2 h8/2 s1024/4096 d128 fp16 causal``, then fields other than the defaults."""
+def problem_text(problem: Mapping[str, Any]) -> str:
+    """A problem's JSON form in few characters: ``b2 h8/2 s1024/4096 d128 fp16 causal``, then fields other than the defaults."""
 
     def pair(name: str, first: str, second: str) -> str:
         a, b = problem[first], problem[second]
@@ -59,9 +62,9 @@ def spelled(word: str) -> str:
     return f"{name} {value}" if name and value.replace("/", "").isdecimal() else word
 
 
-def reason_text(reason: Row) -> str:
+def reason_text(reason: Reason) -> str:
     """A reason in one line."""
-    return helped(f"{reason['id']} {reason['text']}", reason["hint"])
+    return helped(f"{reason.id} {reason.text}", reason.hint)
 
 
 _PLACES = {
@@ -75,22 +78,22 @@ _PLACES = {
 """Reasons that are about a whole backend: what several of them have in common, the backends of each, and the help."""
 
 
-def folded(reasons: Sequence[Row]) -> list[Row]:
+def folded(reasons: Sequence[Reason]) -> list[Reason]:
     """Reasons for people: what several backends say about the place alone is one reason, at the place of the first."""
-    groups: dict[tuple[str, str], list[tuple[str, Row]]] = {}
+    groups: dict[tuple[str, str], list[tuple[str, Reason]]] = {}
     for number, reason in enumerate(reasons):
-        place = _PLACES.get(reason["id"])
-        match = place[1].fullmatch(reason["text"]) if place else None
+        place = _PLACES.get(reason.id)
+        match = place[1].fullmatch(reason.text) if place else None
         about = match.groupdict().get("what", "") if match else str(number)
-        groups.setdefault((reason["id"] if match else "", about), []).append((match["who"] if match else "", reason))
-    out: list[Row] = []
+        groups.setdefault((reason.id if match else "", about), []).append((match["who"] if match else "", reason))
+    out: list[Reason] = []
     for (id, about), members in groups.items():
         if len(members) == 1:
             out.append(members[0][1])
             continue
         said, _, help = _PLACES[id]
         names = ", ".join(name for name, _ in members)
-        out.append({"id": id, "text": f"{len(members)} backends {said.format(about)}: {names}", "hint": help})
+        out.append(replace(members[0][1], text=f"{len(members)} backends {said.format(about)}: {names}", hint=help))
     return out
 
 
@@ -117,23 +120,21 @@ _WIDTH = 116
 _INDENT = "      "
 
 
-def launch_lines(launch: Mapping[str, Any]) -> Iterator[str]:
+def launch_lines(launch: LaunchView) -> Iterator[str]:
     """The lines of one launch: sizes, symbol, arguments, notes.
 
     The sizes are grid, block, shared memory (LDS) and size of the arguments. The symbol is cut, because a mangled
     name may have a thousand characters; JSON has all of them. The arguments are listed by name and value.
     """
-    grid, block = (" x ".join(str(n) for n in launch[name]) for name in ("grid", "block"))
-    shared = f"{launch['lds_static']} + {launch['lds_dynamic']}" if launch["lds_dynamic"] else str(launch["lds_static"])
-    size = launch["argument_bytes"]
-    yield f"launch {launch['family']}: grid {grid}, block {block}, shared memory {shared} bytes, arguments {size} bytes"
-    symbol = launch["symbol"]
+    grid, block = (" x ".join(map(str, extent)) for extent in (launch.grid, launch.block))
+    shared = f"{launch.lds_static} + {launch.lds_dynamic}" if launch.lds_dynamic else str(launch.lds_static)
+    size, symbol = launch.argument_bytes, launch.symbol
+    yield f"launch {launch.family}: grid {grid}, block {block}, shared memory {shared} bytes, arguments {size} bytes"
     yield f"  {symbol}" if len(symbol) <= _WIDTH else f"  {symbol[:_WIDTH]}... ({len(symbol)} characters)"
-    pairs = (f"{a['name']}={value_text(a['value'])}" for a in launch["arguments"])
+    pairs = (f"{one.name}={value_text(one.value)}" for one in launch.arguments)
     for line in wrap("  ".join(pairs), _WIDTH, break_long_words=False, break_on_hyphens=False):
         yield _INDENT[2:] + line
-    for note in launch["notes"]:
-        yield f"  note: {note}"
+    yield from (f"  note: {note}" for note in launch.notes)
 
 
 def value_text(value: float | bool | str | None) -> str:
@@ -164,16 +165,16 @@ def percent(share: float | None) -> str:
 
 
 def cell(value: Any) -> str:
-    """Any JSON value as a short table cell."""
+    """Any value as a short table cell."""
     if value is None:
         return ""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):
         return digits(value)
-    if isinstance(value, list):
+    if isinstance(value, list | tuple):
         return " ".join(cell(v) for v in value)
-    if isinstance(value, dict):
+    if isinstance(value, Mapping):
         return " ".join(f"{k}={cell(v)}" for k, v in value.items())
     return str(value)
 

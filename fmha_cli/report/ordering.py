@@ -20,11 +20,11 @@ def key_of(name: str) -> str:
     return name.removesuffix(DESCENDING).removesuffix(":asc")
 
 
-def at(row: Row, path: Iterable[str]) -> Any:
-    """The value to which some members lead; None where there is none."""
+def at(row: object, path: Iterable[str]) -> Any:
+    """The value to which some members of JSON, or attributes, lead; None where there is none."""
     value: Any = row
     for key in path:
-        value = value.get(key) if isinstance(value, Mapping) else None
+        value = value.get(key) if isinstance(value, Mapping) else getattr(value, key, None)
     return value
 
 

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Annotated, Any, Literal, Self, get_args
 
 from fmha_cli import __version__
-from fmha_cli.domain.codec import taken_from, to_json
+from fmha_cli.domain.codec import json_of, taken_from
 from fmha_cli.domain.device import Availability, DeviceFacts, State
 from fmha_cli.domain.emulation import Executed, Finding
 from fmha_cli.domain.errors import ExitCode, FmhaError
@@ -57,8 +57,8 @@ class KernelRow:
             name=kernel.name,
             digest=kernel.digest,
             family=kernel.family,
-            signature=to_json(kernel.signature),
-            algorithm=to_json(kernel.algorithm),
+            signature=json_of(kernel.signature),
+            algorithm=json_of(kernel.algorithm),
             upstream_name=upstream_name,
             **more,
         )
@@ -243,24 +243,21 @@ def backend_rows(backends: Mapping[str, Availability]) -> dict[str, BackendRow]:
     return {name: taken_from(found, BackendRow) for name, found in sorted(backends.items())}
 
 
-def environment(backends: Mapping[str, Availability]) -> dict[str, Any]:
+def environment(backends: Mapping[str, Availability]) -> Environment:
     """Versions, platform, and the reply of every backend that was asked, by backend name."""
     import platform
 
-    return to_json(
-        Environment(
-            fmha=__version__,
-            python=platform.python_version(),
-            platform=platform_text(),
-            devices=device_rows(backends),
-            backends=backend_rows(backends),
-        )
+    return Environment(
+        fmha=__version__,
+        python=platform.python_version(),
+        platform=platform_text(),
+        devices=device_rows(backends),
+        backends=backend_rows(backends),
     )
 
 
-def no_environment() -> dict[str, Any]:
-    """The environment of records whose source does not state it."""
-    return to_json(Environment(fmha="", python="", platform="", devices=(), backends={}))
+NO_ENVIRONMENT = Environment(fmha="", python="", platform="", devices=(), backends={})
+"""That of records whose source does not state it."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from fmha_cli.domain.codec import DecodeError
+from fmha_cli.domain.codec import DecodeError, from_json
 from fmha_cli.domain.reading import NotJson, parsed
 from fmha_cli.report.documents.pages import EnvironmentLine
 from fmha_cli.report.documents.report import Report
+from fmha_cli.report.parts import Environment
 from fmha_cli.report.record import Record
 
 
@@ -18,11 +19,11 @@ class ReportContent:
     """The content of a file of results.
 
     Attributes:
-        environment: the JSON form of ``Environment``; None where the file does not state it.
+        environment: None where the file does not state it.
     """
 
     records: tuple[Record, ...]
-    environment: Mapping[str, Any] | None = None
+    environment: Environment | None = None
 
 
 def content_of(data: bytes) -> ReportContent:
@@ -67,8 +68,6 @@ def _of_lines(lines: Mapping[int, bytes], where: str | None = None, *, ended: bo
     return ReportContent(tuple(records), environment)
 
 
-def _environment(holder: Mapping[str, Any], where: str) -> Mapping[str, Any] | None:
+def _environment(holder: Mapping[str, Any], where: str) -> Environment | None:
     found = holder.get("environment")
-    if found is not None and not isinstance(found, dict):
-        raise DecodeError("not an object", f"{where}.environment".lstrip("."))
-    return found
+    return None if found is None else from_json(Environment, found, f"{where}.environment".lstrip("."))

@@ -6,7 +6,6 @@ was removed. Keys are sorted; absent data is null, never missing.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Annotated, Any, Literal
@@ -24,7 +23,7 @@ from fmha_cli.domain.protocols import LaunchView
 from fmha_cli.domain.rules import Reason
 from fmha_cli.domain.settings import Settings
 from fmha_cli.domain.verdict import Comparison, Judging, Verdict
-from fmha_cli.report.finite import nulled, restored
+from fmha_cli.report.finite import PLAIN, nulled, restored
 from fmha_cli.report.parts import (
     Checks,
     FillNotes,
@@ -167,7 +166,7 @@ class Record:
             said = f"its schema is {name}, and" if isinstance(name, str) else "it names no schema;"
             raise DecodeError(f"{said} this fmha reads {', '.join(_EARLIER)} and {Record.schema}", where)
         try:
-            row, notes = restored(upgraded(copy.deepcopy(dict(data))), data["notes"])
+            row, notes = restored(upgraded(data), data["notes"])
             record = from_json(Record, {**row, "notes": notes}, where)
             to_json(record)
         except DecodeError:
@@ -198,41 +197,42 @@ _JUDGED = ("processes", "other_processes", "p_adjusted", "drift", "could_see", "
 """Members of ``baseline`` that rows had not while their samples were compared, and not their processes."""
 
 
-def upgraded(row: dict[str, Any]) -> dict[str, Any]:
-    """A row of an earlier schema as one of this, in place; what the old row did not say is null.
+_ADDED = ("regret_ci95", "judging", "run", "started", "host", "selected_by", "model", "processor", "settings")
+"""Members that rows of earlier schemas did not have."""
+
+
+def upgraded(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row of this schema or of an earlier one as one of this; what the row did not say is null.
 
     Raises:
         KeyError, TypeError, AttributeError: not a row of such a schema.
     """
-    for name in _LATER:
-        row.setdefault(name, None)
-    for kernel in row.get("executed") or ():
-        kernel.setdefault("global_sectors", None)
-    if isinstance(row["measurement"], dict):
-        row["measurement"].setdefault("conditions", None)
-    for name in _JUDGED if isinstance(row["baseline"], dict) else ():
-        row["baseline"].setdefault(name, None)
-    if row["schema"] == Record.schema:
-        return row
-    row["schema"] = Record.schema
-    for tree, names in (
-        *(
-            (check, ("rows_total", "column"))
+    earlier = row["schema"] != Record.schema
+    parts = {
+        "executed": _each(row["executed"], "global_sectors"),
+        "measurement": _with(row["measurement"], "conditions"),
+        "baseline": _with(row["baseline"], *_JUDGED),
+    }
+    if earlier:
+        parts["measurement"] = _with(parts["measurement"], "process_of_sample", "noise", "ceiling")
+        parts["stages"] = _each(row["stages"], "imported_from", "edited")
+        parts["checks"], *parts["fills"] = (
+            fill and {name: _with(check, "rows_total", "column") for name, check in fill.items()}
             for fill in (row["checks"], *row["fills"])
-            if fill
-            for check in fill.values()
-            if check
-        ),
-        *((stage, ("imported_from", "edited")) for stage in row["stages"]),
-        *((measured, ("process_of_sample", "noise", "ceiling")) for measured in (row["measurement"],) if measured),
-        (row, ("regret_ci95", "judging", "run", "started", "host", "selected_by", "model", "processor", "settings")),
-    ):
-        for name in names:
-            tree.setdefault(name, None)
-    return row
+        )
+    return _with({**row, **parts, "schema": Record.schema}, *_LATER, *(_ADDED if earlier else ()))  # type: ignore[no-any-return]
+
+
+def _with(tree: Any, *names: str) -> Any:
+    """An object with further members, which are null if it lacks them; anything else as it is."""
+    return {**dict.fromkeys(names), **tree} if isinstance(tree, dict) else tree
+
+
+def _each(items: Any, *names: str) -> Any:
+    return [_with(item, *names) for item in items] if isinstance(items, list) else items
 
 
 def _sorted(tree: Any) -> Any:
     if isinstance(tree, dict):
-        return {key: _sorted(tree[key]) for key in sorted(tree)}
-    return [_sorted(v) for v in tree] if isinstance(tree, list) else tree
+        return {key: v if type(v := tree[key]) in PLAIN else _sorted(v) for key in sorted(tree)}
+    return [v if type(v) in PLAIN else _sorted(v) for v in tree] if isinstance(tree, list) else tree

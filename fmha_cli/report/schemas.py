@@ -18,7 +18,7 @@ from fmha_cli.domain.codec import alternatives, bare, choices, extras, members_o
 from fmha_cli.domain.errors import UsageError
 from fmha_cli.domain.members import Keyword, Named, NullWhenNotFinite, ShownAs
 from fmha_cli.domain.suggest import suggest
-from fmha_cli.report.document import Document, document, names
+from fmha_cli.report.document import Document, document, name_of, names
 from fmha_cli.report.parts import COMMON
 from fmha_cli.report.record import Record
 
@@ -140,11 +140,6 @@ _REFERENCE = re.compile(rf'"\$ref": "{_URN}(\w+)')
 _SHARED = {**references(COMMON, f"{_URN}common#/$defs/"), Record: f"{_URN}record", "record": f"{_URN}record"}
 
 
-def _bare(name: str) -> str:
-    """``record`` of ``fmha.record/3``, as a document spells its schema."""
-    return name.removeprefix("fmha.").partition("/")[0]
-
-
 def schema(name: str) -> dict[str, Any]:
     """One schema as a self-contained document.
 
@@ -152,7 +147,9 @@ def schema(name: str) -> dict[str, Any]:
         UsageError: no such schema; the message suggests near names.
     """
     if name not in names():
-        raise UsageError(f"schema {name}: no such schema", code="E014", where=name, help=suggest(_bare(name), names()))
+        raise UsageError(
+            f"schema {name}: no such schema", code="E014", where=name, help=suggest(name_of(name), names())
+        )
     found = {name: load(name)}
     pending = [name]
     while pending:

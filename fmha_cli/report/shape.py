@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from fmha_cli.domain.errors import UsageError
 from fmha_cli.domain.suggest import suggest
-from fmha_cli.report.column import Column
 from fmha_cli.report.ordering import key_of
+
+if TYPE_CHECKING:
+    from fmha_cli.report.column import Column
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from fmha_cli.domain.codec import json_of
 from fmha_cli.report.column import Column, Fit
 from fmha_cli.report.lines import cell, counted
 from fmha_cli.report.ordering import Row, at, order_of
@@ -72,7 +73,7 @@ def _limited(table: Table, total: int) -> Table:
 
 
 def shaped_document(
-    data: Row, member: str | None, view: Callable[[Row], Table], paths: Iterable[str], shape: TableShape
+    noun: Any, member: str | None, view: Callable[[Any], Table], paths: Iterable[str], shape: TableShape
 ) -> Table:
     """The table of a document, with the chosen columns and rows; the summary still counts every row.
 
@@ -82,15 +83,16 @@ def shaped_document(
     Raises:
         UsageError: E017, no such column.
     """
-    whole = view(data)
+    whole = view(noun)
     if shape.whole:
         return whole
-    entries = data[member] if member else None
-    if entries is None or len(entries) != len(whole.rows):
+    entries = getattr(noun, member) if member else None
+    if member is None or entries is None or len(entries) != len(whole.rows):
         return shaped(whole, shape)
     shape.check(whole.columns, paths)
-    places = order_of(whole, entries, shape.sort)[: shape.limit]
-    ordered = [entries[i] for i in places]
-    made = whole if places == list(range(len(entries))) else view({**data, member: ordered})  # type: ignore[dict-item]
-    made = replace(made, summary=whole.summary)
-    return _limited(chosen(made, ordered, shape.columns), len(entries))
+    rows = json_of(entries)
+    places = order_of(whole, rows, shape.sort)[: shape.limit]
+    if places != list(range(len(rows))):
+        made = view(replace(noun, **{member: tuple(entries[i] for i in places)}))
+        whole = replace(made, summary=whole.summary)
+    return _limited(chosen(whole, [rows[i] for i in places], shape.columns), len(rows))

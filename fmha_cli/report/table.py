@@ -71,7 +71,7 @@ def columns_of(row: Any) -> dict[str, Column]:
 
 
 def table_of(
-    row: Any, rows: Sequence[Mapping[str, Any]], summary: str, details: Sequence[str] = (), order: Sequence[str] = ()
+    row: Any, rows: Sequence[object], summary: str, details: Sequence[str] = (), order: Sequence[str] = ()
 ) -> Table:
     """The table of rows of a class; ``order`` names the members if their order is not that of the fields.
 
@@ -79,6 +79,6 @@ def table_of(
         row: the class, or the columns of a class that declares none, by member.
     """
     columns = row if isinstance(row, Mapping) else columns_of(row)
-    shown = {name: replace(columns[name], path=name) for name in order or columns}
-    cells = [[column.text(entry[name]) for name, column in shown.items()] for entry in rows]
+    shown = {name: replace(columns[name], path=columns[name].path or name) for name in order or columns}
+    cells = [[column.text(getattr(entry, name)) for name, column in shown.items()] for entry in rows]
     return Table(list(shown.values()), cells, summary, details)

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from fmha_cli.domain.codec import to_json
 from fmha_cli.report.documents.compare import Compare, CompareGroup, CompareRow, LoneRow, RowSide, RunSide
 from fmha_cli.report.record import Record
 from fmha_cli.results.comparison import RowPair, RunComparison
@@ -26,24 +24,20 @@ class SideSource:
     records: tuple[Record, ...]
 
 
-def compare_document(
-    comparison: RunComparison, before: SideSource, after: SideSource, by: Sequence[By]
-) -> dict[str, Any]:
-    """``fmha.compare/1`` of a comparison."""
-    return to_json(
-        Compare(
-            before=_side(before),
-            after=_side(after),
-            interleaved=comparison.rule.interleaved,
-            by=tuple(by),
-            tolerance=comparison.rule.tolerance,
-            alpha=comparison.rule.alpha,
-            rows=tuple(map(_row, comparison.rows)),
-            groups=tuple(CompareGroup(backend=name, mean=mean) for name, mean in comparison.means.items()),
-            only_before=_lone(comparison.only_before),
-            only_after=_lone(comparison.only_after),
-            notes=comparison.notes,
-        )
+def compare_document(comparison: RunComparison, before: SideSource, after: SideSource, by: Sequence[By]) -> Compare:
+    """The document of a comparison."""
+    return Compare(
+        before=_side(before),
+        after=_side(after),
+        interleaved=comparison.rule.interleaved,
+        by=tuple(by),
+        tolerance=comparison.rule.tolerance,
+        alpha=comparison.rule.alpha,
+        rows=tuple(map(_row, comparison.rows)),
+        groups=tuple(CompareGroup(backend=name, mean=mean) for name, mean in comparison.means.items()),
+        only_before=_lone(comparison.only_before),
+        only_after=_lone(comparison.only_after),
+        notes=comparison.notes,
     )
 
 
@@ -66,15 +60,16 @@ def _row(row: RowPair) -> CompareRow:
         problem=after.problem,
         cache=None if measured is None else measured.cache.value,
         threads=None if measured is None else measured.threads,
-        before=_row_side(before),
-        after=_row_side(after),
+        before=row_side(before),
+        after=row_side(after),
         worse=row.matched.worse,
         difference=row.difference,
         screened=row.screened,
     )
 
 
-def _row_side(record: Record) -> RowSide:
+def row_side(record: Record) -> RowSide:
+    """The side of a row that is one record."""
     kernel = record.kernel
     return RowSide(
         backend=record.backend,
@@ -90,7 +85,7 @@ def _lone(entries: Iterable[MatchedRow]) -> tuple[LoneRow, ...]:
         LoneRow(
             problem=one.problem,
             cache=None if one.measurement is None else one.measurement.cache.value,
-            side=_row_side(one),
+            side=row_side(one),
         )
         for one in ones
     )

@@ -8,25 +8,24 @@ from typing import Any
 
 from fmha_cli.domain.encode import canonical_json
 from fmha_cli.domain.errors import EnvironmentProblem
-from fmha_cli.report.documents.pages import environment_line
+from fmha_cli.report.documents.pages import EnvironmentLine
 from fmha_cli.report.documents.report import report_document
 from fmha_cli.report.form import Format
 from fmha_cli.report.formats import columns, jsonl_lines, render
 from fmha_cli.report.ordering import at
-from fmha_cli.report.parts import no_environment
+from fmha_cli.report.parts import NO_ENVIRONMENT
 from fmha_cli.results.run import KeptRun
 
 
 def as_jsonl(run: KeptRun) -> bytes:
     """What ``--jsonl`` prints: the environment if it is known, then a record in each line."""
-    first = [] if run.environment is None else [environment_line(run.environment)]
-    lines = jsonl_lines([*first, *(record.to_dict() for record in run.records)])
-    return "".join(f"{line}\n" for line in lines).encode()
+    first = [] if run.environment is None else [EnvironmentLine(environment=run.environment)]
+    return "".join(f"{line}\n" for line in jsonl_lines([*first, *run.records])).encode()
 
 
 def as_csv(run: KeptRun) -> bytes:
     """What ``--csv`` prints."""
-    document = report_document(run.records, run.environment or no_environment())
+    document = report_document(run.records, run.environment or NO_ENVIRONMENT)
     return f"{render(document, Format.CSV)}\n".encode()
 
 

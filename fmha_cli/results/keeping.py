@@ -6,11 +6,11 @@ import JOURNAL``, or by the run that resumes the journal.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 from fmha_cli.domain.errors import EnvironmentProblem
+from fmha_cli.report.parts import Environment
 from fmha_cli.report.record import Record
 from fmha_cli.results.parts import about, row_key
 from fmha_cli.results.store import Store
@@ -34,14 +34,14 @@ class Keeper:
 
     def __init__(self, path: Path, argv: Sequence[str], say: Callable[[str], None]) -> None:
         self._path, self._argv, self._say = path, tuple(argv), say
-        self._environment: Mapping[str, Any] | None = None
+        self._environment: Environment | None = None
         self._store: Store | None = None
         self._broken = False
         self._seen: dict[str, int] = {}
         self._ended: Record | None = None
         self.kept = 0
 
-    def environment(self, environment: Mapping[str, Any]) -> None:
+    def environment(self, environment: Environment) -> None:
         """Take the environment of the records that follow."""
         self._environment = environment
 

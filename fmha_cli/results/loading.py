@@ -10,8 +10,8 @@ from functools import cache
 from itertools import groupby
 from typing import Any
 
-from fmha_cli.domain.codec import DecodeError
-from fmha_cli.report.parts import RunRow
+from fmha_cli.domain.codec import DecodeError, from_json
+from fmha_cli.report.parts import Environment, RunRow
 from fmha_cli.report.record import Record
 from fmha_cli.results.moments import moment_of
 from fmha_cli.results.packing import DamagedError, unpacked_samples, unpacked_text
@@ -30,7 +30,7 @@ class Summary:
         ended: ISO 8601 in UTC; None for a run that was killed or is still going.
         verdicts: verdict -> number of records.
         devices: on which rows ran.
-        environment: of the run; None if unknown.
+        environment: its JSON form; None if unknown.
     """
 
     number: int
@@ -96,6 +96,18 @@ def records_of(store: Store, run: Summary) -> tuple[Record, ...]:
         return tuple(_joined(rows, run.about))
     except (DecodeError, DamagedError, ValueError, TypeError, KeyError) as fault:
         raise unusable(store.path, f"a record of run {run.about.id[:8]} is damaged: {fault}") from fault
+
+
+def environment_of(store: Store, run: Summary) -> Environment | None:
+    """The environment of a run; None if unknown.
+
+    Raises:
+        EnvironmentProblem: X050, the store is damaged.
+    """
+    try:
+        return None if run.environment is None else from_json(Environment, run.environment)
+    except DecodeError as fault:
+        raise unusable(store.path, f"the environment of run {run.about.id[:8]} is damaged: {fault}") from fault
 
 
 def _joined(rows: list[sqlite3.Row], about: RunRow) -> Iterator[Record]:

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from fmha_cli.domain.codec import DecodeError
 from fmha_cli.domain.errors import UsageError
 from fmha_cli.domain.journal import JOURNAL
 from fmha_cli.domain.reading import parsed, regular_bytes
+from fmha_cli.report.parts import Environment
 from fmha_cli.report.reading import ReportContent, content_of
 from fmha_cli.report.record import Record
 from fmha_cli.results.history import history_of
-from fmha_cli.results.loading import records_of, summaries
+from fmha_cli.results.loading import environment_of, records_of, summaries
 from fmha_cli.results.naming import named
 from fmha_cli.results.place import store_path
 from fmha_cli.results.store import Store, is_there
@@ -30,12 +29,12 @@ class KeptRun:
     Attributes:
         name: the name that the user asked for.
         records: in the order in which they were made.
-        environment: the JSON form of ``Environment``; None where the source does not state it.
+        environment: None where the source does not state it.
     """
 
     name: str
     records: tuple[Record, ...]
-    environment: Mapping[str, Any] | None = None
+    environment: Environment | None = None
 
 
 def load_run(name: str, store: Path | None = None) -> KeptRun:
@@ -52,7 +51,7 @@ def load_run(name: str, store: Path | None = None) -> KeptRun:
         return run_of_file(Path(name))
     with opened_for(name, store_path() if store is None else store, reads=True) as opened:
         found = named(summaries(opened), name)
-        return KeptRun(name, records_of(opened, found), found.environment)
+        return KeptRun(name, records_of(opened, found), environment_of(opened, found))
 
 
 def opened_for(name: str, path: Path, *, reads: bool = False) -> Store:

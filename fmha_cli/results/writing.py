@@ -10,8 +10,9 @@ from typing import Any
 
 from fmha_cli import __version__
 from fmha_cli.bench.stats import median, quantile
+from fmha_cli.domain.codec import to_json
 from fmha_cli.domain.encode import canonical_json
-from fmha_cli.report.parts import RunRow
+from fmha_cli.report.parts import Environment, RunRow
 from fmha_cli.report.record import Record
 from fmha_cli.results.moments import moment_of, seconds_of
 from fmha_cli.results.packing import Stages, packed_samples, packed_text
@@ -36,11 +37,11 @@ class StoredRun:
 
 
 def put_run(
-    db: sqlite3.Connection, run: RunRow, *, argv: Sequence[str] = (), environment: Mapping[str, Any] | None = None
+    db: sqlite3.Connection, run: RunRow, *, argv: Sequence[str] = (), environment: Environment | None = None
 ) -> StoredRun:
     """The run, which is written if the store does not have it. Missing members are added, and none is replaced."""
-    told = None if environment is None else canonical_json(environment)
-    version = __version__ if environment is None else str(environment.get("fmha"))
+    told = None if environment is None else canonical_json(to_json(environment))
+    version = __version__ if environment is None else environment.fmha
     db.execute(
         "insert or ignore into run(uuid, started, command, argv, label, rev, dirty, fmha, environment) "
         "values (?, ?, ?, ?, ?, ?, ?, ?, ?)",

@@ -12,8 +12,9 @@ from fmha_cli.discovery.emulated_devices import emulated_device
 from fmha_cli.discovery.registry import Registry
 from fmha_cli.domain.blame import package_of
 from fmha_cli.domain.device import is_emulated, usable_cores
-from fmha_cli.domain.emulation import Arithmetic, ChoosesArithmetic, Emulator, EmulatorOptions
+from fmha_cli.domain.emulation import ChoosesArithmetic, Emulator, EmulatorOptions
 from fmha_cli.domain.errors import EnvironmentProblem, FmhaError, UsageError
+from fmha_cli.domain.features import Arithmetic
 from fmha_cli.domain.kernel import KernelSpec
 from fmha_cli.domain.phases import SILENT, Phase, Voice
 from fmha_cli.domain.plan import Artifact, Stage

@@ -9,7 +9,7 @@ that returns the result of an earlier launch gives itself away.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -264,3 +264,18 @@ def hazards(findings: Sequence[Finding]) -> Iterator[tuple[Verdict, list[str]]]:
             rest = len(found) - FINDINGS_NAMED
             lines = [finding.line() for finding in found[:FINDINGS_NAMED]]
             yield verdict, [*lines, *([f"and {rest} more places"] if rest > 0 else [])]
+
+
+def badness(comparison: Comparison | None) -> float:
+    """The largest share of a budget that a comparison uses; 0 without one."""
+    return max((check.badness for _, check in comparison.checks), default=0.0) if comparison else 0.0
+
+
+def with_rows_of(worse: Comparison, other: Comparison | None, case: Case) -> Comparison:
+    """The worse of two comparisons of one case, with the sampled rows of both counted."""
+    more = {name: check.rows for name, check in other.checks} if other and case.sampled else {}
+    checks = [
+        (name, replace(check, rows=min(check.rows + more.get(name, 0), case.rows)) if name in ("o", "lse") else check)
+        for name, check in worse.checks
+    ]
+    return replace(worse, checks=tuple(checks))

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from fmha_cli.bench.conditions import Ceiling, between, look
 from fmha_cli.bench.measurement import Measurement, measurement_of
@@ -120,7 +119,8 @@ class Executor:
                 judged, timed = self._timed(rows, jobs, arenas, judged)
                 if any(one.verdict is Verdict.OUT_OF_BOUNDS for one in judged):
                     self._supervisor.retire()  # a kernel wrote where it must not
-            files = self._files(rows[0], judged[0], index) if alone else {"outputs": {}}
+            if alone:
+                judged = [self._with_files(rows[0], judged[0], index)]
         shared = sum(one is not None for one in timed) > 1
         outcomes = [self.with_times(*of) for of in zip(rows, judged, timed, strict=True)]
         return [
@@ -129,17 +129,19 @@ class Executor:
                 artifacts=built,
                 settings=used,
                 in_turns=shared and one.measurement is not None,
-                **{**files, "notes": (*one.notes, *files.get("notes", ()))},
+                outputs=one.outputs if alone else {},
             )
             for one, built, used in zip(outcomes, artifacts, settings, strict=True)
         ]
 
-    def _files(self, row: Row, judged: Outcome, index: int) -> dict[str, Any]:
-        """Write the files of a row; the members of its outcome that say so."""
-        known, outputs = len(self.unwritten), self._outputs(judged)
+    def _with_files(self, row: Row, judged: Outcome, index: int) -> Outcome:
+        """The outcome with its outputs as they are handed out: dBias in the shape of a given bias. The files of a row are written."""
+        known, outputs, shape = len(self.unwritten), judged.outputs, self._context.dbias_shape
+        if shape is not None and "dbias" in outputs:
+            outputs = {**outputs, "dbias": outputs["dbias"].reshape(shape)}
         out = self._written(lambda: self._write_out(outputs, index))
         saved = self._written(lambda: self._save_failure(row, judged))
-        return {"outputs": outputs, "out": out, "saved": saved, "notes": self.unwritten[known:]}
+        return replace(judged, outputs=outputs, out=out, saved=saved, notes=(*judged.notes, *self.unwritten[known:]))
 
     def _timed(
         self, rows: Sequence[Row], jobs: Sequence[WorkerJob], arenas: Sequence[Arena], judged: list[Outcome]
@@ -148,12 +150,11 @@ class Executor:
         command, first = self._request.command, judged[0].stage_ns
         if command is Command.VALIDATE:
             return judged, [Timed(one.stage_ns[-1:]) if one.stage_ns else None for one in judged]
-        launchers = [self.launcher(*of) for of in zip(jobs, arenas, rows, strict=True)]
-        sides = list(zip(jobs, arenas, launchers, strict=True))
         if command is Command.RUN:
-            slow = sum(sum(stages) for stages in first) >= _AGAIN_NS
-            judged = [self._rechecked(*side, one, again=not slow) for side, one in zip(sides, judged, strict=True)]
+            again = sum(sum(stages) for stages in first) < _AGAIN_NS
+            judged = [self._rechecked(*of, again=again) for of in zip(jobs, arenas, judged, strict=True)]
             return judged, [Timed(one.stage_ns[-1:], warmup=len(one.stage_ns) - 1) for one in judged]
+        launchers = [self.launcher(*of) for of in zip(jobs, arenas, rows, strict=True)]
         # kernels of one backend disturb each other alike, and evicted caches have no warm state to come back to
         lead = rows[0].asked is not None if len(rows) > 1 else bool(first) and sum(first[-1]) <= LONG_NS
         good = [row if one.verdict in _TIMED else None for row, one in zip(rows, judged, strict=True)]
@@ -170,8 +171,8 @@ class Executor:
             ]
         judged = [
             # the worker of a launch that failed alone is gone
-            one if launcher.failed is not None and len(rows) == 1 else self._rechecked(job, arena, launcher, one)
-            for (job, arena, launcher), one in zip(sides, judged, strict=True)
+            one if launcher.failed is not None and len(rows) == 1 else self._rechecked(job, arena, one, launcher)
+            for job, arena, one, launcher in zip(jobs, arenas, judged, launchers, strict=True)
         ]
         return judged, timed
 
@@ -256,9 +257,9 @@ class Executor:
         return JudgePolicy(check=request.check, timeout=request.timeout or None, stream=stream)
 
     def _rechecked(
-        self, job: WorkerJob, arena: Arena, launcher: Launcher, judged: Outcome, *, again: bool = True
+        self, job: WorkerJob, arena: Arena, judged: Outcome, launcher: Launcher | None = None, *, again: bool = True
     ) -> Outcome:
-        """The judgement after the launches of ``launcher``; a row that has failed stays as it is."""
+        """The judgement after the launches of ``launcher``, if there were any; a row that has failed stays as it is."""
         if judged.verdict not in _TIMED:
             return judged
         after = recheck(
@@ -268,10 +269,12 @@ class Executor:
             self._cases,
             self._policy(job),
             judged,
-            timed=len(launcher.waited_ns),
+            timed=0 if launcher is None else len(launcher.waited_ns),
             again=again,
             voice=self._context.voice,
         )
+        if launcher is None:
+            return after
         note = untimed(launcher.totals_ns, launcher.waited_ns)
         notes = (*after.notes, note) if note else after.notes
         return replace(after, notes=notes, mistimed=launcher.mistimed or after.mistimed)
@@ -325,13 +328,6 @@ class Executor:
         except (BrokenPipeError, MemoryError) as fault:
             self.unwritten.append(f"the tensors could not be written: {fault or type(fault).__name__}")
         return None
-
-    def _outputs(self, judged: Outcome) -> Mapping[str, Array]:
-        """The outputs as they are handed out: dBias in the shape of a given bias."""
-        shape = self._context.dbias_shape
-        if shape is None or "dbias" not in judged.outputs:
-            return judged.outputs
-        return {**judged.outputs, "dbias": judged.outputs["dbias"].reshape(shape)}
 
     def _write_out(self, outputs: Mapping[str, Array], index: int) -> str | None:
         if self._request.out is None or not outputs:

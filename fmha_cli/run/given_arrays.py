@@ -21,7 +21,7 @@ import numpy as np
 from fmha_cli.domain.errors import UsageError
 from fmha_cli.domain.fields import BY_KEY
 from fmha_cli.domain.suggest import suggest
-from fmha_cli.oracle.mx import SCALED, unpacked_fp4
+from fmha_cli.oracle.mx import SCALED, unpack_fp4
 from fmha_cli.oracle.tensors import Array
 from fmha_cli.run.input_files import ARRAY, FLAG_OF, InputFiles, read_input_files
 from fmha_cli.run.request import TENSOR_OF_FLAG, Command, Request
@@ -125,7 +125,7 @@ def _copied(capsule: object, name: str) -> Array:
     reach = _reach(shape, strides, kind.itemsize)
     memory = (ctypes.c_char * reach).from_address(start)
     copy = np.ndarray(shape, kind, memoryview(memory), strides=strides).copy()
-    return unpacked_fp4(copy) if pairs else copy
+    return unpack_fp4(copy) if pairs else copy
 
 
 def _reach(shape: tuple[int, ...], strides: tuple[int, ...] | None, itemsize: int) -> int:

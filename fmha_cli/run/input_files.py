@@ -14,7 +14,7 @@ from fmha_cli.domain.fields import BY_KEY, asks_fill
 from fmha_cli.domain.flags import FILLED, parse_list, parse_size
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.tensors import ROTARY_TABLES, Element, shapes_of
-from fmha_cli.oracle.mx import SCALED, encoded
+from fmha_cli.oracle.mx import SCALED, encode_tensor
 from fmha_cli.oracle.tensors import Array, numpy_dtype, round_to
 from fmha_cli.run.bias_forms import bias_flags, given_bias
 from fmha_cli.run.given_cache import cache_lengths, check_pages, check_rotary, in_use, storage_notes
@@ -352,7 +352,7 @@ def fitted(problem: Problem, given: InputFiles) -> tuple[dict[str, Array], list[
             bias = given_bias(problem, array)
             array, notes = bias.array, [*notes, *bias.notes]
         if problem.dtype.is_mx and name in SCALED and f"{name}_scale" not in given.arrays:
-            out[name], out[f"{name}_scale"] = encoded(problem, name, array.astype(np.float32))
+            out[name], out[f"{name}_scale"] = encode_tensor(problem, name, array.astype(np.float32))
             notes.append(f"{name}: {array.dtype} converted to {problem.dtype.value} (OCP Microscaling, section 6.3)")
         elif array.dtype == numpy_dtype(want.dtype):
             out[name] = np.array(array)

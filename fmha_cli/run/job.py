@@ -1,5 +1,5 @@
-"""``WorkerJob``: everything that the worker needs to run one plan, the message that carries it, and ``JobResult``, the answer. Its times are
-compared with the time that the host waited for it: some of them cannot be true.
+"""``WorkerJob``: everything that the worker needs to run one plan, the message that carries it, and ``JobResult``, the answer.
+``contradiction`` finds the times in it that cannot be true.
 
 The worker takes the host's clock around every launch, and the parent takes it around the whole request. A launch cannot
 take longer than the host waited for it. The reverse does not hold: a session may leave work out of its time (zeroed

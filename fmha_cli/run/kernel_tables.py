@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
@@ -69,16 +69,18 @@ class StoredTables:
         """SHA-256 over the code and the facts from which kernels follow."""
         package = Path(fmha_cli.__file__).parent
         total = hashlib.sha256()
-        for path in _sources((*(package / room for room in _ROOMS), Path(str(arch_root())))):
-            total.update(f"{path.name}\0".encode() + hashlib.sha256(path.read_bytes()).digest())
+        for name, path in _sources((*(str(package / room) for room in _ROOMS), str(arch_root()))):
+            with open(path, "rb", buffering=0) as file:
+                total.update(f"{name}\0".encode() + hashlib.sha256(file.read()).digest())
         return total.digest()
 
 
-def _sources(folders: tuple[Path, ...]) -> Iterator[Path]:
+def _sources(folders: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """The name and the path of each file."""
     for top in folders:
         for folder, below, names in os.walk(top):
             below.sort()
-            yield from (Path(folder, name) for name in sorted(names) if name.endswith((".py", ".json")))
+            yield from ((name, os.path.join(folder, name)) for name in sorted(names) if name.endswith((".py", ".json")))
 
 
 def _file(layout: CacheLayout, backend: str, arch: str) -> Path:

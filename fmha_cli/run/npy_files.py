@@ -2,6 +2,7 @@
 
 Source: numpy's "NPY format" (``numpy.lib.format``, versions 1 to 3); PKWARE's APPNOTE for archives, as ``zipfile`` reads
 them.
+numpy's own reader of headers does not say what is wrong with one, and is public for versions 1 and 2 only.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ from fmha_cli.domain.device import is_emulated
 from fmha_cli.domain.emulation import Executed, Finding
 from fmha_cli.domain.errors import ExitCode
 from fmha_cli.domain.features import FILLS
-from fmha_cli.domain.fields import asks_fill
+from fmha_cli.domain.fields import asks_fill, flags_in, words_of
 from fmha_cli.domain.first_launch import FirstLaunch
 from fmha_cli.domain.layer import Layer
 from fmha_cli.domain.plan import Artifact
@@ -176,7 +176,8 @@ def repro_line(problem: Problem, request: Request, digest: str | None = None) ->
     """
     given = not all(asks_fill(key, spec) for key, spec in request.files.items())
     files = request.files if given else {}  # without a file, the problem's own flags name the filled tensors
-    words = ["fmha", request.command.value, *_without_replaced(problem.repro().split(), files)]
+    own = {key: text for key, text in flags_in(problem).items() if key not in files}
+    words = ["fmha", request.command.value, *words_of(own)]
     for key in (key for key in TENSOR_OF_FLAG if key in files):
         words += [f"--{key.replace('_', '-')}", files[key]]
     if digest is not None:
@@ -207,18 +208,6 @@ def repro_line(problem: Problem, request: Request, digest: str | None = None) ->
 def budget_text(seconds: float) -> str:
     """The value of ``--check-budget``."""
     return "all" if isinf(seconds) else f"{seconds:g}"
-
-
-def _without_replaced(words: list[str], files: Mapping[str, str]) -> list[str]:
-    """The problem's flags without the ``filled`` tensors for which a file was given."""
-    out: list[str] = []
-    rest = iter(words)
-    for word in rest:
-        if word.startswith("--") and word.removeprefix("--").replace("-", "_") in files:
-            next(rest, None)
-        else:
-            out.append(word)
-    return out
 
 
 def beside(rows: Sequence[Row], outcomes: Sequence[Outcome]) -> list[Outcome]:

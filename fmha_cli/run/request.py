@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from fmha_cli.discovery.registry import Registry
 from fmha_cli.discovery.wanted import Wanted
 from fmha_cli.domain.device import usable_cores
-from fmha_cli.domain.emulation import Arithmetic
 from fmha_cli.domain.errors import UsageError
+from fmha_cli.domain.features import Arithmetic
 from fmha_cli.domain.installation import Sourced
 from fmha_cli.domain.phases import SILENT, Voice
 from fmha_cli.domain.plan import Stage

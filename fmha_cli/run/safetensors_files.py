@@ -18,7 +18,7 @@ import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
-from fmha_cli.oracle.mx import unpacked_fp4
+from fmha_cli.oracle.mx import unpack_fp4
 from fmha_cli.run.npy_files import Array, Choose, Unreadable, fits
 
 _READ: Mapping[str, npt.DTypeLike] = {
@@ -84,7 +84,7 @@ def read_safetensors(file: IO[bytes], size: int, choose: Choose) -> Array:
     if len(data) < end - start:
         raise Unreadable(f"is cut short within array {name!r}")
     if dtype == _FP4:
-        return unpacked_fp4(np.frombuffer(data, np.uint8)).reshape(header[name]["shape"])
+        return unpack_fp4(np.frombuffer(data, np.uint8)).reshape(header[name]["shape"])
     return np.frombuffer(data, dtype=_READ[dtype]).reshape(header[name]["shape"])
 
 

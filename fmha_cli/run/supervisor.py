@@ -108,18 +108,17 @@ class Supervisor:
             EnvironmentProblem: X013, they do not run.
         """
         request = {"do": "peaks", "entry": entry, "backend": backend, "threads": threads}
-        answer, fault = self._asked(HOST, {**request, "artifact": to_json(Loadable.of(artifact))}, timeout)
+        answer, fault = self._asked(HOST, request, timeout, artifact)
         if fault is not None:
             raise EnvironmentProblem("the peak loops do not run", code="X013", where=backend, why=fault)
-        found: Message = answer["peaks"]
-        return found
+        return dict(answer["peaks"])
 
     def canary(
         self, entry: str, backend: str, artifact: Artifact, threads: int, *, memory: bool, timeout: float = 60.0
     ) -> float | None:
         """A short loop of a backend in the worker that has the jobs; None if it did not run. See ``Canary.run_canary``."""
         request = {"do": "canary", "entry": entry, "backend": backend, "threads": threads, "memory": memory}
-        answer, fault = self._asked(HOST, {**request, "artifact": to_json(Loadable.of(artifact))}, timeout)
+        answer, fault = self._asked(HOST, request, timeout, artifact)
         return None if fault is not None else float(answer["rate"]) or None
 
     def settings(
@@ -131,11 +130,10 @@ class Supervisor:
             EnvironmentProblem: X025, the measurement does not run.
         """
         request = {"do": "settings", "entry": entry, "backend": backend, "kernel": kernel, "threads": threads}
-        answer, fault = self._asked(HOST, {**request, "artifact": to_json(Loadable.of(artifact))}, timeout)
+        answer, fault = self._asked(HOST, request, timeout, artifact)
         if fault is not None:
             raise EnvironmentProblem("the settings cannot be measured", code="X025", where=kernel, why=fault)
-        found: Mapping[str, int] = answer["values"]
-        return found
+        return dict(answer["values"])
 
     def describe(
         self, job: WorkerJob, layout: ArenaLayout, recorder: Artifact | None, *, timeout: float = 120.0
@@ -145,18 +143,20 @@ class Supervisor:
         Raises:
             KernelFailure: X014, they cannot be shown.
         """
-        found = None if recorder is None else to_json(Loadable.of(recorder))
-        wire = {"job": to_json(job.message), "layout": to_json(layout.message), "recorder": found}
-        answer, fault = self._asked(RECORDER, {"do": "describe", **wire}, timeout)
+        wire = {"do": "describe", "job": to_json(job.message), "layout": to_json(layout.message)}
+        answer, fault = self._asked(RECORDER, wire, timeout, recorder)
         if fault is not None:
             raise KernelFailure("the launches cannot be shown", code="X014", where=job.plan.main.name, why=fault)
         return tuple(from_json(LaunchView, launch, "launch") for launch in answer["launches"])
 
-    def _asked(self, runtime: str, request: Message, timeout: float | None) -> tuple[Message, str | None]:
+    def _asked(
+        self, runtime: str, request: Message, timeout: float | None, artifact: Artifact | None = None
+    ) -> tuple[Message, str | None]:
         """The answer to a request that runs no job, and why it failed. The answer of a worker that died is empty."""
         worker = self._ready(runtime)
         worker.clear_log()
-        answer = worker.ask(request, timeout=timeout)
+        wire = None if artifact is None else to_json(Loadable.of(artifact))
+        answer = worker.ask({**request, "artifact": wire}, timeout=timeout)
         if isinstance(answer, Death) or answer.get("failure") == Failure.LOST:
             self.retire()
         if isinstance(answer, Death):

@@ -13,7 +13,7 @@ drop       id                                             (empty)
 peaks      entry, backend, artifact, threads              peaks: see ``PeakLoops.run_peaks``
 canary     entry, backend, artifact, threads, memory      rate: see ``Canary.run_canary``
 settings   entry, backend, artifact, kernel, threads      values: see ``Tunable.measure_settings``
-describe   job, layout, recorder                          launches: see ``DryRun.describe_launches``
+describe   job, layout, artifact (the recorder, or null)  launches: see ``DryRun.describe_launches``
 =========  =============================================  ==========================================
 
 ``first`` is a :class:`FirstLaunch` after the first launch of a job, else null. ``ns`` has one list for each launch: the nanoseconds that the session reports for each stage, or null for a number that is
@@ -44,6 +44,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from fmha_cli import __version__
 from fmha_cli.domain.blame import lacking, package_of, raised
@@ -165,9 +166,7 @@ class Worker:
         return self._emulator
 
     def _probe(self, request: Message) -> Message:
-        self._claim(HOST)
-        backend: Backend = load(request["entry"], request["backend"], Backend)
-        return {"availability": to_json(backend.probe())}
+        return {"availability": to_json(self._backend(request).probe())}
 
     def _load(self, request: Message) -> Message:
         fd = self._descriptors.pop(0)
@@ -232,30 +231,26 @@ class Worker:
             loaded.close()
         return {}
 
-    def _peaks(self, request: Message) -> Message:
+    def _backend(self, request: Message, kind: type = Backend, has: str = "") -> Any:
+        """The backend of a request. Raises EnvironmentProblem: it is not here, or not of a kind that ``has`` something."""
         self._claim(HOST)
-        backend: Backend = load(request["entry"], request["backend"], Backend)
-        if not isinstance(backend, PeakLoops):
-            raise EnvironmentProblem(f"backend {backend.name} has no peak loops")
-        artifact = from_json(Loadable, request["artifact"], "artifact")
-        return {"peaks": backend.run_peaks(verified(artifact), request["threads"])}
+        backend = load(request["entry"], request["backend"], Backend)
+        if not isinstance(backend, kind):
+            raise EnvironmentProblem(f"backend {backend.name} has no {has}")
+        return backend
+
+    def _peaks(self, request: Message) -> Message:
+        backend: PeakLoops = self._backend(request, PeakLoops, "peak loops")
+        return {"peaks": backend.run_peaks(_artifact(request), request["threads"])}
 
     def _canary(self, request: Message) -> Message:
-        self._claim(HOST)
-        backend: Backend = load(request["entry"], request["backend"], Backend)
-        if not isinstance(backend, Canary):
-            raise EnvironmentProblem(f"backend {backend.name} has no canary")
-        artifact = verified(from_json(Loadable, request["artifact"], "artifact"))
-        return {"rate": backend.run_canary(artifact, request["threads"], memory=request["memory"])}
+        backend: Canary = self._backend(request, Canary, "canary")
+        return {"rate": backend.run_canary(_artifact(request), request["threads"], memory=request["memory"])}
 
     def _settings(self, request: Message) -> Message:
-        self._claim(HOST)
-        backend: Backend = load(request["entry"], request["backend"], Backend)
-        if not isinstance(backend, Tunable):
-            raise EnvironmentProblem(f"backend {backend.name} has no settings")
+        backend = self._backend(request, Tunable, "settings")
         kernel = parse_kernel(request["kernel"], {backend.name: backend.algorithm})
-        artifact = verified(from_json(Loadable, request["artifact"], "artifact"))
-        return {"values": dict(backend.measure_settings(artifact, kernel, request["threads"]))}
+        return {"values": dict(backend.measure_settings(_artifact(request), kernel, request["threads"]))}
 
     def _describe(self, request: Message) -> Message:
         job = from_json(JobMessage, request["job"], "job")
@@ -263,13 +258,12 @@ class Worker:
         backend: Backend = load(job.entry, job.backend, Backend)
         if not isinstance(backend, DryRun):
             raise EnvironmentProblem(f"backend {backend.name} shows no launches")
-        recorder = request["recorder"]
         launches = backend.describe_launches(
             job.plan(backend),
             [verified(artifact) for artifact in job.artifacts],
             from_json(LayoutMessage, request["layout"], "layout").bound(),
             job.device,
-            None if recorder is None else verified(from_json(Loadable, recorder, "recorder")),
+            None if request["artifact"] is None else _artifact(request),
         )
         return {"launches": [to_json(launch) for launch in launches]}
 
@@ -301,6 +295,10 @@ def _whole(ns: float) -> int | None:
 def address_of(arena: mmap.mmap) -> int:
     """The address of a mapping in this process."""
     return ctypes.addressof(ctypes.c_char.from_buffer(arena))
+
+
+def _artifact(request: Message) -> Path:
+    return verified(from_json(Loadable, request["artifact"], "artifact"))
 
 
 def verified(artifact: Loadable) -> Path:

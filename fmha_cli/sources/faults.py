@@ -12,7 +12,7 @@ class FetchError(Exception):
     """One failed attempt to get a file. The message gives the reason in one line, without credentials."""
 
     def __init__(self, text: str) -> None:
-        super().__init__(shown(text))
+        super().__init__(redact(text))
 
 
 class WrongContent(FetchError):
@@ -23,6 +23,6 @@ class UnsafeArchive(FetchError):
     """An archive that would write elsewhere, holds links or devices, or is larger than it should be."""
 
 
-def shown(text: str) -> str:
+def redact(text: str) -> str:
     """The text with user names, passwords and query strings taken out of its addresses."""
     return _QUERY.sub("", _USER.sub("", text))

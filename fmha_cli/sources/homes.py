@@ -121,7 +121,7 @@ def home_files(parts: Mapping[str, Path]) -> dict[str, Path]:
     }
 
 
-def looked_at(layout: CacheLayout, parts: Mapping[str, Path], known: Known) -> Home:
+def look_at(layout: CacheLayout, parts: Mapping[str, Path], known: Known) -> Home:
     """The tree as it is now. Its files are read again only if one of them has another time or size than at the last look.
 
     Args:
@@ -139,7 +139,7 @@ def looked_at(layout: CacheLayout, parts: Mapping[str, Path], known: Known) -> H
         answer: dict[str, Any] = remembered
     else:
         watched, now = stamps(paths), time.time_ns()
-        answer = _compared(files, known)
+        answer = _compare_files(files, known)
         if all(stamp is not None and stamp[0] < now - _RACY_NS for stamp in watched.values()):
             with suppress(OSError):  # a read-only cache works without it
                 remember(memo, question, answer, watched)
@@ -180,7 +180,7 @@ def require_same(before: Home, now: Home, where: str) -> None:
         )
 
 
-def _compared(files: Mapping[str, Path], known: Known) -> dict[str, Any]:
+def _compare_files(files: Mapping[str, Path], known: Known) -> dict[str, Any]:
     found = {name: _text_sha256(path) for name, path in files.items()}
     return {
         "digest": digest_of(sorted([name, sha256] for name, sha256 in found.items())),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote, urljoin, urlsplit, urlunsplit
 from urllib.request import url2pathname
 
-from fmha_cli.sources.faults import FetchError, WrongContent, shown
+from fmha_cli.sources.faults import FetchError, WrongContent, redact
 from fmha_cli.sources.pins import Archive
 from fmha_cli.sources.web import Web
 
@@ -34,12 +34,12 @@ class SourcePlace:
 def places(archive: Archive, web: Web) -> Iterator[SourcePlace | FetchError]:
     """Every place that offers the file by its name, in pip's order, and the fault of each index that cannot answer."""
     for link in web.settings.links:
-        yield from _linked(archive, link, web)
+        yield from _find_linked(archive, link, web)
     if not web.settings.no_index:
         from pypi_simple import PYPI_SIMPLE_ENDPOINT
 
         for index in (*(web.settings.indexes or (PYPI_SIMPLE_ENDPOINT,)), *web.settings.extra):
-            yield from _indexed(archive, index, web)
+            yield from _find_indexed(archive, index, web)
 
 
 def local_path(address: str) -> Path | None:
@@ -50,7 +50,7 @@ def local_path(address: str) -> Path | None:
     return None if len(parts.scheme) > 1 else Path(os.path.expanduser(address))
 
 
-def _linked(archive: Archive, link: str, web: Web) -> Iterator[SourcePlace | FetchError]:
+def _find_linked(archive: Archive, link: str, web: Web) -> Iterator[SourcePlace | FetchError]:
     folder = local_path(link)
     try:
         if folder is None:
@@ -65,7 +65,7 @@ def _linked(archive: Archive, link: str, web: Web) -> Iterator[SourcePlace | Fet
         yield fault
 
 
-def _indexed(archive: Archive, index: str, web: Web) -> Iterator[SourcePlace | FetchError]:
+def _find_indexed(archive: Archive, index: str, web: Web) -> Iterator[SourcePlace | FetchError]:
     folder = local_path(index)
     try:
         if folder is None:
@@ -88,7 +88,7 @@ def _on_page(archive: Archive, page: ProjectPage, index: str) -> Iterator[Source
         if package.filename == archive.file:
             address = _with_login(urlunsplit(urlsplit(package.url)._replace(fragment="")), index)
             path = local_path(address)
-            yield SourcePlace(shown(f"the index {index}"), url=None if path else address, path=path)
+            yield SourcePlace(redact(f"the index {index}"), url=None if path else address, path=path)
             return
     raise FetchError(f"the index {index} does not offer {archive.file}")
 

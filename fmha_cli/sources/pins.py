@@ -70,7 +70,7 @@ class Pin:
         """Name of its directory under ``sources/`` of the cache."""
         return f"{self.name}-{self.archive.version}"
 
-    def kept(self, member: str) -> str | None:
+    def find_place(self, member: str) -> str | None:
         """Where a member of the archive goes, below the source's folder; None for one that is not kept."""
         if not member.startswith(self.root):
             return None

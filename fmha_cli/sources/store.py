@@ -51,7 +51,7 @@ class SourceStanding:
     faults: tuple[str, ...] = ()
 
 
-def fetched(
+def fetch_source(
     name: str,
     cache_root: Path,
     *,
@@ -73,10 +73,10 @@ def fetched(
             cache cannot be written. Nothing half-written is left in its place.
     """
     pin, layout = pin_of(name), open_root(cache_root)
-    return fetched_pin(pin, layout, offline=offline, notify=notify, settings=settings, looking=looking)
+    return fetch_pin(pin, layout, offline=offline, notify=notify, settings=settings, looking=looking)
 
 
-def fetched_pin(
+def fetch_pin(
     pin: Pin,
     layout: CacheLayout,
     *,
@@ -85,7 +85,7 @@ def fetched_pin(
     settings: PipSettings | None = None,
     looking: bool = False,
 ) -> Path:
-    """As :func:`fetched`, for a pin."""
+    """As :func:`fetch_source`, for a pin."""
     place = layout.sources / pin.folder
     with as_environment_problem(f"looking at the source {pin.name}"):
         if intact(pin, layout):
@@ -140,13 +140,13 @@ def remove(pin: Pin, layout: CacheLayout) -> bool:
         EnvironmentProblem: it cannot be moved.
     """
     with as_environment_problem(f"removing the source {pin.name}"):
-        away = _moved_away(layout.sources / pin.folder, layout)
+        away = _move_away(layout.sources / pin.folder, layout)
     if away is not None:
         remove_tree(away)
     return away is not None
 
 
-def _moved_away(place: Path, layout: CacheLayout) -> Path | None:
+def _move_away(place: Path, layout: CacheLayout) -> Path | None:
     away = layout.new_tmp()
     make_private_dir(away.parent)
     try:
@@ -228,7 +228,7 @@ def _publish(pin: Pin, tree: Path, layout: CacheLayout) -> None:
     make_private_dir(layout.sources)
     place = layout.sources / pin.folder
     # Whatever is there is damaged, or it would have been used.
-    damaged = _moved_away(place, layout)
+    damaged = _move_away(place, layout)
     try:
         tree.rename(place)
     except OSError:

@@ -109,10 +109,10 @@ def intact(pin: Pin, layout: CacheLayout) -> bool:
     manifest = read_manifest(place)
     if manifest is None or manifest[0] != pin.digest:
         return False
-    return remembered(layout, f"source-{pin.folder}", place, lambda: tree_digest(hash_tree(place))) == pin.digest
+    return recall_answer(layout, f"source-{pin.folder}", place, lambda: tree_digest(hash_tree(place))) == pin.digest
 
 
-def remembered(layout: CacheLayout, name: str, root: Path, ask: Callable[[], str]) -> str:
+def recall_answer(layout: CacheLayout, name: str, root: Path, ask: Callable[[], str]) -> str:
     """The answer of ``ask`` about the files below ``root``. It is called again only if a file was added, removed or changed.
 
     Raises:

@@ -42,7 +42,7 @@ def unpack_tar(pin: Pin, file: Path, into: Path) -> None:
         with tarfile.open(file, "r|*") as archive:
             for member in archive:
                 room.see(member.name, member.size)
-                kept = pin.kept(member.name)
+                kept = pin.find_place(member.name)
                 if kept is None or member.isdir():
                     continue
                 _refuse_by_filter(member, into)
@@ -69,7 +69,7 @@ def unpack_zip(pin: Pin, file: IO[bytes], into: Path) -> None:
             wanted = []
             for info in archive.infolist():
                 room.see(info.filename, info.file_size)
-                kept = pin.kept(info.filename)
+                kept = pin.find_place(info.filename)
                 if kept is not None and not info.is_dir():
                     if (info.external_attr >> 16) & _LINK_BITS not in _REGULAR_BITS:
                         raise UnsafeArchive(f"{pin.archive.file}: {info.filename} is not a regular file")

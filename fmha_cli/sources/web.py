@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from fmha_cli.sources.faults import FetchError, shown
+from fmha_cli.sources.faults import FetchError, redact
 from fmha_cli.sources.pip_settings import PipSettings
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class Web:
                     address, headers=dict(headers or {}), timeout=self.settings.timeout, stream=True, verify=verify
                 )
         except (requests.RequestException, OSError) as error:
-            raise FetchError(f"{shown(address)}: {_cause(error)}") from error
+            raise FetchError(f"{redact(address)}: {_cause(error)}") from error
         if answer.status_code >= 400:
             answer.close()
             raise FetchError(f"{address}: status {answer.status_code} {answer.reason}")

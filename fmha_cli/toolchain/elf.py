@@ -91,7 +91,7 @@ class Elf:
         if raw[:6] != b"\x7fELF\x02\x01":
             raise MalformedObject("not a 64-bit little-endian ELF file")
         self._raw = raw
-        header = _unpacked(_HEADER, raw, 0, "the ELF header")
+        header = _unpack(_HEADER, raw, 0, "the ELF header")
         self.machine, self.flags, self.abi, self.abi_version = header[2], header[7], raw[7], raw[8]
         self._table, self._entry, self._count, self._names = header[6], header[11], header[12], header[13]
 
@@ -103,7 +103,7 @@ class Elf:
             MalformedObject: a section is outside the file, or together they claim more than twice its bytes.
         """
         heads = [
-            _unpacked(_SECTION, self._raw, self._table + i * self._entry, f"section header {i}")
+            _unpack(_SECTION, self._raw, self._table + i * self._entry, f"section header {i}")
             for i in range(self._count)
         ]
         if sum(head[5] for head in heads if head[1] != _SHT_NOBITS) > 2 * len(self._raw):
@@ -168,7 +168,7 @@ def machine_of_file(path: Path) -> str | None:
     return MACHINES.get(int.from_bytes(head[18:20], "little")) if head[:4] == b"\x7fELF" else None
 
 
-def _unpacked(form: struct.Struct, raw: bytes, offset: int, what: str) -> tuple[int, ...]:
+def _unpack(form: struct.Struct, raw: bytes, offset: int, what: str) -> tuple[int, ...]:
     if offset + form.size > len(raw):
         raise MalformedObject(f"{what} is outside the file")
     return form.unpack_from(raw, offset)
@@ -191,7 +191,7 @@ def _symbols(table: bytes, names: bytes) -> Iterator[Symbol]:
 def _notes(data: bytes) -> Iterator[Note]:
     offset = 0
     while offset < len(data):
-        name_size, size, kind = _unpacked(_NOTE, data, offset, "a note")
+        name_size, size, kind = _unpack(_NOTE, data, offset, "a note")
         name_at = offset + _NOTE.size
         data_at = name_at + (name_size + 3) // 4 * 4
         if data_at + size > len(data):

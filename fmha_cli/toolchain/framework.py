@@ -76,7 +76,7 @@ def probe_package(name: str, least: str = "") -> Availability:
     without one or with one older than ``least``. The package is not imported.
     """
     help = f'pip install "{name}>={least}"' if least else f"pip install {name}"
-    found = installed(name)
+    found = find_release(name)
     if found is None:
         return Availability(state=State.MISSING, why=f"{name} is not installed", help=help)
     if numbers_of(found) < numbers_of(least):
@@ -85,7 +85,7 @@ def probe_package(name: str, least: str = "") -> Availability:
     return Availability(state=State.OK, version=found)
 
 
-def installed(distribution: str) -> str | None:
+def find_release(distribution: str) -> str | None:
     """The installed release of a library, which is not imported; None without one."""
     try:
         return version(distribution)
@@ -100,7 +100,7 @@ def release_refusal(distribution: str, facts: Iterable[Mapping[str, str]], cases
         facts: ``{"before": the release that ended it, "case", "text": the behaviour of older ones}``.
         cases: of each fact's case, whether the problem is one.
     """
-    here = installed(distribution)
+    here = find_release(distribution)
     for fact in facts:
         if here is not None and numbers_of(here) < numbers_of(fact["before"]) and cases[fact["case"]]:
             hint = f'pip install "{distribution}>={fact["before"]}"'
@@ -110,7 +110,7 @@ def release_refusal(distribution: str, facts: Iterable[Mapping[str, str]], cases
 
 def check_release(distribution: str, tried: Sequence[str], surroundings: Surroundings) -> Iterator[DoctorCheck]:
     """Whether the installed release of a library is in the range with which the rules were tried; nothing without the library."""
-    here = installed(distribution)
+    here = find_release(distribution)
     if here is None:
         return
     least, most = tried[0], tried[-1]

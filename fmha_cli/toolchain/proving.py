@@ -127,15 +127,15 @@ class Search(Generic[C, T]):
         name = f"compiler-{digest_of(question)[:16]}"
         memo = self.layout.toolchains / f"{name}.json"
         with as_environment_problem(f"probing the {self.what}"):
-            if (known := self._recalled(memo, question, candidate)) is not None:
+            if (known := self._recall(memo, question, candidate)) is not None:
                 return ToolProof(candidate, known, None)
             lock = WaitingLock(self.layout.lock(name), f"the probe of {candidate.command}", self.notify)
             with lock.hold(lambda: not memo.exists()):
-                if (known := self._recalled(memo, question, candidate)) is not None:
+                if (known := self._recall(memo, question, candidate)) is not None:
                     return ToolProof(candidate, known, None)
-                return self._proven(memo, question, candidate)
+                return self._prove_anew(memo, question, candidate)
 
-    def _recalled(self, memo: Path, question: object, candidate: C) -> T | None:
+    def _recall(self, memo: Path, question: object, candidate: C) -> T | None:
         """The remembered toolchain, or None when it must be proven (again)."""
         try:
             known = from_json(self.kind, recall(memo, question))
@@ -143,7 +143,7 @@ class Search(Generic[C, T]):
             return None
         return known if self.still_good(candidate, known) else None
 
-    def _proven(self, memo: Path, question: object, candidate: C) -> ToolProof[C, T]:
+    def _prove_anew(self, memo: Path, question: object, candidate: C) -> ToolProof[C, T]:
         work = self.layout.new_tmp()
         make_private_dir(work)
         try:

@@ -16,7 +16,7 @@ import pytest
 
 from fmha_cli import api
 from fmha_cli.backends.cpu import backend
-from fmha_cli.backends.cpu.arch_detect import ARCHS, VARIABLE, accepted, cpu_flags
+from fmha_cli.backends.cpu.arch_detect import ARCHS, VARIABLE, cpu_flags, find_accepted
 from fmha_cli.backends.cpu.building import build_cpu
 from fmha_cli.backends.cpu.kernels import cpu_kernels
 from fmha_cli.domain.arch import load_arch
@@ -33,7 +33,7 @@ FOLDERS = ("tests/backends/cpu", "tests/cli", "tests/run")
 SOME = 15
 """Tests of CI's sample."""
 
-HERE = accepted(cpu_flags(machine_here(), cpu_text()))
+HERE = find_accepted(cpu_flags(machine_here(), cpu_text()))
 """What this processor executes, whatever it is taken for."""
 
 pytestmark = [

@@ -19,7 +19,7 @@ from typing import Any
 
 from fmha_cli.api import Registry, build_registry
 from fmha_cli.backends.ck_tile.parity.counterpart import CkCounterpart
-from fmha_cli.backends.ck_tile.parity.mapping import mapped
+from fmha_cli.backends.ck_tile.parity.mapping import map_case
 from fmha_cli.discovery.select import select
 from fmha_cli.discovery.wanted import Wanted
 from fmha_cli.domain.counterpart import UpstreamCase
@@ -53,7 +53,7 @@ def comparable(arch: str, registry: Registry) -> list[Point]:
     """The comparable cases of ``smoke``."""
     found = []
     for case in load_suite("smoke", CkCounterpart()).cases():
-        whole = mapped(case)
+        whole = map_case(case)
         if whole.problem is None or whole.reasons:
             continue
         choice = select(whole.problem, registry, {}, Wanted(backend=BACKEND, arch=arch)).best

@@ -81,7 +81,7 @@ def row_of(
         findings = registry.backend(kernel.backend).inspect(kernel, built.value)
     except FmhaError as error:
         return {**row, "error": error.what, "why": error.why}
-    figures = figures_of(inspect_document(kernel, findings, built.value))
+    figures = vars(figures_of(inspect_document(kernel, findings, built.value)))
     faults, more = referee(kernel, built.value, findings)
     peak = figures["compile_peak_bytes"]
     return {

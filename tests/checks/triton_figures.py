@@ -64,7 +64,7 @@ def rows_of(case: BestKernel) -> Iterator[Row]:
         return
     kernel = min(found, key=lambda d: d.rank).kernel
     artifact = one.build(plugin.Stage(kernel), plugin.BuildContext(cache_root=plugin.cache_root()))
-    figures = figures_of(inspect_document(kernel, one.inspect(kernel, artifact), artifact))
+    figures = vars(figures_of(inspect_document(kernel, one.inspect(kernel, artifact), artifact)))
     yield {**row, "kernel": kernel.name, "why": None, "figures": {name: figures[name] for name in FIGURES}}
     if case.arch in EXECUTED:
         yield executed(case, kernel.name)

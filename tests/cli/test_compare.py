@@ -11,8 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from fmha_cli.domain.codec import to_json
 from fmha_cli.domain.encode import digest_of
 from fmha_cli.report.documents.report import report_document
+from fmha_cli.report.parts import NO_ENVIRONMENT
 from fmha_cli.report.record import Record
 from tests.cli.conftest import Fmha
 from tests.support.generators.runs_to_compare import failed, processes, timed
@@ -106,7 +108,7 @@ def test_every_format_has_every_row(fmha: Fmha) -> None:
 def test_reports_and_lines_are_read_alike(fmha: Fmha) -> None:
     """Eight runs of one process in one file, and one run of eight processes."""
     old = saved("old.jsonl", *(timed([process]) for process in CALM))
-    Path("new.json").write_text(json.dumps(report_document([timed(CALM)], {})), "utf-8")
+    Path("new.json").write_text(json.dumps(to_json(report_document([timed(CALM)], NO_ENVIRONMENT))), "utf-8")
     done = fmha("compare", old, "new.json")
     assert "1 row: 1 same" in done.out
 

@@ -13,10 +13,14 @@ from typing import Any
 import pytest
 
 from fmha_cli.backends.ck_tile.catalogue import count, kernels
+from fmha_cli.cli import walking, walks
+from fmha_cli.cli.call import CliCall
+from fmha_cli.discovery.kernel_index import EVERY, join_tables, make_table
 from fmha_cli.discovery.registry import BUILTINS, build_registry
 from fmha_cli.domain.arch import load_arch
 from fmha_cli.domain.kernel import Family, KernelSpec
 from fmha_cli.report.json_text import json_text
+from fmha_cli.run.kernel_tables import StoredTables
 from tests.cli.conftest import Fmha
 
 CK = ("list-kernels", "--backend", "ck_tile", "--arch", "gfx942")
@@ -176,3 +180,26 @@ def test_a_wrong_digest_makes_no_kernel_once_there_is_an_index(
     assert (second.code, second.out) == (2, "")
     assert second.err.startswith("error[E006]: --kernel 12345678: no such kernel\n")
     assert (asked, made) == ([], [])
+
+
+@pytest.mark.parametrize("plugins", [False, True])
+def test_a_digest_that_no_kernel_has_is_refused_before_anything_starts(
+    fmha: Fmha, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, plugins: bool
+) -> None:
+    started: list[CliCall] = []
+    monkeypatch.setattr(walking, "walk_points", lambda call: started.append(call) or 0)
+    monkeypatch.setattr(walks, "installed_entry_points", lambda: ("one",) if plugins else ())
+    cache = tmp_path / "cache"
+    argv = ("run", "-s", "64", "--kernel", "12345678")
+    assert fmha(*argv, FMHA_CACHE_DIR=str(cache)).code == 0
+    assert len(started) == 1, "nothing is known without an index"
+    StoredTables(cache, print).keep(*EVERY, join_tables([make_table([("ab" * 32, "name")])]))
+    refused = fmha(*argv, FMHA_CACHE_DIR=str(cache))
+    if plugins:
+        assert (refused.code, len(started)) == (0, 2)  # their kernels are in no index
+        return
+    assert (refused.code, refused.out, len(started)) == (2, "", 1)
+    assert refused.err.startswith("error[E006]: --kernel 12345678: no such kernel\n")
+    assert fmha(*argv[:-1], "abababab", FMHA_CACHE_DIR=str(cache)).code == 0
+    assert fmha(*argv[:-1], "name", FMHA_CACHE_DIR=str(cache)).code == 0
+    assert fmha(*argv, "--ck-rev", "later", FMHA_CACHE_DIR=str(cache)).code == 0

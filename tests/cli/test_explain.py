@@ -14,10 +14,13 @@ import pytest
 import fmha_cli
 from fmha_cli.cli.rule_pages import error_pages
 from fmha_cli.discovery.registry import build_registry
+from fmha_cli.domain.kernel import Family
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.protocols import Explained
-from fmha_cli.report.documents.choices import choices_view
+from fmha_cli.domain.rules import Reason
+from fmha_cli.report.documents.choices import ChoiceRow, Choices, choices_view
 from fmha_cli.report.drawing import plain
+from fmha_cli.report.parts import KernelRow
 from tests.cli.conftest import Fmha
 
 
@@ -379,21 +382,19 @@ def test_all_backends_fit_sixty_lines(fmha: Fmha, flags: str, monkeypatch: pytes
 
 
 def test_five_backends_over_eight_problems_fit_sixty_lines_and_every_first_reason_stands_once_in_full() -> None:
-    reason = {"id": "K999", "text": "element type bf16 has no kernel on this processor at all", "hint": "--dtype fp32"}
-    rows: list[dict[str, Any]] = []
+    reason = Reason("K999", "element type bf16 has no kernel on this processor at all", "--dtype fp32")
+    rows: list[ChoiceRow] = []
     for seqlen in range(8):
         problem = Problem.of(seqlen=1024 + seqlen, dtype="bf16").to_dict()
         for name in "abcde":
-            kernel = {
-                "name": f"{name}:fwd:x:dtype=bf16,dtype_out=bf16,hdim=64:tile={'9x' * seqlen}",
-                "digest": "0" * 64,
-            }
-            rows.append(
-                {"problem": problem, "backend": name, "kernel": None if name < "d" else kernel, "reasons": [reason]}
-            )
-    shown = plain(choices_view({"rows": rows}), 80).splitlines()
+            full = f"{name}:fwd:x:dtype=bf16,dtype_out=bf16,hdim=64:tile={'9x' * seqlen}"
+            kernel = KernelRow(name=full, digest="0" * 64, family=Family.FWD, signature={}, algorithm={})
+            own: dict[str, Any] = {"kernel": None if name < "d" else kernel, "reasons": (reason,)}
+            rows.append(ChoiceRow(problem=problem, backend=name, device=None, arch=None, **own))
+    document = Choices(rows=tuple(rows))
+    shown = plain(choices_view(document), 80).splitlines()
     assert len(shown) <= 60
     said = re.sub(r"\s+", " ", " ".join(shown))
     assert said.count("K999 element type bf16 has no kernel on this processor at all (help: --dtype fp32)") == 3
     assert said.count("K999 el") == 24 + 3
-    assert len(plain(choices_view({"rows": rows}, whole=True), 80).splitlines()) > 60
+    assert len(plain(choices_view(document, whole=True), 80).splitlines()) > 60

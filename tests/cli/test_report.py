@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from fmha_cli.domain.codec import to_json
 from fmha_cli.pages import page as pages
 from fmha_cli.report.documents.report import report_document
 from tests.cli.conftest import Fmha
@@ -30,7 +31,7 @@ def _bare_bundle(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def rows(home: Path) -> str:
-    Path("a.json").write_text(json.dumps(report_document([*kernels(count=2), *odd()], ENVIRONMENT)), "utf-8")
+    Path("a.json").write_text(json.dumps(to_json(report_document([*kernels(count=2), *odd()], ENVIRONMENT))), "utf-8")
     return "a.json"
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from fmha_cli.cli.app import words_of
 from fmha_cli.cli.completion import completer
+from fmha_cli.domain.codec import json_of, to_json
 from fmha_cli.report.documents.report import report_document
 from fmha_cli.results.place import store_path
 from fmha_cli.results.run import load_run
@@ -56,14 +57,14 @@ def test_ls_without_a_store_makes_none(fmha: Fmha, home: Path) -> None:
 @pytest.mark.promise("`results` lists runs, prints their rows again, and exports JSON lines, CSV and Parquet.")
 def test_show_prints_the_rows_again(fmha: Fmha, store: Path) -> None:
     document = fmha("results", "show", "before", "--json").document
-    assert document == report_document(ROWS[:2], ENVIRONMENT)
+    assert document == to_json(report_document(ROWS[:2], ENVIRONMENT))
     assert validator("report").is_valid(document)
     assert "2 rows: 2 PASSED" in fmha("results", "show", "latest~1").out
 
 
 def test_show_reads_files_without_a_store(fmha: Fmha, home: Path) -> None:
     rows = [record(), bare()]
-    Path("a.json").write_text(json.dumps(report_document(rows, ENVIRONMENT)))
+    Path("a.json").write_text(json.dumps(to_json(report_document(rows, ENVIRONMENT))))
     Path("b.jsonl").write_text("\n".join(json.dumps(row.to_dict()) for row in rows))
     assert fmha("results", "show", "a.json", "--json").document["records"] == [row.to_dict() for row in rows]
     document = fmha("results", "show", "b.jsonl", "--json").document
@@ -77,7 +78,7 @@ def test_show_reads_files_without_a_store(fmha: Fmha, home: Path) -> None:
 )
 def test_filter_chooses_rows(fmha: Fmha, home: Path, terms: str, left: list[int]) -> None:
     rows = [record(), bare()]
-    Path("a.json").write_text(json.dumps(report_document(rows, ENVIRONMENT)))
+    Path("a.json").write_text(json.dumps(to_json(report_document(rows, ENVIRONMENT))))
     shown = fmha("results", "show", "a.json", "--filter", terms, "--json").document["records"]
     assert shown == [rows[index].to_dict() for index in left]
 
@@ -109,7 +110,7 @@ def test_what_is_not_there_is_refused(fmha: Fmha, store: Path, words: tuple[str,
 
 
 def test_import_counts_what_is_new(fmha: Fmha, store: Path) -> None:
-    Path("a.json").write_text(json.dumps(report_document([ROWS[0], row_of(RUNS[0], 7), bare()], ENVIRONMENT)))
+    Path("a.json").write_text(json.dumps(to_json(report_document([ROWS[0], row_of(RUNS[0], 7), bare()], ENVIRONMENT))))
     document = fmha("results", "import", "a.json", "--json").document
     assert validator("results").is_valid(document)
     assert (document["added"], document["present"], document["count"]) == (2, 1, 2)
@@ -195,7 +196,7 @@ def test_a_run_is_kept_by_default(fmha: Fmha, store: Path) -> None:
     assert done.code == 0
     kept = load_run("mine", store)
     assert [row.to_dict() for row in kept.records] == done.document["records"]
-    assert kept.environment == done.document["environment"]
+    assert json_of(kept.environment) == done.document["environment"]
 
 
 @pytest.mark.sampled(1, ci="all")
@@ -236,7 +237,7 @@ def test_a_journal_of_a_run_without_a_store_is_imported(fmha: Fmha, store: Path)
     fmha(*NULL, "--softcap", "1,2", "--resume", "j")
     again = load_run("latest", store)
     assert len(again.records) == 2
-    assert again.environment == done.document["environment"]
+    assert json_of(again.environment) == done.document["environment"]
 
 
 def test_lines_begin_with_the_environment(fmha: Fmha, home: Path) -> None:

@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 
 from fmha_cli.discovery.finding import find_kernel
-from fmha_cli.discovery.kernel_index import make_table, places_by_digest, places_by_name
+from fmha_cli.discovery.kernel_index import EVERY, make_table, places_by_digest, places_by_name, refuse_unknown
 from fmha_cli.discovery.registry import BUILTINS, Registry
 from fmha_cli.domain.errors import UsageError
 from fmha_cli.domain.kernel import KernelSpec
+from fmha_cli.domain.tuning import Varied
 from fmha_cli.run import kernel_tables
 from fmha_cli.run.kernel_tables import MAGIC, StoredTables
 
@@ -112,6 +113,63 @@ def test_a_wrong_prefix_asks_no_kernel_and_a_right_one_asks_few(
     made.clear()
     assert look(digest[:10]) == kernel
     assert len(made) <= 3
+
+
+@pytest.fixture(scope="module")
+def joined_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A cache with the table of all digests, which a miss among all kernels makes."""
+    root = tmp_path_factory.mktemp("joined") / "cache"
+    registry = Registry(entries=lambda: (), tables=lambda: StoredTables(root, print))
+    with pytest.raises(UsageError):
+        find_kernel(registry, registry.backends.values(), NOWHERE, registry.arch_names())
+    return root
+
+
+def refused(root: Path, *texts: str) -> list[str]:
+    """The texts that a fresh process refuses without looking at any kernel."""
+    tables, found = StoredTables(root, print), []
+    for text in texts:
+        try:
+            refuse_unknown(text, tables)
+        except UsageError:
+            found.append(text)
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.ci
+@pytest.mark.promise("An index of kernels that is damaged, foreign or wrong changes no answer.")
+def test_only_digests_of_no_kernel_are_refused_at_once(joined_once: Path) -> None:
+    registry = Registry(entries=lambda: ())
+    for backend in registry.backends.values():
+        for arch in map(registry.arch, backend.archs()):
+            variants = backend.variants(arch) if isinstance(backend, Varied) else ()
+            assert refused(joined_once, *(k.digest for k in [*backend.kernels(arch), *variants][::99])) == []
+    none = (NOWHERE, NOWHERE.upper()[:8])
+    assert refused(joined_once, *none, NOWHERE[:7], "no_such_kernel_of_upstream") == [*none]
+
+
+def test_a_search_among_some_kernels_knows_nothing_of_the_others(root: Path, indexed: None) -> None:
+    assert not (root / "kernels" / "-".join(EVERY)).exists()
+    assert not refused(root, NOWHERE)
+
+
+@pytest.mark.slow
+@pytest.mark.ci
+@pytest.mark.promise("An index of kernels that is damaged, foreign or wrong changes no answer.")
+def test_a_damaged_or_old_table_of_all_digests_refuses_nothing(
+    joined_once: Path, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(joined_once, root)
+    path = root / "kernels" / "-".join(EVERY)
+    whole = path.read_bytes()
+    for name, damage in DAMAGES.items():
+        path.write_bytes(damage(whole))
+        assert bool(refused(root, NOWHERE)) == (name == "a lie"), name  # which moves places alone
+    path.write_bytes(whole)
+    assert refused(root, NOWHERE)
+    monkeypatch.setattr(StoredTables, "key", hashlib.sha256(b"another version").digest())
+    assert not refused(root, NOWHERE)
 
 
 def flip(data: bytes) -> bytes:

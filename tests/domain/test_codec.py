@@ -11,7 +11,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 import pytest
 
-from fmha_cli.domain.codec import DecodeError, from_json, taken_from, to_json
+from fmha_cli.domain.codec import DecodeError, from_json, json_of, taken_from, to_json
 from fmha_cli.domain.members import Hidden, Key, Then
 
 
@@ -157,6 +157,23 @@ def test_a_class_may_read_its_members_itself() -> None:
 class Kept:
     json_kept: ClassVar[bool] = True
     sizes: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Spelled:
+    word: str
+
+    def to_dict(self) -> dict[str, str]:
+        return {"spelled": self.word}
+
+
+def test_a_class_may_write_itself() -> None:
+    @dataclass(frozen=True)
+    class Holder:
+        words: tuple[Spelled, ...]
+
+    assert json_of(Spelled("a")) == {"spelled": "a"}
+    assert to_json(Holder((Spelled("a"),))) == {"words": [{"spelled": "a"}]}
 
 
 def test_kept_values_cannot_be_spoilt() -> None:

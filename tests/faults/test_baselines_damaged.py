@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from fmha_cli.bench.difference import Against, SureRule
-from fmha_cli.domain.codec import to_json
+from fmha_cli.report.documents.report import report_document
 from fmha_cli.report.form import Format
 from fmha_cli.report.formats import render
+from fmha_cli.report.parts import NO_ENVIRONMENT
+from fmha_cli.report.record import Record
 from tests.cli.conftest import Fmha, Result
 from tests.support.generators.result_files import DEEP, DEEPER_THAN_DOCUMENTS, with_member
 
@@ -171,8 +174,9 @@ def test_partial_matches_are_counted(fmha: Fmha, report: Any) -> None:
 
 def test_a_ratio_reads_forwards(report: Any) -> None:
     """A baseline ten times as slow: the table says how many times as fast the row is, with a factor above 1."""
+    record = Record.from_dict(report["records"][0])
     ten_times = Against.of([[100] * 10] * 5, [[1000] * 10] * 5, against="base.json", rule=SureRule(interleaved=False))
-    text = render(with_member(report, "records.0.baseline", to_json(ten_times)), Format.TABLE)
+    text = render(report_document([replace(record, baseline=ten_times)], NO_ENVIRONMENT), Format.TABLE)
     assert "10.00x faster" in text
     assert "faster x" not in text
 

@@ -8,15 +8,19 @@ import os
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from fmha_cli.cli.console import Console
+from fmha_cli.domain.rules import Reason
+from fmha_cli.report.documents.report import report_document
 from fmha_cli.report.escaping import cleaned, escaped
 from tests.cli.conftest import Fmha
 from tests.cli.test_commands import SMALL
+from tests.support.generators.report.samples import ENVIRONMENT, record
 
 EVIL = "\x1b]0;owned\x07\x1b[2J\x1b[32mPASSED\x1b[0m \x9b31m\r\x7f\u202e\u2028 end"
 """Renames the window, clears the screen, paints, returns the carriage, turns the direction of the line."""
@@ -91,3 +95,16 @@ def test_one_function_escapes() -> None:
     assert escaped("\x1b\x00\udc80\u202e") == "\\u001b\\u0000\\udc80\\u202e"
     assert cleaned({"a": ["\x1b", 1, None], "b": {"c": "\x9b"}}) == {"a": ["\\u001b", 1, None], "b": {"c": "\\u009b"}}
     assert json.loads(escaped(json.dumps(EVIL, ensure_ascii=False))) == EVIL
+
+
+def test_every_text_of_a_document_is_escaped() -> None:
+    good = report_document([record()], ENVIRONMENT)
+    assert cleaned(good) is good
+    stage = replace(record().stages[0], imported_from=EVIL)
+    row = record(log=EVIL, stages=(stage,), reasons=(Reason("K012", EVIL),), problem={**record().problem, "mask": EVIL})
+    bad = replace(good, records=(row,), environment=replace(ENVIRONMENT, platform=EVIL))
+    safe = replace(ENVIRONMENT, platform=escaped(EVIL))
+    assert cleaned(bad) == replace(good, records=(cleaned(row),), environment=safe)
+    shown = cleaned(row)
+    assert {shown.log, shown.stages[0].imported_from, shown.reasons[0].text, shown.problem["mask"]} == {escaped(EVIL)}
+    assert cleaned(Path(EVIL)) == Path(escaped(EVIL))

@@ -28,6 +28,7 @@ COPIED = (
     "results",
     "tools",
     "README.md",
+    "conftest.py",
     "pyproject.toml",
     "CHANGELOG.md",
 )

@@ -55,7 +55,7 @@ def test_an_honest_kernel_passes_again_bit_by_bit(
     with judged_once(any_supervisor, flags) as (job, arena, judged):
         assert judged.verdict is Verdict.PASSED, judged.notes
         assert any_supervisor.run(job, arena, launches=3, upload=False, download=False).verdict is None
-        monkeypatch.setattr("fmha_cli.run.trial.compared", None)
+        monkeypatch.setattr("fmha_cli.run.judge.compared", None)
         again = recheck(any_supervisor, job, arena, cases(), POLICY, judged, timed=3)
     assert (again.verdict, again.notes, len(again.stage_ns)) == (Verdict.PASSED, (), 2)
 

@@ -13,7 +13,7 @@ from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.verdict import Comparison, Verdict
 from fmha_cli.oracle.fills import fill
 from fmha_cli.oracle.reference import Reference
-from fmha_cli.run import trial as trial_module
+from fmha_cli.run import judge as judge_module
 from fmha_cli.run.cases import Case, Cases
 from fmha_cli.run.checks import Outputs, compared
 from fmha_cli.run.job import WorkerJob
@@ -96,7 +96,7 @@ def test_every_run_is_judged_on_other_rows(any_supervisor: Supervisor, monkeypat
         seen.append((case.fill, set(zip(rows.h.tolist(), rows.i.tolist(), strict=True))))
         return compared(plan, case, outputs)
 
-    monkeypatch.setattr(trial_module, "compared", watched)
+    monkeypatch.setattr(judge_module, "compared", watched)
     found = row(any_supervisor, policy=replace(SAMPLED, repeats=3))
     assert found.verdict is Verdict.PASSED
     assert [kind for kind, _ in seen] == ["normal"] * 3 + ["coded"] * 3
@@ -118,5 +118,5 @@ def test_a_later_run_that_is_wrong_in_its_rows_is_found(
             outputs = {**outputs, "o": np.full_like(outputs["o"], 3)}
         return compared(plan, case, outputs)
 
-    monkeypatch.setattr(trial_module, "compared", spoilt)
+    monkeypatch.setattr(judge_module, "compared", spoilt)
     assert row(any_supervisor, policy=replace(SAMPLED, fills=("normal",))).verdict is Verdict.WRONG

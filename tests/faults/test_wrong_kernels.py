@@ -14,8 +14,8 @@ from fmha_cli import api
 from fmha_cli.bench.roofline import CONTRADICTED
 from fmha_cli.domain.verdict import Verdict
 from fmha_cli.report.record import Record
+from fmha_cli.run.judge import Trial
 from fmha_cli.run.supervisor import Supervisor
-from fmha_cli.run.trial import Trial
 from tests.support.fakes.wrong_kernels.backend import GATE, NAME, kernel
 from tests.support.fakes.wrong_kernels.faults import Fault
 from tests.support.fakes.wrong_kernels.verdicts import COMMANDS, DOCUMENT, OR, documented, line_of, registry, rows_of

@@ -15,7 +15,7 @@ from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.verdict import Verdict
 from fmha_cli.oracle.fills import fill
 from fmha_cli.oracle.gradients import backward
-from fmha_cli.oracle.reference import flushed, forward
+from fmha_cli.oracle.reference import flush_subnormals, forward
 from fmha_cli.oracle.tolerance import compare, compare_gradients
 from fmha_cli.run.cases import Case
 from fmha_cli.run.checks import compared
@@ -38,9 +38,9 @@ LONG = "-b 1 -H 1 -s 64 --seqlen-k 4000 -d 64 --scale 0.35"
 
 def test_the_subnormal_terms_and_no_others() -> None:
     terms = np.array([2.0**-14, 2.0**-15, -(2.0**-15), 1.0, 0.0, -1.0])
-    assert flushed(terms, DType.FP16).tolist() == [0.0, 2.0**-15, -(2.0**-15), 0.0, 0.0, 0.0]
-    assert not flushed(terms, DType.BF16).any()
-    assert flushed(terms.astype(np.float32), DType.FP16).dtype == np.float32
+    assert flush_subnormals(terms, DType.FP16).tolist() == [0.0, 2.0**-15, -(2.0**-15), 0.0, 0.0, 0.0]
+    assert not flush_subnormals(terms, DType.BF16).any()
+    assert flush_subnormals(terms.astype(np.float32), DType.FP16).dtype == np.float32
 
 
 @pytest.mark.sampled(2, ci="all")

@@ -15,10 +15,11 @@ from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.tensors import Element, shapes_of
 from fmha_cli.domain.verdict import Verdict
 from fmha_cli.oracle.fills import fill
-from fmha_cli.oracle.mx import decoded_rows, encoded_rows
+from fmha_cli.oracle.mx import encode_rows
 from fmha_cli.oracle.reference import forward
-from fmha_cli.oracle.tensors import Array, SequenceView, largest, numpy_dtype, quantised, round_to
+from fmha_cli.oracle.tensors import Array, SequenceView, largest, numpy_dtype, quantise, round_to
 from fmha_cli.oracle.tolerance import compare
+from tests.support.models.kernel_model import decode_rows
 
 FORMATS = {
     Element.FP8_E4M3: (4, 3, 7, False),
@@ -125,7 +126,7 @@ def test_mx_in_every_form_of_storage(line: str, dtype: str) -> None:
 def test_conversion_to_mx_follows_the_specification(element: Element) -> None:
     values = np.random.default_rng(0).standard_normal((7, 70)).astype(np.float32) * np.float32(1e3)
     values[2, :32] = 0
-    codes, scales = encoded_rows(values, element)
+    codes, scales = encode_rows(values, element)
     top = {Element.FP8_E4M3: 8, Element.FP4_E2M1: 2}[element]
     for r, block in np.ndindex(7, 3):
         part = values[r, block * 32 : block * 32 + 32]
@@ -135,7 +136,7 @@ def test_conversion_to_mx_follows_the_specification(element: Element) -> None:
         limited = np.clip(part / np.float32(scale), -largest(element), largest(element))
         np.testing.assert_array_equal(codes[r, block * 32 : block * 32 + 32], round_to(limited, element))
     np.testing.assert_array_equal(
-        decoded_rows(*encoded_rows(decoded_rows(codes, scales), element)), decoded_rows(codes, scales)
+        decode_rows(*encode_rows(decode_rows(codes, scales), element)), decode_rows(codes, scales)
     )
 
 
@@ -209,8 +210,8 @@ def test_appended_keys_are_quantised_on_write(cache: str, kv: str) -> None:
 
 def test_quantising_saturates_and_keeps_nan() -> None:
     values, one = np.array([[1e9, -1e9, 0.5, 1.5, np.nan]]), np.ones(1)
-    assert quantised(values, one, Element.INT8).tolist() == [[127, -127, 0, 2, 0]]
-    e4m3 = quantised(values, one, Element.FP8_E4M3).astype(np.float64)
+    assert quantise(values, one, Element.INT8).tolist() == [[127, -127, 0, 2, 0]]
+    e4m3 = quantise(values, one, Element.FP8_E4M3).astype(np.float64)
     np.testing.assert_array_equal(e4m3, [[448, -448, 0.5, 1.5, np.nan]])
 
 

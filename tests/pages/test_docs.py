@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import fmha_cli.pages
-from fmha_cli.pages import gathering
+from fmha_cli.pages import content
 from fmha_cli.pages.page import plots
 from fmha_cli.pages.plots import forest, regret, samples, throughput
 from fmha_cli.results.changes import LAST
@@ -27,7 +27,7 @@ def test_the_docstring_names_every_plot_and_limit() -> None:
     assert f"{samples.MOST} quantiles of each process" in STATED
     limits = throughput.MOST_PANELS, regret.MOST_PROBLEMS, regret.MOST_COLUMNS, forest.MOST
     assert "{} panels; {} problems by {} columns; the {} rows farthest from 1".format(*limits) in STATED
-    assert f"{gathering.MOST_TRACKS} rows, the last {gathering.MOST_RUNS} runs of each" in STATED
+    assert f"{content.MOST_TRACKS} rows, the last {content.MOST_RUNS} runs of each" in STATED
     assert f"{LAST} runs before it" in STATED
 
 

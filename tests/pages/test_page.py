@@ -12,9 +12,8 @@ import pytest
 
 from fmha_cli.domain.problem import Problem
 from fmha_cli.pages import page as pages
-from fmha_cli.pages.content import PageContent
+from fmha_cli.pages.content import PageContent, gathered
 from fmha_cli.pages.drawing import check_libraries
-from fmha_cli.pages.gathering import gathered
 from fmha_cli.pages.page import page, plots
 from fmha_cli.pages.plot import Plot
 from fmha_cli.pages.plots.samples import MOST

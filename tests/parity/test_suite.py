@@ -11,13 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from fmha_cli.backends.ck_tile.parity.case import DEFAULTS, ck_case
+from fmha_cli.backends.ck_tile.parity.case import DEFAULTS
 from fmha_cli.backends.ck_tile.parity.counterpart import CkCounterpart
 from fmha_cli.discovery.builtins import compared
 from fmha_cli.domain.counterpart import Program
 from fmha_cli.domain.errors import EnvironmentProblem, UsageError
 from fmha_cli.parity.suite import Suite
 from fmha_cli.parity.suite import load_suite as load
+from tests.support.generators.ck_tile.cases import ck_case
 
 Settings = frozenset[tuple[str, str]]
 

@@ -6,16 +6,17 @@ import subprocess
 import sys
 from dataclasses import replace
 
+from fmha_cli.domain.codec import to_json
 from fmha_cli.report.documents.build import build_document, build_entry, build_view
 from fmha_cli.report.documents.explain import explain_document
 from fmha_cli.report.documents.plan import plan_document, plan_view
 from fmha_cli.report.parts import ArtifactRow, environment
-from tests.support.generators.report.sample_documents import TRACE, documents
+from tests.support.generators.report.sample_documents import TRACE, json_documents
 from tests.support.generators.report.samples import ARTIFACT, BACKENDS, PLAN, PROBLEM, kernel
 
 
 def test_explain_ranks_the_supported_and_orders_the_rest() -> None:
-    document = explain_document(PROBLEM, TRACE, kernel())
+    document = to_json(explain_document(PROBLEM, TRACE, kernel()))
     first, *rest = document["decisions"]
     assert first["rank"] == 1
     assert first["supported"]
@@ -28,7 +29,7 @@ def test_explain_ranks_the_supported_and_orders_the_rest() -> None:
 
 
 def test_kernels_document_is_the_contracts() -> None:
-    document = documents()["kernels"][0]
+    document = json_documents()["kernels"][0]
     assert set(document) == {"schema", "arch", "count", "kernels"}
     assert document["count"] == len(document["kernels"]) == 2
     members = ["name", "digest", "backend", "family", "signature", "algorithm", "upstream_name", "buildable", "reasons"]
@@ -45,7 +46,7 @@ def test_a_plan_shows_its_grids_and_everything_else_below() -> None:
 
 
 def test_plan_without_a_kernel_keeps_its_shape() -> None:
-    full, empty = plan_document(PROBLEM, PLAN, "cpu", ("up",)), plan_document(PROBLEM, None)
+    full, empty = to_json(plan_document(PROBLEM, PLAN, "cpu", ("up",))), to_json(plan_document(PROBLEM, None))
     assert set(full) == set(empty)
     assert full["stages"][0]["upstream_name"] == "up"
     assert full["stages"][1]["upstream_name"] is None
@@ -55,7 +56,7 @@ def test_plan_without_a_kernel_keeps_its_shape() -> None:
 
 
 def test_environment() -> None:
-    block = environment(BACKENDS)
+    block = to_json(environment(BACKENDS))
     assert set(block) == {"fmha", "python", "platform", "devices", "backends"}
     assert block["backends"]["ck_tile"] == {"help": "install it", "state": "missing", "version": None, "why": "no ROCm"}
     assert block["devices"][0]["memory_bytes"] == 2**34
@@ -78,5 +79,5 @@ def test_reports_need_no_numpy_and_no_tabulate_until_a_table_is_drawn() -> None:
 def test_a_build_says_which_kernels_an_archive_brought() -> None:
     imported = replace(ARTIFACT, cached=True, prebuilt_by="compiler 7")
     document = build_document([build_entry(kernel(), imported), build_entry(kernel(), ARTIFACT)])
-    assert [b["artifact"]["prebuilt_by"] for b in document["builds"]] == ["compiler 7", None]
+    assert [b.artifact.prebuilt_by for b in document.builds if b.artifact] == ["compiler 7", None]
     assert "  1 kernel prebuilt by compiler 7" in build_view(document).details

@@ -13,10 +13,11 @@ import pytest
 from hypothesis import given, settings
 
 from fmha_cli.bench.sampling import StopReason
+from fmha_cli.domain.codec import json_of, to_json
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.quantities import digits, flop_rate, time_of
 from fmha_cli.domain.verdict import Comparison, Verdict
-from fmha_cli.report.documents.pages import environment_line
+from fmha_cli.report.documents.pages import EnvironmentLine
 from fmha_cli.report.documents.report import records_view, report_document, summary
 from fmha_cli.report.drawing import plain
 from fmha_cli.report.form import Format
@@ -36,16 +37,16 @@ ALL = [
 ]
 
 
-def faults_of(name: str, document: dict[str, Any], form: Format) -> Iterator[str]:
+def faults_of(name: str, document: Any, form: Format) -> Iterator[str]:
     """What is wrong with a form of a document."""
     text = render(document, form)
     if text != text.rstrip("\n"):
         yield "an empty line at the end"
-    if form is Format.JSON and json.loads(text) != document:
+    if form is Format.JSON and json.loads(text) != json_of(document):
         yield "another document"
     if form is Format.JSONL:
-        first = [environment_line(ENVIRONMENT)] if name == "report" else []
-        if [json.loads(line) for line in text.splitlines()] != [*first, *rows_of(document)]:
+        first = [to_json(EnvironmentLine(environment=ENVIRONMENT))] if name == "report" else []
+        if [json.loads(line) for line in text.splitlines()] != [*first, *map(json_of, rows_of(document))]:
             yield "other rows"
     if form is Format.CSV:
         table = list(csv.reader(io.StringIO(text)))
@@ -176,7 +177,7 @@ def test_markdown_escapes_bars() -> None:
 
 def test_lines_stream_one_by_one() -> None:
     def rows() -> Any:
-        yield record().to_dict()
+        yield record()
         raise KeyError("later")
 
     lines = jsonl_lines(rows())
@@ -192,8 +193,14 @@ def test_json_keeps_lists_of_numbers_on_one_line() -> None:
         json_text({"x": float("nan")})
 
 
+def test_an_object_in_several_places_has_the_indent_of_each() -> None:
+    shared = {"x": {"y": 1}}
+    value = {"a": [shared, shared, shared], "b": {"c": shared, "d": [[shared], [shared]]}, "e": shared}
+    assert json_text(value) == json.dumps(value, indent=2, sort_keys=True)
+
+
 def test_summary_counts_in_the_order_of_the_verdicts() -> None:
-    rows = [bare(v).to_dict() for v in (Verdict.WRONG, Verdict.PASSED, Verdict.WRONG)]
+    rows = [bare(v) for v in (Verdict.WRONG, Verdict.PASSED, Verdict.WRONG)]
     assert summary(rows) == "3 rows: 1 PASSED, 2 WRONG"
     assert summary(rows[:1]) == "1 row: 1 WRONG"
     assert summary([]) == "0 rows"
@@ -234,7 +241,7 @@ def test_a_unit_that_all_cells_share_stands_in_the_header() -> None:
 
 def test_mangled_names_are_cut_for_people() -> None:
     name = "_ZN7ck_tile" + "6kentry" * 100
-    row = record(notes=(f"v_what at 0x40 in {name}: not implemented",)).to_dict()
+    row = record(notes=(f"v_what at 0x40 in {name}: not implemented",))
     table = render(report_document([row], ENVIRONMENT), Format.TABLE)
     assert f"{name[:62]}...: not implemented" in table
     assert name not in table

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from fmha_cli.domain.device import Availability, DeviceFacts, State
 from fmha_cli.domain.installation import NO_DEVICE_HERE, CheckState, DoctorCheck
-from fmha_cli.report.documents.installation import devices_document, devices_view, doctor_document, doctor_view
+from fmha_cli.report.documents.installation import Doctor, devices_document, devices_view, doctor_document, doctor_view
 from fmha_cli.report.drawing import plain
+from fmha_cli.report.parts import NO_ENVIRONMENT
 
 WHY = {"amd": "no AMD GPU driver is loaded here", "one": "no NVIDIA GPU driver is loaded here", "two": "the same"}
 HELP = "--arch A builds for an architecture without one"
@@ -35,7 +34,7 @@ def test_devices_tell_in_one_line_what_lacks_a_device_alone() -> None:
     assert all(f"{name}: no-device: {why}" in whole for name, why in WHY.items())
 
 
-def checks() -> dict[str, Any]:
+def checks() -> Doctor:
     away = [
         DoctorCheck(name="backend", subject=name, state=CheckState.SKIPPED, what=NO_DEVICE_HERE, why=why, help=HELP)
         for name, why in WHY.items()
@@ -43,7 +42,7 @@ def checks() -> dict[str, Any]:
     odd = DoctorCheck(name="plugin", subject="odd", state=CheckState.FAILED, what="w", why="because", help="mend it")
     same = DoctorCheck(name="plugin", subject="too", state=CheckState.FAILED, what="v", why="since", help="mend it")
     fine = DoctorCheck(name="backend", subject="cpu", state=CheckState.OK, what="PASSED", time_ns=1_500_000_000)
-    return doctor_document([*away[:2], fine, away[2], odd, same], {})
+    return doctor_document([*away[:2], fine, away[2], odd, same], NO_ENVIRONMENT)
 
 
 def test_doctor_groups_backends_without_a_device_and_tells_each_remedy_once() -> None:
@@ -76,7 +75,7 @@ def test_the_subject_is_whole_on_eighty_columns() -> None:
                 what="works " * 12,
             )
         ],
-        {},
+        NO_ENVIRONMENT,
     )
     shown = plain(doctor_view(document), 80)
     assert "…" not in shown

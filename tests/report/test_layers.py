@@ -12,8 +12,9 @@ from fmha_cli.domain.codec import from_json, to_json
 from fmha_cli.domain.layer import LayerKind, LayerPhase
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.verdict import Verdict
-from fmha_cli.report.layers import ModelSum, cells_of, model_sums, sum_lines
+from fmha_cli.report.layers import ModelSum, layer_cells, layer_of, model_sums, sum_lines
 from fmha_cli.report.parts import KernelRow, RunRow, SelectedBy
+from fmha_cli.report.record import Record
 from tests.support.generators.report.samples import DIGEST, kernel, measurement, record
 
 LOCAL, FAR = (LayerKind.LOCAL, 3, "window:15,0"), (LayerKind.GLOBAL, 2, "causal")
@@ -22,7 +23,7 @@ RUN = RunRow(id=DIGEST[:32], command="bench", started="2026-11-22T19:40:00Z")
 
 def row(
     layer: tuple[LayerKind, int, str] = LOCAL, us: int = 10, verdict: Verdict = Verdict.PASSED, **changes: Any
-) -> dict[str, Any]:
+) -> Record:
     """One row of ``bench`` for layers that take ``us`` microseconds each; without a time if that is 0."""
     kind, weight, mask = layer
     flags = {"heads": 4, "seqlen": 64, "hdim": 16, "mask": mask} | changes.pop("flags", {})
@@ -38,10 +39,10 @@ def row(
         "weight": weight,
         "selected_by": SelectedBy.DEFAULT,
     }
-    return record(verdict, **{**own, "default_choice": None, **changes}).to_dict()
+    return record(verdict, **{**own, "default_choice": None, **changes})
 
 
-def sums(*rows: dict[str, Any]) -> list[tuple[int, int, int, bool]]:
+def sums(*rows: Record) -> list[tuple[int, int, int, bool]]:
     return [(one.time_ns // 1000, one.timed, one.total, one.complete) for one in model_sums(rows)]
 
 
@@ -137,8 +138,8 @@ def test_a_point_that_is_asked_for_twice_is_summed_twice() -> None:
 def test_rows_without_a_model_or_a_bench_have_no_sum() -> None:
     assert model_sums([row(model=None, phase=None, layer_kind=None, weight=None)]) == []
     assert model_sums([row(run=replace(RUN, command="run")), row(run=None)]) == []
-    assert cells_of(row(weight=None)) == ("", "", "")
-    assert cells_of(row()) == ("m", "prefill", "3 local")
+    assert layer_cells(layer_of(row(weight=None))) == ("", "", "")
+    assert layer_cells(layer_of(row())) == ("m", "prefill", "3 local")
 
 
 def test_what_all_sums_share_is_left_out_but_for_the_sizes() -> None:

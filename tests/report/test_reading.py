@@ -6,19 +6,20 @@ import json
 
 import pytest
 
-from fmha_cli.domain.codec import DecodeError
-from fmha_cli.report.documents.pages import environment_line
+from fmha_cli.domain.codec import DecodeError, to_json
+from fmha_cli.report.documents.pages import EnvironmentLine
 from fmha_cli.report.documents.report import report_document
 from fmha_cli.report.reading import content_of
 from tests.support.generators.report.samples import ENVIRONMENT, bare, record
 
 ROWS = (record(), bare())
 LINES = [json.dumps(row.to_dict()) for row in ROWS]
-FIRST = json.dumps(environment_line(ENVIRONMENT))
+ODD = {**to_json(ENVIRONMENT), "python": 3}
+FIRST = json.dumps(to_json(EnvironmentLine(environment=ENVIRONMENT)))
 
 
 def test_a_report_gives_its_records_and_environment() -> None:
-    found = content_of(json.dumps(report_document(ROWS, ENVIRONMENT)).encode())
+    found = content_of(json.dumps(to_json(report_document(ROWS, ENVIRONMENT))).encode())
     assert found.records == ROWS
     assert found.environment == ENVIRONMENT
 
@@ -44,6 +45,8 @@ def test_lines_without_an_environment_and_a_single_row_are_read() -> None:
         (["{}"], "the document"),
         ([json.dumps({"schema": "fmha.report/1", "records": {}})], "records"),
         ([json.dumps({"schema": "fmha.report/1", "records": [], "environment": 3})], "environment"),
+        ([json.dumps({"schema": "fmha.report/1", "records": [], "environment": {"fmha": "1"}})], "environment"),
+        ([json.dumps({"schema": "fmha.environment/1", "environment": ODD})], "the document.environment.python"),
     ],
 )
 def test_the_error_names_the_place(lines: list[str], where: str) -> None:

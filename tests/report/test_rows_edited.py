@@ -54,5 +54,5 @@ def test_a_record_keeps_it() -> None:
 def test_inspect_names_it_too() -> None:
     for edited, source in ((None, None), (EDITED, "baseline, edited (3 files differ)")):
         document = inspect_document(kernel(), {}, replace(ARTIFACT, edited=edited))
-        assert document["details"].get("source") == source
+        assert document.details.get("source") == source
         assert (source is not None) == ("edited" in plain(inspect_view(document)))

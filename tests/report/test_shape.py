@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from fmha_cli.domain.errors import UsageError
 from fmha_cli.report.column import Column
-from fmha_cli.report.documents.report import report_document
+from fmha_cli.report.documents.report import Report, report_document
 from fmha_cli.report.form import Format
 from fmha_cli.report.formats import check_shape, render, view
 from fmha_cli.report.shape import TableShape
@@ -21,7 +22,7 @@ pytestmark = pytest.mark.promise("Tables fit any terminal: no number is cut, and
 ROWS = report_document([bare(), record(regret=0.2), record(regret=0.05)], ENVIRONMENT)
 
 
-def cells(document: dict[str, Any], **shape: Any) -> list[list[str]]:
+def cells(document: Report, **shape: Any) -> list[list[str]]:
     return [list(row) for row in view(document, TableShape(**shape)).rows]
 
 
@@ -36,12 +37,9 @@ def test_row_numbers_stay_where_lines_refer_to_them() -> None:
     shape = TableShape(columns=("verdict",))
     assert any(line.startswith("  1-3: K012 ") for line in view(ROWS, shape).details)
     assert view(ROWS, shape).headers == ["#", "verdict"]
-    silent = {
-        **ROWS,
-        "records": [
-            {**row, "reasons": [], "notes": [], "fill_notes": [], "measurement": None} for row in ROWS["records"][1:]
-        ],
-    }
+    silent = report_document(
+        [replace(row, reasons=(), notes=(), comparisons=(), measurement=None) for row in ROWS.records[1:]], ENVIRONMENT
+    )
     assert view(silent, shape).headers == ["verdict"]
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from fmha_cli.domain.codec import to_json
 from fmha_cli.report.record import Record
 from fmha_cli.results.keeping import Keeper
 from fmha_cli.results.loading import records_of, summaries
@@ -43,7 +44,7 @@ def test_rows_are_kept_with_their_run(tmp_path: Path) -> None:
     with Store.open(path) as store:
         (run,) = summaries(store)
         assert records_of(store, run) == ROWS
-    assert (run.ended, run.argv, run.environment) == (END, ("bench", "-s", "64"), ENVIRONMENT)
+    assert (run.ended, run.argv, run.environment) == (END, ("bench", "-s", "64"), to_json(ENVIRONMENT))
 
 
 def test_rows_that_end_in_another_order_are_shown_in_that_of_the_command(tmp_path: Path) -> None:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from fmha_cli.domain.codec import to_json
-from fmha_cli.domain.errors import UsageError
+from fmha_cli.domain.errors import EnvironmentProblem, UsageError
 from fmha_cli.domain.journal import Finished, JournalDone, JournalRow, Start
-from fmha_cli.report.documents.pages import environment_line
+from fmha_cli.report.documents.pages import EnvironmentLine
 from fmha_cli.report.documents.report import report_document
+from fmha_cli.report.formats import jsonl_lines
 from fmha_cli.results.run import load_run
 from tests.support.generators.kept_runs import filled, row_of, run_row
 from tests.support.generators.report.samples import ENVIRONMENT, journal_lines, record
@@ -73,14 +75,23 @@ def test_the_beginning_of_two_ids_names_neither(tmp_path: Path) -> None:
     assert load_run("abcd1", tmp_path / "s.sqlite").records == (row_of(runs[1], 0),)
 
 
+def test_a_damaged_environment_is_refused(store: Path) -> None:
+    with sqlite3.connect(store) as db:
+        db.execute("""update run set environment = '{"fmha": 3}'""")
+    with pytest.raises(EnvironmentProblem) as caught:
+        load_run("latest", store)
+    assert caught.value.code == "X050"
+    assert "environment of run" in str(caught.value.why)
+
+
 def test_without_a_store_a_name_is_unknown_and_a_file_is_read(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="latest"):
         load_run("latest", tmp_path / "none.sqlite")
     assert not (tmp_path / "none.sqlite").exists()
     rows = (record(), record(row="2" * 24))
-    (tmp_path / "a.json").write_text(json.dumps(report_document(rows, ENVIRONMENT)))
-    lines = [environment_line(ENVIRONMENT), *(row.to_dict() for row in rows)]
-    (tmp_path / "b.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    (tmp_path / "a.json").write_text(json.dumps(to_json(report_document(rows, ENVIRONMENT))))
+    lines = [EnvironmentLine(environment=ENVIRONMENT), *rows]
+    (tmp_path / "b.jsonl").write_text("\n".join(jsonl_lines(lines)))
     for name in ("a.json", "b.jsonl"):
         run = load_run(str(tmp_path / name), tmp_path / "none.sqlite")
         assert (run.records, run.environment) == (rows, ENVIRONMENT)

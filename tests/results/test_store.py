@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from fmha_cli.domain.codec import to_json
 from fmha_cli.domain.errors import EnvironmentProblem
 from fmha_cli.report.record import Record
 from fmha_cli.results import store as module
@@ -64,7 +65,7 @@ def test_a_run_tells_what_it_was(path: Path) -> None:
             end_run(db, put_run(db, RUN), "2026-11-01T11:00:00Z")
         (run,) = summaries(store)
     assert (run.about, run.ended, run.argv) == (RUN, "2026-11-01T11:00:00Z", ("bench", "-s", "64"))
-    assert run.environment == ENVIRONMENT
+    assert run.environment == to_json(ENVIRONMENT)
     assert run.verdicts == {"PASSED": 3, "UNSUPPORTED": 1, "HAZARD": 1}
     assert run.devices == ("cpu", "emu:gfx942")
 
@@ -73,10 +74,10 @@ def test_a_run_that_was_imported_without_an_environment_gets_it_later(path: Path
     with Store.open(path) as store, store.transaction() as db:
         put_run(db, RUN)
         put_run(db, replace(RUN, label="another"), environment=ENVIRONMENT)
-        put_run(db, RUN, environment={"fmha": "9"})
+        put_run(db, RUN, environment=replace(ENVIRONMENT, fmha="9"))
     with Store.open(path) as store:
         (run,) = summaries(store)
-    assert (run.environment, run.about.label) == (ENVIRONMENT, "nightly")
+    assert (run.environment, run.about.label) == (to_json(ENVIRONMENT), "nightly")
 
 
 def test_a_transaction_that_fails_leaves_nothing(path: Path) -> None:

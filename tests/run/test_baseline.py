@@ -13,11 +13,12 @@ import pytest
 from fmha_cli.bench.compare import Speed
 from fmha_cli.bench.measurement import Measurement
 from fmha_cli.bench.roofline import CacheState
+from fmha_cli.domain.codec import to_json
 from fmha_cli.domain.errors import EmptySelection, UsageError
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.verdict import Verdict
 from fmha_cli.report.documents.report import report_document
-from fmha_cli.report.parts import KernelRow
+from fmha_cli.report.parts import NO_ENVIRONMENT, KernelRow
 from fmha_cli.report.record import Record
 from fmha_cli.results.conditions import USUAL, kernel_name, key_of
 from fmha_cli.run.baseline import Baseline, PlannedKey, load_baseline
@@ -56,7 +57,7 @@ def as_lines(rows: list[Record]) -> str:
 
 
 def as_report(rows: list[Record]) -> str:
-    return json.dumps(report_document(rows, {}), indent=1)
+    return json.dumps(to_json(report_document(rows, NO_ENVIRONMENT)), indent=1)
 
 
 def saved(path: Path, rows: list[Record], form: Callable[[list[Record]], str] = as_report) -> Baseline:

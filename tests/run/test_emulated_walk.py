@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from importlib.metadata import EntryPoint
 from itertools import product
 from pathlib import Path
@@ -20,6 +21,7 @@ from fmha_cli.domain.phases import Voice
 from fmha_cli.domain.verdict import Verdict
 from fmha_cli.oracle.fills import fill
 from fmha_cli.report.documents.report import report_document
+from fmha_cli.report.parts import NO_ENVIRONMENT
 from fmha_cli.report.record import Record
 from fmha_cli.run.arena import Arena
 from fmha_cli.run.baseline import load_baseline
@@ -271,11 +273,11 @@ def test_a_baseline_takes_no_row_of_an_emulated_device(emulator: Told, tmp_path:
     """A baseline accepts neither a normal emulated row nor one with an invented time."""
     path = tmp_path / "old.json"
     (bench,) = api.run(PROBLEM, command="bench", backend="null", budget_s=0.05)
-    timed = {**bench.to_dict(), "device": ID}
-    path.write_text(json.dumps(report_document([run()[0].to_dict(), timed], {})), "utf-8")
+    timed = replace(bench, device=ID)
+    path.write_text(json.dumps(to_json(report_document([run()[0], timed], NO_ENVIRONMENT))), "utf-8")
     with pytest.raises(UsageError, match="not a report"):
         load_baseline(path)
-    path.write_text(json.dumps(report_document([bench, timed], {})), "utf-8")
+    path.write_text(json.dumps(to_json(report_document([bench, timed], NO_ENVIRONMENT))), "utf-8")
     assert len(load_baseline(path).records) == 1
 
 

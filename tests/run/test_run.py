@@ -12,9 +12,11 @@ import pytest
 from fmha_cli import api
 from fmha_cli.bench.peaks import Machine, measured_peaks
 from fmha_cli.bench.roofline import FASTER_THAN_ROOFLINE, CacheState, Peaks
+from fmha_cli.domain.codec import to_json
 from fmha_cli.domain.errors import UsageError
 from fmha_cli.domain.verdict import Verdict
 from fmha_cli.report.documents.report import report_document
+from fmha_cli.report.parts import NO_ENVIRONMENT
 from fmha_cli.run.dispatcher import PEAK_TRIES
 from fmha_cli.run.supervisor import Supervisor
 from fmha_cli.run.tensor_files import read_tensor
@@ -143,7 +145,7 @@ def test_a_pair_that_beats_the_roofline_is_distrusted(monkeypatch: pytest.Monkey
 def test_a_baseline_is_compared_with(tmp_path: Path) -> None:
     old = api.run(PROBLEM, command="bench", backend="null", budget_s=0.1)
     path = tmp_path / "old.json"
-    path.write_text(json.dumps(report_document(old, {})), "utf-8")
+    path.write_text(json.dumps(to_json(report_document(old, NO_ENVIRONMENT))), "utf-8")
     (new,) = api.run(PROBLEM, command="bench", backend="null", budget_s=0.1, baseline=str(path))
     assert new.baseline is not None
     assert new.baseline.against == "old.json"

@@ -15,6 +15,7 @@ from fmha_cli.domain.errors import UnsupportedError
 from fmha_cli.domain.first_launch import SPINNING, FirstLaunch
 from fmha_cli.domain.verdict import Verdict
 from fmha_cli.report.documents.report import records_view, report_document
+from fmha_cli.report.parts import NO_ENVIRONMENT
 from fmha_cli.report.record import Record
 from fmha_cli.run.records import lead_of
 from fmha_cli.run.request import Command, Request
@@ -46,7 +47,7 @@ def test_the_page_has_the_columns_the_words_and_the_limits() -> None:
 
 
 def cells(records: list[Record], title: str) -> list[str]:
-    table = records_view(report_document(records, {}))
+    table = records_view(report_document(records, NO_ENVIRONMENT))
     place = [column.header for column in table.columns].index(title)
     return [row[place] for row in table.rows]
 

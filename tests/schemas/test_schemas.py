@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from jsonschema import Draft202012Validator
 
 from fmha_cli.domain import signature
+from fmha_cli.domain.codec import to_json
 from fmha_cli.domain.errors import UsageError
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.signature import Signature
@@ -25,12 +26,12 @@ from fmha_cli.report.documents.parity import ParityOutcome
 from fmha_cli.report.documents.report import report_document
 from fmha_cli.report.record import Record
 from tests.support.generators.report.random_records import records
-from tests.support.generators.report.sample_documents import documents
+from tests.support.generators.report.sample_documents import json_documents
 from tests.support.generators.report.samples import ENVIRONMENT, record
 from tests.support.generators.strategies import problems
 from tests.support.schema_checks import validator
 
-GOLDEN = [(name, i) for name, found in documents().items() for i in range(len(found))]
+GOLDEN = [(name, i) for name, found in json_documents().items() for i in range(len(found))]
 
 VERSIONS = {"cache": 3, "explain": 3, "journal": 2, "record": 3, "sources": 2}
 
@@ -46,7 +47,7 @@ def check(schema: str) -> None:
 
 
 def test_there_is_a_schema_for_every_document() -> None:
-    assert set(names()) >= set(documents()) >= {name for name in names() if document(name).rows}
+    assert set(names()) >= set(json_documents()) >= {name for name in names() if document(name).rows}
 
 
 @pytest.mark.sampled(8, ci="all")
@@ -84,7 +85,7 @@ def test_an_unknown_name_is_a_usage_error() -> None:
 
 @pytest.mark.parametrize(("name", "index"), GOLDEN)
 def test_golden_documents_validate(name: str, index: int) -> None:
-    assert errors(name, documents()[name][index]) == []
+    assert errors(name, json_documents()[name][index]) == []
 
 
 @settings(max_examples=40)
@@ -93,7 +94,7 @@ def test_golden_documents_validate(name: str, index: int) -> None:
 @pytest.mark.ci
 def test_drawn_records_validate(row: Record) -> None:
     assert errors("record", row.to_dict()) == []
-    assert errors("report", report_document([row], ENVIRONMENT)) == []
+    assert errors("report", to_json(report_document([row], ENVIRONMENT))) == []
 
 
 @settings(max_examples=40)
@@ -164,7 +165,7 @@ def kinds_of_objects(tree: Any) -> Iterator[tuple[Any, ...]]:
 
 def try_keys(name: str, index: int, objects: Callable[[Any], Iterator[tuple[Any, ...]]]) -> None:
     """Fail if the schema takes one of these objects of a golden document with a key too many or too few."""
-    document = copy.deepcopy(documents()[name][index])
+    document = copy.deepcopy(json_documents()[name][index])
     valid = validator(name).is_valid
     optional = {f.name for f in fields(Problem)} - set(schemas.load("common")["$defs"]["problem"]["required"])
     for path in list(objects(document)):

@@ -20,7 +20,7 @@ from fmha_cli.domain.phases import Phase
 from fmha_cli.sources import store
 from fmha_cli.sources.pins import Pin
 from fmha_cli.sources.pip_settings import PipSettings
-from fmha_cli.sources.store import fetched, fetched_pin, remove, standing
+from fmha_cli.sources.store import fetch_pin, fetch_source, remove, standing
 from fmha_cli.toolchain.cache.layout import CacheLayout
 from fmha_cli.toolchain.notice import as_text
 from tests.sources.conftest import FILES, OTHERS, Index, Notices, nothing_left, pin_for, tar_of, zip_of
@@ -59,7 +59,7 @@ def test_the_bytes_that_have_come_are_told(
     def phase(phase: Phase, done: int, total: int) -> None:
         phases.append((phase, done, total))
 
-    fetched_pin(chosen, layout, offline=False, notify=as_text(said.append, phase), settings=index.settings)
+    fetch_pin(chosen, layout, offline=False, notify=as_text(said.append, phase), settings=index.settings)
     assert phases
     assert {phase for phase, _, _ in phases} == {Phase.FETCH}
     counts = [done for _, done, _ in phases]
@@ -70,14 +70,14 @@ def test_the_bytes_that_have_come_are_told(
 
 def test_a_tar_archive(index: Index, pin: Pin, layout: CacheLayout, notices: Notices) -> None:
     assert standing(pin, layout).state is SourceState.MISSING
-    folder = fetched_pin(pin, layout, offline=False, notify=notices, settings=index.settings)
+    folder = fetch_pin(pin, layout, offline=False, notify=notices, settings=index.settings)
     assert folder == layout.sources / "p-1"
     assert files_of(folder) == FILES
     assert "fetching p-1.tar.gz" in notices.text
     assert standing(pin, layout, deep=True).state is SourceState.PRESENT
     assert not list(layout.tmp.glob("*"))
     asked = len(index.asked)
-    assert fetched_pin(pin, layout, offline=True, notify=notices) == folder
+    assert fetch_pin(pin, layout, offline=True, notify=notices) == folder
     assert len(index.asked) == asked
 
 
@@ -85,21 +85,21 @@ def test_a_wheel_is_read_in_ranges(index: Index, wheel: Pin, layout: CacheLayout
     ballast = bytes(os.urandom(3 << 20))
     data = zip_of({"ballast": ballast, **FILES})
     index.files["p-1.whl"] = data
-    folder = fetched_pin(pin_for(data, "p-1.whl", ""), layout, offline=False, notify=notices, settings=index.settings)
+    folder = fetch_pin(pin_for(data, "p-1.whl", ""), layout, offline=False, notify=notices, settings=index.settings)
     assert files_of(folder) == FILES
     assert index.sent < len(data) / 4
 
 
 def test_a_wheel_from_a_server_without_ranges(index: Index, wheel: Pin, layout: CacheLayout, notices: Notices) -> None:
     index.ranges = False
-    assert files_of(fetched_pin(wheel, layout, offline=False, notify=notices, settings=index.settings)) == FILES
+    assert files_of(fetch_pin(wheel, layout, offline=False, notify=notices, settings=index.settings)) == FILES
     assert not list(layout.tmp.glob("*"))
 
 
 def test_a_wheel_of_another_length_is_refused(index: Index, layout: CacheLayout, notices: Notices) -> None:
     index.files["p-1.whl"] = WHEEL + b"x"
     with pytest.raises(EnvironmentProblem) as caught:
-        fetched_pin(pin_for(WHEEL, "p-1.whl", ""), layout, offline=False, notify=notices, settings=index.settings)
+        fetch_pin(pin_for(WHEEL, "p-1.whl", ""), layout, offline=False, notify=notices, settings=index.settings)
     assert caught.value.code == "S103"
     assert nothing_left(layout)
 
@@ -109,7 +109,7 @@ def test_a_wheel_with_other_members_is_refused(index: Index, layout: CacheLayout
     wrong = pin_for(WHEEL, "p-1.whl", "")
     index.files["p-1.whl"] = other
     with pytest.raises(EnvironmentProblem) as caught:
-        fetched_pin(
+        fetch_pin(
             replace(wrong, archive=replace(wrong.archive, bytes=len(other))),
             layout,
             offline=False,
@@ -123,7 +123,7 @@ def test_a_wheel_with_other_members_is_refused(index: Index, layout: CacheLayout
 @pytest.mark.promise("Passwords in addresses are never printed, and `--offline` fetches nothing.")
 def test_offline(pin: Pin, layout: CacheLayout, notices: Notices) -> None:
     with pytest.raises(EnvironmentProblem) as caught:
-        fetched_pin(pin, layout, offline=True, notify=notices)
+        fetch_pin(pin, layout, offline=True, notify=notices)
     error = caught.value
     assert (error.code, error.exit_code) == ("S101", ExitCode.ENVIRONMENT)
     assert error.where
@@ -164,7 +164,7 @@ def test_what_goes_wrong_is_said_and_leaves_nothing(
 ) -> None:
     settings = broken(index, how)
     with pytest.raises(EnvironmentProblem) as caught:
-        fetched_pin(pin, layout, offline=False, notify=notices, settings=settings)
+        fetch_pin(pin, layout, offline=False, notify=notices, settings=settings)
     error = caught.value
     assert error.code == CODES.get(how, "S102")
     assert error.where == "p-1.tar.gz"
@@ -177,7 +177,7 @@ def test_what_goes_wrong_is_said_and_leaves_nothing(
 def test_a_server_that_stalls(index: Index, pin: Pin, layout: CacheLayout, notices: Notices) -> None:
     index.hold = threading.Event()
     with pytest.raises(EnvironmentProblem) as caught:
-        fetched_pin(pin, layout, offline=False, notify=notices, settings=replace(index.settings, timeout=0.3))
+        fetch_pin(pin, layout, offline=False, notify=notices, settings=replace(index.settings, timeout=0.3))
     assert caught.value.code == "S102"
     assert nothing_left(layout)
 
@@ -186,14 +186,14 @@ def test_an_unsafe_archive_leaves_nothing(index: Index, layout: CacheLayout, not
     evil = tar_of({**FILES, "include/../../../evil": b"x"})
     index.files["p-1.tar.gz"] = evil
     with pytest.raises(EnvironmentProblem) as caught:
-        fetched_pin(pin_for(evil), layout, offline=False, notify=notices, settings=index.settings)
+        fetch_pin(pin_for(evil), layout, offline=False, notify=notices, settings=index.settings)
     assert caught.value.code == "S104"
     assert nothing_left(layout)
 
 
 def test_the_next_index_is_asked(index: Index, pin: Pin, layout: CacheLayout, notices: Notices) -> None:
     settings = PipSettings(indexes=("http://127.0.0.1:9/simple",), extra=(index.url,), timeout=5, retries=0)
-    assert fetched_pin(pin, layout, offline=False, notify=notices, settings=settings).is_dir()
+    assert fetch_pin(pin, layout, offline=False, notify=notices, settings=settings).is_dir()
 
 
 def test_a_damaged_file_at_the_first_place_is_had_from_the_next(
@@ -202,7 +202,7 @@ def test_a_damaged_file_at_the_first_place_is_had_from_the_next(
     (tmp_path / "links").mkdir()
     (tmp_path / "links" / "p-1.tar.gz").write_bytes(TAR[:-1] + b"?")
     settings = replace(index.settings, links=(str(tmp_path / "links"),))
-    assert files_of(fetched_pin(pin, layout, offline=False, notify=notices, settings=settings)) == FILES
+    assert files_of(fetch_pin(pin, layout, offline=False, notify=notices, settings=settings)) == FILES
 
 
 @pytest.mark.parametrize("form", ["links", "links page", "folder index", "file index", "plain folder"])
@@ -220,7 +220,7 @@ def test_places_on_this_machine(layout: CacheLayout, notices: Notices, tmp_path:
     }[form]
     if form == "plain folder":
         page.unlink()
-    assert files_of(fetched_pin(pin_for(TAR), layout, offline=False, notify=notices, settings=settings)) == FILES
+    assert files_of(fetch_pin(pin_for(TAR), layout, offline=False, notify=notices, settings=settings)) == FILES
 
 
 @pytest.mark.promise("Passwords in addresses are never printed, and `--offline` fetches nothing.")
@@ -231,16 +231,16 @@ def test_passwords_are_used_and_never_shown(
     good = replace(index.settings, indexes=(f"http://me:s3cr3t@{index.host}/simple",))
     bad = replace(index.settings, indexes=(f"http://me:wr0ng@{index.host}/simple?token=hidden",))
     with pytest.raises(EnvironmentProblem) as caught:
-        fetched_pin(pin, layout, offline=False, notify=notices, settings=bad)
+        fetch_pin(pin, layout, offline=False, notify=notices, settings=bad)
     shown = caught.value.render()
     assert "401" in shown
     assert not any(word in shown for word in ("wr0ng", "hidden"))
     index.cut = 5
     with pytest.raises(EnvironmentProblem) as caught:
-        fetched_pin(pin, layout, offline=False, notify=notices, settings=good)
+        fetch_pin(pin, layout, offline=False, notify=notices, settings=good)
     assert "s3cr3t" not in caught.value.render() + notices.text
     index.cut = None
-    assert fetched_pin(pin, layout, offline=False, notify=notices, settings=good).is_dir()
+    assert fetch_pin(pin, layout, offline=False, notify=notices, settings=good).is_dir()
 
 
 def test_netrc(
@@ -250,7 +250,7 @@ def test_netrc(
     (tmp_path / "netrc").write_text("machine 127.0.0.1 login me password s3cr3t\n")
     (tmp_path / "netrc").chmod(0o600)
     monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
-    assert fetched_pin(pin, layout, offline=False, notify=notices, settings=index.settings).is_dir()
+    assert fetch_pin(pin, layout, offline=False, notify=notices, settings=index.settings).is_dir()
 
 
 @pytest.mark.promise("A source is checked against its pin, and hostile archives are refused.")
@@ -258,7 +258,7 @@ def test_netrc(
 def test_a_damaged_source_is_noticed_and_fetched_again(
     index: Index, pin: Pin, layout: CacheLayout, notices: Notices, how: str
 ) -> None:
-    folder = fetched_pin(pin, layout, offline=False, notify=notices, settings=index.settings)
+    folder = fetch_pin(pin, layout, offline=False, notify=notices, settings=index.settings)
     header = folder / "include" / "a.h"
     if how == "changed":
         header.write_bytes(b"#pragma evil\n")
@@ -272,7 +272,7 @@ def test_a_damaged_source_is_noticed_and_fetched_again(
     elif how == "manifest":
         (folder / ".fmha-source.json").write_text("{}")
     else:
-        other = fetched_pin(
+        other = fetch_pin(
             replace(pin_for(TAR), name="q"), layout, offline=False, notify=notices, settings=index.settings
         )
         (folder / ".fmha-source.json").write_text((other / ".fmha-source.json").read_text())
@@ -281,20 +281,20 @@ def test_a_damaged_source_is_noticed_and_fetched_again(
     assert found.state is SourceState.DAMAGED
     assert found.faults
     with pytest.raises(EnvironmentProblem, match="damaged"):
-        fetched_pin(pin, layout, offline=True, notify=notices)
-    assert files_of(fetched_pin(pin, layout, offline=False, notify=notices, settings=index.settings)) == FILES
+        fetch_pin(pin, layout, offline=True, notify=notices)
+    assert files_of(fetch_pin(pin, layout, offline=False, notify=notices, settings=index.settings)) == FILES
     assert standing(pin, layout).state is SourceState.PRESENT
 
 
 def test_what_python_compiles_is_no_damage(index: Index, pin: Pin, layout: CacheLayout, notices: Notices) -> None:
-    folder = fetched_pin(pin, layout, offline=False, notify=notices, settings=index.settings)
+    folder = fetch_pin(pin, layout, offline=False, notify=notices, settings=index.settings)
     (folder / "include" / "__pycache__").mkdir()
     (folder / "include" / "__pycache__" / "a.pyc").write_bytes(b"x")
     assert standing(pin, layout, deep=True).state is SourceState.PRESENT
 
 
 def test_remove(index: Index, pin: Pin, layout: CacheLayout, notices: Notices) -> None:
-    fetched_pin(pin, layout, offline=False, notify=notices, settings=index.settings)
+    fetch_pin(pin, layout, offline=False, notify=notices, settings=index.settings)
     assert remove(pin, layout)
     assert not remove(pin, layout)
     assert nothing_left(layout)
@@ -305,7 +305,7 @@ def test_two_at_once_fetch_once(index: Index, pin: Pin, layout: CacheLayout, not
     found: list[Path] = []
 
     def fetch() -> None:
-        found.append(fetched_pin(pin, layout, offline=False, notify=notices, settings=index.settings))
+        found.append(fetch_pin(pin, layout, offline=False, notify=notices, settings=index.settings))
 
     threads = [threading.Thread(target=fetch) for _ in range(3)]
     for thread in threads:
@@ -325,16 +325,16 @@ def test_another_process_was_quicker(
     index: Index, pin: Pin, layout: CacheLayout, notices: Notices, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without a lock, both processes unpack; the later one uses what is already there."""
-    real = store._moved_away
+    real = store._move_away
 
     def slow(place: Path, at: CacheLayout) -> Path | None:
         away = real(place, at)
-        monkeypatch.setattr(store, "_moved_away", real)
+        monkeypatch.setattr(store, "_move_away", real)
         store._fetch(pin, at, notices, index.settings)
         return away
 
-    monkeypatch.setattr(store, "_moved_away", slow)
-    assert files_of(fetched_pin(pin, layout, offline=False, notify=notices, settings=index.settings)) == FILES
+    monkeypatch.setattr(store, "_move_away", slow)
+    assert files_of(fetch_pin(pin, layout, offline=False, notify=notices, settings=index.settings)) == FILES
 
 
 CHILD = """
@@ -344,10 +344,10 @@ from pathlib import Path
 from tests.sources.conftest import pin_for
 from tests.sources.test_fetch import TAR
 from fmha_cli.sources.pip_settings import PipSettings
-from fmha_cli.sources.store import fetched_pin
+from fmha_cli.sources.store import fetch_pin
 settings = PipSettings(indexes=(sys.argv[2],), timeout=30)
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job inherits SIGINT ignored
-fetched_pin(pin_for(TAR), open_root(Path(sys.argv[1])), offline=False, notify=print, settings=settings)
+fetch_pin(pin_for(TAR), open_root(Path(sys.argv[1])), offline=False, notify=print, settings=settings)
 """
 
 
@@ -374,12 +374,12 @@ def test_a_fetch_that_is_killed_leaves_no_source(
         assert nothing_left(layout)
     index.hold.set()
     index.hold = None
-    assert files_of(fetched_pin(pin, layout, offline=False, notify=notices, settings=index.settings)) == FILES
+    assert files_of(fetch_pin(pin, layout, offline=False, notify=notices, settings=index.settings)) == FILES
 
 
 def test_an_unknown_name(tmp_path: Path, notices: Notices) -> None:
     with pytest.raises(UsageError) as caught:
-        fetched("amd-aitr", tmp_path / "cache", offline=True, notify=notices)
+        fetch_source("amd-aitr", tmp_path / "cache", offline=True, notify=notices)
     assert caught.value.code == "S100"
     assert "amd-aiter" in (caught.value.help or "")
 
@@ -392,6 +392,6 @@ def test_a_full_disk(
 
     monkeypatch.setattr(store, "unpack_tar", full)
     with pytest.raises(EnvironmentProblem) as caught:
-        fetched_pin(pin, layout, offline=False, notify=notices, settings=index.settings)
+        fetch_pin(pin, layout, offline=False, notify=notices, settings=index.settings)
     assert caught.value.code == "B002"
     assert nothing_left(layout)

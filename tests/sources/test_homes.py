@@ -10,7 +10,7 @@ import pytest
 
 from fmha_cli.domain.wording import listed
 from fmha_cli.sources import homes
-from fmha_cli.sources.homes import Home, Known, home_files, looked_at
+from fmha_cli.sources.homes import Home, Known, home_files, look_at
 from fmha_cli.toolchain.cache.layout import CacheLayout
 from fmha_cli.toolchain.cache.root import open_root
 
@@ -41,7 +41,7 @@ def written(path: Path, text: str, when: int = HOUR_AGO) -> None:
 
 
 def seen(layout: CacheLayout, tree: Path) -> Home:
-    return looked_at(layout, {"": tree}, KNOWN)
+    return look_at(layout, {"": tree}, KNOWN)
 
 
 def test_the_known_state(layout: CacheLayout, tree: Path) -> None:
@@ -109,7 +109,7 @@ def test_files_are_read_again_only_after_a_change(
     written(tree / "a.hpp", "int A;\n", HOUR_AGO + 1)
     assert seen(layout, tree).digest != first.digest
     assert len(read) == 6
-    assert looked_at(layout, {"": tree}, Known("other", {})).differing == 3
+    assert look_at(layout, {"": tree}, Known("other", {})).differing == 3
     assert len(read) == 9
 
 

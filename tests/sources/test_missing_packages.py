@@ -8,7 +8,7 @@ import pytest
 
 from fmha_cli.domain.errors import EnvironmentProblem
 from fmha_cli.sources.pins import Pin
-from fmha_cli.sources.store import fetched_pin
+from fmha_cli.sources.store import fetch_pin
 from fmha_cli.toolchain.cache.layout import CacheLayout
 from tests.sources.conftest import FILES, OTHERS, Index, Notices, pin_for, tar_of
 
@@ -27,7 +27,7 @@ def test_without_what_downloads_the_error_says_what_to_install(
 ) -> None:
     monkeypatch.setitem(sys.modules, absent, None)
     with pytest.raises(EnvironmentProblem, match=", which downloads sources, is not installed") as caught:
-        fetched_pin(pin, layout, offline=False, notify=notices, settings=index.settings)
+        fetch_pin(pin, layout, offline=False, notify=notices, settings=index.settings)
     assert (caught.value.code, absent in str(caught.value.why)) == ("S108", True)
     assert "pip install 'fmha[sources]'" in str(caught.value.help)
     assert index.asked == []

@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 from fmha_cli.backends.ck_tile.revisions import BASELINE
-from fmha_cli.backends.ck_tile.tree import ck_tree, example_digest, known, revisions
+from fmha_cli.backends.ck_tile.tree import ck_tree, example_digest, load_known, revisions
 from fmha_cli.backends.hip.rocm_parts import rocm_parts
 from fmha_cli.domain.errors import EnvironmentProblem
 from fmha_cli.domain.installation import SourceState
 from fmha_cli.sources import store
-from fmha_cli.sources.homes import looked_at
+from fmha_cli.sources.homes import look_at
 from fmha_cli.sources.pins import pin_of
-from fmha_cli.sources.store import fetched, standing
+from fmha_cli.sources.store import fetch_source, standing
 from fmha_cli.sources.web import RangedFile
 from fmha_cli.toolchain.cache.root import open_root
 from tests.sources.conftest import Notices
@@ -22,7 +22,7 @@ from tests.sources.conftest import Notices
 
 def fetch(name: str, root: Path, notices: Notices) -> Path:
     try:
-        return fetched(name, root, offline=False, notify=notices)
+        return fetch_source(name, root, offline=False, notify=notices)
     except EnvironmentProblem as error:
         if error.code != "S102":
             raise
@@ -50,7 +50,7 @@ def test_the_pinned_tree_is_the_baseline(shared_cache: Path, notices: Notices) -
     tree = ck_tree(shared_cache, home=None, offline=True, notify=notices, environ={})
     (baseline,) = (r for r in revisions() if r.name == BASELINE)
     assert tree.revision == BASELINE
-    found = looked_at(open_root(shared_cache), {"": tree.include / "ck_tile"}, known())
+    found = look_at(open_root(shared_cache), {"": tree.include / "ck_tile"}, load_known())
     assert found.digest == baseline.headers == tree.digest
     assert found.differing == 0
     assert tree.generator is not None

@@ -11,10 +11,10 @@ import pytest
 
 from fmha_cli.domain.arch import arch_root
 from fmha_cli.domain.errors import InternalError
-from fmha_cli.sources.faults import shown
+from fmha_cli.sources.faults import redact
 from fmha_cli.sources.pins import PINS_FILE, pins, pins_from_json
 from fmha_cli.sources.pip_settings import read_settings
-from fmha_cli.sources.store import fetched_pin
+from fmha_cli.sources.store import fetch_pin
 from fmha_cli.toolchain.cache.layout import CacheLayout
 from tests.sources.conftest import FILES, Index, Notices, pin_for, tar_of
 
@@ -83,7 +83,7 @@ def test_an_index_named_by_a_variable_is_asked(
         monkeypatch.setenv(name, value)
     for name in ("PIP_FIND_LINKS", "PIP_EXTRA_INDEX_URL", "PIP_NO_INDEX"):
         monkeypatch.delenv(name, raising=False)
-    assert fetched_pin(pin_for(data), layout, offline=False, notify=notices).is_dir()
+    assert fetch_pin(pin_for(data), layout, offline=False, notify=notices).is_dir()
     assert index.asked[0] == "/simple/p/"
 
 
@@ -97,7 +97,7 @@ def test_an_index_named_by_a_variable_is_asked(
     ],
 )
 def test_addresses_are_shown_without_secrets(text: str, expected: str) -> None:
-    assert shown(text) == expected
+    assert redact(text) == expected
 
 
 def test_pins_are_whole() -> None:
@@ -108,8 +108,8 @@ def test_pins_are_whole() -> None:
         assert re.fullmatch(r"[0-9a-f]{64}", pin.digest), name
         assert pin.files > 0
         assert pin.license
-        assert all(pin.kept(pin.root + notice) for notice in pin.notice), name
-        assert pin.kept(pin.root + "something/else") is None
+        assert all(pin.find_place(pin.root + notice) for notice in pin.notice), name
+        assert pin.find_place(pin.root + "something/else") is None
 
 
 def test_no_registry_is_named_in_the_code() -> None:
@@ -130,8 +130,8 @@ def test_a_malformed_file_of_pins(text: str) -> None:
 
 def test_what_is_kept() -> None:
     pin = pin_for(b"")
-    assert pin.kept("p-1/include/a.h") == "include/a.h"
-    assert pin.kept("p-1/LICENSE") == "LICENSE"
-    assert pin.kept("p-1/LICENSE.txt") is None
-    assert pin.kept("p-1/included/a.h") is None
-    assert pin.kept("include/a.h") is None
+    assert pin.find_place("p-1/include/a.h") == "include/a.h"
+    assert pin.find_place("p-1/LICENSE") == "LICENSE"
+    assert pin.find_place("p-1/LICENSE.txt") is None
+    assert pin.find_place("p-1/included/a.h") is None
+    assert pin.find_place("include/a.h") is None

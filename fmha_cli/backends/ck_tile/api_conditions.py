@@ -77,10 +77,10 @@ def head_dim_step(kernel: KernelSpec, *, values: bool) -> int:
         return a.tile[8 if values else 7] if pad == 0 else pad
     if a.pipeline in ASYNC:
         return LOAD_BITS // kernel.signature.dtype.bits
-    return 1 if pad else rounded_head_dim(a)
+    return 1 if pad else round_head_dim(a)
 
 
-def rounded_head_dim(a: CkAlgorithm) -> int:
+def round_head_dim(a: CkAlgorithm) -> int:
     """``K0_MAX_SUBMAX_MAP[bk0max]``."""
     return ROUNDED_HEAD_DIM.get(a.tile[5], a.tile[5])
 

@@ -19,12 +19,12 @@ from fmha_cli.backends.ck_tile.arguments_common import (
     forward_members,
     mask_members,
     paged_members,
-    placed,
+    place_members,
     query,
-    strided,
+    stride_members,
 )
 from fmha_cli.backends.ck_tile.quantisation import Scales
-from fmha_cli.backends.ck_tile.shapes import dense, dense_strides, heads_swapped, lse_strides, plane_strides
+from fmha_cli.backends.ck_tile.shapes import dense, dense_strides, lse_strides, plane_strides, swap_heads
 from fmha_cli.backends.ck_tile.workspaces import dq_acc_shape, lse_acc_shape, o_acc_shape
 from fmha_cli.backends.gpu.call import Call, Strides
 from fmha_cli.codegen.ck_tile.args_blocks import (
@@ -51,7 +51,7 @@ def backward_members(call: Call[Scales]) -> Members:
         **{
             key: value
             for name in ("q", "k", "v", "o", "do", "dq")
-            for key, value in placed(name, call.address(name), call.rows(name)).items()
+            for key, value in place_members(name, call.address(name), call.rows(name)).items()
         },
         "nhead_stride_lsed": lse.head,
         "batch_stride_lsed": lse.batch,
@@ -64,14 +64,14 @@ def backward_members(call: Call[Scales]) -> Members:
         "seqstart_q_ptr": call.address("seqstart_q"),
         "seqstart_k_ptr": call.address("seqstart_k"),
         "scale": p.scale,
-        "p_undrop": kept(p.dropout),
+        "p_undrop": compute_p_undrop(p.dropout),
     }
     if "dbias" in call.tensors:
-        out |= placed("dbias", call.address("dbias"), plane_strides(call.tensor("dbias"), p.bias))
+        out |= place_members("dbias", call.address("dbias"), plane_strides(call.tensor("dbias"), p.bias))
     return out
 
 
-def kept(p_drop: float) -> float:
+def compute_p_undrop(p_drop: float) -> float:
     """``float p_undrop = 1.0 - p_drop`` of upstream's runner, where p_drop is also a float."""
     return float(_FLOAT.unpack(_FLOAT.pack(1.0 - float(_FLOAT.unpack(_FLOAT.pack(p_drop))[0])))[0])
 
@@ -79,10 +79,10 @@ def kept(p_drop: float) -> float:
 def _per_query_head(call: Call[Scales], name: str, expanded: str) -> Members:
     """Where the kernel writes one dK or dV per query head: the tensor itself, or with GQA a workspace."""
     if expanded not in call.tensors:
-        return placed(name, call.address(name), call.rows(name))
-    shape = heads_swapped(call.tensor(name).shape, call.problem)
+        return place_members(name, call.address(name), call.rows(name))
+    shape = swap_heads(call.tensor(name).shape, call.problem)
     strides = dense_strides(expanded, shape, call.problem.layout)
-    return placed(name, call.address(expanded), strides)
+    return place_members(name, call.address(expanded), strides)
 
 
 def _accumulator(call: Call[Scales]) -> Members:
@@ -91,7 +91,7 @@ def _accumulator(call: Call[Scales]) -> Members:
         return {}
     shape = dq_acc_shape(call.problem, call.plan.main)
     return {
-        **placed("dq_acc", call.address("dq_acc"), dense_strides("dq_acc", shape[1:], call.problem.layout)),
+        **place_members("dq_acc", call.address("dq_acc"), dense_strides("dq_acc", shape[1:], call.problem.layout)),
         "split_stride_dq_acc": dense(shape)[0],
     }
 
@@ -146,7 +146,7 @@ def _prefill(call: Call[Scales]) -> Members:
     members = {**forward_members(call), **dropout_members(call)}
     for name in ("k", "v"):
         pages = call.keys(name)
-        members |= strided(name, Strides(pages.batch, pages.head, pages.batch))
+        members |= stride_members(name, Strides(pages.batch, pages.head, pages.batch))
     return {
         **members,
         "kv_indptr": call.address("kv_indptr"),
@@ -162,10 +162,10 @@ def _append(call: Call[Scales]) -> Members:
     return {
         **{name: sizes[name] for name in ("seqlen_q", "batch", "hdim_q", "hdim_v", "nhead_q", "nhead_k")},
         **query(call),
-        **placed("k", call.address("k"), call.keys("k")),
-        **placed("v", call.address("v"), call.keys("v")),
-        **placed("knew", call.address("k_new"), call.rows("k_new")),
-        **placed("vnew", call.address("v_new"), call.rows("v_new")),
+        **place_members("k", call.address("k"), call.keys("k")),
+        **place_members("v", call.address("v"), call.keys("v")),
+        **place_members("knew", call.address("k_new"), call.rows("k_new")),
+        **place_members("vnew", call.address("v_new"), call.rows("v_new")),
         "seqlen_knew": p.append,
         "seqlen_k_ptr": call.address("cache_seqlens"),
         "rotary_cos_ptr": call.address("rotary_cos"),

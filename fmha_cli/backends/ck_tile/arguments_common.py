@@ -18,7 +18,7 @@ Members = dict[str, Any]
 UNLIMITED = -1
 
 
-def strided(name: str, strides: Strides) -> Members:
+def stride_members(name: str, strides: Strides) -> Members:
     """``stride_x``, ``nhead_stride_x`` and ``batch_stride_x``."""
     return {
         f"stride_{name}": strides.row,
@@ -27,9 +27,9 @@ def strided(name: str, strides: Strides) -> Members:
     }
 
 
-def placed(name: str, address: int, strides: Strides) -> Members:
+def place_members(name: str, address: int, strides: Strides) -> Members:
     """``x_ptr`` and the strides of ``x``."""
-    return {f"{name}_ptr": address, **strided(name, strides)}
+    return {f"{name}_ptr": address, **stride_members(name, strides)}
 
 
 def extents(call: Call[Scales]) -> Members:
@@ -72,7 +72,7 @@ def bias_members(call: Call[Scales]) -> Members:
         stride = slopes.strides[0] if len(slopes.shape) == 2 else 0
         return {"bias_ptr": call.address("alibi_slopes"), "stride_bias": stride}
     if "bias" in call.tensors:
-        return placed("bias", call.address("bias"), plane_strides(call.tensor("bias"), call.problem.bias))
+        return place_members("bias", call.address("bias"), plane_strides(call.tensor("bias"), call.problem.bias))
     return {}
 
 
@@ -90,7 +90,7 @@ def dropout_members(call: Call[Scales]) -> Members:
 def query(call: Call[Scales]) -> Members:
     """Q, or its rotated copy, which has the same strides."""
     name = "q_rotated" if "q_rotated" in call.tensors else "q"
-    return placed("q", call.address(name), call.rows("q"))
+    return place_members("q", call.address(name), call.rows("q"))
 
 
 def forward_members(call: Call[Scales]) -> Members:
@@ -100,9 +100,9 @@ def forward_members(call: Call[Scales]) -> Members:
     return {
         **extents(call),
         **query(call),
-        **placed("k", call.address("k"), call.keys("k")),
-        **placed("v", call.address("v"), call.keys("v")),
-        **placed("o", call.address("o"), call.rows("o")),
+        **place_members("k", call.address("k"), call.keys("k")),
+        **place_members("v", call.address("v"), call.keys("v")),
+        **place_members("o", call.address("o"), call.rows("o")),
         **bias_members(call),
         "lse_ptr": call.address("lse"),
         "nhead_stride_lse": lse.head,

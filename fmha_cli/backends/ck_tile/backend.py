@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fmha_cli.backends.ck_tile.revisions import BASELINE, HOME_OPTION, NAME, revision_of, revisions, serves
-from fmha_cli.backends.gpu.devices import undriven
+from fmha_cli.backends.gpu.devices import report_undriven
 from fmha_cli.codegen.ck_tile.algorithm import CkAlgorithm
 from fmha_cli.domain.arch import ArchSpec, arch_names, load_arch
 from fmha_cli.domain.decision import Decision
@@ -51,7 +51,7 @@ class CkTileBackend:
 
     def probe(self) -> Availability:
         if not self._driven:
-            return undriven("AMD", DRIVERS[0])
+            return report_undriven("AMD", DRIVERS[0])
         from fmha_cli.backends.hip.runtime import probe_hip
 
         return probe_hip()

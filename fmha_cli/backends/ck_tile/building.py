@@ -97,7 +97,7 @@ def build_ck(kernel: KernelSpec, context: BuildContext) -> Artifact:
             changed meanwhile (S107).
         KernelFailure: the kernel does not compile.
     """
-    key, shop = _prepared(kernel, context)
+    key, shop = _prepare(kernel, context)
     places = hip_places(shop.toolchain, {name: folder for name, (folder, _) in shop.headers.items()})
     made = build_kernel(
         shop.cache,
@@ -113,7 +113,7 @@ def build_ck(kernel: KernelSpec, context: BuildContext) -> Artifact:
 
 def ck_key(kernel: KernelSpec, context: BuildContext) -> BuildKey:
     """The cache key that :func:`build_ck` uses for the kernel. Raises the same errors, except for compile failures."""
-    return _prepared(kernel, context)[0]
+    return _prepare(kernel, context)[0]
 
 
 def compile_bytes(kernel: KernelSpec) -> int:
@@ -121,7 +121,7 @@ def compile_bytes(kernel: KernelSpec) -> int:
     return BACKWARD_BYTES if kernel.family is Family.BWD_DQ_DK_DV else COMPILE_BYTES
 
 
-def _prepared(kernel: KernelSpec, context: BuildContext) -> tuple[BuildKey, CkWorkshop]:
+def _prepare(kernel: KernelSpec, context: BuildContext) -> tuple[BuildKey, CkWorkshop]:
     """The key of a kernel that no rule refuses, and the workshop.
 
     ``ck_tree`` returns trees that are built by the baseline's rules only, so a kernel of a later revision is refused without

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from fmha_cli.backends.ck_tile.quantisation import FP8, Scales, reads_fnuz
-from fmha_cli.backends.ck_tile.shapes import head_axis, heads_swapped
+from fmha_cli.backends.ck_tile.shapes import head_axis, swap_heads
 from fmha_cli.backends.gpu.arena_views import DTYPES, Bytes, extent, view
 from fmha_cli.backends.gpu.host_side import Tensors, alibi_shift, head_sums, workspace
 from fmha_cli.domain.features import Alibi
@@ -49,7 +49,7 @@ def is_dense(tensor: BoundTensor) -> bool:
     return extent(tensor) == int(np.prod(tensor.shape)) * DTYPES[tensor.dtype].itemsize
 
 
-def blanked(arena: Bytes, tensor: BoundTensor) -> Bytes:
+def blank_extent(arena: Bytes, tensor: BoundTensor) -> Bytes:
     """The bytes of a tensor's extent with every element 0. The gaps keep their bytes from the arena."""
     image = arena[tensor.offset : tensor.offset + extent(tensor)].copy()
     view(image, replace(tensor, offset=0))[...] = 0
@@ -113,7 +113,7 @@ def _finish_output(plan: Plan, o: BoundTensor, arena: Bytes, scales: Scales) -> 
 def _sum_heads(problem: Problem, name: str, tensors: Tensors, arena: Bytes) -> None:
     """Add the query heads of each key/value head."""
     target = tensors[name]
-    shape, dtype = heads_swapped(target.shape, problem), DTYPES[target.dtype]
+    shape, dtype = swap_heads(target.shape, problem), DTYPES[target.dtype]
     parts = workspace(tensors, arena, f"{name}_heads", shape, dtype)
     summed = head_sums(parts, problem.kv_heads, axis=head_axis(problem.layout, len(shape)))
     view(arena, target)[...] = summed.astype(dtype)

@@ -8,7 +8,7 @@ from functools import lru_cache, partial
 
 from fmha_cli.backends.ck_tile.catalogue import family_kernels
 from fmha_cli.backends.ck_tile.kernel_rules import target_rules
-from fmha_cli.backends.ck_tile.preferences import CALLED_API, FIRST_CASE, CkApi, api_for, passed_over
+from fmha_cli.backends.ck_tile.preferences import CALLED_API, FIRST_CASE, CkApi, api_for, find_unmet_condition
 from fmha_cli.backends.ck_tile.problem_rules import CONDITIONS, no_kernels
 from fmha_cli.backends.ck_tile.revisions import BASELINE, NAME
 from fmha_cli.backends.ck_tile.situation import CkSituation, situation_of
@@ -63,7 +63,7 @@ def decide(problem: Problem, device: DeviceFacts, revision: str = BASELINE) -> I
     api = api_for(s)
     families = sorted(families_for(problem, FORWARD, BACKWARD), key=lambda family: family not in api.families)
     listed = (family_candidates(arch, family, revision) for arch in device.archs for family in families)
-    tried = ((candidates.index, partial(_supported, s, api, candidates)) for candidates in listed)
+    tried = ((candidates.index, partial(_rank_fitting, s, api, candidates)) for candidates in listed)
     return decisions(s, NAME, tried, _distance, partial(no_kernels, revision))
 
 
@@ -80,7 +80,7 @@ class FamilyCandidates:
     buckets: dict[Case, int]
     largest_rows: dict[Case, int]
 
-    def entered(self, p: Problem) -> int | None:
+    def find_case(self, p: Problem) -> int | None:
         """Number of the head-dim case that upstream enters for the problem's dtype and head dims."""
         wide = (case[0].kernel.signature for case in self.index.cases)
         fitting = (
@@ -99,7 +99,7 @@ def family_candidates(arch: str, family: Family, revision: str = BASELINE) -> Fa
     kernels = family_kernels(facts, family, revision)
     questions = (
         *core_questions(SIGNATURE_RULES),
-        *(_known_at_once(rule, facts) for rule in target_rules(facts, family, revision)),
+        *(_answer_at_once(rule, facts) for rule in target_rules(facts, family, revision)),
         *core_questions((HDIM_RULE, ARCH_RULE, DIRECTION_RULE, LEFTPAD_RULE, OWN_V_RULE)),
         *(Question(condition.against, condition.key) for condition in conditions_for(family, CONDITIONS)),
     )
@@ -115,7 +115,7 @@ def family_candidates(arch: str, family: Family, revision: str = BASELINE) -> Fa
     return FamilyCandidates(index_of(sorted(kernels, key=_in_chain), questions), buckets, largest)
 
 
-def _known_at_once(rule: KernelRule, arch: ArchSpec) -> Question[CkSituation]:
+def _answer_at_once(rule: KernelRule, arch: ArchSpec) -> Question[CkSituation]:
     """Ask a rule that does not depend on the problem; its answers are computed when the index is made."""
 
     answers: dict[Hashable, Reason | None] = {}
@@ -142,16 +142,16 @@ def _distance(problem: Problem, case: Signature) -> tuple[int, ...]:
     return 0 if same else 1 + _STAND_INS.index(case.dtype), lacking, case.hdim + case.hdim_v
 
 
-def _supported(s: CkSituation, api: CkApi, candidates: FamilyCandidates, candidate: IndexedKernel) -> Supported:
+def _rank_fitting(s: CkSituation, api: CkApi, candidates: FamilyCandidates, candidate: IndexedKernel) -> Supported:
     kernel = candidate.kernel
     case = case_of(kernel.signature)
     bucket = candidates.buckets[case]
     place = api.families.index(kernel.family) if kernel.family in api.families else len(api.families)
     if kernel.family not in api.families:
         late: str | None = f"{CALLED_API}: {api.brief}"
-    elif bucket != candidates.entered(s.problem):
+    elif bucket != candidates.find_case(s.problem):
         late = f"{FIRST_CASE}: another head-dim case comes first"
     else:
-        late = passed_over(s, kernel, candidates.largest_rows[case])
+        late = find_unmet_condition(s, kernel, candidates.largest_rows[case])
     why = f"upstream's order puts it here; {api.why}" if late is None else f"not what upstream takes: {late}"
     return Supported(kernel, (1 if late else 0, place, bucket, candidate.position), f"{why}{noted(kernel, s.problem)}")

@@ -12,7 +12,7 @@ from fmha_cli.backends.ck_tile.library import CkLibrary, Described, Karg
 from fmha_cli.backends.ck_tile.quantisation import scales_of
 from fmha_cli.backends.ck_tile.shapes import holdable
 from fmha_cli.backends.ck_tile.standin.recording import PlayedDevice, RecordedLaunch, Recording
-from fmha_cli.backends.ck_tile.workspaces import zeroed
+from fmha_cli.backends.ck_tile.workspaces import list_zeroed
 from fmha_cli.backends.gpu.call import calls_of
 from fmha_cli.backends.gpu.dry_run import ARENA, Place, auxiliary_places, places_of, pointer_text, zeroed_note
 from fmha_cli.codegen.ck_tile.args import KargKind
@@ -48,7 +48,7 @@ def describe_launches(
         path, places = paths[stage], tuple(places_of(call))
         library = CkLibrary(stage.kernel, path, lambda number: f"HIP error {number} ({recording.complaint})")
         recording.describe(path, stage.kernel.arch)
-        block = library.packed(block_of(stage, call))
+        block = library.pack(block_of(stage, call))
         recording.forget()
         library.launch(block, 0)
         launch = _only(recording.launches, stage)
@@ -131,7 +131,7 @@ def _notes(stage: Stage, plan: Plan, tensors: Mapping[str, BoundTensor]) -> tupl
     out = []
     if plan.problem.qscale is QScale.TENSOR:
         out.append("the scales assume descales of 1; the actual values are in the tensors")
-    names = [name for name in zeroed(plan) if name in tensors]
+    names = [name for name in list_zeroed(plan) if name in tensors]
     if names and stage.kernel == plan.main:
         out.append(zeroed_note(names))
     return tuple(out)

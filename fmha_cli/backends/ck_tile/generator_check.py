@@ -24,7 +24,7 @@ _SUFFIX = re.compile(r"_gfx\d+$")
 _TIMEOUT_S = 120.0
 
 
-def checked(
+def check_config(
     config: str, arch: str, names: Sequence[str | None], options: Mapping[str, str]
 ) -> tuple[str | None, str | None]:
     """The finding of the generator of ``--ck-home`` about a configuration, or why there is none; one of them is None.
@@ -41,7 +41,7 @@ def checked(
     if not any(VARIABLE in path.read_text("utf-8", "replace") for path in (folder / "codegen").rglob("*.py")):
         return None, f"the generator in {folder} does not read {VARIABLE}: it is older"
     with tempfile.TemporaryDirectory() as scratch:
-        listed, why = _listed(folder, config, arch, Path(scratch))
+        listed, why = _list_stems(folder, config, arch, Path(scratch))
     if listed is None:
         return None, why
     wanted = {_SUFFIX.sub("", name) for name in names if name is not None}
@@ -57,7 +57,7 @@ def _generator(home: Path) -> Path | None:
     return next((place / _EXAMPLE for place in places if (place / _EXAMPLE / "generate.py").is_file()), None)
 
 
-def _listed(folder: Path, config: str, arch: str, scratch: Path) -> tuple[set[str] | None, str | None]:
+def _list_stems(folder: Path, config: str, arch: str, scratch: Path) -> tuple[set[str] | None, str | None]:
     """The stems of the kernels that the generator lists with a configuration, or why it does not."""
     file, blobs, log = scratch / "tune.json", scratch / "blobs.txt", scratch / "log"
     file.write_text(config, "utf-8")

@@ -97,7 +97,7 @@ class CkLibrary:
                 help="fmha cache prune, then build again",
             )
 
-    def packed(self, block: Any) -> ctypes.Structure:
+    def pack(self, block: Any) -> ctypes.Structure:
         """The C form of an argument block. Keep it alive while launches use it.
 
         Raises:

@@ -9,7 +9,7 @@ from fmha_cli.backends.ck_tile.api_conditions import ROWS_1D
 from fmha_cli.backends.ck_tile.index_limits import grid_of, merges_heads
 from fmha_cli.backends.ck_tile.situation import CkSituation, situation_of, wave_of
 from fmha_cli.backends.ck_tile.splits import log2_max_splits
-from fmha_cli.backends.ck_tile.workspaces import workspaces_of, zeroed
+from fmha_cli.backends.ck_tile.workspaces import list_zeroed, workspaces_of
 from fmha_cli.codegen.ck_tile.algorithm import algorithm_of
 from fmha_cli.domain.device import DeviceFacts
 from fmha_cli.domain.errors import InternalError
@@ -40,25 +40,25 @@ def plan_of(problem: Problem, kernel: KernelSpec, device: DeviceFacts) -> Plan:
 
 def _forward(s: CkSituation, main: KernelSpec) -> Iterator[Stage]:
     if s.problem.append:
-        append = _found(stages.append_for(s, main), main, Family.FWD_APPENDKV)
+        append = _require(stages.append_for(s, main), main, Family.FWD_APPENDKV)
         yield Stage(append, _append_detail(s, append))
     yield Stage(main, _main_detail(s, main))
     if main.family is Family.FWD_SPLITKV:
-        combine = _found(stages.combine_for(s, main), main, Family.FWD_SPLITKV_COMBINE)
+        combine = _require(stages.combine_for(s, main), main, Family.FWD_SPLITKV_COMBINE)
         yield Stage(combine, _combine_detail(s, combine))
 
 
 def _backward(s: CkSituation, main: KernelSpec) -> Iterator[Stage]:
     p = s.problem
     rows = _grid((-(-s.max_rows // ROWS_1D), p.heads, p.batch), f"ceil({s.max_rows}/{ROWS_1D})")
-    yield Stage(_found(stages.dot_for(s, main), main, Family.BWD_DOT_DO_O), (rows, ("writes", "d")))
+    yield Stage(_require(stages.dot_for(s, main), main, Family.BWD_DOT_DO_O), (rows, ("writes", "d")))
     yield Stage(main, _main_detail(s, main))
     if stages.converts(main):
-        convert = _found(stages.convert_for(s, main), main, Family.BWD_CONVERT_DQ)
+        convert = _require(stages.convert_for(s, main), main, Family.BWD_CONVERT_DQ)
         yield Stage(convert, (rows, ("reads", "dq_acc")))
 
 
-def _found(kernel: KernelSpec | None, main: KernelSpec, family: Family) -> KernelSpec:
+def _require(kernel: KernelSpec | None, main: KernelSpec, family: Family) -> KernelSpec:
     if kernel is None:
         raise InternalError(f"{main.name}: no {family.value} kernel matches it", where="plan")
     return kernel
@@ -90,7 +90,7 @@ def _accumulation(s: CkSituation, kernel: KernelSpec) -> Detail:
     parts = -(-s.max_keys // algorithm_of(kernel).tile[1]) if deterministic else 1
     return (
         ("dq_acc", f"{parts} parts, each written once" if deterministic else "added to atomically"),
-        ("zeroed first", ", ".join(zeroed(Plan(s.problem, (Stage(kernel),)))) or "nothing"),
+        ("zeroed first", ", ".join(list_zeroed(Plan(s.problem, (Stage(kernel),)))) or "nothing"),
     )
 
 

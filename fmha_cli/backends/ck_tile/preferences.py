@@ -59,7 +59,7 @@ def api_for(s: CkSituation) -> CkApi:
     return CkApi((Family.FWD,), f"no KV cache, {splits}: forward", of)
 
 
-def passed_over(s: CkSituation, kernel: KernelSpec, largest_rows: int) -> str | None:
+def find_unmet_condition(s: CkSituation, kernel: KernelSpec, largest_rows: int) -> str | None:
     """The condition under which upstream's API passes over a kernel that fits, or None if it takes the kernel.
 
     Args:

@@ -8,7 +8,7 @@ from typing import Any
 
 from fmha_cli.backends.ck_tile.enumeration import Emitted
 from fmha_cli.backends.ck_tile.revisions import dtype_names, in_revision
-from fmha_cli.backends.ck_tile.tables import ALGORITHM_FIELDS, SIGNATURE_FIELDS, typed
+from fmha_cli.backends.ck_tile.tables import ALGORITHM_FIELDS, SIGNATURE_FIELDS, parse_value
 from fmha_cli.codegen.ck_tile.algorithm import algorithm_of
 from fmha_cli.discovery.profiles import profile_of
 from fmha_cli.domain.arch import arch_document
@@ -89,6 +89,6 @@ def _alternatives(profile: str, family: Family, revision: str) -> tuple[Needs, .
 def _alternative(needs: Mapping[str, Any]) -> Needs:
     def values(field: str, texts: list[Any]) -> frozenset[Any]:
         plain = field == "dtype" or field not in SIGNATURE_FIELDS | ALGORITHM_FIELDS or field == "hdim"
-        return frozenset(texts if plain else (typed(field, text) for text in texts))
+        return frozenset(texts if plain else (parse_value(field, text) for text in texts))
 
     return {field: values(field, texts) for field, texts in needs.items()}

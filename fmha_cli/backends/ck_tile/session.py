@@ -17,11 +17,11 @@ import numpy as np
 
 from fmha_cli.backends.ck_tile.arguments import block_of
 from fmha_cli.backends.ck_tile.auxiliary import auxiliaries_of
-from fmha_cli.backends.ck_tile.conversions import Patch, blanked, finish, is_dense, patches_for
+from fmha_cli.backends.ck_tile.conversions import Patch, blank_extent, finish, is_dense, patches_for
 from fmha_cli.backends.ck_tile.library import CkLibrary
 from fmha_cli.backends.ck_tile.quantisation import Scales, scales_of
 from fmha_cli.backends.ck_tile.shapes import holdable
-from fmha_cli.backends.ck_tile.workspaces import zeroed
+from fmha_cli.backends.ck_tile.workspaces import list_zeroed
 from fmha_cli.backends.gpu.arena_views import Array, Bytes, extent, view
 from fmha_cli.backends.gpu.call import Call
 from fmha_cli.backends.gpu.mirror import Mirror
@@ -56,7 +56,7 @@ class CkSession(HipSession[Scales]):
 
     def _prepare(self, call: Call[Scales]) -> None:
         _, mirror = self._bound()
-        gapped = (name for name in zeroed(call.plan) if name in call.tensors and not is_dense(call.tensors[name]))
+        gapped = (name for name in list_zeroed(call.plan) if name in call.tensors and not is_dense(call.tensors[name]))
         self._blanks |= {name: mirror.allocate(extent(call.tensors[name])) for name in gapped}
 
     def _before_upload(self, call: Call[Scales], host: Bytes) -> None:
@@ -68,13 +68,13 @@ class CkSession(HipSession[Scales]):
             mirror.write(mirror.base + patch.offset, patch.patched)
         for name, array in auxiliaries_of(call.plan, lambda name: view(mirror.host, call.tensors[name])).items():
             mirror.write(call.auxiliaries[name], array)
-        for name in self._blanks.keys() & zeroed(call.plan):
-            mirror.write(self._blanks[name], blanked(mirror.host, call.tensors[name]))
+        for name in self._blanks.keys() & list_zeroed(call.plan):
+            mirror.write(self._blanks[name], blank_extent(mirror.host, call.tensors[name]))
         scales = self._scales[call.problem] = scales_of(call.problem, call.plan.main, _descales(call, mirror.host))
         held = replace(call, situation=scales, tensors=holdable(call.tensors))
         for stage in call.plan.stages:
             library = self._libraries[stage]
-            self._launches[stage] = partial(library.launch, library.packed(block_of(stage, held)))
+            self._launches[stage] = partial(library.launch, library.pack(block_of(stage, held)))
 
     def _after_download(self, call: Call[Scales], host: Bytes) -> None:
         if call.problem not in self._scales:
@@ -87,7 +87,7 @@ class CkSession(HipSession[Scales]):
         return tuple(self._launches.values())
 
     def _before_launch(self, call: Call[Scales]) -> None:
-        for name in zeroed(call.plan):
+        for name in list_zeroed(call.plan):
             if name not in call.tensors:
                 continue
             start, size = call.address(name), extent(call.tensors[name])

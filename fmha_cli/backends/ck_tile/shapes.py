@@ -24,10 +24,10 @@ INDEX_END = 1 << 31
 
 def dense(shape: Sequence[int]) -> tuple[int, ...]:
     """Strides in elements of a C-contiguous tensor."""
-    return needed(shape, tuple(prod(shape[axis + 1 :]) for axis in range(len(shape))))
+    return clear_unused_strides(shape, tuple(prod(shape[axis + 1 :]) for axis in range(len(shape))))
 
 
-def needed(shape: Sequence[int], strides: Sequence[int]) -> tuple[int, ...]:
+def clear_unused_strides(shape: Sequence[int], strides: Sequence[int]) -> tuple[int, ...]:
     """The strides, with 0 for an axis of length 1 whose stride no kernel could hold; that stride is never used."""
     pairs = zip(shape, strides, strict=True)
     return tuple(0 if length == 1 and stride >= INDEX_END else stride for length, stride in pairs)
@@ -38,15 +38,18 @@ def head_axis(layout: Layout, rank: int) -> int:
     return rank - 3 if layout is Layout.BHSD else rank - 2
 
 
-def heads_swapped(shape: tuple[int, ...], problem: Problem) -> tuple[int, ...]:
+def swap_heads(shape: tuple[int, ...], problem: Problem) -> tuple[int, ...]:
     """A K- or V-like shape with the query heads in place of the key/value heads."""
     axis = head_axis(problem.layout, len(shape))
     return (*shape[:axis], problem.heads, *shape[axis + 1 :])
 
 
 def holdable(tensors: Mapping[str, BoundTensor]) -> dict[str, BoundTensor]:
-    """The tensors with strides that argument blocks can hold (:func:`needed`)."""
-    return {name: replace(bound, strides=needed(bound.shape, bound.strides)) for name, bound in tensors.items()}
+    """The tensors with strides that argument blocks can hold (:func:`clear_unused_strides`)."""
+    return {
+        name: replace(bound, strides=clear_unused_strides(bound.shape, bound.strides))
+        for name, bound in tensors.items()
+    }
 
 
 def dense_strides(name: str, shape: Sequence[int], layout: Layout) -> Strides:

@@ -167,7 +167,7 @@ class Tables:
     rows_1d: int
 
 
-def typed(name: str, value: Any) -> Any:
+def parse_value(name: str, value: Any) -> Any:
     """A field's value from its JSON form.
 
     Raises:
@@ -182,15 +182,15 @@ def typed(name: str, value: Any) -> Any:
 
 
 def _emit(row: Mapping[str, Any]) -> Emit:
-    values = {k: typed(k, v) for k, v in row.items() if k not in _NOT_FIELDS}
+    values = {k: parse_value(k, v) for k, v in row.items() if k not in _NOT_FIELDS}
     letters = row.get("pads", "")
     for name, letter in zip(PADS, letters, strict=False):
-        values[name] = typed_pad(name, letter == "t")
-    when = {k: tuple(typed(k, v) for v in vs) for k, vs in row.get("when", {}).items()}
+        values[name] = parse_pad(name, letter == "t")
+    when = {k: tuple(parse_value(k, v) for v in vs) for k, vs in row.get("when", {}).items()}
     return Emit(values, when, tuple(row.get("profiles", ())))
 
 
-def typed_pad(name: str, padded: bool) -> bool | int:
+def parse_pad(name: str, padded: bool) -> bool | int:
     """A padding in its field's type: a flag along sequences, a number along head dims."""
     return padded if name in PADS[:2] else int(padded)
 
@@ -200,7 +200,7 @@ def _points(axes: Sequence[Sequence[Any]]) -> tuple[Mapping[str, Any], ...]:
     for names, values in axes:
         keys = names.split(",")
         rows = values if len(keys) > 1 else [[v] for v in values]
-        options.append([{k: typed(k, v) for k, v in zip(keys, row, strict=True)} for row in rows])
+        options.append([{k: parse_value(k, v) for k, v in zip(keys, row, strict=True)} for row in rows])
     return tuple({k: v for part in parts for k, v in part.items()} for parts in product(*options))
 
 
@@ -222,7 +222,7 @@ _TILE_FIELDS = ("tile", "waves", "warp", "occupancy", "constraint", "trload", "m
 
 
 def _tile(row: Mapping[str, Any], sources: Mapping[str, str]) -> TileRow:
-    values = {k: typed(k, row[k]) for k in _TILE_FIELDS if k in row}
+    values = {k: parse_value(k, row[k]) for k in _TILE_FIELDS if k in row}
     hdims = (row["hdim"], row["hdim_v"])
     return TileRow(tuple(row["dtypes"]), hdims, values, tuple(row.get("archs", ())), sources[row["source"]])
 
@@ -240,7 +240,7 @@ def tables_of(family: Family, class_: str, revision: str) -> Tables:
         family=family,
         modes=tuple(ModeKey(m) for m in data["modes"]),
         tiles_first=data.get("tiles_first", False),
-        constants={k: typed(k, v) for k, v in data["constants"].items()},
+        constants={k: parse_value(k, v) for k, v in data["constants"].items()},
         tiles=tuple(_tile(row, sources) for row in mine[0]),
         blocks=tuple(_block(row, sources) for row in mine[1]),
         tiles_of=Family(data["tiles_of"]) if "tiles_of" in data else None,

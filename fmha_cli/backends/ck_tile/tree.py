@@ -12,7 +12,7 @@ from fmha_cli.domain.arch import arch_document
 from fmha_cli.domain.errors import EnvironmentProblem
 from fmha_cli.domain.plan import Edited
 from fmha_cli.domain.wording import edited_text, listed
-from fmha_cli.sources.homes import Home, Known, home_files, home_path, looked_at, require_same, unfit
+from fmha_cli.sources.homes import Home, Known, home_files, home_path, look_at, require_same, unfit
 from fmha_cli.sources.trees import text_digest
 from fmha_cli.toolchain.cache.files import as_environment_problem
 from fmha_cli.toolchain.cache.layout import CacheLayout
@@ -118,13 +118,13 @@ def ck_tree(
     """
     layout = open_root(cache_root)
     if home:
-        tree = _named(home_path(home), layout, taken_as)
+        tree = _find_named(home_path(home), layout, taken_as)
         if tree.edited is not None:
             notify(Notice(NoticeKind.SOURCE, f"the Composable Kernel of {tree.origin} is {'; '.join(tree.notes)}"))
         return tree
     notes: list[str] = []
-    for include in _installed(os.environ if environ is None else environ):
-        tree = _looked_at(include, f"the installed ROCm in {include.parent}", layout)
+    for include in _find_installed(os.environ if environ is None else environ):
+        tree = _look_at(include, f"the installed ROCm in {include.parent}", layout)
         fault = _unfit(tree)
         if fault is None:
             return tree
@@ -139,9 +139,11 @@ def pinned_tree(cache_root: Path, *, offline: bool, notify: Notify, notes: Itera
     Raises:
         EnvironmentProblem: it cannot be obtained (S101-S104).
     """
-    from fmha_cli.sources.store import fetched  # importing its network modules takes time, and a user's tree needs none
+    from fmha_cli.sources.store import (
+        fetch_source,  # importing its network modules takes time, and a user's tree needs none
+    )
 
-    folder = fetched(PINNED, cache_root, offline=offline, notify=notify) / PINNED_CK
+    folder = fetch_source(PINNED, cache_root, offline=offline, notify=notify) / PINNED_CK
     # The digest is the revision's, because fetched() has compared every byte with the pin.
     (baseline,) = (revision for revision in revisions() if revision.name == BASELINE)
     example = folder / _EXAMPLE
@@ -189,7 +191,7 @@ def watched_files(home: Path) -> dict[str, Path]:
         return home_files({"": include / "ck_tile"})
 
 
-def known() -> Known:
+def load_known() -> Known:
     """The headers of the baseline.
 
     Raises:
@@ -211,7 +213,7 @@ def _include(home: Path) -> Path:
     return include
 
 
-def _named(home: Path, layout: CacheLayout, taken_as: str | None) -> CkTree:
+def _find_named(home: Path, layout: CacheLayout, taken_as: str | None) -> CkTree:
     """The user's tree: a known revision, or an edited copy of one; ``taken_as`` names the revision where that is unsure."""
     told = None if taken_as is None else revision_of(taken_as, AS_OPTION)
     if told is not None and not told.buildable:
@@ -222,7 +224,7 @@ def _named(home: Path, layout: CacheLayout, taken_as: str | None) -> CkTree:
             help=f"--{AS_OPTION} {BASELINE} builds the tree by the rules of the {BASELINE} revision",
         )
     include = _include(home)
-    tree = _looked_at(include, f"--{HOME_OPTION} {home}", layout)
+    tree = _look_at(include, f"--{HOME_OPTION} {home}", layout)
     fault, found = _unfit(tree), tree.home
     if fault is None or found is None:
         return tree
@@ -253,10 +255,10 @@ def _unfit(tree: CkTree) -> str | None:
 
 def _home(include: Path, layout: CacheLayout) -> Home:
     with as_environment_problem(f"reading the headers in {include}"):
-        return looked_at(layout, {"": include / "ck_tile"}, known())
+        return look_at(layout, {"": include / "ck_tile"}, load_known())
 
 
-def _looked_at(include: Path, origin: str, layout: CacheLayout) -> CkTree:
+def _look_at(include: Path, origin: str, layout: CacheLayout) -> CkTree:
     """A tree with its revision, which is ``unknown`` if no known revision matches."""
     found = _home(include, layout)
     revision = next((known for known in revisions() if known.headers == found.digest), None)
@@ -272,6 +274,6 @@ def _looked_at(include: Path, origin: str, layout: CacheLayout) -> CkTree:
     return CkTree(include, where, generator, name, origin, found.digest, notes, found)
 
 
-def _installed(environ: Mapping[str, str]) -> list[Path]:
+def _find_installed(environ: Mapping[str, str]) -> list[Path]:
     """Header folders of installed ROCms that contain CK, without repeats."""
     return [root / "include" for root in installed_roots(environ) if (root / "include/ck_tile/core.hpp").is_file()]

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-from fmha_cli.backends.ck_tile.generator_check import checked
+from fmha_cli.backends.ck_tile.generator_check import check_config
 from fmha_cli.backends.ck_tile.upstream_names import upstream_name
 from fmha_cli.codegen.ck_tile.algorithm import algorithm_of
 from fmha_cli.domain.errors import UsageError
@@ -65,7 +65,7 @@ def export_tuned(form: str, kernels: Sequence[TunedKernel], options: Mapping[str
             _csv(ordered), why="no program takes these rows by themselves; mha_gen_runtime_json.py merges them"
         )
     text = json.dumps(_config(ordered), indent=1) + "\n"
-    proof, why = checked(text, first.kernel.arch, [upstream_name(one.kernel) for one in ordered], options)
+    proof, why = check_config(text, first.kernel.arch, [upstream_name(one.kernel) for one in ordered], options)
     return TunedFile(text, proof, why)
 
 

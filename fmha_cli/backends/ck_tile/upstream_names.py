@@ -37,16 +37,11 @@ def upstream_name(kernel: KernelSpec) -> str | None:
     suffix = _suffix(kernel.arch, kernel.family, algorithm.rev)
     if suffix is None:
         return None
-    stems = once(algorithm, "_upstream_stems", _no_stems)
+    stems: dict[tuple[Family, int], tuple[Signature, str]] = once(algorithm, "_upstream_stems", lambda _: {})
     key = kernel.family, id(signature)
-    if key not in stems:  # the signature is kept because its id is the key
+    if key not in stems:  # for other architectures with this kernel; the signature is kept because its id is the key
         stems[key] = signature, _STEMS[kernel.family](signature, algorithm)
     return stems[key][1] + suffix
-
-
-def _no_stems(algorithm: CkAlgorithm) -> dict[tuple[Family, int], tuple[Signature, str]]:
-    """Where the stems of the kernels with an algorithm are kept: several architectures have the same."""
-    return {}
 
 
 @cache

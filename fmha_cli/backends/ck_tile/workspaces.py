@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from math import prod
 
-from fmha_cli.backends.ck_tile.shapes import heads_swapped, row_count
+from fmha_cli.backends.ck_tile.shapes import row_count, swap_heads
 from fmha_cli.codegen.ck_tile.algorithm import algorithm_of
 from fmha_cli.domain.features import Mode
 from fmha_cli.domain.kernel import Family, KernelSpec
@@ -56,7 +56,7 @@ def _backward(problem: Problem, main: KernelSpec, *, convert: bool) -> list[Work
     if problem.kv_heads != problem.heads:
         shapes = shapes_of(problem)
         for name, source in (("dk_heads", "dk"), ("dv_heads", "dv")):
-            shape = heads_swapped(shapes[source].shape, problem)
+            shape = swap_heads(shapes[source].shape, problem)
             out.append(Workspace(name, prod(shape) * shapes[source].dtype.nbytes))
     if algorithm_of(main).store_randval:
         out.append(Workspace("randval", batch * problem.heads * rows * problem.seqlen_k))
@@ -95,7 +95,7 @@ def _rotated_bytes(problem: Problem) -> int:
     return extent
 
 
-def zeroed(plan: Plan) -> tuple[str, ...]:
+def list_zeroed(plan: Plan) -> tuple[str, ...]:
     """Names of tensors and workspaces that must be zero before a launch. A plan may lack some of them.
 
     - ``dq_acc``: blocks add to it atomically or, if deterministic and masked, do not write the parts of hidden tiles.

@@ -26,7 +26,7 @@ _SYSCTL = {"bf16": b"hw.optional.arm.FEAT_BF16"}
 _CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 
 
-def accepted(flags: Iterable[str]) -> tuple[str, ...]:
+def find_accepted(flags: Iterable[str]) -> tuple[str, ...]:
     """Architectures whose required CPU flags are all present, best first; ``generic`` requires none."""
     have = set(flags)
     return tuple(name for name in ARCHS if have.issuperset(load_arch(name).fact("cpu_flags")))
@@ -54,13 +54,13 @@ def detect() -> DeviceFacts:
     """This machine's CPU. Where its features are unknown, only the generic kernels are accepted.
 
     Raises:
-        UsageError, EnvironmentProblem: see :func:`taken_for`.
+        UsageError, EnvironmentProblem: see :func:`take_for`.
     """
     text = cpu_text()
     flags = cpu_flags(machine_here(), text)
     return DeviceFacts(
         id="cpu",
-        archs=taken_for(os.environ.get(VARIABLE, ""), flags),
+        archs=take_for(os.environ.get(VARIABLE, ""), flags),
         name=processor_of(text).name,
         units=usable_cores(),
         memory_bytes=memory_bytes(),
@@ -68,7 +68,7 @@ def detect() -> DeviceFacts:
     )
 
 
-def taken_for(level: str, flags: Iterable[str]) -> tuple[str, ...]:
+def take_for(level: str, flags: Iterable[str]) -> tuple[str, ...]:
     """The architectures that a processor accepts, best first, if it is taken for one of no more than ``level``.
 
     Args:
@@ -82,7 +82,7 @@ def taken_for(level: str, flags: Iterable[str]) -> tuple[str, ...]:
     """
     have = frozenset(flags)
     if not level:
-        return accepted(have)
+        return find_accepted(have)
     if level not in ARCHS:
         help = suggest(level, ARCHS, NameKind.ARCH, f"one of {', '.join(ARCHS)}")
         raise UsageError(f"{VARIABLE}={level}: no CPU architecture", code="E005", where=VARIABLE, help=help)
@@ -93,9 +93,9 @@ def taken_for(level: str, flags: Iterable[str]) -> tuple[str, ...]:
             code="K116",
             where=VARIABLE,
             why=f"it lacks {', '.join(sorted(needed - have))}",
-            help=f"one of {', '.join(accepted(have))}; `fmha build --arch {level}` compiles kernels without running them",
+            help=f"one of {', '.join(find_accepted(have))}; `fmha build --arch {level}` compiles kernels without running them",
         )
-    return accepted(needed)
+    return find_accepted(needed)
 
 
 def _read(path: Path) -> str:

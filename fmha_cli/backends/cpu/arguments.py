@@ -144,14 +144,14 @@ def _strides(problem: Problem, tensors: Mapping[str, BoundTensor], rows: Mapping
     for name, field in rows.items():
         layout = problem.layout_out if name in ("o", "do") else problem.layout
         paged = problem.paged and name in ("k", "v")
-        out.update(_named(field, (0, *_page(tensors[name])[1:]) if paged else _rows(tensors[name], layout)))
+        out.update(_name_strides(field, (0, *_page(tensors[name])[1:]) if paged else _rows(tensors[name], layout)))
     if "lse" in tensors:
-        out.update(_named("lse", (0, *tensors["lse"].strides)[-3:]))
+        out.update(_name_strides("lse", (0, *tensors["lse"].strides)[-3:]))
     for name in ("bias", "dbias") if "do" in rows else ("bias",):
         if name in tensors:
             bias = tensors[name]
             kept = tuple(s if n > 1 else 0 for s, n in zip(bias.strides[:3], bias.shape[:3], strict=True))
-            out.update(_named(name, kept))
+            out.update(_name_strides(name, kept))
     slopes = tensors.get("alibi_slopes")
     if slopes is not None:
         if slopes.strides[-1] != 1:
@@ -200,7 +200,7 @@ def _rotated(problem: Problem, tensors: Mapping[str, BoundTensor]) -> BoundTenso
     return BoundTensor(Q_ROTATED, tensors[Q_ROTATED].offset, tensors["q"].dtype, shape, strides)
 
 
-def _named(name: str, strides: Sequence[int]) -> dict[str, int]:
+def _name_strides(name: str, strides: Sequence[int]) -> dict[str, int]:
     axes = ("batch", "head", "row")
     return {f"{name}_{axis}_stride": stride for axis, stride in zip(axes, strides, strict=True)}
 

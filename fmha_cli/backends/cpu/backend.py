@@ -116,9 +116,9 @@ class CpuBackend:
         return worth_measuring(problem, kernel, device)
 
     def measure_settings(self, artifact: Path, kernel: KernelSpec, threads: int) -> Mapping[str, int]:
-        from fmha_cli.backends.cpu.settings import measured_settings
+        from fmha_cli.backends.cpu.settings import measure_settings
 
-        return measured_settings(artifact, kernel, threads)
+        return measure_settings(artifact, kernel, threads)
 
     def run_canary(self, artifact: Path, threads: int, *, memory: bool) -> float:
         from fmha_cli.backends.cpu.peaks import run_canary

@@ -235,13 +235,13 @@ def inspect_library(path: Path) -> dict[str, object]:
         package = "binutils" if machine in (None, machine_here()) else f"binutils-{machine}-linux-gnu".replace("_", "-")
         return _nothing(f"objdump is not installed (package {package})")
     try:
-        listing = _printed(tool, "-d", "--no-show-raw-insn", str(path))
+        listing = _read_output(tool, "-d", "--no-show-raw-insn", str(path))
     except (OSError, subprocess.SubprocessError) as fault:
         return _nothing(f"objdump failed: {fault}")
     return {**summarise(listing), "symbols": _symbols(path), "why": None}
 
 
-def _printed(*command: str) -> str:
+def _read_output(*command: str) -> str:
     return subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=True).stdout
 
 
@@ -285,7 +285,7 @@ def _symbols(path: Path) -> list[str]:
     if tool is None:
         return []
     try:
-        lines = _printed(tool, "-D", "--defined-only", str(path)).splitlines()
+        lines = _read_output(tool, "-D", "--defined-only", str(path)).splitlines()
     except (OSError, subprocess.SubprocessError):
         return []
     return sorted(line.split()[-1] for line in lines if line.split())

@@ -65,14 +65,14 @@ def scales(problem: Problem, tensors: Mapping[str, BoundTensor], base: int) -> d
     if "k" in held and problem.v_in_k:
         out["v_scale"] = out["k_scale"]
     if "q" in held and problem.qscale in (QScale.HEAD, QScale.BLOCK):
-        out |= _named("q_scale", held["q"])
+        out |= _name_scale("q_scale", held["q"])
         out["q_scale_ratio"] = problem.heads // problem.kv_heads if problem.qscale is QScale.HEAD else 1
     if "k" in held and problem.qscale is not QScale.TENSOR:
-        out |= _named("kv_scale", held["k"])
+        out |= _name_scale("kv_scale", held["k"])
         out["scale_pages"] = int(problem.qscale is QScale.KV_BLOCK and problem.paged)
     return out
 
 
-def _named(name: str, tensor: BoundTensor) -> dict[str, int]:
+def _name_scale(name: str, tensor: BoundTensor) -> dict[str, int]:
     axes = ("batch", "head", "block")
     return {f"{name}_{axis}_stride": stride for axis, stride in zip(axes, tensor.strides, strict=False)}

@@ -73,7 +73,7 @@ class CpuSession:
     def load(self, plan: Plan, artifacts: Sequence[Path]) -> None:
         self.close()
         parts = [(part.problem, stage.kernel) for part in plan.passes() for stage in part.stages]
-        self._launches = [_loaded(*part, path) for part, path in zip(parts, artifacts, strict=True)]
+        self._launches = [_load_stage(*part, path) for part, path in zip(parts, artifacts, strict=True)]
         self._plan = plan
 
     def bind(self, arena: memoryview, tensors: Mapping[str, BoundTensor], threads: int) -> None:
@@ -108,7 +108,7 @@ class CpuSession:
         self._plan = self._arena = None
 
 
-def _loaded(problem: Problem, kernel: KernelSpec, path: Path) -> _StageLaunch:
+def _load_stage(problem: Problem, kernel: KernelSpec, path: Path) -> _StageLaunch:
     """The library of a kernel, whose argument block is the host's. Raises as ``Session.load``."""
     interface = interface_of(kernel)
     block: type = interface.block

@@ -106,7 +106,7 @@ def worth_measuring(problem: Problem, kernel: KernelSpec, device: DeviceFacts) -
     return min(problem.seqlen_q, problem.seqlen_k) >= LONG
 
 
-def measured_settings(artifact: Path, kernel: KernelSpec, threads: int) -> dict[str, int]:
+def measure_settings(artifact: Path, kernel: KernelSpec, threads: int) -> dict[str, int]:
     """The fastest settings of a kernel on this machine, measured in interleaved rounds. Processor time is compared: other
     processes lengthen it less than the time on the clock.
 
@@ -116,18 +116,18 @@ def measured_settings(artifact: Path, kernel: KernelSpec, threads: int) -> dict[
     """
     found: dict[str, int] = {}
     for problem, tried in measurements_of(kernel, detect(), threads):
-        found |= chosen(tried, _times(problem, tried, artifact, kernel, threads))
+        found |= choose_settings(tried, _times(problem, tried, artifact, kernel, threads))
     return found
 
 
 def _times(
     problem: Problem, tried: list[dict[str, int]], artifact: Path, kernel: KernelSpec, threads: int
 ) -> list[list[int]]:
-    """Nanoseconds of processor time of each launch with each of the settings. Raises as ``measured_settings``."""
+    """Nanoseconds of processor time of each launch with each of the settings. Raises as ``measure_settings``."""
     from fmha_cli.backends.cpu.session import CpuSession
 
     device, (tensors, size) = detect(), dense(problem)
-    arena = _filled(problem, tensors, size)
+    arena = _fill_memory(problem, tensors, size)
     sessions = [CpuSession(replace(device, settings=tuple(values.items()))) for values in tried]
     times: list[list[int]] = [[] for _ in tried]
     try:
@@ -145,7 +145,7 @@ def _times(
     return times
 
 
-def _filled(problem: Problem, tensors: Mapping[str, BoundTensor], size: int) -> mmap:
+def _fill_memory(problem: Problem, tensors: Mapping[str, BoundTensor], size: int) -> mmap:
     """Memory of the tensors: numbers everywhere, and pages in the order in which an allocator hands them out over time."""
     arena, filling = mmap(-1, size), FILLING * (1 << 20)
     while arena.tell() < size:
@@ -158,7 +158,7 @@ def _filled(problem: Problem, tensors: Mapping[str, BoundTensor], size: int) -> 
     return arena
 
 
-def chosen(tried: list[dict[str, int]], times: list[list[int]]) -> dict[str, int]:
+def choose_settings(tried: list[dict[str, int]], times: list[list[int]]) -> dict[str, int]:
     """The fastest settings; the first, the kernel's own, unless another one is surely faster.
 
     Its median must be less, and the median of its shares round by round: medians alone differ by chance where the machine became

@@ -53,7 +53,7 @@ def decide_variants(problem: Problem, device: DeviceFacts) -> Iterator[Decision]
     The rank is the distance from the default's tile and block of keys.
     """
     for place, arch in enumerate(_archs(device)):
-        for kernel, distance in _ranked(arch):
+        for kernel, distance in _rank_variants(arch):
             if kernel.signature.dtype is not problem.dtype:
                 continue  # not a candidate: another type's kernels have their own tiles
             reasons = [*reasons_against(CPU_RULES, problem, kernel, device), *tile_reasons(kernel)]
@@ -72,7 +72,7 @@ def _archs(device: DeviceFacts) -> tuple[str, ...]:
 
 
 @cache
-def _ranked(arch: str) -> tuple[tuple[KernelSpec, int], ...]:
+def _rank_variants(arch: str) -> tuple[tuple[KernelSpec, int], ...]:
     """Every variant of an architecture, with how far its tile and block are from those of the kernel of its type and kind."""
     spec = load_arch(arch)
     own = {(kernel.signature, algorithm_of(kernel).kind): algorithm_of(kernel) for kernel in cpu_kernels(spec)}

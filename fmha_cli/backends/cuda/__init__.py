@@ -25,7 +25,7 @@ kernels loads neither numpy nor the rules about problems.
 | `arch_specs/_sources.json` | the pinned source. Kernels that include no other project's headers have none, and `Upstream.source` stays unset |
 | `arch_specs/_NAME.json` | every kernel: upstream's name and constants, in the order in which upstream tries them |
 | `arch_specs/_NAME_files.json` | the headers of that source, each with its digest, if the user may name an own tree (`Upstream.home_option`) |
-| `arch_specs/_NAME_params.json` | the fields of a long parameter block as data, for `typed_rows` |
+| `arch_specs/_NAME_params.json` | the fields of a long parameter block as data, for `make_typed_rows` |
 | `arch_specs/_NAME_rules.json` | the rows of the rules: id, text, help, source, the fields of a kernel that the check reads, and the texts of the refusals |
 | `arch_specs/_nvidia.json` | the backend's name under `backends` of the groups `cc-X.Y` that have kernels; that covers the suffixed architectures. `arch_specs/sm_*.json` is for one architecture alone |
 | `arch_specs/_preference.json` | its place in the order of `--backend auto`, with the source; a row of `confirmed` once a record of `gpu_check.py` bears it out (`tools/confirmed.py` prints it) |
@@ -33,12 +33,12 @@ kernels loads neither numpy nor the rules about problems.
 | `domain/rules.py` | the range of the backend's rule ids, in the docstring |
 | `codegen/NAME/algorithm.py` | the free choices of a kernel, a dataclass derived from `Algorithm` |
 | `codegen/NAME/traits.py` | the constants of a kernel from `arch_specs/`: threads, shared memory, template-id |
-| `codegen/NAME/params.py` | the parameter blocks, dataclasses of `codegen/struct.py` types. Their fields may be data (`typed_rows`) |
+| `codegen/NAME/params.py` | the parameter blocks, dataclasses of `codegen/struct.py` types. Their fields may be data (`make_typed_rows`) |
 | `codegen/NAME/emit.py`, `src/` | the text of one cubin with the tables that `cuda/tables.py` describes; its own headers, or replacements. `codegen/cuda/` has what all texts share: the tables (`exports_text`), and the headers of the standard library that NVRTC lacks |
 | `backends/NAME/upstream.py` | the class and its object. `fmha inspect` shows the memory of a compile, for `compile_bytes` |
 | `backends/NAME/catalogue.py` | the kernels of an architecture |
 | `backends/NAME/situation.py` | what the project's host code derives from a problem; it has `problem` and `device` |
-| `backends/NAME/problem_rules.py` | a function that yields what each rule about problems has against a kernel (`cuda/choosing.py` `told_conditions`) |
+| `backends/NAME/problem_rules.py` | a function that yields what each rule about problems has against a kernel (`cuda/choosing.py` `make_conditions`) |
 | `backends/NAME/decide.py` | the `Few`: kernels, rules, and the rank of what fits. It asks every rule that applies, including the core's; `discord`: what a backward kernel needs of the forward kernel of one plan (`domain/passes.py`) |
 | `backends/NAME/scratch.py` | the scratch tensors (`cuda/scratch.py`); a `Staging` (`cuda/staging.py`) where kernels cannot take the tensors as they are |
 | `backends/NAME/arguments.py` | the parameter block and the launch, what a plan says about them, and what the cubin must export for them (`cuda/tables.py` `Expected`) |
@@ -56,7 +56,7 @@ The smallest `SmallUpstream` needs less:
 | `arch_specs/sm_90a.json` | which kernels the architecture has, under `backends` |
 | `codegen/NAME/facts.py` | the facts, and every kernel of an architecture |
 | `codegen/NAME/params.py` | the parameter blocks |
-| `codegen/NAME/emit.py` | the text, and `derived`: files that are made from the source |
+| `codegen/NAME/emit.py` | the text, and `derive_files`: files that are made from the source |
 | `backends/NAME/rules.py` | the checks, and the `Few` |
 | `backends/NAME/launching.py` | launch, scratch tensors, parameters, conversions |
 | `backends/NAME/upstream.py` | the class and its object |
@@ -75,7 +75,7 @@ An `Upstream` answers for itself what a `Few` and a `SmallUpstream` answer:
 
 1. Compile one kernel by hand with NVRTC, with upstream's flags, until it needs no patch of upstream's files. What NVRTC lacks becomes a
    shim. If this fails, stop here.
-2. Pin the source, write `emit`, `params` and `expected`, and let `fmha run --dry-run` compare the tables. From here on every wrong offset is
+2. Pin the source, write `emit`, `params` and `expect_exports`, and let `fmha run --dry-run` compare the tables. From here on every wrong offset is
    an error.
 3. List the kernels, and compare the list with what upstream's own generator writes.
 4. Compile upstream's host code for the host, with its launch replaced by a record of it. It answers which kernel is launched, with which

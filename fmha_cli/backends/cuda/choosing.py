@@ -27,7 +27,7 @@ def nearest_hdim(problem: Problem, case: Signature) -> tuple[int, ...]:
     return int(case.dtype is not problem.dtype), max(largest - case.hdim, 0), case.hdim
 
 
-def told(wrong: object, **values: object) -> Found:
+def refuse_if(wrong: object, **values: object) -> Found:
     """The values where something is wrong, else None."""
     return values if wrong else None
 
@@ -50,7 +50,7 @@ def indexes(
     return index
 
 
-def told_conditions(backend: str, ids: Iterable[str], find: Finder[S]) -> tuple[Condition[S], ...]:
+def make_conditions(backend: str, ids: Iterable[str], find: Finder[S]) -> tuple[Condition[S], ...]:
     """The conditions of a backend whose rows hold the texts of their refusals: ``says`` and, if something helps, ``hint``.
 
     Args:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fmha_cli.backends.cuda.upstream import Upstream
-from fmha_cli.backends.gpu.devices import undriven
+from fmha_cli.backends.gpu.devices import report_undriven
 from fmha_cli.domain.arch import ArchSpec, arch_names, load_arch
 from fmha_cli.domain.decision import Decision
 from fmha_cli.domain.device import Availability, DeviceFacts
@@ -57,8 +57,8 @@ class CubinBackend:
 
     def probe(self) -> Availability:
         if not self._driven:
-            return undriven("NVIDIA", DRIVERS[0])
-        from fmha_cli.backends.cuda.probe import probe_cuda
+            return report_undriven("NVIDIA", DRIVERS[0])
+        from fmha_cli.backends.cuda.driver import probe_cuda
 
         return probe_cuda()
 

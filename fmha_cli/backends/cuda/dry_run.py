@@ -58,7 +58,7 @@ def describe_launches(
 
 
 def _view(upstream: Upstream, stage: Stage, path: Path, call: Call[Any], places: Sequence[Place]) -> LaunchView:
-    expected = upstream.expected(stage.kernel)
+    expected = upstream.expect_exports(stage.kernel)
     abi = check_exports(path.read_bytes(), stage.kernel, expected)
     found, separate = abi.kernel, abi.fields if expected.separate else None
     params, launch = upstream.params_of(stage, call), upstream.launch_of(stage, call)
@@ -124,6 +124,6 @@ def _notes(upstream: Upstream, stage: Stage, call: Call[Any], launch: Launch) ->
         yield "not launched: its grid is empty"
     if launch.cleared:
         yield f"before it, timed with it: {', '.join(launch.cleared)} zeroed"
-    names = [name for name in upstream.zeroed(call.plan) if name in call.tensors]
+    names = [name for name in upstream.list_zeroed(call.plan) if name in call.tensors]
     if names and stage is call.plan.stages[0]:
         yield zeroed_note(names)

@@ -11,7 +11,7 @@ from fmha_cli.domain.errors import EnvironmentProblem, UsageError
 from fmha_cli.domain.installation import NOT_FETCHED, CheckState, DoctorCheck, SourceState, SourceTree, Surroundings
 from fmha_cli.domain.plan import Edited
 from fmha_cli.domain.wording import edited_text, listed
-from fmha_cli.sources.homes import Home, Known, home_files, home_path, looked_at, require_same, unfit
+from fmha_cli.sources.homes import Home, Known, home_files, home_path, look_at, require_same, unfit
 from fmha_cli.sources.pins import pin_of
 from fmha_cli.toolchain.cache.files import as_environment_problem
 from fmha_cli.toolchain.cache.layout import CacheLayout
@@ -52,7 +52,7 @@ class OwnTree:
             EnvironmentProblem: S107.
         """
         with as_environment_problem(f"reading the sources in {self.root}"):
-            require_same(self.home, looked_at(layout, self.parts, self.home.known), str(self.root))
+            require_same(self.home, look_at(layout, self.parts, self.home.known), str(self.root))
 
 
 def own_files(upstream: Upstream, home: str) -> dict[str, Path]:
@@ -84,7 +84,7 @@ def own_tree(upstream: Upstream, options: Mapping[str, str], cache_root: Path, n
         raise UsageError(f"{where} {told}: no such revision", code="F007", where=where, help=help)
     root, parts = _parts(upstream, home)
     with as_environment_problem(f"reading the sources in {root}"):
-        found = OwnTree(root, parts, looked_at(open_root(cache_root), parts, known), pin_of(upstream.source).digest)
+        found = OwnTree(root, parts, look_at(open_root(cache_root), parts, known), pin_of(upstream.source).digest)
     if found.edited is None:
         return found
     if told is None and not found.home.near:

@@ -35,7 +35,7 @@ def inspect(upstream: Upstream, kernel: KernelSpec, artifact: Artifact) -> dict[
     built = meta if isinstance(meta, EntryMeta) else None
     try:
         raw = artifact.path.read_bytes()
-        cubin, abi = Cubin(raw), check_exports(raw, kernel, upstream.expected(kernel))
+        cubin, abi = Cubin(raw), check_exports(raw, kernel, upstream.expect_exports(kernel))
         mnemonics = mnemonics_of(cubin.capability)
         listing, spills = count(abi.kernel.code, mnemonics), spills_of(abi.kernel, mnemonics)
     except (MalformedObject, OSError) as fault:

@@ -30,7 +30,7 @@ class Launch(Shape):
     cleared: tuple[str, ...] = ()
 
 
-def packed(params: Any, encode: Encode) -> ctypes.Structure:
+def pack_params(params: Any, encode: Encode) -> ctypes.Structure:
     """A parameter block with its TMA descriptors, as the host's structure."""
     values = ((field.name, getattr(params, field.name)) for field in fields(params))
     maps = {name: struct.unpack(f"<{WORDS}Q", encode(v)) for name, v in values if isinstance(v, TensorMap)}
@@ -47,7 +47,7 @@ def argument_bytes(params: Any, extra: tuple[int, ...], encode: Encode, separate
         separate: where the fields of the block are parameters of their own, the places that the compiler gave them.
             Such a kernel has no other parameters.
     """
-    block = bytes(packed(params, encode))
+    block = bytes(pack_params(params, encode))
     if separate is None:
         return block + b"".join(value.to_bytes(INT_BYTES, "little", signed=True) for value in extra)
     form: type = type(params)

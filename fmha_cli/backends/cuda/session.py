@@ -77,7 +77,7 @@ class LoadedKernel:
                 help="`fmha devices` lists the architectures that the device accepts",
             ) from fault
 
-    def prepared(self, params: Any, launch: Launch, cleared: Sequence[Room] = ()) -> PreparedLaunch:
+    def prepare(self, params: Any, launch: Launch, cleared: Sequence[Room] = ()) -> PreparedLaunch:
         """One launch, which can be repeated.
 
         Args:
@@ -92,7 +92,7 @@ class LoadedKernel:
         except DriverLost:
             raise
         except DriverError as fault:
-            raise self._refused(fault, f"it needs {launch.shared} bytes of shared memory") from fault
+            raise self._explain(fault, f"it needs {launch.shared} bytes of shared memory") from fault
         data = argument_bytes(params, launch.extra, partial(encoded, self._cuda), self.separate)
         return PreparedLaunch(self, launch, PackedArguments(self._cuda.driver, data), cleared)
 
@@ -114,13 +114,13 @@ class LoadedKernel:
         except DriverLost:
             raise
         except DriverError as fault:
-            raise self._refused(fault, f"grid {launch.grid}, block {launch.block}, {launch.shared} bytes") from fault
+            raise self._explain(fault, f"grid {launch.grid}, block {launch.block}, {launch.shared} bytes") from fault
 
     def unload(self) -> None:
         """Unload the kernel's code."""
         self._loaded.unload()
 
-    def _refused(self, fault: DriverError, why: str) -> KernelFailure:
+    def _explain(self, fault: DriverError, why: str) -> KernelFailure:
         return KernelFailure(
             f"CUDA refused to launch {self.kernel.family.value}: {fault.what}",
             code="N008",
@@ -208,7 +208,7 @@ class CudaSession(GpuSession[Any]):
     def _load(self, plan: Plan, artifacts: Sequence[Path]) -> None:
         for stage, path in zip(plan.stages, artifacts, strict=True):
             kernel, image = stage.kernel, emulated_image(path) if self._device.emulated else None
-            self._kernels[stage] = LoadedKernel(self._cuda, kernel, path, self._upstream.expected(kernel), image)
+            self._kernels[stage] = LoadedKernel(self._cuda, kernel, path, self._upstream.expect_exports(kernel), image)
 
     def _situation(self, plan: Plan) -> Any:
         return self._upstream.situation_of(plan.problem, self._device)
@@ -222,7 +222,7 @@ class CudaSession(GpuSession[Any]):
             launch = self._upstream.launch_of(stage, call)
             cleared = [(call.address(name), call.tensor(name).shape[0]) for name in launch.cleared]
             params = self._upstream.params_of(stage, call)
-            self._launches[stage] = self._kernels[stage].prepared(params, launch, cleared)
+            self._launches[stage] = self._kernels[stage].prepare(params, launch, cleared)
         self._forget()
 
     def _before_upload(self, call: Call[Any], host: Bytes) -> None:
@@ -266,12 +266,12 @@ class CudaSession(GpuSession[Any]):
             if not self._launches:
                 raise InternalError("launch before bind")
             stages = [self._launches[stage] for stage in self._live(self._calls)]
-            zeroes = any(self._upstream.zeroed(call.plan) for call in self._calls)
+            zeroes = any(self._upstream.list_zeroed(call.plan) for call in self._calls)
             self._timer = StageTimer(self._cuda, stages, self._zero if zeroes else None)
         return self._timer
 
     def _zero(self, stream: Any) -> None:
         """Queue the zeroing of the workspaces that the kernels expect to be zero."""
         for call in self._calls:
-            for name in self._upstream.zeroed(call.plan):
+            for name in self._upstream.list_zeroed(call.plan):
                 self._cuda.fill(call.address(name), 0, call.tensor(name).shape[0], stream)

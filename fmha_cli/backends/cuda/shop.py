@@ -19,7 +19,6 @@ from fmha_cli.domain.protocols import BuildContext
 from fmha_cli.domain.rules import unbuildable
 from fmha_cli.sources.pins import pin_of
 from fmha_cli.toolchain.cache.key import BuildKey
-from fmha_cli.toolchain.cache.layout import PTX
 from fmha_cli.toolchain.cache.prebuilt import find_prebuilt
 from fmha_cli.toolchain.cache.store import Cache
 from fmha_cli.toolchain.cpp.headers import tree_digest
@@ -91,27 +90,29 @@ def workshop(upstream: Upstream, context: BuildContext) -> Workshop:
         fault, toolchain = _unfit(upstream, toolchain), None
 
     @cache
-    def assembled() -> CudaToolchain:
+    def assemble() -> CudaToolchain:
         assert toolchain is not None
         return with_ptxas(toolchain, root)
 
     @cache
-    def unpacked() -> Path:
-        from fmha_cli.sources.store import fetched  # importing its network modules takes longer than loading a cubin
+    def unpack() -> Path:
+        from fmha_cli.sources.store import (
+            fetch_source,  # importing its network modules takes longer than loading a cubin
+        )
 
         assert upstream.source is not None
-        return fetched(upstream.source, root, offline=context.offline, notify=speak)
+        return fetch_source(upstream.source, root, offline=context.offline, notify=speak)
 
     fetching = Lock()
 
     def tree() -> Path:
         with fetching:  # parallel compiles would otherwise wait for each other's fetch and print notices about it
-            return unpacked()
+            return unpack()
 
     if own is not None:
         folder = own.root
-        return Workshop(kernels, toolchain, fault, assembled, lambda: folder, (own.digest,), own)
-    return Workshop(kernels, toolchain, fault, assembled, tree, _pinned(upstream))
+        return Workshop(kernels, toolchain, fault, assemble, lambda: folder, (own.digest,), own)
+    return Workshop(kernels, toolchain, fault, assemble, tree, _read_pinned(upstream))
 
 
 def build(upstream: Upstream, kernel: KernelSpec, context: BuildContext) -> Artifact:
@@ -141,7 +142,7 @@ def build(upstream: Upstream, kernel: KernelSpec, context: BuildContext) -> Arti
         assert fault is not None
         raise fault
     try:
-        return _compiled(upstream, kernel, text, toolchain, shop, context)
+        return _compile(upstream, kernel, text, toolchain, shop, context)
     except KernelFailure as refused:
         may_help = toolchain.kind is CudaKind.NVRTC and not wished and CudaKind.NVCC in upstream.flags
         spare = find_nvcc(context.cache_root) if may_help else None
@@ -149,7 +150,7 @@ def build(upstream: Upstream, kernel: KernelSpec, context: BuildContext) -> Arti
             raise
         said = f"NVRTC does not compile {kernel.name} ({refused.what}); {spare.path} ({spare.version}) is used"
         as_text(context.notify)(Notice(NoticeKind.TOOLCHAIN, said))
-        return _compiled(upstream, kernel, text, spare, shop, context)
+        return _compile(upstream, kernel, text, spare, shop, context)
 
 
 def key_of(upstream: Upstream, kernel: KernelSpec, context: BuildContext) -> BuildKey:
@@ -178,15 +179,9 @@ def text_of(upstream: Upstream, kernel: KernelSpec, digests: tuple[str, ...] | N
         digests: of those sources (``Workshop.digests``); by default the pinned ones.
     """
     shims_digest = digest_of([_tree_digest(upstream.shim_folder(name)) for name in upstream.shims[CudaKind.NVRTC]])
-    own = _pinned(upstream) if digests is None else digests
+    own = _read_pinned(upstream) if digests is None else digests
     sources = "".join(f"// {upstream.source} {digest}\n" for digest in own)
     return f"{sources}// shims {shims_digest}\n{upstream.emit(kernel)}"
-
-
-def ptx_of(artifact: Artifact) -> Path | None:
-    """The PTX that a cubin was assembled from, without its unused parts; None where nvcc made the cubin."""
-    path = artifact.path.with_name(PTX)
-    return path if path.exists() else None
 
 
 def needs_assembler(upstream: Upstream, kernel: KernelSpec) -> bool:
@@ -195,7 +190,7 @@ def needs_assembler(upstream: Upstream, kernel: KernelSpec) -> bool:
     return fact is not None and not upstream.instructions(kernel).isdisjoint(fact["value"])
 
 
-def _pinned(upstream: Upstream) -> tuple[str, ...]:
+def _read_pinned(upstream: Upstream) -> tuple[str, ...]:
     """The digest of the pinned source that the text includes; empty if there is none."""
     return () if upstream.source is None else (pin_of(upstream.source).digest,)
 
@@ -229,7 +224,7 @@ def _toolchain(
         return None, fault
 
 
-def _compiled(
+def _compile(
     upstream: Upstream, kernel: KernelSpec, text: str, toolchain: CudaToolchain, shop: Workshop, context: BuildContext
 ) -> Artifact:
     key = _key(upstream, kernel, text, toolchain, shop)
@@ -238,7 +233,7 @@ def _compiled(
     if upstream.source is not None:
         tree = shop.tree()
         folders |= {name: tree / part for name, part in upstream.folders.items()}
-        derived = upstream.derived(kernel, tree)
+        derived = upstream.derive_files(kernel, tree)
     places = {**toolchain.places, **{name: str(path) for name, path in folders.items()}}
     own = shop.own
     made = build_kernel(

@@ -61,7 +61,7 @@ class SmallUpstream(Upstream):
 
     def template(self, kernel: KernelSpec) -> str:
         """The kernel's name in its cubin."""
-        return self.expected(kernel).symbol
+        return self.expect_exports(kernel).symbol
 
     def upstream_name(self, kernel: KernelSpec) -> str:
         """The same name: profilers show it, and no two kernels of an architecture share it."""

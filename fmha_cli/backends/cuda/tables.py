@@ -127,7 +127,7 @@ def read_exports(cubin: bytes, arch: str, expected: Expected) -> CubinExports:
     if [entry.name for entry in found] != [symbol]:
         raise MalformedObject(f"it holds {', '.join(entry.name for entry in found)}, not only {symbol}")
     if expected.separate:
-        version, size, fields = expected.version, found[0].parameter_bytes, _recorded(found[0], expected.block)
+        version, size, fields = expected.version, found[0].parameter_bytes, _read_layout(found[0], expected.block)
         facts, shared = [], expected.shared_bytes
     else:
         words = _words(parts, f"{symbol}_abi_table")
@@ -168,7 +168,7 @@ def _table(words: tuple[int, ...], raw: bytes) -> tuple[int, int, Layout]:
     return words[0], words[1], tuple(zip(names, words[_HEAD::2], words[_HEAD + 1 :: 2], strict=True))
 
 
-def _recorded(kernel: CubinKernel, block: type) -> Layout:
+def _read_layout(kernel: CubinKernel, block: type) -> Layout:
     """The parameters of a kernel under the names of the block's fields. One beyond the fields has its number."""
     names = [name for name, _, _ in host_layout(block)]
     numbered = (f"#{parameter.ordinal}" for parameter in kernel.parameters[len(names) :])

@@ -127,7 +127,7 @@ class StageTimer:
             self._warm_ns = sum(times)
             if self._warm_ns >= REPLAY_BELOW_NS:
                 return times
-        return self._replayed(self._warm_ns)
+        return self._replay(self._warm_ns)
 
     def forget(self) -> None:
         """Drop the captured graph, because the stages' launches have changed."""
@@ -142,7 +142,7 @@ class StageTimer:
         self._cuda.destroy(self._events, self.stream)
         self._events, self.stream = (), None
 
-    def _replayed(self, about_ns: int) -> tuple[int, ...]:
+    def _replay(self, about_ns: int) -> tuple[int, ...]:
         if self._graph is None:
             self._passes = max(2, min(MOST_PASSES, -(-REPLAY_NS // max(1, about_ns))))
             self._graph = Graph(self._cuda, self.stream, self._queue)
@@ -152,7 +152,7 @@ class StageTimer:
         *first, rest = self._cuda.elapsed_ns(self._events)
         if not self._alike:
             self.single()
-        return divided(round(rest / self._passes), first)
+        return divide(round(rest / self._passes), first)
 
     def _queue(self) -> None:
         """Queue the first pass with its events, then the other passes, then one more event."""
@@ -166,7 +166,7 @@ class StageTimer:
         self._cuda.mark(self._events[-1], self.stream)
 
 
-def divided(whole: int, parts: Sequence[int]) -> tuple[int, ...]:
+def divide(whole: int, parts: Sequence[int]) -> tuple[int, ...]:
     """Divide a time in the proportions of the parts. The results add up exactly."""
     total, done, out = sum(parts), 0, []
     for part in parts[:-1]:

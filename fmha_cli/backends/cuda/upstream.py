@@ -126,10 +126,10 @@ class Upstream(ABC):
     def emit(self, kernel: KernelSpec) -> str:
         """The translation unit of one cubin. It defines one kernel and the tables of ``cuda.tables``.
 
-        The result depends on the kernel only. ``expected`` has the kernel's name.
+        The result depends on the kernel only. ``expect_exports`` has the kernel's name.
         """
 
-    def derived(self, kernel: KernelSpec, tree: Path) -> Mapping[str, str]:
+    def derive_files(self, kernel: KernelSpec, tree: Path) -> Mapping[str, str]:
         """Files that the text includes and that are made from the source: name -> content.
 
         They are next to the text, in the compiler's working directory (``-I.``). The result depends on the kernel and
@@ -151,7 +151,7 @@ class Upstream(ABC):
         return shim_folder(name, self.package.replace(".backends.", ".codegen."))
 
     @abstractmethod
-    def expected(self, kernel: KernelSpec) -> Expected:
+    def expect_exports(self, kernel: KernelSpec) -> Expected:
         """The host's expectations of a kernel. Its cubin must export the same."""
 
     def instructions(self, kernel: KernelSpec) -> frozenset[str]:
@@ -194,7 +194,7 @@ class Upstream(ABC):
 
     @abstractmethod
     def params_of(self, stage: Stage, call: Call[Any]) -> object:
-        """The stage's parameter block: the dataclass that ``expected`` names.
+        """The stage's parameter block: the dataclass that ``expect_exports`` names.
 
         Raises:
             InternalError: a tensor that the stage needs is missing, or no kernel can read its layout.
@@ -208,7 +208,7 @@ class Upstream(ABC):
         """Small arrays that kernels read besides the tensors, by name."""
         return {}
 
-    def zeroed(self, plan: Plan) -> tuple[str, ...]:
+    def list_zeroed(self, plan: Plan) -> tuple[str, ...]:
         """Workspaces that must be zero. They are filled before each launch, outside the timed part."""
         return ()
 

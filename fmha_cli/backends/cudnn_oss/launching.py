@@ -21,7 +21,7 @@ MAX, SUM, COUNTER = "softmax_max", "softmax_sum", "tile_counter"
 COUNTS = "sm90"  # the engine whose blocks take tiles from a counter; elsewhere each tile has a block
 
 
-def expected(kernel: KernelSpec) -> Expected:
+def expect_exports(kernel: KernelSpec) -> Expected:
     f = facts_of(kernel)
     return Expected(symbol=f.symbol, block=BLOCKS[f.engine], separate=True, threads=f.threads, shared_bytes=f.shared)
 

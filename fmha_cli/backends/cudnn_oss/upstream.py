@@ -25,8 +25,8 @@ class CudnnOss(SmallUpstream):
 
     few = own(".rules", "FEW")
     emit = own(_EMIT)
-    derived = own(_EMIT)
-    expected = own(".launching")
+    derive_files = own(_EMIT)
+    expect_exports = own(".launching")
     launch = own(".launching")
     scratch = own(".launching")
     params_of = own(".launching")

@@ -15,7 +15,7 @@ from dataclasses import replace
 from math import e, floor, log2
 from typing import Any
 
-from fmha_cli.backends.flash_attn.scratch import expanded, lse_is_packed, scratch_of
+from fmha_cli.backends.flash_attn.scratch import expand_heads, lse_is_packed, scratch_of
 from fmha_cli.backends.flash_attn.situation import FlashApi, FlashSituation, KeyLengths
 from fmha_cli.backends.gpu.arithmetic import single
 from fmha_cli.backends.gpu.auxiliary import Array, int32, rotary_tables
@@ -48,10 +48,10 @@ def _forward(call: Call[FlashSituation]) -> Members:
     out: Members = {
         "q_ptr": call.address("q"),
         "o_ptr": call.address("o"),
-        **strided("q", queries(call, "q")),
-        **strided("o", queries(call, "o")),
-        **strided("k", keys(call, "k")),
-        **strided("v", keys(call, "v")),
+        **row_stride_members("q", queries(call, "q")),
+        **row_stride_members("o", queries(call, "o")),
+        **row_stride_members("k", keys(call, "k")),
+        **row_stride_members("v", keys(call, "v")),
         **_batches(call),
         "unpadded_lse": packed,
         "seqlenq_ngroups_swapped": packed and s.swapped,
@@ -72,9 +72,9 @@ def _batches(call: Call[FlashSituation]) -> Members:
     s = call.situation
     out: Members = {}
     if not s.packed_q:
-        out |= batch_strided("q", queries(call, "q")) | batch_strided("o", queries(call, "o"))
+        out |= batch_stride_members("q", queries(call, "q")) | batch_stride_members("o", queries(call, "o"))
     if not s.packed_q or call.problem.paged or s.key_lengths is KeyLengths.LENGTHS:
-        out |= batch_strided("k", keys(call, "k")) | batch_strided("v", keys(call, "v"))
+        out |= batch_stride_members("k", keys(call, "k")) | batch_stride_members("v", keys(call, "v"))
     return out
 
 
@@ -109,7 +109,11 @@ def _appended(call: Call[FlashSituation]) -> Members:
     out: Members = {"seqlen_knew": p.append}
     for field, name in (("knew", "k_new"), ("vnew", "v_new")):
         strides = rows(call, name)
-        out |= {f"{field}_ptr": call.address(name), **strided(field, strides), **batch_strided(field, strides)}
+        out |= {
+            f"{field}_ptr": call.address(name),
+            **row_stride_members(field, strides),
+            **batch_stride_members(field, strides),
+        }
     if p.rotary.dim:
         out |= {
             "rotary_cos_ptr": call.address("rotary_cos"),
@@ -130,22 +134,22 @@ def _backward(call: Call[FlashSituation]) -> Members:
         "dsoftmax_sum": call.address("softmax_d"),
         "deterministic": p.deterministic,
     }
-    m = expanded(p)
+    m = expand_heads(p)
     for name, strides in m.strides(call).items():
-        out |= {f"{name}_ptr": m.address(call, name), **strided(name, strides)}
+        out |= {f"{name}_ptr": m.address(call, name), **row_stride_members(name, strides)}
         if not s.packed_q:
-            out |= batch_strided(name, strides)
+            out |= batch_stride_members(name, strides)
     if p.deterministic:
         out["dq_accum_split_stride"] = scratch_of(s, call.plan.main, 1)["dq_accum"].strides[0]
     return out
 
 
-def strided(name: str, strides: Strides) -> Members:
+def row_stride_members(name: str, strides: Strides) -> Members:
     """``x_row_stride`` and ``x_head_stride``."""
     return {f"{name}_row_stride": strides.row, f"{name}_head_stride": strides.head}
 
 
-def batch_strided(name: str, strides: Strides) -> Members:
+def batch_stride_members(name: str, strides: Strides) -> Members:
     """``x_batch_stride``."""
     return {f"{name}_batch_stride": strides.batch}
 
@@ -252,7 +256,7 @@ def auxiliaries_of(situation: FlashSituation) -> dict[str, Array]:
     if s.packed_q:
         out["cu_seqlens_q"] = int32(offsets(p.query_lengths()))
     if s.key_lengths is not KeyLengths.COMMON:
-        held = _held(p)
+        held = _count_held(p)
         out["cu_seqlens_k"] = int32(held if s.key_lengths is KeyLengths.LENGTHS else offsets(held))
     if p.cache_leftpad is not None:
         out["leftpad_k"] = int32(p.cache_leftpad)
@@ -264,7 +268,7 @@ def auxiliaries_of(situation: FlashSituation) -> dict[str, Array]:
     return out
 
 
-def _held(problem: Problem) -> tuple[int, ...]:
+def _count_held(problem: Problem) -> tuple[int, ...]:
     """Keys of each sequence before append. In a linear cache they include the left padding (``BlockInfo``)."""
     held = problem.key_lengths() if problem.cache_seqlens is None else problem.cache_seqlens
     return tuple(keys + pad for keys, pad in zip(held, problem.leftpads(), strict=True))

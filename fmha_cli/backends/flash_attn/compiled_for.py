@@ -16,7 +16,22 @@ from fmha_cli.domain.rules import SIGNATURE_RULE_IDS, SIGNATURE_RULES, Refusal, 
 from fmha_cli.domain.signature import BiasKey, MaskKey, Need
 from fmha_cli.domain.signature_hints import unpacked, with_hdim
 
-COMPARED = ("softcap", "dropout", "lse", "gqa", "append", "rotary", "deterministic", "fp8_encoding", "kv_dtype")
+_OWN = (
+    "dtype",
+    "dtype_out",
+    "mode",
+    "mask",
+    "sink",
+    "sink_logits",
+    "bias",
+    "cache",
+    "page",
+    "split",
+    "qscale",
+    "dbias",
+)
+"""Signature fields that rules of this backend judge."""
+COMPARED = tuple(field for field in SIGNATURE_RULE_IDS if field not in _OWN)
 """Signature fields that mean the same to upstream as to the problem. The core's rules compare them."""
 COMPARED_RULES: tuple[Rule, ...] = tuple(
     rule for rule in SIGNATURE_RULES if rule.id in {SIGNATURE_RULE_IDS[field] for field in COMPARED}

@@ -15,7 +15,7 @@ from __future__ import annotations
 import numpy as np
 
 from fmha_cli.backends.cuda.copies import lse_in, lse_rows
-from fmha_cli.backends.flash_attn.scratch import expanded, lse_is_packed, lse_scratch
+from fmha_cli.backends.flash_attn.scratch import expand_heads, lse_is_packed, lse_scratch
 from fmha_cli.backends.flash_attn.situation import FlashSituation
 from fmha_cli.backends.gpu.arena_views import Array, Bytes, view
 from fmha_cli.backends.gpu.call import Call
@@ -43,7 +43,7 @@ def before_upload(call: Call[FlashSituation], arena: Bytes) -> None:
 def after_download(call: Call[FlashSituation], arena: Bytes) -> None:
     """Turn the kernels' results in the arena into the contract's outputs."""
     if call.problem.direction.backward:
-        expanded(call.problem).copy_out(call, arena)
+        expand_heads(call.problem).copy_out(call, arena)
     elif "lse" in call.tensors:
         _finish_lse(call, arena)
 

@@ -45,7 +45,7 @@ def decide(problem: Problem, device: DeviceFacts) -> Iterable[Decision]:
     families = families_for(problem, FORWARD, BACKWARD)
     preferred = sorted(families, key=lambda family: family is not upstreams_family(s))
     tried = (
-        (family_index(arch, family), partial(_supported, s, place))
+        (family_index(arch, family), partial(_rank_fitting, s, place))
         for place, arch in enumerate(in_order(device.archs))
         for family in preferred
     )
@@ -73,7 +73,7 @@ def upstreams_family(s: FlashSituation) -> Family:
     return Family.FWD_SPLITKV if s.forced or s.splits.count > 1 else Family.FWD
 
 
-def _supported(s: FlashSituation, place: int, candidate: IndexedKernel) -> Supported:
+def _rank_fitting(s: FlashSituation, place: int, candidate: IndexedKernel) -> Supported:
     kernel = candidate.kernel
     family, steps = kernel.family is not upstreams_family(s) or _splits_less(s, kernel), _spare(s, kernel)
     why = [

@@ -128,11 +128,11 @@ def _backward(kernel: KernelSpec, arch: ArchSpec) -> Refusal | None:
         able = list(stage_traits(s.hdim, facts))
     if have in able or None in able:
         return None
-    want = " or ".join(_told(traits) for traits in able if traits)
-    return Refusal(f"{_told(have)}: upstream takes {want} for hdim {s.hdim} on {kernel.arch}", want)
+    want = " or ".join(_describe(traits) for traits in able if traits)
+    return Refusal(f"{_describe(have)}: upstream takes {want} for hdim {s.hdim} on {kernel.arch}", want)
 
 
-def _told(traits: FaAlgorithm) -> str:
+def _describe(traits: FaAlgorithm) -> str:
     flags = f"V in {'registers' if traits.v_in_regs else 'shared memory'}"
     buffers = "one buffer of Q" if traits.single_buffer else "two buffers of Q"
     atoms = "x".join(map(str, traits.atoms))

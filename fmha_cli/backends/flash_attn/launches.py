@@ -22,7 +22,7 @@ def launch_of(stage: Stage, call: Call[FlashSituation]) -> Launch:
     return Launch(grid, (traits.threads(kernel), 1, 1), traits.smem_bytes(kernel), extra)
 
 
-def expected(kernel: KernelSpec) -> Expected:
+def expect_exports(kernel: KernelSpec) -> Expected:
     """The exports that the kernel's cubin must have."""
     instance = instance_of(kernel)
     numbers = (*traits.algorithm_of(kernel).tile, kernel.signature.hdim, traits.threads(kernel))
@@ -36,7 +36,7 @@ def expected(kernel: KernelSpec) -> Expected:
     )
 
 
-def zeroed(plan: Plan) -> tuple[str, ...]:
+def list_zeroed(plan: Plan) -> tuple[str, ...]:
     """Names of the workspaces that must be zero before the kernels run.
 
     In a deterministic pass that is ``dq_accum``: each block adds to its own part, and bwd_dot_do_o clears no part

@@ -66,7 +66,7 @@ def bounds_of(problem: Problem) -> Bounds | None:
     return Bounds(UNLIMITED if left is None else left, UNLIMITED if right is None else right)
 
 
-def clipped(given: Bounds, seqlen_k: int, *, drop_causal: bool) -> Clipped:
+def clip_bounds(given: Bounds, seqlen_k: int, *, drop_causal: bool) -> Clipped:
     """The bounds that reach the kernels.
 
     Bounds past every key become unlimited first. Then (-1, 0) is causal. The open side of a window that is bounded on

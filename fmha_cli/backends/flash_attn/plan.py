@@ -74,7 +74,7 @@ def _own(s: FlashSituation, kernel: KernelSpec, splits: int) -> Iterator[tuple[s
     """The details that only this stage has."""
     deterministic = s.problem.deterministic
     if kernel.family in (Family.FWD, Family.FWD_SPLITKV):
-        yield from _keyed(s, kernel)
+        yield from _spell_key(s, kernel)
         if kernel.family is Family.FWD_SPLITKV:
             yield "splits", str(splits)
             yield "splits from", s.splits.why if splits > 1 or s.splits.count == 1 else "the kernel does not split"
@@ -87,7 +87,7 @@ def _own(s: FlashSituation, kernel: KernelSpec, splits: int) -> Iterator[tuple[s
     elif kernel.family is Family.BWD_DOT_DO_O:
         yield "writes", "softmax_d" if deterministic else "softmax_d; zeroes dq_accum where it will be added to"
     elif kernel.family is Family.BWD_DQ_DK_DV:
-        yield from _keyed(s, kernel)
+        yield from _spell_key(s, kernel)
         parts = f"{s.dq_parts} parts, zeroed first: each block adds to its own" if deterministic else "one, by atomics"
         yield "dq_accum", parts
         if s.groups > 1:
@@ -96,7 +96,7 @@ def _own(s: FlashSituation, kernel: KernelSpec, splits: int) -> Iterator[tuple[s
         yield "reads", f"dq_accum, {s.dq_parts} part{'s' if s.dq_parts > 1 else ''}"
 
 
-def _keyed(s: FlashSituation, kernel: KernelSpec) -> Iterator[tuple[str, str]]:
+def _spell_key(s: FlashSituation, kernel: KernelSpec) -> Iterator[tuple[str, str]]:
     key = key_of(s.problem, kernel.arch, s.device)
     yield "api", s.api.value
     yield "key", key.name

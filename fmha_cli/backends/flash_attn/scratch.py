@@ -32,7 +32,7 @@ def scratch_of(situation: FlashSituation, main: KernelSpec, splits: int) -> dict
     - ``rng_state``: two uint64. The forward kernel writes them with dropout; a backward plan always has them.
     - ``softmax_d``: row sums of dO * O.
     - ``dq_accum``: see ``FaBwdParams``.
-    - ``dk_expanded``, ``dv_expanded``: dK and dV of each query head, see :func:`expanded`.
+    - ``dk_expanded``, ``dv_expanded``: dK and dV of each query head, see :func:`expand_heads`.
     """
     made = _backward(situation) if main.family is Family.BWD_DQ_DK_DV else _forward(situation, main, splits)
     return dict(made)
@@ -70,7 +70,7 @@ def lse_is_packed(situation: FlashSituation, main: KernelSpec) -> bool:
     return situation.unpadded_lse and not whole
 
 
-def expanded(problem: Problem) -> Staging:
+def expand_heads(problem: Problem) -> Staging:
     """dK and dV of each query head, with grouped heads."""
     names = {"dk": "dk_expanded", "dv": "dv_expanded"} if problem.heads != problem.kv_heads else {}
     return Staging(problem, (problem.hdim, problem.hdim_v), names, groups=True)
@@ -93,7 +93,7 @@ def _backward(s: FlashSituation) -> Iterator[tuple[str, Scratch]]:
     yield "rng_state", Scratch((2,), RNG_STATE // 2)
     yield "softmax_d", Scratch(d)
     yield "dq_accum", Scratch((s.dq_parts, *dq))
-    yield from expanded(p).staged()
+    yield from expand_heads(p).staged()
 
 
 def _packed_shapes(s: FlashSituation) -> tuple[tuple[int, ...], ...]:

@@ -12,7 +12,7 @@ from enum import StrEnum
 from functools import lru_cache
 
 from fmha_cli.backends.cuda.units import multiprocessors
-from fmha_cli.backends.flash_attn.mask_bounds import UNLIMITED, Bounds, Clipped, bounds_of, clipped
+from fmha_cli.backends.flash_attn.mask_bounds import UNLIMITED, Bounds, Clipped, bounds_of, clip_bounds
 from fmha_cli.backends.flash_attn.tiles import EVEN_MN_HDIM, bucket, split_traits
 from fmha_cli.backends.gpu.arithmetic import Splits, split_heuristic
 from fmha_cli.backends.gpu.conditions import next_multiple
@@ -227,7 +227,7 @@ def situation_of(problem: Problem, device: DeviceFacts) -> FlashSituation:
     given = bounds_of(p)
     causal_given = given == Bounds(UNLIMITED, 0)
     one_row = rows == 1 and p.alibi is Alibi.NONE and not api.backward
-    mask = clipped(given or Bounds(), keys, drop_causal=one_row and causal_given)
+    mask = clip_bounds(given or Bounds(), keys, drop_causal=one_row and causal_given)
     unmasked = mask.unlimited if api is FlashApi.FWD else given is None or _open(given, dropped=one_row)
     swapped = one_row and p.heads > p.kv_heads and unmasked and not p.dropout and min(p.query_lengths()) == 1
     groups = p.heads // p.kv_heads

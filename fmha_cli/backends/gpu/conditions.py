@@ -95,18 +95,18 @@ class Condition(ConditionRow, Generic[S]):
 
     def against(self, situation: S, kernel: KernelSpec) -> Reason | None:
         """The Reason against a kernel; None when it may serve."""
-        refusal = self._found(situation, kernel)
+        refusal = self._judge(situation, kernel)
         return None if refusal is None else refusal.by(self.id, self.severity)
 
     def rule(self, situation_of: Callable[[Problem, DeviceFacts], S]) -> Rule:
         """The condition as a rule of the tool's one table."""
 
         def check(problem: Problem, kernel: KernelSpec, device: DeviceFacts) -> Refusal | None:
-            return self._found(situation_of(problem, device), kernel)
+            return self._judge(situation_of(problem, device), kernel)
 
         return self.rule_with(check)
 
-    def _found(self, situation: S, kernel: KernelSpec) -> Refusal | None:
+    def _judge(self, situation: S, kernel: KernelSpec) -> Refusal | None:
         return self.check(situation, kernel) if kernel.family in self.families else None
 
 

@@ -12,7 +12,7 @@ UNKNOWN_UNITS = 1
 """``DeviceFacts.units`` of a device whose architecture alone is known."""
 
 
-def undriven(vendor: str, driver: Path) -> Availability:
+def report_undriven(vendor: str, driver: Path) -> Availability:
     """The result of a probe on a machine where the device file of a vendor's driver is missing. No device is opened."""
     return Availability(
         state=State.NO_DEVICE,

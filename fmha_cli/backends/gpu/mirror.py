@@ -42,11 +42,11 @@ class Mirror:
 
     def places(self, arrays: Mapping[str, Array]) -> dict[str, int]:
         """Addresses for arrays, in one allocation. The arrays are not copied."""
-        place = self.allocate(sum(_aligned(array.nbytes) for array in arrays.values())) if arrays else 0
+        place = self.allocate(sum(_align(array.nbytes) for array in arrays.values())) if arrays else 0
         out: dict[str, int] = {}
         for name, array in arrays.items():
             out[name] = place
-            place += _aligned(array.nbytes)
+            place += _align(array.nbytes)
         return out
 
     def upload(self) -> None:
@@ -79,5 +79,5 @@ class Mirror:
         self._allocations, self._evictor = [], (0, 0)
 
 
-def _aligned(size: int) -> int:
+def _align(size: int) -> int:
     return -(-size // ALIGN) * ALIGN

@@ -11,7 +11,7 @@ from typing import Any
 
 from fmha_cli.domain.errors import EnvironmentProblem
 from fmha_cli.domain.installation import DoctorCheck, Surroundings, import_modules
-from fmha_cli.toolchain.framework import check_release, installed, numbers_of
+from fmha_cli.toolchain.framework import check_release, find_release, numbers_of
 from fmha_cli.toolchain.rocm.installed import RUNTIME, installed_roots, runtimes
 
 _BINDINGS = (("hip.chip", "hip.hip"), ("rocm.bindings.util.paths", "rocm.bindings.hip"))
@@ -71,7 +71,7 @@ def open_bindings(library: str) -> Any:
         EnvironmentProblem: H003, hip-python is not installed or does not import.
     """
     help = "pip install 'fmha[rocm]', in a version for the installed ROCm"
-    renamed = numbers_of(installed("hip-python") or "") >= _RENAMED
+    renamed = numbers_of(find_release("hip-python") or "") >= _RENAMED
     low, high = import_modules(_BINDINGS[renamed], "hip-python", "H003", help)
     if renamed:
         others = low.get_library_path

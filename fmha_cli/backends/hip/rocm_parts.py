@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from fmha_cli.sources.pins import pin_of
-from fmha_cli.sources.store import fetched
+from fmha_cli.sources.store import fetch_source
 from fmha_cli.toolchain.notice import Notify
 from fmha_cli.toolchain.rocm.root import RocmParts, RocmSupply
 
@@ -22,12 +22,12 @@ def rocm_supply(cache_root: Path, *, offline: bool, notify: Notify, looking: boo
 
 
 def rocm_parts(cache_root: Path, *, offline: bool, notify: Notify, looking: bool = False) -> RocmParts:
-    """HIP's headers and the device libraries; ``looking`` as for ``fetched``.
+    """HIP's headers and the device libraries; ``looking`` as for ``fetch_source``.
 
     Raises:
         EnvironmentProblem: they cannot be obtained (S101-S104).
     """
-    folder = fetched(PINNED, cache_root, offline=offline, notify=notify, looking=looking) / _BELOW
+    folder = fetch_source(PINNED, cache_root, offline=offline, notify=notify, looking=looking) / _BELOW
     found = dict(_VERSION.findall((folder / "include" / "hip" / "hip_version.h").read_text("utf-8")))
     version = ".".join(found.get(part, "0") for part in ("MAJOR", "MINOR", "PATCH"))
     lib = folder / "lib"

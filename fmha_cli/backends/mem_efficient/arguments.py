@@ -113,7 +113,7 @@ def auxiliaries_of(s: MemEfficientSituation) -> dict[str, Any]:
     return s.arrays(f"{name}_q", f"{name}_k", "seqlen_k")
 
 
-def expected(kernel: KernelSpec) -> Expected:
+def expect_exports(kernel: KernelSpec) -> Expected:
     """The exports that the kernel's cubin must have."""
     t = traits_of(kernel)
     return Expected(

@@ -26,11 +26,11 @@ def kernels(arch: ArchSpec) -> tuple[KernelSpec, ...]:
 
 def profile_kernels(arch: ArchSpec, profile: str) -> tuple[KernelSpec, ...]:
     """The kernels that a project generates for an architecture, whether or not they can be built. There may be none."""
-    return _made(arch.name, capability(arch), profile) if NAME in arch.backends else ()
+    return _make_kernels(arch.name, capability(arch), profile) if NAME in arch.backends else ()
 
 
 @lru_cache(maxsize=64)
-def _made(arch: str, cc: int, profile: str) -> tuple[KernelSpec, ...]:
+def _make_kernels(arch: str, cc: int, profile: str) -> tuple[KernelSpec, ...]:
     tags = next(row["tags"] for row in document()["profiles"] if row["name"] == profile)
     taken = [int(tag) for tag, (first, last) in tags.items() if first <= cc <= last]
     return tuple(

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import partial
 
-from fmha_cli.backends.cuda.choosing import Found, told, told_conditions
+from fmha_cli.backends.cuda.choosing import Found, make_conditions, refuse_if
 from fmha_cli.backends.cuda.few import Few
 from fmha_cli.backends.gpu.index import IndexedKernel
 from fmha_cli.backends.gpu.known_bad import noted
@@ -30,15 +30,15 @@ Before = tuple[Problem, KernelSpec]
 
 def _findings(before: Before, kernel: KernelSpec) -> Iterator[tuple[str, Found]]:
     (p, first), t = before, traits_of(kernel)
-    yield "K534", told(not t.facts["kKernelComputesDelta"], name=t.name)
+    yield "K534", refuse_if(not t.facts["kKernelComputesDelta"], name=t.name)
     lengths = zip(p.query_lengths(), p.key_lengths(), strict=True)
-    yield "K535", told(any(len(p.mask.seeing(rows, keys)) < rows for rows, keys in lengths), mask=p.mask.text())
+    yield "K535", refuse_if(any(len(p.mask.seeing(rows, keys)) < rows for rows, keys in lengths), mask=p.mask.text())
     forward, backward = (storage_of(half, k).hdims for half, k in zip(p.passes(), (first, kernel), strict=True))
-    yield "K536", told(forward != backward, forward=forward, backward=backward)
+    yield "K536", refuse_if(forward != backward, forward=forward, backward=backward)
 
 
 OF_PAIRS = tuple(f"K{number}" for number in range(534, 537))
-_RULES = told_conditions(NAME, OF_PAIRS, _findings)
+_RULES = make_conditions(NAME, OF_PAIRS, _findings)
 
 
 def discord(problem: Problem, forward: KernelSpec, backward: KernelSpec) -> Sequence[Reason]:
@@ -46,7 +46,7 @@ def discord(problem: Problem, forward: KernelSpec, backward: KernelSpec) -> Sequ
     return [reason for rule in _RULES if (reason := rule.against((problem, forward), backward))]
 
 
-def _supported(s: MemEfficientSituation, place: int, candidate: IndexedKernel) -> Supported:
+def _rank_fitting(s: MemEfficientSituation, place: int, candidate: IndexedKernel) -> Supported:
     """A kernel that fits; upstream takes the first of its order. The ``rank``: the place of its architecture among the device's; 1 if
     upstream's host would pass over it because of strides, so that the host must pad the tensors first, else 0; its place in that order."""
     p, m = s.problem, storage_of(s.problem, candidate.kernel)
@@ -71,5 +71,5 @@ FEW = Few(
     replaced=(LEFTPAD_RULE.id,),  # the kernels can start behind left padding
     unchecked=(*OF_PAIRS, "K539"),
     listed=partial(profile_kernels, profile=WIDEST),
-    supported=_supported,
+    supported=_rank_fitting,
 )

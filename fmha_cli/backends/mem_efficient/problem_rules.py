@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from fmha_cli.backends.cuda.choosing import Found, told, told_conditions
+from fmha_cli.backends.cuda.choosing import Found, make_conditions, refuse_if
 from fmha_cli.backends.cuda.few import capability
 from fmha_cli.backends.gpu.arithmetic import GRID_END, SMALLEST_NORMAL, single
 from fmha_cli.backends.mem_efficient.scratch import Storage, storage_of
@@ -26,32 +26,32 @@ def _findings(s: MemEfficientSituation, kernel: KernelSpec) -> Iterator[tuple[st
     p, mask, text = s.problem, s.problem.mask, s.problem.mask.text()
     corner, unequal = s.mask_type == BOTTOM_RIGHT, any(q != k and q * k for q, k in s.lengths)
     plain = mask.left is None if mask.right is None else mask.right == 0 and (mask.left or 0) >= 0
-    yield "K520", told(not plain, mask=text)
-    yield "K521", told(corner and any(q > k > 0 for q, k in s.lengths), mask=text)
-    yield "K522", told(corner and s.window and unequal, mask=text, left=mask.left)
-    yield "K523", told(single(p.scale) < SMALLEST_NORMAL, scale=p.scale, help=positive_scale(p))
+    yield "K520", refuse_if(not plain, mask=text)
+    yield "K521", refuse_if(corner and any(q > k > 0 for q, k in s.lengths), mask=text)
+    yield "K522", refuse_if(corner and s.window and unequal, mask=text, left=mask.left)
+    yield "K523", refuse_if(single(p.scale) < SMALLEST_NORMAL, scale=p.scale, help=positive_scale(p))
     left, plane = 1 - single(p.dropout), p.heads * p.seqlen_q * p.seqlen_k
     infinite = left <= 0 or (p.dtype is DType.FP16 and 1 / left >= FP16_END)
-    yield "K524", told(infinite, dropout=p.dropout, dtype=p.dtype.value)
+    yield "K524", refuse_if(infinite, dropout=p.dropout, dtype=p.dtype.value)
     long = plane >= SIGNED or p.batch * plane >= UNSIGNED
-    yield "K525", told(p.dropout and long, batch=p.batch, plane=plane)
-    yield "K526", told(p.alibi is not Alibi.NONE)
-    yield "K527", told(s.apart and p.bias is not Bias.NONE, bias=p.bias.value, help=unpacked(p))
-    yield "K528", told(p.paged, cache=p.kv_cache.text())
+    yield "K525", refuse_if(p.dropout and long, batch=p.batch, plane=plane)
+    yield "K526", refuse_if(p.alibi is not Alibi.NONE)
+    yield "K527", refuse_if(s.apart and p.bias is not Bias.NONE, bias=p.bias.value, help=unpacked(p))
+    yield "K528", refuse_if(p.paged, cache=p.kv_cache.text())
     products = _products(storage_of(p, kernel)) if s.launches else ()
     over = next((found for found in products if found[1] >= found[2]), ("", 0, 0))
-    yield "K529", told(over[2], what=over[0], count=over[1])
+    yield "K529", refuse_if(over[2], what=over[0], count=over[1])
     t, own = traits_of(kernel), load_arch(s.device.archs[0] if kernel.arch in s.device.archs else kernel.arch)
     rows, keys = t.algorithm.tile
     blocks = 0 if t.forward else -(-p.seqlen_k // keys)
     many = max(p.batch, p.heads) >= GRID_END or blocks >= BLOCKS_END
-    yield "K530", told(many, heads=p.heads, batch=p.batch, blocks=blocks)
+    yield "K530", refuse_if(many, heads=p.heads, batch=p.batch, blocks=blocks)
     most = int(own.fact("shared_per_block_optin"))
-    yield "K531", told(t.shared_bytes > most, need=t.shared_bytes, own=own.name, most=most)
+    yield "K531", refuse_if(t.shared_bytes > most, need=t.shared_bytes, own=own.name, most=most)
     uneven = t.algorithm.seq_aligned and (p.seqlen_q % rows or p.seqlen_k % keys)
-    yield "K532", told(uneven, rows=p.seqlen_q, keys=p.seqlen_k, tile=f"{rows} by {keys}")
+    yield "K532", refuse_if(uneven, rows=p.seqlen_q, keys=p.seqlen_k, tile=f"{rows} by {keys}")
     elsewhere = t.only_cc and capability(own) not in t.only_cc
-    yield "K533", told(elsewhere, only=" and ".join(map(str, t.only_cc)), own=own.name)
+    yield "K533", refuse_if(elsewhere, only=" and ".join(map(str, t.only_cc)), own=own.name)
 
 
 def _products(m: Storage) -> Iterator[tuple[str, int, int]]:
@@ -76,5 +76,5 @@ def _products(m: Storage) -> Iterator[tuple[str, int, int]]:
         yield "rows of gradients", max(rows, keys) * p.heads * max(m.hdims), SIGNED
 
 
-CONDITIONS = told_conditions(NAME, [f"K{number}" for number in range(520, 534)], _findings)
+CONDITIONS = make_conditions(NAME, [f"K{number}" for number in range(520, 534)], _findings)
 """Conditions on the problem."""

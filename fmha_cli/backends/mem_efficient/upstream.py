@@ -42,7 +42,7 @@ class MemEfficient(SmallUpstream):
     scratch = own(".scratch")
     details = own(".arguments")
     params_of = own(".arguments")
-    expected = own(".arguments")
+    expect_exports = own(".arguments")
     auxiliaries_of = own(".arguments")
     before_upload = own(".conversions")
     after_download = own(".conversions")

@@ -89,14 +89,14 @@ def prepare_text(block: type, call: KernelCall) -> str:
     ]
     products = [f"  PRODUCT({name}, {left}, {right});" for name, left, right in call.products]
     drop = _DROP_TEXT if DROP in call.arguments else ""
-    grid = call.grid_text or f"Kernel::GridSize(\n{_listed(call.grid, kinds)})"
+    grid = call.grid_text or f"Kernel::GridSize(\n{_list_names(call.grid, kinds)})"
     return (
         "static void check(const Args& a, Checks& checks) {\n"
         + "\n".join([*checks, *(["  if (checks.status != STATUS_OK) return;", *products] if products else [])])
         + "\n}\n\ntemplate <typename Kernel>\nstruct Prepared {\n  typename Kernel::Kargs kargs;\n  dim3 grid;\n};\n\n"
         + "template <typename Kernel>\nPrepared<Kernel> prepare(const Args& a, Checks& checks) {\n"
         + drop
-        + f"  return {{Kernel::{call.maker}(\n{_listed(call.arguments, kinds)}),\n      {grid}}};\n}}\n"
+        + f"  return {{Kernel::{call.maker}(\n{_list_names(call.arguments, kinds)}),\n      {grid}}};\n}}\n"
     )
 
 
@@ -110,7 +110,7 @@ def strides(prefix: str, tensors: str) -> tuple[str, ...]:
     return tuple(f"{prefix}stride_{name}" for name in tensors.split())
 
 
-def _listed(names: Iterable[str], kinds: dict[str, CType]) -> str:
+def _list_names(names: Iterable[str], kinds: dict[str, CType]) -> str:
     return ",\n".join(f"          {_argument(name, kinds)}" for name in names)
 
 

@@ -15,7 +15,7 @@ def _names(pairs: int, vectors: int, letter: str) -> list[list[str]]:
     return [[f"{letter}{b}_{i}" for i in range(2 * vectors)] for b in range(pairs)]
 
 
-def _declared(acc: Sequence[Sequence[str]]) -> str:
+def _declare(acc: Sequence[Sequence[str]]) -> str:
     return ", ".join(f"{a} = vset(0)" for row in acc for a in row)
 
 
@@ -63,7 +63,7 @@ def score_blocks(vectors: int, rows: int) -> str:
     out = [
         "static void QK_FULL(const char* b0, const i64 stride, const float* q, i64 columns, float* s, float* top) {",
         *(f"  const char* b{b} = b0 + {b} * stride;" for b in range(3, rows, 3)),
-        f"  vf {_declared(acc)};",
+        f"  vf {_declare(acc)};",
         "  i64 t = 0;",
         "  for (; columns >= 2 * BLOCK; columns -= 2 * BLOCK, t += 4 * BLOCK, q += 4 * BQ) {",
         *_rows_in_memory(acc, where, "q", "BQ"),
@@ -150,7 +150,7 @@ def value_blocks(vectors: int, rows: int) -> str:
     out = [
         f"static void pv_{rows}(const VALUE* v, i64 stride, const float* p, i64 steps, float* o, const float* shrink,",
         "                 bool first) {",
-        f"  vf {_declared(acc)};",
+        f"  vf {_declare(acc)};",
         "  if (!first) {",
         *(f"    const vf f{z} = vload(shrink + {z} * NL);" for z in range(vectors)),
     ]
@@ -180,7 +180,7 @@ def product_blocks(vectors: int) -> str:
     out = [
         "NOINLINE void products(const char* k, const i64 stride, const float* q, i64 words, float* s) {",
         "  const char* k3 = k + 3 * stride;",
-        f"  vf {_declared(acc)};",
+        f"  vf {_declare(acc)};",
         "  for (; words >= BLOCK; words -= BLOCK, k += 4 * BLOCK, k3 += 4 * BLOCK, q += 4 * BQ) {",
         *_rows_in_memory(acc, where, "q", "BQ"),
         "  }",
@@ -204,7 +204,7 @@ def gradient_blocks(vectors: int) -> str:
     out = [
         f"INLINE void add_{vectors}(const char* w, i64 w_step, i64 w_row, const float* x, i64 x_step, i64 steps, float* a,",
         "                  i64 a_row) {",
-        f"  vf {_declared(acc)};",
+        f"  vf {_declare(acc)};",
     ]
     for b, z in cells:
         first, second = (f"vload(a + {r} * a_row + {z} * NL)" for r in (2 * b, 2 * b + 1))

@@ -29,7 +29,7 @@ def _names(rows: int, vectors: int, letter: str) -> list[list[str]]:
     return [[f"{letter}{r}_{z}" for z in range(vectors)] for r in range(rows)]
 
 
-def _declared(acc: Sequence[Sequence[str]]) -> str:
+def _declare(acc: Sequence[Sequence[str]]) -> str:
     return ", ".join(f"{a} = vset(0)" for row in acc for a in row)
 
 
@@ -68,7 +68,7 @@ def score_elements(vectors: int, rows: int, pairs: bool) -> str:
     out = [
         "static void QK_FULL(const char* b0, const i64 stride, const float* q, i64 columns, float* s, float* top) {",
         *(f"  const char* b{b} = b0 + {b} * stride;" for b in range(3, rows, 3)),
-        f"  vf {_declared(acc)};",
+        f"  vf {_declare(acc)};",
         f"  const i64 end = columns {'/ 2 ' if pairs else ''}* 4, whole = end / {4 * WORDS} * {4 * WORDS};",
         "  i64 t = 0;",
         f"  for (; t < whole; t += {4 * WORDS}, q += {WORDS} * BQ) {{",
@@ -95,7 +95,7 @@ def value_elements(vectors: int, rows: int, pairs: bool) -> str:
     out = [
         f"static void pv_{rows}(const VALUE* v, i64 stride, const float* p, i64 steps, float* o, const float* shrink,",
         "                 bool first) {",
-        f"  vf {_declared(acc)};",
+        f"  vf {_declare(acc)};",
         "  if (!first) {",
         *(f"    const vf f{z} = vload(shrink + {z} * NL);" for z in range(vectors)),
     ]
@@ -120,7 +120,7 @@ def product_elements(vectors: int, pairs: bool) -> str:
     out = [
         "NOINLINE void products(const char* k, const i64 stride, const float* q, i64 words, float* s) {",
         "  const char* k3 = k + 3 * stride;",
-        f"  vf {_declared(acc)};",
+        f"  vf {_declare(acc)};",
         f"  for (; words >= {WORDS}; words -= {WORDS}, k += {4 * WORDS}, k3 += {4 * WORDS}, q += {WORDS} * BQ) {{",
         *(f"    const vf u{r} = vload((const float*)({where[r]}));" for r in range(ROWS)),
         *_quad(acc, "q", "BQ", pairs),

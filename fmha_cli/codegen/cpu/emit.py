@@ -26,7 +26,7 @@ from fmha_cli.codegen.cpu.parts import (
     constants,
     element_types,
     is_bytes,
-    joined,
+    join_parts,
     source_text,
     vector_math,
 )
@@ -77,7 +77,7 @@ def emit(kernel: KernelSpec) -> str:
     if not isinstance(algorithm, CpuAlgorithm):
         raise TypeError(f"{kernel.name} is not a CPU kernel")
     if algorithm.kind is LoopKind.BACKWARD:
-        return joined(backward_parts(kernel, algorithm))
+        return join_parts(backward_parts(kernel, algorithm))
     block = FmhaCpuAppendArgs if algorithm.kind is LoopKind.APPEND else FmhaCpuArgs
     # The functions that all launches use take the forward block's name; other blocks begin with its fields.
     renamed = [] if block is FmhaCpuArgs else [f"typedef {block.__name__} {FmhaCpuArgs.__name__};"]
@@ -96,7 +96,7 @@ def emit(kernel: KernelSpec) -> str:
         *_files("scales" if is_bytes(kernel.signature) else "scaled"),
         *_loop(kernel, algorithm),
     ]
-    return joined(parts)
+    return join_parts(parts)
 
 
 def _loop(kernel: KernelSpec, algorithm: CpuAlgorithm) -> list[str]:

@@ -191,7 +191,7 @@ def butterfly(lanes: int, name: str, total: bool = False) -> list[str]:
 
 def square(lanes: int) -> str:
     """``transpose_square``: lanes x lanes words. A source has few transpositions, because their shuffles take long to compile."""
-    return _turned(
+    return _transpose(
         lanes, "transpose_square(float* out, i64 stride, const float* in, i64 in_stride)", "vload(in + {} * in_stride)"
     )
 
@@ -199,11 +199,11 @@ def square(lanes: int) -> str:
 def transpositions(lanes: int, filled: int) -> str:
     """``transpose_in`` and ``transpose_out``. Of the rows of a tile, so many vectors are filled together, with zeros behind the last row."""
     scaled = "vload(in + {0} * BQ) * factor, bad = vfma(r{0}, vset(0), bad)"
-    out = _turned(lanes, "scale_square(T* out, i64 stride, const float* in, vf factor, vf& bad)", scaled)
+    out = _transpose(lanes, "scale_square(T* out, i64 stride, const float* in, vf factor, vf& bad)", scaled)
     return "\n".join([square(lanes), out, f"enum {{ FILLED = {filled} }};", source_text("transpose.h")])
 
 
-def _turned(lanes: int, function: str, load: str) -> str:
+def _transpose(lanes: int, function: str, load: str) -> str:
     """A function that loads lanes x lanes words, transposes them, and stores rows that are ``stride`` elements apart. It may work in place.
 
     Args:

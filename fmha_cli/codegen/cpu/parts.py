@@ -60,7 +60,7 @@ def constants(flags: Mapping[str, bool], sizes: Mapping[str, int]) -> list[str]:
     return [*lines, f"enum {{ {', '.join(f'{name} = {value}' for name, value in sizes.items())} }};"]
 
 
-def joined(parts: list[str]) -> str:
+def join_parts(parts: list[str]) -> str:
     """Parts of a source, each ending with one line break."""
     return "\n".join(part.rstrip("\n") + "\n" for part in parts)
 

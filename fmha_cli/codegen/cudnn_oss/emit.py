@@ -11,7 +11,7 @@ from fmha_cli.domain.errors import InternalError
 from fmha_cli.domain.kernel import KernelSpec
 
 FILE = "kernel.cuh"
-FORM = 1  # raised when ``derived`` gives another text, because the key of a kernel holds the emitted unit alone
+FORM = 1  # raised when ``derive_files`` gives another text, because the key of a kernel holds the emitted unit alone
 _LITERAL = r'R"KERNEL\((.*?)\)KERNEL"\s*'
 
 
@@ -24,7 +24,7 @@ def emit(kernel: KernelSpec) -> str:
     return "\n".join((f'{head}#include "{FILE}"', *asserts, ""))
 
 
-def derived(kernel: KernelSpec, tree: Path) -> dict[str, str]:
+def derive_files(kernel: KernelSpec, tree: Path) -> dict[str, str]:
     """``FILE`` with upstream's text: the literals joined, as C++ does. ``tree`` is the folder of the unpacked wheel.
 
     Raises:

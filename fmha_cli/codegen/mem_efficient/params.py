@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from ctypes import c_bool, c_uint64
 
-from fmha_cli.codegen.struct import ArgumentBlock, record, typed_rows
+from fmha_cli.codegen.struct import ArgumentBlock, make_typed_rows, record
 from fmha_cli.domain.arch import arch_document
 
 _BLOCKS = arch_document("_mem_efficient_params.json", "fmha.param-blocks/1")
@@ -18,10 +18,10 @@ _PHILOX = {"at::PhiloxCudaState": (_STATE, (0, 0))}
 class MemEffFwdParams(ArgumentBlock):
     """``AttentionKernel::Params``, 272 bytes. Every field is 0 by default."""
 
-    rows = typed_rows(_BLOCKS["fwd"], _PHILOX)
+    rows = make_typed_rows(_BLOCKS["fwd"], _PHILOX)
 
 
 class MemEffBwdParams(ArgumentBlock):
     """``AttentionBackwardKernel::Params``, 432 bytes. Every field is 0 by default, unlike upstream's."""
 
-    rows = typed_rows(_BLOCKS["bwd"], _PHILOX)
+    rows = make_typed_rows(_BLOCKS["bwd"], _PHILOX)

@@ -83,7 +83,7 @@ def document() -> Mapping[str, Any]:
 @cache
 def kernels_of(family: Family) -> tuple[Traits, ...]:
     """The kernels of a family, those of one tag and type in the order in which upstream tries them (``sort_index``)."""
-    return tuple(_made(family, **row) for row in document()[family.value])
+    return tuple(_make_traits(family, **row) for row in document()[family.value])
 
 
 def traits_of(kernel: KernelSpec) -> Traits:
@@ -104,7 +104,9 @@ def _by_key(family: Family) -> Mapping[tuple[object, ...], Traits]:
     return {(t.dtype, Need.ANY if t.drops else Need.NO, t.algorithm): t for t in kernels_of(family)}
 
 
-def _made(family: Family, *, name: str, group: str, dtype: str, shared: int, facts: list[int], **rest: Any) -> Traits:
+def _make_traits(
+    family: Family, *, name: str, group: str, dtype: str, shared: int, facts: list[int], **rest: Any
+) -> Traits:
     forward, constants = family is Family.FWD, document()["constants"][family.value]
     drops, only_cc = forward or rest.pop("dropout", False), tuple(rest.pop("only_cc", ()))
     algorithm = MemEffAlgorithm(**{"aligned": True, **rest, "tile": tuple(rest["tile"])})

@@ -11,8 +11,9 @@ from fmha_cli.pages.content import PageContent
 from fmha_cli.pages.plot import ROWS, Panel, Plot, spec_of
 from fmha_cli.pages.rows import percent_text, rounded, varying
 from fmha_cli.pages.theme import SPEEDS
-from fmha_cli.report.documents.compare import compare_summary
-from fmha_cli.report.lines import SHORT, problem_text
+from fmha_cli.report.documents.compare import CompareRow, RowSide, compare_summary, where_text
+from fmha_cli.report.lines import problem_text
+from fmha_cli.results.documents import row_side
 
 ID, TITLE = "compare", "Comparison"
 NAME, BAND = "compare", "tolerance"
@@ -25,25 +26,26 @@ def plot(content: PageContent) -> Plot:
     document = content.comparison
     if document is None:
         return Plot(id=ID, title=TITLE, caption="", missing="Nothing is compared: --compare BEFORE AFTER.")
-    found = [row for row in document["rows"] if row["difference"]["ratio"]]
+    found = [(row.difference.ratio, row) for row in document.rows if row.difference.ratio]
     caption = (
-        f"Before: {document['before']['name']}; after: {document['after']['name']}. {compare_summary(document)}. "
-        f"Right of 1 is slower. Band: differences of up to {percent_text(document['tolerance'])} % count as none."
+        f"Before: {document.before.name}; after: {document.after.name}. {compare_summary(document)}. "
+        f"Right of 1 is slower. Band: differences of up to {percent_text(document.tolerance)} % count as none."
     )
     if not found:
         return Plot(id=ID, title=TITLE, caption=caption, missing="No row has times on both sides.")
-    found.sort(key=lambda row: -abs(math.log(row["difference"]["ratio"])))
-    shown = sorted(found[:MOST], key=lambda row: -float(row["difference"]["ratio"]))
-    names, shared = varying([_name(row) for row in shown])
+    found.sort(key=lambda item: -abs(math.log(item[0])))
+    shown = [row for _, row in sorted(found[:MOST], key=lambda item: -item[0])]
+    texts = [f"{problem_text(row.problem)} {where_text(row.after, row.cache)}".rstrip() for row in shown]
+    names, shared = varying(texts)
     places = _places(content)
     data = [
-        {**_entry(f"{number}  {name}", row), "row": places.get(_key(row["problem"], row["cache"], row["after"]))}
+        {**_entry(f"{number}  {name}", row), "row": places.get(_key(row.problem, row.cache, row.after))}
         for number, (name, row) in enumerate(zip(names, shown, strict=True), 1)
     ]
-    notes = list(document["notes"])
+    notes = list(document.notes)
     if len(found) > MOST:
         notes.insert(0, f"The {MOST} rows farthest from 1 are drawn; the table below has all {len(found)}.")
-    within = 1 + document["tolerance"]
+    within = 1 + document.tolerance
     height = 40 + 20 * len(data)
     return Plot(
         id=ID,
@@ -59,39 +61,30 @@ def _places(content: PageContent) -> dict[str, int]:
     """The number of the last record of each problem, cache mode, device and kernel."""
     return {
         _key(
-            record.problem,
-            None if record.measurement is None else record.measurement.cache.value,
-            {"device": record.device, "kernel": None if record.kernel is None else record.kernel.digest},
+            record.problem, None if record.measurement is None else record.measurement.cache.value, row_side(record)
         ): number
         for number, record in enumerate(content.records, 1)
     }
 
 
-def _key(problem: Mapping[str, Any], cache: str | None, side: Mapping[str, Any]) -> str:
-    return canonical_json([dict(problem), cache, side["device"], side["kernel"]])
+def _key(problem: Mapping[str, Any], cache: str | None, side: RowSide) -> str:
+    return canonical_json([dict(problem), cache, side.device, side.kernel])
 
 
-def _name(row: Mapping[str, Any]) -> str:
-    side = row["after"]
-    kernel = side["kernel"][:SHORT] if side["kernel"] else ""
-    return " ".join(filter(None, (problem_text(row["problem"]), side["backend"], kernel, row["cache"])))
-
-
-def _entry(name: str, row: Mapping[str, Any]) -> dict[str, Any]:
-    difference = row["difference"]
-    ends = difference["ratio_ci95"]
-    seen = difference["could_see"]
+def _entry(name: str, row: CompareRow) -> dict[str, Any]:
+    found = row.difference
+    ends, seen = found.ratio_ci95, found.could_see
     return {
         "name": name,
-        "ratio": rounded(difference["ratio"]),
+        "ratio": rounded(found.ratio or 0),
         "low": None if ends is None else rounded(ends[0]),
         "high": None if ends is None else rounded(ends[1]),
-        "speed": "worse" if row["worse"] else difference["speed"],
-        "processes": f"{difference['processes_before']} and {difference['processes_after']}",
-        "p": None if difference["p_adjusted"] is None else rounded(difference["p_adjusted"], 2),
+        "speed": "worse" if row.worse else found.speed.value,
+        "processes": f"{found.processes_before} and {found.processes_after}",
+        "p": None if found.p_adjusted is None else rounded(found.p_adjusted, 2),
         "sees": "nothing" if seen is None else f"{percent_text(seen)} %",
-        "why": difference["why"] or "",
-        "conditions": f"{row['cache'] or ''} cache, {row['threads'] or 0} threads, {row['after']['device'] or ''}",
+        "why": found.why or "",
+        "conditions": f"{row.cache or ''} cache, {row.threads or 0} threads, {row.after.device or ''}",
     }
 
 

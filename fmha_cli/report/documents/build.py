@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Any, Literal
 
-from fmha_cli.domain.codec import to_json
 from fmha_cli.domain.errors import EnvironmentProblem, FmhaError, Interrupted, UnsupportedError
 from fmha_cli.domain.kernel import KernelSpec
-from fmha_cli.domain.members import Count, Least, ShownAs
+from fmha_cli.domain.members import Count, Least
 from fmha_cli.domain.plan import Artifact
 from fmha_cli.domain.quantities import duration
 from fmha_cli.report.column import Column, Fit
@@ -67,28 +66,26 @@ class Builds:
     failed: Annotated[int, Least(0), "the compiler failed or ran out of time"]
     refused: Annotated[int, Least(0), "a rule says that the kernel cannot exist; not compiled"]
     not_run: Annotated[int, Least(0), "no compiler or no sources for it"]
-    builds: Annotated[tuple[Mapping[str, Any], ...], ShownAs(tuple[BuildRow, ...])]
+    builds: tuple[BuildRow, ...]
 
 
-def build_entry(kernel: KernelSpec, outcome: Artifact | FmhaError, upstream_name: str | None = None) -> dict[str, Any]:
+def build_entry(kernel: KernelSpec, outcome: Artifact | FmhaError, upstream_name: str | None = None) -> BuildRow:
     """One kernel of ``fmha build``."""
-    return to_json(
-        BuildRow(
-            kernel=KernelRow.of(kernel, upstream_name),
-            backend=kernel.backend,
-            state=build_state(outcome),
-            arch=kernel.arch,
-            artifact=None if isinstance(outcome, FmhaError) else ArtifactRow.of(outcome),
-            error=ErrorRow.of(outcome) if isinstance(outcome, FmhaError) else None,
-        )
+    return BuildRow(
+        kernel=KernelRow.of(kernel, upstream_name),
+        backend=kernel.backend,
+        state=build_state(outcome),
+        arch=kernel.arch,
+        artifact=None if isinstance(outcome, FmhaError) else ArtifactRow.of(outcome),
+        error=ErrorRow.of(outcome) if isinstance(outcome, FmhaError) else None,
     )
 
 
-def build_document(entries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def build_document(entries: Sequence[BuildRow]) -> Builds:
     """The document of the entries, with their counts."""
-    found = Counter(entry["state"] for entry in entries)
-    counts: dict[str, Any] = {state.value.replace("-", "_"): found[state.value] for state in BuildState}
-    return to_json(Builds(builds=tuple(entries), **counts))
+    found = Counter(entry.state for entry in entries)
+    counts: dict[str, Any] = {state.value.replace("-", "_"): found[state] for state in BuildState}
+    return Builds(builds=tuple(entries), **counts)
 
 
 _MOST_DIGESTS = 4
@@ -103,33 +100,29 @@ _COLUMNS = (
 )
 
 
-def build_view(document: Mapping[str, Any]) -> Table:
+def build_view(document: Builds) -> Table:
     """One line for each kernel; below, each error once with the kernels that it concerns."""
     rows = []
     errors: dict[tuple[str, ...], list[str]] = {}
-    for build in document["builds"]:
-        artifact, kernel, error = build["artifact"], build["kernel"], build["error"]
-        took = "" if error else duration(artifact["build_ns"])
-        named = kernel["upstream_name"] or ""
-        rows.append(
-            [kernel["digest"][:SHORT], kernel["family"], build["backend"], build["arch"], build["state"], took, named]
-        )
+    for build in document.builds:
+        kernel, error, digest = build.kernel, build.error, build.kernel.digest[:SHORT]
+        took = duration(build.artifact.build_ns) if build.artifact else ""
+        rows.append([digest, kernel.family, build.backend, build.arch, build.state, took, kernel.upstream_name or ""])
         if error:
-            what = error["what"].replace(kernel["name"], "this kernel")
-            parts = (f"error[{error['code']}]: {what}", error["where"], error["why"], error["help"])
-            own = (kernel["name"], kernel["digest"])
-            general = tuple(part for part in parts if part and part not in own)
-            errors.setdefault(general, []).append(kernel["digest"][:SHORT])
-    brought = Counter(by for b in document["builds"] if b["artifact"] and (by := b["artifact"]["prebuilt_by"]))
+            what = error.what.replace(kernel.name, "this kernel")
+            parts = (f"error[{error.code}]: {what}", error.where, error.why, error.help)
+            general = tuple(part for part in parts if part and part not in (kernel.name, kernel.digest))
+            errors.setdefault(general, []).append(digest)
+    brought = Counter(by for b in document.builds if b.artifact and (by := b.artifact.prebuilt_by))
     details = [f"  {counted(n, 'kernel')} prebuilt by {by}" for by, n in sorted(brought.items())]
     for lines, digests in errors.items():
         who = " ".join(digests[:_MOST_DIGESTS]) + (
             f" and {len(digests) - _MOST_DIGESTS} more" if len(digests) > _MOST_DIGESTS else ""
         )
         details += [f"  {who}: {line}" for line in lines]
-    states = ("compiled", "cached", "failed", "refused", "not_run")
-    shown = [key for key in states if document[key] or key in states[:3]]
-    tally = ", ".join(f"{document[key]} {key.replace('_', ' ')}" for key in shown)
+    counts = {key: getattr(document, key) for key in ("compiled", "cached", "failed", "refused", "not_run")}
+    shown = {key: n for key, n in counts.items() if n or key not in ("refused", "not_run")}
+    tally = ", ".join(f"{n} {key.replace('_', ' ')}" for key, n in shown.items())
     return Table(_COLUMNS, rows, f"{counted(len(rows), 'kernel')}: {tally}", details)
 
 

@@ -44,7 +44,7 @@ COLUMNS: Mapping[str, Column] = MappingProxyType(
         "kind": Column("kind", common="{}".format, rank=4),
         "name": Column("name", fit=Fit.MIDDLE, least=24),
         "toolchain": Column("toolchain", fit=Fit.MIDDLE, least=24, common="{}".format, rank=6),
-        "bytes": Column("size", size, number=True, rank=3),
+        "size": Column("size", size, number=True, rank=3, path="bytes"),
         "build_ns": Column("build time", duration, number=True, rank=5),
         "used_ns": Column("last used (UTC)", _date, rank=2),
         "damage": Column("damage", "; ".join, fit=Fit.FOLD),
@@ -96,7 +96,7 @@ _MEMBERS: Mapping[type, str] = MappingProxyType(
 )
 
 
-def cache_document(root: str, entries: Iterable[EntryInfo], result: CacheResult | None = None) -> dict[str, Any]:
+def cache_document(root: str, entries: Iterable[EntryInfo], result: CacheResult | None = None) -> CachePage:
     """The document of ``ls`` (``result`` None), or of the action that returned the result.
 
     ``entries`` are the listed entries (``ls``), or the ones that ``prune`` removed or would remove. Other actions have
@@ -105,67 +105,59 @@ def cache_document(root: str, entries: Iterable[EntryInfo], result: CacheResult 
     rows = tuple(entries)
     shown: dict[str, Any] = {} if result is None else {_MEMBERS[type(result)]: result}
     action: Any = "".join(shown).removesuffix("_") or "ls"
-    page = CachePage(action=action, root=root, count=len(rows), bytes=sum(r.size for r in rows), entries=rows, **shown)
-    return to_json(page)
+    return CachePage(action=action, root=root, count=len(rows), bytes=sum(r.size for r in rows), entries=rows, **shown)
 
 
-def cache_view(document: Mapping[str, Any]) -> Table:
+def cache_view(document: CachePage) -> Table:
     """The entries, or the figures of an action."""
-    action = document["action"]
-    if action == "ls":
-        return _entries(document, counted(document["count"], "entry") + f", {size(document['bytes'])}")
-    figures = document[action]
-    if action == "prune":
-        return _entries(document, _freed(figures, document["count"]), _kept(figures))
-    if action == "import":
-        return _imported(figures)
-    if action == "verify":
-        return _verified(document["root"], figures)
-    if action == "why":
-        return _explained(figures)
-    rows = [[_label(key), _figure(key, value)] for key, value in figures.items() if not _listed(value)]
-    if action == "stats":
-        kinds = [[f"{k['kind']} entries", f"{k['entries']}, {size(k['bytes'])}"] for k in figures["kinds"]]
-        return Table(_facts(action), [*kinds, *rows], f"cache: {document['root']}")
+    if document.prune is not None:
+        return _entries(document, _freed(document.prune, document.count), _kept(document.prune))
+    if document.import_ is not None:
+        return _imported(document.import_)
+    if document.verify is not None:
+        return _verified(document.root, document.verify)
+    if document.why is not None:
+        return _explained(document.why)
+    found = document.stats or document.export
+    if found is None:
+        return _entries(document, f"{counted(document.count, 'entry')}, {size(document.bytes)}")
+    figures, kinds = to_json(found), document.stats.kinds if document.stats else ()
+    rows = [[f"{kind.kind} entries", f"{kind.entries}, {size(kind.bytes)}"] for kind in kinds]
+    rows += [[_label(key), _figure(key, value)] for key, value in figures.items() if not _listed(value)]
     details = [f"  {key}: {line}" for key, value in figures.items() if _listed(value) for line in _lines(value)]
-    return Table(_facts(action), rows, f"cache: {document['root']}", details)
+    columns = Column(document.action), Column("value", fit=Fit.MIDDLE)
+    return Table(columns, rows, f"cache: {document.root}", () if kinds else details)
 
 
-def _freed(figures: Mapping[str, Any], count: int) -> str:
-    leftovers = counted(len(figures["others"]), "leftover")
-    freed = "would be freed" if figures.get("dry_run") else "freed"
-    return f"{counted(count, 'entry')} and {leftovers}: {size(figures['freed_bytes'])} {freed}"
+def _freed(found: Pruned, count: int) -> str:
+    freed = "would be freed" if found.dry_run else "freed"
+    return f"{counted(count, 'entry')} and {counted(len(found.others), 'leftover')}: {size(found.freed_bytes)} {freed}"
 
 
-def _kept(figures: Mapping[str, Any]) -> str:
+def _kept(found: Pruned) -> str:
     """What the limits would remove, and had to stay."""
-    stayed = {"used in the last minutes": len(figures["kept_recent"]), "in use": len(figures["kept_locked"])}
+    stayed = {"used in the last minutes": len(found.kept_recent), "in use": len(found.kept_locked)}
     return "".join(f"; kept {counted(number, 'entry')} {why}" for why, number in stayed.items() if number)
 
 
-def _facts(action: str) -> tuple[Column, Column]:
-    return Column(action), Column("value", fit=Fit.MIDDLE)
+def _imported(found: Imported) -> Table:
+    added, held = len(found.added), len(found.held)
+    done = f"would add {added}, nothing was changed" if found.dry_run else f"{added} added"
+    host = sum(one.code is Code.HOST for one in found.held)
+    summary = f"{counted(held, 'entry')}, {host} of host code: {done}; {len(found.present)} there already"
+    return table_of(HELD, found.held, summary)
 
 
-def _imported(figures: Mapping[str, Any]) -> Table:
-    added, held = len(figures["added"]), len(figures["held"])
-    done = f"would add {added}, nothing was changed" if figures["dry_run"] else f"{added} added"
-    host = sum(one["code"] == Code.HOST for one in figures["held"])
-    summary = f"{counted(held, 'entry')}, {host} of host code: {done}; {len(figures['present'])} there already"
-    return table_of(HELD, figures["held"], summary)
-
-
-def _verified(root: str, figures: Mapping[str, Any]) -> Table:
+def _verified(root: str, found: VerifyReport) -> Table:
     """Damage and strangers line by line; a sound cache is one line."""
     brought = [
-        [_short(one["digest"]), "imported", f"{one['origin']['code']} code from {one['origin']['archive']}"]
-        for one in figures["imported"]
+        [_short(one.digest), "imported", f"{one.origin.code} code from {one.origin.archive}"] for one in found.imported
     ]
-    damaged = [[_short(one["digest"]), "damaged", "; ".join(one["reasons"])] for one in figures["damaged"]]
-    busy = [[_short(digest), "in use", "another process holds its lock"] for digest in figures["busy"]]
-    moved = [f"  moved to {path}" for path in figures["quarantined"]]
+    damaged = [[_short(one.digest), "damaged", "; ".join(one.reasons)] for one in found.damaged]
+    busy = [[_short(digest), "in use", "another process holds its lock"] for digest in found.busy]
+    moved = [f"  moved to {path}" for path in found.quarantined]
     summary = (
-        f"{counted(figures['checked'], 'entry')} checked in {root}: {len(damaged) or 'none'} damaged, "
+        f"{counted(found.checked, 'entry')} checked in {root}: {len(damaged) or 'none'} damaged, "
         f"{len(brought) or 'none'} imported"
     )
     columns = (Column("digest"), Column("state"), Column("why", fit=Fit.FOLD))
@@ -184,26 +176,26 @@ _STANDINGS: Mapping[KeyStanding, str] = MappingProxyType(
 )
 
 
-def _explained(figures: Mapping[str, Any]) -> Table:
+def _explained(found: KeyExplanation) -> Table:
     """The parts in which the nearest entry differs; above all, whether a build would find the kernel."""
-    nearest, standing = figures["nearest"], KeyStanding(figures["standing"])
-    rows = [[one["part"], _side(one["cached"]), _side(one["wanted"])] for one in figures["differences"]]
+    nearest = _short(found.nearest or "")
+    rows = [[one.part, _side(one.cached), _side(one.wanted)] for one in found.differences]
     columns = (
         Column("part of the key", fit=Fit.FOLD),
-        Column(f"entry {_short(nearest or '')}".rstrip(), fit=Fit.FOLD),
-        Column(f"key {_short(figures['digest'])}", fit=Fit.FOLD),
+        Column(f"entry {nearest}".rstrip(), fit=Fit.FOLD),
+        Column(f"key {_short(found.digest)}", fit=Fit.FOLD),
     )
-    details = [f"  {line}" for line in figures["details"]]
-    details += [f"  the nearest entry, {_short(nearest)}, has the same key parts"] if nearest and not rows else []
-    return Table(columns, rows, f"{_short(figures['digest'])}: {_STANDINGS[standing]}", details)
+    details = [f"  {line}" for line in found.details]
+    details += [f"  the nearest entry, {nearest}, has the same key parts"] if nearest and not rows else []
+    return Table(columns, rows, f"{_short(found.digest)}: {_STANDINGS[found.standing]}", details)
 
 
 def _side(value: Any) -> str:
     return "absent" if value is None else cell(value) or "empty"
 
 
-def _entries(document: Mapping[str, Any], summary: str, more: str = "") -> Table:
-    return table_of(COLUMNS, document["entries"], f"{summary} in {document['root']}{more}")
+def _entries(document: CachePage, summary: str, more: str = "") -> Table:
+    return table_of(COLUMNS, document.entries, f"{summary} in {document.root}{more}")
 
 
 def _listed(value: Any) -> bool:

@@ -12,7 +12,7 @@ from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.rules import Reason
 from fmha_cli.report.column import Column, Fit
 from fmha_cli.report.document import Document
-from fmha_cli.report.layers import LAYER_COLUMNS, NO_LAYER, layer_cells
+from fmha_cli.report.layers import LAYER_COLUMNS, layer_cells
 from fmha_cli.report.lines import SHORT, counted, labels, problem_text, ranges, reason_text, spelled
 from fmha_cli.report.parts import KernelRow
 from fmha_cli.report.table import Table
@@ -51,7 +51,7 @@ _COLUMNS = (
 _WHOLE = (*_COLUMNS[:-1], Column("kernel, or the first reason", fit=Fit.FOLD, least=30))
 
 
-def choices_view(document: Mapping[str, Any], color: bool = False, *, whole: bool = False) -> Table:
+def choices_view(document: Choices, *, whole: bool = False) -> Table:
     """One line for each row: what sets its kernel apart from the others of its backend, or the rule that refuses first. Below, each
     first reason in full, with the rows that have it.
 
@@ -59,36 +59,29 @@ def choices_view(document: Mapping[str, Any], color: bool = False, *, whole: boo
         whole: the names and reasons in full, in as many lines as they take.
     """
     rows: list[Sequence[str]] = []
-    label = _labels(document["rows"])
+    label = _labels(document.rows)
     why: dict[str, list[int]] = {}
-    for number, row in enumerate(document["rows"], 1):
-        kernel = row["kernel"]
-        if kernel is not None:
-            said = kernel["name"] if whole else label[kernel["name"]]
+    for number, row in enumerate(document.rows, 1):
+        if row.kernel is not None:
+            said = row.kernel.name if whole else label[row.kernel.name]
         else:
-            first = row["reasons"][0]
-            said = reason_text(first) if whole else f"{first['id']} {first['text']}"
-            why.setdefault(f"{row['backend']}: {reason_text(first)}", []).append(number)
-        digest = "" if kernel is None else kernel["digest"][:SHORT]
-        layer = row.get("layer")
-        cells = (
-            layer_cells(layer["model"], layer["phase"], layer["kind"], layer["weight"], layer["assumed"])
-            if layer
-            else NO_LAYER
-        )
-        rows.append([str(number), *cells, problem_text(row["problem"]), row["backend"], digest, said])
-    served = sum(row["kernel"] is not None for row in document["rows"])
+            first = row.reasons[0]
+            said = reason_text(first) if whole else f"{first.id} {first.text}"
+            why.setdefault(f"{row.backend}: {reason_text(first)}", []).append(number)
+        digest = "" if row.kernel is None else row.kernel.digest[:SHORT]
+        rows.append([str(number), *layer_cells(row.layer), problem_text(row.problem), row.backend, digest, said])
+    served = sum(row.kernel is not None for row in document.rows)
     summary = f"{counted(len(rows), 'row')}: {served} supported, {len(rows) - served} refused"
     details = [] if whole else [f"{ranges(numbers)}: {text}" for text, numbers in why.items()]
     return Table(_WHOLE if whole else _COLUMNS, rows, summary, details)
 
 
-def _labels(rows: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+def _labels(rows: Sequence[ChoiceRow]) -> dict[str, str]:
     """What sets each kernel apart from the others of its backend, what is short first; the element types are the problem's."""
     by_backend: dict[str, dict[str, None]] = {}
     for row in rows:
-        if row["kernel"] is not None:
-            by_backend.setdefault(row["backend"], {})[row["kernel"]["name"]] = None
+        if row.kernel is not None:
+            by_backend.setdefault(row.backend, {})[row.kernel.name] = None
     found = {name: text for names in by_backend.values() for name, text in labels(list(names)).items()}
     return {name: _without_types(text) for name, text in found.items()}
 
@@ -98,4 +91,4 @@ def _without_types(label: str) -> str:
     return " ".join([family, *sorted((part for part in parts if not part.startswith("dtype")), key=len)])
 
 
-DOCUMENTS = (Document(Choices, choices_view, rows="rows", columns=_COLUMNS, colored=True),)
+DOCUMENTS = (Document(Choices, choices_view, rows="rows", columns=_COLUMNS),)

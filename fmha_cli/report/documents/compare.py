@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
@@ -13,7 +13,7 @@ from fmha_cli.domain.members import ShownAs
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.quantities import duration
 from fmha_cli.domain.verdict import Verdict
-from fmha_cli.report.column import Column, Fit
+from fmha_cli.report.column import Color, Column, Fit
 from fmha_cli.report.document import Document
 from fmha_cli.report.lines import SHORT, counted, problem_text, spelled
 from fmha_cli.report.table import Table
@@ -88,10 +88,10 @@ class Compare:
     notes: Annotated[tuple[str, ...], "what differs between the runs as a whole, and what the rows need"]
 
 
-Row = Mapping[str, Any]
 WORSE = "WORSE"
 """The mark of a row whose verdict was good and is not any more."""
 
+_COLORS = {WORSE: Color.RED, "SLOWER": Color.RED, "FASTER": Color.GREEN, "UNSURE": Color.YELLOW}
 _COLUMNS = (
     Column("point", common=spelled, words=True, fit=Fit.FOLD, least=20),
     Column("where", common="{}".format, words=True, rank=2),
@@ -100,7 +100,7 @@ _COLUMNS = (
     Column("ratio [95 %]", number=True, path="difference.ratio", called="ratio"),
     Column("p(adj)", number=True, path="difference.p_adjusted", called="p", rank=4),
     Column("could see", number=True, path="difference.could_see", rank=1),
-    Column("verdict", path="difference.speed", fit=Fit.FOLD, least=24),
+    Column("verdict", path="difference.speed", fit=Fit.FOLD, least=24, paint=_COLORS),
 )
 
 
@@ -109,79 +109,68 @@ _LEGENDS = {
 }
 
 
-def compare_view(document: Row, color: bool = False) -> Table:
+def compare_view(document: Compare) -> Table:
     """One line for each row; below, the rows of one side, the means, and notes."""
-    rows = [_cells(row, color) for row in document["rows"]]
-    details = [f"  note: {note}" for note in document["notes"]]
-    if not document["interleaved"] and document["rows"]:
-        details.append("  not interleaved: what the machine moved by itself adds to the tolerance of each row")
-    again = sum(row["screened"] is not None for row in document["rows"])
-    details += (
-        [f"  {counted(again, 'row')} run again, alternating; their verdicts come from those processes alone"]
-        if again
-        else []
-    )
-    for name in ("before", "after"):
-        for lone in document[f"only_{name}"]:
-            details.append(
-                f"  only {name}: {problem_text(lone['problem'])} {_where(lone['side'], lone['cache'])}".rstrip()
-            )
-    for group in document["groups"]:
-        mean = group["mean"]
-        if mean["rows"] > 1:
-            details.append(f"  {group['backend']}: mean ratio of {counted(mean['rows'], 'row')} {_ratio(mean)}")
-    return Table(_COLUMNS, rows, compare_summary(document), details, _LEGENDS)
+    rows = list(map(_cells, document.rows))
+    return Table(_COLUMNS, rows, compare_summary(document), list(_details(document)), _LEGENDS)
 
 
-def compare_summary(document: Row) -> str:
+def _details(document: Compare) -> Iterator[str]:
+    yield from (f"  note: {note}" for note in document.notes)
+    if not document.interleaved and document.rows:
+        yield "  not interleaved: what the machine moved by itself adds to the tolerance of each row"
+    if again := sum(row.screened is not None for row in document.rows):
+        yield f"  {counted(again, 'row')} run again, alternating; their verdicts come from those processes alone"
+    for name, lone in (("before", document.only_before), ("after", document.only_after)):
+        for one in lone:
+            yield f"  only {name}: {problem_text(one.problem)} {where_text(one.side, one.cache)}".rstrip()
+    for group in document.groups:
+        if group.mean.rows > 1:
+            yield f"  {group.backend}: mean ratio of {counted(group.mean.rows, 'row')} {_ratio(group.mean)}"
+
+
+def compare_summary(document: Compare) -> str:
     """``3 rows: 1 slower, 2 unsure; 2 only before``."""
-    counts = Counter("worse" if row["worse"] else row["difference"]["speed"] for row in document["rows"])
-    parts = [f"{counts[name]} {name}" for name in ("worse", *Speed) if counts[name]]
-    text = counted(len(document["rows"]), "row") + (f": {', '.join(parts)}" if parts else "")
-    lone = [f"{len(document[f'only_{name}'])} only {name}" for name in ("before", "after")]
-    return f"{text}; {', '.join(lone)}" if document["only_before"] or document["only_after"] else text
+    counts = Counter("worse" if row.worse else row.difference.speed.value for row in document.rows)
+    parts = [f"{counts[name]} {name}" for name in ("worse", *(speed.value for speed in Speed)) if counts[name]]
+    text = counted(len(document.rows), "row") + (f": {', '.join(parts)}" if parts else "")
+    before, after = len(document.only_before), len(document.only_after)
+    return f"{text}; {before} only before, {after} only after" if before or after else text
 
 
-def _cells(row: Row, color: bool) -> Sequence[str]:
-    found = row["difference"]
-    seen, p = found["could_see"], found["p_adjusted"]
+def _cells(row: CompareRow) -> Sequence[str]:
+    found = row.difference
+    seen, p = found.could_see, found.p_adjusted
     return [
-        problem_text(row["problem"]),
-        _where(row["after"], row["cache"]),
-        duration(found["before_ns"]),
-        duration(found["after_ns"]),
+        problem_text(row.problem),
+        where_text(row.after, row.cache),
+        duration(found.before_ns),
+        duration(found.after_ns),
         _ratio(found),
         "" if p is None else f"{p:.2g}" if p < 0.1 else f"{p:.2f}",
         "" if p is None else "nothing" if seen is None else f"{seen * 100:.3g} %",
-        _verdict(row, color),
+        _verdict(row),
     ]
 
 
-def _where(side: Row, cache: str | None) -> str:
-    kernel = side["kernel"][:SHORT] if side["kernel"] else None
-    return " ".join(part for part in (side["backend"], kernel, cache) if part)
+def where_text(side: RowSide, cache: str | None) -> str:
+    """``cpu 1a2b3c4d hot``: the backend, the first digits of the kernel's digest, and the cache mode."""
+    kernel = side.kernel[:SHORT] if side.kernel else None
+    return " ".join(part for part in (side.backend, kernel, cache) if part)
 
 
-def _ratio(found: Row) -> str:
-    if found["ratio"] is None:
+def _ratio(found: Difference | Mean) -> str:
+    if found.ratio is None:
         return ""
-    ends = found["ratio_ci95"]
-    return f"{found['ratio']:.3f}" + (f" [{ends[0]:.3f},{ends[1]:.3f}]" if ends else "")
+    ends = found.ratio_ci95
+    return f"{found.ratio:.3f}" + (f" [{ends[0]:.3f},{ends[1]:.3f}]" if ends else "")
 
 
-_RED, _GREEN, _YELLOW = 31, 32, 33
-_COLORS = {WORSE: _RED, "SLOWER": _RED, "FASTER": _GREEN, "UNSURE": _YELLOW}
-
-
-def _verdict(row: Row, color: bool) -> str:
+def _verdict(row: CompareRow) -> str:
     """``SLOWER``, ``UNSURE (processes differ by 38 %)``, ``WORSE (PASSED, then WRONG)``."""
-    found = row["difference"]
-    if row["worse"]:
-        word, why = WORSE, f"{row['before']['verdict']}, then {row['after']['verdict']}"
-    else:
-        word, why = found["speed"].upper(), found["why"]
-    painted = f"\x1b[{_COLORS[word]}m{word}\x1b[0m" if color and word in _COLORS else word
-    return f"{painted} ({why})" if why else painted
+    why: str | None = f"{row.before.verdict}, then {row.after.verdict}"
+    word, why = (WORSE, why) if row.worse else (row.difference.speed.upper(), row.difference.why)
+    return f"{word} ({why})" if why else word
 
 
-DOCUMENTS = (Document(Compare, compare_view, rows="rows", columns=_COLUMNS, colored=True),)
+DOCUMENTS = (Document(Compare, compare_view, rows="rows", columns=_COLUMNS),)

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from fmha_cli.domain.codec import to_json
-from fmha_cli.domain.members import Least, ShownAs
+from fmha_cli.domain.codec import taken_from
+from fmha_cli.domain.members import Least
 from fmha_cli.report.column import Column, Fit
 from fmha_cli.report.document import Document
-from fmha_cli.report.documents.inspect import figure_text
+from fmha_cli.report.documents.inspect import Inspection, figure_text
 from fmha_cli.report.documents.inspections import figures_of
 from fmha_cli.report.parts import KernelRow
 from fmha_cli.report.table import Table
@@ -25,19 +25,13 @@ class KernelSide:
     arch: str
     backend: str
     compiler: str | None
-    kernel: Annotated[Mapping[str, Any], ShownAs(KernelRow)]
+    kernel: KernelRow
     why: Annotated[str | None, "why instructions were not counted"]
 
     @staticmethod
-    def of(inspection: Mapping[str, Any]) -> KernelSide:
-        """The side that a ``fmha.inspect/1`` document describes."""
-        return KernelSide(
-            arch=inspection["arch"],
-            backend=inspection["backend"],
-            compiler=figures_of(inspection)["compiler"],
-            kernel=inspection["kernel"],
-            why=inspection["details"].get("why"),
-        )
+    def of(inspection: Inspection) -> KernelSide:
+        """The side of an inspected kernel."""
+        return taken_from(inspection, KernelSide, compiler=figures_of(inspection).compiler)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,24 +58,23 @@ class Differences:
     rows: tuple[PropertyDifference, ...]
 
 
-def differences_document(left: Mapping[str, Any], right: Mapping[str, Any]) -> dict[str, Any]:
-    """The document of two ``fmha.inspect/1`` documents: fields and figures side by side, then each mnemonic.
+def differences_document(left: Inspection, right: Inspection) -> Differences:
+    """The document of two inspected kernels: fields and figures side by side, then each mnemonic.
 
     It leaves out fields in which the kernels are equal, and figures that both lack.
     """
     rows = (
         *_compared("kernel", _fields(left), _fields(right), only_differing=True),
-        *_compared("figure", figures_of(left), figures_of(right)),
-        *_compared("instruction", left["instructions"] or {}, right["instructions"] or {}, absent=0),
+        *_compared("figure", vars(figures_of(left)), vars(figures_of(right))),
+        *_compared("instruction", left.instructions or {}, right.instructions or {}, absent=0),
     )
     differing = sum(row.differs for row in rows)
-    return to_json(Differences(left=KernelSide.of(left), right=KernelSide.of(right), differing=differing, rows=rows))
+    return Differences(left=KernelSide.of(left), right=KernelSide.of(right), differing=differing, rows=rows)
 
 
-def _fields(document: Mapping[str, Any]) -> dict[str, Any]:
-    kernel = document["kernel"]
-    parts = {"arch": document["arch"], "family": kernel["family"]}
-    return {**parts, **kernel["signature"], **kernel["algorithm"]}
+def _fields(inspection: Inspection) -> dict[str, Any]:
+    kernel = inspection.kernel
+    return {"arch": inspection.arch, "family": kernel.family.value, **kernel.signature, **kernel.algorithm}
 
 
 def _compared(
@@ -104,26 +97,22 @@ _OF_THE_BUILD = ("build_ns", "compile_peak_bytes")
 """Figures of a build, which change from one build of a kernel to the next: shown, and no difference of kernels."""
 
 
-def differences_view(document: Mapping[str, Any]) -> Table:
+def differences_view(document: Differences) -> Table:
     """Fields, figures and instructions side by side. A mark shows each difference, with the change next to it."""
     rows = []
-    for row in document["rows"]:
-        if row["kind"] == "instruction" and not row["differs"]:
-            continue
-        name = row["name"] if row["kind"] == "instruction" else row["name"].replace("_", " ")
-        left, right = row["left"], row["right"]
-        numbers = all(isinstance(v, int | float) and not isinstance(v, bool) for v in (left, right))
-        change = f"{right - left:+.6g}" if numbers and row["differs"] else ""
-        mark = _MARK if row["differs"] else ""
-        rows.append([mark, row["kind"], name, figure_text(row["name"], left), figure_text(row["name"], right), change])
-    sides = [document["left"], document["right"]]
+    shown = [row for row in document.rows if row.kind != "instruction" or row.differs]
+    for row in shown:
+        name = row.name if row.kind == "instruction" else row.name.replace("_", " ")
+        numbers = all(isinstance(v, int | float) and not isinstance(v, bool) for v in (row.left, row.right))
+        change = f"{row.right - row.left:+.6g}" if numbers and row.differs else ""
+        texts = (figure_text(row.name, value) for value in (row.left, row.right))
+        rows.append([_MARK if row.differs else "", row.kind, name, *texts, change])
+    sides = {"left": document.left, "right": document.right}
     details = [
-        f"{side}: {found['kernel']['name']}" + (f", {found['compiler']}" if found["compiler"] else "")
-        for side, found in zip(("left", "right"), sides, strict=True)
+        f"{name}: {side.kernel.name}" + (f", {side.compiler}" if side.compiler else "") for name, side in sides.items()
     ]
-    details += [f"{found['arch']}: no instruction counts: {found['why']}" for found in sides if found["why"]]
-    same = sum(1 for row in document["rows"] if row["kind"] == "instruction" and not row["differs"])
-    summary = f"{document['differing']} of {len(document['rows'])} differ"
+    details += [f"{side.arch}: no instruction counts: {side.why}" for side in sides.values() if side.why]
+    summary, same = f"{document.differing} of {len(document.rows)} differ", len(document.rows) - len(shown)
     summary += f"; {same} mnemonics with equal counts are not shown" if same else ""
     return Table(_COLUMNS, rows, summary, details)
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Annotated, Any, Literal
 
-from fmha_cli.domain.codec import to_json
 from fmha_cli.domain.emulation import Executed, Finding
 from fmha_cli.domain.members import Least, Pattern, ShownAs
 from fmha_cli.domain.problem import Problem
@@ -47,24 +46,22 @@ class ExecutedKernels:
     findings: tuple[Finding, ...]
 
 
-def executed_document(problem: Problem, record: Record) -> dict[str, Any]:
+def executed_document(problem: Problem, record: Record) -> ExecutedKernels:
     """The document of an executed record."""
     kernels = record.executed or ()
     total = reduce(Executed.plus, kernels)
     flops = problem.flops()
-    return to_json(
-        ExecutedKernels(
-            problem=problem.to_dict(),
-            device=record.device,
-            verdict=record.verdict,
-            repro=record.repro,
-            kernel=record.kernel,
-            kernels=kernels,
-            total=replace(total, kernel="all"),
-            needed=Needed(flops=flops, dense_flops=problem.flops(dense=True), bytes=problem.bytes()),
-            matrix_share=total.matrix_flops / flops if flops else None,
-            findings=record.findings or (),
-        )
+    return ExecutedKernels(
+        problem=problem.to_dict(),
+        device=record.device,
+        verdict=record.verdict,
+        repro=record.repro,
+        kernel=record.kernel,
+        kernels=kernels,
+        total=replace(total, kernel="all"),
+        needed=Needed(flops=flops, dense_flops=problem.flops(dense=True), bytes=problem.bytes()),
+        matrix_share=total.matrix_flops / flops if flops else None,
+        findings=record.findings or (),
     )
 
 
@@ -87,41 +84,42 @@ _COUNTS = {
 }
 
 
-def executed_view(document: Mapping[str, Any]) -> Table:
+def executed_view(document: ExecutedKernels) -> Table:
     """One line for each count, with a column for each GPU kernel and one for their sum; findings below."""
-    kernels = document["kernels"]
-    columns = [*kernels, document["total"]] if len(kernels) > 1 else [document["total"]]
-    heads = [f"kernel {i}" for i in range(1, len(kernels) + 1)] if len(kernels) > 1 else []
+    kernels, total, needed = document.kernels, document.total, document.needed
+    counts = [*kernels, total] if len(kernels) > 1 else [total]
+    heads = [f"kernel {i}" for i in range(1, len(counts))]
     heads.append("all" if heads else "count")
-    needed, share = document["needed"], document["matrix_share"]
-    names = sorted(document["total"]["classes"], key=lambda name: (-document["total"]["classes"][name], name))
-    rows = [["wave instructions", *(str(c["instructions"]) for c in columns)]]
-    rows += [[f"  {name}", *(str(c["classes"].get(name, 0)) for c in columns)] for name in names]
-    rows += [["matrix FLOP", *(str(c["matrix_flops"]) for c in columns)]]
-    rows += [_last(columns, "FLOP needed, visible pairs", str(needed["flops"]))]
-    rows += [_last(columns, "FLOP needed, all pairs", str(needed["dense_flops"]))]
-    rows += [_last(columns, "matrix FLOP / needed", "" if share is None else digits(share))]
-    rows += [[text, *(size(c[key]) for c in columns)] for key, text in _BYTES.items()]
-    rows += [_last(columns, "memory needed, every tensor once", size(needed["bytes"]))]
-    rows += [[text, *(str(c[key]) for c in columns)] for key, text in _COUNTS.items()]
-    if document["total"]["global_sectors"] is not None:
-        rows += [["global memory, sectors of 32 bytes", *(str(c["global_sectors"]) for c in columns)]]
-        rows += [["  their bytes / bytes accessed", *(_moved(c) for c in columns)]]
-    details = [f"  kernel {i}: {_short(c['kernel'])}, launched {c['launches']}x" for i, c in enumerate(kernels, 1)]
-    details += [f"  {f['kind']} at {f['address']:#x}: {f['text']}" for f in document["findings"]]
-    summary = f"{problem_text(document['problem'])} on {document['device']}: {document['verdict']}; its times are not those of a GPU"
+
+    def last(text: str, value: str) -> list[str]:
+        return [text, *[""] * (len(counts) - 1), value]
+
+    names = sorted(total.classes, key=lambda name: (-total.classes[name], name))
+    rows = [["wave instructions", *(str(c.instructions) for c in counts)]]
+    rows += [[f"  {name}", *(str(c.classes.get(name, 0)) for c in counts)] for name in names]
+    rows += [["matrix FLOP", *(str(c.matrix_flops) for c in counts)]]
+    rows += [last("FLOP needed, visible pairs", str(needed.flops))]
+    rows += [last("FLOP needed, all pairs", str(needed.dense_flops))]
+    rows += [last("matrix FLOP / needed", digits(document.matrix_share))]
+    rows += [[text, *(size(getattr(c, name)) for c in counts)] for name, text in _BYTES.items()]
+    rows += [last("memory needed, every tensor once", size(needed.bytes))]
+    rows += [[text, *(str(getattr(c, name)) for c in counts)] for name, text in _COUNTS.items()]
+    if total.global_sectors is not None:
+        rows += [["global memory, sectors of 32 bytes", *(str(c.global_sectors) for c in counts)]]
+        rows += [["  their bytes / bytes accessed", *(_moved(c) for c in counts)]]
+    details = [f"  kernel {i}: {_short(c.kernel)}, launched {c.launches}x" for i, c in enumerate(kernels, 1)]
+    details += [f"  {f.kind} at {f.address:#x}: {f.text}" for f in document.findings]
+    summary = (
+        f"{problem_text(document.problem)} on {document.device}: {document.verdict}; its times are not those of a GPU"
+    )
     columns = [Column("what", fit=Fit.FOLD, least=32)]
     columns += [Column(head, number=True, rank=0 if head == heads[-1] else 1) for head in heads]
     return Table(columns, rows, summary, details)
 
 
-def _last(columns: list[Mapping[str, Any]], text: str, value: str) -> list[str]:
-    return [text, *[""] * (len(columns) - 1), value]
-
-
-def _moved(count: Mapping[str, Any]) -> str:
-    accessed = count["global_read_bytes"] + count["global_written_bytes"]
-    return digits(_SECTOR * count["global_sectors"] / accessed) if accessed else ""
+def _moved(count: Executed) -> str:
+    accessed = count.global_read_bytes + count.global_written_bytes
+    return digits(_SECTOR * (count.global_sectors or 0) / accessed) if accessed else ""
 
 
 def _short(symbol: str) -> str:

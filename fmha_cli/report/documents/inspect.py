@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Annotated, Any, Literal
 
-from fmha_cli.domain.codec import to_json
 from fmha_cli.domain.kernel import KernelSpec
 from fmha_cli.domain.members import Count
 from fmha_cli.domain.plan import Artifact
@@ -55,6 +54,11 @@ class Inspection:
     ] = None
     details: Annotated[Mapping[str, Any], "whatever else the backend says"]
 
+    @property
+    def why(self) -> str | None:
+        """Why instructions were not counted."""
+        return self.details.get("why")
+
 
 _INSPECTED = tuple(field.name for field in fields(Inspection) if field.default is None)
 """Figures that have the same name in every backend that knows them. A backend's other figures are in ``details``."""
@@ -62,21 +66,19 @@ _INSPECTED = tuple(field.name for field in fields(Inspection) if field.default i
 
 def inspect_document(
     kernel: KernelSpec, findings: Mapping[str, Any], artifact: Artifact | None, upstream_name: str | None = None
-) -> dict[str, Any]:
+) -> Inspection:
     """The document of the result of ``Backend.inspect``; edited sources are named in its details."""
     if artifact is not None and artifact.edited is not None:
         findings = {**findings, "source": edited_text(artifact.edited)}
     figures: dict[str, Any] = {name: findings.get(name) for name in _INSPECTED}
     details, _ = nulled({k: v for k, v in sorted(findings.items()) if k not in _INSPECTED})
-    return to_json(
-        Inspection(
-            kernel=KernelRow.of(kernel, upstream_name),
-            backend=kernel.backend,
-            arch=kernel.arch,
-            artifact=None if artifact is None else ArtifactRow.of(artifact),
-            details=details,
-            **figures,
-        )
+    return Inspection(
+        kernel=KernelRow.of(kernel, upstream_name),
+        backend=kernel.backend,
+        arch=kernel.arch,
+        artifact=None if artifact is None else ArtifactRow.of(artifact),
+        details=details,
+        **figures,
     )
 
 
@@ -85,20 +87,19 @@ _FIGURES = tuple(name for name in _INSPECTED if name != "instructions")
 _LATER = ("why", "kernels")
 
 
-def inspect_view(document: Mapping[str, Any]) -> Table:
+def inspect_view(document: Inspection) -> Table:
     """One line for each figure, the most frequent instructions, and each GPU kernel of a library that holds several."""
+    details = document.details
+    figures = {name: getattr(document, name) for name in _FIGURES}
+    figures |= {key: value for key, value in details.items() if key not in _LATER}
     rows = [
-        [name.replace("_", " "), figure_text(name, document[name])] for name in _FIGURES if document[name] is not None
-    ]
-    details = document["details"]
-    rows += [
         ["compile memory" if key == "compile_peak_bytes" else key.replace("_", " "), figure_text(key, value)]
-        for key, value in details.items()
-        if value is not None and key not in _LATER
+        for key, value in figures.items()
+        if value is not None
     ]
-    if document["artifact"] is not None:
-        rows.append(["build time", duration(document["artifact"]["build_ns"])])
-    counts = sorted((document["instructions"] or {}).items(), key=lambda item: (-item[1], item[0]))
+    if document.artifact is not None:
+        rows.append(["build time", duration(document.artifact.build_ns)])
+    counts = sorted((document.instructions or {}).items(), key=lambda item: (-item[1], item[0]))
     rows += [[f"instruction {mnemonic}", str(count)] for mnemonic, count in counts[:_MOST_INSTRUCTIONS]]
     if len(counts) > _MOST_INSTRUCTIONS:
         rest = sum(count for _, count in counts[_MOST_INSTRUCTIONS:])
@@ -106,9 +107,9 @@ def inspect_view(document: Mapping[str, Any]) -> Table:
     several = details.get("kernels") or []
     lines = [f"GPU kernel {i} of {len(several)}: {cell(_short(k))}" for i, k in enumerate(several, 1)]
     lines = lines if len(several) > 1 else []
-    lines += [f"no instruction counts: {details['why']}"] if details.get("why") else []
+    lines += [f"no instruction counts: {document.why}"] if document.why else []
     columns = (Column("what"), Column("value", fit=Fit.FOLD))
-    return Table(columns, rows, document["kernel"]["name"], lines)
+    return Table(columns, rows, document.kernel.name, lines)
 
 
 def _short(kernel: Mapping[str, Any]) -> dict[str, Any]:

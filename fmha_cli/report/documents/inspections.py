@@ -7,95 +7,92 @@ from dataclasses import dataclass, fields
 from functools import cache
 from typing import Annotated, Any, Literal
 
-from fmha_cli.domain.codec import extras, members_of, to_json
+from fmha_cli.domain.codec import extras, members_of
 from fmha_cli.domain.errors import FmhaError
 from fmha_cli.domain.kernel import KernelSpec
-from fmha_cli.domain.members import Count, Least, ShownAs
+from fmha_cli.domain.members import Count, Least
 from fmha_cli.report.column import Column, Fit
 from fmha_cli.report.document import Document
-from fmha_cli.report.documents.inspect import figure_text
+from fmha_cli.report.documents.inspect import Inspection, figure_text
 from fmha_cli.report.lines import SHORT, counted
+from fmha_cli.report.ordering import at
 from fmha_cli.report.parts import ErrorRow, KernelRow
 from fmha_cli.report.table import Table
 
 
-def at(*path: str) -> Callable[[Mapping[str, Any]], Any]:
-    """A function that finds a member of ``fmha.inspect/1``; it returns None if the member is missing."""
-
-    def find(document: Mapping[str, Any]) -> Any:
-        value: Any = document
-        for key in path:
-            value = value.get(key) if isinstance(value, Mapping) else None
-        return value
-
-    return find
+def _spills(found: Inspection) -> Any:
+    return found.spills.get("vgpr", found.spills.get("gpr")) if isinstance(found.spills, Mapping) else found.spills
 
 
-def _spills(document: Mapping[str, Any]) -> Any:
-    found = document["spills"]
-    return found.get("vgpr", found.get("gpr")) if isinstance(found, Mapping) else found
+def _total(found: Inspection) -> Any:
+    counted = at(found, ("details", "instruction_classes", "total"))
+    return sum(found.instructions.values()) if counted is None and found.instructions is not None else counted
 
 
-def _total(document: Mapping[str, Any]) -> Any:
-    counted = at("details", "instruction_classes", "total")(document)
-    if counted is not None or document["instructions"] is None:
-        return counted
-    return sum(document["instructions"].values())
-
-
-def _limiters(document: Mapping[str, Any]) -> Any:
-    found = at("details", "occupancy_limits", "limited_by")(document)
-    return None if found is None else " ".join(found)
+def _limiters(found: Inspection) -> Any:
+    limiters = at(found, ("details", "occupancy_limits", "limited_by"))
+    return None if limiters is None else " ".join(limiters)
 
 
 @dataclass(frozen=True)
+class In:
+    """The place of a figure: members of ``Inspection`` that lead to it; None if one is missing."""
+
+    path: str
+
+    def __call__(self, found: Inspection) -> Any:
+        return at(found, self.path.split("."))
+
+
+_CLASSES = "details.instruction_classes"
+
+
+@dataclass(frozen=True, kw_only=True)
 class Figures:
-    """The flat figures of a kernel, in display order."""
+    """The flat figures of a kernel, in display order. A figure that the backend does not know is None."""
 
     vgpr: Annotated[
-        int | None, "vector registers of a work-item, AGPRs included where the file is unified", at("registers", "vgpr")
+        int | None, "vector registers of a work-item, AGPRs included where the file is unified", In("registers.vgpr")
     ]
-    agpr: Annotated[int | None, at("registers", "agpr")]
-    sgpr: Annotated[int | None, at("registers", "sgpr")]
-    gpr: Annotated[int | None, "registers of a thread", at("registers", "gpr")]
+    agpr: Annotated[int | None, In("registers.agpr")]
+    sgpr: Annotated[int | None, In("registers.sgpr")]
+    gpr: Annotated[int | None, "registers of a thread", In("registers.gpr")]
     spills: Annotated[
         int | None,
         "spilled vector registers (NVIDIA: registers that spill stores write; CPU: spill instructions, estimated)",
         _spills,
     ]
-    sgpr_spills: Annotated[int | None, at("spills", "sgpr")]
-    lds_bytes: Annotated[int | None, at("lds_bytes")]
-    shared_bytes: Annotated[int | None, at("shared_bytes")]
-    scratch_bytes: Annotated[int | None, at("details", "scratch_bytes")]
-    kernarg_bytes: Annotated[int | None, at("details", "kernarg_bytes")]
-    work_group: Annotated[
-        int | None, "most work-items of a work-group; threads of a block", at("details", "work_group")
-    ]
-    occupancy: Annotated[float | None, "waves (warps) that fit on one SIMD (scheduler) at once", at("occupancy")]
+    sgpr_spills: Annotated[int | None, In("spills.sgpr")]
+    lds_bytes: Annotated[int | None, In("lds_bytes")]
+    shared_bytes: Annotated[int | None, In("shared_bytes")]
+    scratch_bytes: Annotated[int | None, In("details.scratch_bytes")]
+    kernarg_bytes: Annotated[int | None, In("details.kernarg_bytes")]
+    work_group: Annotated[int | None, "most work-items of a work-group; threads of a block", In("details.work_group")]
+    occupancy: Annotated[float | None, "waves (warps) that fit on one SIMD (scheduler) at once", In("occupancy")]
     limited_by: Annotated[str | None, "what keeps the next work-group out", _limiters]
-    vector_bits: Annotated[int | None, at("vector_bits")]
+    vector_bits: Annotated[int | None, In("vector_bits")]
     instruction_count: Annotated[int | None, _total]
-    matrix_instructions: Annotated[int | None, at("matrix_instructions")]
+    matrix_instructions: Annotated[int | None, In("matrix_instructions")]
     loop_stack_moves: Annotated[
-        int | None, "vector moves to the stack and from it in innermost loops that multiply", at("loop_stack_moves")
+        int | None, "vector moves to the stack and from it in innermost loops that multiply", In("loop_stack_moves")
     ]
-    lds_instructions: Annotated[int | None, at("details", "instruction_classes", "lds")]
-    shared_instructions: Annotated[int | None, at("details", "instruction_classes", "shared")]
-    global_instructions: Annotated[int | None, at("details", "instruction_classes", "global")]
-    scratch_instructions: Annotated[int | None, at("details", "instruction_classes", "scratch")]
-    local_instructions: Annotated[int | None, at("details", "instruction_classes", "local")]
-    transcendental_instructions: Annotated[int | None, at("details", "instruction_classes", "transcendental")]
-    tensor_memory_instructions: Annotated[int | None, at("details", "instruction_classes", "tensor_memory")]
-    barrier_instructions: Annotated[int | None, at("details", "instruction_classes", "barrier")]
+    lds_instructions: Annotated[int | None, In(f"{_CLASSES}.lds")]
+    shared_instructions: Annotated[int | None, In(f"{_CLASSES}.shared")]
+    global_instructions: Annotated[int | None, In(f"{_CLASSES}.global")]
+    scratch_instructions: Annotated[int | None, In(f"{_CLASSES}.scratch")]
+    local_instructions: Annotated[int | None, In(f"{_CLASSES}.local")]
+    transcendental_instructions: Annotated[int | None, In(f"{_CLASSES}.transcendental")]
+    tensor_memory_instructions: Annotated[int | None, In(f"{_CLASSES}.tensor_memory")]
+    barrier_instructions: Annotated[int | None, In(f"{_CLASSES}.barrier")]
     instructions_per_mflop: Annotated[
         float | None,
         "instructions over the million FLOP that one block does if each product of the code runs once",
-        at("details", "instructions_per_mflop"),
+        In("details.instructions_per_mflop"),
     ]
-    code_bytes: Annotated[int | None, at("details", "code_bytes")]
-    build_ns: Annotated[int | None, "what building took (then, if cached)", at("artifact", "build_ns")]
-    compile_peak_bytes: Annotated[int | None, at("details", "compile_peak_bytes")]
-    compiler: Annotated[str | None, at("details", "compiler")]
+    code_bytes: Annotated[int | None, In("details.code_bytes")]
+    build_ns: Annotated[int | None, "what building took (then, if cached)", In("artifact.build_ns")]
+    compile_peak_bytes: Annotated[int | None, In("details.compile_peak_bytes")]
+    compiler: Annotated[str | None, In("details.compiler")]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,7 +102,7 @@ class InspectedKernel:
     arch: str
     backend: str
     kernel: KernelRow
-    figures: Annotated[Mapping[str, Any], ShownAs(Figures)]
+    figures: Figures
     why: Annotated[str | None, "why instructions were not counted"]
     error: ErrorRow | None
 
@@ -117,60 +114,54 @@ class Inspections:
     schema: Literal["fmha.inspections/1"] = "fmha.inspections/1"
     count: Count
     failed: Annotated[int, Least(0), "kernels that could not be built or read"]
-    kernels: Annotated[tuple[Mapping[str, Any], ...], ShownAs(tuple[InspectedKernel, ...])]
+    kernels: tuple[InspectedKernel, ...]
 
 
 @cache
-def _finders() -> dict[str, Callable[[Mapping[str, Any]], Any]]:
+def _finders() -> dict[str, Callable[[Inspection], Any]]:
     return {m.name: next(note for note in extras(m.hint) if callable(note)) for m in members_of(Figures)}
 
 
-def figures_of(inspection: Mapping[str, Any]) -> dict[str, Any]:
-    """Every flat figure of a ``fmha.inspect/1``; None for a figure that the backend does not know."""
-    return {name: find(inspection) for name, find in _finders().items()}
+def figures_of(inspection: Inspection | None) -> Figures:
+    """Every flat figure of a kernel; None stands for one without any."""
+    return Figures(**{name: None if inspection is None else find(inspection) for name, find in _finders().items()})
 
 
-def inspection_row(
-    kernel: KernelSpec, upstream_name: str | None, outcome: Mapping[str, Any] | FmhaError
-) -> dict[str, Any]:
+def inspection_row(kernel: KernelSpec, upstream_name: str | None, outcome: Inspection | FmhaError) -> InspectedKernel:
     """One kernel of ``inspect --all``."""
-    error = outcome if isinstance(outcome, FmhaError) else None
-    found = {} if isinstance(outcome, FmhaError) else outcome
-    return to_json(
-        InspectedKernel(
-            arch=kernel.arch,
-            backend=kernel.backend,
-            kernel=KernelRow.of(kernel, upstream_name),
-            figures=figures_of(found) if found else dict.fromkeys(_finders()),
-            why=found["details"].get("why") if found else None,
-            error=None if error is None else ErrorRow.of(error),
-        )
+    found = None if isinstance(outcome, FmhaError) else outcome
+    return InspectedKernel(
+        arch=kernel.arch,
+        backend=kernel.backend,
+        kernel=KernelRow.of(kernel, upstream_name),
+        figures=figures_of(found),
+        why=None if found is None else found.why,
+        error=ErrorRow.of(outcome) if isinstance(outcome, FmhaError) else None,
     )
 
 
-def inspections_document(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def inspections_document(rows: Sequence[InspectedKernel]) -> Inspections:
     """The document of the requested kernels, built or not."""
-    failed = sum(1 for row in rows if row["error"] is not None)
-    return to_json(Inspections(count=len(rows), failed=failed, kernels=tuple(rows)))
+    return Inspections(count=len(rows), failed=sum(row.error is not None for row in rows), kernels=tuple(rows))
 
 
-def inspections_view(document: Mapping[str, Any]) -> Table:
+def inspections_view(document: Inspections) -> Table:
     """One line for each kernel, without the columns that no kernel fills; errors below."""
     rows, details = [], []
-    names = list(document["kernels"][0]["figures"]) if document["kernels"] else []
-    compilers = {row["figures"]["compiler"] for row in document["kernels"]} - {None}
+    compilers = {name for row in document.kernels if (name := row.figures.compiler) is not None}
+    names = [field.name for field in fields(Figures)] if document.kernels else []
     shown = [name for name in names if name != "compiler" or len(compilers) > 1]
-    for row in document["kernels"]:
-        kernel, error = row["kernel"], row["error"]
-        named = kernel["upstream_name"] or kernel["name"].split(":", 3)[3]
-        figures = [figure_text(name, row["figures"][name]) for name in shown]
-        rows.append([kernel["digest"][:SHORT], kernel["family"], row["arch"], *figures, named])
-        if error:
-            details.append(f"  {kernel['digest'][:SHORT]}: error[{error['code']}]: {error['what']}")
-        elif row["why"]:
-            details.append(f"  {kernel['digest'][:SHORT]}: no instruction counts: {row['why']}")
-    summary = counted(document["count"], "kernel")
-    summary += f", {document['failed']} not built" if document["failed"] else ""
+    for row in document.kernels:
+        kernel, digest = row.kernel, row.kernel.digest[:SHORT]
+        figures = [figure_text(name, getattr(row.figures, name)) for name in shown]
+        named = kernel.upstream_name or kernel.name.split(":", 3)[3]
+        rows.append([digest, kernel.family, row.arch, *figures, named])
+        if row.error:
+            details.append(f"  {digest}: error[{row.error.code}]: {row.error.what}")
+        elif row.why:
+            details.append(f"  {digest}: no instruction counts: {row.why}")
+    summary = counted(document.count, "kernel")
+    summary += f", {document.failed} not built" if document.failed else ""
     summary += f"; compiler: {', '.join(sorted(compilers))}" if len(compilers) == 1 else ""
     return Table(_columns(shown), rows, summary, details)
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Literal
 
 from fmha_cli.domain.arch import ArchSpec
-from fmha_cli.domain.codec import from_json, taken_from, to_json
+from fmha_cli.domain.codec import taken_from
 from fmha_cli.domain.device import Availability, DeviceFacts, State
 from fmha_cli.domain.installation import NO_DEVICE_HERE, CheckState, DoctorCheck, SourceState, SourceTree
 from fmha_cli.domain.members import Count, Sha256, ShownAs, Then
@@ -17,8 +18,6 @@ from fmha_cli.report.document import Document
 from fmha_cli.report.lines import cell, counted, helped
 from fmha_cli.report.parts import BackendRow, DeviceRow, Environment, backend_rows, device_rows
 from fmha_cli.report.table import Table, columns_of, table_of
-
-Data = Mapping[str, Any]
 
 _FACT = {
     "type": "object",
@@ -48,7 +47,7 @@ class Archs:
     archs: tuple[ArchRow, ...]
 
 
-def archs_document(archs: Iterable[ArchSpec]) -> dict[str, Any]:
+def archs_document(archs: Iterable[ArchSpec]) -> Archs:
     """The document of some architectures; their kernels are not counted."""
     rows = tuple(
         taken_from(
@@ -56,7 +55,7 @@ def archs_document(archs: Iterable[ArchSpec]) -> dict[str, Any]:
         )
         for arch in archs
     )
-    return to_json(Archs(archs=rows))
+    return Archs(archs=rows)
 
 
 _FACTS_COLUMNS = (
@@ -66,14 +65,14 @@ _FACTS_COLUMNS = (
 )
 
 
-def archs_view(document: Data) -> Table:
+def archs_view(document: Archs) -> Table:
     """One line for each architecture; of a single one its facts, each with its source."""
-    if len(document["archs"]) == 1:
-        (arch,) = document["archs"]
-        rows = [[name, fact_text(name, fact["value"]), fact["source"]] for name, fact in arch["facts"].items()]
-        users = f"; kernels of {', '.join(arch['backends'])}" if arch["backends"] else "; no kernels"
-        return Table(_FACTS_COLUMNS, rows, f"{arch['name']}: {arch['title']}{users}")
-    return table_of(ArchRow, document["archs"], counted(len(document["archs"]), "architecture"))
+    if len(document.archs) == 1:
+        (arch,) = document.archs
+        rows = [[name, fact_text(name, fact["value"]), fact["source"]] for name, fact in arch.facts.items()]
+        users = f"; kernels of {', '.join(arch.backends)}" if arch.backends else "; no kernels"
+        return Table(_FACTS_COLUMNS, rows, f"{arch.name}: {arch.title}{users}")
+    return table_of(ArchRow, document.archs, counted(len(document.archs), "architecture"))
 
 
 def fact_text(name: str, value: Any) -> str:
@@ -98,38 +97,36 @@ class Devices:
     backends: Mapping[str, BackendRow]
 
 
-def devices_document(
-    backends: Mapping[str, Availability], emulated: Iterable[tuple[str, DeviceFacts]] = ()
-) -> dict[str, Any]:
+def devices_document(backends: Mapping[str, Availability], emulated: Iterable[tuple[str, DeviceFacts]] = ()) -> Devices:
     """The document of the results of probes.
 
     Args:
         emulated: emulated devices, each with the name of a backend that runs on it.
     """
     devices = (*device_rows(backends), *(DeviceRow.of(name, device) for name, device in emulated))
-    return to_json(Devices(devices=devices, backends=backend_rows(backends)))
+    return Devices(devices=devices, backends=backend_rows(backends))
 
 
-def devices_view(document: Data, *, whole: bool = False) -> Table:
+def devices_view(document: Devices, *, whole: bool = False) -> Table:
     """One line for each device and backend; below, the backends without a device: one line for the ones that lack only
     a device.
 
     Args:
         whole: why each of them has none.
     """
-    backends = document["backends"]
-    bare = [name for name, found in backends.items() if found["state"] == State.NO_DEVICE and not whole]
+    backends = document.backends
+    bare = [name for name, found in backends.items() if found.state is State.NO_DEVICE and not whole]
     details = (
         [f"no device here: {', '.join(bare)} (-v: why; --arch A builds for an architecture without one)"]
         if bare
         else []
     )
     details += [
-        helped(f"  {name}: {found['state']}" + (f": {found['why']}" if found["why"] else ""), found["help"])
+        helped(f"  {name}: {found.state}" + (f": {found.why}" if found.why else ""), found.help)
         for name, found in backends.items()
-        if found["state"] != State.OK and name not in bare
+        if found.state is not State.OK and name not in bare
     ]
-    return table_of(DeviceRow, document["devices"], counted(len(document["devices"]), "device"), details)
+    return table_of(DeviceRow, document.devices, counted(len(document.devices), "device"), details)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,42 +136,41 @@ class Doctor:
     schema: Literal["fmha.doctor/1"] = "fmha.doctor/1"
     ok: Annotated[bool, "no check failed"]
     checks: tuple[DoctorCheck, ...]
-    environment: Annotated[Mapping[str, Any], ShownAs(Environment)]
+    environment: Environment
 
 
-def doctor_document(checks: Iterable[DoctorCheck], environment: Mapping[str, Any]) -> dict[str, Any]:
+def doctor_document(checks: Iterable[DoctorCheck], environment: Environment) -> Doctor:
     """The document of some checks."""
     rows = tuple(checks)
     failed = any(check.state is CheckState.FAILED for check in rows)
-    return to_json(Doctor(ok=not failed, checks=rows, environment=environment))
+    return Doctor(ok=not failed, checks=rows, environment=environment)
 
 
-def doctor_view(document: Data, *, whole: bool = False) -> Table:
+def doctor_view(document: Doctor, *, whole: bool = False) -> Table:
     """One line for each check; the cause and the remedy below. Checks that differ in their subject alone share a line,
     and a remedy is printed once.
 
     Args:
         whole: one line for each backend without a device, and why it has none.
     """
-    checks = document["checks"]
-    alike: dict[tuple[str, ...], list[Data]] = {}
+    checks = document.checks
+    alike: dict[tuple[str, ...], list[DoctorCheck]] = {}
     for number, check in enumerate(checks):
-        same = check["state"] == CheckState.SKIPPED and check["what"] == NO_DEVICE_HERE and not whole
-        alike.setdefault((check["name"], check["what"]) if same else (str(number),), []).append(check)
+        same = check.state is CheckState.SKIPPED and check.what == NO_DEVICE_HERE and not whole
+        alike.setdefault((check.name, check.what) if same else (str(number),), []).append(check)
     rows: list[list[str]] = []
     told: dict[str, list[str]] = {}
     for members in alike.values():
-        first, subjects = members[0], ", ".join(check["subject"] for check in members)
-        time = f" ({duration(first['time_ns'])})" if first["time_ns"] else ""
-        rows.append([first["state"], first["name"], subjects, f"{first['what']}{time}"])
+        first, subjects = members[0], ", ".join(check.subject for check in members)
+        time = f" ({duration(first.time_ns)})" if first.time_ns else ""
+        rows.append([first.state, first.name, subjects, f"{first.what}{time}"])
         if len(members) > 1:
             rows[-1][-1] += " (-v: why)"
-        for text in (first["why"] if len(members) == 1 else None, f"help: {first['help']}" if first["help"] else None):
+        for text in (first.why if len(members) == 1 else None, f"help: {first.help}" if first.help else None):
             if text:
-                told.setdefault(text, []).append(f"{first['name']} {subjects}")
+                told.setdefault(text, []).append(f"{first.name} {subjects}")
     details = [f"  {'; '.join(who)}: {text}" for text, who in told.items()]
-    states = [check["state"] for check in checks]
-    tally = ", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states))
+    tally = ", ".join(f"{count} {state}" for state, count in Counter(check.state for check in checks).items())
     return Table(_CHECKS, rows, f"{counted(len(checks), 'check')}: {tally}", details)
 
 
@@ -227,16 +223,14 @@ class Plugins:
 _BROUGHT = ("backends", "emulators", "archs", "commands", "fills")
 
 
-def plugins_view(document: Data) -> Table:
+def plugins_view(document: Plugins) -> Table:
     """One line for each plugin; faults below."""
     rows, details = [], []
-    for plugin in document["plugins"]:
-        origin = (
-            "built in" if plugin["builtin"] else " ".join(filter(None, (plugin["distribution"], plugin["version"])))
-        )
-        brought = [f"{kind} {' '.join(plugin[kind])}" for kind in _BROUGHT if plugin[kind]]
-        rows.append([plugin["name"], plugin["state"], origin, "; ".join(brought)])
-        details += [helped(f"  {plugin['name']}: {f['what']}", f["help"]) for f in plugin["faults"]]
+    for plugin in document.plugins:
+        origin = "built in" if plugin.builtin else " ".join(filter(None, (plugin.distribution, plugin.version)))
+        brought = [f"{kind} {' '.join(names)}" for kind in _BROUGHT if (names := getattr(plugin, kind))]
+        rows.append([plugin.name, plugin.state, origin, "; ".join(brought)])
+        details += [helped(f"  {plugin.name}: {fault.what}", fault.help) for fault in plugin.faults]
     return Table(_PLUGINS, rows, counted(len(rows), "plugin"), details)
 
 
@@ -269,9 +263,9 @@ class Profiles:
     profiles: tuple[ProfileRow, ...]
 
 
-def profiles_view(document: Data) -> Table:
+def profiles_view(document: Profiles) -> Table:
     """One line for each profile."""
-    return table_of(ProfileRow, document["profiles"], counted(len(document["profiles"]), "profile"))
+    return table_of(ProfileRow, document.profiles, counted(len(document.profiles), "profile"))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -310,22 +304,16 @@ class Sources:
     ] = field(default_factory=dict)
 
 
-def sources_document(sources: Iterable[SourceRow], trees: Mapping[str, SourceTree] | None = None) -> dict[str, Any]:
-    """The document of some sources; ``trees`` are the source trees of each backend's kernels."""
-    return to_json(Sources(sources=tuple(sources), trees=trees or {}))
-
-
-def sources_view(document: Data) -> Table:
+def sources_view(document: Sources) -> Table:
     """One line for each source; below, the trees in effect."""
-    sources = document["sources"]
-    details = [f"  {s['name']}: {s['why']}" for s in sources if s["why"]]
-    for backend, data in document["trees"].items():
-        tree = from_json(SourceTree, data)
+    sources = document.sources
+    details = [f"  {source.name}: {source.why}" for source in sources if source.why]
+    for backend, tree in document.trees.items():
         where = f", headers in {tree.include}" if tree.include else ""
         details += [f"  {backend}: {tree.text}{where}", *(f"    note: {note}" for note in tree.notes)]
         details += [f"    {label}: {text}" for label, text in (("why", tree.why), ("help", tree.help)) if text]
     order = ("name", "revision", "state", "license", "bytes", "path")
-    placed = [{**source, "path": source["path"] or source["file"]} for source in sources]
+    placed = [replace(source, path=source.path or source.file) for source in sources]
     return table_of(SourceRow, placed, counted(len(sources), "source"), details, order)
 
 

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
-from fmha_cli.domain.codec import to_json
-from fmha_cli.domain.model import OF_SCORES, Model
+from fmha_cli.domain.model import OF_SCORES, Layers, Model
 from fmha_cli.domain.quantities import digits
 from fmha_cli.report.column import Column, Fit
 from fmha_cli.report.document import Document
 from fmha_cli.report.lines import cell, counted
 from fmha_cli.report.table import Table
-
-Data = Mapping[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,9 +22,9 @@ class Models:
     models: tuple[Model, ...]
 
 
-def models_document(models: Iterable[Model]) -> dict[str, Any]:
+def models_document(models: Iterable[Model]) -> Models:
     """The document of some models."""
-    return to_json(Models(models=tuple(models)))
+    return Models(models=tuple(models))
 
 
 _COLUMNS = (
@@ -42,31 +39,31 @@ _COLUMNS = (
 _FACTS = (Column("fact"), Column("value", number=True), Column("source", fit=Fit.FOLD, least=24))
 
 
-def models_view(document: Data) -> Table:
+def models_view(document: Models) -> Table:
     """One line for each model; of a single one its facts, each with its source."""
-    models = document["models"]
+    models = document.models
     if len(models) == 1:
         (model,) = models
-        rows = [[name, cell(fact["value"]), fact["source"]] for name, fact in model["facts"].items()]
-        said = f"; assumed, not known: {model['assumed']}" if model["assumed"] else ""
-        return Table(_FACTS, rows, f"{model['name']}: {model['title']}; {_kinds(model)} layers{said}")
+        rows = [[name, cell(fact.value), fact.source] for name, fact in model.facts.items()]
+        said = f"; assumed, not known: {model.assumed}" if model.assumed else ""
+        return Table(_FACTS, rows, f"{model.name}: {model.title}; {_kinds(model)} layers{said}")
     rows = [
         [
-            model["name"],
+            model.name,
             _kinds(model),
-            " ".join(_each(f"{one['heads']}/{one['kv_heads']}" for one in model["layers"])),
-            " ".join(_each(_dims(one) for one in model["layers"])),
-            next((str(one["window"]) for one in model["layers"] if one["window"]), ""),
+            " ".join(_each(f"{one.heads}/{one.kv_heads}" for one in model.layers)),
+            " ".join(_each(map(_dims, model.layers))),
+            next((str(one.window) for one in model.layers if one.window), ""),
             _more(model),
-            model["title"],
+            model.title,
         ]
         for model in models
     ]
     return Table(_COLUMNS, rows, counted(len(models), "model"))
 
 
-def _kinds(model: Data) -> str:
-    return " + ".join(f"{one['count']} {one['kind']}" for one in model["layers"])
+def _kinds(model: Model) -> str:
+    return " + ".join(f"{one.count} {one.kind}" for one in model.layers)
 
 
 def _each(texts: Iterable[str]) -> list[str]:
@@ -74,21 +71,21 @@ def _each(texts: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(texts))
 
 
-def _dims(layers: Data) -> str:
-    return str(layers["hdim"]) if layers["hdim"] == layers["hdim_v"] else f"{layers['hdim']}/{layers['hdim_v']}"
+def _dims(layers: Layers) -> str:
+    return str(layers.hdim) if layers.hdim == layers.hdim_v else f"{layers.hdim}/{layers.hdim_v}"
 
 
-def _more(model: Data) -> str:
-    parts = [text for one in model["layers"] for text in _scores(one)]
-    parts += [f"latent {model['latent']} + {model['latent_rope']}"] if model["latent"] else []
-    parts += [f"{model['calls']} calls a layer"] if model["calls"] > 1 else []
-    return ", ".join(_each(parts + (["assumed"] if model["assumed"] else [])))
+def _more(model: Model) -> str:
+    parts = [text for one in model.layers for text in _scores(one)]
+    parts += [f"latent {model.latent} + {model.latent_rope}"] if model.latent else []
+    parts += [f"{model.calls} calls a layer"] if model.calls > 1 else []
+    return ", ".join(_each(parts + (["assumed"] if model.assumed else [])))
 
 
-def _scores(layers: Data) -> list[str]:
+def _scores(layers: Layers) -> list[str]:
     """What one kind of layers does to the scores."""
-    parts = [] if layers["causal"] else ["not causal"]
-    values = {name.replace("_", " "): layers[name] for name in OF_SCORES if layers[name]}
+    parts = [] if layers.causal else ["not causal"]
+    values = {name.replace("_", " "): value for name in OF_SCORES if (value := getattr(layers, name))}
     return parts + [name if value is True else f"{name} {digits(value)}" for name, value in values.items()]
 
 

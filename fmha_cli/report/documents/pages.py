@@ -5,24 +5,22 @@ The dataclasses of records and of journals are the nouns themselves, in ``report
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from fmha_cli.bench.compare import Ratio
 from fmha_cli.bench.conditions import Ceiling, ProcessorConditions
 from fmha_cli.bench.measurement import Measurement
 from fmha_cli.bench.roofline import Floor
-from fmha_cli.domain.codec import to_json
 from fmha_cli.domain.journal import Finished, JournalBuilt, JournalDone, JournalPlanned, JournalRow, Key, Line, Start
-from fmha_cli.domain.members import Pattern, ShownAs
+from fmha_cli.domain.members import Pattern
 from fmha_cli.domain.processor import Processor
 from fmha_cli.domain.protocols import Extent, LaunchView
 from fmha_cli.domain.settings import Settings
 from fmha_cli.domain.verdict import Check
 from fmha_cli.report.column import Column, Fit
 from fmha_cli.report.document import Document
-from fmha_cli.report.lines import cell, counted
+from fmha_cli.report.lines import counted
 from fmha_cli.report.parts import Checks, Environment, ErrorRow, StageRow
 from fmha_cli.report.record import Record
 from fmha_cli.report.table import Table, table_of
@@ -39,11 +37,11 @@ class FailurePage:
 _PARTS = (Column("part"), Column("text", fit=Fit.FOLD))
 
 
-def error_view(document: Mapping[str, Any]) -> Table:
+def error_view(document: FailurePage) -> Table:
     """The error, with a line for each of its parts."""
-    error = document["error"]
-    rows = [[key, cell(error[key])] for key in ("where", "why", "help") if error[key]]
-    return Table(_PARTS, rows, f"error[{error['code']}]: {error['what']}")
+    error = document.error
+    rows = [[key, text] for key in ("where", "why", "help") if (text := getattr(error, key))]
+    return Table(_PARTS, rows, f"error[{error.code}]: {error.what}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,17 +75,17 @@ class Rulebook:
     rules: tuple[RuleRow, ...]
 
 
-def rulebook_view(document: Mapping[str, Any]) -> Table:
+def rulebook_view(document: Rulebook) -> Table:
     """One row for each."""
-    rules = document["rules"]
+    rules = document.rules
     return table_of(RuleRow, rules, f"{counted(len(rules), 'rule')} and errors; fmha explain ID prints the page of one")
 
 
-def rule_view(document: Mapping[str, Any]) -> Table:
+def rule_view(document: RulePage) -> Table:
     """The page, with a line for each of its parts."""
-    parts = {**document, "backends": ", ".join(document["backends"])}
-    rows = [[key, cell(parts[key])] for key in ("text", "help", "backends", "source") if parts[key]]
-    return Table(_PARTS, rows, document["id"])
+    backends = ", ".join(document.backends)
+    parts = {"text": document.text, "help": document.help, "backends": backends, "source": document.source}
+    return Table(_PARTS, [[part, text] for part, text in parts.items() if text], document.id)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,20 +101,15 @@ class EnvironmentLine:
     """The first line of what run, validate and bench print with --jsonl; records follow."""
 
     schema: Literal["fmha.environment/1"] = "fmha.environment/1"
-    environment: Annotated[Mapping[str, Any], ShownAs(Environment)]
+    environment: Environment
 
 
-def environment_view(document: Mapping[str, Any]) -> Table:
+def environment_view(document: EnvironmentLine) -> Table:
     """The versions, and the state of every backend."""
-    environment = document["environment"]
-    rows = [[name, cell(environment[name])] for name in ("fmha", "python", "platform")]
-    rows += [[name, found["state"]] for name, found in environment["backends"].items()]
-    return Table(_PARTS, rows, counted(len(environment["devices"]), "device"))
-
-
-def environment_line(environment: Mapping[str, Any]) -> dict[str, Any]:
-    """The line of an environment's JSON form."""
-    return to_json(EnvironmentLine(environment=environment))
+    found = document.environment
+    rows = [["fmha", found.fmha], ["python", found.python], ["platform", found.platform]]
+    rows += [[name, backend.state] for name, backend in found.backends.items()]
+    return Table(_PARTS, rows, counted(len(found.devices), "device"))
 
 
 DOCUMENTS = (

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from fmha_cli.bench.compare import Ratio
 from fmha_cli.domain.counterpart import Program, Said
 from fmha_cli.domain.emulation import Executed, Finding
 from fmha_cli.domain.members import Count, Least, ShownAs, Then
-from fmha_cli.domain.quantities import Quantity, time_of
+from fmha_cli.domain.quantities import time_of
 from fmha_cli.report.column import Column, Fit
 from fmha_cli.report.document import Document
 from fmha_cli.report.lines import counted, ranges, united
@@ -120,7 +120,7 @@ class ParityCase:
     why: Words
     notes: Words
     upstream: UpstreamRun | None = None
-    ours: Annotated[Mapping[str, Any] | None, ShownAs(Record | None)] = None
+    ours: Record | None = None
     times: ParityTimes | None = None
 
 
@@ -129,44 +129,32 @@ class ParityPage:
     """parity --json: upstream's example programs against this tool, case by case."""
 
     schema: Literal["fmha.parity/1"] = "fmha.parity/1"
-    environment: Annotated[Mapping[str, Any], ShownAs(Environment)]
+    environment: Environment
     suite: SuiteRow
     upstream: Annotated[Mapping[Program, str | None], "paths of the programs; null: missing, or not needed"]
     counts: Mapping[ParityOutcome, Count]
-    cases: Annotated[tuple[Mapping[str, Any], ...], ShownAs(tuple[ParityCase, ...])]
+    cases: tuple[ParityCase, ...]
 
 
 _QUIET = ("v", "kname", "warmup", "repeat")
 """Settings that every case of a suite shares and that describe no problem."""
 
 
-def parity_view(document: Mapping[str, Any]) -> Table:
+def parity_view(document: ParityPage) -> Table:
     """One line for each case; below, why cases do not agree."""
+    cases = document.cases
+    ratios = [case.times.ratio if case.times else None for case in cases]
+    theirs, theirs_ns = united("upstream", [time_of(one.median_ns) if one else None for one in ratios])
+    ours, ours_ns = united("ours", [time_of(one.ratio * one.median_ns) if one else None for one in ratios])
+    listed = all(case.outcome in (None, ParityOutcome.NOT_COMPARABLE) and not case.upstream for case in cases)
     rows: list[list[str]] = []
-    theirs_ns: list[Quantity | None] = []
-    ours_ns: list[Quantity | None] = []
     details: dict[str, list[int]] = {}
-    listed = all(case["outcome"] in (None, "not-comparable") and not case["upstream"] for case in document["cases"])
-    for number, case in enumerate(document["cases"], 1):
-        settings = " ".join(f"{k}={v}" for k, v in case["settings"].items() if k not in _QUIET)
-        ratio = case["times"]["ratio"] if case["times"] else None
-        theirs_ns.append(None if ratio is None else time_of(ratio["median_ns"]))
-        ours_ns.append(None if ratio is None else time_of(ratio["ratio"] * ratio["median_ns"]))
-        rows.append(
-            [
-                str(number),
-                case["name"],
-                case["program"],
-                settings,
-                case["outcome"] or "",
-                _ratio(ratio),
-            ]
-        )
-        for line in (*case["why"], *(() if listed else case["notes"]), *_again(case)):
-            details.setdefault(line, []).append(number)
-    theirs, upstream = united("upstream", theirs_ns)
-    ours, own = united("ours", ours_ns)
-    rows = [[*row[:5], a, b, row[5]] for row, a, b in zip(rows, upstream, own, strict=True)]
+    for index, case in enumerate(cases):
+        settings = " ".join(f"{k}={v}" for k, v in case.settings.items() if k not in _QUIET)
+        about = [str(index + 1), case.name, case.program, settings, case.outcome or ""]
+        rows.append([*about, theirs_ns[index], ours_ns[index], _ratio(ratios[index])])
+        for line in (*case.why, *(() if listed else case.notes), *_again(case)):
+            details.setdefault(line, []).append(index + 1)
     said = [f"  {ranges(those)}: {line}" for line, those in details.items()]
     return Table(headed(_COLUMNS, upstream=theirs, ours=ours), rows, _summary(document), said)
 
@@ -183,31 +171,30 @@ _COLUMNS = (
 )
 
 
-def _again(case: Mapping[str, Any]) -> list[str]:
+_WRONG = ("we-fail", "they-fail", "agree-fail", "crashed", "timed-out")
+
+
+def _again(case: ParityCase) -> Iterator[str]:
     """The commands that repeat a case on either side, if something is wrong with it."""
-    if case["outcome"] not in ("we-fail", "they-fail", "agree-fail", "crashed", "timed-out"):
-        return []
-    ours = [f"again: {case['ours']['repro']}"] if case["ours"] else []
-    theirs = case["upstream"]
-    if not theirs:
-        return ours
-    variables = [f"{name}={value}" for name, value in theirs["variables"].items()]
-    return [*ours, f"again, upstream: {' '.join([*variables, *theirs['argv']])}"]
+    if case.outcome in _WRONG and case.ours:
+        yield f"again: {case.ours.repro}"
+    if case.outcome in _WRONG and case.upstream:
+        variables = [f"{name}={value}" for name, value in case.upstream.variables.items()]
+        yield f"again, upstream: {' '.join([*variables, *case.upstream.argv])}"
 
 
-def _ratio(ratio: Mapping[str, Any] | None) -> str:
+def _ratio(ratio: Ratio | None) -> str:
     if ratio is None:
         return ""
-    ends = ratio["ratio_ci95"]
-    return f"{ratio['ratio']:.3f}" + ("" if ends is None else f" ({ends[0]:.3f}-{ends[1]:.3f})")
+    ends = ratio.ratio_ci95
+    return f"{ratio.ratio:.3f}" + ("" if ends is None else f" ({ends[0]:.3f}-{ends[1]:.3f})")
 
 
-def _summary(document: Mapping[str, Any]) -> str:
-    counts = ", ".join(f"{count} {name}" for name, count in document["counts"].items() if count)
-    cases = document["cases"]
-    sources = "; ".join(f"{s['file']} ({s['revision']})" for s in document["suite"]["sources"])
-    total = counted(len(cases), "case")
-    return f"{document['suite']['name']}: {total}{': ' if counts else ''}{counts}\nfrom {sources or 'the suite file'}"
+def _summary(document: ParityPage) -> str:
+    counts = ", ".join(f"{count} {name}" for name, count in document.counts.items() if count)
+    sources = "; ".join(f"{source.file} ({source.revision})" for source in document.suite.sources)
+    total = counted(len(document.cases), "case")
+    return f"{document.suite.name}: {total}{': ' if counts else ''}{counts}\nfrom {sources or 'the suite file'}"
 
 
 DOCUMENTS = (

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from fmha_cli.domain.codec import taken_from, to_json
+from fmha_cli.domain.codec import taken_from
 from fmha_cli.domain.kernel import Family
 from fmha_cli.domain.members import Count, Least, Sha256, ShownAs
 from fmha_cli.domain.plan import Plan, Workspace
@@ -15,7 +15,7 @@ from fmha_cli.domain.quantities import size
 from fmha_cli.domain.rules import Reason
 from fmha_cli.report.column import Column, Fit
 from fmha_cli.report.document import Document
-from fmha_cli.report.lines import SHORT, cell, counted, folded, labels, problem_text, reason_text
+from fmha_cli.report.lines import SHORT, counted, folded, labels, problem_text, reason_text
 from fmha_cli.report.table import Table
 
 
@@ -54,48 +54,45 @@ def plan_document(
     device: str | None = None,
     upstream_names: Sequence[str | None] = (),
     reasons: Sequence[Reason] = (),
-) -> dict[str, Any]:
+) -> PlanPage:
     """The document of a plan; if there is no plan, of the reasons.
 
     ``upstream_names`` are those of the stages, in the same order.
     """
     if plan is None:
-        return to_json(PlanPage(problem=problem.to_dict(), device=device, reasons=tuple(reasons)))
+        return PlanPage(problem=problem.to_dict(), device=device, reasons=tuple(reasons))
     names = (*upstream_names, *(None,) * len(plan.stages))
     stages = tuple(
         taken_from(stage.kernel, PlannedStage, kernel=stage.kernel.name, upstream_name=name, detail=dict(stage.detail))
         for stage, name in zip(plan.stages, names, strict=False)
     )
-    return to_json(
-        taken_from(
-            plan,
-            PlanPage,
-            schema=PlanPage.schema,
-            problem=problem.to_dict(),
-            backend=plan.main.backend,
-            arch=plan.main.arch,
-            device=device,
-            kernel=plan.main.name,
-            stages=stages,
-            reasons=tuple(reasons),
-        )
+    return taken_from(
+        plan,
+        PlanPage,
+        schema=PlanPage.schema,
+        problem=problem.to_dict(),
+        backend=plan.main.backend,
+        arch=plan.main.arch,
+        device=device,
+        kernel=plan.main.name,
+        stages=stages,
+        reasons=tuple(reasons),
     )
 
 
-def plan_view(document: Mapping[str, Any]) -> Table:
+def plan_view(document: PlanPage) -> Table:
     """Stages in launch order with their grids; below, their other details and the workspaces."""
     rows, details = [], []
-    for i, stage in enumerate(document["stages"], 1):
-        name = stage["kernel"]
-        more = dict(stage["detail"])
-        rows.append([str(i), stage["digest"][:SHORT], labels([name])[name], cell(more.pop("grid", ""))])
-        details += [f"  stage {i}, {key}: {cell(value)}" for key, value in more.items()]
-    details += [f"  workspace {w['name']}: {size(w['bytes'])}" for w in document["workspaces"]]
-    details += [reason_text(reason) for reason in folded(document["reasons"])]
-    summary = problem_text(document["problem"])
-    if document["kernel"] is None:
+    for i, stage in enumerate(document.stages, 1):
+        more = dict(stage.detail)
+        rows.append([str(i), stage.digest[:SHORT], labels([stage.kernel])[stage.kernel], more.pop("grid", "")])
+        details += [f"  stage {i}, {key}: {value}" for key, value in more.items()]
+    details += [f"  workspace {one.name}: {size(one.bytes)}" for one in document.workspaces]
+    details += [reason_text(reason) for reason in folded(document.reasons)]
+    summary = problem_text(document.problem)
+    if document.kernel is None:
         return Table([], [], f"{summary}: no kernel serves this problem", details)
-    summary += f": {counted(len(rows), 'stage')}, {size(document['predicted_bytes'])} of memory"
+    summary += f": {counted(len(rows), 'stage')}, {size(document.predicted_bytes)} of memory"
     columns = (
         Column("stage", number=True),
         Column("digest"),

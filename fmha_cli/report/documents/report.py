@@ -6,26 +6,23 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from fmha_cli.bench.compare import TOLERANCE, Speed, in_words, inverse
-from fmha_cli.bench.measurement import NOISY
+from fmha_cli.bench.measurement import NOISY, Measurement
 from fmha_cli.bench.ranks import FEWEST_PROCESSES
 from fmha_cli.bench.sampling import StopReason
 from fmha_cli.bench.stats import FEWEST
-from fmha_cli.domain.codec import from_json, to_json
 from fmha_cli.domain.device import is_emulated
 from fmha_cli.domain.errors import ExitCode, FmhaError
-from fmha_cli.domain.members import ShownAs
-from fmha_cli.domain.plan import Edited
 from fmha_cli.domain.quantities import byte_rate, digits, flop_rate, size, time_of
 from fmha_cli.domain.verdict import Check, Verdict
 from fmha_cli.domain.wording import edited_text, listed
-from fmha_cli.report.column import Column, Fit
+from fmha_cli.report.column import Color, Column, Fit
 from fmha_cli.report.document import Document
-from fmha_cli.report.documents.pages import environment_line
+from fmha_cli.report.documents.pages import EnvironmentLine
 from fmha_cli.report.finite import is_note
-from fmha_cli.report.layers import LAYER_COLUMNS, ModelSum, cells_of, model_sums, sum_lines
+from fmha_cli.report.layers import LAYER_COLUMNS, ModelSum, layer_cells, layer_of, model_sums, sum_lines
 from fmha_cli.report.lines import (
     counted,
     folded,
@@ -37,7 +34,7 @@ from fmha_cli.report.lines import (
     spelled,
     united,
 )
-from fmha_cli.report.parts import OUTPUTS, Environment, ErrorRow, SelectedBy
+from fmha_cli.report.parts import OUTPUTS, Checks, Environment, ErrorRow, SelectedBy
 from fmha_cli.report.places import PlaceEffect, place_lines
 from fmha_cli.report.record import Record
 from fmha_cli.report.table import Table, headed
@@ -49,8 +46,8 @@ class Report:
 
     schema: Literal["fmha.report/1"] = "fmha.report/1"
     error: ErrorRow | None
-    environment: Annotated[Mapping[str, Any], ShownAs(Environment)]
-    records: Annotated[tuple[Mapping[str, Any], ...], ShownAs(tuple[Record, ...])]
+    environment: Environment
+    records: tuple[Record, ...]
     sums: Annotated[tuple[ModelSum, ...], "of --model: what all layers cost"] = ()
     places: Annotated[tuple[PlaceEffect, ...], "of sweep --overlap: how devices and hosts compare"] = ()
 
@@ -58,51 +55,48 @@ class Report:
 
 
 def report_document(
-    records: Iterable[Record | Mapping[str, Any]],
-    environment: Mapping[str, Any],
+    records: Iterable[Record],
+    environment: Environment,
     error: FmhaError | None = None,
     places: Sequence[PlaceEffect] = (),
-) -> dict[str, Any]:
+) -> Report:
     """The document of some records. The commands print it at every exit code except 70 and 130."""
-    rows = tuple(record.to_dict() if isinstance(record, Record) else record for record in records)
+    rows = tuple(records)
     failure = None if error is None else ErrorRow.of(error)
-    return to_json(
-        Report(error=failure, environment=environment, records=rows, sums=tuple(model_sums(rows)), places=tuple(places))
+    return Report(
+        error=failure, environment=environment, records=rows, sums=tuple(model_sums(rows)), places=tuple(places)
     )
 
 
-Row = Mapping[str, Any]
-
-
-def records_view(document: Row, color: bool = False) -> Table:
+def records_view(document: Report) -> Table:
     """One line for each record; empty columns are left out."""
-    records = document["records"]
+    records = document.records
     sampled = [_sampled(record) for record in records]
-    time, times = united("time", [time_of(m["median_ns"], 4) if m else None for m in sampled])
-    times = [f"NOISY {text}" if m.get("noise") else text for m, text in zip(sampled, times, strict=True)]
-    work, flops = united("FLOP/s", [flop_rate(m["tflops"] * 1e12) if m else None for m in sampled])
-    traffic, bytes = united("B/s", [byte_rate(m["gbps"] * 1e9) if m else None for m in sampled])
+    time, times = united("time", [time_of(m.median_ns, 4) if m else None for m in sampled])
+    times = [f"NOISY {text}" if m and m.noise else text for m, text in zip(sampled, times, strict=True)]
+    work, flops = united("FLOP/s", [flop_rate(m.tflops * 1e12) if m else None for m in sampled])
+    traffic, bytes = united("B/s", [byte_rate(m.gbps * 1e9) if m else None for m in sampled])
     columns = headed(_COLUMNS, time=time, tflops=work, gbps=traffic)
-    compared = any(record["ab"] and record["selected_by"] == SelectedBy.BACKEND for record in records)
+    compared = any(record.ab and record.selected_by is SelectedBy.BACKEND for record in records)
     rows = []
     for index, (record, measured) in enumerate(zip(records, sampled, strict=True)):
         rows.append(
             [
                 str(index + 1),
-                *cells_of(record),
-                problem_text(record["problem"]),
-                record["backend"] or "",
+                *layer_cells(layer_of(record)),
+                problem_text(record.problem),
+                record.backend or "",
                 _kernel(record),
-                measured.get("cache", ""),
-                _colored(record["verdict"], color),
+                measured.cache if measured else "",
+                record.verdict,
                 times[index],
                 _half_width(measured),
                 flops[index],
                 bytes[index],
-                percent(measured.get("peak_fraction")),
+                percent(measured.peak_fraction if measured else None),
                 _regret(record),
                 _error(record),
-                _memory(record) if compared else "",
+                size(record.peak_bytes) if compared else "",
                 _where(record),
                 _against(record),
                 _lead(record),
@@ -113,8 +107,8 @@ def records_view(document: Row, color: bool = False) -> Table:
     details = _notes(records)
     details += _edits(records)
     details += judged_lines(records)
-    details += sum_lines([from_json(ModelSum, one) for one in document.get("sums", ())])
-    details += place_lines([from_json(PlaceEffect, one) for one in document.get("places", ())])
+    details += sum_lines(document.sums)
+    details += place_lines(document.places)
     details += _unsure_of_baseline(records)
     legends = {**_COMPARED, **_LEGENDS} if compared else _LEGENDS
     return Table(columns, rows, summary(records), details, legends)
@@ -125,6 +119,12 @@ def _said_of_kernel(word: str) -> str:
     return f"kernel {word}" if _DIGEST.fullmatch(word) else word
 
 
+_CAUTION = (Verdict.UNCHECKED, Verdict.UNSUPPORTED, Verdict.NOT_RUN)
+_COLORS: Mapping[str, Color] = {
+    verdict: Color.YELLOW if verdict in _CAUTION else Color.GREEN if verdict.exit_code is ExitCode.OK else Color.RED
+    for verdict in Verdict
+}
+"""Yellow: nothing was proved."""
 _DIGEST = re.compile(r"[0-9a-f]{8}\*?")
 _COLUMNS = (
     Column("#", number=True, called="row"),
@@ -133,7 +133,7 @@ _COLUMNS = (
     Column("backend", path="backend", common="{}".format, rank=1),
     Column("kernel", path="kernel.digest", common=_said_of_kernel, words=True, rank=2),
     Column("cache", path="measurement.cache", common="{} cache".format, rank=1),
-    Column("verdict", path="verdict"),
+    Column("verdict", path="verdict", paint=_COLORS),
     Column("time", path="measurement.median_ns", number=True),
     Column("±95 % [%]", number=True, called="ci95", rank=4),
     Column("FLOP/s", path="measurement.tflops", called="tflops", number=True, rank=5),
@@ -159,83 +159,62 @@ _LEGENDS = {
 _COMPARED = {"against": "the first backend of the same problem and cache mode that was timed"}
 
 
-def _edits(records: Sequence[Row]) -> list[str]:
+def _edits(records: Sequence[Record]) -> list[str]:
     """One line for each edited tree of sources, with the numbers of its rows unless all come from it."""
     found: dict[str, list[int]] = {}
     for index, record in enumerate(records, 1):
-        for edited in (stage["edited"] for stage in record["stages"] if stage["edited"]):
-            text = f"source: {edited_text(from_json(Edited, edited))}, tree {edited['tree'][:12]}"
+        for edited in (stage.edited for stage in record.stages if stage.edited):
+            text = f"source: {edited_text(edited)}, tree {edited.tree[:12]}"
             found.setdefault(text, []).append(index)
     rows = {text: tuple(map(str, dict.fromkeys(numbers))) for text, numbers in found.items()}
     return [f"  {text}" if len(of) == len(records) else f"  {listed(of)}: {text}" for text, of in rows.items()]
 
 
-def summary(records: Sequence[Row]) -> str:
+def summary(records: Sequence[Record]) -> str:
     """``12 rows: 10 PASSED, 2 WRONG``, in the order of the verdicts' definition."""
-    counts = Counter(record["verdict"] for record in records)
-    parts = [f"{counts[v.value]} {v.value}" for v in Verdict if counts[v.value]]
+    counts = Counter(record.verdict for record in records)
+    parts = [f"{counts[v]} {v}" for v in Verdict if counts[v]]
     return counted(len(records), "row") + (f": {', '.join(parts)}" if parts else "")
 
 
-def _kernel(record: Row) -> str:
+def _kernel(record: Record) -> str:
     """Architecture (or the emulated device) and the digest's first 8 digits, which ``--kernel`` accepts."""
-    kernel = record["kernel"]
-    mark = "*" if record["default_choice"] else ""
-    where = record["device"] if is_emulated(record["device"]) else record["arch"]
-    parts = [where, kernel["digest"][:8] + mark if kernel else None]
+    mark = "*" if record.default_choice else ""
+    where = record.device if is_emulated(record.device) else record.arch
+    parts = [where, record.kernel.digest[:8] + mark if record.kernel else None]
     return " ".join(part for part in parts if part)
 
 
-_GREEN, _YELLOW, _RED = 32, 33, 31
-_CAUTION = (Verdict.UNCHECKED, Verdict.UNSUPPORTED, Verdict.NOT_RUN)
+def _sampled(record: Record) -> Measurement | None:
+    """The measurement of a row that was timed; None if there is only the time of one launch, which says little."""
+    measured = record.measurement
+    return None if measured is None or measured.stop is StopReason.SINGLE else measured
 
 
-def _colored(verdict: str, color: bool) -> str:
-    """The verdict, in green, yellow (nothing was proved) or red."""
-    if not color:
-        return verdict
-    known = Verdict(verdict)
-    code = _YELLOW if known in _CAUTION else _GREEN if known.exit_code is ExitCode.OK else _RED
-    return f"\x1b[{code}m{verdict}\x1b[0m"
-
-
-def _sampled(record: Row) -> Row:
-    """The measurement of a row that was timed; none if there is only the time of one launch, which says little."""
-    measured: Row | None = record["measurement"]
-    return {} if measured is None or measured["stop"] == StopReason.SINGLE else measured
-
-
-def _half_width(measured: Row) -> str:
+def _half_width(measured: Measurement | None) -> str:
     """Half the interval's width as a share of the median."""
-    ends = measured["ci95_ns"] if measured else None
-    return percent((ends[1] - ends[0]) / 2 / max(1, measured["median_ns"])) if ends else ""
+    ends = measured.ci95_ns if measured else None
+    return percent((ends[1] - ends[0]) / 2 / max(1, measured.median_ns)) if measured and ends else ""
 
 
-def _regret(record: Row) -> str:
+def _regret(record: Record) -> str:
     """The regret, marked where its own noise covers 0."""
-    if record["regret"] is None:
+    if record.regret is None:
         return ""
-    ends = record["regret_ci95"]
-    sure = ends is not None and (ends[0] > 0 or ends == [0, 0])
-    return percent(record["regret"]) + ("" if sure else " UNSURE")
+    ends = record.regret_ci95
+    sure = ends is not None and (ends[0] > 0 or ends == (0, 0))
+    return percent(record.regret) + ("" if sure else " UNSURE")
 
 
-def _worst_check(checks: Row | None) -> tuple[str, Check] | None:
+def _worst_check(checks: Checks | None) -> tuple[str, Check] | None:
     """The output that used most of its budget."""
-    found = [(name, _as_check(checks[name])) for name in OUTPUTS if checks and checks[name]]
+    found = [(name, check) for name in OUTPUTS if checks and (check := checks[name])]
     return max(found, key=lambda item: item[1].badness, default=None)
 
 
-def _as_check(data: Row) -> Check:
-    """The check in a row, in which null replaces a number that is not finite."""
-    absent = {"worst", "rms_budget"} | ({"rms"} if data["rms_budget"] is None else set())
-    values: dict[str, Any] = {k: float("nan") if v is None and k not in absent else v for k, v in data.items()}
-    return Check(**values)
-
-
-def _error(record: Row) -> str:
+def _error(record: Record) -> str:
     """The output that used most of its budget, and the share of the rows that was compared unless it was every row."""
-    found = _worst_check(record["checks"])
+    found = _worst_check(record.checks)
     if found is None:
         return ""
     name, check = found
@@ -245,13 +224,13 @@ def _error(record: Row) -> str:
     return f"{name} {digits(check.row_l2, 2)} ({share})" + ("" if compared == 1 else f", {_of_rows(compared)}")
 
 
-def _validated(record: Row) -> bool:
-    return record["run"] is not None and record["run"]["command"] == "validate"
+def _validated(record: Record) -> bool:
+    return record.run is not None and record.run.command == "validate"
 
 
-def _where(record: Row) -> str:
+def _where(record: Record) -> str:
     """The fill, row and column of a validated row's largest error, and the limit that it comes nearest to."""
-    found = _worst_check(record["checks"]) if _validated(record) else None
+    found = _worst_check(record.checks) if _validated(record) else None
     if found is None:
         return ""
     check = found[1]
@@ -259,13 +238,13 @@ def _where(record: Row) -> str:
     return f"{check.fill} {check.worst or ''}{column}, {check.limit} limit"
 
 
-def judged_lines(records: Sequence[Row]) -> list[str]:
+def judged_lines(records: Sequence[Record]) -> list[str]:
     """What ``validate`` did with its rows: one line for all rows with the same fills and repeats."""
     groups: dict[str, list[int]] = {}
     for number, record in enumerate(records, 1):
-        if _validated(record) and record["judging"] is not None:
-            fills, repeats = list(_shares(record)), record["judging"]["repeats"]
-            how = f"{counted(len(fills), 'fill')} ({', '.join(fills)}) x {counted(repeats, 'launch')}"
+        if _validated(record) and record.judging is not None:
+            fills = list(_shares(record))
+            how = f"{counted(len(fills), 'fill')} ({', '.join(fills)}) x {counted(record.judging.repeats, 'launch')}"
             groups.setdefault(how, []).append(number)
     return [
         f"  judged{f' {ranges(those)}' if len(groups) > 1 else ''}: {how}; {_amount([records[n - 1] for n in those])}"
@@ -273,22 +252,23 @@ def judged_lines(records: Sequence[Row]) -> list[str]:
     ]
 
 
-def _amount(records: Sequence[Row]) -> str:
+def _amount(records: Sequence[Record]) -> str:
     """How many rows of which outputs were compared, and what was watched."""
-    checks = [(name, c) for r in records for fill in r["fills"] for name, c in fill.items() if c]
+    checks = [named for record in records for fill in record.comparisons for named in fill.checks]
     outputs = ", ".join(name for name in OUTPUTS if any(name == other for other, _ in checks))
-    guards = size(sum(record["judging"]["guard_bytes"] for record in records))
-    compared = f"{sum(c['rows'] for _, c in checks):,} rows of {outputs} compared" if checks else "nothing compared"
+    guards = size(sum(record.judging.guard_bytes for record in records if record.judging))
+    compared = (
+        f"{sum(check.rows for _, check in checks):,} rows of {outputs} compared" if checks else "nothing compared"
+    )
     return f"{compared}; inputs and {guards} of guard zones watched"
 
 
-def _shares(record: Row) -> dict[str, float]:
+def _shares(record: Record) -> dict[str, float]:
     """The share of O's rows that was compared, by fill; rows of ``fmha.record/1`` do not tell, and count as all."""
     shares: dict[str, float] = {}
-    for checks in record["fills"]:
-        for check in (checks[name] for name in OUTPUTS if checks[name]):
-            share = check["rows"] / check["rows_total"] if check["rows_total"] else 1.0
-            shares[check["fill"]] = min(share, shares.get(check["fill"], 1.0))
+    for check in (check for fill in record.comparisons for _, check in fill.checks):
+        share = check.rows / check.rows_total if check.rows_total else 1.0
+        shares[check.fill] = min(share, shares.get(check.fill, 1.0))
     return shares
 
 
@@ -299,7 +279,7 @@ def _of_rows(share: float) -> str:
     return f"{text} of rows"
 
 
-def _sampling(record: Row) -> list[str]:
+def _sampling(record: Record) -> list[str]:
     """One line that says which fills compared which share of the rows, if they differ."""
     shares = _shares(record)
     parts, least = [fill for fill in shares if shares[fill] < 1], min(shares.values(), default=1.0)
@@ -309,38 +289,27 @@ def _sampling(record: Row) -> list[str]:
     return [f"compared: {', '.join(parts)}: {_of_rows(least)}; {', '.join(whole)}: all rows"]
 
 
-def _against(record: Row) -> str:
-    ratio = record["ab"] or record["baseline"]
-    return "" if ratio is None else in_words(Speed(ratio["speed"]), ratio["ratio"])
+def _against(record: Record) -> str:
+    ratio = record.ab or record.baseline
+    return "" if ratio is None else in_words(ratio.speed, ratio.ratio)
 
 
-def _unsure_of_baseline(records: Sequence[Row]) -> list[str]:
+def _unsure_of_baseline(records: Sequence[Record]) -> list[str]:
     """One line for rows that could not be sure, because they or the baseline have too few processes."""
-    found = [record["baseline"] for record in records if record["baseline"] is not None]
-    counts = [min(one["processes"], one["other_processes"]) for one in found if one["processes"] is not None]
-    few = sum(count < FEWEST_PROCESSES for count in counts)
+    found = [(record.baseline.processes, record.baseline.other_processes) for record in records if record.baseline]
+    few = sum(min(mine, other) < FEWEST_PROCESSES for mine, other in found if mine is not None and other is not None)
     if not few:
         return []
     needed = f"a difference can be sure only with {FEWEST_PROCESSES} processes or more on either side"
     return [f"  {counted(few, 'row')} cannot be judged: {needed} (--processes 8, for the baseline too)"]
 
 
-def _lead(record: Row) -> str:
+def _lead(record: Record) -> str:
     """By how much the fastest of several backends leads, marked where its lead is not sure or counts as none."""
-    lead = record.get("lead")
-    if lead is None:
+    if record.lead is None:
         return ""
-    mark = {Speed.UNSURE: " UNSURE", Speed.SAME: " SAME"}.get(Speed(lead["speed"]), "")
-    return f"{inverse(lead['ratio']):.2f}x{mark}"
-
-
-def _memory(record: Row) -> str:
-    peak = record.get("peak_bytes")
-    return "" if peak is None else size(peak)
-
-
-def _apart(record: Row) -> bool:
-    return record["ab"] is not None and not record["ab"]["paired"]
+    mark = {Speed.UNSURE: " UNSURE", Speed.SAME: " SAME"}.get(record.lead.speed, "")
+    return f"{inverse(record.lead.ratio):.2f}x{mark}"
 
 
 _SYMBOL = re.compile(r"\b(_Z\w{60})\w{20,}")
@@ -351,7 +320,7 @@ def _shortened(note: str) -> str:
     return _SYMBOL.sub(r"\1...", note)
 
 
-def _notes(records: Sequence[Row]) -> list[str]:
+def _notes(records: Sequence[Record]) -> list[str]:
     """The lines of all rows, each with the numbers of its rows: a line that several rows share is printed once."""
     found: dict[str, list[int]] = {}
     for number, record in enumerate(records, 1):
@@ -360,11 +329,11 @@ def _notes(records: Sequence[Row]) -> list[str]:
     return [f"  {ranges(numbers)}: " + line.replace("\n", "\n     ") for line, numbers in found.items()]
 
 
-def _details(record: Row) -> list[str]:
+def _details(record: Record) -> list[str]:
     """For a row that is not good, the reason and the command that reproduces it; for other rows, their notes."""
-    good = Verdict(record["verdict"]).exit_code is ExitCode.OK
-    lines = [reason_text(reason) for reason in folded(record["reasons"])]
-    worst = _worst_check(record["checks"])
+    good = record.verdict.exit_code is ExitCode.OK
+    lines = [reason_text(reason) for reason in folded(record.reasons)]
+    worst = _worst_check(record.checks)
     if not good and worst is not None and not worst[1].passed:
         name, check = worst
         lines.append(
@@ -373,28 +342,26 @@ def _details(record: Row) -> list[str]:
             + (f", rms {check.rms:.3g} of {check.rms_budget:.3g}" if check.rms and check.rms_budget else "")
             + (f"; {check.worst}" if check.worst else "")
         )
-    lines += [
-        f"fill {n['fill']}: {text}" for n in record["fill_notes"] for text in (n["distrust"], *n["notes"]) if text
-    ]
+    lines += [f"fill {n.fill}: {text}" for n in record.fill_notes for text in (n.distrust, *n.notes) if text]
     lines += _sampling(record)
-    lines += [line for launch in record["launches"] for line in launch_lines(launch)]
-    brought = {stage["imported_from"]: None for stage in record["stages"] if stage["imported_from"]}
+    lines += [line for launch in record.launches for line in launch_lines(launch)]
+    brought = {stage.imported_from: None for stage in record.stages if stage.imported_from}
     lines += [f"not built here: imported from {archive}" for archive in brought]
-    lines += ["timed by itself, not alternating with the row it is compared with"] if _apart(record) else []
-    lines += [_shortened(note) for note in record["notes"] if not is_note(note)] + (record["measurement"] or {}).get(
-        "notes", []
-    )
+    if record.ab is not None and not record.ab.paired:
+        lines.append("timed by itself, not alternating with the row it is compared with")
+    lines += [_shortened(note) for note in record.notes if not is_note(note)]
+    lines += record.measurement.notes if record.measurement else ()
     if not good:
-        last = next(reversed((record["log"] or "").strip().splitlines()), None)
+        last = next(reversed((record.log or "").strip().splitlines()), None)
         told = re.sub(r"^fmha_cli\.\S+: ", "", last or "")  # the class of this tool's own error tells the user nothing
         lines += [f"log ends: {last}"] if last and not any(told in line for line in lines) else []
-        lines += [f"saved: {record['saved']}"] if record["saved"] else []
-        lines += [f"again: {record['repro']}"] if record["verdict"] != Verdict.UNSUPPORTED else []
+        lines += [f"saved: {record.saved}"] if record.saved else []
+        lines += [f"again: {record.repro}"] if record.verdict is not Verdict.UNSUPPORTED else []
     return lines
 
 
-def _opening(document: Row) -> Row:
-    return environment_line(document["environment"])
+def _opening(document: Report) -> EnvironmentLine:
+    return EnvironmentLine(environment=document.environment)
 
 
-DOCUMENTS = (Document(Report, records_view, rows="records", columns=_COLUMNS, opening=_opening, colored=True),)
+DOCUMENTS = (Document(Report, records_view, rows="records", columns=_COLUMNS, opening=_opening),)

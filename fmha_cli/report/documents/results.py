@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
-from fmha_cli.domain.codec import to_json
 from fmha_cli.domain.members import Count
 from fmha_cli.domain.quantities import size
 from fmha_cli.domain.verdict import Verdict
@@ -73,23 +72,22 @@ class ResultsPage:
 
 def results_document(
     action: Action, store: str, bytes: int | None, runs: Iterable[RunEntry], **more: Any
-) -> dict[str, Any]:
+) -> ResultsPage:
     """The document of an action; ``more`` are the members that it uses."""
     rows = tuple(runs)
-    return to_json(ResultsPage(action=action, store=store, bytes=bytes, count=len(rows), runs=rows, **more))
+    return ResultsPage(action=action, store=store, bytes=bytes, count=len(rows), runs=rows, **more)
 
 
-def results_view(document: Mapping[str, Any]) -> Table:
+def results_view(document: ResultsPage) -> Table:
     """One line for each run."""
-    rows = document["runs"]
-    where = f"; {document['store']}, {size(document['bytes'] or 0)}"
     done = {
         "ls": "",
-        "import": f": {counted(document['added'] or 0, 'row')} added, {document['present']} there already",
+        "import": f": {counted(document.added or 0, 'row')} added, {document.present} there already",
         "label": " labelled",
-        "rm": f": {counted(document['removed'] or 0, 'row')} {'would be ' if document.get('dry_run') else ''}removed",
-    }[document["action"]]
-    return table_of(RunEntry, rows, f"{counted(document['count'], 'run')}{done}{where}")
+        "rm": f": {counted(document.removed or 0, 'row')} {'would be ' if document.dry_run else ''}removed",
+    }[document.action]
+    summary = f"{counted(document.count, 'run')}{done}; {document.store}, {size(document.bytes or 0)}"
+    return table_of(RunEntry, document.runs, summary)
 
 
 DOCUMENTS = (Document(ResultsPage, results_view, rows="runs"),)

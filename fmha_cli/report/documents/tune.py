@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -9,7 +10,6 @@ from typing import Annotated, Any, Literal
 
 from fmha_cli.bench.difference import Difference
 from fmha_cli.bench.search import Method, Stop
-from fmha_cli.domain.codec import to_json
 from fmha_cli.domain.members import Count, Sha256, ShownAs
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.quantities import duration
@@ -85,7 +85,7 @@ class TuneRow:
     candidates: Annotated[
         tuple[TuneCandidate, ...],
         "the default first; those that may not run last",
-        Column("kernels", lambda rows: str(sum(1 for row in rows if row["samples"])), number=True),
+        Column("kernels", lambda rows: str(sum(1 for row in rows if row.samples)), number=True),
     ]
     samples: Annotated[Count, "in all", Column("samples", number=True, rank=3)]
     share: Annotated[float | None, "samples taken of those that all kernels could have had; null without any"]
@@ -109,35 +109,28 @@ class Tune:
     rows: tuple[TuneRow, ...]
 
 
-def tune_document(
-    rows: Iterable[TuneRow], method: Method, min_gain: float, processes: int, store: str | None
-) -> dict[str, Any]:
+def tune_document(rows: Iterable[TuneRow], method: Method, min_gain: float, processes: int, store: str | None) -> Tune:
     """The document of tuned problems."""
-    return to_json(Tune(method=method, min_gain=min_gain, processes=processes, store=store, rows=tuple(rows)))
+    return Tune(method=method, min_gain=min_gain, processes=processes, store=store, rows=tuple(rows))
 
 
-def tune_view(document: Mapping[str, Any]) -> Table:
+def tune_view(document: Tune) -> Table:
     """One line for each problem."""
-    rows = document["rows"]
-    counts = [(state, sum(row["state"] == state for row in rows)) for state in Tuned]
-    told = ", ".join(f"{count} {state}" for state, count in counts if count)
-    kept = f"; remembered in {document['store']}" if document["store"] else "; nothing is remembered"
-    dry = any(row["state"] == Tuned.PLANNED for row in rows)
-    details = _planned(rows) if dry else ()
+    rows = document.rows
+    counts = Counter(row.state for row in rows)
+    told = ", ".join(f"{counts[state]} {state}" for state in Tuned if counts[state])
+    kept = f"; remembered in {document.store}" if document.store else "; nothing is remembered"
+    dry = Tuned.PLANNED in counts
+    details = [_planned(row) for row in rows] if dry else ()
     return table_of(TuneRow, rows, f"{counted(len(rows), 'problem')}: {told}{'' if dry else kept}", details)
 
 
-def _planned(rows: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
+def _planned(row: TuneRow) -> str:
     """What a dry run would do."""
-    lines = []
-    for row in rows:
-        every = row["candidates"]
-        own = sum(one["tuning_only"] and not one["reasons"] for one in every)
-        refused = sum(bool(one["reasons"]) for one in every)
-        lines.append(
-            f"{row['flags']}: {counted(len(every) - refused, 'kernel')} would compete, {own} of them for tuning alone; {refused} refused"
-        )
-    return tuple(lines)
+    compete = [one for one in row.candidates if not one.reasons]
+    own, refused = sum(one.tuning_only for one in compete), len(row.candidates) - len(compete)
+    kernels = counted(len(compete), "kernel")
+    return f"{row.flags}: {kernels} would compete, {own} of them for tuning alone; {refused} refused"
 
 
 DOCUMENTS = (Document(Tune, tune_view, rows="rows"),)

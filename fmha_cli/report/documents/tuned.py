@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
 from fmha_cli.bench.entry import RememberedChoice, Result, Scope
-from fmha_cli.domain.codec import to_json
 from fmha_cli.domain.members import Count, Pattern, ShownAs
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.rules import Reason
@@ -23,12 +22,12 @@ def _percent(share: float | None) -> str:
     return "" if share is None else f"{share * 100:+.1f} %"
 
 
-def _interval(ends: list[float] | None) -> str:
+def _interval(ends: tuple[float, float] | None) -> str:
     return "" if ends is None else f"{ends[0] * 100:.1f} to {ends[1] * 100:.1f}"
 
 
-def _reasons(reasons: Iterable[Mapping[str, Any]]) -> str:
-    return "; ".join(f"{reason['id']} {reason['text']}" for reason in reasons)
+def _reasons(reasons: Iterable[Reason]) -> str:
+    return "; ".join(f"{reason.id} {reason.text}" for reason in reasons)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,12 +88,10 @@ class TunedPage:
     json_later: ClassVar[tuple[str, ...]] = ("dry_run",)
 
 
-def tuned_document(
-    action: Action, store: str, entries: Iterable[TunedEntry], *, dry_run: bool = False
-) -> dict[str, Any]:
+def tuned_document(action: Action, store: str, entries: Iterable[TunedEntry], *, dry_run: bool = False) -> TunedPage:
     """The document of an action."""
     rows = tuple(entries)
-    return to_json(TunedPage(action=action, store=store, count=len(rows), entries=rows, dry_run=dry_run))
+    return TunedPage(action=action, store=store, count=len(rows), entries=rows, dry_run=dry_run)
 
 
 def _counting(counts: Sequence[bool | None]) -> str:
@@ -105,14 +102,14 @@ def _counting(counts: Sequence[bool | None]) -> str:
     return f"{used or 'none'} of them {'counts' if used == 1 else 'count'} here"
 
 
-def tuned_view(document: Mapping[str, Any]) -> Table:
+def tuned_view(document: TunedPage) -> Table:
     """One line for each entry."""
-    rows, action = document["entries"], document["action"]
-    removed = " would be removed" if document.get("dry_run") else " removed"
-    done = {"ls": "", "rm": removed, "verify": "", "export": ""}[action]
-    counts = f"; {_counting([row['counts'] for row in rows])}" if action == "verify" and rows else ""
-    summary = f"{counted(document['count'], 'tuned problem')}{done}{counts}; {document['store']}"
-    return table_of(TunedEntry, rows, summary).narrowed() if rows else table_of(TunedEntry, rows, summary)
+    rows = document.entries
+    removed = " would be removed" if document.dry_run else " removed"
+    done = removed if document.action == "rm" else ""
+    counts = f"; {_counting([row.counts for row in rows])}" if document.action == "verify" and rows else ""
+    table = table_of(TunedEntry, rows, f"{counted(document.count, 'tuned problem')}{done}{counts}; {document.store}")
+    return table.narrowed() if rows else table
 
 
 DOCUMENTS = (Document(TunedPage, tuned_view, rows="entries"),)

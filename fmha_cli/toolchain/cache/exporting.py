@@ -53,7 +53,7 @@ def export_entries(layout: CacheLayout, digests: Iterable[str], archive: Path) -
     with as_environment_problem("exporting cache entries"):
         with (
             replacing(archive) as file,
-            _packed(file, archive) as out,
+            _compress(file, archive) as out,
             tarfile.open(fileobj=out, mode="w", format=tarfile.USTAR_FORMAT) as tar,
         ):
             for digest in sorted(set(digests)):
@@ -70,7 +70,7 @@ def export_entries(layout: CacheLayout, digests: Iterable[str], archive: Path) -
 
 
 @contextmanager
-def _packed(file: IO[bytes], archive: Path) -> Iterator[IO[bytes]]:
+def _compress(file: IO[bytes], archive: Path) -> Iterator[IO[bytes]]:
     """The file itself, or a stream that compresses into it."""
     if archive.suffix != ".xz":
         yield file

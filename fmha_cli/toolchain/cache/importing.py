@@ -132,13 +132,13 @@ def import_entries(
         try:
             make_private_dir(home)
             sha256, metas = _unpack_and_verify(archive, home, max_bytes)
-            held = tuple(_held(meta, code_of(home / digest / ARTIFACT)) for digest, meta in metas.items())
+            held = tuple(_hold_back(meta, code_of(home / digest / ARTIFACT)) for digest, meta in metas.items())
             if dry_run:
                 present = {digest for digest in metas if intact_entry(layout, digest)}
             else:
                 _ask_trust(held, trust)
                 origins = {one.digest: ArchiveOrigin(archive.name, sha256, time.time_ns(), one.code) for one in held}
-                present = {digest for digest in metas if not _added(layout, home / digest, origins[digest], notify)}
+                present = {digest for digest in metas if not _add_entry(layout, home / digest, origins[digest], notify)}
                 for meta in metas.values():
                     note_imported(layout, meta)
         except _RefusedError as refusal:
@@ -160,7 +160,7 @@ def import_entries(
     )
 
 
-def _held(meta: EntryMeta, code: Code) -> Held:
+def _hold_back(meta: EntryMeta, code: Code) -> Held:
     kind, name, arch, toolchain = (str(meta.parts[part]) for part in ("kind", "name", "arch", "toolchain_version"))
     return Held(meta.digest, kind, name, arch, toolchain, code)
 
@@ -177,7 +177,7 @@ def _ask_trust(held: tuple[Held, ...], trust: bool) -> None:
         )
 
 
-def _added(layout: CacheLayout, entry: Path, origin: ArchiveOrigin, notify: Notify) -> bool:
+def _add_entry(layout: CacheLayout, entry: Path, origin: ArchiveOrigin, notify: Notify) -> bool:
     """Put an entry into the cache with its origin; False if a sound one is there already, which keeps its own."""
     digest = entry.name
     before = origin_of(layout, digest)

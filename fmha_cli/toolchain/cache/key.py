@@ -140,7 +140,7 @@ def key_for(
     )
 
 
-def expanded(flags: Sequence[str], places: Mapping[str, str]) -> tuple[str, ...]:
+def expand_places(flags: Sequence[str], places: Mapping[str, str]) -> tuple[str, ...]:
     """The flags of a key with every ``${name}`` replaced by its folder on this machine.
 
     Raises:

@@ -11,6 +11,7 @@
     toolchains/<name>.json                                     probe results
     toolchains/rocm-<digest>/                                  the parts of ROCm that a compiler lacks, as one root
     kernels/<backend>-<arch>                                   the index of kernels by digest and upstream name
+    kernels/every-arch                                         the digests of all of them
     sources/<name>-<version>/                                  pinned third-party sources
     prebuilt/<digest>                                          second names of imported entries
     imported/<digest>                                          the origins of imported entries

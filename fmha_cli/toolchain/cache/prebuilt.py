@@ -64,7 +64,7 @@ def find_prebuilt(cache: Cache, spec: BuildSpec) -> Artifact | None:
     """
     recipe = recipe_for(spec)
     with as_environment_problem("looking for an imported kernel"):
-        digest = _noted(cache.layout, recipe)
+        digest = _read_note(cache.layout, recipe)
         meta = read_meta(cache.layout.entry(digest), digest) if digest else None
     if not isinstance(meta, EntryMeta) or recipe_of(meta.parts) != recipe:
         return None
@@ -79,10 +79,10 @@ def dangling(layout: CacheLayout) -> list[Path]:
         OSError: the cache cannot be read.
     """
     names = children(layout.prebuilt)
-    return [name for name in names if not ((digest := _noted(layout, name.name)) and layout.entry(digest).exists())]
+    return [name for name in names if not ((digest := _read_note(layout, name.name)) and layout.entry(digest).exists())]
 
 
-def _noted(layout: CacheLayout, recipe: str) -> str | None:
+def _read_note(layout: CacheLayout, recipe: str) -> str | None:
     try:
         text = read_own(layout.prebuilt / recipe).decode("ascii", "replace").strip()
     except (FileNotFoundError, UnsafeFileError):

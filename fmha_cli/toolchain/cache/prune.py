@@ -86,7 +86,7 @@ def prune_cache(layout: CacheLayout, policy: PrunePolicy, clock: Callable[[], fl
     now = clock()
     removed, locked, recent = [], [], []
     with as_environment_problem("pruning the kernel cache"):
-        for info in _doomed(list_entries(layout), policy, now):
+        for info in _pick_doomed(list_entries(layout), policy, now):
             if now - info.used_ns / 1e9 < policy.grace_s:
                 recent.append(info.digest)
             elif policy.dry_run or _remove_entry(layout, info, policy, now):
@@ -103,7 +103,7 @@ def prune_cache(layout: CacheLayout, policy: PrunePolicy, clock: Callable[[], fl
     return Pruned(tuple(removed), freed, tuple(locked), tuple(recent), tuple(others), policy.dry_run)
 
 
-def _doomed(entries: tuple[EntryInfo, ...], policy: PrunePolicy, now: float) -> list[EntryInfo]:
+def _pick_doomed(entries: tuple[EntryInfo, ...], policy: PrunePolicy, now: float) -> list[EntryInfo]:
     """Entries to remove because of age or size, least recently used first."""
     by_use = sorted(entries, key=lambda info: (info.used_ns, info.digest))
     excess = sum(info.size for info in entries) - policy.max_bytes if policy.max_bytes is not None else 0

@@ -32,7 +32,7 @@ from fmha_cli.toolchain.cpp.toolchain import (
     Toolchain,
     ToolchainKind,
     candidates,
-    named_by,
+    find_named,
     on_path,
     zig_command,
 )
@@ -286,7 +286,7 @@ def cross_candidates(machine: str, environ: Mapping[str, str] | None = None) -> 
     the ``ziglang`` package (which has its own)."""
     env = os.environ if environ is None else environ
     search, triple = env.get("PATH", os.defpath), f"{machine}-linux-gnu"
-    yield from named_by(variable(machine), env, wished=True)
+    yield from find_named(variable(machine), env, wished=True)
     for path in on_path(search, f"{triple}-g++"):
         yield CompilerCandidate((path,), "PATH")
     for path in on_path(search, "clang++"):

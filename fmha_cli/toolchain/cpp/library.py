@@ -10,7 +10,7 @@ from pathlib import Path
 from fmha_cli.domain.plan import Artifact
 from fmha_cli.domain.protocols import BuildContext
 from fmha_cli.toolchain.cache.files import as_environment_problem
-from fmha_cli.toolchain.cache.key import BuildKey, BuildKind, BuildSpec, expanded, key_for
+from fmha_cli.toolchain.cache.key import BuildKey, BuildKind, BuildSpec, expand_places, key_for
 from fmha_cli.toolchain.cache.layout import ARTIFACT, LOG, PTX
 from fmha_cli.toolchain.cache.store import BuildError, BuildProduct, Cache
 from fmha_cli.toolchain.cpp.compile import compile_library
@@ -49,7 +49,7 @@ def build_cpp(
         EnvironmentProblem: no compiler works here, or the cache cannot be used.
         Interrupted: ``context.stop`` was set.
     """
-    cache, toolchain, key = _prepared(spec, context, flags, machine)
+    cache, toolchain, key = _prepare(spec, context, flags, machine)
     return build_kernel(cache, key, toolchain, timeout=context.timeout, cancel=context.stop, places=places)
 
 
@@ -59,10 +59,10 @@ def cpp_key(spec: BuildSpec, context: BuildContext, flags: Flags = PORTABLE_FLAG
     Raises:
         EnvironmentProblem: no compiler works here, or the cache cannot be used.
     """
-    return _prepared(spec, context, flags, machine)[2]
+    return _prepare(spec, context, flags, machine)[2]
 
 
-def _prepared(spec: BuildSpec, context: BuildContext, flags: Flags, machine: str) -> tuple[Cache, Toolchain, BuildKey]:
+def _prepare(spec: BuildSpec, context: BuildContext, flags: Flags, machine: str) -> tuple[Cache, Toolchain, BuildKey]:
     notify = as_text(context.notify, context.phase)
     cache = Cache(context.cache_root, notify=notify)
     toolchain = toolchain_for(machine, cache.layout, notify)
@@ -119,7 +119,7 @@ def build_kernel(
 
     def builder(work: Path) -> BuildProduct:
         log, ptx = work / LOG, work / PTX
-        flags = expanded(key.flags, places or {})
+        flags = expand_places(key.flags, places or {})
         with as_environment_problem("preparing a compile"):
             for name, text in (files or {}).items():
                 (work / name).write_text(text, "utf-8")

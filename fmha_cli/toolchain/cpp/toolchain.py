@@ -99,15 +99,15 @@ def candidates(environ: Mapping[str, str] | None = None) -> Iterator[CompilerCan
 def _all_candidates(env: Mapping[str, str]) -> Iterator[CompilerCandidate]:
     search = env.get("PATH", os.defpath)
     for variable in ("FMHA_CXX", "CXX"):
-        yield from named_by(variable, env, wished=variable == "FMHA_CXX")
-    for name in ("g++", "clang++", "c++", *_versioned("g++"), *_versioned("clang++")):
+        yield from find_named(variable, env, wished=variable == "FMHA_CXX")
+    for name in ("g++", "clang++", "c++", *_add_versions("g++"), *_add_versions("clang++")):
         yield from (CompilerCandidate((path,), "PATH") for path in _programs(search, name))
     zig = zig_command()
     if zig:
         yield CompilerCandidate(zig, ZIG)
 
 
-def named_by(variable: str, env: Mapping[str, str], *, wished: bool) -> Iterator[CompilerCandidate]:
+def find_named(variable: str, env: Mapping[str, str], *, wished: bool) -> Iterator[CompilerCandidate]:
     """The compiler that a variable names, if it is set."""
     words = split_command(env.get(variable, ""))
     if words:
@@ -118,10 +118,10 @@ def named_by(variable: str, env: Mapping[str, str], *, wished: bool) -> Iterator
 
 def on_path(search: str, name: str) -> Iterator[str]:
     """A program, then those with a version in their names, newest first; each under its own path."""
-    yield from _programs(search, name, *_versioned(name))
+    yield from _programs(search, name, *_add_versions(name))
 
 
-def _versioned(name: str) -> tuple[str, ...]:
+def _add_versions(name: str) -> tuple[str, ...]:
     return tuple(f"{name}-{version}" for version in range(_NEWEST, _OLDEST - 1, -1))
 
 

@@ -16,7 +16,7 @@ _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]+"([^"]+)"[^\n]*$', re.MULTILI
 _ONCE = re.compile(r"^[ \t]*#[ \t]*pragma[ \t]+once[^\n]*\n", re.MULTILINE)
 
 
-def amalgamated(name: str, files: Mapping[str, str], seen: set[str] | None = None) -> str:
+def amalgamate(name: str, files: Mapping[str, str], seen: set[str] | None = None) -> str:
     """One text of a file and of all local headers that it includes, each header once.
 
     Args:
@@ -35,7 +35,7 @@ def amalgamated(name: str, files: Mapping[str, str], seen: set[str] | None = Non
         line = text.count("\n", 0, match.start()) + 2
         if wanted in known:
             return ""
-        return f'{amalgamated(wanted, files, known)}\n#line {line} "{name}"'
+        return f'{amalgamate(wanted, files, known)}\n#line {line} "{name}"'
 
     text = files[name]
     return f'#line 1 "{name}"\n' + _INCLUDE.sub(header, _ONCE.sub("\n", text))
@@ -71,7 +71,7 @@ def units_of(
     """
     seen: set[str] = set()
     lines = "".join(f'#include "{name}"\n' for name in shared)
-    prefix = "#pragma once\n" + amalgamated("prefix.hpp", {**files, "prefix.hpp": lines}, seen)
+    prefix = "#pragma once\n" + amalgamate("prefix.hpp", {**files, "prefix.hpp": lines}, seen)
     digest = "" if not shared else f"// prefix {hashlib.sha256(prefix.encode()).hexdigest()}\n"
     units: dict[str, list[str]] = {}
     for file in sorted(name for name in files if name.endswith(".cpp")):
@@ -81,5 +81,5 @@ def units_of(
     texts = {}
     for name, members in sorted(units.items()):
         known = set(seen)
-        texts[name] = digest + "".join(amalgamated(file, files, known) for file in members)
+        texts[name] = digest + "".join(amalgamate(file, files, known) for file in members)
     return Units(prefix, texts)

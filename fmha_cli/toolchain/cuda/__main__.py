@@ -94,14 +94,14 @@ def _by_nvrtc(place: str, flags: Sequence[str], source: Path, out: Path, say: Sa
         return compiled.cubin
     ptx.write_text(text, "utf-8")
     say(f"# PTX: {len(compiled.ptx)} characters, {len(text)} without unused parts")
-    return compiled.cubin if assembler is None else _assembled(assembler, flags, ptx, out, say)
+    return compiled.cubin if assembler is None else _assemble(assembler, flags, ptx, out, say)
 
 
 def _for_assembler(flag: str) -> bool:
     return flag.startswith(_ASSEMBLER_FLAG)
 
 
-def _assembled(assembler: str, flags: Sequence[str], ptx: Path, out: Path, say: Say) -> bytes | None:
+def _assemble(assembler: str, flags: Sequence[str], ptx: Path, out: Path, say: Say) -> bytes | None:
     arch = next(flag for flag in flags if flag.startswith("-arch="))
     own = [flag.removeprefix(_ASSEMBLER_FLAG) for flag in flags if _for_assembler(flag)]
     return _ran("ptxas", [assembler, arch, "-v", *own, str(ptx), "-o", str(out)], out, say)

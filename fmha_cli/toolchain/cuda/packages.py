@@ -70,7 +70,7 @@ def wheel(name: str, folders: Iterable[str] | None = None) -> Wheel:
     raise WheelProblem(f"{name} is not installed")
 
 
-def recorded(found: Wheel, folder: str) -> list[Path]:
+def list_recorded(found: Wheel, folder: str) -> list[Path]:
     """The wheel's files below a folder, sorted.
 
     Args:
@@ -112,9 +112,9 @@ def packaged_headers(runtime: Wheel, cccl: Wheel) -> CudaHeaders:
         WheelProblem: a wheel is damaged.
         OSError: a header cannot be read.
     """
-    cuda_files = recorded(runtime, _CUDA)
+    cuda_files = list_recorded(runtime, _CUDA)
     cuda = _root(cuda_files, _CUDA)
-    all_cccl = recorded(cccl, _CCCL)
+    all_cccl = list_recorded(cccl, _CCCL)
     root = _root(all_cccl, _CCCL)
     cccl_files = [path for path in all_cccl if path.relative_to(root).as_posix().startswith(_LIBCUDACXX)]
     watched = stamps(map(str, (runtime.record, cccl.record, *cuda_files, *cccl_files)))

@@ -26,8 +26,8 @@ from fmha_cli.toolchain.cuda.packages import (
     RUNTIME,
     Wheel,
     WheelProblem,
+    list_recorded,
     packaged_headers,
-    recorded,
     wheel,
 )
 from fmha_cli.toolchain.proving import Probed, ProbeError, Search
@@ -113,7 +113,7 @@ def ask_nvrtc(layout: CacheLayout, folders: Iterable[str] | None = None) -> Cuda
         watched = stamps([str(library), str(library.with_name(BUILTINS))])
         headers = packaged_headers(runtime, cccl)
         try:
-            said = json.loads(_said((*command, "--ask"), work))
+            said = json.loads(_read_output((*command, "--ask"), work))
             version, capabilities = ".".join(map(str, said["version"])), tuple(said["capabilities"])
         except (ValueError, KeyError, TypeError) as fault:
             raise ProbeError(f"gave an invalid answer: {fault}") from fault
@@ -128,7 +128,7 @@ def ask_nvrtc(layout: CacheLayout, folders: Iterable[str] | None = None) -> Cuda
         return Probed(toolchain, {**watched, **headers.watched})
 
     question = {"library": str(library), "headers": [str(runtime.record), str(cccl.record)]}
-    return _proven(layout, command, prove, question)
+    return _recall_or_prove(layout, command, prove, question)
 
 
 def ask_ptxas(nvrtc: CudaToolchain, layout: CacheLayout, folders: Iterable[str] | None = None) -> CudaToolchain:
@@ -150,7 +150,7 @@ def ask_ptxas(nvrtc: CudaToolchain, layout: CacheLayout, folders: Iterable[str] 
         places = {**nvrtc.places, "ptxas": str(program)}
         return Probed(replace(nvrtc, ptxas=program, version=version, places=places), watched)
 
-    return _proven(layout, (str(program),), prove, {"nvrtc": to_json(nvrtc)})
+    return _recall_or_prove(layout, (str(program),), prove, {"nvrtc": to_json(nvrtc)})
 
 
 def ask_nvcc(program: Path, layout: CacheLayout) -> CudaToolchain:
@@ -165,11 +165,11 @@ def ask_nvcc(program: Path, layout: CacheLayout) -> CudaToolchain:
         version = _version_of(program, work)
         (work / "probe.cu").write_text(_NVCC_SOURCE, "ascii")
         flags = ("-x", "cu", "-std=c++17", "-arch=sm_90", "probe.cu")
-        listed = parse_dependencies(_said((str(program), "-M", *flags), work))
+        listed = parse_dependencies(_read_output((str(program), "-M", *flags), work))
         headers = [path for name in listed if (path := Path(os.path.normpath(work / name))) != work / "probe.cu"]
         watched = stamps(map(str, (program, *headers)))
-        _said((str(program), "-cubin", *flags, "-o", "probe.cubin"), work)
-        codes = _said((str(program), "--list-gpu-code"), work)
+        _read_output((str(program), "-cubin", *flags, "-o", "probe.cubin"), work)
+        codes = _read_output((str(program), "--list-gpu-code"), work)
         toolchain = CudaToolchain(
             kind=CudaKind.NVCC,
             path=program,
@@ -180,7 +180,7 @@ def ask_nvcc(program: Path, layout: CacheLayout) -> CudaToolchain:
         )
         return Probed(toolchain, watched)
 
-    return _proven(layout, (str(program),), prove, {"path": os.environ.get("PATH", "")})
+    return _recall_or_prove(layout, (str(program),), prove, {"path": os.environ.get("PATH", "")})
 
 
 def nvcc_candidates(environ: Mapping[str, str] | None = None) -> list[Path]:
@@ -193,7 +193,7 @@ def nvcc_candidates(environ: Mapping[str, str] | None = None) -> list[Path]:
     return list({os.path.realpath(path): path for path in reversed(there)}.values())[::-1]
 
 
-def _proven(
+def _recall_or_prove(
     layout: CacheLayout,
     command: tuple[str, ...],
     prove: Callable[[Path], Probed[CudaToolchain]],
@@ -227,7 +227,7 @@ def _file_of(found: Wheel, folder: str, name: str) -> Path:
     Raises:
         WheelProblem: the wheel lacks it.
     """
-    path = next((path for path in recorded(found, folder) if path.name == name), None)
+    path = next((path for path in list_recorded(found, folder) if path.name == name), None)
     if path is None:
         raise WheelProblem(f"{found.name} {found.version} holds no {name}")
     return path
@@ -235,13 +235,13 @@ def _file_of(found: Wheel, folder: str, name: str) -> Path:
 
 def _version_of(program: Path, work: Path) -> str:
     """The number after ``release`` in the version report of a CUDA program: ``13.0.88``."""
-    version = _RELEASE.search(_said((str(program), "--version"), work))
+    version = _RELEASE.search(_read_output((str(program), "--version"), work))
     if version is None:
         raise ProbeError(f"{program} does not report its version")
     return version[1]
 
 
-def _said(command: Sequence[str], work: Path) -> str:
+def _read_output(command: Sequence[str], work: Path) -> str:
     """The output of a command, both streams together.
 
     Raises:

@@ -69,7 +69,7 @@ def drop_unreferenced(text: str) -> str:
         MalformedPtx: the text is not valid PTX.
     """
     statements = list(_statements(text))
-    needed = _reached(statements)
+    needed = _collect_reached(statements)
     kept, at = [], 0
     for statement in statements:
         if statement.droppable and statement.name not in needed:
@@ -78,7 +78,7 @@ def drop_unreferenced(text: str) -> str:
     return re.sub(r"\n{3,}", "\n\n", "".join((*kept, text[at:])))
 
 
-def _reached(statements: Iterable[_Statement]) -> set[str]:
+def _collect_reached(statements: Iterable[_Statement]) -> set[str]:
     """Every name that the remaining statements refer to, directly or through others."""
     declared: dict[str, set[str]] = {}
     open_words: set[str] = set()
@@ -132,12 +132,12 @@ def _statement(tokens: list[tuple[str, str]], start: int, end: int) -> _Statemen
     directives = {token for kind, token in tokens if kind == "directive"}
     variable = _is_variable(tokens)
     prototype = ".func" in directives and tokens[-1][1] == ";"
-    name = _declared(tokens) if variable or prototype else ""
+    name = _find_declared(tokens) if variable or prototype else ""
     droppable = bool(name) and not name.startswith(EXPORTS) and not directives & _LINKED
     return _Statement(start, end, name, frozenset(words) - {name}, droppable)
 
 
-def _declared(tokens: list[tuple[str, str]]) -> str:
+def _find_declared(tokens: list[tuple[str, str]]) -> str:
     """The name that a variable or a prototype declares: its first word outside brackets; empty for several names.
 
     A function's return value and an attribute's value precede the name in parentheses.

@@ -63,7 +63,7 @@ class RocmToolchain(Compiler):
         rocm_path: the root of those headers and libraries.
         archs: the architectures that it knows among those with facts.
         hip_version: version of the HIP headers, ``7.1.25424``.
-        options: the flags among ``flags.probed_flags`` that it accepts.
+        options: the flags among ``compile.probed_flags`` that it accepts.
     """
 
     kind: RocmKind
@@ -81,7 +81,7 @@ def candidates(environ: Mapping[str, str] | None = None) -> Iterator[RocmCandida
     """
     env = os.environ if environ is None else environ
     seen: set[tuple[str, RocmKind]] = set()
-    for candidate in (*_wished(env), *_of_rocm(env), *_of_system(env)):
+    for candidate in (*_find_wished(env), *_of_rocm(env), *_of_system(env)):
         identity = (os.path.realpath(candidate.argv0[0]), candidate.kind)
         if identity not in seen:
             seen.add(identity)
@@ -119,7 +119,7 @@ def llvm_tool(name: str, compiler: Path | None = None, search: str | None = None
     return None
 
 
-def _wished(env: Mapping[str, str]) -> Iterator[RocmCandidate]:
+def _find_wished(env: Mapping[str, str]) -> Iterator[RocmCandidate]:
     words = split_command(env.get("FMHA_HIPCC", ""))
     if not words:
         return

@@ -1,18 +1,62 @@
-"""How one HIP text is compiled: to a library of host and device code, or to a bare code object."""
+"""How one HIP text is compiled: to a library of host and device code, or to a bare code object.
+
+The flags of a CK-Tile kernel are data, each with its source (``arch_specs/_hip_flags.json``). One option of LLVM that
+upstream's CMakeLists.txt adds, about calls of functions, is left out: a compile by LLVM 22.1.8 did not end with it and the
+inlining of everything, after which no call remains that it could forbid.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from fmha_cli.domain.arch import ArchSpec
+from fmha_cli.domain.arch import ArchSpec, arch_document
 from fmha_cli.domain.errors import EnvironmentProblem
 from fmha_cli.domain.kernel import KernelSpec
 from fmha_cli.toolchain.cache.key import BuildKey, key_for
 from fmha_cli.toolchain.kernels import kernel_build
 from fmha_cli.toolchain.rocm.candidates import INSTALL_HELP, RocmToolchain
-from fmha_cli.toolchain.rocm.flags import kernel_flags, words
+
+
+@dataclass(frozen=True)
+class CompilerFlag:
+    """One flag: its words on the command line, and its source."""
+
+    words: tuple[str, ...]
+    source: str
+
+    @property
+    def text(self) -> str:
+        """The words as one string: the flag's name in ``RocmToolchain.options``."""
+        return " ".join(self.words)
+
+
+def probed_flags() -> tuple[CompilerFlag, ...]:
+    """Flags that fail the compile on compilers that do not know them. Each compiler is tried once."""
+    return _group("probed")
+
+
+def kernel_flags(family: str, supported: Collection[str]) -> tuple[CompilerFlag, ...]:
+    """Flags for one family on every architecture, in order, without the flags that select a target or an output.
+
+    Args:
+        supported: texts of the ``probed_flags`` that the compiler accepts.
+    """
+    own = _group("backward" if family.startswith("bwd") else "forward")
+    return (*_group("common"), *own, *(flag for flag in probed_flags() if flag.text in supported))
+
+
+def words(flags: Iterable[CompilerFlag]) -> tuple[str, ...]:
+    """The flags as a command line takes them."""
+    return tuple(word for flag in flags for word in flag.words)
+
+
+def _group(name: str) -> tuple[CompilerFlag, ...]:
+    rows = arch_document("_hip_flags.json", "fmha.hip-flags/1")[name]
+    return tuple(CompilerFlag(tuple(row["words"]), row["source"]) for row in rows)
+
 
 COMPILE_BYTES = 1400 * 2**20
 """Memory that one compile of a CK-Tile kernel is assumed to need; a backward kernel with dropout took 1,175 MiB."""

@@ -68,7 +68,7 @@ def _all_bundles(data: bytes) -> Iterator[CodeObject]:
         found = True
         if data.startswith(_PACKED_MAGIC, start):
             packed, offset = _packed_extent(data, start)
-            yield from _bundle(_unpacked(packed), 0)[0]
+            yield from _bundle(_unpack(packed), 0)[0]
         else:
             objects, offset = _bundle(data, start)
             yield from objects
@@ -122,7 +122,7 @@ def _packed_extent(data: bytes, start: int) -> tuple[bytes, int]:
     return data[start:end], end
 
 
-def _unpacked(packed: bytes) -> bytes:
+def _unpack(packed: bytes) -> bytes:
     header = _PACKED[int.from_bytes(packed[4:6], "little")]
     method = int.from_bytes(packed[6:8], "little")
     if method not in (_ZLIB, _ZSTD):

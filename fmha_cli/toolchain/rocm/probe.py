@@ -16,7 +16,7 @@ from fmha_cli.toolchain.cpp.headers import files_digest, parse_dependencies, tre
 from fmha_cli.toolchain.elf import MalformedObject
 from fmha_cli.toolchain.proving import Probed, ProbeError
 from fmha_cli.toolchain.rocm.candidates import INSTALL_HELP, OLDEST_CLANG, RocmCandidate, RocmKind, RocmToolchain
-from fmha_cli.toolchain.rocm.flags import probed_flags
+from fmha_cli.toolchain.rocm.compile import probed_flags
 from fmha_cli.toolchain.rocm.offload import code_objects
 from fmha_cli.toolchain.rocm.root import RocmSupply, isa_versions, lay_out, place_root, root_key
 
@@ -73,7 +73,7 @@ def probe_rocm(candidate: RocmCandidate, work: Path, layout: CacheLayout, parts:
         _need(tools, name, said.text)
     root = candidate.rocm
     if root is None:
-        root = _synthesised(candidate, tools, said.text, work, layout, parts)
+        root = _synthesise_root(candidate, tools, said.text, work, layout, parts)
     source = work / "probe.hip"
     source.write_text(PROBE_SOURCE, "ascii")
     base = (*candidate.argv0, "-x", "hip", f"--offload-arch={PROBE_ARCH}", f"--rocm-path={root}", *_FLAGS)
@@ -139,7 +139,7 @@ def _need(tools: Mapping[str, Path | None], name: str, said: str) -> Path:
     return path
 
 
-def _synthesised(
+def _synthesise_root(
     candidate: RocmCandidate,
     tools: Mapping[str, Path | None],
     said: str,
@@ -201,7 +201,7 @@ def _device_libraries(candidate: RocmCandidate, root: Path, work: Path) -> list[
 
 
 def _options(base: tuple[str, ...], work: Path) -> tuple[str, ...]:
-    """The flags of ``flags.probed_flags`` that the compiler accepts. They are tried one by one only if it refuses the set."""
+    """The flags of ``compile.probed_flags`` that the compiler accepts. They are tried one by one only if it refuses the set."""
     empty = work / "empty.hip"
     empty.write_text("", "ascii")
     quick = (*base, "-nogpulib", "-nogpuinc", "--cuda-device-only", "-c", empty.name, "-o", os.devnull)

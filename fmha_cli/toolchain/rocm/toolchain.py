@@ -18,7 +18,7 @@ from fmha_cli.toolchain.rocm.candidates import (
     candidates,
     rocm_compiler,
 )
-from fmha_cli.toolchain.rocm.flags import probed_flags
+from fmha_cli.toolchain.rocm.compile import probed_flags
 from fmha_cli.toolchain.rocm.installed import installed_roots, is_rocm, named_roots, runtimes
 from fmha_cli.toolchain.rocm.probe import PROBE_SOURCE, probe_rocm
 from fmha_cli.toolchain.rocm.root import STUBS, RocmSupply, isa_versions

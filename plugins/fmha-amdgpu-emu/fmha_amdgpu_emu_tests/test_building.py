@@ -18,7 +18,7 @@ from fmha_cli.plugin import BuildContext, Units, units_of
 from fmha_cli.toolchain.cache.layout import CacheLayout
 from fmha_cli.toolchain.cache.listing import EntryInfo, list_entries
 from fmha_cli.toolchain.cpp import many
-from fmha_cli.toolchain.cpp.units import amalgamated
+from fmha_cli.toolchain.cpp.units import amalgamate
 
 TWO = {
     "shared.hpp": "#pragma once\nint twice(int);\n",
@@ -33,7 +33,7 @@ def test_a_header_is_laid_in_once_and_lines_keep_their_names() -> None:
         "b.hpp": '#pragma once\n#include "a.hpp"\nint b;\n',
         "x.cpp": '#include <vector>\n#include "a.hpp"\n#include "b.hpp"\nint x;\n',
     }
-    text = amalgamated("x.cpp", files)
+    text = amalgamate("x.cpp", files)
     assert text.count("int a;") == text.count("int b;") == text.count("int x;") == 1
     assert text.index("int a;") < text.index("int b;") < text.index("int x;")
     assert "#include <vector>" in text
@@ -44,7 +44,7 @@ def test_a_header_is_laid_in_once_and_lines_keep_their_names() -> None:
 
 def test_an_include_that_names_no_file() -> None:
     with pytest.raises(KeyError, match=r"nowhere\.hpp"):
-        amalgamated("x.cpp", {"x.cpp": '#include "nowhere.hpp"\n'})
+        amalgamate("x.cpp", {"x.cpp": '#include "nowhere.hpp"\n'})
 
 
 def test_joined_files_are_one_unit_with_each_header_once() -> None:

@@ -22,12 +22,11 @@ from fmha_cli.run.arena import Arena
 from fmha_cli.run.builds import build_context, build_stages, emulation_of
 from fmha_cli.run.cases import Cases
 from fmha_cli.run.job import WorkerJob
-from fmha_cli.run.judge import judge
+from fmha_cli.run.judge import JudgePolicy, judge
 from fmha_cli.run.layout import layout_of
 from fmha_cli.run.records import Outcome
 from fmha_cli.run.request import Command, Request
 from fmha_cli.run.supervisor import Supervisor
-from fmha_cli.run.trial import JudgePolicy
 from fmha_nvptx_emu_tests.support import changed_numbers
 from tests.support.generators.cudnn_oss.numbers import ARCHS, FEW, MANY, UNREAD, UNSEEN, leaves
 

@@ -50,14 +50,14 @@ def refused(op: str, line: str) -> bool:
 def test_an_older_release_is_refused_and_the_first_right_one_is_not(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     op, line, _ = CASES[name]
     for release in library.BACKEND.tried:
-        monkeypatch.setattr(framework, "installed", lambda name, release=release: release)
+        monkeypatch.setattr(framework, "find_release", lambda name, release=release: release)
         assert refused(op, line) is not right(name, release), release
-    monkeypatch.setattr(framework, "installed", lambda name: None)
+    monkeypatch.setattr(framework, "find_release", lambda name: None)
     assert not refused(op, line), "without the library, what is explained is today's release"
 
 
 def test_what_every_release_computes_alike_is_not_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(framework, "installed", lambda name: library.BACKEND.tried[0])
+    monkeypatch.setattr(framework, "find_release", lambda name: library.BACKEND.tried[0])
     for op, line in ALWAYS:
         assert not refused(op, line), line
 

@@ -46,10 +46,10 @@ def refused(line: str) -> bool:
 @pytest.mark.parametrize("name", CASES)
 def test_an_older_release_is_refused_and_the_first_right_one_is_not(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for release in library.BACKEND.tried:
-        monkeypatch.setattr(framework, "installed", lambda name, release=release: release)
+        monkeypatch.setattr(framework, "find_release", lambda name, release=release: release)
         assert refused(CASES[name][0]) is not right(name, release), release
         assert not any(map(refused, ALWAYS)), release
-    monkeypatch.setattr(framework, "installed", lambda name: None)
+    monkeypatch.setattr(framework, "find_release", lambda name: None)
     assert not refused(CASES[name][0]), "without the library, what is explained is today's release"
 
 

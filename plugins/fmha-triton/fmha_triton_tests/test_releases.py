@@ -54,7 +54,7 @@ def chosen() -> tuple[Language, list[set[str]]]:
 
 @pytest.mark.parametrize("release", [*RELEASES["tried"], None])
 def test_an_older_triton_is_refused_the_kernels_in_gluon(release: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(framework, "installed", lambda name: release)
+    monkeypatch.setattr(framework, "find_release", lambda name: release)
     old = release is not None and RELEASES["tried"].index(release) < RELEASES["tried"].index("3.8.0")
     language, against = chosen()
     assert language is (Language.TRITON if old else Language.GLUON)

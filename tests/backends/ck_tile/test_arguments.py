@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fmha_cli.backends.ck_tile.arguments import block_of, kept
+from fmha_cli.backends.ck_tile.arguments import block_of, compute_p_undrop
 from fmha_cli.backends.ck_tile.auxiliary import auxiliaries_of
 from fmha_cli.backends.ck_tile.quantisation import Scales, scales_of
 from fmha_cli.backends.ck_tile.shapes import holdable
-from fmha_cli.backends.ck_tile.workspaces import workspaces_of, zeroed
+from fmha_cli.backends.ck_tile.workspaces import list_zeroed, workspaces_of
 from fmha_cli.backends.gpu.call import Call
 from fmha_cli.codegen.ck_tile.algorithm import CkAlgorithm, Pipeline
 from fmha_cli.domain.errors import InternalError
@@ -231,8 +231,8 @@ def test_masks_of_the_kernels() -> None:
 
 
 def test_probabilities_in_single_precision() -> None:
-    assert kept(0.0) == 1.0
-    assert kept(0.1) == float(np.float32(1.0 - float(np.float32(0.1))))
+    assert compute_p_undrop(0.0) == 1.0
+    assert compute_p_undrop(0.1) == float(np.float32(1.0 - float(np.float32(0.1))))
 
 
 def cases() -> Iterator[tuple[str, bool, set[str]]]:
@@ -249,6 +249,6 @@ def cases() -> Iterator[tuple[str, bool, set[str]]]:
 @pytest.mark.parametrize(("line", "deterministic", "wanted"), tuple(cases()))
 def test_what_must_be_zero(line: str, deterministic: bool, wanted: set[str]) -> None:
     call, _ = bound(line, *BACKWARD, deterministic=deterministic)
-    assert set(zeroed(call.plan)) == wanted
+    assert set(list_zeroed(call.plan)) == wanted
     forward, _ = bound("-s 8 -d 64", Family.FWD)
-    assert zeroed(forward.plan) == ()
+    assert list_zeroed(forward.plan) == ()

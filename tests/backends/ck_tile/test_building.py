@@ -14,7 +14,7 @@ from fmha_cli.backends.ck_tile.backend import CkTileBackend
 from fmha_cli.backends.ck_tile.building import CkWorkshop, build_ck, ck_key
 from fmha_cli.backends.ck_tile.inspection import NO_OBJDUMP, inspect_ck
 from fmha_cli.backends.ck_tile.revisions import BASELINE
-from fmha_cli.backends.ck_tile.tree import CkTree, known
+from fmha_cli.backends.ck_tile.tree import CkTree, load_known
 from fmha_cli.codegen.ck_tile.algorithm import CkAlgorithm
 from fmha_cli.discovery.registry import build_registry
 from fmha_cli.domain.arch import load_arch
@@ -24,7 +24,7 @@ from fmha_cli.domain.plan import Edited, Stage
 from fmha_cli.domain.protocols import Backend, Batched, BuildContext, Catalogued, DryRun, Keyed
 from fmha_cli.report.documents.inspect import inspect_document
 from fmha_cli.report.documents.inspections import figures_of
-from fmha_cli.sources.homes import looked_at
+from fmha_cli.sources.homes import look_at
 from fmha_cli.toolchain.cache.store import Cache
 from fmha_cli.toolchain.rocm.candidates import RocmKind, RocmToolchain
 from fmha_cli.toolchain.rocm.compile import COMPILE_BYTES
@@ -183,7 +183,7 @@ def test_the_figures_of_a_kernel(shop: Shop, kernel: KernelSpec, tmp_path: Path)
     code, said = compiled(Tiny(vgpr=70, lds=2048), tmp_path)
     (shop.folder / "product").write_bytes(code)
     artifact = build_ck(kernel, shop.context)
-    found = figures_of(inspect_document(kernel, inspect_ck(kernel, artifact), artifact))
+    found = vars(figures_of(inspect_document(kernel, inspect_ck(kernel, artifact), artifact)))
     assert found["vgpr"] == int(said["VGPRs"])
     assert found["sgpr"] == int(said["TotalSGPRs"])
     assert found["lds_bytes"] == 2048
@@ -263,7 +263,7 @@ def test_what_changes_during_a_compile_is_not_kept(shop: Shop, kernel: KernelSpe
     header = tmp_path / "include" / "ck_tile" / "core.hpp"
     header.parent.mkdir(parents=True)
     header.write_text("before\n")
-    home = looked_at(work.cache.layout, {"": header.parent}, known())
+    home = look_at(work.cache.layout, {"": header.parent}, load_known())
     there = replace(shop.context, prepared=replace(work, tree=replace(work.tree, digest="4" * 64, home=home)))
     header.write_text("saved meanwhile\n")
     with pytest.raises(EnvironmentProblem) as caught:

@@ -13,7 +13,7 @@ from fmha_cli.backends.ck_tile.backend import CkTileBackend
 from fmha_cli.backends.ck_tile.catalogue import buildable_kernels, family_kernels, kernels
 from fmha_cli.backends.ck_tile.enumeration import emitted
 from fmha_cli.backends.ck_tile.revisions import dtype_names, dtypes_of, in_revision, revision_of, revisions
-from fmha_cli.backends.ck_tile.tables import tables_of, typed
+from fmha_cli.backends.ck_tile.tables import parse_value, tables_of
 from fmha_cli.codegen.ck_tile.algorithm import CkAlgorithm, Pipeline
 from fmha_cli.domain.arch import arch_root, load_arch
 from fmha_cli.domain.errors import EmptySelection, InternalError, UsageError
@@ -193,7 +193,7 @@ def test_listing_imports_no_numpy_and_no_rules_of_problems() -> None:
 
 def test_malformed_tables_are_internal_errors() -> None:
     with pytest.raises(InternalError):
-        typed("no_such_field", "yes")
+        parse_value("no_such_field", "yes")
     with pytest.raises(InternalError):
         dtypes_of("fp12")
     assert tables_of(Family.FWD, "no-such-class", "baseline").tiles == ()

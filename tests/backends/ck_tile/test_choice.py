@@ -166,6 +166,6 @@ def test_a_changed_order_is_noticed(shared_cache: Path, monkeypatch: pytest.Monk
     from fmha_cli.backends.ck_tile import decide as module
 
     folder = generator(shared_cache)
-    monkeypatch.setattr(module, "passed_over", lambda situation, kernel, largest: None)
+    monkeypatch.setattr(module, "find_unmet_condition", lambda situation, kernel, largest: None)
     found = run(folder, 1, 120, SAMPLED, ("fwd",))
     assert found.mismatches

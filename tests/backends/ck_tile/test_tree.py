@@ -52,7 +52,7 @@ def known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CkRevision:
     include = make_tree(tmp_path / "known")
     texts = {name: path.read_bytes() for name, path in home_files({"": include / "ck_tile"}).items()}
     files = {name: hashlib.sha256(text).hexdigest()[:16] for name, text in texts.items()}
-    monkeypatch.setattr(ck, "known", lambda: Known(BASELINE, files))
+    monkeypatch.setattr(ck, "load_known", lambda: Known(BASELINE, files))
     example = ck.example_digest(include.parent / "example" / "ck_tile" / "01_fmha")
     base = CkRevision(BASELINE, "2020-01", "a small CK", headers_digest(include), example, True, "made here")
     old = make_tree(tmp_path / "old", "#pragma once\n#define CK 0\n")
@@ -68,7 +68,9 @@ def notices() -> Notices:
 
 @pytest.fixture(autouse=True)
 def _no_rocm(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ck, "_installed", lambda environ: [Path(p) for p in environ.get("TREES", "").split(":") if p])
+    monkeypatch.setattr(
+        ck, "_find_installed", lambda environ: [Path(p) for p in environ.get("TREES", "").split(":") if p]
+    )
 
 
 def found(
@@ -208,7 +210,7 @@ def test_what_changes_during_a_compile_is_refused(tmp_path: Path, notices: Notic
 def test_the_list_of_the_baselines_headers() -> None:
     """It agrees with the digest that identifies the revision, which covers the whole digests of the same files."""
     assert ck.Known.load(ck._FILES).name == BASELINE
-    assert len(ck.known().files) == 421
+    assert len(ck.load_known().files) == 421
 
 
 @pytest.mark.slow
@@ -239,8 +241,8 @@ def test_an_installed_tree_that_is_unknown_is_passed_over(tmp_path: Path, notice
 def test_installed_trees_are_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
     make_tree(tmp_path / "rocm")
-    assert tmp_path / "rocm" / "include" in ck._installed({"ROCM_PATH": str(tmp_path / "rocm")})
-    assert tmp_path / "rocm" / "include" not in ck._installed({})
+    assert tmp_path / "rocm" / "include" in ck._find_installed({"ROCM_PATH": str(tmp_path / "rocm")})
+    assert tmp_path / "rocm" / "include" not in ck._find_installed({})
 
 
 def test_the_file_of_revisions() -> None:

@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from fmha_cli.backends.cpu import arch_detect, backend
-from fmha_cli.backends.cpu.arch_detect import ARCHS, VARIABLE, accepted, cpu_flags, taken_for
+from fmha_cli.backends.cpu.arch_detect import ARCHS, VARIABLE, cpu_flags, find_accepted, take_for
 from fmha_cli.backends.cpu.building import compile_flags, kernel_flags, machine_of
 from fmha_cli.backends.cpu.inspection import summarise
 from fmha_cli.backends.cpu.kernels import algorithm_of, cpu_kernels
@@ -136,15 +136,15 @@ def test_both_passes_are_one_plan(rows: int, kind: LoopKind) -> None:
 
 def test_archs_by_cpu_flags() -> None:
     flags = {arch: set(load_arch(arch).fact("cpu_flags")) for arch in ARCHS}
-    assert accepted(()) == ("generic",)
-    assert accepted(flags["x86_64_v3"]) == ("x86_64_v3", "generic")
-    assert accepted(flags["x86_64_v4"]) == ("x86_64_v4", "x86_64_v3", "generic")
-    assert accepted(flags["x86_64_v4_bf16"]) == ("x86_64_v4_bf16", "x86_64_v4", "x86_64_v3", "generic")
-    assert accepted(flags["x86_64_amx"]) == ("x86_64_amx", *accepted(flags["x86_64_v4_bf16"]))
-    assert accepted(flags["x86_64_amx"] - {"amx_bf16"}) == accepted(flags["x86_64_v4_bf16"])
-    assert accepted(flags["x86_64_v4_bf16"] - {"fma"}) == ("generic",)
-    assert accepted(flags["aarch64"]) == ("aarch64", "generic")
-    assert accepted(flags["aarch64_bf16"]) == ("aarch64_bf16", "aarch64", "generic")
+    assert find_accepted(()) == ("generic",)
+    assert find_accepted(flags["x86_64_v3"]) == ("x86_64_v3", "generic")
+    assert find_accepted(flags["x86_64_v4"]) == ("x86_64_v4", "x86_64_v3", "generic")
+    assert find_accepted(flags["x86_64_v4_bf16"]) == ("x86_64_v4_bf16", "x86_64_v4", "x86_64_v3", "generic")
+    assert find_accepted(flags["x86_64_amx"]) == ("x86_64_amx", *find_accepted(flags["x86_64_v4_bf16"]))
+    assert find_accepted(flags["x86_64_amx"] - {"amx_bf16"}) == find_accepted(flags["x86_64_v4_bf16"])
+    assert find_accepted(flags["x86_64_v4_bf16"] - {"fma"}) == ("generic",)
+    assert find_accepted(flags["aarch64"]) == ("aarch64", "generic")
+    assert find_accepted(flags["aarch64_bf16"]) == ("aarch64_bf16", "aarch64", "generic")
 
 
 ARM_INFO = "processor\t: 0\nFeatures\t: fp asimd evtstrm aes bf16 i8mm\nCPU implementer\t: 0x41\n\nprocessor\t: 1\n"
@@ -160,7 +160,7 @@ def test_flags_of_a_processor() -> None:
 def test_flags_on_macos(known: int, archs: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     """Every Apple processor has Advanced SIMD; the system is asked for BF16."""
     monkeypatch.setattr(arch_detect, "kernel_number", lambda name: known * (name == b"hw.optional.arm.FEAT_BF16"))
-    assert accepted(cpu_flags("aarch64", "", "darwin")) == archs
+    assert find_accepted(cpu_flags("aarch64", "", "darwin")) == archs
 
 
 def test_a_system_without_sysctl_knows_no_name() -> None:
@@ -223,9 +223,9 @@ def test_every_tile_row_has_a_source() -> None:
 
 def test_a_processor_is_taken_for_a_lesser_one(monkeypatch: pytest.MonkeyPatch) -> None:
     flags = frozenset(load_arch("x86_64_v4_bf16").fact("cpu_flags"))
-    assert taken_for("", flags) == ("x86_64_v4_bf16", "x86_64_v4", "x86_64_v3", "generic")
-    assert taken_for("x86_64_v4", flags) == ("x86_64_v4", "x86_64_v3", "generic")
-    assert taken_for("generic", flags) == ("generic",)
+    assert take_for("", flags) == ("x86_64_v4_bf16", "x86_64_v4", "x86_64_v3", "generic")
+    assert take_for("x86_64_v4", flags) == ("x86_64_v4", "x86_64_v3", "generic")
+    assert take_for("generic", flags) == ("generic",)
     monkeypatch.setenv(VARIABLE, "generic")
     assert backend.probe().devices[0].archs == ("generic",)
 
@@ -239,8 +239,8 @@ def test_a_processor_is_never_taken_for_a_greater_one() -> None:
     flags = frozenset(load_arch("x86_64_v4_bf16").fact("cpu_flags"))
     for level, lacks in (("x86_64_amx", "it lacks amx_bf16, amx_tile"), ("aarch64", "it lacks asimd")):
         with pytest.raises(EnvironmentProblem, match="executes no such kernels") as caught:
-            taken_for(level, flags)
+            take_for(level, flags)
         assert (caught.value.code, caught.value.why) == ("K116", lacks)
     with pytest.raises(UsageError, match="no CPU architecture") as mistaken:
-        taken_for("x86-64-v4", flags)
+        take_for("x86-64-v4", flags)
     assert mistaken.value.help == "did you mean x86_64_v4?"

@@ -25,11 +25,11 @@ from fmha_cli.backends.cpu.settings import (
     NEAR,
     PAGES,
     TURNS,
-    _filled,
-    chosen,
+    _fill_memory,
+    choose_settings,
     default_settings,
     dense,
-    measured_settings,
+    measure_settings,
     measurements_of,
     worth_measuring,
 )
@@ -141,10 +141,10 @@ def test_planted_a_fact_that_is_no_setting(monkeypatch: pytest.MonkeyPatch) -> N
 @pytest.mark.promise("Settings of CPU kernels come from sourced facts, or from a measurement despite noise.")
 def test_noise_moves_nothing() -> None:
     tried = [{NEAR: 1}, {NEAR: 2}, {NEAR: 3}]
-    assert chosen(tried, [[100, 101, 99], [97, 96, 98], [120, 80, 121]]) == {NEAR: 1}  # one lucky round
+    assert choose_settings(tried, [[100, 101, 99], [97, 96, 98], [120, 80, 121]]) == {NEAR: 1}  # one lucky round
     slower_from_round_3 = [100, 100, 130, 130, 130], [98, 98, 98, 128, 128], [200] * 5
-    assert chosen(tried, [*slower_from_round_3]) == {NEAR: 1}
-    assert chosen(tried, [[100, 101, 99], [97, 96, 98], [90, 94, 200]]) == {NEAR: 3}
+    assert choose_settings(tried, [*slower_from_round_3]) == {NEAR: 1}
+    assert choose_settings(tried, [[100, 101, 99], [97, 96, 98], [90, 94, 200]]) == {NEAR: 3}
 
 
 @pytest.mark.parametrize("kind", [LoopKind.DECODE, LoopKind.PREFILL])
@@ -158,7 +158,7 @@ def test_the_measurement_runs_with_the_kernel_itself(
     one = kernel(kind, WHOLE[0])
     artifact = CpuBackend().build(Stage(one), BuildContext(cache_root=shared_cache))
     measured = measurements_of(one, detect(), 1)
-    found = measured_settings(artifact.path, one, 1)
+    found = measure_settings(artifact.path, one, 1)
     for _, tried in measured:
         assert {name: found.pop(name) for name in tried[0]} in tried
     assert found == {}
@@ -170,7 +170,7 @@ def test_the_measurement_of_pages_visits_each_page_once() -> None:
     assert problem.kv_cache == small.kv_cache
     tensors, size = dense(small)
     table = tensors["block_table"]
-    arena = _filled(small, tensors, size)
+    arena = _fill_memory(small, tensors, size)
     pages = np.frombuffer(arena, np.int32, 12, table.offset)
     assert sorted(pages) == list(range(12)) != list(pages)
     assert set(bytes(arena[: table.offset])) <= {0x3C}

@@ -7,7 +7,7 @@ import warnings
 import numpy as np
 import pytest
 
-from fmha_cli.backends.cuda.choosing import nearest_hdim, told_conditions
+from fmha_cli.backends.cuda.choosing import make_conditions, nearest_hdim
 from fmha_cli.backends.cuda.copies import (
     blind_rows,
     broadcast_sum,
@@ -164,7 +164,7 @@ def test_scratch_tensors_are_dense_workspaces() -> None:
 
 
 def test_refusals_whose_texts_are_data() -> None:
-    (condition,) = told_conditions(
+    (condition,) = make_conditions(
         "mem_efficient", ["K528"], lambda s, k: iter([("K528", {"cache": "paged:9"} if s else None)])
     )
     kernel = next(k for k in kernels(load_arch("sm_80")) if k.family is Family.FWD)

@@ -26,7 +26,7 @@ def owned(upstream: Any) -> list[str]:
 @pytest.mark.parametrize("upstream", OWNERS, ids=lambda upstream: upstream.name)
 def test_every_function_is_there_and_takes_what_the_interface_says(upstream: Any) -> None:
     names = owned(upstream)
-    assert {"params_of", "expected", "emit", "after_download"} <= set(names)
+    assert {"params_of", "expect_exports", "emit", "after_download"} <= set(names)
     for name in (name for name in names if callable(getattr(upstream, name))):
         theirs = inspect.signature(getattr(type(upstream).__base__, name)).parameters
         ours = inspect.signature(getattr(upstream, name)).parameters
@@ -38,14 +38,14 @@ def test_a_missing_module_or_function_is_an_error_when_it_is_asked_for() -> None
     class Odd(SmallUpstream):
         emit = own("fmha_cli.backends.cuda.nowhere")
         scratch = own("fmha_cli.backends.cuda.upstream", "nothing")
-        expected = launch = params_of = own("fmha_cli.backends.cuda.upstream")
+        expect_exports = launch = params_of = own("fmha_cli.backends.cuda.upstream")
 
     class Bare(SmallUpstream):
         pass
 
     assert isinstance(Odd.emit, Own)
     assert not Odd.__abstractmethods__
-    assert Bare.__abstractmethods__ == {"emit", "expected", "launch", "params_of", "scratch"}
+    assert Bare.__abstractmethods__ == {"emit", "expect_exports", "launch", "params_of", "scratch"}
     odd = Odd()  # type: ignore[abstract]
     with pytest.raises(ModuleNotFoundError, match="nowhere"):
         odd.emit(None)

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from fmha_cli.backends.cuda.cubin_backend import DRIVERS, may_be_driven
-from fmha_cli.backends.cuda.probe import archs_of, probe_cuda
-from fmha_cli.backends.gpu.devices import undriven
+from fmha_cli.backends.cuda.driver import archs_of, probe_cuda
+from fmha_cli.backends.gpu.devices import report_undriven
 from fmha_cli.domain.arch import arch_names
 from fmha_cli.domain.device import State
 
@@ -69,7 +69,7 @@ def test_a_driver_is_looked_for_by_files_alone(tmp_path: Path) -> None:
     assert not may_be_driven((device,), {})
     device.touch()
     assert may_be_driven((device,), {})
-    said = undriven("NVIDIA", DRIVERS[0])
+    said = report_undriven("NVIDIA", DRIVERS[0])
     assert said.state is State.NO_DEVICE
     assert "nvidiactl" in (said.why or "")
     assert "--arch" in (said.help or "")

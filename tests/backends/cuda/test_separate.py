@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fmha_cli.backends.cuda.inspect import inspect
-from fmha_cli.backends.cuda.launch import argument_bytes, packed
+from fmha_cli.backends.cuda.launch import argument_bytes, pack_params
 from fmha_cli.backends.cuda.small import SmallUpstream
 from fmha_cli.backends.cuda.tables import Expected, check_exports
 from fmha_cli.backends.cuda.tensor_maps import TensorMap
@@ -70,7 +70,7 @@ def test_bytes_go_where_the_cubin_says(order: list[int], gap: int) -> None:
         name, _, size = layout[index]
         places.append((name, at, size))
         at += size + gap
-    raw, host = argument_bytes(block, (), played_map, tuple(places)), bytes(packed(block, played_map))
+    raw, host = argument_bytes(block, (), played_map, tuple(places)), bytes(pack_params(block, played_map))
     here = {name: host[offset : offset + size] for name, offset, size in layout}
     for name, offset, size in places:
         assert raw[offset : offset + size] == here[name]
@@ -81,16 +81,19 @@ def test_bytes_go_where_the_cubin_says(order: list[int], gap: int) -> None:
 
 def test_a_block_without_separate_parameters_is_as_before() -> None:
     block = Block(p=1, map=MAP, n=7)
-    assert argument_bytes(block, (5, -1), played_map) == bytes(packed(block, played_map)) + b"\5\0\0\0\xff\xff\xff\xff"
+    assert (
+        argument_bytes(block, (5, -1), played_map)
+        == bytes(pack_params(block, played_map)) + b"\5\0\0\0\xff\xff\xff\xff"
+    )
 
 
 class Small(SmallUpstream):
     """Only what ``inspect`` asks."""
 
-    def expected(self, kernel: object) -> Expected:
+    def expect_exports(self, kernel: object) -> Expected:
         return EXPECTED
 
-    emit = params_of = launch = scratch = expected  # type: ignore[assignment]
+    emit = params_of = launch = scratch = expect_exports  # type: ignore[assignment]
 
 
 def test_inspection_needs_no_tables(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ import pytest
 from fmha_cli.backends.cuda import inspect as inspections
 from fmha_cli.backends.cuda import shop as shops
 from fmha_cli.backends.cuda.inspect import inspect
-from fmha_cli.backends.cuda.shop import Workshop, build, key_of, needs_assembler, ptx_of, text_of, workshop
+from fmha_cli.backends.cuda.shop import Workshop, build, key_of, needs_assembler, text_of, workshop
 from fmha_cli.backends.flash_attn.catalogue import family_kernels
 from fmha_cli.backends.flash_attn.upstream import FlashAttention
 from fmha_cli.domain.arch import load_arch
@@ -25,6 +25,7 @@ from fmha_cli.domain.protocols import BuildContext
 from fmha_cli.report.documents.inspect import inspect_document
 from fmha_cli.report.formats import view
 from fmha_cli.report.lines import cell
+from fmha_cli.toolchain.cache.layout import PTX
 from fmha_cli.toolchain.cuda.cubin import Cubin
 from fmha_cli.toolchain.cuda.occupancy import Demand, occupancy_of
 from fmha_cli.toolchain.cuda.probe import CudaKind
@@ -100,7 +101,7 @@ def test_a_planted_assert_is_reported(bench: Bench, needing: str) -> None:
     found = inspect(Wgmma(), KERNEL, made)
     assert found["extern_calls"] == ["__assertfail"]
     document = inspect_document(KERNEL, found, made)
-    assert document["extern_calls"] == ["__assertfail"]
+    assert document.extern_calls == ["__assertfail"]
     rows = view(document).rows
     assert ["extern calls", "__assertfail"] in rows
     assert [value for name, value in rows if name == "remarks"] == [cell(found["remarks"])]
@@ -115,8 +116,7 @@ def test_without_it_nothing_is(bench: Bench, needing: str) -> None:
     assert bench.said == []
     found = inspect(upstream, KERNEL, made)
     assert (found["extern_calls"], found["remarks"]) == ([], None)
-    ptx = ptx_of(made)
-    assert ptx is not None
+    ptx = made.path.with_name(PTX)
     assert "wgmma.mma_async" in ptx.read_text()
     assert ".target sm_90a" in ptx.read_text()
 
@@ -211,7 +211,7 @@ class Derived(Wgmma):
     def emit(self, kernel: KernelSpec) -> str:
         return '#include "part.cuh"\n'
 
-    def derived(self, kernel: KernelSpec, tree: Path) -> dict[str, str]:
+    def derive_files(self, kernel: KernelSpec, tree: Path) -> dict[str, str]:
         return {"part.cuh": (tree / "hidden.txt").read_text("utf-8")}
 
 
@@ -254,6 +254,6 @@ def test_a_compiler_that_cannot_read_the_text_is_not_used(bench: Bench, monkeypa
 
     monkeypatch.setattr(shops, "find_nvcc", never)
     wrong = Derived()
-    monkeypatch.setattr(wrong, "derived", lambda kernel, tree: {"part.cuh": "this is no C++"})
+    monkeypatch.setattr(wrong, "derive_files", lambda kernel, tree: {"part.cuh": "this is no C++"})
     with pytest.raises(KernelFailure):
         build(wrong, KERNEL, bench.context)

@@ -14,11 +14,11 @@ pytest.importorskip("fmha_nvptx_emu", reason="plugins/fmha-nvptx-emu is not inst
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fmha_cli.backends.cuda.launch import packed
+from fmha_cli.backends.cuda.launch import pack_params
 from fmha_cli.backends.cudnn_oss.upstream import UPSTREAM
 from fmha_cli.backends.gpu.arithmetic import SMALLEST_NORMAL
 from fmha_cli.backends.gpu.call import Call
-from fmha_cli.codegen.cudnn_oss.emit import FILE, derived
+from fmha_cli.codegen.cudnn_oss.emit import FILE, derive_files
 from fmha_cli.codegen.cudnn_oss.facts import facts_of, kernels
 from fmha_cli.codegen.cudnn_oss.params import BLOCKS, fast_divisor
 from fmha_cli.codegen.struct import host_layout
@@ -117,7 +117,7 @@ def same_launch(library: Any, arch: str, units: int, problem: Problem) -> None:
     call = Call(
         plan, UPSTREAM.situation_of(problem, device), layout_of(problem, plan.workspaces, gaps=True).tensors, BASE, {}
     )
-    launch, block = UPSTREAM.launch_of(stage, call), bytes(packed(UPSTREAM.params_of(stage, call), played_map))
+    launch, block = UPSTREAM.launch_of(stage, call), bytes(pack_params(UPSTREAM.params_of(stage, call), played_map))
     layout = host_layout(BLOCKS[facts_of(stage.kernel).engine])
     theirs = launch_of_engine(library, VERSIONS[arch], units, asked(call), tuple(size for *_, size in layout))
     assert (launch.grid, launch.block, launch.shared) == (theirs.grid, theirs.block, theirs.shared)
@@ -146,7 +146,7 @@ def test_the_text_is_what_the_engine_compiles(library: Any, tree: Path, kernel: 
     plain = ExecuteArguments(numbers, (BASE,) * 7, ((1024, 1024, hdim),) * 6, 1.0)
     made = launch_of_engine(library, VERSIONS[kernel.arch], 132, plain, sizes)
     assert made.symbol == facts.symbol
-    assert derived(kernel, tree) == {FILE: made.text}
+    assert derive_files(kernel, tree) == {FILE: made.text}
 
 
 @pytest.mark.parametrize("arch", ["sm_90a", "sm_100a"])
@@ -179,5 +179,5 @@ def test_a_swizzle_never_exceeds_the_heads_and_survives_huge_ones(library: Any) 
         call = Call(plan, UPSTREAM.situation_of(problem, device), tensors, BASE, {})
         ours = UPSTREAM.params_of(plan.stages[0], call)
         theirs = launch_of_engine(library, 100, 148, asked(call), sizes)
-        assert bytes(packed(ours, played_map))[: sum(sizes[:8])] == b"".join(theirs.parameters[:8])
+        assert bytes(pack_params(ours, played_map))[: sum(sizes[:8])] == b"".join(theirs.parameters[:8])
         assert ours.l2_minor_divmod[0] == 1

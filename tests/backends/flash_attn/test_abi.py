@@ -11,7 +11,7 @@ import pytest
 
 from fmha_cli.backends.cuda.tables import check_exports
 from fmha_cli.backends.flash_attn.catalogue import family_kernels
-from fmha_cli.backends.flash_attn.launches import expected
+from fmha_cli.backends.flash_attn.launches import expect_exports
 from fmha_cli.codegen.cuda import VERSION
 from fmha_cli.codegen.flash_attn.emit import FACTS, SYMBOL
 from fmha_cli.codegen.flash_attn.instance import instance_of
@@ -75,7 +75,7 @@ def parts_of(kernel: KernelSpec) -> Parts:
 
 def refused(kernel: KernelSpec, parts: Parts, code: str = "B061") -> str:
     with pytest.raises(KernelFailure) as caught:
-        check_exports(parts.cubin(), kernel, expected(kernel))
+        check_exports(parts.cubin(), kernel, expect_exports(kernel))
     assert caught.value.code == code
     assert caught.value.where == kernel.name
     return str(caught.value.why)
@@ -86,7 +86,7 @@ def refused(kernel: KernelSpec, parts: Parts, code: str = "B061") -> str:
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_cubin_that_agrees(family: Family, arch: str) -> None:
     kernel = kernel_of(family, arch)
-    abi = check_exports(parts_of(kernel).cubin(), kernel, expected(kernel))
+    abi = check_exports(parts_of(kernel).cubin(), kernel, expect_exports(kernel))
     block: Any = FaFwdParams if family in FORWARD else FaBwdParams
     assert abi.fields == host_layout(block)
     assert (abi.arch, abi.block_bytes, abi.smem_bytes) == (
@@ -159,7 +159,7 @@ def test_another_kernel_or_none() -> None:
     assert "2 fields" in refused(kernel, replace(good, more=names), "B060")
     for raw in (b"", b"\x7fELF", good.cubin()[:900]):
         with pytest.raises(KernelFailure) as caught:
-            check_exports(raw, kernel, expected(kernel))
+            check_exports(raw, kernel, expect_exports(kernel))
         assert caught.value.code == "B060"
 
 
@@ -169,6 +169,6 @@ def test_more_than_the_architecture_has() -> None:
         kernel = kernel_of(Family.FWD, arch)
         good = parts_of(kernel)
         room = load_arch(arch).fact("shared_per_block_optin") - smem_bytes(kernel)
-        assert check_exports(replace(good, shared=room).cubin(), kernel, expected(kernel)).occupancy.blocks == 1
+        assert check_exports(replace(good, shared=room).cubin(), kernel, expect_exports(kernel)).occupancy.blocks == 1
         why = refused(kernel, replace(good, shared=room + 1), "B062")
         assert f"{room + 1} + {smem_bytes(kernel)} bytes of shared memory: shared" in why

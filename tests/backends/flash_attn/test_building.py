@@ -19,7 +19,7 @@ from fmha_cli.backends.cuda.cubin_backend import CubinBackend
 from fmha_cli.backends.cuda.shop import Workshop, build, key_of, text_of, workshop
 from fmha_cli.backends.cuda.tables import check_exports
 from fmha_cli.backends.flash_attn.catalogue import FAMILIES, family_kernels
-from fmha_cli.backends.flash_attn.launches import expected
+from fmha_cli.backends.flash_attn.launches import expect_exports
 from fmha_cli.backends.flash_attn.upstream import UPSTREAM
 from fmha_cli.discovery.registry import build_registry
 from fmha_cli.domain.arch import load_arch
@@ -97,7 +97,7 @@ def test_a_kernel_is_compiled_once(shop: Shop, tmp_path: Path) -> None:
     made, again = build(UPSTREAM, kernel, shop.context), build(UPSTREAM, kernel, shop.context)
     assert (made.cached, again.cached, len(shop.calls)) == (False, True, 1)
     assert made.digest == again.digest == key_of(UPSTREAM, kernel, shop.context).digest
-    check_exports(made.path.read_bytes(), kernel, expected(kernel))
+    check_exports(made.path.read_bytes(), kernel, expect_exports(kernel))
     words = shop.calls[0].split()
     assert words[:6] == ["fmha.cu", "-arch=sm_90", "-std=c++17", "-use_fast_math", "-default-device", "-DNDEBUG"]
     folders = [word.removeprefix("-I") for word in words if word.startswith("-I")]
@@ -125,7 +125,7 @@ def test_compiles_side_by_side_fetch_once(tmp_path: Path, monkeypatch: pytest.Mo
         time.sleep(0.2)  # long enough for every thread to request it
         return tmp_path
 
-    monkeypatch.setattr(store, "fetched", slow)
+    monkeypatch.setattr(store, "fetch_source", slow)
     made = workshop(UPSTREAM, BuildContext(tmp_path / "cache"))
     with ThreadPoolExecutor(4) as pool:
         assert {future.result() for future in [pool.submit(made.tree) for _ in range(4)]} == {tmp_path}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,15 +10,17 @@ import pytest
 from fmha_cli.backends.cuda.inspect import inspect, summary
 from fmha_cli.backends.cuda.tables import CubinExports, read_exports
 from fmha_cli.backends.flash_attn.catalogue import family_kernels
-from fmha_cli.backends.flash_attn.launches import expected
+from fmha_cli.backends.flash_attn.launches import expect_exports
 from fmha_cli.backends.flash_attn.upstream import UPSTREAM
 from fmha_cli.domain.arch import load_arch
+from fmha_cli.domain.codec import to_json
 from fmha_cli.domain.errors import KernelFailure
 from fmha_cli.domain.kernel import Family, KernelSpec
 from fmha_cli.domain.plan import Artifact
+from fmha_cli.report.document import name_of
 from fmha_cli.report.documents.differences import differences_document
 from fmha_cli.report.documents.inspect import inspect_document
-from fmha_cli.report.documents.inspections import Figures, figures_of, inspection_row, inspections_document
+from fmha_cli.report.documents.inspections import figures_of, inspection_row, inspections_document
 from fmha_cli.report.formats import view
 from fmha_cli.toolchain.cuda.sass import SassListing, Spills
 from tests.support.builds.cubin_tiny import tiny_cubin
@@ -32,7 +34,7 @@ def kernel() -> KernelSpec:
 
 
 def exports_of(kernel: KernelSpec) -> CubinExports:
-    return read_exports(fake_cubin(kernel), kernel.arch, expected(kernel))
+    return read_exports(fake_cubin(kernel), kernel.arch, expect_exports(kernel))
 
 
 def artifact_of(raw: bytes, folder: Path) -> Artifact:
@@ -86,7 +88,7 @@ def test_the_documents(kernel: KernelSpec) -> None:
     assert found["unknown_instructions"] is None
     one = inspect_document(kernel, found, None, "u")
     row = inspection_row(kernel, "u", one)
-    assert {key: value for key, value in row["figures"].items() if value is not None} == {
+    assert {key: value for key, value in vars(row.figures).items() if value is not None} == {
         "gpr": 32, "spills": 6, "shared_bytes": 65536, "scratch_bytes": 0, "kernarg_bytes": 456, "work_group": 128,
         "occupancy": 3.0, "limited_by": "shared", "instruction_count": 111, "matrix_instructions": 96,
         "shared_instructions": 12, "global_instructions": 0, "local_instructions": 0, "transcendental_instructions": 0,
@@ -94,11 +96,11 @@ def test_the_documents(kernel: KernelSpec) -> None:
     }  # fmt: skip
     other = inspect_document(kernel, {**found, "registers": {"gpr": 40}}, None, "u")
     for document in (one, inspections_document([row]), differences_document(one, other)):
-        validator(document["schema"].split(".")[1].split("/")[0]).validate(document)
+        validator(name_of(document.schema)).validate(to_json(document))
     marked = [line for line in view(differences_document(one, other)).rows if line[0]]
     assert [line[2:] for line in marked] == [["gpr", "32", "40", "+8"]]
     assert {"gpr", "spills", "shared bytes", "occupancy", "matrix"} <= set(view(inspections_document([row])).headers)
-    assert row["figures"].keys() == {field.name for field in fields(Figures)} == figures_of(one).keys()
+    assert row.figures == figures_of(one)
 
 
 def test_a_cubin_that_cannot_be_read(kernel: KernelSpec, tmp_path: Path) -> None:

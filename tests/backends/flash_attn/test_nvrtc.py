@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from fmha_cli.backends.cuda import shop as shops
-from fmha_cli.backends.cuda.shop import Workshop, build, ptx_of
+from fmha_cli.backends.cuda.shop import Workshop, build
 from fmha_cli.backends.cuda.tables import check_exports
 from fmha_cli.backends.flash_attn.catalogue import family_kernels
-from fmha_cli.backends.flash_attn.launches import expected
+from fmha_cli.backends.flash_attn.launches import expect_exports
 from fmha_cli.backends.flash_attn.upstream import UPSTREAM
 from fmha_cli.codegen.flash_attn.algorithm import FaAlgorithm
 from fmha_cli.codegen.flash_attn.emit import emit
@@ -19,6 +19,7 @@ from fmha_cli.domain.errors import EnvironmentProblem, KernelFailure
 from fmha_cli.domain.kernel import Family, KernelSpec
 from fmha_cli.domain.protocols import BuildContext
 from fmha_cli.domain.signature import MaskKey, Need
+from fmha_cli.toolchain.cache.layout import PTX
 from fmha_cli.toolchain.cuda.cubin import Cubin
 from tests.support.builds.nvrtc_context import nvrtc_context
 
@@ -64,7 +65,7 @@ def test_a_kernel_compiles(context: BuildContext, choice: tuple[str, Family, int
     assert cubin.arch == kernel.arch
     assert [found.name for found in cubin.kernels] == ["fmha_fa2"]
     assert "V13.0." in (cubin.tool_version or "")
-    abi = check_exports(raw, kernel, expected(kernel))
+    abi = check_exports(raw, kernel, expect_exports(kernel))
     size = abi.block_bytes + (4 if kernel.family is Family.BWD_CONVERT_DQ else 0)
     assert cubin.kernels[0].parameter_bytes == size
     log = made.log.read_text("utf-8")
@@ -100,9 +101,8 @@ def test_both_routes_give_the_same_machine_code(
     assert kernels[0] == kernels[1]  # code, registers, stack, spills, parameters
     assert [cubin.extern_calls for cubin in cubins] == [(), ()]
     for made in (one, other):
-        check_exports(made.path.read_bytes(), kernel, expected(kernel))
-    texts = [text.read_bytes() for made in (one, other) if (text := ptx_of(made))]
-    assert len(texts) == 2
+        check_exports(made.path.read_bytes(), kernel, expect_exports(kernel))
+    texts = [made.path.with_name(PTX).read_bytes() for made in (one, other)]
     assert texts[0] == texts[1]
     assert other.path.stat().st_size < one.path.stat().st_size / 8
 

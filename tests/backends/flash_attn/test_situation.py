@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fmha_cli.backends.flash_attn.catalogue import family_kernels
-from fmha_cli.backends.flash_attn.mask_bounds import Bounds, Clipped, bounds_of, clipped
+from fmha_cli.backends.flash_attn.mask_bounds import Bounds, Clipped, bounds_of, clip_bounds
 from fmha_cli.backends.flash_attn.problem_rules import CONDITIONS
 from fmha_cli.backends.flash_attn.situation import FlashApi, FlashSituation, KeyLengths, situation_of
 from fmha_cli.domain.arch import load_arch
@@ -140,7 +140,7 @@ def test_clipping_is_upstreams_own(left: int, right: int, seqlen_k: int, one_row
         window_left = seqlen_k
     if window_left >= 0 and window_right < 0:
         window_right = seqlen_k
-    found = clipped(Bounds(left, right), seqlen_k, drop_causal=one_row and causal)
+    found = clip_bounds(Bounds(left, right), seqlen_k, drop_causal=one_row and causal)
     assert found == Clipped(window_left, window_right, is_causal)
 
 

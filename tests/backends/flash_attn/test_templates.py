@@ -20,7 +20,7 @@ from fmha_cli.domain.arch import load_arch
 from fmha_cli.domain.errors import EnvironmentProblem
 from fmha_cli.domain.kernel import Family, KernelSpec
 from fmha_cli.domain.signature import BiasKey, MaskKey, Need
-from fmha_cli.sources.store import fetched
+from fmha_cli.sources.store import fetch_source
 from tests.support.generators.flash_attn.mutations import ARCHS
 from tests.support.referees.flash_attn.launch_templates import Device, Instance, Launch, LaunchTemplates
 from tests.support.referees.flash_attn.template_ids import kernel_of_template
@@ -39,7 +39,7 @@ LENGTH = 1024
 @pytest.fixture(scope="module")
 def templates(shared_cache: Path) -> LaunchTemplates:
     try:
-        return LaunchTemplates(fetched("flash-attn", shared_cache, offline=False, notify=lambda notice: None))
+        return LaunchTemplates(fetch_source("flash-attn", shared_cache, offline=False, notify=lambda notice: None))
     except EnvironmentProblem as fault:
         pytest.skip(f"upstream's sources are not here: {fault}")
 

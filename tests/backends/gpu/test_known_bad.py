@@ -10,8 +10,7 @@ from fmha_cli.domain.arch import arch_names, load_arch
 from fmha_cli.domain.decision import KNOWN, Supported, Trace
 from fmha_cli.domain.device import DeviceFacts
 from fmha_cli.domain.problem import Problem
-from fmha_cli.report.documents.explain import explain_document
-from fmha_cli.report.explaining import explain_view
+from fmha_cli.report.documents.explain import explain_document, explain_view
 
 WAIT, NAN = "without waiting for them", "bias of finfo.min"
 EMPTY, HIDDEN = "whose bias is -inf throughout", "does not hide a key whose K or V"

@@ -61,7 +61,7 @@ def test_a_kernel_compiles(made: Artifact, shared_cache: Path) -> None:
     assert cubin.extern_calls == ()
     assert b"__assertfail" not in raw
     assert str(shared_cache).encode() not in raw
-    exported = check_exports(raw, KERNEL, UPSTREAM.expected(KERNEL))
+    exported = check_exports(raw, KERNEL, UPSTREAM.expect_exports(KERNEL))
     assert (exported.block_bytes, exported.smem_bytes, exported.threads) == (272, 18944, 128)
     assert cubin.kernels[0].parameter_bytes == 272
     assert cubin.kernels[0].most_threads == 128
@@ -82,7 +82,7 @@ CHANGES: dict[str, Change] = {
     "extra": lambda e: {"extra": ("more",)},
     **{
         name: lambda e, name=name: {"facts": {**e.facts, name: e.facts[name] + 1}}  # type: ignore[misc]
-        for name in UPSTREAM.expected(KERNEL).facts
+        for name in UPSTREAM.expect_exports(KERNEL).facts
     },
 }
 
@@ -91,7 +91,7 @@ CHANGES: dict[str, Change] = {
 @pytest.mark.ci
 @pytest.mark.parametrize("what", CHANGES)
 def test_a_host_that_expects_something_else_refuses_it(made: Artifact, what: str) -> None:
-    expected = UPSTREAM.expected(KERNEL)
+    expected = UPSTREAM.expect_exports(KERNEL)
     with pytest.raises(KernelFailure) as caught:
         check_exports(made.path.read_bytes(), KERNEL, replace(expected, **CHANGES[what](expected)))
     assert caught.value.code == "B061"
@@ -99,7 +99,7 @@ def test_a_host_that_expects_something_else_refuses_it(made: Artifact, what: str
 
 def test_a_field_at_another_place_is_noticed() -> None:
     for kernel in (KERNEL, named("fmha_cutlassB_bf16_aligned_64x64_k64_sm80", "sm_90a")):
-        expected = UPSTREAM.expected(kernel)
+        expected = UPSTREAM.expect_exports(kernel)
         check_exports(fake_exports(kernel.arch, expected), kernel, expected)
         with pytest.raises(KernelFailure, match="does not match") as caught:
             check_exports(fake_exports(kernel.arch, expected, drift=8), kernel, expected)
@@ -117,7 +117,7 @@ def played(tmp_path: Path, shared_cache: Path, monkeypatch: pytest.MonkeyPatch) 
     """Builds with a simulated NVRTC, whose cubin is that of ``PLAYED``."""
     there = site(tmp_path / "site", shared_cache)
     found = find_cuda(tmp_path / "cache", folders=[str(there.folder)])
-    cubin = fake_exports(PLAYED.arch, UPSTREAM.expected(PLAYED))
+    cubin = fake_exports(PLAYED.arch, UPSTREAM.expect_exports(PLAYED))
     (there.folder / "nvidia/cu13/lib/default.cubin").write_bytes(cubin)
     monkeypatch.setattr(shops, "find_nvcc", lambda root: None)
     monkeypatch.setattr(shops, "find_cuda", lambda *of, **more: found)
@@ -156,10 +156,10 @@ def test_an_own_tree_is_built_against(played: BuildContext, tmp_path: Path, monk
 
 def test_the_known_files_are_those_of_the_pinned_source(shared_cache: Path) -> None:
     from fmha_cli.backends.cuda.homes import own_tree
-    from fmha_cli.sources.store import fetched
+    from fmha_cli.sources.store import fetch_source
 
     try:
-        tree = fetched("xformers", shared_cache, offline=False, notify=lambda notice: None)
+        tree = fetch_source("xformers", shared_cache, offline=False, notify=lambda notice: None)
     except EnvironmentProblem as fault:
         pytest.skip(f"no sources of xformers: {fault.what}")
     own = own_tree(UPSTREAM, {"xf-home": str(tree)}, shared_cache, lambda notice: None)

@@ -26,7 +26,7 @@ from fmha_cli.domain.errors import EnvironmentProblem
 from fmha_cli.domain.kernel import Family, KernelSpec, parse_kernel
 from fmha_cli.domain.rules import Severity
 from fmha_cli.domain.signature import ModeKey, Need
-from fmha_cli.sources.store import fetched
+from fmha_cli.sources.store import fetch_source
 
 pytestmark = pytest.mark.promise("GPU backends list upstream's kernels and choose among them as upstream does.")
 
@@ -96,7 +96,7 @@ def our_row(t: Traits) -> tuple[object, ...]:
 def generated(shared_cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of what upstream's own generator writes."""
     try:
-        tree = fetched("xformers", shared_cache, offline=False, notify=lambda notice: None)
+        tree = fetch_source("xformers", shared_cache, offline=False, notify=lambda notice: None)
     except EnvironmentProblem as fault:
         pytest.skip(f"upstream's sources are not here: {fault}")
     folder = tmp_path_factory.mktemp("generated")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fmha_cli.codegen.cudnn_oss.emit import FILE, derived, emit
+from fmha_cli.codegen.cudnn_oss.emit import FILE, derive_files, emit
 from fmha_cli.codegen.cudnn_oss.facts import facts_of, kernels
 from fmha_cli.domain.errors import InternalError
 from fmha_cli.domain.kernel import KernelSpec
@@ -37,8 +37,8 @@ def test_two_architectures_share_a_text_of_upstream() -> None:
 def test_the_pinned_source_has_every_file() -> None:
     pin = pin_of("cudnn-frontend")
     for kernel in KERNELS.values():
-        assert pin.kept(facts_of(kernel).file) == facts_of(kernel).file
-    assert set(pin.notice) <= {pin.kept(name) for name in pin.notice}
+        assert pin.find_place(facts_of(kernel).file) == facts_of(kernel).file
+    assert set(pin.notice) <= {pin.find_place(name) for name in pin.notice}
 
 
 def header(kernel: KernelSpec, tree: Path, text: str) -> None:
@@ -60,7 +60,7 @@ def test_literals_are_joined_as_by_a_compiler(tmp_path: Path) -> None:
         tmp_path,
         f"#pragma once\n{other}{body}inline constexpr size_t {name}_len = sizeof({name}) - 1;\n{other}",
     )
-    assert derived(kernel, tmp_path) == {FILE: '\nint a; // )" ;\nint b;'}
+    assert derive_files(kernel, tmp_path) == {FILE: '\nint a; // )" ;\nint b;'}
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_another_header_is_an_error(tmp_path: Path, text: str) -> None:
     kernel = KERNELS["sm_100a-d128.cu"]
     header(kernel, tmp_path, text.format(facts_of(kernel).variable))
     with pytest.raises(InternalError, match="raw string literals"):
-        derived(kernel, tmp_path)
+        derive_files(kernel, tmp_path)
 
 
 def test_every_assertion_names_a_fact() -> None:

@@ -13,7 +13,7 @@ import pytest
 from fmha_cli.codegen.flash_attn.params import NAMESPACE, FaBwdParams, FaFwdParams, QkvParams, cpp_name
 from fmha_cli.codegen.struct import c_fields, ctypes_structure, host_layout, pack
 from fmha_cli.domain.errors import EnvironmentProblem
-from fmha_cli.sources.store import fetched
+from fmha_cli.sources.store import fetch_source
 
 STUBS = {
     "cuda.h": "using cudaStream_t = struct CUstream_st*;\n",
@@ -23,7 +23,7 @@ STUBS = {
 
 def _headers(cache_root: Path) -> Path:
     try:
-        tree = fetched("flash-attn", cache_root, offline=False, notify=lambda notice: None)
+        tree = fetch_source("flash-attn", cache_root, offline=False, notify=lambda notice: None)
     except EnvironmentProblem as fault:
         pytest.skip(f"upstream's headers are not here: {fault}")
     (header,) = tree.rglob("flash_attn/src/flash.h")

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from fmha_cli.codegen.mem_efficient.params import MemEffBwdParams, MemEffFwdParams
-from fmha_cli.codegen.struct import c_fields, ctypes_structure, host_layout, pack, typed_rows
+from fmha_cli.codegen.struct import c_fields, ctypes_structure, host_layout, make_typed_rows, pack
 from fmha_cli.domain.arch import arch_document
 from fmha_cli.domain.errors import EnvironmentProblem
-from fmha_cli.sources.store import fetched
+from fmha_cli.sources.store import fetch_source
 
 BLOCKS = {
     MemEffFwdParams: ("kernel_forward.h", 272, {"output_ptr": 72, "scale": 100, "bias_strideH": 160, "seed": 264}),
@@ -46,7 +46,7 @@ def fields_in(header: Path) -> list[tuple[str, str]]:
 @pytest.mark.parametrize("block", BLOCKS)
 def test_the_fields_are_upstreams(block: type, shared_cache: Path) -> None:
     try:
-        tree = fetched("xformers", shared_cache, offline=False, notify=lambda notice: None)
+        tree = fetch_source("xformers", shared_cache, offline=False, notify=lambda notice: None)
     except EnvironmentProblem as fault:
         pytest.skip(f"upstream's headers are not here: {fault}")
     (header,) = tree.rglob(f"fmha/{BLOCKS[block][0]}")
@@ -76,6 +76,6 @@ def test_every_field_is_described_and_types_are_known() -> None:
     for name in ("fwd", "bwd"):
         assert all(len(row) == 3 for row in document[name])
     with pytest.raises(KeyError, match="unknown_t"):
-        typed_rows([("unknown_t", "a b")], {})
-    (row,) = typed_rows([("mine", "a b", "for people")], {"mine": (int, 3)})
+        make_typed_rows([("unknown_t", "a b")], {})
+    (row,) = make_typed_rows([("mine", "a b", "for people")], {"mine": (int, 3)})
     assert row == (int, "a b", 3)

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from fmha_cli.toolchain.cuda.nvrtc import LIBRARY, Compiled, Nvrtc
-from fmha_cli.toolchain.cuda.packages import COMPILER, RUNTIME, WheelProblem, recorded, wheel
+from fmha_cli.toolchain.cuda.packages import COMPILER, RUNTIME, WheelProblem, list_recorded, wheel
 
 ARCHS = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_90a", "sm_100", "sm_100a", "sm_103a", "sm_120", "sm_120a")
 _SAID = re.compile(
@@ -37,8 +37,8 @@ class Said:
 
 @cache
 def _nvrtc() -> tuple[Nvrtc, str]:
-    library = next(path for path in recorded(wheel(COMPILER), "lib") if path.name == LIBRARY)
-    include = next(path for path in recorded(wheel(RUNTIME), "include") if path.name == "cuda_fp16.h")
+    library = next(path for path in list_recorded(wheel(COMPILER), "lib") if path.name == LIBRARY)
+    include = next(path for path in list_recorded(wheel(RUNTIME), "include") if path.name == "cuda_fp16.h")
     return Nvrtc(library.parent), f"-I{include.parent}"
 
 

@@ -27,7 +27,7 @@ from fmha_cli.domain.kernel import Family, KernelSpec
 from fmha_cli.domain.plan import Artifact, Plan, Stage
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.protocols import Backend, BuildContext, Session
-from fmha_cli.sources.homes import Known, home_files, looked_at
+from fmha_cli.sources.homes import Known, home_files, look_at
 from fmha_cli.toolchain.cache.key import key_for
 from fmha_cli.toolchain.cache.layout import ARTIFACT, LOG
 from fmha_cli.toolchain.cache.root import open_root
@@ -94,7 +94,7 @@ class TreeBackend(NullBackend):
         home = context.options.get("tree-home")
         if home is not None:
             self.home_files(home)
-        found = None if home is None else looked_at(open_root(context.cache_root), {"": Path(home)}, KNOWN)
+        found = None if home is None else look_at(open_root(context.cache_root), {"": Path(home)}, KNOWN)
         text = FILES["kernel.h"] if home is None else Path(home, "kernel.h").read_text()
         digest = "pinned" if found is None or found.edited is None else found.digest
         none = Toolchain(argv0=("/none",), version="none", headers_digest=digest, kind=ToolchainKind.OTHER)

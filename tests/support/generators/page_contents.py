@@ -17,8 +17,8 @@ from fmha_cli.domain.encode import digest_of
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.rules import Reason
 from fmha_cli.domain.verdict import Verdict
-from fmha_cli.pages.content import PageContent
-from fmha_cli.pages.gathering import gathered
+from fmha_cli.pages.content import PageContent, gathered
+from fmha_cli.report.documents.compare import Compare
 from fmha_cli.report.parts import KernelRow, RunRow, SelectedBy
 from fmha_cli.report.record import Record
 from fmha_cli.results.comparison import compared
@@ -185,7 +185,7 @@ def compared_runs() -> tuple[KeptRun, KeptRun]:
     return run(*before, name="before"), run(*after, name="after")
 
 
-def comparison(before: KeptRun, after: KeptRun) -> dict[str, Any]:
+def comparison(before: KeptRun, after: KeptRun) -> Compare:
     found = compared(before.records, after.records, SureRule(interleaved=False))
     sources = SideSource(before.name, before.records), SideSource(after.name, after.records)
     return compare_document(found, *sources, USUAL)

@@ -13,13 +13,13 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from fmha_cli.domain.dtypes import DType
+from fmha_cli.domain.dtypes import MX_BLOCK, DType
 from fmha_cli.domain.features import Bias, Mode
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.tensors import Element, lse_shape, offsets, shapes_of
 from fmha_cli.oracle.dropout import keep_scale, stream_of
-from fmha_cli.oracle.mx import decoded_rows, encoded_rows
-from fmha_cli.oracle.reference import flushed
+from fmha_cli.oracle.mx import encode_rows
+from fmha_cli.oracle.reference import flush_subnormals
 from fmha_cli.oracle.scores import visible_range
 from fmha_cli.oracle.tensors import Array, Inputs, SequenceView, head_rows, numpy_dtype, round_to
 from tests.support.models.faults import ExtremeFault, Fault
@@ -29,6 +29,12 @@ Bools = npt.NDArray[np.bool_]
 
 SCALE_FAULT = 1 + 1 / 16
 _LOG2E = np.float32(1.4426950408889634)
+
+
+def decode_rows(codes: Array, scales: Array) -> npt.NDArray[np.float64]:
+    """The numbers that ``encode_rows`` stands for, (..., n) float64."""
+    factors = scales.astype(np.float64).repeat(MX_BLOCK, axis=-1)[..., : codes.shape[-1]]
+    return codes.astype(np.float64) * factors
 
 
 @dataclass(frozen=True)
@@ -41,7 +47,7 @@ class Style:
         base2: exp2 instead of exp.
         truncate_p: P is rounded towards zero, as AMD's packed conversion to fp16 does.
         stretch_p: the factor of P before rounding, and the divisor of the product, as in fp8 kernels with scales.
-        flush: P and dS that are subnormal in the input type count as zero (``reference.flushed``).
+        flush: P and dS that are subnormal in the input type count as zero (``reference.flush_subnormals``).
         p_type: the type to which P is rounded, if that is not the input type; FP32 = no rounding. MX types round P in
             blocks of 32 keys.
     """
@@ -123,11 +129,11 @@ def _sequence(view: SequenceView, fault: Fault | ExtremeFault | None, style: Sty
         p_type = style.p_type or p.dtype
         if style.round_p and p_type is not DType.FP32:
             if p_type.is_mx:
-                weights = decoded_rows(*encoded_rows(weights, Element.of(p_type))).astype(np.float32)
+                weights = decode_rows(*encode_rows(weights, Element.of(p_type))).astype(np.float32)
             else:
                 weights = _rounded(weights, Element.of(p_type), style)
             if style.flush:
-                weights = weights - flushed(weights, p.dtype)
+                weights = weights - flush_subnormals(weights, p.dtype)
         if fault is not Fault.STALE_MAX:
             acc = acc * shrink[..., None]
         values = _values(v, first, end, fault)

@@ -13,7 +13,7 @@ from fmha_cli.domain.dtypes import DType
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.tensors import Element, bias_shape, shapes_of
 from fmha_cli.oracle.dropout import fmha_stream, keep_scale
-from fmha_cli.oracle.reference import flushed
+from fmha_cli.oracle.reference import flush_subnormals
 from fmha_cli.oracle.scores import visible_range
 from fmha_cli.oracle.tensors import Array, Inputs, SequenceView, head_rows, round_to
 from tests.support.models.faults import ExtremeFault
@@ -117,7 +117,7 @@ def _low(x: F32, p: Problem, style: Style) -> F32:
     if not style.round_p or p.dtype is DType.FP32:
         return x
     low = round_to(x, Element.of(p.dtype)).astype(np.float32)
-    return low - flushed(low, p.dtype) if style.flush else low
+    return low - flush_subnormals(low, p.dtype) if style.flush else low
 
 
 def _add_bias(view: SequenceView, ds: F32, dbias: F32) -> None:

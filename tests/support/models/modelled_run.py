@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from fmha_cli.backends.cuda.copies import fill_outputs
-from fmha_cli.backends.cuda.launch import packed
+from fmha_cli.backends.cuda.launch import pack_params
 from fmha_cli.backends.cuda.upstream import Upstream
 from fmha_cli.backends.gpu.auxiliary import given_tables
 from fmha_cli.backends.gpu.call import Call, calls_of
@@ -131,9 +131,9 @@ def _launch_all(
         for name in names:
             memory.bytes_at(call.address(name), call.tensor(name).shape[0])[...] = 0
 
-    zero(upstream.zeroed(call.plan))
+    zero(upstream.list_zeroed(call.plan))
     for stage in call.plan.stages:
-        block = packed(upstream.params_of(stage, call), played_map)
+        block = pack_params(upstream.params_of(stage, call), played_map)
         if change is not None:
             change(stage, block)
         launch = upstream.launch_of(stage, call)

@@ -66,7 +66,7 @@ class ModelledSession(CudaSession):
         assert (launch.grid, launch.block, launch.shared) == (wanted.grid, wanted.block, wanted.shared)
         block, extra = launch.parameters, []
         if loaded.separate is not None:
-            block = together(block, upstream.expected(stage.kernel).block, loaded.separate)
+            block = together(block, upstream.expect_exports(stage.kernel).block, loaded.separate)
         elif tail := INT_BYTES * len(wanted.extra):
             block, rest = block[:-tail], block[-tail:]
             extra = [int.from_bytes(rest[at : at + INT_BYTES], "little") for at in range(0, tail, INT_BYTES)]

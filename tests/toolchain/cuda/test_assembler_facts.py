@@ -11,7 +11,7 @@ from fmha_cli.backends.cuda.shop import FAILS_ON
 from fmha_cli.domain.arch import load_arch
 from fmha_cli.toolchain.cuda.cubin import Cubin
 from fmha_cli.toolchain.cuda.nvrtc import LIBRARY
-from fmha_cli.toolchain.cuda.packages import ASSEMBLER, COMPILER, WheelProblem, recorded, wheel
+from fmha_cli.toolchain.cuda.packages import ASSEMBLER, COMPILER, WheelProblem, list_recorded, wheel
 from fmha_cli.toolchain.cuda.probe import own_command
 from tests.support.builds.nvrtc_tiny import ARCHS
 
@@ -26,7 +26,7 @@ TEXT = """extern "C" __global__ void fmha_tiny(float* x) {
 
 def tool(name: str, folder: str, file: str) -> Path:
     try:
-        return next(path for path in recorded(wheel(name), folder) if path.name == file)
+        return next(path for path in list_recorded(wheel(name), folder) if path.name == file)
     except (WheelProblem, StopIteration) as fault:
         pytest.skip(f"{fault}; pip install '.[cuda]'")
 

@@ -15,7 +15,7 @@ from fmha_cli.domain.errors import EnvironmentProblem, Interrupted, KernelFailur
 from fmha_cli.domain.kernel import Family, KernelSpec
 from fmha_cli.domain.signature import Signature
 from fmha_cli.toolchain.cache.entry import EntryMeta, read_meta
-from fmha_cli.toolchain.cache.key import BuildKey, expanded
+from fmha_cli.toolchain.cache.key import BuildKey, expand_places
 from fmha_cli.toolchain.cache.store import Cache
 from fmha_cli.toolchain.cpp.library import build_kernel
 from fmha_cli.toolchain.cuda.compile import cuda_flags, cuda_key, knows
@@ -81,7 +81,12 @@ def test_a_key_holds_no_place_of_this_machine() -> None:
     assert not any("/here" in flag for flag in key().flags)
     assert key().toolchain_path == "nvrtc"
     places = {**PLAYED.places, "shims": "/shims", "flash": "/flash"}
-    assert expanded(key().flags, places)[-4:] == ("-I/shims", "-I/flash", "-I/here/include", "-I/here/include/cccl")
+    assert expand_places(key().flags, places)[-4:] == (
+        "-I/shims",
+        "-I/flash",
+        "-I/here/include",
+        "-I/here/include/cccl",
+    )
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import pytest
 
 from fmha_cli.domain.arch import load_arch
 from fmha_cli.toolchain.cuda.occupancy import Demand, occupancy_of
-from fmha_cli.toolchain.cuda.packages import RUNTIME, WheelProblem, recorded, wheel
+from fmha_cli.toolchain.cuda.packages import RUNTIME, WheelProblem, list_recorded, wheel
 from tests.support.builds.nvrtc_tiny import ARCHS
 
 ASK = r"""
@@ -55,7 +55,7 @@ def calculator(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if compiler is None:
         pytest.skip("no C compiler is installed")
     try:
-        header = next(path for path in recorded(wheel(RUNTIME), "include") if path.name == "cuda_occupancy.h")
+        header = next(path for path in list_recorded(wheel(RUNTIME), "include") if path.name == "cuda_occupancy.h")
     except (WheelProblem, StopIteration) as fault:
         pytest.skip(f"no CUDA headers: {fault}; pip install '.[cuda]'")
     folder = tmp_path_factory.mktemp("occupancy")

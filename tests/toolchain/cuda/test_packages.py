@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fmha_cli.toolchain.cuda.packages import CCCL, COMPILER, RUNTIME, WheelProblem, recorded, wheel
+from fmha_cli.toolchain.cuda.packages import CCCL, COMPILER, RUNTIME, WheelProblem, list_recorded, wheel
 
 
 def installed(folder: Path, title: str, record: str = "") -> Path:
@@ -53,12 +53,12 @@ def test_the_recorded_files(tmp_path: Path) -> None:
     record = "x/include/b.h,,\nx/include/a.h,,\nx/include/__pycache__/a.pyc,,\nx/lib/c.so,,\nx/included/d.h,,\n"
     installed(tmp_path, "nvidia_cuda_runtime-13.0.1", record)
     found = wheel(RUNTIME, [str(tmp_path)])
-    assert recorded(found, "include") == [tmp_path / "x/include/a.h", tmp_path / "x/include/b.h"]
+    assert list_recorded(found, "include") == [tmp_path / "x/include/a.h", tmp_path / "x/include/b.h"]
     with pytest.raises(WheelProblem, match="holds nothing below share/"):
-        recorded(found, "share")
+        list_recorded(found, "share")
     found.record.unlink()
     with pytest.raises(WheelProblem, match="record of nvidia-cuda-runtime"):
-        recorded(found, "include")
+        list_recorded(found, "include")
 
 
 @pytest.mark.parametrize("name", [COMPILER, RUNTIME, CCCL])
@@ -69,4 +69,4 @@ def test_what_is_installed_here(name: str) -> None:
         pytest.skip(f"{name} is not installed")
     found = wheel(name)
     assert found.version == there.version
-    assert all(path.is_file() for path in recorded(found, "lib" if name == COMPILER else "include"))
+    assert all(path.is_file() for path in list_recorded(found, "lib" if name == COMPILER else "include"))

@@ -18,14 +18,21 @@ from fmha_cli.domain.dtypes import DType
 from fmha_cli.domain.errors import EnvironmentProblem, KernelFailure
 from fmha_cli.domain.kernel import Family, KernelSpec
 from fmha_cli.domain.plan import Artifact
-from fmha_cli.toolchain.cache.key import BuildKey, expanded
+from fmha_cli.toolchain.cache.key import BuildKey, expand_places
 from fmha_cli.toolchain.cache.store import Cache
 from fmha_cli.toolchain.cpp.compile import compile_library
 from fmha_cli.toolchain.cpp.library import build_kernel
 from fmha_cli.toolchain.elf import Elf
 from fmha_cli.toolchain.rocm.candidates import RocmKind, RocmToolchain, llvm_tool
-from fmha_cli.toolchain.rocm.compile import HipProduct, hip_flags, hip_key, hip_places
-from fmha_cli.toolchain.rocm.flags import kernel_flags, probed_flags, words
+from fmha_cli.toolchain.rocm.compile import (
+    HipProduct,
+    hip_flags,
+    hip_key,
+    hip_places,
+    kernel_flags,
+    probed_flags,
+    words,
+)
 from fmha_cli.toolchain.rocm.offload import code_objects
 from fmha_cli.toolchain.rocm.root import RocmParts, RocmSupply
 from fmha_cli.toolchain.rocm.toolchain import find_rocm
@@ -133,10 +140,10 @@ def test_keys_hold_no_places(kernel: KernelSpec, headers: dict[str, tuple[Path, 
     assert key.digest == elsewhere.digest
     assert not any(str(headers["tiles"][0]) in flag or "/rocm" in flag for flag in key.flags)
     places = hip_places(FAKE, {"tiles": headers["tiles"][0]})
-    assert f"-I{headers['tiles'][0]}" in expanded(key.flags, places)
-    assert "--rocm-path=/rocm" in expanded(key.flags, places)
+    assert f"-I{headers['tiles'][0]}" in expand_places(key.flags, places)
+    assert "--rocm-path=/rocm" in expand_places(key.flags, places)
     with pytest.raises(KeyError):
-        expanded(key.flags, {})
+        expand_places(key.flags, {})
 
 
 @pytest.mark.parametrize(
@@ -246,7 +253,7 @@ def test_a_code_object_outside_the_cache(
     flags = hip_flags(chain, load_arch("gfx942"), "fwd", HipProduct.CODE_OBJECT, folders)
     work = tmp_path / "work"
     work.mkdir()
-    plain = expanded(flags, hip_places(chain, folders))
+    plain = expand_places(flags, hip_places(chain, folders))
     done = compile_library(chain, TEXT, plain, work / "out.co", 120, work / "log")
     (device,) = code_objects((work / "out.co").read_bytes())
     assert device.arch == "gfx942"

@@ -25,7 +25,7 @@ from fmha_cli.domain.counterpart import Program, Progress
 from fmha_cli.domain.encode import digest_of
 from fmha_cli.domain.errors import Interrupted, KernelFailure
 from fmha_cli.toolchain.cache.files import as_environment_problem, make_private_dir, remove_tree
-from fmha_cli.toolchain.cache.key import expanded
+from fmha_cli.toolchain.cache.key import expand_places
 from fmha_cli.toolchain.cache.layout import CacheLayout
 from fmha_cli.toolchain.cache.root import open_root
 from fmha_cli.toolchain.cache.store import BuildError
@@ -34,8 +34,7 @@ from fmha_cli.toolchain.cpp.headers import tree_digest
 from fmha_cli.toolchain.parallel import Job, build_many
 from fmha_cli.toolchain.process import TimeLimits, compiler_environment, run_group
 from fmha_cli.toolchain.rocm.candidates import RocmToolchain
-from fmha_cli.toolchain.rocm.compile import COMPILE_BYTES, hip_places
-from fmha_cli.toolchain.rocm.flags import kernel_flags, words
+from fmha_cli.toolchain.rocm.compile import COMPILE_BYTES, hip_places, kernel_flags, words
 from fmha_cli.toolchain.rocm.installed import installed_roots, runtimes
 
 ROOM = "upstream"
@@ -170,7 +169,7 @@ def _compile(unit: Path, place: Path, needs: Listed, shop: ProgramWorkshop, work
     make_private_dir(work)
     out, log = work / "object.o", work / "build.log"
     places = hip_places(shop.toolchain, {"example": shop.example, "ck": shop.tree.include})
-    flags = expanded(unit_flags(needs, unit, shop), places)
+    flags = expand_places(unit_flags(needs, unit, shop), places)
     kept = place.with_suffix(".log")
     try:
         compile_library(shop.toolchain, unit.read_text("utf-8"), flags, out, shop.timeout, log, stop)

@@ -1,4 +1,4 @@
-"""The options of the example programs, and cases of them.
+"""The options of the example programs.
 
 Source of the options and their defaults: composable_kernel ``example/ck_tile/01_fmha/example_fmha_fwd.cpp`` and
 ``example_fmha_bwd.cpp``, ``create_args``, of the baseline revision.
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from fmha_cli.domain.counterpart import Program, UpstreamCase
+from fmha_cli.domain.counterpart import Program
 
 BINARIES: Mapping[Program, str] = MappingProxyType({p: f"tile_example_fmha_{p.value}" for p in Program})
 """Program -> the file name of its executable."""
@@ -36,8 +36,3 @@ DEFAULTS: Mapping[Program, Mapping[str, str]] = MappingProxyType(
     }
 )  # fmt: skip
 """Program -> option -> default."""
-
-
-def ck_case(name: str, program: Program, settings: Mapping[str, str], group: str = "") -> UpstreamCase:
-    """A case with the defaults of its program."""
-    return UpstreamCase(name, program, settings, group, DEFAULTS[program])

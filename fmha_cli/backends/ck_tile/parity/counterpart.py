@@ -10,7 +10,7 @@ from fmha_cli.backends.ck_tile.parity import mapping
 from fmha_cli.backends.ck_tile.parity import reading as results
 from fmha_cli.backends.ck_tile.parity.building import Linked, ProgramWorkshop, build_program
 from fmha_cli.backends.ck_tile.parity.case import BINARIES, DEFAULTS
-from fmha_cli.backends.ck_tile.parity.generating import Listed, listed
+from fmha_cli.backends.ck_tile.parity.generating import Listed, list_needed
 from fmha_cli.backends.ck_tile.revisions import AS_OPTION, HOME_OPTION
 from fmha_cli.backends.ck_tile.tree import ck_tree, pinned_tree
 from fmha_cli.backends.hip.rocm_parts import rocm_supply
@@ -36,7 +36,7 @@ class CkCounterpart:
         return {path.stem: path for path in sorted(Path(__file__).with_name("suites").glob("*.json"))}
 
     def mapped(self, case: UpstreamCase) -> Mapped:
-        return mapping.mapped(case)
+        return mapping.map_case(case)
 
     def read(self, ran: Ran, case: UpstreamCase, *, validated: bool = True) -> Reading:
         return results.read(ran, case, validated=validated)
@@ -74,10 +74,10 @@ class CkCounterpart:
                 continue
             if need.without:
                 context.notify(f"{BINARIES[program]}: {need.without} of its cases have no kernel here and will not run")
-            asked = listed(need)
+            asked = list_needed(need)
             linked = build_program(asked, shop, into, progress)
             paths[program] = linked.path
-            context.notify(_said(asked, linked))
+            context.notify(_describe_build(asked, linked))
         return Binaries(paths, missing)
 
 
@@ -93,7 +93,7 @@ def _workshop(arch: ArchSpec, context: BuildContext) -> ProgramWorkshop:
     return ProgramWorkshop(cache_root=context.cache_root, tree=tree, toolchain=toolchain, arch=arch, jobs=context.jobs)
 
 
-def _said(asked: Listed, linked: Linked) -> str:
+def _describe_build(asked: Listed, linked: Linked) -> str:
     runtime = (
         "linked without a HIP runtime, because none was found; to run it, load one first (LD_PRELOAD=libamdhip64.so)"
     )

@@ -52,11 +52,11 @@ class Listed:
     arch: str | None = None
 
 
-def listed(needs: Needs) -> Listed:
+def list_needed(needs: Needs) -> Listed:
     """The names and APIs to ask upstream's generator for."""
     names = dict.fromkeys(variant for name, _ in needs.kernels for variant in _variants(name))
     apis = {APIS[family] for _, family in needs.kernels}
-    return Listed(needs.program, tuple(names), _with_required(needs.program, apis), needs.arch)
+    return Listed(needs.program, tuple(names), _add_required(needs.program, apis), needs.arch)
 
 
 def _variants(name: str) -> tuple[str, ...]:
@@ -69,7 +69,7 @@ def _variants(name: str) -> tuple[str, ...]:
     return (name,)
 
 
-def _with_required(program: Program, apis: set[str]) -> tuple[str, ...]:
+def _add_required(program: Program, apis: set[str]) -> tuple[str, ...]:
     """The APIs in upstream's order. The forward program always needs ``fwd``, and split-KV whenever it appends."""
     if program is Program.BWD:
         return ("bwd",)

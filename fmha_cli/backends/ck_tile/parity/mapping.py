@@ -38,7 +38,7 @@ writes nothing would pass. The backward program knows fewer kinds and refuses th
 _LAYOUT = {True: "bhsd", False: "bshd"}
 
 
-def mapped(case: UpstreamCase) -> Mapped:
+def map_case(case: UpstreamCase) -> Mapped:
     """The case for both sides. It never raises: a case that cannot be mapped is not comparable."""
     unknown = [name for name in case.settings if name not in DEFAULTS[case.program]]
     reasons = [f"the {BINARIES[case.program]} of the baseline has no option -{name}" for name in unknown]
@@ -55,10 +55,12 @@ def mapped(case: UpstreamCase) -> Mapped:
         return Mapped(case, case.argv(), reasons=(str(fault),))
     spelled, notes = {}, []
     if lengths.drawn and case.on("mode"):
-        spelled = {"s": _listed(lengths.queries), "s_k": _listed(lengths.keys)}
+        spelled = {"s": _join_lengths(lengths.queries), "s_k": _join_lengths(lengths.keys)}
         notes.append("lengths that the program draws from -seed are spelled out for both sides")
     elif lengths.drawn:
-        notes.append(f"the program draws key lengths from -seed: {_listed(lengths.keys)} (libstdc++ 11 and later)")
+        notes.append(
+            f"the program draws key lengths from -seed: {_join_lengths(lengths.keys)} (libstdc++ 11 and later)"
+        )
     fill = FILLS.get(case.value("init"), "normal")
     return Mapped(case, case.argv(**spelled), flags, problem, notes=tuple(notes), fill=fill)
 
@@ -148,14 +150,14 @@ def _length_flags(case: UpstreamCase, lengths: Lengths) -> dict[str, str | bool 
     page, group = case.number("page_block_size"), case.on("mode")
     flags: dict[str, str | bool | int | float] = {}
     if group:
-        flags["seqlens_q"] = _listed(lengths.queries)
+        flags["seqlens_q"] = _join_lengths(lengths.queries)
     else:
         flags |= {"batch": case.number("b"), "seqlen": lengths.queries[0]}
     if page > 0 or lengths.new > 0:
         flags["kv_cache"] = f"{CacheKind.PAGED.value}:{page}" if page > 0 else CacheKind.LINEAR.value
-        flags |= {"cache_seqlens": _listed(lengths.cached), "append": lengths.new}
+        flags |= {"cache_seqlens": _join_lengths(lengths.cached), "append": lengths.new}
     elif group:
-        flags["seqlens_k"] = _listed(lengths.keys)
+        flags["seqlens_k"] = _join_lengths(lengths.keys)
     else:
         flags["seqlen_k"] = lengths.keys[0]
     if case.number("rotary_dim") > 0:
@@ -191,5 +193,5 @@ def _backward_flags(case: UpstreamCase) -> dict[str, str | bool | int | float]:
     return {"direction": "bwd", "deterministic": case.on("deterministic"), "dbias": case.on("dbias")}
 
 
-def _listed(values: tuple[int, ...]) -> str:
+def _join_lengths(values: tuple[int, ...]) -> str:
     return ",".join(str(v) for v in values)

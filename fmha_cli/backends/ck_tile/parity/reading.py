@@ -202,7 +202,7 @@ def _other_settings(line: str, parts: re.Match[str], case: UpstreamCase) -> str:
         "d_v": str(case.number("d_v") if case.number("d_v") >= 0 else hdim),
         **_features(case),
     }
-    seen = {**parts.groupdict(), **shown.groupdict(), **_features_shown(parts["rest"])}
+    seen = {**parts.groupdict(), **shown.groupdict(), **_read_features(parts["rest"])}
     wrong = [f"{name} {seen.get(name)} instead of {value}" for name, value in want.items() if seen.get(name) != value]
     return f"it ran other settings: {', '.join(wrong)}" if wrong else ""
 
@@ -231,7 +231,7 @@ def _features(case: UpstreamCase) -> dict[str, str]:
     return {**out, "lse": str(int(case.on("lse"))), "v": case.value("vlayout"), **given}
 
 
-def _features_shown(rest: str) -> dict[str, str]:
+def _read_features(rest: str) -> dict[str, str]:
     pairs = (word.partition(":") for word in rest.split(", ") if not word.startswith("fmha_"))
     return {name: value for name, colon, value in pairs if colon and name not in ("valid", "b", "h", "s", "d")}
 

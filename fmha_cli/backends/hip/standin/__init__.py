@@ -28,10 +28,10 @@ def one_text(sink: str, text: str) -> str:
     files = {**hip_host_files(), sink: text}
     units = [*sorted(name for name in files if name.endswith(".cpp") and name != sink), sink]
     seen: set[str] = set()
-    return "".join(_laid_out(name, files, seen) for name in units)
+    return "".join(_lay_out(name, files, seen) for name in units)
 
 
-def _laid_out(name: str, files: Mapping[str, str], seen: set[str]) -> str:
+def _lay_out(name: str, files: Mapping[str, str], seen: set[str]) -> str:
     seen.add(name)
     text = files[name]
 
@@ -39,6 +39,6 @@ def _laid_out(name: str, files: Mapping[str, str], seen: set[str]) -> str:
         if match[1] in seen:
             return ""
         line = text.count("\n", 0, match.start()) + 2
-        return f'{_laid_out(match[1], files, seen)}\n#line {line} "{name}"'
+        return f'{_lay_out(match[1], files, seen)}\n#line {line} "{name}"'
 
     return f'#line 1 "{name}"\n' + _INCLUDE.sub(header, _ONCE.sub("\n", text))

@@ -15,7 +15,7 @@ import pytest
 from fmha_amdgpu_emu_tests.support.machine import Program, device
 from fmha_cli.domain.errors import EnvironmentProblem
 from fmha_cli.plugin import cache_root
-from fmha_cli.sources.store import fetched
+from fmha_cli.sources.store import fetch_source
 
 Bytes = npt.NDArray[np.uint8]
 Array = npt.NDArray[Any]
@@ -30,7 +30,7 @@ IN_STEP = 16
 def folder(root: Path) -> Path:
     """The folder ``hsa`` of the sdist; skips the test if it is neither cached nor available for download."""
     try:
-        return fetched("aiter-asm", root, offline=False, notify=lambda notice: None) / "aiter_meta" / "hsa"
+        return fetch_source("aiter-asm", root, offline=False, notify=lambda notice: None) / "aiter_meta" / "hsa"
     except EnvironmentProblem as error:
         pytest.skip(f"the source aiter-asm cannot be had: {error.why}")
 

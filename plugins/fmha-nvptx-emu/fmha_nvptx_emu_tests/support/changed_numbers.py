@@ -18,7 +18,7 @@ from fmha_cli.domain.protocols import Session
 from tests.support.generators.cudnn_oss.numbers import leaves
 
 VARIABLE = "CHANGED_NUMBER"
-_packed = launch.packed
+_packed = launch.pack_params
 
 
 class Changed(CubinBackend):
@@ -31,7 +31,7 @@ class Changed(CubinBackend):
                 changes[name](block)
             return block
 
-        launch.packed = packed
+        launch.pack_params = packed
         return super().open(device)
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from fmha_cli.plugin import llvm_tool
 from fmha_cli.toolchain.cuda.nvrtc import LIBRARY, Nvrtc
-from fmha_cli.toolchain.cuda.packages import COMPILER, WheelProblem, recorded, wheel
+from fmha_cli.toolchain.cuda.packages import COMPILER, WheelProblem, list_recorded, wheel
 
 KERNELS = Path(__file__).with_name("plain_kernels.cu")
 COMPILERS = ("nvrtc", "clang")
@@ -26,7 +26,7 @@ def ptx(compiler: str, arch: str) -> str:
 def nvrtc(text: str, arch: str) -> str:
     """NVRTC's PTX of a source. Skips the test where NVRTC is not installed."""
     try:
-        library = next(path for path in recorded(wheel(COMPILER), "lib") if path.name == LIBRARY)
+        library = next(path for path in list_recorded(wheel(COMPILER), "lib") if path.name == LIBRARY)
     except WheelProblem as fault:
         pytest.skip(f"NVRTC is not installed (pip install 'fmha[cuda]'): {fault}")
     options = (f"-arch={arch.replace('sm_', 'compute_')}", "-std=c++17")

@@ -24,10 +24,10 @@ from fmha_cli.backends.ck_tile.parity.building import (
     link_flags,
     unit_flags,
 )
-from fmha_cli.backends.ck_tile.parity.case import BINARIES, ck_case
+from fmha_cli.backends.ck_tile.parity.case import BINARIES
 from fmha_cli.backends.ck_tile.parity.counterpart import CkCounterpart
-from fmha_cli.backends.ck_tile.parity.generating import Listed, generate, listed
-from fmha_cli.backends.ck_tile.parity.mapping import mapped
+from fmha_cli.backends.ck_tile.parity.generating import Listed, generate, list_needed
+from fmha_cli.backends.ck_tile.parity.mapping import map_case
 from fmha_cli.backends.ck_tile.tree import CkTree, pinned_tree
 from fmha_cli.discovery.wanted import Wanted
 from fmha_cli.domain.arch import load_arch
@@ -44,17 +44,18 @@ from fmha_cli.toolchain.cache.root import cache_root
 from fmha_cli.toolchain.rocm.candidates import RocmKind, RocmToolchain
 from tests.support.fakes.ck_choice import choosing_registry
 from tests.support.fakes.example_programs import write_standins
+from tests.support.generators.ck_tile.cases import ck_case
 
 NOWHERE = {"ck_tile": Availability(state=State.NO_DEVICE, why="no GPU")}
 
 
 def all_needs(*cases: UpstreamCase, arch: str = "gfx942") -> dict[Program, Needs]:
     wanted = Wanted(backend="ck_tile", arch=arch)
-    return needs_of([mapped(case) for case in cases], choosing_registry(), NOWHERE, wanted)
+    return needs_of([map_case(case) for case in cases], choosing_registry(), NOWHERE, wanted)
 
 
 def needs_for(*cases: UpstreamCase, arch: str = "gfx942") -> dict[Program, Listed]:
-    return {program: listed(need) for program, need in all_needs(*cases, arch=arch).items()}
+    return {program: list_needed(need) for program, need in all_needs(*cases, arch=arch).items()}
 
 
 def forward(**settings: str) -> UpstreamCase:
@@ -342,7 +343,7 @@ def test_both_programs_are_made_as_far_as_cases_need_them(
     monkeypatch.setattr(counterpart, "find_rocm", lambda *a, **k: bench.shop.toolchain)
     monkeypatch.setattr(counterpart, "build_program", build)
     request = Request(backend="ck_tile", arch="gfx942", cache_root=str(tmp_path / "cache"), jobs=1)
-    cases = [mapped(case) for case in (forward(), forward(d="512"), forward(vlayout="c"))]
+    cases = [map_case(case) for case in (forward(), forward(d="512"), forward(vlayout="c"))]
 
     def make(cases: list[Mapped], request: Request = request) -> Binaries:
         return make_programs(

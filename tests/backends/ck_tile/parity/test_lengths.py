@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from fmha_cli.backends.ck_tile.parity.case import ck_case
 from fmha_cli.backends.ck_tile.parity.lengths import Mt19937, lengths_of
 from fmha_cli.domain.counterpart import Program, UpstreamCase
+from tests.support.generators.ck_tile.cases import ck_case
 
 CPP = """
 #include <cstdio>

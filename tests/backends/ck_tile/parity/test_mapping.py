@@ -6,12 +6,13 @@ from collections import Counter
 
 import pytest
 
-from fmha_cli.backends.ck_tile.parity.case import DEFAULTS, ck_case
+from fmha_cli.backends.ck_tile.parity.case import DEFAULTS
 from fmha_cli.backends.ck_tile.parity.counterpart import CkCounterpart
-from fmha_cli.backends.ck_tile.parity.mapping import mapped
+from fmha_cli.backends.ck_tile.parity.mapping import map_case
 from fmha_cli.domain.counterpart import Program, UpstreamCase
 from fmha_cli.domain.problem import Problem
 from fmha_cli.parity.suite import load_suite
+from tests.support.generators.ck_tile.cases import ck_case
 
 
 def forward(**settings: str) -> UpstreamCase:
@@ -23,7 +24,7 @@ def backward(**settings: str) -> UpstreamCase:
 
 
 def problem(case: UpstreamCase) -> Problem:
-    found = mapped(case)
+    found = map_case(case)
     assert found.reasons == ()
     assert found.problem is not None
     return found.problem
@@ -92,7 +93,7 @@ SAME: dict[str, tuple[UpstreamCase, str]] = {
 def test_what_a_case_means_to_this_tool(name: str) -> None:
     case, flags = SAME[name]
     assert problem(case) == Problem.from_cli(flags)
-    assert mapped(case).argv == case.argv()
+    assert map_case(case).argv == case.argv()
 
 
 INCOMPARABLE: dict[str, tuple[UpstreamCase, str]] = {
@@ -129,13 +130,13 @@ INCOMPARABLE: dict[str, tuple[UpstreamCase, str]] = {
 @pytest.mark.parametrize("name", INCOMPARABLE)
 def test_what_cannot_be_compared_says_why(name: str) -> None:
     case, why = INCOMPARABLE[name]
-    found = mapped(case)
+    found = map_case(case)
     assert found.problem is None
     assert any(why in reason for reason in found.reasons), found.reasons
 
 
 def test_lengths_that_would_be_drawn_are_spelled_out() -> None:
-    found = mapped(forward(mode="1", b="3", s="200", s_k="520", seed="11939"))
+    found = map_case(forward(mode="1", b="3", s="200", s_k="520", seed="11939"))
     keys = found.flags["seqlens_k"]
     assert f"-s_k={keys}" in found.argv
     assert "-s=200,200,200" in found.argv
@@ -168,13 +169,13 @@ def test_no_option_is_dropped(program: Program) -> None:
             continue
         extra = {"rotary_dim": "16", "s": "8", "s_knew": "8"} if option == "rotary_interleaved" else {}
         start = problem(ck_case("x", program, {**base, **extra})) if extra else before
-        found = mapped(ck_case("x", program, {**base, **extra, option: other[option]}))
+        found = map_case(ck_case("x", program, {**base, **extra, option: other[option]}))
         assert found.reasons or found.problem != start, option
 
 
 def test_fills_are_of_the_same_kind() -> None:
-    assert mapped(forward(init="0")).fill == mapped(forward(init="ui")).fill == "sparse_int"
-    assert mapped(forward()).fill == "normal"
+    assert map_case(forward(init="0")).fill == map_case(forward(init="ui")).fill == "sparse_int"
+    assert map_case(forward()).fill == "normal"
 
 
 @pytest.mark.promise("`parity` compares with upstream's programs, and says why a case cannot be compared.")
@@ -189,5 +190,5 @@ def test_fills_are_of_the_same_kind() -> None:
 )
 def test_how_much_of_the_suites_can_be_compared(name: str, compared: int, not_compared: int) -> None:
     """Every case is mapped or has a reason."""
-    found = Counter(bool(mapped(case).reasons) for case in load_suite(name, CkCounterpart()).cases())
+    found = Counter(bool(map_case(case).reasons) for case in load_suite(name, CkCounterpart()).cases())
     assert (found[False], found[True]) == (compared, not_compared)

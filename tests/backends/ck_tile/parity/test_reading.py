@@ -14,13 +14,14 @@ from typing import Any
 import pytest
 
 from fmha_cli.backends.ck_tile.parity import reading
-from fmha_cli.backends.ck_tile.parity.case import BINARIES, ck_case
+from fmha_cli.backends.ck_tile.parity.case import BINARIES
 from fmha_cli.domain.counterpart import Program, Ran, Said
 from fmha_cli.domain.verdict import Verdict
 from fmha_cli.parity import outcome
 from fmha_cli.parity.programs import run_program
 from fmha_cli.report.documents.parity import ParityOutcome
 from tests.support.fakes.example_programs import write_standins
+from tests.support.generators.ck_tile.cases import ck_case
 
 FORMS: dict[str, Said] = {
     "valid": Said.VALID,

@@ -14,9 +14,8 @@ from pathlib import Path
 import pytest
 
 from fmha_cli.backends.ck_tile.parity.building import ProgramWorkshop, build_program
-from fmha_cli.backends.ck_tile.parity.case import ck_case
-from fmha_cli.backends.ck_tile.parity.generating import listed
-from fmha_cli.backends.ck_tile.parity.mapping import mapped
+from fmha_cli.backends.ck_tile.parity.generating import list_needed
+from fmha_cli.backends.ck_tile.parity.mapping import map_case
 from fmha_cli.backends.ck_tile.parity.reading import read
 from fmha_cli.backends.ck_tile.tree import pinned_tree
 from fmha_cli.backends.hip.rocm_parts import rocm_supply
@@ -28,6 +27,7 @@ from fmha_cli.domain.errors import EnvironmentProblem
 from fmha_cli.parity.programs import needs_of, run_program
 from fmha_cli.toolchain.rocm.toolchain import find_rocm
 from tests.support.fakes.ck_choice import choosing_registry
+from tests.support.generators.ck_tile.cases import ck_case
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(3000)]
 
@@ -63,9 +63,9 @@ def run(shared_cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Run:
         pytest.skip(error.what)
     found = {"ck_tile": Availability(state=State.NO_DEVICE, why="no GPU")}
     wanted = Wanted(backend="ck_tile", arch="gfx942")
-    needs = needs_of([mapped(case) for case in BUILT_FOR], choosing_registry(), found, wanted)
+    needs = needs_of([map_case(case) for case in BUILT_FOR], choosing_registry(), found, wanted)
     shop = ProgramWorkshop(cache_root=shared_cache, tree=tree, toolchain=toolchain, arch=load_arch("gfx942"), jobs=2)
-    made = {p: build_program(listed(n), shop, folder, lambda done, total, what: None) for p, n in needs.items()}
+    made = {p: build_program(list_needed(n), shop, folder, lambda done, total, what: None) for p, n in needs.items()}
     if any(program.runtime is not None for program in made.values()):
         pytest.skip("a HIP runtime is here: the programs are linked to it")
     runtime = folder / "runtime.so"
@@ -112,7 +112,7 @@ def test_zeros_pass_with_a_launch_that_does_nothing(run: Run) -> None:
     """The real line of a pass. An unknown ``-init`` gives the program no data; ``mapping`` refuses such a case."""
     case = forward(init="zeros", mask="b:4,35", iperm="0")
     assert said(run, case).said is Said.VALID
-    assert mapped(case).reasons
+    assert map_case(case).reasons
 
 
 def test_the_backward_program(run: Run) -> None:

@@ -13,9 +13,8 @@ import numpy as np
 import pytest
 from fmha_nvptx_emu.recording import Launch, Recording
 
-from fmha_cli.backends.cuda.driver import Cuda
+from fmha_cli.backends.cuda.driver import Cuda, probe_cuda
 from fmha_cli.backends.cuda.modules import CudaKernel, PackedArguments, Shape
-from fmha_cli.backends.cuda.probe import probe_cuda
 from fmha_cli.backends.cuda.tensor_maps import TensorMap, encoded
 from fmha_cli.backends.cuda.timing import MOST_PASSES, REPLAY_NS, Graph, StageTimer
 from fmha_cli.backends.gpu.driver import DriverError, DriverLost

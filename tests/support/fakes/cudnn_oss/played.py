@@ -23,5 +23,5 @@ def plan_of(arch: str, line: str) -> Plan:
 def cubin_of(plan: Plan, folder: Path, *, drift: int = 0) -> Path:
     """Write the cubin of a plan's kernel, whose last parameter is longer by ``drift`` bytes."""
     path = folder / f"{plan.main.digest}.cubin"
-    path.write_bytes(fake_exports(plan.main.arch, UPSTREAM.expected(plan.main), drift=drift))
+    path.write_bytes(fake_exports(plan.main.arch, UPSTREAM.expect_exports(plan.main), drift=drift))
     return path

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from fmha_cli.backends.flash_attn.launches import expected
+from fmha_cli.backends.flash_attn.launches import expect_exports
 from fmha_cli.domain.kernel import KernelSpec
 from fmha_cli.domain.plan import Plan
 from tests.support.fakes.exports import fake_exports
@@ -12,7 +12,7 @@ from tests.support.fakes.exports import fake_exports
 
 def fake_cubin(kernel: KernelSpec, *, drift: int = 0) -> bytes:
     """The cubin of a kernel; ``drift`` shifts the last field by that many bytes."""
-    return fake_exports(kernel.arch, expected(kernel), drift=drift)
+    return fake_exports(kernel.arch, expect_exports(kernel), drift=drift)
 
 
 def fake_cubins(plan: Plan, folder: Path) -> list[Path]:

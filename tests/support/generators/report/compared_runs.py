@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from fmha_cli.bench.difference import SureRule
+from fmha_cli.report.documents.compare import Compare
 from fmha_cli.report.parts import RunRow
 from fmha_cli.results.comparison import compared, confirmed
 from fmha_cli.results.conditions import USUAL
@@ -15,7 +14,7 @@ _RUN = RunRow(id="0" * 32, command="bench", started="2026-11-24T19:00:00Z", labe
 _CALM, _SLOW = processes(1_000_000, 1), processes(1_100_000, 2)
 
 
-def compare_documents() -> list[dict[str, Any]]:
+def compare_documents() -> list[Compare]:
     """Stored runs with rows of every kind, and commands whose suspicious row was run again."""
     before = [timed(_CALM, run=_RUN), timed(_CALM[:1], seqlen=128), timed(_CALM, seqlen=256), timed(_CALM, seqlen=1024)]
     after = [timed(_SLOW), timed(_SLOW[:1], seqlen=128), failed(seqlen=256), timed(_CALM, seqlen=2048)]

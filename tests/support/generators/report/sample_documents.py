@@ -9,7 +9,7 @@ from typing import Any
 
 from fmha_cli.discovery.models import presets
 from fmha_cli.domain.arch import ArchSpec
-from fmha_cli.domain.codec import to_json
+from fmha_cli.domain.codec import json_of
 from fmha_cli.domain.decision import Supported, Trace, Unsupported
 from fmha_cli.domain.errors import KernelFailure, UsageError
 from fmha_cli.domain.installation import CheckState, DoctorCheck, SourceState, SourceTree
@@ -34,6 +34,7 @@ from fmha_cli.report.documents import (
 )
 from fmha_cli.report.documents.executed import executed_document
 from fmha_cli.report.documents.models import models_document
+from fmha_cli.report.documents.parity import ParityPage
 from fmha_cli.report.parts import ErrorRow, KernelRow
 from fmha_cli.toolchain.cache.audit import ImportedEntry, VerifyReport
 from fmha_cli.toolchain.cache.entry import Damage
@@ -163,7 +164,7 @@ CHOSEN = (
 
 
 @functools.cache
-def documents() -> dict[str, list[dict[str, Any]]]:
+def documents() -> dict[str, list[Any]]:
     """Schema name -> its golden documents, the full and the empty ones.
 
     They are made once, because all of them together take longer than a test of one; a test that changes one copies it.
@@ -189,8 +190,9 @@ def documents() -> dict[str, list[dict[str, Any]]]:
         ),
     )
     uncounted = installation.archs_document([ARCH])
+    counted = replace(uncounted.archs[0], kernels=7)
     return {
-        "archs": [{**uncounted, "archs": [{**uncounted["archs"][0], "kernels": 7}]}, uncounted],
+        "archs": [replace(uncounted, archs=(counted,)), uncounted],
         "build": [
             build.build_document([build.build_entry(kernel(), ARTIFACT), build.build_entry(kernel(), failure, "u")]),
             build.build_document([]),
@@ -216,15 +218,15 @@ def documents() -> dict[str, list[dict[str, Any]]]:
                 ),
             ),
         ],
-        "choices": [to_json(choices.Choices(rows=CHOSEN)), to_json(choices.Choices(rows=()))],
+        "choices": [choices.Choices(rows=CHOSEN), choices.Choices(rows=())],
         "devices": [installation.devices_document(BACKENDS), installation.devices_document({})],
         "differences": [
-            differences.differences_document(INSPECTED, {**INSPECTED, "spills": {"vgpr": 0}}),
+            differences.differences_document(INSPECTED, replace(INSPECTED, spills={"vgpr": 0})),
             differences.differences_document(INSPECTED, BARE_INSPECTED),
         ],
         "doctor": [installation.doctor_document(checks, ENVIRONMENT)],
-        "environment": [pages.environment_line(ENVIRONMENT)],
-        "error": [to_json(pages.FailurePage(error=ErrorRow.of(UsageError("no such flag", code="E002", where="--x"))))],
+        "environment": [pages.EnvironmentLine(environment=ENVIRONMENT)],
+        "error": [pages.FailurePage(error=ErrorRow.of(UsageError("no such flag", code="E002", where="--x")))],
         "executed": [
             executed_document(PROBLEM, emulated()),
             executed_document(PROBLEM, replace(emulated(), kernel=None, findings=None, executed=(EXECUTED,))),
@@ -236,17 +238,15 @@ def documents() -> dict[str, list[dict[str, Any]]]:
             explain.explain_document(PROBLEM, Trace(()), None, ["--hdim 80", "no --lse"]),
         ],
         "models": [models_document(presets().values()), models_document([presets()["gemma-3-27b"]])],
-        "rulebook": [to_json(pages.Rulebook(rules=(pages.RuleRow(id="K012", backends=("cpu",), text="it fits"),)))],
+        "rulebook": [pages.Rulebook(rules=(pages.RuleRow(id="K012", backends=("cpu",), text="it fits"),))],
         "why": [
-            to_json(
-                explain.WhyPage(
-                    problem=PROBLEM.to_dict(),
-                    a=COMPARED,
-                    b=replace(COMPARED, supported=False, rank=None, note=None, upstream_name="u", reasons=(REASON,)),
-                    differences=(explain.FieldRow(part="signature", field="hdim", a="64", b="128"),),
-                    rules=(explain.DecidingRule(id="K012", text="the head dims fit", kernel="b"),),
-                    because="the first fits",
-                )
+            explain.WhyPage(
+                problem=PROBLEM.to_dict(),
+                a=COMPARED,
+                b=replace(COMPARED, supported=False, rank=None, note=None, upstream_name="u", reasons=(REASON,)),
+                differences=(explain.FieldRow(part="signature", field="hdim", a="64", b="128"),),
+                rules=(explain.DecidingRule(id="K012", text="the head dims fit", kernel="b"),),
+                because="the first fits",
             )
         ],
         "inspect": [INSPECTED, BARE_INSPECTED],
@@ -260,7 +260,7 @@ def documents() -> dict[str, list[dict[str, Any]]]:
             ),
             inspections.inspections_document([]),
         ],
-        "journal": [to_json(line) for line in journal_lines()],
+        "journal": list(journal_lines()),
         "compare": compare_documents(),
         "tune": tune_documents(),
         "tuned": tuned_documents(),
@@ -276,19 +276,17 @@ def documents() -> dict[str, list[dict[str, Any]]]:
             plan.plan_document(PROBLEM, PLAN, "cpu", ("up", None)),
             plan.plan_document(PROBLEM, None, reasons=[REASON]),
         ],
-        "plugins": [to_json(installation.Plugins(plugins=brought))],
+        "plugins": [installation.Plugins(plugins=brought)],
         "profiles": [
-            to_json(
-                installation.Profiles(
-                    profiles=(
-                        installation.ProfileRow(
-                            name="p", backend="cpu", title="t", aliases=("receipt:0",), archs=("a",), kernels=3
-                        ),
-                    )
+            installation.Profiles(
+                profiles=(
+                    installation.ProfileRow(
+                        name="p", backend="cpu", title="t", aliases=("receipt:0",), archs=("a",), kernels=3
+                    ),
                 )
             )
         ],
-        "record": [row.to_dict() for row in rows],
+        "record": rows,
         "report": [
             report.report_document(rows, ENVIRONMENT),
             report.report_document([], ENVIRONMENT, UsageError("bad", code="E001")),
@@ -301,56 +299,56 @@ def documents() -> dict[str, list[dict[str, Any]]]:
             results.results_document("rm", "/data/results.sqlite", 4096, [RUN_ENTRY], removed=4),
         ],
         "sources": [
-            to_json(
-                installation.Sources(
-                    sources=(
-                        installation.SourceRow(name="ck", revision="abc", state=SourceState.MISSING, why="offline"),
-                        installation.SourceRow(
-                            name="fa", revision="v2", state=SourceState.PRESENT, sha256=DIGEST, bytes=9
-                        ),
+            installation.Sources(
+                sources=(
+                    installation.SourceRow(name="ck", revision="abc", state=SourceState.MISSING, why="offline"),
+                    installation.SourceRow(name="fa", revision="v2", state=SourceState.PRESENT, sha256=DIGEST, bytes=9),
+                ),
+                trees={
+                    "ck_tile": SourceTree(
+                        state=SourceState.PRESENT,
+                        origin="the pinned source ck",
+                        include="/ck/include",
+                        revision="baseline",
+                        digest=DIGEST,
+                        notes=("passing over another",),
                     ),
-                    trees={
-                        "ck_tile": SourceTree(
-                            state=SourceState.PRESENT,
-                            origin="the pinned source ck",
-                            include="/ck/include",
-                            revision="baseline",
-                            digest=DIGEST,
-                            notes=("passing over another",),
-                        ),
-                        "flash_attn": SourceTree(
-                            state=SourceState.PRESENT,
-                            origin="--fa-home /fa",
-                            include="/fa",
-                            revision="2.8",
-                            digest=DIGEST,
-                            edited=Edited(base="2.8", tree=DIGEST, files=3),
-                        ),
-                    },
-                )
+                    "flash_attn": SourceTree(
+                        state=SourceState.PRESENT,
+                        origin="--fa-home /fa",
+                        include="/fa",
+                        revision="2.8",
+                        digest=DIGEST,
+                        edited=Edited(base="2.8", tree=DIGEST, files=3),
+                    ),
+                },
             ),
-            to_json(
-                installation.Sources(
-                    sources=(), trees={"ck_tile": SourceTree(state=SourceState.UNFIT, why="unknown", help="drop it")}
-                )
+            installation.Sources(
+                sources=(), trees={"ck_tile": SourceTree(state=SourceState.UNFIT, why="unknown", help="drop it")}
             ),
-            to_json(installation.Sources(sources=())),
+            installation.Sources(sources=()),
         ],
     }
 
 
-def parities() -> list[dict[str, Any]]:
+@functools.cache
+def json_documents() -> dict[str, list[Any]]:
+    """The same as JSON values."""
+    return {name: json_of(found) for name, found in documents().items()}
+
+
+def parities() -> list[ParityPage]:
     """A listed case, and rows with and without each of their parts."""
-    from fmha_cli.backends.ck_tile.parity.case import ck_case
-    from fmha_cli.backends.ck_tile.parity.mapping import mapped
+    from fmha_cli.backends.ck_tile.parity.mapping import map_case
     from fmha_cli.domain.counterpart import Binaries, Program, Ran, Reading, Said
     from fmha_cli.parity.compare import ComparedCase, Times
-    from fmha_cli.parity.document import listed_dict, parity_document, row_dict
+    from fmha_cli.parity.document import case_row, listed_row, parity_document
     from fmha_cli.parity.suite import Suite, SuiteSource
     from fmha_cli.report.documents.parity import ParityOutcome
+    from tests.support.generators.ck_tile.cases import ck_case
 
     suite = Suite("s", "title", (SuiteSource("a.sh", "r1"),), (), {})
-    case, other = (mapped(ck_case(n, Program.FWD, {"vlayout": n})) for n in ("r", "c"))
+    case, other = (map_case(ck_case(n, Program.FWD, {"vlayout": n})) for n in ("r", "c"))
     ran = Ran(("prog", "-b=1"), 0, "out", "err", seconds=0.5)
     rows = [
         ComparedCase(other, ParityOutcome.NOT_COMPARABLE, other.reasons),
@@ -361,7 +359,7 @@ def parities() -> list[dict[str, Any]]:
     ]
     binaries = Binaries({Program.FWD: Path("fwd")}, {Program.BWD: "missing"})
     return [
-        parity_document(suite, [row_dict(row) for row in rows], binaries, ENVIRONMENT),
-        parity_document(suite, [listed_dict(case), listed_dict(other)], None, ENVIRONMENT),
+        parity_document(suite, [case_row(row) for row in rows], binaries, ENVIRONMENT),
+        parity_document(suite, [listed_row(case), listed_row(other)], None, ENVIRONMENT),
         parity_document(Suite("s", "t", (), (), {}), [], None, ENVIRONMENT),
     ]

@@ -11,8 +11,8 @@ from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.rules import Reason
 from fmha_cli.domain.verdict import Verdict
 from fmha_cli.report.documents.explain import TunedRow
-from fmha_cli.report.documents.tune import TuneCandidate, Tuned, TuneRow, tune_document
-from fmha_cli.report.documents.tuned import TunedEntry, tuned_document
+from fmha_cli.report.documents.tune import Tune, TuneCandidate, Tuned, TuneRow, tune_document
+from fmha_cli.report.documents.tuned import TunedEntry, TunedPage, tuned_document
 from fmha_cli.results.comparison import compared
 from tests.support.generators.runs_to_compare import processes, timed
 
@@ -89,7 +89,7 @@ _NOTHING: dict[str, Any] = {"kernel": None, "gain": None, "gain_ci95": None, "sa
 _NOTHING |= {"difference": None}
 
 
-def tune_documents() -> list[dict[str, Any]]:
+def tune_documents() -> list[Tune]:
     """Rows of every state, a dry run, and nothing."""
     kept = _row(Tuned.KEPT, kernel="a" * 64, gain=None, gain_ci95=None, why="UNSURE whether it is more than 2 % faster")
     unserved = {**_NOTHING, "backend": None, "device": None, "default": None, "candidates": ()}
@@ -108,7 +108,7 @@ def tune_documents() -> list[dict[str, Any]]:
     ]
 
 
-def tuned_documents() -> list[dict[str, Any]]:
+def tuned_documents() -> list[TunedPage]:
     """Every action, with entries that count and one that does not."""
     reason = Reason("X071", "threads 1 then, 2 now")
     rows = [TunedEntry.of(entry()), TunedEntry.of(entry(1024, Result.KEPT))]

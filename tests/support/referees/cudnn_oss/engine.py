@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from fmha_cli.domain.protocols import BuildContext
-from fmha_cli.sources.store import fetched
+from fmha_cli.sources.store import fetch_source
 from fmha_cli.toolchain.cache.key import BuildKind, BuildSpec
 from fmha_cli.toolchain.cpp.headers import tree_digest
 from fmha_cli.toolchain.cpp.library import PORTABLE_FLAGS, build_cpp
@@ -71,7 +71,7 @@ def source_tree(cache_root: Path) -> Path:
     Raises:
         EnvironmentProblem: they are not here and cannot be fetched.
     """
-    return fetched("cudnn-frontend", cache_root, offline=False, notify=lambda notice: None)
+    return fetch_source("cudnn-frontend", cache_root, offline=False, notify=lambda notice: None)
 
 
 @cache

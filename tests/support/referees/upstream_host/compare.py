@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from fmha_cli.backends.cuda.driver import archs_of
 from fmha_cli.backends.cuda.launch import Launch
-from fmha_cli.backends.cuda.probe import archs_of
 from fmha_cli.backends.flash_attn.arguments import auxiliaries_of, params_of
 from fmha_cli.backends.flash_attn.decide import decide
 from fmha_cli.backends.flash_attn.launches import launch_of

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from fmha_cli.domain.errors import EnvironmentProblem
-from fmha_cli.sources.store import fetched
+from fmha_cli.sources.store import fetch_source
 from tests.support.referees.upstream_host.building import SHARED, key_of, linked
 from tests.support.run_cache import once
 
@@ -45,7 +45,7 @@ def _compiler() -> str:
 def host_program(cache_root: Path) -> Path:
     """The program, built once per cache; skips the test, with the reason, if it cannot be built."""
     try:
-        tree = fetched("flash-attn", cache_root, offline=False, notify=lambda notice: None)
+        tree = fetch_source("flash-attn", cache_root, offline=False, notify=lambda notice: None)
     except EnvironmentProblem as fault:
         pytest.skip(f"upstream's sources are not here: {fault}")
     return _built(tree, cache_root, _compiler())

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from fmha_cli.domain.errors import EnvironmentProblem
-from fmha_cli.sources.store import fetched
+from fmha_cli.sources.store import fetch_source
 from tests.support.referees import upstream_host
 from tests.support.referees.upstream_host.building import SHARED, key_of, linked
 from tests.support.run_cache import once
@@ -55,7 +55,7 @@ def host_program(cache_root: Path, wheel: Path | None = None) -> Path:
     if compiler is None:
         pytest.skip("no g++ is here: upstream's host code cannot be compiled")
     try:
-        tree = fetched("xformers", cache_root, offline=False, notify=lambda notice: None)
+        tree = fetch_source("xformers", cache_root, offline=False, notify=lambda notice: None)
     except EnvironmentProblem as fault:
         pytest.skip(f"upstream's sources are not here: {fault}")
     if wheel is not None and not (wheel / IN_WHEEL).is_dir():
