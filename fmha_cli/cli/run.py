@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from fmha_cli.cli.call import CliCall
-from fmha_cli.cli.on_change import watch
-from fmha_cli.cli.problems import points_of
 from fmha_cli.discovery.builtins import revisions_in
 from fmha_cli.discovery.entry_points import installed_entry_points
 from fmha_cli.discovery.kernel_index import refuse_unknown
 from fmha_cli.domain.errors import UsageError
-from fmha_cli.run.process import early_worker
 
 
 def run(call: CliCall) -> int:
@@ -22,6 +19,8 @@ def run(call: CliCall) -> int:
         )
     _refuse_more_kernels(call)
     if call.settings.on("watch"):  # which shows the error of an unknown kernel, and goes on
+        from fmha_cli.cli.on_change import watch
+
         return watch(call, run_points)
     _refuse_unknown(call)
     return run_points(call)
@@ -47,6 +46,9 @@ def run_points(call: CliCall) -> int:
         from fmha_cli.pages.terminal import check_plotext  # 20 ms
 
         check_plotext("--plot")
+    from fmha_cli.cli.problems import points_of  # 40 ms, which the refusal of an unknown kernel does without
+    from fmha_cli.run.process import early_worker
+
     points = points_of(call)
     if call.settings.on("dry_run"):
         from fmha_cli.cli.delivery import dry_run

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from fmha_cli.backends.ck_tile.catalogue import count, kernels
-from fmha_cli.cli import walking, walks
+from fmha_cli.cli import run
 from fmha_cli.cli.call import CliCall
 from fmha_cli.discovery.kernel_index import EVERY, join_tables, make_table
 from fmha_cli.discovery.registry import BUILTINS, build_registry
@@ -187,8 +187,8 @@ def test_a_digest_that_no_kernel_has_is_refused_before_anything_starts(
     fmha: Fmha, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, plugins: bool
 ) -> None:
     started: list[CliCall] = []
-    monkeypatch.setattr(walking, "walk_points", lambda call: started.append(call) or 0)
-    monkeypatch.setattr(walks, "installed_entry_points", lambda: ("one",) if plugins else ())
+    monkeypatch.setattr(run, "run_points", lambda call: started.append(call) or 0)
+    monkeypatch.setattr(run, "installed_entry_points", lambda: ("one",) if plugins else ())
     cache = tmp_path / "cache"
     argv = ("run", "-s", "64", "--kernel", "12345678")
     assert fmha(*argv, FMHA_CACHE_DIR=str(cache)).code == 0
