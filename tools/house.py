@@ -126,22 +126,22 @@ def measure_house(root: Path) -> dict[str, Any]:
 
 _TRACED = """
 import json, sys
-seen, root = set(), sys.argv[1]
+seen, root = {}, sys.argv[1]
 def look(frame, event, _):
     if event == "call":
         code = frame.f_code
         if code.co_flags & 1 and code.co_filename.startswith(root) and not code.co_name.startswith("<"):
-            seen.add((code.co_filename[len(root) + 1:], code.co_qualname))
+            seen[code.co_filename[len(root) + 1:], code.co_qualname] = True
 from fmha_cli.cli.app import run
 sys.setprofile(look)
 code = run(sys.argv[2:], dict(__import__("os").environ))
 sys.setprofile(None)
-json.dump({"code": code, "seen": sorted(seen)}, sys.stderr)
+json.dump({"code": code, "seen": list(seen)}, sys.stderr)
 """
 
 
 def trace(root: Path, words: Sequence[str]) -> list[tuple[str, str]]:
-    """Every function of the package that a command calls in its parent process, as (file, qualified name).
+    """Every function of the package that a command calls in its parent process, as (file, qualified name), by their first calls.
 
     Raises:
         RuntimeError: the command fails.
