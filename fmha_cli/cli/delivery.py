@@ -10,7 +10,7 @@ from fmha_cli.cli.call import CliCall
 from fmha_cli.cli.problems import ProblemPoint
 from fmha_cli.cli.progress import ProgressLine
 from fmha_cli.cli.request import request_of
-from fmha_cli.cli.store import keeper_of, tuned_of
+from fmha_cli.cli.store import kept_in, tuned_of
 from fmha_cli.cli.streams import UNKNOWN
 from fmha_cli.domain.device import Availability
 from fmha_cli.domain.errors import EnvironmentProblem, ExitCode
@@ -23,9 +23,7 @@ from fmha_cli.report.parts import Environment, environment
 from fmha_cli.report.places import PlaceEffect
 from fmha_cli.report.record import Record
 from fmha_cli.report.target import Unread
-from fmha_cli.results.keeping import Keeper
 from fmha_cli.run.events import Done, Ended, Event, Found, Planned, Started
-from fmha_cli.run.origin import now
 from fmha_cli.run.process import WorkerProcess
 from fmha_cli.run.request import Command
 from fmha_cli.run.rows import Row
@@ -34,8 +32,8 @@ from fmha_cli.run.run import Run
 
 def deliver_rows(call: CliCall, points: Sequence[ProblemPoint], worker: WorkerProcess | None) -> int:
     """Run every row, and print it, also after Ctrl-C. Returns the exit code."""
-    delivery = Delivery(call, keeper_of(call))
-    with delivery, call.console.progress(call.command) as progress:
+    delivery = Delivery(call)
+    with call.console.progress(call.command) as progress:
         run = Run(
             [point.problem for point in points],
             request_of(call, Command(call.command)),
@@ -44,6 +42,7 @@ def deliver_rows(call: CliCall, points: Sequence[ProblemPoint], worker: WorkerPr
             tuned=tuned_of(call),
             worker=worker,
             voice=call.console.voice(progress),
+            store=kept_in(call),
         )
         ended = _deliver(run, delivery, progress)
     if call.output.gone and call.output.streams:
@@ -56,7 +55,7 @@ def deliver_rows(call: CliCall, points: Sequence[ProblemPoint], worker: WorkerPr
         call.console.error("interrupted")
         if ended.journal is not None:
             call.console.error(f"  = help: `{resume_line(call.argv, ended.journal)}` continues")
-    for text in ended.unwritten:
+    for text in (*ended.unwritten, *([] if ended.outside is None else [ended.outside])):
         call.console.warn(text)
     code = exit_code(ended.records, interrupted=ended.interrupted)
     lost = ended.unwritten and code in (ExitCode.OK, ExitCode.UNSUPPORTED)
@@ -103,7 +102,7 @@ def _plot(call: CliCall, records: Sequence[Record]) -> None:
 
 
 class Delivery:
-    """Keeps the rows of a walk in the store, and prints them: each at once (``--jsonl`` on stdout), or all in one document at
+    """Prints the rows of a walk: each at once (``--jsonl`` on stdout), or all in one document at
     the end.
 
     Attributes:
@@ -111,8 +110,8 @@ class Delivery:
         failed: why the output could not be written.
     """
 
-    def __init__(self, call: CliCall, keeper: Keeper | None) -> None:
-        self._call, self._keeper = call, keeper
+    def __init__(self, call: CliCall) -> None:
+        self._call = call
         self._found: Mapping[str, Availability] = {}
         self._environment: Environment | None = None
         self.streamed: list[Record] = []
@@ -121,13 +120,9 @@ class Delivery:
     def found(self, found: Mapping[str, Availability]) -> None:
         """Take the answers of the backends, which are the environment of all rows."""
         self._found, self._environment = found, environment(found)
-        if self._keeper is not None:
-            self._keeper.environment(self._environment)
 
     def record(self, record: Record) -> None:
         """Raises ``Unread``: the rows have nowhere to go."""
-        if self._keeper is not None:
-            self._keeper.record(record)
         if self._call.output.streams:
             self.streamed.append(record)
             try:
@@ -145,18 +140,8 @@ class Delivery:
             self._environment = None
         self._call.output.row(record)
 
-    def __enter__(self) -> Delivery:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-
-        if self._keeper is not None:
-            self._keeper.close(now())
-
     def end(self, ended: Ended) -> None:
-        """Raises EnvironmentProblem: X040, the output cannot be written; the journal stays."""
-        if self._keeper is not None:
-            self._keeper.arrange(ended.records)
+        """Raises EnvironmentProblem: X040, the output cannot be written; the run can be resumed."""
         before = self.failed
         self.all(ended.records)
         if self.failed is not before:

@@ -97,8 +97,8 @@ NO_PROBE = _running(
 )
 _HOMES = ", ".join(f"--{flag.name}" for flag in own_options(Use.SOURCES) if flag.kind is _F)
 WATCH = _running("watch", _B, f"Do it again whenever a file of the tree of {_HOMES} or K@DIR changes, until Ctrl-C")
-RESUME = _running("resume", _F, "Resume an interrupted journal", metavar="JOURNAL")
-JOURNAL = _running("journal", _F, "Where the journal is kept [default: in the cache]")
+RESUME = _running("resume", _F, "Finish an interrupted run: the beginning of its id, or its file", metavar="JOURNAL")
+JOURNAL = _running("journal", _F, "Keep the run in a file of its own until it ends [default: in the store]")
 LABEL = _running("label", _T, "Your name for this run, kept in every record", metavar="TEXT")
 
 EMULATING = (

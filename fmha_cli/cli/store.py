@@ -1,4 +1,4 @@
-"""The store of results that a command line names, and the keeper of a run's records."""
+"""The store of results that a command line names."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from fmha_cli.domain.errors import EnvironmentProblem, UsageError
 from fmha_cli.results.place import store_path
 
 if TYPE_CHECKING:
-    from fmha_cli.results.keeping import Keeper
     from fmha_cli.run.tuned_choice import EntriesOf
 
 READ_WAIT_S = 5.0
@@ -37,7 +36,7 @@ def tuned_of(call: CliCall) -> EntriesOf | None:
         return None
     try:
         path = store_of(call)
-    except EnvironmentProblem:  # a user without a home; keeper_of says so
+    except EnvironmentProblem:  # a user without a home; kept_in says so
         return None
     if not os.path.exists(path):
         return None
@@ -62,20 +61,18 @@ def tuned_of(call: CliCall) -> EntriesOf | None:
     return entries_of
 
 
-def keeper_of(call: CliCall) -> Keeper | None:
-    """The keeper of a run's records; None with ``--no-store``.
+def kept_in(call: CliCall) -> Path | None:
+    """The store that takes the rows of a run; None with ``--no-store``.
 
     Raises:
         UsageError: E002, ``--store`` and ``--no-store`` from one source.
     """
-    from fmha_cli.results.keeping import Keeper  # sqlite3 and what rows are made of: 25 ms
-
     if call.settings.on("no_store"):
         if call.settings.text("store") is not None:
             raise UsageError("--store and --no-store contradict each other", code="E002", where="--no-store")
         return None
     try:
-        return Keeper(store_of(call), call.argv, call.console.warn)
+        return store_of(call)
     except EnvironmentProblem as fault:
         call.console.warn(f"results are not kept: {fault.what}; {fault.help}")
         return None

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import re
 import time
-from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +17,7 @@ from fmha_cli.cli.options import KEPT, ROWS
 from fmha_cli.cli.problems import listed_points, named_file, points_of
 from fmha_cli.cli.request import request_of
 from fmha_cli.cli.settings import FLAG
-from fmha_cli.cli.store import keeper_of, tuned_of
+from fmha_cli.cli.store import kept_in, tuned_of
 from fmha_cli.cli.sweep_board import sweep_board
 from fmha_cli.cli.worker import tls_of
 from fmha_cli.domain.errors import EnvironmentProblem, ExitCode, UsageError
@@ -51,11 +50,11 @@ def sweep(call: CliCall) -> int:
     if name := call.settings.text("resume"):
         _refuse_beside_resume(call)
         folder = named_sweep(states, name)
-        return _carry_out(call, read_spec(folder), lambda: folder)
+        return _carry_out(call, read_spec(folder), folder, new=False)
     spec = _spec(call)
     if call.settings.on("dry_run"):
         return _show(call, spec)
-    return _carry_out(call, spec, lambda: write_spec(states, spec))
+    return _carry_out(call, spec, write_spec(states, spec), new=True)
 
 
 def _refuse_beside_resume(call: CliCall) -> None:
@@ -91,6 +90,7 @@ def _spec(call: CliCall) -> Spec:
     request = replace(request_of(call, step), dry_run=False)
     refuse_misfits([point.problem for point in points], read_input_files(request.files))
     _refuse_tuned_afar(call, local=local)
+    store = kept_in(call)
     return Spec(
         run=uuid4().hex,
         started=now(),
@@ -104,6 +104,7 @@ def _spec(call: CliCall) -> Spec:
         retries=call.settings.size("retries", TRIES, 0),
         silence_s=call.settings.number("silence", SILENCE_S),
         overlap=_overlap(call),
+        store=None if store is None else str(store),
         tuned=kept_of((point.problem for point in points), tuned_of(call) if local and chooses(request) else None),
     )
 
@@ -167,17 +168,14 @@ def _show(call: CliCall, spec: Spec) -> int:
     return int(ExitCode.OK)
 
 
-def _carry_out(call: CliCall, spec: Spec, make_folder: Callable[[], Path]) -> int:
+def _carry_out(call: CliCall, spec: Spec, folder: Path, *, new: bool) -> int:
     """Run the remaining rows of a sweep, and print all rows."""
     start = time.monotonic()
     limit = call.settings.number("time_limit", 0.0) if "time_limit" in call.settings.values else None
-    keeper = keeper_of(call)
-    delivery = Delivery(call, keeper)
-    folder = make_folder()
+    delivery = Delivery(call)
     begun = False
     try:
         with ExitStack() as stack:
-            stack.enter_context(delivery)
             finder = _finder(call, spec)
             stack.callback(finder.close)
             opened = open_sweep(spec, call.registry, finder.find, folder, call.console.say, stack)
@@ -198,12 +196,19 @@ def _carry_out(call: CliCall, spec: Spec, make_folder: Callable[[], Path]) -> in
                 seconds=limit,
                 end=math.inf if limit is None else start + limit,
             )
-            done = driver.go(opened.past)
+            done = driver.go(opened.journal.state.records)
+            opened.journal.settle(now())
             delivery.all(done.records, place_effects(opened.plan, done))
+            if done.whole and delivery.failed is None and not call.output.gone:
+                opened.journal.complete()
+            outside = opened.journal.outside
     finally:
-        if not begun and not (folder / "journal.jsonl").exists():
+        if new and not begun:
             remove(folder)  # nothing was planned, so nothing can be resumed
-    return _ended(call, spec, folder, done, delivery)
+    code = _ended(call, spec, folder, done, delivery)
+    if outside is not None:
+        call.console.warn(outside)
+    return code
 
 
 def _ended(call: CliCall, spec: Spec, folder: Path, done: SweepEnd, delivery: Delivery) -> int:
@@ -217,7 +222,7 @@ def _ended(call: CliCall, spec: Spec, folder: Path, done: SweepEnd, delivery: De
         return int(exit_code(delivery.streamed, interrupted=False))
     if done.lost:
         call.console.say(f"{counted(done.lost, 'worker')} lost; every row has one record")
-    if done.interrupted or done.stranded or done.late:
+    if not done.whole:
         call.console.error(
             "interrupted" if done.interrupted else "the time is over" if done.late else "no worker is left"
         )

@@ -11,7 +11,7 @@ from fmha_cli.bench.search import Method
 from fmha_cli.cli.call import CliCall
 from fmha_cli.cli.problems import named_file, problems_of
 from fmha_cli.cli.request import one_backend, request_of
-from fmha_cli.cli.store import keeper_of, store_of
+from fmha_cli.cli.store import kept_in, store_of
 from fmha_cli.domain.errors import EmptySelection, EnvironmentProblem, ExitCode, FmhaError, UsageError
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.reading import regular_bytes
@@ -22,7 +22,6 @@ from fmha_cli.results.problems import problem_of
 from fmha_cli.results.run import load_run
 from fmha_cli.results.store import Store
 from fmha_cli.results.tuned import entries, put_entry
-from fmha_cli.run.origin import now
 from fmha_cli.run.request import Command as Walk
 from fmha_cli.sweeps.leases import state_folder
 from fmha_cli.tune.tune import TuneRequest
@@ -33,24 +32,20 @@ def tune(call: CliCall) -> int:
     """Tune every problem of the command line, of a run, or of a file. Reports every problem, even when interrupted."""
     points = _points(call)
     asked = _request(call)
-    keeper = None if asked.request.dry_run else keeper_of(call)
-    memory = _Memory(call, None if keeper is None else store_of(call))
-    try:
-        with call.console.progress("tune") as progress:
-            outcome = tuned(
-                points,
-                asked,
-                call.registry,
-                on_record=(lambda record: None) if keeper is None else keeper.record,
-                on_entry=memory.entry,
-                progress=progress,
-                voice=call.console.voice(progress),
-            )
-    finally:
-        if keeper is not None:
-            keeper.close(now())
+    memory = _Memory(call, None if asked.request.dry_run or asked.place is None else Path(asked.place))
+    with call.console.progress("tune") as progress:
+        outcome = tuned(
+            points,
+            asked,
+            call.registry,
+            on_entry=memory.entry,
+            progress=progress,
+            voice=call.console.voice(progress),
+        )
     store = None if memory.path is None else str(memory.path)
     call.output.document(tune_document(outcome.rows, asked.method, asked.min_gain, asked.processes, store))
+    if outcome.outside is not None:
+        call.console.warn(outcome.outside)
     if outcome.interrupted:
         call.console.error(
             "interrupted: what was measured and decided is kept; the same command goes on, and with --anew it starts over"
@@ -164,6 +159,7 @@ def _request(call: CliCall) -> TuneRequest:
     one_backend(call, request.wanted)
     budget, build = (settings.number(key, 1) if settings.text(key) else None for key in ("budget", "build_budget"))
     text = settings.text("min_gain")
+    store = kept_in(call)
     return TuneRequest(
         request=request,
         method=Method(settings.text("method") or Method.HALVING),
@@ -174,7 +170,7 @@ def _request(call: CliCall) -> TuneRequest:
         environ=dict(call.environ),
         states=state_folder(call.environ),
         anew=settings.on("anew"),
-        place=None if settings.on("no_store") else str(store_of(call)),
+        place=None if store is None else str(store),
     )
 
 

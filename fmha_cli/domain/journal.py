@@ -1,5 +1,5 @@
-"""The lines of a journal: ``Start`` once, ``JournalBuilt`` after the builds of each session, ``JournalPlanned`` before a row is
-dispatched and ``JournalDone`` after it."""
+"""``Start``, the invocation of a run and its rows; and the other lines of a journal as earlier versions wrote it: ``JournalBuilt`` after
+the builds of each session, ``JournalPlanned`` before a row is dispatched and ``JournalDone`` after it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class JournalRow:
 
 @dataclass(frozen=True, kw_only=True)
 class Start:
-    """The invocation that the journal belongs to, and its request.
+    """The invocation that a run belongs to, and its request. Journals of lines began with it.
 
     ``parts`` holds everything except the rows that could change a verdict or a time, by its name for people. A value
     that begins with ``sha256:`` is a digest of something longer.
@@ -41,11 +41,6 @@ class Start:
     started: Annotated[str, "ISO 8601 time in UTC"]
     parts: Mapping[str, str]
     rows: Annotated[tuple[JournalRow, ...], "every row that was asked for, in order"]
-
-    @cached_property
-    def digest(self) -> str:
-        """sha256 over the line."""
-        return digest_of(to_json(self))
 
     @cached_property
     def keys(self) -> tuple[str, ...]:
@@ -91,18 +86,9 @@ class JournalDone:
     rows: tuple[Finished, ...]
     sha256: Annotated[Hex64, "over the start line and the rows, so that no other journal's line passes for this one's"]
 
-    @staticmethod
-    def of(start: Start, rows: tuple[Finished, ...]) -> JournalDone:
-        """The line of some rows in the journal that begins with ``start``."""
-        return JournalDone(rows=rows, sha256=_checksum(start, rows))
-
     def belongs_to(self, start: Start) -> bool:
         """Whether the line was written into the journal that begins with ``start``, and not changed since."""
-        return self.sha256 == _checksum(start, self.rows)
-
-
-def _checksum(start: Start, rows: tuple[Finished, ...]) -> str:
-    return digest_of([start.digest, [to_json(row) for row in rows]])
+        return self.sha256 == digest_of([digest_of(to_json(start)), [to_json(row) for row in self.rows]])
 
 
 Line = Start | JournalBuilt | JournalPlanned | JournalDone

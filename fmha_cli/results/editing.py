@@ -29,7 +29,7 @@ def remove(store: Store, runs: Sequence[Summary]) -> int:
     """
     numbers = [(run.number,) for run in runs]
     with store.transaction() as db:
-        for table, column in (("record", "run"), ("tally", "run"), ("run", "id")):
+        for table, column in (("record", "run"), ("tally", "run"), ("unfinished", "run"), ("run", "id")):
             db.executemany(f"delete from {table} where {column} = ?", numbers)
     with guarded(store.path):
         (free,), (pages,) = (

@@ -1,45 +1,19 @@
-"""Reading a journal: its lines, checked. Whatever is wrong with the file is a ``UsageError`` that says where."""
+"""Reading a journal of lines (``fmha.journal/2``), as earlier versions wrote them. Whatever is wrong with the file is a ``UsageError``
+that says where."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from fmha_cli.domain.codec import DecodeError
-from fmha_cli.domain.errors import UsageError
 from fmha_cli.domain.journal import JOURNAL, JournalBuilt, JournalDone, JournalPlanned, Line, Start, line_of
 from fmha_cli.domain.reading import NotJson, parsed, regular_bytes
-
-Record = Mapping[str, Any]
-
-
-@dataclass(frozen=True)
-class History:
-    """The content of a journal.
-
-    Attributes:
-        start: the invocation that wrote it, and all requested rows.
-        done: key -> record, in the order in which the rows were finished.
-        attempts: key -> number of times that the row was dispatched.
-        built: kernel digest -> digest of the key of its build, None if it could not be built.
-        size: bytes up to the end of the last whole line.
-    """
-
-    start: Start
-    done: Mapping[str, Record]
-    attempts: Mapping[str, int]
-    built: Mapping[str, str | None]
-    size: int
-
-    @property
-    def left(self) -> tuple[str, ...]:
-        """Keys of the rows that are still to run, in order."""
-        return tuple(key for key in self.start.keys if key not in self.done)
+from fmha_cli.report.record import Record
+from fmha_cli.results.plans import RunState, refused
 
 
-def read_history(path: Path) -> History:
+def read_history(path: Path) -> RunState:
     """Read a journal without locking it.
 
     Raises:
@@ -52,7 +26,7 @@ def read_history(path: Path) -> History:
     return history_of(path, data)
 
 
-def history_of(path: Path, data: bytes) -> History:
+def history_of(path: Path, data: bytes) -> RunState:
     """The content of a journal. A last line that is cut short or is not JSON is left out.
 
     Raises:
@@ -77,7 +51,7 @@ def history_of(path: Path, data: bytes) -> History:
             raise refused(path, f"line {number}: {fault}") from fault
     if not entries or not isinstance(start := entries[0], Start):
         raise refused(path, "it does not begin with a start line")
-    return _checked(path, start, entries[1:], sum(len(line) + 1 for line in lines))
+    return _checked(path, start, entries[1:])
 
 
 def _refuse_other_schema(path: Path, value: Any) -> None:
@@ -87,36 +61,34 @@ def _refuse_other_schema(path: Path, value: Any) -> None:
         raise refused(path, f"{kind}: its form is {schema[:40]}, this fmha resumes {JOURNAL}")
 
 
-def _checked(path: Path, start: Start, entries: list[Line], size: int) -> History:
+def _checked(path: Path, start: Start, entries: list[Line]) -> RunState:
     rows = frozenset(start.keys)
     if len(rows) != len(start.rows):
         raise refused(path, "line 1 names a row twice")
-    done: dict[str, Record] = {}
-    attempts: dict[str, int] = {}
-    built: dict[str, str | None] = {}
+    state, done = RunState(start=start), dict[str, Any]()
     for number, entry in enumerate(entries, 2):
         if isinstance(entry, Start):
             raise refused(path, f"line {number} is a second start line")
         if isinstance(entry, JournalBuilt):
-            built |= entry.kernels
+            state.built.update(entry.kernels)
             continue
         for key in [entry.key] if isinstance(entry, JournalPlanned) else [row.key for row in entry.rows]:
             if key not in rows or key in done:
                 raise refused(path, f"line {number} names a row that is not in the plan, or is already done")
         if isinstance(entry, JournalPlanned):
-            attempts[entry.key] = attempts.get(entry.key, 0) + 1
+            state.attempts[entry.key] = state.attempts.get(entry.key, 0) + 1
             continue
         _check_sum(path, number, entry, start)
         done |= {row.key: row.record for row in entry.rows}
-    return History(start, done, attempts, built, size)
+    for key, data in done.items():
+        try:
+            state.records[key] = Record.from_dict(data)
+        except DecodeError as fault:
+            raise refused(path, f"row {key}: {fault}") from fault
+    return state
 
 
 def _check_sum(path: Path, number: int, entry: JournalDone, start: Start) -> None:
     if not entry.rows or len({row.key for row in entry.rows}) != len(entry.rows) or not entry.belongs_to(start):
         why = f"line {number} has another checksum than its content: it, or the first line, was changed or comes from"
         raise refused(path, f"{why} another journal")
-
-
-def refused(path: Path, why: str, help: str = "start again without --resume") -> UsageError:
-    """The error of a journal that cannot be used."""
-    return UsageError(f"journal {path}: {why}", code="X030", where="--resume", help=help)

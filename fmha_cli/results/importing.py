@@ -10,7 +10,7 @@ from fmha_cli.report.parts import RunRow
 from fmha_cli.results.parts import about, row_key
 from fmha_cli.results.run import KeptRun, run_of_file
 from fmha_cli.results.store import Store
-from fmha_cli.results.writing import put_record, put_run
+from fmha_cli.results.writing import end_run, put_record, put_run
 
 UNKNOWN = "unknown"
 """The command, and the start, of a run whose records do not name it."""
@@ -46,8 +46,10 @@ def bring(store: Store, path: Path) -> Brought:
             row = record.run or nameless
             key = row_key(record, seen)
             seen[about(record)] = seen.get(about(record), 0) + 1
-            kept = put_run(db, row, environment=run.environment)
-            added += put_record(store, db, kept, record, key)
+            kept = put_run(db, row, argv=run.argv, environment=run.environment)
+            added += put_record(store, db, kept, record, key) is not None
+            if run.ended is not None and row.id not in runs:
+                end_run(db, kept, run.ended)
             runs[row.id] = None
     return Brought(tuple(runs), added, len(run.records) - added)
 

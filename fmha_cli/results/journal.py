@@ -1,100 +1,146 @@
-"""The journal: the requested and the finished rows, on disk before and after every row.
+"""``Journal``: the one record of a run, row by row, in the store or in a file of its own.
 
-It consists of JSON lines (``fmha.journal/2``): ``start`` with the rows and with everything that could change them, ``built``
-with the kernels of a session, ``planned`` before a row is dispatched and ``done`` with its record after it. Every line is on
-the disk (fsync) before the call returns. A parent that is killed therefore loses at most its current row, which is planned
-and not done, and which runs again. A line that the kill cut short is dropped. One process writes at a time (a lock of the
-file).
+A file of a run has the tables of the store, and the store is such a file with many runs. Each row is one transaction: after a
+kill its record is there, or the row runs again. Until all that a run planned is done and delivered, its plan is kept with its
+records, and the same invocation resumes from there. One process writes a run at a time.
+
+A journal remembers what it wrote. So it can go on in the spare file when the store fails, and what is not in the store when the run
+ends is brought there then.
 """
 
 from __future__ import annotations
 
-import errno
 import os
-import time
-from collections.abc import Mapping
+import sqlite3
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Self
 
-from fmha_cli.domain.codec import to_json
 from fmha_cli.domain.encode import canonical_json
 from fmha_cli.domain.errors import EnvironmentProblem, InternalError, UsageError
-from fmha_cli.domain.journal import Finished, JournalBuilt, JournalDone, JournalPlanned, Line, Start
-from fmha_cli.domain.regular import open_regular
-from fmha_cli.results.history import History, Record, history_of, refused
-from fmha_cli.system.files import BINARY, CLOEXEC, sync_folder
-from fmha_cli.system.locks import try_lock
+from fmha_cli.domain.journal import Start
+from fmha_cli.report.parts import Environment, RunRow
+from fmha_cli.report.record import Record
+from fmha_cli.results.history import read_history
+from fmha_cli.results.identity import difference, rebuilt
+from fmha_cli.results.plans import RunState, forget_plan, put_kept, refused, run_of, state_of
+from fmha_cli.results.store import Store, guarded, is_database
+from fmha_cli.results.writing import StoredRun, arrange_records, end_run, put_record, put_run, replace_record
+from fmha_cli.system.files import sync_folder
+from fmha_cli.system.locks import claim, release
+
+WAIT_S = 10.0
+"""How long a run waits for another process's transaction before it goes on without the store."""
+
+RELEASED_S = 0.5
+"""How long a lock may outlive a writer that was killed: a process that it had just forked holds it until it becomes another program."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class JournalPlaces:
+    """Where a run may be written.
+
+    Attributes:
+        store: that of all runs; None to keep none.
+        file: the file that the user named, which stays.
+        spare: a file for a run that no other place takes. It goes when nothing needs it.
+        environment: of the run; None if unknown.
+    """
+
+    store: Path | None
+    file: Path | None = None
+    spare: Path
+    environment: Environment | None = None
 
 
 class Journal:
-    """A journal that is being written. Make one with :meth:`create` or :meth:`resume`, and close it.
+    """A run that is being written. Make one with :meth:`create` or :meth:`resume`, and close it.
 
-    ``done`` refuses a row that the plan lacks or that is already done, so no row can occur twice.
+    Attributes:
+        state: all that was written.
+        resumable: whether the plan is kept.
+        path: the file that takes the rows.
+        fault: why the store does not have them.
     """
 
-    def __init__(self, fd: int, path: Path, start: Start, done: Mapping[str, Record]) -> None:
-        self._fd = fd
-        self.path = path
-        self.start = start
-        self._rows = frozenset(start.keys)
-        self._done = set(done)
-        self._built: Mapping[str, str | None] = {}
+    def __init__(self, state: RunState, about: RunRow, places: JournalPlaces, *, resumable: bool = True) -> None:
+        self.state, self._about, self._places, self.resumable = state, about, places, resumable
+        self._rows = frozenset(state.start.keys)
+        if len(self._rows) != len(state.start.rows):
+            raise InternalError("two rows of a plan have one key")
+        self.path = places.file or places.store or places.spare
+        self.fault: EnvironmentProblem | None = None
+        self._store: Store | None = None
+        self._run = StoredRun(0, about)
+        self._lock: tuple[Path, int] | None = None
+        self._begun = self._lost = False
 
     @classmethod
-    def create(cls, path: Path, start: Start) -> Journal:
-        """Start a journal. It appears under its name with its start line, or not at all.
+    def create(cls, start: Start, about: RunRow, places: JournalPlaces, *, resumable: bool = True) -> Self:
+        """Begin a run. A file that the user named appears with its plan, or not at all.
+
+        Args:
+            resumable: whether the plan is kept. Without it, nothing is written before the first record.
 
         Raises:
-            UsageError: the file already exists.
-            EnvironmentProblem: it cannot be written.
+            UsageError: the named file already exists.
+            EnvironmentProblem: no place takes the run.
             InternalError: two rows have one key.
         """
-        if len(set(start.keys)) != len(start.rows):
-            raise InternalError("two rows of a plan have one key")
-        refuse_taken(path)
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-        except OSError as fault:
-            raise _unusable("opened", path.parent, fault) from fault
-        part = path.with_name(f".{path.name[:40]}.{os.getpid()}.part")
-        fd = _open(part, os.O_RDWR | os.O_CREAT | os.O_APPEND)
-        journal = cls(fd, path, start, {})
-        try:
-            journal._write(start)
-            _publish(part, path)
-        except BaseException:
-            journal.close()
-            raise
-        finally:
-            part.unlink(missing_ok=True)
+        journal = cls(RunState(start=start), about, places, resumable=resumable)
+        if resumable:
+            journal._begin(publish=places.file is not None)
         return journal
 
     @classmethod
-    def resume(cls, path: Path, here: Start) -> tuple[Journal, History]:
-        """Take over a journal to finish it. The run keeps the id that the journal states.
+    def resume(
+        cls,
+        path: Path,
+        run: str | None,
+        here: Start,
+        places: JournalPlaces,
+        accept: Callable[[Mapping[str, Record]], object] = len,
+    ) -> Self:
+        """Take over a run to finish it; it keeps the id of its first session. A journal of lines becomes the file of a run.
 
         Args:
-            here: this invocation; it must be the one that wrote the journal in every part.
+            path: the store, or the file of one run. run: its id in the store.
+            here: this invocation; it must be the one that began the run in every part.
+            accept: looks at the records before anything is changed, and may raise ``UsageError``.
 
         Raises:
-            UsageError: it is not a journal, is damaged, belongs to another invocation, or another process writes it.
+            UsageError: there is no such run, it is damaged, belongs to another invocation, or another process writes it.
             EnvironmentProblem: it cannot be written.
         """
-        _refuse_irregular(path)
-        fd = _open(path, os.O_RDWR | os.O_APPEND)
         try:
-            with os.fdopen(os.dup(fd), "rb") as file:
-                history = history_of(path, file.read())
-            if differs := difference(history.start, here):
-                help = "repeat the command line that wrote it, or start again without --resume"
-                raise refused(path, differs, help)
-            os.ftruncate(fd, history.size)
-            os.fsync(fd)
+            lines = not is_database(path)
+        except OSError as fault:
+            why = "there is no such file" if isinstance(fault, FileNotFoundError) else str(fault.strerror)
+            raise refused(path, why) from fault
+        lock = _claim(path, run)
+        try:
+            if lines:
+                state = read_history(path)
+                about = run_of(state)
+            else:
+                about, state = state_of(path, run)
+            if differs := difference(state.start, here):
+                raise refused(path, differs, "repeat the command line that wrote it, or start again without --resume")
+            accept(state.records)
+            journal = cls(state, about, places)
         except BaseException:
-            os.close(fd)
+            release(*lock)
             raise
-        journal = cls(fd, path, history.start, history.done)
-        journal._built = history.built
-        return journal, history
+        journal.path, journal._lock = path, lock
+        journal._begin(publish=lines)
+        return journal
+
+    @property
+    def place(self) -> str:
+        """What ``--resume`` takes: the beginning of the run's id in the store, or the path of its file."""
+        return self.state.start.run[:8] if self.path == self._places.store else str(self.path)
 
     def built(self, kernels: Mapping[str, str | None]) -> None:
         """Keep which kernels this session runs: kernel digest -> digest of the key of its build, None if it failed.
@@ -102,180 +148,249 @@ class Journal:
         Raises:
             UsageError: an earlier session ran other builds of the same kernels.
         """
-        if differs := rebuilt(self._built, kernels):
+        if differs := rebuilt(self.state.built, kernels):
             raise refused(self.path, differs)
-        if kernels:
-            self._write(JournalBuilt(kernels=dict(kernels)))
+        if new := {kernel: build for kernel, build in kernels.items() if kernel not in self.state.built}:
+            self.state.built.update(new)
+            self._keep("built", new)
 
-    def planned(self, key: str) -> None:
-        """Record that a row is about to be dispatched."""
-        self._check(key)
-        self._write(JournalPlanned(key=key))
+    def planned(self, *keys: str) -> None:
+        """Note that rows are about to be dispatched. A power failure may lose it, a kill does not."""
+        for key in keys:
+            self._check(key)
+            self.state.attempts[key] = self.state.attempts.get(key, 0) + 1
+        self._keep("dispatched", {key: self.state.attempts[key] for key in keys})
 
     def done(self, records: Mapping[str, Record]) -> None:
         """Keep the records of some rows, by their keys: after a kill all of them are there, or none.
 
         Raises:
-            InternalError: the row was not requested, or is already done.
-            EnvironmentProblem: the disk is full or gone.
+            InternalError: a row was not requested, or is already done.
+            EnvironmentProblem: no place takes them.
         """
         for key in records:
             self._check(key)
-        rows = tuple(Finished(key=key, record=record) for key, record in records.items())
-        self._write(JournalDone.of(self.start, rows))
-        self._done.update(records)
+        self.add(records)
 
-    def _check(self, key: str) -> None:
-        if key not in self._rows or key in self._done:
-            raise InternalError(f"row {key} is not in this plan, or is already done", where=str(self.path))
+    def add(self, records: Mapping[str, Record]) -> None:
+        """Keep records of rows that were not planned. One that is there already stays as it is.
 
-    def _write(self, line: Line) -> None:
-        data = canonical_json(to_json(line)).encode("ascii") + b"\n"
+        Raises:
+            EnvironmentProblem: no place takes them.
+        """
+        new = {key: record for key, record in records.items() if key not in self.state.records}
+        self.state.records.update(new)
         try:
-            while data:
-                data = data[os.write(self._fd, data) :]
-            os.fsync(self._fd)
-        except OSError as fault:
-            raise _unusable("written", self.path, fault) from fault
+            if not self._begun:
+                self._begin()
+            elif new:
+                self._write(lambda store, db: self._put(store, db, new))
+        except KeyboardInterrupt:  # these rows do not count as done
+            for key in new:
+                del self.state.records[key]
+            raise
+
+    def amend(self, key: str, record: Record) -> None:
+        """Replace a record by one that also knows of the rows beside it."""
+        if (before := self.state.records.get(key)) is not record and before != record:
+            self.state.records[key] = record
+            self._write(lambda store, db: self._put_sum(db, key, replace_record(store, db, self._run, record, key)))
+
+    def note(self, key: str, value: Mapping[str, Any]) -> None:
+        """Keep what came of a step that is no record.
+
+        Raises:
+            InternalError, EnvironmentProblem: as ``done``.
+        """
+        self._check(key)
+        self.state.notes[key] = value
+        self._keep("note", {key: canonical_json(value)}, synced=True)
+
+    def settle(self, ended: str) -> None:
+        """The run ends (ISO 8601 in UTC), perhaps to be resumed: its records get the order of its rows, and reach the store."""
+
+        def end(db: sqlite3.Connection, run: StoredRun) -> None:
+            arrange_records(db, run, self.state.start.keys)
+            end_run(db, run, ended)
+
+        with suppress(EnvironmentProblem):
+            self._write(lambda store, db: end(db, self._run), synced=False)
+        place = self._places.store
+        if place is None or self.path == place or not self.state.records:
+            return
+        try:
+            with Store.open(place, wait_s=WAIT_S) as store, store.transaction() as db:
+                run = self._put_run(db)
+                for key, record in self.state.records.items():
+                    put_record(store, db, run, record, key)
+                end(db, run)
+                forget_plan(db, run.id)  # it is resumed from where it is whole
+            self.fault = None
+        except EnvironmentProblem as fault:
+            self.fault = fault
+
+    @property
+    def outside(self) -> str | None:
+        """Why the store does not have the rows, and how to bring them in; None if it has them, or there is none."""
+        if (fault := self.fault) is None:
+            return None
+        help = fault.help if self._lost else f"`fmha results import {self.path}` brings them in"
+        return f"results are not kept in the store: {fault.what} ({fault.where}: {fault.why}); {help}"
+
+    def complete(self) -> None:
+        """All rows are done and delivered: there is nothing to resume."""
+        if self.path == self._places.spare and self.fault is None:
+            self._shut()
+            self.path.unlink(missing_ok=True)
+        elif self.path in (self._places.spare, self._places.store) and self.resumable:
+            with suppress(EnvironmentProblem):
+                self._write(lambda store, db: forget_plan(db, self._run.id), synced=False)
 
     def close(self) -> None:
-        """Close the file; its content stays."""
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
+        """Close the file; its content stays. A run without a row leaves nothing in the store."""
 
-    def __enter__(self) -> Journal:
+        def forget(store: Store, db: sqlite3.Connection) -> None:
+            forget_plan(db, self._run.id)
+            db.execute("delete from run where id = ?", (self._run.id,))
+
+        if self.path == self._places.store and not (self.state.records or self.state.notes):
+            with suppress(EnvironmentProblem):
+                self._write(forget, synced=False)
+        self._shut()
+
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exc: object) -> None:
         self.close()
 
+    def _check(self, key: str) -> None:
+        if key not in self._rows or key in self.state.records or key in self.state.notes:
+            raise InternalError(f"row {key} is not in this plan, or is already done", where=str(self.path))
 
-RELEASED_S = 0.5
-"""How long a lock may outlive a writer that was killed: a process that it had just forked holds it until it becomes another program."""
+    def _keep(self, what: str, values: Mapping[str, str | int | None], *, synced: bool = False) -> None:
+        if self.resumable:
+            self._write(lambda store, db: put_kept(db, self._run.id, what, values), synced=synced)
+
+    def _write(self, write: Callable[[Store, sqlite3.Connection], object], *, synced: bool = True) -> None:
+        """Write what is remembered already. Nothing is written after the last place has failed.
+
+        Raises:
+            EnvironmentProblem: X031, the last place fails.
+        """
+        if self._store is None:
+            return
+        try:
+            with self._store.transaction(synced=synced) as db:
+                write(self._store, db)
+        except EnvironmentProblem as fault:
+            self._leave(fault, "written")
+
+    def _leave(self, fault: EnvironmentProblem, verb: str) -> None:
+        """Go on in the spare file, with all that is remembered."""
+        self._shut()
+        if self.path != self._places.store:
+            self._lost = True
+            raise _unwritable(verb, self.path, fault) from fault
+        self.fault, self.path = fault, self._places.spare
+        self._begin()
+
+    def _shut(self) -> None:
+        if self._store is not None:
+            self._store.close()
+            self._store = None
+        if self._lock is not None:
+            release(*self._lock)
+            self._lock = None
+
+    @property
+    def _shared(self) -> str | None:
+        """The id of the run, where others are in the same file."""
+        return self.state.start.run if self.path == self._places.store else None
+
+    def _begin(self, *, publish: bool = False) -> None:
+        """Lock the run in its file, and write what is remembered and not there.
+
+        Args:
+            publish: the file is to appear with all of it, or not at all; or to replace a journal of lines so.
+
+        Raises:
+            UsageError: X030, another process writes it, or the named file is there already.
+            EnvironmentProblem: X031, neither the file nor the spare one takes it.
+        """
+        self._begun = True
+        try:
+            if new := self.resumable and self._lock is None:
+                self._lock = _claim(self.path, self._shared)
+            if publish:
+                if new:
+                    refuse_taken(self.path)
+                self._publish()
+            self._store = Store.open(self.path, alone=self._shared is None, wait_s=WAIT_S)
+            self._fill(self._store)
+        except EnvironmentProblem as fault:
+            self._leave(fault, "opened")
+        except BaseException:
+            self._shut()
+            raise
+
+    def _publish(self) -> None:
+        part = self.path.with_name(f".{self.path.name[:40]}.{os.getpid()}.part")
+        try:
+            with guarded(self.path):
+                with Store.open(part, alone=True) as store:
+                    self._fill(store)
+                part.replace(self.path)
+                sync_folder(self.path.parent)
+        finally:
+            with suppress(OSError):
+                part.unlink(missing_ok=True)
+
+    def _fill(self, store: Store) -> None:
+        with store.transaction() as db:
+            self._run = self._put_run(db)
+            if self.resumable:
+                self.state.put(db, self._run.id)
+            self._put(store, db, self.state.records)
+
+    def _put_run(self, db: sqlite3.Connection) -> StoredRun:
+        return put_run(db, self._about, argv=self.state.start.argv, environment=self._places.environment)
+
+    def _put(self, store: Store, db: sqlite3.Connection, records: Mapping[str, Record]) -> None:
+        for key, record in records.items():
+            if self._about.revision is None and record.run is not None and record.run.revision is not None:
+                self._about = record.run  # the run was planned before its revision was known
+                self._run = self._put_run(db)
+            self._put_sum(db, key, put_record(store, db, self._run, record, key))
+
+    def _put_sum(self, db: sqlite3.Connection, key: str, added: bytes | None) -> None:
+        if self.resumable and added is not None:
+            put_kept(db, self._run.id, "sum", {key: added})
 
 
-def _open(path: Path, flags: int) -> int:
-    try:
-        fd = os.open(path, flags | CLOEXEC | BINARY, 0o644)
-    except FileNotFoundError as fault:
-        raise refused(path, "there is no such file") from fault
-    except OSError as fault:
-        raise _unusable("opened", path, fault) from fault
-    until = time.monotonic() + RELEASED_S
-    try:
-        while not (held := try_lock(fd)) and time.monotonic() < until:
-            time.sleep(RELEASED_S / 50)
-    except OSError as fault:
-        os.close(fd)
-        raise refused(path, f"it cannot be locked ({fault.strerror})") from fault
-    if not held:
-        os.close(fd)
+def _claim(path: Path, run: str | None) -> tuple[Path, int]:
+    """The lock of a run, of its file or of its id in the store: a file and its descriptor.
+
+    Raises:
+        UsageError: X030, another process has it.
+        EnvironmentProblem: X050, it cannot be had.
+    """
+    place = path.with_name(f".{path.name[:40]}{'' if run is None else f'.{run[:12]}'}.lock")
+    with guarded(path):
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        lock = claim(place, RELEASED_S)
+    if lock is None:
         raise refused(path, "another process is writing it")
-    return fd
-
-
-def _refuse_irregular(path: Path) -> None:
-    """Refuse a folder, a device or a pipe before it is opened: a pipe could block for ever."""
-    try:
-        open_regular(path).close()
-    except OSError as fault:
-        if fault.errno == errno.EINVAL:  # opening it for writing gives every other reason
-            raise refused(path, str(fault.strerror)) from fault
-
-
-def _unusable(verb: str, path: Path, fault: OSError) -> EnvironmentProblem:
-    what, help = f"the journal cannot be {verb}", "--journal FILE names another place"
-    return EnvironmentProblem(what, code="X031", where=str(path), why=fault.strerror, help=help)
+    return place, lock
 
 
 def refuse_taken(path: Path) -> None:
     """Raises UsageError: X030, there is such a file already."""
     if os.path.exists(path):  # unlike Path.exists, False for a name that is too long; opening it says so
-        raise _taken(path)
+        help = f"name another file; if it is the journal of this command, --resume {path} finishes it"
+        raise UsageError(f"journal {path}: it already exists", code="X030", where="--journal", help=help)
 
 
-def _taken(path: Path) -> UsageError:
-    help = f"name another file; if it is the journal of this command, --resume {path} finishes it"
-    return UsageError(f"journal {path}: it already exists", code="X030", where="--journal", help=help)
-
-
-def _publish(part: Path, path: Path) -> None:
-    """Give a file its name without replacing another file. The name is durable when this returns."""
-    try:
-        os.link(part, path)
-    except FileExistsError as fault:
-        raise _taken(path) from fault
-    except OSError:  # a file system without hard links: a process that creates the same journal now is not noticed
-        try:
-            part.rename(path)
-        except OSError as fault:
-            raise _unusable("opened", path, fault) from fault
-    sync_folder(path.parent)
-
-
-_SHOWN = 3
-"""Differences that one message names."""
-
-_LONGEST = 80
-
-
-def difference(there: Start, here: Start) -> str | None:
-    """How the invocation that wrote a journal differs from this one, in words; None if it does not.
-
-    Only what can change a row counts. The command line itself, the time and the number of compilers do not.
-    """
-    if there.fmha != here.fmha:
-        return f"fmha {there.fmha} wrote it, this is {here.fmha}"
-    names = dict.fromkeys((*here.parts, *there.parts))
-    found = [said for name in names if (said := _part(name, here.parts.get(name), there.parts.get(name)))]
-    found = found or _rows(there, here)
-    if not found:
-        return None
-    more = f"; and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
-    return "it belongs to another invocation: " + "; ".join(found[:_SHOWN]) + more
-
-
-def _part(name: str, here: str | None, there: str | None) -> str | None:
-    if here == there:
-        return None
-    if here is None:
-        return f"{name} is absent here, {_short(there)} in the journal"
-    if there is None:
-        return f"{name} is {_short(here)} here, absent in the journal"
-    if here.startswith("sha256:") and there.startswith("sha256:"):
-        return f"{name} has changed"
-    return f"{name} is {_short(here)} here, {_short(there)} in the journal"
-
-
-def _rows(there: Start, here: Start) -> list[str]:
-    for number, (mine, other) in enumerate(zip(here.rows, there.rows, strict=False), 1):
-        if mine != other:
-            return [f"row {number} is {_short(mine.what)} here, {_short(other.what)} in the journal"]
-    if len(here.rows) != len(there.rows):
-        return [f"it has other rows than this command line ({len(there.rows)} and {len(here.rows)})"]
-    return []
-
-
-def _short(text: str | None) -> str:
-    """A value that a stranger's file may hold, short and in printable characters."""
-    shown = str(text) if str(text).isprintable() else ascii(text)
-    return shown if len(shown) <= _LONGEST else shown[: _LONGEST - 3] + "..."
-
-
-def rebuilt(there: Mapping[str, str | None], here: Mapping[str, str | None]) -> str | None:
-    """How the kernels of a journal differ from those built now, in words; None if no kernel of both differs.
-
-    Args:
-        there, here: kernel digest, or ``DIGEST@DIR`` of a kernel from its own tree -> digest of the key of its build,
-            None if it could not be built.
-    """
-    for name, key in here.items():
-        if name in there and there[name] != key:
-            digest, at, home = name.partition("@")
-            kernel = f"{digest[:8]}{at}{_short(home)}"
-            if key is None or there[name] is None:
-                now, then = ("cannot", "could") if key is None else ("can", "could not")
-                return f"kernel {kernel} {now} be built here and {then} be built for the journal"
-            return f"kernel {kernel} is built from other sources, with other flags or by another compiler than there"
-    return None
+def _unwritable(verb: str, path: Path, fault: EnvironmentProblem) -> EnvironmentProblem:
+    what, help = f"the journal cannot be {verb}", "--journal FILE names another place"
+    return EnvironmentProblem(what, code="X031", where=str(path), why=fault.why, help=help)

@@ -14,8 +14,8 @@ from fmha_cli.domain.codec import DecodeError, from_json
 from fmha_cli.report.parts import Environment, RunRow
 from fmha_cli.report.record import Record
 from fmha_cli.results.moments import moment_of
-from fmha_cli.results.packing import DamagedError, unpacked_samples, unpacked_text
-from fmha_cli.results.parts import RowPlace, joined
+from fmha_cli.results.packing import DamagedError, checksum, unpacked_samples, unpacked_text
+from fmha_cli.results.parts import RowPlace, Shared, joined
 from fmha_cli.results.store import Store, unusable
 from fmha_cli.results.writing import run_row
 
@@ -84,8 +84,11 @@ where r.run = ? order by r.id
 """
 
 
-def records_of(store: Store, run: Summary) -> tuple[Record, ...]:
+def records_of(store: Store, run: Summary, sums: Mapping[str, bytes] | None = None) -> tuple[Record, ...]:
     """The records of a run, in the order in which they were written.
+
+    Args:
+        sums: key -> checksum, to which every record has to agree.
 
     Raises:
         EnvironmentProblem: X050, the store is damaged.
@@ -93,7 +96,7 @@ def records_of(store: Store, run: Summary) -> tuple[Record, ...]:
     with store.reading() as db:
         rows = db.execute(_RECORDS, (run.number,)).fetchall()
     try:
-        return tuple(_joined(rows, run.about))
+        return tuple(_joined(rows, run.about, sums))
     except (DecodeError, DamagedError, ValueError, TypeError, KeyError) as fault:
         raise unusable(store.path, f"a record of run {run.about.id[:8]} is damaged: {fault}") from fault
 
@@ -110,14 +113,21 @@ def environment_of(store: Store, run: Summary) -> Environment | None:
         raise unusable(store.path, f"the environment of run {run.about.id[:8]} is damaged: {fault}") from fault
 
 
-def _joined(rows: list[sqlite3.Row], about: RunRow) -> Iterator[Record]:
+def _joined(rows: list[sqlite3.Row], about: RunRow, sums: Mapping[str, bytes] | None) -> Iterator[Record]:
     """The records of rows, in which the processes of one record follow each other."""
     parsed = cache(lambda text: json.loads(text) if text is not None else None)
+    digest = cache(lambda text: None if text is None else Shared(text).digest)
     for _, group in groupby(rows, key=lambda row: row[0]):
         processes = list(group)
         key, started, _, rest, dictionary, setup, other, *texts = processes[0]
         shared = dict(zip(("problem", "kernel", "build", "host"), map(parsed, texts), strict=True))
-        shared["setup"] = parsed(unpacked_text(setup, other or b""))
+        setup = unpacked_text(setup, other or b"")
+        shared["setup"] = parsed(setup)
+        if sums is not None:
+            problem, kernel, build, host = map(digest, texts)
+            digests = (problem, kernel, build, digest(setup), host)
+            if sums.get(key.hex()) != checksum(key.hex(), started, digests, rest, [row[2] for row in processes]):
+                raise DamagedError(f"row {key.hex()} was changed")
         yield joined(
             shared,
             json.loads(unpacked_text(rest, dictionary or b"")),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Sequence
 
@@ -17,6 +18,15 @@ SHOWN = 8
 
 _LATEST = re.compile(r"latest(?:~([0-9]{1,6}))?")
 _DIGITS = re.compile(rf"[0-9a-f]{{{SHORTEST},32}}")
+
+
+_ENDINGS = (".json", ".jsonl")
+
+
+def is_file_name(name: str) -> bool:
+    """Whether the name of a run is a path: it has a separator or an ending of such files, or the file exists."""
+    separators = (os.sep, *filter(None, (os.altsep,)))
+    return name.endswith(_ENDINGS) or any(mark in name for mark in separators) or os.path.isfile(name)
 
 
 def named(runs: Sequence[Summary], name: str) -> Summary:

@@ -6,6 +6,7 @@ random walk would not. Texts are compressed with a preset dictionary (RFC 1950, 
 
 from __future__ import annotations
 
+import hashlib
 import zlib
 from collections.abc import Iterator, Sequence
 
@@ -18,6 +19,18 @@ _LEVEL = 9
 
 class DamagedError(ValueError):
     """Bytes that no function of this module wrote, or that were changed since."""
+
+
+def checksum(
+    key: str, started: int | None, shared: Sequence[bytes | None], rest: bytes, samples: Sequence[bytes | None]
+) -> bytes:
+    """A digest of a record as the store has it.
+
+    Args:
+        started: seconds since 1970. shared: digests of the parts that it has in common with others. rest: its own packed text.
+        samples: of each process, packed.
+    """
+    return hashlib.sha256(repr((key, started, list(shared), rest, list(samples))).encode()).digest()[:16]
 
 
 def packed_samples(stages: Sequence[Sequence[int]]) -> bytes:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
 
 from fmha_cli.domain.codec import DecodeError
-from fmha_cli.domain.errors import UsageError
+from fmha_cli.domain.errors import EnvironmentProblem, UsageError
 from fmha_cli.domain.journal import JOURNAL
 from fmha_cli.domain.reading import parsed, regular_bytes
 from fmha_cli.report.parts import Environment
@@ -15,11 +14,9 @@ from fmha_cli.report.reading import ReportContent, content_of
 from fmha_cli.report.record import Record
 from fmha_cli.results.history import history_of
 from fmha_cli.results.loading import environment_of, records_of, summaries
-from fmha_cli.results.naming import named
+from fmha_cli.results.naming import is_file_name, named
 from fmha_cli.results.place import store_path
-from fmha_cli.results.store import Store, is_there
-
-_ENDINGS = (".json", ".jsonl")
+from fmha_cli.results.store import Store, is_database, is_there
 
 
 @dataclass(frozen=True)
@@ -30,11 +27,14 @@ class KeptRun:
         name: the name that the user asked for.
         records: in the order in which they were made.
         environment: None where the source does not state it.
+        argv: the command line; empty where the source does not state it. ended: as in ``Summary``.
     """
 
     name: str
     records: tuple[Record, ...]
     environment: Environment | None = None
+    argv: tuple[str, ...] = ()
+    ended: str | None = None
 
 
 def load_run(name: str, store: Path | None = None) -> KeptRun:
@@ -70,19 +70,15 @@ def opened_for(name: str, path: Path, *, reads: bool = False) -> Store:
     return Store.open(path, create=False, reads=reads)
 
 
-def is_file_name(name: str) -> bool:
-    """Whether the name of a run is a path: it has a separator or an ending of such files, or the file exists."""
-    separators = (os.sep, *filter(None, (os.altsep,)))
-    return name.endswith(_ENDINGS) or any(mark in name for mark in separators) or os.path.isfile(name)
-
-
 def run_of_file(path: Path) -> KeptRun:
-    """The run in a file of ``--json`` or ``--jsonl``, or in a journal. A journal gives its finished rows.
+    """The run in a file of ``--json`` or ``--jsonl``, or in a journal, of either form. A journal gives its finished rows.
 
     Raises:
         UsageError: E050, it cannot be read, or is something else.
     """
     try:
+        if is_database(path):
+            return _of_database(path)
         data = regular_bytes(path)
         content = _of_journal(path, data) if _is_journal(data) else content_of(data)
     except (OSError, DecodeError) as fault:
@@ -104,7 +100,18 @@ def _is_journal(data: bytes) -> bool:
 
 def _of_journal(path: Path, data: bytes) -> ReportContent:
     try:
-        done = history_of(path, data).done
+        return ReportContent(tuple(history_of(path, data).records.values()))
     except UsageError as fault:
         raise DecodeError(fault.what.removeprefix(f"journal {path}: ")) from fault
-    return ReportContent(tuple(Record.from_dict(record, f"row {key}") for key, record in done.items()))
+
+
+def _of_database(path: Path) -> KeptRun:
+    try:
+        with Store.open(path, create=False, reads=True, alone=True) as store:
+            runs = summaries(store)
+            if len(runs) != 1:
+                raise DecodeError(f"it has {len(runs)} runs; --store FILE, and the name of one")
+            run = runs[0]
+            return KeptRun(str(path), records_of(store, run), environment_of(store, run), run.argv, run.ended)
+    except EnvironmentProblem as fault:
+        raise DecodeError(str(fault.why)) from fault

@@ -1,10 +1,11 @@
 """``Store``: the file that keeps the records of all runs, one SQLite database in write-ahead mode.
 
-Many processes may write at once; each record is one transaction. A store that is damaged, full, foreign or on a network file
-system is an ``EnvironmentProblem``, which the writer of a run turns into one line (``keeping``).
+Many processes may write at once; each record is one transaction, which is on the disk when it ends. A store that is damaged,
+full, foreign or on a network file system is an ``EnvironmentProblem``; a run then goes on in a file of its own (``journal``).
 
-Sources: sqlite.org/wal.html (several processes on one machine; not over a network), /pragma.html (``synchronous=normal`` in
-that mode loses nothing when a process is killed), /lang_vacuum.html (``VACUUM INTO``, the backup before a migration).
+Sources: sqlite.org/wal.html (several processes on one machine; not over a network), /pragma.html (``synchronous``: in that mode
+``full`` is one fsync for each transaction, ``normal`` none, which a killed process does not notice and a power failure does),
+/lang_vacuum.html (``VACUUM INTO``, the backup before a migration).
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from fmha_cli.domain.errors import EnvironmentProblem
+from fmha_cli.domain.regular import open_regular
 from fmha_cli.results.tables import STEPS, Foreign, Newer, Step, migrate
 from fmha_cli.system.files import BINARY, CLOEXEC, network_file_system
 
@@ -42,6 +44,7 @@ class Store:
         *,
         create: bool = True,
         reads: bool = False,
+        alone: bool = False,
         wait_s: float = WAIT_S,
         steps: Sequence[Step] = STEPS,
     ) -> Store:
@@ -51,11 +54,13 @@ class Store:
             create: make one if there is none.
             reads: the caller changes nothing, so one of the newest version may be on a file system or in a folder that
                 cannot be written.
+            alone: it is the file of one run, which one process writes; it may be on a network file system.
 
         Raises:
             EnvironmentProblem: X050, it cannot be used; X051, it is on a network file system.
         """
-        if kind := network_file_system(path.parent):
+        kind = network_file_system(path.parent)
+        if kind and not alone:
             why = f"{path.parent} is on {kind}"
             what = "the store of results is on a network file system"
             raise EnvironmentProblem(what, code="X051", where=str(path), why=why, help=HELP)
@@ -67,8 +72,8 @@ class Store:
             connection = sqlite3.connect(path, timeout=wait_s, isolation_level=None)
             try:
                 migrate(connection, path, steps)
-                connection.execute("pragma journal_mode = wal")
-                connection.execute("pragma synchronous = normal")
+                connection.execute(f"pragma journal_mode = {'truncate' if kind else 'wal'}")
+                connection.execute("pragma synchronous = full")
             except sqlite3.OperationalError as fault:
                 connection.close()
                 if not (reads and fault.sqlite_errorcode & 0xFF in _UNWRITABLE):
@@ -80,8 +85,11 @@ class Store:
         return cls(path, connection)
 
     @contextmanager
-    def transaction(self) -> Iterator[sqlite3.Connection]:
+    def transaction(self, *, synced: bool = True) -> Iterator[sqlite3.Connection]:
         """All changes of the body, or none.
+
+        Args:
+            synced: whether they outlast a power failure too, once this returns. A kill they outlast in any case.
 
         Raises:
             EnvironmentProblem: X050; nothing was changed.
@@ -89,6 +97,8 @@ class Store:
         before = dict(self.known)
         with guarded(self.path):
             try:
+                if not synced:
+                    self.connection.execute("pragma synchronous = normal")
                 self.connection.execute("begin immediate")
                 yield self.connection
                 self.connection.execute("commit")
@@ -97,6 +107,10 @@ class Store:
                 with suppress(sqlite3.Error):
                     self.connection.execute("rollback")
                 raise
+            finally:
+                if not synced:
+                    with suppress(sqlite3.Error):
+                        self.connection.execute("pragma synchronous = full")
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
@@ -162,6 +176,16 @@ def guarded(path: Path) -> Iterator[None]:
         raise unusable(path, str(fault)) from fault
     except OSError as fault:
         raise unusable(path, fault.strerror or str(fault)) from fault
+
+
+def is_database(path: Path) -> bool:
+    """Whether a file has the form of a store.
+
+    Raises:
+        OSError: it cannot be read, or is no regular file: a pipe could block for ever.
+    """
+    with open_regular(path) as file:
+        return file.read(16) == b"SQLite format 3\0"
 
 
 def is_there(path: Path) -> bool:

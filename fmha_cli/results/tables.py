@@ -74,7 +74,17 @@ def _without_by_time(connection: sqlite3.Connection) -> None:
     connection.execute("drop index by_time")
 
 
-STEPS: Sequence[Step] = (_first, _tuned, _without_by_time)
+def _unfinished(connection: sqlite3.Connection) -> None:
+    """What a run is resumed from, which is there until all its rows are done and delivered. ``what`` is the plan (``start``, with
+    the digest of its identity), ``built`` with the build of a kernel, ``dispatched`` with the number of times of a row, ``sum``
+    with the checksum of a record, or ``note`` with what came of a step that is no record."""
+    connection.execute(
+        "create table unfinished(run int not null references run, what text not null, key text not null, value, "
+        "primary key(run, what, key)) without rowid"
+    )
+
+
+STEPS: Sequence[Step] = (_first, _tuned, _without_by_time, _unfinished)
 """Step n leads from version n to version n + 1; an empty file has version 0."""
 
 

@@ -15,7 +15,7 @@ from fmha_cli.domain.encode import canonical_json
 from fmha_cli.report.parts import Environment, RunRow
 from fmha_cli.report.record import Record
 from fmha_cli.results.moments import moment_of, seconds_of
-from fmha_cli.results.packing import Stages, packed_samples, packed_text
+from fmha_cli.results.packing import Stages, checksum, packed_samples, packed_text
 from fmha_cli.results.parts import Parts, RowPlace, Shared, taken_apart
 from fmha_cli.results.store import Store
 
@@ -45,16 +45,40 @@ def put_run(
     db.execute(
         "insert or ignore into run(uuid, started, command, argv, label, rev, dirty, fmha, environment) "
         "values (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        (
-            *(run.id, run.started, run.command, json.dumps(list(argv)), run.label, run.revision, run.dirty),
-            *(version, told),
+        tuple(
+            map(
+                held,
+                (
+                    run.id,
+                    run.started,
+                    run.command,
+                    json.dumps(list(argv)),
+                    run.label,
+                    run.revision,
+                    run.dirty,
+                    version,
+                    told,
+                ),
+            )
         ),
     )
-    db.execute("update run set environment = coalesce(environment, ?) where uuid = ?", (told, run.id))
+    db.execute(
+        "update run set environment = coalesce(environment, ?), rev = coalesce(rev, ?), dirty = coalesce(dirty, ?) "
+        "where uuid = ?",
+        (told, run.revision, run.dirty, run.id),
+    )
     id, *about = db.execute(
         "select id, command, started, label, rev, dirty from run where uuid = ?", (run.id,)
     ).fetchone()
     return StoredRun(id, run_row(run.id, *about))
+
+
+def held(value: Any) -> Any:
+    """A value as a column can hold it: a text with its lone surrogates escaped, and no number of more than 64 bits. Columns are for
+    questions; a record is put together from its parts, which are whole."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "backslashreplace").decode()
+    return None if isinstance(value, int) and not -(2**63) <= value < 2**63 else value
 
 
 def run_row(uuid: str, command: str, started: str, label: str | None, rev: str | None, dirty: int | None) -> RunRow:
@@ -82,31 +106,46 @@ def arrange_records(db: sqlite3.Connection, run: StoredRun, keys: Sequence[str])
     db.executemany("update record set id = ? where id = ?", moves)
 
 
-def put_record(store: Store, db: sqlite3.Connection, run: StoredRun, record: Record, key: str) -> bool:
-    """Write a record; False if its run has one with this key already.
+def put_record(store: Store, db: sqlite3.Connection, run: StoredRun, record: Record, key: str) -> bytes | None:
+    """Write a record: its checksum; None if its run has one with this key already.
 
     Args:
         key: of the row within its run, 24 hexadecimal digits.
     """
     row = bytes.fromhex(key)
     if db.execute("select 1 from record where run = ? and row = ?", (run.id, row)).fetchone():
-        return False
+        return None
     started = seconds_of(record.started)
     parts = taken_apart(record, RowPlace(run=run.about, key=key, started=moment_of(started)))
-    kind = " ".join((record.backend or "", run.about.command, record.verdict.value))
+    kind = held(" ".join((record.backend or "", run.about.command, record.verdict.value)))
     ids = _shared_ids(store, db, record, parts, kind)
     dictionary, rest = _packed(db, kind, canonical_json(parts.rest))
-    for process, samples in enumerate(parts.samples):
+    packed = [_times(samples) for samples in parts.samples]
+    for process, times in enumerate(packed):
         first = process == 0
-        told = {**ids, **_columns(record, first), **_times(samples), "run": run.id, "row": row, "process": process}
+        told = {**ids, **_columns(record, first), **times, "run": run.id, "row": row, "process": process}
         told |= {"started": started, "rest": rest if first else None, "dictionary": dictionary if first else None}
-        db.execute(f"insert into record({', '.join(told)}) values ({', '.join('?' * len(told))})", tuple(told.values()))
+        db.execute(
+            f"insert into record({', '.join(told)}) values ({', '.join('?' * len(told))})",
+            tuple(map(held, told.values())),
+        )
     db.execute(
         "insert into tally(run, verdict, device, records) values (?, ?, ?, 1) "
         "on conflict(run, verdict, device) do update set records = records + 1",
-        (run.id, record.verdict.value, record.device or ""),
+        (run.id, record.verdict.value, held(record.device or "")),
     )
-    return True
+    digests = [None if part is None else part.digest for part in parts.shared.values()]
+    return checksum(key, started, digests, rest, [times.get("samples") for times in packed])
+
+
+def replace_record(store: Store, db: sqlite3.Connection, run: StoredRun, record: Record, key: str) -> bytes | None:
+    """Write a record in place of the one with its key, which has the same verdict and device: its checksum."""
+    db.execute("delete from record where run = ? and row = ?", (run.id, bytes.fromhex(key)))
+    db.execute(
+        "update tally set records = records - 1 where run = ? and verdict = ? and device = ?",
+        (run.id, record.verdict.value, held(record.device or "")),
+    )
+    return put_record(store, db, run, record, key)
 
 
 def _columns(record: Record, first: bool) -> Mapping[str, Any]:
@@ -181,7 +220,9 @@ def _id(
             else:
                 told["json"] = shared.text
             marks = ", ".join("?" * len(told))
-            done = db.execute(f"insert into {table}({', '.join(told)}) values ({marks})", tuple(told.values()))
+            done = db.execute(
+                f"insert into {table}({', '.join(told)}) values ({marks})", tuple(map(held, told.values()))
+            )
             found = (int(done.lastrowid or 0),)
         store.known[table, digest] = found[0]
     return store.known[table, digest]

@@ -57,7 +57,6 @@ class Dispatcher:
         self._context, self._request, self._rows, self._files = context, context.request, rows, files
         self._origin, self._revision, self._baseline, self._journal = origin, revision, baseline, journal
         self._records = {index: past[row.key] for index, row in enumerate(rows) if row.key in past}
-        self._resumable = None if journal is None else str(journal.path)
         self._told: set[int] = set()
         self._started: dict[str, str] = {}
         self._book = PeakBook(context)
@@ -98,9 +97,9 @@ class Dispatcher:
 
     def _start(self, indices: Sequence[int]) -> Iterator[Event]:
         yield Started(tuple(indices), len(self._records))
-        for key in (self._rows[index].key for index in indices):
-            self._started[key] = now()
-            self._journalled(partial(Journal.planned, key=key))
+        keys = [self._rows[index].key for index in indices]
+        self._started |= dict.fromkeys(keys, now())
+        self._journalled(lambda journal: journal.planned(*keys))
 
     def _single(self, index: int, ready: tuple[Artifact, ...] | Outcome, *notes: str) -> Iterator[Event]:
         yield from self._start([index])
@@ -146,9 +145,7 @@ class Dispatcher:
         shared = {index for index, outcome in outcomes.items() if outcome.in_turns and outcome.measurement is not None}
         ratios = ratios_of(list(done), self._rows, {**self._records, **done}, shared)
         done = {index: replace(record, ab=ratios.get(index)) for index, record in done.items()}
-        self._journalled(
-            lambda journal: journal.done({self._rows[index].key: one.to_dict() for index, one in done.items()})
-        )
+        self._journalled(lambda journal: journal.done({self._rows[index].key: one for index, one in done.items()}))
         self._records.update(done)
 
     def _record(self, row: Row, outcome: Outcome) -> Record:
@@ -159,13 +156,12 @@ class Dispatcher:
         return record if self._baseline is None else replace(record, baseline=self._baseline.ratio(record))
 
     def _journalled(self, write: Callable[[Journal], None]) -> None:
-        """Write into the journal. A disk that is full ends the journal and no row."""
+        """Write into the journal, which writes no more when all its places fail. The rows go on."""
         if self._journal is None:
             return
         try:
             write(self._journal)
         except EnvironmentProblem as fault:
-            self._journal = None
             told = f"{fault.what} any more, and the rows go on without it ({fault.where}: {fault.why})"
             if self._request.journal or self._request.resume:
                 self._executor.unwritten.append(told)
@@ -188,6 +184,7 @@ class Dispatcher:
             known = [self._records[i] for i in group if i in self._records]
             if self._request.command is Command.BENCH:  # the time of one launch says little
                 self._records[index] = with_regret(self._records[index], known)
+            self._journalled(partial(Journal.amend, key=row.key, record=self._records[index]))
             self._told.add(index)
             yield Done(index, self._records[index])
 
@@ -197,7 +194,14 @@ class Dispatcher:
         records = tuple(self._records.get(i) or self._record(row, outcome) for i, row in enumerate(self._rows))
         if len(records) != len(self._rows):
             raise InternalError(f"{len(self._rows)} rows were planned, {len(records)} came out")
-        return Ended(records, interrupted, self._resumable, tuple(self._executor.unwritten))
+        journal = self._journal
+        return Ended(
+            records,
+            interrupted,
+            journal=None if journal is None or not journal.resumable else journal.place,
+            unwritten=tuple(self._executor.unwritten),
+            outside=None if journal is None else journal.outside,
+        )
 
 
 def turns_of(rows: Sequence[Row]) -> list[list[int]]:

@@ -61,13 +61,14 @@ class Done:
 
 @dataclass(frozen=True)
 class Ended:
-    """The last event. The journal of a run that was not interrupted is removed when the iterator goes on behind it.
+    """The last event. When the iterator goes on behind it, a run that was not interrupted cannot be resumed any more.
 
     Attributes:
         records: one for each row, in their order; rows that did not run are NOT_RUN.
         interrupted: by Ctrl-C, or because the iterator was closed.
-        journal: the file to resume from; None if there is none.
+        journal: what ``--resume`` takes: the name of the run in the store, or its file; None if it cannot be resumed.
         unwritten: files of ``--out`` and ``--save-failures`` that could not be written, each with the reason.
+        outside: why the store does not have the rows, and how to bring them in; None if it has them, or none was named.
         missing: why this machine cannot build the host code that shows the launches of a dry run.
     """
 
@@ -75,6 +76,7 @@ class Ended:
     interrupted: bool
     journal: str | None = None
     unwritten: tuple[str, ...] = ()
+    outside: str | None = None
     missing: EnvironmentProblem | None = None
 
 

@@ -13,6 +13,7 @@ from fmha_cli.discovery.wanted import wanted_backends
 from fmha_cli.domain.layer import Layer
 from fmha_cli.domain.phases import SILENT, Voice
 from fmha_cli.domain.problem import Problem
+from fmha_cli.report.parts import environment
 from fmha_cli.report.record import Record
 from fmha_cli.results.journal import Journal
 from fmha_cli.run.baseline import Baseline, load_baseline, planned_keys
@@ -24,7 +25,7 @@ from fmha_cli.run.given_cache import stored
 from fmha_cli.run.input_files import InputFiles, read_input_files
 from fmha_cli.run.invocation import parts_of
 from fmha_cli.run.journals import open_journal
-from fmha_cli.run.origin import GitRevision, Origin, this_host
+from fmha_cli.run.origin import GitRevision, Origin, now, this_host
 from fmha_cli.run.probing import notices, probe_backends
 from fmha_cli.run.process import WorkerProcess
 from fmha_cli.run.records import record_of
@@ -61,6 +62,7 @@ class Run(Iterator[Event]):
         share: set in a worker of a sweep.
         worker: a worker process that was started before; the run ends it.
         voice: hears what is said during long work.
+        store: of all runs, which takes the rows; None to keep none.
 
     Attributes:
         ended: the last event, once there is one.
@@ -81,8 +83,10 @@ class Run(Iterator[Event]):
         share: Share | None = None,
         worker: WorkerProcess | None = None,
         voice: Voice = SILENT,
+        store: Path | None = None,
     ) -> None:
         self._request, self._registry, self._voice, self._share = request, registry, voice, share
+        self._store = store
         self._dispatcher: Dispatcher | None = None
         self._journal: Journal | None = None
         self._interrupted = self._over = False
@@ -103,7 +107,7 @@ class Run(Iterator[Event]):
         return self._interrupted
 
     def close(self) -> None:
-        """Stop now. The journal stays."""
+        """Stop now. The run can be resumed."""
         self._over = True
         self._events.close()
         if self.ended is None and self._dispatcher is not None:
@@ -149,7 +153,7 @@ class Run(Iterator[Event]):
         worker: WorkerProcess | None,
     ) -> Generator[Event, None, None]:
         request, registry, voice, share = self._request, self._registry, self._voice, self._share or Share()
-        with ExitStack() as stack:
+        with ExitStack() as kept, ExitStack() as stack:
             supervisor = stack.enter_context(Supervisor(share.held, worker))
             check_outputs(problems, request)
             refuse_timing(request)
@@ -180,23 +184,30 @@ class Run(Iterator[Event]):
                 baseline = baseline.among(planned)
             origin = Origin.new(this_host(), request)
             parts = partial(parts_of, rows, context, files, found, origin.host)
-            journalled = open_journal(rows, request, origin.run, parts, stack) if self._share is None else (None, {})
-            self._journal, past = journalled
+            if self._share is None:
+                seen = partial(environment, found)
+                self._journal = open_journal(rows, request, origin.run, parts, self._store, seen)
+            past = {rows[number].key: record for number, record in share.past.items()}
+            if self._journal is not None:
+                kept.enter_context(self._journal)
+                stack.callback(lambda journal: journal.settle(now()), self._journal)
+                origin, past = origin.within(self._journal.state.start), self._journal.state.records
             self._dispatcher = dispatcher = Dispatcher(
                 context,
                 rows,
                 files,
-                origin=origin if self._journal is None else origin.within(self._journal.start),
+                origin=origin,
                 revision=revision,
                 baseline=baseline,
                 journal=self._journal,
-                past={**past, **{rows[number].key: record for number, record in share.past.items()}},
+                past=past,
             )
             interrupted = yield from dispatcher.go()
-        self.ended = dispatcher.end(interrupted=interrupted)
-        yield self.ended
-        if self._journal is not None and not interrupted and not (request.resume or request.journal):
-            self._journal.path.unlink(missing_ok=True)
+            stack.close()
+            self.ended = dispatcher.end(interrupted=interrupted)
+            yield self.ended
+            if self._journal is not None and not interrupted:
+                self._journal.complete()
 
     def _context(self, rows: Sequence[Row], files: InputFiles, supervisor: Supervisor) -> Context:
         """What the rows share. An emulator that they need is built."""

@@ -1,6 +1,6 @@
 """Sweeps: many rows over many devices and hosts. The driver plans all rows and alone records them; workers run chunks of them.
 
-- Rows: all are planned and in the journal before the first one runs, and the same number comes out. A row is executed at least once and recorded
+- Rows: all are planned and kept before the first one runs, and the same number comes out. A row is executed at least once and recorded
   exactly once: the first record counts, and a later one is dropped.
 - Leases: one worker at a time uses a device, however many sweeps run. A lease is a lock of a file in the state folder; the worker and its kernel's
   process inherit it, so a device is free when the last process that may use it has ended.

@@ -46,6 +46,11 @@ class SweepEnd:
     lost: int
     doubled: int
 
+    @property
+    def whole(self) -> bool:
+        """Whether every row was done."""
+        return not (self.interrupted or self.stranded or self.late)
+
 
 @dataclass(kw_only=True)
 class SweepDriver:
@@ -112,7 +117,8 @@ class SweepDriver:
             self.scheduler.close()
         why = "no worker was left for this row" if stranded else "interrupted before this row was done"
         why = f"the {self.seconds:g} s of the sweep were over before this row was done" if late else why
-        records = tuple(self.ledger.done.get(n) or self._made(n, Verdict.NOT_RUN, why) for n in range(len(self.rows)))
+        kept = self.journal.state.records  # a row whose writing was interrupted runs again
+        records = tuple(kept.get(row.key) or self._made(n, Verdict.NOT_RUN, why) for n, row in enumerate(self.rows))
         return SweepEnd(records, interrupted, stranded, late, self.where, self.ledger.lost, self.ledger.doubled)
 
     def _stranded(self) -> bool:
@@ -204,7 +210,7 @@ class SweepDriver:
         return replace(record, run=self.run)
 
     def _keep(self, number: int, record: Record) -> None:
-        self.journal.done({self.rows[number].key: record.to_dict()})
+        self.journal.done({self.rows[number].key: record})
         self.on_record(record)
 
     @property

@@ -1,6 +1,7 @@
-"""A sweep on disk: a folder with the request (``sweep.json``), the journal, and the workers' output.
+"""A sweep on disk: a folder with the request (``sweep.json``) and the workers' output. Its rows are in the store that the request
+names.
 
-It is in the user's state folder until every row is done; ``fmha sweep --resume RUN`` finds it there.
+The folder is in the user's state folder until every row is done; ``fmha sweep --resume RUN`` finds it there.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ from fmha_cli.domain.suggest import suggest
 from fmha_cli.run.request import Request
 from fmha_cli.run.tuned_choice import Kept
 
-SPEC, JOURNAL = "sweep.json", "journal.jsonl"
+SPEC, LINES = "sweep.json", "journal.jsonl"
+"""The request, and the journal of a sweep that an earlier version began."""
+
 _SHORTEST = 4
 
 
@@ -39,6 +42,7 @@ class Spec:
         overlap: the share of the problems that run at every place.
         tuned: what ``fmha tune`` had remembered of the problems when the sweep began; empty for a cluster.
         silence_s: seconds without a sign of life after which a worker is given up.
+        store: of all runs, which takes the rows; None for none.
     """
 
     schema: Literal["fmha.sweep-folder/1"] = "fmha.sweep-folder/1"
@@ -55,6 +59,7 @@ class Spec:
     silence_s: float
     overlap: float = 0.0
     tuned: Kept = field(default_factory=dict)
+    store: str | None = None
 
     @property
     def problems(self) -> tuple[Problem, ...]:

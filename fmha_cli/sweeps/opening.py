@@ -5,25 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
-from fmha_cli import __version__
 from fmha_cli.discovery.registry import Registry
 from fmha_cli.domain.device import Availability
-from fmha_cli.domain.journal import JournalRow as AskedRow
-from fmha_cli.domain.journal import Start
 from fmha_cli.domain.phases import Voice
-from fmha_cli.report.parts import RunRow
-from fmha_cli.report.record import Record
-from fmha_cli.results.journal import Journal
+from fmha_cli.report.parts import RunRow, environment
+from fmha_cli.results.journal import Journal, JournalPlaces
+from fmha_cli.results.plans import last_of
 from fmha_cli.run.builds import build_context, emulation_of, refuse_timing
 from fmha_cli.run.input_files import read_input_files
 from fmha_cli.run.invocation import parts_of
-from fmha_cli.run.journals import past_record
+from fmha_cli.run.journals import refuse_others, spare_file, start_of
 from fmha_cli.run.origin import GitRevision, this_host
 from fmha_cli.run.request import Context
 from fmha_cli.run.supervisor import Supervisor
-from fmha_cli.sweeps.folder import JOURNAL, Spec
+from fmha_cli.sweeps.folder import LINES, Spec
 from fmha_cli.sweeps.places import PlaceKind, WorkerPlace
 from fmha_cli.sweeps.plan import SweepPlan, plan_sweep
 
@@ -35,14 +33,13 @@ class Opened:
     """A sweep that can begin.
 
     Attributes:
-        past: records of earlier sessions, by row key.
+        journal: has the records of earlier sessions.
         found: the answers of all backends, of one kind of device after the other.
     """
 
     plan: SweepPlan
     places: Sequence[WorkerPlace]
     journal: Journal
-    past: Mapping[str, Record]
     run: RunRow
     found: Mapping[str, Availability]
 
@@ -86,8 +83,8 @@ def open_sweep(
     """
     with GitRevision() as revision:
         with Supervisor() as supervisor:
-            kinds, places = find(supervisor)
-            plan = planned_sweep(spec, registry, kinds, places, notify)
+            kinds, devices = find(supervisor)
+            plan = planned_sweep(spec, registry, kinds, devices, notify)
             parts = _parts(plan, registry, supervisor, notify)
         revision.wait()
         run = RunRow(
@@ -98,28 +95,20 @@ def open_sweep(
             revision=revision.commit,
             dirty=revision.dirty,
         )
-    rows = plan.rows
-    start = Start(
-        fmha=__version__,
-        argv=spec.argv,
-        run=spec.run,
-        started=spec.started,
-        parts=parts,
-        rows=tuple(AskedRow(key=row.key, what=row.what) for row in rows),
-    )
-    path, past = folder / JOURNAL, dict[str, Record]()
-    if path.exists():
-        journal, history = Journal.resume(path, start)
-        stack.enter_context(journal)
-        past = {
-            row.key: past_record(path, row, history.done[row.key], anywhere=True)
-            for row in rows
-            if row.key in history.done
-        }
-    else:
-        journal = stack.enter_context(Journal.create(path, start))
     found = {name: answer for kind in reversed(kinds) for name, answer in kind.found.items()}
-    return Opened(plan, places, journal, past, run, found)
+    start = start_of(plan.rows, spec.argv, run, parts)
+    places = JournalPlaces(
+        store=None if spec.store is None else Path(spec.store),
+        spare=spare_file(spec.request, spec.run),
+        environment=environment(found),
+    )
+    past = last_of((folder / LINES, places.spare), places.store, run.id)
+    if past is None:
+        journal = Journal.create(start, run, places)
+    else:
+        accept = partial(refuse_others, past[0], plan.rows, anywhere=True)
+        journal = Journal.resume(*past, start, places, accept)
+    return Opened(plan, devices, stack.enter_context(journal), run, found)
 
 
 def _parts(

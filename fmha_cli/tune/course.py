@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -11,7 +11,6 @@ from fmha_cli.bench.search import Policy, SearchResult, level
 from fmha_cli.domain.kernel import KernelSpec
 from fmha_cli.domain.rules import Reason
 from fmha_cli.report.documents.tune import TuneCandidate, Tuned, TuneRow
-from fmha_cli.report.record import Record
 from fmha_cli.run.builds import KernelOutcome
 from fmha_cli.run.rows import Row
 from fmha_cli.tune.candidates import Candidates, unbuilt
@@ -89,13 +88,12 @@ class Course:
             self.add(why="; ".join(reasons) or "no kernel serves it")
         return replace(self.row, state=state, why="interrupted" if state is Tuned.INTERRUPTED else self.row.why)
 
-    def searched(self, records: Sequence[Record]) -> Searched:
+    def searched(self) -> Searched:
         """What is kept of a search that ended."""
         found = self.found
         kernels = [one.row.choice.kernel.digest for one in self.good if one.row.choice is not None]
         return Searched(
             row=self.end(Tuned.INTERRUPTED),
-            records=tuple(record.to_dict() for record in records),
             order=() if found is None else tuple(kernels[place] for place in found.order),
             running=tuple(kernel for kernel, one in zip(kernels, self.good, strict=True) if one.launch is not None),
             good=len(self.good),

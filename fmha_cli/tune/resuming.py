@@ -1,16 +1,14 @@
-"""What a run of ``fmha tune`` keeps on disk for the same command to continue after a kill: its finished searches and
-choices.
+"""What an interrupted ``fmha tune`` goes on from: its finished searches and choices, in its journal.
 
-The journal's name is the digest of everything that could change a time or a choice: the machine, the kernels that compete, the
-problems and the settings. Another run therefore never finds it. It is removed when the run is complete.
+The same command finds the run by the identity of its invocation: everything that could change a time or a choice, which is the machine,
+the kernels that compete, the problems and the settings. Another run therefore never finds it.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +21,10 @@ from fmha_cli.domain.journal import JournalRow, Start
 from fmha_cli.report.documents.tune import TuneRow
 from fmha_cli.report.lines import counted
 from fmha_cli.report.parts import RunRow
-from fmha_cli.results.history import History, refused
-from fmha_cli.results.journal import Journal
+from fmha_cli.report.record import Record
+from fmha_cli.results.journal import Journal, JournalPlaces
+from fmha_cli.results.parts import about, row_key
+from fmha_cli.results.plans import give_up, identity_of, last_of, refused
 from fmha_cli.run.input_files import InputFiles
 from fmha_cli.run.invocation import parts_of
 from fmha_cli.run.origin import Origin
@@ -42,14 +42,12 @@ class Searched:
 
     Attributes:
         row: of the problem, as far as it came.
-        records: of every candidate that was judged.
         order: digests of the kernels that have samples, the fastest first.
         running: digests of the kernels that were right and did not fail since.
         good: the number of kernels that were right.
     """
 
     row: TuneRow
-    records: tuple[Mapping[str, Any], ...]
     order: tuple[str, ...]
     running: tuple[str, ...]
     good: int
@@ -77,12 +75,14 @@ class Notes:
     notify: Callable[[str], None] = lambda text: None
     attempts: dict[int, int] = field(default_factory=dict)
     closed: set[int] = field(default_factory=set)
+    seen: dict[str, int] = field(default_factory=dict)
 
     def begin(self, problem: int) -> None:
         """A search of a problem begins."""
         key = self._key(problem, "search")
         self.attempts[problem] = self.attempts.get(problem, -1) + 1
-        self._write(problem, lambda journal: journal.planned(key))
+        if problem not in self.closed:
+            self._write(lambda journal: journal.planned(key))
 
     def row_of(self, problem: int, kernel: str) -> str | None:
         """The key of a candidate's record in this search: another session that searches again has others. None: nothing is kept."""
@@ -96,32 +96,37 @@ class Notes:
         self.choices.pop(problem, None)
         self.closed.add(problem)
 
+    def keep_records(self, records: Sequence[Record]) -> None:
+        """Keep the records of a search."""
+        seen = self.seen
+        keyed = {}
+        for record in records:
+            keyed[row_key(record, seen)] = record
+            seen[about(record)] = seen.get(about(record), 0) + 1
+        self._write(lambda journal: journal.add(keyed))
+
     def keep_search(self, problem: int, searched: Searched) -> None:
         """Keep a search that ended."""
-        done = {self._key(problem, "search"): to_json(searched)}
-        self._write(problem, lambda journal: journal.done(done))
+        self._note(problem, "search", to_json(searched))
 
     def keep_choice(self, problem: int, chosen: Chosen) -> None:
         """Keep the outcome for a problem."""
-        done = {self._key(problem, "choice"): to_json(chosen)}
-        self._write(problem, lambda journal: journal.done(done))
+        self._note(problem, "choice", to_json(chosen))
+
+    def _note(self, problem: int, what: str, value: Mapping[str, Any]) -> None:
+        if problem not in self.closed:
+            self._write(lambda journal: journal.note(self._key(problem, what), value))
 
     def _key(self, problem: int, what: str) -> str:
         return key_of(self.keys[problem], what) if self.keys else ""
 
-    def _write(self, problem: int, line: Callable[[Journal], None]) -> None:
-        if self.journal is None or problem in self.closed:
+    def _write(self, write: Callable[[Journal], None]) -> None:
+        if self.journal is None:
             return
         try:
-            line(self.journal)
+            write(self.journal)
         except EnvironmentProblem as fault:
             self.notify(f"an interruption would lose what is measured from now on: {fault.what} ({fault.why})")
-            self.journal = None
-
-    def complete(self) -> None:
-        """Every problem is reported: there is nothing to resume."""
-        if self.journal is not None:
-            self.journal.path.unlink(missing_ok=True)
 
 
 def key_of(identity: str, what: str) -> str:
@@ -138,12 +143,13 @@ def notes_of(
     origin: Origin,
     stack: ExitStack,
     *,
+    store: Path | None,
     anew: bool,
 ) -> Notes:
     """The outcomes that an earlier session of a run kept. A dry run keeps nothing.
 
     Args:
-        folder: of states. settings: those of the search and the confirmation, by name.
+        folder: of states. settings: those of the search and the confirmation, by name. store: of all runs.
 
     Raises:
         UsageError: see ``open_notes``.
@@ -168,63 +174,56 @@ def notes_of(
         return digest_of([one.problem.to_dict(), [choice.kernel.digest for choice in one.choices], where])
 
     problems = [(identity(one), one.problem.repro()) for one in every]
-    return open_notes(folder / "tune", problems, parts, request.argv, origin.run, stack, context.voice.say, anew=anew)
+    steps = [(key_of(one, what), f"{what} {flags}") for one, flags in problems for what in ("search", "choice")]
+    start = Start(
+        fmha=__version__,
+        argv=tuple(request.argv),
+        run=origin.run.id,
+        started=origin.run.started,
+        parts=parts(),
+        rows=tuple(JournalRow(key=key, what=what) for key, what in steps),
+    )
+    spare = folder / "tune" / f"{identity_of(start)[:32]}-{start.run[:8]}.sqlite"
+    places = JournalPlaces(store=store, spare=spare)
+    notes = Notes(keys=[identity for identity, _ in problems], notify=context.voice.say)
+    open_notes(notes, start, origin.run, places, stack, anew=anew)
+    return notes
 
 
-def open_notes(
-    folder: Path,
-    problems: Sequence[tuple[str, str]],
-    parts: Callable[[], Mapping[str, str]],
-    argv: Sequence[str],
-    run: RunRow,
-    stack: ExitStack,
-    notify: Callable[[str], None],
-    *,
-    anew: bool,
-) -> Notes:
-    """The notes of this run, with those of the session that was interrupted.
+def open_notes(notes: Notes, start: Start, run: RunRow, places: JournalPlaces, stack: ExitStack, *, anew: bool) -> None:
+    """Open the journal of a run, with the notes of the session that was interrupted.
 
     Args:
-        folder: where journals are.
-        problems: identity and flags of each problem; the identity holds everything about it that could change a choice.
-        parts: everything else that could, by readable names.
+        start: the invocation; its rows are the steps of the problems.
+        stack: closes the journal.
         anew: discard what an earlier session kept.
 
     Raises:
         UsageError: X030, the journal is damaged, or another process writes it.
     """
-    steps = [
-        (key_of(identity, what), f"{what} {flags}") for identity, flags in problems for what in ("search", "choice")
-    ]
-    start = Start(
-        fmha=__version__,
-        argv=tuple(argv),
-        run=run.id,
-        started=run.started,
-        parts=parts(),
-        rows=tuple(JournalRow(key=key, what=what) for key, what in steps),
-    )
-    identity = digest_of([__version__, dict(start.parts), list(start.keys)])
-    path = folder / f"{identity[:32]}.jsonl"
-    notes = Notes(keys=[identity for identity, _ in problems], notify=notify)
     try:
-        if anew:
-            path.unlink(missing_ok=True)
-        if not os.path.exists(path):
-            notes.journal = stack.enter_context(Journal.create(path, start))
-            return notes
-        journal, history = Journal.resume(path, start)
+        identity = identity_of(start)
+        spares = places.spare.parent.glob(f"{identity[:32]}-*.sqlite")
+        found = last_of(spares, places.store, identity)
+        if found is not None and anew:
+            give_up(*found)
+            found = None
+        if found is None:
+            notes.journal = stack.enter_context(Journal.create(start, run, places))
+        else:
+            path, kept = found
+            places = places if kept else replace(places, spare=path)
+            notes.journal = stack.enter_context(Journal.resume(path, kept, start, places))
     except UsageError as fault:
         raise replaced(fault) from fault
-    except (EnvironmentProblem, OSError) as fault:
-        why = fault.what if isinstance(fault, EnvironmentProblem) else str(fault.strerror)
-        notify(f"an interruption would lose what is measured: {why} ({path})")
-        return notes
-    notes.journal = stack.enter_context(journal)
-    _read(notes, path, history)
-    told = f"{counted(len(notes.choices), 'problem')} of {len(problems)} and {counted(len(notes.searches), 'search')}"
-    notify(f"goes on where the run of {journal.start.started} was interrupted: {told} are done; {ANEW}")
-    return notes
+    except EnvironmentProblem as fault:
+        notes.notify(f"an interruption would lose what is measured: {fault.what} ({fault.where})")
+        return
+    if found is not None:
+        _read(notes, notes.journal)
+        steps = f"{counted(len(notes.choices), 'problem')} of {len(notes.keys)} and {counted(len(notes.searches), 'search')}"
+        began = notes.journal.state.start.started
+        notes.notify(f"goes on where the run of {began} was interrupted: {steps} are done; {ANEW}")
 
 
 def replaced(fault: UsageError) -> UsageError:
@@ -232,15 +231,14 @@ def replaced(fault: UsageError) -> UsageError:
     return UsageError(fault.what, code=fault.code, where="fmha tune", why=fault.why, help=ANEW)
 
 
-def _read(notes: Notes, path: Path, history: History) -> None:
-    done = history.done
+def _read(notes: Notes, journal: Journal) -> None:
+    state = journal.state
     for problem, identity in enumerate(notes.keys):
-        begun = history.attempts.get(key_of(identity, "search"), 0)
-        notes.attempts[problem] = begun - 1
+        notes.attempts[problem] = state.attempts.get(key_of(identity, "search"), 0) - 1
         try:
-            if search := done.get(key_of(identity, "search")):
+            if search := state.notes.get(key_of(identity, "search")):
                 notes.searches[problem] = from_json(Searched, search, "search")
-            if choice := done.get(key_of(identity, "choice")):
+            if choice := state.notes.get(key_of(identity, "choice")):
                 notes.choices[problem] = from_json(Chosen, choice, "choice")
         except DecodeError as fault:
-            raise replaced(refused(path, f"problem {problem + 1}: {fault}")) from fault
+            raise replaced(refused(journal.path, f"problem {problem + 1}: {fault}")) from fault

@@ -17,7 +17,6 @@ from fmha_cli.discovery.wanted import wanted_backends
 from fmha_cli.domain.phases import SILENT, Voice
 from fmha_cli.domain.problem import Problem
 from fmha_cli.report.documents.tune import Tuned, TuneRow
-from fmha_cli.report.record import Record
 from fmha_cli.run.builds import build_context, refuse_timing
 from fmha_cli.run.execute import Executor
 from fmha_cli.run.origin import Origin, now, this_host
@@ -74,10 +73,11 @@ class TuneRequest:
 
 @dataclass(frozen=True)
 class TuneResult:
-    """One row for each problem, in order."""
+    """One row for each problem, in order; ``outside`` says why the store does not have the records."""
 
     rows: tuple[TuneRow, ...]
     interrupted: bool
+    outside: str | None = None
 
 
 def tune(
@@ -85,7 +85,6 @@ def tune(
     asked: TuneRequest,
     registry: Registry,
     *,
-    on_record: Callable[[Record], None] = lambda record: None,
     on_entry: Callable[[RememberedChoice], None] = lambda entry: None,
     progress: Progress = lambda done, total, what: None,
     voice: Voice = SILENT,
@@ -93,7 +92,6 @@ def tune(
     """Tune every problem.
 
     Args:
-        on_record: receives a record for every candidate of a problem, also after an interruption.
         on_entry: receives each entry to remember, as soon as it is known.
 
     Raises:
@@ -112,17 +110,20 @@ def tune(
         scopes = Scopes(registry=registry, found=found, building=building, host=host, threads=context.threads)
         origin = Origin.new(host, request)
         origin = replace(origin, run=replace(origin.run, command="tune"))
-        notes = notes_of(every, asked.states, asked.parts, context, scopes, origin, stack, anew=asked.anew)
+        store = None if asked.place is None else Path(asked.place)
+        notes = notes_of(every, asked.states, asked.parts, context, scopes, origin, stack, store=store, anew=asked.anew)
         if notes.journal is not None:
-            origin = origin.within(notes.journal.start)
-        tuner = _Tuner(asked, context, scopes, origin, notes, on_record, on_entry, progress)
+            origin = origin.within(notes.journal.state.start)
+        tuner = _Tuner(asked, context, scopes, origin, notes, on_entry, progress)
         rows, interrupted = list[TuneRow](), False
         for number, candidates in enumerate(every):
             row, interrupted = tuner.row(candidates, number, len(every), skip=interrupted)
             rows.append(row)
-        if not interrupted:
-            notes.complete()
-    return TuneResult(tuple(rows), interrupted)
+        if notes.journal is not None:
+            notes.journal.settle(now())
+            if not interrupted:
+                notes.journal.complete()
+    return TuneResult(tuple(rows), interrupted, None if notes.journal is None else notes.journal.outside)
 
 
 @dataclass
@@ -134,7 +135,6 @@ class _Tuner:
     scopes: Scopes
     origin: Origin
     notes: Notes
-    on_record: Callable[[Record], None]
     on_entry: Callable[[RememberedChoice], None]
     progress: Progress
 
@@ -174,8 +174,6 @@ class _Tuner:
             self.context.voice.say(f"{chosen.row.flags} is tuned anew: {'; '.join(differs)}")
             self.notes.forget(number)
             return None
-        for data in self.notes.searches[number].records if number in self.notes.searches else ():
-            self.on_record(Record.from_dict(data))
         if entry is not None:
             self.on_entry(entry)
         return chosen.row
@@ -215,8 +213,6 @@ class _Tuner:
         if past is not None:
             course.row = past.row
             course.add(why=None)
-            for data in past.records:
-                self.on_record(Record.from_dict(data))
             return past
         self.notes.begin(number)
         try:
@@ -229,8 +225,8 @@ class _Tuner:
         finally:
             course.count(asked.policy, asked.build_budget_s)
             with suppress(KeyboardInterrupt):
-                records = self._tell(course, number)
-        searched = course.searched(records)
+                self._keep_records(course, number)
+        searched = course.searched()
         self.notes.keep_search(number, searched)
         return searched
 
@@ -288,8 +284,8 @@ class _Tuner:
         )
         self.on_entry(course.entry)
 
-    def _tell(self, course: Course, number: int) -> tuple[Record, ...]:
-        """Hand on the record of every candidate that was built or failed to be."""
+    def _keep_records(self, course: Course, number: int) -> None:
+        """Keep the record of every candidate that was built or failed to be."""
         request = replace(self.asked.request, all_kernels=True)  # as the rows of bench --all-kernels
         records = []
         for one in course.contenders:
@@ -297,8 +293,7 @@ class _Tuner:
             if one.row.choice is not None:
                 record = replace(record, row=self.notes.row_of(number, one.row.choice.kernel.digest))
             records.append(record)
-            self.on_record(record)
-        return tuple(records)
+        self.notes.keep_records(records)
 
 
 @contextmanager

@@ -14,8 +14,9 @@ import pytest
 
 from fmha_cli.domain.errors import ExitCode
 from fmha_cli.domain.verdict import Verdict
-from fmha_cli.results.history import read_history
+from fmha_cli.results.plans import state_of
 from tests.support.fakes.rows_plugin import EVERY, FATES, NAME, SLOW_FROM, fate_of
+from tests.support.generators.journals import grown, keys_in
 from tests.support.processes import finished, installed, start
 
 ROWS, FAULTS = 100, 20
@@ -77,7 +78,7 @@ def test_kills_lose_and_double_no_row(env: Environment, tmp_path: Path, kills: i
         process = start(*argv, *_journal(journal), env=env, cwd=tmp_path)
         _kill_later(process, journal, GROWN[kill % len(GROWN)], rng)
         if journal.exists() and journal.stat().st_size:
-            now = set(read_history(journal).done)
+            now = set(state_of(journal, None)[1].records)
             assert done <= now, "a row that was done is gone"
             done = now
     assert 0 < len(done) < len(seqlens), "the kills came too early or too late to prove anything"
@@ -86,8 +87,7 @@ def test_kills_lose_and_double_no_row(env: Environment, tmp_path: Path, kills: i
     records = json.loads(out)["records"]
     assert [r["problem"]["seqlen_q"] for r in records] == list(seqlens)
     assert {r["verdict"] for r in records} == {Verdict.PASSED.value}
-    lines = [json.loads(line) for line in journal.read_text("utf-8").splitlines()]
-    told = Counter(row["key"] for line in lines if line["event"] == "done" for row in line["rows"])
+    told = Counter(keys_in(journal))
     assert len(told) == len(seqlens)
     assert set(told.values()) == {1}
 
@@ -101,13 +101,9 @@ def _journal(path: Path) -> tuple[str, str]:
 
 def _kill_later(process: subprocess.Popen[str], journal: Path, lines: int, rng: random.Random) -> None:
     """Kill a process a random moment after the journal has grown by ``lines`` lines."""
-    before = _lines(journal)
-    while process.poll() is None and _lines(journal) < before + lines:
+    before = grown(journal)
+    while process.poll() is None and grown(journal) < before + lines:
         time.sleep(0.002)
     time.sleep(rng.uniform(0, 0.4 if lines == 0 else 0.06))
     process.kill()
     finished(process)
-
-
-def _lines(path: Path) -> int:
-    return path.read_bytes().count(b"\n") if path.exists() else 0

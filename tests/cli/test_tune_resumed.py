@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
@@ -15,6 +16,7 @@ import pytest
 
 from fmha_cli.bench.compare import Speed
 from fmha_cli.bench.difference import Difference
+from fmha_cli.results.plans import unfinished
 from fmha_cli.tune import confirming
 from fmha_cli.tune import tune as walk
 from tests.cli.conftest import Begin, Fmha
@@ -54,8 +56,8 @@ def searches(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 @pytest.fixture
-def killed(ring: Path, home: Path, searches: list[int], begin: Begin) -> Path:
-    """The journal of a killed run: the first problem is done, the second one searched."""
+def killed(ring: Path, home: Path, searches: list[int], begin: Begin) -> str:
+    """The id of a killed run: the first problem is done, the second one searched."""
     places = (home / "ring-site", ROOT)
     environ = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, places))}
     words = [sys.executable, "-m", "tests.support.children.killed_tune", str(SECOND), *WORDS]
@@ -65,12 +67,8 @@ def killed(ring: Path, home: Path, searches: list[int], begin: Begin) -> Path:
         assert done.returncode == -signal.SIGKILL, done.stderr
 
     begin("killed", kill)
-    (journal,) = journals(ring)
-    return journal
-
-
-def journals(ring: Path) -> list[Path]:
-    return list((ring.parent / "state" / "fmha" / "tune").glob("*.jsonl"))
+    (run,) = unfinished(ring)
+    return run
 
 
 def states(fmha: Fmha, *more: str, words: tuple[str, ...] = WORDS) -> tuple[list[str], str]:
@@ -85,7 +83,7 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="nothing is kill
 @pytest.mark.promise("An interrupted `fmha tune` goes on where it stopped, and reuses nothing of another run.")
 @pytest.mark.slow
 @pytest.mark.ci
-def test_after_a_kill_the_same_command_goes_on(fmha: Fmha, ring: Path, killed: Path, searches: list[int]) -> None:
+def test_after_a_kill_the_same_command_goes_on(fmha: Fmha, ring: Path, killed: str, searches: list[int]) -> None:
     before = fmha("results", "show", "latest", "--json").document["records"]
     (first,) = fmha("tune", "ls", "--json").document["entries"]
     done = fmha(*WORDS, "--json")
@@ -100,7 +98,7 @@ def test_after_a_kill_the_same_command_goes_on(fmha: Fmha, ring: Path, killed: P
     every = fmha("tune", "ls", "--json").document["entries"]
     assert len(every) == 3
     assert first in every
-    assert not journals(ring)
+    assert not unfinished(ring)
     states(fmha)
     assert len(searches) == 4  # a complete run is not gone on with
 
@@ -109,7 +107,7 @@ def test_after_a_kill_the_same_command_goes_on(fmha: Fmha, ring: Path, killed: P
 @pytest.mark.slow
 @pytest.mark.ci
 def test_nothing_of_another_run_is_reused(
-    fmha: Fmha, killed: Path, searches: list[int], monkeypatch: pytest.MonkeyPatch
+    fmha: Fmha, ring: Path, killed: str, searches: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(confirming.Confirmer, "difference", lambda self, default, winner: difference(Speed.SAME))
     other = (*WORDS[:-1], "8,16")
@@ -121,24 +119,24 @@ def test_nothing_of_another_run_is_reused(
             patched.setenv(name, text)
             assert "goes on" not in states(fmha)[1]
     assert len(searches) == 2 + 3 * 6
-    assert killed.exists()
+    assert killed in unfinished(ring)
 
 
 @pytest.mark.slow
 @pytest.mark.ci
-def test_anew_starts_over(fmha: Fmha, ring: Path, killed: Path, searches: list[int]) -> None:
+def test_anew_starts_over(fmha: Fmha, ring: Path, killed: str, searches: list[int]) -> None:
     found, said = states(fmha, "--anew")
     assert found == ["tuned"] * 3
     assert "goes on" not in said
     assert len(searches) == 3
-    assert not journals(ring)
+    assert not unfinished(ring)
 
 
 @pytest.mark.promise("An interrupted `fmha tune` goes on where it stopped, and reuses nothing of another run.")
 @pytest.mark.slow
 @pytest.mark.ci
 def test_a_choice_among_other_sources_is_made_anew(
-    fmha: Fmha, killed: Path, searches: list[int], monkeypatch: pytest.MonkeyPatch
+    fmha: Fmha, ring: Path, killed: str, searches: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The winner's own source has changed. That of the default, which is in the journal's name, is as it was."""
     real: Callable[..., Any] = walk.Scopes.of
@@ -172,9 +170,9 @@ def test_an_interruption_is_gone_on_with_too(
 
 @pytest.mark.slow
 @pytest.mark.ci
-def test_a_damaged_journal_is_refused(fmha: Fmha, killed: Path) -> None:
-    lines = killed.read_bytes().splitlines(keepends=True)
-    killed.write_bytes(b"".join([*lines[:2], b"no line\n", *lines[2:]]))
+def test_a_damaged_journal_is_refused(fmha: Fmha, ring: Path, killed: str) -> None:
+    with sqlite3.connect(ring) as db:
+        db.execute("update unfinished set value = 'no line' where what = 'note'")
     done = fmha(*WORDS)
     assert done.code == 2
     assert "X030" in done.err
@@ -189,4 +187,25 @@ def test_a_folder_that_cannot_be_written_costs_one_line(fmha: Fmha, ring: Path) 
     (ring.parent / "state").write_text("no folder")
     found, said = states(fmha)
     assert found == ["tuned"] * 3
+    assert "an interruption" not in said, "the store keeps what is measured"
+    found, said = states(fmha, "--no-store")
+    assert found == ["tuned"] * 3
     assert said.count("an interruption would lose what is measured") == 1
+
+
+@pytest.mark.slow
+@pytest.mark.ci
+def test_an_interruption_without_a_store_is_gone_on_with_too(
+    fmha: Fmha, ring: Path, searches: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(self: Any, default: Any, winner: Any) -> Difference:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(confirming.Confirmer, "difference", interrupted)
+        assert fmha(*WORDS, "--json", "--no-store").code == 130
+    found, said = states(fmha, "--no-store")
+    assert found == ["tuned"] * 3
+    assert "0 problems of 3 and 1 search are done" in said
+    assert len(searches) == 3
+    assert not list((ring.parent / "state" / "fmha" / "tune").iterdir())

@@ -7,7 +7,6 @@ import json
 import os
 import random
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,6 +27,7 @@ from fmha_cli.run.probing import probe_backends
 from fmha_cli.run.request import Request
 from fmha_cli.run.rows import Row, plan_rows
 from tests.cli.conftest import Fmha
+from tests.support.generators.journals import as_lines, lines_of
 from tests.support.generators.result_files import DEEP, DEEPER_THAN_DOCUMENTS, resealed, with_member, without_member
 
 SWEEP = ("run", "--backend", "null", "-H", "1", "-s", "16,24", "-d", "8")
@@ -53,7 +53,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Written:
     for name in ("one", "two"):
         path = folder / name
         api.run(*PROBLEMS, backend="null", registry=registry, journal=str(path), cache_root=str(folder / "cache"))
-        journals.append([json.loads(line) for line in path.read_text("utf-8").splitlines()])
+        journals.append(lines_of(path))
     assert [line["event"] for line in journals[0]] == ["start", "built", "planned", "done", "planned", "done"]
     request = Request(backend="null")
     found = probe_backends(registry, wanted_backends(registry, request.wanted))
@@ -80,9 +80,11 @@ class Plant:
         """The records of the journal, as ``--resume`` takes them over."""
         first = self.written.lines[0]
         run = RunRow(id="f" * 32, command="run", started=now())
-        with ExitStack() as stack:
-            rows, parts = self.written.rows, first["parts"]
-            return open_journal(rows, Request(resume=str(self.path)), run, lambda: parts, stack)[1]
+        rows, parts = self.written.rows, first["parts"]
+        journal = open_journal(rows, Request(resume=str(self.path)), run, lambda: parts)
+        assert journal is not None
+        with journal:
+            return dict(journal.state.records)
 
     def refused(self, why: str) -> None:
         with pytest.raises(UsageError) as caught:
@@ -109,6 +111,7 @@ def test_an_honest_journal_is_resumed(plant: Plant, lines: list[Any]) -> None:
 @pytest.mark.ci
 def test_the_command_line_refuses_a_damaged_journal_with_2(fmha: Fmha) -> None:
     assert fmha(*SWEEP, "--journal", "rows.journal").code == 0
+    as_lines(Path("rows.journal"))
     with Path("rows.journal").open("a", encoding="utf-8") as file:
         file.write(DEEP + "\n")
     done = fmha(*SWEEP, "--resume", "rows.journal")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Callable
 from dataclasses import fields, replace
@@ -19,11 +18,13 @@ from fmha_cli.domain.arch import ArchSpec
 from fmha_cli.domain.device import Availability
 from fmha_cli.domain.dtypes import DType
 from fmha_cli.domain.kernel import Family
+from fmha_cli.results.plans import state_of
 from fmha_cli.run import invocation
 from fmha_cli.run.origin import this_host
 from fmha_cli.run.request import Command, Request
 from fmha_cli.toolchain.kernels import _NO_COMPILER
 from tests.cli.conftest import Fmha
+from tests.support.generators.journals import keeping
 from tests.support.generators.report.samples import PROCESSOR
 
 SWEEP = ("--backend", "null", "-H", "1", "-s", "16,24", "-d", "8")
@@ -240,18 +241,18 @@ def test_every_member_of_a_request_is_a_part_or_is_left_out_for_a_reason(name: s
 
 @pytest.mark.slow
 @pytest.mark.ci
-def test_a_kernel_against_itself_is_two_rows(fmha: Fmha) -> None:
+def test_a_kernel_against_itself_is_two_rows(fmha: Fmha, monkeypatch: pytest.MonkeyPatch) -> None:
     """The A/A check: what a careful user tries first."""
     row = ("bench", "--backend", "null", "-H", "1", "-s", "16", "-d", "8", "--budget", "0.05")
+    together = keeping(monkeypatch)
     done = fmha(*row, "--ab", HONEST, HONEST, "--json", "--journal", "rows.journal")
     assert done.code == 0, done.err
     first, second = done.document["records"]
     assert first["kernel"]["digest"] == second["kernel"]["digest"]
     assert first["ab"]["ratio"] * second["ab"]["ratio"] == pytest.approx(1)
     assert {first["selected_by"], second["selected_by"]} == {"ab"}
-    lines = [json.loads(line) for line in Path("rows.journal").read_text("utf-8").splitlines()]
-    assert len({row["key"] for row in lines[0]["rows"]}) == 2
-    assert [len(line["rows"]) for line in lines if line["event"] == "done"] == [2], "both are kept, or none"
+    assert len(set(state_of(Path("rows.journal"), None)[1].start.keys)) == 2
+    assert together == [2], "both are kept, or none"
     again = fmha(*row, "--ab", HONEST, HONEST, "--json", "--resume", "rows.journal")
     assert again.document["records"] == done.document["records"]
 

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fmha_cli.domain.errors import EnvironmentProblem
-from fmha_cli.results.journal import Journal
+from fmha_cli.results import journal
+from fmha_cli.results.store import Store, unusable
 from tests.cli.conftest import Fmha
 from tests.cli.test_commands import SMALL
 
@@ -27,15 +27,15 @@ def test_a_disk_that_fills_under_the_journal_costs_no_row(
     fmha: Fmha, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: bool, code: int
 ) -> None:
     monkeypatch.setenv("FMHA_CACHE_DIR", str(tmp_path / "cache"))
-    done, kept = Journal.done, list[str]()
+    put, kept = journal.put_record, list[str]()
 
-    def filling(self: Journal, records: Any) -> None:
+    def filling(store: Store, db: Any, run: Any, record: Any, key: str) -> bool:
         if kept:
-            raise EnvironmentProblem("the journal cannot be written", code="X031", where=str(self.path), why="no space")
-        done(self, records)
-        kept.extend(records)
+            raise unusable(store.path, "no space")
+        kept.append(key)
+        return put(store, db, run, record, key)
 
-    monkeypatch.setattr(Journal, "done", filling)
+    monkeypatch.setattr(journal, "put_record", filling)
     ran = fmha(*SWEEP, "--json", *(("--journal", str(tmp_path / "j")) if named else ()))
     assert ran.code == code
     assert [r["verdict"] for r in ran.document["records"]] == ["PASSED"] * 4

@@ -16,6 +16,7 @@ from fmha_cli.domain.dtypes import DType
 from fmha_cli.domain.kernel import Family
 from tests.cli.conftest import Fmha
 from tests.cli.test_commands import SMALL
+from tests.support.generators.journals import keys_in
 from tests.support.output_cases import FORMATS, PROGRAM, WRONG
 
 SLOW = null_kernel(DType.FP16, Family.FWD, Behaviour.SLOW).digest[:16]
@@ -74,7 +75,7 @@ def test_head_ends_a_stream_quietly_and_early(home: Path) -> None:
     code, line, err = read_one_row(*sweep, "--journal", "rows.journal")
     assert (code, json.loads(line)["verdict"]) == (0, "PASSED")
     assert err == "30 problems (softcap x30)\n"
-    assert Path("rows.journal").read_text().count('"done"') < 20
+    assert len(keys_in(Path("rows.journal"))) < 20
 
 
 def test_head_does_not_hide_what_was_wrong(home: Path) -> None:

@@ -1,140 +1,117 @@
-"""Whatever happens to the writer, the journal shows exactly which rows are done."""
+"""Whatever happens to the writer, the file of a run shows exactly which rows are done, and only its own invocation finishes it."""
 
 from __future__ import annotations
 
-import json
 import os
+import random
+import sqlite3
 import threading
 from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from fmha_cli.domain.errors import EnvironmentProblem, InternalError, UsageError
-from fmha_cli.domain.journal import JournalRow, Start
-from fmha_cli.results.history import read_history
-from fmha_cli.results.journal import Journal
+from fmha_cli.domain.journal import Start
+from fmha_cli.results import journal as module
+from fmha_cli.results import store as store_module
+from fmha_cli.results.journal import Journal, JournalPlaces
+from fmha_cli.results.plans import run_called, state_of, unfinished
+from fmha_cli.results.run import load_run
+from fmha_cli.results.store import Store, unusable
 from fmha_cli.system.locks import try_lock
+from tests.support.generators import journals
+from tests.support.generators.journals import begun, run_of
+from tests.support.generators.kept_runs import filled as stored
+from tests.support.generators.kept_runs import row_of, run_row
+from tests.support.generators.report.samples import record
 
 ROWS = [f"{n:024x}" for n in range(5)]
+RECORDS = {key: replace(record(), row=key, run=None) for key in ROWS}
 
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    return tmp_path / "folder" / "run.jsonl"
+    return tmp_path / "folder" / "run"
 
 
 def asked(keys: Sequence[str] = ROWS, **other: Any) -> Start:
-    """The start line of a run with these rows."""
-    fields: dict[str, Any] = {
-        "fmha": "1",
-        "argv": ("run", "-b", "1"),
-        "run": "0" * 32,
-        "started": "2026-11-22T19:40:00Z",
-        "parts": {"--fill-seed": "0", "v.npy": "sha256:00", "--label": "unset"},
-        "rows": tuple(JournalRow(key=key, what=f"the row {key[-1]}") for key in keys),
-    }
-    return Start(**{**fields, **other})
+    return begun(keys, **other)
 
 
-def start(path: Path) -> Journal:
-    return Journal.create(path, asked())
+def create(path: Path) -> Journal:
+    return journals.created(path, asked())
 
 
 def resume(path: Path) -> Journal:
-    return Journal.resume(path, asked())[0]
+    return journals.resumed(path, asked())
 
 
 def filled(path: Path, done: int) -> Path:
-    with start(path) as journal:
+    """The file of a run that ended in its next row."""
+    with create(path) as journal:
         for key in ROWS[:done]:
             journal.planned(key)
-            journal.done({key: {"verdict": "PASSED", "row": key}})
+            journal.done({key: RECORDS[key]})
         if done < len(ROWS):
             journal.planned(ROWS[done])
     return path
 
 
 def test_what_is_written_is_read(path: Path) -> None:
-    history = read_history(filled(path, 2))
-    assert (history.start.fmha, history.start.argv, history.start.keys) == ("1", ("run", "-b", "1"), tuple(ROWS))
-    assert history.done == {key: {"verdict": "PASSED", "row": key} for key in ROWS[:2]}
-    assert history.left == tuple(ROWS[2:])
-    assert history.attempts == dict.fromkeys(ROWS[:3], 1)
-    assert history.size == path.stat().st_size
+    about, state = state_of(filled(path, 2), None)
+    assert about == run_of(asked())
+    assert state.start == asked()
+    assert state.records == {key: RECORDS[key] for key in ROWS[:2]}
+    assert state.left == tuple(ROWS[2:])
+    assert state.attempts == dict.fromkeys(ROWS[:3], 1)
 
 
-def test_a_resumed_journal_is_finished(path: Path) -> None:
+def test_a_resumed_run_is_finished(path: Path) -> None:
     filled(path, 2)
-    journal, history = Journal.resume(path, asked())
-    with journal:
-        for key in history.left:
+    with resume(path) as journal:
+        assert journal.place == str(path)
+        for key in journal.state.left:
             journal.planned(key)
-            journal.done({key: {}})
-    again = read_history(path)
-    assert list(again.done) == ROWS
+            journal.done({key: RECORDS[key]})
+    again = state_of(path, None)[1]
+    assert list(again.records) == ROWS
     assert again.left == ()
     assert again.attempts[ROWS[2]] == 2, "it was in flight when the first writer ended"
 
 
-@pytest.mark.parametrize("cut", range(1, 900, 29))
-def test_a_journal_cut_anywhere_holds_whole_rows(path: Path, cut: int) -> None:
-    """A kill may cut off the tail. Every prefix of the journal gives a prefix of the rows and can be completed."""
-    data = filled(path, 3).read_bytes()
-    path.write_bytes(data[:-cut])
-    try:
-        history = read_history(path)
-    except UsageError:
-        assert data[:-cut].count(b"\n") == 0, "only a journal without its start line is refused"
-        return
-    assert list(history.done) == ROWS[: len(history.done)]
-    with resume(path) as journal:
-        for key in history.left:
-            journal.planned(key)
-            journal.done({key: {}})
-    lines = path.read_text("utf-8").splitlines()
-    assert all(json.loads(line) for line in lines)
-    assert list(read_history(path).done) == ROWS
-
-
-@given(tail=st.binary(min_size=1, max_size=40))
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=20)
-def test_a_torn_last_line_is_dropped(tmp_path_factory: pytest.TempPathFactory, tail: bytes) -> None:
-    path = filled(tmp_path_factory.mktemp("torn") / "j", 2)
-    whole = path.read_bytes()
-    torn = tail.replace(b"\n", b"")
-    path.write_bytes(whole + torn)
-    assert list(read_history(path).done) == ROWS[:2]
-    resume(path).close()
-    assert path.read_bytes() == whole
-
-
-def test_a_last_line_of_zeros_is_dropped(path: Path) -> None:
-    """Some file systems leave zeros after a power failure."""
-    whole = filled(path, 1).read_bytes()
-    path.write_bytes(whole + bytes(60) + b"\n")
-    assert list(read_history(path).done) == ROWS[:1]
-    resume(path).close()
-    assert path.read_bytes() == whole
-
-
-def test_damage_in_the_middle_is_refused(path: Path) -> None:
-    lines = filled(path, 2).read_bytes().splitlines(keepends=True)
-    lines[2] = b"x" + lines[2][1:]
-    path.write_bytes(b"".join(lines))
-    with pytest.raises(UsageError, match="line 3"):
-        read_history(path)
-
-
-@pytest.mark.parametrize("text", ["", "\n", "{}\n", "[]\n", '{"schema": "fmha.report/1"}\n', "GIF89a"])
-def test_what_is_no_journal_is_refused(path: Path, text: str) -> None:
-    path.parent.mkdir()
-    path.write_text(text, "utf-8")
-    with pytest.raises(UsageError, match=r"run\.jsonl"):
-        resume(path)
+def test_a_run_in_the_store_is_resumed_by_its_id(tmp_path: Path) -> None:
+    store = tmp_path / "s.sqlite"
+    stored(store, row_of(run_row(3), 0))
+    places = JournalPlaces(store=store, spare=tmp_path / "spare")
+    ids = ["a" * 32, "ab" * 16]
+    for run in ids:
+        with Journal.create(asked(run=run), run_of(asked(run=run)), places) as journal:
+            assert journal.place == run[:8]
+            journal.done({ROWS[0]: RECORDS[ROWS[0]]})
+    assert list(unfinished(store)) == ids
+    assert run_called("latest", store) == run_called("abab", store) == ids[1]
+    assert run_called("./latest", store) is None
+    for name in ("a" * 3, "f" * 8, run_row(3).id, "there is none"):
+        with pytest.raises(UsageError, match="no run is called"):
+            run_called(name, store)
+    with Journal.resume(store, ids[0], asked(run="c" * 32), places) as journal:
+        assert (journal.place, journal.state.start.run, list(journal.state.records)) == ("aaaaaaaa", ids[0], ROWS[:1])
+        with pytest.raises(UsageError, match="another process is writing it"):
+            Journal.resume(store, ids[0], asked(), places)
+        Journal.resume(store, ids[1], asked(), places).close()
+        journal.done({key: RECORDS[key] for key in ROWS[1:]})
+        journal.settle("2026-11-22T20:00:00Z")
+        journal.complete()
+    assert list(unfinished(store)) == ids[1:]
+    with pytest.raises(UsageError, match="all rows of run aaaaaaaa are done"):
+        Journal.resume(store, ids[0], asked(), places)
+    with pytest.raises(UsageError, match="it has 3 runs"):
+        resume(store)
+    assert [path.name for path in tmp_path.iterdir()] == ["s.sqlite"], "no lock stays"
 
 
 @pytest.mark.parametrize(
@@ -153,24 +130,24 @@ def test_what_is_no_journal_is_refused(path: Path, text: str) -> None:
         (asked(parts={**asked().parts, "--label": "\x1b[31m"}), "'\\x1b[31m'"),
     ],
 )
-def test_a_journal_of_another_invocation_is_refused_with_what_differs(path: Path, here: Start, why: str) -> None:
+def test_a_run_of_another_invocation_is_refused_with_what_differs(path: Path, here: Start, why: str) -> None:
     whole = filled(path, 1).read_bytes()
     with pytest.raises(UsageError) as caught:
-        Journal.resume(path, here)
+        journals.resumed(path, here)
     assert why in caught.value.what
     assert path.read_bytes() == whole
+    assert list(path.parent.iterdir()) == [path], "nothing is left beside it"
 
 
 def test_the_command_line_and_the_time_are_no_part_of_the_identity(path: Path) -> None:
     filled(path, 1)
     here = asked(argv=("run", "-b", "1", "-o", "x"), run="1" * 32, started="later")
-    journal, _ = Journal.resume(path, here)
-    with journal:
-        assert journal.start.run == "0" * 32, "the run keeps the id of its first session"
+    with journals.resumed(path, here) as journal:
+        assert journal.state.start.run == "0" * 32, "the run keeps the id of its first session"
 
 
 def test_other_builds_of_the_same_kernels_are_refused(path: Path) -> None:
-    with start(path) as journal:
+    with create(path) as journal:
         journal.built({"a" * 64: "1" * 64, "b" * 64: None})
     for here, why in (
         ({"a" * 64: "2" * 64}, "kernel aaaaaaaa is built from other sources"),
@@ -181,89 +158,62 @@ def test_other_builds_of_the_same_kernels_are_refused(path: Path) -> None:
             journal.built(here)
     with resume(path) as journal:
         journal.built({"a" * 64: "1" * 64, "b" * 64: None, "c" * 64: "3" * 64})
-    assert read_history(path).built == {"a" * 64: "1" * 64, "b" * 64: None, "c" * 64: "3" * 64}
+    assert state_of(path, None)[1].built == {"a" * 64: "1" * 64, "b" * 64: None, "c" * 64: "3" * 64}
 
 
-def test_rows_that_mean_nothing_alone_are_kept_together(path: Path) -> None:
-    """However the file is cut, both rows of a pair are there, or none."""
-    with start(path) as journal:
-        journal.done({ROWS[0]: {"n": 1}, ROWS[1]: {"n": 2}})
-    data = path.read_bytes()
-    first = data.index(b"\n") + 1
-    for end in range(first, len(data) + 1):
-        path.write_bytes(data[:end])
-        assert len(read_history(path).done) == (2 if end == len(data) else 0)
+def test_rows_that_mean_nothing_alone_are_kept_together(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If the second of a pair cannot be written, the first is not there either."""
+    put = module.put_record
+
+    def filling(store: Store, db: Any, run: Any, record: Any, key: str) -> bytes | None:
+        if key == ROWS[1]:
+            raise unusable(store.path, "no space")
+        return put(store, db, run, record, key)
+
+    monkeypatch.setattr(module, "put_record", filling)
+    with create(path) as journal, pytest.raises(EnvironmentProblem, match="cannot be written"):
+        journal.done({key: RECORDS[key] for key in ROWS[:2]})
+    assert state_of(path, None)[1].records == {}
 
 
-def changed(path: Path, number: int, old: str, new: str) -> None:
-    """Replace a text in one line of a file."""
-    lines = path.read_text("utf-8").splitlines(keepends=True)
-    assert old in lines[number]
-    lines[number] = lines[number].replace(old, new)
-    path.write_text("".join(lines), "utf-8")
+def test_a_row_whose_writing_is_interrupted_is_not_done(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*given: Any) -> None:
+        raise KeyboardInterrupt
+
+    store = path.with_name("s.sqlite")
+    with journals.created(path, asked(), store) as journal:
+        journal.done({ROWS[0]: RECORDS[ROWS[0]]})
+        monkeypatch.setattr(module, "put_record", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            journal.done({ROWS[1]: RECORDS[ROWS[1]]})
+        monkeypatch.undo()
+        journal.settle("2026-11-22T20:00:00Z")
+    assert list(state_of(path, None)[1].records) == ROWS[:1]
+    assert [record.row for record in load_run("latest", store).records] == ROWS[:1]
 
 
-@pytest.mark.parametrize(
-    ("line", "old", "new"),
-    [
-        (2, "PASSED", "WRONG"),
-        (2, f'"key":"{ROWS[0]}"', f'"key":"{ROWS[3]}"'),
-        (0, '"--fill-seed":"0"', '"--fill-seed":"1"'),
-        (0, '"fmha":"1"', '"fmha":"3"'),
-    ],
-)
-def test_a_changed_line_is_refused(path: Path, line: int, old: str, new: str) -> None:
-    """Even if the first line is changed to fit another invocation."""
-    filled(path, 1)
-    changed(path, line, old, new)
-    with pytest.raises(UsageError, match="line 3 has another checksum"):
-        read_history(path)
-
-
-def test_a_line_of_another_journal_is_refused(path: Path, tmp_path: Path) -> None:
-    other = tmp_path / "other"
-    with Journal.create(other, asked(run="1" * 32)) as journal:
-        journal.done({ROWS[1]: {"verdict": "PASSED"}})
-    filled(path, 1)
-    with path.open("ab") as file:
-        file.write(other.read_bytes().splitlines(keepends=True)[-1])
-    with pytest.raises(UsageError, match="line 5 has another checksum"):
-        read_history(path)
-
-
-def test_a_journal_of_an_older_version_is_refused_in_plain_words(path: Path) -> None:
-    path.parent.mkdir()
-    path.write_text('{"argv":["run"],"event":"start","fmha":"0.1.0","rows":[],"schema":"fmha.journal/1"}\n', "utf-8")
-    with pytest.raises(UsageError, match=r"an older or newer fmha wrote it: its form is fmha\.journal/1"):
-        read_history(path)
-    path.write_text('{"schema": "fmha.report/1"}\n', "utf-8")
-    with pytest.raises(UsageError, match="it is not a journal"):
-        read_history(path)
-
-
-def test_a_journal_is_not_overwritten(path: Path) -> None:
+def test_a_file_is_not_overwritten(path: Path) -> None:
     whole = filled(path, 1).read_bytes()
     with pytest.raises(UsageError, match="already exists"):
-        start(path)
+        create(path)
     assert path.read_bytes() == whole
     assert list(path.parent.iterdir()) == [path], "nothing is left beside it"
 
 
-def test_a_missing_journal_is_a_usage_error(path: Path) -> None:
+def test_a_missing_file_is_a_usage_error(path: Path) -> None:
     with pytest.raises(UsageError, match="no such file"):
         resume(path)
-    with pytest.raises(UsageError):
-        read_history(path)
+    assert not path.parent.exists()
 
 
 def test_a_folder_that_cannot_be_is_the_environments_fault(path: Path) -> None:
     path.parent.write_text("a file", "utf-8")
     with pytest.raises(EnvironmentProblem, match="cannot be opened"):
-        start(path)
+        create(path)
 
 
 def test_one_process_writes_at_a_time(path: Path) -> None:
-    with start(path), pytest.raises(UsageError, match="another process"):
+    with create(path), pytest.raises(UsageError, match="another process"):
         resume(path)
     resume(path).close()
 
@@ -271,52 +221,95 @@ def test_one_process_writes_at_a_time(path: Path) -> None:
 def test_a_lock_that_outlives_its_writer_for_a_moment_is_waited_for(path: Path) -> None:
     """Where a writer is killed, what it had just forked holds the lock until it becomes another program."""
     filled(path, 2)
-    held = os.open(path, os.O_RDWR)
+    held = os.open(path.with_name(".run.lock"), os.O_RDWR | os.O_CREAT)
     assert try_lock(held)
     threading.Timer(0.1, os.close, (held,)).start()
     resume(path).close()
 
 
 def test_a_row_is_done_once(path: Path) -> None:
-    with start(path) as journal:
-        journal.done({ROWS[0]: {}})
-        for call in (lambda: journal.done({ROWS[0]: {}}), lambda: journal.planned(ROWS[0])):
+    done = {ROWS[0]: RECORDS[ROWS[0]]}
+    with create(path) as journal:
+        journal.done(done)
+        for call in (lambda: journal.done(done), lambda: journal.planned(ROWS[0])):
             with pytest.raises(InternalError):
                 call()
         with pytest.raises(InternalError):
             journal.planned("f" * 24)
     with resume(path) as journal, pytest.raises(InternalError):
-        journal.done({ROWS[0]: {}})
+        journal.done(done)
 
 
 def test_rows_have_different_keys(path: Path) -> None:
     with pytest.raises(InternalError):
-        Journal.create(path, asked([ROWS[0], ROWS[0]]))
+        journals.created(path, asked([ROWS[0], ROWS[0]]))
+    assert not path.exists()
 
 
-def test_a_doubled_row_in_the_file_is_refused(path: Path) -> None:
-    lines = filled(path, 1).read_bytes().splitlines(keepends=True)
-    path.write_bytes(b"".join([*lines, lines[2]]))
-    with pytest.raises(UsageError, match="already done"):
-        read_history(path)
+def test_a_step_that_is_no_record_is_kept(path: Path) -> None:
+    with create(path) as journal:
+        journal.note(ROWS[1], {"winner": "k"})
+        with pytest.raises(InternalError):
+            journal.note(ROWS[1], {})
+    state = state_of(path, None)[1]
+    assert state.notes == {ROWS[1]: {"winner": "k"}}
+    assert state.left == (ROWS[0], *ROWS[2:])
 
 
-def test_a_full_disk_is_the_environments_fault(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(fd: int, data: bytes) -> int:
-        raise OSError(28, "No space left on device")
+@pytest.mark.parametrize(
+    "change",
+    [
+        "delete from run",
+        "delete from unfinished where what = 'start'",
+        "update unfinished set value = '{}' where what = 'start'",
+        "update unfinished set value = x'00' where what = 'start'",
+        "update unfinished set what = 'other' where what = 'start'",
+        "update record set rest = zeroblob(20)",
+        "update record set samples = x'01'",
+        "update setup set packed = x'00'",
+        "update problem set json = '[]'",
+        "drop table record",
+        "pragma application_id = 7",
+        "pragma user_version = 99",
+    ],
+)
+def test_a_damaged_file_is_refused(path: Path, change: str) -> None:
+    filled(path, 2)
+    with closing(sqlite3.connect(path, isolation_level=None)) as db:
+        db.execute(change)
+    with pytest.raises(UsageError) as caught:
+        resume(path)
+    assert caught.value.code == "X030"
+    assert str(path) in caught.value.what
+    assert "\n" not in caught.value.what
 
-    with start(path) as journal:
-        monkeypatch.setattr("fmha_cli.results.journal.os.write", full)
-        with pytest.raises(EnvironmentProblem, match="cannot be written"):
-            journal.planned(ROWS[0])
-        monkeypatch.undo()
+
+def test_no_torn_byte_of_a_file_is_more_than_a_refusal(path: Path, tmp_path: Path) -> None:
+    """A seeded change of any byte: the rows are read as they were, or the file is refused."""
+    whole, draw = filled(path, 3).read_bytes(), random.Random("torn")
+    honest = state_of(path, None)[1].records
+    refusals = 0
+    for number in range(150):
+        torn = tmp_path / f"torn{number}"
+        data = bytearray(whole)
+        data[draw.choice([place for place in range(0, len(whole), 13) if whole[place]])] ^= 1 << draw.randrange(8)
+        torn.write_bytes(data)
+        try:
+            found = journals.resumed(torn, asked())
+        except (UsageError, EnvironmentProblem):
+            refusals += 1
+            continue
+        found.close()
+        assert all(honest[key] == one for key, one in found.state.records.items())
+    assert refusals > 20
 
 
-def test_every_line_is_on_the_disk_before_the_call_returns(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    synced: list[int] = []
-    with start(path) as journal:
-        monkeypatch.setattr("fmha_cli.results.journal.os.fsync", lambda fd: synced.append(path.stat().st_size))
-        journal.planned(ROWS[0])
-        assert synced == [path.stat().st_size]
-        journal.done({ROWS[0]: {}})
-        assert synced[1:] == [path.stat().st_size]
+def test_a_file_on_a_network_file_system_needs_no_shared_memory(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store_module, "network_file_system", lambda folder: "nfs4")
+    with create(path) as journal:
+        journal.done({ROWS[0]: RECORDS[ROWS[0]]})
+        assert not path.with_name("run-wal").exists()
+        with pytest.raises(EnvironmentProblem):
+            Store.open(path)
+    with resume(path) as journal:
+        assert list(journal.state.records) == ROWS[:1]

@@ -14,8 +14,9 @@ from pathlib import Path
 import pytest
 
 from fmha_cli.report.record import Record
-from fmha_cli.results.keeping import Keeper
+from fmha_cli.results.journal import Journal, JournalPlaces
 from fmha_cli.results.run import load_run
+from tests.support.generators.journals import begun
 from tests.support.generators.kept_runs import row_of, run_row
 from tests.support.generators.report.samples import measurement
 
@@ -38,6 +39,14 @@ def rows_of(writer: int) -> tuple[Record, ...]:
     )
 
 
+def journal_of(path: Path, rows: Sequence[Record]) -> Journal:
+    """The journal of a run in the store, as of one that begins or is repeated."""
+    run = rows[0].run
+    assert run is not None
+    start = begun([str(row.row) for row in rows], run=run.id)
+    return Journal.create(start, run, JournalPlaces(store=path, spare=path.with_name(f"{run.id}.sqlite")))
+
+
 def writer(path: Path, rows: Sequence[Record]) -> tuple[int, int]:
     """A process that keeps rows and acknowledges each by a byte: its id, and the end to read from."""
     reads, writes = os.pipe()
@@ -47,9 +56,11 @@ def writer(path: Path, rows: Sequence[Record]) -> tuple[int, int]:
         return child, reads
     status = 1
     try:
-        keeper = Keeper(path, (), lambda text: os._exit(3))
+        journal = journal_of(path, rows)
         for row in rows:
-            keeper.record(row)
+            journal.add({str(row.row): row})
+            if journal.fault is not None:
+                os._exit(3)
             os.write(writes, b".")
         status = 0
     finally:

@@ -11,11 +11,12 @@ import pytest
 
 from fmha_cli.domain.codec import to_json
 from fmha_cli.domain.errors import EnvironmentProblem, UsageError
-from fmha_cli.domain.journal import Finished, JournalDone, JournalRow, Start
+from fmha_cli.domain.journal import JournalRow, Start
 from fmha_cli.report.documents.pages import EnvironmentLine
 from fmha_cli.report.documents.report import report_document
 from fmha_cli.report.formats import jsonl_lines
 from fmha_cli.results.run import load_run
+from tests.support.generators.journals import done_line
 from tests.support.generators.kept_runs import filled, row_of, run_row
 from tests.support.generators.report.samples import ENVIRONMENT, journal_lines, record
 
@@ -100,7 +101,7 @@ def test_without_a_store_a_name_is_unknown_and_a_file_is_read(tmp_path: Path) ->
 def journal(rows: dict[str, object]) -> str:
     keys = tuple(JournalRow(key=key, what="w") for key in (*rows, "f" * 24))
     start = Start(fmha="1", argv=(), run="0" * 32, started="2026-11-24T00:00:00Z", parts={}, rows=keys)
-    done = [JournalDone.of(start, (Finished(key=key, record=row),)) for key, row in rows.items()]  # type: ignore[arg-type]
+    done = [done_line(start, {key: row}) for key, row in rows.items()]
     return "".join(json.dumps(to_json(line)) + "\n" for line in (start, *done))
 
 

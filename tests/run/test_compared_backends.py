@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -18,10 +17,12 @@ from fmha_cli.domain.verdict import Verdict
 from fmha_cli.report.parts import SelectedBy
 from fmha_cli.report.record import Record
 from fmha_cli.results.journal import Journal
+from fmha_cli.results.plans import state_of
 from fmha_cli.run import protocol
 from fmha_cli.run.request import Command, Request
 from fmha_cli.run.run import Run
 from tests.support.fixtures.trio import trio
+from tests.support.generators.journals import keeping
 
 __all__ = ["trio"]
 
@@ -224,11 +225,10 @@ def test_all_kernels_of_several_backends_have_one_default() -> None:
 @pytest.mark.slow
 @pytest.mark.ci
 def test_a_journal_keeps_the_rows_of_a_turn_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    journal = str(tmp_path / "journal")
+    journal, together = str(tmp_path / "journal"), keeping(monkeypatch)
     done = walked("one,two,three", PROBLEM, OTHER, journal=journal)
-    lines = [json.loads(line) for line in Path(journal).read_text("utf-8").splitlines()]
-    assert len({row["key"] for row in lines[0]["rows"]}) == 6
-    assert [len(line["rows"]) for line in lines if line["event"] == "done"] == [3, 3]
+    assert len(set(state_of(Path(journal), None)[1].start.keys)) == 6
+    assert together == [3, 3]
     assert walked("one,two,three", PROBLEM, OTHER, resume=journal) == done
     with pytest.raises(UsageError, match="--backend is one,three here"):
         walked("one,three", PROBLEM, OTHER, resume=journal)

@@ -16,6 +16,7 @@ from fmha_cli.domain.codec import to_json
 from fmha_cli.report.parts import SelectedBy
 from fmha_cli.run.invocation import sources_of
 from fmha_cli.run.origin import GitRevision, this_host
+from tests.support.generators.journals import cut
 
 PROBLEM = api.Problem.from_cli("-H 1 -s 16 -d 8")
 NEEDS_GIT = pytest.mark.skipif(shutil.which("git") is None, reason="no git")
@@ -168,8 +169,7 @@ def test_a_record_states_its_run_and_how_its_kernel_was_chosen() -> None:
 def test_a_resumed_run_keeps_its_id(tmp_path: Path) -> None:
     problems, path = (PROBLEM, replace(PROBLEM, seqlen_k=24)), str(tmp_path / "j")
     done = api.run(*problems, backend="null", journal=path)
-    lines = Path(path).read_text("utf-8").splitlines(keepends=True)
-    Path(path).write_text("".join(lines[:4]), "utf-8")
+    cut(Path(path), 1)
     again = api.run(*problems, backend="null", resume=path)
     assert again[0] == done[0]
     assert again[1].run is not None

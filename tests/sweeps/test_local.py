@@ -7,6 +7,7 @@ import signal
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,7 +16,7 @@ from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.verdict import Verdict
 from fmha_cli.report.parts import RunRow
 from fmha_cli.report.record import Record
-from fmha_cli.results.journal import Journal
+from fmha_cli.results import journal as journals
 from fmha_cli.run.supervisor import Supervisor
 from fmha_cli.sweeps.driver import SweepDriver, SweepEnd
 from fmha_cli.sweeps.jobs import ChunkJob
@@ -24,6 +25,7 @@ from fmha_cli.sweeps.local import LocalScheduler
 from fmha_cli.sweeps.places import WorkerPlace
 from fmha_cli.sweeps.plan import SweepPlan
 from fmha_cli.sweeps.scheduler import News
+from tests.support.generators.journals import created
 from tests.support.swept import descendants, kill, start, sweep_of
 from tests.sweeps.test_plan import plan_of
 
@@ -93,7 +95,7 @@ def driven(
     began = Start(fmha=__version__, argv=(), run=RUN, started="2026-01-01T00:00:00Z", parts={}, rows=asked)
     came: list[Record] = []
     told: list[str] = []
-    with Journal.create(tmp_path / "journal.jsonl", began) as journal:
+    with created(tmp_path / "journal", began) as journal:
         driver = SweepDriver(
             plan=plan,
             scheduler=Played(
@@ -138,6 +140,24 @@ def test_without_a_place_rows_are_not_run_and_can_be_resumed(tmp_path: Path) -> 
     left = [record for record in done.records if record.verdict is Verdict.NOT_RUN]
     assert len(left) + len(came) == 8
     assert all(record.notes == ("no worker was left for this row",) for record in left)
+
+
+def test_a_row_whose_writing_is_interrupted_is_not_told_as_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put, calls = journals.put_record, list[str]()
+
+    def interrupted(store: Any, db: Any, run: Any, record: Record, key: str) -> bytes | None:
+        calls.append(key)
+        if len(calls) == 4:
+            raise KeyboardInterrupt
+        return put(store, db, run, record, key)
+
+    monkeypatch.setattr(journals, "put_record", interrupted)
+    done, came, _ = driven(tmp_path, {})
+    assert done.interrupted
+    assert {record.row for record in done.records if record.verdict is Verdict.PASSED} == set(calls[:3])
+    assert [record.row for record in came] == calls[:3]
 
 
 @pytest.mark.promise("A worker that is killed, stopped or cut off loses no row, and costs no other row.")
@@ -206,7 +226,7 @@ def test_a_sweep_of_another_environment_is_not_resumed(tmp_path: Path) -> None:
         run=RUN,
         started="2026-01-01T00:00:00Z",
         argv=(),
-        request=plan.request,
+        request=replace(plan.request, cache_root=str(tmp_path)),
         points=tuple(point.repro() for point in plan.points),
         layers=(),
         devices="all",

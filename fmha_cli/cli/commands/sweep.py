@@ -114,7 +114,7 @@ COMMANDS = {
         "sweep:sweep",
         options=OPTIONS,
         documents=("report",),
-        detail="All rows are planned and written to a journal before the first one runs. Each device has a worker, which holds "
+        detail="All rows are planned and kept before the first one runs. Each device has a worker, which holds "
         "the device's lease; equal devices share the rows, and every other kind of device gets each row once. A row is executed "
         "at least once and recorded exactly once. A row with which a worker died runs again; after the retries it is CRASHED. "
         "After Ctrl-C, or when this command was killed, --resume RUN runs the rows that are left.",

@@ -21,14 +21,15 @@ from fmha_cli.domain.journal import JournalRow, Start
 from fmha_cli.domain.kernel import Family
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.protocols import BuildContext
-from fmha_cli.results.history import read_history
-from fmha_cli.results.journal import Journal
+from fmha_cli.report.record import Record
+from fmha_cli.results.plans import state_of
 from fmha_cli.run.arena import Arena
 from fmha_cli.run.job import WorkerJob
 from fmha_cli.run.judge import JudgePolicy, judge
 from fmha_cli.run.layout import layout_of
 from fmha_cli.run.supervisor import Supervisor
 from tests.support.fault_rows import DEVICE, ENTRY, cases
+from tests.support.generators.journals import created, grown, resumed
 from tests.support.live_processes import gone
 
 BAD = {7: Behaviour.SEGFAULT, 8: Behaviour.NAN, 23: Behaviour.OOB_AFTER, 40: Behaviour.EXIT}
@@ -43,14 +44,10 @@ def sweep(folder: Path, rows: int) -> None:
     asked = tuple(JournalRow(key=key_of(n), what=f"row {n}") for n in range(rows))
     start = Start(fmha="test", argv=("sweep",), run="0" * 32, started="now", parts={}, rows=asked)
     path = folder / "journal"
-    if path.exists():
-        journal, history = Journal.resume(path, start)
-        left = history.left
-    else:
-        journal, left = Journal.create(path, start), start.keys
+    journal = resumed(path, start) if path.exists() else created(path, start)
     policy = JudgePolicy(timeout=60.0)
     with journal, Supervisor() as supervisor:
-        for key in left:
+        for key in journal.state.left:
             journal.planned(key)
             supervisor.start()
             with (folder / "workers").open("a", encoding="ascii") as file:
@@ -63,7 +60,8 @@ def sweep(folder: Path, rows: int) -> None:
             with Arena(layout_of(problem)) as arena:
                 job = WorkerJob(entry=ENTRY, device=DEVICE, plan=plan, artifacts=artifacts)
                 row = judge(supervisor, job, arena, cases(), policy)
-            journal.done({key: {"verdict": row.verdict.value}})
+            record = Record(problem=problem.to_dict(), repro=problem.repro(), verdict=row.verdict, row=key)
+            journal.done({key: record})
 
 
 def forked(folder: Path, rows: int) -> int:
@@ -79,34 +77,29 @@ def forked(folder: Path, rows: int) -> int:
     return child
 
 
-def lines(folder: Path) -> int:
-    path = folder / "journal"
-    return path.read_bytes().count(b"\n") if path.exists() else 0
-
-
 def main() -> None:
     folder, kills, rows, seed = Path(sys.argv[1]), *(int(text) for text in sys.argv[2:])
     rng = random.Random(seed)
     points = []
     for _ in range(kills):
         child = forked(folder, rows)
-        target = lines(folder) + rng.randrange(8)
+        target = grown(folder / "journal") + rng.randrange(8)
         deadline = time.monotonic() + 20.0
-        while lines(folder) < target and time.monotonic() < deadline:
+        while grown(folder / "journal") < target and time.monotonic() < deadline:
             time.sleep(0.001)
         time.sleep(rng.random() * 0.03)
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
-        points.append(lines(folder))
+        points.append(grown(folder / "journal"))
     _, status = os.waitpid(forked(folder, rows), 0)
-    history = read_history(folder / "journal")
+    state = state_of(folder / "journal", None)[1]
     workers = {int(text) for text in (folder / "workers").read_text("ascii").split()}
     report = {
         "status": os.waitstatus_to_exitcode(status),
         "points": points,
-        "done": list(history.done),
-        "verdicts": [history.done[key]["verdict"] for key in history.start.keys if key in history.done],
-        "attempts": dict(history.attempts),
+        "done": list(state.records),
+        "verdicts": [state.records[key].verdict for key in state.start.keys if key in state.records],
+        "attempts": state.attempts,
         "orphans": [pid for pid in workers if not gone(pid)],
     }
     print(json.dumps(report))

@@ -15,7 +15,7 @@ from fmha_cli.bench.roofline import Bound, CacheState, Floor, PeakKind
 from fmha_cli.bench.sampling import StopReason
 from fmha_cli.domain.device import Availability, DeviceFacts, State
 from fmha_cli.domain.emulation import Executed, Finding, FindingKind
-from fmha_cli.domain.journal import Finished, JournalBuilt, JournalDone, JournalPlanned, JournalRow, Line, Start
+from fmha_cli.domain.journal import JournalBuilt, JournalPlanned, JournalRow, Line, Start
 from fmha_cli.domain.kernel import Algorithm, Family, KernelSpec
 from fmha_cli.domain.layer import LayerKind, LayerPhase
 from fmha_cli.domain.plan import Artifact, Plan, Stage, Workspace
@@ -27,6 +27,7 @@ from fmha_cli.domain.signature import Signature
 from fmha_cli.domain.verdict import Check, Comparison, Judging, Verdict
 from fmha_cli.report.parts import Inputs, KernelRow, RunRow, SelectedBy, environment, stage_rows
 from fmha_cli.report.record import Record
+from tests.support.generators.journals import done_line
 
 DIGEST = "0123456789abcdef" * 4
 PROCESSOR = Processor(vendor="AuthenticAMD", family=25, model=17, name="AMD EPYC", microarchitecture="zen4")
@@ -204,5 +205,5 @@ def journal_lines() -> list[Line]:
         parts={"--fill-seed": "0", "v.npy": f"sha256:{DIGEST}"},
         rows=(JournalRow(key=key, what="`-b 1` without a kernel"),),
     )
-    done = JournalDone.of(start, (Finished(key=key, record=bare().to_dict()),))
+    done = done_line(start, {key: bare().to_dict()})
     return [start, JournalBuilt(kernels={DIGEST: DIGEST, DIGEST[::-1]: None}), JournalPlanned(key=key), done]
