@@ -13,7 +13,7 @@ from uuid import uuid4
 from fmha_cli.cli.call import CliCall
 from fmha_cli.cli.commands.sweep import CHUNK, OPTIONS, RESUME, SILENCE_S, TIME_LIMIT, TLS, TRIES
 from fmha_cli.cli.delivery import Delivery, exit_code
-from fmha_cli.cli.options import KEPT, ROWS
+from fmha_cli.cli.options import ROWS
 from fmha_cli.cli.problems import listed_points, named_file, points_of
 from fmha_cli.cli.request import request_of
 from fmha_cli.cli.settings import FLAG
@@ -40,7 +40,7 @@ from fmha_cli.sweeps.opening import open_sweep
 from fmha_cli.sweeps.places import parse_devices
 from fmha_cli.sweeps.spreading import Finder
 
-_PLAIN = {option.key for option in (*ROWS, *KEPT, *TLS, TIME_LIMIT, RESUME)}
+_PLAIN = {option.key for option in (*ROWS, *TLS, TIME_LIMIT, RESUME)}
 """What may accompany ``--resume``."""
 
 

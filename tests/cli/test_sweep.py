@@ -27,6 +27,7 @@ def states(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("sweep --scheduler nowhere", 2, "tcp://HOST:8786"),
         ("sweep --resume nothing", 2, "no sweep is unfinished"),
         ("sweep --resume latest -b 2", 2, "--resume beside --batch"),
+        ("sweep --resume latest --no-store", 2, "--resume beside --no-store"),
         ("sweep --backend null --devices null:7", 4, "no device null:7"),
         ("sweep --backend null --select tuned --scheduler tcp://127.0.0.1:1", 2, "on which it was tuned"),
         ("sweep --devices emu:gfx90a", 2, "no speed to measure"),
