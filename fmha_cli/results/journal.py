@@ -19,13 +19,14 @@ from pathlib import Path
 from typing import Any, Self
 
 from fmha_cli.domain.encode import canonical_json
-from fmha_cli.domain.errors import EnvironmentProblem, InternalError, UsageError
+from fmha_cli.domain.errors import EnvironmentProblem, InternalError
 from fmha_cli.domain.journal import Start
 from fmha_cli.report.parts import Environment, RunRow
 from fmha_cli.report.record import Record
 from fmha_cli.results.history import read_history
 from fmha_cli.results.identity import difference, rebuilt
-from fmha_cli.results.plans import RunState, forget_plan, put_kept, refused, run_of, state_of
+from fmha_cli.results.naming import is_file_name
+from fmha_cli.results.plans import RunState, forget_plan, put_kept, refuse_taken, refused, run_of, state_of
 from fmha_cli.results.store import Store, guarded, is_database
 from fmha_cli.results.writing import StoredRun, arrange_records, end_run, put_record, put_run, replace_record
 from fmha_cli.system.files import sync_folder
@@ -118,6 +119,7 @@ class Journal:
             lines = not is_database(path)
         except OSError as fault:
             why = "there is no such file" if isinstance(fault, FileNotFoundError) else str(fault.strerror)
+            why += "" if places.store is None or is_file_name(str(path)) else ", and the store has no run to resume"
             raise refused(path, why) from fault
         lock = _claim(path, run)
         try:
@@ -138,8 +140,10 @@ class Journal:
         return journal
 
     @property
-    def place(self) -> str:
-        """What ``--resume`` takes: the beginning of the run's id in the store, or the path of its file."""
+    def place(self) -> str | None:
+        """What ``--resume`` takes: the beginning of the run's id in the store, or the path of its file; None if nothing is left of it."""
+        if not self.resumable or self._leaves_nothing:
+            return None
         return self.state.start.run[:8] if self.path == self._places.store else str(self.path)
 
     def built(self, kernels: Mapping[str, str | None]) -> None:
@@ -253,7 +257,7 @@ class Journal:
             forget_plan(db, self._run.id)
             db.execute("delete from run where id = ?", (self._run.id,))
 
-        if self.path == self._places.store and not (self.state.records or self.state.notes):
+        if self._leaves_nothing:
             with suppress(EnvironmentProblem):
                 self._write(forget, synced=False)
         self._shut()
@@ -263,6 +267,10 @@ class Journal:
 
     def __exit__(self, *exc: object) -> None:
         self.close()
+
+    @property
+    def _leaves_nothing(self) -> bool:
+        return self.path == self._places.store and not (self.state.records or self.state.notes)
 
     def _check(self, key: str) -> None:
         if key not in self._rows or key in self.state.records or key in self.state.notes:
@@ -382,13 +390,6 @@ def _claim(path: Path, run: str | None) -> tuple[Path, int]:
     if lock is None:
         raise refused(path, "another process is writing it")
     return place, lock
-
-
-def refuse_taken(path: Path) -> None:
-    """Raises UsageError: X030, there is such a file already."""
-    if os.path.exists(path):  # unlike Path.exists, False for a name that is too long; opening it says so
-        help = f"name another file; if it is the journal of this command, --resume {path} finishes it"
-        raise UsageError(f"journal {path}: it already exists", code="X030", where="--journal", help=help)
 
 
 def _unwritable(verb: str, path: Path, fault: EnvironmentProblem) -> EnvironmentProblem:

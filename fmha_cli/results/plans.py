@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
@@ -179,3 +180,10 @@ def state_of(path: Path, run: str | None) -> tuple[RunRow, RunState]:
 def refused(path: Path, why: str, help: str = "start again without --resume") -> UsageError:
     """The error of a journal that cannot be used."""
     return UsageError(f"journal {path}: {why}", code="X030", where="--resume", help=help)
+
+
+def refuse_taken(path: Path) -> None:
+    """Raises UsageError: X030, there is such a file already."""
+    if os.path.exists(path):  # unlike Path.exists, False for a name that is too long; opening it says so
+        help = f"name another file; if it is the journal of this command, --resume {path} finishes it"
+        raise UsageError(f"journal {path}: it already exists", code="X030", where="--journal", help=help)

@@ -198,7 +198,7 @@ class Dispatcher:
         return Ended(
             records,
             interrupted,
-            journal=None if journal is None or not journal.resumable else journal.place,
+            journal=None if journal is None else journal.place,
             unwritten=tuple(self._executor.unwritten),
             outside=None if journal is None else journal.outside,
         )

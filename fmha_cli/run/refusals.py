@@ -18,7 +18,7 @@ from fmha_cli.domain.flags import FILLED
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.tensors import Role, shapes_of
 from fmha_cli.report.target import Target, check_folder
-from fmha_cli.results.journal import refuse_taken
+from fmha_cli.results.plans import refuse_taken
 from fmha_cli.run.input_files import FLAG_OF, InputFiles, check_fit
 from fmha_cli.run.request import Request
 from fmha_cli.run.tensor_files import SUFFIXES, file_of

@@ -90,8 +90,9 @@ def test_a_run_in_the_store_is_resumed_by_its_id(tmp_path: Path) -> None:
     ids = ["a" * 32, "ab" * 16]
     for run in ids:
         with Journal.create(asked(run=run), run_of(asked(run=run)), places) as journal:
-            assert journal.place == run[:8]
+            assert journal.place is None, "nothing would be left of it"
             journal.done({ROWS[0]: RECORDS[ROWS[0]]})
+            assert journal.place == run[:8]
     assert list(unfinished(store)) == ids
     assert run_called("latest", store) == run_called("abab", store) == ids[1]
     assert run_called("./latest", store) is None
@@ -204,6 +205,9 @@ def test_a_missing_file_is_a_usage_error(path: Path) -> None:
     with pytest.raises(UsageError, match="no such file"):
         resume(path)
     assert not path.parent.exists()
+    places = JournalPlaces(store=path, spare=path)
+    with pytest.raises(UsageError, match="no such file, and the store has no run to resume"):
+        Journal.resume(Path("latest"), None, asked(), places)
 
 
 def test_a_folder_that_cannot_be_is_the_environments_fault(path: Path) -> None:
