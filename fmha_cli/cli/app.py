@@ -10,7 +10,7 @@ from typing import NoReturn
 
 from fmha_cli.cli.commands import COMMANDS, MAY_STAND_ALONE
 from fmha_cli.cli.parser import CommandLine, ParsedCommand, Parser
-from fmha_cli.cli.streams import flush_stdout, silence, unwritable
+from fmha_cli.cli.streams import arrives, flush_stdout, silence, unwritable
 from fmha_cli.domain.blas import use_one_thread
 from fmha_cli.system.processes import ending_signals
 
@@ -78,7 +78,7 @@ def _parse(line: CommandLine) -> ParsedCommand | int:
         silence(stdout)  # its reader closed the pipe, and Typer replaced it
         return 0 if end.code == 1 else int(end.code or 0)
     except OSError as fault:
-        if parser.running:
+        if parser.running and arrives(stdout):  # the plugin's own
             raise
         silence(stdout)
         raise unwritable(fault) from fault

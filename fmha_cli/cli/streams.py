@@ -67,8 +67,20 @@ def flush_stdout(line: str | None = None) -> bool:
         raise unwritable(fault) from fault
 
 
-def silence(stream: TextIO) -> None:
+def arrives(stream: TextIO | None) -> bool:
+    """Whether what was written to a stream so far can be delivered; nothing was if it is closed."""
+    try:
+        if stream is not None:
+            stream.flush()
+    except OSError:
+        return False
+    return True
+
+
+def silence(stream: TextIO | None) -> None:
     """Let a stream that cannot be written lead nowhere."""
+    if stream is None:
+        return
     sink = os.open(os.devnull, os.O_WRONLY)
     os.dup2(sink, stream.fileno())
     os.close(sink)

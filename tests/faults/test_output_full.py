@@ -103,6 +103,46 @@ def test_a_full_stdout_is_exit_4(tmp_path: Path) -> None:
         assert "Exception ignored" not in done.stderr
 
 
+PLUGIN = """
+import sys
+import typer
+from fmha_cli.cli import parser
+from fmha_cli.cli.app import main
+
+def hello() -> None:
+    print("from print")
+    typer.echo("from Typer")
+
+def broken() -> None:
+    raise OSError("of the plugin")
+
+parser.plugin_commands = lambda: {"hello": hello, "broken": broken}
+sys.argv = ["fmha", sys.argv[1]]
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("command", "code", "said"),
+    [("hello", 4, "error[X040]: stdout: cannot be written\n"), ("broken", 70, "OSError: of the plugin")],
+)
+def test_a_plugins_command_on_a_full_stdout(tmp_path: Path, command: str, code: int, said: str) -> None:
+    import resource
+
+    def no_room() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+
+    environ = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    with (tmp_path / "out").open("w") as out:
+        line = [sys.executable, "-c", PLUGIN, command]
+        done = subprocess.run(
+            line, stdout=out, stderr=subprocess.PIPE, text=True, preexec_fn=no_room, check=False, env=environ
+        )
+    assert done.returncode == code, done.stderr
+    assert said in done.stderr
+    assert "Exception ignored" not in done.stderr
+
+
 @pytest.mark.promise("Pipes are written to, inputs are never replaced, and one failing file costs one note.")
 @pytest.mark.slow
 @pytest.mark.ci
