@@ -10,6 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from fmha_cli import api, plugin
+from fmha_cli.plugin import DeviceFacts, Plan, Stage, TwoPasses
 from fmha_torch.kernels import TorchAlgorithm, kernels_of, table
 from fmha_torch.rules import RULES, discord
 
@@ -26,15 +27,11 @@ class TorchBackend(plugin.FrameworkBackend):
     def __init__(self) -> None:
         self.errors, self.tried = table()["errors"], tuple(table()["torch"]["tried"])
         self.probes_in_parent = not built_for_gpu()  # such a build must open a driver, and answers from the worker
-        self._passes = plugin.TwoPasses(
-            self._decide, lambda p, kernel, device: plugin.Plan(p, (plugin.Stage(kernel),)), discord
-        )
+        self._passes = TwoPasses(self._decide, lambda p, kernel, device: Plan(p, (Stage(kernel),)), discord)
 
     def probe(self) -> plugin.Availability:
         found = plugin.probe_package("torch", table()["torch"]["least"])
-        cpu = plugin.DeviceFacts(
-            id="cpu", archs=tuple(table()["places"]["cpu"]["archs"]), name=f"PyTorch {found.version}"
-        )
+        cpu = DeviceFacts(id="cpu", archs=tuple(table()["places"]["cpu"]["archs"]), name=f"PyTorch {found.version}")
         gpus = tuple(_gpus()) if found.state is plugin.State.OK and built_for_gpu() else ()
         return replace(found, devices=(*gpus, cpu)) if found.state is plugin.State.OK else found
 
@@ -47,17 +44,17 @@ class TorchBackend(plugin.FrameworkBackend):
     def rules(self) -> tuple[plugin.Rule, ...]:
         return RULES
 
-    def decide(self, problem: api.Problem, device: plugin.DeviceFacts) -> Iterator[api.Decision]:
+    def decide(self, problem: api.Problem, device: DeviceFacts) -> Iterator[api.Decision]:
         yield from self._passes.decide(problem, device)
 
-    def plan(self, problem: api.Problem, kernel: api.KernelSpec, device: plugin.DeviceFacts) -> plugin.Plan:
+    def plan(self, problem: api.Problem, kernel: api.KernelSpec, device: DeviceFacts) -> Plan:
         return self._passes.plan(problem, kernel, device)
 
-    def _decide(self, problem: api.Problem, device: plugin.DeviceFacts) -> Iterator[api.Decision]:
+    def _decide(self, problem: api.Problem, device: DeviceFacts) -> Iterator[api.Decision]:
         for arch in [name for name in device.archs if name in self.archs()] or self.archs()[:1]:
             yield from self.ranked(kernels_of(arch), RULES, problem, device, "SDPA's own order, then flex_attention")
 
-    def open(self, device: plugin.DeviceFacts) -> plugin.Session:
+    def open(self, device: DeviceFacts) -> plugin.Session:
         import_quietly()
         from fmha_torch.session import TorchSession
 
@@ -73,8 +70,7 @@ def import_quietly() -> None:
     except ImportError as fault:
         raise api.EnvironmentProblem("PyTorch does not import", code="K920", why=str(fault)) from fault
     torch._inductor.config.compile_threads = 1  # else a pool of compilers stays around during timed launches
-    torch._dynamo.config.recompile_limit = 1 << 16  # every row compiles again; beyond the limit, eager code would run
-    torch._dynamo.config.accumulated_recompile_limit = 1 << 16
+    torch._dynamo.config.recompile_limit = torch._dynamo.config.accumulated_recompile_limit = 1 << 16  # else eager runs
 
 
 @cache
@@ -85,7 +81,7 @@ def built_for_gpu() -> bool:
     return any(re.search(r"^(cuda|hip)\b[^=]*= *'", f.read_text("utf-8"), re.MULTILINE) for f in files if f.is_file())
 
 
-def _gpus() -> Iterator[plugin.DeviceFacts]:
+def _gpus() -> Iterator[DeviceFacts]:
     """The GPUs that PyTorch sees; in the worker."""
     import_quietly()
     import torch
@@ -95,9 +91,7 @@ def _gpus() -> Iterator[plugin.DeviceFacts]:
         facts = torch.cuda.get_device_properties(number)
         arch = facts.gcnArchName.partition(":")[0] if kind == "hip" else f"sm_{facts.major}{facts.minor}"
         units, memory = facts.multi_processor_count, facts.total_memory
-        yield plugin.DeviceFacts(
-            id=f"{kind}:{number}", archs=(arch,), name=facts.name, units=units, memory_bytes=memory
-        )
+        yield DeviceFacts(id=f"{kind}:{number}", archs=(arch,), name=facts.name, units=units, memory_bytes=memory)
 
 
 @plugin.hookimpl

@@ -108,9 +108,7 @@ def _kernels(arch: str, row: Limits) -> Iterator[api.KernelSpec]:
 
 
 def _fields(row: Limits, masking: Masking, direction: str) -> dict[str, Any]:
-    values: dict[str, Any] = {name: plugin.Need(text) for name, text in row.fields.items()} | {
-        "mask": plugin.MaskKey.ANY
-    }
+    values: dict[str, Any] = {n: plugin.Need(text) for n, text in row.fields.items()} | {"mask": plugin.MaskKey.ANY}
     if masking in (Masking.TENSOR, Masking.SCORE_MOD):
         values |= {"bias": plugin.BiasKey.ANY, "sink": plugin.Need.ANY}
     if masking is Masking.SCORE_MOD:
