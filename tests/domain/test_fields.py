@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import fields
+from functools import cache
 from pathlib import Path
 from typing import cast
 
@@ -37,27 +38,35 @@ NAMED = {
 computes with it."""
 
 
-def core_texts() -> dict[str, str]:
+ANY_NAMED = re.compile(rf"\b(?:{'|'.join(key.replace('_', '[-_]') for key in NAMED)})\b")
+
+
+def named_in(text: str) -> set[str]:
+    """The fields of ``NAMED`` that a module names, as a flag or in Python."""
+    return {found.replace("-", "_") for found in ANY_NAMED.findall(text)}
+
+
+@cache
+def named_by_module() -> Mapping[str, set[str]]:
+    """Module of the core -> the fields of ``NAMED`` that it names."""
     package = ROOT / "fmha_cli"
     names = (path.relative_to(package) for path in package.rglob("*.py"))
-    return {str(name): (package / name).read_text("utf-8") for name in names if name.parts[0] not in APART}
+    return {str(name): named_in((package / name).read_text("utf-8")) for name in names if name.parts[0] not in APART}
 
 
-def naming(key: str, texts: Mapping[str, str]) -> list[str]:
-    """The modules that name a field, as a flag or in Python."""
-    word = re.compile(rf"\b{key.replace('_', '[-_]')}\b")
-    return sorted(name for name, text in texts.items() if word.search(text))
+def too_often(named: Mapping[str, set[str]]) -> dict[str, list[str]]:
+    """Field -> the modules that name it, where they are more than may."""
+    modules = {key: sorted(name for name, keys in named.items() if key in keys) for key in NAMED}
+    return {key: found for key, found in modules.items() if len(found) > NAMED[key]}
 
 
 def test_few_modules_name_a_field() -> None:
-    texts = core_texts()
-    assert {key: found for key, most in NAMED.items() if len(found := naming(key, texts)) > most} == {}
+    assert too_often(named_by_module()) == {}
 
 
 @pytest.mark.parametrize(("key", "line"), [("softcap", 'KEYS = ("softcap",)'), ("sink_logits", "--sink-logits filled")])
 def test_a_further_mention_is_noticed(key: str, line: str) -> None:
-    texts = core_texts() | {"cli/planted.py": line}
-    assert [one for one, most in NAMED.items() if len(naming(one, texts)) > most] == [key]
+    assert [*too_often({**named_by_module(), "cli/planted.py": named_in(line)})] == [key]
 
 
 def without(field: Field) -> Problem:
