@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from fmha_cli.bench.compare import Speed
 from fmha_cli.cli.call import CliCall
@@ -34,16 +35,7 @@ def deliver_rows(call: CliCall, points: Sequence[ProblemPoint], worker: WorkerPr
     """Run every row, and print it, also after Ctrl-C. Returns the exit code."""
     delivery = Delivery(call)
     with call.console.progress(call.command) as progress:
-        run = Run(
-            [point.problem for point in points],
-            request_of(call, Command(call.command)),
-            call.registry,
-            layers=[point.layer for point in points],
-            tuned=tuned_of(call),
-            worker=worker,
-            voice=call.console.voice(progress),
-            store=kept_in(call),
-        )
+        run = _run(call, points, worker=worker, voice=call.console.voice(progress), store=kept_in(call))
         ended = _deliver(run, delivery, progress)
     if call.output.gone and call.output.streams:
         return int(exit_code(delivery.streamed, interrupted=False))  # nobody reads: the rows so far, and no word
@@ -60,6 +52,13 @@ def deliver_rows(call: CliCall, points: Sequence[ProblemPoint], worker: WorkerPr
     code = exit_code(ended.records, interrupted=ended.interrupted)
     lost = ended.unwritten and code in (ExitCode.OK, ExitCode.UNSUPPORTED)
     return int(ExitCode.ENVIRONMENT if lost else code)
+
+
+def _run(call: CliCall, points: Sequence[ProblemPoint], **more: Any) -> Run:
+    """The run of a command over its points; ``more`` as ``Run`` takes it."""
+    problems, layers = [point.problem for point in points], [point.layer for point in points]
+    request = request_of(call, Command(call.command))
+    return Run(problems, request, call.registry, layers=layers, tuned=tuned_of(call), **more)
 
 
 def _deliver(run: Run, delivery: Delivery, progress: ProgressLine) -> Ended:
@@ -196,15 +195,7 @@ def dry_run(call: CliCall, points: Sequence[ProblemPoint]) -> int:
     rows: Sequence[Row] = ()
     records: Sequence[Record] = ()
     missing: EnvironmentProblem | None = None
-    run = Run(
-        [point.problem for point in points],
-        request_of(call, Command(call.command)),
-        call.registry,
-        layers=[point.layer for point in points],
-        tuned=tuned_of(call),
-        voice=Voice(call.console.say),
-    )
-    for event in run:
+    for event in _run(call, points, voice=Voice(call.console.say)):
         match event:
             case Found():
                 found = event.availability

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import platform
 import shlex
 import sys
 import tempfile
 import traceback
 from collections.abc import Sequence
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -16,16 +18,12 @@ from fmha_cli.cli.commands import COMMANDS
 from fmha_cli.cli.console import Console
 from fmha_cli.cli.output import Output
 from fmha_cli.cli.parser import CommandLine
-from fmha_cli.cli.rule_pages import error_pages
 from fmha_cli.cli.streams import colored, terminal_width
 from fmha_cli.discovery.entry_points import installed_entry_points
 from fmha_cli.domain.blame import package_of, place_of
 from fmha_cli.domain.errors import EnvironmentProblem, ExitCode, FmhaError, InternalError, UsageError
 from fmha_cli.domain.suggest import NameKind, near_names, note_on
-from fmha_cli.report.documents.pages import FailurePage
-from fmha_cli.report.documents.report import Report, report_document
 from fmha_cli.report.form import Format
-from fmha_cli.report.parts import ErrorRow, environment
 
 _READ_TOO = "E038"
 """The file of ``-o`` is one that is read: no document of an error may replace it either."""
@@ -77,11 +75,7 @@ def _report(error: FmhaError, console: Console, output: Output, command: str | N
     console.error(error.render())
     code = error.exit_code
     if output.form is Format.JSON and code not in (ExitCode.INTERNAL, ExitCode.INTERRUPTED):
-        entry = COMMANDS.get(command or "")
-        if entry is not None and entry.report:
-            document: Report | FailurePage = report_document([], environment({}), error)
-        else:
-            document = FailurePage(error=ErrorRow.of(error))
+        document = _document(error, command)
         stdout = Output(Format.JSON, None, color=False)
         for place in (stdout,) if error.code == _READ_TOO else (output, stdout):  # stdout, if the file of -o failed
             try:
@@ -92,11 +86,29 @@ def _report(error: FmhaError, console: Console, output: Output, command: str | N
     return int(code)
 
 
+def _document(error: FmhaError, command: str | None) -> Any:
+    """The document of an error: a report without rows, or ``fmha.error/1`` where the command makes no report."""
+    from fmha_cli.report.documents.pages import FailurePage  # 25 ms, which an error in text does without
+    from fmha_cli.report.documents.report import report_document
+    from fmha_cli.report.parts import ErrorRow, environment
+
+    entry = COMMANDS.get(command or "")
+    if entry is not None and entry.report:
+        return report_document([], environment({}), error)
+    return FailurePage(error=ErrorRow.of(error))
+
+
 def _remedy(code: str, command: str | None) -> str | None:
     """The remedy for an error without one: the help of its page."""
     if code in ("E001", "E002"):
         return f"`fmha {command} --help` shows the form of every option" if command else "`fmha --help`"
     return None if code == "E000" else error_pages().get(code, ("", None))[1]
+
+
+def error_pages() -> dict[str, tuple[str, str]]:
+    """Every error code of this package with its meaning and remedy, from ``codes.json``."""
+    data = json.loads(resources.files("fmha_cli.cli").joinpath("codes.json").read_text("utf-8"))
+    return {code: (text, help) for code, (text, help) in data.items()}
 
 
 def _report_bug(fault: BaseException, console: Console, argv: Sequence[str]) -> int:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from fmha_cli.cli.streams import flush_stdout, unwritable
 from fmha_cli.domain.quantities import size
-from fmha_cli.report.escaping import cleaned, escaped
+from fmha_cli.report.escaping import escaped
 from fmha_cli.report.form import Format
 from fmha_cli.report.lines import counted
 from fmha_cli.report.shape import TableShape
@@ -128,7 +128,7 @@ class Output:
         from fmha_cli.report.drawing import plain
         from fmha_cli.report.shaping import shaped
 
-        table = view(cleaned(document))
+        table = view(document)
         if self.shape is not None:
             table = shaped(table, self.shape)
             table = table if self.shape.summed else replace(table, summary="")

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
-from importlib import resources
-
 from fmha_cli.cli.call import CliCall
+from fmha_cli.cli.failure import error_pages
 from fmha_cli.discovery.registry import Registry
 from fmha_cli.domain.codec import taken_from
 from fmha_cli.domain.errors import EmptySelection, UsageError
@@ -74,9 +72,3 @@ def rulebook(call: CliCall, start: str) -> Rulebook:
         what = f"no rule or error begins with {start}"
         raise EmptySelection(what, code="E012", where="explain", help="`fmha explain --rules` lists every id")
     return Rulebook(rules=tuple(taken_from(page, RuleRow) for page in pages))
-
-
-def error_pages() -> dict[str, tuple[str, str]]:
-    """Every error code of this package with its meaning and remedy, from ``codes.json``."""
-    data = json.loads(resources.files("fmha_cli.cli").joinpath("codes.json").read_text("utf-8"))
-    return {code: (text, help) for code, (text, help) in data.items()}

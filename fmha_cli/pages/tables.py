@@ -12,7 +12,6 @@ from fmha_cli.pages.rows import rounded
 from fmha_cli.report.column import Column
 from fmha_cli.report.documents.compare import compare_view
 from fmha_cli.report.documents.report import records_view, report_document
-from fmha_cli.report.escaping import cleaned
 from fmha_cli.report.layout import legends_of
 from fmha_cli.report.ordering import at
 from fmha_cli.report.parts import NO_ENVIRONMENT
@@ -60,7 +59,7 @@ class PageTable:
 def tables(content: PageContent) -> tuple[PageTable, ...]:
     """The rows, and the rows of the comparison if there is one."""
     document = report_document(content.records, NO_ENVIRONMENT)
-    view = records_view(cleaned(document))
+    view = records_view(document).escaped()
     if len(content.runs) > 1:
         view = replace(
             view,
@@ -69,7 +68,7 @@ def tables(content: PageContent) -> tuple[PageTable, ...]:
         )
     found = [_table("rows", "All rows", view, content.records, again=True)]
     if content.comparison is not None:
-        compared = compare_view(cleaned(content.comparison))
+        compared = compare_view(content.comparison).escaped()
         found.insert(0, _table("compared", "Compared rows", compared, content.comparison.rows, again=False))
     return tuple(found)
 

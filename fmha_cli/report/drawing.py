@@ -17,12 +17,13 @@ from fmha_cli.report.table import Table
 
 def plain(table: Table, width: int | None = None, *, color: bool = False) -> str:
     """The values that all rows share, the table as aligned text, the details, the columns that were left out, the
-    summary.
+    summary. Control characters are escaped, except those of our own colours.
 
     Args:
         width: columns of the terminal; None for everything, as wide as it is.
         color: paint verdicts.
     """
+    table = table.escaped()
     laid = lay_out(table, width)
     shared = folded(f"all rows: {', '.join(laid.common)}" if len(table.rows) > 1 else ", ".join(laid.common), width)
     parts = [

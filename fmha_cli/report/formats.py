@@ -11,7 +11,7 @@ from fmha_cli.domain.codec import alternatives, bare, choices, extras, json_of, 
 from fmha_cli.domain.members import ShownAs
 from fmha_cli.report.document import document, kind_of, name_of
 from fmha_cli.report.drawing import markdown, plain
-from fmha_cli.report.escaping import cleaned, escaped
+from fmha_cli.report.escaping import escaped
 from fmha_cli.report.form import Format
 from fmha_cli.report.json_text import json_text
 from fmha_cli.report.ordering import at
@@ -36,7 +36,7 @@ def render(noun: Any, form: Format, *, color: bool = False, shape: TableShape | 
     if form is Format.JSON:
         return json_text(json_of(noun))
     if form is Format.TABLE:
-        return plain(view(cleaned(noun), shape), None if shape is None else shape.width, color=color)
+        return plain(view(noun, shape), None if shape is None else shape.width, color=color)
     return escaped(_rendered(noun, form, shape))
 
 

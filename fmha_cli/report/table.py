@@ -14,6 +14,7 @@ from typing import Any
 
 from fmha_cli.domain.codec import extras, members_of
 from fmha_cli.report.column import Column
+from fmha_cli.report.escaping import escaped
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,16 @@ class Table:
         """The table without columns that are empty in every row."""
         used = [i for i in range(len(self.columns)) if any(row[i] for row in self.rows)]
         return self.only(used) if used and len(used) < len(self.columns) else self
+
+    def escaped(self) -> Table:
+        """The table as a terminal may have it: with each control character in its texts shown."""
+        rows = self.rows
+        if not all(map(str.isprintable, map("".join, rows))):  # a list of kernels has 500,000 cells, all of them plain
+            rows = [list(map(escaped, row)) for row in rows]
+        columns = [replace(column, header=escaped(column.header)) for column in self.columns]
+        return replace(
+            self, columns=columns, rows=rows, summary=escaped(self.summary), details=list(map(escaped, self.details))
+        )
 
     def only(self, places: Iterable[int]) -> Table:
         """The table with some of its columns, in the given order."""

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import fmha_cli
-from fmha_cli.cli.rule_pages import error_pages
+from fmha_cli.cli.failure import error_pages
 from fmha_cli.discovery.registry import build_registry
 from fmha_cli.domain.kernel import Family
 from fmha_cli.domain.problem import Problem

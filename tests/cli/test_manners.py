@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from fmha_cli.cli.commands import known_options
-from fmha_cli.cli.rule_pages import error_pages
+from fmha_cli.cli.failure import error_pages
 from tests.cli.conftest import Fmha
 from tests.cli.test_commands import HONEST, SMALL
 

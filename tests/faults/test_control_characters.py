@@ -16,8 +16,13 @@ import pytest
 
 from fmha_cli.cli.console import Console
 from fmha_cli.domain.rules import Reason
+from fmha_cli.report.column import Column
 from fmha_cli.report.documents.report import report_document
+from fmha_cli.report.drawing import plain
 from fmha_cli.report.escaping import cleaned, escaped
+from fmha_cli.report.form import Format
+from fmha_cli.report.formats import render
+from fmha_cli.report.table import Table
 from tests.cli.conftest import Fmha
 from tests.cli.test_commands import SMALL
 from tests.support.generators.report.samples import ENVIRONMENT, record
@@ -98,13 +103,18 @@ def test_one_function_escapes() -> None:
 
 
 def test_every_text_of_a_document_is_escaped() -> None:
-    good = report_document([record()], ENVIRONMENT)
-    assert cleaned(good) is good
     stage = replace(record().stages[0], imported_from=EVIL)
     row = record(log=EVIL, stages=(stage,), reasons=(Reason("K012", EVIL),), problem={**record().problem, "mask": EVIL})
-    bad = replace(good, records=(row,), environment=replace(ENVIRONMENT, platform=EVIL))
-    safe = replace(ENVIRONMENT, platform=escaped(EVIL))
-    assert cleaned(bad) == replace(good, records=(cleaned(row),), environment=safe)
-    shown = cleaned(row)
-    assert {shown.log, shown.stages[0].imported_from, shown.reasons[0].text, shown.problem["mask"]} == {escaped(EVIL)}
-    assert cleaned(Path(EVIL)) == Path(escaped(EVIL))
+    document = report_document([row], replace(ENVIRONMENT, platform=EVIL))
+    for form in Format:
+        text = render(document, form)
+        assert HARMFUL.findall(text) == [], form
+        assert "owned\\u0007" in text, form
+
+
+def test_every_part_of_a_table_is_escaped() -> None:
+    table = Table((Column("a"), Column(f"b {EVIL}")), [["x", EVIL], ["y", "z"]], f"sum {EVIL}", [f"detail {EVIL}"])
+    assert HARMFUL.findall(plain(table)) == []
+    assert plain(table).count(escaped(EVIL).split()[0]) == 4
+    good = Table((Column("a"),), [["x\ty"], ["two\nlines"]], "sum")
+    assert (good.escaped().rows, good.escaped().summary) == (good.rows, good.summary)
