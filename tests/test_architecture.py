@@ -117,8 +117,8 @@ LATE = {
     ),
     "tables and documents, which a number or a text does without (8 to 30 ms)": (
         *(
-            "report.document",
             "report.documents.kernels",
+            "report.documents.report",
             "report.drawing",
             "report.formats",
             "report.shaping",

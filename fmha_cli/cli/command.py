@@ -24,6 +24,7 @@ class Opt(Flag):
         pair: it takes two words (``--ab K1 K2``); its flag then ``repeats``.
         lists: it takes a comma list that is not a sweep.
         lasting: no option takes the switch back, because another one has that name.
+        writes: it names a file that is written, which no other option or argument may read.
         flag_only: no variable and no file gives its value, because an option of another command has its name.
     """
 
@@ -34,6 +35,7 @@ class Opt(Flag):
     lists: bool = False
     lasting: bool = False
     flag_only: bool = False
+    writes: bool = False
 
     @classmethod
     def of(cls, flag: Flag, panel: str, complete: str | tuple[str, ...] | None = None) -> Opt:

@@ -75,7 +75,10 @@ def _report(error: FmhaError, console: Console, output: Output, command: str | N
     console.error(error.render())
     code = error.exit_code
     if output.form is Format.JSON and code not in (ExitCode.INTERNAL, ExitCode.INTERRUPTED):
-        document = _document(error, command)
+        from fmha_cli.report.documents.report import error_document  # 25 ms, which an error in text does without
+
+        entry = COMMANDS.get(command or "")
+        document = error_document(error, as_report=entry is not None and entry.report)
         stdout = Output(Format.JSON, None, color=False)
         for place in (stdout,) if error.code == _READ_TOO else (output, stdout):  # stdout, if the file of -o failed
             try:
@@ -84,18 +87,6 @@ def _report(error: FmhaError, console: Console, output: Output, command: str | N
             except EnvironmentProblem:
                 continue
     return int(code)
-
-
-def _document(error: FmhaError, command: str | None) -> Any:
-    """The document of an error: a report without rows, or ``fmha.error/1`` where the command makes no report."""
-    from fmha_cli.report.documents.pages import FailurePage  # 25 ms, which an error in text does without
-    from fmha_cli.report.documents.report import report_document
-    from fmha_cli.report.parts import ErrorRow, environment
-
-    entry = COMMANDS.get(command or "")
-    if entry is not None and entry.report:
-        return report_document([], environment({}), error)
-    return FailurePage(error=ErrorRow.of(error))
 
 
 def _remedy(code: str, command: str | None) -> str | None:

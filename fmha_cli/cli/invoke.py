@@ -47,7 +47,7 @@ def invoke(parsed: ParsedCommand, line: CommandLine) -> int:
     if any(option.key == "cache_dir" for option in options) and settings.text("cache_dir") is None:
         _warn_of_cache(call)
     call.output.check(command.documents)
-    refuse_overwriting_inputs(call)
+    refuse_overwriting_inputs(call, options)
     check_choices(options, settings)
     _warn_of_variables(call, options)
     for key, value in settings.values.items():
@@ -101,18 +101,17 @@ def _name_as_given(error: FmhaError, settings: OptionValues) -> None:
         error.what = error.what.replace("--kernel", error.where, 1)
 
 
-_WRITTEN = ("output", "html", "parquet", "jsonl", "csv", "out")
 _READ = ("baseline", "problems", "shapes", "from", "compare", "store")
 
 
-def refuse_overwriting_inputs(call: CliCall) -> None:
+def refuse_overwriting_inputs(call: CliCall, options: Sequence[Opt]) -> None:
     """Refuse an output whose file is read by any other option or argument, by whatever name or link.
 
     Raises:
         UsageError: E038.
     """
-    values = call.settings.values
-    targets = {key: text for key in _WRITTEN if key in values and isinstance(text := values[key].value, str)}
+    written = (option.key for option in options if option.writes)
+    targets = {key: text for key in written if (text := call.settings.text(key))}
     if not targets:
         return
     from fmha_cli.run.refusals import refuse_overwriting

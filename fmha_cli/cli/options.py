@@ -72,6 +72,7 @@ FILES = (
         "out",
         _F,
         "Write the results: .npy (O alone), .npz, .safetensors; {i} is the row's number, if there are several",
+        writes=True,
     ),
 )
 FILL = _files(
@@ -122,7 +123,7 @@ EMULATING = (
 """Options of emulated devices (``--device emu:ARCH``)."""
 
 CACHE_DIR = _running("cache-dir", _F, "Root of the build cache", metavar="DIR")
-OUTPUT_FILE = _output("output", _F, "Write the data to FILE instead of stdout, atomically", "o")
+OUTPUT_FILE = _output("output", _F, "Write the data to FILE instead of stdout, atomically", "o", writes=True)
 FORMATS = {
     Format.JSON: _output("json", _B, "One JSON document (see fmha schema)"),
     Format.JSONL: _output("jsonl", _B, "One JSON record per line"),

@@ -108,14 +108,14 @@ class Output:
         Raises:
             EnvironmentProblem: X040, the file or stdout cannot be written.
         """
-        from fmha_cli.report.document import kind_of
-        from fmha_cli.report.formats import render, rows_of
+        from fmha_cli.report.formats import number_of_rows, render
 
         text = render(document, self.form, color=self.color, shape=self.shape)
         if text or self.path is not None or self.shape is None or self.shape.summed:
             self._put(text)
         if self.path is not None and not self.gone:
-            rows = "" if kind_of(document).rows is None else f"{counted(len(rows_of(document)), 'row')}, "
+            number = number_of_rows(document)
+            rows = "" if number is None else f"{counted(number, 'row')}, "
             self._say(f"{self.path}: {rows}{size(len(text.encode()) + 1)}")
 
     def table(self, document: T, view: Callable[[T], Table]) -> None:

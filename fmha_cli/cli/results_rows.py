@@ -50,7 +50,7 @@ def export(call: CliCall) -> int:
     """
     given = {name: text for name in EXPORTS if (text := call.settings.text(name))}
     if len(given) != 1:
-        help = "one of --parquet FILE, --jsonl FILE, --csv FILE"
+        help = f"one of {', '.join(f'--{name} FILE' for name in EXPORTS)}"
         what = "results export writes one file"
         raise UsageError(what, code="E002", where=f"--{next(iter(given), 'parquet')}", help=help)
     ((form, text),) = given.items()

@@ -326,7 +326,10 @@ def _reader_of_mapping(key: Any, item: Any) -> _Reader:
 
 
 def _reader_of_object(kind: Any) -> _Reader:
-    """The readers of its members are made when it is first read: a type may hold itself."""
+    """The readers of its members are made when it is first read: a type may hold itself.
+
+    A member that follows from others may be absent, as in an object of a version that did not have it yet.
+    """
     make = getattr(kind, "from_members", None)
     readers = cache(lambda: [(member, _reader(member.hint)) for member in members_of(kind)])
     names = cache(lambda: {member.key for member in members_of(kind)})
@@ -336,7 +339,7 @@ def _reader_of_object(kind: Any) -> _Reader:
             raise DecodeError("not an object")
         members = readers()
         if value.keys() != names():
-            members = [one for one in members if one[0].key in value or not one[0].default]
+            members = [one for one in members if one[0].key in value or (one[0].stored and not one[0].default)]
             _check_keys(value, {member.key for member, _ in members})
         values = {}
         for member, read in members:
@@ -348,6 +351,8 @@ def _reader_of_object(kind: Any) -> _Reader:
                 values[member.name] = found
         try:
             return make(values) if make else kind(**values)
+        except KeyError as fault:  # of a derived member, which may be absent unless ``from_members`` reads it
+            raise DecodeError(f"lacks {fault.args[0]}") from fault
         except (TypeError, ValueError) as fault:
             raise DecodeError(str(fault)) from fault
 

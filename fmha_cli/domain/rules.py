@@ -77,6 +77,9 @@ class Rule:
     """One rule. ``check`` returns None if the kernel may serve the problem, else the refusal.
 
     ``text`` states the rule in general (``fmha explain ID`` prints it with ``help``).
+
+    Attributes:
+        field: of the signature, if the check compares this field alone, and refuses nothing where kernel and problem have the same value.
     """
 
     id: str
@@ -85,6 +88,7 @@ class Rule:
     help: str = ""
     source: str = ""
     severity: Severity = Severity.KIND
+    field: str = ""
 
     def against(self, problem: Problem, kernel: KernelSpec, device: DeviceFacts) -> Reason | None:
         """The Reason why the kernel does not serve the problem on the device; None if it may."""
@@ -99,7 +103,10 @@ def refuses_nothing(problem: Problem, kernel: KernelSpec, device: DeviceFacts) -
 
 def reasons_against(rules: Iterable[Rule], problem: Problem, kernel: KernelSpec, device: DeviceFacts) -> list[Reason]:
     """All reasons, in the order of the table, not only the first."""
-    found = (rule.against(problem, kernel, device) for rule in rules)
+    other = kernel.signature.other_fields(
+        once(problem, "_signature", Signature.of)
+    )  # a problem meets thousands of kernels
+    found = (rule.against(problem, kernel, device) for rule in rules if not rule.field or rule.field in other)
     return [reason for reason in found if reason is not None]
 
 
@@ -199,6 +206,7 @@ SIGNATURE_RULES: tuple[Rule, ...] = tuple(
         f"A kernel is compiled for one {field}, or takes any at run time. Kernel and problem must agree.",
         "fmha_cli/domain/signature.py Signature.misfits",
         severity,
+        field,
     )
     for field, id, severity in _SIGNATURE_ROWS
 )

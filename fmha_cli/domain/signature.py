@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from enum import StrEnum
+from operator import attrgetter
 from typing import Annotated, ClassVar
 
 from fmha_cli.domain.dtypes import DType, Fp8Encoding, KvDType
@@ -186,6 +187,12 @@ class Signature:
         """
         return tuple(field.name for field in fields(self) if not self.admits(field.name, wanted))
 
+    def other_fields(self, wanted: Signature) -> set[str]:
+        """The fields in which the two differ; a kernel's may admit the wanted value nevertheless."""
+        return {
+            name for name, have, want in zip(_NAMES, _values_of(self), _values_of(wanted), strict=True) if have != want
+        }
+
     def admits(self, name: str, wanted: Signature) -> bool:
         """Whether one field of this kernel's signature admits the wanted one; see ``misfits``."""
         have, want = getattr(self, name), getattr(wanted, name)
@@ -193,6 +200,9 @@ class Signature:
             return True
         return (name == "page" and have == 0) or (have is KvKey.BYTE and want is not KvKey.SAME)
 
+
+_NAMES = tuple(field.name for field in fields(Signature))
+_values_of = attrgetter(*_NAMES)
 
 _SWITCHED = tuple(f.name for f in fields(Signature) if f.default is Need.NO and f.name in BY_KEY)
 """Fields that a problem needs unless the flag of their name is at its default."""

@@ -48,6 +48,16 @@ class Verdict(StrEnum):
     def exit_code(self) -> ExitCode:
         return next(code for code, verdicts in _BY_PRECEDENCE.items() if self in verdicts)
 
+    @property
+    def good(self) -> bool:
+        """Whether nothing speaks against the row: it may win, be remembered, and be compared by its times."""
+        return self.exit_code is ExitCode.OK
+
+    @property
+    def proves_nothing(self) -> bool:
+        """Whether the row says neither that the kernel is right nor that it is wrong."""
+        return self in (Verdict.UNCHECKED, Verdict.UNSUPPORTED, Verdict.NOT_RUN)
+
 
 _BY_PRECEDENCE: Mapping[ExitCode, tuple[Verdict, ...]] = MappingProxyType(
     {

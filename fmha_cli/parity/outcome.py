@@ -19,7 +19,7 @@ _EXIT = {
 }
 _PRECEDENCE = (ExitCode.INTERRUPTED, ExitCode.WRONG, ExitCode.FAILED, ExitCode.ENVIRONMENT)
 
-WRONG = frozenset({Verdict.WRONG, Verdict.NONDETERMINISTIC, Verdict.HAZARD, Verdict.OUT_OF_BOUNDS, Verdict.MISTRUSTED})
+WRONG = frozenset(verdict for verdict in Verdict if verdict.exit_code is ExitCode.WRONG)
 """Verdicts of a kernel that ran and gave a bad result."""
 
 

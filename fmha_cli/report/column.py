@@ -35,7 +35,7 @@ class Column:
 
     Attributes:
         header: the header, with the unit in brackets.
-        text: turns the member into a cell.
+        text: turns the member into a cell; of ``table_by``, the row, into a cell or a quantity.
         number: whether cells are aligned to the right.
         fit: what happens if the terminal is too narrow.
         least: the fewest columns that a column keeps when it is shortened or folded.
@@ -50,7 +50,7 @@ class Column:
     """
 
     header: str
-    text: Callable[[Any], str] = cell
+    text: Callable[[Any], Any] = cell
     number: bool = False
     fit: Fit = Fit.WHOLE
     least: int = 16

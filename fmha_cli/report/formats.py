@@ -90,6 +90,11 @@ def rows_of(noun: Any) -> Sequence[Any]:
     return (noun,) if member is None else getattr(noun, member)
 
 
+def number_of_rows(noun: Any) -> int | None:
+    """How many rows a document has; None if it is one row itself."""
+    return None if kind_of(noun).rows is None else len(rows_of(noun))
+
+
 def jsonl_lines(rows: Iterable[object]) -> Iterator[str]:
     """One line for every row, as soon as the row exists."""
     for row in rows:

@@ -22,16 +22,11 @@ from fmha_cli.report.parts import SelectedBy
 from fmha_cli.report.record import Record
 
 LAYER_COLUMNS = (
-    Column("model", common="{}".format, rank=2),
-    Column("phase", common="{}".format, rank=2),
-    Column("layers"),
+    Column("model", lambda row: row.layer.model if row.layer else "", common="{}".format, rank=2),
+    Column("phase", lambda row: row.layer.phase if row.layer else "", common="{}".format, rank=2),
+    Column("layers", lambda row: row.layer.text if row.layer else ""),
 )
 """The columns that say for which layers of a model a row stands."""
-
-
-def layer_cells(layer: Layer | None) -> tuple[str, str, str]:
-    """The cells of ``LAYER_COLUMNS``; empty without a model."""
-    return ("", "", "") if layer is None else (layer.model, layer.phase, layer.text)
 
 
 def layer_of(record: Record) -> Layer | None:

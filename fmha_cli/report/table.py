@@ -10,11 +10,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from operator import itemgetter
+from types import MappingProxyType
 from typing import Any
 
 from fmha_cli.domain.codec import extras, members_of
 from fmha_cli.report.column import Column
 from fmha_cli.report.escaping import escaped
+from fmha_cli.report.lines import united
 
 
 @dataclass(frozen=True)
@@ -67,12 +69,24 @@ class Table:
         return replace(self, columns=[self.columns[i] for i in chosen], rows=rows)
 
 
-def headed(columns: Sequence[Column], **headers: str) -> list[Column]:
-    """The columns, some with other headers, by name, which say the unit of their cells."""
-    return [
-        replace(column, header=headers[column.name], called=column.name) if column.name in headers else column
-        for column in columns
-    ]
+def table_by(
+    columns: Iterable[Column],
+    rows: Sequence[object],
+    summary: str,
+    details: Sequence[str] = (),
+    legends: Mapping[str, str] = MappingProxyType({}),
+) -> Table:
+    """The table of some rows, each cell made by its column of the whole row. Quantities of one unit have it in the header."""
+    found = [_filled(column, [column.text(row) for row in rows]) for column in columns]
+    cells = list(map(list, zip(*(texts for _, texts in found), strict=True)))
+    return Table([column for column, _ in found], cells, summary, details, legends)
+
+
+def _filled(column: Column, cells: list[Any]) -> tuple[Column, list[str]]:
+    if all(isinstance(one, str) for one in cells):
+        return column, cells
+    header, texts = united(column.header, cells)
+    return (column if header == column.header else replace(column, header=header, called=column.name)), texts
 
 
 def columns_of(row: Any) -> dict[str, Column]:

@@ -11,19 +11,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from fmha_cli.bench.measurement import Measurement
 from fmha_cli.bench.stats import median
-from fmha_cli.domain.codec import to_json
+from fmha_cli.domain.codec import members_of, to_json
 from fmha_cli.domain.encode import canonical_json, digest_of
 from fmha_cli.domain.verdict import Verdict
 from fmha_cli.report.finite import is_note
 from fmha_cli.report.parts import RunRow
 from fmha_cli.report.record import Record
 from fmha_cli.results.packing import DamagedError, Stages
-
-_DERIVED: Mapping[str, Any] = {"median_ns": 0, "tflops": 0.0, "gbps": 0.0, "notes": []} | dict.fromkeys(
-    ("ci95_ns", "peak_fraction", "noise")
-)
-"""Members of a measurement that are recomputed, and their placeholders until then."""
 
 _SET = (
     *("backend", "arch", "fills", "fill_notes", "judging", "inputs", "settings", "repro", "splits", "workspace_bytes"),
@@ -44,6 +40,8 @@ _SET_OF_MEASUREMENT = ("bytes", "cache", "floor", "flops", "flops_counted", "thr
 """Members of a record and of its measurement that stay the same when a row is measured again."""
 
 _SAMPLES = ("samples_ns", "stage_samples_ns", "process_of_sample")
+_DERIVED = {m.key for m in members_of(Measurement) if not m.stored} - {*_SAMPLES, *_SET_OF_MEASUREMENT}
+"""Members of a measurement that follow from others."""
 
 
 _BARE = Record(problem={}, repro="", verdict=Verdict.NOT_RUN).to_dict()
@@ -156,7 +154,7 @@ def joined(shared: Mapping[str, Any], rest: Mapping[str, Any], samples: Sequence
         whole, processes = _in_order(samples, measured.pop("order", None))
         if times is None:
             times = _medians(whole, len(row["stages"]))
-        measured |= {**_DERIVED, "samples_ns": [sum(launch) for launch in zip(*whole, strict=True)]}
+        measured |= {"samples_ns": [sum(launch) for launch in zip(*whole, strict=True)]}
         measured |= {"stage_samples_ns": [list(stage) for stage in whole] if len(whole) > 1 else None}
         measured["process_of_sample"] = processes
         row["measurement"] = measured

@@ -11,12 +11,13 @@ from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
 
+from fmha_cli.domain.verdict import Verdict
 from fmha_cli.report.record import Record
 from fmha_cli.results.packing import DamagedError, unpacked_samples
 from fmha_cli.results.parts import RowPlace, taken_apart
 from fmha_cli.results.store import Store, unusable
 
-_GOOD = "r.verdict in ('PASSED', 'UNCHECKED') and r.whole_ns is not null"
+_GOOD = f"r.verdict in {tuple(str(one) for one in Verdict if one.good)} and r.whole_ns is not null"
 
 
 @dataclass(frozen=True)

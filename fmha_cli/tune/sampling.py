@@ -20,9 +20,6 @@ from fmha_cli.run.request import Context
 from fmha_cli.run.rows import Row
 from fmha_cli.run.timing import Launcher, Mistimed, RowFailed, Timed
 
-GOOD = (Verdict.PASSED, Verdict.UNCHECKED)
-"""Verdicts with which a candidate may be chosen."""
-
 
 @dataclass
 class Contender:
@@ -74,7 +71,7 @@ class Ring:
         arena = self.arenas[row.plan.workspaces]
         judged = self.executor.with_times(row, self.executor.judge(job, arena), None)
         outcome = replace(judged, artifacts=artifacts, outputs={})
-        good = outcome.verdict in GOOD
+        good = outcome.verdict.good
         if outcome.verdict is Verdict.OUT_OF_BOUNDS:
             self.context.supervisor.retire()
         return Contender(row, outcome, self.executor.launcher(job, arena, row) if good else None)

@@ -8,8 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fmha_cli.cli.commands import known_options
+from fmha_cli.cli.command import CommandSet
+from fmha_cli.cli.commands import COMMANDS, declared, known_options
 from fmha_cli.cli.failure import error_pages
+from fmha_cli.domain.flags import FlagKind
 from tests.cli.conftest import Fmha
 from tests.cli.test_commands import HONEST, SMALL
 
@@ -239,6 +241,19 @@ def test_no_command_overwrites_what_it_reads(fmha: Fmha, home: Path, argv: list[
     assert done.code == 2
     assert done.err.startswith(f"error[E038]: {says}")
     assert (home / "work" / "rows.jsonl").read_text() == "rows"
+
+
+def test_every_option_that_writes_a_file_says_so() -> None:
+    """``refuse_overwriting_inputs`` asks for it."""
+    files = {
+        (name, option.key): option.writes
+        for name, parts in ((name, declared(name)) for name in COMMANDS)
+        for spec in ([one for _, one in parts.commands.values()] if isinstance(parts, CommandSet) else [parts])
+        for option in spec.options
+        if option.kind is FlagKind.FILE and option.panel == "Output" and option.metavar != "DIR"
+    }
+    assert {key for _, key in files} >= {"output", "html", "parquet", "jsonl", "csv"}
+    assert [name for name, writes in files.items() if not writes] == []
 
 
 # -- words -------------------------------------------------------------------------------------------------------------

@@ -153,6 +153,13 @@ def test_a_class_may_read_its_members_itself() -> None:
     assert from_json(Sum, {"total": 3}) == Sum((3,))
 
 
+def test_what_follows_from_other_members_may_be_absent_but_what_a_class_reads_may_not() -> None:
+    without = {name: value for name, value in to_json(TREE).items() if name != "count"}
+    assert from_json(Tree, without) == TREE
+    with pytest.raises(DecodeError, match="lacks total"):
+        from_json(Sum, {})
+
+
 @dataclass(frozen=True)
 class Kept:
     json_kept: ClassVar[bool] = True

@@ -70,6 +70,20 @@ def test_every_field_is_guarded(field: str) -> None:
     assert changes_in(reasons[0].hint) or field not in ("lse", "deterministic", "split")  # ask for what it does anyway
 
 
+@given(problems(), problems())
+def test_rules_on_equal_fields_are_left_out_without_loss(problem: Problem, other: Problem) -> None:
+    kernel = kernel_for(other)
+    one_by_one = [found for rule in CORE_RULES if (found := rule.against(problem, kernel, HERE)) is not None]
+    assert reasons_against(CORE_RULES, problem, kernel, HERE) == one_by_one
+
+
+def test_a_rule_on_a_field_is_asked_only_where_the_field_differs() -> None:
+    problem, asked = Problem.of(), Rule("K998", "", lambda *_: Refusal("it was asked"), field="lse")
+    assert reasons_against([asked], problem, kernel_for(problem), HERE) == []
+    (reason,) = reasons_against([asked], problem, kernel_for(problem, lse=Need.ANY), HERE)
+    assert reason.text == "it was asked"
+
+
 def test_all_reasons_are_collected() -> None:
     problem = Problem.from_cli("-d 300 --direction bwd --softcap 3 --causal")
     kernel = kernel_for(Problem.of())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from fmha_cli.domain.codec import from_json, to_json
 from fmha_cli.domain.layer import LayerKind, LayerPhase
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.verdict import Verdict
-from fmha_cli.report.layers import ModelSum, layer_cells, layer_of, model_sums, sum_lines
+from fmha_cli.report.layers import LAYER_COLUMNS, ModelSum, layer_of, model_sums, sum_lines
 from fmha_cli.report.parts import KernelRow, RunRow, SelectedBy
 from fmha_cli.report.record import Record
 from tests.support.generators.report.samples import DIGEST, kernel, measurement, record
@@ -138,8 +139,12 @@ def test_a_point_that_is_asked_for_twice_is_summed_twice() -> None:
 def test_rows_without_a_model_or_a_bench_have_no_sum() -> None:
     assert model_sums([row(model=None, phase=None, layer_kind=None, weight=None)]) == []
     assert model_sums([row(run=replace(RUN, command="run")), row(run=None)]) == []
-    assert layer_cells(layer_of(row(weight=None))) == ("", "", "")
-    assert layer_cells(layer_of(row())) == ("m", "prefill", "3 local")
+    assert [column.text(SimpleNamespace(layer=layer_of(row(weight=None)))) for column in LAYER_COLUMNS] == ["", "", ""]
+    assert [column.text(SimpleNamespace(layer=layer_of(row()))) for column in LAYER_COLUMNS] == [
+        "m",
+        "prefill",
+        "3 local",
+    ]
 
 
 def test_what_all_sums_share_is_left_out_but_for_the_sizes() -> None:

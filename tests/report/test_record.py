@@ -108,6 +108,17 @@ OLD = Path(__file__).with_name("record_1.json")
 """A row as the last version with ``fmha.record/1`` wrote it."""
 
 
+def test_a_row_is_read_that_lacks_a_statistic_of_its_samples() -> None:
+    """Each new statistic makes such rows of those that are kept already."""
+    row = record().to_dict()
+    for name in ("median_ns", "ci95_ns", "tflops", "gbps", "noise"):
+        less = {**row, "measurement": {key: one for key, one in row["measurement"].items() if key != name}}
+        assert Record.from_dict(less) == record(), name
+    less = {**row, "measurement": {key: one for key, one in row["measurement"].items() if key != "stage_samples_ns"}}
+    with pytest.raises(DecodeError, match="lacks stage_samples_ns"):
+        Record.from_dict(less)
+
+
 @pytest.mark.promise("A record says which run, machine and choice it comes from; older records are read.")
 def test_a_row_of_the_first_version_is_read() -> None:
     old = json.loads(OLD.read_text("utf-8"))

@@ -51,7 +51,9 @@ BY = _judging(
     "What must be equal: problem, backend, device, arch, cache, threads, kernel, model [default: the first six]",
     metavar="WHAT,...",
 )
-HTML = Opt("html", FlagKind.FILE, "Also write a page with plots (see fmha report)", panel="Output", flag_only=True)
+HTML = Opt(
+    "html", FlagKind.FILE, "Also write a page with plots (see fmha report)", panel="Output", flag_only=True, writes=True
+)
 OWN = (RUN, PROCESSES, CONFIRM, TOLERANCE, ALPHA, FAIL_ON, BY, FILTER, *ROWS)
 """Options whose variables the commands of ``--run`` do not inherit."""
 COMPARE = Opt(

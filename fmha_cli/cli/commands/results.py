@@ -13,7 +13,7 @@ RUN = Argument("run", _WHAT, required=True, complete="runs")
 RUNS = Argument("runs", "ids, labels, rev:COMMIT, latest, latest~1", required=True, many=True, complete="runs")
 FILES = Argument("files", "Files of --json or --jsonl, or journals", required=True, many=True)
 TEXT = Argument("text", "The label; none takes it away", blank=True)
-_to = partial(Opt, kind=FlagKind.FILE, panel="Output", flag_only=True)
+_to = partial(Opt, kind=FlagKind.FILE, panel="Output", flag_only=True, writes=True)
 TARGETS = (
     _to("parquet", help="Write a Parquet file (pip install fmha[parquet])"),
     _to("jsonl", help="Write one JSON record per line"),
@@ -22,10 +22,9 @@ TARGETS = (
 
 
 def _part(
-    run: str, summary: str, *arguments: Argument, options: tuple[Opt, ...] = (), detail: str = ""
+    run: str, summary: str, *arguments: Argument, options: tuple[Opt, ...] = ROWS, detail: str = ""
 ) -> tuple[str, CommandSpec]:
-    shown = options if options[:3] == TARGETS else (*options, *ROWS)
-    return summary, CommandSpec(run, (*shown, STORE), arguments, detail=detail)
+    return summary, CommandSpec(run, (*options, STORE), arguments, detail=detail)
 
 
 _KEYS = (
@@ -37,7 +36,9 @@ COMMANDS = {
     "results": CommandSet(
         {
             "ls": _part("results:ls", "List the runs, the newest first"),
-            "show": _part("results_rows:show", "Print the rows of a run again", RUN, options=(FILTER,), detail=_KEYS),
+            "show": _part(
+                "results_rows:show", "Print the rows of a run again", RUN, options=(FILTER, *ROWS), detail=_KEYS
+            ),
             "import": _part("results_rows:import_", "Bring the rows of files and journals into the store", FILES),
             "export": _part(
                 "results_rows:export",
@@ -47,7 +48,7 @@ COMMANDS = {
                 detail=_KEYS,
             ),
             "label": _part("results_rows:label", "Give a run a label, or take it away", RUN, TEXT),
-            "rm": _part("results_rows:rm", "Remove runs with their rows", RUNS, options=(DRY_RUN,)),
+            "rm": _part("results_rows:rm", "Remove runs with their rows", RUNS, options=(DRY_RUN, *ROWS)),
         }
     ),
 }

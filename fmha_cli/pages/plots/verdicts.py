@@ -63,9 +63,7 @@ def _label(verdict: Verdict, reason: str) -> str:
 
 
 def _kind(verdict: Verdict) -> str:
-    if verdict in (Verdict.UNCHECKED, Verdict.UNSUPPORTED, Verdict.NOT_RUN):
-        return "nothing proved"
-    return "good" if verdict.exit_code is ExitCode.OK else "bad"
+    return "nothing proved" if verdict.proves_nothing else "good" if verdict.good else "bad"
 
 
 def _chart(data: list[dict[str, Any]], height: int) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.rules import Reason
 from fmha_cli.report.column import Column, Fit
 from fmha_cli.report.document import Document
-from fmha_cli.report.layers import LAYER_COLUMNS, layer_cells
+from fmha_cli.report.layers import LAYER_COLUMNS
 from fmha_cli.report.lines import SHORT, counted, labels, problem_text, ranges, reason_text, spelled
 from fmha_cli.report.parts import KernelRow
 from fmha_cli.report.table import Table
@@ -69,7 +69,16 @@ def choices_view(document: Choices, *, whole: bool = False) -> Table:
             said = reason_text(first) if whole else f"{first.id} {first.text}"
             why.setdefault(f"{row.backend}: {reason_text(first)}", []).append(number)
         digest = "" if row.kernel is None else row.kernel.digest[:SHORT]
-        rows.append([str(number), *layer_cells(row.layer), problem_text(row.problem), row.backend, digest, said])
+        rows.append(
+            [
+                str(number),
+                *(column.text(row) for column in LAYER_COLUMNS),
+                problem_text(row.problem),
+                row.backend,
+                digest,
+                said,
+            ]
+        )
     served = sum(row.kernel is not None for row in document.rows)
     summary = f"{counted(len(rows), 'row')}: {served} supported, {len(rows) - served} refused"
     details = [] if whole else [f"{ranges(numbers)}: {text}" for text, numbers in why.items()]

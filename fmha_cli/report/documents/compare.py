@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
@@ -16,7 +16,7 @@ from fmha_cli.domain.verdict import Verdict
 from fmha_cli.report.column import Color, Column, Fit
 from fmha_cli.report.document import Document
 from fmha_cli.report.lines import SHORT, counted, problem_text, spelled
-from fmha_cli.report.table import Table
+from fmha_cli.report.table import Table, table_by
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,19 +91,6 @@ class Compare:
 WORSE = "WORSE"
 """The mark of a row whose verdict was good and is not any more."""
 
-_COLORS = {WORSE: Color.RED, "SLOWER": Color.RED, "FASTER": Color.GREEN, "UNSURE": Color.YELLOW}
-_COLUMNS = (
-    Column("point", common=spelled, words=True, fit=Fit.FOLD, least=20),
-    Column("where", common="{}".format, words=True, rank=2),
-    Column("before p10", number=True, path="difference.before_ns", called="before", rank=3),
-    Column("after p10", number=True, path="difference.after_ns", called="after", rank=3),
-    Column("ratio [95 %]", number=True, path="difference.ratio", called="ratio"),
-    Column("p(adj)", number=True, path="difference.p_adjusted", called="p", rank=4),
-    Column("could see", number=True, path="difference.could_see", rank=1),
-    Column("verdict", path="difference.speed", fit=Fit.FOLD, least=24, paint=_COLORS),
-)
-
-
 _LEGENDS = {
     "p10": "the median over the processes of their 10 % quantiles; `fmha bench` shows the median of all samples"
 }
@@ -111,8 +98,7 @@ _LEGENDS = {
 
 def compare_view(document: Compare) -> Table:
     """One line for each row; below, the rows of one side, the means, and notes."""
-    rows = list(map(_cells, document.rows))
-    return Table(_COLUMNS, rows, compare_summary(document), list(_details(document)), _LEGENDS)
+    return table_by(_COLUMNS, document.rows, compare_summary(document), list(_details(document)), _LEGENDS)
 
 
 def _details(document: Compare) -> Iterator[str]:
@@ -138,19 +124,14 @@ def compare_summary(document: Compare) -> str:
     return f"{text}; {before} only before, {after} only after" if before or after else text
 
 
-def _cells(row: CompareRow) -> Sequence[str]:
-    found = row.difference
-    seen, p = found.could_see, found.p_adjusted
-    return [
-        problem_text(row.problem),
-        where_text(row.after, row.cache),
-        duration(found.before_ns),
-        duration(found.after_ns),
-        _ratio(found),
-        "" if p is None else f"{p:.2g}" if p < 0.1 else f"{p:.2f}",
-        "" if p is None else "nothing" if seen is None else f"{seen * 100:.3g} %",
-        _verdict(row),
-    ]
+def _p(row: CompareRow) -> str:
+    p = row.difference.p_adjusted
+    return "" if p is None else f"{p:.2g}" if p < 0.1 else f"{p:.2f}"
+
+
+def _could_see(row: CompareRow) -> str:
+    seen = row.difference.could_see
+    return "" if row.difference.p_adjusted is None else "nothing" if seen is None else f"{seen * 100:.3g} %"
 
 
 def where_text(side: RowSide, cache: str | None) -> str:
@@ -172,5 +153,31 @@ def _verdict(row: CompareRow) -> str:
     word, why = (WORSE, why) if row.worse else (row.difference.speed.upper(), row.difference.why)
     return f"{word} ({why})" if why else word
 
+
+_COLORS = {WORSE: Color.RED, "SLOWER": Color.RED, "FASTER": Color.GREEN, "UNSURE": Color.YELLOW}
+_COLUMNS = (
+    Column("point", lambda row: problem_text(row.problem), common=spelled, words=True, fit=Fit.FOLD, least=20),
+    Column("where", lambda row: where_text(row.after, row.cache), common="{}".format, words=True, rank=2),
+    Column(
+        "before p10",
+        lambda row: duration(row.difference.before_ns),
+        number=True,
+        path="difference.before_ns",
+        called="before",
+        rank=3,
+    ),
+    Column(
+        "after p10",
+        lambda row: duration(row.difference.after_ns),
+        number=True,
+        path="difference.after_ns",
+        called="after",
+        rank=3,
+    ),
+    Column("ratio [95 %]", lambda row: _ratio(row.difference), number=True, path="difference.ratio", called="ratio"),
+    Column("p(adj)", _p, number=True, path="difference.p_adjusted", called="p", rank=4),
+    Column("could see", _could_see, number=True, path="difference.could_see", rank=1),
+    Column("verdict", _verdict, path="difference.speed", fit=Fit.FOLD, least=24, paint=_COLORS),
+)
 
 DOCUMENTS = (Document(Compare, compare_view, rows="rows", columns=_COLUMNS),)

@@ -11,13 +11,13 @@ from fmha_cli.bench.compare import Ratio
 from fmha_cli.domain.counterpart import Program, Said
 from fmha_cli.domain.emulation import Executed, Finding
 from fmha_cli.domain.members import Count, Least, ShownAs, Then
-from fmha_cli.domain.quantities import time_of
+from fmha_cli.domain.quantities import Quantity, time_of
 from fmha_cli.report.column import Column, Fit
 from fmha_cli.report.document import Document
-from fmha_cli.report.lines import counted, ranges, united
+from fmha_cli.report.lines import counted, ranges
 from fmha_cli.report.parts import Environment
 from fmha_cli.report.record import Record
-from fmha_cli.report.table import Table, headed
+from fmha_cli.report.table import Table, table_by
 
 
 class ParityOutcome(StrEnum):
@@ -136,6 +136,7 @@ class ParityPage:
     cases: tuple[ParityCase, ...]
 
 
+_Numbered = tuple[int, ParityCase]
 _QUIET = ("v", "kname", "warmup", "repeat")
 """Settings that every case of a suite shares and that describe no problem."""
 
@@ -143,32 +144,13 @@ _QUIET = ("v", "kname", "warmup", "repeat")
 def parity_view(document: ParityPage) -> Table:
     """One line for each case; below, why cases do not agree."""
     cases = document.cases
-    ratios = [case.times.ratio if case.times else None for case in cases]
-    theirs, theirs_ns = united("upstream", [time_of(one.median_ns) if one else None for one in ratios])
-    ours, ours_ns = united("ours", [time_of(one.ratio * one.median_ns) if one else None for one in ratios])
     listed = all(case.outcome in (None, ParityOutcome.NOT_COMPARABLE) and not case.upstream for case in cases)
-    rows: list[list[str]] = []
     details: dict[str, list[int]] = {}
-    for index, case in enumerate(cases):
-        settings = " ".join(f"{k}={v}" for k, v in case.settings.items() if k not in _QUIET)
-        about = [str(index + 1), case.name, case.program, settings, case.outcome or ""]
-        rows.append([*about, theirs_ns[index], ours_ns[index], _ratio(ratios[index])])
+    for number, case in enumerate(cases, 1):
         for line in (*case.why, *(() if listed else case.notes), *_again(case)):
-            details.setdefault(line, []).append(index + 1)
+            details.setdefault(line, []).append(number)
     said = [f"  {ranges(those)}: {line}" for line, those in details.items()]
-    return Table(headed(_COLUMNS, upstream=theirs, ours=ours), rows, _summary(document), said)
-
-
-_COLUMNS = (
-    Column("#", number=True, called="row"),
-    Column("case", path="name", fit=Fit.MIDDLE, least=20, rank=1),
-    Column("program", path="program", common="program {}".format, rank=3),
-    Column("settings", fit=Fit.FOLD, least=24, common="{}".format, words=True, rank=4),
-    Column("outcome", path="outcome"),
-    Column("upstream", path="times.ratio.median_ns", number=True, rank=2),
-    Column("ours", number=True, rank=2),
-    Column("ours / upstream", path="times.ratio.ratio", called="ratio"),
-)
+    return table_by(_COLUMNS, list(enumerate(cases, 1)), _summary(document), said)
 
 
 _WRONG = ("we-fail", "they-fail", "agree-fail", "crashed", "timed-out")
@@ -183,11 +165,26 @@ def _again(case: ParityCase) -> Iterator[str]:
         yield f"again, upstream: {' '.join([*variables, *case.upstream.argv])}"
 
 
-def _ratio(ratio: Ratio | None) -> str:
-    if ratio is None:
+def _settings(row: _Numbered) -> str:
+    return " ".join(f"{key}={value}" for key, value in row[1].settings.items() if key not in _QUIET)
+
+
+def _theirs(row: _Numbered) -> Quantity | None:
+    times = row[1].times
+    return time_of(times.ratio.median_ns) if times else None
+
+
+def _ours(row: _Numbered) -> Quantity | None:
+    times = row[1].times
+    return time_of(times.ratio.ratio * times.ratio.median_ns) if times else None
+
+
+def _ratio(row: _Numbered) -> str:
+    times = row[1].times
+    if times is None:
         return ""
-    ends = ratio.ratio_ci95
-    return f"{ratio.ratio:.3f}" + ("" if ends is None else f" ({ends[0]:.3f}-{ends[1]:.3f})")
+    ends = times.ratio.ratio_ci95
+    return f"{times.ratio.ratio:.3f}" + ("" if ends is None else f" ({ends[0]:.3f}-{ends[1]:.3f})")
 
 
 def _summary(document: ParityPage) -> str:
@@ -196,6 +193,17 @@ def _summary(document: ParityPage) -> str:
     total = counted(len(document.cases), "case")
     return f"{document.suite.name}: {total}{': ' if counts else ''}{counts}\nfrom {sources or 'the suite file'}"
 
+
+_COLUMNS = (
+    Column("#", lambda row: str(row[0]), number=True, called="row"),
+    Column("case", lambda row: row[1].name, path="name", fit=Fit.MIDDLE, least=20, rank=1),
+    Column("program", lambda row: row[1].program, path="program", common="program {}".format, rank=3),
+    Column("settings", _settings, fit=Fit.FOLD, least=24, common="{}".format, words=True, rank=4),
+    Column("outcome", lambda row: row[1].outcome or "", path="outcome"),
+    Column("upstream", _theirs, path="times.ratio.median_ns", number=True, rank=2),
+    Column("ours", _ours, number=True, rank=2),
+    Column("ours / upstream", _ratio, path="times.ratio.ratio", called="ratio"),
+)
 
 DOCUMENTS = (
     Document(

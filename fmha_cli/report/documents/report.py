@@ -15,14 +15,15 @@ from fmha_cli.bench.sampling import StopReason
 from fmha_cli.bench.stats import FEWEST
 from fmha_cli.domain.device import is_emulated
 from fmha_cli.domain.errors import ExitCode, FmhaError
-from fmha_cli.domain.quantities import byte_rate, digits, flop_rate, size, time_of
+from fmha_cli.domain.layer import Layer
+from fmha_cli.domain.quantities import Quantity, byte_rate, digits, flop_rate, size, time_of
 from fmha_cli.domain.verdict import Check, Verdict
 from fmha_cli.domain.wording import edited_text, listed
 from fmha_cli.report.column import Color, Column, Fit
 from fmha_cli.report.document import Document
-from fmha_cli.report.documents.pages import EnvironmentLine
+from fmha_cli.report.documents.pages import EnvironmentLine, FailurePage
 from fmha_cli.report.finite import is_note
-from fmha_cli.report.layers import LAYER_COLUMNS, ModelSum, layer_cells, layer_of, model_sums, sum_lines
+from fmha_cli.report.layers import LAYER_COLUMNS, ModelSum, layer_of, model_sums, sum_lines
 from fmha_cli.report.lines import (
     counted,
     folded,
@@ -32,12 +33,11 @@ from fmha_cli.report.lines import (
     ranges,
     reason_text,
     spelled,
-    united,
 )
-from fmha_cli.report.parts import OUTPUTS, Checks, Environment, ErrorRow, SelectedBy
+from fmha_cli.report.parts import OUTPUTS, Checks, Environment, ErrorRow, SelectedBy, environment
 from fmha_cli.report.places import PlaceEffect, place_lines
 from fmha_cli.report.record import Record
-from fmha_cli.report.table import Table, headed
+from fmha_cli.report.table import Table, table_by
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,42 +68,42 @@ def report_document(
     )
 
 
+def error_document(error: FmhaError, *, as_report: bool) -> Report | FailurePage:
+    """The document of a command that ended before it had one; ``as_report``: the command prints reports."""
+    return report_document([], environment({}), error) if as_report else FailurePage(error=ErrorRow.of(error))
+
+
+@dataclass(frozen=True)
+class _RecordLine:
+    """A record in the table.
+
+    Attributes:
+        number: from 1.
+        measured: None if there is only the time of one launch, which says little.
+        cache: empty where all records have the same.
+        compared: whether backends are compared.
+    """
+
+    number: int
+    record: Record
+    measured: Measurement | None
+    cache: str
+    compared: bool
+
+    @property
+    def layer(self) -> Layer | None:
+        return layer_of(self.record)
+
+
 def records_view(document: Report) -> Table:
     """One line for each record; empty columns are left out."""
     records = document.records
     sampled = [_sampled(record) for record in records]
-    time, times = united("time", [time_of(m.median_ns, 4) if m else None for m in sampled])
-    times = [f"NOISY {text}" if m and m.noise else text for m, text in zip(sampled, times, strict=True)]
-    work, flops = united("FLOP/s", [flop_rate(m.tflops * 1e12) if m else None for m in sampled])
-    traffic, bytes = united("B/s", [byte_rate(m.gbps * 1e9) if m else None for m in sampled])
-    columns = headed(_COLUMNS, time=time, tflops=work, gbps=traffic)
+    caches = [measured.cache if measured else "" for measured in sampled]
+    if len({*caches} - {""}) == 1:  # a column with one cache mode throughout is useless
+        caches = [""] * len(caches)
     compared = any(record.ab and record.selected_by is SelectedBy.BACKEND for record in records)
-    rows = []
-    for index, (record, measured) in enumerate(zip(records, sampled, strict=True)):
-        rows.append(
-            [
-                str(index + 1),
-                *layer_cells(layer_of(record)),
-                problem_text(record.problem),
-                record.backend or "",
-                _kernel(record),
-                measured.cache if measured else "",
-                record.verdict,
-                times[index],
-                _half_width(measured),
-                flops[index],
-                bytes[index],
-                percent(measured.peak_fraction if measured else None),
-                _regret(record),
-                _error(record),
-                size(record.peak_bytes) if compared else "",
-                _where(record),
-                _against(record),
-                _lead(record),
-            ]
-        )
-    if len({row[3] for row in rows} - {""}) == 1:  # a column with one cache mode throughout is useless
-        rows = [[*row[:_CACHE], "", *row[_CACHE + 1 :]] for row in rows]
+    lines = [_RecordLine(n, *of, compared) for n, of in enumerate(zip(records, sampled, caches, strict=True), 1)]
     details = _notes(records)
     details += _edits(records)
     details += judged_lines(records)
@@ -111,43 +111,8 @@ def records_view(document: Report) -> Table:
     details += place_lines(document.places)
     details += _unsure_of_baseline(records)
     legends = {**_COMPARED, **_LEGENDS} if compared else _LEGENDS
-    return Table(columns, rows, summary(records), details, legends)
+    return table_by(_COLUMNS, lines, summary(records), details, legends)
 
-
-def _said_of_kernel(word: str) -> str:
-    """A word of the cell ``kernel`` in the line of what all rows share."""
-    return f"kernel {word}" if _DIGEST.fullmatch(word) else word
-
-
-_CAUTION = (Verdict.UNCHECKED, Verdict.UNSUPPORTED, Verdict.NOT_RUN)
-_COLORS: Mapping[str, Color] = {
-    verdict: Color.YELLOW if verdict in _CAUTION else Color.GREEN if verdict.exit_code is ExitCode.OK else Color.RED
-    for verdict in Verdict
-}
-"""Yellow: nothing was proved."""
-_DIGEST = re.compile(r"[0-9a-f]{8}\*?")
-_COLUMNS = (
-    Column("#", number=True, called="row"),
-    *LAYER_COLUMNS,
-    Column("problem", common=spelled, words=True, fit=Fit.FOLD, least=20),
-    Column("backend", path="backend", common="{}".format, rank=1),
-    Column("kernel", path="kernel.digest", common=_said_of_kernel, words=True, rank=2),
-    Column("cache", path="measurement.cache", common="{} cache".format, rank=1),
-    Column("verdict", path="verdict", paint=_COLORS),
-    Column("time", path="measurement.median_ns", number=True),
-    Column("±95 % [%]", number=True, called="ci95", rank=4),
-    Column("FLOP/s", path="measurement.tflops", called="tflops", number=True, rank=5),
-    Column("B/s", path="measurement.gbps", called="gbps", number=True, rank=7),
-    Column("peak [%]", path="measurement.peak_fraction", number=True, rank=6),
-    Column("regret [%]", path="regret", number=True, rank=1),
-    Column("error (of budget)", fit=Fit.FOLD, rank=3),
-    Column("memory", path="peak_bytes", number=True, rank=8),
-    Column("worst", fit=Fit.FOLD, rank=3),
-    Column("against", fit=Fit.FOLD, rank=2),
-    Column("winner", path="lead.ratio"),
-)
-
-_CACHE = next(index for index, column in enumerate(_COLUMNS) if column.name == "cache")
 
 _LEGENDS = {
     "winner": "the fastest good row of a problem and cache mode, and how much longer the next one takes",
@@ -177,8 +142,9 @@ def summary(records: Sequence[Record]) -> str:
     return counted(len(records), "row") + (f": {', '.join(parts)}" if parts else "")
 
 
-def _kernel(record: Record) -> str:
+def _kernel(line: _RecordLine) -> str:
     """Architecture (or the emulated device) and the digest's first 8 digits, which ``--kernel`` accepts."""
+    record = line.record
     mark = "*" if record.default_choice else ""
     where = record.device if is_emulated(record.device) else record.arch
     parts = [where, record.kernel.digest[:8] + mark if record.kernel else None]
@@ -191,14 +157,40 @@ def _sampled(record: Record) -> Measurement | None:
     return None if measured is None or measured.stop is StopReason.SINGLE else measured
 
 
-def _half_width(measured: Measurement | None) -> str:
+def _time(line: _RecordLine) -> Quantity | None:
+    measured = line.measured
+    if measured is None:
+        return None
+    time = time_of(measured.median_ns, 4)
+    return Quantity(f"NOISY {time.number}", time.unit) if measured.noise else time
+
+
+def _flop_rate(line: _RecordLine) -> Quantity | None:
+    return flop_rate(line.measured.tflops * 1e12) if line.measured else None
+
+
+def _byte_rate(line: _RecordLine) -> Quantity | None:
+    return byte_rate(line.measured.gbps * 1e9) if line.measured else None
+
+
+def _peak_share(line: _RecordLine) -> str:
+    return percent(line.measured.peak_fraction if line.measured else None)
+
+
+def _memory(line: _RecordLine) -> str:
+    return size(line.record.peak_bytes) if line.compared else ""
+
+
+def _half_width(line: _RecordLine) -> str:
     """Half the interval's width as a share of the median."""
+    measured = line.measured
     ends = measured.ci95_ns if measured else None
     return percent((ends[1] - ends[0]) / 2 / max(1, measured.median_ns)) if measured and ends else ""
 
 
-def _regret(record: Record) -> str:
+def _regret(line: _RecordLine) -> str:
     """The regret, marked where its own noise covers 0."""
+    record = line.record
     if record.regret is None:
         return ""
     ends = record.regret_ci95
@@ -212,8 +204,9 @@ def _worst_check(checks: Checks | None) -> tuple[str, Check] | None:
     return max(found, key=lambda item: item[1].badness, default=None)
 
 
-def _error(record: Record) -> str:
+def _error(line: _RecordLine) -> str:
     """The output that used most of its budget, and the share of the rows that was compared unless it was every row."""
+    record = line.record
     found = _worst_check(record.checks)
     if found is None:
         return ""
@@ -228,8 +221,9 @@ def _validated(record: Record) -> bool:
     return record.run is not None and record.run.command == "validate"
 
 
-def _where(record: Record) -> str:
+def _where(line: _RecordLine) -> str:
     """The fill, row and column of a validated row's largest error, and the limit that it comes nearest to."""
+    record = line.record
     found = _worst_check(record.checks) if _validated(record) else None
     if found is None:
         return ""
@@ -362,6 +356,39 @@ def _details(record: Record) -> list[str]:
 
 def _opening(document: Report) -> EnvironmentLine:
     return EnvironmentLine(environment=document.environment)
+
+
+def _said_of_kernel(word: str) -> str:
+    """A word of the cell ``kernel`` in the line of what all rows share."""
+    return f"kernel {word}" if _DIGEST.fullmatch(word) else word
+
+
+_COLORS: Mapping[str, Color] = {
+    one: Color.YELLOW if one.proves_nothing else Color.GREEN if one.good else Color.RED for one in Verdict
+}
+_DIGEST = re.compile(r"[0-9a-f]{8}\*?")
+_COLUMNS = (
+    Column("#", lambda line: str(line.number), number=True, called="row"),
+    *LAYER_COLUMNS,
+    Column(
+        "problem", lambda line: problem_text(line.record.problem), common=spelled, words=True, fit=Fit.FOLD, least=20
+    ),
+    Column("backend", lambda line: line.record.backend or "", path="backend", common="{}".format, rank=1),
+    Column("kernel", _kernel, path="kernel.digest", common=_said_of_kernel, words=True, rank=2),
+    Column("cache", lambda line: line.cache, path="measurement.cache", common="{} cache".format, rank=1),
+    Column("verdict", lambda line: line.record.verdict, path="verdict", paint=_COLORS),
+    Column("time", _time, path="measurement.median_ns", number=True),
+    Column("±95 % [%]", _half_width, number=True, called="ci95", rank=4),
+    Column("FLOP/s", _flop_rate, path="measurement.tflops", called="tflops", number=True, rank=5),
+    Column("B/s", _byte_rate, path="measurement.gbps", called="gbps", number=True, rank=7),
+    Column("peak [%]", _peak_share, path="measurement.peak_fraction", number=True, rank=6),
+    Column("regret [%]", _regret, path="regret", number=True, rank=1),
+    Column("error (of budget)", _error, fit=Fit.FOLD, rank=3),
+    Column("memory", _memory, path="peak_bytes", number=True, rank=8),
+    Column("worst", _where, fit=Fit.FOLD, rank=3),
+    Column("against", lambda line: _against(line.record), fit=Fit.FOLD, rank=2),
+    Column("winner", lambda line: _lead(line.record), path="lead.ratio"),
+)
 
 
 DOCUMENTS = (Document(Report, records_view, rows="records", columns=_COLUMNS, opening=_opening),)
