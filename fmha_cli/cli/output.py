@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-SHAPED = (Format.TABLE, Format.MD, Format.CSV)
+SHAPED = frozenset(Format) - {Format.JSON, Format.JSONL}
 """The formats to which ``--columns`` applies; ``--sort``, ``--limit`` and widths are for tables alone."""
 
 

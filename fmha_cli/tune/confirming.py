@@ -14,6 +14,7 @@ from fmha_cli.bench.difference import Difference, SureRule
 from fmha_cli.discovery.registry import Registry
 from fmha_cli.domain.errors import FmhaError
 from fmha_cli.domain.features import FILLS
+from fmha_cli.report.form import Format
 from fmha_cli.report.record import Record
 from fmha_cli.results.comparison import compared
 from fmha_cli.results.conditions import By, is_good
@@ -23,14 +24,8 @@ from fmha_cli.run.rows import Row
 from fmha_cli.run.run import Run
 
 _ASKING = (
-    "FMHA_JSON",
-    "FMHA_JSONL",
-    "FMHA_CSV",
-    "FMHA_MD",
-    "FMHA_KERNEL",
-    "FMHA_BACKEND",
-    "FMHA_SELECT",
-    "FMHA_OUTPUT",
+    *(f"FMHA_{form.upper()}" for form in Format),
+    *("FMHA_KERNEL", "FMHA_BACKEND", "FMHA_SELECT", "FMHA_OUTPUT"),
 )
 """Variables of options that the processes get on their command lines."""
 
