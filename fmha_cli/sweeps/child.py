@@ -18,7 +18,6 @@ from typing import Any
 
 from fmha_cli.discovery.builtins import revisions_in
 from fmha_cli.discovery.registry import build_registry
-from fmha_cli.domain.blas import use_one_thread
 from fmha_cli.domain.errors import EnvironmentProblem, FmhaError
 from fmha_cli.domain.phases import Phase, Voice
 from fmha_cli.report.record import Record
@@ -47,7 +46,6 @@ class _Answers:
 
 def main(arguments: Sequence[str]) -> int:
     """Run the jobs that come, one after the other."""
-    use_one_thread(os.environ)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the driver's: it ends this process
     answers, lease = _Answers(int(arguments[0])), int(arguments[1])
     jobs: queue.SimpleQueue[bytes] = queue.SimpleQueue()

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from fmha_cli.domain.blas import use_one_thread
 from fmha_cli.run.process import same_code, signal_name
 from fmha_cli.sweeps.jobs import ChunkJob, Event, event_lines
 from fmha_cli.sweeps.leases import Lease
@@ -31,6 +32,8 @@ class ChildProcess:
 
     def __init__(self, lease: Lease, log: Path) -> None:
         self._log, self._buffer = log, bytearray()
+        environ = same_code()
+        use_one_thread(environ)  # here, for the process imports numpy first of all
         self.answers, theirs = os.pipe()
         try:
             with log.open("ab") as talk:
@@ -40,7 +43,7 @@ class ChildProcess:
                     stdout=talk,
                     stderr=talk,
                     pass_fds=(theirs, lease.descriptor),
-                    env=same_code(),
+                    env=environ,
                     **new_group(),
                 )
         except BaseException:
