@@ -41,12 +41,12 @@ class Share:
     """A run that is a part of a sweep, whose driver keeps the journal.
 
     Attributes:
+        supervisor: of the worker process, which goes on after the run.
         past: records of rows that are done already, by number.
-        held: descriptors that the worker process inherits: a lock stays as long as that process lives.
     """
 
+    supervisor: Supervisor
     past: Mapping[int, Record] = field(default_factory=dict)
-    held: Sequence[int] = ()
 
 
 class Run(Iterator[Event]):
@@ -152,9 +152,9 @@ class Run(Iterator[Event]):
         tuned: EntriesOf | None,
         worker: WorkerProcess | None,
     ) -> Generator[Event, None, None]:
-        request, registry, voice, share = self._request, self._registry, self._voice, self._share or Share()
+        request, registry, voice, share = self._request, self._registry, self._voice, self._share
         with ExitStack() as kept, ExitStack() as stack:
-            supervisor = stack.enter_context(Supervisor(share.held, worker))
+            supervisor = share.supervisor if share else stack.enter_context(Supervisor(first=worker))
             check_outputs(problems, request)
             refuse_timing(request)
             files = read_input_files(request.files) if given is None else given
@@ -184,10 +184,10 @@ class Run(Iterator[Event]):
                 baseline = baseline.among(planned)
             origin = Origin.new(this_host(), request)
             parts = partial(parts_of, rows, context, files, found, origin.host)
-            if self._share is None:
+            if share is None:
                 seen = partial(environment, found)
                 self._journal = open_journal(rows, request, origin.run, parts, self._store, seen)
-            past = {rows[number].key: record for number, record in share.past.items()}
+            past = {rows[number].key: record for number, record in share.past.items()} if share else {}
             if self._journal is not None:
                 kept.enter_context(self._journal)
                 stack.callback(lambda journal: journal.settle(now()), self._journal)

@@ -1,8 +1,8 @@
 """The process that runs chunks on one device: ``python -m fmha_cli.sweeps.child ANSWERS LEASE``.
 
 Jobs come as lines on stdin, events leave on the descriptor ANSWERS; LEASE is the lock of the device, which this process and
-the worker that it starts hold as long as they live. When stdin ends, the reader of the rows is gone: the process ends
-at once with everything that it started.
+the worker that it starts hold as long as they live. When stdin ends, the reader of the rows is gone: the process ends,
+in the middle of a chunk at once with everything that it started.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from fmha_cli.domain.errors import EnvironmentProblem, FmhaError
 from fmha_cli.domain.phases import Phase, Voice
 from fmha_cli.report.record import Record
 from fmha_cli.run.kernel_tables import StoredTables
+from fmha_cli.run.supervisor import Supervisor
 from fmha_cli.sweeps.jobs import ChunkJob, mark_of
 from fmha_cli.system.processes import end_own_group
 from fmha_cli.toolchain.cache.root import cache_root
@@ -49,11 +50,14 @@ def main(arguments: Sequence[str]) -> int:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the driver's: it ends this process
     answers, lease = _Answers(int(arguments[0])), int(arguments[1])
     jobs: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+    working = threading.Event()
 
     def hear() -> None:
         while line := sys.stdin.buffer.readline():
             jobs.put(line)
-        end_own_group()
+        if working.is_set():
+            end_own_group()
+        jobs.put(b"")
 
     def beat() -> None:
         while not threading.Event().wait(BEAT_S):
@@ -65,17 +69,21 @@ def main(arguments: Sequence[str]) -> int:
     for work in (hear, beat):
         threading.Thread(target=work, daemon=True).start()
     answers.tell("ready", pid=os.getpid())
-    while True:
-        job = ChunkJob.of_line(jobs.get())
-        try:
-            _do(job, answers, lease)
-        except FmhaError as fault:
-            answers.tell("refused", chunk=job.number, why=fault.what + (f" ({fault.why})" if fault.why else ""))
-        else:
-            answers.tell("done", chunk=job.number)
+    with Supervisor(held=(lease,)) as supervisor:  # one worker for all chunks: to start it costs as much as ten rows
+        while line := jobs.get():
+            working.set()
+            job = ChunkJob.of_line(line)
+            try:
+                _do(job, answers, supervisor)
+            except FmhaError as fault:
+                answers.tell("refused", chunk=job.number, why=fault.what + (f" ({fault.why})" if fault.why else ""))
+            else:
+                answers.tell("done", chunk=job.number)
+            working.clear()
+    return 0
 
 
-def _do(job: ChunkJob, answers: _Answers, lease: int) -> None:
+def _do(job: ChunkJob, answers: _Answers, supervisor: Supervisor) -> None:
     """Run a chunk.
 
     Raises:
@@ -103,7 +111,7 @@ def _do(job: ChunkJob, answers: _Answers, lease: int) -> None:
         registry.at_revisions(chosen) if chosen else registry,
         layers=job.layers,
         tuned=entries_among(job.tuned),
-        share=Share(past=past, held=(lease,)),
+        share=Share(supervisor=supervisor, past=past),
         voice=Voice(phase=phase),
     )
     with run:

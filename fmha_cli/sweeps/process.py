@@ -84,17 +84,21 @@ class ChildProcess:
         how = f"exit status {status}" if status is None or status >= 0 else signal_name(-status)
         return how if not (words := self._last_words()) else f"{how}: {words}"
 
+    def dismiss(self) -> None:
+        """End its input, at which it ends itself."""
+        if self._process.stdin is not None:
+            with suppress(OSError):
+                self._process.stdin.close()
+
     def close(self) -> None:
-        """Let it end itself: its input ends."""
+        """Let it end itself, and wait for that."""
         self._close()
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(_GRACE_S)
         end_group(self._process)
 
     def _close(self) -> None:
-        if self._process.stdin is not None:
-            with suppress(OSError):
-                self._process.stdin.close()
+        self.dismiss()
         if self.answers >= 0:
             os.close(self.answers)
             self.answers = -1

@@ -18,6 +18,8 @@ from fmha_cli.domain.verdict import Verdict
 from fmha_cli.report.documents.report import report_document
 from fmha_cli.report.parts import NO_ENVIRONMENT
 from fmha_cli.run.dispatcher import PEAK_TRIES
+from fmha_cli.run.request import Command, Request
+from fmha_cli.run.run import Run, Share
 from fmha_cli.run.supervisor import Supervisor
 from fmha_cli.run.tensor_files import read_tensor
 from fmha_cli.toolchain.cache.layout import CacheLayout
@@ -164,3 +166,14 @@ def test_a_dry_run_builds_and_runs_nothing(tmp_path: Path) -> None:
     assert row.verdict is Verdict.NOT_RUN
     assert "dry run" in row.notes[0]
     assert not list(CacheLayout(tmp_path / "cache").digests())
+
+
+def test_parts_of_a_sweep_share_a_worker() -> None:
+    request = Request(command=Command.RUN, backend="null")
+    with Supervisor() as supervisor:
+        for heads in (1, 2):
+            problem = api.Problem.from_cli(f"-H {heads} -s 16 -d 8")
+            run = Run([problem], request, api.build_registry(), share=Share(supervisor=supervisor))
+            assert [record.verdict for record in run.records()] == [Verdict.PASSED]
+        assert supervisor.started == 1
+        assert supervisor.worker_pid is not None

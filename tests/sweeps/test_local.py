@@ -24,6 +24,7 @@ from fmha_cli.sweeps.leases import holder_of, take
 from fmha_cli.sweeps.local import LocalScheduler
 from fmha_cli.sweeps.places import WorkerPlace
 from fmha_cli.sweeps.plan import SweepPlan
+from fmha_cli.sweeps.process import ChildProcess
 from fmha_cli.sweeps.scheduler import News
 from tests.support.generators.journals import created
 from tests.support.swept import descendants, kill, start, sweep_of
@@ -250,3 +251,16 @@ def test_a_sweep_of_another_environment_is_not_resumed(tmp_path: Path) -> None:
         opened(replace(spec, request=replace(spec.request, fill_seed=1)))
     with pytest.raises(UsageError, match="row 2 is"):
         opened(replace(spec, points=(spec.points[0], "-s 18 -d 32")))
+
+
+def test_an_idle_worker_ends_by_itself(tmp_path: Path) -> None:
+    lease = take(tmp_path, "cpu", RUN)
+    assert lease is not None
+    child = ChildProcess(lease, tmp_path / "log")
+    while "ready" not in [event["event"] for event in child.hear() or ()]:
+        pass
+    child.close()
+    assert child.bury().startswith("exit status 0")
+    again = take(tmp_path, "cpu", RUN)
+    assert again is not None  # the device is free
+    again.let_go()
