@@ -30,7 +30,7 @@ from tests.support.generators.problems import REFUSALS, refused, supported
 from tests.support.pasting import pasted, words_after_fmha
 
 COUNT, CHUNKS, EACH = 4000, 40, 100
-IN_DEFAULT, HALF, REST = slice(0, 3), slice(0, EACH // 2), slice(EACH // 2, EACH)
+IN_DEFAULT, SOME, REST = slice(0, 3), slice(0, EACH // 6), slice(EACH // 6, EACH)
 """The problems of the first chunk that the default suite runs; those of its chunks that CI runs, and that it leaves to the slow suite."""
 
 IN_A_ROW = 2
@@ -39,8 +39,8 @@ IN_A_ROW = 2
 MORE_CHUNKS = 100
 PLAINEST = IN_A_ROW * (len(WHOLE) - 1)
 IN_CI = sorted({0, PLAINEST})
-"""The chunks of which CI runs a half are one of the best and one of the plainest architecture, of all ``MORE_CHUNKS``. Each architecture costs CI
-thirty compiles; of those between, ``tests/backends/cpu/test_extremes.py`` runs every kind of kernel in one type."""
+"""The chunks of which CI runs a sixth are one of the best and one of the plainest architecture, of all ``MORE_CHUNKS``. Each architecture costs CI
+a dozen compiles; of those between, ``tests/backends/cpu/test_extremes.py`` runs every kind of kernel in one type."""
 
 REFUSED, REFUSED_IN_DEFAULT = 500, 60
 FEW_KERNELS = 40
@@ -90,9 +90,9 @@ CI, SLOW = (pytest.mark.slow, pytest.mark.ci), pytest.mark.slow
     ("chunk", "part"),
     [
         pytest.param(0, IN_DEFAULT, id="0"),
-        pytest.param(0, slice(IN_DEFAULT.stop, HALF.stop), marks=CI, id="0-rest"),
-        *(pytest.param(n, HALF, marks=CI, id=str(n)) for n in IN_CI[1:]),
-        *(pytest.param(n, REST, marks=SLOW, id=f"{n}-second-half") for n in IN_CI),
+        pytest.param(0, slice(IN_DEFAULT.stop, SOME.stop), marks=CI, id="0-rest"),
+        *(pytest.param(n, SOME, marks=CI, id=str(n)) for n in IN_CI[1:]),
+        *(pytest.param(n, REST, marks=SLOW, id=f"{n}-others") for n in IN_CI),
         *(pytest.param(n, slice(0, EACH), marks=SLOW, id=str(n)) for n in range(MORE_CHUNKS) if n not in IN_CI),
     ],
 )
