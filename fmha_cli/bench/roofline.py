@@ -108,18 +108,12 @@ def _seen(problem: Problem, rows: int, keys: int) -> tuple[int, int]:
 
     Both are contiguous apart from the sink, because the window of row i + 1 is that of row i shifted by one.
     """
-    mask = problem.mask
-    if not mask.pairs(rows, keys, problem.sink):
+    seeing, in_window = (problem.mask.seeing(rows, keys, sink) for sink in (problem.sink, 0))
+    if not seeing:
         return 0, 0
-    delta = mask.delta(rows, keys)
-    first_key = 0 if mask.left is None else max(0, delta - mask.left)
-    last_key = keys - 1 if mask.right is None else min(keys - 1, rows - 1 + delta + mask.right)
-    if mask.left is not None and mask.right is not None and mask.left + mask.right < 0:
-        first_key = last_key + 1  # an empty window: the sink alone is visible
-    sunk = 0 if mask.left is None else min(problem.sink, first_key, last_key + 1)
-    first_row = 0 if mask.right is None else max(0, -delta - mask.right)
-    last_row = rows - 1 if mask.left is None or problem.sink else min(rows - 1, keys - 1 - delta + mask.left)
-    return max(0, last_row - first_row + 1), max(0, last_key - first_key + 1) + sunk
+    end = min(keys, problem.mask.span(seeing[-1], rows, keys)[1])
+    first = max(0, problem.mask.span(in_window[0], rows, keys)[0]) if in_window else end
+    return len(seeing), end - first + min(problem.sink, first)
 
 
 MARGIN = {PeakKind.MEASURED: 0.15, PeakKind.SPEC: 0.02}

@@ -15,6 +15,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 from fmha_cli.domain.errors import ImpossibleProblem
 from fmha_cli.domain.flags import DIGITS
@@ -81,26 +82,32 @@ class Mask:
         """The shift of the diagonal in keys; it is also the ALiBi shift of an unmasked problem."""
         return 0 if self.align is Align.TOP_LEFT else seqlen_k - seqlen_q
 
-    def visible(self, i: int, j: int, seqlen_q: int, seqlen_k: int, sink: int = 0) -> bool:
-        """Whether row i sees key j. Kernels and the oracle are tested against this definition."""
-        diagonal = i + self.delta(seqlen_q, seqlen_k)
-        right_ok = self.right is None or j <= diagonal + self.right
-        left_ok = self.left is None or j >= diagonal - self.left or j < sink
-        return 0 <= j < seqlen_k and right_ok and left_ok
+    def span(self, i: Any, seqlen_q: Any, seqlen_k: Any) -> tuple[Any, Any]:
+        """The first key that row i sees and the end of its keys, the sink apart. Either may lie before or behind all keys.
 
-    def seeing(self, seqlen_q: int, seqlen_k: int) -> range:
-        """The rows that see a key, without the rows that see only sinks."""
+        Args:
+            i, seqlen_q, seqlen_k: integers, or arrays of any library that broadcast; both results have the form of their sum.
+        """
+        diagonal = i + self.delta(seqlen_q, seqlen_k)
+        low = diagonal * 0 if self.left is None else diagonal - self.left
+        return low, diagonal * 0 + seqlen_k if self.right is None else diagonal + self.right + 1
+
+    def visible(self, i: Any, j: Any, seqlen_q: Any, seqlen_k: Any, sink: int = 0) -> Any:
+        """Whether row i sees key j; integers or arrays, as in :meth:`span`. Kernels and the oracle are tested against this."""
+        low, high = self.span(i, seqlen_q, seqlen_k)
+        return (j >= 0) & (j < seqlen_k) & (j < high) & ((j >= low) | (j < sink))
+
+    def seeing(self, seqlen_q: int, seqlen_k: int, sink: int = 0) -> range:
+        """The rows that see a key, in constant time: they are contiguous. Without ``sink``, those that see only sinks are left out."""
         delta = self.delta(seqlen_q, seqlen_k)
         first = 0 if self.right is None else max(0, -delta - self.right)
-        end = seqlen_q if self.left is None else min(seqlen_q, seqlen_k - delta + self.left)
-        wide = self.left is None or self.right is None or self.left + self.right >= 0
+        end = seqlen_q if self.left is None or sink else min(seqlen_q, seqlen_k - delta + self.left)
+        wide = self.left is None or self.right is None or self.left + self.right >= 0 or sink
         return range(first, end) if seqlen_k and wide else range(0)
 
     def blinds(self, seqlen_q: int, seqlen_k: int, sink: int = 0) -> bool:
-        """Whether some row sees no key, in constant time: the rows that see one are contiguous, so the first and the last tell."""
-        seeing = self.seeing(seqlen_q, seqlen_k)
-        ends = () if seqlen_q == 0 else (0, seqlen_q - 1)
-        return any(i not in seeing and not (sink and self.visible(i, 0, seqlen_q, seqlen_k, sink)) for i in ends)
+        """Whether some row sees no key."""
+        return len(self.seeing(seqlen_q, seqlen_k, sink)) < seqlen_q
 
     def pairs(self, seqlen_q: int, seqlen_k: int, sink: int = 0) -> int:
         """Number of visible (row, key) pairs, exactly, in constant time."""

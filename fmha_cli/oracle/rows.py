@@ -130,13 +130,11 @@ def corner_rows(problem: Problem, seqlen_q: int, seqlen_k: int) -> Ints:
     A bound of the mask begins or ends where the first or the last visible key reaches the first key, the last key or the
     end of the sink. The two neighbours of such a row are included.
     """
-    mask, delta = problem.mask, problem.mask.delta(seqlen_q, seqlen_k)
-    turns = []
-    if mask.left is not None:
-        turns += [mask.left - delta + n for n in (1, seqlen_k, *([problem.sink] if problem.sink else []))]
-    if mask.right is not None:
-        turns += [-mask.right - delta, seqlen_k - mask.right - 1 - delta]
-    near = [turn + n for turn in turns for n in (-1, 0, 1)]
+    low, high = problem.mask.span(np.arange(-1, seqlen_q + 1), seqlen_q, seqlen_k)
+    below = (np.minimum(low, n) for n in (seqlen_k, problem.sink or 1))
+    bent = (np.maximum(low, 1), *below, np.maximum(high, 1), np.minimum(high, seqlen_k))
+    turns = np.flatnonzero(np.diff(bent, 2).any(axis=0))  # numbers of rows: the bounds stop there or start
+    near = (turns[:, None] + np.arange(-1, 2)).ravel().tolist()
     last_tiles = [(seqlen_q - 1) // height * height for height in (_EDGE, 64, 128)]
     return np.array(sorted({n for n in (0, seqlen_q - 1, *last_tiles, *near) if 0 <= n < seqlen_q}), dtype=np.int64)
 

@@ -177,11 +177,8 @@ def _round_scores(s: F64, unit: float) -> F64:
 
 def visible_range(view: SequenceView, i: Ints) -> tuple[Ints, Ints]:
     """First visible key and end of the visible keys of rows ``i``, the sink apart (contract, section 2)."""
-    mask, keys = view.problem.mask, view.seqlen_k
-    diagonal = i + mask.delta(view.seqlen_q, keys)
-    low = np.zeros_like(i) if mask.left is None else np.clip(diagonal - mask.left, 0, keys)
-    high = np.full_like(i, keys) if mask.right is None else np.clip(diagonal + mask.right + 1, 0, keys)
-    return low, high
+    low, high = view.problem.mask.span(i, view.seqlen_q, view.seqlen_k)
+    return np.clip(low, 0, view.seqlen_k), np.clip(high, 0, view.seqlen_k)
 
 
 def lift(view: SequenceView, h: Ints, i: Ints) -> F64:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,13 +21,27 @@ def test_pairs_count_what_visible_says(
     assert mask.pairs(rows, keys, sink) == brute
 
 
-@given(st.sampled_from(Align), bounds, bounds, st.integers(0, 12), st.integers(0, 12))
+@given(st.sampled_from(Align), bounds, bounds, st.integers(0, 12), st.integers(0, 12), st.integers(0, 9))
+def test_what_is_visible_follows_the_formula(
+    align: Align, left: int | None, right: int | None, rows: int, keys: int, sink: int
+) -> None:
+    mask, delta = Mask.make(align, left, right), keys - rows if align is Align.BOTTOM_RIGHT else 0
+    first, last = (-99 if left is None else delta - left), (99 if right is None else delta + right)
+    brute = [[j <= i + last and (j >= i + first or j < sink) for j in range(keys)] for i in range(rows)]
+    i, j = np.arange(rows)[:, None], np.arange(keys)[None]
+    assert mask.visible(i, j, rows, keys, sink).tolist() == brute
+    assert mask.visible(i, j, np.full_like(i, rows), np.full_like(i, keys), sink).tolist() == brute
+    assert [[mask.visible(i, j, rows, keys, sink) for j in range(keys)] for i in range(rows)] == brute
+    assert not any(mask.visible(i, j, rows, keys, sink) for i in range(rows) for j in (-1, keys))
+
+
+@given(st.sampled_from(Align), bounds, bounds, st.integers(0, 12), st.integers(0, 12), st.integers(0, 9))
 def test_the_rows_that_see_a_key_are_those_of_visible(
-    align: Align, left: int | None, right: int | None, rows: int, keys: int
+    align: Align, left: int | None, right: int | None, rows: int, keys: int, sink: int
 ) -> None:
     mask = Mask.make(align, left, right)
-    brute = [i for i in range(rows) if any(mask.visible(i, j, rows, keys) for j in range(keys))]
-    assert list(mask.seeing(rows, keys)) == brute
+    brute = [i for i in range(rows) if any(mask.visible(i, j, rows, keys, sink) for j in range(keys))]
+    assert list(mask.seeing(rows, keys, sink)) == brute
 
 
 @given(st.sampled_from(Align), bounds, bounds, st.integers(0, 12), st.integers(0, 12), st.integers(0, 9))

@@ -75,9 +75,5 @@ def mask_forms(problem: Problem) -> frozenset[MaskForm]:
 
 def sees_nothing(problem: Problem) -> bool:
     """Whether some query sees no key."""
-    mask, sink = problem.mask, problem.sink
-    for q, k in dict.fromkeys(zip(problem.query_lengths(), problem.key_lengths(), strict=True)):
-        seeing = mask.seeing(q, k)
-        if len(seeing) < q and any(i not in seeing and not mask.visible(i, 0, q, k, sink) for i in range(q)):
-            return True
-    return False
+    lengths = zip(problem.query_lengths(), problem.key_lengths(), strict=True)
+    return any(problem.mask.blinds(q, k, problem.sink) for q, k in lengths)

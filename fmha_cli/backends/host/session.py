@@ -106,15 +106,10 @@ class HostArrays:
 
 def visible_keys(problem: Problem, rows: int) -> Array:
     """Which of ``rows`` keys each query sees: booleans, (batch, or 1 if all are alike, 1, seqlen_q, rows). Batch mode."""
-    p, planes = problem, []
+    p = problem
     lengths = p.key_lengths() if len({*p.key_lengths()}) > 1 else p.key_lengths()[:1]
     i, j = np.arange(p.seqlen_q)[:, None], np.arange(rows)[None]
-    for length in lengths:
-        diagonal = i + p.mask.delta(p.seqlen_q, length)
-        seen = np.broadcast_to(j < length, (p.seqlen_q, rows))
-        seen = seen if p.mask.right is None else seen & (j <= diagonal + p.mask.right)
-        planes.append(seen if p.mask.left is None else seen & ((j >= diagonal - p.mask.left) | (j < p.sink)))
-    return np.stack(planes)[:, None]
+    return np.stack([p.mask.visible(i, j, p.seqlen_q, length, p.sink) for length in lengths])[:, None]
 
 
 class LibrarySession(HostSession, ABC):

@@ -98,7 +98,6 @@ def _scores(view: OneSequence, h: int, k: F32, first: int, end: int) -> F32:
     if p.softcap > 0:
         s = np.tanh(s / np.float32(p.softcap)) * np.float32(p.softcap)
     i, j = np.arange(view.seqlen_q)[:, None], np.arange(first, end)[None, :]
-    diagonal = i + p.mask.delta(view.seqlen_q, view.seqlen_k)
     bias = view.tensors.get("bias")
     if bias is not None:
         plane = bias[view.b if len(bias) > 1 else 0, h if bias.shape[1] > 1 else 0]
@@ -106,12 +105,8 @@ def _scores(view: OneSequence, h: int, k: F32, first: int, end: int) -> F32:
     slopes = view.tensors.get("alibi_slopes")
     if slopes is not None:
         slope = slopes[h] if slopes.ndim == 1 else slopes[view.b, h]
-        s = s - slope * np.abs(diagonal - j).astype(np.float32)
-    sees = np.ones_like(s, dtype=np.bool_)
-    if p.mask.right is not None:
-        sees &= j <= diagonal + p.mask.right
-    if p.mask.left is not None:
-        sees &= (j >= diagonal - p.mask.left) | (j < p.sink)
+        s = s - slope * np.abs(i + p.mask.delta(view.seqlen_q, view.seqlen_k) - j).astype(np.float32)
+    sees = p.mask.visible(i, j, view.seqlen_q, view.seqlen_k, p.sink)
     return np.where(sees, s, np.float32(-np.inf)).astype(np.float32)
 
 

@@ -31,13 +31,12 @@ class Places:
         self.mask, self.sink, self.packed = p.mask, p.sink, p.mode is plugin.Mode.GROUP
         self.masked = self.packed or p.mask.kind is not plugin.MaskKind.NONE
         rows, keys = p.query_lengths(), p.key_lengths()
-        self._shift: Any = p.mask.delta(p.seqlen_q, p.seqlen_k)
+        self._lengths: Any = p.seqlen_q, p.seqlen_k
         if self.packed:
-            shifts = torch.tensor([p.mask.delta(*lengths) for lengths in zip(rows, keys, strict=True)])
             counts = [torch.tensor(n) for n in (rows, keys)]
             self._of_row, self._of_key = (torch.arange(p.batch).repeat_interleave(n).to(device) for n in counts)
             self._row, self._key = (torch.cat([torch.arange(m) for m in n]).to(device) for n in (rows, keys))
-            self._shift = shifts.repeat_interleave(counts[0]).to(device)
+            self._lengths = [n.repeat_interleave(counts[0]).to(device) for n in counts]
 
     def sequence(self, b: Tensor, i: Tensor) -> Tensor:
         return self._of_row[i] if self.packed else b
@@ -48,21 +47,15 @@ class Places:
     def key(self, j: Tensor) -> Tensor:
         return self._key[j] if self.packed else j
 
-    def diagonal(self, i: Tensor) -> Tensor:
-        shift: Tensor = self._shift[i] if self.packed else self._shift
-        return self.row(i) + shift
+    def lengths(self, i: Tensor) -> Any:
+        return [n[i] for n in self._lengths] if self.packed else self._lengths
 
     def visible(self, i: Tensor, j: Tensor) -> Tensor:
-        key, diagonal = self.key(j), self.diagonal(i)
-        sees = self._of_row[i] == self._of_key[j] if self.packed else key >= 0
-        if self.mask.right is not None:
-            sees = sees & (key <= diagonal + self.mask.right)
-        if self.mask.left is not None:
-            sees = sees & ((key >= diagonal - self.mask.left) | (key < self.sink))
-        return sees
+        sees: Tensor = self.mask.visible(self.row(i), self.key(j), *self.lengths(i), self.sink)
+        return sees & (self._of_row[i] == self._of_key[j]) if self.packed else sees
 
     def distance(self, i: Tensor, j: Tensor) -> Tensor:
-        return torch.abs(self.diagonal(i) - self.key(j))
+        return torch.abs(self.row(i) + self.mask.delta(*self.lengths(i)) - self.key(j))
 
 
 def mask_tensor(p: api.Problem, inputs: Mapping[str, Tensor]) -> Tensor:
