@@ -22,6 +22,7 @@ from fmha_cli.cli.streams import colored, terminal_width
 from fmha_cli.discovery.entry_points import installed_entry_points
 from fmha_cli.domain.blame import package_of, place_of
 from fmha_cli.domain.errors import EnvironmentProblem, ExitCode, FmhaError, InternalError, UsageError
+from fmha_cli.domain.mask import SPELLINGS
 from fmha_cli.domain.suggest import NameKind, near_names, note_on
 from fmha_cli.report.form import Format
 
@@ -99,7 +100,7 @@ def _remedy(code: str, command: str | None) -> str | None:
 def error_pages() -> dict[str, tuple[str, str]]:
     """Every error code of this package with its meaning and remedy, from ``codes.json``."""
     data = json.loads(resources.files("fmha_cli.cli").joinpath("codes.json").read_text("utf-8"))
-    return {code: (text, help) for code, (text, help) in data.items()}
+    return {code: (text, help.replace("{masks}", ", ".join(SPELLINGS))) for code, (text, help) in data.items()}
 
 
 def _report_bug(fault: BaseException, console: Console, argv: Sequence[str]) -> int:

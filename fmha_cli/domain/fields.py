@@ -34,7 +34,7 @@ from fmha_cli.domain.features import (
 )
 from fmha_cli.domain.flags import FILLED, Flag, FlagKind, parse_choice, parse_size
 from fmha_cli.domain.impossible import at_least, impossible
-from fmha_cli.domain.mask import Mask, parse_mask
+from fmha_cli.domain.mask import SPELLINGS, Mask, parse_mask
 
 
 @dataclass(frozen=True)
@@ -217,9 +217,9 @@ FIELDS: tuple[Field, ...] = (
           panel="KV cache", of_model=True, excludes=("hdim_v",), spare=22, example="--heads 128 --kv-heads 1 --hdim 576 --mla-rope 64"),
     _shape("dtype", _T, "fp32 fp16 bf16 fp8_e4m3 fp8_e5m2 mxfp8 mxfp4, or IN:OUT", None, True, default="fp16", read=parse_dtypes,
            members=("dtype", "dtype_out"), tell=lambda p: dtypes_text(p.dtype, p.dtype_out), values=DType, cost=7, example="--dtype bf16"),
-    Field("mask", _T, "none, causal, causal-tl, window:L,R, window-tl:L,R, generic:Y,X, or CK's spelling; repeat to sweep", repeats=True,
+    Field("mask", _T, f"{', '.join(SPELLINGS)}, or CK's spelling; repeat to sweep", repeats=True,
           default=Mask(), read=parse_mask, tell=lambda p: Mask() if p.mask == _CAUSAL else p.mask, of_model=True,
-          excludes=("causal", "window"), values=("none", "causal", "causal-tl", "window:", "window-tl:", "generic:"), near=4, off=7,
+          excludes=("causal", "window"), values=tuple(s[: s.find(":") + 1] or s for s in SPELLINGS), near=4, off=7,
           spare=24, example="--mask window:128,0"),
     Field("causal", _B, "Same as --mask causal", members=(), tell=lambda p: p.mask == _CAUSAL, of_model=True,
           excludes=("mask", "window"), needs=("mask",), default=False, example="--causal"),

@@ -40,6 +40,22 @@ class MaskKind(StrEnum):
     GENERIC = "generic"
 
 
+SPELLINGS = {
+    "none": True, "causal": True, "causal-tl": True, "window:L,R": True, "window-tl:L,R": True, "generic:Y,X": True,
+}  # fmt: skip
+"""Spelling of each kind, where a letter is an integer -> whether an alignment and two bounds express it."""
+BOUNDED = frozenset(spelling.partition(":")[0] for spelling, bounded in SPELLINGS.items() if bounded)
+"""The kinds that a kernel for any mask takes. A mask of another kind needs a kernel that names it."""
+
+
+def mask_pattern() -> str:
+    """The regular expression of the canonical spellings; kinds with equally many numbers share a group."""
+    heads: dict[str, list[str]] = {}
+    for word, _, letters in (spelling.partition(":") for spelling in SPELLINGS):
+        heads.setdefault(re.sub("[A-Z]", "-?[0-9]+", letters), []).append(word)
+    return "|".join("|".join(words) if not tail else f"({'|'.join(words)}):{tail}" for tail, words in heads.items())
+
+
 @dataclass(frozen=True)
 class Mask:
     """A mask in canonical form: equal masks compare equal. Build one with :meth:`make` or :func:`parse_mask`."""
@@ -68,7 +84,7 @@ class Mask:
     def text(self) -> str:
         """The canonical spelling, which :func:`parse_mask` reads back."""
         kind = self.kind
-        if kind in (MaskKind.NONE, MaskKind.CAUSAL, MaskKind.CAUSAL_TL):
+        if kind in SPELLINGS:  # without numbers
             return kind.value
         if kind is MaskKind.GENERIC:
             return f"generic:{_bound(self.left) + 1},{_bound(self.right) + 1}"
@@ -169,17 +185,14 @@ def parse_mask(text: str) -> tuple[Mask, int | None]:
     raise ImpossibleProblem(f"--mask {text}: not a mask", code="P002", where="--mask", help=_near(word, rest))
 
 
-_SPELLINGS = ("none", "causal", "causal-tl", "window:L,R", "window-tl:L,R", "generic:Y,X")
-
-
 def _near(word: str, rest: str) -> str:
     """The likely meaning of a text that is not a mask."""
     if word in ("window", "window-tl"):
         left = rest.strip() if re.fullmatch(_NUMBER, rest) else "1024"
         same = f"; the same is --window {left}" if word == "window" else ""
         return f"e.g. --mask {word}:{left},0 ({left} keys to the left and none to the right){same}"
-    spellings = f"{', '.join(_SPELLINGS)}, or CK's 0 1 2 t b t:l,r[,sink] b:l,r[,sink] xt:w xb:w g:y,x"
-    return suggest(word, _SPELLINGS, NameKind.MASK, spellings)
+    spellings = f"{', '.join(SPELLINGS)}, or CK's 0 1 2 t b t:l,r[,sink] b:l,r[,sink] xt:w xb:w g:y,x"
+    return suggest(word, SPELLINGS, NameKind.MASK, spellings)
 
 
 def _window(top_left: bool, left: int, right: int) -> Mask:

@@ -27,7 +27,7 @@ from fmha_cli.domain.features import (
     layouts_text,
 )
 from fmha_cli.domain.fields import flags_in, words_of
-from fmha_cli.domain.mask import Mask
+from fmha_cli.domain.mask import Mask, mask_pattern
 from fmha_cli.domain.members import Above, Below, Count, FewestItems, Hidden, Least, Pattern, ShownAs, Then
 from fmha_cli.domain.resolve import RawFlags, raw_from_text, resolve_fields
 
@@ -36,7 +36,7 @@ Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
 
 _NAMES = "|".join(dtype.value for dtype in DType)
 _DTYPES = Annotated[str, Pattern(f"^({_NAMES})(:({_NAMES}))?$")]
-_MASK = Annotated[str, Pattern("^(none|causal|causal-tl|(window|window-tl|generic):-?[0-9]+,-?[0-9]+)$")]
+_MASK = Annotated[str, Pattern(f"^({mask_pattern()})$")]
 _LAYOUTS = Annotated[str, Pattern("^(bhsd|bshd)(:(bhsd|bshd))?$")]
 _LENGTHS = Annotated[tuple[Count, ...], FewestItems(1)]
 

@@ -7,7 +7,7 @@ K900-K999 plugins (from K900 on fmha-torch, K930 fmha-onnxruntime, K945 fmha-ope
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Annotated, ClassVar
 
@@ -16,6 +16,7 @@ from fmha_cli.domain.device import DeviceFacts
 from fmha_cli.domain.errors import UnsupportedError
 from fmha_cli.domain.features import ROTARY_BASE, CacheKind, Direction
 from fmha_cli.domain.kernel import KernelSpec
+from fmha_cli.domain.mask import BOUNDED
 from fmha_cli.domain.members import Hidden
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.signature import ComparedBy, Signature
@@ -80,6 +81,7 @@ class Rule:
 
     Attributes:
         field: of the signature, if the check compares this field alone, and refuses nothing where kernel and problem have the same value.
+        reads: paths of all that the check of a rule of the core reads of a kernel; ``signature.mask`` is one.
     """
 
     id: str
@@ -89,6 +91,7 @@ class Rule:
     source: str = ""
     severity: Severity = Severity.KIND
     field: str = ""
+    reads: tuple[str, ...] = ()
 
     def against(self, problem: Problem, kernel: KernelSpec, device: DeviceFacts) -> Reason | None:
         """The Reason why the kernel does not serve the problem on the device; None if it may."""
@@ -120,6 +123,10 @@ def _signature_check(field: str) -> Check:
         return Refusal(text, with_signature(problem, field, have))
 
     return check
+
+
+def _unbounded_check(problem: Problem, kernel: KernelSpec, device: DeviceFacts) -> Refusal | None:
+    return None if problem.mask.kind in BOUNDED else _signature_check("mask")(problem, kernel, device)
 
 
 def _follows(problem: Problem, kernel: KernelSpec) -> bool:
@@ -207,6 +214,9 @@ SIGNATURE_RULES: tuple[Rule, ...] = tuple(
         "fmha_cli/domain/signature.py Signature.misfits",
         severity,
         field,
+        (f"signature.{field}", "signature.dtype")
+        if field == "dtype_out"
+        else (f"signature.{field}",),  # its default follows dtype
     )
     for field, id, severity in _SIGNATURE_ROWS
 )
@@ -253,6 +263,7 @@ HDIM_RULE = Rule(
     "Head dims up to the kernel's own are served by padding; larger ones need another kernel.",
     "fmha_cli/domain/signature.py Signature",
     Severity.SHAPE,
+    reads=("signature.hdim", "signature.hdim_v", "arch"),
 )
 ARCH_RULE = Rule(
     "K021",
@@ -261,6 +272,7 @@ ARCH_RULE = Rule(
     "A device accepts a list of architectures; a kernel built for another one does not load.",
     "fmha_cli/domain/device.py DeviceFacts.archs",
     Severity.PLACE,
+    reads=("arch",),
 )
 DIRECTION_RULE = Rule(
     "K025",
@@ -269,18 +281,30 @@ DIRECTION_RULE = Rule(
     "Forward and backward are different kernels; a backend without the wanted one refuses the problem. Both directions at "
     "once take a kernel of each: a backend that plans them together offers the backward kernel.",
     "fmha_cli/domain/kernel.py Family, fmha_cli/domain/passes.py",
+    reads=("family",),
 )
 
-RUN_TIME_RULES: tuple[Rule, ...] = (LEFTPAD_RULE, OWN_V_RULE, ANGLES_RULE, CACHE_ITEM_RULE)
-"""Rules about values that no signature holds, which a backend leaves out whose kernels take them."""
-
-CORE_RULES: tuple[Rule, ...] = (*SIGNATURE_RULES, HDIM_RULE, ARCH_RULE, DIRECTION_RULE, *RUN_TIME_RULES)
+_RUN_TIME = (LEFTPAD_RULE, OWN_V_RULE, ANGLES_RULE, CACHE_ITEM_RULE)  # about values that no signature holds
+CORE_RULES: tuple[Rule, ...] = (*SIGNATURE_RULES, HDIM_RULE, ARCH_RULE, DIRECTION_RULE, *_RUN_TIME)
 """Rules that hold for every backend; a backend adds its own."""
+
+
+def core_rules(*served: str) -> tuple[Rule, ...]:
+    """The core's rules without those with the given ids, because the kernels serve what these refuse, or the backend has rules for it.
+
+    Every other rule refuses, also one that the core gets later. K004 still refuses masks that two bounds cannot express.
+    """
+    return tuple(
+        replace(rule, check=_unbounded_check) if rule.field == "mask" and rule.id in served else rule
+        for rule in CORE_RULES
+        if rule.id not in served or rule.field == "mask"
+    )
+
 
 FIRST_PLUGIN_RULE = 900
 """No rule of this tool has this number or a higher one."""
 
-LEFTPAD_CORE_RULES = tuple(rule for rule in CORE_RULES if rule is not LEFTPAD_RULE)
+LEFTPAD_CORE_RULES = core_rules(LEFTPAD_RULE.id)
 """The core rules of a backend whose kernels can start behind left padding."""
 
 
@@ -307,6 +331,6 @@ def duplicate_ids(tables: Sequence[Sequence[Rule]]) -> list[str]:
     twice = []
     for table in tables:
         for rule in table:
-            if seen.setdefault(rule.id, rule) != rule:
+            if seen.setdefault(rule.id, rule).text != rule.text:
                 twice += [rule.id]
     return twice

@@ -14,7 +14,7 @@ from typing import Annotated, ClassVar
 from fmha_cli.domain.dtypes import DType, Fp8Encoding, KvDType
 from fmha_cli.domain.features import Alibi, Bias, CacheKind, QScale
 from fmha_cli.domain.fields import BY_KEY
-from fmha_cli.domain.mask import MaskKind
+from fmha_cli.domain.mask import BOUNDED, MaskKind
 from fmha_cli.domain.members import Count
 from fmha_cli.domain.problem import Problem
 
@@ -40,7 +40,7 @@ class ModeKey(StrEnum):
 
 
 class MaskKey(StrEnum):
-    """The mask's kind (never a window's size), or any."""
+    """The mask's kind (never a window's size), or any that two bounds express."""
 
     NONE = "none"
     CAUSAL = "causal"
@@ -196,8 +196,10 @@ class Signature:
     def admits(self, name: str, wanted: Signature) -> bool:
         """Whether one field of this kernel's signature admits the wanted one; see ``misfits``."""
         have, want = getattr(self, name), getattr(wanted, name)
-        if name in ("hdim", "hdim_v") or have == want or str(have) == "any":
+        if name in ("hdim", "hdim_v") or have == want:
             return True
+        if str(have) == "any":
+            return name != "mask" or want in BOUNDED
         return (name == "page" and have == 0) or (have is KvKey.BYTE and want is not KvKey.SAME)
 
 

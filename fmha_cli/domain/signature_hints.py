@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from fmha_cli.domain.features import Alibi, Bias, CacheKind, Mode
 from fmha_cli.domain.fields import BY_KEY
 from fmha_cli.domain.flags import FlagKind
-from fmha_cli.domain.mask import MaskKind
+from fmha_cli.domain.mask import SPELLINGS
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.signature import KvKey, Need
 
@@ -95,7 +95,7 @@ def positive_scale(problem: Problem) -> str:
 
 def _mask_help(problem: Problem, have: str) -> str | None:
     if not have.startswith("window"):
-        return None if have == MaskKind.GENERIC.value else f"--mask {have}"
+        return f"--mask {have}" if have in SPELLINGS else None
     bounds = (problem.seqlen_k if bound is None else max(bound, 0) for bound in (problem.mask.left, problem.mask.right))
     return f"--mask {have}:{','.join(map(str, bounds))}"
 

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from fmha_cli.domain.errors import ImpossibleProblem
-from fmha_cli.domain.mask import Align, Mask, MaskKind, parse_mask
+from fmha_cli.domain.mask import SPELLINGS, Align, Mask, MaskKind, mask_pattern, parse_mask
 
 bounds = st.none() | st.integers(-6, 14)
 
@@ -97,6 +99,14 @@ def test_generic_follows_ck() -> None:
             for i in range(7):
                 expected = [j for j in range(9) if max(i - y + 1, 0) <= j < min(i + x, 9)]
                 assert [j for j in range(9) if mask.visible(i, j, 7, 9)] == expected
+
+
+def test_every_kind_has_a_spelling_that_is_read() -> None:
+    assert {spelling.partition(":")[0] for spelling in SPELLINGS} == {*MaskKind}
+    for spelling in SPELLINGS:
+        mask, _ = parse_mask(re.sub("[A-Z]", "4", spelling))
+        assert re.fullmatch(mask_pattern(), mask.text())
+        assert mask.text().partition(":")[0] == spelling.partition(":")[0] or spelling == "generic:Y,X"
 
 
 @given(st.sampled_from(Align), st.none() | st.integers(0, 50), st.none() | st.integers(0, 50))

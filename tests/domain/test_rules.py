@@ -2,21 +2,25 @@ from __future__ import annotations
 
 import ast
 import re
+import subprocess
+import sys
 from collections import Counter
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 
 import fmha_cli
 from fmha_cli.discovery.builtins import BUILTINS
 from fmha_cli.discovery.nearest import applied, changes_in
 from fmha_cli.discovery.registry import build_registry
-from fmha_cli.domain import rules
+from fmha_cli.domain import rules, signature
 from fmha_cli.domain.decision import Supported, Unsupported
 from fmha_cli.domain.device import DeviceFacts
 from fmha_cli.domain.kernel import Algorithm, Family, KernelSpec
+from fmha_cli.domain.mask import BOUNDED, Align, Mask, MaskKind
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.rules import (
     CORE_RULES,
@@ -29,7 +33,7 @@ from fmha_cli.domain.rules import (
     duplicate_ids,
     reasons_against,
 )
-from fmha_cli.domain.signature import Need, Signature
+from fmha_cli.domain.signature import MaskKey, Need, Signature
 from tests.support.generators.strategies import problems
 
 
@@ -50,12 +54,114 @@ HERE = DeviceFacts(id="cpu", archs=("a",))
 @pytest.mark.slow
 @pytest.mark.ci
 def test_a_kernel_made_for_the_problem_is_not_refused(problem: Problem) -> None:
-    inside = ["K029"] if problem.v_in_k else []
-    inside += ["K030"] if problem.rotary_cos or problem.rotary_base != 10000 else []
-    inside += ["K031"] if problem.cache_batch_idx else []
-    assert [r.id for r in reasons_against(LEFTPAD_CORE_RULES, problem, kernel_for(problem), HERE)] == inside
-    refused = [r.id for r in reasons_against(CORE_RULES, problem, kernel_for(problem), HERE)]
-    assert refused == (["K026"] if problem.cache_leftpad else []) + inside
+    """Rules about values that no signature holds refuse it, until their hints are followed."""
+    for rule in CORE_RULES:
+        reason, left = rule.against(problem, kernel_for(problem), HERE), problem
+        while reason is not None:
+            assert not rule.reads
+            (change,) = changes_in(reason.hint)
+            other = applied(left, change)
+            assert other is not None
+            reason, left = rule.against(other, kernel_for(other), HERE), other
+
+
+def alike(kernel: KernelSpec, other: KernelSpec, reads: tuple[str, ...]) -> KernelSpec:
+    """Another kernel, but with what a rule reads of the first."""
+    of_signature = [name for path in reads if (name := path.removeprefix("signature.")) != path]
+    signature = replace(other.signature, **{name: getattr(kernel.signature, name) for name in of_signature})
+    return replace(other, signature=signature, **{name: getattr(kernel, name) for name in reads if "." not in name})
+
+
+def read_as_declared(rule: Rule, problem: Problem, kernel: KernelSpec, other: KernelSpec) -> bool:
+    found = rule.against(problem, kernel, HERE)
+    return rule.against(problem, alike(kernel, other, rule.reads), HERE) == found
+
+
+@given(problems(), problems(), problems(), st.sampled_from(Family), st.sampled_from("ab"))
+def test_a_rule_reads_of_a_kernel_what_it_says(
+    problem: Problem, one: Problem, another: Problem, family: Family, arch: str
+) -> None:
+    other = replace(kernel_for(another), family=family, arch=arch)
+    assert [rule.id for rule in CORE_RULES if not read_as_declared(rule, problem, kernel_for(one), other)] == []
+
+
+def test_a_rule_that_reads_more_than_it_says_is_noticed() -> None:
+    small, large = kernel_for(Problem.of()), kernel_for(Problem.of(hdim=256))
+    (rule,) = (rule for rule in CORE_RULES if rule.id == "K012")
+    assert read_as_declared(rule, Problem.of(), large, small)
+    assert not read_as_declared(
+        replace(rule, reads=("signature.hdim_v",)), Problem.of(hdim=256, hdim_v=64), large, small
+    )
+
+
+PLANTED = """
+from fmha_cli.domain import rules
+rules.CORE_RULES += (rules.Rule("K099", "planted", lambda *of: rules.Refusal("planted"), "help", "source"),)
+
+from fmha_cli.discovery.builtins import BUILTINS
+from fmha_cli.discovery.registry import build_registry
+from fmha_cli.domain.device import DeviceFacts
+from fmha_cli.domain.problem import Problem
+
+for name in BUILTINS:
+    backend, asked = build_registry().backend(name), 0
+    for arch in backend.archs():
+        for decision in backend.decide(Problem.of(), DeviceFacts.of_arch(arch)):
+            if decision.kernel is not None:
+                assert "K099" in {reason.id for reason in getattr(decision, "reasons", ())}, decision
+                asked += 1
+    assert asked and "K099" in {rule.id for rule in backend.rules()}, name
+"""
+
+
+def test_a_further_core_rule_refuses_in_every_backend() -> None:
+    subprocess.run([sys.executable, "-c", PLANTED], check=True, timeout=300)
+
+
+class Prefixed(Mask):
+    """A causal mask that is of a kind besides, which two bounds do not express."""
+
+    @property
+    def kind(self) -> MaskKind:
+        return MaskKind("planted")
+
+
+@pytest.fixture
+def planted_kind(monkeypatch: pytest.MonkeyPatch) -> None:
+    for enum in (MaskKind, MaskKey):
+        member = str.__new__(enum, "planted")
+        member._name_, member._value_ = "PLANTED", "planted"
+        monkeypatch.setitem(enum._value2member_map_, "planted", member)
+
+
+def test_a_mask_of_a_further_kind_is_for_kernels_that_name_it(planted_kind: None) -> None:
+    problem = replace(Problem.of(), mask=Prefixed(right=0))
+    named, any_mask = kernel_for(problem), kernel_for(problem, mask=MaskKey.ANY)
+    assert reasons_against(CORE_RULES, problem, named, HERE) == []
+    for kernel, of in ((any_mask, problem), (named, Problem.of(causal=True))):
+        (reason,) = reasons_against(CORE_RULES, of, kernel, HERE)
+        assert (reason.id, reason.hint) == ("K004", None)
+
+
+@pytest.mark.parametrize("name", BUILTINS)
+@pytest.mark.parametrize("direction", ["fwd", "bwd"])
+@pytest.mark.parametrize("align", Align)
+def test_a_mask_that_bounds_do_not_express_is_refused(
+    name: str, direction: str, align: Align, planted_kind: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backend, plain = (
+        build_registry().backend(name),
+        Problem.from_cli(f"-s 128 -d 128 --dtype bf16 --direction {direction}"),
+    )
+    problem = replace(plain, mask=Prefixed(align, right=0))
+    devices = [DeviceFacts.of_arch(arch) for arch in backend.archs()]
+    decisions = [d for device in devices for d in backend.decide(problem, device) if d.kernel is not None]
+    assert decisions or (name, direction) == ("cudnn_oss", "bwd")
+    assert all(isinstance(d, Unsupported) and "K004" in {r.id for r in d.reasons} for d in decisions)
+    for module in (rules, signature):  # as one of two bounds, it would be served
+        monkeypatch.setattr(module, "BOUNDED", {*BOUNDED, "planted"})
+    again = [d for device in devices for d in backend.decide(replace(problem), device)]
+    assert any(isinstance(d, Supported) for d in again) or direction == "bwd"
 
 
 def test_every_field_of_the_signature_has_a_rule() -> None:

@@ -18,7 +18,7 @@ from fmha_cli.domain.passes import TwoPasses
 from fmha_cli.domain.plan import Artifact, Plan, Stage
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.protocols import BoundTensor, BuildContext, LaunchView, Session
-from fmha_cli.domain.rules import ANGLES_RULE, CACHE_ITEM_RULE, CORE_RULES, Reason, Rule
+from fmha_cli.domain.rules import Reason, Rule
 
 if TYPE_CHECKING:
     from fmha_cli.domain.counterpart import Counterpart
@@ -97,10 +97,9 @@ class CkTileBackend:
 
     def rules(self) -> tuple[Rule, ...]:
         from fmha_cli.backends.ck_tile.kernel_rules import KERNEL_RULES
-        from fmha_cli.backends.ck_tile.problem_rules import PROBLEM_RULES
+        from fmha_cli.backends.ck_tile.problem_rules import PROBLEM_RULES, SHARED_RULES
 
-        served = (ANGLES_RULE, CACHE_ITEM_RULE)
-        return (*(rule for rule in CORE_RULES if rule not in served), *KERNEL_RULES, *PROBLEM_RULES)
+        return (*SHARED_RULES, *KERNEL_RULES, *PROBLEM_RULES)
 
     def decide(self, problem: Problem, device: DeviceFacts) -> Iterable[Decision]:
         return self._passes().decide(problem, device)

@@ -9,7 +9,7 @@ from functools import lru_cache, partial
 from fmha_cli.backends.ck_tile.catalogue import family_kernels
 from fmha_cli.backends.ck_tile.kernel_rules import target_rules
 from fmha_cli.backends.ck_tile.preferences import CALLED_API, FIRST_CASE, CkApi, api_for, find_unmet_condition
-from fmha_cli.backends.ck_tile.problem_rules import CONDITIONS, no_kernels
+from fmha_cli.backends.ck_tile.problem_rules import CONDITIONS, SHARED_RULES, no_kernels
 from fmha_cli.backends.ck_tile.revisions import BASELINE, NAME
 from fmha_cli.backends.ck_tile.situation import CkSituation, situation_of
 from fmha_cli.backends.gpu.conditions import BACKWARD, FORWARD, KernelRule, conditions_for
@@ -19,7 +19,7 @@ from fmha_cli.backends.gpu.index import (
     IndexedKernel,
     Question,
     case_of,
-    core_questions,
+    core_question,
     decisions,
     families_for,
     index_of,
@@ -32,15 +32,7 @@ from fmha_cli.domain.device import DeviceFacts
 from fmha_cli.domain.dtypes import DType
 from fmha_cli.domain.kernel import Family, KernelSpec
 from fmha_cli.domain.problem import Problem
-from fmha_cli.domain.rules import (
-    ARCH_RULE,
-    DIRECTION_RULE,
-    HDIM_RULE,
-    LEFTPAD_RULE,
-    OWN_V_RULE,
-    SIGNATURE_RULES,
-    Reason,
-)
+from fmha_cli.domain.rules import Reason
 from fmha_cli.domain.signature import Signature
 
 _STAND_INS = (DType.BF16, DType.FP16, DType.FP32, DType.FP8_E4M3, DType.FP8_E5M2, DType.MXFP8, DType.MXFP4)
@@ -98,9 +90,9 @@ def family_candidates(arch: str, family: Family, revision: str = BASELINE) -> Fa
     facts = load_arch(arch)
     kernels = family_kernels(facts, family, revision)
     questions = (
-        *core_questions(SIGNATURE_RULES),
+        *(core_question(rule) for rule in SHARED_RULES if rule.field),
         *(_answer_at_once(rule, facts) for rule in target_rules(facts, family, revision)),
-        *core_questions((HDIM_RULE, ARCH_RULE, DIRECTION_RULE, LEFTPAD_RULE, OWN_V_RULE)),
+        *(core_question(rule) for rule in SHARED_RULES if not rule.field),
         *(Question(condition.against, condition.key) for condition in conditions_for(family, CONDITIONS)),
     )
     buckets: dict[Case, int] = {}

@@ -27,9 +27,9 @@ from fmha_cli.domain.dtypes import DType
 from fmha_cli.domain.features import Alibi, Bias, CacheKind
 from fmha_cli.domain.kernel import KernelSpec
 from fmha_cli.domain.mask import MaskKind
-from fmha_cli.domain.rules import Reason, Refusal, Rule, Severity
+from fmha_cli.domain.rules import ANGLES_RULE, CACHE_ITEM_RULE, Reason, Refusal, Rule, Severity, core_rules
 from fmha_cli.domain.signature import MaskKey
-from fmha_cli.domain.signature_hints import positive_scale, unpacked, with_rotary
+from fmha_cli.domain.signature_hints import positive_scale, unpacked, with_keys, with_rotary
 
 PAGE_STEP = 128
 """Page sizes are multiples of this in the runner and in flash-attention. It is the longest key tile, and a tile must
@@ -73,7 +73,7 @@ def _one_step(s: CkSituation, kernel: KernelSpec) -> Refusal | None:
     if s.max_keys or s.group or algorithm_of(kernel).pad_sk or kernel.signature.mask is not MaskKey.NONE:
         return None
     text = "no keys: without a mask and padding the kernel reads one step of keys that do not exist"
-    return Refusal(text, "--seqlen-k 1")
+    return Refusal(text, with_keys(s.problem, 1))
 
 
 def _alibi_positions(s: CkSituation, kernel: KernelSpec) -> Refusal | None:
@@ -165,6 +165,8 @@ LIMITS: tuple[Condition[CkSituation], ...] = conditions(
 
 
 NO_KERNELS = "K390"
+SHARED_RULES = core_rules(ANGLES_RULE.id, CACHE_ITEM_RULE.id)
+"""The core's rules that apply to this backend."""
 CONDITIONS: tuple[Condition[CkSituation], ...] = (*API_CONDITIONS, *STAGE_CONDITIONS, *LIMITS, *WIDTHS)
 
 

@@ -10,7 +10,16 @@ from fmha_cli.domain.dtypes import DType
 from fmha_cli.domain.features import Bias
 from fmha_cli.domain.kernel import KernelSpec
 from fmha_cli.domain.problem import Problem
-from fmha_cli.domain.rules import CORE_RULES, RUN_TIME_RULES, Refusal, Rule, Severity
+from fmha_cli.domain.rules import (
+    ANGLES_RULE,
+    CACHE_ITEM_RULE,
+    LEFTPAD_RULE,
+    OWN_V_RULE,
+    Refusal,
+    Rule,
+    Severity,
+    core_rules,
+)
 from fmha_cli.domain.signature_hints import with_rows
 
 _WORD = 2**32
@@ -49,7 +58,7 @@ def _narrow_bias(problem: Problem, kernel: KernelSpec, device: DeviceFacts) -> R
 
 
 CPU_RULES: tuple[Rule, ...] = (
-    *(rule for rule in CORE_RULES if rule not in RUN_TIME_RULES),
+    *core_rules(LEFTPAD_RULE.id, OWN_V_RULE.id, ANGLES_RULE.id, CACHE_ITEM_RULE.id),
     Rule(
         "K102",
         "the dropout offset fits the stream's counter word",

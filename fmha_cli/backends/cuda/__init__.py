@@ -114,7 +114,7 @@ Two shared tests take its name: `OWNERS` in `tests/backends/cuda/test_own.py`, a
   against the rest. `exports_text` needs a struct `Params` and a macro `FMHA_EXPORT`. If NVRTC refuses the text and nvcc is installed, the
   build falls back to nvcc with a notice, so read the notices.
 - `gpu/index.py` asks a check once for all kernels that look the same to it. A check that reads more of a kernel than `reads` says gives
-  wrong answers. `core_questions` knows what the rules of the core read; `core_question` knows those about one signature field.
+  wrong answers.
 - Without a GPU, the session of a further backend runs on the driver of `plugins/fmha-nvptx-emu`, which can record launches
   (`fmha_nvptx_emu.recording`), with a model of the kernels in numpy: `tests/backends/conftest.py` and `tests/support/models/modelled_session.py`.
 """

@@ -7,7 +7,7 @@ from functools import lru_cache, partial
 from typing import TypeVar
 
 from fmha_cli.backends.gpu.conditions import Condition, conditions_for
-from fmha_cli.backends.gpu.index import FamilyIndex, IndexHost, Question, core_questions, index_of
+from fmha_cli.backends.gpu.index import FamilyIndex, IndexHost, Question, core_question, index_of
 from fmha_cli.backends.gpu.rule_rows import conditions, rule_rows
 from fmha_cli.domain.kernel import Family, KernelSpec
 from fmha_cli.domain.problem import Problem
@@ -45,7 +45,7 @@ def indexes(
     @lru_cache(maxsize=64)
     def index(arch: str, family: Family) -> FamilyIndex[H]:
         own = (Question(condition.against, condition.key) for condition in conditions_for(family, conditions))
-        return index_of(kernels(arch, family), (*own, *core_questions(rules)))
+        return index_of(kernels(arch, family), (*own, *map(core_question, rules)))
 
     return index
 

@@ -30,7 +30,7 @@ from fmha_cli.domain.device import DeviceFacts
 from fmha_cli.domain.encode import field_text
 from fmha_cli.domain.kernel import Family, KernelSpec
 from fmha_cli.domain.problem import Problem
-from fmha_cli.domain.rules import CORE_RULES, Reason, Refusal, Rule, Severity
+from fmha_cli.domain.rules import Reason, Refusal, Rule, Severity, core_rules
 
 REFUSED = "nvrtc_refuses"
 """The architecture fact that names the version from which on NVRTC refuses the architecture."""
@@ -149,7 +149,7 @@ class Few(Generic[H]):
 
     @cached_property
     def _core(self) -> tuple[Rule, ...]:
-        return tuple(rule for rule in CORE_RULES if rule.id not in self.replaced)
+        return core_rules(*self.replaced)
 
     @cached_property
     def index(self) -> Callable[[str, Family], FamilyIndex[H]]:

@@ -1,6 +1,6 @@
 """Rules K460-K466: what a kernel is compiled for, where upstream's view of a feature differs from the problem's.
 
-The core's signature rules compare the other features (``COMPARED``).
+The core's signature rules compare the other features (``SHARED_RULES``).
 """
 
 from __future__ import annotations
@@ -10,9 +10,17 @@ from fmha_cli.backends.flash_attn.situation import FlashSituation
 from fmha_cli.backends.gpu.conditions import Condition, next_multiple, refuse
 from fmha_cli.backends.gpu.rule_rows import conditions
 from fmha_cli.codegen.flash_attn.traits import algorithm_of
-from fmha_cli.domain.features import Alibi, Mode
+from fmha_cli.domain.features import Alibi, CacheKind, Mode
 from fmha_cli.domain.kernel import KernelSpec
-from fmha_cli.domain.rules import SIGNATURE_RULE_IDS, SIGNATURE_RULES, Refusal, Rule
+from fmha_cli.domain.rules import (
+    ANGLES_RULE,
+    CACHE_ITEM_RULE,
+    HDIM_RULE,
+    LEFTPAD_RULE,
+    SIGNATURE_RULE_IDS,
+    Refusal,
+    core_rules,
+)
 from fmha_cli.domain.signature import BiasKey, MaskKey, Need
 from fmha_cli.domain.signature_hints import unpacked, with_hdim
 
@@ -31,11 +39,10 @@ _OWN = (
     "dbias",
 )
 """Signature fields that rules of this backend judge."""
-COMPARED = tuple(field for field in SIGNATURE_RULE_IDS if field not in _OWN)
-"""Signature fields that mean the same to upstream as to the problem. The core's rules compare them."""
-COMPARED_RULES: tuple[Rule, ...] = tuple(
-    rule for rule in SIGNATURE_RULES if rule.id in {SIGNATURE_RULE_IDS[field] for field in COMPARED}
-)
+_SERVED = (HDIM_RULE, LEFTPAD_RULE, ANGLES_RULE, CACHE_ITEM_RULE)
+SHARED_RULES = core_rules(*(SIGNATURE_RULE_IDS[field] for field in _OWN), *(rule.id for rule in _SERVED))
+"""The core's rules that apply to this backend. Its own replace the others, except those about left padding, rotary angles and the
+index of a cache, which the kernels serve."""
 
 
 def _mask(s: FlashSituation, kernel: KernelSpec) -> Refusal | None:
@@ -86,7 +93,8 @@ def _even_lengths(s: FlashSituation, kernel: KernelSpec) -> Refusal | None:
         return None
     if s.packed_q or s.key_lengths.value != "common":
         text = "the kernel takes one length for all sequences from its parameters; here each has its own"
-        return Refusal(text, unpacked(s.problem) if s.packed_q else "--kv-cache none")
+        packed = s.packed_q or s.problem.kv_cache.kind is CacheKind.NONE
+        return Refusal(text, unpacked(s.problem) if packed else "--kv-cache none")
     text = f"{s.seqlen_q} rows and {s.seqlen_k} keys are not multiples of the kernel's tile, {rows} by {keys}"
     wanted = next_multiple(max(s.seqlen_q, 1), rows), next_multiple(max(s.seqlen_k, 1), keys)
     return Refusal(text, "--seqlen {} and --seqlen-k {}".format(*wanted))

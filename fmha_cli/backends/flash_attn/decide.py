@@ -7,8 +7,8 @@ from functools import partial
 
 from fmha_cli.backends.cuda.choosing import indexes, nearest_hdim
 from fmha_cli.backends.flash_attn.catalogue import family_kernels
-from fmha_cli.backends.flash_attn.compiled_for import COMPARED_RULES
-from fmha_cli.backends.flash_attn.problem_rules import CONDITIONS, EVEN, OWN_ARCH, PLACE_RULES, SPLITS, no_kernels
+from fmha_cli.backends.flash_attn.compiled_for import SHARED_RULES
+from fmha_cli.backends.flash_attn.problem_rules import CONDITIONS, EVEN, OWN_ARCH, SPLITS, no_kernels
 from fmha_cli.backends.flash_attn.signatures import NAME
 from fmha_cli.backends.flash_attn.situation import FlashSituation, situation_of
 from fmha_cli.backends.gpu.conditions import BACKWARD, FORWARD
@@ -57,7 +57,7 @@ def _kernels(arch: str, family: Family) -> Iterable[KernelSpec]:
     return family_kernels(load_arch(arch), family)
 
 
-family_index = indexes(_kernels, CONDITIONS, (*COMPARED_RULES, *PLACE_RULES))
+family_index = indexes(_kernels, CONDITIONS, SHARED_RULES)
 
 
 def in_order(archs: Iterable[str]) -> list[str]:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from math import inf
 
 from fmha_cli.backends.flash_attn.cache_limits import CACHE_LIMITS
-from fmha_cli.backends.flash_attn.compiled_for import COMPARED_RULES, FIT
+from fmha_cli.backends.flash_attn.compiled_for import FIT, SHARED_RULES
 from fmha_cli.backends.flash_attn.index_limits import WIDTHS
 from fmha_cli.backends.flash_attn.signatures import DTYPES, NAME
 from fmha_cli.backends.flash_attn.situation import FlashSituation, situation_of
@@ -26,7 +26,7 @@ from fmha_cli.domain.device import DeviceFacts
 from fmha_cli.domain.features import Alibi, Bias, CacheKind, QScale
 from fmha_cli.domain.kernel import KernelSpec
 from fmha_cli.domain.mask import Align, Mask
-from fmha_cli.domain.rules import ARCH_RULE, DIRECTION_RULE, OWN_V_RULE, Reason, Refusal, Rule, Severity
+from fmha_cli.domain.rules import Reason, Refusal, Rule, Severity
 from fmha_cli.domain.signature_hints import either, positive_scale, with_hdim, with_keys
 
 STEP = 8
@@ -196,10 +196,6 @@ LIMITS: tuple[Condition[FlashSituation], ...] = conditions(
 
 
 CONDITIONS: tuple[Condition[FlashSituation], ...] = (*LIMITS, *CACHE_LIMITS, *WIDTHS, *FIT)
-PLACE_RULES = (ARCH_RULE, DIRECTION_RULE, OWN_V_RULE)
-SHARED_RULES: tuple[Rule, ...] = (*COMPARED_RULES, *PLACE_RULES)
-"""The core's rules that apply to this backend. The conditions replace the others, except those about left padding,
-rotary angles and the index of a cache, which the kernels serve."""
 SPLITS, EVEN, OWN_ARCH = "K470", "K471", "K472"
 """Rules of order."""
 NO_KERNELS = "K479"

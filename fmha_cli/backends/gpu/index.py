@@ -20,15 +20,7 @@ from fmha_cli.domain.decision import Decision, Supported, Unsupported
 from fmha_cli.domain.device import DeviceFacts
 from fmha_cli.domain.kernel import Family, KernelSpec
 from fmha_cli.domain.problem import Problem
-from fmha_cli.domain.rules import (
-    ARCH_RULE,
-    DIRECTION_RULE,
-    HDIM_RULE,
-    RUN_TIME_RULES,
-    SIGNATURE_RULE_IDS,
-    Reason,
-    Rule,
-)
+from fmha_cli.domain.rules import Reason, Rule
 from fmha_cli.domain.signature import Signature
 
 
@@ -47,7 +39,6 @@ Check = Callable[[S, KernelSpec], Reason | None]
 Distance = Callable[[Problem, Signature], tuple[int, ...]]
 """How far a problem is from a head-dim case, smallest first."""
 Case = tuple[Hashable, ...]
-_HDIMS = fields_of("signature.hdim", "signature.hdim_v")
 
 
 @dataclass(frozen=True)
@@ -121,35 +112,13 @@ def case_of(signature: Signature) -> Case:
     return signature.dtype, signature.dtype_out, signature.hdim, signature.hdim_v
 
 
-def core_question(rule: Rule, reads: Reads | None = None) -> Question[Any]:
-    """A rule of the core as a question.
-
-    Args:
-        reads: returns the fields that the rule reads of a kernel. It may be left out for a rule that compares one
-            signature field.
-
-    Raises:
-        TypeError: ``reads`` is left out for another rule.
-    """
+def core_question(rule: Rule) -> Question[Any]:
+    """A rule of the core as a question."""
 
     def check(situation: IndexHost, kernel: KernelSpec) -> Reason | None:
         return rule.against(situation.problem, kernel, situation.device)
 
-    return Question(check, reads or _compared_field(rule))
-
-
-def core_questions(rules: Iterable[Rule]) -> tuple[Question[Any], ...]:
-    """Rules of the core as questions, also those that compare no field or several."""
-    over = dict.fromkeys((ARCH_RULE, DIRECTION_RULE, *RUN_TIME_RULES), the_family) | {HDIM_RULE: _HDIMS}
-    return tuple(core_question(rule, over.get(rule)) for rule in rules)
-
-
-def _compared_field(rule: Rule) -> Reads:
-    field = next((field for field, name in SIGNATURE_RULE_IDS.items() if name == rule.id), None)
-    if field is None:
-        raise TypeError(f"{rule.id} compares no field of the signature: core_question needs what it reads of a kernel")
-    inputs = ("signature.dtype",) if field == "dtype_out" else ()  # the default output type follows the input type
-    return fields_of(f"signature.{field}", *inputs)
+    return Question(check, fields_of(*rule.reads) if rule.reads else the_family)
 
 
 def decisions(

@@ -14,7 +14,7 @@ from fmha_cli.domain.device import DeviceFacts
 from fmha_cli.domain.features import Direction
 from fmha_cli.domain.kernel import Family, KernelSpec
 from fmha_cli.domain.problem import Problem
-from fmha_cli.domain.rules import CORE_RULES, SIGNATURE_RULES, Reason, reasons_against
+from fmha_cli.domain.rules import CORE_RULES, Reason, reasons_against
 from fmha_cli.domain.signature import Signature
 
 DEVICE = DeviceFacts(id="cuda:0", archs=("sm_90",))
@@ -92,21 +92,14 @@ def test_without_kernels_there_is_one_decision() -> None:
 def test_core_questions_answer_as_the_rules_do() -> None:
     rng, listed = Random(3), kernels()
     lines = ("-d 64", "-d 96 --dtype bf16 --causal", "-d 64 --dtype fp16:fp32 --softcap 3", "-d 64 --dropout 0.2 --lse")
-    index = index_of(listed, [core_question(rule) for rule in SIGNATURE_RULES])
+    index = index_of(listed, [core_question(rule) for rule in CORE_RULES])
     for line in lines:
         asked = CountedProblem(Problem.from_cli(line))
         found = {d.kernel: d for d in decisions(asked, "b", [(index, supported)], distance, nothing)}
         for kernel in rng.sample(listed, 40):
             decision = found[kernel]
-            reasons = tuple(reasons_against(SIGNATURE_RULES, asked.problem, kernel, DEVICE))
+            reasons = tuple(reasons_against(CORE_RULES, asked.problem, kernel, DEVICE))
             assert (decision.reasons if isinstance(decision, Unsupported) else ()) == reasons
-
-
-def test_a_rule_over_several_fields_must_say_what_it_reads() -> None:
-    (rule,) = (rule for rule in CORE_RULES if rule.id == "K021")
-    with pytest.raises(TypeError, match="K021 compares no field of the signature"):
-        core_question(rule)
-    assert core_question(rule, by_hdim).reads is by_hdim
 
 
 @pytest.mark.parametrize(("direction", "count"), [(Direction.FWD, 2), (Direction.BWD, 1)])

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 from hypothesis import strategies as st
 
 from fmha_cli.domain.errors import ImpossibleProblem
 from fmha_cli.domain.features import Bias
+from fmha_cli.domain.mask import SPELLINGS
 from fmha_cli.domain.problem import Problem
 
 sizes = st.integers(1, 300)
@@ -14,16 +17,11 @@ window = st.tuples(st.integers(-2, 60), st.integers(-2, 60))
 
 @st.composite
 def masks(draw: st.DrawFn) -> list[str]:
-    kind = draw(
-        st.sampled_from(["none", "causal", "causal-tl", "window", "window-tl", "generic", "b", "t", "xb", "xt"])
-    )
-    first, second = draw(window)
-    if kind in ("window", "window-tl", "b", "t"):
-        sink = draw(st.integers(0, 9))
-        return ["--mask", f"{kind}:{first},{second}", *(["--sink", str(sink)] if sink else [])]
-    if kind == "generic":
-        return ["--mask", f"generic:{first},{second}"]
-    return ["--mask", f"{kind}:{first}" if kind in ("xb", "xt") else kind]
+    spelling = draw(st.sampled_from([*SPELLINGS, "b:L,R", "t:L,R", "xb:W", "xt:W"]))
+    numbers = iter(draw(window))
+    sink = draw(st.integers(0, 9)) if "L,R" in spelling else 0
+    text = re.sub("[A-Z]", lambda _: str(next(numbers)), spelling)
+    return ["--mask", text, *(["--sink", str(sink)] if sink else [])]
 
 
 @st.composite

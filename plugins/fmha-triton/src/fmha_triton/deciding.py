@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
+from operator import attrgetter
 
 from fmha_cli import api, plugin
 from fmha_triton.algorithm import Language, archs
@@ -17,19 +18,8 @@ _LONG = 1024
 _Look = Callable[[api.KernelSpec], object]
 
 
-def _field(name: str) -> _Look:
-    """The fields that the rule about a field of the signature reads; the rules about types read both types."""
-    return lambda kernel: (getattr(kernel.signature, name), kernel.signature.dtype, kernel.signature.dtype_out)
-
-
 LOOKS: dict[str, _Look] = {
-    **{id: _field(name) for name, id in plugin.SIGNATURE_RULE_IDS.items()},
-    "K012": lambda kernel: (kernel.signature.hdim, kernel.signature.hdim_v),
-    "K021": lambda kernel: kernel.arch,
-    "K025": lambda kernel: kernel.family,
-    "K029": lambda kernel: None,
-    "K030": lambda kernel: None,
-    "K031": lambda kernel: None,
+    **{rule.id: attrgetter("backend", *rule.reads) for rule in plugin.CORE_RULES},
     "K960": lambda kernel: None,
     "K961": lambda kernel: (
         kernel.arch,
