@@ -34,12 +34,18 @@ def _mode_help(problem: Problem, have: str) -> str | None:
 
 def unpacked(problem: Problem) -> str:
     """The hint to give all sequences of a packed problem the length of the longest."""
-    return f"--seqlen {max(problem.seqlen_q, 1)} instead of --seqlens-q"
+    return with_rows(problem, max(problem.seqlen_q, 1))
 
 
 def with_rows(problem: Problem, rows: int) -> str:
     """The hint to give every sequence so many query rows, however the problem states its lengths."""
-    return f"--seqlen {rows}" + (" instead of --seqlens-q" if problem.mode is Mode.GROUP else "")
+    hint = f"--seqlen {rows}" + (" instead of --seqlens-q" if problem.mode is Mode.GROUP else "")
+    if not problem.rotary_cos:
+        return hint
+    places = map(sum, zip(problem.key_lengths(), problem.leftpads(), strict=True))
+    return (
+        hint if rows <= min(places) else f"{hint} and drop --rotary-cos and drop --rotary-sin"
+    )  # no row before position 0
 
 
 def with_keys(problem: Problem, keys: int) -> str | None:
@@ -77,9 +83,11 @@ def with_rotary(problem: Problem, step: int) -> str:
 
 
 def _with_cache(problem: Problem, cache: str) -> str | None:
-    """Packed sequences with a cache state their keys by ``--cache-seqlens``."""
+    """Packed sequences with a cache state their keys by ``--cache-seqlens``. Padding and an index are of a linear cache alone."""
     if problem.mode is not Mode.GROUP or problem.kv_cache.kind is not CacheKind.NONE or cache == "none":
-        return f"--kv-cache {cache}"
+        linear = ("cache-leftpad", problem.cache_leftpad), ("cache-batch-idx", problem.cache_batch_idx)
+        drops = (f" and drop --{flag}" for flag, given in linear if given and cache.startswith("paged"))
+        return f"--kv-cache {cache}{''.join(drops)}"
     lengths = ",".join(map(str, problem.key_lengths()))
     return (
         f"--kv-cache {cache} and --cache-seqlens {lengths} instead of --seqlens-k"
@@ -121,8 +129,13 @@ def _dbias_help(problem: Problem, have: str) -> str | None:
 def _kv_dtype_help(problem: Problem, have: str) -> str | None:
     if have == KvKey.SAME.value:
         return f"--kv-dtype {problem.dtype.value}"
-    cached = problem.kv_cache.kind is not CacheKind.NONE
-    return f"--kv-dtype {'int8' if have == KvKey.BYTE.value else have}" if cached else None
+    apart = problem.kv_cache.kind is not CacheKind.NONE and have != problem.dtype.value
+    return f"--kv-dtype {'int8' if have == KvKey.BYTE.value else have}" if apart else None
+
+
+def _encoding_help(problem: Problem, have: str) -> str | None:
+    coded = any("fp8" in name for name in (problem.dtype, problem.dtype_out, problem.kv_dtype))
+    return f"--{BY_KEY['fp8_encoding'].name} {have}" if coded else None
 
 
 _HINTS: Mapping[str, Hint] = {
@@ -137,6 +150,7 @@ _HINTS: Mapping[str, Hint] = {
     "split": lambda p, have: f"--splits {1 if have == Need.NO.value else 2}",
     "qscale": lambda p, have: None if (have == "mx") is not p.dtype.is_mx else f"--qscale {have}",
     "dbias": _dbias_help,
+    "fp8_encoding": _encoding_help,
     "kv_dtype": _kv_dtype_help,
 }
 """Fields of the signature that no flag, or not that of their name, answers by itself."""

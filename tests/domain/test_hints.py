@@ -14,6 +14,7 @@ from fmha_cli.domain.device import DeviceFacts
 from fmha_cli.domain.errors import ImpossibleProblem
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.rules import Reason
+from fmha_cli.domain.signature_hints import with_rows, with_signature
 from tests.support.generators.strategies import problems
 
 READ = {
@@ -63,6 +64,59 @@ def test_the_problem_after_a_change(line: str) -> None:
         (change,) = changes_in(hint)
         other = applied(problem, change)
         assert (other and change_text(problem, other)) == text
+
+
+@pytest.mark.parametrize(
+    ("line", "field", "have", "hint"),
+    [
+        (
+            "-b 2 --kv-cache linear --cache-batch-idx 3,1",
+            "cache",
+            "paged",
+            "--kv-cache paged:128 and drop --cache-batch-idx",
+        ),
+        ("-b 2 --kv-cache linear --cache-batch-idx 3,1", "cache", "none", "--kv-cache none"),
+        ("--kv-cache linear --cache-leftpad 8", "page", "64", "--kv-cache paged:64 and drop --cache-leftpad"),
+        ("--kv-cache paged:64", "cache", "linear", "--kv-cache linear"),
+        ("--kv-cache linear --dtype fp8_e4m3", "kv_dtype", "fp8_e4m3", None),
+        ("--kv-cache linear --dtype fp8_e4m3", "kv_dtype", "int8", "--kv-dtype int8"),
+        ("--dtype bf16", "fp8_encoding", "fnuz", None),
+        ("--dtype fp8_e4m3", "fp8_encoding", "fnuz", "--fp8-encoding fnuz"),
+        ("--kv-cache linear --kv-dtype fp8_e5m2", "fp8_encoding", "fnuz", "--fp8-encoding fnuz"),
+        ("--causal", "mask", "any", None),
+        ("--causal", "mask", "generic", None),
+        ("--causal", "mask", "none", "--mask none"),
+        ("--causal -s 9", "mask", "window", "--mask window:9,0"),
+    ],
+)
+def test_a_hint_drops_what_its_value_excludes(line: str, field: str, have: str, hint: str | None) -> None:
+    problem = Problem.from_cli(line)
+    assert with_signature(problem, field, have) == hint
+    assert all(applied(problem, change) is not None for change in changes_in(hint))
+
+
+@pytest.mark.parametrize(
+    ("line", "rows", "hint"),
+    [
+        ("-s 2 --cache-seqlens 60 --rotary-cos filled --rotary-sin filled", 64, "--seqlen 64"),
+        (
+            "-s 2 --cache-seqlens 59 --rotary-cos filled --rotary-sin filled",
+            64,
+            "--seqlen 64 and drop --rotary-cos and drop --rotary-sin",
+        ),
+        ("-s 2 --cache-seqlens 59", 64, "--seqlen 64"),
+        (
+            "--seqlens-q 2,9 --cache-seqlens 8,60 --rotary-cos filled --rotary-sin filled",
+            9,
+            "--seqlen 9 instead of --seqlens-q",
+        ),
+    ],
+)
+def test_more_rows_than_positions_drop_the_tables(line: str, rows: int, hint: str) -> None:
+    problem = Problem.from_cli(f"{line} -d 64 --kv-cache linear --append 4 --rotary 32")
+    assert with_rows(problem, rows) == hint
+    (change,) = changes_in(hint)
+    assert applied(problem, change) is not None
 
 
 ARCHS = ("generic", "sm_90a", "gfx942", "gfx1100", "gfx1201", "null")

@@ -94,6 +94,14 @@ def test_a_rule_that_reads_more_than_it_says_is_noticed() -> None:
     )
 
 
+@given(problems(), problems())
+def test_the_hint_of_a_core_rule_leads_to_a_problem(problem: Problem, other: Problem) -> None:
+    """Whatever excludes the value that a hint names goes with it."""
+    reasons = reasons_against(CORE_RULES, problem, kernel_for(other), HERE)
+    changes = [change for reason in reasons for change in changes_in(reason.hint)]
+    assert all(applied(problem, change) is not None for change in changes), (reasons, problem.repro())
+
+
 PLANTED = """
 from fmha_cli.domain import rules
 rules.CORE_RULES += (rules.Rule("K099", "planted", lambda *of: rules.Refusal("planted"), "help", "source"),)

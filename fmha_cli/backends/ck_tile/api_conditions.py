@@ -15,7 +15,7 @@ from fmha_cli.domain.kernel import Family, KernelSpec
 from fmha_cli.domain.mask import MaskKind
 from fmha_cli.domain.rules import Refusal
 from fmha_cli.domain.signature import CacheKey, MaskKey
-from fmha_cli.domain.signature_hints import with_keys
+from fmha_cli.domain.signature_hints import with_keys, with_rows
 
 ASYNC = (Pipeline.QR_ASYNC,)
 UNCHECKED = (Pipeline.QR_ASYNC_TRLOAD, Pipeline.QR_ASYNC_TRLOAD_V3)
@@ -40,7 +40,7 @@ def _rows(s: CkSituation, kernel: KernelSpec) -> Refusal | None:
     if s.group or a.pad_s or a.pipeline in ASYNC + UNCHECKED or s.rows % a.tile[0] == 0:
         return None
     text = f"seqlen {s.rows} is not a multiple of {a.tile[0]}, the query rows of a block without padding"
-    return Refusal(text, f"--seqlen {next_multiple(s.rows, a.tile[0])}")
+    return Refusal(text, with_rows(s.problem, next_multiple(s.rows, a.tile[0])))
 
 
 def keys_divide(s: CkSituation, kernel: KernelSpec) -> bool:
