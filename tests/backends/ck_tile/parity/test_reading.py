@@ -231,7 +231,7 @@ FAULTS = {
     "unsupported there is unsupported": ("ParityOutcome.AGREE_UNSUPPORTED if verdict is Verdict.UNSUPPORTED else ParityOutcome.WE_FAIL", "ParityOutcome.AGREE_UNSUPPORTED"),
     "an unreadable output is unsupported": ("if said is Said.UNSUPPORTED:", "if said in (Said.UNSUPPORTED, Said.UNREADABLE):"),
     "what did not run agrees": ("return ParityOutcome.NOT_RUN", "return ParityOutcome.AGREE_UNSUPPORTED"),
-    "a build that failed is a wrong result": ("WRONG = frozenset({", "WRONG = frozenset({Verdict.BUILD_FAILED, "),
+    "a build that failed is a wrong result": ("if verdict.exit_code is ExitCode.WRONG)", "if verdict.exit_code in (ExitCode.WRONG, ExitCode.FAILED))"),
     "wrong here and wrong there pass": ("ParityOutcome.AGREE_FAIL if verdict in WRONG", "ParityOutcome.AGREE_PASS if verdict in WRONG"),
     "a crash is not told": ("if verdict is Verdict.CRASHED or said is Said.CRASHED:", "if False:"),
 }  # fmt: skip
