@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from fmha_cli.bench.compare import TOLERANCE
@@ -14,19 +13,18 @@ from fmha_cli.cli.call import CliCall
 from fmha_cli.cli.commands.compare import OWN, PROCESSES_EACH
 from fmha_cli.cli.html_output import Paper, content_of
 from fmha_cli.cli.options import FORMATS
+from fmha_cli.cli.results import loaded
 from fmha_cli.cli.settings import variable_of
-from fmha_cli.cli.store import store_of
 from fmha_cli.domain.errors import UsageError
 from fmha_cli.domain.suggest import suggest
 from fmha_cli.report.documents.compare import Compare
 from fmha_cli.report.form import Format
 from fmha_cli.report.lines import counted
-from fmha_cli.report.record import Record
 from fmha_cli.results.comparison import FAIL_ON, FailOn, RunComparison, compared, confirmed, processes_to_confirm
 from fmha_cli.results.conditions import By, parse_by
-from fmha_cli.results.documents import SideSource, compare_document
+from fmha_cli.results.documents import compare_document
 from fmha_cli.results.filtering import filtered
-from fmha_cli.results.run import KeptRun, load_run
+from fmha_cli.results.run import KeptRun
 from fmha_cli.results.turns import Turns
 
 
@@ -39,13 +37,16 @@ def compare(call: CliCall) -> int:
     with call.console.progress("compare") as progress:
         turns = None if commands is None else _turns(call, commands, progress)
         if names is not None:
-            runs = [_stored(call, name) for name in names]
+            runs = [loaded(call, name) for name in names]
         else:
             assert turns is not None
             taken = turns.run(call.settings.size("processes", PROCESSES_EACH, 1))
             lines = map(shlex.join, turns.commands)
-            runs = [KeptRun(line, _filtered(call, side)) for line, side in zip(lines, taken, strict=True)]
-        before, after = (SideSource(run.name, run.records) for run in runs)
+            runs = [
+                KeptRun(line, filtered(side, call.settings.many("filter")))
+                for line, side in zip(lines, taken, strict=True)
+            ]
+        before, after = runs
         found = compared(before.records, after.records, rule, by)
         if turns is not None:
             found = _confirmed(call, found, turns, by)
@@ -67,7 +68,7 @@ def _confirmed(call: CliCall, found: RunComparison, turns: Turns, by: Sequence[B
     processes = call.settings.size("confirm", least, 1)
     call.console.say(f"{counted(len(rows), 'suspicious row')}: run again, {processes} processes a side")
     taken = turns.run(processes, [side.one for row in rows for side in (row.matched.before, row.matched.after)])
-    before, after = (_filtered(call, side) for side in taken)
+    before, after = (filtered(side, call.settings.many("filter")) for side in taken)
     return confirmed(found, before, after, by)
 
 
@@ -131,12 +132,6 @@ def _turns(
     return Turns(commands, environ, tell)
 
 
-def _stored(call: CliCall, name: str) -> KeptRun:
-
-    run = load_run(name, store_of(call))
-    return replace(run, records=_filtered(call, run.records))
-
-
 def _paper(call: CliCall) -> Paper | None:
     """The page of ``--html``, after a check that it can be written. Raises EnvironmentProblem: X040, X052."""
     text = call.settings.text("html")
@@ -152,12 +147,6 @@ def _write(call: CliCall, paper: Paper, runs: Sequence[KeptRun], document: Compa
     title = f"fmha compare: {runs[0].name}, {runs[1].name}"
     shown = runs if runs[0] != runs[1] else runs[:1]
     paper.write(call, content_of(call, title, shown, document))
-
-
-def _filtered(call: CliCall, records: Sequence[Record]) -> tuple[Record, ...]:
-
-    texts = call.settings.many("filter")
-    return filtered(records, texts)
 
 
 def _tolerance(call: CliCall) -> float:

@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from typing import TYPE_CHECKING, TextIO, TypeVar
 
 from fmha_cli.cli.streams import silence, terminal_width
@@ -101,9 +102,7 @@ class Console:
         """A line about long work, without ``-q``; with ``-v`` the time of each phase at its end."""
         from fmha_cli.cli.progress import ProgressLine
 
-        with self.board(
-            lambda write, terminal, width: ProgressLine(title, write, terminal=terminal, width=width)
-        ) as line:
+        with self.board(partial(ProgressLine, title)) as line:
             yield line
         if not self.quiet:
             self.detail(line.summary())

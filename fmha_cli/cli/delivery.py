@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 from fmha_cli.bench.compare import Speed
 from fmha_cli.cli.call import CliCall
@@ -95,7 +95,7 @@ def _plot(call: CliCall, records: Sequence[Record]) -> None:
     from fmha_cli.pages.terminal import terminal_plot  # 20 ms
 
     if call.output.form is Format.TABLE and call.output.path is None:
-        call.output.drawing(terminal_plot(records, call.output.width or UNKNOWN, color=call.color))
+        call.output.print(terminal_plot(records, call.output.width or UNKNOWN, color=call.color))
     else:
         call.console.draw(terminal_plot(records, call.console.width or UNKNOWN, color=call.console.color))
 
@@ -191,26 +191,17 @@ def resume_line(argv: Sequence[str], journal: str) -> str:
 def dry_run(call: CliCall, points: Sequence[ProblemPoint]) -> int:
     """Show every row with its kernel and stages, and with launches if the backend can show them. Nothing runs, so
     NOT_RUN is not a failure. Kernels are built only to show their launches; without a compiler the exit code is 4."""
-    found: Mapping[str, Availability] = {}
-    rows: Sequence[Row] = ()
-    records: Sequence[Record] = ()
-    missing: EnvironmentProblem | None = None
-    for event in _run(call, points, voice=Voice(call.console.say)):
-        match event:
-            case Found():
-                found = event.availability
-            case Planned():
-                rows = event.rows
-            case Ended():
-                records, missing = event.records, event.missing
-    call.output.document(report_document(records, environment(found), missing))
+    run = _run(call, points, voice=Voice(call.console.say))
+    found, planned, ended = cast(tuple[Found, Planned, Ended], tuple(run))
+    records, missing = ended.records, ended.missing
+    call.output.document(report_document(records, environment(found.availability), missing))
     if missing is not None:
         call.console.error(missing.render())
         return int(missing.exit_code)
     failed = [r.verdict for r in records if r.verdict not in (Verdict.NOT_RUN, Verdict.UNSUPPORTED)]
     if failed:
         return int(exit_code_of(failed))
-    if any(row.absent for row in rows):
+    if any(row.absent for row in planned.rows):
         return int(ExitCode.ENVIRONMENT)
     unsupported = [r for r in records if r.verdict is Verdict.UNSUPPORTED]
     return int(ExitCode.UNSUPPORTED if len(unsupported) == len(records) else ExitCode.OK)

@@ -19,6 +19,7 @@ from fmha_cli.discovery.registry import Registry
 from fmha_cli.discovery.select import Selection, select
 from fmha_cli.discovery.sweep import expand
 from fmha_cli.discovery.why import backend_because, because
+from fmha_cli.domain.codec import taken_from
 from fmha_cli.domain.device import Availability
 from fmha_cli.domain.errors import UsageError
 from fmha_cli.domain.phases import Voice
@@ -131,16 +132,8 @@ def _tuned_row(advice: Advice | None) -> TunedRow | None:
 
     if advice is None:
         return None
-    entry = advice.entry
-    return TunedRow(
-        used=advice.used,
-        kernel=entry.kernel,
-        digest=None if advice.choice is None else advice.choice.kernel.digest,
-        flags=entry.flags,
-        made=entry.made,
-        reasons=advice.reasons,
-        text=advice.text,
-    )
+    digest = None if advice.choice is None else advice.choice.kernel.digest
+    return taken_from(advice.entry, TunedRow, used=advice.used, digest=digest, reasons=advice.reasons, text=advice.text)
 
 
 def choices_of(call: CliCall, points: Sequence[ProblemPoint]) -> Choices:

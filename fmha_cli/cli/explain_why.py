@@ -39,12 +39,9 @@ def why_page(
         kernel = decision.kernel
         assert kernel is not None  # a kernel was named
         rank = placed(selection.choices, decision)
-        return ComparedKernel(
-            name=kernel.name,
-            digest=kernel.digest,
-            backend=kernel.backend,
-            arch=kernel.arch,
-            family=kernel.family,
+        return taken_from(
+            kernel,
+            ComparedKernel,
             upstream_name=registry.backend(kernel.backend).upstream_name(kernel),
             supported=rank is not None,
             rank=rank,

@@ -58,7 +58,7 @@ def inspect(call: CliCall) -> int:
         return _all(call)
     if pair or len(compilers) == 2:
         return _side_by_side(call, pair or (call.argument("kernel") or "",) * 2, compilers or (None,))
-    kernel = _chosen(call) if chooses else named_kernel(call)
+    kernel = chosen_plan(call, one_problem(call), request_of(call))[0].kernel if chooses else named_kernel(call)
     call.output.document(_inspected(call, kernel, _built(call, kernel, _context(call, *compilers))))
     return int(ExitCode.OK)
 
@@ -71,16 +71,6 @@ def _chooses(call: CliCall, pair: tuple[str, ...]) -> bool:
     given = {option.key for option in EXECUTING if _given(call, option.key)}
     selection = [key for key in (*_SELECTION, "compiler") if key in call.settings.values and key != "dtype"]
     return not otherwise and bool(given & {*BY_KEY, "model"}) and given <= {*BY_KEY, *_PLACING} and not selection
-
-
-def _chosen(call: CliCall) -> KernelSpec:
-    """The main kernel that ``run`` would take for the problem.
-
-    Raises:
-        UsageError: a sweep, or several backends. UnsupportedError: nothing serves it.
-    """
-    best, _ = chosen_plan(call, one_problem(call), request_of(call))
-    return best.kernel
 
 
 def _require_alone(call: CliCall) -> None:

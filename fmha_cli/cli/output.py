@@ -132,21 +132,14 @@ class Output:
         if self.shape is not None:
             table = shaped(table, self.shape)
             table = table if self.shape.summed else replace(table, summary="")
-        self._print(plain(table, self.width))
+        self.print(plain(table, self.width))
 
     def text(self, text: str) -> None:
         """Print text that is already data. It is the same in every format; control characters are escaped."""
-        self._print(escaped(text))
+        self.print(escaped(text))
 
-    def drawing(self, text: str) -> None:
-        """Print a drawing below a table; its maker escapes foreign text.
-
-        Raises:
-            EnvironmentProblem: X040, stdout cannot be written.
-        """
-        self._print(text)
-
-    def _print(self, text: str) -> None:
+    def print(self, text: str) -> None:
+        """Print text as it is; a drawing's maker escapes foreign text."""
         if self.path is None:
             with self._room():
                 self.gone = not flush_stdout(text) or self.gone
@@ -160,4 +153,4 @@ class Output:
 
     def _put(self, text: str) -> None:
         if text or self.form is not Format.JSONL or self.path is not None:
-            self._print(text)
+            self.print(text)

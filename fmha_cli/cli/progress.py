@@ -8,10 +8,10 @@ from __future__ import annotations
 import os
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from typing import Protocol
 
 from fmha_cli.cli.streams import UNKNOWN
 from fmha_cli.domain.phases import Phase
@@ -41,7 +41,28 @@ class PhaseTime:
     cpu: float = 0.0
 
 
-class ProgressLine:
+class Shown(ABC):
+    """What a console shows while long work goes on."""
+
+    _lock: AbstractContextManager[object]
+
+    @abstractmethod
+    def tick(self) -> None:
+        """Show it as it is now."""
+
+    @abstractmethod
+    def erase(self) -> None:
+        """Make room for other output."""
+
+    @contextmanager
+    def room(self) -> Iterator[None]:
+        """Other output, during which nothing is shown."""
+        with self._lock:
+            self.erase()
+            yield
+
+
+class ProgressLine(Shown):
     """The state of the work, and the line that shows it. Calls may come from several threads.
 
     Args:
@@ -56,7 +77,6 @@ class ProgressLine:
         self,
         title: str,
         write: Callable[[str], None],
-        *,
         terminal: bool,
         width: Callable[[], int | None] = lambda: UNKNOWN,
         clock: Callable[[], float] = time.monotonic,
@@ -115,13 +135,6 @@ class ProgressLine:
                 self._write(_BACK)
                 self._shown = False
 
-    @contextmanager
-    def room(self) -> Iterator[None]:
-        """Other output, during which no line is shown."""
-        with self._lock:
-            self.erase()
-            yield
-
     def text(self) -> str:
         """``run: row 3/12, reference 40 %, 1 min 5 s, about 2 min left: -s 4096 --causal``."""
         now = self._clock()
@@ -168,19 +181,6 @@ class ProgressLine:
             own = [f"{name} {s.wall:.1f} s ({s.cpu:.1f} s)" for name, s in self.spent.items()]
             wall, cpu = (sum(getattr(s, unit) for s in self.spent.values()) for unit in ("wall", "cpu"))
             return f"took {wall:.1f} s (CPU {cpu:.1f} s): {', '.join(own)}"
-
-
-class Shown(Protocol):
-    """What a console shows while long work goes on."""
-
-    def tick(self) -> None:
-        """Show it as it is now."""
-
-    def erase(self) -> None:
-        """Make room for other output."""
-
-    def room(self) -> AbstractContextManager[None]:
-        """Other output, during which nothing is shown."""
 
 
 @contextmanager

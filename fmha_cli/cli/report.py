@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 from fmha_cli.bench.difference import SureRule
 from fmha_cli.cli.call import CliCall
 from fmha_cli.cli.html_output import Paper, content_of
-from fmha_cli.cli.store import store_of
+from fmha_cli.cli.results import loaded
 from fmha_cli.domain.errors import ExitCode, UsageError
 from fmha_cli.report.documents.compare import Compare
 from fmha_cli.results.comparison import compared
 from fmha_cli.results.conditions import USUAL
-from fmha_cli.results.documents import SideSource, compare_document
-from fmha_cli.results.filtering import filtered
-from fmha_cli.results.run import KeptRun, load_run
+from fmha_cli.results.documents import compare_document
+from fmha_cli.results.run import KeptRun
 
 
 def report(call: CliCall) -> int:
@@ -34,7 +32,7 @@ def report(call: CliCall) -> int:
         raise UsageError("a report is about runs", code="E002", where="fmha report", help=help)
     paper.check()
     with call.console.progress("report"):
-        runs = {name: _loaded(call, name) for name in names}
+        runs = {name: loaded(call, name) for name in names}
         comparison = _compared(runs[sides[0]], runs[sides[1]]) if sides else None
         title = call.settings.text("title") or f"fmha: {', '.join(names)}"
         content = content_of(call, title, list(runs.values()), comparison)
@@ -61,14 +59,7 @@ def _sides(call: CliCall) -> tuple[str, ...]:
     return names
 
 
-def _loaded(call: CliCall, name: str) -> KeptRun:
-
-    run = load_run(name, store_of(call))
-    return replace(run, records=filtered(run.records, call.settings.many("filter")))
-
-
 def _compared(before: KeptRun, after: KeptRun) -> Compare:
 
     found = compared(before.records, after.records, SureRule(interleaved=False), where="--compare")
-    sources = SideSource(before.name, before.records), SideSource(after.name, after.records)
-    return compare_document(found, *sources, USUAL)
+    return compare_document(found, before, after, USUAL)

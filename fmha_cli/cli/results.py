@@ -2,32 +2,29 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from fmha_cli.cli.call import CliCall
 from fmha_cli.cli.store import store_of
+from fmha_cli.domain.codec import taken_from
 from fmha_cli.domain.errors import ExitCode
 from fmha_cli.report.documents.results import Action, RunEntry, results_document
+from fmha_cli.results.filtering import filtered
 from fmha_cli.results.loading import Summary, summaries
+from fmha_cli.results.run import KeptRun, load_run
 from fmha_cli.results.store import Store, is_there
+
+
+def loaded(call: CliCall, name: str) -> KeptRun:
+    """A run, with the records that ``--filter`` lets through."""
+    run = load_run(name, store_of(call))
+    return replace(run, records=filtered(run.records, call.settings.many("filter")))
 
 
 def _entry(run: Summary) -> RunEntry:
 
-    return RunEntry(
-        id=run.about.id,
-        started=run.about.started or None,
-        ended=run.ended,
-        command=run.about.command,
-        label=run.about.label,
-        revision=run.about.revision,
-        dirty=run.about.dirty,
-        argv=run.argv,
-        fmha=run.fmha,
-        records=run.records,
-        verdicts=run.verdicts,
-        devices=run.devices,
-    )
+    return taken_from(run, RunEntry, **{**vars(run.about), "started": run.about.started or None})
 
 
 def print_runs(call: CliCall, action: Action, runs: list[Summary], path: Path, **more: int) -> int:

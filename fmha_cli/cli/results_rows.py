@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 from fmha_cli.cli.call import CliCall
-from fmha_cli.cli.results import print_runs
+from fmha_cli.cli.results import loaded, print_runs
 from fmha_cli.cli.store import store_of
 from fmha_cli.domain.errors import ExitCode, UsageError
 from fmha_cli.report.documents.report import report_document
@@ -15,19 +14,17 @@ from fmha_cli.report.parts import NO_ENVIRONMENT
 from fmha_cli.report.target import Target
 from fmha_cli.results.editing import remove, set_label
 from fmha_cli.results.exporting import EXPORTS
-from fmha_cli.results.filtering import filtered
 from fmha_cli.results.importing import bring
 from fmha_cli.results.loading import Summary, summaries
 from fmha_cli.results.naming import named
-from fmha_cli.results.run import load_run, opened_for
+from fmha_cli.results.run import opened_for
 from fmha_cli.results.store import Store
 
 
 def show(call: CliCall) -> int:
     """The rows of a run, as the command that made them printed them. The exit code does not depend on the verdicts."""
-    run = load_run(str(call.argument("run")), store_of(call))
-    records = filtered(run.records, call.settings.many("filter"))
-    call.output.document(report_document(records, run.environment or NO_ENVIRONMENT))
+    run = loaded(call, str(call.argument("run")))
+    call.output.document(report_document(run.records, run.environment or NO_ENVIRONMENT))
     return int(ExitCode.OK)
 
 
@@ -56,8 +53,7 @@ def export(call: CliCall) -> int:
     ((form, text),) = given.items()
     target = Target(Path(text), f"--{form}")
     target.check()
-    run = load_run(str(call.argument("run")), store_of(call))
-    run = replace(run, records=filtered(run.records, call.settings.many("filter")))
+    run = loaded(call, str(call.argument("run")))
     data = EXPORTS[form](run)
     with target.opened() as file:
         file.write(data)

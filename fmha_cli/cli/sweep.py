@@ -18,7 +18,7 @@ from fmha_cli.cli.problems import listed_points, named_file, points_of
 from fmha_cli.cli.request import request_of
 from fmha_cli.cli.settings import FLAG
 from fmha_cli.cli.store import kept_in, tuned_of
-from fmha_cli.cli.sweep_board import sweep_board
+from fmha_cli.cli.sweep_board import SweepBoard
 from fmha_cli.cli.worker import tls_of
 from fmha_cli.domain.errors import EnvironmentProblem, ExitCode, UsageError
 from fmha_cli.domain.verdict import Verdict
@@ -181,7 +181,7 @@ def _carry_out(call: CliCall, spec: Spec, folder: Path, *, new: bool) -> int:
             opened = open_sweep(spec, call.registry, finder.find, folder, call.console.say, stack)
             begun = True
             delivery.found(opened.found)
-            board = stack.enter_context(sweep_board(call.console))
+            board = stack.enter_context(call.console.board(SweepBoard))
             driver = SweepDriver(
                 plan=opened.plan,
                 scheduler=finder.scheduler(opened.places, folder),

@@ -5,9 +5,8 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 
-from fmha_cli.cli.console import Console
+from fmha_cli.cli.progress import Shown
 from fmha_cli.cli.streams import UNKNOWN
 from fmha_cli.domain.quantities import span
 from fmha_cli.sweeps.driver import SweepDriver
@@ -21,7 +20,7 @@ WINDOW_S = 300.0
 _BACK, _UP = "\r\x1b[K", "\x1b[A\r\x1b[K"
 
 
-class SweepBoard:
+class SweepBoard(Shown):
     """On a terminal the lines are rewritten in place; elsewhere one line comes every ten seconds.
 
     Args:
@@ -34,7 +33,6 @@ class SweepBoard:
     def __init__(
         self,
         write: Callable[[str], None],
-        *,
         terminal: bool,
         width: Callable[[], int | None] = lambda: UNKNOWN,
         clock: Callable[[], float] = time.monotonic,
@@ -109,17 +107,3 @@ class SweepBoard:
             if self._lines:
                 self._write(_BACK + _UP * (self._lines - 1))
                 self._lines = 0
-
-    @contextmanager
-    def room(self) -> Iterator[None]:
-        """Other output, during which no line is shown."""
-        with self._lock:
-            self.erase()
-            yield
-
-
-@contextmanager
-def sweep_board(console: Console) -> Iterator[SweepBoard]:
-    """The board of a sweep on a console; with ``-q`` it shows nothing."""
-    with console.board(lambda write, terminal, width: SweepBoard(write, terminal=terminal, width=width)) as board:
-        yield board

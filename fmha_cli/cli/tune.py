@@ -16,7 +16,7 @@ from fmha_cli.domain.errors import EmptySelection, EnvironmentProblem, ExitCode,
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.reading import regular_bytes
 from fmha_cli.domain.verdict import Verdict, exit_code_of
-from fmha_cli.report.documents.tune import Tuned, TuneRow, tune_document
+from fmha_cli.report.documents.tune import Tune, Tuned, TuneRow
 from fmha_cli.report.lines import counted
 from fmha_cli.results.problems import problem_of
 from fmha_cli.results.run import load_run
@@ -43,7 +43,9 @@ def tune(call: CliCall) -> int:
             voice=call.console.voice(progress),
         )
     store = None if memory.path is None else str(memory.path)
-    call.output.document(tune_document(outcome.rows, asked.method, asked.min_gain, asked.processes, store))
+    method, gain, processes = asked.method, asked.min_gain, asked.processes
+    rows = tuple(outcome.rows)
+    call.output.document(Tune(method=method, min_gain=gain, processes=processes, store=store, rows=rows))
     if outcome.outside is not None:
         call.console.warn(outcome.outside)
     if outcome.interrupted:

@@ -153,19 +153,7 @@ _DECODERS = ("CausalLM", "LMHeadModel")
 """In the name of a class: it writes token after token."""
 
 
-@dataclass(frozen=True)
-class Read:
-    """The content of a configuration.
-
-    Attributes:
-        note: a sentence for people about the assumptions; empty without any.
-    """
-
-    model: Model
-    note: str = ""
-
-
-def read_config(path: Path, name: str, flag: str = "--model") -> Read:
+def read_config(path: Path, name: str, flag: str = "--model") -> tuple[Model, str]:
     """The model of a configuration, or of the folder that holds one.
 
     Args:
@@ -187,7 +175,7 @@ def read_config(path: Path, name: str, flag: str = "--model") -> Read:
         raise UsageError(f"{flag} {path}: no model", code="E061", where=flag, why=why, help=help) from fault
 
 
-def read_members(data: Mapping[str, Any], name: str, file: str) -> Read:
+def read_members(data: Mapping[str, Any], name: str, file: str) -> tuple[Model, str]:
     """The model of a configuration's members.
 
     Raises:
@@ -198,7 +186,7 @@ def read_members(data: Mapping[str, Any], name: str, file: str) -> Read:
         f"{assumed}: taken for a decoder with the usual members; its attention is assumed, not known" if assumed else ""
     )
     title = f"{members.kind or 'model'} of {file}{' (assumed)' if assumed else ''}"
-    return Read(model_from(members, name, title, assumed), note)
+    return model_from(members, name, title, assumed), note
 
 
 def model_from(members: Members, name: str, title: str, assumed: str = "") -> Model:

@@ -97,8 +97,7 @@ def _named(name: str, flag: str) -> tuple[Model, str]:
         return known[name], ""
     path = Path(name)
     if os.path.exists(path) and (path.is_dir() or path.suffix == ".json" or path.parent != Path(".")):
-        read = read_config(path, name, flag)
-        return read.model, read.note
+        return read_config(path, name, flag)
     last = path.name if path.suffix != ".json" else name
     help = suggest(
         last, known, NameKind.MODEL, "`fmha models` lists the presets; a configuration is given as ./config.json"

@@ -59,12 +59,3 @@ def profiles_of(name: str, backends: Collection[str] = ()) -> tuple[Profile, ...
         raise UsageError(what, code="F003", where="--profile", help=suggest(name, named))
     found = tuple(p for p in profiles() if name in (p.name, *p.aliases))
     return tuple(p for p in found if p.backend in backends) or found
-
-
-def profile_of(name: str, backend: str = ANY) -> Profile:
-    """The first of :func:`profiles_of`.
-
-    Raises:
-        UsageError: F003, no such profile, with near names.
-    """
-    return profiles_of(name, (backend,))[0]

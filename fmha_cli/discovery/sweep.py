@@ -107,30 +107,17 @@ def expand(given: Given) -> Sweep:
     return sweep
 
 
-def resolve(
-    sweep: Sweep, *, skip_impossible: bool = False, complete: Complete | None = None
-) -> tuple[tuple[Problem, ...], tuple[Dropped, ...]]:
-    """The problems of all points, and the points dropped.
-
-    Args:
-        complete: adds flags to a point that follow from something else (the shapes of tensor files).
-
-    Raises:
-        ImpossibleProblem: a point that is impossible, unless ``skip_impossible``.
-        EmptySelection: S003, every point is impossible.
-    """
-    found = [resolve_point(sweep, raw, skip_impossible=skip_impossible, complete=complete) for raw in sweep.points()]
-    problems = tuple(one for one in found if isinstance(one, Problem))
-    dropped = tuple(one for one in found if isinstance(one, Dropped))
-    if not problems:
-        raise nothing_left(dropped)
-    return problems, dropped
-
-
 def resolve_point(
     sweep: Sweep, raw: Raw, *, skip_impossible: bool = False, complete: Complete | None = None
 ) -> Problem | Dropped:
-    """The problem of one point of a sweep, or why it is dropped. Arguments and errors are those of ``resolve``."""
+    """The problem of one point of a sweep, or why it is dropped.
+
+    Args:
+        complete: adds flags to the point that follow from something else (the shapes of tensor files).
+
+    Raises:
+        ImpossibleProblem: the point is impossible, unless ``skip_impossible`` and the sweep has others.
+    """
     try:
         return Problem.from_raw(complete(raw) if complete else raw)
     except ImpossibleProblem as error:

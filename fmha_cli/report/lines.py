@@ -164,6 +164,16 @@ def percent(share: float | None) -> str:
     return "<0.01" if 0 < share < 1e-4 else f"{share * 100:.{2 if share < 0.1 else 1}f}"
 
 
+def short(digest: str | None) -> str:
+    """The first digits of a digest or id; empty for None."""
+    return (digest or "")[:SHORT]
+
+
+def signed(share: float | None) -> str:
+    """A share as a signed percentage; empty for None."""
+    return "" if share is None else f"{share * 100:+.1f} %"
+
+
 def cell(value: Any) -> str:
     """Any value as a short table cell."""
     if value is None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from fmha_cli.domain.members import Count
+from fmha_cli.report.lines import signed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,9 +35,5 @@ def _text(one: PlaceEffect) -> str:
     verdicts = f"; {one.differing} with another verdict than at most places" if one.differing else ""
     if one.ratio is None:
         return f"{rows}, none timed{verdicts}" if not one.differing else f"{rows}{verdicts}"
-    ends = "" if one.ratio_ci95 is None else f" [{_percent(one.ratio_ci95[0])}, {_percent(one.ratio_ci95[1])}]"
-    return f"times {_percent(one.ratio)}{ends} of the mean of its kind, by {rows}{verdicts}"
-
-
-def _percent(ratio: float) -> str:
-    return f"{(ratio - 1) * 100:+.1f} %"
+    ends = "" if one.ratio_ci95 is None else f" [{signed(one.ratio_ci95[0] - 1)}, {signed(one.ratio_ci95[1] - 1)}]"
+    return f"times {signed(one.ratio - 1)}{ends} of the mean of its kind, by {rows}{verdicts}"

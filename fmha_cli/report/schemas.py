@@ -55,10 +55,8 @@ class SchemaWriter:
             if isinstance(note, ShownAs):
                 return self._noted(self.node(note.type), notes[i + 1 :])
         kind = bare(hint)
-        return self._noted({"$ref": self._references[kind]} if self._referred(kind) else self._body(kind), notes)
-
-    def _referred(self, kind: Any) -> bool:
-        return isinstance(kind, type) and kind in self._references
+        referred = isinstance(kind, type) and kind in self._references
+        return self._noted({"$ref": self._references[kind]} if referred else self._body(kind), notes)
 
     def _noted(self, node: Node, notes: tuple[Any, ...]) -> Node:
         for note in notes:

@@ -57,14 +57,8 @@ def shaped(table: Table, shape: TableShape) -> Table:
     if shape.whole:
         return table
     shape.check(table.columns, ())
-    return _limited(
-        chosen(_reordered(table, order_of(table, None, shape.sort)[: shape.limit]), None, shape.columns),
-        len(table.rows),
-    )
-
-
-def _reordered(table: Table, places: Sequence[int]) -> Table:
-    return replace(table, rows=[table.rows[i] for i in places])
+    rows = [table.rows[i] for i in order_of(table, None, shape.sort)[: shape.limit]]
+    return _limited(chosen(replace(table, rows=rows), None, shape.columns), len(table.rows))
 
 
 def _limited(table: Table, total: int) -> Table:
@@ -84,8 +78,6 @@ def shaped_document(
         UsageError: E017, no such column.
     """
     whole = view(noun)
-    if shape.whole:
-        return whole
     entries = getattr(noun, member) if member else None
     if member is None or entries is None or len(entries) != len(whole.rows):
         return shaped(whole, shape)

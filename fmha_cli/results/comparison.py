@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import partial
+from typing import Any
 
 from fmha_cli.bench.compare import Speed
 from fmha_cli.bench.difference import Difference, Mean, SureRule, judged, mean_of
@@ -12,7 +14,7 @@ from fmha_cli.bench.ranks import FEWEST_PROCESSES, fewest_processes
 from fmha_cli.domain.errors import EmptySelection, ExitCode
 from fmha_cli.report.lines import counted, problem_text
 from fmha_cli.report.record import Record
-from fmha_cli.results.conditions import USUAL, By, kernel_name, key_of, value_of
+from fmha_cli.results.conditions import USUAL, By, kernel_name, key_of, told, value_of
 from fmha_cli.results.matching import Matched, MatchedRow, Matching, matching, unshared
 
 
@@ -174,13 +176,9 @@ def confirmed(
 def _identity(row: Matched) -> tuple[object, ...]:
     sides = (row.before.one, row.after.one)
     return tuple(
-        (repr(sorted(one.problem.items(), key=str)), one.backend, one.device, kernel_name(one), _cache(one))
+        (repr(sorted(one.problem.items(), key=str)), one.backend, one.device, kernel_name(one), told(one, "cache"))
         for one in sides
     )
-
-
-def _cache(record: Record) -> str | None:
-    return None if record.measurement is None else record.measurement.cache.value
 
 
 def _means(rows: Sequence[RowPair]) -> dict[str, Mean]:
@@ -208,12 +206,10 @@ def _differing(rows: Sequence[Matched], by: Sequence[By]) -> list[str]:
     return lines
 
 
-_CONDITIONS = {
+_CONDITIONS: Mapping[str, Callable[[Record], Any]] = {
     "host": lambda record: None if record.host is None else record.host[:12],
     "processor": lambda record: None if record.processor is None else record.processor.name,
-    "device": lambda record: record.device,
-    "threads": lambda record: None if record.measurement is None else record.measurement.threads,
-    "cache": _cache,
+    **{name: partial(told, name=name) for name in ("device", "threads", "cache")},
 }
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from enum import StrEnum
+from typing import Any
 
 from fmha_cli.domain.device import is_emulated
 from fmha_cli.domain.encode import canonical_json
 from fmha_cli.domain.errors import ExitCode, UsageError
 from fmha_cli.domain.suggest import NameKind, suggest
+from fmha_cli.report.ordering import at
 from fmha_cli.report.record import Record
 
 Value = str | int | None
@@ -52,7 +54,21 @@ def parse_by(text: str | None) -> tuple[By, ...]:
 
 def value_of(record: Record, by: By) -> Value:
     """The value of one condition; None where the record does not have it."""
-    return _VALUES[by](record)
+    return canonical_json(record.problem) if by is By.PROBLEM else told(record, by)
+
+
+_PLACES = {
+    "kernel": "kernel.name",
+    "digest": "kernel.digest",
+    "family": "kernel.family",
+    "cache": "measurement.cache",
+    "threads": "measurement.threads",
+}
+
+
+def told(record: Record, name: str) -> Any:
+    """What a record says under a name of ``--by`` or ``--filter``; None where it says nothing."""
+    return at(record, _PLACES.get(name, name).split("."))
 
 
 def is_timed(record: Record) -> bool:
@@ -69,17 +85,6 @@ def kernel_name(record: Record) -> str | None:
     """The canonical name of the row's kernel."""
     return None if record.kernel is None else record.kernel.name
 
-
-_VALUES: Mapping[By, Callable[[Record], Value]] = {
-    By.PROBLEM: lambda record: canonical_json(record.problem),
-    By.BACKEND: lambda record: record.backend,
-    By.DEVICE: lambda record: record.device,
-    By.ARCH: lambda record: record.arch,
-    By.CACHE: lambda record: None if record.measurement is None else record.measurement.cache.value,
-    By.THREADS: lambda record: None if record.measurement is None else record.measurement.threads,
-    By.KERNEL: kernel_name,
-    By.MODEL: lambda record: record.model,
-}
 
 Key = tuple[Value, ...]
 

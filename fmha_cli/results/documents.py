@@ -3,28 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
+from fmha_cli.domain.codec import taken_from
 from fmha_cli.report.documents.compare import Compare, CompareGroup, CompareRow, LoneRow, RowSide, RunSide
 from fmha_cli.report.record import Record
 from fmha_cli.results.comparison import RowPair, RunComparison
 from fmha_cli.results.conditions import By
 from fmha_cli.results.matching import MatchedRow
+from fmha_cli.results.run import KeptRun
 
 
-@dataclass(frozen=True)
-class SideSource:
-    """Where one side comes from.
-
-    Attributes:
-        name: of the run, or the command line that was run.
-    """
-
-    name: str
-    records: tuple[Record, ...]
-
-
-def compare_document(comparison: RunComparison, before: SideSource, after: SideSource, by: Sequence[By]) -> Compare:
+def compare_document(comparison: RunComparison, before: KeptRun, after: KeptRun, by: Sequence[By]) -> Compare:
     """The document of a comparison."""
     return Compare(
         before=_side(before),
@@ -41,7 +30,7 @@ def compare_document(comparison: RunComparison, before: SideSource, after: SideS
     )
 
 
-def _side(source: SideSource) -> RunSide:
+def _side(source: KeptRun) -> RunSide:
     runs = [record.run for record in source.records if record.run is not None]
     return RunSide(
         name=source.name,
@@ -70,13 +59,7 @@ def _row(row: RowPair) -> CompareRow:
 
 def row_side(record: Record) -> RowSide:
     """The side of a row that is one record."""
-    kernel = record.kernel
-    return RowSide(
-        backend=record.backend,
-        device=record.device,
-        kernel=None if kernel is None else kernel.digest,
-        verdict=record.verdict,
-    )
+    return taken_from(record, RowSide, kernel=record.kernel and record.kernel.digest)
 
 
 def _lone(entries: Iterable[MatchedRow]) -> tuple[LoneRow, ...]:

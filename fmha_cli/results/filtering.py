@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import fields
-from typing import Any
 
 from fmha_cli.discovery.filters import Filter, fits, parse_terms
 from fmha_cli.domain.encode import field_text
 from fmha_cli.domain.errors import EmptySelection
 from fmha_cli.domain.problem import Problem
 from fmha_cli.report.record import Record
+from fmha_cli.results.conditions import told
 
 _KEYS = (
     "backend",
@@ -53,13 +53,5 @@ def filtered(records: Sequence[Record], texts: Sequence[str]) -> tuple[Record, .
 
 
 def _value(record: Record, key: str) -> str:
-    kernel, measured = record.kernel, record.measurement
-    own: Mapping[str, Any] = {
-        "kernel": None if kernel is None else kernel.name,
-        "digest": None if kernel is None else kernel.digest,
-        "family": None if kernel is None else kernel.family,
-        "cache": None if measured is None else measured.cache,
-        "threads": None if measured is None else measured.threads,
-    }
-    value = own[key] if key in own else getattr(record, key) if key in _KEYS else record.problem.get(key)
+    value = told(record, key) if key in _KEYS else record.problem.get(key)
     return "" if value is None else field_text(tuple(value) if isinstance(value, list) else value)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -56,7 +56,7 @@ class JournalPlaces:
     environment: Environment | None = None
 
 
-class Journal:
+class Journal(AbstractContextManager["Journal"]):
     """A run that is being written. Make one with :meth:`create` or :meth:`resume`, and close it.
 
     Attributes:
@@ -261,9 +261,6 @@ class Journal:
             with suppress(EnvironmentProblem):
                 self._write(forget, synced=False)
         self._shut()
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *exc: object) -> None:
         self.close()

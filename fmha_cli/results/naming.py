@@ -13,9 +13,6 @@ from fmha_cli.results.loading import Summary
 SHORTEST = 4
 """Digits of an id or of a commit that a name must have."""
 
-SHOWN = 8
-"""Digits of an id that tables show."""
-
 _LATEST = re.compile(r"latest(?:~([0-9]{1,6}))?")
 _DIGITS = re.compile(rf"[0-9a-f]{{{SHORTEST},32}}")
 

@@ -14,12 +14,12 @@ import errno
 import os
 import sqlite3
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 
 from fmha_cli.domain.errors import EnvironmentProblem
 from fmha_cli.domain.regular import open_regular
-from fmha_cli.results.tables import STEPS, Foreign, Newer, Step, migrate
+from fmha_cli.results.tables import STEPS, Foreign, Newer, migrate
 from fmha_cli.system.files import BINARY, CLOEXEC, network_file_system
 
 WAIT_S = 30.0
@@ -28,7 +28,7 @@ WAIT_S = 30.0
 HELP = "--store FILE names another store, --no-store goes without"
 
 
-class Store:
+class Store(AbstractContextManager["Store"]):
     """An open store. Make one with :meth:`open`, use it in one thread, and close it."""
 
     def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
@@ -46,7 +46,7 @@ class Store:
         reads: bool = False,
         alone: bool = False,
         wait_s: float = WAIT_S,
-        steps: Sequence[Step] = STEPS,
+        steps: Sequence[str] = STEPS,
     ) -> Store:
         """Open a store, and bring an older one to the newest version.
 
@@ -131,9 +131,6 @@ class Store:
         with suppress(sqlite3.Error):
             self.connection.close()
 
-    def __enter__(self) -> Store:
-        return self
-
     def __exit__(self, *exc: object) -> None:
         self.close()
 
@@ -141,7 +138,7 @@ class Store:
 _UNWRITABLE = (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN)
 
 
-def _unchanging(path: Path, steps: Sequence[Step]) -> sqlite3.Connection:
+def _unchanging(path: Path, steps: Sequence[str]) -> sqlite3.Connection:
     """A store that this user cannot write, as it is (sqlite.org/uri.html, ``immutable``). A write-ahead log next to it
     would be left out, so there must be none.
 

@@ -8,7 +8,7 @@ builds, setups and hosts are shared by many records and kept once.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 APPLICATION = 0x666D6861
@@ -44,15 +44,6 @@ create index by_label on run(label) where label is not null;
 """
 
 
-Step = Callable[[sqlite3.Connection], None]
-
-
-def _first(connection: sqlite3.Connection) -> None:
-    for statement in _FIRST.split(";"):
-        if statement.strip():
-            connection.execute(statement)
-
-
 _TUNED = """
 create table tuned(
   problem int not null references problem, device_digest text not null, scope text not null, family text not null, at int not null,
@@ -60,31 +51,21 @@ create table tuned(
   gain_hi real, made text not null, why text, primary key(problem, device_digest, scope)) without rowid;
 create index by_family on tuned(family, device_digest);
 """
+"""``tuned`` has one row for each tuned problem and scope. Kernels stand there by name, because a kernel that was never run by this
+version is none of the table ``kernel``; ``fallback`` is the default at that time."""
 
+_WITHOUT_BY_TIME = "drop index by_time"
+"""``by_time`` served a question that no command asks."""
 
-def _tuned(connection: sqlite3.Connection) -> None:
-    """``tuned`` has one row for each tuned problem and scope. Kernels stand there by name, because a kernel that was never run by this
-    version is none of the table ``kernel``; ``fallback`` is the default at that time."""
-    for statement in filter(str.strip, _TUNED.split(";")):
-        connection.execute(statement)
+_UNFINISHED = (
+    "create table unfinished(run int not null references run, what text not null, key text not null, value, "
+    "primary key(run, what, key)) without rowid"
+)
+"""What a run is resumed from, which is there until all its rows are done and delivered. ``what`` is the plan (``start``, with
+the digest of its identity), ``built`` with the build of a kernel, ``dispatched`` with the number of times of a row, ``sum``
+with the checksum of a record, or ``note`` with what came of a step that is no record."""
 
-
-def _without_by_time(connection: sqlite3.Connection) -> None:
-    """``by_time`` served a question that no command asks."""
-    connection.execute("drop index by_time")
-
-
-def _unfinished(connection: sqlite3.Connection) -> None:
-    """What a run is resumed from, which is there until all its rows are done and delivered. ``what`` is the plan (``start``, with
-    the digest of its identity), ``built`` with the build of a kernel, ``dispatched`` with the number of times of a row, ``sum``
-    with the checksum of a record, or ``note`` with what came of a step that is no record."""
-    connection.execute(
-        "create table unfinished(run int not null references run, what text not null, key text not null, value, "
-        "primary key(run, what, key)) without rowid"
-    )
-
-
-STEPS: Sequence[Step] = (_first, _tuned, _without_by_time, _unfinished)
+STEPS = (_FIRST, _TUNED, _WITHOUT_BY_TIME, _UNFINISHED)
 """Step n leads from version n to version n + 1; an empty file has version 0."""
 
 
@@ -96,7 +77,7 @@ class Foreign(Exception):
     """Another program wrote the file."""
 
 
-def migrate(connection: sqlite3.Connection, path: Path, steps: Sequence[Step] = STEPS) -> None:
+def migrate(connection: sqlite3.Connection, path: Path, steps: Sequence[str] = STEPS) -> None:
     """Bring a store to the newest version: all steps in one transaction, after a backup next to the file.
 
     Raises:
@@ -115,8 +96,8 @@ def migrate(connection: sqlite3.Connection, path: Path, steps: Sequence[Step] = 
             _back_up(connection, path, now)
             connection.execute("begin immediate")
             now = _version(connection, len(steps))
-        for step in steps[now:]:
-            step(connection)
+        for statement in filter(str.strip, ";".join(steps[now:]).split(";")):
+            connection.execute(statement)
         connection.execute(f"pragma user_version = {len(steps)}")
         connection.execute("commit")
     except BaseException:

@@ -5,16 +5,16 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 from fmha_cli.bench.entry import RememberedChoice
 from fmha_cli.domain.codec import DecodeError, to_json
 from fmha_cli.domain.encode import canonical_json
 from fmha_cli.domain.errors import FmhaError
 from fmha_cli.results.store import Store
-from fmha_cli.results.writing import problem_id
+from fmha_cli.results.writing import insert, problem_id
 
-_COLUMNS = "flags, scope, result, fallback, kernel, gain, gain_lo, gain_hi, run, made, why"
+_MEMBERS = ("flags", "scope", "result", "default", "kernel", "gain", "run", "made", "why")
+_COLUMNS = "flags, scope, result, fallback, kernel, gain, run, made, why, gain_lo, gain_hi"
 
 
 def put_entry(store: Store, entry: RememberedChoice) -> None:
@@ -23,28 +23,12 @@ def put_entry(store: Store, entry: RememberedChoice) -> None:
     Raises:
         EnvironmentProblem: X050; nothing was changed.
     """
-    low, high = entry.gain_ci95 or (None, None)
-    place = entry.place
+    told, place = entry.to_dict(), entry.place
+    told["fallback"], ends = told.pop("default"), told.pop("gain_ci95") or (None, None)
+    told |= {"gain_lo": ends[0], "gain_hi": ends[1], "family": place.family, "at": place.at}
+    told |= {"device_digest": entry.scope.device_digest, "scope": canonical_json(told["scope"])}
     with store.transaction() as db:
-        told: dict[str, Any] = {
-            "problem": problem_id(store, db, entry.problem.to_dict()),
-            "device_digest": entry.scope.device_digest,
-            "scope": canonical_json(to_json(entry.scope)),
-            "family": place.family,
-            "at": place.at,
-            "flags": entry.flags,
-            "result": entry.result.value,
-            "kernel": entry.kernel,
-            "fallback": entry.default,
-            "run": entry.run,
-            "gain": entry.gain,
-            "gain_lo": low,
-            "gain_hi": high,
-            "made": entry.made,
-            "why": entry.why,
-        }
-        marks = ", ".join("?" * len(told))
-        db.execute(f"insert or replace into tuned({', '.join(told)}) values ({marks})", tuple(told.values()))
+        insert(db, "tuned", {**told, "problem": problem_id(store, db, entry.problem.to_dict())}, "insert or replace")
 
 
 def entries(store: Store, family: str | None = None) -> tuple[RememberedChoice, ...]:
@@ -64,22 +48,11 @@ def entries(store: Store, family: str | None = None) -> tuple[RememberedChoice, 
 
 
 def _read(rows: Iterable[sqlite3.Row]) -> Iterator[RememberedChoice]:
-    for flags, scope, result, default, kernel, gain, low, high, run, made, why in rows:
+    for *row, low, high in rows:
+        told = dict(zip(_MEMBERS, row, strict=True))
+        ends = None if low is None else (low, high)
         try:
-            yield RememberedChoice.from_dict(
-                {
-                    "flags": flags,
-                    "scope": json.loads(scope),
-                    "result": result,
-                    "default": default,
-                    "kernel": kernel,
-                    "gain": gain,
-                    "gain_ci95": None if low is None else (low, high),
-                    "run": run,
-                    "made": made,
-                    "why": why,
-                }
-            )
+            yield RememberedChoice.from_dict({**told, "scope": json.loads(told["scope"]), "gain_ci95": ends})
         except (FmhaError, DecodeError, ValueError):
             continue
 

@@ -42,35 +42,18 @@ def put_run(
     """The run, which is written if the store does not have it. Missing members are added, and none is replaced."""
     told = None if environment is None else canonical_json(to_json(environment))
     version = __version__ if environment is None else environment.fmha
-    db.execute(
-        "insert or ignore into run(uuid, started, command, argv, label, rev, dirty, fmha, environment) "
-        "values (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        tuple(
-            map(
-                held,
-                (
-                    run.id,
-                    run.started,
-                    run.command,
-                    json.dumps(list(argv)),
-                    run.label,
-                    run.revision,
-                    run.dirty,
-                    version,
-                    told,
-                ),
-            )
-        ),
-    )
+    words = {"argv": json.dumps(list(argv)), "fmha": version, "environment": told}
+    about = {"uuid": run.id, "started": run.started, "command": run.command, "label": run.label}
+    insert(db, "run", {**about, "rev": run.revision, "dirty": run.dirty, **words}, "insert or ignore")
     db.execute(
         "update run set environment = coalesce(environment, ?), rev = coalesce(rev, ?), dirty = coalesce(dirty, ?) "
         "where uuid = ?",
         (told, run.revision, run.dirty, run.id),
     )
-    id, *about = db.execute(
+    id, *row = db.execute(
         "select id, command, started, label, rev, dirty from run where uuid = ?", (run.id,)
     ).fetchone()
-    return StoredRun(id, run_row(run.id, *about))
+    return StoredRun(id, run_row(run.id, *row))
 
 
 def held(value: Any) -> Any:
@@ -79,6 +62,12 @@ def held(value: Any) -> Any:
     if isinstance(value, str):
         return value.encode("utf-8", "backslashreplace").decode()
     return None if isinstance(value, int) and not -(2**63) <= value < 2**63 else value
+
+
+def insert(db: sqlite3.Connection, table: str, told: Mapping[str, Any], verb: str = "insert") -> sqlite3.Cursor:
+    """One row of a table."""
+    marks = ", ".join("?" * len(told))
+    return db.execute(f"{verb} into {table}({', '.join(told)}) values ({marks})", tuple(map(held, told.values())))
 
 
 def run_row(uuid: str, command: str, started: str, label: str | None, rev: str | None, dirty: int | None) -> RunRow:
@@ -125,10 +114,7 @@ def put_record(store: Store, db: sqlite3.Connection, run: StoredRun, record: Rec
         first = process == 0
         told = {**ids, **_columns(record, first), **times, "run": run.id, "row": row, "process": process}
         told |= {"started": started, "rest": rest if first else None, "dictionary": dictionary if first else None}
-        db.execute(
-            f"insert into record({', '.join(told)}) values ({', '.join('?' * len(told))})",
-            tuple(map(held, told.values())),
-        )
+        insert(db, "record", told)
     db.execute(
         "insert into tally(run, verdict, device, records) values (?, ?, ?, 1) "
         "on conflict(run, verdict, device) do update set records = records + 1",
@@ -219,11 +205,7 @@ def _id(
                 told["dictionary"], told["packed"] = _packed(db, f"{table} {kind}", shared.text)
             else:
                 told["json"] = shared.text
-            marks = ", ".join("?" * len(told))
-            done = db.execute(
-                f"insert into {table}({', '.join(told)}) values ({marks})", tuple(map(held, told.values()))
-            )
-            found = (int(done.lastrowid or 0),)
+            found = (int(insert(db, table, told).lastrowid or 0),)
         store.known[table, digest] = found[0]
     return store.known[table, digest]
 

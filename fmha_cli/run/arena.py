@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from itertools import count
 from math import prod
@@ -69,7 +69,7 @@ class Unwritten:
         return int(self.where.sum())
 
 
-class Arena:
+class Arena(AbstractContextManager["Arena"]):
     """Shared memory for one layout. Use it as a context manager, or call :meth:`close`.
 
     The order of calls: :meth:`write` the inputs, then for every run :meth:`prepare`, the run itself,
@@ -191,9 +191,6 @@ class Arena:
         self._bytes = np.zeros(0, np.uint8)
         with suppress(BufferError):
             self._map.close()
-
-    def __enter__(self) -> Arena:
-        return self
 
     def __exit__(self, *exc: object) -> None:
         self.close()

@@ -8,7 +8,6 @@ tokenizers. In booleans true is visible, as in these three; ``key_padding_mask``
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -26,14 +25,6 @@ _MASKING = "true = visible, the opposite of torch's key_padding_mask"
 Shape = tuple[int, ...]
 
 
-@dataclass(frozen=True)
-class GivenBias:
-    """A bias as the problem's tensor: a view where nothing had to change, with the axes of ``fmha_cli.domain.tensors``."""
-
-    array: Array
-    notes: tuple[str, ...] = ()
-
-
 def bias_flags(raw: Mapping[str, str | bool], shape: Shape) -> dict[str, str]:
     """The flag that names the rank of a given bias; empty where ``raw`` names one, or another kind of bias.
 
@@ -47,7 +38,7 @@ def bias_flags(raw: Mapping[str, str | bool], shape: Shape) -> dict[str, str]:
     return {"bias": f"elementwise:{_rank(problem, _four_axes(problem, shape)).value}"}
 
 
-def given_bias(problem: Problem, array: Array) -> GivenBias:
+def given_bias(problem: Problem, array: Array) -> tuple[Array, list[str]]:
     """The array as the tensor ``bias``. Booleans become 0 and -inf in the bias' own type; other types stay as they are.
 
     Raises:
@@ -79,7 +70,7 @@ def given_bias(problem: Problem, array: Array) -> GivenBias:
         element = Element.of(problem.dtype.bias)
         out = np.where(out, np.float32(0), np.float32(-np.inf)).astype(numpy_dtype(element))
         notes.append(f"bias: booleans ({_MASKING}) became 0 and -inf in {element.value}")
-    return GivenBias(out, tuple(notes))
+    return out, notes
 
 
 def _sizes(problem: Problem) -> tuple[int, int, int, int]:

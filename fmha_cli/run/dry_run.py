@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
 
 from fmha_cli.discovery.registry import Registry
 from fmha_cli.domain.errors import EnvironmentProblem, FmhaError
@@ -38,8 +37,7 @@ def dry_outcomes(
     context = build_context(request, voice)
     built = build_orders([order for row in shown for order in row.orders], registry, context)
     missing = next((o.error for o in built.values() if isinstance(o.error, EnvironmentProblem)), None)
-    with ExitStack() as stack:
-        supervisor = stack.enter_context(Supervisor())
+    with Supervisor() as supervisor:
         watcher = _Watcher(registry, context, supervisor)
         outcomes = [watcher.outcome(row, built) if row in shown else _plain(row) for row in rows]
     return outcomes, missing or watcher.missing

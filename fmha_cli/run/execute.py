@@ -22,6 +22,7 @@ from fmha_cli.domain.verdict import Verdict
 from fmha_cli.oracle.dropout import STREAMS
 from fmha_cli.oracle.fills import fill
 from fmha_cli.oracle.tensors import Array, Inputs
+from fmha_cli.report.parts import OUTPUTS
 from fmha_cli.report.target import refused
 from fmha_cli.run.arena import Arena, check_device, reference_bytes, shortage
 from fmha_cli.run.builds import UNTIMED
@@ -53,8 +54,6 @@ _TIMED = (Verdict.PASSED, Verdict.UNCHECKED, Verdict.MISTRUSTED)
 
 _AGAIN_NS = 500_000_000
 """``run`` times a second launch, judged like the first, unless the first took longer than this."""
-
-_TENSORS_KEPT = ("o", "lse", "dq", "dk", "dv", "dbias")
 
 
 class Executor:
@@ -333,7 +332,7 @@ class Executor:
         if self._request.out is None or not outputs:
             return None
         path = out_path(self._request.out, index)
-        write_tensors(path, {name: outputs[name] for name in _TENSORS_KEPT if name in outputs})
+        write_tensors(path, {name: outputs[name] for name in OUTPUTS if name in outputs})
         return str(path)
 
     def _save_failure(self, row: Row, judged: Outcome) -> str | None:

@@ -299,7 +299,7 @@ def check_fit(problem: Problem, given: InputFiles) -> None:
             raise ImpossibleProblem(what, code="P015", where=flag, why=why, help=f"leave {flag} out{backward}")
         want = shapes[name]
         if name == "bias":
-            array = given_bias(problem, array).array
+            array, _ = given_bias(problem, array)
         if name in ROTARY_TABLES:
             check_rotary(problem, name, array)
         if array.shape != want.shape:
@@ -349,8 +349,8 @@ def fitted(problem: Problem, given: InputFiles) -> tuple[dict[str, Array], list[
     for name, array in _used(problem, given).items():
         want = shapes[name]
         if name == "bias":
-            bias = given_bias(problem, array)
-            array, notes = bias.array, [*notes, *bias.notes]
+            array, more = given_bias(problem, array)
+            notes += more
         if problem.dtype.is_mx and name in SCALED and f"{name}_scale" not in given.arrays:
             out[name], out[f"{name}_scale"] = encode_tensor(problem, name, array.astype(np.float32))
             notes.append(f"{name}: {array.dtype} converted to {problem.dtype.value} (OCP Microscaling, section 6.3)")

@@ -8,10 +8,9 @@ import shutil
 import subprocess
 import time
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import TracebackType
-from typing import NamedTuple
 from uuid import uuid4
 
 from fmha_cli.domain.codec import to_json
@@ -32,7 +31,7 @@ _SAFE = ("--no-optional-locks", "-c", "core.fsmonitor=false")
 """The repository is only read, and a program that its configuration names is not started."""
 
 
-class GitRevision:
+class GitRevision(AbstractContextManager["GitRevision"]):
     """One query to git, started in the background when the object is made. Nothing here ever fails.
 
     Attributes:
@@ -75,12 +74,7 @@ class GitRevision:
         if process.returncode == 0 and commit and commit.isalnum():
             self.commit, self.dirty = commit, any(not line.startswith("#") for line in lines)
 
-    def __enter__(self) -> GitRevision:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, fault: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *exc: object) -> None:
         if self._process is not None:
             self._process.kill()
             self._process.communicate()
@@ -130,8 +124,8 @@ def this_host(root: Path = Path("/")) -> Host:
     Args:
         root: where the folders ``proc`` and ``sys`` are.
     """
-    cards = [_card(place) for place in sorted((root / "sys" / "bus" / "pci" / "devices").glob("*"))]
-    versions = {card.driver: _text(root / "sys" / "module" / card.driver / "version").strip() for card in cards if card}
+    cards = [*filter(None, map(_card, sorted((root / "sys" / "bus" / "pci" / "devices").glob("*"))))]
+    versions = {driver: _text(root / "sys" / "module" / driver / "version").strip() for _, driver in cards}
     found = {name: shutil.which(name) for name in _COMPILERS}
     return Host(
         system=platform.system(),
@@ -139,23 +133,18 @@ def this_host(root: Path = Path("/")) -> Host:
         processor=this_processor(root / "proc" / "cpuinfo"),
         cores=os.cpu_count() or 1,
         memory_gib=round(memory_bytes() / 2**30),
-        accelerators=tuple(f"{card.model} {card.driver}" for card in cards if card),
+        accelerators=tuple(map(" ".join, cards)),
         drivers={name: version for name, version in versions.items() if version},
         compilers={name: os.path.basename(os.path.realpath(path)) for name, path in found.items() if path},
     )
 
 
-class _Card(NamedTuple):
-    model: str
-    driver: str
-
-
-def _card(place: Path) -> _Card | None:
+def _card(place: Path) -> tuple[str, str] | None:
     """The accelerator at a place of the PCI bus; None if another device is there."""
     if not _text(place / "class").startswith(_ACCELERATORS):
         return None
     model = ":".join(_text(place / name).strip() for name in ("vendor", "device"))
-    return _Card(model, os.path.basename(os.path.realpath(place / "driver")))
+    return model, os.path.basename(os.path.realpath(place / "driver"))
 
 
 def _text(path: Path) -> str:

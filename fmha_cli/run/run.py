@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -16,7 +16,7 @@ from fmha_cli.domain.problem import Problem
 from fmha_cli.report.parts import environment
 from fmha_cli.report.record import Record
 from fmha_cli.results.journal import Journal
-from fmha_cli.run.baseline import Baseline, load_baseline, planned_keys
+from fmha_cli.run.baseline import load_baseline, planned_keys
 from fmha_cli.run.builds import build_context, emulation_of, refuse_timing
 from fmha_cli.run.dispatcher import Dispatcher
 from fmha_cli.run.dry_run import dry_outcomes
@@ -49,7 +49,7 @@ class Share:
     past: Mapping[int, Record] = field(default_factory=dict)
 
 
-class Run(Iterator[Event]):
+class Run(Iterator[Event], AbstractContextManager["Run"]):
     """An iterator over the events of one run. It works while it is asked for the next event.
 
     Ctrl-C ends it: the rows that are done are told, and then the end. ``interrupt`` asks for the same from outside. ``close`` stops it where
@@ -113,9 +113,6 @@ class Run(Iterator[Event]):
         if self.ended is None and self._dispatcher is not None:
             self.ended = self._dispatcher.end(interrupted=True)
 
-    def __enter__(self) -> Run:
-        return self
-
     def __exit__(self, *exc: object) -> None:
         self.close()
 
@@ -160,7 +157,7 @@ class Run(Iterator[Event]):
             files = read_input_files(request.files) if given is None else given
             points = [stored(problem, files.arrays) for problem in problems]
             refuse_misfits(points, files)
-            baseline = _baseline_of(request)
+            baseline = None if request.dry_run or not request.baseline else load_baseline(Path(request.baseline))
             revision = stack.enter_context(GitRevision())
             if not request.dry_run:
                 supervisor.start()  # it starts while rows are planned and kernels are built
@@ -235,11 +232,3 @@ class Run(Iterator[Event]):
         sources = [sources_of(row.problem, files) for row in rows]
         made = (record_of(*pair, self._request, self._registry, of) for pair, of in zip(pairs, sources, strict=True))
         return Ended(tuple(made), interrupted=False, missing=missing)
-
-
-def _baseline_of(request: Request) -> Baseline | None:
-    """Raises UsageError: what ``--baseline`` names is none."""
-    if not request.baseline or request.dry_run:
-        return None
-
-    return load_baseline(Path(request.baseline))

@@ -20,7 +20,7 @@ from __future__ import annotations
 import time
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from types import NoneType
 
@@ -50,7 +50,7 @@ _VERDICTS = {
 }
 
 
-class Supervisor:
+class Supervisor(AbstractContextManager["Supervisor"]):
     """One persistent worker and its replacements. Use it as a context manager, in one thread.
 
     Create it in the main thread: on Linux the worker is bound to the thread that started it. Ctrl-C during a
@@ -329,9 +329,6 @@ class Supervisor:
         self._ran.clear()
         if worker is not None:
             worker.close()
-
-    def __enter__(self) -> Supervisor:
-        return self
 
     def __exit__(self, *exc: object) -> None:
         self.close()

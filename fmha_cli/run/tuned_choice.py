@@ -250,8 +250,4 @@ def entries_among(kept: Kept) -> EntriesOf | None:
     if not kept:
         return None
     read = {family: tuple(map(RememberedChoice.from_dict, entries)) for family, entries in kept.items()}
-
-    def entries_of(family: str) -> Sequence[RememberedChoice]:
-        return read.get(family, ())
-
-    return entries_of
+    return lambda family: read.get(family, ())

@@ -305,7 +305,3 @@ class ClusterScheduler:
         for asking in self._asking.values():
             asking.release()
         self._client.close()
-
-    def workers(self) -> dict[str, str]:
-        """Place -> address of its worker."""
-        return {seat.place.text: seat.address for seat in self._seats.values()}

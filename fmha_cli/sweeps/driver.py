@@ -35,7 +35,7 @@ class SweepEnd:
         interrupted: whether the user ended it, or nobody takes the rows.
         stranded: whether rows are left because no place was left for them. late: because the time was over.
         where: number of a row -> the place that ran it; not of rows of earlier sessions.
-        lost: workers that died. doubled: records that came a second time and were dropped.
+        lost: workers that died.
     """
 
     records: tuple[Record, ...]
@@ -44,7 +44,6 @@ class SweepEnd:
     late: bool
     where: Mapping[int, WorkerPlace]
     lost: int
-    doubled: int
 
     @property
     def whole(self) -> bool:
@@ -98,7 +97,7 @@ class SweepDriver:
         try:
             for number, row in enumerate(self.rows):
                 if row.key in past:
-                    self.ledger.settle(number, past[row.key])
+                    self.ledger.done[number] = past[row.key]
                     self.on_record(past[row.key])
             for unit in self.plan.units:
                 self._settle_unserved(unit)
@@ -119,7 +118,7 @@ class SweepDriver:
         why = f"the {self.seconds:g} s of the sweep were over before this row was done" if late else why
         kept = self.journal.state.records  # a row whose writing was interrupted runs again
         records = tuple(kept.get(row.key) or self._made(n, Verdict.NOT_RUN, why) for n, row in enumerate(self.rows))
-        return SweepEnd(records, interrupted, stranded, late, self.where, self.ledger.lost, self.ledger.doubled)
+        return SweepEnd(records, interrupted, stranded, late, self.where, self.ledger.lost)
 
     def _stranded(self) -> bool:
         """Whether the rows that are left have had no place for longer than the scheduler's patience."""
@@ -135,7 +134,6 @@ class SweepDriver:
         for number, row in zip(unit.numbers, unit.rows, strict=True):
             if not unit.runs and number not in self.ledger.done:
                 record = self._made(number, row.unserved)
-                self.ledger.settle(number, record)
                 self._keep(number, record)
 
     def _give(self) -> None:
@@ -162,9 +160,7 @@ class SweepDriver:
                 self.tell(f"waiting: {event['text']}")
             case "said":
                 self.tell(f"{place.text}: {event['text']}")
-            case "refused":
-                self._lost(place, event["chunk"], str(event["why"]))
-            case "died":
+            case "refused" | "died":
                 self._lost(place, event["chunk"], str(event["why"]))
 
     def _ended(self, place: WorkerPlace, event: Mapping[str, Any]) -> None:
@@ -179,7 +175,6 @@ class SweepDriver:
         died = self.ledger.deaths.get(number, ())
         notes = (f"given out {len(died) + 1} times, because workers failed: {'; '.join(died)}",) if died else ()
         record = replace(record, run=self.run, row=self.rows[number].key, notes=(*record.notes, *notes))
-        self.ledger.done[number] = record
         self.where[number] = place
         self._keep(number, record)
 
@@ -198,7 +193,6 @@ class SweepDriver:
             workers = self.ledger.deaths[number]
             note = f"{counted(len(workers), 'worker')} {what}: {'; '.join(workers)}"
             record = self._made(number, Verdict.CRASHED, note)
-            self.ledger.settle(number, record)
             self._keep(number, record)
 
     def _made(self, number: int, verdict: Verdict, note: str | None = None) -> Record:
@@ -210,6 +204,7 @@ class SweepDriver:
         return replace(record, run=self.run)
 
     def _keep(self, number: int, record: Record) -> None:
+        self.ledger.done[number] = record
         self.journal.done({self.rows[number].key: record})
         self.on_record(record)
 

@@ -40,7 +40,6 @@ class Ledger:
         retries: how often a row is given out again after a worker died with it.
         done: number of a row -> its record.
         deaths: number of a row -> the workers that died while it ran.
-        doubled: records that came for a row that had one already.
         lost: workers that died.
     """
 
@@ -48,7 +47,6 @@ class Ledger:
     retries: int = 2
     done: dict[int, Record] = field(default_factory=dict)
     deaths: dict[int, list[str]] = field(default_factory=dict)
-    doubled: int = 0
     lost: int = 0
     _waiting: deque[Chunk] = field(default_factory=deque)
     _out: dict[int, Out] = field(default_factory=dict)
@@ -111,7 +109,6 @@ class Ledger:
         out = self._out.get(chunk)
         number = None if out is None else out.chunk.numbers[row]
         if out is None or number is None or number in self.done:
-            self.doubled += 1
             return None
         self.done[number] = record
         out.running = tuple(one for one in out.running if one != number)
@@ -172,10 +169,6 @@ class Ledger:
 
     def _open(self, unit: SweepUnit) -> list[int]:
         return [number for number in unit.numbers if number not in self.done]
-
-    def settle(self, number: int, record: Record) -> None:
-        """Give a row its record without a worker."""
-        self.done[number] = record
 
     def _again(self, kind: int, parts: Iterable[tuple[SweepUnit, ...]]) -> None:
         for units in parts:

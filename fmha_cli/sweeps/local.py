@@ -146,9 +146,5 @@ class LocalScheduler:
         for child in children:
             child.close()
 
-    def workers(self) -> dict[str, int]:
-        """Place -> process id of its worker."""
-        return {slot.place.name: slot.child.pid for slot in self._slots if slot.child is not None}
-
     def _slot(self, place: WorkerPlace) -> _Slot:
         return next(slot for slot in self._slots if slot.place == place)

@@ -53,11 +53,6 @@ class ChildProcess:
             os.close(theirs)
             lease.let_go()
 
-    @property
-    def pid(self) -> int:
-        """The process id, which is that of its group too."""
-        return self._process.pid
-
     def send(self, job: ChunkJob) -> None:
         """Give it a chunk. If it has ended, that shows in its answers."""
         assert self._process.stdin is not None

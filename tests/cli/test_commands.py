@@ -169,6 +169,9 @@ def test_impossible_points_are_dropped_with_a_note(fmha: Fmha) -> None:
     assert done.code == 0
     assert [r["problem"]["heads"] for r in done.document["records"]] == [4]
     assert "--heads 6" in done.err
+    nothing = fmha("run", "--heads", "5,6", "--kv-heads", "4", "--skip-impossible")
+    assert nothing.code == 5
+    assert "S003" in nothing.err
 
 
 def test_repro_lines_give_the_row_again(fmha: Fmha) -> None:

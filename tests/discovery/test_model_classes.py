@@ -97,7 +97,7 @@ def test_a_class_with_something_of_its_own(name: str, tmp_path: Path) -> None:
 
 def test_what_is_beside_the_layers_of_the_rows(tmp_path: Path) -> None:
     def of(name: str) -> Any:
-        return read(CLASSES[next(one for one in CLASSES if one.startswith(name))][0], tmp_path).model
+        return read(CLASSES[next(one for one in CLASSES if one.startswith(name))][0], tmp_path)[0]
 
     assert [of(name).other_layers for name in ("recurrent_gemma", "jamba", "lfm2")] == [18, 28, 10]
     assert of("mllama").cross_layers == 8
@@ -166,11 +166,11 @@ TOWERS = ("clip_vision_model", "siglip_vision_model", "vit")
 
 @pytest.mark.parametrize("kind", ENCODERS + TOWERS)
 def test_encoders_and_towers_have_no_mask(kind: str, tmp_path: Path) -> None:
-    model = read({"model_type": kind}, tmp_path).model
+    model = read({"model_type": kind}, tmp_path)[0]
     assert not model.causal
     assert {model.flags(one, LayerPhase.PREFILL)["mask"] for one in model.layers} == {"none"}
     if kind in ENCODERS and kind in ("bert", "roberta"):
-        assert read({"model_type": kind, "is_decoder": True}, tmp_path).model.causal
+        assert read({"model_type": kind, "is_decoder": True}, tmp_path)[0].causal
 
 
 SPELLED: Mapping[str, Config] = {
@@ -185,10 +185,10 @@ SPELLED: Mapping[str, Config] = {
 def test_an_unknown_decoder_is_assumed_and_says_so(name: str, tmp_path: Path) -> None:
     found = read({"model_type": "newcomer", "architectures": ["NewForCausalLM"], **SPELLED[name]}, tmp_path)
     assert told(found) == "h8/8 d64 causal x4"
-    assert found.model.assumed.startswith("model_type newcomer is not in the table of transformers")
-    assert "assumed" in found.note
-    assert found.model.title.endswith("(assumed)")
-    assert read({"model_type": "llama"}, tmp_path).model.assumed == ""
+    assert found[0].assumed.startswith("model_type newcomer is not in the table of transformers")
+    assert "assumed" in found[1]
+    assert found[0].title.endswith("(assumed)")
+    assert read({"model_type": "llama"}, tmp_path)[0].assumed == ""
 
 
 def test_every_row_of_the_table_can_be_read() -> None:

@@ -175,7 +175,7 @@ def test_a_reader_that_ignores_a_member_is_caught(
 
 
 def test_every_fact_says_which_member_it_is_from(tmp_path: Path) -> None:
-    facts = read(GEMMA3_4B, tmp_path).model.facts
+    facts = read(GEMMA3_4B, tmp_path)[0].facts
     assert facts["layers"].source == "text_config.num_hidden_layers"
     assert "text_config.sliding_window" in facts["window"].source
     assert facts["heads"].source.startswith(
@@ -185,22 +185,22 @@ def test_every_fact_says_which_member_it_is_from(tmp_path: Path) -> None:
 
 
 def test_layers_without_attention_are_counted_apart(tmp_path: Path) -> None:
-    model = read(NEXT, tmp_path).model
+    model = read(NEXT, tmp_path)[0]
     assert (model.other_layers, [one.count for one in model.layers]) == (36, [12])
     kinds = ["linear_attention", "full_attention", "conv", "sliding_attention"]
-    mixed = read({**NEW, "num_hidden_layers": 4, "layer_types": kinds, "sliding_window": 8}, tmp_path).model
+    mixed = read({**NEW, "num_hidden_layers": 4, "layer_types": kinds, "sliding_window": 8}, tmp_path)[0]
     assert (mixed.other_layers, [one.count for one in mixed.layers]) == (2, [1, 1])
 
 
 def test_a_class_that_is_not_known_is_said(tmp_path: Path) -> None:
-    assert read(GQA, tmp_path).note == ""
-    assert read(NEW, tmp_path).note.startswith("model_type newcomer is not in the table")
-    assert "without model_type" in read({k: v for k, v in NEW.items() if k != "model_type"}, tmp_path).note
+    assert read(GQA, tmp_path)[1] == ""
+    assert read(NEW, tmp_path)[1].startswith("model_type newcomer is not in the table")
+    assert "without model_type" in read({k: v for k, v in NEW.items() if k != "model_type"}, tmp_path)[1]
 
 
 def test_a_folder_is_its_configuration(tmp_path: Path) -> None:
     assert told(read(GQA, tmp_path)) == told(read_config(tmp_path, "there"))
-    assert read_config(tmp_path, "there").model.name == "there"
+    assert read_config(tmp_path, "there")[0].name == "there"
 
 
 BARE: Config = {"architectures": ["NewForCausalLM"]}
@@ -268,7 +268,7 @@ MEMBERS = sorted(
 def test_any_members_make_a_model_or_a_usage_error(damage: dict[str, Any], family: str) -> None:
     config, _ = FAMILIES[family]
     try:
-        model = read_members({**config, **damage}, "m", "f").model
+        model = read_members({**config, **damage}, "m", "f")[0]
     except ValueError:
         return
     for one in model.layers:

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fmha_cli.discovery.models import FILE, SIZES, completed, phases_of, presets, presets_of, wanted_model
-from fmha_cli.discovery.sweep import expand, resolve
+from fmha_cli.discovery.sweep import expand
 from fmha_cli.domain.arch import arch_root
 from fmha_cli.domain.errors import InternalError, UsageError
 from fmha_cli.domain.layer import LayerPhase
@@ -149,7 +149,7 @@ def test_a_preset_is_valid_problems(name: str, phase: LayerPhase) -> None:
         return
     for tp in (1, 2, 4):
         for one in model.layers:
-            problems, _ = resolve(expand(completed({}, model, one, phase, tp, frozenset())))
+            problems = problems_of(completed({}, model, one, phase, tp, frozenset()))
             assert len(problems) == (6 if phase is LayerPhase.PREFILL else 12)
             for problem in problems:
                 assert problem.heads == one.heads // tp
@@ -226,9 +226,13 @@ def test_a_file_beside_the_presets_does_not_hide_them(tmp_path: Path, monkeypatc
     assert wanted_model("gemma-3-27b").model is presets()["gemma-3-27b"]
 
 
+def problems_of(flags: dict[str, Any]) -> list[Problem]:
+    return [Problem.from_raw(raw) for raw in expand(flags).points()]
+
+
 def lengths(phase: LayerPhase, **flags: str) -> set[tuple[int, int]]:
     model = presets()["llama3.1-8b"]
-    problems, _ = resolve(expand(completed(flags, model, model.layers[0], phase, 1, frozenset())))
+    problems = problems_of(completed(flags, model, model.layers[0], phase, 1, frozenset()))
     return {(problem.seqlen_q, problem.seqlen_k) for problem in problems}
 
 
@@ -252,16 +256,15 @@ def test_two_lengths_are_queries_and_keys(phase: LayerPhase) -> None:
 def test_several_queries_for_each_sequence_are_causal() -> None:
     model = presets()["llama3.1-8b"]
     given = {"seqlen": "4", "seqlen_k": "64"}
-    (problem,), _ = resolve(
-        expand({**completed(given, model, model.layers[0], LayerPhase.DECODE, 1, frozenset()), "batch": "1"})
-    )
+    flags = completed(given, model, model.layers[0], LayerPhase.DECODE, 1, frozenset())
+    (problem,) = problems_of({**flags, "batch": "1"})
     assert problem.mask.text() == "causal"
 
 
 def test_one_query_for_each_sequence_is_not() -> None:
     model = presets()["llama3.1-8b"]
     given = {"seqlen": "1", "seqlen_k": "64", "batch": "1"}
-    (problem,), _ = resolve(expand(completed(given, model, model.layers[0], LayerPhase.DECODE, 1, frozenset())))
+    (problem,) = problems_of(completed(given, model, model.layers[0], LayerPhase.DECODE, 1, frozenset()))
     assert problem.mask.text() == "none"
 
 

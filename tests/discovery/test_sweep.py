@@ -9,10 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fmha_cli.discovery.sweep import LIMIT, expand, resolve
-from fmha_cli.domain.errors import EmptySelection, ImpossibleProblem, UsageError
+from fmha_cli.discovery.sweep import LIMIT, Dropped, expand, nothing_left, resolve_point
+from fmha_cli.domain.errors import ImpossibleProblem, UsageError
 from fmha_cli.domain.fields import FIELDS
 from fmha_cli.domain.problem import Problem
+
+
+def resolved(given: dict[str, str], *, skip: bool = False) -> list[Problem | Dropped]:
+    sweep = expand(given)
+    return [resolve_point(sweep, raw, skip_impossible=skip) for raw in sweep.points()]
 
 
 def values_of(text: str, flag: str = "seqlen") -> list[str]:
@@ -66,8 +71,7 @@ def test_order_is_that_of_the_flag_table_first_flag_slowest() -> None:
 
 @pytest.mark.promise("A range holds both its ends, and more than 100,000 points are refused.")
 def test_defaults_bind_per_point() -> None:
-    problems, dropped = resolve(expand({"heads": "4,8", "hdim": "32,64", "seqlen": "16,32"}))
-    assert not dropped
+    problems = [Problem.from_raw(raw) for raw in expand({"heads": "4,8", "hdim": "32,64", "seqlen": "16,32"}).points()]
     assert len(problems) == 8
     assert all(p.kv_heads == p.heads and p.hdim_v == p.hdim and p.seqlen_k == p.seqlen_q for p in problems)
     assert {round(p.scale**-2) for p in problems} == {32, 64}
@@ -76,7 +80,7 @@ def test_defaults_bind_per_point() -> None:
 @pytest.mark.promise("An impossible point ends the run before anything starts, or is dropped with a note.")
 def test_an_impossible_point_is_refused_before_anything_runs() -> None:
     with pytest.raises(ImpossibleProblem) as caught:
-        resolve(expand({"heads": "8,9", "kv_heads": "4"}))
+        resolved({"heads": "8,9", "kv_heads": "4"})
     assert caught.value.code == "P006"
     assert caught.value.where == "the point --heads 9"
     assert "--skip-impossible" in (caught.value.help or "")
@@ -84,19 +88,22 @@ def test_an_impossible_point_is_refused_before_anything_runs() -> None:
 
 @pytest.mark.promise("An impossible point ends the run before anything starts, or is dropped with a note.")
 def test_skip_impossible_drops_and_tells() -> None:
-    problems, dropped = resolve(expand({"heads": "8,9", "kv_heads": "4"}), skip_impossible=True)
-    assert [p.heads for p in problems] == [8]
-    assert [d.text for d in dropped] == ["--heads 9"]
+    problem, dropped = resolved({"heads": "8,9", "kv_heads": "4"}, skip=True)
+    assert isinstance(problem, Problem)
+    assert problem.heads == 8
+    assert isinstance(dropped, Dropped)
+    assert dropped.text == "--heads 9"
 
 
 def test_every_point_impossible_is_an_empty_selection() -> None:
-    with pytest.raises(EmptySelection):
-        resolve(expand({"heads": "7,9", "kv_heads": "4"}), skip_impossible=True)
+    dropped = [one for one in resolved({"heads": "7,9", "kv_heads": "4"}, skip=True) if isinstance(one, Dropped)]
+    assert len(dropped) == 2
+    assert nothing_left(dropped).code == "S003"
 
 
 def test_a_single_impossible_problem_is_never_skipped() -> None:
     with pytest.raises(ImpossibleProblem):
-        resolve(expand({"heads": "9", "kv_heads": "4"}), skip_impossible=True)
+        resolved({"heads": "9", "kv_heads": "4"}, skip=True)
 
 
 @pytest.mark.promise("A range holds both its ends, and more than 100,000 points are refused.")
@@ -119,7 +126,7 @@ _AXES = st.dictionaries(st.sampled_from(["batch", "heads", "seqlen", "seqlen_k",
 @given(_AXES)
 def test_the_product_is_complete_and_each_point_stands_alone(axes: dict[str, list[int]]) -> None:
     sweep = expand({key: ",".join(map(str, values)) for key, values in axes.items()})
-    problems, _ = resolve(sweep)
+    problems = [resolve_point(sweep, raw) for raw in sweep.points()]
     assert len(problems) == sweep.count == prod(len(v) for v in axes.values())
     for raw, problem in zip(sweep.points(), problems, strict=True):
         assert Problem.of(**raw) == problem

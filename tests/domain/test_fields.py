@@ -16,7 +16,7 @@ from fmha_cli.cli.completion import completer
 from fmha_cli.cli.options import EXCLUDES, PROBLEM
 from fmha_cli.discovery.models import presets
 from fmha_cli.discovery.nearest import change_text, distance
-from fmha_cli.discovery.sweep import expand, resolve
+from fmha_cli.discovery.sweep import expand
 from fmha_cli.domain.errors import ImpossibleProblem
 from fmha_cli.domain.fields import BY_KEY, BY_MEMBER, FIELDS, Field, flags_in, words_of
 from fmha_cli.domain.flags import FlagKind
@@ -174,5 +174,5 @@ def test_a_field_keeps_its_least(field: Field) -> None:
 @pytest.mark.parametrize("field", [f for f in FIELDS if f.sweeps], ids=lambda field: cast(Field, field).key)
 def test_a_field_that_sweeps_keeps_its_values_in_order(field: Field) -> None:
     value = raw_from_text(field.example)[field.key]
-    points, _ = resolve(expand({**raw_from_text(field.example), field.key: f"{value},{value}"}))
-    assert points == (Problem.from_cli(field.example),) * 2
+    sweep = expand({**raw_from_text(field.example), field.key: f"{value},{value}"})
+    assert list(map(Problem.from_raw, sweep.points())) == [Problem.from_cli(field.example)] * 2

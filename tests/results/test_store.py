@@ -150,11 +150,7 @@ def test_a_damaged_record_is_named(path: Path) -> None:
 
 def test_a_step_brings_an_older_store_on_and_keeps_a_backup(path: Path) -> None:
     filled(path, *ROWS)
-
-    def second(db: sqlite3.Connection) -> None:
-        db.execute("alter table run add column extra text")
-
-    Store.open(path, steps=(*STEPS, second)).close()
+    Store.open(path, steps=(*STEPS, "alter table run add column extra text")).close()
     with sqlite3.connect(path) as db:
         assert db.execute("select count(extra), count(*) from run").fetchone() == (0, 1)
         assert db.execute("pragma user_version").fetchone() == (len(STEPS) + 1,)
@@ -164,12 +160,7 @@ def test_a_step_brings_an_older_store_on_and_keeps_a_backup(path: Path) -> None:
 
 def test_a_step_that_fails_leaves_the_store_as_it_was(path: Path) -> None:
     filled(path, *ROWS)
-
-    def broken(db: sqlite3.Connection) -> None:
-        db.execute("drop table record")
-        db.execute("no such statement")
-
-    assert "syntax error" in str(refusal(path, steps=(*STEPS, broken)).why)
+    assert "syntax error" in str(refusal(path, steps=(*STEPS, "drop table record; no such statement")).why)
     assert loaded(path) == ROWS
 
 

@@ -160,7 +160,7 @@ def test_another_shape_is_refused_with_the_forms(shape: tuple[int, ...]) -> None
 def test_a_named_rank_chooses_between_two_forms_and_contradicts_another() -> None:
     problem = api.Problem.from_cli(f"-b 4 -H 2 -s 4 --seqlen-k {K} --dtype fp32 --bias elementwise:b11s")
     mask = np.zeros((4, K), np.float32)
-    assert given_bias(problem, mask).array.shape == (4, 1, 1, K)
+    assert given_bias(problem, mask)[0].shape == (4, 1, 1, K)
     with pytest.raises(ImpossibleProblem, match="b11s asks for") as fault:
         given_bias(problem, np.zeros((1, 1, 4, K), np.float32))
     assert fault.value.help == "--bias elementwise: the shape gives the rank"
@@ -169,7 +169,7 @@ def test_a_named_rank_chooses_between_two_forms_and_contradicts_another() -> Non
 def test_a_bias_of_numbers_is_not_copied() -> None:
     problem = api.Problem.from_cli(f"-b {B} -H {H} -s {S} --seqlen-k {K} --dtype fp32 --bias elementwise:b11s")
     bias = np.zeros((B, K), np.float32)
-    assert np.shares_memory(given_bias(problem, bias).array, bias)
+    assert np.shares_memory(given_bias(problem, bias)[0], bias)
 
 
 @pytest.mark.parametrize("kind", [np.uint8, np.int8, np.int32, np.int64])

@@ -35,7 +35,7 @@ def done_of(plan: SweepPlan, *, slow: float, wrong: int = 0, timed: bool = True)
         measured = replace(measurement(), launches=((time, 0),) * 12) if timed else None
         verdict = Verdict.WRONG if second and unit.problem < wrong else Verdict.PASSED
         records.append(Record(problem={}, repro="", verdict=verdict, measurement=measured))
-    return SweepEnd(tuple(records), False, False, False, {}, 0, 0)
+    return SweepEnd(tuple(records), False, False, False, {}, 0)
 
 
 @pytest.mark.promise("`--overlap` shows a slower device or host, with an interval.")

@@ -46,7 +46,7 @@ def test_random_deaths_lose_and_double_no_row(seed: int) -> None:
         chunk, left = out[place]
         if draw.random() < 0.25:
             for number in ledger.died(place, chunk.number, "killed"):
-                ledger.settle(number, replace(RECORD, verdict=Verdict.CRASHED))
+                ledger.done[number] = replace(RECORD, verdict=Verdict.CRASHED)
                 recorded.append(number)
             del out[place]
         elif left:
@@ -102,7 +102,7 @@ def test_a_row_whose_record_never_comes_is_given_up_and_holds_no_other_back() ->
                 ledger.ended(chunk.number, row, RECORD)
         for number in ledger.closed(chunk.number):
             given_up.append(number)
-            ledger.settle(number, RECORD)
+            ledger.done[number] = RECORD
     assert given_up == [1]
     assert ledger.deaths == {1: ["here (gave no readable record)"] * 3}
     assert set(ledger.done) == {0, 1, 2}
@@ -118,7 +118,7 @@ def test_a_late_record_counts_for_nothing() -> None:
     assert ledger.ended(first.number, 0, RECORD) is None
     assert ledger.ended(second.number, 0, RECORD) == 0
     assert ledger.ended(second.number, 0, RECORD) is None
-    assert ledger.doubled == 2
+    assert set(ledger.done) == {0}
 
 
 @pytest.mark.promise("A worker that is killed, stopped or cut off loses no row, and costs no other row.")

@@ -10,7 +10,7 @@ from fmha_cli.backends.ck_tile.enumeration import Emitted
 from fmha_cli.backends.ck_tile.revisions import dtype_names, in_revision
 from fmha_cli.backends.ck_tile.tables import ALGORITHM_FIELDS, SIGNATURE_FIELDS, parse_value
 from fmha_cli.codegen.ck_tile.algorithm import algorithm_of
-from fmha_cli.discovery.profiles import profile_of
+from fmha_cli.discovery.profiles import profiles_of
 from fmha_cli.domain.arch import arch_document
 from fmha_cli.domain.errors import UsageError
 from fmha_cli.domain.kernel import Family, KernelSpec
@@ -49,7 +49,7 @@ def canonical_profile(name: str, revision: str) -> str:
     Raises:
         UsageError: F003, no such profile, or CK-Tile has none by that name in this revision.
     """
-    found, known = profile_of(name, "ck_tile").name, profile_names(revision)
+    found, known = profiles_of(name, ("ck_tile",))[0].name, profile_names(revision)
     if found not in known:
         raise UsageError(
             f"--profile {name}: CK-Tile of revision {revision} has no such profile",

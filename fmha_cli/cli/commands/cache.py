@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 from fmha_cli.cli.command import Argument, CommandSet, CommandSpec, Opt
@@ -58,21 +59,12 @@ COMMANDS = {
     ),
     "sources": CommandSet(
         {
-            "list": ("Every pinned source and its state", CommandSpec("sources:list_", (*BUILDING, CACHE_DIR, *ROWS))),
-            "fetch": (
-                "Fetch sources into the cache",
-                CommandSpec("sources:fetch", (OFFLINE, CACHE_DIR, *ROWS), (NAMES,)),
-            ),
-            "verify": (
-                "Hash every file of the cached sources; exit 1 if one is damaged",
-                CommandSpec("sources:verify", (CACHE_DIR, *ROWS), (NAMES,)),
-            ),
+            "list": _part("sources:list_", "Every pinned source and its state", options=BUILDING),
+            "fetch": _part("sources:fetch", "Fetch sources into the cache", NAMES, options=(OFFLINE,)),
+            "verify": _part("sources:verify", "Hash every file of the cached sources; exit 1 if one is damaged", NAMES),
             "path": ("Print the folder of a source", CommandSpec("sources:path", (CACHE_DIR,), (NAME,))),
-            "rm": (
-                "Remove sources from the cache",
-                CommandSpec(
-                    "sources:rm", (CACHE_DIR, *ROWS), (Argument("names", "Names of sources", required=True, many=True),)
-                ),
+            "rm": _part(
+                "sources:rm", "Remove sources from the cache", replace(NAMES, help="Names of sources", required=True)
             ),
         },
         alone="list",

@@ -13,7 +13,7 @@ from fmha_cli.domain.members import Count, Key
 from fmha_cli.domain.quantities import duration, size
 from fmha_cli.report.column import Column, Fit
 from fmha_cli.report.document import Document
-from fmha_cli.report.lines import SHORT, cell, counted
+from fmha_cli.report.lines import cell, counted, short
 from fmha_cli.report.table import Table, table_of
 from fmha_cli.toolchain.cache.audit import VerifyReport
 from fmha_cli.toolchain.cache.entry import Damage
@@ -34,13 +34,9 @@ def _date(nanoseconds: int | None) -> str:
     return datetime.fromtimestamp(nanoseconds / 1e9, UTC).strftime("%Y-%m-%d %H:%M")
 
 
-def _short(digest: str) -> str:
-    return digest[:SHORT]
-
-
 COLUMNS: Mapping[str, Column] = MappingProxyType(
     {
-        "digest": Column("digest", _short),
+        "digest": Column("digest", short),
         "kind": Column("kind", common="{}".format, rank=4),
         "name": Column("name", fit=Fit.MIDDLE, least=24),
         "toolchain": Column("toolchain", fit=Fit.MIDDLE, least=24, common="{}".format, rank=6),
@@ -55,7 +51,7 @@ COLUMNS: Mapping[str, Column] = MappingProxyType(
 
 HELD: Mapping[str, Column] = MappingProxyType(
     {
-        "digest": Column("digest", _short),
+        "digest": Column("digest", short),
         "kind": Column("kind", common="{}".format, rank=2),
         "code": Column("code", common="{} code".format),
         "arch": Column("arch", common="{}".format, rank=1),
@@ -151,10 +147,10 @@ def _imported(found: Imported) -> Table:
 def _verified(root: str, found: VerifyReport) -> Table:
     """Damage and strangers line by line; a sound cache is one line."""
     brought = [
-        [_short(one.digest), "imported", f"{one.origin.code} code from {one.origin.archive}"] for one in found.imported
+        [short(one.digest), "imported", f"{one.origin.code} code from {one.origin.archive}"] for one in found.imported
     ]
-    damaged = [[_short(one.digest), "damaged", "; ".join(one.reasons)] for one in found.damaged]
-    busy = [[_short(digest), "in use", "another process holds its lock"] for digest in found.busy]
+    damaged = [[short(one.digest), "damaged", "; ".join(one.reasons)] for one in found.damaged]
+    busy = [[short(digest), "in use", "another process holds its lock"] for digest in found.busy]
     moved = [f"  moved to {path}" for path in found.quarantined]
     summary = (
         f"{counted(found.checked, 'entry')} checked in {root}: {len(damaged) or 'none'} damaged, "
@@ -178,16 +174,16 @@ _STANDINGS: Mapping[KeyStanding, str] = MappingProxyType(
 
 def _explained(found: KeyExplanation) -> Table:
     """The parts in which the nearest entry differs; above all, whether a build would find the kernel."""
-    nearest = _short(found.nearest or "")
+    nearest = short(found.nearest or "")
     rows = [[one.part, _side(one.cached), _side(one.wanted)] for one in found.differences]
     columns = (
         Column("part of the key", fit=Fit.FOLD),
         Column(f"entry {nearest}".rstrip(), fit=Fit.FOLD),
-        Column(f"key {_short(found.digest)}", fit=Fit.FOLD),
+        Column(f"key {short(found.digest)}", fit=Fit.FOLD),
     )
     details = [f"  {line}" for line in found.details]
     details += [f"  the nearest entry, {nearest}, has the same key parts"] if nearest and not rows else []
-    return Table(columns, rows, f"{_short(found.digest)}: {_STANDINGS[found.standing]}", details)
+    return Table(columns, rows, f"{short(found.digest)}: {_STANDINGS[found.standing]}", details)
 
 
 def _side(value: Any) -> str:

@@ -22,11 +22,6 @@ class Models:
     models: tuple[Model, ...]
 
 
-def models_document(models: Iterable[Model]) -> Models:
-    """The document of some models."""
-    return Models(models=tuple(models))
-
-
 _COLUMNS = (
     Column("model", path="name"),
     Column("layers"),

@@ -11,17 +11,10 @@ from fmha_cli.domain.quantities import size
 from fmha_cli.domain.verdict import Verdict
 from fmha_cli.report.column import Column, Fit
 from fmha_cli.report.document import Document
-from fmha_cli.report.lines import counted
+from fmha_cli.report.lines import counted, short
 from fmha_cli.report.table import Table, table_of
 
-SHOWN = 8
-"""Digits of an id or a commit that the table shows."""
-
 Action = Literal["ls", "import", "label", "rm"]
-
-
-def _short(digest: str | None) -> str:
-    return (digest or "")[:SHOWN]
 
 
 def _moment(text: str | None) -> str:
@@ -36,12 +29,12 @@ def _verdicts(counts: Mapping[str, int]) -> str:
 class RunEntry:
     """A run in the store; ``started`` and ``ended`` are ISO 8601 in UTC."""
 
-    id: Annotated[str, Column("run", _short)]
+    id: Annotated[str, Column("run", short)]
     started: Annotated[str | None, Column("started (UTC)", _moment)]
     ended: Annotated[str | None, "null: it was killed, is still going, or was imported"]
     command: Annotated[str | None, Column("command", common="{}".format, rank=2)]
     label: Annotated[str | None, Column("label", fit=Fit.MIDDLE, least=10)]
-    revision: Annotated[str | None, "of the user's repository", Column("rev", _short, rank=3)]
+    revision: Annotated[str | None, "of the user's repository", Column("rev", short, rank=3)]
     dirty: Annotated[bool | None, "a tracked file differed from the revision", Column("dirty", rank=5)]
     argv: Annotated[tuple[str, ...], "words of the command line after fmha"]
     fmha: Annotated[str | None, "version that wrote it"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Any, Literal
@@ -17,7 +17,7 @@ from fmha_cli.domain.rules import Reason
 from fmha_cli.domain.verdict import Verdict
 from fmha_cli.report.column import Column, Fit
 from fmha_cli.report.document import Document
-from fmha_cli.report.lines import counted, problem_text
+from fmha_cli.report.lines import counted, problem_text, short, signed
 from fmha_cli.report.table import Table, table_of
 
 
@@ -52,14 +52,6 @@ class TuneCandidate:
     notes: tuple[str, ...]
 
 
-def _percent(share: float | None) -> str:
-    return "" if share is None else f"{share * 100:+.1f} %"
-
-
-def _short(digest: str | None) -> str:
-    return (digest or "")[:8]
-
-
 def _spent(nanoseconds: float | None) -> str:
     """A time; empty where nothing was done."""
     return duration(nanoseconds or None)
@@ -75,11 +67,11 @@ class TuneRow:
     device: Annotated[str | None, Column("device", common="{}".format, rank=4)]
     state: Annotated[Tuned, Column("state")]
     kernel: Annotated[
-        Sha256 | None, "digest of the kernel to choose; null: none is remembered", Column("kernel", _short)
+        Sha256 | None, "digest of the kernel to choose; null: none is remembered", Column("kernel", short)
     ]
-    default: Annotated[Sha256 | None, "digest of the default", Column("default", _short, rank=2)]
+    default: Annotated[Sha256 | None, "digest of the default", Column("default", short, rank=2)]
     gain: Annotated[
-        float | None, "the default takes this share longer; null: it was kept", Column("gain", _percent, number=True)
+        float | None, "the default takes this share longer; null: it was kept", Column("gain", signed, number=True)
     ]
     gain_ci95: tuple[float, float] | None
     candidates: Annotated[
@@ -107,11 +99,6 @@ class Tune:
     processes: Annotated[Count, "of each kernel in a confirmation"]
     store: Annotated[str | None, "path; null: nothing is remembered"]
     rows: tuple[TuneRow, ...]
-
-
-def tune_document(rows: Iterable[TuneRow], method: Method, min_gain: float, processes: int, store: str | None) -> Tune:
-    """The document of tuned problems."""
-    return Tune(method=method, min_gain=min_gain, processes=processes, store=store, rows=tuple(rows))
 
 
 def tune_view(document: Tune) -> Table:

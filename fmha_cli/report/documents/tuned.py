@@ -7,19 +7,16 @@ from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
 from fmha_cli.bench.entry import RememberedChoice, Result, Scope
+from fmha_cli.domain.codec import taken_from
 from fmha_cli.domain.members import Count, Pattern, ShownAs
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.rules import Reason
 from fmha_cli.report.column import Column, Fit
 from fmha_cli.report.document import Document
-from fmha_cli.report.lines import counted, problem_text
+from fmha_cli.report.lines import counted, problem_text, signed
 from fmha_cli.report.table import Table, table_of
 
 Action = Literal["ls", "rm", "verify", "export"]
-
-
-def _percent(share: float | None) -> str:
-    return "" if share is None else f"{share * 100:+.1f} %"
 
 
 def _interval(ends: tuple[float, float] | None) -> str:
@@ -41,7 +38,7 @@ class TunedEntry:
     kernel: Annotated[str, "name of the kernel to choose", Column("kernel", fit=Fit.END, rank=2)]
     default: Annotated[str, "name of what was chosen without tuning"]
     gain: Annotated[
-        float | None, "the default takes this share longer; null: it was kept", Column("gain", _percent, number=True)
+        float | None, "the default takes this share longer; null: it was kept", Column("gain", signed, number=True)
     ]
     gain_ci95: Annotated[tuple[float, float] | None, Column("95 % [%]", _interval, number=True, rank=3)]
     made: Annotated[str, "ISO 8601 in UTC", Column("made (UTC)", lambda text: text[:10], rank=4)]
@@ -56,22 +53,8 @@ class TunedEntry:
     @staticmethod
     def of(entry: RememberedChoice, counts: bool | None = None, reasons: tuple[Reason, ...] = ()) -> TunedEntry:
         """The row of an entry."""
-        return TunedEntry(
-            id=entry.digest,
-            problem=entry.problem.to_dict(),
-            flags=entry.flags,
-            result=entry.result,
-            kernel=entry.kernel,
-            default=entry.default,
-            gain=entry.gain,
-            gain_ci95=entry.gain_ci95,
-            made=entry.made,
-            run=entry.run,
-            why=entry.why,
-            scope=entry.scope,
-            counts=counts,
-            reasons=reasons,
-        )
+        problem, id = entry.problem.to_dict(), entry.digest
+        return taken_from(entry, TunedEntry, id=id, problem=problem, counts=counts, reasons=reasons)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,7 +15,7 @@ import pytest
 from fmha_cli.backends.ck_tile.catalogue import family_kernels, kernels
 from fmha_cli.backends.ck_tile.profiles import profile_names
 from fmha_cli.backends.ck_tile.upstream_names import upstream_name
-from fmha_cli.discovery.profiles import profile_of
+from fmha_cli.discovery.profiles import profiles_of
 from fmha_cli.domain.arch import load_arch
 from fmha_cli.domain.errors import UsageError
 from fmha_cli.domain.kernel import Family
@@ -43,7 +43,7 @@ QUICK = (
 )
 Cell = tuple[str, str, int]
 ALL = [
-    (arch, api, int(profile_of(name).aliases[0].removeprefix("receipt:")))
+    (arch, api, int(profiles_of(name)[0].aliases[0].removeprefix("receipt:")))
     for arch in ARCHS["baseline"]
     for api in FAMILIES
     for name in profile_names("baseline")

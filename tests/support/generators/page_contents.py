@@ -23,7 +23,7 @@ from fmha_cli.report.parts import KernelRow, RunRow, SelectedBy
 from fmha_cli.report.record import Record
 from fmha_cli.results.comparison import compared
 from fmha_cli.results.conditions import USUAL
-from fmha_cli.results.documents import SideSource, compare_document
+from fmha_cli.results.documents import compare_document
 from fmha_cli.results.run import KeptRun
 from tests.support.generators.kept_runs import filled, run_row
 from tests.support.generators.report.samples import ENVIRONMENT, record
@@ -187,8 +187,7 @@ def compared_runs() -> tuple[KeptRun, KeptRun]:
 
 def comparison(before: KeptRun, after: KeptRun) -> Compare:
     found = compared(before.records, after.records, SureRule(interleaved=False))
-    sources = SideSource(before.name, before.records), SideSource(after.name, after.records)
-    return compare_document(found, *sources, USUAL)
+    return compare_document(found, before, after, USUAL)
 
 
 def bare_content(*rows: Record) -> PageContent:

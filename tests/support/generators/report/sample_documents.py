@@ -33,7 +33,7 @@ from fmha_cli.report.documents import (
     results,
 )
 from fmha_cli.report.documents.executed import executed_document
-from fmha_cli.report.documents.models import models_document
+from fmha_cli.report.documents.models import Models
 from fmha_cli.report.documents.parity import ParityPage
 from fmha_cli.report.parts import ErrorRow, KernelRow
 from fmha_cli.toolchain.cache.audit import ImportedEntry, VerifyReport
@@ -237,7 +237,7 @@ def documents() -> dict[str, list[Any]]:
             explain.explain_document(PROBLEM, TRACE, kernel(), because="it fits", tuned=tuned_row(used=False)),
             explain.explain_document(PROBLEM, Trace(()), None, ["--hdim 80", "no --lse"]),
         ],
-        "models": [models_document(presets().values()), models_document([presets()["gemma-3-27b"]])],
+        "models": [Models(models=tuple(presets().values())), Models(models=(presets()["gemma-3-27b"],))],
         "rulebook": [pages.Rulebook(rules=(pages.RuleRow(id="K012", backends=("cpu",), text="it fits"),))],
         "why": [
             explain.WhyPage(

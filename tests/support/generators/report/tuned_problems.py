@@ -11,7 +11,7 @@ from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.rules import Reason
 from fmha_cli.domain.verdict import Verdict
 from fmha_cli.report.documents.explain import TunedRow
-from fmha_cli.report.documents.tune import Tune, TuneCandidate, Tuned, TuneRow, tune_document
+from fmha_cli.report.documents.tune import Tune, TuneCandidate, Tuned, TuneRow
 from fmha_cli.report.documents.tuned import TunedEntry, TunedPage, tuned_document
 from fmha_cli.results.comparison import compared
 from tests.support.generators.runs_to_compare import processes, timed
@@ -102,9 +102,9 @@ def tune_documents() -> list[Tune]:
     ]
     planned = [_row(Tuned.PLANNED, **_NOTHING)]
     return [
-        tune_document(rows, Method.HALVING, 0.02, 5, "/data/results.sqlite"),
-        tune_document(planned, Method.RACE, 0.02, 5, None),
-        tune_document([], Method.EXHAUSTIVE, 0.0, 1, None),
+        Tune(method=Method.HALVING, min_gain=0.02, processes=5, store="/data/results.sqlite", rows=tuple(rows)),
+        Tune(method=Method.RACE, min_gain=0.02, processes=5, store=None, rows=tuple(planned)),
+        Tune(method=Method.EXHAUSTIVE, min_gain=0.0, processes=1, store=None, rows=()),
     ]
 
 
