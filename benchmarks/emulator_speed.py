@@ -30,10 +30,11 @@ from fmha_cli.domain.problem import Problem
 from fmha_cli.oracle.fills import fill
 from fmha_cli.plugin import BuildContext
 from fmha_cli.run.arena import Arena
-from fmha_cli.run.builds import build_stages
+from fmha_cli.run.builds import build_orders
 from fmha_cli.run.cases import Cases
 from fmha_cli.run.layout import layout_of
 from fmha_cli.run.protocol import map_shared
+from fmha_cli.run.request import Order
 from fmha_cli.toolchain.cache.root import cache_root
 
 BACKEND = "ck_tile"
@@ -61,7 +62,7 @@ def measured(
     assert best is not None
     plan = backend.plan(problem, best.kernel, best.device)
     context = BuildContext(cache_root=cache_root(), jobs=usable_cores())
-    built = build_stages(plan.stages, registry, context)
+    built = build_orders(map(Order, plan.stages), registry, context)
     library = emulator.build(device, context)
     options = EmulatorOptions(threads=threads, checks=checks, cache=str(context.cache_root / "emulators"))
     attached = emulator.attach(library.path, device, options)

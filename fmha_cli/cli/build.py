@@ -15,7 +15,8 @@ from fmha_cli.domain.phases import Voice
 from fmha_cli.domain.plan import Artifact, Stage
 from fmha_cli.report.documents.build import build_document, build_entry
 from fmha_cli.report.documents.kernels import kernel_entry, kernels_document
-from fmha_cli.run.builds import KernelOutcome, build_context, build_stages
+from fmha_cli.run.builds import KernelOutcome, build_context, build_orders
+from fmha_cli.run.request import Order
 
 SETS = ("profile", "filter", "family")
 
@@ -32,7 +33,7 @@ def build(call: CliCall) -> int:
         return int(ExitCode.OK)
     with call.console.progress("build") as progress:
         context = replace(build_context(request, Voice(call.console.say, progress.phase)), timeout=request.timeout)
-        built = build_stages(stages, registry, context, progress, _Teller(call.console, len(stages)))
+        built = build_orders(map(Order, stages), registry, context, progress, _Teller(call.console, len(stages)))
     outcomes = [_outcome(built[stage.kernel.digest]) for stage in stages]
     entries = [
         build_entry(stage.kernel, outcome, named[stage.kernel.digest])

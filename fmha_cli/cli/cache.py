@@ -36,23 +36,22 @@ def is_named(text: str, info: EntryInfo) -> bool:
     return info.digest.startswith(text.lower()) or fnmatchcase(info.name or "", text)
 
 
-def show_entries(call: CliCall, layout: CacheLayout, result: Any = None, entries: tuple[EntryInfo, ...] = ()) -> int:
+def show_entries(call: CliCall, layout: CacheLayout, result: Any = None, entries: tuple[EntryInfo, ...] = ()) -> None:
     """Print ``fmha.cache/1``."""
     call.output.document(cache_document(str(layout.root), entries, result))
-    return int(ExitCode.OK)
 
 
-def ls(call: CliCall) -> int:
+def ls(call: CliCall) -> None:
     """The entries."""
     layout, kind = call.cache(), call.settings.text("kind")
     found = _selected(call, layout)
-    return show_entries(call, layout, entries=tuple(info for info in found if kind in (None, info.kind)))
+    show_entries(call, layout, entries=tuple(info for info in found if kind in (None, info.kind)))
 
 
-def stats(call: CliCall) -> int:
+def stats(call: CliCall) -> None:
     """Counts and sizes."""
     layout = call.cache()
-    return show_entries(call, layout, cache_stats(layout))
+    show_entries(call, layout, cache_stats(layout))
 
 
 def verify(call: CliCall) -> int:
@@ -63,7 +62,7 @@ def verify(call: CliCall) -> int:
     return int(ExitCode.WRONG if found.damaged else ExitCode.OK)
 
 
-def prune(call: CliCall) -> int:
+def prune(call: CliCall) -> None:
     """Remove entries by age and size, and the leftovers of killed builds."""
     s, layout = call.settings, call.cache()
     policy = PrunePolicy(
@@ -76,7 +75,7 @@ def prune(call: CliCall) -> int:
     pruned = prune_cache(layout, policy)
     if policy.dry_run:
         call.console.say("a dry run: nothing was removed")
-    return show_entries(call, layout, pruned, pruned.entries)
+    show_entries(call, layout, pruned, pruned.entries)
 
 
 def _amount(call: CliCall, key: str, form: str, units: dict[str, int]) -> int | None:
@@ -90,16 +89,16 @@ def _amount(call: CliCall, key: str, form: str, units: dict[str, int]) -> int | 
     return int(match[1]) * units[match[2]]
 
 
-def export(call: CliCall) -> int:
+def export(call: CliCall) -> None:
     """Write entries into an archive."""
     archive = Path(str(call.argument("archive")))
     Target(archive, "archive").check()
     layout = call.cache()
     digests = [info.digest for info in _selected(call, layout)]
-    return show_entries(call, layout, export_entries(layout, digests, archive))
+    show_entries(call, layout, export_entries(layout, digests, archive))
 
 
-def import_(call: CliCall) -> int:
+def import_(call: CliCall) -> None:
     """Import the entries of an archive after verifying all of them; host code needs --trust."""
     s, layout, archive = call.settings, call.cache(create=True), Path(str(call.argument("archive")))
     done = import_entries(
@@ -109,4 +108,4 @@ def import_(call: CliCall) -> int:
         dry_run=s.on("dry_run"),
         notify=lambda notice: call.console.say(notice.text),
     )
-    return show_entries(call, layout, done)
+    show_entries(call, layout, done)

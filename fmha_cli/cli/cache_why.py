@@ -15,7 +15,7 @@ from fmha_cli.toolchain.cache.listing import list_entries
 from fmha_cli.toolchain.cache.why import explain_entry, explain_key
 
 
-def why(call: CliCall) -> int:
+def why(call: CliCall) -> None:
     """Whether a kernel would be found, and in which parts of its key the nearest entry differs.
 
     No backend can compute the key of an entry of another kind. Such an entry is compared with its nearest relative.
@@ -25,9 +25,8 @@ def why(call: CliCall) -> int:
         info for info in list_entries(layout) if info.kind not in (None, BuildKind.KERNEL) and is_named(text, info)
     ]
     if others:
-        return show_entries(
-            call, layout, explain_entry(layout, max(others, key=lambda info: info.created_ns or 0).digest)
-        )
+        show_entries(call, layout, explain_entry(layout, max(others, key=lambda info: info.created_ns or 0).digest))
+        return
     kernel = named_kernel(call)
     backend = call.registry.backend(kernel.backend)
     key = None
@@ -35,4 +34,4 @@ def why(call: CliCall) -> int:
         key = backend.cache_key(Stage(kernel), build_context(request_of(call), Voice(call.console.say)))
     if not isinstance(key, BuildKey):
         raise UsageError(f"backend {kernel.backend} does not expose its cache keys", code="E015", where=kernel.name)
-    return show_entries(call, layout, explain_key(layout, key))
+    show_entries(call, layout, explain_key(layout, key))

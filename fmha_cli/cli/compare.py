@@ -11,7 +11,7 @@ from fmha_cli.bench.difference import SureRule
 from fmha_cli.bench.ranks import ALPHA
 from fmha_cli.cli.call import CliCall
 from fmha_cli.cli.commands.compare import OWN, PROCESSES_EACH
-from fmha_cli.cli.html_output import Paper, content_of
+from fmha_cli.cli.html_output import Paper
 from fmha_cli.cli.options import FORMATS
 from fmha_cli.cli.results import loaded
 from fmha_cli.cli.settings import variable_of
@@ -33,7 +33,8 @@ def compare(call: CliCall) -> int:
     by, fail_on = parse_by(call.settings.text("by")), _fail_on(call)
     names, commands = _names(call), _commands(call)
     paper = _paper(call)
-    rule = SureRule(tolerance=_tolerance(call), alpha=_alpha(call), interleaved=names is None)
+    tolerance = call.settings.number("tolerance", TOLERANCE * 100, zero=True) / 100
+    rule = SureRule(tolerance=tolerance, alpha=_alpha(call), interleaved=names is None)
     with call.console.progress("compare") as progress:
         turns = None if commands is None else _turns(call, commands, progress)
         if names is not None:
@@ -146,12 +147,7 @@ def _write(call: CliCall, paper: Paper, runs: Sequence[KeptRun], document: Compa
 
     title = f"fmha compare: {runs[0].name}, {runs[1].name}"
     shown = runs if runs[0] != runs[1] else runs[:1]
-    paper.write(call, content_of(call, title, shown, document))
-
-
-def _tolerance(call: CliCall) -> float:
-    """The tolerance as a share; 0 is one."""
-    return call.settings.number("tolerance", TOLERANCE * 100, zero=True) / 100
+    paper.write(call, title, shown, document)
 
 
 def _alpha(call: CliCall) -> float:

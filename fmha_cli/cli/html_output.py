@@ -9,7 +9,7 @@ from pathlib import Path
 from fmha_cli.cli.call import CliCall
 from fmha_cli.cli.store import store_of
 from fmha_cli.domain.quantities import size
-from fmha_cli.pages.content import PageContent, gathered
+from fmha_cli.pages.content import gathered
 from fmha_cli.pages.drawing import check_libraries
 from fmha_cli.pages.page import page
 from fmha_cli.pages.svg import svg_files
@@ -44,12 +44,13 @@ class Paper:
             check_libraries("--svg")
             check_folder(self.svg, "--svg")
 
-    def write(self, call: CliCall, content: PageContent) -> None:
-        """Write the page and the files, and say so.
+    def write(self, call: CliCall, title: str, runs: Sequence[KeptRun], comparison: Compare | None = None) -> None:
+        """Write the page and the files about some runs, and say so. Earlier runs of their points come from the store.
 
         Raises:
             EnvironmentProblem: X040.
         """
+        content = gathered(title, runs, store_of(call), comparison)
         if self.page is not None:
             data = page(content).encode()
             with Target(*self.page).opened() as file:
@@ -72,8 +73,3 @@ class Paper:
             self.svg.mkdir(parents=True, exist_ok=True)
         except OSError as fault:
             raise refused("--svg", self.svg, fault) from fault
-
-
-def content_of(call: CliCall, title: str, runs: Sequence[KeptRun], comparison: Compare | None = None) -> PageContent:
-    """The content of a page about some runs; earlier runs of their points come from the store."""
-    return gathered(title, runs, store_of(call), comparison)

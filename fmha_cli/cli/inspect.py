@@ -29,8 +29,8 @@ from fmha_cli.report.documents.executed import executed_document
 from fmha_cli.report.documents.inspect import Inspection, inspect_document
 from fmha_cli.report.documents.inspections import inspection_row, inspections_document
 from fmha_cli.report.record import Record
-from fmha_cli.run.builds import build_context, build_stages
-from fmha_cli.run.request import NamedKernel, context_at
+from fmha_cli.run.builds import build_context, build_orders
+from fmha_cli.run.request import NamedKernel, Order, context_at
 from fmha_cli.run.run import Run
 
 _KINDS = {
@@ -119,8 +119,11 @@ def _all(call: CliCall) -> int:
     kernels = list({kernel.digest: kernel for kernel in selected_kernels(call)}.values())
     context = _context(call, *call.settings.many("compiler"))
     with call.console.progress("build") as progress:
-        built = build_stages(
-            [Stage(kernel) for kernel in kernels], call.registry, replace(context, phase=progress.phase), progress
+        built = build_orders(
+            [Order(Stage(kernel)) for kernel in kernels],
+            call.registry,
+            replace(context, phase=progress.phase),
+            progress,
         )
     rows, worst = [], ExitCode.OK
     for kernel in kernels:

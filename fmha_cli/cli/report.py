@@ -6,9 +6,9 @@ from pathlib import Path
 
 from fmha_cli.bench.difference import SureRule
 from fmha_cli.cli.call import CliCall
-from fmha_cli.cli.html_output import Paper, content_of
+from fmha_cli.cli.html_output import Paper
 from fmha_cli.cli.results import loaded
-from fmha_cli.domain.errors import ExitCode, UsageError
+from fmha_cli.domain.errors import UsageError
 from fmha_cli.report.documents.compare import Compare
 from fmha_cli.results.comparison import compared
 from fmha_cli.results.conditions import USUAL
@@ -16,7 +16,7 @@ from fmha_cli.results.documents import compare_document
 from fmha_cli.results.run import KeptRun
 
 
-def report(call: CliCall) -> int:
+def report(call: CliCall) -> None:
     """Write the page.
 
     Raises:
@@ -35,9 +35,7 @@ def report(call: CliCall) -> int:
         runs = {name: loaded(call, name) for name in names}
         comparison = _compared(runs[sides[0]], runs[sides[1]]) if sides else None
         title = call.settings.text("title") or f"fmha: {', '.join(names)}"
-        content = content_of(call, title, list(runs.values()), comparison)
-        paper.write(call, content)
-    return int(ExitCode.OK)
+        paper.write(call, title, list(runs.values()), comparison)
 
 
 def _paper(call: CliCall) -> Paper:

@@ -7,7 +7,7 @@ from pathlib import Path
 from fmha_cli.cli.call import CliCall
 from fmha_cli.cli.results import loaded, print_runs
 from fmha_cli.cli.store import store_of
-from fmha_cli.domain.errors import ExitCode, UsageError
+from fmha_cli.domain.errors import UsageError
 from fmha_cli.report.documents.report import report_document
 from fmha_cli.report.lines import counted
 from fmha_cli.report.parts import NO_ENVIRONMENT
@@ -21,25 +21,23 @@ from fmha_cli.results.run import opened_for
 from fmha_cli.results.store import Store
 
 
-def show(call: CliCall) -> int:
+def show(call: CliCall) -> None:
     """The rows of a run, as the command that made them printed them. The exit code does not depend on the verdicts."""
     run = loaded(call, str(call.argument("run")))
     call.output.document(report_document(run.records, run.environment or NO_ENVIRONMENT))
-    return int(ExitCode.OK)
 
 
-def import_(call: CliCall) -> int:
+def import_(call: CliCall) -> None:
     """Bring the rows of files into the store; rows that it has already are counted and ignored."""
     paths = [Path(text) for text in call.arguments["files"]]
     with Store.open(store_of(call)) as store:
-        found = [bring(store, path) for path in paths]
-        ids = {id for one in found for id in one.runs}
-        runs = [run for run in summaries(store) if run.about.id in ids]
-        added, present = (sum(getattr(one, name) for one in found) for name in ("added", "present"))
-        return print_runs(call, "import", runs, store.path, added=added, present=present)
+        ids, added, present = zip(*(bring(store, path) for path in paths), strict=True)
+        every = set().union(*ids)
+        runs = [run for run in summaries(store) if run.about.id in every]
+        print_runs(call, "import", runs, store.path, added=sum(added), present=sum(present))
 
 
-def export(call: CliCall) -> int:
+def export(call: CliCall) -> None:
     """Write the rows of a run into a file.
 
     Raises:
@@ -58,7 +56,6 @@ def export(call: CliCall) -> int:
     with target.opened() as file:
         file.write(data)
     call.console.say(f"{counted(len(run.records), 'row')} of {run.name} written to {text}")
-    return int(ExitCode.OK)
 
 
 def _named(store: Store, names: list[str]) -> list[Summary]:
@@ -67,7 +64,7 @@ def _named(store: Store, names: list[str]) -> list[Summary]:
     return list({run.number: run for run in (named(runs, name) for name in names)}.values())
 
 
-def label(call: CliCall) -> int:
+def label(call: CliCall) -> None:
     """Give a run a label, or take it away."""
     name = str(call.argument("run"))
 
@@ -75,10 +72,10 @@ def label(call: CliCall) -> int:
         (run,) = _named(store, [name])
         set_label(store, run, call.argument("text") or None)
         changed = [other for other in summaries(store) if other.number == run.number]
-        return print_runs(call, "label", changed, store.path)
+        print_runs(call, "label", changed, store.path)
 
 
-def rm(call: CliCall) -> int:
+def rm(call: CliCall) -> None:
     """Remove runs with their rows."""
     names = list(call.arguments["runs"])
 
@@ -88,4 +85,4 @@ def rm(call: CliCall) -> int:
         removed = sum(run.records for run in runs) if dry else remove(store, runs)
         if dry:
             call.console.say("a dry run: nothing was removed")
-        return print_runs(call, "rm", runs, store.path, removed=removed, dry_run=dry)
+        print_runs(call, "rm", runs, store.path, removed=removed, dry_run=dry)

@@ -15,7 +15,7 @@ from fmha_cli.cli.request import found_by, own_options, request_of
 from fmha_cli.cli.store import store_of
 from fmha_cli.discovery.builtins import exporter_of
 from fmha_cli.discovery.select import select
-from fmha_cli.domain.errors import ExitCode, FmhaError, UsageError
+from fmha_cli.domain.errors import FmhaError, UsageError
 from fmha_cli.domain.rules import Reason
 from fmha_cli.domain.tuning import Exporting, TunedKernel
 from fmha_cli.report.documents.tuned import TunedEntry, tuned_document
@@ -51,18 +51,17 @@ def _named(call: CliCall) -> tuple[RememberedChoice, ...]:
     return tuple(entry for entry in every if not names or entry.digest.startswith(tuple(names)))
 
 
-def _print(call: CliCall, action: str, rows: Sequence[TunedEntry], *, dry_run: bool = False) -> int:
+def _print(call: CliCall, action: str, rows: Sequence[TunedEntry], *, dry_run: bool = False) -> None:
 
     call.output.document(tuned_document(action, str(store_of(call)), rows, dry_run=dry_run))  # type: ignore[arg-type]
-    return int(ExitCode.OK)
 
 
-def ls(call: CliCall) -> int:
+def ls(call: CliCall) -> None:
     """Every tuned problem."""
-    return _print(call, "ls", [TunedEntry.of(entry) for entry in _named(call)])
+    _print(call, "ls", [TunedEntry.of(entry) for entry in _named(call)])
 
 
-def rm(call: CliCall) -> int:
+def rm(call: CliCall) -> None:
     """Forget tuned problems."""
     gone, dry = _named(call), call.settings.on("dry_run")
     if gone and not dry:
@@ -70,12 +69,12 @@ def rm(call: CliCall) -> int:
             remove_entries(store, gone)
     elif gone:
         call.console.say("a dry run: nothing was removed")
-    return _print(call, "rm", [TunedEntry.of(entry) for entry in gone], dry_run=dry)
+    _print(call, "rm", [TunedEntry.of(entry) for entry in gone], dry_run=dry)
 
 
-def verify(call: CliCall) -> int:
+def verify(call: CliCall) -> None:
     """Whether each entry would be used here and now, and if not, why. An entry that would not be used is not a failure."""
-    return _print(call, "verify", [_verified(call, entry) for entry in _named(call)])
+    _print(call, "verify", [_verified(call, entry) for entry in _named(call)])
 
 
 def _verified(call: CliCall, entry: RememberedChoice) -> TunedEntry:
@@ -97,20 +96,21 @@ def _verified(call: CliCall, entry: RememberedChoice) -> TunedEntry:
     return TunedEntry.of(entry, counts=advice.used, reasons=advice.reasons)
 
 
-def export(call: CliCall) -> int:
+def export(call: CliCall) -> None:
     """Write tuned problems into a file, in this tool's forms or in those of an upstream project."""
     form = call.settings.text("format") or OWN_FORMS[0]
     chosen = _named(call)
     if form not in OWN_FORMS:
-        return _upstream(call, form, chosen)
+        _upstream(call, form, chosen)
+        return
     rows = [TunedEntry.of(entry) for entry in chosen]
     if form == Format.JSON:
         Output(Format.JSON, call.output.path, color=False).document(tuned_document("export", str(store_of(call)), rows))
-        return int(ExitCode.OK)
-    return _print(call, "export", rows)
+    else:
+        _print(call, "export", rows)
 
 
-def _upstream(call: CliCall, form: str, chosen: Sequence[RememberedChoice]) -> int:
+def _upstream(call: CliCall, form: str, chosen: Sequence[RememberedChoice]) -> None:
     """A file in the form of an upstream project.
 
     Raises:
@@ -140,4 +140,3 @@ def _upstream(call: CliCall, form: str, chosen: Sequence[RememberedChoice]) -> i
             file.write(made.text.encode("utf-8"))
     proof = f"checked: {made.proof}" if made.proof is not None else f"NOT_RUN: {made.why}"
     call.console.say(f"{counted(len(mine), 'tuned problem')} exported; {proof}")
-    return int(ExitCode.OK)

@@ -7,7 +7,7 @@ from pathlib import Path
 from fmha_cli.cli.call import CliCall
 from fmha_cli.cli.commands.sweep import TLS
 from fmha_cli.discovery.wanted import Wanted
-from fmha_cli.domain.errors import ExitCode, UsageError
+from fmha_cli.domain.errors import UsageError
 from fmha_cli.sweeps.addresses import Tls, Where, need_dask, parse_scheduler
 from fmha_cli.sweeps.node import serve
 from fmha_cli.sweeps.places import places_here
@@ -33,7 +33,7 @@ def tls_of(call: CliCall) -> Tls | None:
     return Tls(ca=ca, cert=cert, key=key)
 
 
-def worker(call: CliCall) -> int:
+def worker(call: CliCall) -> None:
     """Serve until the scheduler ends, or until Ctrl-C.
 
     Raises:
@@ -49,4 +49,3 @@ def worker(call: CliCall) -> int:
     wanted = Wanted(backend=call.settings.text("backend") or "auto")
     places = places_here(call.settings.text("devices") or "all", call.registry, wanted)
     serve(address.url, places, tls, call.console.say)
-    return int(ExitCode.OK)

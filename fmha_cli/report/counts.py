@@ -39,11 +39,5 @@ def compared_counts(mine: Sequence[Executed], other: Sequence[Executed], against
     counted = f"executed {here.instructions:,} instructions"
     if not parts and here.instructions == there.instructions:
         return f"{counted}, every count the same as {against}"
-    return (
-        f"{counted}, {_share(here.instructions, there.instructions)} {against} ({there.instructions:,}): "
-        + ", ".join(parts)
-    )
-
-
-def _share(here: int, there: int) -> str:
-    return f"{here / there - 1:+.2%} against" if there else "against"
+    share = f"{here.instructions / there.instructions - 1:+.2%} " if there.instructions else ""
+    return f"{counted}, {share}against {against} ({there.instructions:,}): {', '.join(parts)}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 from fmha_cli.domain.encode import digest_of
@@ -16,23 +15,11 @@ UNKNOWN = "unknown"
 """The command, and the start, of a run whose records do not name it."""
 
 
-@dataclass(frozen=True)
-class Brought:
-    """The outcome for one file.
-
-    Attributes:
-        runs: ids of its runs.
-        added: records that the store did not have.
-        present: records that it had.
-    """
-
-    runs: tuple[str, ...]
-    added: int
-    present: int
-
-
-def bring(store: Store, path: Path) -> Brought:
+def bring(store: Store, path: Path) -> tuple[set[str], int, int]:
     """Bring the records of a file into the store, all of them or none.
+
+    Returns:
+        The ids of its runs, and how many records the store did not have, and had.
 
     Raises:
         UsageError: E050, the file holds no results.
@@ -40,7 +27,7 @@ def bring(store: Store, path: Path) -> Brought:
     """
     run = run_of_file(path)
     nameless = RunRow(id=_id_of(run), command=UNKNOWN, started="")
-    added, seen, runs = 0, dict[str, int](), dict[str, None]()
+    added, seen, runs = 0, dict[str, int](), set[str]()
     with store.transaction() as db:
         for record in run.records:
             row = record.run or nameless
@@ -50,8 +37,8 @@ def bring(store: Store, path: Path) -> Brought:
             added += put_record(store, db, kept, record, key) is not None
             if run.ended is not None and row.id not in runs:
                 end_run(db, kept, run.ended)
-            runs[row.id] = None
-    return Brought(tuple(runs), added, len(run.records) - added)
+            runs.add(row.id)
+    return runs, added, len(run.records) - added
 
 
 def _id_of(run: KeptRun) -> str:

@@ -296,7 +296,8 @@ class Journal(AbstractContextManager["Journal"]):
         self._shut()
         if self.path != self._places.store:
             self._lost = True
-            raise _unwritable(verb, self.path, fault) from fault
+            what, help = f"the journal cannot be {verb}", "--journal FILE names another place"
+            raise EnvironmentProblem(what, code="X031", where=str(self.path), why=fault.why, help=help) from fault
         self.fault, self.path = fault, self._places.spare
         self._begin()
 
@@ -387,8 +388,3 @@ def _claim(path: Path, run: str | None) -> tuple[Path, int]:
     if lock is None:
         raise refused(path, "another process is writing it")
     return place, lock
-
-
-def _unwritable(verb: str, path: Path, fault: EnvironmentProblem) -> EnvironmentProblem:
-    what, help = f"the journal cannot be {verb}", "--journal FILE names another place"
-    return EnvironmentProblem(what, code="X031", where=str(path), why=fault.why, help=help)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -55,19 +55,8 @@ def build_context(request: Request, voice: Voice = SILENT) -> BuildContext:
     )
 
 
-def build_stages(
-    stages: Sequence[Stage],
-    registry: Registry,
-    context: BuildContext,
-    progress: Callable[[int, int, str], None] = lambda done, total, what: None,
-    heard: Callable[[KernelOutcome], None] = lambda outcome: None,
-) -> Mapping[str, KernelOutcome]:
-    """As :func:`build_orders`, for kernels that are all built from the sources of the context; by kernel digest."""
-    return build_orders([Order(stage) for stage in stages], registry, context, progress, heard)
-
-
 def build_orders(
-    orders: Sequence[Order],
+    orders: Iterable[Order],
     registry: Registry,
     context: BuildContext,
     progress: Callable[[int, int, str], None] = lambda done, total, what: None,

@@ -72,9 +72,8 @@ class LeaseHolder:
 class Lease:
     """A device that is held. ``descriptor`` is what a process inherits that uses the device."""
 
-    def __init__(self, descriptor: int, holder: LeaseHolder) -> None:
+    def __init__(self, descriptor: int) -> None:
         self.descriptor = descriptor
-        self.holder = holder
 
     def let_go(self) -> None:
         """Close the descriptor of this process; processes that inherited it hold the device as long as they live."""
@@ -117,7 +116,7 @@ def take(folder: Path, device: str, run: str, *, shared: bool = False) -> Lease 
     except OSError as fault:
         what, help = f"{device} cannot be leased", "set XDG_STATE_HOME to a folder that can be written"
         raise EnvironmentProblem(what, code="X060", where=str(path), why=fault.strerror, help=help) from fault
-    return Lease(descriptor, holder)
+    return Lease(descriptor)
 
 
 def holder_of(folder: Path, device: str) -> LeaseHolder | None:

@@ -35,7 +35,7 @@ _DEFAULTS = {"cores": "8", "memory": "32GB", "walltime": "01:00:00", "jobs": "1"
 
 
 def slurm_cluster(options: Mapping[str, str], tls: Tls) -> SLURMCluster:
-    """A cluster without jobs yet; ``jobs_of`` says how many to ask for. Its scheduler runs in this process.
+    """A cluster without jobs yet; the option ``jobs`` says how many to ask for. Its scheduler runs in this process.
 
     Raises:
         EnvironmentProblem: X063, dask-jobqueue is not installed.
@@ -64,7 +64,7 @@ def job_of(options: Mapping[str, str], tls: Tls) -> tuple[type[Job], dict[str, A
     if unknown is not None:
         help = suggest(unknown, tuple(OPTIONS), otherwise=f"one of {', '.join(OPTIONS)}")
         raise UsageError(f"--scheduler slurm: {unknown}", code="E002", where="--scheduler", help=help)
-    cores = _number_of("cores", options)
+    cores = number_of("cores", options)
     need_dask("dask_jobqueue")
     from dask_jobqueue.slurm import SLURMJob
 
@@ -96,12 +96,8 @@ def job_of(options: Mapping[str, str], tls: Tls) -> tuple[type[Job], dict[str, A
     }
 
 
-def jobs_of(options: Mapping[str, str]) -> int:
-    """How many jobs were asked for. Raises UsageError: E002, no number."""
-    return _number_of("jobs", options)
-
-
-def _number_of(name: str, options: Mapping[str, str]) -> int:
+def number_of(name: str, options: Mapping[str, str]) -> int:
+    """The number that an option gives, such as ``jobs``. Raises UsageError: E002, no number."""
     text = options.get(name, _DEFAULTS[name])
     if not re.fullmatch(r"[0-9]{1,9}", text) or not int(text):
         raise UsageError(f"--scheduler slurm: {name}={text}", code="E002", where="--scheduler", help="a number above 0")

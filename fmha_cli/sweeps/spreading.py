@@ -17,7 +17,7 @@ from fmha_cli.sweeps.opening import Found, planned_sweep
 from fmha_cli.sweeps.places import WorkerPlace, local_places, parse_devices, timed_alone
 from fmha_cli.sweeps.plan import SweepPlan
 from fmha_cli.sweeps.scheduler import Scheduler
-from fmha_cli.sweeps.slurm import jobs_of, slurm_cluster
+from fmha_cli.sweeps.slurm import number_of, slurm_cluster
 
 
 def shares(spec: Spec, address: Address) -> bool:
@@ -71,7 +71,7 @@ class Finder:
         if self._address.where is Where.SLURM and self._tls is not None:
             cluster = slurm_cluster(self._address.options, self._tls)
             self._closing.append(cluster.close)
-            cluster.scale(jobs=jobs_of(self._address.options))
+            cluster.scale(jobs=number_of("jobs", self._address.options))
             url = cluster.scheduler_address
         self._cluster = ClusterScheduler(
             url, self._spec.run, self._spec.request, security, silence_s=self._spec.silence_s

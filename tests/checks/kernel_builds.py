@@ -13,7 +13,8 @@ from fmha_cli.api import FmhaError, KernelSpec, Registry
 from fmha_cli.plugin import Artifact, BuildContext, Stage, cache_root
 from fmha_cli.report.documents.inspect import inspect_document
 from fmha_cli.report.documents.inspections import figures_of
-from fmha_cli.run.builds import KernelOutcome, build_stages
+from fmha_cli.run.builds import KernelOutcome, build_orders
+from fmha_cli.run.request import Order
 from tests.checks.check import Row, build_key
 
 Referee = Callable[[KernelSpec, Artifact, Mapping[str, Any]], tuple[list[str], dict[str, Any]]]
@@ -50,7 +51,7 @@ def listed(backend: str) -> list[KernelBuild]:
 
 def build(kernels: Iterable[KernelSpec], registry: Registry, context: BuildContext) -> Mapping[str, KernelOutcome]:
     """Build the kernels, as many at once as the context says; returns digest -> outcome."""
-    return build_stages([Stage(kernel) for kernel in kernels], registry, context)
+    return build_orders([Order(Stage(kernel)) for kernel in kernels], registry, context)
 
 
 def key_of(kernel: KernelSpec, registry: Registry) -> str:

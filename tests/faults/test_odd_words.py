@@ -11,7 +11,7 @@ from fmha_cli.cli.config import project_file
 from fmha_cli.cli.streams import terminal_width
 from fmha_cli.domain.errors import UsageError
 from fmha_cli.results.place import store_path
-from fmha_cli.sweeps.slurm import jobs_of
+from fmha_cli.sweeps.slurm import number_of
 from fmha_cli.toolchain.cache.root import cache_root
 from tests.cli.conftest import Fmha
 from tests.cli.test_commands import SMALL
@@ -40,7 +40,7 @@ def test_nor_is_one_inside_of_a_word(fmha: Fmha, argv: str) -> None:
 @pytest.mark.parametrize("option", ["jobs=²", "jobs=0", f"jobs={DIGITS}", "jobs="])
 def test_the_jobs_of_slurm_are_a_number(option: str) -> None:
     with pytest.raises(UsageError, match="--scheduler slurm: jobs="):
-        jobs_of(dict([option.split("=")]))
+        number_of("jobs", dict([option.split("=")]))
 
 
 def test_splits_have_a_limit_too(fmha: Fmha) -> None:

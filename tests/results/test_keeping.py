@@ -198,7 +198,7 @@ def test_a_store_that_cannot_be_used_costs_one_line_and_no_row(tmp_path: Path, f
     assert f"fmha results import {spare(path)}` brings them in" in said
     assert load_run(str(spare(path))).records == ROWS
     with Store.open(tmp_path / "other.sqlite") as store:
-        assert bring(store, spare(path)).added == 4
+        assert bring(store, spare(path))[1] == 4
         (run,) = summaries(store)
         assert records_of(store, run) == ROWS
     assert (run.ended, run.argv, run.environment, run.about) == (END, ("bench", "-s", "64"), to_json(ENVIRONMENT), RUN)

@@ -18,7 +18,8 @@ from fmha_cli.domain.protocols import Batched, BuildContext, Catalogued
 from fmha_cli.domain.rules import Reason
 from fmha_cli.report.documents.build import BuildState, build_state
 from fmha_cli.run import builds
-from fmha_cli.run.builds import KernelOutcome, build_stages
+from fmha_cli.run.builds import KernelOutcome, build_orders
+from fmha_cli.run.request import Order
 from fmha_cli.toolchain.parallel import COMPILE_BYTES
 from tests.support.fakes.paper_backends import Paper, PaperBackend, checked
 
@@ -93,8 +94,8 @@ def built(backend: PaperBackend, *tiles: int) -> tuple[list[KernelOutcome], list
     ticks: list[tuple[int, int]] = []
     heard: list[str] = []
     wanted = stages(backend, *tiles)
-    found = build_stages(
-        wanted,
+    found = build_orders(
+        map(Order, wanted),
         OneBackend(backend),
         BuildContext(Path("cache"), jobs=2),
         lambda done, total, what: ticks.append((done, total)),
@@ -166,8 +167,8 @@ def test_an_interrupt_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
 
     backend = Stopped("p", ("paper",))
     with pytest.raises(KeyboardInterrupt):
-        build_stages(
-            stages(backend, 4, 8),
+        build_orders(
+            map(Order, stages(backend, 4, 8)),
             OneBackend(backend),
             BuildContext(Path("cache")),
             heard=lambda outcome: next(hear()),

@@ -49,7 +49,6 @@ def test_who_holds_a_device_can_be_read(tmp_path: Path) -> None:
     lease = take(tmp_path, "cuda:0", RUN)
     assert lease is not None
     holder = holder_of(tmp_path, "cuda:0")
-    assert holder == lease.holder
     assert holder is not None
     assert holder.text.startswith(f"cuda:0 is held by the sweep abababab (process {os.getpid()} on ")
     assert holder_of(tmp_path, "cuda:1") is None

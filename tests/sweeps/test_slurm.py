@@ -8,7 +8,7 @@ pytest.importorskip("dask_jobqueue")
 
 from fmha_cli.domain.errors import UsageError
 from fmha_cli.sweeps.addresses import Tls
-from fmha_cli.sweeps.slurm import job_of, jobs_of
+from fmha_cli.sweeps.slurm import job_of, number_of
 
 TLS = Tls(ca="/certs/ca.pem", cert="/certs/cert.pem", key="/certs/key.pem")
 
@@ -48,5 +48,5 @@ def test_an_unknown_option_gets_the_one_that_was_meant() -> None:
 @pytest.mark.parametrize("text", ["0", "many", "-1"])
 def test_jobs_are_a_number(text: str) -> None:
     with pytest.raises(UsageError):
-        jobs_of({"jobs": text})
-    assert jobs_of({}) == 1
+        number_of("jobs", {"jobs": text})
+    assert number_of("jobs", {}) == 1

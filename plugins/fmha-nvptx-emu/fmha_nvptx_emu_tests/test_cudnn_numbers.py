@@ -19,13 +19,13 @@ from fmha_cli.discovery.registry import Registry, build_registry
 from fmha_cli.domain.problem import Problem
 from fmha_cli.oracle.fills import fill
 from fmha_cli.run.arena import Arena
-from fmha_cli.run.builds import build_context, build_stages, emulation_of
+from fmha_cli.run.builds import build_context, build_orders, emulation_of
 from fmha_cli.run.cases import Cases
 from fmha_cli.run.job import WorkerJob
 from fmha_cli.run.judge import JudgePolicy, judge
 from fmha_cli.run.layout import layout_of
 from fmha_cli.run.records import Outcome
-from fmha_cli.run.request import Command, Request
+from fmha_cli.run.request import Command, Order, Request
 from fmha_cli.run.supervisor import Supervisor
 from fmha_nvptx_emu_tests.support import changed_numbers
 from tests.support.generators.cudnn_oss.numbers import ARCHS, FEW, MANY, UNREAD, UNSEEN, leaves
@@ -61,7 +61,7 @@ class Bench:
         backend = changed_numbers.changed
         supported = (d for d in backend.decide(problem, facts) if isinstance(d, api.Supported))
         plan = backend.plan(problem, min(supported, key=lambda d: d.rank).kernel, facts)
-        built = build_stages(plan.stages, registry, context)
+        built = build_orders(map(Order, plan.stages), registry, context)
         self.job = WorkerJob(
             entry=f"{changed_numbers.__name__}:changed",
             device=facts,

@@ -16,7 +16,8 @@ from fmha_cli.domain.errors import EnvironmentProblem
 from fmha_cli.domain.plan import Plan
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.protocols import BuildContext
-from fmha_cli.run.builds import build_stages
+from fmha_cli.run.builds import build_orders
+from fmha_cli.run.request import Order
 from fmha_cli.toolchain.cache.exporting import export_entries
 from fmha_cli.toolchain.cache.importing import import_entries
 from fmha_cli.toolchain.cache.key import key_for
@@ -84,7 +85,7 @@ def test_other_kernels_say_what_is_missing(here: BuildContext) -> None:
 def test_a_walk_gets_what_is_there(here: BuildContext) -> None:
     """One kernel that cannot be built does not block those that are available."""
     there, missing = plan_of(BWD), plan_of(BWD.replace("-d 64", "-d 128"))
-    outcomes = build_stages([*there.stages, *missing.stages], build_registry(), here)
+    outcomes = build_orders(map(Order, [*there.stages, *missing.stages]), build_registry(), here)
     assert all(outcomes[stage.kernel.digest].value for stage in there.stages)
     assert all(outcomes[stage.kernel.digest].error for stage in missing.stages)
 

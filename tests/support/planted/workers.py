@@ -19,10 +19,10 @@ from fmha_cli.api import Problem, Registry
 from fmha_cli.discovery.wanted import wanted_backends
 from fmha_cli.domain.codec import to_json
 from fmha_cli.plugin import Artifact, BuildContext, Stage, cache_root
-from fmha_cli.run.builds import build_stages, emulation_of
+from fmha_cli.run.builds import build_orders, emulation_of
 from fmha_cli.run.execute import Executor
 from fmha_cli.run.probing import probe_backends
-from fmha_cli.run.request import Context, Request
+from fmha_cli.run.request import Context, Order, Request
 from fmha_cli.run.rows import plan_rows
 from fmha_cli.run.supervisor import Supervisor
 
@@ -84,7 +84,7 @@ class PlantedWorkers(AbstractContextManager[Any]):
         stages = self._row.plan.stages
         self._stage = self._place(stages)
         self._building = BuildContext(cache_root=cache_root(), jobs=2)
-        built = build_stages(stages, registry, self._building)
+        built = build_orders(map(Order, stages), registry, self._building)
         self._artifacts = tuple(_value(built[s.kernel.digest]) for s in stages)
         self.spec = stages[self._stage].kernel
         return self

@@ -27,10 +27,11 @@ from fmha_cli.domain.codec import to_json
 from fmha_cli.oracle.fills import fill
 from fmha_cli.plugin import BuildContext, EmulatorOptions, cache_root
 from fmha_cli.run.arena import Arena
-from fmha_cli.run.builds import build_stages
+from fmha_cli.run.builds import build_orders
 from fmha_cli.run.cases import Cases
 from fmha_cli.run.layout import layout_of
 from fmha_cli.run.protocol import map_shared
+from fmha_cli.run.request import Order
 from tests.support.referees.upstream_host.calls import DEVICES
 from tests.support.referees.upstream_host.client import Allocation, Host
 from tests.support.referees.upstream_host.client import Launch as Theirs
@@ -66,7 +67,7 @@ def compared(device_id: str, text: str) -> dict[str, Any]:
     assert both.theirs is not None
     assert not both.refused, both.refused
     faults = [*launch_faults(both), *Members(host.layout()).faults(both)]
-    built = build_stages(plan.stages, registry, context)
+    built = build_orders(map(Order, plan.stages), registry, context)
     library = emulator.build(device, context)
     attached = emulator.attach(library.path, device, EmulatorOptions(cache=str(context.cache_root / "emulators")))
     session: Any = backend.open(device)
