@@ -18,6 +18,7 @@ from fmha_cli.bench.compare import TOLERANCE, Speed
 from fmha_cli.bench.processes import LEAST_SAMPLES, ProcessSide
 from fmha_cli.bench.ranks import ALPHA, FEWEST_PROCESSES, adjusted, holm, two_sided
 from fmha_cli.bench.stats import CONFIDENCE, median, quantile
+from fmha_cli.domain.codec import taken_from
 from fmha_cli.domain.members import Count
 
 if TYPE_CHECKING:
@@ -293,17 +294,14 @@ class Against:
         """
         (found,) = judged([SidePair(ProcessSide.of(other), ProcessSide.of(mine))], rule)
         middles = [median([ns for process in side for ns in process]) for side in (mine, other)]
-        return Against(
+        return taken_from(
+            found,
+            Against,
             against=against,
             median_ns=middles[1],
             ratio=middles[0] / max(1, middles[1]) if found.ratio is None else found.ratio,
-            ratio_ci95=found.ratio_ci95,
+            paired=False,
             tolerance=rule.tolerance,
             processes=found.processes_after,
             other_processes=found.processes_before,
-            p_adjusted=found.p_adjusted,
-            drift=found.drift,
-            could_see=found.could_see,
-            speed=found.speed,
-            why=found.why,
         )

@@ -103,15 +103,12 @@ def relative_width(samples: Sequence[int]) -> float:
     return (high - low) / max(1, median(samples))
 
 
-def ratio_interval(
-    above: Sequence[int], below: Sequence[int], *, paired: bool, seed: int = 0, confidence: float = CONFIDENCE
-) -> tuple[float, float] | None:
-    """Bootstrap percentile interval of median(above) / median(below).
+def ratio_interval(above: Sequence[int], below: Sequence[int], *, paired: bool) -> tuple[float, float] | None:
+    """Bootstrap percentile interval of median(above) / median(below). The same samples give the same interval.
 
     Args:
         paired: the i-th samples were taken together (interleaved A/B), so rounds are resampled, which removes a shared
             drift from the ratio. Otherwise each side is resampled separately.
-        seed: makes the interval reproducible.
 
     Returns:
         None for fewer than 6 samples on a side: then even the median has no interval.
@@ -121,12 +118,12 @@ def ratio_interval(
     """
     if paired and len(above) != len(below):
         raise ValueError(f"paired samples of unequal counts: {len(above)} and {len(below)}")
-    if median_rank(min(len(above), len(below)), confidence) is None:
+    if median_rank(min(len(above), len(below)), CONFIDENCE) is None:
         return None
     import numpy as np  # slow to import, and most documents need none
 
     top, bottom = np.asarray(above, np.float64), np.asarray(below, np.float64)
-    draw = np.random.default_rng(seed)
+    draw = np.random.default_rng(0)
     rows = max(1, _DRAWN_AT_ONCE // max(len(top), len(bottom)))
     ratios: list[float] = []
     while len(ratios) < RESAMPLES:
@@ -135,5 +132,5 @@ def ratio_interval(
         second = first if paired else draw.integers(len(bottom), size=(count, len(bottom)))
         below_medians = np.maximum(np.median(bottom[second], axis=1), 1.0)
         ratios += (np.median(top[first], axis=1) / below_medians).tolist()
-    tail = (1 - confidence) / 2
+    tail = (1 - CONFIDENCE) / 2
     return quantile(ratios, tail), quantile(ratios, 1 - tail)

@@ -57,7 +57,6 @@ def fetch_source(
     *,
     offline: bool,
     notify: Notify,
-    settings: PipSettings | None = None,
     looking: bool = False,
 ) -> Path:
     """The folder of one pinned source, fetched now if it is not in the cache.
@@ -65,7 +64,6 @@ def fetch_source(
     Args:
         offline: the user forbids fetching.
         looking: the caller only looks at what is here, and fetches nothing.
-        settings: where packages come from; pip's configuration by default.
 
     Raises:
         UsageError: no such source.
@@ -73,7 +71,7 @@ def fetch_source(
             cache cannot be written. Nothing half-written is left in its place.
     """
     pin, layout = pin_of(name), open_root(cache_root)
-    return fetch_pin(pin, layout, offline=offline, notify=notify, settings=settings, looking=looking)
+    return fetch_pin(pin, layout, offline=offline, notify=notify, looking=looking)
 
 
 def fetch_pin(
@@ -85,7 +83,7 @@ def fetch_pin(
     settings: PipSettings | None = None,
     looking: bool = False,
 ) -> Path:
-    """As :func:`fetch_source`, for a pin."""
+    """As :func:`fetch_source`, for a pin. ``settings`` say where packages come from; by default pip's configuration does."""
     place = layout.sources / pin.folder
     with as_environment_problem(f"looking at the source {pin.name}"):
         if intact(pin, layout):

@@ -5,7 +5,7 @@ are built first, until there is no time for more.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from fmha_cli.bench.roofline import CacheState
@@ -104,8 +104,6 @@ def build_within(
     registry: Registry,
     context: BuildContext,
     budget_s: float | None,
-    progress: Callable[[int, int, str], None] = lambda done, total, what: None,
-    clock: Callable[[], float] = time.monotonic,
 ) -> Mapping[str, KernelOutcome]:
     """The outcomes of the candidates' builds, by ``Order.key``. A build that began is finished.
 
@@ -118,10 +116,10 @@ def build_within(
     """
     built: dict[str, KernelOutcome] = {}
     batch = len(rows) if budget_s is None else context.jobs
-    started = clock()
+    started = time.monotonic()
     for at in range(0, len(rows), max(1, batch)):
-        if at and budget_s is not None and clock() - started >= budget_s:
+        if at and budget_s is not None and time.monotonic() - started >= budget_s:
             break
         orders = [order for row in rows[at : at + batch] for order in row.orders if order.key not in built]
-        built.update(build_orders(orders, registry, context, progress))
+        built.update(build_orders(orders, registry, context))
     return built

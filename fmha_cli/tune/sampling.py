@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field, replace
 
 from fmha_cli.bench.sampling import StopReason
@@ -39,7 +39,7 @@ class Contender:
 
 
 @dataclass
-class Ring:
+class Ring(AbstractContextManager["Ring"]):
     """The contenders of one problem, in memory at once. Use it as a context manager.
 
     Candidates with equal workspaces share one arena: their inputs are the same, and each overwrites the outputs of the one before.
@@ -75,9 +75,6 @@ class Ring:
         if outcome.verdict is Verdict.OUT_OF_BOUNDS:
             self.context.supervisor.retire()
         return Contender(row, outcome, self.executor.launcher(job, arena, row) if good else None)
-
-    def __enter__(self) -> Ring:
-        return self
 
     def __exit__(self, *exc: object) -> None:
         self.stack.close()
