@@ -51,7 +51,6 @@ if TYPE_CHECKING:
         CORE_RULES,
         LEFTPAD_CORE_RULES,
         OWN_V_RULE,
-        SIGNATURE_RULE_IDS,
         Refusal,
         Rule,
         Severity,
@@ -101,7 +100,7 @@ def _modules() -> dict[str, str]:
 
 
 __all__ = [
-    "ANGLES_RULE", "CORE_RULES", "LEFTPAD_CORE_RULES", "OWN_V_RULE", "SIGNATURE_RULE_IDS", "Algorithm", "Alibi", "ArchSpec", "Arithmetic", "Artifact",
+    "ANGLES_RULE", "CORE_RULES", "LEFTPAD_CORE_RULES", "OWN_V_RULE", "Algorithm", "Alibi", "ArchSpec", "Arithmetic", "Artifact",
     "Attached", "Availability", "Backend", "Bias", "BiasKey", "BoundTensor", "BuildContext", "CacheKey", "CacheKind", "Call", "Compiler", "Cuda",
     "CudaKernel", "DType", "DeviceFacts", "Emulator", "EmulatorLibrary", "EmulatorOptions", "Family", "Fp8Key", "FrameworkBackend", "GpuSession",
     "HipArguments", "HipKernel", "HipSession", "HostArrays", "HostSession", "Layout", "LibraryBackend", "LibrarySession", "MaskForm", "MaskKey",
