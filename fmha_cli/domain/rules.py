@@ -106,9 +106,8 @@ def refuses_nothing(problem: Problem, kernel: KernelSpec, device: DeviceFacts) -
 
 def reasons_against(rules: Iterable[Rule], problem: Problem, kernel: KernelSpec, device: DeviceFacts) -> list[Reason]:
     """All reasons, in the order of the table, not only the first."""
-    other = kernel.signature.other_fields(
-        once(problem, "_signature", Signature.of)
-    )  # a problem meets thousands of kernels
+    wanted = once(problem, "_signature", Signature.of)  # a problem meets thousands of kernels
+    other = kernel.signature.other_fields(wanted)
     found = (rule.against(problem, kernel, device) for rule in rules if not rule.field or rule.field in other)
     return [reason for reason in found if reason is not None]
 
@@ -214,9 +213,7 @@ SIGNATURE_RULES: tuple[Rule, ...] = tuple(
         "fmha_cli/domain/signature.py Signature.misfits",
         severity,
         field,
-        (f"signature.{field}", "signature.dtype")
-        if field == "dtype_out"
-        else (f"signature.{field}",),  # its default follows dtype
+        (f"signature.{field}", *(["signature.dtype"] if field == "dtype_out" else [])),  # its default follows dtype
     )
     for field, id, severity in _SIGNATURE_ROWS
 )
