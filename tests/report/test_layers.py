@@ -13,10 +13,12 @@ from fmha_cli.domain.codec import from_json, to_json
 from fmha_cli.domain.layer import LayerKind, LayerPhase
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.verdict import Verdict
+from fmha_cli.report.documents.report import records_view, report_document
+from fmha_cli.report.drawing import plain
 from fmha_cli.report.layers import LAYER_COLUMNS, ModelSum, layer_of, model_sums, sum_lines
 from fmha_cli.report.parts import KernelRow, RunRow, SelectedBy
 from fmha_cli.report.record import Record
-from tests.support.generators.report.samples import DIGEST, kernel, measurement, record
+from tests.support.generators.report.samples import DIGEST, ENVIRONMENT, kernel, measurement, record
 
 LOCAL, FAR = (LayerKind.LOCAL, 3, "window:15,0"), (LayerKind.GLOBAL, 2, "causal")
 RUN = RunRow(id=DIGEST[:32], command="bench", started="2026-11-22T19:40:00Z")
@@ -158,3 +160,9 @@ def test_what_all_sums_share_is_left_out_but_for_the_sizes() -> None:
 def test_sums_are_read_back() -> None:
     (found,) = model_sums([row(), row(FAR, 0)])
     assert from_json(ModelSum, to_json(found)) == found
+
+
+def test_rows_of_the_same_layers_say_their_cache_mode() -> None:
+    """A column of the table once went by its number, and the wrong one was emptied."""
+    document = report_document([row(us=10), row(us=20)], ENVIRONMENT)
+    assert "hot cache" in " ".join(plain(records_view(document), 120).split())

@@ -80,14 +80,12 @@ class _RecordLine:
     Attributes:
         number: from 1.
         measured: None if there is only the time of one launch, which says little.
-        cache: empty where all records have the same.
         compared: whether backends are compared.
     """
 
     number: int
     record: Record
     measured: Measurement | None
-    cache: str
     compared: bool
 
     @property
@@ -98,12 +96,8 @@ class _RecordLine:
 def records_view(document: Report) -> Table:
     """One line for each record; empty columns are left out."""
     records = document.records
-    sampled = [_sampled(record) for record in records]
-    caches = [measured.cache if measured else "" for measured in sampled]
-    if len({*caches} - {""}) == 1:  # a column with one cache mode throughout is useless
-        caches = [""] * len(caches)
     compared = any(record.ab and record.selected_by is SelectedBy.BACKEND for record in records)
-    lines = [_RecordLine(n, *of, compared) for n, of in enumerate(zip(records, sampled, caches, strict=True), 1)]
+    lines = [_RecordLine(n, record, _sampled(record), compared) for n, record in enumerate(records, 1)]
     details = _notes(records)
     details += _edits(records)
     details += judged_lines(records)
@@ -155,6 +149,10 @@ def _sampled(record: Record) -> Measurement | None:
     """The measurement of a row that was timed; None if there is only the time of one launch, which says little."""
     measured = record.measurement
     return None if measured is None or measured.stop is StopReason.SINGLE else measured
+
+
+def _cache(line: _RecordLine) -> str:
+    return line.measured.cache if line.measured else ""
 
 
 def _time(line: _RecordLine) -> Quantity | None:
@@ -375,7 +373,7 @@ _COLUMNS = (
     ),
     Column("backend", lambda line: line.record.backend or "", path="backend", common="{}".format, rank=1),
     Column("kernel", _kernel, path="kernel.digest", common=_said_of_kernel, words=True, rank=2),
-    Column("cache", lambda line: line.cache, path="measurement.cache", common="{} cache".format, rank=1),
+    Column("cache", _cache, path="measurement.cache", common="{} cache".format, rank=1),
     Column("verdict", lambda line: line.record.verdict, path="verdict", paint=_COLORS),
     Column("time", _time, path="measurement.median_ns", number=True),
     Column("±95 % [%]", _half_width, number=True, called="ci95", rank=4),
