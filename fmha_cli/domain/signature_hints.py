@@ -42,10 +42,9 @@ def with_rows(problem: Problem, rows: int) -> str:
     hint = f"--seqlen {rows}" + (" instead of --seqlens-q" if problem.mode is Mode.GROUP else "")
     if not problem.rotary_cos:
         return hint
-    places = map(sum, zip(problem.key_lengths(), problem.leftpads(), strict=True))
-    return (
-        hint if rows <= min(places) else f"{hint} and drop --rotary-cos and drop --rotary-sin"
-    )  # no row before position 0
+    first = min(map(sum, zip(problem.key_lengths(), problem.leftpads(), strict=True)))
+    # more rows than keys would have positions before 0, for which the tables have no angles
+    return hint if rows <= first else f"{hint} and drop --rotary-cos and drop --rotary-sin"
 
 
 def with_keys(problem: Problem, keys: int) -> str | None:

@@ -124,6 +124,15 @@ def compare_summary(document: Compare) -> str:
     return f"{text}; {before} only before, {after} only after" if before or after else text
 
 
+def _p10(side: str) -> Column:
+    """The column of one side's times."""
+    name = f"{side}_ns"
+    path = f"difference.{name}"
+    return Column(
+        f"{side} p10", lambda row: duration(getattr(row.difference, name)), number=True, path=path, called=side, rank=3
+    )
+
+
 def _p(row: CompareRow) -> str:
     p = row.difference.p_adjusted
     return "" if p is None else f"{p:.2g}" if p < 0.1 else f"{p:.2f}"
@@ -158,22 +167,7 @@ _COLORS = {WORSE: Color.RED, "SLOWER": Color.RED, "FASTER": Color.GREEN, "UNSURE
 _COLUMNS = (
     Column("point", lambda row: problem_text(row.problem), common=spelled, words=True, fit=Fit.FOLD, least=20),
     Column("where", lambda row: where_text(row.after, row.cache), common="{}".format, words=True, rank=2),
-    Column(
-        "before p10",
-        lambda row: duration(row.difference.before_ns),
-        number=True,
-        path="difference.before_ns",
-        called="before",
-        rank=3,
-    ),
-    Column(
-        "after p10",
-        lambda row: duration(row.difference.after_ns),
-        number=True,
-        path="difference.after_ns",
-        called="after",
-        rank=3,
-    ),
+    *map(_p10, ("before", "after")),
     Column("ratio [95 %]", lambda row: _ratio(row.difference), number=True, path="difference.ratio", called="ratio"),
     Column("p(adj)", _p, number=True, path="difference.p_adjusted", called="p", rank=4),
     Column("could see", _could_see, number=True, path="difference.could_see", rank=1),
