@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 from fmha_cli.domain.errors import EnvironmentProblem
@@ -26,8 +27,9 @@ def check_libraries(where: str) -> None:
         raise EnvironmentProblem(what, code="X052", where=where, why=str(fault), help=HELP) from fault
 
 
+@cache
 def vega_bundle() -> str:
-    """JavaScript of Vega, Vega-Lite and Vega-Embed, which sets ``window.vegaEmbed``; about 900 kB."""
+    """JavaScript of Vega, Vega-Lite and Vega-Embed, which sets ``window.vegaEmbed``; about 900 kB. Making it takes half a second."""
     import vl_convert
 
     return str(vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;", vl_version=_version()))

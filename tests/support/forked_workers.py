@@ -26,6 +26,8 @@ from collections.abc import Iterator, Sequence
 from types import SimpleNamespace
 from typing import Any
 
+from fmha_cli.__main__ import YOUNG_OBJECTS
+
 _WORKER = "fmha_cli.run.worker"
 _CPU = ("fmha_cli.backends.cpu.backend", "fmha_cli.backends.cpu.session")
 _LOADED = (_WORKER, "fmha_cli.api", "numpy", "numpy.typing", "ml_dtypes", "importlib.resources", *_CPU)
@@ -250,6 +252,7 @@ def _become(asked: dict[str, Any], descriptors: list[int]) -> list[str]:
 
 
 def _template(asks: int) -> None:
+    gc.set_threshold(YOUNG_OBJECTS)
     for name in _LOADED:
         importlib.import_module(name)
     gc.collect()

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import fcntl
+import gc
 import json
 import os
 import pty
@@ -18,6 +19,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from fmha_cli.__main__ import YOUNG_OBJECTS
 from tests.support.models.screen import Screen
 from tests.support.paths import importable
 
@@ -184,6 +186,7 @@ class Terminal(_Server):
 
 def _serve(asks: int, answers: int, on_terminal: bool) -> None:
     """Answer each line of one pipe, an argv, with (exit code, stdout, stderr) on the other; the streams stay on a terminal."""
+    gc.set_threshold(YOUNG_OBJECTS)  # as the command does
     from fmha_cli.cli.app import run
 
     for descriptor in (asks, answers):
