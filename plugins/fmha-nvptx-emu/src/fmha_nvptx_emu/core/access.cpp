@@ -23,6 +23,12 @@ void addresses(Warp& w, const Inst& i, Slot base, uint32_t mask, Lanes& out) {
 
 namespace {
 
+// Calls f with the address of each lane; for all lanes in a loop that compilers make vectors of.
+template <class F> void over(uint32_t mask, const Lanes& a, F f) {
+  if (mask != kAll) return each_lane(mask, [&](int l) { f(a.at[l]); });
+  for (int l = 0; l < 32; ++l) f(a.at[l]);
+}
+
 bool within(const Range& r, uint64_t at, uint32_t bytes, bool write) {
   return at >= r.start && at < r.end && bytes <= r.end - at && (r.writable || !write);
 }
@@ -46,7 +52,7 @@ void misaligned(Warp& w, const Inst& i, int lane, uint64_t at, uint32_t bytes) {
 
 uint32_t global_lanes(Warp& w, const Inst& i, uint32_t mask, const Lanes& a, uint32_t bytes, bool write) {
   uint64_t low = ~uint64_t(0), high = 0, bits = 0;
-  each_lane(mask, [&](int l) { low = std::min(low, a.at[l]), high = std::max(high, a.at[l]), bits |= a.at[l]; });
+  over(mask, a, [&](uint64_t at) { low = std::min(low, at), high = std::max(high, at), bits |= at; });
   const uint64_t epoch = memory().epoch();
   const bool aligned = !(bits & (bytes - 1));
   if (aligned)
@@ -69,7 +75,7 @@ uint32_t limited_lanes(Warp& w, const Inst& i, uint32_t mask, const Lanes& a, ui
                        uint32_t align) {
   if (!align) align = bytes;
   uint64_t high = 0, bits = 0;
-  each_lane(mask, [&](int l) { high = std::max(high, a.at[l]), bits |= a.at[l]; });
+  over(mask, a, [&](uint64_t at) { high = std::max(high, at), bits |= at; });
   if (!(bits & (align - 1)) && bytes <= size && high <= size - bytes) return mask;
   uint32_t good = 0;
   each_lane(mask, [&](int l) {
@@ -85,6 +91,13 @@ uint32_t limited_lanes(Warp& w, const Inst& i, uint32_t mask, const Lanes& a, ui
 
 // Sectors of 32 bytes that a warp's access touches.
 void count_sectors(Warp& w, uint32_t mask, const Lanes& a, uint32_t bytes) {
+  const uint64_t each = bytes > 32 ? bytes / 32 : 1;
+  if (mask == kAll) {  // mostly the lanes' addresses ascend
+    bool ascend = true;
+    uint32_t steps = 0;
+    for (int l = 1; l < 32; ++l) ascend &= a.at[l] >> 5 >= a.at[l - 1] >> 5, steps += a.at[l] >> 5 != a.at[l - 1] >> 5;
+    if (ascend) return void(w.block->counts.sectors += (1 + steps) * each);
+  }
   uint64_t sectors[32];
   unsigned n = 0;
   each_lane(mask, [&](int l) {
@@ -92,7 +105,7 @@ void count_sectors(Warp& w, uint32_t mask, const Lanes& a, uint32_t bytes) {
     if (!n || sectors[n - 1] != s) sectors[n++] = s;
   });
   if (n > 1 && !std::is_sorted(sectors, sectors + n)) std::sort(sectors, sectors + n);
-  w.block->counts.sectors += uint64_t(std::unique(sectors, sectors + n) - sectors) * (bytes > 32 ? bytes / 32 : 1);
+  w.block->counts.sectors += uint64_t(std::unique(sectors, sectors + n) - sectors) * each;
 }
 
 // Shared memory has 32 banks of 4 bytes. Wide accesses take several phases, of as many lanes as make 128 bytes. A phase
@@ -100,8 +113,14 @@ void count_sectors(Warp& w, uint32_t mask, const Lanes& a, uint32_t bytes) {
 void count_conflicts(Warp& w, uint32_t mask, const Lanes& a, uint32_t bytes) {
   const unsigned lanes = bytes >= 16 ? 8 : bytes == 8 ? 16 : 32, words = bytes >= 4 ? bytes / 4 : 1;
   uint64_t extra = 0;
-  for (unsigned first = 0; first < 32; first += lanes) {
-    const uint32_t phase = uint32_t(mask & (lanes == 32 ? kAll : ((1u << lanes) - 1) << first));
+  uint32_t banks = 0;
+  for (unsigned end = 8; end <= 32; end += 8) {
+    for (unsigned l = end - 8; l < end; ++l) banks |= (mask >> l & 1) << a.at[l] / 4 % 32;
+    if (end % lanes) continue;
+    const uint32_t phase = uint32_t(mask & (lanes == 32 ? kAll : ((1u << lanes) - 1) << (end - lanes)));
+    const bool apart = __builtin_popcount(banks) == __builtin_popcount(phase);
+    banks = 0;
+    if (apart) continue;
     uint64_t seen[32] = {};
     bool clash = false;
     each_lane(phase, [&](int l) {
@@ -128,14 +147,28 @@ void count_conflicts(Warp& w, uint32_t mask, const Lanes& a, uint32_t bytes) {
   ++w.block->counts.shared_accesses;
 }
 
-void write_global(Warp& w, const Inst& i, int lane, uint64_t at, uint32_t bytes, const uint8_t* values) {
-  if (!w.block->checks) return void(std::memcpy(reinterpret_cast<void*>(at), values, bytes));
-  const int64_t other = w.block->launch->writers->write(w.block->number, at, bytes, values);
-  if (other < 0) return;
+namespace {
+
+void conflict(Warp& w, const Inst& i, int lane, uint64_t at, int64_t other) {
   w.block->launch->report->add(Finding::WriteConflict, w, i, lane, [&] {
     return of_lane(lane) + " writes " + hex(at) + ", which block " + std::to_string(other) +
            " wrote with another value, and nothing orders the two";
   });
+}
+
+}  // namespace
+
+void write_global(Warp& w, const Inst& i, int lane, uint64_t at, uint32_t bytes, const uint8_t* values) {
+  if (!w.block->checks) return void(std::memcpy(reinterpret_cast<void*>(at), values, bytes));
+  const int64_t other = w.block->launch->writers->write(w.block->number, at, bytes, values);
+  if (other >= 0) conflict(w, i, lane, at, other);
+}
+
+void write_global(Warp& w, const Inst& i, uint32_t lanes, const uint64_t* at, uint32_t bytes, const uint8_t (*values)[32]) {
+  if (!w.block->checks) return each_lane(lanes, [&](int l) { std::memcpy(reinterpret_cast<void*>(at[l]), values[l], bytes); });
+  int64_t other[32];
+  const uint32_t found = w.block->launch->writers->write_lanes(w.block->number, lanes, at, bytes, values, other);
+  each_lane(found, [&](int l) { conflict(w, i, l, at[l], other[l]); });
 }
 
 }  // namespace ptx

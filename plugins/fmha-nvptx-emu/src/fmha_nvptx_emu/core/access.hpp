@@ -38,4 +38,7 @@ inline Placed placed(Space space, uint64_t at) {
 // Stores the bytes; a finding if another block wrote others there before, and nothing orders the two.
 void write_global(Warp& w, const Inst& i, int lane, uint64_t at, uint32_t bytes, const uint8_t* values);
 
+// The same for lanes, with room for 32 bytes each.
+void write_global(Warp& w, const Inst& i, uint32_t lanes, const uint64_t* at, uint32_t bytes, const uint8_t (*values)[32]);
+
 }  // namespace ptx

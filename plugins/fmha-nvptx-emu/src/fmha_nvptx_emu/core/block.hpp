@@ -64,6 +64,7 @@ struct Warp {
   uint8_t* file = nullptr;
   uint32_t* defined = nullptr;  // by id: the lanes that hold a value
   std::vector<Partly> partly;   // few: what `defined` cannot say of packed registers
+  bool doubtful = false;        // it met a value that never was written, so `defined` has holes in registers that are certain
   uint32_t pc = 0, mask = 0, alive = 0;
   uint32_t next = kNever;       // the lowest pc of the other parts that can run
   std::vector<Part> others;
@@ -105,6 +106,7 @@ struct Warp {
   }
   void define(Slot slot, uint32_t value, uint32_t lanes) {
     if (slot.id) defined[slot.id] = (defined[slot.id] & ~lanes) | (value & lanes);
+    doubtful |= (lanes & ~value) != 0;
     if (!partly.empty()) forget_parts(slot, lanes);
   }
   // Lanes of a register were written as a whole.

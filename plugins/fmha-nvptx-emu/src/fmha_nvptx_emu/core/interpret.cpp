@@ -98,6 +98,7 @@ void flow(Warp& w, const Inst& i, uint32_t mask) {
   for (unsigned k = 0; k < i.dests; ++k) {
     uint32_t& at = w.defined[i.slots[k].id];
     at = (at & ~mask) | (defined & mask);
+    w.doubtful |= (mask & ~defined) != 0;
     if (!w.partly.empty()) w.forget_parts(i.slots[k], mask);
   }
 }
@@ -135,7 +136,7 @@ uint64_t interpret(Warp& w, uint64_t most) {
         ++w.instruction;
         for (unsigned k = 0; k < i.dests; ++k) w.written_at[i.slots[k].id] = w.instruction;
       }
-      if (checks && !i.own_flow) flow(w, i, mask);
+      if (checks && !i.own_flow && (w.doubtful || !i.certain)) flow(w, i, mask);
     }
     if (unknown && w.mask == active)
       for (unsigned k = 0; k < i.dests; ++k) w.define(i.slots[k], 0, unknown);

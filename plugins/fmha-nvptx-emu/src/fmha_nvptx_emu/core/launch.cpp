@@ -13,10 +13,28 @@ namespace ptx {
 
 int64_t Writers::write(uint32_t block, uint64_t address, uint64_t bytes, const uint8_t* values) {
   std::lock_guard lock(mutex_);
+  return write_one(block, address, bytes, values);
+}
+
+uint32_t Writers::write_lanes(uint32_t block, uint32_t lanes, const uint64_t* at, uint32_t bytes, const uint8_t (*values)[32], int64_t (&other)[32]) {
+  std::lock_guard lock(mutex_);
+  uint32_t found = 0;
+  for (uint32_t left = lanes; left; left &= left - 1) {
+    const int lane = __builtin_ctz(left);
+    other[lane] = write_one(block, at[lane], bytes, values[lane]);
+    found |= uint32_t(other[lane] >= 0) << lane;
+  }
+  return found;
+}
+
+int64_t Writers::write_one(uint32_t block, uint64_t address, uint64_t bytes, const uint8_t* values) {
   int64_t other = -1;
   for (uint64_t half = address / 2, end = (address + bytes + 1) / 2; half < end;) {
-    std::vector<uint32_t>& page = pages_[half >> 11];
-    if (page.empty()) page.resize(1 << 11);
+    if (!page_ || page_number_ != half >> 11) {
+      page_ = &pages_[half >> 11], page_number_ = half >> 11;
+      if (page_->empty()) page_->resize(1 << 11);
+    }
+    uint32_t* page = page_->data();
     for (const uint64_t stop = std::min(end, ((half >> 11) + 1) << 11); half < stop; ++half) {
       uint32_t& at = page[half & 0x7ff];
       if (at && at - 1 != block && !known_[block].count(at - 1)) other = at - 1;

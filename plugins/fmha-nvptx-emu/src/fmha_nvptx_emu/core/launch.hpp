@@ -31,10 +31,16 @@ class Writers {
   // Stores the values. Returns another block that wrote other values and is not ordered before this one; -1 if there is none.
   // Blocks run on several threads, so to look, to compare and to store are one step.
   int64_t write(uint32_t block, uint64_t address, uint64_t bytes, const uint8_t* values);
+  // The same for lanes with 32 bytes of room each. Returns those that another block wrote, which `other` names.
+  uint32_t write_lanes(uint32_t block, uint32_t lanes, const uint64_t* at, uint32_t bytes, const uint8_t (*values)[32], int64_t (&other)[32]);
   void meet(uint32_t block, uint64_t address);  // an atomic operation on a lock or counter
 
  private:
+  int64_t write_one(uint32_t block, uint64_t address, uint64_t bytes, const uint8_t* values);
+
   std::mutex mutex_;
+  std::vector<uint32_t>* page_ = nullptr;  // the last one, and its number
+  uint64_t page_number_ = 0;
   std::unordered_map<uint64_t, std::vector<uint32_t>> pages_;  // page -> block + 1 by half word
   std::unordered_map<uint64_t, std::set<uint32_t>> met_;
   std::vector<std::set<uint32_t>> known_;

@@ -28,8 +28,12 @@ void copy(Warp& w, const Inst& i, uint32_t mask) {
     if (b.checks) require_defined(w, i, i.slots[2], mask, "how much is copied");
     for (int l = 0; l < 32; ++l) sizes[l] = given[l] < bytes ? given[l] : bytes;
   }
-  uint32_t whole = 0, some = 0;
-  each_lane(mask, [&](int l) { whole |= uint32_t(sizes[l] == bytes) << l, some |= uint32_t(sizes[l] && sizes[l] != bytes) << l; });
+  uint32_t whole = mask, some = 0;
+  if (i.sources == 3) {
+    whole = 0;
+    for (int l = 0; l < 32; ++l) whole |= uint32_t(sizes[l] == bytes) << l, some |= uint32_t(sizes[l] && sizes[l] != bytes) << l;
+    whole &= mask, some &= mask;
+  }
   uint32_t readable = whole ? global_lanes(w, i, whole, from, bytes, false) : 0;
   each_lane(some, [&](int l) {  // a part: byte by byte, because the size need not be a power of two
     bool good = true;
@@ -47,8 +51,8 @@ void copy(Warp& w, const Inst& i, uint32_t mask) {
   b.counts.global_read += total, b.counts.shared_written += total;
   if (whole) count_sectors(w, whole, from, bytes);
   w.uncommitted = true;
+  if (b.checks) b.shared.write_later(w, i, good, to.at, bytes);
   each_lane(good, [&](int l) {
-    if (b.checks) b.shared.write_later(w, i, l, uint32_t(to.at[l]), bytes);
     uint8_t* at = b.shared.data() + to.at[l];
     if (readable >> l & 1) {
       std::memcpy(at, reinterpret_cast<const void*>(from.at[l]), sizes[l]);

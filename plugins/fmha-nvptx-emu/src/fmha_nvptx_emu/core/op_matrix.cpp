@@ -11,6 +11,24 @@ namespace {
 
 // ldmatrix: lane 8j+r gives the address of row r of matrix j. Without .trans lane l gets elements 2(l%4), 2(l%4)+1 of row
 // l/4; with it, of column l/4.
+// Lane l gets column l/4 of the rows 2(l%4) and 2(l%4) + 1.
+void across(const uint16_t (*rows)[8], uint32_t* d) {
+#if defined(__AVX512F__) && defined(__AVX512BW__)
+  static const auto places = [] {
+    struct Table {
+      alignas(64) uint16_t at[64];
+    } out{};
+    for (unsigned n = 0; n < 64; ++n) out.at[n] = uint16_t((n / 2 % 4 * 2 + n % 2) * 8 + n / 8);
+    return out;
+  }();
+  const __m512i upper = _mm512_loadu_si512(rows), lower = _mm512_loadu_si512(rows + 4);
+  for (unsigned z = 0; z < 2; ++z)
+    _mm512_storeu_si512(d + 16 * z, _mm512_permutex2var_epi16(upper, _mm512_load_si512(places.at + 32 * z), lower));
+#else
+  for (int l = 0; l < 32; ++l) d[l] = uint32_t(rows[l % 4 * 2][l / 4]) | uint32_t(rows[l % 4 * 2 + 1][l / 4]) << 16;
+#endif
+}
+
 template <bool transposed> void load_matrix(Warp& w, const Inst& i, uint32_t mask) {
   if (!together(w, i, mask, w.alive, "ldmatrix")) return;
   Block& b = *w.block;
@@ -20,23 +38,17 @@ template <bool transposed> void load_matrix(Warp& w, const Inst& i, uint32_t mas
   const uint32_t good = limited_lanes(w, i, sources, a, 16, b.shared.bytes(), "shared");
   count_conflicts(w, sources, a, 16);
   b.counts.shared_read += 128u * i.count;
-  uint16_t rows[32][8];
-  uint32_t defined = 0;
-  each_lane(sources, [&](int l) {
-    if (!(good >> l & 1)) return void(std::memset(rows[l], 0, 16));
-    if (!b.checks || b.shared.read(w, i, l, uint32_t(a.at[l]), 16)) defined |= 1u << l;
-    std::memcpy(rows[l], b.shared.data() + a.at[l], 16);
-  });
+  alignas(64) uint16_t rows[32][8];
+  static const uint16_t none[8] = {};
+  const uint32_t defined = b.checks ? b.shared.read_lanes(w, i, good, a.at, 16) : good;
+  for (unsigned l = 0; l < 8u * i.count; ++l) std::memcpy(rows[l], good >> l & 1 ? static_cast<const void*>(b.shared.data() + a.at[l]) : none, 16);
   for (unsigned j = 0; j < i.count; ++j) {
     uint32_t* d = lanes_of<uint32_t>(w, i.slots[j]);
     const uint32_t here = defined >> 8 * j & 0xff;
     if (!transposed) {
       std::memcpy(d, rows[8 * j], 128);  // row l/4 is 16 bytes of 4 lanes
     } else {
-      for (int l = 0; l < 32; ++l) {
-        const int r = 8 * int(j) + l % 4 * 2;
-        d[l] = uint32_t(rows[r][l / 4]) | uint32_t(rows[r + 1][l / 4]) << 16;
-      }
+      across(rows + 8 * j, d);
     }
     uint32_t lanes = kAll;
     if (here != 0xff) {

@@ -35,6 +35,44 @@ inline void fetch(const Warp& w, const Inst& i, unsigned k, Slot slot, int lane,
   else std::memcpy(to, w.row(slot) + lane * 4, i.width);
 }
 
+// Elements that fill their registers: 4 bytes, or 8.
+bool plain(const Inst& i) { return i.width == 8 || (i.width == 4 && i.count <= 4 && !(i.wide & 0xf)); }
+template <class T, unsigned n> void take_all(Warp& w, const Inst& i, uint32_t lanes, const Lanes& a, const uint8_t* base) {
+  T* to[n];
+  for (unsigned k = 0; k < n; ++k) to[k] = lanes_of<T>(w, i.slots[k]);
+  const auto one = [&](int l) {
+    T elements[n];
+    std::memcpy(elements, base + a.at[l], sizeof elements);
+    for (unsigned k = 0; k < n; ++k) to[k][l] = elements[k];
+  };
+  if (lanes != kAll) return each_lane(lanes, one);
+  for (int l = 0; l < 32; ++l) one(l);
+}
+template <class T> bool take_some(Warp& w, const Inst& i, uint32_t lanes, const Lanes& a, const uint8_t* base) {
+  if (i.count == 1) return take_all<T, 1>(w, i, lanes, a, base), true;
+  if (i.count == 2) return take_all<T, 2>(w, i, lanes, a, base), true;
+  return i.count == 4 && (take_all<T, 4>(w, i, lanes, a, base), true);
+}
+// From base + a.at of each lane into its registers.
+void take(Warp& w, const Inst& i, uint32_t lanes, const Lanes& a, const uint8_t* base) {
+  if (plain(i) && (i.width == 8 ? take_some<uint64_t>(w, i, lanes, a, base) : take_some<uint32_t>(w, i, lanes, a, base))) return;
+  each_lane(lanes, [&](int l) {
+    for (unsigned k = 0; k < i.count; ++k) put(w, i, k, l, base + a.at[l] + k * i.width);
+  });
+}
+// The values that a store has, from the registers behind the address.
+template <class T> void gather_element(const T* from, unsigned k, uint8_t (*values)[32]) {
+  for (int l = 0; l < 32; ++l) std::memcpy(values[l] + sizeof(T) * k, from + l, sizeof(T));
+}
+void gather(const Warp& w, const Inst& i, uint32_t lanes, uint8_t (*values)[32]) {
+  for (unsigned k = 0; k < i.count; ++k) {
+    const Slot slot = i.slots[1 + k];
+    if (!plain(i)) each_lane(lanes, [&](int l) { fetch(w, i, k, slot, l, values[l] + k * i.width); });
+    else if (i.width == 8) gather_element(lanes_of<uint64_t>(w, slot), k, values);
+    else gather_element(lanes_of<uint32_t>(w, slot), k, values);
+  }
+}
+
 void define_all(Warp& w, const Inst& i, uint32_t defined, uint32_t mask) {
   for (unsigned k = 0; k < i.count; ++k) w.define(i.slots[k], defined, mask);
 }
@@ -43,10 +81,10 @@ void load_global(Warp& w, const Inst& i, uint32_t mask, const Lanes& a, uint32_t
   const uint32_t good = global_lanes(w, i, mask, a, bytes, false);
   w.block->counts.global_read += uint64_t(bytes) * unsigned(__builtin_popcount(mask));
   count_sectors(w, mask, a, bytes);
+  take(w, i, good, a, nullptr);
   const uint8_t none[32] = {};
-  each_lane(mask, [&](int l) {
-    const uint8_t* from = good >> l & 1 ? reinterpret_cast<const uint8_t*>(a.at[l]) : none;
-    for (unsigned k = 0; k < i.count; ++k) put(w, i, k, l, from + k * i.width);
+  each_lane(mask & ~good, [&](int l) {
+    for (unsigned k = 0; k < i.count; ++k) put(w, i, k, l, none);
   });
   define_all(w, i, kAll, mask);
 }
@@ -56,12 +94,9 @@ void load_shared(Warp& w, const Inst& i, uint32_t mask, const Lanes& a, uint32_t
   const uint32_t good = limited_lanes(w, i, mask, a, bytes, shared.bytes(), "shared");
   w.block->counts.shared_read += uint64_t(bytes) * unsigned(__builtin_popcount(mask));
   count_conflicts(w, mask, a, bytes);
-  uint32_t defined = mask & ~good;
-  each_lane(good, [&](int l) {
-    if (!w.block->checks || shared.read(w, i, l, uint32_t(a.at[l]), bytes)) defined |= 1u << l;
-    for (unsigned k = 0; k < i.count; ++k) put(w, i, k, l, shared.data() + a.at[l] + k * i.width);
-  });
-  define_all(w, i, defined, mask);
+  const uint32_t whole = w.block->checks ? shared.read_lanes(w, i, good, a.at, bytes) : good;
+  take(w, i, good, a, shared.data());
+  define_all(w, i, whole | (mask & ~good), mask);
 }
 
 void load_local(Warp& w, const Inst& i, uint32_t mask, const Lanes& a, uint32_t bytes) {
@@ -109,26 +144,20 @@ uint32_t stored_defined(const Warp& w, const Inst& i) {
 void store_in(Space space, Warp& w, const Inst& i, uint32_t mask, const Lanes& a, uint32_t bytes) {
   Block& b = *w.block;
   const uint64_t total = uint64_t(bytes) * unsigned(__builtin_popcount(mask));
-  uint8_t values[32];
-  const auto gather = [&](int l) {
-    for (unsigned k = 0; k < i.count; ++k) fetch(w, i, k, i.slots[1 + k], l, values + k * i.width);
-  };
+  uint8_t values[32][32];
+  gather(w, i, mask, values);
   if (space == Space::Shared) {
     const uint32_t good = limited_lanes(w, i, mask, a, bytes, b.shared.bytes(), "shared"), defined = stored_defined(w, i);
     b.counts.shared_written += total;
     count_conflicts(w, mask, a, bytes);
-    each_lane(good, [&](int l) {
-      gather(l);
-      if (b.checks) b.shared.write(w, i, l, uint32_t(a.at[l]), bytes, values, defined >> l & 1);
-      std::memcpy(b.shared.data() + a.at[l], values, bytes);
-    });
+    if (b.checks) b.shared.write_lanes(w, i, good, a.at, bytes, values, defined);
+    else each_lane(good, [&](int l) { std::memcpy(b.shared.data() + a.at[l], values[l], bytes); });
   } else if (space == Space::Local) {
     const uint64_t size = b.kernel->local_bytes;
     const uint32_t good = limited_lanes(w, i, mask, a, bytes, size, "local"), defined = stored_defined(w, i);
     b.counts.local_written += total;
     each_lane(good, [&](int l) {
-      gather(l);
-      std::memcpy(w.local.data() + size_t(l) * size + a.at[l], values, bytes);
+      std::memcpy(w.local.data() + size_t(l) * size + a.at[l], values[l], bytes);
       std::memset(w.local_defined.data() + size_t(l) * size + a.at[l], int(defined >> l & 1), bytes);
     });
   } else if (space == Space::Param) {
@@ -141,10 +170,7 @@ void store_in(Space space, Warp& w, const Inst& i, uint32_t mask, const Lanes& a
       for (unsigned k = 0; k < i.count; ++k)
         if (mask & ~w.defined[i.slots[1 + k].id]) require_defined(w, i, i.slots[1 + k], mask, "data that is stored");
     if (b.checks) require_decided(w, i, mask);
-    each_lane(good, [&](int l) {
-      gather(l);
-      write_global(w, i, l, a.at[l], bytes, values);
-    });
+    write_global(w, i, good, a.at, bytes, values);
   }
 }
 

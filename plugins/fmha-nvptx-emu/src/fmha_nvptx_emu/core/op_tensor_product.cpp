@@ -8,7 +8,9 @@
 #include "cluster.hpp"
 #include "floats.hpp"
 #include "matrix_tile.hpp"
+#include "pieces.hpp"
 #include "tensor_scale.hpp"
+#include "widened.hpp"
 
 namespace ptx {
 
@@ -25,6 +27,7 @@ struct Tile {  // rows along k
 };
 struct Work {
   Tile a, b;
+  Pieces pieces;
   float right[kDepth][kColumns], sums[16][kColumns];
   int64_t whole[16][kColumns];
   Scales scales;
@@ -44,44 +47,77 @@ Descriptor descriptor_of(const Inst& i, Warp& w, Slot slot, int lane) {
   return d;
 }
 
-// Sixteen bytes of a block's shared memory, of which the first `needed` are read. False where some of these were never written.
-bool fetch(Warp& w, const Inst& i, int lane, Block& block, uint32_t at, unsigned needed, const uint8_t*& from) {
-  static const uint8_t none[16] = {};
-  from = none;
-  if (at + 16 > block.shared.bytes()) {
-    w.block->launch->report->add(Finding::OutOfBounds, w, i, lane, [&] {
-      return "a matrix descriptor leads to " + hex(at) + " of " + std::to_string(block.shared.bytes()) + " bytes of shared memory";
-    });
-    return true;
-  }
-  from = block.shared.data() + at;
-  if (!w.block->checks) return true;
-  return &block == w.block ? block.shared.read_later(w, i, lane, at, needed, false) : block.shared.read_peer(w, i, lane, at, needed);
-}
-
-void read_tile(Warp& w, const Inst& i, int lane, Block& block, const Descriptor& d, const TensorForm& f, bool of_a, unsigned first, unsigned rows, Tile& out) {
+void read_tile(Warp& w, const Inst& i, int lane, Block& block, const Descriptor& d, const TensorForm& f, bool of_a, unsigned first, unsigned rows, Tile& out, Pieces& pieces) {
   const Element kind = of_a ? f.a : f.b;
   const float sign = of_a ? f.sign_a : f.sign_b;
   const unsigned chunk = elements_of_chunk(kind, f.packed), needed = bytes_of_chunk(kind, f.packed);
-  const uint8_t* from;
+  const bool across = of_a ? f.across_a : f.across_b;
+  const unsigned inner = across ? (rows + chunk - 1) / chunk : f.k / chunk;  // pieces of a k, or of a row
+  pieces.count = across ? f.k * inner : rows * inner;
+  for (unsigned n = 0; n < pieces.count; ++n)
+    pieces.at[n] = across ? place_across_k(d, 16 * (n % inner), n / inner) : place_along_k(d, n / inner, n % inner * 16);
+  pieces.read(w, i, lane, block, needed);
   std::fill_n(out.missing + first, rows, false);
-  if (!(of_a ? f.across_a : f.across_b)) {
-    for (unsigned r = 0; r < rows; ++r)
-      for (unsigned k = 0; k < f.k; k += chunk) {
-        if (!fetch(w, i, lane, block, place_along_k(d, r, k / chunk * 16), needed, from)) out.missing[first + r] = true;
-        for (unsigned e = 0; e < chunk; ++e) out.at[first + r][k + e] = sign * element_of_chunk(kind, f.packed, from, e);
-      }
-  } else {
-    for (unsigned k = 0; k < f.k; ++k)
-      for (unsigned r = 0; r < rows; r += chunk) {
-        const bool whole = fetch(w, i, lane, block, place_across_k(d, 16 / chunk * r, k), needed, from);
-        for (unsigned e = 0; e < chunk && r + e < rows; ++e) {
-          if (!whole) out.missing[first + r + e] = true;
-          out.at[first + r + e][k] = sign * element_of_chunk(kind, f.packed, from, e);
-        }
-      }
+  for (unsigned n = 0; n < pieces.count; ++n) {
+    const uint8_t* from = pieces.data[n];
+    if (!across) {
+      read_chunk(kind, f.packed, from, sign, out.at[first + n / inner] + n % inner * chunk);
+      if (!pieces.whole[n]) out.missing[first + n / inner] = true;
+      continue;
+    }
+    float elements[32];
+    read_chunk(kind, f.packed, from, sign, elements);
+    const unsigned row = n % inner * chunk, k = n / inner;
+    for (unsigned e = 0; e < chunk && row + e < rows; ++e) {
+      if (!pieces.whole[n]) out.missing[first + row + e] = true;
+      out.at[first + row + e][k] = elements[e];
+    }
   }
   block.counts.shared_read += uint64_t(rows) * kRowBytesOfK;
+}
+
+// sums[r][c] += left[rows[r]][k] * right[k][c] for 16 rows, each a fused multiply and add, in ascending k.
+void add_products(const float (*left)[kDepth], const unsigned* rows, const float (*right)[kColumns], unsigned n0, unsigned n, unsigned K, float (*sums)[kColumns]) {
+#ifdef PTX_AVX512
+  for (unsigned c = 0; c < n; c += 32) {
+    const uint32_t left_over = n - c < 32 ? (1u << (n - c)) - 1 : ~0u;
+    const __mmask16 masks[2] = {__mmask16(left_over), __mmask16(left_over >> 16)};
+    for (unsigned first = 0; first < 16; first += 8) {
+      __m512 at[8][2];
+      for (unsigned r = 0; r < 8; ++r)
+        for (unsigned z = 0; z < 2; ++z) at[r][z] = _mm512_maskz_loadu_ps(masks[z], sums[first + r] + c + 16 * z);
+      for (unsigned k = 0; k < K; ++k) {
+        __m512 b[2];
+        for (unsigned z = 0; z < 2; ++z) b[z] = _mm512_maskz_loadu_ps(masks[z], right[k] + n0 + c + 16 * z);
+        for (unsigned r = 0; r < 8; ++r) {
+          const __m512 a = _mm512_set1_ps(left[rows[first + r]][k]);
+          for (unsigned z = 0; z < 2; ++z) at[r][z] = _mm512_fmadd_ps(a, b[z], at[r][z]);
+        }
+      }
+      for (unsigned r = 0; r < 8; ++r)
+        for (unsigned z = 0; z < 2; ++z) _mm512_mask_storeu_ps(sums[first + r] + c + 16 * z, masks[z], at[r][z]);
+    }
+  }
+#else
+  for (unsigned r = 0; r < 16; ++r)
+    for (unsigned k = 0; k < K; ++k) {
+      const float a = left[rows[r]][k];
+      const float* b = right[k] + n0;
+#pragma GCC ivdep
+      for (unsigned c = 0; c < n; ++c) sums[r][c] = __builtin_fmaf(a, b[c], sums[r][c]);
+    }
+#endif
+}
+
+// B by columns: right[k][c] of its rows along k.
+void turn(const Tile& b, unsigned n, unsigned K, float (*right)[kColumns]) {
+#ifdef PTX_AVX512
+  for (unsigned c = 0; c < n; c += 16)
+    for (unsigned k = 0; k < K; k += 16) turn_sixteen(b.at[c] + k, kDepth, right[k] + c, kColumns);
+#else
+  for (unsigned k = 0; k < K; ++k)
+    for (unsigned c = 0; c < n; ++c) right[k][c] = b.at[c][k];
+#endif
 }
 
 template <unsigned K, bool half> void truncate_as(const TensorForm& f, Work& at, const unsigned* rows, unsigned n0, unsigned n) {
@@ -149,6 +185,7 @@ void multiply_in(Warp& w, const Inst& i, Block& block, const Issued& it, Work& a
   if (!memory.inside(w, i, lane0, column, columns)) return;
   if (it.from_tensor_memory && !memory.inside(w, i, it.a >> 16, it.a & 0xffff, kRowBytesOfK / 4)) return;
   if (f.scales && !check_scales(w, i, memory, f, it.scales, by)) return;
+  const bool holes = std::memchr(at.b.missing, 1, f.n);
   for (const Group& g : groups_of(f, it.pair, it.stationary)) {
     unsigned rows[16];
     for (unsigned r = 0; r < 16; ++r) {
@@ -157,10 +194,11 @@ void multiply_in(Warp& w, const Inst& i, Block& block, const Issued& it, Work& a
       if (it.from_tensor_memory) {
         const uint32_t* words = memory.row(lane) + (it.a & 0xffff);
         at.a.missing[lane] = checks && !memory.read(w, i, lane, it.a & 0xffff, kRowBytesOfK / 4, by);
-        for (unsigned k = 0; k < f.k; ++k) at.a.at[lane][k] = f.sign_a * element_of_row(f.a, f.packed, reinterpret_cast<const uint8_t*>(words), k);
+        read_row(f.a, f.packed, reinterpret_cast<const uint8_t*>(words), f.k, f.sign_a, at.a.at[lane]);
       }
       const uint32_t* d = memory.row(lane) + column;
-      if (f.whole)
+      if (!f.whole && !f.half && it.adds && it.scale == 1.0f) std::memcpy(at.sums[r], d, size_t(g.n) * 4);
+      else if (f.whole)
         for (unsigned c = 0; c < g.n; ++c) at.whole[r][c] = it.adds ? int32_t(d[c]) : 0;
       else
         for (unsigned c = 0; c < g.n; ++c)
@@ -175,25 +213,24 @@ void multiply_in(Warp& w, const Inst& i, Block& block, const Issued& it, Work& a
       add_scaled(f, at.scales, at.a.at, rows, at.right, g.n0, g.n, at.sums, hardware);
     } else if (hardware) f.half ? truncate<true>(f, at, rows, g.n0, g.n) : truncate<false>(f, at, rows, g.n0, g.n);
     else
-      for (unsigned r = 0; r < 16; ++r)
-        for (unsigned k = 0; k < f.k; ++k) {
-          const float left = at.a.at[rows[r]][k];
-          const float* right = at.right[k] + g.n0;
-#pragma GCC ivdep
-          for (unsigned c = 0; c < g.n; ++c) at.sums[r][c] = __builtin_fmaf(left, right[c], at.sums[r][c]);
-        }
+      add_products(at.a.at, rows, at.right, g.n0, g.n, f.k, at.sums);
     for (unsigned r = 0; r < 16; ++r) {
       const unsigned lane = lane0 + g.lane + r;
       if (it.left_out[(it.pair ? block.rank % 2 * 4 : 0) + lane / 32] >> lane % 32 & 1) continue;
       uint32_t* d = memory.row(lane) + column;
+      const bool had = !checks || !it.adds || memory.defined_row(lane, column, g.n);
       bool before[kColumns];
-      for (unsigned c = 0; checks && c < g.n; ++c) before[c] = !it.adds || memory.defined(lane, column + c);
+      for (unsigned c = 0; !had && c < g.n; ++c) before[c] = memory.defined(lane, column + c);
       if (checks) memory.write(w, i, lane, column, g.n, by);
-      for (unsigned c = 0; c < g.n; ++c) {
-        d[c] = f.whole ? whole_sum(at.whole[r][c], f.saturates) : f.half ? widen<f16>(f16(at.sums[r][c])) : bits_of_float(at.sums[r][c]);
-        const bool unscaled = f.scales && (at.scales.missing_a[r] || at.scales.missing_b[c]);
-        if (checks && (!before[c] || unscaled || at.a.missing[rows[r]] || at.b.missing[g.n0 + c])) memory.define(lane, column + c, false);
-      }
+      if (f.whole)
+        for (unsigned c = 0; c < g.n; ++c) d[c] = whole_sum(at.whole[r][c], f.saturates);
+      else if (f.half)
+        for (unsigned c = 0; c < g.n; ++c) d[c] = widen<f16>(f16(at.sums[r][c]));
+      else std::memcpy(d, at.sums[r], size_t(g.n) * 4);
+      const bool lost = at.a.missing[rows[r]] || (f.scales && at.scales.missing_a[r]);
+      if (!checks || (had && !lost && !holes && !f.scales)) continue;
+      for (unsigned c = 0; c < g.n; ++c)
+        if ((!had && !before[c]) || lost || at.b.missing[g.n0 + c] || (f.scales && at.scales.missing_b[c])) memory.define(lane, column + c, false);
     }
   }
 }
@@ -257,16 +294,15 @@ void multiply(Warp& w, const Inst& i, uint32_t mask) {
     if (pair && !note_signal(w, i, lane, *w.block->cluster->at(w.block->rank ^ 1))) return;
     w.block->counts.matrix_flops += 2ull * f.m * f.n * f.k;
     const unsigned part = pair ? f.n / 2 : f.n;
-    for (unsigned k = 0; k < (pair ? 2u : 1u); ++k) read_tile(w, i, lane, *blocks[k], b, f, false, k * part, part, at.b);
-    for (unsigned k = 0; k < f.k; ++k)
-      for (unsigned c = 0; c < f.n; ++c) at.right[k][c] = at.b.at[c][k];
+    for (unsigned k = 0; k < (pair ? 2u : 1u); ++k) read_tile(w, i, lane, *blocks[k], b, f, false, k * part, part, at.b, at.pieces);
+    turn(at.b, f.n, f.k, at.right);
     if (options & kZeroColumns) {
       const Slot slot = i.slots[i.sources - 1];
       if (w.block->checks) require_defined(w, i, slot, 1u << lane, "a zero-column mask");
       zero_columns(i, w, lanes_of<uint64_t>(w, slot)[lane], f, at);
     }
     for (unsigned k = 0; k < (pair ? 2u : 1u); ++k) {
-      if (!it.from_tensor_memory) read_tile(w, i, lane, *blocks[k], a, f, true, 0, pair ? f.m / 2 : f.m, at.a);
+      if (!it.from_tensor_memory) read_tile(w, i, lane, *blocks[k], a, f, true, 0, pair ? f.m / 2 : f.m, at.a, at.pieces);
       multiply_in(w, i, *blocks[k], it, at);
     }
   });

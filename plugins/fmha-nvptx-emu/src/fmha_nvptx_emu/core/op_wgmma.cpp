@@ -7,8 +7,9 @@
 #include "binding.hpp"
 #include "floats.hpp"
 #include "matrix_tile.hpp"
+#include "pieces.hpp"
 #include "tensor_memory.hpp"
-#include "tensor_sum.hpp"
+#include "wgmma_lanes.hpp"
 
 namespace ptx {
 
@@ -33,39 +34,52 @@ struct Tile {
   bool whole = true;
 };
 
-void lost(Warp& w, const Inst& i, uint32_t at) {
-  w.block->launch->report->add(Finding::OutOfBounds, w, i, -1, [&] {
-    return "a matrix descriptor leads to " + hex(at) + " of " + std::to_string(w.block->shared.bytes()) + " bytes of shared memory";
-  });
+// Eight rows of eight elements of two bytes, `given` by columns (every `step`-th piece); `to` are rows of a tile.
+void turn(const uint8_t (*given)[16], unsigned step, uint8_t (*to)[kRowK]) {
+  alignas(64) uint8_t from[8][16];
+  for (unsigned k = 0; k < 8; ++k) std::memcpy(from[k], given[k * step], 16);
+#ifdef PTX_AVX512
+  static const auto places = [] {
+    struct Table {
+      alignas(64) uint16_t at[64];
+    } out{};
+    for (unsigned n = 0; n < 64; ++n) out.at[n] = uint16_t(n % 8 * 8 + n / 8);
+    return out;
+  }();
+  const __m512i low = _mm512_loadu_si512(from), high = _mm512_loadu_si512(from + 4);
+  alignas(64) uint8_t rows[8][16];
+  for (unsigned z = 0; z < 2; ++z)
+    _mm512_store_si512(rows + 4 * z, _mm512_permutex2var_epi16(low, _mm512_load_si512(places.at + 32 * z), high));
+  for (unsigned r = 0; r < 8; ++r) std::memcpy(to[r], rows[r], 16);
+#else
+  for (unsigned r = 0; r < 8; ++r)
+    for (unsigned k = 0; k < 8; ++k) std::memcpy(to[r] + 2 * k, from[k] + 2 * r, 2);
+#endif
 }
 
-bool fetch(Warp& w, const Inst& i, uint32_t at, const uint8_t*& from) {
-  SharedMemory& shared = w.block->shared;
-  static const uint8_t none[16] = {};
-  if (at + 16 > shared.bytes()) return lost(w, i, at), from = none, true;
-  from = shared.data() + at;
-  return !w.block->checks || shared.read_later(w, i, 0, at, 16, false);
-}
-
-void read_tile(Warp& w, const Inst& i, const Descriptor& d, bool across, uint32_t first, uint32_t rows, Tile& out) {
+void read_tile(Warp& w, const Inst& i, const Descriptor& d, bool across, uint32_t first, uint32_t rows, Tile& out, Pieces& pieces) {
   out.missing.assign(rows, false), out.whole = true;
-  const uint8_t* from;
-  const auto hole = [&](uint32_t row) { out.missing[row] = true, out.whole = false; };
-  if (!across) {
-    for (uint32_t r = 0; r < rows; ++r)
-      for (uint32_t byte = 0; byte < kRowK; byte += 16) {
-        if (!fetch(w, i, place_along_k(d, first + r, byte), from)) hole(r);
-        std::memcpy(out.at[r] + byte, from, 16);
-      }
-  } else {
+  const uint32_t blocks = rows / 8;  // of eight rows, which are a piece across k
+  pieces.count = 2 * rows;
+  uint32_t* at = pieces.at;
+  if (across)
     for (uint32_t k = 0; k < 16; ++k)
-      for (uint32_t r = 0; r < rows; r += 8) {
-        if (!fetch(w, i, place_across_k(d, 2 * (first + r), k), from))
-          for (uint32_t e = 0; e < 8; ++e) hole(r + e);
-        for (uint32_t e = 0; e < 8; ++e) std::memcpy(out.at[r + e] + 2 * k, from + 2 * e, 2);
-      }
-  }
+      for (uint32_t block = 0; block < blocks; ++block) *at++ = place_across_k(d, 2 * (first + 8 * block), k);
+  else
+    for (uint32_t r = 0; r < rows; ++r, at += 2) at[0] = place_along_k(d, first + r, 0), at[1] = place_along_k(d, first + r, 16);
+  pieces.read(w, i, -1, *w.block, 16);
+  if (!across) std::memcpy(out.at, pieces.data, size_t(rows) * kRowK);
+  else
+    for (uint32_t half = 0; half < 2; ++half)  // eight k of a block
+      for (uint32_t block = 0; block < blocks; ++block)
+        turn(pieces.data + half * 8 * blocks + block, blocks, reinterpret_cast<uint8_t (*)[kRowK]>(out.at[block * 8] + half * 16));
   w.block->counts.shared_read += uint64_t(rows) * kRowK;
+  if (!std::memchr(pieces.whole, 0, pieces.count)) return;
+  for (uint32_t n = 0; n < 2 * rows; ++n) {
+    if (pieces.whole[n]) continue;
+    out.whole = false;
+    for (uint32_t r = 0; r < (across ? 8u : 1u); ++r) out.missing[across ? n % blocks * 8 + r : n / 2] = true;
+  }
 }
 
 // A fragment: register r has row g + 8(r%2), bytes 4t + 16(r/2) to 4t + 16(r/2) + 3 of k; g = lane / 4, t = lane % 4.
@@ -73,10 +87,10 @@ void fragment(const Warp& w, const Slot* a, Tile& out) {
   out.missing.assign(16, false), out.whole = true;
   for (unsigned r = 0; r < 4; ++r) {
     const uint32_t* from = lanes_of<uint32_t>(w, a[r]);
-    for (unsigned l = 0; l < 32; ++l) {
-      const unsigned row = l / 4 + 8 * (r % 2);
-      std::memcpy(out.at[row] + 4 * (l % 4) + 16 * (r / 2), from + l, 4);
-      if (!(w.defined[a[r].id] >> l & 1)) out.missing[row] = true, out.whole = false;
+    for (unsigned g = 0; g < 8; ++g) {
+      const unsigned row = g + 8 * (r % 2);
+      std::memcpy(out.at[row] + 16 * (r / 2), from + 4 * g, 16);
+      if ((w.defined[a[r].id] >> 4 * g & 0xf) != 0xf) out.missing[row] = true, out.whole = false;
     }
   }
 }
@@ -93,6 +107,7 @@ template <bool half, class F> inline void each_sum(unsigned n, F f) {
 constexpr unsigned kColumns = 256 + 16;  // of a row of floats; the rest keeps rows apart in the cache
 struct Work {
   Tile a, b;
+  Pieces pieces;
   alignas(64) float sums[16][kColumns], left[kRowK][16], right[kRowK][kColumns];
   uint32_t* d[128];  // rows of the registers of D
 };
@@ -161,7 +176,7 @@ template <unsigned K> void sum_exactly(unsigned n, Work& at) {
     }
 }
 
-// Reads A and B, and C into the sums. True where C is added.
+// Reads A and B. True where C is added.
 bool begin(Warp& w, const Inst& i, uint32_t mask, Work& at) {
   const uint32_t options = i.target;
   const unsigned n = uint32_t(i.imm);
@@ -176,33 +191,35 @@ bool begin(Warp& w, const Inst& i, uint32_t mask, Work& at) {
     return d;
   };
   if (from_registers) fragment(w, a, at.a);
-  else read_tile(w, i, descriptor(*a), options & kAcrossA, w.index % 4 * 16, 16, at.a);
-  read_tile(w, i, descriptor(*b), options & kAcrossB, 0, n, at.b);
+  else read_tile(w, i, descriptor(*a), options & kAcrossA, w.index % 4 * 16, 16, at.a, at.pieces);
+  read_tile(w, i, descriptor(*b), options & kAcrossB, 0, n, at.b, at.pieces);
   const bool adds = options & kAlwaysAdds || (!(options & kNeverAdds) && (w.predicate(*scale) >> lane & 1));
   if (w.block->checks) {
     if (!(options & (kAlwaysAdds | kNeverAdds))) require_defined(w, i, *scale, mask, "whether a wgmma adds");
     note_registers(w, i, from_registers ? a : nullptr, adds);
   }
+  for (unsigned r = 0; r < i.dests; ++r) at.d[r] = lanes_of<uint32_t>(w, i.slots[r]);
+  return adds;
+}
+
+// C by rows.
+void read_sums(const Inst& i, bool adds, Work& at) {
+  const unsigned n = uint32_t(i.imm);
   auto& sums = at.sums;
   uint32_t** d = at.d;
-  for (unsigned r = 0; r < i.dests; ++r) d[r] = lanes_of<uint32_t>(w, i.slots[r]);
   if (!adds) std::memset(sums, 0, sizeof sums);
-  else if (options & kHalfSums)
+  else if (i.target & kHalfSums)
     each_sum<true>(n, [&](unsigned r, unsigned l, unsigned h, unsigned row, unsigned column) {
       sums[row][column] = float(narrow<f16>(d[r][l] >> 16 * h & 0xffff));
     });
   else each_row(n, sums, d, [](Eight& row, Four& even, Four& odd) { row = __builtin_shufflevector(even, odd, 0, 4, 1, 5, 2, 6, 3, 7); });
-  return adds;
 }
 
-// Writes D.
-void finish(Warp& w, const Inst& i, bool adds, Work& at) {
+void write_sums(const Inst& i, Work& at) {
   const unsigned n = uint32_t(i.imm);
-  const bool half = i.target & kHalfSums;
-  const Tile &ta = at.a, &tb = at.b;
   auto& sums = at.sums;
   uint32_t** d = at.d;
-  if (half)
+  if (i.target & kHalfSums)
     each_sum<true>(n, [&](unsigned r, unsigned l, unsigned h, unsigned row, unsigned column) {
       d[r][l] = (h ? d[r][l] & 0xffff : 0) | widen<f16>(f16(sums[row][column])) << 16 * h;
     });
@@ -210,7 +227,13 @@ void finish(Warp& w, const Inst& i, bool adds, Work& at) {
     each_row(n, sums, d, [](Eight& row, Four& even, Four& odd) {
       even = __builtin_shufflevector(row, row, 0, 2, 4, 6), odd = __builtin_shufflevector(row, row, 1, 3, 5, 7);
     });
-  if (!w.block->checks) return;
+}
+
+// Which lanes of D hold a value.
+void define_sums(Warp& w, const Inst& i, bool adds, const Work& at) {
+  const unsigned n = uint32_t(i.imm);
+  const bool half = i.target & kHalfSums;
+  const Tile &ta = at.a, &tb = at.b;
   if (ta.whole && tb.whole) {
     if (!adds)
       for (unsigned r = 0; r < i.dests; ++r) w.define(i.slots[r], kAll, kAll);
@@ -232,14 +255,24 @@ template <Element kind, Element kind_b = kind> void multiply(Warp& w, const Inst
   Work& at = work();
   const bool adds = begin(w, i, mask, at);
   const float sign_a = options & kNegateA ? -1.0f : 1.0f, sign_b = options & kNegateB ? -1.0f : 1.0f;
-  for (unsigned r = 0; r < 16; ++r)
-    for (unsigned k = 0; k < K; ++k) at.left[k][r] = sign_a * element<kind>(at.a.at[r] + k * bytes_of(kind));
-  for (unsigned c = 0; c < n; ++c)
-    for (unsigned k = 0; k < K; ++k) at.right[k][c] = sign_b * element<kind_b>(at.b.at[c] + k * bytes_of(kind));
-  if (!w.block->launch->options.hardware) sum_exactly<K>(n, at);
-  else if (options & kHalfSums) sum_truncating<K, true>(kind, kind_b, n, at);
-  else sum_truncating<K, false>(kind, kind_b, n, at);
-  finish(w, i, adds, at);
+#ifdef PTX_AVX512
+  const bool by_lanes = !w.block->launch->options.hardware && !(options & kHalfSums);
+  if (by_lanes) multiply_by_lanes<kind, kind_b>(at.a.at, at.b.at, sign_a, sign_b, at.d, n, adds);
+#else
+  constexpr bool by_lanes = false;
+#endif
+  if (!by_lanes) {
+    for (unsigned r = 0; r < 16; ++r)
+      for (unsigned k = 0; k < K; ++k) at.left[k][r] = sign_a * element<kind>(at.a.at[r] + k * bytes_of(kind));
+    for (unsigned c = 0; c < n; ++c)
+      for (unsigned k = 0; k < K; ++k) at.right[k][c] = sign_b * element<kind_b>(at.b.at[c] + k * bytes_of(kind));
+    read_sums(i, adds, at);
+    if (!w.block->launch->options.hardware) sum_exactly<K>(n, at);
+    else if (options & kHalfSums) sum_truncating<K, true>(kind, kind_b, n, at);
+    else sum_truncating<K, false>(kind, kind_b, n, at);
+    write_sums(i, at);
+  }
+  if (w.block->checks) define_sums(w, i, adds, at);
 }
 
 void fence(Warp& w, const Inst& i, uint32_t mask) {

@@ -48,6 +48,7 @@ void decode(Kernel& kernel, const Function& f) {
   last.cls = Class::Branch;
   last.run = opcode_named("ret")->bind(b);
   layout.finish();
+  find_certain(kernel);
 }
 
 void give_addresses(Program& p) {

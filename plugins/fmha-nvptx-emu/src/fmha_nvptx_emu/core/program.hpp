@@ -30,6 +30,7 @@ struct Inst {
   uint8_t dests = 0, sources = 0;
   bool guarded = false, negated = false;
   bool own_flow = false;  // the handler itself says which lanes of its destinations are defined
+  bool certain = false;   // all its registers are (certain.cpp)
   Class cls = Class::Integer;
   Space space = Space::Generic;
   uint8_t width = 0;      // memory: bytes of an element
@@ -51,6 +52,7 @@ struct Kernel {
   std::deque<std::vector<Slot>> pools;
   std::deque<std::vector<uint32_t>> target_lists;
   uint32_t rows = 0, ids = 1;
+  std::vector<uint32_t> defined_at_first;  // by id: all lanes of registers that are certain
   uint32_t first_constant = 0;      // row
   std::vector<uint8_t> constants;   // the rows from there on
   struct SpecialRow {
@@ -78,6 +80,8 @@ struct Program {
   std::deque<Kernel> kernels;
   ~Program();
 };
+
+void find_certain(Kernel& kernel);
 
 // Raises Unusable, with the line and its text. `hardware`: as the assembler reads it (contract.hpp).
 std::unique_ptr<Program> load(std::string text, bool hardware);

@@ -35,13 +35,17 @@ bool all_hold(const uint8_t* state) {  // a value
 }
 void join_readers(uint32_t* reader, uint32_t* before, uint32_t mine) {
   const Four now = four(reader), others = Four(((now ^ mine) & 0xff) != 0);
+  if (!any(now ^ mine)) return;
   put(before, (now & others) | (four(before) & ~others));
   put(reader, Four{} + mine);
 }
+// Before what the warp knows, or its own.
+bool earlier(const Warp& w, uint32_t stamp) { return stamp < w.floor || (stamp & kOwn) == w.index; }
 // Nobody else's access that a write with this stamp must be compared with.
 bool free_to_write(const Warp& w, const uint32_t* writer, const uint32_t* reader, const uint32_t* before, uint32_t stamp) {
-  const Four last = four(writer), recent = Four((last >= w.floor) & (last != stamp) & ((last & kOwn) != w.index));
-  return !any(recent | Four((four(reader) >= w.floor) | (four(before) >= w.floor)));
+  const auto recent = [&](Four last) { return Four((last >= w.floor) & ((last & kOwn) != w.index)); };
+  const Four last = four(writer);
+  return !any((recent(last) & Four(last != stamp)) | recent(four(reader)) | recent(four(before)));
 }
 }  // namespace
 
@@ -53,7 +57,7 @@ void SharedMemory::begin(uint32_t bytes) {
   writer_.assign(words, 0);
   reader_.assign(words, 0);
   reader_before_.assign(words, 0);
-  atomic_.assign(words, false);
+  atomic_.assign(words, 0);
   landings_.clear();
 }
 
@@ -152,12 +156,28 @@ bool SharedMemory::read_later(Warp& w, const Inst& i, int lane, uint32_t at, uin
   return whole;
 }
 
+void SharedMemory::read_pieces(Warp& w, const Inst& i, int lane, const uint32_t* at, uint32_t count, bool* whole) {
+  const uint32_t mine = (w.wgmma_committed + 1) << 8 | (kWarps + w.index / 4);
+  uint32_t sound = 0;  // as in read_later
+  for (uint32_t n = 0; n < count; ++n) {
+    const uint32_t word = at[n] / 4, stamp = writer_[word], from = owner(stamp);
+    if (stamp != sound && !(stamp & kLater) && time_of(stamp) <= w.known[from] && (from >= kWarps || time_of(stamp) <= w.fenced[from]))
+      sound = stamp;
+    if (any(four(&writer_[word]) != sound)) {
+      whole[n] = read_later(w, i, lane, at[n], 16, false);
+      continue;
+    }
+    join_readers(&reader_[word], &reader_before_[word], mine);
+    whole[n] = all_hold(&state_[word]);
+  }
+}
+
 void SharedMemory::write_bulk(Warp& w, const Inst& i, int lane, uint32_t at, uint32_t bytes, uint32_t stamp, bool remote) {
   uint32_t word = at / 4;
   const uint32_t end = (at + bytes + 3) / 4;
   for (; !remote && word + 4 <= end && free_to_write(w, &writer_[word], &reader_[word], &reader_before_[word], stamp); word += 4) {
     put(&writer_[word], Four{} + stamp);
-    for (unsigned k = 0; k < 4; ++k) atomic_[word + k] = false;
+    std::memset(&atomic_[word], 0, 4);
     std::memset(&state_[word], 0xff, 4);
   }
   for (; word < end; ++word) {
@@ -198,24 +218,27 @@ void SharedMemory::store_remote(uint32_t at, uint32_t bytes, const uint8_t* valu
   }
 }
 
+// Whether the last writes of four words plainly lie before a read.
+inline bool SharedMemory::written_before(const Warp& w, uint32_t word) {
+  const Four last = four(&writer_[word]);
+  if (!any((last >= w.floor) & ((last & kOwn) != w.index))) return true;
+  uint32_t stamp = last[0];
+  const uint32_t from = owner(stamp);
+  if (any(last != stamp)) return false;
+  if (stamp & kLater) {  // by cp.async: when its wait was
+    const Warp& other = *w.block->warps[from];
+    if (time_of(stamp) > other.complete) return false;
+    stamp = other.completed_at[time_of(stamp) % Warp::kGroups] << 8 | from;
+    put(&writer_[word], Four{} + stamp);
+  }
+  return from == w.index || time_of(stamp) <= w.known[from];
+}
+
 bool SharedMemory::read(Warp& w, const Inst& i, int lane, uint32_t at, uint32_t bytes) {
   const uint32_t mine = stamp_of(w), end = (at + bytes + 3) / 4;
   bool whole = true;
   uint32_t word = at / 4;
-  for (; word + 4 <= end; word += 4) {
-    const Four last = four(&writer_[word]);
-    if (any((last >= w.floor) & ((last & kOwn) != w.index))) {
-      uint32_t stamp = last[0];
-      const uint32_t from = owner(stamp);
-      if (any(last != stamp)) break;
-      if (stamp & kLater) {  // by cp.async: when its wait was
-        const Warp& other = *w.block->warps[from];
-        if (time_of(stamp) > other.complete) break;
-        stamp = other.completed_at[time_of(stamp) % Warp::kGroups] << 8 | from;
-        put(&writer_[word], Four{} + stamp);
-      }
-      if (from != w.index && time_of(stamp) > w.known[from]) break;
-    }
+  for (; word + 4 <= end && written_before(w, word); word += 4) {
     join_readers(&reader_[word], &reader_before_[word], mine);
     whole &= all_hold(&state_[word]);
   }
@@ -229,6 +252,47 @@ bool SharedMemory::read(Warp& w, const Inst& i, int lane, uint32_t at, uint32_t 
     whole &= (state_[word] & wanted) == wanted;
   }
   return whole;
+}
+
+uint32_t SharedMemory::read_lanes(Warp& w, const Inst& i, uint32_t lanes, const uint64_t* at, uint32_t bytes) {
+  const uint32_t mine = stamp_of(w);
+  uint32_t whole = 0;
+  for (uint32_t left = lanes; left; left &= left - 1) {
+    const int lane = __builtin_ctz(left);
+    const uint32_t word = uint32_t(at[lane]) / 4;
+    if (bytes == 16) {
+      if (written_before(w, word)) {
+        join_readers(&reader_[word], &reader_before_[word], mine);
+        whole |= uint32_t(all_hold(&state_[word])) << lane;
+        continue;
+      }
+    } else if (bytes == 4 && earlier(w, writer_[word])) {
+      if (reader_[word] != mine) {
+        if (owner(reader_[word]) != w.index) reader_before_[word] = reader_[word];
+        reader_[word] = mine;
+      }
+      whole |= uint32_t((state_[word] & 0xf) == 0xf) << lane;
+      continue;
+    }
+    whole |= uint32_t(read(w, i, lane, uint32_t(at[lane]), bytes)) << lane;
+  }
+  return whole;
+}
+
+void SharedMemory::write_lanes(Warp& w, const Inst& i, uint32_t lanes, const uint64_t* at, uint32_t bytes, const uint8_t (*values)[32], uint32_t defined) {
+  const uint32_t mine = stamp_of(w);
+  for (uint32_t left = lanes; left; left &= left - 1) {
+    const int lane = __builtin_ctz(left);
+    const uint32_t word = uint32_t(at[lane]) / 4;
+    const uint8_t state = defined >> lane & 1 ? 0xff : 0xf0;
+    if (bytes == 16 && free_to_write(w, &writer_[word], &reader_[word], &reader_before_[word], mine)) {
+      put(&writer_[word], Four{} + mine);
+      std::memset(&atomic_[word], 0, 4), std::memset(&state_[word], state, 4);
+    } else if (bytes == 4 && earlier(w, writer_[word]) && earlier(w, reader_[word]) && earlier(w, reader_before_[word])) {
+      writer_[word] = mine, atomic_[word] = 0, state_[word] = state;
+    } else write(w, i, lane, uint32_t(at[lane]), bytes, values[lane], defined >> lane & 1);
+    std::memcpy(data_.data() + at[lane], values[lane], bytes);
+  }
 }
 
 void SharedMemory::write(Warp& w, const Inst& i, int lane, uint32_t at, uint32_t bytes, const uint8_t* values, bool defined) {
@@ -273,8 +337,12 @@ SharedMemory::Held SharedMemory::update_remote(uint32_t at, uint32_t bytes, uint
   return held;
 }
 
-void SharedMemory::write_later(Warp& w, const Inst& i, int lane, uint32_t at, uint32_t bytes) {
-  write_bulk(w, i, lane, at, bytes, kLater | (w.committed + 1) << 8 | w.index, false);
+void SharedMemory::write_later(Warp& w, const Inst& i, uint32_t lanes, const uint64_t* at, uint32_t bytes) {
+  const uint32_t stamp = kLater | (w.committed + 1) << 8 | w.index;
+  for (uint32_t left = lanes; left; left &= left - 1) {
+    const int lane = __builtin_ctz(left);
+    write_bulk(w, i, lane, uint32_t(at[lane]), bytes, stamp, false);
+  }
 }
 
 }  // namespace ptx

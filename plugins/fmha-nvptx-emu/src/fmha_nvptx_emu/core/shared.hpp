@@ -23,14 +23,20 @@ class SharedMemory {
 
   // Lane `lane` reads bytes; whether all of them were written. Also reports races and outstanding writes.
   bool read(Warp& w, const Inst& i, int lane, uint32_t at, uint32_t bytes);
+  // The same for lanes: those for which all bytes were written.
+  uint32_t read_lanes(Warp& w, const Inst& i, uint32_t lanes, const uint64_t* at, uint32_t bytes);
   // Called before the bytes are stored, with their new values.
   void write(Warp& w, const Inst& i, int lane, uint32_t at, uint32_t bytes, const uint8_t* values, bool defined);
+  // The same for lanes, with room for 32 bytes each.
+  void write_lanes(Warp& w, const Inst& i, uint32_t lanes, const uint64_t* at, uint32_t bytes, const uint8_t (*values)[32], uint32_t defined);
   // An atomic operation with a value: no race with another one. What the bytes held before: a value, one that never was
   // written in its own place (it stays so, whatever is added), or nothing.
   enum class Held : uint8_t { Value, Undefined, Nothing };
   Held update(Warp& w, const Inst& i, int lane, uint32_t at, uint32_t bytes, bool defined);
   // By the asynchronous proxy: wgmma, or a bulk copy from shared memory. Whether all bytes were written.
   bool read_later(Warp& w, const Inst& i, int lane, uint32_t at, uint32_t bytes, bool copies);
+  // The same for `count` pieces of 16 bytes that a product reads; `whole`: of each piece.
+  void read_pieces(Warp& w, const Inst& i, int lane, const uint32_t* at, uint32_t count, bool* whole);
   // By a bulk copy whose completion an mbarrier counts; `stamp` is the mbarrier's.
   void write_bulk(Warp& w, const Inst& i, int lane, uint32_t at, uint32_t bytes, uint32_t stamp, bool remote);  // remote: by another block
   // By a product of the other block of a pair. Whether all bytes were written, and no copy to them is under way that its warp
@@ -41,10 +47,11 @@ class SharedMemory {
   void store_remote(uint32_t at, uint32_t bytes, const uint8_t* values);  // by another block
   // An atomic operation by another block, or one that an mbarrier counts: `stamp` is the mbarrier's, or 0.
   Held update_remote(uint32_t at, uint32_t bytes, uint32_t stamp);
-  void write_later(Warp& w, const Inst& i, int lane, uint32_t at, uint32_t bytes);  // by cp.async
+  void write_later(Warp& w, const Inst& i, uint32_t lanes, const uint64_t* at, uint32_t bytes);  // by cp.async
 
  private:
   static constexpr uint32_t kLater = uint32_t(1) << 31;
+  bool written_before(const Warp& w, uint32_t word);
   void settle(Warp& w, const Inst& i, int lane, uint32_t word, bool reads, bool same);
   void readers(Warp& w, const Inst& i, int lane, uint32_t word);
   uint32_t settled_reader(Warp& w, const Inst& i, int lane, uint32_t word, uint32_t stamp);
@@ -57,7 +64,7 @@ class SharedMemory {
   uint32_t bytes_ = 0;
   std::vector<uint8_t> data_, state_;  // state: 0 to 3 the bytes that hold a value, 4 to 7 those of the last writer
   std::vector<uint32_t> writer_, reader_, reader_before_;
-  std::vector<bool> atomic_;  // the last write was an atomic operation
+  std::vector<uint8_t> atomic_;  // the last write was an atomic operation
 };
 
 }  // namespace ptx

@@ -1,5 +1,7 @@
 #include "tensor_form.hpp"
 
+#include "widened.hpp"
+
 namespace ptx {
 
 void stop(const Inst& i, const Warp& w, const std::string& why) {
@@ -54,6 +56,16 @@ float small_number(unsigned bits, unsigned x, unsigned m) {
   return bits >> (x + m) & 1 ? -size : size;
 }
 
+struct Small {  // all numbers of 4 and 6 bits
+  float e2m1[16], e2m3[64], e3m2[64];
+  Small() {
+    for (unsigned bits = 0; bits < 64; ++bits) e2m3[bits] = small_number(bits, 2, 3), e3m2[bits] = small_number(bits, 3, 2), e2m1[bits % 16] = small_number(bits % 16, 2, 1);
+  }
+};
+const Small& small() {
+  static const Small all;
+  return all;
+}
 float element_at(Element e, const uint8_t* at) {
   uint32_t bits = 0;
   std::memcpy(&bits, at, 4 / elements_of(e));
@@ -65,12 +77,12 @@ float element_at(Element e, const uint8_t* at) {
     case Element::E5M2: return element_of<Element::E5M2>(bits, 0);
     case Element::U8: return float(uint8_t(bits));
     case Element::S8: return float(int8_t(bits));
-    case Element::E2M3: return small_number(bits & 63, 2, 3);
-    case Element::E3M2: return small_number(bits & 63, 3, 2);
-    default: return small_number(bits >> 2 & 15, 2, 1);
+    case Element::E2M3: return small().e2m3[bits & 63];
+    case Element::E3M2: return small().e3m2[bits & 63];
+    default: return small().e2m1[bits >> 2 & 15];
   }
 }
-float nibble(const uint8_t* from, unsigned index) { return small_number(from[index / 2] >> index % 2 * 4 & 15, 2, 1); }
+float nibble(const uint8_t* from, unsigned index) { return small().e2m1[from[index / 2] >> index % 2 * 4 & 15]; }
 
 }  // namespace
 
@@ -102,16 +114,53 @@ TensorForm form_of(const Inst& i, const Warp& w, const TensorMode& mode, uint32_
   return f;
 }
 
+namespace {
+
 float element_of_chunk(Element e, bool packed, const uint8_t* chunk, unsigned index) {
   if (packed || e == Element::E2M1) return nibble(chunk, index);
   if (!is_narrow(e)) return element_at(e, chunk + index * (4 / elements_of(e)));
   uint16_t two = 0;
   std::memcpy(&two, chunk + 6 * index / 8, 2);
-  return small_number(two >> 6 * index % 8 & 63, e == Element::E3M2 ? 3 : 2, e == Element::E3M2 ? 2 : 3);
+  const unsigned bits = two >> 6 * index % 8 & 63;
+  return e == Element::E3M2 ? small().e3m2[bits] : small().e2m3[bits];
 }
 
-float element_of_row(Element e, bool packed, const uint8_t* row, unsigned index) {
-  return packed ? nibble(row, index) : element_at(e, row + index * (4 / elements_of(e)));
+// Sixteen bytes of elements that are whole bytes, in vectors. False: it has no vectors for them.
+bool read_sixteen(Element e, const uint8_t* at, float sign, float* out) {
+#ifdef PTX_AVX512
+  const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(at));
+  const auto put = [&](__m512 elements, unsigned count) {
+    _mm512_mask_storeu_ps(out, __mmask16((1u << count) - 1), _mm512_mul_ps(elements, _mm512_set1_ps(sign)));
+  };
+  const __m512i halves = _mm512_castsi256_si512(_mm256_cvtepu16_epi32(bytes)), words = _mm512_castsi128_si512(bytes), all = _mm512_cvtepu8_epi32(bytes);
+  switch (e) {
+    case Element::F16: return put(widened<Element::F16>(halves, 0), 8), true;
+    case Element::BF16: return put(widened<Element::BF16>(halves, 0), 8), true;
+    case Element::TF32: return put(widened<Element::TF32>(words, 0), 4), true;
+    case Element::E4M3: return put(widened<Element::E4M3>(all, 0), 16), true;
+    case Element::E5M2: return put(widened<Element::E5M2>(all, 0), 16), true;
+    default: return false;
+  }
+#else
+  return false;
+#endif
+}
+
+}  // namespace
+
+void read_chunk(Element e, bool packed, const uint8_t* chunk, float sign, float* out) {
+  if (!packed && read_sixteen(e, chunk, sign, out)) return;
+  for (unsigned index = 0; index < elements_of_chunk(e, packed); ++index) out[index] = sign * element_of_chunk(e, packed, chunk, index);
+}
+
+void read_row(Element e, bool packed, const uint8_t* row, unsigned k, float sign, float* out) {
+  for (unsigned at = 0; at < k;) {
+    const unsigned count = packed ? 2 * k : 4 * elements_of(e);  // of 16 bytes
+    if (packed || !read_sixteen(e, row + 16 * (at / count), sign, out + at))
+      for (unsigned index = at; index < at + count && index < k; ++index)
+        out[index] = sign * (packed ? nibble(row, index) : element_at(e, row + index * (4 / elements_of(e))));
+    at += count;
+  }
 }
 
 }  // namespace ptx

@@ -37,9 +37,9 @@ inline bool is_narrow(Element e) { return e == Element::E2M3 || e == Element::E3
 // Sixteen bytes of shared memory along k: how many elements they hold, and how many of the bytes belong to them.
 inline unsigned elements_of_chunk(Element e, bool packed) { return packed ? 32 : 4 * elements_of(e); }
 inline unsigned bytes_of_chunk(Element e, bool packed) { return packed ? 16 : e == Element::E2M1 ? 8 : is_narrow(e) ? 12 : 16; }
-float element_of_chunk(Element e, bool packed, const uint8_t* chunk, unsigned index);
+void read_chunk(Element e, bool packed, const uint8_t* chunk, float sign, float* out);  // all of them, times the sign
 
-// Of a row of A in tensor memory, where elements of 4 and 6 bits have a byte each.
-float element_of_row(Element e, bool packed, const uint8_t* row, unsigned index);
+// The k elements of a row of A in tensor memory, where elements of 4 and 6 bits have a byte each.
+void read_row(Element e, bool packed, const uint8_t* row, unsigned k, float sign, float* out);
 
 }  // namespace ptx

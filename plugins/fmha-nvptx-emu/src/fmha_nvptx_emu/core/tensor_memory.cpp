@@ -1,6 +1,7 @@
 #include "tensor_memory.hpp"
 
 #include <algorithm>
+#include <cstring>
 
 namespace ptx {
 
@@ -30,6 +31,9 @@ bool unfenced(const Warp& w, uint32_t stamp, TensorMemory::By by) {
   if (!w.block->kernel->tensor_fences || !stamp || by == TensorMemory::By::Peer || stamp & kLater) return false;
   return agent != w.index && !(by == TensorMemory::By::Pipe && agent == pipe_of(w)) && w.fenced_tensor[agent] < time_of(stamp);
 }
+
+// Neither unordered nor unfenced: nothing to report.
+bool in_order(const Warp& w, uint32_t stamp, TensorMemory::By by) { return before(w, stamp, by) && !unfenced(w, stamp, by); }
 
 void misuse(Warp& w, const Inst& i, const std::string& text) {
   if (!w.block->checks) return;
@@ -100,16 +104,35 @@ void TensorMemory::ordered(Warp& w, const Inst& i, uint32_t lane, uint32_t colum
     });
 }
 
+bool TensorMemory::defined_row(uint32_t lane, uint32_t column, uint32_t count) const {
+  return !std::memchr(defined_.data() + place(lane, column), 0, count);
+}
+
+// Where the columns end, from `at`, that have the same stamps as it.
+size_t TensorMemory::alike(size_t at, size_t end) const {
+  const uint32_t writer = writer_[at], reader = reader_[at];
+  for (++at; at + 16 <= end; at += 16) {
+    uint32_t other = 0;
+    for (size_t k = at; k < at + 16; ++k) other |= (writer_[k] ^ writer) | (reader_[k] ^ reader);
+    if (other) break;
+  }
+  while (at < end && writer_[at] == writer && reader_[at] == reader) ++at;
+  return at;
+}
+
 bool TensorMemory::read(Warp& w, const Inst& i, uint32_t lane, uint32_t column, uint32_t count, By by) {
   const uint32_t mine = stamp_of(w, by);
   bool whole = true;
   const bool later = by == By::Warp;
   bool fresh = false;
-  for (size_t at = place(lane, column), end = at + count; at < end; ++at) {
-    if (writer_[at] != mine) ordered(w, i, lane, uint32_t(at % kColumns), writer_[at], by, true, true);
-    fresh |= !(reader_[at] & kLater) || agent_of(reader_[at]) != w.index;
-    reader_[at] = later ? mine | kLater : mine;
-    whole &= defined_[at] != 0;
+  for (size_t at = place(lane, column), end = at + count, next; at < end; at = next) {
+    next = alike(at, end);
+    const uint32_t writer = writer_[at], reader = reader_[at];
+    if (writer != mine && !in_order(w, writer, by))
+      for (size_t k = at; k < next; ++k) ordered(w, i, lane, uint32_t(k % kColumns), writer, by, true, true);
+    fresh |= !(reader & kLater) || agent_of(reader) != w.index;
+    std::fill(reader_.begin() + ptrdiff_t(at), reader_.begin() + ptrdiff_t(next), later ? mine | kLater : mine);
+    whole &= !std::memchr(defined_.data() + at, 0, next - at);
   }
   if (later && fresh) pending_.push_back({w.index, lane, column, count, true});
   return whole;
@@ -117,12 +140,18 @@ bool TensorMemory::read(Warp& w, const Inst& i, uint32_t lane, uint32_t column, 
 
 void TensorMemory::write(Warp& w, const Inst& i, uint32_t lane, uint32_t column, uint32_t count, By by) {
   const uint32_t mine = stamp_of(w, by) | (by == By::Warp ? kLater : 0);
-  for (size_t at = place(lane, column), end = at + count; at < end; ++at) {
-    const bool own = writer_[at] == mine || (by == By::Warp && agent_of(writer_[at]) == w.index);
-    if (!own) ordered(w, i, lane, uint32_t(at % kColumns), writer_[at], by, false, true);
-    ordered(w, i, lane, uint32_t(at % kColumns), reader_[at], by, false, false);
-    writer_[at] = mine, reader_[at] = 0;
-    defined_[at] = 1;
+  for (size_t at = place(lane, column), end = at + count, next; at < end; at = next) {
+    next = alike(at, end);
+    const uint32_t writer = writer_[at], reader = reader_[at];
+    const bool own = writer == mine || (by == By::Warp && agent_of(writer) == w.index);
+    if ((!own && !in_order(w, writer, by)) || !in_order(w, reader, by))
+      for (size_t k = at; k < next; ++k) {
+        if (!own) ordered(w, i, lane, uint32_t(k % kColumns), writer, by, false, true);
+        ordered(w, i, lane, uint32_t(k % kColumns), reader, by, false, false);
+      }
+    std::fill(writer_.begin() + ptrdiff_t(at), writer_.begin() + ptrdiff_t(next), mine);
+    std::fill(reader_.begin() + ptrdiff_t(at), reader_.begin() + ptrdiff_t(next), 0u);
+    std::memset(defined_.data() + at, 1, next - at);
   }
   if (by == By::Warp) pending_.push_back({w.index, lane, column, count, false});
 }

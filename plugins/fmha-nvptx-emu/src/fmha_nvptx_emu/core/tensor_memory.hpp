@@ -35,6 +35,7 @@ class TensorMemory {
   void write(Warp& w, const Inst& i, uint32_t lane, uint32_t column, uint32_t count, By by);
   bool defined(uint32_t lane, uint32_t column) const { return defined_[place(lane, column)]; }
   void define(uint32_t lane, uint32_t column, bool is) { defined_[place(lane, column)] = is; }
+  bool defined_row(uint32_t lane, uint32_t column, uint32_t count) const;  // all of them
 
   void waited(const Warp& w, bool loads);  // tcgen05.wait::ld, tcgen05.wait::st
   void end(Block& block) const;   // what was never freed
@@ -48,6 +49,7 @@ class TensorMemory {
     uint32_t warp, lane, column, count;
     bool load;
   };
+  size_t alike(size_t at, size_t end) const;
   static size_t place(uint32_t lane, uint32_t column) { return size_t(lane) * kColumns + column; }
   void ordered(Warp& w, const Inst& i, uint32_t lane, uint32_t column, uint32_t stamp, By by, bool reads, bool written) const;
   void unordered(Warp& w, const Inst& i, uint32_t lane, uint32_t column, uint32_t stamp, By by, bool reads, bool written) const;
