@@ -34,29 +34,6 @@ struct Tile {
   bool whole = true;
 };
 
-// Eight rows of eight elements of two bytes, `given` by columns (every `step`-th piece); `to` are rows of a tile.
-void turn(const uint8_t (*given)[16], unsigned step, uint8_t (*to)[kRowK]) {
-  alignas(64) uint8_t from[8][16];
-  for (unsigned k = 0; k < 8; ++k) std::memcpy(from[k], given[k * step], 16);
-#ifdef PTX_AVX512
-  static const auto places = [] {
-    struct Table {
-      alignas(64) uint16_t at[64];
-    } out{};
-    for (unsigned n = 0; n < 64; ++n) out.at[n] = uint16_t(n % 8 * 8 + n / 8);
-    return out;
-  }();
-  const __m512i low = _mm512_loadu_si512(from), high = _mm512_loadu_si512(from + 4);
-  alignas(64) uint8_t rows[8][16];
-  for (unsigned z = 0; z < 2; ++z)
-    _mm512_store_si512(rows + 4 * z, _mm512_permutex2var_epi16(low, _mm512_load_si512(places.at + 32 * z), high));
-  for (unsigned r = 0; r < 8; ++r) std::memcpy(to[r], rows[r], 16);
-#else
-  for (unsigned r = 0; r < 8; ++r)
-    for (unsigned k = 0; k < 8; ++k) std::memcpy(to[r] + 2 * k, from[k] + 2 * r, 2);
-#endif
-}
-
 void read_tile(Warp& w, const Inst& i, const Descriptor& d, bool across, uint32_t first, uint32_t rows, Tile& out, Pieces& pieces) {
   out.missing.assign(rows, false), out.whole = true;
   const uint32_t blocks = rows / 8;  // of eight rows, which are a piece across k
@@ -72,7 +49,7 @@ void read_tile(Warp& w, const Inst& i, const Descriptor& d, bool across, uint32_
   else
     for (uint32_t half = 0; half < 2; ++half)  // eight k of a block
       for (uint32_t block = 0; block < blocks; ++block)
-        turn(pieces.data + half * 8 * blocks + block, blocks, reinterpret_cast<uint8_t (*)[kRowK]>(out.at[block * 8] + half * 16));
+        turn_eight(pieces.data + half * 8 * blocks + block, blocks, reinterpret_cast<uint8_t (*)[32]>(out.at[block * 8] + half * 16));
   w.block->counts.shared_read += uint64_t(rows) * kRowK;
   if (!std::memchr(pieces.whole, 0, pieces.count)) return;
   for (uint32_t n = 0; n < 2 * rows; ++n) {

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "lanes.hpp"
+#include "widened.hpp"
 
 namespace ptx {
 
@@ -37,5 +37,28 @@ struct Pieces {
     }
   }
 };
+
+// Eight rows of eight elements of two bytes, `given` by columns (every `step`-th piece); `to` are rows of 32 bytes.
+inline void turn_eight(const uint8_t (*given)[16], unsigned step, uint8_t (*to)[32]) {
+  alignas(64) uint8_t from[8][16];
+  for (unsigned k = 0; k < 8; ++k) std::memcpy(from[k], given[k * step], 16);
+#ifdef PTX_AVX512
+  static const auto places = [] {
+    struct Table {
+      alignas(64) uint16_t at[64];
+    } out{};
+    for (unsigned n = 0; n < 64; ++n) out.at[n] = uint16_t(n % 8 * 8 + n / 8);
+    return out;
+  }();
+  const __m512i low = _mm512_loadu_si512(from), high = _mm512_loadu_si512(from + 4);
+  alignas(64) uint8_t rows[8][16];
+  for (unsigned z = 0; z < 2; ++z)
+    _mm512_store_si512(rows + 4 * z, _mm512_permutex2var_epi16(low, _mm512_load_si512(places.at + 32 * z), high));
+  for (unsigned r = 0; r < 8; ++r) std::memcpy(to[r], rows[r], 16);
+#else
+  for (unsigned r = 0; r < 8; ++r)
+    for (unsigned k = 0; k < 8; ++k) std::memcpy(to[r] + 2 * k, from[k] + 2 * r, 2);
+#endif
+}
 
 }  // namespace ptx
