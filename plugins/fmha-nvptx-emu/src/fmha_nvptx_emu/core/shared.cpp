@@ -190,14 +190,14 @@ void SharedMemory::write_bulk(Warp& w, const Inst& i, int lane, uint32_t at, uin
 }
 
 void SharedMemory::expect_peer(const Block& counts, uint32_t at, uint32_t bytes, uint32_t stamp) {
-  std::erase_if(landings_, [&](const Landing& one) { return one.at < at + bytes && at < one.end; });
-  landings_.push_back({&counts, at, at + bytes, stamp});
+  landings_.resize(bytes_ / 16 + 1);
+  for (uint32_t piece = at / 16; piece < landings_.size() && piece * 16 < at + bytes; ++piece) landings_[piece] = {&counts, stamp};
 }
 
 bool SharedMemory::read_peer(Warp& w, const Inst& i, int lane, uint32_t at, uint32_t bytes) {
   const uint32_t mine = (w.wgmma_committed + 1) << 8 | (kPeerPipes + w.index / 4);
-  for (const Landing& one : landings_)
-    if (one.counts == w.block && one.at < at + bytes && at < one.end && w.known[owner(one.stamp)] < time_of(one.stamp))
+  for (uint32_t piece = at / 16; piece < landings_.size() && piece * 16 < at + bytes; ++piece)
+    if (const Landing& one = landings_[piece]; one.counts == w.block && w.known[owner(one.stamp)] < time_of(one.stamp))
       w.block->launch->report->add(Finding::MissingWait, w, i, lane, [&] {
         return of_lane(lane) + " reads " + word_text(at / 4) + " of the other block of the pair, and no wait for the mbarrier of the bulk copy to it lies before";
       });

@@ -57,10 +57,10 @@ class SharedMemory {
   uint32_t settled_reader(Warp& w, const Inst& i, int lane, uint32_t word, uint32_t stamp);
 
   struct Landing {
-    const Block* counts;
-    uint32_t at, end, stamp;
+    const Block* counts = nullptr;
+    uint32_t stamp = 0;
   };
-  std::vector<Landing> landings_;
+  std::vector<Landing> landings_;  // by pieces of 16 bytes; empty until the first one
   uint32_t bytes_ = 0;
   std::vector<uint8_t> data_, state_;  // state: 0 to 3 the bytes that hold a value, 4 to 7 those of the last writer
   std::vector<uint32_t> writer_, reader_, reader_before_;
