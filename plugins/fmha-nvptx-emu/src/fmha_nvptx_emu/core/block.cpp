@@ -78,7 +78,7 @@ void Block::start(Warp& w, uint32_t index) {
   w.tainted = 0, w.partly.clear();
   w.time = 1, w.committed = w.complete = 0, w.uncommitted = false;
   w.bulk = {}, w.wgmma_committed = w.wgmma_complete = 0;
-  w.outstanding.clear();
+  w.outstanding.clear(), w.held.assign(kernel->ids, 0);
   w.written_at.assign(kernel->asynchronous_matrix && checks ? kernel->ids : 0, 0);
   w.instruction = w.fence_at = 0, w.recent_poll = 0, w.polled = 0;
   w.cluster_arrived = false, w.cluster_phase = w.cluster_passed = 0;

@@ -1,6 +1,7 @@
 // The state of a block and its warps while it executes.
 #pragma once
 
+#include <algorithm>
 #include <cstring>
 #include <memory>
 #include <string>
@@ -85,7 +86,8 @@ struct Warp {
   uint32_t completed_at[kGroups] = {};
   AsyncGroups bulk;                       // bulk copies from shared memory
   uint32_t wgmma_committed = 0, wgmma_complete = 0;  // groups
-  std::vector<Outstanding> outstanding;   // registers of wgmma that are not complete
+  std::vector<Outstanding> outstanding;   // registers of wgmma and tcgen05.ld that are not complete
+  std::vector<uint8_t> held;              // by id: whether the register is among them
   std::vector<uint32_t> written_at;       // by id, of kernels with wgmma: when an instruction last wrote the register
   uint32_t instruction = 0, fence_at = 0; // counters of `written_at`
   uint64_t polled = 0;                    // the address of the mbarrier whose wait failed last, kForWarpgroup or kForCluster
@@ -103,6 +105,15 @@ struct Warp {
   void set_predicate(Slot slot, uint32_t value, uint32_t lanes) const {
     uint32_t& at = *reinterpret_cast<uint32_t*>(row(slot));
     at = (at & ~lanes) | (value & lanes);
+  }
+  void hold(const Outstanding& one) {
+    outstanding.push_back(one);
+    held[one.id] = 1;
+  }
+  template <class F> void release(F complete) {
+    std::erase_if(outstanding, complete);
+    std::fill(held.begin(), held.end(), uint8_t(0));
+    for (const Outstanding& one : outstanding) held[one.id] = 1;
   }
   void define(Slot slot, uint32_t value, uint32_t lanes) {
     if (slot.id) defined[slot.id] = (defined[slot.id] & ~lanes) | (value & lanes);

@@ -32,11 +32,13 @@ bool remote_open(const Warp& w, const Mbarrier& m) {
 }  // namespace
 
 void set_floor(Warp& w) {
+  const unsigned warps = unsigned(w.block->warps.size()), groups = (warps + 3) / 4;
   uint32_t least = kOnlyLater >> 8;
-  for (unsigned k = 0, end = agents_of(*w.block), warps = unsigned(w.block->warps.size()); k < end; ++k)
-    if (k != w.index && (k < warps || (k >= kWarps && k < kWarps + (warps + 3) / 4) ||
-                         (w.block->kernel->tensor_pair && k >= kPeerPipes && k < kPeerPipes + (warps + 3) / 4) || k >= kFirstMbarrier))
-      least = std::min(least, w.known[k] + 1);
+  const auto over = [&](unsigned first, unsigned end) {
+    for (unsigned k = first; k < end; ++k) least = std::min(least, w.known[k] + 1);
+  };
+  over(0, w.index), over(w.index + 1, warps), over(kWarps, kWarps + groups), over(kFirstMbarrier, agents_of(*w.block));
+  if (w.block->kernel->tensor_pair) over(kPeerPipes, kPeerPipes + groups);
   w.floor = std::min(least << 8, kOnlyLater);
 }
 

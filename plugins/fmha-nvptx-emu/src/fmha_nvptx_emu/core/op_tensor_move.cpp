@@ -63,7 +63,7 @@ void reduce(Warp& w, const Inst& i, unsigned registers, uint32_t mask) {
     each_lane(mask, [&](int l) { out[l] = r ? reduced(i.target, out[l], values[l] & sign) : values[l] & sign; });
   }
   w.define(to, w.block->checks ? known : kAll, mask);
-  if (w.block->checks) w.outstanding.push_back({to.id, kLoadGroup, false});
+  if (w.block->checks) w.hold({to.id, kLoadGroup, false});
 }
 
 // slots of a load: registers, [what is made of them], address; of a store: address, registers. `count`: the shape; `width`: 2 where 16-bit halves of
@@ -122,7 +122,7 @@ template <bool load> void move(Warp& w, const Inst& i, uint32_t mask) {
     }
     if (load) {
       w.define(regs[r], checks ? known : kAll, mask);
-      if (checks) w.outstanding.push_back({regs[r].id, kLoadGroup, false});
+      if (checks) w.hold({regs[r].id, kLoadGroup, false});
     }
   }
   if (load && i.target & kReduces) reduce(w, i, registers, mask);
@@ -130,7 +130,7 @@ template <bool load> void move(Warp& w, const Inst& i, uint32_t mask) {
 
 void wait_load(Warp& w, const Inst& i, uint32_t mask) {
   if (!together(w, i, mask, w.alive, "tcgen05.wait::ld")) return;
-  std::erase_if(w.outstanding, [](const Outstanding& one) { return one.group == kLoadGroup; });
+  w.release([](const Outstanding& one) { return one.group == kLoadGroup; });
   w.block->tensor->waited(w, true);
 }
 void wait_store(Warp& w, const Inst& i, uint32_t mask) {

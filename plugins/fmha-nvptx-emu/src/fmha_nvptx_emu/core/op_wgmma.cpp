@@ -122,7 +122,7 @@ void note_registers(Warp& w, const Inst& i, const Slot* a, bool adds) {
       Outstanding& one = w.outstanding[next < count ? next : next = 0];
       if (one.id == slot.id) return void((one.group = group, one.read_only &= read_only, ++next));
     }
-    w.outstanding.push_back({slot.id, group, read_only});
+    w.hold({slot.id, group, read_only});
   };
   for (unsigned k = 0; k < i.dests; ++k) hold(i.slots[k], false);
   for (unsigned k = 0; a && k < 4; ++k) late(a[k]), hold(a[k], true);
@@ -274,7 +274,7 @@ void wait(Warp& w, const Inst& i, uint32_t mask) {
   uint32_t &known = w.known[kWarps + w.index / 4], &fenced = w.fenced[kWarps + w.index / 4];
   known = std::max(known, done), fenced = std::max(fenced, done);
   set_floor(w);
-  std::erase_if(w.outstanding, [&](const Outstanding& one) { return one.group <= w.wgmma_complete; });
+  w.release([&](const Outstanding& one) { return one.group <= w.wgmma_complete; });
 }
 
 unsigned columns_of(Binding& b, unsigned k) {
@@ -354,6 +354,9 @@ constexpr Opcode rows[] = {{"wgmma", "9.7.15", Class::Matrix, bind_wgmma}};
 // A mov of an outstanding register is a copy that compilers place; its copy is then outstanding too.
 void touch_outstanding(Warp& w, const Inst& i) {
   if (i.cls == Class::Matrix && i.at->root == "wgmma") return;
+  uint32_t any = 0;
+  for (unsigned k = 0; k < unsigned(i.dests + i.sources); ++k) any |= w.held[i.slots[k].id];
+  if (!any) return;
   const auto of = [&](Slot slot) {
     return slot.id ? std::find_if(w.outstanding.begin(), w.outstanding.end(), [&](const Outstanding& one) { return one.id == slot.id; }) : w.outstanding.end();
   };
@@ -361,12 +364,12 @@ void touch_outstanding(Warp& w, const Inst& i) {
     const auto found = of(i.slots[k]);
     if (found == w.outstanding.end() || (k >= i.dests && found->read_only)) continue;
     if (k >= i.dests && found->group == kLoadGroup) {  // a true dependency is kept (9.7.16.6.4.5), so the value has arrived
-      w.outstanding.erase(found);
+      w.release([&](const Outstanding& one) { return one.id == i.slots[k].id && one.group == kLoadGroup; });
       continue;
     }
     if (k >= i.dests && i.cls == Class::Move && i.dests == 1) {
       const Outstanding copy{i.slots[0].id, found->group, false};
-      w.outstanding.push_back(copy);
+      w.hold(copy);
       continue;
     }
     w.block->launch->report->add(Finding::MissingWait, w, i, -1, [&] {

@@ -41,11 +41,16 @@ void join_readers(uint32_t* reader, uint32_t* before, uint32_t mine) {
 }
 // Before what the warp knows, or its own.
 bool earlier(const Warp& w, uint32_t stamp) { return stamp < w.floor || (stamp & kOwn) == w.index; }
+// The same for four words, which mostly have one stamp.
+bool four_earlier(const Warp& w, const uint32_t* at) {
+  const Four last = four(at);
+  if (!any((last >= w.floor) & ((last & kOwn) != w.index))) return true;
+  const uint32_t stamp = last[0];
+  return !any(last != stamp) && !(stamp >> 31) && time_of(stamp) <= w.known[owner(stamp)];
+}
 // Nobody else's access that a write with this stamp must be compared with.
 bool free_to_write(const Warp& w, const uint32_t* writer, const uint32_t* reader, const uint32_t* before, uint32_t stamp) {
-  const auto recent = [&](Four last) { return Four((last >= w.floor) & ((last & kOwn) != w.index)); };
-  const Four last = four(writer);
-  return !any((recent(last) & Four(last != stamp)) | recent(four(reader)) | recent(four(before)));
+  return (!any(four(writer) != stamp) || four_earlier(w, writer)) && four_earlier(w, reader) && four_earlier(w, before);
 }
 }  // namespace
 
