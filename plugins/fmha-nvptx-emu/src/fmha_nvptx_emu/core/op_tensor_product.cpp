@@ -32,7 +32,7 @@ struct Work {
   int64_t whole[16][kColumns];
   Scales scales;
 };
-Work& work() {
+[[gnu::noinline]] Work& work() {  // to find it takes a call, which inlined copies would repeat
   static thread_local Work it;
   return it;
 }

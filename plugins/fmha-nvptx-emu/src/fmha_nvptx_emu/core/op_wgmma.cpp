@@ -98,7 +98,7 @@ template <class F> inline void each_row(unsigned n, float (*sums)[kColumns], uin
         f(*reinterpret_cast<Eight*>(sums[g + 8 * side] + 8 * tile), *reinterpret_cast<Four*>(d[4 * tile + 2 * side] + 4 * g),
           *reinterpret_cast<Four*>(d[4 * tile + 2 * side + 1] + 4 * g));
 }
-Work& work() {
+[[gnu::noinline]] Work& work() {  // to find it takes a call, which inlined copies would repeat
   static thread_local Work it;
   return it;
 }
