@@ -117,7 +117,7 @@ void note_registers(Warp& w, const Inst& i, const Slot* a, bool adds) {
   const uint32_t group = w.wgmma_committed + 1;
   size_t next = 0;  // products of one group have the same registers in the same order
   const auto hold = [&](Slot slot, bool read_only) {
-    const size_t count = w.outstanding.size();
+    const size_t count = w.held[slot.id] ? w.outstanding.size() : 0;
     for (size_t k = 0; k < count; ++k, ++next) {
       Outstanding& one = w.outstanding[next < count ? next : next = 0];
       if (one.id == slot.id) return void((one.group = group, one.read_only &= read_only, ++next));
