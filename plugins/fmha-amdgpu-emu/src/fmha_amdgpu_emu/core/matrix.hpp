@@ -153,6 +153,17 @@ inline void widen(const Wave& w, int first, int count, Row* to) {
 
 // ---- products ----
 
+// One step of 16 sums.
+inline Floats fused(float left, const Floats& right, const Floats& sum) {
+#if defined(__AVX512F__)
+  return Floats(_mm512_fmadd_ps(_mm512_set1_ps(left), __m512(right), __m512(sum)));
+#else
+  Floats out;
+  for (int j = 0; j < 16; ++j) out[j] = __builtin_fmaf(left, right[j], sum[j]);
+  return out;
+#endif
+}
+
 // D += A B of one block of N x N, N 16 or 32. `a` and `b` are Pack rows; lane group g (lanes from + g * N) of them has
 // the elements k = g * Pack ... of column (row) l mod N. `d`: N = 32: 16 rows, row 8 * (r / 4) + 4 * (lane / 32) + r % 4;
 // N = 16: 4 rows, row 4 * (lane / 16) + r; column lane mod N (CDNA3 ISA 7.1 "Matrix Arithmetic Instructions").
@@ -170,8 +181,8 @@ inline void multiply_block(const Row* a, const Row* b, int from_a, int from_b, R
           const Floats left = columns(b[q], from_b + g * N), right = columns(b[q], from_b + g * N + 16);
           const Float* row = floats(a[q]) + from_a + g * N + 2 * high + 4 * half;
           for (int t = 0; t < 4; ++t) {
-            sum[t][0] = sum[t][0] + row[t] * left;
-            sum[t][1] = sum[t][1] + row[t] * right;
+            sum[t][0] = fused(row[t], left, sum[t][0]);
+            sum[t][1] = fused(row[t], right, sum[t][1]);
           }
         }
       for (int t = 0; t < 4; ++t)
@@ -187,7 +198,7 @@ inline void multiply_block(const Row* a, const Row* b, int from_a, int from_b, R
           const Floats both = columns(b[q], from_b + g * N);
           const Float* row = floats(a[q]) + from_a + g * N + 8 * pair;
           for (int u = 0; u < 2; ++u)
-            for (int t = 0; t < 4; ++t) sum[u][t] = sum[u][t] + row[4 * u + t] * both;
+            for (int t = 0; t < 4; ++t) sum[u][t] = fused(row[4 * u + t], both, sum[u][t]);
         }
       for (int u = 0; u < 2; ++u)
         for (int t = 0; t < 4; ++t) columns(d[t], 16 * (2 * pair + u)) = sum[u][t];

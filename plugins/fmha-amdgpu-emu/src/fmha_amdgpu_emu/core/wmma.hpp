@@ -32,12 +32,15 @@ struct Tile {
 
   void get(int r, uint32_t* to) const {
     const uint32_t* from = row(r);
-    for (int j = 0; j < 16; ++j) to[j] = wide() ? from[j] : from[j] >> bit(r) & 0xffff;
+    if (wide()) return void(std::memcpy(to, from, 16 * sizeof *to));
+    const int at = bit(r);
+    for (int j = 0; j < 16; ++j) to[j] = from[j] >> at & 0xffff;
   }
   void put(int r, const uint32_t* from) const {
     uint32_t* to = row(r);
+    if (wide()) return void(std::memcpy(to, from, 16 * sizeof *to));
     const int at = bit(r);
-    for (int j = 0; j < 16; ++j) to[j] = wide() ? from[j] : (to[j] & ~(0xffffu << at)) | from[j] << at;
+    for (int j = 0; j < 16; ++j) to[j] = (to[j] & ~(0xffffu << at)) | from[j] << at;
   }
 };
 
@@ -57,8 +60,12 @@ inline void take(const Tile& from, Results& to) {
 
 // The rows that multiply_block keeps: row 4 (lane / 16) + register.
 inline void to_sum(const Results& from, Out out, Row* sum) {
-  for (int r = 0; r < 16; ++r)
-    for (int j = 0; j < 16; ++j) floats(sum[r % 4])[16 * (r / 4) + j] = number_of(from.x[r][j], out);
+  for (int r = 0; r < 16; ++r) {
+    uint32_t* to = sum[r % 4].x + 16 * (r / 4);
+    if (out == Out::Float) std::memcpy(to, from.x[r], sizeof from.x[r]);
+    else
+      for (int j = 0; j < 16; ++j) to[j] = bits_of(number_of(from.x[r][j], out));
+  }
 }
 
 // Turns sums into results. Floats round once, to nearest even. Integers are added to those of C; they wrap, or saturate
@@ -67,12 +74,14 @@ inline void put_results(const Inst& i, const Tile& to, const Row* sum, const Res
   for (int r = 0; r < 16; ++r) {
     uint32_t row[16];
     const Float* from = floats(sum[r % 4]) + 16 * (r / 4);
+    if (to.out == Out::Float) {
+      to.put(r, sum[r % 4].x + 16 * (r / 4));
+      continue;
+    }
     for (int j = 0; j < 16; ++j) {
       if (to.out == Out::Int) {
         const int64_t exact = int64_t(int32_t(c.x[r][j])) + int64_t(from[j]);
         row[j] = uint32_t(i.mod.clamp ? std::clamp<int64_t>(exact, INT32_MIN, INT32_MAX) : exact);
-      } else if (to.out == Out::Float) {
-        row[j] = bits_of(from[j]);
       } else {
         row[j] = to.out == Out::Half ? float_to_half(from[j]) : float_to_brain(from[j]);
       }
