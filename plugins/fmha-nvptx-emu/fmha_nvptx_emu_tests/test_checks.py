@@ -87,6 +87,22 @@ PLANTED = {
         OUT + "setp.eq.s32 %p1, %r5, 1; @%p1 bra L; mov.u32 %r6, 1; bra E; L: mov.u32 %r6, 2; E: st.global.u32 [%rd3], %r6;",
         "data that is stored",
     ),
+    "written on one of two ways": (
+        "uninitialised-register",
+        OUT + "setp.eq.u32 %p1, %r0, 3; @%p1 bra L; mov.u32 %r6, 1; L: add.s32 %r7, %r6, 1; st.global.u32 [%rd3], %r7;",
+        "lane 3",
+    ),
+    "written under a guard": ("uninitialised-register", OUT + "setp.ne.u32 %p1, %r0, 3; @%p1 mov.u32 %r6, 1; add.s32 %r7, %r6, 1; st.global.u32 [%rd3], %r7;", "lane 3"),
+    "written at the end of a loop that reads it": (
+        "uninitialised-register",
+        OUT + "mov.u32 %r7, 0; mov.u32 %r8, 0; L: add.s32 %r8, %r8, %r6; mov.u32 %r6, 1; add.s32 %r7, %r7, 1; setp.lt.u32 %p1, %r7, 2; @%p1 bra L; st.global.u32 [%rd3], %r8;",
+        "stored",
+    ),
+    "never stored to shared, through registers that are always written": (
+        "uninitialised-register",
+        "ld.shared.u32 %r5, [tile]; add.s32 %r6, %r5, 1; mul.lo.s32 %r7, %r6, 3;" + OUT + "st.global.u32 [%rd3], %r7;",
+        "stored",
+    ),
     "guard of a store": ("uninitialised-register", OUT + "setp.eq.s32 %p1, %r5, 1; @%p1 st.global.u32 [%rd3], %r0;", "executed"),
     "never stored to shared": ("uninitialised-register", "ld.shared.u32 %r5, [tile];" + OUT + "st.global.u32 [%rd3], %r5;", "stored"),
     "never stored to local": ("uninitialised-register", ".local .align 4 .b8 l[8]; ld.local.u32 %r5, [l];" + OUT + "st.global.u32 [%rd3], %r5;", "stored"),
