@@ -143,32 +143,10 @@ inline void one_read(Wave& w, const Inst& i, int lane, uint32_t address, uint32_
   }
 }
 
-// Whether every wave's last read of four words came before.
-inline bool four_read_before(const LdsBooks& books, uint32_t word, const Order& order) {
-  using Four = uint32_t __attribute__((vector_size(16)));
-  const uint32_t* read = books.readers.data() + word;
-  Four late = {};
-  for (size_t other = 0; other < order.waves; ++other, read += order.words) {
-    Four last;
-    __builtin_memcpy(&last, read, sizeof last);
-    late |= Four(last >> 4 > order.seen[other]);
-  }
-  return !(late[0] | late[1] | late[2] | late[3]);
-}
-
 inline void one_write(Wave& w, const Inst& i, int lane, uint32_t address, uint32_t bytes, uint32_t sequence,
                       bool to_lds, Order& order) {
   LdsBooks& books = w.group->books;
   const uint32_t end = address + bytes;
-  if (bytes == 16 && address % 4 == 0) {
-    LdsBooks::Word* words = &books.words[address / 4];
-    const bool known = like(words[0]) == order.good && like(words[1]) == order.good && like(words[2]) == order.good && like(words[3]) == order.good;
-    if (known && four_read_before(books, address / 4, order)) {
-      const LdsBooks::Word now{sequence, uint8_t(w.index), 0xf, 0xf, to_lds, false, 0};
-      for (int k = 0; k < 4; ++k) words[k] = now;
-      return;
-    }
-  }
   for (uint32_t word = address / 4; 4 * word < end; ++word) {
     const uint32_t mask = bytes_in(word, address, end);
     LdsBooks::Word& last = books.words[word];
