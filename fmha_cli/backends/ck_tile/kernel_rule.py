@@ -24,7 +24,7 @@ class RuleStage(StrEnum):
     GENERATOR = "generator"
     """Upstream's example generator, inside its loops. The enumerator prunes with the rule."""
     TABLE = "table"
-    """The tables themselves, or upstream's other rule sets. Every enumerated kernel already meets the rule."""
+    """The tables themselves. Every enumerated kernel meets the rule."""
     TARGET = "target"
     """Not upstream: the generator emits kernels that cannot be used on the architecture."""
 

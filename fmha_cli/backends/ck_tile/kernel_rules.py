@@ -6,9 +6,7 @@ from collections.abc import Callable
 
 from fmha_cli.backends.ck_tile.kernel_rule import NO_ARCH, RuleStage, arch_facts
 from fmha_cli.backends.ck_tile.kernel_rules_config import CONFIG_RULES
-from fmha_cli.backends.ck_tile.kernel_rules_families import FAMILY_RULES
 from fmha_cli.backends.ck_tile.kernel_rules_generator import GENERATOR_RULES
-from fmha_cli.backends.ck_tile.kernel_rules_tiles import TILE_RULES
 from fmha_cli.backends.ck_tile.revisions import NAME
 from fmha_cli.backends.ck_tile.tables import SIGNATURE_FIELDS
 from fmha_cli.backends.gpu.conditions import KernelRule, KernelRules
@@ -53,7 +51,7 @@ TARGET_RULES: tuple[KernelRule, ...] = kernel_rules(
 )
 
 
-_TABLES = (CONFIG_RULES, FAMILY_RULES, TILE_RULES, GENERATOR_RULES, TARGET_RULES)
+_TABLES = (CONFIG_RULES, GENERATOR_RULES, TARGET_RULES)
 ALL: tuple[KernelRule, ...] = tuple(sorted((rule for table in _TABLES for rule in table), key=lambda rule: rule.id))
 
 

@@ -1,6 +1,7 @@
-"""Rules over any kernel: upstream's dispatcher checks 1 to 17, where its example generator agrees with them.
+"""Rules over any kernel: whether the tables of upstream's generator contain it, its tile, and a pipeline with its features.
 
-They ask whether upstream's tables contain a kernel: its tile, and a pipeline that is emitted with its features.
+A refusal names the fields in which the nearest row of the tables differs. The generator's own conditions are in
+``kernel_rules_generator``; together they admit exactly the kernels that it emits.
 """
 
 from __future__ import annotations
@@ -16,7 +17,6 @@ from fmha_cli.backends.ck_tile.kernel_rule import (
     BACKWARD_ALL,
     LENGTHS,
     NO_ARCH,
-    cdna_class,
     class_of,
     counted,
 )
@@ -129,11 +129,6 @@ def _axis_differences(mine: Mapping[str, Any], block: Block) -> Iterator[str]:
     yield from (f"{k}={field_text(nearest[k])}" for k, v in mine.items() if nearest[k] != v)
 
 
-_TRLOADS = (Pipeline.QR_ASYNC_TRLOAD, Pipeline.QR_ASYNC_TRLOAD_V3)
-_PRODUCTS = 4
-"""At head dim 256, ``qr`` needs a multiple of this many wave products per step."""
-
-
 def _types(kernel: KernelSpec) -> str:
     return dtypes_text(kernel.signature.dtype, kernel.signature.dtype_out)
 
@@ -183,59 +178,12 @@ def _pipeline(kernel: KernelSpec, arch: ArchSpec) -> Refusal | None:
     return Refusal(f"{wanted} does not work on {arch.name}", f"one of {', '.join(able)}")
 
 
-def _gfx11(kernel: KernelSpec, arch: ArchSpec) -> Refusal | None:
-    if algorithm_of(kernel).pipeline is not Pipeline.BATCH_PREFILL_GFX11 or kernel.family is Family.BATCH_PREFILL:
-        return None
-    return Refusal(f"batch_prefill_gfx11 in a {kernel.family.value} kernel")
-
-
-def _supports(what: str, kernel: KernelSpec, arch: ArchSpec) -> bool:
-    return bool(arch.backends.get(NAME, {}).get("supports", {}).get(what, False))
-
-
-def _v3(kernel: KernelSpec, arch: ArchSpec) -> Refusal | None:
-    if algorithm_of(kernel).pipeline is not Pipeline.QR_ASYNC_TRLOAD_V3 or _supports("v3", kernel, arch):
-        return None
-    return Refusal(f"qr_async_trload_v3 on {arch.name}", "gfx950")
-
-
-def _trload(kernel: KernelSpec, arch: ArchSpec) -> Refusal | None:
-    a = algorithm_of(kernel)
-    if not (a.trload or a.pipeline in _TRLOADS) or _supports("trload", kernel, arch):
-        return None
-    return Refusal(f"transposed loads on {arch.name}", "gfx950")
-
-
-def _eights(kernel: KernelSpec, arch: ArchSpec) -> Refusal | None:
-    s = kernel.signature
-    for name, value in (("hdim", s.hdim), ("hdim-v", s.hdim_v)):
-        if value % 8:
-            return Refusal(f"{name} {value} is not a multiple of 8", f"{name} {-(-value // 8) * 8}")
-    return None
-
-
 def _lengths(kernel: KernelSpec, arch: ArchSpec) -> Refusal | None:
     a, wanted = algorithm_of(kernel), LENGTHS[kernel.family]
     have = (len(a.tile), len(a.waves), len(a.warp))
     if have == wanted:
         return None
     return Refusal(f"tile, waves and warp have {have} numbers, {kernel.family.value} kernels {wanted}")
-
-
-def _wave_products(kernel: KernelSpec, arch: ArchSpec) -> Refusal | None:
-    a = algorithm_of(kernel)
-    if a.pipeline is not Pipeline.QR or kernel.signature.hdim != 256 or not cdna_class(kernel):
-        return None
-    counts = [whole // part for whole, part in zip(a.tile[:3], a.warp[:3], strict=True)]
-    products, waves = counts[0] * counts[1] * counts[2], a.waves[0] * a.waves[1]
-    if products % (waves * _PRODUCTS) == 0:
-        return None
-    return Refusal(f"{products} products for {waves} waves at head dim 256", f"a multiple of {_PRODUCTS} for each")
-
-
-def _occupancy(kernel: KernelSpec, arch: ArchSpec) -> Refusal | None:
-    occupancy = algorithm_of(kernel).occupancy
-    return None if occupancy == -1 or occupancy > 0 else Refusal(f"occupancy {occupancy}", "-1, or 1 or more")
 
 
 def _counts(kernel: KernelSpec, arch: ArchSpec) -> Refusal | None:
@@ -275,13 +223,7 @@ CONFIG_RULES: tuple[KernelRule, ...] = kernel_rules(
         "K204": _dtype_generated,
         "K205": _dtype_generated,
         "K206": _pipeline,
-        "K207": _gfx11,
-        "K208": _v3,
-        "K209": _trload,
-        "K210": _eights,
         "K214": _lengths,
-        "K215": _wave_products,
-        "K216": _occupancy,
         "K217": _counts,
         "K249": _tile,
         "K250": _emitted,

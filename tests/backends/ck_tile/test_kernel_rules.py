@@ -28,10 +28,6 @@ from tests.support.generators.ck_tile.mutations import PLACES, SOME_PLACES, Plac
 from tests.support.generators.ck_tile.planted_kernels import FWD, PLANTED, ck_kernel
 
 BY_ID = {rule.id: rule for rule in ALL}
-MERGED = {"11": "X2", "12": "X3", "13": "T11", "T5": "15"}
-"""Upstream's rules that duplicate another of its rules in the table."""
-
-
 @cache
 def listed(revision: str, arch: str, family: Family) -> frozenset[KernelSpec]:
     return frozenset(family_kernels(load_arch(arch), family, revision))
@@ -40,12 +36,6 @@ def listed(revision: str, arch: str, family: Family) -> frozenset[KernelSpec]:
 def refused(kernel: KernelSpec) -> list[str]:
     """The ids of the reasons against a kernel, without those of its architecture."""
     return [reason.id for reason in refusals(kernel) if BY_ID[reason.id].stage != RuleStage.TARGET]
-
-
-def test_every_rule_of_upstream_is_in_the_table() -> None:
-    numbers = {rule.number for rule in ALL}
-    wanted = [str(n) for n in range(1, 47)] + [f"T{n}" for n in range(1, 15)] + ["X1", "X2", "X3"]
-    assert [n for n in wanted if MERGED.get(n, n) not in numbers] == []
 
 
 def test_ids_are_unique_and_in_the_range_of_kernels() -> None:
@@ -240,18 +230,6 @@ def test_a_planted_fault_is_refused_by_its_rule(id: str) -> None:
     assert id in [reason.id for reason in refusals(PLANTED[id])]
 
 
-def _rdna3(tile: tuple[int, ...], pipeline: Pipeline) -> KernelSpec:
-    kernel = next(iter(listed("2026-08", "gfx1100", Family.FWD)))
-    signature = replace(kernel.signature, hdim=128, hdim_v=128)
-    return replace(kernel, signature=signature, algorithm=replace(kernel.algorithm, tile=tile, pipeline=pipeline))  # type: ignore[arg-type]
-
-
-def test_qr_hpad_refuses_the_small_tile_of_gfx11() -> None:
-    small, large = (64, 64, 32, 128, 32, 128), (128, 64, 32, 128, 32, 128)
-    assert "K263" in refused(_rdna3(small, Pipeline.QR_HPAD))
-    assert "K263" not in refused(_rdna3(large, Pipeline.QR_HPAD)) + refused(_rdna3(small, Pipeline.QR))
-
-
 def test_steps_of_gfx125_in_8_bits() -> None:
     eight = [k for k in listed("2026-08", "gfx1250", Family.FWD) if k.signature.dtype is DType.FP8_E4M3]
     for kernel in eight[:40]:
@@ -262,7 +240,7 @@ def test_steps_of_gfx125_in_8_bits() -> None:
 
 
 def test_every_rule_has_its_planted_fault() -> None:
-    assert {rule.id for rule in ALL} == set(PLANTED) | {"K263", "K264"}
+    assert {rule.id for rule in ALL} == set(PLANTED) | {"K264"}
 
 
 def test_known_bad_kernels_are_refused_with_their_link() -> None:
@@ -311,11 +289,11 @@ def test_the_reported_race_is_where_k_and_v_follow_each_other_in_one_buffer(arch
 
 def test_a_rule_is_the_table_s_whatever_problem_and_device() -> None:
     problem, device = Problem.of(), DeviceFacts.of_arch("gfx942")
-    rule = next(rule for rule in KERNEL_RULES if rule.id == "K246")
+    rule = next(rule for rule in KERNEL_RULES if rule.id == "K250")
     assert rule.check(problem, ck_kernel(FWD), device) is None
     reason = rule.against(problem, ck_kernel(FWD, vlayout=VLayout.COL), device)
     assert reason is not None
-    assert reason.id == "K246"
+    assert reason.id == "K250"
     place = next(rule for rule in KERNEL_RULES if rule.id == "K201")
     assert place.check(problem, replace(ck_kernel(FWD), arch="x86_64_v4"), device) is not None
     assert rule.check(problem, replace(ck_kernel(FWD), arch="x86_64_v4"), device) is None
@@ -323,4 +301,4 @@ def test_a_rule_is_the_table_s_whatever_problem_and_device() -> None:
 
 def test_disagreements_are_told_where_the_generator_wins() -> None:
     told = {rule.id for rule in ALL if "this rule follows the generator" in rule.help}
-    assert {"K203", "K208", "K215", "K246", "K256", "K258", "K259", "K261"} <= told
+    assert {"K203", "K259", "K261"} <= told
