@@ -66,7 +66,7 @@ An `Upstream` answers for itself what a `Few` and a `SmallUpstream` answer:
 
 | file | content |
 |---|---|
-| `backends/NAME/kernel_rules.py` | the checks of the rules about kernels: which exist (`gpu/conditions.py` `KernelRules`), for `refusals` |
+| `backends/NAME/kernel_rules.py` | which kernels exist: `cuda/listed.py` `listed_rules` with the catalogue, for `refusals` |
 | `backends/NAME/decide.py` | the index of each family (`cuda/choosing.py` `indexes`) and the rank of what fits, for `gpu/index.py` `decisions` |
 | `backends/NAME/plan.py` | stages and workspaces |
 | `backends/NAME/arguments.py`, `backends/NAME/launches.py` | the parameter block of each stage, and its launch |

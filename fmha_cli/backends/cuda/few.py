@@ -6,11 +6,12 @@ A kernel exists if it is in the list.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
-from dataclasses import dataclass, fields
-from functools import cache, cached_property, partial
+from dataclasses import dataclass
+from functools import cached_property, partial
 from typing import Generic, TypeVar
 
 from fmha_cli.backends.cuda.choosing import indexes, nearest_hdim
+from fmha_cli.backends.cuda.listed import listed_rules
 from fmha_cli.backends.gpu.conditions import (
     BACKWARD,
     FORWARD,
@@ -23,14 +24,13 @@ from fmha_cli.backends.gpu.conditions import (
 )
 from fmha_cli.backends.gpu.index import FamilyIndex, IndexedKernel, IndexHost, decisions, families_for
 from fmha_cli.backends.gpu.known_bad import noted
-from fmha_cli.backends.gpu.rule_rows import kernel_rules, unchecked_rules
-from fmha_cli.domain.arch import ArchSpec, load_arch
+from fmha_cli.backends.gpu.rule_rows import unchecked_rules
+from fmha_cli.domain.arch import ArchSpec
 from fmha_cli.domain.decision import Decision, Supported
 from fmha_cli.domain.device import DeviceFacts
-from fmha_cli.domain.encode import field_text
 from fmha_cli.domain.kernel import Family, KernelSpec
 from fmha_cli.domain.problem import Problem
-from fmha_cli.domain.rules import Reason, Refusal, Rule, Severity, core_rules
+from fmha_cli.domain.rules import Reason, Rule, Severity, core_rules
 
 REFUSED = "nvrtc_refuses"
 """The architecture fact that names the version from which on NVRTC refuses the architecture."""
@@ -42,60 +42,11 @@ def capability(arch: ArchSpec) -> int:
     return 10 * int(major) + int(minor)
 
 
-def listed_rules(
-    backend: str, ids: tuple[str, str, str], listed: Callable[[ArchSpec], Iterable[KernelSpec]]
-) -> KernelRules:
-    """The rules about the kernels of a backend.
-
-    Args:
-        ids: of three rules in the backend's table: there are kernels for the architecture (``form``), NVRTC compiles for
-            it, and the list has the kernel (which reads ``*``).
-        listed: returns the kernels of an architecture, whether or not they can be built.
-    """
-    no_arch, compiler, unlisted = ids
-
-    @cache
-    def kernels_of(arch: str) -> frozenset[KernelSpec]:
-        return frozenset(listed(load_arch(arch)))
-
-    def facts_of(name: str) -> ArchSpec | None:
-        arch = known_arch(name)
-        return arch if arch is not None and backend in arch.backends else None
-
-    def without(kernel: KernelSpec) -> Reason:
-        return Reason(no_arch, f"{backend} has no kernels for {kernel.arch}", "fmha archs", Severity.PLACE)
-
-    checks: dict[str, KernelCheck] = {
-        no_arch: lambda kernel, arch: None,  # ``KernelRules`` refuses the architecture, before any rule reads its facts
-        compiler: refuse(
-            lambda k, arch: REFUSED in arch.facts,
-            lambda k, arch: f"NVRTC {arch.fact(REFUSED)} does not compile for {k.arch}",
-            "a later architecture",
-        ),
-        unlisted: lambda kernel, arch: _nearest(kernel, kernels_of(kernel.arch)),
-    }
-    return KernelRules(kernel_rules(backend, checks), facts_of, without)
-
-
-def _nearest(kernel: KernelSpec, listed: frozenset[KernelSpec]) -> Refusal | None:
-    if kernel in listed:
-        return None
-    nearest = min(listed, key=lambda other: (len(list(_differences(kernel, other))), other.name))
-    differences = list(_differences(kernel, nearest))
-    have, want = (", ".join(f"{name} {texts[i]}" for name, *texts in differences) for i in (0, 1))
-    return Refusal(f"{have}: there is no such kernel", want)
-
-
-def _differences(kernel: KernelSpec, other: KernelSpec) -> Iterator[tuple[str, str, str]]:
-    """The fields in which two kernels differ: name, and the value in each."""
-    for mine, theirs in ((kernel, other), (kernel.signature, other.signature), (kernel.algorithm, other.algorithm)):
-        for field in fields(mine):
-            if field.name not in ("signature", "algorithm"):
-                have, want = (field_text(getattr(noun, field.name)) for noun in (mine, theirs))
-                if have != want:
-                    yield field.name, have, want
-
-
+_REFUSED_BY_COMPILER: KernelCheck = refuse(
+    lambda k, arch: REFUSED in arch.facts,
+    lambda k, arch: f"NVRTC {arch.fact(REFUSED)} does not compile for {k.arch}",
+    "a later architecture",
+)
 H = TypeVar("H", bound=IndexHost)
 Kernels = Callable[[ArchSpec], Iterable[KernelSpec]]
 
@@ -113,7 +64,8 @@ class Few(Generic[H]):
         backend: its name.
         kernels: returns the kernels that can be built for an architecture whose facts name the backend, in the project's
             order.
-        ids: of the three rules about kernels; see ``listed_rules``.
+        ids: of three rules in the backend's table: there are kernels for the architecture (``form``), NVRTC compiles for it,
+            and the list has the kernel (which reads ``*``).
         situation_of: returns the situation of a problem on a device.
         conditions: what the kernels need in addition to the core's rules.
         replaced: ids of the core's rules that do not apply, or that the conditions replace.
@@ -139,7 +91,10 @@ class Few(Generic[H]):
 
     @cached_property
     def kernel_rules(self) -> KernelRules:
-        return listed_rules(self.backend, self.ids, self.listed or self.kernels)
+        no_arch, compiler, unlisted = self.ids
+        return listed_rules(
+            self.backend, no_arch, unlisted, self.listed or self.kernels, {compiler: _REFUSED_BY_COMPILER}
+        )
 
     @cached_property
     def problem_rules(self) -> tuple[Rule, ...]:

@@ -28,6 +28,8 @@ from tests.support.generators.ck_tile.mutations import PLACES, SOME_PLACES, Plac
 from tests.support.generators.ck_tile.planted_kernels import FWD, PLANTED, ck_kernel
 
 BY_ID = {rule.id: rule for rule in ALL}
+
+
 @cache
 def listed(revision: str, arch: str, family: Family) -> frozenset[KernelSpec]:
     return frozenset(family_kernels(load_arch(arch), family, revision))
