@@ -1,22 +1,27 @@
-"""Measure the emulator's speed and memory use, which are properties of this machine and not of any GPU.
+"""Measure the speed, loading time, memory and building time of the emulators: properties of this machine and not of any GPU.
 
-    python benchmarks/emulator_speed.py [--rounds 9] [--json FILE] [--markdown FILE]
+    python benchmarks/emulator_speed.py [--against REV] [--only WORDS] [--turns 3] [--launches 7] [--json FILE]
 
-For each kernel, a separate process loads the emulator, opens the backend's session and launches alternately with one
-thread and with all threads, with and without the checks. The script reports wave-instructions per second of processor
-time (one thread), wall seconds of a launch with all threads, and the process's largest resident size.
+For each kernel, a process of its own loads the emulator, opens the backend's session and launches it. ``--against`` measures
+the emulators of another revision in turns with these, under the same Python, sessions and kernels, and prints the ratio of
+the processor times of a launch, with the least and the largest ratio of two neighbouring turns.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
+import os
+import re
 import resource
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +29,7 @@ from fmha_cli.api import build_registry
 from fmha_cli.discovery.emulated_devices import emulated_availability, emulated_device
 from fmha_cli.discovery.select import select
 from fmha_cli.discovery.wanted import Wanted
+from fmha_cli.domain.blas import VARIABLE
 from fmha_cli.domain.device import usable_cores
 from fmha_cli.domain.emulation import EmulatorOptions
 from fmha_cli.domain.problem import Problem
@@ -37,34 +43,93 @@ from fmha_cli.run.protocol import map_shared
 from fmha_cli.run.request import Order
 from fmha_cli.toolchain.cache.root import cache_root
 
-BACKEND = "ck_tile"
-POINTS = (
-    ("gfx942", "-b 1 -H 2 -s 1024 -d 128 --splits 1"),
-    ("gfx950", "-b 1 -H 2 -s 1024 -d 128 --splits 1"),
-    ("gfx1201", "-b 1 -H 2 -s 1024 -d 128 --splits 1"),
-    ("gfx90a", "-b 1 -H 2 -s 1024 -d 128 --splits 1"),
-    ("gfx942", "-b 1 -H 2 -s 256 -d 128 --direction bwd"),
-)
-
+SCHEMA = "fmha.emulator-speed/2"
+ROOT = Path(__file__).resolve().parents[1]
+BUILD = "build"
+"""The ``flags`` of a point that builds the emulator itself, with an empty cache."""
 TILE_FLOPS = 2 * 16 * 8 * 16
 """Of an m16n8k16 product: larger matrix instructions count as so many of these, so that their kernels compare."""
 
 
-def measured(
-    arch: str, flags: str, threads: int, checks: bool, rounds: int, backend_name: str = BACKEND
-) -> dict[str, Any]:
-    """Measure one configuration in this process."""
+@dataclass(frozen=True)
+class Point:
+    """A workload.
+
+    Attributes:
+        goal: how many times as fast as the emulator of a601fc55 it should be with all checks; 0 = no goal.
+        threads: of the launch; 0 = all cores.
+        needs: a package that must be installed; empty = none.
+    """
+
+    arch: str
+    backend: str
+    flags: str
+    goal: float = 0.0
+    threads: int = 1
+    checks: bool = True
+    needs: str = ""
+
+    @property
+    def plugin(self) -> str:
+        """The name of the emulator's plugin."""
+        return "fmha-amdgpu-emu" if self.arch.startswith("gfx") else "fmha-nvptx-emu"
+
+    @property
+    def title(self) -> str:
+        """The workload in words, also what ``--only`` searches."""
+        how = "" if self.checks else ", no checks"
+        many = "" if self.threads == 1 else ", all cores"
+        return f"{self.arch} {self.backend} `{self.flags}`{many}{how}"
+
+
+_AMD, _NVIDIA = "-b 1 -H 2 -s 1024 -d 128 --splits 1", "-b 1 -H 2 -s 1024 -d 128"
+_MAIN = (Point("sm_80", "flash_attn", _NVIDIA, 4.0), Point("gfx942", "ck_tile", _AMD, 3.0))
+POINTS = (
+    *_MAIN,
+    Point("sm_80", "flash_attn", "-b 1 -H 2 -s 512 -d 128 --direction bwd", 3.0),
+    Point("sm_90a", "cudnn_oss", f"{_NVIDIA} --dtype bf16 --causal", 4.0),
+    Point("sm_90a", "triton", f"{_NVIDIA} --dtype fp16", 4.0, needs="fmha_triton"),
+    Point("sm_100a", "triton", f"{_NVIDIA} --dtype fp16", 4.0, needs="fmha_triton"),
+    Point("sm_80", "mem_efficient", "-b 1 -H 2 -s 512 -d 64 --dtype fp32", 2.5),
+    Point("gfx950", "ck_tile", _AMD, 3.0),
+    Point("gfx1201", "ck_tile", _AMD, 3.0),
+    Point("gfx90a", "ck_tile", _AMD),
+    Point("gfx942", "ck_tile", "-b 1 -H 2 -s 256 -d 128 --direction bwd"),
+    *(replace(point, goal=0.0, checks=False) for point in _MAIN),
+    *(replace(point, goal=0.0, threads=0) for point in _MAIN),
+    Point("sm_80", BUILD, BUILD, 1.0),
+    Point("gfx942", BUILD, BUILD, 1.0),
+)
+
+
+def measure_build(arch: str) -> dict[str, Any]:
+    """Build the emulator in an empty cache; ``cpu_s`` is the processor time of all its compilers."""
+    emulator, device = emulated_device(build_registry(), f"emu:{arch}")
+    with tempfile.TemporaryDirectory() as folder:
+        before, wall = _processor_s(), time.perf_counter()
+        emulator.build(device, BuildContext(cache_root=Path(folder), jobs=usable_cores()))
+        return {"cpu_s": [_processor_s() - before], "wall_s": [time.perf_counter() - wall]}
+
+
+def _processor_s() -> float:
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(one.ru_utime + one.ru_stime for one in used)
+
+
+def measure(point: Point, launches: int) -> dict[str, Any]:
+    """Measure one point in this process. All times are in seconds."""
     registry = build_registry()
-    emulator, device = emulated_device(registry, f"emu:{arch}")
-    backend, problem = registry.backend(backend_name), Problem.from_cli(flags)
+    emulator, device = emulated_device(registry, f"emu:{point.arch}")
+    backend, problem = registry.backend(point.backend), Problem.from_cli(point.flags)
     found = emulated_availability(registry, (backend,), device.id)
-    best = select(problem, registry, found, Wanted(backend=backend_name, device=device.id)).best
+    best = select(problem, registry, found, Wanted(backend=point.backend, device=device.id)).best
     assert best is not None
     plan = backend.plan(problem, best.kernel, best.device)
     context = BuildContext(cache_root=cache_root(), jobs=usable_cores())
     built = build_orders(map(Order, plan.stages), registry, context)
     library = emulator.build(device, context)
-    options = EmulatorOptions(threads=threads, checks=checks, cache=str(context.cache_root / "emulators"))
+    threads = point.threads or usable_cores()
+    options = EmulatorOptions(threads=threads, checks=point.checks, cache=str(context.cache_root / "emulators"))
     attached = emulator.attach(library.path, device, options)
     session = backend.open(device)
     layout = layout_of(problem, plan.workspaces)
@@ -75,83 +140,143 @@ def measured(
         arena.prepare()
         began = time.process_time()
         session.load(plan, [built[stage.kernel.digest].value.path for stage in plan.stages])
-        loading = time.process_time() - began
         session.bind(memoryview(memory), dict(layout.tensors), 1)
         session.upload()
         session.launch()  # loads and decodes the code objects
+        loading = time.process_time() - began
         attached.take()
         spent, walls = [], []
-        for _ in range(rounds):
+        for _ in range(launches):
             began, wall = time.process_time(), time.perf_counter()
             session.launch()
             spent.append(time.process_time() - began)
             walls.append(time.perf_counter() - wall)
         seen = attached.take()
         session.close()
-    count = sum(one.instructions for one in seen.executed) / rounds
     others = sum(one.instructions - one.classes.get("matrix", 0) for one in seen.executed)
     tiles = sum(one.matrix_flops for one in seen.executed) / TILE_FLOPS
     return {
-        "arch": arch,
-        "flags": flags,
-        "threads": threads,
-        "checks": checks,
-        "instructions": int(count),
+        "kernel": best.kernel.digest,
+        "instructions": sum(one.instructions for one in seen.executed) // launches,
+        "equivalents": round((others + tiles) / launches),
         "findings": len(seen.findings),
-        "load_s": loading,
-        "cpu_s": statistics.median(spent),
-        "wall_s": statistics.median(walls),
-        "equivalents_per_cpu_s": (others + tiles) / rounds / statistics.median(spent) / 1e6,
-        "million_per_cpu_s": count / statistics.median(spent) / 1e6,
-        "spread": [count / max(spent) / 1e6, count / min(spent) / 1e6],
+        "cpu_s": spent,
+        "wall_s": walls,
+        "load_s": max(0.0, loading - statistics.median(spent)),
         "peak_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
     }
 
 
-def table(rows: Sequence[dict[str, Any]]) -> str:
+def extract_emulators(revision: str, folder: Path) -> None:
+    """Put the source of both emulators' plugins, as they were at a revision, under a folder."""
+    paths = ["plugins/fmha-amdgpu-emu/src", "plugins/fmha-nvptx-emu/src"]
+    text = subprocess.run(["git", "archive", revision, *paths], cwd=ROOT, stdout=subprocess.PIPE, check=True).stdout
+    subprocess.run(["tar", "-x", "-C", str(folder)], input=text, check=True)
+
+
+def run_one(point: Point, source: Path | None, launches: int) -> dict[str, Any]:
+    """Measure a point in a process of its own, with the emulator of this checkout or of an extracted one."""
+    # OpenBLAS's idle threads spin for a tenth of a second after the reference, which a short launch would be charged for.
+    environ = {**os.environ, VARIABLE: "1"}
+    if source is not None:
+        environ["PYTHONPATH"] = str(source / "plugins" / point.plugin / "src")
+    command = [sys.executable, __file__, "--launches", str(launches), "--one", json.dumps(asdict(point))]
+    done = subprocess.run(command, env=environ, stdout=subprocess.PIPE, text=True, check=True)
+    return dict(json.loads(done.stdout))
+
+
+def ratios_of(row: Mapping[str, Any]) -> tuple[float, float, float]:
+    """Old over new processor time of a launch: of all launches' medians, and the least and largest of neighbouring turns."""
+    new, old = ([statistics.median(turn["cpu_s"]) for turn in row[side]] for side in ("new", "old"))
+    each = [before / after for before, after in zip(old, new, strict=True)]
+    return statistics.median(old) / statistics.median(new), min(each), max(each)
+
+
+def misses(row: Mapping[str, Any]) -> str:
+    """The missed goal of a row in words; empty if it has none, was not compared, or reaches it."""
+    if not row["goal"] or "old" not in row:
+        return ""
+    ratio = ratios_of(row)[0]
+    return "" if ratio >= row["goal"] else f"{row['title']}: {ratio:.2f} times as fast, not {row['goal']:g}"
+
+
+def table(rows: Sequence[Mapping[str, Any]]) -> str:
     """The results in Markdown."""
-    lines = [
-        "| kernel | threads | checks | wave-instructions | M/s of processor time (least to most) | wall s | peak MiB |",
-        "|---|---|---|---|---|---|---|",
-    ]
-    for r in rows:
-        low, high = r["spread"]
-        speed = f"{r['million_per_cpu_s']:.2f} ({low:.2f} to {high:.2f})"
-        checks = "on" if r["checks"] else "off"
-        lines.append(
-            f"| {r['arch']} `{r['flags']}` | {r['threads']} | {checks} | {r['instructions']:,} | {speed} | "
-            f"{r['wall_s']:.3f} | {r['peak_mib']:.0f} |"
-        )
-    return "\n".join(lines)
+    lines = [f"| {' | '.join(HEADINGS)} |", f"|{'---|' * len(HEADINGS)}"]
+    return "\n".join([*lines, *(f"| {' | '.join(cells(row))} |" for row in rows)])
+
+
+HEADINGS = ("workload", "goal", "before [ms]", "now [ms]", "ratio (of turns)", "million/s", "load [ms]", "peak [MiB]")
+
+
+def cells(row: Mapping[str, Any]) -> tuple[str, ...]:
+    """A row of the table: medians of processor time; loading and memory before and now."""
+    goal = f"{row['goal']:g}" if row["goal"] else ""
+    if "why" in row:
+        return (row["title"], goal, f"NOT_RUN: {row['why']}", "", "", "", "", "")
+    sides = [side for side in ("old", "new") if side in row]
+    times = {side: statistics.median(statistics.median(turn["cpu_s"]) for turn in row[side]) for side in sides}
+    whole, low, high = ratios_of(row) if "old" in row else (0.0, 0.0, 0.0)
+    launched = "load_s" in row["new"][0]
+    return (
+        row["title"],
+        goal,
+        f"{times['old'] * 1e3:.1f}" if "old" in row else "",
+        f"{times['new'] * 1e3:.1f}",
+        f"{whole:.2f} ({low:.2f} to {high:.2f})" if "old" in row else "",
+        f"{row['new'][0]['equivalents'] / times['new'] / 1e6:.1f}" if launched else "",
+        ", ".join(f"{statistics.median(t['load_s'] for t in row[s]) * 1e3:.0f}" for s in sides) if launched else "",
+        ", ".join(f"{max(t['peak_mib'] for t in row[s]):.0f}" for s in sides) if launched else "",
+    )
+
+
+def _lacks(point: Point) -> str:
+    if point.needs and not importlib.util.find_spec(point.needs):
+        return f"{point.needs} is not installed"
+    return ""
+
+
+def compare(point: Point, old: Path | None, turns: int, launches: int) -> dict[str, Any]:
+    """The row of a point: ``turns`` processes of each emulator, one after the other."""
+    row: dict[str, Any] = {**asdict(point), "title": point.title}
+    if why := _lacks(point):
+        return {**row, "why": why}
+    sides = {"new": None} if old is None else {"old": old, "new": None}
+    for _ in range(turns):
+        for side, source in sides.items():
+            row.setdefault(side, []).append(run_one(point, source, launches))
+    return row
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the script; always returns 0."""
+    """Run the script; 1 if a workload misses its goal."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--against", metavar="REV", help="compare with the emulators of this revision")
+    parser.add_argument("--only", metavar="WORDS", default="", help="points whose title this pattern is found in")
+    parser.add_argument("--turns", type=int, default=3)
+    parser.add_argument("--launches", type=int, default=7)
     parser.add_argument("--json", type=Path)
-    parser.add_argument("--markdown", type=Path)
-    parser.add_argument("--one", nargs=4, metavar=("ARCH", "FLAGS", "THREADS", "CHECKS"), help=argparse.SUPPRESS)
+    parser.add_argument("--one", help=argparse.SUPPRESS)
     given = parser.parse_args(arguments)
     if given.one:
-        arch, flags, threads, checks = given.one
-        print(json.dumps(measured(arch, flags, int(threads), checks == "1", given.rounds)))
+        point = Point(**json.loads(given.one))
+        print(json.dumps(measure_build(point.arch) if point.backend == BUILD else measure(point, given.launches)))
         return 0
     rows = []
-    for arch, flags in POINTS:
-        for threads, checks in ((1, "1"), (1, "0"), (usable_cores(), "1")):
-            command = [sys.executable, __file__, "--rounds", str(given.rounds)]
-            command += ["--one", arch, flags, str(threads), checks]
-            done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
-            rows.append(json.loads(done.stdout))
-            print(json.dumps(rows[-1]), file=sys.stderr, flush=True)
-    text = table(rows)
-    print(text)
+    with tempfile.TemporaryDirectory() as folder:
+        if given.against:
+            extract_emulators(given.against, Path(folder))
+        for point in (point for point in POINTS if re.search(given.only, point.title)):
+            rows.append(compare(point, Path(folder) if given.against else None, given.turns, given.launches))
+            print(table(rows[-1:]).splitlines()[-1], file=sys.stderr, flush=True)
+    print(table(rows))
     if given.json:
-        given.json.write_text(json.dumps({"schema": "fmha.emulator-speed/1", "rows": rows}, indent=1) + "\n", "utf-8")
-    if given.markdown:
-        given.markdown.write_text(text + "\n", "utf-8")
-    return 0
+        document = {"schema": SCHEMA, "against": given.against, "turns": given.turns, "rows": rows}
+        given.json.write_text(json.dumps(document, indent=1) + "\n", "utf-8")
+    missed = [words for row in rows if (words := misses(row))]
+    for words in missed:
+        print(f"missed: {words}", file=sys.stderr)
+    return int(bool(missed))
 
 
 if __name__ == "__main__":
