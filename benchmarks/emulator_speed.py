@@ -3,8 +3,8 @@
     python benchmarks/emulator_speed.py [--against REV] [--only WORDS] [--turns 3] [--launches 7] [--json FILE]
 
 For each kernel, a process of its own loads the emulator, opens the backend's session and launches it. ``--against`` measures
-the emulators of another revision in turns with these, under the same Python, sessions and kernels, and prints the ratio of
-the processor times of a launch, with the least and the largest ratio of two neighbouring turns.
+the emulators of another revision in turns with these, under the same Python, sessions and kernels. The ratio is that of the
+processor times of a launch, with the least and the largest ratio of two neighbouring turns.
 """
 
 from __future__ import annotations
@@ -185,49 +185,26 @@ def run_one(point: Point, source: Path | None, launches: int) -> dict[str, Any]:
     return dict(json.loads(done.stdout))
 
 
-def ratios_of(row: Mapping[str, Any]) -> tuple[float, float, float]:
-    """Old over new processor time of a launch: of all launches' medians, and the least and largest of neighbouring turns."""
-    new, old = ([statistics.median(turn["cpu_s"]) for turn in row[side]] for side in ("new", "old"))
-    each = [before / after for before, after in zip(old, new, strict=True)]
-    return statistics.median(old) / statistics.median(new), min(each), max(each)
+def summary_of(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Medians of the turns, in milliseconds of processor time and MiB, and the ratio of old to new with its range over turns."""
+    sides = [side for side in ("old", "new") if side in row]
+    turns = {side: [statistics.median(turn["cpu_s"]) for turn in row[side]] for side in sides}
+    found: dict[str, Any] = {"ms": [round(1e3 * statistics.median(turns[side]), 1) for side in sides]}
+    if "old" in row:
+        each = [before / after for before, after in zip(turns["old"], turns["new"], strict=True)]
+        whole = statistics.median(turns["old"]) / statistics.median(turns["new"])
+        found["ratio"] = [round(number, 2) for number in (whole, min(each), max(each))]
+    if "load_s" in row["new"][0]:
+        found["million_per_s"] = round(row["new"][0]["equivalents"] / statistics.median(turns["new"]) / 1e6, 1)
+        found["load_ms"] = [round(1e3 * statistics.median(turn["load_s"] for turn in row[side])) for side in sides]
+        found["peak_mib"] = [round(max(turn["peak_mib"] for turn in row[side])) for side in sides]
+    return found
 
 
 def misses(row: Mapping[str, Any]) -> str:
     """The missed goal of a row in words; empty if it has none, was not compared, or reaches it."""
-    if not row["goal"] or "old" not in row:
-        return ""
-    ratio = ratios_of(row)[0]
+    ratio = row.get("summary", {}).get("ratio", (row["goal"],))[0]
     return "" if ratio >= row["goal"] else f"{row['title']}: {ratio:.2f} times as fast, not {row['goal']:g}"
-
-
-def table(rows: Sequence[Mapping[str, Any]]) -> str:
-    """The results in Markdown."""
-    lines = [f"| {' | '.join(HEADINGS)} |", f"|{'---|' * len(HEADINGS)}"]
-    return "\n".join([*lines, *(f"| {' | '.join(cells(row))} |" for row in rows)])
-
-
-HEADINGS = ("workload", "goal", "before [ms]", "now [ms]", "ratio (of turns)", "million/s", "load [ms]", "peak [MiB]")
-
-
-def cells(row: Mapping[str, Any]) -> tuple[str, ...]:
-    """A row of the table: medians of processor time; loading and memory before and now."""
-    goal = f"{row['goal']:g}" if row["goal"] else ""
-    if "why" in row:
-        return (row["title"], goal, f"NOT_RUN: {row['why']}", "", "", "", "", "")
-    sides = [side for side in ("old", "new") if side in row]
-    times = {side: statistics.median(statistics.median(turn["cpu_s"]) for turn in row[side]) for side in sides}
-    whole, low, high = ratios_of(row) if "old" in row else (0.0, 0.0, 0.0)
-    launched = "load_s" in row["new"][0]
-    return (
-        row["title"],
-        goal,
-        f"{times['old'] * 1e3:.1f}" if "old" in row else "",
-        f"{times['new'] * 1e3:.1f}",
-        f"{whole:.2f} ({low:.2f} to {high:.2f})" if "old" in row else "",
-        f"{row['new'][0]['equivalents'] / times['new'] / 1e6:.1f}" if launched else "",
-        ", ".join(f"{statistics.median(t['load_s'] for t in row[s]) * 1e3:.0f}" for s in sides) if launched else "",
-        ", ".join(f"{max(t['peak_mib'] for t in row[s]):.0f}" for s in sides) if launched else "",
-    )
 
 
 def _lacks(point: Point) -> str:
@@ -245,7 +222,7 @@ def compare(point: Point, old: Path | None, turns: int, launches: int) -> dict[s
     for _ in range(turns):
         for side, source in sides.items():
             row.setdefault(side, []).append(run_one(point, source, launches))
-    return row
+    return {**row, "summary": summary_of(row)}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -268,8 +245,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             extract_emulators(given.against, Path(folder))
         for point in (point for point in POINTS if re.search(given.only, point.title)):
             rows.append(compare(point, Path(folder) if given.against else None, given.turns, given.launches))
-            print(table(rows[-1:]).splitlines()[-1], file=sys.stderr, flush=True)
-    print(table(rows))
+            print(f"{rows[-1]['title']}: {rows[-1].get('summary') or 'NOT_RUN, ' + rows[-1]['why']}", flush=True)
     if given.json:
         document = {"schema": SCHEMA, "against": given.against, "turns": given.turns, "rows": rows}
         given.json.write_text(json.dumps(document, indent=1) + "\n", "utf-8")

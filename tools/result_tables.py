@@ -165,25 +165,21 @@ def _base(row: Mapping[str, Any]) -> str:
     return str(row["verdict"]).partition(",")[0]
 
 
-def amd_speed() -> str:
-    """The emulator's speed: wave instructions in a second of processor time."""
-    return table(
-        ("device", "problem", "threads", "checks", "wave instructions", "M/s of processor time", "wall s", "MiB"),
-        (
-            (
-                row["arch"],
-                f"`{row['flags']}`",
-                row["threads"],
-                "on" if row["checks"] else "off",
-                f"{row['instructions']:,}",
-                f"{row['million_per_cpu_s']:.2f}",
-                f"{row['wall_s']:.3f}",
-                f"{row['peak_mib']:.0f}",
-            )
-            for row in data_of("emulator_speed")["rows"]
-            if row["arch"] in ("gfx942", "gfx1201")
-        ),
-    )
+def emulator_speed() -> str:
+    """Launches of the emulators, and their own building, before and now; medians of processor time."""
+    headings = ("workload", "goal", "before, now [ms]", "ratio (of turns)", "million/s", "load [ms]", "peak [MiB]")
+    lines = []
+    for row in data_of("emulator_speed")["rows"]:
+        found, goal = row.get("summary", {}), f"{row['goal']:g}" if row["goal"] else ""
+        if "why" in row:
+            lines.append((row["title"], goal, f"NOT_RUN: {row['why']}", "", "", "", ""))
+            continue
+        ratio, low, high = found["ratio"]
+        both = (", ".join(map(str, found.get(name, ()))) for name in ("ms", "load_ms", "peak_mib"))
+        times, loads, peaks = both
+        speed = str(found.get("million_per_s", ""))
+        lines.append((row["title"], goal, times, f"{ratio:.2f} ({low:.2f} to {high:.2f})", speed, loads, peaks))
+    return table(headings, lines)
 
 
 def nvidia_executed() -> str:
@@ -350,7 +346,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "triton.figures": triton_figures,
     "emulator.executed": ck_executed,
     "emulator.errors": partial(worst_errors, "emulator_check"),
-    "emulator.speed": amd_speed,
+    "emulator_speed.all": emulator_speed,
     "nvptx.executed": nvidia_executed,
     "nvptx.errors": partial(worst_errors, "nvptx_emulator"),
     "nvptx.anchors": anchors,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from emulator_speed import POINTS, cells, misses, ratios_of
+from emulator_speed import POINTS, Point, compare, misses, summary_of
 
 
 def turn(*cpu_s: float) -> dict[str, Any]:
@@ -21,21 +21,35 @@ ROW = {
 
 
 def test_a_ratio_is_of_medians_with_those_of_neighbouring_turns() -> None:
-    whole, low, high = ratios_of(ROW)
-    assert (whole, low, high) == (pytest.approx(0.85 / 0.18), pytest.approx(4.5), pytest.approx(5.0))
+    assert summary_of(ROW) == {
+        "ms": [850.0, 180.0],
+        "ratio": [4.72, 4.5, 5.0],
+        "million_per_s": 11.1,
+        "load_ms": [500, 500],
+        "peak_mib": [90, 90],
+    }
+    alone = {name: value for name, value in ROW.items() if name != "old"}
+    assert summary_of(alone)["ms"] == [180.0]
+    assert "ratio" not in summary_of(alone)
 
 
-def test_a_missed_goal_is_named_and_no_other() -> None:
-    slower = {**ROW, "new": [turn(0.3), turn(0.3)]}
-    assert misses(ROW) == ""
-    assert misses({**slower, "goal": 0.0}) == ""
-    assert misses({"title": "x", "goal": 4.0, "new": slower["new"]}) == ""
-    assert misses(slower) == "sm_80 x: 2.83 times as fast, not 4"
+@pytest.mark.parametrize(
+    ("goal", "summary", "words"),
+    [
+        (4.0, {"ratio": [4.0, 3.0, 5.0]}, ""),
+        (4.0, {"ratio": [3.99, 3.0, 5.0]}, "x: 3.99 times as fast, not 4"),
+        (0.0, {"ratio": [0.5, 0.4, 0.6]}, ""),
+        (4.0, {}, ""),
+    ],
+)
+def test_a_missed_goal_is_named_and_no_other(goal: float, summary: dict[str, Any], words: str) -> None:
+    assert misses({"title": "x", "goal": goal, "summary": summary}) == words
 
 
 def test_a_point_that_cannot_run_says_so() -> None:
-    assert cells({"title": "x", "goal": 4.0, "why": "y is not installed"})[2] == "NOT_RUN: y is not installed"
-    assert cells(ROW)[1:6] == ("4", "850.0", "180.0", "4.72 (4.50 to 5.00)", "11.1")
+    row = compare(Point("sm_80", "x", "", needs="a_package_that_is_nowhere"), None, 1, 1)
+    assert row["why"] == "a_package_that_is_nowhere is not installed"
+    assert misses(row) == ""
 
 
 def test_titles_are_unique() -> None:
