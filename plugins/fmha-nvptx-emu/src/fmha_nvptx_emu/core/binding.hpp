@@ -83,6 +83,7 @@ extern const Table kIntegerOpcodes, kBitOpcodes, kFloatOpcodes, kCompareOpcodes,
     kTensorMemoryOpcodes, kLaunchControlOpcodes;
 Handler bind_cluster_barrier(Binding& b);  // barrier.cluster
 Handler bind_bulk(Binding& b, bool reduces);  // cp.async.bulk and cp.reduce.async.bulk, behind these modifiers
+Handler bind_copies_arrive(Binding& b);  // cp.async.mbarrier
 Handler bind_store_async(Binding& b);   // st.async, behind its first modifier
 Handler bind_reduce_async(Binding& b);  // red.async
 Handler bind_tensor_product(Binding& b);  // tcgen05.mma

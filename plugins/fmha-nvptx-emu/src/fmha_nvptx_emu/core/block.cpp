@@ -76,7 +76,7 @@ void Block::start(Warp& w, uint32_t index) {
   w.pc = 0, w.next = kNever, w.going = Going::On;
   w.others.clear();
   w.tainted = 0, w.partly.clear();
-  w.time = 1, w.committed = w.complete = 0, w.uncommitted = false;
+  w.time = 1, w.inits_fenced = 0, w.copies.begin();
   w.bulk = {}, w.wgmma_committed = w.wgmma_complete = 0;
   w.outstanding.clear(), w.held.assign(kernel->ids, 0);
   w.written_at.assign(kernel->asynchronous_matrix && checks ? kernel->ids : 0, 0);

@@ -51,6 +51,30 @@ struct AsyncGroups {
     while (complete < groups) completed_at[++complete % kKept] = time;
   }
 };
+// The copies of a warp by cp.async. A commit or an arrival at an mbarrier ends a batch; of the last kKept, what completes them.
+struct CopyBatches {
+  static constexpr uint32_t kKept = 256;
+  struct Batch {
+    uint32_t completed_at, agent, phase, arrived_at;  // agent: of the mbarrier whose phase completes it too; 0: none
+  };
+  uint32_t ended = 0, complete = 0, groups = 0;       // batches, batches for which the warp waited, groups
+  Batch batches[kKept] = {};
+  uint32_t group_ends[kKept] = {};                    // the last batch of each group
+
+  uint32_t open() const { return ended + 1; }
+  void begin() { ended = complete = groups = 0, batches[1] = {}; }
+  void end() { batches[(++ended + 1) % kKept] = {}; }
+  void commit() { end(), group_ends[++groups % kKept] = ended; }
+  void wait(uint32_t left, uint32_t time) {
+    const uint32_t done = groups > left ? group_ends[(groups - left) % kKept] : 0;
+    while (complete < done) batches[++complete % kKept].completed_at = time;
+  }
+  void arrive(uint32_t agent, uint32_t phase, uint32_t time) {
+    end();
+    for (uint32_t k = complete; k < ended;)
+      if (Batch& one = batches[++k % kKept]; !one.agent) one.agent = agent, one.phase = phase, one.arrived_at = time;
+  }
+};
 struct Outstanding {
   uint32_t id, group;
   bool read_only;  // of A: it may be read
@@ -79,11 +103,8 @@ struct Warp {
   // Order of accesses to tensor memory in kernels with tcgen05.fence, in the same terms: what a before_thread_sync of this warp
   // released, what reached it from others, and what lies before an after_thread_sync of this warp.
   uint32_t sent[kAgents] = {}, received[kAgents] = {}, fenced_tensor[kAgents] = {};
-  // cp.async: groups committed, groups that are complete, and when they became so (for the last ones).
-  uint32_t committed = 0, complete = 0;
-  bool uncommitted = false;
-  static constexpr uint32_t kGroups = 256;
-  uint32_t completed_at[kGroups] = {};
+  uint32_t inits_fenced = 0;              // when the last fence.mbarrier_init was
+  CopyBatches copies;                     // by cp.async
   AsyncGroups bulk;                       // bulk copies from shared memory
   uint32_t wgmma_committed = 0, wgmma_complete = 0;  // groups
   std::vector<Outstanding> outstanding;   // registers of wgmma and tcgen05.ld that are not complete

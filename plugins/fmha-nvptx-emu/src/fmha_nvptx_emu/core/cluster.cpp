@@ -123,7 +123,7 @@ void Cluster::arrive(Warp& w, const Inst& i, bool releases) {
   w.cluster_arrived = true, w.cluster_phase = phase_ + 1;
   if (Block* other = w.block->kernel->tensor_pair ? at(w.block->rank ^ 1) : nullptr) tell_partner(w, other->cluster_arriving, releases);
   if (releases) w.block->cluster_arriving.gather(w), ++w.time;
-  else w.block->cluster_arriving.gather_tensor(w);
+  else w.block->cluster_arriving.gather_tensor(w), w.block->mbarriers.order_inits(w, w.cluster_phase);
   settle();
 }
 

@@ -90,6 +90,11 @@ void Mbarriers::invalidate(Warp& w, const Inst& i, int lane, uint32_t at) {
   m->valid = false;
 }
 
+void Mbarriers::order_inits(const Warp& w, uint32_t phase) {
+  for (auto& [at, m] : all_)
+    if (m.by == w.index && m.since <= w.inits_fenced && !m.cluster_phase) m.cluster_phase = phase;
+}
+
 void Mbarriers::note_remote(const Warp& from, Mbarrier& m, uint32_t commit) const {
   m.remote_phase = m.phase + 1, m.remote_commit = commit;
   m.remote_cluster = from.block->cluster->phase(), m.remote_rank = from.block->rank;
@@ -99,7 +104,8 @@ Mbarrier* Mbarriers::find(Warp& w, const Inst& i, int lane, uint32_t at, bool re
   const auto found = all_.find(at);
   if (found != all_.end() && found->second.valid) {
     const Mbarrier& m = found->second;
-    if (!remote && m.by != w.index && w.known[m.by] < m.since)
+    const bool passed = m.cluster_phase && w.cluster_passed >= m.cluster_phase;
+    if (!remote && m.by != w.index && w.known[m.by] < m.since && !passed)
       misuse(w, i, lane, "warp " + std::to_string(m.by) + " initialised " + at_text(at) + ", with no barrier between");
     return &found->second;
   }

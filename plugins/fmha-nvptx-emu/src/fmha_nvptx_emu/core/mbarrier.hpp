@@ -37,6 +37,7 @@ struct Mbarrier {
   int64_t bytes = 0;                                      // expected, less those that came
   bool valid = false;
   uint32_t by = 0, since = 0;                             // the warp that initialised it, and when
+  uint32_t cluster_phase = 0;                             // of barrier.cluster, which orders the initialisation too; 0: none
   Order arriving, complete;                               // of the phase that runs, and of the last one that ended
   const Inst* last = nullptr;                             // what last changed the bytes, for the block's end
   uint32_t warp = 0;
@@ -50,6 +51,8 @@ class Mbarriers {
   void begin() { all_.clear(); }
   void init(Warp& w, const Inst& i, int lane, uint32_t at, uint32_t count);
   void invalidate(Warp& w, const Inst& i, int lane, uint32_t at);
+  // The warp arrives .relaxed for a phase of barrier.cluster: its initialisations before its last fence.mbarrier_init lie before it.
+  void order_inits(const Warp& w, uint32_t phase);
   // nullptr, with a finding, if there is none at the address. Also reports one whose initialisation does not lie before.
   Mbarrier* find(Warp& w, const Inst& i, int lane, uint32_t at, bool remote = false);  // remote: of another block
   void arrive(Warp& w, const Inst& i, int lane, Mbarrier& m, uint32_t count, bool drop, bool releases);

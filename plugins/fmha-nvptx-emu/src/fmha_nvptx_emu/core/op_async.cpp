@@ -50,7 +50,6 @@ void copy(Warp& w, const Inst& i, uint32_t mask) {
   const uint64_t total = uint64_t(bytes) * unsigned(__builtin_popcount(mask));
   b.counts.global_read += total, b.counts.shared_written += total;
   if (whole) count_sectors(w, whole, from, bytes);
-  w.uncommitted = true;
   if (b.checks) b.shared.write_later(w, i, good, to.at, bytes);
   each_lane(good, [&](int l) {
     uint8_t* at = b.shared.data() + to.at[l];
@@ -61,18 +60,18 @@ void copy(Warp& w, const Inst& i, uint32_t mask) {
   });
 }
 
-void commit(Warp& w, const Inst&, uint32_t) { ++w.committed, w.uncommitted = false; }
+void commit(Warp& w, const Inst&, uint32_t) { w.copies.commit(); }
 
 void wait(Warp& w, const Inst& i, uint32_t) {
-  if (i.target) ++w.committed, w.uncommitted = false;  // wait_all: everything before, as if committed
-  const uint32_t left = uint32_t(i.imm), done = w.committed > left ? w.committed - left : 0;
-  while (w.complete < done) w.completed_at[++w.complete % Warp::kGroups] = w.time;
+  if (i.target) w.copies.commit();  // wait_all: everything before, as if committed
+  w.copies.wait(uint32_t(i.imm), w.time);
 }
 
 Handler bind_cp(Binding& b) {
   const bool reduces = b.take("reduce");
   if (!b.take("async")) b.refuse("it needs .async");
   if (b.take("bulk")) return bind_bulk(b, reduces);
+  if (b.take("mbarrier")) return bind_copies_arrive(b);
   if (b.take("commit_group")) return b.count(0, 0), commit;
   if (b.take("wait_all")) return b.out.target = 1, wait;
   if (b.take("wait_group")) {

@@ -71,9 +71,15 @@ Handler bind_proxy_fence(Binding& b) {
   b.any({"shared::cta", "shared::cluster"});
   return proxy_fence;
 }
+// The mbarriers that this warp initialised are ordered by a barrier.cluster that it arrives at behind this, even .relaxed.
+void init_fence(Warp& w, const Inst&, uint32_t) { w.inits_fenced = w.time++; }
 Handler bind_fence(Binding& b) {  // what it orders is in order here
   if (b.take("proxy")) return bind_proxy_fence(b);
-  b.any({"cta", "gl", "sys", "gpu", "cluster", "sc", "acq_rel", "acquire", "release", "mbarrier_init"});
+  if (b.take("mbarrier_init")) {
+    if (!b.take("release") || !b.take("cluster")) b.refuse("it is fence.mbarrier_init.release.cluster");
+    return init_fence;
+  }
+  b.any({"cta", "gl", "sys", "gpu", "cluster", "sc", "acq_rel", "acquire", "release"});
   return nothing;
 }
 Handler bind_nanosleep(Binding& b) {

@@ -1,5 +1,6 @@
 // mbarrier. Source: PTX ISA 9.1, 9.7.13.15. A try_wait that fails answers false, so whoever ignores the answer goes on too
 // early; tried again, it suspends its warp until the phase is over, or nothing else can go on. A test_wait only answers.
+// cp.async.mbarrier.arrive is described there too.
 #include "access.hpp"
 #include "binding.hpp"
 #include "cluster.hpp"
@@ -8,7 +9,7 @@ namespace ptx {
 
 namespace {
 
-constexpr int64_t kParity = 1, kDrop = 2, kExpect = 4, kRelaxed = 8, kSuspends = 16;  // options, in `target`
+constexpr int64_t kParity = 1, kDrop = 2, kExpect = 4, kRelaxed = 8, kSuspends = 16, kNoInc = 32;  // options, in `target`
 
 // The lanes whose operand is an mbarrier in shared memory; their offsets, and blocks where they may be others'.
 uint32_t places(Warp& w, const Inst& i, Slot slot, uint32_t mask, Lanes& a, Block** of = nullptr) {
@@ -65,6 +66,22 @@ void arrive(Warp& w, const Inst& i, uint32_t mask) {
     all.arrive(w, i, l, *m, expects ? 1 : operand, i.target & kDrop, !remote && !(i.target & kRelaxed));
   });
   if (i.dests) w.define(i.slots[0], kAll, mask);
+}
+
+// cp.async.mbarrier.arrive: the mbarrier counts the copies of each thread. Their data is there at once, so the thread arrives at
+// once; the books show the data to those who waited for the phase. Without .noinc, it raises the count by the arrival itself.
+void copies_arrive(Warp& w, const Inst& i, uint32_t mask) {
+  Lanes a;
+  Mbarrier* first = nullptr;
+  each_lane(places(w, i, i.slots[0], mask, a), [&](int l) {
+    Mbarrier* m = w.block->mbarriers.find(w, i, l, uint32_t(a.at[l]));
+    if (!m) return;
+    if (first && first != m) throw Fault{"line " + std::to_string(i.at->line) + ": " + std::string(i.at->text) + ": lanes of one warp that name several mbarriers are not implemented"};
+    if (!first) w.copies.arrive(m->agent, m->phase + 1, w.time);
+    first = m;
+    if (!(i.target & kNoInc)) ++m->pending;
+    w.block->mbarriers.arrive(w, i, l, *m, 1, false, true);
+  });
 }
 
 // slots: p, address, state or parity. The lanes of a warp that ask together go on together.
@@ -158,6 +175,17 @@ Handler bind_mbarrier(Binding& b) {
 constexpr Opcode rows[] = {{"mbarrier", "9.7.13.15", Class::Barrier, bind_mbarrier}};
 
 }  // namespace
+
+Handler bind_copies_arrive(Binding& b) {
+  if (!b.take("arrive")) return nullptr;
+  if (b.take("noinc")) b.out.target |= kNoInc;
+  b.out.space = b.any({"shared", "shared::cta"}) ? Space::Shared : Space::Generic;
+  if (b.type() != Type::B64) return nullptr;
+  b.count(1, 1);
+  b.address(0);
+  b.out.own_flow = true;
+  return copies_arrive;
+}
 
 extern const Table kMbarrierOpcodes{rows, std::size(rows)};
 

@@ -274,7 +274,7 @@ template <bool write> Handler bind_access(Binding& b) {
 
 void nothing(Warp&, const Inst&, uint32_t) {}
 Handler bind_prefetch(Binding& b) {
-  b.any({"global", "local", "L1", "L2", "L2::evict_last", "L2::evict_normal"});
+  b.any({"global", "local", "const", "param", "tensormap", "L1", "L2", "L2::evict_last", "L2::evict_normal"});
   return nothing;
 }
 

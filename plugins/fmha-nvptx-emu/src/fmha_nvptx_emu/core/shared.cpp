@@ -66,21 +66,27 @@ void SharedMemory::begin(uint32_t bytes) {
   landings_.clear();
 }
 
+// A stamp in terms of its warp's time, also of a cp.async: when the warp waited for it, which the stamp becomes, or, for those who
+// waited for the phase, when it arrived at an mbarrier. 0: the copy is outstanding.
+uint32_t SharedMemory::plain(const Warp& w, uint32_t& stamp) {
+  if (!(stamp & kLater)) return stamp;
+  const uint32_t from = owner(stamp), number = time_of(stamp);
+  const CopyBatches& copies = w.block->warps[from]->copies;
+  const CopyBatches::Batch& batch = copies.batches[number % CopyBatches::kKept];
+  if (number <= copies.complete) return stamp = batch.completed_at << 8 | from;
+  return batch.agent && w.known[batch.agent] >= batch.phase ? batch.arrived_at << 8 | from : 0;
+}
+
 // The last write of a word is not plainly before this access: outstanding, another warp's, or this warp's own.
 void SharedMemory::settle(Warp& w, const Inst& i, int lane, uint32_t word, bool reads, bool same) {
-  uint32_t& stamp = writer_[word];
-  const uint32_t from = owner(stamp);
-  if (stamp & kLater) {
-    const Warp& other = *w.block->warps[from];
-    const uint32_t group = time_of(stamp);
-    if (group > other.complete) {
-      w.block->launch->report->add(Finding::MissingWait, w, i, lane, [&] {
-        return of_lane(lane) + (reads ? " reads " : " writes ") + word_text(word) + " while a cp.async of warp " +
-               std::to_string(from) + " to it is outstanding";
-      });
-      return;
-    }
-    stamp = other.completed_at[group % Warp::kGroups] << 8 | from;
+  uint32_t& kept = writer_[word];
+  const uint32_t from = owner(kept), stamp = plain(w, kept);
+  if (!stamp) {
+    w.block->launch->report->add(Finding::MissingWait, w, i, lane, [&] {
+      return of_lane(lane) + (reads ? " reads " : " writes ") + word_text(word) + " while a cp.async of warp " +
+             std::to_string(from) + " to it is outstanding";
+    });
+    return;
   }
   if (from == w.index || time_of(stamp) <= w.known[from] || same) return;
   if (from >= kWarps) {
@@ -147,7 +153,7 @@ bool SharedMemory::read_later(Warp& w, const Inst& i, int lane, uint32_t at, uin
     if (stamp == sound || (!(stamp & kLater) && time_of(stamp) <= w.known[from] && (from >= kWarps || time_of(stamp) <= w.fenced[from])))
       sound = stamp;
     else if (stamp >= w.floor && (stamp & kOwn) != w.index) settle(w, i, lane, word, true, false);
-    if (stamp != sound && !(writer_[word] & kLater) && from < kWarps && time_of(writer_[word]) > w.fenced[from])
+    if (const uint32_t last = plain(w, writer_[word]); stamp != sound && last && from < kWarps && time_of(last) > w.fenced[from])
       w.block->launch->report->add(Finding::MissingFence, w, i, lane, [&] {
         return of_lane(lane) + " reads " + word_text(word) + " in the asynchronous proxy, warp " + std::to_string(from) +
                " wrote it, and there is no fence.proxy.async between";
@@ -230,11 +236,11 @@ inline bool SharedMemory::written_before(const Warp& w, uint32_t word) {
   uint32_t stamp = last[0];
   const uint32_t from = owner(stamp);
   if (any(last != stamp)) return false;
-  if (stamp & kLater) {  // by cp.async: when its wait was
-    const Warp& other = *w.block->warps[from];
-    if (time_of(stamp) > other.complete) return false;
-    stamp = other.completed_at[time_of(stamp) % Warp::kGroups] << 8 | from;
-    put(&writer_[word], Four{} + stamp);
+  if (stamp & kLater) {
+    const uint32_t when = plain(w, stamp);
+    if (!when) return false;
+    if (stamp != last[0]) put(&writer_[word], Four{} + stamp);
+    stamp = when;
   }
   return from == w.index || time_of(stamp) <= w.known[from];
 }
@@ -343,7 +349,7 @@ SharedMemory::Held SharedMemory::update_remote(uint32_t at, uint32_t bytes, uint
 }
 
 void SharedMemory::write_later(Warp& w, const Inst& i, uint32_t lanes, const uint64_t* at, uint32_t bytes) {
-  const uint32_t stamp = kLater | (w.committed + 1) << 8 | w.index;
+  const uint32_t stamp = kLater | w.copies.open() << 8 | w.index;
   for (uint32_t left = lanes; left; left &= left - 1) {
     const int lane = __builtin_ctz(left);
     write_bulk(w, i, lane, uint32_t(at[lane]), bytes, stamp, false);

@@ -52,6 +52,7 @@ class SharedMemory {
  private:
   static constexpr uint32_t kLater = uint32_t(1) << 31;
   bool written_before(const Warp& w, uint32_t word);
+  uint32_t plain(const Warp& w, uint32_t& stamp);
   void settle(Warp& w, const Inst& i, int lane, uint32_t word, bool reads, bool same);
   void readers(Warp& w, const Inst& i, int lane, uint32_t word);
   uint32_t settled_reader(Warp& w, const Inst& i, int lane, uint32_t word, uint32_t stamp);
