@@ -18,6 +18,9 @@ How it reads the PTX ISA 9.1 where the text leaves something open:
   barrier with a warp that has. A ``cp.async`` of no bytes is asynchronous too (9.7.9.25.3).
 - ``fence.proxy.async`` covers earlier accesses of its own warp and of warps that it met at a barrier, so it may stand on either side
   of the barrier. Whether an mbarrier's initialisation needs one is not checked.
+- A ``cp.async.mbarrier.arrive`` arrives with release, as its thread would: who waits for the phase also knows what the warp did before.
+- A ``barrier.cluster.arrive.relaxed`` behind ``fence.mbarrier_init`` orders the initialisations before the fence, for warps of the block
+  that wait for this barrier, and nothing else.
 - A ``mov`` between ``wgmma.fence`` and ``wgmma`` is not a finding: compilers place copies and constants there.
 - An mbarrier may be invalidated, and a block may end, once the last arrival from another block is known to be over: by a wait for its
   phase, or by a ``barrier.cluster`` behind it. For a ``tcgen05.commit``, the product must be known to be over.
