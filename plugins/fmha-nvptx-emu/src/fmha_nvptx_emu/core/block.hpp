@@ -75,7 +75,7 @@ struct Warp {
   const Inst* inst = nullptr;
   // Order of accesses to shared memory: this warp's own time, and the time of each warp that lies before it.
   // `fenced` is the same for the asynchronous proxy: what lies before a proxy fence that lies before this warp.
-  uint32_t time = 1, floor = 0, known[kAgents] = {}, fenced[kAgents] = {};
+  uint32_t time = 1, floor = 0, early = 0, known[kAgents] = {}, fenced[kAgents] = {};
   // Order of accesses to tensor memory in kernels with tcgen05.fence, in the same terms: what a before_thread_sync of this warp
   // released, what reached it from others, and what lies before an after_thread_sync of this warp.
   uint32_t sent[kAgents] = {}, received[kAgents] = {}, fenced_tensor[kAgents] = {};
