@@ -130,6 +130,16 @@ struct Warp {
 
 enum class Turn : uint8_t { Done, On, Polls, Stuck };  // Polls: warps only asked again; Stuck: not even that
 
+// Operands A of the last products of mma, as registers and as floats in the lanes that use them (product.hpp).
+struct LeftOperands {
+  struct alignas(64) One {
+    float rows[32][2][2][16];
+    uint32_t bits[4][32];
+    unsigned element = 0, k = 0;
+  } all[4];
+  One& of(const uint32_t* first) { return all[(reinterpret_cast<uintptr_t>(first) / kRowBytes ^ reinterpret_cast<uintptr_t>(first) / kRowBytes / 4) % 4]; }
+};
+
 struct Block {
   const Launch* launch = nullptr;
   const Kernel* kernel = nullptr;
@@ -152,6 +162,7 @@ struct Block {
   Range ranges[4];                 // of global memory, the last ones found
   unsigned last_range = 0;
   bool checks = true;
+  LeftOperands left_operands;
 
   explicit Block(const Launch& launch);
   void join(Cluster& cluster, uint32_t rank);  // of several blocks
