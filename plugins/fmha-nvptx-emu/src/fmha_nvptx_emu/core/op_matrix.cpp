@@ -38,10 +38,12 @@ template <bool transposed> void load_matrix(Warp& w, const Inst& i, uint32_t mas
   const uint32_t good = limited_lanes(w, i, sources, a, 16, b.shared.bytes(), "shared");
   count_conflicts(w, sources, a, 16);
   b.counts.shared_read += 128u * i.count;
-  alignas(64) uint16_t rows[32][8];
-  static const uint16_t none[8] = {};
+  alignas(64) uint16_t rows[32][8] = {};
   const uint32_t defined = b.checks ? b.shared.read_lanes(w, i, good, a.at, 16) : good;
-  for (unsigned l = 0; l < 8u * i.count; ++l) std::memcpy(rows[l], good >> l & 1 ? static_cast<const void*>(b.shared.data() + a.at[l]) : none, 16);
+  const uint8_t* from = b.shared.data();
+  if (good == kAll)
+    for (unsigned l = 0; l < 32; ++l) std::memcpy(rows[l], from + a.at[l], 16);
+  else each_lane(good, [&](int l) { std::memcpy(rows[l], from + a.at[l], 16); });
   for (unsigned j = 0; j < i.count; ++j) {
     uint32_t* d = lanes_of<uint32_t>(w, i.slots[j]);
     const uint32_t here = defined >> 8 * j & 0xff;

@@ -201,14 +201,29 @@ bool SharedMemory::read_later(Warp& w, const Inst& i, int lane, uint32_t at, uin
 
 void SharedMemory::read_pieces(Warp& w, const Inst& i, int lane, const uint32_t* at, uint32_t count, bool* whole) {
   const uint32_t mine = (w.wgmma_committed + 1) << 8 | (kWarps + w.index / 4);
-  for (uint32_t n = 0; n < count; ++n) {
-    Books& piece = pieces_[at[n] / 16];
-    if (at[n] % 16 || piece.state == kByWords || !fenced_off(w, piece.writer)) {
-      whole[n] = read_later(w, i, lane, at[n], 16, false);
-      continue;
-    }
-    note_reader(piece, mine);
-    whole[n] = holds(piece.state);
+  uint32_t sound = 0;  // the stamp of a write that is fenced off
+  for (uint32_t n = 0; n < count; n += 4) {
+    uint32_t piece[4], bytes = n + 4 > count;
+    for (uint32_t k = 0; k < 4 && !bytes; ++k) piece[k] = at[n + k] / 16;
+    for (uint32_t k = 0; k < 4 && n + k < count; ++k) bytes |= at[n + k] % 16;
+    if (!bytes && pieces_[piece[0]].writer != sound && fenced_off(w, pieces_[piece[0]].writer)) sound = pieces_[piece[0]].writer;
+    if (!bytes && written_alike(pieces_.data(), piece, sound)) {
+      const uint32_t held = note_four(pieces_.data(), piece, mine);
+      for (uint32_t k = 0; k < 4; ++k) whole[n + k] = held >> k & 1;
+    } else
+      for (uint32_t k = n; k < n + 4 && k < count; ++k) whole[k] = read_later(w, i, lane, at[k], 16, false);
+  }
+}
+
+void SharedMemory::write_pieces(Warp& w, const Inst& i, int lane, const uint32_t* at, uint32_t count, uint32_t stamp) {
+  for (uint32_t n = 0; n < count; n += 32) {
+    uint64_t places[32];
+    const uint32_t some = std::min(count - n, 32u);
+    std::copy_n(at + n, some, places);
+    if (const Together all(some == 32 ? kAll : (1u << some) - 1, places, 16); ready(w, all, true, stamp))
+      for (unsigned k = 0; k < all.count; k += 4) put_four(pieces_.data(), all.piece + k, stamp, 0xff);
+    else
+      for (uint32_t k = n; k < n + some; ++k) write_bulk(w, i, lane, at[k], 16, stamp, false);
   }
 }
 

@@ -47,6 +47,8 @@ class SharedMemory {
   // The same for `count` pieces of 16 bytes that a product reads; `whole`: of each piece.
   void read_pieces(Warp& w, const Inst& i, int lane, const uint32_t* at, uint32_t count, bool* whole);
   // By a bulk copy whose completion an mbarrier counts; `stamp` is the mbarrier's.
+  // The same for `count` pieces of 16 bytes, by this block.
+  void write_pieces(Warp& w, const Inst& i, int lane, const uint32_t* at, uint32_t count, uint32_t stamp);
   void write_bulk(Warp& w, const Inst& i, int lane, uint32_t at, uint32_t bytes, uint32_t stamp, bool remote);  // remote: by another block
   // By a product of the other block of a pair. Whether all bytes were written, and no copy to them is under way that its warp
   // would have to wait for.

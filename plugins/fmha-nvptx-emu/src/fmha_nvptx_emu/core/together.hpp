@@ -122,6 +122,19 @@ class Judged {
   unsigned looked_at_;
 };
 
+// Whether a write with this stamp was the last one of all four, and of all of their words.
+inline bool written_alike(const Books* all, const uint32_t* piece, uint32_t stamp) {
+#ifdef PTX_AVX512
+  const __m512i books = Judged::load(all, piece);
+  const unsigned same = _mm512_cmpeq_epi32_mask(books, _mm512_set1_epi32(int(stamp))), one = _mm512_cmplt_epu32_mask(books, _mm512_set1_epi32(int(kByWords)));
+  return ((same & 0x1111) | (one & 0x8888)) == 0x9999;
+#else
+  bool out = true;
+  for (unsigned k = 0; k < 4; ++k) out &= all[piece[k]].writer == stamp && all[piece[k]].state != kByWords;
+  return out;
+#endif
+}
+
 // A warp reads four pieces: bit k, whether all bytes of the k-th hold a value.
 inline uint32_t note_four(Books* all, const uint32_t* piece, uint32_t mine) {
 #ifdef PTX_AVX512
