@@ -82,6 +82,8 @@ struct Warp {
   // cp.async: groups committed, groups that are complete, and when they became so (for the last ones).
   uint32_t committed = 0, complete = 0;
   bool uncommitted = false;
+  // Stamps of cp.async that this warp met behind their wait, by the warp that copied, and what they became (together.hpp).
+  uint32_t later[16] = {}, settled[16] = {};
   static constexpr uint32_t kGroups = 256;
   uint32_t completed_at[kGroups] = {};
   AsyncGroups bulk;                       // bulk copies from shared memory

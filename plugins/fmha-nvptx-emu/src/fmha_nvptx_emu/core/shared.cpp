@@ -57,7 +57,7 @@ bool SharedMemory::join(uint32_t at) {
 }
 
 // Whether a piece is one, and its last write plainly lies before a read.
-inline bool SharedMemory::readable(const Warp& w, uint32_t at) {
+inline bool SharedMemory::readable(Warp& w, uint32_t at) {
   if (!one(at)) return false;
   Books& piece = pieces_[at];
   if (earlier(w, piece.writer)) return true;
@@ -67,6 +67,7 @@ inline bool SharedMemory::readable(const Warp& w, uint32_t at) {
   if (group > other.complete) return false;
   const uint32_t stamp = other.completed_at[group % Warp::kGroups] << 8 | from;
   if (!earlier(w, stamp)) return false;
+  w.later[from % 16] = piece.writer, w.settled[from % 16] = stamp;
   piece.writer = stamp;
   return true;
 }
@@ -79,14 +80,13 @@ inline bool SharedMemory::writable(const Warp& w, uint32_t at, uint32_t stamp) {
 }
 
 // Whether all pieces of an access are readable or writable.
-bool SharedMemory::ready(const Warp& w, const Together& all, bool writes, uint32_t stamp) {
+bool SharedMemory::ready(Warp& w, const Together& all, bool writes, uint32_t stamp) {
   if (!all.count) return false;
   Judged judged(w, writes, stamp);
   for (unsigned n = 0; n < all.count; n += 4) {
     for (unsigned k = n; k < n + 4 && !judged.four(pieces_.data(), all.piece + n); ++k) {
-      const uint32_t at = all.piece[k], writer = pieces_[at].writer;
-      if (!(writes ? writable(w, at, stamp) : readable(w, at))) return false;
-      judged.found(pieces_[at], writer);
+      if (!(writes ? writable(w, all.piece[k], stamp) : readable(w, all.piece[k]))) return false;
+      judged.found(pieces_[all.piece[k]]);
     }
   }
   return true;

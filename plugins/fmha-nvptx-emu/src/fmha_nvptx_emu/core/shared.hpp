@@ -73,9 +73,9 @@ class SharedMemory {
   Word word(uint32_t at);
   bool one(uint32_t piece);
   bool join(uint32_t piece);
-  bool readable(const Warp& w, uint32_t piece);
+  bool readable(Warp& w, uint32_t piece);
   bool writable(const Warp& w, uint32_t piece, uint32_t stamp);
-  bool ready(const Warp& w, const Together& all, bool writes, uint32_t stamp);
+  bool ready(Warp& w, const Together& all, bool writes, uint32_t stamp);
   template <class Whole, class Each> void over(uint32_t at, uint32_t bytes, const Whole& whole, const Each& each);
   void settle(Warp& w, const Inst& i, int lane, uint32_t word, bool reads, bool same);
   void readers(Warp& w, const Inst& i, int lane, uint32_t word);

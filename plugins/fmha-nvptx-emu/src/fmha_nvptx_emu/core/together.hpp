@@ -75,10 +75,10 @@ struct Together {
 // Whether accesses of the warp are plain: nobody else's has to be compared with it.
 class Judged {
  public:
-  Judged(const Warp& w, bool writes, uint32_t stamp) : looked_at_(writes ? 0xffff : 0x9999) {
+  Judged(const Warp& w, bool writes, uint32_t stamp) : w_(w), looked_at_(writes ? 0xffff : 0x9999) {
 #ifdef PTX_AVX512
     before_ = every(w.early, w.early, w.early, kByWords), own_ = every(w.index, w.index, w.index, kNever);
-    sound_ = later_ = every(writes ? stamp : 0, 0, 0, kNever);
+    sound_ = every(writes ? stamp : 0, 0, 0, kNever);
 #endif
   }
 #ifdef PTX_AVX512
@@ -87,15 +87,13 @@ class Judged {
     const __m512i books = load(all, piece), stamps = _mm512_and_si512(books, _mm512_set1_epi32(int(kOwn)));
     const unsigned good = _mm512_cmplt_epu32_mask(books, before_) | _mm512_cmpeq_epi32_mask(stamps, own_) | _mm512_cmpeq_epi32_mask(books, sound_);
     if ((~good & looked_at_) == 0) return true;
-    const __mmask16 settled = _mm512_cmpeq_epi32_mask(books, later_);
+    const __mmask16 settled = 0x1111 & _mm512_cmpeq_epi32_mask(books, _mm512_permutexvar_epi32(books, _mm512_loadu_si512(w_.later)));
     if ((~(good | settled) & looked_at_) != 0) return false;
-    store(all, piece, _mm512_mask_mov_epi32(books, settled, sound_));
+    store(all, piece, _mm512_mask_permutexvar_epi32(books, settled, books, _mm512_loadu_si512(w_.settled)));
     return true;
   }
-  // A piece was found to be plain; its last writer's stamp was `writer` before it was settled.
-  void found(const Books& piece, uint32_t writer) {
-    sound_ = every(piece.writer, piece.reader, piece.before, kNever), later_ = every(writer, kNever, kNever, kNever);
-  }
+  // A piece was found to be plain.
+  void found(const Books& piece) { sound_ = every(piece.writer, piece.reader, piece.before, kNever); }
 
   static __m512i load(const Books* all, const uint32_t* piece) {
     const auto one = [&](unsigned k) { return _mm_load_si128(reinterpret_cast<const __m128i*>(all + piece[k])); };
@@ -112,13 +110,14 @@ class Judged {
   }
 
  private:
-  __m512i before_, own_, sound_, later_;
+  __m512i before_, own_, sound_;
 #else
   bool four(Books*, const uint32_t*) const { return false; }
-  void found(const Books&, uint32_t) {}
+  void found(const Books&) {}
 
  private:
 #endif
+  const Warp& w_;
   unsigned looked_at_;
 };
 
