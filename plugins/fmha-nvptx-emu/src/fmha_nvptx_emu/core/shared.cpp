@@ -201,13 +201,13 @@ bool SharedMemory::read_later(Warp& w, const Inst& i, int lane, uint32_t at, uin
 
 void SharedMemory::read_pieces(Warp& w, const Inst& i, int lane, const uint32_t* at, uint32_t count, bool* whole) {
   const uint32_t mine = (w.wgmma_committed + 1) << 8 | (kWarps + w.index / 4);
-  uint32_t sound = 0;  // the stamp of a write that is fenced off
+  uint32_t sound = 0, parts = count % 4;  // sound: the stamp of a write that is fenced off
+  for (uint32_t n = 0; n < count; ++n) parts |= at[n] % 16;
   for (uint32_t n = 0; n < count; n += 4) {
-    uint32_t piece[4], bytes = n + 4 > count;
-    for (uint32_t k = 0; k < 4 && !bytes; ++k) piece[k] = at[n + k] / 16;
-    for (uint32_t k = 0; k < 4 && n + k < count; ++k) bytes |= at[n + k] % 16;
-    if (!bytes && pieces_[piece[0]].writer != sound && fenced_off(w, pieces_[piece[0]].writer)) sound = pieces_[piece[0]].writer;
-    if (!bytes && written_alike(pieces_.data(), piece, sound)) {
+    uint32_t piece[4] = {};
+    for (uint32_t k = 0; k < 4 && !parts; ++k) piece[k] = at[n + k] / 16;
+    if (const uint32_t writer = pieces_[piece[0]].writer; writer != sound && fenced_off(w, writer)) sound = writer;
+    if (!parts && written_alike(pieces_.data(), piece, sound)) {
       const uint32_t held = note_four(pieces_.data(), piece, mine);
       for (uint32_t k = 0; k < 4; ++k) whole[n + k] = held >> k & 1;
     } else

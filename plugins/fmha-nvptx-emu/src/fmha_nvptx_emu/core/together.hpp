@@ -140,7 +140,8 @@ inline uint32_t note_four(Books* all, const uint32_t* piece, uint32_t mine) {
   const __m512i books = Judged::load(all, piece), me = _mm512_set1_epi32(int(mine));
   const __mmask16 others = _mm512_mask_test_epi32_mask(0x2222, _mm512_xor_si512(books, me), _mm512_set1_epi32(0xff));
   const __m512i moved = _mm512_mask_shuffle_epi32(books, __mmask16(others << 1), books, _MM_PERM_ENUM(0x54));
-  Judged::store(all, piece, _mm512_mask_mov_epi32(moved, 0x2222, me));
+  const __m512i noted = _mm512_mask_mov_epi32(moved, 0x2222, me);
+  if (_mm512_cmpneq_epi32_mask(noted, books)) Judged::store(all, piece, noted);
   const __m512i held = _mm512_set1_epi32(0xf);
   return _pext_u32(_mm512_cmpeq_epi32_mask(_mm512_and_si512(books, held), held), 0x8888);
 #else
