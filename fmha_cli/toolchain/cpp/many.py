@@ -160,7 +160,9 @@ _FLAGS = ("-c", "-fPIC", "-fvisibility=hidden", "-fno-math-errno", "-ffp-contrac
 own intrinsic headers."""
 
 
-def emulator_library(name: str, soname: str, arch: str, units: Units, *, level: str = "-O2") -> UnitsLibrary:
+def emulator_library(
+    name: str, soname: str, arch: str, units: Units, *, level: str = "-O2", flags: tuple[str, ...] = ()
+) -> UnitsLibrary:
     """The library of an emulator.
 
     Args:
@@ -168,13 +170,14 @@ def emulator_library(name: str, soname: str, arch: str, units: Units, *, level: 
         soname: of the runtime that it stands in for.
         arch: the CPU architecture that executes it.
         level: of optimisation, as compilers spell it.
+        flags: further ones, that GCC and Clang share.
     """
     return UnitsLibrary(
         name=name,
         kind=BuildKind.EMULATOR,
         soname=soname,
         arch=arch,
-        flags=("-std=c++20", level, *_FLAGS),
+        flags=("-std=c++20", level, *_FLAGS, *flags),
         flags_of=load_arch(arch).backends["cpu"]["compile"],
         units=units,
         notice="building the emulator ({count} files, about a minute on two cores), once for this machine",

@@ -17,6 +17,9 @@ SONAME = "libcuda.so.1"
 
 _SECONDS = 600.0
 
+_VECTORS = ("-fno-trapping-math",)
+"""The emulator reads no floating-point exceptions, and loops with comparisons of floats become vectors without them."""
+
 
 def build_emulator(context: BuildContext) -> Artifact:
     """The library, from the cache or compiled now by ``context.jobs`` compilers at once.
@@ -26,7 +29,7 @@ def build_emulator(context: BuildContext) -> Artifact:
         EnvironmentProblem: no C++ compiler, or the cache is unusable.
         Interrupted: ``context.stop`` was set.
     """
-    return build_units(emulator_library("nvptx_emu", SONAME, _arch(), core_units(), level="-O3"), context)
+    return build_units(emulator_library("nvptx_emu", SONAME, _arch(), core_units(), level="-O3", flags=_VECTORS), context)
 
 
 def build_recorder(context: BuildContext) -> Artifact:

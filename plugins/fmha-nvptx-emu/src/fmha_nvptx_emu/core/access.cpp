@@ -74,9 +74,10 @@ uint32_t global_lanes(Warp& w, const Inst& i, uint32_t mask, const Lanes& a, uin
 uint32_t limited_lanes(Warp& w, const Inst& i, uint32_t mask, const Lanes& a, uint32_t bytes, uint64_t size, const char* space,
                        uint32_t align) {
   if (!align) align = bytes;
-  uint64_t high = 0, bits = 0;
-  over(mask, a, [&](uint64_t at) { high = std::max(high, at), bits |= at; });
-  if (!(bits & (align - 1)) && bytes <= size && high <= size - bytes) return mask;
+  const uint64_t most = bytes <= size ? size - bytes : 0;
+  uint64_t outside = bytes > size;
+  over(mask, a, [&](uint64_t at) { outside |= (at & (align - 1)) | uint64_t(at > most); });
+  if (!outside) return mask;
   uint32_t good = 0;
   each_lane(mask, [&](int l) {
     if (a.at[l] & (align - 1)) return misaligned(w, i, l, a.at[l], align);
@@ -114,6 +115,15 @@ void count_conflicts(Warp& w, uint32_t mask, const Lanes& a, uint32_t bytes) {
   const unsigned lanes = bytes >= 16 ? 8 : bytes == 8 ? 16 : 32, words = bytes >= 4 ? bytes / 4 : 1;
   uint64_t extra = 0;
   uint32_t banks = 0;
+  ++w.block->counts.shared_accesses;
+  if (bytes == 16 && mask == kAll) {  // eight lanes are apart if the sum of their banks' bits is 255
+    uint8_t bits[32];
+    for (int l = 0; l < 32; ++l) bits[l] = uint8_t(1u << a.at[l] / 16 % 8);
+    uint64_t sums[4], others = 0;
+    std::memcpy(sums, bits, sizeof sums);
+    for (const uint64_t sum : sums) others |= (sum * 0x0101010101010101u >> 56) ^ 255;
+    if (!others) return;
+  }
   for (unsigned end = 8; end <= 32; end += 8) {
     for (unsigned l = end - 8; l < end; ++l) banks |= (mask >> l & 1) << a.at[l] / 4 % 32;
     if (end % lanes) continue;
@@ -144,7 +154,6 @@ void count_conflicts(Warp& w, uint32_t mask, const Lanes& a, uint32_t bytes) {
     extra += most - 1;
   }
   w.block->counts.conflicts += extra;
-  ++w.block->counts.shared_accesses;
 }
 
 namespace {

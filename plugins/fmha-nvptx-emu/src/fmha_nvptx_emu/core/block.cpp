@@ -77,6 +77,7 @@ void Block::start(Warp& w, uint32_t index) {
   w.others.clear();
   w.tainted = 0, w.partly.clear();
   w.time = 1, w.inits_fenced = 0, w.copies.begin();
+  std::fill(std::begin(w.later), std::end(w.later), kNever);
   w.bulk = {}, w.wgmma_committed = w.wgmma_complete = 0;
   w.outstanding.clear(), w.held.assign(kernel->ids, 0);
   w.written_at.assign(kernel->asynchronous_matrix && checks ? kernel->ids : 0, 0);

@@ -99,12 +99,14 @@ struct Warp {
   const Inst* inst = nullptr;
   // Order of accesses to shared memory: this warp's own time, and the time of each warp that lies before it.
   // `fenced` is the same for the asynchronous proxy: what lies before a proxy fence that lies before this warp.
-  uint32_t time = 1, floor = 0, known[kAgents] = {}, fenced[kAgents] = {};
+  uint32_t time = 1, floor = 0, early = 0, known[kAgents] = {}, fenced[kAgents] = {};
   // Order of accesses to tensor memory in kernels with tcgen05.fence, in the same terms: what a before_thread_sync of this warp
   // released, what reached it from others, and what lies before an after_thread_sync of this warp.
   uint32_t sent[kAgents] = {}, received[kAgents] = {}, fenced_tensor[kAgents] = {};
   uint32_t inits_fenced = 0;              // when the last fence.mbarrier_init was
   CopyBatches copies;                     // by cp.async
+  // Stamps of cp.async that this warp met behind their wait, by the warp that copied, and what they became (together.hpp).
+  uint32_t later[16] = {}, settled[16] = {};
   AsyncGroups bulk;                       // bulk copies from shared memory
   uint32_t wgmma_committed = 0, wgmma_complete = 0;  // groups
   std::vector<Outstanding> outstanding;   // registers of wgmma and tcgen05.ld that are not complete
@@ -151,6 +153,16 @@ struct Warp {
 
 enum class Turn : uint8_t { Done, On, Polls, Stuck };  // Polls: warps only asked again; Stuck: not even that
 
+// Operands A of the last products of mma, as registers and as floats in the lanes that use them (product.hpp).
+struct LeftOperands {
+  struct alignas(64) One {
+    float rows[32][2][2][16];
+    uint32_t bits[4][32];
+    unsigned element = 0, k = 0;
+  } all[4];
+  One& of(const uint32_t* first) { return all[(reinterpret_cast<uintptr_t>(first) / kRowBytes ^ reinterpret_cast<uintptr_t>(first) / kRowBytes / 4) % 4]; }
+};
+
 struct Block {
   const Launch* launch = nullptr;
   const Kernel* kernel = nullptr;
@@ -173,6 +185,7 @@ struct Block {
   Range ranges[4];                 // of global memory, the last ones found
   unsigned last_range = 0;
   bool checks = true;
+  LeftOperands left_operands;
 
   explicit Block(const Launch& launch);
   void join(Cluster& cluster, uint32_t rank);  // of several blocks

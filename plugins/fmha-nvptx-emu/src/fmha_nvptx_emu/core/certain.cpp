@@ -1,28 +1,13 @@
 // Registers that always hold a value where they are read: on every way from the kernel's begin to a read of theirs lies a write
 // that no guard leaves out. Their lanes count as defined from the begin, and until a warp meets a value that never was written,
 // no books are kept about instructions that use these registers alone.
-#include "program.hpp"
+#include "ways.hpp"
 
 namespace ptx {
 
 namespace {
 
 using Set = std::vector<uint64_t>;  // of registers, by id
-
-template <class F> void each_next(const Kernel& kernel, uint32_t pc, F f) {
-  const Inst& i = kernel.code[pc];
-  if (i.cls != Class::Branch || i.guarded) f(pc + 1);
-  if (i.cls != Class::Branch) return;
-  if (i.targets)
-    for (const uint32_t target : *i.targets) f(target);
-  else if (i.at->root == "bra") f(i.target);
-}
-
-template <class F> void each_read(const Inst& i, F f) {
-  const bool adds = i.at->root == "wgmma";  // D may be C
-  for (unsigned k = adds ? 0 : i.dests; k < unsigned(i.dests + i.sources); ++k) f(i.slots[k].id);
-  if (i.guarded) f(i.guard.id);
-}
 
 // What is written when the instructions from `first` were executed, up to one that others follow or that a branch leads to.
 template <class F> uint32_t walk(const Kernel& kernel, const std::vector<bool>& leads, uint32_t first, Set& written, F at) {
@@ -39,10 +24,7 @@ template <class F> uint32_t walk(const Kernel& kernel, const std::vector<bool>& 
 
 void find_certain(Kernel& kernel) {
   const uint32_t size = uint32_t(kernel.code.size());
-  std::vector<bool> leads(size + 1, false);
-  leads[0] = true;
-  for (uint32_t pc = 0; pc < size; ++pc)
-    if (kernel.code[pc].cls == Class::Branch) each_next(kernel, pc, [&](uint32_t next) { leads[next] = true; });
+  const std::vector<bool> leads = leads_of(kernel);
   const Set all((kernel.ids + 63) / 64, ~uint64_t(0)), none(all.size(), 0);
   std::vector<Set> before(size);  // of the first instruction of a stretch; empty: not reached yet
   before[0] = none;
@@ -74,7 +56,7 @@ void find_certain(Kernel& kernel) {
   for (uint32_t id = 0; id < kernel.ids; ++id)
     if (certain(id)) kernel.defined_at_first[id] = ~uint32_t(0);
   for (Inst& i : kernel.code) {
-    i.certain = !i.own_flow;
+    i.certain = true;
     for (unsigned k = 0; k < unsigned(i.dests + i.sources); ++k) i.certain &= certain(i.slots[k].id);
   }
 }

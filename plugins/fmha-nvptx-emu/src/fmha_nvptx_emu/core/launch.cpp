@@ -29,21 +29,29 @@ uint32_t Writers::write_lanes(uint32_t block, uint32_t lanes, const uint64_t* at
 
 int64_t Writers::write_one(uint32_t block, uint64_t address, uint64_t bytes, const uint8_t* values) {
   int64_t other = -1;
-  for (uint64_t half = address / 2, end = (address + bytes + 1) / 2; half < end;) {
-    if (!page_ || page_number_ != half >> 11) {
-      page_ = &pages_[half >> 11], page_number_ = half >> 11;
-      if (page_->empty()) page_->resize(1 << 11);
+  const auto meet_one = [&](uint32_t writer) {
+    if (writer && writer - 1 != block && !known_[block].count(writer - 1)) other = writer - 1;
+  };
+  for (uint64_t half = address / 2, end = (address + bytes + 1) / 2, stop; half < end; half = stop) {
+    stop = std::min(end, (half / 8 + 1) * 8);
+    if (!page_ || page_number_ != half >> 11) page_ = &pages_[half >> 11], page_number_ = half >> 11;
+    uint32_t& piece = page_->pieces[half / 8 % 256];
+    if (piece == block + 1) continue;
+    if (stop - half == 8 && piece != kByHalves) {
+      meet_one(piece);
+      piece = block + 1;
+      continue;
     }
-    uint32_t* page = page_->data();
-    for (const uint64_t stop = std::min(end, ((half >> 11) + 1) << 11); half < stop; ++half) {
-      uint32_t& at = page[half & 0x7ff];
-      if (at && at - 1 != block && !known_[block].count(at - 1)) other = at - 1;
-      at = block + 1;
-    }
+    if (page_->halves.empty()) page_->halves.resize(1 << 11);
+    uint32_t* halves = page_->halves.data() + (half & 0x7ff & ~uint64_t(7));
+    if (piece != kByHalves) std::fill_n(halves, 8, piece), piece = kByHalves;
+    for (uint64_t k = half; k < stop; ++k) meet_one(halves[k % 8]), halves[k % 8] = block + 1;
+    if (std::all_of(halves, halves + 8, [&](uint32_t writer) { return writer == block + 1; })) piece = block + 1;
   }
   uint8_t* to = reinterpret_cast<uint8_t*>(address);
   if (other >= 0 && !std::memcmp(to, values, bytes)) other = -1;
-  std::memcpy(to, values, bytes);
+  if (bytes == 16) std::memcpy(to, values, 16);
+  else std::memcpy(to, values, bytes);
   return other;
 }
 

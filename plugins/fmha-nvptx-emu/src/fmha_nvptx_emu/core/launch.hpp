@@ -39,9 +39,14 @@ class Writers {
   int64_t write_one(uint32_t block, uint64_t address, uint64_t bytes, const uint8_t* values);
 
   std::mutex mutex_;
-  std::vector<uint32_t>* page_ = nullptr;  // the last one, and its number
+  static constexpr uint32_t kByHalves = 0xffffffff;
+  struct Page {  // of 4 KiB: block + 1 by 16 bytes; by half words, where those differ
+    uint32_t pieces[256] = {};
+    std::vector<uint32_t> halves;
+  };
+  Page* page_ = nullptr;  // the last one, and its number
   uint64_t page_number_ = 0;
-  std::unordered_map<uint64_t, std::vector<uint32_t>> pages_;  // page -> block + 1 by half word
+  std::unordered_map<uint64_t, Page> pages_;
   std::unordered_map<uint64_t, std::set<uint32_t>> met_;
   std::vector<std::set<uint32_t>> known_;
 };

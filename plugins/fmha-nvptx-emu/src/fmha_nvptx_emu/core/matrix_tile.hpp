@@ -24,10 +24,12 @@ inline uint32_t place_along_k(const Descriptor& d, uint32_t row, uint32_t byte) 
   return swizzled(at, d.span);
 }
 // The same where m or n is contiguous; `byte` is one along it, of 2-byte elements.
+inline uint32_t block_across_k(const Descriptor& d, uint32_t byte) {
+  return d.span == 16 ? d.start + byte / 16 * d.stride : d.start + byte / d.span * d.leading + byte % d.span / 16 * 16;
+}
+inline uint32_t step_across_k(const Descriptor& d, uint32_t k) { return k % 8 * d.span + k / 8 * (d.span == 16 ? d.leading : d.stride); }
 inline uint32_t place_across_k(const Descriptor& d, uint32_t byte, uint32_t k) {
-  const uint32_t at = d.span == 16 ? d.start + byte / 16 * d.stride + k % 8 * 16 + k / 8 * d.leading
-                                   : d.start + byte / d.span * d.leading + byte % d.span / 16 * 16 + k % 8 * d.span + k / 8 * d.stride;
-  return swizzled(at, d.span);
+  return swizzled(block_across_k(d, byte) + step_across_k(d, k), d.span);
 }
 
 }  // namespace ptx

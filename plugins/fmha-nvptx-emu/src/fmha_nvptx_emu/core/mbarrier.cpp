@@ -37,9 +37,13 @@ void set_floor(Warp& w) {
   const auto over = [&](unsigned first, unsigned end) {
     for (unsigned k = first; k < end; ++k) least = std::min(least, w.known[k] + 1);
   };
-  over(0, w.index), over(w.index + 1, warps), over(kWarps, kWarps + groups), over(kFirstMbarrier, agents_of(*w.block));
-  if (w.block->kernel->tensor_pair) over(kPeerPipes, kPeerPipes + groups);
+  const Kernel& kernel = *w.block->kernel;
+  over(0, w.index), over(w.index + 1, warps), over(kFirstMbarrier, agents_of(*w.block));
+  if (kernel.tensor_pair) over(kPeerPipes, kPeerPipes + groups);
+  const uint32_t plain = least;
+  over(kWarps, kWarps + groups);
   w.floor = std::min(least << 8, kOnlyLater);
+  w.early = kernel.asynchronous_matrix || kernel.tensor_memory ? w.floor : std::min(plain << 8, kOnlyLater);
 }
 
 void Order::gather(const Warp& w) {

@@ -51,6 +51,7 @@ void copy(Warp& w, const Inst& i, uint32_t mask) {
   b.counts.global_read += total, b.counts.shared_written += total;
   if (whole) count_sectors(w, whole, from, bytes);
   if (b.checks) b.shared.write_later(w, i, good, to.at, bytes);
+  if (bytes == 16 && (whole & readable) == good) return each_lane(good, [&](int l) { std::memcpy(b.shared.data() + to.at[l], reinterpret_cast<const void*>(from.at[l]), 16); });
   each_lane(good, [&](int l) {
     uint8_t* at = b.shared.data() + to.at[l];
     if (readable >> l & 1) {

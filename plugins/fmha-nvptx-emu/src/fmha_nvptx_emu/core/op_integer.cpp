@@ -18,13 +18,19 @@ template <class T> using Wider = std::conditional_t<sizeof(T) == 2, std::conditi
 
 struct Add { template <class T> T operator()(T a, T b) const { return T(Unsigned<T>(a) + Unsigned<T>(b)); } };
 struct Sub { template <class T> T operator()(T a, T b) const { return T(Unsigned<T>(a) - Unsigned<T>(b)); } };
-struct Mul { template <class T> T operator()(T a, T b) const { return T(Wider<Unsigned<T>>(Unsigned<T>(a)) * Unsigned<T>(b)); } };
+struct Mul {
+  template <class T> T operator()(T a, T b) const {
+    if constexpr (sizeof(T) == 8) return T(Unsigned<T>(a) * Unsigned<T>(b));
+    else return T(Wider<Unsigned<T>>(Unsigned<T>(a)) * Unsigned<T>(b));
+  }
+};
 struct High { template <class T> T operator()(T a, T b) const { return T(Wider<T>(a) * Wider<T>(b) >> sizeof(T) * 8); } };
 struct Min { template <class T> T operator()(T a, T b) const { return a < b ? a : b; } };
 struct Max { template <class T> T operator()(T a, T b) const { return a > b ? a : b; } };
 // Division by zero is undefined in PTX; the GPU gives all ones.
 struct Div {
   template <class T> T operator()(T a, T b) const {
+    if constexpr (sizeof(T) == 4) return b ? T(int64_t(double(a) / double(b))) : T(-1);  // exact, and made of vectors
     if (b == 0) return T(-1);
     if constexpr (std::is_signed_v<T>) if (b == T(-1)) return T(-Unsigned<T>(a));
     return T(a / b);

@@ -38,10 +38,12 @@ template <bool transposed> void load_matrix(Warp& w, const Inst& i, uint32_t mas
   const uint32_t good = limited_lanes(w, i, sources, a, 16, b.shared.bytes(), "shared");
   count_conflicts(w, sources, a, 16);
   b.counts.shared_read += 128u * i.count;
-  alignas(64) uint16_t rows[32][8];
-  static const uint16_t none[8] = {};
+  alignas(64) uint16_t rows[32][8] = {};
   const uint32_t defined = b.checks ? b.shared.read_lanes(w, i, good, a.at, 16) : good;
-  for (unsigned l = 0; l < 8u * i.count; ++l) std::memcpy(rows[l], good >> l & 1 ? static_cast<const void*>(b.shared.data() + a.at[l]) : none, 16);
+  const uint8_t* from = b.shared.data();
+  if (good == kAll)
+    for (unsigned l = 0; l < 32; ++l) std::memcpy(rows[l], from + a.at[l], 16);
+  else each_lane(good, [&](int l) { std::memcpy(rows[l], from + a.at[l], 16); });
   for (unsigned j = 0; j < i.count; ++j) {
     uint32_t* d = lanes_of<uint32_t>(w, i.slots[j]);
     const uint32_t here = defined >> 8 * j & 0xff;
@@ -112,10 +114,7 @@ void matrix_flow(Warp& w, const Inst& i, const Shape& shape) {
 template <Element element, unsigned k, bool half_sums, Element element_b = element> void multiply(Warp& w, const Inst& i, uint32_t mask) {
   if (!together(w, i, mask, w.alive, "mma")) return;
   constexpr Shape shape = shape_of(element, k, half_sums);
-  const uint32_t* in[12];
-  uint32_t* out[4];
-  for (unsigned n = 0; n < shape.a + shape.b + shape.d; ++n) in[n] = lanes_of<uint32_t>(w, i.slots[shape.d + n]);
-  for (unsigned n = 0; n < shape.d; ++n) out[n] = lanes_of<uint32_t>(w, i.slots[n]);
+  const Rows out{w.file, i.slots}, in = out + shape.d;
   const Launch& launch = *w.block->launch;
   if (launch.options.hardware) {
     const TensorSums how = mma_sums(launch.major, launch.minor, element, k);
@@ -123,8 +122,8 @@ template <Element element, unsigned k, bool half_sums, Element element_b = eleme
       throw Fault{"line " + std::to_string(i.at->line) + ": " + std::string(i.at->text) + " in " + w.block->kernel->name +
                   ": nobody has measured how this architecture sums here; the arithmetic of the document can execute it"};
     product_by_elements<element, k, half_sums, element_b>(out, in, &how);
-  } else product<element, k, half_sums, element_b>(out, in);
-  if (w.block->checks) matrix_flow(w, i, shape);
+  } else product<element, k, half_sums, element_b>(out, in, w.block->left_operands);
+  if (w.block->checks && (w.doubtful || !i.certain)) matrix_flow(w, i, shape);
 }
 
 template <Element a, Element b> Handler bytes_of(unsigned k, bool half) {

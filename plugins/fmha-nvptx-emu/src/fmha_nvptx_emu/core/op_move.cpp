@@ -32,7 +32,10 @@ void flow_unpack(Warp& w, const Inst& i, uint32_t mask) {
 // One register to or from parts of equal widths: 16 in 32, 16 or 32 in 64.
 template <class Whole, unsigned bits> void pack(Warp& w, const Inst& i, uint32_t mask) {
   Whole* d = reinterpret_cast<Whole*>(w.row(i.slots[0]));
-  each_lane(mask, [&](int l) {
+  if (mask == kAll && i.sources == 2) {
+    const uint32_t *low = lanes_of<uint32_t>(w, i.slots[1]), *high = lanes_of<uint32_t>(w, i.slots[2]);
+    for (int l = 0; l < 32; ++l) d[l] = Whole(bits == 16 ? low[l] & 0xffff : low[l]) | Whole(high[l]) << bits;
+  } else each_lane(mask, [&](int l) {
     Whole out = 0;
     for (unsigned k = 0; k < i.sources; ++k) {
       const uint32_t part = lanes_of<uint32_t>(w, i.slots[1 + k])[l];
@@ -44,7 +47,13 @@ template <class Whole, unsigned bits> void pack(Warp& w, const Inst& i, uint32_t
 }
 template <class Whole, unsigned bits> void unpack(Warp& w, const Inst& i, uint32_t mask) {
   const Whole* a = reinterpret_cast<const Whole*>(w.row(i.slots[i.dests]));
-  each_lane(mask, [&](int l) {
+  if (mask == kAll && i.dests == 2) {
+    uint32_t *low = lanes_of<uint32_t>(w, i.slots[0]), *high = lanes_of<uint32_t>(w, i.slots[1]);
+    for (int l = 0; l < 32; ++l) {
+      const Whole from = a[l];
+      low[l] = bits == 16 ? uint32_t(from) & 0xffff : uint32_t(from), high[l] = uint32_t(from >> bits) & (bits == 16 ? 0xffffu : ~0u);
+    }
+  } else each_lane(mask, [&](int l) {
     const Whole from = a[l];
     for (unsigned k = 0; k < i.dests; ++k) {
       const uint32_t part = uint32_t(from >> (bits * k));

@@ -127,9 +127,14 @@ template <bool load> void tensor_copy(Warp& w, const Inst& i, uint32_t mask) {
           if (inside.bytes && global_place(w, i, lane, inside.address, inside.bytes, false, range))
             std::memcpy(row + inside.skipped, reinterpret_cast<const void*>(inside.address), inside.bytes);
         } else if (!inside.bytes) continue;
+        uint32_t chunks[256 * 8 / 16];
+        for (uint32_t byte = 0; byte < bytes; byte += 16) chunks[byte / 16] = swizzled(uint32_t(at) + r * bytes + byte, map.swizzle);
+        const bool plain = load && targets.size() == 1 && targets[0].block == &b && targets[0].counts == &b;
+        if (plain && b.checks) b.shared.write_pieces(w, i, lane, chunks, bytes / 16, b.mbarriers.stamp(*targets[0].m));
         for (uint32_t byte = 0; byte < bytes; byte += 16) {
-          const uint32_t chunk = swizzled(uint32_t(at) + r * bytes + byte, map.swizzle);
-          for (const Target& to : targets) {
+          const uint32_t chunk = chunks[byte / 16];
+          if (plain) std::memcpy(b.shared.data() + chunk, row + byte, 16);
+          else for (const Target& to : targets) {
             const uint32_t stamp = to.counts->mbarriers.stamp(*to.m);
             to_shared(w, i, lane, *to.block, chunk, row + byte, 16, to.block == to.counts ? stamp : 0);
             if (to.block != to.counts && b.checks) to.block->shared.expect_peer(*to.counts, chunk, 16, stamp);

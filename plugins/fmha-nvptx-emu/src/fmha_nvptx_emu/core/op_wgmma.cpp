@@ -38,12 +38,14 @@ void read_tile(Warp& w, const Inst& i, const Descriptor& d, bool across, uint32_
   out.missing.assign(rows, false), out.whole = true;
   const uint32_t blocks = rows / 8;  // of eight rows, which are a piece across k
   pieces.count = 2 * rows;
-  uint32_t* at = pieces.at;
-  if (across)
+  uint32_t* const at = pieces.at;
+  if (across) {
+    uint32_t places[32];
+    for (uint32_t block = 0; block < blocks; ++block) places[block] = block_across_k(d, 2 * (first + 8 * block));
     for (uint32_t k = 0; k < 16; ++k)
-      for (uint32_t block = 0; block < blocks; ++block) *at++ = place_across_k(d, 2 * (first + 8 * block), k);
-  else
-    for (uint32_t r = 0; r < rows; ++r, at += 2) at[0] = place_along_k(d, first + r, 0), at[1] = place_along_k(d, first + r, 16);
+      for (uint32_t block = 0, step = step_across_k(d, k); block < blocks; ++block) at[k * blocks + block] = swizzled(places[block] + step, d.span);
+  } else
+    for (uint32_t n = 0; n < 2 * rows; ++n) at[n] = place_along_k(d, first + n / 2, n % 2 * 16);
   pieces.read(w, i, -1, *w.block, 16);
   if (!across) std::memcpy(out.at, pieces.data, size_t(rows) * kRowK);
   else

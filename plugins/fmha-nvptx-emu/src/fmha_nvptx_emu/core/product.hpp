@@ -12,16 +12,24 @@ constexpr Shape shape_of(Element element, unsigned k, bool half_sums) {
   return {half_sums ? 2u : 4u, 16 * k / 32 / elements_of(element), 8 * k / 32 / elements_of(element)};
 }
 
+// The rows of consecutive operands: an array of pointers would be filled for every product.
+struct Rows {
+  uint8_t* file;
+  const Slot* slots;
+  uint32_t* operator[](unsigned n) const { return reinterpret_cast<uint32_t*>(file + size_t(slots[n].row) * kRowBytes); }
+  Rows operator+(unsigned n) const { return {file, slots + n}; }
+};
+
 // Register r of A: row g + 8(r%2), k E t + h + 4E(r/2); of B: column g, k E t + h + 4E r; of D: row g + 8(r/2), column
 // 2t + r%2. g = lane / 4, t = lane % 4, E elements a register.
 // `how`: the sums of tensor cores, or null for fma in ascending k.
 template <Element element, unsigned k, bool half_sums, Element element_b = element>
-void product_by_elements(uint32_t* const* d, const uint32_t* const* in, const TensorSums* how = nullptr) {
+void product_by_elements(Rows d, Rows in, const TensorSums* how = nullptr) {
   constexpr Shape shape = shape_of(element, k, half_sums);
   constexpr unsigned elements = elements_of(element);
   float a[k][16], b[8][k], sums[8][16];
-  const uint32_t* const* bs = in + shape.a;
-  const uint32_t* const* cs = bs + shape.b;
+  const Rows bs = in + shape.a;
+  const Rows cs = bs + shape.b;
   for (unsigned r = 0; r < shape.a; ++r)
     for (unsigned l = 0; l < 32; ++l)
       for (unsigned h = 0; h < elements; ++h)
@@ -61,25 +69,36 @@ struct ColumnLanes {
 };
 inline constexpr ColumnLanes kColumnLanes;
 
-// One k: A's elements (of rows g and of rows g + 8) and B's lie in the lanes `from` of each four.
-template <int from> inline void add_products(__m512 (&sums)[4][2], const __m512 (&a)[2][2], const __m512 (&b)[2]) {
-  __m512 right[2];
-  for (int c = 0; c < 2; ++c) right[c] = _mm512_permutex2var_ps(b[0], _mm512_load_si512(kColumnLanes.at[from][c]), b[1]);
-  for (int side = 0; side < 2; ++side)
-    for (int z = 0; z < 2; ++z) {
-      const __m512 left = _mm512_permute_ps(a[side][z], from * 0x55);
-      for (int c = 0; c < 2; ++c) sums[2 * side + c][z] = _mm512_fmadd_ps(left, right[c], sums[2 * side + c][z]);
-    }
+// A in the lanes of D, by k: rows g in two vectors, then rows g + 8. Products with one A mostly follow each other.
+template <Element element, unsigned k> inline const float (*left_of(LeftOperands& kept, Rows in))[2][2][16] {
+  constexpr unsigned registers = shape_of(element, k, false).a, elements = elements_of(element);
+  LeftOperands::One& one = kept.of(in[0]);
+  unsigned apart = one.element != unsigned(element) || one.k != k;
+  for (unsigned r = 0; r < registers; ++r)
+    for (unsigned z = 0; z < 2; ++z) apart |= _mm512_cmpneq_epi32_mask(_mm512_load_si512(one.bits[r] + 16 * z), _mm512_loadu_si512(in[r] + 16 * z));
+  if (!apart) return one.rows;
+  one.element = unsigned(element), one.k = k;
+  for (unsigned r = 0; r < registers; ++r) {
+    std::memcpy(one.bits[r], in[r], sizeof one.bits[r]);
+    for (unsigned z = 0; z < 2; ++z)
+      for (unsigned h = 0; h < elements; ++h) {  // a row's element is in one of its four lanes
+        const __m512 a = widened<element>(_mm512_loadu_si512(in[r] + 16 * z), h);
+        const auto put = [&](unsigned from, __m512 all) { _mm512_store_ps(one.rows[elements * (from + 4 * (r / 2)) + h][r % 2][z], all); };
+        put(0, _mm512_permute_ps(a, 0)), put(1, _mm512_permute_ps(a, 0x55)), put(2, _mm512_permute_ps(a, 0xaa)), put(3, _mm512_permute_ps(a, 0xff));
+      }
+  }
+  return one.rows;
 }
 
-// The same in the lanes of D, 16 at a time, so that no fragment changes its form: a row's element of A is in one of its four
-// lanes (a shuffle within 16 bytes), and a column's element of B in one lane for all rows (one permutation).
+// The same in the lanes of D, 16 at a time, so that no fragment changes its form; a column's element of B is in one lane for all
+// rows (one permutation).
 template <Element element, unsigned k, bool half_sums, Element element_b>
-inline void product_by_lanes(uint32_t* const* d, const uint32_t* const* in) {
+inline void product_by_lanes(Rows d, Rows in, LeftOperands& kept) {
   constexpr Shape shape = shape_of(element, k, half_sums);
   constexpr unsigned elements = elements_of(element);
-  const uint32_t* const* bs = in + shape.a;
-  const uint32_t* const* cs = bs + shape.b;
+  const float(*left)[2][2][16] = left_of<element, k>(kept, in);
+  const Rows bs = in + shape.a;
+  const Rows cs = bs + shape.b;
   __m512 sums[4][2];
   for (unsigned r = 0; r < 4; ++r)
     for (unsigned z = 0; z < 2; ++z) {
@@ -87,19 +106,18 @@ inline void product_by_lanes(uint32_t* const* d, const uint32_t* const* in) {
       sums[r][z] = half_sums ? widened<Element::F16>(c, r % 2) : _mm512_castsi512_ps(c);
     }
   for (unsigned part = 0; part < shape.b; ++part) {  // four registers' worth of k
-    __m512 a[elements][2][2], b[elements][2];
-    for (unsigned z = 0; z < 2; ++z) {
-      const __m512i right = _mm512_loadu_si512(bs[part] + 16 * z);
-      for (unsigned h = 0; h < elements; ++h) b[h][z] = widened<element_b>(right, h);
-      for (unsigned side = 0; side < 2; ++side) {
-        const __m512i left = _mm512_loadu_si512(in[2 * part + side] + 16 * z);
-        for (unsigned h = 0; h < elements; ++h) a[h][side][z] = widened<element>(left, h);
+    __m512 b[elements][2];
+    for (unsigned z = 0; z < 2; ++z)
+      for (unsigned h = 0; h < elements; ++h) b[h][z] = widened<element_b>(_mm512_loadu_si512(bs[part] + 16 * z), h);
+    for (unsigned from = 0; from < 4; ++from)
+      for (unsigned h = 0; h < elements; ++h, ++left) {
+        __m512 right[2];
+        for (unsigned c = 0; c < 2; ++c) right[c] = _mm512_permutex2var_ps(b[h][0], _mm512_load_si512(kColumnLanes.at[from][c]), b[h][1]);
+        for (unsigned r = 0; r < 4; ++r) {
+          const __m512 a = _mm512_load_ps((*left)[r / 2][r % 2]);
+          for (unsigned c = 0; c < 2; ++c) sums[r / 2 * 2 + c][r % 2] = _mm512_fmadd_ps(a, right[c], sums[r / 2 * 2 + c][r % 2]);
+        }
       }
-    }
-    for (unsigned h = 0; h < elements; ++h) add_products<0>(sums, a[h], b[h]);
-    for (unsigned h = 0; h < elements; ++h) add_products<1>(sums, a[h], b[h]);
-    for (unsigned h = 0; h < elements; ++h) add_products<2>(sums, a[h], b[h]);
-    for (unsigned h = 0; h < elements; ++h) add_products<3>(sums, a[h], b[h]);
   }
   for (unsigned r = 0; r < shape.d; ++r)
     for (unsigned z = 0; z < 2; ++z) {
@@ -114,9 +132,9 @@ inline void product_by_lanes(uint32_t* const* d, const uint32_t* const* in) {
 #endif
 
 template <Element element, unsigned k, bool half_sums, Element element_b = element>
-inline void product(uint32_t* const* d, const uint32_t* const* in) {
+inline void product(Rows d, Rows in, [[maybe_unused]] LeftOperands& kept) {
 #ifdef PTX_AVX512
-  product_by_lanes<element, k, half_sums, element_b>(d, in);
+  product_by_lanes<element, k, half_sums, element_b>(d, in, kept);
 #else
   product_by_elements<element, k, half_sums, element_b>(d, in);
 #endif

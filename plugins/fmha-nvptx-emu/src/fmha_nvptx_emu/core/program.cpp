@@ -47,8 +47,9 @@ void decode(Kernel& kernel, const Function& f) {
   Binding b{kernel, layout, leave, last, {}, {}, {}};
   last.cls = Class::Branch;
   last.run = opcode_named("ret")->bind(b);
-  layout.finish();
   find_certain(kernel);
+  share_rows(kernel);
+  layout.finish();
 }
 
 void give_addresses(Program& p) {

@@ -4,66 +4,56 @@
 #include <cstring>
 
 #include "block.hpp"
+#include "together.hpp"
 
 namespace ptx {
 
 namespace {
-uint32_t owner(uint32_t stamp) { return stamp & 0xff; }
-uint32_t time_of(uint32_t stamp) { return stamp >> 8 & 0x7fffff; }
 uint32_t stamp_of(const Warp& w) { return w.time << 8 | w.index; }
 uint8_t mask_of(uint32_t at, uint32_t bytes) { return uint8_t(((1u << bytes) - 1) << (at & 3)); }
 std::string word_text(uint32_t word) { return "shared word " + hex(uint64_t(word) * 4); }
 
-// Four words at once, where nothing is to report. The loops over single words are the definition.
-using Four = uint32_t __attribute__((vector_size(16)));
-constexpr uint32_t kOwn = 0x800000ff;  // of a plain access: the warp alone
-Four four(const uint32_t* at) {
-  Four out;
-  std::memcpy(&out, at, sizeof out);
-  return out;
+template <uint32_t bytes> void copy_each(uint8_t* to, uint32_t lanes, const uint64_t* at, const uint8_t (*values)[32]) {
+  for (uint32_t left = lanes; left; left &= left - 1) std::memcpy(to + at[__builtin_ctz(left)], values[__builtin_ctz(left)], bytes);
 }
-void put(uint32_t* at, Four value) { std::memcpy(at, &value, sizeof value); }
-template <class V> bool any(V v) {
-  uint64_t halves[2];
-  std::memcpy(halves, &v, sizeof halves);
-  return halves[0] | halves[1];
-}
-bool all_hold(const uint8_t* state) {  // a value
-  uint32_t four_states;
-  std::memcpy(&four_states, state, sizeof four_states);
-  return (four_states & 0x0f0f0f0f) == 0x0f0f0f0f;
-}
-void join_readers(uint32_t* reader, uint32_t* before, uint32_t mine) {
-  const Four now = four(reader), others = Four(((now ^ mine) & 0xff) != 0);
-  if (!any(now ^ mine)) return;
-  put(before, (now & others) | (four(before) & ~others));
-  put(reader, Four{} + mine);
-}
-// Before what the warp knows, or its own.
-bool earlier(const Warp& w, uint32_t stamp) { return stamp < w.floor || (stamp & kOwn) == w.index; }
-// The same for four words, which mostly have one stamp.
-bool four_earlier(const Warp& w, const uint32_t* at) {
-  const Four last = four(at);
-  if (!any((last >= w.floor) & ((last & kOwn) != w.index))) return true;
-  const uint32_t stamp = last[0];
-  return !any(last != stamp) && !(stamp >> 31) && time_of(stamp) <= w.known[owner(stamp)];
-}
-// Nobody else's access that a write with this stamp must be compared with.
-bool free_to_write(const Warp& w, const uint32_t* writer, const uint32_t* reader, const uint32_t* before, uint32_t stamp) {
-  return (!any(four(writer) != stamp) || four_earlier(w, writer)) && four_earlier(w, reader) && four_earlier(w, before);
+void copy_lanes(uint8_t* to, uint32_t lanes, const uint64_t* at, uint32_t bytes, const uint8_t (*values)[32]) {
+  if (bytes == 4) copy_each<4>(to, lanes, at, values);
+  else if (bytes == 8) copy_each<8>(to, lanes, at, values);
+  else copy_each<16>(to, lanes, at, values);
 }
 }  // namespace
 
 void SharedMemory::begin(uint32_t bytes) {
   bytes_ = bytes;
-  const size_t words = (size_t(bytes) + 3) / 4 + 4;
-  data_.assign(words * 4, 0xA5);
-  state_.assign(words, 0);
-  writer_.assign(words, 0);
-  reader_.assign(words, 0);
-  reader_before_.assign(words, 0);
-  atomic_.assign(words, 0);
+  const size_t pieces = (size_t(bytes) + 15) / 16 + 1;
+  data_.assign(pieces * 16, 0xA5);
+  pieces_.assign(pieces, {0, 0, 0, 0});
+  words_.resize(pieces);
   landings_.clear();
+}
+
+// The books of a word, apart from those of its piece.
+SharedMemory::Word SharedMemory::word(uint32_t at) {
+  Books& piece = pieces_[at / 4];
+  Words& own = words_[at / 4];
+  if (piece.state != kByWords) {
+    std::fill_n(own.writer, 4, piece.writer), std::fill_n(own.reader, 4, piece.reader), std::fill_n(own.before, 4, piece.before);
+    std::fill_n(own.state, 4, uint8_t(piece.state)), std::fill_n(own.atomic, 4, uint8_t(0));
+    piece.state = kByWords;
+  }
+  const uint32_t k = at % 4;
+  return {own.writer[k], own.reader[k], own.before[k], own.state[k], own.atomic[k]};
+}
+
+// Whether the four words have the same books, which from now on are the piece's.
+inline bool SharedMemory::one(uint32_t at) { return pieces_[at].state != kByWords || join(at); }
+bool SharedMemory::join(uint32_t at) {
+  Books& piece = pieces_[at];
+  const Words& own = words_[at];
+  if (!four_same(own.writer) || !four_same(own.reader) || !four_same(own.before) || four_bytes(own.state) != own.state[0] * 0x01010101u || four_bytes(own.atomic))
+    return false;
+  piece = {own.writer[0], own.reader[0], own.before[0], own.state[0]};
+  return true;
 }
 
 // A stamp in terms of its warp's time, also of a cp.async: when the warp waited for it, which the stamp becomes, or, for those who
@@ -77,9 +67,50 @@ uint32_t SharedMemory::plain(const Warp& w, uint32_t& stamp) {
   return batch.agent && w.known[batch.agent] >= batch.phase ? batch.arrived_at << 8 | from : 0;
 }
 
+// Whether a piece is one, and its last write plainly lies before a read.
+inline bool SharedMemory::readable(Warp& w, uint32_t at) {
+  if (!one(at)) return false;
+  Books& piece = pieces_[at];
+  if (earlier(w, piece.writer)) return true;
+  if (!(piece.writer & kLater)) return false;
+  uint32_t kept = piece.writer;
+  if (const uint32_t stamp = plain(w, kept); !stamp || !earlier(w, stamp)) return false;
+  if (kept != piece.writer) w.later[owner(kept) % 16] = piece.writer, w.settled[owner(kept) % 16] = kept;
+  piece.writer = kept;
+  return true;
+}
+
+// Whether a piece is one, and nobody else's access has to be compared with a write with this stamp.
+inline bool SharedMemory::writable(const Warp& w, uint32_t at, uint32_t stamp) {
+  if (!one(at)) return false;
+  const Books& piece = pieces_[at];
+  return ((piece.writer == stamp) | earlier(w, piece.writer)) & earlier(w, piece.reader) & earlier(w, piece.before);
+}
+
+// Whether all pieces of an access are readable or writable.
+bool SharedMemory::ready(Warp& w, const Together& all, bool writes, uint32_t stamp) {
+  if (!all.count) return false;
+  Judged judged(w, writes, stamp);
+  for (unsigned n = 0; n < all.count; n += 4) {
+    for (unsigned k = n; k < n + 4 && !judged.four(pieces_.data(), all.piece + n); ++k) {
+      if (!(writes ? writable(w, all.piece[k], stamp) : readable(w, all.piece[k]))) return false;
+      judged.found(pieces_[all.piece[k]]);
+    }
+  }
+  return true;
+}
+
+// Goes over the words of an access: four at once by `whole`, where that returns true, else one by one.
+template <class Whole, class Each> [[gnu::always_inline]] inline void SharedMemory::over(uint32_t at, uint32_t bytes, const Whole& whole, const Each& each) {
+  for (uint32_t word = at / 4, end = (at + bytes + 3) / 4; word < end;) {
+    if (word % 4 == 0 && word + 4 <= end && whole(word / 4)) word += 4;
+    else each(word++);
+  }
+}
+
 // The last write of a word is not plainly before this access: outstanding, another warp's, or this warp's own.
 void SharedMemory::settle(Warp& w, const Inst& i, int lane, uint32_t word, bool reads, bool same) {
-  uint32_t& kept = writer_[word];
+  uint32_t& kept = this->word(word).writer;
   const uint32_t from = owner(kept), stamp = plain(w, kept);
   if (!stamp) {
     w.block->launch->report->add(Finding::MissingWait, w, i, lane, [&] {
@@ -102,7 +133,8 @@ void SharedMemory::settle(Warp& w, const Inst& i, int lane, uint32_t word, bool 
 }
 
 void SharedMemory::readers(Warp& w, const Inst& i, int lane, uint32_t word) {
-  for (const uint32_t found : {reader_[word], reader_before_[word]}) {
+  const Word books = this->word(word);
+  for (const uint32_t found : {books.reader, books.before}) {
     const uint32_t stamp = found & kLater ? settled_reader(w, i, lane, word, found) : found;
     if (owner(stamp) == w.index || time_of(stamp) <= w.known[owner(stamp)]) continue;
     if (owner(stamp) >= kPeerPipes) {
@@ -139,65 +171,77 @@ uint32_t SharedMemory::settled_reader(Warp& w, const Inst& i, int lane, uint32_t
   return owner(stamp);
 }
 
+// Whether it lies before what the asynchronous proxy does next, with a fence.
+inline bool fenced_off(const Warp& w, uint32_t stamp) {
+  const uint32_t from = owner(stamp);
+  return !stamp | ((stamp >> 8 <= w.known[from]) & ((from >= kWarps) | (time_of(stamp) <= w.fenced[from])));
+}
+
 bool SharedMemory::read_later(Warp& w, const Inst& i, int lane, uint32_t at, uint32_t bytes, bool copies) {
   const uint32_t mine = copies ? kLater | (w.bulk.committed + 1) << 8 | w.index : (w.wgmma_committed + 1) << 8 | (kWarps + w.index / 4);
   bool whole = true;
-  uint32_t sound = 0;  // a stamp that lies before, with a fence; 0: never written
-  for (uint32_t word = at / 4, end = (at + bytes + 3) / 4; word < end; ++word) {
-    for (; word + 4 <= end && !any(four(&writer_[word]) != sound); word += 4) {
-      join_readers(&reader_[word], &reader_before_[word], mine);
-      whole &= all_hold(&state_[word]);
+  over(at, bytes, [&](uint32_t piece) {
+    if (!one(piece) || !fenced_off(w, pieces_[piece].writer)) return false;
+    note_reader(pieces_[piece], mine);
+    whole &= holds(pieces_[piece].state);
+    return true;
+  }, [&](uint32_t at_word) {
+    const Word books = word(at_word);
+    if (!fenced_off(w, books.writer)) {
+      if (!earlier(w, books.writer)) settle(w, i, lane, at_word, true, false);
+      const uint32_t from = owner(books.writer), last = plain(w, books.writer);
+      if (last && from < kWarps && time_of(last) > w.fenced[from])
+        w.block->launch->report->add(Finding::MissingFence, w, i, lane, [&] {
+          return of_lane(lane) + " reads " + word_text(at_word) + " in the asynchronous proxy, warp " + std::to_string(from) +
+                 " wrote it, and there is no fence.proxy.async between";
+        });
     }
-    if (word == end) break;
-    const uint32_t stamp = writer_[word], from = owner(stamp);
-    if (stamp == sound || (!(stamp & kLater) && time_of(stamp) <= w.known[from] && (from >= kWarps || time_of(stamp) <= w.fenced[from])))
-      sound = stamp;
-    else if (stamp >= w.floor && (stamp & kOwn) != w.index) settle(w, i, lane, word, true, false);
-    if (const uint32_t last = plain(w, writer_[word]); stamp != sound && last && from < kWarps && time_of(last) > w.fenced[from])
-      w.block->launch->report->add(Finding::MissingFence, w, i, lane, [&] {
-        return of_lane(lane) + " reads " + word_text(word) + " in the asynchronous proxy, warp " + std::to_string(from) +
-               " wrote it, and there is no fence.proxy.async between";
-      });
-    if (reader_[word] != mine) {
-      if (owner(reader_[word]) != owner(mine)) reader_before_[word] = reader_[word];
-      reader_[word] = mine;
-    }
-    whole &= (state_[word] & 0xf) == 0xf;
-  }
+    note_reader(books, mine);
+    whole &= holds(books.state);
+  });
   return whole;
 }
 
 void SharedMemory::read_pieces(Warp& w, const Inst& i, int lane, const uint32_t* at, uint32_t count, bool* whole) {
   const uint32_t mine = (w.wgmma_committed + 1) << 8 | (kWarps + w.index / 4);
-  uint32_t sound = 0;  // as in read_later
-  for (uint32_t n = 0; n < count; ++n) {
-    const uint32_t word = at[n] / 4, stamp = writer_[word], from = owner(stamp);
-    if (stamp != sound && !(stamp & kLater) && time_of(stamp) <= w.known[from] && (from >= kWarps || time_of(stamp) <= w.fenced[from]))
-      sound = stamp;
-    if (any(four(&writer_[word]) != sound)) {
-      whole[n] = read_later(w, i, lane, at[n], 16, false);
-      continue;
-    }
-    join_readers(&reader_[word], &reader_before_[word], mine);
-    whole[n] = all_hold(&state_[word]);
+  uint32_t sound = 0, parts = count % 4;  // sound: the stamp of a write that is fenced off
+  for (uint32_t n = 0; n < count; ++n) parts |= at[n] % 16;
+  for (uint32_t n = 0; n < count; n += 4) {
+    uint32_t piece[4] = {};
+    for (uint32_t k = 0; k < 4 && !parts; ++k) piece[k] = at[n + k] / 16;
+    if (const uint32_t writer = pieces_[piece[0]].writer; writer != sound && fenced_off(w, writer)) sound = writer;
+    if (!parts && written_alike(pieces_.data(), piece, sound)) {
+      const uint32_t held = note_four(pieces_.data(), piece, mine);
+      for (uint32_t k = 0; k < 4; ++k) whole[n + k] = held >> k & 1;
+    } else
+      for (uint32_t k = n; k < n + 4 && k < count; ++k) whole[k] = read_later(w, i, lane, at[k], 16, false);
+  }
+}
+
+void SharedMemory::write_pieces(Warp& w, const Inst& i, int lane, const uint32_t* at, uint32_t count, uint32_t stamp) {
+  for (uint32_t n = 0; n < count; n += 32) {
+    uint64_t places[32];
+    const uint32_t some = std::min(count - n, 32u);
+    std::copy_n(at + n, some, places);
+    if (const Together all(some == 32 ? kAll : (1u << some) - 1, places, 16); ready(w, all, true, stamp))
+      for (unsigned k = 0; k < all.count; k += 4) put_four(pieces_.data(), all.piece + k, stamp, 0xff);
+    else
+      for (uint32_t k = n; k < n + some; ++k) write_bulk(w, i, lane, at[k], 16, stamp, false);
   }
 }
 
 void SharedMemory::write_bulk(Warp& w, const Inst& i, int lane, uint32_t at, uint32_t bytes, uint32_t stamp, bool remote) {
-  uint32_t word = at / 4;
-  const uint32_t end = (at + bytes + 3) / 4;
-  for (; !remote && word + 4 <= end && free_to_write(w, &writer_[word], &reader_[word], &reader_before_[word], stamp); word += 4) {
-    put(&writer_[word], Four{} + stamp);
-    std::memset(&atomic_[word], 0, 4);
-    std::memset(&state_[word], 0xff, 4);
-  }
-  for (; word < end; ++word) {
-    if (!remote && writer_[word] >= w.floor && writer_[word] != stamp && (writer_[word] & kOwn) != w.index)
-      settle(w, i, lane, word, false, false);
-    if (!remote && (reader_[word] >= w.floor || reader_before_[word] >= w.floor)) readers(w, i, lane, word);
-    writer_[word] = stamp, atomic_[word] = false;
-    state_[word] = 0xff;
-  }
+  over(at, bytes, [&](uint32_t piece) {
+    if (!one(piece) || (!remote && !writable(w, piece, stamp))) return false;
+    pieces_[piece].writer = stamp, pieces_[piece].state = 0xff;
+    return true;
+  }, [&](uint32_t at_word) {
+    const Word books = word(at_word);
+    if (!remote && books.writer != stamp && !earlier(w, books.writer)) settle(w, i, lane, at_word, false, false);
+    if (!remote && !(earlier(w, books.reader) & earlier(w, books.before))) readers(w, i, lane, at_word);
+    books.writer = stamp, books.atomic = false;
+    books.state = 0xff;
+  });
 }
 
 void SharedMemory::expect_peer(const Block& counts, uint32_t at, uint32_t bytes, uint32_t stamp) {
@@ -213,78 +257,56 @@ bool SharedMemory::read_peer(Warp& w, const Inst& i, int lane, uint32_t at, uint
         return of_lane(lane) + " reads " + word_text(at / 4) + " of the other block of the pair, and no wait for the mbarrier of the bulk copy to it lies before";
       });
   bool whole = true;
-  for (uint32_t word = at / 4, end = (at + bytes + 3) / 4; word < end; ++word) {
-    if (owner(reader_[word]) != owner(mine)) reader_before_[word] = reader_[word];
-    reader_[word] = mine;
-    whole &= (state_[word] & 0xf) == 0xf;
-  }
+  over(at, bytes, [&](uint32_t piece) {
+    if (!one(piece)) return false;
+    note_reader(pieces_[piece], mine);
+    whole &= holds(pieces_[piece].state);
+    return true;
+  }, [&](uint32_t at_word) {
+    const Word books = word(at_word);
+    note_reader(books, mine);
+    whole &= holds(books.state);
+  });
   return whole;
 }
 
 void SharedMemory::store_remote(uint32_t at, uint32_t bytes, const uint8_t* values) {
   std::memcpy(data_.data() + at, values, bytes);
-  for (uint32_t word = at / 4, end = (at + bytes + 3) / 4; word < end; ++word) {
-    writer_[word] = 0, atomic_[word] = false;
-    state_[word] |= bytes >= 4 ? 0xff : mask_of(at, bytes);
+  for (uint32_t at_word = at / 4, end = (at + bytes + 3) / 4; at_word < end; ++at_word) {
+    const Word books = word(at_word);
+    books.writer = 0, books.atomic = false;
+    books.state |= bytes >= 4 ? 0xff : mask_of(at, bytes);
   }
-}
-
-// Whether the last writes of four words plainly lie before a read.
-inline bool SharedMemory::written_before(const Warp& w, uint32_t word) {
-  const Four last = four(&writer_[word]);
-  if (!any((last >= w.floor) & ((last & kOwn) != w.index))) return true;
-  uint32_t stamp = last[0];
-  const uint32_t from = owner(stamp);
-  if (any(last != stamp)) return false;
-  if (stamp & kLater) {
-    const uint32_t when = plain(w, stamp);
-    if (!when) return false;
-    if (stamp != last[0]) put(&writer_[word], Four{} + stamp);
-    stamp = when;
-  }
-  return from == w.index || time_of(stamp) <= w.known[from];
 }
 
 bool SharedMemory::read(Warp& w, const Inst& i, int lane, uint32_t at, uint32_t bytes) {
-  const uint32_t mine = stamp_of(w), end = (at + bytes + 3) / 4;
+  const uint32_t mine = stamp_of(w);
+  const uint8_t wanted = bytes >= 4 ? 0xf : mask_of(at, bytes);
   bool whole = true;
-  uint32_t word = at / 4;
-  for (; word + 4 <= end && written_before(w, word); word += 4) {
-    join_readers(&reader_[word], &reader_before_[word], mine);
-    whole &= all_hold(&state_[word]);
-  }
-  for (; word < end; ++word) {
-    if (writer_[word] >= w.floor && (writer_[word] & kOwn) != w.index) settle(w, i, lane, word, true, false);
-    if (reader_[word] != mine) {
-      if (owner(reader_[word]) != w.index) reader_before_[word] = reader_[word];
-      reader_[word] = mine;
-    }
-    const uint8_t wanted = bytes >= 4 ? 0xf : mask_of(at, bytes);
-    whole &= (state_[word] & wanted) == wanted;
-  }
+  over(at, bytes, [&](uint32_t piece) {
+    if (!readable(w, piece)) return false;
+    note_reader(pieces_[piece], mine);
+    whole &= holds(pieces_[piece].state);
+    return true;
+  }, [&](uint32_t at_word) {
+    const Word books = word(at_word);
+    if (!earlier(w, books.writer)) settle(w, i, lane, at_word, true, false);
+    note_reader(books, mine);
+    whole &= (books.state & wanted) == wanted;
+  });
   return whole;
 }
 
 uint32_t SharedMemory::read_lanes(Warp& w, const Inst& i, uint32_t lanes, const uint64_t* at, uint32_t bytes) {
   const uint32_t mine = stamp_of(w);
   uint32_t whole = 0;
+  if (const Together all(lanes, at, bytes); ready(w, all, false, mine)) {
+    uint32_t held = 0;
+    for (unsigned n = 0; n < all.count; n += 4) held |= note_four(pieces_.data(), all.piece + n, mine) << n;
+    return all.lanes_of(held);
+  }
   for (uint32_t left = lanes; left; left &= left - 1) {
     const int lane = __builtin_ctz(left);
-    const uint32_t word = uint32_t(at[lane]) / 4;
-    if (bytes == 16) {
-      if (written_before(w, word)) {
-        join_readers(&reader_[word], &reader_before_[word], mine);
-        whole |= uint32_t(all_hold(&state_[word])) << lane;
-        continue;
-      }
-    } else if (bytes == 4 && earlier(w, writer_[word])) {
-      if (reader_[word] != mine) {
-        if (owner(reader_[word]) != w.index) reader_before_[word] = reader_[word];
-        reader_[word] = mine;
-      }
-      whole |= uint32_t((state_[word] & 0xf) == 0xf) << lane;
-      continue;
-    }
     whole |= uint32_t(read(w, i, lane, uint32_t(at[lane]), bytes)) << lane;
   }
   return whole;
@@ -292,64 +314,72 @@ uint32_t SharedMemory::read_lanes(Warp& w, const Inst& i, uint32_t lanes, const 
 
 void SharedMemory::write_lanes(Warp& w, const Inst& i, uint32_t lanes, const uint64_t* at, uint32_t bytes, const uint8_t (*values)[32], uint32_t defined) {
   const uint32_t mine = stamp_of(w);
+  const bool whole = (defined & lanes) == lanes;
+  if (const Together all(lanes, at, bytes); (whole || !(defined & lanes)) && ready(w, all, true, mine)) {
+    for (unsigned n = 0; n < all.count; n += 4) put_four(pieces_.data(), all.piece + n, mine, whole ? 0xff : 0xf0);
+    return copy_lanes(data_.data(), lanes, at, bytes, values);
+  }
   for (uint32_t left = lanes; left; left &= left - 1) {
     const int lane = __builtin_ctz(left);
-    const uint32_t word = uint32_t(at[lane]) / 4;
-    const uint8_t state = defined >> lane & 1 ? 0xff : 0xf0;
-    if (bytes == 16 && free_to_write(w, &writer_[word], &reader_[word], &reader_before_[word], mine)) {
-      put(&writer_[word], Four{} + mine);
-      std::memset(&atomic_[word], 0, 4), std::memset(&state_[word], state, 4);
-    } else if (bytes == 4 && earlier(w, writer_[word]) && earlier(w, reader_[word]) && earlier(w, reader_before_[word])) {
-      writer_[word] = mine, atomic_[word] = 0, state_[word] = state;
-    } else write(w, i, lane, uint32_t(at[lane]), bytes, values[lane], defined >> lane & 1);
+    write(w, i, lane, uint32_t(at[lane]), bytes, values[lane], defined >> lane & 1);
     std::memcpy(data_.data() + at[lane], values[lane], bytes);
   }
 }
 
 void SharedMemory::write(Warp& w, const Inst& i, int lane, uint32_t at, uint32_t bytes, const uint8_t* values, bool defined) {
-  const uint32_t mine = stamp_of(w);
-  for (uint32_t word = at / 4, end = (at + bytes + 3) / 4, from = 0; word < end; ++word, from += 4) {
-    const uint32_t here = bytes < 4 ? bytes : 4;
-    const uint8_t wanted = bytes >= 4 ? 0xf : mask_of(at, bytes);
+  const uint32_t mine = stamp_of(w), here = bytes < 4 ? bytes : 4;
+  const uint8_t wanted = bytes >= 4 ? 0xf : mask_of(at, bytes);
+  over(at, bytes, [&](uint32_t piece) {
+    if (!writable(w, piece, mine)) return false;
+    pieces_[piece].writer = mine, pieces_[piece].state = defined ? 0xff : 0xf0;
+    return true;
+  }, [&](uint32_t at_word) {
+    const Word books = word(at_word);
     bool joins = false;  // another warp wrote other bytes of the word
-    if (writer_[word] >= w.floor && (writer_[word] & kOwn) != w.index) {
-      joins = !(state_[word] >> 4 & wanted);
-      const bool same = joins || !std::memcmp(data_.data() + word * 4 + (bytes >= 4 ? 0 : at & 3), values + from, here);
-      settle(w, i, lane, word, false, same);
+    if (books.writer >= w.floor && (books.writer & kOwn) != w.index) {
+      joins = !(books.state >> 4 & wanted);
+      const uint32_t from = (at_word - at / 4) * 4;
+      const bool same = joins || !std::memcmp(data_.data() + at_word * 4 + (bytes >= 4 ? 0 : at & 3), values + from, here);
+      settle(w, i, lane, at_word, false, same);
     }
-    if (reader_[word] >= w.floor || reader_before_[word] >= w.floor) readers(w, i, lane, word);
-    writer_[word] = mine, atomic_[word] = false;
-    uint8_t& state = state_[word];
-    const uint8_t known = defined ? (state & 0xf) | wanted : (state & 0xf) & ~wanted;
-    state = uint8_t((joins ? (state & 0xf0) | wanted << 4 : wanted << 4) | known);
-  }
+    if (!(earlier(w, books.reader) & earlier(w, books.before))) readers(w, i, lane, at_word);
+    books.writer = mine, books.atomic = false;
+    const uint8_t known = defined ? (books.state & 0xf) | wanted : (books.state & 0xf) & ~wanted;
+    books.state = uint8_t((joins ? (books.state & 0xf0) | wanted << 4 : wanted << 4) | known);
+  });
 }
 
 SharedMemory::Held SharedMemory::update(Warp& w, const Inst& i, int lane, uint32_t at, uint32_t bytes, bool defined) {
   Held held = Held::Value;
-  for (uint32_t word = at / 4, end = (at + bytes + 3) / 4; word < end; ++word) {
-    if (!atomic_[word] && writer_[word] >= w.floor && (writer_[word] & kOwn) != w.index) settle(w, i, lane, word, false, false);
-    if (reader_[word] >= w.floor || reader_before_[word] >= w.floor) readers(w, i, lane, word);
-    writer_[word] = stamp_of(w), atomic_[word] = true;
-    if (const uint8_t state = state_[word]; (state & 0xf) != 0xf) held = std::max(held, state >> 4 == 0xf ? Held::Undefined : Held::Nothing);
-    state_[word] |= 0xf0;
-    if (!defined) state_[word] &= 0xf0;
+  for (uint32_t at_word = at / 4, end = (at + bytes + 3) / 4; at_word < end; ++at_word) {
+    const Word books = word(at_word);
+    if (!books.atomic && !earlier(w, books.writer)) settle(w, i, lane, at_word, false, false);
+    if (!(earlier(w, books.reader) & earlier(w, books.before))) readers(w, i, lane, at_word);
+    books.writer = stamp_of(w), books.atomic = true;
+    if (!holds(books.state)) held = std::max(held, books.state >> 4 == 0xf ? Held::Undefined : Held::Nothing);
+    books.state |= 0xf0;
+    if (!defined) books.state &= 0xf0;
   }
   return held;
 }
 
 SharedMemory::Held SharedMemory::update_remote(uint32_t at, uint32_t bytes, uint32_t stamp) {
   Held held = Held::Value;
-  for (uint32_t word = at / 4, end = (at + bytes + 3) / 4; word < end; ++word) {
-    if ((state_[word] & 0xf) != 0xf) held = std::max(held, state_[word] >> 4 == 0xf ? Held::Undefined : Held::Nothing);
-    writer_[word] = stamp, atomic_[word] = true;
-    state_[word] |= 0xf0;
+  for (uint32_t at_word = at / 4, end = (at + bytes + 3) / 4; at_word < end; ++at_word) {
+    const Word books = word(at_word);
+    if (!holds(books.state)) held = std::max(held, books.state >> 4 == 0xf ? Held::Undefined : Held::Nothing);
+    books.writer = stamp, books.atomic = true;
+    books.state |= 0xf0;
   }
   return held;
 }
 
 void SharedMemory::write_later(Warp& w, const Inst& i, uint32_t lanes, const uint64_t* at, uint32_t bytes) {
   const uint32_t stamp = kLater | w.copies.open() << 8 | w.index;
+  if (const Together all(lanes, at, bytes); ready(w, all, true, stamp)) {
+    for (unsigned n = 0; n < all.count; n += 4) put_four(pieces_.data(), all.piece + n, stamp, 0xff);
+    return;
+  }
   for (uint32_t left = lanes; left; left &= left - 1) {
     const int lane = __builtin_ctz(left);
     write_bulk(w, i, lane, uint32_t(at[lane]), bytes, stamp, false);

@@ -15,6 +15,15 @@ struct Warp;
 struct Inst;
 struct Block;
 
+// The books of 16 bytes, as long as they are the same for the four words: their last writer, and the last readers, of which the
+// second is another one's. State: bits 0 to 3 the bytes of a word that hold a value, 4 to 7 those of the last writer; kByWords: the
+// words have books of their own.
+constexpr uint32_t kByWords = 0x100;
+struct alignas(16) Books {
+  uint32_t writer, reader, before, state;
+};
+struct Together;
+
 class SharedMemory {
  public:
   void begin(uint32_t bytes);
@@ -38,6 +47,8 @@ class SharedMemory {
   // The same for `count` pieces of 16 bytes that a product reads; `whole`: of each piece.
   void read_pieces(Warp& w, const Inst& i, int lane, const uint32_t* at, uint32_t count, bool* whole);
   // By a bulk copy whose completion an mbarrier counts; `stamp` is the mbarrier's.
+  // The same for `count` pieces of 16 bytes, by this block.
+  void write_pieces(Warp& w, const Inst& i, int lane, const uint32_t* at, uint32_t count, uint32_t stamp);
   void write_bulk(Warp& w, const Inst& i, int lane, uint32_t at, uint32_t bytes, uint32_t stamp, bool remote);  // remote: by another block
   // By a product of the other block of a pair. Whether all bytes were written, and no copy to them is under way that its warp
   // would have to wait for.
@@ -51,8 +62,22 @@ class SharedMemory {
 
  private:
   static constexpr uint32_t kLater = uint32_t(1) << 31;
-  bool written_before(const Warp& w, uint32_t word);
+  struct Words {
+    uint32_t writer[4], reader[4], before[4];
+    uint8_t state[4], atomic[4];  // atomic: the last write was an atomic operation
+  };
+  struct Word {
+    uint32_t &writer, &reader, &before;
+    uint8_t &state, &atomic;
+  };
+  Word word(uint32_t at);
+  bool one(uint32_t piece);
+  bool join(uint32_t piece);
   uint32_t plain(const Warp& w, uint32_t& stamp);
+  bool readable(Warp& w, uint32_t piece);
+  bool writable(const Warp& w, uint32_t piece, uint32_t stamp);
+  bool ready(Warp& w, const Together& all, bool writes, uint32_t stamp);
+  template <class Whole, class Each> void over(uint32_t at, uint32_t bytes, const Whole& whole, const Each& each);
   void settle(Warp& w, const Inst& i, int lane, uint32_t word, bool reads, bool same);
   void readers(Warp& w, const Inst& i, int lane, uint32_t word);
   uint32_t settled_reader(Warp& w, const Inst& i, int lane, uint32_t word, uint32_t stamp);
@@ -63,9 +88,9 @@ class SharedMemory {
   };
   std::vector<Landing> landings_;  // by pieces of 16 bytes; empty until the first one
   uint32_t bytes_ = 0;
-  std::vector<uint8_t> data_, state_;  // state: 0 to 3 the bytes that hold a value, 4 to 7 those of the last writer
-  std::vector<uint32_t> writer_, reader_, reader_before_;
-  std::vector<uint8_t> atomic_;  // the last write was an atomic operation
+  std::vector<uint8_t> data_;
+  std::vector<Books> pieces_;
+  std::vector<Words> words_;  // of the pieces that are kept by words; the others are not valid
 };
 
 }  // namespace ptx

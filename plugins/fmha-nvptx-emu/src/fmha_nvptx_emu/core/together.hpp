@@ -1,0 +1,158 @@
+// The books of shared memory for a warp's access: pieces that its lanes use as wholes, four at once.
+#pragma once
+
+#include "block.hpp"
+#include "widened.hpp"
+
+namespace ptx {
+
+inline uint32_t owner(uint32_t stamp) { return stamp & 0xff; }
+inline uint32_t time_of(uint32_t stamp) { return stamp >> 8 & 0x7fffff; }
+constexpr uint32_t kOwn = 0x800000ff;  // of a plain access: the warp alone
+// Before what the warp does next, or its own. An asynchronous access never is: whoever waits for it gives it another stamp.
+inline bool earlier(const Warp& w, uint32_t stamp) { return ((stamp & kOwn) == w.index) | (stamp >> 8 <= w.known[owner(stamp)]); }
+inline bool four_same(const uint32_t* at) { return ((at[0] ^ at[1]) | (at[0] ^ at[2]) | (at[0] ^ at[3])) == 0; }
+inline uint32_t four_bytes(const uint8_t* at) {
+  uint32_t out;
+  std::memcpy(&out, at, sizeof out);
+  return out;
+}
+inline bool holds(uint32_t state) { return (state & 0xf) == 0xf; }  // a value
+template <class Books> void note_reader(Books& books, uint32_t mine) {
+  books.before = owner(books.reader ^ mine) ? books.reader : books.before;
+  books.reader = mine;
+}
+
+// The pieces of an access whose lanes use whole ones: each its own, or neighbours one together. None, if a lane uses a part alone.
+// Their number is a multiple of four: the last one is repeated.
+struct Together {
+  unsigned count = 0, each = 1, used = 0;  // lanes a piece; `used`: without the repeated ones
+  bool turned = false;                     // the lanes of a piece are four apart
+  uint32_t lanes;
+  uint32_t piece[32];
+
+  Together(uint32_t lanes, const uint64_t* at, uint32_t bytes) : lanes(lanes) {
+    if (bytes == 16 && lanes != kAll) {
+      for (uint32_t left = lanes; left; left &= left - 1) piece[used++] = uint32_t(at[__builtin_ctz(left)] / 16);
+      for (count = used; count % 4; ++count) piece[count] = piece[used - 1];
+      return;
+    }
+    if (lanes != kAll) return;
+    if (bytes == 16) take<1>(at);
+    else if (bytes == 8 && !apart<2>(at)) take<2>(at);
+    else if (bytes == 4 && !apart<4>(at)) take<4>(at);
+    else if (bytes == 4 && !apart<4, 4>(at)) turned = true, take<4, 4>(at);
+  }
+  // The first lane of a piece, if its lanes are `step` apart.
+  template <unsigned n, unsigned step> static constexpr unsigned first(unsigned piece) { return step == 1 ? piece * n : piece / 4 * 16 + piece % 4; }
+  // 0 if the lanes of each piece have the parts of 16 bytes, in order.
+  template <unsigned n, unsigned step = 1> static uint64_t apart(const uint64_t* at) {
+    uint64_t out = 0;
+    for (unsigned piece = 0; piece < 32 / n; ++piece) out |= at[first<n, step>(piece)] & 15;
+    for (unsigned piece = 0; piece < 32 / n; ++piece)
+      for (unsigned k = 1; k < n; ++k) out |= at[first<n, step>(piece)] + 16 / n * k ^ at[first<n, step>(piece) + k * step];
+    return out;
+  }
+  template <unsigned n, unsigned step = 1> void take(const uint64_t* at) {
+    each = n, used = count = 32 / n;
+    for (unsigned k = 0; k < 32 / n; ++k) piece[k] = uint32_t(at[first<n, step>(k)] / 16);
+  }
+
+  // The lanes of pieces.
+  uint32_t lanes_of(uint32_t pieces) const {
+    if (each == 1 && lanes == kAll) return pieces;
+    const uint32_t every = used == 32 ? kAll : (1u << used) - 1;
+    if ((pieces & every) == every) return lanes;
+    uint32_t out = 0, left = lanes;
+    for (unsigned n = 0; n < used; ++n) {
+      const uint32_t here = each == 1 ? left & -left : turned ? 0x1111u << first<4, 4>(n) : ((1u << each) - 1) << n * each;
+      out |= pieces >> n & 1 ? here : 0, left &= left - 1;
+    }
+    return out;
+  }
+};
+
+// Whether accesses of the warp are plain: nobody else's has to be compared with it.
+class Judged {
+ public:
+  Judged(const Warp& w, bool writes, uint32_t stamp) : w_(w), looked_at_(writes ? 0xffff : 0x9999) {
+#ifdef PTX_AVX512
+    before_ = every(w.early, w.early, w.early, kByWords), own_ = every(w.index, w.index, w.index, kNever);
+    sound_ = every(writes ? stamp : 0, 0, 0, kNever);
+#endif
+  }
+#ifdef PTX_AVX512
+  // Four pieces: their stamps are early, the warp's own, or like those of a piece that was found to be.
+  bool four(Books* all, const uint32_t* piece) const {
+    const __m512i books = load(all, piece), stamps = _mm512_and_si512(books, _mm512_set1_epi32(int(kOwn)));
+    const unsigned good = _mm512_cmplt_epu32_mask(books, before_) | _mm512_cmpeq_epi32_mask(stamps, own_) | _mm512_cmpeq_epi32_mask(books, sound_);
+    if ((~good & looked_at_) == 0) return true;
+    const __mmask16 settled = 0x1111 & _mm512_cmpeq_epi32_mask(books, _mm512_permutexvar_epi32(books, _mm512_loadu_si512(w_.later)));
+    if ((~(good | settled) & looked_at_) != 0) return false;
+    store(all, piece, _mm512_mask_permutexvar_epi32(books, settled, books, _mm512_loadu_si512(w_.settled)));
+    return true;
+  }
+  // A piece was found to be plain.
+  void found(const Books& piece) { sound_ = every(piece.writer, piece.reader, piece.before, kNever); }
+
+  static __m512i load(const Books* all, const uint32_t* piece) {
+    const auto one = [&](unsigned k) { return _mm_load_si128(reinterpret_cast<const __m128i*>(all + piece[k])); };
+    const __m256i low = _mm256_inserti128_si256(_mm256_castsi128_si256(one(0)), one(1), 1);
+    return _mm512_inserti64x4(_mm512_castsi256_si512(low), _mm256_inserti128_si256(_mm256_castsi128_si256(one(2)), one(3), 1), 1);
+  }
+  static void store(Books* all, const uint32_t* piece, __m512i books) {
+    const auto one = [&](unsigned k, __m128i part) { _mm_store_si128(reinterpret_cast<__m128i*>(all + piece[k]), part); };
+    one(0, _mm512_castsi512_si128(books)), one(1, _mm512_extracti32x4_epi32(books, 1));
+    one(2, _mm512_extracti32x4_epi32(books, 2)), one(3, _mm512_extracti32x4_epi32(books, 3));
+  }
+  static __m512i every(uint32_t writer, uint32_t reader, uint32_t before, uint32_t state) {
+    return _mm512_broadcast_i32x4(_mm_setr_epi32(int(writer), int(reader), int(before), int(state)));
+  }
+
+ private:
+  __m512i before_, own_, sound_;
+#else
+  bool four(Books*, const uint32_t*) const { return false; }
+  void found(const Books&) {}
+
+ private:
+#endif
+  const Warp& w_;
+  unsigned looked_at_;
+};
+
+// Whether a write with this stamp was the last one of all four, and of all of their words.
+inline bool written_alike(const Books* all, const uint32_t* piece, uint32_t stamp) {
+#ifdef PTX_AVX512
+  const __m512i books = Judged::load(all, piece);
+  const unsigned same = _mm512_cmpeq_epi32_mask(books, _mm512_set1_epi32(int(stamp))), one = _mm512_cmplt_epu32_mask(books, _mm512_set1_epi32(int(kByWords)));
+  return ((same & 0x1111) | (one & 0x8888)) == 0x9999;
+#else
+  bool out = true;
+  for (unsigned k = 0; k < 4; ++k) out &= all[piece[k]].writer == stamp && all[piece[k]].state != kByWords;
+  return out;
+#endif
+}
+
+// A warp reads four pieces: bit k, whether all bytes of the k-th hold a value.
+inline uint32_t note_four(Books* all, const uint32_t* piece, uint32_t mine) {
+#ifdef PTX_AVX512
+  const __m512i books = Judged::load(all, piece), me = _mm512_set1_epi32(int(mine));
+  const __mmask16 others = _mm512_mask_test_epi32_mask(0x2222, _mm512_xor_si512(books, me), _mm512_set1_epi32(0xff));
+  const __m512i moved = _mm512_mask_shuffle_epi32(books, __mmask16(others << 1), books, _MM_PERM_ENUM(0x54));
+  const __m512i noted = _mm512_mask_mov_epi32(moved, 0x2222, me);
+  if (_mm512_cmpneq_epi32_mask(noted, books)) Judged::store(all, piece, noted);
+  const __m512i held = _mm512_set1_epi32(0xf);
+  return _pext_u32(_mm512_cmpeq_epi32_mask(_mm512_and_si512(books, held), held), 0x8888);
+#else
+  uint32_t out = 0;
+  for (unsigned k = 0; k < 4; ++k) note_reader(all[piece[k]], mine), out |= uint32_t(holds(all[piece[k]].state)) << k;
+  return out;
+#endif
+}
+
+inline void put_four(Books* all, const uint32_t* piece, uint32_t stamp, uint32_t state) {
+  for (unsigned k = 0; k < 4; ++k) all[piece[k]].writer = stamp, all[piece[k]].state = state;
+}
+
+}  // namespace ptx
