@@ -167,42 +167,27 @@ inline Floats fused(float left, const Floats& right, const Floats& sum) {
 // D += A B of one block of N x N, N 16 or 32. `a` and `b` are Pack rows; lane group g (lanes from + g * N) of them has
 // the elements k = g * Pack ... of column (row) l mod N. `d`: N = 32: 16 rows, row 8 * (r / 4) + 4 * (lane / 32) + r % 4;
 // N = 16: 4 rows, row 4 * (lane / 16) + r; column lane mod N (CDNA3 ISA 7.1 "Matrix Arithmetic Instructions").
+//
+// Sixteen vectors of sums stay in registers for all k, which is only so where the loops over them are unrolled.
 template <int N, int Groups, int Pack>
 inline void multiply_block(const Row* a, const Row* b, int from_a, int from_b, Row* d) {
   static_assert(N == 16 || N == 32);
-  if constexpr (N == 32) {
-    for (int part = 0; part < 8; ++part) {
-      const int high = 4 * (part / 2), half = part % 2;
-      Floats sum[4][2];
-      for (int t = 0; t < 4; ++t)
-        for (int c = 0; c < 2; ++c) sum[t][c] = columns(d[high + t], 32 * half + 16 * c);
-      for (int g = 0; g < Groups; ++g)
-        for (int q = 0; q < Pack; ++q) {
-          const Floats left = columns(b[q], from_b + g * N), right = columns(b[q], from_b + g * N + 16);
-          const Float* row = floats(a[q]) + from_a + g * N + 2 * high + 4 * half;
-          for (int t = 0; t < 4; ++t) {
-            sum[t][0] = fused(row[t], left, sum[t][0]);
-            sum[t][1] = fused(row[t], right, sum[t][1]);
-          }
-        }
-      for (int t = 0; t < 4; ++t)
-        for (int c = 0; c < 2; ++c) columns(d[high + t], 32 * half + 16 * c) = sum[t][c];
-    }
-  } else {
-    for (int pair = 0; pair < 2; ++pair) {
-      Floats sum[2][4];
-      for (int u = 0; u < 2; ++u)
-        for (int t = 0; t < 4; ++t) sum[u][t] = columns(d[t], 16 * (2 * pair + u));
-      for (int g = 0; g < Groups; ++g)
-        for (int q = 0; q < Pack; ++q) {
-          const Floats both = columns(b[q], from_b + g * N);
-          const Float* row = floats(a[q]) + from_a + g * N + 8 * pair;
-          for (int u = 0; u < 2; ++u)
-            for (int t = 0; t < 4; ++t) sum[u][t] = fused(row[4 * u + t], both, sum[u][t]);
-        }
-      for (int u = 0; u < 2; ++u)
-        for (int t = 0; t < 4; ++t) columns(d[t], 16 * (2 * pair + u)) = sum[u][t];
-    }
+  constexpr int kWide = N / 16, kRows = 16 / kWide, kParts = N / kRows;  // vectors of a row of D; rows of a part of D
+  for (int part = 0; part < kParts; ++part) {
+    Floats sum[kRows][kWide];
+    const auto place = [&](int m, int c) -> Floats& { return columns(d[4 * part + m % 4], N * (m / 4) + 16 * c); };
+#pragma GCC unroll 16
+    for (int s = 0; s < 16; ++s) sum[s / kWide][s % kWide] = place(s / kWide, s % kWide);
+    for (int g = 0; g < Groups; ++g)
+      for (int q = 0; q < Pack; ++q) {
+        const Float* left = floats(a[q]) + from_a + g * N + kRows * part;
+        const Row& right = b[q];
+#pragma GCC unroll 16
+        for (int s = 0; s < 16; ++s)
+          sum[s / kWide][s % kWide] = fused(left[s / kWide], columns(right, from_b + g * N + 16 * (s % kWide)), sum[s / kWide][s % kWide]);
+      }
+#pragma GCC unroll 16
+    for (int s = 0; s < 16; ++s) place(s / kWide, s % kWide) = sum[s / kWide][s % kWide];
   }
 }
 
