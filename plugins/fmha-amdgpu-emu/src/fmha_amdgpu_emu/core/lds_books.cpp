@@ -31,15 +31,6 @@ void report_unwritten(Wave& w, const Inst& i, int lane, uint32_t word) {
   });
 }
 
-// Whether the last write of these bytes is complete when this access comes.
-inline bool after_writer(const Wave& w, const LdsBooks::Word& last, bool to_lds, bool write) {
-  const Tracker& t = w.track;
-  // A wave's own LDS operations are in order. Its loads into LDS are in order among themselves.
-  if (last.writer == w.index) return !last.to_lds || to_lds || last.writer_sequence <= t.done_to_lds;
-  if (last.writer_sequence <= (last.to_lds ? t.seen_to_lds : t.seen)[last.writer]) return true;
-  return !write && (last.same >> w.index & 1);
-}
-
 [[gnu::noinline, gnu::cold]] void report_writer(Wave& w, const Inst& i, int lane, uint32_t word,
                                                 const LdsBooks::Word& last, bool write) {
   const char* what = write ? " is written again" : " is read";
@@ -54,10 +45,6 @@ inline bool after_writer(const Wave& w, const LdsBooks::Word& last, bool to_lds,
   });
 }
 
-inline void check_writer(Wave& w, const Inst& i, int lane, uint32_t word, const LdsBooks::Word& last, bool to_lds, bool write) {
-  if (!after_writer(w, last, to_lds, write)) [[unlikely]] report_writer(w, i, lane, word, last, write);
-}
-
 [[gnu::noinline, gnu::cold]] void report_reader(Wave& w, const Inst& i, int lane, uint32_t word, size_t reader) {
   report(Finding::LdsRace, w, i, lane, [&] {
     return at(word) + " is written by wave " + std::to_string(w.index) + ", lane " + std::to_string(lane) + "; wave " +
@@ -65,139 +52,222 @@ inline void check_writer(Wave& w, const Inst& i, int lane, uint32_t word, const 
   });
 }
 
-// What an access is checked against: which reads came before it, wave by wave, and words whose equals were found in
-// order.
+// What an access is checked against: the accesses of each wave that came before it.
 struct Order {
-  explicit Order(const Wave& w) : waves(w.track.seen.size()), words(w.group->books.words.size()) {}
-
-  // For writes: reads up to these sequence numbers came before. All of the wave's own reads did.
-  void look_at_readers(const Wave& w) {
-    std::copy(w.track.seen_issued.begin(), w.track.seen_issued.end(), seen);
-    if (size_t(w.index) < waves) seen[w.index] = ~0u;
+  // A wave's own LDS operations are in order. Its loads into LDS are in order among themselves.
+  Order(const Wave& w, bool to_lds) {
+    const Tracker& t = w.track;
+    for (size_t k = 0; k < t.seen.size(); ++k) written[0][k] = t.seen[k], written[1][k] = t.seen_to_lds[k];
+    written[0][w.index] = written[0][kNobody % 64] = ~0u;
+    written[1][w.index] = to_lds ? ~0u : t.done_to_lds;
   }
 
-  const size_t waves, words;
-  uint64_t good = 0;  // the first 8 bytes of such a word; 0 is the like of none, for it says that nothing was written
-  uint32_t seen[64];
+  void look_at_readers(const Wave& w) {
+    std::fill(std::begin(read), std::end(read), 0);
+    const std::vector<uint32_t>& issued = w.track.seen_issued;
+    for (size_t k = 0; k < issued.size(); ++k) read[k] = issued[k] >> 28 ? ~0u : issued[k] << 4 | 0xf;
+    read[w.index] = ~0u;
+  }
+
+  bool after(const LdsBooks::Word& last) const { return last.writer_sequence <= written[last.to_lds][last.writer % 64]; }
+
+  uint32_t written[2][64];  // up to these sequence numbers; [1]: of loads into LDS
+  uint32_t read[64];        // up to these stamps
 };
 
-inline uint64_t like(const LdsBooks::Word& word) {
-  uint64_t out;
-  __builtin_memcpy(&out, &word, sizeof out);
-  return out;
+// Whether the last write of a word is complete when a read comes.
+inline bool readable(const Wave& w, const LdsBooks::Word& last, const Order& order) {
+  return order.after(last) || (last.same >> w.index & 1);
 }
 
-// In order by the writer's sequence alone, so that every byte of a word like it is.
-inline bool wholly_in_order(const Wave& w, const LdsBooks::Word& last, bool to_lds) {
-  if (last.written != 0xf) return false;
-  if (last.writer == kNobody) return true;
-  LdsBooks::Word plain = last;
-  plain.same = 0;
-  return after_writer(w, plain, to_lds, true);
+// ---- words and pieces ----
+
+inline bool apart(const LdsBooks& books, uint32_t piece) { return books.pieces[piece].written == LdsBooks::kApart; }
+
+inline const LdsBooks::Word& entry(const LdsBooks& books, uint32_t word) {
+  return apart(books, word / 4) ? books.words[word] : books.pieces[word / 4];
 }
 
-[[gnu::noinline, gnu::cold]] void check_each_reader(Wave& w, const Inst& i, int lane, uint32_t word, uint32_t mask,
-                                                    const Order& order) {
-  const uint32_t* read = w.group->books.readers.data() + word;
-  for (size_t other = 0; other < order.waves; ++other, read += order.words)
-    if (*read >> 4 > order.seen[other] && *read & mask) report_reader(w, i, lane, word, other);
-}
-
-inline void check_readers(Wave& w, const Inst& i, int lane, uint32_t word, uint32_t mask, const Order& order) {
-  const uint32_t* read = w.group->books.readers.data() + word;
-  uint32_t late = 0;
-  for (size_t other = 0; other < order.waves; ++other, read += order.words)
-    late |= *read >> 4 > order.seen[other] ? *read & mask : 0;
-  if (late) [[unlikely]] check_each_reader(w, i, lane, word, mask, order);
-}
-
-inline bool outside(const LdsBooks& books, uint32_t address, uint32_t bytes) {
-  return uint64_t(address) + bytes > 4ull * books.words.size();
-}
-
-inline void check_read(Wave& w, const Inst& i, int lane, uint32_t word, uint32_t mask, Order& order) {
-  LdsBooks::Word& last = w.group->books.words[word];
-  if (like(last) == order.good) [[likely]] return;
-  if (mask & ~last.written) [[unlikely]] {
-    report_unwritten(w, i, lane, word);
-    last.written |= uint8_t(mask);
+// For a word that will differ from the others of its piece.
+LdsBooks::Word& own_entry(LdsBooks& books, uint32_t word) {
+  const uint32_t piece = word / 4;
+  if (!apart(books, piece)) {
+    std::fill_n(books.words.begin() + 4 * piece, 4, books.pieces[piece]);
+    books.pieces[piece].written = LdsBooks::kApart;
   }
-  if (last.writer != kNobody && (last.last & mask)) check_writer(w, i, lane, word, last, false, false);
-  if (wholly_in_order(w, last, false)) order.good = like(last);
+  return books.words[word];
 }
 
-inline void one_read(Wave& w, const Inst& i, int lane, uint32_t address, uint32_t bytes, uint32_t sequence, Order& order) {
-  const uint32_t end = address + bytes;
-  uint32_t* const mine = w.group->books.readers.data() + size_t(w.index) * order.words;
-  if (((address | bytes) & 3) == 0) [[likely]] {
-    for (uint32_t word = address / 4; 4 * word < end; ++word) {
-      check_read(w, i, lane, word, 0xf, order);
-      mine[word] = sequence << 4 | 0xf;
-    }
-    return;
+// After a write of the whole piece.
+void join(LdsBooks& books, uint32_t piece) {
+  if (!apart(books, piece)) return;
+  const LdsBooks::Word* four = books.words.data() + 4 * piece;
+  for (int k = 1; k < 4; ++k)
+    if (!(four[k] == *four)) return;
+  books.pieces[piece] = *four;
+}
+
+void mark_read(LdsBooks& books, int wave, uint32_t word, uint32_t sequence, uint32_t mask) {
+  const uint32_t first = word & ~3u;
+  if (!books.read_apart[word / 4]) {
+    for (uint32_t* of_wave = books.word_readers.data() + first; of_wave < books.word_readers.data() + books.word_readers.size();
+         of_wave += books.size)
+      std::fill_n(of_wave, 4, 0);
+    books.read_apart[word / 4] = 1;
   }
-  for (uint32_t word = address / 4; 4 * word < end; ++word) {
-    const uint32_t mask = bytes_in(word, address, end);
-    check_read(w, i, lane, word, mask, order);
-    mine[word] = sequence << 4 | mask | (mine[word] >> 4 == sequence ? mine[word] & 15 : 0);
+  uint32_t& mine = books.word_readers[size_t(wave) * books.size + word];
+  mine = sequence << 4 | mask | (mine >> 4 == sequence ? mine & 15 : 0);
+}
+
+inline uint32_t last_read(const LdsBooks& books, size_t wave, uint32_t word) {
+  const uint32_t of_piece = books.readers[size_t(word / 4) * books.waves + wave];
+  return books.read_apart[word / 4] ? std::max(of_piece, books.word_readers[wave * books.size + word]) : of_piece;
+}
+
+void check_readers(Wave& w, const Inst& i, int lane, uint32_t word, uint32_t mask, const Order& order) {
+  const LdsBooks& books = w.group->books;
+  for (size_t other = 0; other < w.track.seen.size(); ++other) {
+    const uint32_t read = last_read(books, other, word);
+    if (read > order.read[other] && read & mask) [[unlikely]] report_reader(w, i, lane, word, other);
   }
 }
 
-inline void one_write(Wave& w, const Inst& i, int lane, uint32_t address, uint32_t bytes, uint32_t sequence,
-                      bool to_lds, Order& order) {
+using Four = uint32_t __attribute__((vector_size(16), aligned(4), may_alias));
+inline Four four(const uint32_t* at) { return *reinterpret_cast<const Four*>(at); }
+
+// Every read of any word of the piece came before.
+inline bool after_readers(const LdsBooks& books, uint32_t piece, const Order& order) {
+  const uint32_t* const read = books.readers.data() + size_t(piece) * books.waves;
+  Four late{};
+  for (uint32_t k = 0; k < books.waves; k += 4) late |= Four(four(read + k) > four(order.read + k));
+  if (books.read_apart[piece])
+    for (size_t k = 0; k < books.word_readers.size() / books.size; ++k)
+      late |= Four(four(books.word_readers.data() + k * books.size + 4 * piece) > Four{} + order.read[k]);
+  return !(late[0] | late[1] | late[2] | late[3]);
+}
+
+// ---- single words: the definition of each access ----
+
+struct Stretch {
+  int lane;
+  uint32_t address, end;  // within one piece
+};
+
+template <class F> inline void each_word(const Stretch& stretch, F f) {
+  for (uint32_t word = stretch.address / 4; 4 * word < stretch.end; ++word) f(word, bytes_in(word, stretch.address, stretch.end));
+}
+
+inline void check_read(Wave& w, const Inst& i, int lane, uint32_t word, uint32_t mask, const Order& order) {
   LdsBooks& books = w.group->books;
-  const uint32_t end = address + bytes;
-  for (uint32_t word = address / 4; 4 * word < end; ++word) {
-    const uint32_t mask = bytes_in(word, address, end);
-    LdsBooks::Word& last = books.words[word];
-    if (like(last) != order.good) {
-      if (last.writer != kNobody && (last.last & mask)) check_writer(w, i, lane, word, last, to_lds, true);
-      if (wholly_in_order(w, last, to_lds)) order.good = like(last);
-    }
-    check_readers(w, i, lane, word, mask, order);
+  if (mask & ~entry(books, word).written) [[unlikely]] {
+    report_unwritten(w, i, lane, word);
+    own_entry(books, word).written |= uint8_t(mask);
+  }
+  const LdsBooks::Word& last = entry(books, word);
+  if ((last.last & mask) && !readable(w, last, order)) [[unlikely]] report_writer(w, i, lane, word, last, false);
+}
+
+void one_write(Wave& w, const Inst& i, const Stretch& stretch, uint32_t sequence, bool to_lds, const Order& order) {
+  each_word(stretch, [&](uint32_t word, uint32_t mask) {
+    LdsBooks::Word& last = own_entry(w.group->books, word);
+    if ((last.last & mask) && !order.after(last)) [[unlikely]] report_writer(w, i, stretch.lane, word, last, true);
+    check_readers(w, i, stretch.lane, word, mask, order);
     const bool same = last.writer == w.index && last.writer_sequence == sequence;
     const uint8_t bits = uint8_t(same ? last.last | mask : mask);
     last = {sequence, uint8_t(w.index), uint8_t(last.written | mask), bits, to_lds, false, 0};
-  }
+  });
 }
 
 // A write of the bytes that are there already. Compilers let several waves store the same values (rows that two waves
 // hold). Any order of such writes gives the same result, so they are no race, and the first writer stays the writer.
 // The same holds for loads straight to LDS. But a wave that reads what it loaded that way has to wait, so such loads do
 // not enter `same`.
-inline void one_rewrite(Wave& w, const Inst& i, int lane, uint32_t address, uint32_t bytes, uint32_t sequence,
-                        bool to_lds, Order& order) {
-  LdsBooks& books = w.group->books;
-  for (uint32_t word = address / 4; 4 * word < address + bytes; ++word) {
-    const uint32_t mask = bytes_in(word, address, address + bytes);
-    LdsBooks::Word& last = books.words[word];
+void one_rewrite(Wave& w, const Inst& i, const Stretch& stretch, uint32_t sequence, bool to_lds, const Order& order) {
+  each_word(stretch, [&](uint32_t word, uint32_t mask) {
+    const LdsBooks::Word& last = entry(w.group->books, word);
     if ((mask & ~last.written) || last.writer == w.index) {
-      const uint32_t from = std::max(address, 4 * word), end = std::min(address + bytes, 4 * word + 4);
-      one_write(w, i, lane, from, end - from, sequence, to_lds, order);
+      const uint32_t from = std::max(stretch.address, 4 * word), end = std::min(stretch.end, 4 * word + 4);
+      one_write(w, i, {stretch.lane, from, end}, sequence, to_lds, order);
     } else if (!to_lds) {
-      last.same |= 1u << w.index;
+      own_entry(w.group->books, word).same |= 1u << w.index;
     }
-  }
+  });
 }
 
-inline void one_change(Wave& w, const Inst& i, int lane, uint32_t address, uint32_t bytes, uint32_t sequence,
-                       const Order& order) {
-  LdsBooks& books = w.group->books;
-  for (uint32_t word = address / 4; 4 * word < address + bytes; ++word) {
-    LdsBooks::Word& last = books.words[word];
-    if (last.written != 0xf) report_unwritten(w, i, lane, word), last.written = 0xf;
-    if (last.writer != kNobody && !last.atomic) check_writer(w, i, lane, word, last, false, true);
-    check_readers(w, i, lane, word, 0xf, order);
+void one_change(Wave& w, const Inst& i, const Stretch& stretch, uint32_t sequence, const Order& order) {
+  each_word(stretch, [&](uint32_t word, uint32_t) {
+    LdsBooks::Word& last = own_entry(w.group->books, word);
+    if (last.written != 0xf) report_unwritten(w, i, stretch.lane, word), last.written = 0xf;
+    if (!last.atomic && !order.after(last)) [[unlikely]] report_writer(w, i, stretch.lane, word, last, true);
+    check_readers(w, i, stretch.lane, word, 0xf, order);
     last = {sequence, uint8_t(w.index), 0xf, 0xf, false, true, 0};
+  });
+}
+
+// ---- whole pieces, where nothing is to report; false: look at their words ----
+
+inline bool read_piece(const Wave& w, uint32_t piece, const Order& order) {
+  const LdsBooks::Word& last = w.group->books.pieces[piece];
+  return last.written == 0xf && readable(w, last, order);
+}
+
+inline bool write_piece(Wave& w, uint32_t piece, uint32_t sequence, bool to_lds, const Order& order) {
+  LdsBooks::Word& last = w.group->books.pieces[piece];
+  if (last.written == LdsBooks::kApart || !order.after(last) || !after_readers(w.group->books, piece, order)) return false;
+  last = {sequence, uint8_t(w.index), 0xf, 0xf, to_lds, false, 0};
+  return true;
+}
+
+inline bool rewrite_piece(Wave& w, uint32_t piece, uint32_t sequence, bool to_lds, const Order& order) {
+  LdsBooks::Word& last = w.group->books.pieces[piece];
+  if (last.written == LdsBooks::kApart) return false;
+  if (last.written != 0xf || last.writer == w.index) return write_piece(w, piece, sequence, to_lds, order);
+  if (!to_lds) last.same |= 1u << w.index;
+  return true;
+}
+
+// Lanes whose bytes follow one another are taken together, piece by piece. whole(piece) looks at one that they cover.
+// Where it answers false, and for the rest, one(stretch, covered) looks at each lane's stretch, and after(piece) is called
+// where the piece is covered.
+template <class Whole, class One, class After>
+inline void each_piece(const LdsBooks& books, uint64_t mask, const uint32_t* addresses, uint32_t bytes, Whole whole, One one,
+                       After after) {
+  const uint64_t size = 4ull * books.size;
+  while (mask) {
+    const int first = std::countr_zero(mask);
+    const uint32_t start = addresses[first];
+    mask &= mask - 1;
+    if (uint64_t(start) + bytes > size) continue;
+    if (bytes == 16 && start % 16 == 0 && whole(start / 16)) [[likely]] continue;
+    uint32_t end = start + bytes;
+    for (int next = first + 1; next < kLanes && mask >> next & 1 && addresses[next] == end && uint64_t(end) + bytes <= size; ++next) {
+      end += bytes;
+      mask &= mask - 1;
+    }
+    for (uint32_t piece = start / 16; 16 * piece < end; ++piece) {
+      const uint32_t from = std::max(start, 16 * piece), to = std::min(end, 16 * piece + 16);
+      const bool covered = to - from == 16;
+      if (covered && whole(piece)) [[likely]] continue;
+      int lane = first + int((from - start) / bytes);
+      for (uint32_t at = start + uint32_t(lane - first) * bytes; at < to; at += bytes, ++lane)
+        one(Stretch{lane, std::max(at, from), std::min(at + bytes, to)}, covered);
+      if (covered) after(piece);
+    }
   }
 }
 
 }  // namespace
 
 void track_begin(Group& group) {
-  const size_t words = (group.lds.size() + 3) / 4, waves = group.waves.size();
-  group.books.words.assign(words, {});
-  group.books.readers.assign(words * waves, 0);
+  LdsBooks& books = group.books;
+  const size_t waves = std::max(group.waves.size(), size_t(group.waves.back()->index) + 1), pieces = (group.lds.size() + 15) / 16;
+  books.size = uint32_t(4 * pieces);
+  books.waves = uint32_t(waves + 3) / 4 * 4;
+  books.pieces.assign(pieces, {});
+  books.words.resize(4 * pieces);
+  books.readers.assign(pieces * books.waves, 0);
+  books.word_readers.resize(4 * pieces * waves);
+  books.read_apart.assign(pieces, 0);
   for (const auto& wave : group.waves) {
     track_begin(*wave);
     Tracker& t = wave->track;
@@ -207,60 +277,58 @@ void track_begin(Group& group) {
 
 uint32_t lds_access_begins(Wave& w) { return ++w.track.sequence; }
 
-void lds_read(Wave& w, const Inst& i, int lane, uint32_t address, uint32_t bytes, uint32_t sequence) {
-  if (!w.group || outside(w.group->books, address, bytes)) return;
-  Order order(w);
-  one_read(w, i, lane, address, bytes, sequence, order);
-}
-
-void lds_written(Wave& w, const Inst& i, int lane, uint32_t address, uint32_t bytes, uint32_t sequence, bool to_lds) {
-  if (!w.group || outside(w.group->books, address, bytes)) return;
-  Order order(w);
-  order.look_at_readers(w);
-  one_write(w, i, lane, address, bytes, sequence, to_lds, order);
-}
-
 void lds_read(Wave& w, const Inst& i, uint64_t mask, const uint32_t* addresses, uint32_t bytes, uint32_t sequence) {
-  if (!w.group || w.group->books.words.empty() || !mask) return;
-  Order order(w);
-  for (; mask; mask &= mask - 1) {
-    const int lane = std::countr_zero(mask);
-    if (!outside(w.group->books, addresses[lane], bytes)) one_read(w, i, lane, addresses[lane], bytes, sequence, order);
-  }
+  if (!w.group || w.group->books.pieces.empty()) return;
+  LdsBooks& books = w.group->books;
+  const Order order(w, false);
+  uint32_t* const mine = books.readers.data() + w.index;
+  const auto mark = [&](uint32_t piece) { mine[size_t(piece) * books.waves] = sequence << 4 | 0xf; };
+  each_piece(
+      books, mask, addresses, bytes,
+      [&](uint32_t piece) {
+        if (!read_piece(w, piece, order)) return false;
+        mark(piece);
+        return true;
+      },
+      [&](const Stretch& stretch, bool covered) {
+        each_word(stretch, [&](uint32_t word, uint32_t bits) {
+          check_read(w, i, stretch.lane, word, bits, order);
+          if (!covered) mark_read(books, w.index, word, sequence, bits);
+        });
+      },
+      mark);
 }
 
 void lds_written(Wave& w, const Inst& i, uint64_t mask, const uint32_t* addresses, uint32_t bytes, uint32_t sequence,
                  bool to_lds) {
-  if (!w.group || w.group->books.words.empty() || !mask) return;
-  Order order(w);
+  if (!w.group || w.group->books.pieces.empty() || !mask) return;
+  LdsBooks& books = w.group->books;
+  Order order(w, to_lds);
   order.look_at_readers(w);
-  for (; mask; mask &= mask - 1) {
-    const int lane = std::countr_zero(mask);
-    if (!outside(w.group->books, addresses[lane], bytes))
-      one_write(w, i, lane, addresses[lane], bytes, sequence, to_lds, order);
-  }
+  each_piece(
+      books, mask, addresses, bytes, [&](uint32_t piece) { return write_piece(w, piece, sequence, to_lds, order); },
+      [&](const Stretch& stretch, bool) { one_write(w, i, stretch, sequence, to_lds, order); }, [&](uint32_t piece) { join(books, piece); });
 }
 
 void lds_rewritten(Wave& w, const Inst& i, uint64_t mask, const uint32_t* addresses, uint32_t bytes,
                    uint32_t sequence, bool to_lds) {
-  if (!w.group || w.group->books.words.empty() || !mask) return;
-  Order order(w);
+  if (!w.group || w.group->books.pieces.empty() || !mask) return;
+  LdsBooks& books = w.group->books;
+  Order order(w, to_lds);
   order.look_at_readers(w);
-  for (; mask; mask &= mask - 1) {
-    const int lane = std::countr_zero(mask);
-    if (!outside(w.group->books, addresses[lane], bytes))
-      one_rewrite(w, i, lane, addresses[lane], bytes, sequence, to_lds, order);
-  }
+  each_piece(
+      books, mask, addresses, bytes, [&](uint32_t piece) { return rewrite_piece(w, piece, sequence, to_lds, order); },
+      [&](const Stretch& stretch, bool) { one_rewrite(w, i, stretch, sequence, to_lds, order); }, [&](uint32_t piece) { join(books, piece); });
 }
 
 void lds_changed(Wave& w, const Inst& i, uint64_t mask, const uint32_t* addresses, uint32_t bytes, uint32_t sequence) {
-  if (!w.group || w.group->books.words.empty() || !mask) return;
-  Order order(w);
+  if (!w.group || w.group->books.pieces.empty() || !mask) return;
+  LdsBooks& books = w.group->books;
+  Order order(w, false);
   order.look_at_readers(w);
-  for (; mask; mask &= mask - 1) {
-    const int lane = std::countr_zero(mask);
-    if (!outside(w.group->books, addresses[lane], bytes)) one_change(w, i, lane, addresses[lane], bytes, sequence, order);
-  }
+  each_piece(
+      books, mask, addresses, bytes, [](uint32_t) { return false; },
+      [&](const Stretch& stretch, bool) { one_change(w, i, stretch, sequence, order); }, [](uint32_t) {});
 }
 
 void barrier_arrived(Wave& w) {

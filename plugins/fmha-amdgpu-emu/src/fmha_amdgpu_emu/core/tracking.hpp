@@ -73,14 +73,24 @@ struct LdsBooks {
   struct Word {
     uint32_t writer_sequence = 0;
     uint8_t writer = 0xff;        // wave; 0xff nobody
-    uint8_t written = 0;          // bytes ever written
+    uint8_t written = 0;          // bytes ever written; kApart: of a piece without an entry of its own
     uint8_t last = 0;             // bytes of the last writer's access
     bool to_lds = false;          // by a load that writes LDS
     bool atomic = false;          // by an atomic
     uint32_t same = 0;            // waves that stored the same value again since
+    bool operator==(const Word&) const = default;
   };
-  std::vector<Word> words;        // empty: nothing is tracked
-  std::vector<uint32_t> readers;  // per wave all words: sequence of the wave's last read << 4 | its bytes; 0 none
+  static constexpr uint8_t kApart = 0xf0;
+
+  // Nearly all accesses are of whole pieces of 16 bytes. As long as the four words of a piece are alike, they have one
+  // entry, and a wave's read of them all one stamp. Of a word's two stamps, the later one counts.
+  std::vector<Word> pieces;             // empty: nothing is tracked
+  std::vector<Word> words;              // of pieces that are apart
+  std::vector<uint32_t> readers;        // per piece all waves: sequence of the wave's last read << 4 | 0xf; 0 none
+  std::vector<uint32_t> word_readers;   // per wave all words, with the bytes read; only of pieces in `read_apart`
+  std::vector<uint8_t> read_apart;      // per piece: a wave read less than all of it
+  uint32_t size = 0;                    // in words
+  uint32_t waves = 0;                   // of a piece in `readers`: a multiple of four
 };
 
 // A new workgroup: its waves know of nothing written yet. Call it once waves and LDS are allocated, then `define` the
@@ -106,11 +116,9 @@ void issue_flat(Wave& w, Counter counter, const Outstanding& what);
 // A wait: at most `remaining` operations of the counter may still be outstanding.
 void wait_for(Wave& w, Counter counter, uint32_t remaining);
 
-// An LDS access by the active lane(s): `address` in the workgroup's LDS, within its bounds.
+// An LDS access by the lanes of `mask`, at addresses in the workgroup's LDS.
 uint32_t lds_access_begins(Wave& w);  // a new sequence number
-void lds_read(Wave& w, const Inst& i, int lane, uint32_t address, uint32_t bytes, uint32_t sequence);
-void lds_written(Wave& w, const Inst& i, int lane, uint32_t address, uint32_t bytes, uint32_t sequence, bool to_lds);
-// The same for all lanes of `mask`; lanes that reach beyond the LDS are left out.
+// Lanes of `mask` that reach beyond the LDS are left out.
 void lds_read(Wave& w, const Inst& i, uint64_t mask, const uint32_t* addresses, uint32_t bytes, uint32_t sequence);
 void lds_written(Wave& w, const Inst& i, uint64_t mask, const uint32_t* addresses, uint32_t bytes, uint32_t sequence,
                  bool to_lds);
