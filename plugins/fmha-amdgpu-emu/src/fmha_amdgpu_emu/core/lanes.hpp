@@ -50,6 +50,74 @@ inline void spread(uint64_t bits, uint32_t* x) {
 #endif
 }
 
+// Bit l is set where the rows differ.
+inline uint64_t different(const uint32_t* a, const uint32_t* b) {
+  uint64_t bits = 0;
+#if defined(__AVX512F__)
+  for (int k = 0; k < kLanes; k += 16)
+    bits |= uint64_t(_mm512_cmpneq_epi32_mask(_mm512_loadu_si512(a + k), _mm512_loadu_si512(b + k))) << k;
+#else
+  for (int l = 0; l < kLanes; ++l) bits |= uint64_t(a[l] != b[l]) << l;
+#endif
+  return bits;
+}
+
+// Dword d of the N dwords at at(l) becomes lane l of row d, for the first `lanes` lanes.
+template <int N, class At> inline void dwords_to_rows(At at, int lanes, Row* rows) {
+#if defined(__AVX512F__)
+  if constexpr (N == 4) {
+    const auto load = [&](int l) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(at(l))); };
+    for (int k = 0; k < lanes; k += 16) {
+      __m512i four[4];  // [j]: of lanes j, 4 + j, 8 + j, 12 + j
+#pragma GCC unroll 4
+      for (int j = 0; j < 4; ++j) {
+        four[j] = _mm512_zextsi128_si512(load(k + j));
+        four[j] = _mm512_inserti32x4(four[j], load(k + j + 4), 1);
+        four[j] = _mm512_inserti32x4(four[j], load(k + j + 8), 2);
+        four[j] = _mm512_inserti32x4(four[j], load(k + j + 12), 3);
+      }
+      const __m512i low = _mm512_unpacklo_epi32(four[0], four[1]), low2 = _mm512_unpacklo_epi32(four[2], four[3]);
+      const __m512i high = _mm512_unpackhi_epi32(four[0], four[1]), high2 = _mm512_unpackhi_epi32(four[2], four[3]);
+      _mm512_storeu_si512(rows[0].x + k, _mm512_unpacklo_epi64(low, low2));
+      _mm512_storeu_si512(rows[1].x + k, _mm512_unpackhi_epi64(low, low2));
+      _mm512_storeu_si512(rows[2].x + k, _mm512_unpacklo_epi64(high, high2));
+      _mm512_storeu_si512(rows[3].x + k, _mm512_unpackhi_epi64(high, high2));
+    }
+    return;
+  }
+#endif
+  for (int l = 0; l < lanes; ++l)
+    for (int d = 0; d < N; ++d) std::memcpy(&rows[d].x[l], static_cast<const uint8_t*>(at(l)) + 4 * d, 4);
+}
+
+// The reverse: N dwords of each lane, lane after lane.
+template <int N> inline void rows_to_dwords(const Row* rows, int lanes, uint32_t* to) {
+#if defined(__AVX512F__)
+  if constexpr (N == 4) {
+    for (int k = 0; k < lanes; k += 16) {
+      __m512i row[4];
+#pragma GCC unroll 4
+      for (int d = 0; d < 4; ++d) row[d] = _mm512_loadu_si512(rows[d].x + k);
+      const __m512i low = _mm512_unpacklo_epi32(row[0], row[1]), low2 = _mm512_unpacklo_epi32(row[2], row[3]);
+      const __m512i high = _mm512_unpackhi_epi32(row[0], row[1]), high2 = _mm512_unpackhi_epi32(row[2], row[3]);
+      const __m512i four[4] = {_mm512_unpacklo_epi64(low, low2), _mm512_unpackhi_epi64(low, low2),
+                               _mm512_unpacklo_epi64(high, high2), _mm512_unpackhi_epi64(high, high2)};
+#pragma GCC unroll 4
+      for (int j = 0; j < 4; ++j) {
+        const auto place = [&](int l) { return reinterpret_cast<__m128i*>(to + 4 * (k + j + l)); };
+        _mm_storeu_si128(place(0), _mm512_castsi512_si128(four[j]));
+        _mm_storeu_si128(place(4), _mm512_extracti32x4_epi32(four[j], 1));
+        _mm_storeu_si128(place(8), _mm512_extracti32x4_epi32(four[j], 2));
+        _mm_storeu_si128(place(12), _mm512_extracti32x4_epi32(four[j], 3));
+      }
+    }
+    return;
+  }
+#endif
+  for (int l = 0; l < lanes; ++l)
+    for (int d = 0; d < N; ++d) to[N * l + d] = rows[d].x[l];
+}
+
 inline void fill(uint32_t* row, uint32_t value) {
   EMU_LANES row[l] = value;
 }

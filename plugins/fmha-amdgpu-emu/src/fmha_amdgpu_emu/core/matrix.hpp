@@ -169,15 +169,15 @@ inline Floats fused(float left, const Floats& right, const Floats& sum) {
 // N = 16: 4 rows, row 4 * (lane / 16) + r; column lane mod N (CDNA3 ISA 7.1 "Matrix Arithmetic Instructions").
 //
 // Sixteen vectors of sums stay in registers for all k, which is only so where the loops over them are unrolled.
-template <int N, int Groups, int Pack>
-inline void multiply_block(const Row* a, const Row* b, int from_a, int from_b, Row* d) {
+// c(m, c) and d(m, c) are where vector c of row m of C and D lies; the same place, or all of C is read first (N = 16).
+template <int N, int Groups, int Pack, class C, class D>
+inline void multiply_rows(const Row* a, const Row* b, int from_a, int from_b, C c, D d) {
   static_assert(N == 16 || N == 32);
   constexpr int kWide = N / 16, kRows = 16 / kWide, kParts = N / kRows;  // vectors of a row of D; rows of a part of D
   for (int part = 0; part < kParts; ++part) {
     Floats sum[kRows][kWide];
-    const auto place = [&](int m, int c) -> Floats& { return columns(d[4 * part + m % 4], N * (m / 4) + 16 * c); };
 #pragma GCC unroll 16
-    for (int s = 0; s < 16; ++s) sum[s / kWide][s % kWide] = place(s / kWide, s % kWide);
+    for (int s = 0; s < 16; ++s) sum[s / kWide][s % kWide] = *c(kRows * part + s / kWide, s % kWide);
     for (int g = 0; g < Groups; ++g)
       for (int q = 0; q < Pack; ++q) {
         const Float* left = floats(a[q]) + from_a + g * N + kRows * part;
@@ -187,8 +187,16 @@ inline void multiply_block(const Row* a, const Row* b, int from_a, int from_b, R
           sum[s / kWide][s % kWide] = fused(left[s / kWide], columns(right, from_b + g * N + 16 * (s % kWide)), sum[s / kWide][s % kWide]);
       }
 #pragma GCC unroll 16
-    for (int s = 0; s < 16; ++s) place(s / kWide, s % kWide) = sum[s / kWide][s % kWide];
+    for (int s = 0; s < 16; ++s) *d(kRows * part + s / kWide, s % kWide) = sum[s / kWide][s % kWide];
   }
+}
+
+// D += A B of one block, with `d` as MFMA has it.
+template <int N, int Groups, int Pack>
+inline void multiply_block(const Row* a, const Row* b, int from_a, int from_b, Row* d) {
+  constexpr int rows = 256 / N;  // of four registers
+  const auto place = [=](int m, int c) { return &columns(d[m / rows * 4 + m % 4], N * (m % rows / 4) + 16 * c); };
+  multiply_rows<N, Groups, Pack>(a, b, from_a, from_b, place, place);
 }
 
 // Puts C into `count` registers of D from `to` on. C may be a constant, D itself, or overlap it.
