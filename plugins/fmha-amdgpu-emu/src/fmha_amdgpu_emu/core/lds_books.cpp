@@ -4,13 +4,12 @@
 #include <bit>
 #include <string>
 
+#include "access.hpp"
 #include "launch.hpp"
 
 namespace emu {
 
 namespace {
-
-constexpr uint8_t kNobody = 0xff;
 
 // The bytes of dword `word` that lie in [address, address + bytes).
 inline uint32_t bytes_in(uint32_t word, uint32_t address, uint32_t end) {
@@ -52,32 +51,20 @@ void report_unwritten(Wave& w, const Inst& i, int lane, uint32_t word) {
   });
 }
 
-// What an access is checked against: the accesses of each wave that came before it.
-struct Order {
-  // A wave's own LDS operations are in order. Its loads into LDS are in order among themselves.
-  Order(const Wave& w, bool to_lds) {
-    const Tracker& t = w.track;
-    for (size_t k = 0; k < t.seen.size(); ++k) written[0][k] = t.seen[k], written[1][k] = t.seen_to_lds[k];
-    written[0][w.index] = written[0][kNobody % 64] = ~0u;
-    written[1][w.index] = to_lds ? ~0u : t.done_to_lds;
-  }
-
-  void look_at_readers(const Wave& w) {
-    std::fill(std::begin(read), std::end(read), 0);
-    const std::vector<uint32_t>& issued = w.track.seen_issued;
-    for (size_t k = 0; k < issued.size(); ++k) read[k] = issued[k] >> 28 ? ~0u : issued[k] << 4 | 0xf;
-    read[w.index] = ~0u;
-  }
-
-  bool after(const LdsBooks::Word& last) const { return last.writer_sequence <= written[last.to_lds][last.writer % 64]; }
-
-  uint32_t written[2][64];  // up to these sequence numbers; [1]: of loads into LDS
-  uint32_t read[64];        // up to these stamps
+struct Issued {
+  uint32_t sequence;
+  bool to_lds = false;
 };
 
-// Whether the last write of a word is complete when a read comes.
-inline bool readable(const Wave& w, const LdsBooks::Word& last, const Order& order) {
-  return order.after(last) || (last.same >> w.index & 1);
+// Whether the last write of a word is complete when this access comes. A wave's loads into LDS are in order among
+// themselves.
+inline bool after(const Wave& w, const LdsBooks::Word& last, const Issued& op) {
+  const uint32_t before = w.track.written_before[last.to_lds][last.writer % Tracker::kMostWaves];
+  return last.writer_sequence <= before || (op.to_lds && last.writer == w.index);
+}
+
+inline bool readable(const Wave& w, const LdsBooks::Word& last) {
+  return after(w, last, {}) || (last.same >> w.index & 1);
 }
 
 // ---- words and pieces ----
@@ -124,11 +111,11 @@ inline uint32_t last_read(const LdsBooks& books, size_t wave, uint32_t word) {
   return books.read_apart[word / 4] ? std::max(of_piece, books.word_readers[wave * books.size + word]) : of_piece;
 }
 
-void check_readers(Wave& w, const Inst& i, int lane, uint32_t word, uint32_t mask, const Order& order) {
+void check_readers(Wave& w, const Inst& i, int lane, uint32_t word, uint32_t mask) {
   const LdsBooks& books = w.group->books;
-  for (size_t other = 0; other < w.track.seen.size(); ++other) {
+  for (size_t other = 0; other < w.group->waves.size(); ++other) {
     const uint32_t read = last_read(books, other, word);
-    if (read > order.read[other] && read & mask) [[unlikely]] report_reader(w, i, lane, word, other);
+    if (read > w.track.read_before[other] && read & mask) [[unlikely]] report_reader(w, i, lane, word, other);
   }
 }
 
@@ -136,13 +123,15 @@ using Four = uint32_t __attribute__((vector_size(16), aligned(4), may_alias));
 inline Four four(const uint32_t* at) { return *reinterpret_cast<const Four*>(at); }
 
 // Every read of any word of the piece came before.
-inline bool after_readers(const LdsBooks& books, uint32_t piece, const Order& order) {
+inline bool after_readers(const Wave& w, uint32_t piece) {
+  const LdsBooks& books = w.group->books;
+  const uint32_t* const before = w.track.read_before.data();
   const uint32_t* const read = books.readers.data() + size_t(piece) * books.waves;
   Four late{};
-  for (uint32_t k = 0; k < books.waves; k += 4) late |= Four(four(read + k) > four(order.read + k));
+  for (uint32_t k = 0; k < books.waves; k += 4) late |= Four(four(read + k) > four(before + k));
   if (books.read_apart[piece])
     for (size_t k = 0; k < books.word_readers.size() / books.size; ++k)
-      late |= Four(four(books.word_readers.data() + k * books.size + 4 * piece) > Four{} + order.read[k]);
+      late |= Four(four(books.word_readers.data() + k * books.size + 4 * piece) > Four{} + before[k]);
   return !(late[0] | late[1] | late[2] | late[3]);
 }
 
@@ -157,24 +146,24 @@ template <class F> inline void each_word(const Stretch& stretch, F f) {
   for (uint32_t word = stretch.address / 4; 4 * word < stretch.end; ++word) f(word, bytes_in(word, stretch.address, stretch.end));
 }
 
-inline void check_read(Wave& w, const Inst& i, int lane, uint32_t word, uint32_t mask, const Order& order) {
+inline void check_read(Wave& w, const Inst& i, int lane, uint32_t word, uint32_t mask) {
   LdsBooks& books = w.group->books;
   if (mask & ~entry(books, word).written) [[unlikely]] {
     report_unwritten(w, i, lane, word);
     own_entry(books, word).written |= uint8_t(mask);
   }
   const LdsBooks::Word& last = entry(books, word);
-  if ((last.last & mask) && !readable(w, last, order)) [[unlikely]] report_writer(w, i, lane, word, last, false);
+  if ((last.last & mask) && !readable(w, last)) [[unlikely]] report_writer(w, i, lane, word, last, false);
 }
 
-void one_write(Wave& w, const Inst& i, const Stretch& stretch, uint32_t sequence, bool to_lds, const Order& order) {
+void one_write(Wave& w, const Inst& i, const Stretch& stretch, const Issued& op) {
   each_word(stretch, [&](uint32_t word, uint32_t mask) {
     LdsBooks::Word& last = own_entry(w.group->books, word);
-    if ((last.last & mask) && !order.after(last)) [[unlikely]] report_writer(w, i, stretch.lane, word, last, true);
-    check_readers(w, i, stretch.lane, word, mask, order);
-    const bool same = last.writer == w.index && last.writer_sequence == sequence;
+    if ((last.last & mask) && !after(w, last, op)) [[unlikely]] report_writer(w, i, stretch.lane, word, last, true);
+    check_readers(w, i, stretch.lane, word, mask);
+    const bool same = last.writer == w.index && last.writer_sequence == op.sequence;
     const uint8_t bits = uint8_t(same ? last.last | mask : mask);
-    last = {sequence, uint8_t(w.index), uint8_t(last.written | mask), bits, to_lds, false, 0};
+    last = {op.sequence, uint8_t(w.index), uint8_t(last.written | mask), bits, op.to_lds, false, 0};
   });
 }
 
@@ -182,79 +171,113 @@ void one_write(Wave& w, const Inst& i, const Stretch& stretch, uint32_t sequence
 // hold). Any order of such writes gives the same result, so they are no race, and the first writer stays the writer.
 // The same holds for loads straight to LDS. But a wave that reads what it loaded that way has to wait, so such loads do
 // not enter `same`.
-void one_rewrite(Wave& w, const Inst& i, const Stretch& stretch, uint32_t sequence, bool to_lds, const Order& order) {
+void one_rewrite(Wave& w, const Inst& i, const Stretch& stretch, const Issued& op) {
   each_word(stretch, [&](uint32_t word, uint32_t mask) {
     const LdsBooks::Word& last = entry(w.group->books, word);
     if ((mask & ~last.written) || last.writer == w.index) {
       const uint32_t from = std::max(stretch.address, 4 * word), end = std::min(stretch.end, 4 * word + 4);
-      one_write(w, i, {stretch.lane, from, end}, sequence, to_lds, order);
-    } else if (!to_lds) {
+      one_write(w, i, {stretch.lane, from, end}, op);
+    } else if (!op.to_lds) {
       own_entry(w.group->books, word).same |= 1u << w.index;
     }
   });
 }
 
-void one_change(Wave& w, const Inst& i, const Stretch& stretch, uint32_t sequence, const Order& order) {
+void one_change(Wave& w, const Inst& i, const Stretch& stretch, const Issued& op) {
   each_word(stretch, [&](uint32_t word, uint32_t) {
     LdsBooks::Word& last = own_entry(w.group->books, word);
     if (last.written != 0xf) report_unwritten(w, i, stretch.lane, word), last.written = 0xf;
-    if (!last.atomic && !order.after(last)) [[unlikely]] report_writer(w, i, stretch.lane, word, last, true);
-    check_readers(w, i, stretch.lane, word, 0xf, order);
-    last = {sequence, uint8_t(w.index), 0xf, 0xf, false, true, 0};
+    if (!last.atomic && !after(w, last, op)) [[unlikely]] report_writer(w, i, stretch.lane, word, last, true);
+    check_readers(w, i, stretch.lane, word, 0xf);
+    last = {op.sequence, uint8_t(w.index), 0xf, 0xf, false, true, 0};
   });
 }
 
 // ---- whole pieces, where nothing is to report; false: look at their words ----
 
-inline bool read_piece(const Wave& w, uint32_t piece, const Order& order) {
+inline bool read_piece(const Wave& w, uint32_t piece) {
   const LdsBooks::Word& last = w.group->books.pieces[piece];
-  return last.written == 0xf && readable(w, last, order);
+  return last.written == 0xf && readable(w, last);
 }
 
-inline bool write_piece(Wave& w, uint32_t piece, uint32_t sequence, bool to_lds, const Order& order) {
+[[gnu::always_inline]] inline bool write_piece(Wave& w, uint32_t piece, const Issued& op) {
   LdsBooks::Word& last = w.group->books.pieces[piece];
-  if (last.written == LdsBooks::kApart || !order.after(last) || !after_readers(w.group->books, piece, order)) return false;
-  last = {sequence, uint8_t(w.index), 0xf, 0xf, to_lds, false, 0};
+  if (last.written == LdsBooks::kApart || !after(w, last, op) || !after_readers(w, piece)) return false;
+  last = {op.sequence, uint8_t(w.index), 0xf, 0xf, op.to_lds, false, 0};
   return true;
 }
 
-inline bool rewrite_piece(Wave& w, uint32_t piece, uint32_t sequence, bool to_lds, const Order& order) {
+inline bool rewrite_piece(Wave& w, uint32_t piece, const Issued& op) {
   LdsBooks::Word& last = w.group->books.pieces[piece];
   if (last.written == LdsBooks::kApart) return false;
-  if (last.written != 0xf || last.writer == w.index) return write_piece(w, piece, sequence, to_lds, order);
-  if (!to_lds) last.same |= 1u << w.index;
+  if (last.written != 0xf || last.writer == w.index) return write_piece(w, piece, op);
+  if (!op.to_lds) last.same |= 1u << w.index;
   return true;
 }
 
-// Lanes whose bytes follow one another are taken together, piece by piece. whole(piece) looks at one that they cover.
-// Where it answers false, and for the rest, one(stretch, covered) looks at each lane's stretch, and after(piece) is called
-// where the piece is covered.
+// The lanes whose bytes begin where those of the lane before them end.
+inline uint64_t followers(uint64_t mask, const uint32_t* addresses, uint32_t bytes) {
+  uint64_t out = 0;
+#if defined(__AVX512F__)
+  for (int k = 0; k < kLanes; k += 16) {
+    const __m512i before = _mm512_maskz_loadu_epi32(k ? 0xffff : 0xfffe, addresses + k - 1);
+    const __m512i wanted = _mm512_add_epi32(before, _mm512_set1_epi32(int(bytes)));
+    out |= uint64_t(_mm512_cmpeq_epi32_mask(wanted, _mm512_loadu_si512(addresses + k))) << k;
+  }
+#else
+  for (int l = 1; l < kLanes; ++l) out |= uint64_t(addresses[l] == addresses[l - 1] + bytes) << l;
+#endif
+  return out & mask & mask << 1;
+}
+
+inline bool aligned(uint64_t mask, const uint32_t* addresses) {
+  uint32_t low[kLanes];
+  for (int l = 0; l < kLanes; ++l) low[l] = addresses[l] & 15;
+  return !(nonzero(low) & mask);
+}
+
+// Takes lanes whose bytes follow one another together, piece by piece. whole(piece) looks at one that they cover. Where
+// it answers false, and for the rest, one(stretch, covered) looks at each lane's stretch, and then after(piece) is
+// called where the piece is covered.
 template <class Whole, class One, class After>
-inline void each_piece(const LdsBooks& books, uint64_t mask, const uint32_t* addresses, uint32_t bytes, Whole whole, One one,
-                       After after) {
-  const uint64_t size = 4ull * books.size;
+inline void each_piece(uint64_t mask, const uint32_t* addresses, uint32_t bytes, Whole whole, One one, After after) {
+  const uint64_t follow = followers(mask, addresses, bytes);
   while (mask) {
     const int first = std::countr_zero(mask);
+    const int behind = first + 1 + std::countr_one(follow >> first >> 1);
+    mask &= behind < kLanes ? ~0ull << behind : 0;
     const uint32_t start = addresses[first];
-    mask &= mask - 1;
-    if (uint64_t(start) + bytes > size) continue;
-    if (bytes == 16 && start % 16 == 0 && whole(start / 16)) [[likely]] continue;
-    uint32_t end = start + bytes;
-    for (int next = first + 1; next < kLanes && mask >> next & 1 && addresses[next] == end && uint64_t(end) + bytes <= size; ++next) {
-      end += bytes;
-      mask &= mask - 1;
-    }
-    for (uint32_t piece = start / 16; 16 * piece < end; ++piece) {
-      const uint32_t from = std::max(start, 16 * piece), to = std::min(end, 16 * piece + 16);
-      const bool covered = to - from == 16;
-      if (covered && whole(piece)) [[likely]] continue;
-      int lane = first + int((from - start) / bytes);
-      for (uint32_t at = start + uint32_t(lane - first) * bytes; at < to; at += bytes, ++lane)
-        one(Stretch{lane, std::max(at, from), std::min(at + bytes, to)}, covered);
+    const uint32_t end = start + uint32_t(behind - first) * bytes;
+    for (uint32_t at = start; at < end;) {
+      const uint32_t piece = at / 16, to = std::min(end, 16 * piece + 16);
+      const bool covered = to - at == 16;
+      if (covered && whole(piece)) [[likely]] {
+        at = to;
+        continue;
+      }
+      for (int lane = first + int((at - start) / bytes); at < to; ++lane) {
+        const uint32_t lane_end = std::min(start + uint32_t(lane - first + 1) * bytes, to);
+        one(Stretch{lane, at, lane_end}, covered);
+        at = lane_end;
+      }
       if (covered) after(piece);
     }
   }
 }
+
+// The same for lanes that each have one.
+inline bool all_readable(const Wave& w, uint64_t mask, const uint32_t* addresses) {
+  const LdsBooks::Word* const pieces = w.group->books.pieces.data();
+  const uint32_t* const before = w.track.written_before[0].data();
+  uint32_t doubt = 0;
+  each_lane(mask, [&](int l) {
+    const LdsBooks::Word& last = pieces[addresses[l] / 16];
+    doubt |= uint32_t(last.written ^ 0xf) | (last.writer_sequence > before[last.to_lds * Tracker::kMostWaves + last.writer % Tracker::kMostWaves]);
+  });
+  return !doubt;
+}
+
+inline bool tracked(const Wave& w) { return w.group && !w.group->books.pieces.empty(); }
 
 }  // namespace
 
@@ -268,31 +291,28 @@ void track_begin(Group& group) {
   books.readers.assign(pieces * books.waves, 0);
   books.word_readers.resize(4 * pieces * waves);
   books.read_apart.assign(pieces, 0);
-  for (const auto& wave : group.waves) {
-    track_begin(*wave);
-    Tracker& t = wave->track;
-    for (std::vector<uint32_t>* seen : {&t.seen, &t.seen_to_lds, &t.seen_issued}) seen->assign(waves, 0);
-  }
+  for (const auto& wave : group.waves) track_begin(*wave);
 }
 
 uint32_t lds_access_begins(Wave& w) { return ++w.track.sequence; }
 
 void lds_read(Wave& w, const Inst& i, uint64_t mask, const uint32_t* addresses, uint32_t bytes, uint32_t sequence) {
-  if (!w.group || w.group->books.pieces.empty()) return;
+  if (!tracked(w)) return;
   LdsBooks& books = w.group->books;
-  const Order order(w, false);
   uint32_t* const mine = books.readers.data() + w.index;
-  const auto mark = [&](uint32_t piece) { mine[size_t(piece) * books.waves] = sequence << 4 | 0xf; };
+  const auto mark = [=, of_piece = size_t(books.waves)](uint32_t piece) { mine[piece * of_piece] = sequence << 4 | 0xf; };
+  if (bytes == 16 && aligned(mask, addresses) && all_readable(w, mask, addresses))
+    return each_lane(mask, [=](int l) { mark(addresses[l] / 16); });
   each_piece(
-      books, mask, addresses, bytes,
+      mask, addresses, bytes,
       [&](uint32_t piece) {
-        if (!read_piece(w, piece, order)) return false;
+        if (!read_piece(w, piece)) return false;
         mark(piece);
         return true;
       },
       [&](const Stretch& stretch, bool covered) {
         each_word(stretch, [&](uint32_t word, uint32_t bits) {
-          check_read(w, i, stretch.lane, word, bits, order);
+          check_read(w, i, stretch.lane, word, bits);
           if (!covered) mark_read(books, w.index, word, sequence, bits);
         });
       },
@@ -301,34 +321,27 @@ void lds_read(Wave& w, const Inst& i, uint64_t mask, const uint32_t* addresses, 
 
 void lds_written(Wave& w, const Inst& i, uint64_t mask, const uint32_t* addresses, uint32_t bytes, uint32_t sequence,
                  bool to_lds) {
-  if (!w.group || w.group->books.pieces.empty() || !mask) return;
-  LdsBooks& books = w.group->books;
-  Order order(w, to_lds);
-  order.look_at_readers(w);
+  if (!tracked(w)) return;
+  const Issued op{sequence, to_lds};
   each_piece(
-      books, mask, addresses, bytes, [&](uint32_t piece) { return write_piece(w, piece, sequence, to_lds, order); },
-      [&](const Stretch& stretch, bool) { one_write(w, i, stretch, sequence, to_lds, order); }, [&](uint32_t piece) { join(books, piece); });
+      mask, addresses, bytes, [&](uint32_t piece) { return write_piece(w, piece, op); },
+      [&](const Stretch& stretch, bool) { one_write(w, i, stretch, op); }, [&](uint32_t piece) { join(w.group->books, piece); });
 }
 
 void lds_rewritten(Wave& w, const Inst& i, uint64_t mask, const uint32_t* addresses, uint32_t bytes,
                    uint32_t sequence, bool to_lds) {
-  if (!w.group || w.group->books.pieces.empty() || !mask) return;
-  LdsBooks& books = w.group->books;
-  Order order(w, to_lds);
-  order.look_at_readers(w);
+  if (!tracked(w)) return;
+  const Issued op{sequence, to_lds};
   each_piece(
-      books, mask, addresses, bytes, [&](uint32_t piece) { return rewrite_piece(w, piece, sequence, to_lds, order); },
-      [&](const Stretch& stretch, bool) { one_rewrite(w, i, stretch, sequence, to_lds, order); }, [&](uint32_t piece) { join(books, piece); });
+      mask, addresses, bytes, [&](uint32_t piece) { return rewrite_piece(w, piece, op); },
+      [&](const Stretch& stretch, bool) { one_rewrite(w, i, stretch, op); }, [&](uint32_t piece) { join(w.group->books, piece); });
 }
 
 void lds_changed(Wave& w, const Inst& i, uint64_t mask, const uint32_t* addresses, uint32_t bytes, uint32_t sequence) {
-  if (!w.group || w.group->books.pieces.empty() || !mask) return;
-  LdsBooks& books = w.group->books;
-  Order order(w, false);
-  order.look_at_readers(w);
+  if (!tracked(w)) return;
   each_piece(
-      books, mask, addresses, bytes, [](uint32_t) { return false; },
-      [&](const Stretch& stretch, bool) { one_change(w, i, stretch, sequence, order); }, [](uint32_t) {});
+      mask, addresses, bytes, [](uint32_t) { return false; },
+      [&](const Stretch& stretch, bool) { one_change(w, i, stretch, {sequence}); }, [](uint32_t) {});
 }
 
 void barrier_arrived(Wave& w) {
@@ -345,13 +358,15 @@ void barrier_passed(Wave& w) {
   Tracker& t = w.track;
   if (!t.on || !w.group) return;
   ++t.waits;
-  for (size_t k = 0; k < w.group->waves.size() && k < t.seen.size(); ++k) {
-    const Tracker& other = w.group->waves[k]->track;
+  for (const auto& wave : w.group->waves) {
+    const Tracker& other = wave->track;
+    if (other.wave == t.wave) continue;
     // A wave that has fewer arrivals ended before this barrier was complete. Everything that it did came before.
     const bool ended = other.arrivals < t.waits;
-    t.seen[k] = ended ? ~0u : other.done_at_arrival[t.waits];
-    t.seen_to_lds[k] = ended ? ~0u : other.to_lds_at_arrival[t.waits];
-    t.seen_issued[k] = ended ? ~0u : other.issued_at_arrival[t.waits];
+    t.written_before[0][other.wave] = ended ? ~0u : other.done_at_arrival[t.waits];
+    t.written_before[1][other.wave] = ended ? ~0u : other.to_lds_at_arrival[t.waits];
+    const uint32_t read = ended ? ~0u : other.issued_at_arrival[t.waits];
+    t.read_before[other.wave] = read >> 28 ? ~0u : read << 4 | 0xf;
   }
 }
 

@@ -42,6 +42,7 @@ void completed(Tracker& t, const Outstanding& what) {
   if (what.sequence) {
     uint32_t& done = what.to_lds ? t.done_to_lds : t.done;
     done = std::max(done, what.sequence);
+    t.written_before[1][t.wave] = t.done_to_lds;
   }
   for (int k = 0; k < what.count; ++k) {
     const int reg = what.first + k;
@@ -178,7 +179,9 @@ void track_begin(Wave& w) {
   w.track = Tracker();
   w.track.on = true;
   w.track.done_at_arrival = w.track.to_lds_at_arrival = w.track.issued_at_arrival = {0};
-  w.track.seen = w.track.seen_to_lds = w.track.seen_issued = {0};
+  w.track.wave = uint32_t(w.index);
+  w.track.written_before[0][kNobody % Tracker::kMostWaves] = ~0u;
+  w.track.written_before[0][w.track.wave] = w.track.read_before[w.track.wave] = ~0u;
   w.track.scratch.assign(w.scratch_bytes / 4, 0);
 }
 

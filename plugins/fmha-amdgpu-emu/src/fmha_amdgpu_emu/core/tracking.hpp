@@ -64,15 +64,21 @@ struct Tracker {
   uint32_t done_to_lds = 0;       // the same for loads that write LDS
   uint32_t arrivals = 0, waits = 0;
   std::vector<uint32_t> done_at_arrival, to_lds_at_arrival, issued_at_arrival;  // [0]: before the first arrival
-  // Per wave: its accesses up to this one come before this wave's next.
-  std::vector<uint32_t> seen, seen_to_lds, seen_issued;
+  // What comes before this wave's next LDS access, by wave. Writes, up to these sequence numbers: [0] LDS operations,
+  // [1] loads into LDS, each kNobody's too. Reads, up to these stamps (LdsBooks::readers). All of its own LDS operations do.
+  static constexpr uint32_t kMostWaves = 64;
+  std::array<std::array<uint32_t, kMostWaves>, 2> written_before{};
+  std::array<uint32_t, kMostWaves> read_before{};
+  uint32_t wave = 0;
   std::vector<uint64_t> scratch;  // per dword of private memory: lanes that hold a value
 };
+
+constexpr uint8_t kNobody = 0xff;
 
 struct LdsBooks {
   struct Word {
     uint32_t writer_sequence = 0;
-    uint8_t writer = 0xff;        // wave; 0xff nobody
+    uint8_t writer = kNobody;     // wave
     uint8_t written = 0;          // bytes ever written; kApart: of a piece without an entry of its own
     uint8_t last = 0;             // bytes of the last writer's access
     bool to_lds = false;          // by a load that writes LDS
@@ -116,9 +122,8 @@ void issue_flat(Wave& w, Counter counter, const Outstanding& what);
 // A wait: at most `remaining` operations of the counter may still be outstanding.
 void wait_for(Wave& w, Counter counter, uint32_t remaining);
 
-// An LDS access by the lanes of `mask`, at addresses in the workgroup's LDS.
+// An LDS access by the lanes of `mask`, whose bytes all lie in the workgroup's LDS.
 uint32_t lds_access_begins(Wave& w);  // a new sequence number
-// Lanes of `mask` that reach beyond the LDS are left out.
 void lds_read(Wave& w, const Inst& i, uint64_t mask, const uint32_t* addresses, uint32_t bytes, uint32_t sequence);
 void lds_written(Wave& w, const Inst& i, uint64_t mask, const uint32_t* addresses, uint32_t bytes, uint32_t sequence,
                  bool to_lds);
