@@ -7,11 +7,14 @@
 
 #include "wave.hpp"
 
-// Lanes are independent: rows that alias are the same row.
+// Lanes are independent: rows that alias are the same row. EMU_LANES_OF is for what waves of 32 lanes do much: it leaves
+// the other half of their rows alone.
 #if defined(__GNUC__) && !defined(__clang__)
 #define EMU_LANES _Pragma("GCC ivdep") for (int l = 0; l < kLanes; ++l)
+#define EMU_LANES_OF(n) for (int half = 0; half < (n); half += 32) _Pragma("GCC ivdep") for (int l = half; l < half + 32; ++l)
 #else
 #define EMU_LANES for (int l = 0; l < kLanes; ++l)
+#define EMU_LANES_OF(n) for (int half = 0; half < (n); half += 32) for (int l = half; l < half + 32; ++l)
 #endif
 
 namespace emu {
@@ -39,6 +42,20 @@ inline uint64_t nonzero(const uint32_t* x) {
   for (int l = 0; l < kLanes; ++l) bits |= uint64_t(x[l] != 0) << l;
 #endif
   return bits;
+}
+
+// The largest x[l] of the lanes of the mask; 0: there are none.
+inline uint32_t largest(uint64_t mask, const uint32_t* x) {
+#if defined(__AVX512F__)
+  __m512i out = _mm512_setzero_si512();
+  for (int k = 0; k < kLanes; k += 16)
+    out = _mm512_max_epu32(out, _mm512_maskz_loadu_epi32(__mmask16(mask >> k), x + k));
+  return _mm512_reduce_max_epu32(out);
+#else
+  uint32_t out = 0;
+  for (int l = 0; l < kLanes; ++l) out = mask >> l & 1 && x[l] > out ? x[l] : out;
+  return out;
+#endif
 }
 
 // x[l] is bit l.
@@ -212,11 +229,11 @@ inline void commit(Wave& w, const Inst& i, const Row& row, int d = 0) {
 template <class F> inline void each_lane(Wave& w, const Inst& i, F f) {
   if (i.plain && w.exec() == w.full) {
     uint32_t* to = w.v[i.op[0].reg].x;
-    EMU_LANES to[l] = f(l);
+    EMU_LANES_OF(w.lanes) to[l] = f(l);
     return;
   }
   Row out;
-  EMU_LANES out.x[l] = f(l);
+  EMU_LANES_OF(w.lanes) out.x[l] = f(l);
   commit(w, i, out);
 }
 
