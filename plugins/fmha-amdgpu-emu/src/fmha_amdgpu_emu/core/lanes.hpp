@@ -11,10 +11,10 @@
 // the other half of their rows alone.
 #if defined(__GNUC__) && !defined(__clang__)
 #define EMU_LANES _Pragma("GCC ivdep") for (int l = 0; l < kLanes; ++l)
-#define EMU_LANES_OF(n) for (int half = 0; half < (n); half += 32) _Pragma("GCC ivdep") for (int l = half; l < half + 32; ++l)
+#define EMU_LANES_OF(n) for (int begin = 0; begin < (n); begin += 32) _Pragma("GCC ivdep") for (int l = begin; l < begin + 32; ++l)
 #else
 #define EMU_LANES for (int l = 0; l < kLanes; ++l)
-#define EMU_LANES_OF(n) for (int half = 0; half < (n); half += 32) for (int l = half; l < half + 32; ++l)
+#define EMU_LANES_OF(n) for (int begin = 0; begin < (n); begin += 32) for (int l = begin; l < begin + 32; ++l)
 #endif
 
 namespace emu {

@@ -106,7 +106,8 @@ void track_begin(Wave& w);  // of a wave without a workgroup
 
 // Turns pending registers, and undefined sources of sinks, into findings before an instruction runs, and marks its
 // results as defined or not. The engine calls it for every instruction while tracking is on.
-void track_before(Wave& w, const Inst& i);
+inline void track_before(Wave& w, const Inst& i);  // wave.hpp
+void track_closely(Wave& w, const Inst& i);        // what it does where it has to look at single registers
 
 // Lanes of a vector register that hold a value. Handlers with Flow::Custom, and loads that deliver undefined words,
 // call these.
@@ -116,7 +117,11 @@ void undefine(Wave& w, int reg, uint64_t lanes);
 
 // An operation was issued: its destination is pending until a wait. Every LDS instruction, including a store, passes
 // its sequence number; only a wait for it completes it.
-void issue(Wave& w, Counter counter, const Outstanding& what);
+void issue(Wave& w, Counter counter, uint16_t first, uint8_t count, uint32_t sequence, uint32_t how);
+// Takes the record apart: built of small fields and copied whole, it would have to wait for its own stores.
+inline void issue(Wave& w, Counter counter, const Outstanding& what) {
+  issue(w, counter, what.first, what.count, what.sequence, uint32_t(what.scalar) | uint32_t(what.to_lds) << 1 | uint32_t(what.half) << 2);
+}
 // The same for a FLAT operation, which two counters count: Load or Store, and Ds.
 void issue_flat(Wave& w, Counter counter, const Outstanding& what);
 // A wait: at most `remaining` operations of the counter may still be outstanding.

@@ -40,10 +40,13 @@ void finish(Wave& w, const Inst& i, const Row* a, const Row* b, Out out) {
     else multiply_rows<16, 2, K / 2>(a, b, 0, 0, from, to);
   };
   // Floats can stay where they are.
-  if (out == Out::Float && i.op[3].kind == Kind::Vgpr && !((i.mod.neg_lo | i.mod.neg_hi) >> 2 & 1)) {
+  if (out == Out::Float && !((i.mod.neg_lo | i.mod.neg_hi) >> 2 & 1)) {
     const Tile from{w, i.op[3].reg, out, upper}, to{w, i.op[0].reg, out, upper};
-    return multiply([=](int m, int) { return reinterpret_cast<const Floats*>(from.row(m)); },
-                    [=](int m, int) { return reinterpret_cast<Floats*>(to.row(m)); });
+    uint32_t constant[16];
+    const bool held = i.op[3].kind == Kind::Vgpr;
+    if (!held) std::fill_n(constant, 16, scalar32(w, i.op[3]));
+    return multiply([&](int m, int) { return reinterpret_cast<const Floats*>(held ? from.row(m) : constant); },
+                    [&](int m, int) { return reinterpret_cast<Floats*>(to.row(m)); });
   }
   Results c;
   take_c(w, i, out, upper, c);
