@@ -2,6 +2,7 @@
 // says what orders accesses. The bytes of a word count separately, because two waves may hold its halves.
 #include <algorithm>
 #include <bit>
+#include <cstddef>
 #include <string>
 
 #include "access.hpp"
@@ -59,8 +60,7 @@ struct Issued {
 // Whether the last write of a word is complete when this access comes. A wave's loads into LDS are in order among
 // themselves.
 inline bool after(const Wave& w, const LdsBooks::Word& last, const Issued& op) {
-  const uint32_t before = w.track.written_before[last.to_lds][last.writer % Tracker::kMostWaves];
-  return last.writer_sequence <= before || (op.to_lds && last.writer == w.index);
+  return last.writer_sequence <= w.track.written_before[last.to_lds][last.writer] || (op.to_lds && last.writer == w.index);
 }
 
 inline bool readable(const Wave& w, const LdsBooks::Word& last) {
@@ -163,7 +163,7 @@ void one_write(Wave& w, const Inst& i, const Stretch& stretch, const Issued& op)
     check_readers(w, i, stretch.lane, word, mask);
     const bool same = last.writer == w.index && last.writer_sequence == op.sequence;
     const uint8_t bits = uint8_t(same ? last.last | mask : mask);
-    last = {op.sequence, uint8_t(w.index), uint8_t(last.written | mask), bits, op.to_lds, false, 0};
+    last = {op.sequence, uint8_t(w.index), op.to_lds, uint8_t(last.written | mask), bits, false, 0};
   });
 }
 
@@ -189,29 +189,35 @@ void one_change(Wave& w, const Inst& i, const Stretch& stretch, const Issued& op
     if (last.written != 0xf) report_unwritten(w, i, stretch.lane, word), last.written = 0xf;
     if (!last.atomic && !after(w, last, op)) [[unlikely]] report_writer(w, i, stretch.lane, word, last, true);
     check_readers(w, i, stretch.lane, word, 0xf);
-    last = {op.sequence, uint8_t(w.index), 0xf, 0xf, false, true, 0};
+    last = {op.sequence, uint8_t(w.index), false, 0xf, 0xf, true, 0};
   });
 }
 
-// ---- whole pieces, where nothing is to report; false: look at their words ----
+// ---- whole pieces one after another, where nothing is to report; false: nothing was done, look at their words ----
 
-inline bool read_piece(const Wave& w, uint32_t piece) {
-  const LdsBooks::Word& last = w.group->books.pieces[piece];
-  return last.written == 0xf && readable(w, last);
+bool read_pieces(const Wave& w, uint32_t piece, uint32_t count) {
+  const LdsBooks::Word* const of = w.group->books.pieces.data() + piece;
+  bool sound = true;
+  for (uint32_t k = 0; k < count; ++k) sound &= of[k].written == 0xf && readable(w, of[k]);
+  return sound;
 }
 
-[[gnu::always_inline]] inline bool write_piece(Wave& w, uint32_t piece, const Issued& op) {
-  LdsBooks::Word& last = w.group->books.pieces[piece];
-  if (last.written == LdsBooks::kApart || !after(w, last, op) || !after_readers(w, piece)) return false;
-  last = {op.sequence, uint8_t(w.index), 0xf, 0xf, op.to_lds, false, 0};
+bool write_pieces(Wave& w, uint32_t piece, uint32_t count, const Issued& op) {
+  LdsBooks::Word* const of = w.group->books.pieces.data() + piece;
+  bool sound = true;
+  for (uint32_t k = 0; k < count; ++k)
+    sound &= of[k].written != LdsBooks::kApart && after(w, of[k], op) && after_readers(w, piece + k);
+  if (!sound) return false;
+  std::fill_n(of, count, LdsBooks::Word{op.sequence, uint8_t(w.index), op.to_lds, 0xf, 0xf, false, 0});
   return true;
 }
 
-inline bool rewrite_piece(Wave& w, uint32_t piece, const Issued& op) {
-  LdsBooks::Word& last = w.group->books.pieces[piece];
-  if (last.written == LdsBooks::kApart) return false;
-  if (last.written != 0xf || last.writer == w.index) return write_piece(w, piece, op);
-  if (!op.to_lds) last.same |= 1u << w.index;
+bool rewrite_pieces(Wave& w, uint32_t piece, uint32_t count, const Issued& op) {
+  LdsBooks::Word* const of = w.group->books.pieces.data() + piece;
+  if (count > 1) return false;
+  if (of->written == LdsBooks::kApart) return false;
+  if (of->written != 0xf || of->writer == w.index) return write_pieces(w, piece, 1, op);
+  if (!op.to_lds) of->same |= 1u << w.index;
   return true;
 }
 
@@ -236,9 +242,9 @@ inline bool aligned(uint64_t mask, const uint32_t* addresses) {
   return !(nonzero(low) & mask);
 }
 
-// Takes lanes whose bytes follow one another together, piece by piece. whole(piece) looks at one that they cover. Where
-// it answers false, and for the rest, one(stretch, covered) looks at each lane's stretch, and then after(piece) is
-// called where the piece is covered.
+// Takes lanes whose bytes follow one another together. whole(piece, count) looks at pieces that they cover. Where it
+// answers false, and for the rest, one(stretch, covered) looks at each lane's stretch, and then after(piece) is called
+// where the piece is covered.
 template <class Whole, class One, class After>
 inline void each_piece(uint64_t mask, const uint32_t* addresses, uint32_t bytes, Whole whole, One one, After after) {
   const uint64_t follow = followers(mask, addresses, bytes);
@@ -248,10 +254,15 @@ inline void each_piece(uint64_t mask, const uint32_t* addresses, uint32_t bytes,
     mask &= behind < kLanes ? ~0ull << behind : 0;
     const uint32_t start = addresses[first];
     const uint32_t end = start + uint32_t(behind - first) * bytes;
-    for (uint32_t at = start; at < end;) {
+    uint32_t at = start;
+    if (start % 16 == 0 && end - start >= 16 && whole(start / 16, (end - start) / 16)) [[likely]] {
+      if (end % 16 == 0) continue;
+      at = end / 16 * 16;
+    }
+    while (at < end) {
       const uint32_t piece = at / 16, to = std::min(end, 16 * piece + 16);
       const bool covered = to - at == 16;
-      if (covered && whole(piece)) [[likely]] {
+      if (covered && whole(piece, 1)) [[likely]] {
         at = to;
         continue;
       }
@@ -265,14 +276,17 @@ inline void each_piece(uint64_t mask, const uint32_t* addresses, uint32_t bytes,
   }
 }
 
-// The same for lanes that each have one.
+// read_pieces for lanes that each have one, from a whole one's first eight bytes.
 inline bool all_readable(const Wave& w, uint64_t mask, const uint32_t* addresses) {
-  const LdsBooks::Word* const pieces = w.group->books.pieces.data();
+  const auto* const pieces = reinterpret_cast<const uint8_t*>(w.group->books.pieces.data());
   const uint32_t* const before = w.track.written_before[0].data();
+  static_assert(sizeof(LdsBooks::Word) == 16 && offsetof(LdsBooks::Word, writer) == 4 && offsetof(LdsBooks::Word, written) == 6);
   uint32_t doubt = 0;
   each_lane(mask, [&](int l) {
-    const LdsBooks::Word& last = pieces[addresses[l] / 16];
-    doubt |= uint32_t(last.written ^ 0xf) | (last.writer_sequence > before[last.to_lds * Tracker::kMostWaves + last.writer % Tracker::kMostWaves]);
+    uint64_t last;
+    std::memcpy(&last, pieces + addresses[l], sizeof last);
+    doubt |= (uint32_t(last >> 48) & 0xff) ^ 0xf;
+    doubt |= uint32_t(last) > before[last >> 32 & 0x1ff];  // by writer and to_lds
   });
   return !doubt;
 }
@@ -305,9 +319,9 @@ void lds_read(Wave& w, const Inst& i, uint64_t mask, const uint32_t* addresses, 
     return each_lane(mask, [=](int l) { mark(addresses[l] / 16); });
   each_piece(
       mask, addresses, bytes,
-      [&](uint32_t piece) {
-        if (!read_piece(w, piece)) return false;
-        mark(piece);
+      [&](uint32_t piece, uint32_t count) {
+        if (!read_pieces(w, piece, count)) return false;
+        for (uint32_t k = 0; k < count; ++k) mark(piece + k);
         return true;
       },
       [&](const Stretch& stretch, bool covered) {
@@ -324,7 +338,7 @@ void lds_written(Wave& w, const Inst& i, uint64_t mask, const uint32_t* addresse
   if (!tracked(w)) return;
   const Issued op{sequence, to_lds};
   each_piece(
-      mask, addresses, bytes, [&](uint32_t piece) { return write_piece(w, piece, op); },
+      mask, addresses, bytes, [&](uint32_t piece, uint32_t count) { return write_pieces(w, piece, count, op); },
       [&](const Stretch& stretch, bool) { one_write(w, i, stretch, op); }, [&](uint32_t piece) { join(w.group->books, piece); });
 }
 
@@ -333,14 +347,14 @@ void lds_rewritten(Wave& w, const Inst& i, uint64_t mask, const uint32_t* addres
   if (!tracked(w)) return;
   const Issued op{sequence, to_lds};
   each_piece(
-      mask, addresses, bytes, [&](uint32_t piece) { return rewrite_piece(w, piece, op); },
+      mask, addresses, bytes, [&](uint32_t piece, uint32_t count) { return rewrite_pieces(w, piece, count, op); },
       [&](const Stretch& stretch, bool) { one_rewrite(w, i, stretch, op); }, [&](uint32_t piece) { join(w.group->books, piece); });
 }
 
 void lds_changed(Wave& w, const Inst& i, uint64_t mask, const uint32_t* addresses, uint32_t bytes, uint32_t sequence) {
   if (!tracked(w)) return;
   each_piece(
-      mask, addresses, bytes, [](uint32_t) { return false; },
+      mask, addresses, bytes, [](uint32_t, uint32_t) { return false; },
       [&](const Stretch& stretch, bool) { one_change(w, i, stretch, {sequence}); }, [](uint32_t) {});
 }
 

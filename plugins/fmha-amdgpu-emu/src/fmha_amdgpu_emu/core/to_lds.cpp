@@ -12,9 +12,11 @@ namespace {
 // The lanes whose dwords there differ. They lie side by side from `place` on and take the new ones.
 template <int Dwords> uint64_t replaced(uint8_t* place, const Row* rows, int lanes) {
   Row before[Dwords];
-  dwords_to_rows<Dwords>([&](int l) { return place + 4 * Dwords * l; }, lanes, before);
+  if constexpr (Dwords == 1) std::memcpy(before, place, size_t(4 * lanes));
+  else dwords_to_rows<Dwords>([&](int l) { return place + 4 * Dwords * l; }, lanes, before);
   uint64_t changed = 0;
   for (int d = 0; d < Dwords; ++d) changed |= different(before[d].x, rows[d].x);
+  if constexpr (Dwords == 1) return std::memcpy(place, rows, size_t(4 * lanes)), changed;
   uint32_t values[kLanes * Dwords];
   rows_to_dwords<Dwords>(rows, lanes, values);
   std::memcpy(place, values, size_t(4 * Dwords * lanes));

@@ -182,7 +182,7 @@ void track_begin(Wave& w) {
   w.track.on = true;
   w.track.done_at_arrival = w.track.to_lds_at_arrival = w.track.issued_at_arrival = {0};
   w.track.wave = uint32_t(w.index);
-  w.track.written_before[0][kNobody % Tracker::kMostWaves] = ~0u;
+  w.track.written_before[0][kNobody] = ~0u;
   w.track.written_before[0][w.track.wave] = w.track.read_before[w.track.wave] = ~0u;
   w.track.scratch.assign(w.scratch_bytes / 4, 0);
 }

@@ -65,10 +65,9 @@ struct Tracker {
   uint32_t arrivals = 0, waits = 0;
   std::vector<uint32_t> done_at_arrival, to_lds_at_arrival, issued_at_arrival;  // [0]: before the first arrival
   // What comes before this wave's next LDS access, by wave. Writes, up to these sequence numbers: [0] LDS operations,
-  // [1] loads into LDS, each kNobody's too. Reads, up to these stamps (LdsBooks::readers). All of its own LDS operations do.
-  static constexpr uint32_t kMostWaves = 64;
-  std::array<std::array<uint32_t, kMostWaves>, 2> written_before{};
-  std::array<uint32_t, kMostWaves> read_before{};
+  // also kNobody's, [1] loads into LDS. Reads, up to these stamps (LdsBooks::readers). All of its own LDS operations do.
+  std::array<std::array<uint32_t, 256>, 2> written_before{};
+  std::array<uint32_t, 64> read_before{};
   uint32_t wave = 0;
   std::vector<uint64_t> scratch;  // per dword of private memory: lanes that hold a value
 };
@@ -79,9 +78,9 @@ struct LdsBooks {
   struct Word {
     uint32_t writer_sequence = 0;
     uint8_t writer = kNobody;     // wave
+    bool to_lds = false;          // by a load that writes LDS
     uint8_t written = 0;          // bytes ever written; kApart: of a piece without an entry of its own
     uint8_t last = 0;             // bytes of the last writer's access
-    bool to_lds = false;          // by a load that writes LDS
     bool atomic = false;          // by an atomic
     uint32_t same = 0;            // waves that stored the same value again since
     bool operator==(const Word&) const = default;
