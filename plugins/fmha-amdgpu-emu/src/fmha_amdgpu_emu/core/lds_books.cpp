@@ -215,7 +215,6 @@ bool write_pieces(Wave& w, uint32_t piece, uint32_t count, const Issued& op) {
 bool rewrite_pieces(Wave& w, uint32_t piece, uint32_t count, const Issued& op) {
   LdsBooks::Word* const of = w.group->books.pieces.data() + piece;
   if (count > 1) return false;
-  if (of->written == LdsBooks::kApart) return false;
   if (of->written != 0xf || of->writer == w.index) return write_pieces(w, piece, 1, op);
   if (!op.to_lds) of->same |= 1u << w.index;
   return true;
