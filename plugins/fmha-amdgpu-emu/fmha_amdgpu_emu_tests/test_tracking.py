@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Iterator
 from pathlib import Path
@@ -211,6 +212,79 @@ def test_waves_that_share_lds(case: TrackedSnippets, tmp_path: Path) -> None:
             assert kinds <= set(expected), (name, observed["findings"])
             assert bool(kinds) == bool(expected), name
             assert name != "no_barrier" or "lds-race" in kinds
+
+
+PIECES_BODY = (
+    BODY
+    + """
+v_lshlrev_b32 v4, 4, v0
+v_xor_b32 v5, 0x400, v4
+v_lshlrev_b32 v6, 1, v1
+v_xor_b32 v6, 0x400, v6
+v_and_b32 v7, {lane}, v0
+v_lshrrev_b32 v20, {shift}, v0
+v_lshlrev_b32 v20, 2, v20
+v_lshlrev_b32 v21, 4, v7
+v_add_nc_u32 v20, v20, v21
+v_add_nc_u32 v12, 1, v0
+v_add_nc_u32 v16, 1, v7
+"""
+    + "".join(f"v_mov_b32 v{r + k}, v{r}\n" for r in (12, 16) for k in (1, 2, 3))
+)
+"""Addresses: v4 and v5 of 16 bytes, own and of another wave; v6 of 8 bytes of another wave; v20 word k of piece l in lane l of
+wave k; v21 piece l. Values: v0 and v[12:15] of the thread, v[16:19] of the lane."""
+
+OWN, OWN_AGAIN = "{write16} v4, v[12:15]\n{ds0}\n", "v_add_nc_u32 v12, 5, v12\n{write16} v4, v[12:15]\n{ds0}\n"
+OTHER, WORD = "{read16} v[8:11], v5\n{ds0}\n", "{write} v4, v0 offset:8\n{ds0}\n"
+PIECES: tuple[tuple[str, str, tuple[str, ...], str], ...] = (
+    ("read", OWN + "{barrier}\n" + OTHER, (), ""),
+    ("read_without_barrier", OWN + OTHER, ("lds-race", "uninitialised-lds"), ""),
+    ("read_without_wait", "{write16} v4, v[12:15]\n{barrier}\n" + OTHER, ("lds-race",), ""),
+    ("halves_read_without_wait", "{write16} v4, v[12:15]\n{barrier}\n{read8} v[8:9], v6\n{ds0}", ("lds-race",), ""),
+    ("written_after_a_read", OWN + "{barrier}\n" + OTHER + OWN_AGAIN, ("lds-race",), "read it with no barrier between"),
+    ("written_after_a_read_and_a_barrier", OWN + "{barrier}\n" + OTHER + "{barrier}\n" + OWN_AGAIN, (), ""),
+    ("written_after_a_word_was_read", OWN + "{barrier}\n{read} v8, v5 offset:4\n{ds0}\n" + OWN_AGAIN, ("lds-race",), "read it with no barrier between"),
+    ("a_word_written_after_a_read", OWN + "{barrier}\n" + OTHER + WORD, ("lds-race",), "{write}: .*read it with no barrier between"),
+    ("a_word_written_before_a_read", OWN + "{barrier}\n" + WORD + OTHER, ("lds-race",), "{read16}: .* wrote it"),
+    ("a_word_written_before_a_read_and_a_barrier", OWN + WORD + "{barrier}\n" + OTHER, (), ""),
+    ("a_word_written_before_a_write", OWN + "{barrier}\n" + WORD + "{write16} v5, v[12:15]\n{ds0}", ("lds-race",), "{write16}: .* wrote it"),
+    ("written_alike", "{write16} v21, v[16:19]\n{ds0}\n{read16} v[8:11], v21\n{ds0}", (), ""),
+    ("written_differently", "{write16} v21, v[12:15]\n{ds0}", ("lds-race",), ""),
+    ("a_word_never_written", "{write} v4, v0\n" + WORD + "{write} v4, v0 offset:4\n{ds0}\n{read16} v[8:11], v4\n{ds0}", ("uninitialised-lds",), "{read16}: the LDS word at 12 is read in lane 0,"),
+    (
+        "words_of_several_waves_written_again",
+        "{write} v20, v16\n{ds0}\n{barrier}\n{write16} v21, v[16:19]\n{barrier}\n{read16} v[8:11], v21\n{ds0}",
+        ("lds-race",), r"{read16}: .* wrote it .*\({six} times\)",
+    ),
+)  # fmt: skip
+
+
+def test_pieces_of_16_bytes_and_their_words(case: TrackedSnippets, tmp_path: Path) -> None:
+    """Words that are accessed by themselves count, whether the piece they lie in is accessed as a whole before or after."""
+    rdna = case.arch in WAVE32
+    fill = case.names | {
+        "read16": "ds_load_b128" if rdna else "ds_read_b128", "read8": "ds_load_b64" if rdna else "ds_read_b64",
+        "write16": "ds_store_b128" if rdna else "ds_write_b128", "lane": case.lanes - 1, "shift": 5 if rdna else 6,
+        "six": 6 * case.lanes,  # words of a lane that a wave wrote again after the one that reads them, in all waves
+    }  # fmt: skip
+    body = PIECES_BODY + ("" if rdna else "s_mov_b32 m0, -1\n")
+    texts = {name: (body + text).format(**fill) for name, text, _, _ in PIECES}
+    if not rdna:
+        texts = {name: text.replace("v_add_nc_u32", "v_add_u32") for name, text in texts.items()}
+    code = kernels(case.arch, tmp_path, texts, lds=4096)
+    arguments, block = struct.pack("<Q", case.address) + bytes(56), (WAVES * case.lanes, 1, 1)
+    case.device.options()  # waves run in the order of their numbers
+    for name, _, expected, phrase in PIECES:
+        observed = case.device.launch(code, name, arguments, block=block)
+        assert observed["status"] == 0, observed["fault"]
+        kinds = {finding["kind"] for finding in observed["findings"]}
+        assert kinds <= set(expected), (name, observed["findings"])
+        assert bool(kinds) == bool(expected), name
+        said = [
+            f"{finding['instruction'].split()[0]}: {finding['text']} ({finding['count']} times)"
+            for finding in observed["findings"]
+        ]
+        assert not phrase or any(re.search(phrase.format(**fill), one) for one in said), (name, said)
 
 
 LOADED = (

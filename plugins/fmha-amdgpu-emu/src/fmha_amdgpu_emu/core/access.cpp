@@ -71,13 +71,36 @@ bool reachable_one(Wave& w, const Inst& i, int lane, uint64_t address, uint32_t 
   return place == Memory::Place::Guard && memory().mapped(address, bytes);
 }
 
+namespace {
+
+struct Range {
+  uint64_t low = ~0ull, high = 0;
+};
+
+Range range_of(const Addresses& addresses) {
+  Range out;
+#if defined(__AVX512F__)
+  __m512i low = _mm512_set1_epi64(-1), high = _mm512_setzero_si512();
+  for (int k = 0; k < kLanes; k += 8) {
+    const __m512i at = _mm512_loadu_si512(addresses.at + k);
+    low = _mm512_mask_min_epu64(low, __mmask8(addresses.mask >> k), low, at);
+    high = _mm512_mask_max_epu64(high, __mmask8(addresses.mask >> k), high, at);
+  }
+  out = {_mm512_reduce_min_epu64(low), _mm512_reduce_max_epu64(high)};
+#else
+  each_lane(addresses.mask, [&](int l) {
+    out.low = std::min(out.low, addresses.at[l]);
+    out.high = std::max(out.high, addresses.at[l]);
+  });
+#endif
+  return out;
+}
+
+}  // namespace
+
 uint64_t reachable(Wave& w, const Inst& i, const Addresses& addresses, uint32_t bytes, bool write) {
   if (!addresses.mask) return 0;
-  uint64_t low = ~0ull, high = 0;
-  each_lane(addresses.mask, [&](int l) {
-    low = std::min(low, addresses.at[l]);
-    high = std::max(high, addresses.at[l]);
-  });
+  const auto [low, high] = range_of(addresses);
   if (memory().place(low, high - low + bytes, write) == Memory::Place::Inside) return addresses.mask;
   uint64_t may = 0;
   each_lane(addresses.mask, [&](int l) {
@@ -87,6 +110,12 @@ uint64_t reachable(Wave& w, const Inst& i, const Addresses& addresses, uint32_t 
 }
 
 uint64_t reachable_scratch(Wave& w, const Inst& i, Addresses& offsets, uint32_t bytes, bool write) {
+  const uint64_t last = range_of(offsets).high;
+  if (w.scratch && last <= w.scratch_bytes && last + bytes <= w.scratch_bytes) {
+    const uint64_t base = reinterpret_cast<uint64_t>(w.scratch);
+    each_lane(offsets.mask, [&](int l) { offsets.at[l] += base + uint64_t(l) * w.scratch_bytes; });
+    return offsets.mask;
+  }
   uint64_t may = 0;
   each_lane(offsets.mask, [&](int l) {
     const uint64_t offset = offsets.at[l];

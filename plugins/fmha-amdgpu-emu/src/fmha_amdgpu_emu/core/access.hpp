@@ -5,6 +5,7 @@
 #include <bit>
 #include <cstring>
 
+#include "lanes.hpp"
 #include "launch.hpp"
 #include "wave.hpp"
 
@@ -84,6 +85,8 @@ template <Part P> inline uint32_t zero(uint32_t old) {
 // Fills registers from `reg` on in the lanes of `addresses.mask`: with memory where `may` allows, else with zero.
 template <Part P> inline void load_lanes(Wave& w, int reg, const Addresses& addresses, uint64_t may) {
   constexpr int n = dwords_of(P);
+  if (bytes_of(P) >= 4 && (addresses.mask & may) == w.full)
+    return dwords_to_rows<n>([&](int l) { return reinterpret_cast<const void*>(addresses.at[l]); }, w.lanes, &w.v[reg]);
   each_lane(addresses.mask & may, [&](int l) {
     if constexpr (bytes_of(P) < 4) {
       w.v[reg].x[l] = narrow<P>(addresses.at[l], w.v[reg].x[l]);

@@ -29,22 +29,22 @@ struct Fma {
 };
 
 // out = op(in) in a rounding mode; NaNs are final.
-template <class Op, int N> inline void compute32(uint32_t* out, const Fetched (&in)[N], int round) {
+template <class Op, int N> inline void compute32(uint32_t* out, const Fetched (&in)[N], int round, int lanes) {
   const uint32_t *a = in[0].x, *b = in[1].x, *c = in[N - 1].x;
   if (round == kNearest) {
-    EMU_LANES {
+    EMU_LANES_OF(lanes) {
       if constexpr (N == 2) out[l] = bits_of(Op::at(as_float(a[l]), as_float(b[l])));
       else out[l] = bits_of(Op::at(as_float(a[l]), as_float(b[l]), as_float(c[l])));
     }
   } else {
-    for (int l = 0; l < kLanes; ++l) {
+    for (int l = 0; l < lanes; ++l) {
       double exact;
       if constexpr (N == 2) exact = Op::exact(as_float(a[l]), as_float(b[l]), round);
       else exact = Op::exact(as_float(a[l]), as_float(b[l]), as_float(c[l]), round);
       out[l] = bits_of(round_to_single(exact, round));
     }
   }
-  settle_nans32(out, in);
+  settle_nans32(out, in, lanes);
 }
 
 // A double as a float whose last digit is one where digits were lost. Rounding that to binary16 equals rounding the

@@ -102,11 +102,17 @@ void buffer_access(Wave& w, const Inst& i, const BufferPlace& place, uint32_t by
   // Most buffers are linear. If the largest index or sum is in range, every lane is.
   if (!r.swizzle && !r.add_tid) {
     uint64_t last = 0, last_index = 0;
-    for (int l = 0; l < kLanes; ++l) {
-      const uint64_t index = vindex ? vindex[l] : 0;
-      const uint64_t sum = fixed + (voffset ? voffset[l] : 0) + r.stride * index;
-      out.addresses.at[l] = base + sum;
-      if (exec >> l & 1) last = std::max(last, sum), last_index = std::max(last_index, index);
+    if (vindex) {
+      for (int l = 0; l < kLanes; ++l) {
+        const uint64_t index = vindex[l];
+        const uint64_t sum = fixed + (voffset ? voffset[l] : 0) + r.stride * index;
+        out.addresses.at[l] = base + sum;
+        if (exec >> l & 1) last = std::max(last, sum), last_index = std::max(last_index, index);
+      }
+    } else {
+      last = fixed + (voffset ? largest(exec, voffset) : 0);
+      if (voffset) for (int l = 0; l < kLanes; ++l) out.addresses.at[l] = base + fixed + voffset[l];
+      else for (int l = 0; l < kLanes; ++l) out.addresses.at[l] = base + fixed;
     }
     if (all_in_range(w, i, r, last_index, last + bytes + soffset)) return everything();
   }
@@ -114,12 +120,9 @@ void buffer_access(Wave& w, const Inst& i, const BufferPlace& place, uint32_t by
   const uint64_t behind = base - w.scratch_va;
   if (out.scratch && !indexed && r.index_stride == uint32_t(w.lanes) && behind % (4ull * r.index_stride) == 0) {
     const uint64_t start = behind / r.index_stride + fixed;
-    uint64_t last = 0;
+    const uint64_t last = fixed + (voffset ? largest(exec, voffset) : 0);
     out.offsets.mask = exec;
-    for (int l = 0; l < kLanes; ++l) {
-      out.offsets.at[l] = start + (voffset ? voffset[l] : 0);
-      if (exec >> l & 1) last = std::max(last, fixed + (voffset ? voffset[l] : 0));
-    }
+    for (int l = 0; l < kLanes; ++l) out.offsets.at[l] = start + (voffset ? voffset[l] : 0);
     if ((last + bytes + 3) / 4 * 4 * r.index_stride + soffset <= r.records) return everything();
   }
   uint64_t any_outside = 0;

@@ -71,10 +71,10 @@ void f32_from_bf16(Wave& w, const Inst& i) {
   const Operand& op = i.src(0);
   EMU_LANES in[0].room.x[l] = in[0].x[l] << 16;
   in[0].x = in[0].room.x;
-  edit32(in[0], op.neg, op.abs, w.mode.flush_in32());
+  edit32(in[0], op.neg, op.abs, w.mode.flush_in32(), w.lanes);
   Row out;
   std::memcpy(out.x, in[0].x, sizeof out.x);
-  settle_nans32(out.x, in);
+  settle_nans32(out.x, in, w.lanes);
   finish32(w, i, out.x, w.mode.flush_out32(), !w.mode.flush_out32());
   commit(w, i, out);
 }

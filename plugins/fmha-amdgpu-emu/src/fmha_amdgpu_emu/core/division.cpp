@@ -124,7 +124,7 @@ void div_fmas_f32(Wave& w, const Inst& i) {
     const int by = vcc >> l & 1 ? (exponent<Single>(in[2].x[l]) > 127 ? 64 : -64) : 0;
     out.x[l] = bits_of(round_to_single(std::ldexp(odd_sum(a * b, c, round), by), round));
   }
-  settle_nans32(out.x, in);
+  settle_nans32(out.x, in, w.lanes);
   finish32(w, i, out.x, w.mode.flush_out32(), !w.mode.flush_out32());
   commit(w, i, out);
 }

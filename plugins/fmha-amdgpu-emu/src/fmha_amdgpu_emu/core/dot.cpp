@@ -60,7 +60,7 @@ template <bool Brain, bool InPlace> void dot2_f32(Wave& w, const Inst& i) {
   Fetched c;
   c.x = accumulator(w, i, InPlace, c.room);
   const bool modifies = !InPlace && w.arch->dot2_negates_addend;
-  edit32(c, modifies && (i.mod.neg_lo >> 2 & 1), modifies && (i.mod.neg_hi >> 2 & 1), w.mode.flush_in32());
+  edit32(c, modifies && (i.mod.neg_lo >> 2 & 1), modifies && (i.mod.neg_hi >> 2 & 1), w.mode.flush_in32(), w.lanes);
   const bool last = Brain && !InPlace && w.arch->dot2_bf16_adds_last;
   Row out;
   EMU_LANES {
@@ -105,7 +105,7 @@ template <bool WideA, bool WideB> void dot4_f32(Wave& w, const Inst& i) {
   Fetched c;
   const uint32_t *a = whole_source(w, i, 0, ra), *b = whole_source(w, i, 1, rb);
   c.x = whole_source(w, i, 2, c.room);
-  edit32(c, i.mod.neg_lo >> 2 & 1, i.mod.neg_hi >> 2 & 1, w.mode.flush_in32());
+  edit32(c, i.mod.neg_lo >> 2 & 1, i.mod.neg_hi >> 2 & 1, w.mode.flush_in32(), w.lanes);
   for (int l = 0; l < kLanes; ++l) {
     float sum = as_float(c.x[l]);
     for (int at = 0; at < 32; at += 8) sum += left[a[l] >> at & 0xff] * right[b[l] >> at & 0xff];

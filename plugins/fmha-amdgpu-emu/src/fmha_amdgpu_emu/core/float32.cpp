@@ -22,7 +22,7 @@ template <int N, bool Accumulates> void fetch_all(Wave& w, const Inst& i, Fetche
   for (int k = 0; k < N - Accumulates; ++k) fetch32(w, i, k, in[k], flush);
   if constexpr (Accumulates) {
     in[N - 1].x = w.v[i.op[0].reg].x;
-    edit32(in[N - 1], false, false, flush);
+    edit32(in[N - 1], false, false, flush, w.lanes);
   }
 }
 
@@ -31,7 +31,7 @@ template <class Op, int N, bool Accumulates = false, bool Dx9 = false> void arit
   fetch_all<N, Accumulates>(w, i, in, w.mode.flush_in32());
   if constexpr (Dx9) zero_wins(in[0], in[1]);
   Row out;
-  compute32<Op>(out.x, in, w.mode.round32());
+  compute32<Op>(out.x, in, w.mode.round32(), w.lanes);
   finish32(w, i, out.x, w.mode.flush_out32(), !w.mode.flush_out32());
   commit(w, i, out);
 }
@@ -57,7 +57,7 @@ template <bool Accumulates, bool Dx9 = false> void mad(Wave& w, const Inst& i) {
       out.x[l] = bits_of(round_to_single(sum, round));
     }
   }
-  settle_nans32(out.x, in);
+  settle_nans32(out.x, in, w.lanes);
   finish32(w, i, out.x, true, false);
   commit(w, i, out);
 }
@@ -83,7 +83,7 @@ template <class Op> void to_integer(Wave& w, const Inst& i) {
   const uint32_t* a = in[0].x;
   Row out;
   EMU_LANES out.x[l] = bits_of(Op::at(as_float(a[l])));
-  settle_nans32(out.x, in);
+  settle_nans32(out.x, in, w.lanes);
   finish32(w, i, out.x, w.mode.flush_out32(), !w.mode.flush_out32());
   commit(w, i, out);
 }
@@ -100,7 +100,7 @@ void fract(Wave& w, const Inst& i) {
     const float rest = round == kNearest ? x - below : round_to_single(odd_sum(x, -double(below), round), round);
     out.x[l] = rest >= 1.0f ? 0x3f7fffff : bits_of(rest);
   }
-  settle_nans32(out.x, in);
+  settle_nans32(out.x, in, w.lanes);
   finish32(w, i, out.x, w.mode.flush_out32(), !w.mode.flush_out32());
   commit(w, i, out);
 }
@@ -130,7 +130,7 @@ void frexp_significand(Wave& w, const Inst& i) {
     const float x = as_float(in[0].x[l]);
     out.x[l] = std::isfinite(x) ? bits_of(std::frexp(x, &exponent)) : in[0].x[l];
   }
-  settle_nans32(out.x, in);
+  settle_nans32(out.x, in, w.lanes);
   finish32(w, i, out.x, w.mode.flush_out32(), !w.mode.flush_out32());
   commit(w, i, out);
 }
@@ -153,7 +153,7 @@ void ldexp(Wave& w, const Inst& i) {
   } else {
     for (int l = 0; l < kLanes; ++l) out.x[l] = bits_of(round_to_single(scaled[l], round));
   }
-  settle_nans32(out.x, in);
+  settle_nans32(out.x, in, w.lanes);
   finish32(w, i, out.x, w.mode.flush_out32(), !w.mode.flush_out32());
   commit(w, i, out);
 }

@@ -102,9 +102,9 @@ inline void floats_to_halves(uint32_t* to, const float* x, int round = kNearest)
 #endif
 }
 
-inline bool any_nan32(const uint32_t* x) {
+inline bool any_nan32(const uint32_t* x, int lanes) {
   uint32_t any = 0;
-  EMU_LANES any |= uint32_t((x[l] & 0x7fffffff) > kInfinity32);
+  EMU_LANES_OF(lanes) any |= uint32_t((x[l] & 0x7fffffff) > kInfinity32);
   return any;
 }
 
@@ -146,13 +146,13 @@ inline uint32_t* own(Fetched& f) {
   return f.room.x;
 }
 
-inline void edit32(Fetched& f, bool neg, bool abs, bool flush) {
+inline void edit32(Fetched& f, bool neg, bool abs, bool flush, int lanes) {
   if (!neg && !abs && !flush) return;
   const uint32_t keep = abs ? 0x7fffffff : 0xffffffff, turn = neg ? 0x80000000 : 0;
   const uint32_t* from = f.x;
   uint32_t* to = f.room.x;
-  if (flush) EMU_LANES to[l] = flushed32((from[l] & keep) ^ turn);
-  else EMU_LANES to[l] = (from[l] & keep) ^ turn;
+  if (flush) EMU_LANES_OF(lanes) to[l] = flushed32((from[l] & keep) ^ turn);
+  else EMU_LANES_OF(lanes) to[l] = (from[l] & keep) ^ turn;
   f.x = to;
 }
 
@@ -169,7 +169,7 @@ inline void edit16(Fetched& f, bool neg, bool abs, bool flush) {
 inline void fetch32(Wave& w, const Inst& i, int k, Fetched& f, bool flush) {
   f.x = source(w, i, k, f.room);
   const Operand& op = i.src(k);
-  edit32(f, op.neg, op.abs, flush);
+  edit32(f, op.neg, op.abs, flush, w.lanes);
 }
 
 inline void fetch16(Wave& w, const Inst& i, int k, Fetched& f, bool flush) {
@@ -225,17 +225,17 @@ inline uint32_t clamped32(uint32_t x, bool nan_to_zero) {
 inline void finish32(const Wave& w, const Inst& i, uint32_t* x, bool flush, bool denormals) {
   if (const int omod = omod_of(w, i, denormals)) {
     const float factor = float(omod_factor(omod));
-    EMU_LANES {
+    EMU_LANES_OF(w.lanes) {
       const uint32_t scaled = flushed32(bits_of(as_float(flushed32(x[l])) * factor));
       const uint32_t value = scaled == 0x80000000 && !(x[l] & 0x7fffffff) ? 0 : scaled;
       x[l] = is_nan32(x[l]) ? x[l] : value;
     }
   } else if (flush) {
-    EMU_LANES x[l] = flushed32(x[l]);
+    EMU_LANES_OF(w.lanes) x[l] = flushed32(x[l]);
   }
   if (i.mod.clamp) {
     const bool nan_to_zero = clamps_nan(w);
-    EMU_LANES x[l] = clamped32(x[l], nan_to_zero);
+    EMU_LANES_OF(w.lanes) x[l] = clamped32(x[l], nan_to_zero);
   }
 }
 
@@ -262,9 +262,9 @@ inline void finish16(const Wave& w, const Inst& i, uint32_t* x, bool flush, bool
 
 // In lanes whose result is a NaN: a NaN operand, quieted, is the result; without one it is the NaN of an invalid
 // operation.
-template <int N> inline void settle_nans32(uint32_t* out, const Fetched (&in)[N]) {
-  if (!any_nan32(out)) return;
-  for (int l = 0; l < kLanes; ++l) {
+template <int N> inline void settle_nans32(uint32_t* out, const Fetched (&in)[N], int lanes) {
+  if (!any_nan32(out, lanes)) return;
+  for (int l = 0; l < lanes; ++l) {
     if (!is_nan32(out[l])) continue;
     out[l] = kNan32;
     for (int k = N - 1; k >= 0; --k)

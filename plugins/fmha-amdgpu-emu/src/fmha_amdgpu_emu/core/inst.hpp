@@ -106,8 +106,14 @@ struct Entry;
 
 constexpr int kOperands = 8;
 
-struct Inst {
+struct alignas(64) Inst {
+  // What the books look at before every instruction comes first: three cache lines. The binder fills it from roles;
+  // special binders correct it.
+  VSet v_reads, v_writes;
+  SSet s_reads, s_writes;
   Handler run = nullptr;
+  const Inst* next = nullptr;    // what follows in the text
+  Class cls = Class::Valu;
   const Entry* entry = nullptr;
   std::array<Operand, kOperands> op{};  // in the order of the text: destinations first
   uint8_t ops = 0;
@@ -119,15 +125,10 @@ struct Inst {
   uint32_t size = 4;       // bytes of code
   uint64_t address = 0;    // in the code object
   const Inst* target = nullptr;  // of a branch
-  const Inst* next = nullptr;    // what follows in the text
   const Inst* second = nullptr;  // Y half of a dual issue
   Handler alone = nullptr;       // of a dual issue: the X half's own handler
   uint32_t extra = 0;      // what the entry's binder keeps (an immediate, a register id)
   uint64_t extra64 = 0;
-  // What tracking examines before the instruction runs. The binder fills it from roles; special binders correct it.
-  VSet v_reads, v_writes;
-  SSet s_reads, s_writes;
-  Class cls = Class::Valu;
   const char* mnemonic = "";     // as the disassembler spells it
   std::string text;              // the whole line, for people
   std::vector<std::string> words;  // operands as written

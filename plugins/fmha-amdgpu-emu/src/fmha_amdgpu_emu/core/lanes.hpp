@@ -7,11 +7,14 @@
 
 #include "wave.hpp"
 
-// Lanes are independent: rows that alias are the same row.
+// Lanes are independent: rows that alias are the same row. EMU_LANES_OF is for what waves of 32 lanes do much: it leaves
+// the other half of their rows alone.
 #if defined(__GNUC__) && !defined(__clang__)
 #define EMU_LANES _Pragma("GCC ivdep") for (int l = 0; l < kLanes; ++l)
+#define EMU_LANES_OF(n) for (int begin = 0; begin < (n); begin += 32) _Pragma("GCC ivdep") for (int l = begin; l < begin + 32; ++l)
 #else
 #define EMU_LANES for (int l = 0; l < kLanes; ++l)
+#define EMU_LANES_OF(n) for (int begin = 0; begin < (n); begin += 32) for (int l = begin; l < begin + 32; ++l)
 #endif
 
 namespace emu {
@@ -41,6 +44,20 @@ inline uint64_t nonzero(const uint32_t* x) {
   return bits;
 }
 
+// The largest x[l] of the lanes of the mask; 0: there are none.
+inline uint32_t largest(uint64_t mask, const uint32_t* x) {
+#if defined(__AVX512F__)
+  __m512i out = _mm512_setzero_si512();
+  for (int k = 0; k < kLanes; k += 16)
+    out = _mm512_max_epu32(out, _mm512_maskz_loadu_epi32(__mmask16(mask >> k), x + k));
+  return _mm512_reduce_max_epu32(out);
+#else
+  uint32_t out = 0;
+  for (int l = 0; l < kLanes; ++l) out = mask >> l & 1 && x[l] > out ? x[l] : out;
+  return out;
+#endif
+}
+
 // x[l] is bit l.
 inline void spread(uint64_t bits, uint32_t* x) {
 #if defined(__AVX512F__)
@@ -48,6 +65,74 @@ inline void spread(uint64_t bits, uint32_t* x) {
 #else
   for (int l = 0; l < kLanes; ++l) x[l] = bits >> l & 1;
 #endif
+}
+
+// Bit l is set where the rows differ.
+inline uint64_t different(const uint32_t* a, const uint32_t* b) {
+  uint64_t bits = 0;
+#if defined(__AVX512F__)
+  for (int k = 0; k < kLanes; k += 16)
+    bits |= uint64_t(_mm512_cmpneq_epi32_mask(_mm512_loadu_si512(a + k), _mm512_loadu_si512(b + k))) << k;
+#else
+  for (int l = 0; l < kLanes; ++l) bits |= uint64_t(a[l] != b[l]) << l;
+#endif
+  return bits;
+}
+
+// Dword d of the N dwords at at(l) becomes lane l of row d, for the first `lanes` lanes.
+template <int N, class At> inline void dwords_to_rows(At at, int lanes, Row* rows) {
+#if defined(__AVX512F__)
+  if constexpr (N == 4) {
+    const auto load = [&](int l) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(at(l))); };
+    for (int k = 0; k < lanes; k += 16) {
+      __m512i four[4];  // [j]: of lanes j, 4 + j, 8 + j, 12 + j
+#pragma GCC unroll 4
+      for (int j = 0; j < 4; ++j) {
+        four[j] = _mm512_zextsi128_si512(load(k + j));
+        four[j] = _mm512_inserti32x4(four[j], load(k + j + 4), 1);
+        four[j] = _mm512_inserti32x4(four[j], load(k + j + 8), 2);
+        four[j] = _mm512_inserti32x4(four[j], load(k + j + 12), 3);
+      }
+      const __m512i low = _mm512_unpacklo_epi32(four[0], four[1]), low2 = _mm512_unpacklo_epi32(four[2], four[3]);
+      const __m512i high = _mm512_unpackhi_epi32(four[0], four[1]), high2 = _mm512_unpackhi_epi32(four[2], four[3]);
+      _mm512_storeu_si512(rows[0].x + k, _mm512_unpacklo_epi64(low, low2));
+      _mm512_storeu_si512(rows[1].x + k, _mm512_unpackhi_epi64(low, low2));
+      _mm512_storeu_si512(rows[2].x + k, _mm512_unpacklo_epi64(high, high2));
+      _mm512_storeu_si512(rows[3].x + k, _mm512_unpackhi_epi64(high, high2));
+    }
+    return;
+  }
+#endif
+  for (int l = 0; l < lanes; ++l)
+    for (int d = 0; d < N; ++d) std::memcpy(&rows[d].x[l], static_cast<const uint8_t*>(at(l)) + 4 * d, 4);
+}
+
+// The reverse: N dwords of each lane, lane after lane.
+template <int N> inline void rows_to_dwords(const Row* rows, int lanes, uint32_t* to) {
+#if defined(__AVX512F__)
+  if constexpr (N == 4) {
+    for (int k = 0; k < lanes; k += 16) {
+      __m512i row[4];
+#pragma GCC unroll 4
+      for (int d = 0; d < 4; ++d) row[d] = _mm512_loadu_si512(rows[d].x + k);
+      const __m512i low = _mm512_unpacklo_epi32(row[0], row[1]), low2 = _mm512_unpacklo_epi32(row[2], row[3]);
+      const __m512i high = _mm512_unpackhi_epi32(row[0], row[1]), high2 = _mm512_unpackhi_epi32(row[2], row[3]);
+      const __m512i four[4] = {_mm512_unpacklo_epi64(low, low2), _mm512_unpackhi_epi64(low, low2),
+                               _mm512_unpacklo_epi64(high, high2), _mm512_unpackhi_epi64(high, high2)};
+#pragma GCC unroll 4
+      for (int j = 0; j < 4; ++j) {
+        const auto place = [&](int l) { return reinterpret_cast<__m128i*>(to + 4 * (k + j + l)); };
+        _mm_storeu_si128(place(0), _mm512_castsi512_si128(four[j]));
+        _mm_storeu_si128(place(4), _mm512_extracti32x4_epi32(four[j], 1));
+        _mm_storeu_si128(place(8), _mm512_extracti32x4_epi32(four[j], 2));
+        _mm_storeu_si128(place(12), _mm512_extracti32x4_epi32(four[j], 3));
+      }
+    }
+    return;
+  }
+#endif
+  for (int l = 0; l < lanes; ++l)
+    for (int d = 0; d < N; ++d) to[N * l + d] = rows[d].x[l];
 }
 
 inline void fill(uint32_t* row, uint32_t value) {
@@ -144,11 +229,11 @@ inline void commit(Wave& w, const Inst& i, const Row& row, int d = 0) {
 template <class F> inline void each_lane(Wave& w, const Inst& i, F f) {
   if (i.plain && w.exec() == w.full) {
     uint32_t* to = w.v[i.op[0].reg].x;
-    EMU_LANES to[l] = f(l);
+    EMU_LANES_OF(w.lanes) to[l] = f(l);
     return;
   }
   Row out;
-  EMU_LANES out.x[l] = f(l);
+  EMU_LANES_OF(w.lanes) out.x[l] = f(l);
   commit(w, i, out);
 }
 

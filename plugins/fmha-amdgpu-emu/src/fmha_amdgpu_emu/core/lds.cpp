@@ -37,11 +37,15 @@ template <class T, Fill F> void read_part(Wave& w, const Inst& i) {
 
 template <int Dwords> void read_lanes(Wave& w, const Inst& i, Access& access, const uint32_t* at, int reg, uint64_t mask) {
   const uint64_t inside = access.reads(mask, at, 4 * Dwords);
-  each_lane(inside, [&](int l) {
-    uint32_t value[Dwords];
-    std::memcpy(value, access.bytes_at(at[l]), sizeof value);
-    for (int d = 0; d < Dwords; ++d) w.v[reg + d].x[l] = value[d];
-  });
+  if (inside == w.full) {
+    dwords_to_rows<Dwords>([&](int l) { return access.bytes_at(at[l]); }, w.lanes, &w.v[reg]);
+  } else {
+    each_lane(inside, [&](int l) {
+      uint32_t value[Dwords];
+      std::memcpy(value, access.bytes_at(at[l]), sizeof value);
+      for (int d = 0; d < Dwords; ++d) w.v[reg + d].x[l] = value[d];
+    });
+  }
   each_lane(mask & ~inside, [&](int l) {
     for (int d = 0; d < Dwords; ++d) w.v[reg + d].x[l] = 0;
   });
@@ -77,16 +81,15 @@ template <class T, int Shift> void write_part(Wave& w, const Inst& i) {
   const Row& from = w.v[i.op[1].reg];
   T values[kLanes];
   for (int l = 0; l < kLanes; ++l) values[l] = T(from.x[l] >> Shift);
-  access.write(mask, at, values, sizeof(T));
+  access.write<sizeof(T)>(mask, at, values);
   count_written(w, i, at, mask, sizeof(T));
   access.issued(nullptr, 0);
 }
 
 template <int Dwords> void write_lanes(Wave& w, const Inst& i, Access& access, const uint32_t* at, int reg, uint64_t mask) {
-  uint32_t values[kLanes][Dwords];
-  for (int l = 0; l < kLanes; ++l)
-    for (int d = 0; d < Dwords; ++d) values[l][d] = w.v[reg + d].x[l];
-  access.write(mask, at, values, 4 * Dwords);
+  uint32_t values[kLanes * Dwords];
+  rows_to_dwords<Dwords>(&w.v[reg], w.lanes, values);
+  access.write<4 * Dwords>(mask, at, values);
   count_written(w, i, at, mask, 4 * Dwords);
 }
 

@@ -37,19 +37,19 @@ class Access {
     return inside;
   }
 
-  // `values`: `bytes` for each lane, lane after lane.
-  void write(uint64_t mask, const uint32_t* at, const void* values, uint32_t bytes) {
-    const uint64_t inside = bounded(mask, at, bytes, "written");
+  // `values`: `Bytes` for each lane, lane after lane.
+  template <uint32_t Bytes> void write(uint64_t mask, const uint32_t* at, const void* values) {
+    const uint64_t inside = bounded(mask, at, Bytes, "written");
     const uint8_t* from = static_cast<const uint8_t*>(values);
     uint64_t changed = 0;
     each_lane(inside, [&](int l) {
-      changed |= uint64_t(std::memcmp(bytes_at(at[l]), from + l * bytes, bytes) != 0) << l;
+      changed |= uint64_t(std::memcmp(bytes_at(at[l]), from + l * Bytes, Bytes) != 0) << l;
     });
     if (tracked_) {
-      lds_written(wave_, inst_, changed, at, bytes, sequence_, false);
-      lds_rewritten(wave_, inst_, inside & ~changed, at, bytes, sequence_);
+      lds_written(wave_, inst_, changed, at, Bytes, sequence_, false);
+      lds_rewritten(wave_, inst_, inside & ~changed, at, Bytes, sequence_);
     }
-    each_lane(changed, [&](int l) { std::memcpy(bytes_at(at[l]), from + l * bytes, bytes); });
+    each_lane(changed, [&](int l) { std::memcpy(bytes_at(at[l]), from + l * Bytes, Bytes); });
   }
 
   // Atomics. An address must be a multiple of the size; others are dropped too.

@@ -92,10 +92,9 @@ uint32_t conflict_cycles(const Wave& w, const Inst& i, const uint32_t* address, 
   Remembered& last = remembered(i);
   const uint32_t kind = uint32_t(w.arch - kArchs) << 28 | uint32_t(same) << 25 | uint32_t(read) << 24 | uint32_t(w.lanes) << 16 |
                         (address[0] & 15) << 8 | bytes;
-  uint32_t apart[kLanes], different = 0;
+  uint32_t apart[kLanes];
   for (int l = 0; l < kLanes; ++l) apart[l] = address[l] - address[0];
-  for (int l = 0; l < kLanes; ++l) different |= apart[l] ^ last.apart[l];
-  if (last.inst == &i && last.kind == kind && different == 0) return last.cycles;
+  if (last.inst == &i && last.kind == kind && !(different(apart, last.apart) & w.full)) return last.cycles;
   last.inst = &i;
   last.kind = kind;
   last.cycles = worked_out(w, address, mask, bytes, read, same);

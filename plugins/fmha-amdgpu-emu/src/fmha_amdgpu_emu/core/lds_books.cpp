@@ -2,15 +2,15 @@
 // says what orders accesses. The bytes of a word count separately, because two waves may hold its halves.
 #include <algorithm>
 #include <bit>
+#include <cstddef>
 #include <string>
 
+#include "access.hpp"
 #include "launch.hpp"
 
 namespace emu {
 
 namespace {
-
-constexpr uint8_t kNobody = 0xff;
 
 // The bytes of dword `word` that lie in [address, address + bytes).
 inline uint32_t bytes_in(uint32_t word, uint32_t address, uint32_t end) {
@@ -31,15 +31,6 @@ void report_unwritten(Wave& w, const Inst& i, int lane, uint32_t word) {
   });
 }
 
-// Whether the last write of these bytes is complete when this access comes.
-inline bool after_writer(const Wave& w, const LdsBooks::Word& last, bool to_lds, bool write) {
-  const Tracker& t = w.track;
-  // A wave's own LDS operations are in order. Its loads into LDS are in order among themselves.
-  if (last.writer == w.index) return !last.to_lds || to_lds || last.writer_sequence <= t.done_to_lds;
-  if (last.writer_sequence <= (last.to_lds ? t.seen_to_lds : t.seen)[last.writer]) return true;
-  return !write && (last.same >> w.index & 1);
-}
-
 [[gnu::noinline, gnu::cold]] void report_writer(Wave& w, const Inst& i, int lane, uint32_t word,
                                                 const LdsBooks::Word& last, bool write) {
   const char* what = write ? " is written again" : " is read";
@@ -54,10 +45,6 @@ inline bool after_writer(const Wave& w, const LdsBooks::Word& last, bool to_lds,
   });
 }
 
-inline void check_writer(Wave& w, const Inst& i, int lane, uint32_t word, const LdsBooks::Word& last, bool to_lds, bool write) {
-  if (!after_writer(w, last, to_lds, write)) [[unlikely]] report_writer(w, i, lane, word, last, write);
-}
-
 [[gnu::noinline, gnu::cold]] void report_reader(Wave& w, const Inst& i, int lane, uint32_t word, size_t reader) {
   report(Finding::LdsRace, w, i, lane, [&] {
     return at(word) + " is written by wave " + std::to_string(w.index) + ", lane " + std::to_string(lane) + "; wave " +
@@ -65,202 +52,309 @@ inline void check_writer(Wave& w, const Inst& i, int lane, uint32_t word, const 
   });
 }
 
-// What an access is checked against: which reads came before it, wave by wave, and words whose equals were found in
-// order.
-struct Order {
-  explicit Order(const Wave& w) : waves(w.track.seen.size()), words(w.group->books.words.size()) {}
-
-  // For writes: reads up to these sequence numbers came before. All of the wave's own reads did.
-  void look_at_readers(const Wave& w) {
-    std::copy(w.track.seen_issued.begin(), w.track.seen_issued.end(), seen);
-    if (size_t(w.index) < waves) seen[w.index] = ~0u;
-  }
-
-  const size_t waves, words;
-  uint64_t good = 0;  // the first 8 bytes of such a word; 0 is the like of none, for it says that nothing was written
-  uint32_t seen[64];
+struct Issued {
+  uint32_t sequence;
+  bool to_lds = false;
 };
 
-inline uint64_t like(const LdsBooks::Word& word) {
-  uint64_t out;
-  __builtin_memcpy(&out, &word, sizeof out);
-  return out;
+// Whether the last write of a word is complete when this access comes. A wave's loads into LDS are in order among
+// themselves.
+inline bool after(const Wave& w, const LdsBooks::Word& last, const Issued& op) {
+  return last.writer_sequence <= w.track.written_before[last.to_lds][last.writer] || (op.to_lds && last.writer == w.index);
 }
 
-// In order by the writer's sequence alone, so that every byte of a word like it is.
-inline bool wholly_in_order(const Wave& w, const LdsBooks::Word& last, bool to_lds) {
-  if (last.written != 0xf) return false;
-  if (last.writer == kNobody) return true;
-  LdsBooks::Word plain = last;
-  plain.same = 0;
-  return after_writer(w, plain, to_lds, true);
+inline bool readable(const Wave& w, const LdsBooks::Word& last) {
+  return after(w, last, {}) || (last.same >> w.index & 1);
 }
 
-[[gnu::noinline, gnu::cold]] void check_each_reader(Wave& w, const Inst& i, int lane, uint32_t word, uint32_t mask,
-                                                    const Order& order) {
-  const uint32_t* read = w.group->books.readers.data() + word;
-  for (size_t other = 0; other < order.waves; ++other, read += order.words)
-    if (*read >> 4 > order.seen[other] && *read & mask) report_reader(w, i, lane, word, other);
+// ---- words and pieces ----
+
+inline bool apart(const LdsBooks& books, uint32_t piece) { return books.pieces[piece].written == LdsBooks::kApart; }
+
+inline const LdsBooks::Word& entry(const LdsBooks& books, uint32_t word) {
+  return apart(books, word / 4) ? books.words[word] : books.pieces[word / 4];
 }
 
-inline void check_readers(Wave& w, const Inst& i, int lane, uint32_t word, uint32_t mask, const Order& order) {
-  const uint32_t* read = w.group->books.readers.data() + word;
-  uint32_t late = 0;
-  for (size_t other = 0; other < order.waves; ++other, read += order.words)
-    late |= *read >> 4 > order.seen[other] ? *read & mask : 0;
-  if (late) [[unlikely]] check_each_reader(w, i, lane, word, mask, order);
-}
-
-inline bool outside(const LdsBooks& books, uint32_t address, uint32_t bytes) {
-  return uint64_t(address) + bytes > 4ull * books.words.size();
-}
-
-inline void check_read(Wave& w, const Inst& i, int lane, uint32_t word, uint32_t mask, Order& order) {
-  LdsBooks::Word& last = w.group->books.words[word];
-  if (like(last) == order.good) [[likely]] return;
-  if (mask & ~last.written) [[unlikely]] {
-    report_unwritten(w, i, lane, word);
-    last.written |= uint8_t(mask);
+// For a word that will differ from the others of its piece.
+LdsBooks::Word& own_entry(LdsBooks& books, uint32_t word) {
+  const uint32_t piece = word / 4;
+  if (!apart(books, piece)) {
+    std::fill_n(books.words.begin() + 4 * piece, 4, books.pieces[piece]);
+    books.pieces[piece].written = LdsBooks::kApart;
   }
-  if (last.writer != kNobody && (last.last & mask)) check_writer(w, i, lane, word, last, false, false);
-  if (wholly_in_order(w, last, false)) order.good = like(last);
+  return books.words[word];
 }
 
-inline void one_read(Wave& w, const Inst& i, int lane, uint32_t address, uint32_t bytes, uint32_t sequence, Order& order) {
-  const uint32_t end = address + bytes;
-  uint32_t* const mine = w.group->books.readers.data() + size_t(w.index) * order.words;
-  if (((address | bytes) & 3) == 0) [[likely]] {
-    for (uint32_t word = address / 4; 4 * word < end; ++word) {
-      check_read(w, i, lane, word, 0xf, order);
-      mine[word] = sequence << 4 | 0xf;
-    }
-    return;
+// After a write of the whole piece.
+void join(LdsBooks& books, uint32_t piece) {
+  if (!apart(books, piece)) return;
+  const LdsBooks::Word* four = books.words.data() + 4 * piece;
+  for (int k = 1; k < 4; ++k)
+    if (!(four[k] == *four)) return;
+  books.pieces[piece] = *four;
+}
+
+void mark_read(LdsBooks& books, int wave, uint32_t word, uint32_t sequence, uint32_t mask) {
+  const uint32_t first = word & ~3u;
+  if (!books.read_apart[word / 4]) {
+    for (uint32_t* of_wave = books.word_readers.data() + first; of_wave < books.word_readers.data() + books.word_readers.size();
+         of_wave += books.size)
+      std::fill_n(of_wave, 4, 0);
+    books.read_apart[word / 4] = 1;
   }
-  for (uint32_t word = address / 4; 4 * word < end; ++word) {
-    const uint32_t mask = bytes_in(word, address, end);
-    check_read(w, i, lane, word, mask, order);
-    mine[word] = sequence << 4 | mask | (mine[word] >> 4 == sequence ? mine[word] & 15 : 0);
+  uint32_t& mine = books.word_readers[size_t(wave) * books.size + word];
+  mine = sequence << 4 | mask | (mine >> 4 == sequence ? mine & 15 : 0);
+}
+
+inline uint32_t last_read(const LdsBooks& books, size_t wave, uint32_t word) {
+  const uint32_t of_piece = books.readers[size_t(word / 4) * books.waves + wave];
+  return books.read_apart[word / 4] ? std::max(of_piece, books.word_readers[wave * books.size + word]) : of_piece;
+}
+
+void check_readers(Wave& w, const Inst& i, int lane, uint32_t word, uint32_t mask) {
+  const LdsBooks& books = w.group->books;
+  for (size_t other = 0; other < w.group->waves.size(); ++other) {
+    const uint32_t read = last_read(books, other, word);
+    if (read > w.track.read_before[other] && read & mask) [[unlikely]] report_reader(w, i, lane, word, other);
   }
 }
 
-inline void one_write(Wave& w, const Inst& i, int lane, uint32_t address, uint32_t bytes, uint32_t sequence,
-                      bool to_lds, Order& order) {
+using Four = uint32_t __attribute__((vector_size(16), aligned(4), may_alias));
+inline Four four(const uint32_t* at) { return *reinterpret_cast<const Four*>(at); }
+
+// Every read of any word of the piece came before.
+inline bool after_readers(const Wave& w, uint32_t piece) {
+  const LdsBooks& books = w.group->books;
+  const uint32_t* const before = w.track.read_before.data();
+  const uint32_t* const read = books.readers.data() + size_t(piece) * books.waves;
+  Four late{};
+  for (uint32_t k = 0; k < books.waves; k += 4) late |= Four(four(read + k) > four(before + k));
+  if (books.read_apart[piece])
+    for (size_t k = 0; k < books.word_readers.size() / books.size; ++k)
+      late |= Four(four(books.word_readers.data() + k * books.size + 4 * piece) > Four{} + before[k]);
+  return !(late[0] | late[1] | late[2] | late[3]);
+}
+
+// ---- single words: the definition of each access ----
+
+struct Stretch {
+  int lane;
+  uint32_t address, end;  // within one piece
+};
+
+template <class F> inline void each_word(const Stretch& stretch, F f) {
+  for (uint32_t word = stretch.address / 4; 4 * word < stretch.end; ++word) f(word, bytes_in(word, stretch.address, stretch.end));
+}
+
+inline void check_read(Wave& w, const Inst& i, int lane, uint32_t word, uint32_t mask) {
   LdsBooks& books = w.group->books;
-  const uint32_t end = address + bytes;
-  for (uint32_t word = address / 4; 4 * word < end; ++word) {
-    const uint32_t mask = bytes_in(word, address, end);
-    LdsBooks::Word& last = books.words[word];
-    if (like(last) != order.good) {
-      if (last.writer != kNobody && (last.last & mask)) check_writer(w, i, lane, word, last, to_lds, true);
-      if (wholly_in_order(w, last, to_lds)) order.good = like(last);
-    }
-    check_readers(w, i, lane, word, mask, order);
-    const bool same = last.writer == w.index && last.writer_sequence == sequence;
-    const uint8_t bits = uint8_t(same ? last.last | mask : mask);
-    last = {sequence, uint8_t(w.index), uint8_t(last.written | mask), bits, to_lds, false, 0};
+  if (mask & ~entry(books, word).written) [[unlikely]] {
+    report_unwritten(w, i, lane, word);
+    own_entry(books, word).written |= uint8_t(mask);
   }
+  const LdsBooks::Word& last = entry(books, word);
+  if ((last.last & mask) && !readable(w, last)) [[unlikely]] report_writer(w, i, lane, word, last, false);
+}
+
+void one_write(Wave& w, const Inst& i, const Stretch& stretch, const Issued& op) {
+  each_word(stretch, [&](uint32_t word, uint32_t mask) {
+    LdsBooks::Word& last = own_entry(w.group->books, word);
+    if ((last.last & mask) && !after(w, last, op)) [[unlikely]] report_writer(w, i, stretch.lane, word, last, true);
+    check_readers(w, i, stretch.lane, word, mask);
+    const bool same = last.writer == w.index && last.writer_sequence == op.sequence;
+    const uint8_t bits = uint8_t(same ? last.last | mask : mask);
+    last = {op.sequence, uint8_t(w.index), op.to_lds, uint8_t(last.written | mask), bits, false, 0};
+  });
 }
 
 // A write of the bytes that are there already. Compilers let several waves store the same values (rows that two waves
 // hold). Any order of such writes gives the same result, so they are no race, and the first writer stays the writer.
 // The same holds for loads straight to LDS. But a wave that reads what it loaded that way has to wait, so such loads do
 // not enter `same`.
-inline void one_rewrite(Wave& w, const Inst& i, int lane, uint32_t address, uint32_t bytes, uint32_t sequence,
-                        bool to_lds, Order& order) {
-  LdsBooks& books = w.group->books;
-  for (uint32_t word = address / 4; 4 * word < address + bytes; ++word) {
-    const uint32_t mask = bytes_in(word, address, address + bytes);
-    LdsBooks::Word& last = books.words[word];
+void one_rewrite(Wave& w, const Inst& i, const Stretch& stretch, const Issued& op) {
+  each_word(stretch, [&](uint32_t word, uint32_t mask) {
+    const LdsBooks::Word& last = entry(w.group->books, word);
     if ((mask & ~last.written) || last.writer == w.index) {
-      const uint32_t from = std::max(address, 4 * word), end = std::min(address + bytes, 4 * word + 4);
-      one_write(w, i, lane, from, end - from, sequence, to_lds, order);
-    } else if (!to_lds) {
-      last.same |= 1u << w.index;
+      const uint32_t from = std::max(stretch.address, 4 * word), end = std::min(stretch.end, 4 * word + 4);
+      one_write(w, i, {stretch.lane, from, end}, op);
+    } else if (!op.to_lds) {
+      own_entry(w.group->books, word).same |= 1u << w.index;
+    }
+  });
+}
+
+void one_change(Wave& w, const Inst& i, const Stretch& stretch, const Issued& op) {
+  each_word(stretch, [&](uint32_t word, uint32_t) {
+    LdsBooks::Word& last = own_entry(w.group->books, word);
+    if (last.written != 0xf) report_unwritten(w, i, stretch.lane, word), last.written = 0xf;
+    if (!last.atomic && !after(w, last, op)) [[unlikely]] report_writer(w, i, stretch.lane, word, last, true);
+    check_readers(w, i, stretch.lane, word, 0xf);
+    last = {op.sequence, uint8_t(w.index), false, 0xf, 0xf, true, 0};
+  });
+}
+
+// ---- whole pieces one after another, where nothing is to report; false: nothing was done, look at their words ----
+
+bool read_pieces(const Wave& w, uint32_t piece, uint32_t count) {
+  const LdsBooks::Word* const of = w.group->books.pieces.data() + piece;
+  bool sound = true;
+  for (uint32_t k = 0; k < count; ++k) sound &= of[k].written == 0xf && readable(w, of[k]);
+  return sound;
+}
+
+bool write_pieces(Wave& w, uint32_t piece, uint32_t count, const Issued& op) {
+  LdsBooks::Word* const of = w.group->books.pieces.data() + piece;
+  bool sound = true;
+  for (uint32_t k = 0; k < count; ++k)
+    sound &= of[k].written != LdsBooks::kApart && after(w, of[k], op) && after_readers(w, piece + k);
+  if (!sound) return false;
+  std::fill_n(of, count, LdsBooks::Word{op.sequence, uint8_t(w.index), op.to_lds, 0xf, 0xf, false, 0});
+  return true;
+}
+
+bool rewrite_pieces(Wave& w, uint32_t piece, uint32_t count, const Issued& op) {
+  LdsBooks::Word* const of = w.group->books.pieces.data() + piece;
+  if (count > 1) return false;
+  if (of->written != 0xf || of->writer == w.index) return write_pieces(w, piece, 1, op);
+  if (!op.to_lds) of->same |= 1u << w.index;
+  return true;
+}
+
+// The lanes whose bytes begin where those of the lane before them end.
+inline uint64_t followers(uint64_t mask, const uint32_t* addresses, uint32_t bytes) {
+  uint64_t out = 0;
+#if defined(__AVX512F__)
+  for (int k = 0; k < kLanes; k += 16) {
+    const __m512i before = _mm512_maskz_loadu_epi32(k ? 0xffff : 0xfffe, addresses + k - 1);
+    const __m512i wanted = _mm512_add_epi32(before, _mm512_set1_epi32(int(bytes)));
+    out |= uint64_t(_mm512_cmpeq_epi32_mask(wanted, _mm512_loadu_si512(addresses + k))) << k;
+  }
+#else
+  for (int l = 1; l < kLanes; ++l) out |= uint64_t(addresses[l] == addresses[l - 1] + bytes) << l;
+#endif
+  return out & mask & mask << 1;
+}
+
+inline bool aligned(uint64_t mask, const uint32_t* addresses) {
+  uint32_t low[kLanes];
+  for (int l = 0; l < kLanes; ++l) low[l] = addresses[l] & 15;
+  return !(nonzero(low) & mask);
+}
+
+// Takes lanes whose bytes follow one another together. whole(piece, count) looks at pieces that they cover. Where it
+// answers false, and for the rest, one(stretch, covered) looks at each lane's stretch, and then after(piece) is called
+// where the piece is covered.
+template <class Whole, class One, class After>
+inline void each_piece(uint64_t mask, const uint32_t* addresses, uint32_t bytes, Whole whole, One one, After after) {
+  const uint64_t follow = followers(mask, addresses, bytes);
+  while (mask) {
+    const int first = std::countr_zero(mask);
+    const int behind = first + 1 + std::countr_one(follow >> first >> 1);
+    mask &= behind < kLanes ? ~0ull << behind : 0;
+    const uint32_t start = addresses[first];
+    const uint32_t end = start + uint32_t(behind - first) * bytes;
+    uint32_t at = start;
+    if (start % 16 == 0 && end - start >= 16 && whole(start / 16, (end - start) / 16)) [[likely]] {
+      if (end % 16 == 0) continue;
+      at = end / 16 * 16;
+    }
+    while (at < end) {
+      const uint32_t piece = at / 16, to = std::min(end, 16 * piece + 16);
+      const bool covered = to - at == 16;
+      if (covered && whole(piece, 1)) [[likely]] {
+        at = to;
+        continue;
+      }
+      for (int lane = first + int((at - start) / bytes); at < to; ++lane) {
+        const uint32_t lane_end = std::min(start + uint32_t(lane - first + 1) * bytes, to);
+        one(Stretch{lane, at, lane_end}, covered);
+        at = lane_end;
+      }
+      if (covered) after(piece);
     }
   }
 }
 
-inline void one_change(Wave& w, const Inst& i, int lane, uint32_t address, uint32_t bytes, uint32_t sequence,
-                       const Order& order) {
-  LdsBooks& books = w.group->books;
-  for (uint32_t word = address / 4; 4 * word < address + bytes; ++word) {
-    LdsBooks::Word& last = books.words[word];
-    if (last.written != 0xf) report_unwritten(w, i, lane, word), last.written = 0xf;
-    if (last.writer != kNobody && !last.atomic) check_writer(w, i, lane, word, last, false, true);
-    check_readers(w, i, lane, word, 0xf, order);
-    last = {sequence, uint8_t(w.index), 0xf, 0xf, false, true, 0};
-  }
+// read_pieces for lanes that each have one, from a whole one's first eight bytes.
+inline bool all_readable(const Wave& w, uint64_t mask, const uint32_t* addresses) {
+  const auto* const pieces = reinterpret_cast<const uint8_t*>(w.group->books.pieces.data());
+  const uint32_t* const before = w.track.written_before[0].data();
+  static_assert(sizeof(LdsBooks::Word) == 16 && offsetof(LdsBooks::Word, writer) == 4 && offsetof(LdsBooks::Word, written) == 6);
+  uint32_t doubt = 0;
+  each_lane(mask, [&](int l) {
+    uint64_t last;
+    std::memcpy(&last, pieces + addresses[l], sizeof last);
+    doubt |= (uint32_t(last >> 48) & 0xff) ^ 0xf;
+    doubt |= uint32_t(last) > before[last >> 32 & 0x1ff];  // by writer and to_lds
+  });
+  return !doubt;
 }
+
+inline bool tracked(const Wave& w) { return w.group && !w.group->books.pieces.empty(); }
 
 }  // namespace
 
 void track_begin(Group& group) {
-  const size_t words = (group.lds.size() + 3) / 4, waves = group.waves.size();
-  group.books.words.assign(words, {});
-  group.books.readers.assign(words * waves, 0);
-  for (const auto& wave : group.waves) {
-    track_begin(*wave);
-    Tracker& t = wave->track;
-    for (std::vector<uint32_t>* seen : {&t.seen, &t.seen_to_lds, &t.seen_issued}) seen->assign(waves, 0);
-  }
+  LdsBooks& books = group.books;
+  const size_t waves = std::max(group.waves.size(), size_t(group.waves.back()->index) + 1), pieces = (group.lds.size() + 15) / 16;
+  books.size = uint32_t(4 * pieces);
+  books.waves = uint32_t(waves + 3) / 4 * 4;
+  books.pieces.assign(pieces, {});
+  books.words.resize(4 * pieces);
+  books.readers.assign(pieces * books.waves, 0);
+  books.word_readers.resize(4 * pieces * waves);
+  books.read_apart.assign(pieces, 0);
+  for (const auto& wave : group.waves) track_begin(*wave);
 }
 
 uint32_t lds_access_begins(Wave& w) { return ++w.track.sequence; }
 
-void lds_read(Wave& w, const Inst& i, int lane, uint32_t address, uint32_t bytes, uint32_t sequence) {
-  if (!w.group || outside(w.group->books, address, bytes)) return;
-  Order order(w);
-  one_read(w, i, lane, address, bytes, sequence, order);
-}
-
-void lds_written(Wave& w, const Inst& i, int lane, uint32_t address, uint32_t bytes, uint32_t sequence, bool to_lds) {
-  if (!w.group || outside(w.group->books, address, bytes)) return;
-  Order order(w);
-  order.look_at_readers(w);
-  one_write(w, i, lane, address, bytes, sequence, to_lds, order);
-}
-
 void lds_read(Wave& w, const Inst& i, uint64_t mask, const uint32_t* addresses, uint32_t bytes, uint32_t sequence) {
-  if (!w.group || w.group->books.words.empty() || !mask) return;
-  Order order(w);
-  for (; mask; mask &= mask - 1) {
-    const int lane = std::countr_zero(mask);
-    if (!outside(w.group->books, addresses[lane], bytes)) one_read(w, i, lane, addresses[lane], bytes, sequence, order);
-  }
+  if (!tracked(w)) return;
+  LdsBooks& books = w.group->books;
+  uint32_t* const mine = books.readers.data() + w.index;
+  const auto mark = [=, of_piece = size_t(books.waves)](uint32_t piece) { mine[piece * of_piece] = sequence << 4 | 0xf; };
+  if (bytes == 16 && aligned(mask, addresses) && all_readable(w, mask, addresses))
+    return each_lane(mask, [=](int l) { mark(addresses[l] / 16); });
+  each_piece(
+      mask, addresses, bytes,
+      [&](uint32_t piece, uint32_t count) {
+        if (!read_pieces(w, piece, count)) return false;
+        for (uint32_t k = 0; k < count; ++k) mark(piece + k);
+        return true;
+      },
+      [&](const Stretch& stretch, bool covered) {
+        each_word(stretch, [&](uint32_t word, uint32_t bits) {
+          check_read(w, i, stretch.lane, word, bits);
+          if (!covered) mark_read(books, w.index, word, sequence, bits);
+        });
+      },
+      mark);
 }
 
 void lds_written(Wave& w, const Inst& i, uint64_t mask, const uint32_t* addresses, uint32_t bytes, uint32_t sequence,
                  bool to_lds) {
-  if (!w.group || w.group->books.words.empty() || !mask) return;
-  Order order(w);
-  order.look_at_readers(w);
-  for (; mask; mask &= mask - 1) {
-    const int lane = std::countr_zero(mask);
-    if (!outside(w.group->books, addresses[lane], bytes))
-      one_write(w, i, lane, addresses[lane], bytes, sequence, to_lds, order);
-  }
+  if (!tracked(w)) return;
+  const Issued op{sequence, to_lds};
+  each_piece(
+      mask, addresses, bytes, [&](uint32_t piece, uint32_t count) { return write_pieces(w, piece, count, op); },
+      [&](const Stretch& stretch, bool) { one_write(w, i, stretch, op); }, [&](uint32_t piece) { join(w.group->books, piece); });
 }
 
 void lds_rewritten(Wave& w, const Inst& i, uint64_t mask, const uint32_t* addresses, uint32_t bytes,
                    uint32_t sequence, bool to_lds) {
-  if (!w.group || w.group->books.words.empty() || !mask) return;
-  Order order(w);
-  order.look_at_readers(w);
-  for (; mask; mask &= mask - 1) {
-    const int lane = std::countr_zero(mask);
-    if (!outside(w.group->books, addresses[lane], bytes))
-      one_rewrite(w, i, lane, addresses[lane], bytes, sequence, to_lds, order);
-  }
+  if (!tracked(w)) return;
+  const Issued op{sequence, to_lds};
+  each_piece(
+      mask, addresses, bytes, [&](uint32_t piece, uint32_t count) { return rewrite_pieces(w, piece, count, op); },
+      [&](const Stretch& stretch, bool) { one_rewrite(w, i, stretch, op); }, [&](uint32_t piece) { join(w.group->books, piece); });
 }
 
 void lds_changed(Wave& w, const Inst& i, uint64_t mask, const uint32_t* addresses, uint32_t bytes, uint32_t sequence) {
-  if (!w.group || w.group->books.words.empty() || !mask) return;
-  Order order(w);
-  order.look_at_readers(w);
-  for (; mask; mask &= mask - 1) {
-    const int lane = std::countr_zero(mask);
-    if (!outside(w.group->books, addresses[lane], bytes)) one_change(w, i, lane, addresses[lane], bytes, sequence, order);
-  }
+  if (!tracked(w)) return;
+  each_piece(
+      mask, addresses, bytes, [](uint32_t, uint32_t) { return false; },
+      [&](const Stretch& stretch, bool) { one_change(w, i, stretch, {sequence}); }, [](uint32_t) {});
 }
 
 void barrier_arrived(Wave& w) {
@@ -277,13 +371,15 @@ void barrier_passed(Wave& w) {
   Tracker& t = w.track;
   if (!t.on || !w.group) return;
   ++t.waits;
-  for (size_t k = 0; k < w.group->waves.size() && k < t.seen.size(); ++k) {
-    const Tracker& other = w.group->waves[k]->track;
+  for (const auto& wave : w.group->waves) {
+    const Tracker& other = wave->track;
+    if (other.wave == t.wave) continue;
     // A wave that has fewer arrivals ended before this barrier was complete. Everything that it did came before.
     const bool ended = other.arrivals < t.waits;
-    t.seen[k] = ended ? ~0u : other.done_at_arrival[t.waits];
-    t.seen_to_lds[k] = ended ? ~0u : other.to_lds_at_arrival[t.waits];
-    t.seen_issued[k] = ended ? ~0u : other.issued_at_arrival[t.waits];
+    t.written_before[0][other.wave] = ended ? ~0u : other.done_at_arrival[t.waits];
+    t.written_before[1][other.wave] = ended ? ~0u : other.to_lds_at_arrival[t.waits];
+    const uint32_t read = ended ? ~0u : other.issued_at_arrival[t.waits];
+    t.read_before[other.wave] = read >> 28 ? ~0u : read << 4 | 0xf;
   }
 }
 

@@ -114,7 +114,17 @@ template <int Bits, int Dwords> void read_transposed(Wave& w, const Inst& i) {
   const uint64_t mask = w.exec(), inside = access.reads(mask, at, 4 * Dwords);
   uint32_t read[kLanes][Dwords] = {};
   each_lane(inside, [&](int l) { std::memcpy(read[l], access.bytes_at(at[l]), sizeof read[l]); });
-  each_lane(mask, [&](int l) {
+  if constexpr (Bits == 8 || Bits == 16) {  // elements of the 16 columns lie side by side, row after row
+    using Element = std::conditional_t<Bits == 8, uint8_t, uint16_t>;
+    Row out[Dwords] = {};
+    for (int group = 0; group < kLanes; group += 16) {
+      Element rows[elements][16];
+      std::memcpy(rows, read[group], sizeof rows);
+      for (int row = 0; row < elements; ++row)
+        for (int l = 0; l < 16; ++l) out[row * Bits / 32].x[group + l] |= uint32_t(rows[row][l]) << row * Bits % 32;
+    }
+    for (int d = 0; d < Dwords; ++d) blend(w.v[i.op[0].reg + d].x, out[d].x, mask);
+  } else each_lane(mask, [&](int l) {
     const int column = l % 16, group = l - column;
     uint32_t out[Dwords + 1] = {};  // an element of 6 bits may reach into the next dword
     for (int row = 0; row < elements; ++row) {

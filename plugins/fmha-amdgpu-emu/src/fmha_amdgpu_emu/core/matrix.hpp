@@ -30,15 +30,15 @@ inline Float* floats(Row& row) { return reinterpret_cast<Float*>(row.x); }
 struct F32 {
   static constexpr int kPer = 1;
   static constexpr float kLeastNormal = 0;
-  static void widen(const Row& from, Row* to, const ArchTraits&) { to[0] = from; }
+  static void widen(const Row& from, Row* to, const ArchTraits&, int) { to[0] = from; }
 };
 
 // 32-bit floats whose mantissa is rounded to 10 bits, nearest even.
 struct Xf32 {
   static constexpr int kPer = 1;
   static constexpr float kLeastNormal = 0;
-  static void widen(const Row& from, Row* to, const ArchTraits&) {
-    for (int l = 0; l < kLanes; ++l) {
+  static void widen(const Row& from, Row* to, const ArchTraits&, int lanes) {
+    EMU_LANES_OF(lanes) {
       const uint32_t x = from.x[l], rounded = (x + 0xfffu + (x >> 13 & 1)) & ~0x1fffu;
       to[0].x[l] = (x & 0x7f800000u) == 0x7f800000u ? x : rounded;
     }
@@ -48,11 +48,11 @@ struct Xf32 {
 struct F16 {
   static constexpr int kPer = 2;
   static constexpr float kLeastNormal = 0x1p-14f;
-  static void widen(const Row& from, Row* to, const ArchTraits&) {
+  static void widen(const Row& from, Row* to, const ArchTraits&, int lanes) {
 #if defined(__AVX512F__)
     // The zero-masked forms, because GCC 12 warns of the plain ones' undefined pass-through.
     constexpr __mmask16 all = 0xffff;
-    for (int k = 0; k < kLanes; k += 16) {
+    for (int k = 0; k < lanes; k += 16) {
       const __m512i both = _mm512_loadu_si512(from.x + k), high = _mm512_maskz_srli_epi32(all, both, 16);
       _mm512_storeu_ps(to[0].x + k, _mm512_maskz_cvtph_ps(all, _mm512_maskz_cvtepi32_epi16(all, both)));
       _mm512_storeu_ps(to[1].x + k, _mm512_maskz_cvtph_ps(all, _mm512_maskz_cvtepi32_epi16(all, high)));
@@ -61,7 +61,7 @@ struct F16 {
     // Read as a float, the magnitude's bits are 2^-112 of it, denormals included. Infinities and NaNs need the top
     // exponent.
     for (int half = 0; half < 2; ++half)
-      for (int l = 0; l < kLanes; ++l) {
+      EMU_LANES_OF(lanes) {
         const uint32_t h = from.x[l] >> 16 * half & 0xffff, magnitude = (h & 0x7fff) << 13;
         const uint32_t bits = std::bit_cast<uint32_t>(std::bit_cast<float>(magnitude) * 0x1p112f);
         const uint32_t top = magnitude >= 0x0f800000u ? (magnitude | 0x7f800000u) : bits;
@@ -74,9 +74,9 @@ struct F16 {
 struct Bf16 {
   static constexpr int kPer = 2;
   static constexpr float kLeastNormal = 0x1p-126f;
-  static void widen(const Row& from, Row* to, const ArchTraits&) {
-    for (int l = 0; l < kLanes; ++l) to[0].x[l] = from.x[l] << 16;
-    for (int l = 0; l < kLanes; ++l) to[1].x[l] = from.x[l] & 0xffff0000u;
+  static void widen(const Row& from, Row* to, const ArchTraits&, int lanes) {
+    EMU_LANES_OF(lanes) to[0].x[l] = from.x[l] << 16;
+    EMU_LANES_OF(lanes) to[1].x[l] = from.x[l] & 0xffff0000u;
   }
 };
 
@@ -90,10 +90,10 @@ inline std::array<float, Codes> numbers_of(const Format& format) {
 // Widens four codes of 8 bits in a dword, by arithmetic on rows. The digits and exponent of a normal number move up. A
 // denormal number is the difference of two floats of one exponent.
 template <int Mantissa, int Bias, bool Fnuz>
-inline void widen_bytes(const Row& from, Row* to) {
+inline void widen_bytes(const Row& from, Row* to, int lanes) {
   constexpr uint32_t up = 23 - Mantissa, one = uint32_t(127 - Bias) << 23, least = uint32_t(128 - Bias) << 23;
   for (int byte = 0; byte < 4; ++byte)
-    for (int l = 0; l < kLanes; ++l) {
+    EMU_LANES_OF(lanes) {
       const uint32_t code = from.x[l] >> 8 * byte & 0xff, size = code & 0x7f, sign = (code & 0x80) << 24;
       const uint32_t normal = (size << up) + one;
       const uint32_t tiny = bits_of(as_float((size << up) + least) - as_float(least));
@@ -108,16 +108,16 @@ inline void widen_bytes(const Row& from, Row* to) {
 struct Fp8 {
   static constexpr int kPer = 4;
   static constexpr float kLeastNormal = 0;
-  static void widen(const Row& from, Row* to, const ArchTraits& arch) {
-    arch.facts.fnuz ? widen_bytes<3, 8, true>(from, to) : widen_bytes<3, 7, false>(from, to);
+  static void widen(const Row& from, Row* to, const ArchTraits& arch, int lanes) {
+    arch.facts.fnuz ? widen_bytes<3, 8, true>(from, to, lanes) : widen_bytes<3, 7, false>(from, to, lanes);
   }
 };
 
 struct Bf8 {
   static constexpr int kPer = 4;
   static constexpr float kLeastNormal = 0;
-  static void widen(const Row& from, Row* to, const ArchTraits& arch) {
-    arch.facts.fnuz ? widen_bytes<2, 16, true>(from, to) : widen_bytes<2, 15, false>(from, to);
+  static void widen(const Row& from, Row* to, const ArchTraits& arch, int lanes) {
+    arch.facts.fnuz ? widen_bytes<2, 16, true>(from, to, lanes) : widen_bytes<2, 15, false>(from, to, lanes);
   }
 };
 
@@ -126,10 +126,10 @@ template <int Bits, bool Signed>
 struct Integer {
   static constexpr int kPer = 32 / Bits;
   static constexpr float kLeastNormal = 0;
-  static void widen(const Row& from, Row* to, const ArchTraits&) {
+  static void widen(const Row& from, Row* to, const ArchTraits&, int lanes) {
     for (int e = 0; e < kPer; ++e) {
       Float* out = floats(to[e]);
-      for (int l = 0; l < kLanes; ++l) {
+      EMU_LANES_OF(lanes) {
         const uint32_t top = from.x[l] << (32 - Bits - Bits * e);
         out[l] = Signed ? float(int32_t(top) >> (32 - Bits)) : float(int32_t(top >> (32 - Bits)));
       }
@@ -148,7 +148,7 @@ inline void flush(Row& row, float least) {
 // `count` registers from `first` on as rows.
 template <class E>
 inline void widen(const Wave& w, int first, int count, Row* to) {
-  for (int r = 0; r < count; ++r) E::widen(w.v[first + r], to + r * E::kPer, *w.arch);
+  for (int r = 0; r < count; ++r) E::widen(w.v[first + r], to + r * E::kPer, *w.arch, w.lanes);
 }
 
 // ---- products ----
@@ -167,43 +167,36 @@ inline Floats fused(float left, const Floats& right, const Floats& sum) {
 // D += A B of one block of N x N, N 16 or 32. `a` and `b` are Pack rows; lane group g (lanes from + g * N) of them has
 // the elements k = g * Pack ... of column (row) l mod N. `d`: N = 32: 16 rows, row 8 * (r / 4) + 4 * (lane / 32) + r % 4;
 // N = 16: 4 rows, row 4 * (lane / 16) + r; column lane mod N (CDNA3 ISA 7.1 "Matrix Arithmetic Instructions").
+//
+// Sixteen vectors of sums stay in registers for all k, which is only so where the loops over them are unrolled.
+// c(m, c) and d(m, c) are where vector c of row m of C and D lies; the same place, or all of C is read first (N = 16).
+template <int N, int Groups, int Pack, class C, class D>
+inline void multiply_rows(const Row* a, const Row* b, int from_a, int from_b, C c, D d) {
+  static_assert(N == 16 || N == 32);
+  constexpr int kWide = N / 16, kRows = 16 / kWide, kParts = N / kRows;  // vectors of a row of D; rows of a part of D
+  for (int part = 0; part < kParts; ++part) {
+    Floats sum[kRows][kWide];
+#pragma GCC unroll 16
+    for (int s = 0; s < 16; ++s) sum[s / kWide][s % kWide] = *c(kRows * part + s / kWide, s % kWide);
+    for (int g = 0; g < Groups; ++g)
+      for (int q = 0; q < Pack; ++q) {
+        const Float* left = floats(a[q]) + from_a + g * N + kRows * part;
+        const Row& right = b[q];
+#pragma GCC unroll 16
+        for (int s = 0; s < 16; ++s)
+          sum[s / kWide][s % kWide] = fused(left[s / kWide], columns(right, from_b + g * N + 16 * (s % kWide)), sum[s / kWide][s % kWide]);
+      }
+#pragma GCC unroll 16
+    for (int s = 0; s < 16; ++s) *d(kRows * part + s / kWide, s % kWide) = sum[s / kWide][s % kWide];
+  }
+}
+
+// D += A B of one block, with `d` as MFMA has it.
 template <int N, int Groups, int Pack>
 inline void multiply_block(const Row* a, const Row* b, int from_a, int from_b, Row* d) {
-  static_assert(N == 16 || N == 32);
-  if constexpr (N == 32) {
-    for (int part = 0; part < 8; ++part) {
-      const int high = 4 * (part / 2), half = part % 2;
-      Floats sum[4][2];
-      for (int t = 0; t < 4; ++t)
-        for (int c = 0; c < 2; ++c) sum[t][c] = columns(d[high + t], 32 * half + 16 * c);
-      for (int g = 0; g < Groups; ++g)
-        for (int q = 0; q < Pack; ++q) {
-          const Floats left = columns(b[q], from_b + g * N), right = columns(b[q], from_b + g * N + 16);
-          const Float* row = floats(a[q]) + from_a + g * N + 2 * high + 4 * half;
-          for (int t = 0; t < 4; ++t) {
-            sum[t][0] = fused(row[t], left, sum[t][0]);
-            sum[t][1] = fused(row[t], right, sum[t][1]);
-          }
-        }
-      for (int t = 0; t < 4; ++t)
-        for (int c = 0; c < 2; ++c) columns(d[high + t], 32 * half + 16 * c) = sum[t][c];
-    }
-  } else {
-    for (int pair = 0; pair < 2; ++pair) {
-      Floats sum[2][4];
-      for (int u = 0; u < 2; ++u)
-        for (int t = 0; t < 4; ++t) sum[u][t] = columns(d[t], 16 * (2 * pair + u));
-      for (int g = 0; g < Groups; ++g)
-        for (int q = 0; q < Pack; ++q) {
-          const Floats both = columns(b[q], from_b + g * N);
-          const Float* row = floats(a[q]) + from_a + g * N + 8 * pair;
-          for (int u = 0; u < 2; ++u)
-            for (int t = 0; t < 4; ++t) sum[u][t] = fused(row[4 * u + t], both, sum[u][t]);
-        }
-      for (int u = 0; u < 2; ++u)
-        for (int t = 0; t < 4; ++t) columns(d[t], 16 * (2 * pair + u)) = sum[u][t];
-    }
-  }
+  constexpr int rows = 256 / N;  // of four registers
+  const auto place = [=](int m, int c) { return &columns(d[m / rows * 4 + m % 4], N * (m % rows / 4) + 16 * c); };
+  multiply_rows<N, Groups, Pack>(a, b, from_a, from_b, place, place);
 }
 
 // Puts C into `count` registers of D from `to` on. C may be a constant, D itself, or overlap it.

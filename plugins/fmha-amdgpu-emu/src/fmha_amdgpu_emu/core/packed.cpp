@@ -63,7 +63,7 @@ template <class Op, Nans Rules> void half_select(Wave& w, const Inst& i) {
   for (int high = 0; high < 2; ++high) {
     Fetched in[3];
     for (int k = 0; k < Op::sources; ++k) fetch_half(w, i, k, high, in[k]);
-    evaluate<Half, Op>(rule_of(w, Rules), part[high].x, in[0].x, in[1].x, in[Op::sources - 1].x);
+    evaluate<Half, Op>(rule_of(w, Rules), part[high].x, in[0].x, in[1].x, in[Op::sources - 1].x, w.lanes);
     finish16(w, i, part[high].x, false, true);
   }
   join(w, i, part);
@@ -120,7 +120,7 @@ struct ShiftRight {
 void fetch_single(Wave& w, const Inst& i, int k, int high, Fetched& f) {
   const bool second = (high ? i.mod.op_sel_hi : i.mod.op_sel) >> k & 1;
   f.x = whole_source(w, i, k, f.room, second);
-  edit32(f, (high ? i.mod.neg_hi : i.mod.neg_lo) >> k & 1, false, w.mode.flush_in32());
+  edit32(f, (high ? i.mod.neg_hi : i.mod.neg_lo) >> k & 1, false, w.mode.flush_in32(), w.lanes);
 }
 
 template <class Op, int N> void pair_arithmetic(Wave& w, const Inst& i) {
@@ -128,7 +128,7 @@ template <class Op, int N> void pair_arithmetic(Wave& w, const Inst& i) {
   for (int high = 0; high < 2; ++high) {
     Fetched in[N];
     for (int k = 0; k < N; ++k) fetch_single(w, i, k, high, in[k]);
-    compute32<Op>(part[high].x, in, w.mode.round32());
+    compute32<Op>(part[high].x, in, w.mode.round32(), w.lanes);
     finish32(w, i, part[high].x, w.mode.flush_out32(), true);
   }
   whole_commit(w, i, part[0].x, 0);
@@ -175,14 +175,14 @@ void fetch_mixed(Wave& w, const Inst& i, int k, Fetched& f, bool always_flush) {
     halves_to_floats(wide, f.room.x);
     std::memcpy(f.room.x, wide, sizeof wide);
   } else {
-    edit32(f, op.neg, op.abs, always_flush || w.mode.flush_in32());
+    edit32(f, op.neg, op.abs, always_flush || w.mode.flush_in32(), w.lanes);
   }
 }
 
 void mixed_fma(Wave& w, const Inst& i, Row& out) {
   Fetched in[3];
   for (int k = 0; k < 3; ++k) fetch_mixed(w, i, k, in[k], false);
-  compute32<Fma>(out.x, in, w.mode.round32());
+  compute32<Fma>(out.x, in, w.mode.round32(), w.lanes);
 }
 
 void fma_mix(Wave& w, const Inst& i) {

@@ -29,7 +29,7 @@ template <class Op, int N, bool Half16, bool Accumulates = false> void arithmeti
   if (Accumulates) fetch_scalar(w, i.op[0], Half16, in[N - 1]);
   Row out;
   if constexpr (Half16) compute16<Op>(out.x, in, w.mode.round16_64(), fp16_overflow(w));
-  else compute32<Op>(out.x, in, w.mode.round32());
+  else compute32<Op>(out.x, in, w.mode.round32(), w.lanes);
   set_scalar32(w, i.op[0], outgoing(w, out.x[0], Half16));
 }
 

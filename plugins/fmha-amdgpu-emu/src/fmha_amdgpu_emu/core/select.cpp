@@ -11,7 +11,7 @@ template <class Op, Nans N> void select32(Wave& w, const Inst& i) {
   Fetched in[3];
   for (int k = 0; k < Op::sources; ++k) fetch32(w, i, k, in[k], w.mode.flush_in32());
   Row out;
-  evaluate<Single, Op>(rule_of(w, N), out.x, in[0].x, in[1].x, in[Op::sources - 1].x);
+  evaluate<Single, Op>(rule_of(w, N), out.x, in[0].x, in[1].x, in[Op::sources - 1].x, w.lanes);
   finish32(w, i, out.x, false, !w.mode.flush_out32());
   commit(w, i, out);
 }
@@ -20,7 +20,7 @@ template <class Op, Nans N> void select16(Wave& w, const Inst& i) {
   Fetched in[3];
   for (int k = 0; k < Op::sources; ++k) fetch16(w, i, k, in[k], w.mode.flush_in16_64());
   Row out;
-  evaluate<Half, Op>(rule_of(w, N), out.x, in[0].x, in[1].x, in[Op::sources - 1].x);
+  evaluate<Half, Op>(rule_of(w, N), out.x, in[0].x, in[1].x, in[Op::sources - 1].x, w.lanes);
   finish16(w, i, out.x, false, !w.mode.flush_out16_64());
   commit(w, i, out);
 }
@@ -28,7 +28,7 @@ template <class Op, Nans N> void select16(Wave& w, const Inst& i) {
 template <class Op, Nans N> void select64(Wave& w, const Inst& i) {
   Doubles in[2], out;
   for (int k = 0; k < 2; ++k) fetch64(w, i, k, in[k], w.mode.flush_in16_64());
-  evaluate<Double, Op>(rule_of(w, N), out.x, in[0].x, in[1].x, in[1].x);
+  evaluate<Double, Op>(rule_of(w, N), out.x, in[0].x, in[1].x, in[1].x, w.lanes);
   finish64(w, i, out.x, false, !w.mode.flush_out16_64());
   commit64(w, i, out.x);
 }

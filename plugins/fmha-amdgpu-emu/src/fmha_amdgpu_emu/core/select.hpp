@@ -108,13 +108,13 @@ template <class T> struct Median {
 
 template <class T, class Op>
 inline void evaluate(const Rule& rule, typename T::Bits* out, const typename T::Bits* a, const typename T::Bits* b,
-                     const typename T::Bits* c) {
+                     const typename T::Bits* c, int lanes) {
   uint32_t any = 0;
-  EMU_LANES any |= uint32_t(T::nan(a[l])) | uint32_t(T::nan(b[l])) | uint32_t(Op::sources > 2 && T::nan(c[l]));
+  EMU_LANES_OF(lanes) any |= uint32_t(T::nan(a[l])) | uint32_t(T::nan(b[l])) | uint32_t(Op::sources > 2 && T::nan(c[l]));
   if (!any) {
-    EMU_LANES out[l] = Op::at(Plain<T>{}, a[l], b[l], c[l]);
+    EMU_LANES_OF(lanes) out[l] = Op::at(Plain<T>{}, a[l], b[l], c[l]);
   } else {
-    for (int l = 0; l < kLanes; ++l) out[l] = Op::at(Careful<T>{rule}, a[l], b[l], c[l]);
+    for (int l = 0; l < lanes; ++l) out[l] = Op::at(Careful<T>{rule}, a[l], b[l], c[l]);
   }
 }
 

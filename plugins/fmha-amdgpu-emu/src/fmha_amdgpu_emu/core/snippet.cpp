@@ -33,7 +33,7 @@ void take_in(const EmuState& state, Wave& w) {
 // The books begin with what the caller says is defined. Its LDS bytes count as written.
 void open_books(const EmuState& state, Group& group) {
   track_begin(group);
-  for (LdsBooks::Word& word : group.books.words) word.written = 0xf;
+  for (LdsBooks::Word& piece : group.books.pieces) piece.written = 0xf;
   for (int r = 0; r < kVgprs; ++r) define(*group.waves[0], r, state.defined[r]);
 }
 

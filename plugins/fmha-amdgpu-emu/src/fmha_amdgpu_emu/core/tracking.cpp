@@ -1,5 +1,4 @@
-// Waits and definedness of registers. The usual case (nothing that the instruction touches is pending, and every source
-// is defined) costs a few tests of 512-bit sets. Single lanes are examined only where something is undefined.
+// Waits and definedness of registers. Single lanes are examined only where something is undefined.
 #include "tracking.hpp"
 
 #include <bit>
@@ -42,6 +41,7 @@ void completed(Tracker& t, const Outstanding& what) {
   if (what.sequence) {
     uint32_t& done = what.to_lds ? t.done_to_lds : t.done;
     done = std::max(done, what.sequence);
+    t.written_before[1][t.wave] = t.done_to_lds;
   }
   for (int k = 0; k < what.count; ++k) {
     const int reg = what.first + k;
@@ -86,17 +86,20 @@ void complete(Tracker& t, Pending& queue, uint32_t remaining) {
 
 bool anything(const Tracker& t) { return any(t.v_pending) || t.s_pending.any(); }
 
-void push(Wave& w, Counter counter, const Outstanding& what) {
-  Tracker& t = w.track;
+Outstanding& next_of(Wave& w, Counter counter) {
   Pending& queue = queue_of(w, counter);
-  if (const uint32_t most = most_of(*w.arch, counter); queue.size >= most) complete(t, queue, most - 1);
-  if (queue.size == Pending::kRoom) complete_all(t, queue);  // all of them unordered
-  queue.at(queue.size++) = what;
-  queue.unordered += what.unordered;
+  if (const uint32_t most = most_of(*w.arch, counter); queue.size >= most) complete(w.track, queue, most - 1);
+  if (queue.size == Pending::kRoom) complete_all(w.track, queue);  // all of them unordered
+  return queue.at(queue.size++);
+}
+
+void mark(Wave& w, Counter counter, const Outstanding& what) {
+  Tracker& t = w.track;
+  queue_of(w, counter).unordered += what.unordered;
   for (int k = 0; k < what.count; ++k) {
     const int reg = what.first + k;
-    if (what.scalar) t.s_pending.set(reg), ++t.s_loads[reg];
-    else t.v_pending.set(reg), ++t.v_loads[reg];
+    if (what.scalar) t.s_pending[reg] = true, ++t.s_loads[reg];
+    else t.v_pending[reg] = true, ++t.v_loads[reg];
   }
   t.any |= what.count > 0;
 }
@@ -178,17 +181,15 @@ void track_begin(Wave& w) {
   w.track = Tracker();
   w.track.on = true;
   w.track.done_at_arrival = w.track.to_lds_at_arrival = w.track.issued_at_arrival = {0};
-  w.track.seen = w.track.seen_to_lds = w.track.seen_issued = {0};
+  w.track.wave = uint32_t(w.index);
+  w.track.written_before[0][kNobody] = ~0u;
+  w.track.written_before[0][w.track.wave] = w.track.read_before[w.track.wave] = ~0u;
   w.track.scratch.assign(w.scratch_bytes / 4, 0);
 }
 
-void track_before(Wave& w, const Inst& i) {
+void track_closely(Wave& w, const Inst& i) {
   Tracker& t = w.track;
-  if (t.any) {
-    if (meet(i.v_reads, t.v_pending) || meet(i.v_writes, t.v_pending) || (i.s_reads & t.s_pending).any() ||
-        (i.s_writes & t.s_pending).any())
-      check_pending(w, i);
-  }
+  if (meets_pending(t, i)) check_pending(w, i);
   if (!within(i.v_reads, t.defined)) return flow_undefined(w, i);
   if (within(i.v_writes, t.defined)) return;
   if (i.mod.dpp != Dpp::None || i.entry->flow == Flow::Custom || i.entry->flow == Flow::WriteLane)
@@ -198,20 +199,26 @@ void track_before(Wave& w, const Inst& i) {
   else each(i.v_writes, [&](int reg) { define(w, reg, active); });
 }
 
-void issue(Wave& w, Counter counter, const Outstanding& what) {
+void issue(Wave& w, Counter counter, uint16_t first, uint8_t count, uint32_t sequence, uint32_t how) {
   if (!w.track.on) return;
-  Outstanding one = what;
+  Outstanding& one = next_of(w, counter);
+  one.first = first;
+  one.count = count;
+  one.scalar = how & 1;
+  one.to_lds = how >> 1 & 1;
+  one.sequence = sequence;
+  one.half = uint8_t(how >> 2);
   one.unordered = counter == Counter::Scalar;
-  push(w, counter, one);
+  mark(w, counter, one);
 }
 
 void issue_flat(Wave& w, Counter counter, const Outstanding& what) {
   if (!w.track.on) return;
   Outstanding one = what;
   one.unordered = w.arch->flat_unordered;
-  push(w, Counter::Ds, one);
+  mark(w, Counter::Ds, next_of(w, Counter::Ds) = one);
   one.sequence = 0;  // the LDS part is complete when the counter of LDS says so
-  push(w, counter, one);
+  mark(w, counter, next_of(w, counter) = one);
 }
 
 void wait_for(Wave& w, Counter counter, uint32_t remaining) {

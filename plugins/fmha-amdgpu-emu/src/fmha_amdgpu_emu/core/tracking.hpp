@@ -64,23 +64,38 @@ struct Tracker {
   uint32_t done_to_lds = 0;       // the same for loads that write LDS
   uint32_t arrivals = 0, waits = 0;
   std::vector<uint32_t> done_at_arrival, to_lds_at_arrival, issued_at_arrival;  // [0]: before the first arrival
-  // Per wave: its accesses up to this one come before this wave's next.
-  std::vector<uint32_t> seen, seen_to_lds, seen_issued;
+  // What comes before this wave's next LDS access, by wave. Writes, up to these sequence numbers: [0] LDS operations,
+  // also kNobody's, [1] loads into LDS. Reads, up to these stamps (LdsBooks::readers). All of its own LDS operations do.
+  std::array<std::array<uint32_t, 256>, 2> written_before{};
+  std::array<uint32_t, 64> read_before{};
+  uint32_t wave = 0;
   std::vector<uint64_t> scratch;  // per dword of private memory: lanes that hold a value
 };
+
+constexpr uint8_t kNobody = 0xff;
 
 struct LdsBooks {
   struct Word {
     uint32_t writer_sequence = 0;
-    uint8_t writer = 0xff;        // wave; 0xff nobody
-    uint8_t written = 0;          // bytes ever written
-    uint8_t last = 0;             // bytes of the last writer's access
+    uint8_t writer = kNobody;     // wave
     bool to_lds = false;          // by a load that writes LDS
+    uint8_t written = 0;          // bytes ever written; kApart: of a piece without an entry of its own
+    uint8_t last = 0;             // bytes of the last writer's access
     bool atomic = false;          // by an atomic
     uint32_t same = 0;            // waves that stored the same value again since
+    bool operator==(const Word&) const = default;
   };
-  std::vector<Word> words;        // empty: nothing is tracked
-  std::vector<uint32_t> readers;  // per wave all words: sequence of the wave's last read << 4 | its bytes; 0 none
+  static constexpr uint8_t kApart = 0xf0;
+
+  // Nearly all accesses are of whole pieces of 16 bytes. As long as the four words of a piece are alike, they have one
+  // entry, and a wave's read of them all one stamp. Of a word's two stamps, the later one counts.
+  std::vector<Word> pieces;             // empty: nothing is tracked
+  std::vector<Word> words;              // of pieces that are apart
+  std::vector<uint32_t> readers;        // per piece all waves: sequence of the wave's last read << 4 | 0xf; 0 none
+  std::vector<uint32_t> word_readers;   // per wave all words, with the bytes read; only of pieces in `read_apart`
+  std::vector<uint8_t> read_apart;      // per piece: a wave read less than all of it
+  uint32_t size = 0;                    // in words
+  uint32_t waves = 0;                   // of a piece in `readers`: a multiple of four
 };
 
 // A new workgroup: its waves know of nothing written yet. Call it once waves and LDS are allocated, then `define` the
@@ -90,7 +105,8 @@ void track_begin(Wave& w);  // of a wave without a workgroup
 
 // Turns pending registers, and undefined sources of sinks, into findings before an instruction runs, and marks its
 // results as defined or not. The engine calls it for every instruction while tracking is on.
-void track_before(Wave& w, const Inst& i);
+inline void track_before(Wave& w, const Inst& i);  // wave.hpp
+void track_closely(Wave& w, const Inst& i);        // what it does where it has to look at single registers
 
 // Lanes of a vector register that hold a value. Handlers with Flow::Custom, and loads that deliver undefined words,
 // call these.
@@ -100,17 +116,18 @@ void undefine(Wave& w, int reg, uint64_t lanes);
 
 // An operation was issued: its destination is pending until a wait. Every LDS instruction, including a store, passes
 // its sequence number; only a wait for it completes it.
-void issue(Wave& w, Counter counter, const Outstanding& what);
+void issue(Wave& w, Counter counter, uint16_t first, uint8_t count, uint32_t sequence, uint32_t how);
+// Takes the record apart: built of small fields and copied whole, it would have to wait for its own stores.
+inline void issue(Wave& w, Counter counter, const Outstanding& what) {
+  issue(w, counter, what.first, what.count, what.sequence, uint32_t(what.scalar) | uint32_t(what.to_lds) << 1 | uint32_t(what.half) << 2);
+}
 // The same for a FLAT operation, which two counters count: Load or Store, and Ds.
 void issue_flat(Wave& w, Counter counter, const Outstanding& what);
 // A wait: at most `remaining` operations of the counter may still be outstanding.
 void wait_for(Wave& w, Counter counter, uint32_t remaining);
 
-// An LDS access by the active lane(s): `address` in the workgroup's LDS, within its bounds.
+// An LDS access by the lanes of `mask`, whose bytes all lie in the workgroup's LDS.
 uint32_t lds_access_begins(Wave& w);  // a new sequence number
-void lds_read(Wave& w, const Inst& i, int lane, uint32_t address, uint32_t bytes, uint32_t sequence);
-void lds_written(Wave& w, const Inst& i, int lane, uint32_t address, uint32_t bytes, uint32_t sequence, bool to_lds);
-// The same for all lanes of `mask`; lanes that reach beyond the LDS are left out.
 void lds_read(Wave& w, const Inst& i, uint64_t mask, const uint32_t* addresses, uint32_t bytes, uint32_t sequence);
 void lds_written(Wave& w, const Inst& i, uint64_t mask, const uint32_t* addresses, uint32_t bytes, uint32_t sequence,
                  bool to_lds);

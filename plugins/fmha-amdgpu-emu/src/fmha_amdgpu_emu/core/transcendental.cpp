@@ -100,17 +100,17 @@ struct Cos {
   static float at(float a) { return std::isfinite(a) ? float(circular(a, true)) : as_float(kNan32); }
 };
 
-template <class Op> void row32(uint32_t* out, const Fetched (&in)[1]) {
+template <class Op> void row32(uint32_t* out, const Fetched (&in)[1], int lanes) {
   const uint32_t* a = in[0].x;
-  EMU_LANES out[l] = bits_of(Op::at(as_float(a[l])));
-  settle_nans32(out, in);
+  EMU_LANES_OF(lanes) out[l] = bits_of(Op::at(as_float(a[l])));
+  settle_nans32(out, in, lanes);
 }
 
 template <class Op, bool Denormals = false> void transcendental32(Wave& w, const Inst& i) {
   Fetched in[1];
   fetch32(w, i, 0, in[0], Denormals ? w.mode.flush_in32() : true);
   Row out;
-  row32<Op>(out.x, in);
+  row32<Op>(out.x, in, w.lanes);
   finish32(w, i, out.x, Denormals ? w.mode.flush_out32() : true, !w.mode.flush_out32());
   commit(w, i, out);
 }
@@ -167,7 +167,7 @@ template <class Op> void scalar_form32(Wave& w, const Inst& i) {
   fill(in[0].room.x, flushed32(edited(w, i.src(0), 0x80000000)));
   in[0].x = in[0].room.x;
   Row out;
-  row32<Op>(out.x, in);
+  row32<Op>(out.x, in, w.lanes);
   finish32(w, i, out.x, true, !w.mode.flush_out32());
   set_scalar32(w, i.op[0], out.x[0]);
 }

@@ -7,6 +7,7 @@
 
 #include "arch_traits.hpp"
 #include "inst.hpp"
+#include "sets.hpp"
 #include "tracking.hpp"
 
 namespace emu {
@@ -85,5 +86,17 @@ struct Group {
   uint32_t started = 0;          // waves that the dispatcher began: fewer than `waves` in a partial workgroup
   uint32_t live = 0;             // waves that have not ended; nobody waits for ended ones
 };
+
+inline bool meets_pending(const Tracker& t, const Inst& i) {
+  return t.any && (meet(i.v_reads, t.v_pending) || meet(i.v_writes, t.v_pending) || (i.s_reads & t.s_pending).any() ||
+                   (i.s_writes & t.s_pending).any());
+}
+
+// The usual case costs a few tests of 512-bit sets: nothing that the instruction touches is pending, and every source
+// and destination is defined.
+inline void track_before(Wave& w, const Inst& i) {
+  const Tracker& t = w.track;
+  if (meets_pending(t, i) || !within(i.v_reads, t.defined) || !within(i.v_writes, t.defined)) track_closely(w, i);
+}
 
 }  // namespace emu

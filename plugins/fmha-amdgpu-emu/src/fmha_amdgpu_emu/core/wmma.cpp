@@ -35,12 +35,25 @@ void take_c(Wave& w, const Inst& i, Out out, int upper, Results& to) {
 template <int K>
 void finish(Wave& w, const Inst& i, const Row* a, const Row* b, Out out) {
   const int upper = i.mod.op_sel >> 2 & 1;
+  const auto multiply = [&](auto from, auto to) {
+    if (w.arch->wmma_repeats) multiply_rows<16, 1, K>(a, b, 0, 0, from, to);
+    else multiply_rows<16, 2, K / 2>(a, b, 0, 0, from, to);
+  };
+  // Floats can stay where they are.
+  if (out == Out::Float && !((i.mod.neg_lo | i.mod.neg_hi) >> 2 & 1)) {
+    const Tile from{w, i.op[3].reg, out, upper}, to{w, i.op[0].reg, out, upper};
+    uint32_t constant[16];
+    const bool held = i.op[3].kind == Kind::Vgpr;
+    if (!held) std::fill_n(constant, 16, scalar32(w, i.op[3]));
+    return multiply([&](int m, int) { return reinterpret_cast<const Floats*>(held ? from.row(m) : constant); },
+                    [&](int m, int) { return reinterpret_cast<Floats*>(to.row(m)); });
+  }
   Results c;
   take_c(w, i, out, upper, c);
   Row sum[4] = {};
   if (out != Out::Int) to_sum(c, out, sum);
-  if (w.arch->wmma_repeats) multiply_block<16, 1, K>(a, b, 0, 0, sum);
-  else multiply_block<16, 2, K / 2>(a, b, 0, 0, sum);
+  const auto place = [&](int m, int) { return &columns(sum[m % 4], 16 * (m / 4)); };
+  multiply(place, place);
   put_results(i, {w, i.op[0].reg, out, upper}, sum, c);
 }
 
