@@ -89,7 +89,7 @@ inline uint64_t like(const LdsBooks::Word& word) {
 
 // In order by the writer's sequence alone, so that every byte of a word like it is.
 inline bool wholly_in_order(const Wave& w, const LdsBooks::Word& last, bool to_lds) {
-  if (last.written != 0xf) return false;
+  if (emulation::careful || last.written != 0xf) return false;
   if (last.writer == kNobody) return true;
   LdsBooks::Word plain = last;
   plain.same = 0;
@@ -108,7 +108,7 @@ inline void check_readers(Wave& w, const Inst& i, int lane, uint32_t word, uint3
   uint32_t late = 0;
   for (size_t other = 0; other < order.waves; ++other, read += order.words)
     late |= *read >> 4 > order.seen[other] ? *read & mask : 0;
-  if (late) [[unlikely]] check_each_reader(w, i, lane, word, mask, order);
+  if (late || emulation::careful) [[unlikely]] check_each_reader(w, i, lane, word, mask, order);
 }
 
 inline bool outside(const LdsBooks& books, uint32_t address, uint32_t bytes) {

@@ -50,6 +50,7 @@ struct F16 {
   static constexpr float kLeastNormal = 0x1p-14f;
   static void widen(const Row& from, Row* to, const ArchTraits&) {
 #if defined(__AVX512F__)
+    if (emulation::careful) return widen_plainly(from, to);
     // The zero-masked forms, because GCC 12 warns of the plain ones' undefined pass-through.
     constexpr __mmask16 all = 0xffff;
     for (int k = 0; k < kLanes; k += 16) {
@@ -58,6 +59,11 @@ struct F16 {
       _mm512_storeu_ps(to[1].x + k, _mm512_maskz_cvtph_ps(all, _mm512_maskz_cvtepi32_epi16(all, high)));
     }
 #else
+    widen_plainly(from, to);
+#endif
+  }
+
+  static void widen_plainly(const Row& from, Row* to) {
     // Read as a float, the magnitude's bits are 2^-112 of it, denormals included. Infinities and NaNs need the top
     // exponent.
     for (int half = 0; half < 2; ++half)
@@ -67,7 +73,6 @@ struct F16 {
         const uint32_t top = magnitude >= 0x0f800000u ? (magnitude | 0x7f800000u) : bits;
         to[half].x[l] = top | (h & 0x8000) << 16;
       }
-#endif
   }
 };
 
@@ -164,12 +169,25 @@ inline Floats fused(float left, const Floats& right, const Floats& sum) {
 #endif
 }
 
+// What multiply_block makes, element by element.
+[[gnu::noinline]] inline void multiply_plainly(int n, int groups, int pack, const Row* a, const Row* b, int from_a, int from_b, Row* d) {
+  const int parts = 64 / n;  // of a register, which has four rows of D for each
+  for (int row = 0; row < n; ++row)
+    for (int column = 0; column < n; ++column) {
+      Float& sum = floats(d[row / 4 / parts * 4 + row % 4])[row / 4 % parts * n + column];
+      for (int g = 0; g < groups; ++g)
+        for (int q = 0; q < pack; ++q)
+          sum = __builtin_fmaf(floats(a[q])[from_a + g * n + row], floats(b[q])[from_b + g * n + column], sum);
+    }
+}
+
 // D += A B of one block of N x N, N 16 or 32. `a` and `b` are Pack rows; lane group g (lanes from + g * N) of them has
 // the elements k = g * Pack ... of column (row) l mod N. `d`: N = 32: 16 rows, row 8 * (r / 4) + 4 * (lane / 32) + r % 4;
 // N = 16: 4 rows, row 4 * (lane / 16) + r; column lane mod N (CDNA3 ISA 7.1 "Matrix Arithmetic Instructions").
 template <int N, int Groups, int Pack>
 inline void multiply_block(const Row* a, const Row* b, int from_a, int from_b, Row* d) {
   static_assert(N == 16 || N == 32);
+  if (emulation::careful) return multiply_plainly(N, Groups, Pack, a, b, from_a, from_b, d);
   if constexpr (N == 32) {
     for (int part = 0; part < 8; ++part) {
       const int high = 4 * (part / 2), half = part % 2;

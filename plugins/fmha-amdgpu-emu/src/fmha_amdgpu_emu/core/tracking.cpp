@@ -189,7 +189,7 @@ void track_before(Wave& w, const Inst& i) {
         (i.s_writes & t.s_pending).any())
       check_pending(w, i);
   }
-  if (!within(i.v_reads, t.defined)) return flow_undefined(w, i);
+  if ((emulation::careful && i.entry) || !within(i.v_reads, t.defined)) return flow_undefined(w, i);
   if (within(i.v_writes, t.defined)) return;
   if (i.mod.dpp != Dpp::None || i.entry->flow == Flow::Custom || i.entry->flow == Flow::WriteLane)
     return flow_undefined(w, i);

@@ -1,6 +1,7 @@
 // Registers that always hold a value where they are read: on every way from the kernel's begin to a read of theirs lies a write
 // that no guard leaves out. Their lanes count as defined from the begin, and until a warp meets a value that never was written,
 // no books are kept about instructions that use these registers alone.
+#include "emu_careful.hpp"
 #include "program.hpp"
 
 namespace ptx {
@@ -70,7 +71,7 @@ void find_certain(Kernel& kernel) {
     });
   }
   kernel.defined_at_first.assign(kernel.ids, 0);
-  const auto certain = [&](uint32_t id) { return !id || !(doubtful[id / 64] >> id % 64 & 1); };
+  const auto certain = [&](uint32_t id) { return !id || (!emulation::careful && !(doubtful[id / 64] >> id % 64 & 1)); };
   for (uint32_t id = 0; id < kernel.ids; ++id)
     if (certain(id)) kernel.defined_at_first[id] = ~uint32_t(0);
   for (Inst& i : kernel.code) {

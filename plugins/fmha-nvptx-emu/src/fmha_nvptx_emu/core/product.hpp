@@ -116,10 +116,9 @@ inline void product_by_lanes(uint32_t* const* d, const uint32_t* const* in) {
 template <Element element, unsigned k, bool half_sums, Element element_b = element>
 inline void product(uint32_t* const* d, const uint32_t* const* in) {
 #ifdef PTX_AVX512
-  product_by_lanes<element, k, half_sums, element_b>(d, in);
-#else
-  product_by_elements<element, k, half_sums, element_b>(d, in);
+  if (!emulation::careful) return product_by_lanes<element, k, half_sums, element_b>(d, in);
 #endif
+  product_by_elements<element, k, half_sums, element_b>(d, in);
 }
 
 }  // namespace ptx
