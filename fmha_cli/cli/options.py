@@ -113,6 +113,7 @@ EMULATING = (
     ),
     _running("emu-threads", _S, "Workgroups at once on an emulated device, 0 = all allowed [default: 0]"),
     _running("no-emu-checks", _B, "On an emulated device, check only for accesses out of bounds"),
+    _running("emu-careful", _B, "On an emulated device, take no short ways: slower, with the same results"),
     _running(
         "emu-arith",
         _T,

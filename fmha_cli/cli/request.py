@@ -85,6 +85,7 @@ def request_of(call: CliCall, command: Command = Command.RUN) -> Request:
         oracle_s=_check_budget(call, default.oracle_s),
         cache_root=s.text("cache_dir"),
         emu_checks=not s.on("no_emu_checks"),
+        emu_careful=s.on("emu_careful"),
         emu_arith=Arithmetic(s.text("emu_arith") or default.emu_arith),
         options=own_options(call),
         **same,

@@ -157,6 +157,7 @@ class EmulatorOptions:
         threads: number of workgroups that execute at once.
         checks: whether to look for all findings. Accesses out of bounds are always reported.
         cache: a private folder for results that are worth keeping between processes; None = keep nothing.
+        careful: take no short way through the checks and products. Every result, count and finding stays as it is.
         arithmetic: of matrix instructions; DOCUMENT unless the emulator ``ChoosesArithmetic``.
     """
 
@@ -164,6 +165,7 @@ class EmulatorOptions:
     turn: int = 0
     threads: int = 1
     checks: bool = True
+    careful: bool = False
     cache: str | None = None
     arithmetic: Arithmetic = Arithmetic.DOCUMENT
 

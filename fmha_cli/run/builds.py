@@ -192,6 +192,7 @@ def _options(request: Request, cache: Path) -> EmulatorOptions:
         turn=request.emu_turn,
         threads=threads,
         checks=request.emu_checks,
+        careful=request.emu_careful,
         cache=str(cache),
         arithmetic=request.emu_arith,
     )

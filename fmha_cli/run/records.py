@@ -197,6 +197,7 @@ def repro_line(problem: Problem, request: Request, digest: str | None = None) ->
         words += ["--emu-seed", str(request.emu_seed)] if request.emu_seed else []
         words += ["--emu-turn", str(request.emu_turn)] if request.emu_turn else []
         words += ["--no-emu-checks"] if not request.emu_checks else []
+        words += ["--emu-careful"] if request.emu_careful else []
         words += ["--emu-arith", request.emu_arith.value] if request.emu_arith != Request.emu_arith else []
     words += ["--no-check"] if not request.check else []
     words += ["--no-probe"] if not request.probe else []

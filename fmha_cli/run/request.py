@@ -66,7 +66,7 @@ class Request:
             are checked on a sample of their rows.
         label: the user's name for the run, kept in every record.
         options: the backends' own options that the user gave, by flag name (``ck-home``, ``ck-rev``).
-        emu_seed, emu_turn, emu_threads, emu_checks, emu_arith: as in ``EmulatorOptions``; 0 threads = all allowed.
+        emu_seed, emu_turn, emu_threads, emu_checks, emu_careful, emu_arith: as in ``EmulatorOptions``; 0 threads = all allowed.
     """
 
     command: Command = Command.RUN
@@ -108,6 +108,7 @@ class Request:
     emu_turn: int = 0
     emu_threads: int = 0
     emu_checks: bool = True
+    emu_careful: bool = False
     emu_arith: Arithmetic = Arithmetic.DOCUMENT
 
     def __post_init__(self) -> None:

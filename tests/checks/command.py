@@ -17,6 +17,7 @@ from typing import Any
 from tests.checks.check import ROOT, Check, Row
 from tests.checks.runner import Outcome, Wanted, named, run
 from tests.checks.tables import crosstab
+from tests.support.careful import CAREFUL
 from tools.result_data import write_json
 
 PLUGIN_TESTS = {
@@ -88,6 +89,11 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--limit", type=int, metavar="N", help="carry out at most N cases that do not stand")
     parser.add_argument("--jobs", type=int, default=1, metavar="N", help="processes that carry out cases")
     parser.add_argument("--again", action="store_true", help="also carry out cases whose rows stand")
+    parser.add_argument(
+        "--careful",
+        action="store_true",
+        help="run planted faults again, also with --emu-careful, which must end the same",
+    )
     parser.add_argument("--list", action="store_true", help="print the names of the cases and stop")
     parser.add_argument("--json", action="store_true", help="print the rows, one a line, instead of the summary")
     parser.add_argument(
@@ -101,7 +107,9 @@ def main(argv: Sequence[str]) -> int:
     if (status := with_plugin(given.check, argv)) is not None:
         return status
     check = load(given.check)
-    wanted = Wanted(tuple(given.select), given.sample, given.seed, given.limit, given.jobs, given.again)
+    os.environ |= {CAREFUL: "1"} if given.careful else {}
+    again = given.again or given.careful
+    wanted = Wanted(tuple(given.select), given.sample, given.seed, given.limit, given.jobs, again)
     if given.list:
         print("\n".join(wanted.of(list(named(check)))))
         return 0

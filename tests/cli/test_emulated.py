@@ -80,15 +80,13 @@ def test_bench_is_refused(fmha: Fmha, emulator: Told, more: tuple[str, ...]) -> 
 @pytest.mark.slow
 @pytest.mark.ci
 def test_options_reach_the_emulator(fmha: Fmha, emulator: Told) -> None:
-    assert (
-        fmha("run", *ON, "--emu-seed", "5", "--emu-turn", "9", "--emu-threads", "2", "--emu-arith", "hardware").code
-        == 0
-    )
+    words = "--emu-seed 5 --emu-turn 9 --emu-threads 2 --emu-careful --emu-arith hardware"
+    assert fmha("run", *ON, *words.split()).code == 0
     assert fmha("run", *ON, FMHA_NO_EMU_CHECKS="1").code == 0
     options = [call["options"] for call in emulator("attach")]
-    wanted = {"seed": 5, "turn": 9, "threads": 2, "checks": True, "arithmetic": "hardware", "cache": None}
-    assert {**options[0], "cache": None} == wanted
-    assert (options[1]["checks"], options[1]["arithmetic"]) == (False, "document")
+    wanted = {"seed": 5, "turn": 9, "threads": 2, "checks": True, "careful": True, "arithmetic": "hardware"}
+    assert options[0] == {**wanted, "cache": options[0]["cache"]}
+    assert (options[1]["checks"], options[1]["careful"], options[1]["arithmetic"]) == (False, False, "document")
 
 
 def test_devices_lists_them_for_the_backends_that_run_on_them(fmha: Fmha, emulator: Told) -> None:

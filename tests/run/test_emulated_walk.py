@@ -186,9 +186,10 @@ def test_options_reach_the_emulator(emulator: Told) -> None:
 @pytest.mark.ci
 def test_the_arithmetic_reaches_the_emulator_and_the_record(emulator: Told) -> None:
     (plain,) = run()
-    (row,) = run(emu_arith=plugin.Arithmetic.HARDWARE)
+    (row,) = run(emu_arith=plugin.Arithmetic.HARDWARE, emu_careful=True)
+    assert [call["options"]["careful"] for call in emulator("attach")] == [False, True]
     assert [call["options"]["arithmetic"] for call in emulator("attach")] == ["document", "hardware"]
-    assert "--emu-arith hardware" in row.repro
+    assert "--emu-careful --emu-arith hardware" in row.repro
     assert "--emu-arith" not in plain.repro
 
 

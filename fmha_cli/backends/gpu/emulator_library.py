@@ -85,6 +85,7 @@ def variables_of(device: DeviceFacts, options: EmulatorOptions) -> dict[str, str
     return {
         "FMHA_EMU_ARITH": options.arithmetic.value,
         "FMHA_EMU_ARCH": device.id.partition(":")[2],
+        "FMHA_EMU_CAREFUL": str(int(options.careful)),
         "FMHA_EMU_CHECKS": str(int(options.checks)),
         "FMHA_EMU_SEED": str(options.seed),
         "FMHA_EMU_THREADS": str(options.threads),

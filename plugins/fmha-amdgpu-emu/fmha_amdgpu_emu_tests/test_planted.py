@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,12 @@ import pytest
 
 from fmha_amdgpu_emu_tests.support.harness import core, disassemble, tool
 from fmha_cli.api import build_registry
+from tests.support.careful import CAREFUL
 from tests.support.planted.assembly import NOTHING, Planted, body, faults, planted
 from tests.support.planted.assembly_rows import ORDERING, chosen_of, rows
 from tests.support.planted.assembly_runs import KERNELS, CkKernel, PlantedKernel
 from tests.support.planted.code_objects import with_code_object
-from tests.support.planted.outcomes import EXPLAINED, Caught, summary
+from tests.support.planted.outcomes import EXPLAINED, Caught, sampled, summary
 
 QUICK = CkKernel("fwd qr_async d64", "gfx942", "-b 1 -H 1 -s 100 --seqlen-k 130 -d 64 --splits 1", "fwd")
 """A kernel that other tests of CI compile too."""
@@ -158,6 +160,19 @@ def test_planted_faults_are_caught(kernel: PlantedKernel) -> None:
     assert how["wait dropped", "named"] == 1, how
     assert how["matrix operands swapped", "numbers"] == 1, how
     assert f"| **all** | {len(found)} |" in summary([{"kernel": "k", **row} for row in found])
+
+
+@pytest.mark.promise("A careful run of an emulator leaves the results, counts and findings of a fast one.")
+@pytest.mark.slow
+@pytest.mark.ci
+@pytest.mark.timeout(1800)
+def test_a_careful_run_sees_the_same(kernel: PlantedKernel, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the kernel, and of two faults of each class."""
+    monkeypatch.setenv(CAREFUL, "1")
+    assert kernel.run() == kernel.plain
+    for fault in sampled(faults(kernel.text, kernel.kernel.arch, kernel.problem.hdim * 2), 2, seed=1):
+        with suppress(ValueError):  # it does not assemble
+            kernel.run(fault)
 
 
 def triton_rows(arch: str, wanted: str, count: str, registers: str) -> list[dict[str, Any]]:

@@ -7,6 +7,8 @@ one gets a fresh worker.
 from __future__ import annotations
 
 import hashlib
+import os
+import re
 from collections import Counter
 from collections.abc import Hashable, Sequence
 from contextlib import AbstractContextManager, ExitStack
@@ -25,6 +27,10 @@ from fmha_cli.run.probing import probe_backends
 from fmha_cli.run.request import Context, Order, Request
 from fmha_cli.run.rows import plan_rows
 from fmha_cli.run.supervisor import Supervisor
+from tests.support.careful import CAREFUL
+
+PATIENCE = 10
+"""How many times the limit a careful run may take."""
 
 
 @dataclass(frozen=True)
@@ -34,12 +40,14 @@ class Seen:
     Attributes:
         verdict: as in the record. findings: of the emulator. note: why it stopped, or what differs.
         outputs: digest of everything that the kernel computed; empty if it did not end.
+        executed: the emulator's counts.
     """
 
     verdict: str
     findings: tuple[dict[str, Any], ...]
     note: str
     outputs: str = ""
+    executed: tuple[dict[str, Any], ...] = ()
 
     @property
     def places(self) -> Counter[tuple[str, int]]:
@@ -116,14 +124,34 @@ class PlantedWorkers(AbstractContextManager[Any]):
         return self._executors[key]
 
     def _seen(self, key: Hashable, request: Request, artifact: Artifact) -> Seen:
-        """Run the plan with ``artifact`` in the kernel's place."""
+        """Run the plan with ``artifact`` in the kernel's place.
+
+        Raises:
+            AssertionError: a careful run, where one was asked for, ends otherwise, and a second fast one does not (addresses differ in each process).
+        """
+        seen = self._run(key, request, artifact)
+        if CAREFUL in os.environ and seen.verdict != "TIMED_OUT":
+            careful = replace(request, emu_careful=True, timeout=request.timeout * PATIENCE)
+            again = self._run((key, CAREFUL), careful, artifact)
+            if not _alike(again, seen) and _alike(self._run((key, "again"), request, artifact), seen):
+                raise AssertionError(f"a careful run ends otherwise: {again}, not {seen}")
+        return seen
+
+    def _run(self, key: Hashable, request: Request, artifact: Artifact) -> Seen:
         self._out.unlink(missing_ok=True)
         artifacts = list(self._artifacts)
         artifacts[self._stage] = artifact
         fate = self._executor(key, request).run([self._row], [tuple(artifacts)])[0]
         outputs = hashlib.sha256(self._out.read_bytes()).hexdigest() if self._out.is_file() else ""
         findings = tuple(to_json(finding) for finding in fate.findings or ())
-        return Seen(fate.verdict.value, findings, "; ".join(fate.notes)[:600], outputs)
+        executed = tuple(to_json(counts) for counts in fate.executed or ())
+        return Seen(fate.verdict.value, findings, "; ".join(fate.notes)[:600], outputs, executed)
+
+
+def _alike(one: Seen, other: Seen) -> bool:
+    """Whether both are the same but for host addresses."""
+    texts = {re.sub("0x[0-9a-f]{9,}", "an address", repr(seen)) for seen in (one, other)}
+    return len(texts) == 1
 
 
 def _value(outcome: object) -> Artifact:

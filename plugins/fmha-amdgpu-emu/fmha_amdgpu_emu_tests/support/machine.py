@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fmha_amdgpu_emu_tests.support.harness import core, tool
+from tests.support.careful import run_twice
 
 U32 = npt.NDArray[np.uint32]
 PRELUDE = """
@@ -117,6 +118,8 @@ class Program:
     ) -> dict[str, Any]:
         """Run a kernel: arrays are passed as pointers (8 bytes), numbers as 4 bytes, naturally aligned.
 
+        Unless several threads share the workgroups, it also runs carefully (``careful.py``).
+
         Returns:
             {"executed": [counts], "fault": None, "findings": [...]}.
 
@@ -134,17 +137,22 @@ class Program:
             (ctypes.c_uint32 * 3)(*grid), (ctypes.c_uint32 * 3)(*block), (ctypes.c_uint32 * 3)(*items), lds,
             bytes(packed), len(packed), seed, threads, int(track) + strict, limit, turn,
         )  # fmt: skip
-        message = ctypes.create_string_buffer(4096)
-        self._library.emu_observed()
-        failed = self._library.emu_launch(self._handle, kernel.encode(), ctypes.byref(request), message, 4096)
-        if failed:
-            raise Refused(message.value.decode())
-        return self.observed()
+
+        def run() -> tuple[str | None, dict[str, Any]]:
+            message = ctypes.create_string_buffer(4096)
+            self._library.emu_observed()
+            failed = self._library.emu_launch(self._handle, kernel.encode(), ctypes.byref(request), message, 4096)
+            return message.value.decode() if failed else None, json.loads(self._library.emu_observed())
+
+        arrays = [arg for arg in args if isinstance(arg, np.ndarray)]
+        refused, self._seen = run() if threads > 1 else run_twice(self._library, run, arrays)
+        if refused is not None:
+            raise Refused(refused)
+        return self._seen
 
     def observed(self) -> dict[str, Any]:
         """The execution and findings of the last launch, even if it was refused."""
-        seen: dict[str, Any] = json.loads(self._library.emu_observed())
-        return seen
+        return self._seen
 
 
 @contextmanager

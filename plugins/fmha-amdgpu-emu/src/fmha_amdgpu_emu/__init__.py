@@ -16,7 +16,8 @@ To add an architecture: state its facts with their sources in ``arch_specs/gfxNN
 
 Variables of a program that preloads the library: ``FMHA_EMU_ARCH`` the device; ``FMHA_EMU_THREADS`` workgroups at once (1);
 ``FMHA_EMU_SEED`` the order of waves (0); ``FMHA_EMU_TURN`` instructions before the next wave's turn (0: up to a barrier);
-``FMHA_EMU_CHECKS=0`` only accesses out of bounds; ``FMHA_EMU_STRICT=1`` a barrier does not order LDS reads that are outstanding at it;
+``FMHA_EMU_CHECKS=0`` only accesses out of bounds; ``FMHA_EMU_CAREFUL=1`` no short ways;
+``FMHA_EMU_STRICT=1`` a barrier does not order LDS reads that are outstanding at it;
 ``FMHA_EMU_REPORT`` a file that gets one line of JSON for each launch; ``FMHA_EMU_OBJDUMP`` and ``FMHA_EMU_BUNDLER`` paths of
 ``llvm-objdump`` and ``clang-offload-bundler``; ``FMHA_EMU_CACHE`` the folder that keeps disassemblies.
 """

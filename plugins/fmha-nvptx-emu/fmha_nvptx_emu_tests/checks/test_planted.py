@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ pytest.importorskip("fmha_nvptx_emu", reason="plugins/fmha-nvptx-emu is not inst
 
 
 from fmha_cli.api import build_registry
+from tests.support.careful import CAREFUL
 from tests.support.planted.outcomes import Caught, sampled
 from tests.support.planted.ptx import faults
 from tests.support.planted.ptx_rows import rows
@@ -32,6 +34,19 @@ def test_a_sample_of_faults_in_a_hopper_kernel_is_caught_or_explained(tmp_path: 
     assert sum(how in (Caught.NAMED, Caught.NUMBERS, Caught.HANGS) for how in found.values()) >= 12
     named = [row["fault"] for row in done if row["caught"] == Caught.NAMED]
     assert sum(kind in named for kind in ORDERING) >= 4
+
+
+@pytest.mark.promise("A careful run of an emulator leaves the results, counts and findings of a fast one.")
+@pytest.mark.parametrize("backend", ["cudnn_oss", "mem_efficient"])
+def test_a_careful_run_sees_the_same(backend: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the kernel, and of one fault of each class."""
+    pytest.importorskip("cuda.bindings")
+    monkeypatch.setenv(CAREFUL, "1")
+    kernel = next(k for k in KERNELS if k.backend == backend and "-d 64" in k.flags)
+    with PlantedPtx(kernel, build_registry(), tmp_path) as subject:
+        for fault in sampled(faults(subject.text, subject.problem.hdim * 2), 1, seed=1):
+            with suppress(ValueError):  # it is not valid PTX
+                subject.run(fault)
 
 
 TENSOR = (

@@ -17,6 +17,7 @@ import numpy.typing as npt
 from fmha_nvptx_emu.building import build_emulator
 
 from fmha_cli.plugin import BuildContext, cache_root
+from tests.support.careful import run_twice
 
 Array = npt.NDArray[Any]
 LIBRARY = "FMHA_NVPTX_EMU_LIBRARY"
@@ -96,6 +97,8 @@ def launch(
 ) -> Seen:
     """Run a kernel. Arrays become pointers, at the offsets that ``.param .u64`` and so on give; kernels write into them.
 
+    Unless several threads share the blocks, it also runs carefully (``careful.py``).
+
     Args:
         read_only: indices of arrays that the kernel may not write.
         base: where parameters begin in the constant bank, which their alignment counts from.
@@ -115,11 +118,16 @@ def launch(
     held.emu_options(ctypes.c_uint64(seed), threads, int(checks))
     three = ctypes.c_uint32 * 3
     rows = (_Region * max(1, len(regions)))(*regions)
-    answer = held.emu_run(
-        text.encode(), kernel.encode(), three(*grid), three(*block), shared, bytes(data), ctypes.c_uint64(len(data)), rows,
-        ctypes.c_uint64(len(regions)),
-    )  # fmt: skip
-    seen = json.loads(answer)
+
+    def run() -> Any:
+        answer = held.emu_run(
+            text.encode(), kernel.encode(), three(*grid), three(*block), shared, bytes(data), ctypes.c_uint64(len(data)), rows,
+            ctypes.c_uint64(len(regions)),
+        )  # fmt: skip
+        return json.loads(answer)
+
+    arrays = [argument for argument in arguments if isinstance(argument, np.ndarray)]
+    seen = run() if threads > 1 else run_twice(held, run, arrays)
     return Seen(seen["fault"], seen["findings"], seen["executed"][0] if seen["executed"] else {})
 
 

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "emu_careful.hpp"
 #include "report.hpp"
 #include "wave.hpp"
 

@@ -254,13 +254,13 @@ inline void each_piece(uint64_t mask, const uint32_t* addresses, uint32_t bytes,
     const uint32_t start = addresses[first];
     const uint32_t end = start + uint32_t(behind - first) * bytes;
     uint32_t at = start;
-    if (start % 16 == 0 && end - start >= 16 && whole(start / 16, (end - start) / 16)) [[likely]] {
+    if (!emulation::careful && start % 16 == 0 && end - start >= 16 && whole(start / 16, (end - start) / 16)) [[likely]] {
       if (end % 16 == 0) continue;
       at = end / 16 * 16;
     }
     while (at < end) {
       const uint32_t piece = at / 16, to = std::min(end, 16 * piece + 16);
-      const bool covered = to - at == 16;
+      const bool covered = to - at == 16 && !emulation::careful;
       if (covered && whole(piece, 1)) [[likely]] {
         at = to;
         continue;
@@ -314,7 +314,7 @@ void lds_read(Wave& w, const Inst& i, uint64_t mask, const uint32_t* addresses, 
   LdsBooks& books = w.group->books;
   uint32_t* const mine = books.readers.data() + w.index;
   const auto mark = [=, of_piece = size_t(books.waves)](uint32_t piece) { mine[piece * of_piece] = sequence << 4 | 0xf; };
-  if (bytes == 16 && aligned(mask, addresses) && all_readable(w, mask, addresses))
+  if (bytes == 16 && !emulation::careful && aligned(mask, addresses) && all_readable(w, mask, addresses))
     return each_lane(mask, [=](int l) { mark(addresses[l] / 16); });
   each_piece(
       mask, addresses, bytes,

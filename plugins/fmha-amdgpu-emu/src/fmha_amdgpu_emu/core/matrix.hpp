@@ -50,6 +50,7 @@ struct F16 {
   static constexpr float kLeastNormal = 0x1p-14f;
   static void widen(const Row& from, Row* to, const ArchTraits&, int lanes) {
 #if defined(__AVX512F__)
+    if (emulation::careful) return widen_plainly(from, to, lanes);
     // The zero-masked forms, because GCC 12 warns of the plain ones' undefined pass-through.
     constexpr __mmask16 all = 0xffff;
     for (int k = 0; k < lanes; k += 16) {
@@ -58,6 +59,11 @@ struct F16 {
       _mm512_storeu_ps(to[1].x + k, _mm512_maskz_cvtph_ps(all, _mm512_maskz_cvtepi32_epi16(all, high)));
     }
 #else
+    widen_plainly(from, to, lanes);
+#endif
+  }
+
+  static void widen_plainly(const Row& from, Row* to, int lanes) {
     // Read as a float, the magnitude's bits are 2^-112 of it, denormals included. Infinities and NaNs need the top
     // exponent.
     for (int half = 0; half < 2; ++half)
@@ -67,7 +73,6 @@ struct F16 {
         const uint32_t top = magnitude >= 0x0f800000u ? (magnitude | 0x7f800000u) : bits;
         to[half].x[l] = top | (h & 0x8000) << 16;
       }
-#endif
   }
 };
 
@@ -173,6 +178,17 @@ inline Floats fused(float left, const Floats& right, const Floats& sum) {
 template <int N, int Groups, int Pack, class C, class D>
 inline void multiply_rows(const Row* a, const Row* b, int from_a, int from_b, C c, D d) {
   static_assert(N == 16 || N == 32);
+  if (emulation::careful) {  // element by element
+    float sums[N][N];
+    for (int n = 0; n < N * N; ++n) sums[n / N][n % N] = (*c(n / N, n % N / 16))[n % 16];
+    for (int n = 0; n < N * N; ++n) {
+      for (int g = 0; g < Groups; ++g)
+        for (int q = 0; q < Pack; ++q)
+          sums[n / N][n % N] = __builtin_fmaf(floats(a[q])[from_a + g * N + n / N], floats(b[q])[from_b + g * N + n % N], sums[n / N][n % N]);
+      (*d(n / N, n % N / 16))[n % 16] = sums[n / N][n % N];
+    }
+    return;
+  }
   constexpr int kWide = N / 16, kRows = 16 / kWide, kParts = N / kRows;  // vectors of a row of D; rows of a part of D
   for (int part = 0; part < kParts; ++part) {
     Floats sum[kRows][kWide];

@@ -190,7 +190,7 @@ void track_begin(Wave& w) {
 void track_closely(Wave& w, const Inst& i) {
   Tracker& t = w.track;
   if (meets_pending(t, i)) check_pending(w, i);
-  if (!within(i.v_reads, t.defined)) return flow_undefined(w, i);
+  if ((emulation::careful && i.entry) || !within(i.v_reads, t.defined)) return flow_undefined(w, i);
   if (within(i.v_writes, t.defined)) return;
   if (i.mod.dpp != Dpp::None || i.entry->flow == Flow::Custom || i.entry->flow == Flow::WriteLane)
     return flow_undefined(w, i);

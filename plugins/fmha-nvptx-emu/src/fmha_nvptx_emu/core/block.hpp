@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "emu_careful.hpp"
 #include "launch.hpp"
 #include "mbarrier.hpp"
 #include "memory.hpp"

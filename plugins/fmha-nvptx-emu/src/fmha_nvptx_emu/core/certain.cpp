@@ -52,7 +52,7 @@ void find_certain(Kernel& kernel) {
     });
   }
   kernel.defined_at_first.assign(kernel.ids, 0);
-  const auto certain = [&](uint32_t id) { return !id || !(doubtful[id / 64] >> id % 64 & 1); };
+  const auto certain = [&](uint32_t id) { return !id || (!emulation::careful && !(doubtful[id / 64] >> id % 64 & 1)); };
   for (uint32_t id = 0; id < kernel.ids; ++id)
     if (certain(id)) kernel.defined_at_first[id] = ~uint32_t(0);
   for (Inst& i : kernel.code) {

@@ -37,7 +37,7 @@ int64_t Writers::write_one(uint32_t block, uint64_t address, uint64_t bytes, con
     if (!page_ || page_number_ != half >> 11) page_ = &pages_[half >> 11], page_number_ = half >> 11;
     uint32_t& piece = page_->pieces[half / 8 % 256];
     if (piece == block + 1) continue;
-    if (stop - half == 8 && piece != kByHalves) {
+    if (stop - half == 8 && piece != kByHalves && !emulation::careful) {
       meet_one(piece);
       piece = block + 1;
       continue;
@@ -46,7 +46,7 @@ int64_t Writers::write_one(uint32_t block, uint64_t address, uint64_t bytes, con
     uint32_t* halves = page_->halves.data() + (half & 0x7ff & ~uint64_t(7));
     if (piece != kByHalves) std::fill_n(halves, 8, piece), piece = kByHalves;
     for (uint64_t k = half; k < stop; ++k) meet_one(halves[k % 8]), halves[k % 8] = block + 1;
-    if (std::all_of(halves, halves + 8, [&](uint32_t writer) { return writer == block + 1; })) piece = block + 1;
+    if (!emulation::careful && std::all_of(halves, halves + 8, [&](uint32_t writer) { return writer == block + 1; })) piece = block + 1;
   }
   uint8_t* to = reinterpret_cast<uint8_t*>(address);
   if (other >= 0 && !std::memcmp(to, values, bytes)) other = -1;

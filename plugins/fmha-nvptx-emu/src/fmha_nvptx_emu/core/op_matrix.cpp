@@ -12,8 +12,8 @@ namespace {
 // ldmatrix: lane 8j+r gives the address of row r of matrix j. Without .trans lane l gets elements 2(l%4), 2(l%4)+1 of row
 // l/4; with it, of column l/4.
 // Lane l gets column l/4 of the rows 2(l%4) and 2(l%4) + 1.
-void across(const uint16_t (*rows)[8], uint32_t* d) {
-#if defined(__AVX512F__) && defined(__AVX512BW__)
+#ifdef PTX_AVX512
+void across_by_vectors(const uint16_t (*rows)[8], uint32_t* d) {
   static const auto places = [] {
     struct Table {
       alignas(64) uint16_t at[64];
@@ -24,9 +24,13 @@ void across(const uint16_t (*rows)[8], uint32_t* d) {
   const __m512i upper = _mm512_loadu_si512(rows), lower = _mm512_loadu_si512(rows + 4);
   for (unsigned z = 0; z < 2; ++z)
     _mm512_storeu_si512(d + 16 * z, _mm512_permutex2var_epi16(upper, _mm512_load_si512(places.at + 32 * z), lower));
-#else
-  for (int l = 0; l < 32; ++l) d[l] = uint32_t(rows[l % 4 * 2][l / 4]) | uint32_t(rows[l % 4 * 2 + 1][l / 4]) << 16;
+}
 #endif
+void across(const uint16_t (*rows)[8], uint32_t* d) {
+#ifdef PTX_AVX512
+  if (!emulation::careful) return across_by_vectors(rows, d);
+#endif
+  for (int l = 0; l < 32; ++l) d[l] = uint32_t(rows[l % 4 * 2][l / 4]) | uint32_t(rows[l % 4 * 2 + 1][l / 4]) << 16;
 }
 
 template <bool transposed> void load_matrix(Warp& w, const Inst& i, uint32_t mask) {

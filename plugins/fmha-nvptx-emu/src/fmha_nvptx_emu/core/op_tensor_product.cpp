@@ -77,8 +77,8 @@ void read_tile(Warp& w, const Inst& i, int lane, Block& block, const Descriptor&
 }
 
 // sums[r][c] += left[rows[r]][k] * right[k][c] for 16 rows, each a fused multiply and add, in ascending k.
-void add_products(const float (*left)[kDepth], const unsigned* rows, const float (*right)[kColumns], unsigned n0, unsigned n, unsigned K, float (*sums)[kColumns]) {
 #ifdef PTX_AVX512
+void add_by_vectors(const float (*left)[kDepth], const unsigned* rows, const float (*right)[kColumns], unsigned n0, unsigned n, unsigned K, float (*sums)[kColumns]) {
   for (unsigned c = 0; c < n; c += 32) {
     const uint32_t left_over = n - c < 32 ? (1u << (n - c)) - 1 : ~0u;
     const __mmask16 masks[2] = {__mmask16(left_over), __mmask16(left_over >> 16)};
@@ -98,7 +98,12 @@ void add_products(const float (*left)[kDepth], const unsigned* rows, const float
         for (unsigned z = 0; z < 2; ++z) _mm512_mask_storeu_ps(sums[first + r] + c + 16 * z, masks[z], at[r][z]);
     }
   }
-#else
+}
+#endif
+void add_products(const float (*left)[kDepth], const unsigned* rows, const float (*right)[kColumns], unsigned n0, unsigned n, unsigned K, float (*sums)[kColumns]) {
+#ifdef PTX_AVX512
+  if (!emulation::careful) return add_by_vectors(left, rows, right, n0, n, K, sums);
+#endif
   for (unsigned r = 0; r < 16; ++r)
     for (unsigned k = 0; k < K; ++k) {
       const float a = left[rows[r]][k];
@@ -106,18 +111,19 @@ void add_products(const float (*left)[kDepth], const unsigned* rows, const float
 #pragma GCC ivdep
       for (unsigned c = 0; c < n; ++c) sums[r][c] = __builtin_fmaf(a, b[c], sums[r][c]);
     }
-#endif
 }
 
 // B by columns: right[k][c] of its rows along k.
 void turn(const Tile& b, unsigned n, unsigned K, float (*right)[kColumns]) {
 #ifdef PTX_AVX512
-  for (unsigned c = 0; c < n; c += 16)
-    for (unsigned k = 0; k < K; k += 16) turn_sixteen(b.at[c] + k, kDepth, right[k] + c, kColumns);
-#else
+  if (!emulation::careful) {
+    for (unsigned c = 0; c < n; c += 16)
+      for (unsigned k = 0; k < K; k += 16) turn_sixteen(b.at[c] + k, kDepth, right[k] + c, kColumns);
+    return;
+  }
+#endif
   for (unsigned k = 0; k < K; ++k)
     for (unsigned c = 0; c < n; ++c) right[k][c] = b.at[c][k];
-#endif
 }
 
 template <unsigned K, bool half> void truncate_as(const TensorForm& f, Work& at, const unsigned* rows, unsigned n0, unsigned n) {

@@ -235,7 +235,7 @@ template <Element kind, Element kind_b = kind> void multiply(Warp& w, const Inst
   const bool adds = begin(w, i, mask, at);
   const float sign_a = options & kNegateA ? -1.0f : 1.0f, sign_b = options & kNegateB ? -1.0f : 1.0f;
 #ifdef PTX_AVX512
-  const bool by_lanes = !w.block->launch->options.hardware && !(options & kHalfSums);
+  const bool by_lanes = !emulation::careful && !w.block->launch->options.hardware && !(options & kHalfSums);
   if (by_lanes) multiply_by_lanes<kind, kind_b>(at.a.at, at.b.at, sign_a, sign_b, at.d, n, adds);
 #else
   constexpr bool by_lanes = false;

@@ -22,7 +22,7 @@ struct Pieces {
     for (unsigned n = 0; n < count; ++n) last = std::max(last, at[n]);
     const bool inside = last + 16 <= shared.bytes(), checks = w.block->checks;
     const uint8_t* from = shared.data();
-    if (inside && (!checks || (needed == 16 && &block == w.block))) {
+    if (inside && !emulation::careful && (!checks || (needed == 16 && &block == w.block))) {
       if (checks) shared.read_pieces(w, i, std::max(lane, 0), at, count, whole);
       for (unsigned n = 0; n < count; ++n) std::memcpy(data[n], from + at[n], 16);
       return;
@@ -43,8 +43,8 @@ struct Pieces {
 };
 
 // Eight rows of eight elements of two bytes, `given` by columns (every `step`-th piece); `to` are rows of 32 bytes.
-inline void turn_eight(const uint8_t (*given)[16], unsigned step, uint8_t (*to)[32]) {
 #ifdef PTX_AVX512
+inline void turn_eight_by_vectors(const uint8_t (*given)[16], unsigned step, uint8_t (*to)[32]) {
   static const auto places = [] {
     struct Table {
       alignas(64) uint16_t at[64];
@@ -62,10 +62,14 @@ inline void turn_eight(const uint8_t (*given)[16], unsigned step, uint8_t (*to)[
   for (unsigned z = 0; z < 2; ++z)
     _mm512_store_si512(rows + 4 * z, _mm512_permutex2var_epi16(low, _mm512_load_si512(places.at + 32 * z), high));
   for (unsigned r = 0; r < 8; ++r) std::memcpy(to[r], rows[r], 16);
-#else
+}
+#endif
+inline void turn_eight(const uint8_t (*given)[16], unsigned step, uint8_t (*to)[32]) {
+#ifdef PTX_AVX512
+  if (!emulation::careful) return turn_eight_by_vectors(given, step, to);
+#endif
   for (unsigned r = 0; r < 8; ++r)
     for (unsigned k = 0; k < 8; ++k) std::memcpy(to[r] + 2 * k, given[k * step] + 2 * r, 2);
-#endif
 }
 
 }  // namespace ptx

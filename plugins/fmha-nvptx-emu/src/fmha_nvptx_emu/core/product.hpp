@@ -134,10 +134,9 @@ inline void product_by_lanes(Rows d, Rows in, LeftOperands& kept) {
 template <Element element, unsigned k, bool half_sums, Element element_b = element>
 inline void product(Rows d, Rows in, [[maybe_unused]] LeftOperands& kept) {
 #ifdef PTX_AVX512
-  product_by_lanes<element, k, half_sums, element_b>(d, in, kept);
-#else
-  product_by_elements<element, k, half_sums, element_b>(d, in);
+  if (!emulation::careful) return product_by_lanes<element, k, half_sums, element_b>(d, in, kept);
 #endif
+  product_by_elements<element, k, half_sums, element_b>(d, in);
 }
 
 }  // namespace ptx

@@ -46,7 +46,7 @@ SharedMemory::Word SharedMemory::word(uint32_t at) {
 }
 
 // Whether the four words have the same books, which from now on are the piece's.
-inline bool SharedMemory::one(uint32_t at) { return pieces_[at].state != kByWords || join(at); }
+inline bool SharedMemory::one(uint32_t at) { return !emulation::careful && (pieces_[at].state != kByWords || join(at)); }
 bool SharedMemory::join(uint32_t at) {
   Books& piece = pieces_[at];
   const Words& own = words_[at];
@@ -89,7 +89,7 @@ inline bool SharedMemory::writable(const Warp& w, uint32_t at, uint32_t stamp) {
 
 // Whether all pieces of an access are readable or writable.
 bool SharedMemory::ready(Warp& w, const Together& all, bool writes, uint32_t stamp) {
-  if (!all.count) return false;
+  if (emulation::careful || !all.count) return false;
   Judged judged(w, writes, stamp);
   for (unsigned n = 0; n < all.count; n += 4) {
     for (unsigned k = n; k < n + 4 && !judged.four(pieces_.data(), all.piece + n); ++k) {

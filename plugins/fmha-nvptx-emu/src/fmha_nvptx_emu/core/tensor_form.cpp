@@ -128,6 +128,7 @@ float element_of_chunk(Element e, bool packed, const uint8_t* chunk, unsigned in
 // Sixteen bytes of elements that are whole bytes, in vectors. False: it has no vectors for them.
 bool read_sixteen(Element e, const uint8_t* at, float sign, float* out) {
 #ifdef PTX_AVX512
+  if (emulation::careful) return false;
   const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(at));
   const auto put = [&](__m512 elements, unsigned count) {
     _mm512_mask_storeu_ps(out, __mmask16((1u << count) - 1), _mm512_mul_ps(elements, _mm512_set1_ps(sign)));

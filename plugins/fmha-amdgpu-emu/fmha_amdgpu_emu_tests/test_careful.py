@@ -1,0 +1,80 @@
+"""Random accesses of waves to LDS, and of registers that may hold nothing: a careful run finds the same (``launch`` compares)."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("fmha_amdgpu_emu", reason="plugins/fmha-amdgpu-emu is not installed")
+
+from fmha_amdgpu_emu_tests.support.machine import Program, kernel_text, link_assembly
+
+ARCH, WAVES = "gfx942", 3
+TILE = 2048
+"""Bytes of LDS."""
+ACCESSES = {1: ("u8", "b8"), 2: ("u16", "b16"), 4: ("b32", "b32"), 8: ("b64", "b64"), 16: ("b128", "b128")}
+"""The ends of the names of loads and stores by their bytes."""
+
+
+def place(rng: random.Random, size: int) -> str:
+    """v1: where each lane accesses ``size`` bytes: a place of its own, or one that the lanes of other waves have too."""
+    lane = rng.choice(("v0", "v2"))
+    return f"v_mul_u32_u24 v1, {size}, {lane}\nv_add_u32 v1, {size * rng.randrange(8)}, v1\nv_and_b32 v1, {TILE - size}, v1"
+
+
+def registers(first: int, size: int) -> str:
+    """Those of an access from ``first`` on."""
+    return f"v{first}" if size <= 4 else f"v[{first}:{first + size // 4 - 1}]"
+
+
+def statements(rng: random.Random) -> Iterator[str]:
+    """Stores, loads, atomics, barriers and waits, some of them for some lanes alone. v[8:11] hold nothing at first."""
+    for number in range(rng.randrange(4, 24)):
+        size = rng.choice(tuple(ACCESSES))
+        load, store = ACCESSES[size]
+        some = rng.random() < 0.3
+        if some:
+            yield f"s_bfm_b64 exec, {rng.randrange(1, 64)}, 0"
+        match rng.randrange(9):
+            case 0 | 1 | 2:
+                yield place(rng, size)
+                yield f"ds_write_{store} v1, {registers(rng.choice((4, 4, 4, 8)), size)}"
+            case 3 | 4:
+                yield place(rng, size)
+                yield f"ds_read_{load} {registers(8, size)}, v1"
+            case 5:
+                yield f"s_waitcnt lgkmcnt({rng.choice((0, 0, 1))})"
+            case 6:
+                yield "s_waitcnt lgkmcnt(0)\n" * rng.randrange(2) + "s_barrier"
+            case 7:
+                yield place(rng, 4)
+                yield "ds_add_u32 v1, v4"
+            case _:
+                yield f"v_add_u32 v{rng.randrange(8, 12)}, {number}, v{rng.randrange(8, 12)}"
+        if some:
+            yield "s_mov_b64 exec, -1"
+
+
+def program(seed: int) -> str:
+    """A kernel. v0 is the work-item's number, v2 the lane's, v[4:7] are the values that are stored."""
+    begin = "s_mov_b32 m0, -1\nv_and_b32 v0, 0x3ff, v0\nv_and_b32 v2, 63, v0\n"
+    values = "v_mov_b32 v4, v0\nv_mov_b32 v5, v2\nv_mov_b32 v6, 7\nv_mov_b32 v7, 7\n"
+    text = begin + values + "\n".join(statements(random.Random(seed))) + "\ns_waitcnt lgkmcnt(0)\ns_endpgm"
+    return kernel_text(f"k{seed}", text, arch=ARCH, lds=TILE)
+
+
+@pytest.mark.promise("A careful run of an emulator leaves the results, counts and findings of a fast one.")
+def test_random_programs_end_the_same(tmp_path: Path) -> None:
+    seeds, kinds = range(300), Counter[str]()
+    code = Program(link_assembly(ARCH, "".join(map(program, seeds)), tmp_path))
+    for seed in seeds:
+        seen = code.launch(f"k{seed}", (1, 1, 1), (64 * WAVES, 1, 1), np.zeros(1, np.uint32), seed=seed)
+        kinds.update({finding["kind"] for finding in seen["findings"]})
+    code.close()
+    assert kinds.keys() == {"lds-race", "missing-wait", "uninitialised-lds", "uninitialised-register"}
+    assert min(kinds.values()) >= 20, kinds
