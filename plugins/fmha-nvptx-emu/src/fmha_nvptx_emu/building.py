@@ -29,7 +29,9 @@ def build_emulator(context: BuildContext) -> Artifact:
         EnvironmentProblem: no C++ compiler, or the cache is unusable.
         Interrupted: ``context.stop`` was set.
     """
-    return build_units(emulator_library("nvptx_emu", SONAME, _arch(), core_units(), level="-O3", flags=_VECTORS), context)
+    return build_units(
+        emulator_library("nvptx_emu", SONAME, _arch(), core_units(), level="-O3", flags=_VECTORS), context
+    )
 
 
 def build_recorder(context: BuildContext) -> Artifact:

@@ -70,13 +70,18 @@ struct ColumnLanes {
 inline constexpr ColumnLanes kColumnLanes;
 
 // A in the lanes of D, by k: rows g in two vectors, then rows g + 8. Products with one A mostly follow each other.
+template <Element element, unsigned k> void widen_left(LeftOperands::One& one, Rows in);
 template <Element element, unsigned k> inline const float (*left_of(LeftOperands& kept, Rows in))[2][2][16] {
   constexpr unsigned registers = shape_of(element, k, false).a, elements = elements_of(element);
   LeftOperands::One& one = kept.of(in[0]);
   unsigned apart = one.element != unsigned(element) || one.k != k;
   for (unsigned r = 0; r < registers; ++r)
     for (unsigned z = 0; z < 2; ++z) apart |= _mm512_cmpneq_epi32_mask(_mm512_load_si512(one.bits[r] + 16 * z), _mm512_loadu_si512(in[r] + 16 * z));
-  if (!apart) return one.rows;
+  if (apart) widen_left<element, k>(one, in);
+  return one.rows;
+}
+template <Element element, unsigned k> [[gnu::noinline]] void widen_left(LeftOperands::One& one, Rows in) {
+  constexpr unsigned registers = shape_of(element, k, false).a, elements = elements_of(element);
   one.element = unsigned(element), one.k = k;
   for (unsigned r = 0; r < registers; ++r) {
     std::memcpy(one.bits[r], in[r], sizeof one.bits[r]);
@@ -87,7 +92,6 @@ template <Element element, unsigned k> inline const float (*left_of(LeftOperands
         put(0, _mm512_permute_ps(a, 0)), put(1, _mm512_permute_ps(a, 0x55)), put(2, _mm512_permute_ps(a, 0xaa)), put(3, _mm512_permute_ps(a, 0xff));
       }
   }
-  return one.rows;
 }
 
 // The same in the lanes of D, 16 at a time, so that no fragment changes its form; a column's element of B is in one lane for all
@@ -109,6 +113,7 @@ inline void product_by_lanes(Rows d, Rows in, LeftOperands& kept) {
     __m512 b[elements][2];
     for (unsigned z = 0; z < 2; ++z)
       for (unsigned h = 0; h < elements; ++h) b[h][z] = widened<element_b>(_mm512_loadu_si512(bs[part] + 16 * z), h);
+#pragma GCC unroll 1
     for (unsigned from = 0; from < 4; ++from)
       for (unsigned h = 0; h < elements; ++h, ++left) {
         __m512 right[2];

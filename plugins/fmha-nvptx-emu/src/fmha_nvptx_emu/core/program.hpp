@@ -82,7 +82,7 @@ struct Program {
 };
 
 void find_certain(Kernel& kernel);
-void share_rows(Kernel& kernel);  // behind it
+void share_rows(Kernel& kernel);
 
 // Raises Unusable, with the line and its text. `hardware`: as the assembler reads it (contract.hpp).
 std::unique_ptr<Program> load(std::string text, bool hardware);

@@ -1,5 +1,5 @@
 // Registers whose lives never overlap share rows. PTX names a register for each value, and a warp's file of all of them would be
-// larger than the caches.
+// larger than the caches. One that may be read before it is written lives from the kernel's begin.
 #include <algorithm>
 
 #include "ways.hpp"
@@ -106,10 +106,7 @@ void share_rows(Kernel& kernel) {
   };
   each_slot([&](const Slot& slot) { row[slot.id] = slot.row; });
   for (uint32_t id = kernel.ids; id-- > 1;) row[id] = std::min(row[id], row[id + 1]);  // ids and rows were given out together
-  for (uint32_t id = 1; id < kernel.ids; ++id) {
-    lives[id].id = id, lives[id].rows = row[id + 1] - row[id];
-    lives[id].alone = !kernel.defined_at_first[id];  // it is read before it is written
-  }
+  for (uint32_t id = 1; id < kernel.ids; ++id) lives[id].id = id, lives[id].rows = row[id + 1] - row[id];
   for (const Inst& i : kernel.code)
     for (unsigned k = 0; k < i.dests && !always_writes(i); ++k) lives[i.slots[k].id].alone = true;
   find_lives(kernel, lives);
