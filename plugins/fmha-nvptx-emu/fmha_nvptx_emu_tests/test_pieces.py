@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("fmha_nvptx_emu", reason="plugins/fmha-nvptx-emu is not installed")
 
-from fmha_nvptx_emu_tests.support.ptx_machine import Seen, launch, module
+from fmha_nvptx_emu_tests.support.ptx_machine import Array, Seen, launch, module
 
 HEAD = ".shared .align 16 .b8 tile[2048];"
 LANE = (
@@ -42,7 +42,7 @@ def into(words: int) -> str:
     return "%r5" if words == 1 else "{" + ", ".join(["%r5", "%r6", "%r7", "%r8"][:words]) + "}"
 
 
-def run(body: str, blocks: int = 1, seed: int = 0) -> tuple[Seen, np.ndarray]:
+def run(body: str, blocks: int = 1, seed: int = 0) -> tuple[Seen, Array]:
     out = np.zeros(64, np.uint32)
     text = module(LANE + body, head=HEAD)
     return launch(text, out, block=(64, 1, 1), grid=(blocks, 1, 1), seed=seed), out
