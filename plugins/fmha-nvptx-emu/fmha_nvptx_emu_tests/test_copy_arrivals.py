@@ -54,6 +54,15 @@ def test_the_thread_that_copies_waits_too() -> None:
     assert out[:32].tolist() == list(range(100, 132))
 
 
+def test_more_copies_than_the_books_keep_batches() -> None:
+    """Each of 600 copies is waited for before the next one; the books keep 256."""
+    loop = "mov.u32 %r7, 0; P: and.b32 %r8, %r7, 1;" + COPY + ARRIVE + wait("%r8", "X") + READ
+    loop += "add.s32 %r7, %r7, 1; setp.lt.u32 %p4, %r7, 600; @%p4 bra P;"
+    out, seen = run(loop, "")
+    assert (seen.fault, seen.findings) == (None, [])
+    assert out[:32].tolist() == list(range(100, 132))
+
+
 MORE = "cp.async.ca.shared.global [%r31+512], [%rd5], 4;"
 TOO_EARLY = {
     "its own copy": (COPY + ARRIVE + READ, ""),

@@ -58,12 +58,12 @@ struct CopyBatches {
   struct Batch {
     uint32_t completed_at, agent, phase, arrived_at;  // agent: of the mbarrier whose phase completes it too; 0: none
   };
-  uint32_t ended = 0, complete = 0, groups = 0;       // batches, batches for which the warp waited, groups
+  uint32_t ended = 0, complete = 0, arrived = 0, groups = 0;  // batches: all, those waited for, those an arrival covers; groups
   Batch batches[kKept] = {};
   uint32_t group_ends[kKept] = {};                    // the last batch of each group
 
   uint32_t open() const { return ended + 1; }
-  void begin() { ended = complete = groups = 0, batches[1] = {}; }
+  void begin() { ended = complete = arrived = groups = 0, batches[1] = {}; }
   void end() { batches[(++ended + 1) % kKept] = {}; }
   void commit() { end(), group_ends[++groups % kKept] = ended; }
   void wait(uint32_t left, uint32_t time) {
@@ -72,8 +72,10 @@ struct CopyBatches {
   }
   void arrive(uint32_t agent, uint32_t phase, uint32_t time) {
     end();
-    for (uint32_t k = complete; k < ended;)
-      if (Batch& one = batches[++k % kKept]; !one.agent) one.agent = agent, one.phase = phase, one.arrived_at = time;
+    for (arrived = std::max(arrived, complete); arrived < ended;) {
+      Batch& one = batches[++arrived % kKept];
+      one.agent = agent, one.phase = phase, one.arrived_at = time;
+    }
   }
 };
 struct Outstanding {
