@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from functools import lru_cache
 
-from fmha_cli.backends.ck_tile.enumeration import Emitted, count_emitted, emitted
-from fmha_cli.backends.ck_tile.kernel_rule import arch_facts
+from fmha_cli.backends.ck_tile.enumeration import count_emitted, list_emitted
 from fmha_cli.backends.ck_tile.kernel_rules import target_check, target_rules
 from fmha_cli.backends.ck_tile.kernel_rules_generator import GENERATOR_RULES
 from fmha_cli.backends.ck_tile.profiles import admits, canonical_profile
@@ -15,25 +13,19 @@ from fmha_cli.domain.arch import ArchSpec
 from fmha_cli.domain.kernel import Family, KernelSpec
 
 
-@lru_cache(maxsize=64)
-def _emitted(arch: str, family: Family, revision: str) -> tuple[Emitted, ...]:
-    facts = arch_facts(arch)
-    return tuple(emitted(facts, family, revision)) if facts else ()
-
-
 def family_kernels(arch: ArchSpec, family: Family, revision: str = BASELINE) -> Sequence[KernelSpec]:
     """All kernels of one family that upstream's generator emits, in the order in which its generated API tries them.
 
     Small-tile backward kernels are the exception: they stay where the generator emits them, while its API file sorts
     them to the front. Rules of the stage ``target`` may refuse some of the kernels.
     """
-    return tuple(e.kernel for e in _emitted(arch.name, family, revision))
+    return tuple(e.kernel for e in list_emitted(arch.name, family, revision))
 
 
 def buildable_kernels(arch: ArchSpec, family: Family, revision: str = BASELINE) -> Iterator[KernelSpec]:
     """The kernels of :func:`family_kernels` that can be used on the architecture."""
     holds = target_check(arch, family, revision)
-    return (e.kernel for e in _emitted(arch.name, family, revision) if holds(e.kernel))
+    return (e.kernel for e in list_emitted(arch.name, family, revision) if holds(e.kernel))
 
 
 def count(arch: ArchSpec, families: Iterable[Family], revision: str | None = None) -> int:
@@ -75,4 +67,4 @@ def _chain(arch: ArchSpec, revision: str, profile: str | None, families: Sequenc
             yield from buildable_kernels(arch, family, revision)
         else:
             holds = admits(profile, family, revision)
-            yield from (e.kernel for e in _emitted(arch.name, family, revision) if holds(e))
+            yield from (e.kernel for e in list_emitted(arch.name, family, revision) if holds(e))

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
+from fmha_cli.backends.ck_tile.kernel_rule import arch_facts
 from fmha_cli.backends.ck_tile.kernel_rules_generator import GENERATOR_RULES
 from fmha_cli.backends.ck_tile.revisions import NAME, arch_class, dtypes_of, generated_dtypes
 from fmha_cli.backends.ck_tile.tables import Block, KernelPair, Tables, TileRow, tables_of
@@ -32,6 +33,13 @@ def emitted(arch: ArchSpec, family: Family, revision: str, rules: Rules = GENERA
     for spot in _spots(arch, family, revision, rules):
         for pair in spot.admitted():
             yield Emitted(spot.kernel(pair), spot.block.emits[pair.emit].profiles)
+
+
+@lru_cache(maxsize=64)
+def list_emitted(arch: str, family: Family, revision: str) -> tuple[Emitted, ...]:
+    """The same kernels, made once; empty for an architecture that has none or is no AMD architecture."""
+    facts = arch_facts(arch)
+    return tuple(emitted(facts, family, revision)) if facts else ()
 
 
 def count_emitted(arch: ArchSpec, family: Family, revision: str, rules: Rules) -> int:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from enum import StrEnum
 from functools import cache
-from types import MappingProxyType
 
 from fmha_cli.backends.ck_tile.revisions import arch_class
 from fmha_cli.backends.gpu.conditions import known_arch
@@ -27,26 +25,6 @@ class RuleStage(StrEnum):
     """The tables themselves. Every enumerated kernel meets the rule."""
     TARGET = "target"
     """Not upstream: the generator emits kernels that cannot be used on the architecture."""
-
-
-LENGTHS: Mapping[Family, tuple[int, int, int]] = MappingProxyType(
-    {
-        **dict.fromkeys((Family.FWD, Family.FWD_SPLITKV, Family.FWD_PAGEDKV, Family.BATCH_PREFILL), (6, 6, 6)),
-        Family.FWD_SPLITKV_COMBINE: (1, 0, 0),
-        Family.FWD_APPENDKV: (4, 0, 0),
-        Family.BWD_DOT_DO_O: (1, 0, 0),
-        Family.BWD_DQ_DK_DV: (9, 9, 6),
-        Family.BWD_CONVERT_DQ: (2, 0, 0),
-    }
-)
-"""How many numbers ``tile``, ``waves`` and ``warp`` hold."""
-
-
-def counted(kernel: KernelSpec) -> tuple[int, ...]:
-    """The tile, wave and warp numbers that must be positive: all but the key tile of a convert kernel."""
-    a = algorithm_of(kernel)
-    tile = a.tile[:1] if kernel.family is Family.BWD_CONVERT_DQ else a.tile
-    return (*tile, *a.waves, *a.warp)
 
 
 def arch_facts(name: str) -> ArchSpec | None:

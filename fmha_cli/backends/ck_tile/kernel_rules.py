@@ -3,19 +3,65 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 
-from fmha_cli.backends.ck_tile.kernel_rule import NO_ARCH, RuleStage, arch_facts
-from fmha_cli.backends.ck_tile.kernel_rules_config import CONFIG_RULES
+from fmha_cli.backends.ck_tile.enumeration import emitted, list_emitted
+from fmha_cli.backends.ck_tile.kernel_rule import BACKWARD_ALL, NO_ARCH, RuleStage, arch_facts
 from fmha_cli.backends.ck_tile.kernel_rules_generator import GENERATOR_RULES
-from fmha_cli.backends.ck_tile.revisions import NAME
+from fmha_cli.backends.ck_tile.revisions import NAME, in_revision, revisions, serves
 from fmha_cli.backends.ck_tile.tables import SIGNATURE_FIELDS
 from fmha_cli.backends.gpu.conditions import KernelRule, KernelRules
 from fmha_cli.backends.gpu.known_bad import known_bad
+from fmha_cli.backends.gpu.nearest import find_nearest
 from fmha_cli.backends.gpu.rule_rows import kernel_rules
-from fmha_cli.codegen.ck_tile.algorithm import algorithm_of
-from fmha_cli.domain.arch import ArchSpec
+from fmha_cli.codegen.ck_tile.algorithm import Pipeline, algorithm_of
+from fmha_cli.domain.arch import ArchSpec, load_arch
 from fmha_cli.domain.kernel import Family, KernelSpec
 from fmha_cli.domain.rules import Reason, Refusal, Rule, Severity
+
+
+def _revision(kernel: KernelSpec, arch: ArchSpec) -> Refusal | None:
+    names, rev = [revision.name for revision in revisions()], algorithm_of(kernel).rev
+    return None if rev in names else Refusal(f"revision {rev}", f"one of {', '.join(names)}")
+
+
+def _arch(kernel: KernelSpec, arch: ArchSpec) -> Refusal | None:
+    rev = algorithm_of(kernel).rev
+    if serves(arch, rev) or _revision(kernel, arch):
+        return None
+    having = [revision.name for revision in revisions() if serves(arch, revision.name)]
+    return Refusal(f"revision {rev} has nothing for {arch.name}", f"rev={having[0]}" if having else None)
+
+
+def _family(kernel: KernelSpec, arch: ArchSpec) -> Refusal | None:
+    rev = algorithm_of(kernel).rev
+    if not serves(arch, rev) or list_emitted(arch.name, kernel.family, rev):
+        return None
+    return Refusal(f"revision {rev} has no {kernel.family.value} kernels for {arch.name}")
+
+
+@lru_cache(maxsize=8)
+def _tabled(arch: str, family: Family, revision: str) -> frozenset[KernelSpec]:
+    """Every product of upstream's tables, whether or not its generator prunes it."""
+    return frozenset(found.kernel for found in emitted(load_arch(arch), family, revision, ()))
+
+
+def _listed(kernel: KernelSpec, arch: ArchSpec) -> Refusal | None:
+    place = kernel.family, algorithm_of(kernel).rev
+    listed = [found.kernel for found in list_emitted(arch.name, *place)]
+    if not listed or kernel in listed or kernel in _tabled(arch.name, *place):
+        return None
+    return find_nearest(kernel, listed)
+
+
+def _pipeline(kernel: KernelSpec, arch: ArchSpec) -> Refusal | None:
+    a = algorithm_of(kernel)
+    rows = [row for row in arch.backends.get(NAME, {}).get("pipelines", ()) if in_revision(row, a.rev)]
+    able = [name for row in rows for name in row["names"]]
+    wanted = Pipeline.BWD.value if kernel.family in BACKWARD_ALL else a.pipeline.value
+    if not rows or wanted in able:
+        return None
+    return Refusal(f"{wanted} does not work on {arch.name}", f"one of {', '.join(able)}")
 
 
 def _matrix(kernel: KernelSpec, arch: ArchSpec) -> Refusal | None:
@@ -45,13 +91,17 @@ def concerns(rule: KernelRule, arch: ArchSpec, family: Family, revision: str) ->
 TARGET_RULES: tuple[KernelRule, ...] = kernel_rules(
     NAME,
     {
+        "K206": _pipeline,
         "K290": _matrix,
         "K291": _known,
     },
 )
+LISTED_RULES: tuple[KernelRule, ...] = kernel_rules(
+    NAME, {"K200": _revision, NO_ARCH: _arch, "K202": _family, "K250": _listed}
+)
 
 
-_TABLES = (CONFIG_RULES, GENERATOR_RULES, TARGET_RULES)
+_TABLES = (LISTED_RULES, GENERATOR_RULES, TARGET_RULES)
 ALL: tuple[KernelRule, ...] = tuple(sorted((rule for table in _TABLES for rule in table), key=lambda rule: rule.id))
 
 

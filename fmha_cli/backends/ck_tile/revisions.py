@@ -68,9 +68,8 @@ def revision_of(name: str | None, option: str = "ck-rev") -> TreeRevision:
 def in_revision(row: Mapping[str, Any], revision: str) -> bool:
     """Whether a row belongs to a revision. It may state ``since``, and ``until`` (the first revision without it)."""
     order = [r.name for r in revisions()]
-    at = order.index(revision)
-    since, until = row.get("since"), row.get("until")
-    return (since is None or order.index(since) <= at) and (until is None or at < order.index(until))
+    first, end = order.index(row.get("since", order[0])), order.index(row["until"]) if "until" in row else len(order)
+    return revision in order[first:end]
 
 
 def arch_class(arch: ArchSpec, family: Family, revision: str) -> ArchClass | None:

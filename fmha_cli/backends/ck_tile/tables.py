@@ -77,11 +77,6 @@ class Block:
     source: str
 
     @cached_property
-    def point_set(self) -> frozenset[tuple[Any, ...]]:
-        """The points as values in the order of ``axes``."""
-        return frozenset(tuple(point[axis] for axis in self.axes) for point in self.points)
-
-    @cached_property
     def _parted(self) -> tuple[tuple[KernelPair, ...], tuple[Mapping[str, Any], ...], tuple[Mapping[str, Any], ...]]:
         found: list[KernelPair] = []
         parts: tuple[dict[Any, int], dict[Any, int]] = ({}, {})

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import fields
 from functools import cache
-from operator import ne
 from types import MappingProxyType
-from typing import Any
 
 from fmha_cli.backends.gpu.conditions import KernelCheck, KernelRules, known_arch
+from fmha_cli.backends.gpu.nearest import find_nearest
 from fmha_cli.backends.gpu.rule_rows import kernel_rules
 from fmha_cli.domain.arch import ArchSpec, load_arch
-from fmha_cli.domain.encode import field_text
 from fmha_cli.domain.kernel import KernelSpec
-from fmha_cli.domain.rules import Reason, Refusal, Severity
+from fmha_cli.domain.rules import Reason, Severity
 
 _NO_MORE: Mapping[str, KernelCheck] = MappingProxyType({})
 
@@ -49,25 +46,6 @@ def listed_rules(
     checks: dict[str, KernelCheck] = {
         no_arch: lambda kernel, arch: None,  # ``KernelRules`` refuses the architecture, before any rule reads its facts
         **more,
-        unlisted: lambda kernel, arch: _nearest(kernel, kernels_of(kernel.arch)),
+        unlisted: lambda kernel, arch: find_nearest(kernel, kernels_of(kernel.arch)),
     }
     return KernelRules(kernel_rules(backend, checks), facts_of, without)
-
-
-def _nearest(kernel: KernelSpec, listed: frozenset[KernelSpec]) -> Refusal | None:
-    if kernel in listed:
-        return None
-    mine = _values(kernel)
-    nearest = min(listed, key=lambda other: (sum(map(ne, mine.values(), _values(other).values())), other.name))
-    theirs = _values(nearest)
-    off = [name for name, value in mine.items() if value != theirs[name]]
-    have, want = (", ".join(f"{name} {field_text(values[name])}" for name in off) for values in (mine, theirs))
-    return Refusal(f"{have}: there is no such kernel", want)
-
-
-@cache
-def _values(kernel: KernelSpec) -> Mapping[str, Any]:
-    """The fields of a kernel, of its signature and of its algorithm, in their order."""
-    parts = (kernel, kernel.signature, kernel.algorithm)
-    values = {field.name: getattr(part, field.name) for part in parts for field in fields(part)}
-    return {name: value for name, value in values.items() if name not in ("signature", "algorithm")}
