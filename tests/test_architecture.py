@@ -82,33 +82,29 @@ LATE = {
     "numpy, and what computes with it (60 to 110 ms)": (
         *("run.attention", "run.events", "run.given_arrays", "run.given_cache", "run.input_files", "run.probing"),
         *("run.refusals", "run.run", "run.supervisor", "run.tuned_choice", "cli.delivery"),
-        *("backends.cuda.copies", "backends.cuda.session", "backends.ck_tile.session", "backends.cpu.session"),
+        *("backends.cuda.copies", "backends.cuda.session", "backends.cpu.session"),
         *("backends.gpu.arena_views", "backends.gpu.auxiliary", "backends.gpu.host_side"),
-        *("backends.cuda.dry_run", "backends.ck_tile.dry_run"),
+        "backends.cuda.dry_run",
     ),
     "building: compilers, the cache, code that writes code (7 to 50 ms)": (
-        *("backends.ck_tile.building", "backends.ck_tile.checks", "backends.ck_tile.standin", "backends.cpu.building"),
+        *("backends.ck_tile.building", "backends.cpu.building"),
         *("backends.cpu.peaks", "backends.cuda.shop", "toolchain.cuda.toolchain", "toolchain.kernels", "codegen.cuda"),
-        *("backends.ck_tile.tree", "backends.cuda.homes", "sources.homes", "sources.store"),
+        *("backends.cuda.homes", "sources.store"),
     ),
     "a backend's rules and choices, which a list of kernels does without (2 to 20 ms)": (
-        *("backends.ck_tile.decide", "backends.ck_tile.kernel_rules", "backends.ck_tile.plan"),
-        *("backends.ck_tile.problem_rules", "backends.ck_tile.upstream_names", "backends.ck_tile.catalogue"),
+        *("backends.ck_tile.decide", "backends.ck_tile.plan"),
+        "backends.ck_tile.catalogue",
         *("backends.cpu.decide", "backends.cpu.rules", "backends.cpu.settings", "backends.cpu.tile_rules"),
         *("backends.cpu.variants", "backends.cuda.scratch", "backends.flash_attn.kernel_rules"),
         "backends.flash_attn.problem_rules",
     ),
     "what single commands ask of a backend (3 to 20 ms)": (
         *(
-            "backends.ck_tile.inspection",
             "backends.cpu.inspection",
             "backends.cuda.inspect",
-            "backends.ck_tile.tuned_files",
         ),
         *(
-            "backends.ck_tile.parity.counterpart",
             "backends.cuda.driver",
-            "backends.hip.library",
             "backends.hip.runtime",
         ),
     ),
@@ -138,14 +134,14 @@ LATE = {
 }
 """Kinds of imports inside of functions: what each saves, and the modules that may be imported so."""
 
-LATE_COUNTS = {"__main__": 1, "api": 4, "backends": 70, "cli": 39, "domain": 3, "run": 1, "sweeps": 3, "toolchain": 2}
+LATE_COUNTS = {"__main__": 1, "api": 4, "backends": 50, "cli": 39, "domain": 3, "run": 1, "sweeps": 3, "toolchain": 2}
 """Imports inside of functions by room. A number may only fall."""
 
 BY_NAME = {
     "api.py": "names of the API, when they are asked for",
     "plugin.py": "likewise",
     "backends/ck_tile/parity/listed_generate.py": "upstream's own generator",
-    "backends/cuda/upstream.py": "a method of an upstream, on its first use",
+    "backends/gpu/own.py": "a method of a backend, on its first use",
     "backends/host/library.py": "the session of a library's backend, in the worker",
     "cli/command.py": "what a command does",
     "cli/commands/__init__.py": "what a command takes",

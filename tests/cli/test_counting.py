@@ -48,9 +48,9 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[KernelSpec]:
 def test_the_count_is_the_length_of_the_list(revision: str, arch: str) -> None:
     facts = load_arch(arch)
     for family in Family:
-        listed = sum(1 for _ in kernels(facts, revision, None, [family]))
-        assert count(facts, [family], revision) == listed, family
-    assert count(facts, list(Family), revision) == sum(1 for _ in kernels(facts, revision))
+        listed = sum(1 for _ in kernels(facts, None, revision, [family]))
+        assert count(facts, revision, [family]) == listed, family
+    assert count(facts, revision, list(Family)) == sum(1 for _ in kernels(facts, revision=revision))
 
 
 @pytest.mark.promise("A list of more than 100 kernels is summed up on a terminal, and whole in a pipe.")

@@ -16,7 +16,7 @@ from fmha_cli.codegen.ck_tile.emit import emit
 from fmha_cli.domain.arch import load_arch
 from fmha_cli.domain.errors import EnvironmentProblem
 from fmha_cli.domain.kernel import Family, KernelSpec
-from fmha_cli.domain.plan import Artifact
+from fmha_cli.domain.plan import Artifact, Stage
 from fmha_cli.domain.protocols import BuildContext
 from fmha_cli.domain.rules import unbuildable
 from fmha_cli.toolchain.cache.key import BuildKey
@@ -88,8 +88,8 @@ def workshop(context: BuildContext) -> CkWorkshop:
     return CkWorkshop(Cache(root, notify=speak), toolchain, tree)
 
 
-def build_ck(kernel: KernelSpec, context: BuildContext) -> Artifact:
-    """The library of a kernel, from the cache or compiled now.
+def build_ck(stage: Stage, context: BuildContext) -> Artifact:
+    """The library of a stage's kernel, from the cache or compiled now.
 
     Raises:
         UnsupportedError: a kernel rule refuses the kernel; nothing is compiled.
@@ -97,7 +97,7 @@ def build_ck(kernel: KernelSpec, context: BuildContext) -> Artifact:
             changed meanwhile (S107).
         KernelFailure: the kernel does not compile.
     """
-    key, shop = _prepare(kernel, context)
+    key, shop = _prepare(stage.kernel, context)
     places = hip_places(shop.toolchain, {name: folder for name, (folder, _) in shop.headers.items()})
     made = build_kernel(
         shop.cache,
@@ -111,9 +111,9 @@ def build_ck(kernel: KernelSpec, context: BuildContext) -> Artifact:
     return replace(made, edited=shop.tree.edited)
 
 
-def ck_key(kernel: KernelSpec, context: BuildContext) -> BuildKey:
-    """The cache key that :func:`build_ck` uses for the kernel. Raises the same errors, except for compile failures."""
-    return _prepare(kernel, context)[0]
+def ck_key(stage: Stage, context: BuildContext) -> BuildKey:
+    """The cache key that :func:`build_ck` uses. Raises the same errors, except for compile failures."""
+    return _prepare(stage.kernel, context)[0]
 
 
 def compile_bytes(kernel: KernelSpec) -> int:

@@ -28,7 +28,7 @@ def buildable_kernels(arch: ArchSpec, family: Family, revision: str = BASELINE) 
     return (e.kernel for e in list_emitted(arch.name, family, revision) if holds(e.kernel))
 
 
-def count(arch: ArchSpec, families: Iterable[Family], revision: str | None = None) -> int:
+def count(arch: ArchSpec, revision: str | None, families: Iterable[Family]) -> int:
     """The number of kernels that ``kernels`` yields without a profile.
 
     Raises:
@@ -43,11 +43,11 @@ def count(arch: ArchSpec, families: Iterable[Family], revision: str | None = Non
 
 def kernels(
     arch: ArchSpec,
-    revision: str | None = None,
     profile: str | None = None,
-    families: Iterable[Family] = tuple(Family),
+    revision: str | None = None,
+    families: Iterable[Family] | None = None,
 ) -> Iterator[KernelSpec]:
-    """Yield the kernels of some families.
+    """Yield the kernels of some families, of all by default.
 
     With a profile: all that upstream emits for it, usable or not. Without one: the usable kernels of every profile.
 
@@ -58,7 +58,7 @@ def kernels(
     name = revision_of(revision).name
     wanted = None if profile is None else canonical_profile(profile, name)
     require_arch(arch, name)
-    return _chain(arch, name, wanted, tuple(families))
+    return _chain(arch, name, wanted, tuple(Family) if families is None else tuple(families))
 
 
 def _chain(arch: ArchSpec, revision: str, profile: str | None, families: Sequence[Family]) -> Iterator[KernelSpec]:

@@ -7,9 +7,18 @@ from pathlib import Path
 
 from fmha_cli.backends.ck_tile.revisions import AS_OPTION, HOME_OPTION
 from fmha_cli.backends.ck_tile.tree import ck_tree
+from fmha_cli.backends.hip.library import check_bindings
 from fmha_cli.backends.hip.rocm_parts import rocm_supply
 from fmha_cli.domain.errors import EnvironmentProblem
-from fmha_cli.domain.installation import NOT_FETCHED, CheckState, DoctorCheck, SourceState, SourceTree, Surroundings
+from fmha_cli.domain.installation import (
+    NOT_FETCHED,
+    Checker,
+    CheckState,
+    DoctorCheck,
+    SourceState,
+    SourceTree,
+    Surroundings,
+)
 from fmha_cli.toolchain.notice import as_text
 from fmha_cli.toolchain.rocm import toolchain as rocm
 
@@ -60,3 +69,8 @@ def check_compilers(here: Surroundings) -> Iterator[DoctorCheck]:
     """Check for compilers for AMD GPUs."""
     parts = rocm_supply(here.cache_root, offline=True, looking=True, notify=as_text(here.notify))
     return rocm.check_compilers(here, parts)
+
+
+def checkers() -> tuple[Checker, ...]:
+    """The checks of ``fmha doctor``, in order."""
+    return check_tree, check_compilers, check_bindings

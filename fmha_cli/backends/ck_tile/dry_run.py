@@ -16,6 +16,7 @@ from fmha_cli.backends.ck_tile.workspaces import list_zeroed
 from fmha_cli.backends.gpu.call import calls_of
 from fmha_cli.backends.gpu.dry_run import ARENA, Place, auxiliary_places, places_of, pointer_text, zeroed_note
 from fmha_cli.codegen.ck_tile.args import KargKind
+from fmha_cli.domain.device import DeviceFacts
 from fmha_cli.domain.errors import KernelFailure
 from fmha_cli.domain.features import QScale
 from fmha_cli.domain.plan import Plan, Stage
@@ -27,13 +28,18 @@ _WHOLE = {1: "b", 2: "h", 4: "i", 8: "q"}
 
 
 def describe_launches(
-    plan: Plan, artifacts: Sequence[Path], tensors: Mapping[str, BoundTensor], recorder: Path
+    plan: Plan,
+    artifacts: Sequence[Path],
+    tensors: Mapping[str, BoundTensor],
+    device: DeviceFacts,
+    recorder: Path | None,
 ) -> tuple[LaunchView, ...]:
     """See ``fmha_cli.domain.protocols.DryRun``.
 
     Raises:
         KernelFailure: K110-K112; K114, the host code launches something other than what it describes.
     """
+    assert recorder is not None
     recording = Recording(recorder, PlayedDevice.of_arch(plan.main.arch))
     calls = calls_of(
         plan,

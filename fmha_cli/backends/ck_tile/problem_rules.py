@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from fmha_cli.backends.ck_tile.api_conditions import API_CONDITIONS
 from fmha_cli.backends.ck_tile.index_limits import WIDTHS
+from fmha_cli.backends.ck_tile.kernel_rules import KERNEL_RULES
 from fmha_cli.backends.ck_tile.preferences import ORDER_RULES
 from fmha_cli.backends.ck_tile.revisions import NAME, revisions, serves
 from fmha_cli.backends.ck_tile.situation import CkSituation, situation_of
@@ -180,3 +181,8 @@ def no_kernels(revision: str, device: DeviceFacts) -> Reason:
 
 _EXISTENCE = unchecked_rules(NAME, (NO_KERNELS,))
 PROBLEM_RULES: tuple[Rule, ...] = (*(c.rule(situation_of) for c in CONDITIONS), *ORDER_RULES, *_EXISTENCE)
+
+
+def rules() -> tuple[Rule, ...]:
+    """All rules, in the order in which they are shown."""
+    return (*SHARED_RULES, *KERNEL_RULES, *PROBLEM_RULES)

@@ -180,13 +180,13 @@ def include_below(home: Path) -> Path | None:
     return None
 
 
-def watched_files(home: Path) -> dict[str, Path]:
+def watched_files(home: str) -> dict[str, Path]:
     """The headers of a tree that the user names, by their names.
 
     Raises:
         EnvironmentProblem: S105, there are none; or they cannot be listed.
     """
-    include = _include(home)
+    include = _include(home_path(home))
     with as_environment_problem(f"listing the headers in {include}"):
         return home_files({"": include / "ck_tile"})
 

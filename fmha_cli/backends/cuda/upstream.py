@@ -4,7 +4,7 @@ A backend derives one class from it, creates one object of that class, and passe
 modules of this package provide building, inspection, prebuilt archives, dry runs and sessions.
 
 Listing kernels imports the derived class, so its module must not import numpy, cuda-python or the rules about problems.
-Each method imports what it needs in its own body; ``own`` makes methods that do nothing else.
+Each method imports what it needs in its own body; ``gpu.own`` makes methods that do nothing else.
 """
 
 from __future__ import annotations
@@ -29,32 +29,6 @@ if TYPE_CHECKING:
     from fmha_cli.backends.cuda.tables import Expected
     from fmha_cli.backends.gpu.arena_views import Array, Bytes
     from fmha_cli.backends.gpu.call import Call
-from importlib import import_module
-
-
-class Own:
-    """A method that is a function of another module, without ``self``. See :func:`own`."""
-
-    def __init__(self, module: str, name: str | None) -> None:
-        self._module, self._name = module, name
-
-    def __set_name__(self, owner: type, name: str) -> None:
-        self._name = self._name or name
-
-    def __get__(self, instance: object, owner: type) -> Any:
-        if instance is None:
-            return self  # read by the class itself, to see whether it is abstract
-        return getattr(import_module(self._module, getattr(owner, "package", None)), self._name or "")
-
-
-def own(module: str, name: str | None = None) -> Any:
-    """A method that is a function of another module.
-
-    Args:
-        module: ``.module`` of ``Upstream.package``, or a module by its full name.
-        name: the function's, if it is not the method's.
-    """
-    return Own(module, name)
 
 
 class Upstream(ABC):

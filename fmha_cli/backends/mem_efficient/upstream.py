@@ -6,7 +6,7 @@ from pathlib import Path
 from types import MappingProxyType as Map
 
 from fmha_cli.backends.cuda.small import SmallUpstream
-from fmha_cli.backends.cuda.upstream import own
+from fmha_cli.backends.gpu.own import own
 from fmha_cli.codegen.mem_efficient.algorithm import NAME, MemEffAlgorithm
 from fmha_cli.codegen.mem_efficient.traits import traits_of
 from fmha_cli.domain.kernel import Family, KernelSpec

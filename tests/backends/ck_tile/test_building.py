@@ -114,10 +114,10 @@ def test_what_is_listed_can_be_built() -> None:
 
 
 def test_a_kernel_is_compiled_once(shop: Shop, kernel: KernelSpec) -> None:
-    first = build_ck(kernel, shop.context)
-    again = build_ck(kernel, shop.context)
+    first = build_ck(Stage(kernel), shop.context)
+    again = build_ck(Stage(kernel), shop.context)
     assert (first.cached, again.cached, shop.calls) == (False, True, 1)
-    assert first.digest == again.digest == ck_key(kernel, shop.context).digest
+    assert first.digest == again.digest == ck_key(Stage(kernel), shop.context).digest
     command = (shop.folder / "calls").read_text()
     assert f"--offload-arch={kernel.arch}" in command
     assert f"-I{shop.folder / 'include'}" in command
@@ -125,9 +125,9 @@ def test_a_kernel_is_compiled_once(shop: Shop, kernel: KernelSpec) -> None:
 
 def test_other_headers_are_another_key(shop: Shop, kernel: KernelSpec) -> None:
     other = shop.with_tree("3" * 64)
-    assert ck_key(kernel, other).digest != ck_key(kernel, shop.context).digest
-    build_ck(kernel, shop.context)
-    build_ck(kernel, other)
+    assert ck_key(Stage(kernel), other).digest != ck_key(Stage(kernel), shop.context).digest
+    build_ck(Stage(kernel), shop.context)
+    build_ck(Stage(kernel), other)
     assert shop.calls == 2
 
 
@@ -136,12 +136,12 @@ def test_what_a_rule_refuses_is_never_compiled(shop: Shop) -> None:
     refused = next(k for k in listed if k.family is Family.BATCH_PREFILL)
     (first, *_) = reasons = BACKEND.refusals(refused)
     with pytest.raises(UnsupportedError) as caught:
-        build_ck(refused, shop.context)
+        build_ck(Stage(refused), shop.context)
     assert caught.value.code == first.id
     assert caught.value.exit_code is ExitCode.UNSUPPORTED
     assert all(reason.id in str(caught.value.why) for reason in reasons)
     with pytest.raises(UnsupportedError):
-        ck_key(refused, shop.context)
+        ck_key(Stage(refused), shop.context)
     assert shop.calls == 0
 
 
@@ -149,7 +149,7 @@ def test_a_kernel_of_a_later_revision_is_never_compiled(shop: Shop) -> None:
     later = BACKEND.revisions()[-1]
     newer = next(iter(BACKEND.catalogue(load_arch("gfx1250"), None, later)))
     with pytest.raises(EnvironmentProblem) as caught:
-        build_ck(newer, shop.context)
+        build_ck(Stage(newer), shop.context)
     assert (caught.value.code, caught.value.exit_code) == ("B040", ExitCode.ENVIRONMENT)
     assert later in str(caught.value.why)
     assert shop.calls == 0
@@ -158,14 +158,14 @@ def test_a_kernel_of_a_later_revision_is_never_compiled(shop: Shop) -> None:
 def test_a_compile_that_fails_keeps_its_log(shop: Shop, kernel: KernelSpec) -> None:
     (shop.folder / "fail").touch()
     with pytest.raises(KernelFailure, match="no member named 'kBlockPerCu'") as caught:
-        build_ck(kernel, shop.context)
+        build_ck(Stage(kernel), shop.context)
     assert Path(str(caught.value.where)).read_text().startswith("$ ")
     (shop.folder / "fail").unlink()
-    assert not build_ck(kernel, shop.context).cached
+    assert not build_ck(Stage(kernel), shop.context).cached
 
 
 def test_a_library_without_device_code(shop: Shop, kernel: KernelSpec) -> None:
-    artifact = build_ck(kernel, shop.context)
+    artifact = build_ck(Stage(kernel), shop.context)
     with pytest.raises(KernelFailure) as caught:
         inspect_ck(kernel, artifact)
     assert caught.value.code == "B041"
@@ -175,14 +175,14 @@ def test_code_for_another_architecture(shop: Shop, kernel: KernelSpec, tmp_path:
     code, _ = compiled(Tiny(arch="gfx90a"), tmp_path)
     (shop.folder / "product").write_bytes(code)
     with pytest.raises(KernelFailure, match="cannot be read") as caught:
-        inspect_ck(kernel, build_ck(kernel, shop.context))
+        inspect_ck(kernel, build_ck(Stage(kernel), shop.context))
     assert "gfx90a, not for gfx942" in str(caught.value.why)
 
 
 def test_the_figures_of_a_kernel(shop: Shop, kernel: KernelSpec, tmp_path: Path) -> None:
     code, said = compiled(Tiny(vgpr=70, lds=2048), tmp_path)
     (shop.folder / "product").write_bytes(code)
-    artifact = build_ck(kernel, shop.context)
+    artifact = build_ck(Stage(kernel), shop.context)
     found = vars(figures_of(inspect_document(kernel, inspect_ck(kernel, artifact), artifact)))
     assert found["vgpr"] == int(said["VGPRs"])
     assert found["sgpr"] == int(said["TotalSGPRs"])
@@ -201,7 +201,7 @@ def test_without_a_disassembler(
 ) -> None:
     code, _ = compiled(Tiny(), tmp_path)
     (shop.folder / "product").write_bytes(code)
-    artifact = build_ck(kernel, shop.context)
+    artifact = build_ck(Stage(kernel), shop.context)
     monkeypatch.setattr(inspection, "llvm_tool", lambda name, compiler: None)
     found = inspect_ck(kernel, artifact)
     assert found["why"] == NO_OBJDUMP
@@ -247,11 +247,11 @@ def test_an_edited_tree_has_kernels_of_its_own(shop: Shop, kernel: KernelSpec) -
     edited = Edited(base=BASELINE, tree="3" * 64, files=3)
     tree = replace(work.tree, digest=edited.tree, edited=edited)
     there = replace(shop.context, prepared=replace(work, tree=tree))
-    pinned, made = build_ck(kernel, shop.context), build_ck(kernel, there)
+    pinned, made = build_ck(Stage(kernel), shop.context), build_ck(Stage(kernel), there)
     assert (pinned.edited, made.edited) == (None, edited)
     assert pinned.digest != made.digest
     assert not made.cached
-    again = build_ck(kernel, there)
+    again = build_ck(Stage(kernel), there)
     assert (again.cached, again.edited) == (True, edited)
 
 
@@ -267,6 +267,6 @@ def test_what_changes_during_a_compile_is_not_kept(shop: Shop, kernel: KernelSpe
     there = replace(shop.context, prepared=replace(work, tree=replace(work.tree, digest="4" * 64, home=home)))
     header.write_text("saved meanwhile\n")
     with pytest.raises(EnvironmentProblem) as caught:
-        build_ck(kernel, there)
+        build_ck(Stage(kernel), there)
     assert caught.value.code == "S107"
-    assert work.cache.lookup(building.ck_key(kernel, there)) is None
+    assert work.cache.lookup(building.ck_key(Stage(kernel), there)) is None

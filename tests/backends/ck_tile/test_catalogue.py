@@ -72,7 +72,7 @@ def test_an_architecture_without_kernels_names_the_first_revision_with_some(arch
         kernels(load_arch(arch))
     assert caught.value.code == "F006"
     assert caught.value.help == "--ck-rev 2026-08"
-    assert next(iter(kernels(load_arch(arch), "2026-08"))).arch == arch
+    assert next(iter(kernels(load_arch(arch), revision="2026-08"))).arch == arch
 
 
 def test_an_architecture_of_no_revision_says_so() -> None:

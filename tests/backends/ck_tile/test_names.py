@@ -53,7 +53,7 @@ ALL = [
 def ours(cell: Cell) -> list[str]:
     """The names that the tool lists for an architecture, an API of generate.py and a receipt."""
     arch, api, receipt = cell
-    listed = kernels(load_arch(arch), "baseline", f"receipt:{receipt}", FAMILIES[api])
+    listed = kernels(load_arch(arch), f"receipt:{receipt}", "baseline", FAMILIES[api])
     return [name for kernel in listed if (name := upstream_name(kernel)) is not None]
 
 
@@ -121,7 +121,7 @@ def test_all_listed_names_are_upstream_s(shared_cache: Path, tmp_path: Path) -> 
 def test_upstream_s_slip_is_reproduced(shared_cache: Path, tmp_path: Path) -> None:
     """Receipt 4 admits no split-KV kernel, because its list of types is the single string 'fp16, bf16'."""
     cell = ("gfx942", "fwd_splitkv", 4)
-    listed = list(kernels(load_arch("gfx942"), "baseline", "pytorch", FAMILIES["fwd_splitkv"]))
+    listed = list(kernels(load_arch("gfx942"), "pytorch", "baseline", FAMILIES["fwd_splitkv"]))
     assert {kernel.family for kernel in listed} == {Family.FWD_SPLITKV_COMBINE}
     assert sorted(ours(cell)) == sorted(theirs(generator(shared_cache), cell, tmp_path))
 

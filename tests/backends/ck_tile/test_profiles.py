@@ -54,31 +54,31 @@ def test_every_profile_is_offered_and_known() -> None:
 def test_a_number_and_its_name_are_one_set(revision: str, arch_name: str) -> None:
     arch = load_arch(arch_name)
     for name in profile_names(revision):
-        by_name = list(kernels(arch, revision, name))
-        assert by_name == list(kernels(arch, revision, f"receipt:{RECEIPTS[name]}"))
+        by_name = list(kernels(arch, name, revision))
+        assert by_name == list(kernels(arch, f"receipt:{RECEIPTS[name]}", revision))
         assert len(set(by_name)) == len(by_name)
 
 
 @pytest.mark.parametrize("name", ["receipt:5", "receipt:999", "receipt:", "receipt:-1", "receipt:00", "2", "forward2"])
 def test_an_unlisted_name_is_a_usage_error(name: str) -> None:
     with pytest.raises(UsageError) as caught:
-        kernels(load_arch("gfx942"), None, name)
+        kernels(load_arch("gfx942"), name)
     assert caught.value.code == "F003"
 
 
 def test_a_profile_of_a_later_revision_is_not_in_the_baseline() -> None:
     assert canonical_profile("receipt:700", "2026-08") == "transformer_engine"
     with pytest.raises(UsageError) as caught:
-        kernels(load_arch("gfx942"), "baseline", "transformer_engine")
+        kernels(load_arch("gfx942"), "transformer_engine", "baseline")
     assert "ck_default" in (caught.value.help or "")
-    assert list(kernels(load_arch("gfx942"), "2026-08", "transformer_engine", [Family.FWD_SPLITKV])) == []
+    assert list(kernels(load_arch("gfx942"), "transformer_engine", "2026-08", [Family.FWD_SPLITKV])) == []
 
 
 @pytest.mark.sampled(1, ci="all")
 @pytest.mark.parametrize(("revision", "arch_name"), LISTED)
 def test_the_union_of_all_profiles_is_what_is_listed(revision: str, arch_name: str) -> None:
     arch = load_arch(arch_name)
-    union = {k for name in profile_names(revision) for k in kernels(arch, revision, name)}
+    union = {k for name in profile_names(revision) for k in kernels(arch, name, revision)}
     assert union == {k for family in Family for k in family_kernels(arch, family, revision)}
 
 
@@ -86,11 +86,11 @@ def test_the_union_of_all_profiles_is_what_is_listed(revision: str, arch_name: s
 @pytest.mark.parametrize("arch", FORWARD_2026_08)
 def test_forward_kernels_of_the_newer_revision_are_as_many_as_counted_elsewhere(arch: str) -> None:
     for receipt, count in FORWARD_2026_08[arch].items():
-        found = list(kernels(load_arch(arch), "2026-08", f"receipt:{receipt}", [Family.FWD]))
+        found = list(kernels(load_arch(arch), f"receipt:{receipt}", "2026-08", [Family.FWD]))
         assert len(found) == count, receipt
 
 
 def test_gfx1250_has_kernels_for_pure_causal_masks_beside_the_counted_ones() -> None:
-    found = list(kernels(load_arch("gfx1250"), "2026-08", "ck_default", [Family.FWD]))
+    found = list(kernels(load_arch("gfx1250"), "ck_default", "2026-08", [Family.FWD]))
     assert len(found) == 5628 + CAUSAL_TDM
     assert sum(k.signature.mask.value == "causal" for k in found) == CAUSAL_TDM

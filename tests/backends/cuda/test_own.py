@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from fmha_cli.backends.cuda.small import SmallUpstream
-from fmha_cli.backends.cuda.upstream import Own, own
 from fmha_cli.backends.cudnn_oss.upstream import UPSTREAM as CUDNN_OSS
 from fmha_cli.backends.flash_attn.upstream import UPSTREAM as FLASH_ATTN
+from fmha_cli.backends.gpu.own import Own, own
 from fmha_cli.backends.mem_efficient.upstream import UPSTREAM as MEM_EFFICIENT
 
 OWNERS: tuple[Any, ...] = (FLASH_ATTN, MEM_EFFICIENT, CUDNN_OSS)

@@ -14,6 +14,7 @@ from fmha_cli.backends.ck_tile.building import build_ck, workshop
 from fmha_cli.backends.ck_tile.standin import build_standin
 from fmha_cli.domain.errors import EnvironmentProblem
 from fmha_cli.domain.kernel import KernelSpec
+from fmha_cli.domain.plan import Stage
 from fmha_cli.domain.protocols import BuildContext
 from tests.support.paths import ROOT
 
@@ -32,7 +33,7 @@ def builds(cache_root: Path) -> BuildContext:
 
 def ask(kernel: KernelSpec, context: BuildContext, calls: list[dict[str, Any]]) -> Any:
     """The answer of the kernel's library to each call; see ``children/ck_tile/library.py``."""
-    paths = (build_standin(context).path, build_ck(kernel, context).path)
+    paths = (build_standin(context).path, build_ck(Stage(kernel), context).path)
     done = subprocess.run(
         [sys.executable, str(CHILD), *map(str, paths)],
         input=json.dumps({"kernel": kernel.name, "calls": calls}),

@@ -1,0 +1,34 @@
+"""``own``: methods of a backend that are functions of its modules. Each module is imported on first use, so listing kernels
+loads no rules about problems, choosing a kernel loads no compiler, and only running loads a runtime.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+
+class Own:
+    """A method that is a function of another module, without ``self``. See :func:`own`."""
+
+    def __init__(self, module: str, name: str | None) -> None:
+        self._module, self._name = module, name
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = self._name or name
+
+    def __get__(self, instance: object, owner: type) -> Any:
+        if instance is None:
+            return self  # read by the class itself, to see whether it is abstract
+        package = getattr(owner, "package", owner.__module__.rpartition(".")[0])
+        return getattr(import_module(self._module, package), self._name or "")
+
+
+def own(module: str, name: str | None = None) -> Any:
+    """A method that is a function of another module.
+
+    Args:
+        module: ``.module`` of the package of the class, which may name another as ``package``; or a module by its full name.
+        name: the function's, if it is not the method's.
+    """
+    return Own(module, name)
