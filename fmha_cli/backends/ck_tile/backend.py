@@ -80,7 +80,7 @@ class CkTileBackend:
     source_tree = own(".checks")
     home_files = own(".tree", "watched_files")
     counterpart = own(".parity.counterpart", "CkCounterpart")
-    build_recorder = own(".standin", "build_standin")
+    build_recorder = own(".building")
     describe_launches = own(".dry_run")
 
     def decide(self, problem: Problem, device: DeviceFacts) -> Iterable[Decision]:

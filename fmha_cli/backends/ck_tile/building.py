@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from importlib import resources
 from pathlib import Path
 
 from fmha_cli.backends.ck_tile.kernel_rules import refusals
-from fmha_cli.backends.ck_tile.revisions import AS_OPTION, BASELINE, HOME_OPTION
+from fmha_cli.backends.ck_tile.revisions import AS_OPTION, BASELINE, HOME_OPTION, NAME
 from fmha_cli.backends.ck_tile.tree import CkTree, ck_tree
 from fmha_cli.backends.hip.rocm_parts import rocm_supply
 from fmha_cli.codegen.ck_tile.algorithm import algorithm_of, no_emitter
@@ -21,10 +22,11 @@ from fmha_cli.domain.protocols import BuildContext
 from fmha_cli.domain.rules import unbuildable
 from fmha_cli.toolchain.cache.key import BuildKey
 from fmha_cli.toolchain.cache.store import Cache
-from fmha_cli.toolchain.cpp.library import build_kernel
+from fmha_cli.toolchain.cpp.library import build_kernel, build_standin_library
 from fmha_cli.toolchain.notice import as_text
 from fmha_cli.toolchain.rocm.candidates import RocmToolchain
 from fmha_cli.toolchain.rocm.compile import COMPILE_BYTES, hip_key, hip_places
+from fmha_cli.toolchain.rocm.installed import RUNTIME
 from fmha_cli.toolchain.rocm.toolchain import find_rocm
 
 COMPILER_OPTION = "compiler"
@@ -114,6 +116,12 @@ def build_ck(stage: Stage, context: BuildContext) -> Artifact:
 def ck_key(stage: Stage, context: BuildContext) -> BuildKey:
     """The cache key that :func:`build_ck` uses. Raises the same errors, except for compile failures."""
     return _prepare(stage.kernel, context)[0]
+
+
+def build_recorder(context: BuildContext) -> Artifact:
+    """A library that names the kernel of a launch, for dry runs. Raises what ``build_standin_library`` raises."""
+    text = resources.files("fmha_cli.backends.ck_tile").joinpath("launched.cpp").read_text("utf-8")
+    return build_standin_library(NAME, RUNTIME, text, context)
 
 
 def compile_bytes(kernel: KernelSpec) -> int:

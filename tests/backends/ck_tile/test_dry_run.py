@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from fmha_cli.backends.ck_tile.building import build_recorder
 from fmha_cli.backends.ck_tile.dry_run import pointer_text, value_of
 from fmha_cli.backends.ck_tile.library import Karg
 from fmha_cli.cli.app import run
@@ -125,3 +128,25 @@ def test_values_of_members(kind: KargKind, raw: bytes, value: object) -> None:
 def test_pointers_name_the_tensor_that_they_point_into() -> None:
     places = ((1000, 1100, "q"), (2000, 2001, "o"))
     assert [pointer_text(a, places) for a in (0, 1000, 1099, 1100, 2000)] == [None, "q", "q+99", "0x44c", "o"]
+
+
+LAUNCHES = """
+import ctypes, sys
+stub = ctypes.CDLL(sys.argv[1])
+stub.fmha_launched.restype = ctypes.c_char_p
+for host, symbol in ((8, b"one"), (16, b"two")):
+    stub.__hipRegisterFunction(None, ctypes.c_void_p(host), None, symbol)
+told = []
+for host in (16, 8):
+    assert stub.hipLaunchKernel(ctypes.c_void_p(host)) == stub.hipGetLastError() == 0
+    told.append(stub.fmha_launched().decode())
+print(*told)
+"""
+
+
+def test_the_recorder_names_the_kernel_of_the_last_launch(shared_cache: Path) -> None:
+    """In another process: the library has the real runtime's name."""
+    recorder = build_recorder(BuildContext(cache_root=shared_cache))
+    words = [sys.executable, "-c", LAUNCHES, str(recorder.path)]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=60)
+    assert done.stdout.split() == ["two", "one"], done.stderr

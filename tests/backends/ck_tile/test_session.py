@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from fmha_cli.backends.ck_tile.standin import build_standin
 from fmha_cli.domain.protocols import BuildContext
 from tests.support.children.ck_tile import session
+from tests.support.fakes.hip_recorder import build_standin
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("hip") is None, reason="hip-python is not installed")
 

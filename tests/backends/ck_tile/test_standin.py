@@ -12,8 +12,6 @@ from typing import Any
 
 import pytest
 
-from fmha_cli.backends.ck_tile.standin import build_standin, source
-from fmha_cli.backends.ck_tile.standin.recording import PlayedDevice
 from fmha_cli.backends.hip import library
 from fmha_cli.backends.hip.library import open_bindings, open_library
 from fmha_cli.backends.hip.runtime import last_level_cache, probe_hip
@@ -22,13 +20,15 @@ from fmha_cli.domain.errors import EnvironmentProblem
 from fmha_cli.domain.plan import Artifact
 from fmha_cli.domain.protocols import BuildContext
 from tests.support.builds.library_releases import pip_install
+from tests.support.fakes.hip_recorder import build_standin, source
+from tests.support.fakes.hip_recorder.recording import PlayedDevice
 from tests.support.paths import ROOT
 
 pytestmark = pytest.mark.promise(
     "Without a GPU, stand-in drivers, models and emulators prove launches, parameters and numbers."
 )
 
-CHILD = ROOT / "tests" / "support" / "children" / "ck_tile" / "standin.py"
+CHILD = "tests.support.children.ck_tile.standin"
 needs_hip_python = pytest.mark.skipif(importlib.util.find_spec("hip") is None, reason="hip-python is not installed")
 
 
@@ -39,8 +39,9 @@ def standin(shared_cache: Path) -> Artifact:
 
 def ask(standin: Artifact, *words: str, beside: Path | None = None) -> Any:
     done = subprocess.run(
-        [sys.executable, str(CHILD), str(standin.path), *words],
+        [sys.executable, "-m", CHILD, str(standin.path), *words],
         env=os.environ | ({"PYTHONPATH": str(beside)} if beside else {}),
+        cwd=ROOT,
         capture_output=True,
         text=True,
         timeout=600,

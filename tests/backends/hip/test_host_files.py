@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from fmha_cli.backends.ck_tile.standin import source
-from fmha_cli.backends.hip.standin import hip_host_files, one_text
+from fmha_cli.backends.hip.standin import hip_host_files
 from fmha_cli.plugin import hip_host_files as exported
+from tests.support.fakes.hip_recorder import one_text, source
 
 SINK = r"""
 #include "hip_host.hpp"

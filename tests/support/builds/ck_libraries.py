@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 
 from fmha_cli.backends.ck_tile.building import build_ck, workshop
-from fmha_cli.backends.ck_tile.standin import build_standin
 from fmha_cli.domain.errors import EnvironmentProblem
 from fmha_cli.domain.kernel import KernelSpec
 from fmha_cli.domain.plan import Stage
 from fmha_cli.domain.protocols import BuildContext
+from tests.support.fakes.hip_recorder import build_standin
 from tests.support.paths import ROOT
 
-CHILD = ROOT / "tests" / "support" / "children" / "ck_tile" / "library.py"
+CHILD = "tests.support.children.ck_tile.library"
 
 
 def builds(cache_root: Path) -> BuildContext:
@@ -35,8 +35,9 @@ def ask(kernel: KernelSpec, context: BuildContext, calls: list[dict[str, Any]]) 
     """The answer of the kernel's library to each call; see ``children/ck_tile/library.py``."""
     paths = (build_standin(context).path, build_ck(Stage(kernel), context).path)
     done = subprocess.run(
-        [sys.executable, str(CHILD), *map(str, paths)],
+        [sys.executable, "-m", CHILD, *map(str, paths)],
         input=json.dumps({"kernel": kernel.name, "calls": calls}),
+        cwd=ROOT,
         capture_output=True,
         text=True,
         timeout=600,

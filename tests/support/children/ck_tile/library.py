@@ -13,7 +13,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from fmha_cli.backends.ck_tile.standin.recording import PlayedDevice, Recording
 from fmha_cli.codegen.ck_tile.algorithm import CkAlgorithm
 from fmha_cli.codegen.ck_tile.args import (
     ARGS,
@@ -30,6 +29,7 @@ from fmha_cli.codegen.ck_tile.args import (
 )
 from fmha_cli.codegen.struct import c_fields, ctypes_structure, layout_faults, pack
 from fmha_cli.domain.kernel import parse_kernel
+from tests.support.fakes.hip_recorder.recording import PlayedDevice, Recording
 
 FORMATS = {KargKind.SIGNED: "bhiq", KargKind.UNSIGNED: "BHIQ", KargKind.BOOL: "?", KargKind.POINTER: "...Q"}
 

@@ -16,7 +16,6 @@ import pytest
 
 from fmha_cli.backends.ck_tile.plan import plan_of
 from fmha_cli.backends.ck_tile.session import CkSession
-from fmha_cli.backends.ck_tile.standin.recording import PlayedDevice, Recording
 from fmha_cli.backends.gpu.arena_views import extent, view
 from fmha_cli.codegen.ck_tile.args import CkStatus
 from fmha_cli.discovery.registry import Registry
@@ -28,6 +27,7 @@ from fmha_cli.domain.plan import Plan
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.tensors import ROTARY_TABLES
 from fmha_cli.run.layout import ArenaLayout, layout_of
+from tests.support.fakes.hip_recorder.recording import PlayedDevice, Recording
 from tests.support.fakes.kernel_library import Fake, build_fake
 
 Bytes = npt.NDArray[np.uint8]

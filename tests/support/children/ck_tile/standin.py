@@ -12,12 +12,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from fmha_cli.backends.ck_tile.standin.recording import PlayedDevice, Recording
 from fmha_cli.backends.gpu.driver import DriverError
 from fmha_cli.backends.hip.runtime import Hip, probe_hip
 from fmha_cli.domain.codec import to_json
 from fmha_cli.domain.errors import FmhaError
 from fmha_cli.report.parts import ErrorRow
+from tests.support.fakes.hip_recorder.recording import PlayedDevice, Recording
 
 
 def _probe(recording: Recording, arch: str, count: str) -> Any:
