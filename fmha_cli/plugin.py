@@ -9,21 +9,31 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fmha_cli.backends.cuda.driver import Cuda, archs_of, probe_cuda
+    from fmha_cli.backends.cuda.driver import archs_of, probe_cuda
     from fmha_cli.backends.cuda.emulated_image import emulated_image
     from fmha_cli.backends.cuda.inspect import cubin_figures, parameter_places
-    from fmha_cli.backends.cuda.modules import CudaKernel, PackedArguments, Shape
+    from fmha_cli.backends.cuda.modules import CudaKernel
+    from fmha_cli.backends.cuda.session import CudaSession
     from fmha_cli.backends.cuda.tensor_maps import TensorMap, encoded, rows_map
-    from fmha_cli.backends.cuda.timing import StageTimer
     from fmha_cli.backends.gpu.call import Call
     from fmha_cli.backends.gpu.emulation import emulation_files
     from fmha_cli.backends.gpu.emulator_library import EmulatorLibrary, read_report, variables_of
+    from fmha_cli.backends.gpu.index import (
+        FamilyIndex,
+        IndexedKernel,
+        SmallSituation,
+        core_question,
+        decisions,
+        index_of,
+    )
     from fmha_cli.backends.gpu.known_bad import noted
+    from fmha_cli.backends.gpu.launching import PackedArguments, Shape
     from fmha_cli.backends.gpu.mirror import Mirror
+    from fmha_cli.backends.gpu.own import own
     from fmha_cli.backends.gpu.session import GpuSession
     from fmha_cli.backends.hip.inspection import code_object_figures
     from fmha_cli.backends.hip.runtime import probe_hip
-    from fmha_cli.backends.hip.session import HipArguments, HipKernel, HipSession
+    from fmha_cli.backends.hip.session import HipKernel, HipSession
     from fmha_cli.backends.hip.standin import hip_host_files
     from fmha_cli.backends.host.checks import (
         MaskForm,
@@ -100,15 +110,15 @@ def _modules() -> dict[str, str]:
 
 
 __all__ = [
-    "ANGLES_RULE", "CORE_RULES", "LEFTPAD_CORE_RULES", "OWN_V_RULE", "Algorithm", "Alibi", "ArchSpec", "Arithmetic", "Artifact",
-    "Attached", "Availability", "Backend", "Bias", "BiasKey", "BoundTensor", "BuildContext", "CacheKey", "CacheKind", "Call", "Compiler", "Cuda",
-    "CudaKernel", "DType", "DeviceFacts", "Emulator", "EmulatorLibrary", "EmulatorOptions", "Family", "Fp8Key", "FrameworkBackend", "GpuSession",
-    "HipArguments", "HipKernel", "HipSession", "HostArrays", "HostSession", "Layout", "LibraryBackend", "LibrarySession", "MaskForm", "MaskKey",
+    "ANGLES_RULE", "CORE_RULES", "LEFTPAD_CORE_RULES", "OWN_V_RULE", "Algorithm", "Alibi", "ArchSpec", "Arithmetic", "Artifact", "Attached",
+    "Availability", "Backend", "Bias", "BiasKey", "BoundTensor", "BuildContext", "CacheKey", "CacheKind", "Call", "Compiler", "CudaKernel",
+    "CudaSession", "DType", "DeviceFacts", "Emulator", "EmulatorLibrary", "EmulatorOptions", "Family", "FamilyIndex", "Fp8Key", "FrameworkBackend",
+    "GpuSession", "HipKernel", "HipSession", "HostArrays", "HostSession", "IndexedKernel", "Layout", "LibraryBackend", "LibrarySession", "MaskForm", "MaskKey",
     "MaskKind", "Mirror", "Mode", "ModeKey", "Need", "Observed", "PackedArguments", "Plan", "QScale", "QScaleKey", "Refusal", "RotaryKey", "Rule",
-    "Session", "Severity", "Shape", "Signature", "Stage", "StageTimer", "State", "TensorMap", "TwoPasses", "Units", "Workspace", "alibi_check",
-    "archs_of", "build_by_program", "build_cpp", "build_units", "cache_root", "check_release", "code_object_figures", "cubin_figures", "emulated_image",
-    "emulation_files", "emulator_library", "encoded", "environment", "full_cache_check", "hip_host_files", "hookimpl", "kernel_build", "limits_of",
-    "llvm_tool", "load_arch", "mask_forms", "no_build", "no_build_key", "noted", "parameter_places", "probe_cuda", "probe_hip", "probe_package",
-    "program_key", "read_report", "reasons_against", "release_refusal", "rows_check", "rows_map", "rules_from", "sees_nothing", "units_of",
-    "variables_of", "visible_keys",
+    "Session", "Severity", "Shape", "Signature", "SmallSituation", "Stage", "State", "TensorMap", "TwoPasses", "Units", "Workspace",
+    "alibi_check", "archs_of", "build_by_program", "build_cpp", "build_units", "cache_root", "check_release", "code_object_figures", "core_question",
+    "cubin_figures", "decisions", "emulated_image", "emulation_files", "emulator_library", "encoded", "environment", "full_cache_check",
+    "hip_host_files", "hookimpl", "index_of", "kernel_build", "limits_of", "llvm_tool", "load_arch", "mask_forms", "no_build", "no_build_key",
+    "noted", "own", "parameter_places", "probe_cuda", "probe_hip", "probe_package", "program_key", "read_report", "reasons_against",
+    "release_refusal", "rows_check", "rows_map", "rules_from", "sees_nothing", "units_of", "variables_of", "visible_keys",
 ]  # fmt: skip

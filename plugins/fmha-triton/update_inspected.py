@@ -55,7 +55,7 @@ def compiled(arch: str, function: str, key: str, config: Sequence[int] = ()) -> 
     kernel = replace(kernel, algorithm=algorithm)
     row: dict[str, Any] = {"config": config}
     try:
-        artifact = build(kernel, plugin.BuildContext(cache_root=plugin.cache_root()))
+        artifact = build(plugin.Stage(kernel), plugin.BuildContext(cache_root=plugin.cache_root()))
         return row | figures_of(inspect(kernel, artifact), target_of(arch).kind) | {"triton": triton_version()}
     except api.FmhaError as fault:
         return {**row, "why": fault.what, "triton": triton_version()}

@@ -11,10 +11,11 @@ import hashlib
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from fmha_triton import TritonBackend
-from fmha_triton.building import key_of
+from fmha_triton.building import cache_key
 from fmha_triton.catalogue import algorithm_of
 
 from fmha_cli import api, plugin
@@ -65,7 +66,7 @@ def build_of(point: TritonPoint) -> str | None:
         return None
     problem, device = api.Problem.from_cli(point.problem.flags), plugin.DeviceFacts.of_arch(point.arch)
     plan = TritonBackend(driven=False).plan(problem, kernel, device)
-    keys = " ".join(key_of(stage.kernel).digest for stage in plan.stages)
+    keys = " ".join(cache_key(stage, plugin.BuildContext(cache_root=Path())).digest for stage in plan.stages)
     return hashlib.sha256(keys.encode()).hexdigest()
 
 

@@ -110,9 +110,9 @@ class CubinBackend:
         return inspect(self.upstream, kernel, artifact)
 
     def open(self, device: DeviceFacts) -> Session:
-        from fmha_cli.backends.cuda.session import CudaSession
+        from fmha_cli.backends.cuda.upstream_session import UpstreamSession
 
-        return CudaSession(self.upstream, device)
+        return UpstreamSession(self.upstream, device)
 
     def checkers(self) -> Sequence[Checker]:
         from fmha_cli.toolchain.cuda.toolchain import check_compilers

@@ -60,6 +60,7 @@ class Cuda(Driver):
     """One process's CUDA driver. Create it with :meth:`open`. Calls that fail raise errors of the code N001."""
 
     prefix, memory, fatal, code = "cu", ("MemAlloc", "MemFree"), LOST, "N001"
+    arguments_end = 0
 
     def __init__(self, bindings: Any) -> None:
         super().__init__(bindings)

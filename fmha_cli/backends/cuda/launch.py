@@ -8,8 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from fmha_cli.backends.cuda.modules import Shape
 from fmha_cli.backends.cuda.tensor_maps import WORDS, TensorMap
+from fmha_cli.backends.gpu.launching import Shape
 from fmha_cli.codegen.struct import Layout, host_layout, pack
 
 INT_BYTES = 4

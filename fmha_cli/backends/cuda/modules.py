@@ -4,63 +4,14 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from fmha_cli.backends.cuda.driver import Cuda
+from fmha_cli.backends.gpu.launching import PackedArguments, Shape
 
 SHARED_WITHOUT_CONSENT = 48 << 10
 """Bytes of dynamic shared memory that a launch may request unless the function has opted in to more. Source: CUDA C++
 Programming Guide, "Shared Memory" of compute capability 7.x and later."""
-
-
-class PackedArguments:
-    """The bytes of a kernel's arguments, kept for repeated launches.
-
-    Args:
-        driver: the bindings of the driver.
-        data: the parameters at the offsets of the kernel's own layout.
-    """
-
-    def __init__(self, driver: Any, data: bytes) -> None:
-        self._bytes = ctypes.create_string_buffer(data, len(data))
-        self._size = ctypes.c_size_t(len(data))
-        self._extra = (ctypes.c_void_p * 5)(
-            int(driver.CU_LAUNCH_PARAM_BUFFER_POINTER),
-            ctypes.addressof(self._bytes),
-            int(driver.CU_LAUNCH_PARAM_BUFFER_SIZE),
-            ctypes.addressof(self._size),
-            int(driver.CU_LAUNCH_PARAM_END),
-        )
-
-    @property
-    def data(self) -> bytes:
-        return self._bytes.raw
-
-    @property
-    def address(self) -> int:
-        """Address of the array that ``cuLaunchKernel`` takes as ``extra``."""
-        return ctypes.addressof(self._extra)
-
-
-@dataclass(frozen=True)
-class Shape:
-    """The shape of a launch.
-
-    Attributes:
-        grid: blocks along x, y and z.
-        block: threads along x, y and z.
-        shared: dynamic shared memory of a block, bytes.
-    """
-
-    grid: tuple[int, int, int]
-    block: tuple[int, int, int]
-    shared: int = 0
-
-    @property
-    def empty(self) -> bool:
-        """Whether there is no block to run."""
-        return 0 in self.grid
 
 
 class CudaKernel:
@@ -101,7 +52,7 @@ class CudaKernel:
             MemoryError: out of device memory.
         """
         numbers: Sequence[int] = (*shape.grid, *shape.block, shape.shared)
-        self._cuda.call("cuLaunchKernel", self._function, *numbers, stream, 0, arguments.address)
+        self._cuda.call("cuLaunchKernel", self._function, *numbers, stream, 0, ctypes.addressof(arguments.extra))
 
     def unload(self) -> None:
         """Unload the cubin."""

@@ -1,185 +1,62 @@
-"""The session on an NVIDIA device, for the kernels of an ``Upstream``, and the cubins that it loads.
+"""``CudaSession``: the base of sessions on NVIDIA devices. It times each stage of a launch separately.
 
-The session times the kernels, each stage separately. It times a short launch by replays of a CUDA graph (``timing``).
-The first launch after an upload, whose result is judged, and each launch after an eviction are single launches. The
-times exclude uploads, the zeroing of workspaces before the kernels, and the upstream's conversions on the host. They
-include what a launch clears itself (``Launch.cleared``).
-
-Where the upstream's host code launches nothing for a pass, the session launches nothing either. The times are then 0, and
-the session fills the outputs after the download.
+It times a short launch by replays of a CUDA graph (``timing``). The first launch after an upload, whose result is judged,
+and each launch after an eviction are single launches.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from functools import partial
-from pathlib import Path
-from typing import Any
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
-from fmha_cli.backends.cuda.copies import fill_outputs
 from fmha_cli.backends.cuda.driver import Cuda
-from fmha_cli.backends.cuda.emulated_image import emulated_image
-from fmha_cli.backends.cuda.launch import Launch, argument_bytes
-from fmha_cli.backends.cuda.modules import CudaKernel, PackedArguments
-from fmha_cli.backends.cuda.tables import Expected, check_exports
-from fmha_cli.backends.cuda.tensor_maps import encoded
 from fmha_cli.backends.cuda.timing import StageTimer
-from fmha_cli.backends.cuda.upstream import Upstream
-from fmha_cli.backends.gpu.arena_views import Array, Bytes, view
-from fmha_cli.backends.gpu.auxiliary import given_tables
 from fmha_cli.backends.gpu.call import Call
 from fmha_cli.backends.gpu.devices import device_number
-from fmha_cli.backends.gpu.driver import DriverError, DriverLost
+from fmha_cli.backends.gpu.driver import DriverError
 from fmha_cli.backends.gpu.mirror import Mirror
 from fmha_cli.backends.gpu.session import GpuSession
 from fmha_cli.domain.device import DeviceFacts
-from fmha_cli.domain.errors import DeviceLost, EnvironmentProblem, InternalError, KernelFailure
-from fmha_cli.domain.kernel import KernelSpec
-from fmha_cli.domain.plan import Plan, Stage
-from fmha_cli.domain.problem import Problem
+from fmha_cli.domain.errors import DeviceLost, EnvironmentProblem, InternalError
 
-Room = tuple[int, int]
-"""Device address and bytes of some memory."""
-
-
-class LoadedKernel:
-    """A kernel's cubin in the current context.
-
-    Args:
-        path: the cubin, whose exported tables are checked.
-        image: the file that the driver loads in place of the cubin (``emulated_image``).
-
-    Attributes:
-        separate: the places of its parameters where each is a field of the block; else None.
-
-    Raises:
-        KernelFailure: its exported tables differ from the host's (``check_exports``); N009, it does not load.
-        MemoryError: no device memory for its code.
-    """
-
-    def __init__(
-        self, cuda: Cuda, kernel: KernelSpec, path: Path, expected: Expected, image: bytes | None = None
-    ) -> None:
-        self._cuda, self.kernel = cuda, kernel
-        cubin = path.read_bytes()
-        fields = check_exports(cubin, kernel, expected).fields
-        self.separate = fields if expected.separate else None
-        try:
-            self._loaded = CudaKernel(cuda, cubin if image is None else image, expected.symbol)
-        except DriverLost:
-            raise
-        except DriverError as fault:
-            raise KernelFailure(
-                f"{kernel.family.value} does not load: {fault.what}",
-                code="N009",
-                where=str(path),
-                why=f"{kernel.name} was built for {kernel.arch}",
-                help="`fmha devices` lists the architectures that the device accepts",
-            ) from fault
-
-    def prepare(self, params: Any, launch: Launch, cleared: Sequence[Room] = ()) -> PreparedLaunch:
-        """One launch, which can be repeated.
-
-        Args:
-            cleared: the memory of ``launch.cleared``.
-
-        Raises:
-            KernelFailure: N008, the device cannot provide that much shared memory.
-            DriverError: N001, the driver makes no descriptor of a tensor (``tensor_maps.encoded``).
-        """
-        try:
-            self._loaded.allow_shared(launch.shared)
-        except DriverLost:
-            raise
-        except DriverError as fault:
-            raise self._explain(fault, f"it needs {launch.shared} bytes of shared memory") from fault
-        data = argument_bytes(params, launch.extra, partial(encoded, self._cuda), self.separate)
-        return PreparedLaunch(self, launch, PackedArguments(self._cuda.driver, data), cleared)
-
-    def clear(self, room: Room, stream: Any) -> None:
-        """Queue the zeroing of some memory."""
-        address, size = room
-        self._cuda.fill(address, 0, size, stream)
-
-    def launch(self, launch: Launch, arguments: PackedArguments, stream: Any) -> None:
-        """Queue the kernel.
-
-        Raises:
-            KernelFailure: N008, CUDA refused the launch.
-            DeviceLost: an earlier kernel ruined the context.
-            MemoryError: out of device memory.
-        """
-        try:
-            self._loaded.launch(launch, arguments, stream)
-        except DriverLost:
-            raise
-        except DriverError as fault:
-            raise self._explain(fault, f"grid {launch.grid}, block {launch.block}, {launch.shared} bytes") from fault
-
-    def unload(self) -> None:
-        """Unload the kernel's code."""
-        self._loaded.unload()
-
-    def _explain(self, fault: DriverError, why: str) -> KernelFailure:
-        return KernelFailure(
-            f"CUDA refused to launch {self.kernel.family.value}: {fault.what}",
-            code="N008",
-            where=self.kernel.name,
-            why=why,
-            help="the same launch with --dry-run shows its grid, block and arguments",
-        )
-
-
-class PreparedLaunch:
-    """A launch with its arguments. Call it with a stream. It skips a grid without blocks, which CUDA would refuse."""
-
-    def __init__(
-        self, kernel: LoadedKernel, launch: Launch, arguments: PackedArguments, cleared: Sequence[Room]
-    ) -> None:
-        self._kernel, self._launch, self._arguments, self._cleared = kernel, launch, arguments, tuple(cleared)
-
-    def __call__(self, stream: Any) -> None:
-        if not self._launch.empty:
-            for room in self._cleared:
-                self._kernel.clear(room, stream)
-            self._kernel.launch(self._launch, self._arguments, stream)
-
-
+S = TypeVar("S")
 UNKNOWN_LLC = 128 << 20
 """Bytes to assume for an L2 cache of unknown size: more than the largest so far, GB300's (126 MiB)."""
 
 
-class CudaSession(GpuSession[Any]):
-    """Runs one plan at a time. See ``fmha_cli.domain.protocols.Session`` for the contract of the methods.
+class CudaSession(GpuSession[S]):
+    """A backend's session derives from this class and defines its launches (``GpuSession`` has the other hooks).
 
     Raises:
         EnvironmentProblem: N002-N005 and N007, there is no usable driver; N006, the device cannot be used.
     """
 
-    def __init__(self, upstream: Upstream, device: DeviceFacts) -> None:
-        self._upstream = upstream
+    def __init__(self, device: DeviceFacts) -> None:
         # an emulator's driver shows the one device that it emulates
         self._number = 0 if device.emulated else device_number(device, "cuda", "N006")
         self._cuda = Cuda.open()
         super().__init__(device, self._cuda, UNKNOWN_LLC)
-        self._kernels: dict[Stage, LoadedKernel] = {}
-        self._arrays: dict[Problem, Mapping[str, Array]] = {}
-        self._launches: dict[Stage, PreparedLaunch] = {}
         self._timer: StageTimer | None = None
         self._single = True
         self._open_device()
 
     def launch(self) -> tuple[int, ...]:
-        calls, _ = self._bound()
+        self._bound()
         single, self._single = self._single, False
-        times = dict.fromkeys(self._kernels, 0)
-        if live := self._live(calls):
-            times |= zip(live, self._timed().single() if single else self._timed().hot(), strict=True)
-        return tuple(times.values())
+        return self._timed().single() if single else self._timed().hot()
 
     def evict_caches(self) -> None:
         super().evict_caches()
         self._single = True
+
+    @abstractmethod
+    def _stages(self) -> Sequence[Callable[[Any], None]]:
+        """One function per stage that is launched, which queues it in a stream; empty before a binding."""
+
+    def _before_launch(self) -> Callable[[Any], None] | None:
+        """A function that queues, in a stream, what the kernels require before each launch. It is not timed."""
+        return None
 
     def _enter(self) -> None:
         self._cuda.use(self._number)
@@ -205,51 +82,20 @@ class CudaSession(GpuSession[Any]):
                 help="`fmha devices` lists what is here; nvidia-smi shows whether another program has exclusive use of it",
             ) from fault
 
-    def _load(self, plan: Plan, artifacts: Sequence[Path]) -> None:
-        for stage, path in zip(plan.stages, artifacts, strict=True):
-            kernel, image = stage.kernel, emulated_image(path) if self._device.emulated else None
-            self._kernels[stage] = LoadedKernel(self._cuda, kernel, path, self._upstream.expect_exports(kernel), image)
-
-    def _situation(self, plan: Plan) -> Any:
-        return self._upstream.situation_of(plan.problem, self._device)
-
-    def _auxiliaries(self, plan: Plan, situation: Any) -> Mapping[str, Array]:
-        arrays = self._arrays[plan.problem] = self._upstream.auxiliaries_of(situation)
-        return arrays
-
-    def _prepare(self, call: Call[Any]) -> None:
-        for stage in call.plan.stages:
-            launch = self._upstream.launch_of(stage, call)
-            cleared = [(call.address(name), call.tensor(name).shape[0]) for name in launch.cleared]
-            params = self._upstream.params_of(stage, call)
-            self._launches[stage] = self._kernels[stage].prepare(params, launch, cleared)
+    def _prepare(self, call: Call[S]) -> None:
         self._forget()
 
-    def _before_upload(self, call: Call[Any], host: Bytes) -> None:
-        if self._upstream.launches(call.situation):
-            self._upstream.before_upload(call, host)
-
-    def _after_upload(self, call: Call[Any], mirror: Mirror) -> None:
-        arrays = self._arrays[call.problem]
-        given = given_tables(call.problem, arrays, lambda name: view(mirror.host, call.tensors[name]))
-        for name, array in {**arrays, **given}.items():
-            mirror.write(call.auxiliaries[name], array)
+    def _after_upload(self, call: Call[S], mirror: Mirror) -> None:
         self._single = True
-
-    def _after_download(self, call: Call[Any], host: Bytes) -> None:
-        finish = self._upstream.after_download if self._upstream.launches(call.situation) else fill_outputs
-        finish(call, host)
 
     def _stream(self) -> Any:
         return self._timed().stream
 
     def _unload(self) -> None:
-        if self._kernels or self._timer or self._mirror:
+        if self._timer or self._mirror:
             self._open_device()
         self._forget()
-        for kernel in self._kernels.values():
-            kernel.unload()
-        self._kernels, self._arrays, self._launches, self._single = {}, {}, {}, True
+        self._single = True
 
     def _forget(self) -> None:
         """Free the timer of earlier launches. The next one is made when it is needed."""
@@ -257,21 +103,9 @@ class CudaSession(GpuSession[Any]):
             self._timer.close()
             self._timer = None
 
-    def _live(self, calls: Sequence[Call[Any]]) -> list[Stage]:
-        """The stages of the passes for which the host code launches kernels."""
-        return [stage for call in calls if self._upstream.launches(call.situation) for stage in call.plan.stages]
-
     def _timed(self) -> StageTimer:
         if self._timer is None:
-            if not self._launches:
+            if not self._calls:
                 raise InternalError("launch before bind")
-            stages = [self._launches[stage] for stage in self._live(self._calls)]
-            zeroes = any(self._upstream.list_zeroed(call.plan) for call in self._calls)
-            self._timer = StageTimer(self._cuda, stages, self._zero if zeroes else None)
+            self._timer = StageTimer(self._cuda, self._stages(), self._before_launch())
         return self._timer
-
-    def _zero(self, stream: Any) -> None:
-        """Queue the zeroing of the workspaces that the kernels expect to be zero."""
-        for call in self._calls:
-            for name in self._upstream.list_zeroed(call.plan):
-                self._cuda.fill(call.address(name), 0, call.tensor(name).shape[0], stream)

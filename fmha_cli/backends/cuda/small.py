@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -22,14 +21,6 @@ if TYPE_CHECKING:
     from fmha_cli.backends.cuda.launch import Launch
     from fmha_cli.backends.cuda.scratch import Scratch
     from fmha_cli.backends.gpu.call import Call
-
-
-@dataclass(frozen=True)
-class SmallSituation:
-    """A problem on a device: the situation of a project whose host code derives nothing from them."""
-
-    problem: Problem
-    device: DeviceFacts
 
 
 class SmallUpstream(Upstream):

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 from fmha_cli.backends.cuda.choosing import Found, make_conditions, refuse_if
 from fmha_cli.backends.cuda.few import Few
-from fmha_cli.backends.cuda.small import SmallSituation
 from fmha_cli.backends.gpu.arithmetic import SMALLEST_NORMAL, single
 from fmha_cli.backends.gpu.conditions import next_multiple
+from fmha_cli.backends.gpu.index import SmallSituation
 from fmha_cli.codegen.cudnn_oss.facts import NAME, facts_of, kernels
 from fmha_cli.domain.features import CacheKind
 from fmha_cli.domain.kernel import KernelSpec

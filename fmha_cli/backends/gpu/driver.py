@@ -45,12 +45,14 @@ class Driver(ABC):
         memory: the names, after the prefix, of the calls that allocate and free device memory.
         fatal: numbers of the errors after which every further call of the process fails.
         code: the code of the error of a failed call.
+        arguments_end: ends the array of a launch that passes packed arguments (``CU_LAUNCH_PARAM_END``).
     """
 
     prefix: str
     memory: tuple[str, str]
     fatal: Collection[int]
     code: str
+    arguments_end: int
 
     def __init__(self, bindings: Any) -> None:
         self.driver = bindings

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count, repeat
+from operator import attrgetter
 from typing import Any, Generic, Protocol, TypeVar
 
 from fmha_cli.backends.gpu.conditions import fields_of, the_family
@@ -31,6 +32,14 @@ class IndexHost(Protocol):
     def problem(self) -> Problem: ...
     @property
     def device(self) -> DeviceFacts: ...
+
+
+@dataclass(frozen=True)
+class SmallSituation:
+    """A problem on a device: the view of a backend whose host code derives nothing from them."""
+
+    problem: Problem
+    device: DeviceFacts
 
 
 S = TypeVar("S", bound=IndexHost)
@@ -125,28 +134,34 @@ def decisions(
     situation: S,
     backend: str,
     tried: Iterable[tuple[FamilyIndex[S], Callable[[IndexedKernel], Supported]]],
-    distance: Distance,
-    nothing: Callable[[DeviceFacts], Reason],
+    distance: Distance | None = None,
+    nothing: Callable[[DeviceFacts], Reason] | None = None,
 ) -> Iterator[Decision]:
-    """The decision about every candidate; refused kernels come nearest case first.
+    """The decision about every candidate, nearest case first.
 
     Args:
         tried: indexes in the order of preference, each with the function that ranks a candidate that fits.
-        distance: the sort key of a case, nearest first.
-        nothing: returns the Reason to give when no index holds a kernel.
+        distance: the sort key of a case, nearest first; None leaves the candidates in the order of the index's kernels.
+        nothing: returns the Reason to give when no index holds a kernel; None gives no decision then.
     """
     found = False
     for index, supported in tried:
         found = found or bool(index.cases)
         answers = index.answers(situation)
-        nearest = sorted(index.cases, key=lambda case: distance(situation.problem, case[0].kernel.signature))
-        for candidate in (candidate for case in nearest for candidate in case):
+        for candidate in _in_order(index, situation.problem, distance):
             reasons = tuple([reason for n in candidate.questions if (reason := answers[n])])
             kernel = candidate.kernel
             yield Unsupported(backend, kernel.arch, kernel, reasons) if reasons else supported(candidate)
-    if not found:
+    if not found and nothing is not None:
         device = situation.device
         yield Unsupported(backend, device.archs[0] if device.archs else "", None, (nothing(device),))
+
+
+def _in_order(index: FamilyIndex[S], problem: Problem, distance: Distance | None) -> Iterable[IndexedKernel]:
+    if distance is None:
+        return sorted((candidate for case in index.cases for candidate in case), key=attrgetter("position"))
+    nearest = sorted(index.cases, key=lambda case: distance(problem, case[0].kernel.signature))
+    return (candidate for case in nearest for candidate in case)
 
 
 def families_for(problem: Problem, forward: Sequence[Family], backward: Sequence[Family]) -> tuple[Family, ...]:

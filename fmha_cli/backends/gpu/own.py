@@ -12,16 +12,15 @@ class Own:
     """A method that is a function of another module, without ``self``. See :func:`own`."""
 
     def __init__(self, module: str, name: str | None) -> None:
-        self._module, self._name = module, name
+        self._module, self._name, self._home = module, name, ""
 
     def __set_name__(self, owner: type, name: str) -> None:
-        self._name = self._name or name
+        self._name, self._home = self._name or name, owner.__module__.rpartition(".")[0]
 
     def __get__(self, instance: object, owner: type) -> Any:
         if instance is None:
             return self  # read by the class itself, to see whether it is abstract
-        package = getattr(owner, "package", owner.__module__.rpartition(".")[0])
-        return getattr(import_module(self._module, package), self._name or "")
+        return getattr(import_module(self._module, getattr(owner, "package", self._home)), self._name or "")
 
 
 def own(module: str, name: str | None = None) -> Any:

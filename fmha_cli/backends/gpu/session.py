@@ -28,11 +28,10 @@ S = TypeVar("S")
 
 
 class GpuSession(ABC, Generic[S]):
-    """A session on a GPU: it mirrors the arena, copies it, and evicts caches. A subclass implements ``_enter()`` (make the device current, such as
-    ``cuda.use(N)``), ``_load(plan, artifacts)``, ``_situation(plan)`` (what its host code derives from the problem, or None), ``_prepare(call)`` (a
-    ``StageTimer(driver, [stage, ...])`` takes one function for each stage, which queues it in the stream it is given), ``_stream()`` and ``launch()``
-    (``timer.stream``; ``timer.single()`` launches and times once, ``timer.hot()`` replays short launches as a graph) and ``_unload()`` (close the
-    timer). ``call.tensor(name)`` has shape and strides, ``call.address(name)`` is the device address of element 0.
+    """A session on a GPU: it mirrors the arena, copies it, and evicts caches. The vendor's session, ``CudaSession`` or ``HipSession``, makes the
+    device current, launches and times. A subclass of that implements ``_load(plan, artifacts)``, ``_situation(plan)`` (what its host code derives
+    from the problem, or None), ``_prepare(call)`` (the launches of a pass), ``_stages()`` (one function for each stage, which queues it in the
+    stream it is given) and ``_unload()``. ``call.tensor(name)`` has shape and strides, ``call.address(name)`` is the device address of element 0.
     Kernels that need additional small arrays, or conversions on the host, override ``_auxiliaries``,
     ``_before_upload``, ``_after_upload`` or ``_after_download``.
 
@@ -120,6 +119,7 @@ class GpuSession(ABC, Generic[S]):
     @abstractmethod
     def _load(self, plan: Plan, artifacts: Sequence[Path]) -> None:
         """Load one artifact for each stage."""
+        return
 
     @abstractmethod
     def _situation(self, plan: Plan) -> S:
@@ -132,6 +132,7 @@ class GpuSession(ABC, Generic[S]):
     @abstractmethod
     def _prepare(self, call: Call[S]) -> None:
         """Prepare the launches of a new binding."""
+        return
 
     def _before_upload(self, call: Call[S], host: Bytes) -> None:
         """Prepare the host's arena just before it is copied to the device."""
@@ -152,3 +153,4 @@ class GpuSession(ABC, Generic[S]):
     @abstractmethod
     def _unload(self) -> None:
         """Release what ``_load`` and ``_prepare`` acquired. Called even when they acquired nothing or failed midway."""
+        return

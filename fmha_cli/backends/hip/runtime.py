@@ -46,6 +46,7 @@ class Hip(Driver):
     """One process's HIP runtime. Create it with :meth:`open`. Calls that fail raise errors of the code H001."""
 
     prefix, memory, fatal, code = "hip", ("Malloc", "Free"), LOST, "H001"
+    arguments_end = 3
 
     def __init__(self, bindings: Any, library: ctypes.CDLL) -> None:
         super().__init__(bindings)

@@ -14,30 +14,12 @@ from typing import Any, TypeVar
 
 from fmha_cli.backends.gpu.call import Call
 from fmha_cli.backends.gpu.devices import device_number
+from fmha_cli.backends.gpu.launching import PackedArguments, Shape
 from fmha_cli.backends.gpu.session import GpuSession
 from fmha_cli.backends.hip.runtime import Hip
 from fmha_cli.domain.device import DeviceFacts
 from fmha_cli.domain.errors import InternalError
 from fmha_cli.domain.plan import Plan
-
-_BUFFER_POINTER, _BUFFER_SIZE, _END = 1, 2, 3
-"""``HIP_LAUNCH_PARAM_BUFFER_POINTER``, ``_BUFFER_SIZE`` and ``_END`` of ``hip_runtime_api.h``."""
-
-
-class HipArguments:
-    """The bytes of a kernel's arguments, kept for repeated launches.
-
-    Args:
-        data: the arguments at the offsets of the kernel's own layout.
-    """
-
-    def __init__(self, data: bytes) -> None:
-        self._bytes = ctypes.create_string_buffer(data, len(data))
-        self._size = ctypes.c_size_t(len(data))
-        self.extra = (ctypes.c_void_p * 5)(
-            _BUFFER_POINTER, ctypes.addressof(self._bytes), _BUFFER_SIZE, ctypes.addressof(self._size), _END
-        )
-        """The array that ``hipModuleLaunchKernel`` takes as ``extra``."""
 
 
 class HipKernel:
@@ -59,22 +41,15 @@ class HipKernel:
             self.unload()
             raise
 
-    def launch(
-        self,
-        grid: tuple[int, int, int],
-        block: tuple[int, int, int],
-        shared: int,
-        arguments: HipArguments,
-        stream: int,
-    ) -> None:
-        """Queue the kernel in the stream. ``shared`` is the dynamic part of the group's memory, bytes.
+    def launch(self, shape: Shape, arguments: PackedArguments, stream: int) -> None:
+        """Queue the kernel in the stream.
 
         Raises:
             DriverError: H001, the runtime refuses the launch.
             DriverLost: H001, the context is dead.
             MemoryError: out of device memory.
         """
-        numbers = [ctypes.c_uint(n) for n in (*grid, *block, shared)]
+        numbers = [ctypes.c_uint(n) for n in (*shape.grid, *shape.block, shape.shared)]
         self._call("hipModuleLaunchKernel", self._function, *numbers, ctypes.c_void_p(stream), None, arguments.extra)
 
     def unload(self) -> None:
@@ -133,9 +108,9 @@ class HipSession(GpuSession[S]):
     def _stages(self) -> Sequence[Callable[[int], None]]:
         """One function per stage of the plan that launches it into a stream (its handle); empty before an upload."""
 
-    @abstractmethod
     def _before_launch(self, call: Call[S]) -> None:
         """Queue, in stream order, the work that the kernels require before they run. It is not timed."""
+        return
 
     def _enter(self) -> None:
         self._hip.use(self._number)

@@ -10,7 +10,7 @@ pytest.importorskip("fmha_nvptx_emu", reason="plugins/fmha-nvptx-emu is not inst
 from fmha_triton.catalogue import BLACKWELL, algorithm_of, function_of
 from fmha_triton.deciding import decide
 from fmha_triton.emit import text_of
-from fmha_triton.plan import plan_of, shape_of
+from fmha_triton.plan import grid_of, plan_of
 
 from fmha_cli import api, plugin
 from fmha_triton_tests.support.emulated_runs import assert_clean, drawn, needs_triton, plant, record
@@ -61,8 +61,8 @@ def test_the_grid_fills_the_device_once() -> None:
     kernel = candidates(SMALL)[0].kernel
     many = api.Problem.from_cli("-b 2 -H 3 -s 300 -d 64 --dtype fp16")
     assert algorithm_of(kernel).block_m == 256
-    assert shape_of(many, kernel, 1, 4).grid == (4, 1, 1)
-    assert shape_of(many, kernel, 1, 148).grid == (12, 1, 1)
+    assert grid_of(many, kernel, 1, 4) == (4, 1, 1)
+    assert grid_of(many, kernel, 1, 148) == (12, 1, 1)
     assert dict(plan_of(many, kernel, DEVICE).stages[0].detail)["grid"] == "4 x 1 x 1"
 
 

@@ -40,11 +40,11 @@ def kernel_of(arch: str, function: str, hdim: int = 64) -> api.KernelSpec:
 )
 def test_a_kernel_compiles_and_its_figures_are_read(root: Path) -> None:
     kernel = kernel_of("gfx942", "combine")
-    artifact = building.build(kernel, context(root))
+    artifact = building.build(plugin.Stage(kernel), context(root))
     image = read_image(artifact.path)
     assert image.symbol == "combine"
     assert image.binary.startswith(b"\x7fELF")
-    assert building.build(kernel, context(root)).cached
+    assert building.build(plugin.Stage(kernel), context(root)).cached
     figures = building.inspect(kernel, artifact)
     assert figures["registers"]["vgpr"] > 0
     assert figures["lds_bytes"] == image.shared_bytes
@@ -55,19 +55,19 @@ def test_a_compiler_that_aborts_costs_one_build(root: Path, monkeypatch: pytest.
     """LLVM ends the process when it cannot go on. The text here does the same while it is imported."""
     monkeypatch.setattr(building, "emit", lambda kernel: f"import os\nos.abort()\n{emit(kernel)}")
     with pytest.raises(api.KernelFailure) as caught:
-        building.build(kernel_of("gfx942", "combine"), context(root))
+        building.build(plugin.Stage(kernel_of("gfx942", "combine")), context(root))
     assert "signal 6" in str(caught.value.what) + str(caught.value.why)
 
 
 @pytest.mark.promise("The key of a build has all that decides it, and nothing of the machine's folders.")
-def test_triton_s_version_and_the_program_are_in_the_key(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_triton_s_version_and_the_program_are_in_the_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kernel = kernel_of("gfx942", "combine")
-    before = building.key_of(kernel).digest
+    before = building.cache_key(plugin.Stage(kernel), context(tmp_path)).digest
     monkeypatch.setattr(building, "triton_version", lambda: "99.0")
-    assert building.key_of(kernel).digest != before
+    assert building.cache_key(plugin.Stage(kernel), context(tmp_path)).digest != before
     monkeypatch.setattr(building, "triton_version", lambda: None)
     with pytest.raises(api.EnvironmentProblem) as caught:
-        building.key_of(kernel)
+        building.cache_key(plugin.Stage(kernel), context(tmp_path))
     assert caught.value.code == "K972"
 
 
@@ -78,12 +78,12 @@ def test_two_builds_have_the_same_bytes_whatever_the_environment(
     tmp_path: Path, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kernel = kernel_of("sm_80", "combine")
-    one = building.build(kernel, context(root)).sha256
+    one = building.build(plugin.Stage(kernel), context(root)).sha256
     other = tmp_path / "other"
     other.mkdir(mode=0o700)
     monkeypatch.setenv("TRITON_DEFAULT_FP_FUSION", "0")
     monkeypatch.setenv("DISABLE_LLVM_OPT", "1")
-    assert building.build(kernel, context(other)).sha256 == one
+    assert building.build(plugin.Stage(kernel), context(other)).sha256 == one
 
 
 @pytest.mark.promise(
@@ -94,7 +94,7 @@ def test_two_builds_have_the_same_bytes_whatever_the_environment(
 def test_the_hopper_kernel_uses_tma_and_wgmma(root: Path) -> None:
     """Its arguments are packed at the places that the cubin records; they are not those of a C structure."""
     kernel = kernel_of("sm_90a", "forward_hopper")
-    artifact = building.build(kernel, context(root))
+    artifact = building.build(plugin.Stage(kernel), context(root))
     ptx = artifact.path.with_name("kernel.ptx").read_text("utf-8")
     for instruction in ("wgmma.mma_async.sync", "cp.async.bulk.tensor.4d", "setmaxnreg.dec", "mbarrier.try_wait"):
         assert instruction in ptx

@@ -13,7 +13,7 @@ from fmha_nvptx_emu import emulator
 from fmha_triton.catalogue import BLACKWELL, algorithm_of, function_of
 from fmha_triton.deciding import decide
 from fmha_triton.emit import arguments, cga_layout, constants, emit, rows_per_copy, swizzle_bytes
-from fmha_triton.plan import plan_of, shape_of, tiles_of
+from fmha_triton.plan import grid_of, plan_of, tiles_of
 
 from fmha_cli import api, plugin
 from fmha_triton_tests.support.emulated_runs import assert_clean, drawn, needs_triton, plant, record
@@ -106,8 +106,8 @@ def test_head_dim_64_takes_turns_and_has_more_buffers_also_in_clusters(flags: st
 
 def test_the_grid_holds_whole_clusters_and_the_plan_says_what_they_take() -> None:
     problem = api.Problem.from_cli("-H 9 -s 512 -d 128 --dtype fp16")
-    assert shape_of(problem, kernel_of(2), 1, 5).grid == (4, 1, 1)
-    assert shape_of(problem, kernel_of(4), 1, 2).grid == (4, 1, 1)
+    assert grid_of(problem, kernel_of(2), 1, 5) == (4, 1, 1)
+    assert grid_of(problem, kernel_of(4), 1, 2) == (4, 1, 1)
     detail = dict(plan_of(problem, kernel_of(2), DEVICE).stages[0].detail)
     assert detail["cluster"] == "2 CTAs"
     assert detail["tensor memory"] == "512 of 512 columns"

@@ -93,7 +93,7 @@ def test_a_row_has_the_figures_of_a_new_build(place: tuple[str, str, str], tmp_p
     root = tmp_path / "cache"
     root.mkdir(mode=0o700)
     kernel = representative(*place)
-    figures = inspect(kernel, build(kernel, plugin.BuildContext(cache_root=root)))
+    figures = inspect(kernel, build(plugin.Stage(kernel), plugin.BuildContext(cache_root=root)))
     assert (figures["instruction_classes"]["total"], figures["matrix_instructions"]) == (
         row["instructions"],
         row["matrix_instructions"],

@@ -10,7 +10,7 @@ import pytest
 
 NAMES = (
     *("Call", "GpuSession", "Mirror", "noted"),
-    *("Cuda", "CudaKernel", "StageTimer", "probe_cuda"),
+    *("CudaKernel", "CudaSession", "probe_cuda"),
     *("HipKernel", "HipSession", "probe_hip"),
 )
 

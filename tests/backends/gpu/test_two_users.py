@@ -1,4 +1,4 @@
-"""Every public name of ``backends/gpu`` is used for both vendors, by their backends or by their emulators."""
+"""Every public name of ``backends/gpu`` is used for both vendors, by their backends, their emulators or one plugin."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 BACKENDS = Path(__file__).resolve().parents[3] / "fmha_cli" / "backends"
+BOTH = BACKENDS.parents[1] / "plugins" / "fmha-triton"
+"""A plugin whose kernels run on devices of both vendors."""
 PLUGINS = [BACKENDS.parents[1] / "plugins" / f"fmha-{name}-emu" for name in ("amdgpu", "nvptx")]
 SIDES = {"amd": "hip", "nvidia": "cuda"}
 """Each vendor's shared folder. Backends that import it are on that vendor's side."""
@@ -48,8 +50,8 @@ def public(module: Path) -> Iterator[str]:
 
 @cache
 def emulators() -> set[str]:
-    """The names of ``fmha_cli.plugin`` that the emulators of both vendors use."""
-    return set.intersection(*(set(_names(folder)) for folder in PLUGINS))
+    """The names of ``fmha_cli.plugin`` that the emulators of both vendors use, or a plugin for both vendors."""
+    return set.intersection(*(set(_names(folder)) for folder in PLUGINS)) | set(_names(BOTH))
 
 
 def _names(folder: Path) -> Iterator[str]:

@@ -14,8 +14,8 @@ from fmha_nvptx_emu.recording import Launch, Recording
 from fmha_cli.backends.cuda.cubin_backend import CubinBackend
 from fmha_cli.backends.cuda.driver import LIBRARY
 from fmha_cli.backends.cuda.launch import INT_BYTES
-from fmha_cli.backends.cuda.session import CudaSession
 from fmha_cli.backends.cuda.upstream import Upstream
+from fmha_cli.backends.cuda.upstream_session import UpstreamSession
 from fmha_cli.codegen.struct import Layout, host_layout
 from fmha_cli.domain.device import DeviceFacts
 from fmha_cli.domain.plan import Plan
@@ -38,7 +38,7 @@ class PlayedMemory(HostMemory):
         return super().bytes_at(address, size)
 
 
-class ModelledSession(CudaSession):
+class ModelledSession(UpstreamSession):
     """Identifies kernels by launch order: each launch of a plan runs all stages in order."""
 
     def __init__(self, upstream: Upstream, model: Model, device: DeviceFacts) -> None:

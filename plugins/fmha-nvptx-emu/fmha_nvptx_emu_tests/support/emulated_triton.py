@@ -20,6 +20,7 @@ from fmha_nvptx_emu.device_facts import EmulatedDevice, device_of
 from fmha_nvptx_emu.emulator import NvptxEmulator
 
 from fmha_cli import api, plugin
+from fmha_cli.backends.cuda.driver import Cuda
 
 ELEMENTS = {1: "UINT8", 2: "FLOAT16", 4: "FLOAT32"}
 """What a tensor map calls elements of so many bytes. A copy moves bits, so bf16 and 8-bit floats need no separate
@@ -74,7 +75,7 @@ class EmulatedTriton:
 
     device: EmulatedDevice
     attached: Any
-    cuda: plugin.Cuda
+    cuda: Cuda
     units: int
     change: Callable[[str], str] = str
     launches: list[Launched] = field(default_factory=list)
@@ -140,7 +141,7 @@ class EmulatedTriton:
                 kernel.allow_shared(metadata.shared)
                 threads = 32 * warps_of(metadata)
                 shape = plugin.Shape((metadata.num_ctas * grid[0], *grid[1:]), (threads, 1, 1), metadata.shared)
-                kernel.launch(shape, plugin.PackedArguments(cuda.driver, data), 0)
+                kernel.launch(shape, plugin.PackedArguments(data, cuda.arguments_end), 0)
             finally:
                 kernel.unload()
             for at, (address, size) in rooms.items():
@@ -159,9 +160,7 @@ def warps_of(metadata: Any) -> int:
     return int(getattr(metadata, "num_warps", 0))
 
 
-def _pieces(
-    cuda: plugin.Cuda, metadata: Any, pairs: Sequence[tuple[str, Any]], room: Callable[[Any], int]
-) -> list[bytes]:
+def _pieces(cuda: Cuda, metadata: Any, pairs: Sequence[tuple[str, Any]], room: Callable[[Any], int]) -> list[bytes]:
     """The bytes of each parameter. A descriptor becomes its tensor map, the sizes and the strides, as Triton's launcher passes it."""
     metas = iter(metadata.tensordesc_meta or ())
     out = []
@@ -207,7 +206,7 @@ def emulated_triton(arch: str, library: Path, seed: int = 0, units: int | None =
 
     facts = next(one for one in NvptxEmulator().devices() if one.id == f"emu:{arch}")
     attached = NvptxEmulator().attach(library, facts, plugin.EmulatorOptions(seed=seed, threads=threads))
-    cuda, device = plugin.Cuda.open(), device_of(arch)
+    cuda, device = Cuda.open(), device_of(arch)
     cuda.use(0)
     driver = EmulatedTriton(device, attached, cuda, units or device.units)
     properties = SimpleNamespace(multi_processor_count=driver.units)

@@ -18,8 +18,8 @@ import numpy as np
 
 from fmha_cli.api import Problem, build_registry
 from fmha_cli.backends.cuda.launch import Launch
-from fmha_cli.backends.cuda.modules import PackedArguments
 from fmha_cli.backends.flash_attn.upstream import UPSTREAM
+from fmha_cli.backends.gpu.launching import PackedArguments
 from fmha_cli.discovery.emulated_devices import emulated_availability, emulated_device
 from fmha_cli.discovery.select import select
 from fmha_cli.discovery.wanted import Wanted
@@ -162,7 +162,7 @@ def _launch(session: Any, stages: Sequence[Any], one: Theirs, places: Sequence[P
         data += one.splits.to_bytes(4, "little", signed=True)
     kernel, stream = session._kernels[stage], session._stream()
     shape = Launch(one.grid, one.block, one.smem)
-    kernel.launch(shape, PackedArguments(session._cuda.driver, data), stream)
+    kernel.launch(shape, PackedArguments(data, session._cuda.arguments_end), stream)
     session._cuda.synchronize(stream)
 
 

@@ -23,7 +23,7 @@ from fmha_triton.arguments import auxiliaries, values_of
 from fmha_triton.catalogue import algorithm_of, function_of
 from fmha_triton.compiling import function_of as loaded_function
 from fmha_triton.emit import arguments, constants, emit
-from fmha_triton.plan import shape_of
+from fmha_triton.plan import grid_of
 
 from fmha_cli import api, plugin
 
@@ -83,7 +83,7 @@ class InterpretedSession(plugin.HostSession):
             start = time.perf_counter_ns()
             values = values_of(stage.kernel, self._call, self._plan.splits)
             given = {a.name: _value(a.type, values[a.name]) for a in arguments(stage.kernel)}
-            grid = shape_of(self._plan.problem, stage.kernel, self._plan.splits, 1).grid
+            grid = grid_of(self._plan.problem, stage.kernel, self._plan.splits, 1)
             with np.errstate(all="ignore"):  # -inf - -inf is in tiles that nothing stores
                 function[grid](**given, **constants(stage.kernel))
             times.append(time.perf_counter_ns() - start)

@@ -71,30 +71,11 @@ class TritonBackend:
     def plan(self, problem: api.Problem, kernel: api.KernelSpec, device: plugin.DeviceFacts) -> plugin.Plan:
         return _passes().plan(problem, kernel, device)
 
-    def prepare(self, context: plugin.BuildContext) -> object:
-        from fmha_triton.building import compiler
-
-        return compiler()
-
-    def compile_bytes(self, kernel: api.KernelSpec) -> int:
-        from fmha_triton.building import COMPILE_BYTES
-
-        return COMPILE_BYTES
-
-    def build(self, stage: plugin.Stage, context: plugin.BuildContext) -> plugin.Artifact:
-        from fmha_triton.building import build
-
-        return build(stage.kernel, context)
-
-    def cache_key(self, stage: plugin.Stage, context: plugin.BuildContext) -> object:
-        from fmha_triton.building import key_of
-
-        return key_of(stage.kernel)
-
-    def inspect(self, kernel: api.KernelSpec, artifact: plugin.Artifact) -> dict[str, object]:
-        from fmha_triton.building import inspect
-
-        return inspect(kernel, artifact)
+    prepare = plugin.own(".building")
+    compile_bytes = plugin.own(".building")
+    build = plugin.own(".building")
+    cache_key = plugin.own(".building")
+    inspect = plugin.own(".building")
 
     def upstream_name(self, kernel: api.KernelSpec) -> str | None:
         return None

@@ -7,6 +7,7 @@ import importlib.metadata
 import importlib.util
 import sys
 from importlib import resources
+from typing import Any
 
 from fmha_cli import api, plugin
 from fmha_triton.algorithm import target_of
@@ -16,8 +17,6 @@ from fmha_triton.image import read_image
 from fmha_triton.tensor_figures import tensor_memory_figures
 
 INSTALL_HELP = "pip install triton"
-COMPILE_BYTES = 1 << 30
-"""Peak memory of one compile: 0.5 GB was seen for the largest kernels, with Triton itself."""
 
 
 def triton_version() -> str | None:
@@ -42,14 +41,28 @@ def compiler() -> plugin.Compiler:
     return plugin.Compiler(argv0=argv0, version=f"triton {version}", headers_digest=hashlib.sha256(program).hexdigest())
 
 
-def build(kernel: api.KernelSpec, context: plugin.BuildContext) -> plugin.Artifact:
-    """The artifact of a kernel (``image``)."""
-    return plugin.build_by_program(plugin.kernel_build(kernel, emit(kernel)), compiler(), context)
+def prepare(context: plugin.BuildContext) -> plugin.Compiler:
+    """The compiler, so that all builds of a run fail at once without it."""
+    return compiler()
 
 
-def key_of(kernel: api.KernelSpec) -> object:
-    """The cache key of a kernel."""
-    return plugin.program_key(plugin.kernel_build(kernel, emit(kernel)), compiler())
+def compile_bytes(kernel: api.KernelSpec) -> int:
+    """Peak memory of one compile: 0.5 GB was seen for the largest kernels, with Triton itself."""
+    return 1 << 30
+
+
+def build(stage: plugin.Stage, context: plugin.BuildContext) -> plugin.Artifact:
+    """The artifact of a stage's kernel (``image``)."""
+    return plugin.build_by_program(_spec(stage), compiler(), context)
+
+
+def cache_key(stage: plugin.Stage, context: plugin.BuildContext) -> object:
+    """The cache key of a stage's kernel."""
+    return plugin.program_key(_spec(stage), compiler())
+
+
+def _spec(stage: plugin.Stage) -> Any:
+    return plugin.kernel_build(stage.kernel, emit(stage.kernel))
 
 
 def inspect(kernel: api.KernelSpec, artifact: plugin.Artifact) -> dict[str, object]:

@@ -1,10 +1,9 @@
-"""Decisions about every kernel. A rule is checked once for all kernels that look the same to it."""
+"""Decisions about every kernel."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from functools import cache
-from operator import attrgetter
+from collections.abc import Iterator
+from functools import cache, partial
 
 from fmha_cli import api, plugin
 from fmha_triton.algorithm import Language, archs
@@ -15,62 +14,25 @@ from fmha_triton.rules import ALL_RULES
 
 _DECODE_ROWS = 64
 _LONG = 1024
-_Look = Callable[[api.KernelSpec], object]
-
-
-LOOKS: dict[str, _Look] = {
-    **{rule.id: attrgetter("backend", *rule.reads) for rule in plugin.CORE_RULES},
-    "K960": lambda kernel: None,
-    "K961": lambda kernel: (
-        kernel.arch,
-        kernel.signature.hdim,
-        kernel.signature.hdim_v,
-        algorithm_of(kernel).pad,
-        algorithm_of(kernel).language,
-    ),
-    "K963": lambda kernel: kernel.family,
-    "K964": lambda kernel: (algorithm_of(kernel).block_m, algorithm_of(kernel).block_n),
-    "K965": lambda kernel: None,
-    "K966": lambda kernel: kernel.family,
-    "K967": lambda kernel: algorithm_of(kernel).language,
-    "K968": lambda kernel: algorithm_of(kernel).language,
-}
-"""Everything that each rule reads of a kernel, for every rule."""
 
 
 @cache
-def _views_of(arch: str) -> tuple[Mapping[int, tuple[plugin.Rule, api.KernelSpec]], tuple[tuple[int, ...], ...]]:
-    """What the rules see of an architecture's kernels, as numbers: equal where that is equal.
-
-    Returns: each number's rule with one of its kernels; and for each kernel, in their order, its numbers in the order of the rules.
-    """
-    seen: dict[tuple[str, object], int] = {}
-    first: dict[int, tuple[plugin.Rule, api.KernelSpec]] = {}
-    looks = [(rule, LOOKS[rule.id]) for rule in ALL_RULES]
-    rows = []
-    for kernel in kernels_of(arch):
-        rows.append(tuple(seen.setdefault((rule.id, look(kernel)), len(seen)) for rule, look in looks))
-        for (rule, _), view in zip(looks, rows[-1], strict=True):
-            first.setdefault(view, (rule, kernel))
-    return first, tuple(rows)
+def _index(arch: str) -> plugin.FamilyIndex[plugin.SmallSituation]:
+    """All kernels of an architecture. A rule is checked once for those that look the same to it."""
+    return plugin.index_of(kernels_of(arch), [plugin.core_question(rule) for rule in ALL_RULES])
 
 
 def decide(problem: api.Problem, device: plugin.DeviceFacts) -> Iterator[api.Decision]:
-    """One decision for every kernel of the device's architectures, with all reasons in the order of the table."""
+    """One decision for every kernel of the device's architectures, in their order, with all reasons in the order of the table."""
     here = [arch for arch in device.archs if arch in archs()]
-    for place, arch in enumerate(here):
-        first, rows = _views_of(arch)
-        found = {view: rule.against(problem, kernel, device) for view, (rule, kernel) in first.items()}
-        against = {view: reason for view, reason in found.items() if reason is not None}
-        for kernel, views in zip(kernels_of(arch), rows, strict=True):
-            if reasons := tuple(against[view] for view in views if view in against):
-                yield api.Unsupported(NAME, arch, kernel, reasons)
-            else:
-                yield api.Supported(
-                    kernel,
-                    (place, *_rank(problem, kernel)),
-                    note=_note(problem, kernel) + plugin.noted(kernel, problem),
-                )
+    tried = ((_index(arch), partial(_supported, problem, place)) for place, arch in enumerate(here))
+    return plugin.decisions(plugin.SmallSituation(problem, device), NAME, tried)
+
+
+def _supported(problem: api.Problem, place: int, candidate: plugin.IndexedKernel) -> api.Supported:
+    kernel = candidate.kernel
+    note = _note(problem, kernel) + plugin.noted(kernel, problem)
+    return api.Supported(kernel, (place, *_rank(problem, kernel)), note=note)
 
 
 def _rank(problem: api.Problem, kernel: api.KernelSpec) -> tuple[int, ...]:

@@ -1,50 +1,27 @@
-"""The common part of both vendors' sessions: images of the stages, their grids, and the bytes of their arguments."""
+"""The bytes of a stage's arguments, for both vendors' sessions."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
 
 from fmha_cli import api, plugin
 from fmha_triton.arguments import values_of
 from fmha_triton.emit import MAPS, arguments, divisible, map_dtype, rows_per_copy, swizzle_bytes
-from fmha_triton.image import Descriptor, Image, Place, Value, read_image
-from fmha_triton.plan import shape_of
+from fmha_triton.image import Descriptor, Image, Place, Value
 
 _ELEMENTS = {"fp16": "FLOAT16", "bf16": "BFLOAT16"}
 
 
-@dataclass(frozen=True)
-class Prepared:
-    """One launch: its grid, and the arguments as the kernel takes them."""
-
-    grid: tuple[int, int, int]
-    data: bytes
-
-    @property
-    def empty(self) -> bool:
-        """Whether there is no program to run."""
-        return 0 in self.grid
-
-
-def images_of(plan: plugin.Plan, artifacts: Sequence[Path]) -> dict[plugin.Stage, Image]:
-    """The image of every stage."""
-    return {stage: read_image(path) for stage, path in zip(plan.stages, artifacts, strict=True)}
-
-
-def prepared(
+def packed_arguments(
     stage: plugin.Stage,
     image: Image,
     call: plugin.Call[None],
-    units: int,
     encode: Callable[[plugin.TensorMap], bytes] | None = None,
     places: Sequence[Place] | None = None,
-) -> Prepared:
-    """The launch of a stage.
+) -> bytes:
+    """The bytes of a stage's arguments.
 
     Args:
-        units: multiprocessors of the device.
         encode: returns the bytes of a TMA descriptor; None where there are none.
         places: the places of the arguments in the binary, where it records them.
 
@@ -56,8 +33,7 @@ def prepared(
     check_divisible(stage.kernel, values)
     if encode is not None:
         values |= descriptors(stage.kernel, call, encode)
-    grid = shape_of(call.problem, stage.kernel, call.plan.splits, units).grid
-    return Prepared(grid, image.packed(values, places))
+    return image.packed(values, places)
 
 
 def descriptors(

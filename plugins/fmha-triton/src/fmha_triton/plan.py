@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from fmha_cli import api, plugin
 from fmha_triton.catalogue import BLACKWELL, TENSOR_COLUMNS, algorithm_of, function_of, kernels_of, tensor_columns
 from fmha_triton.choices import Choice, choice
@@ -26,17 +24,8 @@ def splits_of(problem: api.Problem, kernel: api.KernelSpec, device: plugin.Devic
     return max(1, min(2 * max(1, device.units) // programs, blocks, _MOST_SPLITS, 65535 // problem.kv_heads))
 
 
-@dataclass(frozen=True)
-class Shape:
-    """CTAs along x, y and z."""
-
-    x: int
-    y: int
-    z: int
-
-    @property
-    def grid(self) -> tuple[int, int, int]:
-        return self.x, self.y, self.z
+Grid = tuple[int, int, int]
+"""CTAs along x, y and z."""
 
 
 def key_blocks(problem: api.Problem, kernel: api.KernelSpec) -> int:
@@ -71,22 +60,22 @@ def heads_in_turn(problem: api.Problem, kernel: api.KernelSpec) -> int:
     return next(n for n in range(found.heads_in_turn if found else 1, 0, -1) if heads % n == 0)
 
 
-def shape_of(problem: api.Problem, kernel: api.KernelSpec, splits: int, units: int) -> Shape:
+def grid_of(problem: api.Problem, kernel: api.KernelSpec, splits: int, units: int) -> Grid:
     """The grid of a stage on a device with so many multiprocessors, which a persistent kernel fills once.
 
     A cluster is one program; the grid counts its CTAs.
     """
     if function_of(kernel) == BLACKWELL:
         ctas = algorithm_of(kernel).num_ctas
-        return Shape(min(max(1, units // ctas), tiles_of(problem, kernel)) * ctas, 1, 1)
+        return min(max(1, units // ctas), tiles_of(problem, kernel)) * ctas, 1, 1
     block = algorithm_of(kernel).block_m
     blocks = -(-problem.seqlen_q // block)
     if kernel.family is plugin.Family.FWD_SPLITKV:
         packed = -(-problem.seqlen_q * (problem.heads // problem.kv_heads) // block)
-        return Shape(packed, problem.kv_heads * splits, problem.batch)
+        return packed, problem.kv_heads * splits, problem.batch
     if kernel.family is plugin.Family.BWD_DQ_DK_DV:
-        return Shape(key_blocks(problem, kernel) + blocks, problem.heads, problem.batch)
-    return Shape(blocks, problem.heads, problem.batch)
+        return key_blocks(problem, kernel) + blocks, problem.heads, problem.batch
+    return blocks, problem.heads, problem.batch
 
 
 def plan_of(problem: api.Problem, kernel: api.KernelSpec, device: plugin.DeviceFacts) -> plugin.Plan:
@@ -121,7 +110,7 @@ def _stage_kernel(problem: api.Problem, main: api.KernelSpec, family: plugin.Fam
 
 
 def _detail(problem: api.Problem, kernel: api.KernelSpec, splits: int, units: int) -> tuple[tuple[str, str], ...]:
-    grid = " x ".join(str(n) for n in shape_of(problem, kernel, splits, units).grid)
+    grid = " x ".join(str(n) for n in grid_of(problem, kernel, splits, units))
     parts = (("splits", str(splits)),) if kernel.family is plugin.Family.FWD_SPLITKV else ()
     return (("grid", grid), *parts, *(_blackwell_detail(kernel) if function_of(kernel) == BLACKWELL else ()))
 

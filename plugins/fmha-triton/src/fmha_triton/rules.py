@@ -97,6 +97,7 @@ RULES: tuple[plugin.Rule, ...] = (
         "scores and two of O in its 512 columns.",
         "plugins/fmha-triton/src/fmha_triton/kernels/common.py loaded_rows",
         plugin.Severity.SHAPE,
+        reads=("arch", "signature.hdim", "signature.hdim_v", "algorithm.pad", "algorithm.language"),
     ),
     plugin.Rule(
         "K963",
@@ -105,6 +106,7 @@ RULES: tuple[plugin.Rule, ...] = (
         "Heads (of a split kernel: key/value heads times splits) are along y of the grid, sequences along z.",
         "CUDA C++ Programming Guide, compute capabilities: maximum y- or z-dimension of a grid",
         plugin.Severity.SHAPE,
+        reads=("family",),
     ),
     plugin.Rule(
         "K964",
@@ -113,6 +115,7 @@ RULES: tuple[plugin.Rule, ...] = (
         "The address of a tile has 64 bits; offsets inside it have 32, which lets AMD's compiler use buffer instructions.",
         "plugins/fmha-triton/src/fmha_triton/kernels/common.py tile",
         plugin.Severity.SHAPE,
+        reads=("algorithm.block_m", "algorithm.block_n"),
     ),
     plugin.Rule(
         "K965",
@@ -128,6 +131,7 @@ RULES: tuple[plugin.Rule, ...] = (
         _main_stage,
         "Combine and dot_do_o run beside a main kernel, which the plan chooses them for.",
         "plugins/fmha-triton/src/fmha_triton/plan.py",
+        reads=("family",),
     ),
     plugin.Rule(
         "K967",
@@ -136,6 +140,7 @@ RULES: tuple[plugin.Rule, ...] = (
         "The kernels in Gluon read Q, K and V and write O through TMA descriptors, whose axes have at least one element.",
         "CUDA Driver API, cuTensorMapEncodeTiled: globalDim",
         plugin.Severity.SHAPE,
+        reads=("algorithm.language",),
     ),
     plugin.Rule(
         "K968",
@@ -144,6 +149,7 @@ RULES: tuple[plugin.Rule, ...] = (
         "Triton before 3.8 has other names for what the kernels in Gluon call. Those in Triton's language compile from 3.6.",
         "plugins/fmha-triton/src/fmha_triton/releases.json",
         plugin.Severity.OPTION,
+        reads=("algorithm.language",),
     ),
 )
 """Own rules. The core's K026 is left out: kernels for a linear cache start behind its left padding."""

@@ -14,10 +14,11 @@ import pytest
 from fmha_nvptx_emu.recording import Launch, Recording
 
 from fmha_cli.backends.cuda.driver import Cuda, probe_cuda
-from fmha_cli.backends.cuda.modules import CudaKernel, PackedArguments, Shape
+from fmha_cli.backends.cuda.modules import CudaKernel
 from fmha_cli.backends.cuda.tensor_maps import TensorMap, encoded
 from fmha_cli.backends.cuda.timing import MOST_PASSES, REPLAY_NS, Graph, StageTimer
 from fmha_cli.backends.gpu.driver import DriverError, DriverLost
+from fmha_cli.backends.gpu.launching import PackedArguments, Shape
 from fmha_cli.domain.device import Availability, State
 from fmha_cli.domain.errors import EnvironmentProblem
 from tests.support.builds.cubin_tiny import tiny_cubin
@@ -138,7 +139,7 @@ def kernels(standin: str) -> None:
     stream, events = cuda.stream(), [cuda.event() for _ in range(3)]
     kernel = kernel_of(cuda)
     data = bytes(range(16))
-    arguments = PackedArguments(cuda.driver, data)
+    arguments = PackedArguments(data, cuda.arguments_end)
     shape = Shape((7, 2, 3), (128, 1, 1), 100_000)
     unasked = raised(kernel.launch, shape, arguments, stream)
     assert isinstance(unasked, DriverError)
@@ -158,7 +159,7 @@ def kernels(standin: str) -> None:
     for wrong in (Shape((0, 1, 1), (32, 1, 1)), Shape((1, 70_000, 1), (32, 1, 1)), Shape((1, 1, 1), (2048, 1, 1))):
         assert isinstance(raised(kernel.launch, wrong, arguments, stream), DriverError)
     assert Shape((4, 0, 1), (32, 1, 1)).empty
-    short = PackedArguments(cuda.driver, data[:12])
+    short = PackedArguments(data[:12], cuda.arguments_end)
     assert isinstance(raised(kernel.launch, shape, short, stream), DriverError)
     assert "12 bytes of parameters, it takes 16" in recording.complaint
     kernel.unload()
@@ -192,7 +193,7 @@ def graphs(standin: str) -> None:
     """A graph replays the captured launches without host gaps; a broken capture is released."""
     recording, cuda = opened(standin, kernel_ns=3_000, gap_ns=5_000)
     stream, events = cuda.stream(), [cuda.event() for _ in range(2)]
-    kernel, arguments = kernel_of(cuda), PackedArguments(cuda.driver, bytes(16))
+    kernel, arguments = kernel_of(cuda), PackedArguments(bytes(16), cuda.arguments_end)
     shape = Shape((1, 1, 1), (32, 1, 1))
 
     def four() -> None:
@@ -225,7 +226,7 @@ def lost(standin: str) -> None:
     """After an illegal access every call fails with CudaLost, and freeing raises nothing."""
     recording, cuda = opened(standin)
     stream, kernel = cuda.stream(), kernel_of(cuda)
-    arguments, shape = PackedArguments(cuda.driver, bytes(16)), Shape((1, 1, 1), (32, 1, 1))
+    arguments, shape = PackedArguments(bytes(16), cuda.arguments_end), Shape((1, 1, 1), (32, 1, 1))
     address = cuda.malloc(10)
     recording.play(fault="700@2")
     kernel.launch(shape, arguments, stream)
@@ -247,7 +248,7 @@ def refused(standin: str) -> None:
     """A failed launch that leaves the context alive does not lose the device."""
     recording, cuda = opened(standin, refuse=701)
     stream, kernel = cuda.stream(), kernel_of(cuda)
-    fault = raised(kernel.launch, Shape((1, 1, 1), (32, 1, 1)), PackedArguments(cuda.driver, bytes(16)), stream)
+    fault = raised(kernel.launch, Shape((1, 1, 1), (32, 1, 1)), PackedArguments(bytes(16), cuda.arguments_end), stream)
     assert isinstance(fault, DriverError)
     assert not isinstance(fault, DriverLost)
     assert "too many resources" in fault.what
@@ -261,7 +262,7 @@ def models(standin: str) -> None:
     recording, cuda = opened(standin)
     stream, kernel = cuda.stream(), kernel_of(cuda)
     a = cuda.malloc(8)
-    arguments = PackedArguments(cuda.driver, a.to_bytes(8, "little") + (41).to_bytes(8, "little"))
+    arguments = PackedArguments(a.to_bytes(8, "little") + (41).to_bytes(8, "little"), cuda.arguments_end)
 
     def store(launch: Launch) -> None:
         address, value = (int.from_bytes(launch.parameters[i : i + 8], "little") for i in (0, 8))
@@ -281,7 +282,7 @@ def models(standin: str) -> None:
 def timer(standin: str) -> None:
     """Short launches are replayed and timed without host gaps; long ones run plainly; each stage keeps its share."""
     recording, cuda = opened(standin, kernel_ns=3_000, gap_ns=7_000)
-    kernel, arguments = kernel_of(cuda), PackedArguments(cuda.driver, bytes(16))
+    kernel, arguments = kernel_of(cuda), PackedArguments(bytes(16), cuda.arguments_end)
     shape, fills = Shape((1, 1, 1), (32, 1, 1)), []
 
     def once(stream: object) -> None:

@@ -1,0 +1,50 @@
+"""The launch of a kernel: its shape, and the bytes of its arguments."""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass
+
+_BUFFER_POINTER, _BUFFER_SIZE = 1, 2
+"""``CU_LAUNCH_PARAM_BUFFER_POINTER`` and ``_SIZE``, ``HIP_LAUNCH_PARAM_BUFFER_POINTER`` and ``_SIZE``."""
+
+
+class PackedArguments:
+    """The bytes of a kernel's arguments, kept for repeated launches.
+
+    Args:
+        data: the arguments at the offsets of the kernel's own layout.
+        end: what ends the array that a launch takes as ``extra`` (``Driver.arguments_end``).
+    """
+
+    def __init__(self, data: bytes, end: int) -> None:
+        self._bytes = ctypes.create_string_buffer(data, len(data))
+        self._size = ctypes.c_size_t(len(data))
+        self.extra = (ctypes.c_void_p * 5)(
+            _BUFFER_POINTER, ctypes.addressof(self._bytes), _BUFFER_SIZE, ctypes.addressof(self._size), end
+        )
+        """The array that ``cuLaunchKernel`` and ``hipModuleLaunchKernel`` take as ``extra``."""
+
+    @property
+    def data(self) -> bytes:
+        return self._bytes.raw
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The shape of a launch.
+
+    Attributes:
+        grid: blocks along x, y and z.
+        block: threads along x, y and z.
+        shared: dynamic shared memory of a block, bytes.
+    """
+
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    shared: int = 0
+
+    @property
+    def empty(self) -> bool:
+        """Whether there is no block to run."""
+        return 0 in self.grid
