@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from fmha_cli.backends.ck_tile.revisions import BASELINE
-from fmha_cli.backends.ck_tile.tree import ck_tree, example_digest, load_known, revisions
+from fmha_cli.backends.ck_tile.revisions import BASELINE, revisions
+from fmha_cli.backends.ck_tile.tree import ck_tree, example_digest, load_known
 from fmha_cli.backends.hip.rocm_parts import rocm_parts
 from fmha_cli.domain.errors import EnvironmentProblem
 from fmha_cli.domain.installation import SourceState

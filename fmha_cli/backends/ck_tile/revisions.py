@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -22,13 +22,25 @@ AS_OPTION = "ck-as"
 
 @dataclass(frozen=True)
 class TreeRevision:
-    """A revision of CK. ``buildable``: its sources are pinned, so its kernels can be built."""
+    """A revision of CK.
+
+    Attributes:
+        title, date, source: for people to read.
+        listed: its tables are known, so its kernels can be listed.
+        buildable: its kernels can be built.
+        headers: digest of ``include/ck_tile`` (``text_digest``), which identifies it; empty where its sources have not been seen.
+        example: digest of upstream's generator, likewise.
+    """
 
     name: str
-    aliases: tuple[str, ...]
     title: str
-    buildable: bool
+    date: str
     source: str
+    listed: bool
+    buildable: bool
+    headers: str = ""
+    example: str = ""
+    aliases: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -45,9 +57,15 @@ def _common() -> Mapping[str, Any]:
 
 
 @cache
+def known_revisions() -> tuple[TreeRevision, ...]:
+    """Every revision, in the order of the file that lists them."""
+    return tuple(TreeRevision(**row) for row in _common()["revisions"])
+
+
+@cache
 def revisions() -> tuple[TreeRevision, ...]:
-    """The known revisions, oldest first; the first is the default."""
-    return tuple(TreeRevision(**{**row, "aliases": tuple(row["aliases"])}) for row in _common()["revisions"])
+    """The revisions whose kernels can be listed, oldest first; the first is the default."""
+    return tuple(revision for revision in known_revisions() if revision.listed)
 
 
 def revision_of(name: str | None, option: str = "ck-rev") -> TreeRevision:

@@ -7,8 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from fmha_cli.backends.ck_tile.revisions import AS_OPTION, BASELINE, HOME_OPTION, revision_of
-from fmha_cli.domain.arch import arch_document
+from fmha_cli.backends.ck_tile.revisions import AS_OPTION, BASELINE, HOME_OPTION, known_revisions, revision_of
 from fmha_cli.domain.errors import EnvironmentProblem
 from fmha_cli.domain.plan import Edited
 from fmha_cli.domain.wording import edited_text, listed
@@ -35,27 +34,6 @@ _BELOW_HOME = (
     "csrc/composable_kernel",
 )
 """Folders that hold CK in a checkout of CK, rocm-libraries, aiter, aiter's sdist or flash-attention."""
-
-
-@dataclass(frozen=True)
-class CkRevision:
-    """A state of CK, identified by the digest of its headers.
-
-    Attributes:
-        name, date, title: for people to read; kernels of the revision ``baseline`` can be built.
-        headers: digest of ``include/ck_tile`` (``text_digest``).
-        example: digest of upstream's generator.
-        supported: whether kernels can be built against it.
-        source: where it was taken from.
-    """
-
-    name: str
-    date: str
-    title: str
-    headers: str
-    example: str | None
-    supported: bool
-    source: str
 
 
 @dataclass(frozen=True)
@@ -145,21 +123,11 @@ def pinned_tree(cache_root: Path, *, offline: bool, notify: Notify, notes: Itera
 
     folder = fetch_source(PINNED, cache_root, offline=offline, notify=notify) / PINNED_CK
     # The digest is the revision's, because fetched() has compared every byte with the pin.
-    (baseline,) = (revision for revision in revisions() if revision.name == BASELINE)
+    (baseline,) = (revision for revision in known_revisions() if revision.name == BASELINE)
     example = folder / _EXAMPLE
     return CkTree(
         folder / "include", example, example, BASELINE, f"the pinned source {PINNED}", baseline.headers, tuple(notes)
     )
-
-
-def revisions() -> tuple[CkRevision, ...]:
-    """The known revisions, in the order of the file that lists them.
-
-    Raises:
-        InternalError: the file is malformed.
-    """
-    rows = arch_document("_ck_revisions.json", "fmha.ck-revisions/1")["revisions"]
-    return tuple(CkRevision(**row) for row in rows)
 
 
 def example_digest(example: Path) -> str:
@@ -234,8 +202,9 @@ def _find_named(home: Path, layout: CacheLayout, taken_as: str | None) -> CkTree
         notes = (f"{edited_text(edited)}: {listed(found.lines)}", *tree.notes)
         return replace(tree, revision=BASELINE, edited=edited, notes=notes)
     names = "; ".join(
-        f"{r.name} ({r.date}, {r.headers[:12]}…{'' if r.supported else ', cannot be built against'})"
-        for r in revisions()
+        f"{r.name} ({r.date}, {r.headers[:12]}…{'' if r.buildable else ', cannot be built against'})"
+        for r in known_revisions()
+        if r.headers
     )
     raise unfit(
         f"the Composable Kernel in {include} cannot be built against: {fault}",
@@ -247,9 +216,9 @@ def _find_named(home: Path, layout: CacheLayout, taken_as: str | None) -> CkTree
 
 def _unfit(tree: CkTree) -> str | None:
     """Why kernels cannot be built against a tree, or None if they can."""
-    for revision in revisions():
+    for revision in known_revisions():
         if revision.headers == tree.digest:
-            return None if revision.supported else f"it is {revision.title}, whose kernels are not described here"
+            return None if revision.buildable else f"it is {revision.title}, whose kernels are not described here"
     return f"its revision is unknown (headers {tree.digest[:12]}…)"
 
 
@@ -261,7 +230,7 @@ def _home(include: Path, layout: CacheLayout) -> Home:
 def _look_at(include: Path, origin: str, layout: CacheLayout) -> CkTree:
     """A tree with its revision, which is ``unknown`` if no known revision matches."""
     found = _home(include, layout)
-    revision = next((known for known in revisions() if known.headers == found.digest), None)
+    revision = next((known for known in known_revisions() if known.headers == found.digest), None)
     example = include.parent / _EXAMPLE
     notes: tuple[str, ...] = ()
     generator = example if (example / "generate.py").is_file() else None

@@ -9,13 +9,11 @@ from pathlib import Path
 import pytest
 
 from fmha_cli.backends.ck_tile import tree as ck
+from fmha_cli.backends.ck_tile.revisions import BASELINE, TreeRevision, known_revisions
 from fmha_cli.backends.ck_tile.tree import (
-    BASELINE,
-    CkRevision,
     CkTree,
     ck_tree,
     include_below,
-    revisions,
 )
 from fmha_cli.domain.errors import EnvironmentProblem, UsageError
 from fmha_cli.domain.plan import Edited
@@ -47,17 +45,18 @@ def headers_digest(include: Path) -> str:
 
 
 @pytest.fixture
-def known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CkRevision:
+def known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TreeRevision:
     """Make the small tree the only known revision, apart from one that is known to be unsuitable."""
     include = make_tree(tmp_path / "known")
     texts = {name: path.read_bytes() for name, path in home_files({"": include / "ck_tile"}).items()}
     files = {name: hashlib.sha256(text).hexdigest()[:16] for name, text in texts.items()}
     monkeypatch.setattr(ck, "load_known", lambda: Known(BASELINE, files))
     example = ck.example_digest(include.parent / "example" / "ck_tile" / "01_fmha")
-    base = CkRevision(BASELINE, "2020-01", "a small CK", headers_digest(include), example, True, "made here")
+    digests = headers_digest(include), example
+    base = TreeRevision(BASELINE, "a small CK", "2020-01", "made here", True, True, *digests)
     old = make_tree(tmp_path / "old", "#pragma once\n#define CK 0\n")
-    unfit = replace(base, name="old", title="an older CK", headers=headers_digest(old), supported=False)
-    monkeypatch.setattr(ck, "revisions", lambda: (base, unfit))
+    unfit = replace(base, name="old", title="an older CK", headers=headers_digest(old), buildable=False)
+    monkeypatch.setattr(ck, "known_revisions", lambda: (base, unfit))
     return base
 
 
@@ -89,7 +88,7 @@ def found(
 @pytest.mark.parametrize(
     "below", [".", "projects/composablekernel", "3rdparty/composable_kernel", "aiter_meta/3rdparty/composable_kernel"]
 )
-def test_checkouts(tmp_path: Path, notices: Notices, known: CkRevision, below: str) -> None:
+def test_checkouts(tmp_path: Path, notices: Notices, known: TreeRevision, below: str) -> None:
     home = tmp_path / "checkout"
     include = make_tree(home / below)
     tree = found(tmp_path, notices, home)
@@ -102,31 +101,31 @@ def test_checkouts(tmp_path: Path, notices: Notices, known: CkRevision, below: s
     assert include_below(include) == include
 
 
-def test_a_folder_of_headers(tmp_path: Path, notices: Notices, known: CkRevision) -> None:
+def test_a_folder_of_headers(tmp_path: Path, notices: Notices, known: TreeRevision) -> None:
     include = make_tree(tmp_path / "x", example=False)
     tree = found(tmp_path, notices, include)
     assert (tree.include, tree.example, tree.generator) == (include, None, None)
 
 
-def test_line_endings_do_not_count(tmp_path: Path, notices: Notices, known: CkRevision) -> None:
+def test_line_endings_do_not_count(tmp_path: Path, notices: Notices, known: TreeRevision) -> None:
     make_tree(tmp_path / "dos", newline="\r\n")
     assert found(tmp_path, notices, tmp_path / "dos").digest == known.headers
 
 
-def test_what_is_no_header_does_not_count(tmp_path: Path, notices: Notices, known: CkRevision) -> None:
+def test_what_is_no_header_does_not_count(tmp_path: Path, notices: Notices, known: TreeRevision) -> None:
     include = make_tree(tmp_path / "x")
     (include / "ck_tile" / "README.md").unlink()
     assert found(tmp_path, notices, include).revision == BASELINE
 
 
-def test_another_generator_is_noted(tmp_path: Path, notices: Notices, known: CkRevision) -> None:
+def test_another_generator_is_noted(tmp_path: Path, notices: Notices, known: TreeRevision) -> None:
     include = make_tree(tmp_path / "x")
     (include.parent / "example" / "ck_tile" / "01_fmha" / "generate.py").write_text("print(1)\n")
     tree = found(tmp_path, notices, include.parent)
     assert "generator" in tree.notes[0]
 
 
-def test_a_named_tree_that_is_unknown_is_refused(tmp_path: Path, notices: Notices, known: CkRevision) -> None:
+def test_a_named_tree_that_is_unknown_is_refused(tmp_path: Path, notices: Notices, known: TreeRevision) -> None:
     make_tree(tmp_path / "x", TEXT + "// changed\n", others=17)
     with pytest.raises(EnvironmentProblem) as caught:
         found(tmp_path, notices, tmp_path / "x")
@@ -137,7 +136,7 @@ def test_a_named_tree_that_is_unknown_is_refused(tmp_path: Path, notices: Notice
     assert "--ck-as baseline" in (error.help or "")
 
 
-def test_a_named_tree_that_is_unfit_is_refused(tmp_path: Path, notices: Notices, known: CkRevision) -> None:
+def test_a_named_tree_that_is_unfit_is_refused(tmp_path: Path, notices: Notices, known: TreeRevision) -> None:
     with pytest.raises(EnvironmentProblem) as caught:
         found(tmp_path, notices, tmp_path / "old")
     assert caught.value.code == "S106"
@@ -150,7 +149,7 @@ def test_a_named_folder_without_ck_is_refused(tmp_path: Path, notices: Notices) 
     assert caught.value.code == "S105"
 
 
-def test_a_changed_tree_is_seen_again(tmp_path: Path, notices: Notices, known: CkRevision) -> None:
+def test_a_changed_tree_is_seen_again(tmp_path: Path, notices: Notices, known: TreeRevision) -> None:
     include = make_tree(tmp_path / "x")
     before = found(tmp_path, notices, include)
     assert (before.revision, before.edited) == (BASELINE, None)
@@ -162,7 +161,7 @@ def test_a_changed_tree_is_seen_again(tmp_path: Path, notices: Notices, known: C
 
 @pytest.mark.promise("An edited tree is built by the rules of its revision, marked, and compared with the old one.")
 def test_an_edited_copy_of_the_baseline_is_built_by_its_rules(
-    tmp_path: Path, notices: Notices, known: CkRevision
+    tmp_path: Path, notices: Notices, known: TreeRevision
 ) -> None:
     make_tree(tmp_path / "x", TEXT + "// changed\n", others=18)
     tree = found(tmp_path, notices, tmp_path / "x")
@@ -174,7 +173,7 @@ def test_an_edited_copy_of_the_baseline_is_built_by_its_rules(
 
 @pytest.mark.parametrize("home", ["far", "old"])
 def test_a_tree_is_built_by_the_rules_that_the_user_names(
-    tmp_path: Path, notices: Notices, known: CkRevision, home: str
+    tmp_path: Path, notices: Notices, known: TreeRevision, home: str
 ) -> None:
     """Also a tree that is far from every revision, and one of a revision that cannot be built by its own rules."""
     make_tree(tmp_path / "far", TEXT + "// changed\n", others=3)
@@ -187,7 +186,7 @@ def test_a_tree_is_built_by_the_rules_that_the_user_names(
 
 
 def test_the_revision_that_the_user_names_must_be_one_that_is_built(
-    tmp_path: Path, notices: Notices, known: CkRevision
+    tmp_path: Path, notices: Notices, known: TreeRevision
 ) -> None:
     with pytest.raises(UsageError, match="--ck-as nonsense") as usage:
         found(tmp_path, notices, tmp_path / "known", taken_as="nonsense")
@@ -197,7 +196,7 @@ def test_the_revision_that_the_user_names_must_be_one_that_is_built(
     assert caught.value.code == "S106"
 
 
-def test_what_changes_during_a_compile_is_refused(tmp_path: Path, notices: Notices, known: CkRevision) -> None:
+def test_what_changes_during_a_compile_is_refused(tmp_path: Path, notices: Notices, known: TreeRevision) -> None:
     include = make_tree(tmp_path / "x")
     tree = found(tmp_path, notices, include)
     tree.require_same(tmp_path / "cache")
@@ -221,7 +220,7 @@ def test_the_pinned_tree_is_the_listed_one(tmp_path: Path, shared_cache: Path) -
     assert tree.revision == BASELINE
 
 
-def test_an_installed_tree_is_taken_when_known(tmp_path: Path, notices: Notices, known: CkRevision) -> None:
+def test_an_installed_tree_is_taken_when_known(tmp_path: Path, notices: Notices, known: TreeRevision) -> None:
     include = make_tree(tmp_path / "rocm", example=False)
     tree = found(tmp_path, notices, trees=str(include))
     assert tree.include == include
@@ -229,7 +228,9 @@ def test_an_installed_tree_is_taken_when_known(tmp_path: Path, notices: Notices,
     assert notices.said == []
 
 
-def test_an_installed_tree_that_is_unknown_is_passed_over(tmp_path: Path, notices: Notices, known: CkRevision) -> None:
+def test_an_installed_tree_that_is_unknown_is_passed_over(
+    tmp_path: Path, notices: Notices, known: TreeRevision
+) -> None:
     include = make_tree(tmp_path / "rocm", "// other\n")
     with pytest.raises(EnvironmentProblem) as caught:
         found(tmp_path, notices, trees=str(include))
@@ -246,6 +247,7 @@ def test_installed_trees_are_looked_for(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_the_file_of_revisions() -> None:
-    found = revisions()
-    assert [r.name for r in found if r.supported] == [BASELINE]
-    assert len({r.headers for r in found}) == len(found)
+    found = known_revisions()
+    assert [r.name for r in found if r.buildable] == [BASELINE]
+    seen = [r for r in found if r.headers]
+    assert len({r.headers for r in seen}) == len(seen) == 2
