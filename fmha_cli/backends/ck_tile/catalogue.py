@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from fmha_cli.backends.ck_tile.enumeration import count_emitted, list_emitted
-from fmha_cli.backends.ck_tile.kernel_rules import target_check, target_rules
+from fmha_cli.backends.ck_tile.kernel_rules import answers_to, target_rules
 from fmha_cli.backends.ck_tile.kernel_rules_generator import GENERATOR_RULES
 from fmha_cli.backends.ck_tile.profiles import admits, canonical_profile
 from fmha_cli.backends.ck_tile.revisions import BASELINE, require_arch, revision_of
@@ -24,8 +24,10 @@ def family_kernels(arch: ArchSpec, family: Family, revision: str = BASELINE) -> 
 
 def buildable_kernels(arch: ArchSpec, family: Family, revision: str = BASELINE) -> Iterator[KernelSpec]:
     """The kernels of :func:`family_kernels` that can be used on the architecture."""
-    holds = target_check(arch, family, revision)
-    return (e.kernel for e in list_emitted(arch.name, family, revision) if holds(e.kernel))
+    refuses = [answers_to(rule, arch) for rule in target_rules(arch, family, revision)]
+    return (
+        e.kernel for e in list_emitted(arch.name, family, revision) if not any(against(e.kernel) for against in refuses)
+    )
 
 
 def count(arch: ArchSpec, revision: str | None, families: Iterable[Family]) -> int:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache, partial
 
 from fmha_cli.backends.ck_tile.catalogue import family_kernels
-from fmha_cli.backends.ck_tile.kernel_rules import target_rules
+from fmha_cli.backends.ck_tile.kernel_rules import answers_to, target_rules
 from fmha_cli.backends.ck_tile.preferences import CALLED_API, FIRST_CASE, CkApi, api_for, find_unmet_condition
 from fmha_cli.backends.ck_tile.problem_rules import CONDITIONS, SHARED_RULES, no_kernels
 from fmha_cli.backends.ck_tile.revisions import BASELINE, NAME
@@ -32,7 +32,6 @@ from fmha_cli.domain.device import DeviceFacts
 from fmha_cli.domain.dtypes import DType
 from fmha_cli.domain.kernel import Family, KernelSpec
 from fmha_cli.domain.problem import Problem
-from fmha_cli.domain.rules import Reason
 from fmha_cli.domain.signature import Signature
 
 _STAND_INS = (DType.BF16, DType.FP16, DType.FP32, DType.FP8_E4M3, DType.FP8_E5M2, DType.MXFP8, DType.MXFP4)
@@ -108,16 +107,8 @@ def family_candidates(arch: str, family: Family, revision: str = BASELINE) -> Fa
 
 
 def _answer_at_once(rule: KernelRule, arch: ArchSpec) -> Question[CkSituation]:
-    """Ask a rule that does not depend on the problem; its answers are computed when the index is made."""
-
-    answers: dict[Hashable, Reason | None] = {}
-
-    def refusal(kernel: KernelSpec) -> Reason | None:
-        key = rule.key(kernel)
-        if key not in answers:
-            answers[key] = rule.against(kernel, arch)
-        return answers[key]
-
+    """A rule that does not depend on the problem; its answers are computed when the index is made."""
+    refusal = answers_to(rule, arch)
     return Question(lambda situation, kernel: refusal(kernel), refusal)
 
 

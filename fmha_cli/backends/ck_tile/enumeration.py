@@ -6,9 +6,8 @@ from collections.abc import Iterator, Sequence
 from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
-from fmha_cli.backends.ck_tile.kernel_rule import arch_facts
 from fmha_cli.backends.ck_tile.kernel_rules_generator import GENERATOR_RULES
-from fmha_cli.backends.ck_tile.revisions import NAME, arch_class, dtypes_of, generated_dtypes
+from fmha_cli.backends.ck_tile.revisions import NAME, arch_class, arch_facts, dtypes_of, generated_dtypes
 from fmha_cli.backends.ck_tile.tables import Block, KernelPair, Tables, TileRow, tables_of
 from fmha_cli.backends.gpu.conditions import KernelCheck, KernelRule
 from fmha_cli.codegen.ck_tile.algorithm import CkAlgorithm

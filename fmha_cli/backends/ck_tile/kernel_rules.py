@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from functools import lru_cache
 
 from fmha_cli.backends.ck_tile.enumeration import emitted, list_emitted
-from fmha_cli.backends.ck_tile.kernel_rule import BACKWARD_ALL, NO_ARCH, RuleStage, arch_facts
 from fmha_cli.backends.ck_tile.kernel_rules_generator import GENERATOR_RULES
-from fmha_cli.backends.ck_tile.revisions import NAME, in_revision, revisions, serves
-from fmha_cli.backends.ck_tile.tables import SIGNATURE_FIELDS
+from fmha_cli.backends.ck_tile.revisions import NAME, arch_facts, in_revision, revisions, serves
 from fmha_cli.backends.gpu.conditions import KernelRule, KernelRules
 from fmha_cli.backends.gpu.known_bad import known_bad
 from fmha_cli.backends.gpu.nearest import find_nearest
@@ -18,6 +16,9 @@ from fmha_cli.codegen.ck_tile.algorithm import Pipeline, algorithm_of
 from fmha_cli.domain.arch import ArchSpec, load_arch
 from fmha_cli.domain.kernel import Family, KernelSpec
 from fmha_cli.domain.rules import Reason, Refusal, Rule, Severity
+
+NO_ARCH = "K201"
+"""The rule that refuses an architecture."""
 
 
 def _revision(kernel: KernelSpec, arch: ArchSpec) -> Refusal | None:
@@ -58,7 +59,7 @@ def _pipeline(kernel: KernelSpec, arch: ArchSpec) -> Refusal | None:
     a = algorithm_of(kernel)
     rows = [row for row in arch.backends.get(NAME, {}).get("pipelines", ()) if in_revision(row, a.rev)]
     able = [name for row in rows for name in row["names"]]
-    wanted = Pipeline.BWD.value if kernel.family in BACKWARD_ALL else a.pipeline.value
+    wanted = Pipeline.BWD.value if kernel.family.value.startswith("bwd") else a.pipeline.value
     if not rows or wanted in able:
         return None
     return Refusal(f"{wanted} does not work on {arch.name}", f"one of {', '.join(able)}")
@@ -110,8 +111,6 @@ def _no_arch(kernel: KernelSpec) -> Reason:
 
 
 _RULES = KernelRules(ALL, arch_facts, _no_arch)
-TARGET_STAGE = tuple(rule for rule in ALL if rule.stage == RuleStage.TARGET)
-"""Rules that may refuse kernels that upstream's generator emits."""
 KERNEL_RULES: tuple[Rule, ...] = _RULES.rules()
 
 
@@ -122,24 +121,17 @@ def refusals(kernel: KernelSpec) -> tuple[Reason, ...]:
 
 def target_rules(arch: ArchSpec, family: Family, revision: str) -> list[KernelRule]:
     """Rules that may refuse kernels of a family which upstream's generator emits."""
-    return [r for r in TARGET_STAGE if family in r.families and concerns(r, arch, family, revision)]
+    return [r for r in TARGET_RULES if family in r.families and concerns(r, arch, family, revision)]
 
 
-def target_check(arch: ArchSpec, family: Family, revision: str) -> Callable[[KernelSpec], bool]:
-    """A quick test of whether a kernel that upstream's generator emits can be used on an architecture.
+def answers_to(rule: KernelRule, arch: ArchSpec) -> Callable[[KernelSpec], Reason | None]:
+    """What a rule has against a kernel, checked once for all that look the same to it."""
+    answers: dict[Hashable, Reason | None] = {}
 
-    It applies the rules of the stage ``target``. A rule that reads only the algorithm is applied once per algorithm.
-    """
-    rules = target_rules(arch, family, revision)
-    once = [rule for rule in rules if not set(rule.reads) & (SIGNATURE_FIELDS | {"*"})]
-    each = [rule for rule in rules if rule not in once]
-    verdicts: dict[int, tuple[object, bool]] = {}
+    def against(kernel: KernelSpec) -> Reason | None:
+        key = rule.key(kernel)
+        if key not in answers:
+            answers[key] = rule.against(kernel, arch)
+        return answers[key]
 
-    def usable(kernel: KernelSpec) -> bool:
-        key = id(kernel.algorithm)
-        if key not in verdicts:
-            fine = not any(rule.found(kernel, arch) for rule in once)
-            verdicts[key] = (kernel.algorithm, fine)  # keep the algorithm alive so its id stays unique
-        return verdicts[key][1] and not (each and any(rule.found(kernel, arch) for rule in each))
-
-    return usable
+    return against

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from fmha_cli.backends.ck_tile.kernel_rule import cdna_class, class_of
-from fmha_cli.backends.ck_tile.revisions import BASELINE, NAME
+from functools import cache
+
+from fmha_cli.backends.ck_tile.revisions import BASELINE, NAME, arch_class, arch_facts
 from fmha_cli.backends.gpu.conditions import KernelRule
 from fmha_cli.backends.gpu.rule_rows import kernel_rules
 from fmha_cli.codegen.ck_tile.algorithm import Constraint, Pipeline, algorithm_of
@@ -16,6 +17,23 @@ from fmha_cli.domain.signature import BiasKey, CacheKey, MaskKey, ModeKey, Need,
 _V3 = Pipeline.QR_ASYNC_TRLOAD_V3
 _TRLOAD = Pipeline.QR_ASYNC_TRLOAD
 _ONE_D = (Family.FWD_SPLITKV_COMBINE, Family.BWD_DOT_DO_O, Family.BWD_CONVERT_DQ)
+
+
+@cache
+def _class_name(arch: str, family: Family, revision: str) -> str:
+    facts = arch_facts(arch)
+    found = arch_class(facts, family, revision) if facts else None
+    return found.name if found else ""
+
+
+def _class_of(kernel: KernelSpec) -> str:
+    """The name of the class to which upstream assigns a kernel's architecture; empty if it has none."""
+    return _class_name(kernel.arch, kernel.family, algorithm_of(kernel).rev)
+
+
+def _cdna_class(kernel: KernelSpec) -> bool:
+    """Whether upstream's gfx9 conditions hold for a kernel (``factory.arch.name.startswith("gfx9")``)."""
+    return _class_of(kernel).startswith("gfx9")
 
 
 def _hdims(kernel: KernelSpec) -> tuple[int, int]:
@@ -73,7 +91,7 @@ def _row_tile(kernel: KernelSpec, arch: ArchSpec) -> Refusal | None:
 def _wide_tiles(kernel: KernelSpec) -> bool:
     """Whether the conditions on tiles of 128 hold: gfx9, not fp32, and not a transposed-load pipeline."""
     return (
-        cdna_class(kernel)
+        _cdna_class(kernel)
         and kernel.signature.dtype is not DType.FP32
         and algorithm_of(kernel).pipeline not in (_TRLOAD, _V3)
     )
@@ -100,7 +118,7 @@ def _v3(kernel: KernelSpec, arch: ArchSpec) -> Refusal | None:
 
 def _tdm(kernel: KernelSpec, arch: ArchSpec) -> Refusal | None:
     a = algorithm_of(kernel)
-    if class_of(kernel) != "gfx125" or kernel.signature.dtype.bits != 8:
+    if _class_of(kernel) != "gfx125" or kernel.signature.dtype.bits != 8:
         return None
     steps = a.tile[5] // a.tile[2]
     if (steps == 1) == (a.pipeline is Pipeline.QR_TDM):

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from fmha_cli.backends.gpu.conditions import known_arch
 from fmha_cli.domain.arch import ArchSpec, arch_document
 from fmha_cli.domain.dtypes import DType
 from fmha_cli.domain.errors import EmptySelection, InternalError, UsageError
@@ -88,6 +89,12 @@ def in_revision(row: Mapping[str, Any], revision: str) -> bool:
     order = [r.name for r in revisions()]
     first, end = order.index(row.get("since", order[0])), order.index(row["until"]) if "until" in row else len(order)
     return revision in order[first:end]
+
+
+def arch_facts(name: str) -> ArchSpec | None:
+    """The facts of an AMD architecture, or None if there are none."""
+    arch = known_arch(name)
+    return arch if arch is not None and arch.vendor == "amd" else None
 
 
 def arch_class(arch: ArchSpec, family: Family, revision: str) -> ArchClass | None:

@@ -10,8 +10,7 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from types import MappingProxyType
 
-from fmha_cli.backends.ck_tile.kernel_rule import arch_facts
-from fmha_cli.backends.ck_tile.revisions import BASELINE, arch_class, dtype_names
+from fmha_cli.backends.ck_tile.revisions import BASELINE, arch_class, arch_facts, dtype_names
 from fmha_cli.codegen.ck_tile.algorithm import CkAlgorithm, Pipeline, algorithm_of
 from fmha_cli.domain.codec import once
 from fmha_cli.domain.kernel import Family, KernelSpec

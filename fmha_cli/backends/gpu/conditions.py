@@ -54,7 +54,8 @@ class ConditionRow:
         number: upstream's number for it (``11``, ``T7``, ``X2``); empty if upstream has none.
         families: the families that it concerns. Its check is called only for their kernels.
         reads: the fields of signature and algorithm that its check reads in addition to family and arch; ``*`` = all.
-        stage: who applies a rule over kernels; empty for a rule about problems.
+        stage: who applies a rule over kernels: upstream's ``generator``, its ``table``, or only this tool for a ``target``; empty for a rule
+            about problems.
         form: the rule checks the form of a kernel. The other rules over kernels rely on the form, so they are checked
             only for kernels that meet every rule of form.
     """

@@ -9,11 +9,11 @@ from types import MappingProxyType
 from typing import Any
 
 from fmha_cli.backends.ck_tile.enumeration import tiles_for
-from fmha_cli.backends.ck_tile.kernel_rule import arch_facts
 from fmha_cli.backends.ck_tile.revisions import (
     NAME,
     ArchClass,
     arch_class,
+    arch_facts,
     dtypes_of,
     generated_dtypes,
     revisions,
