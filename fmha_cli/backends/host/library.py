@@ -8,6 +8,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
+from typing import Any
 
 from fmha_cli.domain.arch import ArchSpec, load_arch
 from fmha_cli.domain.decision import Decision
@@ -73,7 +74,7 @@ class LibraryBackend(FrameworkBackend):
 
 
 def rules_from(text: str, checks: Mapping[str, Check]) -> tuple[Rule, ...]:
-    """The rules whose texts are in a JSON text: ``{"rules": [{"id", "text", "help", "source", "severity"}]}``.
+    """The rules whose texts are in a JSON text: ``{"rules": [{"id", "text", "help", "source", "severity", "reads"}]}``.
 
     Args:
         checks: of every rule, by its id.
@@ -81,7 +82,7 @@ def rules_from(text: str, checks: Mapping[str, Check]) -> tuple[Rule, ...]:
     Raises:
         ValueError: a rule without a check, or a check without a rule.
     """
-    rows: Sequence[Mapping[str, str]] = json.loads(text)["rules"]
+    rows: Sequence[Mapping[str, Any]] = json.loads(text)["rules"]
     if {row["id"] for row in rows} != set(checks):
         raise ValueError(f"rules {[row['id'] for row in rows]}, checks {list(checks)}")
     return tuple(
@@ -92,6 +93,7 @@ def rules_from(text: str, checks: Mapping[str, Check]) -> tuple[Rule, ...]:
             row["help"],
             row["source"],
             Severity[row.get("severity", "kind").upper()],
+            reads=tuple(row.get("reads", ())),
         )
         for row in rows
     )

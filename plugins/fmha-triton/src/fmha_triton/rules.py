@@ -79,78 +79,18 @@ def _release(problem: api.Problem, kernel: api.KernelSpec, device: plugin.Device
 
 RELEASES = json.loads(resources.files("fmha_triton").joinpath("releases.json").read_text("utf-8"))
 """The releases that were tried, and the differences of older ones from today's."""
-RULES: tuple[plugin.Rule, ...] = (
-    plugin.Rule(
-        "K960",
-        "head dims are whole vectors of 16 bytes",
-        _whole_vectors,
-        "Rows are loaded and stored in vectors of 16 bytes, and the compiler is told that strides are multiples of them. "
-        "Head dims are multiples of 8 elements, of 16 with fp8.",
-        "plugins/fmha-triton/src/fmha_triton/emit.py divisible",
-        plugin.Severity.SHAPE,
-    ),
-    plugin.Rule(
-        "K961",
-        "a kernel without padding serves its own head dim alone",
-        _equal_head_dims,
-        "Kernels whose algorithm says pad=0 load whole rows without a comparison. Those with tensor memory have two tiles of "
-        "scores and two of O in its 512 columns.",
-        "plugins/fmha-triton/src/fmha_triton/kernels/common.py loaded_rows",
-        plugin.Severity.SHAPE,
-        reads=("arch", "signature.hdim", "signature.hdim_v", "algorithm.pad", "algorithm.language"),
-    ),
-    plugin.Rule(
-        "K963",
-        "heads and sequences fit the axes of the grid",
-        _grid,
-        "Heads (of a split kernel: key/value heads times splits) are along y of the grid, sequences along z.",
-        "CUDA C++ Programming Guide, compute capabilities: maximum y- or z-dimension of a grid",
-        plugin.Severity.SHAPE,
-        reads=("family",),
-    ),
-    plugin.Rule(
-        "K964",
-        "the offsets inside a tile fit 32 bits",
-        _offsets,
-        "The address of a tile has 64 bits; offsets inside it have 32, which lets AMD's compiler use buffer instructions.",
-        "plugins/fmha-triton/src/fmha_triton/kernels/common.py tile",
-        plugin.Severity.SHAPE,
-        reads=("algorithm.block_m", "algorithm.block_n"),
-    ),
-    plugin.Rule(
-        "K965",
-        "lengths have less than 30 bits",
-        _lengths,
-        "An unlimited bound of the mask is 2^30, to which positions are added in 32 bits.",
-        "plugins/fmha-triton/src/fmha_triton/arguments.py",
-        plugin.Severity.SHAPE,
-    ),
-    plugin.Rule(
-        "K966",
-        "the kernel is a main stage",
-        _main_stage,
-        "Combine and dot_do_o run beside a main kernel, which the plan chooses them for.",
-        "plugins/fmha-triton/src/fmha_triton/plan.py",
-        reads=("family",),
-    ),
-    plugin.Rule(
-        "K967",
-        "tensors that TMA copies are not empty",
-        _descriptors,
-        "The kernels in Gluon read Q, K and V and write O through TMA descriptors, whose axes have at least one element.",
-        "CUDA Driver API, cuTensorMapEncodeTiled: globalDim",
-        plugin.Severity.SHAPE,
-        reads=("algorithm.language",),
-    ),
-    plugin.Rule(
-        "K968",
-        "the installed Triton compiles the kernel",
-        _release,
-        "Triton before 3.8 has other names for what the kernels in Gluon call. Those in Triton's language compile from 3.6.",
-        "plugins/fmha-triton/src/fmha_triton/releases.json",
-        plugin.Severity.OPTION,
-        reads=("algorithm.language",),
-    ),
+RULES = plugin.rules_from(
+    resources.files("fmha_triton").joinpath("rules.json").read_text("utf-8"),
+    {
+        "K960": _whole_vectors,
+        "K961": _equal_head_dims,
+        "K963": _grid,
+        "K964": _offsets,
+        "K965": _lengths,
+        "K966": _main_stage,
+        "K967": _descriptors,
+        "K968": _release,
+    },
 )
 """Own rules. The core's K026 is left out: kernels for a linear cache start behind its left padding."""
 
