@@ -42,6 +42,7 @@ class UnitsLibrary:
         arch: the machine that the flags are for, as the key names it.
         flags: of every unit.
         flags_of: further flags, by the kind of the compiler.
+        levels: the level of optimisation of units that need another one, by name.
         units: the texts.
         notice: said once, when something has to be compiled; ``{count}`` is the number of units.
     """
@@ -52,6 +53,7 @@ class UnitsLibrary:
     arch: str
     flags: tuple[str, ...]
     flags_of: Mapping[str, Sequence[str]]
+    levels: Mapping[str, str]
     units: Units
     notice: str
 
@@ -125,7 +127,9 @@ def _compile(
         own = BuildContext(
             cache_root=context.cache_root, timeout=context.timeout, notify=context.notify, stop=context.stop or stop
         )
-        return build_cpp(_spec(library, name, library.units.texts[name]), own, flags, places={"prefix": prefix})
+        extra = (library.levels[name],) if name in library.levels else ()
+        text = library.units.texts[name]
+        return build_cpp(_spec(library, name, text), own, lambda of: (*flags(of), *extra), places={"prefix": prefix})
 
     return run
 
@@ -161,7 +165,14 @@ own intrinsic headers."""
 
 
 def emulator_library(
-    name: str, soname: str, arch: str, units: Units, *, level: str = "-O2", flags: tuple[str, ...] = ()
+    name: str,
+    soname: str,
+    arch: str,
+    units: Units,
+    *,
+    level: str = "-O2",
+    levels: Mapping[str, str] | None = None,
+    flags: tuple[str, ...] = (),
 ) -> UnitsLibrary:
     """The library of an emulator.
 
@@ -170,6 +181,7 @@ def emulator_library(
         soname: of the runtime that it stands in for.
         arch: the CPU architecture that executes it.
         level: of optimisation, as compilers spell it.
+        levels: those of units that differ, by name. They read the prefix as text: it is compiled at ``level``.
         flags: further ones, that GCC and Clang share.
     """
     return UnitsLibrary(
@@ -179,6 +191,7 @@ def emulator_library(
         arch=arch,
         flags=("-std=c++20", level, *_FLAGS, *flags),
         flags_of=load_arch(arch).backends["cpu"]["compile"],
+        levels=levels or {},
         units=units,
         notice="building the emulator ({count} files, about a minute on two cores), once for this machine",
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from pathlib import Path
 
 from fmha_cli.domain.phases import Phase
@@ -30,3 +31,11 @@ def test_files_are_counted_while_they_compile_and_not_when_they_are_cached(tmp_p
     told.clear()
     assert build_units(library, context).sha256 == first.sha256
     assert (told, len(said)) == ([], 1)
+
+
+def test_a_unit_has_a_level_of_its_own(tmp_path: Path) -> None:
+    text = 'extern "C" [[gnu::visibility("default")]] int {0}() {{\n#ifdef __OPTIMIZE__\n  return 1;\n#else\n  return 0;\n#endif\n}}\n'
+    units = Units("", {name: text.format(name) for name in ("full", "less")})
+    library = emulator_library("tiny_emu", "libtiny.so", "generic", units, levels={"less": "-O0"})
+    made = ctypes.CDLL(str(build_units(library, BuildContext(cache_root=tmp_path, jobs=1)).path))
+    assert (made.full(), made.less()) == (1, 0)

@@ -10,7 +10,7 @@ import sys
 
 from fmha_cli.api import FmhaError, build_registry
 from fmha_cli.plugin import Artifact, BuildContext, build_units, cache_root, emulator_library
-from fmha_nvptx_emu.units import core_units, recorder_units
+from fmha_nvptx_emu.units import COLD, core_units, recorder_units
 
 SONAME = "libcuda.so.1"
 """A program that opens this name once the library is loaded gets the emulator."""
@@ -30,7 +30,10 @@ def build_emulator(context: BuildContext) -> Artifact:
         Interrupted: ``context.stop`` was set.
     """
     return build_units(
-        emulator_library("nvptx_emu", SONAME, _arch(), core_units(), level="-O3", flags=_VECTORS), context
+        emulator_library(
+            "nvptx_emu", SONAME, _arch(), core_units(), level="-O3", levels=dict.fromkeys(COLD, "-O1"), flags=_VECTORS
+        ),
+        context,
     )
 
 

@@ -16,14 +16,17 @@ _DRIVER = ("capi", "cubin", "driver_*", "emu_*", "fatbin", "report", "tensor_map
 JOINED = {
     "driver": _DRIVER,
     "reading": (
-        "binding", "body", "certain", "contract", "inline", "launch", "layout", "lexer", "parse", "program", "regions", "rows", "types",
+        "binding", "body", "certain", "contract", "inline", "layout", "lexer", "parse", "program", "regions", "rows", "types",
         "variables",
     ),
     "running": (
-        "access", "block", "bulk_reduce", "capi_direct", "cluster", "interpret", "mbarrier", "named_barriers", "shared",
+        "access", "block", "bulk_reduce", "capi_direct", "cluster", "interpret", "launch", "mbarrier", "named_barriers", "shared",
     ),
 }  # fmt: skip
 """The units of several files. Files of instructions stay alone: many call different functions by the same name."""
+
+COLD = ("driver",)
+"""Units where neither launches nor loads spend time: fully optimised, they would take a third of their compile longer."""
 
 _RECORDER_ONLY = "no_executor"
 """What a library that only records has in place of the reader and executor of PTX."""

@@ -8,8 +8,7 @@ namespace {
 
 enum class Rel { Eq, Ne, Lt, Le, Gt, Ge };
 
-template <Rel rel, bool unordered, class T> inline bool holds(T a, T b) {
-  if (unordered && (a != a || b != b)) return true;
+template <Rel rel, class T> inline bool holds(T a, T b) {
   if constexpr (rel == Rel::Eq) return a == b;
   if constexpr (rel == Rel::Ne) return !(a != a || b != b) && a != b;
   if constexpr (rel == Rel::Lt) return a < b;
@@ -18,16 +17,18 @@ template <Rel rel, bool unordered, class T> inline bool holds(T a, T b) {
   return a >= b;
 }
 
-// imm: 0 no combination, 1 and, 2 or, 3 xor with source 3; bit 2: source 3 is complemented.
-template <class T, Rel rel, bool unordered, bool ftz> void compare(Warp& w, const Inst& i, uint32_t mask) {
-  const Lane<T>*a = lanes_of<T>(w, i.slots[i.dests]), *b = lanes_of<T>(w, i.slots[i.dests + 1]);
-  uint32_t bits[32], result = 0;
+// imm: 0 no combination, 1 and, 2 or, 3 xor with source 3; 4: source 3 is complemented; 8: the sources are exchanged; 16: so is
+// the truth.
+template <class T, Rel rel, bool ftz> void compare(Warp& w, const Inst& i, uint32_t mask) {
+  const unsigned exchanged = i.imm >> 3 & 1;
+  const Lane<T>*a = lanes_of<T>(w, i.slots[i.dests + exchanged]), *b = lanes_of<T>(w, i.slots[i.dests + 1 - exchanged]);
+  uint32_t bits[32], result = i.imm & 16 ? kAll : 0;
   for (int l = 0; l < 32; ++l) {
     T x = narrow<T>(a[l]), y = narrow<T>(b[l]);
     if constexpr (std::is_same_v<T, float> && ftz) x = flushed(x), y = flushed(y);
-    bits[l] = uint32_t(holds<rel, unordered>(x, y)) << l;
+    bits[l] = uint32_t(holds<rel>(x, y)) << l;
   }
-  for (int l = 0; l < 32; ++l) result |= bits[l];
+  for (int l = 0; l < 32; ++l) result ^= bits[l];
   uint32_t other = ~result;
   if (const auto how = i.imm & 3) {
     const uint32_t c = w.predicate(i.slots[i.dests + 2]) ^ (i.imm & 4 ? kAll : 0);
@@ -50,14 +51,18 @@ const std::pair<const char*, Comparison> comparisons[] = {
     {"gtu", {Rel::Gt, true}}, {"geu", {Rel::Ge, true}},
 };
 
-template <class T, bool unordered, bool ftz> Handler by_relation(Rel rel) {
+// An unordered relation is the opposite of an ordered one, and greater is less with the sources exchanged: compiles of four
+// relations serve all.
+template <class T, bool ftz = false> Handler by_relation(Binding& b, const Comparison& how) {
+  constexpr Rel opposites[] = {Rel::Ne, Rel::Eq, Rel::Ge, Rel::Gt, Rel::Le, Rel::Lt};
+  b.out.imm |= how.unordered ? 16 : 0;
+  const Rel rel = how.unordered ? opposites[int(how.rel)] : how.rel;
+  if (rel == Rel::Gt || rel == Rel::Ge) b.out.imm |= 8;
   switch (rel) {
-    case Rel::Eq: return compare<T, Rel::Eq, unordered, ftz>;
-    case Rel::Ne: return compare<T, Rel::Ne, unordered, ftz>;
-    case Rel::Lt: return compare<T, Rel::Lt, unordered, ftz>;
-    case Rel::Le: return compare<T, Rel::Le, unordered, ftz>;
-    case Rel::Gt: return compare<T, Rel::Gt, unordered, ftz>;
-    case Rel::Ge: return compare<T, Rel::Ge, unordered, ftz>;
+    case Rel::Eq: return compare<T, Rel::Eq, ftz>;
+    case Rel::Ne: return compare<T, Rel::Ne, ftz>;
+    case Rel::Lt: case Rel::Gt: return compare<T, Rel::Lt, ftz>;
+    case Rel::Le: case Rel::Ge: return compare<T, Rel::Le, ftz>;
   }
   return nullptr;
 }
@@ -95,17 +100,15 @@ Handler bind_setp(Binding& b) {
   if (num || nan) return combine || type != Type::F32 || b.dests.size() != 1 ? nullptr : num ? ordered<true> : ordered<false>;
   if (!how || (how->unordered && !is_float(type)) || (ftz && type != Type::F32)) return nullptr;
   switch (type) {
-    case Type::B16: case Type::U16: return by_relation<uint16_t, false, false>(how->rel);
-    case Type::S16: return by_relation<int16_t, false, false>(how->rel);
-    case Type::B32: case Type::U32: return by_relation<uint32_t, false, false>(how->rel);
-    case Type::S32: return by_relation<int32_t, false, false>(how->rel);
-    case Type::B64: case Type::U64: return by_relation<uint64_t, false, false>(how->rel);
-    case Type::S64: return by_relation<int64_t, false, false>(how->rel);
-    case Type::F16: return how->unordered ? by_relation<f16, true, false>(how->rel) : by_relation<f16, false, false>(how->rel);
-    case Type::F64: return how->unordered ? by_relation<double, true, false>(how->rel) : by_relation<double, false, false>(how->rel);
-    case Type::F32:
-      if (ftz) return how->unordered ? by_relation<float, true, true>(how->rel) : by_relation<float, false, true>(how->rel);
-      return how->unordered ? by_relation<float, true, false>(how->rel) : by_relation<float, false, false>(how->rel);
+    case Type::B16: case Type::U16: return by_relation<uint16_t>(b, *how);
+    case Type::S16: return by_relation<int16_t>(b, *how);
+    case Type::B32: case Type::U32: return by_relation<uint32_t>(b, *how);
+    case Type::S32: return by_relation<int32_t>(b, *how);
+    case Type::B64: case Type::U64: return by_relation<uint64_t>(b, *how);
+    case Type::S64: return by_relation<int64_t>(b, *how);
+    case Type::F16: return by_relation<f16>(b, *how);
+    case Type::F64: return by_relation<double>(b, *how);
+    case Type::F32: return ftz ? by_relation<float, true>(b, *how) : by_relation<float>(b, *how);
     default: return nullptr;
   }
 }
@@ -114,12 +117,12 @@ Handler bind_setp(Binding& b) {
 template <class T> inline bool related(int64_t how, T a, T b) {
   if (how & 8 && (a != a || b != b)) return true;
   switch (Rel(how & 7)) {
-    case Rel::Eq: return holds<Rel::Eq, false>(a, b);
-    case Rel::Ne: return holds<Rel::Ne, false>(a, b);
-    case Rel::Lt: return holds<Rel::Lt, false>(a, b);
-    case Rel::Le: return holds<Rel::Le, false>(a, b);
-    case Rel::Gt: return holds<Rel::Gt, false>(a, b);
-    case Rel::Ge: return holds<Rel::Ge, false>(a, b);
+    case Rel::Eq: return holds<Rel::Eq>(a, b);
+    case Rel::Ne: return holds<Rel::Ne>(a, b);
+    case Rel::Lt: return holds<Rel::Lt>(a, b);
+    case Rel::Le: return holds<Rel::Le>(a, b);
+    case Rel::Gt: return holds<Rel::Gt>(a, b);
+    case Rel::Ge: return holds<Rel::Ge>(a, b);
   }
   return false;
 }

@@ -21,24 +21,38 @@ inline double rounded(double x, Round how) {
   return x;
 }
 
-// Integers. The destination register may be wider than the type: its value is extended by the type's sign.
-template <class To, class From, bool sat> void int_to_int(Warp& w, const Inst& i, uint32_t mask) {
-  const auto convert = [](From a) {
-    if constexpr (sat) {
-      const __int128 v = a;
-      constexpr __int128 low = std::numeric_limits<To>::min(), high = std::numeric_limits<To>::max();
-      return To(v < low ? low : v > high ? high : v);
-    } else return To(a);
-  };
-  if (sizeof(To) < 2) {
-    const bool sign = std::is_signed_v<To>;
-    map1<uint32_t, From>(w, i, mask, [&](From a) { return sign ? uint32_t(int32_t(convert(a))) & 0xffff : uint32_t(convert(a)); });
-  } else map1<To, From>(w, i, mask, convert);
+// d = f(source) where speed does not matter: one loop for all masks, because each loop of a conversion costs a compile.
+template <class R, class A, class F> inline void any1(Warp& w, const Inst& i, uint32_t mask, F f) {
+  Lane<R>* d = lanes_of<R>(w, i.slots[0]);
+  const Lane<A>* a = lanes_of<A>(w, i.slots[1]);
+#pragma GCC ivdep
+  for (int l = 0; l < 32; ++l) {
+    const Lane<R> r = widen<R>(f(narrow<A>(a[l])));
+    d[l] = mask >> l & 1 ? r : d[l];
+  }
 }
-template <class To, class From, Round how, bool ftz> void float_to_int(Warp& w, const Inst& i, uint32_t mask) {
-  map1<To, From>(w, i, mask, [](From a) {
+
+// Integers. The destination register may be wider than the type: its value is extended by the type's sign.
+template <class To, class From> void int_to_int(Warp& w, const Inst& i, uint32_t mask) {
+  if constexpr (sizeof(To) == 1) any1<uint32_t, From>(w, i, mask, [](From a) { return std::is_signed_v<To> ? uint32_t(int32_t(To(a))) & 0xffff : uint32_t(To(a)); });
+  else map1<To, From>(w, i, mask, [](From a) { return To(a); });
+}
+// To the range of the destination: imm has its type.
+template <class Out, class From> void int_saturating(Warp& w, const Inst& i, uint32_t mask) {
+  const unsigned bits = bits_of(Type(i.imm));
+  const bool sign = is_signed(Type(i.imm));
+  const __int128 one = 1, low = sign ? -(one << (bits - 1)) : 0, high = (one << (bits - sign)) - 1;
+  any1<Out, From>(w, i, mask, [=](From a) {
+    const __int128 v = a, kept = v < low ? low : v > high ? high : v;
+    return bits == 8 ? Out(uint16_t(kept)) : Out(kept);
+  });
+}
+template <class To, class From> void float_to_int(Warp& w, const Inst& i, uint32_t mask) {  // imm: the rounding, 8 for ftz
+  const Round how = Round(i.imm & 7);
+  const bool ftz = i.imm & 8;
+  any1<To, From>(w, i, mask, [=](From a) {
     double x = double(a);
-    if constexpr (std::is_same_v<From, float> && ftz) x = double(flushed(a));
+    if constexpr (std::is_same_v<From, float>) x = ftz ? double(flushed(a)) : x;
     if (x != x) return sizeof(To) < 8 ? To(0) : std::numeric_limits<To>::min() ? std::numeric_limits<To>::min() : To(1ull << 63);
     const double r = rounded(x, how);
     constexpr double low = double(std::numeric_limits<To>::min());
@@ -46,7 +60,7 @@ template <class To, class From, Round how, bool ftz> void float_to_int(Warp& w, 
     return r <= low ? std::numeric_limits<To>::min() : r >= high ? std::numeric_limits<To>::max() : To(r);
   });
 }
-inline float float_from(uint64_t magnitude, bool negative, Round how) {
+[[gnu::noinline]] float float_from(uint64_t magnitude, bool negative, Round how) {
   float f = float(magnitude);  // to nearest
   const Round way = !negative ? how : how == Round::Down ? Round::Up : how == Round::Up ? Round::Down : how;
   if (way != Round::Nearest && magnitude) {
@@ -56,94 +70,73 @@ inline float float_from(uint64_t magnitude, bool negative, Round how) {
   }
   return negative ? -f : f;
 }
-template <class To, class From, Round how> void int_to_float(Warp& w, const Inst& i, uint32_t mask) {
+template <class To, class From> void int_to_float(Warp& w, const Inst& i, uint32_t mask) {
   map1<To, From>(w, i, mask, [](From a) {
-    if constexpr (std::is_same_v<To, float> && how != Round::Nearest)
-      return float_from(a < 0 ? -uint64_t(int64_t(a)) : uint64_t(a), a < 0, how);
-    else if constexpr (std::is_same_v<To, f16>) return f16(float(a));
+    if constexpr (std::is_same_v<To, f16>) return f16(float(a));
     else return To(a);
   });
 }
+template <class From> void int_to_float_directed(Warp& w, const Inst& i, uint32_t mask) {  // imm: the rounding
+  const Round how = Round(i.imm);
+  any1<float, From>(w, i, mask, [=](From a) { return float_from(a < 0 ? -uint64_t(int64_t(a)) : uint64_t(a), a < 0, how); });
+}
 
-template <class To, class From> Handler int_int(bool sat) { return sat ? int_to_int<To, From, true> : int_to_int<To, From, false>; }
-template <class From> Handler int_from(Type to, bool sat) {
-  switch (to) {
-    case Type::U8: return int_int<uint8_t, From>(sat);
-    case Type::S8: return int_int<int8_t, From>(sat);
-    case Type::U16: return int_int<uint16_t, From>(sat);
-    case Type::S16: return int_int<int16_t, From>(sat);
-    case Type::U32: return int_int<uint32_t, From>(sat);
-    case Type::S32: return int_int<int32_t, From>(sat);
-    case Type::U64: return int_int<uint64_t, From>(sat);
-    case Type::S64: return int_int<int64_t, From>(sat);
+// f with a value of the C++ type of an integer's; nullptr for other types.
+template <class F> Handler by_integer(Type type, F f) {
+  switch (type) {
+    case Type::U8: return f(uint8_t());
+    case Type::S8: return f(int8_t());
+    case Type::U16: return f(uint16_t());
+    case Type::S16: return f(int16_t());
+    case Type::U32: return f(uint32_t());
+    case Type::S32: return f(int32_t());
+    case Type::U64: return f(uint64_t());
+    case Type::S64: return f(int64_t());
     default: return nullptr;
   }
+}
+// A result's sign matters in 8 bits alone, and a source's sign where the result is wider.
+template <class To> Handler int_from(Type from) {
+  const auto bits = 8 * sizeof(To);
+  if (bits_of(from) >= bits) return bits_of(from) == 64 ? int_to_int<To, uint64_t> : int_to_int<To, uint32_t>;
+  return by_integer(from, []<class From>(From) -> Handler {
+    if constexpr (sizeof(From) < sizeof(To)) return int_to_int<To, From>;
+    return nullptr;
+  });
+}
+Handler int_to(Type to, Type from) {
+  switch (bits_of(to)) {
+    case 8: return is_signed(to) ? int_from<int8_t>(from) : int_from<uint8_t>(from);
+    case 16: return int_from<uint16_t>(from);
+    case 32: return int_from<uint32_t>(from);
+    default: return int_from<uint64_t>(from);
+  }
+}
+Handler saturating_to(Type to, Type from) {
+  return by_integer(from, [&]<class From>(From) -> Handler {
+    const unsigned bits = bits_of(to);
+    return bits == 64 ? int_saturating<uint64_t, From> : bits == 16 ? int_saturating<uint16_t, From> : int_saturating<uint32_t, From>;
+  });
 }
 // A source register of 64 bits with a narrower type is chopped (PTX ISA 9.1, 9.4.1).
 template <class To, class From> void chopped(Warp& w, const Inst& i, uint32_t mask) {
-  map1<To, uint64_t>(w, i, mask, [](uint64_t a) { return To(From(a)); });
+  any1<To, uint64_t>(w, i, mask, [](uint64_t a) { return To(From(a)); });
 }
-template <class From> Handler chopped_to(Type to) {
-  switch (to) {
-    case Type::U32: return chopped<uint32_t, From>;
-    case Type::S32: return chopped<int32_t, From>;
-    case Type::U64: return chopped<uint64_t, From>;
-    case Type::S64: return chopped<int64_t, From>;
-    default: return nullptr;
-  }
+Handler chopped_to(Type to, Type from) {
+  if (bits_of(to) < 32) return nullptr;
+  return by_integer(from, [&]<class From>(From) -> Handler {
+    if constexpr (sizeof(From) < 8) return bits_of(to) == 64 ? chopped<uint64_t, From> : chopped<uint32_t, From>;
+    return nullptr;
+  });
 }
-Handler chopped_from(Type from, Type to) {
-  switch (from) {
-    case Type::U8: return chopped_to<uint8_t>(to);
-    case Type::S8: return chopped_to<int8_t>(to);
-    case Type::U16: return chopped_to<uint16_t>(to);
-    case Type::S16: return chopped_to<int16_t>(to);
-    case Type::U32: return chopped_to<uint32_t>(to);
-    case Type::S32: return chopped_to<int32_t>(to);
-    default: return nullptr;
-  }
+template <class To> Handler float_from_int(Type from) {
+  return by_integer(from, []<class From>(From) -> Handler { return int_to_float<To, From>; });
 }
-template <class To> Handler float_from_int(Type from, Round how) {
-  const auto choose = [&]<class F>(F) -> Handler {
-    switch (how) {
-      case Round::Nearest: return int_to_float<To, F, Round::Nearest>;
-      case Round::Zero: return int_to_float<To, F, Round::Zero>;
-      case Round::Down: return int_to_float<To, F, Round::Down>;
-      case Round::Up: return int_to_float<To, F, Round::Up>;
-      default: return nullptr;
-    }
-  };
-  switch (from) {
-    case Type::U8: return choose(uint8_t());
-    case Type::S8: return choose(int8_t());
-    case Type::U16: return choose(uint16_t());
-    case Type::S16: return choose(int16_t());
-    case Type::U32: return choose(uint32_t());
-    case Type::S32: return choose(int32_t());
-    case Type::U64: return choose(uint64_t());
-    case Type::S64: return choose(int64_t());
-    default: return nullptr;
-  }
-}
-template <class From> Handler int_from_float(Type to, Round how, bool ftz) {
-  const auto choose = [&]<class T>(T) -> Handler {
-    switch (how) {
-      case Round::Nearest: return ftz ? float_to_int<T, From, Round::Nearest, true> : float_to_int<T, From, Round::Nearest, false>;
-      case Round::Zero: return ftz ? float_to_int<T, From, Round::Zero, true> : float_to_int<T, From, Round::Zero, false>;
-      case Round::Down: return ftz ? float_to_int<T, From, Round::Down, true> : float_to_int<T, From, Round::Down, false>;
-      case Round::Up: return ftz ? float_to_int<T, From, Round::Up, true> : float_to_int<T, From, Round::Up, false>;
-      default: return nullptr;
-    }
-  };
-  switch (to) {
-    case Type::U16: return choose(uint16_t());
-    case Type::S16: return choose(int16_t());
-    case Type::U32: return choose(uint32_t());
-    case Type::S32: return choose(int32_t());
-    case Type::U64: return choose(uint64_t());
-    case Type::S64: return choose(int64_t());
-    default: return nullptr;
-  }
+template <class From> Handler int_from_float(Type to) {
+  return by_integer(to, []<class To>(To) -> Handler {
+    if constexpr (sizeof(To) > 1) return float_to_int<To, From>;
+    return nullptr;
+  });
 }
 
 // Floats.
@@ -255,39 +248,36 @@ Handler bind_cvt(Binding& b) {
   if (bits_of(into) > bits_of(to) && bits_of(to) > 8 && !integer(to) && to != Type::F16 && to != Type::BF16) b.refuse("its destination is too wide");
   if (integer(to) && integer(from) && a.kind == Operand::Reg && bits_of(a.reg->type) == 64 && bits_of(from) < 64) {
     b.dest(d, into), b.source(a, a.reg->type);
-    return sat ? nullptr : chopped_from(from, to);
+    return sat ? nullptr : chopped_to(to, from);
   }
   b.dest(d, into), b.source(a, fits(a, from));
   if (finite && to != Type::F16 && to != Type::BF16 && to != Type::TF32) return nullptr;
   if (relu && to != Type::F16 && to != Type::BF16) return nullptr;
   if (integer(to) && integer(from)) {
-    Type effective = to;  // a destination of 32 bits is extended by the sign of its type
+    // A destination of 32 bits is extended by the sign of its type.
     if (bits_of(into) == 32 && bits_of(to) < 32 && !sat && bits_of(from) <= 32) {
       if (is_signed(to)) b.refuse("a signed conversion into a wider register is not implemented");
     }
-    switch (from) {
-      case Type::U8: return int_from<uint8_t>(effective, sat);
-      case Type::S8: return int_from<int8_t>(effective, sat);
-      case Type::U16: return int_from<uint16_t>(effective, sat);
-      case Type::S16: return int_from<int16_t>(effective, sat);
-      case Type::U32: return int_from<uint32_t>(effective, sat);
-      case Type::S32: return int_from<int32_t>(effective, sat);
-      case Type::U64: return int_from<uint64_t>(effective, sat);
-      case Type::S64: return int_from<int64_t>(effective, sat);
-      default: return nullptr;
-    }
+    if (!sat) return int_to(to, from);
+    b.out.imm = int64_t(to);
+    return saturating_to(to, from);
   }
   if (integer(to)) {
     if (!integral) b.refuse("it needs the way of rounding to an integer");
-    if (from == Type::F32) return int_from_float<float>(to, how, ftz);
-    if (from == Type::F64) return int_from_float<double>(to, how, false);
-    return from == Type::F16 ? int_from_float<f16>(to, how, false) : nullptr;
+    if (how == Round::Away) return nullptr;
+    b.out.imm = int64_t(how) | (ftz ? 8 : 0);
+    if (from == Type::F32) return int_from_float<float>(to);
+    if (from == Type::F64) return int_from_float<double>(to);
+    return from == Type::F16 ? int_from_float<f16>(to) : nullptr;
   }
   if (integer(from)) {
     if (sat || ftz) return nullptr;
-    if (to == Type::F32) return float_from_int<float>(from, how);
+    if (to == Type::F32 && how != Round::Nearest && how != Round::Away) {
+      b.out.imm = int64_t(how);
+      return by_integer(from, []<class From>(From) -> Handler { return int_to_float_directed<From>; });
+    }
     if (how != Round::Nearest) return nullptr;
-    return to == Type::F64 ? float_from_int<double>(from, how) : to == Type::F16 ? float_from_int<f16>(from, how) : nullptr;
+    return to == Type::F32 ? float_from_int<float>(from) : to == Type::F64 ? float_from_int<double>(from) : to == Type::F16 ? float_from_int<f16>(from) : nullptr;
   }
   if (to == Type::F32 && from == Type::F32) {
     if (!integral) return ftz ? (sat ? same_f32<true, true> : same_f32<true, false>) : (sat ? same_f32<false, true> : same_f32<false, false>);

@@ -110,56 +110,50 @@ template <> inline uint16_t half_of<bf16>(double x) {
 }
 template <class H, class Op> uint16_t half_op(uint16_t a, uint16_t b) { return half_of<H>(Op{}(value_of<H>(a), value_of<H>(b))); }
 
-template <class H, class Op, unsigned lanes> void half_2(Warp& w, const Inst& i, uint32_t mask) {
-  map2<uint32_t, uint32_t, uint32_t>(w, i, mask, [](uint32_t a, uint32_t b) {
-    const uint32_t low = half_op<H, Op>(uint16_t(a), uint16_t(b));
-    return lanes == 1 ? low : low | uint32_t(half_op<H, Op>(uint16_t(a >> 16), uint16_t(b >> 16))) << 16;
+// Of one half or of two, as imm masks the result.
+template <class H, class Op> void half_2(Warp& w, const Inst& i, uint32_t mask) {
+  const uint32_t kept = uint32_t(i.imm);
+  map2<uint32_t, uint32_t, uint32_t>(w, i, mask, [=](uint32_t a, uint32_t b) {
+    return (half_op<H, Op>(uint16_t(a), uint16_t(b)) | uint32_t(half_op<H, Op>(uint16_t(a >> 16), uint16_t(b >> 16))) << 16) & kept;
   });
 }
 template <class H> uint16_t half_fma(uint16_t a, uint16_t b, uint16_t c) {
   return half_of<H>(std::fma(value_of<H>(a), value_of<H>(b), value_of<H>(c)));
 }
-template <class H, unsigned lanes> void half_3(Warp& w, const Inst& i, uint32_t mask) {
-  map3<uint32_t, uint32_t, uint32_t, uint32_t>(w, i, mask, [](uint32_t a, uint32_t b, uint32_t c) {
-    const uint32_t low = half_fma<H>(uint16_t(a), uint16_t(b), uint16_t(c));
-    return lanes == 1 ? low : low | uint32_t(half_fma<H>(uint16_t(a >> 16), uint16_t(b >> 16), uint16_t(c >> 16))) << 16;
+template <class H> void half_3(Warp& w, const Inst& i, uint32_t mask) {
+  const uint32_t kept = uint32_t(i.imm);
+  map3<uint32_t, uint32_t, uint32_t, uint32_t>(w, i, mask, [=](uint32_t a, uint32_t b, uint32_t c) {
+    return (half_fma<H>(uint16_t(a), uint16_t(b), uint16_t(c)) | uint32_t(half_fma<H>(uint16_t(a >> 16), uint16_t(b >> 16), uint16_t(c >> 16))) << 16) & kept;
   });
 }
-template <class H, class Op, unsigned lanes> void half_1(Warp& w, const Inst& i, uint32_t mask) {
-  map1<uint32_t, uint32_t>(w, i, mask, [](uint32_t a) {
+template <class H, class Op> void half_1(Warp& w, const Inst& i, uint32_t mask) {
+  const uint32_t kept = uint32_t(i.imm);
+  map1<uint32_t, uint32_t>(w, i, mask, [=](uint32_t a) {
     const auto one = [](uint16_t x) { return half_of<H>(double(Op{}(float(value_of<H>(x))))); };
-    return lanes == 1 ? uint32_t(one(uint16_t(a))) : uint32_t(one(uint16_t(a))) | uint32_t(one(uint16_t(a >> 16))) << 16;
+    return (one(uint16_t(a)) | uint32_t(one(uint16_t(a >> 16))) << 16) & kept;
   });
+}
+Handler of_halves(Binding& b, Type type, Handler f16s, Handler bf16s) {
+  b.out.imm = bits_of(type) == 16 ? 0xffff : 0xffffffff;
+  return type == Type::F16 || type == Type::F16x2 ? f16s : type == Type::BF16 || type == Type::BF16x2 ? bf16s : nullptr;
 }
 
-template <class Op> Handler half_two(Type type) {
-  switch (type) {
-    case Type::F16: return half_2<f16, Op, 1>;
-    case Type::F16x2: return half_2<f16, Op, 2>;
-    case Type::BF16: return half_2<bf16, Op, 1>;
-    case Type::BF16x2: return half_2<bf16, Op, 2>;
-    default: return nullptr;
-  }
-}
-template <class Op> Handler half_one(Type type) {
-  switch (type) {
-    case Type::F16: return half_1<f16, Op, 1>;
-    case Type::F16x2: return half_1<f16, Op, 2>;
-    case Type::BF16: return half_1<bf16, Op, 1>;
-    case Type::BF16x2: return half_1<bf16, Op, 2>;
-    default: return nullptr;
-  }
-}
 template <class Op> Handler f32_two(bool ftz, bool sat) {
   return ftz ? (sat ? f32_2<Op, true, true> : f32_2<Op, true, false>) : (sat ? f32_2<Op, false, true> : f32_2<Op, false, false>);
 }
 template <class Op> Handler f32_one(bool ftz) { return ftz ? f32_1<Op, true, false> : f32_1<Op, false, false>; }
 
 template <class Op> Handler pair_of(bool ftz, bool sat) { return sat ? nullptr : ftz ? f32x2_2<Op, true> : f32x2_2<Op, false>; }
-template <class Op> Handler two_of(Type type, bool ftz, bool sat) {
-  if (type == Type::F32) return f32_two<Op>(ftz, sat);
+template <class Op> Handler other_two(Binding& b, Type type, bool ftz, bool sat) {
   if (type == Type::F64) return ftz || sat ? nullptr : f64_2<Op>;
-  return ftz || sat ? nullptr : half_two<Op>(type);
+  return ftz || sat ? nullptr : of_halves(b, type, half_2<f16, Op>, half_2<bf16, Op>);
+}
+template <class Op> Handler two_of(Binding& b, Type type, bool ftz, bool sat) {
+  return type == Type::F32 ? f32_two<Op>(ftz, sat) : other_two<Op>(b, type, ftz, sat);
+}
+template <class Op> Handler picked(Binding& b, Type type, bool ftz) {
+  if (type != Type::F32) return other_two<Op>(b, type, ftz, false);
+  return ftz ? f32_2<Op, true, false> : f32_2<Op, false, false>;
 }
 template <bool larger> Handler pick_of(Binding& b, Type type, bool ftz, bool nan) {
   if (b.s.operands.size() == 4) {  // of f32 alone, from sm_100 on
@@ -169,7 +163,7 @@ template <bool larger> Handler pick_of(Binding& b, Type type, bool ftz, bool nan
                : (ftz ? f32_pick3<false, larger, true> : f32_pick3<false, larger, false>);
   }
   b.three(type, 2);
-  return nan ? two_of<Pick<true, larger>>(type, ftz, false) : two_of<Pick<false, larger>>(type, ftz, false);
+  return nan ? picked<Pick<true, larger>>(b, type, ftz) : picked<Pick<false, larger>>(b, type, ftz);
 }
 template <bool keep> Handler sign_of(Type type, bool ftz) {
   if (type == Type::F32) return ftz ? sign_f32_ftz<keep> : sign_f32<keep>;
@@ -219,14 +213,7 @@ Handler bind_fma(Binding& b) {
     return ftz ? (sat ? f32_fma<true, true> : f32_fma<true, false>) : (sat ? f32_fma<false, true> : f32_fma<false, false>);
   if (type == Type::F32x2 && !sat) return ftz ? f32x2_fma<true> : f32x2_fma<false>;
   if (ftz || sat) return nullptr;
-  switch (type) {
-    case Type::F64: return f64_fma;
-    case Type::F16: return half_3<f16, 1>;
-    case Type::F16x2: return half_3<f16, 2>;
-    case Type::BF16: return half_3<bf16, 1>;
-    case Type::BF16x2: return half_3<bf16, 2>;
-    default: return nullptr;
-  }
+  return type == Type::F64 ? f64_fma : of_halves(b, type, half_3<f16>, half_3<bf16>);
 }
 
 // One source; `approx` needs to be written, or `rn` where the root has both.
@@ -246,7 +233,7 @@ template <class Op> Handler special_or_half(Binding& b) {
   const Type type = b.type();
   if (!approx) b.refuse("it needs .approx");
   b.three(type, 1);
-  return type == Type::F32 ? f32_one<Op>(ftz) : half_one<Op>(type);
+  return type == Type::F32 ? f32_one<Op>(ftz) : of_halves(b, type, half_1<f16, Op>, half_1<bf16, Op>);
 }
 
 constexpr Opcode rows[] = {
@@ -290,10 +277,10 @@ Handler bind_float(Binding& b, Type type) {
     if (root == "sub") return pair_of<Sub>(ftz, sat);
     return root == "mul" ? pair_of<Mul>(ftz, sat) : nullptr;
   }
-  if (root == "add") return two_of<Add>(type, ftz, sat);
-  if (root == "sub") return two_of<Sub>(type, ftz, sat);
-  if (root == "mul") return two_of<Mul>(type, ftz, sat);
-  if (root == "div") return b.out.cls = Class::Special, two_of<Div>(type, ftz, sat);
+  if (root == "add") return two_of<Add>(b, type, ftz, sat);
+  if (root == "sub") return two_of<Sub>(b, type, ftz, sat);
+  if (root == "mul") return two_of<Mul>(b, type, ftz, sat);
+  if (root == "div") return b.out.cls = Class::Special, two_of<Div>(b, type, ftz, sat);
   return nullptr;
 }
 

@@ -126,25 +126,19 @@ void turn(const Tile& b, unsigned n, unsigned K, float (*right)[kColumns]) {
     for (unsigned c = 0; c < n; ++c) right[k][c] = b.at[c][k];
 }
 
-template <unsigned K, bool half> void truncate_as(const TensorForm& f, Work& at, const unsigned* rows, unsigned n0, unsigned n) {
+template <bool half> void truncate(const TensorForm& f, Work& at, const unsigned* rows, unsigned n0, unsigned n) {
+  const unsigned depth = kRowBytesOfK / 4 * elements_of(f.a);
   for (unsigned first = 0; first < n; first += 8) {
-    float a[K][16], b[8][K], sums[8][16];
-    for (unsigned k = 0; k < K; ++k)
+    float a[kRowBytesOfK][16], b[8 * kRowBytesOfK], sums[8][16];
+    for (unsigned k = 0; k < depth; ++k)
       for (unsigned r = 0; r < 16; ++r) a[k][r] = at.a.at[rows[r]][k];
     for (unsigned c = 0; c < 8; ++c) {
-      for (unsigned k = 0; k < K; ++k) b[c][k] = at.right[k][n0 + first + c];
+      for (unsigned k = 0; k < depth; ++k) b[c * depth + k] = at.right[k][n0 + first + c];
       for (unsigned r = 0; r < 16; ++r) sums[c][r] = at.sums[r][first + c];
     }
-    truncating_tile<K, half>(f.a, f.b, a, b, sums, tcgen05_sums());
+    truncating_tile<half>(f.a, f.b, depth, a, b, sums, tcgen05_sums());
     for (unsigned c = 0; c < 8; ++c)
       for (unsigned r = 0; r < 16; ++r) at.sums[r][first + c] = sums[c][r];
-  }
-}
-template <bool half> void truncate(const TensorForm& f, Work& at, const unsigned* rows, unsigned n0, unsigned n) {
-  switch (elements_of(f.a)) {
-    case 1: return truncate_as<kRowBytesOfK / 4, half>(f, at, rows, n0, n);
-    case 2: return truncate_as<kRowBytesOfK / 2, half>(f, at, rows, n0, n);
-    default: return truncate_as<kRowBytesOfK, half>(f, at, rows, n0, n);
   }
 }
 

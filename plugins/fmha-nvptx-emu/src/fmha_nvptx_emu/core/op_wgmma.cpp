@@ -130,16 +130,15 @@ void note_registers(Warp& w, const Inst& i, const Slot* a, bool adds) {
   for (unsigned k = 0; a && k < 4; ++k) late(a[k]), hold(a[k], true);
 }
 
-template <unsigned K, bool half> void sum_truncating(Element kind, Element kind_b, unsigned n, Work& at) {
+template <bool half> void sum_truncating(Element kind, Element kind_b, unsigned n, Work& at) {
+  const unsigned depth = 8 * elements_of(kind);
   for (unsigned first = 0; first < n; first += 8) {
-    float a[K][16], b[8][K], sums[8][16];
-    for (unsigned k = 0; k < K; ++k)
-      for (unsigned r = 0; r < 16; ++r) a[k][r] = at.left[k][r];
+    float b[8 * kRowK], sums[8][16];
     for (unsigned c = 0; c < 8; ++c) {
-      for (unsigned k = 0; k < K; ++k) b[c][k] = at.right[k][first + c];
+      for (unsigned k = 0; k < depth; ++k) b[c * depth + k] = at.right[k][first + c];
       for (unsigned r = 0; r < 16; ++r) sums[c][r] = at.sums[r][first + c];
     }
-    truncating_tile<K, half>(kind, kind_b, a, b, sums, wgmma_sums(kind));
+    truncating_tile<half>(kind, kind_b, depth, at.left, b, sums, wgmma_sums(kind));
     for (unsigned c = 0; c < 8; ++c)
       for (unsigned r = 0; r < 16; ++r) at.sums[r][first + c] = sums[c][r];
   }
@@ -247,8 +246,8 @@ template <Element kind, Element kind_b = kind> void multiply(Warp& w, const Inst
       for (unsigned k = 0; k < K; ++k) at.right[k][c] = sign_b * element<kind_b>(at.b.at[c] + k * bytes_of(kind));
     read_sums(i, adds, at);
     if (!w.block->launch->options.hardware) sum_exactly<K>(n, at);
-    else if (options & kHalfSums) sum_truncating<K, true>(kind, kind_b, n, at);
-    else sum_truncating<K, false>(kind, kind_b, n, at);
+    else if (options & kHalfSums) sum_truncating<true>(kind, kind_b, n, at);
+    else sum_truncating<false>(kind, kind_b, n, at);
     write_sums(i, at);
   }
   if (w.block->checks) define_sums(w, i, adds, at);

@@ -43,7 +43,7 @@ void product_by_elements(Rows d, Rows in, const TensorSums* how = nullptr) {
         for (unsigned h = 0; h < 2; ++h) sums[2 * (l % 4) + h][l / 4 + 8 * r] = element_of<Element::F16>(cs[r][l], h);
       } else sums[2 * (l % 4) + r % 2][l / 4 + 8 * (r / 2)] = float_of(cs[r][l]);
     }
-  if (how) truncating_tile<k, half_sums>(element, element_b, a, b, sums, *how);
+  if (how) truncating_tile<half_sums>(element, element_b, k, a, b[0], sums, *how);
   else for (unsigned n = 0; n < 8; ++n)
     for (unsigned at = 0; at < k; ++at)
       for (unsigned row = 0; row < 16; ++row) sums[n][row] = __builtin_fmaf(a[at][row], b[n][at], sums[n][row]);
