@@ -34,15 +34,22 @@ template <class T, class F, int Data> T stored(const Wave& w, int reg, int lane,
   else return F::of(old, from_lane<T>(w, reg, lane));
 }
 
-template <class T, class F, int Data> T exchange(const Wave& w, int reg, int lane, uint64_t address) {
+// An operation of `bytes` bytes in one lane; -> the old value's bits.
+struct Operation {
+  uint32_t bytes;
+  uint64_t (*act)(const Wave& w, int reg, int lane, uint64_t address);
+};
+
+template <class T, class F, int Data> uint64_t exchange(const Wave& w, int reg, int lane, uint64_t address) {
   using U = typename Bits<sizeof(T)>::type;
   U* const memory = reinterpret_cast<U*>(address);
   U old = __atomic_load_n(memory, __ATOMIC_RELAXED);
   U next;
   do next = std::bit_cast<U>(stored<T, F, Data>(w, reg, lane, std::bit_cast<T>(old)));
   while (!__atomic_compare_exchange_n(memory, &old, next, true, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED));
-  return std::bit_cast<T>(old);
+  return old;
 }
+template <class T, class F, int Data> constexpr Operation kOperation{sizeof(T), exchange<T, F, Data>};
 
 // The device reports a memory violation for an address that is not a multiple of the size.
 bool aligned(Wave& w, const Inst& i, int lane, uint64_t address, uint32_t bytes) {
@@ -56,66 +63,67 @@ bool aligned(Wave& w, const Inst& i, int lane, uint64_t address, uint32_t bytes)
 
 // Acts in the lanes of `addresses.mask`. The old value goes to `result` (-1: nowhere); it is zero where the memory may
 // not be touched.
-template <class T, class F, int Data>
-void act(Wave& w, const Inst& i, const Addresses& addresses, uint64_t may, int data, int result) {
+void act(Wave& w, const Inst& i, const Operation& does, const Addresses& addresses, uint64_t may, int data, int result) {
   each_lane(addresses.mask, [&](int l) {
-    T old{};
-    if ((may >> l & 1) && aligned(w, i, l, addresses.at[l], sizeof(T)))
-      old = exchange<T, F, Data>(w, data, l, addresses.at[l]);
+    uint64_t old = 0;
+    if ((may >> l & 1) && aligned(w, i, l, addresses.at[l], does.bytes)) old = does.act(w, data, l, addresses.at[l]);
     if (result < 0) return;
-    const auto bits = std::bit_cast<typename Bits<sizeof(T)>::type>(old);
-    w.v[result].x[l] = uint32_t(bits);
-    if constexpr (sizeof(T) == 8) w.v[result + 1].x[l] = uint32_t(bits >> 32);
+    w.v[result].x[l] = uint32_t(old);
+    if (does.bytes == 8) w.v[result + 1].x[l] = uint32_t(old >> 32);
   });
-  const uint64_t bytes = moved(addresses.mask & may, sizeof(T));
+  const uint64_t bytes = moved(addresses.mask & may, does.bytes);
   counts().global_read += bytes;
   counts().global_written += bytes;
 }
 
-template <class T> Outstanding pending(int result) {
+Outstanding pending(const Operation& does, int result) {
   if (result < 0) return {};
-  return {.first = uint16_t(result), .count = uint8_t(sizeof(T) / 4)};
+  return {.first = uint16_t(result), .count = uint8_t(does.bytes / 4)};
 }
 
 // Operands: vdst where the old value is returned, vaddr, vdata, saddr.
-template <class T, class F, int Data> void global_atomic(Wave& w, const Inst& i) {
+void act_global(Wave& w, const Inst& i, const Operation& does) {
   Addresses a;
   global_addresses(w, i, i.op[i.dsts], i.op[i.dsts + 2], a);
   const int result = i.dsts ? i.op[0].reg : -1;
-  act<T, F, Data>(w, i, a, reachable(w, i, a, sizeof(T), true), i.op[i.dsts + 1].reg, result);
-  issue(w, i.dsts ? Counter::Load : Counter::Store, pending<T>(result));
+  act(w, i, does, a, reachable(w, i, a, does.bytes, true), i.op[i.dsts + 1].reg, result);
+  issue(w, i.dsts ? Counter::Load : Counter::Store, pending(does, result));
 }
 
 const Operand kNoBase{.kind = Kind::Off};
 
-template <class T, class F, int Data> void flat_atomic(Wave& w, const Inst& i) {
+void act_flat(Wave& w, const Inst& i, const Operation& does) {
   Addresses a;
   global_addresses(w, i, i.op[i.dsts], kNoBase, a);
   const int result = i.dsts ? i.op[0].reg : -1;
-  act<T, F, Data>(w, i, a, reachable_flat(w, i, a, sizeof(T), Touch::Change), i.op[i.dsts + 1].reg, result);
-  Outstanding what = pending<T>(result);
+  act(w, i, does, a, reachable_flat(w, i, a, does.bytes, Touch::Change), i.op[i.dsts + 1].reg, result);
+  Outstanding what = pending(does, result);
   what.sequence = w.track.sequence;
   issue_flat(w, i.dsts ? Counter::Load : Counter::Store, what);
 }
 
 // Operands: vdata, vaddr, resource, soffset. A returned old value replaces vdata.
-template <class T, class F, int Data> void buffer_atomic(Wave& w, const Inst& i) {
+void act_buffer(Wave& w, const Inst& i, const Operation& does) {
   const uint64_t exec = w.exec();
   if (i.mod.offen || i.mod.idxen) require_defined(w, i, i.op[1], exec);
   BufferAccess access;
-  buffer_access(w, i, {&i.op[1], &i.op[2], &i.op[3]}, sizeof(T), true, access);
+  buffer_access(w, i, {&i.op[1], &i.op[2], &i.op[3]}, does.bytes, true, access);
   require_defined(w, i, i.op[0], access.every);
   Addresses& a = access.addresses;
   a.mask = access.every;
-  const uint64_t may = reachable(w, i, a, sizeof(T), true);
+  const uint64_t may = reachable(w, i, a, does.bytes, true);
   const bool returns = i.v_writes.any();
   const int result = returns ? i.op[0].reg : -1;
   a.mask = exec;
-  act<T, F, Data>(w, i, a, may, i.op[0].reg, result);
+  act(w, i, does, a, may, i.op[0].reg, result);
   if (returns)
-    for (size_t d = 0; d < sizeof(T) / 4; ++d) define(w, result + int(d), exec);
-  issue(w, returns ? Counter::Load : Counter::Store, pending<T>(result));
+    for (size_t d = 0; d < does.bytes / 4; ++d) define(w, result + int(d), exec);
+  issue(w, returns ? Counter::Load : Counter::Store, pending(does, result));
 }
+
+template <class T, class F, int Data> void global_atomic(Wave& w, const Inst& i) { act_global(w, i, kOperation<T, F, Data>); }
+template <class T, class F, int Data> void flat_atomic(Wave& w, const Inst& i) { act_flat(w, i, kOperation<T, F, Data>); }
+template <class T, class F, int Data> void buffer_atomic(Wave& w, const Inst& i) { act_buffer(w, i, kOperation<T, F, Data>); }
 
 // ---- binding ----
 

@@ -89,7 +89,7 @@ std::string bind_barrier(Inst& i, const ArchTraits&) {
   for (int k = 0; k < i.ops; ++k) {
     const Operand& op = i.op[k];
     if (op.kind == Kind::Constant) {
-      const int id = int16_t(int64_t(op.number));
+      const int id = int16_t(op.value);
       if (id == kWorkgroup) return {};
       return id == kTrap ? "the trap handler's barrier is not the kernel's" : "named barriers are not implemented";
     }

@@ -1,5 +1,6 @@
 #include "bind.hpp"
 
+#include <bit>
 #include <cmath>
 #include <cstring>
 
@@ -123,16 +124,17 @@ uint64_t constant_bits(const Operand& op, Type type) {
     return op.value;
   }
   if (!op.real) return type == Type::B64 || type == Type::F64 ? op.value : uint32_t(op.value);
+  const double number = std::bit_cast<double>(op.value);
   switch (type) {
     case Type::F64:
-    case Type::B64: return double_bits(op.number);
+    case Type::B64: return double_bits(number);
     case Type::F16:
     case Type::B16:
     case Type::PkF16:
-    case Type::PkB16: return half_bits(op.number, false);
+    case Type::PkB16: return half_bits(number, false);
     case Type::BF16:
-    case Type::PkBF16: return half_bits(op.number, true);
-    default: return float_bits(op.number);
+    case Type::PkBF16: return half_bits(number, true);
+    default: return float_bits(number);
   }
 }
 

@@ -42,7 +42,7 @@ std::string bind_gpr_index(Inst& i, const ArchTraits& arch);
 // The immediate of a SOPP or SOPK line: the last operand that is a constant.
 inline int64_t immediate(const Inst& i) {
   for (int k = i.ops; k-- > 0;)
-    if (i.op[k].kind == Kind::Constant) return int64_t(i.op[k].number);
+    if (i.op[k].kind == Kind::Constant) return int32_t(i.op[k].value);
   return 0;
 }
 

@@ -152,10 +152,11 @@ const uint32_t* special_source(Wave& w, const Inst& i, int k, int d, Row& room) 
 // A 16-bit result goes into the half that is named, or that the last bit of op_sel chooses; the other half stays. Where
 // nothing chooses a half, VOP1, VOP2 and VOPC operations of CDNA write zeros above the result (they are not RDNA3's
 // true16). CDNA's VOP3-only operations (kKeepsUpper) and all of RDNA's leave the upper half as it is.
-void special_commit(Wave& w, const Inst& i, const uint32_t* row, int d) {
+void commit_part(Wave& w, const Inst& i, const uint32_t* row, int d) {
   const Operand& op = i.op[0];
   uint32_t* to = w.v[op.reg + d].x;
   uint64_t mask = w.exec();
+  if (i.plain) return blend(to, row, mask);
   if (i.mod.dpp != Dpp::None) mask &= w.dpp_mask;
   const bool half = op.half || (is_half(i.entry->types[0]) && !i.vop3p);
   Row out;

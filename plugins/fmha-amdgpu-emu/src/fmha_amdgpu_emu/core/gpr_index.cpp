@@ -66,7 +66,6 @@ std::string bind_gpr_index(Inst& i, const ArchTraits&) {
   const auto says = [&](const char* name) { return which.find(name) != std::string::npos; };
   i.extra = (says("SRC0") ? kSrc0 : 0) | (says("SRC1") ? kSrc1 : 0) | (says("SRC2") ? kSrc2 : 0) |
             (says("DST") ? kDst : 0);
-  if (i.op[0].kind == Kind::Constant) i.op[0].value = uint32_t(int64_t(i.op[0].number));
   return {};
 }
 

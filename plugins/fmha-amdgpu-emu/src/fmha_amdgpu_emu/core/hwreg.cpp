@@ -131,8 +131,6 @@ void run_denorm_mode(Wave& w, const Inst& i) { write_mode(w, (w.mode.bits & ~0xf
 std::string bind_getreg(Inst& i, const ArchTraits&) { return bind_field(i, false); }
 
 std::string bind_setreg(Inst& i, const ArchTraits&) {
-  Operand& value = i.op[i.ops - 1];
-  if (value.kind == Kind::Constant) value.value = uint32_t(int64_t(value.number));
   return bind_field(i, true);
 }
 

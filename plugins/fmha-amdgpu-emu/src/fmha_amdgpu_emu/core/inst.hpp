@@ -49,17 +49,18 @@ enum Aperture : uint32_t { SharedBase, SharedLimit, PrivateBase, PrivateLimit };
 
 struct Operand {
   Kind kind = Kind::None;
-  uint8_t count = 1;    // registers: v[4:7] has 4
-  uint16_t reg = 0;     // first register
-  bool neg = false;     // -v0, neg(...)
-  bool abs = false;     // |v0|
-  bool sext = false;    // sext(v0), SDWA
-  uint8_t half = 0;     // true16: 0 none, 1 v0.l, 2 v0.h
-  bool literal = false; // the constant was written as 0x...: a 32-bit literal, not an inline constant
-  bool real = false;    // the constant was written with a point
-  double number = 0;    // the constant as written; for integers and 0x... too (exact)
-  uint64_t value = 0;   // the constant as the instruction sees it (low 32 bits of a 32-bit one), set when bound
+  uint8_t count = 1;        // registers: v[4:7] has 4
+  uint16_t reg = 0;         // first register
+  bool neg : 1 = false;     // -v0, neg(...)
+  bool abs : 1 = false;     // |v0|
+  bool sext : 1 = false;    // sext(v0), SDWA
+  bool literal : 1 = false; // the constant was written as 0x...: a 32-bit literal, not an inline constant
+  bool real : 1 = false;    // the constant was written with a point
+  uint8_t half = 0;         // true16: 0 none, 1 v0.l, 2 v0.h
+  uint64_t value = 0;       // the constant as the instruction sees it (low 32 bits of a 32-bit one); until the
+                            // instruction is bound as written: an integer, or the bits of a double where `real`
 };
+static_assert(sizeof(Operand) == 16);
 
 // DPP controls (ISA documents: "DPP: Data Parallel Primitives").
 enum class Dpp : uint8_t {
@@ -106,28 +107,30 @@ struct Entry;
 
 constexpr int kOperands = 8;
 
+// Every execution reads this record, and all of a loop's records are more than the nearest cache holds, so what nearly
+// every instruction needs comes first: three cache lines for the books and the way to the handler, one for four operands,
+// and one for the modifiers.
 struct alignas(64) Inst {
-  // What the books look at before every instruction comes first: three cache lines. The binder fills it from roles;
-  // special binders correct it.
+  // What the books look at before every instruction. The binder fills it from roles; special binders correct it.
   VSet v_reads, v_writes;
   SSet s_reads, s_writes;
   Handler run = nullptr;
   const Inst* next = nullptr;    // what follows in the text
+  uint32_t extra = 0;      // what the entry's binder keeps (an immediate, a register id)
   Class cls = Class::Valu;
-  const Entry* entry = nullptr;
-  std::array<Operand, kOperands> op{};  // in the order of the text: destinations first
   uint8_t ops = 0;
   uint8_t dsts = 0;        // the number of destinations in `op`
   uint8_t dst_regs = 1;    // dwords of op[0]
-  Mods mod;
   bool plain = true;       // no DPP, SDWA, op_sel, true16 half: sources and destination are whole registers
   bool vop3p = false;      // the handler reads op_sel and op_sel_hi (packed, mixed, dot, matrix)
+  alignas(64) std::array<Operand, kOperands> op{};  // in the order of the text: destinations first
+  Mods mod;
+  const Entry* entry = nullptr;
   uint32_t size = 4;       // bytes of code
   uint64_t address = 0;    // in the code object
   const Inst* target = nullptr;  // of a branch
   const Inst* second = nullptr;  // Y half of a dual issue
   Handler alone = nullptr;       // of a dual issue: the X half's own handler
-  uint32_t extra = 0;      // what the entry's binder keeps (an immediate, a register id)
   uint64_t extra64 = 0;
   const char* mnemonic = "";     // as the disassembler spells it
   std::string text;              // the whole line, for people

@@ -213,28 +213,24 @@ inline const uint32_t* source(Wave& w, const Inst& i, int k, Row& room, int d = 
 
 // ---- destinations ----
 
-void special_commit(Wave& w, const Inst& i, const uint32_t* row, int d);
-
 // Writes dword `d` of op[0] in the lanes that EXEC (and DPP) allow. With op_sel, true16 or SDWA it writes only the
-// selected part.
+// selected part (dpp.cpp).
+void commit_part(Wave& w, const Inst& i, const uint32_t* row, int d);
+
+inline bool commits_all(const Wave& w, const Inst& i) { return i.plain && w.exec() == w.full; }
+
 inline void commit(Wave& w, const Inst& i, const Row& row, int d = 0) {
-  if (!i.plain) return special_commit(w, i, row.x, d);
-  uint32_t* to = w.v[i.op[0].reg + d].x;
-  const uint64_t exec = w.exec();
-  if (exec == w.full) std::memcpy(to, row.x, sizeof row.x);
-  else blend(to, row.x, exec);
+  if (commits_all(w, i)) std::memcpy(w.v[i.op[0].reg + d].x, row.x, sizeof row.x);
+  else commit_part(w, i, row.x, d);
 }
 
 // result[l] = f(l). With all lanes on, it goes straight into the register, so f may read only lane l of its sources.
 template <class F> inline void each_lane(Wave& w, const Inst& i, F f) {
-  if (i.plain && w.exec() == w.full) {
-    uint32_t* to = w.v[i.op[0].reg].x;
-    EMU_LANES_OF(w.lanes) to[l] = f(l);
-    return;
-  }
   Row out;
-  EMU_LANES_OF(w.lanes) out.x[l] = f(l);
-  commit(w, i, out);
+  const bool all = commits_all(w, i);
+  uint32_t* const to = all ? w.v[i.op[0].reg].x : out.x;
+  EMU_LANES_OF(w.lanes) to[l] = f(l);
+  if (!all) commit_part(w, i, out.x, 0);
 }
 
 // result = f(a), f(a, b), f(a, b, c) on raw 32-bit lanes.

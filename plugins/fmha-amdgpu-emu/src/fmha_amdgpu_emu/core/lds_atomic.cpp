@@ -14,6 +14,9 @@ using namespace atomic_op;
 
 // ---- handlers ----
 
+// What is at the address, and what the instruction stores there; -> the old value's bits.
+using Step = uint64_t (*)(const Wave& w, const Operand* data, int lane, uint8_t* memory);
+
 template <class T> T data_of(const Wave& w, const Operand& op, int lane) {
   uint64_t bits = w.v[op.reg].x[lane];
   if constexpr (sizeof(T) == 8) bits |= uint64_t(w.v[op.reg + 1].x[lane]) << 32;
@@ -35,29 +38,35 @@ void count_atomic(const Wave& w, const Inst& i, const uint32_t* at, uint64_t mas
   c.lds_conflict_cycles += conflict_cycles(w, i, at, mask, bytes, false, Same::Costs);
 }
 
-template <class T, class F, int Data> T changed(const Wave& w, const Operand* data, int lane, T old) {
-  if constexpr (Data == 2) return F::of(old, data_of<T>(w, data[0], lane), data_of<T>(w, data[1], lane));
-  else return F::of(old, data_of<T>(w, data[0], lane));
+template <class T, class F, int Data> uint64_t change(const Wave& w, const Operand* data, int lane, uint8_t* memory) {
+  T old, stored;
+  std::memcpy(&old, memory, sizeof old);
+  if constexpr (Data == 2) stored = F::of(old, data_of<T>(w, data[0], lane), data_of<T>(w, data[1], lane));
+  else stored = F::of(old, data_of<T>(w, data[0], lane));
+  std::memcpy(memory, &stored, sizeof stored);
+  uint64_t bits = 0;
+  std::memcpy(&bits, &old, sizeof old);
+  return bits;
+}
+
+void change_lanes(Wave& w, const Inst& i, bool returns, uint32_t bytes, Step step) {
+  uint32_t at[kLanes];
+  addresses(w, i, returns, uint32_t(i.mod.offset), at);
+  Access access(w, i);
+  const uint64_t mask = w.exec();
+  const uint64_t inside = access.changes(mask, at, bytes);
+  each_lane(mask, [&](int l) {
+    const uint64_t old = inside >> l & 1 ? step(w, &i.op[returns + 1], l, access.bytes_at(at[l])) : 0;
+    if (!returns) return;
+    w.v[i.op[0].reg].x[l] = uint32_t(old);
+    if (bytes == 8) w.v[i.op[0].reg + 1].x[l] = uint32_t(old >> 32);
+  });
+  count_atomic(w, i, at, mask, bytes);
+  access.issued(returns ? &i.op[0] : nullptr, returns ? int(bytes / 4) : 0);
 }
 
 template <class T, class F, int Data, bool Return> void atomic(Wave& w, const Inst& i) {
-  uint32_t at[kLanes];
-  addresses(w, i, Return, uint32_t(i.mod.offset), at);
-  Access access(w, i);
-  const uint64_t mask = w.exec();
-  const uint64_t inside = access.changes(mask, at, sizeof(T));
-  each_lane(mask, [&](int l) {
-    T old{};
-    if (inside >> l & 1) {
-      uint8_t* memory = access.bytes_at(at[l]);
-      std::memcpy(&old, memory, sizeof old);
-      const T stored = changed<T, F, Data>(w, &i.op[Return + 1], l, old);
-      std::memcpy(memory, &stored, sizeof stored);
-    }
-    if constexpr (Return) put(w, i.op[0].reg, l, old);
-  });
-  count_atomic(w, i, at, mask, sizeof(T));
-  access.issued(Return ? &i.op[0] : nullptr, Return ? int(sizeof(T) / 4) : 0);
+  change_lanes(w, i, Return, sizeof(T), change<T, F, Data>);
 }
 
 // Two exchanges, at offset0 * step and offset1 * step; both old values are returned.

@@ -142,19 +142,17 @@ struct Integer {
   }
 };
 
-// Turns results and operands below the least normal number into zeros of their sign (mfma.cpp says where).
-inline void flush(Row& row, float least) {
-  for (int l = 0; l < kLanes; ++l) {
-    const uint32_t x = row.x[l];
-    row.x[l] = std::bit_cast<float>(x & 0x7fffffffu) < least ? x & 0x80000000u : x;
-  }
-}
-
-// `count` registers from `first` on as rows.
+// `count` registers from `first` on as rows. One copy of each suffices: rows take longer than a call.
 template <class E>
-inline void widen(const Wave& w, int first, int count, Row* to) {
+[[gnu::noinline]] void widen(const Wave& w, int first, int count, Row* to) {
   for (int r = 0; r < count; ++r) E::widen(w.v[first + r], to + r * E::kPer, *w.arch, w.lanes);
 }
+using Byte = Integer<8, true>;
+extern template void widen<F16>(const Wave&, int, int, Row*);  // mfma.cpp
+extern template void widen<Bf16>(const Wave&, int, int, Row*);
+extern template void widen<Fp8>(const Wave&, int, int, Row*);
+extern template void widen<Bf8>(const Wave&, int, int, Row*);
+extern template void widen<Byte>(const Wave&, int, int, Row*);
 
 // ---- products ----
 
@@ -169,51 +167,52 @@ inline Floats fused(float left, const Floats& right, const Floats& sum) {
 #endif
 }
 
-// D += A B of one block of N x N, N 16 or 32. `a` and `b` are Pack rows; lane group g (lanes from + g * N) of them has
-// the elements k = g * Pack ... of column (row) l mod N. `d`: N = 32: 16 rows, row 8 * (r / 4) + 4 * (lane / 32) + r % 4;
+// The lane groups that have different k, and the elements of each lane.
+struct Depth {
+  int groups, pack;
+};
+
+// The next function element by element, with the vectors of C and D in the order of rows (mfma.cpp).
+void multiply_elements(int n, Depth depth, const Row* a, const Row* b, int from_a, int from_b, const Floats* const* c,
+                       Floats* const* d);
+
+// D += A B of one block of N x N, N 16 or 32. `a` and `b` are `pack` rows; lane group g (lanes from + g * N) of them has
+// the elements k = g * pack ... of column (row) l mod N. `d`: N = 32: 16 rows, row 8 * (r / 4) + 4 * (lane / 32) + r % 4;
 // N = 16: 4 rows, row 4 * (lane / 16) + r; column lane mod N (CDNA3 ISA 7.1 "Matrix Arithmetic Instructions").
 //
-// Sixteen vectors of sums stay in registers for all k, which is only so where the loops over them are unrolled.
-// c(m, c) and d(m, c) are where vector c of row m of C and D lies; the same place, or all of C is read first (N = 16).
-template <int N, int Groups, int Pack, class C, class D>
-inline void multiply_rows(const Row* a, const Row* b, int from_a, int from_b, C c, D d) {
+// Sixteen vectors of sums stay in registers for all k, which is only so where the loops over them are unrolled. They are
+// a part of D: kRows rows. c(p, m, v) and d(p, m, v) are where vector v of row m of part p of C and D lies; the same
+// place, or all of C is read first (N = 16).
+template <int N, class C, class D>
+inline void multiply_rows(Depth depth, const Row* a, const Row* b, int from_a, int from_b, C c, D d) {
   static_assert(N == 16 || N == 32);
-  if (emulation::careful) {  // element by element
-    float sums[N][N];
-    for (int n = 0; n < N * N; ++n) sums[n / N][n % N] = (*c(n / N, n % N / 16))[n % 16];
-    for (int n = 0; n < N * N; ++n) {
-      for (int g = 0; g < Groups; ++g)
-        for (int q = 0; q < Pack; ++q)
-          sums[n / N][n % N] = __builtin_fmaf(floats(a[q])[from_a + g * N + n / N], floats(b[q])[from_b + g * N + n % N], sums[n / N][n % N]);
-      (*d(n / N, n % N / 16))[n % 16] = sums[n / N][n % N];
-    }
-    return;
+  constexpr int kWide = N / 16, kRows = 16 / kWide, kParts = N / kRows;
+  if (emulation::careful) {
+    const Floats* from[N * kWide];
+    Floats* to[N * kWide];
+    for (int s = 0; s < N * kWide; ++s)
+      from[s] = c(s / 16, s % 16 / kWide, s % kWide), to[s] = d(s / 16, s % 16 / kWide, s % kWide);
+    return multiply_elements(N, depth, a, b, from_a, from_b, from, to);
   }
-  constexpr int kWide = N / 16, kRows = 16 / kWide, kParts = N / kRows;  // vectors of a row of D; rows of a part of D
   for (int part = 0; part < kParts; ++part) {
-    Floats sum[kRows][kWide];
+    Floats sum[16];
 #pragma GCC unroll 16
-    for (int s = 0; s < 16; ++s) sum[s / kWide][s % kWide] = *c(kRows * part + s / kWide, s % kWide);
-    for (int g = 0; g < Groups; ++g)
-      for (int q = 0; q < Pack; ++q) {
-        const Float* left = floats(a[q]) + from_a + g * N + kRows * part;
-        const Row& right = b[q];
+    for (int s = 0; s < 16; ++s) sum[s] = *c(part, s / kWide, s % kWide);
+    for (int g = 0; g < depth.groups; ++g) {
+      const Float *left = floats(a[0]) + from_a + g * N + kRows * part, *right = floats(b[0]) + from_b + g * N;
+      for (int q = 0; q < depth.pack; ++q, left += kLanes, right += kLanes) {
 #pragma GCC unroll 16
         for (int s = 0; s < 16; ++s)
-          sum[s / kWide][s % kWide] = fused(left[s / kWide], columns(right, from_b + g * N + 16 * (s % kWide)), sum[s / kWide][s % kWide]);
+          sum[s] = fused(left[s / kWide], *reinterpret_cast<const Floats*>(right + 16 * (s % kWide)), sum[s]);
       }
+    }
 #pragma GCC unroll 16
-    for (int s = 0; s < 16; ++s) *d(kRows * part + s / kWide, s % kWide) = sum[s / kWide][s % kWide];
+    for (int s = 0; s < 16; ++s) *d(part, s / kWide, s % kWide) = sum[s];
   }
 }
 
-// D += A B of one block, with `d` as MFMA has it.
-template <int N, int Groups, int Pack>
-inline void multiply_block(const Row* a, const Row* b, int from_a, int from_b, Row* d) {
-  constexpr int rows = 256 / N;  // of four registers
-  const auto place = [=](int m, int c) { return &columns(d[m / rows * 4 + m % 4], N * (m % rows / 4) + 16 * c); };
-  multiply_rows<N, Groups, Pack>(a, b, from_a, from_b, place, place);
-}
+// D += A B of one block of 16 x 16 or 32 x 32, with `d` as MFMA has it (mfma.cpp).
+void multiply_block(int n, Depth depth, const Row* a, const Row* b, int from_a, int from_b, Row* d);
 
 // Puts C into `count` registers of D from `to` on. C may be a constant, D itself, or overlap it.
 inline void accumulator(Wave& w, const Operand& c, int to, int count) {

@@ -8,36 +8,108 @@
 
 namespace emu {
 
+namespace matrix {
+
+template void widen<F16>(const Wave&, int, int, Row*);
+template void widen<Bf16>(const Wave&, int, int, Row*);
+template void widen<Fp8>(const Wave&, int, int, Row*);
+template void widen<Bf8>(const Wave&, int, int, Row*);
+template void widen<Byte>(const Wave&, int, int, Row*);
+
+void multiply_elements(int n, Depth depth, const Row* a, const Row* b, int from_a, int from_b, const Floats* const* c,
+                       Floats* const* d) {
+  float sums[32 * 32];
+  for (int e = 0; e < n * n; ++e) sums[e] = (*c[e / 16])[e % 16];
+  for (int e = 0; e < n * n; ++e) {
+    for (int g = 0; g < depth.groups; ++g)
+      for (int q = 0; q < depth.pack; ++q)
+        sums[e] = __builtin_fmaf(floats(a[q])[from_a + g * n + e / n], floats(b[q])[from_b + g * n + e % n], sums[e]);
+    (*d[e / 16])[e % 16] = sums[e];
+  }
+}
+
+template <int N>
+void multiply_block_of(Depth depth, const Row* a, const Row* b, int from_a, int from_b, Row* d) {
+  const auto place = [=](int part, int m, int v) { return &columns((d + 4 * part)[m % 4], N * (m / 4) + 16 * v); };
+  multiply_rows<N>(depth, a, b, from_a, from_b, place, place);
+}
+
+void multiply_block(int n, Depth depth, const Row* a, const Row* b, int from_a, int from_b, Row* d) {
+  if (n == 32) multiply_block_of<32>(depth, a, b, from_a, from_b, d);
+  else multiply_block_of<16>(depth, a, b, from_a, from_b, d);
+}
+
+// 16 blocks of 4 x 4: block lane / 4, row r, column lane % 4.
+static void multiply_small(const Inst& i, int pack, const Row* a, const Row* b, Row* d) {
+  for (int r = 0; r < 4; ++r) {
+    Float* sum = floats(d[r]);
+    for (int q = 0; q < pack; ++q) {
+      const Float *left = floats(a[q]), *right = floats(b[q]);
+      for (int block = 0; block < 16; ++block) {
+        const float x = left[4 * block_of_a(i, block) + r];
+        for (int j = 0; j < 4; ++j) sum[4 * block + j] = sum[4 * block + j] + x * right[4 * block + j];
+      }
+    }
+  }
+}
+
+void multiply(const Inst& i, const Shape& shape, const Row* a, const Row* b, Row* d) {
+  const int n = shape.n;
+  if (n == 4) return multiply_small(i, shape.pack(), a, b, d);
+  for (int block = 0; block < shape.blocks; ++block)
+    multiply_block(n, shape.depth(), a, b, n * block_of_a(i, block), n * block, d + block * (n * n / 64));
+}
+
+}  // namespace matrix
+
 namespace {
 
 using namespace matrix;
 
+// Turns numbers below the least normal one into zeros of their sign.
+void flush(Row* rows, int count, float least) {
+  for (int r = 0; r < count; ++r)
+    for (int l = 0; l < kLanes; ++l) {
+      const uint32_t x = rows[r].x[l];
+      rows[r].x[l] = std::bit_cast<float>(x & 0x7fffffffu) < least ? x & 0x80000000u : x;
+    }
+}
+
+// `least`: the least normal number of A and B where denormals are flushed, else 0.
+void add_product(Wave& w, const Inst& i, const Shape& shape, float least, Row* a, Row* b) {
+  Row* d = &w.v[i.op[0].reg];
+  const int results = shape.results();
+  accumulator(w, i.op[3], i.op[0].reg, results);
+  if (least > 0) {
+    flush(a, shape.pack(), least);
+    flush(b, shape.pack(), least);
+    flush(d, results, 0x1p-126f);
+  }
+  permute_lanes(b, shape.pack(), i.mod.blgp);
+  multiply(i, shape, a, b, d);
+  if (least > 0) flush(d, results, 0x1p-126f);
+  counts().matrix_flops += 2ull * shape.n * shape.n * shape.k * shape.blocks;
+}
+
 template <int N, int K, int Blocks, class A, class B>
 void product(Wave& w, const Inst& i) {
-  using S = Shape<N, K, Blocks>;
-  Row a[S::kPack], b[S::kPack];
-  widen<A>(w, i.op[1].reg, S::kPack / A::kPer, a);
-  widen<B>(w, i.op[2].reg, S::kPack / B::kPer, b);
-  const bool flushes = A::kLeastNormal > 0 && w.arch->facts.matrix_flushes_halves;
-  Row* d = &w.v[i.op[0].reg];
-  accumulator(w, i.op[3], i.op[0].reg, S::kResults);
-  if (flushes) {
-    for (int q = 0; q < S::kPack; ++q) flush(a[q], A::kLeastNormal);
-    for (int q = 0; q < S::kPack; ++q) flush(b[q], B::kLeastNormal);
-    for (int r = 0; r < S::kResults; ++r) flush(d[r], 0x1p-126f);
-  }
-  permute_lanes(b, S::kPack, i.mod.blgp);
-  multiply<N, K, Blocks>(i, a, b, d);
-  if (flushes)
-    for (int r = 0; r < S::kResults; ++r) flush(d[r], 0x1p-126f);
-  counts().matrix_flops += 2ull * N * N * K * Blocks;
+  constexpr Shape shape{N, K, Blocks};
+  Row a[shape.pack()], b[shape.pack()];
+  static_assert(A::kLeastNormal == B::kLeastNormal);
+  widen<A>(w, i.op[1].reg, shape.pack() / A::kPer, a);
+  widen<B>(w, i.op[2].reg, shape.pack() / B::kPer, b);
+  add_product(w, i, shape, w.arch->facts.matrix_flushes_halves ? A::kLeastNormal : 0, a, b);
+}
+
+// `a` and `b`: elements in a dword.
+std::string misfit_of(const Inst& i, const Shape& shape, int a, int b) {
+  if ((1 << i.mod.cbsz) > shape.blocks) return "cbsz is beyond the number of blocks";
+  return misfit(i, shape.results(), shape.pack() / a, shape.pack() / b, shape.results());
 }
 
 template <int N, int K, int Blocks, class A, class B>
 std::string fits(Inst& i, const ArchTraits&) {
-  using S = Shape<N, K, Blocks>;
-  if ((1 << i.mod.cbsz) > Blocks) return "cbsz is beyond the number of blocks";
-  return misfit(i, S::kResults, S::kPack / A::kPer, S::kPack / B::kPer, S::kResults);
+  return misfit_of(i, {N, K, Blocks}, A::kPer, B::kPer);
 }
 
 #define PRODUCT2(NAME, N, K, BLOCKS, A, B)                                                                  \

@@ -28,37 +28,16 @@ inline int block_of_a(const Inst& i, int b) {
   return i.mod.cbsz ? (b & ~(size - 1)) + (i.mod.abid & (size - 1)) : b;
 }
 
-// 16 blocks of 4 x 4: block lane / 4, row r, column lane % 4.
-template <int Pack>
-inline void multiply_small(const Inst& i, const Row* a, const Row* b, Row* d) {
-  for (int r = 0; r < 4; ++r) {
-    Float* sum = floats(d[r]);
-    for (int q = 0; q < Pack; ++q) {
-      const Float *left = floats(a[q]), *right = floats(b[q]);
-      for (int block = 0; block < 16; ++block) {
-        const float x = left[4 * block_of_a(i, block) + r];
-        for (int j = 0; j < 4; ++j) sum[4 * block + j] = sum[4 * block + j] + x * right[4 * block + j];
-      }
-    }
-  }
-}
+struct Shape {
+  int n, k, blocks;
 
-template <int N, int K, int Blocks> struct Shape {
-  static constexpr int kPack = N * K * Blocks / 64;            // elements of A in a lane
-  static constexpr int kGroups = Blocks == 1 ? 64 / N : 1;     // lane groups with different k
-  static constexpr int kResults = N * N * Blocks / 64;         // registers of D
+  constexpr int pack() const { return n * k * blocks / 64; }                    // elements of A in a lane
+  constexpr Depth depth() const { return {blocks == 1 ? 64 / n : 1, pack()}; }
+  constexpr int results() const { return n * n * blocks / 64; }                 // registers of D
 };
+constexpr int kMostPack = 32;  // of any shape
 
-// D += A B in all blocks; `a` and `b` are kPack rows, `d` kResults registers.
-template <int N, int K, int Blocks>
-inline void multiply(const Inst& i, const Row* a, const Row* b, Row* d) {
-  using S = Shape<N, K, Blocks>;
-  if constexpr (N == 4) {
-    multiply_small<S::kPack>(i, a, b, d);
-  } else {
-    for (int block = 0; block < Blocks; ++block)
-      multiply_block<N, S::kGroups, S::kPack>(a, b, N * block_of_a(i, block), N * block, d + block * (N * N / 64));
-  }
-}
+// D += A B in all blocks; `a` and `b` are pack() rows, `d` results() registers (mfma.cpp).
+void multiply(const Inst& i, const Shape& shape, const Row* a, const Row* b, Row* d);
 
 }  // namespace emu::matrix

@@ -10,29 +10,32 @@ using namespace matrix;
 
 // ---- i8: products are summed in float, where they are exact, and then added to C ----
 
-template <int N, int K, int Blocks>
-void product_i8(Wave& w, const Inst& i) {
-  using S = Shape<N, K, Blocks>;
-  using Byte = Integer<8, true>;
-  Row a[S::kPack], b[S::kPack], sum[S::kResults] = {};
-  widen<Byte>(w, i.op[1].reg, S::kPack / 4, a);
-  widen<Byte>(w, i.op[2].reg, S::kPack / 4, b);
-  permute_lanes(b, S::kPack, i.mod.blgp);
-  multiply<N, K, Blocks>(i, a, b, sum);
-  accumulator(w, i.op[3], i.op[0].reg, S::kResults);
-  for (int r = 0; r < S::kResults; ++r) {
+void add_product_i8(Wave& w, const Inst& i, const Shape& shape) {
+  const int pack = shape.pack(), results = shape.results();
+  Row a[kMostPack], b[kMostPack], sum[kMostPack] = {};
+  widen<Byte>(w, i.op[1].reg, pack / 4, a);
+  widen<Byte>(w, i.op[2].reg, pack / 4, b);
+  permute_lanes(b, pack, i.mod.blgp);
+  multiply(i, shape, a, b, sum);
+  accumulator(w, i.op[3], i.op[0].reg, results);
+  for (int r = 0; r < results; ++r) {
     uint32_t* d = w.v[i.op[0].reg + r].x;
     const Float* more = floats(sum[r]);
     for (int l = 0; l < kLanes; ++l) d[l] += uint32_t(int32_t(more[l]));
   }
-  counts().matrix_flops += 2ull * N * N * K * Blocks;
+  counts().matrix_flops += 2ull * shape.n * shape.n * shape.k * shape.blocks;
+}
+
+template <int N, int K, int Blocks>
+void product_i8(Wave& w, const Inst& i) {
+  add_product_i8(w, i, {N, K, Blocks});
 }
 
 template <int N, int K, int Blocks>
 std::string fits_i8(Inst& i, const ArchTraits&) {
-  using S = Shape<N, K, Blocks>;
+  constexpr Shape shape{N, K, Blocks};
   if ((1 << i.mod.cbsz) > Blocks) return "cbsz is beyond the number of blocks";
-  return misfit(i, S::kResults, S::kPack / 4, S::kPack / 4, S::kResults);
+  return misfit(i, shape.results(), shape.pack() / 4, shape.pack() / 4, shape.results());
 }
 
 // ---- f64: one element of A and B in a lane; fused multiply-adds, k ascending ----

@@ -73,7 +73,7 @@ void multiply_scaled(const Row* a, const Row* b, const double* scale_a, const do
   constexpr int results = N * N / 64;
   for (int g = 0; g < 64 / N; ++g) {
     Row part[results] = {};
-    multiply_block<N, 1, 32>(a, b, g * N, g * N, part);
+    multiply_block(N, {1, 32}, a, b, g * N, g * N, part);
     for (int r = 0; r < results; ++r)
       for (int l = 0; l < kLanes; ++l) {
         const int row = N == 32 ? 8 * (r / 4) + 4 * (l / 32) + r % 4 : 4 * (l / 16) + r;
@@ -97,7 +97,7 @@ void product(Wave& w, const Inst& i) {
   accumulator(w, i.op[3], i.op[0].reg, results);
   Row* d = &w.v[i.op[0].reg];
   if constexpr (Scaled) multiply_scaled<N>(a, b, scales[0], scales[1], d);
-  else multiply_block<N, 64 / N, 32>(a, b, 0, 0, d);
+  else multiply_block(N, {64 / N, 32}, a, b, 0, 0, d);
   counts().matrix_flops += 2ull * N * N * K;
 }
 

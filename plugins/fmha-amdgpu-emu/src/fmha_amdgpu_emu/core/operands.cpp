@@ -1,5 +1,6 @@
 #include "operands.hpp"
 
+#include <bit>
 #include <charconv>
 #include <cstdlib>
 #include <string>
@@ -106,7 +107,6 @@ bool parse_number(std::string_view text, Operand& op) {
     const size_t digits = text.front() == '-' ? 1 : 0;
     op.kind = Kind::Constant;
     op.literal = text.size() > digits + 1 && text[digits] == '0' && (text[digits + 1] | 0x20) == 'x';
-    op.number = double(whole);
     op.value = uint64_t(whole);
     return true;
   }
@@ -115,7 +115,7 @@ bool parse_number(std::string_view text, Operand& op) {
   if (error != std::errc() || end != text.data() + text.size()) return false;
   op.kind = Kind::Constant;
   op.real = true;
-  op.number = real;
+  op.value = std::bit_cast<uint64_t>(real);
   return true;
 }
 
@@ -164,7 +164,7 @@ Operand parse_operand(std::string_view text) {
   const bool literal = op.literal;
   if (parse_register(text, op)) return op;
   if (parse_number(text, op)) {
-    op.literal |= literal;
+    if (literal && !op.real) op.literal = true;
     return op;
   }
   op = Operand();

@@ -20,7 +20,7 @@ int64_t offset_of(const Wave& w, const Inst& i) {
   int64_t offset = i.mod.offset;
   if (i.ops > 2) {
     const Operand& op = i.op[2];
-    if (op.kind == Kind::Constant) offset += int64_t(op.number);
+    if (op.kind == Kind::Constant) offset += int32_t(op.value);
     else offset += scalar32(w, op);
   }
   return offset;

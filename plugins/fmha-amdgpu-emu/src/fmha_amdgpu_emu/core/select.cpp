@@ -7,31 +7,38 @@ namespace emu {
 
 namespace {
 
-template <class Op, Nans N> void select32(Wave& w, const Inst& i) {
+template <class T> using Evaluate = void (*)(const Rule&, typename T::Bits* out, const typename T::Bits* a,
+                                             const typename T::Bits* b, const typename T::Bits* c, int lanes);
+
+void run32(Wave& w, const Inst& i, int sources, Nans nans, Evaluate<Single> evaluated) {
   Fetched in[3];
-  for (int k = 0; k < Op::sources; ++k) fetch32(w, i, k, in[k], w.mode.flush_in32());
+  for (int k = 0; k < sources; ++k) fetch32(w, i, k, in[k], w.mode.flush_in32());
   Row out;
-  evaluate<Single, Op>(rule_of(w, N), out.x, in[0].x, in[1].x, in[Op::sources - 1].x, w.lanes);
+  evaluated(rule_of(w, nans), out.x, in[0].x, in[1].x, in[sources - 1].x, w.lanes);
   finish32(w, i, out.x, false, !w.mode.flush_out32());
   commit(w, i, out);
 }
 
-template <class Op, Nans N> void select16(Wave& w, const Inst& i) {
+void run16(Wave& w, const Inst& i, int sources, Nans nans, Evaluate<Half> evaluated) {
   Fetched in[3];
-  for (int k = 0; k < Op::sources; ++k) fetch16(w, i, k, in[k], w.mode.flush_in16_64());
+  for (int k = 0; k < sources; ++k) fetch16(w, i, k, in[k], w.mode.flush_in16_64());
   Row out;
-  evaluate<Half, Op>(rule_of(w, N), out.x, in[0].x, in[1].x, in[Op::sources - 1].x, w.lanes);
+  evaluated(rule_of(w, nans), out.x, in[0].x, in[1].x, in[sources - 1].x, w.lanes);
   finish16(w, i, out.x, false, !w.mode.flush_out16_64());
   commit(w, i, out);
 }
 
-template <class Op, Nans N> void select64(Wave& w, const Inst& i) {
+void run64(Wave& w, const Inst& i, Nans nans, Evaluate<Double> evaluated) {
   Doubles in[2], out;
   for (int k = 0; k < 2; ++k) fetch64(w, i, k, in[k], w.mode.flush_in16_64());
-  evaluate<Double, Op>(rule_of(w, N), out.x, in[0].x, in[1].x, in[1].x, w.lanes);
+  evaluated(rule_of(w, nans), out.x, in[0].x, in[1].x, in[1].x, w.lanes);
   finish64(w, i, out.x, false, !w.mode.flush_out16_64());
   commit64(w, i, out.x);
 }
+
+template <class Op, Nans N> void select32(Wave& w, const Inst& i) { run32(w, i, Op::sources, N, evaluate<Single, Op>); }
+template <class Op, Nans N> void select16(Wave& w, const Inst& i) { run16(w, i, Op::sources, N, evaluate<Half, Op>); }
+template <class Op, Nans N> void select64(Wave& w, const Inst& i) { run64(w, i, N, evaluate<Double, Op>); }
 
 constexpr Nans A = Nans::ByArch, N = Nans::Number, P = Nans::Propagate;
 constexpr Type F = Type::F32, H = Type::F16, D = Type::F64;

@@ -13,16 +13,16 @@ namespace {
 
 using namespace matrix;
 
-// `a`: Stored rows; `b`: 2 Stored rows; `d` as multiply_block has it. `index`: in each lane of A two bits per element.
-template <int N, int Groups, int Stored>
-void multiply_sparse(const Row* a, const Row* b, const uint32_t* index, Row* d) {
+// `a`: `stored` rows; `b`: twice as many; `d` as multiply_block has it. `index`: in each lane of A two bits per element.
+template <int N>
+void multiply_sparse(int groups, int stored, const Row* a, const Row* b, const uint32_t* index, Row* d) {
   for (int row = 0; row < N; ++row) {
     Row& to = d[N == 32 ? 4 * (row / 8) + row % 4 : row % 4];
     const int lane = N == 32 ? 32 * (row / 4 % 2) : 16 * (row / 4);
     Floats sum[N / 16];
     for (int c = 0; c < N / 16; ++c) sum[c] = columns(to, lane + 16 * c);
-    for (int g = 0; g < Groups; ++g)
-      for (int e = 0; e < Stored; ++e) {
+    for (int g = 0; g < groups; ++g)
+      for (int e = 0; e < stored; ++e) {
         const float x = floats(a[e])[g * N + row];
         const Row& from = b[e / 2 * 4 + (index[g * N + row] >> 2 * e & 3)];
         for (int c = 0; c < N / 16; ++c) sum[c] = sum[c] + x * columns(from, g * N + 16 * c);
@@ -43,23 +43,30 @@ void add_integers(Row& to, const Row& sum) {
 
 // ---- CDNA ----
 
-template <int N, int K, class A, class B, bool Ints>
-void smfmac(Wave& w, const Inst& i) {
-  constexpr int groups = 64 / N, stored = K / groups / 2, results = N * N / 64, bits = 2 * stored;
-  Row a[stored], b[2 * stored];
-  widen<A>(w, i.op[1].reg, stored / A::kPer, a);
-  widen<B>(w, i.op[2].reg, 2 * stored / B::kPer, b);
+template <int N>
+void add_product(Wave& w, const Inst& i, int k, bool ints, const Row* a, const Row* b) {
+  constexpr int groups = 64 / N, results = N * N / 64;
+  const int stored = k / groups / 2, bits = 2 * stored;
   uint32_t index[kLanes];
   take_index(w, i.op[3], bits, i.mod.cbsz ? 0 : i.mod.abid & (32 / bits - 1), index);
   Row* d = &w.v[i.op[0].reg];
-  if constexpr (Ints) {
+  if (ints) {
     Row sum[results] = {};
-    multiply_sparse<N, groups, stored>(a, b, index, sum);
+    multiply_sparse<N>(groups, stored, a, b, index, sum);
     for (int r = 0; r < results; ++r) add_integers(d[r], sum[r]);
   } else {
-    multiply_sparse<N, groups, stored>(a, b, index, d);
+    multiply_sparse<N>(groups, stored, a, b, index, d);
   }
-  counts().matrix_flops += 2ull * N * N * (K / 2);
+  counts().matrix_flops += 2ull * N * N * (k / 2);
+}
+
+template <int N, int K, class A, class B, bool Ints>
+void smfmac(Wave& w, const Inst& i) {
+  constexpr int stored = K * N / 128;
+  Row a[stored], b[2 * stored];
+  widen<A>(w, i.op[1].reg, stored / A::kPer, a);
+  widen<B>(w, i.op[2].reg, 2 * stored / B::kPer, b);
+  add_product<N>(w, i, K, Ints, a, b);
 }
 
 template <int N, int K, class A, class B, bool Ints>
@@ -72,9 +79,8 @@ std::string fits_smfmac(Inst& i, const ArchTraits&) {
 // ---- gfx1201: waves of 32 lanes ----
 
 // `a` and `b` in lane groups of 16, two of them.
-template <int Stored>
-void finish(Wave& w, const Inst& i, const Row* a, const Row* b, Out out) {
-  constexpr int bits = 2 * Stored;
+void finish(Wave& w, const Inst& i, int stored, const Row* a, const Row* b, Out out) {
+  const int bits = 2 * stored;
   uint32_t index[kLanes];
   take_index(w, i.op[3], bits, bits == 32 ? 0 : i.mod.index_key, index);
   const Tile tile{w, i.op[0].reg, out, 0};
@@ -82,7 +88,7 @@ void finish(Wave& w, const Inst& i, const Row* a, const Row* b, Out out) {
   take(tile, c);
   Row sum[4] = {};
   if (out != Out::Int) to_sum(c, out, sum);
-  multiply_sparse<16, 2, Stored>(a, b, index, sum);
+  multiply_sparse<16>(2, stored, a, b, index, sum);
   put_results(i, tile, sum, c);
 }
 
@@ -95,7 +101,7 @@ void swmmac(Wave& w, const Inst& i) {
   widen<B>(w, i.op[2].reg, 2 * stored / B::kPer, b);
   negate(i, 0, stored, a);
   negate(i, 1, 2 * stored, b);
-  finish<stored>(w, i, a, b, Result);
+  finish(w, i, stored, a, b, Result);
   counts().matrix_flops += 2ull * 16 * 16 * (K / 2);
 }
 
@@ -106,7 +112,7 @@ void swmmac_integer(Wave& w, const Inst& i) {
   Row a[stored], b[2 * stored];
   widen_integer<Bits>(w, i, 0, stored, a);
   widen_integer<Bits>(w, i, 1, 2 * stored, b);
-  finish<stored>(w, i, a, b, Out::Int);
+  finish(w, i, stored, a, b, Out::Int);
   counts().matrix_flops += 2ull * 16 * 16 * (K / 2);
 }
 
@@ -135,8 +141,6 @@ constexpr const char* kRdna = "RDNA4 ISA 7.12 WMMA, 15.10 VOP3P";
 #define SWMMAC_INT(NAME, K, BITS)                                          \
   {NAME, swmmac_integer<K, BITS>, 1, Class::Matrix, Flow::Cross, kFlags,   \
    {Type::Wide, Type::Wide, Type::Wide, Type::B32}, fits_swmmac<K, BITS, 8>, kRdna}
-
-using Byte = Integer<8, true>;
 
 constexpr Entry kEntries[] = {
     SMFMAC("v_smfmac_f32_16x16x32_f16", 16, 32, F16, F16, false),

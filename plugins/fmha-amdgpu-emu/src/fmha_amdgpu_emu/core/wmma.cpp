@@ -30,14 +30,12 @@ void take_c(Wave& w, const Inst& i, Out out, int upper, Results& to) {
     }
 }
 
-// `a` and `b`: rows of one lane group with K elements where the halves of a wave repeat each other, else of two groups
-// with K / 2.
-template <int K>
-void finish(Wave& w, const Inst& i, const Row* a, const Row* b, Out out) {
+// `a` and `b`: rows of one lane group with k elements where the halves of a wave repeat each other, else of two groups
+// with k / 2.
+void finish(Wave& w, const Inst& i, int k, const Row* a, const Row* b, Out out) {
   const int upper = i.mod.op_sel >> 2 & 1;
   const auto multiply = [&](auto from, auto to) {
-    if (w.arch->wmma_repeats) multiply_rows<16, 1, K>(a, b, 0, 0, from, to);
-    else multiply_rows<16, 2, K / 2>(a, b, 0, 0, from, to);
+    multiply_rows<16>(w.arch->wmma_repeats ? Depth{1, k} : Depth{2, k / 2}, a, b, 0, 0, from, to);
   };
   // Floats can stay where they are.
   if (out == Out::Float && !((i.mod.neg_lo | i.mod.neg_hi) >> 2 & 1)) {
@@ -45,14 +43,14 @@ void finish(Wave& w, const Inst& i, const Row* a, const Row* b, Out out) {
     uint32_t constant[16];
     const bool held = i.op[3].kind == Kind::Vgpr;
     if (!held) std::fill_n(constant, 16, scalar32(w, i.op[3]));
-    return multiply([&](int m, int) { return reinterpret_cast<const Floats*>(held ? from.row(m) : constant); },
-                    [&](int m, int) { return reinterpret_cast<Floats*>(to.row(m)); });
+    return multiply([&](int, int m, int) { return reinterpret_cast<const Floats*>(held ? from.row(m) : constant); },
+                    [&](int, int m, int) { return reinterpret_cast<Floats*>(to.row(m)); });
   }
   Results c;
   take_c(w, i, out, upper, c);
   Row sum[4] = {};
   if (out != Out::Int) to_sum(c, out, sum);
-  const auto place = [&](int m, int) { return &columns(sum[m % 4], 16 * (m / 4)); };
+  const auto place = [&](int, int m, int) { return &columns(sum[m % 4], 16 * (m / 4)); };
   multiply(place, place);
   put_results(i, {w, i.op[0].reg, out, upper}, sum, c);
 }
@@ -69,7 +67,7 @@ void product(Wave& w, const Inst& i) {
   widen<B>(w, i.op[2].reg, count / B::kPer, b);
   negate(i, 0, count, a);
   negate(i, 1, count, b);
-  finish<K>(w, i, a, b, Result);
+  finish(w, i, K, a, b, Result);
   counts().matrix_flops += 2 * 16 * 16 * K;
 }
 
@@ -79,7 +77,7 @@ void product_integer(Wave& w, const Inst& i) {
   Row a[K], b[K];
   widen_integer<Bits>(w, i, 0, held(*w.arch, K), a);
   widen_integer<Bits>(w, i, 1, held(*w.arch, K), b);
-  finish<K>(w, i, a, b, Out::Int);
+  finish(w, i, K, a, b, Out::Int);
   counts().matrix_flops += 2 * 16 * 16 * K;
 }
 
