@@ -36,8 +36,9 @@ def listed_rules(
     """
 
     @cache
-    def kernels_of(arch: str) -> frozenset[KernelSpec]:
-        return frozenset(listed(load_arch(arch)))
+    def kernels_of(arch: str) -> Mapping[KernelSpec, Mapping[str, Any]]:
+        """Each kernel's fields, in the order of the names: of several that differ as little, the first is named."""
+        return {kernel: _values(kernel) for kernel in sorted(listed(load_arch(arch)), key=lambda kernel: kernel.name)}
 
     def facts_of(name: str) -> ArchSpec | None:
         arch = known_arch(name)
@@ -54,18 +55,17 @@ def listed_rules(
     return KernelRules(kernel_rules(backend, checks), facts_of, without)
 
 
-def _nearest(kernel: KernelSpec, listed: frozenset[KernelSpec]) -> Refusal | None:
+def _nearest(kernel: KernelSpec, listed: Mapping[KernelSpec, Mapping[str, Any]]) -> Refusal | None:
     if kernel in listed:
         return None
     mine = _values(kernel)
-    nearest = min(listed, key=lambda other: (sum(map(ne, mine.values(), _values(other).values())), other.name))
-    theirs = _values(nearest)
+    wanted = tuple(mine.values())
+    theirs = min(listed.values(), key=lambda values: sum(map(ne, wanted, values.values())))
     off = [name for name, value in mine.items() if value != theirs[name]]
     have, want = (", ".join(f"{name} {field_text(values[name])}" for name in off) for values in (mine, theirs))
     return Refusal(f"{have}: there is no such kernel", want)
 
 
-@cache
 def _values(kernel: KernelSpec) -> Mapping[str, Any]:
     """The fields of a kernel, of its signature and of its algorithm, in their order."""
     parts = (kernel, kernel.signature, kernel.algorithm)
