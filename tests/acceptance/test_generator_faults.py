@@ -26,7 +26,7 @@ from fmha_cli.report.record import Record
 from fmha_cli.run.request import Command, Request
 from fmha_cli.run.run import Run
 from tests.cli.conftest import Fmha
-from tests.support.builds.planted_cpu import PLANTED, chosen_at_load
+from tests.support.builds.planted_cpu import PLANTED, build_quickly, chosen_at_load
 from tests.support.fakes.software_tiles import WHOLE
 from tests.support.generators.campaign import can_matter, sample_problem
 from tests.support.models.faults import BackwardFault, ByteFault, CacheFault, Fault
@@ -54,8 +54,7 @@ def plant(monkeypatch: pytest.MonkeyPatch) -> Plant:
     """``plant(fault)``: from now on, every CPU kernel has the fault. All faults of a kernel are one compile, with -O1."""
 
     def put(fault: Fault | BackwardFault | ByteFault | CacheFault) -> None:
-        quick = tuple("-O1" if flag == "-O3" else flag for flag in building._COMMON)
-        monkeypatch.setattr(building, "_COMMON", quick)
+        build_quickly(monkeypatch)
         monkeypatch.setattr(building, "emit", chosen_at_load)
         monkeypatch.setenv(PLANTED, fault.name)
 

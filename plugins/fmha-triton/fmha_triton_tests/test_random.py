@@ -1,6 +1,6 @@
 """500 seeded random problems: what the plugin accepts passes on emulated devices, with every configuration; a refusal has Reasons.
 
-All of it is slow. CI runs a drawn part of the problems. NVIDIA's architectures are not among them: ``test_nvidia.py`` executes chosen problems there.
+All of it is slow. CI runs a drawn part of the problems, which it need not count. NVIDIA's architectures are not among them: ``test_nvidia.py`` executes chosen problems there.
 """
 
 from __future__ import annotations
@@ -68,8 +68,6 @@ def faults_in(records: Iterable[api.Record]) -> str:
     return conformance.told(r for r in records if r.verdict not in conformance.RIGHT or r.findings)
 
 
-@pytest.mark.promise("Random problems for Triton's kernels pass on emulated AMD devices.")
-@pytest.mark.ci
 def test_enough_problems_are_accepted_and_every_kind_of_kernel_is_among_them() -> None:
     accepted = [one for one in drawn() if one.kernel is not None]
     assert len(accepted) >= ACCEPTED

@@ -18,7 +18,7 @@ from fmha_cli.codegen.cpu.emit import emit
 from fmha_cli.domain.arch import load_arch
 from fmha_cli.domain.kernel import KernelSpec
 from fmha_cli.domain.protocols import BuildContext
-from tests.support.builds.planted_cpu import choose, switchable
+from tests.support.builds.planted_cpu import build_quickly, choose, switchable
 from tests.support.fakes.software_tiles import AMX, WHOLE, software, tiles_kernel
 from tests.support.generators.cpu.cases import BEST, Load, kernel_of
 from tests.support.generators.cpu.tile_cases import breakable, chosen
@@ -67,17 +67,13 @@ def _given(case: pytest.Item) -> dict[str, Any]:
 
 
 def built(kernel: KernelSpec, cache: Path, text: Emit) -> ctypes.CDLL:
-    """The library of a kernel whose text another function emits; skips the test if this machine cannot run it.
-
-    Texts with faults are compiled with -O1, which takes two thirds of the time: tests ask whether values are wrong, not for their bits.
-    """
+    """The library of a kernel whose text another function emits; skips the test if this machine cannot run it."""
     if kernel.arch not in backend.probe().devices[0].archs:
         pytest.skip(f"this machine does not run {kernel.arch} kernels")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(building, "emit", text)
         if text in (switchable, breakable):
-            quick = tuple("-O1" if flag == "-O3" else flag for flag in building._COMMON)
-            patch.setattr(building, "_COMMON", quick)
+            build_quickly(patch)
         return ctypes.CDLL(str(building.build_cpu(kernel, BuildContext(cache_root=cache)).path))
 
 

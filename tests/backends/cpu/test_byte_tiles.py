@@ -17,6 +17,7 @@ from fmha_cli.domain.kernel import KernelSpec
 from fmha_cli.domain.tensors import Element
 from fmha_cli.oracle.fills import fill
 from fmha_cli.oracle.tensors import Array
+from tests.support.builds.planted_cpu import build_quickly
 
 CACHES = ("int8", "fp8_e4m3", "fp8_e5m2", "fp8_e4m3 --fp8-encoding fnuz", "fp8_e5m2 --fp8-encoding fnuz")
 LOOKED_UP, CONVERTED = "x86_64_v4_bf16", "x86_64_v3"
@@ -171,5 +172,6 @@ def test_a_planted_fault_is_seen(monkeypatch: pytest.MonkeyPatch, arch: str, nam
         return text.replace(right, wrong)
 
     monkeypatch.setattr(building, "emit", planted)
+    build_quickly(monkeypatch)
     caches = (*CACHES[:2], CACHES[3]) if arch == CONVERTED else CACHES[:2]
     assert not all(check(arch, kv, 1) for check in CHECKS for kv in caches)

@@ -6,6 +6,9 @@ import ctypes
 from collections.abc import Iterable
 from contextlib import suppress
 
+import pytest
+
+from fmha_cli.backends.cpu import building
 from fmha_cli.backends.cpu.kernels import algorithm_of
 from fmha_cli.codegen.cpu.algorithm import LoopKind
 from fmha_cli.codegen.cpu.emit import emit
@@ -82,6 +85,11 @@ def choose(library: ctypes.CDLL, name: str | None, names: Iterable[str] = NAMES)
     if name is not None:
         ctypes.c_int.in_dll(library, SWITCH + name).value = 1
     return library
+
+
+def build_quickly(patch: pytest.MonkeyPatch) -> None:
+    """Compile with -O1, which takes two thirds of the time: a test of a fault asks whether values are wrong, not for their bits."""
+    patch.setattr(building, "_COMMON", tuple("-O1" if flag == "-O3" else flag for flag in building._COMMON))
 
 
 def _short_blocks(kernel: KernelSpec) -> str:

@@ -125,6 +125,8 @@ def unit_flags(needs: Listed, unit: Path, shop: ProgramWorkshop) -> tuple[str, .
     unique = digest_of([unit.stem])[:16]
     flags = ["-x", "hip", f"--offload-arch={shop.arch.name}", "--rocm-path=${rocm}", "-c", "-fPIC", f"-cuid={unique}"]
     flags += words(kernel_flags(family, shop.toolchain.options))
+    if unit.stem.endswith("_api"):  # beside its kernels, the generator writes what calls them, which has no kernel
+        flags += ["--cuda-host-only"]
     if unit.parent == shop.example and needs.program is Program.FWD:
         switches = {"SPLITKV": "fwd_splitkv", "APPENDKV": "fwd_appendkv", "PAGEDKV": "pagedkv_prefill"}
         flags += [f"-DCK_TILE_FMHA_FWD_{name}_API={int(api in needs.apis)}" for name, api in switches.items()]

@@ -308,6 +308,12 @@ def test_backward_units_have_their_own_flags(bench: Bench) -> None:
     assert not any("FMHA_FWD" in flag for flag in flags)
 
 
+def test_what_has_no_kernel_is_compiled_for_the_host_alone(bench: Bench) -> None:
+    names = ("fmha_fwd_api.cpp", "fmha_fwd_splitkv_api.cpp", "fmha_fwd_d64.cpp", "example_fmha_fwd.cpp")
+    alone = [name for name in names if "--cuda-host-only" in unit_flags(bench.needs, bench.example / name, bench.shop)]
+    assert alone == ["fmha_fwd_api.cpp", "fmha_fwd_splitkv_api.cpp"]
+
+
 def test_a_program_made_for_these_cases_proves_nothing_about_others(tmp_path: Path) -> None:
     """A program built without a kernel reports "not supported". That is not an agreement."""
     from fmha_cli.discovery.registry import build_registry
