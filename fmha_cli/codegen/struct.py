@@ -19,11 +19,13 @@ class CType:
 
     Attributes:
         spelling: its name in C.
-        ctype: the ctypes class with the same size and alignment.
+        ctype: the ctypes class with the same size and, unless ``align`` is more, alignment.
+        align: bytes of whose multiples its offset is. The first member of a struct inside a block has that struct's alignment.
     """
 
     spelling: str
     ctype: Any
+    align: int = 1
 
 
 Pointer = Annotated[int, CType("void*", ctypes.c_void_p)]
@@ -126,9 +128,24 @@ def c_fields(block: type) -> tuple[tuple[str, CType], ...]:
 
 @cache
 def ctypes_structure(block: type) -> type[ctypes.Structure]:
-    """The ``ctypes.Structure`` of an argument block."""
-    body = {"_fields_": [(name, kind.ctype) for name, kind in c_fields(block)]}
-    return type(block.__name__, (ctypes.Structure,), body)
+    """The ``ctypes.Structure`` of an argument block. What a larger alignment leaves free is a member ``_free…``."""
+    members: list[tuple[str, Any]] = []
+    end = 0
+    for name, kind in c_fields(block):
+        start = end + -end % max(kind.align, ctypes.alignment(kind.ctype))
+        members += (*_free(start - end, len(members)), (name, kind.ctype)) if kind.align > 1 else ((name, kind.ctype),)
+        end = start + ctypes.sizeof(kind.ctype)
+    members += _free(-end % block_alignment(block), len(members))
+    return type(block.__name__, (ctypes.Structure,), {"_fields_": members})
+
+
+def block_alignment(block: type) -> int:
+    """The bytes of whose multiples the block's address is, where a field demands it; else 1."""
+    return max((kind.align for _, kind in c_fields(block)), default=1)
+
+
+def _free(size: int, number: int) -> list[tuple[str, Any]]:
+    return [(f"_free{number}", ctypes.c_char * size)] if size else []
 
 
 @cache
@@ -142,7 +159,7 @@ def host_layout(block: type) -> Layout:
 def pack(block: Any) -> ctypes.Structure:
     """An argument block's values as its ``ctypes.Structure``."""
     kind: type = type(block)
-    return ctypes_structure(kind)(*(getattr(block, name) for name, _ in c_fields(kind)))
+    return ctypes_structure(kind)(**{name: getattr(block, name) for name, _ in c_fields(kind)})
 
 
 def struct_text(block: type) -> str:

@@ -191,6 +191,10 @@ class Problem:
             (keys + pad for keys, pad in zip(self.key_lengths(), self.leftpads(), strict=True)), default=self.seqlen_k
         )
 
+    def layout_of(self, name: str) -> Layout:
+        """The layout of a tensor of rows by its name: O and dO have their own."""
+        return self.layout_out if name in ("o", "do") else self.layout
+
     @property
     def v_in_k(self) -> bool:
         """Whether V is a view of K's first hdim_v columns."""

@@ -131,8 +131,7 @@ class SequenceView:
     def rows(self, name: str, h: int) -> Array:
         """(seqlen_q, d) of q, q_scale, dq (layout) or o, do (layout_out); a view into the tensor."""
         p = self.problem
-        layout = p.layout_out if name in ("o", "do") else p.layout
-        return head_rows(self.inputs[name], p, layout, p.query_lengths(), self.b, h)
+        return head_rows(self.inputs[name], p, p.layout_of(name), p.query_lengths(), self.b, h)
 
     def keys(self, name: str, g: int) -> Array:
         """(seqlen_k, d) of k or v for key/value head ``g``, without padding; appended keys come last, rotated and rounded."""

@@ -142,8 +142,7 @@ def _strides(problem: Problem, tensors: Mapping[str, BoundTensor], rows: Mapping
     """Batch, head and row strides of every tensor that the block holds."""
     out = {}
     for name, field in rows.items():
-        layout = problem.layout_out if name in ("o", "do") else problem.layout
-        paged = problem.paged and name in ("k", "v")
+        layout, paged = problem.layout_of(name), problem.paged and name in ("k", "v")
         out.update(_name_strides(field, (0, *_page(tensors[name])[1:]) if paged else _rows(tensors[name], layout)))
     if "lse" in tensors:
         out.update(_name_strides("lse", (0, *tensors["lse"].strides)[-3:]))

@@ -18,15 +18,13 @@ from fmha_cli.domain.features import Layout
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.tensors import offsets
 
-_OUTPUT_LAYOUT = ("o", "do")
 _FLOAT = np.dtype(np.float32)
 
 
 def rows_of(call: Call[Any], arena: Bytes, name: str) -> Array:
     """A view of a tensor of rows with the axes (sequence unless packed, row, head, head dim)."""
-    layout = call.problem.layout_out if name in _OUTPUT_LAYOUT else call.problem.layout
     tensor = view(arena, call.tensor(name))
-    return tensor.swapaxes(-3, -2) if layout is Layout.BHSD else tensor
+    return tensor.swapaxes(-3, -2) if call.problem.layout_of(name) is Layout.BHSD else tensor
 
 
 def copy_rows_in(source: Array, target: Array) -> None:

@@ -62,8 +62,8 @@ def _view(upstream: Upstream, stage: Stage, path: Path, call: Call[Any], places:
     abi = check_exports(path.read_bytes(), stage.kernel, expected)
     found, separate = abi.kernel, abi.fields if expected.separate else None
     params, launch = upstream.params_of(stage, call), upstream.launch_of(stage, call)
-    size = len(argument_bytes(params, launch.extra, lambda wanted: bytes(BYTES), separate))
-    layout = separate or host_layout(expected.block)
+    size = len(argument_bytes(params, launch.extra, lambda wanted: bytes(BYTES), separate, abi.lead))
+    layout = separate or tuple((name, abi.lead + at, n) for name, at, n in host_layout(expected.block))
     return LaunchView(
         family=stage.family.value,
         kernel=stage.kernel.name,

@@ -37,7 +37,9 @@ def pack_params(params: Any, encode: Encode) -> ctypes.Structure:
     return pack(replace(params, **maps))
 
 
-def argument_bytes(params: Any, extra: tuple[int, ...], encode: Encode, separate: Layout | None = None) -> bytes:
+def argument_bytes(
+    params: Any, extra: tuple[int, ...], encode: Encode, separate: Layout | None = None, lead: int = 0
+) -> bytes:
     """The bytes of a kernel's arguments: the block, then its ``int`` parameters.
 
     The block's size is a multiple of 8, so there is no padding between them.
@@ -46,10 +48,11 @@ def argument_bytes(params: Any, extra: tuple[int, ...], encode: Encode, separate
         encode: returns the bytes of a TMA descriptor.
         separate: where the fields of the block are parameters of their own, the places that the compiler gave them.
             Such a kernel has no other parameters.
+        lead: where the block is (``CubinExports.lead``).
     """
     block = bytes(pack_params(params, encode))
     if separate is None:
-        return block + b"".join(value.to_bytes(INT_BYTES, "little", signed=True) for value in extra)
+        return bytes(lead) + block + b"".join(value.to_bytes(INT_BYTES, "little", signed=True) for value in extra)
     form: type = type(params)
     here = {name: block[offset : offset + size] for name, offset, size in host_layout(form)}
     out = bytearray(max(offset + size for _, offset, size in separate))

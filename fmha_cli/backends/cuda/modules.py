@@ -13,6 +13,9 @@ SHARED_WITHOUT_CONSENT = 48 << 10
 """Bytes of dynamic shared memory that a launch may request unless the function has opted in to more. Source: CUDA C++
 Programming Guide, "Shared Memory" of compute capability 7.x and later."""
 
+_CONFIG = (*(f"{kind}Dim{axis}" for kind in ("grid", "block") for axis in "XYZ"), "sharedMemBytes")
+"""The members of ``CUlaunchConfig`` in the order of ``cuLaunchKernel``'s parameters."""
+
 
 class CudaKernel:
     """One kernel of a cubin in the current context.
@@ -52,7 +55,29 @@ class CudaKernel:
             MemoryError: out of device memory.
         """
         numbers: Sequence[int] = (*shape.grid, *shape.block, shape.shared)
-        self._cuda.call("cuLaunchKernel", self._function, *numbers, stream, 0, ctypes.addressof(arguments.extra))
+        extra = ctypes.addressof(arguments.extra)
+        if attributes := self._attributes(shape):
+            config = self._cuda.driver.CUlaunchConfig()
+            for name, number in zip(_CONFIG, numbers, strict=True):
+                setattr(config, name, number)
+            config.hStream, config.attrs, config.numAttrs = stream, attributes, len(attributes)
+            self._cuda.call("cuLaunchKernelEx", config, self._function, 0, extra)
+        else:
+            self._cuda.call("cuLaunchKernel", self._function, *numbers, stream, 0, extra)
+
+    def _attributes(self, shape: Shape) -> list[Any]:
+        """What ``cuLaunchKernel`` has no parameter for."""
+        driver, out = self._cuda.driver, []
+        if shape.cluster > 1:
+            out.append(driver.CUlaunchAttribute())
+            out[-1].id = driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
+            size = out[-1].value.clusterDim
+            size.x, size.y, size.z = shape.cluster, 1, 1
+        if shape.dependent:
+            out.append(driver.CUlaunchAttribute())
+            out[-1].id = driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
+            out[-1].value.programmaticStreamSerializationAllowed = 1
+        return out
 
     def unload(self) -> None:
         """Unload the cubin."""

@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 
 from fmha_cli.backends.cuda.launch import INT_BYTES
 from fmha_cli.codegen.cuda import VERSION
-from fmha_cli.codegen.struct import Layout, ctypes_structure, host_layout
+from fmha_cli.codegen.struct import Layout, block_alignment, ctypes_structure, host_layout
 from fmha_cli.domain.arch import load_arch
 from fmha_cli.domain.errors import KernelFailure
 from fmha_cli.domain.kernel import KernelSpec
@@ -76,6 +76,8 @@ class CubinExports:
         smem_bytes: dynamic shared memory of a launch.
         kernel: the compiler's records about the kernel.
         occupancy: the occupancy of a launch.
+        lead: where the block is among the arguments. The compiler aligns the address of a block with TMA descriptors in the
+            constant bank, where the arguments start at another place on each architecture.
     """
 
     arch: str
@@ -88,6 +90,7 @@ class CubinExports:
     smem_bytes: int
     kernel: CubinKernel
     occupancy: CudaOccupancy
+    lead: int = 0
 
 
 def check_exports(cubin: bytes, kernel: KernelSpec, expected: Expected) -> CubinExports:
@@ -151,7 +154,14 @@ def read_exports(cubin: bytes, arch: str, expected: Expected) -> CubinExports:
         smem_bytes=shared,
         kernel=found[0],
         occupancy=occupancy_of(demand, load_arch(arch)),
+        lead=_lead(found[0], expected),
     )
+
+
+def _lead(kernel: CubinKernel, expected: Expected) -> int:
+    """The place of a block that is aligned to more than the arguments are; a wrong one stays 0, so that it is a fault."""
+    first = next((parameter.offset for parameter in kernel.parameters), 0)
+    return first if not expected.separate and 0 < first < block_alignment(expected.block) else 0
 
 
 def _words(parts: Cubin, name: str) -> tuple[int, ...]:
@@ -194,7 +204,8 @@ def _faults(found: CubinExports, expected: Expected) -> Iterator[str]:
             yield f"{name} is {found.facts[name]}, the host's is {value}"
     if found.smem_bytes != shared:
         yield f"the launch needs {found.smem_bytes} bytes of dynamic shared memory, the host computes {shared}"
-    passed = [(0, size), *((size + i * INT_BYTES, INT_BYTES) for i in range(len(expected.extra)))]
+    end = found.lead + size
+    passed = [(found.lead, size), *((end + i * INT_BYTES, INT_BYTES) for i in range(len(expected.extra)))]
     taken = [(parameter.offset, parameter.size) for parameter in found.kernel.parameters]
     if taken != passed and not expected.separate:
         yield f"its arguments (offset, size) are {taken}, the host passes {passed}"

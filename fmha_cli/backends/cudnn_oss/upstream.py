@@ -23,7 +23,7 @@ class CudnnOss(SmallUpstream):
     flags = Map({"nvrtc": ("--std=c++17", "-w", "-default-device", "--use_fast_math", "-I.")})
     compile_bytes = Map({Family.FWD: 256 << 20})  # measured: at most 138 MiB
 
-    few = own(".rules", "FEW")
+    few = own(".rules", "FEW", called=False)
     emit = own(_EMIT)
     derive_files = own(_EMIT)
     expect_exports = own(".launching")

@@ -13,7 +13,6 @@ from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.protocols import BoundTensor
 
 S = TypeVar("S")
-_OUTPUT_LAYOUT = frozenset({"o", "do"})
 
 
 @dataclass(frozen=True)
@@ -78,16 +77,13 @@ class Call(Generic[S]):
 
     def rows(self, name: str) -> Strides:
         """Strides of q, k, v, o, do, a gradient or an appended tensor."""
-        return row_strides(self.tensor(name), self._layout(name))
+        return row_strides(self.tensor(name), self.problem.layout_of(name))
 
     def sizes(self, name: str) -> tuple[int, int, int, int]:
         """Batch, heads, rows and head dim of a batched tensor of rows, whatever its layout."""
         batch, first, second, width = self.tensor(name).shape
-        heads, rows = (first, second) if self._layout(name) is Layout.BHSD else (second, first)
+        heads, rows = (first, second) if self.problem.layout_of(name) is Layout.BHSD else (second, first)
         return batch, heads, rows, width
-
-    def _layout(self, name: str) -> Layout:
-        return self.problem.layout_out if name in _OUTPUT_LAYOUT else self.problem.layout
 
     def keys(self, name: str) -> Strides:
         """Strides of k or v. With a paged cache ``batch`` is the stride from page to page."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 _BUFFER_POINTER, _BUFFER_SIZE = 1, 2
 """``CU_LAUNCH_PARAM_BUFFER_POINTER`` and ``_SIZE``, ``HIP_LAUNCH_PARAM_BUFFER_POINTER`` and ``_SIZE``."""
@@ -38,11 +38,15 @@ class Shape:
         grid: blocks along x, y and z.
         block: threads along x, y and z.
         shared: dynamic shared memory of a block, bytes.
+        cluster: neighbours along x that run at once and share their memory; 1 for none.
+        dependent: the kernel waits itself for the launch before it, whose end it may overlap (programmatic dependent launch).
     """
 
     grid: tuple[int, int, int]
     block: tuple[int, int, int]
     shared: int = 0
+    cluster: int = field(default=1, kw_only=True)
+    dependent: bool = field(default=False, kw_only=True)
 
     @property
     def empty(self) -> bool:

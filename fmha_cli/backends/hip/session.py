@@ -48,7 +48,10 @@ class HipKernel:
             DriverError: H001, the runtime refuses the launch.
             DriverLost: H001, the context is dead.
             MemoryError: out of device memory.
+            InternalError: the launch has an attribute that the runtime does not take.
         """
+        if shape.cluster > 1 or shape.dependent:
+            raise InternalError("a launch on an AMD device has neither clusters nor a dependence on the one before")
         numbers = [ctypes.c_uint(n) for n in (*shape.grid, *shape.block, shape.shared)]
         self._call("hipModuleLaunchKernel", self._function, *numbers, ctypes.c_void_p(stream), None, arguments.extra)
 

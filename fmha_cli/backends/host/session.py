@@ -11,23 +11,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
+from fmha_cli.backends.gpu.arena_views import Array, view
 from fmha_cli.domain.errors import KernelFailure
 from fmha_cli.domain.features import Layout
 from fmha_cli.domain.plan import Plan
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.protocols import BoundTensor, HostSession
-
-Array = np.ndarray[Any, Any]
-
-DTYPES: Mapping[str, np.dtype[Any]] = {
-    "fp32": np.dtype(np.float32),
-    "fp16": np.dtype(np.float16),
-    "bf16": np.dtype(ml_dtypes.bfloat16),
-    "int32": np.dtype(np.int32),
-}
 
 
 class HostArrays:
@@ -39,7 +30,7 @@ class HostArrays:
     """
 
     def __init__(self, problem: Problem, arena: memoryview, tensors: Mapping[str, BoundTensor]) -> None:
-        self._problem, self._arena, self._tensors = problem, arena, tensors
+        self._problem, self._arena, self._tensors = problem, np.frombuffer(arena, np.uint8), tensors
         self._into: list[tuple[Array, Array]] = []
         self._out: list[tuple[Array, Array]] = []
 
@@ -52,11 +43,8 @@ class HostArrays:
         Args:
             order: of the axes, for a tensor that follows the problem's layout; None leaves them.
         """
-        p, t = self._problem, self._tensors[name]
-        dtype = DTYPES[t.dtype]
-        array: Array = np.ndarray(t.shape, dtype, self._arena, t.offset, [dtype.itemsize * step for step in t.strides])
-        has = p.layout_out if name in ("o", "do") else p.layout
-        return array if order in (None, has) else array.swapaxes(1, 2)
+        array = view(self._arena, self._tensors[name])
+        return array if order in (None, self._problem.layout_of(name)) else array.swapaxes(1, 2)
 
     def given(
         self, name: str, order: Layout | None = None, rows: slice = slice(None), *, written: bool = False

@@ -34,7 +34,7 @@ class MemEfficient(SmallUpstream):
     )
     compile_bytes = Map({Family.FWD: 512 << 20, Family.BWD_DQ_DK_DV: 512 << 20})  # measured: at most 388 MiB
 
-    few = own(".decide", "FEW")
+    few = own(".decide", "FEW", called=False)
     kernels = own(".catalogue")
     profile_kernels = own(".catalogue")
     discord = own(".decide")

@@ -27,6 +27,7 @@ def exports_text(symbol: str, block: type, facts: Sequence[str], shared_bytes: s
     """The C definitions of what a cubin exports about itself (``cuda.tables`` describes it).
 
     The text before it defines ``Params``, whose fields are those of ``block``, and the macro ``FMHA_EXPORT``.
+    In the name of a field ``__`` stands for a dot: it is a member of a struct inside ``Params``.
 
     Args:
         symbol: the kernel's name.
@@ -34,7 +35,7 @@ def exports_text(symbol: str, block: type, facts: Sequence[str], shared_bytes: s
         shared_bytes: the expression of the dynamic shared memory of a launch.
     """
     names = [name for name, _ in c_fields(block)]
-    rows = "".join(f",\n  FMHA_FIELD({name})" for name in names)
+    rows = "".join(f",\n  FMHA_FIELD({name.replace('__', '.')})" for name in names)
     numbers = ", ".join(f"(uint32_t){fact}" for fact in facts)
     return (
         "#define FMHA_FIELD(name) offsetof(Params, name), sizeof(((Params*)0)->name)\n"

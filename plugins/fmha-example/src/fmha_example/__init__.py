@@ -78,7 +78,7 @@ class ExampleSession(plugin.HostSession):
         here = [(name, tensors[name]) for name in ("q", "k", "v", "o", "lse") if name in tensors]
         strides: list[int] = []
         for name, tensor in here:
-            s, layout = tensor.strides, p.layout_out if name == "o" else p.layout
+            s, layout = tensor.strides, p.layout_of(name)
             strides += s[:3] if name == "lse" or layout.value == "bhsd" else (s[0], s[2], s[1])
         self.args = Args(scale=p.scale, causal=p.mask.kind is plugin.MaskKind.CAUSAL)
         for name, tensor in here:

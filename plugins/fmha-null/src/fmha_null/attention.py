@@ -34,8 +34,7 @@ class OneSequence:
     def rows(self, name: str, h: int) -> Array:
         """(seqlen_q, d) of q or o; a view."""
         p = self.problem
-        layout = p.layout_out if name == "o" else p.layout
-        return _rows(self.tensors[name], p, layout, p.query_lengths(), self.b, h)
+        return _rows(self.tensors[name], p, p.layout_of(name), p.query_lengths(), self.b, h)
 
     def keys(self, name: str, g: int) -> F32:
         """(seqlen_k, d) of k or v; paged keys are gathered."""

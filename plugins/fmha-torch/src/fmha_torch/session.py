@@ -82,8 +82,7 @@ class TorchSession(plugin.HostSession):
         p = self._problem
         if p.mode is plugin.Mode.GROUP and name in (*IN_HEADS, "lse"):
             view = view[None]
-        layout = p.layout_out if name in ("o", "do") else p.layout
-        return view.transpose(1, 2) if layout is plugin.Layout.BSHD and name in IN_HEADS else view
+        return view.transpose(1, 2) if p.layout_of(name) is plugin.Layout.BSHD and name in IN_HEADS else view
 
     def _refresh(self) -> None:
         """Make the objects that depend on the contents of tensors: the mask, and autograd's record of a forward pass."""

@@ -167,6 +167,25 @@ def kernels(standin: str) -> None:
     assert recording.objects == 0
 
 
+def attributes(standin: str) -> None:
+    """Clusters and dependent launches reach the driver, which refuses a grid of other than whole clusters."""
+    recording, cuda = opened(standin, capability="9.0")
+    stream, kernel, arguments = cuda.stream(), kernel_of(cuda), PackedArguments(bytes(16), cuda.arguments_end)
+    for shape in (
+        Shape((6, 2, 1), (128, 1, 1), cluster=2),
+        Shape((6, 1, 1), (32, 1, 1), dependent=True),
+        Shape((4, 1, 1), (32, 1, 1), 1024, cluster=4, dependent=True),
+    ):
+        kernel.launch(shape, arguments, stream)
+        cuda.synchronize(stream)
+        assert recording.launches[-1] == Launch(KERNEL, shape.grid, shape.block, shape.shared, bytes(16), False)
+    assert isinstance(raised(kernel.launch, Shape((5, 1, 1), (32, 1, 1), cluster=2), arguments, stream), DriverError)
+    assert "not a multiple of its cluster" in recording.complaint
+    recording.play(capability="8.0")
+    assert isinstance(raised(kernel.launch, Shape((4, 1, 1), (32, 1, 1), cluster=2), arguments, stream), DriverError)
+    assert "no clusters" in recording.complaint
+
+
 def images(standin: str) -> None:
     """An image that the device cannot run does not load and leaves nothing behind."""
     recording, cuda = opened(standin, capability="8.9")
@@ -380,6 +399,20 @@ def tensor_maps(standin: str) -> None:
 
 
 CASES = (
-    *(devices, unavailable, memory, kernels, images, graphs, timer, lost, refused, models, tensor_maps, uninitialised),
+    *(
+        devices,
+        unavailable,
+        memory,
+        kernels,
+        attributes,
+        images,
+        graphs,
+        timer,
+        lost,
+        refused,
+        models,
+        tensor_maps,
+        uninitialised,
+    ),
     absent,
 )
