@@ -184,6 +184,36 @@ def test_a_planted_misuse_of_a_store_is_named(name: str) -> None:
     assert any(words in found["text"] for found in seen.findings)
 
 
+STORED = """shl.b32 %r5, %r0, 4; mov.u32 %r6, tile; add.s32 %r6, %r6, %r5; and.b32 %r7, %r5, 511; mov.u32 %r8, tile; add.s32 %r8, %r8, %r7;
+setp.eq.u32 %p1, %r0, 0; setp.lt.u32 %p2, %r0, 32; setp.ge.u32 %p3, %r0, 32;
+st.shared.v4.b32 [%r6], {%r0, %r0, %r0, %r0}; fence.proxy.async.shared::cta; bar.sync 0;
+@%p1 cp.async.bulk.global.shared::cta.bulk_group [%rd0], [tile], 1024; cp.async.bulk.commit_group;"""
+AGAIN = "st.shared.v4.b32 [%r8], {%r0, %r0, %r0, %r0};"
+READ = "cp.async.bulk.wait_group.read 0;"
+WRITTEN: dict[str, tuple[str, set[str]]] = {  # some kinds depend on the order of the warps
+    "before it is read": (f"@%p2 {AGAIN}", {"missing-wait"}),
+    "by the warp that waited": (f"{READ} @%p2 {AGAIN}", set()),
+    "by another warp without a barrier": (f"{READ} @%p3 {AGAIN}", {"missing-fence", "shared-race"}),
+    "by another warp behind a barrier": (f"{READ} bar.sync 0; @%p3 {AGAIN}", set()),
+    "by another warp behind a barrier that nobody waited before": (
+        f"bar.sync 0; @%p3 {AGAIN}",
+        {"missing-wait", "shared-race"},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_pieces_that_a_bulk_copy_read_are_written(name: str) -> None:
+    go, kinds = WRITTEN[name]
+    body = f"{STORED} {go} cp.async.bulk.wait_group 0;"
+    seen = [
+        launch(module(body, PARAMETERS, head=HEAD), np.zeros(256, np.uint32), np.zeros(1, np.uint64), np.zeros(1, np.uint64), block=(64, 1, 1), seed=seed)
+        for seed in range(6)
+    ]  # fmt: skip
+    assert {one.fault for one in seen} == {None}
+    assert {kind for one in seen for kind in one.kinds} == kinds, seen
+
+
 def test_shared_memory_that_was_never_written_is_not_stored() -> None:
     seen = store("@%p1 STORE", np.zeros((32, 40), np.int32), (16, 8), (0, 0), fill=False)
     assert seen.kinds == ["uninitialised-shared"]

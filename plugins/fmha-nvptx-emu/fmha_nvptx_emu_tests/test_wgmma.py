@@ -12,7 +12,7 @@ import pytest
 pytest.importorskip("fmha_nvptx_emu", reason="plugins/fmha-nvptx-emu is not installed")
 
 from fmha_nvptx_emu_tests.support.ptx_machine import library
-from fmha_nvptx_emu_tests.support.warpgroup import KINDS, SETUP, Layout, Product
+from fmha_nvptx_emu_tests.support.warpgroup import KINDS, SETUP, Layout, Product, names
 
 K = {"f16": 16, "bf16": 16, "tf32": 8, "e4m3": 32, "e5m2": 32}
 
@@ -93,6 +93,7 @@ SHARED = small("f16", 16, Layout(128), Layout(128))
 REGISTERS = small("f16", 16, None, Layout(128))
 STORE = "st.shared.u32 [tile], %r0;"
 END = "wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0;"
+OTHER = SHARED.instruction().replace(names(8), "{%a0, " + names(7, 101)[1:]).replace("%rd7, 1", "%rd7, 0")
 
 PLANTED = {
     "sums read before the wait": (SHARED, {"behind": "add.f32 %f1, %a3, %a3;" + END}, "missing-wait", "reads a register"),
@@ -101,6 +102,7 @@ PLANTED = {
         "missing-wait", "reads a register",
     ),
     "a copy of the sums read before the wait": (SHARED, {"behind": "mov.b32 %r9, %a3; add.s32 %r10, %r9, 1;" + END}, "missing-wait", "reads a register"),
+    "sums that share one register with those before": (SHARED, {"behind": OTHER + "add.f32 %f1, %a103, %a103;" + END}, "missing-wait", "reads a register"),
     "an input overwritten before the wait": (REGISTERS, {"behind": "add.s32 %a129, %a129, 1;" + END}, "missing-wait", "writes a register"),
     "shared memory overwritten before the wait": (SHARED, {"behind": f"@%p1 {STORE}" + END}, "missing-wait", "no wgmma.wait_group lies between"),
     "no wgmma.fence": (SHARED, {"before": ""}, "missing-fence", "no wgmma.fence"),

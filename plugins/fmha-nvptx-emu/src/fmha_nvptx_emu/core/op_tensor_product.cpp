@@ -56,7 +56,7 @@ void read_tile(Warp& w, const Inst& i, int lane, Block& block, const Descriptor&
   pieces.count = across ? f.k * inner : rows * inner;
   for (unsigned n = 0; n < pieces.count; ++n)
     pieces.at[n] = across ? place_across_k(d, 16 * (n % inner), n / inner) : place_along_k(d, n / inner, n % inner * 16);
-  pieces.read(w, i, lane, block, needed);
+  pieces.read(w, i, lane, block, needed, pieces.data);
   std::fill_n(out.missing + first, rows, false);
   for (unsigned n = 0; n < pieces.count; ++n) {
     const uint8_t* from = pieces.data[n];

@@ -46,9 +46,8 @@ void read_tile(Warp& w, const Inst& i, const Descriptor& d, bool across, uint32_
       for (uint32_t block = 0, step = step_across_k(d, k); block < blocks; ++block) at[k * blocks + block] = swizzled(places[block] + step, d.span);
   } else
     for (uint32_t n = 0; n < 2 * rows; ++n) at[n] = place_along_k(d, first + n / 2, n % 2 * 16);
-  pieces.read(w, i, -1, *w.block, 16);
-  if (!across) std::memcpy(out.at, pieces.data, size_t(rows) * kRowK);
-  else
+  pieces.read(w, i, -1, *w.block, 16, across ? pieces.data : reinterpret_cast<uint8_t (*)[16]>(out.at));
+  if (across)
     for (uint32_t half = 0; half < 2; ++half)  // eight k of a block
       for (uint32_t block = 0; block < blocks; ++block)
         turn_eight(pieces.data + half * 8 * blocks + block, blocks, reinterpret_cast<uint8_t (*)[32]>(out.at[block * 8] + half * 16));
@@ -106,8 +105,9 @@ template <class F> inline void each_row(unsigned n, float (*sums)[kColumns], uin
 }
 
 void note_registers(Warp& w, const Inst& i, const Slot* a, bool adds) {
+  const uint32_t *written_at = w.written_at.data(), fence_at = w.fence_at;
   const auto late = [&](Slot slot) {
-    if (w.written_at.empty() || w.written_at[slot.id] <= w.fence_at) return;
+    if (written_at[slot.id] <= fence_at) return;
     w.block->launch->report->add(Finding::MissingFence, w, i, -1, [] {
       return std::string("a register of it was written before, and there is no wgmma.fence between");
     });
@@ -117,7 +117,7 @@ void note_registers(Warp& w, const Inst& i, const Slot* a, bool adds) {
   if (!fenced)
     w.block->launch->report->add(Finding::MissingFence, w, i, -1, [] { return std::string("no wgmma.fence lies before the first wgmma"); });
   const uint32_t group = w.wgmma_committed + 1;
-  size_t next = 0;  // products of one group have the same registers in the same order
+  size_t next = 0;
   const auto hold = [&](Slot slot, bool read_only) {
     const size_t count = w.held[slot.id] ? w.outstanding.size() : 0;
     for (size_t k = 0; k < count; ++k, ++next) {
@@ -126,7 +126,16 @@ void note_registers(Warp& w, const Inst& i, const Slot* a, bool adds) {
     }
     w.hold({slot.id, group, read_only});
   };
-  for (unsigned k = 0; k < i.dests; ++k) hold(i.slots[k], false);
+  // Products of one group have the same registers in the same order.
+  while (next < w.outstanding.size() && w.outstanding[next].id != i.slots[0].id) ++next;
+  uint32_t apart = next + i.dests > w.outstanding.size();
+  Outstanding* const held = w.outstanding.data() + next;
+  for (unsigned k = 0; !apart && k < i.dests; ++k) apart = held[k].id ^ i.slots[k].id;
+  if (!apart) {
+    for (unsigned k = 0; k < i.dests; ++k) held[k].group = group, held[k].read_only = false;
+    next += i.dests;
+  } else
+    for (unsigned k = next = 0; k < i.dests; ++k) hold(i.slots[k], false);
   for (unsigned k = 0; a && k < 4; ++k) late(a[k]), hold(a[k], true);
 }
 

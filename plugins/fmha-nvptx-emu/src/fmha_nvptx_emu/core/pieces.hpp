@@ -14,8 +14,8 @@ struct Pieces {
   bool whole[kMost];  // all bytes were written
   alignas(64) uint8_t data[kMost][16];
 
-  // Reads all of them, of which the first `needed` bytes count; zeros, with a finding, outside of the block's shared memory.
-  void read(Warp& w, const Inst& i, int lane, Block& block, unsigned needed) {
+  // Reads all of them to `to`, of which the first `needed` bytes count; zeros, with a finding, outside of the block's shared memory.
+  void read(Warp& w, const Inst& i, int lane, Block& block, unsigned needed, uint8_t (*to)[16]) {
     SharedMemory& shared = block.shared;
     std::fill_n(whole, count, true);
     uint32_t last = 0;
@@ -24,7 +24,7 @@ struct Pieces {
     const uint8_t* from = shared.data();
     if (inside && !emulation::careful && (!checks || (needed == 16 && &block == w.block))) {
       if (checks) shared.read_pieces(w, i, std::max(lane, 0), at, count, whole);
-      for (unsigned n = 0; n < count; ++n) std::memcpy(data[n], from + at[n], 16);
+      for (unsigned n = 0, all = count; n < all; ++n) std::memcpy(to[n], from + at[n], 16);  // `count` might be in `to`
       return;
     }
     for (unsigned n = 0; n < count; ++n) {
@@ -32,12 +32,12 @@ struct Pieces {
         w.block->launch->report->add(Finding::OutOfBounds, w, i, lane, [&] {
           return "a matrix descriptor leads to " + hex(at[n]) + " of " + std::to_string(shared.bytes()) + " bytes of shared memory";
         });
-        std::memset(data[n], 0, 16);
+        std::memset(to[n], 0, 16);
         continue;
       }
       if (checks)
         whole[n] = &block == w.block ? shared.read_later(w, i, std::max(lane, 0), at[n], needed, false) : shared.read_peer(w, i, lane, at[n], needed);
-      std::memcpy(data[n], from + at[n], 16);
+      std::memcpy(to[n], from + at[n], 16);
     }
   }
 };

@@ -80,11 +80,19 @@ inline bool SharedMemory::readable(Warp& w, uint32_t at) {
   return true;
 }
 
+// Whether a read lies before a write of the warp; an asynchronous one does from when it was over.
+inline bool SharedMemory::read_before(const Warp& w, uint32_t stamp) {
+  if (earlier(w, stamp) || !(stamp & kLater)) return earlier(w, stamp);
+  const AsyncGroups& groups = w.block->warps[owner(stamp)]->bulk;
+  const uint32_t group = time_of(stamp), over = groups.completed_at[group % AsyncGroups::kKept];
+  return group <= groups.complete && (owner(stamp) == w.index || over <= w.known[owner(stamp)]);
+}
+
 // Whether a piece is one, and nobody else's access has to be compared with a write with this stamp.
 inline bool SharedMemory::writable(const Warp& w, uint32_t at, uint32_t stamp) {
   if (!one(at)) return false;
   const Books& piece = pieces_[at];
-  return ((piece.writer == stamp) | earlier(w, piece.writer)) & earlier(w, piece.reader) & earlier(w, piece.before);
+  return ((piece.writer == stamp) | earlier(w, piece.writer)) && read_before(w, piece.reader) && read_before(w, piece.before);
 }
 
 // Whether all pieces of an access are readable or writable.

@@ -75,6 +75,7 @@ class SharedMemory {
   bool join(uint32_t piece);
   uint32_t plain(const Warp& w, uint32_t& stamp);
   bool readable(Warp& w, uint32_t piece);
+  static bool read_before(const Warp& w, uint32_t stamp);
   bool writable(const Warp& w, uint32_t piece, uint32_t stamp);
   bool ready(Warp& w, const Together& all, bool writes, uint32_t stamp);
   template <class Whole, class Each> void over(uint32_t at, uint32_t bytes, const Whole& whole, const Each& each);
