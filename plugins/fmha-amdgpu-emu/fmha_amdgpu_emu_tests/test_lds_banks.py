@@ -80,3 +80,34 @@ def test_matrix_operations_are_counted(tmp_path: Path) -> None:
     (counts,) = program.launch("product", (1, 1, 1), (128, 1, 1), track=False)["executed"]
     assert counts["matrix_flops"] == 2 * 2 * 32 * 32 * 8
     assert counts["classes"]["matrix"] == 2
+
+
+LOOP = """
+v_and_b32 v2, 63, v0
+v_lshrrev_b32 v3, 6, v0
+v_mul_u32_u24 v3, {wave}, v3
+v_add_u32 v3, 4, v3
+v_mul_lo_u32 v1, v2, v3
+s_mov_b32 s6, 3
+again:
+ds_read_b32 v4, v1
+{change}
+s_sub_u32 s6, s6, 1
+s_cmp_lg_u32 s6, 0
+s_cbranch_scc1 again
+s_endpgm
+"""
+
+
+@pytest.mark.parametrize(
+    ("change", "wave", "cycles"),
+    [("v_lshlrev_b32 v1, 1, v1", 124, 0 + 2 + 6 + 3 * 62), ("v_xor_b32 v1, 2, v1", 0, 2 * (0 + 2 + 0))],
+    ids=["distances", "alignment"],
+)
+def test_one_instruction_with_several_patterns(change: str, wave: int, cycles: int, tmp_path: Path) -> None:
+    """What an instruction's last access cost is only reused for the same distances and alignment; two waves differ."""
+    text = kernel_text("loop", LOOP.format(change=change, wave=wave), arch="gfx942", lds=32768)
+    program = Program(link_assembly("gfx942", text, tmp_path))
+    (counts,) = program.launch("loop", (1, 1, 1), (128, 1, 1), track=False)["executed"]
+    assert counts["lds_accesses"] == 2 * 3
+    assert counts["lds_conflict_cycles"] == cycles

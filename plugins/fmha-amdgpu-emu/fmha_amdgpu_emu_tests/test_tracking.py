@@ -251,6 +251,9 @@ PIECES: tuple[tuple[str, str, tuple[str, ...], str], ...] = (
     ("written_alike", "{write16} v21, v[16:19]\n{ds0}\n{read16} v[8:11], v21\n{ds0}", (), ""),
     ("written_differently", "{write16} v21, v[12:15]\n{ds0}", ("lds-race",), ""),
     ("a_word_never_written", "{write} v4, v0\n" + WORD + "{write} v4, v0 offset:4\n{ds0}\n{read16} v[8:11], v4\n{ds0}", ("uninitialised-lds",), "{read16}: the LDS word at 12 is read in lane 0,"),
+    ("words_apart_never_written", "{read} v8, v4 offset:4\n{ds0}", ("uninitialised-lds",), "{read}: the LDS word at 4 is read in lane 0,"),
+    ("pairs_apart_half_written", "{write} v4, v0\n{ds0}\n{read8} v[8:9], v4\n{ds0}", ("uninitialised-lds",), "{read8}: the LDS word at 4 is read in lane 0,"),
+    ("words_apart_read_without_wait", "{write16} v4, v[12:15]\n{barrier}\n{read} v8, v5\n{ds0}", ("lds-race",), "{read}: .* wrote it"),
     (
         "words_of_several_waves_written_again",
         "{write} v20, v16\n{ds0}\n{barrier}\n{write16} v21, v[16:19]\n{barrier}\n{read16} v[8:11], v21\n{ds0}",

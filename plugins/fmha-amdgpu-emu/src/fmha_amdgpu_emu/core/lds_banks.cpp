@@ -45,8 +45,8 @@ struct Phase {
   }
 };
 
-// The cost of an instruction's last access, and its lanes' distances from the first lane. In a loop, and in all waves
-// of a kernel, these distances are the same; the banks only rotate.
+// The cost of an instruction's last access, and its lanes' distances from the first lane. In a loop these distances are
+// the same, and often in all waves of a kernel; the banks only rotate.
 struct Remembered {
   const Inst* inst = nullptr;
   uint32_t kind = 0;  // of access, and where the first address lies in its unit
@@ -54,9 +54,10 @@ struct Remembered {
   uint32_t apart[kLanes];
 };
 
-Remembered& remembered(const Inst& i) {
-  static thread_local Remembered kept[256];
-  return kept[reinterpret_cast<uintptr_t>(&i) / 64 % 256];
+// Four places: waves of a workgroup write to different ones, and look at all.
+Remembered* remembered(const Inst& i) {
+  static thread_local Remembered kept[256][4];
+  return kept[reinterpret_cast<uintptr_t>(&i) / sizeof(Inst) % 256];
 }
 
 uint32_t worked_out(const Wave& w, const uint32_t* address, uint64_t mask, uint32_t bytes, bool read, Same same) {
@@ -89,12 +90,16 @@ uint32_t worked_out(const Wave& w, const uint32_t* address, uint64_t mask, uint3
 uint32_t conflict_cycles(const Wave& w, const Inst& i, const uint32_t* address, uint64_t mask, uint32_t bytes, bool read,
                          Same same) {
   if (mask != w.full) return worked_out(w, address, mask, bytes, read, same);
-  Remembered& last = remembered(i);
+  Remembered* const places = remembered(i);
   const uint32_t kind = uint32_t(w.arch - kArchs) << 28 | uint32_t(same) << 25 | uint32_t(read) << 24 | uint32_t(w.lanes) << 16 |
                         (address[0] & 15) << 8 | bytes;
   uint32_t apart[kLanes];
   for (int l = 0; l < kLanes; ++l) apart[l] = address[l] - address[0];
-  if (last.inst == &i && last.kind == kind && !(different(apart, last.apart) & w.full)) return last.cycles;
+  for (int k = 0; k < 4; ++k) {
+    const Remembered& one = places[(w.index + k) % 4];
+    if (one.inst == &i && one.kind == kind && !(different(apart, one.apart) & w.full)) return one.cycles;
+  }
+  Remembered& last = places[w.index % 4];
   last.inst = &i;
   last.kind = kind;
   last.cycles = worked_out(w, address, mask, bytes, read, same);

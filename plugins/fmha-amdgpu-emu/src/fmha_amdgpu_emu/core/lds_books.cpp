@@ -235,9 +235,9 @@ inline uint64_t followers(uint64_t mask, const uint32_t* addresses, uint32_t byt
   return out & mask & mask << 1;
 }
 
-inline bool aligned(uint64_t mask, const uint32_t* addresses) {
+inline bool aligned(uint64_t mask, const uint32_t* addresses, uint32_t bytes) {
   uint32_t low[kLanes];
-  for (int l = 0; l < kLanes; ++l) low[l] = addresses[l] & 15;
+  for (int l = 0; l < kLanes; ++l) low[l] = addresses[l] & (bytes - 1);
   return !(nonzero(low) & mask);
 }
 
@@ -290,6 +290,19 @@ inline bool all_readable(const Wave& w, uint64_t mask, const uint32_t* addresses
   return !doubt;
 }
 
+// The same for lanes that each have whole words, all in one piece.
+inline bool all_words_readable(const Wave& w, uint64_t mask, const uint32_t* addresses, uint32_t words) {
+  const LdsBooks& books = w.group->books;
+  bool sound = true;
+  each_lane(mask, [&](int l) {
+    for (uint32_t word = addresses[l] / 4; word < addresses[l] / 4 + words; ++word) {
+      const LdsBooks::Word& last = entry(books, word);
+      sound &= last.written == 0xf && readable(w, last);
+    }
+  });
+  return sound;
+}
+
 inline bool tracked(const Wave& w) { return w.group && !w.group->books.pieces.empty(); }
 
 }  // namespace
@@ -314,8 +327,13 @@ void lds_read(Wave& w, const Inst& i, uint64_t mask, const uint32_t* addresses, 
   LdsBooks& books = w.group->books;
   uint32_t* const mine = books.readers.data() + w.index;
   const auto mark = [=, of_piece = size_t(books.waves)](uint32_t piece) { mine[piece * of_piece] = sequence << 4 | 0xf; };
-  if (bytes == 16 && !emulation::careful && aligned(mask, addresses) && all_readable(w, mask, addresses))
+  if (bytes == 16 && !emulation::careful && aligned(mask, addresses, 16) && all_readable(w, mask, addresses))
     return each_lane(mask, [=](int l) { mark(addresses[l] / 16); });
+  if ((bytes == 4 || bytes == 8) && !emulation::careful && !(followers(mask, addresses, bytes)) && aligned(mask, addresses, bytes) &&
+      all_words_readable(w, mask, addresses, bytes / 4))
+    return each_lane(mask, [&](int l) {
+      for (uint32_t word = addresses[l] / 4; word < (addresses[l] + bytes) / 4; ++word) mark_read(books, w.index, word, sequence, 0xf);
+    });
   each_piece(
       mask, addresses, bytes,
       [&](uint32_t piece, uint32_t count) {
@@ -355,32 +373,6 @@ void lds_changed(Wave& w, const Inst& i, uint64_t mask, const uint32_t* addresse
   each_piece(
       mask, addresses, bytes, [](uint32_t, uint32_t) { return false; },
       [&](const Stretch& stretch, bool) { one_change(w, i, stretch, {sequence}); }, [](uint32_t) {});
-}
-
-void barrier_arrived(Wave& w) {
-  Tracker& t = w.track;
-  if (!t.on) return;
-  ++t.arrivals;
-  t.done_at_arrival.push_back(t.done);
-  t.to_lds_at_arrival.push_back(t.done_to_lds);
-  const bool strict = w.launch && w.launch->options.strict;
-  t.issued_at_arrival.push_back(strict ? t.done : t.sequence);
-}
-
-void barrier_passed(Wave& w) {
-  Tracker& t = w.track;
-  if (!t.on || !w.group) return;
-  ++t.waits;
-  for (const auto& wave : w.group->waves) {
-    const Tracker& other = wave->track;
-    if (other.wave == t.wave) continue;
-    // A wave that has fewer arrivals ended before this barrier was complete. Everything that it did came before.
-    const bool ended = other.arrivals < t.waits;
-    t.written_before[0][other.wave] = ended ? ~0u : other.done_at_arrival[t.waits];
-    t.written_before[1][other.wave] = ended ? ~0u : other.to_lds_at_arrival[t.waits];
-    const uint32_t read = ended ? ~0u : other.issued_at_arrival[t.waits];
-    t.read_before[other.wave] = read >> 28 ? ~0u : read << 4 | 0xf;
-  }
 }
 
 }  // namespace emu

@@ -228,4 +228,30 @@ void wait_for(Wave& w, Counter counter, uint32_t remaining) {
   t.any = anything(t);
 }
 
+void barrier_arrived(Wave& w) {
+  Tracker& t = w.track;
+  if (!t.on) return;
+  ++t.arrivals;
+  t.done_at_arrival.push_back(t.done);
+  t.to_lds_at_arrival.push_back(t.done_to_lds);
+  const bool strict = w.launch && w.launch->options.strict;
+  t.issued_at_arrival.push_back(strict ? t.done : t.sequence);
+}
+
+void barrier_passed(Wave& w) {
+  Tracker& t = w.track;
+  if (!t.on || !w.group) return;
+  ++t.waits;
+  for (const auto& wave : w.group->waves) {
+    const Tracker& other = wave->track;
+    if (other.wave == t.wave) continue;
+    // A wave that has fewer arrivals ended before this barrier was complete. Everything that it did came before.
+    const bool ended = other.arrivals < t.waits;
+    t.written_before[0][other.wave] = ended ? ~0u : other.done_at_arrival[t.waits];
+    t.written_before[1][other.wave] = ended ? ~0u : other.to_lds_at_arrival[t.waits];
+    const uint32_t read = ended ? ~0u : other.issued_at_arrival[t.waits];
+    t.read_before[other.wave] = read >> 28 ? ~0u : read << 4 | 0xf;
+  }
+}
+
 }  // namespace emu
