@@ -6,7 +6,6 @@ import gc
 import os
 from collections.abc import Generator, Sequence, Set
 from functools import cache
-from itertools import groupby
 from pathlib import Path
 
 import pytest
@@ -26,9 +25,6 @@ os.environ.pop("PYTEST_ADDOPTS", None)  # read by now; not for the runs of pytes
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 
-READS_BACKWARDS = os.environ.get("PYTEST_XDIST_WORKER", "gw0")[-1] in "13579"
-
-
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
     """Collecting 24,000 tests makes millions of objects, all of which stay: the collector of garbage need not look at them, now or later."""
@@ -39,17 +35,6 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.freeze()
         gc.set_threshold(YOUNG_OBJECTS)  # with Python's own 700, the collector takes a seventh of the time
         gc.enable()
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_make_collect_report(
-    collector: pytest.Collector,
-) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
-    """Every second process of xdist reads the files from the last to the first: in a fresh checkout each process then compiles half of them."""
-    report = yield
-    if READS_BACKWARDS and isinstance(collector, pytest.Session | pytest.Directory):
-        report.result.reverse()
-    return report
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -74,8 +59,6 @@ def _skipped(report: Path) -> frozenset[str]:
 @pytest.hookimpl(tryfirst=True)  # before pytest leaves out what is slow
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """CI runs the tests marked ``ci`` after README's command, which leaves out the slow ones: a test that is only ``ci`` would run twice."""
-    if READS_BACKWARDS:
-        items[:] = forwards(items)
     leave_a_sample(items)
     twice = [i.nodeid for i in items if i.get_closest_marker("ci") and not i.get_closest_marker("slow")]
     if twice:
@@ -100,12 +83,6 @@ def _workers(request: pytest.FixtureRequest) -> Generator[None, None, None]:
         return
     with forked_workers():
         yield
-
-
-def forwards(items: Sequence[pytest.Item]) -> list[pytest.Item]:
-    """The tests of files that were read from the last to the first, in the order in which they stand."""
-    files = [list(tests) for _, tests in groupby(items, key=lambda item: item.getparent(pytest.File))]
-    return [item for tests in reversed(files) for item in tests]
 
 
 def run_again(items: Sequence[pytest.Item], names: Set[str]) -> None:
