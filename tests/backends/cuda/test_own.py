@@ -71,8 +71,11 @@ def test_listing_kernels_imports_neither_numpy_nor_rules_about_problems() -> Non
 
 @pytest.mark.parametrize("backend", ["ck_tile", "triton"])
 def test_asking_whether_a_backend_has_a_method_imports_nothing(backend: str) -> None:
-    if backend == "triton":
-        pytest.importorskip("fmha_triton", reason="plugins/fmha-triton is not installed")
+    if (
+        backend == "triton"
+        and subprocess.run([sys.executable, "-c", "import fmha_triton"], stderr=subprocess.DEVNULL).returncode
+    ):
+        pytest.skip("plugins/fmha-triton is not installed")  # a test may have put it on this process's path
     names = {
         "ck_tile": "fmha_cli.backends.ck_tile import backend",
         "triton": "fmha_triton.backend import TritonBackend",
