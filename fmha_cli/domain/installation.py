@@ -116,6 +116,17 @@ class SourceTree:
     help: str | None = None
     notes: Annotated[tuple[str, ...], "what was passed over, and what is odd"] = ()
 
+    @staticmethod
+    def unfit(error: EnvironmentProblem) -> SourceTree:
+        """A tree of the user that cannot be built against."""
+        return SourceTree(state=SourceState.UNFIT, why=f"{error.what} ({error.why})", help=error.help)
+
+    def check(self, subject: str) -> DoctorCheck:
+        """Its row of ``fmha doctor``. A tree that is missing but can be fetched is not a failure."""
+        states = {SourceState.PRESENT: CheckState.OK, SourceState.MISSING: CheckState.SKIPPED}
+        state, why = states.get(self.state, CheckState.FAILED), self.why or "; ".join(self.notes) or None
+        return DoctorCheck(name="source", subject=subject, state=state, what=self.text, why=why, help=self.help)
+
     @property
     def text(self) -> str:
         """``baseline, edited (3 files differ), from --ck-home DIR``, or the state of a tree that cannot be used."""

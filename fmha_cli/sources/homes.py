@@ -16,7 +16,9 @@ from fmha_cli.domain.arch import arch_document
 from fmha_cli.domain.encode import digest_of
 from fmha_cli.domain.errors import EnvironmentProblem
 from fmha_cli.domain.plan import Edited
+from fmha_cli.domain.wording import edited_text, listed
 from fmha_cli.system.files import named_path
+from fmha_cli.toolchain.cache.files import as_environment_problem
 from fmha_cli.toolchain.cache.layout import CacheLayout
 from fmha_cli.toolchain.cache.memo import recall, remember, stamps
 
@@ -64,11 +66,13 @@ class Home:
 
     Attributes:
         digest: of the paths and texts of its files; line endings do not count.
+        parts: as for :func:`home_files`.
         known: the state to compare with.
         changed, added, missing: paths, sorted.
     """
 
     digest: str
+    parts: Mapping[str, Path]
     known: Known
     changed: tuple[str, ...]
     added: tuple[str, ...]
@@ -97,6 +101,28 @@ class Home:
         """The files that differ, each with how."""
         words = ((self.changed, ""), (self.added, " (new)"), (self.missing, " (missing)"))
         return tuple(f"{path}{word}" for paths, word in words for path in paths)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """How it differs from the known state, in words; empty for the known state."""
+        return () if self.edited is None else (f"{edited_text(self.edited)}: {listed(self.lines)}",)
+
+    def require_same(self, layout: CacheLayout, where: str) -> None:
+        """Refuse a kernel whose sources changed during its compile.
+
+        Raises:
+            EnvironmentProblem: S107; or a file cannot be read.
+        """
+        with as_environment_problem(f"reading the sources in {where}"):
+            now = look_at(layout, self.parts, self.known)
+        if now.digest != self.digest:
+            raise EnvironmentProblem(
+                "the sources changed while a kernel was compiled from them",
+                code="S107",
+                where=where,
+                why="the result could hold parts of both states, so it was not kept",
+                help="run the command again when the files are saved; --watch does so by itself",
+            )
 
 
 def home_path(given: str) -> Path:
@@ -143,7 +169,9 @@ def look_at(layout: CacheLayout, parts: Mapping[str, Path], known: Known) -> Hom
         if all(stamp is not None and stamp[0] < now - _RACY_NS for stamp in watched.values()):
             with suppress(OSError):  # a read-only cache works without it
                 remember(memo, question, answer, watched)
-    return Home(answer["digest"], known, *(tuple(answer[name]) for name in ("changed", "added", "missing")))
+    return Home(
+        answer["digest"], dict(parts), known, *(tuple(answer[name]) for name in ("changed", "added", "missing"))
+    )
 
 
 def unfit(what: str, home: Home, *, options: tuple[str | None, str | None], more: str = "") -> EnvironmentProblem:
@@ -162,22 +190,6 @@ def unfit(what: str, home: Home, *, options: tuple[str | None, str | None], more
         help=f"--{taken_as} {home.known.name} builds it by the rules of that revision all the same; without --{given} the "
         "pinned source is used",
     )
-
-
-def require_same(before: Home, now: Home, where: str) -> None:
-    """Refuse a kernel whose sources changed during its compile.
-
-    Raises:
-        EnvironmentProblem: S107.
-    """
-    if before.digest != now.digest:
-        raise EnvironmentProblem(
-            "the sources changed while a kernel was compiled from them",
-            code="S107",
-            where=where,
-            why="the result could hold parts of both states, so it was not kept",
-            help="run the command again when the files are saved; --watch does so by itself",
-        )
 
 
 def _compare_files(files: Mapping[str, Path], known: Known) -> dict[str, Any]:

@@ -67,7 +67,7 @@ def test_every_way_to_differ(layout: CacheLayout, tree: Path) -> None:
 def test_near_is_nine_tenths_of_the_known_files(unchanged: int, near: bool) -> None:
     known = Known("base", {str(number): "" for number in range(20)})
     changed = tuple(str(number) for number in range(20 - unchanged))
-    assert Home("0" * 64, known, changed, ("any", "new"), ()).near is near
+    assert Home("0" * 64, {}, known, changed, ("any", "new"), ()).near is near
 
 
 @pytest.mark.promise("A compile during which the user's tree changes is not kept.")

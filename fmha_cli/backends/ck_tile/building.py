@@ -100,6 +100,7 @@ def build_ck(stage: Stage, context: BuildContext) -> Artifact:
         KernelFailure: the kernel does not compile.
     """
     key, shop = _prepare(stage.kernel, context)
+    home = shop.tree.home
     places = hip_places(shop.toolchain, {name: folder for name, (folder, _) in shop.headers.items()})
     made = build_kernel(
         shop.cache,
@@ -108,7 +109,7 @@ def build_ck(stage: Stage, context: BuildContext) -> Artifact:
         places=places,
         timeout=context.timeout,
         cancel=context.stop,
-        settled=lambda: shop.tree.require_same(shop.cache.layout.root),
+        settled=lambda: None if home is None else home.require_same(shop.cache.layout, str(shop.tree.include)),
     )
     return replace(made, edited=shop.tree.edited)
 

@@ -13,7 +13,6 @@ from fmha_cli.domain.errors import EnvironmentProblem
 from fmha_cli.domain.installation import (
     NOT_FETCHED,
     Checker,
-    CheckState,
     DoctorCheck,
     SourceState,
     SourceTree,
@@ -39,7 +38,7 @@ def source_tree(here: Surroundings) -> SourceTree:
             fetched = error.where is not None and Path(error.where).exists()
             why = "the pinned source in the cache is damaged" if fetched else NOT_FETCHED
             return SourceTree(state=SourceState.MISSING, why=why, help="fmha sources fetch")
-        return SourceTree(state=SourceState.UNFIT, why=f"{error.what} ({error.why})", help=error.help)
+        return SourceTree.unfit(error)
     return SourceTree(
         state=SourceState.PRESENT,
         origin=tree.origin,
@@ -52,17 +51,8 @@ def source_tree(here: Surroundings) -> SourceTree:
 
 
 def check_tree(here: Surroundings) -> Iterator[DoctorCheck]:
-    """Check the Composable Kernel in use. A tree that is missing but can be fetched is not a failure."""
-    tree = source_tree(here)
-    states = {SourceState.PRESENT: CheckState.OK, SourceState.MISSING: CheckState.SKIPPED}
-    yield DoctorCheck(
-        name="source",
-        subject="Composable Kernel",
-        state=states.get(tree.state, CheckState.FAILED),
-        what=tree.text,
-        why=tree.why or "; ".join(tree.notes) or None,
-        help=tree.help,
-    )
+    """Check the Composable Kernel in use."""
+    yield source_tree(here).check("Composable Kernel")
 
 
 def check_compilers(here: Surroundings) -> Iterator[DoctorCheck]:

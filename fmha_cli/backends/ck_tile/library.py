@@ -13,7 +13,6 @@ from fmha_cli.codegen.ck_tile.args import (
     ARGS,
     DESCRIBE,
     FAULT,
-    KERNEL_NAME,
     LAUNCH,
     NO_FIELD,
     VERSION,
@@ -74,7 +73,6 @@ class CkLibrary:
         try:
             self._library = ctypes.CDLL(str(path), mode=os.RTLD_NOW | os.RTLD_LOCAL)
             self._launch, self._describe = self._library[LAUNCH], self._library[DESCRIBE]
-            name = self._library[KERNEL_NAME]
         except (OSError, AttributeError) as fault:
             raise KernelFailure(f"{kernel.name} does not load: {fault}", code="K110", where=str(path)) from fault
         self._check_layouts()
@@ -82,8 +80,6 @@ class CkLibrary:
         self._launch.restype = self._describe.restype = ctypes.c_int
         self._launch.argtypes = [block, ctypes.c_void_p, fault_type]
         self._describe.argtypes = [block, ctypes.POINTER(ctypes_structure(FmhaCkLaunch)), fault_type]
-        self.upstream_text = _text(name)
-        """CK's own name of the kernel (``GetName()``); empty if it has none."""
 
     def _check_layouts(self) -> None:
         tables = ((self._args, ARGS), (FmhaCkLaunch, LAUNCH), (FmhaCkFault, FAULT))
@@ -162,14 +158,6 @@ class CkLibrary:
             code="K112",
             where=self.kernel.name,
         )
-
-
-def _text(name: Any) -> str:
-    name.restype, name.argtypes = ctypes.c_int64, [ctypes.c_char_p, ctypes.c_int64]
-    length = max(0, int(name(None, 0)))
-    room = ctypes.create_string_buffer(length + 1)
-    name(room, len(room))
-    return room.value.decode("utf-8", "replace")
 
 
 _WORDS = {

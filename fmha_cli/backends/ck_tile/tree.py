@@ -10,8 +10,7 @@ from pathlib import Path
 from fmha_cli.backends.ck_tile.revisions import AS_OPTION, BASELINE, HOME_OPTION, known_revisions, revision_of
 from fmha_cli.domain.errors import EnvironmentProblem
 from fmha_cli.domain.plan import Edited
-from fmha_cli.domain.wording import edited_text, listed
-from fmha_cli.sources.homes import Home, Known, home_files, home_path, look_at, require_same, unfit
+from fmha_cli.sources.homes import Home, Known, home_files, home_path, look_at, unfit
 from fmha_cli.sources.trees import text_digest
 from fmha_cli.toolchain.cache.files import as_environment_problem
 from fmha_cli.toolchain.cache.layout import CacheLayout
@@ -61,16 +60,6 @@ class CkTree:
     notes: tuple[str, ...] = ()
     home: Home | None = None
     edited: Edited | None = None
-
-    def require_same(self, cache_root: Path) -> None:
-        """Refuse a kernel if the user changed the tree during its compile.
-
-        Raises:
-            EnvironmentProblem: S107.
-        """
-        if self.home is not None:
-            now = _home(self.include, open_root(cache_root))
-            require_same(self.home, now, str(self.include))
 
 
 def ck_tree(
@@ -197,10 +186,7 @@ def _find_named(home: Path, layout: CacheLayout, taken_as: str | None) -> CkTree
     if fault is None or found is None:
         return tree
     if told is not None or (found.near and tree.revision == UNKNOWN):
-        edited = found.edited
-        assert edited is not None  # the tree of a revision that can be built has no fault
-        notes = (f"{edited_text(edited)}: {listed(found.lines)}", *tree.notes)
-        return replace(tree, revision=BASELINE, edited=edited, notes=notes)
+        return replace(tree, revision=BASELINE, edited=found.edited, notes=(*found.notes, *tree.notes))
     names = "; ".join(
         f"{r.name} ({r.date}, {r.headers[:12]}…{'' if r.buildable else ', cannot be built against'})"
         for r in known_revisions()
@@ -222,14 +208,10 @@ def _unfit(tree: CkTree) -> str | None:
     return f"its revision is unknown (headers {tree.digest[:12]}…)"
 
 
-def _home(include: Path, layout: CacheLayout) -> Home:
-    with as_environment_problem(f"reading the headers in {include}"):
-        return look_at(layout, {"": include / "ck_tile"}, load_known())
-
-
 def _look_at(include: Path, origin: str, layout: CacheLayout) -> CkTree:
     """A tree with its revision, which is ``unknown`` if no known revision matches."""
-    found = _home(include, layout)
+    with as_environment_problem(f"reading the headers in {include}"):
+        found = look_at(layout, {"": include / "ck_tile"}, load_known())
     revision = next((known for known in known_revisions() if known.headers == found.digest), None)
     example = include.parent / _EXAMPLE
     notes: tuple[str, ...] = ()

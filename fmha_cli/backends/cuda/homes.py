@@ -8,13 +8,11 @@ from pathlib import Path
 
 from fmha_cli.backends.cuda.upstream import Upstream
 from fmha_cli.domain.errors import EnvironmentProblem, UsageError
-from fmha_cli.domain.installation import NOT_FETCHED, CheckState, DoctorCheck, SourceState, SourceTree, Surroundings
+from fmha_cli.domain.installation import NOT_FETCHED, DoctorCheck, SourceState, SourceTree, Surroundings
 from fmha_cli.domain.plan import Edited
-from fmha_cli.domain.wording import edited_text, listed
-from fmha_cli.sources.homes import Home, Known, home_files, home_path, look_at, require_same, unfit
+from fmha_cli.sources.homes import Home, Known, home_files, home_path, look_at, unfit
 from fmha_cli.sources.pins import pin_of
 from fmha_cli.toolchain.cache.files import as_environment_problem
-from fmha_cli.toolchain.cache.layout import CacheLayout
 from fmha_cli.toolchain.cache.root import open_root
 from fmha_cli.toolchain.notice import Notice, NoticeKind, Notify
 
@@ -25,13 +23,11 @@ class OwnTree:
 
     Attributes:
         root: its folder; ``Upstream.folders`` are below it.
-        parts: names and folders of the headers that kernels include.
         home: its content, next to the pinned one.
         pinned: the digest of the pinned source, which an unedited tree shares.
     """
 
     root: Path
-    parts: Mapping[str, Path]
     home: Home
     pinned: str
 
@@ -44,15 +40,6 @@ class OwnTree:
     def digest(self) -> str:
         """The placeholder for its content in the keys and texts of kernels."""
         return self.pinned if self.edited is None else self.home.digest
-
-    def require_same(self, layout: CacheLayout) -> None:
-        """Refuse a kernel if the user changed the tree during its compile.
-
-        Raises:
-            EnvironmentProblem: S107.
-        """
-        with as_environment_problem(f"reading the sources in {self.root}"):
-            require_same(self.home, look_at(layout, self.parts, self.home.known), str(self.root))
 
 
 def own_files(upstream: Upstream, home: str) -> dict[str, Path]:
@@ -84,7 +71,7 @@ def own_tree(upstream: Upstream, options: Mapping[str, str], cache_root: Path, n
         raise UsageError(f"{where} {told}: no such revision", code="F007", where=where, help=help)
     root, parts = _parts(upstream, home)
     with as_environment_problem(f"reading the sources in {root}"):
-        found = OwnTree(root, parts, look_at(open_root(cache_root), parts, known), pin_of(upstream.source).digest)
+        found = OwnTree(root, look_at(open_root(cache_root), parts, known), pin_of(upstream.source).digest)
     if found.edited is None:
         return found
     if told is None and not found.home.near:
@@ -93,7 +80,7 @@ def own_tree(upstream: Upstream, options: Mapping[str, str], cache_root: Path, n
             found.home,
             options=(upstream.home_option, upstream.as_option),
         )
-    said = f"the {upstream.source} of --{upstream.home_option} {root} is {_difference(found)}"
+    said = f"the {upstream.source} of --{upstream.home_option} {root} is {found.home.notes[0]}"
     notify(Notice(NoticeKind.SOURCE, said))
     return found
 
@@ -106,7 +93,7 @@ def source_tree(upstream: Upstream, here: Surroundings) -> SourceTree:
     try:
         own = own_tree(upstream, here.options, here.cache_root, lambda notice: here.notify(notice.text))
     except EnvironmentProblem as error:
-        return SourceTree(state=SourceState.UNFIT, why=f"{error.what} ({error.why})", help=error.help)
+        return SourceTree.unfit(error)
     if own is not None:
         return SourceTree(
             state=SourceState.PRESENT,
@@ -115,7 +102,7 @@ def source_tree(upstream: Upstream, here: Surroundings) -> SourceTree:
             revision=own.home.known.name,
             digest=own.home.digest,
             edited=own.edited,
-            notes=() if own.edited is None else (_difference(own),),
+            notes=own.home.notes,
         )
     pinned = pin_of(upstream.source)
     found = standing(pinned, open_root(here.cache_root))
@@ -136,15 +123,7 @@ def check_tree(upstream: Upstream, here: Surroundings) -> Iterator[DoctorCheck]:
     """Check the tree that the user names, if there is one."""
     if upstream.source is None or upstream.home_option not in here.options:
         return
-    tree = source_tree(upstream, here)
-    state = CheckState.OK if tree.state is SourceState.PRESENT else CheckState.FAILED
-    why = tree.why or "; ".join(tree.notes) or None
-    yield DoctorCheck(name="source", subject=upstream.source, state=state, what=tree.text, why=why, help=tree.help)
-
-
-def _difference(own: OwnTree) -> str:
-    assert own.edited is not None
-    return f"{edited_text(own.edited)}: {listed(own.home.lines)}"
+    yield source_tree(upstream, here).check(upstream.source)
 
 
 def _parts(upstream: Upstream, home: str) -> tuple[Path, dict[str, Path]]:

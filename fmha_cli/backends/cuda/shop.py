@@ -244,7 +244,7 @@ def _compile(
         files=derived,
         timeout=context.timeout,
         cancel=context.stop,
-        settled=lambda: None if own is None else own.require_same(shop.cache.layout),
+        settled=lambda: None if own is None else own.home.require_same(shop.cache.layout, str(own.root)),
     )
     if not made.cached:
         for said in _faults(upstream, made):

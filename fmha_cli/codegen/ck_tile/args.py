@@ -34,7 +34,6 @@ LAUNCH = "fmha_ck_launch"
 FAULT = "fmha_ck_fault"
 """Prefix of the table for ``FmhaCkFault``."""
 DESCRIBE = "fmha_ck_describe"
-KERNEL_NAME = "fmha_ck_kernel_name"
 
 NO_FIELD = -1
 """``FmhaCkFault.field`` if no single field is at fault."""

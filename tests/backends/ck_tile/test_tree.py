@@ -19,6 +19,7 @@ from fmha_cli.domain.errors import EnvironmentProblem, UsageError
 from fmha_cli.domain.plan import Edited
 from fmha_cli.sources.homes import Known, home_files
 from fmha_cli.sources.trees import text_digest
+from fmha_cli.toolchain.cache.root import open_root
 from tests.sources.conftest import Notices
 
 TEXT = "#pragma once\n#define CK 1\n"
@@ -199,10 +200,12 @@ def test_the_revision_that_the_user_names_must_be_one_that_is_built(
 def test_what_changes_during_a_compile_is_refused(tmp_path: Path, notices: Notices, known: TreeRevision) -> None:
     include = make_tree(tmp_path / "x")
     tree = found(tmp_path, notices, include)
-    tree.require_same(tmp_path / "cache")
+    layout = open_root(tmp_path / "cache")
+    assert tree.home is not None
+    tree.home.require_same(layout, str(include))
     (include / "ck_tile" / "core.hpp").write_text(TEXT + "// saved now\n")
     with pytest.raises(EnvironmentProblem) as caught:
-        tree.require_same(tmp_path / "cache")
+        tree.home.require_same(layout, str(include))
     assert caught.value.code == "S107"
 
 
