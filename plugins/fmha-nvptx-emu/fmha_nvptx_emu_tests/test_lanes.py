@@ -186,3 +186,10 @@ def test_cp_async_fills_with_zeros() -> None:
     np.testing.assert_array_equal(
         out.view(np.uint8).reshape(32, 16), np.where(keep, source.view(np.uint8).reshape(32, 16), 0)
     )
+
+
+def test_sums_of_several_threads_lose_nothing() -> None:
+    total = np.zeros(1, np.float32)
+    body = "mov.u32 %r1, 0; L: red.global.add.f32 [%rd0], 0f3F800000; add.u32 %r1, %r1, 1; setp.lt.u32 %p1, %r1, 50; @%p1 bra L;"
+    assert launch(module(body), total, grid=(64, 1, 1), block=(256, 1, 1), threads=2, checks=False).fault is None
+    assert total[0] == 64 * 256 * 50

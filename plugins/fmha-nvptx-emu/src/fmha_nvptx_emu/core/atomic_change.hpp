@@ -21,9 +21,16 @@ struct Inc { template <class T> T operator()(T old, T b, T) const { return old >
 struct Dec { template <class T> T operator()(T old, T b, T) const { return old == 0 || old > b ? b : T(old - 1); } };
 struct Cas { template <class T> T operator()(T old, T b, T c) const { return old == b ? c : old; } };
 
-// Returns what was there. c: of Cas.
-template <class T, class Op> T changed(uint8_t* at, T b, T c) {
+// Returns what was there. c: of Cas. `alone`: no other thread can do the same, so that it need not be one
+// operation: one thread executes the blocks of a cluster.
+template <class T, class Op> T changed(uint8_t* at, T b, T c, bool alone) {
   using Word = Lane<T>;
+  if (alone) {
+    Word& plain = *reinterpret_cast<Word*>(at);
+    const Word old = plain;
+    plain = widen<T>(Op{}(narrow<T>(old), b, c));
+    return narrow<T>(old);
+  }
   std::atomic_ref<Word> word(*reinterpret_cast<Word*>(at));
   Word old = word.load();
   while (!word.compare_exchange_weak(old, widen<T>(Op{}(narrow<T>(old), b, c)))) {}
@@ -31,9 +38,9 @@ template <class T, class Op> T changed(uint8_t* at, T b, T c) {
 }
 
 // The same for any type, on a register's bits.
-using Change = uint64_t (*)(uint8_t* at, uint64_t b, uint64_t c);
-template <class T, class Op> uint64_t change(uint8_t* at, uint64_t b, uint64_t c) {
-  return widen<T>(changed<T, Op>(at, narrow<T>(Lane<T>(b)), narrow<T>(Lane<T>(c))));
+using Change = uint64_t (*)(uint8_t* at, uint64_t b, uint64_t c, bool alone);
+template <class T, class Op> uint64_t change(uint8_t* at, uint64_t b, uint64_t c, bool alone) {
+  return widen<T>(changed<T, Op>(at, narrow<T>(Lane<T>(b)), narrow<T>(Lane<T>(c)), alone));
 }
 
 // The handler of an integer operation: `of` is called with the operation's type, and returns a pointer. nullptr: no such operation.

@@ -32,7 +32,7 @@ template <class Word, Reduction op> void integers(uint8_t* to, const uint8_t* fr
   for (uint32_t at = 0; at < bytes; at += sizeof(Word)) {
     Word value;
     std::memcpy(&value, from + at, sizeof value);
-    changed<Word, Change<op>>(to + at, value, Word{});
+    changed<Word, Change<op>>(to + at, value, Word{}, false);
   }
 }
 

@@ -95,6 +95,7 @@ void run(Launch& launch) {
   std::vector<uint64_t> executed(launch.kernel->code.size());
   std::atomic<bool> stopped = false;
   const unsigned threads = std::min<uint32_t>(uint32_t(std::max(1, launch.options.threads)), clusters);
+  launch.alone = threads == 1;
   const uint32_t together = std::max(1u, launch.resident / threads);
   const auto work = [&] {
     std::vector<std::unique_ptr<Cluster>> made;

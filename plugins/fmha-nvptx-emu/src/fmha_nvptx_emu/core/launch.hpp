@@ -63,6 +63,7 @@ struct Launch {
   std::unique_ptr<Writers> writers;
   std::unique_ptr<std::atomic<uint32_t>> next;  // the cluster that begins next, and how many there are
   uint32_t clusters = 0;
+  bool alone = false;  // one thread executes it
   // Results.
   std::string fault;
   std::string json;  // one element of `executed`

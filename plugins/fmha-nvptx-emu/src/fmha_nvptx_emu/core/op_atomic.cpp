@@ -57,7 +57,7 @@ template <unsigned size, bool integral, bool returns> void atomic_by(Warp& w, co
           return of_lane(l) + " updates shared word " + hex(a.at[l]) + ", which was never written";
         });
       if (b.checks && !shared && integral) b.launch->writers->meet(b.number, a.at[l]);
-      old = Word(change_word(at, lanes_of<Word>(w, value)[l], lanes_of<Word>(w, other)[l]));
+      old = Word(change_word(at, lanes_of<Word>(w, value)[l], lanes_of<Word>(w, other)[l], shared || b.launch->alone));
       if (b.checks && !shared && integral) b.launch->writers->meet(b.number, a.at[l]);
     }
     if (returns) lanes_of<Word>(w, i.slots[0])[l] = old;

@@ -79,7 +79,7 @@ template <unsigned size> void reduce_by(Warp& w, const Inst& i, uint32_t mask, C
       w.block->launch->report->add(Finding::UninitialisedShared, w, i, l, [&] {
         return of_lane(l) + " updates shared word " + hex(to.at) + ", which was never written";
       });
-    change_word(to.block->shared.data() + to.at, lanes_of<Word>(w, i.slots[2])[l], 0);
+    change_word(to.block->shared.data() + to.at, lanes_of<Word>(w, i.slots[2])[l], 0, true);
     w.block->counts.shared_read += size, w.block->counts.shared_written += size;
     to.block->mbarriers.expect(w, i, l, *to.m, -int64_t(size));
   });
