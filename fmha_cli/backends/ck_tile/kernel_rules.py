@@ -41,6 +41,11 @@ def _family(kernel: KernelSpec, arch: ArchSpec) -> Refusal | None:
     return Refusal(f"revision {rev} has no {kernel.family.value} kernels for {arch.name}")
 
 
+@lru_cache(maxsize=64)
+def _emitted(arch: str, family: Family, revision: str) -> frozenset[KernelSpec]:
+    return frozenset(found.kernel for found in list_emitted(arch, family, revision))
+
+
 @lru_cache(maxsize=8)
 def _tabled(arch: str, family: Family, revision: str) -> frozenset[KernelSpec]:
     """Every product of upstream's tables, whether or not its generator prunes it."""
@@ -48,9 +53,9 @@ def _tabled(arch: str, family: Family, revision: str) -> frozenset[KernelSpec]:
 
 
 def _listed(kernel: KernelSpec, arch: ArchSpec) -> Refusal | None:
-    place = kernel.family, algorithm_of(kernel).rev
-    listed = [found.kernel for found in list_emitted(arch.name, *place)]
-    if not listed or kernel in listed or kernel in _tabled(arch.name, *place):
+    place = arch.name, kernel.family, algorithm_of(kernel).rev
+    listed = _emitted(*place)
+    if not listed or kernel in listed or kernel in _tabled(*place):
         return None
     return find_nearest(kernel, listed)
 

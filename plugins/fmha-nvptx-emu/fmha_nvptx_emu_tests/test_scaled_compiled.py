@@ -45,7 +45,7 @@ def product(text: str, case: str, m: int, n: int, k: int, seed: int) -> tuple[Ar
 
 @pytest.mark.promise("`tcgen05` and bulk reductions agree with numpy in every layout, type and shape.")
 @pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize(("n", "k"), [(64, 128), (256, 256)])
+@pytest.mark.parametrize(("n", "k"), [(64, 128), pytest.param(256, 256, marks=pytest.mark.slow)])
 def test_a_product_with_block_scales(case: str, n: int, k: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # fmt: skip
     from fmha_nvptx_emu_tests.support.scaled_kernels import text_of_scaled
 
