@@ -53,7 +53,7 @@ bool fits(Type type, Type reg) {
 void Binding::dest(const Operand& o, Type type) {
   if (o.kind == Operand::Sink) {  // a register that nothing reads
     const Slot slot{kernel.rows, kernel.ids++};
-    kernel.rows += 2;
+    kernel.rows += type == Type::Pred ? 3 : 2;  // see Layout::reg
     return dests.push_back(slot);
   }
   if (o.kind != Operand::Reg) refuse("a destination is a register");

@@ -9,7 +9,9 @@ Slot Layout::reg(const Register& r) {
   const auto known = registers_.find(&r);
   if (known != registers_.end()) return known->second;
   const Slot slot{kernel_.rows, kernel_.ids++};
-  kernel_.rows += std::max(1u, bits_of(r.type) / 32);  // 128 bits: the lower halves of all lanes, then the upper ones
+  // 128 bits: the lower halves of all lanes, then the upper ones. A predicate has three rows, as nothing else has: its word is that
+  // of lane 0, and other lanes write it while lane 0 is elsewhere, so it may share rows with predicates alone.
+  kernel_.rows += r.type == Type::Pred ? 3 : std::max(1u, bits_of(r.type) / 32);
   return registers_[&r] = slot;
 }
 
