@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import fields
-from operator import attrgetter
+from operator import attrgetter, ne
 from typing import Any
 
 from fmha_cli.domain.encode import field_text
@@ -13,28 +13,31 @@ from fmha_cli.domain.rules import Refusal
 
 
 def find_nearest(kernel: KernelSpec, listed: Collection[KernelSpec]) -> Refusal | None:
-    """The refusal of a kernel that is not listed. It names the listed kernel that differs least; None if it is listed."""
+    """The refusal of a kernel that is not listed for its architecture. It names the listed kernel that differs least; None if it is listed."""
     if kernel in listed:
         return None
-    mine, gaps = _values(kernel), dict[int, int]()
-    names = {id(part): _names(part) for part in (kernel.signature, kernel.algorithm)}
-
-    def gap(part: Any, other: Any) -> int:  # many kernels share such a part, which is compared once
-        if id(other) not in gaps:
-            gaps[id(other)] = sum([getattr(part, name) != getattr(other, name) for name in names[id(part)]])
-        return gaps[id(other)]
-
-    def distance(other: KernelSpec) -> int:
-        outside = (kernel.backend != other.backend) + (kernel.family != other.family) + (kernel.arch != other.arch)
-        return outside + gap(kernel.signature, other.signature) + gap(kernel.algorithm, other.algorithm)
-
-    distances = [distance(other) for other in listed]
+    signatures, algorithms = (_gaps(kernel, attrgetter(part), listed) for part in ("signature", "algorithm"))
+    distances = [
+        signatures[id(other.signature)] + algorithms[id(other.algorithm)] + (other.family is not kernel.family)
+        for other in listed
+    ]
     least = min(distances)
     near = (other for other, far in zip(listed, distances, strict=True) if far == least)
-    theirs = _values(min(near, key=attrgetter("name")))
+    mine, theirs = _values(kernel), _values(min(near, key=attrgetter("name")))
     off = [name for name, value in mine.items() if value != theirs[name]]
     have, want = (", ".join(f"{name} {field_text(values[name])}" for name in off) for values in (mine, theirs))
     return Refusal(f"{have}: there is no such kernel", want)
+
+
+def _gaps(
+    kernel: KernelSpec, part_of: Callable[[KernelSpec], Any], listed: Collection[KernelSpec]
+) -> Mapping[int, int]:
+    """The number of fields in which each part of the listed kernels differs, by ``id``: many kernels share a part, which is compared once."""
+    mine = part_of(kernel)
+    read = attrgetter("__class__", *_names(mine))  # of two names or more, which make a tuple
+    values = read(mine)
+    parts = {id(part): part for part in map(part_of, listed)}
+    return {key: sum(map(ne, values, read(part))) for key, part in parts.items()}
 
 
 def _values(kernel: KernelSpec) -> Mapping[str, Any]:

@@ -173,10 +173,10 @@ def test_the_rules_agree_with_the_lists_on_drawn_products() -> None:
     for revision, arch, family in SOME_PLACES:
         whole = product_of(revision, arch, family)
         if whole is not None:
-            tried, found = _agree(whole.drawn(rng, 160), listed(revision, arch, family))
+            tried, found = _agree(whole.drawn(rng, 80), listed(revision, arch, family))
             asked, admitted = asked + tried, admitted + len(found)
-    assert asked > 5000
-    assert admitted > 200
+    assert asked > 2500
+    assert admitted > 100
 
 
 @pytest.mark.slow
