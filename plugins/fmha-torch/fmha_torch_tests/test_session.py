@@ -142,7 +142,10 @@ FINDINGS = {
 def test_the_findings_about_pytorch_are_so() -> None:
     """If one fails, PyTorch has changed, and a rule may go. One process imports PyTorch for all of them."""
     caught = "except BaseException as fault:\n    print({!r}, repr(fault))\n"
-    tried = [f"try:\n    torch.manual_seed(0)\n{indent(code, '    ')}{caught.format(name)}" for name, code in FINDINGS.items()]
+    tried = [
+        f"try:\n    torch.manual_seed(0)\n{indent(code, '    ')}{caught.format(name)}"
+        for name, code in FINDINGS.items()
+    ]
     words = [sys.executable, "-c", "import torch\n" + "".join(tried)]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, ""), done.stdout + done.stderr
