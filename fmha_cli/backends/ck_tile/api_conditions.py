@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from fmha_cli.backends.ck_tile.revisions import NAME
 from fmha_cli.backends.ck_tile.situation import CkSituation
-from fmha_cli.backends.gpu.conditions import Condition, next_multiple
-from fmha_cli.backends.gpu.rule_rows import conditions
+from fmha_cli.backends.gpu.conditions import next_multiple
+from fmha_cli.backends.gpu.rule_rows import Found, conditions, refuse_if
 from fmha_cli.codegen.ck_tile.algorithm import CkAlgorithm, Pipeline, algorithm_of
 from fmha_cli.domain.kernel import Family, KernelSpec
 from fmha_cli.domain.mask import MaskKind
@@ -28,11 +28,8 @@ ROWS_1D = 64
 """``M0_1D``: rows of a block of the backward's one-dimensional kernels."""
 
 
-def _mask(s: CkSituation, kernel: KernelSpec) -> Refusal | None:
-    if kernel.signature.mask is MaskKey.NONE or s.problem.mask.kind is not MaskKind.NONE:
-        return None
-    text = "the kernel is compiled with a mask, the problem has none"
-    return Refusal(text, "--mask causal")
+def _mask(s: CkSituation, kernel: KernelSpec) -> Found:
+    return refuse_if(kernel.signature.mask is not MaskKey.NONE and s.problem.mask.kind is MaskKind.NONE)
 
 
 def _rows(s: CkSituation, kernel: KernelSpec) -> Refusal | None:
@@ -107,33 +104,12 @@ def _step(flag: str, value: int, step: int, most: int) -> Refusal | None:
     return Refusal(f"{flag} {value} is not a multiple of {step}", f"pad it: --{flag} {wanted}")
 
 
-def _max_rows(s: CkSituation, kernel: KernelSpec) -> Refusal | None:
+def _max_rows(s: CkSituation, kernel: KernelSpec) -> Found:
     most = algorithm_of(kernel).max_seq_q
-    if not most or s.rows <= most:
-        return None
-    return Refusal(f"seqlen {s.rows}: the kernel holds at most {most} rows", f"--seqlen {most}")
+    return refuse_if(most and s.rows > most, rows=s.rows, most=most)
 
 
-def _skip(s: CkSituation, kernel: KernelSpec) -> Refusal | None:
-    if not algorithm_of(kernel).skip_min_seqlen_q:
-        return None
-    return Refusal("the kernel skips sequences below min_seqlen_q, which no problem asks for")
-
-
-def _randval(s: CkSituation, kernel: KernelSpec) -> Refusal | None:
-    if not algorithm_of(kernel).store_randval:
-        return None
-    return Refusal("the kernel also writes dropout's random bytes, which no problem asks for")
-
-
-def _unpaged(s: CkSituation, kernel: KernelSpec) -> Refusal | None:
-    if not s.problem.paged or kernel.signature.cache is CacheKey.PAGED:
-        return None
-    text = "the kernel reads K and V by strides, but the problem's cache is paged"
-    return Refusal(text, "--kv-cache linear")
-
-
-API_CONDITIONS: tuple[Condition[CkSituation], ...] = conditions(
+API_CONDITIONS = conditions(
     NAME,
     {
         "K300": _mask,
@@ -142,8 +118,8 @@ API_CONDITIONS: tuple[Condition[CkSituation], ...] = conditions(
         "K303": _head_dim,
         "K304": _value_dim,
         "K305": _max_rows,
-        "K306": _skip,
-        "K307": _randval,
-        "K308": _unpaged,
+        "K306": lambda s, kernel: refuse_if(algorithm_of(kernel).skip_min_seqlen_q),
+        "K307": lambda s, kernel: refuse_if(algorithm_of(kernel).store_randval),
+        "K308": lambda s, kernel: refuse_if(s.problem.paged and kernel.signature.cache is not CacheKey.PAGED),
     },
 )

@@ -13,8 +13,7 @@ from math import prod
 from fmha_cli.backends.ck_tile.revisions import NAME
 from fmha_cli.backends.ck_tile.situation import CkSituation
 from fmha_cli.backends.gpu.arithmetic import GRID_END
-from fmha_cli.backends.gpu.conditions import Condition
-from fmha_cli.backends.gpu.rule_rows import conditions
+from fmha_cli.backends.gpu.rule_rows import Found, conditions, refuse_if
 from fmha_cli.codegen.ck_tile.algorithm import algorithm_of
 from fmha_cli.domain.dtypes import DType
 from fmha_cli.domain.features import Layout, QScale
@@ -131,15 +130,12 @@ def merges_heads(s: CkSituation, kernel: KernelSpec) -> bool:
     return plain and s.max_rows == 1 and s.problem.kv_heads < s.problem.heads
 
 
-def _grid(s: CkSituation, kernel: KernelSpec) -> Refusal | None:
+def _grid(s: CkSituation, kernel: KernelSpec) -> Found:
     x, y, z = grid_of(s, kernel, merged=False)
-    if y < GRID_END and z < GRID_END and x < INDEX_END:
-        return None
-    text = f"a grid of {x} x {y} x {z} blocks: HIP accepts fewer than 65536 along y and z"
-    return Refusal(text, "shorter sequences or a smaller --batch")
+    return refuse_if(max(y, z) >= GRID_END or x >= INDEX_END, x=x, y=y, z=z)
 
 
-WIDTHS: tuple[Condition[CkSituation], ...] = conditions(
+WIDTHS = conditions(
     NAME,
     {
         "K328": _strides,

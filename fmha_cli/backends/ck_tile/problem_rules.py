@@ -11,6 +11,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from fmha_cli.backends.ck_tile.api_conditions import API_CONDITIONS
 from fmha_cli.backends.ck_tile.index_limits import WIDTHS
 from fmha_cli.backends.ck_tile.kernel_rules import KERNEL_RULES
@@ -19,8 +21,8 @@ from fmha_cli.backends.ck_tile.revisions import NAME, revisions, serves
 from fmha_cli.backends.ck_tile.situation import CkSituation, situation_of
 from fmha_cli.backends.ck_tile.splits import MAX_SPLITS
 from fmha_cli.backends.ck_tile.stages import STAGE_CONDITIONS
-from fmha_cli.backends.gpu.conditions import Condition, next_multiple, refuse
-from fmha_cli.backends.gpu.rule_rows import conditions, unchecked_rules
+from fmha_cli.backends.gpu.conditions import Condition, next_multiple
+from fmha_cli.backends.gpu.rule_rows import Found, conditions, refuse_if, together, unchecked_rules
 from fmha_cli.codegen.ck_tile.algorithm import algorithm_of
 from fmha_cli.domain.arch import load_arch
 from fmha_cli.domain.device import DeviceFacts
@@ -39,35 +41,31 @@ ROTARY_STEP = 16
 ALIBI_END = 1 << 16
 
 
-def _rotary_rows(s: CkSituation, kernel: KernelSpec) -> Refusal | None:
-    p = s.problem
-    if not p.rotary.dim or s.max_rows == p.append:
-        return None
-    text = f"rotary: queries start at the cache's end, so seqlen {s.max_rows} must equal append {p.append}"
-    return Refusal(text, f"--append {s.max_rows}")
-
-
-def _group_bias(s: CkSituation, kernel: KernelSpec) -> Refusal | None:
-    p = s.problem
-    if not s.group or p.batch == 1 or p.bias in (Bias.NONE, Bias.R111S, Bias.R1H1S):
-        return None  # with a step of 0 between rows, there is none between sequences
-    text = f"bias {p.bias.value} with packed sequences: the kernels read one bias row per packed query row"
-    return Refusal(text, f"{unpacked(p)}, or --alibi")
-
-
-def _dbias_rank(s: CkSituation, kernel: KernelSpec) -> Refusal | None:
-    p = s.problem
+def _findings(s: CkSituation, kernel: KernelSpec) -> Iterator[tuple[str, Found]]:
+    """They read nothing of a kernel."""
+    p, page, cache = s.problem, s.problem.kv_cache.page, s.problem.kv_cache.kind
+    apart = unpacked(p) if s.group else ""
+    yield (
+        "K320",
+        refuse_if(p.paged and page % PAGE_STEP, page=page, step=PAGE_STEP, next=next_multiple(page, PAGE_STEP)),
+    )
+    yield "K321", refuse_if(s.group and cache is CacheKind.LINEAR, step=PAGE_STEP, apart=apart)
+    dim, dtype = p.rotary.dim, p.dtype.value
+    yield "K322", refuse_if(s.group and (p.append or dim), apart=apart)
+    yield "K323", refuse_if(dim % ROTARY_STEP, dim=dim, step=ROTARY_STEP, help=with_rotary(p, ROTARY_STEP))
+    yield "K324", refuse_if(dim and p.dtype not in (DType.FP16, DType.BF16), dtype=dtype)
+    yield "K325", refuse_if(dim and s.max_rows != p.append, rows=s.max_rows, append=p.append)
+    yield "K326", refuse_if(s.splits.count > MAX_SPLITS, splits=s.splits.count, most=MAX_SPLITS)
+    yield "K327", refuse_if(p.mask.kind is MaskKind.GENERIC, mask=p.mask.text(), bounds=p.mask.bounds_text())
+    alone = p.batch == 1 or p.bias in (
+        Bias.NONE,
+        Bias.R111S,
+        Bias.R1H1S,
+    )  # a step of 0 between rows is 0 between sequences
+    yield "K331", refuse_if(s.group and not alone, bias=p.bias.value, apart=apart)
     sizes = p.batch, p.heads, p.seqlen_q, 1
-    if not p.dbias or p.bias.shape(*sizes) == sizes:
-        return None
-    text = f"dbias of a bias {p.bias.value}: the kernels write one plane per sequence and head and sum none of them"
-    return Refusal(text, "--bias elementwise:bhss")
-
-
-def _no_keys(s: CkSituation, kernel: KernelSpec) -> Refusal | None:
-    if s.max_keys:
-        return None
-    return Refusal("no key in any sequence: the backward grid would be empty", "--seqlen-k 1")
+    yield "K332", refuse_if(p.dbias and p.bias.shape(*sizes) != sizes, bias=p.bias.value)
+    yield "K333", refuse_if(not s.max_rows)
 
 
 def _one_step(s: CkSituation, kernel: KernelSpec) -> Refusal | None:
@@ -77,23 +75,17 @@ def _one_step(s: CkSituation, kernel: KernelSpec) -> Refusal | None:
     return Refusal(text, with_keys(s.problem, 1))
 
 
-def _alibi_positions(s: CkSituation, kernel: KernelSpec) -> Refusal | None:
+def _alibi_positions(s: CkSituation, kernel: KernelSpec) -> Found:
     longest = max(s.max_rows, s.max_keys)
-    if s.problem.alibi is Alibi.NONE or longest <= ALIBI_END:
-        return None
-    text = f"ALiBi over {longest} positions: the kernels subtract positions in 16 bits"
-    if s.group:
-        return Refusal(text, f"sequences of at most {ALIBI_END}")
-    return Refusal(text, f"--seqlen{'' if longest == s.max_rows else '-k'} {ALIBI_END} or less")
+    help = f"--seqlen{'' if longest == s.max_rows else '-k'} {ALIBI_END} or less"
+    help = f"sequences of at most {ALIBI_END}" if s.group else help
+    return refuse_if(s.problem.alibi is not Alibi.NONE and longest > ALIBI_END, positions=longest, help=help)
 
 
-def _positive_scale(s: CkSituation, kernel: KernelSpec) -> Refusal | None:
+def _positive_scale(s: CkSituation, kernel: KernelSpec) -> Found:
     p = s.problem
-    late = p.bias is Bias.NONE and p.alibi is Alibi.NONE and not p.softcap
-    if p.scale > 0 or not late or not kernel.arch.startswith("gfx9"):
-        return None
-    text = f"scale {p.scale:g}: the kernels look for the largest score before they scale it"
-    return Refusal(text, positive_scale(p))
+    late = p.bias is Bias.NONE and p.alibi is Alibi.NONE and not p.softcap and kernel.arch.startswith("gfx9")
+    return refuse_if(p.scale <= 0 and late, scale=p.scale, help=positive_scale(p))
 
 
 def _pages_before_window(s: CkSituation, kernel: KernelSpec) -> Refusal | None:
@@ -108,59 +100,15 @@ def _pages_before_window(s: CkSituation, kernel: KernelSpec) -> Refusal | None:
     return None
 
 
-LIMITS: tuple[Condition[CkSituation], ...] = conditions(
+LIMITS = conditions(
     NAME,
     {
-        "K320": refuse(
-            lambda s, k: s.problem.paged and s.problem.kv_cache.page % PAGE_STEP,
-            lambda s, k: f"page size {s.problem.kv_cache.page} is not a multiple of {PAGE_STEP}",
-            lambda s, k: f"--kv-cache paged:{next_multiple(s.problem.kv_cache.page, PAGE_STEP)}",
-        ),
-        "K321": refuse(
-            lambda s, k: s.group and s.problem.kv_cache.kind is CacheKind.LINEAR,
-            lambda s, k: (
-                "packed queries with a linear cache: in group mode upstream finds keys by packed offsets or pages"
-            ),
-            lambda s, k: f"--kv-cache paged:{PAGE_STEP}, or {unpacked(s.problem)}",
-        ),
-        "K322": refuse(
-            lambda s, k: s.group and (s.problem.append or s.problem.rotary.dim),
-            lambda s, k: "append kernels exist for batch mode only",
-            lambda s, k: unpacked(s.problem),
-        ),
-        "K323": refuse(
-            lambda s, k: s.problem.rotary.dim % ROTARY_STEP,
-            lambda s, k: f"rotary dim {s.problem.rotary.dim} is not a multiple of {ROTARY_STEP}",
-            lambda s, k: with_rotary(s.problem, ROTARY_STEP),
-        ),
-        "K324": refuse(
-            lambda s, k: s.problem.rotary.dim and s.problem.dtype not in (DType.FP16, DType.BF16),
-            lambda s, k: f"rotary embedding is for fp16 and bf16, not {s.problem.dtype.value}",
-            "--rotary 0, or --dtype bf16",
-        ),
-        "K325": _rotary_rows,
-        "K326": refuse(
-            lambda s, k: s.splits.count > MAX_SPLITS,
-            lambda s, k: f"splits {s.splits.count}: the combine kernels hold at most {MAX_SPLITS}",
-            f"--splits {MAX_SPLITS}",
-        ),
-        "K327": refuse(
-            lambda s, k: s.problem.mask.kind is MaskKind.GENERIC,
-            lambda s, k: f"mask {s.problem.mask.text()}: a window bound below 0 means unlimited to the kernels",
-            lambda s, k: f"--mask window-tl:{s.problem.mask.bounds_text()}",
-        ),
-        "K331": _group_bias,
-        "K332": _dbias_rank,
-        "K333": refuse(
-            lambda s, k: not s.max_rows,
-            lambda s, k: "no query row in any sequence: the grid would be empty",
-            "--backend cpu",
-        ),
+        **together([*(f"K{number}" for number in range(320, 328)), "K331", "K332", "K333"], _findings),
         "K335": _one_step,
         "K336": _alibi_positions,
         "K337": _positive_scale,
         "K338": _pages_before_window,
-        "K334": _no_keys,
+        "K334": lambda s, kernel: refuse_if(not s.max_keys),
     },
 )
 

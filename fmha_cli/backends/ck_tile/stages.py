@@ -13,7 +13,6 @@ from fmha_cli.backends.ck_tile.api_conditions import ROWS_1D
 from fmha_cli.backends.ck_tile.catalogue import family_kernels
 from fmha_cli.backends.ck_tile.revisions import NAME
 from fmha_cli.backends.ck_tile.situation import CkSituation
-from fmha_cli.backends.gpu.conditions import Condition
 from fmha_cli.backends.gpu.rule_rows import conditions
 from fmha_cli.codegen.ck_tile.algorithm import algorithm_of
 from fmha_cli.domain.arch import load_arch
@@ -148,7 +147,7 @@ def _backward(s: CkSituation, kernel: KernelSpec) -> Refusal | None:
     return None
 
 
-STAGE_CONDITIONS: tuple[Condition[CkSituation], ...] = conditions(
+STAGE_CONDITIONS = conditions(
     NAME,
     {
         "K310": _combine,

@@ -7,14 +7,38 @@ sessions, the shop (NVRTC, ptxas, nvcc, prebuilt archives), the check of exporte
 and dry runs.
 
 There are two forms. In both, a method of the class may be a function of a module: `emit = own("fmha_cli.codegen.NAME.emit")`,
-`after_download = own(".conversions")` (`cuda/upstream.py`). The module is imported on first use of the function, so listing
+`after_download = own(".conversions")` (`gpu/own.py`). The module is imported on first use of the function, so listing
 kernels loads neither numpy nor the rules about problems.
 
 - `SmallUpstream` (`cuda/small.py`) is for a project that names each of its kernels, takes the first that fits, and serves a problem in one
   launch. Its lists, rules and choice are a `Few` (`cuda/few.py`). `mem_efficient` (207 kernels, both passes) and `cudnn_oss` (six kernels) are
-  the examples. Of its own Python, docstrings counted, `mem_efficient` has at most 810 lines and `cudnn_oss` has at most 350 lines
-  (`tests/backends/cuda/test_price.py`).
+  the examples.
 - `Upstream` itself is for a project whose launch code picks template arguments, or which needs several stages. `flash_attn` is the example.
+
+### What its author has to learn
+
+The price of a backend is its own files and these 16 concepts. A `Few` and a `SmallUpstream` answer for the 3 in italics.
+
+| concept | what it is | modules |
+|---|---|---|
+| project | `Upstream`, the project's answers, of which `own` takes some from modules; `CubinBackend`, the backend that asks it | `cuda/upstream` `cuda/small` `cuda/cubin_backend` `gpu/own` |
+| situation | what the host code derives from a problem on a device: multiprocessors, splits, single precision | `cuda/units` `gpu/devices` `gpu/arithmetic` `gpu/index` |
+| sequences | where sequences start in packed tensors and caches | `cuda/sequences` |
+| conditions | rules about a problem: a row of data, and a check that finds values for its texts (`refuse_if`) | `gpu/conditions` `gpu/rule_rows` |
+| list | which kernels exist, and the nearest one to a kernel that does not | `cuda/few` `cuda/listed` |
+| *index* | which kernels fit, each check asked once for all that look alike | `cuda/choosing` `gpu/index` |
+| *rank* | the order of those that fit, with a note that says why | `gpu/known_bad` |
+| *plan* | the stages around a main kernel, and what a plan says about each launch | `cuda/scratch` |
+| scratch | tensors that the core allocates, guards and poisons | `cuda/scratch` |
+| call | addresses and strides of the tensors of a pass | `gpu/call` |
+| block | the parameters as a dataclass: types, nested structs (`__`), alignment, descriptors | `codegen/struct` |
+| exports | the tables in a cubin that say what was compiled, and what the host expects | `codegen/cuda` `cuda/tables` |
+| launch | grid, block, shared memory, cluster, dependence on the launch before it, workspaces to clear | `cuda/launch` `gpu/launching` |
+| descriptors | TMA's view of a tensor | `cuda/tensor_maps` |
+| arrays | small arrays that kernels read besides the tensors | `gpu/auxiliary` |
+| conversions | what the host changes before the upload and after the download, on views of the arena | `cuda/copies` `cuda/staging` `gpu/arena_views` `gpu/host_side` |
+
+`cudnn_oss` imports 26 names of these modules, `mem_efficient` 31, and `flash_attn` 56 (`tests/backends/cuda/test_price.py`).
 
 ### Files
 
@@ -38,7 +62,7 @@ kernels loads neither numpy nor the rules about problems.
 | `backends/NAME/upstream.py` | the class and its object. `fmha inspect` shows the memory of a compile, for `compile_bytes` |
 | `backends/NAME/catalogue.py` | the kernels of an architecture |
 | `backends/NAME/situation.py` | what the project's host code derives from a problem; it has `problem` and `device` |
-| `backends/NAME/problem_rules.py` | a function that yields what each rule about problems has against a kernel (`cuda/choosing.py` `make_conditions`) |
+| `backends/NAME/problem_rules.py` | the checks of the rules about problems (`gpu/rule_rows.py` `conditions`); one function may yield what several find (`together`) |
 | `backends/NAME/decide.py` | the `Few`: kernels, rules, and the rank of what fits. It asks every rule that applies, including the core's; `discord`: what a backward kernel needs of the forward kernel of one plan (`domain/passes.py`) |
 | `backends/NAME/scratch.py` | the scratch tensors (`cuda/scratch.py`); a `Staging` (`cuda/staging.py`) where kernels cannot take the tensors as they are |
 | `backends/NAME/arguments.py` | the parameter block and the launch, what a plan says about them, and what the cubin must export for them (`cuda/tables.py` `Expected`) |

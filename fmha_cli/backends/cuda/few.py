@@ -17,10 +17,8 @@ from fmha_cli.backends.gpu.conditions import (
     FORWARD,
     MAIN,
     Condition,
-    KernelCheck,
     KernelRules,
     known_arch,
-    refuse,
 )
 from fmha_cli.backends.gpu.index import FamilyIndex, IndexedKernel, IndexHost, decisions, families_for
 from fmha_cli.backends.gpu.known_bad import noted
@@ -30,7 +28,7 @@ from fmha_cli.domain.decision import Decision, Supported
 from fmha_cli.domain.device import DeviceFacts
 from fmha_cli.domain.kernel import Family, KernelSpec
 from fmha_cli.domain.problem import Problem
-from fmha_cli.domain.rules import Reason, Rule, Severity, core_rules
+from fmha_cli.domain.rules import Reason, Refusal, Rule, Severity, core_rules
 
 REFUSED = "nvrtc_refuses"
 """The architecture fact that names the version from which on NVRTC refuses the architecture."""
@@ -42,11 +40,12 @@ def capability(arch: ArchSpec) -> int:
     return 10 * int(major) + int(minor)
 
 
-_REFUSED_BY_COMPILER: KernelCheck = refuse(
-    lambda k, arch: REFUSED in arch.facts,
-    lambda k, arch: f"NVRTC {arch.fact(REFUSED)} does not compile for {k.arch}",
-    "a later architecture",
-)
+def _refused_by_compiler(kernel: KernelSpec, arch: ArchSpec) -> Refusal | None:
+    if REFUSED not in arch.facts:
+        return None
+    return Refusal(f"NVRTC {arch.fact(REFUSED)} does not compile for {kernel.arch}", "a later architecture")
+
+
 H = TypeVar("H", bound=IndexHost)
 Kernels = Callable[[ArchSpec], Iterable[KernelSpec]]
 
@@ -93,7 +92,7 @@ class Few(Generic[H]):
     def kernel_rules(self) -> KernelRules:
         no_arch, compiler, unlisted = self.ids
         return listed_rules(
-            self.backend, no_arch, unlisted, self.listed or self.kernels, {compiler: _REFUSED_BY_COMPILER}
+            self.backend, no_arch, unlisted, self.listed or self.kernels, {compiler: _refused_by_compiler}
         )
 
     @cached_property

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from fmha_cli.backends.cuda.choosing import Found, make_conditions, refuse_if
 from fmha_cli.backends.cuda.few import Few
 from fmha_cli.backends.gpu.arithmetic import SMALLEST_NORMAL, single
 from fmha_cli.backends.gpu.conditions import next_multiple
 from fmha_cli.backends.gpu.index import SmallSituation
+from fmha_cli.backends.gpu.rule_rows import Found, conditions, refuse_if, together
 from fmha_cli.codegen.cudnn_oss.facts import NAME, facts_of, kernels
 from fmha_cli.domain.features import CacheKind
 from fmha_cli.domain.kernel import KernelSpec
@@ -41,6 +41,6 @@ def _findings(s: SmallSituation, kernel: KernelSpec) -> Iterator[tuple[str, Foun
     yield "K614", refuse_if(tiles >= 2**31 or groups >= 2**16, tiles=tiles, groups=groups)
 
 
-CONDITIONS = make_conditions(NAME, [f"K{number}" for number in range(610, 615)], _findings)
+CONDITIONS = conditions(NAME, together([f"K{number}" for number in range(610, 615)], _findings))
 IDS, REPLACED = ("K600", "K601", "K602"), (SIGNATURE_RULE_IDS["mask"], HDIM_RULE.id)
 FEW = Few(NAME, lambda arch: kernels(arch.name), IDS, SmallSituation, CONDITIONS, REPLACED)

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from fmha_cli.backends.flash_attn.signatures import NAME
 from fmha_cli.backends.flash_attn.situation import FlashSituation
-from fmha_cli.backends.gpu.conditions import Condition, next_multiple, refuse
-from fmha_cli.backends.gpu.rule_rows import conditions
+from fmha_cli.backends.gpu.conditions import next_multiple
+from fmha_cli.backends.gpu.rule_rows import Found, conditions, refuse_if
 from fmha_cli.codegen.flash_attn.traits import algorithm_of
 from fmha_cli.domain.features import Alibi, CacheKind, Mode
 from fmha_cli.domain.kernel import KernelSpec
@@ -45,23 +45,18 @@ SHARED_RULES = core_rules(*(SIGNATURE_RULE_IDS[field] for field in _OWN), *(rule
 index of a cache, which the kernels serve."""
 
 
-def _mask(s: FlashSituation, kernel: KernelSpec) -> Refusal | None:
+def _mask(s: FlashSituation, kernel: KernelSpec) -> Found:
     want, have = s.mask_key, kernel.signature.mask
-    if s.given is None or want is have:
-        return None
     why = "" if want.value == s.problem.mask.kind.value else f", which mask {s.problem.mask.text()} reduces to"
-    text = f"mask {want.value}{why} is not what the kernel is compiled for (mask {have.value})"
-    if have is not MaskKey.WINDOW:
-        return Refusal(text, f"--mask {have.value}")
-    return Refusal(text, f"--mask window:{max(s.seqlen_k - 2, 0)},0 (a window that hides a key)")
+    hiding = f"window:{max(s.seqlen_k - 2, 0)},0 (a window that hides a key)"
+    mask = hiding if have is MaskKey.WINDOW else have.value
+    return refuse_if(s.given is not None and want is not have, want=want.value, why=why, have=have.value, mask=mask)
 
 
-def _alibi(s: FlashSituation, kernel: KernelSpec) -> Refusal | None:
+def _alibi(s: FlashSituation, kernel: KernelSpec) -> Found:
     want = s.problem.alibi is not Alibi.NONE
-    if want == (kernel.signature.bias is BiasKey.ALIBI):
-        return None
-    text = "the kernel is compiled without ALiBi" if want else "the kernel is compiled for ALiBi"
-    return Refusal(text, "--bias none" if want else "--alibi")
+    how, option = ("without", "--bias none") if want else ("for", "--alibi")
+    return refuse_if(want is not (kernel.signature.bias is BiasKey.ALIBI), how=how, option=option)
 
 
 def _split(s: FlashSituation, kernel: KernelSpec) -> Refusal | None:
@@ -100,23 +95,21 @@ def _even_lengths(s: FlashSituation, kernel: KernelSpec) -> Refusal | None:
     return Refusal(text, "--seqlen {} and --seqlen-k {}".format(*wanted))
 
 
-def _even_hdim(s: FlashSituation, kernel: KernelSpec) -> Refusal | None:
-    if not algorithm_of(kernel).even_k or s.problem.hdim == kernel.signature.hdim or s.bucket is None:
-        return None
-    text = f"hdim {s.problem.hdim}: the kernel reads {kernel.signature.hdim} columns of every row"
-    return Refusal(text, with_hdim(s.problem, kernel.signature.hdim))
+def _even_hdim(s: FlashSituation, kernel: KernelSpec) -> Found:
+    p, own = s.problem, kernel.signature.hdim
+    partial = algorithm_of(kernel).even_k and p.hdim != own and s.bucket is not None
+    return refuse_if(partial, hdim=p.hdim, own=own, help=with_hdim(p, own))
 
 
-FIT: tuple[Condition[FlashSituation], ...] = conditions(
+def _bucket(s: FlashSituation, kernel: KernelSpec) -> Found:
+    p, own = s.problem, kernel.signature.hdim
+    return refuse_if(s.bucket not in (None, own), hdim=p.hdim, bucket=s.bucket, own=own, help=with_hdim(p, own))
+
+
+FIT = conditions(
     NAME,
     {
-        "K460": refuse(
-            lambda s, k: s.bucket not in (None, k.signature.hdim),
-            lambda s, k: (
-                f"hdim {s.problem.hdim} needs a kernel for head dim {s.bucket}, this one is for {k.signature.hdim}"
-            ),
-            lambda s, k: with_hdim(s.problem, k.signature.hdim),
-        ),
+        "K460": _bucket,
         "K461": _mask,
         "K462": _alibi,
         "K463": _split,

@@ -5,23 +5,22 @@ Strides of tensors are 64-bit.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from fmha_cli.backends.flash_attn.signatures import NAME
 from fmha_cli.backends.flash_attn.situation import ROUND_ROWS, FlashSituation
 from fmha_cli.backends.flash_attn.tiles import facts_of
 from fmha_cli.backends.gpu.arithmetic import GRID_END
-from fmha_cli.backends.gpu.conditions import Condition, refuse
-from fmha_cli.backends.gpu.rule_rows import conditions
+from fmha_cli.backends.gpu.rule_rows import Found, conditions, refuse_if, together
 from fmha_cli.codegen.flash_attn.traits import smem_bytes
 from fmha_cli.domain.arch import load_arch
 from fmha_cli.domain.kernel import KernelSpec
-from fmha_cli.domain.rules import Refusal
 from fmha_cli.domain.signature import Need
 
 INT_END = 1 << 31
 LENGTH_END = 1 << 30
 COUNTERS = 32
 """Philox counters of one head of one sequence: one for each lane of a warp."""
-SMALLER = "a smaller --batch, fewer heads or shorter sequences"
 
 
 def _packed_rows(s: FlashSituation) -> int:
@@ -35,65 +34,26 @@ def rows_of(s: FlashSituation) -> int:
     return s.total_q + ROUND_ROWS * s.problem.batch if s.api.varlen else s.problem.batch * s.seqlen_q_rounded
 
 
-def _partials(s: FlashSituation) -> int:
-    return s.splits.count * s.problem.batch * s.heads * s.seqlen_q * s.hdim_rounded
-
-
-def _counters(s: FlashSituation, kernel: KernelSpec) -> Refusal | None:
-    count = s.problem.batch * s.problem.heads * COUNTERS
-    if not s.problem.dropout or count < INT_END:
-        return None
-    text = f"dropout of {s.problem.batch * s.problem.heads} heads: {count} random counters, which are 32-bit"
-    return Refusal(text, "a smaller --batch")
-
-
 def grid_yz(s: FlashSituation, *, split: bool) -> tuple[int, int]:
     """The second and third dimension of a main kernel's grid."""
     return (s.splits.count, s.problem.batch * s.heads) if split else (s.problem.batch, s.heads)
 
 
-def _grid(s: FlashSituation, kernel: KernelSpec) -> Refusal | None:
-    y, z = grid_yz(s, split=kernel.signature.split is Need.YES)
-    if y < GRID_END and z < GRID_END:
-        return None
-    text = f"a grid of {y} by {z} blocks: CUDA accepts fewer than {GRID_END} along y and z"
-    return Refusal(text, "a smaller --batch")
-
-
-def _shared_memory(s: FlashSituation, kernel: KernelSpec) -> Refusal | None:
+def _findings(s: FlashSituation, kernel: KernelSpec) -> Iterator[tuple[str, Found]]:
+    p, longest, split = s.problem, max(s.seqlen_q, s.seqlen_k), kernel.signature.split is Need.YES
+    yield "K450", refuse_if(longest >= LENGTH_END, length=longest)
+    yield "K451", refuse_if(_packed_rows(s) >= INT_END, rows=_packed_rows(s))
+    yield "K452", refuse_if(rows_of(s) * s.heads >= INT_END, rows=rows_of(s) * s.heads)
+    partials = s.splits.count * p.batch * s.heads * s.seqlen_q * s.hdim_rounded
+    yield "K453", refuse_if(split and partials >= INT_END, partials=partials)
+    heads = p.batch * p.heads
+    yield "K454", refuse_if(p.dropout and heads * COUNTERS >= INT_END, heads=heads, count=heads * COUNTERS)
+    y, z = grid_yz(s, split=split)
+    yield "K455", refuse_if(y >= GRID_END or z >= GRID_END, y=y, z=z, end=GRID_END)
     own, need = s.device.archs[0], smem_bytes(kernel)
-    if own == kernel.arch or need <= facts_of(load_arch(own)).block:
-        return None
-    text = f"{need} bytes of shared memory per block: {kernel.arch} has them, {own} does not"
-    return Refusal(text, f"--arch {own}, or a smaller --hdim")
+    more = own != kernel.arch and need > facts_of(load_arch(own)).block
+    yield "K456", refuse_if(more, need=need, arch=kernel.arch, own=own)
 
 
-WIDTHS: tuple[Condition[FlashSituation], ...] = conditions(
-    NAME,
-    {
-        "K450": refuse(
-            lambda s, k: max(s.seqlen_q, s.seqlen_k) >= LENGTH_END,
-            lambda s, k: f"a sequence of {max(s.seqlen_q, s.seqlen_k)}: the kernels add two lengths in 32 bits",
-            "sequences shorter than 2^30",
-        ),
-        "K451": refuse(
-            lambda s, k: _packed_rows(s) >= INT_END,
-            lambda s, k: f"{_packed_rows(s)} packed rows: offsets of sequences are 32-bit",
-            SMALLER,
-        ),
-        "K452": refuse(
-            lambda s, k: rows_of(s) * s.heads >= INT_END,
-            lambda s, k: f"{rows_of(s) * s.heads} rows of all heads: offsets into the LSE are 32-bit",
-            SMALLER,
-        ),
-        "K453": refuse(
-            lambda s, k: k.signature.split is Need.YES and _partials(s) >= INT_END,
-            lambda s, k: f"{_partials(s)} elements of partial outputs: the kernels' offsets into them are 32-bit",
-            f"fewer --splits, or {SMALLER}",
-        ),
-        "K454": _counters,
-        "K455": _grid,
-        "K456": _shared_memory,
-    },
-)
+WIDTHS = conditions(NAME, together([f"K{number}" for number in range(450, 457)], _findings))
 """Conditions on sizes."""

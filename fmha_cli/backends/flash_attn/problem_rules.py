@@ -10,6 +10,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from math import inf
 
 from fmha_cli.backends.flash_attn.cache_limits import CACHE_LIMITS
@@ -19,13 +20,13 @@ from fmha_cli.backends.flash_attn.signatures import DTYPES, NAME
 from fmha_cli.backends.flash_attn.situation import FlashSituation, situation_of
 from fmha_cli.backends.flash_attn.tiles import HDIMS, backward_traits, facts_of
 from fmha_cli.backends.gpu.arithmetic import single
-from fmha_cli.backends.gpu.conditions import Condition, next_multiple, refuse
-from fmha_cli.backends.gpu.rule_rows import conditions, unchecked_rules
+from fmha_cli.backends.gpu.conditions import Condition, next_multiple
+from fmha_cli.backends.gpu.rule_rows import Found, conditions, refuse_if, together, unchecked_rules
 from fmha_cli.domain.arch import load_arch
 from fmha_cli.domain.device import DeviceFacts
 from fmha_cli.domain.features import Alibi, Bias, CacheKind, QScale
 from fmha_cli.domain.kernel import KernelSpec
-from fmha_cli.domain.mask import Align, Mask
+from fmha_cli.domain.mask import Align
 from fmha_cli.domain.rules import Reason, Refusal, Rule, Severity
 from fmha_cli.domain.signature_hints import either, positive_scale, with_hdim, with_keys
 
@@ -33,57 +34,57 @@ STEP = 8
 """Head dims are multiples of this: 16 bytes of a 16-bit type."""
 
 
-def _dtype(s: FlashSituation, kernel: KernelSpec) -> Refusal | None:
-    want, have = s.problem.dtype, kernel.signature.dtype
-    if want is have:
-        return None
-    if want not in DTYPES:
-        text = f"dtype {want.value}: FlashAttention-2 is for {' and '.join(d.value for d in DTYPES)}"
-    else:
-        text = f"dtype {want.value} is not what the kernel is compiled for (dtype {have.value})"
-    return Refusal(text, f"--dtype {have.value}")
+def _findings(s: FlashSituation, kernel: KernelSpec) -> Iterator[tuple[str, Found]]:
+    """Of the kernel they read only the element type and the architecture."""
+    p, mask = s.problem, s.problem.mask
+    want, have = p.dtype.value, kernel.signature.dtype.value
+    yield "K420", None if want == have else _other_type(want, have)
+    other = p.dtype_out is not p.dtype and (p.dtype in DTYPES or p.dtype_out is not p.dtype.default_output)
+    yield "K421", refuse_if(other, out=p.dtype_out.value, dtype=want)
+    yield "K422", refuse_if(p.hdim % STEP, hdim=p.hdim, step=STEP, next=next_multiple(p.hdim, STEP))
+    yield "K423", refuse_if(p.hdim > HDIMS[-1], hdim=p.hdim, most=HDIMS[-1], help=with_hdim(p, HDIMS[-1]))
+    yield "K424", refuse_if(p.hdim_v != p.hdim, hdim=p.hdim, hdim_v=p.hdim_v)
+    yield "K425", refuse_if(p.softcap and p.dropout, softcap=p.softcap, dropout=p.dropout)
+    yield "K426", refuse_if(p.bias is not Bias.NONE, bias=p.bias.value)
+    yield "K427", refuse_if(p.sink, sink=p.sink)
+    yield "K428", refuse_if(p.sink_logits)
+    yield "K429", refuse_if(p.qscale is not QScale.NONE, qscale=p.qscale.value)
+    yield "K430", _mask(s) if s.given is None else None
+    lengths = list(zip(p.query_lengths(), p.key_lengths(), strict=True))
+    corner = p.alibi is not Alibi.NONE and mask.align is not Align.BOTTOM_RIGHT
+    unequal = corner and not all(q in (0, k) for q, k in lengths)
+    yield "K431", refuse_if(unequal, mask=mask.text(), bounds=mask.bounds_text())
+    yield "K446", _clipped(s, lengths)
+    yield "K432", _scale(s)
+    kept = single(1 - single(p.dropout))
+    yield "K433", refuse_if(p.dropout and not 0 < kept < 1, dropout=p.dropout, kept=kept)
+    facts = facts_of(load_arch(kernel.arch))
+    lacking = p.dropout and s.bucket == HDIMS[-1] and backward_traits(HDIMS[-1], True, facts) is None
+    yield "K434", refuse_if(lacking, hdim=p.hdim, arch=kernel.arch, kib=facts.block // 1024)
+    yield "K435", refuse_if(p.dropout and p.kv_cache.kind is not CacheKind.NONE, dropout=p.dropout)
 
 
-def _other_output(s: FlashSituation, kernel: KernelSpec) -> bool:
-    p = s.problem
-    return p.dtype_out is not p.dtype and (p.dtype in DTYPES or p.dtype_out is not p.dtype.default_output)
+def _other_type(want: str, have: str) -> Refusal:
+    known = [dtype.value for dtype in DTYPES]
+    why = f"is not what the kernel is compiled for (dtype {have})"
+    why = f" {why}" if want in known else f": FlashAttention-2 is for {' and '.join(known)}"
+    return Refusal(f"dtype {want}{why}", f"--dtype {have}")
 
 
-def _from_bottom_right(mask: Mask) -> str:
-    """The hint to count the mask's bounds from the other corner, with bounds below 0 raised to 0."""
-    return f"--mask window:{mask.bounds_text()}"
-
-
-def _equal_lengths(s: FlashSituation) -> str | None:
+def _mask(s: FlashSituation) -> Refusal:
+    mask, other = s.problem.mask, f"--mask window:{s.problem.mask.bounds_text()}"
+    if mask.align is not Align.TOP_LEFT or (mask.left or 0) < 0 or (mask.right or 0) < 0:
+        return Refusal(f"mask {mask.text()}: a bound below 0 means unlimited to FlashAttention-2", other)
+    text = f"mask {mask.text()}: FlashAttention-2 counts from the bottom-right corner, and the sequences differ"
     packed = s.packed_q and s.problem.kv_cache.kind is CacheKind.NONE
-    return "drop --seqlens-k" if packed else with_keys(s.problem, s.problem.seqlen_q)
+    return Refusal(text, either(other, "drop --seqlens-k" if packed else with_keys(s.problem, s.problem.seqlen_q)))
 
 
-def _mask(s: FlashSituation, kernel: KernelSpec) -> Refusal | None:
-    mask = s.problem.mask
-    if s.given is not None:
-        return None
-    if mask.align is Align.TOP_LEFT and (mask.left or 0) >= 0 and (mask.right or 0) >= 0:
-        text = f"mask {mask.text()}: FlashAttention-2 counts from the bottom-right corner, and the sequences differ"
-        return Refusal(text, either(_from_bottom_right(mask), _equal_lengths(s)))
-    text = f"mask {mask.text()}: a bound below 0 means unlimited to FlashAttention-2"
-    return Refusal(text, _from_bottom_right(mask))
-
-
-def _alibi_corner(s: FlashSituation, kernel: KernelSpec) -> Refusal | None:
-    p = s.problem
-    lengths = zip(p.query_lengths(), p.key_lengths(), strict=True)
-    if p.alibi is Alibi.NONE or p.mask.align is Align.BOTTOM_RIGHT or all(q in (0, k) for q, k in lengths):
-        return None
-    text = f"ALiBi with mask {p.mask.text()}: FlashAttention-2 measures distances from the bottom-right corner"
-    return Refusal(text, _from_bottom_right(p.mask))
-
-
-def _clipped(s: FlashSituation, kernel: KernelSpec) -> Refusal | None:
+def _clipped(s: FlashSituation, lengths: Iterable[tuple[int, int]]) -> Refusal | None:
     if s.given is None:
         return None
     given, taken = (inf if bound < 0 else bound for bound in (s.given.right, s.mask.right))
-    for q, k in zip(s.problem.query_lengths(), s.problem.key_lengths(), strict=True):
+    for q, k in lengths:
         if k and min(given, q - 1) != min(taken, q - 1):
             there, here = (f"{bound} to the right" if bound < inf else "no bound" for bound in (taken, given))
             text = f"{q} rows and {k} keys with mask {s.problem.mask.text()}: upstream turns {here} into {there}, "
@@ -92,107 +93,21 @@ def _clipped(s: FlashSituation, kernel: KernelSpec) -> Refusal | None:
     return None
 
 
-def _scale(s: FlashSituation, kernel: KernelSpec) -> Refusal | None:
+def _scale(s: FlashSituation) -> Refusal | None:
     p = s.problem
     scale = single(p.scale)
-    factor = single(scale / single(p.softcap)) if p.softcap else scale
-    if factor > 0:
+    if (single(scale / single(p.softcap)) if p.softcap else scale) > 0:
         return None
-    if p.scale > 0:
-        text = f"scale {p.scale:g} (softcap {p.softcap:g}) is 0 in single precision"
-    else:
-        text = f"scale {p.scale:g}: the kernels take a row's largest score before they scale it"
-    return Refusal(text, positive_scale(p))
+    why = ": the kernels take a row's largest score before they scale it"
+    why = f" (softcap {p.softcap:g}) is 0 in single precision" if p.scale > 0 else why
+    return Refusal(f"scale {p.scale:g}{why}", positive_scale(p))
 
 
-def _dropout(s: FlashSituation, kernel: KernelSpec) -> Refusal | None:
-    p = s.problem.dropout
-    if not p or 0 < single(1 - single(p)) < 1:
-        return None
-    text = f"dropout {p:g}: the share that is kept, in single precision, is {single(1 - single(p)):g}"
-    return Refusal(text, "--dropout 0, or a probability between 1e-7 and 1 - 1e-7")
-
-
-def _dropout_256(s: FlashSituation, kernel: KernelSpec) -> Refusal | None:
-    p = s.problem
-    if not p.dropout or s.bucket != HDIMS[-1]:
-        return None
-    facts = facts_of(load_arch(kernel.arch))
-    if backward_traits(HDIMS[-1], True, facts) is not None:
-        return None
-    text = (
-        f"hdim {p.hdim} with dropout backwards: {kernel.arch} has {facts.block // 1024} KiB of shared memory per block"
-    )
-    return Refusal(text, "--dropout 0, or --hdim 192")
-
-
-LIMITS: tuple[Condition[FlashSituation], ...] = conditions(
+LIMITS = conditions(
     NAME,
-    {
-        "K420": _dtype,
-        "K421": refuse(
-            _other_output,
-            lambda s, k: (
-                f"output {s.problem.dtype_out.value} of inputs {s.problem.dtype.value}: FlashAttention-2 writes its inputs' type"
-            ),
-            lambda s, k: f"--dtype {s.problem.dtype.value}",
-        ),
-        "K422": refuse(
-            lambda s, k: s.problem.hdim % STEP,
-            lambda s, k: f"hdim {s.problem.hdim} is not a multiple of {STEP}",
-            lambda s, k: f"--hdim {next_multiple(s.problem.hdim, STEP)}",
-        ),
-        "K423": refuse(
-            lambda s, k: s.problem.hdim > HDIMS[-1],
-            lambda s, k: f"hdim {s.problem.hdim}: FlashAttention-2 holds at most {HDIMS[-1]}",
-            lambda s, k: with_hdim(s.problem, HDIMS[-1]),
-        ),
-        "K424": refuse(
-            lambda s, k: s.problem.hdim_v != s.problem.hdim,
-            lambda s, k: (
-                f"hdim-v {s.problem.hdim_v} with hdim {s.problem.hdim}: FlashAttention-2 has one head dim for Q, K and V"
-            ),
-            lambda s, k: f"--hdim-v {s.problem.hdim}",
-        ),
-        "K425": refuse(
-            lambda s, k: s.problem.softcap and s.problem.dropout,
-            lambda s, k: f"softcap {s.problem.softcap:g} with dropout {s.problem.dropout:g}",
-            "--dropout 0, or --softcap 0",
-        ),
-        "K426": refuse(
-            lambda s, k: s.problem.bias is not Bias.NONE,
-            lambda s, k: f"bias elementwise:{s.problem.bias.value}: FlashAttention-2 adds ALiBi or nothing",
-            "--bias none, or --alibi",
-        ),
-        "K427": refuse(
-            lambda s, k: s.problem.sink,
-            lambda s, k: f"sink {s.problem.sink}: a window of FlashAttention-2 hides every key before it",
-            "--sink 0",
-        ),
-        "K428": refuse(
-            lambda s, k: s.problem.sink_logits,
-            lambda s, k: "sink logits: the softmax of FlashAttention-2 has no extra column",
-            "drop --sink-logits",
-        ),
-        "K429": refuse(
-            lambda s, k: s.problem.qscale is not QScale.NONE,
-            lambda s, k: f"qscale {s.problem.qscale.value}: FlashAttention-2 reads no scales of quantised tensors",
-            "--qscale none",
-        ),
-        "K430": _mask,
-        "K431": _alibi_corner,
-        "K446": _clipped,
-        "K432": _scale,
-        "K433": _dropout,
-        "K434": _dropout_256,
-        "K435": refuse(
-            lambda s, k: s.problem.dropout and s.problem.kv_cache.kind is not CacheKind.NONE,
-            lambda s, k: f"dropout {s.problem.dropout:g} with a KV cache: mha_fwd_kvcache has none",
-            "--dropout 0",
-        ),
-    },
+    together([*(f"K{number}" for number in range(420, 432)), "K446", *(f"K{n}" for n in range(432, 436))], _findings),
 )
-"""Conditions on the problem. Of the kernel they read only the element type and the architecture."""
+"""Conditions on the problem."""
 
 
 CONDITIONS: tuple[Condition[FlashSituation], ...] = (*LIMITS, *CACHE_LIMITS, *WIDTHS, *FIT)

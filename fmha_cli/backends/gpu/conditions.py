@@ -18,7 +18,6 @@ from fmha_cli.domain.rules import Reason, Refusal, Rule, Severity
 from fmha_cli.domain.signature import Signature
 
 S = TypeVar("S")
-T = TypeVar("T")
 KernelCheck = Callable[[KernelSpec, ArchSpec], Refusal | None]
 FORWARD = (Family.FWD, Family.FWD_PAGEDKV, Family.BATCH_PREFILL, Family.FWD_SPLITKV)
 BACKWARD = (Family.BWD_DQ_DK_DV,)
@@ -109,25 +108,6 @@ class Condition(ConditionRow, Generic[S]):
 
     def _judge(self, situation: S, kernel: KernelSpec) -> Refusal | None:
         return self.check(situation, kernel) if kernel.family in self.families else None
-
-
-def refuse(
-    when: Callable[[S, T], object], says: Callable[[S, T], str], hint: str | Callable[[S, T], str]
-) -> Callable[[S, T], Refusal | None]:
-    """A check with one way to fail.
-
-    Args:
-        when: true where the kernel may not serve.
-        says: the text of the refusal.
-        hint: the change that would help.
-    """
-
-    def check(first: S, second: T) -> Refusal | None:
-        if not when(first, second):
-            return None
-        return Refusal(says(first, second), hint if isinstance(hint, str) else hint(first, second))
-
-    return check
 
 
 def conditions_for(family: Family, conditions: Iterable[Condition[S]]) -> tuple[Condition[S], ...]:

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import partial
 
-from fmha_cli.backends.cuda.choosing import Found, make_conditions, refuse_if
 from fmha_cli.backends.cuda.few import Few
 from fmha_cli.backends.gpu.index import IndexedKernel
 from fmha_cli.backends.gpu.known_bad import noted
+from fmha_cli.backends.gpu.rule_rows import Found, conditions, refuse_if, together
 from fmha_cli.backends.mem_efficient.catalogue import WIDEST, kernels, profile_kernels
 from fmha_cli.backends.mem_efficient.problem_rules import CONDITIONS
 from fmha_cli.backends.mem_efficient.scratch import storage_of
@@ -38,7 +38,7 @@ def _findings(before: Before, kernel: KernelSpec) -> Iterator[tuple[str, Found]]
 
 
 OF_PAIRS = tuple(f"K{number}" for number in range(534, 537))
-_RULES = make_conditions(NAME, OF_PAIRS, _findings)
+_RULES = conditions(NAME, together(OF_PAIRS, _findings))
 
 
 def discord(problem: Problem, forward: KernelSpec, backward: KernelSpec) -> Sequence[Reason]:

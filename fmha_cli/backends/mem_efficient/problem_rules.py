@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from fmha_cli.backends.cuda.choosing import Found, make_conditions, refuse_if
 from fmha_cli.backends.cuda.few import capability
 from fmha_cli.backends.gpu.arithmetic import GRID_END, SMALLEST_NORMAL, single
+from fmha_cli.backends.gpu.rule_rows import Found, conditions, refuse_if, together
 from fmha_cli.backends.mem_efficient.scratch import Storage, storage_of
 from fmha_cli.backends.mem_efficient.situation import BOTTOM_RIGHT, MemEfficientSituation
 from fmha_cli.codegen.mem_efficient.algorithm import NAME
@@ -76,5 +76,5 @@ def _products(m: Storage) -> Iterator[tuple[str, int, int]]:
         yield "rows of gradients", max(rows, keys) * p.heads * max(m.hdims), SIGNED
 
 
-CONDITIONS = make_conditions(NAME, [f"K{number}" for number in range(520, 534)], _findings)
+CONDITIONS = conditions(NAME, together([f"K{number}" for number in range(520, 534)], _findings))
 """Conditions on the problem."""

@@ -7,7 +7,7 @@ import warnings
 import numpy as np
 import pytest
 
-from fmha_cli.backends.cuda.choosing import make_conditions, nearest_hdim
+from fmha_cli.backends.cuda.choosing import nearest_hdim
 from fmha_cli.backends.cuda.copies import (
     blind_rows,
     broadcast_sum,
@@ -21,12 +21,8 @@ from fmha_cli.backends.cuda.scratch import Scratch, workspaces
 from fmha_cli.backends.cuda.sequences import Sequences
 from fmha_cli.backends.gpu.arena_views import Bytes, view
 from fmha_cli.backends.gpu.call import Call, Strides
-from fmha_cli.backends.mem_efficient.catalogue import kernels
-from fmha_cli.domain.arch import load_arch
-from fmha_cli.domain.kernel import Family
 from fmha_cli.domain.plan import Plan, Workspace
 from fmha_cli.domain.problem import Problem
-from fmha_cli.domain.rules import Reason, Severity
 from fmha_cli.domain.signature import Signature
 from fmha_cli.run.layout import layout_of
 
@@ -161,16 +157,6 @@ def test_scratch_tensors_are_dense_workspaces() -> None:
     assert workspaces(made) == (Workspace("a", 2 * (6 * 4 * 8 + 3)),)
     assert made["a"].strides == (32, 8, 1)
     assert made["a"].rows(batch=2) == Strides(batch=3 * 32, head=8, row=32)
-
-
-def test_refusals_whose_texts_are_data() -> None:
-    (condition,) = make_conditions(
-        "mem_efficient", ["K528"], lambda s, k: iter([("K528", {"cache": "paged:9"} if s else None)])
-    )
-    kernel = next(k for k in kernels(load_arch("sm_80")) if k.family is Family.FWD)
-    said = "--kv-cache paged:9: the kernels read no block table"
-    assert condition.against(True, kernel) == Reason("K528", said, "--kv-cache linear", Severity.KIND)
-    assert condition.against(False, kernel) is None
 
 
 def test_cases_come_from_just_large_enough_to_too_small() -> None:
