@@ -23,10 +23,17 @@ class Family(StrEnum):
     FWD_SPLITKV_COMBINE = "fwd_splitkv_combine"
     FWD_PAGEDKV = "fwd_pagedkv"
     FWD_APPENDKV = "fwd_appendkv"
+    FWD_PREPARE = "fwd_prepare"
+    """What a backend's own kernel computes for the main kernel behind it, such as a schedule of packed sequences."""
     BATCH_PREFILL = "batch_prefill"
     BWD_DOT_DO_O = "bwd_dot_do_o"
     BWD_DQ_DK_DV = "bwd_dq_dk_dv"
     BWD_CONVERT_DQ = "bwd_convert_dq"
+
+    @property
+    def leads(self) -> bool:
+        """Whether its kernels run before the main kernel of a forward pass."""
+        return self in (Family.FWD_APPENDKV, Family.FWD_PREPARE)
 
     @property
     def backward(self) -> bool:

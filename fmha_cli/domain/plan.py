@@ -38,7 +38,7 @@ class Plan:
     """Stages in launch order.
 
     ``main`` is the kernel of the main stage, which ``--kernel`` names. The main stage is the first stage of a forward
-    plan that computes attention (appending keys does not), or the dq_dk_dv stage of a plan with a backward pass. In a plan
+    plan that computes attention (``Family.leads``: appending keys does not), or the dq_dk_dv stage of a plan with a backward pass. In a plan
     of both passes the forward's stages come first (``passes.TwoPasses``).
 
     Attributes:
@@ -53,7 +53,7 @@ class Plan:
     @property
     def main(self) -> KernelSpec:
         backward = [s.kernel for s in self.stages if s.family is Family.BWD_DQ_DK_DV]
-        forward = [s.kernel for s in self.stages if s.family is not Family.FWD_APPENDKV]
+        forward = [s.kernel for s in self.stages if not s.family.leads]
         return (backward or forward or [self.stages[0].kernel])[0]
 
     def passes(self) -> tuple[Plan, ...]:

@@ -140,3 +140,12 @@ def test_joined_plans_share_workspaces_by_name() -> None:
     first = Plan(forward, (Stage(FORWARD),), (Workspace("a", 3, 64),))
     second = Plan(backward, (Stage(BACKWARD),), (Workspace("a", 2, 128),))
     assert joined(BOTH, first, second).workspaces == (Workspace("a", 3, 128),)
+
+
+@pytest.mark.parametrize("family", [Family.FWD_PREPARE, Family.FWD_APPENDKV])
+def test_the_main_kernel_is_behind_what_leads_to_it(family: Family) -> None:
+    lead = replace(SPLIT, family=family)
+    stages = (Stage(lead), Stage(SPLIT), Stage(COMBINE))
+    assert Plan(replace(BOTH, direction=Direction.FWD), stages).main is SPLIT
+    assert [f for f in Family if f.leads] == [Family.FWD_APPENDKV, Family.FWD_PREPARE]
+    assert not family.backward

@@ -11,7 +11,9 @@ from fmha_cli.codegen.struct import c_fields, host_layout, pack
 from fmha_cli.domain.kernel import Family
 
 BLOCKS = sorted(
-    {args_of(family) for family in Family} | {FmhaCkFault, FmhaCkKarg, FmhaCkLaunch}, key=lambda b: b.__name__
+    {args_of(family) for family in Family if family is not Family.FWD_PREPARE}
+    | {FmhaCkFault, FmhaCkKarg, FmhaCkLaunch},
+    key=lambda b: b.__name__,
 )
 
 

@@ -40,7 +40,9 @@ def test_no_golden_file_is_left_over() -> None:
 
 
 def test_every_family_is_there() -> None:
-    assert {name.split("-")[0] for name in NAMES} == {family.value for family in Family}
+    assert {name.split("-")[0] for name in NAMES} == {family.value for family in Family} - {"fwd_prepare"}, (
+        "upstream has no kernel that only prepares"
+    )
 
 
 @pytest.mark.parametrize("name", NAMES)
