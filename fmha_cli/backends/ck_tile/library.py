@@ -103,7 +103,7 @@ class CkLibrary:
             raise InternalError(f"{self.kernel.family.value} takes {self._args.__name__}, not {type(block).__name__}")
         return pack(block)
 
-    def launch(self, block: ctypes.Structure, stream: int) -> None:
+    def launch(self, block: ctypes.Structure, stream: Any) -> None:
         """Queue the kernel.
 
         Raises:
@@ -111,7 +111,7 @@ class CkLibrary:
             MemoryError: out of device memory.
         """
         fault = pack(FmhaCkFault())
-        self._raise_for(self._launch(ctypes.byref(block), stream, ctypes.byref(fault)), fault)
+        self._raise_for(self._launch(ctypes.byref(block), int(stream), ctypes.byref(fault)), fault)
 
     def describe(self, block: ctypes.Structure) -> Described:
         """The launch that :meth:`launch` would make.

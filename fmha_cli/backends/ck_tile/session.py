@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -38,7 +39,7 @@ class CkSession(HipSession[Scales]):
     """Runs one plan at a time. A call uses the scales of the last upload, which may read them from tensors."""
 
     _libraries: Mapping[Stage, CkLibrary]
-    _launches: dict[Stage, Callable[[int], None]]
+    _launches: dict[Stage, Callable[[Any], None]]
     _patches: dict[Problem, tuple[Patch, ...]]
     _blanks: dict[str, int]
     _scales: dict[Problem, Scales]
@@ -83,21 +84,24 @@ class CkSession(HipSession[Scales]):
             patch.undo(host)
         finish(call.plan, call.tensors, host, self._scales[call.problem])
 
-    def _stages(self) -> Sequence[Callable[[int], None]]:
+    def _stages(self) -> Sequence[Callable[[Any], None]]:
         return tuple(self._launches.values())
 
-    def _before_launch(self, call: Call[Scales]) -> None:
-        for name in list_zeroed(call.plan):
-            if name not in call.tensors:
-                continue
-            start, size = call.address(name), extent(call.tensors[name])
-            if name in self._blanks:
-                self._hip.copy_within(start, self._blanks[name], size, self._queue)
-            elif size:
-                self._hip.fill(start, 0, size, self._queue)
-        if "q_rotated" in call.tensors:
-            size = extent(call.tensors["q"])
-            self._hip.copy_within(call.address("q_rotated"), call.address("q"), size, self._queue)
+    def _before_launch(self) -> Callable[[Any], None]:
+        return self._restore
+
+    def _restore(self, stream: Any) -> None:
+        """Queue zeros where kernels expect them, and the copy of Q that the append kernel rotates."""
+        for call in self._calls:
+            for name in (name for name in list_zeroed(call.plan) if name in call.tensors):
+                start, size = call.address(name), extent(call.tensors[name])
+                if name in self._blanks:
+                    self._hip.copy_within(start, self._blanks[name], size, stream)
+                elif size:
+                    self._hip.fill(start, 0, size, stream)
+            if "q_rotated" in call.tensors:
+                size = extent(call.tensors["q"])
+                self._hip.copy_within(call.address("q_rotated"), call.address("q"), size, stream)
 
     def _unload(self) -> None:
         super()._unload()

@@ -6,8 +6,6 @@ and each launch after an eviction are single launches.
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from fmha_cli.backends.cuda.driver import Cuda
@@ -49,14 +47,6 @@ class CudaSession(GpuSession[S]):
     def evict_caches(self) -> None:
         super().evict_caches()
         self._single = True
-
-    @abstractmethod
-    def _stages(self) -> Sequence[Callable[[Any], None]]:
-        """One function per stage that is launched, which queues it in a stream; empty before a binding."""
-
-    def _before_launch(self) -> Callable[[Any], None] | None:
-        """A function that queues, in a stream, what the kernels require before each launch. It is not timed."""
-        return None
 
     def _enter(self) -> None:
         self._cuda.use(self._number)

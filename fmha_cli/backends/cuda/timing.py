@@ -109,13 +109,7 @@ class StageTimer:
             MemoryError: a launch was refused for lack of device memory.
         """
         self._before(self.stream)
-        events = self._events[:-1]
-        self._cuda.record(events[0], self.stream)
-        for stage, event in zip(self._stages, events[1:], strict=True):
-            stage(self.stream)
-            self._cuda.record(event, self.stream)
-        self._cuda.synchronize(self.stream)
-        return self._cuda.elapsed_ns(events)
+        return self._cuda.time_stages(self._stages, self._events[:-1], self.stream)
 
     def hot(self) -> tuple[int, ...]:
         """One launch with hot caches: replays if a plain launch is short, else a plain launch.

@@ -170,6 +170,17 @@ class Driver(ABC):
         name = f"{self.prefix}EventElapsedTime"
         return tuple(round(self.call(name, a, b) * _NS_PER_MS) for a, b in pairwise(events))
 
+    def time_stages(
+        self, stages: Sequence[Callable[[Any], None]], events: Sequence[Any], stream: Any
+    ) -> tuple[int, ...]:
+        """Launch stages in order and wait: nanoseconds per stage. There is one event more than stages."""
+        self.record(events[0], stream)
+        for stage, event in zip(stages, events[1:], strict=True):
+            stage(stream)
+            self.record(event, stream)
+        self.synchronize(stream)
+        return self.elapsed_ns(events)
+
     def destroy(self, events: Sequence[Any], stream: Any) -> None:
         """Destroy events and a stream."""
         if self.lost:

@@ -11,7 +11,7 @@ every pass in launch order, and sees the pass as a plan of one direction.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -133,6 +133,16 @@ class GpuSession(ABC, Generic[S]):
     def _prepare(self, call: Call[S]) -> None:
         """Prepare the launches of a new binding."""
         return
+
+    @abstractmethod
+    def _stages(self) -> Sequence[Callable[[Any], None]]:
+        """One function for each stage that is launched, in order, which queues it in a stream. It is empty where the launches are not
+        prepared yet.
+        """
+
+    def _before_launch(self) -> Callable[[Any], None] | None:
+        """A function that queues, in a stream, what the kernels require before each launch. It is not timed."""
+        return None
 
     def _before_upload(self, call: Call[S], host: Bytes) -> None:
         """Prepare the host's arena just before it is copied to the device."""

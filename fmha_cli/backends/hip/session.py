@@ -7,12 +7,10 @@ the types of Python objects.
 from __future__ import annotations
 
 import ctypes
-from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from fmha_cli.backends.gpu.call import Call
 from fmha_cli.backends.gpu.devices import device_number
 from fmha_cli.backends.gpu.launching import PackedArguments, Shape
 from fmha_cli.backends.gpu.session import GpuSession
@@ -41,7 +39,7 @@ class HipKernel:
             self.unload()
             raise
 
-    def launch(self, shape: Shape, arguments: PackedArguments, stream: int) -> None:
+    def launch(self, shape: Shape, arguments: PackedArguments, stream: Any) -> None:
         """Queue the kernel in the stream.
 
         Raises:
@@ -53,7 +51,9 @@ class HipKernel:
         if shape.cluster > 1 or shape.dependent:
             raise InternalError("a launch on an AMD device has neither clusters nor a dependence on the one before")
         numbers = [ctypes.c_uint(n) for n in (*shape.grid, *shape.block, shape.shared)]
-        self._call("hipModuleLaunchKernel", self._function, *numbers, ctypes.c_void_p(stream), None, arguments.extra)
+        self._call(
+            "hipModuleLaunchKernel", self._function, *numbers, ctypes.c_void_p(int(stream)), None, arguments.extra
+        )
 
     def unload(self) -> None:
         """Unload the code object."""
@@ -89,31 +89,18 @@ class HipSession(GpuSession[S]):
         super().__init__(device, self._hip, UNKNOWN_LLC)
 
     def launch(self) -> tuple[int, ...]:
-        calls, _ = self._bound()
-        stages = self._stages()
+        self._bound()
+        stages, before = self._stages(), self._before_launch()
         if not stages:
             raise InternalError("launch before upload")
-        for call in calls:
-            self._before_launch(call)
-        self._hip.record(self._events[0], self._queue)
-        for stage, event in zip(stages, self._events[1:], strict=True):
-            stage(int(self._queue))
-            self._hip.record(event, self._queue)
-        self._hip.synchronize(self._queue)
-        return self._hip.elapsed_ns(self._events)
+        if before is not None:
+            before(self._queue)
+        return self._hip.time_stages(stages, self._events, self._queue)
 
     def evict_caches(self) -> None:
         """Write twice the size of the last-level cache (the Infinity Cache if there is one), and wait."""
         super().evict_caches()
         self._hip.synchronize(self._queue)
-
-    @abstractmethod
-    def _stages(self) -> Sequence[Callable[[int], None]]:
-        """One function per stage of the plan that launches it into a stream (its handle); empty before an upload."""
-
-    def _before_launch(self, call: Call[S]) -> None:
-        """Queue, in stream order, the work that the kernels require before they run. It is not timed."""
-        return
 
     def _enter(self) -> None:
         self._hip.use(self._number)
