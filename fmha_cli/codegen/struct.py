@@ -20,7 +20,7 @@ class CType:
     Attributes:
         spelling: its name in C.
         ctype: the ctypes class with the same size and, unless ``align`` is more, alignment.
-        align: bytes of whose multiples its offset is. The first member of a struct inside a block has that struct's alignment.
+        align: bytes of whose multiples its offset is.
     """
 
     spelling: str

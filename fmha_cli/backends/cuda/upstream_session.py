@@ -59,8 +59,9 @@ class LoadedKernel:
     ) -> None:
         self._cuda, self.kernel = cuda, kernel
         cubin = path.read_bytes()
-        fields = check_exports(cubin, kernel, expected).fields
-        self.separate = fields if expected.separate else None
+        exports = check_exports(cubin, kernel, expected)
+        self.separate = exports.fields if expected.separate else None
+        self._lead = exports.lead
         try:
             self._loaded = CudaKernel(cuda, cubin if image is None else image, expected.symbol)
         except DriverLost:
@@ -90,7 +91,7 @@ class LoadedKernel:
             raise
         except DriverError as fault:
             raise self._explain(fault, f"it needs {launch.shared} bytes of shared memory") from fault
-        data = argument_bytes(params, launch.extra, partial(encoded, self._cuda), self.separate)
+        data = argument_bytes(params, launch.extra, partial(encoded, self._cuda), self.separate, self._lead)
         return PreparedLaunch(self, launch, PackedArguments(data, self._cuda.arguments_end), cleared)
 
     def clear(self, room: Room, stream: Any) -> None:

@@ -27,7 +27,8 @@ def exports_text(symbol: str, block: type, facts: Sequence[str], shared_bytes: s
     """The C definitions of what a cubin exports about itself (``cuda.tables`` describes it).
 
     The text before it defines ``Params``, whose fields are those of ``block``, and the macro ``FMHA_EXPORT``.
-    In the name of a field ``__`` stands for a dot: it is a member of a struct inside ``Params``.
+    In the name of a field ``__`` stands for a dot: it is a member of a struct inside ``Params``. The first
+    member of such a struct has the alignment of the struct.
 
     Args:
         symbol: the kernel's name.

@@ -33,14 +33,14 @@ def tiny_cubin(
     accelerated: bool = False,
     shared: int = 0,
     data: Mapping[str, bytes] | None = None,
-    start: int = 0,
+    lead: int = 0,
 ) -> bytes:
     """A cubin of one kernel.
 
     Args:
         parameters: bytes of each argument; they are laid out in order, aligned to 4.
         capability: 10 x major + minor. accelerated: with the suffix ``a``.
-        shared: static shared memory of a block. data: exported variables. start: where the first argument is.
+        shared: static shared memory of a block. data: exported variables. lead: where the first argument is.
     """
     pool = b"".join(data.values()) if data else b"\0"
     names = [symbol, *(data or {})]
@@ -58,7 +58,7 @@ def tiny_cubin(
         _Section(".strtab", _STRTAB, strings),
         _Section(".symtab", _SYMTAB, b"".join(symbols), link=1, info=1, entry=_SYM.size),
         _Section(f".text.{symbol}", _PROGBITS, code, link=2, info=32 << 24 | 1),
-        _Section(f".nv.info.{symbol}", _PROGBITS, _kernel_info(parameters, start)),
+        _Section(f".nv.info.{symbol}", _PROGBITS, _kernel_info(parameters, lead)),
         _Section(".nv.global.init", _PROGBITS, pool),
         _Section(".nv.info", _PROGBITS, struct.pack("<BBHII", 4, _REGCOUNT, 8, 1, 32)),
         _Section(f".nv.shared.{symbol}", _NOBITS, b"", size=shared + reserved),
@@ -82,8 +82,8 @@ def tiny_cubin(
     return _EHDR.pack(ident, *head, len(sections) - 1) + body + headers
 
 
-def _kernel_info(parameters: tuple[int, ...], start: int) -> bytes:
-    out, offset = b"", start
+def _kernel_info(parameters: tuple[int, ...], lead: int) -> bytes:
+    out, offset = b"", lead
     for ordinal, size in enumerate(parameters):
         offset += -offset % 4
         out += struct.pack("<BBHIHHI", 4, _KPARAM_INFO, 12, 0, ordinal, offset, size << 18 | 0x1F000)

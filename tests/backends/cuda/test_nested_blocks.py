@@ -10,9 +10,10 @@ from typing import Annotated, Any
 
 import pytest
 
-from fmha_cli.backends.cuda.launch import argument_bytes
+from fmha_cli.backends.cuda.launch import Launch, argument_bytes
 from fmha_cli.backends.cuda.tables import Expected, check_exports
 from fmha_cli.backends.cuda.tensor_maps import TensorMap
+from fmha_cli.backends.cuda.upstream_session import LoadedKernel
 from fmha_cli.codegen.cuda import VERSION, exports_text
 from fmha_cli.codegen.cudnn_oss.facts import kernels
 from fmha_cli.codegen.struct import (
@@ -78,10 +79,10 @@ def test_another_alignment_in_the_kernel_moves_the_member(tmp_path: Path) -> Non
     assert (size, found["main__map"]) == (152, (8, 128))
 
 
-@pytest.mark.parametrize(("start", "lead"), [(48, 48), (0, 0)])
-def test_the_block_begins_where_the_compiler_aligned_it(start: int, lead: int) -> None:
+@pytest.mark.parametrize("lead", [48, 0])
+def test_the_block_begins_where_the_compiler_aligned_it(lead: int) -> None:
     """48 bytes behind 0x210 of the constant bank are a multiple of 64."""
-    found = check_exports(cubin(start), KERNEL, EXPECTED)
+    found = check_exports(cubin(lead), KERNEL, EXPECTED)
     assert found.lead == lead
     block = Nested(main__q=1 << 40, main__map=MAP, main__n=-2, tail__splits=7)
     raw = argument_bytes(block, (), played_map, lead=found.lead)
@@ -101,8 +102,8 @@ EXPECTED = Expected(symbol="k", block=Nested, threads=128, shared_bytes=0)
 KERNEL = kernels("sm_90a")[0]
 
 
-def cubin(start: int) -> bytes:
-    """A cubin of a kernel that takes the block, which the compiler has put at ``start``."""
+def cubin(lead: int) -> bytes:
+    """A cubin of a kernel that takes the block, which the compiler has put at ``lead``."""
     rows = host_layout(Nested)
     numbers = (VERSION, SIZE, len(rows), *(number for _, offset, size in rows for number in (offset, size)))
     data = {
@@ -110,4 +111,32 @@ def cubin(start: int) -> bytes:
         "k_abi_names": " ".join(name for name, _, _ in rows).encode() + b"\0",
         "k_facts": bytes(4),
     }
-    return tiny_cubin("k", (SIZE,), accelerated=True, data=data, start=start)
+    return tiny_cubin("k", (SIZE,), accelerated=True, data=data, lead=lead)
+
+
+class Calls:
+    """Stands for the driver and keeps its calls."""
+
+    lost, arguments_end, driver = False, 0, None
+
+    def __init__(self) -> None:
+        self.made: list[tuple[Any, ...]] = []
+
+    def call(self, *words: Any) -> str:
+        self.made.append(words)
+        return "made"
+
+
+@pytest.mark.parametrize("lead", [48, 0])
+def test_a_loaded_kernel_is_launched_with_the_block_at_its_place(lead: int, tmp_path: Path) -> None:
+    path, cuda = tmp_path / "artifact", Calls()
+    path.write_bytes(cubin(lead))
+    loaded = LoadedKernel(cuda, KERNEL, path, EXPECTED)  # type: ignore[arg-type]
+    block = Nested(main__q=7, main__map=(), main__n=0, tail__splits=9)
+    prepared = loaded.prepare(block, Launch((1, 1, 1), (128, 1, 1)))
+    prepared("stream")
+    _, address, _, size, end = (ctypes.c_void_p * 5).from_address(cuda.made[-1][-1])
+    assert end is None
+    assert ctypes.c_size_t.from_address(size).value == lead + SIZE
+    raw = ctypes.string_at(address, lead + SIZE)
+    assert (raw[lead], raw[lead + 256], sum(raw)) == (7, 9, 16)
