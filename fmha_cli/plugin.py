@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from fmha_cli.backends.hip.inspection import code_object_figures
     from fmha_cli.backends.hip.runtime import probe_hip
     from fmha_cli.backends.hip.session import HipKernel, HipSession
-    from fmha_cli.backends.hip.standin import hip_host_files
     from fmha_cli.backends.host.checks import (
         MaskForm,
         alibi_check,
@@ -118,7 +117,7 @@ __all__ = [
     "Session", "Severity", "Shape", "Signature", "SmallSituation", "Stage", "State", "TensorMap", "TwoPasses", "Units", "Workspace",
     "alibi_check", "archs_of", "build_by_program", "build_cpp", "build_units", "cache_root", "check_release", "code_object_figures", "core_question",
     "cubin_figures", "decisions", "emulated_image", "emulation_files", "emulator_library", "encoded", "environment", "full_cache_check",
-    "hip_host_files", "hookimpl", "index_of", "kernel_build", "limits_of", "llvm_tool", "load_arch", "mask_forms", "no_build", "no_build_key",
+    "hookimpl", "index_of", "kernel_build", "limits_of", "llvm_tool", "load_arch", "mask_forms", "no_build", "no_build_key",
     "noted", "own", "parameter_places", "probe_cuda", "probe_hip", "probe_package", "program_key", "read_report", "reasons_against",
     "release_refusal", "rows_check", "rows_map", "rules_from", "sees_nothing", "units_of", "variables_of", "visible_keys",
 ]  # fmt: skip

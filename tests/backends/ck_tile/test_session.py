@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+pytest.importorskip("fmha_amdgpu_emu", reason="plugins/fmha-amdgpu-emu is not installed")
+
 from fmha_cli.domain.protocols import BuildContext
 from tests.support.children.ck_tile import session
 from tests.support.fakes.hip_recorder import build_standin

@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+pytest.importorskip("fmha_amdgpu_emu", reason="plugins/fmha-amdgpu-emu is not installed")
+
 from fmha_cli.backends.hip import library
 from fmha_cli.backends.hip.library import open_bindings, open_library
 from fmha_cli.backends.hip.runtime import last_level_cache, probe_hip

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+pytest.importorskip("fmha_amdgpu_emu", reason="plugins/fmha-amdgpu-emu is not installed")
+
 from fmha_cli.backends.ck_tile.catalogue import family_kernels
 from fmha_cli.backends.ck_tile.upstream_names import upstream_name
 from fmha_cli.codegen.ck_tile.algorithm import CkAlgorithm

@@ -6,7 +6,7 @@ from importlib import resources
 from importlib.resources.abc import Traversable
 
 from fmha_amdgpu_emu.device_facts import arch_facts
-from fmha_cli.plugin import Units, emulation_files, hip_host_files, units_of
+from fmha_cli.plugin import Units, emulation_files, units_of
 
 SHARED = ("lanes.hpp", "launch.hpp", "report.hpp", "tables.hpp", "formats.hpp")
 """The headers of the prefix. With what they include, most units read them."""
@@ -27,12 +27,12 @@ JOINED = {
 
 
 def core_files() -> dict[str, str]:
-    """The texts of ``core/*.hpp`` and ``core/*.cpp`` by file name, with the ones that emulators share, the HIP host API
-    and the facts of the architectures.
+    """The texts of ``core/*.hpp`` and ``core/*.cpp`` by file name, with the ones that emulators share and the facts of the
+    architectures. The files of the HIP host API (``hip_*``) serve other sinks than the emulator, too.
     """
     folder: Traversable = resources.files("fmha_amdgpu_emu") / "core"
     own = {f.name: f.read_text("utf-8") for f in folder.iterdir() if f.name.endswith((".hpp", ".cpp"))}
-    return {**emulation_files(), **hip_host_files(), **own, "arch_facts.hpp": arch_facts()}
+    return {**emulation_files(), **own, "arch_facts.hpp": arch_facts()}
 
 
 def core_units() -> Units:

@@ -6,7 +6,8 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from fmha_cli.backends.hip.standin import hip_host_files
+from fmha_amdgpu_emu.units import core_files
+
 from fmha_cli.domain.plan import Artifact
 from fmha_cli.domain.protocols import BuildContext
 from fmha_cli.toolchain.cpp.library import build_standin_library
@@ -14,6 +15,11 @@ from fmha_cli.toolchain.rocm.installed import RUNTIME
 
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]+"([^"]+)"[^\n]*$', re.MULTILINE)
 _ONCE = re.compile(r"^[ \t]*#[ \t]*pragma[ \t]+once[^\n]*\n", re.MULTILINE)
+
+
+def hip_host_files() -> dict[str, str]:
+    """Texts of the HIP host API by file name: headers, and translation units each of which includes headers by these names."""
+    return {name: text for name, text in core_files().items() if name.startswith("hip_")}
 
 
 def source() -> str:
