@@ -15,6 +15,9 @@ kernels loads neither numpy nor the rules about problems.
   the examples.
 - `Upstream` itself is for a project whose launch code picks template arguments, or which needs several stages. `flash_attn` is the example.
 
+Kernels for AMD devices: `ck_tile` is the example. It has rules, choice, calls and the host's conversions from `backends/gpu` as these do, builds a
+host library with each kernel, and derives its session from `HipSession` (`hip/session.py`).
+
 ### What its author has to learn
 
 The price of a backend is its own files and these 16 concepts. A `Few` and a `SmallUpstream` answer for the 3 in italics.
