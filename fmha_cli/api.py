@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from fmha_cli.discovery.registry import Registry, build_registry
 from fmha_cli.discovery.select import select
 from fmha_cli.discovery.wanted import Wanted, wanted_backends
+from fmha_cli.domain.arch import arch_of
 from fmha_cli.domain.arguments import in_python
 from fmha_cli.domain.decision import Decision, Supported, Trace, Unsupported
 from fmha_cli.domain.errors import EnvironmentProblem, FmhaError, KernelFailure, UnsupportedError, UsageError
@@ -103,7 +104,7 @@ def explain(
     from fmha_cli.run.probing import probe_backends
 
     registry = registry or build_registry()
-    wanted = Wanted(backend=backend, arch=arch, device=device, kernel=kernel)
+    wanted = Wanted(backend=backend, arch=arch and arch_of(arch), device=device, kernel=kernel)
     found = probe_backends(registry, wanted_backends(registry, wanted), device=device)
     return select(problem, registry, found, wanted).trace
 
@@ -117,7 +118,7 @@ def list_kernels(arch: str, *, backend: str = "auto", registry: Registry | None 
     registry = registry or build_registry()
     spec = registry.arch(arch)
     for one in wanted_backends(registry, Wanted(backend=backend)):
-        if arch in one.archs():
+        if spec.name in one.archs():
             yield from one.kernels(spec)
 
 

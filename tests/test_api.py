@@ -31,6 +31,14 @@ def test_a_problem_that_nothing_supports_is_a_row_with_reasons() -> None:
     assert api.explain(api.Problem.of(hdim=999)).chosen is None
 
 
+def test_a_product_stands_for_its_architecture() -> None:
+    problem = api.Problem.of(seqlen=64, hdim=64)
+    assert api.explain(problem, arch="h100") == api.explain(problem, arch="sm_90a")
+    assert [*api.list_kernels("h100", backend="cudnn_oss")] == [*api.list_kernels("sm_90a", backend="cudnn_oss")] != []
+    (row,) = api.run(problem, arch="h100", dry_run=True)
+    assert row.arch == "sm_90a"
+
+
 def test_validate_and_bench_through_the_same_verb() -> None:
     problem = api.Problem.of(seqlen=32, hdim=16)
     rows = api.run(problem, command="validate", backend="null", fills=("normal", "coded"))

@@ -19,7 +19,7 @@ from fmha_cli.report.form import Format
 def archs(call: CliCall) -> None:
     """Every architecture, or one, with its facts."""
     name = call.argument("arch")
-    names = call.registry.arch_names() if name is None else (name,)
+    names = call.registry.arch_names() if name is None else (call.registry.arch(name).name,)
     call.output.document(archs_document(call.registry.arch(n) for n in names))
     if call.output.form is Format.TABLE:
         for line in _later_revisions(call.registry, names):

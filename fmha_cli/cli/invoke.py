@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from fmha_cli.cli.call import CliCall
@@ -15,6 +16,7 @@ from fmha_cli.cli.options import EXCLUDES
 from fmha_cli.cli.parser import CommandLine, ParsedCommand
 from fmha_cli.cli.settings import FLAG, Layer, OptionValues, Value, check_choices, layer_of_variables, variable_of
 from fmha_cli.cli.streams import colored, terminal_width
+from fmha_cli.domain.arch import arch_of
 from fmha_cli.domain.errors import FmhaError
 from fmha_cli.toolchain.cache.root import temporary_root
 
@@ -81,7 +83,8 @@ def _warn_of_variables(call: CliCall, options: Sequence[Opt]) -> None:
 
 
 def merge(layers: Sequence[Layer]) -> OptionValues:
-    """The settings of several layers, strongest first; a value drops what it excludes in weaker layers."""
+    """The settings of several layers, strongest first; a value drops what it excludes in weaker layers. A product in the place of an
+    architecture becomes its architecture."""
     out: dict[str, Value] = {}
     excluded: set[str] = set()
     for layer in layers:
@@ -90,6 +93,8 @@ def merge(layers: Sequence[Layer]) -> OptionValues:
         excluded.update(
             other for key, value in here.items() if value.value is not False for other in EXCLUDES.get(key, ())
         )
+    if "arch" in out:
+        out["arch"] = replace(out["arch"], value=arch_of(str(out["arch"].value)))
     return OptionValues(out)
 
 

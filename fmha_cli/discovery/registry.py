@@ -12,7 +12,7 @@ from fmha_cli.discovery import builtins
 from fmha_cli.discovery.entry_points import installed_entry_points
 from fmha_cli.discovery.plugins import Plugin, PluginFault, builtin_plugin, collect, load_plugins
 from fmha_cli.discovery.preference import Preference, load_preference
-from fmha_cli.domain.arch import ArchSpec, arch_from_json, arch_names, load_arch
+from fmha_cli.domain.arch import ArchSpec, arch_from_json, arch_names, arch_of, load_arch
 from fmha_cli.domain.blame import lacking, package_of, raised
 from fmha_cli.domain.emulation import Emulator
 from fmha_cli.domain.errors import EnvironmentProblem, FmhaError, UsageError
@@ -300,14 +300,14 @@ class Registry:
         return tuple(sorted({*arch_names(), *self._plugin_archs[0]}))
 
     def arch(self, name: str) -> ArchSpec:
-        """The facts of an architecture.
+        """The facts of an architecture, also by the name of a product that only one has.
 
         Raises:
             UsageError: no such architecture, with near names.
         """
         if name in arch_names():  # no plugin can replace these facts
             return load_arch(name)
-        return self._plugin_archs[0].get(name) or load_arch(name)
+        return self._plugin_archs[0].get(name) or load_arch(arch_of(name))
 
     def algorithms(self) -> Mapping[str, type[Algorithm]]:
         """Backend name -> class of its algorithm, for parsing kernel names."""

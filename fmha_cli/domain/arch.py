@@ -22,6 +22,8 @@ from fmha_cli.domain.suggest import NameKind, suggest
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
 
+    from fmha_cli.domain.spoken import Meaning
+
 SCHEMA = "fmha.arch/1"
 GROUPS_SCHEMA = "fmha.arch-facts/1"
 
@@ -126,6 +128,18 @@ def _numbered(name: str) -> tuple[str, int]:
     return name.partition("_")[0], 0
 
 
+def arch_of(name: str) -> str:
+    """The architecture of a product that only one has: sm_90a for ``h100``. Any other name is returned as it is."""
+    found = None if name in arch_names() else _meaning(name)
+    return found.names[0] if found is not None and found.whole and len(found.names) == 1 else name
+
+
+def _meaning(name: str) -> Meaning | None:
+    from fmha_cli.domain.spoken import meaning  # it reads facts, as this module does
+
+    return meaning(name, NameKind.ARCH)
+
+
 def load_arch(name: str) -> ArchSpec:
     """The facts of one architecture.
 
@@ -135,9 +149,7 @@ def load_arch(name: str) -> ArchSpec:
     """
     known = arch_names()
     if name not in known:
-        from fmha_cli.domain.spoken import meaning  # it reads facts, as this module does
-
-        found = meaning(name.partition(":")[0], NameKind.ARCH)
+        found = _meaning(name.partition(":")[0])
         if found is not None and not found.names:
             what, help = f"--arch {name}: not one of fmha's architectures", "`fmha archs` lists those with kernels"
             raise UsageError(what, code="E005", where="--arch", why=found.note, help=help)

@@ -30,12 +30,14 @@ class Meaning:
         label: the word that found them, for people (``MI300X``); empty if that is the name itself.
         note: a sentence to print with them, or instead of them.
         absent: all there is to say if none of the names exists.
+        whole: whether the name has a product's own words (``h100``), not only its first letters (``mi30``).
     """
 
     names: tuple[str, ...]
     label: str = ""
     note: str = ""
     absent: str = ""
+    whole: bool = False
 
 
 def letters(name: str) -> str:
@@ -96,7 +98,7 @@ def _product(name: str) -> Meaning | None:
             fuller = [arch for arch in archs if whole_of(arch, archs) is None]
             fewer = ", ".join(arch for arch in archs if arch not in fuller)
             note = f"{fewer} lacks the kernels that need these chips' own instructions." if fewer else ""
-            return Meaning(tuple(fuller), label=", ".join(short[:3]), note=note)
+            return Meaning(tuple(fuller), label=", ".join(short[:3]), note=note, whole=fits is not _begins)
         for row in _document()["without_kernels"]:
             if any(fits(wanted, _bare(said)) for said in (*(row["archs"] if fits is _is else ()), *row["products"])):
                 return Meaning((), note=_other(name, row))

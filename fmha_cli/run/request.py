@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from fmha_cli.discovery.registry import Registry
 from fmha_cli.discovery.wanted import Wanted
+from fmha_cli.domain.arch import arch_of
 from fmha_cli.domain.device import usable_cores
 from fmha_cli.domain.errors import UsageError
 from fmha_cli.domain.features import Arithmetic
@@ -121,7 +122,8 @@ class Request:
 
     @property
     def wanted(self) -> Wanted:
-        return Wanted(backend=self.backend, arch=self.arch, device=self.device, kernel=self.kernel)
+        arch = None if self.arch is None else arch_of(self.arch)
+        return Wanted(backend=self.backend, arch=arch, device=self.device, kernel=self.kernel)
 
 
 @dataclass(frozen=True, kw_only=True)

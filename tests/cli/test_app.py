@@ -110,6 +110,12 @@ def test_an_error_is_one_json_document(fmha: Fmha) -> None:
     assert done.document["error"]["exit_code"] == 2
 
 
+@pytest.mark.parametrize("argv", ["list-kernels --backend cudnn_oss --arch {}", "archs {}", "explain -s 64 --arch {}"])
+def test_a_product_stands_for_its_architecture(fmha: Fmha, argv: str) -> None:
+    by_product, by_arch = (fmha(*argv.format(name).split(), "--json") for name in ("h100", "sm_90a"))
+    assert by_product.document == by_arch.document
+
+
 @pytest.mark.parametrize(
     "argv", [["run", "--json", "--sqelen", "4"], ["run", "--json", "--heads", "3", "--kv-heads", "2"]]
 )

@@ -13,7 +13,8 @@ from fmha_cli.backends.builtins import BUILTINS
 from fmha_cli.cli.command import CommandSet
 from fmha_cli.cli.commands import COMMANDS, declared, known_options
 from fmha_cli.discovery.models import presets
-from fmha_cli.domain.arch import arch_names, arch_root, load_arch
+from fmha_cli.domain import spoken
+from fmha_cli.domain.arch import arch_names, arch_of, arch_root, load_arch
 from fmha_cli.domain.dtypes import DType, parse_dtypes
 from fmha_cli.domain.errors import UsageError
 from fmha_cli.domain.features import CLOSED_FILLS, FILLS, Direction, Layout, QScale
@@ -94,6 +95,24 @@ def test_products_stand_once() -> None:
 )
 def test_products_and_spellings_lead_to_architectures(name: str, archs: str) -> None:
     assert near_names(name, arch_names(), NameKind.ARCH) == tuple(archs.split())
+
+
+@pytest.mark.parametrize(
+    ("name", "arch"),
+    [
+        *((name, "sm_90a") for name in ("h100", "H200", "NVIDIA H100 SXM5", "hopper", "sm_90a")),
+        ("mi300x", "gfx942"),
+        ("rtx 4090", "sm_89"),
+        *((name, name) for name in ("mi300", "mi50", "gxf942", "sm90", "sm80", "")),  # first letters, and other guesses
+    ],
+)
+def test_a_product_that_only_one_architecture_has_is_that_architecture(name: str, arch: str) -> None:
+    assert arch_of(name) == arch
+
+
+def test_a_product_of_two_architectures_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spoken, "whole_of", lambda arch, archs: None)
+    assert arch_of("h100") == "h100"  # sm_90 and sm_90a both run there, and neither is the whole one now
 
 
 def test_the_answer_says_by_what_it_was_found() -> None:
