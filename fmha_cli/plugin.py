@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from fmha_cli.backends.gpu.known_bad import noted
     from fmha_cli.backends.gpu.launching import PackedArguments, Shape
     from fmha_cli.backends.gpu.mirror import Mirror
-    from fmha_cli.backends.gpu.own import own
     from fmha_cli.backends.gpu.session import GpuSession
     from fmha_cli.backends.hip.inspection import code_object_figures
     from fmha_cli.backends.hip.runtime import probe_hip
@@ -52,6 +51,7 @@ if TYPE_CHECKING:
     from fmha_cli.domain.features import Alibi, Arithmetic, Bias, CacheKind, Layout, Mode, QScale
     from fmha_cli.domain.kernel import Algorithm, Family
     from fmha_cli.domain.mask import MaskKind
+    from fmha_cli.domain.own import own
     from fmha_cli.domain.passes import TwoPasses
     from fmha_cli.domain.plan import Artifact, Plan, Stage, Workspace
     from fmha_cli.domain.protocols import Backend, BoundTensor, BuildContext, HostSession, Session

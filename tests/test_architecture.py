@@ -87,22 +87,18 @@ LATE = {
         "backends.cuda.dry_run",
     ),
     "building: compilers, the cache, code that writes code (7 to 50 ms)": (
-        *("backends.ck_tile.building", "backends.cpu.building"),
-        *("backends.cpu.peaks", "backends.cuda.shop", "toolchain.cuda.toolchain", "toolchain.kernels", "codegen.cuda"),
+        *("backends.ck_tile.building",),
+        *("backends.cuda.shop", "toolchain.cuda.toolchain", "toolchain.kernels", "codegen.cuda"),
         *("backends.cuda.homes", "sources.store"),
     ),
     "a backend's rules and choices, which a list of kernels does without (2 to 20 ms)": (
         *("backends.ck_tile.decide", "backends.ck_tile.plan"),
         "backends.ck_tile.catalogue",
-        *("backends.cpu.decide", "backends.cpu.rules", "backends.cpu.settings", "backends.cpu.tile_rules"),
-        *("backends.cpu.variants", "backends.cuda.scratch", "backends.flash_attn.kernel_rules"),
+        *("backends.cuda.scratch", "backends.flash_attn.kernel_rules"),
         "backends.flash_attn.problem_rules",
     ),
     "what single commands ask of a backend (3 to 20 ms)": (
-        *(
-            "backends.cpu.inspection",
-            "backends.cuda.inspect",
-        ),
+        *("backends.cuda.inspect",),
         *(
             "backends.cuda.driver",
             "backends.hip.runtime",
@@ -134,14 +130,14 @@ LATE = {
 }
 """Kinds of imports inside of functions: what each saves, and the modules that may be imported so."""
 
-LATE_COUNTS = {"__main__": 1, "api": 4, "backends": 50, "cli": 39, "domain": 3, "run": 1, "sweeps": 3, "toolchain": 2}
+LATE_COUNTS = {"__main__": 1, "api": 4, "backends": 33, "cli": 39, "domain": 3, "run": 1, "sweeps": 3, "toolchain": 2}
 """Imports inside of functions by room. A number may only fall."""
 
 BY_NAME = {
     "api.py": "names of the API, when they are asked for",
     "plugin.py": "likewise",
     "backends/ck_tile/parity/listed_generate.py": "upstream's own generator",
-    "backends/gpu/own.py": "a method of a backend, on its first use",
+    "domain/own.py": "a method of a backend, on its first use",
     "backends/host/library.py": "the session of a library's backend, in the worker",
     "cli/command.py": "what a command does",
     "cli/commands/__init__.py": "what a command takes",

@@ -21,6 +21,7 @@ from fmha_cli.backends.cpu.building import build_cpu
 from fmha_cli.backends.cpu.kernels import cpu_kernels
 from fmha_cli.domain.arch import load_arch
 from fmha_cli.domain.kernel import KernelSpec
+from fmha_cli.domain.plan import Stage
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.processor import cpu_text, machine_here
 from fmha_cli.domain.protocols import BuildContext
@@ -90,7 +91,7 @@ def test_a_level_that_is_not_here_is_compiled_and_not_run(
 
 def compiled_and_inspected(kernel: KernelSpec, cache: Path) -> None:
     """Build a kernel and look at its code; it is not loaded."""
-    artifact = build_cpu(kernel, BuildContext(cache_root=cache))
+    artifact = build_cpu(Stage(kernel), BuildContext(cache_root=cache))
     seen = backend.inspect(kernel, artifact)
     if seen["why"] is None:
         assert sum(seen["instructions"].values()) > 100  # type: ignore[attr-defined]

@@ -8,12 +8,12 @@ from pathlib import Path
 
 from fmha_cli.backends.ck_tile.revisions import BASELINE, HOME_OPTION, NAME, revision_of, revisions, serves
 from fmha_cli.backends.gpu.devices import report_undriven
-from fmha_cli.backends.gpu.own import own
 from fmha_cli.codegen.ck_tile.algorithm import CkAlgorithm
 from fmha_cli.domain.arch import ArchSpec, arch_names, load_arch
 from fmha_cli.domain.decision import Decision
 from fmha_cli.domain.device import Availability, DeviceFacts
 from fmha_cli.domain.kernel import Algorithm, Family, KernelSpec
+from fmha_cli.domain.own import own
 from fmha_cli.domain.passes import TwoPasses
 from fmha_cli.domain.plan import Plan
 from fmha_cli.domain.problem import Problem

@@ -9,7 +9,7 @@ from fmha_cli.codegen.cpu.algorithm import LoopKind
 from fmha_cli.codegen.cpu.emit import emit
 from fmha_cli.domain.arch import ArchSpec, load_arch
 from fmha_cli.domain.kernel import KernelSpec
-from fmha_cli.domain.plan import Artifact
+from fmha_cli.domain.plan import Artifact, Stage
 from fmha_cli.domain.protocols import BuildContext
 from fmha_cli.toolchain.cache.key import BuildKey
 from fmha_cli.toolchain.cpp.library import build_cpp, cpp_key
@@ -43,15 +43,17 @@ def machine_of(arch: ArchSpec) -> str:
     return str(arch.fact("machine"))
 
 
-def build_cpu(kernel: KernelSpec, context: BuildContext) -> Artifact:
+def build_cpu(stage: Stage, context: BuildContext) -> Artifact:
     """The library of a kernel, from the cache or compiled now. Raises as ``build_cpp``."""
+    kernel = stage.kernel
     return build_cpp(
         kernel_build(kernel, emit(kernel)), context, _flags(kernel), machine=machine_of(load_arch(kernel.arch))
     )
 
 
-def cpu_key(kernel: KernelSpec, context: BuildContext) -> BuildKey:
+def cpu_key(stage: Stage, context: BuildContext) -> BuildKey:
     """The key under which :func:`build_cpu` keeps the kernel. Raises as ``cpp_key``."""
+    kernel = stage.kernel
     return cpp_key(kernel_build(kernel, emit(kernel)), context, _flags(kernel), machine_of(load_arch(kernel.arch)))
 
 

@@ -79,6 +79,7 @@ _ALONE = {LoopKind.BACKWARD: "backward kernel", LoopKind.SPLIT: "kernel for spli
 
 PASSES = TwoPasses(_decide, plan_of)
 """Backward kernels read O and LSE where forward kernels leave them, so every pair of kernels is possible."""
+decide, plan = PASSES.decide, PASSES.plan
 
 
 def _late(first: str) -> str:

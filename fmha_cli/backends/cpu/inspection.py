@@ -12,6 +12,8 @@ from functools import cached_property
 from itertools import groupby
 from pathlib import Path
 
+from fmha_cli.domain.kernel import KernelSpec
+from fmha_cli.domain.plan import Artifact
 from fmha_cli.domain.processor import machine_here
 from fmha_cli.toolchain.elf import machine_of_file
 
@@ -220,6 +222,11 @@ _MATRIX = re.compile(r"^(vdpbf16ps|vpdp\w+|tdp\w+|bfdot|bfmmla|[us]?mmla|fmmla|f
 _WIDTHS = (("%zmm", 512), ("%ymm", 256), ("%xmm", 128))
 _ARM = re.compile(r"\bv\d+\.(4s|2d|8h|16b)")
 _TIMEOUT_S = 60
+
+
+def inspect_cpu(kernel: KernelSpec, artifact: Artifact) -> dict[str, object]:
+    """What :func:`inspect_library` finds in a kernel's library."""
+    return inspect_library(artifact.path)
 
 
 def inspect_library(path: Path) -> dict[str, object]:

@@ -23,7 +23,7 @@ from fmha_cli.domain.dtypes import dtypes_text
 from fmha_cli.domain.kernel import KernelSpec
 from fmha_cli.domain.plan import Plan, Stage
 from fmha_cli.domain.problem import Problem
-from fmha_cli.domain.processor import Processor, microarchitecture
+from fmha_cli.domain.processor import Processor, microarchitecture, this_processor
 from fmha_cli.domain.protocols import BoundTensor
 from fmha_cli.domain.settings import Settings, SettingsFrom
 from fmha_cli.domain.signature import KvKey, Signature
@@ -90,6 +90,11 @@ def default_settings(kernel: KernelSpec, processor: Processor) -> Settings | Non
         if found is None
         else Settings(values=found, source=SettingsFrom.FACTS)
     )
+
+
+def settings_here(kernel: KernelSpec, device: DeviceFacts) -> Settings | None:
+    """The settings of a kernel on this processor."""
+    return default_settings(kernel, this_processor())
 
 
 def worth_measuring(problem: Problem, kernel: KernelSpec, device: DeviceFacts) -> bool:

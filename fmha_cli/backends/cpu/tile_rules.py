@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cache
 
 from fmha_cli.backends.cpu.kernels import algorithm_of
+from fmha_cli.backends.cpu.rules import CPU_RULES
 from fmha_cli.codegen.cpu.algorithm import CpuAlgorithm, LoopKind
 from fmha_cli.codegen.cpu.emit import WIDE_ROWS
 from fmha_cli.domain.arch import load_arch
@@ -113,3 +114,8 @@ def tile_reasons(kernel: KernelSpec) -> tuple[Reason, ...]:
     """Why a CPU kernel cannot be built with its tiles; empty if it can."""
     found = (rule.against(_NO_PROBLEM, kernel, _NO_DEVICE) for rule in TILE_RULES)
     return tuple(reason for reason in found if reason is not None)
+
+
+def rules() -> tuple[Rule, ...]:
+    """All rules about problems and kernels."""
+    return (*CPU_RULES, *TILE_RULES)

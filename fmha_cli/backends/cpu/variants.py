@@ -48,11 +48,11 @@ def variants(arch: ArchSpec) -> Iterator[KernelSpec]:
 
 def decide_variants(problem: Problem, device: DeviceFacts) -> Iterator[Decision]:
     """A decision about each variant of the device's first architecture, and of the one that serves where it has no
-    kernels.
+    kernels. Backward kernels have none.
 
     The rank is the distance from the default's tile and block of keys.
     """
-    for place, arch in enumerate(_archs(device)):
+    for place, arch in enumerate(() if problem.direction.backward else _archs(device)):
         for kernel, distance in _rank_variants(arch):
             if kernel.signature.dtype is not problem.dtype:
                 continue  # not a candidate: another type's kernels have their own tiles

@@ -7,7 +7,7 @@ sessions, the shop (NVRTC, ptxas, nvcc, prebuilt archives), the check of exporte
 and dry runs.
 
 There are two forms. In both, a method of the class may be a function of a module: `emit = own("fmha_cli.codegen.NAME.emit")`,
-`after_download = own(".conversions")` (`gpu/own.py`). The module is imported on first use of the function, so listing
+`after_download = own(".conversions")` (`domain/own.py`). The module is imported on first use of the function, so listing
 kernels loads neither numpy nor the rules about problems.
 
 - `SmallUpstream` (`cuda/small.py`) is for a project that names each of its kernels, takes the first that fits, and serves a problem in one
@@ -24,7 +24,7 @@ The price of a backend is its own files and these 16 concepts. A `Few` and a `Sm
 
 | concept | what it is | modules |
 |---|---|---|
-| project | `Upstream`, the project's answers, of which `own` takes some from modules; `CubinBackend`, the backend that asks it | `cuda/upstream` `cuda/small` `cuda/cubin_backend` `gpu/own` |
+| project | `Upstream`, the project's answers, of which `own` takes some from modules; `CubinBackend`, the backend that asks it | `cuda/upstream` `cuda/small` `cuda/cubin_backend` `domain/own` |
 | situation | what the host code derives from a problem on a device: multiprocessors, splits, single precision | `cuda/units` `gpu/devices` `gpu/arithmetic` `gpu/index` |
 | sequences | where sequences start in packed tensors and caches | `cuda/sequences` |
 | conditions | rules about a problem: a row of data, and a check that finds values for its texts (`refuse_if`) | `gpu/conditions` `gpu/rule_rows` |
@@ -131,7 +131,7 @@ An `Upstream` answers for itself what a `Few` and a `SmallUpstream` answer:
 | every kernel, with `inspect` next to NVIDIA's tools | `tests/checks/cuda_builds.py`, `tests/backends/mem_efficient/test_matrix.py`; `tests/support/builds/cuda_matrix.py` has the checks |
 | the check on a GPU | `benchmarks/nvidia_check/efficient_cases.py`, with a `Subject` in `benchmarks/nvidia_check/subjects.py` |
 
-Two shared tests take its name: `OWNERS` in `tests/backends/cuda/test_own.py`, and `UPSTREAMS` in
+Two shared tests take its name: `OWNERS` in `tests/domain/test_own.py`, and `UPSTREAMS` in
 `tests/backends/gpu/test_names_no_backend.py`, since no shared module may name a project.
 
 ### What costs time

@@ -4,7 +4,7 @@ A backend derives one class from it, creates one object of that class, and passe
 modules of this package provide building, inspection, prebuilt archives, dry runs and sessions.
 
 Listing kernels imports the derived class, so its module must not import numpy, cuda-python or the rules about problems.
-Each method imports what it needs in its own body; ``gpu.own`` makes methods that do nothing else.
+Each method imports what it needs in its own body; ``own`` makes methods that do nothing else.
 """
 
 from __future__ import annotations

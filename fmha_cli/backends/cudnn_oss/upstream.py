@@ -5,9 +5,9 @@ from __future__ import annotations
 from types import MappingProxyType as Map
 
 from fmha_cli.backends.cuda.small import SmallUpstream
-from fmha_cli.backends.gpu.own import own
 from fmha_cli.codegen.cudnn_oss.facts import NAME, CudnnAlgorithm
 from fmha_cli.domain.kernel import Family
+from fmha_cli.domain.own import own
 
 _EMIT = "fmha_cli.codegen.cudnn_oss.emit"
 

@@ -7,9 +7,9 @@ from types import MappingProxyType as Map
 
 from fmha_cli.backends.cuda.upstream import Upstream
 from fmha_cli.backends.flash_attn.signatures import NAME
-from fmha_cli.backends.gpu.own import own
 from fmha_cli.codegen.flash_attn.algorithm import FaAlgorithm
 from fmha_cli.domain.kernel import Family, KernelSpec
+from fmha_cli.domain.own import own
 from fmha_cli.domain.rules import Rule
 from fmha_cli.domain.signature import MaskKey
 

@@ -6,10 +6,10 @@ from pathlib import Path
 from types import MappingProxyType as Map
 
 from fmha_cli.backends.cuda.small import SmallUpstream
-from fmha_cli.backends.gpu.own import own
 from fmha_cli.codegen.mem_efficient.algorithm import NAME, MemEffAlgorithm
 from fmha_cli.codegen.mem_efficient.traits import traits_of
 from fmha_cli.domain.kernel import Family, KernelSpec
+from fmha_cli.domain.own import own
 
 _FLAGS = ("-std=c++17", "-DNDEBUG", "-DHAS_PYTORCH")
 """``setup.py`` of xformers. Without ``HAS_PYTORCH`` forward kernels ignore dropout."""

@@ -17,6 +17,7 @@ from fmha_cli.backends.cpu.kernels import algorithm_of, others_from
 from fmha_cli.codegen.cpu.emit import emit
 from fmha_cli.domain.arch import load_arch
 from fmha_cli.domain.kernel import KernelSpec
+from fmha_cli.domain.plan import Stage
 from fmha_cli.domain.protocols import BuildContext
 from tests.support.builds.planted_cpu import build_quickly, choose, switchable
 from tests.support.fakes.software_tiles import AMX, WHOLE, software, tiles_kernel
@@ -74,7 +75,7 @@ def built(kernel: KernelSpec, cache: Path, text: Emit) -> ctypes.CDLL:
         patch.setattr(building, "emit", text)
         if text in (switchable, breakable):
             build_quickly(patch)
-        return ctypes.CDLL(str(building.build_cpu(kernel, BuildContext(cache_root=cache)).path))
+        return ctypes.CDLL(str(building.build_cpu(Stage(kernel), BuildContext(cache_root=cache)).path))
 
 
 @pytest.fixture(scope="session")

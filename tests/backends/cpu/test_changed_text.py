@@ -14,6 +14,7 @@ from fmha_cli.discovery.registry import build_registry
 from fmha_cli.discovery.select import Choice
 from fmha_cli.domain.decision import Supported
 from fmha_cli.domain.kernel import KernelSpec
+from fmha_cli.domain.plan import Stage
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.protocols import BuildContext
 from fmha_cli.run.origin import this_host
@@ -35,10 +36,10 @@ def test_an_artifact_of_another_text_is_not_used(
     shared_cache: Path, tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kernel, context = kernel_of(BEST, "fp32", kind), BuildContext(cache_root=shared_cache)
-    now = cpu_key(kernel, context)
-    assert cpu_key(kernel, context) == now
+    now = cpu_key(Stage(kernel), context)
+    assert cpu_key(Stage(kernel), context) == now
     monkeypatch.setattr(building, "emit", older)
-    before = cpu_key(kernel, context)
+    before = cpu_key(Stage(kernel), context)
     assert (before.digest, before.spec.source_sha256) != (now.digest, now.spec.source_sha256)
     assert before.digest != now.digest
 

@@ -18,6 +18,7 @@ from fmha_cli.domain.arch import load_arch
 from fmha_cli.domain.dtypes import DType
 from fmha_cli.domain.errors import EnvironmentProblem
 from fmha_cli.domain.kernel import KernelSpec
+from fmha_cli.domain.plan import Stage
 from fmha_cli.domain.processor import machine_here
 from fmha_cli.domain.protocols import BuildContext
 from fmha_cli.toolchain.cache.store import Cache
@@ -72,7 +73,7 @@ def inspected(shared_cache: Path) -> Any:
     def inspect(kernel: KernelSpec) -> dict[str, Any]:
         if (found := compiler(machine_of(load_arch(kernel.arch)))) is not ToolchainKind.GCC:
             pytest.skip(f"the figures are those of g++: {found}")
-        figures = inspect_library(build_cpu(kernel, BuildContext(cache_root=shared_cache)).path)
+        figures = inspect_library(build_cpu(Stage(kernel), BuildContext(cache_root=shared_cache)).path)
         if figures["why"] is not None:
             pytest.skip(str(figures["why"]))
         return figures

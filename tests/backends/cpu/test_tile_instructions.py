@@ -27,6 +27,7 @@ from fmha_cli.codegen.cpu.emit import emit
 from fmha_cli.codegen.struct import pack
 from fmha_cli.domain.device import DeviceFacts
 from fmha_cli.domain.errors import EnvironmentProblem
+from fmha_cli.domain.plan import Stage
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.protocols import BoundTensor, BuildContext
 from fmha_cli.domain.tensors import shapes_of
@@ -151,7 +152,7 @@ def test_a_refusal_names_the_way_out(shared_cache: Path) -> None:
         at += 4096
     session = CpuSession(DeviceFacts(id="cpu", archs=(AMX,)))
     plan = backend.plan(problem, KERNEL, DeviceFacts(id="cpu", archs=(AMX,)))
-    session.load(plan, [build_cpu(KERNEL, BuildContext(cache_root=shared_cache)).path])
+    session.load(plan, [build_cpu(Stage(KERNEL), BuildContext(cache_root=shared_cache)).path])
     session.bind(memoryview(bytearray(at)), tensors, 1)
     with pytest.raises(EnvironmentProblem, match="matrix tiles") as caught:
         without_tiles(session.launch)

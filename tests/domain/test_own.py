@@ -9,11 +9,14 @@ from typing import Any
 
 import pytest
 
+from fmha_cli.backends.ck_tile.backend import CkTileBackend
+from fmha_cli.backends.cpu.backend import CpuBackend
 from fmha_cli.backends.cuda.small import SmallUpstream
 from fmha_cli.backends.cudnn_oss.upstream import UPSTREAM as CUDNN_OSS
 from fmha_cli.backends.flash_attn.upstream import UPSTREAM as FLASH_ATTN
-from fmha_cli.backends.gpu.own import Own, own
 from fmha_cli.backends.mem_efficient.upstream import UPSTREAM as MEM_EFFICIENT
+from fmha_cli.domain import counterpart, installation, measuring, protocols, tuning
+from fmha_cli.domain.own import Own, own
 
 OWNERS: tuple[Any, ...] = (FLASH_ATTN, MEM_EFFICIENT, CUDNN_OSS)
 
@@ -33,6 +36,27 @@ def test_every_function_is_there_and_takes_what_the_interface_says(upstream: Any
         ours = inspect.signature(getattr(kind, name).read(kind)).parameters
         required = [p.name for p in ours.values() if p.default is inspect.Parameter.empty]
         assert len(required) == len(theirs) - 1, name  # without self
+
+
+@pytest.mark.parametrize("backend", [CpuBackend, CkTileBackend])
+def test_a_backends_functions_take_what_its_protocols_say(backend: type) -> None:
+    rooms = (protocols, measuring, tuning, installation, counterpart)
+    methods = {
+        name: method
+        for room in rooms
+        for protocol in vars(room).values()
+        if isinstance(protocol, type) and getattr(protocol, "_is_protocol", False)
+        for name, method in vars(protocol).items()
+        if inspect.isfunction(method)
+    }
+    names = [name for name in dir(backend) if isinstance(getattr(backend, name), Own)]
+    assert len(names) > 14
+    for name in names:
+        theirs = inspect.signature(methods[name]).parameters
+        inspect.signature(getattr(backend, name).read(backend)).bind(
+            *(p for p in list(theirs)[1:] if theirs[p].kind is not inspect.Parameter.KEYWORD_ONLY),
+            **{p: None for p in theirs if theirs[p].kind is inspect.Parameter.KEYWORD_ONLY},
+        )
 
 
 def test_a_missing_module_or_function_is_an_error_when_it_is_asked_for() -> None:
