@@ -47,7 +47,9 @@ def test_the_cases_lead_to_their_families(case: CheckCase) -> None:
 
 
 def test_all_families_are_there() -> None:
-    assert {family for case in AMD_CASES for family in case.families} == {f.value for f in Family if f is not Family.FWD_PREPARE}
+    assert {family for case in AMD_CASES for family in case.families} == {
+        f.value for f in Family if f is not Family.FWD_PREPARE
+    }
 
 
 def test_without_a_gpu_every_case_is_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
