@@ -36,10 +36,10 @@ def operands(rng: random.Random, size: int, names: tuple[str, ...]) -> str:
 
 
 def statements(rng: random.Random) -> Iterator[str]:
-    """Stores, loads, atomics, copies, barriers and waits, some of them for some lanes alone."""
+    """Stores, loads, also of matrices, atomics, copies, barriers and waits, some of them for some lanes alone."""
     for number in range(rng.randrange(4, 24)):
         size, guard = rng.choice(tuple(VECTORS)), rng.choice(("", "", "", "@%p1 ", "@!%p1 "))
-        match rng.randrange(10):
+        match rng.randrange(12):
             case 0 | 1 | 2:
                 yield place(rng, size)
                 yield f"{guard}st.shared.{VECTORS[size]} [%r31], {operands(rng, size, ('%r0', '%r1', '%r28', '%r41', '%r42'))};"
@@ -59,12 +59,19 @@ def statements(rng: random.Random) -> Iterator[str]:
             case 8:
                 yield place(rng, 4)
                 yield f"{guard}atom.shared.add.u32 %r{rng.randrange(41, 44)}, [%r31], 1;"
+            case 9 | 10:
+                yield place(rng, rng.choice((16, 16, 32)))
+                changed, at = rng.choice(("", "", "", "", "8", str(TILE), "%r43")), rng.choice(("%r31", "%r31", "%rd5"))
+                yield f"{changed and f'add.u32 %r31, %r31, {changed};'} cvt.u64.u32 %rd5, %r31;"
+                to = rng.sample(("%r41", "%r42", "%r43", "%r44"), rng.choice((2, 4, 4)))
+                turned = rng.choice(("", ".trans"))
+                yield f"ldmatrix.sync.aligned.m8n8.x{len(to)}{turned}.shared.b16 {{{', '.join(to)}}}, [{at}];"
             case _:
                 yield f"{guard}add.u32 %r{rng.randrange(41, 44)}, %r{rng.randrange(41, 44)}, {number};"
 
 
 def program(seed: int) -> str:
-    """A kernel. The registers %r41 to %r43 hold nothing at first."""
+    """A kernel. The registers %r41 to %r44 hold nothing at first."""
     rng = random.Random(seed)
     return module(
         "mov.u32 %r28, 7; mov.u32 %r29, tile; and.b32 %r30, %r0, 31; mov.u32 %r1, %r30; cvt.u16.u32 %h1, %r0;"
@@ -102,7 +109,8 @@ def test_random_programs_end_the_same() -> None:
     kinds: Counter[str] = Counter()
     for seed in range(400):
         counted(launch(program(seed), np.arange(128, dtype=np.uint32), block=(128, 1, 1), seed=seed), kinds)
-    assert kinds.keys() == {"shared-race", "missing-wait", "uninitialised-register", "uninitialised-shared"}
+    accesses = {"shared-race", "missing-wait", "misaligned", "out-of-bounds"}
+    assert kinds.keys() == accesses | {"uninitialised-register", "uninitialised-shared"}
     assert min(kinds.values()) >= 50, kinds
 
 

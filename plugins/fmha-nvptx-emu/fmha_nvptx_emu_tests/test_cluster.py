@@ -78,6 +78,14 @@ W: mbarrier.try_wait.parity.shared::cta.b64 %p3, [bar], 0; @!%p3 bra W; mad.lo.u
     assert (out == np.arange(64, 128)).all()
 
 
+def test_matrices_of_another_block_are_out_of_bounds() -> None:
+    body = f"""mov.u32 %r21, tile; mapa.shared::cluster.u32 %r20, %r21, 0; shl.b32 %r7, %r0, 4; add.u32 %r20, %r20, %r7; add.u32 %r8, %r21, %r7;
+st.shared.v4.b32 [%r8], {{%r0, %r0, %r0, %r0}}; {SYNC} ldmatrix.sync.aligned.m8n8.x4.shared.b16 {{%r10, %r11, %r12, %r13}}, [%r20]; mov.u32 %r5, 0; {SYNC}"""
+    _, seen = run(body, blocks=2)
+    assert (seen.fault, seen.kinds) == (None, ["out-of-bounds"])
+    assert seen.findings[0]["count"] == 64  # block 0 loads its own
+
+
 def test_a_deadlock_names_the_blocks() -> None:
     body = "mov.u32 %r6, %cluster_ctarank; setp.eq.u32 %p1, %r6, 0; @%p1 bra E; barrier.cluster.arrive; barrier.cluster.wait; bra F; E: bar.sync 3, 96; F: mov.u32 %r5, 0;"
     _, seen = run(body, blocks=2)

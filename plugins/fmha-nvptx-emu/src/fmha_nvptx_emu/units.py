@@ -21,6 +21,7 @@ JOINED = {
     ),
     "running": (
         "access", "block", "bulk_reduce", "capi_direct", "cluster", "interpret", "launch", "mbarrier", "named_barriers", "shared",
+        "shared_remote",
     ),
 }  # fmt: skip
 """The units of several files. Files of instructions stay alone: many call different functions by the same name."""

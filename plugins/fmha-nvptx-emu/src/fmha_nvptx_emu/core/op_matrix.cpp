@@ -4,6 +4,7 @@
 #include "binding.hpp"
 #include "floats.hpp"
 #include "product.hpp"
+#include "together.hpp"
 
 namespace ptx {
 
@@ -13,7 +14,7 @@ namespace {
 // l/4; with it, of column l/4.
 // Lane l gets column l/4 of the rows 2(l%4) and 2(l%4) + 1.
 #ifdef PTX_AVX512
-void across_by_vectors(const uint16_t (*rows)[8], uint32_t* d) {
+void across_by_vectors(__m512i upper, __m512i lower, uint32_t* d) {
   static const auto places = [] {
     struct Table {
       alignas(64) uint16_t at[64];
@@ -21,20 +22,53 @@ void across_by_vectors(const uint16_t (*rows)[8], uint32_t* d) {
     for (unsigned n = 0; n < 64; ++n) out.at[n] = uint16_t((n / 2 % 4 * 2 + n % 2) * 8 + n / 8);
     return out;
   }();
-  const __m512i upper = _mm512_loadu_si512(rows), lower = _mm512_loadu_si512(rows + 4);
   for (unsigned z = 0; z < 2; ++z)
     _mm512_storeu_si512(d + 16 * z, _mm512_permutex2var_epi16(upper, _mm512_load_si512(places.at + 32 * z), lower));
 }
+
+// Four matrices whose rows all are there, in one pass. False: something is to be reported or looked at by lanes, and nothing is done
+// but that the books may have the reads.
+template <bool transposed> bool load_whole(Warp& w, const Inst& i) {
+  Block& b = *w.block;
+  const Slot base = i.slots[i.count];
+  if (emulation::careful || i.count != 4 || !(i.wide & 0x80) || b.clustered || (b.checks && w.defined[base.id] != kAll)) return false;
+  Together all;
+  bool apart = true;
+  uint32_t held = kAll;
+  if (!all.take_pieces(lanes_of<uint32_t>(w, base), uint32_t(i.imm), b.shared.bytes(), apart)) return false;
+  if (b.checks && (!b.shared.read_together(w, all, held) || held != kAll)) return false;
+  if (apart) ++b.counts.shared_accesses;
+  else {
+    Lanes a;
+    addresses(w, i, base, kAll, a);
+    count_conflicts(w, kAll, a, 16);
+  }
+  b.counts.shared_read += 512;
+  const auto* pieces = reinterpret_cast<const __m128i*>(b.shared.data());
+  const auto four = [&](const uint32_t* of) {
+    const __m256i low = _mm256_inserti128_si256(_mm256_castsi128_si256(_mm_loadu_si128(pieces + of[0])), _mm_loadu_si128(pieces + of[1]), 1);
+    const __m256i high = _mm256_inserti128_si256(_mm256_castsi128_si256(_mm_loadu_si128(pieces + of[2])), _mm_loadu_si128(pieces + of[3]), 1);
+    return _mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1);
+  };
+  for (unsigned j = 0; j < 4; ++j) {
+    uint32_t* d = lanes_of<uint32_t>(w, i.slots[j]);
+    const __m512i upper = four(all.piece + 8 * j), lower = four(all.piece + 8 * j + 4);
+    if (transposed) across_by_vectors(upper, lower, d);
+    else _mm512_storeu_si512(d, upper), _mm512_storeu_si512(d + 16, lower);
+    w.define(i.slots[j], kAll, kAll);
+  }
+  return true;
+}
 #endif
 void across(const uint16_t (*rows)[8], uint32_t* d) {
-#ifdef PTX_AVX512
-  if (!emulation::careful) return across_by_vectors(rows, d);
-#endif
   for (int l = 0; l < 32; ++l) d[l] = uint32_t(rows[l % 4 * 2][l / 4]) | uint32_t(rows[l % 4 * 2 + 1][l / 4]) << 16;
 }
 
 template <bool transposed> void load_matrix(Warp& w, const Inst& i, uint32_t mask) {
   if (!together(w, i, mask, w.alive, "ldmatrix")) return;
+#ifdef PTX_AVX512
+  if (load_whole<transposed>(w, i)) return;
+#endif
   Block& b = *w.block;
   const uint32_t sources = i.count == 4 ? kAll : (1u << 8 * i.count) - 1;
   Lanes a;
@@ -45,9 +79,7 @@ template <bool transposed> void load_matrix(Warp& w, const Inst& i, uint32_t mas
   alignas(64) uint16_t rows[32][8] = {};
   const uint32_t defined = b.checks ? b.shared.read_lanes(w, i, good, a.at, 16) : good;
   const uint8_t* from = b.shared.data();
-  if (good == kAll)
-    for (unsigned l = 0; l < 32; ++l) std::memcpy(rows[l], from + a.at[l], 16);
-  else each_lane(good, [&](int l) { std::memcpy(rows[l], from + a.at[l], 16); });
+  each_lane(good, [&](int l) { std::memcpy(rows[l], from + a.at[l], 16); });
   for (unsigned j = 0; j < i.count; ++j) {
     uint32_t* d = lanes_of<uint32_t>(w, i.slots[j]);
     const uint32_t here = defined >> 8 * j & 0xff;

@@ -97,6 +97,33 @@ bool targets_of(Warp& w, const Inst& i, int lane, uint64_t& at, uint64_t bar, ui
   return !out.empty();
 }
 
+// All rows of a box to the warp's own block, some at a time, whose pieces have their books kept together.
+void load_rows(Warp& w, const Inst& i, int lane, const TensorMap& map, const int32_t* coordinates, uint32_t at, uint32_t stamp) {
+  Block& b = *w.block;
+  const uint32_t bytes = map.row_bytes(), rows = map.rows(), some = std::max(1u, 32 * 16 / bytes);
+  uint8_t row[256 * 8], *const data = b.shared.data();
+  uint32_t chunks[256 * 8 / 16];
+  Range range;
+  for (uint32_t first = 0; first < rows; first += some) {
+    const uint32_t end = std::min(rows, first + some), count = (end - first) * bytes / 16;
+    for (uint32_t k = 0; k < count; ++k) chunks[k] = swizzled(at + first * bytes + 16 * k, map.swizzle);
+    if (b.checks) b.shared.write_pieces(w, i, lane, chunks, count, stamp);
+    const uint32_t* chunk = chunks;
+    for (uint32_t r = first; r < end; ++r) {
+      const BoxRow inside = row_of(map, coordinates, r);
+      const auto* from = reinterpret_cast<const uint8_t*>(inside.address);
+      const bool there = inside.bytes && global_place(w, i, lane, inside.address, inside.bytes, false, range);
+      if (!there || inside.bytes < bytes) {
+        fill_row(map, row);
+        if (there) std::memcpy(row + inside.skipped, from, inside.bytes);
+        from = row;
+      }
+      for (uint32_t byte = 0; byte < bytes; byte += 16) std::memcpy(data + *chunk++, from + byte, 16);
+      b.counts.sectors += (inside.bytes + 31) / 32, b.counts.global_read += inside.bytes;
+    }
+  }
+}
+
 // slots: shared address, map, mbarrier, coordinates, [blocks of a multicast]; of a store: map, shared address, coordinates
 template <bool load> void tensor_copy(Warp& w, const Inst& i, uint32_t mask) {
   Block& b = *w.block;
@@ -117,7 +144,11 @@ template <bool load> void tensor_copy(Warp& w, const Inst& i, uint32_t mask) {
     std::vector<Target> targets;
     if (load && !targets_of(w, i, lane, at, bulk_place(w, i, s[2], 2, lane), i.target & kCast ? lanes_of<uint32_t>(w, axes[i.count])[lane] & 0xffff : 0, targets)) return;
     if (!load) at = seen_from(b, at);
-    if (shared_place(w, i, lane, at, bytes * rows, 128)) {
+    const bool plain = load && targets.size() == 1 && targets[0].block == &b && targets[0].counts == &b;
+    const bool there = shared_place(w, i, lane, at, bytes * rows, 128);
+    if (there) (load ? b.counts.shared_written : b.counts.shared_read) += uint64_t(bytes) * rows;
+    if (there && plain) load_rows(w, i, lane, map, coordinates, uint32_t(at), b.mbarriers.stamp(*targets[0].m));
+    else if (there) {
       Range range;
       uint8_t row[256 * 8];
       for (uint32_t r = 0; r < rows; ++r) {
@@ -127,14 +158,9 @@ template <bool load> void tensor_copy(Warp& w, const Inst& i, uint32_t mask) {
           if (inside.bytes && global_place(w, i, lane, inside.address, inside.bytes, false, range))
             std::memcpy(row + inside.skipped, reinterpret_cast<const void*>(inside.address), inside.bytes);
         } else if (!inside.bytes) continue;
-        uint32_t chunks[256 * 8 / 16];
-        for (uint32_t byte = 0; byte < bytes; byte += 16) chunks[byte / 16] = swizzled(uint32_t(at) + r * bytes + byte, map.swizzle);
-        const bool plain = load && targets.size() == 1 && targets[0].block == &b && targets[0].counts == &b;
-        if (plain && b.checks) b.shared.write_pieces(w, i, lane, chunks, bytes / 16, b.mbarriers.stamp(*targets[0].m));
         for (uint32_t byte = 0; byte < bytes; byte += 16) {
-          const uint32_t chunk = chunks[byte / 16];
-          if (plain) std::memcpy(b.shared.data() + chunk, row + byte, 16);
-          else for (const Target& to : targets) {
+          const uint32_t chunk = swizzled(uint32_t(at) + r * bytes + byte, map.swizzle);
+          for (const Target& to : targets) {
             const uint32_t stamp = to.counts->mbarriers.stamp(*to.m);
             to_shared(w, i, lane, *to.block, chunk, row + byte, 16, to.block == to.counts ? stamp : 0);
             if (to.block != to.counts && b.checks) to.block->shared.expect_peer(*to.counts, chunk, 16, stamp);
@@ -146,7 +172,6 @@ template <bool load> void tensor_copy(Warp& w, const Inst& i, uint32_t mask) {
         b.counts.sectors += (inside.bytes + 31) / 32;
         (load ? b.counts.global_read : b.counts.global_written) += inside.bytes;
       }
-      (load ? b.counts.shared_written : b.counts.shared_read) += uint64_t(bytes) * rows;
     }
     for (const Target& to : targets) to.counts->mbarriers.expect(w, i, lane, *to.m, -int64_t(bytes) * rows);
   });

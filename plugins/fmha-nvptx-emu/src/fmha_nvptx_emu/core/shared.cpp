@@ -10,7 +10,6 @@ namespace ptx {
 
 namespace {
 uint32_t stamp_of(const Warp& w) { return w.time << 8 | w.index; }
-uint8_t mask_of(uint32_t at, uint32_t bytes) { return uint8_t(((1u << bytes) - 1) << (at & 3)); }
 std::string word_text(uint32_t word) { return "shared word " + hex(uint64_t(word) * 4); }
 
 template <uint32_t bytes> void copy_each(uint8_t* to, uint32_t lanes, const uint64_t* at, const uint8_t (*values)[32]) {
@@ -83,9 +82,9 @@ inline bool SharedMemory::readable(Warp& w, uint32_t at) {
 // Whether a read lies before a write of the warp; an asynchronous one does from when it was over.
 inline bool SharedMemory::read_before(const Warp& w, uint32_t stamp) {
   if (earlier(w, stamp) || !(stamp & kLater)) return earlier(w, stamp);
-  const AsyncGroups& groups = w.block->warps[owner(stamp)]->bulk;
-  const uint32_t group = time_of(stamp), over = groups.completed_at[group % AsyncGroups::kKept];
-  return group <= groups.complete && (owner(stamp) == w.index || over <= w.known[owner(stamp)]);
+  const uint32_t from = owner(stamp), group = time_of(stamp);
+  const AsyncGroups& groups = w.block->warps[from]->bulk;
+  return group <= groups.complete && (from == w.index || groups.completed_at[group % AsyncGroups::kKept] <= w.known[from]);
 }
 
 // Whether a piece is one, and nobody else's access has to be compared with a write with this stamp.
@@ -95,16 +94,15 @@ inline bool SharedMemory::writable(const Warp& w, uint32_t at, uint32_t stamp) {
   return ((piece.writer == stamp) | earlier(w, piece.writer)) && read_before(w, piece.reader) && read_before(w, piece.before);
 }
 
-// Whether all pieces of an access are readable or writable.
-bool SharedMemory::ready(Warp& w, const Together& all, bool writes, uint32_t stamp) {
+// Whether all pieces of an access are writable.
+bool SharedMemory::ready(Warp& w, const Together& all, uint32_t stamp) {
   if (emulation::careful || !all.count) return false;
-  Judged judged(w, writes, stamp);
-  for (unsigned n = 0; n < all.count; n += 4) {
+  Judged judged(w, true, stamp);
+  for (unsigned n = 0; n < all.count; n += 4)
     for (unsigned k = n; k < n + 4 && !judged.four(pieces_.data(), all.piece + n); ++k) {
-      if (!(writes ? writable(w, all.piece[k], stamp) : readable(w, all.piece[k]))) return false;
+      if (!writable(w, all.piece[k], stamp)) return false;
       judged.found(pieces_[all.piece[k]]);
     }
-  }
   return true;
 }
 
@@ -231,7 +229,7 @@ void SharedMemory::write_pieces(Warp& w, const Inst& i, int lane, const uint32_t
     uint64_t places[32];
     const uint32_t some = std::min(count - n, 32u);
     std::copy_n(at + n, some, places);
-    if (const Together all(some == 32 ? kAll : (1u << some) - 1, places, 16); ready(w, all, true, stamp))
+    if (const Together all(some == 32 ? kAll : (1u << some) - 1, places, 16); ready(w, all, stamp))
       for (unsigned k = 0; k < all.count; k += 4) put_four(pieces_.data(), all.piece + k, stamp, 0xff);
     else
       for (uint32_t k = n; k < n + some; ++k) write_bulk(w, i, lane, at[k], 16, stamp, false);
@@ -250,11 +248,6 @@ void SharedMemory::write_bulk(Warp& w, const Inst& i, int lane, uint32_t at, uin
     books.writer = stamp, books.atomic = false;
     books.state = 0xff;
   });
-}
-
-void SharedMemory::expect_peer(const Block& counts, uint32_t at, uint32_t bytes, uint32_t stamp) {
-  landings_.resize(bytes_ / 16 + 1);
-  for (uint32_t piece = at / 16; piece < landings_.size() && piece * 16 < at + bytes; ++piece) landings_[piece] = {&counts, stamp};
 }
 
 bool SharedMemory::read_peer(Warp& w, const Inst& i, int lane, uint32_t at, uint32_t bytes) {
@@ -278,15 +271,6 @@ bool SharedMemory::read_peer(Warp& w, const Inst& i, int lane, uint32_t at, uint
   return whole;
 }
 
-void SharedMemory::store_remote(uint32_t at, uint32_t bytes, const uint8_t* values) {
-  std::memcpy(data_.data() + at, values, bytes);
-  for (uint32_t at_word = at / 4, end = (at + bytes + 3) / 4; at_word < end; ++at_word) {
-    const Word books = word(at_word);
-    books.writer = 0, books.atomic = false;
-    books.state |= bytes >= 4 ? 0xff : mask_of(at, bytes);
-  }
-}
-
 bool SharedMemory::read(Warp& w, const Inst& i, int lane, uint32_t at, uint32_t bytes) {
   const uint32_t mine = stamp_of(w);
   const uint8_t wanted = bytes >= 4 ? 0xf : mask_of(at, bytes);
@@ -305,14 +289,29 @@ bool SharedMemory::read(Warp& w, const Inst& i, int lane, uint32_t at, uint32_t 
   return whole;
 }
 
-uint32_t SharedMemory::read_lanes(Warp& w, const Inst& i, uint32_t lanes, const uint64_t* at, uint32_t bytes) {
+// What a warp reads of pieces, if all of them are readable: else some may have been noted, as reading them again does.
+bool SharedMemory::read_together(Warp& w, const Together& all, uint32_t& held) {
   const uint32_t mine = stamp_of(w);
-  uint32_t whole = 0;
-  if (const Together all(lanes, at, bytes); ready(w, all, false, mine)) {
-    uint32_t held = 0;
-    for (unsigned n = 0; n < all.count; n += 4) held |= note_four(pieces_.data(), all.piece + n, mine) << n;
-    return all.lanes_of(held);
+  Judged judged(w, false, mine);
+  held = 0;
+  for (unsigned n = 0; n < all.count; n += 4) {
+    uint32_t four = judged.read_four(pieces_.data(), all.piece + n, mine);
+    if (four == kNever) {
+      for (unsigned k = n; k < n + 4; ++k) {
+        if (!readable(w, all.piece[k])) return false;
+        judged.found(pieces_[all.piece[k]]);
+      }
+      four = note_four(pieces_.data(), all.piece + n, mine);
+    }
+    held |= four << n;
   }
+  return all.count;
+}
+
+uint32_t SharedMemory::read_lanes(Warp& w, const Inst& i, uint32_t lanes, const uint64_t* at, uint32_t bytes) {
+  uint32_t whole = 0;
+  if (const Together all(lanes, at, bytes); !emulation::careful && read_together(w, all, whole)) return all.lanes_of(whole);
+  whole = 0;
   for (uint32_t left = lanes; left; left &= left - 1) {
     const int lane = __builtin_ctz(left);
     whole |= uint32_t(read(w, i, lane, uint32_t(at[lane]), bytes)) << lane;
@@ -323,7 +322,7 @@ uint32_t SharedMemory::read_lanes(Warp& w, const Inst& i, uint32_t lanes, const 
 void SharedMemory::write_lanes(Warp& w, const Inst& i, uint32_t lanes, const uint64_t* at, uint32_t bytes, const uint8_t (*values)[32], uint32_t defined) {
   const uint32_t mine = stamp_of(w);
   const bool whole = (defined & lanes) == lanes;
-  if (const Together all(lanes, at, bytes); (whole || !(defined & lanes)) && ready(w, all, true, mine)) {
+  if (const Together all(lanes, at, bytes); (whole || !(defined & lanes)) && ready(w, all, mine)) {
     for (unsigned n = 0; n < all.count; n += 4) put_four(pieces_.data(), all.piece + n, mine, whole ? 0xff : 0xf0);
     return copy_lanes(data_.data(), lanes, at, bytes, values);
   }
@@ -371,20 +370,9 @@ SharedMemory::Held SharedMemory::update(Warp& w, const Inst& i, int lane, uint32
   return held;
 }
 
-SharedMemory::Held SharedMemory::update_remote(uint32_t at, uint32_t bytes, uint32_t stamp) {
-  Held held = Held::Value;
-  for (uint32_t at_word = at / 4, end = (at + bytes + 3) / 4; at_word < end; ++at_word) {
-    const Word books = word(at_word);
-    if (!holds(books.state)) held = std::max(held, books.state >> 4 == 0xf ? Held::Undefined : Held::Nothing);
-    books.writer = stamp, books.atomic = true;
-    books.state |= 0xf0;
-  }
-  return held;
-}
-
 void SharedMemory::write_later(Warp& w, const Inst& i, uint32_t lanes, const uint64_t* at, uint32_t bytes) {
   const uint32_t stamp = kLater | w.copies.open() << 8 | w.index;
-  if (const Together all(lanes, at, bytes); ready(w, all, true, stamp)) {
+  if (const Together all(lanes, at, bytes); ready(w, all, stamp)) {
     for (unsigned n = 0; n < all.count; n += 4) put_four(pieces_.data(), all.piece + n, stamp, 0xff);
     return;
   }

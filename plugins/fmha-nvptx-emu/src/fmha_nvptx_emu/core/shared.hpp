@@ -34,6 +34,8 @@ class SharedMemory {
   bool read(Warp& w, const Inst& i, int lane, uint32_t at, uint32_t bytes);
   // The same for lanes: those for which all bytes were written.
   uint32_t read_lanes(Warp& w, const Inst& i, uint32_t lanes, const uint64_t* at, uint32_t bytes);
+  // The same for pieces: which are whole. False if they have to be read by lanes.
+  bool read_together(Warp& w, const Together& all, uint32_t& whole);
   // Called before the bytes are stored, with their new values.
   void write(Warp& w, const Inst& i, int lane, uint32_t at, uint32_t bytes, const uint8_t* values, bool defined);
   // The same for lanes, with room for 32 bytes each.
@@ -77,7 +79,7 @@ class SharedMemory {
   bool readable(Warp& w, uint32_t piece);
   static bool read_before(const Warp& w, uint32_t stamp);
   bool writable(const Warp& w, uint32_t piece, uint32_t stamp);
-  bool ready(Warp& w, const Together& all, bool writes, uint32_t stamp);
+  bool ready(Warp& w, const Together& all, uint32_t stamp);
   template <class Whole, class Each> void over(uint32_t at, uint32_t bytes, const Whole& whole, const Each& each);
   void settle(Warp& w, const Inst& i, int lane, uint32_t word, bool reads, bool same);
   void readers(Warp& w, const Inst& i, int lane, uint32_t word);

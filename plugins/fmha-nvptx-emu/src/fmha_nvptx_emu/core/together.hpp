@@ -17,6 +17,7 @@ inline uint32_t four_bytes(const uint8_t* at) {
   std::memcpy(&out, at, sizeof out);
   return out;
 }
+inline uint8_t mask_of(uint32_t at, uint32_t bytes) { return uint8_t(((1u << bytes) - 1) << (at & 3)); }  // of a word
 inline bool holds(uint32_t state) { return (state & 0xf) == 0xf; }  // a value
 template <class Books> void note_reader(Books& books, uint32_t mine) {
   books.before = owner(books.reader ^ mine) ? books.reader : books.before;
@@ -28,9 +29,10 @@ template <class Books> void note_reader(Books& books, uint32_t mine) {
 struct Together {
   unsigned count = 0, each = 1, used = 0;  // lanes a piece; `used`: without the repeated ones
   bool turned = false;                     // the lanes of a piece are four apart
-  uint32_t lanes;
-  uint32_t piece[32];
+  uint32_t lanes = kAll;
+  alignas(64) uint32_t piece[32];
 
+  Together() = default;
   Together(uint32_t lanes, const uint64_t* at, uint32_t bytes) : lanes(lanes) {
     if (bytes == 16 && lanes != kAll) {
       for (uint32_t left = lanes; left; left &= left - 1) piece[used++] = uint32_t(at[__builtin_ctz(left)] / 16);
@@ -58,6 +60,26 @@ struct Together {
     for (unsigned k = 0; k < 32 / n; ++k) piece[k] = uint32_t(at[first<n, step>(k)] / 16);
   }
 
+#ifdef PTX_AVX512
+  // Takes a piece for each lane from addresses in `bytes` bytes; false if one is not a piece's. `apart`: no eight lanes meet in a bank.
+  bool take_pieces(const uint32_t* base, uint32_t offset, uint32_t bytes, bool& apart) {
+    if (bytes < 16) return false;
+    for (unsigned z = 0; z < 2; ++z) {
+      const __m512i at = _mm512_add_epi32(_mm512_loadu_si512(base + 16 * z), _mm512_set1_epi32(int(offset)));
+      if (_mm512_test_epi32_mask(at, _mm512_set1_epi32(15)) | _mm512_cmpgt_epu32_mask(at, _mm512_set1_epi32(int(bytes - 16)))) return false;
+      const __m512i pieces = _mm512_srli_epi32(at, 4), one = _mm512_set1_epi32(1);
+      _mm512_store_si512(piece + 16 * z, pieces);
+      __m512i banks = _mm512_sllv_epi32(one, _mm512_and_si512(pieces, _mm512_set1_epi32(7)));
+      banks = _mm512_or_si512(banks, _mm512_shuffle_epi32(banks, _MM_PERM_ENUM(0xb1)));
+      banks = _mm512_or_si512(banks, _mm512_shuffle_epi32(banks, _MM_PERM_ENUM(0x4e)));
+      banks = _mm512_or_si512(banks, _mm512_shuffle_i64x2(banks, banks, 0xb1));
+      apart &= _mm512_cmpeq_epi32_mask(banks, _mm512_set1_epi32(255)) == 0xffff;
+    }
+    used = count = 32;
+    return true;
+  }
+#endif
+
   // The lanes of pieces.
   uint32_t lanes_of(uint32_t pieces) const {
     if (each == 1 && lanes == kAll) return pieces;
@@ -84,13 +106,39 @@ class Judged {
 #ifdef PTX_AVX512
   // Four pieces: their stamps are early, the warp's own, or like those of a piece that was found to be.
   bool four(Books* all, const uint32_t* piece) const {
-    const __m512i books = load(all, piece), stamps = _mm512_and_si512(books, _mm512_set1_epi32(int(kOwn)));
+    __m512i books = load(all, piece);
+    bool settles = false;
+    if (!plain(books, settles)) return false;
+    if (settles) store(all, piece, books);
+    return true;
+  }
+  // The same, and that the warp reads them: bit k, whether all bytes of the k-th hold a value; kNever: they are not plain.
+  uint32_t read_four(Books* all, const uint32_t* piece, uint32_t mine) const {
+    __m512i books = load(all, piece);
+    bool settles = false;
+    if (!plain(books, settles)) return kNever;
+    const __m512i noted = noted_by(books, mine);
+    if (settles | (_mm512_cmpneq_epi32_mask(noted, books) != 0)) store(all, piece, noted);
+    return held(noted);
+  }
+  bool plain(__m512i& books, bool& settles) const {
+    const __m512i stamps = _mm512_and_si512(books, _mm512_set1_epi32(int(kOwn)));
     const unsigned good = _mm512_cmplt_epu32_mask(books, before_) | _mm512_cmpeq_epi32_mask(stamps, own_) | _mm512_cmpeq_epi32_mask(books, sound_);
     if ((~good & looked_at_) == 0) return true;
     const __mmask16 settled = 0x1111 & _mm512_cmpeq_epi32_mask(books, _mm512_permutexvar_epi32(books, _mm512_loadu_si512(w_.later)));
     if ((~(good | settled) & looked_at_) != 0) return false;
-    store(all, piece, _mm512_mask_permutexvar_epi32(books, settled, books, _mm512_loadu_si512(w_.settled)));
-    return true;
+    books = _mm512_mask_permutexvar_epi32(books, settled, books, _mm512_loadu_si512(w_.settled));
+    return settles = true;
+  }
+  static __m512i noted_by(__m512i books, uint32_t mine) {
+    const __m512i me = _mm512_set1_epi32(int(mine));
+    const __mmask16 others = _mm512_mask_test_epi32_mask(0x2222, _mm512_xor_si512(books, me), _mm512_set1_epi32(0xff));
+    const __m512i moved = _mm512_mask_shuffle_epi32(books, __mmask16(others << 1), books, _MM_PERM_ENUM(0x54));
+    return _mm512_mask_mov_epi32(moved, 0x2222, me);
+  }
+  static uint32_t held(__m512i books) {
+    const __m512i value = _mm512_set1_epi32(0xf);
+    return _pext_u32(_mm512_cmpeq_epi32_mask(_mm512_and_si512(books, value), value), 0x8888);
   }
   // A piece was found to be plain.
   void found(const Books& piece) { sound_ = every(piece.writer, piece.reader, piece.before, kNever); }
@@ -113,6 +161,7 @@ class Judged {
   __m512i before_, own_, sound_;
 #else
   bool four(Books*, const uint32_t*) const { return false; }
+  uint32_t read_four(Books*, const uint32_t*, uint32_t) const { return kNever; }
   void found(const Books&) {}
 
  private:
@@ -137,13 +186,9 @@ inline bool written_alike(const Books* all, const uint32_t* piece, uint32_t stam
 // A warp reads four pieces: bit k, whether all bytes of the k-th hold a value.
 inline uint32_t note_four(Books* all, const uint32_t* piece, uint32_t mine) {
 #ifdef PTX_AVX512
-  const __m512i books = Judged::load(all, piece), me = _mm512_set1_epi32(int(mine));
-  const __mmask16 others = _mm512_mask_test_epi32_mask(0x2222, _mm512_xor_si512(books, me), _mm512_set1_epi32(0xff));
-  const __m512i moved = _mm512_mask_shuffle_epi32(books, __mmask16(others << 1), books, _MM_PERM_ENUM(0x54));
-  const __m512i noted = _mm512_mask_mov_epi32(moved, 0x2222, me);
+  const __m512i books = Judged::load(all, piece), noted = Judged::noted_by(books, mine);
   if (_mm512_cmpneq_epi32_mask(noted, books)) Judged::store(all, piece, noted);
-  const __m512i held = _mm512_set1_epi32(0xf);
-  return _pext_u32(_mm512_cmpeq_epi32_mask(_mm512_and_si512(books, held), held), 0x8888);
+  return Judged::held(books);
 #else
   uint32_t out = 0;
   for (unsigned k = 0; k < 4; ++k) note_reader(all[piece[k]], mine), out |= uint32_t(holds(all[piece[k]].state)) << k;
